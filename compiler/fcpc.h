@@ -73,13 +73,17 @@ typedef struct fcpc_options {
     bool need_lengths;           /* true: a program without lengths is an error. false: it may have none, and then each
                                   * batch must bring them */
     const volatile int *stop;    /* NULL, or a number that another thread or a signal handler may set: as soon as it is
-                                  * not 0, parsing ends with FCP_E_INTERRUPTED. Only slices may take seconds. */
+                                  * not 0, parsing ends with FCP_E_INTERRUPTED. Only slices, long lists and large
+                                  * files may take seconds */
     const char *profile;         /* strategy = auto judges by this profile: a name such as "h200", or a file
                                   * (compiler/simulate/README.md); NULL: by that of cluster.gpu */
     /* Called for each file that the program or these options name, before any of them is read; a file may come twice.
      * A code other than FCP_OK is an error at that place of the program; `err` says what is wrong. NULL: nobody asks */
     fcp_code (*see_file)(void *context, const char *path, fcp_error *err);
     void *context;
+    bool regular_files;          /* true: what is read is a regular file, or refused at once with FCP_E_READ. For who
+                                  * parses what others wrote: a pipe may keep a caller waiting for ever, and a device
+                                  * may never end */
 } fcpc_options;
 #define FCPC_OPTIONS_INIT {sizeof(fcpc_options)}
 

@@ -27,26 +27,29 @@
 /* Checks the program in s->main_source into s->out. What is wrong is reported in s->d, which had `errors` before. */
 static void check(sema *s, const fcpc_options *options, size_t errors) {
     sema_keys k = {0};
-    if (!parse_program(s->d, s->scratch, s->main_source, &s->program) || diag_errors(s->d) > errors) return;
+    if (!parse_program(s->d, s->scratch, s->main_source, s->stop, &s->program) || diag_errors(s->d) > errors) return;
     sema_list_files(s);
     if (!sema_override(s, options)) return;
     sema_list_files(s); /* options may name more files */
     if (diag_errors(s->d) > errors || !sema_show_files(s, options) || !sema_choose_layer(s)) return;
-    if (!sema_declare_masks(s) || !sema_declare_arrays(s)) return;
+    if (!sema_declare_masks(s) || !sema_declare_arrays(s) || sema_stopped(s)) return;
     expr_check_masks(s);
+    if (sema_stopped(s)) return;
     sema_collect_keys(s, &k);
     sema_check_model(s, &k);
     sema_check_cluster(s, &k);
     sema_check_batch(s, &k, options->need_lengths);
+    if (sema_stopped(s)) return;
     expr_choose_mask(s, &k);
     sema_check_plan(s, &k);
     expr_choose_score(s, &k);
+    if (sema_stopped(s)) return;
     sema_finish_arrays(s);
     device_choose_margin(s->out);
     if (options->profile) device_read_profile(s, options->profile);
     if (diag_errors(s->d) > errors) return;
     sema_warn_unused(s);
-    if (!program_finish(s)) return;
+    if (sema_stopped(s) || !program_finish(s)) return;
     s->out->workspace = workspace_new(); /* without one, planning keeps nothing between batches */
 }
 
@@ -70,6 +73,7 @@ static fcp_code parse_layer(const front_input *in, uint32_t layer, fcpc_diagnost
         fcp_error wrong;
         if (fcp_sized_read(&asked, sizeof asked, in->options, "fcpc_options", &wrong) == FCP_OK) {
             s.stop = asked.stop;
+            s.regular_files = asked.regular_files;
             check(&s, &asked, errors);
         } else diag_error(d, wrong.code, SPAN_NONE, "%s", wrong.message);
         code = diag_errors(d) > errors ? diag_code_since(d, kept) : FCP_OK;

@@ -5,21 +5,25 @@
  * Gives: what front_parse, compile_batch and compile_layers give.
  * Cost: theirs.
  */
-#include <string.h>
-
 #include "compiler/front.h"
 #include "compiler/layers.h"
 #include "compiler/workspace.h"
+#include "runtime/base/read_file.h"
 #include "runtime/base/sized.h"
 
 fcp_code fcpc_parse_file(const char *path, const fcpc_options *options, fcpc_diagnostics *d,
                          fcpc_program **out_program) {
     text bytes = {0};
-    int failure = text_read(&bytes, path, SOURCE_MAX);
+    char room[128];
+    fcpc_options asked;
+    fcp_error ignored; /* what is wrong with the options is told when the text is parsed */
+    const bool known = fcp_sized_read(&asked, sizeof asked, options, "fcpc_options", &ignored) == FCP_OK;
+    int failure = text_read(&bytes, path, known && asked.regular_files, SOURCE_MAX);
     fcp_code code = FCP_OK;
     if (failure || bytes.failed) {
         code = failure ? FCP_E_READ : FCP_E_NO_MEMORY;
-        if (d && failure) diag_error(d, code, SPAN_NONE, "cannot read '%s': %s", path, strerror(failure));
+        if (d && failure)
+            diag_error(d, code, SPAN_NONE, "cannot read '%s': %s", path, fcp_read_reason(failure, room));
         else if (d) diag_error(d, code, SPAN_NONE, "out of memory reading '%s'", path);
     } else code = fcpc_parse_text(path, bytes.at ? bytes.at : "", bytes.size, options, d, out_program);
     text_free(&bytes);

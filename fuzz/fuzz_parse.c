@@ -50,7 +50,7 @@ static char *reprint(const char *bytes, size_t size) {
     char *printed = NULL;
     uint32_t number = d ? diag_source(d, "input", bytes, size, false) : UINT32_MAX;
     if (number != UINT32_MAX) {
-        if (parse_program(d, &a, number, &tree) && !diag_errors(d)) {
+        if (parse_program(d, &a, number, NULL, &tree) && !diag_errors(d)) {
             ast_print(&tree, &out, NULL);
             printed = text_take(&out);
         } else

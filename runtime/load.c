@@ -10,14 +10,13 @@
  * Cost:     linear; one pass for the checksums.
  */
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
+#include "runtime/base/read_file.h"
 #include "runtime/plan/file.h"
 
 typedef struct owner {
@@ -147,14 +146,9 @@ static fcp_code load(void *base, size_t size, bool mapped, fcp_plan **out_plan, 
     return code;
 }
 
-static fcp_code cannot(const char *path, const char *what, fcp_error *err) {
-    return fcp_fail_in(err, FCP_E_READ, path, 0, 0, "cannot read '%.300s': %s", path, what);
-}
-
-static fcp_code cannot_errno(const char *path, int why, fcp_error *err) {
-    char text[128];
-    if (strerror_r(why, text, sizeof text)) snprintf(text, sizeof text, "error %d", why);
-    return cannot(path, text, err);
+static fcp_code cannot(const char *path, int why, fcp_error *err) {
+    char room[128];
+    return fcp_fail_in(err, FCP_E_READ, path, 0, 0, "cannot read '%.300s': %s", path, fcp_read_reason(why, room));
 }
 
 /* Checks the header before the file is mapped, so that a file that is much longer than its plan is never read. */
@@ -171,29 +165,20 @@ static fcp_code check_beginning(int fd, uint64_t size, int *out_why, fcp_error *
 }
 
 fcp_code fcp_plan_load(const char *path, fcp_plan **out_plan, fcp_error *err) {
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* non-blocking: a pipe without a writer must not hang us */
-    if (fd < 0) return cannot_errno(path, errno, err);
-    struct stat there;
-    int why = fstat(fd, &there) ? errno : 0;
+    int fd;
+    uint64_t size;
+    int why = fcp_read_open(path, true, &fd, &size);
+    if (why) return cannot(path, why, err);
     void *base = MAP_FAILED;
-    size_t size = 0;
-    const char *what = NULL;
     fcp_code code = FCP_OK;
-    if (why)
-        ;
-    else if (S_ISDIR(there.st_mode))
-        why = EISDIR;
-    else if (!S_ISREG(there.st_mode))
-        what = "it is not a regular file";
-    else if ((size = (size_t)there.st_size) == 0 || (off_t)size != there.st_size)
+    if (size == 0 || size > SIZE_MAX)
         code = fcp_fail(err, FCP_E_PLAN_TRUNCATED, "the plan is cut short: the file is empty");
     else if ((code = check_beginning(fd, size, &why, err)) || why)
         ;
     else if ((base = mmap(NULL, size, PROT_READ, MAP_PRIVATE | MAP_POPULATE, fd, 0)) == MAP_FAILED)
         why = errno;
     close(fd);
-    if (what) return cannot(path, what, err);
-    if (why) return cannot_errno(path, why, err);
+    if (why) return cannot(path, why, err);
     if (!code) code = load(base, size, true, out_plan, err);
     if (code && err) snprintf(err->file, sizeof err->file, "%s", path);
     return code;

@@ -30,6 +30,7 @@ typedef struct source {
     const char *name, *text;
     uint32_t size, line_count;
     const uint32_t *lines; /* offset of each line's first byte */
+    uint32_t line, column; /* of the first byte, from 0 */
     bool builtin;
 } source;
 
@@ -68,6 +69,11 @@ void diag_source_get(const diags *d, uint32_t number, const char **name, const c
     *bytes = s->text;
     *size = s->size;
     *builtin = s->builtin;
+}
+
+void diag_source_begin(const diags *d, uint32_t number, uint32_t *line, uint32_t *column) {
+    *line = d->sources[number].line;
+    *column = d->sources[number].column;
 }
 
 /* Formats into the arena; control characters become '?', so that hostile input cannot drive a terminal. */
@@ -145,6 +151,14 @@ uint32_t diag_source(diags *d, const char *name, const char *bytes, size_t size,
         (source){.name = name_copy, .text = copy, .size = (uint32_t)size, .lines = map, .line_count = lines,
                  .builtin = builtin};
     return d->source_count++;
+}
+
+uint32_t diag_excerpt(diags *d, const char *name, const char *bytes, size_t size, uint32_t line, uint32_t column) {
+    const uint32_t number = diag_source(d, name, bytes, size, false);
+    if (number == UINT32_MAX) return number;
+    d->sources[number].line = line;
+    d->sources[number].column = column;
+    return number;
 }
 
 void diag_error(diags *d, fcp_code code, span at, const char *format, ...) {
@@ -248,8 +262,9 @@ void diag_place(const diags *d, span at, const char **file, uint32_t *line, uint
     *line = *column = 0;
     if (!s) return;
     uint32_t begin = at.begin < s->size ? at.begin : s->size;
-    *line = line_of(s, begin) + 1;
-    *column = begin - s->lines[*line - 1] + 1;
+    const uint32_t in = line_of(s, begin);
+    *line = s->line + in + 1;
+    *column = begin - s->lines[in] + (in ? 0 : s->column) + 1;
 }
 
 /* --- pictures ----------------------------------------------------------------------------------------------------- */
@@ -312,7 +327,7 @@ static void picture(text *out, const diags *d, const diagnostic *g, span at, cha
     if (at.end < at.begin) at.end = at.begin;
     char shown[WINDOW + CHARACTER], marks[3 + WINDOW + CHARACTER + 1]; /* "...", the line, and the place behind it */
     size_t shown_size = 0, marks_size = 0;
-    text_printf(out, "%5u | ", line + 1);
+    text_printf(out, "%5u | ", s->line + line + 1);
     if (from > s->lines[line]) {
         text_puts(out, "...");
         while (marks_size < 3) marks[marks_size++] = ' ';

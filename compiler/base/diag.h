@@ -15,11 +15,16 @@ typedef struct fcpc_diagnostics diags; /* public name in fcpc.h */
 /* Registers a copy of a text under the name that errors show. `builtin` marks the prelude. Returns its number;
  * UINT32_MAX: no memory. */
 uint32_t diag_source(diags *d, const char *name, const char *text, size_t size, bool builtin);
+/* The same of a part of a text, whose first byte is at this line and column, from 0. Who cuts a line leaves 160 bytes
+ * before and behind the place that is to be shown. */
+uint32_t diag_excerpt(diags *d, const char *name, const char *text, size_t size, uint32_t line, uint32_t column);
 
 /* The sources that are registered, numbered from 0. Names and texts belong to `d`. */
 uint32_t diag_source_count(const diags *d);
 void diag_source_get(const diags *d, uint32_t source, const char **name, const char **text, size_t *size,
                      bool *builtin);
+/* The line and column of its first byte, from 0. */
+void diag_source_begin(const diags *d, uint32_t source, uint32_t *line, uint32_t *column);
 
 /* Adds an error or warning at a place. After DIAG_MAX_ERRORS errors, further ones are counted but not kept. */
 enum { DIAG_MAX_ERRORS = 20 };

@@ -14,6 +14,11 @@ bool json_fault(json_reader *r, const char *why) {
     return false;
 }
 
+bool json_no_memory(json_reader *r) {
+    r->no_memory |= !r->why;
+    return json_fault(r, "out of memory");
+}
+
 char json_peek(json_reader *r) {
     while (r->at < r->end && (text_is_blank(*r->at) || *r->at == '\n')) r->at++;
     return r->at < r->end ? *r->at : 0;
@@ -104,7 +109,7 @@ bool json_read_string(json_reader *r, text *out) {
     r->at++;
     text_add(out, "", 1);
     if (!out->failed) out->size--;
-    return !out->failed || json_fault(r, "out of memory");
+    return !out->failed || json_no_memory(r);
 }
 
 bool json_key(json_reader *r, text *out) {

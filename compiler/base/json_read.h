@@ -16,6 +16,7 @@
 typedef struct json_reader {
     const char *begin, *at, *end;
     const char *why; /* static; NULL: nothing is wrong */
+    bool no_memory;  /* and it is not the text that is */
     bool fresh;      /* nothing has been read yet of what was entered last */
 } json_reader;
 
@@ -37,4 +38,5 @@ char json_peek(json_reader *r);
 bool json_finish(json_reader *r);
 /* Says what is wrong, unless that has been said, and returns false. */
 bool json_fault(json_reader *r, const char *why);
+bool json_no_memory(json_reader *r);
 #endif

@@ -8,6 +8,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
+
+#include "runtime/base/read_file.h"
 
 enum { CHUNK = 1 << 14 }; /* the least that is read of a file at once */
 
@@ -70,18 +73,18 @@ void text_printf(text *t, const char *format, ...) {
     va_end(again);
 }
 
-int text_read(text *t, const char *path, size_t most) {
-    FILE *f = fopen(path, "rb");
-    if (!f) return errno ? errno : EIO;
-    int why = 0;
-    for (size_t wanted = 1, got = 1; got == wanted && t->size <= most && grow(t, CHUNK);) {
-        wanted = t->room - t->size - 1 > most - t->size ? most - t->size + 1 : t->room - t->size - 1;
-        errno = 0;
-        got = fread(t->at + t->size, 1, wanted, f);
-        t->size += got;
-        if (ferror(f)) why = errno ? errno : EIO;
+int text_read(text *t, const char *path, bool regular, size_t most) {
+    int fd;
+    uint64_t size;
+    int why = fcp_read_open(path, regular, &fd, &size);
+    if (why) return why;
+    for (ssize_t got = 1; got > 0 && t->size <= most && grow(t, CHUNK);) {
+        const size_t left = t->room - t->size - 1, wanted = left > most - t->size ? most - t->size + 1 : left;
+        got = fcp_read_some(fd, t->at + t->size, wanted);
+        if (got < 0) why = errno;
+        else t->size += (size_t)got;
     }
-    fclose(f);
+    close(fd);
     return why;
 }
 

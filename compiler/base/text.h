@@ -19,8 +19,8 @@ void text_number(text *t, uint64_t value); /* in decimal, ten times as fast as t
 void text_pad(text *t, char c, size_t count);
 void text_printf(text *t, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* Adds the contents of a file, but stops when t has `most` + 1 bytes, by which the caller knows that it is too large.
- * Returns 0, or the errno of what failed. */
-int text_read(text *t, const char *path, size_t most);
+ * `regular`, and the result: as of fcp_read_open. */
+int text_read(text *t, const char *path, bool regular, size_t most);
 /* How many bytes the UTF-8 character at `bytes` has, of which `left` are there; 0: it is none (RFC 3629: no overlong
  * forms, no surrogates). */
 size_t text_utf8(const char *bytes, size_t left);

@@ -87,7 +87,7 @@ fcp_code cmd_calibrate(const cmd_line *line, cmd_input *input, fcp_error *err) {
     calibration x = {0};
     fcp_code code = cmd_number(line, OPT_HOLD_OUT, 0, CALIBRATE_ROWS, 0, &hold_out, err);
     if (!code) {
-        int why = text_read(&input->bytes, cmd_path(line->file), ROWS_MAX);
+        int why = text_read(&input->bytes, cmd_path(line->file), false, ROWS_MAX);
         if (input->bytes.failed) code = fcp_fail(err, FCP_E_NO_MEMORY, "out of memory");
         else if (why || input->bytes.size > ROWS_MAX)
             code = fcp_fail_in(err, FCP_E_READ, cmd_name(line), 0, 0, "cannot be read: %s",

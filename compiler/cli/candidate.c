@@ -6,7 +6,7 @@
 
 fcp_code candidate_profile(const cmd_line *line, const fcp_plan *plan, sim_profile *out, fcp_error *err) {
     char gpu[sizeof plan->cluster->gpu + 1] = "";
-    if (line->value[OPT_PROFILE]) return sim_profile_open(line->value[OPT_PROFILE], out, err);
+    if (line->value[OPT_PROFILE]) return sim_profile_open(line->value[OPT_PROFILE], false, out, err);
     memcpy(gpu, plan->cluster->gpu, sizeof plan->cluster->gpu);
     return sim_profile_find(gpu, out, err);
 }

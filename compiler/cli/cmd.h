@@ -283,8 +283,8 @@ fcp_code cmd_plan_layers(const fcpc_program *program, const fcpc_batch *batch, c
 fcp_code cmd_protect_layers(const cmd_line *line, const fcpc_program *program, fcp_error *err);
 /* Of a program with layers, adds how far work is balanced under its masks to the open object. */
 void cmd_balance_json(const cmd_input *input, json *j);
-/* Writes all plans of input; each is complete before the first gets its name. */
-fcp_code cmd_write_plans(const cmd_input *input, const char *path, fcp_error *err);
+/* Writes all plans of input; each is complete before the first gets its name. `regular`: to no pipe or device. */
+fcp_code cmd_write_plans(const cmd_input *input, const char *path, bool regular, fcp_error *err);
 /* Which mask of the program --layer says: its number from 1, or 0: all. */
 fcp_code cmd_choose_layer(const cmd_line *line, const fcpc_program *program, uint32_t *out, fcp_error *err);
 void cmd_input_free(cmd_input *input);
@@ -345,15 +345,16 @@ fcp_code cmd_guard_file(void *context, const char *path, fcp_error *err);
 /* The file of the plan of layer number n, from 0, of -o a.plan: a.plan, a.2.plan, a.3.plan. The caller frees
  * it; NULL: no memory. */
 char *cmd_layer_path(const char *path, uint32_t n);
-/* E011, with the path and why (an errno value). */
+/* E011, with the path and why: an errno value or FCP_NOT_REGULAR. */
 fcp_code cmd_cannot_write(const char *path, int why, fcp_error *err);
 
 /* A file that appears whole or not at all: written beside its path, renamed by cmd_file_commit. An interruption removes
  * what was written. */
 typedef struct cmd_file {
     fcp_beside file; /* .fd takes the bytes */
+    bool regular;    /* a pipe or device is refused; set before it is opened */
 } cmd_file;
-#define CMD_FILE_NONE ((cmd_file){{.fd = -1}})
+#define CMD_FILE_NONE ((cmd_file){{.fd = -1}, false})
 fcp_code cmd_file_open(cmd_file *f, const char *path, fcp_error *err);
 fcp_code cmd_file_commit(cmd_file *f, fcp_error *err);
 void cmd_file_abandon(cmd_file *f); /* harmless after commit, and for CMD_FILE_NONE */

@@ -8,13 +8,14 @@
 #include "compiler/dump.h"
 #include "compiler/show/summary.h"
 
-fcp_code cmd_write_plans(const cmd_input *input, const char *path, fcp_error *err) {
+fcp_code cmd_write_plans(const cmd_input *input, const char *path, bool regular, fcp_error *err) {
     const uint32_t count = cmd_plans(input);
     cmd_file *files = calloc(count, sizeof *files);
     char **paths = calloc(count, sizeof *paths);
     fcp_code code = files && paths ? FCP_OK : fcp_fail(err, FCP_E_NO_MEMORY, "out of memory");
     for (uint32_t i = 0; files && i < count; i++) files[i] = CMD_FILE_NONE;
     for (uint32_t i = 0; i < count && !code; i++) {
+        files[i].regular = regular;
         paths[i] = cmd_layer_path(path, i);
         code = paths[i] ? cmd_file_open(&files[i], paths[i], err) : fcp_fail(err, FCP_E_NO_MEMORY, "out of memory");
         int why = code ? 0 : fcp_plan_write(cmd_plan(input, i), files[i].file.fd);
@@ -154,7 +155,7 @@ fcp_code cmd_compile(const cmd_line *line, cmd_input *input, fcp_error *err) {
                         fcp_strategy_names[input->plan->problem->strategy]);
     if (code == FCP_OK && path) {
         cmd_doing("writing");
-        code = cmd_write_plans(input, path, err);
+        code = cmd_write_plans(input, path, false, err);
         cmd_done();
     }
     if (code == FCP_OK && !line->quiet) {

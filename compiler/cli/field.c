@@ -5,8 +5,8 @@
  * with its own values. A file is looked for where --field says, otherwise beside the plan and in the current
  * folder.
  *
- * Requires: a checked plan.
- * Cost:     each file is read once.
+ * Requires: a checked plan. What it names may be anything: somebody else may have written it.
+ * Cost:     each file is read once, unless it is longer than the values need.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "compiler/cli/cmd.h"
+#include "runtime/base/read_file.h"
 #include "runtime/base/sha256.h"
 
 /* The file that --field gives for an array; NULL: none. Of several the last one counts. */
@@ -50,17 +51,33 @@ static fcp_code check_names(const cmd_line *line, const fcp_plan *plan, fcp_erro
     return FCP_OK;
 }
 
-/* E322 if the file is not the one that the array was read from. `needed`: it is an error if it is not there.
- * *out_there: it is there. */
-static fcp_code check_file(const cmd_line *line, const char *path, const char *name, const fcp_array *a, bool needed,
+/* How many numbers an array holds. */
+static uint64_t count_of(const fcp_array *a) { return a->columns ? a->count * a->columns : a->count; }
+
+/* E322 if the file is not the one that the array was read from. `given`: --field names it, so it may be a pipe, and
+ * it must be there. What the plan names is a regular file or refused: a plan comes from anywhere, and a pipe may never
+ * open. A file that is longer than the numbers need is another one; it is not read. *out_there: it is there. */
+static fcp_code check_file(const cmd_line *line, const char *path, const char *name, const fcp_array *a, bool given,
                            bool *out_there, fcp_error *err) {
     (void)line;
     uint8_t hash[sizeof a->hash];
-    int why = fcp_sha256_file(path, hash);
+    char room[128];
+    int fd;
+    uint64_t size;
+    const uint64_t most = fcp_numbers_most(count_of(a));
+    int why = fcp_read_open(path, !given, &fd, &size);
     *out_there = why == 0;
-    if (why && (needed || why == ENOMEM))
-        return fcp_fail_in(err, FCP_E_READ, path, 0, 0, "cannot be read: %s", strerror(why));
-    if (why || !memcmp(hash, a->hash, sizeof hash)) return FCP_OK;
+    if (!why) {
+        why = size > most && size != UINT64_MAX ? EFBIG : fcp_sha256_fd(fd, most, hash);
+        close(fd);
+    }
+    if (why && why != EFBIG) {
+        if (!given && why != FCP_NOT_REGULAR && why != ENOMEM) return FCP_OK;
+        return fcp_fail_in(err, FCP_E_READ, path, 0, 0, "cannot be read: %s%s%.60s%s", fcp_read_reason(why, room),
+                           given ? "" : ", and the plan says that '", given ? "" : name,
+                           given ? "" : "' came from it; --field names another");
+    }
+    if (!why && !memcmp(hash, a->hash, sizeof hash)) return FCP_OK;
     return fcp_fail_in(err, FCP_E_FIELD_CHANGED, path, 0, 0,
                        "%s '%.60s' was read from another file than this when the plan was made; compile again",
                        a->kind == FCP_TABLE ? "table" : "field", name);

@@ -14,6 +14,7 @@
 #include "compiler/dump.h"
 #include "compiler/layers.h"
 #include "compiler/show/model.h"
+#include "runtime/plan/file.h"
 
 enum { PROGRAM_MAX = 32 << 20 }; /* more than a program may have, so that the parser says that it is too long */
 #define PLAN_MAX ((size_t)4 << 30)
@@ -46,6 +47,15 @@ static bool begins_as_plan(const char *start, size_t size) {
     return same >= MAGIC / 2 || (size && size < MAGIC && same == size);
 }
 
+/* How many bytes a plan has, as its header says. One byte more shows that it has more: then it is refused, and so it is
+ * if its header is damaged. So nobody reads a stream to the end for that. */
+static uint64_t stated_size(const char *start, size_t size) {
+    file_header header;
+    if (size < sizeof header) return size;
+    memcpy(&header, start, sizeof header);
+    return header.total_size > size ? header.total_size : size;
+}
+
 /* Adds the rest of a stream, up to one byte more than `most`, which says that it is too long. 0, or an errno value. */
 static int read_on(FILE *f, text *out, size_t most) {
     char chunk[CHUNK];
@@ -70,8 +80,9 @@ fcp_code cmd_open(const cmd_line *line, cmd_input *input, fcp_error *err) {
     size_t size = fread(start, 1, sizeof start, f);
     int why = ferror(f) ? errno : 0;
     input->is_plan = begins_as_plan(start, size);
+    const uint64_t stated = stated_size(start, size);
     input->in_memory = !S_ISREG(st.st_mode) || strcmp(line->file, "-") == 0;
-    const size_t most = input->is_plan ? PLAN_MAX : PROGRAM_MAX;
+    const size_t most = !input->is_plan ? PROGRAM_MAX : stated < PLAN_MAX ? stated : PLAN_MAX;
     if (!why && input->in_memory) {
         text_add(&input->bytes, start, size);
         why = read_on(f, &input->bytes, most);
@@ -79,7 +90,7 @@ fcp_code cmd_open(const cmd_line *line, cmd_input *input, fcp_error *err) {
     fclose(f);
     if (why) return cannot_read(line, why, err);
     if (input->bytes.failed) return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory");
-    if (input->is_plan && input->bytes.size > most)
+    if (input->is_plan && input->bytes.size > PLAN_MAX)
         return fcp_fail(err, FCP_E_READ, "a plan that is no file of its own may have %zu GiB; this one has more",
                         PLAN_MAX >> 30);
     const bool program = line->command == CMD_COMPILE || line->command == CMD_FMT || line->command == CMD_EXPLAIN;
@@ -92,7 +103,7 @@ fcp_code cmd_open(const cmd_line *line, cmd_input *input, fcp_error *err) {
 fcp_code cmd_source(const cmd_line *line, cmd_input *input, fcp_error *err) {
     fcp_code code = cmd_open(line, input, err);
     if (code != FCP_OK || input->in_memory) return code;
-    int why = text_read(&input->bytes, line->file, PROGRAM_MAX);
+    int why = text_read(&input->bytes, line->file, false, PROGRAM_MAX);
     if (input->bytes.failed) return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory");
     input->in_memory = true;
     return why ? cannot_read(line, why, err) : FCP_OK;

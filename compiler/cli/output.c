@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "compiler/cli/cmd.h"
+#include "runtime/base/read_file.h"
 
 /* What a path leads to. If nothing is there, device and inode are those of the folder, and `name` is what would be
  * made in it. */
@@ -65,7 +66,10 @@ static fcp_code cannot_write(const char *path, const char *why, fcp_error *err) 
     return fcp_fail_in(err, FCP_E_WRITE, path, 0, 0, "cannot be written: %s", why);
 }
 
-fcp_code cmd_cannot_write(const char *path, int why, fcp_error *err) { return cannot_write(path, strerror(why), err); }
+fcp_code cmd_cannot_write(const char *path, int why, fcp_error *err) {
+    char room[128];
+    return cannot_write(path, fcp_read_reason(why, room), err);
+}
 
 fcp_code cmd_protect(const cmd_line *line, const char *path, const char *why, fcp_error *err) {
     target read, written;
@@ -151,7 +155,7 @@ fcp_code cmd_file_open(cmd_file *f, const char *path, fcp_error *err) {
      * interruptible. For any other file an interruption has to wait until the temporary file is known. */
     const bool special = stat(path, &st) == 0 && !S_ISREG(st.st_mode);
     if (!special) cmd_hold();
-    int why = fcp_beside_open(&f->file, path);
+    int why = fcp_beside_open(&f->file, path, f->regular);
     if (!why && f->file.temporary) cmd_guard(f->file.temporary);
     if (!special) cmd_release();
     return why ? cmd_cannot_write(path, why, err) : FCP_OK;

@@ -18,6 +18,8 @@
 #include "compiler/cli/request.h"
 #include "compiler/compile.h"
 #include "compiler/show/summary.h"
+#include "runtime/base/read_file.h"
+#include "runtime/base/stop.h"
 
 /* A growing array in the arena of a request. */
 typedef struct list {
@@ -38,7 +40,7 @@ typedef struct request {
 /* The last element of a list, which has room for it from now on; NULL: no memory, which r says. */
 static void *append(request *q, list *x, size_t size, json_reader *r) {
     void *grown = arena_grow(&q->memory, x->at, x->count, &x->room, size);
-    if (!grown) return json_fault(r, "out of memory"), NULL;
+    if (!grown) return json_no_memory(r), NULL;
     x->at = grown;
     return (char *)grown + x->count++ * size;
 }
@@ -46,7 +48,7 @@ static void *append(request *q, list *x, size_t size, json_reader *r) {
 static bool read_copy(request *q, json_reader *r, const char **out) {
     if (!json_read_string(r, &q->word)) return false;
     *out = arena_copy(&q->memory, q->word.at, q->word.size);
-    return *out || json_fault(r, "out of memory");
+    return *out || json_no_memory(r);
 }
 
 static bool read_id(request *q, json_reader *r) {
@@ -92,7 +94,7 @@ static bool read_fields(request *q, json_reader *r) {
         fcpc_field *field = append(q, &q->fields, sizeof *field, r);
         if (!field || !json_key(r, &q->word)) return false;
         field->name = arena_copy(&q->memory, q->word.at, q->word.size);
-        if (!field->name) return json_fault(r, "out of memory");
+        if (!field->name) return json_no_memory(r);
         json_enter(r, '[');
         while (json_more(r, ']')) {
             int64_t *one = append(q, &values, sizeof *one, r);
@@ -145,7 +147,8 @@ static fcp_code read_request(request *q, const char *line, size_t size, fcp_erro
         code = read_member(q, &r, &seen, column_of(&r), err);
     }
     if (code) return code;
-    if (!json_finish(&r)) return fcp_fail_in(err, FCP_E_SYNTAX, "<request>", 1, column_of(&r), "%s", r.why);
+    if (!json_finish(&r) && r.no_memory) return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory");
+    if (r.why) return fcp_fail_in(err, FCP_E_SYNTAX, "<request>", 1, column_of(&r), "%s", r.why);
     if (!q->program == !q->file)
         return fcp_fail_in(err, FCP_E_MISSING, "<request>", 1, 1,
                            "a request has either 'program', the text of one, or 'file', its path");
@@ -155,12 +158,11 @@ static fcp_code read_request(request *q, const char *line, size_t size, fcp_erro
     return FCP_OK;
 }
 
-/* A pipe or device would keep all clients waiting. */
-static fcp_code check_file(const char *path, fcp_code code, fcp_error *err) {
+/* A pipe or device is refused before anything is planned. The program and what it names are refused when they are
+ * opened. */
+static fcp_code check_plan(const char *path, fcp_error *err) {
     struct stat st;
-    if (path && stat(path, &st) == 0 && !S_ISREG(st.st_mode))
-        return fcp_fail_in(err, code, path, 0, 0, "is no regular file");
-    return FCP_OK;
+    return path && stat(path, &st) == 0 && !S_ISREG(st.st_mode) ? cmd_cannot_write(path, FCP_NOT_REGULAR, err) : FCP_OK;
 }
 
 /* Parses the program. Nothing is read if the plan's path is the program, or a file that it names. */
@@ -169,9 +171,9 @@ static fcp_code parse(const request *q, const volatile int *stop, fcpc_diagnosti
     cmd_line implied = {.command = CMD_COMPILE, .file = q->file, .value = {[OPT_OUTPUT] = q->plan}};
     const fcpc_options options = {.size = sizeof options, .defines = q->defines.at,
                                   .define_count = q->defines.count, .need_lengths = !q->lengths.at,
-                                  .stop = stop, .see_file = cmd_guard_file, .context = &implied};
-    fcp_code code = check_file(q->file, FCP_E_READ, err);
-    if (!code) code = check_file(q->plan, FCP_E_WRITE, err);
+                                  .stop = stop, .see_file = cmd_guard_file, .context = &implied,
+                                  .regular_files = true};
+    fcp_code code = check_plan(q->plan, err);
     if (!code) code = cmd_check_outputs(&implied, err);
     if (code) return code;
     code = q->file ? fcpc_parse_file(q->file, &options, d, out)
@@ -198,22 +200,22 @@ static fcp_code make_plans(const request *q, const volatile int *stop, cmd_input
 }
 
 /* Adds what is known of a plan to the open object. */
-static fcp_code describe_plan(const fcp_plan *plan, const fcpc_times *times, const char *path, json *j,
-                              fcp_error *err) {
+static fcp_code describe_plan(const fcp_plan *plan, const fcpc_times *times, const char *path,
+                              const volatile int *stop, json *j, fcp_error *err) {
     uint8_t digest[FCP_DIGEST_BYTES];
     char hex[2 * FCP_DIGEST_BYTES + 1];
     summary_json(j, plan, times);
     json_string(j, "plan", path);
     fcp_code code = fcp_plan_digest(plan, digest, err);
     if (!code) json_string(j, "digest", cmd_hex(digest, hex));
-    if (!code) code = fcp_plan_homes(plan, digest, err);
+    if (!code) code = fcp_plan_homes_until(plan, stop, digest, err);
     if (!code) json_string(j, "homes", cmd_hex(digest, hex));
     return code;
 }
 
 /* The first plan, and, of a program with layers, each. */
-static fcp_code describe(const request *q, const cmd_input *made, json *j, fcp_error *err) {
-    fcp_code code = describe_plan(made->plan, &made->times, q->plan, j, err);
+static fcp_code describe(const request *q, const cmd_input *made, const volatile int *stop, json *j, fcp_error *err) {
+    fcp_code code = describe_plan(made->plan, &made->times, q->plan, stop, j, err);
     cmd_balance_json(made, j);
     if (!made->layer_count) return code;
     json_array(j, "layers");
@@ -221,12 +223,17 @@ static fcp_code describe(const request *q, const cmd_input *made, json *j, fcp_e
         char *path = q->plan ? cmd_layer_path(q->plan, i) : NULL;
         json_object(j, NULL);
         code = cmd_layer_json(made, i, j, err);
-        if (!code) code = describe_plan(cmd_plan(made, i), cmd_times(made, i), path, j, err);
+        if (!code) code = describe_plan(cmd_plan(made, i), cmd_times(made, i), path, stop, j, err);
         json_end(j);
         free(path);
     }
     json_end(j);
     return code;
+}
+
+/* Between the steps of a request: has the client gone? */
+static fcp_code go_on(const volatile int *stop, fcp_error *err) {
+    return fcp_stop_asked(stop) ? fcp_fail(err, FCP_E_INTERRUPTED, "%s", fcp_code_text(FCP_E_INTERRUPTED)) : FCP_OK;
 }
 
 static void begin_answer(const request *q, json *j) {
@@ -251,12 +258,15 @@ bool cmd_answer(const char *line, size_t size, const volatile int *stop, text *o
     json done = {0}, failed = {0};
     fcp_error err = {0};
     cmd_input made = {.diagnostics = fcpc_diagnostics_new()};
-    fcp_code code = made.diagnostics ? read_request(&q, line, size, &err)
-                                     : fcp_fail(&err, FCP_E_NO_MEMORY, "out of memory");
+    fcp_code code = made.diagnostics ? go_on(stop, &err) : fcp_fail(&err, FCP_E_NO_MEMORY, "out of memory");
+    if (!code) code = read_request(&q, line, size, &err);
+    if (!code) code = go_on(stop, &err);
     if (!code) code = make_plans(&q, stop, &made, &err);
     begin_answer(&q, &done);
-    if (!code) code = describe(&q, &made, &done, &err);
-    if (!code && q.plan) code = cmd_write_plans(&made, q.plan, &err);
+    if (!code) code = go_on(stop, &err);
+    if (!code) code = describe(&q, &made, stop, &done, &err);
+    if (!code) code = go_on(stop, &err);
+    if (!code && q.plan) code = cmd_write_plans(&made, q.plan, true, &err);
     if (code) begin_answer(&q, &failed);
     send_answer(code ? &failed : &done, made.diagnostics, &err, out);
     json_free(&done);
@@ -266,11 +276,9 @@ bool cmd_answer(const char *line, size_t size, const volatile int *stop, text *o
     return !code;
 }
 
-void cmd_answer_too_long(size_t most, text *out) {
+void cmd_refuse(const fcp_error *err, text *out) {
     const request unknown = {0};
     json j = {0};
-    fcp_error err = {0};
-    fcp_fail(&err, FCP_E_TOO_LARGE, "a request may have %zu MiB; the connection ends here", most >> 20);
     begin_answer(&unknown, &j);
-    send_answer(&j, NULL, &err, out);
+    send_answer(&j, NULL, err, out);
 }

@@ -5,14 +5,21 @@
  * A client has one line there at a time: so its answers come in its order, and nobody takes all threads alone. Whoever
  * may connect may also write files as this user, so the socket is the user's alone (mode 600).
  *
+ * Descriptors and memory are limited, and clients may want more of both than there is. So places for clients are
+ * counted out at the start: each takes a descriptor, and what is planned meanwhile needs some, too. All requests that
+ * are not whole yet have HELD_MOST bytes together; who holds most of that is refused when there is no more, because
+ * nobody knows when they go on. Where whole requests hold as much, long ones wait to be read: those come to an end.
+ *
  * It ends in two ways. An interruption ends it at once and removes the socket. When somebody else removes the socket,
  * the clients that are connected are served to their end, and then it ends with status 0.
  */
 #define _GNU_SOURCE /* accept4 */
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -24,7 +31,12 @@
 #include "runtime/base/threads.h"
 
 enum { CLIENTS = CMD_POOL_MOST, WAIT_MS = 500, CHUNK = 1 << 16 };
-#define LINE_MOST ((size_t)64 << 20) /* a field has a number for each token of the batch */
+/* Descriptors: of the server, its socket, the bell and one to look at a path; of a thread, a file that is read, or a
+ * plan's temporary file, the lock on it and a file that is looked at. */
+enum { OWN_FILES = 3, THREAD_FILES = 4 };
+#define LINE_MOST ((size_t)64 << 20)  /* a field has a number for each token of the batch */
+#define HELD_MOST ((size_t)256 << 20) /* of all lines that have not come to their end; of all others */
+#define SHORT_MOST (HELD_MOST / CLIENTS) /* a line that is read in any case */
 
 /* A place for a client. It is free if fd is -1 and it is not busy. */
 typedef struct client {
@@ -44,7 +56,9 @@ typedef struct server {
     ino_t inode;
     cmd_pool pool;
     client clients[CLIENTS];
-    size_t count; /* places that are taken */
+    size_t places, count; /* for clients: how many there are, and how many are taken */
+    size_t whole;         /* bytes of the requests that are with the pool */
+    bool full;            /* no descriptor was to be had for a client: nobody is admitted until something happens */
     uint64_t requests, errors;
 } server;
 
@@ -129,6 +143,8 @@ static void drop(server *s, client *c) {
 
 static void admit(server *s) {
     const int fd = accept4(s->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    /* A client that cannot be admitted goes on waiting, and the socket is ready all the time. */
+    s->full = fd < 0 && errno != EAGAIN && errno != EINTR && errno != ECONNABORTED;
     if (fd < 0) return;
     client *c = s->clients;
     while (c->fd >= 0 || c->busy) c++; /* there is a free place: serve_once has looked */
@@ -139,6 +155,47 @@ static void admit(server *s) {
 static void count_answer(server *s, bool good) {
     s->requests++;
     s->errors += !good;
+}
+
+/* Gives up the line that a client is sending, and the connection: its end cannot be found without reading it. */
+static void refuse(server *s, client *c, const fcp_error *err) {
+    text_free(&c->in);
+    c->begin = c->looked = 0;
+    cmd_refuse(err, &c->out);
+    count_answer(s, false);
+    c->last = true;
+}
+
+static void refuse_too_long(server *s, client *c) {
+    fcp_error err = {0};
+    fcp_fail(&err, FCP_E_TOO_LARGE, "a request may have %zu MiB; the connection ends here", LINE_MOST >> 20);
+    refuse(s, c, &err);
+}
+
+static void refuse_no_memory(server *s, client *c) {
+    fcp_error err = {0};
+    fcp_fail(&err, FCP_E_NO_MEMORY, "there is no memory for this request; the connection ends here");
+    refuse(s, c, &err);
+}
+
+/* Refuses the longest of the requests that are not whole yet, until the others have room. So short ones get through,
+ * however many long ones stand still. */
+static void make_room(server *s) {
+    for (;;) {
+        client *longest = NULL;
+        size_t held = 0;
+        for (size_t i = 0; i < CLIENTS; i++) {
+            client *c = &s->clients[i];
+            if (c->fd < 0 || c->busy) continue;
+            held += c->in.room;
+            if (!longest || c->in.room > longest->in.room) longest = c;
+        }
+        if (held <= HELD_MOST) return;
+        fcp_error err = {0};
+        fcp_fail(&err, FCP_E_NO_MEMORY, "the server holds %zu MiB of requests that are not whole yet, and this is the "
+                 "longest; the connection ends here", HELD_MOST >> 20);
+        refuse(s, longest, &err);
+    }
 }
 
 /* Gives the next whole line to the pool. Where there is none, moves what there is of it to the beginning. */
@@ -156,24 +213,21 @@ static void next_line(server *s, client *c) {
     memmove(c->in.at, c->in.at + c->begin, c->in.size);
     c->begin = 0;
     c->looked = c->in.size;
-    if (c->in.size > LINE_MOST) {
-        cmd_answer_too_long(LINE_MOST, &c->out);
-        count_answer(s, false);
-        c->last = true;
-        c->in.size = c->looked = 0;
-    }
+    if (c->in.size > LINE_MOST) refuse_too_long(s, c);
     if (!c->in.size) text_free(&c->in); /* a large request keeps no memory */
 }
 
 /* Reads what is there. False: the connection has failed. */
-static bool receive(client *c) {
+static bool receive(server *s, client *c) {
     char chunk[CHUNK];
     const ssize_t got = recv(c->fd, chunk, sizeof chunk, 0);
     if (got < 0) return errno == EAGAIN || errno == EINTR;
     c->last |= got == 0;
     text_add(&c->in, chunk, (size_t)got);
     if (c->last && c->in.size) text_puts(&c->in, "\n"); /* the end of what is sent ends its last line, too */
-    return !c->in.failed;
+    if (c->in.failed) refuse_no_memory(s, c);
+    else make_room(s);
+    return true;
 }
 
 /* Sends what the client takes. False: the connection has failed. */
@@ -189,11 +243,15 @@ static bool give(client *c) {
 
 /* What a client waits for. While a request is planned, that is only heard of which ends the connection. While there is
  * an answer to take, nothing is read: so neither requests nor answers pile up. */
-static short awaited(const client *c) { return c->busy ? 0 : c->out.size ? POLLOUT : POLLIN; }
+static short awaited(const server *s, const client *c) {
+    if (c->busy) return 0;
+    if (c->out.size) return POLLOUT;
+    return s->whole > HELD_MOST && c->in.room > SHORT_MOST ? 0 : POLLIN;
+}
 
 /* A client that is not busy has sent something, or has room for an answer, or neither any more. */
 static void serve_client(server *s, client *c) {
-    bool good = c->out.size ? give(c) : receive(c);
+    bool good = c->out.size ? give(c) : receive(s, c);
     if (good && !c->out.size && c->in.size) next_line(s, c);
     if (!good || c->out.failed || (c->last && !c->busy && !c->out.size)) drop(s, c);
 }
@@ -205,29 +263,51 @@ static void collect(server *s) {
         client *c = job->of;
         c->busy = false;
         c->looked = c->begin += job->size + 1;
+        if (c->begin == c->in.size) { /* a client that takes no answer keeps no request */
+            text_free(&c->in);
+            c->begin = c->looked = 0;
+        }
         text_free(&c->out);
         c->out = job->answer;
         count_answer(s, job->good);
-        if (c->fd < 0) free_place(s, c);
-        else if (c->out.failed) drop(s, c);
+        if (c->fd < 0) {
+            free_place(s, c);
+            continue;
+        }
+        if (c->out.failed) {
+            text_free(&c->out);
+            refuse_no_memory(s, c);
+        }
+        if (c->out.failed) drop(s, c);
     }
 }
 
 /* Waits until something happens, and does it. 0, or an errno value. */
 static int serve_once(server *s) {
-    struct pollfd polled[CLIENTS + 2];
-    for (size_t i = 0; i < CLIENTS; i++)
-        polled[i] = (struct pollfd){s->clients[i].fd, awaited(&s->clients[i]), 0};
-    polled[CLIENTS] = (struct pollfd){s->count < CLIENTS ? s->fd : -1, POLLIN, 0};
-    polled[CLIENTS + 1] = (struct pollfd){s->pool.bell, POLLIN, 0};
-    if (poll(polled, CLIENTS + 2, WAIT_MS) < 0) return errno == EINTR ? 0 : errno;
+    struct pollfd polled[CLIENTS + 2]; /* only what is open: a process with few descriptors may not ask for more */
+    client *of[CLIENTS];
+    nfds_t count = 0;
+    s->whole = 0;
+    for (size_t i = 0; i < CLIENTS; i++) s->whole += s->clients[i].busy ? s->clients[i].in.room : 0;
     for (size_t i = 0; i < CLIENTS; i++) {
-        if (!polled[i].revents) continue;
-        if (s->clients[i].busy) drop(s, &s->clients[i]); /* the client has gone */
-        else serve_client(s, &s->clients[i]);
+        client *c = &s->clients[i];
+        if (c->fd < 0) continue;
+        of[count] = c;
+        polled[count++] = (struct pollfd){c->fd, awaited(s, c), 0};
     }
-    if (polled[CLIENTS].revents) admit(s);
-    if (polled[CLIENTS + 1].revents) collect(s);
+    const nfds_t clients = count;
+    polled[count++] = (struct pollfd){s->pool.bell, POLLIN, 0};
+    const bool admits = s->fd >= 0 && s->count < s->places && !s->full;
+    if (admits) polled[count++] = (struct pollfd){s->fd, POLLIN, 0};
+    s->full = false;
+    if (poll(polled, count, WAIT_MS) < 0) return errno == EINTR ? 0 : errno;
+    for (nfds_t i = 0; i < clients; i++) {
+        if (!polled[i].revents || of[i]->fd < 0) continue;
+        if (of[i]->busy) drop(s, of[i]); /* the client has gone */
+        else serve_client(s, of[i]);
+    }
+    if (admits && polled[clients + 1].revents) admit(s);
+    if (polled[clients].revents) collect(s);
     look_at_path(s);
     return 0;
 }
@@ -243,6 +323,39 @@ static void end(server *s) {
         free_place(s, &s->clients[i]);
     }
     if (s->fd >= 0) close(s->fd);
+}
+
+/* How many descriptors are open below `most`. */
+static uint64_t open_files(uint64_t most) {
+    uint64_t open = 0;
+    for (uint64_t fd = 0; fd < most; fd++) open += fcntl((int)fd, F_GETFD) >= 0;
+    return open;
+}
+
+/* Divides the descriptors that this process may open among clients and threads: each thread has a client at least. */
+static fcp_code divide_files(server *s, uint64_t *threads, fcp_error *err) {
+    enum { ENOUGH = OWN_FILES + CLIENTS + CMD_POOL_MOST * THREAD_FILES, FEW = 4 * ENOUGH };
+    struct rlimit limit;
+    s->places = CLIENTS;
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur > FEW) return FCP_OK;
+    const uint64_t open = open_files(limit.rlim_cur), least = OWN_FILES + THREAD_FILES + 1;
+    if (limit.rlim_cur < open + least)
+        return fcp_fail(err, FCP_E_WRITE, "this process may have %llu open files, of which %llu are open; to serve, it "
+                        "needs %llu more (ulimit -n)", (unsigned long long)limit.rlim_cur, (unsigned long long)open,
+                        (unsigned long long)least);
+    const uint64_t left = limit.rlim_cur - open - OWN_FILES;
+    if (*threads > left / (THREAD_FILES + 1)) *threads = left / (THREAD_FILES + 1);
+    if (left - *threads * THREAD_FILES < CLIENTS) s->places = left - *threads * THREAD_FILES;
+    return FCP_OK;
+}
+
+/* Says that it listens, and for how many, if that is not as many as ever. */
+static void print_start(const server *s) {
+    fprintf(stderr, "fcpc: listening at %s", s->path);
+    if (s->places < CLIENTS)
+        fprintf(stderr, ", for %zu client%s at once: this process may open few files (ulimit -n)", s->places,
+                text_plural(s->places));
+    fputc('\n', stderr);
 }
 
 static fcp_code print_end(const cmd_line *line, const server *s, fcp_error *err) {
@@ -268,9 +381,10 @@ fcp_code cmd_serve(const cmd_line *line, cmd_input *input, fcp_error *err) {
     s->fd = s->pool.bell = -1;
     for (size_t i = 0; i < CLIENTS; i++) s->clients[i].fd = -1;
     fcp_code code = cmd_number(line, OPT_THREADS, 1, CMD_POOL_MOST, fcp_processors(CMD_POOL_MOST), &threads, err);
+    if (!code) code = divide_files(s, &threads, err);
     if (!code) code = cmd_pool_start(&s->pool, (unsigned)threads, err);
     if (!code) code = start(s, err);
-    if (!code && !line->quiet) fprintf(stderr, "fcpc: listening at %s\n", s->path);
+    if (!code && !line->quiet) print_start(s);
     int why = 0;
     while (!code && !why && (s->fd >= 0 || s->count)) why = serve_once(s);
     if (why) {

@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "runtime/base/npy.h"
+#include "compiler/sema/data_file.h"
 #include "compiler/sema/files.h"
 #include "compiler/sema/names.h"
 #include "compiler/expr/slice_sources.h"
@@ -122,16 +122,6 @@ static bool too_many(sema *s, span at) {
 
 /* --- text --------------------------------------------------------------------------------------------------------- */
 
-/* The text of a file of slices. */
-typedef struct slice_text {
-    const char *path, *bytes;
-    size_t size;
-} slice_text;
-
-static span text_span(sema *s, const slice_text *t, size_t begin, size_t end, span fallback) {
-    return sema_file_span(s, t->path, t->bytes, t->size, begin, end, fallback);
-}
-
 static bool is_separator(char c) { return c == ' ' || c == '\t' || c == '\r' || c == ','; }
 
 /* Reads [begin, end) as a whole number or the name of a kind. False: it is neither, or far too large. */
@@ -160,17 +150,19 @@ static bool is_number(const char *begin, const char *end) {
     return begin < end;
 }
 
-static bool line_error(sema *s, const slice_text *t, fcp_code code, const char *begin, const char *end, span at,
-                       const char *what) {
-    diag_error(s->d, code, text_span(s, t, (size_t)(begin - t->bytes), (size_t)(end - t->bytes), at), "%s", what);
+/* [begin, end) lies in the line that was given last. */
+static bool line_error(data_file *f, fcp_code code, const char *begin, const char *end, const char *what) {
+    const char *line = f->bytes + f->line;
+    diag_error(f->s->d, code, sema_data_span(f, (size_t)(begin - line), (size_t)(end - line)), "%s", what);
     if (code == FCP_E_FIELD_FILE)
-        diag_hint(s->d, "a line is q0 q1 k0 k1 and a kind: 0 1024 0 4096 causal; '#' begins a comment");
-    diag_also(s->d, at, "the file is named here");
+        diag_hint(f->s->d, "a line is q0 q1 k0 k1 and a kind: 0 1024 0 4096 causal; '#' begins a comment");
+    diag_also(f->s->d, f->at, "the file is named here");
     return false;
 }
 
-static bool word_error(sema *s, const slice_text *t, const char *begin, const char *end, bool last, span at) {
-    line_error(s, t, last ? FCP_E_SLICES : FCP_E_FIELD_FILE, begin, end, at,
+static bool word_error(data_file *f, const char *begin, const char *end, bool last) {
+    sema *s = f->s;
+    line_error(f, last ? FCP_E_SLICES : FCP_E_FIELD_FILE, begin, end,
                last ? "this is not a kind of piece" : "this is not a position");
     if (!last) return false;
     char word[32];
@@ -183,8 +175,7 @@ static bool word_error(sema *s, const slice_text *t, const char *begin, const ch
 }
 
 /* Reads one line, [i, end). */
-static bool read_line(sema *s, const slice_text *t, const char *i, const char *end, uint32_t line, span at,
-                      slice_source *out) {
+static bool read_line(data_file *f, const char *i, const char *end, slice_source *out) {
     int64_t v[FIELDS] = {0};
     int words = 0;
     const char *hash = memchr(i, '#', (size_t)(end - i));
@@ -195,52 +186,47 @@ static bool read_line(sema *s, const slice_text *t, const char *i, const char *e
     while (i < end) {
         const char *word = i;
         while (i < end && !is_separator(*i)) i++;
-        if (words == FIELDS) return line_error(s, t, FCP_E_FIELD_FILE, word, end, at, "more than a slice needs");
+        if (words == FIELDS) return line_error(f, FCP_E_FIELD_FILE, word, end, "more than a slice needs");
         if (!read_word(word, i, &v[words]) || (words < 4 && !is_number(word, i)))
-            return word_error(s, t, word, i, words == 4, at);
+            return word_error(f, word, i, words == 4);
         words++;
         while (i < end && is_separator(*i)) i++;
     }
     if (!words) return true;
-    if (words < 4) return line_error(s, t, FCP_E_FIELD_FILE, begin, end, at, "less than a slice needs");
+    if (words < 4) return line_error(f, FCP_E_FIELD_FILE, begin, end, "less than a slice needs");
     slice new;
-    const char *wrong = make_slice(v, line, &new);
-    if (wrong) return line_error(s, t, FCP_E_SLICES, begin, end, at, wrong);
-    if (out->count == SLICES_MAX) return too_many(s, at);
-    return add_slice(s, out, &new);
+    const char *wrong = make_slice(v, f->number, &new);
+    if (wrong) return line_error(f, FCP_E_SLICES, begin, end, wrong);
+    if (out->count == SLICES_MAX) return too_many(f->s, f->at);
+    return add_slice(f->s, out, &new);
 }
 
-static bool read_text(sema *s, const slice_text *t, span at, slice_source *out) {
-    uint32_t line = 1;
-    for (size_t i = 0; i < t->size; line++) {
-        const char *newline = memchr(t->bytes + i, '\n', t->size - i);
-        const char *end = newline ? newline : t->bytes + t->size;
-        if (!read_line(s, t, t->bytes + i, end, line, at, out)) return false;
-        i = (size_t)(end - t->bytes) + 1;
-    }
-    return true;
+static bool read_text(data_file *f, slice_source *out) {
+    const char *line;
+    size_t size;
+    while (sema_data_line(f, FIELDS * out->count, &line, &size))
+        if (!read_line(f, line, line + size, out)) return false;
+    return !f->wrong;
 }
 
 /* --- .npy --------------------------------------------------------------------------------------------------------- */
 
-static bool read_npy(sema *s, const slice_text *t, span at, slice_source *out) {
+static bool read_npy(data_file *f, slice_source *out) {
+    sema *s = f->s;
     fcp_npy npy;
-    fcp_error err = {0};
-    if (fcp_npy_view(t->path, t->bytes, t->size, &npy, &err) != FCP_OK) {
-        diag_error(s->d, FCP_E_FIELD_FILE, at, "%s", err.message);
-        return false;
-    }
+    if (!sema_data_npy(f, &npy)) return false;
     if (fcp_npy_is_real(npy.type)) {
-        diag_error(s->d, FCP_E_FIELD_FILE, at, "'%s' is of %s; slices are whole numbers", t->path,
+        diag_error(s->d, FCP_E_FIELD_FILE, f->at, "'%s' is of %s; slices are whole numbers", f->path,
                    fcp_npy_type_name(npy.type));
         return false;
     }
     if (npy.dims != 2 || (npy.shape[1] != 4 && npy.shape[1] != FIELDS)) {
-        diag_error(s->d, FCP_E_FIELD_FILE, at, "'%s' is not of shape [slices, 4] or [slices, 5]", t->path);
+        diag_error(s->d, FCP_E_FIELD_FILE, f->at, "'%s' is not of shape [slices, 4] or [slices, 5]", f->path);
         diag_hint(s->d, "the columns are q0 q1 k0 k1 and perhaps the kind: 0 full, 1 causal, 2 inverse, 3 both");
         return false;
     }
-    if (npy.shape[0] > SLICES_MAX) return too_many(s, at);
+    if (npy.shape[0] > SLICES_MAX) return too_many(s, f->at);
+    if (!sema_data_elements(f, &npy)) return false;
     for (uint64_t i = 0; i < npy.shape[0]; i++) {
         int64_t v[FIELDS] = {0};
         bool fits = true;
@@ -248,7 +234,7 @@ static bool read_npy(sema *s, const slice_text *t, span at, slice_source *out) {
         slice new;
         const char *wrong = fits ? make_slice(v, (uint32_t)i + 1, &new) : "a slice reaches to 2^40 at most";
         if (wrong) {
-            diag_error(s->d, FCP_E_SLICES, at, "slice %" PRIu64 " of '%s': %s", i + 1, t->path, wrong);
+            diag_error(s->d, FCP_E_SLICES, f->at, "slice %" PRIu64 " of '%s': %s", i + 1, f->path, wrong);
             return false;
         }
         if (!add_slice(s, out, &new)) return false;
@@ -300,32 +286,23 @@ bool expr_check_slices_call(sema *s, const expr *e) {
 
 /* --- a source of slices ------------------------------------------------------------------------------------------- */
 
-/* Finds line `number` of a text. */
-static span line_span(sema *s, const slice_text *t, uint32_t number, span fallback) {
-    const char *at = t->bytes, *end = t->bytes + t->size, *newline;
-    for (uint32_t i = 1; i < number && (newline = memchr(at, '\n', (size_t)(end - at))); i++) at = newline + 1;
-    newline = memchr(at, '\n', (size_t)(end - at));
-    if (newline) end = newline;
-    while (at < end && is_separator(*at)) at++;
-    while (at < end && is_separator(end[-1])) end--;
-    return text_span(s, t, (size_t)(at - t->bytes), (size_t)(end - t->bytes), fallback);
-}
-
-static void warn_overlaps(sema *s, const slice_source *from, const slices_overlap *o, const slice_text *t, span at) {
+/* `f`: the text that they are from; NULL: none. */
+static void warn_overlaps(sema *s, const slice_source *from, const slices_overlap *o, data_file *f, span at) {
     const slice *a = &from->at[o->first], *b = &from->at[o->second];
     const char *least = o->at_least ? "at least " : "";
-    span where = t ? line_span(s, t, b->line, at) : at;
+    span where = f ? sema_data_line_again(f, b->line) : at;
     char pairs[64] = "", which[64];
     if (o->pairs > 1) snprintf(pairs, sizeof pairs, ", in %s%" PRIu64 " pairs; the first", least, o->pairs);
-    if (t) snprintf(which, sizeof which, "this one with that of line %u", a->line);
+    if (where.source != at.source) snprintf(which, sizeof which, "this one with that of line %u", a->line);
+    else if (f) snprintf(which, sizeof which, "line %u with line %u", a->line, b->line);
     else snprintf(which, sizeof which, "number %u with number %u", a->line, b->line);
     diag_warning(s->d, where, "%s%" PRIu64 " of %zu slices overlap%s: %s", least, o->slices, from->count, pairs, which);
-    if (t) diag_also(s->d, at, "the file is named here");
+    if (where.source != at.source) diag_also(s->d, at, "the file is named here");
     diag_hint(s->d, "a pair that several slices allow counts once");
 }
 
 /* Gives the program the bands of a source's slices, and the source their number. */
-static bool keep_union(sema *s, slice_source *from, const slice_text *t, span at) {
+static bool keep_union(sema *s, slice_source *from, data_file *f, span at) {
     struct fcpc_program *p = s->out;
     mc_bands *bands = ARENA_NEW(&p->arena, mc_bands, p->slices_count + (size_t)1);
     program_slices *about = ARENA_NEW(&p->arena, program_slices, p->slices_count + (size_t)1);
@@ -347,7 +324,7 @@ static bool keep_union(sema *s, slice_source *from, const slice_text *t, span at
         diag_hint(s->d, "slices that lie over each other in many layers cut each other up; merge them first");
         return false;
     }
-    if (overlap.pairs) warn_overlaps(s, from, &overlap, t, at);
+    if (overlap.pairs) warn_overlaps(s, from, &overlap, f, at);
     program_slices *new = &about[p->slices_count];
     *new = (program_slices){.count = from->count, .overlapping = overlap.slices, .overlaps = overlap.pairs,
                             .at_least = overlap.at_least, .file = "", .at = at};
@@ -364,20 +341,15 @@ static bool keep_union(sema *s, slice_source *from, const slice_text *t, span at
 }
 
 static bool read_file(sema *s, slice_source *from, const expr *string) {
-    slice_text t = {.path = from->path};
-    char *bytes = sema_read_file(s, from->path, string->at, FILE_MAX, &t.size);
-    if (!bytes) return false;
-    t.bytes = bytes;
-    bool npy = sema_is_npy(from->path, bytes, t.size);
-    bool good = npy ? read_npy(s, &t, string->at, from)
-                    : sema_plain_text(s, from->path, string->at, FCP_E_FIELD_FILE, bytes, &t.size) &&
-                          read_text(s, &t, string->at, from);
+    data_file f;
+    bool good = sema_data_open(&f, s, from->path, string->at, FILE_MAX, FCP_E_FIELD_FILE, true) &&
+                (f.npy ? read_npy(&f, from) : read_text(&f, from));
     if (good && !from->count) {
         diag_error(s->d, FCP_E_SLICES, string->at, "'%s' holds no slices", from->path);
         good = false;
     }
-    good = good && keep_union(s, from, npy ? NULL : &t, string->at);
-    free(bytes);
+    good = good && keep_union(s, from, f.npy ? NULL : &f, string->at);
+    sema_data_close(&f);
     return good;
 }
 

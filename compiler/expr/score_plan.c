@@ -373,7 +373,7 @@ static bool sink_file(sema *s, const expr *e, double *out) {
         return true;
     }
     program_array a = {0};
-    if (!sema_read_table(s, "sink", e, true, &a)) return false;
+    if (!sema_read_table(s, "sink", e, heads, true, &a)) return false;
     if (a.record.columns || a.record.count != heads) {
         if (a.record.columns) diag_error(s->d, FCP_E_HEADS, e->at, "sink has two dimensions");
         else

@@ -19,20 +19,25 @@
 #include "compiler/base/text.h"
 #include "compiler/sema/array_values.h"
 #include "compiler/sema/arrays.h"
+#include "compiler/sema/data_file.h"
 #include "compiler/sema/files.h"
 #include "compiler/sema/lengths.h"
 #include "compiler/sema/names.h"
+#include "runtime/base/read_file.h"
 #include "runtime/base/sha256.h"
 #include "compiler/sema/values.h"
 
-#define FILE_MOST ((size_t)1 << 36)
-#define VALUES_MOST (UINT64_C(1) << 28) /* written out in a program, unless the batch has more tokens */
+#define FILE_MOST (UINT64_C(1) << 36)
+#define ROW_MOST ((size_t)64 << 20)
+#define VALUES_MOST (UINT64_C(1) << 28) /* written out in a program or text, unless the batch has more tokens */
 
 /* The numbers that were read so far, malloc'd; or those of a .npy file, in place. */
 typedef struct numbers {
     int64_t *ints;
     double *reals; /* all of them, once a number with a point came; then ints is NULL */
     uint64_t count, room, columns;
+    bool too_many; /* more than asked for: those are counted, and not kept */
+    bool cut;      /* not even counted to the end */
     fcp_npy npy;
     bool from_npy;
 } numbers;
@@ -45,8 +50,9 @@ typedef struct reading {
     program_array *out;
     bool table, keep;
     uint64_t tokens; /* how many values a field must have; 0: any number, or a table */
-    char *path, *bytes;
-    size_t size;
+    uint64_t most;   /* more values are not kept; UINT64_MAX: as many as there are, of a text VALUES_MOST */
+    char *path;
+    data_file *file; /* NULL: they are written out */
     span path_at;
 } reading;
 
@@ -55,10 +61,13 @@ static bool no_room(const reading *r) {
     return false;
 }
 
+/* Asks now and then, at number i. */
+static bool is_stopped(const reading *r, uint64_t i) { return !(i & 0xfffff) && sema_stopped(r->s); }
+
 /* --- collecting --------------------------------------------------------------------------------------------------- */
 
 static bool reserve(const reading *r, numbers *n, uint64_t more) {
-    if (n->room - n->count >= more) return true;
+    if (n->too_many || n->room - n->count >= more) return true;
     uint64_t room = n->room * 2 > n->count + more ? n->room * 2 : n->count + more;
     if (room < 64) room = 64;
     if (room > SIZE_MAX / 8) return no_room(r);
@@ -71,11 +80,16 @@ static bool reserve(const reading *r, numbers *n, uint64_t more) {
 }
 
 static void put_int(numbers *n, int64_t v) {
-    if (n->reals) n->reals[n->count++] = (double)v;
+    if (n->too_many) n->count++;
+    else if (n->reals) n->reals[n->count++] = (double)v;
     else n->ints[n->count++] = v;
 }
 
 static void put_real(numbers *n, double v) {
+    if (n->too_many) {
+        n->count++;
+        return;
+    }
     if (!n->reals) { /* in the same memory, number by number */
         for (uint64_t i = 0; i < n->count; i++) {
             double d = (double)n->ints[i];
@@ -122,20 +136,27 @@ static bool read_number(const reading *r, numbers *n, const expr *e) {
             diag_error(r->s->d, FCP_E_NUMBER, number->at, "a number beyond the largest, 1.8e308");
             return false;
         }
-        for (int64_t i = 0; i < times; i++) put_real(n, real);
+        for (int64_t i = 0; i < times; i++) {
+            if (is_stopped(r, n->count)) return false;
+            put_real(n, real);
+        }
         return true;
     }
     if (!sema_eval_constant(r->s, number, r->what, &v)) return false;
-    for (int64_t i = 0; i < times; i++) put_int(n, v);
+    for (int64_t i = 0; i < times; i++) {
+        if (is_stopped(r, n->count)) return false;
+        put_int(n, v);
+    }
     return true;
 }
 
-static bool wrong_length(const reading *r, uint64_t count, span at) {
+/* `more`: there are more than `count`. */
+static bool wrong_length(const reading *r, uint64_t count, bool more, span at) {
     const char *of = fcp_array_side(&r->out->record) == FCP_QUERIES ? "queries"
                      : r->s->out->queries                           ? "keys"
                                                                     : "tokens";
-    diag_error(r->s->d, FCP_E_FIELD, at, "%s has %" PRIu64 " value%s, the batch has %" PRIu64 " %s", r->what, count,
-               count == 1 ? "" : "s", r->tokens, of);
+    diag_error(r->s->d, FCP_E_FIELD, at, "%s has %s%" PRIu64 " value%s, the batch has %" PRIu64 " %s", r->what,
+               more ? "more than " : "", count, text_plural(count), r->tokens, of);
     uint64_t queries = 0;
     for (size_t i = 0; i < batch_count(r->s); i++) queries += batch_length(r->s, i, FCP_QUERIES);
     if (fcp_array_side(&r->out->record) != FCP_QUERIES && count == queries)
@@ -167,7 +188,7 @@ static bool count_list(const reading *r, const expr *list, uint64_t *out) {
 static bool read_row(const reading *r, numbers *n, const expr *list) {
     uint64_t count;
     if (!count_list(r, list, &count)) return false;
-    if (r->tokens && count != r->tokens) return wrong_length(r, count, list->at);
+    if (r->tokens && count != r->tokens) return wrong_length(r, count, false, list->at);
     if (!reserve(r, n, count)) return false;
     for (const arg *a = list->args; a; a = a->next)
         if (!read_number(r, n, a->value)) return false;
@@ -207,9 +228,16 @@ static span list_place(const reading *r, uint64_t i) {
 
 /* --- text --------------------------------------------------------------------------------------------------------- */
 
-static bool refuse_text(const reading *r, size_t begin, size_t end, fcp_code code, const char *message) {
-    span at = sema_file_span(r->s, r->path, r->bytes, r->size, begin, end, r->path_at);
-    diag_error(r->s->d, code, at, "%s", message);
+static bool is_outside(const reading *r, int64_t v) {
+    return r->out->declared && (v < r->out->declared_lo || v > r->out->declared_hi);
+}
+
+static bool refuse_element(const reading *r, uint64_t i, int64_t v, span at, bool fits);
+
+/* [begin, end) lies in the line that was given last. */
+static bool refuse_text(const reading *r, const char *begin, const char *end, fcp_code code, const char *message) {
+    const char *line = r->file->bytes + r->file->line;
+    diag_error(r->s->d, code, sema_data_span(r->file, (size_t)(begin - line), (size_t)(end - line)), "%s", message);
     if (code == FCP_E_FIELD_FILE && r->table)
         diag_hint(r->s->d, "a file of a table has one number a line, or rows of as many; '#' begins a comment");
     else if (code == FCP_E_FIELD_FILE)
@@ -218,10 +246,11 @@ static bool refuse_text(const reading *r, size_t begin, size_t end, fcp_code cod
     return false;
 }
 
-/* Reads the word at bytes [begin, end) as a number. */
-static bool read_word(const reading *r, numbers *n, size_t begin, size_t end) {
-    const char *word = r->bytes + begin;
-    size_t size = end - begin, at = 0, digits = 0;
+static uint64_t text_most(const reading *r) { return r->most == UINT64_MAX ? VALUES_MOST : r->most; }
+
+/* Reads the word [word, end) of a line as a number. */
+static bool read_word(const reading *r, numbers *n, const char *word, const char *end) {
+    size_t size = (size_t)(end - word), at = 0, digits = 0;
     bool negative = word[0] == '-', over = false, whole = true;
     int64_t v = 0;
     char copy[64];
@@ -241,11 +270,17 @@ static bool read_word(const reading *r, numbers *n, size_t begin, size_t end) {
         if (power > from) whole = false, at = power;
     }
     if (!digits || at < size)
-        return refuse_text(r, begin, end, FCP_E_FIELD_FILE,
+        return refuse_text(r, word, end, FCP_E_FIELD_FILE,
                            r->table ? "this is not a finite number" : "this is not a whole number");
+    n->too_many = n->count >= text_most(r);
     if (!reserve(r, n, 1)) return false;
     if (whole) {
-        if (over) return refuse_text(r, begin, end, FCP_E_FIELD, "this does not fit 64 bits");
+        if (over) return refuse_text(r, word, end, FCP_E_FIELD, "this does not fit 64 bits");
+        if (is_outside(r, v)) {
+            const char *line = r->file->bytes + r->file->line;
+            const span place = sema_data_span(r->file, (size_t)(word - line), (size_t)(end - line));
+            return refuse_element(r, n->count, v, place, true);
+        }
         put_int(n, v);
         return true;
     }
@@ -256,69 +291,56 @@ static bool read_word(const reading *r, numbers *n, size_t begin, size_t end) {
         copy[size - sign] = 0;
     }
     if (size - sign >= sizeof copy || !decimal(copy, negative, &real))
-        return refuse_text(r, begin, end, FCP_E_FIELD,
+        return refuse_text(r, word, end, FCP_E_FIELD,
                            "a number of more than 63 characters, or beyond the largest, 1.8e308");
     put_real(n, real);
     return true;
 }
 
-/* Where the line that begins at i ends, without its comment and the blanks before that. *next is where the next one
- * begins. */
-static size_t line_end(const reading *r, size_t i, size_t *next) {
-    const char *newline = memchr(r->bytes + i, '\n', r->size - i);
-    size_t end = newline ? (size_t)(newline - r->bytes) : r->size;
-    *next = end + 1;
-    const char *comment = memchr(r->bytes + i, '#', end - i);
-    if (comment) end = (size_t)(comment - r->bytes);
-    while (end > i && text_is_blank(r->bytes[end - 1])) end--;
-    return end;
+static const char *skip_blanks(const char *at, const char *end) {
+    while (at < end && text_is_blank(*at)) at++;
+    return at;
 }
 
-static bool read_text(const reading *r, numbers *n) {
-    uint64_t lines = 0;
-    for (size_t i = 0, next; i < r->size; i = next) {
-        size_t end = line_end(r, i, &next), begin = i;
-        uint64_t before = n->count;
-        while (begin < end && text_is_blank(r->bytes[begin])) begin++;
-        i = begin;
-        while (i < end) {
-            size_t word = i;
-            while (i < end && !(r->table && (text_is_blank(r->bytes[i]) || r->bytes[i] == ','))) i++;
-            if (!read_word(r, n, word, i)) return false;
-            while (i < end && text_is_blank(r->bytes[i])) i++;
-            if (i < end && r->bytes[i] == ',')
-                for (i++; i < end && text_is_blank(r->bytes[i]);) i++;
-        }
-        if (n->count == before) continue;
-        if (lines && n->count - before != n->columns)
-            return refuse_text(r, begin, end, FCP_E_FIELD, "this row has not as many numbers as those before it");
-        n->columns = n->count - before;
-        lines++;
+/* Reads the numbers of a line. */
+static bool read_line(const reading *r, numbers *n, const char *at, const char *end) {
+    const char *comment = memchr(at, '#', (size_t)(end - at));
+    if (comment) end = comment;
+    while (end > at && text_is_blank(end[-1])) end--;
+    const char *begin = at = skip_blanks(at, end);
+    const uint64_t before = n->count;
+    while (at < end) {
+        const char *word = at;
+        while (at < end && !(r->table && (text_is_blank(*at) || *at == ','))) at++;
+        if (!read_word(r, n, word, at)) return false;
+        at = skip_blanks(at, end);
+        if (at < end && *at == ',') at = skip_blanks(at + 1, end);
     }
-    if (n->columns == 1) n->columns = 0;
+    if (n->count == before) return true;
+    if (before && n->count - before != n->columns)
+        return refuse_text(r, begin, end, FCP_E_FIELD, "this row has not as many numbers as those before it");
+    n->columns = n->count - before;
     return true;
 }
 
-/* The place of the i-th number in a text with one number on each line. */
-static span text_place(const reading *r, uint64_t i) {
-    for (size_t at = 0, next; at < r->size; at = next) {
-        size_t end = line_end(r, at, &next);
-        while (at < end && text_is_blank(r->bytes[at])) at++;
-        if (at < end && i-- == 0) return sema_file_span(r->s, r->path, r->bytes, r->size, at, end, r->path_at);
+static bool read_text(const reading *r, numbers *n) {
+    data_file *f = r->file;
+    if (r->table) f->line_most = ROW_MOST;
+    const char *line;
+    size_t size;
+    /* Where there are too many, they are counted as far as the right number could reach: most errors say how many. */
+    while (!n->cut && sema_data_line(f, n->count, &line, &size)) {
+        if (!read_line(r, n, line, line + size)) return false;
+        n->cut = n->too_many && (r->most == UINT64_MAX || f->taken > fcp_numbers_most(r->most));
     }
-    return r->path_at;
+    if (n->columns == 1) n->columns = 0;
+    return !f->wrong;
 }
 
 /* --- .npy --------------------------------------------------------------------------------------------------------- */
 
-static bool of_npy(const reading *r) { return sema_is_npy(r->path, r->bytes, r->size); }
-
 static bool read_npy(const reading *r, numbers *n) {
-    fcp_error err = {0};
-    if (fcp_npy_view(r->path, r->bytes, r->size, &n->npy, &err)) {
-        diag_error(r->s->d, FCP_E_FIELD_FILE, r->path_at, "%s", err.message);
-        return false;
-    }
+    if (!sema_data_npy(r->file, &n->npy)) return false;
     if (n->npy.dims < 1 || n->npy.dims > (r->table ? 2u : 1u)) {
         diag_error(r->s->d, FCP_E_FIELD, r->path_at, "'%s' has %u dimensions, a %s has %s", r->path, n->npy.dims,
                    r->table ? "table" : "field", r->table ? "one or two" : "one");
@@ -332,7 +354,10 @@ static bool read_npy(const reading *r, numbers *n) {
     n->from_npy = true;
     n->count = n->npy.elements;
     n->columns = n->npy.dims == 2 ? n->npy.shape[1] : 0;
-    return true;
+    /* judged by the header, before memory is taken: it may be larger than that */
+    if (r->tokens && n->count && n->count != r->tokens) return wrong_length(r, n->count, false, r->path_at);
+    n->too_many = n->count > r->most;
+    return n->too_many || sema_data_elements(r->file, &n->npy);
 }
 
 /* --- the values --------------------------------------------------------------------------------------------------- */
@@ -348,7 +373,7 @@ static bool is_real(const numbers *n) { return n->from_npy ? fcp_npy_is_real(n->
 /* Adds to an error which position of which sequence element i belongs to. */
 static void place_element(const reading *r, uint64_t i) {
     const fcp_side side = fcp_array_side(&r->out->record);
-    if (r->bytes && !of_npy(r)) diag_also(r->s->d, r->path_at, "the file is named here");
+    if (r->file && !r->file->npy) diag_also(r->s->d, r->path_at, "the file is named here");
     uint64_t first = 0;
     for (size_t s = 0; r->tokens && s < batch_count(r->s); first += batch_length(r->s, s++, side))
         if (i - first < batch_length(r->s, s, side)) {
@@ -358,8 +383,7 @@ static void place_element(const reading *r, uint64_t i) {
         }
 }
 
-static bool refuse_element(const reading *r, uint64_t i, int64_t v, bool fits) {
-    span at = !r->bytes ? list_place(r, i) : of_npy(r) ? r->path_at : text_place(r, i);
+static bool refuse_element(const reading *r, uint64_t i, int64_t v, span at, bool fits) {
     if (fits)
         diag_error(r->s->d, FCP_E_FIELD, at, "element %" PRIu64 " of %s is %" PRId64 ", outside %" PRId64 "..%" PRId64,
                    i, r->what, v, r->out->declared_lo, r->out->declared_hi + 1);
@@ -371,10 +395,10 @@ static bool refuse_element(const reading *r, uint64_t i, int64_t v, bool fits) {
 static bool keep_ints(const reading *r, const numbers *n) {
     program_array *a = r->out;
     int64_t lo = INT64_MAX, hi = INT64_MIN, v;
-    int64_t least = a->declared ? a->declared_lo : INT64_MIN, most = a->declared ? a->declared_hi : INT64_MAX;
     for (uint64_t i = 0; i < n->count; i++) {
-        if (!int_at(n, i, &v)) return refuse_element(r, i, v, false);
-        if (v < least || v > most) return refuse_element(r, i, v, true);
+        const bool fits = int_at(n, i, &v);
+        if (!fits || is_outside(r, v)) return refuse_element(r, i, v, r->file ? r->path_at : list_place(r, i), fits);
+        if (is_stopped(r, i)) return false;
         lo = v < lo ? v : lo;
         hi = v > hi ? v : hi;
     }
@@ -383,6 +407,7 @@ static bool keep_ints(const reading *r, const numbers *n) {
     void *data = arena_alloc(&r->s->out->arena, n->count, (size_t)width, 64);
     if (!data) return no_room(r);
     for (uint64_t i = 0; i < n->count; i++) {
+        if (is_stopped(r, i)) return false;
         int_at(n, i, &v);
         values_put(data, width, i, v);
     }
@@ -401,6 +426,7 @@ static bool keep_reals(const reading *r, const numbers *n) {
     for (uint64_t i = 0; i < n->count; i++) {
         const double x = real_at(n, i);
         if (data) data[i] = x;
+        if (is_stopped(r, i)) return false;
         if (isfinite(x)) continue;
         diag_error(r->s->d, FCP_E_FIELD, r->path_at, "element %" PRIu64 " of %s is not finite", i, r->what);
         return false;
@@ -411,30 +437,25 @@ static bool keep_reals(const reading *r, const numbers *n) {
 }
 
 static bool keep(const reading *r, const numbers *n) {
-    span at = r->bytes ? r->path_at : r->value->at;
+    span at = r->file ? r->path_at : r->value->at;
     if (!n->count) {
         diag_error(r->s->d, FCP_E_FIELD, at, "'%s' holds no values", r->path);
         return false;
     }
-    if (r->tokens && n->count != r->tokens) return wrong_length(r, n->count, at);
+    if (r->tokens && n->count != r->tokens) return wrong_length(r, n->cut ? r->tokens : n->count, n->cut, at);
+    if (n->cut) {
+        diag_error(r->s->d, r->most == UINT64_MAX ? FCP_E_TOO_LARGE : FCP_E_FIELD, at,
+                   "%s has more than %" PRIu64 " values in a text", r->what, text_most(r));
+        return false;
+    }
     if (n->columns > UINT32_MAX || n->count > LENGTHS_SUM_MAX) {
         diag_error(r->s->d, FCP_E_TOO_LARGE, at, "%s has more than 2^40 values, or 2^32 columns", r->what);
         return false;
     }
     r->out->record.columns = n->columns;
     r->out->record.count = n->columns ? n->count / n->columns : n->count;
+    if (n->too_many) return true;
     return is_real(n) ? keep_reals(r, n) : keep_ints(r, n);
-}
-
-/* Reports a .npy field that the batch has not as many tokens for, by its header: it may be larger than memory. */
-static bool has_wrong_length(const reading *r) {
-    fcp_npy header;
-    fcp_error err;
-    if (!r->tokens || fcp_npy_header(r->path, &header, &err) != FCP_OK) return false;
-    if (header.dims != 1 || fcp_npy_is_real(header.type) || !header.elements || header.elements == r->tokens)
-        return false;
-    wrong_length(r, header.elements, r->path_at);
-    return true;
 }
 
 static bool read_file(reading *r, numbers *n) {
@@ -442,36 +463,35 @@ static bool read_file(reading *r, numbers *n) {
     while (path->name) path = path->next;
     r->path_at = path->value->at;
     r->path = sema_path(r->s, path->value);
-    if (!r->path || has_wrong_length(r)) return false;
-    r->bytes = sema_read_file(r->s, r->path, r->path_at, FILE_MOST, &r->size);
-    if (!r->bytes) return false;
-    fcp_sha256_of(r->bytes, r->size, r->out->record.hash);
+    if (!r->path || !sema_data_open(r->file, r->s, r->path, r->path_at, FILE_MOST, FCP_E_FIELD_FILE, true) ||
+        !(r->file->npy ? read_npy(r, n) : read_text(r, n)))
+        return false;
+    sema_data_hash(r->file, r->out->record.hash);
     r->out->file = arena_copy(&r->s->out->arena, path->value->name, strlen(path->value->name));
-    if (!r->out->file) return no_room(r);
-    if (of_npy(r)) return read_npy(r, n);
-    return sema_plain_text(r->s, r->path, r->path_at, FCP_E_FIELD_FILE, r->bytes, &r->size) && read_text(r, n);
+    return r->out->file || no_room(r);
 }
 
 static bool read_array(reading *r) {
     numbers n = {0};
-    bool file = r->value->kind == EXPR_CALL;
-    bool good = (file ? read_file(r, &n) : read_list(r, &n)) && keep(r, &n);
+    data_file file = {.fd = -1};
+    if (r->value->kind == EXPR_CALL) r->file = &file;
+    bool good = (r->file ? read_file(r, &n) : read_list(r, &n)) && keep(r, &n);
     free_numbers(&n);
-    free(r->bytes);
+    sema_data_close(&file);
     free(r->path);
     return good;
 }
 
-bool sema_read_table(sema *s, const char *what, const expr *value, bool keep, program_array *out) {
-    reading r = {
-        .s = s, .what = what, .value = value, .out = out, .table = true, .keep = keep, .path_at = value->at};
+bool sema_read_table(sema *s, const char *what, const expr *value, uint64_t most, bool keep, program_array *out) {
+    reading r = {.s = s, .what = what, .value = value, .out = out, .table = true, .keep = keep, .most = most,
+                 .path_at = value->at};
     out->record.kind = FCP_TABLE;
     return read_array(&r);
 }
 
 bool sema_read_field(sema *s, const char *what, const expr *value, uint64_t tokens, bool keep, program_array *out) {
-    reading r = {
-        .s = s, .what = what, .value = value, .out = out, .tokens = tokens, .keep = keep, .path_at = value->at};
+    reading r = {.s = s, .what = what, .value = value, .out = out, .tokens = tokens, .keep = keep,
+                 .most = tokens ? tokens : UINT64_MAX, .path_at = value->at};
     return read_array(&r);
 }
 

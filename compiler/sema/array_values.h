@@ -7,8 +7,8 @@
  * false: the values are only checked, and data stays NULL. `what` names the array in messages: "table 'bias'". False:
  * reported. */
 
-/* A table: numbers in one or two dimensions. */
-bool sema_read_table(sema *s, const char *what, const expr *value, bool keep, program_array *out);
+/* A table: numbers in one or two dimensions. If there are more than `most`, *out says how many, and has no data. */
+bool sema_read_table(sema *s, const char *what, const expr *value, uint64_t most, bool keep, program_array *out);
 /* A field of `tokens` integers (0: of any number). The kind and the declared range are set in *out before. */
 bool sema_read_field(sema *s, const char *what, const expr *value, uint64_t tokens, bool keep, program_array *out);
 

@@ -222,7 +222,7 @@ static bool load(sema *s, uint32_t array, bool keep) {
         a->array.file = of->array.file;
         memcpy(a->array.record.hash, of->array.record.hash, sizeof of->array.record.hash);
         if (good && of->array.data) good = sema_read_runs(s, &of->array, &a->array);
-    } else if (a->table) good = sema_read_table(s, what_of(s, a), a->value, keep, &a->array);
+    } else if (a->table) good = sema_read_table(s, what_of(s, a), a->value, UINT64_MAX, keep, &a->array);
     else if (!a->given) good = sema_read_field(s, what_of(s, a), a->value, tokens, keep, &a->array);
     else if (a->array.declared) a->array.record.lo = a->array.declared_lo, a->array.record.hi = a->array.declared_hi;
     a->loaded = good;

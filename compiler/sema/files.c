@@ -1,10 +1,9 @@
-/* files.c: reads the files that a program names, for lengths, fields, tables and slices, and shows errors in them.
+/* files.c: which files a program names, for lengths, fields, tables and slices; data_file.c reads them.
  *
- * Cost: O(bytes); each file is read once.
+ * Cost: O(the program).
  */
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "compiler/sema/files.h"
 #include "compiler/base/text.h"
@@ -16,58 +15,6 @@ char *sema_path(sema *s, const expr *e) {
     char *full = text_take(&path);
     if (!full) sema_no_memory(s);
     return full;
-}
-
-/* How much is read of a pipe or a device, which may never end. */
-enum { STREAM_MAX = 256 << 20 };
-
-static void refuse_size(sema *s, const char *path, span at, size_t most, bool regular) {
-    if (regular) {
-        diag_error(s->d, FCP_E_READ, at, "'%s' has more than %zu GiB", path, most >> 30);
-        return;
-    }
-    diag_error(s->d, FCP_E_READ, at, "'%s' gives more than %zu MiB and is no regular file", path, most >> 20);
-    diag_hint(s->d, "write it to a file first");
-}
-
-char *sema_read_file(sema *s, const char *path, span at, size_t most, size_t *out_size) {
-    struct stat st;
-    const bool regular = stat(path, &st) != 0 || S_ISREG(st.st_mode) || S_ISDIR(st.st_mode);
-    if (regular && stat(path, &st) == 0 && (uint64_t)st.st_size > most) {
-        refuse_size(s, path, at, most, true);
-        return NULL;
-    }
-    if (!regular) most = STREAM_MAX;
-    text bytes = {0};
-    int why = text_read(&bytes, path, most);
-    size_t size = bytes.size;
-    bool failed = bytes.failed;
-    char *taken = !why && !failed && size <= most ? text_take(&bytes) : NULL;
-    text_free(&bytes);
-    *out_size = size;
-    if (taken) return taken;
-    if (why) diag_error(s->d, FCP_E_READ, at, "cannot read '%s': %s", path, strerror(why));
-    else if (!failed && size > most) refuse_size(s, path, at, most, regular);
-    else diag_error(s->d, FCP_E_NO_MEMORY, SPAN_NONE, "out of memory reading '%s'", path);
-    return NULL;
-}
-
-bool sema_plain_text(sema *s, const char *path, span at, fcp_code code, char *bytes, size_t *size) {
-    size_t where;
-    const char *foreign = text_foreign(bytes, *size, &where);
-    if (foreign) {
-        diag_error(s->d, code, at, "'%s' is not text: %s, at byte %zu", path, foreign, where);
-        diag_hint(s->d, "a text file is in UTF-8; numbers in binary are read from .npy");
-        return false;
-    }
-    if (*size >= 3 && !memcmp(bytes, "\xef\xbb\xbf", 3)) memmove(bytes, bytes + 3, *size -= 3);
-    return true;
-}
-
-span sema_file_span(sema *s, const char *path, const char *bytes, size_t size, size_t begin, size_t end,
-                    span fallback) {
-    uint32_t number = diag_source(s->d, path, bytes, size, false);
-    return number == UINT32_MAX ? fallback : (span){number, (uint32_t)begin, (uint32_t)end};
 }
 
 bool sema_is_npy(const char *path, const char *bytes, size_t size) {

@@ -12,6 +12,8 @@
 #include <string.h>
 
 #include "compiler/base/decimal.h"
+#include "compiler/base/text.h"
+#include "compiler/sema/data_file.h"
 #include "compiler/sema/files.h"
 #include "compiler/sema/lengths.h"
 #include "compiler/sema/lognormal.h"
@@ -19,7 +21,7 @@
 
 /* --- collecting --------------------------------------------------------------------------------------------------- */
 
-typedef enum outcome { ADDED, TOO_MANY_TOKENS, TOO_MANY_SEQUENCES, NO_MEMORY } outcome;
+typedef enum outcome { ADDED, TOO_MANY_TOKENS, TOO_MANY_SEQUENCES, NO_MEMORY, STOPPED } outcome;
 
 static bool reserve(uint64_t **at, size_t room) {
     uint64_t *grown = realloc(*at, room * sizeof *grown);
@@ -54,6 +56,7 @@ static outcome add_sequences(lengths *out, uint64_t queries, uint64_t keys, uint
 
 static bool report_outcome(sema *s, outcome o, span at) {
     if (o == ADDED) return true;
+    if (o == STOPPED) return false; /* it was reported */
     if (o == TOO_MANY_TOKENS) diag_error(s->d, FCP_E_LENGTHS, at, "the batch has more than 2^40 tokens with this");
     else if (o == TOO_MANY_SEQUENCES)
         diag_error(s->d, FCP_E_LENGTHS, at, "the batch has more than 2^24 sequences with this");
@@ -62,7 +65,7 @@ static bool report_outcome(sema *s, outcome o, span at) {
 }
 
 /* Draws `count` lengths; or, where count is 0, lengths until they sum to `tokens`, the last cut to fit. */
-static outcome draw_all(const lognormal *l, uint64_t seed, uint64_t count, uint64_t tokens, lengths *out) {
+static outcome draw_all(sema *s, const lognormal *l, uint64_t seed, uint64_t count, uint64_t tokens, lengths *out) {
     if (count > LENGTHS_MAX) return TOO_MANY_SEQUENCES;
     uint64_t *table = lognormal_table(), state = seed;
     if (!table) return NO_MEMORY;
@@ -71,7 +74,7 @@ static outcome draw_all(const lognormal *l, uint64_t seed, uint64_t count, uint6
         uint64_t length = lognormal_draw(l, table, &state);
         if (!count && length > left) length = left;
         if (!count) left -= length;
-        o = add_sequences(out, length, length, 1);
+        o = i % 65536 == 0 && sema_stopped(s) ? STOPPED : add_sequences(out, length, length, 1);
     }
     free(table);
     return o;
@@ -94,51 +97,54 @@ static void skip_blanks(const char *bytes, size_t *i, size_t end) {
     while (*i < end && text_is_blank(bytes[*i])) ++*i;
 }
 
-/* Reads a file: on each line a length, or a:b, or a b; blank lines and # comments are skipped. Stops at the first
- * error. */
-static bool parse_file(sema *s, const char *path, const char *bytes, size_t size, span at, lengths *out) {
-    size_t before = out->count;
-    for (size_t i = 0; i < size;) {
-        const char *newline = memchr(bytes + i, '\n', size - i);
-        size_t line_end = newline ? (size_t)(newline - bytes) : size, next = line_end + 1;
-        skip_blanks(bytes, &i, line_end);
-        size_t begin = i;
-        uint64_t queries = 0, keys;
-        parse_number(bytes, &i, line_end, &queries);
-        size_t end = i;
-        keys = queries;
-        skip_blanks(bytes, &i, line_end);
-        bool colon = end > begin && i < line_end && bytes[i] == ':';
-        if (colon) skip_blanks(bytes, (i++, &i), line_end);
-        bool pair = end > begin && parse_number(bytes, &i, line_end, &keys);
-        if (pair) end = i;
-        else if (!colon) keys = queries;
-        skip_blanks(bytes, &i, line_end);
-        bool rest = (i < line_end && bytes[i] != '#') || (colon && !pair);
-        if (rest || (end > begin && (queries == 0 || keys == 0))) {
-            size_t stop = line_end;
-            while (stop > begin && text_is_blank(bytes[stop - 1])) stop--;
-            bool negative = rest && begin == end && bytes[begin] == '-' && stop > begin + 1;
-            for (size_t j = begin + 1; negative && j < stop; j++) negative = bytes[j] >= '0' && bytes[j] <= '9';
-            span where = sema_file_span(s, path, bytes, size, begin, rest ? stop : end, at);
-            if (rest && !negative) {
-                diag_error(s->d, FCP_E_LENGTHS_FILE, where, "this is not a length");
-                diag_hint(s->d, "a file of lengths has one whole number a line, or QUERIES:KEYS; '#' begins a comment");
-            } else diag_error(s->d, FCP_E_LENGTHS, where,
-                              pair ? "a sequence has at least 1 query and 1 key" : "a length must be at least 1");
-            diag_also(s->d, at, "the file is named here");
-            return false;
-        }
-        outcome o = end > begin ? add_sequences(out, queries, keys, 1) : ADDED;
-        if (o != ADDED) {
-            report_outcome(s, o, o == NO_MEMORY ? at : sema_file_span(s, path, bytes, size, begin, end, at));
-            diag_also(s->d, at, "the file is named here");
-            return false;
-        }
-        i = next;
+/* Reads a line: a length, or a:b, or a b; it may be blank or a # comment. False: reported. */
+static bool parse_line(data_file *f, const char *bytes, size_t line_end, lengths *out) {
+    sema *s = f->s;
+    size_t i = 0;
+    skip_blanks(bytes, &i, line_end);
+    size_t begin = i;
+    uint64_t queries = 0, keys;
+    parse_number(bytes, &i, line_end, &queries);
+    size_t end = i;
+    keys = queries;
+    skip_blanks(bytes, &i, line_end);
+    bool colon = end > begin && i < line_end && bytes[i] == ':';
+    if (colon) skip_blanks(bytes, (i++, &i), line_end);
+    bool pair = end > begin && parse_number(bytes, &i, line_end, &keys);
+    if (pair) end = i;
+    else if (!colon) keys = queries;
+    skip_blanks(bytes, &i, line_end);
+    bool rest = (i < line_end && bytes[i] != '#') || (colon && !pair);
+    if (rest || (end > begin && (queries == 0 || keys == 0))) {
+        size_t stop = line_end;
+        while (stop > begin && text_is_blank(bytes[stop - 1])) stop--;
+        bool negative = rest && begin == end && bytes[begin] == '-' && stop > begin + 1;
+        for (size_t j = begin + 1; negative && j < stop; j++) negative = bytes[j] >= '0' && bytes[j] <= '9';
+        span where = sema_data_span(f, begin, rest ? stop : end);
+        if (rest && !negative) {
+            diag_error(s->d, FCP_E_LENGTHS_FILE, where, "this is not a length");
+            diag_hint(s->d, "a file of lengths has one whole number a line, or QUERIES:KEYS; '#' begins a comment");
+        } else diag_error(s->d, FCP_E_LENGTHS, where,
+                          pair ? "a sequence has at least 1 query and 1 key" : "a length must be at least 1");
+        diag_also(s->d, f->at, "the file is named here");
+        return false;
     }
-    if (out->count > before) return true;
-    diag_error(s->d, FCP_E_LENGTHS, at, "'%s' holds no lengths", path);
+    outcome o = end > begin ? add_sequences(out, queries, keys, 1) : ADDED;
+    if (o == ADDED) return true;
+    report_outcome(s, o, o == NO_MEMORY ? f->at : sema_data_span(f, begin, end));
+    diag_also(s->d, f->at, "the file is named here");
+    return false;
+}
+
+/* Stops at the first error. */
+static bool parse_file(data_file *f, lengths *out) {
+    const size_t before = out->count;
+    const char *line;
+    size_t size;
+    while (sema_data_line(f, out->count - before, &line, &size))
+        if (!parse_line(f, line, size, out)) return false;
+    if (f->wrong || out->count > before) return !f->wrong;
+    diag_error(f->s->d, FCP_E_LENGTHS, f->at, "'%s' holds no lengths", f->path);
     return false;
 }
 
@@ -151,11 +157,9 @@ static bool eval_file(sema *s, const expr *e, lengths *out) {
     }
     char *full = sema_path(s, a->value);
     if (!full) return false;
-    size_t size = 0;
-    char *bytes = sema_read_file(s, full, a->value->at, FILE_MAX, &size);
-    bool good = bytes && sema_plain_text(s, full, a->value->at, FCP_E_LENGTHS_FILE, bytes, &size) &&
-                parse_file(s, full, bytes, size, a->value->at, out);
-    free(bytes);
+    data_file f;
+    bool good = sema_data_open(&f, s, full, a->value->at, FILE_MAX, FCP_E_LENGTHS_FILE, false) && parse_file(&f, out);
+    sema_data_close(&f);
     free(full);
     return good;
 }
@@ -238,7 +242,7 @@ static bool eval_lognormal(sema *s, const expr *e, lengths *out) {
         diag_error(s->d, FCP_E_VALUE, e->at, "min is larger than max");
         good = false;
     }
-    return good && report_outcome(s, draw_all(&l, seed, count, tokens, out), e->at);
+    return good && report_outcome(s, draw_all(s, &l, seed, count, tokens, out), e->at);
 }
 
 /* Evaluates one number of a length. False: reported. */
@@ -289,7 +293,11 @@ static bool eval_list(sema *s, const expr *value, lengths *out) {
         return false;
     }
     bool good = true;
-    for (const arg *a = value->args; a; a = a->next) good &= eval_element(s, a->value, out);
+    size_t i = 0;
+    for (const arg *a = value->args; a; a = a->next, i++) {
+        if (i % 65536 == 0 && sema_stopped(s)) return false;
+        good &= eval_element(s, a->value, out);
+    }
     return good;
 }
 

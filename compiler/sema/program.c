@@ -64,6 +64,7 @@ static bool keep_sources(sema *s) {
     for (uint32_t i = 0; i < count; i++) {
         const char *name, *bytes;
         diag_source_get(s->d, base + i, &name, &bytes, &sources[i].size, &sources[i].builtin);
+        diag_source_begin(s->d, base + i, &sources[i].line, &sources[i].column);
         sources[i].name = arena_copy(&p->arena, name, strlen(name));
         sources[i].text = arena_copy(&p->arena, bytes, sources[i].size);
         if (!sources[i].name || !sources[i].text) return sema_no_memory(s);
@@ -91,8 +92,12 @@ static bool holds_sources(const diags *d, uint32_t base, const fcpc_program *pro
         const char *name, *bytes;
         size_t size;
         bool builtin;
+        uint32_t line, column;
         diag_source_get(d, base + i, &name, &bytes, &size, &builtin);
-        if (size != own->size || strcmp(name, own->name) || memcmp(bytes, own->text, size)) return false;
+        diag_source_begin(d, base + i, &line, &column);
+        if (size != own->size || line != own->line || column != own->column || strcmp(name, own->name) ||
+            memcmp(bytes, own->text, size))
+            return false;
     }
     return true;
 }
@@ -103,8 +108,10 @@ uint32_t program_attach(const fcpc_program *program, diags *d) {
         if (holds_sources(d, base, program)) return base;
     for (uint32_t i = 0; i < count; i++) {
         const struct program_source *own = &program->sources[i];
-        if (diag_source(d, own->name, own->text, own->size, own->builtin) == UINT32_MAX)
-            return UINT32_MAX - count; /* out of memory: spans point nowhere */
+        const uint32_t number = own->builtin
+                                    ? diag_source(d, own->name, own->text, own->size, true)
+                                    : diag_excerpt(d, own->name, own->text, own->size, own->line, own->column);
+        if (number == UINT32_MAX) return UINT32_MAX - count; /* out of memory: spans point nowhere */
     }
     return known;
 }

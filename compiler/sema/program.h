@@ -150,7 +150,7 @@ struct fcpc_program {
     struct program_file { struct program_file *next; const char *path; span at; } *files;
     double parse_seconds;
     /* the sources that its spans refer to, so that another diagnostics object can show them */
-    const struct program_source { const char *name, *text; size_t size; bool builtin; } *sources;
+    const struct program_source { const char *name, *text; size_t size; uint32_t line, column; bool builtin; } *sources;
     uint32_t source_count;
     struct workspace *workspace; /* memory that fcpc_plan uses again for the next batch: workspace.h */
 };

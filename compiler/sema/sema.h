@@ -14,6 +14,7 @@ typedef struct sema {
     mask *given;               /* names.c: masks and scores of the prelude that were read and declared */
     const char *folder;        /* "dir/" of the main source, or "" */
     const volatile int *stop;  /* not 0: end with FCP_E_INTERRUPTED; or NULL */
+    bool regular_files;        /* no pipes and devices are read */
     uint32_t layer;            /* which of the plan's layers this parse is of: layers.c */
     entry *layers_entry;       /* NULL: the plan names one mask */
     expr *layers_value, *layer_mask;
@@ -46,6 +47,8 @@ typedef struct sema {
 void sema_free(sema *s); /* frees what is malloc'd in it */
 /* Reports that memory ran out; returns false. */
 bool sema_no_memory(sema *s);
+/* Has the caller asked for the end? Then it is reported. To be asked where something may take more than a second. */
+bool sema_stopped(sema *s);
 /* A new node of the tree, of depth 1; NULL: no memory, reported. */
 expr *sema_new_expr(sema *s, expr_kind kind, span at);
 #endif

@@ -12,6 +12,7 @@
 
 #include "compiler/base/diag.h"
 #include "compiler/base/text.h"
+#include "runtime/base/read_file.h"
 #include "runtime/plan/plan.h"
 
 extern const char *const sim_profile_names[], *const sim_profile_texts[];
@@ -291,15 +292,16 @@ fcp_code sim_profile_find(const char *name, sim_profile *out, fcp_error *err) {
                     name, near ? "; did you mean " : ":", near ? near : "", near ? "?" : "", known);
 }
 
-fcp_code sim_profile_open(const char *asked, sim_profile *out, fcp_error *err) {
+fcp_code sim_profile_open(const char *asked, bool regular, sim_profile *out, fcp_error *err) {
     enum { PROFILE_MAX = 1 << 20 };
     if (!strpbrk(asked, "./")) return sim_profile_find(asked, out, err);
     text bytes = {0};
-    int why = text_read(&bytes, asked, PROFILE_MAX);
+    char room[128];
+    int why = text_read(&bytes, asked, regular, PROFILE_MAX);
     fcp_code code;
     if (why || bytes.failed || bytes.size > PROFILE_MAX)
         code = fcp_fail_in(err, bytes.failed ? FCP_E_NO_MEMORY : FCP_E_READ, asked, 0, 0, "cannot be read: %s",
-                           why ? strerror(why) : "too long for a profile");
+                           why ? fcp_read_reason(why, room) : "too long for a profile");
     else code = sim_profile_read(asked, bytes.size ? bytes.at : "", bytes.size, out, err);
     text_free(&bytes);
     return code;

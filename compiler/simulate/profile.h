@@ -57,8 +57,8 @@ fcp_code sim_profile_find(const char *name, sim_profile *out, fcp_error *err);
 bool sim_profile_device(const char *name, sim_profile *out);
 
 /* One that somebody asks for: a name without a point or slash is that of a profile that comes with the compiler,
- * anything else a file. FCP_E_READ: it cannot be read. */
-fcp_code sim_profile_open(const char *asked, sim_profile *out, fcp_error *err);
+ * anything else a file, and if `regular`, nothing but a regular one. FCP_E_READ: it cannot be read. */
+fcp_code sim_profile_open(const char *asked, bool regular, sim_profile *out, fcp_error *err);
 
 /* The constants of a pass at a head_dim: those of that head_dim, else those of the nearest one, in proportion. */
 sim_kernel sim_profile_kernel(const sim_profile *profile, fcp_pass pass, uint32_t head_dim);

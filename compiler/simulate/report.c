@@ -45,7 +45,7 @@ fcp_code fcpc_simulate_json(const fcp_plan *plan, const char *profile, char **ou
     sim_result result;
     arena memory = {0};
     memcpy(gpu, plan->cluster->gpu, sizeof plan->cluster->gpu);
-    fcp_code code = profile ? sim_profile_open(profile, &how, err) : sim_profile_find(gpu, &how, err);
+    fcp_code code = profile ? sim_profile_open(profile, false, &how, err) : sim_profile_find(gpu, &how, err);
     if (!code) code = simulate(plan, &how, &(sim_options){.seed = 1}, &memory, &result, err);
     if (!code) {
         json j = {0};

@@ -344,7 +344,7 @@ static bool means_the_same(const ast *program, const text *made, const char *nam
     ast again;
     text one = {0}, two = {0};
     uint32_t number = d ? diag_source(d, name, made->at ? made->at : "", made->size, false) : UINT32_MAX;
-    bool same = number != UINT32_MAX && parse_program(d, &a, number, &again) && !diag_errors(d);
+    bool same = number != UINT32_MAX && parse_program(d, &a, number, NULL, &again) && !diag_errors(d);
     if (same) {
         ast_print(program, &one, NULL);
         ast_print(&again, &two, NULL);
@@ -365,7 +365,7 @@ fcp_code format_source(const char *name, const char *bytes, size_t size, diags *
     uint32_t number = diag_source(d, name, bytes, size, false);
     text made = {0};
     bool failed = number == UINT32_MAX;
-    if (!failed && parse_tokens(d, &a, number, &program, &tokens) && diag_errors(d) == errors) {
+    if (!failed && parse_tokens(d, &a, number, NULL, &program, &tokens) && diag_errors(d) == errors) {
         format f = {.source = bytes, .arena = &a};
         read_pieces(&f, &tokens, (uint32_t)size);
         if (!f.failed) put_items(&f);

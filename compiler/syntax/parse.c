@@ -20,6 +20,7 @@
 #include "compiler/syntax/parse.h"
 #include "compiler/syntax/tree.h"
 #include "fcp.tab.h"
+#include "runtime/base/stop.h"
 #define YYSTYPE LANG_STYPE
 #define YYLTYPE LANG_LTYPE
 #include "fcp.lex.h"
@@ -59,7 +60,9 @@ struct parse {
     bool closing;       /* the filter is closing brackets: no further errors until SEP */
     bool bad;           /* the scanner reported an error in this statement: a syntax error in it is no news */
     bool recovering;    /* after a syntax error, until SEP: then every newline outside brackets separates */
-    bool stopped;       /* nested too deep: the rest is not read */
+    bool stopped;       /* nested too deep, or asked to stop: the rest is not read */
+    const volatile int *stop; /* NULL: nobody asks */
+    uint32_t delivered; /* tokens */
     bracket brackets[NEST_MAX];
     unsigned depth;
     unsigned inner;     /* how many brackets were open when the last token came; the last of them is still there */
@@ -251,6 +254,10 @@ int lang_lex(LANG_STYPE *value, LANG_LTYPE *at, parse *p) {
         p->start = 0;
         p->last_at = (span){p->scan.source, p->scan.shift, p->scan.shift};
         return deliver(p, kind, p->last_at, value, NULL, at);
+    }
+    if (++p->delivered % 65536 == 0 && !p->stopped && fcp_stop_asked(p->stop)) {
+        diag_error(p->tree.d, FCP_E_INTERRUPTED, SPAN_NONE, "interrupted");
+        p->stopped = true;
     }
     if (p->stopped) return deliver(p, T_END, p->last_at, value, NULL, at);
     if (p->closing && p->depth) return close_bracket(p, value, at);
@@ -506,7 +513,7 @@ static bool run(parse *p, diags *d, arena *a, uint32_t number, uint32_t begin, u
     return false;
 }
 
-bool parse_tokens(diags *d, arena *a, uint32_t number, ast *out, token_list *tokens) {
+bool parse_tokens(diags *d, arena *a, uint32_t number, const volatile int *stop, ast *out, token_list *tokens) {
     const char *name, *bytes;
     size_t size;
     bool builtin;
@@ -533,13 +540,16 @@ bool parse_tokens(diags *d, arena *a, uint32_t number, ast *out, token_list *tok
     }
     p->tree.program = out;
     p->tokens = tokens;
+    p->stop = stop;
     bool ok = run(p, d, a, number, 0, (uint32_t)size, T_PROGRAM);
     free(p);
     for (mask *m = out->masks; m; m = m->next) m->builtin = builtin;
     return ok;
 }
 
-bool parse_program(diags *d, arena *a, uint32_t number, ast *out) { return parse_tokens(d, a, number, out, NULL); }
+bool parse_program(diags *d, arena *a, uint32_t number, const volatile int *stop, ast *out) {
+    return parse_tokens(d, a, number, stop, out, NULL);
+}
 
 /* A parse whose tree goes into *out. NULL: no memory, reported. */
 static parse *begin_parse(diags *d, ast *out) {

@@ -3,8 +3,9 @@
 #define FCPC_SYNTAX_PARSE_H
 #include "compiler/syntax/ast.h"
 
-/* Parses source `number` of d, a program, into *out. Syntax errors are reported in d. False: no memory, reported. */
-bool parse_program(diags *d, arena *a, uint32_t number, ast *out);
+/* Parses source `number` of d, a program, into *out. Syntax errors are reported in d. False: no memory, reported.
+ * `stop` is NULL, or a number: once it is not 0, parsing ends with FCP_E_INTERRUPTED. */
+bool parse_program(diags *d, arena *a, uint32_t number, const volatile int *stop, ast *out);
 /* The same, and keeps the tokens as the grammar got them, in `a`. Their kinds are those of fcp.tab.h; T_SEP is where a
  * statement ends. */
 typedef struct parsed_token {
@@ -15,7 +16,7 @@ typedef struct token_list {
     parsed_token *at;
     size_t count, room;
 } token_list;
-bool parse_tokens(diags *d, arena *a, uint32_t number, ast *out, token_list *tokens);
+bool parse_tokens(diags *d, arena *a, uint32_t number, const volatile int *stop, ast *out, token_list *tokens);
 /* Parses bytes [begin, end) of a source, which are one mask or score. NULL: they are not, or no memory; reported. */
 mask *parse_mask(diags *d, arena *a, uint32_t number, uint32_t begin, uint32_t end);
 /* Parses bytes [begin, end) of a source as the value of a key. NULL: an error, reported in d. */

@@ -8,16 +8,16 @@
 #include "runtime/base/npy.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
-enum { MAX_HEADER = 1 << 16, ALIGN = 64 };
+#include "runtime/base/read_file.h"
+
+enum { MAX_HEADER = FCP_NPY_START - 12, ALIGN = 64 };
 static const char magic[6] = "\x93NUMPY";
 
 static const struct { const char *descr, *name; size_t size; } types[FCP_NPY_TYPES] = {
@@ -151,8 +151,7 @@ static const char *count_elements(fcp_npy *out, uint64_t *out_bytes) {
 
 static bool read_all(int file, void *to, size_t size) {
     for (char *at = to; size;) {
-        ssize_t got = read(file, at, size < 1 << 30 ? size : 1 << 30);
-        if (got < 0 && errno == EINTR) continue;
+        ssize_t got = fcp_read_some(file, at, size);
         if (got <= 0) {
             if (got == 0) errno = EIO;
             return false;
@@ -163,9 +162,9 @@ static bool read_all(int file, void *to, size_t size) {
     return true;
 }
 
-/* Reads the header of a file of `size` bytes; `start` holds all of them, or the first START_BYTES. *out_begin is the
- * byte where the elements begin, *out_bytes how many bytes they are. Returns NULL, or what is wrong. */
-enum { START_BYTES = 12 + MAX_HEADER };
+/* Reads the header of a file of `size` bytes (UINT64_MAX: of more than FCP_NPY_START); `start` holds all of them, or
+ * the first FCP_NPY_START. *out_begin is the byte where the elements begin, *out_bytes how many bytes they are.
+ * Returns NULL, or what is wrong. */
 static const char *read_header(const unsigned char *start, uint64_t size, fcp_npy *out, uint64_t *out_begin,
                                uint64_t *out_bytes) {
     if (size < 10) return "not a .npy file: too short";
@@ -181,10 +180,22 @@ static const char *read_header(const unsigned char *start, uint64_t size, fcp_np
     if (size - begin < length) return "cut short in its header";
     const char *wrong = parse_header((const char *)start + begin, length, out);
     if (!wrong) wrong = count_elements(out, out_bytes);
+    if (!wrong && *out_bytes > UINT64_MAX / 2) wrong = "its shape is too large";
     *out_begin = begin + length;
-    if (wrong || size - *out_begin == *out_bytes) return wrong;
+    if (wrong || size == UINT64_MAX || size - *out_begin == *out_bytes) return wrong;
     return size - *out_begin < *out_bytes ? "cut short: fewer elements than its shape says"
                                           : "longer than its shape says";
+}
+
+fcp_code fcp_npy_header(const char *path, const void *start, uint64_t size, fcp_npy *out, uint64_t *out_size,
+                        fcp_error *err) {
+    fcp_npy npy = {0};
+    uint64_t begin, count;
+    const char *wrong = read_header(start, size, &npy, &begin, &count);
+    if (wrong) return fail_on(err, FCP_E_NPY, path, wrong);
+    *out = npy;
+    *out_size = begin + count;
+    return FCP_OK;
 }
 
 fcp_code fcp_npy_view(const char *path, const void *bytes, size_t size, fcp_npy *out, fcp_error *err) {
@@ -199,18 +210,19 @@ fcp_code fcp_npy_view(const char *path, const void *bytes, size_t size, fcp_npy 
 
 /* Opens a file and reads its header. */
 static fcp_code open_file(const char *path, fcp_npy *out, int *out_file, uint64_t *out_bytes, fcp_error *err) {
-    struct stat about;
-    int file = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe without a writer must not hang us */
-    if (file < 0) return fail_errno(err, FCP_E_READ, path, "cannot be read");
+    int file;
+    uint64_t size, begin = 0;
+    char room[128], text[200];
+    const int why = fcp_read_open(path, true, &file, &size);
+    if (why) {
+        snprintf(text, sizeof text, "cannot be read: %s", fcp_read_reason(why, room));
+        return fail_on(err, FCP_E_READ, path, text);
+    }
     fcp_code code;
-    uint64_t size = 0, begin = 0;
-    unsigned char *start = malloc(START_BYTES);
-    if (fstat(file, &about)) code = fail_errno(err, FCP_E_READ, path, "cannot be read");
-    else if (!S_ISREG(about.st_mode)) code = fail_on(err, FCP_E_READ, path, "not a regular file");
-    else if (!start) code = fail_on(err, FCP_E_NO_MEMORY, path, "out of memory");
+    unsigned char *start = malloc(FCP_NPY_START);
+    if (!start) code = fail_on(err, FCP_E_NO_MEMORY, path, "out of memory");
     else {
-        size = (uint64_t)about.st_size;
-        bool good = read_all(file, start, size < START_BYTES ? size : START_BYTES);
+        bool good = read_all(file, start, size < FCP_NPY_START ? size : FCP_NPY_START);
         const char *wrong = good ? read_header(start, size, out, &begin, out_bytes) : NULL;
         if (good && !wrong) good = lseek(file, (off_t)begin, SEEK_SET) == (off_t)begin;
         code = wrong  ? fail_on(err, FCP_E_NPY, path, wrong)
@@ -223,20 +235,9 @@ static fcp_code open_file(const char *path, fcp_npy *out, int *out_file, uint64_
     return code;
 }
 
-fcp_code fcp_npy_header(const char *path, fcp_npy *out, fcp_error *err) {
-    fcp_npy npy = {0};
-    int file;
-    uint64_t bytes;
-    fcp_code code = open_file(path, &npy, &file, &bytes, err);
-    if (code != FCP_OK) return code;
-    close(file);
-    *out = npy;
-    return FCP_OK;
-}
-
 /* *out is malloc'd, even if there are no bytes. */
 static fcp_code read_data(int file, const char *path, uint64_t bytes, void **out, fcp_error *err) {
-    void *data = bytes <= SIZE_MAX / 2 ? malloc(bytes ? bytes : 1) : NULL;
+    void *data = malloc(bytes ? bytes : 1);
     if (!data) return fail_on(err, FCP_E_NO_MEMORY, path, "out of memory");
     if (!read_all(file, data, bytes)) {
         fcp_code code = fail_errno(err, FCP_E_READ, path, "cannot be read");

@@ -10,7 +10,7 @@
 #include "runtime/base/whole_file.h"
 #include "runtime/fcp.h"
 
-enum { FCP_NPY_MAX_DIMS = 8 };
+enum { FCP_NPY_MAX_DIMS = 8, FCP_NPY_START = 12 + (1 << 16) }; /* so many bytes hold any header that is read */
 
 /* '<f4', '<f2', '<u2', ... A file cannot say bfloat16: its bits are stored as uint16, and the caller must know that
  * they are. Tensors have the first three types; fields and tables may have any. */
@@ -33,8 +33,11 @@ fcp_npy_type fcp_npy_type_of(fcp_dtype dtype);
 /* The tensor that the bytes of a file hold. out->data points into them, with any alignment, and is not to be freed.
  * `path` is the file's name for messages. */
 fcp_code fcp_npy_view(const char *path, const void *bytes, size_t size, fcp_npy *out, fcp_error *err);
-/* The type and shape of a regular file, by its header alone; out->data is NULL. */
-fcp_code fcp_npy_header(const char *path, fcp_npy *out, fcp_error *err);
+/* The type and shape of a file of `size` bytes, by its header alone: `start` holds all of them, or the first
+ * FCP_NPY_START. A size of UINT64_MAX: how many come is not known yet. out->data is NULL. *out_size is how many bytes
+ * the file must have. */
+fcp_code fcp_npy_header(const char *path, const void *start, uint64_t size, fcp_npy *out, uint64_t *out_size,
+                        fcp_error *err);
 const char *fcp_npy_type_name(fcp_npy_type type); /* "float32", ... */
 /* Element i of a tensor of integers or bools; 0 if it has reals. False: the number does not fit int64. */
 bool fcp_npy_int(const fcp_npy *npy, uint64_t i, int64_t *out);

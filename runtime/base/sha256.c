@@ -3,9 +3,11 @@
 #include "runtime/base/sha256.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
+
+#include "runtime/base/read_file.h"
 
 fcp_sha256 fcp_sha256_begin(void) {
     fcp_sha256 h;
@@ -33,21 +35,31 @@ void fcp_sha256_of(const void *bytes, size_t size, uint8_t out[FCP_SHA256_BYTES]
     fcp_sha256_end(&h, out);
 }
 
-int fcp_sha256_file(const char *path, uint8_t out[FCP_SHA256_BYTES]) {
+int fcp_sha256_fd(int fd, uint64_t most, uint8_t out[FCP_SHA256_BYTES]) {
     enum { CHUNK = 1 << 20 };
-    FILE *f = fopen(path, "rbe");
-    if (!f) return errno;
     char *chunk = malloc(CHUNK);
     int why = chunk ? 0 : ENOMEM;
     fcp_sha256 h = fcp_sha256_begin();
-    for (size_t got = CHUNK; !why && got == CHUNK;) {
-        errno = 0;
-        got = fread(chunk, 1, CHUNK, f);
-        if (ferror(f)) why = errno ? errno : EIO;
-        fcp_sha256_add(&h, chunk, got);
+    for (ssize_t got = 1; !why && got > 0;) {
+        got = fcp_read_some(fd, chunk, CHUNK);
+        if (got < 0) why = errno;
+        else if ((uint64_t)got > most) why = EFBIG;
+        else {
+            fcp_sha256_add(&h, chunk, (size_t)got);
+            most -= (uint64_t)got;
+        }
     }
     fcp_sha256_end(&h, out);
     free(chunk);
-    fclose(f);
+    return why;
+}
+
+int fcp_sha256_file(const char *path, uint8_t out[FCP_SHA256_BYTES]) {
+    int fd;
+    uint64_t size;
+    int why = fcp_read_open(path, true, &fd, &size);
+    if (why) return why;
+    why = fcp_sha256_fd(fd, UINT64_MAX, out);
+    close(fd);
     return why;
 }

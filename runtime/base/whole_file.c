@@ -13,6 +13,8 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
+#include "runtime/base/read_file.h"
+
 enum {
     MAX_LINKS = 40,    /* as the kernel follows */
     MAX_NAMES = 1000,  /* temporary names of one target */
@@ -121,11 +123,12 @@ static int open_temporary(fcp_beside *f) {
 /* --- what the header promises ---------------------------------------------------------------------------------------
  * */
 
-int fcp_beside_open(fcp_beside *f, const char *path) {
+int fcp_beside_open(fcp_beside *f, const char *path, bool regular) {
     *f = (fcp_beside){.path = path, .fd = -1, .lock = -1};
     if (!*path) return ENOENT;
     int why = fcp_beside_target(path, &f->target);
     if (!why && f->target) why = open_temporary(f);
+    else if (!why && regular) why = FCP_NOT_REGULAR;
     else if (!why && (f->fd = open(path, O_WRONLY | O_CLOEXEC | O_NOCTTY)) < 0) why = errno;
     if (why) fcp_beside_abandon(f);
     return why;

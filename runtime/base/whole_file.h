@@ -28,7 +28,9 @@ typedef struct fcp_beside {
  * where the path leads to something that is written to directly: no regular file, or an open one, named by way of /proc
  * (/dev/stdout). */
 int fcp_beside_target(const char *path, char **out_target);
-int fcp_beside_open(fcp_beside *f, const char *path);
+/* `regular`: nothing is written to directly; a pipe or device is FCP_NOT_REGULAR (read_file.h), and is not opened,
+ * which could wait for ever. */
+int fcp_beside_open(fcp_beside *f, const char *path, bool regular);
 /* Ends the writing. The file is complete but does not have its name yet. */
 int fcp_beside_close(fcp_beside *f);
 /* Closes if need be, and gives the file its name. On an error nothing is left behind. */

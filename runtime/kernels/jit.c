@@ -21,6 +21,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "runtime/base/read_file.h"
 #include "runtime/base/sha256.h"
 #include "runtime/base/threads.h"
 #include "runtime/base/whole_file.h"
@@ -155,13 +156,14 @@ static void write_own(fcp_jit *j, const char *path, const void *head, size_t hea
         warn(j, "the kernel cache cannot be written: '%.150s' is not a plain file", path);
         return;
     }
-    int why = fcp_beside_open(&f, path);
+    int why = fcp_beside_open(&f, path, true);
     if (!why && fchmod(f.fd, 0600)) why = errno;
     if (!why) why = fcp_write_all(f.fd, head, head_size);
     if (!why && size) why = fcp_write_all(f.fd, bytes, size);
     if (!why) why = fcp_beside_commit(&f);
     else fcp_beside_abandon(&f);
-    if (why) warn(j, "the kernel cache cannot be written: '%.150s': %s", path, strerror(why));
+    char room[128];
+    if (why) warn(j, "the kernel cache cannot be written: '%.150s': %s", path, fcp_read_reason(why, room));
 }
 
 static char *entry_path(const fcp_jit *j, const uint8_t key[HASH], const char *suffix) {

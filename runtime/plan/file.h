@@ -1,4 +1,5 @@
-/* file.h: the bytes of a plan file around its tables. For the loader, the writer and the fuzz targets only.
+/* file.h: the bytes of a plan file around its tables. For the loader, the writer, who reads a plan from a pipe, and the
+ * fuzz targets only.
  *
  *   file_header | file_entry x sections | zeros | section 0 | zeros | section 1 | ...
  *

@@ -555,6 +555,9 @@ typedef struct fcp_verify_report {
 fcp_code fcp_plan_check(const fcp_plan *plan, fcp_error *err);
 /* The same, with `stop` as for fcp_plan_verify. */
 fcp_code fcp_plan_check_until(const fcp_plan *plan, const volatile int *stop, fcp_error *err);
+/* The same as fcp_plan_homes. */
+fcp_code fcp_plan_homes_until(const fcp_plan *plan, const volatile int *stop, uint8_t out_digest[FCP_DIGEST_BYTES],
+                              fcp_error *err);
 fcp_code fcp_plan_verify(const fcp_plan *plan, const volatile int *stop, fcp_verify_report *out_report,
                          fcp_error *err);
 

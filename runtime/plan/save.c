@@ -103,7 +103,7 @@ int fcp_plan_write(const fcp_plan *plan, int fd) {
 
 fcp_code fcp_plan_save(const fcp_plan *plan, const char *path, fcp_error *err) {
     fcp_beside file;
-    int why = fcp_beside_open(&file, path);
+    int why = fcp_beside_open(&file, path, false);
     if (!why) why = fcp_plan_write(plan, file.fd);
     if (!why) why = fcp_beside_commit(&file);
     fcp_beside_abandon(&file);

@@ -85,7 +85,7 @@ static void measure_model(void) {
     calibration x;
     text rows = {0};
     fcp_error err = {.message = "cannot be read"};
-    bool good = !text_read(&rows, "tests/bench/cudnn_h200.csv", 1 << 20) && rows.size &&
+    bool good = !text_read(&rows, "tests/bench/cudnn_h200.csv", false, 1 << 20) && rows.size &&
                 !calibrate_read("cudnn_h200.csv", rows.at, rows.size, &memory, &x, &err) &&
                 !calibrate_fit_rows(&x, 5, &err);
     for (uint32_t i = 0; good && i < x.fit_count; i++) {

@@ -138,6 +138,12 @@ holds "overrides took effect" json '.ranks == 2 and .block == 256'
 printf '%s\n' '# lengths' 100 200 300 > l.lengths
 ok "lengths from a file" "$fcpc" --json -q a.fcp --lengths l.lengths -D cluster.nodes=1
 holds "lengths took effect" json '.tokens == 600 and .sequences == 3'
+for named in "--lengths -" "--lengths /dev/stdin" "-D batch.lengths=file(\"/dev/stdin\")"; do
+    # shellcheck disable=SC2086
+    ok "lengths from a pipe: $named" sh -c 'sleep 0.1 | cat - l.lengths | "$0" --json -q a.fcp -D nodes=1 "$@"' \
+        "$fcpc" $named
+    holds "take effect, too" json '.tokens == 600 and .sequences == 3'
+done
 ok "replaces an existing plan" "$fcpc" -q a.fcp -D plan.block=256 -o b.plan
 holds "replaced" sh -c '! cmp -s a.plan b.plan'
 cp b.plan c.plan
@@ -315,6 +321,14 @@ holds "by name, file and range" grep -q "field doc from doc.txt, 0 to 7; field m
 ok "run finds the files unchanged" "$fcpc" run data/f.plan
 holds "and the result right" grep -q "dv .*right" stdout
 ok "run with --field" "$fcpc" run -q data/f.plan --field doc=data/doc.txt --field mark=mark.txt
+mkfifo given
+for command in "-q data/f.fcp --field mark=mark.txt" "run -q data/f.plan"; do
+    cat data/doc.txt > given &
+    # shellcheck disable=SC2086
+    ok "--field of a pipe, $command" "$fcpc" $command --field doc=given
+    wait $!
+done
+rm given
 ok "explain reads fields" "$fcpc" explain data/f.fcp 5 100 --field mark=mark.txt --seq 0
 holds "with their values" grep -q "doc\[5\]" stdout
 ok "explain of a plan" "$fcpc" explain data/f.plan 250 14 --json
@@ -342,6 +356,20 @@ bad "another file in its place" 1 E322 run data/f.plan --field doc=data/new.txt
 mv data/new.txt data/doc.txt
 bad "a file that changed since" 1 E322 run data/f.plan
 holds "which is named" grep -q "data/doc.txt: error.E322.: field 'doc'" stderr
+# A plan comes from anywhere, and names files: what has such a name is a regular file that is not too long, or is not
+# read.
+rm data/doc.txt
+truncate -s 9G data/doc.txt
+bad "a file of 9 GB in its place" 1 E322 run data/f.plan
+bad "which --field names" 1 E322 run data/f.plan --field doc=data/doc.txt
+for other in /dev/zero /dev/tty; do
+    ln -sf $other data/doc.txt
+    bad "$other in its place" 1 E010 run data/f.plan
+    holds "says what is wrong" grep -q "data/doc.txt: error.E010.: .*not a regular file, and the plan says" stderr
+done
+rm data/doc.txt
+mkfifo data/doc.txt
+bad "a pipe in its place" 1 E010 run data/f.plan
 rm data/doc.txt
 ok "a file that is gone: the plan has its values" "$fcpc" run -q data/f.plan
 program data/g.fcp 'batch { lengths = [200]; field d = [0 x 200] }; mask m = d[q + 1] == 0; plan { mask = m }'
@@ -998,6 +1026,8 @@ for endless in /dev/zero /dev/urandom; do
     run timeout 20 "$fcpc" verify $endless
     holds "$endless as a plan ends with 1" [ $? = 1 ]
 done
+run sh -c "{ cat a.plan; yes; } | timeout 20 \"$fcpc\" verify -"
+holds "a plan that does not end is read as far as its header says" grep -q 'E502.*too long' stderr
 : > empty
 bad "verify of an empty file" 1 E502 verify empty
 holds "says so" grep -q 'empty: error.E502.: the plan is cut short: the file is empty' stderr

@@ -4,6 +4,7 @@ It prints "ok NAME" for what holds, and "FAILED: NAME: WHY" for what does not.""
 import json
 import os
 import random
+import resource
 import signal
 import socket
 import subprocess
@@ -27,12 +28,15 @@ def check(name, holds, why=""):
 
 
 class Server:
-    def __init__(self, path, *options):
+    def __init__(self, path, *options, files=None):
+        """files: how many it may open; None: as many as ever."""
         self.path = path
-        self.process = subprocess.Popen([FCPC, "serve", path, *options], stdout=subprocess.PIPE,
-                                        stderr=subprocess.PIPE, text=True)
+        limit = lambda: files and resource.setrlimit(resource.RLIMIT_NOFILE, (files, files))  # noqa: E731
+        self.process = subprocess.Popen([FCPC, "serve", path, *options], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                        stderr=subprocess.PIPE, text=True, preexec_fn=limit)
         line = self.process.stderr.readline()
-        check("says where it listens", line == f"fcpc: listening at {path}\n", line)
+        begins, ends = f"fcpc: listening at {path}", " at once: this process may open few files (ulimit -n)\n"
+        check("says where it listens", line.startswith(begins) and line.endswith(ends if files else path + "\n"), line)
 
     def connect(self):
         s = socket.socket(socket.AF_UNIX)
@@ -134,6 +138,42 @@ def errors(server):
         check("the program is as it was", f.read() == TEXT)
 
 
+FILES = {"lengths": 'batch { lengths = file("@") }\nplan { mask = causal }',
+         "a field": 'batch { lengths = [4]; field x = file("@") }\nplan { mask = causal }',
+         "a field that is read": 'batch { lengths = [4]; field x = file("@") }\nplan { mask = document(d = x) }',
+         "a table": 'batch { lengths = [4] }\nmodel { table x = file("@") }\nmask m = x[q] == 0\nplan { mask = m }',
+         "slices": 'batch { lengths = [4] }\nplan { mask = slices(file("@")) }',
+         "sinks": 'batch { lengths = [4] }\nplan { mask = causal; sink = file("@") }'}
+
+
+def files(server):
+    """Whatever a request names is a regular file, or refused at once: a pipe would keep a thread for ever."""
+    os.mkdir("folder")
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind("listener.sock")
+    with open("hole", "w") as f:
+        f.truncate(9 << 30)
+    os.link("hole", "hole.npy")
+    for path in "pipe", "/dev/zero", "/dev/tty", "/dev/stdin", "folder", "listener.sock":
+        for place, text in FILES.items():
+            line = json.dumps({"program": text.replace("@", path)}).encode()
+            server.refuses(f"{path} as {place}", line + b"\n", "E010")
+        for define in f'batch.lengths=file("{path}")', f'batch.doc=file("{path}")':
+            server.refuses(f"{path} by a setting", {"define": [define], "fields": {}}, "E010")
+        server.refuses(f"{path} as program", json.dumps({**WITHOUT, "file": path}).encode() + b"\n", "E010")
+        server.refuses(f"{path} as plan", {"plan": path}, "E011")
+    os.symlink("../pipe", "folder/link.2.plan")
+    server.refuses("a pipe as the second plan", {"program": PLAIN.replace("mask = m", "layers = [m, window(w = 9)]"),
+                                                 "fields": {}, "plan": "folder/link.plan"}, "E011")
+    check("then there is no first one", os.listdir("folder") == ["link.2.plan"], os.listdir("folder"))
+    for path in "hole", "hole.npy", "/proc/self/status":
+        for place, text in FILES.items():
+            answer, = server.ask({"program": text.replace("@", path)})
+            code = answer.get("error", {}).get("code")
+            check(f"{path} as {place}", code in ("E010", "E300", "E301", "E320", "E321", "E323"), answer)
+    listener.close()
+
+
 def harm(server):
     """Clients that stop in the middle, that do not read, and that send what comes to mind."""
     idle, half = server.connect(), server.connect()
@@ -226,17 +266,154 @@ def side_by_side():
         check(f"no pool of {threads} threads", done.returncode == 2 and "E001" in done.stderr, done.stderr)
 
 
+# What takes long, each in another part of a request: reading JSON, parsing, evaluating, and planning.
+LONG = {"numbers": b'{"program": "", "lengths": [' + b"1," * (12 << 20) + b"1]}\n",
+        "a text": {"program": PLAIN + "batch { lengths = [" + "1, " * (2 << 20) + "1] }"},
+        "drawn lengths": {"program": PLAIN + "batch { lengths = lognormal(median = 1, sigma = 1.0, count = 16M) }"},
+        "a field": {"program": TEXT.replace("given", "[1 x 256M]").replace("batch {", "batch { lengths = [256M];")},
+        "a plan": {"program": PLAIN, "lengths": [1] * (1 << 20), "plan": "endless.plan"}}
+
+
+def leaving():
+    """Whatever is done for a client, its thread is free again soon after it has left."""
+    server = Server("e.sock", "--threads", "1", "--json")
+    for name, request in LONG.items():
+        s = server.connect()
+        s.sendall(b"{}\n" + (request if isinstance(request, bytes) else json.dumps(request).encode() + b"\n"))
+        s.makefile("rb").readline()
+        time.sleep(0.05)
+        s.close()
+        began = time.monotonic()
+        good = "digest" in server.ask(GOOD)[0]
+        check(f"who leaves, having asked for {name}", good and time.monotonic() - began < 15, time.monotonic() - began)
+    os.unlink("e.sock")
+    status, out, err = server.end()
+    # each had an error before, which says that its request is next, and gave that up
+    check("all of them were given up", status == 0 and json.loads(out)["errors"] == 2 * len(LONG), (status, out, err))
+    check("and wrote no plan", not os.path.exists("endless.plan"))
+
+
+def few_files():
+    """A process that may open few files serves fewer clients, or says that it cannot."""
+    def asked(line):
+        with server.connect() as s:
+            s.sendall(json.dumps(line).encode() + b"\n")
+            return json.loads(s.makefile("rb").readline())
+    for most in 3, 5, 8, 10:
+        done = subprocess.run([FCPC, "serve", "f.sock"], stderr=subprocess.PIPE, text=True,
+                              preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (most, most)))
+        check(f"no server with {most} files", done.returncode in (1, 127) and
+              ("E011" in done.stderr and "ulimit -n" in done.stderr or "shared libraries" in done.stderr), done.stderr)
+    for most in 11, 16, 32, 64:
+        server = Server("f.sock", files=most)
+        crowd = [server.connect() for _ in range(60)]  # more than there is room for
+        for s in crowd:
+            s.close()
+        check(f"with {most} files it plans", "digest" in asked({**GOOD, "plan": "few.plan"}), most)
+        server.process.kill()
+        server.end()
+    # Where no descriptor is left, who wants to come waits, and so does the server.
+    server = Server("f.sock")
+    server.ask(GOOD)
+    pid = server.process.pid
+    resource.prlimit(pid, resource.RLIMIT_NOFILE, (len(os.listdir(f"/proc/{pid}/fd")), 1 << 10))
+    waits = server.connect()
+    waits.sendall(json.dumps(GOOD).encode() + b"\n")
+    before = processor_time(pid)
+    time.sleep(0.7)
+    spent = processor_time(pid) - before
+    check("it does not spin", spent < 0.1, spent)
+    resource.prlimit(pid, resource.RLIMIT_NOFILE, (1 << 10, 1 << 10))
+    check("and then it serves", b"digest" in waits.makefile("rb").readline())
+    server.process.kill()
+    server.end()
+
+
+def processor_time(pid):
+    with open(f"/proc/{pid}/stat") as f:
+        return sum(map(int, f.read().rsplit(")", 1)[1].split()[11:13])) / os.sysconf("SC_CLK_TCK")
+
+
+def half_requests():
+    """Requests that are not whole yet have a limit together, and a failed allocation is its client's alone."""
+    half = b'{"program": "' + b"x" * (30 << 20)
+
+    def refused(s):
+        s.settimeout(100)
+        line = s.makefile("rb").readline()
+        return line and json.loads(line)["error"]["code"] == "E012"
+
+    def send_half(server):
+        s = server.connect()
+        try:
+            s.sendall(half)
+        except BrokenPipeError:  # it was refused
+            pass
+        return s
+    server = Server("g.sock")
+    crowd = [send_half(server) for _ in range(12)]
+    check("others are served", "digest" in server.ask(GOOD)[0])
+    check("all together have a limit", resident(server) < 500 << 10, resident(server))
+    for s in crowd:
+        s.setblocking(False)
+    given_up = [s for s in crowd if has_answer(s)]
+    check("who is beyond it is told", given_up and all(map(refused, given_up)), len(given_up))
+    for s in crowd:
+        s.close()
+    server.process.kill()
+    server.end()
+    server = Server("g.sock")  # one that has no memory of others
+    server.ask(GOOD)
+    with open(f"/proc/{server.process.pid}/status") as f:
+        size = int(next(line for line in f if line.startswith("VmSize")).split()[1]) << 10
+    resource.prlimit(server.process.pid, resource.RLIMIT_AS, (size + (24 << 20), size + (24 << 20)))
+    check("no memory for a request", all(refused(send_half(server)) for _ in range(3)))
+    check("is no reason to end", "digest" in server.ask(GOOD)[0] and server.process.poll() is None)
+    server.process.kill()
+    server.end()
+
+
+def whole_requests():
+    """Requests that wait for a thread have a limit, too: who sends a long one beyond it waits, and is served then."""
+    server = Server("h.sock", "--threads", "1")
+    busy = keep_busy(server)
+    line = json.dumps({**GOOD, "program": "#" * (30 << 20)}).encode() + b"\n"
+    crowd = [server.connect() for _ in range(14)]
+    waiting = []
+    for s in crowd:
+        s.settimeout(0.3)
+        rest = memoryview(line)
+        try:
+            while rest:
+                rest = rest[s.send(rest):]
+        except TimeoutError:
+            waiting.append((s, rest))
+    check("who has a long request waits", waiting, len(waiting))
+    check("and takes no memory", resident(server) < 500 << 10, resident(server))
+    busy.close()
+    for s in crowd:
+        s.settimeout(100)
+    for s, rest in waiting:
+        s.sendall(rest)
+    check("until there is room", all(b"E211" in s.makefile("rb").readline() for s in crowd))
+    server.process.kill()
+    server.end()
+
+
+def resident(server):
+    """KiB."""
+    with open(f"/proc/{server.process.pid}/status") as f:
+        return int(next(line for line in f if line.startswith("VmRSS")).split()[1])
+
+
 def memory_kept(server):
     """KiB that the server has more after 200 clients than after 50; each sends 128 KiB, 19 MiB in all."""
-    def resident():
-        with open(f"/proc/{server.process.pid}/status") as f:
-            return int(next(line for line in f if line.startswith("VmRSS")).split()[1])
     padded = {**GOOD, "program": TEXT + "#" * (1 << 17)}
     for i in range(200):
         if i == 50:
-            before = resident()
+            before = resident(server)
         server.ask(padded)
-    return resident() - before
+    return resident(server) - before
 
 
 def ends():
@@ -270,11 +447,17 @@ def main():
     try:
         plans(server)
         errors(server)
+        files(server)
         harm(server)
     finally:
         server.process.kill()
         server.end()
     side_by_side()
+    leaving()
+    if not os.environ.get("SAN"):  # sanitizers open files and map memory of their own
+        few_files()
+        half_requests()
+        whole_requests()
     ends()
 
 

@@ -69,6 +69,26 @@ limited 200000 "$fcpc" large.fcp
 status=$?
 if [ $status = 1 ] && grep -q "error.E320.: field 'doc' has 250000000 values, the batch has" err; then good; \
     else fail "ulimit -v 200000, a field of 1 GB: status $status"; fi
+# Texts of a GiB, in each place where a program may name one, are read as far as the batch can use them.
+for text in zeros comments digits numbers; do
+    case $text in
+    zeros) truncate -s 1G $text ;;
+    comments) yes '# nothing' | head -c 40000000 > $text ;;
+    digits) yes 1 | tr -d '\n' | head -c 40000000 > $text ;;
+    numbers) yes 1 | head -c 40000000 > $text ;;
+    esac
+    for place in 'batch { lengths = file("@") }; plan { mask = causal }' \
+        'batch { lengths = [300]; field x = file("@") }; plan { mask = causal }' \
+        'batch { lengths = [300] }; plan { mask = slices(file("@")) }' \
+        'batch { lengths = [300] }; plan { mask = causal; sink = file("@") }'; do
+        echo "$place" | sed "s/@/$text/" > text.fcp
+        limited 300000 "$fcpc" text.fcp
+        status=$?
+        if [ $status = 1 ] && grep -q 'error.E[23][0-9]*.: ' err; then good; \
+            else fail "ulimit -v 300000, $text as $place: status $status"; fi
+    done
+    rm $text
+done
 # OpenBLAS takes more: 128 MB for each thread of its own and for each of ours
 limited 200000 "$fcpc" run a.plan
 status=$?

@@ -121,6 +121,14 @@ sys.stdin.read()
         self.expect("E011", lambda: a_program(self.path + "2"), "this user alone")
         self.expect("E011", lambda: a_program("/dev/shm/nowhere/plans"), "No such file")
 
+    def test_what_is_no_file_is_not_shared(self):
+        """A program may name a pipe in a mask that nothing reads: it is never opened, which may wait for ever."""
+        pipe = os.path.join(os.path.dirname(self.path), "pipe")
+        os.mkfifo(pipe)
+        for path in (pipe, "/dev/zero"):
+            text = f'mask m = slices(file("{path}"))\nplan {{ mask = causal }}\ncluster {{ gpus = 2 }}'
+            self.expect("E010", lambda: fcpc.Program(text, share=self.path), "not a regular file")
+
     def test_other_inputs_are_other_plans(self):
         """Whatever decides about a plan is in its name: lengths, fields, settings, and files that the program reads."""
         file = os.path.join(os.path.dirname(self.path), "a.lengths")

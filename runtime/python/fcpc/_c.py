@@ -72,7 +72,7 @@ class fcpc_diagnostic(ctypes.Structure):
 class fcpc_options(ctypes.Structure):
     _fields_ = [("size", _size), ("defines", _pointer), ("define_count", _size), ("lengths_file", _text),
                 ("fields", _pointer), ("field_count", _size), ("need_lengths", _bool), ("stop", _pointer),
-                ("profile", _text), ("see_file", _pointer), ("context", _pointer)]
+                ("profile", _text), ("see_file", _pointer), ("context", _pointer), ("regular_files", _bool)]
 
 
 class fcpc_field(ctypes.Structure):

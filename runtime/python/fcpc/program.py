@@ -4,6 +4,7 @@ import ctypes
 import hashlib
 import html
 import os
+import stat
 import threading
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
@@ -16,6 +17,17 @@ from .plan import Plan, load, together
 from .ranks import gather_hosts, mpi_place
 from .shared import MANY_RANKS, Folder, key_of, usual_folder
 from .turns import Turns
+
+
+def _hash_of(path):
+    """The SHA-256 of a file. A pipe cannot be read twice, and may never end."""
+    with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise Error("E010", f"{path} is not a regular file: plans of a program that reads it cannot be shared")
+        total = hashlib.sha256()
+        while piece := file.read(1 << 20):
+            total.update(piece)
+    return total.hexdigest()
 
 
 @dataclass(frozen=True)
@@ -94,8 +106,7 @@ class Program(Owner):
         if self._texts is None:
             texts = [C["fcp_version"]().decode(), self.text]
             while (path := C["fcpc_program_file"](self._handle, len(texts) - 2)) is not None:
-                with open(path, "rb") as file:
-                    texts.append(hashlib.sha256(file.read()).hexdigest())
+                texts.append(_hash_of(path))
             self._texts = texts
         return self._texts
 

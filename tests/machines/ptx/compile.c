@@ -116,7 +116,7 @@ fcp_code ptx_compile(const char *source, const char *target, char **out_text, fc
     if ((*out_text = kept(path))) return FCP_OK;
     code = by_nvrtc(source, target, out_text, err);
     fcp_beside f;
-    if (!code && *path && !fcp_beside_open(&f, path)) {
+    if (!code && *path && !fcp_beside_open(&f, path, true)) {
         if (fcp_write_all(f.fd, *out_text, strlen(*out_text))) fcp_beside_abandon(&f);
         else fcp_beside_commit(&f);
     }

@@ -59,7 +59,7 @@ static void *read_bytes(const char *path, size_t *out_size) {
 static fcp_code save(const char *path, fcp_npy_type type, uint32_t dims, const uint64_t *shape, const void *data,
                      fcp_error *err) {
     fcp_beside file;
-    if (fcp_beside_open(&file, path)) return fcp_fail(err, FCP_E_WRITE, "%s cannot be opened", path);
+    if (fcp_beside_open(&file, path, false)) return fcp_fail(err, FCP_E_WRITE, "%s cannot be opened", path);
     fcp_code code = fcp_npy_write(&file, type, dims, shape, data, err);
     if (code == FCP_OK && fcp_beside_commit(&file)) code = FCP_E_WRITE;
     fcp_beside_abandon(&file);

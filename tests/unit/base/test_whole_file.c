@@ -32,7 +32,7 @@ static const char *path_of(const char *name) {
 }
 static int write_whole(const char *path, const char *text) {
     fcp_beside f;
-    int why = fcp_beside_open(&f, path);
+    int why = fcp_beside_open(&f, path, false);
     if (!why) why = fcp_write_all(f.fd, text, strlen(text));
     if (!why) why = fcp_beside_close(&f);
     if (!why) why = fcp_beside_commit(&f);
@@ -62,15 +62,15 @@ Test(whole_file, replaces_or_leaves_alone) {
     cr_assert_eq(write_whole(path, "two"), 0);
     cr_assert(holds(path, "two") && names() == 1);
     fcp_beside f;
-    cr_assert_eq(fcp_beside_open(&f, path), 0);
+    cr_assert_eq(fcp_beside_open(&f, path, false), 0);
     cr_assert_eq(fcp_write_all(f.fd, "three", 5), 0);
     cr_assert(holds(path, "two") && names() == 2);
     fcp_beside_abandon(&f);
     fcp_beside_abandon(&f);
     cr_assert(holds(path, "two") && names() == 1);
-    cr_assert_eq(fcp_beside_open(&f, path_of("no/such")), ENOENT);
-    cr_assert_eq(fcp_beside_open(&f, folder), EISDIR);
-    cr_assert_eq(fcp_beside_open(&f, ""), ENOENT);
+    cr_assert_eq(fcp_beside_open(&f, path_of("no/such"), false), ENOENT);
+    cr_assert_eq(fcp_beside_open(&f, folder, false), EISDIR);
+    cr_assert_eq(fcp_beside_open(&f, "", false), ENOENT);
     cr_assert_eq(names(), 1);
 }
 
@@ -127,7 +127,7 @@ static pid_t writer(const char *path, int *out_go_on) {
         fcp_beside f;
         char byte;
         close(go_on[1]);
-        int why = fcp_beside_open(&f, path);
+        int why = fcp_beside_open(&f, path, false);
         if (!why) why = fcp_write_all(f.fd, "child", 5);
         if (write(ready[1], "", 1) != 1) why = EPIPE;
         if (read(go_on[0], &byte, 1) != 1) why = EPIPE;
@@ -188,7 +188,7 @@ Test(whole_file, many_writers) {
             for (int i = 0; i < TIMES && !why; i++) {
                 if (w % 4 == 3 && i == TIMES / 2) raise(SIGKILL);
                 fcp_beside f;
-                why = fcp_beside_open(&f, path);
+                why = fcp_beside_open(&f, path, false);
                 if (!why) why = fcp_write_all(f.fd, text, SIZE / 2);
                 if (!why) why = fcp_write_all(f.fd, text + SIZE / 2, SIZE / 2);
                 if (w % 4 == 3 && i == TIMES / 2 - 1) raise(SIGKILL);

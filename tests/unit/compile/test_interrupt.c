@@ -10,6 +10,7 @@
 #include "tests/support/amount.h"
 #include "tests/support/planned.h"
 #include "tests/support/sanitized.h"
+#include "tests/support/temporary.h"
 
 /* Blocks of memory in use. Sanitizers count for themselves. */
 static long live;
@@ -208,4 +209,94 @@ Test(interrupt, asks_often, .timeout = 600) {
         fcpc_program_free(program);
         fcpc_diagnostics_free(d);
     }
+}
+
+/* --- parsing, and looking at plans -------------------------------------------------------------------------------- */
+
+static fcp_code parse_until(const char *program_text, uint64_t end_at) {
+    const fcpc_options options = {.size = sizeof options, .stop = &stop.flag};
+    fcpc_diagnostics *d = fcpc_diagnostics_new();
+    fcpc_program *program = NULL;
+    stop.asked = 0, stop.end_at = end_at, stop.flag = 0, stop.run++;
+    const fcp_code code = fcpc_parse_text("", program_text, strlen(program_text), &options, d, &program);
+    if (code) cr_assert_eq(diag_first_code(d), code);
+    else fcpc_program_free(program);
+    fcpc_diagnostics_free(d);
+    return code;
+}
+
+/* `begin`, a piece many times, and `end`; the caller frees it. */
+static char *repeated(const char *begin, const char *piece, size_t times, const char *end) {
+    const size_t first = strlen(begin), each = strlen(piece);
+    char *made = malloc(first + each * times + strlen(end) + 1);
+    cr_assert_not_null(made);
+    memcpy(made, begin, first);
+    for (size_t i = 0; i < times; i++) memcpy(made + first + i * each, piece, each);
+    strcpy(made + first + each * times, end);
+    return made;
+}
+
+/* A parse that takes long asks often, and ends at each question. */
+Test(interrupt, parsing) {
+    enum { MANY = 140000 };
+    char path[TEMPORARY], named[TEMPORARY + 100];
+    cr_assert(temporary_file(path, "lengths"));
+    char *numbers = repeated("", "1\n", 2 * MANY, ""),
+         *list = repeated("batch { lengths = [", "1,", MANY, "1] }\nplan { mask = causal }"),
+         *field = repeated("batch { lengths = [140001]; field x = [", "1,", MANY, "1] }\nplan { mask = causal }");
+    FILE *f = fopen(path, "w");
+    cr_assert(f && fputs(numbers, f) >= 0 && fclose(f) == 0);
+    snprintf(named, sizeof named, "batch { lengths = file(\"%s\") }\nplan { mask = causal }", path);
+    const struct { const char *name, *program; uint64_t least; } cases[] = {
+        {"drawn lengths",
+         "batch { lengths = lognormal(median = 4, sigma = 1.0, count = 140000) }\nplan { mask = causal }", 8},
+        {"a file", named, 8},
+        {"a list", list, 12},
+        {"a field", field, 12},
+        {"a repeated number",
+         "batch { lengths = [4M]; field x = [1 x 4M] }\nmask m = x[q] == 1\nplan { mask = m }", 16}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const long before = live;
+        cr_assert_eq(parse_until(cases[i].program, 0), FCP_OK, "%s", cases[i].name);
+        const uint64_t all = stop.asked;
+        for (uint64_t n = 1; n <= all; n++)
+            cr_expect_eq(parse_until(cases[i].program, n), FCP_E_INTERRUPTED, "%s", cases[i].name);
+        const long lost = live - before; /* read before Criterion allocates */
+        cr_expect_geq(all, cases[i].least, "%s: %lu questions", cases[i].name, (unsigned long)all);
+        cr_expect_eq(lost, 0, "%s: %ld blocks of memory were left behind", cases[i].name, lost);
+    }
+    free(numbers), free(list), free(field);
+    unlink(path);
+}
+
+/* Where tokens are does not depend on the order of blocks, also where there are more than are sorted at once. */
+Test(interrupt, homes) {
+    fcpc_diagnostics *d = fcpc_diagnostics_new();
+    fcpc_program *program = parse_text("cluster { gpus = 2 }\nbatch { lengths = [3 x 280000] }\n"
+                                       "plan { mask = causal; block = 1K; strategy = ring; layout = contiguous }\n", d);
+    fcp_plan *plan = NULL;
+    cr_assert_eq(plan_until(program, NULL, 0, &plan), FCP_OK);
+    cr_assert_gt(plan->pieces_count, UINT64_C(1) << 18);
+    fcp_plan other = *plan;
+    fcp_block *blocks = malloc(plan->blocks_count * sizeof *blocks);
+    for (uint64_t i = 0; i < plan->blocks_count; i++) blocks[i] = plan->blocks[plan->blocks_count - 1 - i];
+    other.blocks = blocks;
+    uint8_t want[FCP_DIGEST_BYTES], got[FCP_DIGEST_BYTES];
+    cr_assert_eq(fcp_plan_homes(plan, want, NULL), FCP_OK);
+    const long before = live;
+    stop.asked = 0, stop.end_at = 0, stop.flag = 0;
+    cr_assert_eq(fcp_plan_homes_until(&other, &stop.flag, got, NULL), FCP_OK);
+    cr_expect_arr_eq(got, want, FCP_DIGEST_BYTES);
+    const uint64_t all = stop.asked;
+    for (uint64_t n = 1; n <= all; n++) {
+        stop.asked = 0, stop.end_at = n, stop.flag = 0;
+        cr_expect_eq(fcp_plan_homes_until(&other, &stop.flag, got, NULL), FCP_E_INTERRUPTED);
+    }
+    const long lost = live - before;
+    cr_expect_geq(all, 6);
+    cr_expect_eq(lost, 0, "%ld blocks of memory were left behind", lost);
+    free(blocks);
+    fcp_plan_free(plan);
+    fcpc_program_free(program);
+    fcpc_diagnostics_free(d);
 }

@@ -113,7 +113,7 @@ Test(page, has_the_colours_of_the_other_pictures) {
     char *style = NULL, *svg = NULL;
     fcp_plan *plan = plan_of(PROGRAM);
     text css = {0};
-    cr_assert_eq(text_read(&css, "compiler/page/page.css", 1 << 20), 0);
+    cr_assert_eq(text_read(&css, "compiler/page/page.css", false, 1 << 20), 0);
     style = text_take(&css);
     cr_assert_eq(fcpc_show_svg(plan, NULL, &svg, NULL), FCP_OK);
     for (uint32_t i = 0; i <= SHOW_RAMP; i++) {

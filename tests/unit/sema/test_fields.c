@@ -172,20 +172,6 @@ Test(fields, text_files) {
     unlink(path);
 }
 
-/* A file that never ends is read up to a limit. */
-Test(fields, endless_files) {
-    static const char *const sources[] = {"batch { lengths = file(\"/dev/zero\") }\nplan { mask = causal }",
-        "batch { lengths = [4]; field x = file(\"/dev/zero\") }\nplan { mask = causal }",
-        "batch { lengths = [4] }\nplan { mask = slices(file(\"/dev/zero\")) }"};
-    for (size_t i = 0; i < sizeof sources / sizeof *sources; i++) {
-        made m;
-        make_program(&m, sources[i]);
-        cr_expect_eq(m.code, FCP_E_READ);
-        cr_expect_not_null(strstr(m.said, "gives more than 256 MiB and is no regular file"), "%s", m.said);
-        free_made(&m);
-    }
-}
-
 /* --- what the plan keeps ------------------------------------------------------------------------------------------ */
 
 Test(fields, only_what_is_read_in_order_of_use) {

@@ -44,7 +44,7 @@ static void check_file(const char *path, void (*write)(text *out)) {
         FILE *f = fopen(path, "wb");
         cr_assert(f && fwrite(made.at, 1, made.size, f) == made.size && !fclose(f));
     }
-    cr_assert_eq(text_read(&kept, path, 1 << 20), 0, "%s: run from the top of the tree", path);
+    cr_assert_eq(text_read(&kept, path, false, 1 << 20), 0, "%s: run from the top of the tree", path);
     const bool same = kept.size == made.size && !memcmp(kept.at, made.at, made.size);
     cr_assert(same, "%s is not up to date: make editors", path);
     char *whole = text_take(&made);
@@ -60,7 +60,7 @@ Test(editors, textmate) { check_file("grammar/editors/fcp.tmLanguage.json", writ
 /* A keyword that the scanner knew by a rule of its own would be in no table. */
 Test(editors, the_scanner_has_no_keywords_of_its_own) {
     text scanner = {0};
-    cr_assert_eq(text_read(&scanner, "grammar/fcp.l", 1 << 20), 0);
+    cr_assert_eq(text_read(&scanner, "grammar/fcp.l", false, 1 << 20), 0);
     char *rules = text_take(&scanner);
     for (char *line = strtok(rules, "\n"); line; line = strtok(NULL, "\n"))
         cr_expect(!(line[0] == '"' && ((line[1] | 32) >= 'a' && (line[1] | 32) <= 'z')), "%s", line);

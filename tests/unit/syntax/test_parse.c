@@ -17,7 +17,7 @@ static char *reprint(const char *bytes, size_t size, size_t *errors) {
     text out = {0};
     char *printed = NULL;
     uint32_t number = diag_source(d, "input", bytes, size, false);
-    cr_assert(parse_program(d, &a, number, &tree));
+    cr_assert(parse_program(d, &a, number, NULL, &tree));
     if (errors) *errors = diag_errors(d);
     if (!diag_errors(d)) {
         ast_print(&tree, &out, NULL);
@@ -267,7 +267,7 @@ Test(parse, the_batch_can_be_taken_out_of_the_text) {
             arena a = {0};
             ast tree;
             uint32_t number = diag_source(d, "input", cases[i][n], strlen(cases[i][n]), false);
-            cr_assert(parse_program(d, &a, number, &tree) && !diag_errors(d), "%s", cases[i][n]);
+            cr_assert(parse_program(d, &a, number, NULL, &tree) && !diag_errors(d), "%s", cases[i][n]);
             ast_print(&tree, &out[n], batch[n]);
             arena_free(&a);
             fcpc_diagnostics_free(d);
@@ -298,7 +298,7 @@ Test(parse, the_prelude_is_read_mask_by_mask) {
     arena a = {0};
     ast tree;
     uint32_t number = diag_source(d, "<prelude>", fcpc_prelude, fcpc_prelude_size, true);
-    cr_assert(parse_program(d, &a, number, &tree));
+    cr_assert(parse_program(d, &a, number, NULL, &tree));
     unsigned count = 0;
     for (mask *m = tree.masks; m; m = m->next, count++) {
         cr_assert_lt(count, prelude_item_count, "%s is not listed", m->name);
