@@ -1,768 +1,37 @@
-/* reference.c: computes attention by its definition. reference.h says what is computed, and verdict.c judges.
+/* reference.c: holds a result against the definition of attention. reference.h says what is computed.
  *
  * Requires: a checked plan; packed inputs.
  * Method:   A task is one KV head of one sequence, with the query heads that share it; in a sample it is one run of
- *           rows. Threads take tasks, the longest sequences first. STRIP queries are computed at a time, so that a tile
- *           of keys, once loaded, serves many. The mask is evaluated for every pair of a strip. Scores and slopes are
- *           evaluated pair by pair in float64; for the naive computation in rows of float32, as kernels do. What
- *           rounding may do is bounded between the steps of the exact computation, from what they have just made.
+ *           rows. Threads take tasks, the longest sequences first; task.c does one, and verdict.c judges.
  */
 #include "runtime/judge/reference.h"
 
-#include <math.h>
-#include <pthread.h>
-#include <stdatomic.h>
 #include <stdlib.h>
-#include <string.h>
 
-#include "runtime/base/numeric.h"
 #include "runtime/base/stop.h"
 #include "runtime/base/threads.h"
 #include "runtime/judge/hops.h"
-#include "runtime/judge/parts.h"
-#include "runtime/judge/sample.h"
 #include "runtime/judge/slope.h"
+#include "runtime/judge/task.h"
 
-enum { STRIP = 32, TILE = 128, MAX_THREADS = 256 };
+enum { MAX_THREADS = 256 };
 
-/* Queries [row, row + rows) of a sequence against its keys [key, key + n). */
-struct strip {
-    size_t n, d;
-    uint64_t row, key;
-    uint32_t rows;
-    bool wants_rows, wants_keys; /* of gradients: dQ; dK and dV */
-    double scale;
-    fcp_dtype dtype;
-    mc_code score, slope; /* of no nodes: the score is s */
-    const double *sink;   /* of the head, or NULL */
-    const mc_env *env;
-    int64_t head;
-    int64_t *scratch;
-    uint8_t *allow; /* [STRIP][n]: the mask */
-    bool *live;     /* per TILE keys: some pair with them is allowed */
-};
-
-/* TILE keys, with some of which the strip has an allowed pair. first_tile and next_tile go through them; count is 0
- * behind the last. */
-struct tile {
-    size_t key;
-    uint32_t count;
-};
-
-static struct tile tile_from(const struct strip *s, size_t key) {
-    while (key < s->n && !s->live[key / TILE]) key += TILE;
-    return (struct tile){key, key >= s->n ? 0 : s->n - key < TILE ? (uint32_t)(s->n - key) : TILE};
-}
-static struct tile first_tile(const struct strip *s) { return tile_from(s, 0); }
-static struct tile next_tile(const struct strip *s, struct tile t) { return tile_from(s, t.key + TILE); }
-
-/* A score, or its slope, of row i of the strip and the allowed keys of a tile. `out` may be `logits`. */
-static void exact_score(const struct strip *s, mc_code code, uint32_t i, struct tile t, const double *logits,
-                        double *out) {
-    const uint8_t *allow = s->allow + i * s->n + t.key;
-    for (uint32_t j = 0; j < t.count; j++)
-        if (allow[j])
-            out[j] = mc_eval_score(code, s->env, s->env->q_first + (int64_t)(s->row + i),
-                                   (int64_t)(s->key + t.key + j), s->head, logits[j], s->scratch);
-}
-
-static void naive_score(const struct strip *s, mc_code code, uint32_t i, struct tile t, const float *logits,
-                        float *out) {
-    mc_eval_score_row(code, s->env, s->env->q_first + (int64_t)(s->row + i), (int64_t)(s->key + t.key), t.count,
-                      s->head, logits, s->scratch, out);
-}
-_Static_assert((int)TILE <= (int)MC_ROW, "a tile is a row of the evaluator");
-
-#define REAL double
-#define NAME(x) exact_##x
-#define EXP exp
-#define LOG log
-#define ROUND(dtype, x) (x)
-#include "runtime/judge/reference_real.inc"
-#undef REAL
-#undef NAME
-#undef EXP
-#undef LOG
-#undef ROUND
-
-#define REAL float
-#define NAME(x) naive_##x
-#define EXP expf
-#define LOG logf
-#define ROUND(dtype, x) fcp_round_to(dtype, x)
-#include "runtime/judge/reference_real.inc"
-#undef REAL
-#undef NAME
-#undef EXP
-#undef LOG
-#undef ROUND
-
-struct run {
-    const fcp_plan *plan;
-    fcp_shape shape;
-    const fcp_packed *in;
-    const fcp_packed *judged; /* NULL: nothing is judged */
-    const uint8_t *rows[FCP_SIDES]; /* a bit per packed token: whether its rows are judged; NULL: all are */
-    fcp_reference *out;       /* where to put the reference itself; NULL: nowhere */
-    const check_sample *sample; /* NULL: all rows */
-    mc_code slope;            /* of the score, derived by the judge */
-    bool backward;
-    const volatile int *stop;
-    uint32_t *order;          /* sequences, longest first */
-    _Atomic uint64_t next;    /* task */
-    pthread_mutex_t lock;
-    double wire[FCP_TENSORS]; /* see reference.h */
-    measure measures[FCP_TENSORS]; /* under lock */
-    fcp_code code;                        /* under lock */
-};
-
-/* Of a row of a tensor: the absolute values that its numbers are sums of, and what of them may be lost because it is
- * small; both for the largest component. */
-struct sums {
-    double all, lost;
-};
-
-/* What is known of a row of the strip, for bounds of its errors: see reference.h. */
-struct row_bounds {
-    bool live;                /* it sees a key, and LSE is finite */
-    double term, spread, added; /* see term_of, spread and added; of sums over the keys that it sees */
-    double unit_length;       /* 1 / sqrt(head_dim) */
-    double q, q_most, o, g, g_most; /* lengths of Q, O and dO, and their largest numbers */
-    double relative;          /* what all P of the row are off by together */
-    double lse;               /* what LSE is off by */
-    double delta;             /* rowsum(dO O), and what it is off by */
-    double delta_off;
-};
-
-/* What a thread works with while it has a task. */
-struct task {
-    struct run *run;
-    uint32_t kv_head;
-    uint64_t offset, key_offset; /* packed index of the sequence's first query, first key */
-    double part, least;          /* what rounding to the dtype takes: see part_rounded and least_of */
-    double drift;                /* see drift_of */
-    double term_q;               /* see term_of; of sums over queries */
-    double spread_q, added_q;    /* see spread and added; of the same */
-    struct strip strip;
-    struct exact_buffers exact;
-    struct naive_buffers naive;
-    mc_env env;
-    mc_array *arrays;
-    mc_bands *bands;
-    int64_t *scratch;
-    measure measures[FCP_TENSORS];
-    fcp_check_unit unit; /* what is computed: see open_task */
-    double *k_length, *k_most, *v_length, *v_most; /* per key: see length_of */
-    struct row_bounds rows[STRIP];
-    struct sums *sums_k, *sums_v, sums_q[STRIP], sums_o[STRIP]; /* per key, and per row */
-    /* Sums of squares of errors, number by number: of dK and dV [n][d], of O and dQ [STRIP][d]. common: how far one of
-     * delta moves dQ [STRIP][d]. */
-    double *squares, *squares_k, *squares_v, *squares_o, *squares_q, *common;
-    double *q2, *g2; /* [STRIP][d]: squares of Q and dO */
-    double *weight;  /* [STRIP][n]: what a pair's error counts */
-    double *logit_off, *slope_off; /* [STRIP][n]: what the softmax's argument, and the slope, is off by */
-};
-
-/* --- input -------------------------------------------------------------------------------------------------------- */
-
-static void load(const struct run *run, fcp_tensor t, uint64_t token, uint32_t head, double *exact, float *naive) {
-    const fcp_shape *shape = &run->shape;
-    uint64_t dims[3];
-    fcp_tensor_shape(shape, t, dims);
-    size_t e = fcp_dtype_size(shape->dtype), at = (size_t)((token * dims[1] + head) * dims[2]);
-    fcp_to_float(shape->dtype, (const char *)run->in->t[t] + at * e, naive, shape->head_dim);
-    for (uint32_t i = 0; i < shape->head_dim; i++) exact[i] = naive[i];
-}
-
-static void fill_mask(struct task *t, uint32_t head) {
-    struct strip *s = &t->strip;
-    const fcp_plan *plan = t->run->plan;
-    mc_code code = {plan->mask, (uint32_t)plan->mask_count};
-    memset(s->live, 0, (s->n + TILE - 1) / TILE * sizeof *s->live);
-    for (uint32_t i = 0; i < s->rows; i++)
-        for (size_t key = 0; key < s->n; key += MC_ROW) {
-            uint32_t width = s->n - key < MC_ROW ? (uint32_t)(s->n - key) : MC_ROW;
-            uint8_t *out = s->allow + i * s->n + key;
-            mc_eval_row(code, &t->env, t->env.q_first + (int64_t)(s->row + i), (int64_t)(s->key + key), width, head,
-                        t->scratch, out);
-            if (memchr(out, 1, width)) s->live[key / TILE] = true;
-        }
-}
-
-/* --- judgement ---------------------------------------------------------------------------------------------------- */
-
-/* How far the numbers of a row may be off: each by the root of `squares`, by `factor` times |common|, by `relative`
- * times itself, and by `flat`. NULL counts as 0. */
-struct allowed {
-    const double *squares, *common;
-    double factor, relative, flat;
-};
-
-/* Judges a row of a tensor, or one number of LSE, and keeps the reference if that is wanted. */
-static void put_row(struct task *t, fcp_tensor tensor, uint64_t token, uint32_t head, const double *exact,
-                    const float *naive, const struct allowed *a, double *kept, bool empty) {
-    const struct run *run = t->run;
-    uint64_t dims[3];
-    fcp_tensor_shape(&run->shape, tensor, dims);
-    uint64_t at = (token * dims[1] + head) * dims[2];
-    if (kept) memcpy(kept + at, exact, dims[2] * sizeof *kept);
-    if (!run->judged || !run->judged->t[tensor]) return;
-    fcp_dtype dtype = fcp_tensor_dtype(&run->shape, tensor);
-    const char *row = (const char *)run->judged->t[tensor] + at * fcp_dtype_size(dtype);
-    const uint8_t *rows = run->rows[tensor == FCP_TENSOR_DK || tensor == FCP_TENSOR_DV ? FCP_KEYS : FCP_QUERIES];
-    bool ours = !rows || rows[token / 8] >> token % 8 & 1;
-    for (uint64_t i = 0; i < dims[2]; i++) {
-        float value;
-        fcp_to_float(dtype, row + i * fcp_dtype_size(dtype), &value, 1);
-        const double result = (double)value, size = fabs(exact[i]);
-        double off = a->flat + a->relative * size;
-        if (a->squares) off += sqrt(a->squares[i]);
-        if (a->common) off += a->factor * fabs(a->common[i]);
-        measure_number(&t->measures[tensor], dtype, at + i, ours ? &result : NULL, (double)naive[i], exact[i],
-                       off + fcp_ulp(dtype, size + off) / 2, empty);
-    }
-}
-
-/* --- what rounding may do ----------------------------------------------------------------------------------------- */
-
-/* Half an ulp of fp32 at 1, and its smallest normal number. */
-#define UNIT 0x1p-24
-#define TINY 0x1p-126
-
-static double square(double x) { return x * x; }
-
-/* A vector's length, and its largest number. */
-static double length_of(const double *x, size_t d, double *out_most) {
-    double sum = 0, most = 0;
-    for (size_t i = 0; i < d; i++) {
-        sum += x[i] * x[i];
-        if (fabs(x[i]) > most) most = fabs(x[i]);
-    }
-    *out_most = most;
-    return sqrt(sum);
-}
-
-/* The most that rounding P or dS to the dtype takes from it, as a part of it; 0 if they stay in fp32. */
-static double part_rounded(fcp_dtype dtype) { return dtype == FCP_FP32 ? 0 : fcp_ulp(dtype, 1) / 2; }
-/* Twice this is the largest number that may become 0 on the way. */
-static double least_of(fcp_dtype dtype) { return dtype == FCP_FP16 ? fcp_ulp(FCP_FP16, 0) / 2 : TINY; }
-
-/* Of n errors, each at most x and as likely up as down, the sum is at most this times the root of the sum of x^2. */
-static double spread(double n) { return n < 16 ? sqrt(n) : 4; }
-
-/* The units by which a sum of n terms is off because it is added up in fp32. */
-static double added(const struct strip *s, double n) {
-    return 3 * sqrt(fmin(n, 256)) + (s->dtype == FCP_FP32 ? 0 : n / 16);
-}
-
-/* The units of a product of vectors by which it is off because what has been added up so far may be near to it. */
-static double drift_of(double d) { return 1.7 * sqrt(d); }
-
-/* By what part of it a term of a sum of n is off because it is rounded to the dtype and added in fp32, squared. */
-static double term_of(const struct strip *s, double n) {
-    return square(added(s, n) * UNIT) + square(spread(n) * part_rounded(s->dtype));
-}
-
-/* By what part of it the P of a pair is off, because its exponent is. */
-static double exponent_off(const struct task *t, uint32_t i, size_t j) {
-    return t->logit_off[i * t->strip.n + j] + UNIT * (4 * fabs(t->exact.lse[i]) + 8);
-}
-
-/* What a product of vectors is off by, of which the lengths' product is `most`. */
-static double product_off(const struct task *t, double product, double most) {
-    const double steps = t->strip.dtype == FCP_FP32 ? 0 : (double)t->strip.d / 16;
-    return UNIT * ((2 + steps) * most + t->drift * fabs(product));
-}
-
-/* What a logit is off by before it is given to the score: it is q . k times the scale. */
-static double scaled_off(const struct task *t, uint32_t i, size_t j, double logit) {
-    return product_off(t, logit, fabs(t->strip.scale) * t->rows[i].q * t->k_length[j]) + 2 * UNIT * fabs(logit);
-}
-
-/* What the arguments of the softmax are off by, where there is no score. */
-static void bound_logits(struct task *t) {
-    const struct strip *s = &t->strip;
-    for (uint32_t i = 0; i < s->rows; i++)
-        for (struct tile tile = first_tile(s); tile.count; tile = next_tile(s, tile))
-            for (size_t j = tile.key; j < tile.key + tile.count; j++) {
-                const double logit = t->exact.p[i * s->n + j];
-                t->logit_off[i * s->n + j] = scaled_off(t, i, j, logit) + UNIT * fabs(logit);
-            }
-}
-
-/* How far the naive computation's score and slopes are from the exact ones in a row, at most, where P is not 0 in
- * fp32. */
-static void compare_scores(const struct task *t, uint32_t i, double *out_logit, double *out_slope) {
-    enum { REACH = 110 }; /* exp(-REACH) is 0 */
-    const struct strip *s = &t->strip;
-    const uint8_t *allow = s->allow + i * s->n;
-    const double *exact = t->exact.p + i * s->n;
-    double most = -INFINITY;
-    *out_logit = *out_slope = 0;
-    for (struct tile tile = first_tile(s); tile.count; tile = next_tile(s, tile))
-        for (size_t j = tile.key; j < tile.key + tile.count; j++)
-            if (allow[j] && exact[j] > most) most = exact[j];
-    for (struct tile tile = first_tile(s); tile.count; tile = next_tile(s, tile))
-        for (size_t j = tile.key; j < tile.key + tile.count; j++) {
-            const size_t at = i * s->n + j;
-            if (!allow[j] || exact[j] < most - REACH) continue;
-            const double logit = fabs((double)t->naive.p[at] - exact[j]);
-            const double slope = t->exact.slope ? fabs((double)t->naive.slope[at] - t->exact.slope[at]) : 0;
-            if (isfinite(logit)) *out_logit = fmax(*out_logit, logit);
-            if (isfinite(slope)) *out_slope = fmax(*out_slope, slope);
-        }
-}
-
-/* Whether a score has kinks or jumps. */
-static bool has_kinks(mc_code code) {
-    for (uint32_t i = 0; i < code.count; i++)
-        switch (code.nodes[i].op) {
-        case MC_LT_F: case MC_LE_F: case MC_EQ_F: case MC_NE_F: case MC_ABS_F: case MC_MIN_F: case MC_MAX_F:
-        case MC_FLOOR_F: return true;
-        default: break;
-        }
-    return false;
-}
-
-/* How far the score and its slope move in a row if its logits do, up or down, by as much as they may be off. What was
- * there before is kept if it is more. */
-static void move_scores(struct task *t, uint32_t i, const double *dots, bool up) {
-    const struct strip *s = &t->strip;
-    double moved[TILE], score[TILE], slope[TILE] = {0};
-    for (struct tile tile = first_tile(s); tile.count; tile = next_tile(s, tile)) {
-        const size_t at = i * s->n + tile.key;
-        for (uint32_t j = 0; j < tile.count; j++) {
-            const double logit = dots[at + j] * s->scale, off = scaled_off(t, i, tile.key + j, logit);
-            moved[j] = up ? logit + off : logit - off;
-        }
-        exact_score(s, s->score, i, tile, moved, score);
-        if (t->exact.slope) exact_score(s, s->slope, i, tile, moved, slope);
-        for (uint32_t j = 0; j < tile.count; j++) {
-            if (!s->allow[at + j]) continue;
-            t->logit_off[at + j] = fmax(t->logit_off[at + j], fabs(score[j] - t->exact.p[at + j]));
-            if (t->exact.slope)
-                t->slope_off[at + j] = fmax(t->slope_off[at + j], fabs(slope[j] - t->exact.slope[at + j]));
-        }
-    }
-}
-
-/* What the arguments of the softmax are off by, and the slopes, where there is a score: it is evaluated again for
- * logits that are as far off as they may be. Called when p holds the arguments in both computations. */
-static void bound_scores(struct task *t) {
-    struct strip *s = &t->strip;
-    const bool kinks = has_kinks(s->score), gpus = s->dtype != FCP_FP32; /* the dtypes of kernels */
-    exact_dots(s, &t->exact, t->exact.q, t->exact.k, t->weight);
-    memset(t->logit_off, 0, s->rows * s->n * sizeof *t->logit_off);
-    memset(t->slope_off, 0, s->rows * s->n * sizeof *t->slope_off);
-    for (uint32_t i = 0; i < s->rows; i++) {
-        double naive_logit, naive_slope;
-        compare_scores(t, i, &naive_logit, &naive_slope);
-        move_scores(t, i, t->weight, true);
-        if (kinks) move_scores(t, i, t->weight, false);
-        for (struct tile tile = first_tile(s); tile.count; tile = next_tile(s, tile))
-            for (size_t at = i * s->n + tile.key; at < i * s->n + tile.key + tile.count; at++) {
-                const double is = fabs(t->exact.p[at]), kernel = gpus ? 256 * fmax(1, is) : 0;
-                t->logit_off[at] += 2 * naive_logit + UNIT * (8 * (is + fabs(t->weight[at] * s->scale)) + kernel);
-                if (t->exact.slope)
-                    t->slope_off[at] += 2 * naive_slope + UNIT * (gpus ? 64 : 16) * (1 + fabs(t->exact.slope[at]));
-            }
-    }
-}
-
-/* What is known of the strip's rows before they are computed, and of Q and dO. */
-static void open_bounds(struct task *t) {
-    const struct strip *s = &t->strip;
-    const struct exact_buffers *b = &t->exact;
-    for (uint32_t i = 0; i < s->rows; i++) {
-        struct row_bounds *r = &t->rows[i];
-        *r = (struct row_bounds){.unit_length = 1 / sqrt((double)s->d)};
-        t->sums_o[i] = t->sums_q[i] = (struct sums){0};
-        r->q = length_of(b->q + i * s->d, s->d, &r->q_most);
-        if (t->run->backward) r->g = length_of(b->d_o + i * s->d, s->d, &r->g_most);
-    }
-    for (size_t i = 0; i < s->rows * s->d; i++) {
-        t->q2[i] = square(b->q[i]);
-        t->g2[i] = square(b->d_o[i]);
-    }
-}
-
-/* out[i] += sum over keys of a[i][key] * keys[key]^2, number by number */
-static void gather_squares(const struct strip *s, struct exact_buffers *b, const double *a, const double *keys,
-                           double *out) {
-    memset(out, 0, s->rows * s->d * sizeof *out);
-    for (struct tile t = first_tile(s); t.count; t = next_tile(s, t)) {
-        for (size_t i = 0; i < t.count * s->d; i++) b->turned[i] = square(keys[t.key * s->d + i]);
-        exact_product(out, s->d, a + t.key, s->n, 1, b->turned, s->d, s->rows, t.count, (uint32_t)s->d);
-    }
-}
-
-/* What O and LSE of the strip may be off by. Called when p holds P. */
-static void bound_forward(struct task *t) {
-    struct strip *s = &t->strip;
-    struct exact_buffers *b = &t->exact;
-    for (uint32_t i = 0; i < s->rows; i++) {
-        struct row_bounds *r = &t->rows[i];
-        const double *p = b->p + i * s->n, lse = b->lse[i];
-        double *weight = t->weight + i * s->n, keys = 0, sink = 0, lse_off = 0, o_most;
-        r->live = isfinite(lse);
-        for (struct tile tile = first_tile(s); tile.count; tile = next_tile(s, tile))
-            for (size_t j = tile.key; j < tile.key + tile.count; j++) keys += r->live && p[j] > 0;
-        r->spread = spread(keys);
-        r->added = added(s, keys);
-        r->term = term_of(s, keys);
-        const double small = square(r->spread * t->least);
-        for (struct tile tile = first_tile(s); tile.count; tile = next_tile(s, tile))
-            for (size_t j = tile.key; j < tile.key + tile.count; j++) {
-                const bool live = r->live && p[j] > 0, lost = live && p[j] <= 2 * t->least;
-                const double off = live ? square(p[j] * exponent_off(t, i, j)) : 0;
-                const double part = live ? p[j] * t->v_most[j] : 0;
-                lse_off += off;
-                weight[j] = live ? off + square(p[j]) * r->term + (lost ? 0 : small) : 0;
-                t->sums_o[i].all += part;
-                t->sums_o[i].lost += (lost ? part : 0) + TINY;
-            }
-        if (!r->live) continue;
-        if (s->sink) sink = exp(*s->sink - lse) * fabs(*s->sink);
-        r->o = length_of(b->o + i * s->d, s->d, &o_most);
-        r->relative = UNIT * (4 + 4 * fabs(lse) + 4 * sink + r->added);
-        r->lse = sqrt(lse_off) + UNIT * (8 + 3 * fabs(lse) + 4 * sink + r->added);
-    }
-    if (s->wants_rows) gather_squares(s, b, t->weight, b->v, t->squares_o);
-}
-
-/* The most that a sum may be off whose terms are rounded by up to x each: of all x, and of all x^2. */
-struct rounded {
-    double all, squares;
-};
-static void add_rounded(struct rounded *r, double x) {
-    r->all += x;
-    r->squares += x * x;
-}
-static double rounded_off(const struct rounded *r) { return fmin(r->all, 4 * sqrt(r->squares)); }
-
-/* How far delta may be off, which is made of O as it was rounded. What moves P moves O by v - O, and delta by
- * dP - delta; what rounding takes from P v is not made up for. Called when p holds dP and ds P. */
-static void bound_delta(struct task *t) {
-    const struct strip *s = &t->strip;
-    const struct exact_buffers *b = &t->exact;
-    for (uint32_t i = 0; i < s->rows; i++) {
-        struct row_bounds *r = &t->rows[i];
-        struct rounded of_o = {0}, of_p = {0};
-        const double *g = b->d_o + i * s->d, *o = b->o + i * s->d;
-        double squares = 0;
-        if (!r->live) continue;
-        for (size_t x = 0; x < s->d; x++) {
-            r->delta += g[x] * o[x];
-            add_rounded(&of_o, fcp_ulp(s->dtype, o[x]) / 2 * fabs(g[x]));
-        }
-        for (struct tile tile = first_tile(s); tile.count; tile = next_tile(s, tile))
-            for (size_t j = tile.key; j < tile.key + tile.count; j++) {
-                const double p = b->ds[i * s->n + j], dp = b->p[i * s->n + j];
-                if (!(p > 0)) continue;
-                const double off = p * exponent_off(t, i, j) * (dp - r->delta);
-                squares += square(off) + square(p * r->added * UNIT * dp);
-                add_rounded(&of_p, (t->part * p + fmin(p, t->least)) * fabs(dp));
-            }
-        squares += square(product_off(t, r->delta, r->g * r->o));
-        r->delta_off = sqrt(squares) + rounded_off(&of_o) + rounded_off(&of_p) + r->relative * fabs(r->delta);
-    }
-}
-
-/* What a pair's share in dQ and dK may be off by, squared. Its P is in ds, and dP in p. */
-static double gradient_square(struct task *t, uint32_t i, size_t j) {
-    const struct strip *s = &t->strip;
-    const struct row_bounds *r = &t->rows[i];
-    const size_t at = i * s->n + j;
-    const double p = t->exact.ds[at], slope = t->exact.slope ? fabs(t->exact.slope[at]) : 1, scale = fabs(s->scale);
-    const double inner = fabs(t->exact.p[at] - r->delta), ds = p * inner * slope * scale;
-    const double small = t->least * fmax(1, scale), share = p * slope * scale;
-    const double product = share * product_off(t, t->exact.p[at], r->g * t->v_length[j]);
-    const double turn = p * inner * scale * (t->exact.slope ? t->slope_off[at] : 0);
-    double sum = square(ds) * (square(exponent_off(t, i, j) + r->lse + 8 * UNIT) + t->term_q);
-    double lost = TINY * (1 + scale) + (p > 2 * TINY ? 0 : ds);
-    if (ds > 2 * small) sum += square(t->spread_q * small);
-    else lost += ds;
-    const double all = ds + share * r->g * (t->v_length[j] + r->o) * r->unit_length;
-    t->sums_q[i].lost += lost * (1 + t->k_most[j]);
-    t->sums_q[i].all += all * t->k_most[j];
-    t->sums_k[j].lost += lost * (1 + r->q_most);
-    t->sums_k[j].all += all * r->q_most;
-    return sum + square(product) + square(turn) + square(share * r->delta_off);
-}
-
-/* The same of the gradients. Called when p holds dP and ds P. */
-static void bound_backward(struct task *t) {
-    struct strip *s = &t->strip;
-    struct exact_buffers *b = &t->exact;
-    bound_delta(t);
-    for (uint32_t i = 0; i < s->rows; i++)
-        for (struct tile tile = first_tile(s); tile.count; tile = next_tile(s, tile))
-            for (size_t j = tile.key; j < tile.key + tile.count; j++) {
-                const struct row_bounds *r = &t->rows[i];
-                const double p = b->ds[i * s->n + j];
-                double *weight = &t->weight[i * s->n + j];
-                if (*weight == 0) continue;
-                *weight = square(p) * (square(exponent_off(t, i, j) + r->lse) + t->term_q);
-                if (p > 2 * t->least) *weight += square(t->spread_q * t->least);
-                else t->sums_v[j].lost += p * r->g_most;
-                t->sums_v[j].lost += TINY;
-                t->sums_v[j].all += p * r->g_most;
-            }
-    if (s->wants_keys) exact_scatter(s, t->weight, t->g2, t->squares_v);
-    for (uint32_t i = 0; s->wants_rows && i < s->rows; i++)
-        for (struct tile tile = first_tile(s); tile.count; tile = next_tile(s, tile))
-            for (size_t at = i * s->n + tile.key; at < i * s->n + tile.key + tile.count; at++)
-                t->weight[at] = t->weight[at] > 0 ? b->ds[at] * (b->slope ? b->slope[at] : 1) * s->scale : 0;
-    if (s->wants_rows) {
-        memset(t->common, 0, s->rows * s->d * sizeof *t->common);
-        exact_gather(s, t->weight, b->k, t->common);
-    }
-    for (uint32_t i = 0; i < s->rows; i++)
-        for (struct tile tile = first_tile(s); tile.count; tile = next_tile(s, tile))
-            for (size_t j = tile.key; j < tile.key + tile.count; j++)
-                t->weight[i * s->n + j] =
-                    t->rows[i].live && b->ds[i * s->n + j] > 0 ? gradient_square(t, i, j) : 0;
-    if (s->wants_rows) gather_squares(s, b, t->weight, b->k, t->squares_q);
-    if (s->wants_keys) exact_scatter(s, t->weight, t->q2, t->squares_k);
-}
-
-/* --- tasks -------------------------------------------------------------------------------------------------------- */
-
-static void load_strip(struct task *t, uint32_t head) {
-    struct run *run = t->run;
-    struct strip *s = &t->strip;
-    for (uint32_t i = 0; i < s->rows; i++) {
-        uint64_t token = t->offset + s->row + i;
-        load(run, FCP_TENSOR_Q, token, head, t->exact.q + i * s->d, t->naive.q + i * s->d);
-        if (run->backward) load(run, FCP_TENSOR_DO, token, head, t->exact.d_o + i * s->d, t->naive.d_o + i * s->d);
-        if (s->wants_rows) continue;
-        load(run, FCP_TENSOR_O, token, head, t->exact.o + i * s->d, t->naive.o + i * s->d);
-        t->naive.lse[i] = ((const float *)run->in->t[FCP_TENSOR_LSE])[token * run->shape.heads + head];
-        t->exact.lse[i] = (double)t->naive.lse[i];
-    }
-    s->head = head;
-    s->sink = run->plan->sink_count ? &run->plan->sink[head] : NULL;
-}
-
-static void attend_strip(struct task *t, uint32_t head) {
-    struct run *run = t->run;
-    struct strip *s = &t->strip;
-    fcp_reference none = {0}, *out = run->out ? run->out : &none;
-    load_strip(t, head);
-    exact_arguments(s, &t->exact, run->backward);
-    if (run->judged) {
-        naive_arguments(s, &t->naive, run->backward);
-        open_bounds(t);
-        if (s->score.count) bound_scores(t);
-        else bound_logits(t);
-    }
-    if (s->wants_rows) exact_forward(s, &t->exact, run->backward);
-    else exact_recompute(s, &t->exact);
-    if (run->judged) bound_forward(t);
-    if (run->backward) {
-        exact_backward_v(s, &t->exact);
-        if (run->judged) bound_backward(t);
-        exact_backward(s, &t->exact);
-    }
-    if (run->judged) {
-        if (s->wants_rows) naive_forward(s, &t->naive, run->backward);
-        else naive_recompute(s, &t->naive);
-    }
-    if (run->judged && run->backward) {
-        naive_backward_v(s, &t->naive);
-        naive_backward(s, &t->naive);
-    }
-    for (uint32_t i = 0; i < s->rows && s->wants_rows; i++) {
-        const struct row_bounds *r = &t->rows[i];
-        const struct sums *o = &t->sums_o[i], *q = &t->sums_q[i];
-        const struct allowed of_o = {.squares = t->squares_o + i * s->d, .relative = r->relative,
-                                     .flat = o->lost + run->wire[FCP_TENSOR_O] * o->all},
-                             of_lse = {.flat = r->lse},
-                             of_q = {.squares = t->squares_q + i * s->d, .common = t->common + i * s->d,
-                                     .factor = r->delta_off, .relative = r->relative + r->lse,
-                                     .flat = q->lost + run->wire[FCP_TENSOR_DQ] * q->all};
-        uint64_t token = t->offset + s->row + i;
-        bool empty = t->exact.empty[i];
-        put_row(t, FCP_TENSOR_O, token, head, t->exact.o + i * s->d, t->naive.o + i * s->d, &of_o, out->o, empty);
-        put_row(t, FCP_TENSOR_LSE, token, head, &t->exact.lse[i], &t->naive.lse[i], &of_lse, out->lse, empty);
-        if (run->backward)
-            put_row(t, FCP_TENSOR_DQ, token, head, t->exact.dq + i * s->d, t->naive.dq + i * s->d, &of_q, out->dq,
-                    empty);
-    }
-}
-
-static void load_keys(struct task *t) {
-    struct strip *s = &t->strip;
-    for (size_t i = 0; i < s->n; i++) {
-        uint64_t token = t->key_offset + s->key + i;
-        load(t->run, FCP_TENSOR_K, token, t->kv_head, t->exact.k + i * s->d, t->naive.k + i * s->d);
-        load(t->run, FCP_TENSOR_V, token, t->kv_head, t->exact.v + i * s->d, t->naive.v + i * s->d);
-        t->k_length[i] = length_of(t->exact.k + i * s->d, s->d, &t->k_most[i]);
-        t->v_length[i] = length_of(t->exact.v + i * s->d, s->d, &t->v_most[i]);
-    }
-}
-
-static void put_keys(struct task *t) {
-    struct strip *s = &t->strip;
-    fcp_reference none = {0}, *out = t->run->out ? t->run->out : &none;
-    naive_round_all(s, t->naive.dk, s->n * s->d);
-    naive_round_all(s, t->naive.dv, s->n * s->d);
-    const double relative = UNIT * (4 + t->added_q);
-    for (size_t i = 0; i < s->n; i++) {
-        const struct sums *k = &t->sums_k[i], *v = &t->sums_v[i];
-        const struct allowed of_k = {.squares = t->squares_k + i * s->d, .relative = relative,
-                                     .flat = k->lost + t->run->wire[FCP_TENSOR_DK] * k->all},
-                             of_v = {.squares = t->squares_v + i * s->d, .relative = relative,
-                                     .flat = v->lost + t->run->wire[FCP_TENSOR_DV] * v->all};
-        uint64_t token = t->key_offset + s->key + i;
-        put_row(t, FCP_TENSOR_DK, token, t->kv_head, t->exact.dk + i * s->d, t->naive.dk + i * s->d, &of_k, out->dk,
-                false);
-        put_row(t, FCP_TENSOR_DV, token, t->kv_head, t->exact.dv + i * s->d, t->naive.dv + i * s->d, &of_v, out->dv,
-                false);
-    }
-}
-
-static void run_task(struct task *t) {
-    struct run *run = t->run;
-    struct strip *s = &t->strip;
-    uint32_t group = run->shape.heads / run->shape.kv_heads, first_head = t->kv_head * group, heads = group;
-    bool by_head = run->plan->problem->mask_uses & MC_USES_H;
-    uint64_t first = 0, end;
-    fcp_plan_sequence_offset(run->plan, t->unit.sequence, &end);
-    if (run->sample && s->wants_rows) {
-        first = t->unit.first;
-        end = first + t->unit.count;
-        first_head = t->unit.head;
-        heads = 1;
-    }
-    load_keys(t);
-    for (s->row = first; s->row < end && !fcp_stop_asked(run->stop); s->row += STRIP) {
-        s->rows = end - s->row < STRIP ? (uint32_t)(end - s->row) : STRIP;
-        for (uint32_t h = first_head; h < first_head + heads; h++) {
-            if (by_head || h == first_head) fill_mask(t, h);
-            attend_strip(t, h);
-        }
-    }
-    if (s->wants_keys) put_keys(t);
-}
-
-static int64_t *new_scratch(const fcp_plan *plan, mc_code slope) {
-    const mc_code codes[] = {{plan->mask, (uint32_t)plan->mask_count},
-                             {plan->score, (uint32_t)plan->score_count}, slope};
-    size_t most = 0;
-    for (size_t i = 0; i < sizeof codes / sizeof *codes; i++) {
-        size_t words = mc_row_scratch(codes[i]) + 1;
-        if (words > most) most = words;
-    }
-    return calloc(most, sizeof(int64_t));
-}
-
-/* Room for the squares of errors. */
-static bool open_squares(struct task *t) {
-    const size_t n = t->strip.n, d = t->strip.d, strip = STRIP * d;
-    double *at = t->squares = calloc(2 * n * d + 5 * strip + 3 * STRIP * n, sizeof *at);
-    if (!at) return false;
-    t->squares_k = at, at += n * d;
-    t->squares_v = at, at += n * d;
-    t->squares_o = at, at += strip;
-    t->squares_q = at, at += strip;
-    t->common = at, at += strip;
-    t->q2 = at, at += strip;
-    t->g2 = at, at += strip;
-    t->weight = at, at += STRIP * n;
-    t->logit_off = at, at += STRIP * n;
-    t->slope_off = at;
-    return true;
-}
-
-/* Task `index`: all rows of a KV head of a sequence; or, of a sample, some rows of queries for one head (against all
- * keys), or some keys of one KV head (against all queries). */
-static bool open_task(struct task *t, struct run *run, uint64_t index) {
-    const fcp_plan *plan = run->plan;
-    uint32_t kv_heads = run->shape.kv_heads;
-    uint64_t n, queries, d = run->shape.head_dim;
-    bool rows = true, keys = run->backward;
-    *t = (struct task){.run = run};
-    if (run->sample) {
-        t->unit = run->sample->units[index];
-        rows = t->unit.side == FCP_QUERIES;
-        keys = !rows;
-    } else {
-        t->unit = (fcp_check_unit){.sequence = run->order[index / kv_heads], .side = FCP_KEYS};
-        t->unit.head = (uint32_t)(index % kv_heads);
-    }
-    t->kv_head = t->unit.side == FCP_QUERIES ? t->unit.head / (run->shape.heads / kv_heads) : t->unit.head;
-    t->offset = fcp_plan_sequence_offset(plan, t->unit.sequence, &queries);
-    t->key_offset = fcp_plan_key_offset(plan, t->unit.sequence, &n);
-    if (!rows) n = t->unit.count;
-    t->strip = (struct strip){.n = (size_t)n,
-                              .key = rows ? 0 : t->unit.first,
-                              .d = (size_t)d,
-                              .wants_rows = rows,
-                              .wants_keys = keys,
-                              .scale = run->shape.scale,
-                              .dtype = run->shape.dtype,
-                              .score = {plan->score, (uint32_t)plan->score_count},
-                              .slope = run->slope,
-                              .env = &t->env};
-    const double terms = (double)queries * (run->shape.heads / kv_heads); /* of a sum over queries, at most */
-    t->part = part_rounded(t->strip.dtype);
-    t->drift = drift_of((double)d);
-    t->least = least_of(t->strip.dtype);
-    t->term_q = term_of(&t->strip, terms);
-    t->spread_q = spread(terms);
-    t->added_q = added(&t->strip, terms);
-    if (n > SIZE_MAX / 64 / (8 * d + 8 * STRIP)) return false;
-    t->strip.allow = calloc(n + 1, STRIP);
-    t->strip.live = calloc(n / TILE + 1, sizeof *t->strip.live);
-    t->scratch = t->strip.scratch = new_scratch(plan, run->slope);
-    t->arrays = calloc(plan->arrays_count + 1, sizeof *t->arrays);
-    t->bands = calloc(plan->slices_count + 1, sizeof *t->bands);
-    double *per_key = t->k_length = calloc(n + 1, 4 * sizeof *per_key);
-    t->sums_k = calloc(n + 1, 2 * sizeof *t->sums_k);
-    if (!t->strip.allow || !t->strip.live || !t->scratch || !t->arrays || !t->bands || !per_key || !t->sums_k)
-        return false;
-    t->k_most = per_key + n;
-    t->v_length = per_key + 2 * n;
-    t->v_most = per_key + 3 * n;
-    t->sums_v = t->sums_k + n;
-    if (run->judged && !open_squares(t)) return false;
-    fcp_plan_env(plan, t->unit.sequence, t->arrays, t->bands, &t->env);
-    bool sloped = run->backward && t->strip.slope.count;
-    return exact_allocate(&t->exact, n, d, sloped) && naive_allocate(&t->naive, n, d, sloped);
-}
-
-static void close_task(struct task *t) {
-    free(t->strip.allow);
-    free(t->strip.live);
-    free(t->scratch);
-    free(t->arrays);
-    free(t->bands);
-    free(t->k_length);
-    free(t->sums_k);
-    free(t->squares);
-    free(t->exact.memory);
-    free(t->naive.memory);
-}
-
-static uint64_t tasks_of(const struct run *run) {
+static uint64_t tasks_of(const check_run *run) {
     return run->sample ? run->sample->count : run->plan->sequences_count * run->shape.kv_heads;
 }
 
 static void *run_tasks(void *argument) {
-    struct run *run = argument;
+    check_run *run = argument;
     uint64_t tasks = tasks_of(run);
     for (;;) {
         uint64_t index = run->next++;
         if (index >= tasks || fcp_stop_asked(run->stop)) return NULL;
-        struct task t;
-        bool ok = open_task(&t, run, index);
-        if (ok) run_task(&t);
+        measure found[FCP_TENSORS];
+        const bool ok = check_task(run, index, found);
         pthread_mutex_lock(&run->lock);
         if (!ok) run->code = FCP_E_NO_MEMORY;
-        for (int i = 0; ok && i < FCP_TENSORS; i++) measure_merge(&run->measures[i], &t.measures[i]);
+        for (int i = 0; ok && i < FCP_TENSORS; i++) measure_merge(&run->measures[i], &found[i]);
         pthread_mutex_unlock(&run->lock);
-        close_task(&t);
         if (!ok) return NULL;
     }
 }
@@ -778,7 +47,7 @@ static int by_length(const void *a, const void *b) {
     return x->sequence < y->sequence ? -1 : 1;
 }
 
-static fcp_code run_all(struct run *run, unsigned threads, fcp_error *err) {
+static fcp_code run_all(check_run *run, unsigned threads, fcp_error *err) {
     uint64_t sequences = run->plan->sequences_count, tasks = tasks_of(run);
     if (threads == 0) threads = fcp_processors(MAX_THREADS);
     if (threads > MAX_THREADS) threads = MAX_THREADS;
@@ -808,7 +77,7 @@ static fcp_code run_all(struct run *run, unsigned threads, fcp_error *err) {
     return run->code == FCP_OK ? FCP_OK : fcp_fail(err, run->code, "out of memory for the reference");
 }
 
-static bool derive_score(struct run *run) {
+static bool derive_score(check_run *run) {
     return check_slope((mc_code){run->plan->score, (uint32_t)run->plan->score_count}, &run->slope);
 }
 
@@ -835,7 +104,7 @@ static void mark_rows(const fcp_plan *plan, uint32_t rank, fcp_side side, uint8_
     }
 }
 
-static void report_rows(const struct run *run, fcp_check_report *report) {
+static void report_rows(const check_run *run, fcp_check_report *report) {
     const fcp_shape *s = &run->shape;
     report->sampled = run->sample != NULL;
     report->rows[FCP_QUERIES] = s->tokens * s->heads;
@@ -845,7 +114,7 @@ static void report_rows(const struct run *run, fcp_check_report *report) {
 }
 
 /* What rounding on the wire may do to each tensor. dQ and dK are made of O, so the hops of states count there, too. */
-static bool allow_wire(struct run *run) {
+static bool allow_wire(check_run *run) {
     double error[FCP_CLASSES];
     if (!check_hops(run->plan, error)) return false;
     run->wire[FCP_TENSOR_O] = error[FCP_STATE];
@@ -855,7 +124,7 @@ static bool allow_wire(struct run *run) {
     return true;
 }
 
-static fcp_code judge(struct run *run, const fcp_check_options *options, fcp_check_report *report, fcp_error *err) {
+static fcp_code judge(check_run *run, const fcp_check_options *options, fcp_check_report *report, fcp_error *err) {
     fcp_packed judged = {0};
     for (int pass = 0; pass < FCP_PASSES; pass++)
         for (int t = 0; t < FCP_TENSORS; t++)
@@ -874,7 +143,7 @@ static fcp_code judge(struct run *run, const fcp_check_options *options, fcp_che
 
 fcp_code fcp_check_run(const fcp_plan *plan, const fcp_check_options *options, const fcp_packed *packed,
                        fcp_check_report *report, fcp_error *err) {
-    struct run run = {.plan = plan, .in = packed, .stop = options->stop};
+    check_run run = {.plan = plan, .in = packed, .stop = options->stop};
     run.backward = options->passes >> FCP_BACKWARD & 1;
     check_sample sample = {0};
     uint8_t *rows[FCP_SIDES] = {NULL};
@@ -911,7 +180,7 @@ fcp_code fcp_check_units(const fcp_plan *plan, const fcp_check_options *options,
 
 fcp_code fcp_reference_compute(const fcp_plan *plan, const fcp_packed *in, unsigned threads, const volatile int *stop,
                                fcp_reference *out, fcp_error *err) {
-    struct run run = {.plan = plan, .in = in, .out = out, .backward = in->t[FCP_TENSOR_DO] != NULL, .stop = stop};
+    check_run run = {.plan = plan, .in = in, .out = out, .backward = in->t[FCP_TENSOR_DO] != NULL, .stop = stop};
     fcp_plan_shape(plan, &run.shape);
     fcp_code code = check_inputs(in, inputs_of(run.backward, false), err);
     if (!code && !derive_score(&run)) code = fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for the score's derivative");
