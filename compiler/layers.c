@@ -330,8 +330,8 @@ fcp_code compile_layers(const fcpc_program *program, const fcpc_batch *batch, co
     for (uint32_t i = 0; i < count; i++) out_plans[i] = NULL;
     fcp_code code = each ? find_heaviest(program, batch, stop, &heavy) : FCP_E_NO_MEMORY;
     fcpc_times all = {.parse = program->parse_seconds, .classify = fcp_clock() - start};
-    if (code) diag_error(d, code, SPAN_NONE, "%s", fcp_code_text(code));
-    else code = plan_all(program, batch, stop, d, watch, heavy, each, out_plans);
+    if (!code) code = plan_all(program, batch, stop, d, watch, heavy, each, out_plans);
+    if (code && diag_first_code(d) == FCP_OK) diag_error(d, code, SPAN_NONE, "%s", fcp_code_text(code));
     if (!code) code = compare_homes(out_plans, count, d);
     for (uint32_t i = 0; i < count && !code; i++) {
         add_times(&all, &each[i]);

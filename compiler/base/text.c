@@ -70,16 +70,22 @@ void text_printf(text *t, const char *format, ...) {
     va_end(again);
 }
 
+/* The errno of a failure, which is another one than that of memory. */
+static int failure(text *t) {
+    if (errno == ENOMEM) t->failed = true;
+    return errno == ENOMEM ? 0 : errno ? errno : EIO;
+}
+
 int text_read(text *t, const char *path, size_t most) {
     FILE *f = fopen(path, "rb");
-    if (!f) return errno ? errno : EIO;
+    if (!f) return failure(t);
     int why = 0;
     for (size_t wanted = 1, got = 1; got == wanted && t->size <= most && grow(t, CHUNK);) {
         wanted = t->room - t->size - 1 > most - t->size ? most - t->size + 1 : t->room - t->size - 1;
         errno = 0;
         got = fread(t->at + t->size, 1, wanted, f);
         t->size += got;
-        if (ferror(f)) why = errno ? errno : EIO;
+        if (ferror(f)) why = failure(t);
     }
     fclose(f);
     return why;

@@ -274,6 +274,7 @@ static int resolve(sema *s, expr *e, const frame *f) {
         e->target = m;
         return e->ref = m->score ? REF_SCORE : REF_MASK;
     }
+    if (s->no_memory) return e->ref = REF_WRONG; /* to read it from the prelude */
     int of_model = words_find(words_figures, MODEL_FIGURES, name);
     if (of_model >= 0) {
         e->index = (uint32_t)of_model;

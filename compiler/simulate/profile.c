@@ -297,8 +297,9 @@ fcp_code sim_profile_open(const char *asked, sim_profile *out, fcp_error *err) {
     text bytes = {0};
     int why = text_read(&bytes, asked, PROFILE_MAX);
     fcp_code code;
-    if (why || bytes.failed || bytes.size > PROFILE_MAX)
-        code = fcp_fail_in(err, bytes.failed ? FCP_E_NO_MEMORY : FCP_E_READ, asked, 0, 0, "cannot be read: %s",
+    if (bytes.failed) code = fcp_fail(err, FCP_E_NO_MEMORY, "out of memory reading '%s'", asked);
+    else if (why || bytes.size > PROFILE_MAX)
+        code = fcp_fail_in(err, FCP_E_READ, asked, 0, 0, "cannot be read: %s",
                            why ? strerror(why) : "too long for a profile");
     else code = sim_profile_read(asked, bytes.size ? bytes.at : "", bytes.size, out, err);
     text_free(&bytes);
