@@ -25,7 +25,7 @@ static struct {
     uint32_t asked, fail_at; /* requests so far; the one that fails, 0: none */
 } memory;
 static _Thread_local uint32_t inside; /* a request of an arena is under way: what it asks malloc for is the same one */
-static long live;                     /* blocks of malloc in use */
+static long live;                     /* blocks of malloc in use; sanitizers have other ways to get and free some */
 
 static bool refused(void) {
     if (!memory.on || inside || __atomic_add_fetch(&memory.asked, 1, __ATOMIC_RELAXED) != memory.fail_at) return false;
@@ -161,7 +161,7 @@ static void compare(const input *in, const answer *whole, const answer *a, uint3
               fcp_code_name(a->code));
     if (a->code == FCP_E_NO_MEMORY) cr_expect(told, "%s, request %u: nothing is said", in->name, fail_at);
     if (a->printed) cr_expect_str_eq(a->printed, whole->printed, "%s, request %u", in->name, fail_at);
-    cr_expect_eq(a->left, 0, "%s, request %u: %ld blocks are left", in->name, fail_at, a->left);
+    if (!SANITIZED) cr_expect_eq(a->left, 0, "%s, request %u: %ld blocks are left", in->name, fail_at, a->left);
 }
 
 static uint32_t cases, failed;
@@ -170,7 +170,7 @@ static uint32_t cases, failed;
 static void run_out(const input *in, uint32_t step) {
     answer whole = parse(in, 0);
     const uint32_t all = memory.asked;
-    cr_expect_eq(whole.left, 0, "%s leaves %ld blocks", in->name, whole.left);
+    if (!SANITIZED) cr_expect_eq(whole.left, 0, "%s leaves %ld blocks", in->name, whole.left);
     for (uint32_t n = 1 + cases % step; n <= all; n += step) {
         answer a = parse(in, n);
         compare(in, &whole, &a, n);
@@ -263,7 +263,7 @@ static void plan_without(const char *name, const char *text, size_t size, uint32
         cr_expect_arr_eq(now, whole, sizeof now, "%s, after request %u: another plan", name, n);
     }
     fcpc_program_free(program);
-    cr_expect_eq(live, before, "%s leaves %ld blocks", name, live - before);
+    if (!SANITIZED) cr_expect_eq(live, before, "%s leaves %ld blocks", name, live - before);
     cases++;
 }
 
