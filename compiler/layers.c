@@ -343,7 +343,7 @@ fcp_code compile_layers(const fcpc_program *program, const fcpc_batch *batch, co
         out_plans[i] = NULL;
     }
     all.total = all.parse + fcp_clock() - start;
-    if (!code) all.bytes_lower_bound = each[heavy].bytes_lower_bound;
+    if (!code) all.bytes_lower_bound = each[0].bytes_lower_bound; /* of the plan that stands for all: the first */
     if (!code && out_times) *out_times = all;
     if (!code && watch && watch->each) memcpy(watch->each, each, count * sizeof *each);
     free(each);

@@ -12,7 +12,7 @@
  * AUTO: one program in so many leaves its strategy to auto, which plans a program some forty times. So of these the
  * fuzzer plans one in CHOOSE. A replay plans all of them.
  * SEEN: of so many programs the fuzzer remembers that they were drawn. */
-enum { LARGE = 0x80, RUN = 1024, AUTO = 32, CHOOSE = 8, SEEN = 1 << 18 };
+enum { LARGE = 0x80, RUN = 1024, AUTO = 32, CHOOSE = 32, SEEN = 1 << 18 };
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 extern size_t LLVMFuzzerMutate(uint8_t *data, size_t size, size_t max_size)

@@ -108,10 +108,11 @@ static const char *value_at(const run *r, size_t point, size_t i) {
 
 static double seconds(uint64_t picoseconds) { return (double)picoseconds / (double)SIM_SECOND; }
 
+/* Of several layers the largest bounds are added up, which may be another one of each. */
 static const char *largest_name(const candidate *x, int pass) {
     for (int b = 0; b < SIM_BOUNDS; b++)
         if (x->pass[pass].bound[b] == x->pass[pass].largest) return sim_bound_names[b];
-    return "";
+    return "several";
 }
 
 static void point_text(const run *r, size_t point, text *out) {
@@ -223,7 +224,7 @@ static void pass_json(json *j, const candidate *x, int pass, const sim_pass *who
     memcpy(seen.bound, x->pass[pass].bound, sizeof seen.bound);
     memcpy(seen.exposed, x->pass[pass].exposed, sizeof seen.exposed);
     memcpy(seen.bytes, x->pass[pass].bytes, sizeof seen.bytes);
-    sim_pass_json(j, &seen, x->pass[pass].mfu);
+    sim_pass_json(j, &seen, x->pass[pass].largest, x->pass[pass].mfu);
     if (whole) sim_ranks_json(j, whole, plan->problem->ranks);
 }
 

@@ -210,7 +210,11 @@ holds "with the files and equal homes" json '. as $o | [.layers[].plan] == ["n.p
     ([.layers[].homes] | unique | length == 1) and .homes == .layers[0].homes and [.layers[].layers] == [3, 1] and
     ([.layers[].seconds.total] | min > 0 and add <= 1.01 * $o.seconds.total)'
 holds "the same bytes twice" sh -c 'cmp -s m.plan n.plan && cmp -s m.2.plan n.2.plan'
+holds "beside the list it is the first mask" json 'del(.layers, .diagnostics, .warnings, .seconds,
+    .compute_max_over_mean_any, .compute_max_over_mean_layers) == (.layers[0] | del(.layers, .mask, .seconds))'
 ok "layers of work that moves" "$fcpc" --json -q -D plan.strategy=cad -D plan.layout=contiguous layers.fcp -o n.plan
+holds "and its bound is that of the same mask" json '.bytes_lower_bound == .layers[0].bytes_lower_bound and
+    ([., .layers[] | .bytes_lower_bound <= .bytes_total] | all) and ([.layers[].bytes_lower_bound] | add > 0)'
 holds "with the balance of what ranks compute, not of what they hold" json '
     ([.layers[].compute_max_over_mean] | max) - .compute_max_over_mean_any | fabs < 1e-5'
 cp layers.fcp o.2.plan; cp o.2.plan kept.fcp
@@ -229,6 +233,9 @@ holds "the sum counts how often each mask is there" json '. as $o |
     ([.layers[] | .layers * .makespan_s] | add - $o.makespan_s | fabs < 1e-12) and
     ([.layers[] | .layers * .backward.makespan_s] | add - $o.backward.makespan_s | fabs < 1e-12) and
     [.layers[].mask] == ["window(w = 60)", "causal"]'
+holds "with bounds that add up" json '. as $o |
+    ([.layers[] | .layers * .makespan_lower_bound_s] | add - $o.makespan_lower_bound_s | fabs < 1e-12) and
+    ([., .layers[], .backward, .layers[].backward | .makespan_lower_bound_s <= .makespan_s] | all)'
 cp stdout sum.json
 ok "strategies side by side" "$fcpc" sim --json -q layers.fcp --strategy fcp,ring
 holds "are compared by the sum" sh -c 'jq -e -n --slurpfile s sum.json --slurpfile a stdout \
