@@ -52,6 +52,9 @@ static fcp_code split(const char *typed, sweep *out, fcp_error *err) {
 
 static fcp_code add_sweep(run *r, const char *name, size_t name_size, const char *values, fcp_error *err) {
     if (r->sweep_count == MOST_SWEEPS) return fcp_fail(err, FCP_E_USAGE, "--sweep: %d at most", MOST_SWEEPS);
+    for (size_t i = 0; i < r->sweep_count; i++)
+        if (strlen(r->sweeps[i].name) == name_size && !memcmp(r->sweeps[i].name, name, name_size))
+            return fcp_fail(err, FCP_E_USAGE, "--sweep: --strategy varies %s already", r->sweeps[i].name);
     sweep *s = &r->sweeps[r->sweep_count++];
     if (!(s->name = strndup(name, name_size))) return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory");
     return split(values, s, err);

@@ -118,6 +118,25 @@ holds "the summary has five lines on stderr" [ "$(wc -l < stderr)" = 5 ]
 holds "nothing on stdout" [ ! -s stdout ]
 holds "the same bytes twice" cmp -s a.plan b.plan
 ok "options first, joined values" "$fcpc" -q -ob.plan -Dplan.block=256 --lengths=/dev/null --version
+# Every option that takes a value is given once, but for -D. An option is known by what stands behind it in the help.
+"$fcpc" help man | sed -n 's/^\.B .*\\-\\-\([a-z0-9\\-]*\) \\fI.*/--\1/p' | sed 's/\\//g' | sort -u > valued
+holds "many options take values" [ "$(wc -l < valued)" -ge 45 ]
+while read -r option; do
+    case $option in --define | --field | --sweep) value=a=1 ;; --check) value=all ;; *) value=1 ;; esac
+    "$fcpc" $option $value $option $value > stdout 2> stderr
+    status=$?
+    twice=no
+    grep -q -- "$option is given twice" stderr && twice=yes
+    holds "$option twice" [ "$status $twice" = "2 $([ $option = --define ] && echo no || echo yes)" ]
+done < valued
+bad "two outputs" 2 E001 a.fcp -o out/a.plan -o out/b.plan
+bad "two outputs in other spellings" 2 E001 a.fcp -oout/a.plan --output=out/b.plan
+bad "a switch with two values" 2 E001 run a.fcp --check --check all
+bad "two files for a field" 2 E001 a.fcp --field doc=a.npy --field doc=b.npy
+bad "a setting swept twice" 2 E001 sim a.fcp --sweep plan.block=128 --sweep plan.block=256
+bad "strategies twice" 2 E001 sim a.fcp --strategy fcp --sweep plan.strategy=ring
+ok "what adds up" "$fcpc" -q -q a.fcp -D plan.block=128 -D plan.block=256 --json
+holds "the later one counts" json '.block == 256'
 ok "compile quietly" "$fcpc" -q a.fcp -o b.plan
 holds "quiet" [ ! -s stderr ]
 ok "compile with JSON" "$fcpc" --json -q a.fcp -o b.plan
@@ -1422,6 +1441,23 @@ status=$?
 holds "an interrupted run ends with 1" [ $status = 1 ]
 holds "and says so" grep -q "error.E013.: interrupted" stderr
 holds "and leaves nothing" [ -z "$(ls -A out)" ]
+# Other signals end it as they end any process, and leave nothing either. PIPE: the reader comes, and leaves before it
+# has read more than a pipe holds.
+for signal in HUP PIPE XCPU ALRM USR1; do
+    (ulimit -c 0; exec "$fcpc" -q run a.plan --out out/o.npy --dq pipe > stdout 2> stderr) &
+    pid=$!
+    while runs && [ -z "$(ls -A out)" ]; do sleep 0.02; done
+    holds "an output is being written before $signal" [ -n "$(ls -A out)" ]
+    if [ $signal = PIPE ]; then exec 3< pipe; exec 3<&-; else kill -$signal $pid; fi
+    left=6000
+    while runs && [ $left -gt 0 ]; do sleep 0.02; left=$((left - 1)); done
+    runs && kill -KILL $pid
+    wait $pid 2> wait.err # the shell says by which signal
+    status=$?
+    if [ $signal = HUP ]; then want=1; else want=$((128 + $(kill -l $signal 2> kill.err || env kill -l $signal))); fi
+    holds "$signal ends it" [ $status = $want ]
+    holds "and nothing is left of $signal" [ -z "$(ls -A out)" ]
+done
 rm pipe
 
 # --- a terminal is told how far a long planning is --------------------------------------------------------------------
