@@ -1,8 +1,9 @@
-/* test_no_memory.c: parsing and planning end well wherever memory runs out: each request for memory fails in turn.
+/* test_no_memory.c: parsing, planning, loading a plan and making a session end well wherever memory runs out: each
+ * request for memory fails in turn.
  *
- * Then there is no program or plan, and no memory is left in use. What is said is E012, or what is said with memory:
- * where memory for a hint is missing, the hint is left out, and nothing else changes. Requests are those of arenas, and
- * of malloc and its like: both are this file's own, and count.
+ * Then there is no program, plan or session, and no memory is left in use. What is said is E012, or what is said with
+ * memory: where memory for a hint is missing, the hint is left out, and nothing else changes. Requests are those of
+ * arenas, and of malloc and its like: both are this file's own, and count.
  *
  * The programs that are parsed are those of the golden files, of the examples and of tests/golden/dump and passes, which
  * between them have every section, key, kind of mask, score, field, file and mistake. Those that are planned have every
@@ -17,6 +18,7 @@
 #include "tests/support/amount.h"
 #include "tests/support/diag_case.h"
 #include "tests/support/sanitized.h"
+#include "tests/support/temporary.h"
 
 /* --- memory that runs out ----------------------------------------------------------------------------------------- */
 
@@ -166,7 +168,7 @@ static void compare(const input *in, const answer *whole, const answer *a, uint3
 
 static uint32_t cases, failed;
 
-/* `step`: of requests beyond the first FULLY, one in so many fails. */
+/* `step`: of all requests one in so many fails. */
 static void run_out(const input *in, uint32_t step) {
     answer whole = parse(in, 0);
     const uint32_t all = memory.asked;
@@ -305,4 +307,57 @@ Test(no_memory, planning_of_golden_programs, .timeout = 300) {
         closedir(folder);
     }
     cr_expect_gt(failed, 50, "%u requests failed", failed);
+}
+
+/* --- plans from files, and sessions ------------------------------------------------------------------------------- */
+
+enum { FILE_BYTES = 1 << 20 };
+
+static fcp_plan *plan_and_bytes(const char *text, uint8_t *out_bytes, size_t *out_size) {
+    char path[TEMPORARY];
+    fcpc_program *program = NULL;
+    fcp_plan *plan = NULL;
+    cr_assert_eq(fcpc_parse_text("s.fcp", text, strlen(text), NULL, NULL, &program), FCP_OK);
+    cr_assert_eq(fcpc_plan(program, NULL, 0, NULL, NULL, NULL, &plan), FCP_OK);
+    fcpc_program_free(program);
+    cr_assert(temporary_file(path, "memory"));
+    cr_assert_eq(fcp_plan_save(plan, path, NULL), FCP_OK);
+    FILE *f = fopen(path, "rb");
+    *out_size = fread(out_bytes, 1, FILE_BYTES, f);
+    fclose(f);
+    unlink(path);
+    return plan;
+}
+
+/* A plan is loaded, and a session made of one plan that is then given another. */
+Test(no_memory, sessions, .timeout = 300) {
+    static uint8_t bytes[FILE_BYTES];
+    const fcp_session_options options = {.size = sizeof options, .backend = "host", .transport = "threads",
+                                         .compute_threads = 2};
+    size_t size;
+    fcp_plan *first = plan_and_bytes(MODEL BATCH "plan { mask = causal; strategy = ring }", bytes, &size);
+    fcp_plan *second = plan_and_bytes(MODEL BATCH "plan { mask = full; strategy = ring }", bytes, &size);
+    uint32_t all = 1;
+    for (uint32_t n = 0; n <= all; n++) { /* the first time nothing fails, and libraries are loaded */
+        fcp_session *session = NULL;
+        fcp_plan *loaded = NULL;
+        fcp_error err = {0};
+        uint32_t number = 0;
+        memory.asked = 0, memory.fail_at = n, memory.on = true;
+        fcp_code code = fcp_plan_load_memory(bytes, size, &loaded, &err);
+        if (!code) code = fcp_session_create(first, &options, &session, &err);
+        if (!code) code = fcp_session_add(session, second, 0, &number, &err);
+        memory.on = false;
+        if (n < 1) all = memory.asked;
+        cr_expect(code == FCP_OK || code == FCP_E_NO_MEMORY, "request %u of %u: %s: %s", n, all, fcp_code_name(code),
+                  err.message);
+        cr_expect(n || code == FCP_OK, "%s: %s", fcp_code_name(code), err.message);
+        cr_expect_eq(code, err.code, "request %u: %s is said", n, fcp_code_name(err.code));
+        failed += code == FCP_E_NO_MEMORY;
+        fcp_session_free(session);
+        fcp_plan_free(loaded);
+    }
+    cr_expect_gt(failed, 20, "%u of %u requests failed", failed, all);
+    fcp_plan_free(first);
+    fcp_plan_free(second);
 }
