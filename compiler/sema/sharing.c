@@ -57,7 +57,8 @@ static void refuse_ranks(sema *s, fcp_strategy by, span at) {
     const struct fcpc_program *p = s->out;
     const char *name = fcp_strategy_names[by];
     const bool wrong = p->together && p->heads % p->together; /* with no number of ranks do these */
-    const uint32_t sharing = p->inside, fits = group_that_fits(p), heads = p->together && !wrong ? p->together : p->heads;
+    const uint32_t sharing = p->inside, fits = group_that_fits(p),
+                   heads = p->together && !wrong ? p->together : p->heads;
     uint32_t below = sharing - 1, above = sharing + 1;
     while (below && heads % below) below--;
     while (above <= heads && heads % above) above++;

@@ -54,7 +54,8 @@ fcp_code fcpc_simulate_json(const fcp_plan *plan, const char *profile, char **ou
         for (int pass = 0; pass < FCP_PASSES; pass++) {
             if (!result.pass[pass].makespan) continue;
             json_object(&j, fcp_pass_names[pass]);
-            sim_pass_json(&j, &result.pass[pass], sim_largest_bound(&result.pass[pass]), sim_mfu(plan, &result.pass[pass]));
+            sim_pass_json(&j, &result.pass[pass], sim_largest_bound(&result.pass[pass]),
+                          sim_mfu(plan, &result.pass[pass]));
             sim_ranks_json(&j, &result.pass[pass], plan->problem->ranks);
             json_end(&j);
         }

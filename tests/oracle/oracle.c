@@ -34,8 +34,12 @@ static void sweep(unsigned first, unsigned count, uint64_t budget, bool execute,
     free(p);
 }
 
-Test(oracle, plans) { sweep(first_seed(1), count_from_environment("ORACLE_PLANS", amount(30, 400)), 300000, false, false); }
-Test(oracle, runs) { sweep(first_seed(100001), count_from_environment("ORACLE_RUNS", amount(5, 120)), 120000, true, false); }
+Test(oracle, plans) {
+    sweep(first_seed(1), count_from_environment("ORACLE_PLANS", amount(30, 400)), 300000, false, false);
+}
+Test(oracle, runs) {
+    sweep(first_seed(100001), count_from_environment("ORACLE_RUNS", amount(5, 120)), 120000, true, false);
+}
 Test(oracle, strategies_of_auto) {
     sweep(first_seed(300001), count_from_environment("ORACLE_PLANS", amount(60, 400)), 20000, false, true);
 }

@@ -618,8 +618,8 @@ static inline void draw_auto(random_program *p, dice *d, uint32_t one_in) {
     if (roll(d, one_in) != one_in - 1) return;
     if (roll(d, 2)) p->among = 1u << roll(d, FCP_STRATEGY_COUNT);
     else p->among = 1 + roll(d, (1u << FCP_STRATEGY_COUNT) - 1);
-    if (p->equal && (p->layout == FCP_LAYOUT_ZIGZAG || p->group)) /* others may leave tokens where these make them unequal */
-        p->among |= 1u << FCP_STRATEGY_FCP;
+    /* others may leave tokens where these make them unequal */
+    if (p->equal && (p->layout == FCP_LAYOUT_ZIGZAG || p->group)) p->among |= 1u << FCP_STRATEGY_FCP;
     size_t size = (size_t)snprintf(by, sizeof by, "auto(among = [");
     for (int s = 0, count = 0; s < FCP_STRATEGY_COUNT; s++)
         if (p->among >> s & 1)

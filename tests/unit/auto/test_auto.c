@@ -600,7 +600,7 @@ Test(auto, works_if_one_of_its_strategies_does, .timeout = 300) {
     }
     cr_expect_gt(worked, 50);
     cr_expect_gt(heads_wrong, 5);
-    cr_expect_gt(behind, 0, "no strategy whose heads do not divide stands beside one that is refused for another reason");
+    cr_expect_gt(behind, 0, "no strategy whose heads do not divide stands beside one that is refused otherwise");
     cr_expect_gt(of_code[FCP_E_MEMORY_CAP], 5);
     cr_expect_gt(of_code[FCP_E_VALUE], 0);
 }

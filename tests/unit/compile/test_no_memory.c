@@ -5,9 +5,9 @@
  * memory: where memory for a hint is missing, the hint is left out, and nothing else changes. Requests are those of
  * arenas, and of malloc and its like: both are this file's own, and count.
  *
- * The programs that are parsed are those of the golden files, of the examples and of tests/golden/dump and passes, which
- * between them have every section, key, kind of mask, score, field, file and mistake. Those that are planned have every
- * strategy.
+ * The programs that are parsed are those of the golden files, of the examples and of tests/golden/dump and passes,
+ * which between them have every section, key, kind of mask, score, field, file and mistake. Those that are planned have
+ * every strategy.
  */
 #define _GNU_SOURCE /* RTLD_NEXT */
 #include <dlfcn.h>
@@ -138,8 +138,8 @@ static void forget(answer *a) {
     free(a->printed);
 }
 
-/* Does the answer with all memory say this? Without memory for it, an error says less, and has its place elsewhere: that
- * of a file where the program names it. */
+/* Does the answer with all memory say this? Without memory for it, an error says less, and has its place elsewhere:
+ * that of a file where the program names it. */
 static bool says(const answer *whole, fcp_code code) {
     fcpc_diagnostic g;
     for (size_t i = 0; i < fcpc_diagnostics_count(whole->d); i++) {
