@@ -185,7 +185,9 @@ $(foreach room,$(COLD),$(patsubst %.c,$(B)/%.o,$(wildcard $(room)/*.c))) $(B)/ru
 WARM = runtime/cuda runtime/exec runtime/kernels compiler/auto
 $(foreach room,$(WARM),$(patsubst %.c,$(B)/%.o,$(wildcard $(room)/*.c))): OPT := $(OPT:-O3=-O2)
 # Its loops are compiled for three instruction sets. -O3 takes twice as long for that, and makes none of them faster.
-$(B)/codegen/mask/row.o: OPT := $(OPT:-O3=-O2 -ftree-vectorize -fvect-cost-model=dynamic)
+# clang vectorises at -O2, and does not know the second flag.
+VECTORISE = $(if $(findstring clang,$(CC)),,-ftree-vectorize -fvect-cost-model=dynamic)
+$(B)/codegen/mask/row.o: OPT := $(OPT:-O3=-O2 $(VECTORISE))
 
 # --- building tests: tests/README.md says what each folder is for --------------------------------------------------------
 # Unit tests take longer to optimise than to run (UNIT_OPT); those that run long are optimised (TEST_OPT). The machine of

@@ -79,7 +79,10 @@ fcp_code compile_batch(const fcpc_program *program, const fcpc_batch *batch, con
         by = as_moved(&settings, &report->moves);
         how.strategy = &by.strategy;
     }
-    if (!code) code = compile_one(&settings, batch, stop, d, &how, out_times, out_plan);
+    if (!code) {
+        code = compile_one(&settings, batch, stop, d, &how, out_times, out_plan);
+        if (code && report->at[report->chosen].end == AUTO_REFUSED) auto_hint_refused(report, d);
+    }
     fcp_both_end();
     problem_kept_free(&kept);
     if (!code && out_times) {

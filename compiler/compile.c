@@ -103,6 +103,9 @@ fcp_code compile_one(const fcpc_program *program, const fcpc_batch *batch, const
         double before = fcp_clock();
         fcp_code bound = strategy_bound(&x, &x.times.bytes_lower_bound);
         if (!code) code = bound;
+        /* Blocks may be too heavy for the tolerance. Then the bound, which is of plans that keep to it, is not this
+         * plan's. */
+        if (!code && x.times.bytes_lower_bound > x.plan->summary->bytes_total) x.times.bytes_lower_bound = 0;
         start += fcp_clock() - before;
     }
     if (code && diag_first_code(d) == FCP_OK) diag_error(d, code, SPAN_NONE, "%s", fcp_code_text(code));

@@ -115,7 +115,8 @@ typedef struct fcpc_times {
     double parse, classify, place, colour, schedule, verify, total;
     uint64_t bytes_lower_bound; /* of cad and dcp: the forward pass moves at least this many bytes, however the work is
                                   * divided within the tolerances and, with dcp and layout = planned, wherever tokens
-                                  * are. 0: no bound is known, or fcpc_batch.bound did not ask for it */
+                                  * are. 0: no bound is known, as where blocks are too heavy for the tolerance, or
+                                  * fcpc_batch.bound did not ask for it */
     double choose;               /* strategy = auto: trying candidates; the other times are those of the chosen one */
 } fcpc_times;
 
@@ -175,7 +176,8 @@ fcp_code fcpc_plan(const fcpc_program *program, const uint64_t *lengths, size_t 
 uint32_t fcpc_program_layers(const fcpc_program *program, uint32_t number, uint32_t *out_times);
 /* Makes a plan for each mask: out_plans has room for as many as fcpc_program_layers says. All of them have their tokens
  * at the same ranks and in the same order (fcp_plan_homes), so nothing is moved from layer to layer. Times are summed
- * over the masks. Errors are those of fcpc_plan_batch; then no plan is made. */
+ * over the masks; bytes_lower_bound is that of the first plan. Errors are those of fcpc_plan_batch; then no plan is
+ * made. */
 fcp_code fcpc_plan_layers(const fcpc_program *program, const fcpc_batch *batch, const volatile int *stop,
                           fcpc_diagnostics *d, fcpc_times *out_times, fcp_plan **out_plans);
 

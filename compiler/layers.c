@@ -330,8 +330,8 @@ fcp_code compile_layers(const fcpc_program *program, const fcpc_batch *batch, co
     for (uint32_t i = 0; i < count; i++) out_plans[i] = NULL;
     fcp_code code = each ? find_heaviest(program, batch, stop, &heavy) : FCP_E_NO_MEMORY;
     fcpc_times all = {.parse = program->parse_seconds, .classify = fcp_clock() - start};
-    if (code) diag_error(d, code, SPAN_NONE, "%s", fcp_code_text(code));
-    else code = plan_all(program, batch, stop, d, watch, heavy, each, out_plans);
+    if (!code) code = plan_all(program, batch, stop, d, watch, heavy, each, out_plans);
+    if (code && diag_first_code(d) == FCP_OK) diag_error(d, code, SPAN_NONE, "%s", fcp_code_text(code));
     if (!code) code = compare_homes(out_plans, count, d);
     for (uint32_t i = 0; i < count && !code; i++) {
         add_times(&all, &each[i]);
@@ -343,7 +343,7 @@ fcp_code compile_layers(const fcpc_program *program, const fcpc_batch *batch, co
         out_plans[i] = NULL;
     }
     all.total = all.parse + fcp_clock() - start;
-    if (!code) all.bytes_lower_bound = each[heavy].bytes_lower_bound;
+    if (!code) all.bytes_lower_bound = each[0].bytes_lower_bound; /* of the plan that stands for all: the first */
     if (!code && out_times) *out_times = all;
     if (!code && watch && watch->each) memcpy(watch->each, each, count * sizeof *each);
     free(each);

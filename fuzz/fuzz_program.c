@@ -9,8 +9,10 @@
 /* LARGE: longer sequences. The fuzzer passes over such inputs; those in fuzz/corpus/program-large are replayed.
  * RUN: the fuzzer runs one program in so many, because a session starts threads and costs as much as sixty programs. A
  * replay runs all of them.
+ * AUTO: one program in so many leaves its strategy to auto, which plans a program some forty times. So of these the
+ * fuzzer plans one in CHOOSE. A replay plans all of them.
  * SEEN: of so many programs the fuzzer remembers that they were drawn. */
-enum { LARGE = 0x80, RUN = 1024, SEEN = 1 << 18 };
+enum { LARGE = 0x80, RUN = 1024, AUTO = 32, CHOOSE = 32, SEEN = 1 << 18 };
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 extern size_t LLVMFuzzerMutate(uint8_t *data, size_t size, size_t max_size)
@@ -46,8 +48,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     const bool large = data[0] & LARGE;
     dice d = {.bytes = data + 1, .size = size - 1};
     draw_program(p, &d, large ? 20000 : 800);
+    draw_auto(p, &d, AUTO);
     const uint64_t hash = hash_of(p->text, p->size);
     if (LLVMFuzzerMutate && drawn_before(hash, hash_of(data, size))) return 0;
+    if (LLVMFuzzerMutate && p->among && hash / SEEN % CHOOSE) return 0;
     const bool run = large ? data[0] & 1 : !LLVMFuzzerMutate || hash / SEEN % RUN == 0;
     dice values = {.state = 88172645463325252u + data[0]};
     check_program(0, p, &values, run);

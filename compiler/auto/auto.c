@@ -381,6 +381,13 @@ static fcp_code try_all(auto_job *j, uint32_t middle) {
     return code;
 }
 
+/* Where no candidate could be planned, the first whose heads divide is, and its error is shown. There is one: of a
+ * program that names only strategies with heads that do not, sema/sharing.c has said so. */
+static void take_first(auto_job *j, struct fcpc_program *out_settings) {
+    auto_report *r = j->report;
+    while (!auto_apply(j->program, &r->at[r->chosen], out_settings) && r->chosen + 1 < r->count) r->chosen++;
+}
+
 fcp_code auto_choose(const auto_passes *passes, const struct fcpc_program *program, const fcpc_batch *batch,
                      const volatile int *stop, diags *d, problem_kept *kept, struct fcpc_program *out_settings,
                      auto_report *report) {
@@ -400,9 +407,9 @@ fcp_code auto_choose(const auto_passes *passes, const struct fcpc_program *progr
     uint32_t size[SIZES];
     code = list(&j, size, choose_sizes(&j, size));
     if (code) return code;
-    auto_apply(program, &report->at[0], out_settings);
+    take_first(&j, out_settings);
     code = try_all(&j, size[0]);
-    if (!code && j.best != FCP_NONE) { /* else it is the batch's error, or the first candidate's: planning it tells */
+    if (!code && j.best != FCP_NONE) { /* else it is the batch's error, or that of this candidate: planning it tells */
         if (report->moves.makespan >= auto_best_time(&j)) report->moves.kept = 0;
         report->chosen = report->moves.kept ? report->moves.of : j.best;
         report->at[report->chosen].end = AUTO_CHOSEN;

@@ -133,6 +133,15 @@ void auto_json(const auto_report *r, json *j, const char *key) {
     json_end(j);
 }
 
+void auto_hint_refused(const auto_report *r, diags *d) {
+    uint32_t said = 1u << r->at[r->chosen].strategy;
+    for (const auto_candidate *c = r->at; c < r->at + r->count; c++) {
+        if (c->end != AUTO_REFUSED || said >> c->strategy & 1) continue;
+        said |= 1u << c->strategy;
+        diag_hint(d, "auto tried %s, too: %s", fcp_strategy_names[c->strategy], c->why);
+    }
+}
+
 void auto_report_free(auto_report *r) {
     arena_free(&r->memory);
     *r = (auto_report){.count = 0};

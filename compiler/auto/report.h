@@ -2,6 +2,7 @@
 #ifndef FCPC_AUTO_REPORT_H
 #define FCPC_AUTO_REPORT_H
 #include "compiler/base/arena.h"
+#include "compiler/base/diag.h"
 #include "compiler/base/json.h"
 #include "compiler/sema/strategies.h"
 #include "compiler/simulate/profile.h"
@@ -98,6 +99,8 @@ typedef struct auto_report {
 static inline uint64_t auto_makespan(const auto_report *r) {
     return r->moves.kept ? r->moves.makespan : r->at[r->chosen].makespan;
 }
+/* Where none could be planned: hints of the newest error, why the other strategies could not be, either. */
+void auto_hint_refused(const auto_report *r, diags *d);
 /* As text, a line for each candidate; and as an array of an object that is open. */
 void auto_print(const auto_report *r, text *out);
 void auto_json(const auto_report *r, json *j, const char *key);

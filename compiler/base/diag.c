@@ -5,8 +5,8 @@
  *
  * Requires: spans whose source number came from diag_source of the same object, or SPAN_NONE. Offsets are clamped.
  * Gives:    at most DIAG_MAX_ERRORS errors and DIAG_MAX_WARNINGS warnings, in the order in which they were reported.
- *           The same error at the same place is kept once. The code of the first error is known even when memory ran
- *           out.
+ *           The same message at the same place is kept once. The code of the first error is known even when memory
+ *           ran out.
  * Cost:     registering a source makes a map of its lines, O(size). A picture costs O(line). Of a line with more than
  *           WINDOW bytes, a part is shown.
  * Units:    columns count bytes from 1, as editors do when they jump to a place; a picture has one column for each code
@@ -24,7 +24,7 @@
 #include "compiler/fcpc.h"
 
 enum { DIAG_MAX_WARNINGS = 20, KEPT = DIAG_MAX_ERRORS + DIAG_MAX_WARNINGS, WINDOW = 160, CHARACTER = 3,
-      NAME_LIMIT = 48 };
+      NAME_LIMIT = 48, LINE = 1024 };
 
 typedef struct source {
     const char *name, *text;
@@ -76,27 +76,28 @@ void diag_source_begin(const diags *d, uint32_t number, uint32_t *line, uint32_t
     *column = d->sources[number].column;
 }
 
-/* Formats into the arena; control characters become '?', so that hostile input cannot drive a terminal. */
-static const char *format_text(diags *d, const char *format, va_list args) {
-    char line[1024];
-    int size = vsnprintf(line, sizeof line, format, args);
-    if (size < 0) return NULL;
-    if ((size_t)size >= sizeof line) {
-        size = sizeof line - 1;
-        memcpy(line + size - 3, "...", 3);
-    }
+/* Control characters become '?', so that hostile input cannot drive a terminal. */
+static void format_line(char line[LINE], const char *format, va_list args) {
+    int size = vsnprintf(line, LINE, format, args);
+    if (size < 0) *line = 0;
+    if (size >= LINE) memcpy(line + LINE - 4, "...", 4);
     for (char *c = line; *c; c++)
         if ((unsigned char)*c < 0x20 || *c == 0x7f) *c = '?';
-    return arena_copy(&d->arena, line, (size_t)size);
 }
 
 static bool same_span(span a, span b) { return a.source == b.source && a.begin == b.begin && a.end == b.end; }
 
+/* What is said a second time of a place is left out, because a mask is lowered, and a program planned, several times.
+ * What has no place counts again: a later parse may run out of memory, too. */
 static void add_diagnostic(diags *d, bool warning, fcp_code code, span at, const char *format, va_list args) {
+    char line[LINE];
+    format_line(line, format, args);
     d->newest = NULL;
     for (size_t i = 0; i < d->count; i++) {
         const diagnostic *k = &d->kept[i];
-        if (k->warning == warning && k->code == code && same_span(k->at, at) && at.source != UINT32_MAX) return;
+        if (k->warning == warning && k->code == code && same_span(k->at, at) && at.source != UINT32_MAX &&
+            !strcmp(k->message, line))
+            return;
     }
     if (warning) d->warnings++;
     else d->errors++;
@@ -104,17 +105,19 @@ static void add_diagnostic(diags *d, bool warning, fcp_code code, span at, const
         d->hidden++;
         return;
     }
-    const char *message = format_text(d, format, args);
+    const char *message = arena_copy(&d->arena, line, strlen(line));
     d->newest = &d->kept[d->count++];
     *d->newest = (diagnostic){.warning = warning, .code = code, .at = at,
-                              .message = message ? message : fcp_code_text(code)};
+                              .message = message && *message ? message : fcp_code_text(code)};
 }
 
 static void add_note(diags *d, span at, const char *format, va_list args) {
     if (!d->newest) return;
+    char line[LINE];
+    format_line(line, format, args);
     note *n = ARENA_ZNEW(&d->arena, note, 1);
-    const char *message = format_text(d, format, args);
-    if (!n || !message) return;
+    const char *message = arena_copy(&d->arena, line, strlen(line));
+    if (!n || !message || !*message) return;
     n->at = at;
     n->text = message;
     if (d->newest->last) d->newest->last->next = n;

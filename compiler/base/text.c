@@ -73,15 +73,21 @@ void text_printf(text *t, const char *format, ...) {
     va_end(again);
 }
 
+/* The errno of a failure, which is another one than that of memory. */
+static int failure(text *t, int why) {
+    if (why == ENOMEM) t->failed = true;
+    return why == ENOMEM ? 0 : why;
+}
+
 int text_read(text *t, const char *path, bool regular, size_t most) {
     int fd;
     uint64_t size;
     int why = fcp_read_open(path, regular, &fd, &size);
-    if (why) return why;
+    if (why) return failure(t, why);
     for (ssize_t got = 1; got > 0 && t->size <= most && grow(t, CHUNK);) {
         const size_t left = t->room - t->size - 1, wanted = left > most - t->size ? most - t->size + 1 : left;
         got = fcp_read_some(fd, t->at + t->size, wanted);
-        if (got < 0) why = errno;
+        if (got < 0) why = failure(t, errno);
         else t->size += (size_t)got;
     }
     close(fd);

@@ -19,7 +19,7 @@ void text_number(text *t, uint64_t value); /* in decimal, ten times as fast as t
 void text_pad(text *t, char c, size_t count);
 void text_printf(text *t, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* Adds the contents of a file, but stops when t has `most` + 1 bytes, by which the caller knows that it is too large.
- * `regular`, and the result: as of fcp_read_open. */
+ * `regular`, and the result: as of fcp_read_open; but where memory ran out 0, and t->failed is set. */
 int text_read(text *t, const char *path, bool regular, size_t most);
 /* How many bytes the UTF-8 character at `bytes` has, of which `left` are there; 0: it is none (RFC 3629: no overlong
  * forms, no surrogates). */

@@ -1,9 +1,9 @@
 /* args.c: reads the command line, and prints help.
  *
  * Options may stand anywhere, as `--name value`, `--name=value`, `-x value` or `-xvalue`; `--` ends them. The first
- * other argument is a command or, if there is no such command, the file to compile. If an option is given twice, the
- * last one counts; of -D and --field all count, in order. A position of `explain` may be negative, since no option is
- * a digit.
+ * other argument is a command or, if there is no such command, the file to compile. An option that takes a value is
+ * given once; -D many times, and --field and --sweep once for each name. A position of `explain` may be negative, since
+ * no option is a digit.
  *
  * Gives: a cmd_line whose strings point into argv; or E001.
  */
@@ -38,6 +38,35 @@ static const char *near_command(const char *name) {
     for (int i = 0; i < CMD_COUNT; i++) names[i] = cmd_commands[i].name;
     names[CMD_COUNT] = "help";
     return diag_nearest(name, strlen(name), names, CMD_COUNT + 1);
+}
+
+/* Has another of these the same name before its `=`? */
+static bool is_named(const char *const *given, size_t count, const char *value) {
+    const size_t length = strcspn(value, "=");
+    for (size_t i = 0; i < count; i++)
+        if (strcspn(given[i], "=") == length && !memcmp(given[i], value, length)) return true;
+    return false;
+}
+
+/* Notes the value of an option; "" if it has none. Of two values for the same thing one would be lost without a word.
+ * Only of -D a later one wins, as if the program were changed once more. */
+static fcp_code note_value(cmd_line *out, int found, const char *value, fcp_error *err) {
+    const cmd_option_row *o = &cmd_options[found];
+    const char **list = found == OPT_DEFINE ? out->defines : found == OPT_FIELD ? out->fields
+                        : found == OPT_SWEEP ? out->sweeps : NULL;
+    size_t *count = found == OPT_DEFINE ? &out->define_count : found == OPT_FIELD ? &out->field_count
+                                                                                   : &out->sweep_count;
+    if (list && found != OPT_DEFINE && is_named(list, *count, value))
+        return fcp_fail(err, FCP_E_USAGE, "--%s is given twice for %.*s", o->name, (int)strcspn(value, "="),
+                        value);
+    if (!list && out->value[found] && o->kind != CMD_FLAG) {
+        const bool shown = *value && *out->value[found];
+        return fcp_fail(err, FCP_E_USAGE, "--%s is given twice%s%.100s%s%.100s", o->name, shown ? ": " : "",
+                        shown ? out->value[found] : "", shown ? " and " : "", shown ? value : "");
+    }
+    out->value[found] = value;
+    if (list) list[(*count)++] = value;
+    return FCP_OK;
 }
 
 /* Takes the option at argv[*i]. If its value is argv[*i + 1], *i moves on. */
@@ -75,8 +104,7 @@ static fcp_code take_option(int argc, char **argv, int *i, cmd_line *out, fcp_er
             return fcp_fail(err, FCP_E_USAGE, "--%s takes no value but %.*s, not '%.100s'", cmd_options[found].name,
                             (int)strlen(metavar) - 2, metavar + 1, value);
         if (!value && is_word) (*i)++;
-        out->value[found] = is_word ? next : "";
-        return FCP_OK;
+        return note_value(out, found, is_word ? next : "", err);
     }
     if (cmd_options[found].kind != CMD_FLAG) {
         const char *name = cmd_options[found].name;
@@ -84,11 +112,7 @@ static fcp_code take_option(int argc, char **argv, int *i, cmd_line *out, fcp_er
         if (!value || !*value)
             return fcp_fail(err, FCP_E_USAGE, "--%s needs a value: --%s %s", name, name, cmd_options[found].metavar);
     }
-    out->value[found] = value ? value : "";
-    if (found == OPT_DEFINE) out->defines[out->define_count++] = value;
-    if (found == OPT_FIELD) out->fields[out->field_count++] = value;
-    if (found == OPT_SWEEP) out->sweeps[out->sweep_count++] = value;
-    return FCP_OK;
+    return note_value(out, found, value ? value : "", err);
 }
 
 /* Takes the arguments that are not options: [command] [file], or `help [topic]`. */

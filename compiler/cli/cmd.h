@@ -386,7 +386,8 @@ fcp_code cmd_png_check(const char *path, fcp_error *err);
 
 /* Installs the handler of SIGINT, SIGTERM and SIGHUP (unless that is ignored), and ignores SIGXFSZ: writing then fails
  * as on a full disk. An interruption ends the process at once with E013, whatever it is doing, and removes the
- * temporary files that cmd_guard was told of. `as_json`: it is told as JSON as well. */
+ * temporary files that cmd_guard was told of. `as_json`: it is told as JSON as well. Other signals that end a process,
+ * such as SIGPIPE and SIGXCPU, still end it without a word, but remove these files first. */
 void cmd_progress_init(bool as_json, bool quiet);
 /* Between cmd_hold and cmd_release an interruption waits: for steps that belong together, as opening a temporary file
  * and guarding it. They nest, and any thread may call them. */

@@ -17,7 +17,7 @@
 #include "runtime/base/read_file.h"
 #include "runtime/base/sha256.h"
 
-/* The file that --field gives for an array; NULL: none. Of several the last one counts. */
+/* The file that --field gives for an array; NULL: none. */
 static const char *given_file(const cmd_line *line, const char *name) {
     size_t length = strlen(name);
     const char *found = NULL;

@@ -5,7 +5,7 @@
  *
  * An interruption ends the process at once. No pass has to look for it, so Ctrl-C is as fast while planning for
  * 32,768 ranks as for one. Only temporary files must not stay behind; their paths are kept here, and the handler
- * removes them.
+ * removes them. So it does where another signal ends the process, as SIGPIPE does when nobody reads a pipe any more.
  *
  * A signal handler has no argument, so what it needs is state of this file. That is right here: signals, like the
  * terminal, belong to the process.
@@ -25,7 +25,7 @@
  * that finds no place here is removed by the next who writes its target. */
 enum { GUARDED = 1024 };
 static const char *_Atomic guarded[GUARDED];
-static atomic_int held, interrupted;
+static atomic_int held, interrupted; /* interrupted: by this signal; 0: not */
 static atomic_flag ending = ATOMIC_FLAG_INIT;
 static volatile sig_atomic_t tell_json, line_shown;
 
@@ -67,6 +67,15 @@ static void end_interrupted(void) {
         if (path) unlink(path);
     }
     if (line_shown) say(STDERR_FILENO, erase_line, sizeof erase_line - 1);
+    const int number = atomic_load(&interrupted);
+    if (number != SIGINT && number != SIGTERM && number != SIGHUP) { /* whoever waits is to see what ended it */
+        sigset_t one;
+        sigemptyset(&one);
+        sigaddset(&one, number);
+        signal(number, SIG_DFL);
+        raise(number);
+        pthread_sigmask(SIG_UNBLOCK, &one, NULL);
+    }
     say(STDERR_FILENO, message, sizeof message - 1);
     if (tell_json) say(STDOUT_FILENO, object, sizeof object - 1);
     _exit(fcp_code_exit(FCP_E_INTERRUPTED));
@@ -76,8 +85,7 @@ static void end_interrupted(void) {
  * look for interruptions when the first begins to hold and when the last releases. Both sides first write and then
  * read, so at least one of them sees the other. */
 static void on_signal(int number) {
-    (void)number;
-    atomic_store(&interrupted, 1);
+    atomic_store(&interrupted, number);
     if (!atomic_load(&held)) end_interrupted();
 }
 
@@ -148,8 +156,12 @@ void cmd_progress_init(bool as_json, bool quiet) {
     sigemptyset(&action.sa_mask);
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
+    static const int others[] = {SIGHUP,  SIGPIPE, SIGXCPU, SIGQUIT, SIGALRM, SIGUSR1,
+                                 SIGUSR2, SIGVTALRM, SIGPROF, SIGPOLL, SIGPWR};
     struct sigaction before;
-    if (sigaction(SIGHUP, NULL, &before) == 0 && before.sa_handler != SIG_IGN) sigaction(SIGHUP, &action, NULL);
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        if (sigaction(others[i], NULL, &before) == 0 && before.sa_handler != SIG_IGN)
+            sigaction(others[i], &action, NULL);
     action.sa_handler = SIG_IGN;
     sigaction(SIGXFSZ, &action, NULL); /* then writing more than `ulimit -f` allows is an error like any other */
 }

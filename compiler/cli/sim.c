@@ -52,6 +52,9 @@ static fcp_code split(const char *typed, sweep *out, fcp_error *err) {
 
 static fcp_code add_sweep(run *r, const char *name, size_t name_size, const char *values, fcp_error *err) {
     if (r->sweep_count == MOST_SWEEPS) return fcp_fail(err, FCP_E_USAGE, "--sweep: %d at most", MOST_SWEEPS);
+    for (size_t i = 0; i < r->sweep_count; i++)
+        if (strlen(r->sweeps[i].name) == name_size && !memcmp(r->sweeps[i].name, name, name_size))
+            return fcp_fail(err, FCP_E_USAGE, "--sweep: --strategy varies %s already", r->sweeps[i].name);
     sweep *s = &r->sweeps[r->sweep_count++];
     if (!(s->name = strndup(name, name_size))) return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory");
     return split(values, s, err);
@@ -108,10 +111,11 @@ static const char *value_at(const run *r, size_t point, size_t i) {
 
 static double seconds(uint64_t picoseconds) { return (double)picoseconds / (double)SIM_SECOND; }
 
+/* Of several layers the largest bounds are added up, which may be another one of each. */
 static const char *largest_name(const candidate *x, int pass) {
     for (int b = 0; b < SIM_BOUNDS; b++)
         if (x->pass[pass].bound[b] == x->pass[pass].largest) return sim_bound_names[b];
-    return "";
+    return "several";
 }
 
 static void point_text(const run *r, size_t point, text *out) {
@@ -223,7 +227,7 @@ static void pass_json(json *j, const candidate *x, int pass, const sim_pass *who
     memcpy(seen.bound, x->pass[pass].bound, sizeof seen.bound);
     memcpy(seen.exposed, x->pass[pass].exposed, sizeof seen.exposed);
     memcpy(seen.bytes, x->pass[pass].bytes, sizeof seen.bytes);
-    sim_pass_json(j, &seen, x->pass[pass].mfu);
+    sim_pass_json(j, &seen, x->pass[pass].largest, x->pass[pass].mfu);
     if (whole) sim_ranks_json(j, whole, plan->problem->ranks);
 }
 

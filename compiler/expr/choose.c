@@ -55,7 +55,7 @@ void expr_choose_mask(sema *s, const sema_keys *k) {
         *m = (mask){.name = v->name, .name_at = v->name_at, .body = e->value};
         expr_check_mask(s, m);
         expr_lower_mask(s, m, NULL, v->at);
-    } else {
+    } else if (!s->no_memory) { /* to read it from the prelude */
         diag_error(s->d, FCP_E_UNKNOWN_NAME, at, "unknown mask '%s'", v->name);
         const char *nearest = sema_nearest_mask(s, v->name, KIND_MASK);
         if (nearest) diag_hint(s->d, "did you mean '%s'?", nearest);
@@ -80,7 +80,7 @@ void expr_choose_score(sema *s, const sema_keys *k) {
     } else if (m) {
         diag_error(s->d, FCP_E_TYPE, at, "'%s' is a mask, not a score", v->name);
         diag_hint(s->d, "plan { mask = %s }", v->name);
-    } else {
+    } else if (!s->no_memory) {
         diag_error(s->d, FCP_E_UNKNOWN_NAME, at, "unknown score '%s'", v->name);
         const char *nearest = sema_nearest_mask(s, v->name, KIND_SCORE);
         if (nearest) diag_hint(s->d, "did you mean '%s'?", nearest);

@@ -148,8 +148,8 @@ static value apply_binary(sema *s, expr *e, value a, value b, uint32_t guard) {
                                           [OP_GT] = MC_LT, [OP_GE] = MC_LE, [OP_EQ] = MC_EQ, [OP_NE] = MC_NE,
                                           [OP_ADD] = MC_ADD, [OP_SUB] = MC_SUB, [OP_MUL] = MC_MUL, [OP_DIV] = MC_DIV,
                                           [OP_MOD] = MC_MOD};
-    char who[8] = {'\''};
-    strcat(strcat(who, words_op_spelling((expr_op)e->op)), "'");
+    char who[16] = {'\''};
+    strcat(strcat(who, e->name ? e->name : words_op_spelling((expr_op)e->op)), "'");
     bool logic = e->op == OP_AND || e->op == OP_OR;
     bool equality = e->op == OP_EQ || e->op == OP_NE;
     value_type result = logic || words_op_precedence((expr_op)e->op) == PREC_COMPARE ? TYPE_BOOL : TYPE_INT;
@@ -274,6 +274,7 @@ static int resolve(sema *s, expr *e, const frame *f) {
         e->target = m;
         return e->ref = m->score ? REF_SCORE : REF_MASK;
     }
+    if (s->no_memory) return e->ref = REF_WRONG; /* to read it from the prelude */
     int of_model = words_find(words_figures, MODEL_FIGURES, name);
     if (of_model >= 0) {
         e->index = (uint32_t)of_model;

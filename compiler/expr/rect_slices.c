@@ -46,6 +46,7 @@ static expr *binary(sema *s, expr_op op, expr *a, expr *b, span at) {
     expr *e = a && b ? sema_new_expr(s, EXPR_BINARY, at) : NULL;
     if (!e) return NULL;
     e->op = (uint8_t)op;
+    e->name = words_functions[BUILTIN_RECT]; /* what was written */
     e->a = a;
     e->b = b;
     a->up = e;

@@ -541,6 +541,8 @@ static void check_strategy(sema *s, const sema_keys *k) {
         const arg *together = heads < STRATEGY_PARAMS ? given[heads] : NULL;
         sema_check_sharing(s, e->value->at, inside ? inside->value : NULL, together ? together->value : NULL);
     }
+    const arg *among = which == STRATEGY_AUTO ? given[strategy_find_param(STRATEGY_AUTO, "among")] : NULL;
+    if (among) sema_check_among(s, among->value->at);
     uint32_t ranks = p->nodes * p->gpus, servers = strategy_find_param(FCP_STRATEGY_CAD, "servers");
     if (!given[servers] || p->servers < ranks) return;
     diag_error(s->d, FCP_E_VALUE, given[servers]->value->at, "servers = %u of %u rank%s: none is left for tokens",

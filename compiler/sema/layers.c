@@ -62,17 +62,19 @@ bool sema_choose_layer(sema *s) {
     program_layer *layers = ARENA_ZNEW(&p->arena, program_layer, LAYERS_MAX);
     if (!layers) return sema_no_memory(s);
     bool good = true;
+    uint32_t count = 0;
     for (const arg *a = e->value->args; a; a = a->next) {
         expr *found = NULL;
-        if (p->layer_count == LAYERS_MAX) {
+        if (count == LAYERS_MAX) {
             diag_error(s->d, FCP_E_TOO_LARGE, a->value->at, "a program has at most %d masks", LAYERS_MAX);
             return false;
         }
-        if (!read_element(s, a->value, &found, &layers[p->layer_count].times)) good = false;
-        else if (p->layer_count == s->layer) s->layer_mask = found;
-        p->layer_count++;
+        if (!read_element(s, a->value, &found, &layers[count].times)) good = false;
+        else if (count == s->layer) s->layer_mask = found;
+        count++;
     }
     p->layers = layers;
+    p->layer_count = count;
     s->layers_entry = e;
     s->layers_value = e->value;
     sema_show_layers(s, false);

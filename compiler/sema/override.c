@@ -309,6 +309,7 @@ static bool short_target(sema *s, const path *p, target *out) {
         return false;
     }
     const mask *called = p->count == 1 ? find_mask(s, name, KIND_ANY) : NULL;
+    if (s->no_memory) return false; /* the mask that this names could not be read */
     if (called) {
         const char *kind = called->score ? "score" : "mask";
         diag_error(s->d, FCP_E_UNKNOWN_NAME, at, "'%s' is a %s; which of its parameters?", name, kind);

@@ -13,7 +13,7 @@ void sema_free(sema *s) {
 
 bool sema_no_memory(sema *s) {
     if (!s->failed) diag_error(s->d, FCP_E_NO_MEMORY, SPAN_NONE, "out of memory");
-    s->failed = true;
+    s->failed = s->no_memory = true;
     return false;
 }
 

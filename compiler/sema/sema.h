@@ -38,6 +38,7 @@ typedef struct sema {
     uint32_t in_index;          /* what is lowered is written inside [ ] */
     uint64_t guarded;           /* how many nodes were made or reused whose meaning depends on their guard */
     bool failed;                /* too large, or out of memory; reported */
+    bool no_memory;             /* out of memory: what is not found may be there */
     mask *plan_mask;            /* once it is lowered, with its parameters' values */
     const int64_t *plan_values;
     mask *plan_score;

@@ -52,20 +52,20 @@ static uint32_t group_that_fits(const struct fcpc_program *p) {
     return inside > 1 ? inside : (uint32_t)common_divisor(p->nodes * p->gpus, p->heads);
 }
 
-static const char *name_of(const sema *s) { return fcp_strategy_names[s->out->strategy]; }
-
 /* The heads do not divide among the ranks that should share them. What would do divides the heads at a time, too. */
-static void refuse_ranks(sema *s, span at) {
+static void refuse_ranks(sema *s, fcp_strategy by, span at) {
     const struct fcpc_program *p = s->out;
+    const char *name = fcp_strategy_names[by];
     const bool wrong = p->together && p->heads % p->together; /* with no number of ranks do these */
-    const uint32_t sharing = p->inside, fits = group_that_fits(p), heads = p->together && !wrong ? p->together : p->heads;
+    const uint32_t sharing = p->inside, fits = group_that_fits(p),
+                   heads = p->together && !wrong ? p->together : p->heads;
     uint32_t below = sharing - 1, above = sharing + 1;
     while (below && heads % below) below--;
     while (above <= heads && heads % above) above++;
     diag_error(s->d, FCP_E_HEADS, at, "%u head%s not divide among %u ranks", p->heads,
                p->heads == 1 ? " does" : "s do", sharing);
     if (p->ring) {
-        diag_hint(s->d, "%s(inside = %u) + ring would do", name_of(s), fits);
+        diag_hint(s->d, "%s(inside = %u) + ring would do", name, fits);
         return;
     }
     text t = {0};
@@ -73,7 +73,7 @@ static void refuse_ranks(sema *s, span at) {
     if (above <= heads) text_printf(&t, " or %u", above);
     text_printf(&t, " rank%s would do", above > heads && below == 1 ? "" : "s");
     if (wrong) text_printf(&t, " without heads = %u", p->together);
-    if (fits > 1) text_printf(&t, ", or %s(inside = %u) + ring", name_of(s), fits);
+    if (fits > 1) text_printf(&t, ", or %s(inside = %u) + ring", name, fits);
     char *line = text_take(&t);
     if (line) diag_hint(s->d, "%s", line);
     free(line);
@@ -100,24 +100,39 @@ static void refuse_heads(sema *s, span at) {
 void sema_check_sharing(sema *s, span whole, const expr *inside, const expr *together) {
     struct fcpc_program *p = s->out;
     const uint32_t ranks = p->nodes * p->gpus;
+    const char *name = fcp_strategy_names[p->strategy];
     const span inside_at = inside ? inside->at : whole;
     if (!p->inside) p->inside = p->gpus; /* node */
     if (!p->ring && inside && p->inside != ranks) {
         diag_error(s->d, FCP_E_VALUE, inside_at, "inside = %u: without a ring all %u ranks share the heads", p->inside,
                    ranks);
-        diag_hint(s->d, "%s(inside = %u) + ring", name_of(s), p->inside);
+        diag_hint(s->d, "%s(inside = %u) + ring", name, p->inside);
         return;
     }
     if (!p->ring) p->inside = ranks;
     if (p->inside > ranks || ranks % p->inside) {
         diag_error(s->d, FCP_E_VALUE, inside_at, "%u ranks do not divide into groups of %u", ranks, p->inside);
-        diag_hint(s->d, "%s(inside = %u) + ring would do", name_of(s), group_that_fits(p));
+        diag_hint(s->d, "%s(inside = %u) + ring would do", name, group_that_fits(p));
     } else if (p->heads % p->inside) {
-        refuse_ranks(s, inside_at);
+        refuse_ranks(s, p->strategy, inside_at);
     } else if (p->strategy == FCP_STRATEGY_ULYSSES) {
         p->together = p->heads;
     } else {
         if (!p->together) p->together = p->inside; /* least */
         if (p->together % p->inside || p->heads % p->together) refuse_heads(s, together ? together->at : whole);
     }
+}
+
+/* All ranks are a multiple of a node's. So heads that do not divide among these do not divide among those either. */
+void sema_check_among(sema *s, span among) {
+    struct fcpc_program *p = s->out;
+    uint32_t first = 0;
+    for (uint32_t i = FCP_STRATEGY_COUNT; i--;) {
+        if (!(p->among >> i & 1)) continue;
+        if (!strategy_shares_heads(i)) return;
+        first = i;
+    }
+    if (p->heads % p->gpus == 0) return;
+    p->inside = p->nodes * p->gpus;
+    refuse_ranks(s, (fcp_strategy)first, among);
 }

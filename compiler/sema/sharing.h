@@ -10,4 +10,7 @@ const expr *sema_ring_of(sema *s, const expr *value);
  * the number of ranks that share heads, and `together` by that of the heads that are computed at a time. The spans are
  * those of the values; `whole` stands for one that is not given. */
 void sema_check_sharing(sema *s, span whole, const expr *inside, const expr *together);
+/* Of auto: if it may try nothing else than these, do the heads divide among all ranks, or among those of a node? If
+ * not, none of what it may try can be planned: reported at `among`. */
+void sema_check_among(sema *s, span among);
 #endif

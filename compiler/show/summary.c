@@ -158,8 +158,7 @@ void summary_text(text *out, const fcp_plan *plan, const fcpc_times *times, cons
         snprintf(rounds, sizeof rounds, "%" PRIu64 " round%s (bound %" PRIu64 ") + %" PRIu64 " dependent", s->rounds,
                  text_plural(s->rounds), s->rounds_lower_bound, s->rounds_dependent);
     if (s->bytes_moved) snprintf(of_q, sizeof of_q, " (Q and O %s", summary_number(n[0], (double)s->bytes_moved, "B"));
-    /* Blocks may be too large for the tolerance. Then the bound, which is of plans that keep to it, is left out. */
-    if (times->bytes_lower_bound && times->bytes_lower_bound <= s->bytes_total)
+    if (times->bytes_lower_bound)
         snprintf(least, sizeof least, "%sbound %s", *of_q ? ", " : " (",
                  summary_number(n[0], (double)times->bytes_lower_bound, "B"));
     text_printf(out, "  traffic %s%s%s%s, %s between nodes, reshuffle %s; %s; send max/mean %.3f, receive %.3f\n",

@@ -299,8 +299,9 @@ fcp_code sim_profile_open(const char *asked, bool regular, sim_profile *out, fcp
     char room[128];
     int why = text_read(&bytes, asked, regular, PROFILE_MAX);
     fcp_code code;
-    if (why || bytes.failed || bytes.size > PROFILE_MAX)
-        code = fcp_fail_in(err, bytes.failed ? FCP_E_NO_MEMORY : FCP_E_READ, asked, 0, 0, "cannot be read: %s",
+    if (bytes.failed) code = fcp_fail(err, FCP_E_NO_MEMORY, "out of memory reading '%s'", asked);
+    else if (why || bytes.size > PROFILE_MAX)
+        code = fcp_fail_in(err, FCP_E_READ, asked, 0, 0, "cannot be read: %s",
                            why ? fcp_read_reason(why, room) : "too long for a profile");
     else code = sim_profile_read(asked, bytes.size ? bytes.at : "", bytes.size, out, err);
     text_free(&bytes);

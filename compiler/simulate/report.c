@@ -7,9 +7,9 @@
 
 static double seconds(uint64_t picoseconds) { return (double)picoseconds / (double)SIM_SECOND; }
 
-void sim_pass_json(json *j, const sim_pass *x, double mfu) {
+void sim_pass_json(json *j, const sim_pass *x, uint64_t largest, double mfu) {
     json_double(j, "makespan_s", seconds(x->makespan));
-    json_double(j, "makespan_lower_bound_s", seconds(sim_largest_bound(x)));
+    json_double(j, "makespan_lower_bound_s", seconds(largest));
     json_double(j, "mfu", mfu);
     json_object(j, "bounds");
     for (int b = 0; b < SIM_BOUNDS; b++) json_double(j, sim_bound_names[b], seconds(x->bound[b]));
@@ -54,7 +54,8 @@ fcp_code fcpc_simulate_json(const fcp_plan *plan, const char *profile, char **ou
         for (int pass = 0; pass < FCP_PASSES; pass++) {
             if (!result.pass[pass].makespan) continue;
             json_object(&j, fcp_pass_names[pass]);
-            sim_pass_json(&j, &result.pass[pass], sim_mfu(plan, &result.pass[pass]));
+            sim_pass_json(&j, &result.pass[pass], sim_largest_bound(&result.pass[pass]),
+                          sim_mfu(plan, &result.pass[pass]));
             sim_ranks_json(&j, &result.pass[pass], plan->problem->ranks);
             json_end(&j);
         }

@@ -437,7 +437,7 @@ static void hint(parse *p, const char *here, uint32_t length, uint32_t left, con
 
 void parse_syntax_error(parse *p, span at, int got, const parse_expected *expected) {
     p->recovering = true;
-    if (p->closing || p->stopped || p->bad) return;
+    if (p->closing || p->stopped || p->bad || p->tree.no_memory) return; /* names may be missing */
     enum { WORDS = 5 };
     const char *words[WORDS + 1];
     unsigned used = in_words(p, expected, words, WORDS + 1);

@@ -118,6 +118,25 @@ holds "the summary has five lines on stderr" [ "$(wc -l < stderr)" = 5 ]
 holds "nothing on stdout" [ ! -s stdout ]
 holds "the same bytes twice" cmp -s a.plan b.plan
 ok "options first, joined values" "$fcpc" -q -ob.plan -Dplan.block=256 --lengths=/dev/null --version
+# Every option that takes a value is given once, but for -D. An option is known by what stands behind it in the help.
+"$fcpc" help man | sed -n 's/^\.B .*\\-\\-\([a-z0-9\\-]*\) \\fI.*/--\1/p' | sed 's/\\//g' | sort -u > valued
+holds "many options take values" [ "$(wc -l < valued)" -ge 45 ]
+while read -r option; do
+    case $option in --define | --field | --sweep) value=a=1 ;; --check) value=all ;; *) value=1 ;; esac
+    "$fcpc" $option $value $option $value > stdout 2> stderr
+    status=$?
+    twice=no
+    grep -q -- "$option is given twice" stderr && twice=yes
+    holds "$option twice" [ "$status $twice" = "2 $([ $option = --define ] && echo no || echo yes)" ]
+done < valued
+bad "two outputs" 2 E001 a.fcp -o out/a.plan -o out/b.plan
+bad "two outputs in other spellings" 2 E001 a.fcp -oout/a.plan --output=out/b.plan
+bad "a switch with two values" 2 E001 run a.fcp --check --check all
+bad "two files for a field" 2 E001 a.fcp --field doc=a.npy --field doc=b.npy
+bad "a setting swept twice" 2 E001 sim a.fcp --sweep plan.block=128 --sweep plan.block=256
+bad "strategies twice" 2 E001 sim a.fcp --strategy fcp --sweep plan.strategy=ring
+ok "what adds up" "$fcpc" -q -q a.fcp -D plan.block=128 -D plan.block=256 --json
+holds "the later one counts" json '.block == 256'
 ok "compile quietly" "$fcpc" -q a.fcp -o b.plan
 holds "quiet" [ ! -s stderr ]
 ok "compile with JSON" "$fcpc" --json -q a.fcp -o b.plan
@@ -216,7 +235,11 @@ holds "with the files and equal homes" json '. as $o | [.layers[].plan] == ["n.p
     ([.layers[].homes] | unique | length == 1) and .homes == .layers[0].homes and [.layers[].layers] == [3, 1] and
     ([.layers[].seconds.total] | min > 0 and add <= 1.01 * $o.seconds.total)'
 holds "the same bytes twice" sh -c 'cmp -s m.plan n.plan && cmp -s m.2.plan n.2.plan'
+holds "beside the list it is the first mask" json 'del(.layers, .diagnostics, .warnings, .seconds,
+    .compute_max_over_mean_any, .compute_max_over_mean_layers) == (.layers[0] | del(.layers, .mask, .seconds))'
 ok "layers of work that moves" "$fcpc" --json -q -D plan.strategy=cad -D plan.layout=contiguous layers.fcp -o n.plan
+holds "and its bound is that of the same mask" json '.bytes_lower_bound == .layers[0].bytes_lower_bound and
+    ([., .layers[] | .bytes_lower_bound <= .bytes_total] | all) and ([.layers[].bytes_lower_bound] | add > 0)'
 holds "with the balance of what ranks compute, not of what they hold" json '
     ([.layers[].compute_max_over_mean] | max) - .compute_max_over_mean_any | fabs < 1e-5'
 cp layers.fcp o.2.plan; cp o.2.plan kept.fcp
@@ -235,6 +258,9 @@ holds "the sum counts how often each mask is there" json '. as $o |
     ([.layers[] | .layers * .makespan_s] | add - $o.makespan_s | fabs < 1e-12) and
     ([.layers[] | .layers * .backward.makespan_s] | add - $o.backward.makespan_s | fabs < 1e-12) and
     [.layers[].mask] == ["window(w = 60)", "causal"]'
+holds "with bounds that add up" json '. as $o |
+    ([.layers[] | .layers * .makespan_lower_bound_s] | add - $o.makespan_lower_bound_s | fabs < 1e-12) and
+    ([., .layers[], .backward, .layers[].backward | .makespan_lower_bound_s <= .makespan_s] | all)'
 cp stdout sum.json
 ok "strategies side by side" "$fcpc" sim --json -q layers.fcp --strategy fcp,ring
 holds "are compared by the sum" sh -c 'jq -e -n --slurpfile s sum.json --slurpfile a stdout \
@@ -1483,6 +1509,23 @@ status=$?
 holds "an interrupted run ends with 1" [ $status = 1 ]
 holds "and says so" grep -q "error.E013.: interrupted" stderr
 holds "and leaves nothing" [ -z "$(ls -A out)" ]
+# Other signals end it as they end any process, and leave nothing either. PIPE: the reader comes, and leaves before it
+# has read more than a pipe holds.
+for signal in HUP PIPE XCPU ALRM USR1; do
+    (ulimit -c 0; exec "$fcpc" -q run a.plan --out out/o.npy --dq pipe > stdout 2> stderr) &
+    pid=$!
+    while runs && [ -z "$(ls -A out)" ]; do sleep 0.02; done
+    holds "an output is being written before $signal" [ -n "$(ls -A out)" ]
+    if [ $signal = PIPE ]; then exec 3< pipe; exec 3<&-; else kill -$signal $pid; fi
+    left=6000
+    while runs && [ $left -gt 0 ]; do sleep 0.02; left=$((left - 1)); done
+    runs && kill -KILL $pid
+    wait $pid 2> wait.err # the shell says by which signal
+    status=$?
+    if [ $signal = HUP ]; then want=1; else want=$((128 + $(kill -l $signal 2> kill.err || env kill -l $signal))); fi
+    holds "$signal ends it" [ $status = $want ]
+    holds "and nothing is left of $signal" [ -z "$(ls -A out)" ]
+done
 rm pipe
 
 # --- a terminal is told how far a long planning is --------------------------------------------------------------------

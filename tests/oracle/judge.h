@@ -484,7 +484,11 @@ static int check_program(unsigned seed, random_program *p, dice *d, bool execute
     fcp_code code = fcpc_parse_text("drawn.fcp", p->text, p->size, NULL, diag, &program);
     if (!code) code = fcpc_plan_layers(program, &batch, NULL, diag, NULL, plans);
     int result = PLANNED;
-    if (p->group && (p->nodes * p->gpus - p->servers) % p->group) {
+    if (auto_is_refused(p)) {
+        JUDGE(code == FCP_E_HEADS, "seed %u: heads that do not divide go by (%s)\n%s\n%s", seed, fcp_code_name(code),
+              fcpc_diagnostics_render(diag, false), p->text);
+        result = FAULTED;
+    } else if (p->group && (p->nodes * p->gpus - p->servers) % p->group) {
         JUDGE(code == FCP_E_VALUE, "seed %u: ranks that do not divide into groups go by (%s)\n%s\n%s", seed,
               fcp_code_name(code), fcpc_diagnostics_render(diag, false), p->text);
         result = FAULTED;

@@ -18,12 +18,14 @@ static void draw_seed(random_program *p, dice *d, unsigned seed, uint64_t budget
     draw_program(p, d, budget);
 }
 
-static void sweep(unsigned first, unsigned count, uint64_t budget, bool execute) {
+/* choose: auto chooses the strategies. */
+static void sweep(unsigned first, unsigned count, uint64_t budget, bool execute, bool choose) {
     random_program *p = zeros(1, sizeof *p);
     unsigned results[2] = {0};
     for (unsigned seed = first; seed < first + count; seed++) {
         dice d;
         draw_seed(p, &d, seed, budget);
+        if (choose) draw_auto(p, &d, 1);
         results[check_program(seed, p, &d, execute)]++;
     }
     fprintf(stderr, "oracle: %u programs: %u planned%s, %u with a fault\n", count, results[PLANNED],
@@ -32,8 +34,15 @@ static void sweep(unsigned first, unsigned count, uint64_t budget, bool execute)
     free(p);
 }
 
-Test(oracle, plans) { sweep(first_seed(1), count_from_environment("ORACLE_PLANS", amount(30, 400)), 300000, false); }
-Test(oracle, runs) { sweep(first_seed(100001), count_from_environment("ORACLE_RUNS", amount(5, 120)), 120000, true); }
+Test(oracle, plans) {
+    sweep(first_seed(1), count_from_environment("ORACLE_PLANS", amount(30, 400)), 300000, false, false);
+}
+Test(oracle, runs) {
+    sweep(first_seed(100001), count_from_environment("ORACLE_RUNS", amount(5, 120)), 120000, true, false);
+}
+Test(oracle, strategies_of_auto) {
+    sweep(first_seed(300001), count_from_environment("ORACLE_PLANS", amount(60, 400)), 20000, false, true);
+}
 
 /* Programs with everything at once: a score, a mask or score of fields, queries that are not as many as keys, and
  * gradients; as many of each strategy. */

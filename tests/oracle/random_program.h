@@ -81,6 +81,8 @@ typedef struct random_program {
     bool wire;                   /* partial results travel in bf16 */
     bool equal;                  /* all ranks hold as many tokens, or one more */
     bool ring;                   /* of ulysses and upipe */
+    uint32_t among;              /* auto may choose these strategies, a bit for each; 0: `strategy` is stated */
+    size_t by, by_end;           /* where the strategy is in the text */
     bool layers;                 /* three layers more have a causal mask */
     bool rail, backward, uses_h, uses_field;
     field_view *views;                      /* MAX_FIELDS of them: view_room of the same program, when it has fields */
@@ -487,11 +489,12 @@ static void draw_sharing(random_program *p, dice *d) {
     put_set(p, ", heads = ", each * inside, "");
 }
 
+static const char *const program_strategies[] = {"fcp", "ring", "zigzag", "cad", "ulysses", "upipe", "dcp", "groups"};
+
 /* Draws a program of at most about `budget` query-key positions. */
 static inline void draw_program(random_program *p, dice *d, uint64_t budget) {
     static const uint32_t head_counts[] = {1, 2, 4, 6, 8, 12}, dims[] = {8, 16, 32};
-    static const char *const dtypes[] = {"fp32", "fp16", "bf16"}, *const strategies[] = {
-        "fcp", "ring", "zigzag", "cad", "ulysses", "upipe", "dcp", "groups"};
+    static const char *const dtypes[] = {"fp32", "fp16", "bf16"};
     static const char *const bases[] = {"caller", "fcp", "ring", "zigzag"};
     static const char *const layouts[] = {"planned", "contiguous", "zigzag"};
     memset(p, 0, offsetof(random_program, pool));
@@ -561,7 +564,8 @@ static inline void draw_program(random_program *p, dice *d, uint64_t budget) {
     for (uint32_t h = 0; p->score.sinks && h < p->heads; h++)
         put(p, "%s%.2f%s", h ? ", " : "  sink = [", p->score.sink[h], h + 1 < p->heads ? "" : "]\n");
     put_set(p, "  block = ", p->block, "\n  strategy = ");
-    put_word(p, strategies[p->strategy]);
+    p->by = p->size;
+    put_word(p, program_strategies[p->strategy]);
     put_set(p, "(buffers = ", p->buffers, "");
     const bool shares = p->strategy == FCP_STRATEGY_ULYSSES || p->strategy == FCP_STRATEGY_UPIPE;
     const bool divides = p->strategy == FCP_STRATEGY_DCP && roll(d, 2);
@@ -592,6 +596,7 @@ static inline void draw_program(random_program *p, dice *d, uint64_t budget) {
     }
     if (shares) draw_sharing(p, d);
     put_word(p, p->ring ? ") + ring" : ")");
+    p->by_end = p->size;
     put_word(p, roll(d, 3) ? "\n  layout = " : "\n  relay = off\n  layout = ");
     put_word(p, layouts[p->layout]);
     if (p->group) put_set(p, "(group = ", p->group, ")");
@@ -605,5 +610,31 @@ static inline void draw_program(random_program *p, dice *d, uint64_t budget) {
     if (p->wire) put_word(p, "  wire = bf16\n");
     if (p->equal) put_word(p, "  tokens = equal\n");
     put_word(p, p->backward ? "  passes = forward, backward\n}\n" : "  passes = forward\n}\n");
+}
+
+/* Leaves the strategy of one program in so many to auto, which may choose among some. */
+static inline void draw_auto(random_program *p, dice *d, uint32_t one_in) {
+    char by[200];
+    if (roll(d, one_in) != one_in - 1) return;
+    if (roll(d, 2)) p->among = 1u << roll(d, FCP_STRATEGY_COUNT);
+    else p->among = 1 + roll(d, (1u << FCP_STRATEGY_COUNT) - 1);
+    /* others may leave tokens where these make them unequal */
+    if (p->equal && (p->layout == FCP_LAYOUT_ZIGZAG || p->group)) p->among |= 1u << FCP_STRATEGY_FCP;
+    size_t size = (size_t)snprintf(by, sizeof by, "auto(among = [");
+    for (int s = 0, count = 0; s < FCP_STRATEGY_COUNT; s++)
+        if (p->among >> s & 1)
+            size += (size_t)snprintf(by + size, sizeof by - size, "%s%s", count++ ? ", " : "", program_strategies[s]);
+    size += (size_t)snprintf(by + size, sizeof by - size, roll(d, 4) ? "])" : "], coalesce = 2)");
+    memmove(p->text + p->by + size, p->text + p->by_end, p->size + 1 - p->by_end);
+    memcpy(p->text + p->by, by, size);
+    p->size += p->by + size - p->by_end;
+    p->by_end = p->by + size;
+    p->servers = 0;
+}
+
+/* May auto choose only strategies that divide heads among ranks, and they do not divide? */
+static inline bool auto_is_refused(const random_program *p) {
+    const uint32_t sharing = 1u << FCP_STRATEGY_ULYSSES | 1u << FCP_STRATEGY_UPIPE;
+    return p->among && !(p->among & ~sharing) && p->heads % p->gpus;
 }
 #endif

@@ -453,11 +453,12 @@ fcp_code cad_divide(const cad_input *in, arena *memory, arena *scratch, cad_shar
         return FCP_E_NO_MEMORY;
     const uint32_t middle = nodes < NODES ? nodes : nodes / 2;
     fcp_code code = look_at_pieces(&d, scratch);
+    if (code) return code;
     for (uint32_t i = 0; i < in->row_count; i++) {
         cad_run r = run_of(in, i);
         d.load[d.bin[i]] += cad_work(&in->pairs, &r);
     }
-    if (!code) code = cad_caps(in, d.load, scratch, d.cap);
+    code = cad_caps(in, d.load, scratch, d.cap);
     for (uint32_t r = 0; r < in->ranks; r++) d.mean += d.load[r] / in->ranks;
     half of[2] = {{.d = d, .scratch = scratch, .end = middle},
                   {.d = d, .scratch = scratch, .first = middle, .end = nodes}};

@@ -76,7 +76,7 @@ static void hint_tokens(planning *x, const uint64_t *size, uint64_t tokens, grou
         arena_free(&scratch);
         char each[TOKENS_TEXT];
         print_tokens(tokens, each);
-        if (good) diag_hint(x->d, "tokens = %s would do", each);
+        if (good) diag_hint(x->d, "groups(tokens = %s) would do", each);
     }
 }
 

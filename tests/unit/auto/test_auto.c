@@ -12,6 +12,7 @@
 #include "compiler/compile.h"
 #include "runtime/base/both.h"
 #include "tests/support/amount.h"
+#include "tests/support/splitmix.h"
 
 #define MODEL "model { heads = 8; kv_heads = 2; head_dim = 128 }\n"
 
@@ -514,6 +515,94 @@ Test(auto, refused) {
     cr_expect_eq(one.line, 2);
     fcpc_program_free(program);
     fcpc_diagnostics_free(d);
+}
+
+/* --- where little works ------------------------------------------------------------------------------------------- */
+
+/* What a program gives: its first error, or FCP_OK. said: all that was said. */
+static fcp_code outcome(const char *source, char said[4096]) {
+    fcpc_diagnostics *d = fcpc_diagnostics_new();
+    fcpc_program *program = NULL;
+    fcp_plan *plan = NULL;
+    fcp_code code = fcpc_parse_text("t.fcp", source, strlen(source), NULL, d, &program);
+    if (!code) code = fcpc_plan(program, NULL, 0, NULL, d, NULL, &plan);
+    char *picture = fcpc_diagnostics_render(d, false);
+    snprintf(said, 4096, "%s", picture);
+    free(picture);
+    fcp_plan_free(plan);
+    fcpc_program_free(program);
+    fcpc_diagnostics_free(d);
+    return code;
+}
+
+static uint32_t pick(uint64_t *state, uint32_t n) { return (uint32_t)(splitmix(state) >> 33) % n; }
+
+/* Where a strategy that auto may choose works by itself, auto works. Where none does, auto says what one of them says,
+ * and why each other one was refused. */
+Test(auto, works_if_one_of_its_strategies_does, .timeout = 300) {
+    static const uint32_t heads[] = {1, 2, 3, 4, 6, 8, 12};
+    static const char *const layouts[] = {"planned", "contiguous", "zigzag"}, *const masks[] = {
+        "causal", "full", "window(w = 300)", "lambda(window = 200, sink = 3)"};
+    static const char *const memories[] = {"80 GB", "80 GB", "300 kB", "1 MB", "4 MB"};
+    static char said[4096], plain[FCP_STRATEGY_COUNT][4096];
+    uint32_t worked = 0, heads_wrong = 0, behind = 0, of_code[FCP_CODE_COUNT] = {0};
+    for (uint64_t seed = 1; seed <= amount(150, 2000); seed++) {
+        char start[600], source[1024], among[200] = "";
+        uint64_t state = seed;
+        const uint32_t h = heads[pick(&state, 7)], nodes = 1 + pick(&state, 3), gpus = 1 + pick(&state, 12);
+        uint32_t kv = 1 + pick(&state, h), which = 0, count = 1 + pick(&state, 3);
+        while (h % kv) kv--;
+        while (count--) which |= 1u << pick(&state, FCP_STRATEGY_COUNT);
+        if (!pick(&state, 3))
+            which = 1u << FCP_STRATEGY_ULYSSES | 1u << (pick(&state, 2) ? FCP_STRATEGY_UPIPE : FCP_STRATEGY_GROUPS);
+        const bool large = !pick(&state, 8); /* than groups take on so few ranks */
+        snprintf(start, sizeof start,
+                 "model { heads = %u; kv_heads = %u; head_dim = 16 }\n"
+                 "cluster { nodes = %u; gpus = %u; memory = %s }\nbatch { lengths = [%u, %u x 3] }\n"
+                 "plan { mask = %s; layout = %s; block = %u; strategy = ",
+                 h, kv, large ? 1 : nodes, large ? 1 : gpus, large ? "80 GB" : memories[pick(&state, 5)],
+                 large ? 200000 : 1 + pick(&state, 3000), 1 + pick(&state, 400), masks[pick(&state, 4)],
+                 layouts[pick(&state, 3)], large ? 4096 : 128u << pick(&state, 3));
+        fcp_code of[FCP_STRATEGY_COUNT], code;
+        bool one = false, divide = false;
+        for (uint32_t i = 0; i < FCP_STRATEGY_COUNT; i++) {
+            if (!(which >> i & 1)) continue;
+            snprintf(among + strlen(among), sizeof among - strlen(among), "%s%s", *among ? ", " : "",
+                     fcp_strategy_names[i]);
+            snprintf(source, sizeof source, "%s%s }\n", start, fcp_strategy_names[i]);
+            of[i] = outcome(source, plain[i]);
+            if (of[i] == FCP_E_HEADS && nodes > 1 && !large) { /* auto also tries it with a ring */
+                snprintf(source, sizeof source, "%s%s + ring }\n", start, fcp_strategy_names[i]);
+                of[i] = outcome(source, plain[i]);
+            }
+            one |= of[i] == FCP_OK;
+            divide |= of[i] != FCP_E_HEADS;
+        }
+        snprintf(source, sizeof source, "%sauto(among = [%s]) }\n", start, among);
+        code = outcome(source, said);
+        of_code[code]++;
+        worked += code == FCP_OK && one;
+        cr_expect(!one || code == FCP_OK, "%s%s", source, said);
+        if (!divide) cr_expect_eq(code, FCP_E_HEADS, "%s%s", source, said);
+        heads_wrong += !divide;
+        if (code == FCP_OK) continue;
+        uint32_t same = FCP_NONE, others = 0;
+        for (uint32_t i = 0; i < FCP_STRATEGY_COUNT; i++)
+            if (which >> i & 1) {
+                char hint[64];
+                snprintf(hint, sizeof hint, "auto tried %s, too: ", fcp_strategy_names[i]);
+                others += strstr(said, hint) != NULL;
+                if (of[i] == code) same = i;
+                behind += divide && of[i] == FCP_E_HEADS;
+            }
+        cr_expect_neq(same, FCP_NONE, "%s%s", source, said);
+        if (divide) cr_expect_eq(others + 1, (uint32_t)__builtin_popcount(which), "%s%s", source, said);
+    }
+    cr_expect_gt(worked, 50);
+    cr_expect_gt(heads_wrong, 5);
+    cr_expect_gt(behind, 0, "no strategy whose heads do not divide stands beside one that is refused otherwise");
+    cr_expect_gt(of_code[FCP_E_MEMORY_CAP], 5);
+    cr_expect_gt(of_code[FCP_E_VALUE], 0);
 }
 
 /* A ring through nine nodes is not tried with effort 1, unless there is nothing else. */

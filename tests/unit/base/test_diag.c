@@ -1,35 +1,12 @@
-/* test_diag.c: tests diagnostics: the whole picture against golden files, and the functions that make it.
- *
- * A case is a file tests/golden/diag/NAME.case. It holds lines of options ("$ -D plan.block=2K", "$ --lengths
- * FILE", "$ --field NAME=FILE", "$ --need"), then the program, then a line of '=' signs, then what the compiler
- * must say. GOLDEN_UPDATE=1 rewrites that last part. */
+/* test_diag.c: tests diagnostics: the whole picture against golden files (tests/support/diag_case.h), and the functions
+ * that make it. GOLDEN_UPDATE=1 rewrites what the golden files say. */
 #include <criterion/criterion.h>
-#include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "compiler/sema/program.h"
-
-static const char folder[] = "tests/golden/diag";
-static const char divider[] = "==========\n";
-
-static char *read_whole(const char *path, size_t *size) {
-    FILE *f = fopen(path, "rb");
-    cr_assert_not_null(f, "%s", path);
-    char *bytes = malloc(1 << 20);
-    *size = fread(bytes, 1, (1 << 20) - 1, f);
-    bytes[*size] = 0;
-    fclose(f);
-    return bytes;
-}
-
-/* The first place of `divider` at the start of a line, NULL if none; the program may hold NULs. */
-static char *find_divider(char *bytes, size_t size) {
-    for (char *at = bytes; at + sizeof divider - 1 <= bytes + size; at++)
-        if ((at == bytes || at[-1] == '\n') && !memcmp(at, divider, sizeof divider - 1)) return at;
-    return NULL;
-}
+#include "tests/support/diag_case.h"
 
 static char *what_it_says(const char *program, size_t size, const fcpc_options *options) {
     fcpc_diagnostics *d = fcpc_diagnostics_new();
@@ -50,45 +27,25 @@ static char *what_it_says(const char *program, size_t size, const fcpc_options *
     return said;
 }
 
-static int is_case(const struct dirent *e) { return strstr(e->d_name, ".case") != NULL; }
-
 Test(golden, pictures) {
     struct dirent **names;
-    int count = scandir(folder, &names, is_case, alphasort);
-    cr_assert_geq(count, 30, "run from the top of the tree");
+    int count = diag_case_names(&names);
     bool update = getenv("GOLDEN_UPDATE") != NULL;
     for (int i = 0; i < count; i++) {
-        char path[512];
-        snprintf(path, sizeof path, "%s/%s", folder, names[i]->d_name);
-        size_t size;
-        char *bytes = read_whole(path, &size), *program = bytes;
-        char *end = find_divider(bytes, size);
-        cr_assert_not_null(end, "%s has no divider", path);
-        const char *defines[16], *fields[16];
-        fcpc_options options = {.size = sizeof(fcpc_options), .defines = defines, .fields = fields};
-        while (!strncmp(program, "$ ", 2)) {
-            char *line = program + 2, *newline = strchr(line, '\n');
-            *newline = 0;
-            if (!strncmp(line, "-D ", 3)) defines[options.define_count++] = line + 3;
-            else if (!strncmp(line, "--lengths ", 10)) options.lengths_file = line + 10;
-            else if (!strncmp(line, "--field ", 8)) fields[options.field_count++] = line + 8;
-            else if (!strcmp(line, "--need")) options.need_lengths = true;
-            else cr_assert_fail("%s: option %s", path, line);
-            program = newline + 1;
-        }
-        char *said = what_it_says(program, (size_t)(end - program), &options);
-        char *expected = end + sizeof divider - 1;
-        if (update && strcmp(said, expected)) {
-            size_t head = (size_t)(expected - bytes), whole;
-            char *original = read_whole(path, &whole);
-            FILE *f = fopen(path, "wb");
+        diag_case c = {.bytes = NULL};
+        diag_case_read(names[i]->d_name, &c);
+        char *said = what_it_says(c.program, c.size, &c.options);
+        if (update && strcmp(said, c.expected)) {
+            size_t head = (size_t)(c.expected - c.bytes), whole;
+            char *original = diag_case_bytes(c.path, &whole);
+            FILE *f = fopen(c.path, "wb");
             fwrite(original, 1, head, f);
             fputs(said, f);
             fclose(f);
             free(original);
-        } else cr_expect_str_eq(said, expected, "%s says:\n%s\ninstead of\n%s", path, said, expected);
+        } else cr_expect_str_eq(said, c.expected, "%s says:\n%s\ninstead of\n%s", c.path, said, c.expected);
         free(said);
-        free(bytes);
+        diag_case_free(&c);
         free(names[i]);
     }
     free(names);
@@ -119,15 +76,38 @@ Test(diag, cap_and_doubles) {
     uint32_t s = diag_source(d, "x", bytes, sizeof bytes, false);
     for (uint32_t i = 0; i < 100; i++) {
         diag_error(d, FCP_E_TYPE, (span){s, i, i + 1}, "first");
-        diag_error(d, FCP_E_TYPE, (span){s, i, i + 1}, "again"); /* the same place and code: dropped */
-        if (i >= DIAG_MAX_ERRORS) diag_hint(d, "must not stick to an older one");
+        diag_error(d, FCP_E_TYPE, (span){s, i, i + 1}, "%s", "first"); /* the same: dropped */
+        diag_hint(d, "must not stick to an older one");
     }
     cr_expect_eq(fcpc_diagnostics_count(d), DIAG_MAX_ERRORS);
     cr_expect_eq(diag_first_code(d), FCP_E_TYPE);
     char *said = fcpc_diagnostics_render(d, true);
     cr_expect_null(strstr(said, "stick"));
-    cr_expect_null(strstr(said, "again"));
     cr_expect_not_null(strstr(said, "\033[1;31merror[E202]"));
+    free(said);
+    fcpc_diagnostics_free(d);
+}
+
+/* Two things that are wrong at one place are both said, each once, and each with its hint. */
+Test(diag, several_at_one_place) {
+    static const char *const messages[] = {"one", "another", "one", "a third", "another"};
+    diags *d = fcpc_diagnostics_new();
+    const span at = {diag_source(d, "x", "abc", 3, false), 0, 1};
+    for (int warning = 0; warning < 2; warning++)
+        for (size_t i = 0; i < sizeof messages / sizeof *messages; i++) {
+            if (warning) diag_warning(d, at, "%s", messages[i]);
+            else diag_error(d, FCP_E_TYPE, at, "%s", messages[i]);
+            diag_hint(d, "of %s", messages[i]);
+        }
+    for (int i = 0; i < 2; i++) diag_error(d, FCP_E_NO_MEMORY, SPAN_NONE, "no place"); /* these are not the same */
+    char *said = fcpc_diagnostics_render(d, false);
+    cr_expect_str_eq(said, "x:1:1: error[E202]: one\n    1 | abc\n      | ^\n      = hint: of one\n"
+                           "x:1:1: error[E202]: another\n    1 | abc\n      | ^\n      = hint: of another\n"
+                           "x:1:1: error[E202]: a third\n    1 | abc\n      | ^\n      = hint: of a third\n"
+                           "x:1:1: warning: one\n    1 | abc\n      | ^\n      = hint: of one\n"
+                           "x:1:1: warning: another\n    1 | abc\n      | ^\n      = hint: of another\n"
+                           "x:1:1: warning: a third\n    1 | abc\n      | ^\n      = hint: of a third\n"
+                           "error[E012]: no place\nerror[E012]: no place\n", "%s", said);
     free(said);
     fcpc_diagnostics_free(d);
 }

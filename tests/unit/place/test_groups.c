@@ -361,11 +361,12 @@ Test(groups, plans_of_every_layout) {
 Test(groups, a_batch_that_does_not_fit_is_refused_with_what_would_do) {
     static const struct { const char *lengths, *tokens, *says, *hint; } cases[] = {
         {"100 x 17, 340149", "32K",
-         "groups: sequence 17 (340149 tokens) needs 11 ranks at 32K tokens each; there are 8", "tokens = 42K would do"},
+         "groups: sequence 17 (340149 tokens) needs 11 ranks at 32K tokens each; there are 8",
+         "groups(tokens = 42K) would do"},
         {"20K x 9", "32K", "groups: the sequences need 9 ranks at 32K tokens each; there are 8",
-         "tokens = 42K would do"},
+         "groups(tokens = 42K) would do"},
         {"300, 90", "10", "groups: sequence 0 (300 tokens) needs 30 ranks at 10 tokens each; there are 8",
-         "tokens = 64 would do"},
+         "groups(tokens = 64) would do"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char text[256];
