@@ -63,6 +63,26 @@ static uint64_t split_rect(const cell_rect *r, const box *b, const box_program *
     return at ? at : lo + high_bit(hi - lo - 1);
 }
 
+/* Splits a MIXED rectangle of more than one cell, whose box is b, into at most four; returns how many. A side that is
+ * much shorter than the other is not split. */
+static unsigned split_four(const cell_rect *r, const box *b, const box_program *p, cell_rect out[4]) {
+    const uint64_t down = r->hi[BOX_Q] - r->lo[BOX_Q], across = r->hi[BOX_K] - r->lo[BOX_K];
+    uint64_t at[2] = {r->hi[BOX_Q], r->hi[BOX_K]};
+    unsigned count = 0;
+    if (down > 1 && down * 2 > across) at[BOX_Q] = split_rect(r, b, p, BOX_Q);
+    if (across > 1 && across * 2 > down) at[BOX_K] = split_rect(r, b, p, BOX_K);
+    for (unsigned i = 0; i < 4; i++) {
+        cell_rect part = *r;
+        for (int d = 0; d < 2; d++) {
+            const bool beyond = i >> (1 - d) & 1; /* part i is beyond the split in this dimension */
+            if (beyond) part.lo[d] = at[d];
+            else part.hi[d] = at[d];
+        }
+        if (part.lo[0] < part.hi[0] && part.lo[1] < part.hi[1]) out[count++] = part;
+    }
+    return count;
+}
+
 /* Adds the counts of a rectangle of cells: FULL, PARTIAL, pairs. */
 static fcp_code count_rect(cells *c, const cell_rect *r, const box_program *p, uint64_t sum[3]) {
     uint64_t down = r->hi[BOX_Q] - r->lo[BOX_Q], across = r->hi[BOX_K] - r->lo[BOX_K], here[3] = {0};
@@ -95,18 +115,9 @@ static fcp_code count_rect(cells *c, const cell_rect *r, const box_program *p, u
         } else {
             int64_t *key = cells_keep_words(c, words);
             if (!key) code = FCP_E_NO_MEMORY;
-            uint64_t at[2] = {r->hi[BOX_Q], r->hi[BOX_K]}; /* a side that is much shorter than the other is not split */
-            if (down > 1 && down * 2 > across) at[BOX_Q] = split_rect(r, &b, p, BOX_Q);
-            if (across > 1 && across * 2 > down) at[BOX_K] = split_rect(r, &b, p, BOX_K);
-            for (unsigned i = 0; i < 4 && code == FCP_OK; i++) {
-                cell_rect part = *r;
-                for (int d = 0; d < 2; d++) {
-                    const bool beyond = i >> (1 - d) & 1; /* part i is beyond the split in this dimension */
-                    if (beyond) part.lo[d] = at[d];
-                    else part.hi[d] = at[d];
-                }
-                if (part.lo[0] < part.hi[0] && part.lo[1] < part.hi[1]) code = count_rect(c, &part, p, here);
-            }
+            cell_rect parts[4];
+            const unsigned count = code == FCP_OK ? split_four(r, &b, p, parts) : 0;
+            for (unsigned i = 0; i < count && code == FCP_OK; i++) code = count_rect(c, &parts[i], p, here);
             if (words && code == FCP_OK && !memo_add(&c->memo, &c->keys, key, words, hash, here))
                 code = FCP_E_NO_MEMORY;
         }
@@ -368,6 +379,54 @@ fcp_code cells_count(cells *c, const mc_env *env, cells_counts *out, cells_fault
     if (code != FCP_OK) return code;
     *out = (cells_counts){.full = sum[0], .partial = sum[1], .none = all - sum[0] - sum[1], .pairs = sum[2]};
     return FCP_OK;
+}
+
+/* Is all of a rectangle allowed? *all becomes false at the first box or cell that is not. */
+static fcp_code all_of_rect(cells *c, const cell_rect *r, const box_program *p, bool *all) {
+    const uint64_t count = (r->hi[BOX_Q] - r->lo[BOX_Q]) * (r->hi[BOX_K] - r->lo[BOX_K]);
+    const box b = rect_box(c, r);
+    box_class cls;
+    uint64_t area, here[3] = {0}, hash;
+    bool whole = false;
+    stack_mark mark = stack_here(&c->stack);
+    fcp_code code = cells_stopped(c) ? FCP_E_INTERRUPTED : cells_box_area(&b, &area);
+    if (code == FCP_OK) code = cells_classify(c, &b, &p, &cls);
+    if (code != FCP_OK || cls == BOX_FULL) goto done;
+    if (cls == BOX_NONE) {
+        *all = false;
+        goto done;
+    }
+    if (count > 1) code = cells_count_whole(c, &b, p, here, &whole);
+    else if ((code = cells_cell_pairs(c, &b, p, &here[2])) == FCP_OK) whole = true;
+    if (code != FCP_OK || whole) {
+        if (code == FCP_OK) *all = here[2] == area;
+        goto done;
+    }
+    const size_t words = cells_box_words(c, ANSWER_CELLS, &b, p);
+    const memo_entry *known = cells_find_words(c, c->key, words, &hash);
+    int64_t *key = known ? NULL : cells_keep_words(c, words);
+    if (known) *all = known->answer[0] == count;
+    else if (!key) code = FCP_E_NO_MEMORY;
+    else {
+        const uint64_t answer[3] = {count, 0, area};
+        cell_rect parts[4];
+        const unsigned n = split_four(r, &b, p, parts);
+        for (unsigned i = 0; i < n && code == FCP_OK && *all; i++) code = all_of_rect(c, &parts[i], p, all);
+        if (code == FCP_OK && *all && words && !memo_add(&c->memo, &c->keys, key, words, hash, answer))
+            code = FCP_E_NO_MEMORY;
+    }
+done:
+    stack_back(&c->stack, mark);
+    return code;
+}
+
+fcp_code cells_allow_all(cells *c, const mc_env *env, bool *out) {
+    const uint64_t down = ((uint64_t)env->queries + FCP_CELL - 1) / FCP_CELL;
+    const uint64_t across = ((uint64_t)env->n + FCP_CELL - 1) / FCP_CELL;
+    const cell_rect square = {.hi = {down, across}};
+    *out = true;
+    fcp_code code = cells_set_sequence(c, env);
+    return code == FCP_OK && down && across ? all_of_rect(c, &square, c->base, out) : code;
 }
 
 fcp_code cells_count_rows(cells *c, const mc_env *env, uint64_t *out_rows) {
