@@ -151,6 +151,10 @@ typedef struct fcpc_batch {
     fcpc_progress *progress; /* told how far the planning is; NULL: nobody watches */
     bool bound;              /* find fcpc_times.bytes_lower_bound, too. It changes no plan, and takes about 10 us a
                               * rank, which the times do not count */
+    /* Refuse the batch at once (FCP_E_TOO_LONG) if the masks of the program are estimated to take longer than so many
+     * seconds of one processor: each mask once. The estimate counts work in a sample, and no clock: so one batch is
+     * refused on every machine or on none, whatever the machine's pace and processors. 0: there is no limit */
+    double max_seconds;
 } fcpc_batch;
 #define FCPC_BATCH_INIT {sizeof(fcpc_batch)}
 
@@ -161,7 +165,8 @@ typedef struct fcpc_batch {
  * Errors of the batch: FCP_E_MISSING (there are no lengths, here or in the program), FCP_E_LENGTHS, FCP_E_FIELD (values
  * are missing, too many or too few, out of their range, given twice, or of no field), FCP_E_SLICES (a slice lies beyond
  * the longest sequence), FCP_E_MASK_* (some pair reaches a fault of the mask or score).
- * Errors of what the batch needs: FCP_E_MEMORY_CAP, FCP_E_PLAN_SIZE. */
+ * Errors of what the batch needs: FCP_E_MEMORY_CAP, FCP_E_PLAN_SIZE, FCP_E_TOO_LONG. FCP_E_ARGUMENT: max_seconds is
+ * negative or not a number. */
 fcp_code fcpc_plan_batch(const fcpc_program *program, const fcpc_batch *batch, const volatile int *stop,
                          fcpc_diagnostics *d, fcpc_times *out_times, fcp_plan **out_plan);
 

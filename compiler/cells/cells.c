@@ -22,12 +22,7 @@ enum { GRID_BYTES_MAX = 64 << 20, FEW_CELLS = 16 };
 
 /* --- counting --------------------------------------------------------------------------------------------------- */
 
-/* A rectangle of cells; indices are BOX_Q and BOX_K. */
-typedef struct cell_rect {
-    uint64_t lo[2], hi[2];
-} cell_rect;
-
-static box rect_box(const cells *c, const cell_rect *r) {
+box cells_rect_box(const cells *c, const cell_rect *r) {
     const int64_t first = c->env.q_first, queries = c->env.queries, n = c->env.n;
     int64_t q1 = (int64_t)(r->hi[BOX_Q] * FCP_CELL), k1 = (int64_t)(r->hi[BOX_K] * FCP_CELL);
     return make_box(c, first + (int64_t)(r->lo[BOX_Q] * FCP_CELL), first + (q1 < queries ? q1 : queries),
@@ -86,7 +81,7 @@ static unsigned split_four(const cell_rect *r, const box *b, const box_program *
 /* Adds the counts of a rectangle of cells: FULL, PARTIAL, pairs. */
 static fcp_code count_rect(cells *c, const cell_rect *r, const box_program *p, uint64_t sum[3]) {
     uint64_t down = r->hi[BOX_Q] - r->lo[BOX_Q], across = r->hi[BOX_K] - r->lo[BOX_K], here[3] = {0};
-    box b = rect_box(c, r);
+    box b = cells_rect_box(c, r);
     box_class cls;
     stack_mark mark = stack_here(&c->stack);
     fcp_code code = cells_classify(c, &b, &p, &cls);
@@ -384,7 +379,7 @@ fcp_code cells_count(cells *c, const mc_env *env, cells_counts *out, cells_fault
 /* Is all of a rectangle allowed? *all becomes false at the first box or cell that is not. */
 static fcp_code all_of_rect(cells *c, const cell_rect *r, const box_program *p, bool *all) {
     const uint64_t count = (r->hi[BOX_Q] - r->lo[BOX_Q]) * (r->hi[BOX_K] - r->lo[BOX_K]);
-    const box b = rect_box(c, r);
+    const box b = cells_rect_box(c, r);
     box_class cls;
     uint64_t area, here[3] = {0}, hash;
     bool whole = false;

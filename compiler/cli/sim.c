@@ -371,10 +371,10 @@ static fcp_code predict_one(run *r, cmd_input *input, candidate *out, arena *mem
         code = fcp_fail(err, FCP_E_NO_MEMORY, "out of memory");
     if (!code) code = candidate_predict_all(&r->how, input, &r->profile, memory, out, r->layers, result, err);
     r->how.shown = NULL; /* what is tried for advice is not drawn */
-    if (!code && input->layer_count) cmd_render(input->diagnostics); /* advice is about one plan */
+    if (!code && input->layer_count) cmd_render(input); /* advice is about one plan */
     else if (!code && !input->is_plan) {
         code = candidate_advise(&r->how, &opened, input->plan, &r->profile, out, input->diagnostics, err);
-        if (!code) cmd_render(input->diagnostics);
+        if (!code) cmd_render(input);
     }
     text_free(&opened.bytes);
     return code;

@@ -150,6 +150,12 @@ fcp_code problem_deal(planning *x, problem *p);
  * whose keys would travel longer than pays. FCP_E_PLAN_SIZE: more than 2^30. */
 fcp_code problem_held(planning *x, fcp_side side, problem_run **out, uint32_t *out_count);
 
+/* outlook.c. Fills x->outlook, unless it is known. */
+fcp_code problem_look_ahead(planning *x);
+/* The pass that refuses what takes longer than x->batch->max_seconds: FCP_E_TOO_LONG. */
+fcp_code problem_check_time(planning *x);
+bool problem_takes_long(const planning *x); /* seconds that are worth a warning, as far as is known */
+
 /* tiles.c. Classifies the mask over all blocks: tiles, parts, shapes, work. Makes x->cells, whose shapes the problem
  * keeps using. A fault of the mask that some pair of the batch reaches is reported: FCP_E_MASK_*.
  * Cost: O(parts + boundary of the mask). */
@@ -161,6 +167,8 @@ typedef struct problem_kept {
     struct cells *whole, *later, **of_class; /* later: of half of the sequences, where two are asked */
     uint32_t classes;
     uint64_t boxes; /* of the first planning that asked two */
+    struct planning_outlook outlook;
+    uint32_t told; /* times that a mask was asked, of which who watches the progress was told */
     uint32_t *joined; /* per shape of `later`: the number that `whole` has for it; FCP_NONE: nobody needed it yet */
     uint32_t joined_room;
     /* cad: the sums of the mask's pairs between the caller's tokens, which no candidate changes; NULL: not asked yet */

@@ -283,7 +283,7 @@ fcp_code warn_batch(planning *x) {
     for (uint32_t s = 0; s < p->sequences; s++)
         if (p->queries[s] > b.most) b.most = p->queries[s];
     warn_params(&b);
-    if (is_unstructured(&b)) warn_unstructured(&b);
+    if (is_unstructured(&b) && !(x->soon && problem_takes_long(x))) warn_unstructured(&b); /* else they know */
     if (warn_extremes(&b)) return FCP_OK;
     fcp_code code = warn_blind(&b);
     return code == FCP_OK ? warn_symmetric(&b) : code;
