@@ -188,7 +188,7 @@ enum {
     WORK_ROW = 20,     /* to solve a row of a cell, */
     WORK_ROW_NODE = 16,
     WORK_SEGMENT = 8,  /* and for each segment of its integers */
-    WORK_LANE_NODE = 400 /* of a cell that is solved by lanes.h, for each node */
+    WORK_LANE_NODE = 200 /* of a cell that is solved by lanes.h, for each node */
 };
 
 /* Evaluates a box. If it is MIXED, *program becomes the program specialised to it, which is put on the stack. */

@@ -667,32 +667,95 @@ Test(cells, masks_without_structure) {
     }
 }
 
-/* cells_outlook estimates how many pairs will have to be looked at: of all cells, of half of them, of none. */
-Test(cells, outlook) {
+static mc_env same_env(const void *env, uint32_t sequence) {
+    (void)sequence;
+    return *(const mc_env *)env;
+}
+
+/* What cells_look_ahead says of one sequence; checks that it says so twice, and at little cost. */
+static cells_outlook look_ahead(mc_code mask, const mc_env *env, uint64_t piece) {
+    const cells_batch batch = {1, piece / FCP_CELL, same_env, env};
+    cells_outlook said[2];
+    for (int i = 0; i < 2; i++) {
+        cells_stats spent;
+        cells *c = cells_new(mask, 1);
+        cr_assert_eq(cells_look_ahead(c, &batch, &said[i]), FCP_OK);
+        cells_get_stats(c, &spent);
+        cr_expect(spent.work < 600000000, "looking ahead costs %.3g s", 1e-9 * (double)spent.work);
+        cells_free(c);
+    }
+    cr_expect(said[0].pairs == said[1].pairs && said[0].work == said[1].work, "the same once more");
+    return said[0];
+}
+
+/* What it comes to. */
+static cells_stats cost_of_grid(mc_code mask, const mc_env *env, uint64_t piece) {
+    uint64_t cuts[CUTS_MAX];
+    const cell_entry *entries;
+    size_t count;
+    cells_stats spent;
+    cells *c = cells_new(mask, 1);
+    const uint32_t pieces = even_cuts((uint64_t)env->n, piece, cuts);
+    cr_assert_eq(cells_grid(c, env, cuts, pieces, cuts, pieces, &entries, &count, NULL), FCP_OK);
+    cells_get_stats(c, &spent);
+    cells_free(c);
+    return spent;
+}
+
+/* A mask whose cells are unlike: a product, or a rest of a rest, with numbers that are drawn. */
+static int draw_unstructured(exprs *e, uint64_t *seed, int kind) {
+    const int q = ex0(e, MC_Q), k = ex0(e, MC_K), causal = ex2(e, MC_LE, k, q);
+    const int prime = 1009 + (int)(splitmix(seed) % 5000), few = num(e, 1 + (int)(splitmix(seed) % (uint64_t)prime));
+    int mix = ex2(e, MC_MUL, q, k);
+    if (kind % 3 == 1) mix = ex2(e, MC_ADD, ex2(e, MC_MUL, q, q), ex2(e, MC_MUL, k, num(e, 31)));
+    if (kind % 3 == 2)
+        mix = ex2(e, MC_ADD, ex2(e, MC_MOD, ex2(e, MC_MUL, q, num(e, 7919)), num(e, 100003)),
+                  ex2(e, MC_MOD, ex2(e, MC_MUL, k, num(e, 104729)), num(e, 70001)));
+    const int hash = ex2(e, MC_LT, ex2(e, MC_MOD, mix, num(e, prime)), few);
+    if (kind / 3 == 1) return ex2(e, MC_AND, causal, hash);
+    if (kind / 3 == 2) /* a band along the diagonal */
+        return ex2(e, MC_AND, ex2(e, MC_AND, causal, ex2(e, MC_LT, ex2(e, MC_SUB, q, k), num(e, 2000))), hash);
+    return hash;
+}
+
+/* Of masks without structure cells_look_ahead is right within a third. */
+Test(cells, look_ahead) {
+    enum { KINDS = 9, TOKENS = 17000 };
+    static exprs e;
+    uint64_t seed = 1;
+    const int kinds = amount(1, 4) * KINDS;
+    for (int i = 0; i < kinds; i++) {
+        e.count = 0;
+        mc_node *nodes;
+        const mc_code mask = lower_mask(&e, draw_unstructured(&e, &seed, i % KINDS), &nodes);
+        const mc_env env = {.n = TOKENS, .queries = TOKENS};
+        const cells_outlook said = look_ahead(mask, &env, 1024);
+        const cells_stats spent = cost_of_grid(mask, &env, 1024);
+        const double pairs = (double)said.pairs / (double)spent.elements, work = (double)said.work / (double)spent.work;
+        const bool good = spent.elements ? pairs > 0.75 && pairs < 1.34 : !said.pairs; /* else rows are solved */
+        cr_expect(good && work > 0.75 && work < 1.34,
+                  "mask %d: %.3g of %.3g pairs, %.3g of %.3g s", i, (double)said.pairs, (double)spent.elements,
+                  1e-9 * (double)said.work, 1e-9 * (double)spent.work);
+        free(nodes);
+    }
+}
+
+/* Structure is not taken for a lack of it: what memory answers, or a closed form, costs little however large it is. */
+Test(cells, look_ahead_structure) {
     static exprs e;
     e.count = 0;
-    int q = ex0(&e, MC_Q), k = ex0(&e, MC_K), n = ex0(&e, MC_N);
-    int product = ex2(&e, MC_MOD, ex2(&e, MC_MUL, q, k), num(&e, 1009)), sum = ex2(&e, MC_ADD, q, k);
-    int mix = ex2(&e, MC_LT, product, ex2(&e, MC_MOD, sum, num(&e, 130))), causal = ex2(&e, MC_LE, k, q);
-    int half = ex2(&e, MC_AND, causal, mix), blocks = ex2(&e, MC_EQ, ex2(&e, MC_DIV, q, num(&e, 1000)),
-                                                         ex2(&e, MC_DIV, k, num(&e, 1000)));
-    int fault = ex2(&e, MC_LT, ex2(&e, MC_DIV, n, ex2(&e, MC_SUB, q, k)), product);
-    const struct { int mask; double least, most; } cases[] = {
-        {mix, 1, 1}, {half, 0.3, 0.7}, {causal, 0, 0}, {blocks, 0, 0}, {fault, 0, 1}};
+    const int q = ex0(&e, MC_Q), k = ex0(&e, MC_K), causal = ex2(&e, MC_LE, k, q);
+    const int blocks = ex2(&e, MC_EQ, ex2(&e, MC_DIV, q, num(&e, 1000)), ex2(&e, MC_DIV, k, num(&e, 1000)));
+    const int sum = ex2(&e, MC_ADD, ex2(&e, MC_MUL, q, num(&e, 7919)), ex2(&e, MC_MUL, k, num(&e, 104729)));
+    const int thousand = ex2(&e, MC_LT, ex2(&e, MC_MOD, sum, num(&e, 1009)), num(&e, 100)); /* 1009 unlike cells */
+    const struct { int mask; double most; } cases[] = {{causal, 0}, {blocks, 0.1}, {thousand, 10}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         mc_node *nodes;
-        cells *c = cells_new(lower_mask(&e, cases[i].mask, &nodes), 1);
-        const int64_t tokens = 1 << 16;
-        const double all = (double)tokens * (double)tokens;
-        uint64_t looked_at;
-        cr_assert_eq(cells_outlook(c, MC_LENGTH(1000), &looked_at), FCP_OK);
-        cr_expect_eq(looked_at, 0, "a short one takes no time");
-        cr_assert_eq(cells_outlook(c, MC_LENGTH(tokens), &looked_at), FCP_OK);
-        cr_expect((double)looked_at >= cases[i].least * all && (double)looked_at <= cases[i].most * all, "mask %zu: %g",
-                  i, (double)looked_at / all);
-        cr_assert_eq(cells_outlook(c, MC_LENGTH(tokens), &looked_at), FCP_OK);
-        cr_expect_eq(looked_at, 0, "one like it is known");
-        cells_free(c);
+        const mc_code mask = lower_mask(&e, cases[i].mask, &nodes);
+        const mc_env large = {.n = 1 << 20, .queries = 1 << 20}, small = {.n = 1000, .queries = 1000};
+        const cells_outlook said = look_ahead(mask, &large, 1024);
+        cr_expect(1e-9 * (double)said.work <= cases[i].most, "mask %zu: %.3g s", i, 1e-9 * (double)said.work);
+        cr_expect_eq(look_ahead(mask, &small, 1024).work, 0, "a short one takes no time");
         free(nodes);
     }
 }
