@@ -86,11 +86,15 @@ static void hint(planning *x) {
                     "fields with long runs decide many pairs at a time");
 }
 
-/* ": about 17.2 G of its pairs have to be looked at one by one" */
+/* One digit behind the point where there are few before it: 4.7, 52, 1670. */
+static int digits(double x) { return x < 10; }
+
+/* ": about 17 G of its pairs have to be looked at one by one" */
 static void why(const planning *x, char out[96]) {
+    const double pairs = (double)x->outlook.pairs / 1e9;
     out[0] = 0;
-    if (x->outlook.pairs)
-        snprintf(out, 96, ": about %.3g G of its pairs have to be looked at one by one", (double)x->outlook.pairs / 1e9);
+    if (pairs >= 0.1)
+        snprintf(out, 96, ": about %.*f G of its pairs have to be looked at one by one", digits(pairs), pairs);
 }
 
 bool problem_takes_long(const planning *x) { return (double)x->outlook.work >= WAIT_LONG * SECOND; }
@@ -109,13 +113,13 @@ fcp_code problem_check_time(planning *x) {
     why(x, pairs);
     if (most > 0 && seconds > most) {
         code = planning_fail(x, FCP_E_TOO_LONG, x->program->mask_span,
-                             "%s takes about %.3g s of one processor to plan, and the limit is %g s%s",
-                             x->program->mask_name, seconds, most, pairs);
+                             "%s takes about %.*f s of one processor to plan, and the limit is %g s%s",
+                             x->program->mask_name, digits(seconds), seconds, most, pairs);
         hint(x);
         return code;
     }
     if (!x->soon || !first || !problem_takes_long(x)) return FCP_OK;
-    diag_warning(x->d, planning_span(x, x->program->mask_span), "%s takes long to plan, about %.3g s of one processor%s",
+    diag_warning(x->d, planning_span(x, x->program->mask_span), "%s takes long to plan, about %.0f s of one processor%s",
                  x->program->mask_name, seconds, pairs);
     hint(x);
     x->soon(x->soon_context, x);

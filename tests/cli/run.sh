@@ -1463,6 +1463,7 @@ while runs && ! has_had 12000; do sleep 0.02; done
 runs && kill -KILL $pid # it goes on regardless
 wait $pid
 status=$?
+cp stderr announced
 holds "an interrupted compile ends with 1" [ $status = 1 ]
 holds "and says so" json '.error.code == "E013" and .diagnostics == [.error]'
 holds "and leaves nothing" [ -z "$(ls -A out)" ]
@@ -1484,6 +1485,24 @@ holds "an interrupted run ends with 1" [ $status = 1 ]
 holds "and says so" grep -q "error.E013.: interrupted" stderr
 holds "and leaves nothing" [ -z "$(ls -A out)" ]
 rm pipe
+
+# --- a mask that takes long is announced, or refused ------------------------------------------------------------------
+holds "what takes long is told before it begins" grep -q 'takes long to plan, about .* s of one processor' announced
+cat > slow_layer.fcp << 'EOF'
+mask mix = (q * k) % 1009 < (q + k) % 13
+batch { lengths = [1M] }
+plan  { layers = [causal x 3, mix] }
+EOF
+bad "a mask that takes longer than the limit" 1 E405 big.fcp --max-seconds 60 -o out/big.plan
+bad "also where auto would choose" 1 E405 big.fcp --max-seconds 60 -D plan.strategy=auto -o out/big.plan
+bad "also as a candidate" 1 E405 sim big.fcp --max-seconds 60
+bad "also for a picture" 1 E405 show big.fcp --max-seconds 60
+bad "also as a mask of some layers" 1 E405 slow_layer.fcp --max-seconds 60 -o out/slow.plan
+run "$fcpc" -q a.fcp --max-seconds 1
+holds "a limit that is kept" [ $? = 0 ]
+bad "a limit of no seconds" 2 E001 a.fcp --max-seconds 0
+bad "a limit that is no number" 2 E001 a.fcp --max-seconds soon
+bad "a limit for a plan, which is made" 2 E001 run forward.plan --max-seconds 5
 
 # --- a terminal is told how far a long planning is --------------------------------------------------------------------
 cat > slow.fcp << 'EOF'
