@@ -61,6 +61,7 @@ bool sema_choose_layer(sema *s) {
     }
     program_layer *layers = ARENA_ZNEW(&p->arena, program_layer, LAYERS_MAX);
     if (!layers) return sema_no_memory(s);
+    p->layers = layers; /* now: a program is freed with as many layers as it counts, also if there are too many */
     bool good = true;
     for (const arg *a = e->value->args; a; a = a->next) {
         expr *found = NULL;
@@ -72,7 +73,6 @@ bool sema_choose_layer(sema *s) {
         else if (p->layer_count == s->layer) s->layer_mask = found;
         p->layer_count++;
     }
-    p->layers = layers;
     s->layers_entry = e;
     s->layers_value = e->value;
     sema_show_layers(s, false);

@@ -220,6 +220,8 @@ ok "layers of work that moves" "$fcpc" --json -q -D plan.strategy=cad -D plan.la
 holds "with the balance of what ranks compute, not of what they hold" json '
     ([.layers[].compute_max_over_mean] | max) - .compute_max_over_mean_any | fabs < 1e-5'
 cp layers.fcp o.2.plan; cp o.2.plan kept.fcp
+program many.fcp "batch { lengths = [700] }; plan { layers = [$(printf 'causal, %.0s' $(seq 200))full] }"
+bad "more masks than a program has" 1 E211 many.fcp
 bad "layers onto their own program" 1 E011 o.2.plan -o o.plan
 holds "nothing is half written" sh -c 'cmp -s o.2.plan kept.fcp && [ ! -e o.plan ]'
 mkdir p.2.plan
