@@ -2,7 +2,7 @@
  * allows, and warns of one that takes long.
  *
  * Requires: a bound batch.
- * Gives: x->outlook, an error or a warning.
+ * Gives: x->outlook, of the mask and of what proves that the score does not fault; an error or a warning.
  * Cost: nothing if nobody asks; else that of cells_look_ahead, of each class of heads or of CLASSES of them.
  *
  * The estimate is counted, not measured (cells_stats.work): a batch is refused on every machine or on none.
@@ -39,11 +39,11 @@ static uint64_t piece_of(const planning *x, const problem *p) {
     return tokens < FCP_CELL ? 1 : tokens / FCP_CELL;
 }
 
-/* Adds what a mask costs, `times` times. */
-static fcp_code add_mask(planning *x, const problem *p, mc_code mask, double times) {
+/* Adds what a mask for some heads costs, `times` times. */
+static fcp_code add_mask(planning *x, const problem *p, mc_code mask, uint32_t heads, double times) {
     const cells_batch batch = {p->sequences, piece_of(x, p), env_of, p};
     cells_outlook one = {0, 0};
-    cells *c = cells_new(mask, 1);
+    cells *c = cells_new(mask, heads);
     if (!c) return FCP_E_NO_MEMORY;
     cells_set_stop(c, x->stop);
     fcp_code code = cells_look_ahead(c, &batch, &one);
@@ -63,7 +63,7 @@ static fcp_code add_classes(planning *x, problem *p) {
     for (uint32_t i = 0; i < asked && !code; i++) {
         mc_code mask;
         if (!problem_class_mask(p, (uint32_t)((uint64_t)i * all / asked), &other.memory, &mask)) code = FCP_E_NO_MEMORY;
-        else code = add_mask(x, p, mask, (double)all / asked);
+        else code = add_mask(x, p, mask, 1, (double)all / asked);
     }
     arena_free(&other.memory);
     arena_free(&other.scratch);
@@ -71,12 +71,16 @@ static fcp_code add_classes(planning *x, problem *p) {
 }
 
 fcp_code problem_look_ahead(planning *x) {
+    const struct fcpc_program *g = x->program;
     if (x->kept && x->kept->outlook.known) x->outlook = x->kept->outlook;
     if (x->outlook.known || !are_good(x)) return FCP_OK;
-    problem p = {.program = x->program, .binding = x->binding, .lengths = x->lengths,
+    problem p = {.program = g, .binding = x->binding, .lengths = x->lengths,
                  .queries = x->queries ? x->queries : x->lengths, .sequences = (uint32_t)x->count};
     x->outlook = (struct planning_outlook){.known = true};
-    fcp_code code = mc_uses(x->program->mask) & MC_USES_H ? add_classes(x, &p) : add_mask(x, &p, x->program->mask, 1);
+    fcp_code code = mc_uses(g->mask) & MC_USES_H ? add_classes(x, &p) : add_mask(x, &p, g->mask, 1, 1);
+    const uint64_t pairs = x->outlook.pairs;
+    if (!code && g->check.nodes != g->mask.nodes) code = add_mask(x, &p, g->check, g->heads, 1);
+    x->outlook.pairs = pairs; /* of the mask alone */
     if (x->kept) x->kept->outlook = x->outlook;
     return code;
 }

@@ -106,6 +106,8 @@ static inline int64_t problem_q_first(const problem *p, uint32_t sequence) {
 static inline uint64_t problem_length(const problem *p, uint32_t sequence, fcp_side side) {
     return side == FCP_KEYS ? p->lengths[sequence] : p->queries[sequence];
 }
+/* Did so many pairs have to be looked at one by one that planning took long? */
+static inline bool problem_is_unstructured(const problem *p) { return p->elements >> 28 != 0; }
 /* The next block with the same tokens, and of other heads. */
 static inline uint32_t problem_twin(const problem *p, uint32_t b) { return p->twin ? p->twin[b] : FCP_NONE; }
 /* Allowed pairs of a part: of one head, or if the mask names h over the heads of its range. */

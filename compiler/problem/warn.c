@@ -18,7 +18,7 @@
 #include "compiler/cells/blind.h"
 #include "compiler/base/sort.h"
 
-enum { EFFORT = 50000, SAMPLES = 64, SYMMETRIC_LENGTHS = 64, ELEMENTS_BITS = 28 };
+enum { EFFORT = 50000, SAMPLES = 64, SYMMETRIC_LENGTHS = 64 };
 
 typedef struct batch {
     const struct fcpc_program *program;
@@ -194,11 +194,6 @@ static void warn_params(const batch *b) {
 
 /* --- structure ---------------------------------------------------------------------------------------------------- */
 
-/* Did so many pairs have to be looked at one by one that planning took long? */
-static bool is_unstructured(const batch *b) {
-    return b->problem->elements >> ELEMENTS_BITS != 0;
-}
-
 static void warn_unstructured(const batch *b) {
     diag_warning(b->d, place(b, b->program->mask_span),
                  "%s makes planning slow: %" PRIu64 " of its pairs had to be looked at one by one",
@@ -241,7 +236,7 @@ static fcp_code mirror(mc_code mask, mc_node **out, uint32_t *out_count) {
 static fcp_code warn_symmetric(batch *b) {
     const struct fcpc_program *g = b->program;
     if (!g->mask_own || b->longest < 2 || b->problem->split) return FCP_OK; /* only a square has a mirror image */
-    if (is_unstructured(b)) return FCP_OK; /* comparing it with its mirror image would take as long again */
+    if (problem_is_unstructured(b->problem)) return FCP_OK; /* comparing it with its mirror image would take as long again */
     int64_t *values = ARENA_NEW(b->scratch, int64_t, g->mask.count);
     if (!values) return FCP_E_NO_MEMORY;
     mc_env env = problem_env(b->problem, b->first);
@@ -283,7 +278,7 @@ fcp_code warn_batch(planning *x) {
     for (uint32_t s = 0; s < p->sequences; s++)
         if (p->queries[s] > b.most) b.most = p->queries[s];
     warn_params(&b);
-    if (is_unstructured(&b) && !(x->soon && problem_takes_long(x))) warn_unstructured(&b); /* else they know */
+    if (problem_is_unstructured(p) && !(x->soon && problem_takes_long(x))) warn_unstructured(&b); /* else they know */
     if (warn_extremes(&b)) return FCP_OK;
     fcp_code code = warn_blind(&b);
     return code == FCP_OK ? warn_symmetric(&b) : code;

@@ -316,6 +316,27 @@ Test(warn, no_structure) {
     }
 }
 
+/* A block that is too heavy is told; but no size that would do is looked for, as each would take as long again. */
+Test(warn, heavy_without_structure) {
+    static const char text[] = "cluster { gpus = 4 }\nbatch { lengths = [24K] }\n"
+                               "mask m = k <= q and (q * k) % 1009 < 13\nplan { mask = m; block = 4K }";
+    fcpc_diagnostics *d = fcpc_diagnostics_new();
+    fcpc_program *p = NULL;
+    fcp_plan *plan = NULL;
+    fcpc_progress progress = {0};
+    const fcpc_batch batch = {.size = sizeof batch, .progress = &progress};
+    cr_assert_eq(fcpc_parse_text("a.fcp", text, strlen(text), NULL, d, &p), FCP_OK);
+    cr_assert_eq(fcpc_plan_batch(p, &batch, NULL, d, NULL, &plan), FCP_OK);
+    char *said = fcpc_diagnostics_render(d, false);
+    cr_expect(strstr(said, "no placement can balance it") && !strstr(said, "would do"), "%s", said);
+    const uint64_t half = UINT64_C(24576) * 24576 / 2;
+    cr_expect(progress.done > half && progress.done < half * 11 / 10, "%llu", (unsigned long long)progress.done);
+    free(said);
+    fcp_plan_free(plan);
+    fcpc_program_free(p);
+    fcpc_diagnostics_free(d);
+}
+
 /* A batch whose mask takes longer than the caller allows is refused, and others are not. A limit must be a number. */
 Test(warn, too_long) {
     static const struct { const char *mask; double limit; fcp_code code; } cases[] = {
