@@ -187,10 +187,10 @@ static fcp_code grid_words(cells *c, const uint64_t *q_cuts, uint32_t q_pieces, 
     return FCP_OK;
 }
 
-/* Keeps the entries just made, if this grid was asked for before and there is room for it. */
-static fcp_code keep_grid(cells *c, const int64_t *key, size_t words, uint64_t hash) {
+/* Keeps the entries just made, if this grid was asked for before, or was dear, and there is room for it. */
+static fcp_code keep_grid(cells *c, const int64_t *key, size_t words, uint64_t hash, bool dear) {
     uint64_t *seen = &c->seen[hash % GRIDS_SEEN];
-    if (!c->keep_first && *seen != hash) {
+    if (!c->keep_first && !dear && *seen != hash) {
         *seen = hash;
         return FCP_OK;
     }
@@ -318,8 +318,9 @@ fcp_code cells_grid(cells *c, const mc_env *env, const uint64_t *q_cuts, uint32_
     int64_t *key = cells_keep_words(c, words);
     if (!key) return FCP_E_NO_MEMORY;
     c->entry_count = 0;
+    const uint64_t looked_at = c->stats.elements;
     code = cells_walk_pieces(c, q_cuts, q_pieces, k_cuts, k_pieces);
-    if (code == FCP_OK && words) code = keep_grid(c, key, words, hash);
+    if (code == FCP_OK && words) code = keep_grid(c, key, words, hash, c->stats.elements > looked_at);
     stack_back(&c->stack, mark);
     if (fault && is_fault(code)) *fault = c->fault;
     if (code != FCP_OK) return code;

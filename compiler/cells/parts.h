@@ -118,8 +118,8 @@ struct cells {
     memo memo;
     kept_grid *grids;
     size_t grid_count, grid_room, grid_bytes;
-    uint64_t seen[GRIDS_SEEN]; /* hashes of grids that were asked for once; a grid is kept the second time */
-    bool keep_first;           /* or the first time */
+    uint64_t seen[GRIDS_SEEN]; /* hashes of grids that were asked for once; a grid is kept the second time, */
+    bool keep_first;           /* or the first time; so is one that needed elements */
     diagonals *diagonals;
     size_t diagonals_count, diagonals_room;
     diagonal_run *found; /* the runs that are being found */
