@@ -2,10 +2,10 @@
  *
  * Requires: a problem with its tiles, so that the mask is known to fault for no pair.
  * Gives: warnings; each says what is the case, where, and what follows from it.
- * Cost: O(sequences). Queries that see no key: one or two boxes for a mask that lets every query see the first key or
- *     itself; otherwise a search (cells/blind.c) of at most EFFORT boxes more than the classification took. Symmetry:
- *     a few pairs, which nearly always show that a mask is not symmetric; otherwise a search for a
- *     cell that is not, which goes through the whole mask where there is none.
+ * Cost: O(sequences). Queries that see no key: one or two boxes for a mask that lets every query see the first key
+ *     or itself; otherwise a search (cells/blind.c) of at most EFFORT boxes more than the classification took, or
+ *     than EFFORT_MOST. Symmetry: a few pairs, which nearly always show that a mask is not symmetric; otherwise a
+ *     search for a cell that is not, which goes through the whole mask where there is none.
  */
 #include "compiler/base/text.h"
 #include "compiler/problem/warn.h"
@@ -18,7 +18,7 @@
 #include "compiler/cells/blind.h"
 #include "compiler/base/sort.h"
 
-enum { EFFORT = 50000, SAMPLES = 64, SYMMETRIC_LENGTHS = 64 };
+enum { EFFORT = 50000, EFFORT_MOST = 1 << 20, SAMPLES = 64, SYMMETRIC_LENGTHS = 64 };
 
 typedef struct batch {
     const struct fcpc_program *program;
@@ -121,7 +121,8 @@ static fcp_code warn_blind(batch *b) {
     uint32_t s = 0; /* the example's */
     blind_rows example = {0};
     bool at_least = false;
-    blind *search = blind_new(g->mask, g->heads, EFFORT + b->problem->boxes);
+    const uint64_t boxes = b->problem->boxes < EFFORT_MOST ? b->problem->boxes : EFFORT_MOST;
+    blind *search = blind_new(g->mask, g->heads, EFFORT + boxes);
     if (!search) return FCP_E_NO_MEMORY;
     blind_set_stop(search, b->x->stop);
     blind_rows r;
