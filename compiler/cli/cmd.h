@@ -403,6 +403,9 @@ void cmd_guard(const char *path);
 void cmd_unguard(const char *path);
 /* On a terminal, shows `what` and the seconds it takes, once it has taken one; until cmd_done. `what` is static. */
 void cmd_doing(const char *what);
+/* Shows that what is done from now on is for candidate `number`, from 1, of so many, and how long all of them have
+ * taken; until cmd_candidate(0, 0). */
+void cmd_candidate(size_t number, size_t of);
 /* Shows how far a planning is, too, until cmd_done. */
 void cmd_watch(const fcpc_progress *planning);
 void cmd_done(void);

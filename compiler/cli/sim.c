@@ -392,9 +392,11 @@ static fcp_code predict_all(run *r, cmd_input *input, fcp_error *err) {
         planned = code == FCP_OK;
     }
     for (size_t p = 0; p < points && !code && r->sweep_count; p++) {
+        cmd_candidate(p + 1, points);
         code = try_point(r, input, p, &rows[p], err);
         planned += !code && !rows[p].error.code;
     }
+    cmd_candidate(0, 0);
     if (!code && !planned) {
         *err = rows[0].error;
         code = err->code;

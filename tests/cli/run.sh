@@ -1522,6 +1522,15 @@ if command -v script > /dev/null 2>&1; then
     holds "a long planning tells how many pairs it looks at, and when it will end" \
         grep -q 'planning ... [0-9]* s: 0 % of 17592.2 G pairs, about [0-9]* hours left' terminal
     holds "and ends by an interruption" grep -q 'error.E013.: interrupted' terminal
+    counts_on() { grep -aq 'candidate [2-9][0-9]* of 4096: .* ... [0-9]* s' terminal 2> stderr; }
+    values=$(seq -s, 64)
+    script -qfec "echo \$\$ > planner; exec '$fcpc' sim a.fcp --sweep margin=$values --sweep cluster.nodes=$values" \
+        terminal > stdout 2>&1 &
+    pid=$!
+    while runs && ! counts_on; do sleep 0.05; done
+    kill -INT "$(cat planner)"
+    wait $pid
+    holds "many candidates are counted, and timed together" counts_on
     holds "and leaves nothing" [ -z "$(ls -A out)" ]
 else
     echo "skipped: progress on a terminal: there is no script(1)"
