@@ -151,9 +151,10 @@ typedef struct fcpc_batch {
     fcpc_progress *progress; /* told how far the planning is; NULL: nobody watches */
     bool bound;              /* find fcpc_times.bytes_lower_bound, too. It changes no plan, and takes about 10 us a
                               * rank, which the times do not count */
-    /* Refuse the batch at once (FCP_E_TOO_LONG) if the masks of the program are estimated to take longer than so many
-     * seconds of one processor: each mask once. The estimate counts work in a sample, and no clock: so one batch is
-     * refused on every machine or on none, whatever the machine's pace and processors. 0: there is no limit */
+    /* Refuse the batch at once (FCP_E_TOO_LONG) if to decide its mask is estimated to take longer than so many seconds
+     * of one processor; of several masks, any of them. The estimate counts work in a sample, and reads no clock: so a
+     * batch is refused on every machine or on none, whatever their pace and processors. It is of deciding the mask once;
+     * auto does so again for each size of blocks that it tries. 0: there is no limit */
     double max_seconds;
 } fcpc_batch;
 #define FCPC_BATCH_INIT {sizeof(fcpc_batch)}
