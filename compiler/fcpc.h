@@ -153,8 +153,8 @@ typedef struct fcpc_batch {
                               * rank, which the times do not count */
     /* Refuse the batch at once (FCP_E_TOO_LONG) if to decide its mask is estimated to take longer than so many seconds
      * of one processor; of several masks, any of them. The estimate counts work in a sample, and reads no clock: so a
-     * batch is refused on every machine or on none, whatever their pace and processors. It is of deciding the mask once;
-     * auto does so again for each size of blocks that it tries. 0: there is no limit */
+     * batch is refused on every machine or on none, whatever their pace and processors. It is of deciding the mask
+     * once; auto does so again for each size of blocks that it tries. 0: there is no limit */
     double max_seconds;
 } fcpc_batch;
 #define FCPC_BATCH_INIT {sizeof(fcpc_batch)}

@@ -10,8 +10,8 @@
  *      many came up once, and how many twice. If too few came up twice to tell, those that came up once stand for as
  *      many as they were drawn from.
  *      Of several sequences, walks begin in each by its share of all pairs.
- * Cost: nothing for a mask of sums and comparisons, or a small batch. Else ROUND walks, and 4, 16 and 64 times as many while they
- *      say that it will take long; at most WORK_MOST of counted work. Arrays are looked at once for
+ * Cost: nothing for a mask of sums and comparisons, or a small batch. Else ROUND walks, and 4, 16 and 64 times as
+ *      many while they say that it will take long; at most WORK_MOST of counted work. Arrays are looked at once for
  *      each sequence in which a walk begins.
  * Units: work in nanoseconds of one processor, as counted.
  * Method: Knuth, Estimating the efficiency of backtrack programs (1975); for kinds, Chao, Nonparametric estimation of
@@ -152,8 +152,8 @@ static fcp_code walk_down(looking *l, const cell_rect *all, double weight, uint3
         if (cell && v.asked) code = cells_cell_pairs(c, &b, p, &pairs);
         if (!cell && !p->loose && p->diagonal) whole = true; /* what lies on each diagonal is found once */
         const uint64_t side = r.hi[p->on_q ? BOX_Q : BOX_K] - r.lo[p->on_q ? BOX_Q : BOX_K];
-        if (!cell && !p->loose && !(p->on_q && p->on_k) && side <= l->batch->piece) { /* its rows, or columns, are alike */
-            whole = true;
+        if (!cell && !p->loose && !(p->on_q && p->on_k) && side <= l->batch->piece) {
+            whole = true; /* its rows, or columns, are alike */
             c->stats.work += side * (WORK_BOX + WORK_ROW + (WORK_NODE + WORK_ROW_NODE) * p->count);
         }
         const unsigned count = cell || whole ? 0 : split(&r, parts);

@@ -189,7 +189,8 @@ static fcp_code parse(const request *q, const volatile int *stop, fcpc_diagnosti
     return code;
 }
 
-static fcp_code make_plans(const request *q, double max_seconds, const volatile int *stop, cmd_input *out, fcp_error *err) {
+static fcp_code make_plans(const request *q, double max_seconds, const volatile int *stop, cmd_input *out,
+                           fcp_error *err) {
     fcpc_program *program = NULL;
     fcp_code code = parse(q, stop, out->diagnostics, &program, err);
     if (!code) {

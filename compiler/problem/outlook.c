@@ -86,8 +86,8 @@ fcp_code problem_look_ahead(planning *x) {
 }
 
 static void hint(planning *x) {
-    diag_hint(x->d, "smaller blocks do not help, shorter sequences do; conditions on q - k, on blocks of positions or on "
-                    "fields with long runs decide many pairs at a time");
+    diag_hint(x->d, "smaller blocks do not help, shorter sequences do; conditions on q - k, on blocks of positions or "
+                    "on fields with long runs decide many pairs at a time");
 }
 
 /* One digit behind the point where there are few before it: 4.7, 52, 1670. */
@@ -123,8 +123,8 @@ fcp_code problem_check_time(planning *x) {
         return code;
     }
     if (!x->soon || !first || !problem_takes_long(x)) return FCP_OK;
-    diag_warning(x->d, planning_span(x, x->program->mask_span), "%s takes long to plan, about %.0f s of one processor%s",
-                 x->program->mask_name, seconds, pairs);
+    diag_warning(x->d, planning_span(x, x->program->mask_span),
+                 "%s takes long to plan, about %.0f s of one processor%s", x->program->mask_name, seconds, pairs);
     hint(x);
     x->soon(x->soon_context, x);
     return FCP_OK;

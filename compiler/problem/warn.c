@@ -237,7 +237,7 @@ static fcp_code mirror(mc_code mask, mc_node **out, uint32_t *out_count) {
 static fcp_code warn_symmetric(batch *b) {
     const struct fcpc_program *g = b->program;
     if (!g->mask_own || b->longest < 2 || b->problem->split) return FCP_OK; /* only a square has a mirror image */
-    if (problem_is_unstructured(b->problem)) return FCP_OK; /* comparing it with its mirror image would take as long again */
+    if (problem_is_unstructured(b->problem)) return FCP_OK; /* to compare it with its mirror image takes as long again */
     int64_t *values = ARENA_NEW(b->scratch, int64_t, g->mask.count);
     if (!values) return FCP_E_NO_MEMORY;
     mc_env env = problem_env(b->problem, b->first);

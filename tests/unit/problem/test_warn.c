@@ -354,7 +354,8 @@ Test(warn, too_long) {
         cr_expect_eq(fcpc_plan_batch(p, &batch, NULL, d, NULL, &plan), cases[i].code, "%s", cases[i].mask);
         char *said = fcpc_diagnostics_render(d, false);
         if (cases[i].code == FCP_E_TOO_LONG)
-            cr_expect(strstr(said, "a.fcp:3:15: error[E405]: m takes about ") && strstr(said, "the limit is 60 s: about "),
+            cr_expect(strstr(said, "a.fcp:3:15: error[E405]: m takes about ") &&
+                          strstr(said, "the limit is 60 s: about "),
                       "%s", said);
         free(said);
         fcp_plan_free(plan);
