@@ -84,7 +84,8 @@ fcp_code blocks_warn_heavy(planning *x) {
     if (!is_too_heavy(x, p) || p->block_count < p->ranks) return FCP_OK; /* blocks_warn_idle warns of too few */
     bool heavy = true;
     uint32_t size = p->block;
-    for (uint32_t next = half(size); heavy && next; next = half(next)) {
+    const bool slow = problem_is_unstructured(p); /* each size would take as long as planning */
+    for (uint32_t next = half(size); heavy && next && !slow; next = half(next)) {
         if (problem_least_blocks(p, next) > (next < FCP_CELL ? (uint64_t)MOST_BLOCKS : PROBLEM_BLOCKS_MAX)) break;
         size = next;
         fcp_code code = try_size(x, size, &heavy);

@@ -59,6 +59,18 @@ static moved as_moved(const struct fcpc_program *settings, const auto_moves *mov
     return by;
 }
 
+fcp_code compile_look_ahead(const fcpc_program *program, const fcpc_batch *batch, const volatile int *stop,
+                            fcpc_diagnostics *d, const compile_watch *watch, problem_kept *kept) {
+    planning x;
+    planning_begin(&x, program, batch, stop, d);
+    x.kept = kept;
+    x.soon = watch ? watch->soon : NULL;
+    x.soon_context = watch ? watch->context : NULL;
+    fcp_code code = compile_stretch(&x, NULL, problem_check_time, true);
+    planning_end(&x);
+    return code;
+}
+
 fcp_code compile_batch(const fcpc_program *program, const fcpc_batch *batch, const volatile int *stop,
                        fcpc_diagnostics *d, const compile_watch *watch, fcpc_times *out_times, fcp_plan **out_plan) {
     static const auto_passes lent = {planning_begin, run_stretch, planning_rest, end_candidate};
@@ -69,7 +81,8 @@ fcp_code compile_batch(const fcpc_program *program, const fcpc_batch *batch, con
     problem_kept kept = {0};
     auto_report own_report = {.count = 0}, *report = watch && watch->tried ? watch->tried : &own_report;
     fcp_both_begin(); /* one second thread for all candidates */
-    fcp_code code = auto_choose(&lent, program, batch, stop, d, &kept, &settings, report);
+    fcp_code code = compile_look_ahead(program, batch, stop, d, watch, &kept);
+    if (!code) code = auto_choose(&lent, program, batch, stop, d, &kept, &settings, report);
     const double chosen = fcp_clock() - start;
     if (code && diag_first_code(d) == FCP_OK) diag_error(d, code, SPAN_NONE, "%s", fcp_code_text(code));
     compile_watch how = watch ? *watch : (compile_watch){.see = NULL};

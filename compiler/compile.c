@@ -29,6 +29,7 @@ static const pass passes[] = {
     {bind_lengths, TIME(classify)},         /* the batch's lengths, or the program's                  */
     {problem_check_slices, TIME(classify)}, /* slices reach no further than the longest sequence      */
     {bind_batch, TIME(classify)},           /* -> binding: fields and tables, laid out for this batch */
+    {problem_check_time, TIME(classify)},   /* the mask takes no longer than the caller allows        */
     {blocks_choose, TIME(classify)},        /* -> block: tokens of a block, where the program says auto */
     {problem_open, TIME(classify)},         /* -> problem: sequences                                  */
     {strategy_cut, TIME(classify)},         /*             pieces and blocks                          */
@@ -98,6 +99,8 @@ fcp_code compile_one(const fcpc_program *program, const fcpc_batch *batch, const
     planning_begin(&x, program, batch, stop, d);
     x.strategy = watch ? watch->strategy : NULL;
     x.kept = watch ? watch->kept : NULL;
+    x.soon = watch ? watch->soon : NULL;
+    x.soon_context = watch ? watch->context : NULL;
     fcp_code code = compile_stretch(&x, NULL, NULL, true);
     if (batch->bound && x.placement) { /* for those who want figures: nothing is planned by it */
         double before = fcp_clock();

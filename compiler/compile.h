@@ -8,6 +8,8 @@
 typedef struct compile_watch {
     void (*see)(void *context, const planning *x);
     void *context;
+    /* planning.soon: x->d has got a warning that the mask will take long; or NULL, and then there is none */
+    void (*soon)(void *context, const planning *x);
     /* for tests: plans by this one, in place of the program's (place/strategies.h); or NULL */
     const struct strategy *strategy;
     struct problem_kept *kept; /* planning.kept, of the program's mask and the batch; or NULL */
@@ -23,6 +25,10 @@ fcp_code compile_batch(const fcpc_program *program, const fcpc_batch *batch, con
                        fcpc_diagnostics *d, const compile_watch *watch, fcpc_times *out_times, fcp_plan **out_plan);
 fcp_code compile_one(const fcpc_program *program, const fcpc_batch *batch, const volatile int *stop,
                      fcpc_diagnostics *d, const compile_watch *watch, fcpc_times *out_times, fcp_plan **out_plan);
+/* Asks what the mask will cost: refuses what takes too long, and calls watch->soon. kept: where the answer is kept, or
+ * NULL. compile_batch does so by itself. */
+fcp_code compile_look_ahead(const fcpc_program *program, const fcpc_batch *batch, const volatile int *stop,
+                            fcpc_diagnostics *d, const compile_watch *watch, struct problem_kept *kept);
 /* The pairs that the program's mask allows in the batch. What is wrong is reported as in planning. */
 fcp_code compile_count(const fcpc_program *program, const fcpc_batch *batch, const volatile int *stop,
                        fcpc_diagnostics *d, uint64_t *out_pairs);

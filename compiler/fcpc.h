@@ -152,6 +152,11 @@ typedef struct fcpc_batch {
     fcpc_progress *progress; /* told how far the planning is; NULL: nobody watches */
     bool bound;              /* find fcpc_times.bytes_lower_bound, too. It changes no plan, and takes about 10 us a
                               * rank, which the times do not count */
+    /* Refuse the batch at once (FCP_E_TOO_LONG) if to decide its mask is estimated to take longer than so many seconds
+     * of one processor; of several masks, any of them. The estimate counts work in a sample, and reads no clock: so a
+     * batch is refused on every machine or on none, whatever their pace and processors. It is of deciding the mask
+     * once; auto does so again for each size of blocks that it tries. 0: there is no limit */
+    double max_seconds;
 } fcpc_batch;
 #define FCPC_BATCH_INIT {sizeof(fcpc_batch)}
 
@@ -162,7 +167,8 @@ typedef struct fcpc_batch {
  * Errors of the batch: FCP_E_MISSING (there are no lengths, here or in the program), FCP_E_LENGTHS, FCP_E_FIELD (values
  * are missing, too many or too few, out of their range, given twice, or of no field), FCP_E_SLICES (a slice lies beyond
  * the longest sequence), FCP_E_MASK_* (some pair reaches a fault of the mask or score).
- * Errors of what the batch needs: FCP_E_MEMORY_CAP, FCP_E_PLAN_SIZE. */
+ * Errors of what the batch needs: FCP_E_MEMORY_CAP, FCP_E_PLAN_SIZE, FCP_E_TOO_LONG. FCP_E_ARGUMENT: max_seconds is
+ * negative or not a number. */
 fcp_code fcpc_plan_batch(const fcpc_program *program, const fcpc_batch *batch, const volatile int *stop,
                          fcpc_diagnostics *d, fcpc_times *out_times, fcp_plan **out_plan);
 

@@ -320,6 +320,15 @@ static fcp_code plan_all(const fcpc_program *program, const fcpc_batch *batch, c
     return code;
 }
 
+/* Refuses masks that take too long, before the first is asked. */
+static fcp_code look_ahead(const fcpc_program *program, const fcpc_batch *batch, const volatile int *stop, diags *d,
+                           const compile_watch *watch) {
+    fcp_code code = FCP_OK;
+    for (uint32_t i = 0; i < program->layer_count && !code; i++)
+        code = compile_look_ahead(layer_of(program, i), batch, stop, d, watch, NULL);
+    return code;
+}
+
 fcp_code compile_layers(const fcpc_program *program, const fcpc_batch *batch, const volatile int *stop, diags *d,
                         const compile_watch *watch, fcpc_times *out_times, fcp_plan **out_plans) {
     const uint32_t count = program->layer_count;
@@ -328,7 +337,8 @@ fcp_code compile_layers(const fcpc_program *program, const fcpc_batch *batch, co
     uint32_t heavy = 0;
     fcpc_times *each = calloc(count, sizeof *each);
     for (uint32_t i = 0; i < count; i++) out_plans[i] = NULL;
-    fcp_code code = each ? find_heaviest(program, batch, stop, &heavy) : FCP_E_NO_MEMORY;
+    fcp_code code = each ? look_ahead(program, batch, stop, d, watch) : FCP_E_NO_MEMORY;
+    if (!code) code = find_heaviest(program, batch, stop, &heavy);
     fcpc_times all = {.parse = program->parse_seconds, .classify = fcp_clock() - start};
     if (!code) code = plan_all(program, batch, stop, d, watch, heavy, each, out_plans);
     if (code && diag_first_code(d) == FCP_OK) diag_error(d, code, SPAN_NONE, "%s", fcp_code_text(code));

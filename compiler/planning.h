@@ -20,7 +20,8 @@ typedef struct aside {
     arena work, scratch;
 } aside;
 
-typedef struct planning {
+typedef struct planning planning;
+struct planning {
     const struct fcpc_program *program;
 
     /* the batch; borrowed from the caller or the program */
@@ -42,6 +43,15 @@ typedef struct planning {
     uint32_t block;    /* tokens of a block: what the program says, or what block_choose found */
     uint32_t coalesce; /* independent rounds to a stage; 0: schedule_build finds out, from program->divisions */
 
+    /* What deciding the mask will cost, once somebody has asked (problem/outlook.c). */
+    struct planning_outlook {
+        bool known;
+        uint64_t pairs, work; /* cells_outlook */
+    } outlook;
+    /* called once if it will take long, before it begins; or NULL */
+    void (*soon)(void *context, const planning *x);
+    void *soon_context;
+
     /* Where several plannings of one batch and mask keep what the mask answered, one planning at a time; NULL: this one
      * asks for itself. */
     struct problem_kept *kept;
@@ -61,7 +71,7 @@ typedef struct planning {
     struct schedule *schedule;
     struct slots *slots;
     fcp_plan *plan;
-} planning;
+};
 
 /* A planning of the batch, by nobody's strategy but the program's. What passes make lives until planning_end, except
  * the plan, which is the caller's. */

@@ -249,36 +249,39 @@ FCP_CLONES static void div_row(const int64_t *restrict x, int64_t b, uint32_t wi
 /* The same of a line that nowhere wraps, b > 0, without dividing. LANES neighbours are computed at a time, from the
  * LANES before them. All rests grow by one number, which is less than b. A rest that passes b is lowered by b, and its
  * quotient grows by one more than the others. For b up to DIVISOR_MAX. */
-enum { LANES = 8 };
+enum { LANE_BITS = 3, LANES = 1 << LANE_BITS };
 #define DIVISOR_MAX (INT64_MAX / 2)
 typedef int64_t lane_vector __attribute__((vector_size(LANES * sizeof(int64_t))));
 typedef uint64_t quotient_vector __attribute__((vector_size(LANES * sizeof(uint64_t))));
 
-FCP_CLONES static void div_line(int64_t first, int64_t step, int64_t b, uint32_t width, bool rest, int64_t *out) {
-    const int64_t by = mc_mod(step, b);
-    const uint64_t more = (uint64_t)mc_div(step, b);
-    uint64_t quotient = (uint64_t)mc_div(first, b), quotient_ahead = 0; /* those beyond `width` may wrap */
-    int64_t left = mc_mod(first, b), left_ahead = 0;
-    quotient_vector quotients;
-    lane_vector rests;
-    for (int l = 0; l < LANES; l++) {
-        quotients[l] = quotient;
-        rests[l] = left;
-        left += by;
-        quotient += more + (left >= b);
-        left -= left >= b ? b : 0;
-        left_ahead += by;
-        quotient_ahead += more + (left_ahead >= b);
-        left_ahead -= left_ahead >= b ? b : 0;
+static inline __attribute__((always_inline)) void div_line_of(int64_t first, int64_t step, int64_t b, uint32_t width,
+                                                              bool rest, int64_t *out) {
+    static const lane_vector odd[LANE_BITS] = {/* -1 in lanes whose number has bit 0, 1, 2 */
+        {0, -1, 0, -1, 0, -1, 0, -1}, {0, 0, -1, -1, 0, 0, -1, -1}, {0, 0, 0, 0, -1, -1, -1, -1}};
+    int64_t by = mc_mod(step, b);               /* how far a lane is ahead of another, */
+    uint64_t more = (uint64_t)mc_div(step, b);  /* and its quotient; those beyond `width` may wrap */
+    lane_vector rests = mc_mod(first, b) + (lane_vector){0};
+    quotient_vector quotients = (uint64_t)mc_div(first, b) + (quotient_vector){0};
+    for (int bit = 0; bit < LANE_BITS; bit++) {
+        const lane_vector next = rests + (odd[bit] & by), past = next - b, below = past < 0; /* -1 where it is */
+        rests = (next & below) | (past & ~below);
+        quotients += ((quotient_vector)odd[bit] & more) + 1 + (quotient_vector)below;
+        more = 2 * more + (2 * by >= b);
+        by = 2 * by - (2 * by >= b ? b : 0);
     }
     for (uint32_t j = 0; j < width; j += LANES) { /* a vector has room for all MC_ROW numbers */
         if (rest) memcpy(out + j, &rests, sizeof rests);
         else memcpy(out + j, &quotients, sizeof quotients);
-        const lane_vector next = rests + left_ahead, past = next - b;
-        const lane_vector below = past < 0; /* -1 where it is */
+        const lane_vector next = rests + by, past = next - b, below = past < 0;
         rests = (next & below) | (past & ~below);
-        quotients += quotient_ahead + 1 + (quotient_vector)below;
+        quotients += more + 1 + (quotient_vector)below;
     }
+}
+
+/* Once for rests and once for quotients: so the rests do not wait for quotients that nobody reads. */
+FCP_CLONES static void div_line(int64_t first, int64_t step, int64_t b, uint32_t width, bool rest, int64_t *out) {
+    if (rest) div_line_of(first, step, b, width, true, out);
+    else div_line_of(first, step, b, width, false, out);
 }
 
 /* Makes the node a line if its operands are lines or flat and its operation keeps them so; else false. */

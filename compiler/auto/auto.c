@@ -392,7 +392,7 @@ fcp_code auto_choose(const auto_passes *passes, const struct fcpc_program *progr
                      const volatile int *stop, diags *d, problem_kept *kept, struct fcpc_program *out_settings,
                      auto_report *report) {
     auto_job j = {.passes = passes, .program = program, .batch = batch, .stop = stop, .report = report,
-                  .best = FCP_NONE};
+                  .best = FCP_NONE, .kept = {.outlook = kept->outlook}};
     fcp_error err = {0};
     char gpu[sizeof program->cluster.gpu + 1] = "";
     memcpy(gpu, program->cluster.gpu, sizeof program->cluster.gpu);

@@ -406,9 +406,11 @@ void fcpc_diagnostics_get(const fcpc_diagnostics *d, size_t i, fcpc_diagnostic *
     diag_place(d, g->at, &out->file, &out->line, &out->column);
 }
 
-char *fcpc_diagnostics_render(const fcpc_diagnostics *d, bool colour) {
+char *diag_render(const diags *d, size_t first, bool colour) {
     text out = {0};
-    for (size_t i = 0; i < d->count; i++) render_one(&out, d, &d->kept[i], colour ? &ansi : &plain);
+    for (size_t i = first; i < d->count; i++) render_one(&out, d, &d->kept[i], colour ? &ansi : &plain);
     if (d->hidden) text_printf(&out, "(%zu more not shown)\n", d->hidden);
     return text_take(&out);
 }
+
+char *fcpc_diagnostics_render(const fcpc_diagnostics *d, bool colour) { return diag_render(d, 0, colour); }

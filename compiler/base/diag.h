@@ -43,6 +43,9 @@ fcp_code diag_code_since(const diags *d, size_t count);
 /* Where a span begins: the name of its source ("": it has none), line and column, both from 1. */
 void diag_place(const diags *d, span at, const char **file, uint32_t *line, uint32_t *column);
 
+/* fcpc_diagnostics_render of those from number `first` on. */
+char *diag_render(const diags *d, size_t first, bool colour);
+
 /* The one of `names` that `name` may be a misspelling of: the nearest, if their edit distance is at most a third of the
  * length of `name`; else NULL. */
 const char *diag_nearest(const char *name, size_t length, const char *const *names, size_t count);

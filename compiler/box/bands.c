@@ -398,6 +398,28 @@ static void set_run(uint64_t bits[2], uint32_t from, uint32_t to) {
     }
 }
 
+/* One key in rows [r0, r0 + width): sets bit j if row r0 + j allows it. In a record edges go up or stand still, so with
+ * growing rows the key lies in one band after the other, from the last that reaches beyond it downwards. */
+static void column_of_bands(const mc_bands *s, int64_t key, int64_t r0, uint32_t width, uint64_t bits[2]) {
+    const window w = {r0, r0 + width, key, key + 1};
+    uint32_t i = record_after(s, r0);
+    for (i -= i > 0; i < s->row_count && s->rows[i].q < w.r1; i++) {
+        const mc_band_rows *r = &s->rows[i];
+        const mc_band *first = s->bands + r->first;
+        const window part = rows_in(s, i, &w);
+        if (!r->count || part.r0 >= part.r1) continue;
+        uint32_t j = band_beyond(first, r->count, part.r0, key);
+        for (j += j < r->count; j-- > 0 && band_upper(&first[j], part.r1 - 1) > key;) {
+            const int64_t lo = band_lower(&first[j], part.r0), hi = band_upper(&first[j], part.r0);
+            /* from the row in which its upper edge has passed the key to that in which its lower one does */
+            const int64_t begin = hi > key ? part.r0 : part.r0 + (key - hi) + 1;
+            const int64_t end = lo > key ? part.r0 : first[j].lo_slope ? part.r0 + (key - lo) + 1 : part.r1;
+            const int64_t last = end < part.r1 ? end : part.r1;
+            if (begin < last) set_run(bits, (uint32_t)(begin - r0), (uint32_t)(last - r0));
+        }
+    }
+}
+
 void box_bands_row(const box_program *program, const box_node *x, const box *b, int64_t q, uint64_t bits[2]) {
     const mc_bands *s = &program->bands[x->f.c];
     int64_t k0 = b->lo[BOX_K];
@@ -411,6 +433,10 @@ void box_bands_row(const box_program *program, const box_node *x, const box *b, 
             if (lo >= width) return;
             set_run(bits, lo > 0 ? (uint32_t)lo : 0, hi < width ? (uint32_t)hi : width);
         }
+        return;
+    }
+    if (x->f.x[0] == BOX_K && x->f.x[1] == BOX_Q) {
+        column_of_bands(s, q, k0, width, bits);
         return;
     }
     for (uint32_t j = 0; j < width; j++) {

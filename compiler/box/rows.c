@@ -435,6 +435,7 @@ bool rows_solve(rows *r, const box_program *program, const box *b, rows_result *
             row_end end = solve_row(r, program, b, q, h, &fault);
             if (end == ROW_NO_MEMORY) return false;
             out->rows++;
+            out->segments += r->used;
             if (end == ROW_FAULT) {
                 out->fault = true;
                 out->q = q;

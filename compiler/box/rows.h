@@ -18,6 +18,7 @@ typedef struct rows_result {
     int64_t q, k, h;
     uint64_t rows;     /* solved */
     uint64_t elements; /* keys that had to be tried one by one all the same */
+    uint64_t segments; /* on which integers were linear, in all rows and nodes */
 } rows_result;
 
 rows *rows_new(void); /* NULL: out of memory */

@@ -22,12 +22,7 @@ enum { GRID_BYTES_MAX = 64 << 20, FEW_CELLS = 16 };
 
 /* --- counting --------------------------------------------------------------------------------------------------- */
 
-/* A rectangle of cells; indices are BOX_Q and BOX_K. */
-typedef struct cell_rect {
-    uint64_t lo[2], hi[2];
-} cell_rect;
-
-static box rect_box(const cells *c, const cell_rect *r) {
+box cells_rect_box(const cells *c, const cell_rect *r) {
     const int64_t first = c->env.q_first, queries = c->env.queries, n = c->env.n;
     int64_t q1 = (int64_t)(r->hi[BOX_Q] * FCP_CELL), k1 = (int64_t)(r->hi[BOX_K] * FCP_CELL);
     return make_box(c, first + (int64_t)(r->lo[BOX_Q] * FCP_CELL), first + (q1 < queries ? q1 : queries),
@@ -63,10 +58,30 @@ static uint64_t split_rect(const cell_rect *r, const box *b, const box_program *
     return at ? at : lo + high_bit(hi - lo - 1);
 }
 
+/* Splits a MIXED rectangle of more than one cell, whose box is b, into at most four; returns how many. A side that is
+ * much shorter than the other is not split. */
+static unsigned split_four(const cell_rect *r, const box *b, const box_program *p, cell_rect out[4]) {
+    const uint64_t down = r->hi[BOX_Q] - r->lo[BOX_Q], across = r->hi[BOX_K] - r->lo[BOX_K];
+    uint64_t at[2] = {r->hi[BOX_Q], r->hi[BOX_K]};
+    unsigned count = 0;
+    if (down > 1 && down * 2 > across) at[BOX_Q] = split_rect(r, b, p, BOX_Q);
+    if (across > 1 && across * 2 > down) at[BOX_K] = split_rect(r, b, p, BOX_K);
+    for (unsigned i = 0; i < 4; i++) {
+        cell_rect part = *r;
+        for (int d = 0; d < 2; d++) {
+            const bool beyond = i >> (1 - d) & 1; /* part i is beyond the split in this dimension */
+            if (beyond) part.lo[d] = at[d];
+            else part.hi[d] = at[d];
+        }
+        if (part.lo[0] < part.hi[0] && part.lo[1] < part.hi[1]) out[count++] = part;
+    }
+    return count;
+}
+
 /* Adds the counts of a rectangle of cells: FULL, PARTIAL, pairs. */
 static fcp_code count_rect(cells *c, const cell_rect *r, const box_program *p, uint64_t sum[3]) {
     uint64_t down = r->hi[BOX_Q] - r->lo[BOX_Q], across = r->hi[BOX_K] - r->lo[BOX_K], here[3] = {0};
-    box b = rect_box(c, r);
+    box b = cells_rect_box(c, r);
     box_class cls;
     stack_mark mark = stack_here(&c->stack);
     fcp_code code = cells_classify(c, &b, &p, &cls);
@@ -95,18 +110,9 @@ static fcp_code count_rect(cells *c, const cell_rect *r, const box_program *p, u
         } else {
             int64_t *key = cells_keep_words(c, words);
             if (!key) code = FCP_E_NO_MEMORY;
-            uint64_t at[2] = {r->hi[BOX_Q], r->hi[BOX_K]}; /* a side that is much shorter than the other is not split */
-            if (down > 1 && down * 2 > across) at[BOX_Q] = split_rect(r, &b, p, BOX_Q);
-            if (across > 1 && across * 2 > down) at[BOX_K] = split_rect(r, &b, p, BOX_K);
-            for (unsigned i = 0; i < 4 && code == FCP_OK; i++) {
-                cell_rect part = *r;
-                for (int d = 0; d < 2; d++) {
-                    const bool beyond = i >> (1 - d) & 1; /* part i is beyond the split in this dimension */
-                    if (beyond) part.lo[d] = at[d];
-                    else part.hi[d] = at[d];
-                }
-                if (part.lo[0] < part.hi[0] && part.lo[1] < part.hi[1]) code = count_rect(c, &part, p, here);
-            }
+            cell_rect parts[4];
+            const unsigned count = code == FCP_OK ? split_four(r, &b, p, parts) : 0;
+            for (unsigned i = 0; i < count && code == FCP_OK; i++) code = count_rect(c, &parts[i], p, here);
             if (words && code == FCP_OK && !memo_add(&c->memo, &c->keys, key, words, hash, here))
                 code = FCP_E_NO_MEMORY;
         }
@@ -181,10 +187,10 @@ static fcp_code grid_words(cells *c, const uint64_t *q_cuts, uint32_t q_pieces, 
     return FCP_OK;
 }
 
-/* Keeps the entries just made, if this grid was asked for before and there is room for it. */
-static fcp_code keep_grid(cells *c, const int64_t *key, size_t words, uint64_t hash) {
+/* Keeps the entries just made, if this grid was asked for before, or was dear, and there is room for it. */
+static fcp_code keep_grid(cells *c, const int64_t *key, size_t words, uint64_t hash, bool dear) {
     uint64_t *seen = &c->seen[hash % GRIDS_SEEN];
-    if (!c->keep_first && *seen != hash) {
+    if (!c->keep_first && !dear && *seen != hash) {
         *seen = hash;
         return FCP_OK;
     }
@@ -312,8 +318,9 @@ fcp_code cells_grid(cells *c, const mc_env *env, const uint64_t *q_cuts, uint32_
     int64_t *key = cells_keep_words(c, words);
     if (!key) return FCP_E_NO_MEMORY;
     c->entry_count = 0;
+    const uint64_t looked_at = c->stats.elements;
     code = cells_walk_pieces(c, q_cuts, q_pieces, k_cuts, k_pieces);
-    if (code == FCP_OK && words) code = keep_grid(c, key, words, hash);
+    if (code == FCP_OK && words) code = keep_grid(c, key, words, hash, c->stats.elements > looked_at);
     stack_back(&c->stack, mark);
     if (fault && is_fault(code)) *fault = c->fault;
     if (code != FCP_OK) return code;
@@ -368,6 +375,54 @@ fcp_code cells_count(cells *c, const mc_env *env, cells_counts *out, cells_fault
     if (code != FCP_OK) return code;
     *out = (cells_counts){.full = sum[0], .partial = sum[1], .none = all - sum[0] - sum[1], .pairs = sum[2]};
     return FCP_OK;
+}
+
+/* Is all of a rectangle allowed? *all becomes false at the first box or cell that is not. */
+static fcp_code all_of_rect(cells *c, const cell_rect *r, const box_program *p, bool *all) {
+    const uint64_t count = (r->hi[BOX_Q] - r->lo[BOX_Q]) * (r->hi[BOX_K] - r->lo[BOX_K]);
+    const box b = cells_rect_box(c, r);
+    box_class cls;
+    uint64_t area, here[3] = {0}, hash;
+    bool whole = false;
+    stack_mark mark = stack_here(&c->stack);
+    fcp_code code = cells_stopped(c) ? FCP_E_INTERRUPTED : cells_box_area(&b, &area);
+    if (code == FCP_OK) code = cells_classify(c, &b, &p, &cls);
+    if (code != FCP_OK || cls == BOX_FULL) goto done;
+    if (cls == BOX_NONE) {
+        *all = false;
+        goto done;
+    }
+    if (count > 1) code = cells_count_whole(c, &b, p, here, &whole);
+    else if ((code = cells_cell_pairs(c, &b, p, &here[2])) == FCP_OK) whole = true;
+    if (code != FCP_OK || whole) {
+        if (code == FCP_OK) *all = here[2] == area;
+        goto done;
+    }
+    const size_t words = cells_box_words(c, ANSWER_CELLS, &b, p);
+    const memo_entry *known = cells_find_words(c, c->key, words, &hash);
+    int64_t *key = known ? NULL : cells_keep_words(c, words);
+    if (known) *all = known->answer[0] == count;
+    else if (!key) code = FCP_E_NO_MEMORY;
+    else {
+        const uint64_t answer[3] = {count, 0, area};
+        cell_rect parts[4];
+        const unsigned n = split_four(r, &b, p, parts);
+        for (unsigned i = 0; i < n && code == FCP_OK && *all; i++) code = all_of_rect(c, &parts[i], p, all);
+        if (code == FCP_OK && *all && words && !memo_add(&c->memo, &c->keys, key, words, hash, answer))
+            code = FCP_E_NO_MEMORY;
+    }
+done:
+    stack_back(&c->stack, mark);
+    return code;
+}
+
+fcp_code cells_allow_all(cells *c, const mc_env *env, bool *out) {
+    const uint64_t down = ((uint64_t)env->queries + FCP_CELL - 1) / FCP_CELL;
+    const uint64_t across = ((uint64_t)env->n + FCP_CELL - 1) / FCP_CELL;
+    const cell_rect square = {.hi = {down, across}};
+    *out = true;
+    fcp_code code = cells_set_sequence(c, env);
+    return code == FCP_OK && down && across ? all_of_rect(c, &square, c->base, out) : code;
 }
 
 fcp_code cells_count_rows(cells *c, const mc_env *env, uint64_t *out_rows) {

@@ -32,10 +32,23 @@ void cells_set_done(cells *c, uint64_t *done);
 /* Says that grids will be asked for again: each is kept when it is asked for first, and not only the second time. */
 void cells_keep_grids(cells *c);
 
-/* About how many pairs of a sequence will have to be looked at one by one, so that a long wait can be announced. It is
- * an estimate from a few of the sequence's cells. 0 for a sequence that takes less than a second anyway, and for one
- * that is like a sequence asked about before. FCP_E_NO_MEMORY, FCP_E_INTERRUPTED. */
-fcp_code cells_outlook(cells *c, const mc_env *env, uint64_t *out_elements);
+/* An estimate of what the cells of a batch will cost. pairs: that will be looked at one by one. work: as in
+ * cells_stats. Zeros for a batch that takes less than a second anyway. */
+typedef struct cells_outlook {
+    uint64_t pairs, work;
+} cells_outlook;
+
+/* The sequences of a batch, numbered from 0; an environment is valid until the next is asked for. */
+typedef struct cells_batch {
+    uint32_t count;
+    uint64_t piece; /* cells on a side of a piece pair, at least 1 */
+    mc_env (*env)(const void *of, uint32_t sequence);
+    const void *of;
+} cells_batch;
+
+/* Estimates from a sample, at a cost that is bounded (outlook.c); the same batch always gives the same numbers. Use an
+ * object of its own, which is asked nothing else. FCP_E_NO_MEMORY, FCP_E_INTERRUPTED. */
+fcp_code cells_look_ahead(cells *c, const cells_batch *batch, cells_outlook *out);
 
 /* A fault: which node, and the n, q, k and h of one pair that reaches it. */
 typedef struct cells_fault {
@@ -83,10 +96,15 @@ typedef struct cells_counts {
 } cells_counts;
 fcp_code cells_count(cells *c, const mc_env *env, cells_counts *out, cells_fault *fault);
 
+/* Does the mask allow all pairs? Cost: that of cells_count up to the first rectangle or cell that has a pair which is
+ * not allowed. Errors as cells_count's. */
+fcp_code cells_allow_all(cells *c, const mc_env *env, bool *out);
+
 /* What the answers have cost so far: boxes evaluated, rows solved, pairs looked at one by one, answers remembered, and
- * the bytes in use. */
+ * the bytes in use. work: all of that in nanoseconds of one processor, counted and not measured, so that it is the same
+ * on every machine. */
 typedef struct cells_stats {
-    uint64_t boxes, rows, elements, memo_hits, bytes;
+    uint64_t boxes, rows, elements, memo_hits, bytes, work;
 } cells_stats;
 void cells_get_stats(const cells *c, cells_stats *out);
 #endif

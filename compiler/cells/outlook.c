@@ -1,60 +1,301 @@
-/* outlook.c: how many pairs will have to be looked at one by one, before the work begins.
+/* outlook.c: what the cells of a batch will cost, before the work begins.
  *
- * Gives: an estimate, from SAMPLES whole cells anywhere in the sequence: what these need, times the area.
- * Cost: nothing for a mask of sums and comparisons, or a short sequence; else a box or a cell for each sample, about 1
- *      ms if all of them need it.
+ * Requires: a batch, and an object that has been asked nothing.
+ * Gives: an estimate of cells_stats.work and of the pairs that will be looked at one by one.
+ * How: making a grid halves rectangles that are MIXED, down to cells. That is a tree. Here it is walked from its root
+ *      to a cell or to a rectangle without MIXED parts, and at each step one of the MIXED parts is drawn. A walk that
+ *      had the choice of 3, then 4, then 2 parts stands for 24 like it. So the mean over walks is what the tree costs.
+ *      But piece pairs that are alike cost once, as memory has the answer, and so do cells. A period may leave ten
+ *      kinds of them, and no two cells of `(q * k) % 1009 < 13` are alike. How many kinds there are follows from how
+ *      many came up once, and how many twice. If too few came up twice to tell, those that came up once stand for as
+ *      many as they were drawn from.
+ *      Of several sequences, walks begin in each by its share of all pairs.
+ * Cost: nothing for a mask of sums and comparisons, or a small batch. Else ROUND walks, and 4, 16 and 64 times as
+ *      many while they say that it will take long; at most WORK_MOST of counted work. Arrays are looked at once for
+ *      each sequence in which a walk begins.
+ * Units: work in nanoseconds of one processor, as counted.
+ * Method: Knuth, Estimating the efficiency of backtrack programs (1975); for kinds, Chao, Nonparametric estimation of
+ *      the number of classes in a population (1984).
  */
+#include <stdlib.h>
 #include <string.h>
 
 #include "compiler/cells/parts.h"
 
-/* May the mask have cells whose pairs are looked at one by one? Sums and comparisons of positions never do. */
-static bool may_need_elements(mc_code mask) {
+enum { ROUND = 64, ROUNDS = 4, DEPTHS = 64, LEAST_BITS = 28, ASKED_FIRST = 16, ASKED = 256, TWICE = 5, SOON = 4 };
+#define LONG UINT64_C(1000000000)     /* work: less is not worth a closer look */
+#define WORK_MOST UINT64_C(400000000) /* of a round that has begun, before it is ended */
+
+/* A MIXED rectangle that a walk came to. */
+typedef struct visit {
+    uint64_t place, kind; /* hashes: of where it is, and of its key; kind 0: it is like no other */
+    uint64_t side;        /* cells of its longer side */
+    double weight;        /* of how many it is one */
+    bool asked;           /* of cells the first of a kind, and not all of them: */
+    double work, pairs;   /* what it costs by itself */
+} visit;
+
+/* The visits at one depth. */
+typedef struct depth {
+    visit *at;
+    size_t count, room, asked;
+} depth;
+
+typedef struct looking {
+    cells *c;
+    const cells_batch *batch;
+    uint32_t *unlike; /* sequences that differ */
+    double *before;   /* per such sequence: the pairs of those before it, and at the end all */
+    uint32_t count;
+    depth depths[DEPTHS];
+    uint64_t state; /* of random numbers */
+    size_t most_asked; /* cells that are solved, of a round */
+} looking;
+
+/* May the mask have cells that cost more than a closed form? Sums and comparisons of positions never do. */
+static bool may_cost(mc_code mask) {
     for (uint32_t i = 0; i < mask.count; i++)
         switch (mask.nodes[i].op) {
-        case MC_MUL: case MC_DIV: case MC_MOD: case MC_LOAD: case MC_LOAD2: return true;
+        case MC_MUL: case MC_DIV: case MC_MOD: case MC_LOAD: case MC_LOAD2: case MC_BANDS: return true;
         default: break;
         }
     return false;
 }
 
-/* Is it like one that was asked about? Else it is kept, while there is room. */
-static bool asked_before(cells *c, const mc_env *env) {
-    const struct outlook_sequence s = {env->n, env->q_first, env->queries};
-    if (c->uses & MC_USES_DATA) return false;
-    for (uint32_t i = 0; i < c->outlook_count; i++)
-        if (memcmp(&c->outlooks[i], &s, sizeof s) == 0) return true;
-    if (c->outlook_count < OUTLOOKS) c->outlooks[c->outlook_count++] = s;
+/* Lists the sequences of which no earlier one has the same answer. The result is false without memory. */
+static bool list_unlike(looking *l) {
+    const uint32_t count = l->batch->count;
+    size_t size = 4;
+    while (size < 2 * (size_t)count) size *= 2;
+    uint64_t *known = calloc(size, sizeof *known); /* sequences by their size: number + 1 */
+    int64_t(*sizes)[2] = malloc((count + (size_t)1) * sizeof *sizes);
+    l->unlike = malloc((count + (size_t)1) * sizeof *l->unlike);
+    l->before = malloc((count + (size_t)1) * sizeof *l->before);
+    const bool good = known && sizes && l->unlike && l->before;
+    if (good) l->before[0] = 0;
+    for (uint32_t s = 0; good && s < count; s++) {
+        const mc_env env = l->batch->env(l->batch->of, s);
+        sizes[s][0] = env.n;
+        sizes[s][1] = env.queries;
+        size_t at = memo_hash(sizes[s], 2) & (size - 1);
+        while (known[at] && memcmp(sizes[known[at] - 1], sizes[s], sizeof *sizes)) at = (at + 1) & (size - 1);
+        if (known[at] && !(l->c->uses & MC_USES_DATA)) continue;
+        known[at] = s + (uint64_t)1;
+        l->unlike[l->count] = s;
+        l->before[l->count + 1] = l->before[l->count] + (double)env.n * (double)env.queries;
+        l->count++;
+    }
+    free(known);
+    free(sizes);
+    return good;
+}
+
+static double draw(looking *l) { /* in [0, 1) */
+    l->state = l->state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+    return (double)(l->state >> 11) / 9007199254740992.0; /* 2^53 */
+}
+
+static uint64_t side_of(const cell_rect *r) {
+    const uint64_t down = r->hi[BOX_Q] - r->lo[BOX_Q], across = r->hi[BOX_K] - r->lo[BOX_K];
+    return down > across ? down : across;
+}
+
+/* The halves of a rectangle of more than one cell, in both dimensions where its sides are about equal; how many. Cuts
+ * are at multiples of a power of two cells, as blocks mostly are. */
+static unsigned split(const cell_rect *r, cell_rect out[4]) {
+    const uint64_t side = side_of(r), half = (uint64_t)1 << (63 - __builtin_clzll(side - 1));
+    unsigned count = 1;
+    out[0] = *r;
+    for (int d = 0; d < 2; d++) {
+        if (r->hi[d] - r->lo[d] <= half) continue;
+        for (unsigned i = 0, before = count; i < before; i++) {
+            out[count] = out[i];
+            out[i].hi[d] = out[count++].lo[d] = r->lo[d] + half;
+        }
+    }
+    return count;
+}
+
+/* Has a rectangle of this kind come up at this depth? */
+static bool is_known(const depth *d, uint64_t kind) {
+    for (size_t i = 0; kind && i < d->count; i++)
+        if (d->at[i].kind == kind) return true;
     return false;
 }
 
-fcp_code cells_outlook(cells *c, const mc_env *env, uint64_t *out_elements) {
-    enum { SAMPLES = 64, LEAST_BITS = 28 };
-    const uint64_t down = (uint64_t)env->queries / FCP_CELL, across = (uint64_t)env->n / FCP_CELL;
-    uint64_t area, looked_at = 0, state = 1;
-    *out_elements = 0;
-    if (!may_need_elements(c->mask) || __builtin_mul_overflow((uint64_t)env->queries, (uint64_t)env->n, &area) ||
-        area >> LEAST_BITS == 0 || !down || !across || asked_before(c, env))
-        return FCP_OK;
-    fcp_code code = cells_set_sequence(c, env);
-    for (int i = 0; i < SAMPLES && code == FCP_OK; i++) {
-        state = state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
-        const uint64_t row = (state >> 33) % down;
-        state = state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
-        const uint64_t col = (state >> 33) % across, before = c->stats.elements;
-        const int64_t q = env->q_first + (int64_t)(row * FCP_CELL), k = (int64_t)(col * FCP_CELL);
-        const box b = make_box(c, q, q + FCP_CELL, k, k + FCP_CELL);
-        const box_program *p = c->base;
-        box_class cls;
+/* One walk through the sequence that the object is set to, of which there are `weight`. A fault ends it: whoever asks
+ * for the cells is told. */
+static fcp_code walk_down(looking *l, const cell_rect *all, double weight, uint32_t sequence) {
+    cells *c = l->c;
+    cell_rect r = *all;
+    const box_program *p = c->base;
+    box_class cls;
+    box b = cells_rect_box(c, &r);
+    fcp_code code = cells_classify(c, &b, &p, &cls);
+    for (int at = 0; code == FCP_OK && cls == BOX_MIXED && at < DEPTHS; at++) {
+        if (cells_stopped(c)) return FCP_E_INTERRUPTED;
+        depth *d = &l->depths[at];
+        const int64_t where[5] = {(int64_t)r.lo[0], (int64_t)r.hi[0], (int64_t)r.lo[1], (int64_t)r.hi[1], sequence};
+        const size_t words = cells_box_words(c, ANSWER_CELLS, &b, p);
+        visit v = {.place = memo_hash(where, 5), .kind = words ? memo_hash(c->key, words) : 0, .side = side_of(&r),
+                   .weight = weight};
+        if (!RESERVE(d->at, d->room, d->count, 1)) return FCP_E_NO_MEMORY;
+        v.asked = v.side > 1 || (d->asked < l->most_asked && !is_known(d, v.kind));
+        d->asked += v.asked;
+        const bool cell = v.side == 1;
+        const cells_stats before = c->stats;
+        const box_program *programs[4];
+        cell_rect parts[4];
+        unsigned mixed = 0;
         uint64_t pairs;
-        stack_mark mark = stack_here(&c->stack);
-        code = cells_classify(c, &b, &p, &cls);
-        if (code == FCP_OK && cls == BOX_MIXED) code = cells_cell_pairs(c, &b, p, &pairs);
-        stack_back(&c->stack, mark);
-        looked_at += c->stats.elements - before;
+        bool whole = false;
+        if (cell && v.asked) code = cells_cell_pairs(c, &b, p, &pairs);
+        if (!cell && !p->loose && p->diagonal) whole = true; /* what lies on each diagonal is found once */
+        const uint64_t side = r.hi[p->on_q ? BOX_Q : BOX_K] - r.lo[p->on_q ? BOX_Q : BOX_K];
+        if (!cell && !p->loose && !(p->on_q && p->on_k) && side <= l->batch->piece) {
+            whole = true; /* its rows, or columns, are alike */
+            c->stats.work += side * (WORK_BOX + WORK_ROW + (WORK_NODE + WORK_ROW_NODE) * p->count);
+        }
+        const unsigned count = cell || whole ? 0 : split(&r, parts);
+        for (unsigned i = 0; i < count && code == FCP_OK; i++) {
+            const box part = cells_rect_box(c, &parts[i]);
+            const box_program *special = p;
+            code = cells_classify(c, &part, &special, &cls);
+            if (code != FCP_OK || cls != BOX_MIXED) continue;
+            parts[mixed] = parts[i];
+            programs[mixed++] = special;
+        }
+        v.work = (double)(c->stats.work - before.work);
+        v.pairs = (double)(c->stats.elements - before.elements);
+        d->at[d->count++] = v;
+        cls = BOX_NONE;
+        if (!mixed) break;
+        const unsigned next = (unsigned)(draw(l) * mixed);
+        r = parts[next];
+        p = programs[next];
+        b = cells_rect_box(c, &r);
+        cls = BOX_MIXED;
+        weight *= mixed;
     }
-    if (is_fault(code)) return FCP_OK; /* whoever asks for the cells is told */
-    const uint64_t heads = c->heads;
-    *out_elements = (uint64_t)((unsigned __int128)area * looked_at / (SAMPLES * FCP_CELL * FCP_CELL * heads) * heads);
+    return is_fault(code) ? FCP_OK : code;
+}
+
+static int by_kind(const void *a, const void *b) {
+    const visit *x = a, *y = b;
+    if (x->kind != y->kind) return x->kind < y->kind ? -1 : 1;
+    return x->place < y->place ? -1 : x->place > y->place;
+}
+
+/* How many kinds of MIXED rectangles there are at a depth, by its visits, which are in order of kind and place; `most`
+ * is how many rectangles there are. */
+static double count_kinds(const depth *d, double most) {
+    double once = 0, twice = 0, kinds = 0, all = 0, unlike = 0, single = 0; /* the last three: weights */
+    for (size_t i = 0, end; i < d->count; i = end) {
+        const visit *first = &d->at[i];
+        double weight = 0;
+        size_t places = 0;
+        for (end = i; end < d->count && d->at[end].kind == first->kind; end++) {
+            places += end == i || d->at[end].place != d->at[end - 1].place;
+            weight += d->at[end].weight;
+        }
+        all += weight;
+        if (!first->kind) {
+            unlike = weight;
+            continue;
+        }
+        kinds++;
+        once += places == 1;
+        twice += places == 2;
+        if (places == 1) single += weight;
+    }
+    if (all <= 0) return 0;
+    const double alike = most * (1 - unlike / all);
+    double seen = kinds + (twice >= TWICE ? once * once / (2 * twice) : most * single / all);
+    if (seen > alike) seen = alike;
+    return seen + most * unlike / all;
+}
+
+/* What the visits of `walks` walks say together. */
+static void sum_up(looking *l, double walks, double *out_work, double *out_pairs) {
+    double part = 1; /* of all piece pairs, those that memory has no answer for */
+    bool in_pieces = false;
+    *out_work = *out_pairs = 0;
+    for (int i = 0; i < DEPTHS && l->depths[i].count; i++) {
+        depth *d = &l->depths[i];
+        double most = 0, work = 0, pairs = 0, asked = 0;
+        qsort(d->at, d->count, sizeof *d->at, by_kind);
+        for (size_t j = 0; j < d->count; j++) {
+            const visit *v = &d->at[j];
+            most += v->weight / walks;
+            if (!v->asked) continue;
+            asked += v->weight;
+            work += v->weight * v->work;
+            pairs += v->weight * v->pairs;
+        }
+        if (most <= 0 || asked <= 0) continue;
+        const uint64_t side = d->at[0].side; /* all visits of a depth have the same, but at the edge */
+        double times = part * most;
+        if (!in_pieces && side <= l->batch->piece) {
+            in_pieces = true;
+            times = count_kinds(d, most);
+            part = times / most;
+        }
+        if (side == 1) {
+            const double kinds = count_kinds(d, most);
+            *out_work += times * WORK_FIND;
+            if (kinds < times && kinds < SOON * (double)CELLS_REMEMBERED) times = kinds; /* else they are forgotten */
+        }
+        *out_work += times * work / asked;
+        *out_pairs += times * pairs / asked;
+    }
+}
+
+/* A round of walks. *out_spent: it was ended because it cost too much; the first round is not. */
+static fcp_code walk_round(looking *l, uint32_t walks, bool *out_spent) {
+    const double all = l->before[l->count];
+    const uint64_t before = l->c->stats.work;
+    uint32_t at = UINT32_MAX, s = 0;
+    l->most_asked = walks > ROUND ? ASKED : ASKED_FIRST;
+    cell_rect square = {.lo = {0, 0}};
+    fcp_code code = FCP_OK;
+    for (uint32_t i = 0; i < walks && code == FCP_OK && !*out_spent; i++) {
+        const double place = (i + 0.5) / walks * all;
+        while (s + 1 < l->count && l->before[s + 1] <= place) s++;
+        const double area = l->before[s + 1] - l->before[s];
+        if (s != at) {
+            const mc_env env = l->batch->env(l->batch->of, l->unlike[s]);
+            code = cells_set_sequence(l->c, &env);
+            square.hi[BOX_Q] = ((uint64_t)env.queries + FCP_CELL - 1) / FCP_CELL;
+            square.hi[BOX_K] = ((uint64_t)env.n + FCP_CELL - 1) / FCP_CELL;
+            at = s;
+        }
+        stack_mark mark = stack_here(&l->c->stack);
+        if (code == FCP_OK) code = walk_down(l, &square, all / area, s);
+        stack_back(&l->c->stack, mark);
+        *out_spent = walks > ROUND && l->c->stats.work - before > WORK_MOST;
+    }
+    return code;
+}
+
+fcp_code cells_look_ahead(cells *c, const cells_batch *batch, cells_outlook *out) {
+    looking l = {.c = c, .batch = batch, .state = 1};
+    bool spent = false;
+    double work = 0, pairs = 0;
+    *out = (cells_outlook){0, 0};
+    if (!may_cost(c->mask) || !batch->count) return FCP_OK;
+    fcp_code code = list_unlike(&l) ? FCP_OK : FCP_E_NO_MEMORY;
+    if (code == FCP_OK && l.before[l.count] >= (double)((uint64_t)1 << LEAST_BITS)) {
+        uint32_t walks = ROUND;
+        for (int i = 0; i < ROUNDS && code == FCP_OK && !spent; i++, walks *= 4) {
+            for (int d = 0; d < DEPTHS; d++) l.depths[d].count = l.depths[d].asked = 0;
+            code = walk_round(&l, walks, &spent);
+            if (code == FCP_OK && !spent) sum_up(&l, walks, &work, &pairs);
+            if (work < (double)LONG) break;
+        }
+    }
+    if (code == FCP_OK) *out = (cells_outlook){(uint64_t)pairs, (uint64_t)work};
+    for (int d = 0; d < DEPTHS; d++) free(l.depths[d].at);
+    free(l.unlike);
+    free(l.before);
     return code;
 }

@@ -46,7 +46,9 @@ typedef enum answer_kind {
     ANSWER_CUT         /* a unit on a diagonal that is cut short: its value, and whether it has pairs */
 } answer_kind;
 
-enum { GRIDS_SEEN = 1024, OUTLOOKS = 64 };
+/* So many cells are remembered before it is asked of what use that is: some 30 MB, of cells that needed elements. */
+enum { CELLS_REMEMBERED = 1 << 17 };
+enum { GRIDS_SEEN = 1024 };
 #define SHAPE_NONE (UINT32_C(1) << 31) /* more than there are shapes */
 typedef struct kept_grid {
     const cell_entry *entries;
@@ -101,10 +103,6 @@ struct cells {
     open_cell *open;    /* since elements were last counted, */
     size_t open_count, open_room;
     uint64_t open_batch;       /* the number of this time */
-    struct outlook_sequence {
-        int64_t n, q_first, queries;
-    } outlooks[OUTLOOKS]; /* sequences that cells_outlook was asked about, if nothing else tells them apart */
-    uint32_t outlook_count;
     /* nodes of the last program whose rows were dear; how many more are taken to be so */
     uint32_t dear_nodes, dear_left;
     uint64_t element_cells, element_hits; /* cells of elements asked for; of these known */
@@ -120,8 +118,8 @@ struct cells {
     memo memo;
     kept_grid *grids;
     size_t grid_count, grid_room, grid_bytes;
-    uint64_t seen[GRIDS_SEEN]; /* hashes of grids that were asked for once; a grid is kept the second time */
-    bool keep_first;           /* or the first time */
+    uint64_t seen[GRIDS_SEEN]; /* hashes of grids that were asked for once; a grid is kept the second time, */
+    bool keep_first;           /* or the first time; so is one that needed elements */
     diagonals *diagonals;
     size_t diagonals_count, diagonals_room;
     diagonal_run *found; /* the runs that are being found */
@@ -181,6 +179,18 @@ fcp_code cells_count_rows(cells *c, const mc_env *env, uint64_t *out_rows);
 
 /* The number of elements of a box, over its heads; FCP_E_PLAN_SIZE if it does not fit 64 bits. */
 fcp_code cells_box_area(const box *b, uint64_t *out);
+/* What things cost, in nanoseconds of one processor of the machine that bench/RESULTS.md is of: about as much anywhere.
+ * They are added up in cells_stats.work. */
+enum {
+    WORK_BOX = 40,     /* to evaluate a box, */
+    WORK_NODE = 14,    /* and for each node of the program */
+    WORK_FIND = 60,    /* to look for a cell in memory */
+    WORK_ROW = 20,     /* to solve a row of a cell, */
+    WORK_ROW_NODE = 16,
+    WORK_SEGMENT = 8,  /* and for each segment of its integers */
+    WORK_LANE_NODE = 200 /* of a cell that is solved by lanes.h, for each node */
+};
+
 /* Evaluates a box. If it is MIXED, *program becomes the program specialised to it, which is put on the stack. */
 fcp_code cells_classify(cells *c, const box *b, const box_program **program, box_class *out);
 /* Writes the key of a box and its program to c->key, and returns its number of words. 0: no other box can be like this
@@ -202,6 +212,15 @@ void cells_close_open(cells *c);
 /* Where to split a box of more than one cell in dimension d, for a program that reads arrays: after how many cells.
  * That is near a place where the elements of an array begin another run, if there is one; else near the middle. */
 uint64_t cells_split(const box *b, const box_program *p, int d);
+
+/* --- cells.c: rectangles ---------------------------------------------------------------------------------- */
+
+/* A rectangle of cells; indices are BOX_Q and BOX_K. */
+typedef struct cell_rect {
+    uint64_t lo[2], hi[2];
+} cell_rect;
+
+box cells_rect_box(const cells *c, const cell_rect *r);
 
 /* --- whole.c: rectangles of cells ------------------------------------------------------------------------- */
 

@@ -45,6 +45,7 @@ fcp_code cells_classify(cells *c, const box *b, const box_program **program, box
     const box_program *p = *program;
     bool simpler;
     c->stats.boxes++;
+    c->stats.work += WORK_BOX + WORK_NODE * p->count;
     *out = box_evaluate(p, b, c->values, &simpler);
     if (*out != BOX_MIXED || !simpler) return FCP_OK;
     box_program *special = stack_take(&c->stack, box_program_size(p->count));
@@ -121,6 +122,7 @@ static fcp_code solve_diagonals(cells *c, const box *b, const box_program *p, ui
         if (!rows_one(c->rows, p, &row, b->hi[BOX_Q] - 1, b->lo[BOX_H], bits, &c->stats.elements))
             return FCP_E_NO_MEMORY;
         c->stats.rows++;
+        c->stats.work += WORK_ROW + WORK_ROW_NODE * p->count;
         for (int w = 0; w < 2; w++)
             for (uint64_t left = bits[w]; left; left &= left - 1) {
                 uint64_t t = from + (uint64_t)w * 64 + (uint64_t)__builtin_ctzll(left), u = length - t;
@@ -139,6 +141,7 @@ static fcp_code count_elements(cells *c, const box *b, const box_program *p, uin
     fcp_code code = cells_box_area(b, &area);
     if (code != FCP_OK) return code;
     c->stats.elements += area;
+    c->stats.work += elements_cost(p, c->numbers, area);
     if (c->slot != FCP_NONE)
         return elements_add(c->elements, p, c->numbers, b, c->slot) ? FCP_OK : FCP_E_NO_MEMORY;
     if (!elements_now(c->elements, p, c->numbers, b, &c->env, &found)) return FCP_E_NO_MEMORY;
@@ -191,6 +194,7 @@ static fcp_code solve_box(cells *c, const box *b, const box_program *p, unsigned
         if (!lanes_cell(c->lanes, p, &one, &found, &known)) return FCP_E_NO_MEMORY;
         if (known) {
             c->stats.rows += box_side(b, BOX_Q);
+            c->stats.work += WORK_LANE_NODE * p->count;
             *pairs += found * box_side(b, BOX_H);
             return FCP_OK;
         }
@@ -207,6 +211,7 @@ static fcp_code solve_box(cells *c, const box *b, const box_program *p, unsigned
     if (r.stopped) return FCP_E_INTERRUPTED;
     c->stats.rows += r.rows;
     c->stats.elements += r.elements;
+    c->stats.work += r.rows * (WORK_ROW + WORK_ROW_NODE * p->count) + WORK_SEGMENT * r.segments;
     if (r.fault) return raise_fault(c, &r);
     *pairs += r.pairs;
     return FCP_OK;
@@ -214,7 +219,7 @@ static fcp_code solve_box(cells *c, const box *b, const box_program *p, unsigned
 
 /* --- cells -------------------------------------------------------------------------------------------------------- */
 
-enum { CELL_NONE_OR_PARTIAL, CELL_FULL, CELL_OPEN, CELLS_ASKED = 4096, WORTH = 8 };
+enum { CELL_NONE_OR_PARTIAL, CELL_FULL, CELL_OPEN, WORTH = 8 };
 
 /* The memo keeps a cell in the form of a rectangle's counts: FULL cells, PARTIAL cells, pairs. For an open one it keeps
  * CELL_OPEN, the batch, and the number in c->open. */
@@ -227,12 +232,13 @@ static void cell_answer(uint64_t pairs, uint64_t area, uint64_t out[3]) {
 /* To remember a cell takes memory, and in a mask without structure no cell comes again. So cells that needed elements
  * are remembered only while that turns out to be of use. */
 static bool elements_come_again(const cells *c) {
-    return c->element_cells < CELLS_ASKED || c->element_hits * WORTH >= c->element_cells;
+    return c->element_cells < CELLS_REMEMBERED || c->element_hits * WORTH >= c->element_cells;
 }
 
 static fcp_code cell_pairs(cells *c, const box *b, const box_program *p, bool later, uint64_t *out,
                            uint32_t *out_open) {
     *out_open = FCP_NONE;
+    c->stats.work += WORK_FIND;
     if (cells_line_pairs(b, p, out)) return FCP_OK;
     if (box_bands_only(p)) { /* sooner counted than looked up */
         *out = box_bands_pairs(p, b) * box_side(b, BOX_H);

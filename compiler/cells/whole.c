@@ -64,6 +64,7 @@ static fcp_code count_strip(cells *c, const box *b, int d, const box_program *p,
         else if (!(v = lanes_run(c->lanes, d, b->lo[d], (uint32_t)side, b->lo))) code = FCP_E_INTERNAL;
         for (uint64_t i = 0; v && i < side; i++) allowed += (uint64_t)v[i];
         c->stats.rows++;
+        c->stats.work += WORK_ROW + WORK_ROW_NODE * p->count;
         out->full += allowed == side;
         out->partial += allowed > 0 && allowed < side;
         out->allowed += allowed;

@@ -324,7 +324,7 @@ fcp_code cmd_help(const cmd_line *line, fcp_error *err) {
             printf(
                 "\nA request is an object: program (its text) or file (its path), define ([\"cluster.gpus=8\", ...]), "
                 "lengths, queries,\nfields ({\"doc\": [0, 0, 1, ...]}), plan (the path to write it to), "
-                "id (comes back). "
+                "max_seconds,\nid (comes back). "
                 "Its answer is the object\nthat fcpc FILE --json prints, with id and digest; or error, with code and "
                 "place.\nRequests of different clients are planned side by side, those of one client in their "
                 "order.\n");

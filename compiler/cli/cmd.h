@@ -92,6 +92,9 @@ typedef enum cmd_kind {
       "take the batch's lengths from this file: one length, or QUERIES:KEYS, on each line")                            \
     X(FIELD, "field", 0, CMD_WORD, "NAME=FILE", CMD_BATCH,                                                             \
       "take the values of a field from this file; run PLAN: find here the file that the plan was made from")           \
+    X(MAX_SECONDS, "max-seconds", 0, CMD_WORD, "N", (CMD_BATCH & ~CMD_BIT(EXPLAIN)) | CMD_BIT(SERVE),               \
+      "refuse, before it begins, a mask that is estimated to take longer to decide than N seconds of one processor; "  \
+      "the estimate counts work, so it is the same on every machine")                                                  \
     X(SVG, "svg", 0, CMD_WRITE, "FILE", CMD_BIT(SHOW), "draw into this SVG file")                                      \
     X(HTML, "html", 0, CMD_WRITE, "FILE", CMD_BIT(SHOW) | CMD_BIT(SIM),                                                \
       "draw into this HTML page, which needs no other file: mask, placement, and what each rank does when, "           \
@@ -260,6 +263,7 @@ typedef struct cmd_input {
     fcpc_times times;               /* of a plan from a file: verify and total are those of loading it */
     bool compiled;                  /* from a program */
     fcpc_diagnostics *diagnostics;  /* errors and warnings of a program; NULL for a plan file */
+    size_t told;                    /* so many of them have been printed */
     bool silent;                    /* warnings of the program are kept, and not printed */
     bool json_told;                 /* the JSON object has been printed, with the error in it */
     auto_report tried;              /* of a program with strategy = auto */
@@ -303,6 +307,8 @@ const char *cmd_name(const cmd_line *line);
 const char *cmd_path(const char *typed);
 /* The settings of the line, as the library takes them. */
 fcpc_options cmd_settings(const cmd_line *line);
+/* The limit of --max-seconds; 0: there is none. */
+fcp_code cmd_max_seconds(const cmd_line *line, double *out, fcp_error *err);
 
 /* Looks for the files that a plan's fields and tables were read from, as the plan names them (seen from its folder,
  * then from the current one) or where --field says: E322 if one is there and is not the same (field.c). */
@@ -313,9 +319,9 @@ fcp_code cmd_protect_fields(const cmd_line *line, const fcp_plan *plan, fcp_erro
 /* --- telling errors (report.c) ------------------------------------------------------------------------------------ */
 
 /* Tells an error, once: as text on stderr and, with --json, as an object on stdout, unless input->json_told. */
-void cmd_report(const cmd_line *line, const cmd_input *input, const fcp_error *err);
-/* Prints diagnostics on stderr, with source lines and carets. NULL is accepted. */
-void cmd_render(const fcpc_diagnostics *d);
+void cmd_report(const cmd_line *line, cmd_input *input, const fcp_error *err);
+/* Prints the diagnostics of a program on stderr, with source lines and carets, but for those that have been. */
+void cmd_render(cmd_input *input);
 /* Makes *err the first error among diagnostics; of `code` alone when there is none. */
 void cmd_first_error(const fcpc_diagnostics *d, fcp_code code, fcp_error *err);
 /* Adds what went wrong to an open object: "error" (only if err is not NULL), "diagnostics", all errors and warnings in
@@ -398,6 +404,9 @@ void cmd_guard(const char *path);
 void cmd_unguard(const char *path);
 /* On a terminal, shows `what` and the seconds it takes, once it has taken one; until cmd_done. `what` is static. */
 void cmd_doing(const char *what);
+/* Shows that what is done from now on is for candidate `number`, from 1, of so many, and how long all of them have
+ * taken; until cmd_candidate(0, 0). */
+void cmd_candidate(size_t number, size_t of);
 /* Shows how far a planning is, too, until cmd_done. */
 void cmd_watch(const fcpc_progress *planning);
 void cmd_done(void);

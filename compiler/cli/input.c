@@ -112,6 +112,9 @@ fcp_code cmd_source(const cmd_line *line, cmd_input *input, fcp_error *err) {
 static fcp_code load_plan(const cmd_line *line, cmd_input *input, fcp_error *err) {
     if (line->define_count || line->value[OPT_LENGTHS])
         return fcp_fail(err, FCP_E_USAGE, "%.200s is a plan: -D and --lengths apply to a program", line->file);
+    if (line->value[OPT_MAX_SECONDS])
+        return fcp_fail(err, FCP_E_USAGE, "%.200s is a plan, which is made already: --max-seconds applies to a program",
+                        line->file);
     if (line->value[OPT_LAYER])
         return fcp_fail(err, FCP_E_USAGE, "%.200s is a plan, which is of one mask: --layer applies to a program",
                         line->file);
@@ -165,11 +168,27 @@ fcp_code cmd_plan_layers(const fcpc_program *program, const fcpc_batch *batch, c
     return code;
 }
 
-static fcp_code plan_program(const cmd_line *line, const fcpc_program *program, uint32_t chosen, cmd_input *input) {
+fcp_code cmd_max_seconds(const cmd_line *line, double *out, fcp_error *err) {
+    uint64_t seconds;
+    fcp_code code = cmd_number(line, OPT_MAX_SECONDS, 1, UINT32_MAX, 0, &seconds, err);
+    if (!code) *out = (double)seconds;
+    return code;
+}
+
+/* Planning will take long: says so before it begins. */
+static void tell_soon(void *context, const planning *x) {
+    cmd_input *input = context;
+    (void)x;
+    if (!input->silent) cmd_render(input);
+}
+
+static fcp_code plan_program(double max_seconds, const cmd_line *line, const fcpc_program *program, uint32_t chosen,
+                             cmd_input *input) {
     fcpc_progress progress = {0};
-    const fcpc_batch own = {.size = sizeof own, .progress = &progress,
+    const fcpc_batch own = {.size = sizeof own, .progress = &progress, .max_seconds = max_seconds,
                             .bound = !line->quiet || line->json || input->dump}; /* those print it */
-    compile_watch watch = {.see = input->dump ? print_passes : NULL, .context = input, .tried = &input->tried};
+    compile_watch watch = {.see = input->dump ? print_passes : NULL, .context = input, .soon = tell_soon,
+                           .tried = &input->tried};
     cmd_watch(&progress);
     fcp_code code = program->layer_count ? cmd_plan_layers(program, &own, NULL, &watch, chosen, input)
                                          : compile_batch(program, &own, NULL, input->diagnostics, &watch, &input->times,
@@ -243,12 +262,14 @@ static fcp_code compile_program(const cmd_line *line, cmd_input *input, fcp_erro
     text_free(&input->bytes);
     fcp_code overwrites = FCP_OK;
     uint32_t chosen = 0;
-    if (code == FCP_OK) overwrites = cmd_choose_layer(line, program, &chosen, err);
+    double max_seconds = 0;
+    if (code == FCP_OK) overwrites = cmd_max_seconds(line, &max_seconds, err);
+    if (code == FCP_OK && overwrites == FCP_OK) overwrites = cmd_choose_layer(line, program, &chosen, err);
     if (code == FCP_OK && overwrites == FCP_OK && program->layer_count > 1 && !chosen)
         overwrites = cmd_protect_layers(line, program, err);
     if (code == FCP_OK && overwrites == FCP_OK) {
         cmd_doing("planning");
-        code = plan_program(line, program, chosen, input);
+        code = plan_program(max_seconds, line, program, chosen, input);
         cmd_done();
     }
     fcpc_program_free(program);
@@ -257,7 +278,7 @@ static fcp_code compile_program(const cmd_line *line, cmd_input *input, fcp_erro
         cmd_first_error(input->diagnostics, code, err);
         return err->code;
     }
-    if (!input->silent) cmd_render(input->diagnostics);
+    if (!input->silent) cmd_render(input);
     return FCP_OK;
 }
 

@@ -36,7 +36,7 @@ static void *work(void *given) {
     cmd_pool *p = given;
     cmd_job *job;
     while ((job = wait_for_job(p))) {
-        job->good = cmd_answer(job->line, job->size, &job->stop, &job->answer);
+        job->good = cmd_answer(job->line, job->size, p->max_seconds, &job->stop, &job->answer);
         pthread_mutex_lock(&p->lock);
         add(&p->done, job);
         pthread_mutex_unlock(&p->lock);
@@ -45,8 +45,8 @@ static void *work(void *given) {
     return NULL;
 }
 
-fcp_code cmd_pool_start(cmd_pool *p, unsigned threads, fcp_error *err) {
-    *p = (cmd_pool){.lock = PTHREAD_MUTEX_INITIALIZER, .given = PTHREAD_COND_INITIALIZER};
+fcp_code cmd_pool_start(cmd_pool *p, unsigned threads, double max_seconds, fcp_error *err) {
+    *p = (cmd_pool){.lock = PTHREAD_MUTEX_INITIALIZER, .given = PTHREAD_COND_INITIALIZER, .max_seconds = max_seconds};
     p->bell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     while (p->bell >= 0 && p->count < threads && fcp_thread_start(&p->threads[p->count], 0, work, p)) p->count++;
     return p->count ? FCP_OK : fcp_fail(err, FCP_E_NO_MEMORY, "no thread can be started");

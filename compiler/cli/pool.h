@@ -34,13 +34,15 @@ typedef struct cmd_pool {
     pthread_cond_t given;
     cmd_queue waiting, done;
     bool leave;
+    double max_seconds; /* of every request (fcpc_batch) */
     int bell; /* an eventfd */
     unsigned count;
     pthread_t threads[CMD_POOL_MOST];
 } cmd_pool;
 
-/* Starts as many threads as can be had, up to `threads`, which is at most CMD_POOL_MOST. They get no signals. */
-fcp_code cmd_pool_start(cmd_pool *p, unsigned threads, fcp_error *err);
+/* Starts as many threads as can be had, up to `threads`, which is at most CMD_POOL_MOST. They get no signals.
+ * They refuse masks that take longer than max_seconds; 0: none. */
+fcp_code cmd_pool_start(cmd_pool *p, unsigned threads, double max_seconds, fcp_error *err);
 void cmd_pool_give(cmd_pool *p, cmd_job *job);
 /* Nobody wants the answer any more: the job will be done soon. */
 void cmd_pool_stop(cmd_job *job);

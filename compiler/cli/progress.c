@@ -36,6 +36,8 @@ static struct {
     const char *what;
     const fcpc_progress *planning; /* NULL: none, or nobody tells how far it is */
     double since;
+    size_t candidate, candidates; /* the one under way, from 1, of so many; 0: there is one thing to do */
+    double begun;                 /* when the first was */
 } progress = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
 
 static const char erase_line[] = "\r\033[K";
@@ -129,7 +131,7 @@ static void *ticker(void *unused) {
     (void)unused;
     pthread_mutex_lock(&progress.lock);
     for (;;) {
-        while (!progress.what) pthread_cond_wait(&progress.changed, &progress.lock);
+        while (!progress.what && !progress.candidates) pthread_cond_wait(&progress.changed, &progress.lock);
         struct timespec until;
         clock_gettime(CLOCK_REALTIME, &until);
         until.tv_nsec += 250000000;
@@ -138,11 +140,14 @@ static void *ticker(void *unused) {
             until.tv_sec++;
         }
         pthread_cond_timedwait(&progress.changed, &progress.lock, &until);
-        double seconds = cmd_now() - progress.since;
-        if (progress.what && seconds >= 1) {
+        const bool several = progress.candidates;
+        const double now = cmd_now(), seconds = now - (several ? progress.begun : progress.since);
+        if ((progress.what || several) && seconds >= 1) {
             line_shown = 1;
-            fprintf(stderr, "%s%s ... %.0f s", erase_line, progress.what, seconds);
-            say_how_far(seconds);
+            fputs(erase_line, stderr);
+            if (several) fprintf(stderr, "candidate %zu of %zu: ", progress.candidate, progress.candidates);
+            fprintf(stderr, "%s ... %.0f s", progress.what ? progress.what : "predicting", seconds);
+            say_how_far(now - progress.since);
             fflush(stderr);
         }
     }
@@ -166,14 +171,29 @@ void cmd_progress_init(bool as_json, bool quiet) {
     sigaction(SIGXFSZ, &action, NULL); /* then writing more than `ulimit -f` allows is an error like any other */
 }
 
+/* Called with the lock held. */
+static void start_ticker(void) {
+    pthread_t thread;
+    if (progress.started) return;
+    progress.started = fcp_thread_start(&thread, 0, ticker, NULL);
+    if (progress.started) pthread_detach(thread);
+}
+
+void cmd_candidate(size_t number, size_t of) {
+    if (!progress.enabled) return;
+    pthread_mutex_lock(&progress.lock);
+    start_ticker();
+    if (!progress.candidates) progress.begun = cmd_now();
+    progress.candidate = number;
+    progress.candidates = of;
+    pthread_cond_signal(&progress.changed);
+    pthread_mutex_unlock(&progress.lock);
+}
+
 void cmd_doing(const char *what) {
     if (!progress.enabled) return;
     pthread_mutex_lock(&progress.lock);
-    if (!progress.started) {
-        pthread_t thread;
-        progress.started = fcp_thread_start(&thread, 0, ticker, NULL);
-        if (progress.started) pthread_detach(thread);
-    }
+    start_ticker();
     progress.what = what;
     progress.planning = NULL;
     progress.since = cmd_now();

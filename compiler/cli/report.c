@@ -7,6 +7,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include "compiler/base/diag.h"
 #include "compiler/cli/cmd.h"
 
 bool cmd_colour(FILE *stream) {
@@ -51,21 +52,24 @@ void cmd_first_error(const fcpc_diagnostics *d, fcp_code code, fcp_error *err) {
     first_error(d, err);
 }
 
-void cmd_render(const fcpc_diagnostics *d) {
-    char *picture = d && fcpc_diagnostics_count(d) ? fcpc_diagnostics_render(d, cmd_colour(stderr)) : NULL;
+void cmd_render(cmd_input *input) {
+    const fcpc_diagnostics *d = input->diagnostics;
+    const size_t count = d ? fcpc_diagnostics_count(d) : 0;
+    char *picture = count > input->told ? diag_render(d, input->told, cmd_colour(stderr)) : NULL;
     if (picture) fputs(picture, stderr);
     free(picture);
+    input->told = count;
 }
 
 static const char *message_of(const fcp_error *err) {
     return err->message[0] ? err->message : fcp_code_text(err->code);
 }
 
-void cmd_report(const cmd_line *line, const cmd_input *input, const fcp_error *err) {
+void cmd_report(const cmd_line *line, cmd_input *input, const fcp_error *err) {
     fcp_error first = {0};
     fflush(stdout);
     if (first_error(input->diagnostics, &first) && first.code == err->code) {
-        cmd_render(input->diagnostics);
+        cmd_render(input);
     } else {
         bool colour = cmd_colour(stderr);
         if (!err->file[0]) fprintf(stderr, "fcpc: ");

@@ -34,6 +34,7 @@ typedef struct request {
     size_t program_size;
     bool has_number;                     /* the id is a number */
     int64_t number;
+    uint64_t max_seconds;                /* 0: no limit */
     list defines, lengths, queries, fields; /* of const char *, uint64_t, uint64_t, fcpc_field */
 } request;
 
@@ -107,11 +108,16 @@ static bool read_fields(request *q, json_reader *r) {
     return !r->why;
 }
 
+static bool read_max_seconds(request *q, json_reader *r) {
+    return json_read_u64(r, &q->max_seconds) && (q->max_seconds || json_fault(r, "expected a number of at least 1"));
+}
+
 static const struct {
     const char *name;
     bool (*read)(request *q, json_reader *r);
 } keys[] = {{"id", read_id}, {"program", read_program}, {"file", read_file}, {"define", read_defines},
-            {"lengths", read_lengths}, {"queries", read_queries}, {"fields", read_fields}, {"plan", read_plan}};
+            {"lengths", read_lengths}, {"queries", read_queries}, {"fields", read_fields}, {"plan", read_plan},
+            {"max_seconds", read_max_seconds}};
 enum { KEYS = sizeof keys / sizeof *keys };
 
 /* Finds a key and reads its value. FCP_OK also if the text has a fault, which r knows. */
@@ -183,12 +189,16 @@ static fcp_code parse(const request *q, const volatile int *stop, fcpc_diagnosti
     return code;
 }
 
-static fcp_code make_plans(const request *q, const volatile int *stop, cmd_input *out, fcp_error *err) {
+static fcp_code make_plans(const request *q, double max_seconds, const volatile int *stop, cmd_input *out,
+                           fcp_error *err) {
     fcpc_program *program = NULL;
     fcp_code code = parse(q, stop, out->diagnostics, &program, err);
     if (!code) {
+        const double own = (double)q->max_seconds;
+        const bool by_own = own > 0 && (max_seconds == 0 || own < max_seconds);
         const fcpc_batch batch = {.size = sizeof batch, .lengths = q->lengths.at, .queries = q->queries.at,
-                                  .count = q->lengths.count, .fields = q->fields.at, .field_count = q->fields.count};
+                                  .count = q->lengths.count, .fields = q->fields.at, .field_count = q->fields.count,
+                                  .max_seconds = by_own ? own : max_seconds};
         compile_watch watch = {.see = NULL};
         code = fcpc_program_layers(program, 0, NULL) > 1
                    ? cmd_plan_layers(program, &batch, stop, &watch, 0, out)
@@ -253,7 +263,7 @@ static void send_answer(json *j, const fcpc_diagnostics *d, const fcp_error *err
     json_free(j);
 }
 
-bool cmd_answer(const char *line, size_t size, const volatile int *stop, text *out) {
+bool cmd_answer(const char *line, size_t size, double max_seconds, const volatile int *stop, text *out) {
     request q = {0};
     json done = {0}, failed = {0};
     fcp_error err = {0};
@@ -261,7 +271,7 @@ bool cmd_answer(const char *line, size_t size, const volatile int *stop, text *o
     fcp_code code = made.diagnostics ? go_on(stop, &err) : fcp_fail(&err, FCP_E_NO_MEMORY, "out of memory");
     if (!code) code = read_request(&q, line, size, &err);
     if (!code) code = go_on(stop, &err);
-    if (!code) code = make_plans(&q, stop, &made, &err);
+    if (!code) code = make_plans(&q, max_seconds, stop, &made, &err);
     begin_answer(&q, &done);
     if (!code) code = go_on(stop, &err);
     if (!code) code = describe(&q, &made, stop, &done, &err);

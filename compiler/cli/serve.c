@@ -377,12 +377,14 @@ fcp_code cmd_serve(const cmd_line *line, cmd_input *input, fcp_error *err) {
     server *s = calloc(1, sizeof *s);
     if (!s) return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory");
     uint64_t threads = 0;
+    double max_seconds = 0;
     s->path = line->file;
     s->fd = s->pool.bell = -1;
     for (size_t i = 0; i < CLIENTS; i++) s->clients[i].fd = -1;
     fcp_code code = cmd_number(line, OPT_THREADS, 1, CMD_POOL_MOST, fcp_processors(CMD_POOL_MOST), &threads, err);
     if (!code) code = divide_files(s, &threads, err);
-    if (!code) code = cmd_pool_start(&s->pool, (unsigned)threads, err);
+    if (!code) code = cmd_max_seconds(line, &max_seconds, err);
+    if (!code) code = cmd_pool_start(&s->pool, (unsigned)threads, max_seconds, err);
     if (!code) code = start(s, err);
     if (!code && !line->quiet) print_start(s);
     int why = 0;

@@ -375,10 +375,10 @@ static fcp_code predict_one(run *r, cmd_input *input, candidate *out, arena *mem
         code = fcp_fail(err, FCP_E_NO_MEMORY, "out of memory");
     if (!code) code = candidate_predict_all(&r->how, input, &r->profile, memory, out, r->layers, result, err);
     r->how.shown = NULL; /* what is tried for advice is not drawn */
-    if (!code && input->layer_count) cmd_render(input->diagnostics); /* advice is about one plan */
+    if (!code && input->layer_count) cmd_render(input); /* advice is about one plan */
     else if (!code && !input->is_plan) {
         code = candidate_advise(&r->how, &opened, input->plan, &r->profile, out, input->diagnostics, err);
-        if (!code) cmd_render(input->diagnostics);
+        if (!code) cmd_render(input);
     }
     text_free(&opened.bytes);
     return code;
@@ -396,9 +396,11 @@ static fcp_code predict_all(run *r, cmd_input *input, fcp_error *err) {
         planned = code == FCP_OK;
     }
     for (size_t p = 0; p < points && !code && r->sweep_count; p++) {
+        cmd_candidate(p + 1, points);
         code = try_point(r, input, p, &rows[p], err);
         planned += !code && !rows[p].error.code;
     }
+    cmd_candidate(0, 0);
     if (!code && !planned) {
         *err = rows[0].error;
         code = err->code;

@@ -106,6 +106,8 @@ static inline int64_t problem_q_first(const problem *p, uint32_t sequence) {
 static inline uint64_t problem_length(const problem *p, uint32_t sequence, fcp_side side) {
     return side == FCP_KEYS ? p->lengths[sequence] : p->queries[sequence];
 }
+/* Did so many pairs have to be looked at one by one that planning took long? */
+static inline bool problem_is_unstructured(const problem *p) { return p->elements >> 28 != 0; }
 /* The next block with the same tokens, and of other heads. */
 static inline uint32_t problem_twin(const problem *p, uint32_t b) { return p->twin ? p->twin[b] : FCP_NONE; }
 /* Allowed pairs of a part: of one head, or if the mask names h over the heads of its range. */
@@ -150,6 +152,12 @@ fcp_code problem_deal(planning *x, problem *p);
  * whose keys would travel longer than pays. FCP_E_PLAN_SIZE: more than 2^30. */
 fcp_code problem_held(planning *x, fcp_side side, problem_run **out, uint32_t *out_count);
 
+/* outlook.c. Fills x->outlook, unless it is known. */
+fcp_code problem_look_ahead(planning *x);
+/* The pass that refuses what takes longer than x->batch->max_seconds: FCP_E_TOO_LONG. */
+fcp_code problem_check_time(planning *x);
+bool problem_takes_long(const planning *x); /* seconds that are worth a warning, as far as is known */
+
 /* tiles.c. Classifies the mask over all blocks: tiles, parts, shapes, work. Makes x->cells, whose shapes the problem
  * keeps using. A fault of the mask that some pair of the batch reaches is reported: FCP_E_MASK_*.
  * Cost: O(parts + boundary of the mask). */
@@ -161,6 +169,8 @@ typedef struct problem_kept {
     struct cells *whole, *later, **of_class; /* later: of half of the sequences, where two are asked */
     uint32_t classes;
     uint64_t boxes; /* of the first planning that asked two */
+    struct planning_outlook outlook;
+    uint32_t told; /* times that a mask was asked, of which who watches the progress was told */
     uint32_t *joined; /* per shape of `later`: the number that `whole` has for it; FCP_NONE: nobody needed it yet */
     uint32_t joined_room;
     /* cad: the sums of the mask's pairs between the caller's tokens, which no candidate changes; NULL: not asked yet */

@@ -87,21 +87,21 @@ static uint64_t memory_here(void) {
 /* *out: zeros if nothing was counted. What faults is left to who asks the mask for its tiles. */
 static fcp_code count_least(planning *x, amounts *out) {
     const problem *p = x->problem;
-    uint64_t elements, most = 1;
+    uint64_t most = 1;
     amounts sum = {0, 0};
     for (int side = 0; side < FCP_SIDES; side++)
         for (uint32_t s = 0; s < p->sequences; s++)
             if (pieces_of(p, s, (fcp_side)side) > most) most = pieces_of(p, s, (fcp_side)side);
     uint64_t *room = ARENA_NEW(&x->scratch, uint64_t, 2 * most);
     if (!room) return FCP_E_NO_MEMORY;
+    fcp_code known = problem_look_ahead(x);
+    if (known || x->outlook.pairs) return known;
     for (uint32_t s = 0; s < p->sequences; s++) {
         const mc_env env = problem_env(p, s);
         cells_counts counts;
         cells_fault fault = {0};
         if (planning_stopped(x)) return FCP_E_INTERRUPTED;
-        fcp_code code = cells_outlook(x->cells, &env, &elements);
-        if (!code && elements) return FCP_OK;
-        if (!code) code = cells_count(x->cells, &env, &counts, &fault);
+        fcp_code code = cells_count(x->cells, &env, &counts, &fault);
         if (fault.kind != MC_OK) return FCP_OK;
         if (code) return code;
         add_sequence(p, s, counts.pairs, room, &sum);

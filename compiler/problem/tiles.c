@@ -391,20 +391,16 @@ static void measure_blocks(planning *x) {
             p->unit_of[fabric][cls] = fcp_unit_tokens(&facts, (fcp_class)cls, (fcp_fabric)fabric);
 }
 
-/* Tells whoever watches how many pairs will have to be looked at one by one. */
+/* Tells whoever watches how many pairs of the mask in x->cells will have to be looked at one by one. */
 static fcp_code tell_outlook(planning *x) {
-    const problem *p = x->problem;
+    const uint32_t masks = x->problem->class_count ? x->problem->class_count : 1;
     fcpc_progress *progress = x->batch->progress;
-    uint64_t sum = 0, pairs;
     if (!progress) return FCP_OK;
-    for (uint32_t s = 0; s < p->sequences; s++) {
-        const mc_env env = problem_env(p, s);
-        fcp_code code = planning_stopped_at(x, s) ? FCP_E_INTERRUPTED : cells_outlook(x->cells, &env, &pairs);
-        if (code) return code;
-        sum += pairs;
-    }
-    __atomic_fetch_add(&progress->expected, sum, __ATOMIC_RELAXED);
+    fcp_code code = problem_look_ahead(x);
+    if (code) return code;
     cells_set_done(x->cells, &progress->done);
+    if (x->kept && x->kept->told++ >= masks) return FCP_OK; /* what it answered is kept */
+    __atomic_fetch_add(&progress->expected, x->outlook.pairs / masks, __ATOMIC_RELAXED);
     return FCP_OK;
 }
 

@@ -2,9 +2,10 @@
  *
  * Requires: a problem with its tiles, so that the mask is known to fault for no pair.
  * Gives: warnings; each says what is the case, where, and what follows from it.
- * Cost: O(sequences). Queries that see no key: one or two boxes for a mask that lets every query see the first key or
- *     itself; otherwise a search (cells/blind.c) of at most EFFORT boxes more than the classification took. Symmetry:
- *     a few pairs, which nearly always show that a mask is not symmetric; otherwise an exact count.
+ * Cost: O(sequences). Queries that see no key: one or two boxes for a mask that lets every query see the first key
+ *     or itself; otherwise a search (cells/blind.c) of at most EFFORT boxes more than the classification took, or
+ *     than EFFORT_MOST. Symmetry: a few pairs, which nearly always show that a mask is not symmetric; otherwise a
+ *     search for a cell that is not, which goes through the whole mask where there is none.
  */
 #include "compiler/base/text.h"
 #include "compiler/problem/warn.h"
@@ -17,7 +18,7 @@
 #include "compiler/cells/blind.h"
 #include "compiler/base/sort.h"
 
-enum { EFFORT = 50000, SAMPLES = 64, SYMMETRIC_LENGTHS = 64, ELEMENTS_BITS = 28 };
+enum { EFFORT = 50000, EFFORT_MOST = 1 << 20, SAMPLES = 64, SYMMETRIC_LENGTHS = 64 };
 
 typedef struct batch {
     const struct fcpc_program *program;
@@ -120,7 +121,8 @@ static fcp_code warn_blind(batch *b) {
     uint32_t s = 0; /* the example's */
     blind_rows example = {0};
     bool at_least = false;
-    blind *search = blind_new(g->mask, g->heads, EFFORT + b->problem->boxes);
+    const uint64_t boxes = b->problem->boxes < EFFORT_MOST ? b->problem->boxes : EFFORT_MOST;
+    blind *search = blind_new(g->mask, g->heads, EFFORT + boxes);
     if (!search) return FCP_E_NO_MEMORY;
     blind_set_stop(search, b->x->stop);
     blind_rows r;
@@ -193,11 +195,6 @@ static void warn_params(const batch *b) {
 
 /* --- structure ---------------------------------------------------------------------------------------------------- */
 
-/* Did so many pairs have to be looked at one by one that planning took long? */
-static bool is_unstructured(const batch *b) {
-    return b->problem->elements >> ELEMENTS_BITS != 0;
-}
-
 static void warn_unstructured(const batch *b) {
     diag_warning(b->d, place(b, b->program->mask_span),
                  "%s makes planning slow: %" PRIu64 " of its pairs had to be looked at one by one",
@@ -240,7 +237,7 @@ static fcp_code mirror(mc_code mask, mc_node **out, uint32_t *out_count) {
 static fcp_code warn_symmetric(batch *b) {
     const struct fcpc_program *g = b->program;
     if (!g->mask_own || b->longest < 2 || b->problem->split) return FCP_OK; /* only a square has a mirror image */
-    if (is_unstructured(b)) return FCP_OK; /* comparing it with its mirror image would take as long again */
+    if (problem_is_unstructured(b->problem)) return FCP_OK; /* to compare it with its mirror image takes as long again */
     int64_t *values = ARENA_NEW(b->scratch, int64_t, g->mask.count);
     if (!values) return FCP_E_NO_MEMORY;
     mc_env env = problem_env(b->problem, b->first);
@@ -258,13 +255,10 @@ static fcp_code warn_symmetric(batch *b) {
     code = c ? FCP_OK : FCP_E_NO_MEMORY;
     if (c) cells_set_stop(c, b->x->stop);
     uint32_t lengths = each ? b->unlike : 1;
-    uint64_t heads = mc_uses(both) & MC_USES_H ? g->heads : 1;
     bool same = true;
     for (uint32_t i = 0; i < lengths && code == FCP_OK && same; i++) {
         env = problem_env(b->problem, each ? b->example[i] : b->first);
-        cells_counts counts;
-        code = cells_count(c, &env, &counts, NULL);
-        same = code == FCP_OK && counts.pairs == (uint64_t)env.n * (uint64_t)env.n * heads;
+        code = cells_allow_all(c, &env, &same);
     }
     cells_free(c);
     free(nodes);
@@ -285,7 +279,7 @@ fcp_code warn_batch(planning *x) {
     for (uint32_t s = 0; s < p->sequences; s++)
         if (p->queries[s] > b.most) b.most = p->queries[s];
     warn_params(&b);
-    if (is_unstructured(&b)) warn_unstructured(&b);
+    if (problem_is_unstructured(p) && !(x->soon && problem_takes_long(x))) warn_unstructured(&b); /* else they know */
     if (warn_extremes(&b)) return FCP_OK;
     fcp_code code = warn_blind(&b);
     return code == FCP_OK ? warn_symmetric(&b) : code;

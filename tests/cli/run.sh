@@ -243,6 +243,8 @@ holds "and its bound is that of the same mask" json '.bytes_lower_bound == .laye
 holds "with the balance of what ranks compute, not of what they hold" json '
     ([.layers[].compute_max_over_mean] | max) - .compute_max_over_mean_any | fabs < 1e-5'
 cp layers.fcp o.2.plan; cp o.2.plan kept.fcp
+program many.fcp "batch { lengths = [700] }; plan { layers = [$(printf 'causal, %.0s' $(seq 200))full] }"
+bad "more masks than a program has" 1 E211 many.fcp
 bad "layers onto their own program" 1 E011 o.2.plan -o o.plan
 holds "nothing is half written" sh -c 'cmp -s o.2.plan kept.fcp && [ ! -e o.plan ]'
 mkdir p.2.plan
@@ -1489,6 +1491,7 @@ while runs && ! has_had 12000; do sleep 0.02; done
 runs && kill -KILL $pid # it goes on regardless
 wait $pid
 status=$?
+cp stderr announced
 holds "an interrupted compile ends with 1" [ $status = 1 ]
 holds "and says so" json '.error.code == "E013" and .diagnostics == [.error]'
 holds "and leaves nothing" [ -z "$(ls -A out)" ]
@@ -1528,6 +1531,24 @@ for signal in HUP PIPE XCPU ALRM USR1; do
 done
 rm pipe
 
+# --- a mask that takes long is announced, or refused ------------------------------------------------------------------
+holds "what takes long is told before it begins" grep -q 'takes long to plan, about .* s of one processor' announced
+cat > slow_layer.fcp << 'EOF'
+mask mix = (q * k) % 1009 < (q + k) % 13
+batch { lengths = [1M] }
+plan  { layers = [causal x 3, mix] }
+EOF
+bad "a mask that takes longer than the limit" 1 E405 big.fcp --max-seconds 60 -o out/big.plan
+bad "also where auto would choose" 1 E405 big.fcp --max-seconds 60 -D plan.strategy=auto -o out/big.plan
+bad "also as a candidate" 1 E405 sim big.fcp --max-seconds 60
+bad "also for a picture" 1 E405 show big.fcp --max-seconds 60
+bad "also as a mask of some layers" 1 E405 slow_layer.fcp --max-seconds 60 -o out/slow.plan
+run "$fcpc" -q a.fcp --max-seconds 1
+holds "a limit that is kept" [ $? = 0 ]
+bad "a limit of no seconds" 2 E001 a.fcp --max-seconds 0
+bad "a limit that is no number" 2 E001 a.fcp --max-seconds soon
+bad "a limit for a plan, which is made" 2 E001 run forward.plan --max-seconds 5
+
 # --- a terminal is told how far a long planning is --------------------------------------------------------------------
 cat > slow.fcp << 'EOF'
 mask mix = (q * k) % 1009 < (q + k) % 13
@@ -1544,6 +1565,15 @@ if command -v script > /dev/null 2>&1; then
     holds "a long planning tells how many pairs it looks at, and when it will end" \
         grep -q 'planning ... [0-9]* s: 0 % of 17592.2 G pairs, about [0-9]* hours left' terminal
     holds "and ends by an interruption" grep -q 'error.E013.: interrupted' terminal
+    counts_on() { grep -aq 'candidate [2-9][0-9]* of 4096: .* ... [0-9]* s' terminal 2> stderr; }
+    values=$(seq -s, 64)
+    script -qfec "echo \$\$ > planner; exec '$fcpc' sim a.fcp --sweep margin=$values --sweep cluster.nodes=$values" \
+        terminal > stdout 2>&1 &
+    pid=$!
+    while runs && ! counts_on; do sleep 0.05; done
+    kill -INT "$(cat planner)"
+    wait $pid
+    holds "many candidates are counted, and timed together" counts_on
     holds "and leaves nothing" [ -z "$(ls -A out)" ]
 else
     echo "skipped: progress on a terminal: there is no script(1)"

@@ -116,6 +116,11 @@ def errors(server):
     server.refuses("deep nesting in a value", b'{"lengths": ' + b"[" * 100000 + b"\n", "E110", 14)
     server.refuses("an unknown key", b'{"programm": ""}\n', "E205", 2)
     server.refuses("a key twice", b'{"id": 1, "id": 2}\n', "E201", 11)
+    server.refuses("a mask that takes too long", {k: v for k, v in ENDLESS.items() if k != "plan"} |
+                   {"fields": {}, "max_seconds": 60}, "E405", 15)
+    server.refuses("a limit of no seconds", b'{"max_seconds": 0}\n', "E110")
+    server.refuses("a limit that is no number", b'{"max_seconds": "60"}\n', "E110")
+    check("a limit that is kept", "digest" in server.ask({**GOOD, "max_seconds": 1})[0])
     server.refuses("no program", b'{"lengths": [4]}\n', "E209")
     server.refuses("a program and a file", {"file": "a.fcp"}, "E209")
     server.refuses("a program that does not parse", {"program": "mask m = q >"}, "E110", 13)
@@ -226,6 +231,18 @@ def has_answer(s):
         return s.recv(1, socket.MSG_PEEK) != b""
     except BlockingIOError:
         return False
+
+
+def limited():
+    """A limit of the server's holds for all requests; a request may have a lower one."""
+    server = Server("l.sock", "--max-seconds", "60")
+    server.refuses("a mask that takes longer than the server allows", {**ENDLESS, "fields": {}}, "E405")
+    server.refuses("also if the request allows it", {**ENDLESS, "fields": {}, "max_seconds": 1000000}, "E405")
+    told = server.ask({**ENDLESS, "max_seconds": 7})[0]["error"]["message"]
+    check("a lower limit of the request", "the limit is 7 s" in told, told)
+    check("what takes no longer is planned", "digest" in server.ask(GOOD)[0])
+    os.unlink("l.sock")
+    server.end()
 
 
 def side_by_side():
@@ -452,6 +469,7 @@ def main():
     finally:
         server.process.kill()
         server.end()
+    limited()
     side_by_side()
     leaving()
     if not os.environ.get("SAN"):  # sanitizers open files and map memory of their own

@@ -228,6 +228,13 @@ class Errors(Expecting):
         stop = ctypes.c_int(1)
         self.expect("E013", lambda: fcpc.program("(q * k) % 1009 < 13", block=4096).plan([65536], stop=stop))
 
+    def test_limit(self):
+        prog = fcpc.program("(q * k) % 1009 < 13", block=4096)
+        self.expect("E405", lambda: prog.plan([1 << 20], max_seconds=60))
+        self.expect("E405", lambda: list(prog.ahead([SimpleNamespace(lengths=[1 << 20])], max_seconds=60)))
+        self.expect("E203", lambda: prog.plan([100], max_seconds=-1))
+        prog.plan([100], max_seconds=1)
+
 
 class Ahead(unittest.TestCase):
     def batches(self, count):

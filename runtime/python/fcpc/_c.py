@@ -81,7 +81,8 @@ class fcpc_field(ctypes.Structure):
 
 class fcpc_batch(ctypes.Structure):
     _fields_ = [("size", _size), ("lengths", _pointer), ("queries", _pointer), ("count", _size),
-                ("fields", _pointer), ("field_count", _size), ("progress", _pointer), ("bound", _bool)]
+                ("fields", _pointer), ("field_count", _size), ("progress", _pointer), ("bound", _bool),
+                ("max_seconds", _double)]
 
 
 class fcpc_times(ctypes.Structure):

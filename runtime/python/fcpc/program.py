@@ -115,7 +115,7 @@ class Program(Owner):
         """The program in canonical layout. Parsing this text gives a program that prints the same."""
         return take_text(C["fcpc_program_print"](self._handle))
 
-    def plan(self, lengths=None, fields=None, queries=None, here=None, stop=None):
+    def plan(self, lengths=None, fields=None, queries=None, here=None, stop=None, max_seconds=0):
         """Plans a batch, and proves that each tile is computed once, on data that is there.
 
         With `layers`, plans each mask: see Plan.layers.
@@ -125,12 +125,15 @@ class Program(Owner):
         queries   where it differs from the number of keys: queries of each sequence
         here      the ranks of this process; None: as the program's cluster says
         stop      a ctypes.c_int that another thread may set to end the planning (E013)
+        max_seconds  a mask that is estimated to take longer to decide, on one processor, is refused at once (E405). The
+                  estimate counts work and no time, so it is the same on every machine; 0: no limit
 
-        Errors: E300 (lengths), E320 (fields), E31x (the mask fails at a pair), E403 and E404 (too large).
+        Errors: E300 (lengths), E320 (fields), E31x (the mask fails at a pair), E403 and E404 (too large), E405.
         """
-        return self._plan(lengths, fields, queries, here, stop)
+        return self._plan(lengths, fields, queries, here, stop, max_seconds=max_seconds)
 
-    def _plan(self, lengths, fields, queries, here, stop, gate=nullcontext(), turns=None, number=0):
+    def _plan(self, lengths, fields, queries, here, stop, gate=nullcontext(), turns=None, number=0,
+              max_seconds=0):
         """`plan`; `gate` is entered while planning. With `turns`, the batch has this number, and another rank may plan
         it."""
         held = [_whole(lengths, "Q", "lengths"), _whole(queries, "Q", "queries")]
@@ -145,6 +148,7 @@ class Program(Owner):
             slot.name, slot.values, slot.count = name.encode(), held[-1][0], held[-1][1]
         batch = fcpc_batch(ctypes.sizeof(fcpc_batch), held[0] and held[0][0], held[1] and held[1][0],
                            held[0][1] if held[0] else 0, ctypes.addressof(listed), len(values))
+        batch.max_seconds = max_seconds
         here = self.here if here is None else here
 
         def make():
@@ -172,7 +176,7 @@ class Program(Owner):
         turns.done(number)
         return plan
 
-    def ahead(self, loader, depth=2, threads=2, of=None, group=None, timeout=120):
+    def ahead(self, loader, depth=2, threads=2, of=None, group=None, timeout=120, max_seconds=0):
         """Yields (batch, plan) for each batch of a loader, planned by threads while the steps before it run.
 
         depth     so many batches are taken from the loader before they are needed
@@ -184,6 +188,7 @@ class Program(Owner):
                   many batches as there are nodes, so that `depth` should be as large
         timeout   with a group: seconds after which a plan that has not come is an error (E703), unless the rank that
                   plans it says that it is still planning
+        max_seconds  as `plan` takes it
 
         Batches come in the loader's order. An error of planning is raised where its batch would have come. When the
         loop ends early, planning that is under way is stopped. Threads that plan have a lower priority (nice 10).
@@ -199,7 +204,8 @@ class Program(Owner):
         try:
             for number, batch in enumerate(loader):
                 lengths, fields = self._of(batch) if of is None else _pair(of(batch))
-                waiting.append((batch, pool.submit(self._plan, lengths, fields, None, None, stop, gate, turns, number)))
+                waiting.append((batch, pool.submit(self._plan, lengths, fields, None, None, stop, gate, turns, number,
+                                                   max_seconds)))
                 if len(waiting) > depth:
                     batch, planned = waiting.popleft()
                     yield batch, planned.result()

@@ -248,6 +248,72 @@ Test(cells, random_masks) {
     }
 }
 
+/* Whether a mask allows all pairs is what counting says; and a mask that does not is left at the first cell. */
+Test(cells, allow_all) {
+    static exprs e;
+    int all = 0, counted = 0;
+    for (int seed = 1; seed <= (int)amount(300, 3000); seed++) {
+        const int mask = random_mask(&e, (uint64_t)seed, 1 + seed % 3, seed % 3 == 0);
+        const int few = ex2(&e, MC_LT, ex0(&e, MC_K), num(&e, seed % 9));
+        const int root = seed % 2 ? ex2(&e, MC_OR, mask, ex1(&e, MC_NOT, few)) : mask;
+        mc_node *nodes;
+        const mc_code code = lower_mask(&e, root, &nodes);
+        const int64_t n = 1 + (int64_t)draw(&e, seed % 10 ? 200 : 600);
+        const uint32_t heads = 1 + (uint32_t)draw(&e, HEADS_MAX), used = mc_uses(code) & MC_USES_H ? heads : 1;
+        cells *c[2] = {cells_new(code, heads), cells_new(code, heads)};
+        cells_counts counts;
+        cells_fault fault;
+        bool said;
+        const fcp_code whole = cells_count(c[0], MC_LENGTH(n), &counts, &fault);
+        const fcp_code asked = cells_allow_all(c[1], MC_LENGTH(n), &said);
+        if (whole == FCP_OK) {
+            cr_assert_eq(asked, FCP_OK);
+            cr_assert_eq(said, counts.pairs == (uint64_t)n * (uint64_t)n * used, "seed %d", seed);
+            all += said;
+            counted++;
+        } else { /* it may end before the fault */
+            cr_assert(asked == whole || (asked == FCP_OK && !said), "seed %d", seed);
+        }
+        for (int i = 0; i < 2; i++) cells_free(c[i]);
+        free(nodes);
+    }
+    cr_assert(all > counted / 20 && all < counted * 19 / 20, "%d of %d", all, counted);
+    e.count = 0;
+    mc_node *nodes;
+    const int product = ex2(&e, MC_MUL, ex0(&e, MC_Q), ex0(&e, MC_K));
+    const int mask = ex2(&e, MC_LT, ex2(&e, MC_MOD, product, num(&e, 1009)), num(&e, 500));
+    cells *c = cells_new(lower_mask(&e, mask, &nodes), 1);
+    cells_stats spent;
+    bool said;
+    cr_assert_eq(cells_allow_all(c, MC_LENGTH(1 << 20), &said), FCP_OK);
+    cells_get_stats(c, &spent);
+    cr_assert(!said && spent.elements <= FCP_CELL * FCP_CELL && spent.boxes < 1000, "%d boxes", (int)spent.boxes);
+    cells_free(c);
+    free(nodes);
+}
+
+/* Of sequences that are alike only the first has its pairs looked at. */
+Test(cells, alike_sequences) {
+    static exprs e;
+    e.count = 0;
+    mc_node *nodes;
+    const int product = ex2(&e, MC_MUL, ex0(&e, MC_Q), ex0(&e, MC_K));
+    const int mask = ex2(&e, MC_LT, ex2(&e, MC_MOD, product, num(&e, 1009)), num(&e, 500));
+    cells *c = cells_new(lower_mask(&e, mask, &nodes), 1);
+    cells_stats spent[2];
+    for (int i = 0; i < 2; i++) {
+        const cell_entry *entries;
+        size_t count;
+        uint64_t cuts[CUTS_MAX];
+        const uint32_t pieces = even_cuts(5000, 512, cuts);
+        cr_assert_eq(cells_grid(c, MC_LENGTH(5000), cuts, pieces, cuts, pieces, &entries, &count, NULL), FCP_OK);
+        cells_get_stats(c, &spent[i]);
+    }
+    cr_assert(spent[0].elements > 1000000 && spent[1].work == spent[0].work);
+    cells_free(c);
+    free(nodes);
+}
+
 /* An environment for a random mask: queries and keys the same, or queries at any offset. */
 static mc_env draw_env(exprs *e, uint64_t longest, bool apart, array_set *arrays) {
     mc_env env = {.n = 1 + (int64_t)draw(e, longest)};
@@ -667,32 +733,95 @@ Test(cells, masks_without_structure) {
     }
 }
 
-/* cells_outlook estimates how many pairs will have to be looked at: of all cells, of half of them, of none. */
-Test(cells, outlook) {
+static mc_env same_env(const void *env, uint32_t sequence) {
+    (void)sequence;
+    return *(const mc_env *)env;
+}
+
+/* What cells_look_ahead says of one sequence; checks that it says so twice, and at little cost. */
+static cells_outlook look_ahead(mc_code mask, const mc_env *env, uint64_t piece) {
+    const cells_batch batch = {1, piece / FCP_CELL, same_env, env};
+    cells_outlook said[2];
+    for (int i = 0; i < 2; i++) {
+        cells_stats spent;
+        cells *c = cells_new(mask, 1);
+        cr_assert_eq(cells_look_ahead(c, &batch, &said[i]), FCP_OK);
+        cells_get_stats(c, &spent);
+        cr_expect(spent.work < 600000000, "looking ahead costs %.3g s", 1e-9 * (double)spent.work);
+        cells_free(c);
+    }
+    cr_expect(said[0].pairs == said[1].pairs && said[0].work == said[1].work, "the same once more");
+    return said[0];
+}
+
+/* What it comes to. */
+static cells_stats cost_of_grid(mc_code mask, const mc_env *env, uint64_t piece) {
+    uint64_t cuts[CUTS_MAX];
+    const cell_entry *entries;
+    size_t count;
+    cells_stats spent;
+    cells *c = cells_new(mask, 1);
+    const uint32_t pieces = even_cuts((uint64_t)env->n, piece, cuts);
+    cr_assert_eq(cells_grid(c, env, cuts, pieces, cuts, pieces, &entries, &count, NULL), FCP_OK);
+    cells_get_stats(c, &spent);
+    cells_free(c);
+    return spent;
+}
+
+/* A mask whose cells are unlike: a product, or a rest of a rest, with numbers that are drawn. */
+static int draw_unstructured(exprs *e, uint64_t *seed, int kind) {
+    const int q = ex0(e, MC_Q), k = ex0(e, MC_K), causal = ex2(e, MC_LE, k, q);
+    const int prime = 1009 + (int)(splitmix(seed) % 5000), few = num(e, 1 + (int)(splitmix(seed) % (uint64_t)prime));
+    int mix = ex2(e, MC_MUL, q, k);
+    if (kind % 3 == 1) mix = ex2(e, MC_ADD, ex2(e, MC_MUL, q, q), ex2(e, MC_MUL, k, num(e, 31)));
+    if (kind % 3 == 2)
+        mix = ex2(e, MC_ADD, ex2(e, MC_MOD, ex2(e, MC_MUL, q, num(e, 7919)), num(e, 100003)),
+                  ex2(e, MC_MOD, ex2(e, MC_MUL, k, num(e, 104729)), num(e, 70001)));
+    const int hash = ex2(e, MC_LT, ex2(e, MC_MOD, mix, num(e, prime)), few);
+    if (kind / 3 == 1) return ex2(e, MC_AND, causal, hash);
+    if (kind / 3 == 2) /* a band along the diagonal */
+        return ex2(e, MC_AND, ex2(e, MC_AND, causal, ex2(e, MC_LT, ex2(e, MC_SUB, q, k), num(e, 2000))), hash);
+    return hash;
+}
+
+/* Of masks without structure cells_look_ahead is right within a third. */
+Test(cells, look_ahead) {
+    enum { KINDS = 9, TOKENS = 17000 };
+    static exprs e;
+    uint64_t seed = 1;
+    const int kinds = amount(1, 4) * KINDS;
+    for (int i = 0; i < kinds; i++) {
+        e.count = 0;
+        mc_node *nodes;
+        const mc_code mask = lower_mask(&e, draw_unstructured(&e, &seed, i % KINDS), &nodes);
+        const mc_env env = {.n = TOKENS, .queries = TOKENS};
+        const cells_outlook said = look_ahead(mask, &env, 1024);
+        const cells_stats spent = cost_of_grid(mask, &env, 1024);
+        const double pairs = (double)said.pairs / (double)spent.elements, work = (double)said.work / (double)spent.work;
+        const bool good = spent.elements ? pairs > 0.75 && pairs < 1.34 : !said.pairs; /* else rows are solved */
+        cr_expect(good && work > 0.75 && work < 1.34,
+                  "mask %d: %.3g of %.3g pairs, %.3g of %.3g s", i, (double)said.pairs, (double)spent.elements,
+                  1e-9 * (double)said.work, 1e-9 * (double)spent.work);
+        free(nodes);
+    }
+}
+
+/* Structure is not taken for a lack of it: what memory answers, or a closed form, costs little however large it is. */
+Test(cells, look_ahead_structure) {
     static exprs e;
     e.count = 0;
-    int q = ex0(&e, MC_Q), k = ex0(&e, MC_K), n = ex0(&e, MC_N);
-    int product = ex2(&e, MC_MOD, ex2(&e, MC_MUL, q, k), num(&e, 1009)), sum = ex2(&e, MC_ADD, q, k);
-    int mix = ex2(&e, MC_LT, product, ex2(&e, MC_MOD, sum, num(&e, 130))), causal = ex2(&e, MC_LE, k, q);
-    int half = ex2(&e, MC_AND, causal, mix), blocks = ex2(&e, MC_EQ, ex2(&e, MC_DIV, q, num(&e, 1000)),
-                                                         ex2(&e, MC_DIV, k, num(&e, 1000)));
-    int fault = ex2(&e, MC_LT, ex2(&e, MC_DIV, n, ex2(&e, MC_SUB, q, k)), product);
-    const struct { int mask; double least, most; } cases[] = {
-        {mix, 1, 1}, {half, 0.3, 0.7}, {causal, 0, 0}, {blocks, 0, 0}, {fault, 0, 1}};
+    const int q = ex0(&e, MC_Q), k = ex0(&e, MC_K), causal = ex2(&e, MC_LE, k, q);
+    const int blocks = ex2(&e, MC_EQ, ex2(&e, MC_DIV, q, num(&e, 1000)), ex2(&e, MC_DIV, k, num(&e, 1000)));
+    const int sum = ex2(&e, MC_ADD, ex2(&e, MC_MUL, q, num(&e, 7919)), ex2(&e, MC_MUL, k, num(&e, 104729)));
+    const int thousand = ex2(&e, MC_LT, ex2(&e, MC_MOD, sum, num(&e, 1009)), num(&e, 100)); /* 1009 unlike cells */
+    const struct { int mask; double most; } cases[] = {{causal, 0}, {blocks, 0.1}, {thousand, 10}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         mc_node *nodes;
-        cells *c = cells_new(lower_mask(&e, cases[i].mask, &nodes), 1);
-        const int64_t tokens = 1 << 16;
-        const double all = (double)tokens * (double)tokens;
-        uint64_t looked_at;
-        cr_assert_eq(cells_outlook(c, MC_LENGTH(1000), &looked_at), FCP_OK);
-        cr_expect_eq(looked_at, 0, "a short one takes no time");
-        cr_assert_eq(cells_outlook(c, MC_LENGTH(tokens), &looked_at), FCP_OK);
-        cr_expect((double)looked_at >= cases[i].least * all && (double)looked_at <= cases[i].most * all, "mask %zu: %g",
-                  i, (double)looked_at / all);
-        cr_assert_eq(cells_outlook(c, MC_LENGTH(tokens), &looked_at), FCP_OK);
-        cr_expect_eq(looked_at, 0, "one like it is known");
-        cells_free(c);
+        const mc_code mask = lower_mask(&e, cases[i].mask, &nodes);
+        const mc_env large = {.n = 1 << 20, .queries = 1 << 20}, small = {.n = 1000, .queries = 1000};
+        const cells_outlook said = look_ahead(mask, &large, 1024);
+        cr_expect(1e-9 * (double)said.work <= cases[i].most, "mask %zu: %.3g s", i, 1e-9 * (double)said.work);
+        cr_expect_eq(look_ahead(mask, &small, 1024).work, 0, "a short one takes no time");
         free(nodes);
     }
 }

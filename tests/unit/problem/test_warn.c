@@ -1,6 +1,7 @@
 /* test_warn.c: tests warnings about a mask over a batch: which queries see no key, against brute force, and the
  * text and place of the warning. */
 #include <criterion/criterion.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -308,6 +309,54 @@ Test(warn, no_structure) {
                   (unsigned long long)progress.done, pairs);
         cr_expect(progress.expected >= pairs / 100 * 90 && progress.expected <= all);
         cr_expect(cases[i].slow || progress.expected == 0);
+        free(said);
+        fcp_plan_free(plan);
+        fcpc_program_free(p);
+        fcpc_diagnostics_free(d);
+    }
+}
+
+/* A block that is too heavy is told; but no size that would do is looked for, as each would take as long again. */
+Test(warn, heavy_without_structure) {
+    static const char text[] = "cluster { gpus = 4 }\nbatch { lengths = [24K] }\n"
+                               "mask m = k <= q and (q * k) % 1009 < 13\nplan { mask = m; block = 4K }";
+    fcpc_diagnostics *d = fcpc_diagnostics_new();
+    fcpc_program *p = NULL;
+    fcp_plan *plan = NULL;
+    fcpc_progress progress = {0};
+    const fcpc_batch batch = {.size = sizeof batch, .progress = &progress};
+    cr_assert_eq(fcpc_parse_text("a.fcp", text, strlen(text), NULL, d, &p), FCP_OK);
+    cr_assert_eq(fcpc_plan_batch(p, &batch, NULL, d, NULL, &plan), FCP_OK);
+    char *said = fcpc_diagnostics_render(d, false);
+    cr_expect(strstr(said, "no placement can balance it") && !strstr(said, "would do"), "%s", said);
+    const uint64_t half = UINT64_C(24576) * 24576 / 2;
+    cr_expect(progress.done > half && progress.done < half * 11 / 10, "%llu", (unsigned long long)progress.done);
+    free(said);
+    fcp_plan_free(plan);
+    fcpc_program_free(p);
+    fcpc_diagnostics_free(d);
+}
+
+/* A batch whose mask takes longer than the caller allows is refused, and others are not. A limit must be a number. */
+Test(warn, too_long) {
+    static const struct { const char *mask; double limit; fcp_code code; } cases[] = {
+        {"(q * k) % 1009 < (q + k) % 13", 60, FCP_E_TOO_LONG}, {"h < 3 and (q * k) % 1009 < 13", 60, FCP_E_TOO_LONG},
+        {"k <= q and (k / 100) % 3 < 2", 60, FCP_OK}, {"causal", 1e-3, FCP_OK}, {"causal", -1, FCP_E_ARGUMENT},
+        {"causal", (double)NAN, FCP_E_ARGUMENT}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char text[200];
+        snprintf(text, sizeof text, "batch { lengths = [1M] }\nmask m = %s\nplan { mask = m }", cases[i].mask);
+        fcpc_diagnostics *d = fcpc_diagnostics_new();
+        fcpc_program *p = NULL;
+        fcp_plan *plan = NULL;
+        const fcpc_batch batch = {.size = sizeof batch, .max_seconds = cases[i].limit};
+        cr_assert_eq(fcpc_parse_text("a.fcp", text, strlen(text), NULL, d, &p), FCP_OK);
+        cr_expect_eq(fcpc_plan_batch(p, &batch, NULL, d, NULL, &plan), cases[i].code, "%s", cases[i].mask);
+        char *said = fcpc_diagnostics_render(d, false);
+        if (cases[i].code == FCP_E_TOO_LONG)
+            cr_expect(strstr(said, "a.fcp:3:15: error[E405]: m takes about ") &&
+                          strstr(said, "the limit is 60 s: about "),
+                      "%s", said);
         free(said);
         fcp_plan_free(plan);
         fcpc_program_free(p);
