@@ -117,19 +117,21 @@ void fcp_plan_free(fcp_plan *plan);
  * mask is the code that the plan has; that it is what the plan's source says is not proven.
  *
  * Errors: FCP_E_VERIFY_PAIRS if it is not so, and the message names a sequence, query, key and tile; FCP_E_NO_MEMORY;
- * FCP_E_INTERRUPTED soon after *stop is no longer 0. `stop` and `out_proof` may be NULL.
+ * FCP_E_INTERRUPTED soon after *stop is no longer 0; FCP_E_TOO_LONG once it has worked for max_seconds, unless that is
+ * 0; FCP_E_ARGUMENT if max_seconds is no such number. `stop` and `out_proof` may be NULL. Seconds are of one processor.
+ * They are counted work and not measured, so the same plan and limit give the same answer on every machine.
  *
  * Cost: the mask is asked about boxes of pairs, and box after box is halved on the mask's boundary only. Where the
  * boundary does not repeat itself, pairs are looked at one by one, about a nanosecond for each and each node of the
  * mask's code. A mask without structure, as (q * k) % 1009 < 13, is all boundary. A plan may state sequences that are
- * much longer than its file is: give a `stop` where plans come from others. */
+ * much longer than its file is: give a limit or a `stop` where plans come from others. */
 typedef struct fcp_pairs_proof {
     uint64_t pairs;    /* of the plan, counted as in its summary */
     uint64_t boxes;    /* that the mask was asked about */
     uint64_t elements; /* pairs that were looked at one by one */
 } fcp_pairs_proof;
-fcp_code fcp_plan_verify_pairs(const fcp_plan *plan, const volatile int *stop, fcp_pairs_proof *out_proof,
-                               fcp_error *err);
+fcp_code fcp_plan_verify_pairs(const fcp_plan *plan, double max_seconds, const volatile int *stop,
+                               fcp_pairs_proof *out_proof, fcp_error *err);
 /* The SHA-256 of the bytes that saving writes. It is the same for the same plan on every machine. */
 enum { FCP_DIGEST_BYTES = 32 };
 fcp_code fcp_plan_digest(const fcp_plan *plan, uint8_t out_digest[FCP_DIGEST_BYTES], fcp_error *err);

@@ -92,9 +92,9 @@ typedef enum cmd_kind {
       "take the batch's lengths from this file: one length, or QUERIES:KEYS, on each line")                            \
     X(FIELD, "field", 0, CMD_WORD, "NAME=FILE", CMD_BATCH,                                                             \
       "take the values of a field from this file; run PLAN: find here the file that the plan was made from")           \
-    X(MAX_SECONDS, "max-seconds", 0, CMD_WORD, "N", (CMD_BATCH & ~CMD_BIT(EXPLAIN)) | CMD_BIT(SERVE),               \
+    X(MAX_SECONDS, "max-seconds", 0, CMD_WORD, "N", (CMD_BATCH & ~CMD_BIT(EXPLAIN)) | CMD_BIT(SERVE),                  \
       "refuse, before it begins, a mask that is estimated to take longer to decide than N seconds of one processor; "  \
-      "the estimate counts work, so it is the same on every machine")                                                  \
+      "the estimate counts work, so it is the same on every machine; verify --pairs: give up after as long")           \
     X(SVG, "svg", 0, CMD_WRITE, "FILE", CMD_BIT(SHOW), "draw into this SVG file")                                      \
     X(HTML, "html", 0, CMD_WRITE, "FILE", CMD_BIT(SHOW) | CMD_BIT(SIM),                                                \
       "draw into this HTML page, which needs no other file: mask, placement, and what each rank does when, "           \

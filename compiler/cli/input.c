@@ -112,9 +112,10 @@ fcp_code cmd_source(const cmd_line *line, cmd_input *input, fcp_error *err) {
 static fcp_code load_plan(const cmd_line *line, cmd_input *input, fcp_error *err) {
     if (line->define_count || line->value[OPT_LENGTHS])
         return fcp_fail(err, FCP_E_USAGE, "%.200s is a plan: -D and --lengths apply to a program", line->file);
-    if (line->value[OPT_MAX_SECONDS])
-        return fcp_fail(err, FCP_E_USAGE, "%.200s is a plan, which is made already: --max-seconds applies to a program",
-                        line->file);
+    if (line->value[OPT_MAX_SECONDS] && !line->value[OPT_PAIRS])
+        return fcp_fail(err, FCP_E_USAGE,
+                        "%.200s is a plan, which is made already: --max-seconds applies to a program, and to "
+                        "`verify --pairs`", line->file);
     if (line->value[OPT_LAYER])
         return fcp_fail(err, FCP_E_USAGE, "%.200s is a plan, which is of one mask: --layer applies to a program",
                         line->file);

@@ -83,14 +83,14 @@ static void add_json(json *j, const fcp_plan *plan, const proof *x, bool pairs) 
 }
 
 /* Proves one plan. Loading has done so, but keeps no report. */
-static fcp_code prove(const fcp_plan *plan, bool pairs, proof *out, fcp_error *err) {
+static fcp_code prove(const fcp_plan *plan, bool pairs, double max_seconds, proof *out, fcp_error *err) {
     const double start = cmd_now();
     cmd_doing("verifying");
     fcp_code code = fcp_plan_verify(plan, NULL, &out->report, err);
     cmd_done();
     if (!code && pairs) {
         cmd_doing("evaluating the mask");
-        code = fcp_plan_verify_pairs(plan, NULL, &out->pairs, err);
+        code = fcp_plan_verify_pairs(plan, max_seconds, NULL, &out->pairs, err);
         cmd_done();
     }
     out->seconds = cmd_now() - start;
@@ -101,12 +101,13 @@ static fcp_code prove(const fcp_plan *plan, bool pairs, proof *out, fcp_error *e
  */
 static fcp_code prove_all(const cmd_line *line, const cmd_input *input, json *j, fcp_error *err) {
     const bool pairs = line->value[OPT_PAIRS], layers = input->layer_count, quiet = line->quiet || line->json;
-    fcp_code code = FCP_OK;
+    double max_seconds = 0;
+    fcp_code code = cmd_max_seconds(line, &max_seconds, err);
     for (uint32_t i = 0; i < cmd_plans(input) && !code; i++) {
         const fcp_plan *plan = cmd_plan(input, i);
         proof x = {{0}};
         text name = {0};
-        code = prove(plan, pairs, &x, err);
+        code = prove(plan, pairs, max_seconds, &x, err);
         if (!code) code = cmd_layer_text(input, i, &name, err);
         if (!code && !i) add_json(j, plan, &x, pairs);
         if (!code && layers) {

@@ -33,7 +33,18 @@ typedef struct part_view {
     uint64_t pairs;             /* that the mask allows, so far */
 } part_view;
 
+/* What counts as work, about a nanosecond of one processor each: of a box, and of a pair in it that is looked at by
+ * itself. */
+static uint64_t box_work(const pairs_prover *p) { return 64 + 8 * (uint64_t)p->mask.code.count; }
+static uint64_t pairs_work(const pairs_prover *p, uint64_t pairs) { return pairs * p->mask.code.count / 2; }
+
 fcp_code fcp_pairs_ask(pairs_prover *p, const pairs_box *b, pairs_answer *out) {
+    if (p->work > p->work_most)
+        return fcp_fail(p->err, FCP_E_TOO_LONG,
+                        "the mask takes longer than the limit of %.0f s of one processor: %llu boxes of pairs and %llu "
+                        "single pairs were evaluated, up to query %lld of sequence %u", (double)p->work_most / 1e9,
+                        (ull)p->proof.boxes, (ull)p->proof.elements, (long long)b->q0, p->sequence);
+    p->work += box_work(p);
     if (++p->asked >= BETWEEN_STOPS) {
         p->asked = 0;
         if (fcp_stop_asked(p->stop)) return fcp_fail(p->err, FCP_E_INTERRUPTED, "interrupted");
@@ -179,6 +190,7 @@ static uint64_t count_cell(pairs_prover *p, const pairs_box *b) {
     const mc_tile tile = {b->q0, b->k0, p->head, (uint32_t)(b->q1 - b->q0), (uint32_t)(b->k1 - b->k0)};
     pairs = mc_count_tile(p->mask.code, &p->mask.env, &tile, p->mask.scratch);
     p->proof.elements += area(b);
+    p->work += pairs_work(p, area(b));
     p->asked += CELL_BOXES; /* that takes longer than a box */
     if (key) fcp_pairs_keep(&p->memo, pairs);
     return pairs;

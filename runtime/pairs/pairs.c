@@ -292,11 +292,14 @@ static fcp_code prove_group(pairs_prover *p, lists *l, uint32_t range, uint32_t 
     return code;
 }
 
-fcp_code fcp_plan_verify_pairs(const fcp_plan *given, const volatile int *stop, fcp_pairs_proof *out_proof,
-                               fcp_error *err) {
+fcp_code fcp_plan_verify_pairs(const fcp_plan *given, double max_seconds, const volatile int *stop,
+                               fcp_pairs_proof *out_proof, fcp_error *err) {
+    if (!(max_seconds >= 0 && max_seconds <= UINT32_MAX))
+        return fcp_fail(err, FCP_E_ARGUMENT, "max_seconds is %g: a limit is a number of seconds, or 0", max_seconds);
     const fcp_plan view = fcp_plan_view(given), *plan = &view;
     const mc_code mask = {plan->mask, (uint32_t)plan->mask_count};
     pairs_prover p = {.plan = plan, .stop = stop, .err = err};
+    p.work_most = max_seconds > 0 ? (uint64_t)(max_seconds * 1e9) : UINT64_MAX;
     pairs_facts facts;
     lists l;
     mc_array *arrays = NULL;

@@ -108,6 +108,7 @@ typedef struct pairs_prover {
     uint32_t sequence;
     uint32_t head, cls; /* of the model, whose code is in `mask`; which shape of a part is for it */
     uint32_t asked;     /* boxes since `stop` was looked at */
+    uint64_t work, work_most; /* counted work, about a nanosecond each; beyond the most the proof is given up */
     fcp_pairs_proof proof;
 } pairs_prover;
 

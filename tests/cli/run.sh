@@ -417,6 +417,8 @@ holds "verify's JSON" json '.ok and .ranks == 4 and .tiles > 0 and .forward.roun
 holds "what was proven" json '(.proven | index("tiles")) and (.not_proven | index("pairs")) and .pairs == null'
 ok "verify with the mask, with JSON" "$fcpc" verify a.plan --json --pairs
 holds "its JSON" json '(.proven | index("pairs")) and .not_proven == ["source"] and .pairs.pairs > 0 and .pairs.boxes > 0'
+ok "a limit for that" "$fcpc" verify a.plan --pairs --max-seconds 60
+bad "a limit where nothing is evaluated" 2 E001 verify a.plan --max-seconds 60
 ok "verify all masks of a model" "$fcpc" verify layers.fcp --pairs
 holds "a line for each" [ "$(grep -c '^layers.fcp, mask [12] of 2, .*: proven for' stdout)" = 2 ]
 ok "with JSON" "$fcpc" verify layers.fcp --pairs --json

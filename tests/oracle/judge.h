@@ -446,7 +446,7 @@ static void check_pairs(unsigned seed, const random_program *p, const fcp_plan *
         JUDGE(sum == tile->pairs * alike, "seed %u: tile %llu\n%s", seed, (unsigned long long)i, p->text);
     }
     fcp_error err;
-    fcp_code code = fcp_plan_verify_pairs(plan, NULL, NULL, &err);
+    fcp_code code = fcp_plan_verify_pairs(plan, 0, NULL, NULL, &err);
     JUDGE(code == FCP_OK, "seed %u: %s %s\n%s", seed, fcp_code_name(code), err.message, p->text);
 }
 

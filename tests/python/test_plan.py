@@ -151,6 +151,9 @@ class Plans(unittest.TestCase):
         with self.assertRaises(fcpc.Error) as caught:
             plan.verify_pairs(stop=ctypes.c_int(1))
         self.assertEqual(caught.exception.code, "E013")
+        self.assertEqual(plan.verify_pairs(max_seconds=10), plan.summary()["pairs"])
+        with self.assertRaisesRegex(fcpc.Error, "E405.*the limit of"):
+            plan.verify_pairs(max_seconds=1e-9)
 
     def test_save_and_load(self):
         plan = a_program().plan([300, 200], {"doc": DOCUMENTS})

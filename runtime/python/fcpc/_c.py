@@ -116,8 +116,8 @@ fcp_code fcp_plan_save(const fcp_plan *plan, const char *path, fcp_error *err);
 void fcp_plan_free(fcp_plan *plan);
 fcp_code fcp_plan_digest(const fcp_plan *plan, uint8_t *out_digest, fcp_error *err);
 fcp_code fcp_plan_homes(const fcp_plan *plan, uint8_t *out_digest, fcp_error *err);
-fcp_code fcp_plan_verify_pairs(const fcp_plan *plan, const volatile int *stop, fcp_pairs_proof *out_proof,
-                               fcp_error *err);
+fcp_code fcp_plan_verify_pairs(const fcp_plan *plan, double max_seconds, const volatile int *stop,
+                               fcp_pairs_proof *out_proof, fcp_error *err);
 void fcp_plan_shape(const fcp_plan *plan, fcp_shape *out_shape);
 fcp_code fcp_start_id(void *out_id, fcp_error *err);
 uint64_t fcp_plan_table_numbers(const fcp_plan *plan);
@@ -166,7 +166,7 @@ fcp_code fcpc_explain_text(const char *name, const char *text, size_t size, cons
 """
 
 _VALUES = {"fcp_code": _int, "fcp_pass": _int, "bool": _bool, "size_t": _size, "uint32_t": _u32, "uint64_t": _u64,
-           "int64_t": _i64, "void": None}
+           "int64_t": _i64, "double": _double, "void": None}
 
 
 def _type(declared, is_result):

@@ -160,19 +160,21 @@ class Plan(Owner):
         err = fcp_error()
         check(C["fcp_plan_save"](self._handle, path_bytes(path), ctypes.byref(err)), err)
 
-    def verify_pairs(self, stop=None):
+    def verify_pairs(self, stop=None, max_seconds=0):
         """Proves that the plan computes exactly the pairs that its mask allows, and returns how many it has.
 
         Planning and loading prove that each tile is computed once, on data that is there; they do not ask the mask
         which pairs a tile has. This does, and takes time where the boundary of the mask does not repeat itself. With
         layers it is about this plan alone.
 
-        stop   a ctypes.c_int that another thread may set to end it (E013)
+        stop         a ctypes.c_int that another thread may set to end it (E013)
+        max_seconds  it is given up (E405) once it has worked for so many seconds of one processor, which are counted and
+                     not measured; 0: never
 
         Errors: E615 (the plan computes other pairs, or counts them wrongly)
         """
         proof, err = fcp_pairs_proof(), fcp_error()
-        check(C["fcp_plan_verify_pairs"](self._handle, None if stop is None else ctypes.byref(stop),
+        check(C["fcp_plan_verify_pairs"](self._handle, max_seconds, None if stop is None else ctypes.byref(stop),
                                          ctypes.byref(proof), ctypes.byref(err)), err)
         return proof.pairs
 

@@ -1,6 +1,7 @@
 /* test_pairs.c: tests that plans are held against their masks: plans are damaged so that all else about them is right,
  * and are refused exactly where looking at every pair finds that they compute another pair, or count one wrongly. */
 #include <criterion/criterion.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -364,7 +365,7 @@ Test(pairs, damage_is_refused_where_it_changes_pairs) {
         fcp_error err;
         fcp_pairs_proof proof = {0};
         cr_expect(is_right(plan));
-        cr_expect_eq(fcp_plan_verify_pairs(plan, NULL, &proof, &err), FCP_OK, "program %d: %s", i, err.message);
+        cr_expect_eq(fcp_plan_verify_pairs(plan, 0, NULL, &proof, &err), FCP_OK, "program %d: %s", i, err.message);
         cr_expect_eq(proof.pairs, plan->summary->pairs);
         for (int k = 0; k < KINDS; k++)
             for (unsigned try = 0; try < amount(3, 16) * (kinds[k].apply == other_word ? 8 : 1); try++) {
@@ -379,7 +380,7 @@ Test(pairs, damage_is_refused_where_it_changes_pairs) {
                 }
                 if (done) {
                     const bool good = is_right(&t.plan);
-                    const fcp_code code = fcp_plan_verify_pairs(&t.plan, NULL, NULL, &err);
+                    const fcp_code code = fcp_plan_verify_pairs(&t.plan, 0, NULL, NULL, &err);
                     good ? right[k]++ : wrong[k]++;
                     cr_expect_eq(code, good ? FCP_OK : FCP_E_VERIFY_PAIRS, "%s, program %d, try %u: %s %s",
                                  kinds[k].name, i, try, fcp_code_name(code), err.message);
@@ -406,7 +407,7 @@ static fcp_pairs_proof cost_of(const char *mask, unsigned thousands) {
     fcp_plan *plan = plan_of(text);
     fcp_pairs_proof proof = {0};
     fcp_error err;
-    cr_assert_eq(fcp_plan_verify_pairs(plan, NULL, &proof, &err), FCP_OK, "%s: %s", mask, err.message);
+    cr_assert_eq(fcp_plan_verify_pairs(plan, 0, NULL, &proof, &err), FCP_OK, "%s: %s", mask, err.message);
     cr_expect_eq(proof.pairs, plan->summary->pairs);
     fcp_plan_free(plan);
     return proof;
@@ -429,6 +430,31 @@ Test(pairs, cost_grows_with_the_boundary) {
     cr_expect_eq(odd.elements, 4096u * 4096u);
 }
 
+/* Work is counted: a limit is kept or not, whatever the machine does, and little is done beyond it. */
+Test(pairs, limit) {
+    fcp_plan *plan = plan_of("batch { lengths = [1500] }\nmask odd = (q * q + k * k * k) % 10007 < 13\n"
+                             "plan { mask = odd; block = 1K }");
+    const double limits[] = {1e-9, 1e-5, 1e-3};
+    fcp_pairs_proof whole, proof = {.boxes = 77};
+    fcp_error err;
+    for (int i = 0; i < 3; i++) {
+        cr_assert_eq(fcp_plan_verify_pairs(plan, limits[i], NULL, &proof, &err), FCP_E_TOO_LONG);
+        cr_expect(strstr(err.message, "single pairs were evaluated, up to query"), "%s", err.message);
+        cr_expect_eq(proof.boxes, 77, "nothing is written");
+    }
+    const double wrong[] = {-1, NAN, INFINITY, 1e30};
+    for (int i = 0; i < 4; i++) cr_expect_eq(fcp_plan_verify_pairs(plan, wrong[i], NULL, NULL, &err), FCP_E_ARGUMENT);
+    cr_assert_eq(fcp_plan_verify_pairs(plan, 0, NULL, &whole, &err), FCP_OK);
+    double low = 1e-3, high = 1; /* the least limit with which it is proven */
+    for (int i = 0; i < 24; i++) {
+        const double middle = (low + high) / 2;
+        *(fcp_plan_verify_pairs(plan, middle, NULL, NULL, &err) ? &low : &high) = middle;
+    }
+    const double work = (double)whole.elements * (double)plan->mask_count / 2 + 64.0 * (double)whole.boxes;
+    cr_expect(high * 1e9 > 0.9 * work && high * 1e9 < 1.5 * work, "%g s, where %g is counted", high, work / 1e9);
+    fcp_plan_free(plan);
+}
+
 /* In place of the runtime's: the end is wanted from question number `end` on, or when the caller says so. */
 static unsigned asked, end;
 bool fcp_stop_asked(const volatile int *stop) { return (stop && *stop) || ++asked == end; }
@@ -440,7 +466,7 @@ Test(pairs, stops_when_told) {
     const volatile int stop = 1;
     fcp_pairs_proof proof = {.boxes = 77};
     fcp_error err;
-    cr_assert_eq(fcp_plan_verify_pairs(plan, &stop, &proof, &err), FCP_E_INTERRUPTED);
+    cr_assert_eq(fcp_plan_verify_pairs(plan, 0, &stop, &proof, &err), FCP_E_INTERRUPTED);
     cr_expect_str_eq(err.message, "interrupted");
     fcp_code code = FCP_E_INTERRUPTED;
     unsigned questions = 0;
@@ -448,7 +474,7 @@ Test(pairs, stops_when_told) {
         cr_expect_eq(proof.boxes, 77, "nothing is written");
         asked = 0;
         end = questions + 1;
-        code = fcp_plan_verify_pairs(plan, NULL, &proof, &err);
+        code = fcp_plan_verify_pairs(plan, 0, NULL, &proof, &err);
     }
     cr_expect_eq(code, FCP_OK);
     cr_expect_gt(questions, 400 / 16, "for 400 cells");
