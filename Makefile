@@ -316,11 +316,11 @@ MEASURED_parse = compiler/syntax compiler/sema compiler/expr compiler/explain
 MEASURED_expr = compiler/box compiler/cells
 MEASURED_program = compiler compiler/cells compiler/problem compiler/place $(addprefix compiler/place/,fcp cad heads dcp groups) compiler/schedule compiler/lower
 MEASURED_file = compiler/syntax compiler/sema compiler/expr compiler/problem runtime/base
-MEASURED_plan = runtime/base runtime/plan runtime/verify runtime/kernels codegen codegen/mask
+MEASURED_plan = runtime/base runtime/plan runtime/verify runtime/pairs runtime/kernels codegen codegen/mask
 MEASURED_profile = compiler/simulate
 MEASURED_rows = compiler/simulate
 # Rooms that fuzz_program needs and other targets measure: the sanitizers look at them there. It has them, and its oracle, without.
-PLAIN_program = compiler/syntax compiler/sema compiler/expr compiler/box compiler/simulate codegen/mask runtime/base runtime/plan runtime/verify
+PLAIN_program = compiler/syntax compiler/sema compiler/expr compiler/box compiler/simulate codegen/mask runtime/base runtime/plan runtime/verify runtime/pairs
 plain = $(if $(PLAIN_$1),$(patsubst %.c,$(B)/fuzz/plain/%.o,gen/fcp.tab.c gen/fcp.lex.c $(foreach room,$(PLAIN_$1),$(wildcard $(room)/*.c))))
 measured = $(patsubst %.c,$(B)/%.o,$(foreach room,$(MEASURED_$1),$(wildcard $(room)/*.c)))
 ifneq ($(findstring fuzzer,$(SAN)),)

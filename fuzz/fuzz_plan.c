@@ -2,7 +2,7 @@
  *
  * Oracle: loading bytes, as they are and with their checksums made right, never crashes, hangs or leaks; what loads can
  *         be printed both ways, and saving it and loading that gives the same text; kernels are emitted from it, or
- *         refused for its model, passes or size.
+ *         refused for its model, passes or size; it has the pairs of its mask, or others, or that takes too long.
  * Input:  any bytes; the corpus holds small plans, right and damaged.
  * Build:  clang -fsanitize=fuzzer,address,undefined, with libfcp.
  */
@@ -47,6 +47,14 @@ static void try_emit(const fcp_plan *plan) {
     free(source);
 }
 
+/* A plan may state sequences that are much longer than it is: hence a limit. */
+static void try_pairs(const fcp_plan *plan) {
+    const double most = 1e-4; /* seconds */
+    fcp_error err = {0};
+    const fcp_code code = fcp_plan_verify_pairs(plan, most, NULL, NULL, &err);
+    if (code != err.code || (code && code != FCP_E_VERIFY_PAIRS && code != FCP_E_TOO_LONG)) abort();
+}
+
 static void try_load(const uint8_t *data, size_t size) {
     fcp_plan *plan = NULL, *again = NULL;
     fcp_error err = {0};
@@ -55,6 +63,7 @@ static void try_load(const uint8_t *data, size_t size) {
     if (code) return;
     text plain = print(plan, false), json = print(plan, true);
     try_emit(plan);
+    try_pairs(plan);
     const char *folder = getenv("TMPDIR");
     char path[4200];
     snprintf(path, sizeof path, "%.4000s/fcp-fuzz-%ld.tmp", folder && *folder ? folder : "/tmp", (long)getpid());

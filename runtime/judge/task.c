@@ -519,6 +519,11 @@ static void load_strip(struct task *t, uint32_t head) {
     s->sink = run->plan->sink_count ? &run->plan->sink[head] : NULL;
 }
 
+/* Row i of numbers [rows][d], which are there only if something is judged. */
+static const double *row_of(const struct strip *s, const double *numbers, size_t i) {
+    return numbers ? numbers + i * s->d : NULL;
+}
+
 static void attend_strip(struct task *t, uint32_t head) {
     check_run *run = t->run;
     struct strip *s = &t->strip;
@@ -550,10 +555,10 @@ static void attend_strip(struct task *t, uint32_t head) {
     for (uint32_t i = 0; i < s->rows && s->wants_rows; i++) {
         const struct row_bounds *r = &t->rows[i];
         const struct sums *o = &t->sums_o[i], *q = &t->sums_q[i];
-        const struct allowed of_o = {.squares = t->squares_o + i * s->d, .relative = r->relative,
+        const struct allowed of_o = {.squares = row_of(s, t->squares_o, i), .relative = r->relative,
                                      .flat = o->lost + run->wire[FCP_TENSOR_O] * o->all},
                              of_lse = {.flat = r->lse},
-                             of_q = {.squares = t->squares_q + i * s->d, .common = t->common + i * s->d,
+                             of_q = {.squares = row_of(s, t->squares_q, i), .common = row_of(s, t->common, i),
                                      .factor = r->delta_off, .relative = r->relative + r->lse,
                                      .flat = q->lost + run->wire[FCP_TENSOR_DQ] * q->all};
         uint64_t token = t->offset + s->row + i;
@@ -585,9 +590,9 @@ static void put_keys(struct task *t) {
     const double relative = UNIT * (4 + t->added_q);
     for (size_t i = 0; i < s->n; i++) {
         const struct sums *k = &t->sums_k[i], *v = &t->sums_v[i];
-        const struct allowed of_k = {.squares = t->squares_k + i * s->d, .relative = relative,
+        const struct allowed of_k = {.squares = row_of(s, t->squares_k, i), .relative = relative,
                                      .flat = k->lost + t->run->wire[FCP_TENSOR_DK] * k->all},
-                             of_v = {.squares = t->squares_v + i * s->d, .relative = relative,
+                             of_v = {.squares = row_of(s, t->squares_v, i), .relative = relative,
                                      .flat = v->lost + t->run->wire[FCP_TENSOR_DV] * v->all};
         uint64_t token = t->key_offset + s->key + i;
         put_row(t, FCP_TENSOR_DK, token, t->kv_head, t->exact.dk + i * s->d, t->naive.dk + i * s->d, &of_k, out->dk,
