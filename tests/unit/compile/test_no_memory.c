@@ -198,24 +198,31 @@ Test(no_memory, golden_cases, .timeout = 300) {
     cr_expect_gt(failed, 500, "%u requests failed", failed);
 }
 
+/* Calls `use` with each program of a folder: its path and its text. */
+static void each_program(const char *name, void (*use)(const char *path, const char *text, size_t size)) {
+    DIR *folder = opendir(name);
+    cr_assert_not_null(folder, "%s", name);
+    for (struct dirent *e; (e = readdir(folder));) {
+        char path[512];
+        size_t size;
+        if (!strstr(e->d_name, ".fcp")) continue;
+        snprintf(path, sizeof path, "%s/%s", name, e->d_name);
+        char *bytes = diag_case_bytes(path, &size);
+        use(path, bytes, size);
+        free(bytes);
+    }
+    closedir(folder);
+}
+
+static void parse_without(const char *path, const char *text, size_t size) {
+    run_out(&(input){path, text, size, NULL}, amount(11, 1));
+}
+
 /* Programs that are right, with the files that they name. */
 Test(no_memory, programs, .timeout = 300) {
     static const char *const folders[] = {"examples", "examples/masks", "examples/scores", "examples/seeds",
                                           "tests/golden/dump", "tests/golden/passes"};
-    for (size_t f = 0; f < sizeof folders / sizeof *folders; f++) {
-        DIR *folder = opendir(folders[f]);
-        cr_assert_not_null(folder, "%s", folders[f]);
-        for (struct dirent *e; (e = readdir(folder));) {
-            char path[512];
-            size_t size;
-            if (!strstr(e->d_name, ".fcp")) continue;
-            snprintf(path, sizeof path, "%s/%s", folders[f], e->d_name);
-            char *bytes = diag_case_bytes(path, &size);
-            run_out(&(input){path, bytes, size, NULL}, amount(11, 1));
-            free(bytes);
-        }
-        closedir(folder);
-    }
+    for (size_t f = 0; f < sizeof folders / sizeof *folders; f++) each_program(folders[f], parse_without);
     cr_expect_gt(cases, 60);
     cr_expect_gt(failed, 500, "%u requests failed", failed);
 }
@@ -290,22 +297,13 @@ Test(no_memory, planning, .timeout = 300) {
     cr_expect_gt(failed, 100, "%u requests failed", failed);
 }
 
+static void plan_golden(const char *path, const char *text, size_t size) {
+    plan_without(path, text, size, amount(12, 200));
+}
+
 Test(no_memory, planning_of_golden_programs, .timeout = 300) {
-    static const char *const folders[] = {"tests/golden/dump", "tests/golden/passes"};
-    for (size_t f = 0; f < sizeof folders / sizeof *folders; f++) {
-        DIR *folder = opendir(folders[f]);
-        cr_assert_not_null(folder, "%s", folders[f]);
-        for (struct dirent *e; (e = readdir(folder));) {
-            char path[512];
-            size_t size;
-            if (!strstr(e->d_name, ".fcp")) continue;
-            snprintf(path, sizeof path, "%s/%s", folders[f], e->d_name);
-            char *bytes = diag_case_bytes(path, &size);
-            plan_without(path, bytes, size, amount(12, 200));
-            free(bytes);
-        }
-        closedir(folder);
-    }
+    each_program("tests/golden/dump", plan_golden);
+    each_program("tests/golden/passes", plan_golden);
     cr_expect_gt(failed, 50, "%u requests failed", failed);
 }
 
