@@ -65,6 +65,7 @@ void mc_builder_free(mc_builder *b) {
 }
 
 bool mc_builder_failed(const mc_builder *b) { return b->failed; }
+bool mc_builder_full(const mc_builder *b) { return b->failed && b->count >= MC_MAX_NODES - 1; }
 
 const mc_node *mc_builder_nodes(const mc_builder *b, uint32_t *count) {
     *count = b->count;

@@ -328,6 +328,7 @@ uint32_t mc_emit(mc_builder *b, mc_op op, uint32_t a, uint32_t b_, uint32_t c, i
  * makes "does q see itself?" of a mask. Returns the node of the answer, or MC_NONE as mc_emit does. */
 uint32_t mc_emit_renamed(mc_builder *b, mc_code code, mc_op q_op, mc_op k_op);
 bool mc_builder_failed(const mc_builder *b);
+bool mc_builder_full(const mc_builder *b); /* it failed because there would be more nodes than code may have */
 const mc_node *mc_builder_nodes(const mc_builder *b, uint32_t *count);
 uint32_t mc_builder_place(const mc_builder *b, uint32_t node);
 bool mc_builder_loose(const mc_builder *b, uint32_t node); /* it may fault, or something that it needs */

@@ -206,7 +206,7 @@ mc_derived mc_slope(mc_code score, bool flat, mc_node **out_nodes, uint32_t *out
     mc_builder *b = mc_builder_new();
     const uint32_t root = b ? mc_emit_renamed(b, score, MC_Q, MC_K) : MC_NONE;
     const uint32_t s = root == MC_NONE ? MC_NONE : mc_emit(b, MC_S, MC_NONE, MC_NONE, MC_NONE, 0, MC_NONE, 0);
-    uint32_t derivative, *places, count = 0;
+    uint32_t derivative, *places;
     mc_derived what = MC_NO_MEMORY;
     *out_bad = MC_NONE;
     if (s != MC_NONE && mc_derive(b, root, s, flat, &derivative, out_bad)) {
@@ -215,10 +215,7 @@ mc_derived mc_slope(mc_code score, bool flat, mc_node **out_nodes, uint32_t *out
             what = MC_DERIVED;
         }
     } else if (*out_bad != MC_NONE) what = MC_NO_DERIVATIVE;
-    else if (b) {
-        mc_builder_nodes(b, &count);
-        if (mc_builder_failed(b) && count >= MC_MAX_NODES - 1) what = MC_TOO_LONG;
-    }
+    else if (b && mc_builder_full(b)) what = MC_TOO_LONG;
     mc_builder_free(b);
     return what;
 }

@@ -36,9 +36,7 @@ static value lower(sema *s, expr *e, const frame *f, uint32_t guard);
 /* Reports, once, that the builder has failed. */
 static void builder_failed(sema *s, span at) {
     if (s->failed) return;
-    uint32_t count;
-    mc_builder_nodes(s->builder, &count);
-    if (count >= MC_MAX_NODES - 1) {
+    if (mc_builder_full(s->builder)) {
         diag_error(s->d, FCP_E_TOO_LARGE, at, "this %s needs more than %u operations when expanded",
                    s->plan_score ? "score" : "mask", MC_MAX_NODES);
         s->failed = true;

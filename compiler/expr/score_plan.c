@@ -80,9 +80,7 @@ static bool too_long(sema *s, span at) {
 
 static bool failed(sema *s, const mc_builder *b, span at) {
     if (!mc_builder_failed(b)) return s->failed;
-    uint32_t count;
-    mc_builder_nodes(b, &count);
-    if (!s->failed && count >= MC_MAX_NODES - 1) too_long(s, at);
+    if (!s->failed && mc_builder_full(b)) too_long(s, at);
     else sema_no_memory(s);
     return true;
 }

@@ -37,12 +37,14 @@ static fcp_code fail_on(fcp_error *err, fcp_code code, const char *path, const c
     return code; /* so that the compiler sees that it is no FCP_OK where it is a constant */
 }
 
-static fcp_code fail_errno(fcp_error *err, fcp_code code, const char *path, const char *what) {
-    char text[200], reason[128];
-    int why = errno;
-    if (strerror_r(why, reason, sizeof reason)) snprintf(reason, sizeof reason, "error %d", why);
-    snprintf(text, sizeof text, "%s: %s", what, reason);
+/* why: an errno value, or what else fcp_read_open returns. */
+static fcp_code fail_why(fcp_error *err, fcp_code code, const char *path, const char *what, int why) {
+    char text[200], room[128];
+    snprintf(text, sizeof text, "%s: %s", what, fcp_read_reason(why, room));
     return fail_on(err, code, path, text);
+}
+static fcp_code fail_errno(fcp_error *err, fcp_code code, const char *path, const char *what) {
+    return fail_why(err, code, path, what, errno);
 }
 
 /* --- the header --------------------------------------------------------------------------------------------------- */
@@ -212,12 +214,8 @@ fcp_code fcp_npy_view(const char *path, const void *bytes, size_t size, fcp_npy 
 static fcp_code open_file(const char *path, fcp_npy *out, int *out_file, uint64_t *out_bytes, fcp_error *err) {
     int file;
     uint64_t size, begin = 0;
-    char room[128], text[200];
     const int why = fcp_read_open(path, true, &file, &size);
-    if (why) {
-        snprintf(text, sizeof text, "cannot be read: %s", fcp_read_reason(why, room));
-        return fail_on(err, FCP_E_READ, path, text);
-    }
+    if (why) return fail_why(err, FCP_E_READ, path, "cannot be read", why);
     fcp_code code;
     unsigned char *start = malloc(FCP_NPY_START);
     if (!start) code = fail_on(err, FCP_E_NO_MEMORY, path, "out of memory");

@@ -77,8 +77,9 @@ static fcp_code run_all(check_run *run, unsigned threads, fcp_error *err) {
     return run->code == FCP_OK ? FCP_OK : fcp_fail(err, run->code, "out of memory for the reference");
 }
 
+/* For gradients alone. */
 static bool derive_score(check_run *run) {
-    return check_slope((mc_code){run->plan->score, (uint32_t)run->plan->score_count}, &run->slope);
+    return !run->backward || check_slope((mc_code){run->plan->score, (uint32_t)run->plan->score_count}, &run->slope);
 }
 
 /* The tensors that are read, `needed` (a bit per fcp_tensor), must be there. */

@@ -27,8 +27,8 @@
  *                e = |scale| (2 + d / 16) u |q| |k| + (3 + 1.7 sqrt(d)) u |s| + 4 u |LSE| + 8 u
  *             A score, and its slope, is evaluated again for a logit that is as far off, and the other way, too, if it
  *             has kinks. It may be off by how far it moves, by twice what the naive computation is off by in that row,
- *             and by what elementary functions are: 8 u of a logit and 16 u of a slope, and on GPUs as much as 2^-16 and
- *             2^-18.
+ *             and by what elementary functions are: 8 u of a logit and 16 u of a slope, and on GPUs as much as 2^-16
+ *             and 2^-18.
  *   sums      A sum of n terms is off by a = 3 u sqrt(n) of each term, which is ten times the random walk. n counts
  *             as 256 at most, since longer sums are made of parts. A matrix unit that cuts adds n / 16 u.
  *   dtype     Rounding n terms to the dtype moves their sum by b = min(4, sqrt(n)) w of each. By Hoeffding's

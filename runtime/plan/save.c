@@ -14,6 +14,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include "runtime/base/read_file.h"
 #include "runtime/base/sha256.h"
 #include "runtime/base/whole_file.h"
 #include "runtime/plan/file.h"
@@ -87,11 +88,10 @@ static fcp_code too_large(fcp_error *err) {
 }
 
 static fcp_code cannot(const char *path, int why, fcp_error *err) {
-    char text[128];
+    char room[128];
     if (why == EOVERFLOW) return too_large(err);
     fcp_code code = why == ENOMEM ? FCP_E_NO_MEMORY : FCP_E_WRITE;
-    if (strerror_r(why, text, sizeof text)) snprintf(text, sizeof text, "error %d", why);
-    return fcp_fail_in(err, code, path, 0, 0, "cannot write '%.300s': %s", path, text);
+    return fcp_fail_in(err, code, path, 0, 0, "cannot write '%.300s': %s", path, fcp_read_reason(why, room));
 }
 
 int fcp_plan_write(const fcp_plan *plan, int fd) {

@@ -50,12 +50,11 @@ fcp_code fcp_table_reads_make(const fcp_plan *plan, fcp_table_reads **out_reads,
     bool good = made && (root != MC_NONE || !score.count);
     for (uint32_t i = 0; good && root != MC_NONE && i <= root; i++)
         if (is_read(&mc_builder_nodes(b, &total)[i])) good = make_read(plan, b, root, i, made);
-    if (b) mc_builder_nodes(b, &total);
     uint64_t operations = 0;
     for (uint32_t i = 0; good && i < made->count; i++)
         operations += (uint64_t)made->reads[i].part.count + made->reads[i].load.count;
     good = good && operations <= MC_MAX_NODES;
-    const bool full = operations > MC_MAX_NODES || (b && mc_builder_failed(b) && total >= MC_MAX_NODES - 1);
+    const bool full = operations > MC_MAX_NODES || (b && mc_builder_full(b));
     mc_builder_free(b);
     if (good) {
         *out_reads = made;

@@ -282,6 +282,21 @@ Test(warn, large_parameters) {
            "      = hint: no distance and no position reaches it: what compares with it always comes out the same\n");
 }
 
+/* What planning a program says, and what it counts meanwhile. The caller frees the text. */
+static char *says_and_counts(const char *program, fcpc_progress *progress) {
+    fcpc_diagnostics *d = fcpc_diagnostics_new();
+    fcpc_program *p = NULL;
+    fcp_plan *plan = NULL;
+    const fcpc_batch batch = {.size = sizeof batch, .progress = progress};
+    cr_assert_eq(fcpc_parse_text("a.fcp", program, strlen(program), NULL, d, &p), FCP_OK);
+    cr_assert_eq(fcpc_plan_batch(p, &batch, NULL, d, NULL, &plan), FCP_OK);
+    char *said = fcpc_diagnostics_render(d, false);
+    fcp_plan_free(plan);
+    fcpc_program_free(p);
+    fcpc_diagnostics_free(d);
+    return said;
+}
+
 /* A mask whose pairs are looked at one by one gets a warning, and whoever watches the progress learns how many there
  * will be. */
 Test(warn, no_structure) {
@@ -290,14 +305,8 @@ Test(warn, no_structure) {
     for (int i = 0; i < 2; i++) {
         char text[200];
         snprintf(text, sizeof text, "batch { lengths = [20K] }\nmask m = %s\nplan { mask = m }", cases[i].mask);
-        fcpc_diagnostics *d = fcpc_diagnostics_new();
-        fcpc_program *p = NULL;
-        fcp_plan *plan = NULL;
         fcpc_progress progress = {0};
-        const fcpc_batch batch = {.size = sizeof batch, .progress = &progress};
-        cr_assert_eq(fcpc_parse_text("a.fcp", text, strlen(text), NULL, d, &p), FCP_OK);
-        cr_assert_eq(fcpc_plan_batch(p, &batch, NULL, d, NULL, &plan), FCP_OK);
-        char *said = fcpc_diagnostics_render(d, false), *at = strstr(said, "m makes planning slow: ");
+        char *said = says_and_counts(text, &progress), *at = strstr(said, "m makes planning slow: ");
         cr_assert_eq(at != NULL, cases[i].slow, "%s", said);
         unsigned long long pairs = 0;
         const uint64_t all = 20480 * 20480;
@@ -310,9 +319,6 @@ Test(warn, no_structure) {
         cr_expect(progress.expected >= pairs / 100 * 90 && progress.expected <= all);
         cr_expect(cases[i].slow || progress.expected == 0);
         free(said);
-        fcp_plan_free(plan);
-        fcpc_program_free(p);
-        fcpc_diagnostics_free(d);
     }
 }
 
@@ -320,21 +326,12 @@ Test(warn, no_structure) {
 Test(warn, heavy_without_structure) {
     static const char text[] = "cluster { gpus = 4 }\nbatch { lengths = [24K] }\n"
                                "mask m = k <= q and (q * k) % 1009 < 13\nplan { mask = m; block = 4K }";
-    fcpc_diagnostics *d = fcpc_diagnostics_new();
-    fcpc_program *p = NULL;
-    fcp_plan *plan = NULL;
     fcpc_progress progress = {0};
-    const fcpc_batch batch = {.size = sizeof batch, .progress = &progress};
-    cr_assert_eq(fcpc_parse_text("a.fcp", text, strlen(text), NULL, d, &p), FCP_OK);
-    cr_assert_eq(fcpc_plan_batch(p, &batch, NULL, d, NULL, &plan), FCP_OK);
-    char *said = fcpc_diagnostics_render(d, false);
+    char *said = says_and_counts(text, &progress);
     cr_expect(strstr(said, "no placement can balance it") && !strstr(said, "would do"), "%s", said);
     const uint64_t half = UINT64_C(24576) * 24576 / 2;
     cr_expect(progress.done > half && progress.done < half * 11 / 10, "%llu", (unsigned long long)progress.done);
     free(said);
-    fcp_plan_free(plan);
-    fcpc_program_free(p);
-    fcpc_diagnostics_free(d);
 }
 
 /* A batch whose mask takes longer than the caller allows is refused, and others are not. A limit must be a number. */
