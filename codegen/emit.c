@@ -35,7 +35,9 @@ typedef struct printer {
     range *ranges;
     bool *needed;
     bool of_score;       /* the code is that of a score, or of a derivative of it */
-    bool exact;          /* each real operation is rounded as it is printed: every kernel gets the same bits */
+    /* Each real operation is rounded as it is printed: then every kernel gets the same logits. The derivative is printed
+     * so, too, for it has terms in common with the score, and a compiler has to see that. */
+    bool exact;
     char operand[3][32]; /* of the node under way: a variable, or a constant as it is */
 } printer;
 
@@ -715,9 +717,9 @@ const char *emit_functions(const emit_program *program, emit_text *out, void *co
         p.of_score = p.exact = true;
         good = good && say_function(&p, program->score,
                                     "FK_DEVICE float fk_score(const fk_env *e, float s, fk_i64 q, fk_i64 k, int h)");
-        p.exact = false;
         good = good && say_function(&p, program->slope,
                                     "FK_DEVICE float fk_slope(const fk_env *e, float s, fk_i64 q, fk_i64 k, int h)");
+        p.exact = false;
     }
     if (program->read_count) good = good && say_reads(&p);
     return good ? NULL : "out of memory";
