@@ -39,7 +39,13 @@
  * A row of Q is [heads][head_dim] numbers of the input type, a row of K [kv_heads][head_dim], as in the arena; rows of
  * O and dO are [heads][value_dim], rows of V [kv_heads][value_dim]. Each begins at a multiple of 16 bytes. Rows of dQ,
  * dK and dV are the same in float. LSE and delta are [tokens][heads] floats. A state slot holds the running state of
- * a block: O as [max_block][heads][value_dim], then m and then l as [max_block][heads], all float. m is in log2 units.
+ * a block: O as [max_block][heads][value_dim], then m and then l as [max_block][heads], all float. m is the largest
+ * logit so far, in natural units, so that it overflows only where the logit itself does.
+ *
+ * LSE is two floats for each row and head: lse, which is m + log l rounded, and lse_low = (m - lse) + log l, which is what
+ * the rounding took. So P = exp((x - lse) - lse_low) for a logit x, however large both are. The kernels of the forward
+ * pass write both, and those of the backward pass read both. A row that sees no key has lse -infinity, or the sink, and
+ * lse_low 0.
  */
 #ifndef FK_ABI_H
 #define FK_ABI_H
@@ -148,11 +154,14 @@ typedef struct fk_launch {
     fk_u64 arena;
     fk_u64 q, o, d_o;       /* addresses of tensors in the input type: rows of home tokens, then
                              * those of moved blocks */
-    fk_u64 lse, delta, dq;  /* the same, in float */
+    fk_u64 lse, lse_low, delta, dq; /* the same, in float */
     fk_u64 items, runs;     /* addresses of the row or key items and runs, whichever the kernel works on */
     fk_u64 sequences;       /* address of fk_sequence records */
     fk_u64 arrays, bands;   /* as in fk_env */
     fk_u64 sinks;           /* address of a float for each query head of the range, a natural logit; 0: none */
+    /* Forward: address of a float for each query head of the model. A row that is finished makes its head's the larger
+     * of what it is and the row's largest logit, of which the sink is none. 0: nobody wants it. */
+    fk_u64 maxima;
     /* For the backward pass in one kernel, and for dK and dV alone. locks: if pieces take turns, fk_u32
      * [locks][heads][FK_TURNS_OF_RUN]: a run's rows take turns FK_TURN_ROWS at a time; a lock of keys uses the entries
      * of the first head of its group: one for dK and one for dV, or one for each block that an item is (FK_DKV_PARTS).
@@ -205,9 +214,12 @@ typedef struct fk_launch_tables {
  * counts; mark is as in fk_launch. */
 typedef struct fk_support {
     fk_u64 to, from, other, count, mark;
-    fk_u64 lse, sinks;      /* of fk_state_out and fk_fold_sinks */
+    fk_u64 lse, lse_low;    /* of fk_state_out and fk_fold_sinks; fk_begin_lse has LSE at `to`, and lse_low */
+    fk_u64 sinks;           /* of fk_state_out and fk_fold_sinks */
+    fk_u64 maxima;          /* of fk_state_out, as in fk_launch */
+    fk_u64 d_lse;           /* of fk_delta: address of the gradient of LSE, a float for each row and head; 0: none */
     fk_u32 heads, mark_value;
-    fk_u32 model_head, group, shared, pad; /* of fk_fold_sinks, as in fk_launch */
+    fk_u32 model_head, group, shared, pad; /* of fk_state_out and fk_fold_sinks, as in fk_launch */
 } fk_support;
 enum { FK_SUPPORT_THREADS = 256, FK_SUPPORT_REGISTERS = 96, FK_FOLD = 128 };
 
