@@ -77,9 +77,14 @@ static fcp_code run_all(check_run *run, unsigned threads, fcp_error *err) {
     return run->code == FCP_OK ? FCP_OK : fcp_fail(err, run->code, "out of memory for the reference");
 }
 
-/* For gradients alone. */
-static bool derive_score(check_run *run) {
-    return !run->backward || check_slope((mc_code){run->plan->score, (uint32_t)run->plan->score_count}, &run->slope);
+/* The slope is for gradients alone; what is rough, for what is allowed. */
+static bool derive_score(check_run *run, bool judged) {
+    const mc_code score = {run->plan->score, (uint32_t)run->plan->score_count};
+    return (!run->backward || check_slope(score, &run->slope)) && (!judged || check_rough(score, &run->rough));
+}
+static void free_scores(check_run *run) {
+    free((mc_node *)(uintptr_t)run->slope.nodes);
+    free((mc_node *)(uintptr_t)run->rough.nodes);
 }
 
 /* The tensors that are read, `needed` (a bit per fcp_tensor), must be there. */
@@ -160,9 +165,9 @@ fcp_code fcp_check_run(const fcp_plan *plan, const fcp_check_options *options, c
         for (uint32_t r = options->first; !code && r < options->first + options->count; r++)
             mark_rows(plan, r, (fcp_side)side, rows[side]);
     }
-    if (!code && !derive_score(&run)) code = FCP_E_NO_MEMORY;
+    if (!code && !derive_score(&run, true)) code = FCP_E_NO_MEMORY;
     code = code ? fcp_fail(err, code, "out of memory for the rows to check") : judge(&run, options, report, err);
-    free((mc_node *)(uintptr_t)run.slope.nodes);
+    free_scores(&run);
     for (int side = 0; side < FCP_SIDES; side++) free(rows[side]);
     free(sample.units);
     return code;
@@ -184,8 +189,8 @@ fcp_code fcp_reference_compute(const fcp_plan *plan, const fcp_packed *in, unsig
     check_run run = {.plan = plan, .in = in, .out = out, .backward = in->t[FCP_TENSOR_DO] != NULL, .stop = stop};
     fcp_plan_shape(plan, &run.shape);
     fcp_code code = check_inputs(in, inputs_of(run.backward, false), err);
-    if (!code && !derive_score(&run)) code = fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for the score's derivative");
+    if (!code && !derive_score(&run, false)) code = fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for the score's derivative");
     if (!code) code = run_all(&run, threads, err);
-    free((mc_node *)(uintptr_t)run.slope.nodes);
+    free_scores(&run);
     return code;
 }

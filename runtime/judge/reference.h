@@ -75,7 +75,8 @@ typedef enum fcp_verdict {
     FCP_DIFFERS,        /* by more than is allowed */
     FCP_NOT_FINITE,     /* a NaN or an infinity where a number should be, or the reverse */
     FCP_NOT_EMPTY,      /* a query that sees no keys has a result */
-    FCP_NOTHING_FINITE  /* there is nothing to compare */
+    FCP_NOTHING_FINITE, /* there is nothing to compare */
+    FCP_NOTHING_PROVEN  /* most numbers may be off by as much as they are: see WHAT PROVES NOTHING */
 } fcp_verdict;
 
 typedef struct fcp_check {
@@ -85,6 +86,7 @@ typedef struct fcp_check {
     double reference_error;  /* of the naive computation, against float64 */
     double tolerance;        /* what the error may be at `worst`: each number has its own */
     double share;            /* the largest part that a number's error is of what it may be */
+    double untold;           /* the part of the numbers that may be off by as much as they are */
     /* the element of the packed tensor where the error is largest; where the tensor differs, furthest above what it may
      * be there; or the first odd one */
     uint64_t worst;
