@@ -82,11 +82,11 @@ typedef enum fcp_verdict {
 typedef struct fcp_check {
     bool checked, ok;
     uint8_t verdict;         /* an fcp_verdict; ok says whether it is FCP_RIGHT */
+    float untold;            /* the part of the numbers that may be off by as much as they are */
     double max_abs_error;    /* of the result's finite numbers, against float64 */
     double reference_error;  /* of the naive computation, against float64 */
     double tolerance;        /* what the error may be at `worst`: each number has its own */
     double share;            /* the largest part that a number's error is of what it may be */
-    double untold;           /* the part of the numbers that may be off by as much as they are */
     /* the element of the packed tensor where the error is largest; where the tensor differs, furthest above what it may
      * be there; or the first odd one */
     uint64_t worst;

@@ -76,7 +76,7 @@ void measure_report(const measure *m, fcp_tensor t, fcp_check_report *report) {
     const place *x = differs ? &m->furthest : &m->largest;
     fcp_check c = {.checked = true, .max_abs_error = m->largest.error, .reference_error = m->naive, .worst = x->at,
                    .tolerance = x->allowance, .share = m->share, .result = x->result, .expected = x->expected};
-    if (m->untold) c.untold = (double)m->untold / (double)(m->told + m->untold);
+    if (m->untold) c.untold = (float)((double)m->untold / (double)(m->told + m->untold));
     if (m->odd != FCP_RIGHT) {
         c.verdict = (uint8_t)m->odd;
         c.worst = m->odd_at;
@@ -122,7 +122,7 @@ void fcp_check_text(const fcp_shape *shape, fcp_tensor t, const fcp_check *c, ch
         snprintf(out, size,
                  "%s may be off by as much as it is in %.3g %% of its numbers, so nothing says that it is right: fp32 "
                  "cannot tell the scores apart, and the naive computation is off by %.3g",
-                 name, 100 * c->untold, c->reference_error);
+                 name, 100 * (double)c->untold, c->reference_error);
         break;
     }
 }
