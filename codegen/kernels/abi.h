@@ -226,7 +226,7 @@ typedef struct fk_gather_tensor {
     fk_u64 to, from;        /* addresses of the first token */
     fk_u32 row, full, chunk, stride, kv_step, sub_step;
 } fk_gather_tensor;
-enum { FK_GATHER_TENSORS = 6 };
+enum { FK_GATHER_TENSORS = 8 };
 enum { FK_IN_MESSAGE, FK_AT_BLOCKS, FK_AT_CALLER };
 /* Tokens first to first + tokens - 1 of a bundle whose runs are at `runs`, run_count of them in order of `at`. A
  * message begins with token `first`. */

@@ -206,7 +206,8 @@ static uint64_t at_most(uint64_t v, uint64_t most) { return v < most ? v : most;
 /* What the time of a plan's kernels and wires depends on, before there is a problem. */
 static fcp_problem early_facts(const struct fcpc_program *g) {
     return (fcp_problem){.ranks = g->nodes * g->gpus, .nodes = g->nodes, .gpus = g->gpus, .heads = g->heads,
-                         .kv_heads = g->kv_heads, .head_dim = g->head_dim, .range_kv = g->kv_heads,
+                         .kv_heads = g->kv_heads, .head_dim = g->head_dim, .value_dim = g->value_dim,
+                         .values_in_keys = g->values_in_keys, .lse_gradient = g->lse_gradient, .range_kv = g->kv_heads,
                          .range_sub = g->heads / g->kv_heads, .dtype = (uint16_t)g->dtype,
                          .wire = (uint16_t)g->wire, .margin = g->margin};
 }

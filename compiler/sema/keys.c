@@ -264,6 +264,7 @@ void sema_check_model(sema *s, const sema_keys *k) {
         diag_hint(s->d, "the nearest are %u and %u", up - 8, up);
         p->head_dim = up;
     }
+    p->value_dim = p->head_dim;
     choice_key(s, k, KEY_DTYPE, fcp_dtype_names, FCP_DTYPES, &dtype);
     p->dtype = (fcp_dtype)dtype;
     p->scale = 1.0 / sqrt((double)p->head_dim); /* IEEE 754 rounds both correctly, so it is the same everywhere */

@@ -62,7 +62,9 @@ struct fcpc_program {
     uint32_t layer_count; /* 0: the plan names one mask */
 
     /* model */
-    uint32_t heads, kv_heads, head_dim;
+    uint32_t heads, kv_heads, head_dim, value_dim;
+    bool values_in_keys; /* V is the first value_dim numbers of K */
+    bool lse_gradient;   /* the backward pass takes a gradient of LSE */
     fcp_dtype dtype;
     double scale;
 

@@ -64,8 +64,10 @@ fcp_code fcp_session_run_packed(fcp_session *session, const fcp_plan *plan, fcp_
     fcp_plan_shape(plan, &shape);
     unsigned inputs = fcp_pass_inputs(pass), outputs = fcp_pass_outputs(pass);
     for (int t = 0; t < FCP_TENSORS; t++)
-        if ((inputs | outputs) >> t & 1 && !packed->t[t])
+        if ((inputs | outputs) >> t & 1 && !packed->t[t] && fcp_packed_bytes(&shape, (fcp_tensor)t))
             return fcp_fail(err, FCP_E_TENSOR, "tensor %s is missing", fcp_tensor_name((fcp_tensor)t));
+    for (int t = 0; t < FCP_TENSORS; t++)
+        if (packed->t[t]) *(pass == FCP_FORWARD ? &outputs : &inputs) |= fcp_pass_optional(&shape, pass) & 1u << t;
     uint32_t first, count = fcp_session_ranks(session, &first);
     struct local local = {calloc(count, sizeof *local.tensors), calloc(count, sizeof *local.memory)};
     fcp_code code = FCP_OK;

@@ -30,6 +30,7 @@
 
 fcp_code groups_model_of(const struct fcpc_program *g, groups_model *out, fcp_error *err) {
     const fcp_problem p = {.range_kv = g->kv_heads, .range_sub = g->heads / g->kv_heads, .head_dim = g->head_dim,
+                           .value_dim = g->value_dim, .values_in_keys = g->values_in_keys,
                            .dtype = (uint16_t)g->dtype,
                            .wire = (uint16_t)g->wire};
     sim_profile profile;
