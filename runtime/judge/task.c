@@ -22,7 +22,7 @@ enum { STRIP = 32, TILE = 128 };
 
 /* Queries [row, row + rows) of a sequence against its keys [key, key + n). */
 struct strip {
-    size_t n, d;
+    size_t n, d, vd; /* keys; numbers of a head of Q and K, and of V and O */
     uint64_t row, key;
     uint32_t rows;
     bool wants_rows, wants_keys; /* of gradients: dQ; dK and dV */
@@ -103,15 +103,16 @@ struct sums {
 struct row_bounds {
     bool live;                /* it sees a key, and LSE is finite */
     double term, spread, added; /* see term_of, spread and added; of sums over the keys that it sees */
-    double unit_length;       /* 1 / sqrt(head_dim) */
+    double unit_length;       /* 1 / sqrt(value_dim) */
     double q, q_most, o, g, g_most; /* lengths of Q, O and dO, and their largest numbers */
     double shift;             /* what the naive computation's logits are off by together: see compare_scores */
     double relative;          /* what all P of the row are off by together */
     double shared;            /* the same in the backward pass */
-    double lse;               /* what LSE is off by */
+    double lse, pair;         /* what LSE is off by; and what it is together with what rounding took from it */
     double v_length;          /* of the longest V that it sees */
-    double delta;             /* rowsum(dO O), and what it is off by */
-    double delta_off;
+    double delta;             /* rowsum(dO O) */
+    double centre;            /* the same without dLSE: what is subtracted from dP */
+    double delta_off;         /* what they are off by */
 };
 
 /* What a thread works with while it has a task. */
@@ -120,7 +121,7 @@ struct task {
     uint32_t kv_head;
     uint64_t offset, key_offset; /* packed index of the sequence's first query, first key */
     double part, least;          /* what rounding to the dtype takes: see part_rounded and least_of */
-    double drift;                /* see drift_of */
+    double drift, drift_v;       /* see drift_of: of head_dim, and of value_dim */
     double term_q;               /* see term_of; of sums over queries */
     double spread_q, added_q;    /* see spread and added; of the same */
     struct strip strip;
@@ -135,10 +136,10 @@ struct task {
     double *k_length, *k_most, *v_length, *v_most; /* per key: see length_of */
     struct row_bounds rows[STRIP];
     struct sums *sums_k, *sums_v, sums_q[STRIP], sums_o[STRIP]; /* per key, and per row */
-    /* Sums of squares of errors, number by number: of dK and dV [n][d], of O and dQ [STRIP][d]. common: how far one of
-     * delta moves dQ [STRIP][d]. */
+    /* Sums of squares of errors, number by number: of dK [n][d] and dV [n][vd], of O [STRIP][vd] and dQ [STRIP][d].
+     * common: how far one of delta moves dQ [STRIP][d]. */
     double *squares, *squares_k, *squares_v, *squares_o, *squares_q, *common;
-    double *q2, *g2; /* [STRIP][d]: squares of Q and dO */
+    double *q2, *g2; /* [STRIP][d], [STRIP][vd]: squares of Q and dO */
     double *weight;  /* [STRIP][n]: what a pair's error counts; before P is there, the softmax's argument */
     double *p_off;   /* [STRIP][n]: what P is off by; before it is there, what the softmax's argument is off by */
     double *slope_off; /* [STRIP][n]: what the slope is off by */
@@ -151,8 +152,8 @@ static void load(const check_run *run, fcp_tensor t, uint64_t token, uint32_t he
     uint64_t dims[3];
     fcp_tensor_shape(shape, t, dims);
     size_t e = fcp_dtype_size(shape->dtype), at = (size_t)((token * dims[1] + head) * dims[2]);
-    fcp_to_float(shape->dtype, (const char *)run->in->t[t] + at * e, naive, shape->head_dim);
-    for (uint32_t i = 0; i < shape->head_dim; i++) exact[i] = naive[i];
+    fcp_to_float(shape->dtype, (const char *)run->in->t[t] + at * e, naive, dims[2]);
+    for (uint64_t i = 0; i < dims[2]; i++) exact[i] = naive[i];
 }
 
 static void fill_mask(struct task *t, uint32_t head) {
@@ -181,6 +182,12 @@ struct allowed {
     bool capped;
 };
 
+/* LSE and what rounding took from it, together. For a query that sees no keys nothing was taken. */
+static double pair_of(const check_run *run, uint64_t at, float low, bool empty) {
+    const float lse = ((const float *)run->judged->t[FCP_TENSOR_LSE])[at];
+    return empty && low != 0 ? NAN : (double)lse + (double)low;
+}
+
 /* Judges a row of a tensor, or one number of LSE, and keeps the reference if that is wanted. */
 static void put_row(struct task *t, fcp_tensor tensor, uint64_t token, uint32_t head, const double *exact,
                     const float *naive, const struct allowed *a, double *kept, bool empty) {
@@ -197,7 +204,8 @@ static void put_row(struct task *t, fcp_tensor tensor, uint64_t token, uint32_t 
     for (uint64_t i = 0; i < dims[2]; i++) {
         float value;
         fcp_to_float(dtype, row + i * fcp_dtype_size(dtype), &value, 1);
-        const double result = (double)value, size = fabs(exact[i]);
+        const double result = tensor == FCP_TENSOR_LSE_LOW ? pair_of(run, at, value, empty) : (double)value;
+        const double size = fabs(exact[i]);
         double off = a->squares ? sqrt(a->squares[i]) : 0;
         if (a->common) off += a->factor * fabs(a->common[i]);
         if (a->capped) off = fmin(off, a->one + size);
@@ -251,15 +259,19 @@ static double term_of(const struct strip *s, double n) {
 /* Beyond this a natural logit counts as this where its ulps count: by then kernels subtract before they scale. */
 static double near(double x) { return fmin(fabs(x), 256); }
 
-/* What a product of vectors is off by, of which the lengths' product is `most`. */
-static double product_off(const struct task *t, double product, double most) {
-    const double steps = t->strip.dtype == FCP_FP32 ? 0 : (double)t->strip.d / 16;
-    return UNIT * ((2 + steps) * most + t->drift * fabs(product));
+/* What a product of vectors of d numbers is off by, of which the lengths' product is `most`. */
+static double product_off(const struct task *t, size_t d, double drift, double product, double most) {
+    const double steps = t->strip.dtype == FCP_FP32 ? 0 : (double)d / 16;
+    return UNIT * ((2 + steps) * most + drift * fabs(product));
+}
+static double value_product_off(const struct task *t, double product, double most) {
+    return product_off(t, t->strip.vd, t->drift_v, product, most);
 }
 
 /* What a logit is off by before it is given to the score: it is q . k times the scale. */
 static double scaled_off(const struct task *t, uint32_t i, size_t j, double logit) {
-    return product_off(t, logit, fabs(t->strip.scale) * t->rows[i].q * t->k_length[j]) + 2 * UNIT * fabs(logit);
+    const double most = fabs(t->strip.scale) * t->rows[i].q * t->k_length[j];
+    return product_off(t, t->strip.d, t->drift, logit, most) + 2 * UNIT * fabs(logit);
 }
 
 /* What the arguments of the softmax are off by, where there is no score. */
@@ -352,7 +364,7 @@ static void bound_scores(struct task *t) {
     struct strip *s = &t->strip;
     const bool kinks = has_kinks(s->score), gpus = s->dtype != FCP_FP32; /* the dtypes of kernels */
     double rough[TILE] = {0};
-    exact_dots(s, &t->exact, t->exact.q, t->exact.k, t->weight);
+    exact_dots(s, &t->exact, t->exact.q, t->exact.k, s->d, t->weight);
     memset(t->p_off, 0, s->rows * s->n * sizeof *t->p_off);
     memset(t->slope_off, 0, s->rows * s->n * sizeof *t->slope_off);
     for (uint32_t i = 0; i < s->rows; i++) {
@@ -384,24 +396,22 @@ static void open_bounds(struct task *t) {
     const struct exact_buffers *b = &t->exact;
     for (uint32_t i = 0; i < s->rows; i++) {
         struct row_bounds *r = &t->rows[i];
-        *r = (struct row_bounds){.unit_length = 1 / sqrt((double)s->d)};
+        *r = (struct row_bounds){.unit_length = 1 / sqrt((double)s->vd)};
         t->sums_o[i] = t->sums_q[i] = (struct sums){0};
         r->q = length_of(b->q + i * s->d, s->d, &r->q_most);
-        if (t->run->backward) r->g = length_of(b->d_o + i * s->d, s->d, &r->g_most);
+        if (t->run->backward) r->g = length_of(b->d_o + i * s->vd, s->vd, &r->g_most);
     }
-    for (size_t i = 0; i < s->rows * s->d; i++) {
-        t->q2[i] = square(b->q[i]);
-        t->g2[i] = square(b->d_o[i]);
-    }
+    for (size_t i = 0; i < s->rows * s->d; i++) t->q2[i] = square(b->q[i]);
+    for (size_t i = 0; i < s->rows * s->vd; i++) t->g2[i] = square(b->d_o[i]);
 }
 
 /* out[i] += sum over keys of a[i][key] * keys[key]^2, number by number */
 static void gather_squares(const struct strip *s, struct exact_buffers *b, const double *a, const double *keys,
-                           double *out) {
-    memset(out, 0, s->rows * s->d * sizeof *out);
+                           size_t d, double *out) {
+    memset(out, 0, s->rows * d * sizeof *out);
     for (struct tile t = first_tile(s); t.count; t = next_tile(s, t)) {
-        for (size_t i = 0; i < t.count * s->d; i++) b->turned[i] = square(keys[t.key * s->d + i]);
-        exact_product(out, s->d, a + t.key, s->n, 1, b->turned, s->d, s->rows, t.count, (uint32_t)s->d);
+        for (size_t i = 0; i < t.count * d; i++) b->turned[i] = square(keys[t.key * d + i]);
+        exact_product(out, d, a + t.key, s->n, 1, b->turned, d, s->rows, t.count, (uint32_t)d);
     }
 }
 
@@ -483,15 +493,17 @@ static void bound_parts(struct task *t, uint32_t i, const struct softmax_off *r)
         }
 }
 
-/* The same where LSE is given: nothing makes up for what an exponent is off by. */
+/* The same where LSE is given: nothing makes up for what an exponent is off by, and for what LSE is, if it is not given
+ * as a pair. */
 static void bound_given(struct task *t, uint32_t i) {
     const struct strip *s = &t->strip;
-    const double *p = t->exact.p + i * s->n, *x = t->weight + i * s->n, lse = t->exact.lse[i];
+    const double *p = t->exact.p + i * s->n, *x = t->weight + i * s->n, lse = t->exact.lse[i], low = t->exact.low[i];
+    const double lse_off = 4 * UNIT * (t->run->in->t[FCP_TENSOR_LSE_LOW] ? near(lse) : fabs(lse));
     double *off = t->p_off + i * s->n;
     for (struct tile tile = first_tile(s); tile.count; tile = next_tile(s, tile))
         for (size_t j = tile.key; j < tile.key + tile.count; j++) {
-            const double all = off[j] + 4 * UNIT * fabs(lse);
-            off[j] = s->allow[i * s->n + j] ? fmin(growth(p[j], x[j] - lse, all), fmax(p[j], 1 - p[j])) : 0;
+            const double grows = growth(p[j], x[j] - lse - low, off[j] + lse_off);
+            off[j] = s->allow[i * s->n + j] ? fmin(grows, fmax(p[j], 1 - p[j])) : 0;
         }
 }
 
@@ -532,13 +544,14 @@ static void bound_forward(struct task *t) {
                 r->v_length = fmax(r->v_length, t->v_length[j]);
             }
         if (!r->live) continue;
-        r->o = length_of(b->o + i * s->d, s->d, &o_most);
+        r->o = length_of(b->o + i * s->vd, s->vd, &o_most);
         const double units = 4 * near(lse) + 4 * sink + r->added;
         r->relative = UNIT * (4 + units);
         r->shared = UNIT * (8 + units);
-        r->lse = sum_off + 2 * fabs(r->shift) + UNIT * (8 + 3 * fabs(lse) + 4 * sink + r->added);
+        r->pair = sum_off + 2 * fabs(r->shift) + UNIT * (8 + units);
+        r->lse = r->pair + 3 * UNIT * fabs(lse);
     }
-    if (s->wants_rows) gather_squares(s, b, t->weight, b->v, t->squares_o);
+    if (s->wants_rows) gather_squares(s, b, t->weight, b->v, s->vd, t->squares_o);
 }
 
 /* The most that a sum may be off whose terms are rounded by up to x each: of all x, and of all x^2. */
@@ -559,13 +572,14 @@ static void bound_delta(struct task *t) {
     for (uint32_t i = 0; i < s->rows; i++) {
         struct row_bounds *r = &t->rows[i];
         struct rounded of_o = {0}, of_p = {0};
-        const double *g = b->d_o + i * s->d, *o = b->o + i * s->d;
+        const double *g = b->d_o + i * s->vd, *o = b->o + i * s->vd, d_lse = b->d_lse[i];
         double squares = 0;
         if (!r->live) continue;
-        for (size_t x = 0; x < s->d; x++) {
+        for (size_t x = 0; x < s->vd; x++) {
             r->delta += g[x] * o[x];
             add_rounded(&of_o, fcp_ulp(s->dtype, o[x]) / 2 * fabs(g[x]));
         }
+        r->centre = r->delta - d_lse;
         for (struct tile tile = first_tile(s); tile.count; tile = next_tile(s, tile))
             for (size_t j = tile.key; j < tile.key + tile.count; j++) {
                 const double p = b->ds[i * s->n + j], dp = b->p[i * s->n + j], p_off = t->p_off[i * s->n + j];
@@ -573,9 +587,9 @@ static void bound_delta(struct task *t) {
                 squares += square(p_off * (dp - r->delta)) + square(p * r->added * UNIT * dp);
                 add_rounded(&of_p, (t->part * p + fmin(p, t->least)) * fabs(dp));
             }
-        squares += square(product_off(t, r->delta, r->g * r->o));
+        squares += square(value_product_off(t, r->delta, r->g * r->o));
         r->delta_off = fmin(sqrt(squares), 2 * r->g * r->v_length) + rounded_off(&of_o) + rounded_off(&of_p) +
-                       r->relative * fabs(r->delta);
+                       r->relative * fabs(r->delta) + 2 * UNIT * fabs(d_lse);
     }
 }
 
@@ -585,17 +599,18 @@ static double gradient_square(struct task *t, uint32_t i, size_t j) {
     const struct row_bounds *r = &t->rows[i];
     const size_t at = i * s->n + j;
     const double p = t->exact.ds[at], slope = t->exact.slope ? fabs(t->exact.slope[at]) : 1, scale = fabs(s->scale);
-    const double inner = fabs(t->exact.p[at] - r->delta), ds = p * inner * slope * scale;
+    const double inner = fabs(t->exact.p[at] - r->centre), ds = p * inner * slope * scale;
     const double small = t->least * fmax(1, scale), share = p * slope * scale;
-    const double product = share * product_off(t, t->exact.p[at], r->g * t->v_length[j]);
+    const double product = share * value_product_off(t, t->exact.p[at], r->g * t->v_length[j]);
     const double turn = p * inner * scale * (t->exact.slope ? t->slope_off[at] : 0);
     const double moved = t->p_off[at] * (inner + r->delta_off) * slope * scale;
-    const double one = r->g * t->v_length[j] * r->unit_length * fmax(1, slope) * scale;
+    const double d_lse = fabs(t->exact.d_lse[i]);
+    const double one = (r->g * t->v_length[j] * r->unit_length + d_lse) * fmax(1, slope) * scale;
     double sum = square(moved) + square(ds) * (square(r->shared) + t->term_q);
     double lost = TINY * (1 + scale) + (p > 2 * TINY ? 0 : ds);
     if (ds > 2 * small) sum += square(t->spread_q * small);
     else lost += ds;
-    const double all = ds + share * r->g * (t->v_length[j] + r->o) * r->unit_length;
+    const double all = ds + share * (r->g * (t->v_length[j] + r->o) * r->unit_length + d_lse);
     t->sums_q[i].lost += lost * (1 + t->k_most[j]);
     t->sums_q[i].all += all * t->k_most[j];
     t->sums_q[i].one = fmax(t->sums_q[i].one, one * t->k_most[j]);
@@ -630,46 +645,54 @@ static void bound_backward(struct task *t) {
                 t->sums_v[j].lost += TINY;
                 t->sums_v[j].all += p * r->g_most;
             }
-    if (s->wants_keys) exact_scatter(s, t->weight, t->g2, t->squares_v);
+    if (s->wants_keys) exact_scatter(s, t->weight, t->g2, s->vd, t->squares_v);
     for (uint32_t i = 0; s->wants_rows && i < s->rows; i++)
         for (struct tile tile = first_tile(s); tile.count; tile = next_tile(s, tile))
             for (size_t at = i * s->n + tile.key; at < i * s->n + tile.key + tile.count; at++)
                 t->weight[at] = t->weight[at] > 0 ? b->ds[at] * (b->slope ? b->slope[at] : 1) * s->scale : 0;
     if (s->wants_rows) {
         memset(t->common, 0, s->rows * s->d * sizeof *t->common);
-        exact_gather(s, t->weight, b->k, t->common);
+        exact_gather(s, t->weight, b->k, s->d, t->common);
     }
     for (uint32_t i = 0; i < s->rows; i++)
         for (struct tile tile = first_tile(s); tile.count; tile = next_tile(s, tile))
             for (size_t j = tile.key; j < tile.key + tile.count; j++)
                 t->weight[i * s->n + j] =
                     live_pair(t, i, j) ? gradient_square(t, i, j) : 0;
-    if (s->wants_rows) gather_squares(s, b, t->weight, b->k, t->squares_q);
-    if (s->wants_keys) exact_scatter(s, t->weight, t->q2, t->squares_k);
+    if (s->wants_rows) gather_squares(s, b, t->weight, b->k, s->d, t->squares_q);
+    if (s->wants_keys) exact_scatter(s, t->weight, t->q2, s->d, t->squares_k);
 }
 
 /* --- tasks -------------------------------------------------------------------------------------------------------- */
 
+/* A number of a row and head of a tensor like LSE; 0 if there is no such tensor. */
+static float row_number(const check_run *run, fcp_tensor t, uint64_t token, uint32_t head) {
+    const float *at = run->in->t[t];
+    return at ? at[token * run->shape.heads + head] : 0;
+}
+
 static void load_strip(struct task *t, uint32_t head) {
     check_run *run = t->run;
     struct strip *s = &t->strip;
+    struct exact_buffers *exact = &t->exact;
+    struct naive_buffers *naive = &t->naive;
     for (uint32_t i = 0; i < s->rows; i++) {
         uint64_t token = t->offset + s->row + i;
-        load(run, FCP_TENSOR_Q, token, head, t->exact.q + i * s->d, t->naive.q + i * s->d);
-        if (run->backward) load(run, FCP_TENSOR_DO, token, head, t->exact.d_o + i * s->d, t->naive.d_o + i * s->d);
+        load(run, FCP_TENSOR_Q, token, head, exact->q + i * s->d, naive->q + i * s->d);
+        if (run->backward) load(run, FCP_TENSOR_DO, token, head, exact->d_o + i * s->vd, naive->d_o + i * s->vd);
+        if (run->backward && run->shape.lse_gradient)
+            exact->d_lse[i] = naive->d_lse[i] = row_number(run, FCP_TENSOR_DLSE, token, head);
         if (s->wants_rows) continue;
-        load(run, FCP_TENSOR_O, token, head, t->exact.o + i * s->d, t->naive.o + i * s->d);
-        t->naive.lse[i] = ((const float *)run->in->t[FCP_TENSOR_LSE])[token * run->shape.heads + head];
-        t->exact.lse[i] = (double)t->naive.lse[i];
+        load(run, FCP_TENSOR_O, token, head, exact->o + i * s->vd, naive->o + i * s->vd);
+        exact->lse[i] = naive->lse[i] = row_number(run, FCP_TENSOR_LSE, token, head);
+        exact->low[i] = naive->low[i] = row_number(run, FCP_TENSOR_LSE_LOW, token, head);
     }
     s->head = head;
     s->sink = run->plan->sink_count ? &run->plan->sink[head] : NULL;
 }
 
 /* Row i of numbers [rows][d], which are there only if something is judged. */
-static const double *row_of(const struct strip *s, const double *numbers, size_t i) {
-    return numbers ? numbers + i * s->d : NULL;
-}
+static const double *row_of(const double *numbers, size_t d, size_t i) { return numbers ? numbers + i * d : NULL; }
 
 static void attend_strip(struct task *t, uint32_t head) {
     check_run *run = t->run;
@@ -703,17 +726,18 @@ static void attend_strip(struct task *t, uint32_t head) {
     for (uint32_t i = 0; i < s->rows && s->wants_rows; i++) {
         const struct row_bounds *r = &t->rows[i];
         const struct sums *o = &t->sums_o[i], *q = &t->sums_q[i];
-        const double lse_square = square(r->lse);
-        const struct allowed of_o = {.squares = row_of(s, t->squares_o, i), .relative = r->relative, .one = o->one,
+        const double lse_square = square(r->lse), pair_square = square(r->pair);
+        const struct allowed of_o = {.squares = row_of(t->squares_o, s->vd, i), .relative = r->relative, .one = o->one,
                                      .flat = o->lost + run->wire[FCP_TENSOR_O] * o->all, .capped = true},
-                             of_lse = {.squares = &lse_square, .one = 4},
-                             of_q = {.squares = row_of(s, t->squares_q, i), .common = row_of(s, t->common, i),
+                             of_lse = {.squares = &lse_square, .one = 4}, of_pair = {.squares = &pair_square, .one = 4},
+                             of_q = {.squares = row_of(t->squares_q, s->d, i), .common = row_of(t->common, s->d, i),
                                      .factor = r->delta_off, .relative = r->relative + r->shared, .one = q->one,
                                      .flat = q->lost + run->wire[FCP_TENSOR_DQ] * q->all};
         uint64_t token = t->offset + s->row + i;
         bool empty = t->exact.empty[i];
-        put_row(t, FCP_TENSOR_O, token, head, t->exact.o + i * s->d, t->naive.o + i * s->d, &of_o, out->o, empty);
+        put_row(t, FCP_TENSOR_O, token, head, t->exact.o + i * s->vd, t->naive.o + i * s->vd, &of_o, out->o, empty);
         put_row(t, FCP_TENSOR_LSE, token, head, &t->exact.lse[i], &t->naive.lse[i], &of_lse, out->lse, empty);
+        put_row(t, FCP_TENSOR_LSE_LOW, token, head, &t->exact.lse[i], &t->naive.lse[i], &of_pair, NULL, empty);
         if (run->backward)
             put_row(t, FCP_TENSOR_DQ, token, head, t->exact.dq + i * s->d, t->naive.dq + i * s->d, &of_q, out->dq,
                     empty);
@@ -722,31 +746,53 @@ static void attend_strip(struct task *t, uint32_t head) {
 
 static void load_keys(struct task *t) {
     struct strip *s = &t->strip;
+    struct exact_buffers *exact = &t->exact;
+    struct naive_buffers *naive = &t->naive;
     for (size_t i = 0; i < s->n; i++) {
         uint64_t token = t->key_offset + s->key + i;
-        load(t->run, FCP_TENSOR_K, token, t->kv_head, t->exact.k + i * s->d, t->naive.k + i * s->d);
-        load(t->run, FCP_TENSOR_V, token, t->kv_head, t->exact.v + i * s->d, t->naive.v + i * s->d);
-        t->k_length[i] = length_of(t->exact.k + i * s->d, s->d, &t->k_most[i]);
-        t->v_length[i] = length_of(t->exact.v + i * s->d, s->d, &t->v_most[i]);
+        load(t->run, FCP_TENSOR_K, token, t->kv_head, exact->k + i * s->d, naive->k + i * s->d);
+        if (t->run->shape.values_in_keys) {
+            memcpy(exact->v + i * s->vd, exact->k + i * s->d, s->vd * sizeof *exact->v);
+            memcpy(naive->v + i * s->vd, naive->k + i * s->d, s->vd * sizeof *naive->v);
+        } else load(t->run, FCP_TENSOR_V, token, t->kv_head, exact->v + i * s->vd, naive->v + i * s->vd);
+        t->k_length[i] = length_of(exact->k + i * s->d, s->d, &t->k_most[i]);
+        t->v_length[i] = length_of(exact->v + i * s->vd, s->vd, &t->v_most[i]);
+    }
+}
+
+/* Adds dV to dK, whose first numbers it is the gradient of, too; and what it is off by, as a part of it `relative`. */
+static void add_values(struct task *t, double relative) {
+    const struct strip *s = &t->strip;
+    for (size_t i = 0; i < s->n; i++) {
+        struct sums *k = &t->sums_k[i];
+        const struct sums *v = &t->sums_v[i];
+        *k = (struct sums){k->all + v->all, k->lost + v->lost, fmax(k->one, v->one)};
+        for (size_t x = 0; x < s->vd; x++) {
+            const size_t key = i * s->d + x, value = i * s->vd + x;
+            t->exact.dk[key] += t->exact.dv[value];
+            t->naive.dk[key] += t->naive.dv[value];
+            if (t->squares) t->squares_k[key] += t->squares_v[value] + square(relative * t->exact.dv[value]);
+        }
     }
 }
 
 static void put_keys(struct task *t) {
     struct strip *s = &t->strip;
     fcp_reference none = {0}, *out = t->run->out ? t->run->out : &none;
-    naive_round_all(s, t->naive.dk, s->n * s->d);
-    naive_round_all(s, t->naive.dv, s->n * s->d);
     const double relative = UNIT * (4 + t->added_q);
+    if (t->run->shape.values_in_keys) add_values(t, relative);
+    naive_round_all(s, t->naive.dk, s->n * s->d);
+    naive_round_all(s, t->naive.dv, s->n * s->vd);
     for (size_t i = 0; i < s->n; i++) {
         const struct sums *k = &t->sums_k[i], *v = &t->sums_v[i];
-        const struct allowed of_k = {.squares = row_of(s, t->squares_k, i), .relative = relative, .one = k->one,
+        const struct allowed of_k = {.squares = row_of(t->squares_k, s->d, i), .relative = relative, .one = k->one,
                                      .flat = k->lost + t->run->wire[FCP_TENSOR_DK] * k->all},
-                             of_v = {.squares = row_of(s, t->squares_v, i), .relative = relative, .one = v->one,
+                             of_v = {.squares = row_of(t->squares_v, s->vd, i), .relative = relative, .one = v->one,
                                      .flat = v->lost + t->run->wire[FCP_TENSOR_DV] * v->all};
         uint64_t token = t->key_offset + s->key + i;
         put_row(t, FCP_TENSOR_DK, token, t->kv_head, t->exact.dk + i * s->d, t->naive.dk + i * s->d, &of_k, out->dk,
                 false);
-        put_row(t, FCP_TENSOR_DV, token, t->kv_head, t->exact.dv + i * s->d, t->naive.dv + i * s->d, &of_v, out->dv,
+        put_row(t, FCP_TENSOR_DV, token, t->kv_head, t->exact.dv + i * s->vd, t->naive.dv + i * s->vd, &of_v, out->dv,
                 false);
     }
 }
@@ -788,16 +834,16 @@ static int64_t *new_scratch(const fcp_plan *plan, mc_code slope, mc_code rough) 
 
 /* Room for the squares of errors. */
 static bool open_squares(struct task *t) {
-    const size_t n = t->strip.n, d = t->strip.d, strip = STRIP * d;
-    double *at = t->squares = calloc(2 * n * d + 5 * strip + 3 * STRIP * n, sizeof *at);
+    const size_t n = t->strip.n, d = t->strip.d, vd = t->strip.vd;
+    double *at = t->squares = calloc(n * (d + vd) + STRIP * (3 * d + 2 * vd) + 3 * STRIP * n, sizeof *at);
     if (!at) return false;
     t->squares_k = at, at += n * d;
-    t->squares_v = at, at += n * d;
-    t->squares_o = at, at += strip;
-    t->squares_q = at, at += strip;
-    t->common = at, at += strip;
-    t->q2 = at, at += strip;
-    t->g2 = at, at += strip;
+    t->squares_v = at, at += n * vd;
+    t->squares_q = at, at += STRIP * d;
+    t->common = at, at += STRIP * d;
+    t->q2 = at, at += STRIP * d;
+    t->squares_o = at, at += STRIP * vd;
+    t->g2 = at, at += STRIP * vd;
     t->weight = at, at += STRIP * n;
     t->p_off = at, at += STRIP * n;
     t->slope_off = at;
@@ -807,7 +853,7 @@ static bool open_squares(struct task *t) {
 static bool open_task(struct task *t, check_run *run, uint64_t index) {
     const fcp_plan *plan = run->plan;
     uint32_t kv_heads = run->shape.kv_heads;
-    uint64_t n, queries, d = run->shape.head_dim;
+    uint64_t n, queries, d = run->shape.head_dim, vd = run->shape.value_dim;
     bool rows = true, keys = run->backward;
     *t = (struct task){.run = run};
     if (run->sample) {
@@ -825,6 +871,7 @@ static bool open_task(struct task *t, check_run *run, uint64_t index) {
     t->strip = (struct strip){.n = (size_t)n,
                               .key = rows ? 0 : t->unit.first,
                               .d = (size_t)d,
+                              .vd = (size_t)vd,
                               .wants_rows = rows,
                               .wants_keys = keys,
                               .scale = run->shape.scale,
@@ -836,11 +883,12 @@ static bool open_task(struct task *t, check_run *run, uint64_t index) {
     const double terms = (double)queries * (run->shape.heads / kv_heads); /* of a sum over queries, at most */
     t->part = part_rounded(t->strip.dtype);
     t->drift = drift_of((double)d);
+    t->drift_v = drift_of((double)vd);
     t->least = least_of(t->strip.dtype);
     t->term_q = term_of(&t->strip, terms);
     t->spread_q = spread(terms);
     t->added_q = added(&t->strip, terms);
-    if (n > SIZE_MAX / 64 / (8 * d + 8 * STRIP)) return false;
+    if (n > SIZE_MAX / 64 / (8 * (d + vd) + 8 * STRIP)) return false;
     t->strip.allow = calloc(n + 1, STRIP);
     t->strip.live = calloc(n / TILE + 1, sizeof *t->strip.live);
     t->scratch = t->strip.scratch = new_scratch(plan, run->slope, run->rough);
@@ -857,7 +905,7 @@ static bool open_task(struct task *t, check_run *run, uint64_t index) {
     if (run->judged && !open_squares(t)) return false;
     fcp_plan_env(plan, t->unit.sequence, t->arrays, t->bands, &t->env);
     bool sloped = run->backward && t->strip.slope.count;
-    return exact_allocate(&t->exact, n, d, sloped) && naive_allocate(&t->naive, n, d, sloped);
+    return exact_allocate(&t->exact, n, d, vd, sloped) && naive_allocate(&t->naive, n, d, vd, sloped);
 }
 
 static void close_task(struct task *t) {

@@ -92,7 +92,7 @@ void measure_report(const measure *m, fcp_tensor t, fcp_check_report *report) {
 }
 
 void fcp_check_text(const fcp_shape *shape, fcp_tensor t, const fcp_check *c, char *out, size_t size) {
-    const char *name = fcp_tensor_name(t);
+    const char *name = t == FCP_TENSOR_LSE_LOW ? "lse + lse_low" : fcp_tensor_name(t);
     uint64_t dims[3] = {1, 1, 1};
     uint32_t count = fcp_tensor_shape(shape, t, dims);
     uint64_t wide = count == 3 ? dims[2] : 1, row = c->worst / wide;
