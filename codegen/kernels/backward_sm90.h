@@ -1,6 +1,6 @@
 /* backward_sm90.h: the backward pass for sm_90a in one kernel of five products.
  *
- * Requires: backward_steps.h, tiles_sm90.h; head_dim 64 or 128; maps of q, d_o, k, v and moved; FK_ORDERED, 1 or 0:
+ * Requires: backward_steps.h, tiles_sm90.h; head_dim and value_dim 64, or both 128; all maps; FK_ORDERED, 1 or 0:
  *           which of the two kernels this file becomes. It may be included twice, to have both. Both need a counter
  *           that is 0. The ordered kernel also needs locks that are 0, and runs of one row of cells each with their
  *           turns.
@@ -14,8 +14,8 @@
  * Threads:  three warpgroups. Of the first, three warps load, and the fourth waits for turns and passes them on, so
  *           that no thread that computes has to look at a lock. The other two warpgroups compute. Each has 64 of the
  *           item's keys and all rows of a step.
- * Shared:   K, V; two stages of Q, dO, their base, delta and minus, and a record that says which rows they are; two buffers of dS;
- *           barriers and tickets.
+ * Shared:   K, V; two stages of Q, dO, base, delta and minus of their rows, and a record that says which these are; two
+ *           buffers of dS; barriers and tickets.
  * Source:   the backward pass of FlashAttention-3, by work list; the locks are the semaphores of its deterministic
  *           mode.
  *
@@ -39,7 +39,7 @@
  * barrier of both warpgroups a step is enough: who writes a buffer again has met the other warpgroup after that had
  * read it. Sums are added by atomics, which nobody waits for.
  */
-#if FK_HAS_BACKWARD_SM90(FK_HEAD_DIM)
+#if FK_HAS_BACKWARD_SM90(FK_HEAD_DIM, FK_VALUE_DIM)
 #ifndef FK_BACKWARD_SM90
 #define FK_BACKWARD_SM90
 
@@ -121,8 +121,8 @@ typedef struct fk_b_record_of {
     fk_u32 more;          /* does another step of the piece follow? */
     fk_u32 far;           /* is one of its rows far? */
 } fk_b_record_of;
-/* Where the numbers of a record are. The turn and the lock are for turners. Each loading warp says on its own whether it
- * has a far row. */
+/* Where the numbers of a record are. The turn and the lock are for turners. Each loading warp says on its own whether
+ * it has a far row; with a score nobody asks. */
 enum {
     FK_B_OUT = 8,
     FK_B_COUNT = 12,
@@ -169,14 +169,16 @@ FK_DEVICE void fk_b_load_keys(const fk_launch_maps *m, const fk_key_item *item, 
         if (thread == 0) {
             int home = item->place == FK_AT_HOME;
             fk_barrier_expect(barrier, 2 * FK_B_KEYS_BYTES);
-            fk_tile_fetch(fk_b_keys(0), FK_KEYS, FK_KEYS, home ? &m->k : &m->moved, kv_head, item->k_row, barrier);
-            fk_tile_fetch(fk_b_keys(1), FK_KEYS, FK_KEYS, home ? &m->v : &m->moved, kv_head, item->v_row, barrier);
+            fk_tile_fetch(fk_b_keys(0), FK_BOXES, FK_KEYS, FK_KEYS, home ? &m->k : &m->moved_k, kv_head, item->row,
+                          item->slot, barrier);
+            fk_tile_fetch(fk_b_keys(1), FK_BOXES, FK_KEYS, FK_KEYS, home ? &m->v : &m->moved_v, kv_head, item->row,
+                          item->slot, barrier);
         } else fk_barrier_arrive(barrier);
         return;
     }
     fk_u64 from = p->arena + (fk_u64)kv_head * FK_ROW_BYTES;
-    fk_tile_gather(fk_b_keys(0), FK_KEYS, thread, FK_B_LOADERS, from + item->k, fk_k_stride(p), count);
-    fk_tile_gather(fk_b_keys(1), FK_KEYS, thread, FK_B_LOADERS, from + item->v, fk_k_stride(p), count);
+    fk_tile_gather(fk_b_keys(0), FK_BOXES, FK_KEYS, thread, FK_B_LOADERS, from + item->k, fk_k_stride(p), count);
+    fk_tile_gather(fk_b_keys(1), FK_BOXES, FK_KEYS, thread, FK_B_LOADERS, from + item->v, fk_k_stride(p), count);
     fk_copy_wait();
     fk_fence_async();
     fk_barrier_arrive(barrier);
@@ -225,15 +227,16 @@ FK_DEVICE void fk_b_load_rows(const fk_launch_maps *m, const fk_row_run *run, fk
     if (there >= FK_B_ROWS) {
         if (thread == 0) {
             fk_barrier_expect(barrier, 2 * FK_B_ROWS_BYTES);
-            fk_tile_fetch(fk_b_rows(stage, 0), FK_B_ROWS, FK_B_ROWS, &m->q, head, (fk_u32)token, barrier);
-            fk_tile_fetch(fk_b_rows(stage, 1), FK_B_ROWS, FK_B_ROWS, &m->d_o, head, (fk_u32)token, barrier);
+            fk_tile_fetch(fk_b_rows(stage, 0), FK_BOXES, FK_B_ROWS, FK_B_ROWS, &m->q, head, (fk_u32)token, 0, barrier);
+            fk_tile_fetch(fk_b_rows(stage, 1), FK_BOXES, FK_B_ROWS, FK_B_ROWS, &m->d_o, head, (fk_u32)token, 0,
+                          barrier);
         } else fk_barrier_arrive(barrier);
         return;
     }
-    fk_tile_gather(fk_b_rows(stage, 0), FK_B_ROWS, thread, FK_B_LOADERS, fk_row(p, p->q, token, head, FK_ROW_BYTES),
-                   fk_q_stride(p), there);
-    fk_tile_gather(fk_b_rows(stage, 1), FK_B_ROWS, thread, FK_B_LOADERS, fk_row(p, p->d_o, token, head, FK_ROW_BYTES),
-                   fk_q_stride(p), there);
+    fk_tile_gather(fk_b_rows(stage, 0), FK_BOXES, FK_B_ROWS, thread, FK_B_LOADERS,
+                   fk_row(p, p->q, token, head, FK_ROW_BYTES), fk_q_stride(p), there);
+    fk_tile_gather(fk_b_rows(stage, 1), FK_BOXES, FK_B_ROWS, thread, FK_B_LOADERS,
+                   fk_row(p, p->d_o, token, head, FK_ROW_BYTES), fk_q_stride(p), there);
     fk_copy_wait();
     fk_fence_async();
     fk_barrier_arrive(barrier);
@@ -357,20 +360,21 @@ typedef struct fk_b_sums_of {
 
 /* In a step with a far row: makes of S of a part what fk_weight wants. minus_at: where the numbers `minus` are. */
 FK_DEVICE void fk_b_minus(const fk_launch *p, float (*s)[4], fk_u32 minus_at) {
+    const float per_logit = fk_per_logit(p);
     FK_UNROLL
     for (fk_u32 j = 0; j < FK_B_COLUMNS; j++) {
         float minus[2];
         fk_load_shared2(minus, minus_at + j * 32);
         FK_UNROLL
-        for (fk_u32 i = 0; i < 4; i++) s[j][i] = fk_minus(p, s[j][i], minus[i % 2]);
+        for (fk_u32 i = 0; i < 4; i++) s[j][i] = fk_minus(p, s[j][i], minus[i % 2], per_logit);
     }
 }
 
 /* Turns S of a part into P times the slopes, in place, and packs P in the input type. base_at, minus_at: where these
  * numbers of the part's rows are. full: all pairs count; else those whose bits are set. */
-FK_DEVICE void fk_b_weights(const fk_launch *p, const fk_env *env, float (*s)[4], fk_u32 (*packed)[2], float unit,
-                            fk_u32 base_at, fk_u32 minus_at, const int full, const fk_u32 *counting, fk_i64 row,
-                            fk_i64 key, fk_u32 head) {
+FK_DEVICE void fk_b_weights(const fk_launch *p, const fk_env *env, float (*s)[4], fk_u32 (*packed)[2], fk_u32 base_at,
+                            fk_u32 minus_at, const int full, const fk_u32 *counting, fk_i64 row, fk_i64 key,
+                            fk_u32 head) {
     FK_UNROLL
     for (fk_u32 j = 0; j < FK_B_COLUMNS; j++) {
         float base[2], minus[2] = {0, 0}, slopes[4];
@@ -378,7 +382,7 @@ FK_DEVICE void fk_b_weights(const fk_launch *p, const fk_env *env, float (*s)[4]
         if (FK_HAS_SCORE) fk_load_shared2(minus, minus_at + j * 32);
         FK_UNROLL
         for (fk_u32 i = 0; i < 4; i++) {
-            float weight = fk_weight(p, env, s[j][i], unit, minus[i % 2], base[i % 2], row + j * 8 + i % 2,
+            float weight = fk_weight(p, env, s[j][i], minus[i % 2], base[i % 2], row + j * 8 + i % 2,
                                      key + i / 2 * 8, head, &slopes[i]);
             s[j][i] = full || fk_counts(counting, i / 2, j, i % 2) ? weight : 0;
         }
@@ -448,13 +452,10 @@ FK_DEVICE void fk_b_step(const fk_launch *p, const fk_env *env, fk_i64 first_key
         fk_u32 base = fk_b_numbers(stage, 0) + numbers, delta = fk_b_numbers(stage, 1) + numbers;
         fk_u32 minus = fk_b_numbers(stage, 2) + numbers;
         fk_i64 first_row = row + part * FK_B_PART;
-        float unit = fk_unit(p);
-        if (rows->far) {
+        if (rows->far)
             fk_b_minus(p, s, minus); // cost: seldom
-            unit = FK_LOG2E; // cost: seldom
-        }
-        if (full) fk_b_weights(p, env, s, p_packed, unit, base, minus, 1, counting, first_row, key, rows->head); // cost: FULL elements
-        else fk_b_weights(p, env, s, p_packed, unit, base, minus, 0, counting, first_row, key, rows->head); // cost: PARTIAL elements
+        if (full) fk_b_weights(p, env, s, p_packed, base, minus, 1, counting, first_row, key, rows->head); // cost: FULL elements
+        else fk_b_weights(p, env, s, p_packed, base, minus, 0, counting, first_row, key, rows->head); // cost: PARTIAL elements
         fk_b_sums(x->v[0], (const fk_u32 (*)[2])p_packed, d_o, part);
         fk_products_wait_1();
         fk_products_settle(g[0], FK_B_PART / 2);
@@ -479,7 +480,7 @@ FK_DEVICE void fk_b_add_dq(const fk_launch *p, const fk_b_record_of *rows, const
     if (ordered) fk_sync_some(FK_B_TURN, FK_B_TURNERS + FK_B_WORKERS);
     if (!FK_WITHOUT_DQ)
         fk_add_sums_atomically(fk_row(p, p->dq, rows->out, rows->head, FK_HEAD_DIM * 4) + column * 4,
-                               fk_q_stride(p) * 2, row, rows->count, p->scale, 8, dq);
+                               fk_q_stride(p) * 2, row, rows->count, p->scale, 8, 1, dq);
     if (ordered) fk_arrive_some(FK_B_ADDED, FK_B_TURNERS + FK_B_WORKERS);
 }
 
@@ -521,11 +522,11 @@ FK_DEVICE fk_u32 fk_b_work_piece(const fk_launch *p, const fk_key_piece *piece, 
     fk_u64 stride = fk_k_stride(p) * 2, at_key = (fk_u64)kv_head * FK_ROW_BYTES * 2;
     int turns = ordered && item->lock != FK_NONE;
     if (turns) fk_sync_some(FK_B_TURN, FK_B_TURNERS + FK_B_WORKERS);
-    fk_add_sums_atomically(p->arena + item->dk + at_key, stride, row, keys, p->scale, FK_CHUNKS,
+    fk_add_sums_atomically(p->arena + item->dk + at_key, stride, row, keys, p->scale, FK_CHUNKS, 1,
                            (const float (*)[4])x.k);
     if (turns) fk_arrive_some(FK_B_ADDED, FK_B_TURNERS + FK_B_WORKERS);
     if (turns) fk_sync_some(FK_B_TURN, FK_B_TURNERS + FK_B_WORKERS); /* somebody else may add to dK meanwhile */
-    fk_add_sums_atomically(p->arena + item->dv + at_key, stride, row, keys, 1, FK_CHUNKS, (const float (*)[4])x.v);
+    fk_add_sums_atomically(p->arena + item->dv + at_key, stride, row, keys, 1, FK_CHUNKS, 1, (const float (*)[4])x.v);
     if (turns) fk_arrive_some(FK_B_ADDED, FK_B_TURNERS + FK_B_WORKERS);
     return n + 1;
 }
