@@ -66,7 +66,7 @@ FCP_CLONES static void scale_row(float *restrict o, size_t width, double factor)
 /* log l is added to the difference, not to m: beside a large m it would be lost. */
 static void two_floats(double m, double log_l, float *out_lse, float *out_low) {
     *out_lse = (float)(m + log_l);
-    *out_low = (float)(m - (double)*out_lse + log_l);
+    *out_low = isfinite(*out_lse) ? (float)(m - (double)*out_lse + log_l) : 0; /* a sink may be beyond float32 */
 }
 
 void fcp_host_lse(uint32_t rows, const float *m, const float *l, float *out_lse, float *out_low) {
