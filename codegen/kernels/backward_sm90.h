@@ -1,6 +1,6 @@
 /* backward_sm90.h: the backward pass for sm_90a in one kernel of five products.
  *
- * Requires: backward_steps.h, tiles_sm90.h; head_dim 64 or 128; maps of q, d_o, k, v and moved; FK_ORDERED, 1 or 0:
+ * Requires: backward_steps.h, tiles_sm90.h; head_dim and value_dim 64, or both 128; all maps; FK_ORDERED, 1 or 0:
  *           which of the two kernels this file becomes. It may be included twice, to have both. Both need a counter
  *           that is 0. The ordered kernel also needs locks that are 0, and runs of one row of cells each with their
  *           turns.
@@ -39,7 +39,7 @@
  * barrier of both warpgroups a step is enough: who writes a buffer again has met the other warpgroup after that had
  * read it. Sums are added by atomics, which nobody waits for.
  */
-#if FK_HAS_BACKWARD_SM90(FK_HEAD_DIM)
+#if FK_HAS_BACKWARD_SM90(FK_HEAD_DIM, FK_VALUE_DIM)
 #ifndef FK_BACKWARD_SM90
 #define FK_BACKWARD_SM90
 
@@ -162,14 +162,16 @@ FK_DEVICE void fk_b_load_keys(const fk_launch_maps *m, const fk_key_item *item, 
         if (thread == 0) {
             int home = item->place == FK_AT_HOME;
             fk_barrier_expect(barrier, 2 * FK_B_KEYS_BYTES);
-            fk_tile_fetch(fk_b_keys(0), FK_KEYS, FK_KEYS, home ? &m->k : &m->moved, kv_head, item->k_row, barrier);
-            fk_tile_fetch(fk_b_keys(1), FK_KEYS, FK_KEYS, home ? &m->v : &m->moved, kv_head, item->v_row, barrier);
+            fk_tile_fetch(fk_b_keys(0), FK_BOXES, FK_KEYS, FK_KEYS, home ? &m->k : &m->moved_k, kv_head, item->row,
+                          item->slot, barrier);
+            fk_tile_fetch(fk_b_keys(1), FK_BOXES, FK_KEYS, FK_KEYS, home ? &m->v : &m->moved_v, kv_head, item->row,
+                          item->slot, barrier);
         } else fk_barrier_arrive(barrier);
         return;
     }
     fk_u64 from = p->arena + (fk_u64)kv_head * FK_ROW_BYTES;
-    fk_tile_gather(fk_b_keys(0), FK_KEYS, thread, FK_B_LOADERS, from + item->k, fk_k_stride(p), count);
-    fk_tile_gather(fk_b_keys(1), FK_KEYS, thread, FK_B_LOADERS, from + item->v, fk_k_stride(p), count);
+    fk_tile_gather(fk_b_keys(0), FK_BOXES, FK_KEYS, thread, FK_B_LOADERS, from + item->k, fk_k_stride(p), count);
+    fk_tile_gather(fk_b_keys(1), FK_BOXES, FK_KEYS, thread, FK_B_LOADERS, from + item->v, fk_k_stride(p), count);
     fk_copy_wait();
     fk_fence_async();
     fk_barrier_arrive(barrier);
@@ -209,15 +211,16 @@ FK_DEVICE void fk_b_load_rows(const fk_launch_maps *m, const fk_row_run *run, fk
     if (there >= FK_B_ROWS) {
         if (thread == 0) {
             fk_barrier_expect(barrier, 2 * FK_B_ROWS_BYTES);
-            fk_tile_fetch(fk_b_rows(stage, 0), FK_B_ROWS, FK_B_ROWS, &m->q, head, (fk_u32)token, barrier);
-            fk_tile_fetch(fk_b_rows(stage, 1), FK_B_ROWS, FK_B_ROWS, &m->d_o, head, (fk_u32)token, barrier);
+            fk_tile_fetch(fk_b_rows(stage, 0), FK_BOXES, FK_B_ROWS, FK_B_ROWS, &m->q, head, (fk_u32)token, 0, barrier);
+            fk_tile_fetch(fk_b_rows(stage, 1), FK_BOXES, FK_B_ROWS, FK_B_ROWS, &m->d_o, head, (fk_u32)token, 0,
+                          barrier);
         } else fk_barrier_arrive(barrier);
         return;
     }
-    fk_tile_gather(fk_b_rows(stage, 0), FK_B_ROWS, thread, FK_B_LOADERS, fk_row(p, p->q, token, head, FK_ROW_BYTES),
-                   fk_q_stride(p), there);
-    fk_tile_gather(fk_b_rows(stage, 1), FK_B_ROWS, thread, FK_B_LOADERS, fk_row(p, p->d_o, token, head, FK_ROW_BYTES),
-                   fk_q_stride(p), there);
+    fk_tile_gather(fk_b_rows(stage, 0), FK_BOXES, FK_B_ROWS, thread, FK_B_LOADERS,
+                   fk_row(p, p->q, token, head, FK_ROW_BYTES), fk_q_stride(p), there);
+    fk_tile_gather(fk_b_rows(stage, 1), FK_BOXES, FK_B_ROWS, thread, FK_B_LOADERS,
+                   fk_row(p, p->d_o, token, head, FK_ROW_BYTES), fk_q_stride(p), there);
     fk_copy_wait();
     fk_fence_async();
     fk_barrier_arrive(barrier);
@@ -444,7 +447,7 @@ FK_DEVICE void fk_b_add_dq(const fk_launch *p, const fk_b_record_of *rows, const
     if (ordered) fk_sync_some(FK_B_TURN, FK_B_TURNERS + FK_B_WORKERS);
     if (!FK_WITHOUT_DQ)
         fk_add_sums_atomically(fk_row(p, p->dq, rows->out, rows->head, FK_HEAD_DIM * 4) + column * 4,
-                               fk_q_stride(p) * 2, row, rows->count, p->scale, 8, dq);
+                               fk_q_stride(p) * 2, row, rows->count, p->scale, 8, 1, dq);
     if (ordered) fk_arrive_some(FK_B_ADDED, FK_B_TURNERS + FK_B_WORKERS);
 }
 
@@ -486,11 +489,11 @@ FK_DEVICE fk_u32 fk_b_work_piece(const fk_launch *p, const fk_key_piece *piece, 
     fk_u64 stride = fk_k_stride(p) * 2, at_key = (fk_u64)kv_head * FK_ROW_BYTES * 2;
     int turns = ordered && item->lock != FK_NONE;
     if (turns) fk_sync_some(FK_B_TURN, FK_B_TURNERS + FK_B_WORKERS);
-    fk_add_sums_atomically(p->arena + item->dk + at_key, stride, row, keys, p->scale, FK_CHUNKS,
+    fk_add_sums_atomically(p->arena + item->dk + at_key, stride, row, keys, p->scale, FK_CHUNKS, 1,
                            (const float (*)[4])x.k);
     if (turns) fk_arrive_some(FK_B_ADDED, FK_B_TURNERS + FK_B_WORKERS);
     if (turns) fk_sync_some(FK_B_TURN, FK_B_TURNERS + FK_B_WORKERS); /* somebody else may add to dK meanwhile */
-    fk_add_sums_atomically(p->arena + item->dv + at_key, stride, row, keys, 1, FK_CHUNKS, (const float (*)[4])x.v);
+    fk_add_sums_atomically(p->arena + item->dv + at_key, stride, row, keys, 1, FK_CHUNKS, 1, (const float (*)[4])x.v);
     if (turns) fk_arrive_some(FK_B_ADDED, FK_B_TURNERS + FK_B_WORKERS);
     return n + 1;
 }

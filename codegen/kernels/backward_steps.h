@@ -31,9 +31,9 @@ FK_DEVICE float fk_weight(const fk_launch *p, const fk_env *env, float s, float 
 FK_DEVICE float fk_times(float weight, float slope) { return weight == 0 ? 0 : weight * slope; }
 FK_DEVICE float fk_gradient(float weight, float d_p, float delta) { return weight == 0 ? 0 : weight * (d_p - delta); }
 
-/* to[row][..] += scale * c, for 16 rows of 8 * columns sums. Rows are `stride` bytes apart, and only the first
- * `count` exist. */
-FK_DEVICE void fk_add_sums(fk_u64 to, fk_u64 stride, fk_u32 row, fk_u32 count, float scale, fk_u32 columns,
+/* to[row][..] += scale * c, for 16 rows of sums: those of part 0 of the `width` chunks of a row, which are in `parts`
+ * parts (fk_shared_chunk). Rows are `stride` bytes apart, and only the first `count` exist. */
+FK_DEVICE void fk_add_sums(fk_u64 to, fk_u64 stride, fk_u32 row, fk_u32 count, float scale, fk_u32 width, fk_u32 parts,
                            const float (*c)[4]) {
     fk_u32 t = fk_lane() % 4 * 2;
     FK_UNROLL
@@ -41,9 +41,9 @@ FK_DEVICE void fk_add_sums(fk_u64 to, fk_u64 stride, fk_u32 row, fk_u32 count, f
         fk_u32 at = row + fk_lane() / 4 + half * 8;
         if (at >= count) continue;
         FK_UNROLL
-        for (fk_u32 j = 0; j < columns; j++) {
+        for (fk_u32 j = 0; j < width / parts; j++) {
             float sum[2];
-            fk_u64 place = to + at * stride + (j * 8 + t) * 4;
+            fk_u64 place = to + at * stride + (fk_shared_chunk(width, parts, j) * 8 + t) * 4;
             fk_load2(sum, place);
             fk_store2(place, sum[0] + scale * c[j][half * 2], sum[1] + scale * c[j][half * 2 + 1]);
         }
@@ -52,16 +52,17 @@ FK_DEVICE void fk_add_sums(fk_u64 to, fk_u64 stride, fk_u32 row, fk_u32 count, f
 
 /* The same with atomic additions: for sums to which other blocks add as well, or where nobody should wait until the
  * old sum has been read. */
-FK_DEVICE void fk_add_sums_atomically(fk_u64 to, fk_u64 stride, fk_u32 row, fk_u32 count, float scale, fk_u32 columns,
-                                      const float (*c)[4]) {
+FK_DEVICE void fk_add_sums_atomically(fk_u64 to, fk_u64 stride, fk_u32 row, fk_u32 count, float scale, fk_u32 width,
+                                      fk_u32 parts, const float (*c)[4]) {
     to += fk_lane() % 4 * 8;
     FK_UNROLL
     for (fk_u32 half = 0; half < 2; half++) {
         fk_u32 at = row + fk_lane() / 4 + half * 8;
         if (at >= count) continue;
         FK_UNROLL
-        for (fk_u32 j = 0; j < columns; j++)
-            fk_add_global2(to + at * stride + j * 32, scale * c[j][half * 2], scale * c[j][half * 2 + 1]);
+        for (fk_u32 j = 0; j < width / parts; j++)
+            fk_add_global2(to + at * stride + fk_shared_chunk(width, parts, j) * 32, scale * c[j][half * 2],
+                           scale * c[j][half * 2 + 1]);
     }
 }
 
@@ -90,27 +91,28 @@ enum {
     FK_K_KEYS = FK_DKV_KEYS(FK_HEAD_DIM),
     FK_K_BANDS = FK_K_KEYS / 16,
     FK_K_SPLIT = FK_DKV_WARPS(FK_HEAD_DIM) / FK_K_BANDS, /* warps that share a band's keys */
-    FK_K_CHUNKS = FK_CHUNKS / FK_K_SPLIT,                /* chunks of the sums that a warp has */
     FK_K_STEP = FK_HEAD_DIM == 128 && FK_HAS_SCORE ? 16 : FK_DKV_ROWS(FK_HEAD_DIM),
     FK_K_COLUMNS = FK_K_STEP / 8
 };
 
-/* Where things are in shared memory. */
-FK_DEVICE fk_u32 fk_dkv_tile(fk_u32 which) { return fk_shared() + which * FK_K_KEYS * FK_ROW_BYTES; } /* K, V */
-FK_DEVICE fk_u32 fk_dkv_stream(fk_u32 buffer, fk_u32 which) { /* Q, dO */
-    return fk_dkv_tile(2) + (buffer * 2 + which) * FK_K_STEP * FK_ROW_BYTES;
+/* Where things are in shared memory: K, V, then two buffers of Q and dO, and of LSE (0) and delta (1). */
+FK_DEVICE fk_u32 fk_dkv_k(void) { return fk_shared(); }
+FK_DEVICE fk_u32 fk_dkv_v(void) { return fk_dkv_k() + FK_K_KEYS * FK_ROW_BYTES; }
+FK_DEVICE fk_u32 fk_dkv_q(fk_u32 buffer) {
+    return fk_dkv_v() + FK_K_KEYS * FK_VALUE_BYTES + buffer * FK_K_STEP * (FK_ROW_BYTES + FK_VALUE_BYTES);
 }
-FK_DEVICE fk_u32 fk_dkv_numbers(fk_u32 buffer, fk_u32 which) { /* LSE, delta */
-    return fk_dkv_stream(2, 0) + (buffer * 2 + which) * FK_K_STEP * 4;
+FK_DEVICE fk_u32 fk_dkv_do(fk_u32 buffer) { return fk_dkv_q(buffer) + FK_K_STEP * FK_ROW_BYTES; }
+FK_DEVICE fk_u32 fk_dkv_numbers(fk_u32 buffer, fk_u32 which) {
+    return fk_dkv_q(2) + (buffer * 2 + which) * FK_K_STEP * 4;
 }
 
 /* Begins to copy the rows of a step. Rows beyond the end of the run get an LSE of +inf, which makes their P 0. */
 FK_DEVICE void fk_dkv_copy(const fk_launch *p, const fk_row_run *run, fk_u32 at, fk_u32 head, fk_u32 buffer) {
     fk_u64 token = run->token + at;
-    fk_copy_tile(fk_dkv_stream(buffer, 0), FK_K_STEP, FK_K_THREADS, fk_row(p, p->q, token, head, FK_ROW_BYTES),
+    fk_copy_tile(fk_dkv_q(buffer), FK_CHUNKS, FK_K_STEP, FK_K_THREADS, fk_row(p, p->q, token, head, FK_ROW_BYTES),
                  fk_q_stride(p), run->count - at);
-    fk_copy_tile(fk_dkv_stream(buffer, 1), FK_K_STEP, FK_K_THREADS, fk_row(p, p->d_o, token, head, FK_ROW_BYTES),
-                 fk_q_stride(p), run->count - at);
+    fk_copy_tile(fk_dkv_do(buffer), FK_VALUE_CHUNKS, FK_K_STEP, FK_K_THREADS,
+                 fk_row(p, p->d_o, token, head, FK_VALUE_BYTES), fk_o_stride(p), run->count - at);
     fk_u32 row = fk_thread();
     if (row < FK_K_STEP) {
         int there = row < run->count - at;
@@ -122,7 +124,7 @@ FK_DEVICE void fk_dkv_copy(const fk_launch *p, const fk_row_run *run, fk_u32 at,
 }
 
 typedef struct fk_dkv_sums {
-    float k[FK_K_CHUNKS][4], v[FK_K_CHUNKS][4];
+    float k[FK_CHUNKS / FK_K_SPLIT][4], v[FK_VALUE_CHUNKS / FK_K_SPLIT][4];
 } fk_dkv_sums;
 
 /* Begins with the keys of an item, from `first` on: sets the sums to 0, and begins to copy K, V and the first step,
@@ -130,14 +132,15 @@ typedef struct fk_dkv_sums {
 FK_DEVICE void fk_dkv_open(const fk_launch *p, const fk_key_item *item, const fk_row_run *runs, fk_u32 first,
                            fk_u32 kv_head, fk_u32 head, fk_dkv_sums *x) {
     fk_u32 keys = item->count - first;
-    fk_u64 at_key = first * fk_k_stride(p) + (fk_u64)kv_head * FK_ROW_BYTES;
+    fk_u64 k = p->arena + item->k + first * fk_k_stride(p) + (fk_u64)kv_head * FK_ROW_BYTES;
+    fk_u64 v = p->arena + item->v + first * fk_v_stride(p) + (fk_u64)kv_head * FK_VALUE_BYTES;
     FK_UNROLL
-    for (fk_u32 j = 0; j < FK_K_CHUNKS; j++)
-        FK_UNROLL
-        for (fk_u32 i = 0; i < 4; i++) x->k[j][i] = x->v[j][i] = 0;
+    for (fk_u32 j = 0; j < FK_CHUNKS / FK_K_SPLIT; j++) x->k[j][0] = x->k[j][1] = x->k[j][2] = x->k[j][3] = 0;
+    FK_UNROLL
+    for (fk_u32 j = 0; j < FK_VALUE_CHUNKS / FK_K_SPLIT; j++) x->v[j][0] = x->v[j][1] = x->v[j][2] = x->v[j][3] = 0;
     fk_sync(); /* everybody has read the tiles of the item before */
-    fk_copy_tile(fk_dkv_tile(0), FK_K_KEYS, FK_K_THREADS, p->arena + item->k + at_key, fk_k_stride(p), keys);
-    fk_copy_tile(fk_dkv_tile(1), FK_K_KEYS, FK_K_THREADS, p->arena + item->v + at_key, fk_k_stride(p), keys);
+    fk_copy_tile(fk_dkv_k(), FK_CHUNKS, FK_K_KEYS, FK_K_THREADS, k, fk_k_stride(p), keys);
+    fk_copy_tile(fk_dkv_v(), FK_VALUE_CHUNKS, FK_K_KEYS, FK_K_THREADS, v, fk_v_stride(p), keys);
     fk_dkv_copy(p, runs, 0, head, 0);
 }
 
@@ -151,13 +154,14 @@ FK_DEVICE void fk_dkv_pass_turn(int turns, fk_u64 lock, fk_u32 turn) {
     if (turns && fk_thread() == 0) fk_release(lock, turn + 1);
 }
 
-/* Adds the finished dK, or dV, from `to` on to its sums in memory. */
-FK_DEVICE void fk_dkv_close(const fk_launch *p, fk_u64 to, fk_u32 keys, float scale, const float (*c)[4],
+/* Adds the finished dK, or dV, from `to` on to its sums in memory, whose rows have `width` chunks and are `stride` bytes
+ * apart. */
+FK_DEVICE void fk_dkv_close(fk_u64 to, fk_u64 stride, fk_u32 keys, float scale, fk_u32 width, const float (*c)[4],
                             const int atomically) {
     fk_u32 row = fk_warp() % FK_K_BANDS * 16;
-    to += fk_warp() / FK_K_BANDS * FK_K_CHUNKS * 32;
-    if (atomically) fk_add_sums_atomically(to, fk_k_stride(p) * 2, row, keys, scale, FK_K_CHUNKS, c);
-    else fk_add_sums(to, fk_k_stride(p) * 2, row, keys, scale, FK_K_CHUNKS, c);
+    to += fk_warp() / FK_K_BANDS * (fk_permuted(width) / 2) * 32;
+    if (atomically) fk_add_sums_atomically(to, stride, row, keys, scale, width, FK_K_SPLIT, c);
+    else fk_add_sums(to, stride, row, keys, scale, width, FK_K_SPLIT, c);
 }
 
 /* Ends a piece of work with part `part` of an item's keys: adds its sums. If others add to the same ones it does so in
@@ -168,17 +172,18 @@ FK_DEVICE void fk_dkv_end(const fk_launch *p, const fk_key_piece *piece, fk_u32 
     const fk_key_item *item = piece->item;
     const int apart = FK_DKV_PARTS(FK_HEAD_DIM) == 1;
     fk_u64 lock = fk_key_lock(p, piece) + part * 4;
-    fk_u64 at = (part * FK_K_KEYS * fk_k_stride(p) + (fk_u64)piece->kv_head * FK_ROW_BYTES) * 2;
+    fk_u64 k = p->arena + item->dk + (part * FK_K_KEYS * fk_k_stride(p) + (fk_u64)piece->kv_head * FK_ROW_BYTES) * 2;
+    fk_u64 v = p->arena + item->dv + (part * FK_K_KEYS * fk_v_stride(p) + (fk_u64)piece->kv_head * FK_VALUE_BYTES) * 2;
     fk_u32 turn = fk_key_turn(piece), keys = item->count - part * FK_K_KEYS;
     int turns = ordered && item->lock != FK_NONE;
     fk_dkv_take_turn(turns, lock, turn);
-    fk_dkv_close(p, p->arena + item->dk + at, keys, p->scale, (const float (*)[4])x->k, !ordered);
+    fk_dkv_close(k, fk_k_stride(p) * 2, keys, p->scale, FK_CHUNKS, (const float (*)[4])x->k, !ordered);
     if (apart) {
         fk_dkv_pass_turn(turns, lock, turn);
         lock += 4;
         fk_dkv_take_turn(turns, lock, turn);
     }
-    fk_dkv_close(p, p->arena + item->dv + at, keys, 1, (const float (*)[4])x->v, !ordered);
+    fk_dkv_close(v, fk_v_stride(p) * 2, keys, 1, FK_VALUE_CHUNKS, (const float (*)[4])x->v, !ordered);
     fk_dkv_pass_turn(turns, lock, turn);
 }
 
@@ -193,8 +198,8 @@ FK_DEVICE fk_u32 fk_ds_at(fk_u32 tile, fk_u32 key, fk_u32 chunk) {
  * `keys` how many there are. If ds_tile is not 0, dS is also written there, with 0 for keys that do not exist. */
 FK_DEVICE void fk_dkv_step(const fk_launch *p, const fk_env *env, fk_i64 key, fk_u32 keys, const fk_row_run *run,
                            fk_u32 at, fk_u32 head, fk_u32 buffer, fk_u32 ds_tile, fk_dkv_sums *x) {
-    fk_u32 band = fk_warp() % FK_K_BANDS, chunk = fk_warp() / FK_K_BANDS * FK_K_CHUNKS, t = fk_lane() % 4 * 2;
-    fk_u32 q_tile = fk_dkv_stream(buffer, 0), do_tile = fk_dkv_stream(buffer, 1);
+    fk_u32 band = fk_warp() % FK_K_BANDS, part = fk_warp() / FK_K_BANDS, t = fk_lane() % 4 * 2;
+    fk_u32 q_tile = fk_dkv_q(buffer), do_tile = fk_dkv_do(buffer);
     float s[FK_K_COLUMNS][4], g[FK_K_COLUMNS][4];
     fk_u32 packed[FK_K_COLUMNS][2];
     int whole = fk_run_class(run) == FK_FULL;
@@ -202,7 +207,7 @@ FK_DEVICE void fk_dkv_step(const fk_launch *p, const fk_env *env, fk_i64 key, fk
     fk_u32 counting[2] = {~0u, ~0u};
     key += band * 16 + fk_lane() / 4;
     if (!whole) fk_counting(env, 1, 1, FK_K_COLUMNS, key, row, FK_K_STEP, head, counting); // cost: PARTIAL
-    fk_rows_by_rows(s, FK_K_COLUMNS, fk_dkv_tile(0), band * 16, q_tile);
+    fk_rows_by_rows(s, FK_K_COLUMNS, FK_CHUNKS, fk_dkv_k(), band * 16, q_tile);
     FK_UNROLL
     for (fk_u32 j = 0; j < FK_K_COLUMNS; j++) {
         float lse[2], slopes[4];
@@ -218,8 +223,8 @@ FK_DEVICE void fk_dkv_step(const fk_launch *p, const fk_env *env, fk_i64 key, fk
         FK_UNROLL
         for (fk_u32 i = 0; i < 4; i++) s[j][i] = fk_times(s[j][i], slopes[i]);
     }
-    fk_packed_by_columns(x->v, FK_K_CHUNKS, (const fk_u32 (*)[2])packed, FK_K_COLUMNS, do_tile, chunk);
-    fk_rows_by_rows(g, FK_K_COLUMNS, fk_dkv_tile(1), band * 16, do_tile);
+    fk_packed_by_columns(x->v, FK_VALUE_CHUNKS, FK_K_SPLIT, part, (const fk_u32 (*)[2])packed, FK_K_COLUMNS, do_tile);
+    fk_rows_by_rows(g, FK_K_COLUMNS, FK_VALUE_CHUNKS, fk_dkv_v(), band * 16, do_tile);
     FK_UNROLL
     for (fk_u32 j = 0; j < FK_K_COLUMNS; j++) {
         float delta[2];
@@ -233,6 +238,6 @@ FK_DEVICE void fk_dkv_step(const fk_launch *p, const fk_env *env, fk_i64 key, fk
             if (ds_tile) fk_store_shared_bits(fk_ds_at(ds_tile, own, j) + t * 2, own < keys ? packed[j][half] : 0);
         }
     }
-    fk_packed_by_columns(x->k, FK_K_CHUNKS, (const fk_u32 (*)[2])packed, FK_K_COLUMNS, q_tile, chunk);
+    fk_packed_by_columns(x->k, FK_CHUNKS, FK_K_SPLIT, part, (const fk_u32 (*)[2])packed, FK_K_COLUMNS, q_tile);
 }
 #endif

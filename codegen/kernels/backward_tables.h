@@ -95,8 +95,8 @@ FK_DEVICE void fk_tables_step(const fk_launch *p, fk_u64 sums, const fk_env *env
     x.keys = (fk_i32)keys - (fk_i32)own;
     if (fk_run_class(run) != FK_FULL)
         fk_counting(env, 1, 1, FK_K_COLUMNS, x.key, x.row, FK_K_STEP, head, counting); // cost: PARTIAL
-    fk_rows_by_rows(x.s, FK_K_COLUMNS, fk_dkv_tile(0), band * 16, fk_dkv_stream(buffer, 0));
-    fk_rows_by_rows(x.d, FK_K_COLUMNS, fk_dkv_tile(1), band * 16, fk_dkv_stream(buffer, 1));
+    fk_rows_by_rows(x.s, FK_K_COLUMNS, FK_CHUNKS, fk_dkv_k(), band * 16, fk_dkv_q(buffer));
+    fk_rows_by_rows(x.d, FK_K_COLUMNS, FK_VALUE_CHUNKS, fk_dkv_v(), band * 16, fk_dkv_do(buffer));
     FK_UNROLL
     for (fk_u32 j = 0; j < FK_K_COLUMNS; j++) {
         float lse[2], delta[2], slope;

@@ -22,10 +22,10 @@ FK_KERNEL(fk_delta, FK_SUPPORT_THREADS, 1)(FK_PARAMETER fk_support launch) {
     fk_u64 step = (fk_u64)fk_blocks() * (FK_SUPPORT_THREADS / 32);
     for (fk_u64 i = (fk_u64)fk_block() * (FK_SUPPORT_THREADS / 32) + fk_warp(); i < p->count; i += step) {
         float sum = 0;
-        for (fk_u32 c = fk_lane() * 2; c < FK_HEAD_DIM; c += 64) {
+        for (fk_u32 c = fk_lane() * 2; c < FK_VALUE_DIM; c += 64) {
             float o[2], d_o[2];
-            fk_unpack(o, fk_load_bits(p->from + i * FK_ROW_BYTES + c * 2));
-            fk_unpack(d_o, fk_load_bits(p->other + i * FK_ROW_BYTES + c * 2));
+            fk_unpack(o, fk_load_bits(p->from + i * FK_VALUE_BYTES + c * 2));
+            fk_unpack(d_o, fk_load_bits(p->other + i * FK_VALUE_BYTES + c * 2));
             sum = fk_fma(o[0], d_o[0], sum);
             sum = fk_fma(o[1], d_o[1], sum);
         }
@@ -131,7 +131,7 @@ FK_KERNEL(fk_gather, FK_SUPPORT_THREADS, 1)(FK_PARAMETER fk_gather_launch launch
 FK_KERNEL(fk_merge, FK_SUPPORT_THREADS, 1)(FK_PARAMETER fk_support launch) {
     const fk_support *p = &launch;
     fk_begin(p->mark, p->mark_value);
-    fk_u64 step = (fk_u64)fk_blocks() * (FK_SUPPORT_THREADS / 32), m_at = p->other * FK_HEAD_DIM * 4;
+    fk_u64 step = (fk_u64)fk_blocks() * (FK_SUPPORT_THREADS / 32), m_at = p->other * FK_VALUE_DIM * 4;
     fk_u64 l_at = m_at + p->other * 4;
     for (fk_u64 i = (fk_u64)fk_block() * (FK_SUPPORT_THREADS / 32) + fk_warp(); i < p->count; i += step) {
         float m = fk_load(p->to + m_at + i * 4), m_from = fk_load(p->from + m_at + i * 4); // cost: step
@@ -144,11 +144,11 @@ FK_KERNEL(fk_merge, FK_SUPPORT_THREADS, 1)(FK_PARAMETER fk_support launch) {
             fk_store(p->to + m_at + i * 4, most);
             fk_store(p->to + l_at + i * 4, l);
         }
-        for (fk_u32 c = fk_lane() * 2; c < FK_HEAD_DIM; c += 64) {
+        for (fk_u32 c = fk_lane() * 2; c < FK_VALUE_DIM; c += 64) {
             float o[2], o_from[2];
-            fk_load2(o, p->to + (i * FK_HEAD_DIM + c) * 4);
-            fk_load2(o_from, p->from + (i * FK_HEAD_DIM + c) * 4);
-            fk_store2(p->to + (i * FK_HEAD_DIM + c) * 4, o[0] * factor + o_from[0] * factor_from,
+            fk_load2(o, p->to + (i * FK_VALUE_DIM + c) * 4);
+            fk_load2(o_from, p->from + (i * FK_VALUE_DIM + c) * 4);
+            fk_store2(p->to + (i * FK_VALUE_DIM + c) * 4, o[0] * factor + o_from[0] * factor_from,
                       o[1] * factor + o_from[1] * factor_from);
         }
     }
@@ -159,16 +159,16 @@ FK_KERNEL(fk_merge, FK_SUPPORT_THREADS, 1)(FK_PARAMETER fk_support launch) {
 FK_KERNEL(fk_state_out, FK_SUPPORT_THREADS, 1)(FK_PARAMETER fk_support launch) {
     const fk_support *p = &launch;
     fk_begin(p->mark, p->mark_value);
-    fk_u64 step = (fk_u64)fk_blocks() * (FK_SUPPORT_THREADS / 32), m_at = p->other * FK_HEAD_DIM * 4;
+    fk_u64 step = (fk_u64)fk_blocks() * (FK_SUPPORT_THREADS / 32), m_at = p->other * FK_VALUE_DIM * 4;
     fk_u64 l_at = m_at + p->other * 4;
     for (fk_u64 i = (fk_u64)fk_block() * (FK_SUPPORT_THREADS / 32) + fk_warp(); i < p->count; i += step) {
         float most = fk_load(p->from + m_at + i * 4), sum = fk_load(p->from + l_at + i * 4), lse; // cost: step
         float factor = fk_end_row(p->sinks, fk_sink(p->sinks, i % p->heads), most, sum, &lse);
         if (fk_lane() == 0) fk_store(p->lse + i * 4, lse);
-        for (fk_u32 c = fk_lane() * 2; c < FK_HEAD_DIM; c += 64) {
+        for (fk_u32 c = fk_lane() * 2; c < FK_VALUE_DIM; c += 64) {
             float o[2];
-            fk_load2(o, p->from + (i * FK_HEAD_DIM + c) * 4);
-            fk_store_bits(p->to + i * FK_ROW_BYTES + c * 2, fk_pack(o[0] * factor, o[1] * factor));
+            fk_load2(o, p->from + (i * FK_VALUE_DIM + c) * 4);
+            fk_store_bits(p->to + i * FK_VALUE_BYTES + c * 2, fk_pack(o[0] * factor, o[1] * factor));
         }
     }
 }
@@ -223,14 +223,14 @@ FK_DEVICE void fk_combine_row(const fk_launch *p, const fk_row_item *item, const
     for (fk_u32 i = fk_lane(); i < x->count; i += 32)
         sum = fk_fma(fk_load(x->l + i * x->size), fk_exp2(fk_load(x->m + i * x->size) - base), sum);
     for (fk_u32 mask = 16; mask; mask /= 2) sum += fk_exchange(sum, mask);
-    enum { COLUMNS = (FK_HEAD_DIM + 63) / 64 }; /* pairs of columns that a lane has */
+    enum { COLUMNS = (FK_VALUE_DIM + 63) / 64 }; /* pairs of columns that a lane has */
     float o[COLUMNS][2] = {{0}};
     FK_UNROLL
     for (fk_u32 j = 0; j < COLUMNS; j++)
-        if (fk_lane() * 2 + j * 64 < FK_HEAD_DIM) fk_sum_parts(x, base, fk_lane() * 2 + j * 64, o[j]);
+        if (fk_lane() * 2 + j * 64 < FK_VALUE_DIM) fk_sum_parts(x, base, fk_lane() * 2 + j * 64, o[j]);
     fk_exchange(0, 1); /* each lane has read the earlier m */
     if (!(item->flags & FK_LAST)) {
-        fk_u64 state = p->arena + item->state, m_at = state + (fk_u64)p->max_block * p->heads * FK_HEAD_DIM * 4;
+        fk_u64 state = p->arena + item->state, m_at = state + (fk_u64)p->max_block * p->heads * FK_VALUE_DIM * 4;
         fk_u64 l_at = m_at + (fk_u64)p->max_block * p->heads * 4, token = (fk_u64)item->block_token + query;
         if (fk_lane() == 0) {
             fk_store(fk_row(p, m_at, token, head, 4), most);
@@ -239,8 +239,8 @@ FK_DEVICE void fk_combine_row(const fk_launch *p, const fk_row_item *item, const
         FK_UNROLL
         for (fk_u32 j = 0; j < COLUMNS; j++) {
             fk_u32 c = fk_lane() * 2 + j * 64;
-            if (c < FK_HEAD_DIM)
-                fk_store2(fk_row(p, state, token, head, FK_HEAD_DIM * 4) + c * 4, o[j][0], o[j][1]);
+            if (c < FK_VALUE_DIM)
+                fk_store2(fk_row(p, state, token, head, FK_VALUE_DIM * 4) + c * 4, o[j][0], o[j][1]);
         }
         return;
     }
@@ -250,8 +250,8 @@ FK_DEVICE void fk_combine_row(const fk_launch *p, const fk_row_item *item, const
     FK_UNROLL
     for (fk_u32 j = 0; j < COLUMNS; j++) {
         fk_u32 c = fk_lane() * 2 + j * 64;
-        if (c < FK_HEAD_DIM)
-            fk_store_bits(fk_row(p, p->o, token, head, FK_ROW_BYTES) + c * 2,
+        if (c < FK_VALUE_DIM)
+            fk_store_bits(fk_row(p, p->o, token, head, FK_VALUE_BYTES) + c * 2,
                           fk_pack(o[j][0] * factor, o[j][1] * factor));
     }
 }
@@ -264,17 +264,17 @@ FK_KERNEL(fk_combine, FK_SUPPORT_THREADS, 1)(FK_PARAMETER fk_launch launch) {
         const fk_merge_item *merge = (const fk_merge_item *)p->items + i;
         const fk_row_item *item = &merge->rows;
         const fk_u64 numbers = (fk_u64)item->count * 4, at = p->splits + merge->first;
-        const fk_u64 o = p->arena + item->state, m = o + (fk_u64)p->max_block * p->heads * FK_HEAD_DIM * 4;
+        const fk_u64 o = p->arena + item->state, m = o + (fk_u64)p->max_block * p->heads * FK_VALUE_DIM * 4;
         const fk_u64 l = m + (fk_u64)p->max_block * p->heads * 4;
         for (fk_u32 row = fk_warp(); row < item->count; row += FK_SUPPORT_THREADS / 32) {
             fk_u32 query = (item->skip + row) / item->pack; // cost: step
             fk_u32 head = (item->flags >> FK_HEAD_SHIFT) + (item->skip + row) % item->pack;
             fk_u64 token = (fk_u64)item->block_token + query;
-            fk_row_parts x = {at + row * FK_HEAD_DIM * 4, at + numbers * FK_HEAD_DIM + row * 4,
-                              at + numbers * (FK_HEAD_DIM + 1) + row * 4, numbers * (FK_HEAD_DIM + 2), merge->parts,
+            fk_row_parts x = {at + row * FK_VALUE_DIM * 4, at + numbers * FK_VALUE_DIM + row * 4,
+                              at + numbers * (FK_VALUE_DIM + 1) + row * 4, numbers * (FK_VALUE_DIM + 2), merge->parts,
                               0, 0, 0};
             if (!(item->flags & FK_FIRST)) {
-                x.earlier_o = fk_row(p, o, token, head, FK_HEAD_DIM * 4);
+                x.earlier_o = fk_row(p, o, token, head, FK_VALUE_DIM * 4);
                 x.earlier_m = fk_row(p, m, token, head, 4);
                 x.earlier_l = fk_row(p, l, token, head, 4);
             }

@@ -70,8 +70,8 @@ static fcp_code add_key_items(struct columns *x, const fcp_tile *tile, fcp_error
                 .count = piece->length - key < FCP_CELL ? piece->length - key : FCP_CELL,
                 .sequence = piece->sequence,
                 .place = rows.place,
-                .k_row = rows.k,
-                .v_row = rows.v,
+                .row = rows.row,
+                .slot = rows.slot,
                 .lock = FK_NONE};
         }
     }

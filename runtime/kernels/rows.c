@@ -42,8 +42,8 @@ static fcp_code add_key_runs(fcp_kernel_work *w, const fcp_arena *a, const fcp_t
                                                        .count = (fk_u32)(end - begin),
                                                        .cls = run->cls,
                                                        .place = rows.place,
-                                                       .k_row = rows.k,
-                                                       .v_row = rows.v,
+                                                       .row = rows.row,
+                                                       .slot = rows.slot,
                                                        .arrival = arrival};
     }
     return FCP_OK;
@@ -315,8 +315,7 @@ fcp_code fcp_list_copy_runs(fcp_kernel_work *w, const fcp_arena *a, fk_row_item 
         run.position += begin * FCP_CELL;
         run.k += begin * FCP_CELL * stride;
         run.v += begin * FCP_CELL * stride;
-        run.k_row += begin * FCP_CELL;
-        run.v_row += begin * FCP_CELL;
+        run.row += begin * FCP_CELL;
         if (w->key_run_count == UINT32_MAX) return fcp_list_too_long(err);
         if (!fcp_grow((void **)&w->key_runs, &w->key_run_capacity, w->key_run_count + 1, sizeof *w->key_runs))
             return fcp_list_no_memory(err);
