@@ -118,6 +118,13 @@ static fcp_code check_options(const cmd_line *line, job *work, bool wanted[FCP_P
     return code;
 }
 
+/* The tensors that the passes write. The backward pass needs what rounding took from LSE, and so that is one of them. */
+static unsigned outputs_of(const job *work) {
+    unsigned outputs = 1u << FCP_TENSOR_LSE_LOW;
+    for (int p = 0; p < FCP_PASSES; p++) outputs |= work->pass[p] ? fcp_pass_outputs((fcp_pass)p) : 0;
+    return outputs;
+}
+
 /* Checks that the plan has the tensors that the command line names, and the reverse. */
 static fcp_code check_named(const job *work, fcp_error *err) {
     const bool v = work->inputs & BIT_V, dv = work->outputs >> FCP_TENSOR_DV & 1;
@@ -195,10 +202,7 @@ static fcp_code check_memory(const job *work, unsigned set, fcp_error *err) {
 /* --- doing it ----------------------------------------------------------------------------------------------------- */
 
 static fcp_code get_inputs(const cmd_line *line, job *work, unsigned set, fcp_error *err) {
-    unsigned all = set;
-    for (int p = 0; p < FCP_PASSES; p++)
-        if (work->pass[p]) all |= fcp_pass_outputs((fcp_pass)p);
-    if (work->pass[FCP_BACKWARD]) all |= 1u << FCP_TENSOR_LSE_LOW; /* the forward pass makes it */
+    const unsigned all = set | outputs_of(work);
     fcp_code code = check_memory(work, all, err);
     if (code != FCP_OK) return code;
     if (work->drawn) {
@@ -294,8 +298,7 @@ static fcp_code check(const fcp_plan *plan, job *work, fcp_error *err) {
     double start = cmd_now();
     fcp_code code = fcp_check_units(plan, &options, &work->sample, &work->sample_count, err);
     if (code == FCP_OK && work->sample && fcp_session_processes(work->session) > 1) {
-        unsigned outputs = 0;
-        for (int p = 0; p < FCP_PASSES; p++) outputs |= work->pass[p] ? fcp_pass_outputs((fcp_pass)p) : 0;
+        const unsigned outputs = outputs_of(work);
         code = collect(plan, work, outputs, err);
         options.count = 0;
         for (int t = 0; t < FCP_TENSORS && work->first != 0; t++)
@@ -479,10 +482,12 @@ static void print_verdict(const fcp_plan *plan, const job *work) {
         if (!c->checked) continue;
         fcp_check_text(&work->shape, (fcp_tensor)t, c, verdict, sizeof verdict);
         if (c->ok || c->verdict == FCP_DIFFERS)
-            printf("    %-4s largest error %.3g, of the naive computation %.3g, allowed %.3g: %s\n",
+            printf("    %-7s largest error %.3g, of the naive computation %.3g, allowed %.3g: %s\n",
                    fcp_tensor_name((fcp_tensor)t), c->max_abs_error, c->reference_error, c->tolerance,
                    c->ok ? "right" : "WRONG");
-        else printf("    %-4s WRONG: %s\n", fcp_tensor_name((fcp_tensor)t), verdict);
+        else
+            printf("    %-7s %s: %s\n", fcp_tensor_name((fcp_tensor)t),
+                   c->verdict == FCP_NOTHING_PROVEN ? "not proven" : "WRONG", verdict);
     }
 }
 
@@ -533,6 +538,7 @@ static void verdict_json(json *j, const job *work) {
         if (!c->checked) continue;
         json_object(j, fcp_tensor_name((fcp_tensor)t));
         json_bool(j, "ok", c->ok);
+        json_bool(j, "proven", c->verdict != FCP_NOTHING_PROVEN);
         json_double(j, "max_abs_error", c->max_abs_error);
         json_double(j, "reference_error", c->reference_error);
         json_double(j, "tolerance", c->tolerance);
