@@ -459,8 +459,8 @@ fcp_code fcp_session_run_on(fcp_session *session, fcp_pass pass, const fcp_tenso
 fcp_code fcp_session_wait(fcp_session *session, fcp_error *err);
 
 /* Gives the session the plan of another batch, from now on. Lengths, block size, placement, fields, mask and score
- * may differ; ranks, GPUs a node, heads, kv_heads, head_dim, value_dim, dtype, passes, margin and determinism must not. It waits
- * for earlier runs. All processes do it together, with the same plan.
+ * may differ; ranks, GPUs a node, heads, kv_heads, head_dim, value_dim, values_in_keys, lse_gradient, dtype, passes, margin
+ * and determinism must not. It waits for earlier runs. All processes do it together, with the same plan.
  *
  * Contexts, streams and memory that is large enough are kept, and so are kernels whose source is the same: it depends
  * on the mask, the score, and the longest sequence rounded up to a power of 16. Graphs are made anew.

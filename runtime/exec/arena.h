@@ -30,9 +30,9 @@ typedef struct fcp_slots {
 } fcp_slots;
 void fcp_slots_of(const fcp_plan *plan, fcp_pass pass, uint32_t rank, uint32_t homes, fcp_slots *out_slots);
 
-/* Where everything lies in a rank's arena. Rows are as on the wire: [heads][head_dim] of Q and dQ, [heads][value_dim] of O and dO,
- * [kv_heads][head_dim] of K and dK, [kv_heads][value_dim] of V and dV, dense,
- * with the heads of the block's range only. The home blocks of a rank follow each other in the order of their home
+/* Where everything lies in a rank's arena. Rows are as on the wire: [heads][head_dim] of Q and dQ, [heads][value_dim]
+ * of O and dO, [kv_heads][head_dim] of K and dK, [kv_heads][value_dim] of V and dV, dense, with the heads of the block's
+ * range only. The home blocks of a rank follow each other in the order of their home
  * slots; of each side (queries, keys) only blocks that hold it are there. A transient slot is as large as the largest
  * block:
  *   KV      K of max_block tokens, then V, in the dtype
@@ -54,8 +54,8 @@ typedef struct fcp_arena {
     size_t bytes;                          /* of all of it */
 
     /* Of home tokens. A pass has those that it reads or writes; the others are NULL. Behind home queries follow
-     * transient slots: of class Q in q, and backward in d_o, lse, lse_low and delta; of class O, forward, in o, lse and lse_low; of DQ in
-     * dq; and of DQW in dq_out. */
+     * transient slots: of class Q in q, and backward in d_o, lse, lse_low and delta; of class O, forward, in o, lse and
+     * lse_low; of DQ in dq; and of DQW in dq_out. */
     void *q, *k, *v, *o, *d_o;      /* in the dtype */
     float *lse, *lse_low, *delta;   /* [queries][heads] */
     float *d_lse;                   /* likewise, of home queries; NULL: the plan takes no gradient of LSE */

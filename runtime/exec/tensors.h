@@ -4,8 +4,8 @@
  * A *packed* tensor has the whole batch, one sequence after another: [tokens, heads or kv_heads, head_dim], dense, in the
  * plan's dtype, where V, O and their gradients have value_dim instead; LSE, what rounding took from it and its gradient
  * are [tokens, heads] in float32. K, V and their gradients have a row for each key, the others for each query. Where the
- * values are in the keys (fcp_shape.values_in_keys), V and dV have rows of 0 numbers. The caller of a session holds tensors that are cut by rank instead (fcp_tensors,
- * fcp_plan_rank_queries).
+ * values are in the keys (fcp_shape.values_in_keys), V and dV have rows of 0 numbers. The caller of a session holds
+ * tensors that are cut by rank instead (fcp_tensors, fcp_plan_rank_queries).
  */
 #ifndef FCP_EXEC_TENSORS_H
 #define FCP_EXEC_TENSORS_H
@@ -33,8 +33,8 @@ const char *fcp_tensor_name(fcp_tensor t); /* "q" "k" "v" "o" "lse" "do" "dq" "d
 uint32_t fcp_tensor_shape(const fcp_shape *shape, fcp_tensor t, uint64_t out_shape[3]);
 fcp_dtype fcp_tensor_dtype(const fcp_shape *shape, fcp_tensor t); /* the plan's; fp32 for LSE */
 size_t fcp_tensor_token_bytes(const fcp_shape *shape, fcp_tensor t); /* of one row: one token, all heads */
-/* Which tensors a pass reads, and which it writes: bit t is fcp_tensor t. Those that a caller may leave out are apart: the
- * forward pass may write LSE_LOW, and the backward pass may read it, and DLSE if the plan has lse_gradient. */
+/* Which tensors a pass reads, and which it writes: bit t is fcp_tensor t. Those that a caller may leave out are apart:
+ * the forward pass may write LSE_LOW, and the backward pass may read it, and DLSE if the plan has lse_gradient. */
 unsigned fcp_pass_inputs(fcp_pass pass);
 unsigned fcp_pass_outputs(fcp_pass pass);
 unsigned fcp_pass_optional(const fcp_shape *shape, fcp_pass pass);
@@ -50,9 +50,9 @@ uint64_t fcp_tensors_tokens(const fcp_plan *plan, uint32_t rank, fcp_tensor t);
 fcp_code fcp_packed_alloc(const fcp_shape *shape, unsigned set, fcp_packed *packed, fcp_error *err);
 void fcp_packed_free(fcp_packed *packed);
 
-/* Fills those tensors of `set` that are allocated, except LSE and LSE_LOW, with drawn numbers: mean 0, variance about 1, rounded
- * to the dtype. Each number depends on the seed, the tensor and its index alone, so that every process can draw its
- * own part. */
+/* Fills those tensors of `set` that are allocated, except LSE and LSE_LOW, with drawn numbers: mean 0, variance about 1,
+ * rounded to the dtype. Each number depends on the seed, the tensor and its index alone, so that every process can draw
+ * its own part. */
 void fcp_packed_draw(const fcp_shape *shape, unsigned set, uint64_t seed, fcp_packed *packed);
 
 /* Bytes of a packed tensor; SIZE_MAX if they are too many to count. */

@@ -671,6 +671,11 @@ static inline uint32_t fcp_run_of_row(const fcp_plan *plan, const fcp_shape_rec 
     return low;
 }
 
+/* Floating-point operations of a pair for one query head; a multiply-add counts as two. Forward, QK takes head_dim of
+ * them and PV value_dim. Backward, QK, dQ and dK take head_dim, and dOV and dV value_dim. */
+static inline uint32_t fcp_pair_flops(uint32_t head_dim, uint32_t value_dim, fcp_pass pass) {
+    return pass == FCP_FORWARD ? 2 * (head_dim + value_dim) : 2 * (3 * head_dim + 2 * value_dim);
+}
 /* Numbers of a KV head that move and are kept for a token: those of K and of V. */
 static inline uint32_t fcp_kv_dim(const fcp_problem *p) {
     return p->values_in_keys ? p->head_dim : p->head_dim + p->value_dim;

@@ -515,7 +515,7 @@ static inline hand *moved_make(const moved_options *o) {
     m->state = o->seed;
     h->problem = (fcp_problem){.ranks = o->ranks, .nodes = 1, .gpus = o->ranks, .heads = o->heads,
                                .kv_heads = o->kv_heads,
-                               .head_dim = o->head_dim, .layout_group = o->ranks,
+                               .head_dim = o->head_dim, .value_dim = o->head_dim, .layout_group = o->ranks,
                                .range_kv = o->range_kv ? o->range_kv : o->kv_heads,
                                .range_sub = o->range_sub ? o->range_sub : o->heads / o->kv_heads, .dtype = o->dtype,
                                .block = o->block, .max_block = o->block, .max_q_block = o->block, .unit = o->unit,
