@@ -125,7 +125,8 @@ enum {
     FK_K_COLUMNS = FK_K_STEP / 8
 };
 
-/* Where things are in shared memory: K, V, then two buffers of Q and dO, and of LSE (0) and delta (1). */
+/* Where things are in shared memory: K, V, then two buffers of Q and dO; of base, delta and minus (which: 0
+ * to 2) of the rows. */
 FK_DEVICE fk_u32 fk_dkv_k(void) { return fk_shared(); }
 FK_DEVICE fk_u32 fk_dkv_v(void) { return fk_dkv_k() + FK_K_KEYS * FK_ROW_BYTES; }
 FK_DEVICE fk_u32 fk_dkv_q(fk_u32 buffer) {
