@@ -1,7 +1,8 @@
 /* pack.c: packs sequences into atomic groups, which are then given ranks as a whole.
  *
- * Requires: sizes of at least 1 and at most 2^40 tokens, of at most 2^24 sequences; tokens < 2^24.
- * Gives: the group of every sequence. A group of `least` ranks has at most least * tokens tokens.
+ * Requires: sizes of at most 2^40 tokens, of at most 2^24 sequences; tokens < 2^24.
+ * Gives: the group of every sequence. A group of `least` ranks has at most least * tokens tokens. What has no tokens is
+ *     in the first group, which has one rank if nothing has tokens.
  * Cost: sorting the sequences, then O(1) for each.
  * Source: best fit decreasing; so does "Flexible Context Parallelism" (2025), section 4.4.
  *
@@ -26,6 +27,11 @@ fcp_code groups_pack(const uint64_t *size, uint32_t count, uint32_t tokens, uint
     sort_u64(keys, room, count); /* the longest first; of equals in order */
     for (uint32_t i = 0; i < count; i++) {
         uint32_t s = (uint32_t)(keys[i] & ((1u << INDEX_BITS) - 1)), space = 0;
+        if (!size[s]) { /* and so have all others that come */
+            if (!groups) out[groups++] = (groups_group){.least = 1};
+            out_group[s] = 0;
+            continue;
+        }
         uint32_t g = size[s] <= tokens ? bins_take(&b, (uint32_t)size[s], &space) : FCP_NONE;
         if (g == FCP_NONE) {
             uint64_t least = size[s] / tokens + (size[s] % tokens != 0);
