@@ -635,7 +635,7 @@ Test(auto, errors_of_the_batch) {
     static const struct { const char *text; fcp_code code; } wrong[] = {
         {"batch { lengths = [5000] }\nmask m = 10 / (q - 77) > k\nplan { mask = m; strategy = auto }\n",
          FCP_E_MASK_DIV_ZERO},
-        {"batch { lengths = [5000, 0] }\nplan { mask = causal; strategy = auto }\n", FCP_E_LENGTHS},
+        {"batch { lengths = [1024G, 1024G] }\nplan { mask = causal; strategy = auto }\n", FCP_E_LENGTHS},
     };
     for (int i = 0; i < 2; i++) {
         fcpc_diagnostics *d = fcpc_diagnostics_new();

@@ -112,7 +112,10 @@ Test(cross, batches_in_process) {
     cr_expect(!fcp_plan_split(square) && same_tables(square, plain));
     cr_expect_eq(square->blocks[0].holds, FCP_HOLDS_BOTH);
     fcp_plan *refused = NULL;
-    cr_expect_eq(plan_batch(program, keys, none, 3, &refused), FCP_E_LENGTHS);
+    fcp_plan *some = NULL;
+    cr_assert_eq(plan_batch(program, keys, none, 3, &some), FCP_OK); /* a sequence of 300 keys without queries */
+    cr_expect(some->sequences[1].queries == 0 && some->sequences[1].keys == 300 && some->sequences[1].q_first == 300);
+    fcp_plan_free(some);
     cr_expect_eq(plan_batch(program, keys, many, 3, &refused), FCP_E_LENGTHS);
     cr_expect_null(refused);
     fcp_plan_free(own);
