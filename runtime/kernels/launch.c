@@ -44,6 +44,7 @@ void fcp_kernel_launch(const fcp_arena *a, uint32_t range, fk_launch *out) {
                        .q = (uintptr_t)a->q,
                        .o = (uintptr_t)a->o,
                        .lse = (uintptr_t)a->lse,
+                       .lse_low = (uintptr_t)a->lse_low,
                        .d_o = backward ? (uintptr_t)a->d_o : 0,
                        .delta = backward ? (uintptr_t)a->delta : 0,
                        .dq = backward ? (uintptr_t)a->dq : 0,
