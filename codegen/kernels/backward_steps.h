@@ -124,15 +124,15 @@ enum {
     FK_K_COLUMNS = FK_K_STEP / 8
 };
 
-/* Where things are in shared memory: K, V, then two buffers of Q and dO, and of base (0), delta (1) and
- * minus (2) of rows. */
+/* Where things are in shared memory: K, V, then two buffers of Q and dO; of base, delta and minus (which: 0
+ * to 2) of the rows. */
 FK_DEVICE fk_u32 fk_dkv_k(void) { return fk_shared(); }
 FK_DEVICE fk_u32 fk_dkv_v(void) { return fk_dkv_k() + FK_K_KEYS * FK_ROW_BYTES; }
 FK_DEVICE fk_u32 fk_dkv_q(fk_u32 buffer) {
     return fk_dkv_v() + FK_K_KEYS * FK_VALUE_BYTES + buffer * FK_K_STEP * (FK_ROW_BYTES + FK_VALUE_BYTES);
 }
 FK_DEVICE fk_u32 fk_dkv_do(fk_u32 buffer) { return fk_dkv_q(buffer) + FK_K_STEP * FK_ROW_BYTES; }
-FK_DEVICE fk_u32 fk_dkv_numbers(fk_u32 buffer, fk_u32 which) {
+FK_DEVICE fk_u32 fk_dkv_numbers(fk_u32 buffer, fk_u32 which) { /* base, delta, minus */
     return fk_dkv_q(2) + (buffer * 3 + which) * FK_K_STEP * 4;
 }
 /* Of each warp that has rows to copy: is one of them far? */

@@ -64,9 +64,9 @@ typedef struct fcp_arena {
     /* Transient slots. */
     char *kv;
     float *state, *dkv;
-    /* Of the run: fcp_tensors.sink and d_sink. */
+    /* Of the run: fcp_tensors.sink, d_sink and max_logit. */
     const float *sink;
-    float *d_sink;
+    float *d_sink, *max_logit;
     const double *table;      /* fcp_tensors.table; NULL: the plan's tables */
     struct fcp_sums *d_table; /* what will be fcp_tensors.d_table; NULL: nobody wants it */
 } fcp_arena;

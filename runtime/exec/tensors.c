@@ -110,6 +110,8 @@ void fcp_packed_free(fcp_packed *packed) {
         free(packed->t[t]);
         packed->t[t] = NULL;
     }
+    free(packed->max_logit);
+    packed->max_logit = NULL;
 }
 
 static uint64_t mix(uint64_t x) {

@@ -26,6 +26,7 @@ typedef enum fcp_tensor {
 /* Packed tensors. Members may be NULL. The memory is from malloc, and fcp_packed_free frees all of it. */
 typedef struct fcp_packed {
     void *t[FCP_TENSORS];
+    float *max_logit; /* [heads]; NULL: not wanted. As fcp_tensors has it, the largest of this process's ranks */
 } fcp_packed;
 
 const char *fcp_tensor_name(fcp_tensor t); /* "q" "k" "v" "o" "lse" "do" "dq" "dk" "dv" "lse_low" "dlse" */
