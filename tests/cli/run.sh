@@ -758,8 +758,10 @@ bad "two kernels of the backward pass" 2 E001 emit k1.plan --fuse pass --pass ba
 ok "two kernels beside a forward pass" "$fcpc" emit k1.plan --fuse pass --backward split
 ok "emit where slots are used again" "$fcpc" emit k1.fcp -D 'plan.strategy=fcp(coalesce=1, buffers=1)' --fuse pass
 ok "emit where rows are moved" "$fcpc" emit k1.fcp -D 'plan.strategy=cad(buffers=8)' --fuse pass
-variant 's/fp32/bf16/; s/head_dim = 32/head_dim = 96/' k96.fcp
-bad "a head_dim without kernels" 1 E400 emit k96.fcp -o out/x
+variant 's/fp32/bf16/; s/head_dim = 32/head_dim = 72/' k72.fcp
+bad "a head_dim without kernels" 1 E400 emit k72.fcp -o out/x
+ok "values with fewer numbers than keys" "$fcpc" emit k72.fcp -D head_dim=192 -D value_dim=128
+bad "values in keys" 1 E400 emit k72.fcp -D head_dim=128 -D values=keys -o out/x
 bad "an architecture that is too old" 1 E710 emit k.plan --arch sm_75 -o out/x
 bad "an architecture that is none" 1 E710 emit k.plan --arch hopper -o out/x
 bad "a pass that is none" 2 E001 emit k.plan --pass sideways
