@@ -56,11 +56,12 @@ RT_LIBS = -lisal -lnettle -lm
 FCP_SRC = $(sort $(shell find codegen runtime -name '*.c'))
 FCPC_SRC = $(filter-out compiler/cli/%,$(sort $(shell find compiler -name '*.c')))
 CMD_SRC = $(wildcard compiler/cli/*.c)
-# Kernels run in tests on fibers: head_dim-bf16-score, as the list in tests/machines/fibers/fibers.c.
-FIBER_KERNELS = 16-1-0 16-0-0 32-1-0 32-0-0 64-1-0 64-0-0 128-1-0 128-0-0 256-1-0 256-0-0 16-1-1 16-0-1 32-1-1 32-0-1 64-1-1 128-0-1
+# Kernels run in tests on fibers: head_dim-value_dim-bf16-score, as the list in tests/machines/fibers/fibers.c. FIBER_SM90 are those
+# that have skeletons for sm_90a.
+FIBER_SM90 = 64-64-1-0 64-64-0-0 128-128-1-0 128-128-0-0 256-256-1-0 256-256-0-0 64-64-1-1 128-128-0-1 128-64-0-0 192-192-0-0 192-128-1-0 192-128-0-1
+FIBER_KERNELS = 16-16-1-0 16-16-0-0 32-32-1-0 32-32-0-0 16-16-1-1 16-16-0-1 32-32-1-1 32-32-0-1 32-16-1-0 32-16-0-1 96-96-1-0 96-64-0-1 $(FIBER_SM90)
 FIBER_SRC = $(addprefix tests/machines/fibers/,machine.c machine_order.c machine_turns.c machine_memory.c machine_prims.c machine_async.c \
   machine_products.c fibers.c)
-FIBER_SM90 = $(filter 64-% 128-% 256-%,$(FIBER_KERNELS))
 FIBER_OBJ = $(FIBER_SRC:%.c=$(B)/%.o) $(FIBER_KERNELS:%=$(B)/tests/machines/fibers/kernel-%.o) \
   $(FIBER_SM90:%=$(B)/tests/machines/fibers/kernel_sm90-%.o)
 # Tests that need NVRTC (make check-ptx), and all others (make check).
@@ -218,8 +219,8 @@ $(B)/tests/%: $(B)/tests/%.o $(B)/libtested.so | $(STANDIN_GIT2)
 	@echo '  link  $@'
 	$(Q)$(CC) $(LDFLAGS) -o $@ $(filter %.o,$^) $(filter %.so,$^) -lcriterion -Wl,--as-needed -lcrypto $(RT_LIBS) \
 	  -Wl,--disable-new-dtags,-rpath,$(abspath $(B)):$(abspath $(B)/standin/git2)
-fiber_flags = $(FIBER_OPT) -DFK_HEAD_DIM=$(word 1,$(subst -, ,$1)) -DFK_BF16=$(word 2,$(subst -, ,$1)) \
-  -DFK_HAS_SCORE=$(word 3,$(subst -, ,$1)) -DFK_RANGES=1 -DFK_TABLE=fibers_kernels_$(subst -,_,$1)
+fiber_flags = $(FIBER_OPT) -DFK_HEAD_DIM=$(word 1,$(subst -, ,$1)) -DFK_VALUE_DIM=$(word 2,$(subst -, ,$1)) \
+  -DFK_BF16=$(word 3,$(subst -, ,$1)) -DFK_HAS_SCORE=$(word 4,$(subst -, ,$1)) -DFK_RANGES=1 -DFK_TABLE=fibers_kernels_$(subst -,_,$1)
 $(FIBER_KERNELS:%=$(B)/tests/machines/fibers/kernel-%.o): $(B)/tests/machines/fibers/kernel-%.o: tests/machines/fibers/kernel.c
 	@mkdir -p $(@D)
 	@echo '  cc    $< ($*)'

@@ -14,12 +14,13 @@ extern const char emit_text_abi[], emit_text_prim_ptx[], emit_text_prim_sm90_ptx
     emit_text_support[], emit_text_backward_steps[], emit_text_backward_mma[], emit_text_backward_ordered_mma[],
     emit_text_backward_sm90[], emit_text_backward_tables[], emit_text_wire[];
 
-bool emit_has_head_dim(uint32_t d) { return d == 16 || d == 32 || d == 64 || d == 128 || d == 256; }
-unsigned emit_forward(uint32_t d, bool sm_90a) { return sm_90a && FK_HAS_SM90(d) ? EMIT_FORWARD_SM90 : EMIT_FORWARD; }
-static bool has_joint(uint32_t d) { return d <= 128; }
-unsigned emit_backward(uint32_t d, bool deterministic, bool sm_90a) {
-    if (sm_90a && FK_HAS_BACKWARD_SM90(d)) return deterministic ? EMIT_ORDERED_SM90 : EMIT_UNORDERED_SM90;
-    return !has_joint(d) ? EMIT_SPLIT : deterministic ? EMIT_ORDERED : EMIT_UNORDERED;
+bool emit_has_dims(uint32_t d, uint32_t v) { return FK_HAS_DIMS(d, v); }
+unsigned emit_forward(uint32_t d, uint32_t v, bool sm_90a) {
+    return sm_90a && FK_HAS_SM90(d, v) ? EMIT_FORWARD_SM90 : EMIT_FORWARD;
+}
+unsigned emit_backward(uint32_t d, uint32_t v, bool deterministic, bool sm_90a) {
+    if (sm_90a && FK_HAS_BACKWARD_SM90(d, v)) return deterministic ? EMIT_ORDERED_SM90 : EMIT_UNORDERED_SM90;
+    return !FK_HAS_ORDERED(d) ? EMIT_SPLIT : deterministic ? EMIT_ORDERED : EMIT_UNORDERED;
 }
 
 static void say_part(emit_text *out, void *context, const char *name, const char *text) {
@@ -45,10 +46,10 @@ static void open_first(void *context, const char *text, size_t size) {
         bool forward = o->source->skeletons & EMIT_FORWARD_SM90, any = o->source->skeletons & EMIT_SM90;
         int length = snprintf(
             line, sizeof line,
-            "#define FK_HEAD_DIM %u\n#define FK_BF16 %d\n#define FK_HAS_SCORE %d\n#define FK_FORWARD_SM90 %d\n"
+            "#define FK_HEAD_DIM %u\n#define FK_VALUE_DIM %u\n#define FK_BF16 %d\n#define FK_HAS_SCORE %d\n#define FK_FORWARD_SM90 %d\n"
             "#define FK_RANGES %d\n#define FK_NEGATIVE_SCALE %d\n#define FK_BY_HEAD %d\n#define FK_PACKED %d\n"
             "#define FK_FUSED %d\n",
-            o->source->head_dim, o->source->bf16, o->source->program->score.count != 0, forward, o->source->ranges,
+            o->source->head_dim, o->source->value_dim, o->source->bf16, o->source->program->score.count != 0, forward, o->source->ranges,
             o->source->negative_scale, o->source->by_head, o->source->packed, o->source->fused);
         o->done = true;
         o->out(o->context, line, (size_t)length);
@@ -62,15 +63,16 @@ static void open_first(void *context, const char *text, size_t size) {
 
 const char *emit_kernels(const emit_source *s, emit_text *out, void *context, uint32_t *node) {
     if (node) *node = 0;
-    if (!emit_has_head_dim(s->head_dim)) return "a head_dim that no skeleton has";
+    const uint32_t d = s->head_dim, v = s->value_dim;
+    if (!emit_has_dims(d, v)) return "a head_dim and value_dim that no skeleton has";
     const unsigned all = EMIT_FORWARDS | EMIT_BACKWARD | EMIT_SUPPORT | EMIT_TABLES | EMIT_WIRE;
     if (!s->skeletons || s->skeletons & ~all)
         return "no such skeleton";
     if ((s->skeletons & EMIT_FORWARDS) == EMIT_FORWARDS) return "two skeletons of one pass";
-    if ((s->skeletons & (EMIT_ORDERED | EMIT_UNORDERED) && !has_joint(s->head_dim)) ||
-        (s->skeletons & EMIT_FORWARD_SM90 && !FK_HAS_SM90(s->head_dim)) ||
-        (s->skeletons & EMIT_BACKWARD_SM90 && !FK_HAS_BACKWARD_SM90(s->head_dim)))
-        return "a head_dim that this skeleton has not";
+    if ((s->skeletons & (EMIT_ORDERED | EMIT_UNORDERED) && !FK_HAS_ORDERED(d)) ||
+        (s->skeletons & EMIT_FORWARD_SM90 && !FK_HAS_SM90(d, v)) ||
+        (s->skeletons & EMIT_BACKWARD_SM90 && !FK_HAS_BACKWARD_SM90(d, v)))
+        return "a head_dim or value_dim that this skeleton has not";
     if (s->skeletons & EMIT_TABLES && !s->program->read_count) return "gradients of tables that nothing reads";
     opening o = {s, out, context, false};
     const char *wrong = emit_functions(s->program, open_first, &o, node);
@@ -101,24 +103,24 @@ const char *emit_kernels(const emit_source *s, emit_text *out, void *context, ui
 }
 
 #define SMALL(name, skeleton) {name, skeleton, FK_SUPPORT_THREADS, 0, FK_SUPPORT_REGISTERS, 1, false}
-uint32_t emit_kernels_of(uint32_t d, bool score, unsigned skeletons, emit_kernel out[EMIT_KERNELS]) {
+uint32_t emit_kernels_of(uint32_t d, uint32_t v, bool score, unsigned skeletons, emit_kernel out[EMIT_KERNELS]) {
     const emit_kernel all[EMIT_KERNELS] = {
-        {"fk_forward", EMIT_FORWARD, FK_FORWARD_WARPS(d, score) * 32, FK_FORWARD_SHARED(d), FK_FORWARD_REGISTERS(d), 1,
+        {"fk_forward", EMIT_FORWARD, FK_FORWARD_WARPS(d, score) * 32, FK_FORWARD_SHARED(d, v), FK_FORWARD_REGISTERS(d), 1,
          false},
-        {"fk_forward_sm90", EMIT_FORWARD_SM90, FK_FORWARD_SM90_THREADS, FK_FORWARD_SM90_SHARED(d),
-         FK_FORWARD_SM90_REGISTERS(d), 1, true},
-        {"fk_backward_dkv", EMIT_SPLIT, FK_DKV_WARPS(d) * 32, FK_DKV_SHARED(d), FK_DKV_REGISTERS(d), FK_DKV_PARTS(d),
+        {"fk_forward_sm90", EMIT_FORWARD_SM90, FK_FORWARD_SM90_THREADS, FK_FORWARD_SM90_SHARED(d, v),
+         FK_FORWARD_SM90_REGISTERS, 1, true},
+        {"fk_backward_dkv", EMIT_SPLIT, FK_DKV_WARPS(d) * 32, FK_DKV_SHARED(d, v), FK_DKV_REGISTERS(d), FK_DKV_PARTS(d),
          false},
-        {"fk_backward_dq", EMIT_SPLIT, FK_DQ_WARPS(d) * 32, FK_DQ_SHARED(d), FK_DQ_REGISTERS(d), FK_DQ_PARTS(d), false},
-        {"fk_backward_ordered", EMIT_ORDERED, FK_DKV_WARPS(d) * 32, FK_ORDERED_SHARED(d), FK_ORDERED_REGISTERS(d), 1,
+        {"fk_backward_dq", EMIT_SPLIT, FK_DQ_WARPS(d) * 32, FK_DQ_SHARED(d, v), FK_DQ_REGISTERS(d), FK_DQ_PARTS(d), false},
+        {"fk_backward_ordered", EMIT_ORDERED, FK_DKV_WARPS(d) * 32, FK_ORDERED_SHARED(d, v), FK_ORDERED_REGISTERS(d), 1,
          false},
-        {"fk_backward_unordered", EMIT_UNORDERED, FK_DKV_WARPS(d) * 32, FK_ORDERED_SHARED(d), FK_ORDERED_REGISTERS(d),
+        {"fk_backward_unordered", EMIT_UNORDERED, FK_DKV_WARPS(d) * 32, FK_ORDERED_SHARED(d, v), FK_ORDERED_REGISTERS(d),
          1, false},
-        {"fk_backward_ordered_sm90", EMIT_ORDERED_SM90, FK_BACKWARD_SM90_THREADS, FK_BACKWARD_SM90_SHARED(d),
-         FK_BACKWARD_SM90_REGISTERS(d), 1, true},
-        {"fk_backward_unordered_sm90", EMIT_UNORDERED_SM90, FK_BACKWARD_SM90_THREADS, FK_BACKWARD_SM90_SHARED(d),
-         FK_BACKWARD_SM90_REGISTERS(d), 1, true},
-        {"fk_backward_tables", EMIT_TABLES, FK_DKV_WARPS(d) * 32, FK_DKV_SHARED(d), FK_DKV_REGISTERS(d),
+        {"fk_backward_ordered_sm90", EMIT_ORDERED_SM90, FK_BACKWARD_SM90_THREADS, FK_BACKWARD_SM90_SHARED(d, v),
+         FK_BACKWARD_SM90_REGISTERS, 1, true},
+        {"fk_backward_unordered_sm90", EMIT_UNORDERED_SM90, FK_BACKWARD_SM90_THREADS, FK_BACKWARD_SM90_SHARED(d, v),
+         FK_BACKWARD_SM90_REGISTERS, 1, true},
+        {"fk_backward_tables", EMIT_TABLES, FK_DKV_WARPS(d) * 32, FK_DKV_SHARED(d, v), FK_DKV_REGISTERS(d),
          FK_DKV_PARTS(d), false},
         SMALL("fk_round_sums", EMIT_TABLES),
         SMALL("fk_begin_lse", EMIT_SUPPORT),

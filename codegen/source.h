@@ -1,6 +1,7 @@
 /* source.h: the CUDA source of a program's kernels: the skeletons of codegen/kernels around the functions of emit.h.
  *
- * The source is one text without includes. It has, in this order: the definitions of FK_HEAD_DIM, FK_BF16,
+ * The source is one text without includes. It has, in this order: the definitions of FK_HEAD_DIM,
+ * FK_VALUE_DIM, FK_BF16,
  * FK_HAS_SCORE, FK_FORWARD_SM90, FK_RANGES, FK_NEGATIVE_SCALE, FK_BY_HEAD, FK_PACKED and FK_FUSED;
  * abi.h; prim_ptx.h; the emitted functions; common.h;
  * and the skeletons that were asked for, with what they stand on. Each part begins with a #line, so that messages of
@@ -13,8 +14,8 @@
 /* The skeletons. The backward pass is either one kernel, which adds up dQ in a fixed order (ORDERED) or as it comes
  * (UNORDERED), or two kernels: dK and dV, then dQ (SPLIT). SUPPORT has what a runtime needs beside them in any pass.
  * TABLES is what adds up the gradients of tables, beside any of the backward skeletons; the program must have reads.
- * WIRE is what rounds partial results on their way. The SM90 ones run on sm_90a alone, with a head_dim of 64 or 128,
- * and forwards also 256. A source has one forward skeleton at most. */
+ * WIRE is what rounds partial results on their way. The SM90 ones run on sm_90a alone, and for some sizes
+ * (FK_HAS_SM90, FK_HAS_BACKWARD_SM90). A source has one forward skeleton at most. */
 enum {
     EMIT_FORWARD = 1, EMIT_ORDERED = 2, EMIT_SPLIT = 4, EMIT_SUPPORT = 8, EMIT_UNORDERED = 16, EMIT_FORWARD_SM90 = 32,
     EMIT_ORDERED_SM90 = 64, EMIT_UNORDERED_SM90 = 128,
@@ -30,7 +31,7 @@ enum {
 
 typedef struct emit_source {
     const emit_program *program;
-    uint32_t head_dim;  /* 16, 32, 64, 128 or 256 */
+    uint32_t head_dim, value_dim; /* as emit_has_dims says */
     bool bf16;          /* else fp16 */
     bool ranges;        /* blocks hold some heads of the model: then masks and scores are told which */
     unsigned skeletons; /* EMIT_*, at least one */
@@ -40,12 +41,16 @@ typedef struct emit_source {
     bool fused;         /* several ATTENDs are one launch (abi.h), but not of a SPLIT backward pass */
 } emit_source;
 
-bool emit_has_head_dim(uint32_t head_dim);
-/* The forward skeleton to use: the one for sm_90a, if that may be used and has the head_dim. */
-unsigned emit_forward(uint32_t head_dim, bool sm_90a);
+/* Are there skeletons for these sizes? In words: EMIT_DIMS. */
+bool emit_has_dims(uint32_t head_dim, uint32_t value_dim);
+#define EMIT_DIMS                                                                                                      \
+    "a head_dim of 16, 32, 64, 96, 128, 192 or 256, and a value_dim of these that is not above it, nor 16 with a "     \
+    "head_dim above 128"
+/* The forward skeleton to use: the one for sm_90a, if that may be used and has the sizes. */
+unsigned emit_forward(uint32_t head_dim, uint32_t value_dim, bool sm_90a);
 /* The backward skeleton to use: ORDERED if every run must give the same bits, else UNORDERED; the one for sm_90a, if
- * that may be used and has the head_dim; SPLIT, if neither has it. */
-unsigned emit_backward(uint32_t head_dim, bool deterministic, bool sm_90a);
+ * that may be used and has the sizes; SPLIT, if neither has them. */
+unsigned emit_backward(uint32_t head_dim, uint32_t value_dim, bool deterministic, bool sm_90a);
 /* Prints the source. Returns what emit_functions does. */
 const char *emit_kernels(const emit_source *source, emit_text *out, void *context, uint32_t *node);
 
@@ -63,7 +68,8 @@ typedef struct emit_kernel {
 } emit_kernel;
 enum { EMIT_KERNELS = 21 };
 /* The kernels of skeletons, in the order of the source; returns how many. */
-uint32_t emit_kernels_of(uint32_t head_dim, bool score, unsigned skeletons, emit_kernel out[EMIT_KERNELS]);
+uint32_t emit_kernels_of(uint32_t head_dim, uint32_t value_dim, bool score, unsigned skeletons,
+                         emit_kernel out[EMIT_KERNELS]);
 /* How many blocks of a kernel one multiprocessor of an architecture ("sm_80", "sm_90a") holds at a time. `threads` and
  * `shared` bytes are those of a block, `registers` those of a thread. 0: not one, or the architecture is unknown
  * here. */

@@ -36,11 +36,12 @@ static fcp_code try_size(planning *x, uint32_t block, bool *out_heavy) {
 }
 
 /* Does computing a tile of two such blocks take at least as long as fetching its KV over the slower fabric?
- * 4 heads head_dim block^2 / flops >= 2 kv_heads head_dim bytes block / bandwidth */
+ * heads block^2 FLOPs of a pair / flops >= block bytes of K and V / bandwidth */
 static bool covers_fetch(const struct fcpc_program *g, uint32_t block) {
     uint64_t bandwidth = g->nodes > 1 ? g->cluster.inter : g->cluster.intra;
-    return (unsigned __int128)2 * g->heads * block * bandwidth >=
-           (unsigned __int128)g->kv_heads * fcp_dtype_size(g->dtype) * g->cluster.flops;
+    const fcp_problem facts = problem_early_facts(g);
+    return (unsigned __int128)g->heads * fcp_pair_flops(g->head_dim, g->value_dim, FCP_FORWARD) * block * bandwidth >=
+           (unsigned __int128)fcp_slot_bytes(&facts, FCP_KV, FCP_FORWARD) * g->cluster.flops;
 }
 
 /* Of the sizes 16K, 8K, ... 512 at which no block is too heavy: the largest that leaves every rank eight blocks to

@@ -53,7 +53,8 @@ static double mean_compute(const planning *x, const fcp_problem *facts) {
     const struct fcpc_program *g = x->program;
     /* that pairs count for */
     const double heads = facts->mask_uses & MC_USES_H ? 1 : facts->range_kv * facts->range_sub;
-    return 4.0 * (double)x->problem->pairs * heads * g->head_dim / x->problem->ranks / (double)g->cluster.flops;
+    const double flops = fcp_pair_flops(g->head_dim, g->value_dim, FCP_FORWARD);
+    return (double)x->problem->pairs * heads * flops / x->problem->ranks / (double)g->cluster.flops;
 }
 
 /* Warns of the rank whose load takes longest on one fabric in one direction. */

@@ -143,7 +143,10 @@ fcp_code fcp_plan_homes(const fcp_plan *plan, uint8_t out_digest[FCP_DIGEST_BYTE
 
 /* What a caller must know to make tensors for a plan. */
 typedef struct fcp_shape {
-    uint32_t ranks, heads, kv_heads, head_dim; /* kv_heads divides heads */
+    uint32_t ranks, heads, kv_heads; /* kv_heads divides heads */
+    uint32_t head_dim, value_dim;    /* numbers of a head of q and k; of v and o */
+    bool values_in_keys; /* v is the first value_dim numbers of each row of k: there is no v and no dv */
+    bool lse_gradient;   /* the backward pass takes d_lse */
     fcp_dtype dtype;
     fcp_layout layout;
     bool has_pass[FCP_PASSES];
@@ -216,12 +219,26 @@ int64_t fcp_plan_query_position(const fcp_plan *plan, uint32_t sequence);
 /* One rank's tensors, dense and row-major, in the caller's layout. Let T be how many queries the rank holds
  * (fcp_plan_rank_queries) and S how many keys (fcp_plan_rank_keys).
  *
- *     q, o, d_o, dq    [T, heads, head_dim]      the plan's dtype
- *     k, v, dk, dv     [S, kv_heads, head_dim]   the plan's dtype
+ *     q, dq            [T, heads, head_dim]      the plan's dtype
+ *     o, d_o           [T, heads, value_dim]     the plan's dtype
+ *     k, dk            [S, kv_heads, head_dim]   the plan's dtype
+ *     v, dv            [S, kv_heads, value_dim]  the plan's dtype; NULL with values_in_keys: dk has both gradients
  *     lse              [T, heads]                float32: the natural logarithm of the sum of exponentials
  *
  * The forward pass reads q k v and writes o lse. The backward pass reads q k v o lse d_o and writes dq dk dv. Other
  * members may be NULL, and so may those of a rank without tokens.
+ *
+ *     lse_low          [T, heads]                float32: what rounding took from lse; NULL: nobody has it
+ *     d_lse            [T, heads]                float32: a gradient of lse, which the backward pass reads; NULL: zeros
+ *     max_logit        [heads]                   float32: the forward pass writes the largest logits; NULL: not wanted
+ *
+ * lse_low: the forward pass writes it, and the backward pass reads it. Beside a large LSE float32 has no room for the
+ * logarithm of a sum of n equal terms: at 1e6 its neighbours are 0.06 apart, at 1e9 they are 64 apart. Then P, and with
+ * it all gradients, are right only if the backward pass gets both. Without it the backward pass takes 0.
+ * d_lse is for plans with lse_gradient; with others the run fails with FCP_E_TENSOR. It is one subtraction: delta is
+ * d_o . o - d_lse.
+ * max_logit: for each head the largest logit, with the score and without the sink, of all rows whose results this rank
+ * has made; -inf if there are none. The largest over all ranks is the batch's.
  *
  * A row that sees no key has o = 0 exactly and lse = -inf. With sinks, lse includes the sink z of the row's head, and
  * is z where the row sees no key.
@@ -258,6 +275,9 @@ typedef struct fcp_tensors {
     float *d_sink;
     const float *table;
     float *d_table;
+    float *lse_low;
+    const float *d_lse;
+    float *max_logit;
 } fcp_tensors;
 
 typedef struct fcp_session fcp_session;
@@ -439,8 +459,8 @@ fcp_code fcp_session_run_on(fcp_session *session, fcp_pass pass, const fcp_tenso
 fcp_code fcp_session_wait(fcp_session *session, fcp_error *err);
 
 /* Gives the session the plan of another batch, from now on. Lengths, block size, placement, fields, mask and score
- * may differ; ranks, GPUs a node, heads, kv_heads, head_dim, dtype, passes, margin and determinism must not. It waits
- * for earlier runs. All processes do it together, with the same plan.
+ * may differ; ranks, GPUs a node, heads, kv_heads, head_dim, value_dim, values_in_keys, lse_gradient, dtype, passes, margin
+ * and determinism must not. It waits for earlier runs. All processes do it together, with the same plan.
  *
  * Contexts, streams and memory that is large enough are kept, and so are kernels whose source is the same: it depends
  * on the mask, the score, and the longest sequence rounded up to a power of 16. Graphs are made anew.

@@ -135,8 +135,9 @@ static fcp_code check_same(const fcp_session *s, const fcp_plan *plan, fcp_error
     const struct { const char *name; uint64_t is, was; } all[] = {
         {"ranks", b->ranks, a->ranks},          {"gpus", b->gpus, a->gpus},
         {"heads", b->heads, a->heads},          {"kv_heads", b->kv_heads, a->kv_heads},
-        {"head_dim", b->head_dim, a->head_dim}, {"margin", b->margin, a->margin},
-        {"deterministic", b->deterministic, a->deterministic}};
+        {"head_dim", b->head_dim, a->head_dim}, {"value_dim", b->value_dim, a->value_dim},
+        {"values_in_keys", b->values_in_keys, a->values_in_keys}, {"lse_gradient", b->lse_gradient, a->lse_gradient},
+        {"margin", b->margin, a->margin},       {"deterministic", b->deterministic, a->deterministic}};
     if (a->dtype != b->dtype)
         return fcp_fail(err, FCP_E_ARGUMENT,
                         "the session is for dtype = %s, the new plan has %s: it needs a session of its own",
@@ -262,15 +263,22 @@ static fcp_code check_own(uint32_t rank, const char *what, bool can, bool has, f
 static fcp_code check_tensors(const fcp_session *s, fcp_pass pass, const fcp_tensors *tensors, fcp_error *err) {
     const fcp_plan *plan = s->plan;
     unsigned needed = fcp_pass_inputs(pass) | fcp_pass_outputs(pass);
+    fcp_shape shape;
+    fcp_plan_shape(plan, &shape);
     for (uint32_t r = s->first_rank; r < s->first_rank + s->rank_count; r++) {
         const fcp_tensors *x = &tensors[r - s->first_rank];
         fcp_code code = FCP_OK;
         if (x->sink || x->d_sink) code = check_own(r, "sinks", s->kind->sinks, plan->sink_count, err);
         if (!code && (x->table || x->d_table))
             code = check_own(r, "tables", s->kind->tables, fcp_plan_tables(plan, 0, NULL), err);
+        if (!code && pass == FCP_BACKWARD && x->d_lse && !shape.lse_gradient)
+            code = fcp_fail_at(err, FCP_E_TENSOR, fcp_where_rank(r),
+                               "rank %u: the run has a gradient of LSE, and the plan takes none: compile it with "
+                               "lse_gradient = true", r);
         if (code) return code;
         for (int t = 0; t < FCP_TENSORS; t++)
             if (needed >> t & 1 && fcp_tensors_tokens(plan, r, (fcp_tensor)t) &&
+                fcp_tensor_token_bytes(&shape, (fcp_tensor)t) &&
                 !fcp_tensors_get(&tensors[r - s->first_rank], (fcp_tensor)t))
                 return fcp_fail_at(err, FCP_E_TENSOR, fcp_where_rank(r),
                                    "rank %u: tensor %s is missing: the %s pass needs it", r,

@@ -19,12 +19,12 @@
  * If the plan has short sequences of queries (FK_PACKED; forward only), a row item is of one query head, or its tile
  * has rows of all heads of a group: row r of the tile is query (skip + r) / pack, head (skip + r) % pack of the group.
  * Its keys may be cut into parts. Then there is an item for each part, with the flags FIRST and SPLIT, and its `state`
- * is where in `splits` it leaves its running state: O as [count][head_dim], then m and l as [count]. A merge item has
+ * is where in `splits` it leaves its running state: O as [count][value_dim], then m and l as [count]. A merge item has
  * the rows of such parts, and fk_combine puts them together.
  *
  * Without FK_PACKED and FK_FUSED, the keys of a row item for one query head may be cut, too, where there are few items. An
  * item with `parts` above 1 is one of so many with the same rows. Each leaves its running state in `splits`, where every
- * part has FK_PART_BYTES: O as [FK_ROWS][head_dim], then m and l as [FK_ROWS]. No part waits for another. The one that
+ * part has FK_PART_BYTES: O as [FK_ROWS][value_dim], then m and l as [FK_ROWS]. No part waits for another. The one that
  * comes last, which a counter tells it, joins the states in the order of their keys and goes on as if it had met all of
  * them. Warps do so on their own: each row of 16 rows has a counter. Only part 0 may lack the flag FIRST.
  *
@@ -36,9 +36,16 @@
  * wait for nothing else, and backward for turns of items before theirs: so it does not matter in which order blocks
  * begin.
  *
- * A row of Q is [heads][head_dim] numbers of the input type, a row of K [kv_heads][head_dim], as in the arena; it
- * begins at a multiple of 16 bytes. LSE and delta are [tokens][heads] floats. A state slot holds the running state of
- * a block: O as [max_block][heads][head_dim], then m and then l as [max_block][heads], all float. m is in log2 units.
+ * A row of Q is [heads][head_dim] numbers of the input type, a row of K [kv_heads][head_dim], as in the arena; rows of
+ * O and dO are [heads][value_dim], rows of V [kv_heads][value_dim]. Each begins at a multiple of 16 bytes. Rows of dQ,
+ * dK and dV are the same in float. LSE and delta are [tokens][heads] floats. A state slot holds the running state of
+ * a block: O as [max_block][heads][value_dim], then m and then l as [max_block][heads], all float. m is the largest
+ * logit so far, in natural units, so that it overflows only where the logit itself does.
+ *
+ * LSE is two floats for each row and head: lse, which is m + log l rounded, and lse_low = (m - lse) + log l, which is what
+ * the rounding took. So P = exp((x - lse) - lse_low) for a logit x, however large both are. The kernels of the forward
+ * pass write both, and those of the backward pass read both. A row that sees no key has lse -infinity, or the sink, and
+ * lse_low 0.
  */
 #ifndef FK_ABI_H
 #define FK_ABI_H
@@ -62,7 +69,7 @@ enum { FK_FIRST = 1, FK_LAST = 2, FK_SPLIT = 4 };
 enum { FK_HEAD_SHIFT = 3, FK_SET_SHIFT = 2, FK_SET_HEADS = 16, FK_SET_BASE_SHIFT = FK_SET_SHIFT + FK_SET_HEADS };
 #define FK_NONE 0xffffffffu
 /* What a part of rows whose keys are cut leaves, and how many counters it has. */
-#define FK_PART_BYTES(d) (FK_ROWS * ((d) + 2) * 4)
+#define FK_PART_BYTES(v) (FK_ROWS * ((v) + 2) * 4) /* v: value_dim */
 enum { FK_PART_COUNTERS = FK_ROWS / 16 };
 
 /* A sequence. Its keys are at positions [0, n), its queries at [q_first, q_first + queries). key_first and
@@ -110,8 +117,8 @@ typedef struct fk_key_run {
     fk_i64 position;        /* of the first key */
     fk_u64 k, v;            /* offsets of the first key's rows of K and V */
     fk_u32 count, cls;
-    fk_u32 place;           /* FK_AT_HOME or FK_MOVED: which map has the keys; k_row and v_row count in it */
-    fk_u32 k_row, v_row;
+    fk_u32 place;           /* FK_AT_HOME or FK_MOVED: which maps have the keys */
+    fk_u32 row, slot;       /* the first key's row in the maps, and in which slot; at home that is 0 */
     fk_u32 arrival;         /* fused: the flag to wait for; 0: the keys are there */
 } fk_key_run;
 
@@ -121,8 +128,7 @@ typedef struct fk_key_item {
     fk_u64 k, v, dk, dv;    /* offsets of the first key's rows of K and V, and of dK and dV */
     fk_u32 count, sequence;
     fk_u32 first, runs;     /* its first row run, and how many it has */
-    fk_u32 place;           /* as in a key run */
-    fk_u32 k_row, v_row;
+    fk_u32 place, row, slot; /* as in a key run */
     /* lock FK_NONE: no other piece of work has these keys. Otherwise several add to the same dK and dV; if the launch
      * is ordered they do it in turn, and the lock counts the turns. turn: how many items before this one have the same
      * keys; if pieces are of some heads only (fk_launch.subs), an item takes as many turns as it is pieces. */
@@ -148,11 +154,14 @@ typedef struct fk_launch {
     fk_u64 arena;
     fk_u64 q, o, d_o;       /* addresses of tensors in the input type: rows of home tokens, then
                              * those of moved blocks */
-    fk_u64 lse, delta, dq;  /* the same, in float */
+    fk_u64 lse, lse_low, delta, dq; /* the same, in float */
     fk_u64 items, runs;     /* addresses of the row or key items and runs, whichever the kernel works on */
     fk_u64 sequences;       /* address of fk_sequence records */
     fk_u64 arrays, bands;   /* as in fk_env */
     fk_u64 sinks;           /* address of a float for each query head of the range, a natural logit; 0: none */
+    /* Forward: address of a float for each query head of the model. A row that is finished makes its head's the larger
+     * of what it is and the row's largest logit, of which the sink is none. 0: nobody wants it. */
+    fk_u64 maxima;
     /* For the backward pass in one kernel, and for dK and dV alone. locks: if pieces take turns, fk_u32
      * [locks][heads][FK_TURNS_OF_RUN]: a run's rows take turns FK_TURN_ROWS at a time; a lock of keys uses the entries
      * of the first head of its group: one for dK and one for dV, or one for each block that an item is (FK_DKV_PARTS).
@@ -174,9 +183,9 @@ typedef struct fk_launch {
 } fk_launch;
 
 /* A CUtensorMap, which the driver makes: it describes a tensor to the copy engine of sm_90a. The tensor has the
- * dimensions head_dim, heads, rows. The engine copies a box at a time: FK_BOX numbers of one head, of FK_BOX rows. In
- * shared memory each row of a box is 128 bytes, whose eight chunks of 16 bytes are permuted by the number of the row
- * modulo 8. What lies outside the tensor becomes 0. */
+ * dimensions head_dim or value_dim, heads, rows, slots. The engine copies a box at a time: FK_BOX numbers of one head,
+ * of FK_BOX rows of a slot. In shared memory each row of a box is 128 bytes, whose eight chunks of 16 bytes are permuted
+ * by the number of the row modulo 8. What lies outside the tensor becomes 0. */
 enum { FK_BOX = 64, FK_BOX_BYTES = FK_BOX * FK_BOX * 2 };
 typedef struct __attribute__((aligned(64))) fk_map {
     fk_u64 words[16];
@@ -184,12 +193,12 @@ typedef struct __attribute__((aligned(64))) fk_map {
 enum { FK_AT_HOME = 0, FK_MOVED = 1 };
 
 /* Parameters of the kernels for sm_90a: those of the others, and maps. The rows of the maps q and d_o are the home
- * queries and then those of moved Q blocks, those of k and v the home keys. The rows of `moved` are those of all
- * slots for KV that was received; each slot has max_block rows of K, then as many of V. The map of an empty
- * tensor is all zeros. */
+ * queries and then those of moved Q blocks, those of k and v the home keys: one slot each. moved_k and moved_v have the
+ * slots for KV that was received; each slot has max_block rows of K, then as many of V. d_o, v and moved_v have
+ * value_dim numbers of a head, the others head_dim. The map of an empty tensor is all zeros. */
 typedef struct fk_launch_maps {
     fk_launch launch;
-    fk_map q, d_o, k, v, moved;
+    fk_map q, d_o, k, v, moved_k, moved_v;
 } fk_launch_maps;
 
 /* Parameters of fk_backward_tables: those of dK and dV, and the address of the sums, one for each number of all tables
@@ -205,9 +214,12 @@ typedef struct fk_launch_tables {
  * counts; mark is as in fk_launch. */
 typedef struct fk_support {
     fk_u64 to, from, other, count, mark;
-    fk_u64 lse, sinks;      /* of fk_state_out and fk_fold_sinks */
+    fk_u64 lse, lse_low;    /* of fk_state_out and fk_fold_sinks; fk_begin_lse has LSE at `to`, and lse_low */
+    fk_u64 sinks;           /* of fk_state_out and fk_fold_sinks */
+    fk_u64 maxima;          /* of fk_state_out, as in fk_launch */
+    fk_u64 d_lse;           /* of fk_delta: address of the gradient of LSE, a float for each row and head; 0: none */
     fk_u32 heads, mark_value;
-    fk_u32 model_head, group, shared, pad; /* of fk_fold_sinks, as in fk_launch */
+    fk_u32 model_head, group, shared, pad; /* of fk_state_out and fk_fold_sinks, as in fk_launch */
 } fk_support;
 enum { FK_SUPPORT_THREADS = 256, FK_SUPPORT_REGISTERS = 96, FK_FOLD = 128 };
 
@@ -221,12 +233,13 @@ typedef struct fk_gather_run {
 } fk_gather_run;
 /* A tensor. `row` and the others count words of 4 bytes. In messages and home blocks a token has `row` words, next to
  * each other. In the caller's tensor it has `full`, and those that move are row / chunk chunks, `stride` apart, which
- * begin kv_step * kv_first + sub_step * sub_first words into it. */
+ * begin kv_step * kv_first + sub_step * sub_first words into it. A caller may leave a tensor out: without `to` it is
+ * not written, and without `from` zeros are. */
 typedef struct fk_gather_tensor {
     fk_u64 to, from;        /* addresses of the first token */
     fk_u32 row, full, chunk, stride, kv_step, sub_step;
 } fk_gather_tensor;
-enum { FK_GATHER_TENSORS = 6 };
+enum { FK_GATHER_TENSORS = 8 };
 enum { FK_IN_MESSAGE, FK_AT_BLOCKS, FK_AT_CALLER };
 /* Tokens first to first + tokens - 1 of a bundle whose runs are at `runs`, run_count of them in order of `at`. A
  * message begins with token `first`. */
@@ -238,7 +251,12 @@ typedef struct fk_gather_launch {
 } fk_gather_launch;
 
 /* --- sizes -------------------------------------------------------------------------------------------------------- */
-/* For each mma.sync kernel, as functions of head_dim d (16, 32, 64, 128 or 256):
+/* d: head_dim, of Q and K. v: value_dim, of V and O, which is at most d. Both are 16, 32, 64, 96, 128, 192 or 256; if d
+ * is above 128, v is 32 or more, because then two warps share the columns of dV. */
+#define FK_IS_DIM(d) ((d) == 16 || (d) == 32 || (d) == 64 || (d) == 96 || (d) == 128 || (d) == 192 || (d) == 256)
+#define FK_HAS_DIMS(d, v) (FK_IS_DIM(d) && FK_IS_DIM(v) && (v) <= (d) && ((d) <= 128 || (v) >= 32))
+
+/* For each mma.sync kernel:
  *   WARPS       warps of a block
  *   SHARED      bytes of shared memory of a block
  *   REGISTERS   the most registers a thread may use; no build may need more (the hardware has 255)
@@ -249,54 +267,58 @@ typedef struct fk_gather_launch {
 
 /* Forward: FK_ROWS rows stay in shared memory, keys stream by. */
 #define FK_FORWARD_WARPS(d, score) ((d) > 64 || (score) ? 8 : 4) /* a warp with a score and 32 rows would spill */
-#define FK_FORWARD_KEYS(d) ((d) > 128 || (d) == 64 ? 32 : 64)
-#define FK_FORWARD_SHARED(d) (FK_TILE_BYTES(FK_ROWS, d) + 2 * FK_TILE_BYTES(FK_FORWARD_KEYS(d), d))
+#define FK_FORWARD_KEYS(d) ((d) > 192 || (d) == 64 ? 32 : 64)
+#define FK_FORWARD_SHARED(d, v)                                                                                        \
+    (FK_TILE_BYTES(FK_ROWS, d) + FK_TILE_BYTES(FK_FORWARD_KEYS(d), d) + FK_TILE_BYTES(FK_FORWARD_KEYS(d), v))
 #define FK_FORWARD_REGISTERS(d) 255
 
-/* Forward for sm_90a, head_dim 64, 128 or 256: FK_ROWS rows stay, half of them for each of two consumer warpgroups. A
- * third warpgroup brings keys, in two stages of K and two of V. 128 bytes are for barriers. */
-#define FK_HAS_SM90(d) ((d) == 64 || (d) == 128 || (d) == 256)
+/* Forward for sm_90a, where both are multiples of 64: FK_ROWS rows stay, half of them for each of two consumer
+ * warpgroups. A third warpgroup brings keys, in two stages of K and two of V. 128 bytes are for barriers. */
+#define FK_HAS_SM90(d, v) ((d) % 64 == 0 && (v) % 64 == 0)
 enum { FK_FORWARD_SM90_THREADS = 384 };
-#define FK_FORWARD_SM90_KEYS(d) ((d) > 128 ? 64 : 128)
-#define FK_FORWARD_SM90_TILES(d) (FK_TILE_BYTES(FK_ROWS, d) + 4 * FK_TILE_BYTES(FK_FORWARD_SM90_KEYS(d), d))
-#define FK_FORWARD_SM90_SHARED(d) (FK_FORWARD_SM90_TILES(d) + 128)
+#define FK_FORWARD_SM90_KEYS(d, v) ((d) > 192 || (v) > 128 ? 64 : 128)
+#define FK_FORWARD_SM90_TILES(d, v)                                                                                    \
+    (FK_TILE_BYTES(FK_ROWS, d) + 2 * FK_TILE_BYTES(FK_FORWARD_SM90_KEYS(d, v), d) +                                    \
+     2 * FK_TILE_BYTES(FK_FORWARD_SM90_KEYS(d, v), v))
+#define FK_FORWARD_SM90_SHARED(d, v) (FK_FORWARD_SM90_TILES(d, v) + 128)
 /* Registers of a thread at the beginning; then the producer gives some of its own to the consumers. */
-#define FK_FORWARD_SM90_REGISTERS(d) 168
+#define FK_FORWARD_SM90_REGISTERS 168
 
-/* dK and dV: FK_DKV_KEYS keys stay, rows stream by in two buffers. If head_dim is 256, two warps share the same keys,
- * each with half of the columns. */
+/* dK and dV: FK_DKV_KEYS keys stay, rows stream by in two buffers. If head_dim is above 128, two warps share the same
+ * keys, each with half of the columns. */
 #define FK_DKV_WARPS(d) 8
 #define FK_DKV_KEYS(d) ((d) > 128 ? 64 : 128)
 /* At most so many rows a step; half of it if head_dim is 128 and there is a score. */
-#define FK_DKV_ROWS(d) ((d) > 128 ? 16 : (d) > 32 ? 32 : 64)
+#define FK_DKV_ROWS(d) ((d) > 192 ? 16 : (d) > 32 ? 32 : 64)
 #define FK_DKV_PARTS(d) (FK_KEYS / FK_DKV_KEYS(d))
-#define FK_DKV_SHARED(d)                                                                                               \
-    (2 * FK_TILE_BYTES(FK_DKV_KEYS(d), d) + 4 * FK_TILE_BYTES(FK_DKV_ROWS(d), d) + 16 * FK_DKV_ROWS(d))
+#define FK_DKV_SHARED(d, v)                                                                                            \
+    (FK_TILE_BYTES(FK_DKV_KEYS(d) + 2 * FK_DKV_ROWS(d), (d) + (v)) + 24 * FK_DKV_ROWS(d) + 16)
 #define FK_DKV_REGISTERS(d) 255
 
 /* dK, dV and dQ in one kernel, ordered or not, head_dim up to 128: as dK and dV, and dS, which warps pass to each
- * other. With head_dim 128 that is more than sm_86 and sm_89 have. */
-#define FK_ORDERED_SHARED(d) (FK_DKV_SHARED(d) + FK_DKV_KEYS(d) * FK_DKV_ROWS(d) * 2 + 16)
+ * other. With 128 for both that is more than sm_86 and sm_89 have. */
+#define FK_HAS_ORDERED(d) ((d) <= 128)
+#define FK_ORDERED_SHARED(d, v) (FK_DKV_SHARED(d, v) + FK_DKV_KEYS(d) * FK_DKV_ROWS(d) * 2 + 16)
 #define FK_ORDERED_REGISTERS(d) 255
 
 /* dQ: FK_DQ_ROWS rows stay, keys stream by in two buffers. */
 #define FK_DQ_WARPS(d) ((d) > 128 ? 4 : 8)
 #define FK_DQ_ROWS(d) ((d) > 128 ? 64 : 128)
-#define FK_DQ_KEYS(d) ((d) > 128 ? 16 : (d) > 64 ? 32 : 64)
+#define FK_DQ_KEYS(d) ((d) > 192 ? 16 : (d) > 64 ? 32 : 64)
 #define FK_DQ_PARTS(d) (FK_ROWS / FK_DQ_ROWS(d))
-#define FK_DQ_SHARED(d) (2 * FK_TILE_BYTES(FK_DQ_ROWS(d), d) + 4 * FK_TILE_BYTES(FK_DQ_KEYS(d), d))
+#define FK_DQ_SHARED(d, v) FK_TILE_BYTES(FK_DQ_ROWS(d) + 2 * FK_DQ_KEYS(d), (d) + (v))
 #define FK_DQ_REGISTERS(d) 255
 
-/* dK, dV and dQ for sm_90a, head_dim 64 or 128: FK_KEYS keys stay, rows stream by in two stages, dS has two buffers.
- * A thread has 168 registers at the beginning; then the warpgroup that loads gives some of its own to those that
- * compute. */
-#define FK_HAS_BACKWARD_SM90(d) ((d) == 64 || (d) == 128)
+/* dK, dV and dQ for sm_90a, where both are 64 or both 128: FK_KEYS keys stay, rows stream by in two stages, dS has two
+ * buffers. A thread has 168 registers at the beginning; then the warpgroup that loads gives some of its own to those
+ * that compute. */
+#define FK_HAS_BACKWARD_SM90(d, v) ((d) == (v) && ((d) == 64 || (d) == 128))
 enum { FK_BACKWARD_SM90_THREADS = 384 };
 #define FK_BACKWARD_SM90_ROWS(d) ((d) > 64 ? 64 : 128)
-enum { FK_BACKWARD_SM90_RECORD = 40 }; /* bytes that say what rows a step has; a multiple of 8 */
-#define FK_BACKWARD_SM90_SHARED(d)                                                                                     \
-    (2 * FK_TILE_BYTES(FK_KEYS, d) + 4 * FK_TILE_BYTES(FK_BACKWARD_SM90_ROWS(d), d) +                                  \
-     2 * FK_TILE_BYTES(FK_KEYS, FK_BACKWARD_SM90_ROWS(d)) + 16 * FK_BACKWARD_SM90_ROWS(d) +                            \
+enum { FK_BACKWARD_SM90_RECORD = 56 }; /* bytes that say what rows a step has; a multiple of 8 */
+#define FK_BACKWARD_SM90_SHARED(d, v)                                                                                  \
+    (FK_TILE_BYTES(FK_KEYS + 2 * FK_BACKWARD_SM90_ROWS(d), (d) + (v)) +                                                \
+     2 * FK_TILE_BYTES(FK_KEYS, FK_BACKWARD_SM90_ROWS(d)) + 24 * FK_BACKWARD_SM90_ROWS(d) +                            \
      2 * FK_BACKWARD_SM90_RECORD + 32)
-#define FK_BACKWARD_SM90_REGISTERS(d) 168
+#define FK_BACKWARD_SM90_REGISTERS 168
 #endif

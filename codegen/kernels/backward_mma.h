@@ -66,19 +66,24 @@ enum {
     FK_Q_COLUMNS = FK_Q_STEP / 8
 };
 
-FK_DEVICE fk_u32 fk_dq_tile(fk_u32 which) { return fk_shared() + which * FK_Q_ROWS * FK_ROW_BYTES; } /* Q, dO */
-FK_DEVICE fk_u32 fk_dq_stream(fk_u32 buffer, fk_u32 which) { /* K, V */
-    return fk_dq_tile(2) + (buffer * 2 + which) * FK_Q_STEP * FK_ROW_BYTES;
+/* Where things are in shared memory: Q, dO, then two buffers of K and V. */
+FK_DEVICE fk_u32 fk_dq_q(void) { return fk_shared(); }
+FK_DEVICE fk_u32 fk_dq_do(void) { return fk_dq_q() + FK_Q_ROWS * FK_ROW_BYTES; }
+FK_DEVICE fk_u32 fk_dq_k(fk_u32 buffer) {
+    return fk_dq_do() + FK_Q_ROWS * FK_VALUE_BYTES + buffer * FK_Q_STEP * (FK_ROW_BYTES + FK_VALUE_BYTES);
 }
+FK_DEVICE fk_u32 fk_dq_v(fk_u32 buffer) { return fk_dq_k(buffer) + FK_Q_STEP * FK_ROW_BYTES; }
 
 FK_DEVICE void fk_dq_copy(const fk_launch *p, const fk_key_run *run, fk_u32 at, fk_u32 kv_head, fk_u32 buffer) {
-    fk_u64 row = p->arena + at * fk_k_stride(p) + (fk_u64)kv_head * FK_ROW_BYTES;
-    fk_copy_tile(fk_dq_stream(buffer, 0), FK_Q_STEP, FK_Q_THREADS, row + run->k, fk_k_stride(p), run->count - at);
-    fk_copy_tile(fk_dq_stream(buffer, 1), FK_Q_STEP, FK_Q_THREADS, row + run->v, fk_k_stride(p), run->count - at);
+    fk_u64 k = p->arena + run->k + at * fk_k_stride(p) + (fk_u64)kv_head * FK_ROW_BYTES;
+    fk_u64 v = p->arena + run->v + at * fk_v_stride(p) + (fk_u64)kv_head * FK_VALUE_BYTES;
+    fk_copy_tile(fk_dq_k(buffer), FK_CHUNKS, FK_Q_STEP, FK_Q_THREADS, k, fk_k_stride(p), run->count - at);
+    fk_copy_tile(fk_dq_v(buffer), FK_VALUE_CHUNKS, FK_Q_STEP, FK_Q_THREADS, v, fk_v_stride(p), run->count - at);
 }
 
 FK_DEVICE void fk_dq_step(const fk_launch *p, const fk_env *env, fk_i64 row, const fk_key_run *run, fk_u32 at,
-                          fk_u32 head, fk_u32 buffer, const float *lse, const float *delta, float (*sums)[4]) {
+                          fk_u32 head, fk_u32 buffer, const fk_row_numbers *rows, fk_u32 far,
+                          float (*sums)[4]) {
     fk_u32 t = fk_lane() % 4 * 2, keys = run->count - at < FK_Q_STEP ? run->count - at : FK_Q_STEP;
     float s[FK_Q_COLUMNS][4], g[FK_Q_COLUMNS][4];
     fk_u32 packed[FK_Q_COLUMNS][2];
@@ -86,24 +91,33 @@ FK_DEVICE void fk_dq_step(const fk_launch *p, const fk_env *env, fk_i64 row, con
     fk_i64 key = run->position + at + t;
     fk_u32 counting[2] = {~0u, ~0u};
     if (!whole) fk_counting(env, run->cls == FK_PARTIAL, 0, FK_Q_COLUMNS, row, key, keys, head, counting); // cost: PARTIAL
-    fk_rows_by_rows(s, FK_Q_COLUMNS, fk_dq_tile(0), fk_warp() * 16, fk_dq_stream(buffer, 0));
+    fk_rows_by_rows(s, FK_Q_COLUMNS, FK_CHUNKS, fk_dq_q(), fk_warp() * 16, fk_dq_k(buffer));
+    float unit = fk_unit(p);
+    if (far) {
+        FK_UNROLL
+        for (fk_u32 j = 0; j < FK_Q_COLUMNS; j++)
+            FK_UNROLL
+            for (fk_u32 i = 0; i < 4; i++) s[j][i] = fk_minus(p, s[j][i], rows[i / 2].minus); // cost: seldom
+        unit = FK_LOG2E; // cost: seldom
+    }
     FK_UNROLL
     for (fk_u32 j = 0; j < FK_Q_COLUMNS; j++)
         FK_UNROLL
         for (fk_u32 i = 0; i < 4; i++) {
             float slope;
-            float weight = fk_weight(p, env, s[j][i], lse[i / 2], row + i / 2 * 8, key + j * 8 + i % 2, head, &slope);
+            float weight = fk_weight(p, env, s[j][i], unit, rows[i / 2].minus, rows[i / 2].base, row + i / 2 * 8,
+                                     key + j * 8 + i % 2, head, &slope);
             s[j][i] = fk_times(fk_counts(counting, i / 2, j, i % 2) ? weight : 0, slope);
         }
-    fk_rows_by_rows(g, FK_Q_COLUMNS, fk_dq_tile(1), fk_warp() * 16, fk_dq_stream(buffer, 1));
+    fk_rows_by_rows(g, FK_Q_COLUMNS, FK_VALUE_CHUNKS, fk_dq_do(), fk_warp() * 16, fk_dq_v(buffer));
     FK_UNROLL
     for (fk_u32 j = 0; j < FK_Q_COLUMNS; j++) {
         FK_UNROLL
-        for (fk_u32 i = 0; i < 4; i++) g[j][i] = fk_gradient(s[j][i], g[j][i], delta[i / 2]);
+        for (fk_u32 i = 0; i < 4; i++) g[j][i] = fk_gradient(s[j][i], g[j][i], rows[i / 2].delta);
         packed[j][0] = fk_pack(g[j][0], g[j][1]);
         packed[j][1] = fk_pack(g[j][2], g[j][3]);
     }
-    fk_packed_by_columns(sums, FK_CHUNKS, (const fk_u32 (*)[2])packed, FK_Q_COLUMNS, fk_dq_stream(buffer, 0), 0);
+    fk_packed_by_columns(sums, FK_CHUNKS, 1, 0, (const fk_u32 (*)[2])packed, FK_Q_COLUMNS, fk_dq_k(buffer));
 }
 
 FK_DEVICE void fk_dq_item(const fk_launch *p, const fk_row_item *item, fk_u32 part, fk_u32 head) {
@@ -113,22 +127,20 @@ FK_DEVICE void fk_dq_item(const fk_launch *p, const fk_row_item *item, fk_u32 pa
     fk_u32 rows = item->count - first, row = fk_warp() * 16 + fk_lane() / 4;
     fk_u64 token = item->token + first;
     const fk_key_run *runs = (const fk_key_run *)p->runs + item->first;
-    float sums[FK_CHUNKS][4], lse[2], delta[2];
+    float sums[FK_CHUNKS][4];
+    fk_row_numbers numbers[2];
     fk_step step = {0, 0};
     int more = 1, idle = fk_warp() * 16 >= rows; /* a warp without rows only helps to copy */
     fk_sync(); /* everybody has read the tiles of the item before */
-    fk_copy_tile(fk_dq_tile(0), FK_Q_ROWS, FK_Q_THREADS, fk_row(p, p->q, token, head, FK_ROW_BYTES), fk_q_stride(p),
-                 rows);
-    fk_copy_tile(fk_dq_tile(1), FK_Q_ROWS, FK_Q_THREADS, fk_row(p, p->d_o, token, head, FK_ROW_BYTES), fk_q_stride(p),
-                 rows);
+    fk_copy_tile(fk_dq_q(), FK_CHUNKS, FK_Q_ROWS, FK_Q_THREADS, fk_row(p, p->q, token, head, FK_ROW_BYTES),
+                 fk_q_stride(p), rows);
+    fk_copy_tile(fk_dq_do(), FK_VALUE_CHUNKS, FK_Q_ROWS, FK_Q_THREADS, fk_row(p, p->d_o, token, head, FK_VALUE_BYTES),
+                 fk_o_stride(p), rows);
     fk_dq_copy(p, runs, 0, kv_head, 0);
     FK_UNROLL
-    for (fk_u32 half = 0; half < 2; half++) {
-        int there = row + half * 8 < rows;
-        fk_u64 at = token + row + half * 8;
-        lse[half] = there ? fk_row_lse(p, at, head) : fk_infinity();
-        delta[half] = there ? fk_load(fk_row(p, p->delta, at, head, 4)) : 0;
-    }
+    for (fk_u32 half = 0; half < 2; half++)
+        numbers[half] = fk_row_numbers_at(p, token + row + half * 8, head, row + half * 8 < rows);
+    const fk_u32 far = FK_HAS_SCORE ? 0 : fk_any(fk_is_far(&numbers[0]) | fk_is_far(&numbers[1]));
     FK_UNROLL
     for (fk_u32 j = 0; j < FK_CHUNKS; j++) sums[j][0] = sums[j][1] = sums[j][2] = sums[j][3] = 0;
     while (more) {
@@ -138,11 +150,11 @@ FK_DEVICE void fk_dq_item(const fk_launch *p, const fk_row_item *item, fk_u32 pa
         fk_sync(); /* this step is there, and everybody has read the one before */
         if (more) fk_dq_copy(p, runs + step.run, step.at, kv_head, 1 - buffer);
         if (!idle)
-            fk_dq_step(p, &env, item->position + first + row, runs + now.run, now.at, head, buffer, lse, delta, sums);
+            fk_dq_step(p, &env, item->position + first + row, runs + now.run, now.at, head, buffer, numbers, far, sums);
         buffer = 1 - buffer;
     }
     fk_add_sums(fk_row(p, p->dq, item->out + first, head, FK_HEAD_DIM * 4), fk_q_stride(p) * 2, fk_warp() * 16, rows,
-                p->scale, FK_CHUNKS, (const float (*)[4])sums);
+                p->scale, FK_CHUNKS, 1, (const float (*)[4])sums);
 }
 
 FK_KERNEL(fk_backward_dq, FK_Q_THREADS, 1)(FK_PARAMETER fk_launch launch) {

@@ -19,23 +19,25 @@
  * Source:   the backward pass of FlashAttention-2; the locks are the semaphores of its deterministic mode, in the
  *           order of the work list.
  */
-#if FK_HEAD_DIM <= 128
+#if FK_HAS_ORDERED(FK_HEAD_DIM)
 #ifndef FK_BACKWARD_JOINT
 #define FK_BACKWARD_JOINT
 
 enum {
     FK_O_BANDS = FK_K_STEP / 16,
-    FK_O_SPLIT = FK_DKV_WARPS(FK_HEAD_DIM) / FK_O_BANDS < FK_CHUNKS / 2 ? FK_DKV_WARPS(FK_HEAD_DIM) / FK_O_BANDS
-                                                                        : FK_CHUNKS / 2, /* warps of a band */
+    FK_O_MOST = FK_DKV_WARPS(FK_HEAD_DIM) / FK_O_BANDS, /* warps that a band may have: 2, 4 or 8 */
+    FK_O_PAIRS = FK_CHUNKS / 2,
+    /* how many it has: each gets as many chunks, an even number */
+    FK_O_SPLIT = FK_O_PAIRS < FK_O_MOST ? FK_O_PAIRS : FK_O_PAIRS % FK_O_MOST ? FK_O_MOST / 4 * 3 : FK_O_MOST,
     FK_O_CHUNKS = FK_CHUNKS / FK_O_SPLIT
 };
 
-FK_DEVICE fk_u32 fk_joint_ds(void) { return fk_dkv_numbers(2, 0); }
+FK_DEVICE fk_u32 fk_joint_ds(void) { return fk_dkv_far(2, 0); }
 FK_DEVICE fk_u32 fk_joint_ticket(void) { return fk_joint_ds() + FK_K_KEYS * FK_K_STEP * 2; }
 
 /* c = band `band` of 16 rows of dS times the item's K, columns 8 (chunk + j) .. */
 FK_DEVICE void fk_joint_product(float (*c)[4], fk_u32 band, fk_u32 chunk) {
-    fk_u32 lane = fk_lane(), corner = fk_beside(fk_corner(fk_dkv_tile(0), 0), 0, chunk);
+    fk_u32 lane = fk_lane(), corner = fk_beside(fk_corner(fk_dkv_k(), FK_CHUNKS, 0), FK_CHUNKS, 0, chunk);
     fk_u32 ds_corner = fk_ds_at(fk_joint_ds(), lane / 16 * 8 + lane % 8, band * 2 + lane / 8 % 2);
     FK_UNROLL
     for (fk_u32 j = 0; j < FK_O_CHUNKS; j++) c[j][0] = c[j][1] = c[j][2] = c[j][3] = 0;
@@ -46,7 +48,7 @@ FK_DEVICE void fk_joint_product(float (*c)[4], fk_u32 band, fk_u32 chunk) {
         FK_UNROLL
         for (fk_u32 j = 0; j < FK_O_CHUNKS; j += 2) {
             fk_u32 b[4];
-            fk_matrices_transposed(b, fk_beside(corner, k, j));
+            fk_matrices_transposed(b, fk_beside(corner, FK_CHUNKS, k, j));
             fk_multiply(c[j], a, b[0], b[1]);
             fk_multiply(c[j + 1], a, b[2], b[3]);
         }
@@ -63,7 +65,7 @@ FK_DEVICE void fk_joint_dq(const fk_launch *p, const fk_row_run *run, fk_u32 at,
     if (!idle) fk_joint_product(c, band, chunk);
     if (!ordered) {
         if (!idle)
-            fk_add_sums_atomically(to, fk_q_stride(p) * 2, band * 16, count, p->scale, FK_O_CHUNKS,
+            fk_add_sums_atomically(to, fk_q_stride(p) * 2, band * 16, count, p->scale, FK_O_CHUNKS, 1,
                                    (const float (*)[4])c);
         return;
     }
@@ -72,7 +74,8 @@ FK_DEVICE void fk_joint_dq(const fk_launch *p, const fk_row_run *run, fk_u32 at,
         if (fk_thread() == 0) fk_wait_for(lock, run->turn);
         fk_sync(); /* it is the turn of these rows */
     }
-    if (!idle) fk_add_sums(to, fk_q_stride(p) * 2, band * 16, count, p->scale, FK_O_CHUNKS, (const float (*)[4])c);
+    if (!idle)
+        fk_add_sums(to, fk_q_stride(p) * 2, band * 16, count, p->scale, FK_O_CHUNKS, 1, (const float (*)[4])c);
     if (count <= FK_K_STEP || (at + FK_K_STEP) % FK_TURN_ROWS == 0) {
         fk_sync(); /* their sums are written */
         if (fk_thread() == 0) fk_release(lock, run->turn + 1);

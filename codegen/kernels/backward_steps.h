@@ -1,39 +1,69 @@
 /* backward_steps.h: what the backward kernels share: P and dS, one step of dK and dV, and adding to sums in memory.
  *
- * P = 2^(s - LSE). Where a pair does not count, P is selected to be 0, never computed to be 0. A row that has seen no
- * key, or that does not exist, gets an LSE of +inf, which makes its P 0. dS = P (dP - delta) times the slope of the
- * score. P and dS are rounded to the input type for the products; the scale is applied to the finished sums. For dK and
- * dV, scores are computed transposed, keys as rows: then P and dS already are operands of the next products, in the
- * registers where they were made.
+ * P = exp((x - lse) - lse_low), where x is the logit. Where a pair does not count, P is selected to be 0, never computed
+ * to be 0. dS = P (dP - delta) times the slope of the score. P and dS are rounded to the input type for the products; the
+ * scale is applied to the finished sums. For dK and dV, scores are computed transposed, keys as rows: then P and dS
+ * already are operands of the next products, in the registers where they were made.
+ *
+ * A row is two numbers here, `minus` and `base`: P = 2^((x - minus) log2 e - base). Without a score, `minus` is 0 if the
+ * row's LSE is near 0 (FK_NEAR). Then P = 2^(s unit - base), one instruction for each pair, where s is the product q k.
+ * If a step has a far row, it first makes x - minus of all its products. With a score, logits are there anyway: `minus` is
+ * always lse, and always subtracted. A row that has seen no key, or that does not exist, is not far; one of its two
+ * numbers is +inf, which makes its P 0.
+ *
+ * Of a far row, x and lse are large and nearly alike. So x must have the bits that it had in the forward pass: both make
+ * the products of q and k in the same order, chunk by chunk of 16 numbers, and round the scale and each operation of the
+ * score on its own.
  */
 #ifndef FK_BACKWARD_STEPS_H
 #define FK_BACKWARD_STEPS_H
 
-/* The LSE of a row in log2 units, as fk_weight takes it. */
-FK_DEVICE float fk_row_lse(const fk_launch *p, fk_u64 token, fk_u32 head) {
-    float lse = fk_load(fk_row(p, p->lse, token, head, 4));
-    return lse == -fk_infinity() ? fk_infinity() : lse * FK_LOG2E;
+typedef struct fk_row_numbers {
+    float minus, base, delta;
+} fk_row_numbers;
+/* From the two numbers of LSE, and delta, of a row. */
+FK_DEVICE fk_row_numbers fk_row_numbers_of(float lse, float lse_low, float delta) {
+    fk_row_numbers x = {0, fk_fma(lse, FK_LOG2E, lse_low * FK_LOG2E), delta};
+    int none = lse == -fk_infinity();
+    if (FK_HAS_SCORE || !fk_is_near(x.base)) x.minus = lse, x.base = lse_low * FK_LOG2E;
+    if (none) x.minus = FK_HAS_SCORE ? fk_infinity() : 0, x.base = FK_HAS_SCORE ? 0 : fk_infinity();
+    return x;
 }
-/* P from the product s = q k of a pair that counts, and in *slope the slope of the score. */
-FK_DEVICE float fk_weight(const fk_launch *p, const fk_env *env, float s, float row_lse, fk_i64 q, fk_i64 k,
-                          fk_u32 head, float *slope) {
+/* Of a row in memory; there: does it exist? */
+FK_DEVICE fk_row_numbers fk_row_numbers_at(const fk_launch *p, fk_u64 token, fk_u32 head, int there) {
+    if (!there) return fk_row_numbers_of(-fk_infinity(), 0, 0);
+    return fk_row_numbers_of(fk_load(fk_row(p, p->lse, token, head, 4)), fk_load(fk_row(p, p->lse_low, token, head, 4)),
+                             fk_load(fk_row(p, p->delta, token, head, 4)));
+}
+/* Is a row far? If a score is there, nobody asks. */
+FK_DEVICE fk_u32 fk_is_far(const fk_row_numbers *x) { return !FK_HAS_SCORE && x->minus != 0; }
+
+/* What makes log2 units of the products q k; in a step with a far row, of what fk_minus made of them. */
+FK_DEVICE float fk_unit(const fk_launch *p) { return FK_HAS_SCORE ? FK_LOG2E : p->scale_log2; }
+FK_DEVICE float fk_minus(const fk_launch *p, float s, float minus) {
+    return fk_rounded_product(s, p->scale) - minus;
+}
+/* P of a pair that counts, and in *slope the slope of the score. s: the product q k, or what fk_minus made of it; unit:
+ * accordingly. */
+FK_DEVICE float fk_weight(const fk_launch *p, const fk_env *env, float s, float unit, float minus, float base, fk_i64 q,
+                          fk_i64 k, fk_u32 head, float *slope) {
 #if FK_HAS_SCORE
-    float natural = s * p->scale, x = fk_score(env, natural, q, k, head), unit = FK_LOG2E;
+    float natural = fk_rounded_product(s, p->scale);
     *slope = fk_slope(env, natural, q, k, head);
+    s = fk_score(env, natural, q, k, head) - minus;
 #else
-    float x = s, unit = p->scale_log2;
-    (void)env, (void)q, (void)k, (void)head;
+    (void)p, (void)env, (void)minus, (void)q, (void)k, (void)head;
     *slope = 1;
 #endif
-    return fk_exp2(fk_fma(x, unit, -row_lse));
+    return fk_exp2(fk_fma(s, unit, -base));
 }
 /* P times the slope, and dS from that. If P is 0 both are 0, whatever the slope and dP are: they may be NaN. */
 FK_DEVICE float fk_times(float weight, float slope) { return weight == 0 ? 0 : weight * slope; }
 FK_DEVICE float fk_gradient(float weight, float d_p, float delta) { return weight == 0 ? 0 : weight * (d_p - delta); }
 
-/* to[row][..] += scale * c, for 16 rows of 8 * columns sums. Rows are `stride` bytes apart, and only the first
- * `count` exist. */
-FK_DEVICE void fk_add_sums(fk_u64 to, fk_u64 stride, fk_u32 row, fk_u32 count, float scale, fk_u32 columns,
+/* to[row][..] += scale * c, for 16 rows of sums: those of part 0 of the `width` chunks of a row, which are in `parts`
+ * parts (fk_shared_chunk). Rows are `stride` bytes apart, and only the first `count` exist. */
+FK_DEVICE void fk_add_sums(fk_u64 to, fk_u64 stride, fk_u32 row, fk_u32 count, float scale, fk_u32 width, fk_u32 parts,
                            const float (*c)[4]) {
     fk_u32 t = fk_lane() % 4 * 2;
     FK_UNROLL
@@ -41,9 +71,9 @@ FK_DEVICE void fk_add_sums(fk_u64 to, fk_u64 stride, fk_u32 row, fk_u32 count, f
         fk_u32 at = row + fk_lane() / 4 + half * 8;
         if (at >= count) continue;
         FK_UNROLL
-        for (fk_u32 j = 0; j < columns; j++) {
+        for (fk_u32 j = 0; j < width / parts; j++) {
             float sum[2];
-            fk_u64 place = to + at * stride + (j * 8 + t) * 4;
+            fk_u64 place = to + at * stride + (fk_shared_chunk(width, parts, j) * 8 + t) * 4;
             fk_load2(sum, place);
             fk_store2(place, sum[0] + scale * c[j][half * 2], sum[1] + scale * c[j][half * 2 + 1]);
         }
@@ -52,16 +82,17 @@ FK_DEVICE void fk_add_sums(fk_u64 to, fk_u64 stride, fk_u32 row, fk_u32 count, f
 
 /* The same with atomic additions: for sums to which other blocks add as well, or where nobody should wait until the
  * old sum has been read. */
-FK_DEVICE void fk_add_sums_atomically(fk_u64 to, fk_u64 stride, fk_u32 row, fk_u32 count, float scale, fk_u32 columns,
-                                      const float (*c)[4]) {
+FK_DEVICE void fk_add_sums_atomically(fk_u64 to, fk_u64 stride, fk_u32 row, fk_u32 count, float scale, fk_u32 width,
+                                      fk_u32 parts, const float (*c)[4]) {
     to += fk_lane() % 4 * 8;
     FK_UNROLL
     for (fk_u32 half = 0; half < 2; half++) {
         fk_u32 at = row + fk_lane() / 4 + half * 8;
         if (at >= count) continue;
         FK_UNROLL
-        for (fk_u32 j = 0; j < columns; j++)
-            fk_add_global2(to + at * stride + j * 32, scale * c[j][half * 2], scale * c[j][half * 2 + 1]);
+        for (fk_u32 j = 0; j < width / parts; j++)
+            fk_add_global2(to + at * stride + fk_shared_chunk(width, parts, j) * 32, scale * c[j][half * 2],
+                           scale * c[j][half * 2 + 1]);
     }
 }
 
@@ -90,39 +121,53 @@ enum {
     FK_K_KEYS = FK_DKV_KEYS(FK_HEAD_DIM),
     FK_K_BANDS = FK_K_KEYS / 16,
     FK_K_SPLIT = FK_DKV_WARPS(FK_HEAD_DIM) / FK_K_BANDS, /* warps that share a band's keys */
-    FK_K_CHUNKS = FK_CHUNKS / FK_K_SPLIT,                /* chunks of the sums that a warp has */
     FK_K_STEP = FK_HEAD_DIM == 128 && FK_HAS_SCORE ? 16 : FK_DKV_ROWS(FK_HEAD_DIM),
     FK_K_COLUMNS = FK_K_STEP / 8
 };
 
-/* Where things are in shared memory. */
-FK_DEVICE fk_u32 fk_dkv_tile(fk_u32 which) { return fk_shared() + which * FK_K_KEYS * FK_ROW_BYTES; } /* K, V */
-FK_DEVICE fk_u32 fk_dkv_stream(fk_u32 buffer, fk_u32 which) { /* Q, dO */
-    return fk_dkv_tile(2) + (buffer * 2 + which) * FK_K_STEP * FK_ROW_BYTES;
+/* Where things are in shared memory: K, V, then two buffers of Q and dO; of base, delta and minus (which: 0
+ * to 2) of the rows. */
+FK_DEVICE fk_u32 fk_dkv_k(void) { return fk_shared(); }
+FK_DEVICE fk_u32 fk_dkv_v(void) { return fk_dkv_k() + FK_K_KEYS * FK_ROW_BYTES; }
+FK_DEVICE fk_u32 fk_dkv_q(fk_u32 buffer) {
+    return fk_dkv_v() + FK_K_KEYS * FK_VALUE_BYTES + buffer * FK_K_STEP * (FK_ROW_BYTES + FK_VALUE_BYTES);
 }
-FK_DEVICE fk_u32 fk_dkv_numbers(fk_u32 buffer, fk_u32 which) { /* LSE, delta */
-    return fk_dkv_stream(2, 0) + (buffer * 2 + which) * FK_K_STEP * 4;
+FK_DEVICE fk_u32 fk_dkv_do(fk_u32 buffer) { return fk_dkv_q(buffer) + FK_K_STEP * FK_ROW_BYTES; }
+FK_DEVICE fk_u32 fk_dkv_numbers(fk_u32 buffer, fk_u32 which) { /* base, delta, minus */
+    return fk_dkv_q(2) + (buffer * 3 + which) * FK_K_STEP * 4;
 }
+/* Of each warp that has rows to copy: is one of them far? */
+FK_DEVICE fk_u32 fk_dkv_far(fk_u32 buffer, fk_u32 warp) { return fk_dkv_numbers(2, 0) + (buffer * 2 + warp) * 4; }
 
-/* Begins to copy the rows of a step. Rows beyond the end of the run get an LSE of +inf, which makes their P 0. */
+/* Begins to copy the rows of a step. */
 FK_DEVICE void fk_dkv_copy(const fk_launch *p, const fk_row_run *run, fk_u32 at, fk_u32 head, fk_u32 buffer) {
     fk_u64 token = run->token + at;
-    fk_copy_tile(fk_dkv_stream(buffer, 0), FK_K_STEP, FK_K_THREADS, fk_row(p, p->q, token, head, FK_ROW_BYTES),
+    fk_copy_tile(fk_dkv_q(buffer), FK_CHUNKS, FK_K_STEP, FK_K_THREADS, fk_row(p, p->q, token, head, FK_ROW_BYTES),
                  fk_q_stride(p), run->count - at);
-    fk_copy_tile(fk_dkv_stream(buffer, 1), FK_K_STEP, FK_K_THREADS, fk_row(p, p->d_o, token, head, FK_ROW_BYTES),
-                 fk_q_stride(p), run->count - at);
+    fk_copy_tile(fk_dkv_do(buffer), FK_VALUE_CHUNKS, FK_K_STEP, FK_K_THREADS,
+                 fk_row(p, p->d_o, token, head, FK_VALUE_BYTES), fk_o_stride(p), run->count - at);
     fk_u32 row = fk_thread();
-    if (row < FK_K_STEP) {
-        int there = row < run->count - at;
-        float lse = there ? fk_row_lse(p, token + row, head) : fk_infinity();
-        float delta = there ? fk_load(fk_row(p, p->delta, token + row, head, 4)) : 0;
-        fk_store_shared(fk_dkv_numbers(buffer, 0) + row * 4, lse);
-        fk_store_shared(fk_dkv_numbers(buffer, 1) + row * 4, delta);
+    if (fk_warp() * 32 < FK_K_STEP) {
+        int mine = FK_K_STEP % 32 == 0 || row < FK_K_STEP;
+        fk_row_numbers x = fk_row_numbers_at(p, token + row, head, mine && row < run->count - at);
+        fk_u32 far = FK_HAS_SCORE ? 0 : fk_any(fk_is_far(&x));
+        if (!FK_HAS_SCORE && fk_lane() == 0) fk_store_shared_bits(fk_dkv_far(buffer, fk_warp()), far);
+        if (!mine) return;
+        fk_store_shared(fk_dkv_numbers(buffer, 0) + row * 4, x.base);
+        fk_store_shared(fk_dkv_numbers(buffer, 1) + row * 4, x.delta);
+        fk_store_shared(fk_dkv_numbers(buffer, 2) + row * 4, x.minus);
     }
 }
 
+/* Does a step have a far row? */
+FK_DEVICE fk_u32 fk_dkv_some_far(fk_u32 buffer) {
+    if (FK_HAS_SCORE) return 0;
+    fk_u32 far = fk_load_shared_bits(fk_dkv_far(buffer, 0));
+    return FK_K_STEP > 32 ? far | fk_load_shared_bits(fk_dkv_far(buffer, 1)) : far;
+}
+
 typedef struct fk_dkv_sums {
-    float k[FK_K_CHUNKS][4], v[FK_K_CHUNKS][4];
+    float k[FK_CHUNKS / FK_K_SPLIT][4], v[FK_VALUE_CHUNKS / FK_K_SPLIT][4];
 } fk_dkv_sums;
 
 /* Begins with the keys of an item, from `first` on: sets the sums to 0, and begins to copy K, V and the first step,
@@ -130,14 +175,15 @@ typedef struct fk_dkv_sums {
 FK_DEVICE void fk_dkv_open(const fk_launch *p, const fk_key_item *item, const fk_row_run *runs, fk_u32 first,
                            fk_u32 kv_head, fk_u32 head, fk_dkv_sums *x) {
     fk_u32 keys = item->count - first;
-    fk_u64 at_key = first * fk_k_stride(p) + (fk_u64)kv_head * FK_ROW_BYTES;
+    fk_u64 k = p->arena + item->k + first * fk_k_stride(p) + (fk_u64)kv_head * FK_ROW_BYTES;
+    fk_u64 v = p->arena + item->v + first * fk_v_stride(p) + (fk_u64)kv_head * FK_VALUE_BYTES;
     FK_UNROLL
-    for (fk_u32 j = 0; j < FK_K_CHUNKS; j++)
-        FK_UNROLL
-        for (fk_u32 i = 0; i < 4; i++) x->k[j][i] = x->v[j][i] = 0;
+    for (fk_u32 j = 0; j < FK_CHUNKS / FK_K_SPLIT; j++) x->k[j][0] = x->k[j][1] = x->k[j][2] = x->k[j][3] = 0;
+    FK_UNROLL
+    for (fk_u32 j = 0; j < FK_VALUE_CHUNKS / FK_K_SPLIT; j++) x->v[j][0] = x->v[j][1] = x->v[j][2] = x->v[j][3] = 0;
     fk_sync(); /* everybody has read the tiles of the item before */
-    fk_copy_tile(fk_dkv_tile(0), FK_K_KEYS, FK_K_THREADS, p->arena + item->k + at_key, fk_k_stride(p), keys);
-    fk_copy_tile(fk_dkv_tile(1), FK_K_KEYS, FK_K_THREADS, p->arena + item->v + at_key, fk_k_stride(p), keys);
+    fk_copy_tile(fk_dkv_k(), FK_CHUNKS, FK_K_KEYS, FK_K_THREADS, k, fk_k_stride(p), keys);
+    fk_copy_tile(fk_dkv_v(), FK_VALUE_CHUNKS, FK_K_KEYS, FK_K_THREADS, v, fk_v_stride(p), keys);
     fk_dkv_copy(p, runs, 0, head, 0);
 }
 
@@ -151,13 +197,14 @@ FK_DEVICE void fk_dkv_pass_turn(int turns, fk_u64 lock, fk_u32 turn) {
     if (turns && fk_thread() == 0) fk_release(lock, turn + 1);
 }
 
-/* Adds the finished dK, or dV, from `to` on to its sums in memory. */
-FK_DEVICE void fk_dkv_close(const fk_launch *p, fk_u64 to, fk_u32 keys, float scale, const float (*c)[4],
+/* Adds the finished dK, or dV, from `to` on to its sums in memory, whose rows have `width` chunks and are `stride` bytes
+ * apart. */
+FK_DEVICE void fk_dkv_close(fk_u64 to, fk_u64 stride, fk_u32 keys, float scale, fk_u32 width, const float (*c)[4],
                             const int atomically) {
     fk_u32 row = fk_warp() % FK_K_BANDS * 16;
-    to += fk_warp() / FK_K_BANDS * FK_K_CHUNKS * 32;
-    if (atomically) fk_add_sums_atomically(to, fk_k_stride(p) * 2, row, keys, scale, FK_K_CHUNKS, c);
-    else fk_add_sums(to, fk_k_stride(p) * 2, row, keys, scale, FK_K_CHUNKS, c);
+    to += fk_warp() / FK_K_BANDS * (fk_permuted(width) / 2) * 32;
+    if (atomically) fk_add_sums_atomically(to, stride, row, keys, scale, width, FK_K_SPLIT, c);
+    else fk_add_sums(to, stride, row, keys, scale, width, FK_K_SPLIT, c);
 }
 
 /* Ends a piece of work with part `part` of an item's keys: adds its sums. If others add to the same ones it does so in
@@ -168,17 +215,18 @@ FK_DEVICE void fk_dkv_end(const fk_launch *p, const fk_key_piece *piece, fk_u32 
     const fk_key_item *item = piece->item;
     const int apart = FK_DKV_PARTS(FK_HEAD_DIM) == 1;
     fk_u64 lock = fk_key_lock(p, piece) + part * 4;
-    fk_u64 at = (part * FK_K_KEYS * fk_k_stride(p) + (fk_u64)piece->kv_head * FK_ROW_BYTES) * 2;
+    fk_u64 k = p->arena + item->dk + (part * FK_K_KEYS * fk_k_stride(p) + (fk_u64)piece->kv_head * FK_ROW_BYTES) * 2;
+    fk_u64 v = p->arena + item->dv + (part * FK_K_KEYS * fk_v_stride(p) + (fk_u64)piece->kv_head * FK_VALUE_BYTES) * 2;
     fk_u32 turn = fk_key_turn(piece), keys = item->count - part * FK_K_KEYS;
     int turns = ordered && item->lock != FK_NONE;
     fk_dkv_take_turn(turns, lock, turn);
-    fk_dkv_close(p, p->arena + item->dk + at, keys, p->scale, (const float (*)[4])x->k, !ordered);
+    fk_dkv_close(k, fk_k_stride(p) * 2, keys, p->scale, FK_CHUNKS, (const float (*)[4])x->k, !ordered);
     if (apart) {
         fk_dkv_pass_turn(turns, lock, turn);
         lock += 4;
         fk_dkv_take_turn(turns, lock, turn);
     }
-    fk_dkv_close(p, p->arena + item->dv + at, keys, 1, (const float (*)[4])x->v, !ordered);
+    fk_dkv_close(v, fk_v_stride(p) * 2, keys, 1, FK_VALUE_CHUNKS, (const float (*)[4])x->v, !ordered);
     fk_dkv_pass_turn(turns, lock, turn);
 }
 
@@ -193,8 +241,8 @@ FK_DEVICE fk_u32 fk_ds_at(fk_u32 tile, fk_u32 key, fk_u32 chunk) {
  * `keys` how many there are. If ds_tile is not 0, dS is also written there, with 0 for keys that do not exist. */
 FK_DEVICE void fk_dkv_step(const fk_launch *p, const fk_env *env, fk_i64 key, fk_u32 keys, const fk_row_run *run,
                            fk_u32 at, fk_u32 head, fk_u32 buffer, fk_u32 ds_tile, fk_dkv_sums *x) {
-    fk_u32 band = fk_warp() % FK_K_BANDS, chunk = fk_warp() / FK_K_BANDS * FK_K_CHUNKS, t = fk_lane() % 4 * 2;
-    fk_u32 q_tile = fk_dkv_stream(buffer, 0), do_tile = fk_dkv_stream(buffer, 1);
+    fk_u32 band = fk_warp() % FK_K_BANDS, part = fk_warp() / FK_K_BANDS, t = fk_lane() % 4 * 2;
+    fk_u32 q_tile = fk_dkv_q(buffer), do_tile = fk_dkv_do(buffer);
     float s[FK_K_COLUMNS][4], g[FK_K_COLUMNS][4];
     fk_u32 packed[FK_K_COLUMNS][2];
     int whole = fk_run_class(run) == FK_FULL;
@@ -202,15 +250,27 @@ FK_DEVICE void fk_dkv_step(const fk_launch *p, const fk_env *env, fk_i64 key, fk
     fk_u32 counting[2] = {~0u, ~0u};
     key += band * 16 + fk_lane() / 4;
     if (!whole) fk_counting(env, 1, 1, FK_K_COLUMNS, key, row, FK_K_STEP, head, counting); // cost: PARTIAL
-    fk_rows_by_rows(s, FK_K_COLUMNS, fk_dkv_tile(0), band * 16, q_tile);
+    fk_rows_by_rows(s, FK_K_COLUMNS, FK_CHUNKS, fk_dkv_k(), band * 16, q_tile);
+    float unit = fk_unit(p);
+    if (fk_dkv_some_far(buffer)) {
+        FK_UNROLL
+        for (fk_u32 j = 0; j < FK_K_COLUMNS; j++) {
+            float minus[2];
+            fk_load_shared2(minus, fk_dkv_numbers(buffer, 2) + (j * 8 + t) * 4); // cost: seldom
+            FK_UNROLL
+            for (fk_u32 i = 0; i < 4; i++) s[j][i] = fk_minus(p, s[j][i], minus[i % 2]); // cost: seldom
+        }
+        unit = FK_LOG2E; // cost: seldom
+    }
     FK_UNROLL
     for (fk_u32 j = 0; j < FK_K_COLUMNS; j++) {
-        float lse[2], slopes[4];
-        fk_load_shared2(lse, fk_dkv_numbers(buffer, 0) + (j * 8 + t) * 4);
+        float base[2], minus[2] = {0, 0}, slopes[4];
+        fk_load_shared2(base, fk_dkv_numbers(buffer, 0) + (j * 8 + t) * 4);
+        if (FK_HAS_SCORE) fk_load_shared2(minus, fk_dkv_numbers(buffer, 2) + (j * 8 + t) * 4);
         FK_UNROLL
         for (fk_u32 i = 0; i < 4; i++) {
-            float weight =
-                fk_weight(p, env, s[j][i], lse[i % 2], row + j * 8 + i % 2, key + i / 2 * 8, head, &slopes[i]);
+            float weight = fk_weight(p, env, s[j][i], unit, minus[i % 2], base[i % 2], row + j * 8 + i % 2,
+                                     key + i / 2 * 8, head, &slopes[i]);
             s[j][i] = fk_counts(counting, i / 2, j, i % 2) ? weight : 0;
         }
         packed[j][0] = fk_pack(s[j][0], s[j][1]);
@@ -218,8 +278,8 @@ FK_DEVICE void fk_dkv_step(const fk_launch *p, const fk_env *env, fk_i64 key, fk
         FK_UNROLL
         for (fk_u32 i = 0; i < 4; i++) s[j][i] = fk_times(s[j][i], slopes[i]);
     }
-    fk_packed_by_columns(x->v, FK_K_CHUNKS, (const fk_u32 (*)[2])packed, FK_K_COLUMNS, do_tile, chunk);
-    fk_rows_by_rows(g, FK_K_COLUMNS, fk_dkv_tile(1), band * 16, do_tile);
+    fk_packed_by_columns(x->v, FK_VALUE_CHUNKS, FK_K_SPLIT, part, (const fk_u32 (*)[2])packed, FK_K_COLUMNS, do_tile);
+    fk_rows_by_rows(g, FK_K_COLUMNS, FK_VALUE_CHUNKS, fk_dkv_v(), band * 16, do_tile);
     FK_UNROLL
     for (fk_u32 j = 0; j < FK_K_COLUMNS; j++) {
         float delta[2];
@@ -233,6 +293,6 @@ FK_DEVICE void fk_dkv_step(const fk_launch *p, const fk_env *env, fk_i64 key, fk
             if (ds_tile) fk_store_shared_bits(fk_ds_at(ds_tile, own, j) + t * 2, own < keys ? packed[j][half] : 0);
         }
     }
-    fk_packed_by_columns(x->k, FK_K_CHUNKS, (const fk_u32 (*)[2])packed, FK_K_COLUMNS, q_tile, chunk);
+    fk_packed_by_columns(x->k, FK_CHUNKS, FK_K_SPLIT, part, (const fk_u32 (*)[2])packed, FK_K_COLUMNS, q_tile);
 }
 #endif

@@ -8,12 +8,14 @@
  *   fk_u32 fk_keys(const fk_env *env, fk_i64 q, fk_i64 k, fk_i32 limit, int h)       if FK_KEY_SPANS is 1
  *   fk_u32 fk_queries(const fk_env *env, fk_i64 q, fk_i64 k, fk_i32 limit, int h)    if FK_QUERY_SPANS is 1
  *   fk_u32 fk_below32(fk_i32 x)
- * These must be defined: FK_HEAD_DIM (16, 32, 64, 128, 256), FK_BF16 (1: bf16, 0: fp16), FK_HAS_SCORE (0 or 1),
- * FK_NEGATIVE_SCALE (1: the scale is below 0), FK_BY_HEAD, FK_PACKED and FK_FUSED (0 or 1).
+ * These must be defined: FK_HEAD_DIM and FK_VALUE_DIM (for which FK_HAS_DIMS is true), FK_BF16 (1: bf16, 0: fp16),
+ * FK_HAS_SCORE (0 or 1), FK_NEGATIVE_SCALE (1: the scale is below 0), FK_BY_HEAD, FK_PACKED and FK_FUSED (0 or 1).
  *
- * A tile is rows of FK_HEAD_DIM numbers, in chunks of 16 bytes. In each row the chunks are permuted by the number of
- * the row. Eight neighbouring rows then have the same chunk in eight different groups of banks, so that a warp loads
- * it without conflicts.
+ * A tile is rows of FK_HEAD_DIM or FK_VALUE_DIM numbers, in chunks of 16 bytes. In each row the chunks are permuted by
+ * the number of the row, within groups of 8, 4 or 2 neighbours: the most that divide a row. Eight neighbouring rows
+ * then have the same chunk in eight different groups of banks, so that a warp loads it without conflicts. Where a group
+ * is 4 (or 2), it takes two (or four) rows for the same chunk to come to the same banks, if it were not permuted; so
+ * these rows have one permutation.
  *
  * The products of a warp are m16n8k16. With g = lane / 4 and t = 2 (lane % 4), a lane has rows g and g + 8 of each 16
  * rows ("halves"), and columns t and t + 1 of each 8 columns.
@@ -23,7 +25,12 @@
 
 #define FK_LOG2E 1.44269504088896340736f
 #define FK_LN2 0.69314718055994530942f
-enum { FK_CHUNKS = FK_HEAD_DIM / 8, FK_ROW_BYTES = FK_HEAD_DIM * 2 };
+enum {
+    FK_CHUNKS = FK_HEAD_DIM / 8,        /* of a row of Q or K */
+    FK_ROW_BYTES = FK_HEAD_DIM * 2,
+    FK_VALUE_CHUNKS = FK_VALUE_DIM / 8, /* of a row of V, O or dO */
+    FK_VALUE_BYTES = FK_VALUE_DIM * 2
+};
 
 /* Builds that show what a part costs; their results are wrong. Without the softmax P is S; without dQ it is computed
  * and not added. */
@@ -57,67 +64,86 @@ FK_DEVICE void fk_begin(fk_u64 mark, fk_u32 value) {
 
 /* --- tiles -------------------------------------------------------------------------------------------------------- */
 
-/* The address of one chunk of one row of a tile. */
-FK_DEVICE fk_u32 fk_at(fk_u32 tile, fk_u32 row, fk_u32 chunk) {
-    fk_u32 turn = FK_CHUNKS >= 8 ? row % 8 : FK_CHUNKS == 4 ? row / 2 % 4 : row / 4 % 2;
-    return tile + row * FK_ROW_BYTES + (chunk ^ turn) * 16;
+/* How many neighbouring chunks are permuted among themselves, where a row has `width` chunks. */
+FK_DEVICE fk_u32 fk_permuted(fk_u32 width) { return width % 8 == 0 ? 8 : width % 4 == 0 ? 4 : 2; }
+
+/* The address of one chunk of one row of a tile, whose rows have `width` chunks. */
+FK_DEVICE fk_u32 fk_at(fk_u32 tile, fk_u32 width, fk_u32 row, fk_u32 chunk) {
+    fk_u32 some = fk_permuted(width);
+    return tile + row * width * 16 + (chunk ^ row / (8 / some) % some) * 16;
 }
 
 /* Begins to copy `rows` rows to a tile. The first `count` of them are at `from`, `stride` bytes apart; the others
  * become 0. */
-FK_DEVICE void fk_copy_tile(fk_u32 tile, fk_u32 rows, fk_u32 threads, fk_u64 from, fk_u64 stride, fk_u32 count) {
+FK_DEVICE void fk_copy_tile(fk_u32 tile, fk_u32 width, fk_u32 rows, fk_u32 threads, fk_u64 from, fk_u64 stride,
+                            fk_u32 count) {
     FK_UNROLL
-    for (fk_u32 i = 0; i < rows * FK_CHUNKS; i += threads) {
-        fk_u32 at = i + fk_thread(), row = at / FK_CHUNKS, chunk = at % FK_CHUNKS;
-        if (rows * FK_CHUNKS % threads && at >= rows * FK_CHUNKS) break;
-        fk_copy(fk_at(tile, row, chunk), row < count ? from + row * stride + chunk * 16 : from, row < count ? 16 : 0);
+    for (fk_u32 i = 0; i < rows * width; i += threads) {
+        fk_u32 at = i + fk_thread(), row = at / width, chunk = at % width;
+        if (rows * width % threads && at >= rows * width) break;
+        fk_copy(fk_at(tile, width, row, chunk), row < count ? from + row * stride + chunk * 16 : from,
+                row < count ? 16 : 0);
     }
 }
 
 /* Where a lane finds its rows for fk_matrices: fk_corner for A, and for B if its columns lie side by side;
  * fk_corner_rows for B if its rows do. fk_beside goes on from there to other rows and chunks of the tile. `rows` must
- * be a multiple of 8, so that the permutation is the same, and `chunks` even, so that it commutes with the
- * permutation. */
-FK_DEVICE fk_u32 fk_corner(fk_u32 tile, fk_u32 row) { return fk_at(tile, row + fk_lane() % 16, fk_lane() / 16); }
-FK_DEVICE fk_u32 fk_corner_rows(fk_u32 tile, fk_u32 row) {
-    fk_u32 lane = fk_lane();
-    return fk_at(tile, row + lane / 16 * 8 + lane % 8, lane / 8 % 2);
+ * be a multiple of 8, so that the permutation is the same. `chunks` must be even, so that it commutes with the
+ * permutation. From a place that is `chunks` away one may go on by other chunks, if no sum of both, within the chunks
+ * that are permuted among themselves, has a carry. */
+FK_DEVICE fk_u32 fk_corner(fk_u32 tile, fk_u32 width, fk_u32 row) {
+    return fk_at(tile, width, row + fk_lane() % 16, fk_lane() / 16);
 }
-FK_DEVICE fk_u32 fk_beside(fk_u32 corner, fk_u32 rows, fk_u32 chunks) {
-    return (corner ^ (chunks * 16)) + rows * FK_ROW_BYTES;
+FK_DEVICE fk_u32 fk_corner_rows(fk_u32 tile, fk_u32 width, fk_u32 row) {
+    fk_u32 lane = fk_lane();
+    return fk_at(tile, width, row + lane / 16 * 8 + lane % 8, lane / 8 % 2);
+}
+FK_DEVICE fk_u32 fk_beside(fk_u32 corner, fk_u32 width, fk_u32 rows, fk_u32 chunks) {
+    fk_u32 some = fk_permuted(width);
+    return (corner ^ chunks % some * 16) + chunks / some * some * 16 + rows * width * 16;
 }
 
-/* c[j] = 16 rows of tile x, from `row` on, times rows 8 j .. 8 j + 7 of tile y, for j < columns, which is even. */
-FK_DEVICE void fk_rows_by_rows(float (*c)[4], fk_u32 columns, fk_u32 x, fk_u32 row, fk_u32 y) {
-    fk_u32 x_corner = fk_corner(x, row), y_corner = fk_corner_rows(y, 0);
+/* c[j] = 16 rows of tile x, from `row` on, times rows 8 j .. 8 j + 7 of tile y, for j < columns, which is even. Rows of
+ * both have `width` chunks. */
+FK_DEVICE void fk_rows_by_rows(float (*c)[4], fk_u32 columns, fk_u32 width, fk_u32 x, fk_u32 row, fk_u32 y) {
+    fk_u32 x_corner = fk_corner(x, width, row), y_corner = fk_corner_rows(y, width, 0);
     FK_UNROLL
     for (fk_u32 j = 0; j < columns; j++) c[j][0] = c[j][1] = c[j][2] = c[j][3] = 0;
     FK_UNROLL_SOME
-    for (fk_u32 d = 0; d < FK_CHUNKS; d += 2) {
+    for (fk_u32 d = 0; d < width; d += 2) {
         fk_u32 a[4];
-        fk_matrices(a, fk_beside(x_corner, 0, d));
+        fk_matrices(a, fk_beside(x_corner, width, 0, d));
         FK_UNROLL
         for (fk_u32 j = 0; j < columns; j += 2) {
             fk_u32 b[4];
-            fk_matrices(b, fk_beside(y_corner, j * 8, d));
+            fk_matrices(b, fk_beside(y_corner, width, j * 8, d));
             fk_multiply(c[j], a, b[0], b[1]);
             fk_multiply(c[j + 1], a, b[2], b[3]);
         }
     }
 }
 
-/* c[j] += p times columns 8 (chunk + j) .. of tile y, for j < columns. p is 16 rows of 8 * depth numbers, packed in
- * the input type: p[i] has rows g and g + 8 of columns 8 i + t and 8 i + t + 1. columns, depth and chunk are even. */
-FK_DEVICE void fk_packed_by_columns(float (*c)[4], fk_u32 columns, const fk_u32 (*p)[2], fk_u32 depth, fk_u32 y,
-                                    fk_u32 chunk) {
-    fk_u32 corner = fk_beside(fk_corner(y, 0), 0, chunk);
+/* Warps that share the chunks of a row: with two `parts`, part 0 has the first half of all chunks that are permuted
+ * among themselves, and part 1 the second half. Chunk number j of part 0 is fk_shared_chunk(width, parts, j) of the
+ * row, and that of part 1 is fk_permuted(width) / 2 more. */
+FK_DEVICE fk_u32 fk_shared_chunk(fk_u32 width, fk_u32 parts, fk_u32 j) {
+    fk_u32 half = fk_permuted(width) / 2;
+    return parts == 1 ? j : j / half * half * 2 + j % half;
+}
+
+/* c[j] += p times chunk j of part `part` of rows of tile y, which have `width` chunks in `parts` parts. p is 16 rows of
+ * 8 * depth numbers, packed in the input type: p[i] has rows g and g + 8 of columns 8 i + t and 8 i + t + 1. depth is
+ * even. */
+FK_DEVICE void fk_packed_by_columns(float (*c)[4], fk_u32 width, fk_u32 parts, fk_u32 part, const fk_u32 (*p)[2],
+                                    fk_u32 depth, fk_u32 y) {
+    fk_u32 corner = fk_beside(fk_corner(y, width, 0), width, 0, part * (fk_permuted(width) / 2));
     FK_UNROLL
     for (fk_u32 i = 0; i < depth; i += 2) {
         fk_u32 a[4] = {p[i][0], p[i][1], p[i + 1][0], p[i + 1][1]};
         FK_UNROLL
-        for (fk_u32 j = 0; j < columns; j += 2) {
+        for (fk_u32 j = 0; j < width / parts; j += 2) {
             fk_u32 b[4];
-            fk_matrices_transposed(b, fk_beside(corner, i * 8, j));
+            fk_matrices_transposed(b, fk_beside(corner, width, i * 8, fk_shared_chunk(width, parts, j)));
             fk_multiply(c[j], a, b[0], b[1]);
             fk_multiply(c[j + 1], a, b[2], b[3]);
         }
@@ -302,9 +328,11 @@ FK_DEVICE fk_u32 fk_run_head(const fk_row_run *run, fk_u32 head, fk_u32 first, f
     return set ? base + fk_count_bits((set & -set) - 1) : first + group;
 }
 
-/* Bytes from one token to the next in Q, O and dO, and in K and V. */
+/* Bytes from one token to the next in Q, in O and dO, in K, and in V. */
 FK_DEVICE fk_u64 fk_q_stride(const fk_launch *p) { return (fk_u64)p->heads * FK_ROW_BYTES; }
+FK_DEVICE fk_u64 fk_o_stride(const fk_launch *p) { return (fk_u64)p->heads * FK_VALUE_BYTES; }
 FK_DEVICE fk_u64 fk_k_stride(const fk_launch *p) { return (fk_u64)p->kv_heads * FK_ROW_BYTES; }
+FK_DEVICE fk_u64 fk_v_stride(const fk_launch *p) { return (fk_u64)p->kv_heads * FK_VALUE_BYTES; }
 /* The address of one token and query head in an array [tokens][heads] of `size` bytes each that begins at `base`. */
 FK_DEVICE fk_u64 fk_row(const fk_launch *p, fk_u64 base, fk_u64 token, fk_u32 head, fk_u32 size) {
     return base + (token * p->heads + head) * size;
@@ -314,19 +342,40 @@ FK_DEVICE fk_u64 fk_row(const fk_launch *p, fk_u64 base, fk_u64 token, fk_u32 he
 
 /* The sink of a head. -infinity: there are no sinks. */
 FK_DEVICE float fk_sink(fk_u64 sinks, fk_u64 head) { return sinks ? fk_load(sinks + head * 4) : -fk_infinity(); }
-/* What O has to be multiplied by at the end of a row with m `most` (in log2 units) and l `sum`, and the LSE of the row.
+/* Is a row with this LSE, or this m, times log2 e, near 0? -infinity, +infinity and NaN are not. A float within the limit
+ * is off by 2^-17 at most, and so is P by less than 2^-16 of itself. */
+#define FK_NEAR 256.0f
+FK_DEVICE int fk_is_near(float base) { return fabsf(base) <= FK_NEAR; }
+
+/* exp(x - from). The difference comes before the scale to base 2, so that it is right however large both are; where
+ * both are alike it is exactly 1. */
+FK_DEVICE float fk_weight_of(float x, float from) { return fk_exp2((x - from) * FK_LOG2E); }
+/* The m that logits are subtracted from: that of a row that has seen no key is -infinity, and so are its logits. */
+FK_DEVICE float fk_base_of(float most) { return most == -fk_infinity() ? 0 : most; }
+
+/* What O has to be multiplied by at the end of a row with m `most` and l `sum`, and the two numbers of the row's LSE.
  * With `sinks` the sink counts as one more key. The LSE of a row that sees no key is exactly the sink. */
-FK_DEVICE float fk_end_row(fk_u64 sinks, float natural_sink, float most, float sum, float *lse) {
+FK_DEVICE float fk_end_row(fk_u64 sinks, float sink, float most, float sum, float lse[2]) {
     float factor = 1;
-    int empty = sum == 0;
+    lse[0] = sink;
+    lse[1] = 0;
+    if (sum == 0) return 0;
     if (sinks) {
-        float sink = natural_sink * FK_LOG2E, with = fk_max(most, sink);
-        factor = fk_exp2(most - with);
-        sum = sum * factor + fk_exp2(sink - with);
+        float with = fk_max(most, sink);
+        factor = fk_weight_of(most, with);
+        sum = sum * factor + fk_weight_of(sink, with);
         most = with;
     }
-    *lse = empty ? natural_sink : FK_LN2 * (most + fk_log2(sum));
-    return sum == 0 ? 0 : factor / sum;
+    float rest = fk_rounded_product(FK_LN2, fk_log2(sum));
+    lse[0] = most + rest;
+    lse[1] = (most - lse[0]) + rest;
+    return factor / sum;
+}
+/* Tells the largest logit of a finished row, of query head `head` of a range. maxima, model_head, group, shared: as in
+ * fk_launch. */
+FK_DEVICE void fk_tell_largest(fk_u64 maxima, fk_u32 model_head, fk_u32 group, fk_u32 shared, fk_u32 head,
+                               float most) {
+    if (maxima) fk_max_global(maxima + (model_head + head / group * shared + head % group) * 4ull, most);
 }
 
 /* --- steps -------------------------------------------------------------------------------------------------------- */

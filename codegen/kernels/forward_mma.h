@@ -15,7 +15,8 @@
 
 /* s = Q K for one step. */
 FK_DEVICE void fk_forward_products(fk_u32 q_tile, fk_u32 k_tile, float (*s)[FK_F_COLUMNS][4]) {
-    fk_u32 q_corner = fk_corner(q_tile, fk_warp() * FK_F_BANDS * 16), k_corner = fk_corner_rows(k_tile, 0);
+    fk_u32 q_corner = fk_corner(q_tile, FK_CHUNKS, fk_warp() * FK_F_BANDS * 16);
+    fk_u32 k_corner = fk_corner_rows(k_tile, FK_CHUNKS, 0);
     FK_UNROLL
     for (fk_u32 b = 0; b < FK_F_BANDS; b++)
         FK_UNROLL
@@ -24,11 +25,11 @@ FK_DEVICE void fk_forward_products(fk_u32 q_tile, fk_u32 k_tile, float (*s)[FK_F
     for (fk_u32 d = 0; d < FK_CHUNKS; d += 2) {
         fk_u32 a[FK_F_BANDS][4];
         FK_UNROLL
-        for (fk_u32 b = 0; b < FK_F_BANDS; b++) fk_matrices(a[b], fk_beside(q_corner, b * 16, d));
+        for (fk_u32 b = 0; b < FK_F_BANDS; b++) fk_matrices(a[b], fk_beside(q_corner, FK_CHUNKS, b * 16, d));
         FK_UNROLL
         for (fk_u32 j = 0; j < FK_F_COLUMNS; j += 2) {
             fk_u32 k[4];
-            fk_matrices(k, fk_beside(k_corner, j * 8, d));
+            fk_matrices(k, fk_beside(k_corner, FK_CHUNKS, j * 8, d));
             FK_UNROLL
             for (fk_u32 b = 0; b < FK_F_BANDS; b++) {
                 fk_multiply(s[b][j], a[b], k[0], k[1]);
@@ -40,13 +41,13 @@ FK_DEVICE void fk_forward_products(fk_u32 q_tile, fk_u32 k_tile, float (*s)[FK_F
 
 /* O += P V for one step. */
 FK_DEVICE void fk_forward_gather(fk_forward_rows *x, const fk_u32 (*weights)[FK_F_COLUMNS * 2], fk_u32 v_tile) {
-    fk_u32 corner = fk_corner(v_tile, 0);
+    fk_u32 corner = fk_corner(v_tile, FK_VALUE_CHUNKS, 0);
     FK_UNROLL
     for (fk_u32 i = 0; i < FK_F_COLUMNS; i += 2)
         FK_UNROLL
-        for (fk_u32 j = 0; j < FK_CHUNKS; j += 2) {
+        for (fk_u32 j = 0; j < FK_VALUE_CHUNKS; j += 2) {
             fk_u32 v[4];
-            fk_matrices_transposed(v, fk_beside(corner, i * 8, j));
+            fk_matrices_transposed(v, fk_beside(corner, FK_VALUE_CHUNKS, i * 8, j));
             FK_UNROLL
             for (fk_u32 b = 0; b < FK_F_BANDS; b++) {
                 const fk_u32 *a = weights[b] + i * 2;
@@ -56,17 +57,20 @@ FK_DEVICE void fk_forward_gather(fk_forward_rows *x, const fk_u32 (*weights)[FK_
         }
 }
 
-/* Begins to copy the rows of K or of V (`rows`: their offset) of one step. */
-FK_DEVICE void fk_forward_copy(const fk_launch *p, fk_u64 rows, const fk_key_run *run, fk_u32 at, fk_u32 kv_head,
-                               fk_u32 tile) {
-    fk_copy_tile(tile, FK_F_STEP, FK_F_THREADS, p->arena + rows + at * fk_k_stride(p) + (fk_u64)kv_head * FK_ROW_BYTES,
-                 fk_k_stride(p), run->count - at);
+/* Begins to copy the rows of K of one step, and of V. */
+FK_DEVICE void fk_forward_copy_k(const fk_launch *p, const fk_key_run *run, fk_u32 at, fk_u32 kv_head, fk_u32 tile) {
+    fk_u64 from = p->arena + run->k + at * fk_k_stride(p) + (fk_u64)kv_head * FK_ROW_BYTES;
+    fk_copy_tile(tile, FK_CHUNKS, FK_F_STEP, FK_F_THREADS, from, fk_k_stride(p), run->count - at);
+}
+FK_DEVICE void fk_forward_copy_v(const fk_launch *p, const fk_key_run *run, fk_u32 at, fk_u32 kv_head, fk_u32 tile) {
+    fk_u64 from = p->arena + run->v + at * fk_v_stride(p) + (fk_u64)kv_head * FK_VALUE_BYTES;
+    fk_copy_tile(tile, FK_VALUE_CHUNKS, FK_F_STEP, FK_F_THREADS, from, fk_v_stride(p), run->count - at);
 }
 
 /* Begins to copy the rows of Q of an item. */
 FK_DEVICE void fk_forward_copy_q(const fk_launch *p, const fk_row_item *item, fk_u32 head) {
     if (!FK_PACKED) {
-        fk_copy_tile(fk_shared(), FK_ROWS, FK_F_THREADS, fk_row(p, p->q, item->token, head, FK_ROW_BYTES),
+        fk_copy_tile(fk_shared(), FK_CHUNKS, FK_ROWS, FK_F_THREADS, fk_row(p, p->q, item->token, head, FK_ROW_BYTES),
                      fk_q_stride(p), item->count);
         return;
     }
@@ -74,7 +78,7 @@ FK_DEVICE void fk_forward_copy_q(const fk_launch *p, const fk_row_item *item, fk
     for (fk_u32 i = fk_thread(); i < FK_ROWS * FK_CHUNKS; i += FK_F_THREADS) {
         fk_u32 row = i / FK_CHUNKS, chunk = i % FK_CHUNKS, there = row < item->count;
         fk_u64 from = fk_forward_packed_row(p, item, there ? row : 0, head) + chunk * 16;
-        fk_copy(fk_at(fk_shared(), row, chunk), from, there ? 16 : 0);
+        fk_copy(fk_at(fk_shared(), FK_CHUNKS, row, chunk), from, there ? 16 : 0);
     }
 }
 
@@ -91,7 +95,7 @@ FK_DEVICE void fk_forward_item(const fk_launch *p, const fk_row_item *item, fk_u
         fk_forward_arrival_q(p, item);
         fk_forward_copy_q(p, item, head);
         fk_forward_arrival(p, runs, 0);
-        fk_forward_copy(p, runs->k, runs, 0, kv_head, k_tile);
+        fk_forward_copy_k(p, runs, 0, kv_head, k_tile);
     }
     fk_forward_open(p, item, head, &x);
     while (more) {
@@ -105,7 +109,7 @@ FK_DEVICE void fk_forward_item(const fk_launch *p, const fk_row_item *item, fk_u
             fk_forward_count(&env, item, run, at, keys, head, counting); // cost: PARTIAL
         fk_copy_wait();
         fk_sync(); /* K is there, and everybody has read the V before it */
-        fk_forward_copy(p, run->v, run, at, kv_head, v_tile);
+        fk_forward_copy_v(p, run, at, kv_head, v_tile);
         if (!idle) {
             fk_forward_products(q_tile, k_tile, s);
             fk_forward_scores(p, &env, item, run, at, whole, counting, head, s);
@@ -114,7 +118,7 @@ FK_DEVICE void fk_forward_item(const fk_launch *p, const fk_row_item *item, fk_u
         fk_copy_wait();
         fk_sync(); /* V is there, and everybody has read K */
         if (more) fk_forward_arrival(p, runs + step.run, step.at);
-        if (more) fk_forward_copy(p, runs[step.run].k, runs + step.run, step.at, kv_head, k_tile);
+        if (more) fk_forward_copy_k(p, runs + step.run, step.at, kv_head, k_tile);
         if (idle) continue;
         fk_forward_softmax(p, s, &x, factor);
         fk_forward_weigh(s, &x, factor, weights);

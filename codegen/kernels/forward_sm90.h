@@ -1,4 +1,4 @@
-/* forward_sm90.h: the forward pass for sm_90a, head_dim 64, 128 and 256.
+/* forward_sm90.h: the forward pass for sm_90a, where head_dim and value_dim are multiples of 64.
  *
  * Requires: common.h, tiles_sm90.h, forward_rows.h; K and V of the item's runs in their slots, which the maps
  *           describe; a state slot that an earlier visit wrote, unless this is the first visit.
@@ -23,19 +23,28 @@
  * filling of it.
  */
 #ifndef FK_OVERLAP
-#define FK_OVERLAP !(FK_HEAD_DIM > 128 && FK_HAS_SCORE) /* with these two it would spill registers */
+#define FK_OVERLAP !(FK_VALUE_DIM > 192 && FK_HAS_SCORE) /* with these two it would spill registers */
 #endif
 #ifndef FK_TURNS
 #define FK_TURNS 1
 #endif
-#if FK_HEAD_DIM > 128
+#if FK_HEAD_DIM > 192 || FK_VALUE_DIM > 128 /* FK_F_STEP is 64; else 128 */
 #define FK_F_PRODUCT FK_PRODUCT(fk_product_, 64)
 #else
 #define FK_F_PRODUCT FK_PRODUCT(fk_product_, 128)
 #endif
-#define FK_F_GATHER FK_PRODUCT(fk_product_registers_, FK_HEAD_DIM)
+/* K and V of different sizes are at different places and of different maps: the producer needs more registers. */
+#if FK_HEAD_DIM != FK_VALUE_DIM
+#define FK_F_PRODUCER_REGISTERS fk_registers_down(56)
+#define FK_F_CONSUMER_REGISTERS fk_registers_up(224)
+#else
+#define FK_F_PRODUCER_REGISTERS fk_registers_down(40)
+#define FK_F_CONSUMER_REGISTERS fk_registers_up(232)
+#endif
+#define FK_F_GATHER FK_PRODUCT(fk_product_registers_, FK_VALUE_DIM)
 enum {
-    FK_F_TILE = FK_TILE_BYTES(FK_F_STEP, FK_HEAD_DIM),
+    FK_F_K_TILE = FK_TILE_BYTES(FK_F_STEP, FK_HEAD_DIM),
+    FK_F_V_TILE = FK_TILE_BYTES(FK_F_STEP, FK_VALUE_DIM),
     /* Barriers in shared memory: a stage of K or of V is full, or free; and the same for Q. */
     FK_K_THERE = 0, FK_K_FREE = 2, FK_V_THERE = 4, FK_V_FREE = 6, FK_Q_THERE = 8, FK_Q_FREE = 9, FK_F_BARRIERS = 10,
     FK_PRODUCERS = 1, FK_FIRST_TURN = 2 /* barriers for some threads: the producer's; 2 and 3 the consumers' */
@@ -44,10 +53,14 @@ enum {
 /* --- places ------------------------------------------------------------------------------------------------------- */
 
 FK_DEVICE fk_u32 fk_forward_k(fk_u32 n) {
-    return fk_shared() + FK_TILE_BYTES(FK_ROWS, FK_HEAD_DIM) + n % 2 * FK_F_TILE;
+    return fk_shared() + FK_TILE_BYTES(FK_ROWS, FK_HEAD_DIM) + n % 2 * FK_F_K_TILE;
 }
-FK_DEVICE fk_u32 fk_forward_v(fk_u32 n) { return fk_forward_k(n) + 2 * FK_F_TILE; }
-FK_DEVICE fk_u32 fk_forward_barrier(fk_u32 i) { return fk_shared() + FK_FORWARD_SM90_TILES(FK_HEAD_DIM) + i * 8; }
+FK_DEVICE fk_u32 fk_forward_v(fk_u32 n) {
+    return fk_shared() + FK_TILE_BYTES(FK_ROWS, FK_HEAD_DIM) + 2 * FK_F_K_TILE + n % 2 * FK_F_V_TILE;
+}
+FK_DEVICE fk_u32 fk_forward_barrier(fk_u32 i) {
+    return fk_shared() + FK_FORWARD_SM90_TILES(FK_HEAD_DIM, FK_VALUE_DIM) + i * 8;
+}
 
 /* A consumer waits for the n-th filling of a stage. The producer waits until consumers have read the filling before
  * it. */
@@ -70,22 +83,24 @@ FK_DEVICE void fk_forward_bring(const fk_launch_maps *maps, const fk_key_run *ru
     const fk_launch *p = &maps->launch;
     fk_u32 there = v ? FK_V_THERE : FK_K_THERE, free = v ? FK_V_FREE : FK_K_FREE;
     fk_u32 barrier = fk_forward_barrier(there + n % 2), tile = v ? fk_forward_v(n) : fk_forward_k(n);
+    fk_u32 boxes = v ? FK_VALUE_BOXES : FK_BOXES;
     /* whole: rows in whole boxes */
     fk_u32 keys = run->count - at, whole = keys < FK_F_STEP ? keys / FK_BOX * FK_BOX : FK_F_STEP;
     if (fk_thread() == 0) {
-        const fk_map *map = run->place == FK_MOVED ? &maps->moved : v ? &maps->v : &maps->k;
+        const fk_map *map = run->place == FK_MOVED ? v ? &maps->moved_v : &maps->moved_k : v ? &maps->v : &maps->k;
         fk_forward_await_free(free, n);
         if (FK_FUSED && !v && at == 0) { /* the V of a run comes after its K */
             fk_forward_arrival(p, run, at);
             fk_fence_async_global();
         }
-        fk_barrier_expect(barrier, whole * FK_ROW_BYTES);
-        fk_tile_fetch(tile, FK_F_STEP, whole, map, kv_head, (v ? run->v_row : run->k_row) + at, barrier);
+        fk_barrier_expect(barrier, whole * boxes * FK_TILE_ROW);
+        fk_tile_fetch(tile, boxes, FK_F_STEP, whole, map, kv_head, run->row + at, run->slot, barrier);
     }
     if (whole < FK_F_STEP) {
-        fk_u64 from = p->arena + (v ? run->v : run->k) + at * fk_k_stride(p) + (fk_u64)kv_head * FK_ROW_BYTES;
+        fk_u64 stride = v ? fk_v_stride(p) : fk_k_stride(p);
+        fk_u64 from = p->arena + (v ? run->v : run->k) + at * stride + (fk_u64)kv_head * boxes * FK_TILE_ROW;
         fk_sync_some(FK_PRODUCERS, 128); /* the first thread has found the stage free, and the keys there */
-        fk_tile_gather_from(tile, FK_F_STEP, whole, fk_thread(), 128, from, fk_k_stride(p), keys);
+        fk_tile_gather_from(tile, boxes, FK_F_STEP, whole, fk_thread(), 128, from, stride, keys);
         fk_copy_wait();
         fk_fence_async();
         fk_sync_some(FK_PRODUCERS, 128);
@@ -116,7 +131,7 @@ FK_DEVICE void fk_forward_bring_q(const fk_launch_maps *maps, const fk_row_item 
         if (fk_thread() == 0) fk_barrier_arrive(barrier);
     } else if (fk_thread() == 0) {
         fk_barrier_expect(barrier, rows * FK_ROW_BYTES);
-        fk_tile_fetch(fk_shared(), FK_ROWS, rows, &maps->q, head, (fk_u32)item->token, barrier);
+        fk_tile_fetch(fk_shared(), FK_BOXES, FK_ROWS, rows, &maps->q, head, (fk_u32)item->token, 0, barrier);
     }
 }
 
@@ -215,7 +230,7 @@ FK_DEVICE void fk_forward_finish(const fk_forward_side *c, float *o, const fk_u3
     fk_products_begin();
     fk_forward_begin_gather(c->n - 1, o, weights);
     fk_products_wait_0();
-    fk_products_settle(o, FK_HEAD_DIM / 2);
+    fk_products_settle(o, FK_VALUE_DIM / 2);
     fk_forward_leave(FK_V_FREE + (c->n - 1) % 2);
 }
 
@@ -262,7 +277,7 @@ FK_DEVICE void fk_forward_steps(fk_forward_side *c, fk_forward_rows *x) {
         if (more) fk_forward_await(FK_K_THERE, c->n + 1);
         if (FK_OVERLAP) {
             fk_products_wait_0();
-            fk_products_settle(o, FK_HEAD_DIM / 2);
+            fk_products_settle(o, FK_VALUE_DIM / 2);
             fk_forward_leave(FK_V_FREE + (c->n - 1) % 2);
         }
         fk_forward_weigh(s, x, factor, weights); // cost: elements
@@ -331,13 +346,13 @@ FK_KERNEL(fk_forward_sm90, FK_F_THREADS, 1)(FK_PARAMETER fk_launch_maps maps) {
     }
     fk_sync();
     if (group == 0) {
-        fk_registers_down(40);
+        FK_F_PRODUCER_REGISTERS;
         for (fk_u32 piece = 0, i; (i = fk_piece(piece)) < work; piece++) {
             const fk_row_item *item = (const fk_row_item *)p->items + i / heads;
             if (item->runs) fk_forward_produce(&maps, item, fk_forward_first_head(p, i, heads), items++, &n);
         }
     } else {
-        fk_registers_up(232);
+        FK_F_CONSUMER_REGISTERS;
         if (group == 2) fk_forward_pass_turn(1);
         for (fk_u32 piece = 0, i; (i = fk_piece(piece)) < work; piece++) {
             const fk_row_item *item = (const fk_row_item *)p->items + i / heads;

@@ -20,10 +20,10 @@ FK_PRIMITIVE(void, fk_barrier_expect, (fk_u32 barrier, fk_u32 bytes))
 /* Waits until the phase of this parity has ended. */
 FK_PRIMITIVE(void, fk_barrier_wait, (fk_u32 barrier, fk_u32 parity))
 
-/* Begins a copy of one box of a map, from (column, head, row) on, to shared memory at a multiple of 1024. It counts
+/* Begins a copy of one box of a map, from (column, head, row, slot) on, to shared memory at a multiple of 1024. It counts
  * FK_BOX_BYTES for the barrier, even if part of the box lies outside the tensor. One thread calls it. */
 FK_PRIMITIVE(void, fk_tensor_copy,
-             (fk_u32 to, const fk_map *map, fk_u32 column, fk_u32 head, fk_u32 row, fk_u32 barrier))
+             (fk_u32 to, const fk_map *map, fk_u32 column, fk_u32 head, fk_u32 row, fk_u32 slot, fk_u32 barrier))
 FK_PRIMITIVE(void, fk_fence_async, (void))
 /* The same for global memory: what a thread may read after an fk_wait_arrival, tensor copies that it begins after
  * this may read as well. */
@@ -62,6 +62,7 @@ FK_PRIMITIVE(void, fk_products_settle, (float *c, fk_u32 count))
 FK_PRODUCTS(32)
 FK_PRODUCTS(64)
 FK_PRODUCTS(128)
+FK_PRODUCTS(192)
 FK_PRODUCTS(256)
 #undef FK_PRODUCTS
 

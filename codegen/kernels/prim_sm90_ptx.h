@@ -25,9 +25,11 @@ FK_DEVICE void fk_barrier_wait(fk_u32 barrier, fk_u32 parity) {
                     : "memory");
     while (!ended && !fk_gives_up(begun, 1, barrier, parity));
 }
-FK_DEVICE void fk_tensor_copy(fk_u32 to, const fk_map *map, fk_u32 column, fk_u32 head, fk_u32 row, fk_u32 barrier) {
-    asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], "
-                 "[%1, {%2, %3, %4}], [%5];" ::"r"(to), "l"(map), "r"(column), "r"(head), "r"(row), "r"(barrier)
+FK_DEVICE void fk_tensor_copy(fk_u32 to, const fk_map *map, fk_u32 column, fk_u32 head, fk_u32 row, fk_u32 slot,
+                              fk_u32 barrier) {
+    asm volatile("cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], "
+                 "[%1, {%2, %3, %4, %5}], [%6];" ::"r"(to), "l"(map), "r"(column), "r"(head), "r"(row), "r"(slot),
+                 "r"(barrier)
                  : "memory");
 }
 FK_DEVICE void fk_fence_async(void) { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
@@ -68,6 +70,13 @@ FK_DEVICE void fk_products_settle(float *c, fk_u32 count) {
     "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, " \
     "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, " \
     "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
+#define FK_NAMES_192 \
+    "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, " \
+    "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, " \
+    "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, " \
+    "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, " \
+    "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, " \
+    "%80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95"
 #define FK_NAMES_256 \
     "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, " \
     "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, " \
@@ -83,6 +92,7 @@ FK_DEVICE void fk_products_settle(float *c, fk_u32 count) {
 #define FK_SUMS_OF_32 FK_SUMS_16(0)
 #define FK_SUMS_OF_64 FK_SUMS_16(0), FK_SUMS_16(16)
 #define FK_SUMS_OF_128 FK_SUMS_64(0)
+#define FK_SUMS_OF_192 FK_SUMS_64(0), FK_SUMS_16(64), FK_SUMS_16(80)
 #define FK_SUMS_OF_256 FK_SUMS_64(0), FK_SUMS_64(64)
 
 /* Defines the products of n columns and one type, which PTX calls `ptx`. o0 ... o5 are the numbers of the operands
@@ -111,6 +121,8 @@ FK_PRODUCTS_OF(64, bf16, "bf16", 32, 33, 34, 35, 36, 37)
 FK_PRODUCTS_OF(64, fp16, "f16", 32, 33, 34, 35, 36, 37)
 FK_PRODUCTS_OF(128, bf16, "bf16", 64, 65, 66, 67, 68, 69)
 FK_PRODUCTS_OF(128, fp16, "f16", 64, 65, 66, 67, 68, 69)
+FK_PRODUCTS_OF(192, bf16, "bf16", 96, 97, 98, 99, 100, 101)
+FK_PRODUCTS_OF(192, fp16, "f16", 96, 97, 98, 99, 100, 101)
 FK_PRODUCTS_OF(256, bf16, "bf16", 128, 129, 130, 131, 132, 133)
 FK_PRODUCTS_OF(256, fp16, "f16", 128, 129, 130, 131, 132, 133)
 #endif

@@ -6,37 +6,41 @@
  * Cost:     everything is read once and written once.
  */
 
-/* Sets each LSE to the sink of its head, which is right for a row that sees no key. count: rows times heads. */
+/* Sets each LSE to the sink of its head and lse_low to 0, which is right for a row that sees no key. count: rows times
+ * heads; to, lse_low: the two numbers of LSE; from: the sinks. */
 FK_KERNEL(fk_begin_lse, FK_SUPPORT_THREADS, 1)(FK_PARAMETER fk_support launch) {
     const fk_support *p = &launch;
     fk_begin(p->mark, p->mark_value);
     fk_u64 step = (fk_u64)fk_blocks() * FK_SUPPORT_THREADS;
-    for (fk_u64 i = (fk_u64)fk_block() * FK_SUPPORT_THREADS + fk_thread(); i < p->count; i += step)
+    for (fk_u64 i = (fk_u64)fk_block() * FK_SUPPORT_THREADS + fk_thread(); i < p->count; i += step) {
         fk_store(p->to + i * 4, fk_load(p->from + i % p->heads * 4)); // cost: step
+        fk_store(p->lse_low + i * 4, 0);
+    }
 }
 
-/* delta = sum(dO * O) over the numbers of a row, one warp a row. count: rows times heads; from: O; other: dO. */
+/* delta = sum(dO * O) over the numbers of a row, less the gradient of the row's LSE if there is one. One warp does a row.
+ * count: rows times heads; from: O; other: dO; d_lse: the gradients. */
 FK_KERNEL(fk_delta, FK_SUPPORT_THREADS, 1)(FK_PARAMETER fk_support launch) {
     const fk_support *p = &launch;
     fk_begin(p->mark, p->mark_value);
     fk_u64 step = (fk_u64)fk_blocks() * (FK_SUPPORT_THREADS / 32);
     for (fk_u64 i = (fk_u64)fk_block() * (FK_SUPPORT_THREADS / 32) + fk_warp(); i < p->count; i += step) {
         float sum = 0;
-        for (fk_u32 c = fk_lane() * 2; c < FK_HEAD_DIM; c += 64) {
+        for (fk_u32 c = fk_lane() * 2; c < FK_VALUE_DIM; c += 64) {
             float o[2], d_o[2];
-            fk_unpack(o, fk_load_bits(p->from + i * FK_ROW_BYTES + c * 2));
-            fk_unpack(d_o, fk_load_bits(p->other + i * FK_ROW_BYTES + c * 2));
+            fk_unpack(o, fk_load_bits(p->from + i * FK_VALUE_BYTES + c * 2));
+            fk_unpack(d_o, fk_load_bits(p->other + i * FK_VALUE_BYTES + c * 2));
             sum = fk_fma(o[0], d_o[0], sum);
             sum = fk_fma(o[1], d_o[1], sum);
         }
         for (fk_u32 mask = 16; mask; mask /= 2) sum += fk_exchange(sum, mask);
-        if (fk_lane() == 0) fk_store(p->to + i * 4, sum); // cost: step
+        if (fk_lane() == 0) fk_store(p->to + i * 4, p->d_lse ? sum - fk_load(p->d_lse + i * 4) : sum); // cost: step
     }
 }
 
 /* Sums rows to the gradients of sinks: FK_FOLD neighbouring rows of each head to one. A thread adds those of one head
  * in their order, so that the bits depend on nothing else. from: float [count][heads]. With `lse` it is delta, and a
- * row counts -exp(sink - LSE) delta. to: [rows / FK_FOLD, rounded up][heads]; with `group` there is one row, of the
+ * row counts -exp(sink - LSE) delta, where LSE is lse and lse_low. to: [rows / FK_FOLD, rounded up][heads]; with `group` there is one row, of the
  * model's heads, and head i of the range goes to head model_head + i / group * shared + i % group. */
 FK_KERNEL(fk_fold_sinks, FK_SUPPORT_THREADS, 1)(FK_PARAMETER fk_support launch) {
     const fk_support *p = &launch;
@@ -50,7 +54,7 @@ FK_KERNEL(fk_fold_sinks, FK_SUPPORT_THREADS, 1)(FK_PARAMETER fk_support launch) 
         for (fk_u64 row = first; row < end; row++) {
             const fk_u64 at = (row * p->heads + head) * 4; // cost: step
             float x = fk_load(p->from + at);
-            if (p->lse) x *= -fk_exp2((sink - fk_load(p->lse + at)) * FK_LOG2E);
+            if (p->lse) x *= -fk_weight_of(sink - fk_load(p->lse + at), fk_load(p->lse_low + at));
             sum += x;
         }
         const fk_u64 place = p->group ? p->model_head + head / p->group * p->shared + head % p->group : i;
@@ -115,12 +119,13 @@ FK_KERNEL(fk_gather, FK_SUPPORT_THREADS, 1)(FK_PARAMETER fk_gather_launch launch
         for (fk_u32 t = 0; t < FK_GATHER_TENSORS; t++) {
             const fk_gather_tensor *x = &p->tensor[t];
             if (t >= p->tensors) break;
+            if (!x->to) continue;
             fk_u64 to = fk_row_at(x, x->to, p->to, run, token - run->at, i);
             fk_u64 from = fk_row_at(x, x->from, p->from, run, token - run->at, i);
             for (fk_u32 w = fk_lane(); w < x->row; w += 32) {
                 fk_u32 far = x->chunk == x->row ? w : w / x->chunk * x->stride + w % x->chunk;
-                fk_store_bits(to + (p->to == FK_AT_CALLER ? far : w) * 4,
-                              fk_load_bits(from + (p->from == FK_AT_CALLER ? far : w) * 4));
+                fk_u32 bits = x->from ? fk_load_bits(from + (p->from == FK_AT_CALLER ? far : w) * 4) : 0;
+                fk_store_bits(to + (p->to == FK_AT_CALLER ? far : w) * 4, bits);
             }
         }
     }
@@ -131,44 +136,49 @@ FK_KERNEL(fk_gather, FK_SUPPORT_THREADS, 1)(FK_PARAMETER fk_gather_launch launch
 FK_KERNEL(fk_merge, FK_SUPPORT_THREADS, 1)(FK_PARAMETER fk_support launch) {
     const fk_support *p = &launch;
     fk_begin(p->mark, p->mark_value);
-    fk_u64 step = (fk_u64)fk_blocks() * (FK_SUPPORT_THREADS / 32), m_at = p->other * FK_HEAD_DIM * 4;
+    fk_u64 step = (fk_u64)fk_blocks() * (FK_SUPPORT_THREADS / 32), m_at = p->other * FK_VALUE_DIM * 4;
     fk_u64 l_at = m_at + p->other * 4;
     for (fk_u64 i = (fk_u64)fk_block() * (FK_SUPPORT_THREADS / 32) + fk_warp(); i < p->count; i += step) {
         float m = fk_load(p->to + m_at + i * 4), m_from = fk_load(p->from + m_at + i * 4); // cost: step
-        /* no row has seen a key: both factors 0 */
-        float most = fk_max(m, m_from), base = most == -fk_infinity() ? 0 : most;
-        float factor = fk_exp2(m - base), factor_from = fk_exp2(m_from - base);
+        float most = fk_max(m, m_from), base = fk_base_of(most);
+        float factor = fk_weight_of(m, base), factor_from = fk_weight_of(m_from, base);
         float l = fk_load(p->to + l_at + i * 4) * factor + fk_load(p->from + l_at + i * 4) * factor_from;
         l = fk_exchange(l, 16); /* all lanes have the same number: this waits until each of them has read m and l */
         if (fk_lane() == 0) {
             fk_store(p->to + m_at + i * 4, most);
             fk_store(p->to + l_at + i * 4, l);
         }
-        for (fk_u32 c = fk_lane() * 2; c < FK_HEAD_DIM; c += 64) {
+        for (fk_u32 c = fk_lane() * 2; c < FK_VALUE_DIM; c += 64) {
             float o[2], o_from[2];
-            fk_load2(o, p->to + (i * FK_HEAD_DIM + c) * 4);
-            fk_load2(o_from, p->from + (i * FK_HEAD_DIM + c) * 4);
-            fk_store2(p->to + (i * FK_HEAD_DIM + c) * 4, o[0] * factor + o_from[0] * factor_from,
+            fk_load2(o, p->to + (i * FK_VALUE_DIM + c) * 4);
+            fk_load2(o_from, p->from + (i * FK_VALUE_DIM + c) * 4);
+            fk_store2(p->to + (i * FK_VALUE_DIM + c) * 4, o[0] * factor + o_from[0] * factor_from,
                       o[1] * factor + o_from[1] * factor_from);
         }
     }
 }
 
-/* Makes O and LSE of a running state, with the sink if there is one. from: a slot of state; to: the rows of O; lse:
- * those of LSE; sinks: as in fk_launch; other, count: as for fk_merge. One warp does a row. */
+/* Makes O and LSE of a running state, with the sink if there is one, and tells the largest logits. from: a slot of state;
+ * to: the rows of O; lse, lse_low: those of LSE; sinks, maxima: as in fk_launch; other, count: as for fk_merge. One warp
+ * does a row. */
 FK_KERNEL(fk_state_out, FK_SUPPORT_THREADS, 1)(FK_PARAMETER fk_support launch) {
     const fk_support *p = &launch;
     fk_begin(p->mark, p->mark_value);
-    fk_u64 step = (fk_u64)fk_blocks() * (FK_SUPPORT_THREADS / 32), m_at = p->other * FK_HEAD_DIM * 4;
+    fk_u64 step = (fk_u64)fk_blocks() * (FK_SUPPORT_THREADS / 32), m_at = p->other * FK_VALUE_DIM * 4;
     fk_u64 l_at = m_at + p->other * 4;
     for (fk_u64 i = (fk_u64)fk_block() * (FK_SUPPORT_THREADS / 32) + fk_warp(); i < p->count; i += step) {
-        float most = fk_load(p->from + m_at + i * 4), sum = fk_load(p->from + l_at + i * 4), lse; // cost: step
-        float factor = fk_end_row(p->sinks, fk_sink(p->sinks, i % p->heads), most, sum, &lse);
-        if (fk_lane() == 0) fk_store(p->lse + i * 4, lse);
-        for (fk_u32 c = fk_lane() * 2; c < FK_HEAD_DIM; c += 64) {
+        float most = fk_load(p->from + m_at + i * 4), sum = fk_load(p->from + l_at + i * 4); // cost: step
+        const fk_u32 head = (fk_u32)(i % p->heads);
+        float lse[2], factor = fk_end_row(p->sinks, fk_sink(p->sinks, head), most, sum, lse);
+        if (fk_lane() == 0) {
+            fk_store(p->lse + i * 4, lse[0]);
+            fk_store(p->lse_low + i * 4, lse[1]);
+            fk_tell_largest(p->maxima, p->model_head, p->group, p->shared, head, most);
+        }
+        for (fk_u32 c = fk_lane() * 2; c < FK_VALUE_DIM; c += 64) {
             float o[2];
-            fk_load2(o, p->from + (i * FK_HEAD_DIM + c) * 4);
-            fk_store_bits(p->to + i * FK_ROW_BYTES + c * 2, fk_pack(o[0] * factor, o[1] * factor));
+            fk_load2(o, p->from + (i * FK_VALUE_DIM + c) * 4);
+            fk_store_bits(p->to + i * FK_VALUE_BYTES + c * 2, fk_pack(o[0] * factor, o[1] * factor));
         }
     }
 }
@@ -186,7 +196,7 @@ typedef struct fk_row_parts {
 FK_DEVICE void fk_sum_parts(const fk_row_parts *x, float most, fk_u32 c, float sum[2]) {
     sum[0] = sum[1] = 0;
     if (x->earlier_o) {
-        float factor = fk_exp2(fk_load(x->earlier_m) - most), o[2];
+        float factor = fk_weight_of(fk_load(x->earlier_m), most), o[2];
         fk_load2(o, x->earlier_o + c * 4);
         sum[0] = factor * o[0];
         sum[1] = factor * o[1];
@@ -204,7 +214,7 @@ FK_DEVICE void fk_sum_parts(const fk_row_parts *x, float most, fk_u32 c, float s
         }
         FK_UNROLL
         for (fk_u32 j = 0; j < 8; j++) {
-            float factor = fk_exp2(m[j] - most);
+            float factor = fk_weight_of(m[j], most);
             sum[0] = fk_fma(factor, o[j][0], sum[0]);
             sum[1] = fk_fma(factor, o[j][1], sum[1]);
         }
@@ -218,19 +228,19 @@ FK_DEVICE void fk_combine_row(const fk_launch *p, const fk_row_item *item, const
     float m = x->earlier_m ? fk_load(x->earlier_m) : -fk_infinity(), most = m, sum = 0;
     for (fk_u32 i = fk_lane(); i < x->count; i += 32) most = fk_max(most, fk_load(x->m + i * x->size));
     for (fk_u32 mask = 16; mask; mask /= 2) most = fk_max(most, fk_exchange(most, mask));
-    float base = most == -fk_infinity() ? 0 : most; /* the row has seen no key: all factors 0 */
-    if (x->earlier_l && fk_lane() == 0) sum = fk_load(x->earlier_l) * fk_exp2(m - base);
+    float base = fk_base_of(most);
+    if (x->earlier_l && fk_lane() == 0) sum = fk_load(x->earlier_l) * fk_weight_of(m, base);
     for (fk_u32 i = fk_lane(); i < x->count; i += 32)
-        sum = fk_fma(fk_load(x->l + i * x->size), fk_exp2(fk_load(x->m + i * x->size) - base), sum);
+        sum = fk_fma(fk_load(x->l + i * x->size), fk_weight_of(fk_load(x->m + i * x->size), base), sum);
     for (fk_u32 mask = 16; mask; mask /= 2) sum += fk_exchange(sum, mask);
-    enum { COLUMNS = (FK_HEAD_DIM + 63) / 64 }; /* pairs of columns that a lane has */
+    enum { COLUMNS = (FK_VALUE_DIM + 63) / 64 }; /* pairs of columns that a lane has */
     float o[COLUMNS][2] = {{0}};
     FK_UNROLL
     for (fk_u32 j = 0; j < COLUMNS; j++)
-        if (fk_lane() * 2 + j * 64 < FK_HEAD_DIM) fk_sum_parts(x, base, fk_lane() * 2 + j * 64, o[j]);
+        if (fk_lane() * 2 + j * 64 < FK_VALUE_DIM) fk_sum_parts(x, base, fk_lane() * 2 + j * 64, o[j]);
     fk_exchange(0, 1); /* each lane has read the earlier m */
     if (!(item->flags & FK_LAST)) {
-        fk_u64 state = p->arena + item->state, m_at = state + (fk_u64)p->max_block * p->heads * FK_HEAD_DIM * 4;
+        fk_u64 state = p->arena + item->state, m_at = state + (fk_u64)p->max_block * p->heads * FK_VALUE_DIM * 4;
         fk_u64 l_at = m_at + (fk_u64)p->max_block * p->heads * 4, token = (fk_u64)item->block_token + query;
         if (fk_lane() == 0) {
             fk_store(fk_row(p, m_at, token, head, 4), most);
@@ -239,19 +249,23 @@ FK_DEVICE void fk_combine_row(const fk_launch *p, const fk_row_item *item, const
         FK_UNROLL
         for (fk_u32 j = 0; j < COLUMNS; j++) {
             fk_u32 c = fk_lane() * 2 + j * 64;
-            if (c < FK_HEAD_DIM)
-                fk_store2(fk_row(p, state, token, head, FK_HEAD_DIM * 4) + c * 4, o[j][0], o[j][1]);
+            if (c < FK_VALUE_DIM)
+                fk_store2(fk_row(p, state, token, head, FK_VALUE_DIM * 4) + c * 4, o[j][0], o[j][1]);
         }
         return;
     }
-    float lse, factor = fk_end_row(p->sinks, fk_sink(p->sinks, head), most, sum, &lse);
+    float lse[2], factor = fk_end_row(p->sinks, fk_sink(p->sinks, head), most, sum, lse);
     fk_u64 token = (fk_u64)item->out + query;
-    if (fk_lane() == 0) fk_store(fk_row(p, p->lse, token, head, 4), lse);
+    if (fk_lane() == 0) {
+        fk_store(fk_row(p, p->lse, token, head, 4), lse[0]);
+        fk_store(fk_row(p, p->lse_low, token, head, 4), lse[1]);
+        fk_tell_largest(p->maxima, p->model_head, p->group, p->shared, head, most);
+    }
     FK_UNROLL
     for (fk_u32 j = 0; j < COLUMNS; j++) {
         fk_u32 c = fk_lane() * 2 + j * 64;
-        if (c < FK_HEAD_DIM)
-            fk_store_bits(fk_row(p, p->o, token, head, FK_ROW_BYTES) + c * 2,
+        if (c < FK_VALUE_DIM)
+            fk_store_bits(fk_row(p, p->o, token, head, FK_VALUE_BYTES) + c * 2,
                           fk_pack(o[j][0] * factor, o[j][1] * factor));
     }
 }
@@ -264,17 +278,17 @@ FK_KERNEL(fk_combine, FK_SUPPORT_THREADS, 1)(FK_PARAMETER fk_launch launch) {
         const fk_merge_item *merge = (const fk_merge_item *)p->items + i;
         const fk_row_item *item = &merge->rows;
         const fk_u64 numbers = (fk_u64)item->count * 4, at = p->splits + merge->first;
-        const fk_u64 o = p->arena + item->state, m = o + (fk_u64)p->max_block * p->heads * FK_HEAD_DIM * 4;
+        const fk_u64 o = p->arena + item->state, m = o + (fk_u64)p->max_block * p->heads * FK_VALUE_DIM * 4;
         const fk_u64 l = m + (fk_u64)p->max_block * p->heads * 4;
         for (fk_u32 row = fk_warp(); row < item->count; row += FK_SUPPORT_THREADS / 32) {
             fk_u32 query = (item->skip + row) / item->pack; // cost: step
             fk_u32 head = (item->flags >> FK_HEAD_SHIFT) + (item->skip + row) % item->pack;
             fk_u64 token = (fk_u64)item->block_token + query;
-            fk_row_parts x = {at + row * FK_HEAD_DIM * 4, at + numbers * FK_HEAD_DIM + row * 4,
-                              at + numbers * (FK_HEAD_DIM + 1) + row * 4, numbers * (FK_HEAD_DIM + 2), merge->parts,
+            fk_row_parts x = {at + row * FK_VALUE_DIM * 4, at + numbers * FK_VALUE_DIM + row * 4,
+                              at + numbers * (FK_VALUE_DIM + 1) + row * 4, numbers * (FK_VALUE_DIM + 2), merge->parts,
                               0, 0, 0};
             if (!(item->flags & FK_FIRST)) {
-                x.earlier_o = fk_row(p, o, token, head, FK_HEAD_DIM * 4);
+                x.earlier_o = fk_row(p, o, token, head, FK_VALUE_DIM * 4);
                 x.earlier_m = fk_row(p, m, token, head, 4);
                 x.earlier_l = fk_row(p, l, token, head, 4);
             }

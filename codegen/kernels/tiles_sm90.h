@@ -1,6 +1,6 @@
 /* tiles_sm90.h: tiles in shared memory in the layout that the copy engine writes and the products of sm_90a read.
  *
- * A tile is `rows` rows (a multiple of 8) of FK_HEAD_DIM numbers. It is stored as boxes of 64 columns, one after the
+ * A tile is `rows` rows (a multiple of 8) of 64 * boxes numbers. It is stored as boxes of 64 columns, one after the
  * other. Row r of box b is the 128 bytes at (b * rows + r) * 128, and its chunk c of 16 bytes lies at place c ^ r %
  * 8. A tile begins at a multiple of 1024.
  * Source: matrix descriptors in the PTX manual, 128-byte swizzle.
@@ -8,7 +8,7 @@
 #ifndef FK_TILES_SM90_H
 #define FK_TILES_SM90_H
 
-enum { FK_TILE_ROW = 128, FK_BOXES = FK_HEAD_DIM / FK_BOX };
+enum { FK_TILE_ROW = 128, FK_BOXES = FK_HEAD_DIM / FK_BOX, FK_VALUE_BOXES = FK_VALUE_DIM / FK_BOX };
 
 /* The name of the product with n columns for the input type: FK_PRODUCT(fk_product_, 64) is fk_product_64_bf16, say.
  * n is a literal, or a macro that is one. */
@@ -36,31 +36,32 @@ FK_DEVICE fk_u64 fk_by_columns(fk_u32 tile, fk_u32 rows, fk_u32 step, fk_u32 box
     return fk_operand(tile, (box * rows + step * 16) * FK_TILE_ROW, rows * FK_TILE_ROW);
 }
 
-/* Lets the copy engine bring `count` rows (a multiple of FK_BOX) of a head, from `row` on. The barrier must be told
- * to expect count * FK_HEAD_DIM * 2 bytes. One thread calls it. */
-FK_DEVICE void fk_tile_fetch(fk_u32 tile, fk_u32 rows, fk_u32 count, const fk_map *map, fk_u32 head, fk_u32 row,
-                             fk_u32 barrier) {
+/* Lets the copy engine bring `count` rows (a multiple of FK_BOX) of a head, from row `row` of a slot on. The barrier
+ * must be told to expect count * boxes * FK_TILE_ROW bytes. One thread calls it. */
+FK_DEVICE void fk_tile_fetch(fk_u32 tile, fk_u32 boxes, fk_u32 rows, fk_u32 count, const fk_map *map, fk_u32 head,
+                             fk_u32 row, fk_u32 slot, fk_u32 barrier) {
     FK_ROLL
-    for (fk_u32 box = 0; box < FK_BOXES; box++)
+    for (fk_u32 box = 0; box < boxes; box++)
         FK_ROLL
         for (fk_u32 r = 0; r < count; r += FK_BOX)
-            fk_tensor_copy(tile + (box * rows + r) * FK_TILE_ROW, map, box * FK_BOX, head, row + r, barrier);
+            fk_tensor_copy(tile + (box * rows + r) * FK_TILE_ROW, map, box * FK_BOX, head, row + r, slot, barrier);
 }
 /* Copies rows from `first` on with `threads` threads, of which this is number `thread`. Only the first `there` rows
  * of the tile may be read; the others become 0. Afterwards each thread waits for its copies (fk_copy_wait) and fences
  * (fk_fence_async) before it tells others that the rows are there. */
-FK_DEVICE void fk_tile_gather_from(fk_u32 tile, fk_u32 rows, fk_u32 first, fk_u32 thread, fk_u32 threads, fk_u64 from,
-                                   fk_u64 stride, fk_u32 there) {
+FK_DEVICE void fk_tile_gather_from(fk_u32 tile, fk_u32 boxes, fk_u32 rows, fk_u32 first, fk_u32 thread, fk_u32 threads,
+                                   fk_u64 from, fk_u64 stride, fk_u32 there) {
+    fk_u32 chunks = boxes * (FK_TILE_ROW / 16);
     FK_ROLL
-    for (fk_u32 i = first * FK_CHUNKS + thread; i < rows * FK_CHUNKS; i += threads) {
-        fk_u32 row = i / FK_CHUNKS, chunk = i % FK_CHUNKS;
+    for (fk_u32 i = first * chunks + thread; i < rows * chunks; i += threads) {
+        fk_u32 row = i / chunks, chunk = i % chunks;
         fk_u32 to = tile + (chunk / 8 * rows + row) * FK_TILE_ROW + (chunk % 8 ^ row % 8) * 16;
         fk_copy(to, row < there ? from + row * stride + chunk * 16 : from, row < there ? 16 : 0);
     }
 }
 /* The same for a whole tile. */
-FK_DEVICE void fk_tile_gather(fk_u32 tile, fk_u32 rows, fk_u32 thread, fk_u32 threads, fk_u64 from, fk_u64 stride,
-                              fk_u32 there) {
-    fk_tile_gather_from(tile, rows, 0, thread, threads, from, stride, there);
+FK_DEVICE void fk_tile_gather(fk_u32 tile, fk_u32 boxes, fk_u32 rows, fk_u32 thread, fk_u32 threads, fk_u64 from,
+                              fk_u64 stride, fk_u32 there) {
+    fk_tile_gather_from(tile, boxes, rows, 0, thread, threads, from, stride, there);
 }
 #endif

@@ -203,14 +203,6 @@ fcp_code auto_count_pairs(const planning *x, arena *memory, auto_pairs *out) {
 
 static uint64_t at_most(uint64_t v, uint64_t most) { return v < most ? v : most; }
 
-/* What the time of a plan's kernels and wires depends on, before there is a problem. */
-static fcp_problem early_facts(const struct fcpc_program *g) {
-    return (fcp_problem){.ranks = g->nodes * g->gpus, .nodes = g->nodes, .gpus = g->gpus, .heads = g->heads,
-                         .kv_heads = g->kv_heads, .head_dim = g->head_dim, .range_kv = g->kv_heads,
-                         .range_sub = g->heads / g->kv_heads, .dtype = (uint16_t)g->dtype,
-                         .wire = (uint16_t)g->wire, .margin = g->margin};
-}
-
 /* The time of a cell of one head, FULL or PARTIAL, whichever takes less. */
 static uint64_t least_cell(const sim_model *m) {
     return m->kernel.at[m->kernel.at[SIM_FULL] < m->kernel.at[SIM_PARTIAL] ? SIM_FULL : SIM_PARTIAL];
@@ -233,7 +225,7 @@ void auto_bound_even(const struct fcpc_program *g, const sim_profile *profile, c
         if (pairs->of[s] > own) keys += (pairs->of[s] - own) / a;
     }
     *out = (auto_bounds){.all = 0};
-    const fcp_problem facts = early_facts(g);
+    const fcp_problem facts = problem_early_facts(g);
     for (int pass = 0; pass < FCP_PASSES; pass++) {
         uint64_t of[AUTO_BOUNDS] = {0};
         sim_model m;
@@ -285,7 +277,7 @@ static fcp_code busiest_of_groups(const struct fcpc_program *g, const auto_pairs
 
 fcp_code auto_bound_groups(const struct fcpc_program *g, const sim_profile *profile, const auto_pairs *pairs,
                            auto_bounds *out) {
-    const fcp_problem facts = early_facts(g);
+    const fcp_problem facts = problem_early_facts(g);
     const wide area = (wide)FCP_CELL * FCP_CELL * pairs_weight(g);
     arena scratch = {0};
     wide most;

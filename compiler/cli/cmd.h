@@ -135,12 +135,17 @@ typedef enum cmd_kind {
       "run or emit these passes; running backward brings forward along; the default is what plan and inputs allow")    \
     X(Q, "q", 0, CMD_READ, "F.npy", CMD_BIT(RUN), "read the queries from this file: [tokens, heads, head_dim]")        \
     X(K, "k", 0, CMD_READ, "F.npy", CMD_BIT(RUN), "read the keys from this file: [tokens, kv_heads, head_dim]")        \
-    X(V, "v", 0, CMD_READ, "F.npy", CMD_BIT(RUN), "read the values from this file: [tokens, kv_heads, head_dim]")      \
+    X(V, "v", 0, CMD_READ, "F.npy", CMD_BIT(RUN), "read the values from this file: [tokens, kv_heads, value_dim]")     \
     X(DO, "do", 0, CMD_READ, "F.npy", CMD_BIT(RUN),                                                                    \
       "read the gradient of the output from this file, for the backward pass")                                         \
-    X(OUT, "out", 0, CMD_WRITE, "F.npy", CMD_BIT(RUN), "write the output to this file")                                \
+    X(DLSE, "dlse", 0, CMD_READ, "F.npy", CMD_BIT(RUN),                                                                \
+      "read the gradient of the log-sum-exp from this file, for a plan with lse_gradient: [tokens, heads], float32; "  \
+      "without it it is zero, and with drawn inputs it is drawn")                                                      \
+    X(OUT, "out", 0, CMD_WRITE, "F.npy", CMD_BIT(RUN), "write the output to this file: [tokens, heads, value_dim]")    \
     X(LSE, "lse", 0, CMD_WRITE, "F.npy", CMD_BIT(RUN),                                                                 \
       "write the log-sum-exp of each row to this file: [tokens, heads], float32")                                      \
+    X(MAX_LOGIT, "max-logit", 0, CMD_WRITE, "F.npy", CMD_BIT(RUN),                                                     \
+      "write the largest logit of each head to this file, with the score and without the sink: [heads], float32")      \
     X(DQ, "dq", 0, CMD_WRITE, "F.npy", CMD_BIT(RUN), "write the gradient of the queries to this file")                 \
     X(DK, "dk", 0, CMD_WRITE, "F.npy", CMD_BIT(RUN), "write the gradient of the keys to this file")                    \
     X(DV, "dv", 0, CMD_WRITE, "F.npy", CMD_BIT(RUN), "write the gradient of the values to this file")                  \

@@ -78,7 +78,7 @@ typedef struct pass_cost {
 
 /* Bytes of the running state of a token. */
 static uint64_t state_row(const fcp_plan *plan) {
-    return (uint64_t)fcp_range_heads(plan->problem) * (plan->problem->head_dim + 2) * sizeof(float);
+    return (uint64_t)fcp_range_heads(plan->problem) * (plan->problem->value_dim + 2) * sizeof(float);
 }
 
 static uint64_t state_bytes_of(const fcp_plan *plan, const fcp_visit *visit) {

@@ -20,6 +20,12 @@ static division division_of(const fcp_plan *plan, uint32_t phases) {
     return (division){model, p->range_sub, (uint32_t)common_divisor(phases * p->range_kv * p->range_sub, model)};
 }
 
+/* K and V of a KV head, as a part of Q and O of a query head. */
+static double key_of(const fcp_plan *plan) {
+    const fcp_problem *p = plan->problem;
+    return (double)fcp_kv_dim(p) / (p->head_dim + p->value_dim);
+}
+
 static bool alike(const sim_phase *a, const sim_phase *b) {
     for (int cls = 0; cls < FCP_CLASSES; cls++)
         if (a->of_class[cls] != b->of_class[cls]) return false;
@@ -62,11 +68,14 @@ static void print_pass(const fcp_plan *plan, fcp_pass pass, const sim_phases *x)
         print_alike(pass, x, first, end);
     }
     const division d = division_of(plan, x->count);
-    const double own = sim_phase_part(d.phase, x->count, d.all), paper = sim_phase_part(d.model, x->count, d.model);
+    const double own = sim_phase_part(d.phase, x->count, d.all, key_of(plan)),
+                 paper = sim_phase_part(d.model, x->count, d.model, 1);
     if (x->count < 2) return;
     printf("          %-8s in all %s; a phase holds %.4g of what all heads at once do, ", fcp_pass_names[pass],
            summary_number(number, (double)x->peak, "B"), own);
     printf("%.1f %% less (as the paper counts %.4g, %.1f %%)\n", 100 * (1 - own), paper, 100 * (1 - paper));
+    const fcp_problem *p = plan->problem;
+    if (p->value_dim != p->head_dim || p->values_in_keys) return; /* the tables are of heads with K and V of one width */
     print_fractions(pass, pass == FCP_FORWARD ? "the paper's Table 2" : "the paper's Table 6",
                     sim_phase_fractions(pass, d.model, x->count));
     print_fractions(pass, "with the plan's K and V", sim_phase_fractions(pass, d.phase, x->count));
@@ -98,8 +107,8 @@ fcp_code cmd_phases_json(json *j, const fcp_plan *plan, fcp_pass pass, fcp_error
     const division d = division_of(plan, x.count);
     json_object(j, "phases");
     json_u64(j, "peak_bytes", x.peak);
-    json_double(j, "part_of_all_heads", sim_phase_part(d.phase, x.count, d.all));
-    json_double(j, "part_of_all_heads_paper", sim_phase_part(d.model, x.count, d.model));
+    json_double(j, "part_of_all_heads", sim_phase_part(d.phase, x.count, d.all, key_of(plan)));
+    json_double(j, "part_of_all_heads_paper", sim_phase_part(d.model, x.count, d.model, 1));
     json_array(j, "slot_bytes");
     for (uint32_t i = 0; i < x.count; i++) json_u64(j, NULL, x.phase[i].bytes);
     json_end(j);

@@ -16,13 +16,21 @@
 #include "compiler/cli/cmd.h"
 #include "compiler/show/summary.h"
 
-enum { BIT_Q = 1 << FCP_TENSOR_Q, BIT_K = 1 << FCP_TENSOR_K, BIT_V = 1 << FCP_TENSOR_V, BIT_DO = 1 << FCP_TENSOR_DO };
+enum {
+    BIT_Q = 1 << FCP_TENSOR_Q,
+    BIT_K = 1 << FCP_TENSOR_K,
+    BIT_V = 1 << FCP_TENSOR_V,
+    BIT_DO = 1 << FCP_TENSOR_DO,
+    BIT_DLSE = 1 << FCP_TENSOR_DLSE,
+    BIT_INPUTS = BIT_Q | BIT_K | BIT_V | BIT_DO | BIT_DLSE,
+    BIT_GRADIENTS = 1 << FCP_TENSOR_DQ | 1 << FCP_TENSOR_DK | 1 << FCP_TENSOR_DV
+};
 
-/* Which option names the file of a tensor. */
+/* Which option names the file of a tensor; OPT_COUNT: none does. */
 static const cmd_option tensor_option[FCP_TENSORS] = {
-    [FCP_TENSOR_Q] = OPT_Q,   [FCP_TENSOR_K] = OPT_K,     [FCP_TENSOR_V] = OPT_V,   [FCP_TENSOR_DO] = OPT_DO,
-    [FCP_TENSOR_O] = OPT_OUT, [FCP_TENSOR_LSE] = OPT_LSE, [FCP_TENSOR_DQ] = OPT_DQ, [FCP_TENSOR_DK] = OPT_DK,
-    [FCP_TENSOR_DV] = OPT_DV};
+    [FCP_TENSOR_Q] = OPT_Q,   [FCP_TENSOR_K] = OPT_K,       [FCP_TENSOR_V] = OPT_V,   [FCP_TENSOR_DO] = OPT_DO,
+    [FCP_TENSOR_O] = OPT_OUT, [FCP_TENSOR_LSE] = OPT_LSE,   [FCP_TENSOR_DQ] = OPT_DQ, [FCP_TENSOR_DK] = OPT_DK,
+    [FCP_TENSOR_DV] = OPT_DV, [FCP_TENSOR_DLSE] = OPT_DLSE, [FCP_TENSOR_LSE_LOW] = OPT_COUNT};
 
 /* Checking all rows of a long batch takes hours. If it takes more multiplications than this, or than --check-work says,
  * a sample of rows is checked that takes about as many. These are some 10 s of one core. */
@@ -31,7 +39,8 @@ static const cmd_option tensor_option[FCP_TENSORS] = {
 typedef struct job {
     fcp_shape shape;
     bool drawn, check, check_all, pass[FCP_PASSES];
-    unsigned outputs; /* bit per tensor: to be written */
+    unsigned inputs;  /* bit per tensor: read from a file */
+    unsigned outputs; /* written to one */
     double seconds[FCP_PASSES], check_seconds;
     uint64_t seed, threads, timeout, check_work;
     fcp_packed packed;
@@ -68,30 +77,31 @@ static fcp_code parse_passes(const char *list, bool wanted[FCP_PASSES], fcp_erro
 
 /* Checks what can be wrong with the command line by itself, before anything is read. */
 static fcp_code check_options(const cmd_line *line, job *work, bool wanted[FCP_PASSES], fcp_error *err) {
-    unsigned inputs = 0;
+    unsigned named = 0;
     for (int t = 0; t < FCP_TENSORS; t++)
-        if (line->value[tensor_option[t]]) {
-            bool output = t == FCP_TENSOR_O || t == FCP_TENSOR_LSE || t >= FCP_TENSOR_DQ;
-            if (output) work->outputs |= 1u << t;
-            else inputs |= 1u << t;
-        }
+        if (tensor_option[t] != OPT_COUNT && line->value[tensor_option[t]]) named |= 1u << t;
+    const unsigned inputs = named & BIT_INPUTS, gradients = BIT_GRADIENTS;
+    work->inputs = inputs;
+    work->outputs = named & ~inputs;
     work->drawn = inputs == 0;
     work->check = line->value[OPT_CHECK] || (work->drawn && !line->value[OPT_NO_CHECK]);
     work->check_all = work->check && line->value[OPT_CHECK] && *line->value[OPT_CHECK];
     if (line->value[OPT_CHECK_WORK] && (!work->check || work->check_all))
         return fcp_fail(err, FCP_E_USAGE, "--check-work is the size of a sample, but %s",
                         work->check_all ? "--check all asks for every row" : "nothing is checked: say --check");
-    unsigned qkv = BIT_Q | BIT_K | BIT_V;
-    if (!work->drawn && (inputs & qkv) != qkv)
-        return fcp_fail(err, FCP_E_USAGE, "--%s is missing: q, k and v come together",
-                        !(inputs & BIT_Q) ? "q" : !(inputs & BIT_K) ? "k" : "v");
-    unsigned gradients = 1u << FCP_TENSOR_DQ | 1u << FCP_TENSOR_DK | 1u << FCP_TENSOR_DV;
+    if (!work->drawn && !(inputs & BIT_Q && inputs & BIT_K))
+        return fcp_fail(err, FCP_E_USAGE, "--%s is missing: q, k and v come together", inputs & BIT_Q ? "k" : "q");
+    if (inputs & BIT_DLSE && !(inputs & BIT_DO))
+        return fcp_fail(err, FCP_E_USAGE,
+                        "--dlse is for the backward pass, which needs --do, the gradient of the output, too");
     if (!work->drawn && !(inputs & BIT_DO) && work->outputs & gradients)
         return fcp_fail(err, FCP_E_USAGE, "gradients need --do, the gradient of the output");
     fcp_code code = FCP_OK;
     if (line->value[OPT_PASS]) code = parse_passes(line->value[OPT_PASS], wanted, err);
     if (code == FCP_OK && line->value[OPT_PASS] && !wanted[FCP_BACKWARD] && work->outputs & gradients)
         return fcp_fail(err, FCP_E_USAGE, "gradients need the backward pass: --pass forward,backward");
+    if (code == FCP_OK && line->value[OPT_PASS] && !wanted[FCP_BACKWARD] && inputs & BIT_DLSE)
+        return fcp_fail(err, FCP_E_USAGE, "--dlse is for the backward pass: --pass forward,backward");
     if (code == FCP_OK && wanted[FCP_BACKWARD] && !work->drawn && !(inputs & BIT_DO))
         return fcp_fail(err, FCP_E_USAGE, "the backward pass needs --do, the gradient of the output");
     if (code == FCP_OK && !line->value[OPT_PASS] && inputs & BIT_DO) wanted[FCP_FORWARD] = wanted[FCP_BACKWARD] = true;
@@ -106,6 +116,27 @@ static fcp_code check_options(const cmd_line *line, job *work, bool wanted[FCP_P
     if (code == FCP_OK) code = cmd_number(line, OPT_CHECK_WORK, 1, UINT64_MAX, CHECK_WORK, &work->check_work, err);
     if (code == FCP_OK) code = cmd_number(line, OPT_TIMEOUT, 1, 1000000, 0, &work->timeout, err);
     return code;
+}
+
+/* The tensors that the passes write. The backward pass needs what rounding took from LSE, and so that is one of them. */
+static unsigned outputs_of(const job *work) {
+    unsigned outputs = 1u << FCP_TENSOR_LSE_LOW;
+    for (int p = 0; p < FCP_PASSES; p++) outputs |= work->pass[p] ? fcp_pass_outputs((fcp_pass)p) : 0;
+    return outputs;
+}
+
+/* Checks that the plan has the tensors that the command line names, and the reverse. */
+static fcp_code check_named(const job *work, fcp_error *err) {
+    const bool v = work->inputs & BIT_V, dv = work->outputs >> FCP_TENSOR_DV & 1;
+    if (work->shape.values_in_keys && (v || dv))
+        return fcp_fail(err, FCP_E_TENSOR, "--%s: the plan's values are in its keys: %s", v ? "v" : "dv",
+                        v ? "--k has both, and there is no v" : "--dk is the gradient of both, and there is no dv");
+    if (!work->drawn && !v && !work->shape.values_in_keys)
+        return fcp_fail(err, FCP_E_USAGE, "--v is missing: q, k and v come together");
+    if (work->inputs & BIT_DLSE && !work->shape.lse_gradient)
+        return fcp_fail(err, FCP_E_TENSOR,
+                        "--dlse: the plan takes no gradient of LSE: compile it with -D plan.lse_gradient=true");
+    return FCP_OK;
 }
 
 /* Settles which passes run. The backward pass needs the results of the forward pass, so that runs, too. */
@@ -171,9 +202,7 @@ static fcp_code check_memory(const job *work, unsigned set, fcp_error *err) {
 /* --- doing it ----------------------------------------------------------------------------------------------------- */
 
 static fcp_code get_inputs(const cmd_line *line, job *work, unsigned set, fcp_error *err) {
-    unsigned all = set;
-    for (int p = 0; p < FCP_PASSES; p++)
-        if (work->pass[p]) all |= fcp_pass_outputs((fcp_pass)p);
+    const unsigned all = set | outputs_of(work);
     fcp_code code = check_memory(work, all, err);
     if (code != FCP_OK) return code;
     if (work->drawn) {
@@ -184,11 +213,15 @@ static fcp_code get_inputs(const cmd_line *line, job *work, unsigned set, fcp_er
         if (!(set & 1u << t)) continue;
         uint64_t dims[3];
         uint32_t count = fcp_tensor_shape(&work->shape, (fcp_tensor)t, dims);
-        code = fcp_npy_load(line->value[tensor_option[t]], fcp_npy_type_of(work->shape.dtype), count, dims,
+        code = fcp_npy_load(line->value[tensor_option[t]],
+                            fcp_npy_type_of(fcp_tensor_dtype(&work->shape, (fcp_tensor)t)), count, dims,
                             &work->packed.t[t], err);
     }
     if (code == FCP_OK) code = fcp_packed_alloc(&work->shape, all, &work->packed, err);
-    return code;
+    if (code != FCP_OK || !line->value[OPT_MAX_LOGIT]) return code;
+    work->packed.max_logit = malloc(work->shape.heads * sizeof *work->packed.max_logit);
+    if (work->packed.max_logit) return FCP_OK;
+    return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for the largest logits of %u heads", work->shape.heads);
 }
 
 /* A session of all plans; what it says of itself goes to the job. */
@@ -265,8 +298,7 @@ static fcp_code check(const fcp_plan *plan, job *work, fcp_error *err) {
     double start = cmd_now();
     fcp_code code = fcp_check_units(plan, &options, &work->sample, &work->sample_count, err);
     if (code == FCP_OK && work->sample && fcp_session_processes(work->session) > 1) {
-        unsigned outputs = 0;
-        for (int p = 0; p < FCP_PASSES; p++) outputs |= work->pass[p] ? fcp_pass_outputs((fcp_pass)p) : 0;
+        const unsigned outputs = outputs_of(work);
         code = collect(plan, work, outputs, err);
         options.count = 0;
         for (int t = 0; t < FCP_TENSORS && work->first != 0; t++)
@@ -311,11 +343,33 @@ static fcp_code share_report(job *work, uint32_t *out_wrong, fcp_error *err) {
     return code;
 }
 
+/* The largest logits of each process become those of all. */
+static fcp_code share_max(job *work, fcp_error *err) {
+    enum { AT_ONCE = FCP_GATHER_BYTES / sizeof(float) };
+    const uint32_t processes = fcp_session_processes(work->session), heads = work->shape.heads;
+    if (!work->packed.max_logit || processes == 1) return FCP_OK;
+    float *all = malloc((size_t)processes * FCP_GATHER_BYTES);
+    fcp_code code = all ? FCP_OK : fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for %u ranks", processes);
+    for (uint32_t h = 0; h < heads && code == FCP_OK; h += AT_ONCE) {
+        const uint32_t count = heads - h < AT_ONCE ? heads - h : AT_ONCE;
+        float *own = work->packed.max_logit + h;
+        code = fcp_session_gather(work->session, own, count * sizeof *own, all, err);
+        for (uint32_t i = 0; i < processes * count && code == FCP_OK; i++)
+            if (all[i] > own[i % count]) own[i % count] = all[i];
+    }
+    free(all);
+    return code;
+}
+
 /* Writes all outputs, or none: every file is complete before the first gets its name. */
 static fcp_code write_outputs(const cmd_line *line, const job *work, fcp_error *err) {
-    enum { TRACE = FCP_TENSORS, FILES };
+    enum { MAX_LOGIT = FCP_TENSORS, TRACE, FILES };
+    const char *trace = line->value[OPT_TRACE], *max_logit = line->value[OPT_MAX_LOGIT];
+    unsigned files = work->outputs; /* bit per file */
     cmd_file file[FILES];
     fcp_code code = FCP_OK;
+    if (max_logit) files |= 1u << MAX_LOGIT;
+    if (trace) files |= 1u << TRACE;
     for (int t = 0; t < FILES; t++) file[t] = CMD_FILE_NONE;
     for (int t = 0; t < FCP_TENSORS && code == FCP_OK; t++) {
         if (!(work->outputs & 1u << t)) continue;
@@ -325,14 +379,16 @@ static fcp_code write_outputs(const cmd_line *line, const job *work, fcp_error *
         code = cmd_file_open(&file[t], line->value[tensor_option[t]], err);
         if (code == FCP_OK) code = fcp_npy_write(&file[t].file, type, count, dims, work->packed.t[t], err);
     }
-    const char *trace = line->value[OPT_TRACE];
+    if (code == FCP_OK && max_logit) code = cmd_file_open(&file[MAX_LOGIT], max_logit, err);
+    if (code == FCP_OK && max_logit)
+        code = fcp_npy_write(&file[MAX_LOGIT].file, FCP_NPY_F4, 1, &(uint64_t){work->shape.heads},
+                             work->packed.max_logit, err);
     if (code == FCP_OK && trace) code = cmd_file_open(&file[TRACE], trace, err);
     int why = code == FCP_OK && trace ? fcp_write_all(file[TRACE].file.fd, work->trace.at, work->trace.size) : 0;
     if (why) code = cmd_cannot_write(trace, why, err);
     cmd_hold(); /* an interruption finds all of them in their places, or none */
     for (int t = 0; t < FILES; t++) {
-        if (code == FCP_OK && (t == TRACE ? trace != NULL : work->outputs >> t & 1))
-            code = cmd_file_commit(&file[t], err);
+        if (code == FCP_OK && files >> t & 1) code = cmd_file_commit(&file[t], err);
         cmd_file_abandon(&file[t]);
     }
     cmd_release();
@@ -426,10 +482,12 @@ static void print_verdict(const fcp_plan *plan, const job *work) {
         if (!c->checked) continue;
         fcp_check_text(&work->shape, (fcp_tensor)t, c, verdict, sizeof verdict);
         if (c->ok || c->verdict == FCP_DIFFERS)
-            printf("    %-4s largest error %.3g, of the naive computation %.3g, allowed %.3g: %s\n",
+            printf("    %-7s largest error %.3g, of the naive computation %.3g, allowed %.3g: %s\n",
                    fcp_tensor_name((fcp_tensor)t), c->max_abs_error, c->reference_error, c->tolerance,
                    c->ok ? "right" : "WRONG");
-        else printf("    %-4s WRONG: %s\n", fcp_tensor_name((fcp_tensor)t), verdict);
+        else
+            printf("    %-7s %s: %s\n", fcp_tensor_name((fcp_tensor)t),
+                   c->verdict == FCP_NOTHING_PROVEN ? "not proven" : "WRONG", verdict);
     }
 }
 
@@ -480,6 +538,7 @@ static void verdict_json(json *j, const job *work) {
         if (!c->checked) continue;
         json_object(j, fcp_tensor_name((fcp_tensor)t));
         json_bool(j, "ok", c->ok);
+        json_bool(j, "proven", c->verdict != FCP_NOTHING_PROVEN);
         json_double(j, "max_abs_error", c->max_abs_error);
         json_double(j, "reference_error", c->reference_error);
         json_double(j, "tolerance", c->tolerance);
@@ -492,7 +551,7 @@ static void verdict_json(json *j, const job *work) {
 
 /* With several plans there are several results, and an option names one file. */
 static fcp_code check_files(const cmd_line *line, const cmd_input *input, const job *work, fcp_error *err) {
-    const char *named = line->value[OPT_TRACE] ? "trace" : NULL;
+    const char *named = line->value[OPT_TRACE] ? "trace" : line->value[OPT_MAX_LOGIT] ? "max-logit" : NULL;
     for (int t = 0; t < FCP_TENSORS; t++)
         if (work->outputs >> t & 1) named = cmd_options[tensor_option[t]].name;
     if (!named || cmd_plans(input) == 1) return FCP_OK;
@@ -510,6 +569,7 @@ static fcp_code run_plan(const cmd_line *line, const cmd_input *input, uint32_t 
     if (code == FCP_OK) code = check(plan, work, err);
     if (code == FCP_OK && work->check) code = share_report(work, &wrong_rank, err);
     if (code == FCP_OK && work->report.ok && work->outputs) code = collect(plan, work, work->outputs, err);
+    if (code == FCP_OK) code = share_max(work, err);
     if (code == FCP_OK && line->value[OPT_TRACE]) code = fcp_session_timings_collect(work->session, err);
     if (code == FCP_OK && line->value[OPT_TRACE] && work->first == 0)
         code = cmd_trace_measured(line, work->session, &work->trace, err);
@@ -567,11 +627,15 @@ static fcp_code run_job(const cmd_line *line, cmd_input *input, job *work, fcp_e
     if (code != FCP_OK) return code;
     fcp_plan_shape(input->plan, &work->shape);
     code = find_rank(line, input, work, err);
+    if (code == FCP_OK) code = check_named(work, err);
     if (code == FCP_OK) code = settle(line, work, wanted, err);
     if (code == FCP_OK) code = check_files(line, input, work, err);
     if (code == FCP_OK) code = cmd_check_drawing(line, err);
     if (code == FCP_OK) code = cmd_check_ranks(line, input->plan, err);
-    unsigned set = BIT_Q | BIT_K | BIT_V | (work->pass[FCP_BACKWARD] ? (unsigned)BIT_DO : 0);
+    unsigned set = BIT_Q | BIT_K | (work->shape.values_in_keys ? 0 : (unsigned)BIT_V);
+    if (work->pass[FCP_BACKWARD]) set |= BIT_DO;
+    if (work->pass[FCP_BACKWARD] && work->shape.lse_gradient && (work->drawn || work->inputs & BIT_DLSE))
+        set |= BIT_DLSE;
     if (code == FCP_OK) code = get_inputs(line, work, set, err);
     if (code == FCP_OK) code = open_session(line, input, work, err);
     return code == FCP_OK ? run_plans(line, input, work, err) : code;

@@ -5,7 +5,8 @@
  *     it is moved to a rank that has one, if that rank has room; no rank loses its last block.
  * Cost: linear in blocks and tiles.
  * Units: tokens. In a split plan they are weighted by what they keep at home: a query keeps Q and O, a key keeps K
- *     and V, so they weigh as heads to kv_heads. Weights are in lowest terms and at most WEIGHT_MAX, rounded up.
+ *     and V, so with heads of one width they weigh as heads to kv_heads. Weights are in lowest terms and at most
+ *     WEIGHT_MAX, rounded up.
  */
 #include "compiler/base/divisor.h"
 #include "compiler/place/place.h"
@@ -17,10 +18,11 @@ enum { WEIGHT_MAX = 64 };
 
 static void weigh(const problem *p, uint32_t out[FCP_SIDES]) {
     uint64_t most = UINT64_C(1) << 40, tokens = p->tokens > p->key_tokens ? p->tokens : p->key_tokens;
-    uint32_t heads = p->program->heads, kv_heads = p->program->kv_heads;
-    uint32_t divisor = (uint32_t)common_divisor(heads, kv_heads);
-    out[FCP_QUERIES] = heads / divisor;
-    out[FCP_KEYS] = kv_heads / divisor;
+    const fcp_problem facts = problem_early_facts(p->program);
+    const uint32_t query = facts.heads * (facts.head_dim + facts.value_dim), key = facts.kv_heads * fcp_kv_dim(&facts);
+    const uint32_t divisor = (uint32_t)common_divisor(query, key);
+    out[FCP_QUERIES] = query / divisor;
+    out[FCP_KEYS] = key / divisor;
     /* The strategies take at most 2^40 tokens in all. If the weighted tokens are more, the weights shrink. */
     while (out[FCP_QUERIES] > WEIGHT_MAX || out[FCP_KEYS] > WEIGHT_MAX ||
            (out[FCP_QUERIES] + out[FCP_KEYS] > 2 && tokens > most / (out[FCP_QUERIES] + out[FCP_KEYS])))

@@ -126,12 +126,11 @@ static wide busiest(const weighing *w, kind k) {
     return most;
 }
 
-/* The busiest rank's computing, of `pairs`: 4 operations forward and 10 backward for each number of a head, at four
- * sevenths of the FLOPs. */
+/* The busiest rank's computing, of `pairs`, at four sevenths of the FLOPs. */
 static wide computing(const weighing *w, uint64_t pairs, fcp_pass pass) {
     const struct fcpc_program *g = w->x->program;
     const uint64_t heads = w->facts.mask_uses & MC_USES_H ? 1 : g->heads; /* pairs are then summed over heads */
-    const wide operations = (wide)pairs * heads * g->head_dim * (pass == FCP_BACKWARD ? 10 : 4);
+    const wide operations = (wide)pairs * heads * fcp_pair_flops(g->head_dim, g->value_dim, pass);
     return operations * 1000000 * 7 / 4 / (g->cluster.flops / 1000000 + 1);
 }
 

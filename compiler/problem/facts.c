@@ -4,6 +4,23 @@
  */
 #include "compiler/problem/problem.h"
 
+fcp_problem problem_early_facts(const struct fcpc_program *g) {
+    return (fcp_problem){.ranks = g->nodes * g->gpus,
+                         .nodes = g->nodes,
+                         .gpus = g->gpus,
+                         .heads = g->heads,
+                         .kv_heads = g->kv_heads,
+                         .head_dim = g->head_dim,
+                         .value_dim = g->value_dim,
+                         .values_in_keys = g->values_in_keys,
+                         .lse_gradient = g->lse_gradient,
+                         .range_kv = g->kv_heads,
+                         .range_sub = g->heads / g->kv_heads,
+                         .dtype = (uint16_t)g->dtype,
+                         .wire = (uint16_t)g->wire,
+                         .margin = g->margin};
+}
+
 void problem_facts(const planning *x, fcp_problem *out) {
     const problem *p = x->problem;
     const struct fcpc_program *g = p->program;
@@ -13,6 +30,9 @@ void problem_facts(const planning *x, fcp_problem *out) {
                          .heads = g->heads,
                          .kv_heads = g->kv_heads,
                          .head_dim = g->head_dim,
+                         .value_dim = g->value_dim,
+                         .values_in_keys = g->values_in_keys,
+                         .lse_gradient = g->lse_gradient,
                          .range_kv = p->range_kv,
                          .range_sub = p->range_sub,
                          .dtype = (uint16_t)g->dtype,

@@ -54,8 +54,9 @@ enum { ZIGZAG_LEAST = 256 };
  * 131,072, takes `cad` 215 ms forward if what has 65,536 stays, and 85 ms if it is gathered. */
 static uint64_t hidden_length(const struct fcpc_program *g, uint64_t ranks) {
     const uint64_t nodes = (ranks + g->gpus - 1) / g->gpus;
-    const unsigned __int128 keys = (unsigned __int128)2 * g->kv_heads * fcp_dtype_size(g->dtype) * (nodes - 1),
-                            work = (unsigned __int128)2 * g->heads * 7 * g->cluster.inter;
+    const fcp_problem facts = problem_early_facts(g);
+    const unsigned __int128 keys = (unsigned __int128)fcp_slot_bytes(&facts, FCP_KV, FCP_FORWARD) * (nodes - 1),
+                            work = (unsigned __int128)g->heads * (g->head_dim + g->value_dim) * 7 * g->cluster.inter;
     if (strategy_shares_heads(g->strategy) || !work) return 0; /* who computes some heads needs all keys of them */
     return (uint64_t)(2 * keys * 4 * g->cluster.flops / work);
 }

@@ -201,6 +201,8 @@ void problem_close_mask(const planning *x, cells **c);
 /* The same once more, after blocks of one range of heads have been cut. */
 fcp_code problem_tiles_again(planning *x);
 
+/* What the time of a plan's kernels and wires depends on, before there is a problem: all heads are one range. */
+fcp_problem problem_early_facts(const struct fcpc_program *program);
 /* facts.c. The problem record of the plan, once the blocks are measured. */
 void problem_facts(const planning *x, fcp_problem *out);
 /* ranges.c. Makes the table of ranges of heads. Called by problem_tiles. */

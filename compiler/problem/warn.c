@@ -17,6 +17,7 @@
 
 #include "compiler/cells/blind.h"
 #include "compiler/base/sort.h"
+#include "compiler/problem/far.h"
 
 enum { EFFORT = 50000, EFFORT_MOST = 1 << 20, SAMPLES = 64, SYMMETRIC_LENGTHS = 64 };
 
@@ -120,15 +121,20 @@ static bool warn_extremes(const batch *b) {
 
 /* --- queries that see nothing ------------------------------------------------------------------------------------- */
 
-static fcp_code warn_blind(batch *b) {
-    const struct fcpc_program *g = b->program;
-    bool by_head = mc_uses(g->mask) & MC_USES_H, by_length = mc_uses(g->mask) & MC_USES_N;
-    uint64_t rows = 0, sequences = 0;
-    uint32_t s = 0; /* the example's */
-    blind_rows example = {0};
-    bool at_least = false;
+/* Queries without a key, of the whole batch. */
+typedef struct blind_batch {
+    uint64_t rows, sequences;
+    uint32_t s;          /* the sequence of the example, */
+    blind_rows example;  /* which is a stretch of its rows */
+    bool at_least;
+} blind_batch;
+
+/* Counts them for a mask. `b` has kinds of sequences that are alike for that mask. */
+static fcp_code count_blind(batch *b, mc_code mask, blind_batch *out) {
+    const bool by_length = mc_uses(mask) & MC_USES_N;
     const uint64_t boxes = b->problem->boxes < EFFORT_MOST ? b->problem->boxes : EFFORT_MOST;
-    blind *search = blind_new(g->mask, g->heads, EFFORT + boxes);
+    *out = (blind_batch){.rows = 0};
+    blind *search = blind_new(mask, b->program->heads, EFFORT + boxes);
     if (!search) return FCP_E_NO_MEMORY;
     blind_set_stop(search, b->x->stop);
     blind_rows r;
@@ -139,7 +145,7 @@ static fcp_code warn_blind(batch *b) {
     const bool settled = !by_length && !b->by_data && blind_never(search);
     if (code == FCP_OK && (!settled || b->problem->split)) {
         code = make_lengths(b);
-        for (uint32_t i = 0; i < b->unlike && code == FCP_OK && !at_least; i++) {
+        for (uint32_t i = 0; i < b->unlike && code == FCP_OK && !out->at_least; i++) {
             if (planning_stopped(b->x)) {
                 code = FCP_E_INTERRUPTED;
                 break;
@@ -149,14 +155,24 @@ static fcp_code warn_blind(batch *b) {
             env = problem_env(b->problem, b->example[i]);
             if (i || b->example[i] != b->first) code = blind_find(search, &env, &r);
             if (code != FCP_OK) break;
-            at_least = r.at_least;
+            out->at_least = r.at_least;
             if (!r.rows) continue;
-            if (!rows) example = r, s = b->example[i];
-            rows += r.rows * b->times[i];
-            sequences += b->times[i];
+            if (!out->rows) out->example = r, out->s = b->example[i];
+            out->rows += r.rows * b->times[i];
+            out->sequences += b->times[i];
         }
     }
     blind_free(search);
+    return code;
+}
+
+static fcp_code warn_blind(batch *b, blind_batch *found) {
+    const struct fcpc_program *g = b->program;
+    const bool by_head = mc_uses(g->mask) & MC_USES_H;
+    const fcp_code code = count_blind(b, g->mask, found);
+    const uint64_t rows = found->rows, sequences = found->sequences;
+    const blind_rows example = found->example;
+    const uint32_t s = found->s;
     if (code != FCP_OK || !rows) return code;
     const problem *p = b->problem;
     char which[64], head[32] = "", size[80];
@@ -170,7 +186,7 @@ static fcp_code warn_blind(batch *b) {
     if (by_head) snprintf(head, sizeof head, ", h = %" PRIu32, example.head);
     diag_warning(b->d, place(b, g->mask_span),
                  "%s: %s%" PRIu64 " %s of %" PRIu64 " sequence%s see%s no key: %s%s%s of sequence %" PRIu32 " (%s)",
-                 g->mask_name, at_least ? "at least " : "", rows,
+                 g->mask_name, found->at_least ? "at least " : "", rows,
                  by_head     ? "rows (query and head)"
                  : rows == 1 ? "query"
                              : "queries",
@@ -181,6 +197,39 @@ static fcp_code warn_blind(batch *b) {
               g->sink ? "the sink's logit" : "-inf",
               to > 0 ? "`or q == k` lets a query see itself"
                      : "they are before the first key, where align = bottom_right puts them");
+    return FCP_OK;
+}
+
+/* --- constants of scores ------------------------------------------------------------------------------------------ */
+
+/* A query of which all logits are near a large constant has a log-sum-exp in which float32 keeps no log n. known: its
+ * mask's blind queries, which have no logits. */
+static fcp_code warn_far(const batch *b, const blind_batch *known) {
+    const struct fcpc_program *g = b->program;
+    if (!g->passes[FCP_BACKWARD] || known->at_least) return FCP_OK; /* who reads LSE? how many have none? */
+    far_score far;
+    blind_batch found = {.rows = 0};
+    fcp_code code = far_find(g, &far);
+    if (code == FCP_OK && far.near.count) {
+        batch own = *b; /* its mask is another */
+        own.by_data |= mc_uses(far.near) & MC_USES_DATA;
+        own.example = NULL;
+        own.unlike = 0;
+        code = count_blind(&own, far.near, &found);
+    }
+    const bool by_head = far.near.count && mc_uses(far.near) & MC_USES_H;
+    const uint64_t each = by_head && !(mc_uses(g->mask) & MC_USES_H) ? g->heads : 1; /* rows that `known` counts as one */
+    free(far.nodes);
+    if (code != FCP_OK || found.rows <= known->rows * each) return code;
+    const uint64_t rows = found.rows - known->rows * each;
+    diag_warning(b->d, place(b, g->score_spans[far.constant]),
+                 "a constant of %.3g moves all logits of %s%" PRIu64 " %s: float32 has no room beside it for the "
+                 "logarithm of how many keys they see",
+                 far.value, found.at_least ? "at least " : "", rows,
+                 by_head     ? rows == 1 ? "row (query and head)" : "rows (query and head)"
+                 : rows == 1 ? "query"
+                             : "queries");
+    diag_hint(b->d, "O and LSE alone give wrong gradients there: keep lse_low with them for the backward pass");
     return FCP_OK;
 }
 
@@ -290,7 +339,10 @@ fcp_code warn_batch(planning *x) {
     }
     warn_params(&b);
     if (problem_is_unstructured(p) && !(x->soon && problem_takes_long(x))) warn_unstructured(&b); /* else they know */
-    if (warn_extremes(&b)) return FCP_OK;
-    fcp_code code = warn_blind(&b);
-    return code == FCP_OK ? warn_symmetric(&b) : code;
+    blind_batch unseeing = {.rows = 0};
+    if (!p->pairs) return warn_extremes(&b), FCP_OK;
+    const bool extreme = warn_extremes(&b);
+    fcp_code code = extreme ? FCP_OK : warn_blind(&b, &unseeing);
+    if (code == FCP_OK) code = warn_far(&b, &unseeing);
+    return code == FCP_OK && !extreme ? warn_symmetric(&b) : code;
 }

@@ -244,6 +244,40 @@ static void flag_key(sema *s, const sema_keys *k, key_id key, bool *out) {
 
 /* --- sections ----------------------------------------------------------------------------------------------------- */
 
+/* head_dim or value_dim. False: it is wrong and reported, and *out is a number that would do. */
+static bool dim_key(sema *s, const sema_keys *k, key_id key, uint32_t *out) {
+    if (!k->at[key]) return true;
+    if (!count_key(s, k, key, 8, HEAD_DIM_MAX, FCP_E_HEADS, out)) return false;
+    if (*out % 8 == 0) return true;
+    uint32_t up = (*out + 7) / 8 * 8;
+    diag_error(s->d, FCP_E_HEADS, k->at[key]->value->at, "%s must be a multiple of 8", k->at[key]->key);
+    diag_hint(s->d, "the nearest are %u and %u", up - 8, up);
+    *out = up;
+    return false;
+}
+
+/* head_dim, value_dim and values */
+static void check_dims(sema *s, const sema_keys *k) {
+    static const char *const words[] = {"own", "keys"};
+    struct fcpc_program *p = s->out;
+    int values = 0;
+    bool good = dim_key(s, k, KEY_HEAD_DIM, &p->head_dim);
+    p->value_dim = p->head_dim;
+    good &= dim_key(s, k, KEY_VALUE_DIM, &p->value_dim);
+    choice_key(s, k, KEY_VALUES, words, 2, &values);
+    p->values_in_keys = values == 1;
+    if (!p->values_in_keys || p->value_dim <= p->head_dim) return;
+    if (good) {
+        diag_error(s->d, FCP_E_HEADS, k->at[KEY_VALUE_DIM]->value->at,
+                   "value_dim must be at most head_dim where values are part of keys; %u is more than %u",
+                   p->value_dim, p->head_dim);
+        diag_also(s->d, k->at[KEY_VALUES]->value->at, "V is the first value_dim numbers of each key");
+        if (k->at[KEY_HEAD_DIM]) diag_also(s->d, k->at[KEY_HEAD_DIM]->value->at, "head_dim");
+        else diag_hint(s->d, "head_dim is %u unless it is set", p->head_dim);
+    }
+    p->value_dim = p->head_dim;
+}
+
 void sema_check_model(sema *s, const sema_keys *k) {
     struct fcpc_program *p = s->out;
     p->heads = 8;
@@ -258,12 +292,7 @@ void sema_check_model(sema *s, const sema_keys *k) {
         if (k->at[KEY_HEADS]) diag_also(s->d, k->at[KEY_HEADS]->value->at, "heads");
         else diag_hint(s->d, "heads is 8 unless it is set");
     }
-    if (count_key(s, k, KEY_HEAD_DIM, 8, HEAD_DIM_MAX, FCP_E_HEADS, &p->head_dim) && p->head_dim % 8) {
-        uint32_t up = (p->head_dim + 7) / 8 * 8;
-        diag_error(s->d, FCP_E_HEADS, k->at[KEY_HEAD_DIM]->value->at, "head_dim must be a multiple of 8");
-        diag_hint(s->d, "the nearest are %u and %u", up - 8, up);
-        p->head_dim = up;
-    }
+    check_dims(s, k);
     choice_key(s, k, KEY_DTYPE, fcp_dtype_names, FCP_DTYPES, &dtype);
     p->dtype = (fcp_dtype)dtype;
     p->scale = 1.0 / sqrt((double)p->head_dim); /* IEEE 754 rounds both correctly, so it is the same everywhere */
@@ -660,6 +689,17 @@ static void check_wire(sema *s, const sema_keys *k) {
     diag_hint(s->d, "leave wire = fp32, or take dtype = bf16 or fp16");
 }
 
+/* A program for training may be planned with passes = forward, so a gradient that nothing reads is no error. */
+static void check_lse_gradient(sema *s, const sema_keys *k) {
+    struct fcpc_program *p = s->out;
+    p->lse_gradient = false;
+    flag_key(s, k, KEY_LSE_GRADIENT, &p->lse_gradient);
+    if (!p->lse_gradient || p->passes[FCP_BACKWARD]) return;
+    p->lse_gradient = false;
+    diag_warning(s->d, k->at[KEY_LSE_GRADIENT]->value->at, "lse_gradient changes nothing: the plan has no backward pass");
+    diag_hint(s->d, "the forward pass gives LSE anyway; its gradient is read by the backward pass");
+}
+
 void sema_check_plan(sema *s, const sema_keys *k) {
     struct fcpc_program *p = s->out;
     check_block(s, k);
@@ -681,4 +721,5 @@ void sema_check_plan(sema *s, const sema_keys *k) {
     p->deterministic = true;
     flag_key(s, k, KEY_DETERMINISTIC, &p->deterministic);
     check_wire(s, k);
+    check_lse_gradient(s, k);
 }

@@ -62,7 +62,9 @@ struct fcpc_program {
     uint32_t layer_count; /* 0: the plan names one mask */
 
     /* model */
-    uint32_t heads, kv_heads, head_dim;
+    uint32_t heads, kv_heads;
+    uint32_t head_dim, value_dim; /* numbers of a head of Q and K; of V and O */
+    bool values_in_keys;          /* V is the first value_dim numbers of each key */
     fcp_dtype dtype;
     double scale;
 
@@ -140,6 +142,7 @@ struct fcpc_program {
     uint32_t layout_group; /* neighbouring ranks over which the layout is made; 0: all ranks */
     bool deterministic;
     fcp_dtype wire;     /* of partial results as they travel: FCP_FP32 or FCP_BF16 */
+    bool lse_gradient;  /* the backward pass takes a gradient of LSE; false where there is no backward pass */
     /* where stated; SPAN_NONE for a default */
     span block_span, ranks_span, lengths_span, memory_span, strategy_span, epsilon_span, tokens_span;
 

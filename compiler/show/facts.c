@@ -130,8 +130,11 @@ static void add_problem(facts *f, const show_model *m) {
         if (plan->sequences[s].keys > longest) longest = plan->sequences[s].keys;
     if (p->memory_cap && p->memory_cap != UINT64_MAX)
         snprintf(memory, sizeof memory, "%s of memory", summary_number(f->number[3], (double)p->memory_cap, "B"));
-    add_fact(f, "model", "%" PRIu32 " head%s, %" PRIu32 " KV head%s, head_dim %" PRIu32 ", %s, scale %.6f", p->heads,
-        text_plural(p->heads), p->kv_heads, text_plural(p->kv_heads), p->head_dim, fcp_dtype_name(p->dtype), p->scale);
+    char values[64] = "";
+    if (p->value_dim != p->head_dim) snprintf(values, sizeof values, ", value_dim %" PRIu32, p->value_dim);
+    add_fact(f, "model", "%" PRIu32 " head%s, %" PRIu32 " KV head%s, head_dim %" PRIu32 "%s%s, %s, scale %.6f", p->heads,
+        text_plural(p->heads), p->kv_heads, text_plural(p->kv_heads), p->head_dim, values,
+        p->values_in_keys ? ", values in keys" : "", fcp_dtype_name(p->dtype), p->scale);
     add_fact(f, "cluster",
         "%" PRIu32 " rank%s: %" PRIu32 " node%s of %" PRIu32 " GPU%s (%s, %s a rank); %s inside a node, %s between, "
         "latency %.1f us, %s",
@@ -163,13 +166,14 @@ static void add_problem(facts *f, const show_model *m) {
     if (p->layout_group != p->ranks) snprintf(group, sizeof group, "(group = %" PRIu32 ")", p->layout_group);
     add_fact(f, "plan",
         "%s, blocks of %" PRIu32 " tokens (%s in all), coalesce %" PRIu32 ", buffers %" PRIu32 ", margin %" PRIu32
-        " of %" PRIu32 " multiprocessors, layout %s%s, %s%s%s%s%s",
+        " of %" PRIu32 " multiprocessors, layout %s%s, %s%s%s%s%s%s",
         summary_strategy(p->strategy), p->block, show_count(f->number[0], plan->blocks_count), p->coalesce, p->buffers,
         p->margin, plan->cluster->multiprocessors, summary_layout(p->layout), group,
         p->passes & 1u << FCP_FORWARD ? fcp_pass_names[FCP_FORWARD] : "",
         p->passes == ((1u << FCP_FORWARD) | (1u << FCP_BACKWARD)) ? " and " : "",
         p->passes & 1u << FCP_BACKWARD ? fcp_pass_names[FCP_BACKWARD] : "", p->deterministic ? ", deterministic" : "",
-        p->wire == FCP_BF16 ? ", partial results travel in bf16" : "");
+        p->wire == FCP_BF16 ? ", partial results travel in bf16" : "",
+        p->lse_gradient ? ", takes a gradient of LSE" : "");
 }
 
 static void add_cost(facts *f, const show_model *m) {

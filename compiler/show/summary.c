@@ -1,9 +1,8 @@
 /* summary.c: what a plan costs, as five lines of text or as members of a JSON object.
  *
  * Requires: a checked plan, and the times that fcpc_plan gave. Of a plan from a file most times are 0.
- * Units:    a multiply-add counts as 2 FLOPs. Each pair takes, for each head and channel, 4 FLOPs forward (products
- *           QK and PV) and 10 backward (QK, dOV, dV, dK, dQ). If the mask names h, pairs are already summed over
- *           heads; else a plan counts them once for each range of query heads, and so it does home tokens.
+ * Units:    FLOPs of a pair are those of fcp_pair_flops. If the mask names h, pairs are already summed over heads;
+ *           else a plan counts them once for each range of query heads, and so it does home tokens.
  */
 #include "compiler/show/summary.h"
 
@@ -18,13 +17,15 @@ summary_figures summary_derive(const fcp_plan *plan) {
     const fcp_summary *s = plan->summary;
     const double ranks = p->ranks, pairs = (double)s->pairs, of_range = (double)p->range_kv * p->range_sub;
     const double kv_ranges = p->kv_heads / p->range_kv, ranges = p->heads / of_range;
-    double products = pairs * p->head_dim * (p->mask_uses & MC_USES_H ? 1 : of_range);
+    const double every = pairs * (p->mask_uses & MC_USES_H ? 1 : of_range); /* pairs of all heads */
+    const double forward = fcp_pair_flops(p->head_dim, p->value_dim, FCP_FORWARD);
+    const double backward = fcp_pair_flops(p->head_dim, p->value_dim, FCP_BACKWARD);
     summary_figures f = {
         .pairs = p->mask_uses & MC_USES_H ? pairs : pairs / ranges,
         .positions = (double)s->positions / (p->mask_uses & MC_USES_H ? 1 : ranges),
         .density = s->positions > 0 ? pairs / (double)s->positions : 0,
-        .flops_forward = p->passes & 1u << FCP_FORWARD ? 4 * products : 0,
-        .flops_backward = p->passes & 1u << FCP_BACKWARD ? 10 * products : 0,
+        .flops_forward = p->passes & 1u << FCP_FORWARD ? forward * every : 0,
+        .flops_backward = p->passes & 1u << FCP_BACKWARD ? backward * every : 0,
         .compute_max_over_mean = ratio((double)s->pairs_max_rank * ranks, pairs),
         .compute_floor = ratio((double)s->pairs_max_block * ranks, pairs),
         .send_max_over_mean = ratio((double)s->send_max * ranks, (double)s->bytes_total),
@@ -54,6 +55,12 @@ void summary_json(json *j, const fcp_plan *plan, const fcpc_times *times) {
     json_u64(j, "block", p->block);
     json_u64(j, "ranks", p->ranks);
     json_u64(j, "nodes", p->nodes);
+    json_u64(j, "heads", p->heads);
+    json_u64(j, "kv_heads", p->kv_heads);
+    json_u64(j, "head_dim", p->head_dim);
+    json_u64(j, "value_dim", p->value_dim);
+    json_bool(j, "values_in_keys", p->values_in_keys);
+    json_bool(j, "lse_gradient", p->lse_gradient);
     json_u64(j, "tokens", p->tokens); /* queries */
     json_u64(j, "key_tokens", p->key_tokens);
     json_u64(j, "sequences", s->sequences);

@@ -194,9 +194,10 @@ fcp_code zoom_make(const fcp_plan *plan, const zoom_view *view, arena *memory, z
     cells_free(c);
     if (code == FCP_OK && by_head && !one) code = count_classes(plan, &env, nodes, out);
     if (code != FCP_OK) return fcp_fail(err, code, "%s", fcp_code_text(code));
-    double products = (double)out->all.pairs / out->heads * (one ? 1 : p->heads) * p->head_dim;
-    out->flops_forward = p->passes & 1u << FCP_FORWARD ? 4 * products : 0;
-    out->flops_backward = p->passes & 1u << FCP_BACKWARD ? 10 * products : 0;
+    const double pairs = (double)out->all.pairs / out->heads * (one ? 1 : p->heads);
+    double *const flops[FCP_PASSES] = {[FCP_FORWARD] = &out->flops_forward, [FCP_BACKWARD] = &out->flops_backward};
+    for (int pass = 0; pass < FCP_PASSES; pass++)
+        *flops[pass] = p->passes >> pass & 1 ? pairs * fcp_pair_flops(p->head_dim, p->value_dim, (fcp_pass)pass) : 0;
     return FCP_OK;
 }
 

@@ -141,7 +141,7 @@ void sim_model_device(const fcp_problem *p, const fcp_cluster *c, fcp_pass pass,
                       sim_model *out) {
     bool moves = p->ranks > 1; /* only then attention leaves `margin` to communication */
     *out = (sim_model){
-        .pass = pass, .kernel = sim_profile_kernel(profile, pass, p->head_dim), .sms = profile->sms,
+        .pass = pass, .kernel = sim_profile_kernel(profile, pass, p->head_dim, p->value_dim), .sms = profile->sms,
         .margin = moves ? p->margin : 0, .small = profile->small,
         .latency = {[FCP_NET] = c->latency_ns * 1000, [FCP_LOCAL] = c->latency_ns * 1000},
         .rate = {[FCP_NET] = c->inter, [FCP_LOCAL] = c->intra}, .hbm = c->memory_bandwidth,
@@ -157,6 +157,8 @@ void sim_model_device(const fcp_problem *p, const fcp_cluster *c, fcp_pass pass,
         for (int cls = 0; cls < FCP_CLASSES; cls++)
             out->bytes[holds][cls] = fcp_held_bytes(p, holds, (fcp_class)cls, pass);
     for (int cls = 0; cls < FCP_CLASSES; cls++) out->slot[cls] = fcp_slot_bytes(p, (fcp_class)cls, pass);
+    out->delta = fcp_range_heads(p) * (2 * (uint64_t)p->value_dim * fcp_dtype_size((fcp_dtype)p->dtype) +
+                                       (p->lse_gradient ? 2 : 1) * sizeof(float));
 }
 
 static fcp_code price_visits(const fcp_plan *plan, fcp_pass pass, const sim_profile *profile,
@@ -257,10 +259,7 @@ static uint64_t compute_time(const sim_model *m, uint32_t rank, uint32_t instr) 
     case FCP_OP_COPY: /* each byte is read and written */
         bytes = 2 * sim_model_copied(m, x);
         break;
-    case FCP_OP_DELTA: /* reads O and dO, writes a float a head: as much as O and an output */
-        bytes = (tokens[x->a + x->b] - tokens[x->a]) *
-                (m->slot[FCP_O] + m->slot[FCP_DQW]);
-        break;
+    case FCP_OP_DELTA: bytes = (tokens[x->a + x->b] - tokens[x->a]) * m->delta; break;
     default:
         bytes = m->plan->blocks[x->a].tokens *
                 (t->times * m->slot[t->from] + m->slot[t->into]);

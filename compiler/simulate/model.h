@@ -20,6 +20,7 @@ typedef struct sim_model {
     uint64_t uplink;       /* what all ranks of a node send over net together, bytes per second */
     uint64_t bytes[FCP_HOLDS_BOTH + 1][FCP_CLASSES]; /* of a token: by what its block holds, and class */
     uint64_t slot[FCP_CLASSES]; /* bytes of a token of each class in a slot */
+    uint64_t delta; /* bytes of a token in a DELTA: it reads O and dO, and dLSE where the plan has it, and writes delta */
     uint64_t *computes;    /* per instruction of the compute queues: what it takes */
     unsigned __int128 total; /* of all of them */
     const struct sim_visit *visits;

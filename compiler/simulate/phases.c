@@ -140,7 +140,6 @@ sim_fractions sim_phase_fractions(fcp_pass pass, uint32_t group, uint32_t phases
     return f;
 }
 
-double sim_phase_part(uint32_t group, uint32_t phases, uint32_t group_of_all) {
-    const double here = 2 + 2.0 / group, all = 2 + 2.0 / group_of_all;
-    return here / phases / all;
+double sim_phase_part(uint32_t group, uint32_t phases, uint32_t group_of_all, double key) {
+    return (1 + key / group) / phases / (1 + key / group_of_all);
 }

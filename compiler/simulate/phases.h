@@ -39,6 +39,7 @@ typedef struct sim_fractions {
  * computes in one phase. */
 sim_fractions sim_phase_fractions(fcp_pass pass, uint32_t group, uint32_t phases);
 /* Of `group` and `phases`, over all heads at once with `group_of_all`: what the intermediate tensors of a phase take,
- * as a part of what they take of all. Forward: Q, K, V and O. */
-double sim_phase_part(uint32_t group, uint32_t phases, uint32_t group_of_all);
+ * as a part of what they take of all. Forward: Q, K, V and O. key: K and V of a KV head, as a part of Q and O of a query
+ * head; 1 where heads have one width. */
+double sim_phase_part(uint32_t group, uint32_t phases, uint32_t group_of_all, double key);
 #endif

@@ -308,16 +308,15 @@ fcp_code sim_profile_open(const char *asked, bool regular, sim_profile *out, fcp
     return code;
 }
 
-sim_kernel sim_profile_kernel(const sim_profile *profile, fcp_pass pass, uint32_t head_dim) {
-    const uint32_t *dims = profile->head_dims[pass];
-    int best = 0;
-    for (int i = 0; i < SIM_HEAD_DIMS && dims[i]; i++) {
-        uint32_t here = dims[i] > head_dim ? dims[i] - head_dim : head_dim - dims[i];
-        uint32_t then = dims[best] > head_dim ? dims[best] - head_dim : head_dim - dims[best];
-        if (here < then) best = i;
+sim_kernel sim_profile_kernel(const sim_profile *profile, fcp_pass pass, uint32_t head_dim, uint32_t value_dim) {
+    const uint32_t *dims = profile->head_dims[pass], flops = fcp_pair_flops(head_dim, value_dim, pass);
+    uint32_t best = 0, least = UINT32_MAX, measured = 0;
+    for (uint32_t i = 0; i < SIM_HEAD_DIMS && dims[i]; i++) {
+        const uint32_t of = fcp_pair_flops(dims[i], dims[i], pass), off = of > flops ? of - flops : flops - of;
+        if (off < least) best = i, least = off, measured = of;
     }
     sim_kernel k = profile->kernels[pass][best];
     for (int c = 0; c < SIM_CONSTANT_COUNT; c++)
-        if (c != SIM_LAUNCH) k.at[c] = (uint64_t)((unsigned __int128)k.at[c] * head_dim / dims[best]);
+        if (c != SIM_LAUNCH) k.at[c] = (uint64_t)((unsigned __int128)k.at[c] * flops / measured);
     return k;
 }

@@ -60,6 +60,7 @@ bool sim_profile_device(const char *name, sim_profile *out);
  * anything else a file, and if `regular`, nothing but a regular one. FCP_E_READ: it cannot be read. */
 fcp_code sim_profile_open(const char *asked, bool regular, sim_profile *out, fcp_error *err);
 
-/* The constants of a pass at a head_dim: those of that head_dim, else those of the nearest one, in proportion. */
-sim_kernel sim_profile_kernel(const sim_profile *profile, fcp_pass pass, uint32_t head_dim);
+/* The constants of a pass at a head_dim and a value_dim: those of that head_dim where both are the same, else those of
+ * the one whose pairs have nearly as many FLOPs, in proportion to these. */
+sim_kernel sim_profile_kernel(const sim_profile *profile, fcp_pass pass, uint32_t head_dim, uint32_t value_dim);
 #endif

@@ -94,9 +94,8 @@ static fcp_code simulate_pass(const sim_model *m, const sim_options *options, si
         }
     }
     out->bound[SIM_BOUND_MEAN] = out->compute / p->ranks;
-    double products =
-        (double)m->plan->summary->pairs * p->head_dim * (p->mask_uses & MC_USES_H ? 1 : p->range_kv * p->range_sub);
-    out->flops = (m->pass == FCP_FORWARD ? 4 : 10) * products;
+    double pairs = (double)m->plan->summary->pairs * (p->mask_uses & MC_USES_H ? 1 : p->range_kv * p->range_sub);
+    out->flops = pairs * fcp_pair_flops(p->head_dim, p->value_dim, m->pass);
     return FCP_OK;
 }
 

@@ -93,8 +93,8 @@ const char *words_for_character(const char *bytes);
 /* The sections and their keys, in printed order. */
 #define SECTIONS(X) X(MODEL, "model") X(CLUSTER, "cluster") X(BATCH, "batch") X(PLAN, "plan")
 #define KEYS(X)                                                                                                        \
-    X(MODEL, HEADS, "heads") X(MODEL, KV_HEADS, "kv_heads") X(MODEL, HEAD_DIM, "head_dim") X(MODEL, DTYPE, "dtype")    \
-    X(MODEL, SCALE, "scale")                                                                                           \
+    X(MODEL, HEADS, "heads") X(MODEL, KV_HEADS, "kv_heads") X(MODEL, HEAD_DIM, "head_dim")                             \
+    X(MODEL, VALUE_DIM, "value_dim") X(MODEL, VALUES, "values") X(MODEL, DTYPE, "dtype") X(MODEL, SCALE, "scale")      \
     X(CLUSTER, NODES, "nodes") X(CLUSTER, GPUS, "gpus") X(CLUSTER, GPU, "gpu") X(CLUSTER, INTRA, "intra")              \
     X(CLUSTER, INTER, "inter") X(CLUSTER, LATENCY, "latency") X(CLUSTER, FLOPS, "flops")                               \
     X(CLUSTER, MEMORY, "memory") X(CLUSTER, MEMORY_BANDWIDTH, "memory_bandwidth") X(CLUSTER, FABRIC, "fabric")         \
@@ -103,8 +103,8 @@ const char *words_for_character(const char *bytes);
     X(PLAN, MASK, "mask") X(PLAN, LAYERS, "layers") X(PLAN, SCORE, "score") X(PLAN, SINK, "sink")                      \
     X(PLAN, BLOCK, "block")                                                                                            \
     X(PLAN, STRATEGY, "strategy") X(PLAN, PASSES, "passes") X(PLAN, LAYOUT, "layout") X(PLAN, TOKENS, "tokens")        \
-    X(PLAN, RELAY, "relay") X(PLAN, MARGIN, "margin") X(PLAN, DETERMINISTIC, "deterministic")            \
-    X(PLAN, WIRE, "wire")
+    X(PLAN, RELAY, "relay") X(PLAN, MARGIN, "margin") X(PLAN, DETERMINISTIC, "deterministic")                          \
+    X(PLAN, WIRE, "wire") X(PLAN, LSE_GRADIENT, "lse_gradient")
 typedef enum section_id {
 #define X(id, name) SECTION_##id,
     SECTIONS(X)

@@ -75,4 +75,7 @@ static inline float fcp_exp2_nonpositive(float t) {
     p = p * x + 1.0f;
     return p * fcp_bits_float(exponent);
 }
+
+/* e^x for x <= 0, with a relative error below 2^-23 + |x| 2^-23.6, and exactly 0 where that one is. */
+static inline float fcp_exp_nonpositive(float x) { return fcp_exp2_nonpositive(x * (float)FCP_LOG2E); }
 #endif

@@ -2,7 +2,7 @@
  *
  * Requires: an arena with its final address, and rows at multiples of 16 bytes.
  * Gives:    maps.h.
- * Cost:     five calls of the driver for each rank and pass, once for a plan. Launches carry the maps as parameters.
+ * Cost:     six calls of the driver for each rank and pass, once for a plan. Launches carry the maps as parameters.
  */
 #include "runtime/cuda/maps.h"
 
@@ -13,9 +13,8 @@
 
 static fcp_code make_map(fcp_cuda_session *s, const fcp_kernel_tensor *x, fk_u64 out[16], fcp_error *err) {
     const fcp_problem *p = s->plan->problem;
-    uint64_t number = fcp_dtype_size((fcp_dtype)p->dtype), row = x->heads * p->head_dim * number;
-    const uint64_t dims[3] = {p->head_dim, x->heads, x->rows}, strides[2] = {p->head_dim * number, row};
-    const unsigned box[3] = {FK_BOX, 1, FK_BOX}, steps[3] = {1, 1, 1};
+    const uint64_t dims[4] = {x->numbers, x->heads, x->rows, x->slots};
+    const unsigned box[4] = {FK_BOX, 1, FK_BOX, 1}, steps[4] = {1, 1, 1, 1};
     fk_map map = {{0}}; /* its type aligns it to 64, as the driver wants it */
     fcp_code code = FCP_OK;
     if (x->rows > INT32_MAX)
@@ -23,11 +22,11 @@ static fcp_code make_map(fcp_cuda_session *s, const fcp_kernel_tensor *x, fk_u64
                         x->rows);
     if (x->rows)
         code = fcp_cuda_check(s->cuda,
-                              s->cuda->call.tensor_map(&map, p->dtype == FCP_BF16 ? CU_TENSOR_BF16 : CU_TENSOR_FP16, 3,
-                                                       (void *)(uintptr_t)x->address, dims, strides, box, steps, 0,
+                              s->cuda->call.tensor_map(&map, p->dtype == FCP_BF16 ? CU_TENSOR_BF16 : CU_TENSOR_FP16, 4,
+                                                       (void *)(uintptr_t)x->address, dims, x->strides, box, steps, 0,
                                                        CU_TENSOR_SWIZZLE_128, CU_TENSOR_L2_256, 0),
                               err, "the driver makes no map of %" PRIu64 " rows of %u heads of %u", x->rows, x->heads,
-                              p->head_dim);
+                              x->numbers);
     if (!code) memcpy(out, &map, sizeof map);
     return code;
 }

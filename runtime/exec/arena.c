@@ -117,30 +117,33 @@ static void *part(char *memory, size_t *at, size_t count, size_t size) {
 static size_t lay(const fcp_homes *h, const fcp_slots *s, char *memory, fcp_arena *a) {
     const fcp_problem *p = a->plan->problem;
     size_t e = fcp_dtype_size((fcp_dtype)p->dtype), at = 0;
-    size_t row = a->heads, wide = row * p->head_dim; /* numbers of a query in LSE, and in Q */
-    size_t kv = h->tokens[FCP_KEYS] * a->kv_heads * p->head_dim;
-    size_t kv_block = 2 * (size_t)p->max_block * a->kv_heads * p->head_dim;
+    size_t row = a->heads, wide = row * p->head_dim, o = row * p->value_dim; /* numbers of a query: LSE, Q, O */
+    size_t keys = h->tokens[FCP_KEYS] * a->kv_heads, k = keys * p->head_dim, v = keys * p->value_dim;
+    size_t kv_block = (size_t)p->max_block * a->kv_heads * fcp_kv_dim(p);
+    bool apart = !p->values_in_keys;
     size_t home = h->tokens[FCP_QUERIES], rows[FCP_CLASSES]; /* at home, and with the slots of a class */
     bool forward = a->pass == FCP_FORWARD;
     for (int cls = 0; cls < FCP_CLASSES; cls++) rows[cls] = home + s->count[cls] * p->max_q_block;
     a->q = part(memory, &at, rows[FCP_Q] * wide, e);
-    a->k = part(memory, &at, kv, e);
-    a->v = part(memory, &at, kv, e);
-    a->o = part(memory, &at, (forward ? rows[FCP_O] : home) * wide, e);
+    a->k = part(memory, &at, k, e);
+    a->v = apart ? part(memory, &at, v, e) : a->k;
+    a->o = part(memory, &at, (forward ? rows[FCP_O] : home) * o, e);
     a->lse = part(memory, &at, rows[forward ? FCP_O : FCP_Q] * row, sizeof(float));
+    a->lse_low = part(memory, &at, rows[forward ? FCP_O : FCP_Q] * row, sizeof(float));
     a->kv = part(memory, &at, s->count[FCP_KV] * kv_block, e);
     if (forward) {
-        a->state = part(memory, &at, (rows[FCP_STATE] - home) * row * (p->head_dim + 2), sizeof(float));
+        a->state = part(memory, &at, (rows[FCP_STATE] - home) * row * (p->value_dim + 2), sizeof(float));
         return at;
     }
-    a->d_o = part(memory, &at, rows[FCP_Q] * wide, e);
+    a->d_o = part(memory, &at, rows[FCP_Q] * o, e);
     a->delta = part(memory, &at, rows[FCP_Q] * row, sizeof(float));
+    if (p->lse_gradient) a->d_lse = part(memory, &at, home * row, sizeof(float));
     a->dq = part(memory, &at, rows[FCP_DQ] * wide, sizeof(float));
-    a->dk = part(memory, &at, kv, sizeof(float));
-    a->dv = part(memory, &at, kv, sizeof(float));
+    a->dk = part(memory, &at, k, sizeof(float));
+    a->dv = apart ? part(memory, &at, v, sizeof(float)) : a->dk;
     a->dq_out = part(memory, &at, rows[FCP_DQW] * wide, e);
-    a->dk_out = part(memory, &at, kv, e);
-    a->dv_out = part(memory, &at, kv, e);
+    a->dk_out = part(memory, &at, k, e);
+    a->dv_out = apart ? part(memory, &at, v, e) : a->dk_out;
     a->dkv = part(memory, &at, s->count[FCP_DKV] * kv_block, sizeof(float));
     return at;
 }
@@ -169,11 +172,12 @@ void fcp_arena_lay(const fcp_plan *plan, fcp_pass pass, uint32_t rank, const fcp
 
 fcp_rows_at fcp_arena_rows(const fcp_arena *a, uint32_t slot) {
     const fcp_problem *p = a->plan->problem;
-    size_t row = fcp_arena_row(a, slot) * a->heads, wide = row * p->head_dim;
-    size_t bytes = wide * fcp_dtype_size((fcp_dtype)p->dtype);
-    fcp_rows_at x = {.q = (char *)a->q + bytes, .o = (char *)a->o + bytes, .lse = a->lse + row};
+    size_t row = fcp_arena_row(a, slot) * a->heads, wide = row * p->head_dim, e = fcp_dtype_size((fcp_dtype)p->dtype);
+    size_t bytes = wide * e, o_bytes = row * p->value_dim * e;
+    fcp_rows_at x = {.q = (char *)a->q + bytes, .o = (char *)a->o + o_bytes, .lse = a->lse + row,
+                     .lse_low = a->lse_low + row};
     if (a->pass == FCP_FORWARD) return x;
-    x.d_o = (char *)a->d_o + bytes;
+    x.d_o = (char *)a->d_o + o_bytes;
     x.dq_out = (char *)a->dq_out + bytes;
     x.delta = a->delta + row;
     x.dq = a->dq + wide;

@@ -30,14 +30,17 @@ typedef struct fcp_slots {
 } fcp_slots;
 void fcp_slots_of(const fcp_plan *plan, fcp_pass pass, uint32_t rank, uint32_t homes, fcp_slots *out_slots);
 
-/* Where everything lies in a rank's arena. Rows are as on the wire: [heads or kv_heads][head_dim] of a token, dense,
- * with the heads of the block's range only. The home blocks of a rank follow each other in the order of their home
+/* Where everything lies in a rank's arena. Rows are as on the wire: [heads][head_dim] of Q and dQ, [heads][value_dim]
+ * of O and dO, [kv_heads][head_dim] of K and dK, [kv_heads][value_dim] of V and dV, dense, with the heads of the block's
+ * range only. The home blocks of a rank follow each other in the order of their home
  * slots; of each side (queries, keys) only blocks that hold it are there. A transient slot is as large as the largest
  * block:
  *   KV      K of max_block tokens, then V, in the dtype
  *   DKV     dK of max_block tokens, then dV, in float32
- *   STATE   O before it is divided, [max_q_block][heads][head_dim], then m [max_q_block][heads]
- *           in log2 units, then l likewise, in float32
+ *   STATE   O before it is divided, [max_q_block][heads][value_dim], then m [max_q_block][heads], then l likewise, in
+ *           float32
+ * With values_in_keys V and dV have no memory of their own: v is k, and dv is dk, and from one of their tokens to the
+ * next it is as far as in K (fcp_value_stride).
  *   others  max_q_block rows of each tensor of the class. They follow the home rows of that tensor without a gap, so
  *           that one number tells where the rows of any slot begin: fcp_arena_row */
 typedef struct fcp_arena {
@@ -51,18 +54,19 @@ typedef struct fcp_arena {
     size_t bytes;                          /* of all of it */
 
     /* Of home tokens. A pass has those that it reads or writes; the others are NULL. Behind home queries follow
-     * transient slots: of class Q in q, and backward in d_o, lse and delta; of class O, forward, in o and lse; of DQ in
-     * dq; and of DQW in dq_out. */
+     * transient slots: of class Q in q, and backward in d_o, lse, lse_low and delta; of class O, forward, in o, lse and
+     * lse_low; of DQ in dq; and of DQW in dq_out. */
     void *q, *k, *v, *o, *d_o;      /* in the dtype */
-    float *lse, *delta;             /* [queries][heads] */
+    float *lse, *lse_low, *delta;   /* [queries][heads] */
+    float *d_lse;                   /* likewise, of home queries; NULL: the plan takes no gradient of LSE */
     float *dq, *dk, *dv;            /* sums under way */
     void *dq_out, *dk_out, *dv_out; /* the finished sums, in the dtype */
     /* Transient slots. */
     char *kv;
     float *state, *dkv;
-    /* Of the run: fcp_tensors.sink and d_sink. */
+    /* Of the run: fcp_tensors.sink, d_sink and max_logit. */
     const float *sink;
-    float *d_sink;
+    float *d_sink, *max_logit;
     const double *table;      /* fcp_tensors.table; NULL: the plan's tables */
     struct fcp_sums *d_table; /* what will be fcp_tensors.d_table; NULL: nobody wants it */
 } fcp_arena;
@@ -82,13 +86,13 @@ void fcp_arena_lay(const fcp_plan *plan, fcp_pass pass, uint32_t rank, const fcp
  * transient). */
 static inline void fcp_arena_kv(const fcp_arena *a, uint32_t slot, char **out_k, char **out_v) {
     const fcp_problem *p = a->plan->problem;
-    size_t row = (size_t)a->kv_heads * p->head_dim * fcp_dtype_size((fcp_dtype)p->dtype);
+    size_t number = a->kv_heads * fcp_dtype_size((fcp_dtype)p->dtype), row = p->head_dim * number;
     if (slot < a->homes) {
         *out_k = (char *)a->k + a->home_first[FCP_KEYS][slot] * row;
-        *out_v = (char *)a->v + a->home_first[FCP_KEYS][slot] * row;
+        *out_v = (char *)a->v + a->home_first[FCP_KEYS][slot] * fcp_value_stride(p) * number;
     } else {
-        *out_k = a->kv + (size_t)(slot - a->homes) * 2 * p->max_block * row;
-        *out_v = *out_k + p->max_block * row;
+        *out_k = a->kv + (size_t)(slot - a->homes) * p->max_block * fcp_kv_dim(p) * number;
+        *out_v = p->values_in_keys ? *out_k : *out_k + p->max_block * row;
     }
 }
 static inline void fcp_arena_dkv(const fcp_arena *a, uint32_t slot, float **out_dk, float **out_dv) {
@@ -96,16 +100,16 @@ static inline void fcp_arena_dkv(const fcp_arena *a, uint32_t slot, float **out_
     size_t row = (size_t)a->kv_heads * p->head_dim;
     if (slot < a->homes) {
         *out_dk = a->dk + a->home_first[FCP_KEYS][slot] * row;
-        *out_dv = a->dv + a->home_first[FCP_KEYS][slot] * row;
+        *out_dv = a->dv + a->home_first[FCP_KEYS][slot] * a->kv_heads * fcp_value_stride(p);
     } else {
-        *out_dk = a->dkv + (size_t)(slot - a->homes) * 2 * p->max_block * row;
-        *out_dv = *out_dk + p->max_block * row;
+        *out_dk = a->dkv + (size_t)(slot - a->homes) * p->max_block * a->kv_heads * fcp_kv_dim(p);
+        *out_dv = p->values_in_keys ? *out_dk : *out_dk + p->max_block * row;
     }
 }
 static inline void fcp_arena_state(const fcp_arena *a, uint32_t slot, float **out_o, float **out_m, float **out_l) {
     const fcp_problem *p = a->plan->problem;
-    *out_o = a->state + (size_t)slot * p->max_q_block * a->heads * (p->head_dim + 2);
-    *out_m = *out_o + (size_t)p->max_q_block * a->heads * p->head_dim;
+    *out_o = a->state + (size_t)slot * p->max_q_block * a->heads * (p->value_dim + 2);
+    *out_m = *out_o + (size_t)p->max_q_block * a->heads * p->value_dim;
     *out_l = *out_m + (size_t)p->max_q_block * a->heads;
 }
 /* The row, in the tensors of its class, where a slot of class Q, O, DQ or DQW begins. */
@@ -114,10 +118,10 @@ static inline size_t fcp_arena_row(const fcp_arena *a, uint32_t slot) {
     return a->home_first[FCP_QUERIES][a->homes] + (size_t)(slot - a->homes) * a->plan->problem->max_q_block;
 }
 /* The rows of a slot of class Q, O, DQ or DQW. Those tensors are there that the class has in the pass, and others mean
- * nothing: Q has q, and backward d_o, lse and delta; O has o and lse; DQ has dq; DQW has dq_out. */
+ * nothing: Q has q, and backward d_o, lse, lse_low and delta; O has o, lse and lse_low; DQ has dq; DQW has dq_out. */
 typedef struct fcp_rows_at {
     char *q, *o, *d_o, *dq_out;
-    float *lse, *delta, *dq;
+    float *lse, *lse_low, *delta, *dq;
 } fcp_rows_at;
 fcp_rows_at fcp_arena_rows(const fcp_arena *arena, uint32_t slot);
 #endif

@@ -27,7 +27,7 @@ uint32_t fcp_moved_tensors(const fcp_arena *a, const fcp_tensors *caller, const 
     static const fcp_tensors none;
     const fcp_tensors *x = caller ? caller : &none;
     const fcp_problem *p = a->plan->problem;
-    size_t head = (size_t)p->head_dim * fcp_dtype_size((fcp_dtype)p->dtype);
+    size_t e = fcp_dtype_size((fcp_dtype)p->dtype), head = p->head_dim * e, value = p->value_dim * e;
     bool split = fcp_plan_split(a->plan), backward = a->pass == FCP_BACKWARD, in = t->cls == FCP_IN;
     bool q = !split || t->side == FCP_QUERIES, kv = !split || t->side == FCP_KEYS;
     struct list l = {p, a, x, out, 0};
@@ -35,13 +35,15 @@ uint32_t fcp_moved_tensors(const fcp_arena *a, const fcp_tensors *caller, const 
         if (q) add(&l, in ? a->q : a->dq_out, in ? x->q : x->dq, false, head);
         if (kv) {
             add(&l, in ? a->k : a->dk_out, in ? x->k : x->dk, true, head);
-            add(&l, in ? a->v : a->dv_out, in ? x->v : x->dv, true, head);
+            if (!p->values_in_keys) add(&l, in ? a->v : a->dv_out, in ? x->v : x->dv, true, value);
         }
     }
     if (q && in == backward) { /* results of the forward pass, which the backward pass reads */
-        add(&l, a->o, x->o, false, head);
-        if (backward) add(&l, a->d_o, x->d_o, false, head);
+        add(&l, a->o, x->o, false, value);
+        if (backward) add(&l, a->d_o, x->d_o, false, value);
         add(&l, a->lse, x->lse, false, sizeof(float));
+        add(&l, a->lse_low, x->lse_low, false, sizeof(float));
+        if (backward && p->lse_gradient) add(&l, a->d_lse, x->d_lse, false, sizeof(float));
     }
     return l.count;
 }
@@ -108,6 +110,10 @@ static void move(const fcp_arena *a, const fcp_tensors *caller, const fcp_bundle
             char *part = message ? message + (size_t)(run.at - t->first) * x->row : home;
             if (!at_caller) {
                 memcpy(packs ? part : home, packs ? home : part, run.tokens * x->row);
+                continue;
+            }
+            if (!x->caller) { /* an optional tensor */
+                if (packs) memset(part, 0, run.tokens * x->row);
                 continue;
             }
             const fcp_slice slice = fcp_slice_of(a->plan, &a->plan->blocks[run.block], x);

@@ -8,10 +8,11 @@
 #include "runtime/exec/arena.h"
 #include "runtime/exec/bundles.h"
 
-enum { FCP_MOVED = 6 }; /* the most tensors that move: backward inputs are q, k, v, o, d_o and lse */
+enum { FCP_MOVED = 8 }; /* the most that move: backward inputs q, k, v, o, d_o, lse, lse_low, d_lse */
 /* One of them. Bytes of a token: `row` in a message and in home blocks, `full` in the caller's tensor. */
 typedef struct fcp_moved {
-    void *home, *caller; /* caller: NULL if no tensors are given */
+    void *home, *caller; /* caller: NULL if no tensors are given, or not this one (lse_low and d_lse): then zeros come
+                          * in, and nothing goes out */
     size_t row, full;
     size_t head;         /* of one head */
     bool of_keys;

@@ -20,36 +20,37 @@ static void add(struct list *l, const void *tensor, size_t bytes) {
 
 /* Bytes of a token, of the heads of one range. */
 struct token_bytes {
-    size_t q, kv, row; /* of Q, of K or V, of LSE */
+    size_t q, o, k, v, row; /* of Q, of O, of K, of V, of LSE */
 };
 
-static size_t head_bytes(const fcp_problem *p) { return p->head_dim * fcp_dtype_size((fcp_dtype)p->dtype); }
-
 static struct token_bytes token_bytes(const fcp_arena *a) {
-    size_t number = head_bytes(a->plan->problem);
-    return (struct token_bytes){a->heads * number, a->kv_heads * number, a->heads * sizeof(float)};
+    const fcp_problem *p = a->plan->problem;
+    size_t e = fcp_dtype_size((fcp_dtype)p->dtype), head = p->head_dim * e, value = p->value_dim * e;
+    return (struct token_bytes){a->heads * head, a->heads * value, a->kv_heads * head, a->kv_heads * value,
+                                a->heads * sizeof(float)};
 }
 
 /* Rows of a slot. */
 static void add_slot(struct list *l, const fcp_arena *a, const fcp_transfer *t, struct token_bytes b) {
-    size_t wide = (size_t)a->plan->problem->head_dim * sizeof(float); /* a head in float32 */
+    const fcp_problem *p = a->plan->problem;
+    size_t wide = p->head_dim * sizeof(float), value = p->value_dim * sizeof(float); /* a head in float32 */
     fcp_rows_at x;
     char *k, *v;
     float *o, *m, *sum;
     switch (t->cls) {
     case FCP_KV:
         fcp_arena_kv(a, t->slot, &k, &v);
-        add(l, k, b.kv);
-        add(l, v, b.kv);
+        add(l, k, b.k);
+        if (!p->values_in_keys) add(l, v, b.v);
         break;
     case FCP_DKV:
         fcp_arena_dkv(a, t->slot, &m, &sum);
         add(l, m, a->kv_heads * wide);
-        add(l, sum, a->kv_heads * wide);
+        if (!p->values_in_keys) add(l, sum, a->kv_heads * value);
         break;
     case FCP_STATE:
         fcp_arena_state(a, t->slot, &o, &m, &sum);
-        add(l, o, a->heads * wide);
+        add(l, o, a->heads * value);
         add(l, m, b.row);
         add(l, sum, b.row);
         break;
@@ -57,14 +58,16 @@ static void add_slot(struct list *l, const fcp_arena *a, const fcp_transfer *t, 
         x = fcp_arena_rows(a, t->slot);
         add(l, x.q, b.q);
         if (a->pass == FCP_FORWARD) break;
-        add(l, x.d_o, b.q);
+        add(l, x.d_o, b.o);
         add(l, x.lse, b.row);
+        add(l, x.lse_low, b.row);
         add(l, x.delta, b.row);
         break;
     case FCP_O:
         x = fcp_arena_rows(a, t->slot);
-        add(l, x.o, b.q);
+        add(l, x.o, b.o);
         add(l, x.lse, b.row);
+        add(l, x.lse_low, b.row);
         break;
     case FCP_DQ: add(l, fcp_arena_rows(a, t->slot).dq, a->heads * wide); break;
     default: add(l, fcp_arena_rows(a, t->slot).dq_out, b.q); /* DQW */

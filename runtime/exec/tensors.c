@@ -12,7 +12,8 @@
 static const char *const names[FCP_TENSORS] = {
     [FCP_TENSOR_Q] = "q",   [FCP_TENSOR_K] = "k",     [FCP_TENSOR_V] = "v",
     [FCP_TENSOR_O] = "o",   [FCP_TENSOR_LSE] = "lse", [FCP_TENSOR_DO] = "do",
-    [FCP_TENSOR_DQ] = "dq", [FCP_TENSOR_DK] = "dk",   [FCP_TENSOR_DV] = "dv"};
+    [FCP_TENSOR_DQ] = "dq", [FCP_TENSOR_DK] = "dk",   [FCP_TENSOR_DV] = "dv",
+    [FCP_TENSOR_LSE_LOW] = "lse_low", [FCP_TENSOR_DLSE] = "dlse"};
 static const char kinds[FCP_TENSORS] = {
 #define X(id, member, kind) [FCP_TENSOR_##id] = kind,
     FCP_TENSOR_LIST(X)
@@ -55,15 +56,16 @@ const char *fcp_tensors_name(fcp_tensor t) {
 }
 
 uint64_t fcp_tensors_tokens(const fcp_plan *plan, uint32_t rank, fcp_tensor t) {
-    return kinds[t] == 'k' ? fcp_plan_rank_keys(plan, rank) : fcp_plan_rank_queries(plan, rank);
+    return fcp_tensor_of_keys(t) ? fcp_plan_rank_keys(plan, rank) : fcp_plan_rank_queries(plan, rank);
 }
 
 const char *fcp_tensor_name(fcp_tensor t) { return (unsigned)t < FCP_TENSORS ? names[t] : "?"; }
 
 uint32_t fcp_tensor_shape(const fcp_shape *shape, fcp_tensor t, uint64_t out_shape[3]) {
-    out_shape[0] = kinds[t] == 'k' ? shape->key_tokens : shape->tokens;
-    out_shape[1] = kinds[t] == 'k' ? shape->kv_heads : shape->heads;
-    out_shape[2] = kinds[t] == 'l' ? 1 : shape->head_dim;
+    const uint32_t v = shape->values_in_keys ? 0 : shape->value_dim;
+    out_shape[0] = fcp_tensor_of_keys(t) ? shape->key_tokens : shape->tokens;
+    out_shape[1] = fcp_tensor_of_keys(t) ? shape->kv_heads : shape->heads;
+    out_shape[2] = kinds[t] == 'l' ? 1 : kinds[t] == 'v' ? v : kinds[t] == 'o' ? shape->value_dim : shape->head_dim;
     return kinds[t] == 'l' ? 2 : 3;
 }
 
@@ -79,6 +81,9 @@ unsigned fcp_pass_inputs(fcp_pass pass) {
     return pass == FCP_FORWARD ? BIT_QKV : BIT_QKV | BIT_OUT | 1 << FCP_TENSOR_DO;
 }
 unsigned fcp_pass_outputs(fcp_pass pass) { return pass == FCP_FORWARD ? BIT_OUT : BIT_GRADIENTS; }
+unsigned fcp_pass_optional(const fcp_shape *shape, fcp_pass pass) {
+    return 1u << FCP_TENSOR_LSE_LOW | (unsigned)(pass == FCP_BACKWARD && shape->lse_gradient) << FCP_TENSOR_DLSE;
+}
 
 size_t fcp_packed_bytes(const fcp_shape *shape, fcp_tensor t) {
     size_t bytes;
@@ -87,7 +92,7 @@ size_t fcp_packed_bytes(const fcp_shape *shape, fcp_tensor t) {
     return __builtin_mul_overflow((size_t)dims[0], fcp_tensor_token_bytes(shape, t), &bytes) ? SIZE_MAX : bytes;
 }
 
-bool fcp_tensor_of_keys(fcp_tensor t) { return kinds[t] == 'k'; }
+bool fcp_tensor_of_keys(fcp_tensor t) { return kinds[t] == 'k' || kinds[t] == 'v'; }
 
 fcp_code fcp_packed_alloc(const fcp_shape *shape, unsigned set, fcp_packed *packed, fcp_error *err) {
     for (int t = 0; t < FCP_TENSORS; t++) {
@@ -105,6 +110,8 @@ void fcp_packed_free(fcp_packed *packed) {
         free(packed->t[t]);
         packed->t[t] = NULL;
     }
+    free(packed->max_logit);
+    packed->max_logit = NULL;
 }
 
 static uint64_t mix(uint64_t x) {
@@ -124,15 +131,16 @@ static float draw(uint64_t key, uint64_t index) {
 
 void fcp_packed_draw(const fcp_shape *shape, unsigned set, uint64_t seed, fcp_packed *packed) {
     enum { CHUNK = 512 };
-    size_t e = fcp_dtype_size(shape->dtype);
     for (int t = 0; t < FCP_TENSORS; t++) {
-        if (!(set >> t & 1) || !packed->t[t] || kinds[t] == 'l') continue;
+        if (!(set >> t & 1) || !packed->t[t] || t == FCP_TENSOR_LSE || t == FCP_TENSOR_LSE_LOW) continue;
+        const fcp_dtype dtype = fcp_tensor_dtype(shape, (fcp_tensor)t);
+        size_t e = fcp_dtype_size(dtype);
         uint64_t key = mix(seed) ^ mix((uint64_t)t + 1), count = fcp_packed_bytes(shape, (fcp_tensor)t) / e;
         for (uint64_t i = 0; i < count; i += CHUNK) {
             float chunk[CHUNK];
             uint32_t n = count - i < CHUNK ? (uint32_t)(count - i) : CHUNK;
             for (uint32_t j = 0; j < n; j++) chunk[j] = draw(key, i + j);
-            fcp_from_float(shape->dtype, chunk, (char *)packed->t[t] + i * e, n);
+            fcp_from_float(dtype, chunk, (char *)packed->t[t] + i * e, n);
         }
     }
 }

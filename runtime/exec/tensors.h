@@ -1,20 +1,21 @@
 /* tensors.h: the tensors of attention: their names, shapes and sizes, which pass reads and writes which, and packed
  * ones.
  *
- * A *packed* tensor has the whole batch: [tokens, heads or kv_heads, head_dim], dense, in the plan's dtype, one
- * sequence after another; LSE is [tokens, heads] in float32. K, V and their gradients have a row for each key, the
- * others for each query. The caller of a session holds tensors that are cut by rank instead (fcp_tensors,
- * fcp_plan_rank_queries).
+ * A *packed* tensor has the whole batch, one sequence after another: [tokens, heads or kv_heads, head_dim], dense, in the
+ * plan's dtype, where V, O and their gradients have value_dim instead; LSE, what rounding took from it and its gradient
+ * are [tokens, heads] in float32. K, V and their gradients have a row for each key, the others for each query. Where the
+ * values are in the keys (fcp_shape.values_in_keys), V and dV have rows of 0 numbers. The caller of a session holds
+ * tensors that are cut by rank instead (fcp_tensors, fcp_plan_rank_queries).
  */
 #ifndef FCP_EXEC_TENSORS_H
 #define FCP_EXEC_TENSORS_H
 #include "runtime/fcp.h"
 
-/* X(ID, member of fcp_tensors, kind): 'q' has a row for each query and all heads, 'k' a row for each key and the KV
- * heads, 'l' is LSE. */
+/* X(ID, member of fcp_tensors, kind): 'q' has a row for each query and all heads, 'o' likewise of value_dim; 'k' a row
+ * for each key and the KV heads, 'v' likewise of value_dim; 'l' is like LSE. */
 #define FCP_TENSOR_LIST(X)                                                                                             \
-    X(Q, q, 'q') X(K, k, 'k') X(V, v, 'k') X(O, o, 'q') X(LSE, lse, 'l') X(DO, d_o, 'q') X(DQ, dq, 'q') X(DK, dk, 'k') \
-    X(DV, dv, 'k')
+    X(Q, q, 'q') X(K, k, 'k') X(V, v, 'v') X(O, o, 'o') X(LSE, lse, 'l') X(DO, d_o, 'o') X(DQ, dq, 'q') X(DK, dk, 'k') \
+    X(DV, dv, 'v') X(LSE_LOW, lse_low, 'l') X(DLSE, d_lse, 'l')
 typedef enum fcp_tensor {
 #define X(id, member, kind) FCP_TENSOR_##id,
     FCP_TENSOR_LIST(X)
@@ -25,16 +26,19 @@ typedef enum fcp_tensor {
 /* Packed tensors. Members may be NULL. The memory is from malloc, and fcp_packed_free frees all of it. */
 typedef struct fcp_packed {
     void *t[FCP_TENSORS];
+    float *max_logit; /* [heads]; NULL: not wanted. As fcp_tensors has it, the largest of this process's ranks */
 } fcp_packed;
 
-const char *fcp_tensor_name(fcp_tensor t); /* "q" "k" "v" "o" "lse" "do" "dq" "dk" "dv" */
+const char *fcp_tensor_name(fcp_tensor t); /* "q" "k" "v" "o" "lse" "do" "dq" "dk" "dv" "lse_low" "dlse" */
 /* Fills the dimensions of a packed tensor and returns how many it has: 3, or 2 for LSE, whose third is then 1. */
 uint32_t fcp_tensor_shape(const fcp_shape *shape, fcp_tensor t, uint64_t out_shape[3]);
 fcp_dtype fcp_tensor_dtype(const fcp_shape *shape, fcp_tensor t); /* the plan's; fp32 for LSE */
 size_t fcp_tensor_token_bytes(const fcp_shape *shape, fcp_tensor t); /* of one row: one token, all heads */
-/* Which tensors a pass reads, and which it writes: bit t is fcp_tensor t. */
+/* Which tensors a pass reads, and which it writes: bit t is fcp_tensor t. Those that a caller may leave out are apart:
+ * the forward pass may write LSE_LOW, and the backward pass may read it, and DLSE if the plan has lse_gradient. */
 unsigned fcp_pass_inputs(fcp_pass pass);
 unsigned fcp_pass_outputs(fcp_pass pass);
+unsigned fcp_pass_optional(const fcp_shape *shape, fcp_pass pass);
 
 /* A member of fcp_tensors; its name there, which is "d_o" for "do"; and how many rows of it a rank's caller has. */
 void *fcp_tensors_get(const fcp_tensors *x, fcp_tensor t);
@@ -47,9 +51,9 @@ uint64_t fcp_tensors_tokens(const fcp_plan *plan, uint32_t rank, fcp_tensor t);
 fcp_code fcp_packed_alloc(const fcp_shape *shape, unsigned set, fcp_packed *packed, fcp_error *err);
 void fcp_packed_free(fcp_packed *packed);
 
-/* Fills those tensors of `set` that are allocated, except LSE, with drawn numbers: mean 0, variance about 1, rounded
- * to the dtype. Each number depends on the seed, the tensor and its index alone, so that every process can draw its
- * own part. */
+/* Fills those tensors of `set` that are allocated, except LSE and LSE_LOW, with drawn numbers: mean 0, variance about 1,
+ * rounded to the dtype. Each number depends on the seed, the tensor and its index alone, so that every process can draw
+ * its own part. */
 void fcp_packed_draw(const fcp_shape *shape, unsigned set, uint64_t seed, fcp_packed *packed);
 
 /* Bytes of a packed tensor; SIZE_MAX if they are too many to count. */

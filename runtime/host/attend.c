@@ -3,14 +3,20 @@
  * Requires: a verified plan. Rows, keys and values of the visit are in their slots. Backward also needs LSE and delta
  *           of the rows, and sums to add to.
  * Gives:    O and LSE of the visit's rows if this is their last visit, else their running state; or dQ, dK, dV added
- *           to their sums. O and LSE of a state.
- * Cost:     4 (forward) or 10 (backward) * head_dim operations for each pair in a cell that is not NONE. K and V of a
- *           job are converted once for each strip and head.
+ *           to their sums. O and LSE of a state. The largest logits of rows that are finished, if the run wants them.
+ * Cost:     for each pair in a cell that is not NONE, 2 (head_dim + value_dim) operations, or backward 6 head_dim + 4
+ *           value_dim. K and V of a job are converted once for each strip and head.
  * Source:   FlashAttention's forward and backward recurrences. A strip's scores against a job stay in the
  *           second-level cache.
  *
- * Numbers.  m is in log2 units, and the softmax scale is part of the product, so that the exponential needs one
- *           subtraction. A plan's score is evaluated in between, on natural logits. P and dS stay in float32.
+ * Numbers.  The softmax scale is part of the product. Logits, m and LSE are in natural units, and only differences of
+ *           them are scaled to base 2: the logits of a row may be huge, and what matters is how far they are apart. P
+ *           and dS stay in float32.
+ * Bits.     The backward pass computes each logit again, and P is e^ of how far it is from the LSE. So it must have the
+ *           same bits as in the forward pass: in a row with one key, or one key that outweighs all others, the two are
+ *           equal, and P is 1. They are, because both passes have the same jobs, and make the same product of each.
+ * Values.   With values_in_keys V is the front of each row of K, here as in the arena: one conversion gives both, and
+ *           what would be added to dV is added to dK.
  * Sinks.    A sink joins the sum when a row's last visit ends, or its state is finished. LSE then includes it, and the
  *           backward pass needs nothing more.
  * Heads.    A block has the heads of one range, and so have its rows in memory. Masks, scores and sinks count heads
@@ -28,17 +34,30 @@ struct view {
     const fcp_arena *arena;
     const fcp_visit *visit;
     fcp_host_worker *w;
-    uint32_t d, head;           /* the query head, as the model counts it */
+    uint32_t d, value;          /* head_dim and value_dim */
+    uint32_t head;              /* the query head, as the model counts it */
     uint32_t mask_head;         /* the first head of its class, which sees the same pairs */
     uint32_t q_head, kv_head;   /* its place, and its KV head's, in rows of their range */
     uint32_t heads;             /* query heads of a range */
-    size_t q_stride, kv_stride; /* how many numbers lie between a token and the next */
+    /* how many numbers lie between a token and the next: in Q and dQ, in O and dO, in K and dK, in V and dV */
+    size_t q_stride, o_stride, k_stride, v_stride;
+    size_t v_head;        /* and between a head of V and the next */
     fcp_dtype dtype;
-    size_t e;            /* bytes of a number of the dtype */
-    float scale, scale2; /* scale2 gives logits in log2 units */
+    size_t e;             /* bytes of a number of the dtype */
+    float scale;
     uint32_t token, rows; /* the strip's first row in its block, and how many it has */
     fcp_rows_at from, to; /* the block's rows in the slots that it reads, and where results go (O or dQ) */
 };
+
+/* A matrix of float32 whose rows are `stride` numbers apart. */
+struct matrix {
+    const float *at;
+    uint32_t width, stride;
+};
+
+static struct matrix rows_from(struct matrix x, uint32_t row) {
+    return (struct matrix){x.at + (size_t)row * x.stride, x.width, x.stride};
+}
 
 static uint32_t whole_lanes(uint32_t width) { return (width + FCP_LANES - 1) / FCP_LANES * FCP_LANES; }
 
@@ -86,11 +105,10 @@ static void select_masked(const struct view *x, const fcp_job *job, float *s, fl
 /* --- products ----------------------------------------------------------------------------------------------------- */
 
 /* s = scale * rows * keys^T */
-static void scores(const struct view *x, const fcp_job *job, float scale, const float *rows, const float *keys,
-                   float *s) {
-    const int d = (int)x->d;
-    fcp_blas_multiply(&(fcp_product){.rows = (int)job->rows, .columns = (int)job->keys, .inner = d,
-                                     .a = rows, .a_stride = d, .b = keys, .b_stride = d, .b_turned = true,
+static void scores(const fcp_job *job, float scale, struct matrix rows, struct matrix keys, float *s) {
+    fcp_blas_multiply(&(fcp_product){.rows = (int)job->rows, .columns = (int)job->keys, .inner = (int)rows.width,
+                                     .a = rows.at, .a_stride = (int)rows.stride,
+                                     .b = keys.at, .b_stride = (int)keys.stride, .b_turned = true,
                                      .c = s, .stride = FCP_JOB, .scale = scale});
 }
 
@@ -98,137 +116,165 @@ static mc_tile tile_of(const struct view *x, const fcp_job *job) {
     return (mc_tile){.q = job->q_position, .k = job->k_position, .h = x->head, .rows = job->rows, .keys = job->keys};
 }
 
-/* Puts the softmax's arguments, in log2 units, into w->s. If the plan has a score, it is applied, and its slopes are
- * kept if asked for. */
-static void logits(const struct view *x, const fcp_job *job, const float *q, bool slopes) {
+/* Puts the softmax's arguments into w->s. If the plan has a score, it is applied, and its slopes are kept if asked
+ * for. */
+static void logits(const struct view *x, const fcp_job *job, struct matrix q, struct matrix k, bool slopes) {
     fcp_host_worker *w = x->w;
-    bool scored = w->score.code.count > 0;
-    scores(x, job, scored ? x->scale : x->scale2, q, w->k, w->s);
-    if (!scored) return;
+    scores(job, x->scale, q, k, w->s);
+    if (!w->score.code.count) return;
     if (slopes && x->arena->d_table) fcp_host_tables_keep(&w->tables, job->rows, job->keys, w->s, FCP_JOB);
     const mc_tile tile = tile_of(x, job);
     if (slopes) fcp_host_score_slopes(&w->score, &w->env, &tile, w->s, FCP_JOB);
     fcp_host_score_apply(&w->score, &w->env, &tile, w->s, FCP_JOB);
 }
 
-/* out[row] += scale * sum over keys of p[row][key] * values[key]; out and values are dense. */
-static void gather(const struct view *x, uint32_t rows, uint32_t keys, float scale, const float *p, const float *values,
-                   float *out) {
-    const int d = (int)x->d;
-    fcp_blas_multiply(&(fcp_product){.rows = (int)rows, .columns = d, .inner = (int)keys,
-                                     .a = p, .a_stride = FCP_JOB, .b = values, .b_stride = d,
-                                     .c = out, .stride = d, .scale = scale, .keep = 1});
+/* out[row] += scale * sum over keys of p[row][key] * values[key]; out is dense. */
+static void gather(uint32_t rows, uint32_t keys, float scale, const float *p, struct matrix values, float *out) {
+    fcp_blas_multiply(&(fcp_product){.rows = (int)rows, .columns = (int)values.width, .inner = (int)keys,
+                                     .a = p, .a_stride = FCP_JOB, .b = values.at, .b_stride = (int)values.stride,
+                                     .c = out, .stride = (int)values.width, .scale = scale, .keep = 1});
 }
 
-/* out[key] += scale * sum over rows of p[row][key] * values[row]; values are dense, out has kv_stride. */
-static void scatter(const struct view *x, uint32_t rows, uint32_t keys, float scale, const float *p,
-                    const float *values, float *out) {
-    const int d = (int)x->d;
-    fcp_blas_multiply(&(fcp_product){.rows = (int)keys, .columns = d, .inner = (int)rows,
-                                     .a = p, .a_stride = FCP_JOB, .a_turned = true, .b = values, .b_stride = d,
-                                     .c = out, .stride = (int)x->kv_stride, .scale = scale, .keep = 1});
+/* out[key] += scale * sum over rows of p[row][key] * values[row]; keys of out are `stride` numbers apart. */
+static void scatter(uint32_t rows, uint32_t keys, float scale, const float *p, struct matrix values, float *out,
+                    size_t stride) {
+    fcp_blas_multiply(&(fcp_product){.rows = (int)keys, .columns = (int)values.width, .inner = (int)rows,
+                                     .a = p, .a_stride = FCP_JOB, .a_turned = true,
+                                     .b = values.at, .b_stride = (int)values.stride,
+                                     .c = out, .stride = (int)stride, .scale = scale, .keep = 1});
 }
 
 static bool allowed(const fcp_mask_bits *bits, uint32_t r, uint32_t c) {
     return bits->bits[r][c / FCP_LANES] >> c % FCP_LANES & 1;
 }
 
+/* to += f * from */
+static void add_times(float f, const float *from, uint32_t width, float *to) {
+    for (uint32_t t = 0; t < width; t++) to[t] += f * from[t];
+}
+
 /* gather and scatter cell by cell, and in PARTIAL cells pair by pair, so that what is masked is not multiplied at
  * all. */
-static void gather_careful(const struct view *x, const fcp_job *job, float scale, const float *p, const float *values,
+static void gather_careful(const struct view *x, const fcp_job *job, float scale, const float *p, struct matrix values,
                            float *out) {
     struct cell cell;
     for (uint32_t r = 0, c = 0; next_cell(x, job, false, &r, &c, &cell);) {
-        const float *cell_p = p + (size_t)cell.row * FCP_JOB + cell.key, *from = values + (size_t)cell.key * x->d;
-        float *to = out + (size_t)cell.row * x->d;
+        const float *cell_p = p + (size_t)cell.row * FCP_JOB + cell.key;
+        const struct matrix from = rows_from(values, cell.key);
+        float *to = out + (size_t)cell.row * values.width;
         if (!cell.bits) {
-            gather(x, cell.rows, cell.keys, scale, cell_p, from, to);
+            gather(cell.rows, cell.keys, scale, cell_p, from, to);
             continue;
         }
         for (uint32_t i = 0; i < cell.rows; i++)
-            for (uint32_t j = 0; j < cell.keys; j++) {
-                if (!allowed(cell.bits, i, j)) continue;
-                float f = scale * cell_p[(size_t)i * FCP_JOB + j];
-                for (uint32_t t = 0; t < x->d; t++) to[(size_t)i * x->d + t] += f * from[(size_t)j * x->d + t];
-            }
+            for (uint32_t j = 0; j < cell.keys; j++)
+                if (allowed(cell.bits, i, j))
+                    add_times(scale * cell_p[(size_t)i * FCP_JOB + j], rows_from(from, j).at, from.width,
+                              to + (size_t)i * from.width);
     }
 }
 
-static void scatter_careful(const struct view *x, const fcp_job *job, float scale, const float *p, const float *values,
-                            float *out) {
+static void scatter_careful(const struct view *x, const fcp_job *job, float scale, const float *p, struct matrix values,
+                            float *out, size_t stride) {
     struct cell cell;
     for (uint32_t r = 0, c = 0; next_cell(x, job, false, &r, &c, &cell);) {
-        const float *cell_p = p + (size_t)cell.row * FCP_JOB + cell.key, *from = values + (size_t)cell.row * x->d;
-        float *to = out + cell.key * x->kv_stride;
+        const float *cell_p = p + (size_t)cell.row * FCP_JOB + cell.key;
+        const struct matrix from = rows_from(values, cell.row);
+        float *to = out + cell.key * stride;
         if (!cell.bits) {
-            scatter(x, cell.rows, cell.keys, scale, cell_p, from, to);
+            scatter(cell.rows, cell.keys, scale, cell_p, from, to, stride);
             continue;
         }
         for (uint32_t i = 0; i < cell.rows; i++)
-            for (uint32_t j = 0; j < cell.keys; j++) {
-                if (!allowed(cell.bits, i, j)) continue;
-                float f = scale * cell_p[(size_t)i * FCP_JOB + j];
-                for (uint32_t t = 0; t < x->d; t++) to[j * x->kv_stride + t] += f * from[(size_t)i * x->d + t];
-            }
+            for (uint32_t j = 0; j < cell.keys; j++)
+                if (allowed(cell.bits, i, j))
+                    add_times(scale * cell_p[(size_t)i * FCP_JOB + j], rows_from(from, i).at, from.width,
+                              to + j * stride);
     }
 }
 
 /* --- strips ------------------------------------------------------------------------------------------------------- */
 
-/* Where the strip's first row begins in a tensor of the block's rows, for the view's head. */
-static size_t first_number(const struct view *x) { return x->token * x->q_stride + (size_t)x->q_head * x->d; }
+/* Where the strip's first row begins in Q or dQ of the block's rows, for the view's head; and in O or dO. */
+static size_t first_of_q(const struct view *x) { return x->token * x->q_stride + (size_t)x->q_head * x->d; }
+static size_t first_of_o(const struct view *x) { return x->token * x->o_stride + (size_t)x->q_head * x->value; }
+/* Where the strip's row r is in m, l, LSE and delta of the block. */
+static size_t row_of(const struct view *x, uint32_t r) { return ((size_t)x->token + r) * x->heads + x->q_head; }
 
-/* Converts the strip's rows of such a tensor to float32. Returns whether all are finite. */
-static bool load_rows(const struct view *x, const char *tensor, float *dst) {
-    return fcp_rows_load(x->dtype, tensor + first_number(x) * x->e, x->q_stride, x->rows, x->d, dst);
+/* Converts the strip's rows of Q, or of dO, to float32. Returns whether all are finite. */
+static bool load_q(const struct view *x) {
+    return fcp_rows_load(x->dtype, x->from.q + first_of_q(x) * x->e, x->q_stride, x->rows, x->d, x->w->q);
+}
+static bool load_d_o(const struct view *x) {
+    return fcp_rows_load(x->dtype, x->from.d_o + first_of_o(x) * x->e, x->o_stride, x->rows, x->value, x->w->o);
 }
 
-/* Converts K and V of a job; says whether all of each are finite. */
-static void load_keys(const struct view *x, const fcp_job *job, bool *k_finite, bool *v_finite) {
+/* Keys and values of a job, and whether all of each are finite. */
+struct keys {
+    struct matrix k, v;
+    bool k_finite, v_finite;
+};
+
+static struct keys load_keys(const struct view *x, const fcp_job *job) {
+    const uint32_t d = x->d, value = x->value;
     char *k, *v;
     fcp_arena_kv(x->arena, x->plan->tiles[job->tile].kv_slot, &k, &v);
-    size_t at = (job->key * x->kv_stride + (size_t)x->kv_head * x->d) * x->e;
-    *k_finite = fcp_rows_load(x->dtype, k + at, x->kv_stride, job->keys, x->d, x->w->k);
-    *v_finite = fcp_rows_load(x->dtype, v + at, x->kv_stride, job->keys, x->d, x->w->v);
+    k += (job->key * x->k_stride + (size_t)x->kv_head * d) * x->e;
+    v += (job->key * x->v_stride + x->kv_head * x->v_head) * x->e;
+    struct keys keys = {{x->w->k, d, d}, {x->w->k, value, d}, false, false};
+    keys.k_finite = keys.v_finite = fcp_rows_load(x->dtype, k, x->k_stride, job->keys, d, x->w->k);
+    if (x->plan->problem->values_in_keys) return keys;
+    keys.v = (struct matrix){x->w->v, value, value};
+    keys.v_finite = fcp_rows_load(x->dtype, v, x->v_stride, job->keys, value, x->w->v);
+    return keys;
 }
 
 /* Loads the strip's running state from its slot. On the first visit it is that of rows that have seen no key. */
 static void open_state(const struct view *x) {
     fcp_host_worker *w = x->w;
     if (x->visit->flags & FCP_VISIT_FIRST) {
-        memset(w->o, 0, (size_t)x->rows * x->d * sizeof *w->o);
+        memset(w->o, 0, (size_t)x->rows * x->value * sizeof *w->o);
         for (uint32_t r = 0; r < x->rows; r++) w->m[r] = -INFINITY, w->l[r] = 0;
         return;
     }
     float *o, *m, *l;
     fcp_arena_state(x->arena, x->visit->state_slot, &o, &m, &l);
     for (uint32_t r = 0; r < x->rows; r++) {
-        size_t row = ((size_t)x->token + r) * x->heads + x->q_head;
-        memcpy(w->o + (size_t)r * x->d, o + row * x->d, x->d * sizeof *o);
+        size_t row = row_of(x, r);
+        memcpy(w->o + (size_t)r * x->value, o + row * x->value, x->value * sizeof *o);
         w->m[r] = m[row];
         w->l[r] = l[row];
     }
 }
 
-/* Writes the state back to its slot. On the last visit it writes O and LSE instead. */
+/* The rows have seen all their keys: writes O and LSE. */
+static void finish_rows(const struct view *x) {
+    fcp_host_worker *w = x->w;
+    float *max_logit = x->arena->max_logit ? &x->arena->max_logit[x->head] : NULL;
+    for (uint32_t r = 0; max_logit && r < x->rows; r++)
+        if (w->m[r] > *max_logit) *max_logit = w->m[r];
+    if (x->plan->sink_count)
+        fcp_host_sink(fcp_arena_sink(x->arena, x->head), x->rows, x->value, w->o, w->m, w->l, w->lse, w->lse_low);
+    else fcp_host_lse(x->rows, w->m, w->l, w->lse, w->lse_low);
+    fcp_rows_store(x->dtype, w->o, x->rows, x->value, w->l, x->to.o + first_of_o(x) * x->e, x->o_stride, w->row);
+    for (uint32_t r = 0; r < x->rows; r++) {
+        x->to.lse[row_of(x, r)] = w->lse[r];
+        x->to.lse_low[row_of(x, r)] = w->lse_low[r];
+    }
+}
+
+/* Writes the state back to its slot. On the last visit it finishes the rows instead. */
 static void close_state(const struct view *x) {
     fcp_host_worker *w = x->w;
     if (x->visit->flags & FCP_VISIT_LAST) {
-        if (x->plan->sink_count)
-            fcp_host_sink(fcp_arena_sink(x->arena, x->head), x->rows, x->d, w->o, w->m, w->l, w->lse);
-        else
-            for (uint32_t r = 0; r < x->rows; r++)
-                w->lse[r] = w->l[r] == 0 ? -INFINITY : FCP_LN2 * (double)w->m[r] + log((double)w->l[r]);
-        fcp_rows_store(x->dtype, w->o, x->rows, x->d, w->l, x->to.o + first_number(x) * x->e, x->q_stride, w->row);
-        for (uint32_t r = 0; r < x->rows; r++)
-            x->to.lse[((size_t)x->token + r) * x->heads + x->q_head] = (float)w->lse[r];
+        finish_rows(x);
         return;
     }
     float *o, *m, *l;
     fcp_arena_state(x->arena, x->visit->state_slot, &o, &m, &l);
     for (uint32_t r = 0; r < x->rows; r++) {
-        size_t row = ((size_t)x->token + r) * x->heads + x->q_head;
-        memcpy(o + row * x->d, w->o + (size_t)r * x->d, x->d * sizeof *o);
+        size_t row = row_of(x, r);
+        memcpy(o + row * x->value, w->o + (size_t)r * x->value, x->value * sizeof *o);
         m[row] = w->m[r];
         l[row] = w->l[r];
     }
@@ -236,20 +282,21 @@ static void close_state(const struct view *x) {
 
 static void forward_strip(const struct view *x) {
     fcp_host_worker *w = x->w;
-    load_rows(x, x->from.q, w->q);
+    const struct matrix q = {w->q, x->d, x->d};
+    load_q(x);
     open_state(x);
     for (uint32_t i = 0; i < w->work.count; i++) {
         const fcp_job *job = &w->work.jobs[i];
-        bool k_finite, v_finite, partial = has_partial(job);
+        bool partial = has_partial(job);
         uint32_t width = whole_lanes(job->keys);
-        float *o = w->o + (size_t)job->row * x->d;
-        load_keys(x, job, &k_finite, &v_finite);
-        logits(x, job, w->q + (size_t)job->row * x->d, false);
+        float *o = w->o + (size_t)job->row * x->value;
+        const struct keys keys = load_keys(x, job);
+        logits(x, job, rows_from(q, job->row), keys.k, false);
         if (partial) select_masked(x, job, w->s, -INFINITY);
         fcp_rows_pad(w->s, FCP_JOB, job->rows, job->keys, width, -INFINITY);
-        fcp_rows_softmax(w->s, FCP_JOB, job->rows, width, w->m + job->row, w->l + job->row, o, x->d);
-        if (partial && !v_finite) gather_careful(x, job, 1.0f, w->s, w->v, o);
-        else gather(x, job->rows, job->keys, 1.0f, w->s, w->v, o);
+        fcp_rows_softmax(w->s, FCP_JOB, job->rows, width, w->m + job->row, w->l + job->row, o, x->value);
+        if (partial && !keys.v_finite) gather_careful(x, job, 1.0f, w->s, keys.v, o);
+        else gather(job->rows, job->keys, 1.0f, w->s, keys.v, o);
     }
     close_state(x);
 }
@@ -263,43 +310,46 @@ static void add_to_tables(const struct view *x, const fcp_job *job) {
 
 static void backward_strip(const struct view *x) {
     fcp_host_worker *w = x->w;
-    bool q_finite = load_rows(x, x->from.q, w->q), do_finite = load_rows(x, x->from.d_o, w->o);
+    bool q_finite = load_q(x), do_finite = load_d_o(x);
     memset(w->dq, 0, (size_t)x->rows * x->d * sizeof *w->dq);
     for (uint32_t r = 0; r < x->rows; r++) {
-        size_t row = ((size_t)x->token + r) * x->heads + x->q_head;
-        w->m[r] = (float)(FCP_LOG2E * (double)x->from.lse[row]);
-        w->l[r] = x->from.delta[row];
+        size_t row = row_of(x, r);
+        w->lse[r] = x->from.lse[row];
+        w->lse_low[r] = x->from.lse_low[row];
+        w->delta[r] = x->from.delta[row];
     }
     for (uint32_t i = 0; i < w->work.count; i++) {
         const fcp_job *job = &w->work.jobs[i];
-        bool k_finite, v_finite, partial = has_partial(job);
+        bool partial = has_partial(job);
         uint32_t width = whole_lanes(job->keys);
-        float *q = w->q + (size_t)job->row * x->d, *d_o = w->o + (size_t)job->row * x->d, *dk, *dv;
-        float *dq = w->dq + (size_t)job->row * x->d;
+        const struct matrix q = rows_from((struct matrix){w->q, x->d, x->d}, job->row);
+        const struct matrix d_o = rows_from((struct matrix){w->o, x->value, x->value}, job->row);
+        const fcp_row_sums sums = {w->lse + job->row, w->lse_low + job->row, w->delta + job->row};
+        float *dq = w->dq + (size_t)job->row * x->d, *dk, *dv;
         fcp_arena_dkv(x->arena, x->plan->tiles[job->tile].dkv_slot, &dk, &dv);
-        dk += job->key * x->kv_stride + (size_t)x->kv_head * x->d;
-        dv += job->key * x->kv_stride + (size_t)x->kv_head * x->d;
-        load_keys(x, job, &k_finite, &v_finite);
-        logits(x, job, q, true);
-        scores(x, job, 1.0f, d_o, w->v, w->dp);
+        dk += job->key * x->k_stride + (size_t)x->kv_head * x->d;
+        dv += job->key * x->v_stride + x->kv_head * x->v_head;
+        const struct keys keys = load_keys(x, job);
+        logits(x, job, q, keys.k, true);
+        scores(job, 1.0f, d_o, keys.v, w->dp);
         fcp_rows_pad(w->s, FCP_JOB, job->rows, job->keys, width, 0);
         fcp_rows_pad(w->dp, FCP_JOB, job->rows, job->keys, width, 0);
-        fcp_rows_gradient(w->s, w->dp, FCP_JOB, job->rows, width, w->m + job->row, w->l + job->row);
+        fcp_rows_gradient(w->s, w->dp, FCP_JOB, job->rows, width, sums);
         if (partial) {
             select_masked(x, job, w->s, 0);
             select_masked(x, job, w->dp, 0);
         }
         if (x->arena->d_table) add_to_tables(x, job);
         if (w->score.code.count) fcp_host_score_chain(&w->score, job->rows, job->keys, w->s, w->dp, FCP_JOB);
-        if (partial && !do_finite) scatter_careful(x, job, 1.0f, w->s, d_o, dv);
-        else scatter(x, job->rows, job->keys, 1.0f, w->s, d_o, dv);
-        if (partial && !q_finite) scatter_careful(x, job, x->scale, w->dp, q, dk);
-        else scatter(x, job->rows, job->keys, x->scale, w->dp, q, dk);
-        if (partial && !k_finite) gather_careful(x, job, x->scale, w->dp, w->k, dq);
-        else gather(x, job->rows, job->keys, x->scale, w->dp, w->k, dq);
+        if (partial && !do_finite) scatter_careful(x, job, 1.0f, w->s, d_o, dv, x->v_stride);
+        else scatter(job->rows, job->keys, 1.0f, w->s, d_o, dv, x->v_stride);
+        if (partial && !q_finite) scatter_careful(x, job, x->scale, w->dp, q, dk, x->k_stride);
+        else scatter(job->rows, job->keys, x->scale, w->dp, q, dk, x->k_stride);
+        if (partial && !keys.k_finite) gather_careful(x, job, x->scale, w->dp, keys.k, dq);
+        else gather(job->rows, job->keys, x->scale, w->dp, keys.k, dq);
     }
     for (uint32_t r = 0; r < x->rows; r++)
-        fcp_rows_add(x->to.dq + first_number(x) + r * x->q_stride, w->dq + (size_t)r * x->d, x->d);
+        fcp_rows_add(x->to.dq + first_of_q(x) + r * x->q_stride, w->dq + (size_t)r * x->d, x->d);
 }
 
 static void end_strip(const struct view *x) {
@@ -349,13 +399,16 @@ static fcp_code walk(fcp_host_worker *w, const fcp_arena *a, const fcp_visit *vi
                      .visit = visit,
                      .w = w,
                      .d = p->head_dim,
+                     .value = p->value_dim,
                      .heads = a->heads,
                      .q_stride = (size_t)a->heads * p->head_dim,
-                     .kv_stride = (size_t)a->kv_heads * p->head_dim,
+                     .o_stride = (size_t)a->heads * p->value_dim,
+                     .k_stride = (size_t)a->kv_heads * p->head_dim,
+                     .v_stride = (size_t)a->kv_heads * fcp_value_stride(p),
+                     .v_head = fcp_value_stride(p),
                      .dtype = (fcp_dtype)p->dtype,
                      .e = fcp_dtype_size((fcp_dtype)p->dtype),
                      .scale = (float)p->scale,
-                     .scale2 = (float)(p->scale * FCP_LOG2E),
                      .from = fcp_arena_rows(a, visit->q_slot)};
     if (to != FCP_NONE) x.to = fcp_arena_rows(a, to);
     fcp_code code = fcp_work_begin(&w->work, plan, visit);

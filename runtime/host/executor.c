@@ -218,6 +218,7 @@ static void begin_pass(fcp_exec *s, fcp_pass pass, const fcp_tensors *tensors) {
         rank->tensors = &tensors[r];
         rank->arena.sink = tensors[r].sink;
         rank->arena.d_sink = tensors[r].d_sink;
+        rank->arena.max_logit = tensors[r].max_logit;
         rank->arena.table = tensors[r].table ? rank->table : NULL;
         rank->arena.d_table = tensors[r].d_table && pass == FCP_BACKWARD ? rank->d_table : NULL;
         rank->prepared = false;

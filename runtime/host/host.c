@@ -1,8 +1,8 @@
 /* host.c: the host backend: the processor that this program runs on, with OpenBLAS for matrix products.
  *
  * Requires: a verified plan.
- * Cost:     memory of a worker: about 3 MiB and 20 KiB for each unit of head_dim; half a MiB more for a score whose
- *           slope is not 1. What OpenBLAS takes is in blas.h.
+ * Cost:     memory of a worker: about 3 MiB, 4 KiB for each unit of head_dim and 3 KiB for each of value_dim; half a MiB
+ *           more for a score whose slope is not 1. What OpenBLAS takes is in blas.h.
  */
 #include "runtime/host/host.h"
 
@@ -29,9 +29,9 @@ static void host_close(fcp_device *device) {
 }
 
 static bool open_worker(fcp_host_worker *w, const fcp_plan *plan) {
-    size_t d = plan->problem->head_dim, rows = FCP_STRIP * d, keys = FCP_JOB * d, tile = (size_t)FCP_STRIP * FCP_JOB;
-    size_t total = 3 * rows + 2 * keys + 2 * tile + 2 * FCP_STRIP + 2 * FCP_STRIP + d; /* a double counts as two */
-    if (d > SIZE_MAX / sizeof(float) / 4 / FCP_JOB) return false;
+    size_t d = plan->problem->head_dim, value = plan->problem->value_dim, tile = (size_t)FCP_STRIP * FCP_JOB;
+    size_t total = (2 * FCP_STRIP + FCP_JOB) * d + (FCP_STRIP + FCP_JOB + 1) * value + 2 * tile + 5 * FCP_STRIP;
+    if (d > SIZE_MAX / sizeof(float) / 8 / FCP_JOB || value > SIZE_MAX / sizeof(float) / 8 / FCP_JOB) return false;
     w->mask = fcp_maskcells_new((mc_code){plan->mask, (uint32_t)plan->mask_count});
     w->arrays = calloc(plan->arrays_count + 1, sizeof *w->arrays);
     w->bands = calloc(plan->slices_count + 1, sizeof *w->bands);
@@ -41,14 +41,16 @@ static bool open_worker(fcp_host_worker *w, const fcp_plan *plan) {
     float *at = (float *)(((uintptr_t)w->memory + LINE - 1) / LINE * LINE);
     w->s = at, at += tile;
     w->dp = at, at += tile;
-    w->q = at, at += rows;
-    w->o = at, at += rows;
-    w->dq = at, at += rows;
-    w->k = at, at += keys;
-    w->v = at, at += keys;
+    w->q = at, at += FCP_STRIP * d;
+    w->o = at, at += FCP_STRIP * value;
+    w->dq = at, at += FCP_STRIP * d;
+    w->k = at, at += FCP_JOB * d;
+    w->v = at, at += FCP_JOB * value;
     w->m = at, at += FCP_STRIP;
     w->l = at, at += FCP_STRIP;
-    w->lse = (double *)(void *)at, at += 2 * FCP_STRIP;
+    w->lse = at, at += FCP_STRIP;
+    w->lse_low = at, at += FCP_STRIP;
+    w->delta = at, at += FCP_STRIP;
     w->row = at;
     return true;
 }
@@ -108,11 +110,13 @@ static void host_reduce(fcp_device *device, float *dst, const float *src, size_t
 
 static void host_prepare(fcp_device *device, const fcp_arena *a) {
     const fcp_problem *p = a->plan->problem;
-    size_t rows = a->home_first[FCP_QUERIES][a->homes] * a->heads, q = rows * p->head_dim;
-    size_t kv = a->home_first[FCP_KEYS][a->homes] * a->kv_heads * p->head_dim;
+    size_t rows = a->home_first[FCP_QUERIES][a->homes] * a->heads;
+    size_t keys = a->home_first[FCP_KEYS][a->homes] * a->kv_heads;
     if (a->pass == FCP_FORWARD) {
         const bool sink = a->plan->sink_count;
-        host_clear(device, a->o, q * fcp_dtype_size((fcp_dtype)p->dtype));
+        host_clear(device, a->o, rows * p->value_dim * fcp_dtype_size((fcp_dtype)p->dtype));
+        host_clear(device, a->lse_low, rows * sizeof *a->lse_low);
+        for (uint32_t i = 0; a->max_logit && i < p->heads; i++) a->max_logit[i] = -INFINITY;
         for (size_t i = 0; !sink && i < rows; i++) a->lse[i] = -INFINITY;
         for (uint32_t slot = 0; sink && slot < a->homes; slot++) {
             const fcp_heads *range = &a->plan->heads[a->plan->blocks[a->home_block[slot]].heads];
@@ -123,9 +127,9 @@ static void host_prepare(fcp_device *device, const fcp_arena *a) {
         }
         return;
     }
-    host_clear(device, a->dq, q * sizeof *a->dq);
-    host_clear(device, a->dk, kv * sizeof *a->dk);
-    host_clear(device, a->dv, kv * sizeof *a->dv);
+    host_clear(device, a->dq, rows * p->head_dim * sizeof *a->dq);
+    host_clear(device, a->dk, keys * p->head_dim * sizeof *a->dk);
+    if (!p->values_in_keys) host_clear(device, a->dv, keys * p->value_dim * sizeof *a->dv);
     if (a->d_sink) host_clear(device, a->d_sink, p->heads * sizeof *a->d_sink);
 }
 
@@ -138,7 +142,7 @@ static void sink_gradients(const fcp_arena *a, uint32_t slot) {
         const double z = fcp_arena_sink(a, head);
         double sum = 0;
         for (size_t at = tokens[slot] * a->heads + i; at < tokens[slot + 1] * a->heads; at += a->heads)
-            sum += exp(z - (double)a->lse[at]) * (double)a->delta[at];
+            sum += exp(z - (double)a->lse[at] - (double)a->lse_low[at]) * (double)a->delta[at];
         a->d_sink[head] -= (float)sum;
     }
 }
@@ -148,11 +152,11 @@ static void host_delta(fcp_device *device, uint32_t worker, const fcp_arena *a, 
     fcp_host_worker *w = &((fcp_host *)device)->workers[worker];
     fcp_dtype dtype = (fcp_dtype)p->dtype;
     const uint64_t *tokens = a->home_first[FCP_QUERIES];
-    size_t end = tokens[first + count] * a->heads, row_bytes = p->head_dim * fcp_dtype_size(dtype);
+    size_t end = tokens[first + count] * a->heads, row_bytes = p->value_dim * fcp_dtype_size(dtype);
     for (size_t i = tokens[first] * a->heads; i < end; i++) {
-        fcp_to_float(dtype, (const char *)a->o + i * row_bytes, w->q, p->head_dim);
-        fcp_to_float(dtype, (const char *)a->d_o + i * row_bytes, w->o, p->head_dim);
-        a->delta[i] = fcp_rows_dot(w->q, w->o, p->head_dim);
+        fcp_to_float(dtype, (const char *)a->o + i * row_bytes, w->row, p->value_dim);
+        fcp_to_float(dtype, (const char *)a->d_o + i * row_bytes, w->o, p->value_dim);
+        a->delta[i] = fcp_rows_dot(w->row, w->o, p->value_dim) - (a->d_lse ? a->d_lse[i] : 0);
     }
     for (uint32_t slot = first; a->d_sink && slot < first + count; slot++) sink_gradients(a, slot);
 }
@@ -176,7 +180,7 @@ static void host_merge(fcp_device *device, const fcp_arena *a, uint32_t block, u
     float *o[2], *m[2], *l[2];
     fcp_arena_state(a, into, &o[0], &m[0], &l[0]);
     fcp_arena_state(a, from, &o[1], &m[1], &l[1]);
-    fcp_rows_merge((size_t)a->plan->blocks[block].tokens * a->heads, a->plan->problem->head_dim, o[0], m[0], l[0], o[1],
+    fcp_rows_merge((size_t)a->plan->blocks[block].tokens * a->heads, a->plan->problem->value_dim, o[0], m[0], l[0], o[1],
                    m[1], l[1]);
 }
 
@@ -197,14 +201,15 @@ static void host_finish(fcp_device *device, const fcp_arena *a, uint32_t block, 
     const fcp_problem *p = a->plan->problem;
     const fcp_block *b = &a->plan->blocks[block];
     fcp_dtype dtype = (fcp_dtype)p->dtype;
-    size_t e = fcp_dtype_size(dtype), q = (size_t)a->heads * p->head_dim, kv = (size_t)a->kv_heads * p->head_dim;
-    size_t q_at = (a->home_first[FCP_QUERIES][b->home_slot] + first) * q;
-    size_t kv_at = (a->home_first[FCP_KEYS][b->home_slot] + first) * kv;
+    size_t e = fcp_dtype_size(dtype), q = (size_t)a->heads * p->head_dim, k = (size_t)a->kv_heads * p->head_dim;
+    size_t q_at = (a->home_first[FCP_QUERIES][b->home_slot] + first) * q, v = (size_t)a->kv_heads * p->value_dim;
+    size_t k_at = (a->home_first[FCP_KEYS][b->home_slot] + first) * k;
+    size_t v_at = (a->home_first[FCP_KEYS][b->home_slot] + first) * v;
     if (b->holds & FCP_HOLDS_Q && !(b->flags & FCP_BLOCK_WHOLE))
         fcp_from_float(dtype, a->dq + q_at, (char *)a->dq_out + q_at * e, tokens * q);
     if (!(b->holds & FCP_HOLDS_KV)) return;
-    fcp_from_float(dtype, a->dk + kv_at, (char *)a->dk_out + kv_at * e, tokens * kv);
-    fcp_from_float(dtype, a->dv + kv_at, (char *)a->dv_out + kv_at * e, tokens * kv);
+    fcp_from_float(dtype, a->dk + k_at, (char *)a->dk_out + k_at * e, tokens * k);
+    if (!p->values_in_keys) fcp_from_float(dtype, a->dv + v_at, (char *)a->dv_out + v_at * e, tokens * v);
 }
 
 const fcp_backend fcp_backend_host = {

@@ -18,13 +18,12 @@ typedef struct fcp_host_worker {
     mc_array *arrays;
     mc_bands *bands;
     void *memory;    /* of what follows */
-    float *q, *o;    /* [FCP_STRIP][head_dim]; in the backward pass o holds dO */
-    float *dq;       /* [FCP_STRIP][head_dim] */
-    float *k, *v;    /* [FCP_JOB][head_dim] */
+    float *q, *dq;   /* [FCP_STRIP][head_dim] */
+    float *o;        /* [FCP_STRIP][value_dim]; in the backward pass it holds dO */
+    float *k, *v;    /* [FCP_JOB][head_dim] and [FCP_JOB][value_dim] */
     float *s, *dp;   /* [FCP_STRIP][FCP_JOB] */
-    float *m, *l;    /* [FCP_STRIP]; in the backward pass they hold LSE in log2 units, and delta */
-    float *row;      /* [head_dim] */
-    double *lse;     /* [FCP_STRIP] */
+    float *m, *l, *lse, *lse_low, *delta; /* [FCP_STRIP] */
+    float *row;      /* [value_dim] */
 } fcp_host_worker;
 
 typedef struct fcp_host {

@@ -167,13 +167,14 @@ struct sums {
     size_t count[3]; /* numbers */
 };
 static struct sums sums_in(const fcp_arena *a, fcp_class cls, uint32_t slot, size_t tokens) {
-    size_t d = a->plan->problem->head_dim, rows = tokens * a->heads, keys = tokens * a->kv_heads;
+    const fcp_problem *p = a->plan->problem;
+    size_t d = p->head_dim, value = p->value_dim, rows = tokens * a->heads, keys = tokens * a->kv_heads;
     struct sums s = {.pieces = 1};
     if (cls == FCP_STATE) {
-        s = (struct sums){3, {0}, {rows * d, rows, rows}};
+        s = (struct sums){3, {0}, {rows * value, rows, rows}};
         fcp_arena_state(a, slot, &s.at[0], &s.at[1], &s.at[2]);
     } else if (cls == FCP_DKV) {
-        s = (struct sums){2, {0}, {keys * d, keys * d}};
+        s = (struct sums){p->values_in_keys ? 1 : 2, {0}, {keys * d, keys * value}};
         fcp_arena_dkv(a, slot, &s.at[0], &s.at[1]);
     } else s = (struct sums){1, {fcp_arena_rows(a, slot).dq}, {rows * d}};
     return s;

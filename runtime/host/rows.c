@@ -79,12 +79,13 @@ FCP_CLONES static float row_max(const float *restrict row, size_t width, float m
     return most;
 }
 
-/* row = 2^(row - base); returns the sum. */
-FCP_CLONES static float row_exp2(float *restrict row, size_t width, float base) {
+/* row = e^(row - base); returns the sum. The difference is taken before the scale to base 2: a score times log2 e may
+ * leave float32, and rounding it would cost more than rounding a difference, which is small where e^ is not 0. */
+FCP_CLONES static float row_exp(float *restrict row, size_t width, float base) {
     float lanes[FCP_LANES] = {0}, sum = 0;
     for (size_t c = 0; c < width; c += FCP_LANES)
         for (size_t j = 0; j < FCP_LANES; j++) {
-            float p = fcp_exp2_nonpositive(row[c + j] - base);
+            float p = fcp_exp_nonpositive(row[c + j] - base);
             row[c + j] = p;
             lanes[j] += p;
         }
@@ -96,10 +97,12 @@ FCP_CLONES static void row_scale(float *restrict row, size_t width, float factor
     for (size_t c = 0; c < width; c++) row[c] *= factor;
 }
 
-/* p = 2^(p - base), ds = p * (ds - delta) */
-FCP_CLONES static void row_gradient(float *restrict p, float *restrict ds, size_t width, float base, float delta) {
+/* p = e^(p - base - low), ds = p * (ds - delta). p - base is exact where the result is not far below 1, however large
+ * both are, so that `low` is not lost beside them. */
+FCP_CLONES static void row_gradient(float *restrict p, float *restrict ds, size_t width, float base, float low,
+                                    float delta) {
     for (size_t c = 0; c < width; c++) {
-        float x = fcp_exp2_nonpositive(p[c] - base);
+        float x = fcp_exp_nonpositive(p[c] - base - low);
         p[c] = x;
         ds[c] = x * (ds[c] - delta);
     }
@@ -109,8 +112,8 @@ void fcp_rows_softmax(float *s, size_t ld, uint32_t rows, uint32_t width, float 
                       uint32_t head_dim) {
     for (uint32_t r = 0; r < rows; r++) {
         float most = row_max(s + r * ld, width, m[r]), base = most == -INFINITY ? 0 : most;
-        float factor = fcp_exp2_nonpositive(m[r] - base);
-        l[r] = l[r] * factor + row_exp2(s + r * ld, width, base);
+        float factor = fcp_exp_nonpositive(m[r] - base);
+        l[r] = l[r] * factor + row_exp(s + r * ld, width, base);
         m[r] = most;
         if (factor != 1) row_scale(o + (size_t)r * head_dim, head_dim, factor);
     }
@@ -127,20 +130,19 @@ void fcp_rows_merge(size_t rows, uint32_t head_dim, float *o, float *m, float *l
                     const float *more_m, const float *more_l) {
     for (size_t r = 0; r < rows; r++) {
         float most = more_m[r] > m[r] ? more_m[r] : m[r], base = most == -INFINITY ? 0 : most;
-        float factor = fcp_exp2_nonpositive(m[r] - base), other = fcp_exp2_nonpositive(more_m[r] - base);
+        float factor = fcp_exp_nonpositive(m[r] - base), other = fcp_exp_nonpositive(more_m[r] - base);
         l[r] = l[r] * factor + more_l[r] * other;
         m[r] = most;
         row_merge(o + r * head_dim, more_o + r * head_dim, head_dim, factor, other);
     }
 }
 
-void fcp_rows_gradient(float *s, float *dp, size_t ld, uint32_t rows, uint32_t width, const float *lse2,
-                       const float *delta) {
+void fcp_rows_gradient(float *s, float *dp, size_t ld, uint32_t rows, uint32_t width, fcp_row_sums of) {
     for (uint32_t r = 0; r < rows; r++) {
-        if (lse2[r] == -INFINITY) {
+        if (of.lse[r] == -INFINITY) {
             memset(s + r * ld, 0, width * sizeof *s);
             memset(dp + r * ld, 0, width * sizeof *dp);
-        } else row_gradient(s + r * ld, dp + r * ld, width, lse2[r], delta[r]);
+        } else row_gradient(s + r * ld, dp + r * ld, width, of.lse[r], of.lse_low[r], of.delta[r]);
     }
 }
 

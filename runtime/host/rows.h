@@ -1,8 +1,8 @@
 /* rows.h: what the host backend does between matrix products, row by row, in float32.
  *
- * A tile of scores has `ld` numbers from one row to the next, and its scores are in log2 units. Functions that take a
- * `width` work on whole groups of FCP_LANES numbers: the width is a multiple of FCP_LANES, and the numbers behind the
- * tile's true width must have been filled (fcp_rows_pad). Sums are made in FCP_LANES partial sums, which are then
+ * A tile of scores has `ld` numbers from one row to the next. Scores, m and LSE are in natural units. Functions that
+ * take a `width` work on whole groups of FCP_LANES numbers: the width is a multiple of FCP_LANES, and the numbers behind
+ * the tile's true width must have been filled (fcp_rows_pad). Sums are made in FCP_LANES partial sums, which are then
  * added in order, so that their bits do not depend on how wide the machine's vectors are.
  */
 #ifndef FCP_HOST_ROWS_H
@@ -28,7 +28,7 @@ void fcp_rows_select(float *s, size_t ld, uint32_t rows, uint32_t columns, const
 /* s[r][c] = value for all c from `from` to width - 1. */
 void fcp_rows_pad(float *s, size_t ld, uint32_t rows, uint32_t from, uint32_t width, float value);
 
-/* One step of the online softmax, for each row: m becomes the maximum of m and the scores; s becomes 2^(s - m); l and
+/* One step of the online softmax, for each row: m becomes the maximum of m and the scores; s becomes e^(s - m); l and
  * o (dense rows of head_dim) are scaled to the new m, and the sum of s is added to l. A row that has seen no key has
  * m = -inf and l = 0. */
 void fcp_rows_softmax(float *s, size_t ld, uint32_t rows, uint32_t width, float *m, float *l, float *o,
@@ -39,10 +39,13 @@ void fcp_rows_softmax(float *s, size_t ld, uint32_t rows, uint32_t width, float 
 void fcp_rows_merge(size_t rows, uint32_t head_dim, float *o, float *m, float *l, const float *more_o,
                     const float *more_m, const float *more_l);
 
-/* Backward: s becomes p = 2^(s - lse2), and dp becomes ds = p * (dp - delta). A row whose lse2 is -inf becomes 0
- * in both. */
-void fcp_rows_gradient(float *s, float *dp, size_t ld, uint32_t rows, uint32_t width, const float *lse2,
-                       const float *delta);
+/* What the backward pass knows of each row: LSE and what rounding took from it, and delta. */
+typedef struct fcp_row_sums {
+    const float *lse, *lse_low, *delta;
+} fcp_row_sums;
+/* Backward: s becomes p = e^(s - lse - lse_low), and dp becomes ds = p * (dp - delta). A row whose lse is -inf becomes
+ * 0 in both. */
+void fcp_rows_gradient(float *s, float *dp, size_t ld, uint32_t rows, uint32_t width, fcp_row_sums of);
 
 /* The sum of a[i] * b[i]. */
 float fcp_rows_dot(const float *a, const float *b, uint32_t count);

@@ -43,7 +43,7 @@ FCP_CLONES static void chain_row(const float *restrict p, const float *restrict 
 }
 
 void fcp_host_score_apply(const fcp_host_score *score, const mc_env *env, const mc_tile *tile, float *s, size_t ld) {
-    mc_eval_score_tile(score->code, env, tile, s, ld, (float)FCP_LOG2E, score->scratch, s);
+    mc_eval_score_tile(score->code, env, tile, s, ld, 1, score->scratch, s);
 }
 
 void fcp_host_score_slopes(const fcp_host_score *score, const mc_env *env, const mc_tile *tile, const float *s,
@@ -63,18 +63,33 @@ FCP_CLONES static void scale_row(float *restrict o, size_t width, double factor)
     for (size_t i = 0; i < width; i++) o[i] = (float)((double)o[i] * factor);
 }
 
+/* log l is added to the difference, not to m: beside a large m it would be lost. */
+static void two_floats(double m, double log_l, float *out_lse, float *out_low) {
+    *out_lse = (float)(m + log_l);
+    *out_low = isfinite(*out_lse) ? (float)(m - (double)*out_lse + log_l) : 0; /* a sink may be beyond float32 */
+}
+
+void fcp_host_lse(uint32_t rows, const float *m, const float *l, float *out_lse, float *out_low) {
+    for (uint32_t r = 0; r < rows; r++) {
+        if (l[r] == 0) out_lse[r] = -INFINITY, out_low[r] = 0;
+        else two_floats((double)m[r], log((double)l[r]), &out_lse[r], &out_low[r]);
+    }
+}
+
 /* The sink is one more key, whose value is 0. So the state gets the larger of m and the sink as its m: nothing is
  * subtracted that was added before, and nothing overflows. */
-void fcp_host_sink(double z, uint32_t rows, size_t width, float *o, const float *m, float *l, double *out_lse) {
+void fcp_host_sink(double z, uint32_t rows, size_t width, float *o, const float *m, float *l, float *out_lse,
+                   float *out_low) {
     for (uint32_t r = 0; r < rows; r++) {
         if (l[r] == 0) {
-            out_lse[r] = z;
+            out_lse[r] = (float)z;
+            out_low[r] = 0;
             continue;
         }
-        const double own = FCP_LN2 * (double)m[r], most = own > z ? own : z, factor = exp(own - most);
+        const double own = (double)m[r], most = own > z ? own : z, factor = exp(own - most);
         const double sum = (double)l[r] * factor + exp(z - most);
         if (factor != 1) scale_row(o + r * width, width, factor);
-        out_lse[r] = most + log(sum);
+        two_floats(most, log(sum), &out_lse[r], &out_low[r]);
         l[r] = (float)sum;
     }
 }

@@ -23,7 +23,7 @@ bool fcp_host_score_is_one(mc_code code);
 bool fcp_host_score_open(fcp_host_score *score, const fcp_plan *plan, size_t tile);
 void fcp_host_score_close(fcp_host_score *score);
 
-/* s is the logits of a tile, in natural units; it becomes the score, in log2 units. */
+/* s is the logits of a tile, in natural units; it becomes the score. */
 void fcp_host_score_apply(const fcp_host_score *score, const mc_env *env, const mc_tile *tile, float *s, size_t ld);
 /* Puts the slopes at the logits s into score->slopes, unless they are one. */
 void fcp_host_score_slopes(const fcp_host_score *score, const mc_env *env, const mc_tile *tile, const float *s,
@@ -32,8 +32,11 @@ void fcp_host_score_slopes(const fcp_host_score *score, const mc_env *env, const
  * p is 0 it becomes 0, even if the slope is not finite. */
 void fcp_host_score_chain(const fcp_host_score *score, uint32_t rows, uint32_t keys, const float *p, float *ds,
                           size_t ld);
-/* Adds a sink with logit z to rows that have seen all their keys; `o` is [rows][width], m is in log2 units. Makes the
- * LSE in natural units, with the sink in it; l becomes what o is to be divided by, and o is scaled to that. A row that
- * saw no key has LSE z, and its l stays 0. */
-void fcp_host_sink(double z, uint32_t rows, size_t width, float *o, const float *m, float *l, double *out_lse);
+/* The LSE of rows, m + log l, as two floats: the nearest float, and what rounding took from it. The sum of the two is
+ * right to the last bits of log l, however large m is. A row that saw no key has l = 0, and gets -inf and 0. */
+void fcp_host_lse(uint32_t rows, const float *m, const float *l, float *out_lse, float *out_low);
+/* The same with a sink of logit z, for rows that have seen all their keys; `o` is [rows][width]. l becomes what o is to
+ * be divided by, and o is scaled to that. A row that saw no key has LSE z, and its l stays 0. */
+void fcp_host_sink(double z, uint32_t rows, size_t width, float *o, const float *m, float *l, float *out_lse,
+                   float *out_low);
 #endif

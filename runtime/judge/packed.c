@@ -4,6 +4,7 @@
  */
 #include "runtime/judge/packed.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -34,7 +35,19 @@ static void move(const fcp_plan *plan, uint32_t rank, bool keys, size_t token, c
 struct local {
     fcp_tensors *tensors; /* per rank of this process */
     char **memory;        /* likewise: all of its tensors */
+    float *max_logit;     /* [ranks of this process][heads]; NULL: not wanted */
 };
+
+/* The largest logits of each rank become those of this process. */
+static void join_max(const struct local *local, uint32_t ranks, uint32_t heads, float *out_max) {
+    for (uint32_t h = 0; h < heads; h++) {
+        out_max[h] = -INFINITY;
+        for (uint32_t r = 0; r < ranks; r++) {
+            const float x = local->max_logit[(size_t)r * heads + h];
+            if (!(x <= out_max[h])) out_max[h] = x; /* a NaN stays: it was not written */
+        }
+    }
+}
 
 /* One rank's tensors behind each other: *out_at[t] is where t begins. Returns the bytes. */
 static size_t local_places(const fcp_plan *plan, const fcp_shape *shape, uint32_t rank, unsigned set,
@@ -64,12 +77,18 @@ fcp_code fcp_session_run_packed(fcp_session *session, const fcp_plan *plan, fcp_
     fcp_plan_shape(plan, &shape);
     unsigned inputs = fcp_pass_inputs(pass), outputs = fcp_pass_outputs(pass);
     for (int t = 0; t < FCP_TENSORS; t++)
-        if ((inputs | outputs) >> t & 1 && !packed->t[t])
+        if ((inputs | outputs) >> t & 1 && !packed->t[t] && fcp_packed_bytes(&shape, (fcp_tensor)t))
             return fcp_fail(err, FCP_E_TENSOR, "tensor %s is missing", fcp_tensor_name((fcp_tensor)t));
+    for (int t = 0; t < FCP_TENSORS; t++)
+        if (packed->t[t]) *(pass == FCP_FORWARD ? &outputs : &inputs) |= fcp_pass_optional(&shape, pass) & 1u << t;
     uint32_t first, count = fcp_session_ranks(session, &first);
-    struct local local = {calloc(count, sizeof *local.tensors), calloc(count, sizeof *local.memory)};
+    struct local local = {calloc(count, sizeof *local.tensors), calloc(count, sizeof *local.memory), NULL};
+    const bool wants_max = packed->max_logit && pass == FCP_FORWARD;
+    const size_t max_bytes = (size_t)count * shape.heads * sizeof *local.max_logit;
     fcp_code code = FCP_OK;
-    if (!local.tensors || !local.memory)
+    if (wants_max) local.max_logit = malloc(max_bytes);
+    if (local.max_logit) memset(local.max_logit, 0xff, max_bytes); /* NaNs, as in the outputs */
+    if (!local.tensors || !local.memory || (wants_max && !local.max_logit))
         code = fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for %u ranks", count);
     for (uint32_t r = 0; code == FCP_OK && r < count; r++) {
         size_t at[FCP_TENSORS] = {0}, bytes;
@@ -85,11 +104,13 @@ fcp_code fcp_session_run_packed(fcp_session *session, const fcp_plan *plan, fcp_
         for (int t = 0; t < FCP_TENSORS; t++)
             if ((inputs | outputs) >> t & 1) fcp_tensors_set(&local.tensors[r], (fcp_tensor)t, local.memory[r] + at[t]);
         move_all(plan, &shape, first + r, inputs, at, packed, local.memory[r], false);
+        if (wants_max) local.tensors[r].max_logit = local.max_logit + (size_t)r * shape.heads;
     }
     double begin = fcp_clock();
     if (code == FCP_OK) code = fcp_session_run(session, pass, local.tensors, err);
     if (code == FCP_OK && out_seconds) *out_seconds = fcp_clock() - begin;
     if (code == FCP_OK) poison(&shape, outputs, packed);
+    if (code == FCP_OK && wants_max) join_max(&local, count, shape.heads, packed->max_logit);
     for (uint32_t r = 0; local.memory && r < count; r++) {
         size_t at[FCP_TENSORS] = {0};
         local_places(plan, &shape, first + r, inputs | outputs, at);
@@ -98,6 +119,7 @@ fcp_code fcp_session_run_packed(fcp_session *session, const fcp_plan *plan, fcp_
     }
     free(local.memory);
     free(local.tensors);
+    free(local.max_logit);
     return code;
 }
 

@@ -4,8 +4,9 @@
 #include "runtime/exec/tensors.h"
 
 /* Runs a pass on packed tensors: cuts the inputs by the plan's layout, fills the outputs with NaNs, runs, and puts the
- * outputs of this process's ranks together. All tensors of the pass must be there. *out_seconds, if not NULL, is how
- * long the run itself took, without cutting. */
+ * outputs of this process's ranks together. All tensors of the pass must be there; of the optional ones
+ * (fcp_pass_optional) those that are there take part. *out_seconds, if not NULL, is how long the run itself took,
+ * without cutting. */
 fcp_code fcp_session_run_packed(fcp_session *session, const fcp_plan *plan, fcp_pass pass, fcp_packed *packed,
                                 double *out_seconds, fcp_error *err);
 

@@ -16,6 +16,7 @@ typedef struct measure {
     double naive;            /* largest error of the naive computation */
     double share;            /* the largest part that an error is of what its number may be off */
     bool seen, compared;     /* a number was judged; one of them against a finite number, or in an empty row */
+    uint64_t told, untold;   /* numbers that what is allowed leaves something to say about, and others */
     place largest, furthest; /* the largest error; the largest beyond what its number may be off */
     fcp_verdict odd;         /* FCP_NOT_FINITE or FCP_NOT_EMPTY: an element is not merely inexact; else FCP_RIGHT */
     uint64_t odd_at;         /* the first such, and what stands there */
@@ -23,9 +24,10 @@ typedef struct measure {
 } measure;
 
 /* One number of the result beside what it should be. `result` is NULL where it is not to be judged: then only the
- * naive computation's error counts. allowance: how far it may be off. `empty`: it is of a row that sees no keys. */
+ * naive computation's error counts. allowance: how far it may be off. `told`: that is little enough to prove something.
+ * `empty`: it is of a row that sees no keys. */
 void measure_number(measure *m, fcp_dtype dtype, uint64_t at, const double *result, double naive, double exact,
-                    double allowance, bool empty);
+                    double allowance, bool told, bool empty);
 void measure_merge(measure *into, const measure *m);
 /* The verdict on a tensor; adds it to the report. */
 void measure_report(const measure *m, fcp_tensor t, fcp_check_report *report);

@@ -77,9 +77,14 @@ static fcp_code run_all(check_run *run, unsigned threads, fcp_error *err) {
     return run->code == FCP_OK ? FCP_OK : fcp_fail(err, run->code, "out of memory for the reference");
 }
 
-/* For gradients alone. */
-static bool derive_score(check_run *run) {
-    return !run->backward || check_slope((mc_code){run->plan->score, (uint32_t)run->plan->score_count}, &run->slope);
+/* The slope is for gradients alone; what is rough, for what is allowed. */
+static bool derive_score(check_run *run, bool judged) {
+    const mc_code score = {run->plan->score, (uint32_t)run->plan->score_count};
+    return (!run->backward || check_slope(score, &run->slope)) && (!judged || check_rough(score, &run->rough));
+}
+static void free_scores(check_run *run) {
+    free((mc_node *)(uintptr_t)run->slope.nodes);
+    free((mc_node *)(uintptr_t)run->rough.nodes);
 }
 
 /* The tensors that are read, `needed` (a bit per fcp_tensor), must be there. */
@@ -89,10 +94,12 @@ static fcp_code check_inputs(const fcp_packed *in, unsigned needed, fcp_error *e
             return fcp_fail(err, FCP_E_TENSOR, "the reference needs tensor %s", fcp_tensor_name((fcp_tensor)t));
     return FCP_OK;
 }
-static unsigned inputs_of(bool backward, bool sampled) {
-    unsigned qkv = 1u << FCP_TENSOR_Q | 1u << FCP_TENSOR_K | 1u << FCP_TENSOR_V;
-    unsigned results = 1u << FCP_TENSOR_O | 1u << FCP_TENSOR_LSE;
-    return qkv | (backward ? 1u << FCP_TENSOR_DO : 0) | (backward && sampled ? results : 0);
+static unsigned inputs_of(const check_run *run) {
+    const bool sampled = run->sample != NULL;
+    unsigned inputs = fcp_pass_inputs(FCP_FORWARD);
+    if (run->backward) inputs |= 1u << FCP_TENSOR_DO;
+    if (run->backward && sampled) inputs |= 1u << FCP_TENSOR_O | 1u << FCP_TENSOR_LSE;
+    return run->shape.values_in_keys ? inputs & ~(1u << FCP_TENSOR_V) : inputs;
 }
 
 /* Sets the bits of the tokens of a side that a rank's caller holds. */
@@ -130,8 +137,10 @@ static fcp_code judge(check_run *run, const fcp_check_options *options, fcp_chec
     for (int pass = 0; pass < FCP_PASSES; pass++)
         for (int t = 0; t < FCP_TENSORS; t++)
             if (options->passes >> pass & 1 && fcp_pass_outputs((fcp_pass)pass) >> t & 1) judged.t[t] = run->in->t[t];
+    if (judged.t[FCP_TENSOR_LSE]) judged.t[FCP_TENSOR_LSE_LOW] = run->in->t[FCP_TENSOR_LSE_LOW];
+    if (run->shape.values_in_keys) judged.t[FCP_TENSOR_DV] = NULL;
     run->judged = &judged;
-    fcp_code code = check_inputs(run->in, inputs_of(run->backward, run->sample != NULL), err);
+    fcp_code code = check_inputs(run->in, inputs_of(run), err);
     if (code == FCP_OK && !allow_wire(run))
         code = fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for the ways of partial results");
     if (code == FCP_OK) code = run_all(run, options->threads, err);
@@ -160,9 +169,9 @@ fcp_code fcp_check_run(const fcp_plan *plan, const fcp_check_options *options, c
         for (uint32_t r = options->first; !code && r < options->first + options->count; r++)
             mark_rows(plan, r, (fcp_side)side, rows[side]);
     }
-    if (!code && !derive_score(&run)) code = FCP_E_NO_MEMORY;
+    if (!code && !derive_score(&run, true)) code = FCP_E_NO_MEMORY;
     code = code ? fcp_fail(err, code, "out of memory for the rows to check") : judge(&run, options, report, err);
-    free((mc_node *)(uintptr_t)run.slope.nodes);
+    free_scores(&run);
     for (int side = 0; side < FCP_SIDES; side++) free(rows[side]);
     free(sample.units);
     return code;
@@ -183,9 +192,9 @@ fcp_code fcp_reference_compute(const fcp_plan *plan, const fcp_packed *in, unsig
                                fcp_reference *out, fcp_error *err) {
     check_run run = {.plan = plan, .in = in, .out = out, .backward = in->t[FCP_TENSOR_DO] != NULL, .stop = stop};
     fcp_plan_shape(plan, &run.shape);
-    fcp_code code = check_inputs(in, inputs_of(run.backward, false), err);
-    if (!code && !derive_score(&run)) code = fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for the score's derivative");
+    fcp_code code = check_inputs(in, inputs_of(&run), err);
+    if (!code && !derive_score(&run, false)) code = fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for the score's derivative");
     if (!code) code = run_all(&run, threads, err);
-    free((mc_node *)(uintptr_t)run.slope.nodes);
+    free_scores(&run);
     return code;
 }

@@ -75,12 +75,14 @@ typedef enum fcp_verdict {
     FCP_DIFFERS,        /* by more than is allowed */
     FCP_NOT_FINITE,     /* a NaN or an infinity where a number should be, or the reverse */
     FCP_NOT_EMPTY,      /* a query that sees no keys has a result */
-    FCP_NOTHING_FINITE  /* there is nothing to compare */
+    FCP_NOTHING_FINITE, /* there is nothing to compare */
+    FCP_NOTHING_PROVEN  /* most numbers may be off by as much as they are: see WHAT PROVES NOTHING */
 } fcp_verdict;
 
 typedef struct fcp_check {
     bool checked, ok;
     uint8_t verdict;         /* an fcp_verdict; ok says whether it is FCP_RIGHT */
+    float untold;            /* the part of the numbers that may be off by as much as they are */
     double max_abs_error;    /* of the result's finite numbers, against float64 */
     double reference_error;  /* of the naive computation, against float64 */
     double tolerance;        /* what the error may be at `worst`: each number has its own */

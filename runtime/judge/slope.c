@@ -1,4 +1,4 @@
-/* slope.c: the derivative of a score by s, derived anew.
+/* slope.c: the derivative of a score by s, derived anew; and a score whose functions are rough.
  *
  * Why: a plan brings the derivative that the compiler made, and the backward pass computes with it. If the judge did,
  * too, it could not see that it is wrong. So this file shares nothing with codegen/mask/derive.c, which makes it.
@@ -139,4 +139,37 @@ bool check_slope(mc_code score, mc_code *out) {
     free(d.of);
     free(number_of);
     return good;
+}
+
+static bool is_rough(uint32_t op) {
+    switch ((mc_op)op) {
+    case MC_SQRT_F: case MC_EXP_F: case MC_EXP2_F: case MC_LOG_F: case MC_LOG2_F: case MC_TANH_F: return true;
+    default: return false;
+    }
+}
+
+bool check_rough(mc_code score, mc_code *out) {
+    uint32_t functions = 0;
+    *out = (mc_code){NULL, 0};
+    for (uint32_t i = 0; i < score.count; i++) functions += is_rough(score.nodes[i].op);
+    if (!functions) return true;
+    mc_node *nodes = malloc((score.count + functions + 1) * sizeof *nodes);
+    uint32_t *number_of = malloc(score.count * sizeof *number_of), count = 1;
+    if (nodes && number_of) {
+        nodes[0] = (mc_node){.op = MC_CONST_F, .a = MC_NONE, .b = MC_NONE, .c = MC_NONE, .guard = MC_NONE,
+                             .imm = mc_real_bits(1 + 0x1p-16)};
+        for (uint32_t i = 0; i < score.count; i++) {
+            mc_node x = score.nodes[i];
+            uint32_t *const needs[] = {&x.a, &x.b, &x.c, &x.guard};
+            for (int j = 0; j < 4; j++)
+                if (*needs[j] != MC_NONE) *needs[j] = number_of[*needs[j]];
+            nodes[number_of[i] = count++] = x;
+            if (!is_rough(x.op)) continue;
+            nodes[count] = (mc_node){.op = MC_MUL_F, .a = count - 1, .b = 0, .c = MC_NONE, .guard = MC_NONE};
+            number_of[i] = count++;
+        }
+        *out = (mc_code){nodes, count};
+    } else free(nodes);
+    free(number_of);
+    return out->nodes != NULL;
 }

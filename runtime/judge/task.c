@@ -10,6 +10,7 @@
  */
 #include "runtime/judge/task.h"
 
+#include <float.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,13 +22,14 @@ enum { STRIP = 32, TILE = 128 };
 
 /* Queries [row, row + rows) of a sequence against its keys [key, key + n). */
 struct strip {
-    size_t n, d;
+    size_t n, d, vd; /* keys; numbers of a head of Q and K, and of V and O */
     uint64_t row, key;
     uint32_t rows;
     bool wants_rows, wants_keys; /* of gradients: dQ; dK and dV */
     double scale;
     fcp_dtype dtype;
     mc_code score, slope; /* of no nodes: the score is s */
+    mc_code rough;        /* the score with functions that are off by 2^-16; of no nodes: it has none */
     const double *sink;   /* of the head, or NULL */
     const mc_env *env;
     int64_t head;
@@ -92,21 +94,25 @@ _Static_assert((int)TILE <= (int)MC_ROW, "a tile is a row of the evaluator");
 #undef ROUND
 
 /* Of a row of a tensor: the absolute values that its numbers are sums of, and what of them may be lost because it is
- * small; both for the largest component. */
+ * small; and the most that one pair could add to a number if its P were 1. All for the largest component. */
 struct sums {
-    double all, lost;
+    double all, lost, one;
 };
 
 /* What is known of a row of the strip, for bounds of its errors: see reference.h. */
 struct row_bounds {
     bool live;                /* it sees a key, and LSE is finite */
     double term, spread, added; /* see term_of, spread and added; of sums over the keys that it sees */
-    double unit_length;       /* 1 / sqrt(head_dim) */
+    double unit_length;       /* 1 / sqrt(value_dim) */
     double q, q_most, o, g, g_most; /* lengths of Q, O and dO, and their largest numbers */
+    double shift;             /* what the naive computation's logits are off by together: see compare_scores */
     double relative;          /* what all P of the row are off by together */
-    double lse;               /* what LSE is off by */
-    double delta;             /* rowsum(dO O), and what it is off by */
-    double delta_off;
+    double shared;            /* the same in the backward pass */
+    double lse, pair;         /* what LSE is off by; and what it is together with what rounding took from it */
+    double v_length;          /* of the longest V that it sees */
+    double delta;             /* rowsum(dO O) */
+    double centre;            /* the same without dLSE: what is subtracted from dP */
+    double delta_off;         /* what they are off by */
 };
 
 /* What a thread works with while it has a task. */
@@ -115,7 +121,7 @@ struct task {
     uint32_t kv_head;
     uint64_t offset, key_offset; /* packed index of the sequence's first query, first key */
     double part, least;          /* what rounding to the dtype takes: see part_rounded and least_of */
-    double drift;                /* see drift_of */
+    double drift, drift_v;       /* see drift_of: of head_dim, and of value_dim */
     double term_q;               /* see term_of; of sums over queries */
     double spread_q, added_q;    /* see spread and added; of the same */
     struct strip strip;
@@ -130,12 +136,13 @@ struct task {
     double *k_length, *k_most, *v_length, *v_most; /* per key: see length_of */
     struct row_bounds rows[STRIP];
     struct sums *sums_k, *sums_v, sums_q[STRIP], sums_o[STRIP]; /* per key, and per row */
-    /* Sums of squares of errors, number by number: of dK and dV [n][d], of O and dQ [STRIP][d]. common: how far one of
-     * delta moves dQ [STRIP][d]. */
+    /* Sums of squares of errors, number by number: of dK [n][d] and dV [n][vd], of O [STRIP][vd] and dQ [STRIP][d].
+     * common: how far one of delta moves dQ [STRIP][d]. */
     double *squares, *squares_k, *squares_v, *squares_o, *squares_q, *common;
-    double *q2, *g2; /* [STRIP][d]: squares of Q and dO */
-    double *weight;  /* [STRIP][n]: what a pair's error counts */
-    double *logit_off, *slope_off; /* [STRIP][n]: what the softmax's argument, and the slope, is off by */
+    double *q2, *g2; /* [STRIP][d], [STRIP][vd]: squares of Q and dO */
+    double *weight;  /* [STRIP][n]: what a pair's error counts; before P is there, the softmax's argument */
+    double *p_off;   /* [STRIP][n]: what P is off by; before it is there, what the softmax's argument is off by */
+    double *slope_off; /* [STRIP][n]: what the slope is off by */
 };
 
 /* --- input -------------------------------------------------------------------------------------------------------- */
@@ -145,8 +152,8 @@ static void load(const check_run *run, fcp_tensor t, uint64_t token, uint32_t he
     uint64_t dims[3];
     fcp_tensor_shape(shape, t, dims);
     size_t e = fcp_dtype_size(shape->dtype), at = (size_t)((token * dims[1] + head) * dims[2]);
-    fcp_to_float(shape->dtype, (const char *)run->in->t[t] + at * e, naive, shape->head_dim);
-    for (uint32_t i = 0; i < shape->head_dim; i++) exact[i] = naive[i];
+    fcp_to_float(shape->dtype, (const char *)run->in->t[t] + at * e, naive, dims[2]);
+    for (uint64_t i = 0; i < dims[2]; i++) exact[i] = naive[i];
 }
 
 static void fill_mask(struct task *t, uint32_t head) {
@@ -167,11 +174,19 @@ static void fill_mask(struct task *t, uint32_t head) {
 /* --- judgement ---------------------------------------------------------------------------------------------------- */
 
 /* How far the numbers of a row may be off: each by the root of `squares`, by `factor` times |common|, by `relative`
- * times itself, and by `flat`. NULL counts as 0. */
+ * times itself, and by `flat`. NULL counts as 0. The first two are at most what one pair could add, `one`, and the
+ * number itself, where `capped`. */
 struct allowed {
     const double *squares, *common;
-    double factor, relative, flat;
+    double factor, relative, flat, one;
+    bool capped;
 };
+
+/* LSE and what rounding took from it, together. For a query that sees no keys nothing was taken. */
+static double pair_of(const check_run *run, uint64_t at, float low, bool empty) {
+    const float lse = ((const float *)run->judged->t[FCP_TENSOR_LSE])[at];
+    return empty && low != 0 ? NAN : (double)lse + (double)low;
+}
 
 /* Judges a row of a tensor, or one number of LSE, and keeps the reference if that is wanted. */
 static void put_row(struct task *t, fcp_tensor tensor, uint64_t token, uint32_t head, const double *exact,
@@ -189,12 +204,15 @@ static void put_row(struct task *t, fcp_tensor tensor, uint64_t token, uint32_t 
     for (uint64_t i = 0; i < dims[2]; i++) {
         float value;
         fcp_to_float(dtype, row + i * fcp_dtype_size(dtype), &value, 1);
-        const double result = (double)value, size = fabs(exact[i]);
-        double off = a->flat + a->relative * size;
-        if (a->squares) off += sqrt(a->squares[i]);
+        const double result = tensor == FCP_TENSOR_LSE_LOW ? pair_of(run, at, value, empty) : (double)value;
+        const double size = fabs(exact[i]);
+        double off = a->squares ? sqrt(a->squares[i]) : 0;
         if (a->common) off += a->factor * fabs(a->common[i]);
+        if (a->capped) off = fmin(off, a->one + size);
+        const bool told = !(off > 0 && off >= fmax(size, a->one / 4));
+        off = fmin(off + a->flat + a->relative * size, FLT_MAX);
         measure_number(&t->measures[tensor], dtype, at + i, ours ? &result : NULL, (double)naive[i], exact[i],
-                       off + fcp_ulp(dtype, size + off) / 2, empty);
+                       off + fcp_ulp(dtype, size + off) / 2, told, empty);
     }
 }
 
@@ -238,20 +256,22 @@ static double term_of(const struct strip *s, double n) {
     return square(added(s, n) * UNIT) + square(spread(n) * part_rounded(s->dtype));
 }
 
-/* By what part of it the P of a pair is off, because its exponent is. */
-static double exponent_off(const struct task *t, uint32_t i, size_t j) {
-    return t->logit_off[i * t->strip.n + j] + UNIT * (4 * fabs(t->exact.lse[i]) + 8);
-}
+/* Beyond this a natural logit counts as this where its ulps count: by then kernels subtract before they scale. */
+static double near(double x) { return fmin(fabs(x), 256); }
 
-/* What a product of vectors is off by, of which the lengths' product is `most`. */
-static double product_off(const struct task *t, double product, double most) {
-    const double steps = t->strip.dtype == FCP_FP32 ? 0 : (double)t->strip.d / 16;
-    return UNIT * ((2 + steps) * most + t->drift * fabs(product));
+/* What a product of vectors of d numbers is off by, of which the lengths' product is `most`. */
+static double product_off(const struct task *t, size_t d, double drift, double product, double most) {
+    const double steps = t->strip.dtype == FCP_FP32 ? 0 : (double)d / 16;
+    return UNIT * ((2 + steps) * most + drift * fabs(product));
+}
+static double value_product_off(const struct task *t, double product, double most) {
+    return product_off(t, t->strip.vd, t->drift_v, product, most);
 }
 
 /* What a logit is off by before it is given to the score: it is q . k times the scale. */
 static double scaled_off(const struct task *t, uint32_t i, size_t j, double logit) {
-    return product_off(t, logit, fabs(t->strip.scale) * t->rows[i].q * t->k_length[j]) + 2 * UNIT * fabs(logit);
+    const double most = fabs(t->strip.scale) * t->rows[i].q * t->k_length[j];
+    return product_off(t, t->strip.d, t->drift, logit, most) + 2 * UNIT * fabs(logit);
 }
 
 /* What the arguments of the softmax are off by, where there is no score. */
@@ -261,31 +281,45 @@ static void bound_logits(struct task *t) {
         for (struct tile tile = first_tile(s); tile.count; tile = next_tile(s, tile))
             for (size_t j = tile.key; j < tile.key + tile.count; j++) {
                 const double logit = t->exact.p[i * s->n + j];
-                t->logit_off[i * s->n + j] = scaled_off(t, i, j, logit) + UNIT * fabs(logit);
+                t->p_off[i * s->n + j] = scaled_off(t, i, j, logit) + UNIT * (fabs(logit) + 8);
             }
 }
 
-/* How far the naive computation's score and slopes are from the exact ones in a row, at most, where P is not 0 in
- * fp32. */
-static void compare_scores(const struct task *t, uint32_t i, double *out_logit, double *out_slope) {
+/* The naive computation's score and slopes beside the exact ones, in a row. */
+struct compared {
+    double most;         /* the row's largest exact logit */
+    double shift;        /* what the naive one is off by there */
+    double logit, slope; /* by how much more or less, or what a slope is off by, at most, where P is not 0 in fp32 */
+};
+
+static struct compared compare_scores(const struct task *t, uint32_t i) {
     enum { REACH = 110 }; /* exp(-REACH) is 0 */
     const struct strip *s = &t->strip;
     const uint8_t *allow = s->allow + i * s->n;
     const double *exact = t->exact.p + i * s->n;
-    double most = -INFINITY;
-    *out_logit = *out_slope = 0;
-    for (struct tile tile = first_tile(s); tile.count; tile = next_tile(s, tile))
-        for (size_t j = tile.key; j < tile.key + tile.count; j++)
-            if (allow[j] && exact[j] > most) most = exact[j];
+    const float *naive = t->naive.p + i * s->n;
+    struct compared c = {.most = -INFINITY};
+    double naive_most = -INFINITY;
     for (struct tile tile = first_tile(s); tile.count; tile = next_tile(s, tile))
         for (size_t j = tile.key; j < tile.key + tile.count; j++) {
-            const size_t at = i * s->n + j;
-            if (!allow[j] || exact[j] < most - REACH) continue;
-            const double logit = fabs((double)t->naive.p[at] - exact[j]);
-            const double slope = t->exact.slope ? fabs((double)t->naive.slope[at] - t->exact.slope[at]) : 0;
-            if (isfinite(logit)) *out_logit = fmax(*out_logit, logit);
-            if (isfinite(slope)) *out_slope = fmax(*out_slope, slope);
+            if (!allow[j]) continue;
+            naive_most = fmax(naive_most, (double)naive[j]);
+            if (!(exact[j] > c.most)) continue;
+            c.most = exact[j];
+            c.shift = (double)naive[j] - exact[j];
         }
+    if (!isfinite(c.shift)) c.shift = 0;
+    for (struct tile tile = first_tile(s); tile.count; tile = next_tile(s, tile))
+        for (size_t j = tile.key; j < tile.key + tile.count; j++) {
+            const bool seen = exact[j] >= c.most - REACH || (double)naive[j] >= naive_most - REACH;
+            if (!allow[j] || !seen) continue;
+            const double logit = fabs((double)naive[j] - exact[j] - c.shift);
+            const double slope =
+                t->exact.slope ? fabs((double)t->naive.slope[i * s->n + j] - t->exact.slope[i * s->n + j]) : 0;
+            if (isfinite(logit)) c.logit = fmax(c.logit, logit);
+            if (isfinite(slope)) c.slope = fmax(c.slope, slope);
+        }
+    return c;
 }
 
 /* Whether a score has kinks or jumps. */
@@ -314,7 +348,7 @@ static void move_scores(struct task *t, uint32_t i, const double *dots, bool up)
         if (t->exact.slope) exact_score(s, s->slope, i, tile, moved, slope);
         for (uint32_t j = 0; j < tile.count; j++) {
             if (!s->allow[at + j]) continue;
-            t->logit_off[at + j] = fmax(t->logit_off[at + j], fabs(score[j] - t->exact.p[at + j]));
+            t->p_off[at + j] = fmax(t->p_off[at + j], fabs(score[j] - t->exact.p[at + j]));
             if (t->exact.slope)
                 t->slope_off[at + j] = fmax(t->slope_off[at + j], fabs(slope[j] - t->exact.slope[at + j]));
         }
@@ -322,25 +356,37 @@ static void move_scores(struct task *t, uint32_t i, const double *dots, bool up)
 }
 
 /* What the arguments of the softmax are off by, and the slopes, where there is a score: it is evaluated again for
- * logits that are as far off as they may be. Called when p holds the arguments in both computations. */
+ * logits that are as far off as they may be. Called when p holds the arguments in both computations.
+ *
+ * Rows of keys in a sample take LSE as the result has it, which is as far off as the logits are together. So there the
+ * exact logits are moved to where the naive ones are. */
 static void bound_scores(struct task *t) {
     struct strip *s = &t->strip;
     const bool kinks = has_kinks(s->score), gpus = s->dtype != FCP_FP32; /* the dtypes of kernels */
-    exact_dots(s, &t->exact, t->exact.q, t->exact.k, t->weight);
-    memset(t->logit_off, 0, s->rows * s->n * sizeof *t->logit_off);
+    double rough[TILE] = {0};
+    exact_dots(s, &t->exact, t->exact.q, t->exact.k, s->d, t->weight);
+    memset(t->p_off, 0, s->rows * s->n * sizeof *t->p_off);
     memset(t->slope_off, 0, s->rows * s->n * sizeof *t->slope_off);
     for (uint32_t i = 0; i < s->rows; i++) {
-        double naive_logit, naive_slope;
-        compare_scores(t, i, &naive_logit, &naive_slope);
+        const struct compared c = compare_scores(t, i);
+        t->rows[i].shift = c.shift;
         move_scores(t, i, t->weight, true);
         if (kinks) move_scores(t, i, t->weight, false);
-        for (struct tile tile = first_tile(s); tile.count; tile = next_tile(s, tile))
-            for (size_t at = i * s->n + tile.key; at < i * s->n + tile.key + tile.count; at++) {
-                const double is = fabs(t->exact.p[at]), kernel = gpus ? 256 * fmax(1, is) : 0;
-                t->logit_off[at] += 2 * naive_logit + UNIT * (8 * (is + fabs(t->weight[at] * s->scale)) + kernel);
+        for (struct tile tile = first_tile(s); tile.count; tile = next_tile(s, tile)) {
+            const size_t at = i * s->n + tile.key;
+            double *logits = t->weight + at, *exact = t->exact.p + at;
+            for (uint32_t j = 0; j < tile.count; j++) logits[j] *= s->scale;
+            if (s->rough.count && gpus) exact_score(s, s->rough, i, tile, logits, rough);
+            for (uint32_t j = 0; j < tile.count; j++) {
+                double *off = t->p_off + at + j;
+                *off += 2 * c.logit + 8 * UNIT * (1 + fabs(exact[j] - c.most) + fmin(fabs(exact[j]), 16));
+                if (s->rough.count && gpus) *off += fabs(rough[j] - exact[j]) + 256 * UNIT;
                 if (t->exact.slope)
-                    t->slope_off[at] += 2 * naive_slope + UNIT * (gpus ? 64 : 16) * (1 + fabs(t->exact.slope[at]));
+                    t->slope_off[at + j] +=
+                        2 * c.slope + UNIT * (gpus ? 64 : 16) * (1 + fabs(t->exact.slope[at + j]));
+                if (!s->wants_rows) exact[j] += c.shift;
             }
+        }
     }
 }
 
@@ -350,59 +396,162 @@ static void open_bounds(struct task *t) {
     const struct exact_buffers *b = &t->exact;
     for (uint32_t i = 0; i < s->rows; i++) {
         struct row_bounds *r = &t->rows[i];
-        *r = (struct row_bounds){.unit_length = 1 / sqrt((double)s->d)};
+        *r = (struct row_bounds){.unit_length = 1 / sqrt((double)s->vd)};
         t->sums_o[i] = t->sums_q[i] = (struct sums){0};
         r->q = length_of(b->q + i * s->d, s->d, &r->q_most);
-        if (t->run->backward) r->g = length_of(b->d_o + i * s->d, s->d, &r->g_most);
+        if (t->run->backward) r->g = length_of(b->d_o + i * s->vd, s->vd, &r->g_most);
     }
-    for (size_t i = 0; i < s->rows * s->d; i++) {
-        t->q2[i] = square(b->q[i]);
-        t->g2[i] = square(b->d_o[i]);
-    }
+    for (size_t i = 0; i < s->rows * s->d; i++) t->q2[i] = square(b->q[i]);
+    for (size_t i = 0; i < s->rows * s->vd; i++) t->g2[i] = square(b->d_o[i]);
 }
 
 /* out[i] += sum over keys of a[i][key] * keys[key]^2, number by number */
 static void gather_squares(const struct strip *s, struct exact_buffers *b, const double *a, const double *keys,
-                           double *out) {
-    memset(out, 0, s->rows * s->d * sizeof *out);
+                           size_t d, double *out) {
+    memset(out, 0, s->rows * d * sizeof *out);
     for (struct tile t = first_tile(s); t.count; t = next_tile(s, t)) {
-        for (size_t i = 0; i < t.count * s->d; i++) b->turned[i] = square(keys[t.key * s->d + i]);
-        exact_product(out, s->d, a + t.key, s->n, 1, b->turned, s->d, s->rows, t.count, (uint32_t)s->d);
+        for (size_t i = 0; i < t.count * d; i++) b->turned[i] = square(keys[t.key * d + i]);
+        exact_product(out, d, a + t.key, s->n, 1, b->turned, d, s->rows, t.count, (uint32_t)d);
     }
 }
 
-/* What O and LSE of the strip may be off by. Called when p holds P. */
+/* By how much a part p of a sum of 1 grows, or shrinks, if its exponent is up to `off` more, or less. `x` is its
+ * logarithm, which is finite where p is 0 because it is small. */
+static double growth(double p, double x, double off) {
+    enum { MOST = 300 };
+    if (off < 1e-4) return p * (off + off * off / 2);
+    return off < 1 ? p * expm1(off) : fmax(exp(fmin(x + off, MOST)) - p, 0);
+}
+static double shrinkage(double p, double off) { return off < 1e-4 ? p * off : -p * expm1(-off); }
+
+/* How far a part p of a sum of 1 may be off that grows or shrinks by so much itself, and of which the others do,
+ * added up. */
+static double part_off(double p, double grows, double shrinks, double others_grow, double others_shrink) {
+    const double rest = fmax(1 - p, 0), kept = fmax(1 - shrinks, 0), left = fmax(1 - others_shrink, 0);
+    const double up = rest * grows / (1 + grows), down = rest > 0 ? fmin(rest * shrinks / kept, p) : 0;
+    const double pushed = p * others_grow / (1 + others_grow);
+    const double pulled = left > 0 ? fmin(p * others_shrink / left, rest) : rest;
+    const double own = fmax(up, down), by_others = fmax(pushed, pulled);
+    return fmin(sqrt(square(own) + square(by_others)), fmax(p, rest));
+}
+
+/* A row's keys, and its sink: which has the most of the sum, and what the exponents of the others do to the sum. */
+struct softmax_off {
+    size_t top;              /* SIZE_MAX: the sink */
+    double top_off;          /* what the top's exponent is off by, times its P */
+    double grows, shrinks;   /* squares, of all but the top, added up */
+    double reach;            /* the most that an exponent of these may be above LSE */
+};
+
+/* What an exponent is off by, relative to the row's top. */
+static double beside_top(const struct softmax_off *r, double off) { return sqrt(square(off) + square(r->top_off)); }
+
+static void add_part(struct softmax_off *r, double p, double x, double off) {
+    const double all = beside_top(r, off);
+    r->grows += square(growth(p, x, all));
+    r->shrinks += square(shrinkage(p, all));
+    r->reach = fmax(r->reach, x + all);
+}
+
+/* `sink` is the logarithm of the sink's part of the sum, and `sink_off` what its exponent is off by. Arguments of the
+ * softmax are in `weight`. */
+static struct softmax_off bound_softmax(const struct task *t, uint32_t i, double sink, double sink_off) {
+    const struct strip *s = &t->strip;
+    const double *p = t->exact.p + i * s->n, *x = t->weight + i * s->n, *off = t->p_off + i * s->n;
+    const double lse = t->exact.lse[i];
+    struct softmax_off r = {.top = SIZE_MAX, .reach = -INFINITY};
+    double most = exp(sink);
+    for (struct tile tile = first_tile(s); tile.count; tile = next_tile(s, tile))
+        for (size_t j = tile.key; j < tile.key + tile.count; j++)
+            if (p[j] > most) most = p[j], r.top = j;
+    r.top_off = most * (r.top == SIZE_MAX ? sink_off : off[r.top]);
+    if (!isfinite(r.top_off)) r.top_off = FLT_MAX;
+    for (struct tile tile = first_tile(s); tile.count; tile = next_tile(s, tile))
+        for (size_t j = tile.key; j < tile.key + tile.count; j++)
+            if (j != r.top && s->allow[i * s->n + j]) add_part(&r, p[j], x[j] - lse, off[j]);
+    if (r.top != SIZE_MAX && sink > -INFINITY) add_part(&r, exp(sink), sink, sink_off);
+    return r;
+}
+
+/* Replaces, in p_off, what the exponent of a pair is off by, by what its P is off by. */
+static void bound_parts(struct task *t, uint32_t i, const struct softmax_off *r) {
+    const struct strip *s = &t->strip;
+    const double *p = t->exact.p + i * s->n, *x = t->weight + i * s->n, lse = t->exact.lse[i];
+    double *off = t->p_off + i * s->n;
+    for (struct tile tile = first_tile(s); tile.count; tile = next_tile(s, tile))
+        for (size_t j = tile.key; j < tile.key + tile.count; j++) {
+            if (!s->allow[i * s->n + j]) {
+                off[j] = 0;
+                continue;
+            }
+            const bool top = j == r->top;
+            const double all = top ? off[j] : beside_top(r, off[j]);
+            const double grows = growth(p[j], x[j] - lse, all), shrinks = shrinkage(p[j], all);
+            const double others_grow = top ? r->grows : fmax(r->grows - square(grows), 0);
+            const double others_shrink = top ? r->shrinks : fmax(r->shrinks - square(shrinks), 0);
+            off[j] = part_off(p[j], grows, shrinks, sqrt(others_grow), sqrt(others_shrink));
+        }
+}
+
+/* The same where LSE is given: nothing makes up for what an exponent is off by, and for what LSE is, if it is not given
+ * as a pair. */
+static void bound_given(struct task *t, uint32_t i) {
+    const struct strip *s = &t->strip;
+    const double *p = t->exact.p + i * s->n, *x = t->weight + i * s->n, lse = t->exact.lse[i], low = t->exact.low[i];
+    const double lse_off = 4 * UNIT * (t->run->in->t[FCP_TENSOR_LSE_LOW] ? near(lse) : fabs(lse));
+    double *off = t->p_off + i * s->n;
+    for (struct tile tile = first_tile(s); tile.count; tile = next_tile(s, tile))
+        for (size_t j = tile.key; j < tile.key + tile.count; j++) {
+            const double grows = growth(p[j], x[j] - lse - low, off[j] + lse_off);
+            off[j] = s->allow[i * s->n + j] ? fmin(grows, fmax(p[j], 1 - p[j])) : 0;
+        }
+}
+
+/* What P, O and LSE of the strip may be off by. Called when p holds P. */
 static void bound_forward(struct task *t) {
     struct strip *s = &t->strip;
     struct exact_buffers *b = &t->exact;
     for (uint32_t i = 0; i < s->rows; i++) {
         struct row_bounds *r = &t->rows[i];
         const double *p = b->p + i * s->n, lse = b->lse[i];
-        double *weight = t->weight + i * s->n, keys = 0, sink = 0, lse_off = 0, o_most;
+        double *weight = t->weight + i * s->n, *p_off = t->p_off + i * s->n, keys = 0, sink = 0, sum_off = 0, o_most;
         r->live = isfinite(lse);
         for (struct tile tile = first_tile(s); tile.count; tile = next_tile(s, tile))
             for (size_t j = tile.key; j < tile.key + tile.count; j++) keys += r->live && p[j] > 0;
         r->spread = spread(keys);
         r->added = added(s, keys);
         r->term = term_of(s, keys);
+        if (r->live && s->wants_rows) {
+            const double sink_log = s->sink ? *s->sink - lse : -INFINITY;
+            const double sink_off = s->sink ? fabs(r->shift) + UNIT * (8 + 4 * near(*s->sink)) : 0;
+            const struct softmax_off of = bound_softmax(t, i, sink_log, sink_off);
+            if (s->sink) sink = exp(sink_log) * near(*s->sink);
+            if (of.top == SIZE_MAX) r->shift = 0;
+            bound_parts(t, i, &of);
+            sum_off = sqrt(square(of.top_off) + square(log1p(sqrt(of.grows))));
+            if (of.reach > 100) sum_off = of.top_off + of.reach + log(keys + 2);
+        } else if (r->live) bound_given(t, i);
         const double small = square(r->spread * t->least);
         for (struct tile tile = first_tile(s); tile.count; tile = next_tile(s, tile))
             for (size_t j = tile.key; j < tile.key + tile.count; j++) {
-                const bool live = r->live && p[j] > 0, lost = live && p[j] <= 2 * t->least;
-                const double off = live ? square(p[j] * exponent_off(t, i, j)) : 0;
+                const bool live = r->live && (p[j] > 0 || p_off[j] > 0), lost = live && p[j] <= 2 * t->least;
                 const double part = live ? p[j] * t->v_most[j] : 0;
-                lse_off += off;
-                weight[j] = live ? off + square(p[j]) * r->term + (lost ? 0 : small) : 0;
+                weight[j] = live ? square(p_off[j]) + square(p[j]) * r->term + (lost ? 0 : small) : 0;
                 t->sums_o[i].all += part;
                 t->sums_o[i].lost += (lost ? part : 0) + TINY;
+                if (!r->live || !s->allow[i * s->n + j]) continue;
+                t->sums_o[i].one = fmax(t->sums_o[i].one, t->v_most[j]);
+                r->v_length = fmax(r->v_length, t->v_length[j]);
             }
         if (!r->live) continue;
-        if (s->sink) sink = exp(*s->sink - lse) * fabs(*s->sink);
-        r->o = length_of(b->o + i * s->d, s->d, &o_most);
-        r->relative = UNIT * (4 + 4 * fabs(lse) + 4 * sink + r->added);
-        r->lse = sqrt(lse_off) + UNIT * (8 + 3 * fabs(lse) + 4 * sink + r->added);
+        r->o = length_of(b->o + i * s->vd, s->vd, &o_most);
+        const double units = 4 * near(lse) + 4 * sink + r->added;
+        r->relative = UNIT * (4 + units);
+        r->shared = UNIT * (8 + units);
+        r->pair = sum_off + 2 * fabs(r->shift) + UNIT * (8 + units);
+        r->lse = r->pair + 3 * UNIT * fabs(lse);
     }
-    if (s->wants_rows) gather_squares(s, b, t->weight, b->v, t->squares_o);
+    if (s->wants_rows) gather_squares(s, b, t->weight, b->v, s->vd, t->squares_o);
 }
 
 /* The most that a sum may be off whose terms are rounded by up to x each: of all x, and of all x^2. */
@@ -423,23 +572,24 @@ static void bound_delta(struct task *t) {
     for (uint32_t i = 0; i < s->rows; i++) {
         struct row_bounds *r = &t->rows[i];
         struct rounded of_o = {0}, of_p = {0};
-        const double *g = b->d_o + i * s->d, *o = b->o + i * s->d;
+        const double *g = b->d_o + i * s->vd, *o = b->o + i * s->vd, d_lse = b->d_lse[i];
         double squares = 0;
         if (!r->live) continue;
-        for (size_t x = 0; x < s->d; x++) {
+        for (size_t x = 0; x < s->vd; x++) {
             r->delta += g[x] * o[x];
             add_rounded(&of_o, fcp_ulp(s->dtype, o[x]) / 2 * fabs(g[x]));
         }
+        r->centre = r->delta - d_lse;
         for (struct tile tile = first_tile(s); tile.count; tile = next_tile(s, tile))
             for (size_t j = tile.key; j < tile.key + tile.count; j++) {
-                const double p = b->ds[i * s->n + j], dp = b->p[i * s->n + j];
-                if (!(p > 0)) continue;
-                const double off = p * exponent_off(t, i, j) * (dp - r->delta);
-                squares += square(off) + square(p * r->added * UNIT * dp);
+                const double p = b->ds[i * s->n + j], dp = b->p[i * s->n + j], p_off = t->p_off[i * s->n + j];
+                if (!(p > 0 || p_off > 0)) continue;
+                squares += square(p_off * (dp - r->delta)) + square(p * r->added * UNIT * dp);
                 add_rounded(&of_p, (t->part * p + fmin(p, t->least)) * fabs(dp));
             }
-        squares += square(product_off(t, r->delta, r->g * r->o));
-        r->delta_off = sqrt(squares) + rounded_off(&of_o) + rounded_off(&of_p) + r->relative * fabs(r->delta);
+        squares += square(value_product_off(t, r->delta, r->g * r->o));
+        r->delta_off = fmin(sqrt(squares), 2 * r->g * r->v_length) + rounded_off(&of_o) + rounded_off(&of_p) +
+                       r->relative * fabs(r->delta) + 2 * UNIT * fabs(d_lse);
     }
 }
 
@@ -449,20 +599,31 @@ static double gradient_square(struct task *t, uint32_t i, size_t j) {
     const struct row_bounds *r = &t->rows[i];
     const size_t at = i * s->n + j;
     const double p = t->exact.ds[at], slope = t->exact.slope ? fabs(t->exact.slope[at]) : 1, scale = fabs(s->scale);
-    const double inner = fabs(t->exact.p[at] - r->delta), ds = p * inner * slope * scale;
+    const double inner = fabs(t->exact.p[at] - r->centre), ds = p * inner * slope * scale;
     const double small = t->least * fmax(1, scale), share = p * slope * scale;
-    const double product = share * product_off(t, t->exact.p[at], r->g * t->v_length[j]);
+    const double product = share * value_product_off(t, t->exact.p[at], r->g * t->v_length[j]);
     const double turn = p * inner * scale * (t->exact.slope ? t->slope_off[at] : 0);
-    double sum = square(ds) * (square(exponent_off(t, i, j) + r->lse + 8 * UNIT) + t->term_q);
+    const double moved = t->p_off[at] * (inner + r->delta_off) * slope * scale;
+    const double d_lse = fabs(t->exact.d_lse[i]);
+    const double one = (r->g * t->v_length[j] * r->unit_length + d_lse) * fmax(1, slope) * scale;
+    double sum = square(moved) + square(ds) * (square(r->shared) + t->term_q);
     double lost = TINY * (1 + scale) + (p > 2 * TINY ? 0 : ds);
     if (ds > 2 * small) sum += square(t->spread_q * small);
     else lost += ds;
-    const double all = ds + share * r->g * (t->v_length[j] + r->o) * r->unit_length;
+    const double all = ds + share * (r->g * (t->v_length[j] + r->o) * r->unit_length + d_lse);
     t->sums_q[i].lost += lost * (1 + t->k_most[j]);
     t->sums_q[i].all += all * t->k_most[j];
+    t->sums_q[i].one = fmax(t->sums_q[i].one, one * t->k_most[j]);
     t->sums_k[j].lost += lost * (1 + r->q_most);
     t->sums_k[j].all += all * r->q_most;
+    t->sums_k[j].one = fmax(t->sums_k[j].one, one * r->q_most);
     return sum + square(product) + square(turn) + square(share * r->delta_off);
+}
+
+/* Whether a pair's P is not 0, or may be not. Its P is in ds. */
+static bool live_pair(const struct task *t, uint32_t i, size_t j) {
+    const size_t at = i * t->strip.n + j;
+    return t->rows[i].live && (t->exact.ds[at] > 0 || t->p_off[at] > 0);
 }
 
 /* The same of the gradients. Called when p holds dP and ds P. */
@@ -477,52 +638,61 @@ static void bound_backward(struct task *t) {
                 const double p = b->ds[i * s->n + j];
                 double *weight = &t->weight[i * s->n + j];
                 if (*weight == 0) continue;
-                *weight = square(p) * (square(exponent_off(t, i, j) + r->lse) + t->term_q);
+                *weight = square(t->p_off[i * s->n + j]) + square(p) * (square(r->shared) + t->term_q);
+                t->sums_v[j].one = fmax(t->sums_v[j].one, r->g_most);
                 if (p > 2 * t->least) *weight += square(t->spread_q * t->least);
                 else t->sums_v[j].lost += p * r->g_most;
                 t->sums_v[j].lost += TINY;
                 t->sums_v[j].all += p * r->g_most;
             }
-    if (s->wants_keys) exact_scatter(s, t->weight, t->g2, t->squares_v);
+    if (s->wants_keys) exact_scatter(s, t->weight, t->g2, s->vd, t->squares_v);
     for (uint32_t i = 0; s->wants_rows && i < s->rows; i++)
         for (struct tile tile = first_tile(s); tile.count; tile = next_tile(s, tile))
             for (size_t at = i * s->n + tile.key; at < i * s->n + tile.key + tile.count; at++)
                 t->weight[at] = t->weight[at] > 0 ? b->ds[at] * (b->slope ? b->slope[at] : 1) * s->scale : 0;
     if (s->wants_rows) {
         memset(t->common, 0, s->rows * s->d * sizeof *t->common);
-        exact_gather(s, t->weight, b->k, t->common);
+        exact_gather(s, t->weight, b->k, s->d, t->common);
     }
     for (uint32_t i = 0; i < s->rows; i++)
         for (struct tile tile = first_tile(s); tile.count; tile = next_tile(s, tile))
             for (size_t j = tile.key; j < tile.key + tile.count; j++)
                 t->weight[i * s->n + j] =
-                    t->rows[i].live && b->ds[i * s->n + j] > 0 ? gradient_square(t, i, j) : 0;
-    if (s->wants_rows) gather_squares(s, b, t->weight, b->k, t->squares_q);
-    if (s->wants_keys) exact_scatter(s, t->weight, t->q2, t->squares_k);
+                    live_pair(t, i, j) ? gradient_square(t, i, j) : 0;
+    if (s->wants_rows) gather_squares(s, b, t->weight, b->k, s->d, t->squares_q);
+    if (s->wants_keys) exact_scatter(s, t->weight, t->q2, s->d, t->squares_k);
 }
 
 /* --- tasks -------------------------------------------------------------------------------------------------------- */
 
+/* A number of a row and head of a tensor like LSE; 0 if there is no such tensor. */
+static float row_number(const check_run *run, fcp_tensor t, uint64_t token, uint32_t head) {
+    const float *at = run->in->t[t];
+    return at ? at[token * run->shape.heads + head] : 0;
+}
+
 static void load_strip(struct task *t, uint32_t head) {
     check_run *run = t->run;
     struct strip *s = &t->strip;
+    struct exact_buffers *exact = &t->exact;
+    struct naive_buffers *naive = &t->naive;
     for (uint32_t i = 0; i < s->rows; i++) {
         uint64_t token = t->offset + s->row + i;
-        load(run, FCP_TENSOR_Q, token, head, t->exact.q + i * s->d, t->naive.q + i * s->d);
-        if (run->backward) load(run, FCP_TENSOR_DO, token, head, t->exact.d_o + i * s->d, t->naive.d_o + i * s->d);
+        load(run, FCP_TENSOR_Q, token, head, exact->q + i * s->d, naive->q + i * s->d);
+        if (run->backward) load(run, FCP_TENSOR_DO, token, head, exact->d_o + i * s->vd, naive->d_o + i * s->vd);
+        if (run->backward && run->shape.lse_gradient)
+            exact->d_lse[i] = naive->d_lse[i] = row_number(run, FCP_TENSOR_DLSE, token, head);
         if (s->wants_rows) continue;
-        load(run, FCP_TENSOR_O, token, head, t->exact.o + i * s->d, t->naive.o + i * s->d);
-        t->naive.lse[i] = ((const float *)run->in->t[FCP_TENSOR_LSE])[token * run->shape.heads + head];
-        t->exact.lse[i] = (double)t->naive.lse[i];
+        load(run, FCP_TENSOR_O, token, head, exact->o + i * s->vd, naive->o + i * s->vd);
+        exact->lse[i] = naive->lse[i] = row_number(run, FCP_TENSOR_LSE, token, head);
+        exact->low[i] = naive->low[i] = row_number(run, FCP_TENSOR_LSE_LOW, token, head);
     }
     s->head = head;
     s->sink = run->plan->sink_count ? &run->plan->sink[head] : NULL;
 }
 
 /* Row i of numbers [rows][d], which are there only if something is judged. */
-static const double *row_of(const struct strip *s, const double *numbers, size_t i) {
-    return numbers ? numbers + i * s->d : NULL;
-}
+static const double *row_of(const double *numbers, size_t d, size_t i) { return numbers ? numbers + i * d : NULL; }
 
 static void attend_strip(struct task *t, uint32_t head) {
     check_run *run = t->run;
@@ -535,6 +705,7 @@ static void attend_strip(struct task *t, uint32_t head) {
         open_bounds(t);
         if (s->score.count) bound_scores(t);
         else bound_logits(t);
+        memcpy(t->weight, t->exact.p, s->rows * s->n * sizeof *t->weight);
     }
     if (s->wants_rows) exact_forward(s, &t->exact, run->backward);
     else exact_recompute(s, &t->exact);
@@ -555,16 +726,18 @@ static void attend_strip(struct task *t, uint32_t head) {
     for (uint32_t i = 0; i < s->rows && s->wants_rows; i++) {
         const struct row_bounds *r = &t->rows[i];
         const struct sums *o = &t->sums_o[i], *q = &t->sums_q[i];
-        const struct allowed of_o = {.squares = row_of(s, t->squares_o, i), .relative = r->relative,
-                                     .flat = o->lost + run->wire[FCP_TENSOR_O] * o->all},
-                             of_lse = {.flat = r->lse},
-                             of_q = {.squares = row_of(s, t->squares_q, i), .common = row_of(s, t->common, i),
-                                     .factor = r->delta_off, .relative = r->relative + r->lse,
+        const double lse_square = square(r->lse), pair_square = square(r->pair);
+        const struct allowed of_o = {.squares = row_of(t->squares_o, s->vd, i), .relative = r->relative, .one = o->one,
+                                     .flat = o->lost + run->wire[FCP_TENSOR_O] * o->all, .capped = true},
+                             of_lse = {.squares = &lse_square, .one = 4}, of_pair = {.squares = &pair_square, .one = 4},
+                             of_q = {.squares = row_of(t->squares_q, s->d, i), .common = row_of(t->common, s->d, i),
+                                     .factor = r->delta_off, .relative = r->relative + r->shared, .one = q->one,
                                      .flat = q->lost + run->wire[FCP_TENSOR_DQ] * q->all};
         uint64_t token = t->offset + s->row + i;
         bool empty = t->exact.empty[i];
-        put_row(t, FCP_TENSOR_O, token, head, t->exact.o + i * s->d, t->naive.o + i * s->d, &of_o, out->o, empty);
+        put_row(t, FCP_TENSOR_O, token, head, t->exact.o + i * s->vd, t->naive.o + i * s->vd, &of_o, out->o, empty);
         put_row(t, FCP_TENSOR_LSE, token, head, &t->exact.lse[i], &t->naive.lse[i], &of_lse, out->lse, empty);
+        put_row(t, FCP_TENSOR_LSE_LOW, token, head, &t->exact.lse[i], &t->naive.lse[i], &of_pair, NULL, empty);
         if (run->backward)
             put_row(t, FCP_TENSOR_DQ, token, head, t->exact.dq + i * s->d, t->naive.dq + i * s->d, &of_q, out->dq,
                     empty);
@@ -573,31 +746,53 @@ static void attend_strip(struct task *t, uint32_t head) {
 
 static void load_keys(struct task *t) {
     struct strip *s = &t->strip;
+    struct exact_buffers *exact = &t->exact;
+    struct naive_buffers *naive = &t->naive;
     for (size_t i = 0; i < s->n; i++) {
         uint64_t token = t->key_offset + s->key + i;
-        load(t->run, FCP_TENSOR_K, token, t->kv_head, t->exact.k + i * s->d, t->naive.k + i * s->d);
-        load(t->run, FCP_TENSOR_V, token, t->kv_head, t->exact.v + i * s->d, t->naive.v + i * s->d);
-        t->k_length[i] = length_of(t->exact.k + i * s->d, s->d, &t->k_most[i]);
-        t->v_length[i] = length_of(t->exact.v + i * s->d, s->d, &t->v_most[i]);
+        load(t->run, FCP_TENSOR_K, token, t->kv_head, exact->k + i * s->d, naive->k + i * s->d);
+        if (t->run->shape.values_in_keys) {
+            memcpy(exact->v + i * s->vd, exact->k + i * s->d, s->vd * sizeof *exact->v);
+            memcpy(naive->v + i * s->vd, naive->k + i * s->d, s->vd * sizeof *naive->v);
+        } else load(t->run, FCP_TENSOR_V, token, t->kv_head, exact->v + i * s->vd, naive->v + i * s->vd);
+        t->k_length[i] = length_of(exact->k + i * s->d, s->d, &t->k_most[i]);
+        t->v_length[i] = length_of(exact->v + i * s->vd, s->vd, &t->v_most[i]);
+    }
+}
+
+/* Adds dV to dK, whose first numbers it is the gradient of, too; and what it is off by, as a part of it `relative`. */
+static void add_values(struct task *t, double relative) {
+    const struct strip *s = &t->strip;
+    for (size_t i = 0; i < s->n; i++) {
+        struct sums *k = &t->sums_k[i];
+        const struct sums *v = &t->sums_v[i];
+        *k = (struct sums){k->all + v->all, k->lost + v->lost, fmax(k->one, v->one)};
+        for (size_t x = 0; x < s->vd; x++) {
+            const size_t key = i * s->d + x, value = i * s->vd + x;
+            t->exact.dk[key] += t->exact.dv[value];
+            t->naive.dk[key] += t->naive.dv[value];
+            if (t->squares) t->squares_k[key] += t->squares_v[value] + square(relative * t->exact.dv[value]);
+        }
     }
 }
 
 static void put_keys(struct task *t) {
     struct strip *s = &t->strip;
     fcp_reference none = {0}, *out = t->run->out ? t->run->out : &none;
-    naive_round_all(s, t->naive.dk, s->n * s->d);
-    naive_round_all(s, t->naive.dv, s->n * s->d);
     const double relative = UNIT * (4 + t->added_q);
+    if (t->run->shape.values_in_keys) add_values(t, relative);
+    naive_round_all(s, t->naive.dk, s->n * s->d);
+    naive_round_all(s, t->naive.dv, s->n * s->vd);
     for (size_t i = 0; i < s->n; i++) {
         const struct sums *k = &t->sums_k[i], *v = &t->sums_v[i];
-        const struct allowed of_k = {.squares = row_of(s, t->squares_k, i), .relative = relative,
+        const struct allowed of_k = {.squares = row_of(t->squares_k, s->d, i), .relative = relative, .one = k->one,
                                      .flat = k->lost + t->run->wire[FCP_TENSOR_DK] * k->all},
-                             of_v = {.squares = row_of(s, t->squares_v, i), .relative = relative,
+                             of_v = {.squares = row_of(t->squares_v, s->vd, i), .relative = relative, .one = v->one,
                                      .flat = v->lost + t->run->wire[FCP_TENSOR_DV] * v->all};
         uint64_t token = t->key_offset + s->key + i;
         put_row(t, FCP_TENSOR_DK, token, t->kv_head, t->exact.dk + i * s->d, t->naive.dk + i * s->d, &of_k, out->dk,
                 false);
-        put_row(t, FCP_TENSOR_DV, token, t->kv_head, t->exact.dv + i * s->d, t->naive.dv + i * s->d, &of_v, out->dv,
+        put_row(t, FCP_TENSOR_DV, token, t->kv_head, t->exact.dv + i * s->vd, t->naive.dv + i * s->vd, &of_v, out->dv,
                 false);
     }
 }
@@ -626,9 +821,9 @@ static void run_task(struct task *t) {
     if (s->wants_keys) put_keys(t);
 }
 
-static int64_t *new_scratch(const fcp_plan *plan, mc_code slope) {
+static int64_t *new_scratch(const fcp_plan *plan, mc_code slope, mc_code rough) {
     const mc_code codes[] = {{plan->mask, (uint32_t)plan->mask_count},
-                             {plan->score, (uint32_t)plan->score_count}, slope};
+                             {plan->score, (uint32_t)plan->score_count}, slope, rough};
     size_t most = 0;
     for (size_t i = 0; i < sizeof codes / sizeof *codes; i++) {
         size_t words = mc_row_scratch(codes[i]) + 1;
@@ -639,18 +834,18 @@ static int64_t *new_scratch(const fcp_plan *plan, mc_code slope) {
 
 /* Room for the squares of errors. */
 static bool open_squares(struct task *t) {
-    const size_t n = t->strip.n, d = t->strip.d, strip = STRIP * d;
-    double *at = t->squares = calloc(2 * n * d + 5 * strip + 3 * STRIP * n, sizeof *at);
+    const size_t n = t->strip.n, d = t->strip.d, vd = t->strip.vd;
+    double *at = t->squares = calloc(n * (d + vd) + STRIP * (3 * d + 2 * vd) + 3 * STRIP * n, sizeof *at);
     if (!at) return false;
     t->squares_k = at, at += n * d;
-    t->squares_v = at, at += n * d;
-    t->squares_o = at, at += strip;
-    t->squares_q = at, at += strip;
-    t->common = at, at += strip;
-    t->q2 = at, at += strip;
-    t->g2 = at, at += strip;
+    t->squares_v = at, at += n * vd;
+    t->squares_q = at, at += STRIP * d;
+    t->common = at, at += STRIP * d;
+    t->q2 = at, at += STRIP * d;
+    t->squares_o = at, at += STRIP * vd;
+    t->g2 = at, at += STRIP * vd;
     t->weight = at, at += STRIP * n;
-    t->logit_off = at, at += STRIP * n;
+    t->p_off = at, at += STRIP * n;
     t->slope_off = at;
     return true;
 }
@@ -658,7 +853,7 @@ static bool open_squares(struct task *t) {
 static bool open_task(struct task *t, check_run *run, uint64_t index) {
     const fcp_plan *plan = run->plan;
     uint32_t kv_heads = run->shape.kv_heads;
-    uint64_t n, queries, d = run->shape.head_dim;
+    uint64_t n, queries, d = run->shape.head_dim, vd = run->shape.value_dim;
     bool rows = true, keys = run->backward;
     *t = (struct task){.run = run};
     if (run->sample) {
@@ -676,24 +871,27 @@ static bool open_task(struct task *t, check_run *run, uint64_t index) {
     t->strip = (struct strip){.n = (size_t)n,
                               .key = rows ? 0 : t->unit.first,
                               .d = (size_t)d,
+                              .vd = (size_t)vd,
                               .wants_rows = rows,
                               .wants_keys = keys,
                               .scale = run->shape.scale,
                               .dtype = run->shape.dtype,
                               .score = {plan->score, (uint32_t)plan->score_count},
                               .slope = run->slope,
+                              .rough = run->rough,
                               .env = &t->env};
     const double terms = (double)queries * (run->shape.heads / kv_heads); /* of a sum over queries, at most */
     t->part = part_rounded(t->strip.dtype);
     t->drift = drift_of((double)d);
+    t->drift_v = drift_of((double)vd);
     t->least = least_of(t->strip.dtype);
     t->term_q = term_of(&t->strip, terms);
     t->spread_q = spread(terms);
     t->added_q = added(&t->strip, terms);
-    if (n > SIZE_MAX / 64 / (8 * d + 8 * STRIP)) return false;
+    if (n > SIZE_MAX / 64 / (8 * (d + vd) + 8 * STRIP)) return false;
     t->strip.allow = calloc(n + 1, STRIP);
     t->strip.live = calloc(n / TILE + 1, sizeof *t->strip.live);
-    t->scratch = t->strip.scratch = new_scratch(plan, run->slope);
+    t->scratch = t->strip.scratch = new_scratch(plan, run->slope, run->rough);
     t->arrays = calloc(plan->arrays_count + 1, sizeof *t->arrays);
     t->bands = calloc(plan->slices_count + 1, sizeof *t->bands);
     double *per_key = t->k_length = calloc(n + 1, 4 * sizeof *per_key);
@@ -707,7 +905,7 @@ static bool open_task(struct task *t, check_run *run, uint64_t index) {
     if (run->judged && !open_squares(t)) return false;
     fcp_plan_env(plan, t->unit.sequence, t->arrays, t->bands, &t->env);
     bool sloped = run->backward && t->strip.slope.count;
-    return exact_allocate(&t->exact, n, d, sloped) && naive_allocate(&t->naive, n, d, sloped);
+    return exact_allocate(&t->exact, n, d, vd, sloped) && naive_allocate(&t->naive, n, d, vd, sloped);
 }
 
 static void close_task(struct task *t) {

@@ -16,6 +16,7 @@ typedef struct check_run {
     fcp_reference *out;       /* where to put the reference itself; NULL: nowhere */
     const check_sample *sample; /* NULL: all rows */
     mc_code slope;            /* of the score, derived by the judge */
+    mc_code rough;            /* see check_rough */
     bool backward;
     const volatile int *stop;
     uint32_t *order;          /* sequences, longest first */

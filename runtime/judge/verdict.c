@@ -35,7 +35,9 @@ static void note_error(measure *m, const place *largest, const place *furthest) 
 }
 
 void measure_number(measure *m, fcp_dtype dtype, uint64_t at, const double *result, double naive, double exact,
-                    double allowance, bool empty) {
+                    double allowance, bool told, bool empty) {
+    if (told) m->told++;
+    else m->untold++;
     const double stored = (double)fcp_round_to(dtype, (float)exact); /* infinite where the dtype ends */
     if (isfinite(stored) && isfinite(naive) && fabs(naive - exact) > m->naive) m->naive = fabs(naive - exact);
     if (!result) return;
@@ -54,7 +56,7 @@ void measure_number(measure *m, fcp_dtype dtype, uint64_t at, const double *resu
         if (!alike) note_odd(m, FCP_NOT_FINITE, at, value, exact);
         return;
     }
-    const place x = {at, fabs(value - exact), isfinite(allowance) ? allowance : 0, value, exact};
+    const place x = {at, fabs(value - exact), allowance, value, exact};
     if (x.error > m->share * x.allowance) m->share = x.allowance > 0 ? x.error / x.allowance : INFINITY;
     note_error(m, &x, &x);
 }
@@ -65,6 +67,8 @@ void measure_merge(measure *into, const measure *m) {
     if (m->compared) note_error(into, &m->largest, &m->furthest);
     if (m->odd != FCP_RIGHT) note_odd(into, m->odd, m->odd_at, m->odd_result, m->odd_expected);
     into->seen |= m->seen;
+    into->told += m->told;
+    into->untold += m->untold;
 }
 
 void measure_report(const measure *m, fcp_tensor t, fcp_check_report *report) {
@@ -72,13 +76,14 @@ void measure_report(const measure *m, fcp_tensor t, fcp_check_report *report) {
     const place *x = differs ? &m->furthest : &m->largest;
     fcp_check c = {.checked = true, .max_abs_error = m->largest.error, .reference_error = m->naive, .worst = x->at,
                    .tolerance = x->allowance, .share = m->share, .result = x->result, .expected = x->expected};
+    if (m->untold) c.untold = (float)((double)m->untold / (double)(m->told + m->untold));
     if (m->odd != FCP_RIGHT) {
         c.verdict = (uint8_t)m->odd;
         c.worst = m->odd_at;
         c.result = m->odd_result;
         c.expected = m->odd_expected;
     } else if (m->seen && !m->compared) c.verdict = FCP_NOTHING_FINITE;
-    else c.verdict = differs ? FCP_DIFFERS : FCP_RIGHT;
+    else c.verdict = differs ? FCP_DIFFERS : m->untold > m->told ? FCP_NOTHING_PROVEN : FCP_RIGHT;
     c.ok = c.verdict == FCP_RIGHT;
     report->tensor[t] = c;
     report->ok &= c.ok;
@@ -87,7 +92,7 @@ void measure_report(const measure *m, fcp_tensor t, fcp_check_report *report) {
 }
 
 void fcp_check_text(const fcp_shape *shape, fcp_tensor t, const fcp_check *c, char *out, size_t size) {
-    const char *name = fcp_tensor_name(t);
+    const char *name = t == FCP_TENSOR_LSE_LOW ? "lse + lse_low" : fcp_tensor_name(t);
     uint64_t dims[3] = {1, 1, 1};
     uint32_t count = fcp_tensor_shape(shape, t, dims);
     uint64_t wide = count == 3 ? dims[2] : 1, row = c->worst / wide;
@@ -112,6 +117,12 @@ void fcp_check_text(const fcp_shape *shape, fcp_tensor t, const fcp_check *c, ch
         break;
     case FCP_NOTHING_FINITE:
         snprintf(out, size, "%s has no finite number, so nothing says that it is right: the scores overflow", name);
+        break;
+    case FCP_NOTHING_PROVEN:
+        snprintf(out, size,
+                 "%s may be off by as much as it is in %.3g %% of its numbers, so nothing says that it is right: fp32 "
+                 "cannot tell the scores apart, and the naive computation is off by %.3g",
+                 name, 100 * (double)c->untold, c->reference_error);
         break;
     }
 }

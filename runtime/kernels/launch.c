@@ -44,6 +44,7 @@ void fcp_kernel_launch(const fcp_arena *a, uint32_t range, fk_launch *out) {
                        .q = (uintptr_t)a->q,
                        .o = (uintptr_t)a->o,
                        .lse = (uintptr_t)a->lse,
+                       .lse_low = (uintptr_t)a->lse_low,
                        .d_o = backward ? (uintptr_t)a->d_o : 0,
                        .delta = backward ? (uintptr_t)a->delta : 0,
                        .dq = backward ? (uintptr_t)a->dq : 0,
@@ -58,21 +59,38 @@ void fcp_kernel_launch(const fcp_arena *a, uint32_t range, fk_launch *out) {
                        .shared = p->heads / p->kv_heads};
 }
 
+/* A tensor of `slots` slots of rows that lie next to each other; a slot begins slot_bytes after the one before, or with
+ * one slot right behind its rows. */
+static fcp_kernel_tensor tensor(const fcp_arena *a, const void *at, uint64_t rows, uint32_t heads, uint32_t numbers,
+                                uint64_t slots, uint64_t slot_bytes) {
+    const uint64_t number = fcp_dtype_size((fcp_dtype)a->plan->problem->dtype), row = heads * numbers * number;
+    return (fcp_kernel_tensor){.address = (uintptr_t)at,
+                               .rows = slots ? rows : 0,
+                               .slots = slots,
+                               .heads = heads,
+                               .numbers = numbers,
+                               .strides = {numbers * number, row, slot_bytes ? slot_bytes : rows * row}};
+}
+
 void fcp_kernel_tensors(const fcp_arena *a, fcp_kernel_tensor out[FCP_KERNEL_TENSORS]) {
-    uint64_t queries = fcp_arena_row(a, a->homes + (uint32_t)a->slots.count[FCP_Q]);
-    uint64_t keys = a->home_first[FCP_KEYS][a->homes], moved = a->slots.count[FCP_KV] * 2 * a->plan->problem->max_block;
+    const fcp_problem *p = a->plan->problem;
+    const uint32_t d = p->head_dim, v = p->value_dim;
+    const uint64_t queries = fcp_arena_row(a, a->homes + (uint32_t)a->slots.count[FCP_Q]);
+    const uint64_t keys = a->home_first[FCP_KEYS][a->homes], moved = a->slots.count[FCP_KV], size = p->max_block;
+    const uint64_t row = a->kv_heads * fcp_dtype_size((fcp_dtype)p->dtype), slot = size * row * (d + v);
     const fcp_kernel_tensor all[FCP_KERNEL_TENSORS] = {
-        {(uintptr_t)a->q, queries, a->heads},
-        {(uintptr_t)a->d_o, a->pass == FCP_BACKWARD ? queries : 0, a->heads},
-        {(uintptr_t)a->k, keys, a->kv_heads},
-        {(uintptr_t)a->v, keys, a->kv_heads},
-        {(uintptr_t)a->kv, moved, a->kv_heads}};
+        tensor(a, a->q, queries, a->heads, d, 1, 0),
+        tensor(a, a->d_o, a->pass == FCP_BACKWARD ? queries : 0, a->heads, v, 1, 0),
+        tensor(a, a->k, keys, a->kv_heads, d, 1, 0),
+        tensor(a, a->v, keys, a->kv_heads, v, 1, 0),
+        tensor(a, a->kv, size, a->kv_heads, d, moved, slot),
+        tensor(a, a->kv + size * row * d, size, a->kv_heads, v, moved, slot)};
     memcpy(out, all, sizeof all);
 }
 
 void fcp_kernel_maps(const fk_launch *launch, const fk_map maps[FCP_KERNEL_TENSORS], fk_launch_maps *out) {
-    *out =
-        (fk_launch_maps){.launch = *launch, .q = maps[0], .d_o = maps[1], .k = maps[2], .v = maps[3], .moved = maps[4]};
+    *out = (fk_launch_maps){.launch = *launch, .q = maps[0], .d_o = maps[1], .k = maps[2], .v = maps[3],
+                            .moved_k = maps[4], .moved_v = maps[5]};
 }
 
 void fcp_kernel_sequences(const fcp_plan *plan, fk_sequence *out) {

@@ -48,10 +48,13 @@ fcp_code fcp_kernel_check(const fcp_plan *plan, fcp_error *err) {
             "the plan's tensors are %s, and kernels multiply bf16 or fp16 on tensor cores: compile the plan "
             "with -D model.dtype=bf16",
             fcp_dtype_name((fcp_dtype)p->dtype));
-    if (!emit_has_head_dim(p->head_dim))
+    if (p->values_in_keys)
         return fcp_fail(err, FCP_E_HEADS,
-                        "there are kernels for a head_dim of 16, 32, 64, 128 and 256; the plan's is %" PRIu32,
-                        p->head_dim);
+                        "kernels read V from memory of its own, and the plan's values are in its keys: give V apart, as "
+                        "in model { head_dim = 192; value_dim = 128; values = own }, or run the plan on the host");
+    if (!emit_has_dims(p->head_dim, p->value_dim))
+        return fcp_fail(err, FCP_E_HEADS, "there are kernels for " EMIT_DIMS "; the plan's are %" PRIu32 " and %" PRIu32,
+                        p->head_dim, p->value_dim);
     return FCP_OK;
 }
 
@@ -138,20 +141,18 @@ static fcp_code make_source(const fcp_plan *plan, unsigned skeletons, bool fused
     if (!code && passes & ~plan->problem->passes)
         code = fcp_fail(err, FCP_E_PASS, "the plan has no %s pass",
                         fcp_pass_names[passes & ~plan->problem->passes & 1u << FCP_FORWARD ? FCP_FORWARD : FCP_BACKWARD]);
-    if (!code && skeletons & (EMIT_ORDERED | EMIT_UNORDERED) &&
-        emit_backward(plan->problem->head_dim, true, false) == EMIT_SPLIT)
+    const uint32_t d = plan->problem->head_dim, v = plan->problem->value_dim;
+    if (!code && skeletons & (EMIT_ORDERED | EMIT_UNORDERED) && emit_backward(d, v, true, false) == EMIT_SPLIT)
         code = fcp_fail(err, FCP_E_HEADS,
-                        "the backward pass in one kernel has a head_dim of at most 128; the plan's is %" PRIu32,
-                        plan->problem->head_dim);
-    if (!code && skeletons & EMIT_FORWARD_SM90 && emit_forward(plan->problem->head_dim, true) != EMIT_FORWARD_SM90)
+                        "the backward pass in one kernel has a head_dim of at most 128; the plan's is %" PRIu32, d);
+    if (!code && skeletons & EMIT_FORWARD_SM90 && emit_forward(d, v, true) != EMIT_FORWARD_SM90)
         code = fcp_fail(err, FCP_E_HEADS,
-                        "the skeletons for sm_90a have a head_dim of 64, 128 and 256; the plan's is %" PRIu32,
-                        plan->problem->head_dim);
-    if (!code && skeletons & EMIT_BACKWARD_SM90 &&
-        !(emit_backward(plan->problem->head_dim, true, true) & EMIT_BACKWARD_SM90))
+                        "the forward pass for sm_90a has a head_dim and a value_dim that are multiples of 64; the "
+                        "plan's are %" PRIu32 " and %" PRIu32, d, v);
+    if (!code && skeletons & EMIT_BACKWARD_SM90 && !(emit_backward(d, v, true, true) & EMIT_BACKWARD_SM90))
         code = fcp_fail(err, FCP_E_HEADS,
-                        "the backward pass for sm_90a has a head_dim of 64 or 128; the plan's is %" PRIu32,
-                        plan->problem->head_dim);
+                        "the backward pass for sm_90a has a head_dim and a value_dim that are both 64 or both 128; the "
+                        "plan's are %" PRIu32 " and %" PRIu32, d, v);
     if (!code) code = describe_plan(plan, &program, &arrays, err);
     if (!code && skeletons & EMIT_TABLES) code = describe_reads(plan, &program, &reads, &emitted, err);
     if (!code && !program.positions)
@@ -159,7 +160,8 @@ static fcp_code make_source(const fcp_plan *plan, unsigned skeletons, bool fused
             fcp_fail(err, FCP_E_PLAN_SIZE, "kernels count positions up to 2^40, and a sequence of the plan has more");
     if (!code) {
         const emit_source source = {.program = &program,
-                                    .head_dim = plan->problem->head_dim,
+                                    .head_dim = d,
+                                    .value_dim = v,
                                     .bf16 = plan->problem->dtype == FCP_BF16,
                                     .ranges = fcp_plan_ranges(plan) > 1,
                                     .skeletons = skeletons,

@@ -14,8 +14,8 @@ _Static_assert((int)FK_FULL == FCP_CELL_FULL && (int)FK_PARTIAL == FCP_CELL_PART
 _Static_assert((int)FK_FIRST == FCP_VISIT_FIRST && (int)FK_LAST == FCP_VISIT_LAST, "flags of visits");
 _Static_assert(sizeof(fk_row_item) == 72 && sizeof(fk_merge_item) == 88 && sizeof(fk_key_run) == 48 &&
                    sizeof(fk_key_item) == 80 && sizeof(fk_row_run) == 32 && sizeof(fk_sequence) == 48 &&
-                   sizeof(fk_bands) == 24 && sizeof(fk_launch) == 192 && sizeof(fk_map) == 128 &&
-                   sizeof(fk_launch_maps) == 192 + 5 * 128 && sizeof(fk_support) == 80,
+                   sizeof(fk_bands) == 24 && sizeof(fk_launch) == 208 && sizeof(fk_map) == 128 &&
+                   sizeof(fk_launch_maps) == 256 + 6 * 128 && sizeof(fk_support) == 104,
                "records are the same on host and device");
 
 fcp_code fcp_list_no_memory(fcp_error *err) {
@@ -76,13 +76,11 @@ fk_u64 fcp_list_offset(const fcp_arena *a, const void *place) {
 }
 
 bool fcp_list_key_rows(const fcp_arena *a, uint32_t slot, uint64_t at, struct fcp_list_place *out) {
-    uint64_t size = a->plan->problem->max_block, first;
-    bool home = slot < a->homes;
-    first = home ? a->home_first[FCP_KEYS][slot] + at : (slot - a->homes) * 2 * size + at;
-    if (first + size > INT32_MAX) return false;
-    *out = (struct fcp_list_place){.place = home ? FK_AT_HOME : FK_MOVED,
-                                   .k = (uint32_t)first,
-                                   .v = (uint32_t)(home ? first : first + size)};
+    const bool home = slot < a->homes;
+    const uint64_t row = home ? a->home_first[FCP_KEYS][slot] + at : at, last = row + a->plan->problem->max_block;
+    const uint32_t moved = home ? 0 : slot - a->homes;
+    if (last > INT32_MAX || moved > INT32_MAX) return false;
+    *out = (struct fcp_list_place){.place = home ? FK_AT_HOME : FK_MOVED, .row = (uint32_t)row, .slot = moved};
     return true;
 }
 

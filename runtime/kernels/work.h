@@ -107,17 +107,18 @@ void fcp_kernel_sinks(const fcp_plan *plan, float *out);
 size_t fcp_kernel_sink_count(const fcp_plan *plan);
 fk_u64 fcp_kernel_sinks_of(const fcp_plan *plan, fk_u64 sinks, uint32_t range);
 
-/* Fills the launch parameters that follow from arena and plan, for all heads of a range. The work list and the
- * environment are left 0. */
+/* Fills the launch parameters that follow from arena and plan, for all heads of a range. The work list, the environment
+ * and what a run wants are left 0. */
 void fcp_kernel_launch(const fcp_arena *arena, uint32_t range, fk_launch *out_launch);
-/* The tensors of an arena that the copy engine has to know, in the order of fk_launch_maps: where each begins, how
- * many rows it has, and of how many heads of head_dim numbers a row consists. Rows are 0 if the pass or the rank has
- * no such tensor. */
+/* The tensors of an arena that the copy engine has to know, in the order of fk_launch_maps: where each begins, how many
+ * rows a slot has, how many slots there are, and of how many heads of how many numbers a row consists; and the bytes
+ * from a head to the next, from a row and from a slot. Rows are 0 if the pass or the rank has no such tensor. */
 typedef struct fcp_kernel_tensor {
-    uint64_t address, rows;
-    uint32_t heads;
+    uint64_t address, rows, slots;
+    uint32_t heads, numbers;
+    uint64_t strides[3];
 } fcp_kernel_tensor;
-enum { FCP_KERNEL_TENSORS = 5 };
+enum { FCP_KERNEL_TENSORS = 6 };
 void fcp_kernel_tensors(const fcp_arena *arena, fcp_kernel_tensor out[FCP_KERNEL_TENSORS]);
 /* Joins launch parameters and the maps of those tensors, which are in the same order. */
 void fcp_kernel_maps(const fk_launch *launch, const fk_map maps[FCP_KERNEL_TENSORS], fk_launch_maps *out);

@@ -227,9 +227,14 @@ static fcp_code check_problem(const fcp_plan *plan, fcp_error *err) {
     if ((uint64_t)p->nodes * p->gpus != p->ranks)
         return fcp_fail(err, FCP_E_PLAN_FORMAT, "%u ranks on %u nodes of %u GPUs", p->ranks, p->nodes, p->gpus);
     if (!(p->heads > 0 && p->heads <= MAX_HEADS && p->kv_heads > 0 && p->heads % p->kv_heads == 0 && p->head_dim > 0 &&
-          p->head_dim <= MAX_HEAD_DIM))
-        return fcp_fail(err, FCP_E_PLAN_FORMAT, "%u heads, %u KV heads, head dimension %u", p->heads, p->kv_heads,
-                        p->head_dim);
+          p->head_dim <= MAX_HEAD_DIM && p->value_dim > 0 && p->value_dim <= MAX_HEAD_DIM))
+        return fcp_fail(err, FCP_E_PLAN_FORMAT, "%u heads, %u KV heads, head dimensions %u and %u", p->heads,
+                        p->kv_heads, p->head_dim, p->value_dim);
+    if (!(p->values_in_keys <= 1 && p->lse_gradient <= (p->passes >> FCP_BACKWARD & 1) &&
+          (!p->values_in_keys || p->value_dim <= p->head_dim)))
+        return fcp_fail(err, FCP_E_PLAN_FORMAT,
+                        "values in keys %u, gradient of LSE %u, where heads have %u and %u numbers", p->values_in_keys,
+                        p->lse_gradient, p->head_dim, p->value_dim);
     if (p->ranks > FCP_MAX_RANKS) return fcp_fail(err, FCP_E_PLAN_FORMAT, "%u ranks", p->ranks);
     if (!(p->range_kv > 0 && p->kv_heads % p->range_kv == 0 && p->range_sub > 0 &&
           p->heads / p->kv_heads % p->range_sub == 0))

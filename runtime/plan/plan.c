@@ -153,6 +153,9 @@ void fcp_plan_shape(const fcp_plan *plan, fcp_shape *out_shape) {
                              .heads = p->heads,
                              .kv_heads = p->kv_heads,
                              .head_dim = p->head_dim,
+                             .value_dim = p->value_dim,
+                             .values_in_keys = p->values_in_keys,
+                             .lse_gradient = p->lse_gradient,
                              .dtype = (fcp_dtype)p->dtype,
                              .layout = (fcp_layout)p->layout,
                              .has_pass = {p->passes & 1u << FCP_FORWARD, p->passes & 1u << FCP_BACKWARD},
@@ -221,22 +224,24 @@ bool fcp_plan_packed(const fcp_plan *plan) {
 static uint64_t token_bytes(const fcp_problem *p, uint32_t holds, fcp_class cls, fcp_pass pass, uint64_t wire) {
     uint64_t element = fcp_dtype_size((fcp_dtype)p->dtype);
     uint64_t heads = (uint64_t)p->range_kv * p->range_sub;
-    uint64_t q = heads * p->head_dim, kv = 2 * (uint64_t)p->range_kv * p->head_dim;
-    uint64_t row = heads * 4; /* LSE: a float for each head */
+    uint64_t q = heads * p->head_dim, o = heads * p->value_dim, kv = (uint64_t)p->range_kv * fcp_kv_dim(p);
+    uint64_t row = heads * 4; /* a float for each head; LSE is two of them */
     if (cls == FCP_IN || cls == FCP_OUT) {
-        if (!(holds & FCP_HOLDS_Q)) q = row = 0;
+        if (!(holds & FCP_HOLDS_Q)) q = o = row = 0;
         if (!(holds & FCP_HOLDS_KV)) kv = 0;
     }
     switch (cls) {
     case FCP_KV: return kv * element;
-    case FCP_Q: return pass == FCP_FORWARD ? q * element : 2 * (q * element + row);
-    case FCP_STATE: return q * wire + 2 * row;
-    case FCP_O: return q * element + row;
+    case FCP_Q: return pass == FCP_FORWARD ? q * element : (q + o) * element + 3 * row;
+    case FCP_STATE: return o * wire + 2 * row;
+    case FCP_O: return o * element + 2 * row;
     case FCP_DKV: return kv * wire;
     case FCP_DQ: return q * wire;
     case FCP_DQW: return q * element;
-    case FCP_IN: return pass == FCP_FORWARD ? (q + kv) * element : (3 * q + kv) * element + row;
-    case FCP_OUT: return pass == FCP_FORWARD ? q * element + row : (q + kv) * element;
+    case FCP_IN:
+        return pass == FCP_FORWARD ? (q + kv) * element
+                                   : (q + 2 * o + kv) * element + (p->lse_gradient ? 3 : 2) * row;
+    case FCP_OUT: return pass == FCP_FORWARD ? o * element + 2 * row : (q + kv) * element;
     default: return 0;
     }
 }
@@ -257,11 +262,12 @@ static bool is_of_keys(fcp_class cls) { return cls == FCP_KV || cls == FCP_DKV; 
 
 /* Bytes of a token of a class in a slot, without what is a few for each row: LSE, delta, m and l. */
 static uint64_t bulk_bytes(const fcp_problem *p, fcp_class cls, fcp_pass pass) {
-    uint64_t q = (uint64_t)p->range_kv * p->range_sub * p->head_dim, element = fcp_dtype_size((fcp_dtype)p->dtype);
+    uint64_t heads = (uint64_t)p->range_kv * p->range_sub, element = fcp_dtype_size((fcp_dtype)p->dtype);
+    uint64_t q = heads * p->head_dim, o = heads * p->value_dim;
     switch (cls) {
-    case FCP_Q: return pass == FCP_FORWARD ? q * element : 2 * q * element;
-    case FCP_STATE: return q * 4;
-    case FCP_O: return q * element;
+    case FCP_Q: return pass == FCP_FORWARD ? q * element : (q + o) * element;
+    case FCP_STATE: return o * 4;
+    case FCP_O: return o * element;
     default: return fcp_slot_bytes(p, cls, pass);
     }
 }
@@ -284,8 +290,8 @@ uint32_t fcp_unit_tokens(const fcp_problem *p, fcp_class cls, fcp_fabric fabric)
 
 uint64_t fcp_rank_memory(const fcp_problem *p, fcp_pass pass, uint64_t q_tokens, uint64_t kv_tokens,
                          const uint64_t slots[FCP_CLASSES]) {
-    uint64_t q = fcp_slot_bytes(p, FCP_DQW, pass), kv = fcp_slot_bytes(p, FCP_KV, pass);
-    uint64_t row = fcp_slot_bytes(p, FCP_O, pass) - q, home_q, home_kv;
+    uint64_t q = fcp_slot_bytes(p, FCP_DQW, pass), kv = fcp_slot_bytes(p, FCP_KV, pass), home_q, home_kv;
+    uint64_t o = bulk_bytes(p, FCP_O, pass), row = (uint64_t)p->range_kv * p->range_sub * 4;
     static const uint8_t used[FCP_PASSES][FCP_CLASSES] = {
         [FCP_FORWARD] = {[FCP_KV] = 1, [FCP_Q] = 1, [FCP_STATE] = 1, [FCP_O] = 1},
         [FCP_BACKWARD] = {[FCP_KV] = 1, [FCP_Q] = 1, [FCP_DKV] = 1, [FCP_DQ] = 1, [FCP_DQW] = 1}};
@@ -293,7 +299,7 @@ uint64_t fcp_rank_memory(const fcp_problem *p, fcp_pass pass, uint64_t q_tokens,
         home_q = q + fcp_slot_bytes(p, FCP_O, pass);
         home_kv = kv;
     } else {
-        home_q = 3 * q + 2 * row + fcp_slot_bytes(p, FCP_DQ, pass) + q;
+        home_q = q + 2 * o + (p->lse_gradient ? 4 : 3) * row + fcp_slot_bytes(p, FCP_DQ, pass) + q;
         home_kv = kv + fcp_slot_bytes(p, FCP_DKV, pass) + kv;
     }
     uint64_t bytes = fcp_plus(fcp_times(q_tokens, home_q), fcp_times(kv_tokens, home_kv));

@@ -81,6 +81,11 @@
  *   DQW    backward results: dQ in the dtype. OUT of a block that is not whole rounds its DQ home slot; that of a whole
  *          block moves its DQW home slot as it is.
  *
+ * LSE. A row's LSE is m + log l, where m is its largest logit. Beside a large m a float has no room for log l: at 1e9 its
+ * neighbours are 64 apart. The backward pass needs log l, because P = exp(logit - LSE). So LSE is two floats wherever it
+ * lies and travels: lse, which is rounded, and lse_low = (m - lse) + log l, what rounding took. Then P = exp((logit -
+ * lse) - lse_low). The first difference is exact where P is not tiny, because the two are near each other.
+ *
  * PASSES. Every plan has a forward pass. Both passes use the same tiles, visits, KV and Q slots and stages, and run a
  * tile at the same rank.
  *   forward:   KV and Q travel from their homes to the ranks that need them, from holder to holder. Along each way the
@@ -161,7 +166,7 @@
 
 #define FCP_NONE UINT32_MAX
 enum { FCP_CELL = 128 };
-enum { FCP_PLAN_VERSION = 3 };
+enum { FCP_PLAN_VERSION = 4 };
 
 /* The sides of a sequence; and the bits that say which of them a block holds. */
 typedef enum fcp_side { FCP_QUERIES, FCP_KEYS, FCP_SIDES } fcp_side;
@@ -180,7 +185,8 @@ enum { FCP_HOLDS_Q = 1 << FCP_QUERIES, FCP_HOLDS_KV = 1 << FCP_KEYS, FCP_HOLDS_B
 #define FCP_TOPOLOGY_LIST(X) X(FCP_FAT_TREE, "fat_tree") X(FCP_RAIL, "rail")
 #define FCP_QUEUE_LIST(X) X(FCP_COMPUTE, "compute", "compute") X(FCP_COMM, "comm", "communication")
 /* What a transfer carries. IN and OUT move between the caller's layout and home blocks:
- * forward IN = Q K V, OUT = O LSE; backward IN = Q K V O dO LSE, OUT = dQ dK dV. */
+ * forward IN = Q K V, OUT = O LSE; backward IN = Q K V O dO LSE and, if the plan has it, dLSE, OUT = dQ dK dV. V and dV
+ * are not there with values_in_keys. LSE is a pair of floats wherever it goes: see LSE. */
 #define FCP_CLASS_LIST(X)                                                                                              \
     X(FCP_KV, "kv", "KV")                                                                                              \
     X(FCP_Q, "q", "Q")                                                                                                 \
@@ -214,10 +220,13 @@ typedef enum fcp_round_kind { FCP_ROUND_LIST(FCP_ID) FCP_ROUND_KIND_COUNT } fcp_
 /* Section PROBLEM: one record. */
 typedef struct fcp_problem {
     uint32_t ranks, nodes, gpus; /* ranks = nodes * gpus; rank r is GPU r % gpus of node r / gpus */
-    uint32_t heads, kv_heads, head_dim;
+    uint32_t heads, kv_heads;
+    uint32_t head_dim, value_dim; /* numbers of a head of Q and K; of V and O */
     uint32_t range_kv, range_sub; /* of each range of heads: KV heads, and query heads of each KV head */
     uint16_t dtype;              /* an fcp_dtype: of the tensors */
     uint16_t wire;               /* FCP_FP32 or FCP_BF16: of partial results as they travel; see WIRE */
+    uint16_t values_in_keys;     /* 1: V is the first value_dim numbers of each row of K; there is no V and no dV */
+    uint16_t lse_gradient;       /* 1: the backward pass takes a gradient of LSE */
     uint32_t layout, strategy, topology;
     uint32_t layout_group;       /* neighbouring ranks over which a layout is made; `ranks`: all those of a deal */
     uint32_t block;              /* tokens; the block size asked for */
@@ -663,17 +672,32 @@ static inline uint32_t fcp_run_of_row(const fcp_plan *plan, const fcp_shape_rec 
     return low;
 }
 
+/* Floating-point operations of a pair for one query head; a multiply-add counts as two. Forward, QK takes head_dim of
+ * them and PV value_dim. Backward, QK, dQ and dK take head_dim, and dOV and dV value_dim. */
+static inline uint32_t fcp_pair_flops(uint32_t head_dim, uint32_t value_dim, fcp_pass pass) {
+    return pass == FCP_FORWARD ? 2 * (head_dim + value_dim) : 2 * (3 * head_dim + 2 * value_dim);
+}
+/* Numbers of a KV head that move and are kept for a token: those of K and of V. */
+static inline uint32_t fcp_kv_dim(const fcp_problem *p) {
+    return p->values_in_keys ? p->head_dim : p->head_dim + p->value_dim;
+}
+/* Numbers from a head of V to the next in memory: with values_in_keys they lie in the rows of K. */
+static inline uint32_t fcp_value_stride(const fcp_problem *p) {
+    return p->values_in_keys ? p->head_dim : p->value_dim;
+}
 /* Bytes of one token of a class when it moves, of a block that holds both sides. With e the size of the dtype, w that
- * of `wire`, H = range_kv * range_sub query heads and K = range_kv KV heads in a range:
- *   KV     2 * K * head_dim * e
- *   Q      forward: H * head_dim * e;  backward: 2 * H * head_dim * e (Q, dO) + H * 8 (LSE, delta)
- *   STATE  H * head_dim * w + H * 8 (m, l)
- *   O      H * head_dim * e + H * 4 (LSE)
- *   DKV    2 * K * head_dim * w
- *   DQ     H * head_dim * w
- *   DQW    H * head_dim * e
- *   IN     forward: q + KV;  backward: 3 q (Q, O, dO) + KV + H * 4 (LSE), where q = H * head_dim * e
- *   OUT    forward: q + H * 4 (O, LSE);  backward: q + KV (dQ, dK, dV) */
+ * of `wire`, H = range_kv * range_sub query heads and K = range_kv KV heads in a range, q = H * head_dim, o = H *
+ * value_dim, and kv = K * (head_dim + value_dim), or with values_in_keys K * head_dim:
+ *   KV     kv * e
+ *   Q      forward: q * e;  backward: (q + o) * e (Q, dO) + H * 12 (lse, lse_low, delta)
+ *   STATE  o * w + H * 8 (m, l)
+ *   O      o * e + H * 8 (lse, lse_low)
+ *   DKV    kv * w
+ *   DQ     q * w
+ *   DQW    q * e
+ *   IN     forward: (q + kv) * e;  backward: (q + 2 o + kv) * e (Q, O, dO, K, V) + H * 8 (lse, lse_low), with
+ *          lse_gradient H * 4 more
+ *   OUT    forward: o * e + H * 8 (O, lse, lse_low);  backward: (q + kv) * e (dQ, dK, dV) */
 uint64_t fcp_class_bytes(const fcp_problem *p, fcp_class cls, fcp_pass pass);
 /* The same in a slot, where partial results are in fp32 whatever `wire` is. */
 uint64_t fcp_slot_bytes(const fcp_problem *p, fcp_class cls, fcp_pass pass);
@@ -702,9 +726,9 @@ uint64_t fcp_held_bytes(const fcp_problem *p, uint32_t holds, fcp_class cls, fcp
  * kv_tokens are the tokens of its home blocks that hold Q, and that hold KV; slots[cls] counts transient slots. A slot
  * of KV or DKV has room for max_block tokens, one of another class for max_q_block; names mean fcp_slot_bytes.
  *   forward:  q_tokens * (Q + O) + kv_tokens * KV + slots of KV, Q, STATE and O
- *   backward: q_tokens * (3 q + 2 * H * 4 [LSE, delta] + DQ + q [output]) + kv_tokens * (KV + DKV + KV [outputs])
- *             + slots of KV, Q, DKV, DQ and DQW
- * O and the outputs dQ, dK, dV are in the dtype; q and H as above. */
+ *   backward: q_tokens * ((q + 2 o) * e [Q, O, dO] + H * 12 [lse, lse_low, delta; with lse_gradient H * 4 more] + DQ +
+ *             q * e [output]) + kv_tokens * (KV + DKV + KV [outputs]) + slots of KV, Q, DKV, DQ and DQW
+ * O and the outputs dQ, dK, dV are in the dtype; e, q, o and H as above. */
 uint64_t fcp_rank_memory(const fcp_problem *p, fcp_pass pass, uint64_t q_tokens, uint64_t kv_tokens,
                          const uint64_t slots[FCP_CLASSES]);
 #endif

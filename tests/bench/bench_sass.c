@@ -96,7 +96,7 @@ void bench_sass(void) {
         char text[400];
         snprintf(text, sizeof text, form, all[i].head_dim, all[i].plan);
         fcp_plan *plan = bench_plan_of(text, NULL, 0);
-        bool backward = emit_backward((uint32_t)all[i].head_dim, true, true) & EMIT_BACKWARD_SM90;
+        bool backward = emit_backward((uint32_t)all[i].head_dim, (uint32_t)all[i].head_dim, true, true) & EMIT_BACKWARD_SM90;
         for (int pass = 0; pass < (backward ? 2 : 1) && plan && good; pass++) {
             cost_report report = {0};
             good = read_costs(jit, plan, pass ? EMIT_ORDERED_SM90 : EMIT_FORWARD_SM90, &report, &err);

@@ -16,6 +16,9 @@ typedef enum moved_kind { MOVED_ANY, MOVED_HOME, MOVED_WHOLE } moved_kind;
 typedef struct moved_options {
     uint32_t ranks, heads, kv_heads, head_dim, block, unit;
     uint32_t range_kv, range_sub; /* 0: all heads */
+    uint32_t value_dim;           /* 0: head_dim */
+    bool values_in_keys, lse_gradient;
+    fcp_dtype wire;
     fcp_dtype dtype;
     const char *mask;
     const uint64_t *lengths, *keys; /* keys NULL: as many as queries */
@@ -515,7 +518,9 @@ static inline hand *moved_make(const moved_options *o) {
     m->state = o->seed;
     h->problem = (fcp_problem){.ranks = o->ranks, .nodes = 1, .gpus = o->ranks, .heads = o->heads,
                                .kv_heads = o->kv_heads,
-                               .head_dim = o->head_dim, .layout_group = o->ranks,
+                               .head_dim = o->head_dim, .value_dim = o->value_dim ? o->value_dim : o->head_dim,
+                               .values_in_keys = o->values_in_keys, .lse_gradient = o->lse_gradient,
+                               .wire = (uint16_t)o->wire, .layout_group = o->ranks,
                                .range_kv = o->range_kv ? o->range_kv : o->kv_heads,
                                .range_sub = o->range_sub ? o->range_sub : o->heads / o->kv_heads, .dtype = o->dtype,
                                .block = o->block, .max_block = o->block, .max_q_block = o->block, .unit = o->unit,

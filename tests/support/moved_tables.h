@@ -166,7 +166,8 @@ static inline void moved_make(tables *t, const moved_change *change) {
     memset(t, 0, sizeof *t);
     uint64_t pairs = MOVED_Q * MOVED_KV;
     PUSH(t, problem,
-         (fcp_problem){.ranks = 3, .nodes = 1, .gpus = 3, .heads = 2, .kv_heads = 2, .head_dim = 16, .range_kv = 2,
+         (fcp_problem){.ranks = 3, .nodes = 1, .gpus = 3, .heads = 2, .kv_heads = 2, .head_dim = 16, .value_dim = 16,
+          .range_kv = 2,
                        .range_sub = 1, .dtype = FCP_FP32, .layout_group = 3, .block = 128, .max_block = MOVED_KV,
                        .max_q_block = MOVED_Q, .unit = MOVED_KV, .coalesce = 2, .buffers = 4, .passes = 3,
                        .align = FCP_BOTTOM_RIGHT, .tokens = 192, .key_tokens = 256, .memory_cap = 1 << 20,
@@ -210,13 +211,13 @@ static inline void moved_make(tables *t, const moved_change *change) {
     }
     PUSH(t, round_starts, (uint32_t)t->rounds_count);
     PUSH(t, mask, (mc_node){MC_CONST_B, MC_NONE, MC_NONE, MC_NONE, MC_NONE, 0, 1});
-    /* bytes of a token: Q, dQ and whole dQ 128, KV and dKV 256, a row of floats 8, state 2 * 18 * 4 = 144; backward Q
-     * 272 */
-    enum { Q = MOVED_Q * 128, O = MOVED_Q * 136, KV = MOVED_KV * 256, STATE = MOVED_Q * 144, BACK_Q = MOVED_Q * 272 };
+    /* bytes of a token: Q, dQ and whole dQ 128, KV and dKV 256, a row of floats 8, two of LSE, state 2 * 18 * 4 = 144;
+     * backward Q 280 */
+    enum { Q = MOVED_Q * 128, O = MOVED_Q * 144, KV = MOVED_KV * 256, STATE = MOVED_Q * 144, BACK_Q = MOVED_Q * 280 };
     /* rank 1 needs most: one Q and one KV block at home, two of Q and one of KV for a while. Forward also three states
      * and a result; backward a dKV, three dQ (two that it adds up, one that arrives) and a whole dQ */
     uint64_t forward = Q + O + KV + KV + 2 * Q + 3 * STATE + O;
-    uint64_t backward = 3 * Q + 2 * MOVED_Q * 8 + Q + Q + 3 * KV + KV + 2 * BACK_Q + KV + 3 * Q + Q;
+    uint64_t backward = 3 * Q + 3 * MOVED_Q * 8 + Q + Q + 3 * KV + KV + 2 * BACK_Q + KV + 3 * Q + Q;
     PUSH(t, summary,
          (fcp_summary){.sequences = 1, .blocks = 5, .tiles = 6, .pairs = 6 * pairs, .positions = 192 * 256,
                        .pairs_max_rank = 4 * pairs, .pairs_max_block = 2 * pairs, .tokens_max_rank = MOVED_Q,

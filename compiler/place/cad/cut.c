@@ -114,25 +114,28 @@ static fcp_code find_homes(planning *x, cad_input *in) {
 
 /* --- prices ------------------------------------------------------------------------------------------------------- */
 
+/* Partial results count as in fp32, whatever they travel in. */
 cad_price cad_price_of(const struct fcpc_program *g, bool backward) {
-    const uint64_t element = fcp_dtype_size(g->dtype), q = g->heads * (uint64_t)g->head_dim * element;
-    const uint64_t k = g->kv_heads * (uint64_t)g->head_dim, kv = 2 * k * element, dkv = 2 * k * 4;
-    const uint64_t row = g->heads * (uint64_t)4, dq = g->heads * (uint64_t)g->head_dim * 4;
-    cad_price price = {kv, q + q + row, q + dq + 2 * row};
+    const fcp_problem p = problem_early_facts(g);
+    const uint64_t q = fcp_slot_bytes(&p, FCP_Q, FCP_FORWARD), back = fcp_slot_bytes(&p, FCP_Q, FCP_BACKWARD);
+    cad_price price = {fcp_slot_bytes(&p, FCP_KV, FCP_FORWARD), q + fcp_slot_bytes(&p, FCP_O, FCP_FORWARD),
+                       q + fcp_slot_bytes(&p, FCP_STATE, FCP_FORWARD)};
     if (backward) {
-        price.kv += kv + dkv;
-        price.whole += 2 * q + 2 * row + q;
-        price.part += 2 * q + 2 * row + dq;
+        price.kv += price.kv + fcp_slot_bytes(&p, FCP_DKV, FCP_BACKWARD);
+        price.whole += back + fcp_slot_bytes(&p, FCP_DQW, FCP_BACKWARD);
+        price.part += back + fcp_slot_bytes(&p, FCP_DQ, FCP_BACKWARD);
     }
     return price;
 }
 
 /* Kernels run at four sevenths of the cluster's FLOPs, as in weigh.c. */
 static cad_wire wire_of(const struct fcpc_program *g) {
-    const uint64_t element = fcp_dtype_size(g->dtype), heads = mc_uses(g->mask) & MC_USES_H ? 1 : g->heads;
-    cad_wire wire = {g->heads * (uint64_t)g->head_dim * element, cad_price_of(g, false).kv, 0};
+    const fcp_problem p = problem_early_facts(g);
+    const uint64_t heads = mc_uses(g->mask) & MC_USES_H ? 1 : g->heads;
+    cad_wire wire = {fcp_slot_bytes(&p, FCP_Q, FCP_FORWARD), fcp_slot_bytes(&p, FCP_KV, FCP_FORWARD), 0};
     if (g->nodes < 2 || !g->cluster.flops) return wire;
-    const unsigned __int128 operations = (unsigned __int128)7 * heads * g->head_dim * 1000000; /* 4 x 7 / 4 */
+    const unsigned __int128 operations =
+        (unsigned __int128)heads * fcp_pair_flops(g->head_dim, g->value_dim, FCP_FORWARD) * 1000000 * 7 / 4;
     const unsigned __int128 bytes = operations * g->cluster.inter / g->cluster.flops;
     wire.bytes = bytes > UINT64_MAX ? UINT64_MAX : (uint64_t)bytes;
     return wire;

@@ -29,9 +29,7 @@
 /* --- the model ---------------------------------------------------------------------------------------------------- */
 
 fcp_code groups_model_of(const struct fcpc_program *g, groups_model *out, fcp_error *err) {
-    const fcp_problem p = {.range_kv = g->kv_heads, .range_sub = g->heads / g->kv_heads, .head_dim = g->head_dim,
-                           .dtype = (uint16_t)g->dtype,
-                           .wire = (uint16_t)g->wire};
+    const fcp_problem p = problem_early_facts(g);
     sim_profile profile;
     fcp_code code = sim_profile_find(g->cluster.gpu, &profile, err);
     if (code) return code;
@@ -42,7 +40,7 @@ fcp_code groups_model_of(const struct fcpc_program *g, groups_model *out, fcp_er
     if (profile.local && profile.local < latency) out->latency[FCP_LOCAL] = profile.local;
     for (int pass = 0; pass < FCP_PASSES; pass++) {
         if (!g->passes[pass]) continue;
-        const sim_kernel k = sim_profile_kernel(&profile, (fcp_pass)pass, g->head_dim);
+        const sim_kernel k = sim_profile_kernel(&profile, (fcp_pass)pass, g->head_dim, g->value_dim);
         out->pass[pass] = (groups_pass){.cell = k.at[SIM_FULL] * g->heads, .launch = k.at[SIM_LAUNCH],
                                         .bytes = fcp_class_bytes(&p, FCP_KV, (fcp_pass)pass)};
         if (pass == FCP_BACKWARD) out->pass[pass].bytes += fcp_class_bytes(&p, FCP_DKV, FCP_BACKWARD);

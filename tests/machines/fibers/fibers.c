@@ -15,8 +15,10 @@
 
 /* All builds, the same as in FIBER_KERNELS of the Makefile. */
 #define BUILDS(X)                                                                                                      \
-    X(16_1_0) X(16_0_0) X(32_1_0) X(32_0_0) X(64_1_0) X(64_0_0) X(128_1_0) X(128_0_0) X(256_1_0) X(256_0_0) X(16_1_1)  \
-    X(16_0_1) X(32_1_1) X(32_0_1) X(64_1_1) X(128_0_1)
+    X(16_16_1_0) X(16_16_0_0) X(32_32_1_0) X(32_32_0_0) X(16_16_1_1) X(16_16_0_1) X(32_32_1_1) X(32_32_0_1)            \
+    X(32_16_1_0) X(32_16_0_1) X(96_96_1_0) X(96_64_0_1) X(64_64_1_0) X(64_64_0_0) X(128_128_1_0) X(128_128_0_0)        \
+    X(256_256_1_0) X(256_256_0_0) X(64_64_1_1) X(128_128_0_1) X(128_64_0_0) X(192_192_0_0) X(192_128_1_0)              \
+    X(192_128_0_1)
 #define X(build) extern const fibers_kernels fibers_kernels_##build;
 BUILDS(X)
 #undef X
@@ -26,9 +28,9 @@ static const fibers_kernels *const builds[] = {
 #undef X
 };
 
-const fibers_kernels *fibers_kernels_find(uint32_t head_dim, fcp_dtype dtype, bool score) {
+const fibers_kernels *fibers_kernels_find(uint32_t head_dim, uint32_t value_dim, fcp_dtype dtype, bool score) {
     for (size_t i = 0; i < sizeof builds / sizeof *builds; i++)
-        if (builds[i]->head_dim == head_dim && dtype == (builds[i]->bf16 ? FCP_BF16 : FCP_FP16) &&
+        if (builds[i]->head_dim == head_dim && builds[i]->value_dim == value_dim && dtype == (builds[i]->bf16 ? FCP_BF16 : FCP_FP16) &&
             builds[i]->score == score)
             return builds[i];
     return NULL;
@@ -182,9 +184,10 @@ static void fibers_close(fcp_device *device) {
 static fcp_code open_device(const fcp_backend *backend, const fcp_plan *plan, uint32_t workers,
                             fcp_device **out_device, fcp_error *err) {
     const fcp_problem *p = plan->problem;
-    const fibers_kernels *kernels = fibers_kernels_find(p->head_dim, (fcp_dtype)p->dtype, plan->score_count != 0);
+    const uint32_t d = p->head_dim, v = p->value_dim;
+    const fibers_kernels *kernels = fibers_kernels_find(d, v, (fcp_dtype)p->dtype, plan->score_count != 0);
     if (!kernels)
-        return fcp_fail(err, FCP_E_BACKEND, "fibers have no kernels for head_dim %u, %s%s", p->head_dim,
+        return fcp_fail(err, FCP_E_BACKEND, "fibers have no kernels for head_dim %u, value_dim %u, %s%s", d, v,
                         fcp_dtype_name((fcp_dtype)p->dtype), plan->score_count ? ", with a score" : "");
     struct fibers *f = calloc(1, sizeof *f + workers * sizeof *f->workers);
     if (!f) return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory");
@@ -270,7 +273,6 @@ static void fibers_finish(fcp_device *device, const fcp_arena *arena, uint32_t b
 
 /* Makes the maps of an arena. */
 static bool make_maps(const fcp_arena *a, const fk_launch *launch, fk_launch_maps *out) {
-    const fcp_problem *p = a->plan->problem;
     fcp_kernel_tensor tensors[FCP_KERNEL_TENSORS];
     fk_map maps[FCP_KERNEL_TENSORS];
     bool good = true;
@@ -279,9 +281,9 @@ static bool make_maps(const fcp_arena *a, const fk_launch *launch, fk_launch_map
     for (int i = 0; good && i < FCP_KERNEL_TENSORS; i++) {
         const fcp_kernel_tensor *x = &tensors[i];
         const machine_map map = {.base = x->address,
-                                 .dims = {p->head_dim, x->heads, x->rows},
-                                 .strides = {p->head_dim * 2, (uint64_t)x->heads * p->head_dim * 2},
-                                 .box = {FK_BOX, 1, FK_BOX},
+                                 .dims = {x->numbers, x->heads, x->rows, x->slots},
+                                 .strides = {x->strides[0], x->strides[1], x->strides[2]},
+                                 .box = {FK_BOX, 1, FK_BOX, 1},
                                  .element = 2,
                                  .swizzle = MACHINE_SWIZZLE_128};
         if (x->rows) good = machine_map_encode(&maps[i], &map);
@@ -303,15 +305,16 @@ static uint32_t add_range(machine_range *ranges, uint32_t count, struct worker *
 static uint32_t arena_ranges(struct worker *w, const fcp_arena *a, const fk_launch *launch, bool rows, bool keys,
                              machine_range *ranges) {
     const fcp_problem *p = a->plan->problem;
-    uint64_t key = (uint64_t)a->kv_heads * p->head_dim * 4, query = (uint64_t)a->heads * p->head_dim * 4;
-    uint64_t home_keys = a->home_first[FCP_KEYS][a->homes] * key, at = launch->arena;
+    const uint64_t d = p->head_dim, v = p->value_dim, key = a->kv_heads * 4, query = a->heads * 4;
+    const uint64_t home_keys = a->home_first[FCP_KEYS][a->homes] * key;
+    uint64_t at = launch->arena;
     struct { const char *name; const void *begin; uint64_t bytes; } sums[] = {
-        {"dQ", a->dq, rows ? fcp_arena_row(a, a->homes + (uint32_t)a->slots.count[FCP_DQ]) * query : 0},
-        {"dK", a->dk, keys ? home_keys : 0},
-        {"dV", a->dv, keys ? home_keys : 0},
-        {"dK and dV of slots", a->dkv, keys ? a->slots.count[FCP_DKV] * 2 * p->max_block * key : 0},
+        {"dQ", a->dq, rows ? fcp_arena_row(a, a->homes + (uint32_t)a->slots.count[FCP_DQ]) * query * d : 0},
+        {"dK", a->dk, keys ? home_keys * d : 0},
+        {"dV", a->dv, keys ? home_keys * v : 0},
+        {"dK and dV of slots", a->dkv, keys ? a->slots.count[FCP_DKV] * p->max_block * key * (d + v) : 0},
         {"running states", a->state,
-         w->part_words ? a->slots.count[FCP_STATE] * p->max_q_block * (query + (uint64_t)a->heads * 2 * 4) : 0}};
+         w->part_words ? a->slots.count[FCP_STATE] * p->max_q_block * query * (v + 2) : 0}};
     uint32_t count = 0;
     for (size_t i = 0; i < sizeof sums / sizeof *sums; i++) { /* they stand in the arena in this order */
         uint64_t begin = (uintptr_t)sums[i].begin;

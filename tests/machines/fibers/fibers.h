@@ -25,10 +25,10 @@ typedef struct fibers_kernel {
     bool maps; /* its parameters are fk_launch_maps */
 } fibers_kernel;
 typedef struct fibers_kernels {
-    uint32_t head_dim;
+    uint32_t head_dim, value_dim;
     bool bf16, score;
-    fibers_kernel forward, dkv, dq, ordered, unordered; /* .run of the last two is NULL for head_dim 256 */
-    fibers_kernel forward_sm90, ordered_sm90, unordered_sm90; /* .run is NULL if there is none for the head_dim */
+    fibers_kernel forward, dkv, dq, ordered, unordered; /* .run of the last two is NULL for a head_dim above 128 */
+    fibers_kernel forward_sm90, ordered_sm90, unordered_sm90; /* .run is NULL if there is none for the sizes */
     fibers_kernel begin_lse, delta, add, round, merge, state_out, fold_sinks, gather, combine, narrow, widen;
     /* .run is NULL without a score. add_to_sums is of tests alone: it adds float i of `count` at `from` to sum i %
      * `other` at `to`. */
@@ -37,7 +37,7 @@ typedef struct fibers_kernels {
 #define FIBERS_JOIN(a, b) a##b
 #define FIBERS_NAME(a, b) FIBERS_JOIN(a, b)
 /* NULL: there is no such build. */
-const fibers_kernels *fibers_kernels_find(uint32_t head_dim, fcp_dtype dtype, bool score);
+const fibers_kernels *fibers_kernels_find(uint32_t head_dim, uint32_t value_dim, fcp_dtype dtype, bool score);
 
 /* What fk_allow, fk_score and fk_slope read while this thread runs a launch. Who runs the launch sets it. */
 typedef struct fibers_mask {

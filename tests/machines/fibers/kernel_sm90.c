@@ -1,7 +1,7 @@
-/* kernel_sm90.c: the skeletons for sm_90a, compiled for the machine of fibers: once for each head_dim that has them
- * and each type, with and without a score. Their names are made from that of kernel.c's table, which points to them.
+/* kernel_sm90.c: the skeletons for sm_90a, compiled for the machine of fibers: once for sizes that have them and each
+ * type, with and without a score. Their names are made from that of kernel.c's table, which points to them.
  *
- * Requires: FK_HEAD_DIM, FK_BF16, FK_HAS_SCORE, FK_TABLE.
+ * Requires: FK_HEAD_DIM, FK_VALUE_DIM, FK_BF16, FK_HAS_SCORE, FK_TABLE.
  */
 #include "tests/machines/fibers/fibers.h"
 #include "tests/machines/fibers/prim_host.h"
@@ -23,7 +23,7 @@
 void FIBERS_RUN_FORWARD(const void *launch);
 void FIBERS_RUN_FORWARD(const void *launch) { fk_forward_sm90(*(const fk_launch_maps *)launch); }
 
-#if FK_HAS_BACKWARD_SM90(FK_HEAD_DIM)
+#if FK_HAS_BACKWARD_SM90(FK_HEAD_DIM, FK_VALUE_DIM)
 #define FIBERS_RUN_ORDERED FIBERS_NAME(FK_TABLE, _ordered_sm90)
 #define FIBERS_RUN_UNORDERED FIBERS_NAME(FK_TABLE, _unordered_sm90)
 void FIBERS_RUN_ORDERED(const void *launch);

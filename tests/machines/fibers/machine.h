@@ -89,14 +89,14 @@ typedef struct machine_launch {
     void *outside_context;
 } machine_launch;
 
-/* A tensor as the copy engine sees it. dims: its three dimensions, of numbers of `element` bytes; strides: bytes from
- * one to the next in the second and third dimension; box: how many of each dimension one copy brings; swizzle: 0 or
+/* A tensor as the copy engine sees it. dims: its four dimensions, of numbers of `element` bytes; strides: bytes from
+ * one to the next in all but the first dimension; box: how many of each dimension one copy brings; swizzle: 0 or
  * MACHINE_SWIZZLE_128.
  */
-enum { MACHINE_SWIZZLE_128 = 3 };
+enum { MACHINE_SWIZZLE_128 = 3, MACHINE_DIMS = 4 };
 typedef struct machine_map {
-    uint64_t base, dims[3], strides[2];
-    uint32_t box[3], element, swizzle;
+    uint64_t base, dims[MACHINE_DIMS], strides[MACHINE_DIMS - 1];
+    uint32_t box[MACHINE_DIMS], element, swizzle;
 } machine_map;
 /* Makes a map. False: a driver would make none, because something is misaligned, empty or too large. */
 bool machine_map_encode(struct fk_map *out, const machine_map *map);

@@ -179,7 +179,7 @@ void fk_arrive_some_host(fk_u32 id, fk_u32 threads) { meet_some(MEET_ARRIVE_SOME
 /* --- tensor copies ------------------------------------------------------------------------------------------------ */
 
 /* A map in memory: a mark, what it says, and a checksum over both. */
-enum { MARK, BASE, DIM, STRIDE = DIM + 3, BOX = STRIDE + 2, SHAPE = BOX + 3, SUM };
+enum { MARK, BASE, DIM, STRIDE = DIM + MACHINE_DIMS, BOX = STRIDE + MACHINE_DIMS - 1, SHAPE = BOX + MACHINE_DIMS, SUM };
 static const fk_u64 map_mark = UINT64_C(0x70616d2d6b662d31);
 
 static fk_u64 sum_of(const fk_map *map) {
@@ -188,21 +188,24 @@ static fk_u64 sum_of(const fk_map *map) {
     return sum;
 }
 
+/* The manual wants each stride to be a multiple of the one before it. That of slots is not, where K and V have rows of
+ * different lengths. Drivers are known to make such maps: those of FlashAttention-3 have heads after rows. */
 bool machine_map_encode(fk_map *out, const machine_map *map) {
     const fk_u64 most = UINT64_C(1) << 40;
     bool good = map->base % 16 == 0 && map->base && (map->element == 1 || map->element == 2 || map->element == 4) &&
                 (map->swizzle == 0 || map->swizzle == MACHINE_SWIZZLE_128) && (uintptr_t)out % 64 == 0;
-    for (int i = 0; i < 3; i++)
+    for (int i = 0; i < MACHINE_DIMS; i++)
         good = good && map->dims[i] && map->dims[i] <= UINT64_C(1) << 32 && map->box[i] && map->box[i] <= 256;
-    for (int i = 0; i < 2; i++) good = good && map->strides[i] % 16 == 0 && map->strides[i] < most;
-    good = good && map->strides[0] && map->strides[1] % map->strides[0] == 0 && map->box[0] * map->element % 16 == 0 &&
+    for (int i = 0; i < MACHINE_DIMS - 1; i++)
+        good = good && map->strides[i] && map->strides[i] % 16 == 0 && map->strides[i] < most;
+    good = good && map->strides[1] % map->strides[0] == 0 && map->box[0] * map->element % 16 == 0 &&
            (!map->swizzle || map->box[0] * map->element <= ROW);
     if (!good) return false;
     memset(out, 0, sizeof *out);
     out->words[MARK] = map_mark;
     out->words[BASE] = map->base;
-    for (int i = 0; i < 3; i++) out->words[DIM + i] = map->dims[i], out->words[BOX + i] = map->box[i];
-    for (int i = 0; i < 2; i++) out->words[STRIDE + i] = map->strides[i];
+    for (int i = 0; i < MACHINE_DIMS; i++) out->words[DIM + i] = map->dims[i], out->words[BOX + i] = map->box[i];
+    for (int i = 0; i < MACHINE_DIMS - 1; i++) out->words[STRIDE + i] = map->strides[i];
     out->words[SHAPE] = (fk_u64)map->element << 32 | map->swizzle;
     out->words[SUM] = sum_of(out);
     return true;
@@ -213,11 +216,12 @@ static machine_map decode(thread *t, const fk_map *map) {
     if (map->words[MARK] != map_mark || map->words[SUM] != sum_of(map))
         machine_fail(t, "map: a tensor copy by what is none");
     const fk_u64 *w = map->words;
-    machine_map x = {w[BASE], {w[DIM], w[DIM + 1], w[DIM + 2]}, {w[STRIDE], w[STRIDE + 1]},
-                     {(uint32_t)w[BOX], (uint32_t)w[BOX + 1], (uint32_t)w[BOX + 2]}, (uint32_t)(w[SHAPE] >> 32),
-                     (uint32_t)w[SHAPE]};
-    if (x.box[0] != FK_BOX || x.box[1] != 1 || x.box[2] != FK_BOX || x.element != 2)
-        machine_fail(t, "map: its boxes are %u x %u x %u numbers of %u bytes", x.box[0], x.box[1], x.box[2], x.element);
+    machine_map x = {.base = w[BASE], .element = (uint32_t)(w[SHAPE] >> 32), .swizzle = (uint32_t)w[SHAPE]};
+    for (int i = 0; i < MACHINE_DIMS; i++) x.dims[i] = w[DIM + i], x.box[i] = (uint32_t)w[BOX + i];
+    for (int i = 0; i < MACHINE_DIMS - 1; i++) x.strides[i] = w[STRIDE + i];
+    if (x.box[0] != FK_BOX || x.box[1] != 1 || x.box[2] != FK_BOX || x.box[3] != 1 || x.element != 2)
+        machine_fail(t, "map: its boxes are %u x %u x %u x %u numbers of %u bytes", x.box[0], x.box[1], x.box[2],
+                     x.box[3], x.element);
     return x;
 }
 
@@ -253,7 +257,8 @@ bool machine_progress(block *b, bool must) {
     return true;
 }
 
-void fk_tensor_copy_host(fk_u32 to, const fk_map *map, fk_u32 column, fk_u32 head, fk_u32 row, fk_u32 address) {
+void fk_tensor_copy_host(fk_u32 to, const fk_map *map, fk_u32 column, fk_u32 head, fk_u32 row, fk_u32 slot,
+                         fk_u32 address) {
     thread *t = machine_self;
     block *b = t->block;
     barrier *counts = find(t, address);
@@ -287,8 +292,11 @@ void fk_tensor_copy_host(fk_u32 to, const fk_map *map, fk_u32 column, fk_u32 hea
     x->taken = machine_roll(t->machine, 2);
     x->asker = t;
     for (uint32_t i = 0; i < BOX_ROWS; i++) {
-        bool there = x->bytes && head < from.dims[1] && row < from.dims[2] && i < from.dims[2] - row;
-        x->from[i] = there ? from.base + column * 2 + head * from.strides[0] + (row + i) * from.strides[1] : 0;
+        bool there = x->bytes && head < from.dims[1] && row < from.dims[2] && i < from.dims[2] - row &&
+                     slot < from.dims[3];
+        x->from[i] = there ? from.base + column * 2 + head * from.strides[0] + (row + i) * from.strides[1] +
+                                 slot * from.strides[2]
+                           : 0;
         if (there) machine_global(t, x->from[i], x->bytes, 2, READ);
         if (!x->taken) continue;
         memset(x->data[i], 0, ROW);

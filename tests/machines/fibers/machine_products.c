@@ -373,6 +373,8 @@ PRODUCTS_OF(64, bf16, true)
 PRODUCTS_OF(64, fp16, false)
 PRODUCTS_OF(128, bf16, true)
 PRODUCTS_OF(128, fp16, false)
+PRODUCTS_OF(192, bf16, true)
+PRODUCTS_OF(192, fp16, false)
 PRODUCTS_OF(256, bf16, true)
 PRODUCTS_OF(256, fp16, false)
 

@@ -29,7 +29,7 @@ static void open_machine(void) {
     cr_assert_not_null(the_machine = machine_new());
     for (int i = 0; i < 128; i++)
         for (int j = 0; j < 64; j++) the_data[i][j] = fcp_float_bf16((float)((i * 7 + j * 5) % 23 - 11));
-    machine_map shape = {.base = (uintptr_t)the_data, .dims = {64, 1, 100}, .strides = {128, 128}, .box = {64, 1, 64},
+    machine_map shape = {.base = (uintptr_t)the_data, .dims = {64, 1, 100, 1}, .strides = {128, 128, 12800}, .box = {64, 1, 64, 1},
                          .element = 2, .swizzle = MACHINE_SWIZZLE_128};
     cr_assert(machine_map_encode(&the_job.map, &shape));
     shape.dims[2] = 101;
@@ -145,7 +145,7 @@ static void copied_over(const void *p) {
     if (thread == 0) {
         fk_barrier_wait(at_barrier(1), 0);
         fk_barrier_expect(at_barrier(0), FK_BOX_BYTES);
-        fk_tensor_copy(fk_shared(), v == 3 ? &x->beyond : &x->map, 0, 0, 64, at_barrier(0));
+        fk_tensor_copy(fk_shared(), v == 3 ? &x->beyond : &x->map, 0, 0, 64, 0, at_barrier(0));
     }
     if (v != 2 || thread != 77) fk_barrier_wait(at_barrier(0), v == 5 ? 2 : 0);
     if (v == 4) fk_barrier_wait(at_barrier(0), 0);
@@ -185,7 +185,7 @@ static void arrived(const void *p) {
         fk_wait_arrival((uintptr_t)&the_flag);
         if (x->variant != 1) fk_fence_async_global();
         fk_barrier_expect(at_barrier(0), FK_BOX_BYTES);
-        fk_tensor_copy(fk_shared(), &x->map, 0, 0, 0, at_barrier(0));
+        fk_tensor_copy(fk_shared(), &x->map, 0, 0, 0, 0, at_barrier(0));
     }
     fk_barrier_wait(at_barrier(0), 0);
     read_pair(p, fk_shared() + fk_thread() * 8);
@@ -195,16 +195,16 @@ Test(machine_order, arrivals) {
     judge(arrived, 2, (const char *[]){"deadlock", "missing proxy fence: the thread has waited for an arrival"});
 }
 
-/* What lies outside of a tensor of 64 columns, one head, 100 rows is 0. */
+/* What lies outside of a tensor of 64 columns, one head, 100 rows and one slot is 0. */
+static const fk_u32 outside_from[7][4] = {{0, 0, 64, 0}, {0, 0, 99, 0}, {0, 0, 100, 0}, {0, 1, 0, 0},
+                                          {64, 0, 0, 0}, {48, 0, 3, 0}, {0, 0, 0, 1}};
 static void outside(const void *p) {
     struct job *x = (struct job *)p;
-    static const fk_u32 from[6][3] = {{0, 0, 64}, {0, 0, 99}, {0, 0, 100}, {0, 1, 0}, {64, 0, 0}, {48, 0, 3}};
-    fk_u32 thread = fk_thread();
+    const fk_u32 thread = fk_thread(), *from = outside_from[x->variant];
     open_barriers(1, 1);
     if (thread == 0) {
         fk_barrier_expect(at_barrier(0), FK_BOX_BYTES);
-        fk_tensor_copy(fk_shared(), &x->map, from[x->variant][0], from[x->variant][1], from[x->variant][2],
-                       at_barrier(0));
+        fk_tensor_copy(fk_shared(), &x->map, from[0], from[1], from[2], from[3], at_barrier(0));
     }
     fk_barrier_wait(at_barrier(0), 0);
     for (fk_u32 i = thread; i < 64 * 32; i += 256) {
@@ -216,13 +216,12 @@ static void outside(const void *p) {
 }
 
 Test(machine_order, outside_is_zero) {
-    static const fk_u32 from[6][3] = {{0, 0, 64}, {0, 0, 99}, {0, 0, 100}, {0, 1, 0}, {64, 0, 0}, {48, 0, 3}};
-    for (fk_u64 seed = 0; seed < 12; seed++) {
-        const fk_u32 *f = from[seed % 6];
-        cr_assert(run(outside, (fk_u32)(seed % 6), seed), "%s", text);
+    for (fk_u64 seed = 0; seed < 14; seed++) {
+        const fk_u32 *f = outside_from[seed % 7];
+        cr_assert(run(outside, (fk_u32)(seed % 7), seed), "%s", text);
         for (fk_u32 i = 0; i < 64; i++)
             for (fk_u32 j = 0; j < 64; j++) {
-                bool there = !f[1] && f[2] + i < 100 && f[0] + j < 64;
+                bool there = !f[1] && !f[3] && f[2] + i < 100 && f[0] + j < 64;
                 float x = there ? fcp_bf16_float(the_data[f[2] + i][f[0] + j]) : 0;
                 cr_assert(the_job.out[i][j] == x, "%llu: %u, %u", seed, i, j);
             }
@@ -230,16 +229,16 @@ Test(machine_order, outside_is_zero) {
 }
 
 Test(machine_order, maps) {
-    machine_map good = {.base = (uintptr_t)the_data, .dims = {64, 1, 100}, .strides = {128, 128}, .box = {64, 1, 64},
-                        .element = 2, .swizzle = MACHINE_SWIZZLE_128};
-    machine_map bad[11];
-    for (int i = 0; i < 11; i++) bad[i] = good;
+    machine_map good = {.base = (uintptr_t)the_data, .dims = {64, 1, 100, 1}, .strides = {128, 128, 12800},
+                        .box = {64, 1, 64, 1}, .element = 2, .swizzle = MACHINE_SWIZZLE_128};
+    machine_map bad[12];
+    for (int i = 0; i < 12; i++) bad[i] = good;
     bad[0].base += 8, bad[1].dims[2] = 0, bad[2].strides[0] = 136, bad[3].box[0] = 128, bad[4].box[2] = 257;
     bad[5].box[1] = 0, bad[6].swizzle = 7, bad[7].strides[1] = UINT64_C(1) << 40, bad[8].base = 0, bad[9].element = 3;
-    bad[10].strides[1] = 144;
+    bad[10].strides[1] = 144, bad[11].strides[2] = 12808;
     fk_map map;
     cr_assert(machine_map_encode(&map, &good));
-    for (int i = 0; i < 11; i++) cr_assert(!machine_map_encode(&map, &bad[i]), "%d", i);
+    for (int i = 0; i < 12; i++) cr_assert(!machine_map_encode(&map, &bad[i]), "%d", i);
 }
 
 /* --- blocks and registers ----------------------------------------------------------------------------------------- */

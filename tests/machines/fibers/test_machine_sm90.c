@@ -11,7 +11,7 @@
 #include "tests/machines/fibers/machine.h"
 #include "tests/machines/fibers/prim_host.h"
 
-enum { FK_HEAD_DIM = 64, FK_CHUNKS = FK_HEAD_DIM / 8 };
+enum { FK_HEAD_DIM = 64, FK_VALUE_DIM = 64 };
 #include "codegen/kernels/tiles_sm90.h"
 
 static char text[MACHINE_TEXT];
@@ -42,9 +42,11 @@ struct product_of {
     { n, is, fk_product_##n##_##type##_host, fk_product_turned_##n##_##type##_host,                                    \
       fk_product_registers_##n##_##type##_host }
 static const struct product_of products_of[] = {PRODUCT_OF(32, bf16, true),   PRODUCT_OF(64, bf16, true),
-                                                PRODUCT_OF(128, bf16, true),  PRODUCT_OF(256, bf16, true),
+                                                PRODUCT_OF(128, bf16, true),  PRODUCT_OF(192, bf16, true),
+                                                PRODUCT_OF(256, bf16, true),
                                                 PRODUCT_OF(32, fp16, false),  PRODUCT_OF(64, fp16, false),
-                                                PRODUCT_OF(128, fp16, false), PRODUCT_OF(256, fp16, false)};
+                                                PRODUCT_OF(128, fp16, false), PRODUCT_OF(192, fp16, false),
+                                                PRODUCT_OF(256, fp16, false)};
 
 struct matrices {
     const struct product_of *of;
@@ -61,7 +63,7 @@ static fk_u32 barrier_at(fk_u32 i) { return fk_shared() + 200 * 1024 + i * 8; }
 static void fetch(fk_u32 tile, fk_u32 rows, fk_u32 boxes, const fk_map *map, fk_u32 barrier) {
     for (fk_u32 box = 0; box < boxes; box++)
         for (fk_u32 r = 0; r < rows; r += FK_BOX)
-            fk_tensor_copy(tile + (box * rows + r) * FK_TILE_ROW, map, box * FK_BOX, 0, r, barrier);
+            fk_tensor_copy(tile + (box * rows + r) * FK_TILE_ROW, map, box * FK_BOX, 0, r, 0, barrier);
 }
 
 static void multiply(const void *parameters) {
@@ -105,8 +107,9 @@ static void multiply(const void *parameters) {
 
 static fk_map map_of(const void *base, fk_u64 width, fk_u64 rows, fk_u32 swizzle) {
     fk_map map;
-    machine_map shape = {.base = (uintptr_t)base, .dims = {width, 1, rows}, .strides = {width * 2, width * 2},
-                         .box = {FK_BOX, 1, FK_BOX}, .element = 2, .swizzle = swizzle};
+    machine_map shape = {.base = (uintptr_t)base, .dims = {width, 1, rows, 1},
+                         .strides = {width * 2, width * 2, width * rows * 2}, .box = {FK_BOX, 1, FK_BOX, 1},
+                         .element = 2, .swizzle = swizzle};
     cr_assert(machine_map_encode(&map, &shape));
     return map;
 }
@@ -219,7 +222,7 @@ static void produce(const struct ring *r, flaw f) {
         if (thread == 0) {
             fk_barrier_wait(ring_barrier(Q_EMPTY), (item & 1) ^ 1);
             fk_barrier_expect(ring_barrier(Q_FULL), 2 * FK_BOX_BYTES);
-            fk_tile_fetch(fk_shared(), 2 * TILE, 2 * TILE, &r->q, 0, item * 2 * TILE, ring_barrier(Q_FULL));
+            fk_tile_fetch(fk_shared(), 1, 2 * TILE, 2 * TILE, &r->q, 0, item * 2 * TILE, 0, ring_barrier(Q_FULL));
         }
         for (fk_u32 tile = 0; tile < TILES; tile++, step++) {
             fk_u32 stage = step % RING, row = (item * TILES + tile) * TILE;
@@ -227,7 +230,7 @@ static void produce(const struct ring *r, flaw f) {
             if (f != EMPTY_NOT_WAITED && !(f == PHASE_SKIPPED && thread && !gathered))
                 fk_barrier_wait(empty(stage), (step / RING & 1) ^ 1);
             if (gathered) {
-                fk_tile_gather(k_tile(stage), TILE, thread, 128, r->k_at + row * 128, 128, LAST);
+                fk_tile_gather(k_tile(stage), 1, TILE, thread, 128, r->k_at + row * 128, 128, LAST);
                 fk_copy_wait();
                 if (f != GATHERED_NOT_FENCED) fk_fence_async();
                 fk_sync_some(f == NAMED_ZERO ? 0 : 1, 128);
@@ -236,13 +239,13 @@ static void produce(const struct ring *r, flaw f) {
                 fk_barrier_expect(full(stage), f == EXPECTS_LESS ? 4096 : f == EXPECTS_MORE ? 16384 : 8192);
                 if (f == ARRIVES_TWICE) fk_barrier_arrive(full(stage));
                 fk_tensor_copy(k_tile(stage) + (f == TENSOR_UNALIGNED ? 128 : 0), f == NOT_SWIZZLED ? &r->other : &r->k,
-                               0, 0, row, full(stage));
+                               0, 0, row, 0, full(stage));
             }
         }
     }
     if (f == COPY_AT_END && thread == 0) {
         for (fk_u32 i = 0; i < RING; i++, step++) fk_barrier_wait(empty(step % RING), (step / RING & 1) ^ 1);
-        fk_tile_fetch(fk_shared() + 16384, TILE, TILE, &r->k, 0, 0, full(0));
+        fk_tile_fetch(fk_shared() + 16384, 1, TILE, TILE, &r->k, 0, 0, 0, full(0));
     }
 }
 

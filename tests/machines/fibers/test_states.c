@@ -59,7 +59,7 @@ Test(states, merging_is_that_of_float64) {
     for (int i = 0; i < 4; i++) {
         uint32_t d = dims[i];
         uint64_t seed = 77 + d;
-        const fibers_kernels *all = fibers_kernels_find(d, FCP_BF16, false);
+        const fibers_kernels *all = fibers_kernels_find(d, d, FCP_BF16, false);
         if (!all) continue;
         state to = make_state(d, &seed), from = make_state(d, &seed), before = make_state(d, &seed);
         for (size_t j = 0; j < to.count; j++) before.all[j] = to.all[j];
@@ -92,7 +92,7 @@ static void results_are_those_of_float64(bool far) {
     for (int i = 0; i < 8; i++) {
         uint32_t d = dims[i / 2], with_sinks = i % 2;
         uint64_t seed = 5 + d;
-        const fibers_kernels *all = fibers_kernels_find(d, FCP_BF16, false);
+        const fibers_kernels *all = fibers_kernels_find(d, d, FCP_BF16, false);
         if (!all) continue;
         state from = make_state(d, &seed);
         for (uint32_t r = 0; far && r < ALL; r += 2) from.m[r] *= r % 4 ? 1e17f : 1e30f;
@@ -131,7 +131,7 @@ Test(states, results_are_those_of_float64) {
 /* Rows of three heads, folded until one is left: -sum of exp(sink - LSE) delta. The heads go to 1, 2 and 5. */
 Test(states, gradients_of_sinks_are_those_of_float64) {
     enum { COUNT = FK_FOLD * FK_FOLD + 77, LEVELS = 3 };
-    const fibers_kernels *all = fibers_kernels_find(16, FCP_BF16, false);
+    const fibers_kernels *all = fibers_kernels_find(16, 16, FCP_BF16, false);
     float sinks[HEADS] = {-1, 0.5f, 2}, *from = malloc(COUNT * HEADS * sizeof *from), sum[6] = {0};
     float *lse = malloc(COUNT * HEADS * sizeof *lse), *level[LEVELS] = {from};
     double want[HEADS] = {0};
@@ -175,7 +175,7 @@ Test(states, sums_are_those_of_the_host) {
         {-0x1.fffffep127f, -0x1p103f}, {0x1.fffffep127f, 0x1p102f}, {INFINITY, -1}, {-INFINITY, 3},
         {INFINITY, -INFINITY}, {NAN, 1}, {-0.0f}, {0x1p-149f, 0x1p-149f, -0x1p-148f}};
     enum { SPECIAL = sizeof special / sizeof *special };
-    const fibers_kernels *all = fibers_kernels_find(16, FCP_BF16, true);
+    const fibers_kernels *all = fibers_kernels_find(16, 16, FCP_BF16, true);
     float *from = calloc(COUNT, sizeof *from), got[SUMS], want[SUMS];
     char *sums = calloc(SUMS, FK_SUM_BYTES);
     fcp_sums *host = fcp_sums_new(SUMS);

@@ -32,7 +32,7 @@ typedef struct mbarrier {
 
 typedef struct copy {
     ptx_map map;
-    int32_t at[3];
+    int32_t at[PTX_DIMS];
     uint32_t to, barrier;
 } copy;
 
@@ -176,14 +176,20 @@ static ptx_next arrive(ptx_warp *w, const ptx_insn *i, uint32_t mask) {
 /* --- tensor copies ------------------------------------------------------------------------------------------------ */
 
 #define MARK UINT64_C(0x70616d2078747021)
+enum { DIMS = 4, STRIDES = DIMS + PTX_DIMS, BOX = STRIDES + PTX_DIMS - 1 }; /* words of a map */
 bool ptx_map_encode(void *out, const ptx_map *map) {
-    uint64_t words[16] = {MARK, map->base, map->dims[0], map->dims[1], map->dims[2], map->strides[0], map->strides[1],
-                          map->box[0], map->box[1], map->box[2], map->element, map->swizzle};
+    uint64_t words[16] = {MARK, map->base, map->element, map->swizzle};
     bool good = (uintptr_t)out % 64 == 0 && map->base && map->base % 16 == 0 && map->element == 2 &&
                 (!map->swizzle || map->swizzle == 128);
-    for (int i = 0; i < 3; i++)
+    for (int i = 0; i < PTX_DIMS; i++) {
         good = good && map->dims[i] && map->dims[i] <= UINT64_C(1) << 32 && map->box[i] && map->box[i] <= 256;
-    for (int i = 0; i < 2; i++) good = good && map->strides[i] % 16 == 0 && map->strides[i] < UINT64_C(1) << 40;
+        words[DIMS + i] = map->dims[i];
+        words[BOX + i] = map->box[i];
+    }
+    for (int i = 0; i < PTX_DIMS - 1; i++) {
+        good = good && map->strides[i] % 16 == 0 && map->strides[i] < UINT64_C(1) << 40;
+        words[STRIDES + i] = map->strides[i];
+    }
     uint64_t inner = (uint64_t)map->box[0] * map->element;
     if (!good || inner % 16 || (map->swizzle && inner > map->swizzle)) return false;
     memcpy(out, words, sizeof words);
@@ -193,16 +199,19 @@ bool ptx_map_encode(void *out, const ptx_map *map) {
 /* Where chunk c of a box goes to, and where it comes from. False: it lies outside the tensor. */
 static uint32_t place_of(const copy *x, uint32_t c, uint64_t *from, bool *inside) {
     uint32_t chunks = x->map.box[0] * x->map.element / CHUNK, to = x->to + c * CHUNK, numbers = CHUNK / x->map.element;
-    int64_t at[3] = {x->at[0] + (int64_t)(c % chunks * numbers), x->at[1] + (int64_t)(c / chunks % x->map.box[1]),
-                     x->at[2] + (int64_t)(c / chunks / x->map.box[1])};
-    *inside = true;
-    for (int i = 0; i < 3; i++) *inside = *inside && at[i] >= 0 && (uint64_t)at[i] < x->map.dims[i];
-    *from = x->map.base + (uint64_t)at[0] * x->map.element + (uint64_t)at[1] * x->map.strides[0] +
-            (uint64_t)at[2] * x->map.strides[1];
+    uint32_t rest = c / chunks;
+    int64_t first = x->at[0] + (int64_t)(c % chunks * numbers);
+    *inside = first >= 0 && (uint64_t)first < x->map.dims[0];
+    *from = x->map.base + (uint64_t)first * x->map.element;
+    for (int i = 1; i < PTX_DIMS; rest /= x->map.box[i++]) {
+        const int64_t at = x->at[i] + (int64_t)(rest % x->map.box[i]);
+        *inside = *inside && at >= 0 && (uint64_t)at < x->map.dims[i];
+        *from += (uint64_t)at * x->map.strides[i - 1];
+    }
     return x->map.swizzle ? to ^ (to >> 7 & 7) << 4 : to;
 }
 static uint32_t chunks_of(const copy *x) {
-    return x->map.box[0] * x->map.element / CHUNK * x->map.box[1] * x->map.box[2];
+    return x->map.box[0] * x->map.element / CHUNK * x->map.box[1] * x->map.box[2] * x->map.box[3];
 }
 
 /* A copy arrives. */
@@ -242,7 +251,7 @@ static ptx_next tensor_copy(ptx_warp *w, const ptx_insn *i, uint32_t mask) {
     block_state *s = state_of(w);
     uint64_t words[16];
     if (!s) return PTX_FAIL;
-    for (uint32_t n = 0; n < 5; n++)
+    for (uint32_t n = 0; n < 2 + PTX_DIMS; n++)
         if (!ptx_must_know(w, &i->operands[n], mask, "where a copy is from or to")) return PTX_FAIL;
     for (unsigned l = 0; l < PTX_LANES; l++) {
         if (!(mask >> l & 1)) continue;
@@ -259,12 +268,15 @@ static ptx_next tensor_copy(ptx_warp *w, const ptx_insn *i, uint32_t mask) {
         }
         if (words[0] != MARK || map % 64)
             return ptx_fail(w, l, "what is at %#llx is no map, or not at a multiple of 64", (unsigned long long)map);
-        copy x = {.map = {words[1], {words[2], words[3], words[4]}, {words[5], words[6]},
-                          {(uint32_t)words[7], (uint32_t)words[8], (uint32_t)words[9]}, (uint32_t)words[10],
-                          (uint32_t)words[11]},
+        copy x = {.map = {.base = words[1], .element = (uint32_t)words[2], .swizzle = (uint32_t)words[3]},
                   .to = (uint32_t)(ptx_value(w, &i->operands[0], l) + (uint64_t)i->operands[0].value)};
-        for (int n = 0; n < 3; n++) x.at[n] = (int32_t)ptx_value(w, &i->operands[2 + n], l);
-        mbarrier *to = barrier_at(w, &i->operands[5], l);
+        for (int n = 0; n < PTX_DIMS; n++) {
+            x.map.dims[n] = words[DIMS + n];
+            x.map.box[n] = (uint32_t)words[BOX + n];
+            if (n) x.map.strides[n - 1] = words[STRIDES + n - 1];
+            x.at[n] = (int32_t)ptx_value(w, &i->operands[2 + n], l);
+        }
+        mbarrier *to = barrier_at(w, &i->operands[2 + PTX_DIMS], l);
         if (!to) return PTX_FAIL;
         if (!to->fenced)
             return ptx_fail(w, l, "missing proxy fence: the barrier at %u was opened and not fenced", to->address);
@@ -381,7 +393,7 @@ const ptx_form ptx_async_forms[] = {
     {"mbarrier.arrive.shared::cta.b64", "<_a", arrive, false},
     {"mbarrier.arrive.expect_tx.shared::cta.b64", "<_ar", arrive, true},
     {"mbarrier.try_wait.parity.shared::cta.b64", "p<ar", try_wait},
-    {"cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes", "<a[d{3r}]a", tensor_copy},
+    {"cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes", "<a[d{4r}]a", tensor_copy},
     {"setmaxnreg.inc.sync.aligned.u32", "<c", change, MORE, PTX_TOGETHER},
     {"setmaxnreg.dec.sync.aligned.u32", "<c", change, FEWER, PTX_TOGETHER},
 };

@@ -10,9 +10,10 @@
 
 /* A map of the copy engine, of three dimensions, in the 128 bytes of a CUtensorMap. False: a driver would not make
  * it. */
+enum { PTX_DIMS = 4 };
 typedef struct ptx_map {
-    uint64_t base, dims[3], strides[2]; /* strides: bytes from one to the next in the second and third dimension */
-    uint32_t box[3], element, swizzle;  /* element: bytes; swizzle: 0, or 128 */
+    uint64_t base, dims[PTX_DIMS], strides[PTX_DIMS - 1]; /* strides: bytes from one to the next, but of numbers */
+    uint32_t box[PTX_DIMS], element, swizzle;             /* element: bytes; swizzle: 0, or 128 */
 } ptx_map;
 bool ptx_map_encode(void *out, const ptx_map *map);
 

@@ -165,7 +165,7 @@ static fcp_code open_module(device *d, int pass, unsigned skeletons, const char 
     text = changed(text);
     d->modules[pass] = ptx_module_new(text, why);
     free(text);
-    d->kernel_count += emit_kernels_of(d->base.plan->problem->head_dim, d->base.plan->score_count != 0, skeletons,
+    d->kernel_count += emit_kernels_of(d->base.plan->problem->head_dim, d->base.plan->problem->value_dim, d->base.plan->score_count != 0, skeletons,
                                        d->kernels + d->kernel_count);
     return d->modules[pass] ? FCP_OK : fcp_fail(err, FCP_E_INTERNAL, "PTX: %s", why);
 }
@@ -392,16 +392,15 @@ static void ptx_finish(fcp_device *base, const fcp_arena *a, uint32_t block, uin
 static bool make_maps(const fcp_arena *a, const fk_launch *launch, fk_launch_maps *out) {
     fcp_kernel_tensor tensors[FCP_KERNEL_TENSORS];
     fk_map maps[FCP_KERNEL_TENSORS];
-    uint64_t bytes = a->plan->problem->head_dim * 2;
     bool good = true;
     memset(maps, 0, sizeof maps);
     fcp_kernel_tensors(a, tensors);
     for (int i = 0; i < FCP_KERNEL_TENSORS; i++) {
         const fcp_kernel_tensor *x = &tensors[i];
         const ptx_map map = {.base = x->address,
-                             .dims = {bytes / 2, x->heads, x->rows},
-                             .strides = {bytes, bytes * x->heads},
-                             .box = {FK_BOX, 1, FK_BOX},
+                             .dims = {x->numbers, x->heads, x->rows, x->slots},
+                             .strides = {x->strides[0], x->strides[1], x->strides[2]},
+                             .box = {FK_BOX, 1, FK_BOX, 1},
                              .element = 2,
                              .swizzle = 128};
         if (x->rows) good = good && ptx_map_encode(&maps[i], &map);

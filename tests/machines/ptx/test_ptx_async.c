@@ -25,8 +25,8 @@ static const char before[] =
     "\t.reg .pred %p<10>;\n\t.reg .b16 %h<20>;\n\t.reg .b32 %r<100>;\n\t.reg .b64 %rd<20>;\n\t.reg .f32 %f<140>;\n"
     "\tld.param.u64 %rd0, [k_param_0];\n\tld.param.u64 %rd1, [k_param_0+8];\n\tmov.b64 %rd3, k_param_0;\n"
     "\tadd.s64 %rd3, %rd3, 64;\n\tcvta.param.u64 %rd3, %rd3;\n\tmov.u32 %r0, %tid.x;\n\tmul.wide.u32 %rd2, %r0, 4;\n"
-    "\tadd.s64 %rd2, %rd0, %rd2;\n\tmov.u32 %r90, memory;\n\tadd.s32 %r91, %r90, 32768;\n\tsetp.ne.u32 %p9, %r0, 0;\n";
-#define COPY "cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes "
+    "\tadd.s64 %rd2, %rd0, %rd2;\n\tmov.u32 %r90, memory;\n\tmov.u32 %r92, 0;\n\tadd.s32 %r91, %r90, 32768;\n\tsetp.ne.u32 %p9, %r0, 0;\n";
+#define COPY "cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes "
 #define OPEN                                                                                                           \
     "@%p9 bra $L_open;\nmbarrier.init.shared::cta.b64 [%r91], 1;\nfence.mbarrier_init.release.cluster;\n$L_open:\n"    \
     "bar.sync 0;\n"
@@ -44,8 +44,8 @@ static bool launch(const char *body, uint32_t threads, uint64_t seed, char *erro
     ptx_module *m = ptx_module_new(text, error);
     if (!m) return false;
     parameters p = {(uintptr_t)out, (uintptr_t)in, {0}, {0}};
-    const ptx_map map = {.base = p.in, .dims = {2 * BOX, HEADS, ROWS}, .strides = {4 * BOX, 4 * BOX * HEADS},
-                         .box = {BOX, 1, BOX}, .element = 2, .swizzle = 128};
+    const ptx_map map = {.base = p.in, .dims = {2 * BOX, HEADS, ROWS, 1},
+                         .strides = {4 * BOX, 4 * BOX * HEADS, 4 * BOX * HEADS * ROWS}, .box = {BOX, 1, BOX, 1}, .element = 2, .swizzle = 128};
     cr_assert(ptx_map_encode(p.map, &map));
     const ptx_range ranges[] = {{"the output", p.out, p.out + sizeof out, true},
                                 {"the input", p.in, p.in + sizeof in, false}};
@@ -76,7 +76,7 @@ static float number(int row, int head, int column) {
 Test(ptx_async, boxes) {
     static const int first[] = {0, 3, 20, -5, 69, -64};
     static const char begin[] = OPEN FIRST EXPECT(8192) "mov.u32 %r1, 64;\nmov.u32 %r2, 1;\nmov.u32 %r3, ";
-    static const char end[] = ";\n" COPY "[%r90+1024], [%rd3, {%r1, %r2, %r3}], [%r91];\n" ALL WAIT(0)
+    static const char end[] = ";\n" COPY "[%r90+1024], [%rd3, {%r1, %r2, %r3, %r92}], [%r91];\n" ALL WAIT(0)
         "shl.b32 %r5, %r0, 2;\nadd.s32 %r5, %r5, %r90;\nmov.u32 %r6, 0;\n$L_next:\nld.shared.u32 %r7, [%r5+1024];\n"
         "st.global.u32 [%rd2], %r7;\nadd.s64 %rd2, %rd2, 1024;\nadd.s32 %r5, %r5, 1024;\nadd.s32 %r6, %r6, 1;\n"
         "setp.lt.u32 %p2, %r6, 8;\n@%p2 bra $L_next;\n";
@@ -103,7 +103,7 @@ Test(ptx_async, boxes) {
 Test(ptx_async, products) {
     static const char begin[] = OPEN FIRST EXPECT(16384)
         "mov.u32 %r1, 0;\nmov.u32 %r2, 0;\nmov.u32 %r3, 0;\nmov.u32 %r4, 6;\n"
-        COPY "[%r90], [%rd3, {%r1, %r2, %r3}], [%r91];\n" COPY "[%r90+8192], [%rd3, {%r1, %r2, %r4}], [%r91];\n"
+        COPY "[%r90], [%rd3, {%r1, %r2, %r3, %r92}], [%r91];\n" COPY "[%r90+8192], [%rd3, {%r1, %r2, %r4, %r92}], [%r91];\n"
             ALL WAIT(0)
         "shr.u32 %r5, %r90, 4;\ncvt.u64.u32 %rd4, %r5;\nor.b64 %rd4, %rd4, 4611686293305294848;\n"
         "add.s64 %rd5, %rd4, 512;\nwgmma.fence.sync.aligned;\n";
@@ -152,7 +152,7 @@ Test(ptx_async, products) {
 #define COMMIT "wgmma.commit_group.sync.aligned;\n"
 #define ENDED "wgmma.wait_group.sync.aligned 0;\n"
 #define ZERO "mov.u32 %r1, 0;\nmov.u32 %r2, 0;\nmov.u32 %r3, 0;\n"
-#define BOX_0 COPY "[%r90], [%rd3, {%r1, %r2, %r3}], [%r91];\n"
+#define BOX_0 COPY "[%r90], [%rd3, {%r1, %r2, %r3, %r92}], [%r91];\n"
 
 Test(ptx_async, found) {
     static const struct {
@@ -163,14 +163,14 @@ Test(ptx_async, found) {
         {OPEN FIRST ZERO EXPECT(8192) BOX_0
          "$L_only:\nmbarrier.try_wait.parity.shared::cta.b64 %p1, [%r91], 0;\n@!%p1 bra $L_only;\n" ALL
          "ld.shared.u32 %r7, [%r90];", "shared memory at 1024"}, /* only one has waited */
-        {OPEN FIRST ZERO EXPECT(16384) BOX_0 COPY "[%r90+8192], [%rd3, {%r1, %r2, %r3}], [%r91];\n" ALL,
+        {OPEN FIRST ZERO EXPECT(16384) BOX_0 COPY "[%r90+8192], [%rd3, {%r1, %r2, %r3, %r92}], [%r91];\n" ALL,
          "unfinished copy: the block ends"},
         {OPEN FIRST ZERO EXPECT(8208) BOX_0 ALL WAIT(0), "deadlock"},
         {OPEN FIRST ZERO BOX_0 ALL WAIT(0), "deadlock"},
         {OPEN FIRST ZERO EXPECT(8192) BOX_0 BOX_0 ALL WAIT(0), "unfinished copy: it writes"},
-        {OPEN FIRST ZERO EXPECT(8192) COPY "[%r90+64], [%rd3, {%r1, %r2, %r3}], [%r91];\n" ALL WAIT(0),
+        {OPEN FIRST ZERO EXPECT(8192) COPY "[%r90+64], [%rd3, {%r1, %r2, %r3, %r92}], [%r91];\n" ALL WAIT(0),
          "not a multiple of 128"},
-        {OPEN FIRST ZERO EXPECT(8192) COPY "[%r90+25088], [%rd3, {%r1, %r2, %r3}], [%r91];\n" ALL WAIT(0),
+        {OPEN FIRST ZERO EXPECT(8192) COPY "[%r90+25088], [%rd3, {%r1, %r2, %r3, %r92}], [%r91];\n" ALL WAIT(0),
          "unfinished copy: it writes"}, /* the barrier */
         {OPEN FIRST ZERO EXPECT(8192) "add.s64 %rd3, %rd3, -64;\n" BOX_0 ALL WAIT(0), "is no map"},
         {OPEN FIRST ZERO EXPECT(8192) "mov.b64 %rd3, %rd1;\n" BOX_0 ALL WAIT(0), "is no parameter"},

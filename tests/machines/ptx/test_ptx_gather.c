@@ -72,7 +72,7 @@ Test(ptx, gather) {
     static const uint32_t ends[][2] = {{FK_IN_MESSAGE, FK_AT_CALLER}, {FK_AT_BLOCKS, FK_IN_MESSAGE},
                                        {FK_AT_BLOCKS, FK_AT_CALLER},  {FK_IN_MESSAGE, FK_AT_BLOCKS},
                                        {FK_AT_CALLER, FK_IN_MESSAGE}, {FK_AT_CALLER, FK_AT_BLOCKS}};
-    static const uint32_t heads[FK_GATHER_TENSORS] = {64, 8, 24, 1, 16, 40}; /* words of one */
+    static const uint32_t heads[FK_GATHER_TENSORS] = {64, 8, 24, 1, 16, 40, 1, 1}; /* words of one */
     if (!compiler()) return;
     ptx_module *m = module_of();
     uint32_t *from = malloc(WORDS * 4), *to = malloc(WORDS * 4), *right = malloc(WORDS * 4);

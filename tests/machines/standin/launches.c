@@ -83,36 +83,36 @@ API cuStreamWriteValue32_v2(cu_stream s, cu_ptr to, unsigned value, unsigned fla
     return stream_put(s, &n, 0);
 }
 
-/* Makes a map of three dimensions and packed 16-bit numbers. It is at least as strict as the real driver. */
+/* Makes a map of four dimensions and packed 16-bit numbers. It is at least as strict as the real driver. */
 API cuTensorMapEncodeTiled(void *out, int type, unsigned rank, void *base, const uint64_t *dims,
                            const uint64_t *strides, const unsigned *box, const unsigned *steps, int interleave,
                            int swizzle, int promotion, int fill) {
     ENTER;
-    if (control.major < 9 || (type != CU_TENSOR_FP16 && type != CU_TENSOR_BF16) || rank != 3 || interleave || fill ||
+    if (control.major < 9 || (type != CU_TENSOR_FP16 && type != CU_TENSOR_BF16) || rank != MACHINE_DIMS || interleave || fill ||
         swizzle != CU_TENSOR_SWIZZLE_128 || promotion < 0 || promotion > CU_TENSOR_L2_256)
         return CU_ERROR_INVALID_VALUE;
-    for (int i = 0; i < 3; i++)
+    for (int i = 0; i < MACHINE_DIMS; i++)
         if (steps[i] != 1) return CU_ERROR_INVALID_VALUE;
     const allocation *a = allocation_of((uint64_t)(uintptr_t)base);
     if (!current || (a && a->context != current)) return INVALID_CONTEXT; /* the real driver may refuse that, too */
-    if (!a || (uint64_t)(uintptr_t)base + dims[2] * strides[1] > a->end)
+    if (!a || (uint64_t)(uintptr_t)base + (dims[3] - 1) * strides[2] + dims[2] * strides[1] > a->end)
         trouble("a map of memory that nobody allocated");
     machine_map map = {.base = (uint64_t)(uintptr_t)base, .element = 2, .swizzle = MACHINE_SWIZZLE_128};
     memcpy(map.dims, dims, sizeof map.dims);
     memcpy(map.strides, strides, sizeof map.strides);
-    for (int i = 0; i < 3; i++) map.box[i] = box[i];
+    for (int i = 0; i < MACHINE_DIMS; i++) map.box[i] = box[i];
     return machine_map_encode(out, &map) ? CU_SUCCESS : CU_ERROR_INVALID_VALUE;
 }
 API cuModuleLoadData(cu_module *out, const void *image) {
     ENTER_OUTSIDE;
-    unsigned head_dim = 0, bf16 = 0, score = 0;
+    unsigned head_dim = 0, value_dim = 0, bf16 = 0, score = 0;
     bool probe = !strncmp(image, "#define GPU_CHECK ", 18); /* gpu-check's own kernels, which do nothing here */
     if (strstr(image, "\"prim_sm90_ptx.h\"") && (control.major != 9 || control.minor != 0)) return NO_BINARY;
-    if (!current || (!probe && sscanf(image, "#define FK_HEAD_DIM %u #define FK_BF16 %u #define FK_HAS_SCORE %u",
-                                      &head_dim, &bf16, &score) != 3))
+    const char *form = "#define FK_HEAD_DIM %u #define FK_VALUE_DIM %u #define FK_BF16 %u #define FK_HAS_SCORE %u";
+    if (!current || (!probe && sscanf(image, form, &head_dim, &value_dim, &bf16, &score) != 4))
         return CU_ERROR_INVALID_VALUE;
     *out = calloc(1, sizeof **out);
-    **out = (struct cu_module_){current, head_dim, bf16, score, strdup(image), NULL};
+    **out = (struct cu_module_){current, head_dim, value_dim, bf16, score, strdup(image), NULL};
     control.live++;
     return CU_SUCCESS;
 }

@@ -40,7 +40,7 @@ struct cu_event_ {
 };
 struct cu_module_ {
     cu_context context;
-    uint32_t head_dim;
+    uint32_t head_dim, value_dim;
     bool bf16, score;
     const char *text;
     struct cu_function_ *functions;

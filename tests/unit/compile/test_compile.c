@@ -1,5 +1,6 @@
 /* test_compile.c: tests fcpc_plan as a whole: the same bytes every time, block = auto, warnings, and what it
  * refuses. */
+#include "compiler/show/summary.h"
 #include "tests/support/planned.h"
 #include "tests/support/plan_of.h"
 
@@ -296,4 +297,58 @@ Test(compile, block_auto) {
     cr_assert(!strstr(picture, "warning"), "%s", picture);
     fcp_plan_free(plan);
     free(picture);
+}
+
+/* A ring of four ranks sends each key to the three others. What it sends, computes and keeps is that of heads whose
+ * values have a width of their own, or are inside keys. */
+Test(compile, heads_of_two_widths) {
+    enum { N = 4096, HEADS = 4, KV_HEADS = 2 };
+    static const struct { uint32_t head_dim, value_dim; bool in_keys; } cases[] = {
+        {192, 192, false}, {192, 128, false}, {192, 128, true}, {64, 160, false}, {576, 512, true}, {64, 64, true}};
+    uint64_t memory[2] = {0};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const uint64_t head = cases[i].head_dim, value = cases[i].value_dim;
+        const uint64_t kv = KV_HEADS * (cases[i].in_keys ? head : head + value);
+        char text[512], *picture;
+        snprintf(text, sizeof text,
+                 "model { heads = %d; kv_heads = %d; head_dim = %d; value_dim = %d; values = %s }\n"
+                 "cluster { nodes = 2; gpus = 2 }\nbatch { lengths = [%d] }\n"
+                 "plan { mask = full; block = 1K; strategy = ring; layout = contiguous }\n",
+                 HEADS, KV_HEADS, (int)head, (int)value, cases[i].in_keys ? "keys" : "own", N);
+        fcp_plan *plan;
+        cr_assert_eq(plan_text(text, &plan, &picture), FCP_OK, "%s", picture);
+        const summary_figures f = summary_derive(plan);
+        cr_expect_eq(plan->summary->bytes_total, 3 * N * kv * 2);
+        cr_expect_eq(plan->summary->backward_bytes_total, 3 * N * kv * (2 + 4));
+        cr_expect_eq(f.flops_forward, (double)N * N * HEADS * 2 * (double)(head + value));
+        cr_expect_eq(f.flops_backward, (double)N * N * HEADS * 2 * (double)(3 * head + 2 * value));
+        if (i < 2) memory[i] = plan->summary->memory_peak_bytes;
+        fcp_plan_free(plan);
+        free(picture);
+    }
+    cr_expect_lt(memory[1], memory[0]);
+}
+
+/* Where a plan takes a gradient of LSE, a rank has 4 bytes more for each query and head. All else is the same. */
+Test(compile, gradient_of_lse_is_four_bytes) {
+    for (uint32_t gpus = 1; gpus <= 4; gpus += 3) {
+        fcp_plan *plan[2];
+        for (int with = 0; with < 2; with++) {
+            char text[512], *picture;
+            snprintf(text, sizeof text,
+                     "model { heads = 4; kv_heads = 2; head_dim = 192; value_dim = 128 }\ncluster { gpus = %u }\n"
+                     "batch { lengths = [3000, 700, 130] }\n"
+                     "plan { mask = causal; block = 256; layout = zigzag; lse_gradient = %s }\n", gpus,
+                     with ? "true" : "false");
+            cr_assert_eq(plan_text(text, &plan[with], &picture), FCP_OK, "%s", picture);
+            cr_expect_eq(plan[with]->problem->lse_gradient, with);
+            free(picture);
+        }
+        cr_assert_eq(plan[0]->transfers_count, plan[1]->transfers_count);
+        cr_expect_eq(memcmp(plan[0]->transfers, plan[1]->transfers, plan[0]->transfers_count * sizeof(fcp_transfer)), 0);
+        const uint64_t memory = plan[1]->summary->memory_peak_bytes - plan[0]->summary->memory_peak_bytes;
+        if (gpus == 1) cr_expect_eq(memory, (3000 + 700 + 130) * 4 * 4);
+        else cr_expect(memory > 0 && memory % (4 * 4) == 0 && memory < (3000 + 700 + 130) * 4 * 4);
+        for (int with = 0; with < 2; with++) fcp_plan_free(plan[with]);
+    }
 }

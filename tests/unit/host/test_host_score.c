@@ -300,7 +300,7 @@ Test(score, extreme_sinks_and_scores) {
     close(&b);
 }
 
-/* A sink joins rows whose m is anywhere, as in float64. l and O are drawn; m is in log2 units. */
+/* A sink joins rows whose m is anywhere, as in float64. l and O are drawn. */
 Test(score, a_sink_joins_any_row) {
     static const float most[] = {-3e38f, -1.5e30f, -1.5e17f, -4e9f, -1e5f, -300, -127, -60, -1, 0, 0.5f, 60, 300, 1e5f,
                                  4e9f, 1.5e17f, 1.5e30f, 3e38f};
@@ -311,22 +311,42 @@ Test(score, a_sink_joins_any_row) {
         const float m = most[i / SINKS % MOST], sums[] = {1, 1.75f, 900}, numbers[WIDTH] = {0.75f, -0.001f, 1};
         float l = sums[i / SINKS / MOST], o[WIDTH];
         for (int d = 0; d < WIDTH; d++) o[d] = numbers[d] * l;
-        const double own = FCP_LN2 * (double)m, top = own > z ? own : z, weight = (double)l * exp(own - top);
+        const double own = (double)m, top = own > z ? own : z, weight = (double)l * exp(own - top);
         const double all = weight + exp(z - top);
-        double lse;
-        fcp_host_sink(z, 1, WIDTH, o, &m, &l, &lse);
-        cr_assert(fabs(lse - (top + log(all))) <= 1e-6 * fabs(top + log(all)) + 1e-12, "m %g, sink %g: LSE %g, not %g",
-                  (double)m, z, lse, top + log(all));
+        float lse, low;
+        fcp_host_sink(z, 1, WIDTH, o, &m, &l, &lse, &low);
+        cr_assert(lse == (float)(top + log(all)), "m %g, sink %g: LSE %g, not %g", (double)m, z, (double)lse,
+                  top + log(all));
+        if (isinf(lse)) cr_assert(low == 0 && z > 3e38, "m %g, sink %g", (double)m, z);
+        else
+            cr_assert(fabs((double)lse - top + (double)low - log(all)) <= 0x1p-24 * fabs((double)low) + 1e-12,
+                      "m %g, sink %g: LSE %g and %g, not %g over %g", (double)m, z, (double)lse, (double)low, log(all),
+                      top);
         for (int d = 0; d < WIDTH; d++) {
             const double is = (double)(o[d] / l), right = weight / all * (double)numbers[d];
             cr_assert(fabs(is - right) <= 1e-6 * fabs(right) + 0x1p-149, "m %g, sink %g: O %g, not %g", (double)m, z,
                       is, right);
         }
     }
-    double lse;
-    float none = -INFINITY, l = 0, o[WIDTH] = {0};
-    fcp_host_sink(-700, 1, WIDTH, o, &none, &l, &lse);
-    cr_assert(lse == -700 && l == 0);
+    float lse, low, none = -INFINITY, l = 0, o[WIDTH] = {0};
+    fcp_host_sink(-700, 1, WIDTH, o, &none, &l, &lse, &low);
+    cr_assert(lse == -700 && low == 0 && l == 0);
+}
+
+/* The same without a sink: the pair has log l, which the float alone has lost. */
+Test(score, lse_is_two_floats) {
+    static const float most[] = {-3.4028234e38f, -2.4e38f, -1e9f, -1e8f, -16777216, -3, 0, 0x1p-140f, 5, 1e8f, 3.4028234e38f};
+    for (size_t i = 0; i < sizeof most / sizeof *most; i++) {
+        const float l[] = {1, 4, 1000.5f, 0}, m[] = {most[i], most[i], most[i], -INFINITY};
+        float lse[4], low[4];
+        fcp_host_lse(4, m, l, lse, low);
+        for (int j = 0; j < 3; j++) {
+            cr_assert(lse[j] == (float)((double)m[j] + log((double)l[j])), "m %g", (double)m[j]);
+            cr_assert(fabs((double)lse[j] - (double)m[j] + (double)low[j] - log((double)l[j])) <= 0x1p-22, "m %g, l %g: %g",
+                      (double)m[j], (double)l[j], (double)low[j]);
+        }
+        cr_assert(lse[3] == -INFINITY && low[3] == 0);
+    }
 }
 
 /* Scores so far below the sink that the sum of both is the sink, and one that is in reach of it. */

@@ -94,6 +94,7 @@ static void bench_open(struct bench *b, const char *score, const char *mask) {
     cr_assert(fcp_packed_alloc(&b->shape, ALL, &b->packed, NULL) == FCP_OK);
     fcp_packed_draw(&b->shape, ALL, 3, &b->packed);
     for (int t = 0; t < FCP_TENSORS; t++) fcp_tensors_set(&b->run, (fcp_tensor)t, b->packed.t[t]);
+    b->run.d_lse = NULL; /* the plan takes none */
 }
 
 static void bench_close(struct bench *b) {

@@ -108,12 +108,12 @@ Test(kernel_source, parts) {
             cr_assert_eq(found != NULL, (parts[i].in & skeletons) != 0, "%u: %s", skeletons, parts[i].line);
             if (found) at = found;
         }
-        cr_assert_not_null(strstr(source, "#define FK_HEAD_DIM 128\n#define FK_BF16 0\n#define FK_HAS_SCORE 0\n"));
+        cr_assert_not_null(strstr(source, "#define FK_HEAD_DIM 128\n#define FK_VALUE_DIM 128\n#define FK_BF16 0\n#define FK_HAS_SCORE 0\n"));
         cr_assert_not_null(strstr(source, skeletons & EMIT_FORWARD_SM90 ? "#define FK_FORWARD_SM90 1\n"
                                                                         : "#define FK_FORWARD_SM90 0\n"));
         cr_assert_null(strstr(source, "#include"));
         emit_kernel kernels[EMIT_KERNELS];
-        uint32_t count = emit_kernels_of(128, false, skeletons, kernels);
+        uint32_t count = emit_kernels_of(128, 128, false, skeletons, kernels);
         for (uint32_t i = 0; i < count; i++) {
             char entry[80];
             snprintf(entry, sizeof entry, "FK_KERNEL(%s,", kernels[i].name);
@@ -140,19 +140,21 @@ Test(kernel_source, table) {
     FILE *f = fopen("codegen/kernels/README.md", "r");
     char *line = NULL, name[40];
     size_t room = 0;
-    unsigned found = 0, head_dim, want = 0;
+    unsigned found = 0, want = 0;
     cr_assert_not_null(f);
     while (getline(&line, &room, f) > 0) {
-        char cell[6][60];
+        char cell[6][60], sizes[20];
         emit_kernel kernels[2][EMIT_KERNELS];
-        unsigned threads[2], registers[2], blocks[2], shared;
-        if (sscanf(line, "| fk_%30s | %u | %50[^|] | %50[^|] | %50[^|] | %50[^|] | %50[^|] | %50[^|] |", name,
-                   &head_dim, cell[0], cell[1], cell[2], cell[3], cell[4], cell[5]) != 8)
+        unsigned dims[2], threads[2], registers[2], blocks[2], shared;
+        if (sscanf(line, "| fk_%30s | %15[^|] | %50[^|] | %50[^|] | %50[^|] | %50[^|] | %50[^|] | %50[^|] |", name,
+                   sizes, cell[0], cell[1], cell[2], cell[3], cell[4], cell[5]) != 8)
             continue;
+        const bool both = sscanf(sizes, "%u, %u", &dims[0], &dims[1]) == 2;
+        if (!both) dims[1] = dims[0];
         read_pair(cell[0], threads);
         cr_assert_eq(sscanf(cell[1], "%u", &shared), 1);
         for (int score = 0; score < 2; score++) {
-            uint32_t count = emit_kernels_of(head_dim, score, ~0u, kernels[score]), i = 0;
+            uint32_t count = emit_kernels_of(dims[0], dims[1], score, ~0u, kernels[score]), i = 0;
             while (i < count && strcmp(kernels[score][i].name + 3, name)) i++;
             cr_assert(i < count, "%s", line);
             cr_assert(kernels[score][i].threads == threads[score] && kernels[score][i].shared == shared, "%s", line);
@@ -169,11 +171,15 @@ Test(kernel_source, table) {
         }
         found++;
     }
-    for (unsigned d = 64; d <= 256; d *= 2) {
+    static const unsigned sizes[][2] = {{64, 64}, {96, 96}, {128, 128}, {192, 128}, {192, 192}, {256, 256}};
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        const unsigned d = sizes[i][0], v = sizes[i][1];
+        const unsigned joint = d <= 128 ? EMIT_ORDERED | EMIT_UNORDERED : 0;
+        const unsigned sm90 = emit_forward(d, v, true) | (emit_backward(d, v, true, true) & EMIT_BACKWARD_SM90) |
+                              (emit_backward(d, v, false, true) & EMIT_BACKWARD_SM90);
         emit_kernel kernels[EMIT_KERNELS];
-        uint32_t count = emit_kernels_of(
-            d, false, EMIT_FORWARDS | EMIT_TABLES | (d <= 128 ? EMIT_BACKWARD : EMIT_SPLIT), kernels);
-        for (uint32_t i = 0; i < count; i++) want += kernels[i].shared != 0; /* the small ones stand elsewhere */
+        uint32_t count = emit_kernels_of(d, v, false, EMIT_FORWARD | EMIT_TABLES | EMIT_SPLIT | joint | sm90, kernels);
+        for (uint32_t k = 0; k < count; k++) want += kernels[k].shared != 0; /* the small ones stand elsewhere */
     }
     cr_assert_eq(found, want, "%u rows of %u", found, want);
     free(line);
@@ -191,13 +197,13 @@ Test(kernel_source, table) {
 /* Batches share kernels; models, masks and types do not. Names that a program gives are not in its kernels. */
 Test(kernel_source, depends_on) {
     const char *rest =
-        "mask unmistakable(width) = k <= q and q - k < width\nplan { mask = unmistakable(width = 77); block = 128 }";
+        "mask unmistakable(breadth) = k <= q and q - k < breadth\nplan { mask = unmistakable(breadth = 77); block = 128 }";
     fcp_plan *a = plan_as("head_dim = 64; dtype = bf16", "lengths = [300, 20]", rest);
     fcp_plan *b = plan_as("head_dim = 64; dtype = bf16", "lengths = [5000, 700 x 8]", rest);
     char *first = source_of(a, EMIT_FORWARD), *second = source_of(b, EMIT_FORWARD);
     cr_assert_str_eq(first, second);
     cr_assert_null(strstr(first, "unmistakable"));
-    cr_assert_null(strstr(first, "width"));
+    cr_assert_null(strstr(first, "breadth"));
     free(second);
     fcp_plan_free(b);
     static const char *const models[] = {"head_dim = 128; dtype = bf16", "head_dim = 64; dtype = fp16"};
@@ -224,21 +230,29 @@ Test(kernel_source, refused) {
     fcp_plan *plan = plan_as("head_dim = 64; dtype = fp32", "lengths = [300]", "plan { mask = causal; block = 128 }");
     must_fail(plan, EMIT_FORWARD, FCP_E_TENSOR, "tensors are fp32, and kernels multiply bf16 or fp16");
     fcp_plan_free(plan);
+    plan = plan_as("head_dim = 48; dtype = bf16", "lengths = [300]", "plan { mask = causal; block = 128 }");
+    must_fail(plan, EMIT_FORWARD, FCP_E_HEADS, "head_dim of 16, 32, 64, 96, 128, 192 or 256, and a value_dim of these");
+    fcp_plan_free(plan);
     plan = plan_as("head_dim = 96; dtype = bf16", "lengths = [300]", "plan { mask = causal; block = 128 }");
-    must_fail(plan, EMIT_FORWARD, FCP_E_HEADS, "head_dim of 16, 32, 64, 128 and 256; the plan's is 96");
+    must_fail(plan, EMIT_FORWARD_SM90, FCP_E_HEADS, "multiples of 64; the plan's are 96 and 96");
+    must_fail(plan, EMIT_UNORDERED_SM90, FCP_E_HEADS, "both 64 or both 128; the plan's are 96 and 96");
     fcp_plan_free(plan);
     plan = plan_as("head_dim = 256; dtype = bf16", "lengths = [300]", "plan { mask = causal; block = 128 }");
     must_fail(plan, EMIT_ORDERED, FCP_E_HEADS, "at most 128; the plan's is 256");
     must_fail(plan, EMIT_UNORDERED, FCP_E_HEADS, "at most 128; the plan's is 256");
-    must_fail(plan, EMIT_ORDERED_SM90, FCP_E_HEADS, "a head_dim of 64 or 128; the plan's is 256");
+    must_fail(plan, EMIT_ORDERED_SM90, FCP_E_HEADS, "both 64 or both 128; the plan's are 256 and 256");
     for (int deterministic = 0; deterministic < 2; deterministic++) {
-        cr_assert_eq(emit_backward(256, deterministic, true), EMIT_SPLIT);
-        cr_assert_eq(emit_backward(128, deterministic, false), deterministic ? EMIT_ORDERED : EMIT_UNORDERED);
-        cr_assert_eq(emit_backward(128, deterministic, true), deterministic ? EMIT_ORDERED_SM90 : EMIT_UNORDERED_SM90);
-        cr_assert_eq(emit_backward(32, deterministic, true), deterministic ? EMIT_ORDERED : EMIT_UNORDERED);
+        cr_assert_eq(emit_backward(256, 256, deterministic, true), EMIT_SPLIT);
+        cr_assert_eq(emit_backward(128, 128, deterministic, false), deterministic ? EMIT_ORDERED : EMIT_UNORDERED);
+        cr_assert_eq(emit_backward(128, 128, deterministic, true), deterministic ? EMIT_ORDERED_SM90 : EMIT_UNORDERED_SM90);
+        cr_assert_eq(emit_backward(32, 32, deterministic, true), deterministic ? EMIT_ORDERED : EMIT_UNORDERED);
     }
-    cr_assert(emit_forward(256, true) == EMIT_FORWARD_SM90 && emit_forward(256, false) == EMIT_FORWARD);
-    cr_assert(emit_forward(32, true) == EMIT_FORWARD);
+    cr_assert(emit_forward(256, 256, true) == EMIT_FORWARD_SM90 && emit_forward(256, 256, false) == EMIT_FORWARD);
+    cr_assert(emit_forward(32, 32, true) == EMIT_FORWARD && emit_forward(96, 96, true) == EMIT_FORWARD);
+    cr_assert(emit_forward(192, 128, true) == EMIT_FORWARD_SM90 && emit_forward(192, 96, true) == EMIT_FORWARD);
+    cr_assert(emit_backward(192, 128, true, true) == EMIT_SPLIT && emit_backward(128, 64, true, true) == EMIT_ORDERED);
+    cr_assert(emit_has_dims(192, 128) && emit_has_dims(64, 16) && emit_has_dims(256, 32));
+    cr_assert(!emit_has_dims(128, 192) && !emit_has_dims(192, 16) && !emit_has_dims(576, 512) && !emit_has_dims(64, 48));
     must_fail(plan, 0, FCP_E_PLAN_FORMAT, "no such skeleton");
     fcp_plan_free(plan);
     plan = plan_as("head_dim = 64; dtype = bf16", "lengths = [300]",

@@ -25,16 +25,16 @@ static uint64_t sum_of(uint64_t first, uint64_t count, uint64_t step, uint64_t s
 }
 
 /* What the copy engine finds at a row is what lies at an offset. */
-static void same_bytes(const fcp_arena *a, uint32_t place, uint32_t k_row, uint32_t v_row, uint64_t k, uint64_t v,
-                       uint32_t count, uint64_t stride) {
+static void same_bytes(const fcp_arena *a, uint32_t place, uint32_t row, uint32_t slot, uint64_t k, uint64_t v,
+                       uint32_t count) {
     fcp_kernel_tensor all[FCP_KERNEL_TENSORS];
     fcp_kernel_tensors(a, all);
     cr_assert(place == FK_AT_HOME || place == FK_MOVED);
-    const fcp_kernel_tensor *ks = &all[place == FK_AT_HOME ? 2 : 4], *vs = &all[place == FK_AT_HOME ? 3 : 4];
+    const fcp_kernel_tensor *ks = &all[place == FK_AT_HOME ? 2 : 4], *vs = &all[place == FK_AT_HOME ? 3 : 5];
     uint64_t arena = (uintptr_t)a->q;
-    cr_assert_eq(ks->address + k_row * stride, arena + k);
-    cr_assert_eq(vs->address + v_row * stride, arena + v);
-    cr_assert(k_row + count <= ks->rows && v_row + count <= vs->rows);
+    cr_assert_eq(ks->address + slot * ks->strides[2] + row * ks->strides[1], arena + k);
+    cr_assert_eq(vs->address + slot * vs->strides[2] + row * vs->strides[1], arena + v);
+    cr_assert(row + count <= ks->rows && row + count <= vs->rows && slot < ks->slots && slot < vs->slots);
 }
 
 static uint64_t pairs_of_rows(const fcp_kernel_work *w, const fcp_arena *a, uint64_t stride) {
@@ -47,7 +47,7 @@ static uint64_t pairs_of_rows(const fcp_kernel_work *w, const fcp_arena *a, uint
             const fk_key_run *run = &w->key_runs[j];
             cr_assert(run->cls == FK_FULL || run->cls == FK_PARTIAL);
             cr_assert(run->k % 16 == 0 && run->v > run->k && run->v < a->bytes);
-            same_bytes(a, run->place, run->k_row, run->v_row, run->k, run->v, run->count, stride);
+            same_bytes(a, run->place, run->row, run->slot, run->k, run->v, run->count);
             pairs += sum_of(item->token, item->count, 1, 1) * sum_of(run->k, run->count, stride, 2) * run->cls;
             total += run->count;
         }
@@ -71,7 +71,7 @@ static uint64_t pairs_of_keys(const fcp_kernel_work *w, const fcp_arena *a, fcp_
         const fk_key_item *item = &w->keys[i];
         cr_assert(item->count >= 1 && item->count <= FK_KEYS && item->runs &&
                   item->first + item->runs <= w->row_run_count);
-        same_bytes(a, item->place, item->k_row, item->v_row, item->k, item->v, item->count, stride);
+        same_bytes(a, item->place, item->row, item->slot, item->k, item->v, item->count);
         for (uint32_t j = item->first; j < item->first + item->runs; j++) {
             const fk_row_run *run = &w->row_runs[j];
             pairs += sum_of(run->token, run->count, 1, 1) * sum_of(item->k, item->count, stride, 2) * run->cls;

@@ -106,19 +106,19 @@ Test(plan, crc32c) {
 }
 
 Test(plan, class_bytes) {
-    fcp_problem p = {.heads = 64, .kv_heads = 8, .range_kv = 8, .range_sub = 8, .head_dim = 128, .dtype = FCP_BF16,
-                     .max_block = 4096, .max_q_block = 4096, .unit = 2048, .passes = 3};
+    fcp_problem p = {.heads = 64, .kv_heads = 8, .range_kv = 8, .range_sub = 8, .head_dim = 128, .value_dim = 128,
+                     .dtype = FCP_BF16, .max_block = 4096, .max_q_block = 4096, .unit = 2048, .passes = 3};
     cr_expect_eq(fcp_class_bytes(&p, FCP_KV, FCP_FORWARD), 2 * 8 * 128 * 2);
     cr_expect_eq(fcp_class_bytes(&p, FCP_DKV, FCP_BACKWARD), 2 * 8 * 128 * 4);
     cr_expect_eq(fcp_class_bytes(&p, FCP_Q, FCP_FORWARD), 64 * 128 * 2);
     cr_expect_eq(fcp_class_bytes(&p, FCP_STATE, FCP_FORWARD), 64 * 130 * 4);
-    cr_expect_eq(fcp_class_bytes(&p, FCP_Q, FCP_BACKWARD), 2 * 16384 + 64 * 8);
-    cr_expect_eq(fcp_class_bytes(&p, FCP_O, FCP_FORWARD), 16384 + 256);
+    cr_expect_eq(fcp_class_bytes(&p, FCP_Q, FCP_BACKWARD), 2 * 16384 + 64 * 12);
+    cr_expect_eq(fcp_class_bytes(&p, FCP_O, FCP_FORWARD), 16384 + 512);
     cr_expect_eq(fcp_class_bytes(&p, FCP_DQ, FCP_BACKWARD), 32768);
     cr_expect_eq(fcp_class_bytes(&p, FCP_DQW, FCP_BACKWARD), 16384);
     cr_expect_eq(fcp_class_bytes(&p, FCP_IN, FCP_FORWARD), 16384 + 4096);
-    cr_expect_eq(fcp_class_bytes(&p, FCP_IN, FCP_BACKWARD), 3 * 16384 + 4096 + 256);
-    cr_expect_eq(fcp_class_bytes(&p, FCP_OUT, FCP_FORWARD), 16384 + 256);
+    cr_expect_eq(fcp_class_bytes(&p, FCP_IN, FCP_BACKWARD), 3 * 16384 + 4096 + 512);
+    cr_expect_eq(fcp_class_bytes(&p, FCP_OUT, FCP_FORWARD), 16384 + 512);
     cr_expect_eq(fcp_class_bytes(&p, FCP_OUT, FCP_BACKWARD), 16384 + 4096);
     /* worked out by hand: a unit of KV has 2048 * 4096 bytes, and one of dKV twice that */
     cr_expect_eq(fcp_unit_tokens(&p, FCP_KV, FCP_NET), 2048);
@@ -152,27 +152,54 @@ Test(plan, class_bytes) {
     cr_expect_eq(fcp_unit_tokens(&p, FCP_STATE, FCP_NET), 1);
     p.range_kv = p.range_sub = 2;
     cr_expect_eq(fcp_class_bytes(&p, FCP_KV, FCP_FORWARD), 2 * 2 * 128 * 2);
-    cr_expect_eq(fcp_class_bytes(&p, FCP_O, FCP_FORWARD), 4 * 128 * 2 + 4 * 4);
+    cr_expect_eq(fcp_class_bytes(&p, FCP_O, FCP_FORWARD), 4 * 128 * 2 + 4 * 8);
     p.range_kv = p.range_sub = 8;
     p.dtype = FCP_FP32;
     cr_expect_eq(fcp_class_bytes(&p, FCP_KV, FCP_FORWARD), 2 * 8 * 128 * 4);
 }
 
+/* Heads of Q and K have 192 numbers, those of V and O 128. */
+Test(plan, class_bytes_of_values) {
+    fcp_problem p = {.heads = 16, .kv_heads = 4, .range_kv = 4, .range_sub = 4, .head_dim = 192, .value_dim = 128,
+                     .dtype = FCP_BF16, .max_block = 1024, .max_q_block = 1024, .unit = 512, .passes = 3};
+    cr_expect_eq(fcp_class_bytes(&p, FCP_KV, FCP_FORWARD), 4 * (192 + 128) * 2);
+    cr_expect_eq(fcp_class_bytes(&p, FCP_DKV, FCP_BACKWARD), 4 * (192 + 128) * 4);
+    cr_expect_eq(fcp_class_bytes(&p, FCP_Q, FCP_FORWARD), 16 * 192 * 2);
+    cr_expect_eq(fcp_class_bytes(&p, FCP_Q, FCP_BACKWARD), 16 * ((192 + 128) * 2 + 12));
+    cr_expect_eq(fcp_class_bytes(&p, FCP_STATE, FCP_FORWARD), 16 * 130 * 4);
+    cr_expect_eq(fcp_class_bytes(&p, FCP_O, FCP_FORWARD), 16 * (128 * 2 + 8));
+    cr_expect_eq(fcp_class_bytes(&p, FCP_DQ, FCP_BACKWARD), 16 * 192 * 4);
+    cr_expect_eq(fcp_class_bytes(&p, FCP_DQW, FCP_BACKWARD), 16 * 192 * 2);
+    cr_expect_eq(fcp_class_bytes(&p, FCP_IN, FCP_FORWARD), 16 * 192 * 2 + 4 * 320 * 2);
+    cr_expect_eq(fcp_class_bytes(&p, FCP_IN, FCP_BACKWARD), 16 * ((192 + 2 * 128) * 2 + 8) + 4 * 320 * 2);
+    cr_expect_eq(fcp_class_bytes(&p, FCP_OUT, FCP_FORWARD), 16 * (128 * 2 + 8));
+    cr_expect_eq(fcp_class_bytes(&p, FCP_OUT, FCP_BACKWARD), 16 * 192 * 2 + 4 * 320 * 2);
+    cr_expect_eq(fcp_held_bytes(&p, FCP_HOLDS_KV, FCP_IN, FCP_BACKWARD), 4 * 320 * 2, "keys and values alone");
+    p.lse_gradient = 1;
+    cr_expect_eq(fcp_class_bytes(&p, FCP_IN, FCP_BACKWARD), 16 * ((192 + 2 * 128) * 2 + 12) + 4 * 320 * 2);
+    cr_expect_eq(fcp_class_bytes(&p, FCP_IN, FCP_FORWARD), 16 * 192 * 2 + 4 * 320 * 2);
+    p.values_in_keys = 1;
+    cr_expect_eq(fcp_class_bytes(&p, FCP_KV, FCP_FORWARD), 4 * 192 * 2, "V is in K");
+    cr_expect_eq(fcp_class_bytes(&p, FCP_DKV, FCP_BACKWARD), 4 * 192 * 4);
+    cr_expect_eq(fcp_class_bytes(&p, FCP_OUT, FCP_BACKWARD), 16 * 192 * 2 + 4 * 192 * 2);
+    cr_expect_eq(fcp_class_bytes(&p, FCP_O, FCP_FORWARD), 16 * (128 * 2 + 8));
+}
+
 Test(plan, rank_memory) {
-    fcp_problem p = {.heads = 4, .kv_heads = 2, .range_kv = 2, .range_sub = 2, .head_dim = 16, .dtype = FCP_FP16,
-                     .max_block = 100, .max_q_block = 100};
-    uint64_t home = 10 * (128 + 128 + 128 + 16);
+    fcp_problem p = {.heads = 4, .kv_heads = 2, .range_kv = 2, .range_sub = 2, .head_dim = 16, .value_dim = 16,
+                     .dtype = FCP_FP16, .max_block = 100, .max_q_block = 100};
+    uint64_t home = 10 * (128 + 128 + 128 + 32);
     const uint64_t none[FCP_CLASSES] = {0}, many[FCP_CLASSES] = {[FCP_KV] = UINT64_MAX / 9};
     const uint64_t slots[FCP_CLASSES] = {[FCP_KV] = 3, [FCP_STATE] = 2, [FCP_DKV] = 7};
     const uint64_t moved[FCP_CLASSES] = {[FCP_Q] = 3, [FCP_O] = 5, [FCP_DQ] = 7, [FCP_DQW] = 11};
     cr_expect_eq(fcp_rank_memory(&p, FCP_FORWARD, 10, 10, none), home);
     cr_expect_eq(fcp_rank_memory(&p, FCP_FORWARD, 10, 10, slots), home + 300 * 128 + 200 * 288);
-    cr_expect_eq(fcp_rank_memory(&p, FCP_FORWARD, 10, 10, moved), home + 300 * 128 + 500 * 144);
+    cr_expect_eq(fcp_rank_memory(&p, FCP_FORWARD, 10, 10, moved), home + 300 * 128 + 500 * 160);
     cr_expect_eq(fcp_rank_memory(&p, FCP_FORWARD, UINT64_MAX / 2, 1, slots), UINT64_MAX, "saturates");
     cr_expect_eq(fcp_rank_memory(&p, FCP_FORWARD, 1, 1, many), UINT64_MAX, "saturates");
-    home = 10 * (3 * 128 + 128 + 32 + 4 * 16 * 4 + 256 + 128 + 128);
+    home = 10 * (3 * 128 + 128 + 48 + 4 * 16 * 4 + 256 + 128 + 128);
     cr_expect_eq(fcp_rank_memory(&p, FCP_BACKWARD, 10, 10, slots), home + 300 * 128 + 700 * 256);
-    cr_expect_eq(fcp_rank_memory(&p, FCP_BACKWARD, 10, 10, moved), home + 300 * (256 + 32) + 700 * 256 + 1100 * 128);
+    cr_expect_eq(fcp_rank_memory(&p, FCP_BACKWARD, 10, 10, moved), home + 300 * (256 + 48) + 700 * 256 + 1100 * 128);
 }
 
 Test(plan, accessors) {
@@ -472,7 +499,8 @@ Test(plan, a_plan_without_tiles_or_transfers, .fini = remove_folder) {
     tables t;
     memset(&t, 0, sizeof t);
     PUSH(&t, problem,
-         (fcp_problem){.ranks = 1, .nodes = 1, .gpus = 1, .heads = 1, .kv_heads = 1, .head_dim = 8, .layout_group = 1,
+         (fcp_problem){.ranks = 1, .nodes = 1, .gpus = 1, .heads = 1, .kv_heads = 1, .head_dim = 8, .value_dim = 8,
+          .layout_group = 1,
                        .range_kv = 1, .range_sub = 1,
                        .block = 128, .max_block = 5, .max_q_block = 5, .unit = 5, .coalesce = 1, .buffers = 1,
                        .passes = 1,
@@ -493,7 +521,7 @@ Test(plan, a_plan_without_tiles_or_transfers, .fini = remove_folder) {
     PUSH(&t, mask, (mc_node){MC_CONST_B, MC_NONE, MC_NONE, MC_NONE, MC_NONE, 0, 0});
     PUSH(&t, summary, (fcp_summary){.sequences = 1, .blocks = 1, .positions = 25, .tokens_max_rank = 5,
                                     .key_tokens_max_rank = 5, .stages = 1,
-                                    .memory_peak_bytes = 5 * (4 * 8 * 4 + 4)});
+                                    .memory_peak_bytes = 5 * (4 * 8 * 4 + 8)});
     t.problem->memory_cap = t.summary->memory_peak_bytes;
     fcp_error err = {0};
     cr_assert_eq(judge(&t, &err), FCP_OK, "%s", err.message);
@@ -604,7 +632,7 @@ Test(dump, a_line_per_record) {
     for (size_t i = 0; i < out.size; i++) lines += out.bytes[i] == '\n';
     cr_expect_eq(lines, wanted, "%llu lines", (unsigned long long)lines);
     static const char *const must[] = {
-        "plan version 3\n",
+        "plan version 4\n",
         "source | model { heads = 4; kv_heads = 2; head_dim = 16; dtype = bf16 }\n",
         " scale=0.25\n",
         " dtype=bf16 wire=fp32 layout=zigzag layout_group=2 strategy=fcp topology=fat_tree ",

@@ -202,7 +202,7 @@ Test(cross, state_slots_are_of_query_blocks) {
     uint64_t state = fcp_class_bytes(p, FCP_STATE, FCP_FORWARD), q = fcp_class_bytes(p, FCP_Q, FCP_FORWARD);
     const uint64_t none[FCP_CLASSES] = {0}, states[FCP_CLASSES] = {[FCP_STATE] = 5};
     cr_expect_eq(fcp_rank_memory(p, FCP_FORWARD, 0, 0, states), 5 * p->max_q_block * state);
-    cr_expect_eq(fcp_rank_memory(p, FCP_FORWARD, 1, 0, none), 2 * q + 4 * 4);
+    cr_expect_eq(fcp_rank_memory(p, FCP_FORWARD, 1, 0, none), 2 * q + 4 * 8);
     cr_expect_eq(fcp_rank_memory(p, FCP_FORWARD, 0, 1, none), fcp_class_bytes(p, FCP_KV, FCP_FORWARD));
     for (int pass = 0; pass < FCP_PASSES; pass++)
         for (int cls = FCP_IN; cls <= FCP_OUT; cls++)

@@ -263,6 +263,71 @@ Test(warn, nothing_and_everything) {
         "      = hint: over these lengths it masks nothing: `full` is the same\n");
 }
 
+/* --- constants of scores ------------------------------------------------------------------------------------------ */
+
+/* A score of `source` is judged for a batch of 4, 300 and 7 tokens and four heads. */
+static char *says_of_score(const char *mask, const char *score, const char *plan) {
+    char text[1024];
+    snprintf(text, sizeof text,
+             "model { heads = 4; table t = [1, 0, 1, 0]; table u = [0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0] }\n"
+             "batch { lengths = [4, 300, 7] }\nmask m = %s\nscore far = %s\n"
+             "plan { mask = m; score = far; block = 64%s }\n", mask, score, plan);
+    return says(text);
+}
+
+Test(warn, constants_without_room_for_log_n) {
+    static const struct { const char *mask, *score; uint64_t rows; } cases[] = {
+        {"causal", "s - 2.4e38", 311}, {"causal", "s - 1000000000", 311}, {"causal", "s + 1048576.0", 311},
+        {"causal", "s - 1048575.0", 0}, {"causal", "-(1.0e9 - s)", 311}, {"causal", "s - (1.0e9 - 1.0)", 311},
+        /* a condition: of queries that see nothing else */
+        {"causal", "if k <= q - 3 then s else s - 1.0e9", 9}, {"causal", "if k < 3 then s - 1.0e9 else s", 9},
+        {"causal", "s - (if q < 5 or h == 2 then 1.0e9 else 0.0)", 353},
+        {"causal", "if t[k % 4] == 1 then s - 1.0e9 else s", 3}, {"causal", "if q == k then s else s - 3.0e38", 0},
+        {"causal", "if q < k then s + 1.0e9 else s", 0},
+        /* queries without keys have no logits */
+        {"causal and q > 1", "s - 1.0e9", 305}, {"causal and q > 1", "if k < 2 then s - 1.0e9 else s", 0},
+        {"k < q", "if u[10 / (q - k)] == 1 then s - 1.0e9 else s", 0},
+        {"k < q and q - k < 6 and 3 < q - k", "if u[10 / (q - k)] == 1 then s - 1.0e9 else s", 299},
+        {"full", "s + 1.0e9", 311},
+        /* what cancels, and what nobody knows */
+        {"causal", "s - 1.0e9 + 1.0e9", 0}, {"causal", "(s - 1.0e9) + (if k == 0 then 1.0e9 else 0.0)", 0},
+        {"causal", "max(s, s - 1.0e9)", 0}, {"causal", "min(s, s - 1.0e9)", 311}, {"causal", "tanh(s - 1.0e9)", 0},
+        {"causal", "s + t[k % 4] * 1.0e9 - 1.0e9", 0}, {"causal", "if s > 0.0 then s - 1.0e9 else s", 0},
+        {"causal", "if s > 0.0 then s - 1.0e9 else s - 2.0e9", 311}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char *said = says_of_score(cases[i].mask, cases[i].score, "");
+        const char *at = strstr(said, "moves all logits of ");
+        const uint64_t rows = at ? strtoull(at + strlen("moves all logits of "), NULL, 10) : 0;
+        cr_expect_eq(rows, cases[i].rows, "%s, %s: %d rows, not %d:\n%s", cases[i].mask, cases[i].score, (int)rows,
+                     (int)cases[i].rows, said);
+        free(said);
+        said = says_of_score(cases[i].mask, cases[i].score, "; passes = forward");
+        cr_expect_null(strstr(said, "moves all logits"), "nothing reads LSE:\n%s", said);
+        free(said);
+        said = says_of_score(cases[i].mask, cases[i].score, "; sink = 0.5");
+        cr_expect(!strstr(said, "moves all logits") == (!cases[i].rows || strchr(cases[i].score, '+') == NULL),
+                  "with a sink only what is added matters:\n%s", said);
+        free(said);
+    }
+    expect("batch { lengths = [4] }\nscore far = s - 2.4e38\nplan { mask = causal; score = far }",
+           "a.fcp:2:17: warning: a constant of 2.4e+38 moves all logits of 4 queries: float32 has no room beside it for "
+           "the logarithm of how many keys they see\n"
+           "    2 | score far = s - 2.4e38\n"
+           "      |                 ^^^^^^\n"
+           "      = hint: O and LSE alone give wrong gradients there: keep lse_low with them for the backward pass\n");
+}
+
+/* --- a gradient of LSE -------------------------------------------------------------------------------------------- */
+
+Test(warn, gradient_that_nothing_reads) {
+    expect("batch { lengths = [4] }\nplan { mask = causal; passes = forward; lse_gradient = true }",
+           "a.fcp:2:56: warning: lse_gradient changes nothing: the plan has no backward pass\n"
+           "    2 | plan { mask = causal; passes = forward; lse_gradient = true }\n"
+           "      |                                                        ^^^^\n"
+           "      = hint: the forward pass gives LSE anyway; its gradient is read by the backward pass\n");
+    expect("batch { lengths = [4] }\nplan { mask = causal; lse_gradient = true }", "");
+}
+
 Test(warn, large_parameters) {
     expect(BATCH "plan { mask = lambda(sink = 701) }",
            "a.fcp:2:29: warning: sink = 701 is larger than every sequence of the batch: the longest has 700 tokens\n"

@@ -38,6 +38,8 @@ Test(sema, defaults) {
     cr_expect_eq(p->heads, 8);
     cr_expect_eq(p->kv_heads, 8);
     cr_expect_eq(p->head_dim, 128);
+    cr_expect_eq(p->value_dim, 128);
+    cr_expect(!p->values_in_keys && !p->lse_gradient);
     cr_expect_eq(p->dtype, FCP_BF16);
     cr_expect_eq(p->scale, 1.0 / sqrt(128.0));
     cr_expect_eq(p->nodes, 1);
@@ -67,7 +69,7 @@ Test(sema, defaults) {
 
 Test(sema, every_key) {
     fcpc_program *p = compile(
-        "model { heads = 64; kv_heads = 8; head_dim = 64; dtype = fp32; scale = 0.1 }\n"
+        "model { heads = 64; kv_heads = 8; head_dim = 64; value_dim = 48; values = keys; dtype = fp32; scale = 0.1 }\n"
         "cluster { nodes = 4; gpus = 8; gpu = a100; intra = 1.5 TB/s; inter = 12 MB/s; latency = 2.5 us\n"
         "  flops = 0.5 PFLOP/s\n"
         "  memory = 1234 MB; memory_bandwidth = 3 GB/s; fabric = rail; oversubscription = 2.5 }\n"
@@ -77,6 +79,8 @@ Test(sema, every_key) {
     cr_expect_eq(p->heads, 64);
     cr_expect_eq(p->kv_heads, 8);
     cr_expect_eq(p->head_dim, 64);
+    cr_expect_eq(p->value_dim, 48);
+    cr_expect(p->values_in_keys);
     cr_expect_eq(p->dtype, FCP_FP32);
     cr_expect_eq(p->scale, 0.1);
     cr_expect_eq(p->nodes * p->gpus, 32);
@@ -104,6 +108,27 @@ Test(sema, every_key) {
     cr_expect_null(strstr(p->plan_source, "lengths"));
     cr_expect_not_null(strstr(p->canonical, "lengths = [5, 7 x 3, 2 * 8]"));
     fcpc_program_free(p);
+}
+
+/* value_dim is head_dim where it is not given, also for values in keys; lse_gradient is for plans with a backward pass,
+ * and the default scale goes by head_dim. */
+Test(sema, heads_of_two_widths) {
+    static const struct { const char *source; uint32_t head_dim, value_dim; bool in_keys, gradient; } cases[] = {
+        {"model { head_dim = 192; value_dim = 128 }\nplan { mask = causal; lse_gradient = true }", 192, 128, false, true},
+        {"model { head_dim = 64; value_dim = 1K }\nplan { mask = causal }", 64, 1024, false, false},
+        {"model { head_dim = 576; values = keys }\nplan { mask = causal; lse_gradient = false }", 576, 576, true, false},
+        {"model { value_dim = 128; values = keys }\nplan { mask = causal }", 128, 128, true, false},
+        {"model { values = own }\nplan { mask = causal; lse_gradient = true; passes = forward }", 128, 128, false, false},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        fcpc_program *p = compile(cases[i].source);
+        cr_expect_eq(p->head_dim, cases[i].head_dim);
+        cr_expect_eq(p->value_dim, cases[i].value_dim);
+        cr_expect_eq(p->values_in_keys, cases[i].in_keys);
+        cr_expect_eq(p->lse_gradient, cases[i].gradient);
+        cr_expect_eq(p->scale, 1.0 / sqrt(cases[i].head_dim));
+        fcpc_program_free(p);
+    }
 }
 
 /* Decimal to double, rounded once: the compiler's own conversion is the judge. */

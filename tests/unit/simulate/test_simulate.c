@@ -55,7 +55,7 @@ static uint64_t takes(uint64_t bytes, uint64_t rate) {
 
 /* COPY of a rank's tokens in and out: read and written once, at the profile's memory bandwidth, without a launch. */
 static uint64_t copies(const fcp_plan *plan, uint32_t tokens, bool in) {
-    uint64_t token = 16 * 64 * 2, bytes = 2 * (uint64_t)tokens * (in ? 3 * token : token + 16 * 4);
+    uint64_t token = 16 * 64 * 2, bytes = 2 * (uint64_t)tokens * (in ? 3 * token : token + 16 * 8);
     return takes(bytes, plan->cluster->memory_bandwidth);
 }
 
@@ -89,6 +89,33 @@ Test(simulate, a_ring_takes_a_step_and_then_the_slower_of_step_and_transfer) {
         fcp_plan_free(plan);
     }
     cr_assert(bound_by[0] && bound_by[1], "both cases were met");
+}
+
+/* Forward, a pair with 96 numbers of K and 32 of V has as many FLOPs as one with 64 of each, and so it takes the time of
+ * that; backward it has 1.1 times as many. One rank copies what it has of each tensor, and DELTA reads O, dO and, if the
+ * plan has it, the gradient of LSE. */
+Test(simulate, heads_of_two_widths_take_what_their_products_take) {
+    enum { TOKENS = 2048, HEADS = 16, HEAD = 96, VALUE = 32 };
+    for (int c = 0; c < 4; c++) {
+        const bool in_keys = c & 1, gradient = c & 2;
+        char source[512];
+        snprintf(source, sizeof source,
+                 "model { heads = %d; head_dim = %d; value_dim = %d; values = %s }\nbatch { lengths = [%d] }\n"
+                 "plan { mask = full; block = %d; margin = 0; lse_gradient = %s }\n", HEADS, HEAD, VALUE,
+                 in_keys ? "keys" : "own", TOKENS, TOKENS, gradient ? "true" : "false");
+        fcp_plan *plan = plan_of(source);
+        const uint64_t memory = plan->cluster->memory_bandwidth, row = TOKENS * HEADS;
+        const uint64_t q = row * HEAD * 2, o = row * VALUE * 2, kv = in_keys ? q : q + o;
+        const uint64_t cells = 16 * 16 * 16, items = 16 * 16;
+        const uint64_t forward = (cells * 10 + items * 30) * (US / 10) * 300 / 256 + 10 * US;
+        const uint64_t backward = (cells * 22 + items * 44) * (US / 10) * 300 / 256 + 20 * US;
+        cr_expect_eq(makespan(plan, FCP_FORWARD, NULL),
+                     takes(2 * (q + kv), memory) + forward + takes(2 * (o + row * 8), memory));
+        cr_expect_eq(makespan(plan, FCP_BACKWARD, NULL),
+                     takes(2 * (q + 2 * o + kv + row * (gradient ? 12 : 8)), memory) +
+                         takes(2 * o + row * (gradient ? 8 : 4), memory) + backward + takes(2 * (q + kv), memory));
+        fcp_plan_free(plan);
+    }
 }
 
 /* With wire = bf16 partial results are half the bytes, and are rounded before they travel and widened after it. */
@@ -128,7 +155,7 @@ Test(simulate, ulysses_takes_two_exchanges_and_its_kernel) {
         if (waves < 4) attend = attend * waves * 100 / items;
         attend += 10 * US;
         const uint64_t kv = US + takes(2 * head * heads, rate), q = US + takes(head * heads, rate);
-        const uint64_t o = US + takes((head + TOKENS * 4) * heads, rate);
+        const uint64_t o = US + takes((head + TOKENS * 8) * heads, rate);
         const uint64_t time = makespan(plan, FCP_FORWARD, NULL);
         const uint64_t closed = copies(plan, TOKENS, true) + copies(plan, TOKENS, false) +
                                 phases * ((RANKS - 1) * (kv + q) + attend + (RANKS - 1) * o);

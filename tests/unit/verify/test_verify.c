@@ -314,7 +314,8 @@ static void scrambled(tables *t, uint32_t ranks) {
     enum { BLOCKS = 200 };
     memset(t, 0, sizeof *t);
     PUSH(t, problem,
-         (fcp_problem){.ranks = ranks, .nodes = 1, .gpus = ranks, .heads = 1, .kv_heads = 1, .head_dim = 8,
+         (fcp_problem){.ranks = ranks, .nodes = 1, .gpus = ranks, .heads = 1, .kv_heads = 1,
+                       .head_dim = 8, .value_dim = 8,
                        .layout_group = ranks, .range_kv = 1, .range_sub = 1,
                        .block = 128, .max_block = 3, .max_q_block = 3, .unit = 3, .coalesce = 1, .buffers = 1,
                        .passes = 1, .tokens = 3 * BLOCKS, .key_tokens = 3 * BLOCKS, .memory_cap = 1 << 20, .scale = 1});
@@ -336,7 +337,7 @@ static void scrambled(tables *t, uint32_t ranks) {
     PUSH(t, mask, (mc_node){MC_CONST_B, MC_NONE, MC_NONE, MC_NONE, MC_NONE, 0, 0});
     PUSH(t, summary, (fcp_summary){.sequences = 1, .blocks = BLOCKS, .positions = 9 * BLOCKS * BLOCKS,
                                    .tokens_max_rank = 3 * BLOCKS, .key_tokens_max_rank = 3 * BLOCKS, .stages = 1,
-                                   .memory_peak_bytes = 3 * BLOCKS * (4 * 8 * 4 + 4)});
+                                   .memory_peak_bytes = 3 * BLOCKS * (4 * 8 * 4 + 8)});
 }
 
 static void discard(void *context, const char *text, size_t size) { *(size_t *)context += size + !text; }
