@@ -716,6 +716,11 @@ for lengths in '[0, 5, 0:7, 7:0]' '[0]' '[0:7]' '[7:0, 0]'; do
     ok "and what it takes" "$fcpc" sim zeros.plan --json
     holds "which may be nothing" json '.makespan_s >= 0'
 done
+printf 'model { heads = 2; head_dim = 8; dtype = fp32 }\nbatch { lengths = [0, 0] }\nplan { mask = causal }\n' > zeros.fcp
+ok "tensors of no tokens are written" "$fcpc" run zeros.fcp --no-check --out zeros.npy
+ok "and read" "$fcpc" run zeros.fcp --q zeros.npy --k zeros.npy --v zeros.npy --out zeros-too.npy
+holds "and are the same" cmp zeros.npy zeros-too.npy
+bad "and are not for other batches" 1 E701 run zeros.fcp -D 'batch.lengths=[1]' --q zeros.npy --k zeros.npy --v zeros.npy
 bad "a pair where there are no keys" 1 E206 explain zeros.plan --seq 0 -- -7 0
 holds "says that there are none" grep -q "this sequence has no" stderr
 bad "a picture where there are no keys" 1 E206 show zeros.plan --seq 0 --rows 0..1
