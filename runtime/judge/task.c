@@ -454,11 +454,12 @@ static void add_part(struct softmax_off *r, double p, double x, double off) {
 }
 
 /* `sink` is the logarithm of the sink's part of the sum, and `sink_off` what its exponent is off by. Arguments of the
- * softmax are in `weight`. */
-static struct softmax_off bound_softmax(const struct task *t, uint32_t i, double sink, double sink_off) {
+ * softmax are in `weight`. What the keys are off by together they are off by beside the sink. */
+static struct softmax_off bound_softmax(struct task *t, uint32_t i, double sink, double sink_off) {
     const struct strip *s = &t->strip;
-    const double *p = t->exact.p + i * s->n, *x = t->weight + i * s->n, *off = t->p_off + i * s->n;
+    const double *p = t->exact.p + i * s->n, *x = t->weight + i * s->n;
     const double lse = t->exact.lse[i];
+    double *off = t->p_off + i * s->n, *shift = &t->rows[i].shift;
     struct softmax_off r = {.top = SIZE_MAX, .reach = -INFINITY};
     double most = exp(sink);
     for (struct tile tile = first_tile(s); tile.count; tile = next_tile(s, tile))
@@ -467,11 +468,18 @@ static struct softmax_off bound_softmax(const struct task *t, uint32_t i, double
     r.top_off = most * (r.top == SIZE_MAX ? sink_off : off[r.top]);
     if (!isfinite(r.top_off)) r.top_off = FLT_MAX;
     for (struct tile tile = first_tile(s); tile.count; tile = next_tile(s, tile))
-        for (size_t j = tile.key; j < tile.key + tile.count; j++)
+        for (size_t j = tile.key; j < tile.key + tile.count; j++) {
+            if (r.top == SIZE_MAX) off[j] += fabs(*shift);
             if (j != r.top && s->allow[i * s->n + j]) add_part(&r, p[j], x[j] - lse, off[j]);
-    if (r.top != SIZE_MAX && sink > -INFINITY) add_part(&r, exp(sink), sink, sink_off);
+        }
+    if (r.top == SIZE_MAX) *shift = 0;
+    else if (sink > -INFINITY) add_part(&r, exp(sink), sink, sink_off + fabs(*shift));
     return r;
 }
+
+/* How often an error of P counts in a sum of squares. What a small error of an exponent is called is much more than it
+ * mostly is; a large one leaves P anywhere. */
+static double counted(double off) { return fmin(1 + off, 4); }
 
 /* Replaces, in p_off, what the exponent of a pair is off by, by what its P is off by. */
 static void bound_parts(struct task *t, uint32_t i, const struct softmax_off *r) {
@@ -489,7 +497,7 @@ static void bound_parts(struct task *t, uint32_t i, const struct softmax_off *r)
             const double grows = growth(p[j], x[j] - lse, all), shrinks = shrinkage(p[j], all);
             const double others_grow = top ? r->grows : fmax(r->grows - square(grows), 0);
             const double others_shrink = top ? r->shrinks : fmax(r->shrinks - square(shrinks), 0);
-            off[j] = part_off(p[j], grows, shrinks, sqrt(others_grow), sqrt(others_shrink));
+            off[j] = counted(all) * part_off(p[j], grows, shrinks, sqrt(others_grow), sqrt(others_shrink));
         }
 }
 
@@ -503,7 +511,7 @@ static void bound_given(struct task *t, uint32_t i) {
     for (struct tile tile = first_tile(s); tile.count; tile = next_tile(s, tile))
         for (size_t j = tile.key; j < tile.key + tile.count; j++) {
             const double grows = growth(p[j], x[j] - lse - low, off[j] + lse_off);
-            off[j] = s->allow[i * s->n + j] ? fmin(grows, fmax(p[j], 1 - p[j])) : 0;
+            off[j] = s->allow[i * s->n + j] ? counted(off[j] + lse_off) * fmin(grows, fmax(p[j], 1 - p[j])) : 0;
         }
 }
 
@@ -523,10 +531,9 @@ static void bound_forward(struct task *t) {
         r->term = term_of(s, keys);
         if (r->live && s->wants_rows) {
             const double sink_log = s->sink ? *s->sink - lse : -INFINITY;
-            const double sink_off = s->sink ? fabs(r->shift) + UNIT * (8 + 4 * near(*s->sink)) : 0;
+            const double sink_off = s->sink ? UNIT * (8 + 4 * near(*s->sink)) : 0;
             const struct softmax_off of = bound_softmax(t, i, sink_log, sink_off);
             if (s->sink) sink = exp(sink_log) * near(*s->sink);
-            if (of.top == SIZE_MAX) r->shift = 0;
             bound_parts(t, i, &of);
             sum_off = sqrt(square(of.top_off) + square(log1p(sqrt(of.grows))));
             if (of.reach > 100) sum_off = of.top_off + of.reach + log(keys + 2);
