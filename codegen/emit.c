@@ -35,6 +35,9 @@ typedef struct printer {
     range *ranges;
     bool *needed;
     bool of_score;       /* the code is that of a score, or of a derivative of it */
+    /* Each real operation is rounded as it is printed: then every kernel gets the same logits. The derivative is printed
+     * so, too, for it has terms in common with the score, and a compiler has to see that. */
+    bool exact;
     char operand[3][32]; /* of the node under way: a variable, or a constant as it is */
 } printer;
 
@@ -278,8 +281,25 @@ static void say_quotient(printer *p, const mc_node *x) {
         say(p, "%s / %s", p->operand[0], p->operand[1]);
         return;
     }
-    say(p, "%s * ", p->operand[0]);
+    say(p, p->exact ? "fk_rounded_product(%s, " : "%s * ", p->operand[0]);
     say_real(p, mc_real_bits(1 / value));
+    if (p->exact) say(p, ")");
+}
+
+/* Which operand of a sum or a difference of reals, 0 or 1, is a product that one instruction adds to the other? Where
+ * bits matter that is said here, because a compiler would do it in one kernel and not in another. -1: none. */
+static int fused_operand(const printer *p, const mc_node *x) {
+    if (!p->exact || (x->op != MC_ADD_F && x->op != MC_SUB_F)) return -1;
+    return p->code.nodes[x->a].op == MC_MUL_F ? 0 : p->code.nodes[x->b].op == MC_MUL_F ? 1 : -1;
+}
+static void say_real_sum(printer *p, const mc_node *x) {
+    const char *minus = x->op == MC_SUB_F ? "-" : "";
+    const int fused = fused_operand(p, x);
+    const mc_node *product = &p->code.nodes[fused == 1 ? x->b : x->a];
+    if (!p->exact) say(p, "%s %c %s", p->operand[0], *minus ? '-' : '+', p->operand[1]);
+    else if (fused < 0) say(p, "fk_rounded_sum(%s, %s%s)", p->operand[0], minus, p->operand[1]);
+    else if (fused) say(p, "fk_fma(%sv%u, v%u, %s)", minus, product->a, product->b, p->operand[0]);
+    else say(p, "fk_fma(v%u, v%u, %s%s)", product->a, product->b, minus, p->operand[1]);
 }
 
 static void say_node(printer *p, uint32_t i) {
@@ -334,9 +354,10 @@ static void say_node(printer *p, uint32_t i) {
             p->operand[1]);
         return;
     case MC_TO_F: say(p, "(float)%s", p->operand[0]); return;
-    case MC_ADD_F: say(p, "%s + %s", p->operand[0], p->operand[1]); return;
-    case MC_SUB_F: say(p, "%s - %s", p->operand[0], p->operand[1]); return;
-    case MC_MUL_F: say(p, "%s * %s", p->operand[0], p->operand[1]); return;
+    case MC_ADD_F: case MC_SUB_F: say_real_sum(p, x); return;
+    case MC_MUL_F:
+        say(p, p->exact ? "fk_rounded_product(%s, %s)" : "%s * %s", p->operand[0], p->operand[1]);
+        return;
     case MC_DIV_F: say_quotient(p, x); return;
     case MC_NEG_F: say(p, "-%s", p->operand[0]); return;
     case MC_ABS_F: say(p, "fabsf(%s)", p->operand[0]); return;
@@ -443,10 +464,12 @@ static const char band_helper[] =
 static void find_needed(printer *p) {
     for (uint32_t i = p->code.count; i-- > 0;) {
         const mc_node *x = &p->code.nodes[i];
+        const uint32_t of[] = {x->a, x->b, x->c};
         if (!p->needed[i]) continue;
-        if (x->a != MC_NONE) p->needed[x->a] = true;
-        if (x->b != MC_NONE) p->needed[x->b] = true;
-        if (x->c != MC_NONE) p->needed[x->c] = true;
+        const int fused = fused_operand(p, x);
+        for (int j = 0; j < 3; j++)
+            if (of[j] != MC_NONE && j != fused) p->needed[of[j]] = true;
+        if (fused >= 0) p->needed[p->code.nodes[of[fused]].a] = p->needed[p->code.nodes[of[fused]].b] = true;
     }
 }
 
@@ -691,11 +714,12 @@ const char *emit_functions(const emit_program *program, emit_text *out, void *co
     bool good = say_function(&p, program->mask, "FK_DEVICE int fk_allow(const fk_env *e, fk_i64 q, fk_i64 k, int h)");
     good = good && say_spans(&p, MC_K) && say_spans(&p, MC_Q);
     if (program->score.count) {
-        p.of_score = true;
+        p.of_score = p.exact = true;
         good = good && say_function(&p, program->score,
                                     "FK_DEVICE float fk_score(const fk_env *e, float s, fk_i64 q, fk_i64 k, int h)");
         good = good && say_function(&p, program->slope,
                                     "FK_DEVICE float fk_slope(const fk_env *e, float s, fk_i64 q, fk_i64 k, int h)");
+        p.exact = false;
     }
     if (program->read_count) good = good && say_reads(&p);
     return good ? NULL : "out of memory";

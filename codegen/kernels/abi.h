@@ -233,7 +233,8 @@ typedef struct fk_gather_run {
 } fk_gather_run;
 /* A tensor. `row` and the others count words of 4 bytes. In messages and home blocks a token has `row` words, next to
  * each other. In the caller's tensor it has `full`, and those that move are row / chunk chunks, `stride` apart, which
- * begin kv_step * kv_first + sub_step * sub_first words into it. */
+ * begin kv_step * kv_first + sub_step * sub_first words into it. A caller may leave a tensor out: without `to` it is
+ * not written, and without `from` zeros are. */
 typedef struct fk_gather_tensor {
     fk_u64 to, from;        /* addresses of the first token */
     fk_u32 row, full, chunk, stride, kv_step, sub_step;
@@ -290,7 +291,8 @@ enum { FK_FORWARD_SM90_THREADS = 384 };
 /* At most so many rows a step; half of it if head_dim is 128 and there is a score. */
 #define FK_DKV_ROWS(d) ((d) > 192 ? 16 : (d) > 32 ? 32 : 64)
 #define FK_DKV_PARTS(d) (FK_KEYS / FK_DKV_KEYS(d))
-#define FK_DKV_SHARED(d, v) (FK_TILE_BYTES(FK_DKV_KEYS(d) + 2 * FK_DKV_ROWS(d), (d) + (v)) + 16 * FK_DKV_ROWS(d))
+#define FK_DKV_SHARED(d, v)                                                                                            \
+    (FK_TILE_BYTES(FK_DKV_KEYS(d) + 2 * FK_DKV_ROWS(d), (d) + (v)) + 24 * FK_DKV_ROWS(d) + 16)
 #define FK_DKV_REGISTERS(d) 255
 
 /* dK, dV and dQ in one kernel, ordered or not, head_dim up to 128: as dK and dV, and dS, which warps pass to each
@@ -313,10 +315,10 @@ enum { FK_FORWARD_SM90_THREADS = 384 };
 #define FK_HAS_BACKWARD_SM90(d, v) ((d) == (v) && ((d) == 64 || (d) == 128))
 enum { FK_BACKWARD_SM90_THREADS = 384 };
 #define FK_BACKWARD_SM90_ROWS(d) ((d) > 64 ? 64 : 128)
-enum { FK_BACKWARD_SM90_RECORD = 40 }; /* bytes that say what rows a step has; a multiple of 8 */
+enum { FK_BACKWARD_SM90_RECORD = 56 }; /* bytes that say what rows a step has; a multiple of 8 */
 #define FK_BACKWARD_SM90_SHARED(d, v)                                                                                  \
     (FK_TILE_BYTES(FK_KEYS + 2 * FK_BACKWARD_SM90_ROWS(d), (d) + (v)) +                                                \
-     2 * FK_TILE_BYTES(FK_KEYS, FK_BACKWARD_SM90_ROWS(d)) + 16 * FK_BACKWARD_SM90_ROWS(d) +                            \
+     2 * FK_TILE_BYTES(FK_KEYS, FK_BACKWARD_SM90_ROWS(d)) + 24 * FK_BACKWARD_SM90_ROWS(d) +                            \
      2 * FK_BACKWARD_SM90_RECORD + 32)
 #define FK_BACKWARD_SM90_REGISTERS 168
 #endif

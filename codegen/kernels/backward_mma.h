@@ -82,7 +82,8 @@ FK_DEVICE void fk_dq_copy(const fk_launch *p, const fk_key_run *run, fk_u32 at, 
 }
 
 FK_DEVICE void fk_dq_step(const fk_launch *p, const fk_env *env, fk_i64 row, const fk_key_run *run, fk_u32 at,
-                          fk_u32 head, fk_u32 buffer, const float *lse, const float *delta, float (*sums)[4]) {
+                          fk_u32 head, fk_u32 buffer, const fk_row_numbers *rows, fk_u32 far,
+                          float (*sums)[4]) {
     fk_u32 t = fk_lane() % 4 * 2, keys = run->count - at < FK_Q_STEP ? run->count - at : FK_Q_STEP;
     float s[FK_Q_COLUMNS][4], g[FK_Q_COLUMNS][4];
     fk_u32 packed[FK_Q_COLUMNS][2];
@@ -91,19 +92,28 @@ FK_DEVICE void fk_dq_step(const fk_launch *p, const fk_env *env, fk_i64 row, con
     fk_u32 counting[2] = {~0u, ~0u};
     if (!whole) fk_counting(env, run->cls == FK_PARTIAL, 0, FK_Q_COLUMNS, row, key, keys, head, counting); // cost: PARTIAL
     fk_rows_by_rows(s, FK_Q_COLUMNS, FK_CHUNKS, fk_dq_q(), fk_warp() * 16, fk_dq_k(buffer));
+    float unit = fk_unit(p);
+    if (far) {
+        FK_UNROLL
+        for (fk_u32 j = 0; j < FK_Q_COLUMNS; j++)
+            FK_UNROLL
+            for (fk_u32 i = 0; i < 4; i++) s[j][i] = fk_minus(p, s[j][i], rows[i / 2].minus); // cost: seldom
+        unit = FK_LOG2E; // cost: seldom
+    }
     FK_UNROLL
     for (fk_u32 j = 0; j < FK_Q_COLUMNS; j++)
         FK_UNROLL
         for (fk_u32 i = 0; i < 4; i++) {
             float slope;
-            float weight = fk_weight(p, env, s[j][i], lse[i / 2], row + i / 2 * 8, key + j * 8 + i % 2, head, &slope);
+            float weight = fk_weight(p, env, s[j][i], unit, rows[i / 2].minus, rows[i / 2].base, row + i / 2 * 8,
+                                     key + j * 8 + i % 2, head, &slope);
             s[j][i] = fk_times(fk_counts(counting, i / 2, j, i % 2) ? weight : 0, slope);
         }
     fk_rows_by_rows(g, FK_Q_COLUMNS, FK_VALUE_CHUNKS, fk_dq_do(), fk_warp() * 16, fk_dq_v(buffer));
     FK_UNROLL
     for (fk_u32 j = 0; j < FK_Q_COLUMNS; j++) {
         FK_UNROLL
-        for (fk_u32 i = 0; i < 4; i++) g[j][i] = fk_gradient(s[j][i], g[j][i], delta[i / 2]);
+        for (fk_u32 i = 0; i < 4; i++) g[j][i] = fk_gradient(s[j][i], g[j][i], rows[i / 2].delta);
         packed[j][0] = fk_pack(g[j][0], g[j][1]);
         packed[j][1] = fk_pack(g[j][2], g[j][3]);
     }
@@ -117,7 +127,8 @@ FK_DEVICE void fk_dq_item(const fk_launch *p, const fk_row_item *item, fk_u32 pa
     fk_u32 rows = item->count - first, row = fk_warp() * 16 + fk_lane() / 4;
     fk_u64 token = item->token + first;
     const fk_key_run *runs = (const fk_key_run *)p->runs + item->first;
-    float sums[FK_CHUNKS][4], lse[2], delta[2];
+    float sums[FK_CHUNKS][4];
+    fk_row_numbers numbers[2];
     fk_step step = {0, 0};
     int more = 1, idle = fk_warp() * 16 >= rows; /* a warp without rows only helps to copy */
     fk_sync(); /* everybody has read the tiles of the item before */
@@ -127,12 +138,9 @@ FK_DEVICE void fk_dq_item(const fk_launch *p, const fk_row_item *item, fk_u32 pa
                  fk_o_stride(p), rows);
     fk_dq_copy(p, runs, 0, kv_head, 0);
     FK_UNROLL
-    for (fk_u32 half = 0; half < 2; half++) {
-        int there = row + half * 8 < rows;
-        fk_u64 at = token + row + half * 8;
-        lse[half] = there ? fk_row_lse(p, at, head) : fk_infinity();
-        delta[half] = there ? fk_load(fk_row(p, p->delta, at, head, 4)) : 0;
-    }
+    for (fk_u32 half = 0; half < 2; half++)
+        numbers[half] = fk_row_numbers_at(p, token + row + half * 8, head, row + half * 8 < rows);
+    const fk_u32 far = FK_HAS_SCORE ? 0 : fk_any(fk_is_far(&numbers[0]) | fk_is_far(&numbers[1]));
     FK_UNROLL
     for (fk_u32 j = 0; j < FK_CHUNKS; j++) sums[j][0] = sums[j][1] = sums[j][2] = sums[j][3] = 0;
     while (more) {
@@ -142,7 +150,7 @@ FK_DEVICE void fk_dq_item(const fk_launch *p, const fk_row_item *item, fk_u32 pa
         fk_sync(); /* this step is there, and everybody has read the one before */
         if (more) fk_dq_copy(p, runs + step.run, step.at, kv_head, 1 - buffer);
         if (!idle)
-            fk_dq_step(p, &env, item->position + first + row, runs + now.run, now.at, head, buffer, lse, delta, sums);
+            fk_dq_step(p, &env, item->position + first + row, runs + now.run, now.at, head, buffer, numbers, far, sums);
         buffer = 1 - buffer;
     }
     fk_add_sums(fk_row(p, p->dq, item->out + first, head, FK_HEAD_DIM * 4), fk_q_stride(p) * 2, fk_warp() * 16, rows,

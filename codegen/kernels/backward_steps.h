@@ -1,31 +1,61 @@
 /* backward_steps.h: what the backward kernels share: P and dS, one step of dK and dV, and adding to sums in memory.
  *
- * P = 2^(s - LSE). Where a pair does not count, P is selected to be 0, never computed to be 0. A row that has seen no
- * key, or that does not exist, gets an LSE of +inf, which makes its P 0. dS = P (dP - delta) times the slope of the
- * score. P and dS are rounded to the input type for the products; the scale is applied to the finished sums. For dK and
- * dV, scores are computed transposed, keys as rows: then P and dS already are operands of the next products, in the
- * registers where they were made.
+ * P = exp((x - lse) - lse_low), where x is the logit. Where a pair does not count, P is selected to be 0, never computed
+ * to be 0. dS = P (dP - delta) times the slope of the score. P and dS are rounded to the input type for the products; the
+ * scale is applied to the finished sums. For dK and dV, scores are computed transposed, keys as rows: then P and dS
+ * already are operands of the next products, in the registers where they were made.
+ *
+ * A row is two numbers here, `minus` and `base`: P = 2^((x - minus) log2 e - base). Without a score, `minus` is 0 if the
+ * row's LSE is near 0 (FK_NEAR). Then P = 2^(s unit - base), one instruction for each pair, where s is the product q k.
+ * If a step has a far row, it first makes x - minus of all its products. With a score, logits are there anyway: `minus` is
+ * always lse, and always subtracted. A row that has seen no key, or that does not exist, is not far; one of its two
+ * numbers is +inf, which makes its P 0.
+ *
+ * Of a far row, x and lse are large and nearly alike. So x must have the bits that it had in the forward pass: both make
+ * the products of q and k in the same order, chunk by chunk of 16 numbers, and round the scale and each operation of the
+ * score on its own.
  */
 #ifndef FK_BACKWARD_STEPS_H
 #define FK_BACKWARD_STEPS_H
 
-/* The LSE of a row in log2 units, as fk_weight takes it. */
-FK_DEVICE float fk_row_lse(const fk_launch *p, fk_u64 token, fk_u32 head) {
-    float lse = fk_load(fk_row(p, p->lse, token, head, 4));
-    return lse == -fk_infinity() ? fk_infinity() : lse * FK_LOG2E;
+typedef struct fk_row_numbers {
+    float minus, base, delta;
+} fk_row_numbers;
+/* From the two numbers of LSE, and delta, of a row. */
+FK_DEVICE fk_row_numbers fk_row_numbers_of(float lse, float lse_low, float delta) {
+    fk_row_numbers x = {0, fk_fma(lse, FK_LOG2E, lse_low * FK_LOG2E), delta};
+    int none = lse == -fk_infinity();
+    if (FK_HAS_SCORE || !fk_is_near(x.base)) x.minus = lse, x.base = lse_low * FK_LOG2E;
+    if (none) x.minus = FK_HAS_SCORE ? fk_infinity() : 0, x.base = FK_HAS_SCORE ? 0 : fk_infinity();
+    return x;
 }
-/* P from the product s = q k of a pair that counts, and in *slope the slope of the score. */
-FK_DEVICE float fk_weight(const fk_launch *p, const fk_env *env, float s, float row_lse, fk_i64 q, fk_i64 k,
-                          fk_u32 head, float *slope) {
+/* Of a row in memory; there: does it exist? */
+FK_DEVICE fk_row_numbers fk_row_numbers_at(const fk_launch *p, fk_u64 token, fk_u32 head, int there) {
+    if (!there) return fk_row_numbers_of(-fk_infinity(), 0, 0);
+    return fk_row_numbers_of(fk_load(fk_row(p, p->lse, token, head, 4)), fk_load(fk_row(p, p->lse_low, token, head, 4)),
+                             fk_load(fk_row(p, p->delta, token, head, 4)));
+}
+/* Is a row far? If a score is there, nobody asks. */
+FK_DEVICE fk_u32 fk_is_far(const fk_row_numbers *x) { return !FK_HAS_SCORE && x->minus != 0; }
+
+/* What makes log2 units of the products q k; in a step with a far row, of what fk_minus made of them. */
+FK_DEVICE float fk_unit(const fk_launch *p) { return FK_HAS_SCORE ? FK_LOG2E : p->scale_log2; }
+FK_DEVICE float fk_minus(const fk_launch *p, float s, float minus) {
+    return fk_rounded_product(s, p->scale) - minus;
+}
+/* P of a pair that counts, and in *slope the slope of the score. s: the product q k, or what fk_minus made of it; unit:
+ * accordingly. */
+FK_DEVICE float fk_weight(const fk_launch *p, const fk_env *env, float s, float unit, float minus, float base, fk_i64 q,
+                          fk_i64 k, fk_u32 head, float *slope) {
 #if FK_HAS_SCORE
-    float natural = s * p->scale, x = fk_score(env, natural, q, k, head), unit = FK_LOG2E;
+    float natural = fk_rounded_product(s, p->scale);
     *slope = fk_slope(env, natural, q, k, head);
+    s = fk_score(env, natural, q, k, head) - minus;
 #else
-    float x = s, unit = p->scale_log2;
-    (void)env, (void)q, (void)k, (void)head;
+    (void)p, (void)env, (void)minus, (void)q, (void)k, (void)head;
     *slope = 1;
 #endif
-    return fk_exp2(fk_fma(x, unit, -row_lse));
+    return fk_exp2(fk_fma(s, unit, -base));
 }
 /* P times the slope, and dS from that. If P is 0 both are 0, whatever the slope and dP are: they may be NaN. */
 FK_DEVICE float fk_times(float weight, float slope) { return weight == 0 ? 0 : weight * slope; }
@@ -95,18 +125,21 @@ enum {
     FK_K_COLUMNS = FK_K_STEP / 8
 };
 
-/* Where things are in shared memory: K, V, then two buffers of Q and dO, and of LSE (0) and delta (1). */
+/* Where things are in shared memory: K, V, then two buffers of Q and dO; of base, delta and minus (which: 0
+ * to 2) of the rows. */
 FK_DEVICE fk_u32 fk_dkv_k(void) { return fk_shared(); }
 FK_DEVICE fk_u32 fk_dkv_v(void) { return fk_dkv_k() + FK_K_KEYS * FK_ROW_BYTES; }
 FK_DEVICE fk_u32 fk_dkv_q(fk_u32 buffer) {
     return fk_dkv_v() + FK_K_KEYS * FK_VALUE_BYTES + buffer * FK_K_STEP * (FK_ROW_BYTES + FK_VALUE_BYTES);
 }
 FK_DEVICE fk_u32 fk_dkv_do(fk_u32 buffer) { return fk_dkv_q(buffer) + FK_K_STEP * FK_ROW_BYTES; }
-FK_DEVICE fk_u32 fk_dkv_numbers(fk_u32 buffer, fk_u32 which) {
-    return fk_dkv_q(2) + (buffer * 2 + which) * FK_K_STEP * 4;
+FK_DEVICE fk_u32 fk_dkv_numbers(fk_u32 buffer, fk_u32 which) { /* base, delta, minus */
+    return fk_dkv_q(2) + (buffer * 3 + which) * FK_K_STEP * 4;
 }
+/* Of each warp that has rows to copy: is one of them far? */
+FK_DEVICE fk_u32 fk_dkv_far(fk_u32 buffer, fk_u32 warp) { return fk_dkv_numbers(2, 0) + (buffer * 2 + warp) * 4; }
 
-/* Begins to copy the rows of a step. Rows beyond the end of the run get an LSE of +inf, which makes their P 0. */
+/* Begins to copy the rows of a step. */
 FK_DEVICE void fk_dkv_copy(const fk_launch *p, const fk_row_run *run, fk_u32 at, fk_u32 head, fk_u32 buffer) {
     fk_u64 token = run->token + at;
     fk_copy_tile(fk_dkv_q(buffer), FK_CHUNKS, FK_K_STEP, FK_K_THREADS, fk_row(p, p->q, token, head, FK_ROW_BYTES),
@@ -114,13 +147,23 @@ FK_DEVICE void fk_dkv_copy(const fk_launch *p, const fk_row_run *run, fk_u32 at,
     fk_copy_tile(fk_dkv_do(buffer), FK_VALUE_CHUNKS, FK_K_STEP, FK_K_THREADS,
                  fk_row(p, p->d_o, token, head, FK_VALUE_BYTES), fk_o_stride(p), run->count - at);
     fk_u32 row = fk_thread();
-    if (row < FK_K_STEP) {
-        int there = row < run->count - at;
-        float lse = there ? fk_row_lse(p, token + row, head) : fk_infinity();
-        float delta = there ? fk_load(fk_row(p, p->delta, token + row, head, 4)) : 0;
-        fk_store_shared(fk_dkv_numbers(buffer, 0) + row * 4, lse);
-        fk_store_shared(fk_dkv_numbers(buffer, 1) + row * 4, delta);
+    if (fk_warp() * 32 < FK_K_STEP) {
+        int mine = FK_K_STEP % 32 == 0 || row < FK_K_STEP;
+        fk_row_numbers x = fk_row_numbers_at(p, token + row, head, mine && row < run->count - at);
+        fk_u32 far = FK_HAS_SCORE ? 0 : fk_any(fk_is_far(&x));
+        if (!FK_HAS_SCORE && fk_lane() == 0) fk_store_shared_bits(fk_dkv_far(buffer, fk_warp()), far);
+        if (!mine) return;
+        fk_store_shared(fk_dkv_numbers(buffer, 0) + row * 4, x.base);
+        fk_store_shared(fk_dkv_numbers(buffer, 1) + row * 4, x.delta);
+        fk_store_shared(fk_dkv_numbers(buffer, 2) + row * 4, x.minus);
     }
+}
+
+/* Does a step have a far row? */
+FK_DEVICE fk_u32 fk_dkv_some_far(fk_u32 buffer) {
+    if (FK_HAS_SCORE) return 0;
+    fk_u32 far = fk_load_shared_bits(fk_dkv_far(buffer, 0));
+    return FK_K_STEP > 32 ? far | fk_load_shared_bits(fk_dkv_far(buffer, 1)) : far;
 }
 
 typedef struct fk_dkv_sums {
@@ -208,14 +251,26 @@ FK_DEVICE void fk_dkv_step(const fk_launch *p, const fk_env *env, fk_i64 key, fk
     key += band * 16 + fk_lane() / 4;
     if (!whole) fk_counting(env, 1, 1, FK_K_COLUMNS, key, row, FK_K_STEP, head, counting); // cost: PARTIAL
     fk_rows_by_rows(s, FK_K_COLUMNS, FK_CHUNKS, fk_dkv_k(), band * 16, q_tile);
+    float unit = fk_unit(p);
+    if (fk_dkv_some_far(buffer)) {
+        FK_UNROLL
+        for (fk_u32 j = 0; j < FK_K_COLUMNS; j++) {
+            float minus[2];
+            fk_load_shared2(minus, fk_dkv_numbers(buffer, 2) + (j * 8 + t) * 4); // cost: seldom
+            FK_UNROLL
+            for (fk_u32 i = 0; i < 4; i++) s[j][i] = fk_minus(p, s[j][i], minus[i % 2]); // cost: seldom
+        }
+        unit = FK_LOG2E; // cost: seldom
+    }
     FK_UNROLL
     for (fk_u32 j = 0; j < FK_K_COLUMNS; j++) {
-        float lse[2], slopes[4];
-        fk_load_shared2(lse, fk_dkv_numbers(buffer, 0) + (j * 8 + t) * 4);
+        float base[2], minus[2] = {0, 0}, slopes[4];
+        fk_load_shared2(base, fk_dkv_numbers(buffer, 0) + (j * 8 + t) * 4);
+        if (FK_HAS_SCORE) fk_load_shared2(minus, fk_dkv_numbers(buffer, 2) + (j * 8 + t) * 4);
         FK_UNROLL
         for (fk_u32 i = 0; i < 4; i++) {
-            float weight =
-                fk_weight(p, env, s[j][i], lse[i % 2], row + j * 8 + i % 2, key + i / 2 * 8, head, &slopes[i]);
+            float weight = fk_weight(p, env, s[j][i], unit, minus[i % 2], base[i % 2], row + j * 8 + i % 2,
+                                     key + i / 2 * 8, head, &slopes[i]);
             s[j][i] = fk_counts(counting, i / 2, j, i % 2) ? weight : 0;
         }
         packed[j][0] = fk_pack(s[j][0], s[j][1]);

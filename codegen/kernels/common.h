@@ -342,19 +342,40 @@ FK_DEVICE fk_u64 fk_row(const fk_launch *p, fk_u64 base, fk_u64 token, fk_u32 he
 
 /* The sink of a head. -infinity: there are no sinks. */
 FK_DEVICE float fk_sink(fk_u64 sinks, fk_u64 head) { return sinks ? fk_load(sinks + head * 4) : -fk_infinity(); }
-/* What O has to be multiplied by at the end of a row with m `most` (in log2 units) and l `sum`, and the LSE of the row.
+/* Is a row with this LSE, or this m, times log2 e, near 0? -infinity, +infinity and NaN are not. A float within the limit
+ * is off by 2^-17 at most, and so is P by less than 2^-16 of itself. */
+#define FK_NEAR 256.0f
+FK_DEVICE int fk_is_near(float base) { return fabsf(base) <= FK_NEAR; }
+
+/* exp(x - from). The difference comes before the scale to base 2, so that it is right however large both are; where
+ * both are alike it is exactly 1. */
+FK_DEVICE float fk_weight_of(float x, float from) { return fk_exp2((x - from) * FK_LOG2E); }
+/* The m that logits are subtracted from: that of a row that has seen no key is -infinity, and so are its logits. */
+FK_DEVICE float fk_base_of(float most) { return most == -fk_infinity() ? 0 : most; }
+
+/* What O has to be multiplied by at the end of a row with m `most` and l `sum`, and the two numbers of the row's LSE.
  * With `sinks` the sink counts as one more key. The LSE of a row that sees no key is exactly the sink. */
-FK_DEVICE float fk_end_row(fk_u64 sinks, float natural_sink, float most, float sum, float *lse) {
+FK_DEVICE float fk_end_row(fk_u64 sinks, float sink, float most, float sum, float lse[2]) {
     float factor = 1;
-    int empty = sum == 0;
+    lse[0] = sink;
+    lse[1] = 0;
+    if (sum == 0) return 0;
     if (sinks) {
-        float sink = natural_sink * FK_LOG2E, with = fk_max(most, sink);
-        factor = fk_exp2(most - with);
-        sum = sum * factor + fk_exp2(sink - with);
+        float with = fk_max(most, sink);
+        factor = fk_weight_of(most, with);
+        sum = sum * factor + fk_weight_of(sink, with);
         most = with;
     }
-    *lse = empty ? natural_sink : FK_LN2 * (most + fk_log2(sum));
-    return sum == 0 ? 0 : factor / sum;
+    float rest = fk_rounded_product(FK_LN2, fk_log2(sum));
+    lse[0] = most + rest;
+    lse[1] = (most - lse[0]) + rest;
+    return factor / sum;
+}
+/* Tells the largest logit of a finished row, of query head `head` of a range. maxima, model_head, group, shared: as in
+ * fk_launch. */
+FK_DEVICE void fk_tell_largest(fk_u64 maxima, fk_u32 model_head, fk_u32 group, fk_u32 shared, fk_u32 head,
+                               float most) {
+    if (maxima) fk_max_global(maxima + (model_head + head / group * shared + head % group) * 4ull, most);
 }
 
 /* --- steps -------------------------------------------------------------------------------------------------------- */

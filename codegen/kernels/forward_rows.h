@@ -4,8 +4,12 @@
  * FK_FORWARD_SM90 must be defined: 1 for the skeleton of sm_90a, 0 for that of mma.sync. In both, the accumulator of
  * a warp's 16 rows is a row of m16n8 fragments.
  *
- * m is in log2 units. A logit is in natural units only where a score has to be applied to it. P is rounded to the
- * input type before it is multiplied with V; l sums P before that rounding.
+ * m is in natural units. P is rounded to the input type before it is multiplied with V; l sums P before that rounding.
+ *
+ * P = 2^(s unit - m log2 e), where s is the product q k, or the logit if there is a score: one instruction for each
+ * pair. Its two terms are rounded as they are large, so this is for rows whose m is *near* 0, up to FK_NEAR. If a warp
+ * has another row in a step, *far* from 0 or without a key so far, it first makes x - m of all its logits x. Whatever is
+ * rounded there, the products q k were rounded by as well.
  */
 enum {
 #if FK_FORWARD_SM90
@@ -138,8 +142,8 @@ FK_DEVICE void fk_forward_join(const fk_launch *p, const fk_row_item *item, fk_u
             fk_u64 o_at = fk_forward_part(p, item, part), m_at = o_at + FK_ROWS * FK_VALUE_DIM * 4 + row * 4;
             int own = part == item->part;
             float with = own ? *most : fk_load(m_at), adds = own ? *sum : fk_load(m_at + FK_ROWS * 4);
-            float next = fk_max(m, with), base = next == -fk_infinity() ? 0 : next; /* no key yet: all factors 0 */
-            float before = fk_exp2(m - base), factor = fk_exp2(with - base);
+            float next = fk_max(m, with), base = fk_base_of(next);
+            float before = fk_weight_of(m, base), factor = fk_weight_of(with, base);
             m = next;
             l = fk_fma(adds, factor, l * before);
             FK_UNROLL
@@ -189,9 +193,13 @@ FK_DEVICE void fk_forward_close(const fk_launch *p, const fk_row_item *item, fk_
             for (fk_u32 j = 0; j < FK_VALUE_CHUNKS; j++) fk_store2(o_at + (j * 8 + t) * 4, x->o[0][j][0], x->o[0][j][1]);
         } else if (row < item->count) {
             if (FK_PACKED) sink = fk_sink(p->sinks, row_head);
-            float lse, factor = fk_end_row(p->sinks, sink, most, sum, &lse);
+            float lse[2], factor = fk_end_row(p->sinks, sink, most, sum, lse);
             fk_u64 token = item->out + fk_forward_query(item, row);
-            if (t == 0) fk_store(fk_row(p, p->lse, token, row_head, 4), lse);
+            if (t == 0) {
+                fk_store(fk_row(p, p->lse, token, row_head, 4), lse[0]);
+                fk_store(fk_row(p, p->lse_low, token, row_head, 4), lse[1]);
+                fk_tell_largest(p->maxima, p->model_head, p->group, p->shared, row_head, most);
+            }
             FK_UNROLL
             for (fk_u32 j = 0; j < FK_VALUE_CHUNKS; j++)
                 fk_store_bits(fk_row(p, p->o, token, row_head, FK_VALUE_BYTES) + (j * 8 + t) * 2,
@@ -243,7 +251,10 @@ FK_DEVICE void fk_forward_count(const fk_env *env, const fk_row_item *item, cons
     }
 }
 
-/* Scores, times this, are in log2 units. */
+/* The logit of a score; and what makes log2 units of scores. */
+FK_DEVICE float fk_forward_logit(const fk_launch *p, float s) {
+    return FK_HAS_SCORE ? s : fk_rounded_product(s, p->scale);
+}
 FK_DEVICE float fk_forward_unit(const fk_launch *p) { return FK_HAS_SCORE ? FK_LOG2E : p->scale_log2; }
 /* Is that below 0? Then the greatest logit is the least score. */
 #define FK_F_LEAST (!FK_HAS_SCORE && FK_NEGATIVE_SCALE)
@@ -263,7 +274,7 @@ FK_DEVICE void fk_forward_scores(const fk_launch *p, const fk_env *env, const fk
             for (fk_u32 i = 0; i < 4; i++) {
                 fk_u32 row = fk_forward_row(b) + i / 2 * 8;
                 fk_i64 k = run->position + at + j * 8 + fk_lane() % 4 * 2 + i % 2;
-                s[b][j][i] = fk_score(env, s[b][j][i] * p->scale, item->position + fk_forward_query(item, row), k,
+                s[b][j][i] = fk_score(env, fk_rounded_product(s[b][j][i], p->scale), item->position + fk_forward_query(item, row), k,
                                       fk_forward_head(item, row, head));
             }
 #endif
@@ -283,13 +294,14 @@ FK_DEVICE void fk_forward_scores(const fk_launch *p, const fk_env *env, const fk
  * of s is applied where the maximum is subtracted, so that it costs nothing. */
 FK_DEVICE void fk_forward_softmax(const fk_launch *p, float (*s)[FK_F_COLUMNS][4], fk_forward_rows *x,
                                   float (*factor)[2]) {
-    float unit = fk_forward_unit(p);
+    float unit = fk_forward_unit(p), base[FK_F_BANDS][2];
+    fk_u32 far = 0;
     FK_UNROLL
     for (fk_u32 b = 0; b < FK_F_BANDS; b++)
         FK_UNROLL
         for (fk_u32 half = 0; half < 2; half++) {
             fk_u32 i = half * 2;
-            float most = -fk_infinity(), sum = 0;
+            float most = -fk_infinity();
             if (FK_WITHOUT_SOFTMAX) {
                 factor[b][half] = x->l[b][half] = 1;
                 continue;
@@ -301,14 +313,39 @@ FK_DEVICE void fk_forward_softmax(const fk_launch *p, float (*s)[FK_F_COLUMNS][4
             }
             most = fk_max(most, fk_exchange(most, 1));
             most = fk_max(most, fk_exchange(most, 2));
-            most = fk_max(most * (FK_F_LEAST ? -unit : unit), x->m[b][half]);
-            float base = most == -fk_infinity() ? 0 : most;
-            factor[b][half] = fk_exp2(x->m[b][half] - base);
+            most = fk_max(FK_F_LEAST ? -fk_forward_logit(p, most) : fk_forward_logit(p, most), x->m[b][half]);
+            factor[b][half] = fk_weight_of(x->m[b][half], most);
+            base[b][half] = fk_rounded_product(most, FK_LOG2E);
+            far |= !fk_is_near(base[b][half]);
             x->m[b][half] = most;
+        }
+    if (FK_WITHOUT_SOFTMAX) return;
+    if (fk_any(far)) {
+        FK_UNROLL
+        for (fk_u32 b = 0; b < FK_F_BANDS; b++)
+            FK_UNROLL
+            for (fk_u32 half = 0; half < 2; half++) {
+                float from = fk_base_of(x->m[b][half]);
+                if (x->m[b][half] == -fk_infinity()) factor[b][half] = 0; // cost: seldom
+                base[b][half] = 0; // cost: seldom
+                FK_UNROLL
+                for (fk_u32 j = 0; j < FK_F_COLUMNS; j++)
+                    FK_UNROLL
+                    for (fk_u32 i = half * 2; i < half * 2 + 2; i++)
+                        s[b][j][i] = fk_forward_logit(p, s[b][j][i]) - from; // cost: seldom
+            }
+        unit = FK_LOG2E; // cost: seldom
+    }
+    FK_UNROLL
+    for (fk_u32 b = 0; b < FK_F_BANDS; b++)
+        FK_UNROLL
+        for (fk_u32 half = 0; half < 2; half++) {
+            fk_u32 i = half * 2;
+            float sum = 0;
             FK_UNROLL
             for (fk_u32 j = 0; j < FK_F_COLUMNS; j++) {
-                s[b][j][i] = fk_exp2(fk_fma(s[b][j][i], unit, -base));
-                s[b][j][i + 1] = fk_exp2(fk_fma(s[b][j][i + 1], unit, -base));
+                s[b][j][i] = fk_exp2(fk_fma(s[b][j][i], unit, -base[b][half]));
+                s[b][j][i + 1] = fk_exp2(fk_fma(s[b][j][i + 1], unit, -base[b][half]));
                 sum += s[b][j][i] + s[b][j][i + 1];
             }
             x->l[b][half] = x->l[b][half] * factor[b][half] + sum;

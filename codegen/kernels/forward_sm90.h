@@ -23,7 +23,7 @@
  * filling of it.
  */
 #ifndef FK_OVERLAP
-#define FK_OVERLAP !(FK_HEAD_DIM > 128 && FK_HAS_SCORE) /* with these two it would spill registers */
+#define FK_OVERLAP !(FK_VALUE_DIM > 192 && FK_HAS_SCORE) /* with these two it would spill registers */
 #endif
 #ifndef FK_TURNS
 #define FK_TURNS 1
@@ -32,6 +32,14 @@
 #define FK_F_PRODUCT FK_PRODUCT(fk_product_, 64)
 #else
 #define FK_F_PRODUCT FK_PRODUCT(fk_product_, 128)
+#endif
+/* K and V of different sizes are at different places and of different maps: the producer needs more registers. */
+#if FK_HEAD_DIM != FK_VALUE_DIM
+#define FK_F_PRODUCER_REGISTERS fk_registers_down(56)
+#define FK_F_CONSUMER_REGISTERS fk_registers_up(224)
+#else
+#define FK_F_PRODUCER_REGISTERS fk_registers_down(40)
+#define FK_F_CONSUMER_REGISTERS fk_registers_up(232)
 #endif
 #define FK_F_GATHER FK_PRODUCT(fk_product_registers_, FK_VALUE_DIM)
 enum {
@@ -338,13 +346,13 @@ FK_KERNEL(fk_forward_sm90, FK_F_THREADS, 1)(FK_PARAMETER fk_launch_maps maps) {
     }
     fk_sync();
     if (group == 0) {
-        fk_registers_down(40);
+        FK_F_PRODUCER_REGISTERS;
         for (fk_u32 piece = 0, i; (i = fk_piece(piece)) < work; piece++) {
             const fk_row_item *item = (const fk_row_item *)p->items + i / heads;
             if (item->runs) fk_forward_produce(&maps, item, fk_forward_first_head(p, i, heads), items++, &n);
         }
     } else {
-        fk_registers_up(232);
+        FK_F_CONSUMER_REGISTERS;
         if (group == 2) fk_forward_pass_turn(1);
         for (fk_u32 piece = 0, i; (i = fk_piece(piece)) < work; piece++) {
             const fk_row_item *item = (const fk_row_item *)p->items + i / heads;

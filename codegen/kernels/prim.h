@@ -51,6 +51,8 @@ FK_PRIMITIVE(void, fk_add_global2, (fk_u64 to, float a, float b))
 
 /* Adds x to the whole number of 64 bits at `to`, a multiple of 8, modulo 2^64; otherwise as fk_add_global2. */
 FK_PRIMITIVE(void, fk_add_global_long, (fk_u64 to, fk_i64 x))
+/* Makes the number at `to` x if x is larger; otherwise as fk_add_global2. Neither number is NaN. -0 is less than 0. */
+FK_PRIMITIVE(void, fk_max_global, (fk_u64 to, float x))
 
 /* Adds 1 to the number at `counter`, atomically, and returns what it was before. */
 FK_PRIMITIVE(fk_u32, fk_take, (fk_u64 counter))
@@ -75,6 +77,8 @@ FK_PRIMITIVE(void, fk_multiply_bf16, (float c[4], const fk_u32 a[4], fk_u32 b0, 
 FK_PRIMITIVE(void, fk_multiply_fp16, (float c[4], const fk_u32 a[4], fk_u32 b0, fk_u32 b1))
 /* Warp. Returns the x of the lane whose number is this one's ^ mask. */
 FK_PRIMITIVE(float, fk_exchange, (float x, fk_u32 mask))
+/* Warp. Is x other than 0 in any lane? All lanes get the same answer, 1 or 0. */
+FK_PRIMITIVE(fk_u32, fk_any, (fk_u32 x))
 
 /* Two numbers in 32 bits, `low` in the low half, rounded to nearest even; and back. */
 FK_PRIMITIVE(fk_u32, fk_pack_bf16, (float low, float high))
@@ -87,4 +91,7 @@ FK_PRIMITIVE(float, fk_log2, (float x))
 FK_PRIMITIVE(float, fk_reciprocal, (float x)) /* 1 / x, within an ulp; 0 for infinities */
 FK_PRIMITIVE(float, fk_max, (float a, float b)) /* if one is NaN, the other */
 FK_PRIMITIVE(float, fk_fma, (float a, float b, float c))
+/* a b, and a + b, rounded. A compiler may make one instruction of a product and a sum, which rounds once; not of these. */
+FK_PRIMITIVE(float, fk_rounded_product, (float a, float b))
+FK_PRIMITIVE(float, fk_rounded_sum, (float a, float b))
 FK_PRIMITIVE(float, fk_infinity, (void))

@@ -134,6 +134,14 @@ FK_DEVICE void fk_add_global_long(fk_u64 to, fk_i64 x) {
     asm volatile("red.relaxed.gpu.global.add.u64 [%0], %1;" ::"l"(to), "l"(x) : "memory");
 }
 
+/* Floats of one sign are in the order of their bits as whole numbers, or in the reverse order. */
+FK_DEVICE void fk_max_global(fk_u64 to, float x) {
+    fk_u32 bits;
+    asm("mov.b32 %0, %1;" : "=r"(bits) : "f"(x));
+    if (bits >> 31) asm volatile("red.relaxed.gpu.global.min.u32 [%0], %1;" ::"l"(to), "r"(bits) : "memory");
+    else asm volatile("red.relaxed.gpu.global.max.s32 [%0], %1;" ::"l"(to), "r"(bits) : "memory");
+}
+
 FK_DEVICE fk_u32 fk_take(fk_u64 counter) {
     fk_u32 x;
     asm volatile("atom.relaxed.gpu.global.add.u32 %0, [%1], 1;" : "=r"(x) : "l"(counter) : "memory");
@@ -195,6 +203,7 @@ FK_DEVICE float fk_exchange(float x, fk_u32 mask) {
     asm volatile("shfl.sync.bfly.b32 %0, %1, %2, 0x1f, 0xffffffff;" : "=f"(y) : "f"(x), "r"(mask));
     return y;
 }
+FK_DEVICE fk_u32 fk_any(fk_u32 x) { return (fk_u32)__any_sync(0xffffffff, (int)x); }
 
 FK_DEVICE fk_u32 fk_pack_bf16(float low, float high) {
     fk_u32 x;
@@ -240,6 +249,8 @@ FK_DEVICE float fk_fma(float a, float b, float c) {
     asm("fma.rn.f32 %0, %1, %2, %3;" : "=f"(y) : "f"(a), "f"(b), "f"(c));
     return y;
 }
+FK_DEVICE float fk_rounded_product(float a, float b) { return __fmul_rn(a, b); }
+FK_DEVICE float fk_rounded_sum(float a, float b) { return __fadd_rn(a, b); }
 FK_DEVICE float fk_infinity(void) {
     float y;
     asm("mov.b32 %0, 0x7f800000;" : "=f"(y));

@@ -6,16 +6,20 @@
  * Cost:     everything is read once and written once.
  */
 
-/* Sets each LSE to the sink of its head, which is right for a row that sees no key. count: rows times heads. */
+/* Sets each LSE to the sink of its head and lse_low to 0, which is right for a row that sees no key. count: rows times
+ * heads; to, lse_low: the two numbers of LSE; from: the sinks. */
 FK_KERNEL(fk_begin_lse, FK_SUPPORT_THREADS, 1)(FK_PARAMETER fk_support launch) {
     const fk_support *p = &launch;
     fk_begin(p->mark, p->mark_value);
     fk_u64 step = (fk_u64)fk_blocks() * FK_SUPPORT_THREADS;
-    for (fk_u64 i = (fk_u64)fk_block() * FK_SUPPORT_THREADS + fk_thread(); i < p->count; i += step)
+    for (fk_u64 i = (fk_u64)fk_block() * FK_SUPPORT_THREADS + fk_thread(); i < p->count; i += step) {
         fk_store(p->to + i * 4, fk_load(p->from + i % p->heads * 4)); // cost: step
+        fk_store(p->lse_low + i * 4, 0);
+    }
 }
 
-/* delta = sum(dO * O) over the numbers of a row, one warp a row. count: rows times heads; from: O; other: dO. */
+/* delta = sum(dO * O) over the numbers of a row, less the gradient of the row's LSE if there is one. One warp does a row.
+ * count: rows times heads; from: O; other: dO; d_lse: the gradients. */
 FK_KERNEL(fk_delta, FK_SUPPORT_THREADS, 1)(FK_PARAMETER fk_support launch) {
     const fk_support *p = &launch;
     fk_begin(p->mark, p->mark_value);
@@ -30,13 +34,13 @@ FK_KERNEL(fk_delta, FK_SUPPORT_THREADS, 1)(FK_PARAMETER fk_support launch) {
             sum = fk_fma(o[1], d_o[1], sum);
         }
         for (fk_u32 mask = 16; mask; mask /= 2) sum += fk_exchange(sum, mask);
-        if (fk_lane() == 0) fk_store(p->to + i * 4, sum); // cost: step
+        if (fk_lane() == 0) fk_store(p->to + i * 4, p->d_lse ? sum - fk_load(p->d_lse + i * 4) : sum); // cost: step
     }
 }
 
 /* Sums rows to the gradients of sinks: FK_FOLD neighbouring rows of each head to one. A thread adds those of one head
  * in their order, so that the bits depend on nothing else. from: float [count][heads]. With `lse` it is delta, and a
- * row counts -exp(sink - LSE) delta. to: [rows / FK_FOLD, rounded up][heads]; with `group` there is one row, of the
+ * row counts -exp(sink - LSE) delta, where LSE is lse and lse_low. to: [rows / FK_FOLD, rounded up][heads]; with `group` there is one row, of the
  * model's heads, and head i of the range goes to head model_head + i / group * shared + i % group. */
 FK_KERNEL(fk_fold_sinks, FK_SUPPORT_THREADS, 1)(FK_PARAMETER fk_support launch) {
     const fk_support *p = &launch;
@@ -50,7 +54,7 @@ FK_KERNEL(fk_fold_sinks, FK_SUPPORT_THREADS, 1)(FK_PARAMETER fk_support launch) 
         for (fk_u64 row = first; row < end; row++) {
             const fk_u64 at = (row * p->heads + head) * 4; // cost: step
             float x = fk_load(p->from + at);
-            if (p->lse) x *= -fk_exp2((sink - fk_load(p->lse + at)) * FK_LOG2E);
+            if (p->lse) x *= -fk_weight_of(sink - fk_load(p->lse + at), fk_load(p->lse_low + at));
             sum += x;
         }
         const fk_u64 place = p->group ? p->model_head + head / p->group * p->shared + head % p->group : i;
@@ -115,12 +119,13 @@ FK_KERNEL(fk_gather, FK_SUPPORT_THREADS, 1)(FK_PARAMETER fk_gather_launch launch
         for (fk_u32 t = 0; t < FK_GATHER_TENSORS; t++) {
             const fk_gather_tensor *x = &p->tensor[t];
             if (t >= p->tensors) break;
+            if (!x->to) continue;
             fk_u64 to = fk_row_at(x, x->to, p->to, run, token - run->at, i);
             fk_u64 from = fk_row_at(x, x->from, p->from, run, token - run->at, i);
             for (fk_u32 w = fk_lane(); w < x->row; w += 32) {
                 fk_u32 far = x->chunk == x->row ? w : w / x->chunk * x->stride + w % x->chunk;
-                fk_store_bits(to + (p->to == FK_AT_CALLER ? far : w) * 4,
-                              fk_load_bits(from + (p->from == FK_AT_CALLER ? far : w) * 4));
+                fk_u32 bits = x->from ? fk_load_bits(from + (p->from == FK_AT_CALLER ? far : w) * 4) : 0;
+                fk_store_bits(to + (p->to == FK_AT_CALLER ? far : w) * 4, bits);
             }
         }
     }
@@ -135,9 +140,8 @@ FK_KERNEL(fk_merge, FK_SUPPORT_THREADS, 1)(FK_PARAMETER fk_support launch) {
     fk_u64 l_at = m_at + p->other * 4;
     for (fk_u64 i = (fk_u64)fk_block() * (FK_SUPPORT_THREADS / 32) + fk_warp(); i < p->count; i += step) {
         float m = fk_load(p->to + m_at + i * 4), m_from = fk_load(p->from + m_at + i * 4); // cost: step
-        /* no row has seen a key: both factors 0 */
-        float most = fk_max(m, m_from), base = most == -fk_infinity() ? 0 : most;
-        float factor = fk_exp2(m - base), factor_from = fk_exp2(m_from - base);
+        float most = fk_max(m, m_from), base = fk_base_of(most);
+        float factor = fk_weight_of(m, base), factor_from = fk_weight_of(m_from, base);
         float l = fk_load(p->to + l_at + i * 4) * factor + fk_load(p->from + l_at + i * 4) * factor_from;
         l = fk_exchange(l, 16); /* all lanes have the same number: this waits until each of them has read m and l */
         if (fk_lane() == 0) {
@@ -154,17 +158,23 @@ FK_KERNEL(fk_merge, FK_SUPPORT_THREADS, 1)(FK_PARAMETER fk_support launch) {
     }
 }
 
-/* Makes O and LSE of a running state, with the sink if there is one. from: a slot of state; to: the rows of O; lse:
- * those of LSE; sinks: as in fk_launch; other, count: as for fk_merge. One warp does a row. */
+/* Makes O and LSE of a running state, with the sink if there is one, and tells the largest logits. from: a slot of state;
+ * to: the rows of O; lse, lse_low: those of LSE; sinks, maxima: as in fk_launch; other, count: as for fk_merge. One warp
+ * does a row. */
 FK_KERNEL(fk_state_out, FK_SUPPORT_THREADS, 1)(FK_PARAMETER fk_support launch) {
     const fk_support *p = &launch;
     fk_begin(p->mark, p->mark_value);
     fk_u64 step = (fk_u64)fk_blocks() * (FK_SUPPORT_THREADS / 32), m_at = p->other * FK_VALUE_DIM * 4;
     fk_u64 l_at = m_at + p->other * 4;
     for (fk_u64 i = (fk_u64)fk_block() * (FK_SUPPORT_THREADS / 32) + fk_warp(); i < p->count; i += step) {
-        float most = fk_load(p->from + m_at + i * 4), sum = fk_load(p->from + l_at + i * 4), lse; // cost: step
-        float factor = fk_end_row(p->sinks, fk_sink(p->sinks, i % p->heads), most, sum, &lse);
-        if (fk_lane() == 0) fk_store(p->lse + i * 4, lse);
+        float most = fk_load(p->from + m_at + i * 4), sum = fk_load(p->from + l_at + i * 4); // cost: step
+        const fk_u32 head = (fk_u32)(i % p->heads);
+        float lse[2], factor = fk_end_row(p->sinks, fk_sink(p->sinks, head), most, sum, lse);
+        if (fk_lane() == 0) {
+            fk_store(p->lse + i * 4, lse[0]);
+            fk_store(p->lse_low + i * 4, lse[1]);
+            fk_tell_largest(p->maxima, p->model_head, p->group, p->shared, head, most);
+        }
         for (fk_u32 c = fk_lane() * 2; c < FK_VALUE_DIM; c += 64) {
             float o[2];
             fk_load2(o, p->from + (i * FK_VALUE_DIM + c) * 4);
@@ -186,7 +196,7 @@ typedef struct fk_row_parts {
 FK_DEVICE void fk_sum_parts(const fk_row_parts *x, float most, fk_u32 c, float sum[2]) {
     sum[0] = sum[1] = 0;
     if (x->earlier_o) {
-        float factor = fk_exp2(fk_load(x->earlier_m) - most), o[2];
+        float factor = fk_weight_of(fk_load(x->earlier_m), most), o[2];
         fk_load2(o, x->earlier_o + c * 4);
         sum[0] = factor * o[0];
         sum[1] = factor * o[1];
@@ -204,7 +214,7 @@ FK_DEVICE void fk_sum_parts(const fk_row_parts *x, float most, fk_u32 c, float s
         }
         FK_UNROLL
         for (fk_u32 j = 0; j < 8; j++) {
-            float factor = fk_exp2(m[j] - most);
+            float factor = fk_weight_of(m[j], most);
             sum[0] = fk_fma(factor, o[j][0], sum[0]);
             sum[1] = fk_fma(factor, o[j][1], sum[1]);
         }
@@ -218,10 +228,10 @@ FK_DEVICE void fk_combine_row(const fk_launch *p, const fk_row_item *item, const
     float m = x->earlier_m ? fk_load(x->earlier_m) : -fk_infinity(), most = m, sum = 0;
     for (fk_u32 i = fk_lane(); i < x->count; i += 32) most = fk_max(most, fk_load(x->m + i * x->size));
     for (fk_u32 mask = 16; mask; mask /= 2) most = fk_max(most, fk_exchange(most, mask));
-    float base = most == -fk_infinity() ? 0 : most; /* the row has seen no key: all factors 0 */
-    if (x->earlier_l && fk_lane() == 0) sum = fk_load(x->earlier_l) * fk_exp2(m - base);
+    float base = fk_base_of(most);
+    if (x->earlier_l && fk_lane() == 0) sum = fk_load(x->earlier_l) * fk_weight_of(m, base);
     for (fk_u32 i = fk_lane(); i < x->count; i += 32)
-        sum = fk_fma(fk_load(x->l + i * x->size), fk_exp2(fk_load(x->m + i * x->size) - base), sum);
+        sum = fk_fma(fk_load(x->l + i * x->size), fk_weight_of(fk_load(x->m + i * x->size), base), sum);
     for (fk_u32 mask = 16; mask; mask /= 2) sum += fk_exchange(sum, mask);
     enum { COLUMNS = (FK_VALUE_DIM + 63) / 64 }; /* pairs of columns that a lane has */
     float o[COLUMNS][2] = {{0}};
@@ -244,9 +254,13 @@ FK_DEVICE void fk_combine_row(const fk_launch *p, const fk_row_item *item, const
         }
         return;
     }
-    float lse, factor = fk_end_row(p->sinks, fk_sink(p->sinks, head), most, sum, &lse);
+    float lse[2], factor = fk_end_row(p->sinks, fk_sink(p->sinks, head), most, sum, lse);
     fk_u64 token = (fk_u64)item->out + query;
-    if (fk_lane() == 0) fk_store(fk_row(p, p->lse, token, head, 4), lse);
+    if (fk_lane() == 0) {
+        fk_store(fk_row(p, p->lse, token, head, 4), lse[0]);
+        fk_store(fk_row(p, p->lse_low, token, head, 4), lse[1]);
+        fk_tell_largest(p->maxima, p->model_head, p->group, p->shared, head, most);
+    }
     FK_UNROLL
     for (fk_u32 j = 0; j < COLUMNS; j++) {
         fk_u32 c = fk_lane() * 2 + j * 64;

@@ -85,15 +85,15 @@ static fcp_code make_source(const fcp_plan *plan, bool mma_sync, emission *e, fc
     if (e->backward && !(p->passes & 1u << FCP_BACKWARD))
         return fcp_fail(err, FCP_E_PASS, "the plan has no backward pass");
     /* on sm_90a, ordered and unordered are that architecture's own skeletons if it has them for this head_dim */
-    bool there = emit_backward(p->head_dim, p->head_dim, true, sm_90a) & EMIT_BACKWARD_SM90;
+    bool there = emit_backward(p->head_dim, p->value_dim, true, sm_90a) & EMIT_BACKWARD_SM90;
     if (e->backward & EMIT_BACKWARD_SM90) e->backward &= there ? EMIT_BACKWARD_SM90 : ~(unsigned)EMIT_BACKWARD_SM90;
-    if (!e->backward) e->backward = emit_backward(p->head_dim, p->head_dim, p->deterministic, sm_90a);
+    if (!e->backward) e->backward = emit_backward(p->head_dim, p->value_dim, p->deterministic, sm_90a);
     if (!(e->passes & 1u << FCP_BACKWARD)) e->backward = 0;
     const unsigned tables = e->backward && fcp_kernel_sums(plan) ? EMIT_TABLES : 0;
     const unsigned wire = p->wire == FCP_BF16 ? EMIT_WIRE : 0;
     const fcp_code code = check_fused(e, err);
     if (code) return code;
-    e->skeletons = (e->passes & 1u << FCP_FORWARD ? emit_forward(p->head_dim, p->head_dim, sm_90a) : 0) | e->backward | tables |
+    e->skeletons = (e->passes & 1u << FCP_FORWARD ? emit_forward(p->head_dim, p->value_dim, sm_90a) : 0) | e->backward | tables |
                    EMIT_SUPPORT | wire;
     return e->fused ? fcp_kernel_source_fused(plan, e->skeletons, &e->source, err)
                     : fcp_kernel_source(plan, e->skeletons, &e->source, err);
@@ -240,7 +240,7 @@ static fcp_code put_all(const cmd_line *line, const cmd_input *input, emission *
         if (code != FCP_OK) return code;
     }
     e->kernel_count =
-        emit_kernels_of(input->plan->problem->head_dim, input->plan->problem->head_dim, input->plan->score_count != 0, e->skeletons, e->kernels);
+        emit_kernels_of(input->plan->problem->head_dim, input->plan->problem->value_dim, input->plan->score_count != 0, e->skeletons, e->kernels);
     const void *bytes = e->costs ? table : e->compiled ? e->cubin.bytes : e->source;
     size_t size = e->costs ? table_size : e->compiled ? e->cubin.size : strlen(e->source);
     if (e->compiled && *fcp_jit_warning(e->jit) && !line->quiet)

@@ -233,7 +233,7 @@ static fcp_code put_in_order(struct dealing *x, uint32_t first_head, fcp_error *
     memcpy(w->rows, out, x->count * sizeof *out);
     w->row_count = (uint32_t)x->count;
     w->single = true;
-    w->split_bytes += (uint64_t)w->cut_parts * FK_PART_BYTES(x->a->plan->problem->head_dim);
+    w->split_bytes += (uint64_t)w->cut_parts * FK_PART_BYTES(x->a->plan->problem->value_dim);
     return FCP_OK;
 }
 

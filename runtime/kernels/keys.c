@@ -44,7 +44,8 @@ static fcp_code add_key_items(struct columns *x, const fcp_tile *tile, fcp_error
     const fcp_plan *plan = x->a->plan;
     const fcp_problem *p = plan->problem;
     const fcp_block *block = &plan->blocks[tile->k_block];
-    size_t stride = (size_t)x->a->kv_heads * p->head_dim, bytes = stride * fcp_dtype_size((fcp_dtype)p->dtype);
+    const size_t number = fcp_dtype_size((fcp_dtype)p->dtype), kv_heads = x->a->kv_heads;
+    const size_t k_row = kv_heads * p->head_dim, v_row = kv_heads * fcp_value_stride(p);
     char *k, *v;
     float *dk, *dv;
     fcp_arena_kv(x->a, tile->kv_slot, &k, &v);
@@ -63,10 +64,10 @@ static fcp_code add_key_items(struct columns *x, const fcp_tile *tile, fcp_error
             x->cells[w->key_count] = 0;
             w->keys[w->key_count++] = (fk_key_item){
                 .position = (fk_i64)(piece->start + key),
-                .k = fcp_list_offset(x->a, k + at * bytes),
-                .v = fcp_list_offset(x->a, v + at * bytes),
-                .dk = fcp_list_offset(x->a, dk + at * stride),
-                .dv = fcp_list_offset(x->a, dv + at * stride),
+                .k = fcp_list_offset(x->a, k + at * k_row * number),
+                .v = fcp_list_offset(x->a, v + at * v_row * number),
+                .dk = fcp_list_offset(x->a, dk + at * k_row),
+                .dv = fcp_list_offset(x->a, dv + at * v_row),
                 .count = piece->length - key < FCP_CELL ? piece->length - key : FCP_CELL,
                 .sequence = piece->sequence,
                 .place = rows.place,

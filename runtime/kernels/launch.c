@@ -44,6 +44,7 @@ void fcp_kernel_launch(const fcp_arena *a, uint32_t range, fk_launch *out) {
                        .q = (uintptr_t)a->q,
                        .o = (uintptr_t)a->o,
                        .lse = (uintptr_t)a->lse,
+                       .lse_low = (uintptr_t)a->lse_low,
                        .d_o = backward ? (uintptr_t)a->d_o : 0,
                        .delta = backward ? (uintptr_t)a->delta : 0,
                        .dq = backward ? (uintptr_t)a->dq : 0,
@@ -73,7 +74,7 @@ static fcp_kernel_tensor tensor(const fcp_arena *a, const void *at, uint64_t row
 
 void fcp_kernel_tensors(const fcp_arena *a, fcp_kernel_tensor out[FCP_KERNEL_TENSORS]) {
     const fcp_problem *p = a->plan->problem;
-    const uint32_t d = p->head_dim, v = p->head_dim;
+    const uint32_t d = p->head_dim, v = p->value_dim;
     const uint64_t queries = fcp_arena_row(a, a->homes + (uint32_t)a->slots.count[FCP_Q]);
     const uint64_t keys = a->home_first[FCP_KEYS][a->homes], moved = a->slots.count[FCP_KV], size = p->max_block;
     const uint64_t row = a->kv_heads * fcp_dtype_size((fcp_dtype)p->dtype), slot = size * row * (d + v);

@@ -28,10 +28,13 @@ struct turns {
 /* The number of an item's dK. */
 static size_t sum_of(const struct turns *t, const fk_key_item *item) {
     const fcp_arena *a = t->a;
-    const fk_u64 row = (fk_u64)a->kv_heads * a->plan->problem->head_dim * sizeof(float);
+    const fcp_problem *p = a->plan->problem;
+    const fk_u64 number = a->kv_heads * sizeof(float), row = number * p->head_dim;
+    const fk_u64 slot = number * p->max_block * fcp_kv_dim(p); /* dK, then dV */
     const fk_u64 homes = a->home_first[FCP_KEYS][a->homes], home = a->dk ? fcp_list_offset(a, a->dk) : 0;
     if (homes && item->dk >= home && item->dk - home < homes * row) return (item->dk - home) / row;
-    return homes + (item->dk - fcp_list_offset(a, a->dkv)) / row;
+    const fk_u64 at = item->dk - fcp_list_offset(a, a->dkv);
+    return homes + at / slot * p->max_block + at % slot / row;
 }
 
 /* Where the sharers of an item's sum are counted. */
@@ -53,7 +56,7 @@ static void *cleared(fcp_kernel_work *w, int which, size_t count, size_t size) {
 static bool open_turns(struct turns *t) {
     const fcp_arena *a = t->a;
     t->rows = fcp_arena_row(a, a->homes + (uint32_t)a->slots.count[FCP_DQ]);
-    t->sums = a->home_first[FCP_KEYS][a->homes] + a->slots.count[FCP_DKV] * 2 * a->plan->problem->max_block;
+    t->sums = a->home_first[FCP_KEYS][a->homes] + a->slots.count[FCP_DKV] * a->plan->problem->max_block;
     t->locks = fcp_list_scratch(t->w, FCP_LIST_LOCKS, t->rows + t->sums, sizeof *t->locks);
     t->sharers = cleared(t->w, FCP_LIST_SIZES, t->sums * (t->by_head ? a->kv_heads : 1), sizeof *t->sharers);
     t->counted = cleared(t->w, FCP_LIST_PERMUTED, t->w->row_run_count, 1);

@@ -21,7 +21,7 @@ static fcp_code add_key_runs(fcp_kernel_work *w, const fcp_arena *a, const fcp_t
     const fcp_problem *p = plan->problem;
     const fcp_shape_rec *shape = &plan->shapes[part->shape + cls];
     const fcp_piece *piece = &plan->pieces[part->k_piece];
-    size_t stride = (size_t)a->kv_heads * p->head_dim * fcp_dtype_size((fcp_dtype)p->dtype);
+    const size_t number = a->kv_heads * fcp_dtype_size((fcp_dtype)p->dtype);
     char *k, *v;
     fcp_arena_kv(a, tile->kv_slot, &k, &v);
     const uint32_t arrival = w->fusion ? fcp_fusion_arrival(w->fusion, w->fusion->kv, tile->kv_slot) : 0;
@@ -33,12 +33,12 @@ static fcp_code add_key_runs(fcp_kernel_work *w, const fcp_arena *a, const fcp_t
         if (w->key_run_count == UINT32_MAX) return fcp_list_too_long(err);
         if (!fcp_grow((void **)&w->key_runs, &w->key_run_capacity, w->key_run_count + 1, sizeof *w->key_runs))
             return fcp_list_no_memory(err);
-        size_t at = (piece->offset + begin) * stride;
+        const size_t at = piece->offset + begin;
         struct fcp_list_place rows;
-        if (!fcp_list_key_rows(a, tile->kv_slot, piece->offset + begin, &rows)) return fcp_list_too_long(err);
+        if (!fcp_list_key_rows(a, tile->kv_slot, at, &rows)) return fcp_list_too_long(err);
         w->key_runs[w->key_run_count++] = (fk_key_run){.position = (fk_i64)(piece->start + begin),
-                                                       .k = fcp_list_offset(a, k + at),
-                                                       .v = fcp_list_offset(a, v + at),
+                                                       .k = fcp_list_offset(a, k + at * p->head_dim * number),
+                                                       .v = fcp_list_offset(a, v + at * fcp_value_stride(p) * number),
                                                        .count = (fk_u32)(end - begin),
                                                        .cls = run->cls,
                                                        .place = rows.place,
@@ -301,7 +301,7 @@ static fcp_code part_cells(fcp_kernel_work *w, const fcp_plan *plan, uint32_t *o
 fcp_code fcp_list_copy_runs(fcp_kernel_work *w, const fcp_arena *a, fk_row_item *item, uint32_t from, uint32_t to,
                             fcp_error *err) {
     const fcp_problem *p = a->plan->problem;
-    const uint64_t stride = (uint64_t)a->kv_heads * p->head_dim * fcp_dtype_size((fcp_dtype)p->dtype);
+    const uint64_t number = a->kv_heads * fcp_dtype_size((fcp_dtype)p->dtype);
     const uint32_t first = w->key_run_count, end = item->first + item->runs;
     uint32_t at = 0; /* cells before the run */
     for (uint32_t i = item->first; i < end && at < to; i++) {
@@ -313,8 +313,8 @@ fcp_code fcp_list_copy_runs(fcp_kernel_work *w, const fcp_arena *a, fk_row_item 
         if (stop < cells) run.count = stop * FCP_CELL;
         run.count -= begin * FCP_CELL;
         run.position += begin * FCP_CELL;
-        run.k += begin * FCP_CELL * stride;
-        run.v += begin * FCP_CELL * stride;
+        run.k += begin * FCP_CELL * number * p->head_dim;
+        run.v += begin * FCP_CELL * number * fcp_value_stride(p);
         run.row += begin * FCP_CELL;
         if (w->key_run_count == UINT32_MAX) return fcp_list_too_long(err);
         if (!fcp_grow((void **)&w->key_runs, &w->key_run_capacity, w->key_run_count + 1, sizeof *w->key_runs))
@@ -331,7 +331,7 @@ static fcp_code put_parts(struct packing *x, const fk_row_item *tile, const fk_r
                           fcp_error *err) {
     fcp_kernel_work *w = x->w;
     if (parts == 1) return push_row(w, tile, err);
-    const uint64_t bytes = (uint64_t)tile->count * (x->a->plan->problem->head_dim + 2) * sizeof(float);
+    const uint64_t bytes = (uint64_t)tile->count * (x->a->plan->problem->value_dim + 2) * sizeof(float);
     if (!fcp_grow((void **)&w->merges, &w->merge_capacity, w->merge_count + 1, sizeof *w->merges))
         return fcp_list_no_memory(err);
     w->merges[w->merge_count++] = (fk_merge_item){.rows = *tile, .first = w->split_bytes, .parts = parts};

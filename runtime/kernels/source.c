@@ -48,9 +48,13 @@ fcp_code fcp_kernel_check(const fcp_plan *plan, fcp_error *err) {
             "the plan's tensors are %s, and kernels multiply bf16 or fp16 on tensor cores: compile the plan "
             "with -D model.dtype=bf16",
             fcp_dtype_name((fcp_dtype)p->dtype));
-    if (!emit_has_dims(p->head_dim, p->head_dim))
+    if (p->values_in_keys)
+        return fcp_fail(err, FCP_E_HEADS,
+                        "kernels read V from memory of its own, and the plan's values are in its keys: give V apart, as "
+                        "in model { head_dim = 192; value_dim = 128; values = own }, or run the plan on the host");
+    if (!emit_has_dims(p->head_dim, p->value_dim))
         return fcp_fail(err, FCP_E_HEADS, "there are kernels for " EMIT_DIMS "; the plan's are %" PRIu32 " and %" PRIu32,
-                        p->head_dim, p->head_dim);
+                        p->head_dim, p->value_dim);
     return FCP_OK;
 }
 
@@ -137,7 +141,7 @@ static fcp_code make_source(const fcp_plan *plan, unsigned skeletons, bool fused
     if (!code && passes & ~plan->problem->passes)
         code = fcp_fail(err, FCP_E_PASS, "the plan has no %s pass",
                         fcp_pass_names[passes & ~plan->problem->passes & 1u << FCP_FORWARD ? FCP_FORWARD : FCP_BACKWARD]);
-    const uint32_t d = plan->problem->head_dim, v = plan->problem->head_dim;
+    const uint32_t d = plan->problem->head_dim, v = plan->problem->value_dim;
     if (!code && skeletons & (EMIT_ORDERED | EMIT_UNORDERED) && emit_backward(d, v, true, false) == EMIT_SPLIT)
         code = fcp_fail(err, FCP_E_HEADS,
                         "the backward pass in one kernel has a head_dim of at most 128; the plan's is %" PRIu32, d);

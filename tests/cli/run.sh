@@ -705,7 +705,20 @@ holds "and finds the sequence that has it" json '.q == -110 and .n == 40'
 bad "a digit is no option elsewhere" 2 E001 show cross.plan -1
 bad "a query before the first" 1 E206 explain cross.plan -n 40 -- -111 3
 bad "a position that no query has" 1 E206 explain cross.fcp 2000 3
-bad "no queries" 1 E300 cross.fcp -D 'batch.lengths=[0:5]' -o out/x.plan
+bad "fewer than no queries" 1 E300 cross.fcp -D 'batch.lengths=[-1:5]' -o out/x.plan
+
+# --- sequences without tokens -----------------------------------------------------------------------------------------
+for lengths in '[0, 5, 0:7, 7:0]' '[0]' '[0:7]' '[7:0, 0]'; do
+    ok "lengths $lengths" "$fcpc" -q cross.fcp -D "batch.lengths=$lengths" -o zeros.plan
+    ok "and its pairs" "$fcpc" verify --pairs zeros.plan
+    ok "and its results" "$fcpc" run zeros.plan
+    ok "and its picture" "$fcpc" show zeros.plan
+    ok "and what it takes" "$fcpc" sim zeros.plan --json
+    holds "which may be nothing" json '.makespan_s >= 0'
+done
+bad "a pair where there are no keys" 1 E206 explain zeros.plan --seq 0 -- -7 0
+holds "says that there are none" grep -q "this sequence has no" stderr
+bad "a picture where there are no keys" 1 E206 show zeros.plan --seq 0 --rows 0..1
 
 # --- emit -------------------------------------------------------------------------------------------------------------
 export FCP_CACHE="$work/kernels"
@@ -1161,7 +1174,7 @@ variant 's/block = 128/block = 200/' e.fcp; bad "a large block that is no multip
 variant 's/kv_heads = 2/kv_heads = 3/' e.fcp; bad "heads that do not divide" 1 E400 e.fcp -o out/x
 variant 's/gpus = 2/gpus = 2; memory = 0.0001 GB/' e.fcp; bad "too little memory" 1 E403 e.fcp -o out/x
 variant 's/^batch.*//' e.fcp; bad "no batch" 1 E209 e.fcp -o out/x
-variant 's/\[700,/[0,/' e.fcp; bad "a length of zero" 1 E300 e.fcp -o out/x
+variant 's/\[700,/[-7,/' e.fcp; bad "a length below zero" 1 E300 e.fcp -o out/x
 variant 's/\[700,/[1099511627776,/' e.fcp; bad "lengths beyond 2^40" 1 E300 e.fcp -o out/x
 variant 's/\[700,/[-5,/' e.fcp; run "$fcpc" e.fcp; holds "a negative length" [ $? = 1 ]
 variant 's/mask = lambda(.*); block/mask = m; block/' e.fcp; echo 'mask m = q / (k - 200) >= 0' >> e.fcp

@@ -184,7 +184,7 @@ static void fibers_close(fcp_device *device) {
 static fcp_code open_device(const fcp_backend *backend, const fcp_plan *plan, uint32_t workers,
                             fcp_device **out_device, fcp_error *err) {
     const fcp_problem *p = plan->problem;
-    const uint32_t d = p->head_dim, v = p->head_dim;
+    const uint32_t d = p->head_dim, v = p->value_dim;
     const fibers_kernels *kernels = fibers_kernels_find(d, v, (fcp_dtype)p->dtype, plan->score_count != 0);
     if (!kernels)
         return fcp_fail(err, FCP_E_BACKEND, "fibers have no kernels for head_dim %u, value_dim %u, %s%s", d, v,
@@ -305,7 +305,7 @@ static uint32_t add_range(machine_range *ranges, uint32_t count, struct worker *
 static uint32_t arena_ranges(struct worker *w, const fcp_arena *a, const fk_launch *launch, bool rows, bool keys,
                              machine_range *ranges) {
     const fcp_problem *p = a->plan->problem;
-    const uint64_t d = p->head_dim, v = p->head_dim, key = a->kv_heads * 4, query = a->heads * 4;
+    const uint64_t d = p->head_dim, v = p->value_dim, key = a->kv_heads * 4, query = a->heads * 4;
     const uint64_t home_keys = a->home_first[FCP_KEYS][a->homes] * key;
     uint64_t at = launch->arena;
     struct { const char *name; const void *begin; uint64_t bytes; } sums[] = {

@@ -81,6 +81,7 @@ typedef enum meeting {
     MEET_MULTIPLY_FP16,
     MEET_EXCHANGE,
     MEET_UNIFORM,
+    MEET_ANY,
     MEET_LAST,
     MEET_SYNC_SOME,
     MEET_ARRIVE_SOME,

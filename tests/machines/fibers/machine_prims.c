@@ -140,7 +140,11 @@ __attribute__((noinline)) static void do_for_all(meeting kind, thread *lanes) {
             operands *x = lanes[i].operands;
             x->out[0] = lanes[(i ^ x->in[1]) % WARP].operands->in[0];
         }
-    else if (kind == MEET_UNIFORM)
+    else if (kind == MEET_ANY) {
+        uint32_t any = 0;
+        for (uint32_t i = 0; i < WARP; i++) any |= lanes[i].operands->in[0];
+        for (uint32_t i = 0; i < WARP; i++) lanes[i].operands->out[0] = any != 0;
+    } else if (kind == MEET_UNIFORM)
         for (uint32_t i = 0; i < WARP; i++) {
             operands *x = lanes[i].operands;
             x->out[0] = lanes->operands->in[0];
@@ -186,6 +190,12 @@ float fk_exchange_host(float value, fk_u32 mask) {
     operands x = {.in = {fcp_float_bits(value), mask}};
     meet(MEET_EXCHANGE, &x);
     return fcp_bits_float(x.out[0]);
+}
+
+fk_u32 fk_any_host(fk_u32 value) {
+    operands x = {.in = {value}};
+    meet(MEET_ANY, &x);
+    return x.out[0];
 }
 
 fk_u32 fk_comes_last_host(fk_u64 counter, fk_u32 count) {
@@ -268,6 +278,11 @@ void fk_add_global2_host(fk_u64 to, float a, float b) {
 void fk_add_global_long_host(fk_u64 to, fk_i64 x) {
     fk_u64 *at = machine_global(machine_self, to, 8, 8, ADD);
     *at += (fk_u64)x; /* at once: no order of whole numbers makes a difference */
+}
+
+void fk_max_global_host(fk_u64 to, float x) {
+    float *at = machine_global(machine_self, to, 4, 4, ADD);
+    if (x > *at || (x == *at && signbit(*at))) *at = x; /* at once: no order of maxima makes a difference */
 }
 
 /* A thread that waits for a value lets others run. One that has released something does so sometimes. */
@@ -353,4 +368,6 @@ float fk_log2_host(float x) { return log2f(x); }
 float fk_reciprocal_host(float x) { return 1 / x; }
 float fk_max_host(float a, float b) { return a != a ? b : b != b ? a : a > b ? a : b; }
 float fk_fma_host(float a, float b, float c) { return fmaf(a, b, c); }
+float fk_rounded_product_host(float a, float b) { return a * b; }
+float fk_rounded_sum_host(float a, float b) { return a + b; }
 float fk_infinity_host(void) { return INFINITY; }

@@ -20,6 +20,8 @@ void fk_registers_down_host(fk_u32 n);
 #define FK_UNROLL_SOME
 #define FK_ROLL
 
+#include <math.h>
+
 #define FK_NOTED(name) (machine_note(__FILE__, __LINE__), name##_host)
 #define fk_thread fk_thread_host
 #define fk_block fk_block_host
@@ -36,6 +38,7 @@ void fk_registers_down_host(fk_u32 n);
 #define fk_load_shared_long FK_NOTED(fk_load_shared_long)
 #define fk_add_global2 FK_NOTED(fk_add_global2)
 #define fk_add_global_long FK_NOTED(fk_add_global_long)
+#define fk_max_global FK_NOTED(fk_max_global)
 #define fk_take FK_NOTED(fk_take)
 #define fk_comes_last FK_NOTED(fk_comes_last)
 #define fk_wait_for FK_NOTED(fk_wait_for)
@@ -54,6 +57,7 @@ void fk_registers_down_host(fk_u32 n);
 #define fk_multiply_bf16 FK_NOTED(fk_multiply_bf16)
 #define fk_multiply_fp16 FK_NOTED(fk_multiply_fp16)
 #define fk_exchange FK_NOTED(fk_exchange)
+#define fk_any FK_NOTED(fk_any)
 #define fk_pack_bf16 fk_pack_bf16_host
 #define fk_pack_fp16 fk_pack_fp16_host
 #define fk_unpack_bf16 fk_unpack_bf16_host
@@ -63,6 +67,8 @@ void fk_registers_down_host(fk_u32 n);
 #define fk_reciprocal fk_reciprocal_host
 #define fk_max fk_max_host
 #define fk_fma fk_fma_host
+#define fk_rounded_product fk_rounded_product_host
+#define fk_rounded_sum fk_rounded_sum_host
 #define fk_infinity fk_infinity_host
 #define fk_barrier_open FK_NOTED(fk_barrier_open)
 #define fk_barrier_fence FK_NOTED(fk_barrier_fence)

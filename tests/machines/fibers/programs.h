@@ -54,7 +54,7 @@ static inline void random_programs(unsigned draws, const fcp_backend *const *bac
         if (!is_small(p)) continue;
         char *picture;
         fcp_plan *plan = make_plan(NULL, p, &options, &picture);
-        bool has = plan && fibers_kernels_find(plan->problem->head_dim, plan->problem->head_dim, (fcp_dtype)p->dtype, plan->score_count != 0);
+        bool has = plan && fibers_kernels_find(plan->problem->head_dim, plan->problem->value_dim, (fcp_dtype)p->dtype, plan->score_count != 0);
         if (has) judge_plan(plan, backends[seed % count], seed, false, p->text);
         else refused++;
         run += has;

@@ -165,7 +165,7 @@ static fcp_code open_module(device *d, int pass, unsigned skeletons, const char 
     text = changed(text);
     d->modules[pass] = ptx_module_new(text, why);
     free(text);
-    d->kernel_count += emit_kernels_of(d->base.plan->problem->head_dim, d->base.plan->problem->head_dim, d->base.plan->score_count != 0, skeletons,
+    d->kernel_count += emit_kernels_of(d->base.plan->problem->head_dim, d->base.plan->problem->value_dim, d->base.plan->score_count != 0, skeletons,
                                        d->kernels + d->kernel_count);
     return d->modules[pass] ? FCP_OK : fcp_fail(err, FCP_E_INTERNAL, "PTX: %s", why);
 }

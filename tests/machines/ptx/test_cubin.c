@@ -60,9 +60,9 @@ static void judge(gate *g, const fcp_plan *plan, unsigned skeletons, const char 
     emit_kernel kernels[EMIT_KERNELS];
     unsigned has = plan->problem->passes;
     bool sm90 = strcmp(arch, "sm_90a") == 0;
-    if (skeletons & FORWARD) skeletons = (skeletons & ~(unsigned)FORWARD) | emit_forward(plan->problem->head_dim, plan->problem->head_dim, sm90);
+    if (skeletons & FORWARD) skeletons = (skeletons & ~(unsigned)FORWARD) | emit_forward(plan->problem->head_dim, plan->problem->value_dim, sm90);
     if (skeletons & BACKWARD)
-        skeletons = (skeletons & ~(unsigned)BACKWARD) | emit_backward(plan->problem->head_dim, plan->problem->head_dim, true, sm90);
+        skeletons = (skeletons & ~(unsigned)BACKWARD) | emit_backward(plan->problem->head_dim, plan->problem->value_dim, true, sm90);
     if (!(has & 1u << FCP_FORWARD)) skeletons &= ~(unsigned)EMIT_FORWARDS;
     if (!(has & 1u << FCP_BACKWARD)) skeletons &= EMIT_FORWARDS | EMIT_SUPPORT;
     if (!skeletons) return;
@@ -73,7 +73,7 @@ static void judge(gate *g, const fcp_plan *plan, unsigned skeletons, const char 
     cr_assert_eq(code, FCP_OK, "%s, %s: %s\n%s", what, arch, err.message, cubin.log ? cubin.log : "");
     cr_assert_eq(*fcp_jit_warning(g->jit), 0, "%s", fcp_jit_warning(g->jit));
     cr_assert(cubin.size > 1000 && memcmp(cubin.bytes, "\177ELF", 4) == 0, "%s: no cubin", what);
-    uint32_t count = emit_kernels_of(plan->problem->head_dim, plan->problem->head_dim, plan->score_count != 0, skeletons, kernels);
+    uint32_t count = emit_kernels_of(plan->problem->head_dim, plan->problem->value_dim, plan->score_count != 0, skeletons, kernels);
     cr_assert_eq(cubin.kernel_count, count, "%s: %u kernels, not %u", what, cubin.kernel_count, count);
     for (uint32_t i = 0; i < count; i++) {
         const fcp_kernel_cost *c = NULL;
