@@ -148,6 +148,7 @@ typedef struct peaked_run {
     fcp_shape shape;
     fcp_packed packed;
     fcp_check_report report;
+    double slope; /* about the steepest that the score is */
 } peaked_run;
 
 /* One pass of a plan on tensors that are there. */
@@ -187,8 +188,11 @@ static inline peaked_run peaked_compute(const char *text, uint64_t seed, bool en
     fcp_session *session;
     fcp_error err = {0};
     fcp_session_options options = {.size = sizeof options, .compute_threads = 1, .timeout_s = 100};
+    static const char steep[] = "score drawn = s * (";
+    const char *factor = strstr(text, steep);
     peaked_run r = peaked_open(plan_of(text), seed);
     uint64_t state = seed;
+    r.slope = factor ? fabs(strtod(factor + strlen(steep), NULL)) : 1;
     for (int t = 0; enlarged && t < FCP_TENSORS; t++)
         if (PEAKED_INPUTS >> t & 1) peaked_enlarge(&r.shape, (fcp_tensor)t, &state, &r.packed);
     cr_assert(fcp_session_create(r.plan, &options, &session, &err) == FCP_OK, "%s\n%s", err.message, text);
