@@ -169,7 +169,7 @@ cp b.plan c.plan
 ok "a scale may be negative" "$fcpc" -q a.fcp -D scale=-0.5 -o negative.plan
 holds "it is in the plan" sh -c "\"$fcpc\" dump --json negative.plan | jq -e '[.. | .scale? // empty] == [-0.5]'"
 ok "attention with a negative scale is right, forward and backward" "$fcpc" --json run negative.plan
-holds "each tensor was checked" json '[.tensors[].ok] | length == 5 and all'
+holds "each tensor was checked" json '[.tensors[].ok] | length == 6 and all'
 rm -f negative.plan
 bad "a failed compile leaves the old plan" 1 E401 a.fcp -D plan.block=200 -o b.plan
 holds "the old plan is as it was" cmp -s b.plan c.plan
@@ -307,7 +307,7 @@ for changes in strategy=fcp strategy=ring strategy=zigzag strategy=auto layout=c
     ok "a small batch, $changes" "$fcpc" small.fcp -D "$changes" -o b.plan
     ok "verified, $changes" "$fcpc" verify b.plan
     ok "run, $changes" "$fcpc" run --json -q b.plan
-    holds "run right, $changes" json '.ok and .checked and (.tensors | length == 5) and ([.tensors[].ok] | all)'
+    holds "run right, $changes" json '.ok and .checked and (.tensors | length == 6) and ([.tensors[].ok] | all)'
     ok "shown, $changes" "$fcpc" show b.plan
     ok "drawn, $changes" "$fcpc" show b.plan --html b.html
     ok "dumped, $changes" "$fcpc" dump b.plan
