@@ -1,9 +1,9 @@
 /* exact_attention.h: attention by its definition in float64, for inputs whose logits float32 holds exactly.
  *
- * The judge allows a result what float32 may be off by, and that grows with the logits. But where logits are exact, what
- * is left is right to the last few bits however large they are: it depends on how far the logits of a row are apart, and
- * on nothing else. So inputs are drawn as small whole numbers times a `grain`, and tests hold results against this to
- * 1e-5. */
+ * The judge allows a result what float32 may be off by, and that grows with the logits. But where logits are exact,
+ * what is left is right to the last few bits however large they are: it depends on how far the logits of a row are
+ * apart, and on nothing else. So inputs are drawn as small whole numbers times a `grain`, and tests hold results against
+ * this to 1e-5. */
 #ifndef EXACT_ATTENTION_H
 #define EXACT_ATTENTION_H
 #include <math.h>
@@ -19,10 +19,10 @@
 
 typedef struct exact {
     fcp_shape shape;
-    double *t[FCP_TENSORS]; /* as packed tensors; those of inputs are the inputs. LSE is the row's largest logit or sink */
-    double *log_sum;        /* and this the logarithm of the sum over it */
+    double *t[FCP_TENSORS];     /* as packed tensors; those of inputs are the inputs */
+    double *log_sum;            /* LSE is the row's largest logit or sink, and this is what the sum adds to it */
     double *max_logit, *d_sink; /* [heads] */
-    double *d_table;        /* [keys of the batch]: the gradient of what is added to the logits of each key */
+    double *d_table;            /* [keys of the batch]: the gradient of what is added to the logits of each key */
 } exact;
 
 static inline size_t exact_count(const fcp_shape *shape, int t) {
@@ -160,7 +160,8 @@ static inline void exact_free(exact *e) {
     free(e->d_table);
 }
 
-/* What a result is compared with, how near it must come, and room for what is wrong with it, "" as long as nothing is. */
+/* What a result is compared with, and how near it must come. `wrong` is the first thing that is wrong, "" as long as
+ * nothing is. */
 typedef struct exact_found {
     const exact *e;
     const fcp_packed *is;
@@ -168,7 +169,8 @@ typedef struct exact_found {
     char wrong[240];
 } exact_found;
 
-__attribute__((format(printf, 3, 4))) static inline void exact_unless(exact_found *f, bool good, const char *format, ...) {
+__attribute__((format(printf, 3, 4))) static inline void exact_unless(exact_found *f, bool good,
+                                                                      const char *format, ...) {
     va_list values;
     if (good || *f->wrong) return;
     va_start(values, format);
@@ -214,8 +216,8 @@ static inline exact_found exact_compare(const exact *e, const fcp_packed *is, do
     exact_lse(&f);
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) exact_tensor(&f, all[i]);
     for (uint32_t h = 0; is->max_logit && h < e->shape.heads; h++)
-        exact_unless(&f, (double)is->max_logit[h] == e->max_logit[h], "the largest logit of head %u is %.9g, not %.9g", h,
-                     (double)is->max_logit[h], e->max_logit[h]);
+        exact_unless(&f, (double)is->max_logit[h] == e->max_logit[h], "the largest logit of head %u is %.9g, not %.9g",
+                     h, (double)is->max_logit[h], e->max_logit[h]);
     return f;
 }
 #endif
