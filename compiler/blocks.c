@@ -112,6 +112,7 @@ fcp_code blocks_warn_idle(planning *x) {
     bool *owns = ARENA_ZNEW(&x->scratch, bool, p->ranks);
     uint32_t idle = p->ranks;
     if (!owns) return FCP_E_NO_MEMORY;
+    if (!p->block_count) return FCP_OK; /* no sequence has tokens */
     for (uint32_t b = 0; b < p->block_count; b++) {
         uint32_t r = x->placement->home[b];
         idle -= !owns[r];

@@ -233,7 +233,8 @@ typedef struct fk_gather_run {
 } fk_gather_run;
 /* A tensor. `row` and the others count words of 4 bytes. In messages and home blocks a token has `row` words, next to
  * each other. In the caller's tensor it has `full`, and those that move are row / chunk chunks, `stride` apart, which
- * begin kv_step * kv_first + sub_step * sub_first words into it. */
+ * begin kv_step * kv_first + sub_step * sub_first words into it. A caller may leave a tensor out: without `to` it is
+ * not written, and without `from` zeros are. */
 typedef struct fk_gather_tensor {
     fk_u64 to, from;        /* addresses of the first token */
     fk_u32 row, full, chunk, stride, kv_step, sub_step;

@@ -133,7 +133,7 @@ FK_DEVICE fk_u32 fk_dkv_q(fk_u32 buffer) {
     return fk_dkv_v() + FK_K_KEYS * FK_VALUE_BYTES + buffer * FK_K_STEP * (FK_ROW_BYTES + FK_VALUE_BYTES);
 }
 FK_DEVICE fk_u32 fk_dkv_do(fk_u32 buffer) { return fk_dkv_q(buffer) + FK_K_STEP * FK_ROW_BYTES; }
-FK_DEVICE fk_u32 fk_dkv_numbers(fk_u32 buffer, fk_u32 which) {
+FK_DEVICE fk_u32 fk_dkv_numbers(fk_u32 buffer, fk_u32 which) { /* base, delta, minus */
     return fk_dkv_q(2) + (buffer * 3 + which) * FK_K_STEP * 4;
 }
 /* Of each warp that has rows to copy: is one of them far? */

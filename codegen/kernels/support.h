@@ -119,12 +119,13 @@ FK_KERNEL(fk_gather, FK_SUPPORT_THREADS, 1)(FK_PARAMETER fk_gather_launch launch
         for (fk_u32 t = 0; t < FK_GATHER_TENSORS; t++) {
             const fk_gather_tensor *x = &p->tensor[t];
             if (t >= p->tensors) break;
+            if (!x->to) continue;
             fk_u64 to = fk_row_at(x, x->to, p->to, run, token - run->at, i);
             fk_u64 from = fk_row_at(x, x->from, p->from, run, token - run->at, i);
             for (fk_u32 w = fk_lane(); w < x->row; w += 32) {
                 fk_u32 far = x->chunk == x->row ? w : w / x->chunk * x->stride + w % x->chunk;
-                fk_store_bits(to + (p->to == FK_AT_CALLER ? far : w) * 4,
-                              fk_load_bits(from + (p->from == FK_AT_CALLER ? far : w) * 4));
+                fk_u32 bits = x->from ? fk_load_bits(from + (p->from == FK_AT_CALLER ? far : w) * 4) : 0;
+                fk_store_bits(to + (p->to == FK_AT_CALLER ? far : w) * 4, bits);
             }
         }
     }

@@ -218,6 +218,7 @@ void auto_bound_even(const struct fcpc_program *g, const sim_profile *profile, c
     wide pieces = 0, keys = 0;
     for (uint32_t s = 0; s < pairs->sequences; s++) {
         const uint64_t rows = (pairs->queries[s] + parts - 1) / parts, columns = (pairs->keys[s] + parts - 1) / parts;
+        if (!rows || !columns) continue;
         const wide area = (wide)at_most(rows, FCP_CELL) * at_most(columns, FCP_CELL) * weight;
         const wide a = (wide)rows * even * g->gpus * weight, own = a * columns * even * g->gpus * g->nodes;
         pieces += (pairs->of[s] + area - 1) / area;

@@ -281,6 +281,8 @@ fcp_code cells_pairs(cells *c, const mc_env *env, const uint64_t *q_cuts, uint32
                      uint32_t k_pieces, const cell_entry **out_entries, const uint64_t **out_pairs, size_t *out_count,
                      cells_fault *fault) {
     if (is_too_long(q_cuts, q_pieces) || is_too_long(k_cuts, k_pieces)) return FCP_E_PLAN_SIZE;
+    *out_count = 0;
+    if (!q_pieces || !k_pieces) return FCP_OK;
     fcp_code code = cells_set_sequence(c, env);
     if (code != FCP_OK) return code;
     c->entry_count = c->sum_count = 0;
@@ -303,6 +305,8 @@ fcp_code cells_pairs(cells *c, const mc_env *env, const uint64_t *q_cuts, uint32
 fcp_code cells_grid(cells *c, const mc_env *env, const uint64_t *q_cuts, uint32_t q_pieces, const uint64_t *k_cuts,
                     uint32_t k_pieces, const cell_entry **out_entries, size_t *out_count, cells_fault *fault) {
     if (is_too_long(q_cuts, q_pieces) || is_too_long(k_cuts, k_pieces)) return FCP_E_PLAN_SIZE;
+    *out_count = 0;
+    if (!q_pieces || !k_pieces) return FCP_OK;
     size_t words;
     fcp_code code = cells_set_sequence(c, env);
     if (code == FCP_OK) code = grid_words(c, q_cuts, q_pieces, k_cuts, k_pieces, &words);
@@ -365,12 +369,14 @@ fcp_code cells_count(cells *c, const mc_env *env, cells_counts *out, cells_fault
     const uint64_t across = ((uint64_t)env->n + FCP_CELL - 1) / FCP_CELL;
     uint64_t all, sum[3] = {0};
     if (__builtin_mul_overflow(down, across, &all)) return FCP_E_PLAN_SIZE;
+    *out = (cells_counts){.pairs = 0};
+    if (!all) return FCP_OK;
     const cell_rect square = {.hi = {down, across}};
     bool known = false;
     fcp_code code = cells_set_sequence(c, env);
-    if (code == FCP_OK && all) code = count_kept(c, all, out, &known);
+    if (code == FCP_OK) code = count_kept(c, all, out, &known);
     if (known) return FCP_OK;
-    if (code == FCP_OK && all) code = count_rect(c, &square, c->base, sum);
+    if (code == FCP_OK) code = count_rect(c, &square, c->base, sum);
     if (fault && is_fault(code)) *fault = c->fault;
     if (code != FCP_OK) return code;
     *out = (cells_counts){.full = sum[0], .partial = sum[1], .none = all - sum[0] - sum[1], .pairs = sum[2]};
@@ -421,8 +427,9 @@ fcp_code cells_allow_all(cells *c, const mc_env *env, bool *out) {
     const uint64_t across = ((uint64_t)env->n + FCP_CELL - 1) / FCP_CELL;
     const cell_rect square = {.hi = {down, across}};
     *out = true;
+    if (!down || !across) return FCP_OK;
     fcp_code code = cells_set_sequence(c, env);
-    return code == FCP_OK && down && across ? all_of_rect(c, &square, c->base, out) : code;
+    return code == FCP_OK ? all_of_rect(c, &square, c->base, out) : code;
 }
 
 fcp_code cells_count_rows(cells *c, const mc_env *env, uint64_t *out_rows) {
@@ -430,9 +437,11 @@ fcp_code cells_count_rows(cells *c, const mc_env *env, uint64_t *out_rows) {
     const uint64_t width = env->n < FCP_CELL ? (uint64_t)env->n : FCP_CELL;
     const cell_rect column = {.hi = {down, 1}};
     uint64_t sum[3] = {0};
+    *out_rows = 0;
+    if (!down || !width) return FCP_OK;
     fcp_code code = cells_set_sequence(c, env);
-    if (code == FCP_OK && down && width) code = count_rect(c, &column, c->base, sum);
-    *out_rows = width ? sum[2] / width : 0;
+    if (code == FCP_OK) code = count_rect(c, &column, c->base, sum);
+    *out_rows = sum[2] / width;
     return code;
 }
 

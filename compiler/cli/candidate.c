@@ -22,6 +22,7 @@ static fcp_code predict(const candidate_how *how, const fcp_plan *plan, const si
     out->memory_cap = plan->problem->memory_cap;
     for (int pass = 0; pass < FCP_PASSES; pass++) {
         const sim_pass *x = &out_result->pass[pass];
+        out->pass[pass].there = plan->problem->passes >> pass & 1;
         out->pass[pass].makespan = x->makespan;
         memcpy(out->pass[pass].bound, x->bound, sizeof x->bound);
         memcpy(out->pass[pass].exposed, x->exposed, sizeof x->exposed);
@@ -58,6 +59,7 @@ static void add_layers(candidate *sum, const candidate *one, uint32_t times) {
         const double before = (double)sum->pass[pass].makespan, added = (double)n * (double)one->pass[pass].makespan;
         if (before + added > 0)
             sum->pass[pass].mfu = (sum->pass[pass].mfu * before + one->pass[pass].mfu * added) / (before + added);
+        sum->pass[pass].there |= one->pass[pass].there;
         sum->pass[pass].makespan += n * one->pass[pass].makespan;
         for (int b = 0; b < SIM_BOUNDS; b++) sum->pass[pass].bound[b] += n * one->pass[pass].bound[b];
         for (int i = 0; i < SIM_REASONS; i++) sum->pass[pass].exposed[i] += n * one->pass[pass].exposed[i];

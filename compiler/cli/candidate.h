@@ -12,6 +12,7 @@ typedef struct candidate {
     fcp_summary summary;
     uint64_t memory_cap;
     struct {
+        bool there; /* the plan has the pass, whatever it takes: a batch without tokens takes no time */
         uint64_t makespan, bound[SIM_BOUNDS], largest, exposed[SIM_REASONS], bytes[FCP_FABRICS];
         double compute, mfu; /* compute: of the busiest rank over the mean */
         double least, most;  /* makespans of all draws, in seconds */

@@ -137,10 +137,11 @@ static fcp_code mask_text(const cmd_input *input, uint32_t i, text *out, fcp_err
 
 static void print_pass(const run *r, const text *name, int width, const candidate *x, int pass) {
     char net[SUMMARY_NUMBER], local[SUMMARY_NUMBER], memory[SUMMARY_NUMBER];
-    if (!x->pass[pass].makespan) return;
+    if (!x->pass[pass].there) return;
     printf("%-*.*s %-8s %12.4f %7.3f %-8s %8.3f | %8.3f %8.3f %8.3f %9.3f | %9s %9s %9s %6.3f\n", width,
            (int)name->size, name->size ? name->at : "", fcp_pass_names[pass], 1e3 * seconds(x->pass[pass].makespan),
-           (double)x->pass[pass].makespan / (double)x->pass[pass].largest, largest_name(x, pass),
+           x->pass[pass].largest ? (double)x->pass[pass].makespan / (double)x->pass[pass].largest : 1,
+           largest_name(x, pass),
            x->pass[pass].compute, 1e3 * seconds(x->pass[pass].exposed[SIM_KV]),
            1e3 * seconds(x->pass[pass].exposed[SIM_Q]), 1e3 * seconds(x->pass[pass].exposed[SIM_RETURN]),
            1e3 * seconds(x->pass[pass].exposed[SIM_RESHUFFLE]),
@@ -203,7 +204,7 @@ static void print_csv(const run *r, const candidate *rows, size_t points, FILE *
     for (size_t p = 0; p < points; p++)
         for (int pass = 0; pass < FCP_PASSES; pass++) {
             const candidate *x = &rows[p];
-            if (x->error.code ? pass > 0 : !x->pass[pass].makespan) continue;
+            if (x->error.code ? pass > 0 : !x->pass[pass].there) continue;
             for (size_t i = 0; i < r->sweep_count; i++) {
                 const char *value = value_at(r, p, i);
                 fprintf(f, strpbrk(value, ",\"") ? "\"%s\"," : "%s,", value);
@@ -237,10 +238,10 @@ static fcp_code row_json(json *j, const candidate *x, const sim_result *whole, c
         cmd_json_diagnostics(j, NULL, &x->error);
         return FCP_OK;
     }
-    if (x->pass[FCP_FORWARD].makespan) pass_json(j, x, FCP_FORWARD, whole ? &whole->pass[FCP_FORWARD] : NULL, plan);
+    if (x->pass[FCP_FORWARD].there) pass_json(j, x, FCP_FORWARD, whole ? &whole->pass[FCP_FORWARD] : NULL, plan);
     if (whole) code = cmd_phases_json(j, plan, FCP_FORWARD, err);
     json_u64(j, "memory_peak_bytes_predicted", x->summary.memory_peak_bytes);
-    if (x->pass[FCP_BACKWARD].makespan) {
+    if (x->pass[FCP_BACKWARD].there) {
         json_object(j, "backward");
         pass_json(j, x, FCP_BACKWARD, whole ? &whole->pass[FCP_BACKWARD] : NULL, plan);
         if (whole && !code) code = cmd_phases_json(j, plan, FCP_BACKWARD, err);

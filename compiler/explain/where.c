@@ -107,6 +107,10 @@ static bool check_pair(sema *s, const explanation *o, const whereabouts *w) {
             diag_error(s->d, FCP_E_VALUE, SPAN_NONE, "%s = %" PRId64 " lies outside a sequence of %" PRId64 " token%s",
                        words_variables[i], at[i], w->n, w->n == 1 ? "" : "s");
             diag_hint(s->d, "-n sets the length");
+        } else if (lo[i] == hi[i]) {
+            diag_error(s->d, FCP_E_VALUE, SPAN_NONE, "%s = %" PRId64 ": this sequence has no %s", words_variables[i],
+                       at[i], i ? "keys" : "queries");
+            diag_hint(s->d, "--seq says which sequence of the batch is meant");
         } else {
             diag_error(s->d, FCP_E_VALUE, SPAN_NONE,
                        "%s = %" PRId64 ": the %s of this sequence are at %" PRId64 " to %" PRId64, words_variables[i],

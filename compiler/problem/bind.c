@@ -48,7 +48,7 @@ static fcp_code check_names(const job *j) {
             if (nearest) diag_hint(j->d, "did you mean '%s'?", nearest);
             return FCP_E_FIELD;
         }
-        if (given_values(j, name) != f || !f->values) {
+        if (given_values(j, name) != f || (!f->values && f->count)) {
             diag_error(j->d, FCP_E_FIELD, SPAN_NONE, f->values ? "the batch has values for field '%s' twice"
                                                                : "the batch has no values for field '%s'", name);
             return FCP_E_FIELD;
@@ -88,7 +88,9 @@ static fcp_code check_given(const job *j, const program_array *a, const char *na
         lo = v < lo ? v : lo;
         hi = v > hi ? v : hi;
     }
-    *out = (mc_array){.data = f->values, .count = (int64_t)f->count, .width = MC_I64};
+    static const int64_t none = 0;
+    if (!f->count) lo = hi = 0;
+    *out = (mc_array){.data = f->count ? f->values : &none, .count = (int64_t)f->count, .width = MC_I64};
     record->lo = lo;
     record->hi = hi;
     record->count = f->count;

@@ -72,6 +72,7 @@ fcp_code problem_held(planning *x, fcp_side side, problem_run **out, uint32_t *o
     for (uint32_t s = 0; s < p->sequences; s++) {
         uint64_t n = offsets[s + 1] - offsets[s], at = 0;
         if (planning_stopped_at(x, s)) return FCP_E_INTERRUPTED;
+        if (!n) continue;
         fcp_walk_to(&walks[0], s, 0); /* finds the group, too */
         bool zigzag = p->rule.layout == FCP_LAYOUT_ZIGZAG && n / walks[0].group >= ZIGZAG_LEAST &&
                       n >= hidden_length(x->program, walks[0].group);

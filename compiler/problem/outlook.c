@@ -20,7 +20,7 @@ static bool are_good(const planning *x) {
     const uint64_t most = UINT64_C(1) << LENGTH_BITS, *queries = x->queries ? x->queries : x->lengths;
     uint64_t keys = 0, rows = 0;
     for (size_t i = 0; i < x->count; i++) {
-        if (!x->lengths[i] || !queries[i] || x->lengths[i] > most || queries[i] > most) return false;
+        if (x->lengths[i] > most || queries[i] > most) return false;
         if ((keys += x->lengths[i]) > most || (rows += queries[i]) > most) return false;
     }
     return x->count && x->count <= UINT32_MAX / 2;

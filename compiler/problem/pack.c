@@ -93,6 +93,8 @@ static fcp_code make_blocks(planning *x, const problem_part *parts, size_t count
         p->sequence_piece[side][entry[side]++] = at; /* parts come by sequence and start */
         p->piece_start[side][m->sequence + 1] = entry[side];
     }
+    for (int side = 0; side < (p->split ? FCP_SIDES : 1); side++)
+        problem_close_gaps(p->piece_start[side], p->sequences);
     if (!p->split) {
         p->sequence_piece[FCP_KEYS] = p->sequence_piece[FCP_QUERIES];
         p->piece_start[FCP_KEYS] = p->piece_start[FCP_QUERIES];

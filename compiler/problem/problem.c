@@ -18,7 +18,6 @@ static fcp_code check_lengths(planning *x, problem *p) {
     if (count > UINT32_MAX / 2)
         return planning_fail(x, FCP_E_LENGTHS, at, "the batch has %zu sequences; at most 2^31", count);
     for (size_t i = 0; i < count; i++) {
-        if (!lengths[i]) return planning_fail(x, FCP_E_LENGTHS, at, "sequence %zu has length 0", i);
         if (lengths[i] > most || (p->key_tokens += lengths[i]) > most)
             return planning_fail(x, FCP_E_LENGTHS, at,
                                  "the lengths add up to more than 2^%d tokens (at sequence %zu)", MAX_BATCH_BITS, i);
@@ -31,7 +30,6 @@ static fcp_code check_lengths(planning *x, problem *p) {
     p->queries = queries;
     p->tokens = 0;
     for (size_t i = 0; i < count; i++) {
-        if (!queries[i]) return planning_fail(x, FCP_E_LENGTHS, at, "sequence %zu has no queries", i);
         if (queries[i] > most || (p->tokens += queries[i]) > most)
             return planning_fail(x, FCP_E_LENGTHS, at, "the queries add up to more than 2^%d (at sequence %zu)",
                                  MAX_BATCH_BITS, i);

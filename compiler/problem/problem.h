@@ -110,6 +110,12 @@ static inline uint64_t problem_length(const problem *p, uint32_t sequence, fcp_s
 static inline bool problem_is_unstructured(const problem *p) { return p->elements >> 28 != 0; }
 /* The next block with the same tokens, and of other heads. */
 static inline uint32_t problem_twin(const problem *p, uint32_t b) { return p->twin ? p->twin[b] : FCP_NONE; }
+/* start[s + 1] says where the list of sequence s ends, or 0 if s has no tokens. Says for those that their lists, which
+ * are empty, end where they begin. */
+static inline void problem_close_gaps(uint32_t *start, uint32_t sequences) {
+    for (uint32_t s = 0; s < sequences; s++)
+        if (start[s + 1] < start[s]) start[s + 1] = start[s];
+}
 /* Allowed pairs of a part: of one head, or if the mask names h over the heads of its range. */
 static inline uint64_t problem_part_pairs(const problem *p, const fcp_part *part) {
     return p->sets ? p->sets[part->shape].pairs : p->shapes[part->shape].pairs;

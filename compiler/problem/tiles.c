@@ -383,7 +383,7 @@ static void measure_blocks(planning *x) {
             if (tokens > p->max_block[side]) p->max_block[side] = tokens;
             if (tokens > largest) largest = tokens;
         }
-    if (p->unit > largest) p->unit = largest;
+    if (p->unit > largest) p->unit = largest ? largest : 1; /* no blocks: a unit that nothing travels in */
     fcp_problem facts;
     problem_facts(x, &facts);
     for (int fabric = 0; fabric < FCP_FABRICS; fabric++)

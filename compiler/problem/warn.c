@@ -26,14 +26,16 @@ typedef struct batch {
     const problem *problem;
     planning *x;
     diags *d;
+    /* Of sequences that have queries and keys: the mask is asked about no others. */
     uint64_t longest;  /* of keys */
     uint64_t most;     /* the most queries or keys of a sequence: no position and no distance is larger */
+    bool decodes;      /* none has more than one query */
     bool by_data;      /* the mask reads arrays, so sequences of one length may differ */
-    /* Sequences with as many queries and keys are a kind. Per kind, longest first: its first sequence, and how many
+    /* Of these, sequences with as many queries and keys are a kind. Per kind, longest first: its first sequence, and how many
      * it has. NULL until make_lengths. */
     uint32_t *example, *times;
     uint32_t unlike; /* kinds */
-    uint32_t first;  /* the longest sequence */
+    uint32_t first;  /* the longest of them */
     arena *scratch;
 } batch;
 
@@ -43,7 +45,7 @@ static span place(const batch *b, span s) { return planning_span(b->x, s); }
 static void by_falling(const uint64_t *lengths, uint32_t count, uint64_t *keys, uint64_t *room, uint32_t *order,
                        uint32_t *other) {
     /* the distinct lengths are numbered first, so that (number, place) fits 64 bits */
-    for (uint32_t s = 0; s < count; s++) keys[s] = UINT64_MAX - lengths[s];
+    for (uint32_t i = 0; i < count; i++) keys[i] = UINT64_MAX - lengths[order[i]];
     sort_u64(keys, room, count);
     uint32_t distinct = 0;
     for (uint32_t s = 0; s < count; s++)
@@ -67,16 +69,20 @@ static bool are_alike(const problem *p, uint32_t a, uint32_t b) {
     return p->lengths[a] == p->lengths[b] && p->queries[a] == p->queries[b];
 }
 
+/* Has a sequence a pair of a query and a key? */
+static bool has_pairs(const problem *p, uint32_t s) { return p->queries[s] && p->lengths[s]; }
+
 /* Lists the kinds: where a mask depends on n, it has to be asked about each of them. */
 static fcp_code make_lengths(batch *b) {
     if (b->example) return FCP_OK;
     const problem *p = b->problem;
-    uint32_t count = p->sequences, *order = ARENA_NEW(b->scratch, uint32_t, count);
-    uint32_t *other = ARENA_NEW(b->scratch, uint32_t, count);
-    uint64_t *keys = ARENA_NEW(b->scratch, uint64_t, count), *room = ARENA_NEW(b->scratch, uint64_t, count);
-    b->times = ARENA_NEW(b->scratch, uint32_t, count);
+    uint32_t all = p->sequences, count = 0, *order = ARENA_NEW(b->scratch, uint32_t, all);
+    uint32_t *other = ARENA_NEW(b->scratch, uint32_t, all);
+    uint64_t *keys = ARENA_NEW(b->scratch, uint64_t, all), *room = ARENA_NEW(b->scratch, uint64_t, all);
+    b->times = ARENA_NEW(b->scratch, uint32_t, all);
     if (!keys || !room || !order || !other || !b->times) return FCP_E_NO_MEMORY;
-    for (uint32_t s = 0; s < count; s++) order[s] = s;
+    for (uint32_t s = 0; s < all; s++)
+        if (has_pairs(p, s)) order[count++] = s;
     if (p->split) by_falling(p->queries, count, keys, room, order, other);
     by_falling(p->lengths, count, keys, room, order, other);
     for (uint32_t i = 0; i < count; i++) {
@@ -103,7 +109,7 @@ static bool warn_extremes(const batch *b) {
         return true;
     }
     if (p->pairs < p->positions) return false;
-    if (p->split && p->tokens == p->sequences) return true; /* one query each: it sees what there is */
+    if (p->split && b->decodes) return true; /* one query each: it sees what there is */
     if (!constant && b->longest > 1) {
         diag_warning(b->d, place(b, g->mask_span),
                      "%s allows every pair of the whole batch (the longest sequence has %" PRIu64 " tokens)",
@@ -321,12 +327,16 @@ static fcp_code warn_symmetric(batch *b) {
 fcp_code warn_batch(planning *x) {
     const problem *p = x->problem;
     batch b = {.program = x->program, .problem = p, .x = x, .d = x->d, .scratch = &x->scratch,
-               .by_data = mc_uses(x->program->mask) & MC_USES_DATA};
+               .by_data = mc_uses(x->program->mask) & MC_USES_DATA, .decodes = true};
+    if (!p->positions) return FCP_OK;
     for (uint32_t s = 0; s < p->sequences; s++)
-        if (p->lengths[s] > b.longest) b.longest = p->lengths[s], b.first = s;
+        if (has_pairs(p, s) && p->lengths[s] > b.longest) b.longest = p->lengths[s], b.first = s;
     b.most = b.longest;
-    for (uint32_t s = 0; s < p->sequences; s++)
+    for (uint32_t s = 0; s < p->sequences; s++) {
+        if (!has_pairs(p, s)) continue;
         if (p->queries[s] > b.most) b.most = p->queries[s];
+        b.decodes &= p->queries[s] == 1;
+    }
     warn_params(&b);
     if (problem_is_unstructured(p) && !(x->soon && problem_takes_long(x))) warn_unstructured(&b); /* else they know */
     blind_batch unseeing = {.rows = 0};

@@ -49,7 +49,7 @@ typedef struct reading {
     const expr *value;
     program_array *out;
     bool table, keep;
-    uint64_t tokens; /* how many values a field must have; 0: any number, or a table */
+    uint64_t tokens; /* how many values a field must have; ANY_TOKENS: any number, or a table */
     uint64_t most;   /* more values are not kept; UINT64_MAX: as many as there are, of a text VALUES_MOST */
     char *path;
     data_file *file; /* NULL: they are written out */
@@ -169,7 +169,7 @@ static bool wrong_length(const reading *r, uint64_t count, bool more, span at) {
 
 /* Counts the numbers of a list before memory is taken for them. */
 static bool count_list(const reading *r, const expr *list, uint64_t *out) {
-    const uint64_t most = r->tokens > VALUES_MOST ? r->tokens : VALUES_MOST;
+    const uint64_t most = r->tokens != ANY_TOKENS && r->tokens > VALUES_MOST ? r->tokens : VALUES_MOST;
     int64_t times;
     *out = 0;
     for (const arg *a = list->args; a; a = a->next) {
@@ -181,14 +181,15 @@ static bool count_list(const reading *r, const expr *list, uint64_t *out) {
         }
         *out += (uint64_t)times;
     }
-    if (!*out) diag_error(r->s->d, FCP_E_FIELD, list->at, "%s has no values", r->what);
-    return *out != 0;
+    if (*out || !r->tokens) return true;
+    diag_error(r->s->d, FCP_E_FIELD, list->at, "%s has no values", r->what);
+    return false;
 }
 
 static bool read_row(const reading *r, numbers *n, const expr *list) {
     uint64_t count;
     if (!count_list(r, list, &count)) return false;
-    if (r->tokens && count != r->tokens) return wrong_length(r, count, false, list->at);
+    if (r->tokens != ANY_TOKENS && count != r->tokens) return wrong_length(r, count, false, list->at);
     if (!reserve(r, n, count)) return false;
     for (const arg *a = list->args; a; a = a->next)
         if (!read_number(r, n, a->value)) return false;
@@ -355,7 +356,7 @@ static bool read_npy(const reading *r, numbers *n) {
     n->count = n->npy.elements;
     n->columns = n->npy.dims == 2 ? n->npy.shape[1] : 0;
     /* judged by the header, before memory is taken: it may be larger than that */
-    if (r->tokens && n->count && n->count != r->tokens) return wrong_length(r, n->count, false, r->path_at);
+    if (r->tokens != ANY_TOKENS && n->count && n->count != r->tokens) return wrong_length(r, n->count, false, r->path_at);
     n->too_many = n->count > r->most;
     return n->too_many || sema_data_elements(r->file, &n->npy);
 }
@@ -375,7 +376,7 @@ static void place_element(const reading *r, uint64_t i) {
     const fcp_side side = fcp_array_side(&r->out->record);
     if (r->file && !r->file->npy) diag_also(r->s->d, r->path_at, "the file is named here");
     uint64_t first = 0;
-    for (size_t s = 0; r->tokens && s < batch_count(r->s); first += batch_length(r->s, s++, side))
+    for (size_t s = 0; r->tokens != ANY_TOKENS && s < batch_count(r->s); first += batch_length(r->s, s++, side))
         if (i - first < batch_length(r->s, s, side)) {
             diag_hint(r->s->d, "it belongs to %s %" PRIu64 " of sequence %zu",
                       side == FCP_QUERIES ? "query" : "position", i - first, s);
@@ -403,6 +404,7 @@ static bool keep_ints(const reading *r, const numbers *n) {
         hi = v > hi ? v : hi;
     }
     if (!r->keep) return true;
+    if (!n->count) lo = hi = 0;
     mc_width width = values_width(lo, hi);
     void *data = arena_alloc(&r->s->out->arena, n->count, (size_t)width, 64);
     if (!data) return no_room(r);
@@ -438,11 +440,11 @@ static bool keep_reals(const reading *r, const numbers *n) {
 
 static bool keep(const reading *r, const numbers *n) {
     span at = r->file ? r->path_at : r->value->at;
-    if (!n->count) {
+    if (!n->count && r->tokens) {
         diag_error(r->s->d, FCP_E_FIELD, at, "'%s' holds no values", r->path);
         return false;
     }
-    if (r->tokens && n->count != r->tokens) return wrong_length(r, n->cut ? r->tokens : n->count, n->cut, at);
+    if (r->tokens != ANY_TOKENS && n->count != r->tokens) return wrong_length(r, n->cut ? r->tokens : n->count, n->cut, at);
     if (n->cut) {
         diag_error(r->s->d, r->most == UINT64_MAX ? FCP_E_TOO_LARGE : FCP_E_FIELD, at,
                    "%s has more than %" PRIu64 " values in a text", r->what, text_most(r));
@@ -484,14 +486,14 @@ static bool read_array(reading *r) {
 
 bool sema_read_table(sema *s, const char *what, const expr *value, uint64_t most, bool keep, program_array *out) {
     reading r = {.s = s, .what = what, .value = value, .out = out, .table = true, .keep = keep, .most = most,
-                 .path_at = value->at};
+                 .tokens = ANY_TOKENS, .path_at = value->at};
     out->record.kind = FCP_TABLE;
     return read_array(&r);
 }
 
 bool sema_read_field(sema *s, const char *what, const expr *value, uint64_t tokens, bool keep, program_array *out) {
     reading r = {.s = s, .what = what, .value = value, .out = out, .tokens = tokens, .keep = keep,
-                 .most = tokens ? tokens : UINT64_MAX, .path_at = value->at};
+                 .most = tokens, .path_at = value->at};
     return read_array(&r);
 }
 

@@ -9,7 +9,9 @@
 
 /* A table: numbers in one or two dimensions. If there are more than `most`, *out says how many, and has no data. */
 bool sema_read_table(sema *s, const char *what, const expr *value, uint64_t most, bool keep, program_array *out);
-/* A field of `tokens` integers (0: of any number). The kind and the declared range are set in *out before. */
+/* A field of `tokens` integers; ANY_TOKENS: of any number but 0. The kind and the declared range are set in *out
+ * before. */
+#define ANY_TOKENS UINT64_MAX
 bool sema_read_field(sema *s, const char *what, const expr *value, uint64_t tokens, bool keep, program_array *out);
 
 /* run(field): for each position, where the run of equal values begins that holds it. A program without lengths is taken

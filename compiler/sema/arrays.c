@@ -210,7 +210,7 @@ bool sema_declare_arrays(sema *s) {
 static bool load(sema *s, uint32_t array, bool keep) {
     array_decl *a = s->arrays[array];
     if (a->loaded || a->wrong) return a->loaded;
-    uint64_t tokens = 0;
+    uint64_t tokens = batch_count(s) ? 0 : ANY_TOKENS;
     for (size_t i = 0; i < batch_count(s) && !a->table; i++)
         tokens += batch_length(s, i, fcp_array_side(&a->array.record));
     a->array.name = a->name;

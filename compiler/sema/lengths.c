@@ -3,8 +3,8 @@
  * Examples: [131072, 8192 x 32], [1:8192 x 64] (one query and 8192 keys, 64 times), file("a.lengths"),
  * lognormal(median = 2K, sigma = 1.06, tokens = 256K).
  *
- * Gives: sequences of at least 1 token. There are at most LENGTHS_MAX of them, with LENGTHS_SUM_MAX queries and as many
- *        keys.
+ * Gives: at least one sequence. Sequences may have no queries, no keys, or neither. There are at most LENGTHS_MAX of
+ *        them, with LENGTHS_SUM_MAX queries and as many keys.
  * Cost:  O(lengths); a file is read once.
  */
 #include <inttypes.h>
@@ -115,17 +115,16 @@ static bool parse_line(data_file *f, const char *bytes, size_t line_end, lengths
     else if (!colon) keys = queries;
     skip_blanks(bytes, &i, line_end);
     bool rest = (i < line_end && bytes[i] != '#') || (colon && !pair);
-    if (rest || (end > begin && (queries == 0 || keys == 0))) {
+    if (rest) {
         size_t stop = line_end;
         while (stop > begin && text_is_blank(bytes[stop - 1])) stop--;
-        bool negative = rest && begin == end && bytes[begin] == '-' && stop > begin + 1;
+        bool negative = begin == end && bytes[begin] == '-' && stop > begin + 1;
         for (size_t j = begin + 1; negative && j < stop; j++) negative = bytes[j] >= '0' && bytes[j] <= '9';
-        span where = sema_data_span(f, begin, rest ? stop : end);
-        if (rest && !negative) {
+        span where = sema_data_span(f, begin, stop);
+        if (!negative) {
             diag_error(s->d, FCP_E_LENGTHS_FILE, where, "this is not a length");
             diag_hint(s->d, "a file of lengths has one whole number a line, or QUERIES:KEYS; '#' begins a comment");
-        } else diag_error(s->d, FCP_E_LENGTHS, where,
-                          pair ? "a sequence has at least 1 query and 1 key" : "a length must be at least 1");
+        } else diag_error(s->d, FCP_E_LENGTHS, where, "a length must be at least 0");
         diag_also(s->d, f->at, "the file is named here");
         return false;
     }
@@ -235,7 +234,7 @@ static bool eval_lognormal(sema *s, const expr *e, lengths *out) {
     good &= eval_sigma(s, given[SIGMA]->value, &l.sigma);
     if (given[COUNT]) good &= bounded(s, given[COUNT]->value, "count", 1, LENGTHS_MAX, &count);
     if (given[TOKENS]) good &= bounded(s, given[TOKENS]->value, "tokens", 1, LENGTHS_SUM_MAX, &tokens);
-    if (given[MIN]) good &= bounded(s, given[MIN]->value, "min", 1, LENGTHS_SUM_MAX, &l.min);
+    if (given[MIN]) good &= bounded(s, given[MIN]->value, "min", 0, LENGTHS_SUM_MAX, &l.min);
     if (given[MAX]) good &= bounded(s, given[MAX]->value, "max", 1, LENGTHS_SUM_MAX, &l.max);
     if (given[SEED]) good &= bounded(s, given[SEED]->value, "seed", 0, INT64_MAX, &seed);
     if (good && l.min > l.max) {
@@ -248,8 +247,8 @@ static bool eval_lognormal(sema *s, const expr *e, lengths *out) {
 /* Evaluates one number of a length. False: reported. */
 static bool eval_tokens(sema *s, const expr *e, const char *what, int64_t *out) {
     if (!sema_eval_constant(s, e, what, out)) return false;
-    if (*out >= 1) return true;
-    diag_error(s->d, FCP_E_LENGTHS, e->at, "%s must be at least 1, this is %" PRId64, what, *out);
+    if (*out >= 0) return true;
+    diag_error(s->d, FCP_E_LENGTHS, e->at, "%s must be at least 0, this is %" PRId64, what, *out);
     return false;
 }
 

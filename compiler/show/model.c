@@ -93,7 +93,7 @@ static void step_over(beginning *at, const fcp_sequence *s) {
 static bool same_fields(const fcp_plan *plan, const fcp_sequence *s, const beginning *x, const beginning *y) {
     for (uint64_t i = 0; i < plan->arrays_count; i++) {
         const fcp_array *a = &plan->arrays[i];
-        if (a->kind == FCP_TABLE) continue;
+        if (a->kind == FCP_TABLE || !a->count) continue;
         const fcp_side side = fcp_array_side(a);
         const uint64_t size = fcp_array_bytes(a) / a->count, count = side == FCP_KEYS ? s->keys : s->queries;
         const uint8_t *values = plan->data + a->offset;
@@ -116,14 +116,15 @@ uint64_t show_alike(const fcp_plan *plan, uint64_t sequence) {
     return alike;
 }
 
-/* Chooses up to `most` lengths to draw: the longest; the one in the middle (half of all keys lie in sequences at least
+/* Of sequences that have queries and keys, chooses up to `most` lengths to draw: the longest; the one in the middle (half of all keys lie in sequences at least
  * as long); and the shortest that has SHORTEST keys. For each it takes the first sequence of that length. */
 static fcp_code choose_sequences(const fcp_plan *plan, uint32_t most, arena *memory, show_model *out) {
-    uint64_t count = plan->sequences_count, tokens = 0, sum = 0;
-    if (!count || !most) return FCP_OK;
-    fcp_sequence *sorted = ARENA_NEW(memory, fcp_sequence, count);
+    uint64_t count = 0, tokens = 0, sum = 0;
+    fcp_sequence *sorted = ARENA_NEW(memory, fcp_sequence, plan->sequences_count);
     if (!sorted) return FCP_E_NO_MEMORY;
-    memcpy(sorted, plan->sequences, count * sizeof *sorted);
+    for (uint64_t s = 0; s < plan->sequences_count; s++)
+        if (plan->sequences[s].queries && plan->sequences[s].keys) sorted[count++] = plan->sequences[s];
+    if (!count || !most) return FCP_OK;
     qsort(sorted, count, sizeof *sorted, by_length);
     for (uint64_t s = 0; s < count; s++) tokens += sorted[s].keys;
     fcp_sequence lengths[SHOW_GRIDS] = {sorted[0]};

@@ -85,8 +85,11 @@ static fcp_code choose_view(const fcp_plan *plan, const zoom_view *v, zoom *z, u
         return fcp_fail(err, FCP_E_VALUE, "there is no sequence %" PRIu64 ": the batch has %" PRIu64 ", from 0",
                         v->sequence, count);
     z->sequence = v->sequence == FCP_NONE ? 0 : (uint32_t)v->sequence;
-    for (uint32_t s = 0; s < count && v->sequence == FCP_NONE; s++)
-        if (plan->sequences[s].keys > plan->sequences[z->sequence].keys) z->sequence = s;
+    for (uint32_t s = 0; s < count && v->sequence == FCP_NONE; s++) { /* the longest of those that have pairs */
+        const fcp_sequence *x = &plan->sequences[s], *best = &plan->sequences[z->sequence];
+        const bool has = x->queries && x->keys, had = best->queries && best->keys;
+        if (has > had || (has == had && x->keys > best->keys)) z->sequence = s;
+    }
     z->n = plan->sequences[z->sequence].keys;
     z->queries = plan->sequences[z->sequence].queries;
     z->q_first = plan->sequences[z->sequence].q_first;

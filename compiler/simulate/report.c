@@ -52,7 +52,7 @@ fcp_code fcpc_simulate_json(const fcp_plan *plan, const char *profile, char **ou
         json_object(&j, NULL);
         json_string(&j, "profile", how.name);
         for (int pass = 0; pass < FCP_PASSES; pass++) {
-            if (!result.pass[pass].makespan) continue;
+            if (!(plan->problem->passes >> pass & 1)) continue;
             json_object(&j, fcp_pass_names[pass]);
             sim_pass_json(&j, &result.pass[pass], sim_largest_bound(&result.pass[pass]),
                           sim_mfu(plan, &result.pass[pass]));

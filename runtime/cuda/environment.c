@@ -1,5 +1,6 @@
 /* environment.c: what masks and scores read on a device: sequences, fields, slices, sinks. It is one allocation, and
- * has room for sinks and tables that a run brings (sinks.c, tables.c).
+ * has room for sinks and tables that a run brings (sinks.c, tables.c), and for what it finds of them and of logits
+ * (maxima.c).
  *
  * Requires: open devices.
  * Gives:    environment.h.
@@ -18,10 +19,11 @@ enum { ALIGN = 64 };
 static size_t aligned(size_t bytes) { return (bytes + ALIGN - 1) / ALIGN * ALIGN; }
 
 size_t fcp_cuda_sink_sums_size(const fcp_plan *plan) { return aligned(plan->sink_count * sizeof(float)); }
+size_t fcp_cuda_maxima_size(const fcp_plan *plan) { return aligned(plan->problem->heads * sizeof(float)); }
 
 /* Where each part begins. Parts stand in this order, each aligned. */
 struct parts {
-    size_t sequences, arrays, bands, sinks, plan_sinks, sink_sums, data, plan_tables, band_rows, band, size;
+    size_t sequences, arrays, bands, sinks, plan_sinks, sink_sums, maxima, data, plan_tables, band_rows, band, size;
 };
 static struct parts parts_of(const fcp_plan *plan, uint32_t ranks) {
     struct parts x = {0};
@@ -32,6 +34,7 @@ static struct parts parts_of(const fcp_plan *plan, uint32_t ranks) {
     x.sinks = at, at += aligned(fcp_kernel_sink_count(plan) * sizeof(float));
     x.plan_sinks = at, at += aligned(fcp_kernel_sink_count(plan) * sizeof(float));
     x.sink_sums = at, at += ranks * fcp_cuda_sink_sums_size(plan);
+    x.maxima = at, at += ranks * fcp_cuda_maxima_size(plan);
     x.data = at, at += aligned(plan->data_count);
     x.plan_tables = at, at += aligned(fcp_plan_table_numbers(plan) * sizeof(float));
     x.band_rows = at, at += aligned(plan->band_rows_count * sizeof(mc_band_rows));
@@ -82,6 +85,7 @@ fcp_code fcp_cuda_environment_load(fcp_cuda_session *s, fcp_error *err) {
         d->sinks = plan->sink_count ? d->environment + x.sinks : 0;
         d->plan_sinks = d->environment + x.plan_sinks;
         d->sink_sums = d->environment + x.sink_sums;
+        d->maxima = d->environment + x.maxima;
         d->data = d->environment + x.data;
         d->plan_tables = d->environment + x.plan_tables;
         d->own_sinks = d->own_tables = false;

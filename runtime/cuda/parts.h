@@ -22,6 +22,7 @@
  *   reshuffle    between the caller's tensors and home blocks
  *   sinks        sinks of a run, and their gradients
  *   tables       the same of tables
+ *   maxima       the largest logit of each head
  *   early        results that leave before the pass ends
  *   record       one pass put into streams
  *   transport_*  the transports local and nccl
@@ -109,9 +110,9 @@ typedef struct cuda_device {
     cuda_need need;
     char *sources[FCP_PASSES]; /* the modules' sources; NULL: that module is not loaded completely */
     /* Addresses in the environment. sinks: those that kernels read; 0 if there are none. plan_sinks: the plan's.
-     * sink_sums: room for the gradients of each rank. data: the plan's arrays, as kernels read them; plan_tables: again
-     * those of them that are tables of reals, one behind the other. */
-    fk_u64 sequences, arrays, bands, sinks, plan_sinks, sink_sums, data, plan_tables;
+     * sink_sums: room for the gradients of each rank. maxima: for the largest logits of each rank. data: the plan's
+     * arrays, as kernels read them; plan_tables: again those of them that are tables of reals, one behind the other. */
+    fk_u64 sequences, arrays, bands, sinks, plan_sinks, sink_sums, maxima, data, plan_tables;
     bool own_sinks, own_tables; /* `sinks`, or the tables in `data`, may be those of a run */
     cu_ptr marks;            /* the session's marks, at the address that this device uses */
     cuda_stage stage;
@@ -164,10 +165,12 @@ typedef struct cuda_tensor_memory {
  * communication queue's for themselves (runtime/plan/fabrics.c). */
 enum { CUDA_NET = FCP_QUEUES, CUDA_STREAMS };
 
-/* What a rank has of the caller's: tensors, and behind them sinks, tables and their gradients. */
-enum { CUDA_SINK = FCP_TENSORS, CUDA_D_SINK, CUDA_TABLE, CUDA_D_TABLE, CUDA_TENSORS };
-/* The graphs of a session: one for each pass, and one for a backward pass with gradients of tables. */
-enum { CUDA_LEARNING = FCP_PASSES, CUDA_GRAPHS };
+/* What a rank has of the caller's: tensors, and behind them sinks, tables and their gradients, and the largest
+ * logits. */
+enum { CUDA_SINK = FCP_TENSORS, CUDA_D_SINK, CUDA_TABLE, CUDA_D_TABLE, CUDA_MAX_LOGIT, CUDA_TENSORS };
+/* The graphs of a session: one for each pass, one for a backward pass with gradients of tables, and one for a forward
+ * pass with the largest logits. */
+enum { CUDA_LEARNING = FCP_PASSES, CUDA_MAXIMA, CUDA_GRAPHS };
 
 typedef struct cuda_rank {
     cuda_device *device;
@@ -227,6 +230,7 @@ typedef struct fcp_cuda_session {
     uint32_t runs[CUDA_GRAPHS];
     uint64_t sums;           /* of gradients of tables, as fcp_kernel_sums says */
     bool learning;           /* the run is a backward pass, and wants these gradients */
+    bool maxima;             /* the run is a forward pass, and wants the largest logits */
     fcp_partition partition, partition_wanted;
     char partition_why[400], warning[400];
     bool capturing;          /* what is put into streams becomes a graph of the session's */

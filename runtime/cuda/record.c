@@ -23,6 +23,7 @@
 #include "runtime/cuda/early.h"
 #include "runtime/cuda/fabrics.h"
 #include "runtime/cuda/marks.h"
+#include "runtime/cuda/maxima.h"
 #include "runtime/cuda/rounds.h"
 #include "runtime/cuda/timing.h"
 #include "runtime/cuda/wire.h"
@@ -428,6 +429,7 @@ fcp_code fcp_cuda_record(fcp_cuda_session *s, fcp_pass pass, cuda_device *origin
         s->ranks[r].mark = 0;
         if (!code) code = lower_flags(&x, &s->ranks[r], err);
         if (!code) code = fcp_cuda_prepare(s, &s->ranks[r], pass, err);
+        if (!code) code = fcp_cuda_maxima_begin(s, &s->ranks[r], pass, err);
         if (!code && s->ranks[r].early[pass].after)
             code = fcp_cuda_event_record(s, s->ranks[r].device, s->ranks[r].streams[FCP_COMPUTE], &x.walks[r].prepared,
                                          err);

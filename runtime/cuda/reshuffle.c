@@ -1,6 +1,7 @@
 /* reshuffle.c: moves tokens between the caller's tensors and home blocks.
  *
- * Requires: no tensor that the pass needs is NULL.
+ * Requires: no tensor that the pass needs is NULL. One that a caller may leave out (lse_low, d_lse) and has left out is
+ *           zeros on its way in, and what is in its place in a message is not written on its way out.
  * Gives:    reshuffle.h.
  * Order:    IN comes before the pass. OUT comes after it, except for what leaves early (early.c). A COPY, and with a
  *           transport that reaches all memory any unit, is one gather in its home's communication stream, if the
@@ -137,9 +138,9 @@ static fcp_code check_tensor(fcp_cuda_session *s, const struct named *x, uint32_
 
 fcp_code fcp_cuda_tensors_check(fcp_cuda_session *s, fcp_pass pass, const fcp_tensors *tensors, bool *out_host,
                                 fcp_error *err) {
-    unsigned needed = fcp_pass_inputs(pass) | fcp_pass_outputs(pass);
     fcp_shape shape;
     fcp_plan_shape(s->plan, &shape);
+    const unsigned moved = fcp_pass_inputs(pass) | fcp_pass_outputs(pass) | fcp_pass_optional(&shape, pass);
     fcp_code code = FCP_OK;
     *out_host = false;
     for (uint32_t r = s->base.first_rank; !code && r < fcp_cuda_end(s); r++) {
@@ -149,14 +150,17 @@ fcp_code fcp_cuda_tensors_check(fcp_cuda_session *s, fcp_pass pass, const fcp_te
                                     fcp_tensors_get(&tensors[r - s->base.first_rank], (fcp_tensor)t),
                                     fcp_tensors_tokens(s->plan, r, (fcp_tensor)t),
                                     fcp_tensor_token_bytes(&shape, (fcp_tensor)t)};
-            if (needed >> t & 1 && x.tokens) code = check_tensor(s, &x, r, &s->ranks[r].tensors[t], out_host, err);
+            if (moved >> t & 1 && x.tensor && x.tokens && x.row)
+                code = check_tensor(s, &x, r, &s->ranks[r].tensors[t], out_host, err);
         }
         const fcp_tensors *own = &tensors[r - s->base.first_rank];
         const uint64_t numbers = fcp_plan_table_numbers(s->plan);
         const struct named more[] = {{"sink", own->sink, shape.heads, sizeof(float)},
                                      {"d_sink", own->d_sink, shape.heads, sizeof(float)},
                                      {"table", own->table, numbers, sizeof(float)},
-                                     {"d_table", own->d_table, numbers, sizeof(float)}};
+                                     {"d_table", own->d_table, numbers, sizeof(float)},
+                                     {"max_logit", pass == FCP_FORWARD ? own->max_logit : NULL, shape.heads,
+                                      sizeof(float)}};
         for (int i = 0; !code && i < CUDA_TENSORS - FCP_TENSORS; i++)
             if (more[i].tensor)
                 code = check_tensor(s, &more[i], r, &s->ranks[r].tensors[FCP_TENSORS + i], out_host, err);
@@ -227,6 +231,15 @@ fcp_code fcp_cuda_copy_outside(fcp_cuda_session *s, uint32_t rank, bool in, void
     return copy_bytes(s, &way, outside, (void *)(uintptr_t)inside, bytes, err);
 }
 
+/* Clears bytes of a message or of home blocks, for a tensor that the caller has left out. */
+static fcp_code clear_bytes(fcp_cuda_session *s, const struct way *way, void *inside, size_t bytes, fcp_error *err) {
+    const cuda_rank *r = &s->ranks[way->home];
+    return fcp_cuda_check(s->cuda,
+                          s->cuda->call.fill((uintptr_t)inside, 0, bytes / 4,
+                                             way->message ? r->device->stage.stream : r->streams[FCP_COMM]),
+                          err, "cannot clear %zu bytes", bytes);
+}
+
 /* Copies a run of one tensor; if its block has not all heads, row by row and chunk by chunk. `first`: the first token
  * of the message. */
 static fcp_code copy_run(fcp_cuda_session *s, const struct way *way, const fcp_moved *x, const fcp_bundle_run *run,
@@ -234,8 +247,9 @@ static fcp_code copy_run(fcp_cuda_session *s, const struct way *way, const fcp_m
     const fcp_slice slice = fcp_slice_of(s->plan, &s->plan->blocks[run->block], x);
     char *inside = way->message ? (char *)(uintptr_t)way->message + (size_t)(run->at - first) * x->row
                                 : (char *)x->home + fcp_home_token(way->arena, run, x->of_keys) * x->row;
-    char *outside = (char *)x->caller + (size_t)run->place * x->full;
     fcp_code code = FCP_OK;
+    if (!x->caller) return way->in ? clear_bytes(s, way, inside, run->tokens * x->row, err) : FCP_OK;
+    char *outside = (char *)x->caller + (size_t)run->place * x->full;
     if (slice.count == 1 && slice.bytes == x->full)
         return copy_bytes(s, way, outside, inside, run->tokens * x->full, err);
     for (uint32_t i = 0; !code && i < run->tokens; i++, outside += x->full)
@@ -282,6 +296,7 @@ static fcp_code device_of(fcp_cuda_session *s, uint32_t caller, const fcp_transf
     for (uint32_t k = 0; k < count; k++) {
         unsigned type;
         int ordinal;
+        if (!moved[k].caller) continue; /* never the first of them */
         fcp_code code = memory_of(s, (uintptr_t)moved[k].caller, "data", caller, &type, &ordinal, err);
         if (code) return code;
         cuda_device *device = type == CU_MEMORY_DEVICE ? &s->devices[(uint32_t)ordinal - s->first_device] : NULL;

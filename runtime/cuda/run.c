@@ -7,7 +7,8 @@
  *           arenas.
  * Graphs:   the first runs of a pass put its instructions into streams one by one. From run graph_from on the pass is
  *           one graph. That touches nothing but arenas, so it serves any tensors. A backward pass with gradients of
- *           tables launches more, and is a graph of its own.
+ *           tables launches more, and a forward pass with the largest logits has more parameters: each is a graph of
+ *           its own.
  *           A stream that the caller captures gets the instructions one by one, and they become a part of the
  *           caller's graph, with IN and OUT. Such a graph has nodes that wait for the event of the run before and
  *           record it, so its launches and other runs come one after the other.
@@ -22,6 +23,7 @@
 #include "runtime/cuda/device.h"
 #include "runtime/cuda/early.h"
 #include "runtime/cuda/marks.h"
+#include "runtime/cuda/maxima.h"
 #include "runtime/cuda/ranks.h"
 #include "runtime/cuda/record.h"
 #include "runtime/cuda/reshuffle.h"
@@ -45,7 +47,9 @@ void fcp_cuda_graphs_destroy(fcp_cuda_session *s) {
 }
 
 /* The number of the graph that a run of a pass would be. */
-static int graph_of(const fcp_cuda_session *s, fcp_pass pass) { return s->learning ? CUDA_LEARNING : (int)pass; }
+static int graph_of(const fcp_cuda_session *s, fcp_pass pass) {
+    return s->learning ? CUDA_LEARNING : s->maxima ? CUDA_MAXIMA : (int)pass;
+}
 
 /* Waits for a stream, or only looks at it. True: it has ended or failed. */
 static bool drain_stream(fcp_cuda_session *s, cu_stream stream, bool waits) {
@@ -138,6 +142,7 @@ static fcp_code reshuffle(fcp_cuda_session *s, fcp_pass pass, fcp_class cls, con
     if (!code) code = fcp_cuda_reshuffle(s, pass, cls, false, *inside, err);
     if (!code && cls == FCP_OUT && pass == FCP_BACKWARD) code = fcp_cuda_sinks_out(s, tensors, err);
     if (!code && cls == FCP_OUT && s->learning) code = fcp_cuda_tables_out(s, tensors, err);
+    if (!code && cls == FCP_OUT) code = fcp_cuda_maxima_out(s, tensors, err);
     if (!code && cls == FCP_OUT) code = fcp_net_stage_out(net, pass, tensors, *inside, err);
     for (uint32_t i = 0; !code && host && cls == FCP_OUT && i < s->device_count; i++)
         code = fcp_cuda_stage_flush(s, &s->devices[i], err);
@@ -261,6 +266,7 @@ fcp_code fcp_cuda_run(fcp_cuda_session *s, fcp_pass pass, const fcp_tensors *ten
     if (!code) code = fcp_cuda_use(s, d, &why);
     if (!code) code = fcp_cuda_tensors_check(s, pass, tensors, &host, &why);
     if (!code) code = fcp_cuda_tables_check(s, pass, tensors, &why);
+    fcp_cuda_maxima_check(s, pass, tensors);
     if (!code && s->learning) code = fcp_cuda_use(s, d, &why);
     if (!code && s->outer && host) code = refuse_host(&why);
     else if (!code) {

@@ -1,4 +1,5 @@
 /* sinks.c: sinks that a run brings, and their gradients: -sum of exp(sink - LSE) delta over the rows of a head.
+ * LSE is two floats, and delta includes the gradient of LSE if the run has one.
  *
  * Requires: a run whose tensors were checked; for gradients, a pass that has ended, so that LSE and delta of home rows
  *           lie in the arena, and dQ has been rounded and its room is free.
@@ -64,7 +65,8 @@ static fcp_code fold_range(fcp_cuda_session *s, cuda_rank *rank, uint32_t range,
         const uint64_t rows = queries[end] - queries[slot];
         if (own != range || !rows) continue;
         const fk_support x = {.to = from + count * row, .from = (uintptr_t)a->delta + queries[slot] * row,
-                              .lse = (uintptr_t)a->lse + queries[slot] * row, .count = rows, .heads = a->heads,
+                              .lse = (uintptr_t)a->lse + queries[slot] * row,
+                              .lse_low = (uintptr_t)a->lse_low + queries[slot] * row, .count = rows, .heads = a->heads,
                               .sinks = fcp_kernel_sinks_of(s->plan, rank->device->sinks, range)};
         code = fcp_cuda_fold_sinks(s, rank, x, err);
         count += (rows + FK_FOLD - 1) / FK_FOLD;

@@ -509,6 +509,19 @@ static fcp_code nccl_collect(fcp_net *base, uint32_t from, void *memory, size_t 
 
 /* --- host tensors ------------------------------------------------------------------------------------------------- */
 
+/* The tensors that a pass reads, and those that it writes, with those that the caller may leave out. */
+static unsigned optional_of(const fcp_cuda_session *s, fcp_pass pass) {
+    fcp_shape shape;
+    fcp_plan_shape(s->plan, &shape);
+    return fcp_pass_optional(&shape, pass);
+}
+static unsigned inputs_of(const fcp_cuda_session *s, fcp_pass pass) {
+    return fcp_pass_inputs(pass) | (pass == FCP_BACKWARD ? optional_of(s, pass) : 0);
+}
+static unsigned outputs_of(const fcp_cuda_session *s, fcp_pass pass) {
+    return fcp_pass_outputs(pass) | (pass == FCP_FORWARD ? optional_of(s, pass) : 0);
+}
+
 /* How many bytes this rank's part of a tensor has. */
 static size_t tensor_bytes(const fcp_cuda_session *s, fcp_tensor t) {
     fcp_shape shape;
@@ -540,7 +553,7 @@ static size_t staged_bytes(const nccl_net *n, fcp_tensor t) {
     bool moved = false;
     for (int pass = 0; pass < FCP_PASSES; pass++)
         moved |= s->plan->problem->passes >> pass & 1 &&
-                 (fcp_pass_inputs((fcp_pass)pass) | fcp_pass_outputs((fcp_pass)pass)) >> t & 1 &&
+                 (inputs_of(s, (fcp_pass)pass) | outputs_of(s, (fcp_pass)pass)) >> t & 1 &&
                  moves(s, (fcp_pass)pass);
     return moved ? tensor_bytes(s, t) : 0;
 }
@@ -586,7 +599,7 @@ static fcp_code nccl_stage_in(fcp_net *base, fcp_pass pass, const fcp_tensors *t
     nccl_net *n = (nccl_net *)base;
     fcp_cuda_session *s = n->session;
     cuda_rank *rank = &s->ranks[s->base.first_rank];
-    unsigned inputs = fcp_pass_inputs(pass), all = inputs | fcp_pass_outputs(pass);
+    const unsigned inputs = inputs_of(s, pass), all = inputs | outputs_of(s, pass);
     fcp_code code = FCP_OK;
     bool any = false;
     n->inside = *tensors;
@@ -595,7 +608,7 @@ static fcp_code nccl_stage_in(fcp_net *base, fcp_pass pass, const fcp_tensors *t
     for (int t = 0; !code && t < FCP_TENSORS; t++) {
         size_t bytes = tensor_bytes(s, (fcp_tensor)t);
         const void *from = fcp_tensors_get(tensors, (fcp_tensor)t);
-        if (!(all >> t & 1) || !bytes || !on_host(s, from)) continue;
+        if (!(all >> t & 1) || !bytes || !from || !on_host(s, from)) continue;
         if (n->staged_bytes[t] < bytes) code = make_staged(n, t, bytes, err);
         if (!code && inputs >> t & 1) code = fcp_cuda_stage_in(s, rank->device, n->staged[t], from, bytes, err);
         if (!code) fcp_tensors_set(&n->inside, (fcp_tensor)t, (void *)(uintptr_t)n->staged[t]);
@@ -616,7 +629,7 @@ static fcp_code nccl_stage_out(fcp_net *base, fcp_pass pass, const fcp_tensors *
         void *to = fcp_tensors_get(tensors, (fcp_tensor)t);
         const void *from = fcp_tensors_get(inside, (fcp_tensor)t);
         size_t bytes = tensor_bytes(s, (fcp_tensor)t);
-        if (!(fcp_pass_outputs(pass) >> t & 1) || to == from || !bytes) continue;
+        if (!(outputs_of(s, pass) >> t & 1) || to == from || !bytes) continue;
         if (!any) code = fcp_cuda_follow(s, rank->device, rank->streams[FCP_COMM], rank->device->stage.stream, err);
         any = true;
         if (!code) code = fcp_cuda_stage_out(s, rank->device, to, (uintptr_t)from, bytes, err);

@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "runtime/cuda/maps.h"
+#include "runtime/cuda/maxima.h"
 #include "runtime/cuda/marks.h"
 #include "runtime/cuda/memory.h"
 #include "runtime/kernels/work.h"
@@ -231,6 +232,7 @@ static void parameters_of(const fcp_cuda_session *s, const cuda_rank *rank, fcp_
     rows->arrays = d->arrays;
     rows->bands = d->bands;
     rows->sinks = fcp_kernel_sinks_of(s->plan, d->sinks, a->range);
+    rows->maxima = fcp_cuda_maxima_of(s, rank, pass);
     rows->mark = rank->mark ? fcp_cuda_mark_at(s, rank) : 0;
     rows->mark_value = rank->mark;
     *keys = *rows;
@@ -286,15 +288,15 @@ fcp_code fcp_cuda_prepare(fcp_cuda_session *s, cuda_rank *rank, fcp_pass pass, f
     const fcp_problem *p = s->plan->problem;
     const fcp_arena *a = &rank->arena[pass];
     const uint64_t *queries = a->home_first[FCP_QUERIES];
-    size_t rows = queries[a->homes] * a->heads, q = rows * p->head_dim;
-    size_t kv = a->home_first[FCP_KEYS][a->homes] * a->kv_heads * p->head_dim;
+    const size_t rows = queries[a->homes] * a->heads, keys = a->home_first[FCP_KEYS][a->homes] * a->kv_heads;
     fcp_code code;
     if (pass == FCP_BACKWARD) {
-        code = fill(s, rank, (uintptr_t)a->dq, 0, q * sizeof *a->dq, err);
-        if (!code) code = fill(s, rank, (uintptr_t)a->dk, 0, kv * sizeof *a->dk, err);
-        return code ? code : fill(s, rank, (uintptr_t)a->dv, 0, kv * sizeof *a->dv, err);
+        code = fill(s, rank, (uintptr_t)a->dq, 0, rows * p->head_dim * sizeof *a->dq, err);
+        if (!code) code = fill(s, rank, (uintptr_t)a->dk, 0, keys * p->head_dim * sizeof *a->dk, err);
+        return code ? code : fill(s, rank, (uintptr_t)a->dv, 0, keys * p->value_dim * sizeof *a->dv, err);
     }
-    code = fill(s, rank, (uintptr_t)a->o, 0, q * fcp_dtype_size((fcp_dtype)p->dtype), err);
+    code = fill(s, rank, (uintptr_t)a->o, 0, rows * p->value_dim * fcp_dtype_size((fcp_dtype)p->dtype), err);
+    if (!code && !rank->device->sinks) code = fill(s, rank, (uintptr_t)a->lse_low, 0, rows * sizeof *a->lse_low, err);
     if (code) return code;
     if (!rank->device->sinks)
         return fill(s, rank, (uintptr_t)a->lse, 0xff800000u, rows * sizeof *a->lse, err); /* -inf */
@@ -302,6 +304,7 @@ fcp_code fcp_cuda_prepare(fcp_cuda_session *s, cuda_rank *rank, fcp_pass pass, f
         const uint32_t range = s->plan->blocks[a->home_block[from]].heads;
         for (to = from + 1; to < a->homes && s->plan->blocks[a->home_block[to]].heads == range;) to++;
         fk_support x = {.to = (uintptr_t)(a->lse + queries[from] * a->heads), .heads = a->heads,
+                        .lse_low = (uintptr_t)(a->lse_low + queries[from] * a->heads),
                         .from = fcp_kernel_sinks_of(s->plan, rank->device->sinks, range),
                         .count = (queries[to] - queries[from]) * a->heads};
         code = support(s, rank, CUDA_BEGIN_LSE, x, FK_SUPPORT_THREADS, err);
@@ -311,12 +314,12 @@ fcp_code fcp_cuda_prepare(fcp_cuda_session *s, cuda_rank *rank, fcp_pass pass, f
 
 fcp_code fcp_cuda_delta(fcp_cuda_session *s, cuda_rank *rank, const fcp_instr *x, fcp_error *err) {
     const fcp_arena *a = &rank->arena[FCP_BACKWARD];
-    const fcp_problem *p = s->plan->problem;
     const uint64_t *tokens = a->home_first[FCP_QUERIES];
-    uint64_t first = tokens[x->a] * a->heads, bytes = p->head_dim * sizeof(uint16_t);
+    uint64_t first = tokens[x->a] * a->heads, bytes = s->plan->problem->value_dim * sizeof(uint16_t);
     fk_support rows = {.to = (uintptr_t)(a->delta + first),
                        .from = (uintptr_t)a->o + first * bytes,
                        .other = (uintptr_t)a->d_o + first * bytes,
+                       .d_lse = a->d_lse ? (uintptr_t)(a->d_lse + first) : 0,
                        .count = tokens[x->a + x->b] * a->heads - first};
     return support(s, rank, CUDA_DELTA, rows, FK_SUPPORT_THREADS / 32, err);
 }
@@ -343,27 +346,29 @@ static fcp_code merge(fcp_cuda_session *s, cuda_rank *rank, const fcp_instr *x, 
                             .other = (uint64_t)s->plan->problem->max_q_block * a->heads};
         return support(s, rank, CUDA_MERGE, merge, FK_SUPPORT_THREADS / 32, err);
     }
-    fcp_code code = put(s, rank, true, to[0], from[0], rows * s->plan->problem->head_dim, err);
+    fcp_code code = put(s, rank, true, to[0], from[0], rows * s->plan->problem->value_dim, err);
     for (int i = 1; !code && i < 3; i++) code = put(s, rank, true, to[i], from[i], rows, err);
     return code;
 }
 
 fcp_code fcp_cuda_reduce(fcp_cuda_session *s, cuda_rank *rank, const fcp_instr *x, fcp_error *err) {
     const fcp_arena *a = &rank->arena[FCP_BACKWARD];
-    uint64_t tokens = s->plan->blocks[x->a].tokens, head_dim = s->plan->problem->head_dim;
+    const fcp_problem *p = s->plan->problem;
+    const uint64_t tokens = s->plan->blocks[x->a].tokens;
     bool first = fcp_partials_reduce(&rank->partials, x);
     /* a copy writes no mark of its own */
     fcp_code code = first ? fcp_cuda_mark(s, rank, FCP_COMPUTE, rank->mark, err) : FCP_OK;
     if (code) return code;
     if (x->op == FCP_OP_MERGE) return merge(s, rank, x, first, err);
     if (x->op == FCP_OP_REDUCE_Q)
-        return put(s, rank, first, fcp_arena_rows(a, x->c).dq, fcp_arena_rows(a, x->b).dq, tokens * a->heads * head_dim,
-                   err);
+        return put(s, rank, first, fcp_arena_rows(a, x->c).dq, fcp_arena_rows(a, x->b).dq,
+                   tokens * a->heads * p->head_dim, err);
+    const uint64_t dims[2] = {p->head_dim, p->value_dim};
     float *from[2], *to[2];
     fcp_arena_dkv(a, x->b, &from[0], &from[1]);
     fcp_arena_dkv(a, x->c, &to[0], &to[1]);
     for (int i = 0; !code && i < 2; i++)
-        code = put(s, rank, first, to[i], from[i], tokens * a->kv_heads * head_dim, err);
+        code = put(s, rank, first, to[i], from[i], tokens * a->kv_heads * dims[i], err);
     return code;
 }
 
@@ -378,12 +383,16 @@ fcp_code fcp_cuda_make_result(fcp_cuda_session *s, cuda_rank *rank, const fcp_in
                             .count = rows * s->plan->problem->head_dim};
         return support(s, rank, CUDA_ROUND, round, 2 * FK_SUPPORT_THREADS, err);
     }
+    const fcp_problem *p = s->plan->problem;
     float *o, *m, *l;
     fcp_rows_at into = fcp_arena_rows(a, fcp_finish_slot(s->plan, a->rank, x));
     fcp_arena_state(a, x->b, &o, &m, &l);
-    fk_support finish = {.to = (uintptr_t)into.o, .lse = (uintptr_t)into.lse, .from = (uintptr_t)o,
-                         .other = (uint64_t)s->plan->problem->max_q_block * a->heads, .count = rows,
-                         .sinks = fcp_kernel_sinks_of(s->plan, rank->device->sinks, block->heads), .heads = a->heads};
+    fk_support finish = {.to = (uintptr_t)into.o, .lse = (uintptr_t)into.lse, .lse_low = (uintptr_t)into.lse_low,
+                         .from = (uintptr_t)o, .other = (uint64_t)p->max_q_block * a->heads, .count = rows,
+                         .sinks = fcp_kernel_sinks_of(s->plan, rank->device->sinks, block->heads), .heads = a->heads,
+                         .maxima = fcp_cuda_maxima_of(s, rank, FCP_FORWARD),
+                         .model_head = fcp_model_head(p, &s->plan->heads[block->heads], 0),
+                         .group = a->heads / a->kv_heads, .shared = p->heads / p->kv_heads};
     return support(s, rank, CUDA_STATE_OUT, finish, FK_SUPPORT_THREADS / 32, err);
 }
 
@@ -394,15 +403,16 @@ fcp_code fcp_cuda_open_accumulators(fcp_cuda_session *s, cuda_rank *rank, const 
     fcp_partial sum;
     fcp_code code = FCP_OK;
     while (!code && fcp_partials_next(&rank->partials, s->plan, x, &walk, &sum)) {
-        size_t number = (size_t)sum.tokens * p->head_dim * sizeof(float);
+        const size_t heads = (size_t)sum.tokens * (sum.cls == FCP_DQ ? a->heads : a->kv_heads);
+        const size_t wide = heads * p->head_dim * sizeof(float);
         if (sum.cls == FCP_DQ) {
-            code = fill(s, rank, (uintptr_t)fcp_arena_rows(a, sum.slot).dq, 0, number * a->heads, err);
+            code = fill(s, rank, (uintptr_t)fcp_arena_rows(a, sum.slot).dq, 0, wide, err);
             continue;
         }
         float *dk, *dv;
         fcp_arena_dkv(a, sum.slot, &dk, &dv);
-        code = fill(s, rank, (uintptr_t)dk, 0, number * a->kv_heads, err);
-        if (!code) code = fill(s, rank, (uintptr_t)dv, 0, number * a->kv_heads, err);
+        code = fill(s, rank, (uintptr_t)dk, 0, wide, err);
+        if (!code) code = fill(s, rank, (uintptr_t)dv, 0, heads * p->value_dim * sizeof(float), err);
     }
     return code;
 }
@@ -436,7 +446,7 @@ fcp_code fcp_cuda_finish(fcp_cuda_session *s, cuda_rank *rank, fcp_queue queue, 
     const fcp_arena *a = &rank->arena[FCP_BACKWARD];
     const uint8_t *is_early = rank->early[FCP_BACKWARD].slots;
     const fcp_problem *p = s->plan->problem;
-    uint64_t kv = (uint64_t)a->kv_heads * p->head_dim;
+    const uint64_t k = (uint64_t)a->kv_heads * p->head_dim, v = (uint64_t)a->kv_heads * p->value_dim;
     fcp_code code = FCP_OK;
     for (uint32_t first = 0, end; !code && first < a->homes; first = end) {
         bool now = (is_early && is_early[first]) == early;
@@ -444,8 +454,8 @@ fcp_code fcp_cuda_finish(fcp_cuda_session *s, cuda_rank *rank, fcp_queue queue, 
         if (!now) continue;
         const uint64_t *keys = a->home_first[FCP_KEYS];
         code = round_queries(s, rank, queue, first, end, err);
-        if (!code) code = round_part(s, rank, queue, a->dk_out, a->dk, keys[first] * kv, keys[end] * kv, err);
-        if (!code) code = round_part(s, rank, queue, a->dv_out, a->dv, keys[first] * kv, keys[end] * kv, err);
+        if (!code) code = round_part(s, rank, queue, a->dk_out, a->dk, keys[first] * k, keys[end] * k, err);
+        if (!code) code = round_part(s, rank, queue, a->dv_out, a->dv, keys[first] * v, keys[end] * v, err);
     }
     return code;
 }

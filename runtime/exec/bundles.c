@@ -130,6 +130,7 @@ static bool list_planned(maker *m, uint64_t sequence) {
 static bool list_by_rule(maker *m, fcp_walk *walk, uint64_t sequence) {
     uint64_t n = fcp_side_length(&m->plan->sequences[sequence], m->side), at = 0;
     uint64_t offset = fcp_offsets(m->plan, m->side)[sequence];
+    if (!n) return true;
     fcp_walk_to(walk, sequence, 0);
     for (;;) {
         uint32_t rank = fcp_walk_rank(walk);

@@ -107,8 +107,8 @@ void fcp_kernel_sinks(const fcp_plan *plan, float *out);
 size_t fcp_kernel_sink_count(const fcp_plan *plan);
 fk_u64 fcp_kernel_sinks_of(const fcp_plan *plan, fk_u64 sinks, uint32_t range);
 
-/* Fills the launch parameters that follow from arena and plan, for all heads of a range. The work list and the
- * environment are left 0. */
+/* Fills the launch parameters that follow from arena and plan, for all heads of a range. The work list, the environment
+ * and what a run wants are left 0. */
 void fcp_kernel_launch(const fcp_arena *arena, uint32_t range, fk_launch *out_launch);
 /* The tensors of an arena that the copy engine has to know, in the order of fk_launch_maps: where each begins, how many
  * rows a slot has, how many slots there are, and of how many heads of how many numbers a row consists; and the bytes

@@ -44,11 +44,13 @@ typedef struct head_code {
     uint32_t head;
 } head_code;
 
-/* What is listed of the plan. A *group* is one sequence and one range of heads of a side: number sequence * ranges +
- * range. */
+/* What is listed of the plan. A *group* is one sequence that has tokens of a side, and one range of heads of it: number
+ * i * ranges + range, where i counts these sequences. */
 typedef struct lists {
     const fcp_plan *plan;
     uint32_t ranges[FCP_SIDES];
+    uint32_t *number[FCP_SIDES]; /* per sequence: how many before it have tokens of the side */
+    size_t groups[FCP_SIDES];
     stretch *pieces[FCP_SIDES]; /* by group, in order of start */
     uint32_t *first[FCP_SIDES]; /* per group, and one more: where its pieces begin */
     uint32_t *place;            /* per piece: where it is in its group */
@@ -59,7 +61,7 @@ typedef struct lists {
     uint32_t code_count, code_room;
     uint32_t *code_of;          /* per head of the model: its code */
     uint32_t *last_unit;        /* per code: the turn of the last group and class that was looked at with it */
-    void *room;
+    void *room, *number_room;
 } lists;
 
 /* --- lists -------------------------------------------------------------------------------------------------------- */
@@ -76,7 +78,7 @@ static uint32_t range_of(const fcp_plan *plan, fcp_side side, const fcp_block *b
     return side == FCP_KEYS ? kv : kv * (p->heads / p->kv_heads / p->range_sub) + h->sub_first / p->range_sub;
 }
 static size_t group_of(const lists *l, fcp_side side, const fcp_piece *piece) {
-    return (size_t)piece->sequence * l->ranges[side] + range_of(l->plan, side, &l->plan->blocks[piece->block]);
+    return (size_t)l->number[side][piece->sequence] * l->ranges[side] + range_of(l->plan, side, &l->plan->blocks[piece->block]);
 }
 
 static int by_start(const void *a, const void *b) {
@@ -84,11 +86,21 @@ static int by_start(const void *a, const void *b) {
     return x->start < y->start ? -1 : x->start > y->start;
 }
 
+/* Numbers the sequences that have tokens of a side. Returns how many there are. */
+static size_t number_sequences(const fcp_plan *plan, fcp_side side, uint32_t *number) {
+    uint32_t count = 0;
+    for (uint64_t s = 0; s < plan->sequences_count; s++) {
+        number[s] = count;
+        count += fcp_side_length(&plan->sequences[s], side) != 0;
+    }
+    return count;
+}
+
 /* Lists the pieces that hold a side. Where blocks hold both, the lists of both sides are equal. */
 static void list_pieces(lists *l, fcp_side side) {
     const fcp_plan *plan = l->plan;
     uint32_t *first = l->first[side];
-    const size_t groups = (size_t)plan->sequences_count * l->ranges[side];
+    const size_t groups = l->groups[side];
     for (uint64_t i = 0; i < plan->pieces_count; i++)
         if (plan->blocks[plan->pieces[i].block].holds >> side & 1) first[group_of(l, side, &plan->pieces[i]) + 2]++;
     for (size_t g = 2; g < groups + 2; g++) first[g] += first[g - 1];
@@ -111,7 +123,7 @@ static void list_pieces(lists *l, fcp_side side) {
 static void list_parts(lists *l) {
     const fcp_plan *plan = l->plan;
     uint32_t *first = l->first_part;
-    const size_t groups = (size_t)plan->sequences_count * l->ranges[FCP_QUERIES];
+    const size_t groups = l->groups[FCP_QUERIES];
     for (uint64_t i = 0; i < plan->parts_count; i++)
         first[group_of(l, FCP_QUERIES, &plan->pieces[plan->parts[i].q_piece]) + 2]++;
     for (size_t g = 2; g < groups + 2; g++) first[g] += first[g - 1];
@@ -126,16 +138,22 @@ static fcp_code no_memory(fcp_error *err) {
 static fcp_code lists_open(lists *l, const fcp_plan *plan, fcp_error *err) {
     const size_t pieces = (size_t)plan->pieces_count;
     *l = (lists){.plan = plan};
-    for (int side = 0; side < FCP_SIDES; side++) l->ranges[side] = range_count(plan->problem, (fcp_side)side);
+    const fcp_carved numbers[] = {{&l->number[FCP_QUERIES], (size_t)plan->sequences_count, sizeof(uint32_t)},
+                                  {&l->number[FCP_KEYS], (size_t)plan->sequences_count, sizeof(uint32_t)}};
+    if (!(l->number_room = FCP_CARVE(numbers))) return no_memory(err);
+    for (int side = 0; side < FCP_SIDES; side++) {
+        l->ranges[side] = range_count(plan->problem, (fcp_side)side);
+        l->groups[side] = number_sequences(plan, (fcp_side)side, l->number[side]) * l->ranges[side];
+    }
     /* no more groups than pieces: fcp_plan_check */
     const fcp_carved tables[] = {
         {&l->pieces[FCP_QUERIES], pieces, sizeof(stretch)},
         {&l->pieces[FCP_KEYS], pieces, sizeof(stretch)},
-        {&l->first[FCP_QUERIES], (size_t)plan->sequences_count * l->ranges[FCP_QUERIES] + 2, sizeof(uint32_t)},
-        {&l->first[FCP_KEYS], (size_t)plan->sequences_count * l->ranges[FCP_KEYS] + 2, sizeof(uint32_t)},
+        {&l->first[FCP_QUERIES], l->groups[FCP_QUERIES] + 2, sizeof(uint32_t)},
+        {&l->first[FCP_KEYS], l->groups[FCP_KEYS] + 2, sizeof(uint32_t)},
         {&l->place, pieces, sizeof(uint32_t)},
         {&l->parts, (size_t)plan->parts_count + 1, sizeof(uint32_t)},
-        {&l->first_part, (size_t)plan->sequences_count * l->ranges[FCP_QUERIES] + 2, sizeof(uint32_t)},
+        {&l->first_part, l->groups[FCP_QUERIES] + 2, sizeof(uint32_t)},
         {&l->heads_of, l->ranges[FCP_QUERIES], sizeof(uint32_t)},
         {&l->code_of, plan->problem->heads, sizeof(uint32_t)},
     };
@@ -153,6 +171,7 @@ static void lists_close(lists *l) {
     free(l->codes);
     free(l->last_unit);
     free(l->room);
+    free(l->number_room);
 }
 
 /* --- heads -------------------------------------------------------------------------------------------------------- */
@@ -263,11 +282,11 @@ static fcp_code prove(const group *g, piece_rect r, uint32_t *parts, uint32_t co
 
 /* --- sequences ---------------------------------------------------------------------------------------------------- */
 
-/* One sequence and one range of query heads, for each code and class of its heads. */
+/* One sequence with queries and keys and one range of query heads, for each code and class of its heads. */
 static fcp_code prove_group(pairs_prover *p, lists *l, uint32_t range, uint32_t *turn) {
     const fcp_plan *plan = l->plan;
-    const size_t q_group = (size_t)p->sequence * l->ranges[FCP_QUERIES] + range;
-    const size_t k_group = (size_t)p->sequence * l->ranges[FCP_KEYS] +
+    const size_t q_group = (size_t)l->number[FCP_QUERIES][p->sequence] * l->ranges[FCP_QUERIES] + range;
+    const size_t k_group = (size_t)l->number[FCP_KEYS][p->sequence] * l->ranges[FCP_KEYS] +
                            range / (l->ranges[FCP_QUERIES] / l->ranges[FCP_KEYS]);
     const uint32_t *q_first = l->first[FCP_QUERIES] + q_group, *k_first = l->first[FCP_KEYS] + k_group;
     const uint32_t *part_first = l->first_part + q_group, heads = l->heads_of[range];
@@ -325,6 +344,7 @@ fcp_code fcp_plan_verify_pairs(const fcp_plan *given, double max_seconds, const 
     if (!code && !p.mask.scratch) code = no_memory(err);
     uint32_t turn = 0;
     for (uint32_t s = 0; s < plan->sequences_count && !code; s++) {
+        if (!plan->sequences[s].queries || !plan->sequences[s].keys) continue; /* it has no pairs, and so no parts */
         p.sequence = s;
         fcp_plan_env(plan, s, arrays, bands, &p.mask.env);
         for (uint32_t range = 0; range < l.ranges[FCP_QUERIES] && !code; range++)

@@ -86,33 +86,46 @@ static uint32_t range_of(const fcp_plan *plan, fcp_side side, const fcp_block *b
     return side == FCP_KEYS ? kv : kv * (p->heads / p->kv_heads / p->range_sub) + h->sub_first / p->range_sub;
 }
 
-/* Do the stretches of every sequence cover it, for each of its ranges of heads? Those of range h of sequence s are
- * all[first[i]] to all[first[i + 1] - 1], where i is s * ranges + h. */
+/* Do the stretches of every sequence cover it, for each of its ranges of heads? Those of range h of the i-th sequence
+ * that has tokens are all[first[j]] to all[first[j + 1] - 1], where j is i * ranges + h. */
 static fcp_code covered(const fcp_plan *plan, fcp_side side, uint32_t ranges, stretch *all, const uint32_t *first,
                         fcp_error *err) {
-    for (uint64_t i = 0; i < plan->sequences_count * ranges; i++) {
-        char heads[48] = "";
-        uint64_t s = i / ranges, length = fcp_side_length(&plan->sequences[s], side);
-        stretch *these = all + first[i];
-        size_t n = first[i + 1] - first[i];
-        for (size_t j = 1; j < n; j++)
-            if (these[j].start < these[j - 1].start) {
-                qsort(these, n, sizeof *these, by_start);
-                break;
-            }
-        uint64_t at = 0;
-        size_t fit = 0;
-        for (; fit < n && these[fit].start == at; fit++) at += these[fit].length;
-        if (fit == n && at == length) continue;
-        if (ranges > 1) snprintf(heads, sizeof heads, " for range %llu of heads", (ull)(i % ranges));
-        if (fit < n)
-            return fcp_fail(err, FCP_E_PLAN_FORMAT,
-                            "piece %u begins at token %llu of sequence %llu, where %llu tokens are covered so far%s",
-                            these[fit].item, (ull)these[fit].start, (ull)s, (ull)at, heads);
-        return fcp_fail(err, FCP_E_PLAN_FORMAT, "pieces hold %llu tokens of sequence %llu, which has %llu%s", (ull)at,
-                        (ull)s, (ull)length, heads);
+    for (uint64_t s = 0, next = 0; s < plan->sequences_count; s++) {
+        const uint64_t length = fcp_side_length(&plan->sequences[s], side);
+        if (!length) continue; /* check_blocks has found that no piece is outside of its sequence */
+        for (uint32_t h = 0; h < ranges; h++, next++) {
+            char heads[48] = "";
+            stretch *these = all + first[next];
+            const size_t n = first[next + 1] - first[next];
+            for (size_t j = 1; j < n; j++)
+                if (these[j].start < these[j - 1].start) {
+                    qsort(these, n, sizeof *these, by_start);
+                    break;
+                }
+            uint64_t at = 0;
+            size_t fit = 0;
+            for (; fit < n && these[fit].start == at; fit++) at += these[fit].length;
+            if (fit == n && at == length) continue;
+            if (ranges > 1) snprintf(heads, sizeof heads, " for range %u of heads", h);
+            if (fit < n)
+                return fcp_fail(err, FCP_E_PLAN_FORMAT,
+                                "piece %u begins at token %llu of sequence %llu, where %llu tokens are covered so "
+                                "far%s", these[fit].item, (ull)these[fit].start, (ull)s, (ull)at, heads);
+            return fcp_fail(err, FCP_E_PLAN_FORMAT, "pieces hold %llu tokens of sequence %llu, which has %llu%s",
+                            (ull)at, (ull)s, (ull)length, heads);
+        }
     }
     return FCP_OK;
+}
+
+/* Numbers the sequences that have tokens of a side: *number[s] is how many come before s. Returns how many there are. */
+static uint64_t number_sequences(const fcp_plan *plan, fcp_side side, uint32_t *number) {
+    uint32_t count = 0;
+    for (uint64_t s = 0; s < plan->sequences_count; s++) {
+        number[s] = count;
+        count += fcp_side_length(&plan->sequences[s], side) != 0;
+    }
+    return count;
 }
 
 /* Do the pieces of the blocks that hold a side cover it, for each range of heads? */
@@ -120,32 +133,37 @@ static fcp_code check_cover(const fcp_plan *plan, fcp_side side, fcp_error *err)
     const fcp_piece *pieces = plan->pieces;
     uint64_t n = plan->pieces_count;
     uint32_t ranges = range_count(plan->problem, side);
-    if (ranges > 1 && plan->sequences_count > n / ranges)
+    uint32_t *number = malloc((size_t)plan->sequences_count * sizeof *number), *first = NULL;
+    uint64_t held = number ? number_sequences(plan, side, number) : 0;
+    if (ranges > 1 && held > n / ranges) {
+        free(number);
         return fcp_fail(err, FCP_E_PLAN_FORMAT,
-                        "%llu pieces for %llu sequences in %u ranges of heads: some are not held", (ull)n,
-                        (ull)plan->sequences_count, ranges);
-    uint32_t *first = calloc((size_t)plan->sequences_count * ranges + 2, sizeof *first);
+                        "%llu pieces for %llu sequences in %u ranges of heads: some are not held", (ull)n, (ull)held,
+                        ranges);
+    }
+    first = calloc((size_t)held * ranges + 2, sizeof *first);
     stretch *all = malloc((size_t)(n + 1) * sizeof *all);
     fcp_code code = FCP_OK;
-    if (!first || !all) {
+    if (!number || !first || !all) {
         code = fcp_fail(err, FCP_E_NO_MEMORY, "out of memory to check %llu pieces", (ull)plan->pieces_count);
     } else {
         for (uint64_t i = 0; i < n; i++) {
             const fcp_block *k = &plan->blocks[pieces[i].block];
             if (!(k->holds >> side & 1)) continue;
             uint32_t range = ranges > 1 ? range_of(plan, side, k) : 0;
-            first[(size_t)pieces[i].sequence * ranges + range + 2]++;
+            first[(size_t)number[pieces[i].sequence] * ranges + range + 2]++;
         }
-        for (size_t i = 2; i <= plan->sequences_count * ranges; i++) first[i] += first[i - 1];
+        for (size_t i = 2; i <= held * ranges; i++) first[i] += first[i - 1];
         for (uint64_t i = 0; i < n; i++) {
             const fcp_block *k = &plan->blocks[pieces[i].block];
             if (!(k->holds >> side & 1)) continue;
             uint32_t range = ranges > 1 ? range_of(plan, side, k) : 0;
-            all[first[(size_t)pieces[i].sequence * ranges + range + 1]++] =
+            all[first[(size_t)number[pieces[i].sequence] * ranges + range + 1]++] =
                 (stretch){pieces[i].start, pieces[i].length, (uint32_t)i};
         }
         code = covered(plan, side, ranges, all, first, err);
     }
+    free(number);
     free(first);
     free(all);
     return code;
@@ -185,15 +203,13 @@ static fcp_code check_sequences(const fcp_plan *plan, fcp_error *err) {
     const fcp_problem *p = plan->problem;
     uint64_t queries = fcp_offsets(plan, FCP_QUERIES)[plan->sequences_count];
     uint64_t keys = fcp_offsets(plan, FCP_KEYS)[plan->sequences_count];
-    if (!(p->tokens > 0 && p->tokens <= max_tokens && queries == p->tokens && p->key_tokens > 0 &&
-          p->key_tokens <= max_tokens && keys == p->key_tokens))
+    if (!(p->tokens <= max_tokens && queries == p->tokens && p->key_tokens <= max_tokens && keys == p->key_tokens))
         return fcp_fail(err, FCP_E_PLAN_FORMAT, "sequences of %llu queries and %llu keys in all, for %llu and %llu",
                         (ull)queries, (ull)keys, (ull)p->tokens, (ull)p->key_tokens);
     bool split = false;
     for (uint64_t i = 0; i < plan->sequences_count; i++) {
         const fcp_sequence *s = &plan->sequences[i];
         split |= s->queries != s->keys;
-        if (!(s->queries && s->keys)) return fcp_fail(err, FCP_E_PLAN_FORMAT, "sequence %llu has no tokens", (ull)i);
         if (!(s->q_first == (p->align == FCP_TOP_LEFT ? 0 : (int64_t)s->keys - (int64_t)s->queries)))
             return fcp_fail(err, FCP_E_PLAN_FORMAT, "sequence %llu: its %llu queries are aligned at %lld of %llu keys",
                             (ull)i, (ull)s->queries, (long long)s->q_first, (ull)s->keys);
@@ -235,7 +251,7 @@ static fcp_code check_problem(const fcp_plan *plan, fcp_error *err) {
                         (ull)plan->deals_count, p->layout_group, p->ranks);
     if (!(p->block > 0 && (p->block < FCP_CELL || p->block % FCP_CELL == 0)))
         return fcp_fail(err, FCP_E_PLAN_FORMAT, "a block size of %u tokens", p->block);
-    if (!(p->unit > 0 && (p->unit <= p->max_block || p->unit <= p->max_q_block)))
+    if (!(p->unit > 0 && (p->unit <= p->max_block || p->unit <= p->max_q_block || p->unit == 1)))
         return fcp_fail(err, FCP_E_PLAN_FORMAT, "units of %u tokens in blocks of %u and %u", p->unit, p->max_q_block,
                         p->max_block);
     if (!(p->coalesce > 0 && p->buffers > 0))

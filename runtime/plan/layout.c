@@ -32,9 +32,11 @@ static uint64_t dealt(const fcp_rule *r, const fcp_deal *deal, uint64_t sequence
 }
 
 static uint32_t group_of(const fcp_rule *r, const fcp_deal *deal, uint64_t sequence) {
-    return (uint32_t)share(dealt(r, deal, sequence) + dealt(r, deal, sequence + 1),
-                           deal->ranks / fcp_rule_group(r, deal),
-                           2 * dealt(r, deal, deal->first_sequence + (uint64_t)deal->sequences));
+    const uint32_t groups = deal->ranks / fcp_rule_group(r, deal);
+    const uint64_t all = dealt(r, deal, deal->first_sequence + (uint64_t)deal->sequences);
+    if (!all) return 0;
+    const uint64_t group = share(dealt(r, deal, sequence) + dealt(r, deal, sequence + 1), groups, 2 * all);
+    return group < groups ? (uint32_t)group : groups - 1; /* behind the last token: a sequence without tokens */
 }
 
 /* The first sequence of a group of a deal; of the group after the last, the first after the deal. O(log sequences). */
@@ -161,7 +163,7 @@ fcp_code fcp_plan_index_layout(fcp_plan *plan, fcp_error *err) {
     plan->rank_tokens = tokens;
     if (plan->problem->layout != FCP_LAYOUT_PLANNED) {
         fcp_rule rule = fcp_rule_of(plan);
-        if (!queries || queries >> 41 || !keys || keys >> 41) return FCP_OK; /* likewise */
+        if (queries >> 41 || keys >> 41) return FCP_OK; /* likewise */
         fcp_rule_tokens(&rule, FCP_QUERIES, tokens + 2 * (size_t)ranks, tokens);
         fcp_rule_tokens(&rule, FCP_KEYS, tokens + 2 * (size_t)ranks, tokens + ranks);
         return FCP_OK;
@@ -216,6 +218,7 @@ static bool next_contiguous(const fcp_rule *r, const fcp_deal *deal, fcp_side si
     uint64_t to = base + share(i + (uint64_t)1, offsets[end] - base, count);
     if (x >= to) return false;
     uint64_t s = at->done ? at->item : sequence_at(offsets, first, end, x);
+    while (offsets[s + 1] == x) s++; /* it has no tokens */
     if (offsets[s + 1] < to) to = offsets[s + 1];
     *out = (fcp_span){(uint32_t)s, (uint32_t)(to - x), x - offsets[s]};
     at->item = s + 1;

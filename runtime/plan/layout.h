@@ -8,7 +8,8 @@
  *   groups      the ranks are divided into groups of `group` neighbours. Each group holds whole sequences. A sequence
  *               goes to the group into whose equal share of all tokens its middle falls, so neighbours in the batch
  *               stay neighbours. In numbers: let o(s) be the tokens, queries and keys together, of the sequences
- *               before s, and T all of them. Then group g of n holds s if g = floor((o(s) + o(s + 1)) n / 2T).
+ *               before s, and T all of them. Then group g of n holds s if g = floor((o(s) + o(s + 1)) n / 2T). Of
+ *               sequences without tokens the last group holds those for which that is n, and group 0 all if T is 0.
  *   contiguous  a group's tokens, sequence after sequence, are cut in `group` parts. Rank i of the group holds part i.
  *   zigzag      each sequence is cut in 2 `group` parts. Rank i of its group holds parts i and 2 `group` - 1 - i of
  *               each, sequence after sequence.

@@ -705,7 +705,25 @@ holds "and finds the sequence that has it" json '.q == -110 and .n == 40'
 bad "a digit is no option elsewhere" 2 E001 show cross.plan -1
 bad "a query before the first" 1 E206 explain cross.plan -n 40 -- -111 3
 bad "a position that no query has" 1 E206 explain cross.fcp 2000 3
-bad "no queries" 1 E300 cross.fcp -D 'batch.lengths=[0:5]' -o out/x.plan
+bad "fewer than no queries" 1 E300 cross.fcp -D 'batch.lengths=[-1:5]' -o out/x.plan
+
+# --- sequences without tokens -----------------------------------------------------------------------------------------
+for lengths in '[0, 5, 0:7, 7:0]' '[0]' '[0:7]' '[7:0, 0]'; do
+    ok "lengths $lengths" "$fcpc" -q cross.fcp -D "batch.lengths=$lengths" -o zeros.plan
+    ok "and its pairs" "$fcpc" verify --pairs zeros.plan
+    ok "and its results" "$fcpc" run zeros.plan
+    ok "and its picture" "$fcpc" show zeros.plan
+    ok "and what it takes" "$fcpc" sim zeros.plan --json
+    holds "which may be nothing" json '.makespan_s >= 0'
+done
+printf 'model { heads = 2; head_dim = 8; dtype = fp32 }\nbatch { lengths = [0, 0] }\nplan { mask = causal }\n' > zeros.fcp
+ok "tensors of no tokens are written" "$fcpc" run zeros.fcp --no-check --out zeros.npy
+ok "and read" "$fcpc" run zeros.fcp --q zeros.npy --k zeros.npy --v zeros.npy --out zeros-too.npy
+holds "and are the same" cmp zeros.npy zeros-too.npy
+bad "and are not for other batches" 1 E701 run zeros.fcp -D 'batch.lengths=[1]' --q zeros.npy --k zeros.npy --v zeros.npy
+bad "a pair where there are no keys" 1 E206 explain zeros.plan --seq 0 -- -7 0
+holds "says that there are none" grep -q "this sequence has no" stderr
+bad "a picture where there are no keys" 1 E206 show zeros.plan --seq 0 --rows 0..1
 
 # --- emit -------------------------------------------------------------------------------------------------------------
 export FCP_CACHE="$work/kernels"
@@ -745,8 +763,10 @@ bad "two kernels of the backward pass" 2 E001 emit k1.plan --fuse pass --pass ba
 ok "two kernels beside a forward pass" "$fcpc" emit k1.plan --fuse pass --backward split
 ok "emit where slots are used again" "$fcpc" emit k1.fcp -D 'plan.strategy=fcp(coalesce=1, buffers=1)' --fuse pass
 ok "emit where rows are moved" "$fcpc" emit k1.fcp -D 'plan.strategy=cad(buffers=8)' --fuse pass
-variant 's/fp32/bf16/; s/head_dim = 32/head_dim = 96/' k96.fcp
-bad "a head_dim without kernels" 1 E400 emit k96.fcp -o out/x
+variant 's/fp32/bf16/; s/head_dim = 32/head_dim = 72/' k72.fcp
+bad "a head_dim without kernels" 1 E400 emit k72.fcp -o out/x
+ok "values with fewer numbers than keys" "$fcpc" emit k72.fcp -D head_dim=192 -D value_dim=128
+bad "values in keys" 1 E400 emit k72.fcp -D head_dim=128 -D values=keys -o out/x
 bad "an architecture that is too old" 1 E710 emit k.plan --arch sm_75 -o out/x
 bad "an architecture that is none" 1 E710 emit k.plan --arch hopper -o out/x
 bad "a pass that is none" 2 E001 emit k.plan --pass sideways
@@ -1161,7 +1181,7 @@ variant 's/block = 128/block = 200/' e.fcp; bad "a large block that is no multip
 variant 's/kv_heads = 2/kv_heads = 3/' e.fcp; bad "heads that do not divide" 1 E400 e.fcp -o out/x
 variant 's/gpus = 2/gpus = 2; memory = 0.0001 GB/' e.fcp; bad "too little memory" 1 E403 e.fcp -o out/x
 variant 's/^batch.*//' e.fcp; bad "no batch" 1 E209 e.fcp -o out/x
-variant 's/\[700,/[0,/' e.fcp; bad "a length of zero" 1 E300 e.fcp -o out/x
+variant 's/\[700,/[-7,/' e.fcp; bad "a length below zero" 1 E300 e.fcp -o out/x
 variant 's/\[700,/[1099511627776,/' e.fcp; bad "lengths beyond 2^40" 1 E300 e.fcp -o out/x
 variant 's/\[700,/[-5,/' e.fcp; run "$fcpc" e.fcp; holds "a negative length" [ $? = 1 ]
 variant 's/mask = lambda(.*); block/mask = m; block/' e.fcp; echo 'mask m = q / (k - 200) >= 0' >> e.fcp

@@ -128,7 +128,10 @@ def errors(server):
     server.refuses("a setting that is none", {"define": ["plan.blok=4"]}, "E200", 6)
     server.refuses("a field too short", {"fields": {"doc": [1]}}, "E320")
     server.refuses("no field", {"fields": {}}, "E320")
-    server.refuses("a length of 0", {"program": PLAIN, "fields": {}, "lengths": [0]}, "E300")
+    for lengths, queries in ([0], [0]), ([0, 3, 0], [0, 3, 0]), ([7, 0, 2], [0, 5, 2]):
+        answer = server.ask({"program": PLAIN, "fields": {}, "lengths": lengths, "queries": queries})[0]
+        check(f"sequences without tokens: {lengths}", "digest" in answer and answer["tokens"] == sum(queries))
+    server.refuses("no sequences", {"program": PLAIN, "fields": {}, "lengths": []}, "E110")
     server.refuses("queries of other sequences", {"queries": [1]}, "E300")
     server.refuses("a folder that is not there", {"plan": "none/a.plan"}, "E011")
     server.refuses("a device as plan", {"plan": "/dev/null"}, "E011")

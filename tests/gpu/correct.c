@@ -27,7 +27,7 @@ bool gpu_outputs_same(const fcp_shape *shape, fcp_pass pass, const fcp_packed *a
                       const char **out_name) {
     for (int t = 0; t < FCP_TENSORS; t++) {
         *out_name = fcp_tensor_name((fcp_tensor)t);
-        if ((fcp_pass_outputs(pass) >> t & 1) && memcmp(a->t[t], b->t[t], fcp_packed_bytes(shape, (fcp_tensor)t)))
+        if ((gpu_outputs(pass) >> t & 1) && memcmp(a->t[t], b->t[t], fcp_packed_bytes(shape, (fcp_tensor)t)))
             return false;
     }
     return true;
@@ -166,6 +166,9 @@ static const struct {
     {"chunked_prefill.fcp", "[128:900 x 2, 100, 1:500 x 4]", {0}},
     {"cross.fcp", "[700:77 x 3, 100:77 x 4]", {0}},
     {"decode.fcp", "[1:1000 x 4, 1:400 x 40, 1:100 x 30]", {0}},
+    {"merge_prefix.fcp", "[700, 330, 90]", {0}},
+    {"mla.fcp", "[700, 330, 90]", {"model.head_dim=192", "model.value_dim=128"}},
+    {"mla.fcp", "[700, 330]", {"model.head_dim=192", "model.value_dim=128", UNORDERED}},
     {"masks/block_diffusion.fcp", "[800, 100]", {"plan.mask.b=16"}},
     {"masks/causal_blockwise_fm.fcp", "[900, 200]", {"plan.mask.b=50"}},
     {"masks/document.fcp", NULL, {0}},
@@ -247,15 +250,18 @@ bool gpu_correct_examples(gpu *g, plan_call *each, void *context, char why[GPU_W
 
 /* Programs of few tokens. */
 static fcp_plan *random_plan(const gpu *g, unsigned seed, random_program *p, char name[60]) {
-    static const char *const dims[] = {"model.head_dim=64", "model.head_dim=128", "model.head_dim=128",
-                                       "model.head_dim=256", "model.head_dim=32"};
+    enum { DIMS = 6 };
+    static const char *const dims[DIMS][2] = {
+        {"model.head_dim=64", "model.value_dim=64"},   {"model.head_dim=128", "model.value_dim=128"},
+        {"model.head_dim=128", "model.value_dim=64"},  {"model.head_dim=192", "model.value_dim=128"},
+        {"model.head_dim=256", "model.value_dim=256"}, {"model.head_dim=32", "model.value_dim=32"}};
     dice d = dice_of(seed, 77);
     char why[GPU_WHY];
     draw_program(p, &d, g->small ? 12000 : 400000);
     uint32_t cost = p->heads * p->sequences * p->nodes * p->gpus;
     if (!p->dtype || (g->small && (cost > 16 || p->head_dim != 16))) return NULL;
     snprintf(name, 60, "random program %u", seed);
-    return gpu_plan_of(name, p->text, &dims[seed % 5], g->small ? 0 : 1, why); /* the compiler refuses some of them */
+    return gpu_plan_of(name, p->text, dims[seed % DIMS], g->small ? 0 : 2, why); /* the compiler refuses some of them */
 }
 
 bool gpu_correct_random(gpu *g, plan_call *each, void *context, char why[GPU_WHY]) {
@@ -382,6 +388,11 @@ gpu_result step_examples_older(gpu *g, char why[GPU_WHY]) {
     if (g->machine.major == 9 || g->small) return step_examples(g, why);
     snprintf(why, GPU_WHY, "this device has no other kernels");
     return GPU_SKIPPED;
+}
+
+gpu_result step_edges(gpu *g, char why[GPU_WHY]) {
+    const gpu_result result = check_all(g, gpu_correct_edges, why);
+    return result == GPU_OK ? gpu_maxima(g, why) : result;
 }
 
 gpu_result step_random(gpu *g, char why[GPU_WHY]) { return check_all(g, gpu_correct_random, why); }

@@ -87,12 +87,12 @@ static bool same_bits(const fcp_shape *shape, fcp_pass pass, const fcp_packed *a
 
 static void copy_outputs(const fcp_shape *shape, fcp_pass pass, const fcp_packed *from, fcp_packed *to) {
     for (int t = 0; t < FCP_TENSORS; t++)
-        if (fcp_pass_outputs(pass) >> t & 1) memcpy(to->t[t], from->t[t], fcp_packed_bytes(shape, (fcp_tensor)t));
+        if (gpu_outputs(pass) >> t & 1) memcpy(to->t[t], from->t[t], fcp_packed_bytes(shape, (fcp_tensor)t));
 }
 
 static void spoil_outputs(const fcp_shape *shape, fcp_pass pass, fcp_packed *x) {
     for (int t = 0; t < FCP_TENSORS; t++)
-        if (fcp_pass_outputs(pass) >> t & 1) memset(x->t[t], 0xff, fcp_packed_bytes(shape, (fcp_tensor)t));
+        if (gpu_outputs(pass) >> t & 1) memset(x->t[t], 0xff, fcp_packed_bytes(shape, (fcp_tensor)t));
 }
 
 static bool run_pass(fcp_session *session, const fcp_plan *plan, fcp_pass pass, fcp_packed *packed, char why[GPU_WHY]) {

@@ -161,6 +161,7 @@ gpu_result step_conformance(gpu *g, char why[GPU_WHY]);   /* conformance.c */
 gpu_result step_examples(gpu *g, char why[GPU_WHY]);      /* correct.c */
 gpu_result step_examples_older(gpu *g, char why[GPU_WHY]);
 gpu_result step_random(gpu *g, char why[GPU_WHY]);
+gpu_result step_edges(gpu *g, char why[GPU_WHY]);
 gpu_result step_smoke(gpu *g, char why[GPU_WHY]);         /* smoke.c */
 gpu_result step_checker(gpu *g, char why[GPU_WHY]);       /* tools.c */
 gpu_result step_profile(gpu *g, char why[GPU_WHY]);
@@ -198,6 +199,11 @@ unsigned conformance_nccl(gpu *g, void (*tell)(void *context, const char *questi
  * gets what the ranks gave, and the caller ends it with fcp_packed_free whatever is returned. */
 bool gpu_check_plan(gpu *g, const fcp_plan *plan, uint64_t seed, const fcp_start *start, fcp_packed *out,
                     char why[GPU_WHY]);
+/* The outputs of a pass, a bit each, with the second float of LSE, which a caller may leave out and these tests do
+ * not. */
+static inline unsigned gpu_outputs(fcp_pass pass) {
+    return fcp_pass_outputs(pass) | (pass == FCP_FORWARD ? 1u << FCP_TENSOR_LSE_LOW : 0);
+}
 /* Have the outputs of a pass the same bits? If not, *out_name is the first that differs. */
 bool gpu_outputs_same(const fcp_shape *shape, fcp_pass pass, const fcp_packed *a, const fcp_packed *b,
                       const char **out_name);
@@ -209,6 +215,11 @@ bool gpu_correct_examples(gpu *g, bool (*each)(gpu *g, fcp_plan *plan, const cha
                           char why[GPU_WHY]);
 bool gpu_correct_random(gpu *g, bool (*each)(gpu *g, fcp_plan *plan, const char *what, void *context), void *context,
                         char why[GPU_WHY]);
+/* edges.c: the same of programs with what few have; and a check of the largest logits of a run. */
+bool gpu_correct_edges(gpu *g, bool (*each)(gpu *g, fcp_plan *plan, const char *what, void *context), void *context,
+                       char why[GPU_WHY]);
+gpu_result gpu_maxima(gpu *g, char why[GPU_WHY]);
+void gpu_measured_maxima(gpu *g, bool (*each)(gpu *g, const char *text, void *context), void *context);
 /* ranks.c: runs a plan over NCCL in several processes, if NCCL allows it. `why` says in any case how many there were,
  * and why. */
 gpu_result gpu_ranks(gpu *g, int nccl_version, char why[GPU_WHY]);

@@ -29,6 +29,7 @@ static const gpu_step steps[] = {
     {"conformance", "the driver, question by question", step_conformance, 3, 20, true, false},
     {"smoke", "one tile for each kernel", step_smoke, 5, 120, false, true},
     {"examples", "every example against float64", step_examples, 8, 150, true, true},
+    {"edges", "sizes of heads, far logits, LSE, no tokens", step_edges, 8, 90, true, true},
     {"speed", "causal and full, 8K to 32K", step_speed, 8, 60, false, false},
     {"ceilings", "matrix rate and copy bandwidth", step_ceilings, 5, 40, false, false},
     {"checker", "a memory checker on two tiles", step_checker, 20, 120, false, true},

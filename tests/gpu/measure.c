@@ -108,16 +108,16 @@ static bool make_tensors(measured *m, char why[GPU_WHY]) {
     for (uint32_t r = 0; r < m->shape.ranks; r++) {
         size_t queries = fcp_plan_rank_queries(m->plan, r), keys = fcp_plan_rank_keys(m->plan, r);
         size_t at[FCP_TENSORS], size = 0, inputs = 0;
-        /* q, k, v, do first: these are drawn */
-        static const fcp_tensor order[FCP_TENSORS] = {FCP_TENSOR_Q,  FCP_TENSOR_K,  FCP_TENSOR_V,
-                                                      FCP_TENSOR_DO, FCP_TENSOR_O,  FCP_TENSOR_LSE,
-                                                      FCP_TENSOR_DQ, FCP_TENSOR_DK, FCP_TENSOR_DV};
-        for (int i = 0; i < FCP_TENSORS; i++) {
-            fcp_tensor t = order[i];
-            bool kv = t == FCP_TENSOR_K || t == FCP_TENSOR_V || t == FCP_TENSOR_DK || t == FCP_TENSOR_DV;
-            if (i == 4) inputs = size;
+        /* q, k, v, do first: these are drawn. None of these plans takes a gradient of LSE */
+        static const fcp_tensor order[] = {FCP_TENSOR_Q,  FCP_TENSOR_K,   FCP_TENSOR_V,       FCP_TENSOR_DO,
+                                           FCP_TENSOR_O,  FCP_TENSOR_LSE, FCP_TENSOR_LSE_LOW, FCP_TENSOR_DQ,
+                                           FCP_TENSOR_DK, FCP_TENSOR_DV};
+        for (size_t i = 0; i < sizeof order / sizeof *order; i++) {
+            const fcp_tensor t = order[i];
+            if (t == FCP_TENSOR_O) inputs = size;
             at[t] = size;
-            size += ((kv ? keys : queries) * fcp_tensor_token_bytes(&m->shape, t) + ALIGN) / ALIGN * ALIGN;
+            const size_t rows = fcp_tensor_of_keys(t) ? keys : queries;
+            size += (rows * fcp_tensor_token_bytes(&m->shape, t) + ALIGN) / ALIGN * ALIGN;
         }
         if (!gpu_ok(g, g->cuda->call.allocate(&m->memory[r], size), why, "no memory for tensors") ||
             !fill(g, &m->shape, m->memory[r], inputs, why))
@@ -128,6 +128,7 @@ static bool make_tensors(measured *m, char why[GPU_WHY]) {
                                       .v = base + at[FCP_TENSOR_V],
                                       .o = base + at[FCP_TENSOR_O],
                                       .lse = (float *)(void *)(base + at[FCP_TENSOR_LSE]),
+                                      .lse_low = (float *)(void *)(base + at[FCP_TENSOR_LSE_LOW]),
                                       .d_o = base + at[FCP_TENSOR_DO],
                                       .dq = base + at[FCP_TENSOR_DQ],
                                       .dk = base + at[FCP_TENSOR_DK],
@@ -160,8 +161,8 @@ bool measured_open(gpu *g, const char *text, bool tensors, measured *m, char why
     fcp_plan_shape(m->plan, &m->shape);
     const fcp_problem *p = m->plan->problem;
     double pairs = (double)m->plan->summary->pairs * (p->mask_uses & MC_USES_H ? 1 : p->heads);
-    m->flops[FCP_FORWARD] = 4.0 * p->head_dim * pairs;
-    m->flops[FCP_BACKWARD] = 10.0 * p->head_dim * pairs;
+    m->flops[FCP_FORWARD] = 2.0 * (p->head_dim + p->value_dim) * pairs;
+    m->flops[FCP_BACKWARD] = (6.0 * p->head_dim + 4.0 * p->value_dim) * pairs;
     if (g->control) {
         g->control->plan = m->plan;
         g->control->idle = true; /* no result is looked at */

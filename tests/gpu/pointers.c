@@ -37,7 +37,7 @@ void gpu_measured_pointers(gpu *g, bool (*each)(gpu *g, const char *text, void *
 /* A tensor between the packed batch and the ranks' memory. */
 static bool move(measured *m, fcp_packed *packed, fcp_tensor t, bool in, char why[GPU_WHY]) {
     gpu *g = m->g;
-    bool keys = t == FCP_TENSOR_K || t == FCP_TENSOR_V || t == FCP_TENSOR_DK || t == FCP_TENSOR_DV;
+    const bool keys = fcp_tensor_of_keys(t);
     size_t row = fcp_tensor_token_bytes(&m->shape, t);
     for (uint32_t r = 0; r < m->shape.ranks; r++) {
         const fcp_tensors *x = &m->tensors[r];
@@ -72,11 +72,12 @@ static bool compare(measured *m, fcp_pass pass, fcp_packed *packed, fcp_packed *
         return false;
     }
     for (int t = 0; good && t < FCP_TENSORS; t++)
-        if (fcp_pass_inputs(pass) >> t & 1) good = move(m, packed, (fcp_tensor)t, true, why);
+        if ((fcp_pass_inputs(pass) | (pass == FCP_BACKWARD ? gpu_outputs(FCP_FORWARD) : 0)) >> t & 1)
+            good = move(m, packed, (fcp_tensor)t, true, why);
     for (int run = 0; good && run < RUNS; run++) {
         for (int t = 0; good && t < FCP_TENSORS; t++) { /* nothing of an earlier run is left */
             uint64_t dims[3];
-            if (!(fcp_pass_outputs(pass) >> t & 1)) continue;
+            if (!(gpu_outputs(pass) >> t & 1)) continue;
             fcp_tensor_shape(&m->shape, (fcp_tensor)t, dims);
             memset(other->t[t], 0xff, dims[0] * fcp_tensor_token_bytes(&m->shape, (fcp_tensor)t));
             good = move(m, other, (fcp_tensor)t, true, why);
@@ -87,7 +88,7 @@ static bool compare(measured *m, fcp_pass pass, fcp_packed *packed, fcp_packed *
         }
         for (int t = 0; good && t < FCP_TENSORS; t++) {
             uint64_t dims[3];
-            if (!(fcp_pass_outputs(pass) >> t & 1)) continue;
+            if (!(gpu_outputs(pass) >> t & 1)) continue;
             fcp_tensor_shape(&m->shape, (fcp_tensor)t, dims);
             good = move(m, other, (fcp_tensor)t, false, why);
             if (!good || !memcmp(other->t[t], packed->t[t], dims[0] * fcp_tensor_token_bytes(&m->shape, (fcp_tensor)t)))

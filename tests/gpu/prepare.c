@@ -100,7 +100,10 @@ int gpu_prepare(gpu *g, const char *capabilities) {
         conformance(g, ignore, NULL);
         g->control->idle = true;
         make_ceilings(g, &c);
-        if (!gpu_correct_examples(g, make, &c, why) || !gpu_correct_random(g, make, &c, why)) report(&c, "plans", why);
+        if (!gpu_correct_examples(g, make, &c, why) || !gpu_correct_edges(g, make, &c, why) ||
+            !gpu_correct_random(g, make, &c, why))
+            report(&c, "plans", why);
+        gpu_measured_maxima(g, make_text, &c);
         gpu_measured_smoke(g, make_text, &c);
         gpu_measured(g, make_text, &c);
         gpu_measured_runtime(g, make_text, &c);

@@ -70,7 +70,7 @@ static void path_of_rank(const gpu *g, unsigned rank, char path[PATH]) {
 static unsigned outputs(const fcp_plan *plan) {
     unsigned set = 0;
     for (int pass = 0; pass < FCP_PASSES; pass++)
-        if (plan->problem->passes >> pass & 1) set |= fcp_pass_outputs((fcp_pass)pass);
+        if (plan->problem->passes >> pass & 1) set |= gpu_outputs((fcp_pass)pass);
     return set;
 }
 
@@ -99,7 +99,7 @@ static bool rows_same(const fcp_plan *plan, uint32_t rank, const fcp_packed *a, 
     fcp_plan_shape(plan, &shape);
     *rows = 0;
     for (int t = 0; t < FCP_TENSORS; t++) {
-        bool keys = t == FCP_TENSOR_K || t == FCP_TENSOR_V || t == FCP_TENSOR_DK || t == FCP_TENSOR_DV;
+        const bool keys = fcp_tensor_of_keys((fcp_tensor)t);
         size_t row = fcp_tensor_token_bytes(&shape, (fcp_tensor)t);
         fcp_layout_at walk = {0};
         fcp_span span;

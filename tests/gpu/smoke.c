@@ -22,24 +22,29 @@ enum { ALL = (1 << FCP_TENSORS) - 1, TEXT = 500, PARTS = 8, MAP = PARTS * (PARTS
 /* On a stand-in there is one set of kernels, and head_dim is 16. */
 static const struct smoke_case {
     const char *name, *more; /* more: keys of the plan */
-    unsigned head_dim;
+    unsigned head_dim, value_dim;
     bool older, standin;
 } cases[] = {
-    {"head_dim-128", "", 128, false, true},
-    {"head_dim-64", "", 64, false, false},
-    {"head_dim-256", "", 256, false, false},
-    {"unordered", "; deterministic = false", 128, false, true},
-    {"mma-128", "", 128, true, false},
-    {"mma-256", "", 256, true, false},
-    {"mma-unordered", "; deterministic = false", 128, true, false},
+    {"head_dim-128", "", 128, 128, false, true},
+    {"head_dim-64", "", 64, 64, false, false},
+    {"head_dim-96", "", 96, 96, false, false},
+    {"head_dim-192", "", 192, 192, false, false},
+    {"head_dim-192-128", "", 192, 128, false, false},
+    {"head_dim-256", "", 256, 256, false, false},
+    {"unordered", "; deterministic = false", 128, 128, false, true},
+    {"mma-128", "", 128, 128, true, false},
+    {"mma-192-128", "", 192, 128, true, false},
+    {"mma-256", "", 256, 256, true, false},
+    {"mma-unordered", "; deterministic = false", 128, 128, true, false},
 };
 enum { CASES = sizeof cases / sizeof *cases };
 
 static void program(const gpu *g, const struct smoke_case *c, char text[TEXT]) {
     snprintf(text, TEXT,
-             "model { heads = 1; kv_heads = 1; head_dim = %u; dtype = bf16 }\ncluster { nodes = 1; gpus = 1 }\n"
+             "model { heads = 1; kv_heads = 1; head_dim = %u; value_dim = %u; dtype = bf16 }\n"
+             "cluster { nodes = 1; gpus = 1 }\n"
              "batch { lengths = [128] }\nplan { mask = full; block = 128; passes = forward, backward%s }\n",
-             g->small ? 16 : c->head_dim, c->more);
+             g->small ? 16 : c->head_dim, g->small ? 16 : c->value_dim, c->more);
 }
 
 void gpu_measured_smoke(gpu *g, bool (*each)(gpu *g, const char *text, void *context), void *context) {
@@ -83,7 +88,7 @@ static bool put_maps(gpu *g, const fcp_plan *plan, const fcp_shape *shape, const
                      const fcp_check_report *report, const char *name, char why[GPU_WHY]) {
     static const fcp_tensor tensors[] = {FCP_TENSOR_O, FCP_TENSOR_DQ, FCP_TENSOR_DK, FCP_TENSOR_DV};
     enum { MAPS = sizeof tensors / sizeof *tensors };
-    size_t columns = shape->head_dim, numbers = shape->tokens * columns;
+    const size_t numbers = shape->tokens * (shape->head_dim > shape->value_dim ? shape->head_dim : shape->value_dim);
     double *all = calloc(MAPS * numbers + shape->tokens, sizeof *all);
     char path[400];
     fcp_error err = {.message = "out of memory"};
@@ -95,8 +100,10 @@ static bool put_maps(gpu *g, const fcp_plan *plan, const fcp_shape *shape, const
     for (int i = 0; good && i < MAPS; i++) {
         const fcp_check *c = &report->tensor[tensors[i]];
         char map[MAP + 1];
+        uint64_t dims[3];
         if (!c->checked || c->ok) continue;
-        draw_map(packed->t[tensors[i]], all + (size_t)i * numbers, shape->tokens, columns, c->tolerance, map);
+        fcp_tensor_shape(shape, tensors[i], dims);
+        draw_map(packed->t[tensors[i]], all + (size_t)i * numbers, shape->tokens, dims[2], c->tolerance, map);
         fprintf(f, "%s, %s: error %g, allowed %g\n%s\n", name, fcp_tensor_name(tensors[i]), c->max_abs_error,
                 c->tolerance, map);
         printf("  %s, %s:\n%s", name, fcp_tensor_name(tensors[i]), map);

@@ -27,7 +27,7 @@ static void text_of(const parts *p, peaked_text *out) {
 static peaked_run run_of(const parts *p) {
     peaked_text text;
     text_of(p, &text);
-    return peaked_compute(text.at, 11);
+    return peaked_compute(text.at, 11, false);
 }
 
 /* One error: the right results of `p` are in `r`; it makes them wrong. Returns the tensors that are (a bit each), of
@@ -37,7 +37,7 @@ typedef struct fault {
     unsigned (*make)(const parts *p, peaked_run *r);
 } fault;
 enum {
-    O = 1 << FCP_TENSOR_O, LSE = 1 << FCP_TENSOR_LSE, DQ = 1 << FCP_TENSOR_DQ, DK = 1 << FCP_TENSOR_DK,
+    O = 1 << FCP_TENSOR_O, LSE = 1 << FCP_TENSOR_LSE, LOW = 1 << FCP_TENSOR_LSE_LOW, DQ = 1 << FCP_TENSOR_DQ, DK = 1 << FCP_TENSOR_DK,
     DV = 1 << FCP_TENSOR_DV, FORWARD = O | LSE, BACKWARD = DQ | DK | DV
 };
 
@@ -74,8 +74,9 @@ static peaked_run gradients_by(const parts *other, const peaked_run *r) {
     peaked_text text;
     text_of(other, &text);
     peaked_run x = peaked_open(plan_of(text.at), 11);
-    for (int t = FCP_TENSOR_O; t <= FCP_TENSOR_LSE; t++)
-        memcpy(x.packed.t[t], r->packed.t[t], fcp_packed_bytes(&r->shape, (fcp_tensor)t));
+    for (int t = 0; t < FCP_TENSORS; t++)
+        if ((O | LSE | LOW) >> t & 1)
+            memcpy(x.packed.t[t], r->packed.t[t], fcp_packed_bytes(&r->shape, (fcp_tensor)t));
     peaked_pass(x.plan, FCP_BACKWARD, &x.packed);
     return x;
 }

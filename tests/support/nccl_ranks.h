@@ -46,9 +46,7 @@ static inline void lay_out(task *x) {
     }
 }
 
-static inline bool of_keys(int t) {
-    return t == FCP_TENSOR_K || t == FCP_TENSOR_V || t == FCP_TENSOR_DK || t == FCP_TENSOR_DV;
-}
+static inline bool of_keys(int t) { return fcp_tensor_of_keys((fcp_tensor)t); }
 
 /* A rank's rows of a packed tensor, between `whole` and `part` (dense), or between `whole` and another whole one. */
 static inline size_t rows(const fcp_plan *plan, uint32_t rank, int t, char *whole, char *other, bool dense, bool out) {
@@ -75,7 +73,7 @@ static inline unsigned outputs(const fcp_plan *plan) {
     unsigned set = 0;
     for (int pass = 0; pass < FCP_PASSES; pass++)
         if (plan->problem->passes >> pass & 1) set |= fcp_pass_outputs((fcp_pass)pass);
-    return set;
+    return set | 1u << FCP_TENSOR_LSE_LOW;
 }
 static inline void put_out(const task *x, uint32_t rank, int time, int which, const fcp_packed *packed) {
     for (int t = 0; t < FCP_TENSORS; t++)
@@ -178,6 +176,7 @@ static inline void open_on_device(process *p, fcp_packed *packed, on_device *d) 
     CHECK(p, !call->context_retain(&context, (int)p->rank) && !call->context_set(context));
     CHECK(p, !call->stream_create(&d->stream, CU_STREAM_NON_BLOCKING, 0));
     for (int t = 0; t < FCP_TENSORS; t++) {
+        if (t == FCP_TENSOR_DLSE && !x->plan->problem->lse_gradient) continue;
         size_t bytes = rows(x->plan, p->rank, t, packed->t[t], NULL, true, false);
         CHECK(p, !call->allocate(&d->memory[t], bytes + 16));
         rows(x->plan, p->rank, t, packed->t[t], (char *)(uintptr_t)d->memory[t], true, false);
@@ -186,7 +185,8 @@ static inline void open_on_device(process *p, fcp_packed *packed, on_device *d) 
 }
 static inline void close_on_device(process *p, on_device *d) {
     const fcp_cuda_table *call = &d->cuda->call;
-    for (int t = 0; t < FCP_TENSORS; t++) CHECK(p, !call->release(d->memory[t]));
+    for (int t = 0; t < FCP_TENSORS; t++)
+        if (d->memory[t]) CHECK(p, !call->release(d->memory[t]));
     CHECK(p, !call->stream_destroy(d->stream) && !call->context_release((int)p->rank));
     fcp_cuda_close(d->cuda);
 }

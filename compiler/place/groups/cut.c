@@ -218,7 +218,7 @@ static fcp_code take_neighbours(planning *x, grouping *g, const problem_run *run
     for (uint32_t i = 0; i < count; i++)
         sum[g->of[runs[i].sequence]] += (unsigned __int128)runs[i].rank * (runs[i].end - runs[i].start);
     for (uint32_t i = 0; i < g->count; i++) /* 128ths of a rank; a rank is below 2^20 */
-        keys[i] = (uint64_t)(sum[i] * 128 / g->groups[i].queries) << 32 | i;
+        keys[i] = (uint64_t)(sum[i] * 128 / (g->groups[i].queries ? g->groups[i].queries : 1)) << 32 | i;
     sort_u64(keys, keys + g->count, g->count);
     for (uint32_t i = 0, rank = 0; i < g->count; i++)
         for (uint32_t which = (uint32_t)keys[i], k = 0; k < g->groups[which].degree; k++)

@@ -74,6 +74,7 @@ static fcp_code add_blocks(planning *x, const problem_run *runs, uint32_t count,
                         .start = runs[i].start, .offset = b->tokens, .block = block_of[runs[i].rank]};
         b->tokens += (uint32_t)(runs[i].end - runs[i].start);
     }
+    problem_close_gaps(p->piece_start[side], p->sequences);
     p->piece_count += count;
     return FCP_OK;
 }

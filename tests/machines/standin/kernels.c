@@ -71,20 +71,30 @@ static uint32_t queries_of(const fk_row_item *x) {
     return x->pack > 1 ? (x->skip + x->count + x->pack - 1) / x->pack : x->count;
 }
 
-/* What a visit reads and writes beside inputs: running states, or O and LSE. */
+/* Where kernels that finish rows raise the largest logits: from the first head of a range to its last. */
+static void maxima_range(node *n, uint64_t maxima, uint32_t model_head, uint32_t heads, uint32_t group,
+                         uint32_t shared) {
+    const uint32_t last = heads - 1, count = last / group * shared + last % group + 1;
+    if (maxima) range_add(&n->writes, maxima + 4 * (uint64_t)model_head, 4ull * count);
+}
+
+/* What a visit reads and writes beside inputs: running states, or O and LSE. v: value_dim. */
 static void state_ranges(node *n, const fk_launch *p, const fk_row_item *x, uint32_t v) {
-    const uint64_t q = (uint64_t)p->heads * v * 2, row = (uint64_t)p->heads * 4;
-    const uint64_t o = p->arena + x->state, m = o + p->max_block * q * 2, l = m + p->max_block * row;
+    const uint64_t wide = (uint64_t)p->heads * v * 2, row = (uint64_t)p->heads * 4;
+    const uint64_t o = p->arena + x->state, m = o + p->max_block * wide * 2, l = m + p->max_block * row;
     const uint32_t count = queries_of(x);
     for (int write = 0; write < 2; write++) {
         if (x->flags & (write ? FK_LAST : FK_FIRST)) continue;
         ranges *r = write ? &n->writes : &n->reads;
-        rows(r, o, x->block_token, count, q * 2);
+        rows(r, o, x->block_token, count, wide * 2);
         rows(r, m, x->block_token, count, row);
         rows(r, l, x->block_token, count, row);
     }
-    if (x->flags & FK_LAST) rows(&n->writes, p->o, x->out, count, q);
-    if (x->flags & FK_LAST) rows(&n->writes, p->lse, x->out, count, row);
+    if (!(x->flags & FK_LAST)) return;
+    rows(&n->writes, p->o, x->out, count, wide);
+    rows(&n->writes, p->lse, x->out, count, row);
+    rows(&n->writes, p->lse_low, x->out, count, row);
+    maxima_range(n, p->maxima, p->model_head, p->heads, p->group, p->shared);
 }
 
 static void combine_ranges(node *n, uint32_t v) {
@@ -116,6 +126,7 @@ static ranges *awaited_of(node *n, uint64_t flag, uint64_t other) {
 static void forward_ranges(node *n, uint32_t d, uint32_t v, bool back) {
     const fk_launch *p = &n->parameters.launch;
     const uint64_t q = (uint64_t)p->heads * d * 2, o = (uint64_t)p->heads * v * 2, row = (uint64_t)p->heads * 4;
+    const uint64_t k_row = (uint64_t)p->kv_heads * d * 2, v_row = (uint64_t)p->kv_heads * v * 2;
     const fk_row_item *items = (const fk_row_item *)(uintptr_t)p->items;
     range_add(&n->reads, p->items, p->item_count * sizeof *items);
     for (uint32_t i = 0; i < p->item_count; i++) {
@@ -128,6 +139,7 @@ static void forward_ranges(node *n, uint32_t d, uint32_t v, bool back) {
         if (back) {
             rows(&n->reads, p->d_o, x->token, x->count, o);
             rows(&n->reads, p->lse, x->token, x->count, row);
+            rows(&n->reads, p->lse_low, x->token, x->count, row);
             rows(&n->reads, p->delta, x->token, x->count, row);
             rows(&n->writes, p->dq, x->out, x->count, q * 2);
         } else if (x->flags & FK_SPLIT) {
@@ -140,8 +152,8 @@ static void forward_ranges(node *n, uint32_t d, uint32_t v, bool back) {
         for (uint32_t j = 0; j < x->runs; j++) {
             const fk_u32 arrival = back ? 0 : runs[j].arrival;
             ranges *reads = arrival ? awaited_of(n, p->locks + (arrival - 1) * 4, 0) : &n->reads;
-            rows(reads, p->arena + runs[j].k, 0, runs[j].count, (uint64_t)p->kv_heads * d * 2);
-            rows(reads, p->arena + runs[j].v, 0, runs[j].count, (uint64_t)p->kv_heads * v * 2);
+            rows(reads, p->arena + runs[j].k, 0, runs[j].count, k_row);
+            rows(reads, p->arena + runs[j].v, 0, runs[j].count, v_row);
         }
     }
 }
@@ -157,7 +169,7 @@ static ranges *item_reads(node *n, const fk_launch *p, const fk_key_fused *x) {
 static void keys_ranges(node *n, uint32_t d, uint32_t v, bool joint, bool tables) {
     const fk_launch *p = &n->parameters.launch;
     const uint64_t q = (uint64_t)p->heads * d * 2, o = (uint64_t)p->heads * v * 2, row = (uint64_t)p->heads * 4;
-    const uint64_t key = (uint64_t)p->kv_heads * d * 2, value = (uint64_t)p->kv_heads * v * 2;
+    const uint64_t k_row = (uint64_t)p->kv_heads * d * 2, v_row = (uint64_t)p->kv_heads * v * 2;
     const fk_key_item *items = (const fk_key_item *)(uintptr_t)p->items;
     const fk_key_fused *fused = (const fk_key_fused *)(items + p->item_count);
     const bool is_fused = (joint || tables) && is_defined(n, "FK_FUSED");
@@ -167,14 +179,15 @@ static void keys_ranges(node *n, uint32_t d, uint32_t v, bool joint, bool tables
         const fk_row_run *runs = (const fk_row_run *)(uintptr_t)p->runs + x->first;
         ranges *reads = is_fused && joint ? item_reads(n, p, &fused[i]) : &n->reads;
         range_add(&n->reads, (uintptr_t)runs, x->runs * sizeof *runs);
-        rows(reads, p->arena + x->k, 0, x->count, key);
-        rows(reads, p->arena + x->v, 0, x->count, value);
-        if (!tables) rows(&n->writes, p->arena + x->dk, 0, x->count, key * 2);
-        if (!tables) rows(&n->writes, p->arena + x->dv, 0, x->count, value * 2);
+        rows(reads, p->arena + x->k, 0, x->count, k_row);
+        rows(reads, p->arena + x->v, 0, x->count, v_row);
+        if (!tables) rows(&n->writes, p->arena + x->dk, 0, x->count, k_row * 2);
+        if (!tables) rows(&n->writes, p->arena + x->dv, 0, x->count, v_row * 2);
         for (uint32_t j = 0; j < x->runs; j++) {
             rows(reads, p->q, runs[j].token, runs[j].count, q);
             rows(reads, p->d_o, runs[j].token, runs[j].count, o);
             rows(reads, p->lse, runs[j].token, runs[j].count, row);
+            rows(reads, p->lse_low, runs[j].token, runs[j].count, row);
             rows(reads, p->delta, runs[j].token, runs[j].count, row);
             if (joint) rows(&n->writes, p->dq, runs[j].out, runs[j].count, q * 2);
         }
@@ -202,6 +215,7 @@ static void gather_ranges(node *n) {
             for (int to = 0; to < 2; to++) {
                 const fk_gather_tensor *x = &p->tensor[t];
                 uint32_t end = to ? p->to : p->from, chunks = end == FK_AT_CALLER ? x->row / x->chunk : 1;
+                if (!x->to || (!to && !x->from)) continue; /* left out */
                 for (uint32_t c = 0; c < chunks; c++)
                     range_add(to ? &n->writes : &n->reads,
                               gather_at(x, to, end, &runs[at], p->first + i, p->first, c), 4ull * x->row / chunks);
@@ -249,9 +263,11 @@ void kernel_ranges(node *n) {
     else if (!strcmp(name, "fk_begin_lse")) {
         range_add(&n->reads, x->from, x->heads * 4);
         range_add(&n->writes, x->to, x->count * 4);
+        range_add(&n->writes, x->lse_low, x->count * 4);
     } else if (!strcmp(name, "fk_delta")) {
         range_add(&n->reads, x->from, x->count * v * 2);
         range_add(&n->reads, x->other, x->count * v * 2);
+        range_add(&n->reads, x->d_lse, x->d_lse ? x->count * 4 : 0);
         range_add(&n->writes, x->to, x->count * 4);
     } else if (!strcmp(name, "fk_merge") || !strcmp(name, "fk_state_out")) {
         bool merge = name[3] == 'm';
@@ -261,15 +277,19 @@ void kernel_ranges(node *n) {
             range_add(&n->reads, x->from + parts[i][0], parts[i][1]);
             if (merge) range_add(&n->writes, x->to + parts[i][0], parts[i][1]);
         }
-        if (!merge) range_add(&n->writes, x->to, x->count * v * 2);
-        if (!merge) range_add(&n->writes, x->lse, x->count * 4);
-        if (!merge) range_add(&n->reads, x->sinks, x->sinks ? (uint64_t)x->heads * 4 : 0);
+        if (merge) return;
+        range_add(&n->writes, x->to, x->count * v * 2);
+        range_add(&n->writes, x->lse, x->count * 4);
+        range_add(&n->writes, x->lse_low, x->count * 4);
+        range_add(&n->reads, x->sinks, x->sinks ? (uint64_t)x->heads * 4 : 0);
+        maxima_range(n, x->maxima, x->model_head, x->heads, x->group, x->shared);
     } else if (!strcmp(name, "fk_fold_sinks")) {
         const uint32_t last = x->heads - 1, rows = (uint32_t)((x->count + FK_FOLD - 1) / FK_FOLD);
         const uint32_t first = x->group ? x->model_head : 0;
         const uint32_t end = x->group ? first + last / x->group * x->shared + last % x->group + 1 : rows * x->heads;
         range_add(&n->reads, x->from, x->count * x->heads * 4);
         range_add(&n->reads, x->lse, x->lse ? x->count * x->heads * 4 : 0);
+        range_add(&n->reads, x->lse_low, x->lse ? x->count * x->heads * 4 : 0);
         range_add(&n->reads, x->sinks, x->lse ? (uint64_t)x->heads * 4 : 0);
         range_add(&n->writes, x->to + 4 * (uint64_t)first, 4 * (uint64_t)(end - first));
     } else {
@@ -328,6 +348,7 @@ static bool run_kernel(node *n, bool (*outside)(void *), void *context_of_outsid
         add_memory(list, &count, p->splits, context);
         add_memory(list, &count, p->counter, context);
         add_memory(list, &count, p->sinks, context);
+        add_memory(list, &count, p->maxima, context);
         add_memory(list, &count, p->mark, context);
         if (n->function->parameters == sizeof(fk_launch_tables))
             add_memory(list, &count, n->parameters.tables.sums, context);
@@ -336,7 +357,10 @@ static bool run_kernel(node *n, bool (*outside)(void *), void *context_of_outsid
         add_memory(list, &count, x->from, context);
         add_memory(list, &count, x->other, context);
         add_memory(list, &count, x->lse, context);
+        add_memory(list, &count, x->lse_low, context);
         add_memory(list, &count, x->sinks, context);
+        add_memory(list, &count, x->maxima, context);
+        add_memory(list, &count, x->d_lse, context);
         add_memory(list, &count, x->mark, context);
     }
     machine_launch run = {.kernel = n->function->kernel->run,

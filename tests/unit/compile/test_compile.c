@@ -254,15 +254,19 @@ Test(compile, no_batch) {
     fcpc_program *program = parse_text("plan { mask = causal }\n", d);
     fcp_plan *plan = NULL;
     cr_assert_eq(fcpc_plan(program, NULL, 0, NULL, d, NULL, &plan), FCP_E_MISSING);
-    uint64_t bad[] = {5, 0};
-    cr_assert_eq(fcpc_plan(program, bad, 2, NULL, d, NULL, &plan), FCP_E_LENGTHS);
+    uint64_t zeros[] = {0, 0}; /* nothing to do, but a batch */
+    cr_assert_eq(fcpc_plan(program, zeros, 2, NULL, d, NULL, &plan), FCP_OK);
+    cr_assert_eq(plan->blocks_count, 0);
+    fcp_plan_free(plan);
+    plan = NULL;
+    cr_assert_eq(fcpc_plan(program, zeros, 0, NULL, d, NULL, &plan), FCP_E_LENGTHS); /* no sequences are none */
     uint64_t huge[] = {UINT64_C(1) << 40, 1};
     cr_assert_eq(fcpc_plan(program, huge, 2, NULL, d, NULL, &plan), FCP_E_LENGTHS);
     int stop = 1;
     uint64_t fine[] = {1000};
     cr_assert_eq(fcpc_plan(program, fine, 1, &stop, d, NULL, &plan), FCP_E_INTERRUPTED);
     cr_assert_null(plan);
-    cr_assert_eq(fcpc_plan(program, bad, 2, NULL, NULL, NULL, &plan), FCP_E_LENGTHS); /* nobody listens */
+    cr_assert_eq(fcpc_plan(program, huge, 2, NULL, NULL, NULL, &plan), FCP_E_LENGTHS); /* nobody listens */
     cr_assert_eq(fcpc_plan(program, fine, 1, NULL, NULL, NULL, &plan), FCP_OK);
     fcp_plan_free(plan);
     fcpc_program_free(program);

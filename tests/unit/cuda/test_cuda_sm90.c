@@ -128,6 +128,6 @@ Test(cuda_sm90, every_call_fails) {
         cr_assert_str_empty(x->trouble, "%s; %s", what, x->trouble);
     }
     cr_assert_eq(last, FCP_OK, "no call has failed, and there is an error: %s", what);
-    cr_assert_eq(maps, 2 * 4, "%u", maps); /* each rank's Q, K, V, and what moves */
+    cr_assert_eq(maps, 2 * 5, "%u", maps); /* each rank's Q, K, V, and both of what moves */
     fcp_plan_free(plan);
 }

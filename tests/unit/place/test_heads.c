@@ -65,12 +65,16 @@ Test(heads, the_order_of_sub_heads) {
 
 enum { TOKENS = 9600, DIM = 32 };
 
-static fcp_plan *equal_plan(uint32_t heads, uint32_t kv_heads, uint32_t ranks, const char *by) {
+/* Values of heads: a tensor with as many numbers as keys, with fewer, and a part of keys. */
+static const struct { uint32_t dim; bool in_keys; } widths[] = {{DIM, false}, {16, false}, {24, true}};
+
+static fcp_plan *equal_plan(uint32_t heads, uint32_t kv_heads, uint32_t ranks, int width, const char *by) {
     char text[600];
     snprintf(text, sizeof text,
-             "model { heads = %u; kv_heads = %u; head_dim = %d; dtype = bf16 }\ncluster { gpus = %u }\n"
+             "model { heads = %u; kv_heads = %u; head_dim = %d; value_dim = %u; values = %s; dtype = bf16 }\n"
+             "cluster { gpus = %u }\n"
              "batch { lengths = [%d] }\nplan { mask = causal; block = 128; layout = contiguous; strategy = %s }\n",
-             heads, kv_heads, DIM, ranks, TOKENS, by);
+             heads, kv_heads, DIM, widths[width].dim, widths[width].in_keys ? "keys" : "own", ranks, TOKENS, by);
     return plan_of(text);
 }
 
@@ -94,27 +98,28 @@ static uint64_t sent_of(const fcp_plan *plan, fcp_class cls, uint32_t rank) {
 Test(heads, bytes_are_the_closed_form) {
     static const uint32_t shapes[][3] = {{32, 8, 2}, {64, 8, 4}, {64, 16, 8}, {64, 8, 8}, {64, 64, 8},
                                          {16, 4, 4}, {12, 6, 6}};
-    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
-        const uint32_t h = shapes[i][0], kv = shapes[i][1], c = shapes[i][2];
+    for (size_t i = 0; i < 3 * (sizeof shapes / sizeof *shapes); i++) {
+        const uint32_t *shape = shapes[i / 3], h = shape[0], kv = shape[1], c = shape[2];
+        const uint64_t value = widths[i % 3].dim, pair = widths[i % 3].in_keys ? DIM : DIM + value;
         for (uint32_t u = c; u <= h; u += c) {
             char by[60];
             if (h % u) continue;
             snprintf(by, sizeof by, u == h ? "ulysses" : "upipe(heads = %u)", u);
-            fcp_plan *plan = equal_plan(h, kv, c, by);
+            fcp_plan *plan = equal_plan(h, kv, c, (int)i % 3, by);
             const uint64_t own = TOKENS / c, away = c - 1; /* each of the others has 1 / C of the heads */
-            const uint64_t q = own * h * DIM * 2 / c * away, keys = own * kv * DIM * 2 * 2 / c * away;
-            const uint64_t lse = own * h * 4 / c * away;
+            const uint64_t q = own * h * DIM * 2 / c * away, o = own * h * value * 2 / c * away;
+            const uint64_t keys = own * kv * pair * 2 / c * away, row = own * h * 4 / c * away, lse = 2 * row;
             /* backward: Q, dO, LSE and delta there, dQ back; K and V there again, and fp32 dK and dV back */
-            const uint64_t back = 2 * q + 2 * lse + q + keys + 2 * keys;
+            const uint64_t back = q + o + lse + row + q + keys + 2 * keys;
             for (uint32_t r = 0; r < c; r++) {
                 cr_expect_eq(sent_of(plan, FCP_Q, r), q, "%u:%u on %u, %s", h, kv, c, by);
                 cr_expect_eq(sent_of(plan, FCP_KV, r), keys, "%u:%u on %u, %s", h, kv, c, by);
-                cr_expect_eq(sent_of(plan, FCP_O, r), q + lse, "%u:%u on %u, %s", h, kv, c, by);
+                cr_expect_eq(sent_of(plan, FCP_O, r), o + lse, "%u:%u on %u, %s", h, kv, c, by);
             }
             const fcp_summary *s = plan->summary;
-            cr_expect_eq(s->send_max, 2 * q + keys + lse);
-            cr_expect_eq(s->recv_max, 2 * q + keys + lse);
-            cr_expect_eq(s->bytes_total, c * (2 * q + keys + lse));
+            cr_expect_eq(s->send_max, q + o + keys + lse);
+            cr_expect_eq(s->recv_max, q + o + keys + lse);
+            cr_expect_eq(s->bytes_total, c * (q + o + keys + lse));
             cr_expect_eq(s->backward_bytes_total, c * back, "%u:%u on %u, %s", h, kv, c, by);
             cr_expect_eq(s->rounds + s->rounds_dependent, s->rounds_bound);
             cr_expect_eq(s->backward_rounds + s->backward_rounds_dependent, s->backward_rounds_bound);
@@ -127,7 +132,7 @@ Test(heads, bytes_are_the_closed_form) {
 
 /* Delta of a phase is C - 1 for each unit of a block. */
 Test(heads, rounds_are_one_less_than_the_ranks_for_each_unit) {
-    fcp_plan *plan = equal_plan(20, 20, 5, "ulysses");
+    fcp_plan *plan = equal_plan(20, 20, 5, 0, "ulysses");
     const uint32_t tokens = TOKENS / 5;
     uint64_t rounds = 0;
     const fcp_class classes[] = {FCP_KV, FCP_Q, FCP_O};
@@ -141,7 +146,7 @@ Test(heads, rounds_are_one_less_than_the_ranks_for_each_unit) {
 
 /* Fewer KV heads than ranks: each goes to C / kv_heads ranks, and as many partial gradients come back. */
 Test(heads, shared_keys_go_to_several_ranks) {
-    fcp_plan *plan = equal_plan(16, 2, 8, "ulysses");
+    fcp_plan *plan = equal_plan(16, 2, 8, 0, "ulysses");
     for (uint32_t r = 0; r < 8; r++) /* 4 lanes of each KV head, but for the rank itself */
         cr_expect_eq(sent_of(plan, FCP_KV, r), (uint64_t)TOKENS / 8 * DIM * 2 * 2 * (2 * 4 - 1));
     const uint64_t dkv = (uint64_t)TOKENS * DIM * 2 * 4 * (2 * 4 - 1);
@@ -180,7 +185,7 @@ static uint64_t slot_bytes(uint32_t heads, uint32_t kv_heads, const char *by) {
 
 /* 64 heads on 8 ranks. Slots hold one phase: U / 64 of what ulysses holds, where there are as many KV heads. With 8 KV
  * heads each rank holds one of them either way: 2 + 8 + 8 heads' worth becomes 2 + 1 + 1, where LSE counts for 1 /
- * 64. */
+ * 32. */
 Test(heads, phases_share_their_memory) {
     const uint64_t all = slot_bytes(64, 64, "ulysses"), grouped = slot_bytes(64, 8, "ulysses");
     for (uint32_t u = 8; u <= 64; u *= 2) {
@@ -189,10 +194,10 @@ Test(heads, phases_share_their_memory) {
         cr_expect_eq(slot_bytes(64, 64, by) * 64, all * u, "%s", by);
     }
     const uint64_t one = slot_bytes(64, 8, "upipe(heads = 8)");
-    const uint64_t head = (uint64_t)TOKENS / 8 * 7 * 128 * 2, lse = (uint64_t)TOKENS / 8 * 7 * 4;
+    const uint64_t head = (uint64_t)TOKENS / 8 * 7 * 128 * 2, lse = (uint64_t)TOKENS / 8 * 7 * 8;
     cr_expect_eq(grouped, 18 * head + 8 * lse);
     cr_expect_eq(one, 4 * head + lse);
-    cr_expect_eq((uint64_t)((1 - (double)one / (double)grouped) * 1000 + 0.5), 778);
+    cr_expect_eq((uint64_t)((1 - (double)one / (double)grouped) * 1000 + 0.5), 779);
     /* more buffers hold the slots of more phases */
     cr_expect_eq(slot_bytes(64, 64, "upipe(heads = 8, buffers = 2)") * 8, all * 2);
 }
@@ -250,7 +255,7 @@ Test(heads, bytes_of_a_ring_are_the_closed_form) {
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         const uint64_t h = cases[i].heads, kv = cases[i].kv, gpus = cases[i].gpus, nodes = cases[i].nodes;
         const uint64_t tokens = 512 * gpus * nodes, away = tokens / gpus * (gpus - 1);
-        const uint64_t q = away * h * DIM * 2, stats = away * h * 4, net = tokens * (nodes - 1) * kv * DIM * 2 * 2,
+        const uint64_t q = away * h * DIM * 2, row = away * h * 4, net = tokens * (nodes - 1) * kv * DIM * 2 * 2,
                        keys = away * kv * DIM * 2 * 2 + net;
         char text[600];
         snprintf(text, sizeof text,
@@ -260,9 +265,9 @@ Test(heads, bytes_of_a_ring_are_the_closed_form) {
                  h, kv, DIM, nodes, gpus, tokens, cases[i].by);
         fcp_plan *plan = plan_of(text);
         const fcp_summary *s = plan->summary;
-        cr_expect_eq(s->bytes_total, 2 * q + stats + keys, "%s", text);
+        cr_expect_eq(s->bytes_total, 2 * q + 2 * row + keys, "%s", text);
         cr_expect_eq(s->bytes_inter_node, net, "%s", text);
-        cr_expect_eq(s->backward_bytes_total, 3 * q + 2 * stats + 3 * keys, "%s", text);
+        cr_expect_eq(s->backward_bytes_total, 3 * q + 3 * row + 3 * keys, "%s", text);
         cr_expect_eq(s->backward_bytes_inter_node, 3 * net, "%s", text);
         fcp_plan_free(plan);
     }

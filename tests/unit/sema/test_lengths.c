@@ -42,6 +42,9 @@ static fcp_code code_of(const char *value) {
 Test(lengths, lists) {
     expect_lengths("[131072, 3 x 2, 1]", 4, (uint64_t[]){131072, 3, 3, 1});
     expect_lengths("8K", 1, (uint64_t[]){8192});
+    expect_lengths("[0]", 1, (uint64_t[]){0});
+    expect_lengths("[0, 5, 0 x 3, 7 - 7]", 6, (uint64_t[]){0, 5, 0, 0, 0, 0});
+    expect_lengths("0", 1, (uint64_t[]){0});
     expect_lengths("[1024G]", 1, (uint64_t[]){UINT64_C(1) << 40});
     expect_lengths("[512G, 512G - 1, 1]", 3, (uint64_t[]){UINT64_C(1) << 39, (UINT64_C(1) << 39) - 1, 1});
     cr_expect_eq(code_of("[512G, 512G, 1]"), FCP_E_LENGTHS);
@@ -49,8 +52,10 @@ Test(lengths, lists) {
     cr_expect_eq(code_of("[512G x 3]"), FCP_E_LENGTHS);
     cr_expect_eq(code_of("[1 x 9223372036854775807]"), FCP_E_LENGTHS);
     cr_expect_eq(code_of("[9223372036854775807 x 9223372036854775807]"), FCP_E_LENGTHS);
-    cr_expect_eq(code_of("[0]"), FCP_E_LENGTHS);
     cr_expect_eq(code_of("[]"), FCP_E_LENGTHS);
+    cr_expect_eq(code_of("[-1]"), FCP_E_LENGTHS);
+    cr_expect_eq(code_of("[0 x 0]"), FCP_E_LENGTHS);
+    cr_expect_eq(code_of("[1024G, 0 x 5]"), FCP_OK);
     cr_expect_eq(code_of(""), FCP_E_MISSING);
 }
 
@@ -71,13 +76,20 @@ Test(lengths, queries) {
     cr_assert_eq(compile("a.fcp", "[5:5, 6]", NULL, &p), FCP_OK);
     cr_expect_null(fcpc_program_queries(p));
     fcpc_program_free(p);
+    /* no queries, no keys */
+    cr_assert_eq(compile("a.fcp", "[0, 5, 0:7, 7:0, 0:0]", NULL, &p), FCP_OK);
+    const uint64_t with_none[2][5] = {{0, 5, 0, 7, 0}, {0, 5, 7, 0, 0}};
+    cr_expect_arr_eq(fcpc_program_queries(p), with_none[0], sizeof with_none[0]);
+    cr_expect_arr_eq(fcpc_program_lengths(p, &count), with_none[1], sizeof with_none[1]);
+    cr_expect_not_null(strstr(p->canonical, "lengths = [0, 5, 0:7, 7:0, 0:0]"), "%s", p->canonical);
+    fcpc_program_free(p);
     /* many: the first unequal one after the arrays have grown */
     cr_assert_eq(compile("a.fcp", "[3 x 1000, 1:3, 2 x 1000]", NULL, &p), FCP_OK);
     queries = fcpc_program_queries(p);
     cr_expect(queries[0] == 3 && queries[999] == 3 && queries[1000] == 1 && queries[2000] == 2);
     fcpc_program_free(p);
     static const struct { const char *value; fcp_code code; } wrong[] = {
-        {"[0:5]", FCP_E_LENGTHS}, {"[5:0]", FCP_E_LENGTHS}, {"[5:-1]", FCP_E_LENGTHS}, {"[5:]", FCP_E_SYNTAX},
+        {"[-1:5]", FCP_E_LENGTHS}, {"[5:-1]", FCP_E_LENGTHS}, {"[5:]", FCP_E_SYNTAX},
         {"[:5]", FCP_E_SYNTAX}, {"[1:2:3]", FCP_E_SYNTAX}, {"[1:(1024G + 1)]", FCP_E_LENGTHS},
         {"[(1024G + 1):1]", FCP_E_LENGTHS}, {"[512G:1 x 3]", FCP_E_LENGTHS}, {"[1:2.5]", FCP_E_TYPE},
         {"[1:2 x 0]", FCP_E_LENGTHS}, {"[n:2]", FCP_E_TYPE}};
@@ -108,7 +120,9 @@ Test(lengths, files) {
                  {"1099511627777", FCP_E_LENGTHS, 0},
                  {"99999999999999999999999", FCP_E_LENGTHS, 0},
                  {"1099511627776\n1", FCP_E_LENGTHS, 0},
-                 {"0", FCP_E_LENGTHS, 0},
+                 {"0", FCP_OK, 1},
+                 {"0\n5\n00\n", FCP_OK, 3},
+                 {"-0", FCP_E_LENGTHS, 0},
                  {"-3", FCP_E_LENGTHS, 0},
                  {"", FCP_E_LENGTHS, 0},
                  {"# none", FCP_E_LENGTHS, 0},
@@ -118,8 +132,8 @@ Test(lengths, files) {
                  {"1:1099511627777", FCP_E_LENGTHS, 0},
                  {"1099511627777:1", FCP_E_LENGTHS, 0},
                  {"1099511627776:1\n1:1", FCP_E_LENGTHS, 0},
-                 {"0:5", FCP_E_LENGTHS, 0},
-                 {"5 0", FCP_E_LENGTHS, 0},
+                 {"0:5", FCP_OK, 1},
+                 {"5 0\n0 0", FCP_OK, 2},
                  {"5:", FCP_E_LENGTHS_FILE, 0},
                  {":5", FCP_E_LENGTHS_FILE, 0},
                  {"1:2:3", FCP_E_LENGTHS_FILE, 0},

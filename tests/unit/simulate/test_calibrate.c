@@ -213,7 +213,7 @@ Test(calibrate, a_plan_counts_as_the_model_does) {
     cr_assert_eq(sim_profile_find("cpu", &profile, &err), FCP_OK);
     cr_assert_eq(simulate(plan, &profile, NULL, &memory, &r, &err), FCP_OK);
     cr_assert_eq(calibrate_count(plan, FCP_FORWARD, 0, &row), FCP_OK);
-    sim_kernel k = sim_profile_kernel(&profile, FCP_FORWARD, 64);
+    sim_kernel k = sim_profile_kernel(&profile, FCP_FORWARD, 64, 64);
     uint64_t time = 0;
     for (int i = 0; i < SIM_CONSTANT_COUNT; i++) time += row.counts[i] * k.at[i];
     cr_assert_eq(row.counts[SIM_LAUNCH], 1);
