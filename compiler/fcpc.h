@@ -168,7 +168,7 @@ typedef struct fcpc_batch {
  * are missing, too many or too few, out of their range, given twice, or of no field), FCP_E_SLICES (a slice lies beyond
  * the longest sequence), FCP_E_MASK_* (some pair reaches a fault of the mask or score).
  * Errors of what the batch needs: FCP_E_MEMORY_CAP, FCP_E_PLAN_SIZE, FCP_E_TOO_LONG. FCP_E_ARGUMENT: max_seconds is
- * negative or not a number. */
+ * negative or not a number. Lengths and numbers of queries may be 0, all of them, too; but count may not. */
 fcp_code fcpc_plan_batch(const fcpc_program *program, const fcpc_batch *batch, const volatile int *stop,
                          fcpc_diagnostics *d, fcpc_times *out_times, fcp_plan **out_plan);
 

@@ -26,8 +26,10 @@ static const struct { const char *before, *after; } programs[] = {
     {"batch { lengths = [8] }\nmodel { table t = file(\"",
      "\") }\nscore b = s + t[(q + k) % 3]\nplan { block = 128; mask = causal; score = b }"},
     {"batch { lengths = file(\"", "\") }\nplan { mask = causal }"}, /* parsed only: a batch may be very large */
+    {"batch { lengths = [0, 0:3, 5:0, 4]; field d = file(\"", "\") }\nplan { block = 128; mask = document(d = d) }"},
+    {"batch { lengths = [0, 9:0]; field d = file(\"", "\") }\nplan { block = 128; mask = document(d = d) }"},
 };
-enum { PROGRAMS = sizeof programs / sizeof *programs, SOURCE = 9000 };
+enum { PROGRAMS = sizeof programs / sizeof *programs, LENGTHS = 5, SOURCE = 9000 };
 
 /* The two files, text and .npy, that inputs are written to. `make fuzz` has them in memory. */
 static char paths[2][4200];
@@ -61,7 +63,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     fcp_plan *plan = NULL;
     fcp_error err;
     fcp_code code = d ? fcpc_parse_text("input", source, strlen(source), NULL, d, &program) : FCP_OK;
-    if (d && !code && which + 1 < PROGRAMS) {
+    if (d && !code && which != LENGTHS) {
         code = fcpc_plan(program, NULL, 0, NULL, d, NULL, &plan);
         if (!code && fcp_plan_verify(plan, NULL, NULL, &err)) abort();
     }

@@ -43,6 +43,10 @@ static const struct { const char *name, *source; } sound[] = {
     {"split", MODEL "batch { lengths = [40:300, 1:90, 100:20]; field doc = [7 x 150, 900 x 260] }\n"
               "cluster { gpus = 2 }\nmask m = k <= q and (doc[k] == 7 or q - k < 64)\n"
               "plan { mask = m; block = 128; strategy = fcp(coalesce = 1); layout = contiguous }"},
+    {"no-tokens", MODEL "batch { lengths = [0, 150, 0:40, 70:0, 3:90, 0]; field doc = [7 x 150, 900 x 130] }\n"
+                  "cluster { gpus = 2 }\nmask m = k <= q and doc[k] > 0\n"
+                  "plan { mask = m; block = 128; layout = zigzag }"},
+    {"nothing", MODEL "batch { lengths = [0, 0] }\ncluster { gpus = 2 }\nplan { mask = causal; layout = contiguous }"},
 };
 enum { SOUND = sizeof sound / sizeof *sound };
 
@@ -160,7 +164,7 @@ static void seeds_of(const char *folder, const char *name, const fcp_plan *plan,
     uint8_t *bytes = bytes_of(plan, &size);
     write_file(folder, name, bytes, size);
     damage_bytes(folder, bytes, size);
-    damage_tables(folder, plan, number);
+    if (plan->tiles_count) damage_tables(folder, plan, number);
     free(bytes);
 }
 

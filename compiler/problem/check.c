@@ -12,12 +12,15 @@
 
 /* Slices that hold positions which no sequence has are a mistake of the file or of the batch. */
 fcp_code problem_check_slices(planning *x) {
+    bool pairs = false; /* of a batch without any, the mask is not asked */
     uint64_t longest = 0; /* positions of a sequence: of its keys, and of queries that begin where they do */
     const uint64_t *queries = x->program->align == FCP_TOP_LEFT && x->queries ? x->queries : x->lengths;
     for (size_t i = 0; i < x->count; i++) {
         if (x->lengths[i] > longest) longest = x->lengths[i];
         if (queries[i] > longest) longest = queries[i];
+        pairs |= x->lengths[i] && (!x->queries || x->queries[i]);
     }
+    if (!pairs) return FCP_OK;
     for (uint32_t i = 0; i < x->program->slices_count; i++) {
         const program_slices *s = &x->program->slices_about[i];
         if ((uint64_t)s->reach <= longest) continue;

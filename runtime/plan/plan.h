@@ -40,8 +40,9 @@
  * at the last key's position) or 0 (at the top left). If every sequence has as many queries as keys, token i of one
  * side is token i of the other: each block may hold Q and KV of its tokens, and then there is one layout. If some
  * sequence does not, the plan must be split, and otherwise it may be: every block, of whatever sequence, holds either Q
- * or KV, and queries and keys have a layout each. Starts of pieces count the tokens of their own side, from the
- * sequence's first.
+ * or KV, and queries and keys have a layout each. Either side, or both, may have no tokens: then no piece is of it. The
+ * plan of a batch without any tokens has no blocks, and is not split. Starts of pieces count the tokens of their own
+ * side, from the sequence's first.
  *
  * LAYOUT. Which tokens the caller holds at which rank, and in which order, is not listed. For contiguous and zigzag it
  * follows from problem.layout, problem.layout_group, the deals and the lengths; layout.h states the rules. With planned

@@ -716,6 +716,11 @@ for lengths in '[0, 5, 0:7, 7:0]' '[0]' '[0:7]' '[7:0, 0]'; do
     ok "and what it takes" "$fcpc" sim zeros.plan --json
     holds "which may be nothing" json '.makespan_s >= 0'
 done
+printf 'model { heads = 2; head_dim = 8; dtype = fp32 }\nbatch { lengths = [0, 0] }\nplan { mask = causal }\n' > zeros.fcp
+ok "tensors of no tokens are written" "$fcpc" run zeros.fcp --no-check --out zeros.npy
+ok "and read" "$fcpc" run zeros.fcp --q zeros.npy --k zeros.npy --v zeros.npy --out zeros-too.npy
+holds "and are the same" cmp zeros.npy zeros-too.npy
+bad "and are not for other batches" 1 E701 run zeros.fcp -D 'batch.lengths=[1]' --q zeros.npy --k zeros.npy --v zeros.npy
 bad "a pair where there are no keys" 1 E206 explain zeros.plan --seq 0 -- -7 0
 holds "says that there are none" grep -q "this sequence has no" stderr
 bad "a picture where there are no keys" 1 E206 show zeros.plan --seq 0 --rows 0..1
@@ -758,8 +763,10 @@ bad "two kernels of the backward pass" 2 E001 emit k1.plan --fuse pass --pass ba
 ok "two kernels beside a forward pass" "$fcpc" emit k1.plan --fuse pass --backward split
 ok "emit where slots are used again" "$fcpc" emit k1.fcp -D 'plan.strategy=fcp(coalesce=1, buffers=1)' --fuse pass
 ok "emit where rows are moved" "$fcpc" emit k1.fcp -D 'plan.strategy=cad(buffers=8)' --fuse pass
-variant 's/fp32/bf16/; s/head_dim = 32/head_dim = 96/' k96.fcp
-bad "a head_dim without kernels" 1 E400 emit k96.fcp -o out/x
+variant 's/fp32/bf16/; s/head_dim = 32/head_dim = 72/' k72.fcp
+bad "a head_dim without kernels" 1 E400 emit k72.fcp -o out/x
+ok "values with fewer numbers than keys" "$fcpc" emit k72.fcp -D head_dim=192 -D value_dim=128
+bad "values in keys" 1 E400 emit k72.fcp -D head_dim=128 -D values=keys -o out/x
 bad "an architecture that is too old" 1 E710 emit k.plan --arch sm_75 -o out/x
 bad "an architecture that is none" 1 E710 emit k.plan --arch hopper -o out/x
 bad "a pass that is none" 2 E001 emit k.plan --pass sideways

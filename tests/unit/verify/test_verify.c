@@ -73,6 +73,10 @@ static const char *const programs[] = {
     MODEL "batch { lengths = [3000, 1700, 640, 130 x 9] }\ncluster { nodes = 2; gpus = 2 }\n"
     "plan { mask = causal; block = 128; strategy = cad(pingpong = true, coalesce = 2, buffers = 2); "
     "layout = contiguous; passes = forward, backward }",
+    /* sequences without queries, without keys, and without either */
+    MODEL "batch { lengths = [0, 900, 0:300, 200:0, 130 x 3, 0 x 2] }\ncluster { nodes = 2; gpus = 2 }\n"
+    "plan { mask = causal; block = 128; strategy = fcp(coalesce = 2, buffers = 2); layout = contiguous(group = 2); "
+    "passes = forward, backward }",
 };
 /* Those below are planned by a scatter, whose seed is the program's number: work runs anywhere, in ranges of heads. */
 #define SCATTERED                                                                                                      \
@@ -356,6 +360,42 @@ Test(verify, ranks_may_have_nothing) {
     }
 }
 
+/* The plan of sequences that have no tokens has nothing, and whatever else it claims is noticed. */
+Test(verify, sequences_without_tokens) {
+    fcp_plan *plan = plan_of(MODEL "batch { lengths = [0, 0:0, 0] }\ncluster { gpus = 3 }\n"
+                             "plan { mask = causal; layout = contiguous(group = 1); passes = forward, backward }");
+    tables t;
+    fcp_error err = {0};
+    tables_copy(&t, plan);
+    fcp_plan_free(plan);
+    cr_assert(judge(&t, &err) == FCP_OK && !t.blocks_count && !t.tiles_count && !t.transfers_count, "%s", err.message);
+    for (uint64_t i = 0; i < t.sequences_count * sizeof *t.sequences / 4; i++) {
+        uint32_t *at = (uint32_t *)t.sequences + i;
+        *at = 5;
+        cr_expect_eq(judge(&t, &err), FCP_E_PLAN_FORMAT, "word %lu of the sequences: %s", i, err.message);
+        *at = 0;
+    }
+    t.sequences[1].keys = t.problem->key_tokens = 5; /* that no piece holds */
+    t.sequences[1].q_first = 5;
+    cr_expect_eq(judge(&t, &err), FCP_E_PLAN_FORMAT, "%s", err.message);
+    t.sequences[1].queries = t.problem->tokens = 5;
+    t.sequences[1].q_first = 0;
+    cr_expect_eq(judge(&t, &err), FCP_E_PLAN_FORMAT, "%s", err.message);
+    t.sequences[1] = (fcp_sequence){0, 0, 0};
+    t.problem->tokens = t.problem->key_tokens = 0;
+    uint32_t *const numbers[] = {&t.problem->unit, &t.problem->max_block, &t.problem->max_q_block};
+    for (size_t i = 0; i < 3; i++) {
+        ++*numbers[i];
+        cr_expect_eq(judge(&t, &err), FCP_E_PLAN_FORMAT, "number %zu", i);
+        --*numbers[i];
+    }
+    t.summary->positions++;
+    cr_expect_eq(judge(&t, &err), FCP_E_VERIFY_SUMMARY, "%s", err.message);
+    t.summary->positions--;
+    cr_expect_eq(judge(&t, &err), FCP_OK, "%s", err.message);
+    tables_free(&t);
+}
+
 Test(verify, order_of_pieces_does_not_matter) {
     tables t;
     fcp_error err = {0};
@@ -401,6 +441,13 @@ Test(verify, hostile_ranges) {
 
     hand_make(&t);
     for (uint32_t i = 0; i < 20000; i++) PUSH(&t, shapes, t.shapes[0]); /* sharing a run */
+    cr_expect_eq(judge(&t, &err), FCP_E_PLAN_FORMAT, "%s", err.message);
+    tables_free(&t);
+
+    hand_make(&t); /* sequences without tokens have no pieces, in however many ranges of heads */
+    t.problem->heads = t.problem->kv_heads = 1 << 16;
+    t.problem->range_kv = 1;
+    for (uint32_t i = 0; i < 1 << 18; i++) PUSH(&t, sequences, (fcp_sequence){0, 0, 0});
     cr_expect_eq(judge(&t, &err), FCP_E_PLAN_FORMAT, "%s", err.message);
     tables_free(&t);
 
