@@ -92,20 +92,20 @@ FK_DEVICE void fk_dq_step(const fk_launch *p, const fk_env *env, fk_i64 row, con
     fk_u32 counting[2] = {~0u, ~0u};
     if (!whole) fk_counting(env, run->cls == FK_PARTIAL, 0, FK_Q_COLUMNS, row, key, keys, head, counting); // cost: PARTIAL
     fk_rows_by_rows(s, FK_Q_COLUMNS, FK_CHUNKS, fk_dq_q(), fk_warp() * 16, fk_dq_k(buffer));
-    float unit = fk_unit(p);
     if (far) {
+        const float per_logit = fk_per_logit(p); // cost: seldom
         FK_UNROLL
         for (fk_u32 j = 0; j < FK_Q_COLUMNS; j++)
             FK_UNROLL
-            for (fk_u32 i = 0; i < 4; i++) s[j][i] = fk_minus(p, s[j][i], rows[i / 2].minus); // cost: seldom
-        unit = FK_LOG2E; // cost: seldom
+            for (fk_u32 i = 0; i < 4; i++)
+                s[j][i] = fk_minus(p, s[j][i], rows[i / 2].minus, per_logit); // cost: seldom
     }
     FK_UNROLL
     for (fk_u32 j = 0; j < FK_Q_COLUMNS; j++)
         FK_UNROLL
         for (fk_u32 i = 0; i < 4; i++) {
             float slope;
-            float weight = fk_weight(p, env, s[j][i], unit, rows[i / 2].minus, rows[i / 2].base, row + i / 2 * 8,
+            float weight = fk_weight(p, env, s[j][i], rows[i / 2].minus, rows[i / 2].base, row + i / 2 * 8,
                                      key + j * 8 + i % 2, head, &slope);
             s[j][i] = fk_times(fk_counts(counting, i / 2, j, i % 2) ? weight : 0, slope);
         }

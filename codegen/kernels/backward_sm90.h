@@ -14,8 +14,8 @@
  * Threads:  three warpgroups. Of the first, three warps load, and the fourth waits for turns and passes them on, so
  *           that no thread that computes has to look at a lock. The other two warpgroups compute. Each has 64 of the
  *           item's keys and all rows of a step.
- * Shared:   K, V; two stages of Q, dO, their base, delta and minus, and a record that says which rows they are; two buffers of dS;
- *           barriers and tickets.
+ * Shared:   K, V; two stages of Q, dO, base, delta and minus of their rows, and a record that says which these are; two
+ *           buffers of dS; barriers and tickets.
  * Source:   the backward pass of FlashAttention-3, by work list; the locks are the semaphores of its deterministic
  *           mode.
  *
@@ -121,8 +121,8 @@ typedef struct fk_b_record_of {
     fk_u32 more;          /* does another step of the piece follow? */
     fk_u32 far;           /* is one of its rows far? */
 } fk_b_record_of;
-/* Where the numbers of a record are. The turn and the lock are for turners. Each loading warp says on its own whether it
- * has a far row. */
+/* Where the numbers of a record are. The turn and the lock are for turners. Each loading warp says on its own whether
+ * it has a far row; with a score nobody asks. */
 enum {
     FK_B_OUT = 8,
     FK_B_COUNT = 12,
@@ -360,20 +360,21 @@ typedef struct fk_b_sums_of {
 
 /* In a step with a far row: makes of S of a part what fk_weight wants. minus_at: where the numbers `minus` are. */
 FK_DEVICE void fk_b_minus(const fk_launch *p, float (*s)[4], fk_u32 minus_at) {
+    const float per_logit = fk_per_logit(p);
     FK_UNROLL
     for (fk_u32 j = 0; j < FK_B_COLUMNS; j++) {
         float minus[2];
         fk_load_shared2(minus, minus_at + j * 32);
         FK_UNROLL
-        for (fk_u32 i = 0; i < 4; i++) s[j][i] = fk_minus(p, s[j][i], minus[i % 2]);
+        for (fk_u32 i = 0; i < 4; i++) s[j][i] = fk_minus(p, s[j][i], minus[i % 2], per_logit);
     }
 }
 
 /* Turns S of a part into P times the slopes, in place, and packs P in the input type. base_at, minus_at: where these
  * numbers of the part's rows are. full: all pairs count; else those whose bits are set. */
-FK_DEVICE void fk_b_weights(const fk_launch *p, const fk_env *env, float (*s)[4], fk_u32 (*packed)[2], float unit,
-                            fk_u32 base_at, fk_u32 minus_at, const int full, const fk_u32 *counting, fk_i64 row,
-                            fk_i64 key, fk_u32 head) {
+FK_DEVICE void fk_b_weights(const fk_launch *p, const fk_env *env, float (*s)[4], fk_u32 (*packed)[2], fk_u32 base_at,
+                            fk_u32 minus_at, const int full, const fk_u32 *counting, fk_i64 row, fk_i64 key,
+                            fk_u32 head) {
     FK_UNROLL
     for (fk_u32 j = 0; j < FK_B_COLUMNS; j++) {
         float base[2], minus[2] = {0, 0}, slopes[4];
@@ -381,7 +382,7 @@ FK_DEVICE void fk_b_weights(const fk_launch *p, const fk_env *env, float (*s)[4]
         if (FK_HAS_SCORE) fk_load_shared2(minus, minus_at + j * 32);
         FK_UNROLL
         for (fk_u32 i = 0; i < 4; i++) {
-            float weight = fk_weight(p, env, s[j][i], unit, minus[i % 2], base[i % 2], row + j * 8 + i % 2,
+            float weight = fk_weight(p, env, s[j][i], minus[i % 2], base[i % 2], row + j * 8 + i % 2,
                                      key + i / 2 * 8, head, &slopes[i]);
             s[j][i] = full || fk_counts(counting, i / 2, j, i % 2) ? weight : 0;
         }
@@ -451,13 +452,10 @@ FK_DEVICE void fk_b_step(const fk_launch *p, const fk_env *env, fk_i64 first_key
         fk_u32 base = fk_b_numbers(stage, 0) + numbers, delta = fk_b_numbers(stage, 1) + numbers;
         fk_u32 minus = fk_b_numbers(stage, 2) + numbers;
         fk_i64 first_row = row + part * FK_B_PART;
-        float unit = fk_unit(p);
-        if (rows->far) {
+        if (rows->far)
             fk_b_minus(p, s, minus); // cost: seldom
-            unit = FK_LOG2E; // cost: seldom
-        }
-        if (full) fk_b_weights(p, env, s, p_packed, unit, base, minus, 1, counting, first_row, key, rows->head); // cost: FULL elements
-        else fk_b_weights(p, env, s, p_packed, unit, base, minus, 0, counting, first_row, key, rows->head); // cost: PARTIAL elements
+        if (full) fk_b_weights(p, env, s, p_packed, base, minus, 1, counting, first_row, key, rows->head); // cost: FULL elements
+        else fk_b_weights(p, env, s, p_packed, base, minus, 0, counting, first_row, key, rows->head); // cost: PARTIAL elements
         fk_b_sums(x->v[0], (const fk_u32 (*)[2])p_packed, d_o, part);
         fk_products_wait_1();
         fk_products_settle(g[0], FK_B_PART / 2);

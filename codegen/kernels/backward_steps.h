@@ -7,7 +7,7 @@
  *
  * A row is two numbers here, `minus` and `base`: P = 2^((x - minus) log2 e - base). Without a score, `minus` is 0 if the
  * row's LSE is near 0 (FK_NEAR). Then P = 2^(s unit - base), one instruction for each pair, where s is the product q k.
- * If a step has a far row, it first makes x - minus of all its products. With a score, logits are there anyway: `minus` is
+ * If a step has a far row, it first makes x - minus of that row's products. With a score, logits are there anyway: `minus` is
  * always lse, and always subtracted. A row that has seen no key, or that does not exist, is not far; one of its two
  * numbers is +inf, which makes its P 0.
  *
@@ -38,21 +38,20 @@ FK_DEVICE fk_row_numbers fk_row_numbers_at(const fk_launch *p, fk_u64 token, fk_
 /* Is a row far? If a score is there, nobody asks. */
 FK_DEVICE fk_u32 fk_is_far(const fk_row_numbers *x) { return !FK_HAS_SCORE && x->minus != 0; }
 
-/* What makes log2 units of the products q k; in a step with a far row, of what fk_minus made of them. */
-FK_DEVICE float fk_unit(const fk_launch *p) { return FK_HAS_SCORE ? FK_LOG2E : p->scale_log2; }
-FK_DEVICE float fk_minus(const fk_launch *p, float s, float minus) {
-    return fk_rounded_product(s, p->scale) - minus;
+/* Of a step with a far row: of the product s = q k, what fk_weight wants. per_logit: fk_per_logit. */
+FK_DEVICE float fk_minus(const fk_launch *p, float s, float minus, float per_logit) {
+    return minus == 0 ? s : (fk_rounded_product(s, p->scale) - minus) * per_logit;
 }
-/* P of a pair that counts, and in *slope the slope of the score. s: the product q k, or what fk_minus made of it; unit:
- * accordingly. */
-FK_DEVICE float fk_weight(const fk_launch *p, const fk_env *env, float s, float unit, float minus, float base, fk_i64 q,
-                          fk_i64 k, fk_u32 head, float *slope) {
+/* P of a pair that counts, and in *slope the slope of the score. s: the product q k, or what fk_minus made of it. */
+FK_DEVICE float fk_weight(const fk_launch *p, const fk_env *env, float s, float minus, float base, fk_i64 q, fk_i64 k,
+                          fk_u32 head, float *slope) {
 #if FK_HAS_SCORE
-    float natural = fk_rounded_product(s, p->scale);
+    float natural = fk_rounded_product(s, p->scale), unit = FK_LOG2E;
     *slope = fk_slope(env, natural, q, k, head);
     s = fk_score(env, natural, q, k, head) - minus;
 #else
-    (void)p, (void)env, (void)minus, (void)q, (void)k, (void)head;
+    float unit = p->scale_log2;
+    (void)env, (void)minus, (void)q, (void)k, (void)head;
     *slope = 1;
 #endif
     return fk_exp2(fk_fma(s, unit, -base));
@@ -251,16 +250,15 @@ FK_DEVICE void fk_dkv_step(const fk_launch *p, const fk_env *env, fk_i64 key, fk
     key += band * 16 + fk_lane() / 4;
     if (!whole) fk_counting(env, 1, 1, FK_K_COLUMNS, key, row, FK_K_STEP, head, counting); // cost: PARTIAL
     fk_rows_by_rows(s, FK_K_COLUMNS, FK_CHUNKS, fk_dkv_k(), band * 16, q_tile);
-    float unit = fk_unit(p);
     if (fk_dkv_some_far(buffer)) {
+        const float per_logit = fk_per_logit(p); // cost: seldom
         FK_UNROLL
         for (fk_u32 j = 0; j < FK_K_COLUMNS; j++) {
             float minus[2];
             fk_load_shared2(minus, fk_dkv_numbers(buffer, 2) + (j * 8 + t) * 4); // cost: seldom
             FK_UNROLL
-            for (fk_u32 i = 0; i < 4; i++) s[j][i] = fk_minus(p, s[j][i], minus[i % 2]); // cost: seldom
+            for (fk_u32 i = 0; i < 4; i++) s[j][i] = fk_minus(p, s[j][i], minus[i % 2], per_logit); // cost: seldom
         }
-        unit = FK_LOG2E; // cost: seldom
     }
     FK_UNROLL
     for (fk_u32 j = 0; j < FK_K_COLUMNS; j++) {
@@ -269,7 +267,7 @@ FK_DEVICE void fk_dkv_step(const fk_launch *p, const fk_env *env, fk_i64 key, fk
         if (FK_HAS_SCORE) fk_load_shared2(minus, fk_dkv_numbers(buffer, 2) + (j * 8 + t) * 4);
         FK_UNROLL
         for (fk_u32 i = 0; i < 4; i++) {
-            float weight = fk_weight(p, env, s[j][i], unit, minus[i % 2], base[i % 2], row + j * 8 + i % 2,
+            float weight = fk_weight(p, env, s[j][i], minus[i % 2], base[i % 2], row + j * 8 + i % 2,
                                      key + i / 2 * 8, head, &slopes[i]);
             s[j][i] = fk_counts(counting, i / 2, j, i % 2) ? weight : 0;
         }
