@@ -93,8 +93,8 @@ static fcp_code make_source(const fcp_plan *plan, bool mma_sync, emission *e, fc
     const unsigned wire = p->wire == FCP_BF16 ? EMIT_WIRE : 0;
     const fcp_code code = check_fused(e, err);
     if (code) return code;
-    e->skeletons = (e->passes & 1u << FCP_FORWARD ? emit_forward(p->head_dim, p->value_dim, sm_90a) : 0) | e->backward | tables |
-                   EMIT_SUPPORT | wire;
+    const unsigned forward = e->passes & 1u << FCP_FORWARD ? emit_forward(p->head_dim, p->value_dim, sm_90a) : 0;
+    e->skeletons = forward | e->backward | tables | EMIT_SUPPORT | wire;
     return e->fused ? fcp_kernel_source_fused(plan, e->skeletons, &e->source, err)
                     : fcp_kernel_source(plan, e->skeletons, &e->source, err);
 }
@@ -239,8 +239,9 @@ static fcp_code put_all(const cmd_line *line, const cmd_input *input, emission *
                           err);
         if (code != FCP_OK) return code;
     }
+    const fcp_problem *p = input->plan->problem;
     e->kernel_count =
-        emit_kernels_of(input->plan->problem->head_dim, input->plan->problem->value_dim, input->plan->score_count != 0, e->skeletons, e->kernels);
+        emit_kernels_of(p->head_dim, p->value_dim, input->plan->score_count != 0, e->skeletons, e->kernels);
     const void *bytes = e->costs ? table : e->compiled ? e->cubin.bytes : e->source;
     size_t size = e->costs ? table_size : e->compiled ? e->cubin.size : strlen(e->source);
     if (e->compiled && *fcp_jit_warning(e->jit) && !line->quiet)

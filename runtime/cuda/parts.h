@@ -110,8 +110,8 @@ typedef struct cuda_device {
     cuda_need need;
     char *sources[FCP_PASSES]; /* the modules' sources; NULL: that module is not loaded completely */
     /* Addresses in the environment. sinks: those that kernels read; 0 if there are none. plan_sinks: the plan's.
-     * sink_sums: room for the gradients of each rank. maxima: for the largest logits of each rank. data: the plan's arrays, as kernels read them; plan_tables: again
-     * those of them that are tables of reals, one behind the other. */
+     * sink_sums: room for the gradients of each rank. maxima: for the largest logits of each rank. data: the plan's
+     * arrays, as kernels read them; plan_tables: again those of them that are tables of reals, one behind the other. */
     fk_u64 sequences, arrays, bands, sinks, plan_sinks, sink_sums, maxima, data, plan_tables;
     bool own_sinks, own_tables; /* `sinks`, or the tables in `data`, may be those of a run */
     cu_ptr marks;            /* the session's marks, at the address that this device uses */
@@ -165,7 +165,8 @@ typedef struct cuda_tensor_memory {
  * communication queue's for themselves (runtime/plan/fabrics.c). */
 enum { CUDA_NET = FCP_QUEUES, CUDA_STREAMS };
 
-/* What a rank has of the caller's: tensors, and behind them sinks, tables and their gradients, and the largest logits. */
+/* What a rank has of the caller's: tensors, and behind them sinks, tables and their gradients, and the largest
+ * logits. */
 enum { CUDA_SINK = FCP_TENSORS, CUDA_D_SINK, CUDA_TABLE, CUDA_D_TABLE, CUDA_MAX_LOGIT, CUDA_TENSORS };
 /* The graphs of a session: one for each pass, one for a backward pass with gradients of tables, and one for a forward
  * pass with the largest logits. */

@@ -110,6 +110,7 @@ struct row_bounds {
     double shared;            /* the same in the backward pass */
     double lse, pair;         /* what LSE is off by; and what it is together with what rounding took from it */
     double v_length;          /* of the longest V that it sees */
+    double sink_off;          /* what the sink's part of the sum is off by */
     double delta;             /* rowsum(dO O) */
     double centre;            /* the same without dLSE: what is subtracted from dP */
     double delta_off;         /* what they are off by */
@@ -256,8 +257,9 @@ static double term_of(const struct strip *s, double n) {
     return square(added(s, n) * UNIT) + square(spread(n) * part_rounded(s->dtype));
 }
 
-/* Beyond this a natural logit counts as this where its ulps count: by then kernels subtract before they scale. */
-static double near(double x) { return fmin(fabs(x), 256); }
+/* How many units the base that programs subtract from exponents is off by, where LSE is x: without a score they may
+ * scale before they subtract, while the base is below 256 in units of log2. */
+static double base_off(const struct strip *s, double x) { return s->score.count ? 0 : fmin(fabs(x), 178); }
 
 /* What a product of vectors of d numbers is off by, of which the lengths' product is `most`. */
 static double product_off(const struct task *t, size_t d, double drift, double product, double most) {
@@ -435,12 +437,16 @@ static double part_off(double p, double grows, double shrinks, double others_gro
     return fmin(sqrt(square(own) + square(by_others)), fmax(p, rest));
 }
 
+/* What scaling the difference between a logit and LSE to log2 units takes from it. */
+static double scaled_apart(double x) { return 2 * UNIT * fabs(x); }
+
 /* A row's keys, and its sink: which has the most of the sum, and what the exponents of the others do to the sum. */
 struct softmax_off {
     size_t top;              /* SIZE_MAX: the sink */
     double top_off;          /* what the top's exponent is off by, times its P */
     double grows, shrinks;   /* squares, of all but the top, added up */
     double reach;            /* the most that an exponent of these may be above LSE */
+    double sink_off;         /* what the sink's exponent is off by */
 };
 
 /* What an exponent is off by, relative to the row's top. */
@@ -454,11 +460,12 @@ static void add_part(struct softmax_off *r, double p, double x, double off) {
 }
 
 /* `sink` is the logarithm of the sink's part of the sum, and `sink_off` what its exponent is off by. Arguments of the
- * softmax are in `weight`. */
-static struct softmax_off bound_softmax(const struct task *t, uint32_t i, double sink, double sink_off) {
+ * softmax are in `weight`. What the keys are off by together they are off by beside the sink. */
+static struct softmax_off bound_softmax(struct task *t, uint32_t i, double sink, double sink_off) {
     const struct strip *s = &t->strip;
-    const double *p = t->exact.p + i * s->n, *x = t->weight + i * s->n, *off = t->p_off + i * s->n;
+    const double *p = t->exact.p + i * s->n, *x = t->weight + i * s->n;
     const double lse = t->exact.lse[i];
+    double *off = t->p_off + i * s->n, *shift = &t->rows[i].shift;
     struct softmax_off r = {.top = SIZE_MAX, .reach = -INFINITY};
     double most = exp(sink);
     for (struct tile tile = first_tile(s); tile.count; tile = next_tile(s, tile))
@@ -467,10 +474,26 @@ static struct softmax_off bound_softmax(const struct task *t, uint32_t i, double
     r.top_off = most * (r.top == SIZE_MAX ? sink_off : off[r.top]);
     if (!isfinite(r.top_off)) r.top_off = FLT_MAX;
     for (struct tile tile = first_tile(s); tile.count; tile = next_tile(s, tile))
-        for (size_t j = tile.key; j < tile.key + tile.count; j++)
+        for (size_t j = tile.key; j < tile.key + tile.count; j++) {
+            off[j] += scaled_apart(x[j] - lse) + (r.top == SIZE_MAX ? fabs(*shift) : 0);
             if (j != r.top && s->allow[i * s->n + j]) add_part(&r, p[j], x[j] - lse, off[j]);
-    if (r.top != SIZE_MAX && sink > -INFINITY) add_part(&r, exp(sink), sink, sink_off);
+        }
+    r.sink_off = sink_off + (r.top == SIZE_MAX ? 0 : fabs(*shift));
+    if (r.top == SIZE_MAX) *shift = 0;
+    else if (sink > -INFINITY) add_part(&r, exp(sink), sink, r.sink_off);
     return r;
+}
+
+/* How often an error of P counts in a sum of squares. What a small error of an exponent is called is much more than it
+ * mostly is; a large one leaves P anywhere. */
+static double counted(double off) { return fmin(1 + off, 4); }
+
+/* What a part of the sum is off by, whose exponent is off by so much. */
+static double bound_part(const struct softmax_off *r, bool top, double p, double x, double off) {
+    const double all = top ? off : beside_top(r, off), grows = growth(p, x, all), shrinks = shrinkage(p, all);
+    const double others_grow = top ? r->grows : fmax(r->grows - square(grows), 0);
+    const double others_shrink = top ? r->shrinks : fmax(r->shrinks - square(shrinks), 0);
+    return counted(all) * part_off(p, grows, shrinks, sqrt(others_grow), sqrt(others_shrink));
 }
 
 /* Replaces, in p_off, what the exponent of a pair is off by, by what its P is off by. */
@@ -479,18 +502,8 @@ static void bound_parts(struct task *t, uint32_t i, const struct softmax_off *r)
     const double *p = t->exact.p + i * s->n, *x = t->weight + i * s->n, lse = t->exact.lse[i];
     double *off = t->p_off + i * s->n;
     for (struct tile tile = first_tile(s); tile.count; tile = next_tile(s, tile))
-        for (size_t j = tile.key; j < tile.key + tile.count; j++) {
-            if (!s->allow[i * s->n + j]) {
-                off[j] = 0;
-                continue;
-            }
-            const bool top = j == r->top;
-            const double all = top ? off[j] : beside_top(r, off[j]);
-            const double grows = growth(p[j], x[j] - lse, all), shrinks = shrinkage(p[j], all);
-            const double others_grow = top ? r->grows : fmax(r->grows - square(grows), 0);
-            const double others_shrink = top ? r->shrinks : fmax(r->shrinks - square(shrinks), 0);
-            off[j] = part_off(p[j], grows, shrinks, sqrt(others_grow), sqrt(others_shrink));
-        }
+        for (size_t j = tile.key; j < tile.key + tile.count; j++)
+            off[j] = s->allow[i * s->n + j] ? bound_part(r, j == r->top, p[j], x[j] - lse, off[j]) : 0;
 }
 
 /* The same where LSE is given: nothing makes up for what an exponent is off by, and for what LSE is, if it is not given
@@ -498,12 +511,12 @@ static void bound_parts(struct task *t, uint32_t i, const struct softmax_off *r)
 static void bound_given(struct task *t, uint32_t i) {
     const struct strip *s = &t->strip;
     const double *p = t->exact.p + i * s->n, *x = t->weight + i * s->n, lse = t->exact.lse[i], low = t->exact.low[i];
-    const double lse_off = 4 * UNIT * (t->run->in->t[FCP_TENSOR_LSE_LOW] ? near(lse) : fabs(lse));
+    const double lse_off = 4 * UNIT * (t->run->in->t[FCP_TENSOR_LSE_LOW] ? base_off(s, lse) : fabs(lse));
     double *off = t->p_off + i * s->n;
     for (struct tile tile = first_tile(s); tile.count; tile = next_tile(s, tile))
         for (size_t j = tile.key; j < tile.key + tile.count; j++) {
-            const double grows = growth(p[j], x[j] - lse - low, off[j] + lse_off);
-            off[j] = s->allow[i * s->n + j] ? fmin(grows, fmax(p[j], 1 - p[j])) : 0;
+            const double all = off[j] + lse_off + scaled_apart(x[j] - lse), grows = growth(p[j], x[j] - lse - low, all);
+            off[j] = s->allow[i * s->n + j] ? counted(all) * fmin(grows, fmax(p[j], 1 - p[j])) : 0;
         }
 }
 
@@ -514,7 +527,7 @@ static void bound_forward(struct task *t) {
     for (uint32_t i = 0; i < s->rows; i++) {
         struct row_bounds *r = &t->rows[i];
         const double *p = b->p + i * s->n, lse = b->lse[i];
-        double *weight = t->weight + i * s->n, *p_off = t->p_off + i * s->n, keys = 0, sink = 0, sum_off = 0, o_most;
+        double *weight = t->weight + i * s->n, *p_off = t->p_off + i * s->n, keys = 0, sum_off = 0, o_most;
         r->live = isfinite(lse);
         for (struct tile tile = first_tile(s); tile.count; tile = next_tile(s, tile))
             for (size_t j = tile.key; j < tile.key + tile.count; j++) keys += r->live && p[j] > 0;
@@ -523,11 +536,10 @@ static void bound_forward(struct task *t) {
         r->term = term_of(s, keys);
         if (r->live && s->wants_rows) {
             const double sink_log = s->sink ? *s->sink - lse : -INFINITY;
-            const double sink_off = s->sink ? fabs(r->shift) + UNIT * (8 + 4 * near(*s->sink)) : 0;
+            const double sink_off = s->sink ? UNIT * (8 + 4 * base_off(s, *s->sink)) : 0;
             const struct softmax_off of = bound_softmax(t, i, sink_log, sink_off);
-            if (s->sink) sink = exp(sink_log) * near(*s->sink);
-            if (of.top == SIZE_MAX) r->shift = 0;
             bound_parts(t, i, &of);
+            if (s->sink) r->sink_off = bound_part(&of, of.top == SIZE_MAX, exp(sink_log), sink_log, of.sink_off);
             sum_off = sqrt(square(of.top_off) + square(log1p(sqrt(of.grows))));
             if (of.reach > 100) sum_off = of.top_off + of.reach + log(keys + 2);
         } else if (r->live) bound_given(t, i);
@@ -545,10 +557,10 @@ static void bound_forward(struct task *t) {
             }
         if (!r->live) continue;
         r->o = length_of(b->o + i * s->vd, s->vd, &o_most);
-        const double units = 4 * near(lse) + 4 * sink + r->added;
-        r->relative = UNIT * (4 + units);
-        r->shared = UNIT * (8 + units);
-        r->pair = sum_off + 2 * fabs(r->shift) + UNIT * (8 + units);
+        const double base = base_off(s, lse);
+        r->relative = UNIT * (4 + 2 * base + r->added);
+        r->shared = UNIT * (8 + 4 * base + r->added);
+        r->pair = sum_off + 2 * fabs(r->shift) + r->shared + (s->score.count ? 2 * UNIT * fabs(lse) : 0);
         r->lse = r->pair + 3 * UNIT * fabs(lse);
     }
     if (s->wants_rows) gather_squares(s, b, t->weight, b->v, s->vd, t->squares_o);
@@ -587,7 +599,7 @@ static void bound_delta(struct task *t) {
                 squares += square(p_off * (dp - r->delta)) + square(p * r->added * UNIT * dp);
                 add_rounded(&of_p, (t->part * p + fmin(p, t->least)) * fabs(dp));
             }
-        squares += square(value_product_off(t, r->delta, r->g * r->o));
+        squares += square(value_product_off(t, r->delta, r->g * r->o)) + square(r->sink_off * r->delta);
         r->delta_off = fmin(sqrt(squares), 2 * r->g * r->v_length) + rounded_off(&of_o) + rounded_off(&of_p) +
                        r->relative * fabs(r->delta) + 2 * UNIT * fabs(d_lse);
     }

@@ -109,14 +109,15 @@ static bool make_tensors(measured *m, char why[GPU_WHY]) {
         size_t queries = fcp_plan_rank_queries(m->plan, r), keys = fcp_plan_rank_keys(m->plan, r);
         size_t at[FCP_TENSORS], size = 0, inputs = 0;
         /* q, k, v, do first: these are drawn. None of these plans takes a gradient of LSE */
-        static const fcp_tensor order[] = {FCP_TENSOR_Q,   FCP_TENSOR_K,       FCP_TENSOR_V,  FCP_TENSOR_DO, FCP_TENSOR_O,
-                                           FCP_TENSOR_LSE, FCP_TENSOR_LSE_LOW, FCP_TENSOR_DQ, FCP_TENSOR_DK,
-                                           FCP_TENSOR_DV};
+        static const fcp_tensor order[] = {FCP_TENSOR_Q,  FCP_TENSOR_K,   FCP_TENSOR_V,       FCP_TENSOR_DO,
+                                           FCP_TENSOR_O,  FCP_TENSOR_LSE, FCP_TENSOR_LSE_LOW, FCP_TENSOR_DQ,
+                                           FCP_TENSOR_DK, FCP_TENSOR_DV};
         for (size_t i = 0; i < sizeof order / sizeof *order; i++) {
             const fcp_tensor t = order[i];
             if (t == FCP_TENSOR_O) inputs = size;
             at[t] = size;
-            size += ((fcp_tensor_of_keys(t) ? keys : queries) * fcp_tensor_token_bytes(&m->shape, t) + ALIGN) / ALIGN * ALIGN;
+            const size_t rows = fcp_tensor_of_keys(t) ? keys : queries;
+            size += (rows * fcp_tensor_token_bytes(&m->shape, t) + ALIGN) / ALIGN * ALIGN;
         }
         if (!gpu_ok(g, g->cuda->call.allocate(&m->memory[r], size), why, "no memory for tensors") ||
             !fill(g, &m->shape, m->memory[r], inputs, why))

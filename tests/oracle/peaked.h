@@ -1,7 +1,9 @@
 /* peaked.h: small programs whose softmax is anything between flat and peaked, drawn from a seed, and their results on
- * the host. Scales are of both signs, sinks from far below the logits to far above them. */
+ * the host. Scales are of both signs, sinks from far below the logits to far above them. Logits are near 0 or as far
+ * from it as float32 reaches, inputs about 1 or up to 1e4. */
 #ifndef PEAKED_H
 #define PEAKED_H
+#include <float.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -15,7 +17,9 @@
 #include "tests/support/plan_of.h"
 #include "tests/support/splitmix.h"
 
-enum { PEAKED_TEXT = 1200, PEAKED_TENSORS = (1 << FCP_TENSORS) - 1 };
+enum { PEAKED_TEXT = 1200, PEAKED_TENSORS = (1 << FCP_TENSORS) - 1,
+       PEAKED_INPUTS = 1 << FCP_TENSOR_Q | 1 << FCP_TENSOR_K | 1 << FCP_TENSOR_V | 1 << FCP_TENSOR_DO |
+                       1 << FCP_TENSOR_DLSE };
 
 /* A text that is put together. */
 typedef struct peaked_text {
@@ -56,6 +60,36 @@ static inline void peaked_score(peaked_text *t, uint64_t *state) {
     }
 }
 
+/* A magnitude from 1 to 10^most, and a sign. */
+static inline double peaked_far(uint64_t *state, double most) {
+    return pow(10, peaked_between(state, 0, most)) * (peaked_roll(state, 2) ? 1 : -1);
+}
+
+/* A score whose logits are far from 0, all of them or some, as an additive mask makes them. */
+static inline void peaked_far_score(peaked_text *t, uint64_t *state) {
+    const double most = peaked_roll(state, 2) ? 38.5 : 12, lowest = peaked_roll(state, 2) ? -FLT_MAX : -1e9;
+    switch (peaked_roll(state, 7)) {
+    case 0: case 1: peaked_put(t, "drawn\nscore drawn = s + (%.8e)", peaked_far(state, most)); return;
+    case 2: peaked_put(t, "drawn\nscore drawn = s + (if k < %u then %.8e else 0.0)", peaked_roll(state, 20), lowest);
+        return;
+    case 3: peaked_put(t, "drawn\nscore drawn = if k < %u or q < %u then %.8e else s", peaked_roll(state, 20),
+                       peaked_roll(state, 20), lowest); return;
+    case 4: peaked_put(t, "drawn\nscore drawn = s * (%.8e)", peaked_far(state, most / 2)); return;
+    case 5: peaked_put(t, "drawn\nscore drawn = 20.0 * tanh(s / 20.0) + (%.8e)", peaked_far(state, most)); return;
+    default: peaked_put(t, "drawn\nscore drawn = s + abs(q - k) * (%.8e)", peaked_far(state, most - 2)); return;
+    }
+}
+
+/* What is added to the model: V of another width than K, or in it. Returns the width. */
+static inline uint32_t peaked_values(peaked_text *t, uint64_t *state, uint32_t head_dim) {
+    static const uint32_t widths[] = {8, 16, 24, 40, 64};
+    uint32_t width = peaked_roll(state, 3) ? head_dim : widths[peaked_roll(state, 5)];
+    const bool in_keys = width <= head_dim && peaked_roll(state, 5) == 0;
+    if (width != head_dim) peaked_put(t, "; value_dim = %u", width);
+    if (in_keys) peaked_put(t, "; values = keys");
+    return width;
+}
+
 /* A program of its own for each seed. */
 static inline void peaked_program(uint64_t seed, peaked_text *out) {
     static const char *const masks[] = {
@@ -66,20 +100,26 @@ static inline void peaked_program(uint64_t seed, peaked_text *out) {
     static const char *const dtypes[] = {"fp32", "fp16", "bf16"};
     static const uint32_t dims[] = {8, 16, 32, 128};
     uint64_t state = seed;
-    peaked_text mask = {.size = 0}, score = {.size = 0};
+    peaked_text mask = {.size = 0}, score = {.size = 0}, values = {.size = 0};
     const uint32_t kv_heads = 1 + peaked_roll(&state, 2), heads = kv_heads * (1 + peaked_roll(&state, 2));
     const uint32_t dtype = peaked_roll(&state, 3), sequences = 1 + peaked_roll(&state, 3);
     const char *strategy = strategies[peaked_roll(&state, 5)];
     const double scale = 0.1 * pow(160, peaked_between(&state, 0, 1)) * (peaked_roll(&state, 2) ? 1 : -1);
+    const uint32_t head_dim = dims[peaked_roll(&state, 4)];
+    peaked_values(&values, &state, head_dim);
     out->size = 0;
-    peaked_put(out, "model { heads = %u; kv_heads = %u; head_dim = %u; dtype = %s; scale = %.5f }\n", heads, kv_heads,
-               dims[peaked_roll(&state, 4)], dtypes[dtype], scale);
+    peaked_put(out, "model { heads = %u; kv_heads = %u; head_dim = %u; dtype = %s; scale = %.5f%.*s }\n", heads,
+               kv_heads, head_dim, dtypes[dtype], scale, (int)values.size, values.at);
     peaked_put(out, "cluster { gpus = %u }\nbatch { lengths = [", 1 + peaked_roll(&state, 4));
     for (uint32_t i = 0; i < sequences; i++)
         peaked_put(out, "%s%u", i ? ", " : "", 1 + peaked_roll(&state, peaked_roll(&state, 2) ? 6 : 60));
     peaked_put(out, "] }\n");
     peaked_put(&mask, "%s", masks[peaked_roll(&state, sizeof masks / sizeof *masks)]);
-    if (peaked_roll(&state, 3) == 0) peaked_score(&score, &state);
+    switch (peaked_roll(&state, 4)) {
+    case 0: peaked_score(&score, &state); break;
+    case 1: peaked_far_score(&score, &state); break;
+    default: break;
+    }
     /* what is named is declared in lines of their own, behind the plan */
     const char *more_mask = strchr(mask.at, '\n'), *more_score = score.size ? strchr(score.at, '\n') : NULL;
     peaked_put(out, "plan {\n  mask = %.*s\n  strategy = %s\n  block = %u\n",
@@ -95,7 +135,9 @@ static inline void peaked_program(uint64_t seed, peaked_text *out) {
         peaked_put(out, "]\n");
     }
     if (dtype && peaked_roll(&state, 4) == 0) peaked_put(out, "  wire = bf16\n");
-    peaked_put(out, "  passes = forward%s\n}\n", peaked_roll(&state, 5) ? ", backward" : "");
+    const bool backward = peaked_roll(&state, 5) != 0;
+    if (backward && peaked_roll(&state, 3) == 0) peaked_put(out, "  lse_gradient = true\n");
+    peaked_put(out, "  passes = forward%s\n}\n", backward ? ", backward" : "");
     if (more_mask) peaked_put(out, "%s\n", more_mask + 1);
     if (more_score) peaked_put(out, "%s\n", more_score + 1);
 }
@@ -106,6 +148,7 @@ typedef struct peaked_run {
     fcp_shape shape;
     fcp_packed packed;
     fcp_check_report report;
+    double slope; /* about the steepest that the score is */
 } peaked_run;
 
 /* One pass of a plan on tensors that are there. */
@@ -118,6 +161,19 @@ static inline void peaked_pass(const fcp_plan *plan, fcp_pass pass, fcp_packed *
     fcp_session_free(session);
 }
 
+/* Makes an input up to 1e4 times as large, in one of three programs. */
+static inline void peaked_enlarge(const fcp_shape *shape, fcp_tensor t, uint64_t *state, fcp_packed *packed) {
+    const fcp_dtype dtype = fcp_tensor_dtype(shape, t);
+    const size_t count = fcp_packed_bytes(shape, t) / fcp_dtype_size(dtype);
+    const double by = peaked_roll(state, 3) ? 1 : fabs(peaked_far(state, 4));
+    float *x = malloc((count + 1) * sizeof *x);
+    cr_assert_not_null(x);
+    fcp_to_float(dtype, packed->t[t], x, count);
+    for (size_t i = 0; i < count; i++) x[i] = (float)(x[i] * by);
+    fcp_from_float(dtype, x, packed->t[t], count);
+    free(x);
+}
+
 /* Room for a plan's tensors, and drawn inputs. */
 static inline peaked_run peaked_open(fcp_plan *plan, uint64_t seed) {
     peaked_run r = {.plan = plan};
@@ -127,12 +183,18 @@ static inline peaked_run peaked_open(fcp_plan *plan, uint64_t seed) {
     return r;
 }
 
-/* All passes of a program on drawn inputs. */
-static inline peaked_run peaked_compute(const char *text, uint64_t seed) {
+/* All passes of a program on drawn inputs, which are large ones where `enlarged`. */
+static inline peaked_run peaked_compute(const char *text, uint64_t seed, bool enlarged) {
     fcp_session *session;
     fcp_error err = {0};
     fcp_session_options options = {.size = sizeof options, .compute_threads = 1, .timeout_s = 100};
+    static const char steep[] = "score drawn = s * (";
+    const char *factor = strstr(text, steep);
     peaked_run r = peaked_open(plan_of(text), seed);
+    uint64_t state = seed;
+    r.slope = factor ? fabs(strtod(factor + strlen(steep), NULL)) : 1;
+    for (int t = 0; enlarged && t < FCP_TENSORS; t++)
+        if (PEAKED_INPUTS >> t & 1) peaked_enlarge(&r.shape, (fcp_tensor)t, &state, &r.packed);
     cr_assert(fcp_session_create(r.plan, &options, &session, &err) == FCP_OK, "%s\n%s", err.message, text);
     for (int pass = 0; pass < FCP_PASSES; pass++)
         if (r.shape.has_pass[pass])

@@ -74,8 +74,8 @@ static uint32_t queries_of(const fk_row_item *x) {
 /* Where kernels that finish rows raise the largest logits: from the first head of a range to its last. */
 static void maxima_range(node *n, uint64_t maxima, uint32_t model_head, uint32_t heads, uint32_t group,
                          uint32_t shared) {
-    const uint32_t last = heads - 1;
-    if (maxima) range_add(&n->writes, maxima + 4 * (uint64_t)model_head, 4ull * (last / group * shared + last % group + 1));
+    const uint32_t last = heads - 1, count = last / group * shared + last % group + 1;
+    if (maxima) range_add(&n->writes, maxima + 4 * (uint64_t)model_head, 4ull * count);
 }
 
 /* What a visit reads and writes beside inputs: running states, or O and LSE. v: value_dim. */

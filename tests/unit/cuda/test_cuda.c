@@ -148,6 +148,35 @@ Test(cuda, models) {
     fcp_plan_free(plan);
 }
 
+/* Values have fewer numbers than keys: in slots, messages, partial results and gradients, whichever of them travel. */
+Test(cuda, value_dim) {
+    static const char *const programs[] = {
+        "cluster { gpus = 3 }\nbatch { lengths = [200, 90, 40] }\n"
+        "plan { mask = causal; block = 128; strategy = ring; layout = zigzag }\n",
+        /* rows, running sums and dQ travel, rounded or not */
+        "cluster { nodes = 2; gpus = 2 }\nbatch { lengths = [374, 60] }\n"
+        "plan { mask = full; block = 128; strategy = cad(buffers = 2); wire = bf16 }\n",
+        "cluster { gpus = 3 }\nbatch { lengths = [300, 130] }\n"
+        "plan { mask = causal; block = 128; strategy = dcp(buffers = 3); sink = 0.5 }\n",
+        /* heads apart; keys in parts; a score */
+        "cluster { gpus = 2 }\nbatch { lengths = [190, 70] }\n"
+        "plan { mask = causal; block = 128; strategy = ulysses; layout = contiguous }\n",
+        "cluster { gpus = 2 }\nbatch { lengths = [1:1100, 7:700, 130] }\n"
+        "plan { mask = causal; block = 256; passes = forward }\n",
+        "cluster { gpus = 2 }\nbatch { lengths = [200, 70] }\n"
+        "plan { mask = causal; block = 128; score = softcap; deterministic = false }\n"};
+    standin *x = stand();
+    x->devices = 2;
+    for (size_t i = 0; i < sizeof programs / sizeof *programs; i++) {
+        char text[500];
+        snprintf(text, sizeof text, "model { heads = 4; kv_heads = 2; head_dim = 32; value_dim = 16; dtype = %s }\n%s",
+                 strstr(programs[i], "score") ? "fp16" : "bf16", programs[i]);
+        fcp_plan *plan = plan_named("value_dim", text);
+        run_plan(x, plan, amount(i % 2 ? 1 : UINT32_MAX, 2), (int)amount(1, 2), text);
+        fcp_plan_free(plan);
+    }
+}
+
 /* --- refusals ----------------------------------------------------------------------------------------------------- */
 
 static void refused(const fcp_plan *plan, fcp_code code, const char *part) {
@@ -332,7 +361,8 @@ static void open_caller(caller *c, const fcp_plan *plan) {
         size_t at[FCP_TENSORS], size = 0;
         for (int t = 0; t < FCP_TENSORS; t++) {
             at[t] = size;
-            size += ((fcp_tensor_of_keys((fcp_tensor)t) ? keys : queries) * fcp_tensor_token_bytes(&shape, (fcp_tensor)t) + 63) / 64 * 64;
+            const size_t rows = fcp_tensor_of_keys((fcp_tensor)t) ? keys : queries;
+            size += (rows * fcp_tensor_token_bytes(&shape, (fcp_tensor)t) + 63) / 64 * 64;
         }
         c->bytes[r] = size;
         cr_assert_eq(c->cuda->call.context_set(c->context[(r + 1) % 2]), 0);

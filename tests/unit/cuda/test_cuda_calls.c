@@ -81,7 +81,8 @@ static void open_on_device(on_device *d, const fcp_plan *plan) {
         for (int t = 0; t < FCP_TENSORS; t++) {
             size_t bytes = fcp_tensors_tokens(plan, r, (fcp_tensor)t) * fcp_tensor_token_bytes(&shape, (fcp_tensor)t);
             cr_assert(!d->cuda->call.allocate(&d->memory[r][t], bytes + 16));
-            if (t != FCP_TENSOR_DLSE) fcp_tensors_set(&d->tensors[r], (fcp_tensor)t, (void *)(uintptr_t)d->memory[r][t]);
+            if (t == FCP_TENSOR_DLSE) continue; /* the plan takes none */
+            fcp_tensors_set(&d->tensors[r], (fcp_tensor)t, (void *)(uintptr_t)d->memory[r][t]);
         }
 }
 
