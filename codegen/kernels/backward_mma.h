@@ -140,7 +140,7 @@ FK_DEVICE void fk_dq_item(const fk_launch *p, const fk_row_item *item, fk_u32 pa
     FK_UNROLL
     for (fk_u32 half = 0; half < 2; half++)
         numbers[half] = fk_row_numbers_at(p, token + row + half * 8, head, row + half * 8 < rows);
-    const fk_u32 far = FK_HAS_SCORE ? 0 : fk_any(fk_is_far(&numbers[0]) | fk_is_far(&numbers[1]));
+    const fk_u32 far = FK_HAS_SCORE ? 0 : fk_any((numbers[0].minus != 0) | (numbers[1].minus != 0));
     FK_UNROLL
     for (fk_u32 j = 0; j < FK_CHUNKS; j++) sums[j][0] = sums[j][1] = sums[j][2] = sums[j][3] = 0;
     while (more) {
