@@ -153,7 +153,7 @@ Test(oracle_peaked, right_is_right) {
             (unsigned long long)count, (unsigned long long)backward, (unsigned long long)alarms, unproven.count);
     cr_assert(unproven.count, "no scores that fp32 cannot tell apart");
     qsort(unproven.of, unproven.count, sizeof *unproven.of, by_size);
-    cr_assert(unproven.of[unproven.count / 10] > 0.1, "nothing is proven where the naive computation is off by little");
+    cr_assert(unproven.of[unproven.count / 2] > 0.1, "nothing is proven where the naive computation is off by little");
     for (int d = 0; report && d < DTYPES; d++)
         for (int t = 0; t < FCP_TENSORS; t++) {
             char what[60];
