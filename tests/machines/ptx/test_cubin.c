@@ -60,9 +60,9 @@ static void judge(gate *g, const fcp_plan *plan, unsigned skeletons, const char 
     emit_kernel kernels[EMIT_KERNELS];
     unsigned has = plan->problem->passes;
     bool sm90 = strcmp(arch, "sm_90a") == 0;
-    if (skeletons & FORWARD) skeletons = (skeletons & ~(unsigned)FORWARD) | emit_forward(plan->problem->head_dim, plan->problem->value_dim, sm90);
-    if (skeletons & BACKWARD)
-        skeletons = (skeletons & ~(unsigned)BACKWARD) | emit_backward(plan->problem->head_dim, plan->problem->value_dim, true, sm90);
+    const uint32_t d = plan->problem->head_dim, v = plan->problem->value_dim;
+    if (skeletons & FORWARD) skeletons = (skeletons & ~(unsigned)FORWARD) | emit_forward(d, v, sm90);
+    if (skeletons & BACKWARD) skeletons = (skeletons & ~(unsigned)BACKWARD) | emit_backward(d, v, true, sm90);
     if (!(has & 1u << FCP_FORWARD)) skeletons &= ~(unsigned)EMIT_FORWARDS;
     if (!(has & 1u << FCP_BACKWARD)) skeletons &= EMIT_FORWARDS | EMIT_SUPPORT;
     if (!skeletons) return;
@@ -73,7 +73,7 @@ static void judge(gate *g, const fcp_plan *plan, unsigned skeletons, const char 
     cr_assert_eq(code, FCP_OK, "%s, %s: %s\n%s", what, arch, err.message, cubin.log ? cubin.log : "");
     cr_assert_eq(*fcp_jit_warning(g->jit), 0, "%s", fcp_jit_warning(g->jit));
     cr_assert(cubin.size > 1000 && memcmp(cubin.bytes, "\177ELF", 4) == 0, "%s: no cubin", what);
-    uint32_t count = emit_kernels_of(plan->problem->head_dim, plan->problem->value_dim, plan->score_count != 0, skeletons, kernels);
+    uint32_t count = emit_kernels_of(d, v, plan->score_count != 0, skeletons, kernels);
     cr_assert_eq(cubin.kernel_count, count, "%s: %u kernels, not %u", what, cubin.kernel_count, count);
     for (uint32_t i = 0; i < count; i++) {
         const fcp_kernel_cost *c = NULL;
@@ -86,8 +86,8 @@ static void judge(gate *g, const fcp_plan *plan, unsigned skeletons, const char 
                    kernels[i].shared + c->shared > shared_limit(kernels[i].skeleton);
         g->bad += bad;
         if (bad)
-            fprintf(stderr, "%s, head_dim %u, %s, %s: %u registers of %u, %u bytes spilled, %u bytes of shared memory, "
-                    "%u notes\n", what, plan->problem->head_dim, arch, c->name, c->registers, kernels[i].registers,
+            fprintf(stderr, "%s, head_dim %u, value_dim %u, %s, %s: %u registers of %u, %u bytes spilled, %u bytes of "
+                    "shared memory, %u notes\n", what, d, v, arch, c->name, c->registers, kernels[i].registers,
                     c->spill_stores + c->spill_loads, kernels[i].shared + c->shared, cubin.notes);
     }
     if (cached) g->cached++;
@@ -141,29 +141,35 @@ Test(cubin, prelude) {
     close_gate(&g);
 }
 
-/* Every head_dim on every architecture, both types, with and without a score, and for few queries with many keys. */
+/* Sizes: head_dim and value_dim. */
+typedef struct sizes {
+    unsigned d, v;
+} sizes;
+
+/* Every head_dim on every architecture, some with another value_dim, both types, with and without a score, and for few queries with many keys. */
 Test(cubin, skeletons) {
-    static const unsigned head_dims[] = {16, 32, 64, 128, 256};
+    static const sizes all[] = {{16, 16}, {32, 32}, {64, 64}, {96, 96}, {128, 128}, {192, 128}, {192, 192}, {256, 256},
+                                {32, 16}, {128, 64}, {192, 32}, {256, 96}};
     gate g;
     unsigned turn = 0;
     open_gate(&g);
-    for (size_t d = 0; d < sizeof head_dims / sizeof *head_dims; d++)
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         for (size_t a = 0; a < ARCHS; a++, turn++) {
             char text[400], what[80];
-            bool score = turn % 2, small = head_dims[d] < 64;
+            const unsigned d = all[i].d, v = all[i].v;
+            const bool score = turn % 2, small = d < 64 || i > 7;
             if (small && a != 1) continue;
             snprintf(text, sizeof text,
-                     "model { heads = 4; kv_heads = 2; head_dim = %u; dtype = %s }\ncluster { nodes = 1; gpus = 1 }\n"
+                     "model { heads = 4; kv_heads = 2; head_dim = %u; value_dim = %u; dtype = %s }\ncluster { nodes = 1; gpus = 1 }\n"
                      "batch { lengths = [300%s] }\nplan { mask = lambda(sink = 8, window = 100); block = 128%s }\n",
-                     head_dims[d], turn / 2 % 2 ? "fp16" : "bf16", turn % 4 == 1 || turn % 4 == 2 ? ", 5:900" : "",
+                     d, v, turn / 2 % 2 ? "fp16" : "bf16", turn % 4 == 1 || turn % 4 == 2 ? ", 5:900" : "",
                      score ? "; score = softcap" : "");
             snprintf(what, sizeof what, "lambda%s", score ? ", softcap" : "");
             fcp_plan *plan = plan_named(what, text);
             judge(&g, plan, EMIT_FORWARD | EMIT_SPLIT | EMIT_SUPPORT | EMIT_WIRE |
-                                emit_backward(head_dims[d], head_dims[d], true, false) | emit_backward(head_dims[d], head_dims[d], false, false),
+                                emit_backward(d, v, true, false) | emit_backward(d, v, false, false),
                   archs[a], what);
-            if (a == 1 && !small)
-                judge(&g, plan, FORWARD | BACKWARD | emit_backward(head_dims[d], head_dims[d], false, true), archs[a], what);
+            if (a == 1 && d >= 64) judge(&g, plan, FORWARD | BACKWARD | emit_backward(d, v, false, true), archs[a], what);
             fcp_plan_free(plan);
         }
     close_gate(&g);
@@ -171,16 +177,16 @@ Test(cubin, skeletons) {
 
 /* Gradients of tables: beside the kernels of a backward pass, which stay within their budgets. */
 Test(cubin, gradients_of_tables) {
-    static const unsigned head_dims[] = {64, 128, 256};
+    static const sizes all[] = {{64, 64}, {96, 96}, {128, 128}, {192, 128}, {256, 256}};
     gate g;
     open_gate(&g);
-    for (size_t d = 0; d < sizeof head_dims / sizeof *head_dims; d++) {
+    for (size_t d = 0; d < sizeof all / sizeof *all; d++) {
         char text[700];
         snprintf(text, sizeof text,
-                 "model { heads = 4; kv_heads = 2; head_dim = %u; dtype = bf16; table slope = [0.5, 0.25, -1.5, 1.0]\n"
+                 "model { heads = 4; kv_heads = 2; head_dim = %u; value_dim = %u; dtype = bf16; table slope = [0.5, 0.25, -1.5, 1.0]\n"
                  "table bias = [0.25 x 300] }\ncluster { nodes = 1; gpus = 1 }\nbatch { lengths = [300] }\n"
                  "score mine = 20.0 * tanh(s * slope[h] / 20.0) + bias[min(q - k, 290)]\n"
-                 "plan { mask = causal; block = 128; score = mine }\n", head_dims[d]);
+                 "plan { mask = causal; block = 128; score = mine }\n", all[d].d, all[d].v);
         fcp_plan *plan = plan_named("tables", text);
         judge_archs(&g, plan, BACKWARD | EMIT_TABLES, d, "gradients of tables");
         fcp_plan_free(plan);
@@ -192,20 +198,20 @@ Test(cubin, gradients_of_tables) {
 Test(cubin, tables_in_scores) {
     static const char *const scores[] = {"s + bias[min(q - k, 290)]",
                                          "20.0 * tanh(s * slope[h] / 20.0) + near[h, min(q - k, 90)]"};
-    static const unsigned head_dims[] = {64, 128, 256};
+    static const sizes all[] = {{64, 64}, {96, 96}, {128, 128}, {192, 128}, {256, 256}};
     gate g;
     open_gate(&g);
     for (size_t i = 0; i < sizeof scores / sizeof *scores; i++)
-        for (size_t d = 0; d < sizeof head_dims / sizeof *head_dims; d++) {
+        for (size_t d = 0; d < sizeof all / sizeof *all; d++) {
             char text[700];
             snprintf(text, sizeof text,
-                     "model { heads = 4; kv_heads = 2; head_dim = %u; dtype = bf16; table slope = [0.5, 0.25, -1.5, 1.0]\n"
+                     "model { heads = 4; kv_heads = 2; head_dim = %u; value_dim = %u; dtype = bf16; table slope = [0.5, 0.25, -1.5, 1.0]\n"
                      "table bias = [0.25 x 300]; table near = [[0.25 x 91], [0.5 x 91], [0.75 x 91], [1.5 x 91]] }\n"
                      "cluster { nodes = 1; gpus = 1 }\nbatch { lengths = [300] }\nscore mine = %s\n"
-                     "plan { mask = causal; block = 128; score = mine; passes = forward }\n", head_dims[d], scores[i]);
+                     "plan { mask = causal; block = 128; score = mine; passes = forward }\n", all[d].d, all[d].v, scores[i]);
             fcp_plan *plan = plan_named("tables", text);
             judge(&g, plan, FORWARD, "sm_90a", scores[i]);
-            if (head_dims[d] == 128) judge(&g, plan, FORWARD, archs[0], scores[i]);
+            if (all[d].d == 128) judge(&g, plan, FORWARD, archs[0], scores[i]);
             fcp_plan_free(plan);
         }
     close_gate(&g);
@@ -213,7 +219,8 @@ Test(cubin, tables_in_scores) {
 
 /* Passes in one launch: the skeletons that have least registers to spare, and those with keys in parts. */
 Test(cubin, fused) {
-    static const char *const models[] = {"64; dtype = bf16", "128; dtype = fp16", "256; dtype = bf16"};
+    static const char *const models[] = {"64; dtype = bf16", "128; dtype = fp16", "96; dtype = bf16", "256; dtype = bf16",
+                                         "192; value_dim = 128; dtype = bf16"};
     gate g;
     open_gate(&g);
     g.fused = true;
@@ -222,11 +229,11 @@ Test(cubin, fused) {
         snprintf(text, sizeof text,
                  "model { heads = 4; kv_heads = 2; head_dim = %s }\ncluster { nodes = 1; gpus = 1 }\n"
                  "batch { lengths = [300%s] }\nplan { mask = causal; block = 128%s; passes = forward%s }\n",
-                 models[i / 2], i / 2 == 1 ? ", 5:900" : "", i % 2 ? "; score = softcap" : "",
-                 i < 4 ? ", backward" : "");
+                 models[i / 2], i / 2 == 1 || i / 2 == 4 ? ", 5:900" : "", i % 2 ? "; score = softcap" : "",
+                 i < 6 ? ", backward" : "");
         fcp_plan *plan = plan_named("fused", text);
         judge_archs(&g, plan, FORWARD, i, text);
-        if (i < 4) judge_archs(&g, plan, BACKWARD, i, text);
+        if (i < 6) judge_archs(&g, plan, BACKWARD, i, text);
         if (i < 4) judge(&g, plan, EMIT_UNORDERED_SM90, "sm_90a", text);
         fcp_plan_free(plan);
     }

@@ -153,7 +153,8 @@ Test(ptx, gradients_of_tables) {
         const char *program;
         const fcp_backend *backend;
     } cases[] = {{LEARNT(16, bf16), &ptx_ordered_backend}, {LEARNT(64, fp16), &ptx_sm90_backend},
-                 {LEARNT(256, bf16), &ptx_backend}, {LEARNT(128, bf16), &ptx_unordered_sm90_backend}};
+                 {LEARNT(256, bf16), &ptx_backend}, {LEARNT(128, bf16), &ptx_unordered_sm90_backend},
+                 {LEARNT(192; value_dim = 128, fp16), &ptx_backend}};
     if (!compiler()) return;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         fcp_plan *plan = plan_named("program", cases[i].program);
@@ -177,7 +178,7 @@ Test(ptx, gradients_of_tables) {
     }
 }
 
-/* Every head_dim, both types, every kernel of the backward pass. */
+/* Every head_dim and some with another value_dim, both types, every kernel of the backward pass. */
 Test(ptx, head_dims) {
     static const char *const programs[] = {
         MODEL(2, 1, 16, bf16) CLUSTER(2) BATCH(150, 70, 20) PLAN("mask = causal"),
@@ -188,13 +189,17 @@ Test(ptx, head_dims) {
         MODEL(2, 1, 64, fp16) CLUSTER(2) BATCH(150, 70, 20) PLAN("mask = causal"),
         MODEL(2, 1, 128, bf16) CLUSTER(2) BATCH(150, 70, 20) PLAN("mask = causal"),
         MODEL(2, 1, 128, fp16) CLUSTER(2) BATCH(150, 70, 20) PLAN("mask = causal"),
+        MODEL(2, 1, 96, bf16) CLUSTER(2) BATCH(150, 70, 20) PLAN("mask = causal"),
+        MODEL(2, 1, 96; value_dim = 16, fp16) CLUSTER(2) BATCH(150, 70, 20) PLAN("mask = causal"),
+        MODEL(2, 1, 192, fp16) CLUSTER(1) BATCH(140, 20) PLAN("mask = causal"),
+        MODEL(2, 1, 192; value_dim = 128, bf16) CLUSTER(2) BATCH(150, 70, 20) PLAN("mask = causal"),
         MODEL(2, 1, 256, bf16) CLUSTER(1) BATCH(140, 20) PLAN("mask = causal"),
         MODEL(2, 1, 256, fp16) CLUSTER(1) BATCH(140, 20) PLAN("mask = causal"),
     };
     const char *sanitizer = getenv("SAN");
     if (!compiler()) return;
     for (size_t i = 0; i < sizeof programs / sizeof *programs; i++)
-        for (size_t b = 0; b < (i < 8 ? 3 : 1); b++)
+        for (size_t b = 0; b < (i < 10 ? 3 : 1); b++)
             if (!sanitizer || !*sanitizer || b == i % 3) right(programs[i], backends[b], i);
 }
 

@@ -83,6 +83,9 @@ Test(ptx_fuse, moved) {
         ptx_device_seed(seed);
         right(MODEL(2, 1, 32, fp16) MOVED("cad(buffers = 2)", "mask = causal"), &ptx_ordered_backend, seed);
         right(MODEL(1, 1, 64, bf16) MOVED("cad(buffers = 2)", "mask = full"), &ptx_sm90_backend, seed);
+        if (seed) continue;
+        right(MODEL(1, 1, 192; value_dim = 128, bf16) MOVED("cad(buffers = 2)", "mask = full"), &ptx_sm90_backend, seed);
+        right(MODEL(1, 1, 96; value_dim = 32, bf16) MOVED("cad(buffers = 2)", "mask = full"), &ptx_sm90_backend, seed);
     }
     ptx_device_seed(0);
     ptx_device_fuse(false);

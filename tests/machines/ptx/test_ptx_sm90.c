@@ -33,6 +33,17 @@ Test(ptx_sm90, head_dim_256) {
     right(MODEL(1, 1, 256, bf16) CLUSTER(1) BATCH(200, 30) PLAN("mask = causal"), &ptx_sm90_backend, 6);
 }
 
+/* V narrower than K. Slots of keys that came have rows of two lengths. */
+Test(ptx_sm90, value_dim) {
+    if (!compiler()) return;
+    right(MODEL(2, 1, 192; value_dim = 128, bf16) CLUSTER(3) BATCH(500) PLAN("mask = full; strategy = ring"),
+          &ptx_sm90_backend, 6);
+    if (slow()) return;
+    right(MODEL(1, 1, 192, fp16) CLUSTER(1) BATCH(200, 30) PLAN("mask = causal; score = softcap"), &ptx_sm90_backend, 6);
+    right(MODEL(1, 1, 128; value_dim = 64, bf16) CLUSTER(1) BATCH(200, 30) PLAN("mask = causal"),
+          &ptx_unordered_sm90_backend, 6);
+}
+
 Test(ptx_sm90, scores) {
     if (!compiler()) return;
     if (!slow())
