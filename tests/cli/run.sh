@@ -460,6 +460,13 @@ holds "an SVG file" grep -q '</svg>' a.svg
 holds "an HTML file" grep -q '</html>' a.html
 ok "show with JSON" "$fcpc" show a.plan --json
 holds "show's JSON" json '.ranks == 4 and .tiles > 0 and (.seconds.total | type == "number")'
+variant 's/head_dim = 32/head_dim = 48; value_dim = 32; values = keys/; s/block = 128/block = 128; lse_gradient = true/' \
+    widths.fcp
+ok "values in keys" "$fcpc" show widths.fcp --width 80
+holds "says how wide they are" grep -q 'head_dim 48, value_dim 32, values in keys' stdout
+holds "and that LSE has a gradient" grep -q 'takes a gradient of LSE' stdout
+ok "values in keys, with JSON" "$fcpc" -q widths.fcp --json
+holds "says so, too" json '.head_dim == 48 and .value_dim == 32 and .values_in_keys and .lse_gradient'
 ok "show moved work with JSON" "$fcpc" show "$top/examples/in_place.fcp" --json
 holds "what moves" json '.tiles_moved > 0 and .pairs_moved < .pairs and .bytes_moved > 0 and .bytes_lower_bound > 0 and
     .bytes_lower_bound < .bytes_total and .rounds_bound <= .rounds + .rounds_dependent and .peers_max > 0'
