@@ -36,7 +36,8 @@ static uint64_t draw_length(uint64_t *state, bool none) {
 
 static batch draw(uint64_t seed) {
     uint64_t state = seed * 977;
-    batch b = {.count = 1 + below(&state, MOST), .strategy = strategies[seed % (sizeof strategies / sizeof *strategies)]};
+    batch b = {.count = 1 + below(&state, MOST),
+               .strategy = strategies[seed % (sizeof strategies / sizeof *strategies)]};
     const bool none = !below(&state, 6), square = below(&state, 2);
     for (uint32_t s = 0; s < b.count; s++) {
         b.queries[s] = draw_length(&state, none);
@@ -142,7 +143,8 @@ static void expect_zeros(const float *x, uint64_t count, const char *name, const
     for (uint64_t i = 0; i < count; i++) cr_assert(x[i] == 0, "%s: %s is %g", what, name, (double)x[i]);
 }
 
-/* Rows without keys have O = 0, LSE = -inf or the sink and nothing rounded off it, dQ = 0; keys without rows have dK = dV = 0. */
+/* Rows without keys have O = 0, LSE = -inf or the sink and nothing rounded off it, dQ = 0; keys without rows have dK =
+ * dV = 0. */
 static void check_empty(const batch *b, const fcp_packed *packed, const char *what) {
     const uint64_t row = HEADS * 8;
     uint64_t q = 0, k = 0;
@@ -210,7 +212,8 @@ Test(no_tokens, nothing_to_compute) {
             if (amount((i + j) % 3, 0)) continue;
             const unsigned k = (i + 2 * j) % 5;
             char text[TEXT];
-            snprintf(text, sizeof text, "model { heads = 8; head_dim = 8; dtype = fp32 }\ncluster { nodes = 2; gpus = 2 }\n"
+            snprintf(text, sizeof text,
+                     "model { heads = 8; head_dim = 8; dtype = fp32 }\ncluster { nodes = 2; gpus = 2 }\n"
                      "batch { lengths = %s }\nplan { mask = causal; strategy = %s; layout = %s; block = 16\n"
                      "passes = forward, backward }\n", lengths[k], strategies[i], layouts[j]);
             fcp_plan *plan = plan_of(text);
@@ -223,13 +226,15 @@ Test(no_tokens, nothing_to_compute) {
 
 /* Parts of a batch on ranks of their own, and several masks. */
 Test(no_tokens, parts_and_layers) {
-    static const char *const lengths[] = {"[0] on 0..1, [0, 70:0, 0:9, 130] on 1..4", "[5, 0] on 0..2, [0, 0:0] on 2..4",
-                                          "[0, 0] on 0..4, [0:7] on 0..2", "[0, 3] on 2..4, [0, 40, 0] on 0..4"};
+    static const char *const lengths[] = {"[0] on 0..1, [0, 70:0, 0:9, 130] on 1..4",
+                                          "[5, 0] on 0..2, [0, 0:0] on 2..4", "[0, 0] on 0..4, [0:7] on 0..2", "[0, 3] on 2..4, [0, 40, 0] on 0..4"};
     static const char *const held[] = {"contiguous", "zigzag", "contiguous(group = 1)"};
     for (unsigned i = 0; i < 12; i++) {
         char text[TEXT];
-        snprintf(text, sizeof text, "model { heads = 4; kv_heads = 2; head_dim = 8; dtype = fp32 }\n"
-                 "cluster { nodes = 2; gpus = 2 }\nbatch { lengths = %s }\nplan { layers = [causal, window(w = 9) x 2]\n"
+        snprintf(text, sizeof text,
+                 "model { heads = 4; kv_heads = 2; head_dim = 8; dtype = fp32 }\n"
+                 "cluster { nodes = 2; gpus = 2 }\nbatch { lengths = %s }\n"
+                 "plan { layers = [causal, window(w = 9) x 2]\n"
                  "strategy = %s; layout = %s; block = 16; passes = forward, backward }\n", lengths[i % 4],
                  strategies[i % 8], held[i % 3]);
         fcpc_program *program = program_named("parts.fcp", text);
