@@ -226,8 +226,9 @@ Test(no_tokens, nothing_to_compute) {
 
 /* Parts of a batch on ranks of their own, and several masks. */
 Test(no_tokens, parts_and_layers) {
-    static const char *const lengths[] = {"[0] on 0..1, [0, 70:0, 0:9, 130] on 1..4",
-                                          "[5, 0] on 0..2, [0, 0:0] on 2..4", "[0, 0] on 0..4, [0:7] on 0..2", "[0, 3] on 2..4, [0, 40, 0] on 0..4"};
+    static const char *const lengths[] = {
+        "[0] on 0..1, [0, 70:0, 0:9, 130] on 1..4", "[5, 0] on 0..2, [0, 0:0] on 2..4", "[0, 0] on 0..4, [0:7] on 0..2",
+        "[0, 3] on 2..4, [0, 40, 0] on 0..4"};
     static const char *const held[] = {"contiguous", "zigzag", "contiguous(group = 1)"};
     for (unsigned i = 0; i < 12; i++) {
         char text[TEXT];
