@@ -169,7 +169,7 @@ cp b.plan c.plan
 ok "a scale may be negative" "$fcpc" -q a.fcp -D scale=-0.5 -o negative.plan
 holds "it is in the plan" sh -c "\"$fcpc\" dump --json negative.plan | jq -e '[.. | .scale? // empty] == [-0.5]'"
 ok "attention with a negative scale is right, forward and backward" "$fcpc" --json run negative.plan
-holds "each tensor was checked" json '[.tensors[].ok] | length == 5 and all'
+holds "each tensor was checked" json '[.tensors[].ok] | length == 6 and all'
 rm -f negative.plan
 bad "a failed compile leaves the old plan" 1 E401 a.fcp -D plan.block=200 -o b.plan
 holds "the old plan is as it was" cmp -s b.plan c.plan
@@ -307,7 +307,7 @@ for changes in strategy=fcp strategy=ring strategy=zigzag strategy=auto layout=c
     ok "a small batch, $changes" "$fcpc" small.fcp -D "$changes" -o b.plan
     ok "verified, $changes" "$fcpc" verify b.plan
     ok "run, $changes" "$fcpc" run --json -q b.plan
-    holds "run right, $changes" json '.ok and .checked and (.tensors | length == 5) and ([.tensors[].ok] | all)'
+    holds "run right, $changes" json '.ok and .checked and (.tensors | length == 6) and ([.tensors[].ok] | all)'
     ok "shown, $changes" "$fcpc" show b.plan
     ok "drawn, $changes" "$fcpc" show b.plan --html b.html
     ok "dumped, $changes" "$fcpc" dump b.plan
@@ -460,6 +460,13 @@ holds "an SVG file" grep -q '</svg>' a.svg
 holds "an HTML file" grep -q '</html>' a.html
 ok "show with JSON" "$fcpc" show a.plan --json
 holds "show's JSON" json '.ranks == 4 and .tiles > 0 and (.seconds.total | type == "number")'
+variant 's/head_dim = 32/head_dim = 48; value_dim = 32; values = keys/; s/block = 128/block = 128; lse_gradient = true/' \
+    widths.fcp
+ok "values in keys" "$fcpc" show widths.fcp --width 80
+holds "says how wide they are" grep -q 'head_dim 48, value_dim 32, values in keys' stdout
+holds "and that LSE has a gradient" grep -q 'takes a gradient of LSE' stdout
+ok "values in keys, with JSON" "$fcpc" -q widths.fcp --json
+holds "says so, too" json '.head_dim == 48 and .value_dim == 32 and .values_in_keys and .lse_gradient'
 ok "show moved work with JSON" "$fcpc" show "$top/examples/in_place.fcp" --json
 holds "what moves" json '.tiles_moved > 0 and .pairs_moved < .pairs and .bytes_moved > 0 and .bytes_lower_bound > 0 and
     .bytes_lower_bound < .bytes_total and .rounds_bound <= .rounds + .rounds_dependent and .peers_max > 0'
