@@ -40,6 +40,10 @@ static const struct { const char *name, *source; } sound[] = {
     {"score", "model { heads = 2; head_dim = 8; table near = [0.5, -1.0, 0.25] }\nbatch { lengths = [130] }\n"
               "score bias = 2.0 * tanh(s / 2.0) + near[(q + k) % 3]\n"
               "plan { mask = causal; score = bias; sink = [1.0, -0.5]; block = 128 }"},
+    {"values", "model { heads = 2; kv_heads = 1; head_dim = 24; value_dim = 16 }\nbatch { lengths = [200, 90] }\n"
+               "cluster { gpus = 2 }\nplan { mask = causal; block = 128; layout = contiguous; lse_gradient = true }"},
+    {"values-in-keys", "model { heads = 2; kv_heads = 1; head_dim = 24; value_dim = 16; values = keys }\n"
+                       "batch { lengths = [200, 90] }\ncluster { gpus = 2 }\nplan { mask = causal; block = 128 }"},
     {"split", MODEL "batch { lengths = [40:300, 1:90, 100:20]; field doc = [7 x 150, 900 x 260] }\n"
               "cluster { gpus = 2 }\nmask m = k <= q and (doc[k] == 7 or q - k < 64)\n"
               "plan { mask = m; block = 128; strategy = fcp(coalesce = 1); layout = contiguous }"},

@@ -176,9 +176,9 @@ typedef struct fk_launch {
     fk_u32 heads, kv_heads, group; /* heads = kv_heads * group */
     fk_u32 first_head, head_count; /* in KV heads */
     fk_u32 max_block, mark_value;
-    float scale, scale_log2;       /* scale_log2 = scale * log2 e */
+    float scale, scale_log2, unscale; /* scale_log2 = scale * log2 e, unscale = 1 / scale */
     fk_u32 model_head, shared;     /* shared: the model's query heads for each KV head */
-    fk_u32 subs, pad; /* forward: 1 if an item is of one query head, as all of a cut list are, or is packed; else 0. Backward, but for dQ alone: a
+    fk_u32 subs; /* forward: 1 if an item is of one query head, as all of a cut list are, or is packed; else 0. Backward, but for dQ alone: a
                        * piece of work is an item for so many query heads of a group; by head the whole group */
 } fk_launch;
 
@@ -292,7 +292,7 @@ enum { FK_FORWARD_SM90_THREADS = 384 };
 #define FK_DKV_ROWS(d) ((d) > 192 ? 16 : (d) > 32 ? 32 : 64)
 #define FK_DKV_PARTS(d) (FK_KEYS / FK_DKV_KEYS(d))
 #define FK_DKV_SHARED(d, v)                                                                                            \
-    (FK_TILE_BYTES(FK_DKV_KEYS(d) + 2 * FK_DKV_ROWS(d), (d) + (v)) + 24 * FK_DKV_ROWS(d) + 16)
+    (FK_TILE_BYTES(FK_DKV_KEYS(d) + 2 * FK_DKV_ROWS(d), (d) + (v)) + 24 * FK_DKV_ROWS(d))
 #define FK_DKV_REGISTERS(d) 255
 
 /* dK, dV and dQ in one kernel, ordered or not, head_dim up to 128: as dK and dV, and dS, which warps pass to each
@@ -315,7 +315,7 @@ enum { FK_FORWARD_SM90_THREADS = 384 };
 #define FK_HAS_BACKWARD_SM90(d, v) ((d) == (v) && ((d) == 64 || (d) == 128))
 enum { FK_BACKWARD_SM90_THREADS = 384 };
 #define FK_BACKWARD_SM90_ROWS(d) ((d) > 64 ? 64 : 128)
-enum { FK_BACKWARD_SM90_RECORD = 56 }; /* bytes that say what rows a step has; a multiple of 8 */
+enum { FK_BACKWARD_SM90_RECORD = 40 }; /* bytes that say what rows a step has; a multiple of 8 */
 #define FK_BACKWARD_SM90_SHARED(d, v)                                                                                  \
     (FK_TILE_BYTES(FK_KEYS + 2 * FK_BACKWARD_SM90_ROWS(d), (d) + (v)) +                                                \
      2 * FK_TILE_BYTES(FK_KEYS, FK_BACKWARD_SM90_ROWS(d)) + 24 * FK_BACKWARD_SM90_ROWS(d) +                            \

@@ -92,20 +92,20 @@ FK_DEVICE void fk_dq_step(const fk_launch *p, const fk_env *env, fk_i64 row, con
     fk_u32 counting[2] = {~0u, ~0u};
     if (!whole) fk_counting(env, run->cls == FK_PARTIAL, 0, FK_Q_COLUMNS, row, key, keys, head, counting); // cost: PARTIAL
     fk_rows_by_rows(s, FK_Q_COLUMNS, FK_CHUNKS, fk_dq_q(), fk_warp() * 16, fk_dq_k(buffer));
-    float unit = fk_unit(p);
     if (far) {
+        const float per_logit = fk_per_logit(p); // cost: seldom
         FK_UNROLL
         for (fk_u32 j = 0; j < FK_Q_COLUMNS; j++)
             FK_UNROLL
-            for (fk_u32 i = 0; i < 4; i++) s[j][i] = fk_minus(p, s[j][i], rows[i / 2].minus); // cost: seldom
-        unit = FK_LOG2E; // cost: seldom
+            for (fk_u32 i = 0; i < 4; i++)
+                s[j][i] = fk_minus(p, s[j][i], rows[i / 2].minus, per_logit); // cost: seldom
     }
     FK_UNROLL
     for (fk_u32 j = 0; j < FK_Q_COLUMNS; j++)
         FK_UNROLL
         for (fk_u32 i = 0; i < 4; i++) {
             float slope;
-            float weight = fk_weight(p, env, s[j][i], unit, rows[i / 2].minus, rows[i / 2].base, row + i / 2 * 8,
+            float weight = fk_weight(p, env, s[j][i], rows[i / 2].minus, rows[i / 2].base, row + i / 2 * 8,
                                      key + j * 8 + i % 2, head, &slope);
             s[j][i] = fk_times(fk_counts(counting, i / 2, j, i % 2) ? weight : 0, slope);
         }
@@ -140,7 +140,7 @@ FK_DEVICE void fk_dq_item(const fk_launch *p, const fk_row_item *item, fk_u32 pa
     FK_UNROLL
     for (fk_u32 half = 0; half < 2; half++)
         numbers[half] = fk_row_numbers_at(p, token + row + half * 8, head, row + half * 8 < rows);
-    const fk_u32 far = FK_HAS_SCORE ? 0 : fk_any(fk_is_far(&numbers[0]) | fk_is_far(&numbers[1]));
+    const fk_u32 far = FK_HAS_SCORE ? 0 : fk_any((numbers[0].minus != 0) | (numbers[1].minus != 0));
     FK_UNROLL
     for (fk_u32 j = 0; j < FK_CHUNKS; j++) sums[j][0] = sums[j][1] = sums[j][2] = sums[j][3] = 0;
     while (more) {

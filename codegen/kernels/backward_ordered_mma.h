@@ -32,7 +32,7 @@ enum {
     FK_O_CHUNKS = FK_CHUNKS / FK_O_SPLIT
 };
 
-FK_DEVICE fk_u32 fk_joint_ds(void) { return fk_dkv_far(2, 0); }
+FK_DEVICE fk_u32 fk_joint_ds(void) { return fk_dkv_numbers(2, 0); }
 FK_DEVICE fk_u32 fk_joint_ticket(void) { return fk_joint_ds() + FK_K_KEYS * FK_K_STEP * 2; }
 
 /* c = band `band` of 16 rows of dS times the item's K, columns 8 (chunk + j) .. */

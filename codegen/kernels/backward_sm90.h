@@ -14,8 +14,8 @@
  * Threads:  three warpgroups. Of the first, three warps load, and the fourth waits for turns and passes them on, so
  *           that no thread that computes has to look at a lock. The other two warpgroups compute. Each has 64 of the
  *           item's keys and all rows of a step.
- * Shared:   K, V; two stages of Q, dO, their base, delta and minus, and a record that says which rows they are; two buffers of dS;
- *           barriers and tickets.
+ * Shared:   K, V; two stages of Q, dO, base, delta and minus of their rows, and a record that says which these are; two
+ *           buffers of dS; barriers and tickets.
  * Source:   the backward pass of FlashAttention-3, by work list; the locks are the semaphores of its deterministic
  *           mode.
  *
@@ -119,10 +119,8 @@ typedef struct fk_b_record_of {
     fk_u32 out, count;    /* the first row in dq; how many rows there are */
     fk_u32 cls, head;     /* the class of the cells; the query head */
     fk_u32 more;          /* does another step of the piece follow? */
-    fk_u32 far;           /* is one of its rows far? */
 } fk_b_record_of;
-/* Where the numbers of a record are. The turn and the lock are for turners. Each loading warp says on its own whether it
- * has a far row. */
+/* Where the numbers of a record are. The turn and the lock are for turners. */
 enum {
     FK_B_OUT = 8,
     FK_B_COUNT = 12,
@@ -130,8 +128,7 @@ enum {
     FK_B_HEAD = 20,
     FK_B_MORE = 24,
     FK_B_TURN_OF = 28,
-    FK_B_LOCK = 32,
-    FK_B_FAR = 40
+    FK_B_LOCK = 32
 };
 
 FK_DEVICE void fk_b_store_record(fk_u32 to, const fk_b_record_of *x, fk_u32 turn, fk_u64 lock) {
@@ -152,10 +149,6 @@ FK_DEVICE fk_b_record_of fk_b_load_record(fk_u32 from) {
     x.cls = fk_load_shared_bits(from + FK_B_CLASS);
     x.head = fk_load_shared_bits(from + FK_B_HEAD);
     x.more = fk_load_shared_bits(from + FK_B_MORE);
-    x.far = 0;
-    FK_UNROLL
-    for (fk_u32 i = 0; i < FK_B_LOADERS / 32; i++)
-        if (!FK_HAS_SCORE) x.far |= fk_load_shared_bits(from + FK_B_FAR + i * 4);
     return x;
 }
 
@@ -193,7 +186,6 @@ FK_DEVICE void fk_b_load_rows(const fk_launch_maps *m, const fk_row_run *run, fk
     fk_u32 thread = fk_thread(), stage = n % 2, barrier = fk_b_stage_full(stage), there = run->count - at;
     fk_u64 token = run->token + at;
     float lse[EACH], low[EACH], delta[EACH];
-    fk_u32 far = 0;
     FK_UNROLL
     for (fk_u32 i = 0; i < EACH; i++) {
         fk_u32 row = thread + i * FK_B_LOADERS;
@@ -207,7 +199,7 @@ FK_DEVICE void fk_b_load_rows(const fk_launch_maps *m, const fk_row_run *run, fk
     }
     if (n >= 2) fk_sync_some(FK_B_STAGE_FREE + stage, fk_b_free_threads(ordered));
     if (thread == FK_B_LOADERS - 1) { /* a thread that does not begin copies */
-        fk_b_record_of x = {run->position + at, run->out + at, there, fk_run_class(run), head, more, 0};
+        fk_b_record_of x = {run->position + at, run->out + at, there, fk_run_class(run), head, more};
         fk_b_store_record(fk_b_record(stage), &x, ordered ? run->turn : 0, ordered ? fk_row_lock(p, run, head, at) : 0);
     }
     FK_UNROLL
@@ -215,14 +207,9 @@ FK_DEVICE void fk_b_load_rows(const fk_launch_maps *m, const fk_row_run *run, fk
         fk_u32 row = thread + i * FK_B_LOADERS;
         const fk_row_numbers x = fk_row_numbers_of(lse[i], low[i], delta[i]);
         if (row >= FK_B_ROWS) break;
-        far |= fk_is_far(&x);
         fk_store_shared(fk_b_numbers(stage, 0) + row * 4, x.base);
         fk_store_shared(fk_b_numbers(stage, 1) + row * 4, x.delta);
         fk_store_shared(fk_b_numbers(stage, 2) + row * 4, x.minus);
-    }
-    if (!FK_HAS_SCORE) {
-        far = fk_any(far);
-        if (fk_lane() == 0) fk_store_shared_bits(fk_b_record(stage) + FK_B_FAR + fk_warp() * 4, far);
     }
     if (there >= FK_B_ROWS) {
         if (thread == 0) {
@@ -360,20 +347,21 @@ typedef struct fk_b_sums_of {
 
 /* In a step with a far row: makes of S of a part what fk_weight wants. minus_at: where the numbers `minus` are. */
 FK_DEVICE void fk_b_minus(const fk_launch *p, float (*s)[4], fk_u32 minus_at) {
+    const float per_logit = fk_per_logit(p);
     FK_UNROLL
     for (fk_u32 j = 0; j < FK_B_COLUMNS; j++) {
         float minus[2];
         fk_load_shared2(minus, minus_at + j * 32);
         FK_UNROLL
-        for (fk_u32 i = 0; i < 4; i++) s[j][i] = fk_minus(p, s[j][i], minus[i % 2]);
+        for (fk_u32 i = 0; i < 4; i++) s[j][i] = fk_minus(p, s[j][i], minus[i % 2], per_logit);
     }
 }
 
 /* Turns S of a part into P times the slopes, in place, and packs P in the input type. base_at, minus_at: where these
  * numbers of the part's rows are. full: all pairs count; else those whose bits are set. */
-FK_DEVICE void fk_b_weights(const fk_launch *p, const fk_env *env, float (*s)[4], fk_u32 (*packed)[2], float unit,
-                            fk_u32 base_at, fk_u32 minus_at, const int full, const fk_u32 *counting, fk_i64 row,
-                            fk_i64 key, fk_u32 head) {
+FK_DEVICE void fk_b_weights(const fk_launch *p, const fk_env *env, float (*s)[4], fk_u32 (*packed)[2], fk_u32 base_at,
+                            fk_u32 minus_at, const int full, const fk_u32 *counting, fk_i64 row, fk_i64 key,
+                            fk_u32 head) {
     FK_UNROLL
     for (fk_u32 j = 0; j < FK_B_COLUMNS; j++) {
         float base[2], minus[2] = {0, 0}, slopes[4];
@@ -381,7 +369,7 @@ FK_DEVICE void fk_b_weights(const fk_launch *p, const fk_env *env, float (*s)[4]
         if (FK_HAS_SCORE) fk_load_shared2(minus, minus_at + j * 32);
         FK_UNROLL
         for (fk_u32 i = 0; i < 4; i++) {
-            float weight = fk_weight(p, env, s[j][i], unit, minus[i % 2], base[i % 2], row + j * 8 + i % 2,
+            float weight = fk_weight(p, env, s[j][i], minus[i % 2], base[i % 2], row + j * 8 + i % 2,
                                      key + i / 2 * 8, head, &slopes[i]);
             s[j][i] = full || fk_counts(counting, i / 2, j, i % 2) ? weight : 0;
         }
@@ -451,13 +439,10 @@ FK_DEVICE void fk_b_step(const fk_launch *p, const fk_env *env, fk_i64 first_key
         fk_u32 base = fk_b_numbers(stage, 0) + numbers, delta = fk_b_numbers(stage, 1) + numbers;
         fk_u32 minus = fk_b_numbers(stage, 2) + numbers;
         fk_i64 first_row = row + part * FK_B_PART;
-        float unit = fk_unit(p);
-        if (rows->far) {
+        if (fk_some_far(fk_b_numbers(stage, 2) + part * FK_B_PART * 4, FK_B_PART))
             fk_b_minus(p, s, minus); // cost: seldom
-            unit = FK_LOG2E; // cost: seldom
-        }
-        if (full) fk_b_weights(p, env, s, p_packed, unit, base, minus, 1, counting, first_row, key, rows->head); // cost: FULL elements
-        else fk_b_weights(p, env, s, p_packed, unit, base, minus, 0, counting, first_row, key, rows->head); // cost: PARTIAL elements
+        if (full) fk_b_weights(p, env, s, p_packed, base, minus, 1, counting, first_row, key, rows->head); // cost: FULL elements
+        else fk_b_weights(p, env, s, p_packed, base, minus, 0, counting, first_row, key, rows->head); // cost: PARTIAL elements
         fk_b_sums(x->v[0], (const fk_u32 (*)[2])p_packed, d_o, part);
         fk_products_wait_1();
         fk_products_settle(g[0], FK_B_PART / 2);
@@ -493,7 +478,7 @@ FK_DEVICE fk_u32 fk_b_work_piece(const fk_launch *p, const fk_key_piece *piece, 
     fk_u32 worker = fk_thread() / FK_B_GROUP - 1, row = worker * 64 + fk_warp() % 4 * 16;
     fk_env env = fk_env_of(p, item->sequence);
     fk_b_sums_of x;
-    fk_b_record_of last = {0, 0, 0, 0, 0, 1, 0};
+    fk_b_record_of last = {0, 0, 0, 0, 0, 1};
     float last_dq[8][4];
     int behind = 0;
     FK_UNROLL

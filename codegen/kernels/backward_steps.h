@@ -7,7 +7,7 @@
  *
  * A row is two numbers here, `minus` and `base`: P = 2^((x - minus) log2 e - base). Without a score, `minus` is 0 if the
  * row's LSE is near 0 (FK_NEAR). Then P = 2^(s unit - base), one instruction for each pair, where s is the product q k.
- * If a step has a far row, it first makes x - minus of all its products. With a score, logits are there anyway: `minus` is
+ * If a step has a far row, it first makes x - minus of that row's products. With a score, logits are there anyway: `minus` is
  * always lse, and always subtracted. A row that has seen no key, or that does not exist, is not far; one of its two
  * numbers is +inf, which makes its P 0.
  *
@@ -32,27 +32,32 @@ FK_DEVICE fk_row_numbers fk_row_numbers_of(float lse, float lse_low, float delta
 /* Of a row in memory; there: does it exist? */
 FK_DEVICE fk_row_numbers fk_row_numbers_at(const fk_launch *p, fk_u64 token, fk_u32 head, int there) {
     if (!there) return fk_row_numbers_of(-fk_infinity(), 0, 0);
-    return fk_row_numbers_of(fk_load(fk_row(p, p->lse, token, head, 4)), fk_load(fk_row(p, p->lse_low, token, head, 4)),
-                             fk_load(fk_row(p, p->delta, token, head, 4)));
+    fk_u64 at = fk_row(p, 0, token, head, 4);
+    return fk_row_numbers_of(fk_load(p->lse + at), fk_load(p->lse_low + at), fk_load(p->delta + at));
 }
-/* Is a row far? If a score is there, nobody asks. */
-FK_DEVICE fk_u32 fk_is_far(const fk_row_numbers *x) { return !FK_HAS_SCORE && x->minus != 0; }
+/* Warp. Is one of the rows far whose numbers `minus` are at an address of shared memory? rows: 16, 32 or 64. If a score is
+ * there, nobody has to ask. */
+FK_DEVICE fk_u32 fk_some_far(fk_u32 minus_at, const fk_u32 rows) {
+    if (FK_HAS_SCORE) return 0;
+    if (rows < 64) return fk_any(fk_load_shared_bits(minus_at + fk_lane() % rows * 4));
+    fk_u64 two = fk_load_shared_long(minus_at + fk_lane() * 8);
+    return fk_any((fk_u32)two | (fk_u32)(two >> 32));
+}
 
-/* What makes log2 units of the products q k; in a step with a far row, of what fk_minus made of them. */
-FK_DEVICE float fk_unit(const fk_launch *p) { return FK_HAS_SCORE ? FK_LOG2E : p->scale_log2; }
-FK_DEVICE float fk_minus(const fk_launch *p, float s, float minus) {
-    return fk_rounded_product(s, p->scale) - minus;
+/* Of a step with a far row: of the product s = q k, what fk_weight wants. per_logit: fk_per_logit. */
+FK_DEVICE float fk_minus(const fk_launch *p, float s, float minus, float per_logit) {
+    return minus == 0 ? s : (fk_rounded_product(s, p->scale) - minus) * per_logit;
 }
-/* P of a pair that counts, and in *slope the slope of the score. s: the product q k, or what fk_minus made of it; unit:
- * accordingly. */
-FK_DEVICE float fk_weight(const fk_launch *p, const fk_env *env, float s, float unit, float minus, float base, fk_i64 q,
-                          fk_i64 k, fk_u32 head, float *slope) {
+/* P of a pair that counts, and in *slope the slope of the score. s: the product q k, or what fk_minus made of it. */
+FK_DEVICE float fk_weight(const fk_launch *p, const fk_env *env, float s, float minus, float base, fk_i64 q, fk_i64 k,
+                          fk_u32 head, float *slope) {
 #if FK_HAS_SCORE
-    float natural = fk_rounded_product(s, p->scale);
+    float natural = fk_rounded_product(s, p->scale), unit = FK_LOG2E;
     *slope = fk_slope(env, natural, q, k, head);
     s = fk_score(env, natural, q, k, head) - minus;
 #else
-    (void)p, (void)env, (void)minus, (void)q, (void)k, (void)head;
+    float unit = p->scale_log2;
+    (void)env, (void)minus, (void)q, (void)k, (void)head;
     *slope = 1;
 #endif
     return fk_exp2(fk_fma(s, unit, -base));
@@ -136,8 +141,6 @@ FK_DEVICE fk_u32 fk_dkv_do(fk_u32 buffer) { return fk_dkv_q(buffer) + FK_K_STEP 
 FK_DEVICE fk_u32 fk_dkv_numbers(fk_u32 buffer, fk_u32 which) { /* base, delta, minus */
     return fk_dkv_q(2) + (buffer * 3 + which) * FK_K_STEP * 4;
 }
-/* Of each warp that has rows to copy: is one of them far? */
-FK_DEVICE fk_u32 fk_dkv_far(fk_u32 buffer, fk_u32 warp) { return fk_dkv_numbers(2, 0) + (buffer * 2 + warp) * 4; }
 
 /* Begins to copy the rows of a step. */
 FK_DEVICE void fk_dkv_copy(const fk_launch *p, const fk_row_run *run, fk_u32 at, fk_u32 head, fk_u32 buffer) {
@@ -147,23 +150,12 @@ FK_DEVICE void fk_dkv_copy(const fk_launch *p, const fk_row_run *run, fk_u32 at,
     fk_copy_tile(fk_dkv_do(buffer), FK_VALUE_CHUNKS, FK_K_STEP, FK_K_THREADS,
                  fk_row(p, p->d_o, token, head, FK_VALUE_BYTES), fk_o_stride(p), run->count - at);
     fk_u32 row = fk_thread();
-    if (fk_warp() * 32 < FK_K_STEP) {
-        int mine = FK_K_STEP % 32 == 0 || row < FK_K_STEP;
-        fk_row_numbers x = fk_row_numbers_at(p, token + row, head, mine && row < run->count - at);
-        fk_u32 far = FK_HAS_SCORE ? 0 : fk_any(fk_is_far(&x));
-        if (!FK_HAS_SCORE && fk_lane() == 0) fk_store_shared_bits(fk_dkv_far(buffer, fk_warp()), far);
-        if (!mine) return;
+    if (row < FK_K_STEP) {
+        fk_row_numbers x = fk_row_numbers_at(p, token + row, head, row < run->count - at);
         fk_store_shared(fk_dkv_numbers(buffer, 0) + row * 4, x.base);
         fk_store_shared(fk_dkv_numbers(buffer, 1) + row * 4, x.delta);
         fk_store_shared(fk_dkv_numbers(buffer, 2) + row * 4, x.minus);
     }
-}
-
-/* Does a step have a far row? */
-FK_DEVICE fk_u32 fk_dkv_some_far(fk_u32 buffer) {
-    if (FK_HAS_SCORE) return 0;
-    fk_u32 far = fk_load_shared_bits(fk_dkv_far(buffer, 0));
-    return FK_K_STEP > 32 ? far | fk_load_shared_bits(fk_dkv_far(buffer, 1)) : far;
 }
 
 typedef struct fk_dkv_sums {
@@ -251,16 +243,15 @@ FK_DEVICE void fk_dkv_step(const fk_launch *p, const fk_env *env, fk_i64 key, fk
     key += band * 16 + fk_lane() / 4;
     if (!whole) fk_counting(env, 1, 1, FK_K_COLUMNS, key, row, FK_K_STEP, head, counting); // cost: PARTIAL
     fk_rows_by_rows(s, FK_K_COLUMNS, FK_CHUNKS, fk_dkv_k(), band * 16, q_tile);
-    float unit = fk_unit(p);
-    if (fk_dkv_some_far(buffer)) {
+    if (fk_some_far(fk_dkv_numbers(buffer, 2), FK_K_STEP)) {
+        const float per_logit = fk_per_logit(p); // cost: seldom
         FK_UNROLL
         for (fk_u32 j = 0; j < FK_K_COLUMNS; j++) {
             float minus[2];
             fk_load_shared2(minus, fk_dkv_numbers(buffer, 2) + (j * 8 + t) * 4); // cost: seldom
             FK_UNROLL
-            for (fk_u32 i = 0; i < 4; i++) s[j][i] = fk_minus(p, s[j][i], minus[i % 2]); // cost: seldom
+            for (fk_u32 i = 0; i < 4; i++) s[j][i] = fk_minus(p, s[j][i], minus[i % 2], per_logit); // cost: seldom
         }
-        unit = FK_LOG2E; // cost: seldom
     }
     FK_UNROLL
     for (fk_u32 j = 0; j < FK_K_COLUMNS; j++) {
@@ -269,7 +260,7 @@ FK_DEVICE void fk_dkv_step(const fk_launch *p, const fk_env *env, fk_i64 key, fk
         if (FK_HAS_SCORE) fk_load_shared2(minus, fk_dkv_numbers(buffer, 2) + (j * 8 + t) * 4);
         FK_UNROLL
         for (fk_u32 i = 0; i < 4; i++) {
-            float weight = fk_weight(p, env, s[j][i], unit, minus[i % 2], base[i % 2], row + j * 8 + i % 2,
+            float weight = fk_weight(p, env, s[j][i], minus[i % 2], base[i % 2], row + j * 8 + i % 2,
                                      key + i / 2 * 8, head, &slopes[i]);
             s[j][i] = fk_counts(counting, i / 2, j, i % 2) ? weight : 0;
         }

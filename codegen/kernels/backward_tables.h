@@ -69,7 +69,8 @@ FK_DEVICE void fk_tables_add(const fk_launch *p, fk_u64 sums, const fk_env *env,
     for (fk_u32 half = 0; half < 2; half++)
         FK_UNROLL
         for (fk_u32 n = 0; n < FK_K_COLUMNS * 2; n++) {
-            const float d = x->d[n / 2][half * 2 + n % 2], s = fk_rounded_product(x->s[n / 2][half * 2 + n % 2], p->scale);
+            const float d = x->d[n / 2][half * 2 + n % 2];
+            const float s = fk_rounded_product(x->s[n / 2][half * 2 + n % 2], p->scale);
             const fk_i64 row = x->row + n / 2 * 8 + n % 2, key = x->key + half * 8;
             if (d == 0 || (fk_i32)half * 8 >= x->keys) continue;
             const fk_i64 here = fk_place(env, read, s, row, key, head);
@@ -106,7 +107,7 @@ FK_DEVICE void fk_tables_step(const fk_launch *p, fk_u64 sums, const fk_env *env
         FK_UNROLL
         for (fk_u32 i = 0; i < 4; i++) {
             const fk_i64 row = x.row + j * 8 + i % 2, k = x.key + i / 2 * 8;
-            const float weight = fk_weight(p, env, x.s[j][i], fk_unit(p), minus[i % 2], base[i % 2], row, k, head, &slope);
+            const float weight = fk_weight(p, env, x.s[j][i], minus[i % 2], base[i % 2], row, k, head, &slope);
             x.d[j][i] = fk_gradient(fk_counts(counting, i / 2, j, i % 2) ? weight : 0, x.d[j][i], delta[i % 2]);
         }
     }

@@ -346,6 +346,10 @@ FK_DEVICE float fk_sink(fk_u64 sinks, fk_u64 head) { return sinks ? fk_load(sink
 #define FK_NEAR 256.0f
 FK_DEVICE int fk_is_near(float base) { return fabsf(base) <= FK_NEAR; }
 
+/* Differences of logits, times this, are what such differences are before the scale: the kernels take both to base 2 by
+ * the same factor. With a score they are the same. */
+FK_DEVICE float fk_per_logit(const fk_launch *p) { return FK_HAS_SCORE ? 1 : p->unscale; }
+
 /* exp(x - from). The difference comes before the scale to base 2, so that it is right however large both are; where
  * both are alike it is exactly 1. */
 FK_DEVICE float fk_weight_of(float x, float from) { return fk_exp2((x - from) * FK_LOG2E); }

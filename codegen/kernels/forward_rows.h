@@ -6,10 +6,10 @@
  *
  * m is in natural units. P is rounded to the input type before it is multiplied with V; l sums P before that rounding.
  *
- * P = 2^(s unit - m log2 e), where s is the product q k, or the logit if there is a score: one instruction for each
- * pair. Its two terms are rounded as they are large, so this is for rows whose m is *near* 0, up to FK_NEAR. If a warp
- * has another row in a step, *far* from 0 or without a key so far, it first makes x - m of all its logits x. Whatever is
- * rounded there, the products q k were rounded by as well.
+ * P = 2^(s unit - base), where s is the product q k, or the logit if there is a score, and base is m in log2 units: one
+ * instruction for each pair. Its two terms are rounded as they are large, so this is for rows whose m is *near* 0, up to
+ * FK_NEAR. If a warp has another row in a step, *far* from 0 or without a key so far, it first makes x - m of the logits
+ * x of that row, and then goes on with a base of 0. The bits of other rows do not depend on that.
  */
 enum {
 #if FK_FORWARD_SM90
@@ -294,7 +294,8 @@ FK_DEVICE void fk_forward_scores(const fk_launch *p, const fk_env *env, const fk
  * of s is applied where the maximum is subtracted, so that it costs nothing. */
 FK_DEVICE void fk_forward_softmax(const fk_launch *p, float (*s)[FK_F_COLUMNS][4], fk_forward_rows *x,
                                   float (*factor)[2]) {
-    float unit = fk_forward_unit(p), base[FK_F_BANDS][2];
+    const float unit = fk_forward_unit(p);
+    float base[FK_F_BANDS][2];
     fk_u32 far = 0;
     FK_UNROLL
     for (fk_u32 b = 0; b < FK_F_BANDS; b++)
@@ -321,20 +322,21 @@ FK_DEVICE void fk_forward_softmax(const fk_launch *p, float (*s)[FK_F_COLUMNS][4
         }
     if (FK_WITHOUT_SOFTMAX) return;
     if (fk_any(far)) {
+        const float per_logit = fk_per_logit(p); // cost: seldom
         FK_UNROLL
         for (fk_u32 b = 0; b < FK_F_BANDS; b++)
             FK_UNROLL
             for (fk_u32 half = 0; half < 2; half++) {
                 float from = fk_base_of(x->m[b][half]);
+                if (fk_is_near(base[b][half])) continue; // cost: seldom
                 if (x->m[b][half] == -fk_infinity()) factor[b][half] = 0; // cost: seldom
                 base[b][half] = 0; // cost: seldom
                 FK_UNROLL
                 for (fk_u32 j = 0; j < FK_F_COLUMNS; j++)
                     FK_UNROLL
                     for (fk_u32 i = half * 2; i < half * 2 + 2; i++)
-                        s[b][j][i] = fk_forward_logit(p, s[b][j][i]) - from; // cost: seldom
+                        s[b][j][i] = (fk_forward_logit(p, s[b][j][i]) - from) * per_logit; // cost: seldom
             }
-        unit = FK_LOG2E; // cost: seldom
     }
     FK_UNROLL
     for (fk_u32 b = 0; b < FK_F_BANDS; b++)

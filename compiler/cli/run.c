@@ -118,7 +118,7 @@ static fcp_code check_options(const cmd_line *line, job *work, bool wanted[FCP_P
     return code;
 }
 
-/* The tensors that the passes write. The backward pass needs what rounding took from LSE, and so that is one of them. */
+/* The tensors that the passes write. What rounding took from LSE is one of them: the backward pass needs it. */
 static unsigned outputs_of(const job *work) {
     unsigned outputs = 1u << FCP_TENSOR_LSE_LOW;
     for (int p = 0; p < FCP_PASSES; p++) outputs |= work->pass[p] ? fcp_pass_outputs((fcp_pass)p) : 0;

@@ -37,7 +37,8 @@ struct fcp_backend {
     /* Gives a rank's outputs the values that they have before anything is computed: forward O = 0, LSE = -inf
      * (with a sink: the sink) and the largest logits -inf, backward dQ = dK = dV = 0. */
     void (*prepare)(fcp_device *device, const fcp_arena *arena);
-    /* delta = sum(dO * O), minus d_lse if the plan has that, for each query and head of home slots [first, first + count). */
+    /* delta = sum(dO * O), minus d_lse if the plan has that, for each query and head of home slots [first, first +
+     * count). */
     void (*delta)(fcp_device *device, uint32_t worker, const fcp_arena *arena, uint32_t first, uint32_t count);
     /* Computes visits [first, first + count) for the query heads that belong to KV heads [head, head + heads) of the
      * visits' ranges, which are counted from the first of a range. Several workers may do the same visits for different

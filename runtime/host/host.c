@@ -1,8 +1,8 @@
 /* host.c: the host backend: the processor that this program runs on, with OpenBLAS for matrix products.
  *
  * Requires: a verified plan.
- * Cost:     memory of a worker: about 3 MiB, 4 KiB for each unit of head_dim and 3 KiB for each of value_dim; half a MiB
- *           more for a score whose slope is not 1. What OpenBLAS takes is in blas.h.
+ * Cost:     memory of a worker: about 3 MiB, 4 KiB for each unit of head_dim and 3 KiB for each of value_dim; half a
+ *           MiB more for a score whose slope is not 1. What OpenBLAS takes is in blas.h.
  */
 #include "runtime/host/host.h"
 
@@ -180,8 +180,8 @@ static void host_merge(fcp_device *device, const fcp_arena *a, uint32_t block, u
     float *o[2], *m[2], *l[2];
     fcp_arena_state(a, into, &o[0], &m[0], &l[0]);
     fcp_arena_state(a, from, &o[1], &m[1], &l[1]);
-    fcp_rows_merge((size_t)a->plan->blocks[block].tokens * a->heads, a->plan->problem->value_dim, o[0], m[0], l[0], o[1],
-                   m[1], l[1]);
+    fcp_rows_merge((size_t)a->plan->blocks[block].tokens * a->heads, a->plan->problem->value_dim, o[0], m[0], l[0],
+                   o[1], m[1], l[1]);
 }
 
 static void host_finish_state(fcp_device *device, uint32_t worker, const fcp_arena *a, uint32_t block, uint32_t state,

@@ -1,9 +1,9 @@
 /* rows.h: what the host backend does between matrix products, row by row, in float32.
  *
  * A tile of scores has `ld` numbers from one row to the next. Scores, m and LSE are in natural units. Functions that
- * take a `width` work on whole groups of FCP_LANES numbers: the width is a multiple of FCP_LANES, and the numbers behind
- * the tile's true width must have been filled (fcp_rows_pad). Sums are made in FCP_LANES partial sums, which are then
- * added in order, so that their bits do not depend on how wide the machine's vectors are.
+ * take a `width` work on whole groups of FCP_LANES numbers: the width is a multiple of FCP_LANES, and the numbers
+ * behind the tile's true width must have been filled (fcp_rows_pad). Sums are made in FCP_LANES partial sums, which are
+ * then added in order, so that their bits do not depend on how wide the machine's vectors are.
  */
 #ifndef FCP_HOST_ROWS_H
 #define FCP_HOST_ROWS_H

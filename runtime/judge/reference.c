@@ -193,7 +193,8 @@ fcp_code fcp_reference_compute(const fcp_plan *plan, const fcp_packed *in, unsig
     check_run run = {.plan = plan, .in = in, .out = out, .backward = in->t[FCP_TENSOR_DO] != NULL, .stop = stop};
     fcp_plan_shape(plan, &run.shape);
     fcp_code code = check_inputs(in, inputs_of(&run), err);
-    if (!code && !derive_score(&run, false)) code = fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for the score's derivative");
+    if (!code && !derive_score(&run, false))
+        code = fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for the score's derivative");
     if (!code) code = run_all(&run, threads, err);
     free_scores(&run);
     return code;

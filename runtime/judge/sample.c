@@ -23,13 +23,13 @@ static uint64_t runs_of(const fcp_sequence *s, fcp_side side, uint32_t heads, ui
     return (fcp_side_length(s, side) + width - 1) / width * heads;
 }
 
-/* The work of all pairs, where each takes part in `products` products of head_dim numbers. The mask's value costs about
- * one multiplication, and is taken for pairs that are not allowed, too. */
+/* The work of all pairs, where each takes part in `products` products, as many of head_dim numbers as of value_dim. The
+ * mask's value costs about one multiplication, and is taken for pairs that are not allowed, too. */
 static double work_of(const fcp_plan *plan, double products) {
     const fcp_problem *p = plan->problem;
     bool by_head = p->mask_uses & MC_USES_H; /* then the summary counts each head's pairs and positions */
     double heads = by_head ? 1 : p->heads;
-    return heads * ((double)plan->summary->positions + (double)plan->summary->pairs * products * p->head_dim);
+    return heads * ((double)plan->summary->positions + (double)plan->summary->pairs * products / 2 * (p->head_dim + p->value_dim));
 }
 
 double fcp_check_work(const fcp_plan *plan, unsigned passes) {

@@ -257,8 +257,8 @@ static double term_of(const struct strip *s, double n) {
     return square(added(s, n) * UNIT) + square(spread(n) * part_rounded(s->dtype));
 }
 
-/* How many units the base that programs subtract from exponents is off by, where LSE is x: without a score they may scale
- * before they subtract, while the base is below 256 in units of log2. */
+/* How many units the base that programs subtract from exponents is off by, where LSE is x: without a score they may
+ * scale before they subtract, while the base is below 256 in units of log2. */
 static double base_off(const struct strip *s, double x) { return s->score.count ? 0 : fmin(fabs(x), 178); }
 
 /* What a product of vectors of d numbers is off by, of which the lengths' product is `most`. */

@@ -55,6 +55,7 @@ void fcp_kernel_launch(const fcp_arena *a, uint32_t range, fk_launch *out) {
                        .max_block = p->max_q_block,
                        .scale = (float)p->scale,
                        .scale_log2 = (float)(p->scale * 1.4426950408889634074),
+                       .unscale = (float)(1 / p->scale),
                        .model_head = fcp_model_head(p, &a->plan->heads[range], 0),
                        .shared = p->heads / p->kv_heads};
 }

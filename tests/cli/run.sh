@@ -169,7 +169,7 @@ cp b.plan c.plan
 ok "a scale may be negative" "$fcpc" -q a.fcp -D scale=-0.5 -o negative.plan
 holds "it is in the plan" sh -c "\"$fcpc\" dump --json negative.plan | jq -e '[.. | .scale? // empty] == [-0.5]'"
 ok "attention with a negative scale is right, forward and backward" "$fcpc" --json run negative.plan
-holds "each tensor was checked" json '[.tensors[].ok] | length == 5 and all'
+holds "each tensor was checked" json '[.tensors[].ok] | length == 6 and all'
 rm -f negative.plan
 bad "a failed compile leaves the old plan" 1 E401 a.fcp -D plan.block=200 -o b.plan
 holds "the old plan is as it was" cmp -s b.plan c.plan
@@ -307,7 +307,7 @@ for changes in strategy=fcp strategy=ring strategy=zigzag strategy=auto layout=c
     ok "a small batch, $changes" "$fcpc" small.fcp -D "$changes" -o b.plan
     ok "verified, $changes" "$fcpc" verify b.plan
     ok "run, $changes" "$fcpc" run --json -q b.plan
-    holds "run right, $changes" json '.ok and .checked and (.tensors | length == 5) and ([.tensors[].ok] | all)'
+    holds "run right, $changes" json '.ok and .checked and (.tensors | length == 6) and ([.tensors[].ok] | all)'
     ok "shown, $changes" "$fcpc" show b.plan
     ok "drawn, $changes" "$fcpc" show b.plan --html b.html
     ok "dumped, $changes" "$fcpc" dump b.plan
@@ -460,6 +460,13 @@ holds "an SVG file" grep -q '</svg>' a.svg
 holds "an HTML file" grep -q '</html>' a.html
 ok "show with JSON" "$fcpc" show a.plan --json
 holds "show's JSON" json '.ranks == 4 and .tiles > 0 and (.seconds.total | type == "number")'
+variant 's/head_dim = 32/head_dim = 48; value_dim = 32; values = keys/; s/block = 128/block = 128; lse_gradient = true/' \
+    widths.fcp
+ok "values in keys" "$fcpc" show widths.fcp --width 80
+holds "says how wide they are" grep -q 'head_dim 48, value_dim 32, values in keys' stdout
+holds "and that LSE has a gradient" grep -q 'takes a gradient of LSE' stdout
+ok "values in keys, with JSON" "$fcpc" -q widths.fcp --json
+holds "says so, too" json '.head_dim == 48 and .value_dim == 32 and .values_in_keys and .lse_gradient'
 ok "show moved work with JSON" "$fcpc" show "$top/examples/in_place.fcp" --json
 holds "what moves" json '.tiles_moved > 0 and .pairs_moved < .pairs and .bytes_moved > 0 and .bytes_lower_bound > 0 and
     .bytes_lower_bound < .bytes_total and .rounds_bound <= .rounds + .rounds_dependent and .peers_max > 0'
@@ -570,6 +577,49 @@ ok "the same again" "$fcpc" run a.plan --q o.npy --k dk.npy --v dv.npy --do dq.n
     --dv dv2.npy
 holds "the same bits" sh -c 'cmp -s dq1.npy dq2.npy && cmp -s dk1.npy dk2.npy && cmp -s dv1.npy dv2.npy'
 ok "bf16 tensors" "$fcpc" run bf16.plan --no-check --bf16 --out ob.npy
+# Values narrower than keys, or inside them; a gradient of LSE; the largest logits.
+program narrow.fcp 'model { heads = 4; kv_heads = 2; head_dim = 24; value_dim = 16; dtype = fp32 }
+cluster { gpus = 4; gpu = cpu }
+batch { lengths = [300, 50] }
+plan { mask = causal; block = 128; strategy = dcp(divisions = 4); layout = contiguous; lse_gradient = true }'
+plan narrow.fcp narrow.plan
+plan narrow.fcp inside.plan -D model.values=keys
+plan narrow.fcp silent.plan -D plan.lse_gradient=false
+shapes() { for i; do head -c 128 "${i%%=*}" | grep -aq "(${i#*=})" || return 1; done; }
+ok "values narrower than keys" "$fcpc" run narrow.plan --json --out no.npy --lse nl.npy --dq nq.npy --dk nk.npy \
+    --dv nv.npy --max-logit nm.npy
+holds "which are right" json '.ok and .tensors.dv.ok and .tensors.lse_low.ok and all(.tensors[]; .proven)'
+holds "have shapes of their own" shapes "no.npy=350, 4, 16" "nl.npy=350, 4" "nq.npy=350, 4, 24" "nk.npy=350, 2, 24" \
+    "nv.npy=350, 2, 16" "nm.npy=4,"
+ok "values inside keys" "$fcpc" run inside.plan --json --out io.npy --dq iq.npy --dk ik.npy
+holds "which have no gradient of their own" json '.ok and .tensors.dk.ok and (.tensors | has("dv") | not)'
+holds "and no shape" shapes "io.npy=350, 4, 16" "iq.npy=350, 4, 24" "ik.npy=350, 2, 24"
+ok "on tensors" "$fcpc" run inside.plan --q nq.npy --k nk.npy --do no.npy --dlse nl.npy --dq d1.npy --check --json
+holds "with a gradient of LSE" json '.ok and .tensors.dq.ok'
+ok "and without" "$fcpc" run inside.plan --q nq.npy --k nk.npy --do no.npy --dq d2.npy --check --json
+holds "which is another one" sh -c '! cmp -s d1.npy d2.npy'
+bad "values that are in the keys" 1 E701 run inside.plan --q nq.npy --k nk.npy --v nv.npy
+holds "says where they are" grep -q -- "--v: the plan's values are in its keys: --k has both" stderr
+bad "their gradient" 1 E701 run inside.plan --dv out/x.npy
+bad "no values" 2 E001 run narrow.plan --q nq.npy --k nk.npy
+bad "values as wide as keys" 1 E701 run narrow.plan --q nq.npy --k nk.npy --v nk.npy
+bad "a gradient of LSE of another shape" 1 E701 run narrow.plan --q nq.npy --k nk.npy --v nv.npy --do no.npy --dlse no.npy
+holds "says which file, and both shapes" \
+    grep -qF "no.npy: expected float32 [350, 4], found float32 [350, 4, 16]" stderr
+bad "one that the plan does not take" 1 E701 run silent.plan --q nq.npy --k nk.npy --v nv.npy --do no.npy --dlse nl.npy
+holds "says what would" grep -q -- "-D plan.lse_gradient=true" stderr
+bad "one without --do" 2 E001 run narrow.plan --q nq.npy --k nk.npy --v nv.npy --dlse nl.npy
+bad "one for the forward pass" 2 E001 run narrow.plan --q nq.npy --k nk.npy --v nv.npy --do no.npy --dlse nl.npy \
+    --pass forward
+# Where float32 cannot tell the scores apart, nothing says that a result is right, and it is not called so.
+program vague.fcp 'model { heads = 1; head_dim = 8; dtype = fp32 }
+batch { lengths = [4] }
+score vague = s - 1.0e8
+plan { mask = full; score = vague; block = 4 }'
+bad "a result that nothing proves" 1 E704 run vague.fcp
+holds "says so" grep -q "so nothing says that it is right" stderr
+"$fcpc" run vague.fcp > stdout 2> stderr
+holds "and does not call it wrong" grep -q "^    o *not proven: " stdout
 ok "fp16 tensors" "$fcpc" run fp16.plan --no-check --out oh.npy
 
 # --- fmt --------------------------------------------------------------------------------------------------------------
@@ -1444,10 +1494,12 @@ holds "says what was looked for" grep -q "/nowhere/libmpi.so" stderr
 unset RANK WORLD_SIZE FCP_MPI
 # without MPI: connections, and the id of rank 0 in a file
 plan gpu.fcp two.plan
-ok "both ranks in one process" "$fcpc" run two.plan --bf16 --out threads.npy --dq threads-dq.npy
+ok "both ranks in one process" "$fcpc" run two.plan --bf16 --out threads.npy --dq threads-dq.npy \
+    --max-logit threads-max.npy
 WORLD_SIZE=2
 export RANK WORLD_SIZE
-set -- run two.plan --transport tcp --id-file out/id --timeout 600 --json --bf16 --out tcp.npy --dq tcp-dq.npy
+set -- run two.plan --transport tcp --id-file out/id --timeout 600 --json --bf16 --out tcp.npy --dq tcp-dq.npy \
+    --max-logit tcp-max.npy
 RANK=1 "$fcpc" "$@" > one.out 2> one.err &
 other=$!
 RANK=0
@@ -1458,6 +1510,14 @@ holds "rank 1 is silent" [ ! -s one.out ]
 holds "and makes no complaint" [ ! -s one.err ]
 holds "two processes compute the same bits" cmp -s threads.npy tcp.npy
 holds "and the same gradients" cmp -s threads-dq.npy tcp-dq.npy
+holds "and the same largest logits" cmp -s threads-max.npy tcp-max.npy
+# rank 0 gets all rows, and judges a sample of them; the other rank knows of the same tensors
+set -- run two.plan --transport tcp --id-file out/id --timeout 600 --json --check-work 1000000
+RANK=1 "$fcpc" "$@" > one.out 2> one.err &
+other=$!
+ok "a sample of what two processes have" "$fcpc" "$@"
+holds "which is right" json '.ok and .rows_checked < .rows and .tensors.lse_low.ok and .tensors.dv.ok'
+ok "the other rank" wait $other
 # rank 0 judges for longer than the time limit, and rank 1 waits for it
 program long.fcp 'model { heads = 4; kv_heads = 4; head_dim = 64; dtype = fp32 }
 cluster { gpus = 2 }

@@ -391,8 +391,10 @@ gpu_result step_examples_older(gpu *g, char why[GPU_WHY]) {
 }
 
 gpu_result step_edges(gpu *g, char why[GPU_WHY]) {
-    const gpu_result result = check_all(g, gpu_correct_edges, why);
-    return result == GPU_OK ? gpu_maxima(g, why) : result;
+    const gpu_result plans = check_all(g, gpu_correct_edges, why), maxima = plans == GPU_OK ? gpu_maxima(g, why) : plans;
+    const size_t used = strlen(why);
+    if (maxima == GPU_OK) snprintf(why + used, GPU_WHY - used, "; the largest logits are right, too");
+    return maxima;
 }
 
 gpu_result step_random(gpu *g, char why[GPU_WHY]) { return check_all(g, gpu_correct_random, why); }

@@ -45,7 +45,7 @@ says() { holds "$1" grep -q -- "$2" "$3"; }
 
 # nothing begun, runs that are killed amid the examples and behind them, and the rest of it
 run 4 "a run without time" --seconds 0
-says "it says what is left" "run it again for conformance smoke examples speed ceilings" "$folder/out"
+says "it says what is left" "run it again for conformance smoke examples edges speed ceilings" "$folder/out"
 says "GPU.md says that steps were not run" "not run yet" "$folder/gpu/GPU.md"
 "$check" --folder "$folder/gpu" --seconds $ENOUGH --inject kill:examples/documents.fcp > "$folder/out" 2>&1
 last=$(tail -n 1 "$folder/gpu/state" | cut -f 1,2)
@@ -253,6 +253,7 @@ if [ -n "${CHECK_LONG:-}" ]; then
         --seconds $ENOUGH
     says "without NVRTC there is nothing to time" "| jit | .* | skipped | .*no NVRTC" "$folder/gpu3/GPU.md"
     says "and all the rest is as it was" "| examples | .* | ok |" "$folder/gpu3/GPU.md"
+    says "also heads of other sizes, and far logits" "| edges | .* | ok | 12 plans right" "$folder/gpu3/GPU.md"
     says "kernels of other definitions are among it" "variant: forward, causal, turns alone" "$folder/gpu3/GPU.md"
     says "also those without a part" "variant: backward, full, without adding dQ" "$folder/gpu3/GPU.md"
     says "and those whose blocks are delayed" "| shaken | .* | ok | .* 3 plans, 3 runs each" "$folder/gpu3/GPU.md"

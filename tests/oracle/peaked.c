@@ -77,7 +77,8 @@ static struct largest largest_of(const peaked_run *r, fcp_tensor t) {
  * which is one rounding of the most that a pair could add. */
 static double naive_has(const peaked_run *r, fcp_tensor t) {
     const fcp_dtype dtype = r->shape.dtype;
-    const struct largest q = largest_of(r, FCP_TENSOR_Q), k = largest_of(r, FCP_TENSOR_K), g = largest_of(r, FCP_TENSOR_DO);
+    const struct largest q = largest_of(r, FCP_TENSOR_Q), k = largest_of(r, FCP_TENSOR_K);
+    const struct largest g = largest_of(r, FCP_TENSOR_DO);
     const struct largest v = r->shape.values_in_keys ? k : largest_of(r, FCP_TENSOR_V);
     const double inner = fmax(1, r->slope) * fabs(r->shape.scale) * g.row * v.row / sqrt(r->shape.value_dim);
     double one = 0;
@@ -153,7 +154,7 @@ Test(oracle_peaked, right_is_right) {
             (unsigned long long)count, (unsigned long long)backward, (unsigned long long)alarms, unproven.count);
     cr_assert(unproven.count, "no scores that fp32 cannot tell apart");
     qsort(unproven.of, unproven.count, sizeof *unproven.of, by_size);
-    cr_assert(unproven.of[unproven.count / 10] > 0.1, "nothing is proven where the naive computation is off by little");
+    cr_assert(unproven.of[unproven.count / 2] > 0.1, "nothing is proven where the naive computation is off by little");
     for (int d = 0; report && d < DTYPES; d++)
         for (int t = 0; t < FCP_TENSORS; t++) {
             char what[60];

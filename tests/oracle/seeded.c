@@ -8,10 +8,10 @@
 
 /* A program in parts, so that an error can change one. */
 typedef struct parts {
-    const char *dtype, *mask, *score, *rest;
+    const char *dtype, *mask, *score;
     double scale, sink;
     uint32_t tokens;
-    bool sinks;
+    bool sinks, d_lse; /* d_lse: the backward pass takes a gradient of LSE */
 } parts;
 
 static void text_of(const parts *p, peaked_text *out) {
@@ -21,6 +21,7 @@ static void text_of(const parts *p, peaked_text *out) {
                p->mask, p->score);
     peaked_put(out, "plan {\n  mask = seen\n  score = drawn\n  block = 16\n  passes = forward, backward\n");
     if (p->sinks) peaked_put(out, "  sink = %.3f\n", p->sink);
+    if (p->d_lse) peaked_put(out, "  lse_gradient = true\n");
     peaked_put(out, "}\n");
 }
 
@@ -30,6 +31,10 @@ static peaked_run run_of(const parts *p) {
     return peaked_compute(text.at, 11, false);
 }
 
+/* Are logits far away, some of them; and all, so that q k is lost in them? Then LSE shows little. */
+static bool some_far(const parts *p) { return strstr(p->score, "e38") != NULL; }
+static bool all_far(const parts *p) { return strstr(p->score, "s - 2.4e38") != NULL; }
+
 /* One error: the right results of `p` are in `r`; it makes them wrong. Returns the tensors that are (a bit each), of
  * which every one must be refused; 0: it cannot be made here. */
 typedef struct fault {
@@ -37,8 +42,8 @@ typedef struct fault {
     unsigned (*make)(const parts *p, peaked_run *r);
 } fault;
 enum {
-    O = 1 << FCP_TENSOR_O, LSE = 1 << FCP_TENSOR_LSE, LOW = 1 << FCP_TENSOR_LSE_LOW, DQ = 1 << FCP_TENSOR_DQ, DK = 1 << FCP_TENSOR_DK,
-    DV = 1 << FCP_TENSOR_DV, FORWARD = O | LSE, BACKWARD = DQ | DK | DV
+    O = 1 << FCP_TENSOR_O, LSE = 1 << FCP_TENSOR_LSE, LOW = 1 << FCP_TENSOR_LSE_LOW, DQ = 1 << FCP_TENSOR_DQ,
+    DK = 1 << FCP_TENSOR_DK, DV = 1 << FCP_TENSOR_DV, FORWARD = O | LSE, BACKWARD = DQ | DK | DV
 };
 
 /* --- tensors as floats -------------------------------------------------------------------------------------------- */
@@ -110,7 +115,7 @@ static unsigned key_dropped(const parts *p, peaked_run *r) {
     free(dv);
     snprintf(mask, sizeof mask, "%s and (k != %u or q == k)", p->mask, (unsigned)key);
     other.mask = mask;
-    return take(&other, r, O | LSE | BACKWARD);
+    return take(&other, r, O | (all_far(p) ? 0 : LSE) | BACKWARD);
 }
 
 static unsigned sink_ignored(const parts *p, peaked_run *r) {
@@ -126,7 +131,7 @@ static unsigned lse_without_sink(const parts *p, peaked_run *r) {
 static unsigned sign_of_scale(const parts *p, peaked_run *r) {
     parts other = *p;
     other.scale = -p->scale;
-    return take(&other, r, O | LSE | BACKWARD);
+    return all_far(p) ? take(&other, r, DQ | DK) : take(&other, r, O | LSE | BACKWARD);
 }
 
 /* The keys of a block count twice: exp(s + log 2) is 2 exp(s). That is a tile computed twice, or a state of it merged
@@ -136,7 +141,7 @@ static unsigned keys_twice(const parts *p, peaked_run *r) {
     parts other = *p;
     snprintf(score, sizeof score, "(%s) + (if k >= 16 and k < 32 then 0.69314718 else 0.0)", p->score);
     other.score = score;
-    return take(&other, r, FORWARD);
+    return all_far(p) ? 0 : take(&other, r, FORWARD);
 }
 
 /* The partial gradients of a block of keys are added twice. */
@@ -228,6 +233,32 @@ static unsigned delta_forgotten(const parts *p, peaked_run *r) {
     return DQ | DK;
 }
 
+/* The gradient of LSE is forgotten in delta. */
+static unsigned lse_gradient_forgotten(const parts *p, peaked_run *r) {
+    parts other = *p;
+    other.d_lse = false;
+    if (!p->d_lse) return 0;
+    peaked_run x = gradients_by(&other, r);
+    for (int t = FCP_TENSOR_DQ; t <= FCP_TENSOR_DK; t++)
+        memcpy(r->packed.t[t], x.packed.t[t], fcp_packed_bytes(&r->shape, (fcp_tensor)t));
+    peaked_close(&x);
+    return DQ | DK;
+}
+
+/* What rounding took from LSE is lost on the way to the backward pass. Where logits are so far away that log n is all
+ * that is taken, every key counts whole. */
+static unsigned lse_low_lost(const parts *p, peaked_run *r) {
+    float *low = floats_of(r, FCP_TENSOR_LSE_LOW), *zero = calloc(count_of(r, FCP_TENSOR_LSE_LOW), sizeof *zero);
+    cr_assert_not_null(zero);
+    put_floats(r, FCP_TENSOR_LSE_LOW, zero);
+    peaked_run x = gradients_by(p, r);
+    put_floats(r, FCP_TENSOR_LSE_LOW, low);
+    for (int t = FCP_TENSOR_DQ; t <= FCP_TENSOR_DV; t++)
+        memcpy(r->packed.t[t], x.packed.t[t], fcp_packed_bytes(&r->shape, (fcp_tensor)t));
+    peaked_close(&x);
+    return all_far(p) ? BACKWARD : some_far(p) ? DV : 0;
+}
+
 /* Results are rounded to fp16 where the tensors are fp32. */
 static unsigned rounded_to_fp16(const parts *p, peaked_run *r) {
     if (r->shape.dtype != FCP_FP32) return 0;
@@ -237,7 +268,7 @@ static unsigned rounded_to_fp16(const parts *p, peaked_run *r) {
         for (size_t i = 0; i < count_of(r, (fcp_tensor)t); i++) x[i] = fcp_round_to(FCP_FP16, x[i]);
         put_floats(r, (fcp_tensor)t, x);
     }
-    return (void)p, O | LSE | BACKWARD;
+    return O | (some_far(p) ? 0 : LSE) | BACKWARD;
 }
 
 /* What enters the products is: V, say, as it is loaded. */
@@ -262,18 +293,22 @@ static const fault faults[] = {
     {"keys counted twice", keys_twice}, {"partial gradients added twice", partial_twice},
     {"query heads exchanged", heads_exchanged}, {"KV heads exchanged", kv_heads_exchanged},
     {"rows exchanged", rows_exchanged}, {"the slope forgotten", slope_forgotten}, {"delta forgotten", delta_forgotten},
+    {"the gradient of LSE forgotten", lse_gradient_forgotten}, {"what rounding took from LSE lost", lse_low_lost},
     {"results rounded to fp16", rounded_to_fp16}, {"V loaded as fp16", loaded_as_fp16}};
 
 /* --- the test ----------------------------------------------------------------------------------------------------- */
 
 Test(oracle_seeded, every_error_is_found) {
     static const char *const dtypes[] = {"fp32", "fp16", "bf16"};
-    /* flat, peaked, and as good as hard; the sink is about as large as a row's logits */
+    /* flat, peaked, and as good as hard; the sink is about as large as a row's logits; then logits that are far away */
     static const parts programs[] = {
         {.mask = "k <= q", .score = "s", .scale = 0.25, .sink = 2, .tokens = 64, .sinks = true},
         {.mask = "k <= q", .score = "1.125 * s", .scale = -2, .sink = 12, .tokens = 64, .sinks = true},
         {.mask = "k <= q", .score = "1.125 * s", .scale = 16, .sink = 85, .tokens = 64, .sinks = true},
-        {.mask = "k <= q and q - k < 40", .score = "s + 1.125 * tanh(s)", .scale = 1, .tokens = 50}};
+        {.mask = "k <= q and q - k < 40", .score = "s + 1.125 * tanh(s)", .scale = 1, .tokens = 50, .d_lse = true},
+        {.mask = "k <= q", .score = "1.125 * s - 2.4e38", .scale = 0.25, .tokens = 64},
+        {.mask = "k <= q", .score = "if k < 3 then -3.4e38 else 1.125 * s", .scale = 0.25, .tokens = 64,
+         .d_lse = true}};
     unsigned found[sizeof faults / sizeof *faults] = {0}, missed = 0;
     for (size_t i = 0; i < 3 * sizeof programs / sizeof *programs; i++) {
         parts p = programs[i / 3];

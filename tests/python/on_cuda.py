@@ -65,7 +65,7 @@ class OnDevice:
 def a_program(cluster, **more):
     return fcpc.program("causal", heads=HEADS, kv_heads=KV_HEADS, head_dim=DIM, dtype="fp16", block=128,
                         cluster=cluster, sink=0.0, score="s + slope[h] * (k - q) / 16.0",
-                        tables={"slope": [0.5] * HEADS}, **more)
+                        tables={"slope": [0.5] * HEADS}, lse_gradient=True, **more)
 
 
 def draw(plan):
@@ -77,23 +77,25 @@ def draw(plan):
 
 
 def both_passes(session, inputs, make, put=lambda run: run(), **stream):
-    """o, lse and all gradients of a session whose tensors `make` makes of arrays; they are waited for. put: does the
-    runs."""
+    """o, lse, all gradients and the largest logits of a session whose tensors `make` makes of arrays; they are waited
+    for. put: does the runs. Of the last three each rank has a row."""
     plan = session.plan
     q, k, v, d_o = (make(plan.take(x)) for x in inputs)
     o, dq = (make(numpy.zeros((plan.tokens, HEADS, DIM), "float16")) for _ in range(2))
     dk, dv = (make(numpy.zeros((plan.tokens, KV_HEADS, DIM), "float16")) for _ in range(2))
-    lse, d_table, d_sink = (make(numpy.zeros((rows, HEADS), "float32"))
-                            for rows in (plan.tokens, len(plan.here), len(plan.here)))
+    lse, low, d_table, d_sink, most = (make(numpy.zeros((rows, HEADS), "float32"))
+                                       for rows in 2 * [plan.tokens] + 3 * [len(plan.here)])
+    d_lse = make(plan.take(inputs[3])[..., 0].astype("float32"))
     sink, slope = (make(numpy.array(x, "float32")) for x in ([0.5, -1, 2, 0], [0.25, 1, 0, -0.5]))
 
     def run():
         shared = dict(sink=sink, table=slope, **stream)
-        session.forward(q, k, v, o, lse, **shared)
-        session.backward(q, k, v, o, lse, d_o, dq, dk, dv, d_sink=d_sink, d_table=d_table, **shared)
+        session.forward(q, k, v, o, lse, lse_low=low, max_logit=most, **shared)
+        session.backward(q, k, v, o, lse, d_o, dq, dk, dv, lse_low=low, d_lse=d_lse, d_sink=d_sink, d_table=d_table,
+                         **shared)
     put(run)
     session.wait()
-    return [getattr(x, "array", x) for x in (o, lse, dq, dk, dv, d_table, d_sink)], q
+    return [getattr(x, "array", x) for x in (o, lse, dq, dk, dv, d_table, d_sink, most)], q
 
 
 def by_graph(stream):
@@ -276,7 +278,7 @@ def by_nccl():
     session = fcpc.Session(mine, backend="cuda", group=group, device=rank)
     for make in (numpy.array, OnDevice):
         got, _ = both_passes(session, inputs, make)
-        assert_near(got, [x[first:end] for x in want[:-2]] + [x[rank:rank + 1] for x in want[-2:]])
+        assert_near(got, [x[first:end] for x in want[:-3]] + [x[rank:rank + 1] for x in want[-3:]])
     say("nccl")
     dist.barrier(group)
     os._exit(0)  # as in ranks.py

@@ -62,6 +62,27 @@ def learnt(group):
     say("learnt")
 
 
+def merged(group):
+    """Results with a width of their own, LSE with its gradient, and the largest logits, reduced over the group."""
+    def results(cluster, group):
+        prog = fcpc.program(mask="causal", cluster=cluster, value_dim=8, lse_gradient=True, **MODEL)
+        plan = prog.plan([0, 200, 0, 100])
+        torch.manual_seed(11)
+        shapes = (HEADS, DIM), (KV_HEADS, DIM), (KV_HEADS, 8), (HEADS, 8), (HEADS,)
+        q, k, v, d_o, d_lse = (torch.randn(300, *shape) for shape in shapes)
+        inputs = [plan.take(x).requires_grad_() for x in (q, k, v)]
+        o, lse, most = Attention(prog, group=group, timeout=200).bind(plan)(*inputs, return_lse=True, return_max=True)
+        torch.autograd.backward([o, lse], [plan.take(d_o), plan.take(d_lse)])
+        return plan, most, [o.detach(), lse.detach(), *(x.grad for x in inputs)]
+    plan, most, mine = results(fcpc.detect(group), group)
+    whole, want, every = results(fcpc.detect(ranks=2), None)
+    for got, right in zip(mine, every):
+        assert torch.equal(got, plan.take(whole.restore(right)))
+    dist.all_reduce(most, dist.ReduceOp.MAX, group=group)
+    assert torch.equal(most, want), (most, want)
+    say("merged")
+
+
 def example(group):
     """examples/python/train.py over the group has the losses of one process; and with each rank as a group of its own,
     those of a process that has both batches."""
@@ -112,6 +133,7 @@ def main():
     group = dist.group.WORLD
     values(group, "values")
     learnt(group)
+    merged(group)
     Example().loop(group)
     say("training")
     example(group)

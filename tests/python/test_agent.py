@@ -29,10 +29,10 @@ def alone(model):
     return steps
 
 
-def llama(want):
+def trained(make, settings, want):
     """The same steps over the group. What is farthest from them, as a part of what may be."""
     dist.init_process_group("gloo")
-    model, prog, worst = test_hf.tiny(), test_hf.program(dist.group.WORLD), 0.0
+    model, prog, worst = make(), test_hf.program(dist.group.WORLD, **settings), 0.0
     attn = Attention(prog, group=dist.group.WORLD, timeout=200)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
     for (batch, plan), (loss_alone, gradients) in zip(prog.ahead(loader(10), depth=2, threads=2), want):
@@ -66,9 +66,17 @@ class FourRanks(unittest.TestCase):
     @unittest.skipIf(test_hf is None, "transformers is not there (make setup)")
     def test_a_llama(self):
         """Losses and gradients of ten steps are those of one process, to the rounding of float32."""
-        want = alone(test_hf.on_its_own(test_hf.tiny()))
+        self.assert_trained(test_hf.tiny, {})
+
+    @unittest.skipIf(test_hf is None, "transformers is not there (make setup)")
+    def test_a_deepseek(self):
+        """The same of a model whose values are narrower than its keys."""
+        self.assert_trained(test_hf.tiny_deepseek, test_hf.DEEPSEEK)
+
+    def assert_trained(self, make, settings):
+        want = alone(test_hf.on_its_own(make()))
         self.assertEqual(len({loss for loss, _ in want}), 10)
-        for worst in four_ranks(llama, want):
+        for worst in four_ranks(trained, make, settings, want):
             self.assertLess(worst, 1)
 
     def test_context_among_other_groups(self):

@@ -30,7 +30,7 @@ class Groups(unittest.TestCase):
             said = [p.communicate(timeout=500) for p in running]
         out = "".join(o for o, _ in said)
         why = "".join(e for _, e in said)
-        always = ["values", "learnt", "training", "example", "errors"]
+        always = ["values", "learnt", "merged", "training", "example", "errors"]
         for what in always + by_mpi * ["values by MPI"]:
             self.assertEqual(out.count(f"[{what}]"), 2, f"{what}:\n{out}{why}")
         if not by_mpi:

@@ -8,7 +8,8 @@ try:
 except ImportError:
     raise unittest.SkipTest("transformers is not there (make setup)") from None
 import torch
-from transformers import GptOssConfig, GptOssForCausalLM, LlamaConfig, LlamaForCausalLM
+from transformers import (DeepseekV3Config, DeepseekV3ForCausalLM, GptOssConfig, GptOssForCausalLM, LlamaConfig,
+                          LlamaForCausalLM)
 
 import fcpc
 import fcpc.hf
@@ -25,6 +26,20 @@ def tiny(**more):
     """A small random Llama that attends by plans."""
     torch.manual_seed(0)
     return LlamaForCausalLM._from_config(LlamaConfig(**{**SIZES, **more}), attn_implementation=fcpc.hf.NAME)
+
+
+def tiny_deepseek():
+    """A small random DeepSeek-V3: keys have a part without and one with positions, and are wider than values."""
+    torch.manual_seed(0)
+    config = DeepseekV3Config(vocab_size=WORDS, hidden_size=64, intermediate_size=96, moe_intermediate_size=16,
+                              num_hidden_layers=2, num_attention_heads=HEADS, num_key_value_heads=HEADS,
+                              n_shared_experts=1, n_routed_experts=4, num_experts_per_tok=2, n_group=1, topk_group=1,
+                              first_k_dense_replace=1, q_lora_rank=24, kv_lora_rank=16, qk_nope_head_dim=16,
+                              qk_rope_head_dim=8, v_head_dim=16)
+    return DeepseekV3ForCausalLM._from_config(config, attn_implementation=fcpc.hf.NAME)
+
+
+DEEPSEEK = {"kv_heads": HEADS, "head_dim": 24, "value_dim": 16}
 
 
 def on_its_own(model):
@@ -99,6 +114,26 @@ class Adapter(unittest.TestCase):
         want.backward()
         self.assertTrue(model.model.layers[0].self_attn.sinks.grad.abs().min() > 0)
         self.assert_same(model, judge, loss, want)
+
+    def test_deepseek(self):
+        """Logits, losses, gradients and parameters of a model whose values are narrower than its keys are its own."""
+        model, prog = tiny_deepseek(), program(**DEEPSEEK)
+        judge, attn = on_its_own(model), Attention(prog)
+        optimizers = [torch.optim.SGD(m.parameters(), lr=0.1, momentum=0.9) for m in (model, judge)]
+        for batch, plan in prog.ahead(loader(3)):
+            self.assertEqual((plan.head_dim, plan.value_dim), (24, 16))
+            logits = plan.restore(call(model, plan, attn.bind(plan), batch.tokens).logits[0])
+            mask, _, positions = allowed_pairs(batch)
+            want = judge(batch.tokens[None], position_ids=positions[None], attention_mask=mask, use_cache=False).logits
+            self.assertLess((logits - want[0]).abs().max().item(), 1e-4 * want.abs().max().item())
+            loss, want = loss_by_plan(model, batch, plan, attn), loss_by_mask(judge, batch)
+            loss.backward()
+            want.backward()
+            self.assertEqual([p.grad is None for p in model.parameters()], [p.grad is None for p in judge.parameters()])
+            self.assert_same(model, judge, loss, want)
+            for optimizer in optimizers:
+                optimizer.step()
+                optimizer.zero_grad()
 
     def test_errors(self):
         """What a plan cannot do for a model is refused, and says what to do."""

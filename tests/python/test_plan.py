@@ -45,6 +45,48 @@ class Numbers(Expecting):
                     "a whole number of at most 64 bits")
 
 
+class WithoutTokens(Expecting):
+    """Sequences of no tokens, without queries, and without keys."""
+
+    def test_the_batch_agrees(self):
+        lengths, batch = [0, 5, 0, 0, 130, 0], numpy.arange(135) + 1000
+        documents = numpy.concatenate([numpy.arange(n) // 3 for n in lengths])
+        for more in {}, {"layout": "zigzag"}, {"layout": "contiguous(group = 2)"}, {"strategy": "cad"}:
+            plan = a_program(**more).plan(lengths, {"doc": documents})
+            want = a_program(**more).plan([5, 130], {"doc": documents})
+            self.assertEqual((plan.sequences, plan.global_tokens, plan.tokens), (6, 135, 135))
+            self.assertEqual(list(plan.rows()), list(want.rows()))
+            self.assertEqual(sorted(plan.rows()), list(range(135)))
+            self.assertEqual(list(plan.positions()), list(want.positions()))
+            self.assertTrue((plan.restore(plan.take(batch)) == batch).all())
+            behind = plan.restore(plan.take(batch, shift=1, fill=-1))
+            self.assertEqual(list(numpy.flatnonzero(behind == -1)), [4, 134])
+
+    def test_queries_without_keys(self):
+        prog = a_program(mask="causal", fields=[])
+        plan = prog.plan([7, 0, 64, 0], queries=[0, 9, 3, 0])
+        self.assertEqual((plan.global_tokens, plan.global_key_tokens, plan.sequences), (12, 71, 4))
+        positions = plan.restore(numpy.asarray(plan.positions()))
+        self.assertEqual(list(positions), [*range(-9, 0), 61, 62, 63])
+        self.assertEqual(sorted(plan.rows(keys=True)), list(range(71)))
+        self.assertEqual(plan.summary()["pairs"], 62 + 63 + 64)
+
+    def test_nothing_at_all(self):
+        none = numpy.zeros((0, 3))
+        for lengths in [0], [0, 0, 0]:
+            plan = a_program().plan(lengths, {"doc": []})
+            self.assertEqual((plan.tokens, plan.sequences), (0, len(lengths)))
+            self.assertEqual(plan.take(none).shape, (0, 3))
+            self.assertEqual(plan.take(none, shift=1).shape, (0, 3))
+            self.assertEqual(plan.restore(none).shape, (0, 3))
+            self.assertEqual(len(plan.positions()), 0)
+            self.assertEqual(plan.simulate("h100")["forward"]["makespan_s"], 0)
+            self.assertIn("1.000 of the bound", repr(plan.simulate("h100")))
+            self.assertIn("<svg", plan.simulate("h100")._repr_html_())
+            self.assertIn("0 tokens", repr(plan))
+        self.expect("E701", lambda: plan.take(numpy.zeros((1, 3))), "1 rows", "0 tokens")
+
+
 class Plans(unittest.TestCase):
     def test_what_a_plan_says(self):
         plan = a_program().plan([300, 200], {"doc": DOCUMENTS})
@@ -220,7 +262,6 @@ class Errors(Expecting):
         self.expect("E202", lambda: prog.plan([1.5], {"doc": DOCUMENTS}))
         self.expect("E202", lambda: prog.plan([500], {"doc": DOCUMENTS * 0.5}))
         self.expect("E320", lambda: prog.plan([500], {"doc": []}), "0 values")
-        self.expect("E300", lambda: fcpc.program("causal").plan([100, 0]))
         self.expect("E300", lambda: fcpc.program("causal").plan([]))
         self.expect("E300", lambda: prog.plan([1, 2], {"doc": DOCUMENTS}, queries=[1]))
         plan = prog.plan([500], {"doc": DOCUMENTS})

@@ -9,6 +9,7 @@ import sys
 import tempfile
 import threading
 import unittest
+import warnings
 
 import numpy
 import torch
@@ -41,16 +42,78 @@ class OnTheHost(Expecting):
         sink, slope = torch.tensor([1.0, 0, -1, 2]).requires_grad_(), torch.rand(HEADS).requires_grad_()
         want = Attention(prog).bind(plan)(x, y, z, sink, {"slope": slope})
         want.backward(torch.from_numpy(d_o))
-        o, lse = numpy.empty_like(q), numpy.empty((plan.tokens, HEADS), numpy.float32)
+        o, (lse, low) = numpy.empty_like(q), numpy.empty((2, plan.tokens, HEADS), numpy.float32)
         dq, dk, dv = (numpy.empty_like(t) for t in (q, k, v))
         shared = {"sink": sink.detach().numpy(), "table": slope.detach()}  # of another library, among those of numpy
         d_sink, d_table = numpy.empty((2, HEADS), numpy.float32), torch.empty(2, HEADS)
         session = fcpc.Session(plan)
-        session.forward(q, k, v, o, lse, **shared)
-        session.backward(q, k, v, o, lse, d_o, dq, dk, dv, d_sink=d_sink, d_table=d_table, **shared)
+        session.forward(q, k, v, o, lse, lse_low=low, **shared)
+        session.backward(q, k, v, o, lse, d_o, dq, dk, dv, lse_low=low, d_sink=d_sink, d_table=d_table, **shared)
         for got, right in zip((o, dq, dk, dv, d_sink.sum(0), d_table.sum(0).numpy()),
                               (want.detach(), x.grad, y.grad, z.grad, sink.grad, slope.grad)):
             self.assertTrue((got == right.numpy()).all())
+
+    def test_widths_maxima_and_gradients_of_lse(self):
+        """Values with a width of their own, or in the keys; and what only some want: the same bits as torch."""
+        for more in {"value_dim": 8}, {"value_dim": 24, "sink": 0.5}, {"value_dim": 8, "values": "keys"}:
+            plan = (prog := a_program(lse_gradient=True, **more)).plan([100, 28, 0])
+            within, wide = plan.values_in_keys, plan.value_dim
+            self.assertEqual((wide, within), (more["value_dim"], "values" in more))
+            q, k, v, _ = draw(plan)
+            v = None if within else numpy.resize(v, (128, KV_HEADS, wide))
+            d_o, d_lse = numpy.resize(q, (128, HEADS, wide)), numpy.resize(k, (128, HEADS))
+            o, (lse, low) = numpy.empty_like(d_o), numpy.empty((2, 128, HEADS), numpy.float32)
+            grads = [None if x is None else numpy.empty_like(x) for x in (q, k, v)]
+            most, session = numpy.empty((2, HEADS), numpy.float32), fcpc.Session(plan)
+            session.forward(q, k, v, o, lse, lse_low=low, max_logit=most)
+            session.backward(q, k, v, o, lse, d_o, *grads, lse_low=low, d_lse=d_lse)
+            mine = [None if x is None else torch.from_numpy(x).requires_grad_() for x in (q, k, v)]
+            want = Attention(prog).bind(plan)(*mine, return_lse=True, return_max=True)
+            torch.autograd.backward(want[:2], [torch.from_numpy(d_o), torch.from_numpy(d_lse)])
+            for got, right in zip((o, lse, most.max(0), *grads), (*want, *(x is not None and x.grad for x in mine))):
+                self.assertTrue(got is None or (got == right.detach().numpy()).all())
+        self.expect("E701", lambda: session.forward(q, k, k, o, lse), "there is no v", "first 8 numbers of the keys")
+        self.expect("E701", lambda: session.backward(q, k, None, o, lse, d_o, *grads[:2], o), "there is no dv")
+        plain = fcpc.Session(a_program().plan([128]))
+        o, grads = numpy.zeros_like(q), [numpy.zeros_like(x) for x in (q, k, k)]
+        self.expect("E701", lambda: plain.backward(q, k, k, o, lse, o, *grads, d_lse=d_lse), "lse_gradient")
+        self.expect("E701", lambda: plain.forward(q, k, None, o, lse), "tensor v is missing")
+        self.expect("E701", lambda: plain.forward(q, k, k, o, lse, max_logit=most[:1]), "max_logit is [1, 4]")
+
+    def test_a_far_lse(self):
+        """Where LSE is large, gradients need what rounding took from it, and who leaves it out is warned."""
+        plan = a_program(score="s + 1.0e8").plan([128])
+        session, (q, k, v, d_o) = fcpc.Session(plan), draw(plan)
+        o, (lse, low) = numpy.empty_like(q), numpy.empty((2, 128, HEADS), numpy.float32)
+        grads, near = [numpy.empty_like(x) for x in (q, k, v)], [numpy.empty_like(x) for x in (q, k, v)]
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            session.forward(q * 0, k, v, o, lse, lse_low=low)  # all logits are equal, so P is 1 / n
+            session.backward(q * 0, k, v, o, lse, d_o, *grads, lse_low=low)
+            other = fcpc.Session(a_program().plan([128]))
+            other.forward(q * 0, k, v, o, lse, lse_low=low)
+            other.backward(q * 0, k, v, o, lse, d_o, *near)  # here it needs none
+        for got, right in zip(grads, near):
+            self.assertLess(abs(got - right).max(), 1e-5 * max(1, abs(right).max()))
+        session.forward(q * 0, k, v, o, lse)
+        with self.assertWarnsRegex(RuntimeWarning, r"lse is up to 1e\+08, where float32 has steps of 8.*pass lse_low"):
+            session.backward(q * 0, k, v, o, lse, d_o, *grads)
+        self.assertGreater(abs(grads[2] - near[2]).max(), 0.1)
+
+    def test_without_tokens(self):
+        """A batch of nothing runs; rows without keys are 0, and so are gradients of keys without rows."""
+        none = a_program().plan([0, 0])
+        empty = numpy.empty((0, HEADS, DIM), numpy.float32), numpy.empty((0, KV_HEADS, DIM), numpy.float32)
+        (q, k), lse, session = empty, numpy.empty((0, HEADS), numpy.float32), fcpc.Session(none)
+        session.forward(q, k, k, q, lse)
+        session.backward(q, k, k, q, lse, q, q, k, k)
+        plan = a_program().plan([7, 0], queries=[0, 9])
+        q, k, v = (numpy.ones((n, h, DIM), numpy.float32) for n, h in ((9, HEADS), (7, KV_HEADS), (7, KV_HEADS)))
+        o, lse, session = numpy.ones_like(q), numpy.ones((9, HEADS), numpy.float32), fcpc.Session(plan)
+        dq, dk, dv = (numpy.ones_like(x) for x in (q, k, v))
+        session.forward(q, k, v, o, lse)
+        session.backward(q, k, v, o, lse, q, dq, dk, dv)
+        self.assertTrue((lse == -numpy.inf).all() and not any(x.any() for x in (o, dq, dk, dv)))
 
     def test_what_is_refused(self):
         plan = a_program().plan([128])

@@ -4,6 +4,7 @@ import gc
 import os
 import threading
 import unittest
+import warnings
 
 import torch
 import torch.nn.functional as F
@@ -136,6 +137,126 @@ class Values(Compared):
                 compute(lambda q, k, v: of(q, k, v, tables=again), plan, *inputs)
                 self.assertTrue(all(torch.equal(again[n].grad, mine[n].grad) for n in mine), f"{threads} threads")
 
+    def test_widths_of_values(self):
+        """Values have a width of their own, or are the first numbers of the keys, whose gradient then has both."""
+        lengths, (q, k, _, _) = [100, 0, 156], draw(256)
+        for wide in (8, 16, 40):
+            v, d_o = torch.randn(256, KV_HEADS, wide), torch.randn(256, HEADS, wide)
+            for strategy in ("fcp", "ulysses", "dcp"):
+                prog = a_program(value_dim=wide, strategy=strategy)
+                plan = prog.plan(lengths)
+                got = compute(Attention(prog).bind(plan), plan, q, k, v, d_o)
+                self.assertEqual((plan.value_dim, plan.values_in_keys, got[0].shape), (wide, False, d_o.shape))
+                self.assert_near(got, judge(causal(lengths), q, k, v, d_o), NEAR["fp32"])
+        d_o, prog = torch.randn(256, HEADS, 8), a_program(value_dim=8, values="keys")
+        plan, attn = prog.plan(lengths), Attention(prog)
+        x, y = (t.clone().requires_grad_() for t in (q, k))
+        o = plan.restore(attn.bind(plan)(plan.take(x), plan.take(y)))
+        o.backward(d_o)
+        a, b = (t.clone().requires_grad_() for t in (q, k))
+        kk = b.repeat_interleave(HEADS // KV_HEADS, 1).transpose(0, 1)
+        want = F.scaled_dot_product_attention(a.transpose(0, 1), kk, kk[..., :8], causal(lengths)).transpose(0, 1)
+        want.backward(d_o)
+        self.assert_near((o.detach(), x.grad, y.grad), (want.detach(), a.grad, b.grad), NEAR["fp32"])
+
+    def test_lse_and_largest_logits(self):
+        """A loss may depend on o, on lse, or on both; the largest logits are those of all rows."""
+        for more, shown in ({}, False), ({"sink": 0.5}, True), ({"strategy": "ulysses", "value_dim": 8}, True):
+            prog = a_program(lse_gradient=True, **more)
+            lengths, sink = [100, 156], "sink" in more
+            plan, attn, (q, k, v, d_o) = prog.plan(lengths), Attention(prog), draw(256)
+            v, d_o = v[..., :prog.plan(lengths).value_dim], d_o[..., :prog.plan(lengths).value_dim]
+            d_lse = torch.randn(256, HEADS)
+            for of_o, of_lse in ((1.0, 1.0), (0.0, 1.0), (None, 1.0), (1.0, None)):
+                x, y, z = (t.clone().requires_grad_() for t in (q, k, v))
+                bound = attn.bind(plan)
+                o, lse, most = bound(*map(plan.take, (x, y, z)), return_lse=True, return_max=True)
+                self.assertFalse(most.requires_grad)
+                o, lse = plan.restore(o), plan.restore(lse)
+                a, b, c = (t.clone().requires_grad_() for t in (q, k, v))
+                kk, vv = (t.repeat_interleave(HEADS // KV_HEADS, 1).transpose(0, 1) for t in (b, c))
+                logits = (a.transpose(0, 1) @ kk.transpose(1, 2) / DIM ** 0.5).masked_fill(~causal(lengths), -torch.inf)
+                with_sink = torch.cat([logits, torch.full((HEADS, 256, 1), 0.5)], 2) if sink else logits
+                right = with_sink.softmax(-1)[..., :256] @ vv
+                right_lse = with_sink.logsumexp(-1)
+                for got, want in (o, right.transpose(0, 1)), (lse, right_lse.transpose(0, 1)), \
+                        (most, logits.amax((1, 2))):
+                    self.assertLess((got - want).abs().max().item(), 1e-5)
+                loss = lambda o, lse: sum(weight * (t * d).sum() for weight, t, d in (  # noqa: E731
+                    (of_o, o, d_o), (of_lse, lse, d_lse)) if weight is not None)
+                loss(o, lse).backward()
+                loss(right.transpose(0, 1), right_lse.transpose(0, 1)).backward()
+                self.assert_near([o.detach(), x.grad, y.grad, z.grad],
+                                 [right.detach().transpose(0, 1), a.grad, b.grad,
+                                  torch.zeros_like(c) if c.grad is None else c.grad], NEAR["fp32"])
+            self.assertTrue(torch.equal(bound(*map(plan.take, (q, k, v)), return_max=True)[1], most))
+            self.assertTrue(torch.equal(plan.restore(bound(*map(plan.take, (q, k, v)), return_lse=True)[1]), lse))
+
+    def test_merged_with_a_prefix(self):
+        """Attention over a prefix and over the rest, merged by their LSE, is attention over both, with gradients."""
+        both, (q, k, v, d_o) = a_program(), draw(128)
+        k, v = (torch.cat([torch.randn(64, KV_HEADS, DIM), x]) for x in (k, v))
+        prefix, rest = (a_program(mask, lse_gradient=True) for mask in ("full", "causal"))
+        plans = [p.plan([keys], queries=[128]) for p, keys in ((prefix, 64), (rest, 128), (both, 192))]
+        parts = slice(0, 64), slice(64, 192), slice(0, 192)
+        x, y, z = (t.clone().requires_grad_() for t in (q, k, v))
+
+        def part(prog, plan, keys, **more):
+            found = Attention(prog).bind(plan)(plan.take(x), *(plan.take(t[keys], keys=True) for t in (y, z)), **more)
+            return [plan.restore(t) for t in found] if more else plan.restore(found)
+        (o1, lse1), (o2, lse2) = (part(*of, return_lse=True) for of in zip((prefix, rest), plans, parts))
+        lse = torch.logaddexp(lse1, lse2)
+        merged = o1 * (lse1 - lse).exp()[..., None] + o2 * (lse2 - lse).exp()[..., None]
+        merged.backward(d_o)
+        got = [merged.detach(), *(t.grad for t in (x, y, z))]
+        x, y, z = (t.clone().requires_grad_() for t in (q, k, v))
+        whole = part(both, plans[2], parts[2])
+        whole.backward(d_o)
+        self.assert_near(got, [whole.detach(), *(t.grad for t in (x, y, z))], NEAR["fp32"])
+
+    def test_far_logits(self):
+        """Gradients are right however large logits are: what rounding took from lse is kept beside it."""
+        q, k, v, d_o = draw(128)
+        for mask, inputs in ("causal", (q * 300, k * 300)), ("causal", (q * 0, k)):
+            for shift in 0.0, -1e9, 2.4e38:
+                prog = a_program(mask, score=f"s + {shift!r}" if shift else None)
+                plan, exact = prog.plan([128]), [x.double().requires_grad_() for x in (*inputs, v)]
+                got = compute(Attention(prog).bind(plan), plan, *inputs, v, d_o)
+                kk, vv = (t.repeat_interleave(HEADS // KV_HEADS, 1).transpose(0, 1) for t in exact[1:])
+                s = (exact[0].transpose(0, 1) @ kk.transpose(1, 2) / DIM ** 0.5).float().double()
+                if shift:  # as float32 adds it
+                    s = s + ((s.detach().float() + shift).double() - shift - s.detach())
+                o = (s.masked_fill(~causal([128]), -torch.inf).softmax(-1) @ vv).transpose(0, 1)
+                o.backward(d_o.double())
+                if not shift or not inputs[0].any():
+                    self.assert_near(got[::3], (o.detach().float(), exact[2].grad.float()), 1e-4)
+
+    def test_without_tokens(self):
+        """Batches with sequences of nothing, and of nothing else, go through a step like any other."""
+        prog = a_program(lse_gradient=True)
+        attn = Attention(prog)
+        for lengths in [0], [0, 0], [0, 100, 0, 28, 0]:
+            plan, inputs = prog.plan(lengths), draw(sum(lengths))
+            self.assert_near_or_empty(compute(attn.bind(plan), plan, *inputs), lengths, inputs)
+        plan = prog.plan([7, 0, 20], queries=[0, 9, 3])
+        q, k, v = (torch.randn(n, h, DIM).requires_grad_() for n, h in ((12, HEADS), (27, KV_HEADS), (27, KV_HEADS)))
+        o, lse, most = attn.bind(plan)(plan.take(q), plan.take(k, keys=True), plan.take(v, keys=True), return_lse=True,
+                                       return_max=True)
+        (o.sum() + lse[lse.isfinite()].sum()).backward()
+        o, lse = plan.restore(o), plan.restore(lse)
+        self.assertTrue((lse[:9] == -torch.inf).all() and lse[9:].isfinite().all() and most.isfinite().all())
+        self.assertFalse(o[:9].any() or q.grad[:9].any() or k.grad[:7].any() or v.grad[:7].any())
+        self.assertTrue(q.grad[9:].all() and v.grad[7:].all())
+        nothing = prog.plan([7, 0], queries=[0, 9])
+        o, most = attn.bind(nothing)(q[:9].detach(), k[:7].detach(), v[:7].detach(), return_max=True)
+        self.assertTrue(not o.any() and (most == -torch.inf).all())
+
+    def assert_near_or_empty(self, got, lengths, inputs):
+        if sum(lengths):
+            self.assert_near(got, judge(causal(lengths), *inputs), NEAR["fp32"])
+        else:
+            self.assertEqual([x.shape for x in got], [x.shape for x in (inputs[3], *inputs[:3])])
+
     def test_layers(self):
         """Each layer attends by its own mask, and all of them have their tokens in the same order."""
         at, inputs = torch.arange(512), draw(512)
@@ -215,17 +336,26 @@ class Plans(Compared):
 
 class Operators(Compared, Expecting):
     def test_opcheck(self):
-        prog = a_program(sink=0.0, score="s + t[h]", tables={"t": [0.5] * HEADS})
+        prog = a_program(sink=0.0, score="s + t[h]", tables={"t": [0.5] * HEADS}, lse_gradient=True)
         plan = prog.plan([128])
         attention = Attention(prog).bind(plan)
         q, k, v, d_o = draw(128)
         sink, table = torch.zeros(HEADS), torch.ones(HEADS)
-        o, lse = torch.ops.fcpc.attention(q, k, v, sink, table, attention.number)
-        saved = (q, k, v, o, lse, sink, table, attention.number)
-        torch.library.opcheck(torch.ops.fcpc.attention_backward, (d_o, *saved))
+        inputs = (q, k, v, sink, table, attention.number)
+        o, lse, low, _ = torch.ops.fcpc.attention(*inputs)
+        saved = (q, k, v, o, lse, low, sink, table, attention.number)
+        torch.library.opcheck(torch.ops.fcpc.attention_backward, (d_o, None, *saved))
         for x in (q, k, v, sink, table):
             x.requires_grad_()
-        torch.library.opcheck(torch.ops.fcpc.attention, (q, k, v, sink, table, attention.number))
+        torch.library.opcheck(torch.ops.fcpc.attention, inputs)
+        prog = a_program(value_dim=8, values="keys", lse_gradient=True)
+        attention = Attention(prog).bind(prog.plan([128]))
+        inputs = (q, k, None, None, None, attention.number, 8, True)
+        o, lse, low, most = (x.detach() for x in torch.ops.fcpc.attention(*inputs))
+        self.assertEqual([list(x.shape) for x in (o, lse, low, most)], [[128, 4, 8], [128, 4], [128, 4], [4]])
+        saved = (q.detach(), k.detach(), None, o, lse, low, None, None, attention.number)
+        torch.library.opcheck(torch.ops.fcpc.attention_backward, (o, lse, *saved))
+        torch.library.opcheck(torch.ops.fcpc.attention, inputs)
 
     def test_seen_from_outside(self):
         """What watches operators, as counters of FLOPs and selective checkpointing do, sees both passes."""
@@ -293,6 +423,29 @@ class Operators(Compared, Expecting):
             self.assert_near(got, (o + 1, dq * 2, dk, dv), NEAR["fp32"])
         self.assertEqual(counter.frame_count, 1)
 
+    def test_compiled_with_lse(self):
+        """The same where LSE and the largest logits leave, and where no v says how wide o is."""
+        from torch._dynamo.testing import CompileCounterWithBackend
+        torch._dynamo.reset()
+        counter = CompileCounterWithBackend("aot_eager")
+
+        def layer(q, k, attention):
+            o, lse, most = attention(q * 2, k, return_lse=True, return_max=True)
+            return o + 1, lse.exp(), most
+        prog = a_program(value_dim=8, values="keys", lse_gradient=True)
+        attn, compiled = Attention(prog), torch.compile(layer, backend=counter, fullgraph=True, dynamic=True)
+        for lengths in ([256], [100, 0, 156], [384]):
+            plan, (q, k, _, d_o) = prog.plan(lengths), draw(sum(lengths))
+            results = []
+            for run in compiled, layer:
+                x, y = (t.clone().requires_grad_() for t in (q, k))
+                o, lse, most = run(x, y, attn.bind(plan))
+                torch.autograd.backward([o, lse], [d_o[..., :8], torch.ones_like(lse)])
+                results.append([o.detach(), lse.detach(), most, x.grad, y.grad])
+            for got, want in zip(*results):
+                self.assertTrue(torch.allclose(got, want, rtol=1e-5))
+        self.assertEqual(counter.frame_count, 1)
+
 
 class Errors(Expecting):
     def setUp(self):
@@ -309,6 +462,27 @@ class Errors(Expecting):
         self.expect("E701", lambda: self.bound(q, k, v, torch.zeros(3)), "sink is [3]")
         self.expect("E701", lambda: self.bound(q, k, v, tables={"t": torch.zeros(3)}), "no table 't' of shape [3]")
         self.assertTrue(torch.equal(self.bound(q, k, v, tables={}), self.bound(q, k, v)))
+        self.expect("E701", lambda: self.bound(q, k), "tensor v is missing")
+        within = a_program(value_dim=8, values="keys")
+        inside = Attention(within).bind(within.plan([128]))
+        self.expect("E701", lambda: inside(q, k, v), "there is no v", "first 8 numbers of the keys")
+        self.expect("E400", lambda: a_program(value_dim=17), "value_dim")
+
+    def test_lse(self):
+        """A loss that depends on lse needs a plan that has its gradient; a large one is warned of."""
+        q, k, v = self.q.requires_grad_(), self.k, self.v
+        o, lse = self.bound(q, k, v, return_lse=True)
+        self.expect("E701", lambda: (o.sum() + lse.sum()).backward(), "depends on lse", "lse_gradient=True")
+        o, lse = self.bound(q, k, v, return_lse=True)
+        (o.sum() + lse.detach().sum() + 0 * lse.sum()).backward()
+        far = a_program(score="s - 1.0e6")
+        bound = Attention(far).bind(far.plan([128]))
+        with self.assertWarnsRegex(RuntimeWarning, r"lse is up to 1e\+06.*steps of 0.0625"):
+            bound(q, k, v, return_lse=True)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            bound(q, k, v).sum().backward()
+            self.bound(q, k, v, return_lse=True)
         self.expect("E701", lambda: fcpc.torch._attention(q.to("meta"), k, v, None, None, self.bound.number),
                     "on meta")
 

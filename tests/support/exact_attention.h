@@ -1,12 +1,13 @@
 /* exact_attention.h: attention by its definition in float64, for inputs whose logits float32 holds exactly.
  *
- * The judge allows a result what float32 may be off by, and that grows with the logits. But where logits are exact, what
- * is left is right to the last few bits however large they are: it depends on how far the logits of a row are apart, and
- * on nothing else. So inputs are drawn as small whole numbers times a `grain`, and tests hold results against this to
- * 1e-5. */
+ * The judge allows a result what float32 may be off by, and that grows with the logits. But where logits are exact,
+ * what is left is right to the last few bits however large they are: it depends on how far the logits of a row are
+ * apart, and on nothing else. So inputs are drawn as small whole numbers times a `grain`, and tests hold results against
+ * this to 1e-5. */
 #ifndef EXACT_ATTENTION_H
 #define EXACT_ATTENTION_H
 #include <math.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,10 +19,10 @@
 
 typedef struct exact {
     fcp_shape shape;
-    double *t[FCP_TENSORS]; /* as packed tensors; those of inputs are the inputs. LSE is the row's largest logit or sink */
-    double *log_sum;        /* and this the logarithm of the sum over it */
+    double *t[FCP_TENSORS];     /* as packed tensors; those of inputs are the inputs */
+    double *log_sum;            /* LSE is the row's largest logit or sink, and this is what the sum adds to it */
     double *max_logit, *d_sink; /* [heads] */
-    double *d_table;        /* [keys of the batch]: the gradient of what is added to the logits of each key */
+    double *d_table;            /* [keys of the batch]: the gradient of what is added to the logits of each key */
 } exact;
 
 static inline size_t exact_count(const fcp_shape *shape, int t) {
@@ -68,7 +69,7 @@ static inline void exact_logits(const fcp_plan *plan, const mc_env *env, uint32_
     }
 }
 
-/* What a plan computes of these inputs. `sink`: as the plan has sinks. exact_free ends it. */
+/* What a plan computes of these inputs. exact_free ends it. */
 static inline exact exact_make(const fcp_plan *plan, const fcp_packed *in) {
     exact e = {0};
     fcp_plan_shape(plan, &e.shape);
@@ -159,45 +160,64 @@ static inline void exact_free(exact *e) {
     free(e->d_table);
 }
 
-/* A tensor is what it must be: each number to `within` times the largest of the tensor, or of 1. */
-static inline void exact_is(const exact *e, fcp_tensor t, const fcp_packed *is, double within, const char *what) {
-    const size_t count = exact_count(&e->shape, t);
-    const fcp_dtype dtype = fcp_tensor_dtype(&e->shape, t);
+/* What a result is compared with, and how near it must come. `wrong` is the first thing that is wrong, "" as long as
+ * nothing is. */
+typedef struct exact_found {
+    const exact *e;
+    const fcp_packed *is;
+    double within; /* times the largest number of the tensor, or 1 */
+    char wrong[240];
+} exact_found;
+
+__attribute__((format(printf, 3, 4))) static inline void exact_unless(exact_found *f, bool good,
+                                                                      const char *format, ...) {
+    va_list values;
+    if (good || *f->wrong) return;
+    va_start(values, format);
+    vsnprintf(f->wrong, sizeof f->wrong, format, values);
+    va_end(values);
+}
+
+static inline void exact_tensor(exact_found *f, fcp_tensor t) {
+    const size_t count = exact_count(&f->e->shape, t);
+    const fcp_dtype dtype = fcp_tensor_dtype(&f->e->shape, t);
+    const double *right = f->e->t[t];
     double most = 1;
-    for (size_t i = 0; i < count; i++) most = fmax(most, fabs(e->t[t][i]));
+    for (size_t i = 0; i < count; i++) most = fmax(most, fabs(right[i]));
     for (size_t i = 0; i < count; i++) {
         float x;
-        fcp_to_float(dtype, (const char *)is->t[t] + i * fcp_dtype_size(dtype), &x, 1);
-        cr_assert(fabs((double)x - e->t[t][i]) <= within * most, "%s: %s[%zu] is %.9g, not %.9g (of up to %g)", what,
-                  fcp_tensor_name(t), i, (double)x, e->t[t][i], most);
+        fcp_to_float(dtype, (const char *)f->is->t[t] + i * fcp_dtype_size(dtype), &x, 1);
+        exact_unless(f, fabs((double)x - right[i]) <= f->within * most, "%s[%zu] is %.9g, not %.9g (of up to %g)",
+                     fcp_tensor_name(t), i, (double)x, right[i], most);
     }
 }
 
 /* LSE is the nearest float, and with what rounding took from it the logarithm of the sum. */
-static inline void exact_lse_is(const exact *e, const fcp_packed *is, double within, const char *what) {
-    const float *lse = is->t[FCP_TENSOR_LSE], *low = is->t[FCP_TENSOR_LSE_LOW];
-    for (size_t i = 0; i < e->shape.tokens * e->shape.heads; i++) {
-        const double most = e->t[FCP_TENSOR_LSE][i], log_sum = e->log_sum[i];
+static inline void exact_lse(exact_found *f) {
+    const float *lse = f->is->t[FCP_TENSOR_LSE], *low = f->is->t[FCP_TENSOR_LSE_LOW];
+    for (size_t i = 0; i < f->e->shape.tokens * f->e->shape.heads; i++) {
+        const double most = f->e->t[FCP_TENSOR_LSE][i], log_sum = f->e->log_sum[i], is = (double)lse[i];
         if (!isfinite(most)) {
-            cr_assert((double)lse[i] == most && low[i] == 0, "%s: LSE[%zu] is %g and %g, not %g", what, i,
-                      (double)lse[i], (double)low[i], most);
+            exact_unless(f, is == most && low[i] == 0, "LSE[%zu] is %g and %g, not %g", i, is, (double)low[i], most);
             continue;
         }
-        cr_assert(fabs((double)lse[i] - (most + log_sum)) <= fcp_ulp(FCP_FP32, most + log_sum) + within,
-                  "%s: LSE[%zu] is %.9g, not %.9g", what, i, (double)lse[i], most + log_sum);
-        cr_assert(fabs((double)lse[i] - most + (double)low[i] - log_sum) <= within,
-                  "%s: LSE[%zu] is %.9g and %.9g, which is %.9g over the largest, not %.9g", what, i, (double)lse[i],
-                  (double)low[i], (double)lse[i] - most + (double)low[i], log_sum);
+        exact_unless(f, fabs(is - (most + log_sum)) <= fcp_ulp(FCP_FP32, most + log_sum) + f->within,
+                     "LSE[%zu] is %.9g, not %.9g", i, is, most + log_sum);
+        exact_unless(f, fabs(is - most + (double)low[i] - log_sum) <= f->within,
+                     "LSE[%zu] is %.9g and %.9g, which is %.9g over the largest logit, not %.9g", i, is, (double)low[i],
+                     is - most + (double)low[i], log_sum);
     }
 }
 
-/* All that both passes write. */
-static inline void exact_all(const exact *e, const fcp_packed *is, double within, const char *what) {
+/* All that both passes write. Returns what is wrong, "" if nothing is. */
+static inline exact_found exact_compare(const exact *e, const fcp_packed *is, double within) {
     static const fcp_tensor all[] = {FCP_TENSOR_O, FCP_TENSOR_DQ, FCP_TENSOR_DK, FCP_TENSOR_DV};
-    exact_lse_is(e, is, within, what);
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++) exact_is(e, all[i], is, within, what);
+    exact_found f = {.e = e, .is = is, .within = within};
+    exact_lse(&f);
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) exact_tensor(&f, all[i]);
     for (uint32_t h = 0; is->max_logit && h < e->shape.heads; h++)
-        cr_assert((double)is->max_logit[h] == e->max_logit[h], "%s: the largest logit of head %u is %.9g, not %.9g", what,
-                  h, (double)is->max_logit[h], e->max_logit[h]);
+        exact_unless(&f, (double)is->max_logit[h] == e->max_logit[h], "the largest logit of head %u is %.9g, not %.9g",
+                     h, (double)is->max_logit[h], e->max_logit[h]);
+    return f;
 }
 #endif

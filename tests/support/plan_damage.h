@@ -139,6 +139,10 @@ static const damage kinds[] = {
     D(blind_part, FCP_E_PLAN_FORMAT),
     D(other_deal, E(LAYOUT)),
     D(deal_too_many_or_few, FCP_E_PLAN_FORMAT),
+    D(other_value_dim, E(MEMORY), E(MATCH)), /* MATCH: units have other tokens, here and below */
+    D(other_values, E(MEMORY), E(MATCH)),
+    D(other_gradient, E(MEMORY)),
+    D(wrong_heads, FCP_E_PLAN_FORMAT),
 };
 #undef D
 #undef E

@@ -111,6 +111,41 @@ static bool wrong_group(tables *t, draw *d) {
     return true;
 }
 
+/* The values of a head have other numbers than those that were planned. */
+static bool other_value_dim(tables *t, draw *d) {
+    fcp_problem *p = t->problem;
+    p->value_dim += next(d) % 2 || p->value_dim == 1 ? 1 : UINT32_MAX;
+    return !p->values_in_keys || p->value_dim <= p->head_dim;
+}
+
+/* They are in keys, or no longer are. */
+static bool other_values(tables *t, draw *d) {
+    (void)d;
+    t->problem->values_in_keys ^= 1;
+    return t->problem->value_dim <= t->problem->head_dim;
+}
+
+/* The backward pass takes a gradient of LSE, or no longer does. */
+static bool other_gradient(tables *t, draw *d) {
+    (void)d;
+    t->problem->lse_gradient ^= 1;
+    return t->problem->passes & 1u << FCP_BACKWARD;
+}
+
+/* Numbers of heads that no plan can have. */
+static bool wrong_heads(tables *t, draw *d) {
+    fcp_problem *p = t->problem;
+    switch (next(d) % 6) {
+    case 0: p->value_dim = next(d) % 2 ? 0 : FCP_NONE; break;
+    case 1: p->value_dim += 65536; break;
+    case 2: p->values_in_keys = 2 + (uint16_t)(next(d) % 1000); break;
+    case 3: p->values_in_keys = 1, p->value_dim = p->head_dim + 1; break;
+    case 4: p->lse_gradient = 2 + (uint16_t)(next(d) % 1000); break;
+    default: p->lse_gradient = 1, p->passes = 1u << FCP_FORWARD;
+    }
+    return true;
+}
+
 /* A copy is listed as the caller's side. */
 static bool copy_other_side(tables *t, draw *d) {
     place p;

@@ -26,14 +26,15 @@ class fcp_error(ctypes.Structure):
 
 
 class fcp_shape(ctypes.Structure):
-    _fields_ = [("ranks", _u32), ("heads", _u32), ("kv_heads", _u32), ("head_dim", _u32), ("dtype", _int),
+    _fields_ = [("ranks", _u32), ("heads", _u32), ("kv_heads", _u32), ("head_dim", _u32), ("value_dim", _u32),
+                ("values_in_keys", _bool), ("lse_gradient", _bool), ("dtype", _int),
                 ("layout", _int), ("has_pass", _bool * 2), ("tokens", _u64), ("key_tokens", _u64),
                 ("sequences", _u64), ("scale", _double)]
 
 
 class fcp_tensors(ctypes.Structure):
     _fields_ = [(name, _pointer) for name in ("q", "k", "v", "o", "lse", "d_o", "dq", "dk", "dv", "sink", "d_sink",
-                                           "table", "d_table")]
+                                              "table", "d_table", "lse_low", "d_lse", "max_logit")]
 
 
 class fcp_table(ctypes.Structure):

@@ -20,13 +20,14 @@ def attention(module, query, key, value, attention_mask, scaling=None, dropout=0
     """Attention of one layer, as transformers calls it: (o, None).
 
     query            [1, heads, tokens, head_dim] in the plan's order
-    key, value       [1, kv_heads, tokens, head_dim], likewise
+    key              [1, kv_heads, tokens, head_dim], likewise
+    value            [1, kv_heads, tokens, value_dim], likewise
     attention_mask   None: the program has the mask
     scaling          None, or the plan's own scale
     fcpc             what `Attention.bind` gave
     s_aux            sinks, [heads], of models that learn them
 
-    o is [1, tokens, heads, head_dim]. What the model asks for and a plan cannot do, or does by its program alone, is
+    o is [1, tokens, heads, value_dim]. What the model asks for and a plan cannot do, or does by its program alone, is
     an error rather than left out: E209 (no plan), E701 (shapes, a mask), E203 (scale, dropout, window, softcap).
     """
     if fcpc is None:

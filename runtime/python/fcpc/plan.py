@@ -18,7 +18,9 @@ class Plan(Owner):
     places them: those of its first rank, then those of the next. With all ranks in one process it is a permutation of
     the packed batch; where ranks are processes, each holds its part.
 
-    ranks, heads, kv_heads, head_dim, dtype, layout, scale   as the program says
+    ranks, heads, kv_heads, head_dim, value_dim, dtype, layout, scale   as the program says
+    values_in_keys  the values are the first value_dim numbers of the keys: there are no v and dv
+    lse_gradient    the backward pass takes a gradient of lse
     global_tokens   queries of the whole batch
     sequences       how many there are
     here            the ranks of this process, a range of neighbours
@@ -40,7 +42,8 @@ class Plan(Owner):
         shape = fcp_shape()
         C["fcp_plan_shape"](handle, ctypes.byref(shape))
         self.ranks, self.heads, self.kv_heads = shape.ranks, shape.heads, shape.kv_heads
-        self.head_dim, self.scale, self.sequences = shape.head_dim, shape.scale, shape.sequences
+        self.head_dim, self.value_dim, self.values_in_keys = shape.head_dim, shape.value_dim, shape.values_in_keys
+        self.lse_gradient, self.scale, self.sequences = shape.lse_gradient, shape.scale, shape.sequences
         self.dtype, self.layout = DTYPES[shape.dtype], LAYOUTS[shape.layout]
         self.passes = tuple(name for name, has in zip(("forward", "backward"), shape.has_pass) if has)
         self.global_tokens, self.global_key_tokens = shape.tokens, shape.key_tokens
@@ -233,8 +236,8 @@ class Plan(Owner):
 
 
 def over_bound(x):
-    """How many times as long as the largest bound a simulated pass takes."""
-    return x["makespan_s"] / x["makespan_lower_bound_s"]
+    """How many times as long as the largest bound a simulated pass takes. A batch without tokens takes no time."""
+    return x["makespan_s"] / x["makespan_lower_bound_s"] if x["makespan_lower_bound_s"] else 1.0
 
 
 class Simulation(dict):
@@ -257,7 +260,7 @@ class Simulation(dict):
         for r, rank in enumerate(x["per_rank"]):
             at = 0.0
             for what, colour in self._COLOURS.items():
-                wide = rank["compute_s" if what == "compute" else f"wait_{what}_s"] / x["makespan_s"] * 600
+                wide = rank["compute_s" if what == "compute" else f"wait_{what}_s"] / (x["makespan_s"] or 1) * 600
                 if wide > 0:
                     rows.append(f'<rect x="{at:.2f}" y="{r * 10}" width="{wide:.2f}" height="8" fill="{colour}">'
                                 f"<title>rank {r}: {what}</title></rect>")

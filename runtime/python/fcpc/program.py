@@ -308,13 +308,16 @@ def parse(text, name="program", defines=(), fields=(), here=None, share=None):
 
 
 def program(mask=None, fields=(), heads=8, kv_heads=None, head_dim=128, cluster=None, dtype="bf16", scale=None,
-            score=None, tables=None, layers=None, share=None, **plan):
+            score=None, tables=None, layers=None, share=None, value_dim=None, values=None, **plan):
     """A program from its parts.
 
     mask      who attends to whom: text of the language, such as "causal and doc[q] == doc[k]"; or a function
               (b, h, q_idx, kv_idx) as FlexAttention takes it, see fcpc.trace
     fields    names of numbers that each batch brings for each of its tokens; or {name: "given(range = 0..64)"}
     heads, kv_heads, head_dim, dtype, scale   of the model; kv_heads None: as many as heads. dtype: bf16 fp16 fp32
+    value_dim numbers of a head of v and o; None: head_dim
+    values    "keys": the values are the first value_dim numbers of each key, as when latents are keys and values at
+              once (MLA); there are then no v and no dv
     cluster   from `detect`, or a Cluster; None: one rank
     score     what takes the place of a logit: text, such as "softcap(c = 30.0)"; or a function
               (score, b, h, q_idx, kv_idx)
@@ -324,17 +327,17 @@ def program(mask=None, fields=(), heads=8, kv_heads=None, head_dim=128, cluster=
     share     the folder in which processes of this machine share plans: one of them makes a plan and the others map it.
               None: /dev/shm/fcpc-USER if each process is one of more than 1024 ranks and a machine has several; ""
               never
-    plan      keys of the section `plan`: block=512, strategy="dcp", sink=0.5, layout="zigzag". layout is "planned"
-              unless it is stated
+    plan      keys of the section `plan`: block=512, strategy="dcp", sink=0.5, layout="zigzag", lse_gradient=True.
+              layout is "planned" unless it is stated
 
     Errors: those of the language (E1xx, E2xx), with the place in the text that was made of the parts.
     """
     cluster = cluster or Cluster()
     declared = dict(fields) if hasattr(fields, "items") else {name: "given" for name in fields}
-    tables, values, before = dict(tables or {}), {}, []
+    tables, captured, before = dict(tables or {}), {}, []
 
     def text_of(x, kind):
-        return x if isinstance(x, str) else _traced(x, kind, declared, tables, values, before)
+        return x if isinstance(x, str) else _traced(x, kind, declared, tables, captured, before)
     masks = {} if mask is None else {"main_mask": text_of(mask, "mask")}
     for i, layer in enumerate(layers or (), 1):
         masks[f"layer_{i}"] = text_of(layer[0] if isinstance(layer, tuple) else layer, "mask")
@@ -344,7 +347,8 @@ def program(mask=None, fields=(), heads=8, kv_heads=None, head_dim=128, cluster=
         plan["layers"] = [f"layer_{i} x {_value(count)}" for i, count in enumerate(counts, 1)]
     plan = {"layout": "planned", **plan}
     model = {"heads": heads, "kv_heads": heads if kv_heads is None else kv_heads, "head_dim": head_dim,
-             "dtype": dtype, "scale": None if scale is None else float(scale)}
+             "value_dim": value_dim, "values": values, "dtype": dtype,
+             "scale": None if scale is None else float(scale)}
     lines = [_section("model", model, [f"table {n} = {_numbers(t)}" for n, t in tables.items()]),
              _section("cluster", {"nodes": cluster.nodes, "gpus": cluster.gpus, "gpu": _name(cluster.gpu)}),
              _section("batch", {}, [f"field {n} = {text}" for n, text in declared.items()]) if declared else "",
@@ -353,7 +357,7 @@ def program(mask=None, fields=(), heads=8, kv_heads=None, head_dim=128, cluster=
              _section("plan", {"mask": mask and "main_mask", "score": score and "main_score", **plan})]
     if share is None and cluster.here is not None and cluster.gpus > 1 and cluster.nodes * cluster.gpus > MANY_RANKS:
         share = usual_folder()
-    return Program("\n".join(line for line in lines if line) + "\n", "program", (), declared, cluster.here, values,
+    return Program("\n".join(line for line in lines if line) + "\n", "program", (), declared, cluster.here, captured,
                    share, cluster.gpus)
 
 

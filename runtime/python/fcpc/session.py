@@ -7,8 +7,10 @@ fcpc.torch does the same for torch alone, with gradients; it shares what is belo
 """
 import ctypes
 import itertools
+import math
 import os
 import threading
+import warnings
 
 from ._c import ALLOCATE, RELEASE, C, Owner, check, fcp_allocator, fcp_error, fcp_session_options, fcp_start, fcp_tensors
 from .errors import Error
@@ -16,6 +18,8 @@ from .ranks import connection_id
 
 FORWARD, BACKWARD = 0, 1        # fcp_pass
 SHARED = ("sink", "table")      # parameters that all ranks have: what each has of their gradients is summed
+VALUES = ("v", "dv")            # which a plan has unless its values are in its keys
+FAR = 16384.0                   # from here on steps of float32 are so large that half of one changes exp by a thousandth
 _NAMES = [name for name, _ in fcp_tensors._fields_]
 _SIZES = {"fp32": 4, "fp16": 2, "bf16": 2}
 _TYPES = {(2, 32): "fp32", (2, 16): "fp16", (4, 16): "bf16"}  # of DLPack: code and bits
@@ -44,15 +48,20 @@ class Alone:
 class Places:
     """What the tensors of a plan look like, and where in them the rows of each rank of this process begin.
 
-    needs   {name: (shape, dtype)}; gradients of what all ranks share have a row for each rank
+    needs   {name: (shape, dtype)}; gradients of what all ranks share, and largest logits, have a row for each rank
     """
 
     def __init__(self, plan):
-        wide = (plan.tokens, plan.heads, plan.head_dim), plan.dtype
-        narrow = (plan.key_tokens, plan.kv_heads, plan.head_dim), plan.dtype
         ranks, shared = len(plan.here), {"sink": plan.heads, "table": plan.table_numbers}
-        self.needs = {**dict.fromkeys(("q", "o", "d_o", "dq"), wide), **dict.fromkeys(("k", "v", "dk", "dv"), narrow),
-                      "lse": ((plan.tokens, plan.heads), "fp32")}
+        queries, keys = (plan.tokens, plan.heads), (plan.key_tokens, plan.kv_heads)
+        wide, narrow = (plan.head_dim,), (plan.value_dim,)
+        self.needs = {**dict.fromkeys(("q", "dq"), (queries + wide, plan.dtype)),
+                      **dict.fromkeys(("k", "dk"), (keys + wide, plan.dtype)),
+                      **dict.fromkeys(("o", "d_o"), (queries + narrow, plan.dtype)),
+                      **dict.fromkeys(("lse", "lse_low", "d_lse"), (queries, "fp32")),
+                      "max_logit": ((ranks, plan.heads), "fp32")}
+        if not plan.values_in_keys:
+            self.needs.update(dict.fromkeys(VALUES, (keys + narrow, plan.dtype)))
         for name in SHARED:
             self.needs[name] = (shared[name],), "fp32"
             self.needs["d_" + name] = (ranks, shared[name]), "fp32"
@@ -62,7 +71,7 @@ class Places:
         # in it the pointers to each tensor stand, and how far behind the tensor's begin each points.
         self.pointers = len(_NAMES) * ranks
         self.places = {name: [(rank * len(_NAMES) + at, begin) for rank, begin in enumerate(begins[name])]
-                       for at, name in enumerate(_NAMES)}
+                       for at, name in enumerate(_NAMES) if name in begins}
 
     def _begins(self, plan, name):
         """How many bytes behind the tensor's begin the rows of each rank begin."""
@@ -70,8 +79,8 @@ class Places:
         row = _SIZES[dtype]
         for size in shape[1:]:
             row *= size
-        rows = plan.rank_keys if name in ("k", "v", "dk", "dv") else plan.rank_queries
-        if name[2:] in SHARED:
+        rows = plan.rank_keys if name in ("k", "dk", *VALUES) else plan.rank_queries
+        if name[2:] in SHARED or name == "max_logit":
             rows = [1] * len(plan.here)
         return [count * row for count in itertools.accumulate(rows, initial=0)][:-1]
 
@@ -187,6 +196,27 @@ def _dense(t, shape):
     return True
 
 
+def largest_of(lse):
+    """The largest magnitude of a dense tensor of float32 in host memory; rows without keys do not count."""
+    capsule, t = borrow(lse)
+    count = math.prod(t.shape[i] for i in range(t.ndim))
+    if t.device_type not in (_CPU, _PINNED) or (t.code, t.bits) != (2, 32) or not count:
+        return 0.0  # whoever reads the tensor says what is wrong with it
+    numbers = memoryview((ctypes.c_float * count).from_address((t.data or 0) + t.byte_offset)).cast("B").cast("f")
+    least = min(numbers)
+    if least == -math.inf:
+        least = min((x for x in numbers if x != -math.inf), default=0.0)
+    return max(-least, max(numbers))
+
+
+def warn_of_low(largest, instead):
+    """Warns of an LSE that says too little. stacklevel: who called the function that was called."""
+    if FAR <= largest < math.inf:
+        step = 2.0 ** (math.frexp(largest)[1] - 24)
+        warnings.warn(f"lse is up to {largest:.6g}, where float32 has steps of {step:.3g}: exp(x - lse) may be off by "
+                      f"a factor of {math.exp(min(step / 2, 700.0)):.6g}. {instead}", RuntimeWarning, stacklevel=3)
+
+
 class Session(Owner):
     """Runs a plan on tensors of any library that has DLPack (numpy, CuPy, JAX, torch), without gradients of its own.
 
@@ -204,11 +234,24 @@ class Session(Owner):
     `forward(q, k, v, o, lse)` reads q, k, v and writes o and lse. `backward(q, k, v, o, lse, d_o, dq, dk, dv)` writes
     dq, dk, dv. All of them are the caller's, dense, in the plan's order and dtype:
 
-    q, o, d_o, dq   [plan.tokens, heads, head_dim]
-    k, v, dk, dv    [plan.key_tokens, kv_heads, head_dim]
+    q, dq           [plan.tokens, heads, head_dim]
+    o, d_o          [plan.tokens, heads, value_dim]
+    k, dk           [plan.key_tokens, kv_heads, head_dim]
+    v, dv           [plan.key_tokens, kv_heads, value_dim]; None where the values are in the keys
     lse             [plan.tokens, heads], float32
+
+    By keyword, and only where they are wanted:
+
+    lse_low         as lse. `forward` writes what rounding took from lse, and `backward` reads it. Where lse is large,
+                    float32 has no room for the logarithm of a sum of n equal terms: beyond 16384 the gradients are off
+                    by a thousandth or more without lse_low, and beyond 1e9 each key may weigh 1 in place of 1/n.
+                    `backward` on the host warns (RuntimeWarning) if it would have needed it
+    d_lse           as lse: a gradient of lse, which `backward` reads, of programs with lse_gradient
+    max_logit       a row of [heads] for each rank of this process, float32: `forward` writes the largest logit of the
+                    rows that each rank has finished, without the sink; -inf where it has none. The largest of all ranks
+                    is the batch's
     sink, table     [heads] and [plan.table_numbers], float32, of this run; d_sink, d_table: a row for each rank of this
-                    process, float32. All by keyword, and only where the program has sinks or tables of reals
+                    process, float32. Only where the program has sinks or tables of reals
 
     With "cuda" a tensor lies in host memory or in that of a GPU; there what each rank has of it begins at a multiple of
     4 bytes. `stream` (an address, as cudaStream_t; 0 is the legacy stream) is where the run is put, behind what is
@@ -244,6 +287,8 @@ class Session(Owner):
     def backward(self, q, k, v, o, lse, d_o, dq, dk, dv, stream=None, **more):
         self._run(BACKWARD, {"q": q, "k": k, "v": v, "o": o, "lse": lse, "d_o": d_o, "dq": dq, "dk": dk, "dv": dv,
                              **more}, stream)
+        if more.get("lse_low") is None and not self._cuda and lse is not None:
+            warn_of_low(largest_of(lse), "session: pass lse_low, which forward writes, to backward, too")
 
     def wait(self):
         """Waits for everything that runs have put into streams."""
@@ -266,6 +311,9 @@ class Session(Owner):
 
     def _put(self, array, name, x, stream):
         """Puts a tensor into the array, if it fits; returns what keeps it."""
+        if name in VALUES and self.plan.values_in_keys:
+            raise Error("E701", f"session: there is no {name}: the values are the first {self.plan.value_dim} numbers "
+                                "of the keys. It is None")
         if name not in self._places.needs:
             raise Error("E209", f"session: there is no tensor '{name}'")
         capsule, t = borrow(x, stream)

@@ -20,13 +20,13 @@ from torch.autograd.function import once_differentiable
 
 from ._c import C, Owner, check, fcp_error
 from .errors import Error
-from .session import BACKWARD, FORWARD, Alone, Places, session_options, words
+from .session import BACKWARD, FORWARD, VALUES, Alone, Places, session_options, warn_of_low, words
 
 _DTYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
 _OWN_BATCH = 0xFFFFFFFF     # FCP_OWN_BATCH
 # What a forward pass and a backward pass read and write, in the order in which _Binding.run takes it.
-_INPUTS = ("q", "k", "v", "sink", "table"), ("q", "k", "v", "sink", "table", "o", "d_o", "lse")
-_OUTPUTS = ("o", "lse"), ("dq", "dk", "dv", "d_sink", "d_table")
+_INPUTS = ("q", "k", "v", "sink", "table"), ("q", "k", "v", "sink", "table", "o", "d_o", "lse", "lse_low", "d_lse")
+_OUTPUTS = ("o", "lse", "lse_low", "max_logit"), ("dq", "dk", "dv", "d_sink", "d_table")
 
 _bound = {}  # number -> _Binding, as long as the tensor lives that holds the number
 _numbers = itertools.count(1)
@@ -71,16 +71,28 @@ class Attention(Owner):
             C["fcp_session_free"](self._session)
 
     def bind(self, plan, layer=0):
-        """Attention of one batch: a function (q, k, v, sink=None, tables=None) -> o.
+        """Attention of one batch: a function (q, k, v=None, sink=None, tables=None, return_lse=False,
+        return_max=False) -> o.
 
         layer  of a program with `layers`, the number of the mask in that list, from 0
 
-        q, o   [plan.tokens, heads, head_dim] in the plan's order, in the program's dtype
-        k, v   [plan.key_tokens, kv_heads, head_dim], likewise
+        q      [plan.tokens, heads, head_dim] in the plan's order, in the program's dtype
+        k      [plan.key_tokens, kv_heads, head_dim], likewise
+        v      [plan.key_tokens, kv_heads, value_dim], likewise; left out where the program's values are in its keys:
+               the gradient of k then has both
+        o      [plan.tokens, heads, value_dim], likewise
         sink   [heads], float32: a logit of each head in every softmax, in place of what the program says, with a
                gradient; the program must have one (sink=0.0 will do)
         tables {name: tensor}, float32, each of the shape that the program gives it: tables of reals that the score
                reads, with gradients. Those that are not named have the program's numbers
+        return_lse   True: the result is (o, lse). lse is [plan.tokens, heads] in float32, the natural logarithm of the
+               sum of exponentials; -inf, or the sink, in a row that sees no key. A loss may depend on it if the program
+               has lse_gradient=True; else its backward pass is an error (E701). Here float32 is enough for gradients,
+               because what rounding took from lse is kept beside it. Who computes with lse has it no more: beyond 16384
+               exp(x - lse) is off by a thousandth or more. On the CPU that is a RuntimeWarning
+        return_max   True: the largest logit of each head comes last, [heads] in float32, without gradient: of the rows
+               that this process's ranks have finished, with the score and without the sink; -inf if there are none.
+               Where ranks are processes, dist.all_reduce(most, dist.ReduceOp.MAX, group=group) is the batch's
 
         Other strides than those of a dense tensor are copied first. A row that sees no key has o = 0. Errors: E701
         (shape, dtype or device), E203 (a plan of another program: heads, ranks, ...), E703.
@@ -143,18 +155,25 @@ class Attention(Owner):
 
 
 class BoundAttention(Owner):
-    """What `Attention.bind` gives: attention(q, k, v, sink=None, tables=None) -> o, for one plan."""
+    """What `Attention.bind` gives, for one plan: attention(q, k, v=None, sink=None, tables=None, return_lse=False,
+    return_max=False) -> o."""
 
     def __init__(self, binding):
         self.plan, self._own = binding.plan, binding.tables
+        self._value_dim = binding.plan.value_dim if binding.plan.values_in_keys else None  # no v says it
         self.number = torch.tensor(next(_numbers))
         number = int(self.number)
         _bound[number] = binding
         weakref.finalize(self.number, binding.end, number).atexit = False
 
-    def __call__(self, q, k, v, sink=None, tables=None):
+    def __call__(self, q, k, v=None, sink=None, tables=None, return_lse=False, return_max=False):
         table = self._together(tables) if tables else None
-        return _operator(q, k, v, sink, table, self.number)[0]
+        o, lse, _, most = _operator(q, k, v, sink, table, self.number, self._value_dim, return_max)
+        if not return_lse:
+            return (o, most) if return_max else o
+        if not torch.compiler.is_compiling() and lse.is_cpu and type(lse) is torch.Tensor:
+            warn_of_low(_largest(lse), "Inside of attention no gradient suffers")
+        return (o, lse, most) if return_max else (o, lse)
 
     def _together(self, tables):
         """All tables of the plan as C takes them: in one tensor, in the plan's order."""
@@ -175,9 +194,10 @@ class _Binding:
         places = self.places = Places(plan)
         needs = {name: (name, shape, _DTYPES[dtype], places.places[name])
                  for name, (shape, dtype) in places.needs.items()}
+        needs.update((name, (name, None, None, ())) for name in VALUES if name not in needs)
         self.shapes = {name: shape for name, (shape, _) in places.needs.items()}
         self.takes = [[needs[name] for name in names] for names in _INPUTS]
-        self.gives = [[places.places[name] for name in names] for names in _OUTPUTS]
+        self.gives = [[places.places.get(name, ()) for name in names] for names in _OUTPUTS]
         self.tables = {name: torch.frombuffer(doubles, dtype=torch.float64).float().view(shape).to(self.device)
                        for name, (shape, doubles) in plan.tables.items()}
 
@@ -192,6 +212,9 @@ class _Binding:
         for x, (name, shape, dtype, places) in zip(inputs, self.takes[which]):
             if x is None:
                 continue
+            if shape is None:
+                raise Error("E701", f"attention: there is no {name}: the values are the first {self.plan.value_dim} "
+                                    "numbers of the keys")
             if x.shape != shape or x.dtype != dtype or not _is_on(x, self.cuda):
                 raise Error("E701", f"attention: {name} is {words(x.shape, _type(x.dtype), x.device.type)}; the plan "
                                     f"needs {words(shape, _type(dtype), self.device.type)}")
@@ -264,6 +287,12 @@ def _binding(number):
     return binding
 
 
+def _largest(lse):
+    """The largest magnitude of a tensor; rows without keys do not count."""
+    finite = lse.detach()[lse.isfinite()]
+    return finite.abs().max().item() if len(finite) else 0.0
+
+
 def _dense(x):
     """A tensor that looks like x, and whose rows lie behind each other."""
     return torch.empty_like(x, memory_format=torch.contiguous_format)
@@ -272,24 +301,35 @@ def _dense(x):
 # --- the operators ----------------------------------------------------------------------------------------------------
 
 _library = torch.library.Library("fcpc", "DEF")
-_library.define("attention(Tensor q, Tensor k, Tensor v, Tensor? sink, Tensor? table, Tensor plan) -> (Tensor, Tensor)")
-_library.define("attention_backward(Tensor d_o, Tensor q, Tensor k, Tensor v, Tensor o, Tensor lse, Tensor? sink, "
-                "Tensor? table, Tensor plan) -> (Tensor, Tensor, Tensor, Tensor, Tensor)")
+_library.define("attention(Tensor q, Tensor k, Tensor? v, Tensor? sink, Tensor? table, Tensor plan, "
+                "SymInt? value_dim=None, bool want_max=False) -> (Tensor o, Tensor lse, Tensor lse_low, Tensor most)")
+_library.define("attention_backward(Tensor? d_o, Tensor? d_lse, Tensor q, Tensor k, Tensor? v, Tensor o, Tensor lse, "
+                "Tensor lse_low, Tensor? sink, Tensor? table, Tensor plan) -> (Tensor, Tensor, Tensor, Tensor, Tensor)")
 
 
-def _attention(q, k, v, sink, table, plan):
+def _attention(q, k, v, sink, table, plan, value_dim=None, want_max=False):
+    """(o, lse, lse_low, the largest logits); value_dim is for who knows no plan. What nobody wants has no numbers."""
     binding = _binding(plan)
-    o, lse = _dense(q), q.new_empty(binding.shapes["lse"], dtype=torch.float32)
-    binding.run(FORWARD, (q, k, v, sink, table), (o, lse))
-    return o, lse
+    shapes = binding.shapes
+    o, (lse, low) = q.new_empty(shapes["o"]), (q.new_empty(shapes["lse"], dtype=torch.float32) for _ in range(2))
+    most = q.new_full(shapes["max_logit"], -torch.inf, dtype=torch.float32) if want_max else None
+    binding.run(FORWARD, (q, k, v, sink, table), (o, lse, low, most))
+    return o, lse, low, lse.new_empty(0) if most is None else most.amax(0)
 
 
-def _attention_backward(d_o, q, k, v, o, lse, sink, table, plan):
+def _attention_backward(d_o, d_lse, q, k, v, o, lse, lse_low, sink, table, plan):
     binding, shared = _binding(plan), {"d_sink": sink, "d_table": table}
-    grads = _dense(q), _dense(k), _dense(v)
+    if d_lse is not None and not binding.plan.lse_gradient:
+        if d_lse.any():
+            raise Error("E701", "attention: the loss depends on lse, and the plan has no gradient of it: "
+                                "program(lse_gradient=True) has; lse.detach() needs none")
+        d_lse = None  # a compiler's zeros
+    d_o = torch.zeros_like(o) if d_o is None else d_o
+    grads = _dense(q), _dense(k), None if v is None else _dense(v)
     of_ranks = [None if x is None else lse.new_zeros(binding.shapes[name]) for name, x in shared.items()]
-    binding.run(BACKWARD, (q, k, v, sink, table, o, d_o, lse), (*grads, *of_ranks))
-    return *grads, *(lse.new_empty(0) if x is None else x.sum(0) for x in of_ranks)
+    binding.run(BACKWARD, (q, k, v, sink, table, o, d_o, lse, lse_low, d_lse), (*grads, *of_ranks))
+    return *grads[:2], q.new_empty(0) if v is None else grads[2], *(lse.new_empty(0) if x is None else x.sum(0)
+                                                                    for x in of_ranks)
 
 
 _library.impl("attention", _attention, "CompositeExplicitAutograd")
@@ -297,50 +337,57 @@ _library.impl("attention_backward", _attention_backward, "CompositeExplicitAutog
 
 
 @torch.library.register_fake("fcpc::attention")
-def _(q, k, v, sink, table, plan):
-    return _dense(q), q.new_empty(q.shape[:2], dtype=torch.float32)
+def _(q, k, v, sink, table, plan, value_dim=None, want_max=False):
+    rows = q.shape[:2]
+    lse, low = (q.new_empty(rows, dtype=torch.float32) for _ in range(2))
+    most = lse.new_empty(rows[1] if want_max else 0)
+    return q.new_empty((*rows, value_dim if v is None else v.shape[2])), lse, low, most
 
 
 @torch.library.register_fake("fcpc::attention_backward")
-def _(d_o, q, k, v, o, lse, sink, table, plan):
-    return _dense(q), _dense(k), _dense(v), *(lse.new_empty(0) if x is None else _dense(x) for x in (sink, table))
+def _(d_o, d_lse, q, k, v, o, lse, lse_low, sink, table, plan):
+    dv = q.new_empty(0) if v is None else _dense(v)
+    return _dense(q), _dense(k), dv, *(lse.new_empty(0) if x is None else _dense(x) for x in (sink, table))
 
 
 class _Differentiable(torch.autograd.Function):
     """Attention with gradients."""
 
     @staticmethod
-    def forward(ctx, keys, q, k, v, sink, table, plan):
-        o, lse = _below_autograd(keys, q, k, v, sink, table, plan)
-        ctx.mark_non_differentiable(lse)
-        ctx.save_for_backward(q, k, v, o, lse, sink, table, plan)
-        return o, lse
+    def forward(ctx, keys, q, k, v, sink, table, plan, value_dim, want_max):
+        o, lse, low, most = _below_autograd(keys, q, k, v, sink, table, plan, value_dim, want_max)
+        ctx.mark_non_differentiable(low, most)
+        ctx.set_materialize_grads(False)  # None: the loss does not depend on it
+        ctx.save_for_backward(q, k, v, o, lse, low, sink, table, plan)
+        return o, lse, low, most
 
     @staticmethod
     @once_differentiable
-    def backward(ctx, d_o, _):
-        q, k, v, o, lse, sink, table, plan = ctx.saved_tensors
-        dq, dk, dv, d_sink, d_table = torch.ops.fcpc.attention_backward(d_o, q, k, v, o, lse, sink, table, plan)
-        return None, dq, dk, dv, None if sink is None else d_sink, None if table is None else d_table, None
+    def backward(ctx, d_o, d_lse, *_):
+        q, k, v, o, lse, low, sink, table, plan = ctx.saved_tensors
+        dq, dk, dv, d_sink, d_table = torch.ops.fcpc.attention_backward(d_o, d_lse, q, k, v, o, lse, low, sink, table,
+                                                                        plan)
+        return (None, dq, dk, None if v is None else dv, None if sink is None else d_sink,
+                None if table is None else d_table, None, None, None)
 
 
-def _below_autograd(keys, q, k, v, sink, table, plan):
+def _below_autograd(keys, q, k, v, sink, table, plan, value_dim, want_max):
     """What the operator does below its gradients. keys: the set of those who are to see this call, one after the other.
     Mostly the device alone is left. Else there is a tracer, of shapes or of a graph, and torch calls that one."""
     keys &= _BELOW
     if keys.raw_repr() in _COMPUTES:
-        return _attention(q, k, v, sink, table, plan)
-    return _operator.redispatch(keys, q, k, v, sink, table, plan)
+        return _attention(q, k, v, sink, table, plan, value_dim, want_max)
+    return _operator.redispatch(keys, q, k, v, sink, table, plan, value_dim, want_max)
 
 
-def _autograd(keys, q, k, v, sink, table, plan):
+def _autograd(keys, q, k, v, sink, table, plan, value_dim=None, want_max=False):
     """What the operator does first. torch.library.register_autograd would do the same, with more work in each call."""
     if forward_ad._current_level >= 0 and any(x is not None and forward_ad.unpack_dual(x).tangent is not None
                                               for x in (q, k, v, sink, table)):
         raise Error("E702", "attention: there are no derivatives in forward mode (torch.func.jvp, forward_ad)")
     if torch.is_grad_enabled() and torch._C._any_requires_grad(q, k, v, sink, table):
-        return _Differentiable.apply(keys, q, k, v, sink, table, plan)
-    return _below_autograd(keys, q, k, v, sink, table, plan)
+        return _Differentiable.apply(keys, q, k, v, sink, table, plan, value_dim, want_max)
+    return _below_autograd(keys, q, k, v, sink, table, plan, value_dim, want_max)
 
 
 _BELOW = torch._C._after_autograd_keyset

@@ -364,6 +364,8 @@ static void open_caller(caller *c, const fcp_plan *plan) {
             const size_t rows = fcp_tensor_of_keys((fcp_tensor)t) ? keys : queries;
             size += (rows * fcp_tensor_token_bytes(&shape, (fcp_tensor)t) + 63) / 64 * 64;
         }
+        const size_t maxima = size;
+        size += (shape.heads * sizeof(float) + 63) / 64 * 64;
         c->bytes[r] = size;
         cr_assert_eq(c->cuda->call.context_set(c->context[(r + 1) % 2]), 0);
         cr_assert_eq(c->cuda->call.allocate(&c->memory[r], size), 0);
@@ -376,7 +378,8 @@ static void open_caller(caller *c, const fcp_plan *plan) {
                                       .o = m + at[FCP_TENSOR_O], .lse = (float *)(void *)(m + at[FCP_TENSOR_LSE]),
                                       .d_o = m + at[FCP_TENSOR_DO], .dq = m + at[FCP_TENSOR_DQ],
                                       .dk = m + at[FCP_TENSOR_DK], .dv = m + at[FCP_TENSOR_DV],
-                                      .lse_low = (float *)(void *)(m + at[FCP_TENSOR_LSE_LOW])};
+                                      .lse_low = (float *)(void *)(m + at[FCP_TENSOR_LSE_LOW]),
+                                      .max_logit = (float *)(void *)(m + maxima)};
     }
     cr_assert_eq(c->cuda->call.context_set(c->context[1]), 0);
     cr_assert_eq(c->cuda->call.stream_create(&c->stream, CU_STREAM_NON_BLOCKING, 0), 0);
@@ -412,7 +415,7 @@ Test(cuda, callers_memory) {
         memcpy(inputs[r], (void *)(uintptr_t)c.memory[r], c.bytes[r]);
 #define MOVED(member)                                                                                                  \
     host[r].member = (void *)(inputs[r] + ((const char *)c.tensors[r].member - (const char *)(uintptr_t)c.memory[r]))
-        MOVED(q), MOVED(k), MOVED(v), MOVED(o), MOVED(lse), MOVED(lse_low);
+        MOVED(q), MOVED(k), MOVED(v), MOVED(o), MOVED(lse), MOVED(lse_low), MOVED(max_logit);
         MOVED(d_o), MOVED(dq), MOVED(dk), MOVED(dv);
     }
     for (int i = 0; i < 4; i++) {
@@ -464,7 +467,7 @@ Test(cuda, callers_memory) {
         memset((char *)pinned[r] + ((char *)c.tensors[r].o - (char *)(uintptr_t)c.memory[r]), 0, 64);
         free(inputs[r]);
         inputs[r] = pinned[r];
-        MOVED(q), MOVED(k), MOVED(v), MOVED(o), MOVED(lse), MOVED(lse_low);
+        MOVED(q), MOVED(k), MOVED(v), MOVED(o), MOVED(lse), MOVED(lse_low), MOVED(max_logit);
         MOVED(d_o), MOVED(dq), MOVED(dk), MOVED(dv);
     }
     cr_assert_eq(fcp_session_run_on(session, FCP_FORWARD, host, c.stream, &err), FCP_OK, "%s", err.message);

@@ -59,6 +59,7 @@ static void open_caller(caller *c, const fcp_plan *plan, kind k) {
 }
 
 static void close_caller(caller *c) {
+    cr_assert_eq(c->cuda->call.context_set(c->context[0]), 0);
     for (uint32_t r = 0; r < c->shape.ranks; r++)
         for (int t = 0; t <= FCP_TENSORS; t++) {
             const place *p = &c->places[r][t];
@@ -265,12 +266,12 @@ static void judge_maxima(const caller *c, const char *what) {
 
 /* Runs that want them and runs that do not follow each other, by graphs or not. The second that wants them has a
  * quarter of the logits: nothing of the one before is left. */
-static void in_turns(const char *lengths, const char *more, uint32_t graph_from, kind k) {
+static void in_turns(uint32_t ranks, const char *lengths, const char *more, uint32_t graph_from, kind k) {
     standin *x = stand();
     char text[500];
     snprintf(text, sizeof text,
-             "model { heads = 4; kv_heads = 2; head_dim = 16; dtype = bf16 }\ncluster { gpus = 3 }\n"
-             "batch { lengths = [%s] }\nplan { mask = causal; block = 128%s }\n", lengths, more);
+             "model { heads = 4; kv_heads = 2; head_dim = 16; dtype = bf16 }\ncluster { gpus = %u }\n"
+             "batch { lengths = [%s] }\nplan { mask = causal; block = 128%s }\n", ranks, lengths, more);
     fcp_plan *plan = plan_named("maxima.fcp", text);
     const fcp_session_options options = {.size = sizeof options, .backend = "cuda", .timeout_s = 100,
                                          .graph_from = graph_from};
@@ -302,8 +303,8 @@ static void in_turns(const char *lengths, const char *more, uint32_t graph_from,
 }
 
 Test(cuda_lse, largest_logits) {
-    in_turns("190, 61, 70", "; layout = zigzag", UINT32_MAX, ORDINARY);
-    in_turns("190, 61, 70", "; strategy = ulysses; layout = contiguous", 1, OWN);
-    in_turns("90", "; sink = 50.0", 1, PINNED); /* larger than every logit, and none itself; some ranks have no rows */
-    in_turns("300, 40", "; strategy = dcp", 2, OTHER);
+    in_turns(3, "190, 61, 70", "; layout = zigzag", UINT32_MAX, ORDINARY);
+    in_turns(2, "190, 61, 70", "; strategy = ulysses; layout = contiguous", 1, OWN);
+    in_turns(3, "90", "; sink = 50.0", 1, PINNED); /* larger than every logit, and none itself; some ranks have no rows */
+    in_turns(3, "300, 40", "; strategy = dcp", 2, OTHER);
 }

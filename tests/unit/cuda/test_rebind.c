@@ -187,6 +187,10 @@ Test(rebind, refuses) {
         {"heads = 4; kv_heads = 1; head_dim = 16; dtype = bf16", "", "heads = 2, the new plan has 4", 2},
         {"heads = 2; kv_heads = 2; head_dim = 16; dtype = bf16", "", "kv_heads = 1", 2},
         {"heads = 2; kv_heads = 1; head_dim = 32; dtype = bf16", "", "head_dim = 16, the new plan has 32", 2},
+        {"heads = 2; kv_heads = 1; head_dim = 16; value_dim = 8; dtype = bf16", "", "value_dim = 16, the new plan has 8",
+         2},
+        {"heads = 2; kv_heads = 1; head_dim = 16; values = keys; dtype = bf16", "", "values_in_keys = 0", 2},
+        {"heads = 2; kv_heads = 1; head_dim = 16; dtype = bf16", "; lse_gradient = true", "lse_gradient = 0", 2},
         {"heads = 2; kv_heads = 1; head_dim = 16; dtype = fp16", "", "dtype = bf16, the new plan has fp16", 2},
         {"heads = 2; kv_heads = 1; head_dim = 16; dtype = bf16", "; margin = 3", "margin", 2},
         {"heads = 2; kv_heads = 1; head_dim = 16; dtype = bf16", "; deterministic = false", "deterministic", 2}};

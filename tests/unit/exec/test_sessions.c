@@ -5,6 +5,7 @@
 #include "runtime/judge/packed.h"
 #include "runtime/judge/reference.h"
 #include "tests/support/amount.h"
+#include "tests/support/exact_attention.h"
 #include "tests/support/plan_of.h"
 #include "tests/support/processes.h"
 
@@ -20,8 +21,9 @@ static const pair pairs[] = {{"host", "threads", false, false, NULL}, {"host", "
                              {"cuda", "nccl", true, true, NULL}};
 enum { PAIRS = sizeof pairs / sizeof *pairs };
 
-/* Plans: of one model, and of another one. WINDOW has partial results that are rounded on their way. */
-typedef enum which { CAUSAL, WINDOW, OTHER, PLANS } which;
+/* Plans: of one model, and of another one. WINDOW has partial results that are rounded on their way. FAR has logits
+ * beside which float32 has no room for the logarithm of a sum, and partial results. */
+typedef enum which { CAUSAL, WINDOW, FAR, OTHER, PLANS } which;
 typedef struct given {
     const pair *pair;
     const fcp_plan *plans[PLANS];
@@ -85,16 +87,19 @@ static unsigned merges_of(const fcp_plan *plan) {
 static void on_every_pair(void (*body)(process *)) {
     static const char model[] =
         "model { heads = 2; kv_heads = 1; head_dim = %d; dtype = bf16 }\ncluster { nodes = 2; gpus = 2 }\n"
-        "batch { lengths = [%s] }\nplan { mask = %s; block = 128; passes = forward, backward%s }\n";
+        "batch { lengths = [%s] }\nscore far = s - 1.0e8\n"
+        "plan { mask = %s; block = 128; passes = forward, backward%s }\n";
     static given g; /* not on the stack: a process that ends is asked what it still refers to */
     for (int i = 0; i < PLANS; i++) {
         char text[500];
-        snprintf(text, sizeof text, model, i == OTHER ? 32 : 16, i == WINDOW ? "400, 40" : "200, 130, 60",
-                 i == WINDOW ? "window(w = 140)" : "causal",
-                 i == WINDOW ? "; strategy = dcp(divisions = 4); layout = contiguous; wire = bf16" : "");
+        const bool merges = i == WINDOW || i == FAR;
+        snprintf(text, sizeof text, model, i == OTHER ? 32 : 16, merges ? "400, 40" : "200, 130, 60",
+                 merges ? "window(w = 140)" : "causal",
+                 i == WINDOW ? "; strategy = dcp(divisions = 4); layout = contiguous; wire = bf16"
+                 : i == FAR  ? "; strategy = dcp(divisions = 4); layout = contiguous; score = far" : "");
         g.plans[i] = plan_named("pair.fcp", text);
     }
-    cr_assert_gt(merges_of(g.plans[WINDOW]), 0);
+    cr_assert(merges_of(g.plans[WINDOW]) > 0 && merges_of(g.plans[FAR]) > 0);
     for (int i = 0; i < PAIRS; i++) {
         char what[80];
         process_shared *s = process_shared_make();
@@ -307,7 +312,7 @@ static void collects(process *p) {
     if (begin(p, &x)) {
         const fcp_plan *plan = x.given->plans[CAUSAL];
         fcp_check_report report = FCP_CHECK_START;
-        unsigned outputs = fcp_pass_outputs(FCP_FORWARD) | fcp_pass_outputs(FCP_BACKWARD);
+        unsigned outputs = fcp_pass_outputs(FCP_FORWARD) | fcp_pass_outputs(FCP_BACKWARD) | 1 << FCP_TENSOR_LSE_LOW;
         CHECK(p, run_all(&x, plan, 5) == FCP_OK, "%s", x.err.message);
         CHECK(p, fcp_session_collect_packed(x.session, plan, outputs, &x.packed, &x.err) == FCP_OK, "%s",
               x.err.message);
@@ -320,6 +325,36 @@ static void collects(process *p) {
     end(&x);
 }
 Test(sessions, collect_results_at_rank_0) { on_every_pair(collects); }
+
+/* What rounding took from LSE comes to wherever the backward pass needs it: without it each key of a row would weigh 1.
+ */
+static void is_right_far_from_zero(process *p) {
+    enum { OUTPUTS = 1 << FCP_TENSOR_O | 1 << FCP_TENSOR_LSE | 1 << FCP_TENSOR_LSE_LOW | 1 << FCP_TENSOR_DQ |
+                     1 << FCP_TENSOR_DK | 1 << FCP_TENSOR_DV };
+    scene x;
+    if (begin(p, &x)) {
+        const fcp_plan *plan = x.given->plans[FAR];
+        fcp_shape shape;
+        fcp_plan_shape(plan, &shape);
+        p->cuda->plan = plan;
+        CHECK(p, fcp_session_rebind(x.session, plan, &x.err) == FCP_OK, "%s", x.err.message);
+        CHECK(p, fcp_packed_alloc(&shape, ALL, &x.packed, &x.err) == FCP_OK);
+        exact_draw(&shape, 3, 8, &x.packed);
+        for (int pass = 0; pass < FCP_PASSES; pass++)
+            CHECK(p, fcp_session_run_packed(x.session, plan, (fcp_pass)pass, &x.packed, NULL, &x.err) == FCP_OK, "%s",
+                  x.err.message);
+        CHECK(p, fcp_session_collect_packed(x.session, plan, OUTPUTS, &x.packed, &x.err) == FCP_OK, "%s",
+              x.err.message);
+        if (p->rank == 0) {
+            exact e = exact_make(plan, &x.packed);
+            const exact_found found = exact_compare(&e, &x.packed, 0x1p-6);
+            CHECK(p, !*found.wrong, "%s", found.wrong);
+            exact_free(&e);
+        }
+    }
+    end(&x);
+}
+Test(sessions, are_right_far_from_zero) { on_every_pair(is_right_far_from_zero); }
 
 /* --- other plans -------------------------------------------------------------------------------------------------- */
 

@@ -335,15 +335,16 @@ Test(score, a_sink_joins_any_row) {
 
 /* The same without a sink: the pair has log l, which the float alone has lost. */
 Test(score, lse_is_two_floats) {
-    static const float most[] = {-3.4028234e38f, -2.4e38f, -1e9f, -1e8f, -16777216, -3, 0, 0x1p-140f, 5, 1e8f, 3.4028234e38f};
+    static const float most[] = {-3.4028234e38f, -2.4e38f, -1e9f, -1e8f, -16777216, -3, 0, 0x1p-140f, 5, 1e8f,
+                                 3.4028234e38f};
     for (size_t i = 0; i < sizeof most / sizeof *most; i++) {
         const float l[] = {1, 4, 1000.5f, 0}, m[] = {most[i], most[i], most[i], -INFINITY};
         float lse[4], low[4];
         fcp_host_lse(4, m, l, lse, low);
         for (int j = 0; j < 3; j++) {
             cr_assert(lse[j] == (float)((double)m[j] + log((double)l[j])), "m %g", (double)m[j]);
-            cr_assert(fabs((double)lse[j] - (double)m[j] + (double)low[j] - log((double)l[j])) <= 0x1p-22, "m %g, l %g: %g",
-                      (double)m[j], (double)l[j], (double)low[j]);
+            cr_assert(fabs((double)lse[j] - (double)m[j] + (double)low[j] - log((double)l[j])) <= 0x1p-22,
+                      "m %g, l %g: %g", (double)m[j], (double)l[j], (double)low[j]);
         }
         cr_assert(lse[3] == -INFINITY && low[3] == 0);
     }

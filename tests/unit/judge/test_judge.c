@@ -170,6 +170,192 @@ Test(judge, nothing_finite_is_not_right) {
     end(&b);
 }
 
+/* --- logits of any size ------------------------------------------------------------------------------------------- */
+
+#define FAR(score) "score far = " score "\n" SMALL "batch { lengths = [300, 40] }\n" \
+                   "plan { mask = causal; score = far; block = 128 }\n"
+static const fcp_tensor outputs[] = {FCP_TENSOR_O, FCP_TENSOR_LSE, FCP_TENSOR_DQ, FCP_TENSOR_DK, FCP_TENSOR_DV};
+enum { OUTPUTS = sizeof outputs / sizeof *outputs };
+
+/* Puts a number far away in the place of an element: what may it be off by? */
+static double allowed_at(bench *b, fcp_tensor t, size_t at) {
+    float *x = b->packed.t[t], was = x[at];
+    x[at] = 3e38f;
+    judge(b);
+    cr_assert_eq((fcp_verdict)b->report.tensor[t].verdict, FCP_DIFFERS, "%s", said(b, t));
+    cr_assert_eq(b->report.tensor[t].worst, at);
+    x[at] = was;
+    return b->report.tensor[t].tolerance;
+}
+
+/* What is allowed does not grow with logits: where fp32 gives all keys the same, so does float64; and what a score
+ * makes of some keys alone leaves those that count as they are. */
+Test(judge, logits_of_any_size_are_allowed_what_small_ones_are) {
+    static const char *const far[] = {
+        FAR("s - 2.4e38"), FAR("s + 2.4e38"), FAR("s - 3.4028234e38"),
+        FAR("if q - k > 3 and k < 200 then -3.4e38 else s"),
+        FAR("s + (if k < 20 then -1.0e9 else 0.0)"), FAR("if k < 20 or q < 20 then -3.4028234e38 else s"),
+        FAR("if k == 0 then 1.0e30 else s")};
+    for (size_t i = 0; i < sizeof far / sizeof *far; i++) {
+        bench b = run_text(far[i]);
+        judge(&b);
+        all_right(&b, far[i]);
+        for (int t = 0; t < OUTPUTS; t++)
+            if (outputs[t] != FCP_TENSOR_LSE) /* which is as far away as the logits are */
+                cr_assert(allowed_at(&b, outputs[t], 250 * 4 * 16 / 2 + 5) < 2e-3, "%s: %s", far[i],
+                          said(&b, outputs[t]));
+        b.options.work = fcp_check_work(b.plan, BOTH) / 8;
+        judge(&b);
+        cr_assert(b.report.sampled);
+        all_right(&b, far[i]);
+        end(&b);
+    }
+}
+
+/* One key has all of P, by so much that what its logit is off by does not matter: P is 1, and the judge knows it. */
+Test(judge, a_row_with_one_key_that_counts_has_no_error_in_P) {
+    bench b = {.options = {.passes = BOTH, .threads = 2}};
+    b = run_text(SMALL "batch { lengths = [200] }\nplan { mask = causal; block = 128 }\n");
+    fcp_session *session;
+    fcp_error err;
+    float *const q = b.packed.t[FCP_TENSOR_Q], *const k = b.packed.t[FCP_TENSOR_K];
+    for (size_t i = 0; i < 200 * 4 * 16; i++) q[i] = 1e15f;
+    for (size_t i = 0; i < 200 * 2 * 16; i++) k[i] = 1e15f * (float)(i / 32 + 1);
+    cr_assert_eq(fcp_session_create(b.plan, NULL, &session, &err), FCP_OK);
+    for (int pass = 0; pass < FCP_PASSES; pass++)
+        cr_assert_eq(fcp_session_run_packed(session, b.plan, (fcp_pass)pass, &b.packed, NULL, &err), FCP_OK);
+    fcp_session_free(session);
+    judge(&b);
+    all_right(&b, "logits of 1e32");
+    cr_assert(allowed_at(&b, FCP_TENSOR_O, 5000) < 2e-4, "%s", said(&b, FCP_TENSOR_O));
+    cr_assert(allowed_at(&b, FCP_TENSOR_DV, 5000) < 2e-3, "%s", said(&b, FCP_TENSOR_DV));
+    end(&b);
+}
+
+/* fp32 gives all keys the same logit, and float64 does not: zeros would be within what is allowed. */
+Test(judge, what_fp32_cannot_tell_apart_proves_nothing) {
+    bench b = run_text(FAR("s - 1.0e9"));
+    judge(&b);
+    cr_assert(!b.report.ok && b.report.tensor[FCP_TENSOR_LSE].ok);
+    for (int t = 0; t < OUTPUTS; t++) {
+        const fcp_check *c = &b.report.tensor[outputs[t]];
+        if (outputs[t] == FCP_TENSOR_LSE) continue;
+        cr_assert_eq((fcp_verdict)c->verdict, FCP_NOTHING_PROVEN, "%s", said(&b, outputs[t]));
+        cr_assert(!c->ok && c->untold > 0.9f && c->reference_error > 0.5, "%s", said(&b, outputs[t]));
+    }
+    cr_assert(strstr(said(&b, FCP_TENSOR_O), "nothing says that it is right"), "%s", said(&b, FCP_TENSOR_O));
+    memset(b.packed.t[FCP_TENSOR_O], 0, fcp_packed_bytes(&b.shape, FCP_TENSOR_O));
+    judge(&b);
+    cr_assert(!b.report.tensor[FCP_TENSOR_O].ok, "zeros");
+    ((float *)b.packed.t[FCP_TENSOR_O])[3000] = 100;
+    judge(&b);
+    cr_assert_eq((fcp_verdict)b.report.tensor[FCP_TENSOR_O].verdict, FCP_DIFFERS, "more than any V");
+    end(&b);
+    b = run_text(FAR("s - 1.0e4"));
+    judge(&b);
+    all_right(&b, "digits are left");
+    end(&b);
+}
+
+/* --- pairs, widths, gradients of LSE, nothing --------------------------------------------------------------------- */
+
+Test(judge, what_rounding_took_from_lse_is_judged_with_it) {
+    bench b = run_text("mask m = k < q - 3\nscore far = s - 1.0e7\n" SMALL "batch { lengths = [200] }\n"
+                       "plan { mask = m; score = far; block = 128 }\n");
+    float *low = b.packed.t[FCP_TENSOR_LSE_LOW];
+    const struct { size_t at; float value; fcp_verdict verdict; } wrong[] = {
+        {700, 40, FCP_DIFFERS}, {700, NAN, FCP_NOT_FINITE}, {3, 1e-30f, FCP_NOT_EMPTY}, {3, -INFINITY, FCP_NOT_EMPTY}};
+    judge(&b);
+    cr_assert(b.report.tensor[FCP_TENSOR_LSE_LOW].ok, "%s", said(&b, FCP_TENSOR_LSE_LOW));
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        const float was = low[wrong[i].at];
+        low[wrong[i].at] = wrong[i].value;
+        judge(&b);
+        cr_assert_eq((fcp_verdict)b.report.tensor[FCP_TENSOR_LSE_LOW].verdict, wrong[i].verdict, "%zu: %s", i,
+                     said(&b, FCP_TENSOR_LSE_LOW));
+        cr_assert(strstr(said(&b, FCP_TENSOR_LSE_LOW), "lse + lse_low ") == said(&b, FCP_TENSOR_LSE_LOW));
+        low[wrong[i].at] = was;
+    }
+    end(&b);
+    b = run_text(SMALL "batch { lengths = [200] }\nplan { mask = causal; block = 128 }\n");
+    low = b.packed.t[FCP_TENSOR_LSE_LOW];
+    low[500] += 1e-4f;
+    judge(&b);
+    cr_assert_eq((fcp_verdict)b.report.tensor[FCP_TENSOR_LSE_LOW].verdict, FCP_DIFFERS);
+    cr_assert_eq(b.report.tensor[FCP_TENSOR_LSE_LOW].worst, 500);
+    end(&b);
+}
+
+Test(judge, a_gradient_of_lse_counts) {
+    bench b = run_text(SMALL "batch { lengths = [300] }\n"
+                             "plan { mask = causal; block = 128; sink = 1.0; lse_gradient = true }\n");
+    judge(&b);
+    all_right(&b, "a gradient of LSE");
+    float *const d_lse = b.packed.t[FCP_TENSOR_DLSE];
+    d_lse[4 * 200] += 1;
+    judge(&b);
+    cr_assert(!b.report.tensor[FCP_TENSOR_DQ].ok && !b.report.tensor[FCP_TENSOR_DK].ok);
+    cr_assert(b.report.tensor[FCP_TENSOR_DV].ok && b.report.tensor[FCP_TENSOR_O].ok);
+    cr_assert(strstr(said(&b, FCP_TENSOR_DQ), "token 200, head 0, "), "%s", said(&b, FCP_TENSOR_DQ));
+    b.packed.t[FCP_TENSOR_DLSE] = NULL; /* zeros */
+    judge(&b);
+    cr_assert(!b.report.tensor[FCP_TENSOR_DQ].ok);
+    b.packed.t[FCP_TENSOR_DLSE] = d_lse;
+    end(&b);
+}
+
+/* Values in keys are what values of their own are that equal them; dK then has dK and dV. */
+Test(judge, values_in_keys_have_their_gradient_in_that_of_keys) {
+    enum { TOKENS = 300, D = 16, V = 8, ROWS = TOKENS * 2 };
+#define VALUES(more) "model { heads = 4; kv_heads = 2; head_dim = 16; value_dim = 8; dtype = fp32" more " }\n"          \
+                     "cluster { gpus = 2 }\nbatch { lengths = [300] }\nplan { mask = causal; block = 128 }\n"
+    bench in = run_text(VALUES("; values = keys")), own = run_text(VALUES(""));
+    fcp_session *session;
+    fcp_error err;
+    float *const dk = in.packed.t[FCP_TENSOR_DK], *const k = own.packed.t[FCP_TENSOR_K];
+    judge(&in);
+    all_right(&in, "values = keys");
+    cr_assert(!in.report.tensor[FCP_TENSOR_DV].checked, "there is no dV");
+    judge(&own);
+    all_right(&own, "value_dim = 8");
+    for (size_t i = 0; i < ROWS; i++) memcpy((float *)own.packed.t[FCP_TENSOR_V] + i * V, k + i * D, V * sizeof(float));
+    cr_assert_eq(fcp_session_create(own.plan, NULL, &session, &err), FCP_OK);
+    for (int pass = 0; pass < FCP_PASSES; pass++)
+        cr_assert_eq(fcp_session_run_packed(session, own.plan, (fcp_pass)pass, &own.packed, NULL, &err), FCP_OK);
+    fcp_session_free(session);
+    const float *own_dk = own.packed.t[FCP_TENSOR_DK], *own_dv = own.packed.t[FCP_TENSOR_DV];
+    memcpy(dk, own_dk, ROWS * D * sizeof *dk);
+    judge(&in);
+    cr_assert_eq((fcp_verdict)in.report.tensor[FCP_TENSOR_DK].verdict, FCP_DIFFERS, "dV is left out");
+    for (size_t i = 0; i < ROWS * V; i++) dk[i / V * D + i % V] += own_dv[i];
+    judge(&in);
+    all_right(&in, "dK + dV");
+    end(&in);
+    end(&own);
+}
+
+/* Sequences without queries, without keys, and without either. */
+Test(judge, sequences_of_length_zero) {
+    bench b = run_text(SMALL "batch { lengths = [0, 5, 0:7, 7:0, 40, 0] }\nplan { mask = full; block = 128 }\n");
+    judge(&b);
+    all_right(&b, "lengths of zero");
+    cr_assert_eq(b.report.checked[FCP_QUERIES], 52 * 4);
+    float *const o = b.packed.t[FCP_TENSOR_O], *const dk = b.packed.t[FCP_TENSOR_DK];
+    o[7 * 4 * 16] = 1e-20f; /* the third of the queries without keys */
+    dk[7 * 2 * 16] = 1e-3f; /* the third of the keys without queries */
+    judge(&b);
+    cr_assert_eq((fcp_verdict)b.report.tensor[FCP_TENSOR_O].verdict, FCP_NOT_EMPTY, "%s", said(&b, FCP_TENSOR_O));
+    cr_assert_eq((fcp_verdict)b.report.tensor[FCP_TENSOR_DK].verdict, FCP_DIFFERS, "%s", said(&b, FCP_TENSOR_DK));
+    end(&b);
+    b = run_text(SMALL "batch { lengths = [0, 0] }\nplan { mask = full; block = 128 }\n");
+    judge(&b);
+    cr_assert(b.report.ok, "nothing is right");
+    b.options.work = 1;
+    judge(&b);
+    cr_assert(b.report.ok, "nothing is right");
+    end(&b);
+}
+
 /* Partial results that are rounded on the wire, in a plan whose tensors are not (the language has no such plans, a file
  * may): the plain rule calls that wrong, the wire's rule right. A row that lacks the partial of one rank is wrong under
  * both. */

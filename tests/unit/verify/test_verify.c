@@ -77,6 +77,12 @@ static const char *const programs[] = {
     MODEL "batch { lengths = [0, 900, 0:300, 200:0, 130 x 3, 0 x 2] }\ncluster { nodes = 2; gpus = 2 }\n"
     "plan { mask = causal; block = 128; strategy = fcp(coalesce = 2, buffers = 2); layout = contiguous(group = 2); "
     "passes = forward, backward }",
+    /* values with a width of their own, and in keys; a gradient of LSE */
+    "model { heads = 4; kv_heads = 2; head_dim = 24; value_dim = 16 }\nbatch { lengths = [1200, 300, 130 x 5] }\n"
+    "cluster { nodes = 2; gpus = 2 }\nplan { mask = causal; block = 128; layout = zigzag; lse_gradient = true }",
+    "model { heads = 4; kv_heads = 1; head_dim = 24; value_dim = 16; values = keys }\n"
+    "batch { lengths = [100:1200, 300, 1:130 x 5] }\ncluster { gpus = 3 }\n"
+    "plan { mask = causal; block = 128; strategy = cad(coalesce = 2); layout = contiguous; lse_gradient = true }",
 };
 /* Those below are planned by a scatter, whose seed is the program's number: work runs anywhere, in ranges of heads. */
 #define SCATTERED                                                                                                      \
