@@ -47,7 +47,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     random_program *p = &room;
     const bool large = data[0] & LARGE;
     dice d = {.bytes = data + 1, .size = size - 1};
-    draw_program(p, &d, large ? 20000 : 800);
+    draw_program_with(p, &d, large ? 20000 : 800, DRAW_ALL);
     draw_auto(p, &d, AUTO);
     const uint64_t hash = hash_of(p->text, p->size);
     if (LLVMFuzzerMutate && drawn_before(hash, hash_of(data, size))) return 0;

@@ -23,7 +23,7 @@ static void judge_mask(random_program *p, unsigned number) {
     p->params = &param;
     p->views = p->view_room;
     p->field_count = KNOWN_FIELDS;
-    p->heads = 2, p->kv_heads = 1 + number % 2, p->head_dim = 8;
+    p->heads = 2, p->kv_heads = 1 + number % 2, p->head_dim = p->value_dim = 8;
     p->nodes = 1 + number % 2, p->gpus = 2, p->backward = true, p->dtype = FCP_FP32;
     uint64_t state = number + 1;
     for (p->sequences = 0; p->sequences < 4; p->tokens += lengths[p->sequences++]) {

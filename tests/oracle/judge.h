@@ -6,8 +6,9 @@
  * into which the ranks with tokens do not divide; no other program may be. The plan is saved, loaded, verified, and
  * run on the host backend. O, LSE, dQ, dK and dV are compared with naive attention in float64, under FlashAttention's
  * rule: their error is at most twice that of the naive computation in the input's precision (three times with a
- * score), plus the rounding of the reference, and with `wire = bf16` what rounding partial results may do. Outputs
- * hold NaNs beforehand, and a second run must give the same bits.
+ * score, ten times where logits are far from 0, since there chance decides which keys fp32 can tell apart), plus the
+ * rounding of the reference, and with `wire = bf16` what rounding partial results may do. So is the largest logit of
+ * each head. Outputs hold NaNs beforehand, and a second run must give the same bits.
  */
 #ifndef JUDGE_H
 #define JUDGE_H
@@ -73,11 +74,13 @@ static float load(int dtype, const void *p, size_t i) {
 
 typedef struct tensors {
     size_t tokens;
-    double *q, *k, *v, *d_o;          /* inputs, exact */
+    double *q, *k, *v, *d_o, *d_lse;  /* inputs, exact */
     double *o, *lse, *dq, *dk, *dv;   /* float64 */
     float *lo, *llse, *ldq, *ldk, *ldv; /* naive, in the type's precision */
     double *wo, *wdq, *wdk, *wdv;     /* the absolute values that each of those is a sum of, added up */
     uint8_t *empty;                   /* [tokens][heads]: the row sees nothing */
+    double most[MAX_HEADS];           /* the largest logits, and their naive ones */
+    float lmost[MAX_HEADS];
 } tensors;
 
 static void *zeros(size_t n, size_t size) {
@@ -110,7 +113,11 @@ static void allowed(const random_program *p, uint32_t s, uint8_t *a, bool *fault
 }
 
 static void define(const random_program *p, tensors *t, uint8_t *const *allow) {
-    size_t d = p->head_dim, H = p->heads, KH = p->kv_heads, base = 0, key_base = 0;
+    size_t d = p->head_dim, dv = p->value_dim, H = p->heads, KH = p->kv_heads, base = 0, key_base = 0;
+    const size_t v_row = p->values_in_keys ? d : dv; /* V, and its gradient, may be in the rows of K and dK */
+    double *d_v = p->values_in_keys ? t->dk : t->dv, *wdv = p->values_in_keys ? t->wdk : t->wdv;
+    float *ldv = p->values_in_keys ? t->ldk : t->ldv;
+    for (size_t h = 0; h < H; h++) t->most[h] = -INFINITY, t->lmost[h] = -INFINITY;
     double scale = 1 / sqrt((double)d);
     float fscale = (float)scale;
     for (uint32_t s = 0; s < p->sequences; base += queries_of(p, s), key_base += p->lengths[s++]) {
@@ -122,7 +129,7 @@ static void define(const random_program *p, tensors *t, uint8_t *const *allow) {
         const int64_t first = p->top_left ? 0 : (int64_t)n - (int64_t)rows; /* position of the first query */
         for (size_t h = 0; h < H; h++)
             for (size_t q = 0; q < rows; q++) {
-                size_t g = h / (H / KH), row = ((base + q) * H + h) * d;
+                size_t g = h / (H / KH), row = ((base + q) * H + h) * d, o_row = ((base + q) * H + h) * dv;
                 const uint8_t *a = allow[s] + ((p->uses_h ? h : 0) * rows + q) * n;
                 double m = -INFINITY, l = 0;
                 float mf = -INFINITY, lf = 0;
@@ -144,6 +151,8 @@ static void define(const random_program *p, tensors *t, uint8_t *const *allow) {
                     if (S[k] > m) m = S[k];
                     if (Sf[k] > mf) mf = Sf[k];
                 }
+                t->most[h] = fmax(t->most[h], m);
+                t->lmost[h] = fmaxf(t->lmost[h], mf);
                 if (m == -INFINITY) {
                     double nothing = score->sinks ? score->sink[h] : -INFINITY;
                     t->empty[(base + q) * H + h] = 1;
@@ -168,42 +177,44 @@ static void define(const random_program *p, tensors *t, uint8_t *const *allow) {
                 for (size_t k = 0; k < n; k++) {
                     if (!a[k]) continue;
                     float r = round_to(p->dtype, Pf[k]);
-                    for (size_t i = 0; i < d; i++) {
-                        double v = t->v[((key_base + k) * KH + g) * d + i];
-                        t->o[row + i] += P[k] / l * v;
-                        t->wo[row + i] += P[k] / l * fabs(v);
-                        t->lo[row + i] += r * (float)v;
+                    for (size_t i = 0; i < dv; i++) {
+                        double v = t->v[((key_base + k) * KH + g) * v_row + i];
+                        t->o[o_row + i] += P[k] / l * v;
+                        t->wo[o_row + i] += P[k] / l * fabs(v);
+                        t->lo[o_row + i] += r * (float)v;
                     }
                 }
-                double delta = 0, wdelta = 0;
-                float deltaf = 0;
-                for (size_t i = 0; i < d; i++) {
-                    t->lo[row + i] = round_to(p->dtype, t->lo[row + i] / lf);
-                    delta += t->d_o[row + i] * t->o[row + i];
-                    wdelta += fabs(t->d_o[row + i]) * t->wo[row + i];
-                    deltaf += (float)t->d_o[row + i] * t->lo[row + i];
+                double delta = -t->d_lse[(base + q) * H + h], wdelta = fabs(delta);
+                float deltaf = (float)delta;
+                for (size_t i = 0; i < dv; i++) {
+                    t->lo[o_row + i] = round_to(p->dtype, t->lo[o_row + i] / lf);
+                    delta += t->d_o[o_row + i] * t->o[o_row + i];
+                    wdelta += fabs(t->d_o[o_row + i]) * t->wo[o_row + i];
+                    deltaf += (float)t->d_o[o_row + i] * t->lo[o_row + i];
                 }
                 for (size_t k = 0; p->backward && k < n; k++) {
                     if (!a[k]) continue;
-                    size_t col = ((key_base + k) * KH + g) * d;
+                    size_t col = ((key_base + k) * KH + g) * d, v_col = ((key_base + k) * KH + g) * v_row;
                     double dp = 0, pr = P[k] / l;
-                    float dpf = 0, prf = expf(Sf[k] - lsef);
-                    for (size_t i = 0; i < d; i++) {
-                        dp += t->d_o[row + i] * t->v[col + i];
-                        dpf += (float)t->d_o[row + i] * (float)t->v[col + i];
+                    float dpf = 0, prf = Pf[k] / lf;
+                    for (size_t i = 0; i < dv; i++) {
+                        dp += t->d_o[o_row + i] * t->v[v_col + i];
+                        dpf += (float)t->d_o[o_row + i] * (float)t->v[v_col + i];
                     }
                     double ds = pr * (dp - delta) * D[k], wds = fabs(ds) + pr * wdelta * fabs(D[k]);
                     float dsf = round_to(p->dtype, prf * (dpf - deltaf) * Df[k]), r = round_to(p->dtype, prf);
                     for (size_t i = 0; i < d; i++) {
                         t->dq[row + i] += ds * t->k[col + i] * scale;
                         t->dk[col + i] += ds * t->q[row + i] * scale;
-                        t->dv[col + i] += pr * t->d_o[row + i];
                         t->wdq[row + i] += wds * fabs(t->k[col + i]) * scale;
                         t->wdk[col + i] += wds * fabs(t->q[row + i]) * scale;
-                        t->wdv[col + i] += pr * fabs(t->d_o[row + i]);
                         t->ldq[row + i] += dsf * (float)t->k[col + i] * fscale;
                         t->ldk[col + i] += dsf * (float)t->q[row + i] * fscale;
-                        t->ldv[col + i] += r * (float)t->d_o[row + i];
+                    }
+                    for (size_t i = 0; i < dv; i++) {
+                        d_v[v_col + i] += pr * t->d_o[o_row + i];
+                        wdv[v_col + i] += pr * fabs(t->d_o[o_row + i]);
+                        ldv[v_col + i] += r * (float)t->d_o[o_row + i];
                     }
                 }
             }
@@ -218,11 +229,12 @@ static void define(const random_program *p, tensors *t, uint8_t *const *allow) {
 
 /* --- one program -------------------------------------------------------------------------------------------------- */
 
-static void *draw_tensor(dice *d, int dtype, size_t n, double **out_exact) {
+/* `by`: how many times as large as usual. */
+static void *draw_tensor(dice *d, int dtype, size_t n, float by, double **out_exact) {
     void *data = zeros(n, fcp_dtype_size((fcp_dtype)dtype));
     *out_exact = zeros(n, sizeof **out_exact);
     for (size_t i = 0; i < n; i++) {
-        float x = ((float)roll(d, 4001) - 2000) / 1024; /* about uniform in -2 .. 2 */
+        float x = ((float)roll(d, 4001) - 2000) / 1024 * by; /* about uniform in -2 .. 2 */
         if (dtype == FCP_FP32) {
             ((float *)data)[i] = x;
         } else if (dtype == FCP_BF16) {
@@ -273,94 +285,131 @@ static void compare(const char *what, unsigned seed, const random_program *p, in
         if (fabs((double)lowp - y) > naive_error) naive_error = fabs((double)lowp - y);
         if (fabs((double)x - y) > error) error = fabs((double)x - y);
     }
-    double limit = (p->score.root ? 3 : 2) * naive_error + 2 * rounding + slack;
+    double limit = (p->large || p->score.far ? 10 : p->score.root ? 3 : 2) * naive_error + 2 * rounding + slack;
     JUDGE(error <= limit, "seed %u: %s is off by %g, allowed %g\n%s", seed, what, error, limit, p->text);
 }
 
 /* How far rounding to bf16 (by 2^-8 of each partial) may take any of n sums. A partial makes fewer hops than there are
- * ranks, and O, of which gradients are made, as many again. */
-static double wire_slack(const random_program *p, const double *weight, size_t n) {
+ * ranks, and O, of which gradients are made, as many again. Where inputs are large, also what adding up in another
+ * order than the naive computation does: dP - delta is exactly 0 in a row that sees one key, if both are added up
+ * alike. */
+static double sum_slack(const random_program *p, const double *weight, size_t n) {
     double most = 0;
     for (size_t i = 0; i < n; i++)
         if (weight[i] > most) most = weight[i];
-    return p->wire ? most * (pow(1 + 0x1p-8, 2 * p->nodes * p->gpus) - 1) : 0;
+    return most * ((p->wire ? pow(1 + 0x1p-8, 2 * p->nodes * p->gpus) - 1 : 0) + (p->large ? 0x1p-20 : 0));
+}
+
+/* The largest logits over all ranks. */
+static void compare_most(unsigned seed, const random_program *p, const tensors *t, const float *most, uint32_t ranks) {
+    for (uint32_t h = 0; h < p->heads; h++) {
+        float x = -INFINITY;
+        for (uint32_t r = 0; r < ranks; r++) x = !(most[r * p->heads + h] <= x) ? most[r * p->heads + h] : x;
+        const double y = t->most[h], limit = 10 * fabs((double)t->lmost[h] - y) + 1e-5 * fmax(1, fabs(y));
+        JUDGE(isinf(y) ? (double)x == y : fabs((double)x - y) <= limit,
+              "seed %u: the largest logit of head %u is %g, expected %g\n%s", seed, h, (double)x, y, p->text);
+    }
+}
+
+/* An input: up to 1e4 times as large in some programs, but in fp16 not, whose largest number is 65504. */
+static float draw_factor(const random_program *p, dice *d) {
+    static const float factors[] = {1, 10, 100, 1e4f};
+    return p->large && p->dtype != FCP_FP16 ? factors[roll(d, 4)] : 1;
 }
 
 static void run_plan(const fcp_plan *plan, const random_program *p, unsigned seed, dice *d, uint8_t *const *allow) {
-    size_t H = p->heads, KH = p->kv_heads, dim = p->head_dim, T = p->tokens, e = fcp_dtype_size((fcp_dtype)p->dtype);
-    size_t nq = T * H * dim, nk = p->key_tokens * KH * dim;
+    enum { Q, K, V, O, LSE, D_O, DQ, DK, DV, LOW, D_LSE, NT };
+    static const bool of_keys[NT] = {[K] = true, [V] = true, [DK] = true, [DV] = true};
+    static const bool is_input[NT] = {[Q] = true, [K] = true, [V] = true, [D_O] = true, [D_LSE] = true};
+    const size_t H = p->heads, KH = p->kv_heads, dim = p->head_dim, T = p->tokens;
+    const size_t e = fcp_dtype_size((fcp_dtype)p->dtype), rows = T * H, key_rows = p->key_tokens * KH;
+    const size_t vd = p->value_dim, own_vd = p->values_in_keys ? 0 : vd; /* of V and dV */
+    const size_t row[NT] = {H * dim * e, KH * dim * e, KH * own_vd * e, H * vd * e, H * 4, H * vd * e,
+                            H * dim * e, KH * dim * e, KH * own_vd * e, H * 4, p->lse_gradient ? H * 4 : 0};
+    const float by[] = {draw_factor(p, d), draw_factor(p, d), draw_factor(p, d), draw_factor(p, d)};
     tensors t = {.tokens = T};
-    void *q = draw_tensor(d, p->dtype, nq, &t.q), *k = draw_tensor(d, p->dtype, nk, &t.k);
-    void *v = draw_tensor(d, p->dtype, nk, &t.v), *d_o = draw_tensor(d, p->dtype, nq, &t.d_o);
-    t.o = zeros(nq, 8), t.lse = zeros(T * H, 8), t.dq = zeros(nq, 8), t.dk = zeros(nk, 8), t.dv = zeros(nk, 8);
-    t.lo = zeros(nq, 4), t.llse = zeros(T * H, 4), t.ldq = zeros(nq, 4), t.ldk = zeros(nk, 4), t.ldv = zeros(nk, 4);
-    t.wo = zeros(nq, 8), t.wdq = zeros(nq, 8), t.wdk = zeros(nk, 8), t.wdv = zeros(nk, 8);
-    t.empty = zeros(T * H, 1);
+    void *packed[NT] = {draw_tensor(d, p->dtype, rows * dim, by[0], &t.q),
+                        draw_tensor(d, p->dtype, key_rows * dim, by[1], &t.k),
+                        draw_tensor(d, p->dtype, key_rows * own_vd, by[2], &t.v)};
+    packed[D_O] = draw_tensor(d, p->dtype, rows * vd, by[3], &t.d_o);
+    packed[D_LSE] = draw_tensor(d, FCP_FP32, p->lse_gradient ? rows : 0, 1, &t.d_lse);
+    double *const own_v = t.v;
+    if (p->values_in_keys) t.v = t.k;
+    t.d_lse = p->lse_gradient ? t.d_lse : (free(t.d_lse), zeros(rows, 8));
+    t.o = zeros(rows * vd, 8), t.lse = zeros(rows, 8), t.dq = zeros(rows * dim, 8), t.dk = zeros(key_rows * dim, 8);
+    t.lo = zeros(rows * vd, 4), t.llse = zeros(rows, 4), t.ldq = zeros(rows * dim, 4);
+    t.ldk = zeros(key_rows * dim, 4), t.ldv = zeros(key_rows * own_vd, 4), t.dv = zeros(key_rows * own_vd, 8);
+    t.wo = zeros(rows * vd, 8), t.wdq = zeros(rows * dim, 8), t.wdk = zeros(key_rows * dim, 8);
+    t.wdv = zeros(key_rows * own_vd, 8), t.empty = zeros(rows, 1);
     define(p, &t, allow);
 
-    void *o = zeros(nq, e), *dq = zeros(nq, e), *dk = zeros(nk, e), *dv = zeros(nk, e),
-         *again = zeros(2 * nq + 2 * nk, e);
-    float *lse = zeros(T * H, 4);
-    uint32_t ranks = p->nodes * p->gpus;
+    static const int kept[] = {O, DQ, DK, DV};
+    enum { KEPT = sizeof kept / sizeof *kept };
+    for (int i = 0; i < NT; i++)
+        if (!packed[i]) packed[i] = zeros((of_keys[i] ? p->key_tokens : T) * row[i], 1);
+    void *again[KEPT];
+    for (int i = 0; i < KEPT; i++) again[i] = zeros((of_keys[kept[i]] ? p->key_tokens : T) * row[kept[i]], 1);
+    const uint32_t ranks = p->nodes * p->gpus;
     fcp_tensors *per_rank = zeros(ranks, sizeof *per_rank);
-    enum { NT = 9 };
-    void *packed[NT] = {q, k, v, o, lse, d_o, dq, dk, dv};
-    static const bool of_keys[NT] = {false, true, true, false, false, false, false, true, true};
-    size_t row[NT] = {H * dim * e, KH * dim * e, KH * dim * e, H * dim * e, H * 4,
-                      H * dim * e, H * dim * e,  KH * dim * e, KH * dim * e};
+    float *most = zeros(ranks * H, sizeof *most);
     void **local = zeros(ranks * (size_t)NT, sizeof *local);
+    memset(most, 0xff, ranks * H * sizeof *most);
     for (uint32_t r = 0; r < ranks; r++) {
         size_t queries = fcp_plan_rank_queries(plan, r), keys = fcp_plan_rank_keys(plan, r);
+        void **x = local + r * (size_t)NT;
         for (int i = 0; i < NT; i++) {
             size_t tokens = of_keys[i] ? keys : queries;
-            local[r * NT + i] = zeros(tokens * row[i], 1);
-            memset(local[r * NT + i], 0xff, tokens * row[i]); /* NaN in every type */
-            if (i < 3 || i == 5) scatter(plan, r, of_keys[i], local[r * NT + i], packed[i], row[i], false);
+            x[i] = zeros(tokens * row[i], 1);
+            memset(x[i], 0xff, tokens * row[i]); /* NaN in every type */
+            if (is_input[i]) scatter(plan, r, of_keys[i], x[i], packed[i], row[i], false);
         }
-        void **x = local + r * NT;
-        per_rank[r] = (fcp_tensors){x[0], x[1], x[2], x[3], x[4], x[5], x[6], x[7], x[8]};
+        per_rank[r] = (fcp_tensors){.q = x[Q], .k = x[K], .v = own_vd ? x[V] : NULL, .o = x[O], .lse = x[LSE],
+                                    .d_o = x[D_O], .dq = x[DQ], .dk = x[DK], .dv = own_vd ? x[DV] : NULL,
+                                    .lse_low = x[LOW], .d_lse = p->lse_gradient ? x[D_LSE] : NULL,
+                                    .max_logit = most + r * H};
     }
     fcp_session *session;
     fcp_error err;
     JUDGE(fcp_session_create(plan, NULL, &session, &err) == FCP_OK, "seed %u: %s\n%s", seed, err.message, p->text);
     for (int attempt = 0; attempt < 2; attempt++) {
-        JUDGE(fcp_session_run(session, FCP_FORWARD, per_rank, &err) == FCP_OK, "seed %u: %s\n%s", seed, err.message,
-                     p->text);
-        if (p->backward)
-            JUDGE(fcp_session_run(session, FCP_BACKWARD, per_rank, &err) == FCP_OK, "seed %u: %s\n%s", seed,
-                         err.message, p->text);
-        char *kept = again;
-        void *outputs[4] = {o, dq, dk, dv};
-        size_t sizes[4] = {nq * e, nq * e, nk * e, nk * e};
-        for (int i = 0; i < 4; kept += sizes[i++]) memcpy(kept, outputs[i], sizes[i]);
+        for (int pass = 0; pass <= p->backward; pass++)
+            JUDGE(fcp_session_run(session, (fcp_pass)pass, per_rank, &err) == FCP_OK, "seed %u: %s\n%s", seed,
+                  err.message, p->text);
+        for (int i = 0; i < KEPT; i++)
+            memcpy(again[i], packed[kept[i]], (of_keys[kept[i]] ? p->key_tokens : T) * row[kept[i]]);
         for (uint32_t r = 0; r < ranks; r++)
             for (int i = 0; i < NT; i++)
-                if (i == 3 || i == 4 || i > 5) scatter(plan, r, of_keys[i], local[r * NT + i], packed[i], row[i], true);
-        kept = again;
-        for (int i = 0; i < 4; kept += sizes[i++])
-            JUDGE(!attempt || (i && !p->backward) || !memcmp(kept, outputs[i], sizes[i]),
+                if (!is_input[i]) scatter(plan, r, of_keys[i], local[r * (size_t)NT + i], packed[i], row[i], true);
+        for (int i = 0; i < KEPT; i++)
+            JUDGE(!attempt || (i && !p->backward) ||
+                      !memcmp(again[i], packed[kept[i]], (of_keys[kept[i]] ? p->key_tokens : T) * row[kept[i]]),
                   "seed %u: two runs differ\n%s", seed, p->text);
     }
     fcp_session_free(session);
 
-    compare("O", seed, p, p->dtype, t.o, t.lo, o, nq, wire_slack(p, t.wo, nq));
+    const float *lse = packed[LSE];
+    compare("O", seed, p, p->dtype, t.o, t.lo, packed[O], rows * vd, sum_slack(p, t.wo, rows * vd));
     double largest = 1;
-    for (size_t i = 0; i < T * H; i++)
+    for (size_t i = 0; i < rows; i++)
         if (isfinite(t.lse[i]) && fabs(t.lse[i]) > largest) largest = fabs(t.lse[i]);
-    compare("LSE", seed, p, FCP_FP32, t.lse, t.llse, lse, T * H, 1e-5 * largest);
-    for (size_t i = 0; i < T * H; i++) /* an empty row is exactly zero */
-        for (size_t j = 0; t.empty[i] && j < dim; j++)
-            JUDGE(load(p->dtype, o, i * dim + j) == 0 && lse[i] == (float)t.lse[i],
+    compare("LSE", seed, p, FCP_FP32, t.lse, t.llse, lse, rows, 1e-5 * largest);
+    compare_most(seed, p, &t, most, ranks);
+    for (size_t i = 0; i < rows; i++) /* an empty row is exactly zero */
+        for (size_t j = 0; t.empty[i] && j < vd; j++)
+            JUDGE(load(p->dtype, packed[O], i * vd + j) == 0 && lse[i] == (float)t.lse[i],
                   "seed %u: an empty row is not 0\n%s", seed, p->text);
     if (p->backward) {
-        compare("dQ", seed, p, p->dtype, t.dq, t.ldq, dq, nq, 3e-4 + wire_slack(p, t.wdq, nq));
-        compare("dK", seed, p, p->dtype, t.dk, t.ldk, dk, nk, 3e-4 + wire_slack(p, t.wdk, nk));
-        compare("dV", seed, p, p->dtype, t.dv, t.ldv, dv, nk, 3e-4 + wire_slack(p, t.wdv, nk));
+        compare("dQ", seed, p, p->dtype, t.dq, t.ldq, packed[DQ], rows * dim, 3e-4 + sum_slack(p, t.wdq, rows * dim));
+        compare("dK", seed, p, p->dtype, t.dk, t.ldk, packed[DK], key_rows * dim,
+                3e-4 + sum_slack(p, t.wdk, key_rows * dim));
+        compare("dV", seed, p, p->dtype, t.dv, t.ldv, packed[DV], key_rows * own_vd,
+                3e-4 + sum_slack(p, t.wdv, key_rows * own_vd));
     }
     for (uint32_t i = 0; i < ranks * NT; i++) free(local[i]);
-    void *all[] = {t.empty, q,   k,     v,   d_o,   o,    dq,   dk,   dv,   again,  lse,   per_rank, local, t.q,
-                   t.k,     t.v, t.d_o, t.o, t.lse, t.dq, t.dk, t.dv, t.lo, t.llse, t.ldq, t.ldk,    t.ldv,
-                   t.wo,    t.wdq, t.wdk, t.wdv};
+    for (int i = 0; i < NT; i++) free(packed[i]);
+    for (int i = 0; i < KEPT; i++) free(again[i]);
+    void *all[] = {t.empty, per_rank, local, most,   t.q,    t.k,  own_v,  t.d_o,   t.d_lse, t.o,   t.lse, t.dq, t.dk,
+                   t.dv,    t.lo,     t.llse, t.ldq, t.ldk, t.ldv, t.wo,   t.wdq,   t.wdk,   t.wdv};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) free(all[i]);
 }
 

@@ -15,7 +15,7 @@ static unsigned first_seed(unsigned otherwise) { return count_from_environment("
 
 static void draw_seed(random_program *p, dice *d, unsigned seed, uint64_t budget) {
     *d = dice_of(seed, 88172645463325252u);
-    draw_program(p, d, budget);
+    draw_program_with(p, d, budget, DRAW_ALL);
 }
 
 /* choose: auto chooses the strategies. */

@@ -77,7 +77,8 @@ static struct largest largest_of(const peaked_run *r, fcp_tensor t) {
  * which is one rounding of the most that a pair could add. */
 static double naive_has(const peaked_run *r, fcp_tensor t) {
     const fcp_dtype dtype = r->shape.dtype;
-    const struct largest q = largest_of(r, FCP_TENSOR_Q), k = largest_of(r, FCP_TENSOR_K), g = largest_of(r, FCP_TENSOR_DO);
+    const struct largest q = largest_of(r, FCP_TENSOR_Q), k = largest_of(r, FCP_TENSOR_K);
+    const struct largest g = largest_of(r, FCP_TENSOR_DO);
     const struct largest v = r->shape.values_in_keys ? k : largest_of(r, FCP_TENSOR_V);
     const double inner = fmax(1, r->slope) * fabs(r->shape.scale) * g.row * v.row / sqrt(r->shape.value_dim);
     double one = 0;

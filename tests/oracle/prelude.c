@@ -12,7 +12,7 @@ static void judge_case(random_program *p, const known_case *x, unsigned seed, bo
     memset(p, 0, sizeof *p);
     p->allow = KNOWN[x->mask].allow;
     p->params = x->p;
-    p->heads = 2, p->kv_heads = 1 + seed % 2, p->head_dim = 8;
+    p->heads = 2, p->kv_heads = 1 + seed % 2, p->head_dim = p->value_dim = 8;
     p->nodes = 1 + seed % 2, p->gpus = 2, p->backward = true, p->dtype = FCP_FP32;
     for (; p->sequences < 4 && x->lengths[p->sequences]; p->sequences++) {
         p->lengths[p->sequences] = x->lengths[p->sequences];

@@ -75,6 +75,9 @@ typedef struct random_program {
     bool (*allow)(const int64_t *params, int64_t q, int64_t k, int64_t n);
     const int64_t *params;
     uint32_t heads, kv_heads, head_dim, nodes, gpus, block, coalesce, buffers;
+    uint32_t value_dim;
+    bool values_in_keys, lse_gradient;
+    bool large;                  /* inputs are much larger than 1 */
     int dtype, strategy, layout; /* as in runtime/plan/plan.h */
     uint32_t group;              /* of the layout; 0: none is stated */
     uint32_t servers;            /* ranks of strategy cad that hold no tokens */
@@ -92,6 +95,7 @@ typedef struct random_program {
     piece piece_room[MAX_PIECES];
     uint32_t piece_count;
     uint64_t lengths[MAX_SEQUENCES], queries[MAX_SEQUENCES]; /* queries 0: as many as keys */
+    bool none[MAX_SEQUENCES];    /* there are no queries */
     uint32_t sequences;
     uint64_t tokens, key_tokens;
     bool top_left;
@@ -156,6 +160,7 @@ static expr *draw_pieces(random_program *p, dice *d) {
     uint64_t longest = 0;
     for (uint32_t s = 0; s < p->sequences; s++)
         if (p->lengths[s] > longest) longest = p->lengths[s];
+    if (!longest) longest = 1;
     uint32_t count = roll(d, 2) ? 1 + roll(d, 6) : 0, left = MAX_PIECES - p->piece_count;
     if (count > left) count = left;
     expr *e = node(p, X_PIECES, 0, 0, 0, count);
@@ -432,7 +437,20 @@ static void put_field(random_program *p, uint32_t number) {
 }
 
 static inline uint64_t queries_of(const random_program *p, uint32_t s) {
-    return p->queries[s] ? p->queries[s] : p->lengths[s];
+    return p->none[s] ? 0 : p->queries[s] ? p->queries[s] : p->lengths[s];
+}
+
+/* Leaves some sequences without queries, without keys, or without both. */
+static void draw_empty(random_program *p, dice *d) {
+    p->tokens = p->key_tokens = 0;
+    for (uint32_t s = 0; s < p->sequences; s++) {
+        const uint32_t what = roll(d, 6);
+        if (what == 3) p->queries[s] = queries_of(p, s);
+        if (what >= 4) p->none[s] = true;
+        if (what == 3 || what == 4) p->lengths[s] = 0;
+        p->tokens += queries_of(p, s);
+        p->key_tokens += p->lengths[s];
+    }
 }
 
 /* Some sequences with more or fewer queries than keys; positions stay about as many. */
@@ -491,8 +509,18 @@ static void draw_sharing(random_program *p, dice *d) {
 
 static const char *const program_strategies[] = {"fcp", "ring", "zigzag", "cad", "ulysses", "upipe", "dcp", "groups"};
 
+/* What programs may have besides: what not every machine of the tests computes. */
+enum {
+    DRAW_VALUES = 1, /* V of another width than K, or in K */
+    DRAW_LSE = 2,    /* a gradient of LSE */
+    DRAW_EMPTY = 4,  /* sequences of length zero */
+    DRAW_FAR = 8,    /* logits as far from 0 as float reaches, and large inputs */
+    DRAW_ALL = 15
+};
+
 /* Draws a program of at most about `budget` query-key positions. */
-static inline void draw_program(random_program *p, dice *d, uint64_t budget) {
+static inline void draw_program_with(random_program *p, dice *d, uint64_t budget, unsigned features) {
+    static const uint32_t value_dims[] = {8, 16, 24, 40};
     static const uint32_t head_counts[] = {1, 2, 4, 6, 8, 12}, dims[] = {8, 16, 32};
     static const char *const dtypes[] = {"fp32", "fp16", "bf16"};
     static const char *const bases[] = {"caller", "fcp", "ring", "zigzag"};
@@ -502,7 +530,11 @@ static inline void draw_program(random_program *p, dice *d, uint64_t budget) {
     p->heads = head_counts[roll(d, 6)];
     p->kv_heads = 1 + roll(d, p->heads);
     while (p->heads % p->kv_heads) p->kv_heads--;
-    p->head_dim = dims[roll(d, 3)];
+    p->head_dim = p->value_dim = dims[roll(d, 3)];
+    if (features & DRAW_VALUES && roll(d, 2)) {
+        p->value_dim = value_dims[roll(d, 4)];
+        p->values_in_keys = p->value_dim <= p->head_dim && roll(d, 2);
+    }
     p->dtype = (int)roll(d, 3);
     p->nodes = 1 + roll(d, 3);
     p->gpus = 1 + roll(d, 4);
@@ -529,20 +561,25 @@ static inline void draw_program(random_program *p, dice *d, uint64_t budget) {
         p->key_tokens += n;
     }
     if (roll(d, 2)) draw_queries(p, d);
-    p->field_count = roll(d, 2) && p->key_tokens <= MAX_TOKENS / 2 ? 1 + roll(d, MAX_FIELDS) : 0;
+    if (features & DRAW_EMPTY && roll(d, 3) == 2) draw_empty(p, d);
+    p->lse_gradient = features & DRAW_LSE && p->backward && roll(d, 2);
+    p->large = features & DRAW_FAR && roll(d, 4) == 3;
+    p->field_count = roll(d, 2) && p->key_tokens && p->key_tokens <= MAX_TOKENS / 2 ? 1 + roll(d, MAX_FIELDS) : 0;
     p->views = p->view_room;
     for (uint32_t f = 0; f < p->field_count; f++) draw_field(p, d, p->fields[f]);
     p->pieces = p->piece_room;
     p->mask = draw_bool(p, d, 1 + roll(d, 4));
-    draw_score(&p->score, d, p->heads, p->views, p->field_count);
+    draw_score(&p->score, d, p->heads, p->views, p->field_count, features & DRAW_FAR);
 
     put_set(p, "model { heads = ", p->heads, "; kv_heads = ");
     put_set(p, "", p->kv_heads, "; head_dim = ");
-    put_set(p, "", p->head_dim, "; dtype = ");
+    put_set(p, "", p->head_dim, p->values_in_keys ? "; values = keys; dtype = " : "; dtype = ");
     put_word(p, dtypes[p->dtype]);
     for (int i = 0; i < SCORE_TABLE && p->score.uses_table; i++)
         put(p, "%s%.2f", i ? ", " : "; table near = [", p->score.table[i]);
-    put_word(p, p->score.uses_table ? "] }\n" : " }\n");
+    if (p->score.uses_table) put_word(p, "]");
+    if (p->value_dim != p->head_dim) put_set(p, "; value_dim = ", p->value_dim, "");
+    put_word(p, " }\n");
     /* work lists are cut for the multiprocessors of the GPU, of which `cpu` has none */
     put_set(p, "cluster { nodes = ", p->nodes, "; gpus = ");
     put_set(p, "", p->gpus, "; gpu = ");
@@ -551,7 +588,7 @@ static inline void draw_program(random_program *p, dice *d, uint64_t budget) {
     put_word(p, "batch { lengths = [");
     for (uint32_t s = 0; s < p->sequences; s++) {
         if (s) put_word(p, ", ");
-        if (p->queries[s]) put_number(p, (int64_t)p->queries[s]), put_word(p, ":");
+        if (p->queries[s] || p->none[s]) put_number(p, (int64_t)queries_of(p, s)), put_word(p, ":");
         put_number(p, (int64_t)p->lengths[s]);
     }
     put_word(p, p->top_left ? "]; align = top_left\n" : "]\n");
@@ -608,9 +645,12 @@ static inline void draw_program(random_program *p, dice *d, uint64_t budget) {
     p->layers = roll(d, LAYERED) == LAYERED - 1;
     put_word(p, p->layers ? "  layers = [drawn, causal x 3]\n" : "  mask = drawn\n");
     if (p->wire) put_word(p, "  wire = bf16\n");
+    if (p->lse_gradient) put_word(p, "  lse_gradient = true\n");
     if (p->equal) put_word(p, "  tokens = equal\n");
     put_word(p, p->backward ? "  passes = forward, backward\n}\n" : "  passes = forward\n}\n");
 }
+
+static inline void draw_program(random_program *p, dice *d, uint64_t budget) { draw_program_with(p, d, budget, 0); }
 
 /* Leaves the strategy of one program in so many to auto, which may choose among some. */
 static inline void draw_auto(random_program *p, dice *d, uint32_t one_in) {

@@ -2,7 +2,8 @@
  *
  * A score is drawn as text and as a tree. This file evaluates the tree in float64 and in float, together with its
  * derivative by s, which it finds node by node, by the rules of calculus. Scores are tame: finite, continuous in s, and
- * not steep; where they have a kink, no logit is likely to lie. random_program.h includes this file, and has its
+ * not steep; where they have a kink, no logit is likely to lie. What is added to one may be as large as float is, as in
+ * additive masks. random_program.h includes this file, and has its
  * dice. */
 #ifndef RANDOM_SCORE_H
 #define RANDOM_SCORE_H
@@ -12,7 +13,7 @@
 typedef enum score_kind {
     T_S, T_NUMBER, T_DISTANCE, T_FIELD, T_TABLE, T_ADD, T_SUB, T_TIMES, T_CAP, T_MIN, T_MAX, T_ROOT, T_LOG, T_EXP,
     T_NEAR,
-    T_HEAD
+    T_HEAD, T_FAR, T_FAR_KEYS
 } score_kind;
 
 /* A field, and what of it the sequence under way sees. */
@@ -24,11 +25,12 @@ typedef struct field_view {
 enum { MAX_SCORE_TREES = 64, MAX_HEADS = 12, SCORE_TABLE = 5, FIELD_MOST = 20 };
 typedef struct score_tree {
     score_kind kind;
-    double number; /* hundredths, so that text and value are the same */
-    uint32_t which; /* T_FIELD: its name */
+    double number; /* hundredths, so that text and value are the same; of T_FAR what its text says */
+    uint32_t which; /* T_FIELD: its name; T_FAR_KEYS: how many keys are far away */
     const field_view *field;
     const double *table; /* T_TABLE: SCORE_TABLE numbers */
     const struct score_tree *a, *b;
+    char text[32]; /* of a T_FAR's number */
 } score_tree;
 
 typedef struct random_score {
@@ -40,6 +42,7 @@ typedef struct random_score {
     double sink[MAX_HEADS];
     double table[SCORE_TABLE]; /* `near` */
     bool uses_table, uses_field;
+    bool far;                /* logits may be far from 0 */
     size_t size; /* of the text */
     /* From here on it is not set to 0 before a score is drawn. */
     score_tree pool[MAX_SCORE_TREES];
@@ -95,6 +98,13 @@ static const score_tree *draw_score_tree(random_score *r, dice *d, unsigned dept
     }
 }
 
+/* A number between 1 and the largest float, of either sign; as a text, too, which has the same value. */
+static inline double draw_far_number(dice *d, char text[32]) {
+    const uint32_t exponent = roll(d, 39), digits = roll(d, exponent == 38 ? 2402 : 9000);
+    snprintf(text, 32, "%s%u.%03ue%u", roll(d, 3) ? "-" : "", 1 + digits / 1000, digits % 1000, exponent);
+    return strtod(text, NULL);
+}
+
 static void say(random_score *r, const char *format, ...) __attribute__((format(printf, 2, 3)));
 static void say(random_score *r, const char *format, ...) {
     va_list args;
@@ -127,6 +137,16 @@ static inline void say_score(random_score *r, const score_tree *t) {
         say_score(r, t->a);
         say(r, ")");
         return;
+    case T_FAR:
+        say(r, "(");
+        say_score(r, t->a);
+        say(r, " + (%s))", t->text);
+        return;
+    case T_FAR_KEYS:
+        say(r, "(if k < %u then (%s) else ", t->which, t->text);
+        say_score(r, t->a);
+        say(r, ")");
+        return;
     case T_NEAR: case T_HEAD:
         say(r, t->kind == T_NEAR ? "(if q - k < %d then " : "(if k - 40 * h < %d then ", (int)t->number);
         say_score(r, t->a);
@@ -144,14 +164,27 @@ static inline void say_score(random_score *r, const score_tree *t) {
     say(r, "%s", shape[t->kind].after);
 }
 
-/* A score in half of the programs, sinks in a third. */
-static inline void draw_score(random_score *r, dice *d, uint32_t heads, const field_view *views, uint32_t field_count) {
+/* Moves all logits of a score, or those of the first keys, far away. */
+static inline void draw_far_score(random_score *r, dice *d) {
+    if (!r->root) r->root = score_node(r, T_S, 0, NULL, NULL);
+    score_tree *t = (score_tree *)score_node(r, roll(d, 2) ? T_FAR : T_FAR_KEYS, 0, r->root, NULL);
+    t->number = draw_far_number(d, t->text);
+    t->which = roll(d, 100);
+    r->root = t;
+    r->far = true;
+}
+
+/* A score in half of the programs, sinks in a third; far: in some it has logits far away. */
+static inline void draw_score(random_score *r, dice *d, uint32_t heads, const field_view *views, uint32_t field_count,
+                              bool far) {
     r->used = 0;
     r->uses_table = r->uses_field = false;
     r->views = views;
     r->field_count = field_count;
     for (int i = 0; i < SCORE_TABLE; i++) r->table[i] = hundredths(d, -200, 200);
     r->root = roll(d, 2) ? draw_score_tree(r, d, 1 + roll(d, 3)) : NULL;
+    r->far = false;
+    if (far && roll(d, 3) == 2) draw_far_score(r, d);
     r->sinks = roll(d, 3) == 0;
     for (uint32_t h = 0; h < heads && h < MAX_HEADS; h++) r->sink[h] = hundredths(d, -300, 500);
     r->size = 0;
@@ -181,12 +214,15 @@ static inline double score_entry(const score_tree *t, int64_t q, int64_t k) {
         if (t->kind == T_TABLE) return (NAME##_dual){(REAL)score_entry(t, q, k), 0};                                   \
         if (t->kind == T_NEAR) return NAME(q - k < (int)t->number ? t->a : t->b, s, q, k, h);                          \
         if (t->kind == T_HEAD) return NAME(k - 40 * h < (int)t->number ? t->a : t->b, s, q, k, h);                     \
+        if (t->kind == T_FAR_KEYS && k < t->which) return (NAME##_dual){c, 0};                                         \
         NAME##_dual a = NAME(t->a, s, q, k, h), b = {c, 0};                                                            \
         if (t->b) b = NAME(t->b, s, q, k, h);                                                                          \
         REAL f;                                                                                                        \
         switch (t->kind) {                                                                                             \
         case T_ADD: return (NAME##_dual){a.x + b.x, a.dx + b.dx};                                                      \
         case T_SUB: return (NAME##_dual){a.x - b.x, a.dx - b.dx};                                                      \
+        case T_FAR: return (NAME##_dual){a.x + c, a.dx};                                                               \
+        case T_FAR_KEYS: return a;                                                                                     \
         case T_TIMES: return (NAME##_dual){a.x * c, a.dx * c};                                                         \
         case T_CAP: f = TANH(a.x / c); return (NAME##_dual){c * f, (1 - f * f) * a.dx};                                \
         case T_MIN: return a.x < c ? a : b;                                                                            \

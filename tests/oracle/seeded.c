@@ -42,8 +42,8 @@ typedef struct fault {
     unsigned (*make)(const parts *p, peaked_run *r);
 } fault;
 enum {
-    O = 1 << FCP_TENSOR_O, LSE = 1 << FCP_TENSOR_LSE, LOW = 1 << FCP_TENSOR_LSE_LOW, DQ = 1 << FCP_TENSOR_DQ, DK = 1 << FCP_TENSOR_DK,
-    DV = 1 << FCP_TENSOR_DV, FORWARD = O | LSE, BACKWARD = DQ | DK | DV
+    O = 1 << FCP_TENSOR_O, LSE = 1 << FCP_TENSOR_LSE, LOW = 1 << FCP_TENSOR_LSE_LOW, DQ = 1 << FCP_TENSOR_DQ,
+    DK = 1 << FCP_TENSOR_DK, DV = 1 << FCP_TENSOR_DV, FORWARD = O | LSE, BACKWARD = DQ | DK | DV
 };
 
 /* --- tensors as floats -------------------------------------------------------------------------------------------- */
@@ -307,7 +307,8 @@ Test(oracle_seeded, every_error_is_found) {
         {.mask = "k <= q", .score = "1.125 * s", .scale = 16, .sink = 85, .tokens = 64, .sinks = true},
         {.mask = "k <= q and q - k < 40", .score = "s + 1.125 * tanh(s)", .scale = 1, .tokens = 50, .d_lse = true},
         {.mask = "k <= q", .score = "1.125 * s - 2.4e38", .scale = 0.25, .tokens = 64},
-        {.mask = "k <= q", .score = "if k < 3 then -3.4e38 else 1.125 * s", .scale = 0.25, .tokens = 64, .d_lse = true}};
+        {.mask = "k <= q", .score = "if k < 3 then -3.4e38 else 1.125 * s", .scale = 0.25, .tokens = 64,
+         .d_lse = true}};
     unsigned found[sizeof faults / sizeof *faults] = {0}, missed = 0;
     for (size_t i = 0; i < 3 * sizeof programs / sizeof *programs; i++) {
         parts p = programs[i / 3];

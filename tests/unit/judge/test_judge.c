@@ -188,11 +188,12 @@ static double allowed_at(bench *b, fcp_tensor t, size_t at) {
     return b->report.tensor[t].tolerance;
 }
 
-/* What is allowed does not grow with logits: where fp32 gives all keys the same, so does float64; and what a score makes
- * of some keys alone leaves those that count as they are. */
+/* What is allowed does not grow with logits: where fp32 gives all keys the same, so does float64; and what a score
+ * makes of some keys alone leaves those that count as they are. */
 Test(judge, logits_of_any_size_are_allowed_what_small_ones_are) {
     static const char *const far[] = {
-        FAR("s - 2.4e38"), FAR("s + 2.4e38"), FAR("s - 3.4028234e38"), FAR("if q - k > 3 and k < 200 then -3.4e38 else s"),
+        FAR("s - 2.4e38"), FAR("s + 2.4e38"), FAR("s - 3.4028234e38"),
+        FAR("if q - k > 3 and k < 200 then -3.4e38 else s"),
         FAR("s + (if k < 20 then -1.0e9 else 0.0)"), FAR("if k < 20 or q < 20 then -3.4028234e38 else s"),
         FAR("if k == 0 then 1.0e30 else s")};
     for (size_t i = 0; i < sizeof far / sizeof *far; i++) {
@@ -256,7 +257,7 @@ Test(judge, what_fp32_cannot_tell_apart_proves_nothing) {
     end(&b);
 }
 
-/* --- pairs, widths, gradients of LSE, nothing ----------------------------------------------------------------------- */
+/* --- pairs, widths, gradients of LSE, nothing --------------------------------------------------------------------- */
 
 Test(judge, what_rounding_took_from_lse_is_judged_with_it) {
     bench b = run_text("mask m = k < q - 3\nscore far = s - 1.0e7\n" SMALL "batch { lengths = [200] }\n"
@@ -306,7 +307,7 @@ Test(judge, a_gradient_of_lse_counts) {
 /* Values in keys are what values of their own are that equal them; dK then has dK and dV. */
 Test(judge, values_in_keys_have_their_gradient_in_that_of_keys) {
     enum { TOKENS = 300, D = 16, V = 8, ROWS = TOKENS * 2 };
-#define VALUES(more) "model { heads = 4; kv_heads = 2; head_dim = 16; value_dim = 8; dtype = fp32" more " }\n"             \
+#define VALUES(more) "model { heads = 4; kv_heads = 2; head_dim = 16; value_dim = 8; dtype = fp32" more " }\n"          \
                      "cluster { gpus = 2 }\nbatch { lengths = [300] }\nplan { mask = causal; block = 128 }\n"
     bench in = run_text(VALUES("; values = keys")), own = run_text(VALUES(""));
     fcp_session *session;
