@@ -341,8 +341,8 @@ FK_DEVICE fk_u64 fk_row(const fk_launch *p, fk_u64 base, fk_u64 token, fk_u32 he
 
 /* The sink of a head. -infinity: there are no sinks. */
 FK_DEVICE float fk_sink(fk_u64 sinks, fk_u64 head) { return sinks ? fk_load(sinks + head * 4) : -fk_infinity(); }
-/* Is a row with this LSE, or this m, times log2 e, near 0? -infinity, +infinity and NaN are not. A float within the limit
- * is off by 2^-17 at most, and so is P by less than 2^-16 of itself. */
+/* Is a row with this LSE, or this m, times log2 e, near 0? -infinity, +infinity and NaN are not. Within the limit
+ * the roundings of m, of the scale and of this number make P wrong by about 2^-16 of itself, at most. */
 #define FK_NEAR 256.0f
 FK_DEVICE int fk_is_near(float base) { return fabsf(base) <= FK_NEAR; }
 
