@@ -164,7 +164,9 @@ Test(cuda, value_dim) {
         "cluster { gpus = 2 }\nbatch { lengths = [1:1100, 7:700, 130] }\n"
         "plan { mask = causal; block = 256; passes = forward }\n",
         "cluster { gpus = 2 }\nbatch { lengths = [200, 70] }\n"
-        "plan { mask = causal; block = 128; score = softcap; deterministic = false }\n"};
+        "plan { mask = causal; block = 128; score = softcap; deterministic = false }\n",
+        "cluster { gpus = 2 }\nbatch { lengths = [140, 70] }\n"
+        "plan { mask = full; block = 128; strategy = ulysses; layout = zigzag; lse_gradient = true }\n"};
     standin *x = stand();
     x->devices = 2;
     for (size_t i = 0; i < sizeof programs / sizeof *programs; i++) {
@@ -175,6 +177,32 @@ Test(cuda, value_dim) {
         run_plan(x, plan, amount(i % 2 ? 1 : UINT32_MAX, 2), (int)amount(1, 2), text);
         fcp_plan_free(plan);
     }
+}
+
+/* Logits at which a float has no room for the logarithm of a sum: results are right where rows stay at home, where
+ * their sums travel, are merged and finished, and where their keys are in parts. */
+Test(cuda, far_logits) {
+    static const char *const scores[] = {"0.0 * s - 2.4e38", "if k < 30 then 0.0 * s - 1.0e9 else s",
+                                         "0.0 * s + 1.0e8"};
+    static const struct { const char *batch, *plan; } programs[] = {
+        {"cluster { gpus = 3 }\nbatch { lengths = [200, 90, 40] }", "strategy = ring; layout = zigzag"},
+        {"cluster { nodes = 2; gpus = 2 }\nbatch { lengths = [374, 60] }", "strategy = cad(buffers = 2); wire = bf16"},
+        {"cluster { gpus = 3 }\nbatch { lengths = [300, 130] }", "strategy = dcp(buffers = 3); sink = 0.5"},
+        {"cluster { gpus = 2 }\nbatch { lengths = [1:1100, 7:700, 130] }", "passes = forward"}};
+    standin *x = stand();
+    x->devices = 2;
+    for (size_t i = 0; i < sizeof programs / sizeof *programs; i++)
+        for (size_t j = 0; j < sizeof scores / sizeof *scores; j++) {
+            char text[500];
+            if (amount((i + j) % 3 != 0, false)) continue;
+            snprintf(text, sizeof text,
+                     "model { heads = 2; kv_heads = 1; head_dim = 16; dtype = bf16 }\n%s\nscore far = %s\n"
+                     "plan { mask = causal; block = 128; score = far; %s }\n",
+                     programs[i].batch, scores[j], programs[i].plan);
+            fcp_plan *plan = plan_named("far", text);
+            run_plan(x, plan, amount(i % 2 ? 1 : UINT32_MAX, 2), (int)amount(1, 2), text);
+            fcp_plan_free(plan);
+        }
 }
 
 /* --- refusals ----------------------------------------------------------------------------------------------------- */
