@@ -2,7 +2,7 @@
 
 row ulysses_heads -D 'batch.lengths=[1K, 250 x 4]' -D model.heads=16 -D model.kv_heads=8
 plans "bytes: 7 of 8 parts of Q, K, V, O and its log-sum-exp, once" '.[0] | .bytes_total ==
-    .tokens * 7 / 8 * (64 * 128 * 2 + 2 * 8 * 128 * 2 + 64 * 128 * 2 + 64 * 4)'
+    .tokens * 7 / 8 * (64 * 128 * 2 + 2 * 8 * 128 * 2 + 64 * 128 * 2 + 64 * 8)'
 plans "equal work, whatever the mask" '[.[].compute_max_over_mean] | max < 1.0001' \
     '' '-D plan.mask=full' '-D plan.mask=window(w=4096)'
 says "heads that do not divide: an error that says what would" 'hint: 6 or 10 ranks would do' \

@@ -344,6 +344,9 @@ static fcp_code run_kernel(struct worker *w, const fcp_arena *a, const fibers_ke
     uint32_t range_count = arena_ranges(w, a, launch, rows, keys, ranges);
     ranges[range_count++] = (machine_range){
         "the sinks", launch->sinks, launch->sinks ? launch->sinks + a->heads * sizeof(float) : 0, false, NULL};
+    ranges[range_count++] = (machine_range){
+        "the largest logits", launch->maxima,
+        launch->maxima ? launch->maxima + a->plan->problem->heads * sizeof(float) : 0, true, NULL};
     uintptr_t first_lock = (uintptr_t)w->locks.at; /* 0 where a launch has no locks */
     const uintptr_t first_counter = first_lock + w->part_words * sizeof *w->locks.at;
     if (w->part_words)
@@ -450,6 +453,7 @@ static fcp_code attend_range(fcp_device *device, uint32_t worker, const fcp_aren
     launch.first_head = w->work.kv_first = head;
     launch.head_count = w->work.kv_count = heads;
     bool forward = a->pass == FCP_FORWARD;
+    launch.maxima = forward ? (uintptr_t)a->max_logit : 0;
     bool sm90 = is_sm90(f) && f->kernels->forward_sm90.run;
     const fibers_kernel *attend = sm90 ? &f->kernels->forward_sm90 : &f->kernels->forward;
     const fibers_kernel *rows = forward ? attend : &f->kernels->dq;

@@ -21,7 +21,7 @@
 #include "tests/machines/ptx/ptx.h"
 #include "tests/machines/tables.h"
 
-enum { RESIDENT = 3, RANGES = 16, LATE = 5 };
+enum { RESIDENT = 3, RANGES = 16, LATE = 6 };
 
 typedef struct worker {
     fcp_kernel_work work;
@@ -254,7 +254,11 @@ static void support(device *d, int pass, const char *name, fk_support x, uint64_
     add(list, &count, "the output", x.to, to, true);
     add(list, &count, "the input", x.from, from, false);
     if (other) add(list, &count, "the other input", x.other, other, false);
-    add(list, &count, "the LSE", x.lse, x.count * 4 * (strcmp(name, "fk_fold_sinks") ? 1 : x.heads), true);
+    const uint64_t rows = x.count * 4 * (strcmp(name, "fk_fold_sinks") ? 1 : x.heads);
+    add(list, &count, "the LSE", x.lse, rows, true);
+    add(list, &count, "the LSE's low part", x.lse_low, rows, true);
+    add(list, &count, "the gradient of the LSE", x.d_lse, rows, false);
+    add(list, &count, "the largest logits", x.maxima, d->base.plan->problem->heads * 4, true);
     add(list, &count, "the sinks", x.sinks, (uint64_t)x.heads * 4, false);
     add(list, &count, "the mark", x.mark, 4, true);
     uint64_t blocks = (x.count + per_block - 1) / per_block;
@@ -285,9 +289,11 @@ static void ptx_prepare(fcp_device *base, const fcp_arena *a) {
     fcp_backend_host.prepare(base, a);
     if (a->pass != FCP_FORWARD || !base->plan->sink_count) return;
     memset(a->lse, 0xff, queries[a->homes] * a->heads * 4);
+    memset(a->lse_low, 0xff, queries[a->homes] * a->heads * 4);
     for (uint32_t i = 0; i < a->homes; i++) {
         uint64_t rows = (queries[i + 1] - queries[i]) * a->heads;
         fk_support x = {.to = (uintptr_t)(a->lse + queries[i] * a->heads), .count = rows, .heads = a->heads,
+                        .lse_low = (uintptr_t)(a->lse_low + queries[i] * a->heads),
                         .from = fcp_kernel_sinks_of(base->plan, (uintptr_t)d->tables.sinks,
                                                     base->plan->blocks[a->home_block[i]].heads)};
         support(d, FCP_FORWARD, "fk_begin_lse", x, FK_SUPPORT_THREADS, rows * 4, a->heads * 4, 0);
@@ -305,7 +311,8 @@ static void fold_sinks(device *d, const fcp_arena *a, uint32_t slot) {
     if (!part || !sum || parts > FK_FOLD) note("no room for the gradients of sinks");
     else {
         fk_support x = {.to = (uintptr_t)part, .from = (uintptr_t)(a->delta + first),
-                        .lse = (uintptr_t)(a->lse + first), .count = rows, .heads = heads,
+                        .lse = (uintptr_t)(a->lse + first), .lse_low = (uintptr_t)(a->lse_low + first), .count = rows,
+                        .heads = heads,
                         .sinks = fcp_kernel_sinks_of(a->plan, (uintptr_t)d->tables.sinks, range)};
         fk_support end = {.to = (uintptr_t)sum, .from = (uintptr_t)part, .count = parts, .heads = heads,
                           .model_head = fcp_model_head(p, &a->plan->heads[range], 0),
@@ -321,11 +328,12 @@ static void fold_sinks(device *d, const fcp_arena *a, uint32_t slot) {
 static void ptx_delta(fcp_device *base, uint32_t worker_number, const fcp_arena *a, uint32_t first, uint32_t count) {
     const fcp_problem *p = base->plan->problem;
     const uint64_t *tokens = a->home_first[FCP_QUERIES];
-    uint64_t at = tokens[first] * a->heads, rows = tokens[first + count] * a->heads - at, row = p->head_dim * 2,
+    uint64_t at = tokens[first] * a->heads, rows = tokens[first + count] * a->heads - at, row = p->value_dim * 2,
              bytes = rows * row;
     fk_support x = {.to = (uintptr_t)(a->delta + at),
                     .from = (uintptr_t)a->o + at * row,
                     .other = (uintptr_t)a->d_o + at * row,
+                    .d_lse = a->d_lse ? (uintptr_t)(a->d_lse + at) : 0,
                     .count = rows};
     (void)worker_number;
     support((device *)base, FCP_BACKWARD, "fk_delta", x, FK_SUPPORT_THREADS / 32, rows * 4, bytes, bytes);
@@ -337,7 +345,7 @@ static void ptx_merge(fcp_device *base, const fcp_arena *a, uint32_t block, uint
     const fcp_problem *p = base->plan->problem;
     fcp_arena_state(a, from, &src, &m, &l);
     fcp_arena_state(a, into, &dst, &m, &l);
-    uint64_t rows = (uint64_t)p->max_q_block * a->heads, bytes = rows * (p->head_dim + 2) * 4;
+    uint64_t rows = (uint64_t)p->max_q_block * a->heads, bytes = rows * (p->value_dim + 2) * 4;
     fk_support x = {.to = (uintptr_t)dst, .from = (uintptr_t)src, .other = rows,
                     .count = (uint64_t)base->plan->blocks[block].tokens * a->heads};
     support((device *)base, FCP_FORWARD, "fk_merge", x, FK_SUPPORT_THREADS / 32, bytes, bytes, 0);
@@ -351,13 +359,16 @@ static void ptx_finish_state(fcp_device *base, uint32_t worker_number, const fcp
     float *src, *m, *l;
     fcp_arena_state(a, state, &src, &m, &l);
     uint64_t rows = (uint64_t)p->max_q_block * a->heads;
-    fk_support x = {.to = (uintptr_t)to.o, .lse = (uintptr_t)to.lse, .from = (uintptr_t)src, .other = rows,
+    const uint32_t range = base->plan->blocks[block].heads;
+    fk_support x = {.to = (uintptr_t)to.o, .lse = (uintptr_t)to.lse, .lse_low = (uintptr_t)to.lse_low,
+                    .from = (uintptr_t)src, .other = rows, .maxima = (uintptr_t)a->max_logit,
+                    .model_head = fcp_model_head(p, &base->plan->heads[range], 0), .group = a->heads / a->kv_heads,
+                    .shared = p->heads / p->kv_heads,
                     .count = (uint64_t)base->plan->blocks[block].tokens * a->heads, .heads = a->heads,
-                    .sinks = fcp_kernel_sinks_of(base->plan, (uintptr_t)d->tables.sinks,
-                                                 base->plan->blocks[block].heads)};
+                    .sinks = fcp_kernel_sinks_of(base->plan, (uintptr_t)d->tables.sinks, range)};
     (void)worker_number;
-    support(d, FCP_FORWARD, "fk_state_out", x, FK_SUPPORT_THREADS / 32, x.count * p->head_dim * 2,
-            rows * (p->head_dim + 2) * 4, 0);
+    support(d, FCP_FORWARD, "fk_state_out", x, FK_SUPPORT_THREADS / 32, x.count * p->value_dim * 2,
+            rows * (p->value_dim + 2) * 4, 0);
 }
 
 static void ptx_round(fcp_device *base, const fcp_arena *a, uint32_t block, uint32_t from, uint32_t into) {
@@ -371,18 +382,18 @@ static void ptx_round(fcp_device *base, const fcp_arena *a, uint32_t block, uint
 static void ptx_finish(fcp_device *base, const fcp_arena *a, uint32_t block, uint32_t first, uint32_t tokens) {
     const fcp_problem *p = base->plan->problem;
     const fcp_block *b = &base->plan->blocks[block];
-    uint64_t q = (uint64_t)a->heads * p->head_dim, kv = (uint64_t)a->kv_heads * p->head_dim;
-    uint64_t q_at = (a->home_first[FCP_QUERIES][b->home_slot] + first) * q,
-             kv_at = (a->home_first[FCP_KEYS][b->home_slot] + first) * kv;
+    uint64_t q = (uint64_t)a->heads * p->head_dim, k = (uint64_t)a->kv_heads * p->head_dim;
+    uint64_t v = (uint64_t)a->kv_heads * p->value_dim, key = a->home_first[FCP_KEYS][b->home_slot] + first;
+    uint64_t q_at = (a->home_first[FCP_QUERIES][b->home_slot] + first) * q;
     const fk_support all[] = {{.to = (uintptr_t)a->dq_out + q_at * 2,
                                .from = (uintptr_t)(a->dq + q_at),
                                .count = b->holds & FCP_HOLDS_Q && !(b->flags & FCP_BLOCK_WHOLE) ? tokens * q : 0},
-                              {.to = (uintptr_t)a->dk_out + kv_at * 2,
-                               .from = (uintptr_t)(a->dk + kv_at),
-                               .count = b->holds & FCP_HOLDS_KV ? tokens * kv : 0},
-                              {.to = (uintptr_t)a->dv_out + kv_at * 2,
-                               .from = (uintptr_t)(a->dv + kv_at),
-                               .count = b->holds & FCP_HOLDS_KV ? tokens * kv : 0}};
+                              {.to = (uintptr_t)a->dk_out + key * k * 2,
+                               .from = (uintptr_t)(a->dk + key * k),
+                               .count = b->holds & FCP_HOLDS_KV ? tokens * k : 0},
+                              {.to = (uintptr_t)a->dv_out + key * v * 2,
+                               .from = (uintptr_t)(a->dv + key * v),
+                               .count = b->holds & FCP_HOLDS_KV ? tokens * v : 0}};
     for (int i = 0; i < 3; i++)
         support((device *)base, FCP_BACKWARD, "fk_round", all[i], 2 * FK_SUPPORT_THREADS, all[i].count * 2,
                 all[i].count * 4, 0);
@@ -448,6 +459,7 @@ static fcp_code run_kernel(device *d, worker *w, const fcp_arena *a, const char 
         false);
     add(list, &count, "the slices", (uintptr_t)plan->bands, plan->bands_count * sizeof *plan->bands, false);
     add(list, &count, "the sinks", launch->sinks, launch->sinks ? a->heads * 4 : 0, false);
+    add(list, &count, "the largest logits", launch->maxima, plan->problem->heads * 4, true);
     add(list, &count, "the locks", (uintptr_t)w->locks.at, locks * 4, true);
     add(list, &count, "the mark", launch->mark, 4, true);
     add(list, &count, "the flags", (uintptr_t)w->flags, w->flag_count * sizeof *w->flags, true);
@@ -561,6 +573,7 @@ static fcp_code attend_range(device *d, worker *w, const fcp_arena *a, uint32_t 
     tables_tell(&d->tables, a->plan, range, &launch);
     launch.first_head = w->work.kv_first = head;
     launch.head_count = w->work.kv_count = heads;
+    launch.maxima = forward ? (uintptr_t)a->max_logit : 0;
     if (forward || d->backward == EMIT_SPLIT) {
         launch.locks = (uintptr_t)w->flags;
         code = w->work.fusion ? fcp_kernel_rows_fused(&w->work, a, err)
@@ -600,17 +613,18 @@ static bool take_slots(struct late *l, const uint32_t *arrivals, const fcp_arena
 static fcp_code open_arrivals(worker *w, const fcp_arena *a, fcp_error *err) {
     const fcp_plan *plan = a->plan;
     const fcp_problem *p = plan->problem;
-    const uint64_t row = (uint64_t)p->head_dim * 2, q = a->heads * row, home = fcp_arena_row(a, a->homes);
+    const uint64_t home = fcp_arena_row(a, a->homes), number = a->heads * sizeof(float);
     const bool backward = a->pass == FCP_BACKWARD;
     w->late[0] = (struct late){.slots = a->kv, .count = a->slots.count[FCP_KV],
-                               .bytes = 2 * p->max_block * a->kv_heads * row};
-    char *const with_q[LATE - 1] = {a->q, backward ? a->d_o : NULL, backward ? (char *)a->lse : NULL,
-                                    backward ? (char *)a->delta : NULL};
+                               .bytes = (uint64_t)p->max_block * a->kv_heads * fcp_kv_dim(p) * 2};
+    const struct { void *of; uint64_t bytes; } with_q[LATE - 1] = {
+        {a->q, (uint64_t)a->heads * p->head_dim * 2}, {backward ? a->d_o : NULL, (uint64_t)a->heads * p->value_dim * 2},
+        {backward ? a->lse : NULL, number}, {backward ? a->lse_low : NULL, number}, {backward ? a->delta : NULL, number}};
     for (int i = 1; i < LATE; i++) {
-        const uint64_t bytes = i < 3 ? q : a->heads * sizeof(float);
-        w->late[i] = (struct late){.slots = with_q[i - 1] ? with_q[i - 1] + home * bytes : NULL,
-                                   .count = with_q[i - 1] ? a->slots.count[FCP_Q] : 0,
-                                   .bytes = p->max_q_block * bytes};
+        char *const of = with_q[i - 1].of;
+        w->late[i] = (struct late){.slots = of ? of + home * with_q[i - 1].bytes : NULL,
+                                   .count = of ? a->slots.count[FCP_Q] : 0,
+                                   .bytes = p->max_q_block * with_q[i - 1].bytes};
     }
     w->flag_count = fcp_fusion_flags(fcp_stream_of(plan, a->pass, a->rank, FCP_COMM));
     w->arrived = 0;

@@ -441,6 +441,24 @@ static ptx_next red_add_f32(ptx_warp *w, const ptx_insn *i, uint32_t mask) {
     return PTX_NEXT;
 }
 
+/* The largest of whole numbers with a sign, or the smallest of those without. */
+enum { MAX_S32, MIN_U32 };
+static ptx_next red_most(ptx_warp *w, const ptx_insn *i, uint32_t mask) {
+    const ptx_operand *base = &i->operands[0];
+    if (!ptx_must_know(w, base, mask, "an address") || !ptx_must_know(w, &i->operands[1], mask, "what is compared"))
+        return PTX_FAIL;
+    for (unsigned l = 0; l < PTX_LANES; l++) {
+        uint32_t is, x = (uint32_t)ptx_value(w, &i->operands[1], l);
+        if (!(mask >> l & 1)) continue;
+        uint8_t *at = ptx_global(w, l, ptx_value(w, base, l) + (uint64_t)base->value, 4, PTX_ATOMIC);
+        if (!at) return PTX_FAIL;
+        memcpy(&is, at, 4);
+        if (i->form->data == MAX_S32 ? (int32_t)x > (int32_t)is : x < is) memcpy(at, &x, 4);
+        ptx_moved(w->machine);
+    }
+    return PTX_NEXT;
+}
+
 static ptx_next red_add_u64(ptx_warp *w, const ptx_insn *i, uint32_t mask) {
     const ptx_operand *base = &i->operands[0];
     if (!ptx_must_know(w, base, mask, "an address") || !ptx_must_know(w, &i->operands[1], mask, "what is added"))
@@ -582,7 +600,8 @@ const ptx_form ptx_memory_forms[] = {
     {"red.relaxed.gpu.global.add.u64", "<ad", red_add_u64}, {"red.relaxed.gpu.global.add.f32", "<ar", red_add_f32, 1},
     {"red.relaxed.gpu.global.add.v2.f32", "<a{2r}", red_add_f32, 2}, {"cp.async.cg.shared.global", "<aacr", cp_async},
     {"cp.async.cg.shared.global", "<aac", cp_async}, {"cp.async.wait_all", "", cp_wait_all},
-    {"mov.u64", "d<t", read_clock}, {"nanosleep.u32", "<r", nanosleep},
+    {"red.relaxed.gpu.global.max.s32", "<ar", red_most, MAX_S32},
+    {"red.relaxed.gpu.global.min.u32", "<ar", red_most, MIN_U32}, {"mov.u64", "d<t", read_clock}, {"nanosleep.u32", "<r", nanosleep},
     {"cp.async.wait_group", "<c", cp_wait_group}, {"cp.async.commit_group", "", cp_commit},
 };
 const size_t ptx_memory_form_count = sizeof ptx_memory_forms / sizeof *ptx_memory_forms;

@@ -116,6 +116,18 @@ static ptx_next shfl(ptx_warp *w, const ptx_insn *i, uint32_t mask) {
     return PTX_NEXT;
 }
 
+/* Does the predicate hold in any lane? */
+static ptx_next vote_any(ptx_warp *w, const ptx_insn *i, uint32_t mask) {
+    if (!whole(w, mask) || !ptx_must_know(w, &i->operands[1], mask, "what is voted on") ||
+        !ptx_must_know(w, &i->operands[2], mask, "a member mask"))
+        return PTX_FAIL;
+    if ((uint32_t)ptx_value(w, &i->operands[2], 0) != PTX_ALL)
+        return ptx_fail(w, 0, "a vote whose member mask is not all lanes");
+    *(ptx_u32 *)ptx_out(w, &i->operands[0]) = ptx_predicate(w, &i->operands[1]) ? PTX_ALL : 0;
+    ptx_define(w, &i->operands[0], mask, PTX_ALL);
+    return PTX_NEXT;
+}
+
 /* --- matrices ----------------------------------------------------------------------------------------------------- */
 
 /* Loads `data` matrices of 8 rows of 16 bytes; with TURNED, transposed. Lanes 8 j .. 8 j + 7 give the addresses of the
@@ -215,7 +227,7 @@ const ptx_form ptx_warp_forms[] = {
     {"bar.arrive", "<rr", bar_arrive, 0, PTX_TOGETHER}, {"bar.warp.sync", "<r", bar_warp, 0, PTX_TOGETHER},
     {"shfl.sync.bfly.b32", "r<rrrr", shfl, BFLY, PTX_TOGETHER},
     {"shfl.sync.idx.b32", "r<rrrr", shfl, IDX, PTX_TOGETHER}, {"shfl.sync.up.b32", "r<rrrr", shfl, UP, PTX_TOGETHER},
-    {"shfl.sync.down.b32", "r<rrrr", shfl, DOWN, PTX_TOGETHER},
+    {"shfl.sync.down.b32", "r<rrrr", shfl, DOWN, PTX_TOGETHER}, {"vote.sync.any.pred", "p<pr", vote_any, 0, PTX_TOGETHER},
     {"ldmatrix.sync.aligned.m8n8.x1.shared.b16", "{r}<a", ldmatrix, 1, PTX_TOGETHER},
     {"ldmatrix.sync.aligned.m8n8.x2.shared.b16", "{2r}<a", ldmatrix, 2, PTX_TOGETHER},
     {"ldmatrix.sync.aligned.m8n8.x4.shared.b16", "{4r}<a", ldmatrix, 4, PTX_TOGETHER},

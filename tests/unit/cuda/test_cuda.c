@@ -164,7 +164,9 @@ Test(cuda, value_dim) {
         "cluster { gpus = 2 }\nbatch { lengths = [1:1100, 7:700, 130] }\n"
         "plan { mask = causal; block = 256; passes = forward }\n",
         "cluster { gpus = 2 }\nbatch { lengths = [200, 70] }\n"
-        "plan { mask = causal; block = 128; score = softcap; deterministic = false }\n"};
+        "plan { mask = causal; block = 128; score = softcap; deterministic = false }\n",
+        "cluster { gpus = 2 }\nbatch { lengths = [140, 70] }\n"
+        "plan { mask = full; block = 128; strategy = ulysses; layout = zigzag; lse_gradient = true }\n"};
     standin *x = stand();
     x->devices = 2;
     for (size_t i = 0; i < sizeof programs / sizeof *programs; i++) {
@@ -175,6 +177,32 @@ Test(cuda, value_dim) {
         run_plan(x, plan, amount(i % 2 ? 1 : UINT32_MAX, 2), (int)amount(1, 2), text);
         fcp_plan_free(plan);
     }
+}
+
+/* Logits at which a float has no room for the logarithm of a sum: results are right where rows stay at home, where
+ * their sums travel, are merged and finished, and where their keys are in parts. */
+Test(cuda, far_logits) {
+    static const char *const scores[] = {"0.0 * s - 2.4e38", "if k < 30 then 0.0 * s - 1.0e9 else s",
+                                         "0.0 * s + 1.0e8"};
+    static const struct { const char *batch, *plan; } programs[] = {
+        {"cluster { gpus = 3 }\nbatch { lengths = [200, 90, 40] }", "strategy = ring; layout = zigzag"},
+        {"cluster { nodes = 2; gpus = 2 }\nbatch { lengths = [374, 60] }", "strategy = cad(buffers = 2); wire = bf16"},
+        {"cluster { gpus = 3 }\nbatch { lengths = [300, 130] }", "strategy = dcp(buffers = 3); sink = 0.5"},
+        {"cluster { gpus = 2 }\nbatch { lengths = [1:1100, 7:700, 130] }", "passes = forward"}};
+    standin *x = stand();
+    x->devices = 2;
+    for (size_t i = 0; i < sizeof programs / sizeof *programs; i++)
+        for (size_t j = 0; j < sizeof scores / sizeof *scores; j++) {
+            char text[500];
+            if (amount((i + j) % 3 != 0, false)) continue;
+            snprintf(text, sizeof text,
+                     "model { heads = 2; kv_heads = 1; head_dim = 16; dtype = bf16 }\n%s\nscore far = %s\n"
+                     "plan { mask = causal; block = 128; score = far; %s }\n",
+                     programs[i].batch, scores[j], programs[i].plan);
+            fcp_plan *plan = plan_named("far", text);
+            run_plan(x, plan, amount(i % 2 ? 1 : UINT32_MAX, 2), (int)amount(1, 2), text);
+            fcp_plan_free(plan);
+        }
 }
 
 /* --- refusals ----------------------------------------------------------------------------------------------------- */
@@ -364,6 +392,8 @@ static void open_caller(caller *c, const fcp_plan *plan) {
             const size_t rows = fcp_tensor_of_keys((fcp_tensor)t) ? keys : queries;
             size += (rows * fcp_tensor_token_bytes(&shape, (fcp_tensor)t) + 63) / 64 * 64;
         }
+        const size_t maxima = size;
+        size += (shape.heads * sizeof(float) + 63) / 64 * 64;
         c->bytes[r] = size;
         cr_assert_eq(c->cuda->call.context_set(c->context[(r + 1) % 2]), 0);
         cr_assert_eq(c->cuda->call.allocate(&c->memory[r], size), 0);
@@ -376,7 +406,8 @@ static void open_caller(caller *c, const fcp_plan *plan) {
                                       .o = m + at[FCP_TENSOR_O], .lse = (float *)(void *)(m + at[FCP_TENSOR_LSE]),
                                       .d_o = m + at[FCP_TENSOR_DO], .dq = m + at[FCP_TENSOR_DQ],
                                       .dk = m + at[FCP_TENSOR_DK], .dv = m + at[FCP_TENSOR_DV],
-                                      .lse_low = (float *)(void *)(m + at[FCP_TENSOR_LSE_LOW])};
+                                      .lse_low = (float *)(void *)(m + at[FCP_TENSOR_LSE_LOW]),
+                                      .max_logit = (float *)(void *)(m + maxima)};
     }
     cr_assert_eq(c->cuda->call.context_set(c->context[1]), 0);
     cr_assert_eq(c->cuda->call.stream_create(&c->stream, CU_STREAM_NON_BLOCKING, 0), 0);
@@ -412,7 +443,7 @@ Test(cuda, callers_memory) {
         memcpy(inputs[r], (void *)(uintptr_t)c.memory[r], c.bytes[r]);
 #define MOVED(member)                                                                                                  \
     host[r].member = (void *)(inputs[r] + ((const char *)c.tensors[r].member - (const char *)(uintptr_t)c.memory[r]))
-        MOVED(q), MOVED(k), MOVED(v), MOVED(o), MOVED(lse), MOVED(lse_low);
+        MOVED(q), MOVED(k), MOVED(v), MOVED(o), MOVED(lse), MOVED(lse_low), MOVED(max_logit);
         MOVED(d_o), MOVED(dq), MOVED(dk), MOVED(dv);
     }
     for (int i = 0; i < 4; i++) {
@@ -464,7 +495,7 @@ Test(cuda, callers_memory) {
         memset((char *)pinned[r] + ((char *)c.tensors[r].o - (char *)(uintptr_t)c.memory[r]), 0, 64);
         free(inputs[r]);
         inputs[r] = pinned[r];
-        MOVED(q), MOVED(k), MOVED(v), MOVED(o), MOVED(lse), MOVED(lse_low);
+        MOVED(q), MOVED(k), MOVED(v), MOVED(o), MOVED(lse), MOVED(lse_low), MOVED(max_logit);
         MOVED(d_o), MOVED(dq), MOVED(dk), MOVED(dv);
     }
     cr_assert_eq(fcp_session_run_on(session, FCP_FORWARD, host, c.stream, &err), FCP_OK, "%s", err.message);

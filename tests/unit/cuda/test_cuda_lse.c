@@ -212,32 +212,39 @@ Test(cuda_lse, left_out_of_fused_passes) {
 
 /* --- the largest logits ------------------------------------------------------------------------------------------- */
 
-/* The largest logit of each head, by definition: all pairs of a causal mask. */
-static void define_maxima(const caller *c, double out[HEADS]) {
-    const uint32_t shared = c->shape.heads / c->shape.kv_heads, d = c->shape.head_dim;
-    const size_t rows = c->shape.tokens;
-    float *q = calloc(rows * HEADS * d, sizeof *q), *k = calloc(rows * HEADS * d, sizeof *k);
+/* All rows of a tensor of all ranks, as the packed batch has them. */
+static float *packed_rows(const caller *c, fcp_tensor t, uint64_t tokens, uint32_t heads) {
+    const bool keys = fcp_tensor_of_keys(t);
+    const size_t row = (size_t)heads * c->shape.head_dim;
+    float *all = calloc(tokens * row + 1, sizeof *all);
     for (uint32_t r = 0; r < c->shape.ranks; r++) {
-        const uint64_t count = fcp_plan_rank_queries(c->plan, r);
+        const uint64_t count = fcp_tensors_tokens(c->plan, r, t);
         int64_t *places = malloc((count + 1) * sizeof *places);
-        fcp_plan_rows(c->plan, r, false, 0, places); /* keys lie as queries do */
-        for (uint64_t i = 0; i < count; i++) {
-            fcp_to_float(c->shape.dtype, (const char *)c->places[r][FCP_TENSOR_Q].at + i * HEADS * d * 2,
-                         q + (size_t)places[i] * HEADS * d, HEADS * d);
-            fcp_to_float(c->shape.dtype, (const char *)c->places[r][FCP_TENSOR_K].at + i * c->shape.kv_heads * d * 2,
-                         k + (size_t)places[i] * HEADS * d, c->shape.kv_heads * d);
-        }
+        fcp_plan_rows(c->plan, r, keys, 0, places);
+        for (uint64_t i = 0; i < count; i++)
+            fcp_to_float(c->shape.dtype, (const char *)c->places[r][t].at + i * row * 2, all + (size_t)places[i] * row,
+                         row);
         free(places);
     }
+    return all;
+}
+
+/* The largest logit of each head, by definition: all pairs of a causal mask. */
+static void define_maxima(const caller *c, double out[HEADS]) {
+    const uint32_t kv_heads = c->shape.kv_heads, shared = HEADS / kv_heads, d = c->shape.head_dim;
+    float *q = packed_rows(c, FCP_TENSOR_Q, c->shape.tokens, HEADS);
+    float *k = packed_rows(c, FCP_TENSOR_K, c->shape.key_tokens, kv_heads);
     for (int h = 0; h < HEADS; h++) out[h] = -INFINITY;
     for (uint32_t s = 0; s < c->shape.sequences; s++) {
-        uint64_t length, first = fcp_plan_sequence_offset(c->plan, s, &length);
-        for (uint64_t i = first; i < first + length; i++)
-            for (uint64_t j = first; j <= i; j++)
+        uint64_t queries, keys, first = fcp_plan_sequence_offset(c->plan, s, &queries);
+        const uint64_t first_key = fcp_plan_key_offset(c->plan, s, &keys);
+        for (uint64_t i = 0; i < queries; i++)
+            for (uint64_t j = 0; j < keys && (int64_t)j <= fcp_plan_query_position(c->plan, s) + (int64_t)i; j++)
                 for (uint32_t h = 0; h < HEADS; h++) {
+                    const float *of_q = q + ((first + i) * HEADS + h) * d;
+                    const float *of_k = k + ((first_key + j) * kv_heads + h / shared) * d;
                     double sum = 0;
-                    for (uint32_t n = 0; n < d; n++)
-                        sum += (double)q[(i * HEADS + h) * d + n] * (double)k[j * HEADS * d + h / shared * d + n];
+                    for (uint32_t n = 0; n < d; n++) sum += (double)of_q[n] * (double)of_k[n];
                     out[h] = fmax(out[h], sum * c->shape.scale);
                 }
     }
@@ -305,6 +312,7 @@ static void in_turns(uint32_t ranks, const char *lengths, const char *more, uint
 Test(cuda_lse, largest_logits) {
     in_turns(3, "190, 61, 70", "; layout = zigzag", UINT32_MAX, ORDINARY);
     in_turns(2, "190, 61, 70", "; strategy = ulysses; layout = contiguous", 1, OWN);
-    in_turns(3, "90", "; sink = 50.0", 1, PINNED); /* larger than every logit, and none itself; some ranks have no rows */
+    in_turns(3, "90", "; sink = 50.0", 1, PINNED); /* which is no logit; and some ranks have no rows */
+    in_turns(2, "1:1100, 7:700, 130", "; passes = forward", 1, OWN); /* parts of keys, which are put together */
     in_turns(3, "300, 40", "; strategy = dcp", 2, OTHER);
 }

@@ -89,5 +89,6 @@ static void judge(const char *strategy, unsigned ranks, const char *layout, unsi
 
 Test(cuda_sinks, one_rank) { judge("fcp", 1, "", 140); }
 Test(cuda_sinks, several_ranks) { judge("fcp", 3, "; layout = zigzag", 140); }
+Test(cuda_sinks, a_gradient_of_lse) { judge("fcp", 2, "; layout = zigzag; lse_gradient = true", 140); }
 Test(cuda_sinks, ranges_of_heads) { judge("ulysses", 4, "; layout = contiguous", 90); }
 Test(cuda_sinks, heads_in_turns) { judge("upipe", 2, "", 90); }
