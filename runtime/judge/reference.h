@@ -37,7 +37,7 @@
  *             u of 1, of the distance to the row's largest x, and of |x| up to 16; and on GPUs 2^-16, and how far the
  *             score moves when its tanh, exp, log and sqrt are off by 2^-16 of themselves. A slope is off by how far it
  *             moves, by twice what the naive one is off by in that row, and by 16 u of it and of 1, on GPUs 64 u.
- *             An exponent is taken of a difference, which is scaled: 2 u |x - LSE| more for all.
+ *             An exponential is taken of a difference, which is rounded, and scaled: 4 u |x - LSE| more for all.
  *   P         is a part of a sum, so it depends on differences of exponents alone. The row's *top*, the key or sink
  *             that has the largest P, is off by e_top; every other exponent, beside it, by e' = sqrt(e^2 + (P_top
  *             e_top)^2). If an exponent is e' more, P becomes P exp(e'), and the sum grows by g = P (exp(e') - 1); if

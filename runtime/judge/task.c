@@ -462,8 +462,8 @@ static double part_off(double p, double grows, double shrinks, double others_gro
     return fmin(sqrt(square(own) + square(by_others)), fmax(p, rest));
 }
 
-/* What scaling the difference between a logit and LSE to log2 units takes from it. */
-static double scaled_apart(double x) { return 2 * UNIT * fabs(x); }
+/* What rounding takes from the difference between a logit and LSE, and from that in units of log2. */
+static double scaled_apart(double x) { return 4 * UNIT * fabs(x); }
 
 /* A row's keys, and its sink: which has the most of the sum, and what the exponents of the others do to the sum. */
 struct softmax_off {
