@@ -260,8 +260,8 @@ static double term_of(const struct strip *s, double n) {
     return square(added(s, n) * UNIT) + square(spread(n) * part_rounded(s->dtype));
 }
 
-/* How many units the base that kernels subtract from exponents is off by, where LSE is x: without a score they may scale
- * before they subtract, while the base is below 256 in units of log2. */
+/* How many units the base that kernels subtract from exponents is off by, where LSE is x: without a score they may
+ * scale before they subtract, while the base is below 256 in units of log2. */
 static double base_off(const struct strip *s, double x) {
     return s->score.count || !for_gpus(s) ? 0 : fmin(fabs(x), 178);
 }
@@ -329,8 +329,8 @@ static struct compared compare_scores(const struct task *t, uint32_t i) {
     return c;
 }
 
-/* Raises c->logit to what the naive score is off by for logits `by` times those of a row. Where a score moves logits far
- * away, rounding is coarse, and in a row of few keys it may do little by chance. */
+/* Raises c->logit to what the naive score is off by for logits `by` times those of a row. Where a score moves logits
+ * far away, rounding is coarse, and in a row of few keys it may do little by chance. */
 static void compare_elsewhere(const struct task *t, uint32_t i, double by, struct compared *c) {
     const struct strip *s = &t->strip;
     float moved[TILE], naive[TILE];
