@@ -46,7 +46,7 @@ Test(kernels, shared_memory) {
     }
     x->shared = 90 << 10; /* too little for two as well */
     fcp_plan *plan = of_head_dim(128, "");
-    refused(x, plan, FCP_E_BACKEND, "gives a block 92160 bytes of shared memory; fk_backward_dkv needs 99088");
+    refused(x, plan, FCP_E_BACKEND, "gives a block 92160 bytes of shared memory; fk_backward_dkv needs 99072");
     fcp_plan_free(plan);
     plan = of_head_dim(128, "; passes = forward");
     x->shared = 48 << 10;
