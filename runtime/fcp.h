@@ -237,9 +237,9 @@ int64_t fcp_plan_query_position(const fcp_plan *plan, uint32_t sequence);
  * it all gradients, are right only if the backward pass gets both. Without it the backward pass takes 0.
  * d_lse is for plans with lse_gradient; with others the run fails with FCP_E_TENSOR. It is one subtraction: delta is
  * d_o . o - d_lse.
- * max_logit: for each head the largest logit, with the score and without the sink, of all rows whose results this rank
- * has made; -inf if there are none. The largest over all ranks is the batch's. In one run either all ranks want it or none
- * does.
+ * max_logit: for each head the largest logit, with the score and without the sink, of all rows whose results this
+ * rank has made; -inf if there are none. The largest over all ranks is the batch's. In one run either all ranks want
+ * it or none does.
  *
  * A row that sees no key has o = 0 exactly and lse = -inf. With sinks, lse includes the sink z of the row's head, and
  * is z where the row sees no key.
