@@ -107,7 +107,7 @@ static fcp_code step(fcp_session **session, const fcp_plan *plan, double *out_lo
     fcp_code code = FCP_OK;
     for (uint32_t r = 0; r < RANKS; r++) {
         tokens[r] = fcp_plan_rank_queries(plan, r);
-        memory[r] = calloc(tokens[r] * (3 * q + 4 * kv + shape.heads) + 1, sizeof(float));
+        memory[r] = calloc(tokens[r] * (3 * q + 4 * kv + 2 * shape.heads) + 1, sizeof(float));
         if (!memory[r]) {
             code = fcp_fail(err, FCP_E_NO_MEMORY, "out of memory");
             goto done;
@@ -121,7 +121,8 @@ static fcp_code step(fcp_session **session, const fcp_plan *plan, double *out_lo
         tensors[r].dq = at += tokens[r] * q;
         tensors[r].dk = at += tokens[r] * q;
         tensors[r].dv = at += tokens[r] * kv;
-        tensors[r].lse = at + tokens[r] * kv;
+        tensors[r].lse = at += tokens[r] * kv;
+        tensors[r].lse_low = at + tokens[r] * shape.heads; /* without it, large logits would get wrong gradients */
     }
     code = *session ? fcp_session_rebind(*session, plan, err) : fcp_session_create(plan, NULL, session, err);
     if (code == FCP_OK) code = fcp_session_run(*session, FCP_FORWARD, tensors, err);

@@ -222,11 +222,12 @@ int64_t fcp_plan_query_position(const fcp_plan *plan, uint32_t sequence);
  *     q, dq            [T, heads, head_dim]      the plan's dtype
  *     o, d_o           [T, heads, value_dim]     the plan's dtype
  *     k, dk            [S, kv_heads, head_dim]   the plan's dtype
- *     v, dv            [S, kv_heads, value_dim]  the plan's dtype; NULL with values_in_keys: dk has both gradients
+ *     v, dv            [S, kv_heads, value_dim]  the plan's dtype; not there with values_in_keys: see below
  *     lse              [T, heads]                float32: the natural logarithm of the sum of exponentials
  *
  * The forward pass reads q k v and writes o lse. The backward pass reads q k v o lse d_o and writes dq dk dv. Other
- * members may be NULL, and so may those of a rank without tokens.
+ * members may be NULL, and so may those of a rank without tokens. With values_in_keys v is the first value_dim numbers
+ * of each row of k: v and dv are NULL, and dk is the gradient of both.
  *
  *     lse_low          [T, heads]                float32: what rounding took from lse; NULL: nobody has it
  *     d_lse            [T, heads]                float32: a gradient of lse, which the backward pass reads; NULL: zeros
@@ -234,12 +235,16 @@ int64_t fcp_plan_query_position(const fcp_plan *plan, uint32_t sequence);
  *
  * lse_low: the forward pass writes it, and the backward pass reads it. Beside a large LSE float32 has no room for the
  * logarithm of a sum of n equal terms: at 1e6 its neighbours are 0.06 apart, at 1e9 they are 64 apart. Then P, and with
- * it all gradients, are right only if the backward pass gets both. Without it the backward pass takes 0.
+ * it all gradients, are right only if the backward pass gets both. Without it the backward pass takes 0, and all P of a
+ * row are off by a factor of e to the power of up to half that distance. So at 1e8 the four keys of a row with equal
+ * logits weigh 1 each, not a quarter. Where |lse| is below 16, the factor is within 1e-6 of 1.
+ *
  * d_lse is for plans with lse_gradient; with others the run fails with FCP_E_TENSOR. It is one subtraction: delta is
- * d_o . o - d_lse.
- * max_logit: for each head the largest logit, with the score and without the sink, of all rows whose results this
- * rank has made; -inf if there are none. The largest over all ranks is the batch's. In one run either all ranks want
- * it or none does.
+ * d_o . o - d_lse. It means nothing for a row that sees no key and whose head has no sink.
+ *
+ * max_logit: for each head the largest logit, with the score and without the sink, of all rows whose results this rank
+ * has made; -inf if there are none. The largest over all ranks is the batch's. In one run either all ranks want it or
+ * none does.
  *
  * A row that sees no key has o = 0 exactly and lse = -inf. With sinks, lse includes the sink z of the row's head, and
  * is z where the row sees no key.
@@ -249,7 +254,7 @@ int64_t fcp_plan_query_position(const fcp_plan *plan, uint32_t sequence);
  *
  * These two are for plans that have sinks (sink = 0.0 will do); with other plans the run fails with FCP_E_TENSOR. All
  * ranks are given the same sinks, in both passes. The backward pass writes to d_sink what this rank's rows have: -sum
- * of exp(z[h] - lse) (d_o . o), always with the same bits. The caller adds up what the ranks have.
+ * of exp(z[h] - lse) (d_o . o - d_lse), always with the same bits. The caller adds up what the ranks have.
  *
  *     table            [fcp_plan_table_numbers]  float32: this run's tables (fcp_plan_tables); NULL: those of the plan
  *     d_table          likewise                  float32: their gradient; NULL: nobody wants it

@@ -259,7 +259,7 @@ static fcp_code check_own(uint32_t rank, const char *what, bool can, bool has, f
                        what, has ? "this backend takes those of the plan" : "the plan has none");
 }
 
-/* Each rank of this process that has tokens has all tensors of the pass. */
+/* Each rank of this process that has tokens has all tensors of the pass, and none that the plan has not. */
 static fcp_code check_tensors(const fcp_session *s, fcp_pass pass, const fcp_tensors *tensors, fcp_error *err) {
     const fcp_plan *plan = s->plan;
     unsigned needed = fcp_pass_inputs(pass) | fcp_pass_outputs(pass);
@@ -275,6 +275,10 @@ static fcp_code check_tensors(const fcp_session *s, fcp_pass pass, const fcp_ten
             code = fcp_fail_at(err, FCP_E_TENSOR, fcp_where_rank(r),
                                "rank %u: the run has a gradient of LSE, and the plan takes none: compile it with "
                                "lse_gradient = true", r);
+        if (!code && shape.values_in_keys && (x->v || x->dv))
+            code = fcp_fail_at(err, FCP_E_TENSOR, fcp_where_rank(r),
+                               "rank %u: the run has %s, and the plan's values are in its keys: %s", r,
+                               x->v ? "v" : "dv", x->v ? "k has both" : "dk is the gradient of both");
         if (code) return code;
         for (int t = 0; t < FCP_TENSORS; t++)
             if (needed >> t & 1 && fcp_tensors_tokens(plan, r, (fcp_tensor)t) &&

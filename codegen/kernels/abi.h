@@ -267,9 +267,9 @@ typedef struct fk_gather_launch {
 
 /* Forward: FK_ROWS rows stay in shared memory, keys stream by. */
 #define FK_FORWARD_WARPS(d, score) ((d) > 64 || (score) ? 8 : 4) /* a warp with a score and 32 rows would spill */
-#define FK_FORWARD_KEYS(d) ((d) > 192 || (d) == 64 ? 32 : 64)
+#define FK_FORWARD_KEYS(d, v) ((d) > 192 || (v) > 128 || (d) == 64 ? 32 : 64)
 #define FK_FORWARD_SHARED(d, v)                                                                                        \
-    (FK_TILE_BYTES(FK_ROWS, d) + FK_TILE_BYTES(FK_FORWARD_KEYS(d), d) + FK_TILE_BYTES(FK_FORWARD_KEYS(d), v))
+    (FK_TILE_BYTES(FK_ROWS, d) + FK_TILE_BYTES(FK_FORWARD_KEYS(d, v), d) + FK_TILE_BYTES(FK_FORWARD_KEYS(d, v), v))
 #define FK_FORWARD_REGISTERS(d) 255
 
 /* Forward for sm_90a, where both are multiples of 64: FK_ROWS rows stay, half of them for each of two consumer

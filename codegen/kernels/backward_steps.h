@@ -194,7 +194,7 @@ FK_DEVICE void fk_dkv_pass_turn(int turns, fk_u64 lock, fk_u32 turn) {
 FK_DEVICE void fk_dkv_close(fk_u64 to, fk_u64 stride, fk_u32 keys, float scale, fk_u32 width, const float (*c)[4],
                             const int atomically) {
     fk_u32 row = fk_warp() % FK_K_BANDS * 16;
-    to += fk_warp() / FK_K_BANDS * (fk_permuted(width) / 2) * 32;
+    if (FK_K_SPLIT > 1) to += fk_warp() / FK_K_BANDS * (fk_permuted(width) / 2) * 32;
     if (atomically) fk_add_sums_atomically(to, stride, row, keys, scale, width, FK_K_SPLIT, c);
     else fk_add_sums(to, stride, row, keys, scale, width, FK_K_SPLIT, c);
 }
@@ -233,7 +233,7 @@ FK_DEVICE fk_u32 fk_ds_at(fk_u32 tile, fk_u32 key, fk_u32 chunk) {
  * `keys` how many there are. If ds_tile is not 0, dS is also written there, with 0 for keys that do not exist. */
 FK_DEVICE void fk_dkv_step(const fk_launch *p, const fk_env *env, fk_i64 key, fk_u32 keys, const fk_row_run *run,
                            fk_u32 at, fk_u32 head, fk_u32 buffer, fk_u32 ds_tile, fk_dkv_sums *x) {
-    fk_u32 band = fk_warp() % FK_K_BANDS, part = fk_warp() / FK_K_BANDS, t = fk_lane() % 4 * 2;
+    fk_u32 band = fk_warp() % FK_K_BANDS, part = FK_K_SPLIT == 1 ? 0 : fk_warp() / FK_K_BANDS, t = fk_lane() % 4 * 2;
     fk_u32 q_tile = fk_dkv_q(buffer), do_tile = fk_dkv_do(buffer);
     float s[FK_K_COLUMNS][4], g[FK_K_COLUMNS][4];
     fk_u32 packed[FK_K_COLUMNS][2];

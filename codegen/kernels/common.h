@@ -12,10 +12,9 @@
  * FK_HAS_SCORE (0 or 1), FK_NEGATIVE_SCALE (1: the scale is below 0), FK_BY_HEAD, FK_PACKED and FK_FUSED (0 or 1).
  *
  * A tile is rows of FK_HEAD_DIM or FK_VALUE_DIM numbers, in chunks of 16 bytes. In each row the chunks are permuted by
- * the number of the row, within groups of 8, 4 or 2 neighbours: the most that divide a row. Eight neighbouring rows
- * then have the same chunk in eight different groups of banks, so that a warp loads it without conflicts. Where a group
- * is 4 (or 2), it takes two (or four) rows for the same chunk to come to the same banks, if it were not permuted; so
- * these rows have one permutation.
+ * the number of the row, within groups of 8 neighbours, or of 4 (rows of 32 and 96 numbers) or 2 (of 16). Eight
+ * neighbouring rows then have the same chunk in eight different groups of banks, so that a warp loads it without
+ * conflicts.
  *
  * The products of a warp are m16n8k16. With g = lane / 4 and t = 2 (lane % 4), a lane has rows g and g + 8 of each 16
  * rows ("halves"), and columns t and t + 1 of each 8 columns.

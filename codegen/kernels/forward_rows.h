@@ -19,7 +19,7 @@ enum {
     FK_F_WARP = 4,  /* the first warp that has rows */
 #else
     FK_F_THREADS = FK_FORWARD_WARPS(FK_HEAD_DIM, FK_HAS_SCORE) * 32,
-    FK_F_STEP = FK_FORWARD_KEYS(FK_HEAD_DIM),
+    FK_F_STEP = FK_FORWARD_KEYS(FK_HEAD_DIM, FK_VALUE_DIM),
     FK_F_BANDS = FK_ROWS / 16 / FK_FORWARD_WARPS(FK_HEAD_DIM, FK_HAS_SCORE),
     FK_F_WARP = 0,
 #endif

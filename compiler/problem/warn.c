@@ -31,8 +31,8 @@ typedef struct batch {
     uint64_t most;     /* the most queries or keys of a sequence: no position and no distance is larger */
     bool decodes;      /* none has more than one query */
     bool by_data;      /* the mask reads arrays, so sequences of one length may differ */
-    /* Of these, sequences with as many queries and keys are a kind. Per kind, longest first: its first sequence, and how many
-     * it has. NULL until make_lengths. */
+    /* Of these, sequences with as many queries and keys are a kind. Per kind, longest first: its first sequence, and
+     * how many it has. NULL until make_lengths. */
     uint32_t *example, *times;
     uint32_t unlike; /* kinds */
     uint32_t first;  /* the longest of them */

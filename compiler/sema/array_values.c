@@ -356,7 +356,8 @@ static bool read_npy(const reading *r, numbers *n) {
     n->count = n->npy.elements;
     n->columns = n->npy.dims == 2 ? n->npy.shape[1] : 0;
     /* judged by the header, before memory is taken: it may be larger than that */
-    if (r->tokens != ANY_TOKENS && n->count && n->count != r->tokens) return wrong_length(r, n->count, false, r->path_at);
+    if (r->tokens != ANY_TOKENS && n->count && n->count != r->tokens)
+        return wrong_length(r, n->count, false, r->path_at);
     n->too_many = n->count > r->most;
     return n->too_many || sema_data_elements(r->file, &n->npy);
 }
@@ -444,7 +445,8 @@ static bool keep(const reading *r, const numbers *n) {
         diag_error(r->s->d, FCP_E_FIELD, at, "'%s' holds no values", r->path);
         return false;
     }
-    if (r->tokens != ANY_TOKENS && n->count != r->tokens) return wrong_length(r, n->cut ? r->tokens : n->count, n->cut, at);
+    if (r->tokens != ANY_TOKENS && n->count != r->tokens)
+        return wrong_length(r, n->cut ? r->tokens : n->count, n->cut, at);
     if (n->cut) {
         diag_error(r->s->d, r->most == UINT64_MAX ? FCP_E_TOO_LARGE : FCP_E_FIELD, at,
                    "%s has more than %" PRIu64 " values in a text", r->what, text_most(r));

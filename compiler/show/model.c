@@ -116,8 +116,9 @@ uint64_t show_alike(const fcp_plan *plan, uint64_t sequence) {
     return alike;
 }
 
-/* Of sequences that have queries and keys, chooses up to `most` lengths to draw: the longest; the one in the middle (half of all keys lie in sequences at least
- * as long); and the shortest that has SHORTEST keys. For each it takes the first sequence of that length. */
+/* Of sequences that have queries and keys, chooses up to `most` lengths to draw: the longest; the one in the middle
+ * (half of all keys lie in sequences at least as long); and the shortest that has SHORTEST keys. For each it takes the
+ * first sequence of that length. */
 static fcp_code choose_sequences(const fcp_plan *plan, uint32_t most, arena *memory, show_model *out) {
     uint64_t count = 0, tokens = 0, sum = 0;
     fcp_sequence *sorted = ARENA_NEW(memory, fcp_sequence, plan->sequences_count);

@@ -66,7 +66,7 @@ static size_t local_places(const fcp_plan *plan, const fcp_shape *shape, uint32_
 static void move_all(const fcp_plan *plan, const fcp_shape *shape, uint32_t rank, unsigned set,
                      const size_t at[FCP_TENSORS], fcp_packed *packed, char *local, bool back) {
     for (int t = 0; t < FCP_TENSORS; t++)
-        if (set >> t & 1)
+        if (set >> t & 1 && packed->t[t]) /* else it has no bytes: no tokens, or values that are in the keys */
             move(plan, rank, fcp_tensor_of_keys((fcp_tensor)t), fcp_tensor_token_bytes(shape, (fcp_tensor)t),
                  packed->t[t], local + at[t], back);
 }
@@ -102,7 +102,8 @@ fcp_code fcp_session_run_packed(fcp_session *session, const fcp_plan *plan, fcp_
         local.memory[r] = memory;
         memset(memory, 0xff, bytes);
         for (int t = 0; t < FCP_TENSORS; t++)
-            if ((inputs | outputs) >> t & 1) fcp_tensors_set(&local.tensors[r], (fcp_tensor)t, local.memory[r] + at[t]);
+            if ((inputs | outputs) >> t & 1 && fcp_tensor_token_bytes(&shape, (fcp_tensor)t)) /* not V inside K */
+                fcp_tensors_set(&local.tensors[r], (fcp_tensor)t, local.memory[r] + at[t]);
         move_all(plan, &shape, first + r, inputs, at, packed, local.memory[r], false);
         if (wants_max) local.tensors[r].max_logit = local.max_logit + (size_t)r * shape.heads;
     }

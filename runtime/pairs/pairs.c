@@ -78,7 +78,8 @@ static uint32_t range_of(const fcp_plan *plan, fcp_side side, const fcp_block *b
     return side == FCP_KEYS ? kv : kv * (p->heads / p->kv_heads / p->range_sub) + h->sub_first / p->range_sub;
 }
 static size_t group_of(const lists *l, fcp_side side, const fcp_piece *piece) {
-    return (size_t)l->number[side][piece->sequence] * l->ranges[side] + range_of(l->plan, side, &l->plan->blocks[piece->block]);
+    return (size_t)l->number[side][piece->sequence] * l->ranges[side] +
+           range_of(l->plan, side, &l->plan->blocks[piece->block]);
 }
 
 static int by_start(const void *a, const void *b) {

@@ -333,6 +333,42 @@ static void untouched(const void *p) {
     fk_load_shared2(n->out + fk_thread() * 2, word(fk_thread()));
 }
 
+/* Who of a warp has something, by its number. */
+static void any(const void *p) {
+    struct numbers *n = (struct numbers *)p;
+    n->out[fk_thread()] = (float)fk_any(fk_thread() == n->a ? 1u << 31 : 0);
+}
+static void any_missing(const void *p) {
+    (void)p;
+    if (fk_thread() != 33) fk_any(1);
+}
+Test(machine, any) {
+    static struct numbers n;
+    for (n.a = 0; n.a <= 64; n.a += 13) {
+        cr_assert(run(any, &n, 1, 64, NULL, 0, n.a), "%s", text);
+        for (uint64_t i = 0; i < 64; i++) cr_assert(n.out[i] == (i / 32 == n.a / 32), "%lu of %lu", i, n.a);
+    }
+    must_fail(any_missing, NULL, 1, NULL, 0, "deadlock: of 64 threads 33 have ended, 31 wait for their warp, 0");
+}
+
+static const float large[] = {-INFINITY, -3.4e38f, -1, -1e-45f, -0.0f, 0, 1e-45f, 2, 3.4e38f, INFINITY};
+enum { LARGE = sizeof large / sizeof *large };
+/* All blocks tell the first numbers, `b` of them. */
+static void largest(const void *p) {
+    const struct numbers *n = p;
+    if (fk_thread() < n->b) fk_max_global(n->a, large[(fk_block() + fk_thread()) % (n->b)]);
+}
+Test(machine, largest) {
+    for (uint32_t count = 1; count <= LARGE; count++) {
+        float is = -INFINITY;
+        const struct numbers n = {.a = (uintptr_t)&is, .b = count};
+        uint32_t owner = 0;
+        const machine_range range = {"the largest", n.a, n.a + 4, true, &owner};
+        cr_assert(run(largest, &n, 3, 64, &range, 1, count), "%s", text);
+        cr_assert(memcmp(&is, &large[count - 1], 4) == 0, "%g, not %g", (double)is, (double)large[count - 1]);
+    }
+}
+
 /* C = A B^T, A 16 x 16 in rows of 16, B 8 x 16 likewise, twice: B by rows, and its transpose by columns. */
 static void product(const void *p) {
     struct numbers *n = (struct numbers *)p;

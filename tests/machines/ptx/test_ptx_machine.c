@@ -243,6 +243,30 @@ Test(ptx_machine, products) {
     product(true, "bf16");
 }
 
+/* Of two warps, the one in which the predicate holds in some lane. */
+Test(ptx_machine, votes) {
+    must("setp.eq.s32 %p1, %r0, 40;\n vote.sync.any.pred %p2, %p1, -1;\n selp.u32 %r1, 1, 0, %p2;\n"
+         " vote.sync.any.pred %p3, !%p1, 0xffffffff;\n selp.u32 %r2, 2, 0, %p3;\n add.s32 %r1, %r1, %r2;\n"
+         " st.global.u32 [%rd2], %r1;",
+         64);
+    for (uint32_t l = 0; l < 64; l++) cr_expect(out[l] == 2 + l / 32, "thread %u: %u", l, out[l]);
+}
+
+/* All threads at once: with a sign, and without. */
+Test(ptx_machine, most) {
+    static const struct { uint32_t before, most, least; } rows[] = {
+        {0x80000000, 60, 0xffffffc4}, {5, 60, 5}, {100, 100, 100}, {0xffffffff, 60, 0xffffffc4}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        out[0] = out[1] = rows[i].before;
+        if (rows[i].before == 0x80000000) out[1] = 0xffffffff;
+        must("sub.s32 %r1, %r0, 3;\n red.relaxed.gpu.global.max.s32 [%rd0], %r1;\n"
+             " neg.s32 %r3, %r1;\n setp.gt.u32 %p1, %r0, 3;\n @%p1 red.relaxed.gpu.global.min.u32 [%rd0+4], %r3;",
+             64);
+        cr_expect(out[0] == rows[i].most && out[1] == rows[i].least, "%08x: %08x and %08x", rows[i].before, out[0],
+                  out[1]);
+    }
+}
+
 /* Lanes loop differently often, skip, and meet again. */
 Test(ptx_machine, divergence) {
     must("mov.u32 %r1, 0;\n mov.u32 %r2, 0;\n$L_loop:\n setp.ge.u32 %p1, %r2, %r0;\n @%p1 bra $L_end;\n"
@@ -402,6 +426,11 @@ Test(ptx_machine, found) {
         {"setp.lt.u32 %p1, %r0, 5;\n @%p1 bra $L_a;\n shfl.sync.bfly.b32 %r2, %r0, 1, 31, -1;\n$L_a:",
          "divergence"}, /* some have ended */
         {"shfl.sync.bfly.b32 %r2, %r0, 1, 31, 0xffff;", "member mask"},
+        {"setp.eq.s32 %p1, %r0, 40;\n vote.sync.any.pred %p2, %p1, 0xffff;", "member mask"},
+        {"vote.sync.any.pred %p2, %p1, -1;", "what is voted on"},
+        {"setp.lt.u32 %p1, %r0, 5;\n @%p1 vote.sync.any.pred %p2, %p1, -1;", "divergence"},
+        {"red.relaxed.gpu.global.max.s32 [%rd1], %r0;", "only to be read"},
+        {"red.relaxed.gpu.global.min.u32 [%rd0], %r1;", "what is compared"},
         {"setp.lt.u32 %p1, %r0, 32;\n @%p1 bra $L_a;\n bar.sync 0;\n$L_a:", "deadlock: all warps wait"},
         {"bar.sync 0, 33;", "a barrier of 33 threads"},
         {"setp.lt.u32 %p1, %r0, 32;\n @%p1 bra $L_a;\n bar.sync 2, 64;\n bra $L_b;\n$L_a:\n bar.arrive 2, 32;\n"

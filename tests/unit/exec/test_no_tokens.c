@@ -36,7 +36,8 @@ static uint64_t draw_length(uint64_t *state, bool none) {
 
 static batch draw(uint64_t seed) {
     uint64_t state = seed * 977;
-    batch b = {.count = 1 + below(&state, MOST), .strategy = strategies[seed % (sizeof strategies / sizeof *strategies)]};
+    batch b = {.count = 1 + below(&state, MOST),
+               .strategy = strategies[seed % (sizeof strategies / sizeof *strategies)]};
     const bool none = !below(&state, 6), square = below(&state, 2);
     for (uint32_t s = 0; s < b.count; s++) {
         b.queries[s] = draw_length(&state, none);
@@ -142,7 +143,8 @@ static void expect_zeros(const float *x, uint64_t count, const char *name, const
     for (uint64_t i = 0; i < count; i++) cr_assert(x[i] == 0, "%s: %s is %g", what, name, (double)x[i]);
 }
 
-/* Rows without keys have O = 0, LSE = -inf or the sink, dQ = 0; keys without rows have dK = dV = 0. */
+/* Rows without keys have O = 0, LSE = -inf or the sink and nothing rounded off it, dQ = 0; keys without rows have dK =
+ * dV = 0. */
 static void check_empty(const batch *b, const fcp_packed *packed, const char *what) {
     const uint64_t row = HEADS * 8;
     uint64_t q = 0, k = 0;
@@ -150,6 +152,8 @@ static void check_empty(const batch *b, const fcp_packed *packed, const char *wh
         const float *lse = (const float *)packed->t[FCP_TENSOR_LSE] + q * HEADS;
         if (!b->keys[s]) {
             expect_zeros((const float *)packed->t[FCP_TENSOR_O] + q * row, b->queries[s] * row, "O", what);
+            expect_zeros((const float *)packed->t[FCP_TENSOR_LSE_LOW] + q * HEADS, b->queries[s] * HEADS,
+                         "what is rounded off LSE", what);
             for (uint64_t i = 0; i < b->queries[s] * HEADS; i++)
                 cr_assert(lse[i] == (b->sink ? 0.5f : -INFINITY), "%s: LSE is %g", what, (double)lse[i]);
         }
@@ -208,7 +212,8 @@ Test(no_tokens, nothing_to_compute) {
             if (amount((i + j) % 3, 0)) continue;
             const unsigned k = (i + 2 * j) % 5;
             char text[TEXT];
-            snprintf(text, sizeof text, "model { heads = 8; head_dim = 8; dtype = fp32 }\ncluster { nodes = 2; gpus = 2 }\n"
+            snprintf(text, sizeof text,
+                     "model { heads = 8; head_dim = 8; dtype = fp32 }\ncluster { nodes = 2; gpus = 2 }\n"
                      "batch { lengths = %s }\nplan { mask = causal; strategy = %s; layout = %s; block = 16\n"
                      "passes = forward, backward }\n", lengths[k], strategies[i], layouts[j]);
             fcp_plan *plan = plan_of(text);
@@ -217,6 +222,32 @@ Test(no_tokens, nothing_to_compute) {
             judge_plan(plan, &fcp_backend_host, 3, false, text);
             fcp_plan_free(plan);
         }
+}
+
+/* Parts of a batch on ranks of their own, and several masks. */
+Test(no_tokens, parts_and_layers) {
+    static const char *const lengths[] = {
+        "[0] on 0..1, [0, 70:0, 0:9, 130] on 1..4", "[5, 0] on 0..2, [0, 0:0] on 2..4", "[0, 0] on 0..4, [0:7] on 0..2",
+        "[0, 3] on 2..4, [0, 40, 0] on 0..4"};
+    static const char *const held[] = {"contiguous", "zigzag", "contiguous(group = 1)"};
+    for (unsigned i = 0; i < 12; i++) {
+        char text[TEXT];
+        snprintf(text, sizeof text,
+                 "model { heads = 4; kv_heads = 2; head_dim = 8; dtype = fp32 }\n"
+                 "cluster { nodes = 2; gpus = 2 }\nbatch { lengths = %s }\n"
+                 "plan { layers = [causal, window(w = 9) x 2]\n"
+                 "strategy = %s; layout = %s; block = 16; passes = forward, backward }\n", lengths[i % 4],
+                 strategies[i % 8], held[i % 3]);
+        fcpc_program *program = program_named("parts.fcp", text);
+        fcp_plan *plans[2] = {NULL};
+        cr_assert_eq(fcpc_program_layers(program, 0, NULL), 2);
+        cr_assert_eq(fcpc_plan_layers(program, NULL, NULL, NULL, NULL, plans), FCP_OK, "%s", text);
+        for (int layer = 0; layer < 2; layer++) {
+            judge_plan(plans[layer], &fcp_backend_host, i + 1, false, text);
+            fcp_plan_free(plans[layer]);
+        }
+        fcpc_program_free(program);
+    }
 }
 
 /* A sequence of neither queries nor keys is nothing: without it there are the same blocks, transfers and

@@ -114,6 +114,37 @@ Test(far, lse_alone) {
     }
 }
 
+/* Tensors that the plan does not have are refused, by name and before anything runs. */
+Test(far, tensors_that_a_plan_has_not) {
+    static const struct { const char *model, *says[2]; } all[] = {
+        {"", {"", "rank 0: the run has a gradient of LSE, and the plan takes none"}},
+        {"; values = keys", {"rank 0: the run has v, and the plan's values are in its keys: k has both",
+                             "rank 0: the run has dv, and the plan's values are in its keys: dk is the gradient of both"}}};
+    for (int i = 0; i < 2; i++) {
+        char text[200];
+        snprintf(text, sizeof text, "model { heads = 1; head_dim = 8; dtype = fp32%s }\nbatch { lengths = [4] }\n"
+                 "plan { mask = full; block = 4 }\n", all[i].model);
+        fcp_plan *plan = plan_of(text);
+        bench b = open(plan, 1);
+        fcp_tensors x = {0};
+        fcp_packed_draw(&b.shape, ALL, 1, &b.packed);
+        for (int t = 0; t < FCP_TENSORS; t++) fcp_tensors_set(&x, (fcp_tensor)t, b.packed.t[t]);
+        if (i) x.d_lse = NULL;
+        for (int pass = 0; pass < FCP_PASSES; pass++) {
+            fcp_error err = {0};
+            const char *says = all[i].says[pass];
+            const fcp_code code = fcp_session_run(b.session, (fcp_pass)pass, &x, &err);
+            cr_assert(*says ? code == FCP_E_TENSOR && strstr(err.message, says) : code == FCP_OK, "%s", err.message);
+            if (pass == FCP_FORWARD && i) x.v = NULL;
+        }
+        x.d_lse = NULL, x.dv = i ? NULL : x.dv;
+        for (int pass = 0; pass < FCP_PASSES; pass++)
+            cr_assert(fcp_session_run(b.session, (fcp_pass)pass, &x, NULL) == FCP_OK, "without them it runs");
+        close(&b);
+        fcp_plan_free(plan);
+    }
+}
+
 /* --- random plans ------------------------------------------------------------------------------------------------- */
 
 typedef struct drawn {

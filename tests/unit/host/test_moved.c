@@ -41,7 +41,7 @@ typedef struct drawn {
     uint64_t lengths[4], keys[4];
     const char *score;
     bool sinks;
-    char text[300];
+    char text[400];
 } drawn;
 
 static void draw(drawn *d, uint64_t seed) {
@@ -76,13 +76,18 @@ static void draw(drawn *d, uint64_t seed) {
     o->top_left = cross && moved_draw(&state, 2);
     if (!cross && moved_draw(&state, 3) == 0) d->score = hand_scores[moved_draw(&state, HAND_SCORES)];
     d->sinks = moved_draw(&state, 3) == 0;
+    if (moved_draw(&state, 2)) o->value_dim = dims[moved_draw(&state, 4)];
+    o->values_in_keys = o->value_dim <= o->head_dim && moved_draw(&state, 3) == 0;
+    o->lse_gradient = moved_draw(&state, 3) == 0;
     snprintf(
         d->text, sizeof d->text,
-        "seed %lu: %u ranks, %u/%u heads of %u in ranges of %u x %u, %s, blocks of %u, units of %u, %s, score %s%s%s, "
+        "seed %lu: %u ranks, %u/%u heads of %u and %u%s in ranges of %u x %u, %s, blocks of %u, units of %u, %s, score "
+        "%s%s%s%s, "
         "%u sequences, %lu of %lu tokens first",
-        (unsigned long)seed, o->ranks, o->heads, o->kv_heads, o->head_dim, o->range_kv, o->range_sub,
+        (unsigned long)seed, o->ranks, o->heads, o->kv_heads, o->head_dim,
+        o->value_dim ? o->value_dim : o->head_dim, o->values_in_keys ? " in keys" : "", o->range_kv, o->range_sub,
         fcp_dtype_name(o->dtype), o->block, o->unit, o->mask, d->score ? d->score : "-", d->sinks ? ", sinks" : "",
-        o->top_left ? ", top left" : "", o->count, (unsigned long)d->lengths[0], (unsigned long)d->keys[0]);
+        o->lse_gradient ? ", dLSE" : "", o->top_left ? ", top left" : "", o->count, (unsigned long)d->lengths[0], (unsigned long)d->keys[0]);
 }
 
 static size_t bytes_of(const fcp_shape *shape, int t) { return fcp_packed_bytes(shape, (fcp_tensor)t); }
