@@ -151,7 +151,7 @@ Test(numeric, softmax_in_steps_is_softmax) {
     double most = -INFINITY, sum = 0, weighted = 0;
     for (int i = 0; i < 96; i++) all[i] = (float)(int32_t)next() * 1e-8f;
     for (int i = 0; i < 96; i++) most = all[i] > most ? all[i] : most;
-    for (int i = 0; i < 96; i++) sum += exp2(all[i] - most), weighted += i * exp2(all[i] - most);
+    for (int i = 0; i < 96; i++) sum += exp(all[i] - most), weighted += i * exp(all[i] - most);
     for (int step = 0; step < 96; step += 32) {
         float s[32];
         memcpy(s, all + step, sizeof s);
