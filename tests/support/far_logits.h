@@ -45,13 +45,16 @@ static inline void far_exact(const char *text, const fcp_backend *backend, doubl
     exact_draw(&shape, seed, grain, &packed);
     far_run(plan, backend, &packed, what);
     exact e = exact_make(plan, &packed);
-    exact_lse_is(&e, &packed, 1e-5, what);
-    exact_is(&e, FCP_TENSOR_O, &packed, far_within(&shape), what);
+    exact_found found = {.e = &e, .is = &packed, .within = 1e-5};
+    exact_lse(&found);
+    found.within = far_within(&shape);
+    exact_tensor(&found, FCP_TENSOR_O);
     for (uint32_t h = 0; h < shape.heads; h++)
-        cr_assert((double)packed.max_logit[h] == e.max_logit[h], "%s: the largest logit of head %u is %.9g, not %.9g",
-                  what, h, (double)packed.max_logit[h], e.max_logit[h]);
+        exact_unless(&found, (double)packed.max_logit[h] == e.max_logit[h],
+                     "the largest logit of head %u is %.9g, not %.9g", h, (double)packed.max_logit[h], e.max_logit[h]);
     for (int t = FCP_TENSOR_DQ; shape.has_pass[FCP_BACKWARD] && t <= FCP_TENSOR_DV; t++)
-        exact_is(&e, (fcp_tensor)t, &packed, far_within(&shape), what);
+        exact_tensor(&found, (fcp_tensor)t);
+    cr_assert(!*found.wrong, "%s: %s", what, found.wrong);
     exact_free(&e);
     fcp_packed_free(&packed);
     fcp_plan_free(plan);
