@@ -42,9 +42,9 @@ static auto_bound largest(const auto_bounds *b) {
 }
 
 static void print_why(const auto_report *r, const auto_candidate *c, text *out) {
+    const double best = (double)auto_makespan(r); /* 0 of a batch without tokens, which takes all no time */
     if (c->end == AUTO_SLOWER)
-        text_printf(out, "%.1f %% slower",
-                    100 * ((double)c->makespan - (double)auto_makespan(r)) / (double)auto_makespan(r));
+        text_printf(out, "%.1f %% slower", best > 0 ? 100 * ((double)c->makespan - best) / best : 0.0);
     else if (c->end == AUTO_BOUND) text_puts(out, "not scheduled: a faster one was known");
     else if (c->end == AUTO_FAR) text_puts(out, "not tried: effort = 1, and its like was slower, or moves more");
     else if (c->end == AUTO_LONG) text_puts(out, "not tried: effort = 1, and its ring goes through more than 8 nodes");

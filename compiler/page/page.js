@@ -100,7 +100,7 @@ function section(id, title, note) {
 }
 const cap = s => s[0].toUpperCase() + s.slice(1);
 const label = p => p.name.replace(/^strategy=/, '') || p.strategy;
-const longest = pass => Math.max(...plans.map(p => ((p.passes || []).find(x => x.pass === pass) || {makespan: 0}).makespan));
+const longest = pass => Math.max(1, ...plans.map(p => ((p.passes || []).find(x => x.pass === pass) || {makespan: 0}).makespan));
 const several = plans.length > 1;
 const rounds = r => r < 0 ? '' : ', round ' + r;
 
@@ -110,6 +110,7 @@ const BOUND_WORDS = {mean: 'all compute, spread evenly', compute: 'compute of th
   local: 'the busiest port inside a node', uplink: 'the busiest uplink of a node', path: 'the longest chain of waits'};
 const REASON_WORDS = {kv: 'keys and values', q: 'queries', return: 'results on their way home', reshuffle: "the caller's layout"};
 const largest = p => p.bounds.reduce((best, v, i) => v > p.bounds[best] ? i : best, 0);
+const overBound = p => p.makespan / p.bounds[largest(p)] || 1; /* a batch without tokens takes no time, and has no bound */
 const exposed = p => p.exposed.reduce((a, b) => a + b, 0);
 
 function head() {
@@ -125,7 +126,7 @@ function head() {
   for (const x of p.passes || []) {
     const b = largest(x);
     cards.append(make('div', {class: 'card'}, make('span', {}, cap(x.pass) + ' pass'), make('b', {}, time(x.makespan)),
-      make('i', {}, `${(x.makespan / x.bounds[b]).toFixed(3)} x the largest bound (${names.bounds[b]})`), make('i', {}, `MFU ${percent(x.mfu)}, exposed ${time(exposed(x))}`)));
+      make('i', {}, `${overBound(x).toFixed(3)} x the largest bound (${names.bounds[b]})`), make('i', {}, `MFU ${percent(x.mfu)}, exposed ${time(exposed(x))}`)));
   }
   const s = p.summary, card = (title, value, below) => cards.append(make('div', {class: 'card'}, make('span', {}, title), make('b', {}, value), make('i', {}, below)));
   card('Balance', s.compute_max_over_mean.toFixed(4), 'busiest rank over the mean');
@@ -146,8 +147,8 @@ function sideBySide() {
   for (const pass of names.passes) {
     const rows = plans.map(p => [p, (p.passes || []).find(x => x.pass === pass)]).filter(r => r[1]);
     if (!rows.length) continue;
-    const most = Math.max(...rows.map(r => r[1].makespan));
-    const columns = [['makespan', r => r[1].makespan, time, 1], ['/ bound', r => r[1].makespan / r[1].bounds[largest(r[1])], v => v.toFixed(3), 1],
+    const most = Math.max(1, ...rows.map(r => r[1].makespan));
+    const columns = [['makespan', r => r[1].makespan, time, 1], ['/ bound', r => overBound(r[1]), v => v.toFixed(3), 1],
       ['bound', r => names.bounds[largest(r[1])], v => v, 0], ['max / mean', r => r[1].bounds[1] / (r[1].bounds[0] || 1), v => v.toFixed(4), 1],
       ...names.reasons.map((n, i) => ['exposed ' + n, r => r[1].exposed[i], time, 1]), ['net', r => r[1].bytes[0], bytes, 1], ['local', r => r[1].bytes[1], bytes, 1],
       ['memory', r => r[0].summary.memory_peak_bytes, bytes, 1], ['MFU', r => r[1].mfu, percent, -1]];
@@ -287,7 +288,7 @@ function timeline() {
   const passes = names.passes.filter(n => plans.some(p => (p.passes || []).some(x => x.pass === n)));
   const view = {pass: passes[0], from: 0, to: 1, peer: null};
   const of = p => (p.passes || []).find(x => x.pass === view.pass);
-  const most = () => Math.max(...plans.map(p => of(p) ? of(p).makespan : 0));
+  const most = () => Math.max(1, ...plans.map(p => of(p) ? of(p).makespan : 0));
   const drawn = [];
   const all = () => { view.from = 0; view.to = most(); };
   const draw = () => drawn.forEach(f => f());
@@ -356,7 +357,7 @@ function heat(p, of, view, figure) {
   }, (px, py) => {
     const x = of(p), w = c.element.clientWidth;
     if (!x || px < LABEL || py < AXIS) return '';
-    const t = view.from + (view.to - view.from) * (px - LABEL) / (w - LABEL), bin = Math.floor(t / x.makespan * x.heat.bins), row = Math.min(x.heat.rows - 1, Math.floor((py - AXIS) / high * x.heat.rows));
+    const t = view.from + (view.to - view.from) * (px - LABEL) / (w - LABEL), bin = Math.floor(t / (x.makespan || 1) * x.heat.bins), row = Math.min(x.heat.rows - 1, Math.floor((py - AXIS) / high * x.heat.rows));
     if (bin < 0 || bin >= x.heat.bins) return '';
     const first = row * x.heat.per, last = Math.min(p.ranks_in_all, first + x.heat.per) - 1;
     return (last > first ? `ranks ${first} to ${last}` : `rank ${first}`) + `, ${time(x.makespan * bin / x.heat.bins)} to ${time(x.makespan * (bin + 1) / x.heat.bins)}\n` +

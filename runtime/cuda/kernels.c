@@ -101,7 +101,8 @@ static fcp_code find_kernels(fcp_cuda_session *s, cuda_device *d, cu_module modu
         [CUDA_FORWARD] = EMIT_FORWARD_SM90, [CUDA_ORDERED] = EMIT_ORDERED_SM90,
         [CUDA_UNORDERED] = EMIT_UNORDERED_SM90}; /* of an architecture's own kernel, which has another name */
     emit_kernel asked[EMIT_KERNELS];
-    uint32_t count = emit_kernels_of(s->plan->problem->head_dim, s->plan->problem->value_dim, s->plan->score_count != 0, skeletons, asked);
+    const fcp_problem *p = s->plan->problem;
+    uint32_t count = emit_kernels_of(p->head_dim, p->value_dim, s->plan->score_count != 0, skeletons, asked);
     fcp_code code = FCP_OK;
     for (uint32_t i = 0; !code && i < count; i++)
         for (int id = 0; !code && id < CUDA_KERNELS; id++)

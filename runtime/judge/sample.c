@@ -29,7 +29,8 @@ static double work_of(const fcp_plan *plan, double products) {
     const fcp_problem *p = plan->problem;
     bool by_head = p->mask_uses & MC_USES_H; /* then the summary counts each head's pairs and positions */
     double heads = by_head ? 1 : p->heads;
-    return heads * ((double)plan->summary->positions + (double)plan->summary->pairs * products / 2 * (p->head_dim + p->value_dim));
+    const double numbers = products / 2 * (p->head_dim + p->value_dim);
+    return heads * ((double)plan->summary->positions + (double)plan->summary->pairs * numbers);
 }
 
 double fcp_check_work(const fcp_plan *plan, unsigned passes) {

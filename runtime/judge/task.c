@@ -241,6 +241,9 @@ static double part_rounded(fcp_dtype dtype) { return dtype == FCP_FP32 ? 0 : fcp
 /* Twice this is the largest number that may become 0 on the way. */
 static double least_of(fcp_dtype dtype) { return dtype == FCP_FP16 ? fcp_ulp(FCP_FP16, 0) / 2 : TINY; }
 
+/* Whether there are kernels for the dtype. */
+static bool for_gpus(const struct strip *s) { return s->dtype != FCP_FP32; }
+
 /* Of n errors, each at most x and as likely up as down, the sum is at most this times the root of the sum of x^2. */
 static double spread(double n) { return n < 16 ? sqrt(n) : 4; }
 
@@ -257,9 +260,11 @@ static double term_of(const struct strip *s, double n) {
     return square(added(s, n) * UNIT) + square(spread(n) * part_rounded(s->dtype));
 }
 
-/* How many units the base that programs subtract from exponents is off by, where LSE is x: without a score they may
+/* How many units the base that kernels subtract from exponents is off by, where LSE is x: without a score they may
  * scale before they subtract, while the base is below 256 in units of log2. */
-static double base_off(const struct strip *s, double x) { return s->score.count ? 0 : fmin(fabs(x), 178); }
+static double base_off(const struct strip *s, double x) {
+    return s->score.count || !for_gpus(s) ? 0 : fmin(fabs(x), 178);
+}
 
 /* What a product of vectors of d numbers is off by, of which the lengths' product is `most`. */
 static double product_off(const struct task *t, size_t d, double drift, double product, double most) {
@@ -294,8 +299,8 @@ struct compared {
     double logit, slope; /* by how much more or less, or what a slope is off by, at most, where P is not 0 in fp32 */
 };
 
+enum { REACH = 110, FAR = 64 }; /* exp(-REACH) is 0; beyond FAR the ulps of moderate numbers are not those of logits */
 static struct compared compare_scores(const struct task *t, uint32_t i) {
-    enum { REACH = 110 }; /* exp(-REACH) is 0 */
     const struct strip *s = &t->strip;
     const uint8_t *allow = s->allow + i * s->n;
     const double *exact = t->exact.p + i * s->n;
@@ -322,6 +327,25 @@ static struct compared compare_scores(const struct task *t, uint32_t i) {
             if (isfinite(slope)) c.slope = fmax(c.slope, slope);
         }
     return c;
+}
+
+/* Raises c->logit to what the naive score is off by for logits `by` times those of a row. Where a score moves logits
+ * far away, rounding is coarse, and in a row of few keys it may do little by chance. */
+static void compare_elsewhere(const struct task *t, uint32_t i, double by, struct compared *c) {
+    const struct strip *s = &t->strip;
+    float moved[TILE], naive[TILE];
+    double logits[TILE], exact[TILE];
+    for (struct tile tile = first_tile(s); tile.count; tile = next_tile(s, tile)) {
+        const size_t at = i * s->n + tile.key;
+        for (uint32_t j = 0; j < tile.count; j++) logits[j] = moved[j] = (float)(t->weight[at + j] * s->scale * by);
+        naive_score(s, s->score, i, tile, moved, naive);
+        exact_score(s, s->score, i, tile, logits, exact);
+        for (uint32_t j = 0; j < tile.count; j++) {
+            if (!s->allow[at + j] || !(t->exact.p[at + j] >= c->most - REACH)) continue;
+            const double off = fabs((double)naive[j] - exact[j] - c->shift);
+            if (isfinite(off)) c->logit = fmax(c->logit, off);
+        }
+    }
 }
 
 /* Whether a score has kinks or jumps. */
@@ -364,13 +388,14 @@ static void move_scores(struct task *t, uint32_t i, const double *dots, bool up)
  * exact logits are moved to where the naive ones are. */
 static void bound_scores(struct task *t) {
     struct strip *s = &t->strip;
-    const bool kinks = has_kinks(s->score), gpus = s->dtype != FCP_FP32; /* the dtypes of kernels */
+    const bool kinks = has_kinks(s->score), gpus = for_gpus(s);
     double rough[TILE] = {0};
     exact_dots(s, &t->exact, t->exact.q, t->exact.k, s->d, t->weight);
     memset(t->p_off, 0, s->rows * s->n * sizeof *t->p_off);
     memset(t->slope_off, 0, s->rows * s->n * sizeof *t->slope_off);
     for (uint32_t i = 0; i < s->rows; i++) {
-        const struct compared c = compare_scores(t, i);
+        struct compared c = compare_scores(t, i);
+        if (fabs(c.most) > FAR) compare_elsewhere(t, i, 1.125, &c), compare_elsewhere(t, i, 0.875, &c);
         t->rows[i].shift = c.shift;
         move_scores(t, i, t->weight, true);
         if (kinks) move_scores(t, i, t->weight, false);
@@ -437,8 +462,8 @@ static double part_off(double p, double grows, double shrinks, double others_gro
     return fmin(sqrt(square(own) + square(by_others)), fmax(p, rest));
 }
 
-/* What scaling the difference between a logit and LSE to log2 units takes from it. */
-static double scaled_apart(double x) { return 2 * UNIT * fabs(x); }
+/* What rounding takes from the difference between a logit and LSE, and from that in units of log2. */
+static double scaled_apart(double x) { return 4 * UNIT * fabs(x); }
 
 /* A row's keys, and its sink: which has the most of the sum, and what the exponents of the others do to the sum. */
 struct softmax_off {

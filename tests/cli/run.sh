@@ -765,6 +765,8 @@ for lengths in '[0, 5, 0:7, 7:0]' '[0]' '[0:7]' '[7:0, 0]'; do
     ok "and its picture" "$fcpc" show zeros.plan
     ok "and what it takes" "$fcpc" sim zeros.plan --json
     holds "which may be nothing" json '.makespan_s >= 0'
+    ok "and what auto tries" "$fcpc" -q cross.fcp -D "batch.lengths=$lengths" -D plan.strategy=auto --explain
+    holds "and that no number is missing" sh -c '! grep -qi nan stdout'
 done
 printf 'model { heads = 2; head_dim = 8; dtype = fp32 }\nbatch { lengths = [0, 0] }\nplan { mask = causal }\n' > zeros.fcp
 ok "tensors of no tokens are written" "$fcpc" run zeros.fcp --no-check --out zeros.npy

@@ -77,7 +77,12 @@ bool gpu_judge(gpu *g, const fcp_plan *plan, uint32_t passes, uint32_t first, ui
         g->margin_of = fcp_tensor_name((fcp_tensor)t);
     }
     for (int t = 0; t < FCP_TENSORS; t++)
-        if (report.tensor[t].checked && !report.tensor[t].ok) {
+        if (report.tensor[t].checked && !report.tensor[t].ok && report.tensor[t].verdict != FCP_DIFFERS) {
+            fcp_shape shape;
+            fcp_plan_shape(plan, &shape);
+            fcp_check_text(&shape, (fcp_tensor)t, &report.tensor[t], why, GPU_WHY);
+            return false;
+        } else if (report.tensor[t].checked && !report.tensor[t].ok) {
             snprintf(why, GPU_WHY, "%s: error %g, naive %g, allowed %g, at %llu", fcp_tensor_name((fcp_tensor)t),
                      report.tensor[t].max_abs_error, report.tensor[t].reference_error, report.tensor[t].tolerance,
                      (unsigned long long)report.tensor[t].worst);
@@ -391,7 +396,8 @@ gpu_result step_examples_older(gpu *g, char why[GPU_WHY]) {
 }
 
 gpu_result step_edges(gpu *g, char why[GPU_WHY]) {
-    const gpu_result plans = check_all(g, gpu_correct_edges, why), maxima = plans == GPU_OK ? gpu_maxima(g, why) : plans;
+    const gpu_result plans = check_all(g, gpu_correct_edges, why);
+    const gpu_result maxima = plans == GPU_OK ? gpu_maxima(g, why) : plans;
     const size_t used = strlen(why);
     if (maxima == GPU_OK) snprintf(why + used, GPU_WHY - used, "; the largest logits are right, too");
     return maxima;

@@ -46,7 +46,8 @@ static void program(const gpu *g, int i, char text[TEXT]) {
              "plan { mask = causal; block = 128; passes = forward, backward%s }\n",
              g->small ? 2 : 4, g->small ? 1 : 2, !g->small ? programs[i].head_dim : apart ? 32 : 16,
              g->small ? 16 : programs[i].value_dim, g->small && apart ? tiny : programs[i].dtype,
-             g->small ? 2 : programs[i].ranks, g->small ? programs[i].small : programs[i].lengths, programs[i].score, programs[i].more);
+             g->small ? 2 : programs[i].ranks, g->small ? programs[i].small : programs[i].lengths, programs[i].score,
+             programs[i].more);
 }
 
 bool gpu_correct_edges(gpu *g, bool (*each)(gpu *g, fcp_plan *plan, const char *what, void *context), void *context,

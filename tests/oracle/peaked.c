@@ -1,9 +1,12 @@
 /* peaked.c: the judge calls right what is right, in programs whose softmax is flat or peaked, and whose sinks are small
  * or large: the host computes them, and its rounding must be within what the judge allows.
  *
- * PEAKED_SEED, PEAKED_RUNS: other programs, and how many. With PEAKED_REPORT set it prints how much is allowed: the
- * quantiles of what a number may be off by, as a multiple of the naive computation's largest error in its tensor; and
- * of the largest error there is, as a part of what is allowed there.
+ * What is allowed is compared with what the naive computation has, in one program of eight, and may not be more than
+ * MOST_ALLOWED times that.
+ *
+ * PEAKED_SEED, PEAKED_RUNS: other programs, and how many. With PEAKED_REPORT set it prints how much is allowed in all
+ * of them: the quantiles of what a number may be off by, as a multiple of what the naive computation has (naive_has);
+ * and of the largest error there is, as a part of what is allowed there.
  */
 #include <criterion/criterion.h>
 
@@ -17,7 +20,7 @@ static uint64_t number_from_environment(const char *name, uint64_t otherwise) {
 
 /* --- how much is allowed ------------------------------------------------------------------------------------------ */
 
-enum { DTYPES = 3 };
+enum { DTYPES = 3, MOST_ALLOWED = 2000 };
 typedef struct ratios {
     double *of;
     size_t count, room;
@@ -92,13 +95,14 @@ static double naive_has(const peaked_run *r, fcp_tensor t) {
     return r->report.tensor[t].reference_error + fcp_ulp(dtype, 1) / 2 * one;
 }
 
-/* What a number may be off by: a number far away is put there, of which the report then speaks. */
+/* What a number may be off by: a number far away is put there, of which the report then speaks. Not in tensors in which
+ * fp32 cannot tell some logits apart: there it is chance whether the naive computation is off. */
 static void note_allowed(peaked_run *r, uint64_t *state, ratios allowed[DTYPES][FCP_TENSORS]) {
     const fcp_check_report before = r->report;
     for (int t = 0; t < FCP_TENSORS; t++) {
         const fcp_dtype dtype = fcp_tensor_dtype(&r->shape, (fcp_tensor)t);
         const size_t e = fcp_dtype_size(dtype), count = fcp_packed_bytes(&r->shape, (fcp_tensor)t) / e;
-        if (!before.tensor[t].checked || !count) continue;
+        if (!before.tensor[t].checked || !count || before.tensor[t].untold > 0) continue;
         const double has = naive_has(r, (fcp_tensor)t);
         char *place = (char *)r->packed.t[t] + e * (splitmix(state) % count), kept[sizeof(float)];
         const float far = dtype == FCP_FP16 ? 6e4f : 3e38f;
@@ -116,11 +120,20 @@ static void note_allowed(peaked_run *r, uint64_t *state, ratios allowed[DTYPES][
 
 /* Whether a verdict on a right result is a false alarm. Of some nothing can be proven; there the naive computation is
  * off by much, too. */
-static bool is_alarm(peaked_run *r, fcp_tensor t, ratios *unproven) {
-    const fcp_check *c = &r->report.tensor[t];
-    if (!c->checked || c->ok) return false;
-    if (c->verdict == FCP_NOTHING_PROVEN) add_ratio(unproven, c->reference_error / largest_of(r, t).number);
-    return c->verdict != FCP_NOTHING_PROVEN && c->verdict != FCP_NOTHING_FINITE;
+static bool is_alarm(const fcp_check *c) {
+    return c->checked && !c->ok && c->verdict != FCP_NOTHING_PROVEN && c->verdict != FCP_NOTHING_FINITE;
+}
+
+static bool alarm_of(const peaked_run *r, uint64_t seed, const char *text, const char *what) {
+    bool alarm = false;
+    for (int t = 0; t < FCP_TENSORS; t++) {
+        const fcp_check *c = &r->report.tensor[t];
+        if (!is_alarm(c)) continue;
+        fprintf(stderr, "seed %llu, %s: %s, of the naive computation %g\n%s", (unsigned long long)seed, what,
+                peaked_said(r, (fcp_tensor)t), c->reference_error, text);
+        alarm = true;
+    }
+    return alarm;
 }
 
 Test(oracle_peaked, right_is_right) {
@@ -132,22 +145,21 @@ Test(oracle_peaked, right_is_right) {
     for (uint64_t seed = first; seed < first + count; seed++) {
         peaked_text text;
         uint64_t state = seed;
-        bool alarm = false;
         peaked_program(seed, &text);
         peaked_run r = peaked_compute(text.at, seed, true);
-        peaked_judge(&r);
         backward += r.shape.has_pass[FCP_BACKWARD];
+        peaked_judge_part(&r, 3);
+        bool alarm = alarm_of(&r, seed, text.at, "a sample");
+        peaked_judge(&r);
+        alarm |= alarm_of(&r, seed, text.at, "all rows");
         for (int t = 0; t < FCP_TENSORS; t++) {
             const fcp_check *c = &r.report.tensor[t];
-            const bool wrong = is_alarm(&r, (fcp_tensor)t, &unproven);
-            if (wrong)
-                fprintf(stderr, "seed %llu: %s, of the naive computation %g\n%s", (unsigned long long)seed,
-                        peaked_said(&r, (fcp_tensor)t), c->reference_error, text.at);
+            if (c->verdict == FCP_NOTHING_PROVEN)
+                add_ratio(&unproven, c->reference_error / largest_of(&r, (fcp_tensor)t).number);
             if (report && c->checked) add_ratio(&used[r.shape.dtype][t], c->share);
-            alarm |= wrong;
         }
         alarms += alarm;
-        if (report) note_allowed(&r, &state, allowed);
+        if (report || seed % 8 == 0) note_allowed(&r, &state, allowed);
         peaked_close(&r);
     }
     fprintf(stderr, "peaked: %llu runs, %llu of them backward, %llu alarms; nothing is proven of %zu tensors\n",
@@ -155,6 +167,11 @@ Test(oracle_peaked, right_is_right) {
     cr_assert(unproven.count, "no scores that fp32 cannot tell apart");
     qsort(unproven.of, unproven.count, sizeof *unproven.of, by_size);
     cr_assert(unproven.of[unproven.count / 2] > 0.1, "nothing is proven where the naive computation is off by little");
+    for (int d = 0; d < DTYPES; d++)
+        for (int t = 0; t < FCP_TENSORS; t++)
+            for (size_t i = 0; i < allowed[d][t].count; i++)
+                cr_assert(allowed[d][t].of[i] < MOST_ALLOWED, "%s, %s: %g times what the naive computation has",
+                          fcp_dtype_name((fcp_dtype)d), fcp_tensor_name((fcp_tensor)t), allowed[d][t].of[i]);
     for (int d = 0; report && d < DTYPES; d++)
         for (int t = 0; t < FCP_TENSORS; t++) {
             char what[60];

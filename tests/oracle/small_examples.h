@@ -20,7 +20,7 @@ static const small_example small_examples[] = {
     {"in_place.fcp", "[300, 150, 33]", {0}},
     {"wire.fcp", "[300, 150, 33]", {0}},
     {"merge_prefix.fcp", "[300, 130, 20]", {0}},
-    {"mla.fcp", "[300, 130, 20]", {"model.head_dim=32", "model.value_dim=16"}},
+    {"mla.fcp", "[300, 130, 20]", {"model.head_dim=32", "model.value_dim=16", "model.dtype=bf16"}},
     {"pingpong.fcp", "[400, 150, 33]", {0}},
     {"my_mask.fcp", "[300, 150]", {"summaries.chunk=64", "summaries.tokens=4"}},
     {"ring.fcp", "[300, 130]", {0}},

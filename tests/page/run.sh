@@ -43,6 +43,8 @@ holds "a page of two passes over nodes, some of which cannot be" "$fcpc" -q sim 
     --html nodes.html
 holds "a page of work that moves" "$fcpc" -q show "$top/examples/in_place.fcp" --html in_place.html
 holds "a page of 256 ranks" "$fcpc" -q show large.fcp --html large.html
+holds "a page of no tokens" "$fcpc" -q show a.fcp -D 'batch.lengths=[0, 0]' --html zeros.html
+holds "a page of keys alone" "$fcpc" -q sim a.fcp -D 'batch.lengths=[0:7, 0]' --strategy all --html keys.html
 
 # without a browser: the data
 holds "data is JSON" shows show.html '.plans | length == 1'
@@ -108,7 +110,7 @@ drawn() { # drawn PAGE: of dom, which becomes PAGE.dom
 }
 # A start of the browser takes a second: make check does without some of them, unless CHECK_LONG is set.
 everything=${CHECK_LONG:-}
-for page in show strategies ${everything:+nodes}; do
+for page in show strategies zeros ${everything:+keys nodes}; do
     holds "$page: the browser reads it" browse $page.html --dump-dom --screenshot="$work/$page.png" \
         --blink-settings=preferredColorScheme=1
     holds "$page: no message, no request" quiet

@@ -33,13 +33,12 @@ FK_DEVICE float fk_score(const fk_env *e, float s, fk_i64 q, fk_i64 k, int h) {
     const fk_i32 v5 = (fk_i32)h;
     const fk_i32 v7 = v5 + 1;
     const float v8 = (float)v7;
-    const float v9 = v4 * v8;
+    const float v9 = fk_rounded_product(v4, v8);
     const float v10 = 0x1.000000p-2f;
-    const float v11 = v9 * v10;
+    const float v11 = fk_rounded_product(v9, v10);
     const float v12 = exp2f(v11);
     const float v13 = (float)v3;
-    const float v14 = v12 * v13;
-    const float v15 = v2 + v14;
+    const float v15 = fk_fma(v12, v13, v2);
     return v15;
 }
 FK_DEVICE float fk_slope(const fk_env *e, float s, fk_i64 q, fk_i64 k, int h) {

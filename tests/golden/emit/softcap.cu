@@ -21,19 +21,18 @@ FK_DEVICE float fk_score(const fk_env *e, float s, fk_i64 q, fk_i64 k, int h) {
     (void)e, (void)q, (void)k, (void)h;
     const float v0 = 0x1.e00000p4f;
     const float v1 = s;
-    const float v2 = v1 * 0x1.111112p-5f;
+    const float v2 = fk_rounded_product(v1, 0x1.111112p-5f);
     const float v3 = fk_tanh(v2);
-    const float v4 = v0 * v3;
+    const float v4 = fk_rounded_product(v0, v3);
     return v4;
 }
 FK_DEVICE float fk_slope(const fk_env *e, float s, fk_i64 q, fk_i64 k, int h) {
     (void)e, (void)q, (void)k, (void)h;
     const float v0 = 0x1.e00000p4f;
     const float v1 = s;
-    const float v2 = v1 * 0x1.111112p-5f;
+    const float v2 = fk_rounded_product(v1, 0x1.111112p-5f);
     const float v3 = fk_tanh(v2);
-    const float v4 = v3 * v3;
     const float v5 = 0x1.000000p0f;
-    const float v6 = v5 - v4;
+    const float v6 = fk_fma(-v3, v3, v5);
     return v6;
 }

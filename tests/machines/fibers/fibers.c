@@ -30,10 +30,16 @@ static const fibers_kernels *const builds[] = {
 
 const fibers_kernels *fibers_kernels_find(uint32_t head_dim, uint32_t value_dim, fcp_dtype dtype, bool score) {
     for (size_t i = 0; i < sizeof builds / sizeof *builds; i++)
-        if (builds[i]->head_dim == head_dim && builds[i]->value_dim == value_dim && dtype == (builds[i]->bf16 ? FCP_BF16 : FCP_FP16) &&
-            builds[i]->score == score)
+        if (builds[i]->head_dim == head_dim && builds[i]->value_dim == value_dim &&
+            dtype == (builds[i]->bf16 ? FCP_BF16 : FCP_FP16) && builds[i]->score == score)
             return builds[i];
     return NULL;
+}
+
+const fibers_kernels *fibers_kernels_of(const fcp_plan *plan) {
+    const fcp_problem *p = plan->problem;
+    if (p->values_in_keys) return NULL;
+    return fibers_kernels_find(p->head_dim, p->value_dim, (fcp_dtype)p->dtype, plan->score_count != 0);
 }
 
 struct worker {
@@ -184,11 +190,11 @@ static void fibers_close(fcp_device *device) {
 static fcp_code open_device(const fcp_backend *backend, const fcp_plan *plan, uint32_t workers,
                             fcp_device **out_device, fcp_error *err) {
     const fcp_problem *p = plan->problem;
-    const uint32_t d = p->head_dim, v = p->value_dim;
-    const fibers_kernels *kernels = fibers_kernels_find(d, v, (fcp_dtype)p->dtype, plan->score_count != 0);
+    const fibers_kernels *kernels = fibers_kernels_of(plan);
     if (!kernels)
-        return fcp_fail(err, FCP_E_BACKEND, "fibers have no kernels for head_dim %u, value_dim %u, %s%s", d, v,
-                        fcp_dtype_name((fcp_dtype)p->dtype), plan->score_count ? ", with a score" : "");
+        return fcp_fail(err, FCP_E_BACKEND, "fibers have no kernels for head_dim %u, value_dim %u%s, %s%s", p->head_dim,
+                        p->value_dim, p->values_in_keys ? " in keys" : "", fcp_dtype_name((fcp_dtype)p->dtype),
+                        plan->score_count ? ", with a score" : "");
     struct fibers *f = calloc(1, sizeof *f + workers * sizeof *f->workers);
     if (!f) return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory");
     f->base = (fcp_device){backend, plan, workers};

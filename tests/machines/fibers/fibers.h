@@ -38,6 +38,8 @@ typedef struct fibers_kernels {
 #define FIBERS_NAME(a, b) FIBERS_JOIN(a, b)
 /* NULL: there is no such build. */
 const fibers_kernels *fibers_kernels_find(uint32_t head_dim, uint32_t value_dim, fcp_dtype dtype, bool score);
+/* That for a plan. */
+const fibers_kernels *fibers_kernels_of(const fcp_plan *plan);
 
 /* What fk_allow, fk_score and fk_slope read while this thread runs a launch. Who runs the launch sets it. */
 typedef struct fibers_mask {

@@ -38,7 +38,8 @@ static inline unsigned draws_of(unsigned all) {
  * 128 tokens, for each head and rank. */
 static inline bool is_small(const random_program *p) {
     uint32_t cost = p->heads * p->sequences * p->nodes * p->gpus * (p->head_dim / 16) * (p->strategy ? 2 : 1);
-    return cost <= 64 && fibers_kernels_find(p->head_dim, p->head_dim, (fcp_dtype)p->dtype, false);
+    return cost <= 64 && !p->values_in_keys &&
+           fibers_kernels_find(p->head_dim, p->value_dim, (fcp_dtype)p->dtype, false);
 }
 
 /* Of `draws` programs those that are small enough, on each of `count` backends in turn; with `define`, as that
@@ -54,7 +55,7 @@ static inline void random_programs(unsigned draws, const fcp_backend *const *bac
         if (!is_small(p)) continue;
         char *picture;
         fcp_plan *plan = make_plan(NULL, p, &options, &picture);
-        bool has = plan && fibers_kernels_find(plan->problem->head_dim, plan->problem->value_dim, (fcp_dtype)p->dtype, plan->score_count != 0);
+        const bool has = plan && fibers_kernels_of(plan);
         if (has) judge_plan(plan, backends[seed % count], seed, false, p->text);
         else refused++;
         run += has;

@@ -61,8 +61,7 @@ Test(backward_sm90, random_programs) {
                                 .defines = (const char **)(uintptr_t)defines,
                                 .define_count = 3};
         fcp_plan *plan = make_plan(NULL, p, &options, &picture);
-        const fcp_problem *problem = plan ? plan->problem : NULL;
-        bool has = problem && fibers_kernels_find(problem->head_dim, problem->value_dim, (fcp_dtype)problem->dtype, plan->score_count != 0);
+        const bool has = plan && fibers_kernels_of(plan);
         if (has)
             judge_plan(plan, seed % 5 ? &fibers_sm90_backend : &fibers_unordered_sm90_backend, seed, false, p->text);
         run += has;

@@ -14,7 +14,7 @@ Test(kernels, peaked_programs) {
         fcp_plan *plan = plan_of(text.at);
         const fcp_problem *p = plan->problem;
         const uint64_t cost = p->heads * plan->sequences_count * p->ranks * (p->head_dim / 16);
-        if (cost <= 24 && fibers_kernels_find(p->head_dim, p->value_dim, (fcp_dtype)p->dtype, plan->score_count != 0)) {
+        if (cost <= 24 && fibers_kernels_of(plan)) {
             judge_plan(plan, backends[seed % 3], seed, false, text.at);
             run++;
         }

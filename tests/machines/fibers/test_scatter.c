@@ -22,7 +22,7 @@ Test(scatter, random_programs_on_fibers) {
         fcp_code code = scatter_try(p->text, &by, &plan, &picture);
         cr_assert(code != FCP_E_INTERNAL, "scatter(seed = %lu): %s\n%s", (unsigned long)seed, picture, p->text);
         snprintf(what, sizeof what, "SCATTER_SEED=%lu FIBER_RUNS=1", (unsigned long)seed);
-        if (plan && fibers_kernels_find(plan->problem->head_dim, plan->problem->value_dim, (fcp_dtype)p->dtype, plan->score_count != 0)) {
+        if (plan && fibers_kernels_of(plan)) {
             bool merges = false;
             for (uint64_t i = 0; i < plan->instrs_count; i++) merges |= plan->instrs[i].op == FCP_OP_MERGE;
             judge_plan(plan, backends[seed % 3], seed, false, what);

@@ -46,7 +46,7 @@ typedef struct device {
     uint32_t kernel_count;
     unsigned backward; /* its skeleton */
     bool fused;        /* ATTENDs are one launch where they can be, but not in a backward pass of two kernels */
-    bool sm90;         /* the forward skeleton is that for sm_90a, and everything is compiled for sm_90a */
+    bool sm90;         /* the forward skeleton is that for sm_90a */
     plan_tables tables;
     worker workers[];
 } device;
@@ -165,7 +165,8 @@ static fcp_code open_module(device *d, int pass, unsigned skeletons, const char 
     text = changed(text);
     d->modules[pass] = ptx_module_new(text, why);
     free(text);
-    d->kernel_count += emit_kernels_of(d->base.plan->problem->head_dim, d->base.plan->problem->value_dim, d->base.plan->score_count != 0, skeletons,
+    const fcp_problem *p = d->base.plan->problem;
+    d->kernel_count += emit_kernels_of(p->head_dim, p->value_dim, d->base.plan->score_count != 0, skeletons,
                                        d->kernels + d->kernel_count);
     return d->modules[pass] ? FCP_OK : fcp_fail(err, FCP_E_INTERNAL, "PTX: %s", why);
 }
@@ -179,9 +180,10 @@ static fcp_code open_device(const fcp_backend *backend, unsigned backward, const
     if (!d) return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory");
     d->base = (fcp_device){backend, plan, workers};
     d->fused = fuse;
-    d->backward = p->head_dim > 128 ? EMIT_SPLIT : backward;
-    d->sm90 = (backward & EMIT_BACKWARD_SM90) != 0;
-    unsigned forward = d->sm90 ? EMIT_FORWARD_SM90 : EMIT_FORWARD;
+    const bool sm_90a = backward & EMIT_BACKWARD_SM90, deterministic = backward & (EMIT_ORDERED | EMIT_ORDERED_SM90);
+    const unsigned forward = emit_forward(p->head_dim, p->value_dim, sm_90a);
+    d->backward = backward == EMIT_SPLIT ? backward : emit_backward(p->head_dim, p->value_dim, deterministic, sm_90a);
+    d->sm90 = forward == EMIT_FORWARD_SM90;
     if (!tables_make(plan, &d->tables)) code = fcp_fail(err, FCP_E_NO_MEMORY, "out of memory");
     if (!code && p->passes >> FCP_FORWARD & 1) code = open_module(d, FCP_FORWARD, forward | EMIT_SUPPORT, target, err);
     if (!code && p->passes >> FCP_BACKWARD & 1)

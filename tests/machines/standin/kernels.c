@@ -47,8 +47,9 @@ static const struct {
              {"fk_gather", offsetof(fibers_kernels, gather), sizeof(fk_gather_launch)}};
 
 bool kernel_find(cu_function f) {
+    const cu_module m = f->module;
     const fibers_kernels *all =
-        fibers_kernels_find(f->module->head_dim, f->module->value_dim, f->module->bf16 ? FCP_BF16 : FCP_FP16, f->module->score);
+        fibers_kernels_find(m->head_dim, m->value_dim, m->bf16 ? FCP_BF16 : FCP_FP16, m->score);
     char entry[48];
     snprintf(entry, sizeof entry, "FK_KERNEL(%s,", f->name);
     for (size_t i = 0; all && i < sizeof known / sizeof *known; i++)

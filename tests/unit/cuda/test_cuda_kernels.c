@@ -1,5 +1,6 @@
 /* test_cuda_kernels.c: tests which kernels a session chooses for a device, given its shared memory and the plan,
  * and how it uses the resources that the driver reports for them. */
+#include "codegen/kernels/abi.h"
 #include "tests/support/cuda_stand.h"
 
 static fcp_plan *of_head_dim(unsigned head_dim, const char *more) {
@@ -46,7 +47,10 @@ Test(kernels, shared_memory) {
     }
     x->shared = 90 << 10; /* too little for two as well */
     fcp_plan *plan = of_head_dim(128, "");
-    refused(x, plan, FCP_E_BACKEND, "gives a block 92160 bytes of shared memory; fk_backward_dkv needs 99072");
+    char want[120];
+    snprintf(want, sizeof want, "gives a block 92160 bytes of shared memory; fk_backward_dkv needs %d",
+             FK_DKV_SHARED(128, 128));
+    refused(x, plan, FCP_E_BACKEND, want);
     fcp_plan_free(plan);
     plan = of_head_dim(128, "; passes = forward");
     x->shared = 48 << 10;

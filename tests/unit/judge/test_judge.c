@@ -307,8 +307,9 @@ Test(judge, a_gradient_of_lse_counts) {
 /* Values in keys are what values of their own are that equal them; dK then has dK and dV. */
 Test(judge, values_in_keys_have_their_gradient_in_that_of_keys) {
     enum { TOKENS = 300, D = 16, V = 8, ROWS = TOKENS * 2 };
-#define VALUES(more) "model { heads = 4; kv_heads = 2; head_dim = 16; value_dim = 8; dtype = fp32" more " }\n"          \
-                     "cluster { gpus = 2 }\nbatch { lengths = [300] }\nplan { mask = causal; block = 128 }\n"
+#define VALUES(more)                                                                                                   \
+    "model { heads = 4; kv_heads = 2; head_dim = 16; value_dim = 8; dtype = fp32" more " }\n"                          \
+    "cluster { gpus = 2 }\nbatch { lengths = [300] }\nplan { mask = causal; block = 128 }\n"
     bench in = run_text(VALUES("; values = keys")), own = run_text(VALUES(""));
     fcp_session *session;
     fcp_error err;
