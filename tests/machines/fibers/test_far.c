@@ -66,10 +66,11 @@ Test(far, heads_apart) {
 Test(far, sinks) {
     exact_on(SPLIT, "heads = 4; kv_heads = 2; head_dim = 16",
              BOTH("causal", "; score = far; sink = [-1.0e9, -1.0e9, -2.0e9, 0.0]"), "score far = s - 1.0e9\n", 64);
-    exact_on(ORDERED, "heads = 2; kv_heads = 1; head_dim = 32; dtype = fp16", BOTH("causal", "; sink = [1.7014118346046923e38, -1.7014118346046923e38]"),
-             "", 1);
+    exact_on(ORDERED, "heads = 2; kv_heads = 1; head_dim = 32; dtype = fp16",
+             BOTH("causal", "; sink = [1.7014118346046923e38, -1.7014118346046923e38]"), "", 1);
     exact_on(ORDERED, "heads = 2; kv_heads = 1; head_dim = 16",
-             BOTH("causal", "; score = far; sink = [1.7014118346046923e38, -2.0]"), "score far = s + 1.7014118346046923e38\n", 1);
+             BOTH("causal", "; score = far; sink = [1.7014118346046923e38, -2.0]"),
+             "score far = s + 1.7014118346046923e38\n", 1);
     exact_on(SM90, "heads = 2; kv_heads = 1; head_dim = 64; dtype = fp16", BOTH("none", "; sink = [1.7014118346046923e38, -1.0e9]"),
              "mask none = k < q - 120\n", 1);
 }
