@@ -86,8 +86,11 @@
  *
  * How much that is beside what a naive computation has: tests/oracle/peaked.c draws programs, with logits near 0 or as
  * far from it as fp32 reaches, and compares what is allowed with the naive computation's largest error in the tensor
- * plus one rounding of the most that a pair can add. @FACTORS@ It also measures how near results come to what is
- * allowed. tests/oracle/seeded.c says which errors are found.
+ * plus one rounding of the most that a pair can add, which it may lack by chance. Of O and the gradients, what half of
+ * the numbers may be off by is at most 1.6 times that in fp32, and 0.4 times in fp16 and bf16; 99 of 100 may be off by
+ * at most 50 times that, and none of 10000 programs by 1000 times. Of LSE it is 6, 130 and 1000 times. The test fails
+ * where it is more than 2000 times. It also measures how near results come to what is allowed. tests/oracle/seeded.c
+ * says which errors are found.
  *
  * WHAT PROVES NOTHING. With `score far = s - 1e9` and ordinary q and k, fp32 has the same logit for all keys, and any
  * program that computes in fp32 gives each key 1/n, while the definition does not. Results are as far off as they are
