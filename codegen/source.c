@@ -42,15 +42,16 @@ typedef struct opening {
 static void open_first(void *context, const char *text, size_t size) {
     opening *o = context;
     if (!o->done) {
-        char line[256];
+        char line[320];
         bool forward = o->source->skeletons & EMIT_FORWARD_SM90, any = o->source->skeletons & EMIT_SM90;
         int length = snprintf(
             line, sizeof line,
-            "#define FK_HEAD_DIM %u\n#define FK_VALUE_DIM %u\n#define FK_BF16 %d\n#define FK_HAS_SCORE %d\n#define FK_FORWARD_SM90 %d\n"
+            "#define FK_HEAD_DIM %u\n#define FK_VALUE_DIM %u\n#define FK_BF16 %d\n#define FK_HAS_SCORE %d\n"
+            "#define FK_FORWARD_SM90 %d\n"
             "#define FK_RANGES %d\n#define FK_NEGATIVE_SCALE %d\n#define FK_BY_HEAD %d\n#define FK_PACKED %d\n"
             "#define FK_FUSED %d\n",
-            o->source->head_dim, o->source->value_dim, o->source->bf16, o->source->program->score.count != 0, forward, o->source->ranges,
-            o->source->negative_scale, o->source->by_head, o->source->packed, o->source->fused);
+            o->source->head_dim, o->source->value_dim, o->source->bf16, o->source->program->score.count != 0, forward,
+            o->source->ranges, o->source->negative_scale, o->source->by_head, o->source->packed, o->source->fused);
         o->done = true;
         o->out(o->context, line, (size_t)length);
         say_part(o->out, o->context, "abi.h", emit_text_abi);
@@ -105,17 +106,18 @@ const char *emit_kernels(const emit_source *s, emit_text *out, void *context, ui
 #define SMALL(name, skeleton) {name, skeleton, FK_SUPPORT_THREADS, 0, FK_SUPPORT_REGISTERS, 1, false}
 uint32_t emit_kernels_of(uint32_t d, uint32_t v, bool score, unsigned skeletons, emit_kernel out[EMIT_KERNELS]) {
     const emit_kernel all[EMIT_KERNELS] = {
-        {"fk_forward", EMIT_FORWARD, FK_FORWARD_WARPS(d, score) * 32, FK_FORWARD_SHARED(d, v), FK_FORWARD_REGISTERS(d), 1,
-         false},
+        {"fk_forward", EMIT_FORWARD, FK_FORWARD_WARPS(d, score) * 32, FK_FORWARD_SHARED(d, v), FK_FORWARD_REGISTERS(d),
+         1, false},
         {"fk_forward_sm90", EMIT_FORWARD_SM90, FK_FORWARD_SM90_THREADS, FK_FORWARD_SM90_SHARED(d, v),
          FK_FORWARD_SM90_REGISTERS, 1, true},
         {"fk_backward_dkv", EMIT_SPLIT, FK_DKV_WARPS(d) * 32, FK_DKV_SHARED(d, v), FK_DKV_REGISTERS(d), FK_DKV_PARTS(d),
          false},
-        {"fk_backward_dq", EMIT_SPLIT, FK_DQ_WARPS(d) * 32, FK_DQ_SHARED(d, v), FK_DQ_REGISTERS(d), FK_DQ_PARTS(d), false},
+        {"fk_backward_dq", EMIT_SPLIT, FK_DQ_WARPS(d) * 32, FK_DQ_SHARED(d, v), FK_DQ_REGISTERS(d), FK_DQ_PARTS(d),
+         false},
         {"fk_backward_ordered", EMIT_ORDERED, FK_DKV_WARPS(d) * 32, FK_ORDERED_SHARED(d, v), FK_ORDERED_REGISTERS(d), 1,
          false},
-        {"fk_backward_unordered", EMIT_UNORDERED, FK_DKV_WARPS(d) * 32, FK_ORDERED_SHARED(d, v), FK_ORDERED_REGISTERS(d),
-         1, false},
+        {"fk_backward_unordered", EMIT_UNORDERED, FK_DKV_WARPS(d) * 32, FK_ORDERED_SHARED(d, v),
+         FK_ORDERED_REGISTERS(d), 1, false},
         {"fk_backward_ordered_sm90", EMIT_ORDERED_SM90, FK_BACKWARD_SM90_THREADS, FK_BACKWARD_SM90_SHARED(d, v),
          FK_BACKWARD_SM90_REGISTERS, 1, true},
         {"fk_backward_unordered_sm90", EMIT_UNORDERED_SM90, FK_BACKWARD_SM90_THREADS, FK_BACKWARD_SM90_SHARED(d, v),

@@ -128,7 +128,8 @@ FK_DEVICE fk_u32 fk_forward_leave_part(const fk_launch *p, const fk_row_item *it
  * o, and those that others left. The result is in their place, and does not depend on which part is its own. */
 FK_DEVICE void fk_forward_join(const fk_launch *p, const fk_row_item *item, fk_u32 row, float *most, float *sum,
                                float (*o)[4]) {
-    enum { SOME = FK_VALUE_CHUNKS <= 16 ? FK_VALUE_CHUNKS : FK_VALUE_CHUNKS / 2 }; /* chunks at a time: all take too many registers */
+    /* so many chunks at a time: all would take too many registers */
+    enum { SOME = FK_VALUE_CHUNKS <= 16 ? FK_VALUE_CHUNKS : FK_VALUE_CHUNKS / 2 };
     float m = 0, l = 0, all[SOME][2];
     fk_u32 t = fk_lane() % 4 * 2;
     FK_UNROLL

@@ -1,7 +1,8 @@
-/* kernel.c: the skeletons, compiled for the machine of fibers: once for each head_dim, value_dim and type, with and without a
- * score.
+/* kernel.c: the skeletons, compiled for the machine of fibers: once for each head_dim, value_dim and type, with and
+ * without a score.
  *
- * Requires: FK_HEAD_DIM, FK_VALUE_DIM, FK_BF16, FK_HAS_SCORE, and FK_TABLE, the name of the table that this file defines.
+ * Requires: FK_HEAD_DIM, FK_VALUE_DIM, FK_BF16, FK_HAS_SCORE, and FK_TABLE, the name of the table that this file
+ *           defines.
  */
 #include "tests/machines/fibers/fibers.h"
 #include "tests/machines/fibers/prim_host.h"
@@ -64,27 +65,26 @@ static void run_add_to_sums(const void *launch) {
 #endif
 static void run_gather(const void *launch) { fk_gather(*(const fk_gather_launch *)launch); }
 
+enum { D = FK_HEAD_DIM, V = FK_VALUE_DIM };
 extern const fibers_kernels FK_TABLE;
 const fibers_kernels FK_TABLE = {
-    .head_dim = FK_HEAD_DIM,
-    .value_dim = FK_VALUE_DIM,
+    .head_dim = D,
+    .value_dim = V,
     .bf16 = FK_BF16,
     .score = FK_HAS_SCORE,
-    .forward = {run_forward, FK_FORWARD_WARPS(FK_HEAD_DIM, FK_HAS_SCORE) * 32, FK_FORWARD_SHARED(FK_HEAD_DIM, FK_VALUE_DIM), 1},
-    .dkv = {run_dkv, FK_DKV_WARPS(FK_HEAD_DIM) * 32, FK_DKV_SHARED(FK_HEAD_DIM, FK_VALUE_DIM), FK_DKV_PARTS(FK_HEAD_DIM)},
-    .dq = {run_dq, FK_DQ_WARPS(FK_HEAD_DIM) * 32, FK_DQ_SHARED(FK_HEAD_DIM, FK_VALUE_DIM), FK_DQ_PARTS(FK_HEAD_DIM)},
+    .forward = {run_forward, FK_FORWARD_WARPS(D, FK_HAS_SCORE) * 32, FK_FORWARD_SHARED(D, V), 1},
+    .dkv = {run_dkv, FK_DKV_WARPS(D) * 32, FK_DKV_SHARED(D, V), FK_DKV_PARTS(D)},
+    .dq = {run_dq, FK_DQ_WARPS(D) * 32, FK_DQ_SHARED(D, V), FK_DQ_PARTS(D)},
 #if FK_HAS_ORDERED(FK_HEAD_DIM)
-    .ordered = {run_ordered, FK_DKV_WARPS(FK_HEAD_DIM) * 32, FK_ORDERED_SHARED(FK_HEAD_DIM, FK_VALUE_DIM), 1},
-    .unordered = {run_unordered, FK_DKV_WARPS(FK_HEAD_DIM) * 32, FK_ORDERED_SHARED(FK_HEAD_DIM, FK_VALUE_DIM), 1},
+    .ordered = {run_ordered, FK_DKV_WARPS(D) * 32, FK_ORDERED_SHARED(D, V), 1},
+    .unordered = {run_unordered, FK_DKV_WARPS(D) * 32, FK_ORDERED_SHARED(D, V), 1},
 #endif
 #if FK_HAS_SM90(FK_HEAD_DIM, FK_VALUE_DIM)
-    .forward_sm90 = {FIBERS_RUN_FORWARD, FK_FORWARD_SM90_THREADS, FK_FORWARD_SM90_SHARED(FK_HEAD_DIM, FK_VALUE_DIM), 1, .maps = true},
+    .forward_sm90 = {FIBERS_RUN_FORWARD, FK_FORWARD_SM90_THREADS, FK_FORWARD_SM90_SHARED(D, V), 1, .maps = true},
 #endif
 #if FK_HAS_BACKWARD_SM90(FK_HEAD_DIM, FK_VALUE_DIM)
-    .ordered_sm90 = {FIBERS_RUN_ORDERED, FK_BACKWARD_SM90_THREADS, FK_BACKWARD_SM90_SHARED(FK_HEAD_DIM, FK_VALUE_DIM), 1,
-                     .maps = true},
-    .unordered_sm90 = {FIBERS_RUN_UNORDERED, FK_BACKWARD_SM90_THREADS, FK_BACKWARD_SM90_SHARED(FK_HEAD_DIM, FK_VALUE_DIM), 1,
-                       .maps = true},
+    .ordered_sm90 = {FIBERS_RUN_ORDERED, FK_BACKWARD_SM90_THREADS, FK_BACKWARD_SM90_SHARED(D, V), 1, .maps = true},
+    .unordered_sm90 = {FIBERS_RUN_UNORDERED, FK_BACKWARD_SM90_THREADS, FK_BACKWARD_SM90_SHARED(D, V), 1, .maps = true},
 #endif
     .begin_lse = {run_begin_lse, FK_SUPPORT_THREADS, 0, 1},
     .delta = {run_delta, FK_SUPPORT_THREADS, 0, 1},
@@ -98,7 +98,7 @@ const fibers_kernels FK_TABLE = {
     .gather = {run_gather, FK_SUPPORT_THREADS, 0, 1},
     .combine = {run_combine, FK_SUPPORT_THREADS, 0, 1},
 #if FK_HAS_SCORE
-    .tables = {run_tables, FK_DKV_WARPS(FK_HEAD_DIM) * 32, FK_DKV_SHARED(FK_HEAD_DIM, FK_VALUE_DIM), FK_DKV_PARTS(FK_HEAD_DIM)},
+    .tables = {run_tables, FK_DKV_WARPS(D) * 32, FK_DKV_SHARED(D, V), FK_DKV_PARTS(D)},
     .round_sums = {run_round_sums, FK_SUPPORT_THREADS, 0, 1},
     .add_to_sums = {run_add_to_sums, FK_SUPPORT_THREADS, 0, 1},
 #endif

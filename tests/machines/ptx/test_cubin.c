@@ -146,7 +146,8 @@ typedef struct sizes {
     unsigned d, v;
 } sizes;
 
-/* Every head_dim on every architecture, some with another value_dim, both types, with and without a score, and for few queries with many keys. */
+/* Every head_dim on every architecture, some with another value_dim, both types, with and without a score, and for few
+ * queries with many keys. */
 Test(cubin, skeletons) {
     static const sizes all[] = {{16, 16}, {32, 32}, {64, 64}, {96, 96}, {128, 128}, {192, 128}, {192, 192}, {256, 256},
                                 {32, 16}, {128, 64}, {192, 32}, {256, 96}};
@@ -160,7 +161,8 @@ Test(cubin, skeletons) {
             const bool score = turn % 2, small = d < 64 || i > 7;
             if (small && a != 1) continue;
             snprintf(text, sizeof text,
-                     "model { heads = 4; kv_heads = 2; head_dim = %u; value_dim = %u; dtype = %s }\ncluster { nodes = 1; gpus = 1 }\n"
+                     "model { heads = 4; kv_heads = 2; head_dim = %u; value_dim = %u; dtype = %s }\n"
+                     "cluster { nodes = 1; gpus = 1 }\n"
                      "batch { lengths = [300%s] }\nplan { mask = lambda(sink = 8, window = 100); block = 128%s }\n",
                      d, v, turn / 2 % 2 ? "fp16" : "bf16", turn % 4 == 1 || turn % 4 == 2 ? ", 5:900" : "",
                      score ? "; score = softcap" : "");
@@ -183,7 +185,8 @@ Test(cubin, gradients_of_tables) {
     for (size_t d = 0; d < sizeof all / sizeof *all; d++) {
         char text[700];
         snprintf(text, sizeof text,
-                 "model { heads = 4; kv_heads = 2; head_dim = %u; value_dim = %u; dtype = bf16; table slope = [0.5, 0.25, -1.5, 1.0]\n"
+                 "model { heads = 4; kv_heads = 2; head_dim = %u; value_dim = %u; dtype = bf16\n"
+                 "table slope = [0.5, 0.25, -1.5, 1.0]\n"
                  "table bias = [0.25 x 300] }\ncluster { nodes = 1; gpus = 1 }\nbatch { lengths = [300] }\n"
                  "score mine = 20.0 * tanh(s * slope[h] / 20.0) + bias[min(q - k, 290)]\n"
                  "plan { mask = causal; block = 128; score = mine }\n", all[d].d, all[d].v);
@@ -205,10 +208,12 @@ Test(cubin, tables_in_scores) {
         for (size_t d = 0; d < sizeof all / sizeof *all; d++) {
             char text[700];
             snprintf(text, sizeof text,
-                     "model { heads = 4; kv_heads = 2; head_dim = %u; value_dim = %u; dtype = bf16; table slope = [0.5, 0.25, -1.5, 1.0]\n"
+                     "model { heads = 4; kv_heads = 2; head_dim = %u; value_dim = %u; dtype = bf16\n"
+                     "table slope = [0.5, 0.25, -1.5, 1.0]\n"
                      "table bias = [0.25 x 300]; table near = [[0.25 x 91], [0.5 x 91], [0.75 x 91], [1.5 x 91]] }\n"
                      "cluster { nodes = 1; gpus = 1 }\nbatch { lengths = [300] }\nscore mine = %s\n"
-                     "plan { mask = causal; block = 128; score = mine; passes = forward }\n", all[d].d, all[d].v, scores[i]);
+                     "plan { mask = causal; block = 128; score = mine; passes = forward }\n", all[d].d, all[d].v,
+                     scores[i]);
             fcp_plan *plan = plan_named("tables", text);
             judge(&g, plan, FORWARD, "sm_90a", scores[i]);
             if (all[d].d == 128) judge(&g, plan, FORWARD, archs[0], scores[i]);

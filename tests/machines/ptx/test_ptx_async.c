@@ -25,7 +25,8 @@ static const char before[] =
     "\t.reg .pred %p<10>;\n\t.reg .b16 %h<20>;\n\t.reg .b32 %r<100>;\n\t.reg .b64 %rd<20>;\n\t.reg .f32 %f<140>;\n"
     "\tld.param.u64 %rd0, [k_param_0];\n\tld.param.u64 %rd1, [k_param_0+8];\n\tmov.b64 %rd3, k_param_0;\n"
     "\tadd.s64 %rd3, %rd3, 64;\n\tcvta.param.u64 %rd3, %rd3;\n\tmov.u32 %r0, %tid.x;\n\tmul.wide.u32 %rd2, %r0, 4;\n"
-    "\tadd.s64 %rd2, %rd0, %rd2;\n\tmov.u32 %r90, memory;\n\tmov.u32 %r92, 0;\n\tadd.s32 %r91, %r90, 32768;\n\tsetp.ne.u32 %p9, %r0, 0;\n";
+    "\tadd.s64 %rd2, %rd0, %rd2;\n\tmov.u32 %r90, memory;\n\tmov.u32 %r92, 0;\n"
+    "\tadd.s32 %r91, %r90, 32768;\n\tsetp.ne.u32 %p9, %r0, 0;\n";
 #define COPY "cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes "
 #define OPEN                                                                                                           \
     "@%p9 bra $L_open;\nmbarrier.init.shared::cta.b64 [%r91], 1;\nfence.mbarrier_init.release.cluster;\n$L_open:\n"    \
@@ -45,7 +46,8 @@ static bool launch(const char *body, uint32_t threads, uint64_t seed, char *erro
     if (!m) return false;
     parameters p = {(uintptr_t)out, (uintptr_t)in, {0}, {0}};
     const ptx_map map = {.base = p.in, .dims = {2 * BOX, HEADS, ROWS, 1},
-                         .strides = {4 * BOX, 4 * BOX * HEADS, 4 * BOX * HEADS * ROWS}, .box = {BOX, 1, BOX, 1}, .element = 2, .swizzle = 128};
+                         .strides = {4 * BOX, 4 * BOX * HEADS, 4 * BOX * HEADS * ROWS}, .box = {BOX, 1, BOX, 1},
+                         .element = 2, .swizzle = 128};
     cr_assert(ptx_map_encode(p.map, &map));
     const ptx_range ranges[] = {{"the output", p.out, p.out + sizeof out, true},
                                 {"the input", p.in, p.in + sizeof in, false}};

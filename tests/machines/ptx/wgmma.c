@@ -414,7 +414,8 @@ bool ptx_products_close(ptx_warp *w, struct ptx_products *p) {
 
 const ptx_form ptx_wgmma_forms[] = {
     PRODUCTS(32, "bf16", BF16, "16"), PRODUCTS(64, "bf16", BF16, "32"), PRODUCTS(128, "bf16", BF16, "64"),
-    PRODUCTS(192, "bf16", BF16, "96"), PRODUCTS(192, "f16", 0, "96"), PRODUCTS(256, "bf16", BF16, "128"), PRODUCTS(32, "f16", 0, "16"), PRODUCTS(64, "f16", 0, "32"),
+    PRODUCTS(192, "bf16", BF16, "96"), PRODUCTS(192, "f16", 0, "96"), PRODUCTS(256, "bf16", BF16, "128"),
+    PRODUCTS(32, "f16", 0, "16"), PRODUCTS(64, "f16", 0, "32"),
     PRODUCTS(128, "f16", 0, "64"), PRODUCTS(256, "f16", 0, "128"),
     {"wgmma.fence.sync.aligned", "", fence, 0, PTX_TOGETHER},
     {"wgmma.commit_group.sync.aligned", "", commit_group, 0, PTX_TOGETHER},

@@ -108,7 +108,8 @@ Test(kernel_source, parts) {
             cr_assert_eq(found != NULL, (parts[i].in & skeletons) != 0, "%u: %s", skeletons, parts[i].line);
             if (found) at = found;
         }
-        cr_assert_not_null(strstr(source, "#define FK_HEAD_DIM 128\n#define FK_VALUE_DIM 128\n#define FK_BF16 0\n#define FK_HAS_SCORE 0\n"));
+        cr_assert_not_null(strstr(source, "#define FK_HEAD_DIM 128\n#define FK_VALUE_DIM 128\n#define FK_BF16 0\n"
+                                          "#define FK_HAS_SCORE 0\n"));
         cr_assert_not_null(strstr(source, skeletons & EMIT_FORWARD_SM90 ? "#define FK_FORWARD_SM90 1\n"
                                                                         : "#define FK_FORWARD_SM90 0\n"));
         cr_assert_null(strstr(source, "#include"));
