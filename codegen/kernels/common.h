@@ -89,7 +89,8 @@ FK_DEVICE void fk_copy_tile(fk_u32 tile, fk_u32 width, fk_u32 rows, fk_u32 threa
  * fk_corner_rows for B if its rows do. fk_beside goes on from there to other rows and chunks of the tile. `rows` must
  * be a multiple of 8, so that the permutation is the same. `chunks` must be even, so that it commutes with the
  * permutation. From a place that is `chunks` away one may go on by other chunks, if no sum of both, within the chunks
- * that are permuted among themselves, has a carry. */
+ * that are permuted among themselves, has a carry. If a row has a power of two of chunks, it begins at a multiple of its
+ * bytes, and one exclusive-or is right for all of them. */
 FK_DEVICE fk_u32 fk_corner(fk_u32 tile, fk_u32 width, fk_u32 row) {
     return fk_at(tile, width, row + fk_lane() % 16, fk_lane() / 16);
 }
@@ -99,6 +100,7 @@ FK_DEVICE fk_u32 fk_corner_rows(fk_u32 tile, fk_u32 width, fk_u32 row) {
 }
 FK_DEVICE fk_u32 fk_beside(fk_u32 corner, fk_u32 width, fk_u32 rows, fk_u32 chunks) {
     fk_u32 some = fk_permuted(width);
+    if (!(width & (width - 1))) return (corner ^ (chunks * 16)) + rows * width * 16;
     return (corner ^ chunks % some * 16) + chunks / some * some * 16 + rows * width * 16;
 }
 
