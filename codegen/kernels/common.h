@@ -90,7 +90,8 @@ FK_DEVICE void fk_copy_tile(fk_u32 tile, fk_u32 width, fk_u32 rows, fk_u32 threa
  * be a multiple of 8, so that the permutation is the same. `chunks` must be even, so that it commutes with the
  * permutation. From a place that is `chunks` away one may go on by other chunks, if no sum of both, within the chunks
  * that are permuted among themselves, has a carry. If a row has a power of two of chunks, it begins at a multiple of its
- * bytes, and one exclusive-or is right for all of them. */
+ * bytes, and one exclusive-or is right for all of them: 82 instructions less in a step of fk_backward_ordered on sm_80. For
+ * sm_100 the compiler then takes more registers than there are, so there it is done in two steps, as for other rows. */
 FK_DEVICE fk_u32 fk_corner(fk_u32 tile, fk_u32 width, fk_u32 row) {
     return fk_at(tile, width, row + fk_lane() % 16, fk_lane() / 16);
 }
@@ -100,7 +101,9 @@ FK_DEVICE fk_u32 fk_corner_rows(fk_u32 tile, fk_u32 width, fk_u32 row) {
 }
 FK_DEVICE fk_u32 fk_beside(fk_u32 corner, fk_u32 width, fk_u32 rows, fk_u32 chunks) {
     fk_u32 some = fk_permuted(width);
+#if !defined __CUDA_ARCH__ || __CUDA_ARCH__ < 1000
     if (!(width & (width - 1))) return (corner ^ (chunks * 16)) + rows * width * 16;
+#endif
     return (corner ^ chunks % some * 16) + chunks / some * some * 16 + rows * width * 16;
 }
 
