@@ -1,0 +1,55 @@
+/* strip.c: attention of a strip of rows by its definition, in float64 and naively.
+ *
+ * Requires: buffers of the type, with inputs in them.
+ * Gives:    strip.h.
+ * Method:   Scores and slopes are evaluated pair by pair in float64, of allowed pairs alone; for the naive computation in
+ *           rows of float32, as kernels do.
+ * Cost:     as fcp_check_run says, of its rows.
+ */
+#include "runtime/judge/strip.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/base/numeric.h"
+
+void check_exact_score(const struct strip *s, mc_code code, uint32_t i, struct tile t, const double *logits,
+                        double *out) {
+    const uint8_t *allow = s->allow + i * s->n + t.key;
+    for (uint32_t j = 0; j < t.count; j++)
+        if (allow[j])
+            out[j] = mc_eval_score(code, s->env, s->env->q_first + (int64_t)(s->row + i),
+                                   (int64_t)(s->key + t.key + j), s->head, logits[j], s->scratch);
+}
+
+void check_naive_score(const struct strip *s, mc_code code, uint32_t i, struct tile t, const float *logits,
+                        float *out) {
+    mc_eval_score_row(code, s->env, s->env->q_first + (int64_t)(s->row + i), (int64_t)(s->key + t.key), t.count,
+                      s->head, logits, s->scratch, out);
+}
+_Static_assert((int)TILE <= (int)MC_ROW, "a tile is a row of the evaluator");
+
+#define REAL double
+#define NAME(x) check_exact_##x
+#define EXP exp
+#define LOG log
+#define ROUND(dtype, x) (x)
+#include "runtime/judge/reference_real.inc"
+#undef REAL
+#undef NAME
+#undef EXP
+#undef LOG
+#undef ROUND
+
+#define REAL float
+#define NAME(x) check_naive_##x
+#define EXP expf
+#define LOG logf
+#define ROUND(dtype, x) fcp_round_to(dtype, x)
+#include "runtime/judge/reference_real.inc"
+#undef REAL
+#undef NAME
+#undef EXP
+#undef LOG
+#undef ROUND
