@@ -490,7 +490,8 @@ fcp_code cad_cut(planning *x) {
         for (uint32_t s = 0; s < p->sequences && !code; s++) {
             uint32_t to = from;
             while (to < total && runs[to].sequence == s) to++;
-            code = planning_stopped_at(x, s) ? FCP_E_INTERRUPTED : cut_sequence(&c, s, holds, runs + from, to - from);
+            const problem_run *own = to > from ? runs + from : NULL; /* without tokens there may be no runs at all */
+            code = planning_stopped_at(x, s) ? FCP_E_INTERRUPTED : cut_sequence(&c, s, holds, own, to - from);
             if (c.count > UINT32_MAX / 4)
                 code = planning_fail(x, FCP_E_PLAN_SIZE, planning_size_span(x),
                                      "more than 2^30 pieces are more than a plan holds");
