@@ -87,16 +87,6 @@ static int by_start(const void *a, const void *b) {
     return x->start < y->start ? -1 : x->start > y->start;
 }
 
-/* Numbers the sequences that have tokens of a side. Returns how many there are. */
-static size_t number_sequences(const fcp_plan *plan, fcp_side side, uint32_t *number) {
-    uint32_t count = 0;
-    for (uint64_t s = 0; s < plan->sequences_count; s++) {
-        number[s] = count;
-        count += fcp_side_length(&plan->sequences[s], side) != 0;
-    }
-    return count;
-}
-
 /* Lists the pieces that hold a side. Where blocks hold both, the lists of both sides are equal. */
 static void list_pieces(lists *l, fcp_side side) {
     const fcp_plan *plan = l->plan;
@@ -144,7 +134,7 @@ static fcp_code lists_open(lists *l, const fcp_plan *plan, fcp_error *err) {
     if (!(l->number_room = FCP_CARVE(numbers))) return no_memory(err);
     for (int side = 0; side < FCP_SIDES; side++) {
         l->ranges[side] = range_count(plan->problem, (fcp_side)side);
-        l->groups[side] = number_sequences(plan, (fcp_side)side, l->number[side]) * l->ranges[side];
+        l->groups[side] = fcp_number_sequences(plan, (fcp_side)side, l->number[side]) * l->ranges[side];
     }
     /* no more groups than pieces: fcp_plan_check */
     const fcp_carved tables[] = {

@@ -118,23 +118,13 @@ static fcp_code covered(const fcp_plan *plan, fcp_side side, uint32_t ranges, st
     return FCP_OK;
 }
 
-/* Numbers the sequences that have tokens of a side: *number[s] is how many come before s. Returns how many there are. */
-static uint64_t number_sequences(const fcp_plan *plan, fcp_side side, uint32_t *number) {
-    uint32_t count = 0;
-    for (uint64_t s = 0; s < plan->sequences_count; s++) {
-        number[s] = count;
-        count += fcp_side_length(&plan->sequences[s], side) != 0;
-    }
-    return count;
-}
-
 /* Do the pieces of the blocks that hold a side cover it, for each range of heads? */
 static fcp_code check_cover(const fcp_plan *plan, fcp_side side, fcp_error *err) {
     const fcp_piece *pieces = plan->pieces;
     uint64_t n = plan->pieces_count;
     uint32_t ranges = range_count(plan->problem, side);
     uint32_t *number = malloc((size_t)plan->sequences_count * sizeof *number), *first = NULL;
-    uint64_t held = number ? number_sequences(plan, side, number) : 0;
+    uint64_t held = number ? fcp_number_sequences(plan, side, number) : 0;
     if (ranges > 1 && held > n / ranges) {
         free(number);
         return fcp_fail(err, FCP_E_PLAN_FORMAT,

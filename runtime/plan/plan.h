@@ -605,6 +605,15 @@ static inline const uint64_t *fcp_offsets(const fcp_plan *p, fcp_side side) {
 static inline uint64_t fcp_side_length(const fcp_sequence *s, fcp_side side) {
     return side == FCP_KEYS ? s->keys : s->queries;
 }
+/* Numbers the sequences that have tokens of a side: number[s] is how many come before s. Returns how many there are. */
+static inline uint64_t fcp_number_sequences(const fcp_plan *p, fcp_side side, uint32_t *number) {
+    uint32_t count = 0;
+    for (uint64_t s = 0; s < p->sequences_count; s++) {
+        number[s] = count;
+        count += fcp_side_length(&p->sequences[s], side) != 0;
+    }
+    return count;
+}
 /* The side whose tokens a block counts, and in whose bundles they are; queries, if it holds both. */
 static inline fcp_side fcp_side_of(const fcp_block *b) { return b->holds & FCP_HOLDS_Q ? FCP_QUERIES : FCP_KEYS; }
 /* FCP_HOLDS_* of what a transfer moves tokens of: a block or a bundle. */
