@@ -77,7 +77,7 @@ class WithoutTokens(Expecting):
             plan = a_program().plan(lengths, {"doc": []})
             self.assertEqual((plan.tokens, plan.sequences), (0, len(lengths)))
             self.assertEqual(plan.take(none).shape, (0, 3))
-            self.assertEqual(plan.take(none, shift=1).shape, (0, 3))
+            self.assertEqual(plan.take(none, shift=1, fill=0).shape, (0, 3))
             self.assertEqual(plan.restore(none).shape, (0, 3))
             self.assertEqual(len(plan.positions()), 0)
             self.assertEqual(plan.simulate("h100")["forward"]["makespan_s"], 0)
@@ -334,7 +334,7 @@ class Memory(unittest.TestCase):
         def some(count):
             for i in range(count):
                 plan = prog.plan([200 + i % 7, 300 - i % 7], {"doc": DOCUMENTS})
-                plan.take(DOCUMENTS, shift=1)
+                plan.take(DOCUMENTS, shift=1, fill=-1)
                 try:
                     prog.plan([200], {"doc": DOCUMENTS})
                 except fcpc.Error:

@@ -12,11 +12,11 @@ runtime/errors.def.
 """
 from ._c import C as _C
 from .errors import Error
-from .plan import Plan, Simulation, load
+from .plan import Labels, Plan, Simulation, load
 from .program import Cluster, Program, detect, parse, program
 from .session import Session
 from .trace import Field, trace
 
 __version__ = _C["fcp_version"]().decode()
-__all__ = ["Cluster", "Error", "Field", "Plan", "Program", "Session", "Simulation", "detect", "load", "parse",
+__all__ = ["Cluster", "Error", "Field", "Labels", "Plan", "Program", "Session", "Simulation", "detect", "load", "parse",
            "program", "trace"]

@@ -1,7 +1,11 @@
 """plan.py: a plan: who computes what for one batch, and which tokens this process holds."""
+from __future__ import annotations
+
 import ctypes
 import html
 import json
+import sys
+from typing import Any, NamedTuple, TypeVar
 
 from ._c import (C, Owner, call_text, check, fcp_error, fcp_pairs_proof, fcp_shape, fcp_table, fcpc_question,
                  fcpc_show_options, fcpc_times, path_bytes, take_text)
@@ -9,6 +13,17 @@ from .errors import Diagnostics, Error
 
 DTYPES = ("fp32", "fp16", "bf16")  # in the order of fcp_dtype
 LAYOUTS = ("planned", "contiguous", "zigzag")  # of fcp_layout
+Rows = TypeVar("Rows")  # a tensor of torch, or an array of numpy
+
+
+class Labels(NamedTuple):
+    """What `Plan.take_labels` gives.
+
+    labels   for each token of this process the label of the token behind it in its document, else `ignore`
+    count    how many labels other than `ignore` all processes have together
+    """
+    labels: Any
+    count: int  # type: ignore[assignment] # a tuple's own `count` is not missed
 
 
 class Plan(Owner):
@@ -38,7 +53,7 @@ class Plan(Owner):
     def __init__(self, handle, here=None, times=None, warnings=(), program=None):
         self._handle, self._times, self.program = handle, times or fcpc_times(), program
         self._others = ()
-        self._rows, self._positions = {}, None
+        self._rows, self._positions, self._first = {}, None, None
         shape = fcp_shape()
         C["fcp_plan_shape"](handle, ctypes.byref(shape))
         self.ranks, self.heads, self.kv_heads = shape.ranks, shape.heads, shape.kv_heads
@@ -51,10 +66,7 @@ class Plan(Owner):
         if not (isinstance(self.here, range) and self.here.step == 1
                 and 0 <= self.here.start < self.here.stop <= self.ranks):
             raise Error("E203", f"here is {here!r}: a range of neighbours among ranks 0 to {self.ranks - 1} is expected")
-        numbers = ctypes.c_uint64 * len(self.here)
-        queries, keys = numbers(), numbers()
-        C["fcp_plan_ranks_tokens"](handle, self.here.start, len(self.here), queries, keys)
-        self.rank_queries, self.rank_keys = list(queries), list(keys)
+        self.rank_queries, self.rank_keys = self._counts(self.here)
         self.tokens, self.key_tokens = sum(self.rank_queries), sum(self.rank_keys)
         self.table_numbers = C["fcp_plan_table_numbers"](handle)
         self.seconds, self.warnings = self._times.total, list(warnings)
@@ -80,12 +92,20 @@ class Plan(Owner):
 
     # --- which tokens ---------------------------------------------------------------------------------------------
 
-    def _list(self, fill, keys):
-        """The numbers that `fill(rank, keys, array)` writes for each rank of this process, end to end."""
-        counts = self.rank_keys if keys else self.rank_queries
+    def _counts(self, ranks: range) -> tuple[list[int], list[int]]:
+        """How many queries and how many keys each of some ranks has."""
+        numbers = ctypes.c_uint64 * len(ranks)
+        queries, keys = numbers(), numbers()
+        C["fcp_plan_ranks_tokens"](self._handle, ranks.start, len(ranks), queries, keys)
+        return list(queries), list(keys)
+
+    def _list(self, fill, keys, ranks=None):
+        """The numbers that `fill(rank, keys, array)` writes for each rank of this process, or of `ranks`, end to end."""
+        ranks = self.here if ranks is None else ranks
+        counts = self._counts(ranks)[keys]
         made = (ctypes.c_int64 * sum(counts))()
         at = ctypes.addressof(made)
-        for rank, count in zip(self.here, counts):
+        for rank, count in zip(ranks, counts):
             fill(rank, keys, at)
             at += count * 8
         return made
@@ -97,38 +117,88 @@ class Plan(Owner):
         where there is none. With `keys` it is about keys, which differs only if a sequence has not as many keys as
         queries.
         """
+        return self._rows_of(shift, keys)
+
+    def _rows_of(self, shift: int = 0, keys: bool = False) -> Any:
         shift = max(-1 << 62, min(shift, 1 << 62))  # no sequence is as long
         if (shift, keys) not in self._rows:
             self._rows[shift, keys] = self._list(
                 lambda rank, keys, at: C["fcp_plan_rows"](self._handle, rank, keys, shift, at), keys)
         return self._rows[shift, keys]
 
-    def take(self, x, shift=0, fill=0, keys=False):
+    def take(self, x: Rows, shift: int = 0, fill: Any = None, keys: bool = False, dim: int = 0) -> Rows:
         """The rows of `x` that this process holds, in the plan's order: [global_tokens, ...] becomes [tokens, ...].
 
-        x       a tensor of torch, on any device, or an array of numpy; its rows are the packed batch's tokens
-        shift   1: the token behind each one in its sequence, as a language model predicts it
-        fill    stands where the sequence has no such token
-        """
-        want = self.global_key_tokens if keys else self.global_tokens
-        if len(x) != want:
-            raise Error("E701", f"take: there are {len(x)} rows, and the plan's batch has {want} tokens")
-        index = _index(self.rows(shift, keys), x)
-        taken = x[index]
-        if shift:
-            taken[index < 0] = fill
-        return taken
+        x       a tensor of torch, on any device, or an array of numpy, of the packed batch
+        shift   1: of each token, the row of the one behind it in its document. `take_labels` does that with labels
+        fill    stands where the document has no such token. With a shift it must be named, and x must be able to hold it
+        keys    x is about the keys, which differ from the queries where a sequence has more of them
+        dim     the dimension of x that is the tokens: 1, or -1, for positions of shape [3, global_tokens]
 
-    def restore(self, x):
+        Errors: E701 (x has not as many rows, or cannot hold `fill`), E209 (no `fill`)
+        """
+        dim = self._dim("take", x, dim, self.global_key_tokens if keys else self.global_tokens, "plan's batch")
+        if shift and fill is None:
+            raise Error("E209", "take: what stands where a document has no such token? With a shift, name it: "
+                                "fill=-100, for example. take_labels makes labels of a language model")
+        if shift:
+            _check_holds("take", x, "fill", fill)
+        return _taken(x, self._rows_of(shift, keys), dim, fill if shift else None)
+
+    def take_labels(self, labels: Any, ignore: int = -100, dim: int = 0) -> Labels:
+        """The labels of this process for the loss of a language model, and how many the whole batch has: Labels.
+
+        labels   whole numbers [global_tokens, ...] of the packed batch, a tensor or an array, NOT shifted: each token's
+                 own number, or `ignore`. With more dimensions each row has several labels, which count one by one
+        ignore   stands for a token that has no label. It also takes the place of the label behind the last token of
+                 each document, so that none is predicted from another document or from another rank's tokens
+        dim      the dimension of labels that is the tokens
+
+        The loss is the sum over the tokens of this process, divided by `count`, which is the same in all processes.
+        Where all labels may be `ignore`, divide by max(count, 1).
+
+        Errors: E701 (other than global_tokens labels, no whole numbers, or a type that cannot hold `ignore`)
+        """
+        dim = self._dim("take_labels", labels, dim, self.global_tokens, "plan's batch")
+        dtype = str(labels.dtype)
+        if "int" not in dtype:
+            raise Error("E701", f"take_labels: labels are whole numbers, and these are {dtype}")
+        _check_holds("take_labels", labels, "ignore", ignore)
+        first = _taken(labels, self._first_rows(), dim)  # they are behind no token, so they are no labels
+        count = int((labels != ignore).sum()) - int((first != ignore).sum())
+        return Labels(_taken(labels, self._rows_of(1), dim, ignore), count)
+
+    def _first_rows(self) -> Any:
+        """The row in the packed batch of each document's first token."""
+        if self._first is None:
+            rows, before = (self._list(
+                lambda rank, keys, at: C["fcp_plan_rows"](self._handle, rank, keys, shift, at), False,
+                range(self.ranks)) for shift in (0, -1))
+            found = [row for row, other in zip(rows, before) if other < 0]
+            self._first = (ctypes.c_int64 * len(found))(*found)
+        return self._first
+
+    def _dim(self, who: str, x: Any, dim: int, want: int, where: str) -> int:
+        """The dimension of x that is the tokens, counted from 0. It must have `want` of them."""
+        if not (_is_tensor(x) or _is_array(x)):
+            made = "" if x is None else ": torch.tensor(x) or numpy.asarray(x) makes one"
+            raise Error("E701", f"{who}: a tensor of torch or an array of numpy is expected, and x is "
+                                f"{'None' if x is None else 'a ' + type(x).__name__}{made}")
+        shape = tuple(x.shape)
+        if not -len(shape) <= dim < len(shape):
+            raise Error("E701", f"{who}: dim is {dim}, and x has the shape {list(shape)}")
+        if shape[dim] != want:
+            other = [i for i, n in enumerate(shape) if n == want]
+            hint = f". Its dimension {other[0]} has as many: dim={other[0]}" if other else ""
+            raise Error("E701", f"{who}: there are {shape[dim]} rows, and the {where} has {want} tokens{hint}")
+        return dim % len(shape)
+
+    def restore(self, x: Rows, dim: int = 0) -> Rows:
         """The reverse of `take`: rows in the plan's order become rows of the packed batch. All ranks must be here."""
         if len(self.here) != self.ranks:
             raise Error("E203", "restore: this process holds a part of the batch alone")
-        if len(x) != self.tokens:
-            raise Error("E701", f"restore: there are {len(x)} rows, and the plan has {self.tokens} tokens")
-        index = _index(self.rows(), x)
-        restored = x.clone() if hasattr(x, "clone") else x.copy()
-        restored[index] = x
-        return restored
+        dim = self._dim("restore", x, dim, self.tokens, "plan")
+        return _taken(x, _reverse(self._rows_of()), dim)
 
     def positions(self, like=None):
         """The position of each token of this process in its sequence, in the plan's order: int64, [tokens].
@@ -276,9 +346,52 @@ class Simulation(dict):
         return f"<table>{head}{''.join(rows)}</table>"
 
 
-def _index(rows, x):
-    """The rows as something that x can be indexed by."""
-    return _array(rows, x if hasattr(x, "device") and hasattr(x, "clone") else None, type(x).__module__ == "numpy")
+def _is_tensor(x: Any) -> bool:
+    return "torch" in sys.modules and isinstance(x, sys.modules["torch"].Tensor)
+
+
+def _is_array(x: Any) -> bool:
+    return "numpy" in sys.modules and isinstance(x, sys.modules["numpy"].ndarray)
+
+
+def _check_holds(who: str, x: Any, name: str, number: Any) -> None:
+    """x can hold the number, as it is. Torch would put another one there, and numpy would say less."""
+    dtype = str(x.dtype).replace("torch.", "")
+    if dtype == "bool":
+        fits = number in (0, 1)
+    elif "int" in dtype:
+        info = sys.modules["torch" if _is_tensor(x) else "numpy"].iinfo(x.dtype)
+        fits = number == number // 1 and info.min <= number <= info.max
+    else:
+        fits = True
+    if not fits:
+        raise Error("E701", f"{who}: {name} is {number}, and x is {dtype}, which cannot hold it")
+
+
+def _taken(x: Any, rows: Any, dim: int, fill: Any = None) -> Any:
+    """The rows of x along a dimension, in a tensor or an array of their own; `fill` where a row is less than 0."""
+    if _is_array(x):
+        numpy = sys.modules["numpy"]
+        index = _array(rows, numpy=True)
+        taken = numpy.take(x, index, axis=dim)
+        if fill is not None:
+            taken[(slice(None),) * dim + (index < 0,)] = fill
+        return taken
+    torch = sys.modules["torch"]
+    index = _array(rows, x)
+    taken = x.index_select(dim, index.clamp(min=0))
+    if fill is not None:  # by `where`, which takes all types
+        there = (index >= 0).view(-1, *[1] * (x.dim() - dim - 1))
+        taken = torch.where(there, taken, torch.full((), fill, dtype=x.dtype, device=x.device))
+    return taken
+
+
+def _reverse(rows: Any) -> Any:
+    """Of a permutation of rows, the one that undoes it."""
+    made = type(rows)()
+    for i, row in enumerate(rows):
+        made[row] = i
+    return made
 
 
 def _array(numbers, like=None, numpy=False):
