@@ -22,13 +22,23 @@ def planned(lengths, ranks=2, here=None, mask="causal", **more):
         lengths, here=here)
 
 
-def each_place(lengths):
+def by_documents(lengths, values, ranks=2, here=None, **more):
+    """A plan that is told where documents are: values of the field doc, one for each token."""
+    text = fcpc.program("causal and doc[q] == doc[k]", ["doc"], heads=1, head_dim=16, cluster=fcpc.detect(ranks=ranks),
+                        block=16, **more).source
+    said = text.replace("    field doc = given\n", "    field doc = given\n    documents = doc\n")
+    return fcpc.parse(said, fields=["doc"]).plan(lengths, {"doc": values}, here=here)
+
+
+def each_place(lengths, values=None):
     """Of the packed batch: (the first row of a token's document, the row behind its last one)."""
-    places = []
+    firsts, sequence = [], 0
     for length in lengths:
-        first = len(places)
-        places += [(first, first + length)] * length
-    return places
+        for row in range(sequence, sequence + length):
+            same = row > sequence and (values is None or values[row] == values[row - 1])
+            firsts.append(firsts[-1] if same else row)
+        sequence += length
+    return [(first, first + firsts.count(first)) for first in firsts]
 
 
 class Rows(Expecting):
@@ -49,19 +59,40 @@ class Rows(Expecting):
 
     def test_against_a_loop(self):
         numbers = random.Random(5)
-        for case in range(40):
+        for case in range(48):
             lengths = [numbers.choice([0, 1, 2, 7, 40]) for _ in range(numbers.randrange(1, 6))]
-            ranks, shape = numbers.choice([2, 4]), numbers.choice([(), (2,)])
-            places = each_place(lengths)
+            ranks, shape, layout = numbers.choice([2, 4]), numbers.choice([(), (2,)]), LAYOUTS[case % 4]
+            values = [] if case % 3 else None
+            for _ in range(sum(lengths) if values is not None else 0):
+                values.append(numbers.randrange(-1, 2) if not values or numbers.random() < 0.2 else values[-1])
+            places = each_place(lengths, values)
             labels = torch.tensor([numbers.choice([IGNORE, 5, 6]) for _ in places for _ in range(2 if shape else 1)],
                                   dtype=torch.int64).view(len(places), *shape)
-            with self.subTest(lengths=lengths, ranks=ranks, layout=LAYOUTS[case % 4]):
-                whole = planned(lengths, ranks, layout=LAYOUTS[case % 4])
+
+            def plan(here=None):
+                if values is None:
+                    return planned(lengths, ranks, here, layout=layout)
+                return by_documents(lengths, values, ranks, here, layout=layout)
+            with self.subTest(lengths=lengths, values=values, ranks=ranks, layout=layout):
+                whole = plan()
+                self.assertEqual(whole.documents, len(set(places)))
                 all_labels = self.assert_as_counted(whole, places, labels)
-                parts = [self.assert_as_counted(planned(lengths, ranks, range(r, r + 1), layout=LAYOUTS[case % 4]),
-                                                places, labels) for r in range(ranks)]
+                parts = [self.assert_as_counted(plan(range(r, r + 1)), places, labels) for r in range(ranks)]
                 self.assertEqual(torch.cat(parts).tolist(), all_labels.tolist())
                 self.assertEqual(int((all_labels != IGNORE).sum()), whole.take_labels(labels).count)
+
+    def test_two_documents_in_a_sequence(self):
+        """The same in a plan that is saved and loaded, and in one that is pickled."""
+        plan, tokens = by_documents([8], [5] * 4 + [6] * 4, ranks=1), torch.arange(8)
+        with tempfile.TemporaryDirectory() as folder:
+            plan.save(os.path.join(folder, "a.plan"))
+            loaded = fcpc.load(os.path.join(folder, "a.plan"))
+        for p in (plan, loaded, pickle.loads(pickle.dumps(loaded))):
+            self.assertEqual((p.documents, p.sequences), (2, 1))
+            self.assertEqual(p.positions().tolist(), [0, 1, 2, 3, 0, 1, 2, 3])
+            self.assertEqual(p.take(tokens, shift=1, fill=-1).tolist(), [1, 2, 3, -1, 5, 6, 7, -1])
+            labels, count = p.take_labels(tokens)
+            self.assertEqual((labels.tolist(), count), ([1, 2, 3, IGNORE, 5, 6, 7, IGNORE], 6))
 
     def test_types_and_dimensions(self):
         """Tensors and arrays, numbers of all types; restore is the reverse of take."""

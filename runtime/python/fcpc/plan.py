@@ -44,6 +44,8 @@ class Plan(Owner):
     lse_gradient    the backward pass takes a gradient of lse
     global_tokens, global_key_tokens   queries, and keys, of the whole batch
     sequences       how many there are
+    documents       how many there are, of neighbouring tokens of one sequence in which the field that the program names
+                    with `documents` is the same. If it names none, each sequence that has queries is a document
     here            the ranks of this process, a range of neighbours
     tokens, key_tokens   queries, and keys, that this process holds: the rows of its tensors
     rank_queries, rank_keys   the same of each rank of this process
@@ -70,6 +72,7 @@ class Plan(Owner):
     global_tokens: int
     global_key_tokens: int
     sequences: int
+    documents: int
     here: range
     tokens: int
     key_tokens: int
@@ -100,7 +103,7 @@ class Plan(Owner):
         queries, keys = self._counts(here)
         self._put(ranks=shape.ranks, heads=shape.heads, kv_heads=shape.kv_heads, head_dim=shape.head_dim,
                   value_dim=shape.value_dim, values_in_keys=shape.values_in_keys, lse_gradient=shape.lse_gradient,
-                  scale=shape.scale, sequences=shape.sequences, dtype=DTYPES[shape.dtype],
+                  scale=shape.scale, sequences=shape.sequences, documents=shape.documents, dtype=DTYPES[shape.dtype],
                   layout=LAYOUTS[shape.layout], global_tokens=shape.tokens, global_key_tokens=shape.key_tokens,
                   passes=tuple(name for name, has in zip(("forward", "backward"), shape.has_pass) if has), here=here,
                   rank_queries=queries, rank_keys=keys, tokens=sum(queries), key_tokens=sum(keys),
@@ -235,9 +238,9 @@ class Plan(Owner):
     def _first_rows(self) -> Any:
         """The row in the packed batch of each document's first token."""
         if "first rows" not in self._kept:
-            rows, before = (self._rows(shift, ranks=range(self.ranks)) for shift in (0, -1))
-            found = [row for row, other in zip(rows, before) if other < 0]
-            self._kept["first rows"] = (ctypes.c_int64 * len(found))(*found)
+            made = (ctypes.c_int64 * self.documents)()
+            C["fcp_plan_documents"](self._handle, made)
+            self._kept["first rows"] = made
         return self._kept["first rows"]
 
     def restore(self, x: Rows, group: Any = None, dim: int = 0) -> Rows:
