@@ -58,11 +58,15 @@ class fcp_allocator(ctypes.Structure):
     _fields_ = [("context", _pointer), ("allocate", ALLOCATE), ("release", RELEASE)]
 
 
+INTERRUPTED = ctypes.CFUNCTYPE(_int, _pointer)
+
+
 class fcp_session_options(ctypes.Structure):
     _fields_ = [("size", _size), ("backend", _text), ("transport", _text), ("start", _pointer),
                 ("compute_threads", _u32), ("timeout_s", _u32), ("host_tensors", _bool), ("stage_bytes", _size),
                 ("graph_from", _u32), ("partition", _int), ("mma_sync", _bool), ("timings", _bool),
-                ("fuse", _int), ("allocator", fcp_allocator)]
+                ("fuse", _int), ("allocator", fcp_allocator), ("interrupted", INTERRUPTED),
+                ("interrupted_context", _pointer)]
 
 
 class fcpc_diagnostic(ctypes.Structure):
