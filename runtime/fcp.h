@@ -153,6 +153,7 @@ typedef struct fcp_shape {
     uint64_t tokens;     /* queries of the whole batch */
     uint64_t key_tokens; /* keys of the whole batch; as many, unless a sequence has its own number of keys */
     uint64_t sequences;
+    uint64_t documents;  /* see fcp_plan_documents */
     double scale;        /* q . k is multiplied by it before the softmax */
 } fcp_shape;
 void fcp_plan_shape(const fcp_plan *plan, fcp_shape *out_shape);
@@ -197,12 +198,17 @@ uint64_t fcp_plan_rank_keys(const fcp_plan *plan, uint32_t rank);
 void fcp_plan_ranks_tokens(const fcp_plan *plan, uint32_t first, uint32_t count, uint64_t *out_queries,
                            uint64_t *out_keys);
 
+/* The row of the packed batch at which each document begins, in increasing order: fcp_shape.documents numbers. A
+ * document is a run of neighbouring tokens of one sequence in which the field that the program names has one value, as
+ * in batch { field doc = given; documents = doc }. If it names none, each sequence that has queries is a document. */
+void fcp_plan_documents(const fcp_plan *plan, uint64_t *out_first);
 /* The same layout as a list, for a caller that gathers the rank's tokens out of the packed batch. `out_rows` has room
  * for fcp_plan_rank_queries numbers, or with `keys` for fcp_plan_rank_keys. Number i is a row of the packed batch: that
- * of the token which is `shift` behind the rank's token i in the same sequence, or -1 if the sequence ends before it.
+ * of the token which is `shift` behind the rank's token i in the same document, or -1 if the document ends before it.
  * So shift 0 gives the tokens themselves, and shift 1 the labels of a language model. */
 void fcp_plan_rows(const fcp_plan *plan, uint32_t rank, bool keys, int64_t shift, int64_t *out_rows);
-/* The positions of the rank's queries, or keys, in their sequences, in the same order (fcp_plan_query_position). */
+/* The positions of the rank's queries, or keys, in their documents, in the same order. Where sequences are the
+ * documents, queries begin at fcp_plan_query_position. */
 void fcp_plan_positions(const fcp_plan *plan, uint32_t rank, bool keys, int64_t *out_positions);
 
 /* In a packed batch sequences follow each other. Returns the row of a sequence's first query, and in *out_length how

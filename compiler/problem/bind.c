@@ -10,6 +10,7 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "compiler/base/text.h"
 #include "compiler/sema/values.h"
 
 typedef struct job {
@@ -211,6 +212,23 @@ fcp_code bind_lengths(planning *x) {
     return FCP_OK;
 }
 
+/* Fields that tell documents apart are of tokens that are queries and keys alike: then each has one position. */
+static fcp_code check_documents(const job *j) {
+    const struct fcpc_program *g = j->program;
+    if (g->documents == FCP_NONE) return FCP_OK;
+    const uint64_t *queries = j->lengths[FCP_QUERIES], *keys = j->lengths[FCP_KEYS];
+    for (size_t s = 0; s < j->count; s++) {
+        if (queries[s] == keys[s]) continue;
+        diag_error(j->d, FCP_E_FIELD, planning_span(j->x, g->documents_span),
+                   "documents = %s: sequence %zu has %" PRIu64 " quer%s and %" PRIu64 " key%s",
+                   g->arrays[g->documents].name, s, queries[s], queries[s] == 1 ? "y" : "ies", keys[s],
+                   text_plural(keys[s]));
+        diag_hint(j->d, "documents tell positions and labels where every sequence has as many queries as keys");
+        return FCP_E_FIELD;
+    }
+    return FCP_OK;
+}
+
 fcp_code bind_batch(planning *x) {
     const struct fcpc_program *program = x->program;
     const uint64_t *keys = x->lengths, *queries = x->queries ? x->queries : keys;
@@ -221,6 +239,7 @@ fcp_code bind_batch(planning *x) {
     *out = (binding){.program = program, .lengths = keys, .queries = queries};
     x->binding = out;
     fcp_code code = check_names(&j);
+    if (!code) code = check_documents(&j);
     if (code || !program->array_count) return code;
     for (int side = 0; side < FCP_SIDES; side++)
         for (size_t s = 0; s < j.count; s++)

@@ -18,7 +18,8 @@ fcp_problem problem_early_facts(const struct fcpc_program *g) {
                          .range_sub = g->heads / g->kv_heads,
                          .dtype = (uint16_t)g->dtype,
                          .wire = (uint16_t)g->wire,
-                         .margin = g->margin};
+                         .margin = g->margin,
+                         .documents = g->documents};
 }
 
 void problem_facts(const planning *x, fcp_problem *out) {

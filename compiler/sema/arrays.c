@@ -300,6 +300,36 @@ uint32_t sema_array_argument(sema *s, const arg *param, const expr *e) {
 
 static bool reads_array(uint32_t op) { return op == MC_LOAD || op == MC_LOAD2 || op == MC_LOAD_F || op == MC_LOAD2_F; }
 
+/* Gives an array to the program, as number `*count` of `arrays`. */
+static void keep_array(sema *s, uint32_t array, program_array *arrays, uint32_t *count) {
+    struct fcpc_program *p = s->out;
+    const array_decl *a = s->arrays[array];
+    sema_load_array(s, array);
+    program_array *to = &arrays[(*count)++];
+    *to = a->array;
+    to->name = arena_copy(&p->arena, a->name, strlen(a->name));
+    if (a->array.file) to->file = arena_copy(&p->arena, a->array.file, strlen(a->array.file));
+    if (a->run_of != ARRAY_ANY) {
+        const char *of = s->arrays[a->run_of]->name;
+        to->run_of = arena_copy(&p->arena, of, strlen(of));
+    }
+    if (!to->name || (a->array.file && !to->file) || (a->run_of != ARRAY_ANY && !to->run_of)) sema_no_memory(s);
+}
+
+/* The array that documents = names; ARRAY_ANY: it is not said, or wrong and reported. */
+static uint32_t documents_array(sema *s) {
+    const entry *e = s->documents;
+    if (!e) return ARRAY_ANY;
+    s->out->documents_span = e->value->at;
+    if (e->value->kind != EXPR_NAME) {
+        diag_error(s->d, FCP_E_TYPE, e->value->at, "documents takes the name of a field");
+        diag_hint(s->d, "batch { field doc = given; documents = doc }");
+        return ARRAY_ANY;
+    }
+    const arg field = {.name = e->key, .as = IS_FIELD};
+    return sema_array_argument(s, &field, e->value);
+}
+
 void sema_finish_arrays(sema *s) {
     struct fcpc_program *p = s->out;
     const mc_code codes[] = {p->mask, p->score, p->slope, p->check};
@@ -324,22 +354,19 @@ void sema_finish_arrays(sema *s) {
             if (!reads_array(x->op)) continue;
             uint32_t array = (uint32_t)x->imm;
             if (number[array] == ARRAY_ANY) {
-                const array_decl *a = s->arrays[array];
                 number[array] = count;
-                sema_load_array(s, array);
-                program_array *to = &arrays[count++];
-                *to = a->array;
-                to->name = arena_copy(&p->arena, a->name, strlen(a->name));
-                if (a->array.file) to->file = arena_copy(&p->arena, a->array.file, strlen(a->array.file));
-                if (a->run_of != ARRAY_ANY) {
-                    const char *of = s->arrays[a->run_of]->name;
-                    to->run_of = arena_copy(&p->arena, of, strlen(of));
-                }
-                if (!to->name || (a->array.file && !to->file) || (a->run_of != ARRAY_ANY && !to->run_of))
-                    sema_no_memory(s);
+                keep_array(s, array, arrays, &count);
             }
             x->imm = number[array];
         }
+    const uint32_t documents = documents_array(s);
+    if (documents != ARRAY_ANY) {
+        if (number[documents] == ARRAY_ANY) {
+            number[documents] = count;
+            keep_array(s, documents, arrays, &count);
+        }
+        p->documents = number[documents];
+    }
     p->arrays = arrays;
     p->array_count = count;
     /* The others are checked like those. Otherwise a wrong file would be noticed only when some mask reads it. */

@@ -358,6 +358,7 @@ void sema_check_batch(sema *s, const sema_keys *k, bool needed) {
     int align = FCP_BOTTOM_RIGHT;
     choice_key(s, k, KEY_ALIGN, fcp_align_names, FCP_ALIGN_COUNT, &align);
     p->align = (fcp_align)align;
+    s->documents = k->at[KEY_DOCUMENTS];
     const entry *e = k->at[KEY_LENGTHS];
     p->lengths_span = e ? e->value->at : SPAN_NONE;
     if (!e) {

@@ -80,6 +80,7 @@ struct fcpc_program {
     size_t length_count;
     const program_part *parts; /* of the lengths, in order */
     uint32_t part_count;       /* 0: all ranks hold all sequences */
+    uint32_t documents;        /* the number of the field that tells documents apart, or FCP_NONE */
     fcp_align align;
 
     /* mask: the call in `plan`, inlined, its parameters constant */
@@ -144,7 +145,7 @@ struct fcpc_program {
     fcp_dtype wire;     /* of partial results as they travel: FCP_FP32 or FCP_BF16 */
     bool lse_gradient;  /* the backward pass takes a gradient of LSE; false where there is no backward pass */
     /* where stated; SPAN_NONE for a default */
-    span block_span, ranks_span, lengths_span, memory_span, strategy_span, epsilon_span, tokens_span;
+    span block_span, ranks_span, lengths_span, memory_span, strategy_span, epsilon_span, tokens_span, documents_span;
 
     const char *canonical;    /* printed program, overrides applied */
     const char *plan_source;  /* the same without the batch, which plans keep as tables; plans store this text */

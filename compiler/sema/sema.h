@@ -25,6 +25,7 @@ typedef struct sema {
     struct array_decl **arrays; /* arrays.c: fields and tables, by number */
     uint32_t array_count;
     size_t array_room;
+    const struct entry *documents; /* keys.c: the entry that names a field of documents, or NULL */
     struct slice_source *slices; /* expr/rect_slices.c: slices that were read so far */
 
     /* expr/expr.c: while expressions become mask code */

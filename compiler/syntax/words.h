@@ -99,7 +99,7 @@ const char *words_for_character(const char *bytes);
     X(CLUSTER, INTER, "inter") X(CLUSTER, LATENCY, "latency") X(CLUSTER, FLOPS, "flops")                               \
     X(CLUSTER, MEMORY, "memory") X(CLUSTER, MEMORY_BANDWIDTH, "memory_bandwidth") X(CLUSTER, FABRIC, "fabric")         \
     X(CLUSTER, OVERSUBSCRIPTION, "oversubscription")                                                                   \
-    X(BATCH, LENGTHS, "lengths") X(BATCH, ALIGN, "align")                                                              \
+    X(BATCH, LENGTHS, "lengths") X(BATCH, DOCUMENTS, "documents") X(BATCH, ALIGN, "align")                             \
     X(PLAN, MASK, "mask") X(PLAN, LAYERS, "layers") X(PLAN, SCORE, "score") X(PLAN, SINK, "sink")                      \
     X(PLAN, BLOCK, "block")                                                                                            \
     X(PLAN, STRATEGY, "strategy") X(PLAN, PASSES, "passes") X(PLAN, LAYOUT, "layout") X(PLAN, TOKENS, "tokens")        \

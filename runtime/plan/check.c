@@ -206,6 +206,10 @@ static fcp_code check_sequences(const fcp_plan *plan, fcp_error *err) {
     }
     if (!(split || p->align == FCP_BOTTOM_RIGHT))
         return fcp_fail(err, FCP_E_PLAN_FORMAT, "an alignment, where every sequence has as many queries as keys");
+    if (p->documents != FCP_NONE && !fcp_documents_are_sound(plan))
+        return fcp_fail(err, FCP_E_PLAN_FORMAT, "array %u, of %llu, does not tell documents of %llu tokens apart",
+                        p->documents, (ull)plan->arrays_count, (ull)keys);
+    if (p->pad) return fcp_fail(err, FCP_E_PLAN_FORMAT, "the problem's padding");
     if (split && !fcp_plan_split(plan))
         return fcp_fail(err, FCP_E_PLAN_FORMAT,
                         "blocks of both sides, and a sequence with more keys than queries, or fewer");

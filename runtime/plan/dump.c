@@ -138,6 +138,7 @@ static const field problem_fields[] = {
     P(deterministic),
     P(mask_uses),
     E(fcp_problem, align, fcp_align_names),
+    F(fcp_problem, documents, INDEX),
     F(fcp_problem, tokens, U64),
     F(fcp_problem, key_tokens, U64),
     F(fcp_problem, memory_cap, U64),

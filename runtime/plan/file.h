@@ -17,7 +17,7 @@
 #include "runtime/plan/plan.h"
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "plans are used as they lie in the file: little-endian");
-_Static_assert(sizeof(fcp_problem) == 136 && sizeof(fcp_cluster) == 64 && sizeof(fcp_summary) == 8 * 34, "format");
+_Static_assert(sizeof(fcp_problem) == 144 && sizeof(fcp_cluster) == 64 && sizeof(fcp_summary) == 8 * 34, "format");
 _Static_assert(sizeof(fcp_sequence) == 24, "format");
 _Static_assert(sizeof(fcp_piece) == 24 && sizeof(fcp_block) == 28 && sizeof(fcp_tile) == 32, "format");
 _Static_assert(sizeof(fcp_part) == 12 && sizeof(fcp_shape_rec) == 24 && sizeof(fcp_run) == 12, "format");

@@ -278,27 +278,106 @@ void fcp_plan_ranks_tokens(const fcp_plan *plan, uint32_t first, uint32_t count,
     }
 }
 
+/* One rank's layout, document by document: rows `row` to end - 1 of the packed side, of the document whose rows are
+ * `first` to last - 1. A span of the layout may be of several documents. */
+typedef struct documents_walk {
+    fcp_layout_at at;
+    fcp_span span;
+    uint64_t document;
+    int64_t row, end, first, last, span_end;
+} documents_walk;
+
+static bool next_document(const fcp_plan *plan, fcp_side side, uint32_t rank, documents_walk *w) {
+    const uint64_t *offsets = fcp_offsets(plan, side), *starts = plan->documents;
+    const bool within = w->end < w->span_end;
+    if (!within && !fcp_side_layout(plan, side, rank, &w->at, &w->span)) return false;
+    if (within) {
+        w->row = w->end;
+        w->document++;
+    } else {
+        w->row = (int64_t)(offsets[w->span.sequence] + w->span.start);
+        w->span_end = w->row + (int64_t)w->span.length;
+        if (starts) w->document = sequence_at(starts, 0, plan->documents_count, (uint64_t)w->row);
+    }
+    w->first = (int64_t)(starts ? starts[w->document] : offsets[w->span.sequence]);
+    w->last = (int64_t)(starts ? starts[w->document + 1] : offsets[w->span.sequence + 1]);
+    w->end = w->span_end < w->last ? w->span_end : w->last;
+    return true;
+}
+
 void fcp_plan_rows(const fcp_plan *plan, uint32_t rank, bool keys, int64_t shift, int64_t *out_rows) {
     const fcp_side side = keys ? FCP_KEYS : FCP_QUERIES;
     const int64_t beyond = INT64_C(1) << 41; /* further than any sequence is long; so nothing below overflows */
-    fcp_layout_at at = {0};
-    fcp_span span;
+    documents_walk w = {0};
     shift = shift > beyond ? beyond : shift < -beyond ? -beyond : shift;
-    while (fcp_side_layout(plan, side, rank, &at, &span)) {
-        const int64_t first = (int64_t)fcp_offsets(plan, side)[span.sequence];
-        const int64_t count = (int64_t)fcp_offsets(plan, side)[span.sequence + 1] - first;
-        const int64_t from = (int64_t)span.start + shift;
-        for (int64_t i = from; i < from + (int64_t)span.length; i++)
-            *out_rows++ = i >= 0 && i < count ? first + i : -1;
-    }
+    while (next_document(plan, side, rank, &w))
+        for (int64_t i = w.row + shift; i < w.end + shift; i++) *out_rows++ = i >= w.first && i < w.last ? i : -1;
 }
 
 void fcp_plan_positions(const fcp_plan *plan, uint32_t rank, bool keys, int64_t *out_positions) {
     const fcp_side side = keys ? FCP_KEYS : FCP_QUERIES;
-    fcp_layout_at at = {0};
-    fcp_span span;
-    while (fcp_side_layout(plan, side, rank, &at, &span)) {
-        const int64_t from = (int64_t)span.start + (keys ? 0 : fcp_plan_query_position(plan, span.sequence));
-        for (int64_t i = 0; i < (int64_t)span.length; i++) *out_positions++ = from + i;
+    documents_walk w = {0};
+    while (next_document(plan, side, rank, &w)) {
+        const int64_t from = keys ? 0 : fcp_plan_query_position(plan, w.span.sequence);
+        for (int64_t i = w.row; i < w.end; i++) *out_positions++ = from + i - w.first;
     }
+}
+
+/* --- documents ---------------------------------------------------------------------------------------------------- */
+
+bool fcp_documents_are_sound(const fcp_plan *plan) {
+    const uint32_t number = plan->problem->documents;
+    const uint64_t *queries = fcp_offsets(plan, FCP_QUERIES), *keys = fcp_offsets(plan, FCP_KEYS);
+    if (number >= plan->arrays_count) return false;
+    const fcp_array *a = &plan->arrays[number];
+    const uint64_t size = a->width, tokens = keys[plan->sequences_count];
+    return a->kind != FCP_TABLE && (size == MC_I8 || size == MC_I16 || size == MC_I32 || size == MC_I64) &&
+           !memcmp(queries, keys, (plan->sequences_count + 1) * sizeof *keys) && a->count == tokens &&
+           a->offset <= plan->data_count && tokens <= (plan->data_count - a->offset) / size;
+}
+
+/* Has token i of a field the value of the token before it? */
+static inline bool continues(const uint8_t *values, uint32_t width, uint64_t i) {
+    switch (width) {
+    case MC_I8: return values[i] == values[i - 1];
+    case MC_I16: return !memcmp(values + 2 * i, values + 2 * (i - 1), 2);
+    case MC_I32: return !memcmp(values + 4 * i, values + 4 * (i - 1), 4);
+    default: return !memcmp(values + 8 * i, values + 8 * (i - 1), 8);
+    }
+}
+
+/* How many documents there are; field NULL: sequences are the documents. Where `starts` is not NULL, also where each
+ * begins. */
+static uint64_t find_documents(const fcp_plan *plan, const fcp_array *field, uint64_t *starts) {
+    const uint64_t *offsets = fcp_offsets(plan, FCP_QUERIES);
+    const uint8_t *values = field ? plan->data + field->offset : NULL;
+    uint64_t count = 0;
+    for (uint64_t s = 0; s < plan->sequences_count; s++)
+        for (uint64_t i = offsets[s], end = offsets[s + 1]; i < end; count++) {
+            if (starts) starts[count] = i;
+            if (!field) i = end;
+            else for (i++; i < end && continues(values, field->width, i); i++);
+        }
+    return count;
+}
+
+fcp_code fcp_plan_index_documents(fcp_plan *plan, fcp_error *err) {
+    const bool said = plan->problem_count == 1 && fcp_documents_are_sound(plan); /* fcp_plan_check refuses others */
+    const fcp_array *field = said ? &plan->arrays[plan->problem->documents] : NULL;
+    const uint64_t count = find_documents(plan, field, NULL);
+    free(plan->documents);
+    plan->documents = NULL;
+    plan->documents_count = count;
+    if (!said) return FCP_OK;
+    uint64_t *starts = malloc((size_t)(count + 1) * sizeof *starts);
+    if (!starts) return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for %llu documents", (unsigned long long)count);
+    find_documents(plan, field, starts);
+    starts[count] = fcp_offsets(plan, FCP_QUERIES)[plan->sequences_count];
+    plan->documents = starts;
+    return FCP_OK;
+}
+
+void fcp_plan_documents(const fcp_plan *plan, uint64_t *out_first) {
+    if (plan->documents) memcpy(out_first, plan->documents, (size_t)plan->documents_count * sizeof *out_first);
+    else find_documents(plan, NULL, out_first);
 }

@@ -134,7 +134,8 @@ fcp_code fcp_plan_index(fcp_plan *plan, fcp_error *err) {
     free(plan->sequence_offsets);
     plan->sequence_offsets = prefix;
     plan->file_size = size;
-    const fcp_code code = index_classes(plan, err);
+    fcp_code code = index_classes(plan, err);
+    if (!code) code = fcp_plan_index_documents(plan, err);
     return code ? code : fcp_plan_index_layout(plan, err);
 }
 
@@ -144,6 +145,7 @@ void fcp_plan_free(fcp_plan *plan) {
     free(plan->sequence_offsets);
     free(plan->rank_tokens);
     free(plan->range_classes);
+    free(plan->documents);
     free(plan);
 }
 
@@ -162,6 +164,7 @@ void fcp_plan_shape(const fcp_plan *plan, fcp_shape *out_shape) {
                              .tokens = p->tokens,
                              .key_tokens = p->key_tokens,
                              .sequences = plan->sequences_count,
+                             .documents = plan->documents_count,
                              .scale = p->scale};
 }
 

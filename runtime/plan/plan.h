@@ -28,6 +28,10 @@
  * all blocks each (token, query head) has one home, and so has each (token, KV head). So ranges begin at multiples of
  * their size, which divides the number of heads.
  *
+ * DOCUMENTS. A document is a run of neighbouring tokens of one sequence in which the field `documents` has one value.
+ * It is for positions and labels alone: the mask is what it is without it. So each sequence of the plan must have as
+ * many queries as keys, and token i of one side is token i of the other. Without such a field a document is a sequence.
+ *
  * CLASSES OF HEADS. If the mask names h, heads may see different pairs. Heads that see the same pairs are a class, and
  * there are shapes for each class. An example: a window of w[h] tokens, where w is [1024, 4096, 1024, 1024]. Heads 0, 2
  * and 3 are class 0, head 1 is class 1, and head_classes is [0, 1, 0, 0]. A part of a tile then has two shapes, which
@@ -166,7 +170,7 @@
 
 #define FCP_NONE UINT32_MAX
 enum { FCP_CELL = 128 };
-enum { FCP_PLAN_VERSION = 4 };
+enum { FCP_PLAN_VERSION = 5 };
 
 /* The sides of a sequence; and the bits that say which of them a block holds. */
 typedef enum fcp_side { FCP_QUERIES, FCP_KEYS, FCP_SIDES } fcp_side;
@@ -238,6 +242,8 @@ typedef struct fcp_problem {
     uint32_t deterministic;
     uint32_t mask_uses;          /* MC_USES_* of the mask */
     uint32_t align;              /* an fcp_align; bottom right if every sequence has as many queries as keys */
+    uint32_t documents;          /* the array that tells documents apart; FCP_NONE: sequences are the documents */
+    uint32_t pad;
     uint64_t tokens, key_tokens; /* how many queries and how many keys; equal if the plan is not split */
     uint64_t memory_cap;         /* bytes per rank */
     double scale;
@@ -520,14 +526,21 @@ struct fcp_plan {
     /* malloc'd, NULL if head_classes is empty: for each of `heads` what fcp_class_count says, then what fcp_class_of
      * says of each of its query heads, then what fcp_class_size says of as many classes */
     uint32_t *range_classes;
+    uint64_t *documents;        /* malloc'd: the row in the packed batch where each document begins, and the number of
+                                 * all tokens; NULL: sequences are the documents, or fcp_plan_check refuses the field */
+    uint64_t documents_count;   /* of documents; of sequences that have queries, where those are the documents */
     bool split;                 /* queries and keys are in blocks of their own */
     uint64_t file_size;         /* bytes that saving writes */
 };
 
 /* Fills what is derived from the tables. Called by the loader and the compiler. */
 fcp_code fcp_plan_index(fcp_plan *plan, fcp_error *err);
+/* Fills the part of it that follows from the lengths and the field of documents. */
+fcp_code fcp_plan_index_documents(fcp_plan *plan, fcp_error *err);
 /* Fills the part of it that follows from the layout. All other parts must have been filled. */
 fcp_code fcp_plan_index_layout(fcp_plan *plan, fcp_error *err);
+/* Are the numbers of a plan's field of documents there, one for each token? */
+bool fcp_documents_are_sound(const fcp_plan *plan);
 /* Are there as many ranks as the streams are for, in groups of equal size, and is the layout one that we know? */
 bool fcp_layout_is_sound(const fcp_plan *plan);
 

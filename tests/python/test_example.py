@@ -112,7 +112,7 @@ class Example(unittest.TestCase):
         attn = Attention(prog, group=group)
         for batch, plan in prog.ahead(loader(4), depth=2, threads=2):
             x, pos = plan.take(batch.tokens), plan.positions()
-            labels, keep = plan.take(batch.labels, shift=1), plan.take(batch.loss_mask, shift=1)
+            labels, keep = plan.take(batch.labels, 1, fill=0), plan.take(batch.loss_mask, 1, fill=0)
             loss = model(x, pos, attn.bind(plan)).loss(labels, keep) / plan.global_tokens
             loss.backward()
             got, steps = [p.grad.clone() for p in model.parameters()], steps + 1

@@ -108,7 +108,7 @@ sys.stdin.read()
             plan = plan_of(prog)
             self.assertEqual((plan.digest, plan.seconds > 0), (want, True))
             self.assertIn("a shared plan is not used", " ".join(plan.warnings))
-            self.assertEqual((plan_of(prog).seconds, plan_of(prog).warnings), (0, []))
+            self.assertEqual((plan_of(prog).seconds, plan_of(prog).warnings), (0, ()))
             del plan
         self.assertEqual(os.listdir(self.path), [])
 

@@ -316,6 +316,7 @@ static inline hand *hand_make(uint32_t ranks, uint32_t heads, uint32_t kv_heads,
     hand *h = calloc(1, sizeof *h);
     if (!h) return NULL;
     h->problem = (fcp_problem){.ranks = ranks,
+                               .documents = FCP_NONE,
                                .nodes = 1,
                                .gpus = ranks,
                                .heads = heads,

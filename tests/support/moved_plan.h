@@ -517,6 +517,7 @@ static inline hand *moved_make(const moved_options *o) {
     m->o = *o;
     m->state = o->seed;
     h->problem = (fcp_problem){.ranks = o->ranks, .nodes = 1, .gpus = o->ranks, .heads = o->heads,
+                               .documents = FCP_NONE,
                                .kv_heads = o->kv_heads,
                                .head_dim = o->head_dim, .value_dim = o->value_dim ? o->value_dim : o->head_dim,
                                .values_in_keys = o->values_in_keys, .lse_gradient = o->lse_gradient,

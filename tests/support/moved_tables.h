@@ -167,6 +167,7 @@ static inline void moved_make(tables *t, const moved_change *change) {
     uint64_t pairs = MOVED_Q * MOVED_KV;
     PUSH(t, problem,
          (fcp_problem){.ranks = 3, .nodes = 1, .gpus = 3, .heads = 2, .kv_heads = 2, .head_dim = 16, .value_dim = 16,
+          .documents = FCP_NONE,
           .range_kv = 2,
                        .range_sub = 1, .dtype = FCP_FP32, .layout_group = 3, .block = 128, .max_block = MOVED_KV,
                        .max_q_block = MOVED_Q, .unit = MOVED_KV, .coalesce = 2, .buffers = 4, .passes = 3,

@@ -143,6 +143,7 @@ static const damage kinds[] = {
     D(other_values, E(MEMORY), E(MATCH)),
     D(other_gradient, E(MEMORY)),
     D(wrong_heads, FCP_E_PLAN_FORMAT),
+    D(wrong_documents, FCP_E_PLAN_FORMAT),
 };
 #undef D
 #undef E

@@ -14,6 +14,21 @@ static bool wrong_slices(tables *t, draw *d) {
     return true;
 }
 
+/* Documents by an array that there is not, or that is no field of the tokens; or lengths that have no documents. */
+static bool wrong_documents(tables *t, draw *d) {
+    switch (next(d) % 3) {
+    case 0: t->problem->documents = (uint32_t)t->arrays_count; return true;
+    case 1: t->problem->pad = 1; return true;
+    default:
+        for (uint32_t i = 0; i < t->arrays_count; i++)
+            if (t->arrays[i].kind == FCP_TABLE || t->problem->tokens != t->problem->key_tokens) {
+                t->problem->documents = i;
+                return true;
+            }
+        return false;
+    }
+}
+
 static bool lose_slices(tables *t, draw *d) {
     if (!t->slices_count) return false;
     switch (next(d) % 3) {

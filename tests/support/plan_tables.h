@@ -176,6 +176,7 @@ static inline void hand_make(tables *t) {
     for (const char *c = source; *c; c++) PUSH(t, source, *c);
     PUSH(t, problem,
          (fcp_problem){.ranks = 2, .nodes = 2, .gpus = 1, .heads = 4, .kv_heads = 2, .head_dim = 16, .value_dim = 16,
+          .documents = FCP_NONE,
           .layout_group = 2,
                        .range_kv = 2, .range_sub = 2,
                        .dtype = FCP_BF16, .layout = FCP_LAYOUT_ZIGZAG, .strategy = FCP_STRATEGY_FCP,

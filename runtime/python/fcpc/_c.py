@@ -29,7 +29,7 @@ class fcp_shape(ctypes.Structure):
     _fields_ = [("ranks", _u32), ("heads", _u32), ("kv_heads", _u32), ("head_dim", _u32), ("value_dim", _u32),
                 ("values_in_keys", _bool), ("lse_gradient", _bool), ("dtype", _int),
                 ("layout", _int), ("has_pass", _bool * 2), ("tokens", _u64), ("key_tokens", _u64),
-                ("sequences", _u64), ("scale", _double)]
+                ("sequences", _u64), ("documents", _u64), ("scale", _double)]
 
 
 class fcp_tensors(ctypes.Structure):
@@ -127,6 +127,7 @@ void fcp_plan_ranks_tokens(const fcp_plan *plan, uint32_t first, uint32_t count,
                            uint64_t *out_keys);
 void fcp_plan_rows(const fcp_plan *plan, uint32_t rank, bool keys, int64_t shift, int64_t *out_rows);
 void fcp_plan_positions(const fcp_plan *plan, uint32_t rank, bool keys, int64_t *out_positions);
+void fcp_plan_documents(const fcp_plan *plan, uint64_t *out_first);
 fcp_code fcp_session_create(const fcp_plan *plan, const fcp_session_options *options, fcp_session **out_session,
                             fcp_error *err);
 void fcp_session_free(fcp_session *session);

@@ -1,14 +1,34 @@
 """plan.py: a plan: who computes what for one batch, and which tokens this process holds."""
+from __future__ import annotations
+
 import ctypes
 import html
 import json
+import os
+from typing import TYPE_CHECKING, Any, Dict, Iterable, Mapping, NamedTuple, Union
 
 from ._c import (C, Owner, call_text, check, fcp_error, fcp_pairs_proof, fcp_shape, fcp_table, fcpc_question,
                  fcpc_show_options, fcpc_times, path_bytes, take_text)
+from .arrays import Rows, array_of, check_holds, dim_of_tokens, index_of, is_array, reverse, taken, whole
 from .errors import Diagnostics, Error
+from .restore import restore
+
+if TYPE_CHECKING:
+    from .program import Program
 
 DTYPES = ("fp32", "fp16", "bf16")  # in the order of fcp_dtype
 LAYOUTS = ("planned", "contiguous", "zigzag")  # of fcp_layout
+Path = Union[str, bytes, "os.PathLike[str]", "os.PathLike[bytes]"]
+
+
+class Labels(NamedTuple):
+    """What `Plan.take_labels` gives.
+
+    labels   for each token of this process the label of the token behind it in its document, else `ignore`
+    count    how many labels other than `ignore` all processes have together
+    """
+    labels: Any
+    count: int  # type: ignore[assignment] # a tuple's own `count` is not missed
 
 
 class Plan(Owner):
@@ -19,58 +39,111 @@ class Plan(Owner):
     the packed batch; where ranks are processes, each holds its part.
 
     ranks, heads, kv_heads, head_dim, value_dim, dtype, layout, scale   as the program says
+    passes          those that the plan has, of "forward" and "backward"
     values_in_keys  the values are the first value_dim numbers of the keys: there are no v and dv
     lse_gradient    the backward pass takes a gradient of lse
-    global_tokens   queries of the whole batch
+    global_tokens, global_key_tokens   queries, and keys, of the whole batch
     sequences       how many there are
+    documents       how many there are, of neighbouring tokens of one sequence in which the field that the program names
+                    with `documents` is the same. If it names none, each sequence that has queries is a document
     here            the ranks of this process, a range of neighbours
-    tokens          queries that this process holds: the rows of its tensors
+    tokens, key_tokens   queries, and keys, that this process holds: the rows of its tensors
+    rank_queries, rank_keys   the same of each rank of this process
     table_numbers   how many numbers the tables of reals have that the score reads
     program         the Program that made it; None if it comes from a file
     layers          of a program with `layers` the plan of each mask, else this plan alone. This plan is the first
     seconds         how long planning took, all layers together; 0 if another process has planned it
     warnings        what the compiler said, line by line
 
-    A plan does not change, and any number of threads may use it. A copy of it is the plan itself. It is not pickled: for
-    another process, `save` it there and `fcpc.load` it.
+    A plan does not change: its attributes are read-only, a copy of it is the plan itself, and any number of threads may
+    use it. A pickle has the plan's file and its program, and what comes out of it is verified as a file is.
     """
+    ranks: int
+    heads: int
+    kv_heads: int
+    head_dim: int
+    value_dim: int
+    dtype: str
+    layout: str
+    scale: float
+    passes: tuple[str, ...]
+    values_in_keys: bool
+    lse_gradient: bool
+    global_tokens: int
+    global_key_tokens: int
+    sequences: int
+    documents: int
+    here: range
+    tokens: int
+    key_tokens: int
+    rank_queries: tuple[int, ...]
+    rank_keys: tuple[int, ...]
+    table_numbers: int
+    program: Program | None
+    seconds: float
+    warnings: tuple[str, ...]
+    _handle: int
+    _times: fcpc_times
+    _others: tuple[Plan, ...]
+    _kept: dict[Any, Any]
+    _use: Any
 
-    def __init__(self, handle, here=None, times=None, warnings=(), program=None):
-        self._handle, self._times, self.program = handle, times or fcpc_times(), program
-        self._others = ()
-        self._rows, self._positions = {}, None
+    def __init__(self, handle: int, here: range | None = None, times: fcpc_times | None = None,
+                 warnings: Iterable[str] = (), program: Program | None = None) -> None:
+        times = times or fcpc_times()
+        # _kept: what has been computed of it; _use: what holds its file, where processes share it
+        self._put(_handle=handle, _times=times, _others=(), _kept={}, _use=None, program=program,
+                  seconds=times.total, warnings=tuple(warnings))
         shape = fcp_shape()
         C["fcp_plan_shape"](handle, ctypes.byref(shape))
-        self.ranks, self.heads, self.kv_heads = shape.ranks, shape.heads, shape.kv_heads
-        self.head_dim, self.value_dim, self.values_in_keys = shape.head_dim, shape.value_dim, shape.values_in_keys
-        self.lse_gradient, self.scale, self.sequences = shape.lse_gradient, shape.scale, shape.sequences
-        self.dtype, self.layout = DTYPES[shape.dtype], LAYOUTS[shape.layout]
-        self.passes = tuple(name for name, has in zip(("forward", "backward"), shape.has_pass) if has)
-        self.global_tokens, self.global_key_tokens = shape.tokens, shape.key_tokens
-        self.here = range(self.ranks) if here is None else here
-        if not (isinstance(self.here, range) and self.here.step == 1
-                and 0 <= self.here.start < self.here.stop <= self.ranks):
-            raise Error("E203", f"here is {here!r}: a range of neighbours among ranks 0 to {self.ranks - 1} is expected")
-        numbers = ctypes.c_uint64 * len(self.here)
-        queries, keys = numbers(), numbers()
-        C["fcp_plan_ranks_tokens"](handle, self.here.start, len(self.here), queries, keys)
-        self.rank_queries, self.rank_keys = list(queries), list(keys)
-        self.tokens, self.key_tokens = sum(self.rank_queries), sum(self.rank_keys)
-        self.table_numbers = C["fcp_plan_table_numbers"](handle)
-        self.seconds, self.warnings = self._times.total, list(warnings)
+        here = range(shape.ranks) if here is None else here
+        if not (isinstance(here, range) and here.step == 1 and 0 <= here.start < here.stop <= shape.ranks):
+            raise Error("E203", f"here is {here!r}: a range of neighbours among ranks 0 to {shape.ranks - 1} is "
+                                "expected")
+        queries, keys = self._counts(here)
+        self._put(ranks=shape.ranks, heads=shape.heads, kv_heads=shape.kv_heads, head_dim=shape.head_dim,
+                  value_dim=shape.value_dim, values_in_keys=shape.values_in_keys, lse_gradient=shape.lse_gradient,
+                  scale=shape.scale, sequences=shape.sequences, documents=shape.documents, dtype=DTYPES[shape.dtype],
+                  layout=LAYOUTS[shape.layout], global_tokens=shape.tokens, global_key_tokens=shape.key_tokens,
+                  passes=tuple(name for name, has in zip(("forward", "backward"), shape.has_pass) if has), here=here,
+                  rank_queries=queries, rank_keys=keys, tokens=sum(queries), key_tokens=sum(keys),
+                  table_numbers=C["fcp_plan_table_numbers"](handle))
 
-    def __del__(self):
+    def _put(self, **attributes: Any) -> None:
+        """Sets attributes, which nobody else may."""
+        vars(self).update(attributes)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        raise AttributeError(f"plan.{name} is read-only")
+
+    def __delattr__(self, name: str) -> None:
+        raise AttributeError(f"plan.{name} is read-only")
+
+    def __del__(self) -> None:
         if getattr(self, "_handle", None) and C:
             C["fcp_plan_free"](self._handle)
 
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        plans = [(plan._bytes(), plan.warnings) for plan in self.layers]
+        return _of_bytes, (plans, self.here, self.program)
+
+    def _bytes(self) -> bytes:
+        """What `save` writes."""
+        with os.fdopen(os.memfd_create("fcpc-plan", os.MFD_CLOEXEC), "rb") as file:
+            self.save(f"/proc/self/fd/{file.fileno()}")
+            file.seek(0)
+            return file.read()
+
     @property
-    def layers(self):
+    def layers(self) -> tuple[Plan, ...]:
+        """Of a program with `layers` the plan of each mask, else this plan alone. This plan is the first."""
         return (self, *self._others)
 
     @property
-    def tables(self):
+    def tables(self) -> dict[str, tuple[tuple[int, ...], Any]]:
         """The tables of reals that the score reads, in order: {name: (shape, doubles)}, an array of them row by row."""
-        made, table = {}, fcp_table()
+        made: dict[str, tuple[tuple[int, ...], Any]] = {}
+        table = fcp_table()
         for i in range(C["fcp_plan_tables"](self._handle, 0, None)):
             C["fcp_plan_tables"](self._handle, i, ctypes.byref(table))
             shape = (table.rows, table.columns) if table.columns else (table.rows,)
@@ -80,90 +153,161 @@ class Plan(Owner):
 
     # --- which tokens ---------------------------------------------------------------------------------------------
 
-    def _list(self, fill, keys):
-        """The numbers that `fill(rank, keys, array)` writes for each rank of this process, end to end."""
-        counts = self.rank_keys if keys else self.rank_queries
-        made = (ctypes.c_int64 * sum(counts))()
-        at = ctypes.addressof(made)
-        for rank, count in zip(self.here, counts):
-            fill(rank, keys, at)
-            at += count * 8
-        return made
+    def _counts(self, ranks: range) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """How many queries, and how many keys, each of some ranks has."""
+        numbers = ctypes.c_uint64 * len(ranks)
+        queries, keys = numbers(), numbers()
+        C["fcp_plan_ranks_tokens"](self._handle, ranks.start, len(ranks), queries, keys)
+        return tuple(queries), tuple(keys)
 
-    def rows(self, shift=0, keys=False):
-        """Where the tokens of this process stand in the packed batch, in the plan's order: an int64 array of `tokens`.
+    def _list(self, function: str, keys: bool, *more: Any, ranks: range | None = None) -> Any:
+        """The numbers that a function of C writes for each rank of this process, or of `ranks`, end to end."""
+        kept = function, keys, more, ranks
+        if kept not in self._kept:
+            ranks = self.here if ranks is None else ranks
+            counts = self._counts(ranks)[keys]
+            made = (ctypes.c_int64 * sum(counts))()
+            at = ctypes.addressof(made)
+            for rank, count in zip(ranks, counts):
+                C[function](self._handle, rank, keys, *more, at)
+                at += count * 8
+            self._kept[kept] = made
+        return self._kept[kept]
 
-        With a shift it gives, for each of them, the row of the token so many places behind in the same sequence; -1
+    def _rows(self, shift: int = 0, keys: bool = False, ranks: range | None = None) -> Any:
+        shift = max(-1 << 62, min(shift, 1 << 62))  # no sequence is as long
+        return self._list("fcp_plan_rows", keys, shift, ranks=ranks)
+
+    def rows(self, shift: int = 0, keys: bool = False) -> memoryview:
+        """Where the tokens of this process stand in the packed batch, in the plan's order: [tokens], a read-only
+        memoryview of int64, which numpy.asarray takes without a copy.
+
+        With a shift it gives, for each of them, the row of the token so many places behind in the same document; -1
         where there is none. With `keys` it is about keys, which differs only if a sequence has not as many keys as
         queries.
         """
-        shift = max(-1 << 62, min(shift, 1 << 62))  # no sequence is as long
-        if (shift, keys) not in self._rows:
-            self._rows[shift, keys] = self._list(
-                lambda rank, keys, at: C["fcp_plan_rows"](self._handle, rank, keys, shift, at), keys)
-        return self._rows[shift, keys]
+        rows = self._rows(whole("rows", "shift", shift), bool(keys))
+        return memoryview(rows).cast("B").cast("q").toreadonly()
 
-    def take(self, x, shift=0, fill=0, keys=False):
+    def take(self, x: Rows, shift: int = 0, fill: Any = None, keys: bool = False, dim: int = 0) -> Rows:
         """The rows of `x` that this process holds, in the plan's order: [global_tokens, ...] becomes [tokens, ...].
 
-        x       a tensor of torch, on any device, or an array of numpy; its rows are the packed batch's tokens
-        shift   1: the token behind each one in its sequence, as a language model predicts it
-        fill    stands where the sequence has no such token
-        """
-        want = self.global_key_tokens if keys else self.global_tokens
-        if len(x) != want:
-            raise Error("E701", f"take: there are {len(x)} rows, and the plan's batch has {want} tokens")
-        index = _index(self.rows(shift, keys), x)
-        taken = x[index]
-        if shift:
-            taken[index < 0] = fill
-        return taken
+        x       a tensor of torch, on any device, or an array of numpy, of the packed batch
+        shift   1: of each token, the row of the one behind it in its document. `take_labels` does that with labels
+        fill    stands where the document has no such token. With a shift it must be named, and x must be able to hold it
+        keys    x is about the keys, which differ from the queries where a sequence has more of them
+        dim     the dimension of x that is the tokens: 1, or -1, for positions of shape [3, global_tokens]
 
-    def restore(self, x):
-        """The reverse of `take`: rows in the plan's order become rows of the packed batch. All ranks must be here."""
+        What is taken has memory of its own. In a tensor of torch gradients go through.
+
+        Errors: E701 (x has not as many rows, or cannot hold `fill`), E209 (no `fill`)
+        """
+        shift, want = whole("take", "shift", shift), self.global_key_tokens if keys else self.global_tokens
+        dim = self._dim("take", x, dim, want)
+        if not shift:
+            return taken(x, index_of(self._rows(0, bool(keys)), x), dim)
+        if fill is None:
+            raise Error("E209", "take: what stands where a document has no such token? With a shift, name it: "
+                                "fill=-100, for example. take_labels makes labels of a language model")
+        fill = check_holds("take", x, "fill", fill)
+        return taken(x, index_of(self._rows(shift, bool(keys)), x), dim, fill)
+
+    def take_labels(self, labels: Any, ignore: int = -100, dim: int = 0) -> Labels:
+        """The labels of this process for the loss of a language model, and how many the whole batch has: Labels.
+
+        labels   whole numbers [global_tokens, ...] of the packed batch, a tensor or an array, NOT shifted: each token's
+                 own number, or `ignore`. With more dimensions each row has several labels, which count one by one
+        ignore   stands for a token that has no label. It also takes the place of the label behind the last token of
+                 each document, so that none is predicted from another document or from another rank's tokens
+        dim      the dimension of labels that is the tokens
+
+        The loss is the sum over the tokens of this process, divided by `count`, which is the same in all processes.
+        Where all labels may be `ignore`, divide by max(count, 1).
+
+        Errors: E701 (other than global_tokens labels, no whole numbers, or a type that cannot hold `ignore`)
+        """
+        dim = self._dim("take_labels", labels, dim, self.global_tokens)
+        if "int" not in str(labels.dtype):
+            raise Error("E701", f"take_labels: labels are whole numbers, and these are {labels.dtype}")
+        ignore = whole("take_labels", "ignore", ignore)
+        check_holds("take_labels", labels, "ignore", ignore)
+        first = taken(labels, index_of(self._first_rows(), labels), dim)  # behind no token, so they are not counted
+        count = int((labels != ignore).sum()) - int((first != ignore).sum())
+        return Labels(taken(labels, index_of(self._rows(1), labels), dim, ignore), count)
+
+    def _first_rows(self) -> Any:
+        """The row in the packed batch of each document's first token."""
+        if "first rows" not in self._kept:
+            made = (ctypes.c_int64 * self.documents)()
+            C["fcp_plan_documents"](self._handle, made)
+            self._kept["first rows"] = made
+        return self._kept["first rows"]
+
+    def restore(self, x: Rows, group: Any = None, dim: int = 0) -> Rows:
+        """The reverse of `take`: rows in the plan's order, [tokens, ...], become rows of the packed batch,
+        [global_tokens, ...].
+
+        x      a tensor of torch, on any device, or an array of numpy. Numbers of all types come back as they are
+        group  the process group of torch.distributed whose processes are the ranks of the plan. All of them call this,
+               each with its own rows, and each gets the rows of all. None: this process holds all ranks
+        dim    the dimension of x that is the tokens
+
+        Without a group gradients go through. With one, x must not require a gradient, because each process would count
+        it: restore(x.detach(), group=group).
+
+        Errors: E701 (x has not as many rows, or requires a gradient), E203 (this process holds a part of the ranks, or
+        is another rank of the group), E706 (a group that is not the plan's; processes that restore unlike things)
+        """
+        if group is not None:
+            return restore(self, x, group, dim)
         if len(self.here) != self.ranks:
-            raise Error("E203", "restore: this process holds a part of the batch alone")
-        if len(x) != self.tokens:
-            raise Error("E701", f"restore: there are {len(x)} rows, and the plan has {self.tokens} tokens")
-        index = _index(self.rows(), x)
-        restored = x.clone() if hasattr(x, "clone") else x.copy()
-        restored[index] = x
-        return restored
+            raise Error("E203", f"restore: this process holds a part of the batch alone, ranks {list(self.here)} of "
+                                f"{self.ranks}. With group=, processes give each other their rows")
+        dim = self._dim("restore", x, dim, self.tokens)
+        return taken(x, reverse(index_of(self._rows(), x)), dim)
 
-    def positions(self, like=None):
-        """The position of each token of this process in its sequence, in the plan's order: int64, [tokens].
+    def _dim(self, who: str, x: Any, dim: Any, want: int) -> int:
+        """The dimension of x that is the tokens, of which it must have `want`."""
+        others = {self.global_tokens: "so many has the whole batch", self.tokens: "so many has this process: is it taken "
+                  "already?"}
+        return dim_of_tokens(who, x, dim, want, others)
 
-        It is a tensor if torch is loaded, on the device of the tensor `like`; else an array of numpy.
+    def positions(self, like: Any = None) -> Any:
+        """The position of each token of this process in its document, in the plan's order: int64, [tokens].
+
+        It is a tensor if torch is loaded, on the device of the tensor `like`; else, or if `like` is one, an array of
+        numpy.
         """
-        if self._positions is None:
-            self._positions = self._list(
-                lambda rank, keys, at: C["fcp_plan_positions"](self._handle, rank, keys, at), False)
-        made = _array(self._positions, like)
-        return made.clone() if hasattr(made, "clone") else made.copy()  # the caller's own
+        made = array_of(self._list("fcp_plan_positions", False), "numpy" if is_array(like) else "")
+        if hasattr(made, "clone"):
+            return made.clone() if like is None else made.to(like.device, copy=True)
+        return made.copy()  # the caller's own
 
     # --- what it is -----------------------------------------------------------------------------------------------
 
-    def _digest(self, name):
-        digest, err = (ctypes.c_uint8 * 32)(), fcp_error()
-        check(C[name](self._handle, digest, ctypes.byref(err)), err)
-        return bytes(digest).hex()
+    def _digest(self, name: str) -> str:
+        if name not in self._kept:
+            digest, err = (ctypes.c_uint8 * 32)(), fcp_error()
+            check(C[name](self._handle, digest, ctypes.byref(err)), err)
+            self._kept[name] = bytes(digest).hex()
+        return str(self._kept[name])
 
     @property
-    def digest(self):
+    def digest(self) -> str:
         """The SHA-256 of the plan: the same for the same plan on every machine, as 64 hexadecimal digits."""
         return self._digest("fcp_plan_digest")
 
     @property
-    def homes(self):
+    def homes(self) -> str:
         """The SHA-256 of where tokens are. Plans in which it is equal may share tensors, as layers of a model do."""
         return self._digest("fcp_plan_homes")
 
-    def save(self, path):
+    def save(self, path: Path) -> None:
         """Writes the plan to a file, which `fcpc run`, `fcpc show` and `fcpc.load` read."""
         err = fcp_error()
-        check(C["fcp_plan_save"](self._handle, path_bytes(path), ctypes.byref(err)), err)
+        check(C["fcp_plan_save"](self._handle, _path("save", path), ctypes.byref(err)), err)
 
-    def verify_pairs(self, stop=None, max_seconds=0):
+    def verify_pairs(self, stop: ctypes.c_int | None = None, max_seconds: float = 0) -> int:
         """Proves that the plan computes exactly the pairs that its mask allows, and returns how many it has.
 
         Planning and loading prove that each tile is computed once, on data that is there; they do not ask the mask
@@ -179,13 +323,14 @@ class Plan(Owner):
         proof, err = fcp_pairs_proof(), fcp_error()
         check(C["fcp_plan_verify_pairs"](self._handle, max_seconds, None if stop is None else ctypes.byref(stop),
                                          ctypes.byref(proof), ctypes.byref(err)), err)
-        return proof.pairs
+        return int(proof.pairs)
 
-    def summary(self):
+    def summary(self) -> dict[str, Any]:
         """The figures of the plan, as a dict; README.md explains them. Units: bytes, seconds, FLOP."""
-        return json.loads(call_text("fcpc_summary_json", self._handle, ctypes.byref(self._times)))
+        made: dict[str, Any] = json.loads(call_text("fcpc_summary_json", self._handle, ctypes.byref(self._times)))
+        return made
 
-    def simulate(self, profile=None):
+    def simulate(self, profile: str | None = None) -> Simulation:
         """How long the plan would take on its cluster: a Simulation.
 
         profile   says how fast kernels are: a name, such as "h200", or a file; None: that of the cluster's gpu.
@@ -193,20 +338,21 @@ class Plan(Owner):
         """
         return Simulation(json.loads(call_text("fcpc_simulate_json", self._handle, profile and profile.encode())))
 
-    def text(self, width=80, unicode=False):
+    def text(self, width: int = 80, unicode: bool = False) -> str:
         """A picture of the plan for a terminal: its mask, who owns which tokens, and the pipeline."""
         options = fcpc_show_options(ctypes.sizeof(fcpc_show_options), width, unicode=unicode)
         return call_text("fcpc_show_text", self._handle, ctypes.byref(options))
 
-    def svg(self):
+    def svg(self) -> str:
         """The picture that `text` draws, as an SVG image."""
         return call_text("fcpc_show_svg", self._handle, None)
 
-    def html(self):
+    def html(self) -> str:
         """A page about the plan that needs no other file: what each rank does when, and why it waits."""
         return call_text("fcpc_show_html", self._handle, None)
 
-    def part(self, rows=None, cols=None, sequence=None):
+    def part(self, rows: tuple[int, int] | None = None, cols: tuple[int, int] | None = None,
+             sequence: int | None = None) -> dict[str, Any]:
         """The mask of one sequence, counted: a dict whose `grid` has the allowed pairs of each square.
 
         rows, cols   (begin, end), queries and keys of the sequence; None: all
@@ -216,9 +362,10 @@ class Plan(Owner):
         options = fcpc_show_options(
             ctypes.sizeof(fcpc_show_options), part=True, choose_sequence=sequence is not None,
             sequence=sequence or 0, row=row, row_end=row_end, col=col, col_end=col_end)
-        return json.loads(call_text("fcpc_show_json", self._handle, ctypes.byref(options)))
+        made: dict[str, Any] = json.loads(call_text("fcpc_show_json", self._handle, ctypes.byref(options)))
+        return made
 
-    def explain(self, q, k, sequence=None, head=0, width=80):
+    def explain(self, q: int, k: int, sequence: int | None = None, head: int = 0, width: int = 80) -> str:
         """Says why query q sees key k or does not, which rank computes the pair, and how both come there."""
         question = fcpc_question(ctypes.sizeof(fcpc_question), q, k, choose_sequence=sequence is not None,
                                  sequence=sequence or 0, head=head, plan=self._handle, width=width)
@@ -228,33 +375,35 @@ class Plan(Owner):
                                            ctypes.byref(made)))
         return take_text(made.value)
 
-    def __repr__(self):
-        return call_text("fcpc_summary_text", self._handle, ctypes.byref(self._times), b"plan", None).rstrip()
+    def __repr__(self) -> str:
+        said = call_text("fcpc_summary_text", self._handle, ctypes.byref(self._times), b"plan", None).rstrip()
+        return "\n".join([said, *("warning: " + " ".join(w.split()) for w in self.warnings)])
 
-    def _repr_html_(self):
+    def _repr_html_(self) -> str:
         return f"{self.svg()}<pre>{html.escape(repr(self))}</pre>"
 
 
-def over_bound(x):
+def over_bound(x: Mapping[str, Any]) -> float:
     """How many times as long as the largest bound a simulated pass takes. A batch without tokens takes no time."""
-    return x["makespan_s"] / x["makespan_lower_bound_s"] if x["makespan_lower_bound_s"] else 1.0
+    return float(x["makespan_s"] / x["makespan_lower_bound_s"]) if x["makespan_lower_bound_s"] else 1.0
 
 
-class Simulation(dict):
+class Simulation(Dict[str, Any]):
     """What the simulator predicts: `forward` and `backward`, each a dict as `fcpc sim --json` has it. Times in seconds.
 
     In a notebook it is a table, and a bar for each rank: how long it computes, and how long it waits for what.
     """
     _COLOURS = {"compute": "#4878a8", "kv": "#d8a048", "q": "#b86878", "return": "#78a868", "reshuffle": "#9080b0"}
 
-    def passes(self):
+    def passes(self) -> list[tuple[str, dict[str, Any]]]:
+        """(its name, what is predicted) for each pass that the plan has."""
         return [(name, self[name]) for name in ("forward", "backward") if name in self]
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return "\n".join(f"{name:8} {x['makespan_s'] * 1e3:.4f} ms, {over_bound(x):.3f} of the bound; waiting "
                          f"{sum(x['exposed'].values()) * 1e3:.4f} ms; MFU {x['mfu']:.3f}" for name, x in self.passes())
 
-    def _bars(self, x):
+    def _bars(self, x: Mapping[str, Any]) -> str:
         """A row of an SVG for each rank; the picture is as wide as the pass is long."""
         rows = []
         for r, rank in enumerate(x["per_rank"]):
@@ -267,7 +416,7 @@ class Simulation(dict):
                 at += wide
         return f'<svg width="600" height="{len(x["per_rank"]) * 10}">{"".join(rows)}</svg>'
 
-    def _repr_html_(self):
+    def _repr_html_(self) -> str:
         head = "<tr><th>pass</th><th>ms</th><th>over the bound</th><th>MFU</th><th>ranks: " + ", ".join(
             f'<span style="color:{c}">{name}</span>' for name, c in self._COLOURS.items()) + "</th></tr>"
         rows = [f"<tr><td>{name}</td><td>{x['makespan_s'] * 1e3:.4f}</td>"
@@ -276,37 +425,46 @@ class Simulation(dict):
         return f"<table>{head}{''.join(rows)}</table>"
 
 
-def _index(rows, x):
-    """The rows as something that x can be indexed by."""
-    return _array(rows, x if hasattr(x, "device") and hasattr(x, "clone") else None, type(x).__module__ == "numpy")
-
-
-def _array(numbers, like=None, numpy=False):
-    """An int64 tensor of torch, on the device of `like`, or an array of numpy. Both share the memory of `numbers`."""
-    import sys
-    torch = None if numpy else sys.modules.get("torch")
-    if torch is None:
-        import numpy
-        return numpy.frombuffer(numbers, dtype=numpy.int64)
-    made = torch.frombuffer(numbers, dtype=torch.int64) if len(numbers) else torch.empty(0, dtype=torch.int64)
-    return made.to(like.device) if like is not None else made
-
-
-def load(path, here=None, program=None):
+def load(path: Path, here: range | None = None, program: Program | None = None) -> Plan:
     """Reads a plan from a file, and proves that each tile is computed once, on data that is there.
 
+    path      of a file that Plan.save or fcpc has written
     here      the ranks of this process; None: all
-    program   the one that has made it, if it is known
+    program   the Program that has made it, if it is known
+
+    Errors: E010 (there is no such file), E50x (it is no plan, or altered), E60x (a plan that is wrong), E203 (`here`)
     """
     handle, err = ctypes.c_void_p(), fcp_error()
-    check(C["fcp_plan_load"](path_bytes(path), ctypes.byref(handle), ctypes.byref(err)), err)
-    return Plan(handle.value, here, program=program)
+    check(C["fcp_plan_load"](_path("load", path), ctypes.byref(handle), ctypes.byref(err)), err)
+    return Plan(_address(handle), here, program=program)
 
 
-def together(plans, use=None, warnings=()):
+def together(plans: list[Plan], use: Any = None, warnings: Iterable[str] = ()) -> Plan:
     """The plans of a program's masks as one: the first, which has the others. `use`: what holds their files."""
     for plan in plans:
-        plan._use = use
-        plan.warnings += warnings
-    plans[0]._others = tuple(plans[1:])
+        plan._put(_use=use, warnings=(*plan.warnings, *warnings))
+    plans[0]._put(_others=tuple(plans[1:]))
     return plans[0]
+
+
+def _of_bytes(plans: list[tuple[bytes, tuple[str, ...]]], here: range, program: Program | None) -> Plan:
+    """The plan that was pickled, verified."""
+    made = []
+    for data, warnings in plans:
+        handle, err = ctypes.c_void_p(), fcp_error()
+        check(C["fcp_plan_load_memory"](data, len(data), ctypes.byref(handle), ctypes.byref(err)), err)
+        made.append(Plan(_address(handle), here, warnings=warnings, program=program))
+    return together(made)
+
+
+def _address(handle: ctypes.c_void_p) -> int:
+    if not handle.value:
+        raise MemoryError("fcpc is out of memory")
+    return handle.value
+
+
+def _path(who: str, path: Any) -> bytes:
+    """A path as C takes it."""
+    if not isinstance(path, (str, bytes, os.PathLike)):
+        raise Error("E203", f"{who}: the path of a plan's file is expected, this is {path!r}")
+    return path_bytes(path)

@@ -85,6 +85,7 @@ Test(json, what_is_left_open_or_too_deep_is_no_text) {
 /* A plan without anything but problem and summary. */
 static void small_plan(fcp_plan *plan, fcp_problem *p, fcp_summary *s) {
     *p = (fcp_problem){.ranks = 4, .nodes = 2, .gpus = 2, .heads = 8, .kv_heads = 2, .head_dim = 64, .value_dim = 64,
+          .documents = FCP_NONE,
           .range_kv = 2,
                        .range_sub = 4, .passes = 3, .block = 128, .max_block = 128, .tokens = 1000};
     *s = (fcp_summary){.sequences = 3, .blocks = 9, .tiles = 20, .pairs = 4000, .positions = 16000,

@@ -500,6 +500,7 @@ Test(plan, a_plan_without_tiles_or_transfers, .fini = remove_folder) {
     memset(&t, 0, sizeof t);
     PUSH(&t, problem,
          (fcp_problem){.ranks = 1, .nodes = 1, .gpus = 1, .heads = 1, .kv_heads = 1, .head_dim = 8, .value_dim = 8,
+          .documents = FCP_NONE,
           .layout_group = 1,
                        .range_kv = 1, .range_sub = 1,
                        .block = 128, .max_block = 5, .max_q_block = 5, .unit = 5, .coalesce = 1, .buffers = 1,
@@ -632,7 +633,7 @@ Test(dump, a_line_per_record) {
     for (size_t i = 0; i < out.size; i++) lines += out.bytes[i] == '\n';
     cr_expect_eq(lines, wanted, "%llu lines", (unsigned long long)lines);
     static const char *const must[] = {
-        "plan version 4\n",
+        "plan version 5\n",
         "source | model { heads = 4; kv_heads = 2; head_dim = 16; dtype = bf16 }\n",
         " scale=0.25\n",
         " dtype=bf16 wire=fp32 layout=zigzag layout_group=2 strategy=fcp topology=fat_tree ",

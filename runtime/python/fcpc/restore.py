@@ -1,0 +1,85 @@
+"""restore.py: rows of all processes in the order of the packed batch, on each of them, by torch.distributed."""
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, cast
+
+from .arrays import Rows, index_of, is_array, is_tensor, reverse
+from .errors import Error
+
+if TYPE_CHECKING:
+    from .plan import Plan
+
+
+def restore(plan: Plan, rows: Rows, group: Any, dim: Any) -> Rows:
+    """See Plan.restore."""
+    x: Any = rows
+    import torch
+    import torch.distributed as dist
+    rank = _rank(plan, group)
+    wrong: Error | None = None
+    said: tuple[Any, ...] = ()
+    try:
+        dim = plan._dim("restore", x, dim, plan.tokens)
+        if is_tensor(x) and x.requires_grad and torch.is_grad_enabled():
+            raise Error("E701", "restore: with a group, each process would count the gradient that x requires: "
+                                "restore(x.detach(), group=...)")
+        said = plan.homes, str(x.dtype), [*x.shape[:dim], *x.shape[dim + 1:]]
+    except Error as error:
+        wrong = error
+    everyone: list[Any] = [None] * plan.ranks
+    dist.all_gather_object(everyone, said, group=group)  # also after an error, so that nobody waits for this process
+    if wrong:
+        raise wrong
+    for other, its in enumerate(everyone):
+        if its != said:
+            what = "has met an error" if not its else "has another plan" if its[0] != said[0] else \
+                f"restores {its[1]}, in other dimensions {its[2]}; here they are {said[1]}, {said[2]}"
+            raise Error("E706", f"restore: rank {other} {what} (this is rank {rank})")
+    with torch.no_grad():
+        return cast(Rows, _gathered(plan, x, group, dim))
+
+
+def _rank(plan: Plan, group: Any) -> int:
+    """The rank of this process in the group, which must be the plan's."""
+    import torch.distributed as dist
+    if isinstance(group, str):
+        raise Error("E706", f"restore: '{group}' is no group of torch.distributed, through which rows would go")
+    if not dist.is_available() or not dist.is_initialized():
+        raise Error("E706", "restore: init_process_group has not been called")
+    if hasattr(group, "get_group"):
+        raise Error("E706", "restore: this is a mesh: its get_group() gives a group")
+    rank, size = dist.get_rank(group), dist.get_world_size(group)
+    if rank < 0:
+        raise Error("E706", "restore: this process is not in the group")
+    if size != plan.ranks:
+        raise Error("E706", f"restore: the group has {size} processes, and the plan {plan.ranks} ranks")
+    if plan.here != range(rank, rank + 1):
+        raise Error("E203", f"restore: this process is rank {rank} of the group, and here the plan has ranks "
+                            f"{list(plan.here)}")
+    return rank
+
+
+def _gathered(plan: Plan, x: Any, group: Any, dim: int) -> Any:
+    """Rows travel as bytes, which every backend takes, and all processes send as many as the one that has most."""
+    import torch
+    import torch.distributed as dist
+    rest = [*x.shape[:dim], *x.shape[dim + 1:]]
+    width = math.prod(rest) * x.dtype.itemsize
+    if is_array(x):
+        import numpy
+        mine = torch.from_numpy(numpy.moveaxis(x, dim, 0).flatten().view("uint8"))
+    else:
+        mine = x.movedim(dim, 0).contiguous().flatten().view(torch.uint8)
+    counts = plan._counts(range(plan.ranks))[0]
+    padded = mine.new_zeros(max(counts), width)
+    padded[:plan.tokens] = mine.view(plan.tokens, width)
+    parts = [torch.empty_like(padded) for _ in counts]
+    if padded.numel():
+        dist.all_gather(parts, padded, group=group)
+    rows = torch.cat([part[:count] for part, count in zip(parts, counts)])
+    index = reverse(index_of(plan._rows(ranks=range(plan.ranks)), rows))
+    rows = rows.index_select(0, index.to(rows.device)).flatten()
+    if is_array(x):
+        return numpy.moveaxis(rows.numpy().view(x.dtype).reshape(-1, *rest), 0, dim).copy()
+    return rows.view(x.dtype).view(plan.global_tokens, *rest).movedim(0, dim).contiguous()
