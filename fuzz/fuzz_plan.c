@@ -2,7 +2,8 @@
  *
  * Oracle: loading bytes, as they are and with their checksums made right, never crashes, hangs or leaks; what loads can
  *         be printed both ways, and saving it and loading that gives the same text; kernels are emitted from it, or
- *         refused for its model, passes or size; it has the pairs of its mask, or others, or that takes too long.
+ *         refused for its model, passes or size; it has the pairs of its mask, or others, or that takes too long;
+ *         its documents begin in order, and ranks have positions in them.
  * Input:  any bytes; the corpus holds small plans, right and damaged.
  * Build:  clang -fsanitize=fuzzer,address,undefined, with libfcp.
  */
@@ -55,6 +56,26 @@ static void try_pairs(const fcp_plan *plan) {
     if (code != err.code || (code && code != FCP_E_VERIFY_PAIRS && code != FCP_E_TOO_LONG)) abort();
 }
 
+/* Where a plan has a field of documents, it has as many bytes as tokens: so all of them can be asked for. */
+static void try_documents(const fcp_plan *plan) {
+    if (!plan->documents) return;
+    fcp_shape shape;
+    fcp_plan_shape(plan, &shape);
+    int64_t *room = malloc((shape.tokens + 1) * sizeof *room), first = -1;
+    if (!room) return;
+    fcp_plan_documents(plan, (uint64_t *)room);
+    for (uint64_t i = 0; i < shape.documents; i++) {
+        if (room[i] <= first || room[i] >= (int64_t)shape.tokens) abort();
+        first = room[i];
+    }
+    for (uint32_t r = 0; r < shape.ranks; r++)
+        for (int shift = -1; shift < 2; shift++) {
+            fcp_plan_positions(plan, r, shift < 0, room);
+            fcp_plan_rows(plan, r, shift < 0, shift, room);
+        }
+    free(room);
+}
+
 static void try_load(const uint8_t *data, size_t size) {
     fcp_plan *plan = NULL, *again = NULL;
     fcp_error err = {0};
@@ -64,6 +85,7 @@ static void try_load(const uint8_t *data, size_t size) {
     text plain = print(plan, false), json = print(plan, true);
     try_emit(plan);
     try_pairs(plan);
+    try_documents(plan);
     const char *folder = getenv("TMPDIR");
     char path[4200];
     snprintf(path, sizeof path, "%.4000s/fcp-fuzz-%ld.tmp", folder && *folder ? folder : "/tmp", (long)getpid());

@@ -50,6 +50,8 @@ static const struct { const char *name, *source; } sound[] = {
     {"no-tokens", MODEL "batch { lengths = [0, 150, 0:40, 70:0, 3:90, 0]; field doc = [7 x 150, 900 x 130] }\n"
                   "cluster { gpus = 2 }\nmask m = k <= q and doc[k] > 0\n"
                   "plan { mask = m; block = 128; layout = zigzag }"},
+    {"documents", MODEL "batch { lengths = [200, 60]; field doc = [7 x 150, 900 x 110]; documents = doc }\n"
+                        "cluster { gpus = 2 }\nplan { mask = causal; block = 128; passes = forward }"},
     {"nothing", MODEL "batch { lengths = [0, 0] }\ncluster { gpus = 2 }\nplan { mask = causal; layout = contiguous }"},
 };
 enum { SOUND = sizeof sound / sizeof *sound };

@@ -150,6 +150,11 @@ static void add_problem(facts *f, const show_model *m) {
         add_fact(f, "batch", "%s sequence%s, %s tokens; the longest has %s",
                  show_count(f->number[0], plan->sequences_count), text_plural(plan->sequences_count),
                  show_count(f->number[1], p->tokens), show_count(f->number[2], longest));
+    if (plan->documents) {
+        char name[64];
+        plain(name, sizeof name, plan->names + plan->arrays[p->documents].name);
+        add_fact(f, "documents", "%s, which field %s tells apart", show_count(f->number[0], plan->documents_count), name);
+    }
     char packing[SHOW_SENTENCE];
     if (show_packing(plan, packing)) add_fact(f, "queries", "%s", packing);
     add_fact(f, "mask", "%s", m->mask);

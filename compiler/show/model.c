@@ -89,11 +89,18 @@ static void step_over(beginning *at, const fcp_sequence *s) {
     at->token[FCP_KEYS] += s->keys;
 }
 
-/* Do two sequences of the same length, which begin at x and y, have the same values in all fields? */
+static bool mask_reads(const fcp_plan *plan, uint64_t array) {
+    for (uint64_t i = 0; i < plan->mask_count; i++)
+        if ((plan->mask[i].op == MC_LOAD || plan->mask[i].op == MC_LOAD2) && (uint64_t)plan->mask[i].imm == array)
+            return true;
+    return false;
+}
+
+/* Do two sequences of the same length, which begin at x and y, have the same values in all fields of the mask? */
 static bool same_fields(const fcp_plan *plan, const fcp_sequence *s, const beginning *x, const beginning *y) {
     for (uint64_t i = 0; i < plan->arrays_count; i++) {
         const fcp_array *a = &plan->arrays[i];
-        if (a->kind == FCP_TABLE || !a->count) continue;
+        if (a->kind == FCP_TABLE || !a->count || !mask_reads(plan, i)) continue;
         const fcp_side side = fcp_array_side(a);
         const uint64_t size = fcp_array_bytes(a) / a->count, count = side == FCP_KEYS ? s->keys : s->queries;
         const uint8_t *values = plan->data + a->offset;

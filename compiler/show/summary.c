@@ -64,6 +64,7 @@ void summary_json(json *j, const fcp_plan *plan, const fcpc_times *times) {
     json_u64(j, "tokens", p->tokens); /* queries */
     json_u64(j, "key_tokens", p->key_tokens);
     json_u64(j, "sequences", s->sequences);
+    json_u64(j, "documents", plan->documents_count);
     json_u64(j, "blocks", s->blocks);
     json_u64(j, "tiles", s->tiles);
     json_u64(j, "pairs", s->pairs);
@@ -147,11 +148,15 @@ void summary_text(text *out, const fcp_plan *plan, const fcpc_times *times, cons
         snprintf(tokens, sizeof tokens, "%" PRIu64 " %s and %" PRIu64 " key%s", p->tokens,
                  p->tokens == 1 ? "query" : "queries", p->key_tokens, text_plural(p->key_tokens));
     else snprintf(tokens, sizeof tokens, "%" PRIu64 " token%s", p->tokens, text_plural(p->tokens));
+    char documents[48] = "";
+    if (plan->documents)
+        snprintf(documents, sizeof documents, " (%" PRIu64 " document%s)", plan->documents_count,
+                 text_plural(plan->documents_count));
     text_printf(out,
-                "%.200s: %" PRIu32 " rank%s (%" PRIu32 " node%s of %" PRIu32 "), %s in %" PRIu64 " sequence%s, %" PRIu64
-                " block%s of at most %" PRIu32 ", %s\n",
+                "%.200s: %" PRIu32 " rank%s (%" PRIu32 " node%s of %" PRIu32 "), %s in %" PRIu64 " sequence%s%s, "
+                "%" PRIu64 " block%s of at most %" PRIu32 ", %s\n",
                 base ? base + 1 : name, p->ranks, text_plural(p->ranks), p->nodes, text_plural(p->nodes), p->gpus,
-                tokens, s->sequences, text_plural(s->sequences), s->blocks, text_plural(s->blocks),
+                tokens, s->sequences, text_plural(s->sequences), documents, s->blocks, text_plural(s->blocks),
                 p->max_block > p->max_q_block ? p->max_block : p->max_q_block, summary_strategy(p->strategy));
     text_printf(out, "  work    %s pairs, density %.4f; %s forward, %s backward; max/mean %.4f, floor %.4f\n",
          summary_number(n[0], f.pairs, ""), f.density, summary_number(n[1], f.flops_forward, "FLOP"),

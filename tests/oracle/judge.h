@@ -444,6 +444,41 @@ static inline void check_equal(unsigned seed, const random_program *p, const fcp
 }
 
 
+/* Positions begin anew where the field of documents has another value than before, or a sequence begins; and the next
+ * token of one that ends there is none. */
+static inline void check_documents(unsigned seed, const random_program *p, const fcp_plan *plan) {
+    const uint64_t most = p->tokens + 1;
+    int64_t *place = zeros(3 * most, sizeof *place), *rows = place + most, *next = rows + most;
+    uint64_t documents = 0;
+    for (uint64_t s = 0, row = 0; s < p->sequences; s++)
+        for (uint64_t i = 0; i < queries_of(p, (uint32_t)s); i++, row++) {
+            const bool begins = !i || (p->documents && p->fields[0][row] != p->fields[0][row - 1]);
+            const int64_t first = p->top_left ? 0 : (int64_t)p->lengths[s] - (int64_t)queries_of(p, (uint32_t)s);
+            place[row] = !i ? first : begins ? 0 : place[row - 1] + 1;
+            documents += begins;
+        }
+    fcp_shape shape;
+    fcp_plan_shape(plan, &shape);
+    JUDGE(shape.documents == documents, "seed %u: %llu documents, which are %llu\n%s", seed,
+          (unsigned long long)shape.documents, (unsigned long long)documents, p->text);
+    for (uint32_t r = 0; r < shape.ranks; r++) {
+        const uint64_t count = fcp_plan_rank_queries(plan, r);
+        int64_t *given = zeros(count + 1, sizeof *given);
+        fcp_plan_rows(plan, r, false, 0, rows);
+        fcp_plan_rows(plan, r, false, 1, next);
+        fcp_plan_positions(plan, r, false, given);
+        for (uint64_t i = 0; i < count; i++) {
+            const bool more = (uint64_t)rows[i] + 1 < p->tokens && place[rows[i] + 1] == place[rows[i]] + 1;
+            JUDGE(given[i] == place[rows[i]], "seed %u: row %lld is at %lld\n%s", seed, (long long)rows[i],
+                  (long long)given[i], p->text);
+            JUDGE(!p->documents || next[i] == (more ? rows[i] + 1 : -1), "seed %u: behind row %lld comes %lld\n%s",
+                  seed, (long long)rows[i], (long long)next[i], p->text);
+        }
+        free(given);
+    }
+    free(place);
+}
+
 /* allow(q, k, h) of the whole batch. of[0] is freed for all. */
 typedef struct all_pairs {
     uint8_t *of[MAX_SEQUENCES];
@@ -514,6 +549,7 @@ static void check_other_layers(unsigned seed, random_program *p, const fcp_plan 
     all_pairs a = all_allowed(p);
     check_pairs(seed, p, other, &a);
     check_equal(seed, p, other);
+    check_documents(seed, p, other);
     p->uses_h = uses_h;
     p->allow = NULL;
     free(a.of[0]);
@@ -550,9 +586,11 @@ static int check_program(unsigned seed, random_program *p, dice *d, bool execute
         JUDGE(code == FCP_OK, "seed %u: refused\n%s\n%s", seed, fcpc_diagnostics_render(diag, false), p->text);
         check_pairs(seed, p, plans[0], &a);
         check_equal(seed, p, plans[0]);
+        check_documents(seed, p, plans[0]);
         if (p->layers) check_other_layers(seed, p, plans[0], plans[1]);
         if (execute) {
             fcp_plan *loaded = reload(plans[0], seed);
+            check_documents(seed, p, loaded);
             run_plan(loaded, p, seed, d, a.of);
             fcp_plan_free(loaded);
         }

@@ -91,6 +91,7 @@ typedef struct random_program {
     field_view *views;                      /* MAX_FIELDS of them: view_room of the same program, when it has fields */
     field_view view_room[MAX_FIELDS];
     uint32_t field_count;
+    bool documents;              /* the first field tells documents apart */
     piece *pieces;                          /* MAX_PIECES of them, as views */
     piece piece_room[MAX_PIECES];
     uint32_t piece_count;
@@ -592,6 +593,9 @@ static inline void draw_program_with(random_program *p, dice *d, uint64_t budget
         put_number(p, (int64_t)p->lengths[s]);
     }
     put_word(p, p->top_left ? "]; align = top_left\n" : "]\n");
+    p->documents = p->field_count && (p->block / 128 + p->heads + p->sequences) % 2;
+    for (uint32_t s = 0; s < p->sequences; s++) p->documents &= queries_of(p, s) == p->lengths[s];
+    if (p->documents) put_word(p, "  documents = f0\n");
     for (uint32_t f = 0; f < p->field_count; f++) put_field(p, f);
     put_word(p, "}\nmask drawn = ");
     put_expr(p, p->mask);

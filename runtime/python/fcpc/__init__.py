@@ -11,12 +11,12 @@ sizes in bytes, times in seconds, positions count from 0. What goes wrong is an 
 runtime/errors.def.
 """
 from ._c import C as _C
-from .errors import Error
+from .errors import Error, Warning
 from .plan import Labels, Plan, Simulation, load
 from .program import Cluster, Program, detect, parse, program
 from .session import Session
 from .trace import Field, trace
 
 __version__ = _C["fcp_version"]().decode()
-__all__ = ["Cluster", "Error", "Field", "Labels", "Plan", "Program", "Session", "Simulation", "detect", "load", "parse",
-           "program", "trace"]
+__all__ = ["Cluster", "Error", "Field", "Labels", "Plan", "Program", "Session", "Simulation", "Warning", "detect", "load",
+           "parse", "program", "trace"]

@@ -1,5 +1,9 @@
-"""errors.py: what goes wrong, as one kind of exception with the stable codes of runtime/errors.def."""
+"""errors.py: what goes wrong, as one kind of exception with the stable codes of runtime/errors.def, and one of warning.
+"""
+from __future__ import annotations
+
 import ctypes
+import warnings
 
 from ._c import C, fcpc_diagnostic, take_text
 
@@ -37,6 +41,15 @@ class Error(Exception):
 
 def _again(*arguments):
     return Error(*arguments)
+
+
+class Warning(UserWarning):
+    """What is not wrong, and yet hardly what was meant: warnings.filterwarnings("error", category=fcpc.Warning)."""
+
+
+def warn(text: str, stacklevel: int = 2) -> None:
+    """Warns with a `Warning`. stacklevel: 1 is the line that calls `warn`, 2 the line that called its function."""
+    warnings.warn(text, Warning, stacklevel + 1)
 
 
 class Diagnostics:

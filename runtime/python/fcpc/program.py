@@ -74,12 +74,14 @@ class Program(Owner):
     share      the folder in which processes of this machine share plans; None: each process plans for itself
     node       how many ranks a node has
     warnings   what the compiler said, line by line
+    model      what `fcpc.hf.program` has read from a model's config; else None. It goes where the program goes
     """
 
     def __init__(self, text, name="program", defines=(), fields=(), here=None, values=None, share=None,
                  node=1):
         self.source, self.name, self.fields, self.here, self.node = text, name, tuple(fields), here, node
         self._values = dict(values or {})  # of fields that a mask function has captured
+        self.model = None
         if isinstance(defines, str):
             raise Error("E202", f"defines: settings in a list are expected, this is {defines!r}")
         settings = (ctypes.c_char_p * len(defines))(*(d.encode() for d in defines))
