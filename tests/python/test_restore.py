@@ -60,6 +60,8 @@ def everything():
     found.append(code_of(lambda: other.restore(torch.zeros(other.tokens), group=group)))
     wrong = planned([64] * 4, group, here=range(3 - rank, 4 - rank))
     found.append(code_of(lambda: wrong.restore(torch.zeros(wrong.tokens), group=group)))
+    for no_group in (1, dist.device_mesh.init_device_mesh("cpu", (4,))):
+        found.append(code_of(lambda: plan.restore(torch.zeros(plan.tokens), no_group)))
     with torch.no_grad():  # where nothing asks for gradients, none are lost
         plan.restore(torch.zeros(plan.tokens, requires_grad=True), group=group)
     dist.destroy_process_group()
@@ -79,9 +81,10 @@ class Restore(unittest.TestCase):
                     "E701 restore: a tensor of torch or an array of numpy is expected, and this is a list",
                     "E706 restore: this process is not in the group",
                     "E706 restore: rank 0 has another plan" if rank == 1 else "E706 restore: rank 1 has another plan",
-                    f"E203 restore: this process is rank {rank} of the group, and here the plan has ranks [{3 - rank}]"]):
+                    f"E203 restore: this process is rank {rank} of the group, and here the plan has ranks [{3 - rank}]",
+                    "E706 restore: 1 is no group of torch.distributed", "E706 restore: DeviceMesh"]):
                 self.assertTrue(got.startswith(want), (rank, got, want))
-            self.assertEqual(len(said), 8)
+            self.assertEqual(len(said), 10)
 
 
 if __name__ == "__main__":

@@ -161,6 +161,7 @@ class Rows(Expecting):
                 (lambda: fcpc.load(3), "E203", "path of a plan's file", "this is 3"),
                 (lambda: plan.save(None), "E203", "path of a plan's file"),
                 (lambda: plan.restore(x, group="mpi"), "E706", "'mpi' is no group of torch.distributed"),
+                (lambda: plan.positions("cuda"), "E701", "like is 'cuda'"),
                 (lambda: plan.restore(x, group=object()), "E706", "init_process_group")):
             self.expect(code, call, *words)
 
@@ -230,6 +231,8 @@ class ReadOnly(unittest.TestCase):
         data[data.index(again._bytes()) + 500] ^= 1
         with self.assertRaisesRegex(fcpc.Error, "E50"):
             pickle.loads(data)
+        with self.assertRaisesRegex(TypeError, "not pickled: make one there"):
+            pickle.dumps(fcpc.Session(loaded))
 
     def test_warnings_are_shown(self):
         plan = planned([40], mask="q < k and k <= q")
