@@ -115,6 +115,8 @@ class Rows(Expecting):
             x = torch.arange(50.0).to(getattr(torch, name))
             self.assertEqual(plan.restore(plan.take(x)).float().tolist(), x.float().tolist())
             self.assertEqual(plan.take(x, shift=1, fill=1.0)[behind < 0].tolist(), [1, 1])
+        x = torch.zeros(50, 2, device="meta")  # where there is no memory, so that nothing may be copied to the CPU
+        self.assertEqual(plan.restore(plan.take(x, shift=1, fill=0)).device, x.device)
         leaf = torch.zeros(50, requires_grad=True)
         (plan.restore(plan.take(leaf, shift=1, fill=0.0)) * torch.arange(50)).sum().backward()
         self.assertEqual(leaf.grad.tolist(), [0, *range(29), 0, *range(30, 49)])

@@ -232,7 +232,7 @@ class Plan(Owner):
         ignore = whole("take_labels", "ignore", ignore)
         check_holds("take_labels", labels, "ignore", ignore)
         first = taken(labels, index_of(self._first_rows(), labels), dim)  # behind no token, so they are not counted
-        count = int((labels != ignore).sum()) - int((first != ignore).sum())
+        count = int((labels != ignore).sum() - (first != ignore).sum())
         return Labels(taken(labels, index_of(self._rows(1), labels), dim, ignore), count)
 
     def _first_rows(self) -> Any:
