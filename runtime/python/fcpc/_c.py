@@ -6,11 +6,16 @@ that changes without this file is found before anybody calls the wrong thing.
 
 ctypes.CDLL gives the interpreter lock back while a C function runs: threads of Python plan and compute side by side.
 """
+from __future__ import annotations
+
 import ctypes
 import os
 import re
 from pathlib import Path
+from typing import Any, Dict, TypeVar, Union
 
+PathLike = Union[str, bytes, "os.PathLike[str]", "os.PathLike[bytes]"]
+Self = TypeVar("Self")
 _bool, _double, _size = ctypes.c_bool, ctypes.c_double, ctypes.c_size_t
 _u32, _u64, _i64 = ctypes.c_uint32, ctypes.c_uint64, ctypes.c_int64
 _text, _pointer, _int = ctypes.c_char_p, ctypes.c_void_p, ctypes.c_int
@@ -171,7 +176,7 @@ _VALUES = {"fcp_code": _int, "fcp_pass": _int, "bool": _bool, "size_t": _size, "
            "int64_t": _i64, "double": _double, "void": None}
 
 
-def _type(declared, is_result):
+def _type(declared: str, is_result: bool) -> Any:
     """The ctypes type of a declaration such as `const char *path`. Text that the caller must free stays a pointer."""
     if "**" in declared or "*" in declared and "char" not in declared:
         return _pointer
@@ -180,13 +185,15 @@ def _type(declared, is_result):
     return _VALUES[declared.split()[0]]
 
 
-def _declare(libraries):
+def _declare(libraries: dict[str, ctypes.CDLL]) -> dict[str, Any]:
     """Gives the functions of FUNCTIONS their types, and returns them by name."""
     found = {}
     for line in re.sub(r"\s+", " ", FUNCTIONS).split(";"):
         if not line.strip():
             continue
-        result, name, parameters = re.fullmatch(r"\s*(.*?)(\w+)\((.*)\)\s*", line).groups()
+        declared = re.fullmatch(r"\s*(.*?)(\w+)\((.*)\)\s*", line)
+        assert declared, line
+        result, name, parameters = declared.groups()
         library = libraries[name.split("_")[0]]
         try:
             function = getattr(library, name)
@@ -223,20 +230,21 @@ _free.argtypes, _free.restype = [_pointer], None
 class Owner:
     """Has an object of C, and frees it. A copy that had the same address would free it again, so copies are the object
     itself: a deep copy of a model goes on with the attention of the model. In another process the address means
-    nothing, so there is no pickle."""
+    nothing. So there is no pickle, but of programs and plans, which are made again from what they were made from."""
 
-    def __copy__(self):
+    def __copy__(self: Self) -> Self:
         return self
 
-    def __deepcopy__(self, memo):
+    def __deepcopy__(self: Self, memo: Dict[int, Any]) -> Self:
         return self
 
-    def __reduce_ex__(self, protocol):
-        raise TypeError(f"a {type(self).__name__} belongs to its process and is not pickled: a plan goes to another "
-                        "process by Plan.save and fcpc.load")
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        what = type(self).__name__
+        raise TypeError(f"{'an' if what[0] in 'AEIOU' else 'a'} {what} has threads and connections of its process and "
+                        "is not pickled: pickle its program or its plan, and make another in the other process")
 
 
-def path_bytes(path):
+def path_bytes(path: PathLike) -> bytes:
     """A path (str, bytes or os.PathLike) as C takes it."""
     name = os.fsencode(path)
     if b"\0" in name:
@@ -244,7 +252,7 @@ def path_bytes(path):
     return name
 
 
-def take_text(pointer):
+def take_text(pointer: int | None) -> str:
     """The text at a char * that C has made for its caller, which is freed."""
     if not pointer:
         raise MemoryError("fcpc is out of memory")
@@ -254,14 +262,14 @@ def take_text(pointer):
         _free(pointer)
 
 
-def call_text(name, *arguments):
+def call_text(name: str, *arguments: Any) -> str:
     """Calls a function that makes a string in *out_text and says why it cannot in *err."""
     made, err = _pointer(), fcp_error()
     check(C[name](*arguments, ctypes.byref(made), ctypes.byref(err)), err)
     return take_text(made.value)
 
 
-def check(code, err):
+def check(code: int, err: fcp_error) -> None:
     """Raises the error that a C function has returned, unless it is none."""
     if code:
         from .errors import Error
