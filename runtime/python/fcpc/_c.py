@@ -12,10 +12,8 @@ import ctypes
 import os
 import re
 from pathlib import Path
-from typing import Any, Dict, TypeVar, Union
+from typing import Any, TypeVar
 
-PathLike = Union[str, bytes, "os.PathLike[str]", "os.PathLike[bytes]"]
-Self = TypeVar("Self")
 _bool, _double, _size = ctypes.c_bool, ctypes.c_double, ctypes.c_size_t
 _u32, _u64, _i64 = ctypes.c_uint32, ctypes.c_uint64, ctypes.c_int64
 _text, _pointer, _int = ctypes.c_char_p, ctypes.c_void_p, ctypes.c_int
@@ -63,11 +61,15 @@ class fcp_allocator(ctypes.Structure):
     _fields_ = [("context", _pointer), ("allocate", ALLOCATE), ("release", RELEASE)]
 
 
+INTERRUPTED = ctypes.CFUNCTYPE(_int, _pointer)
+
+
 class fcp_session_options(ctypes.Structure):
     _fields_ = [("size", _size), ("backend", _text), ("transport", _text), ("start", _pointer),
                 ("compute_threads", _u32), ("timeout_s", _u32), ("host_tensors", _bool), ("stage_bytes", _size),
                 ("graph_from", _u32), ("partition", _int), ("mma_sync", _bool), ("timings", _bool),
-                ("fuse", _int), ("allocator", fcp_allocator)]
+                ("fuse", _int), ("allocator", fcp_allocator), ("interrupted", INTERRUPTED),
+                ("interrupted_context", _pointer)]
 
 
 class fcpc_diagnostic(ctypes.Structure):
@@ -185,15 +187,13 @@ def _type(declared: str, is_result: bool) -> Any:
     return _VALUES[declared.split()[0]]
 
 
-def _declare(libraries: dict[str, ctypes.CDLL]) -> dict[str, Any]:
+def _declare(libraries: dict[str, Any]) -> dict[str, Any]:
     """Gives the functions of FUNCTIONS their types, and returns them by name."""
-    found = {}
+    found: dict[str, Any] = {}
     for line in re.sub(r"\s+", " ", FUNCTIONS).split(";"):
         if not line.strip():
             continue
-        declared = re.fullmatch(r"\s*(.*?)(\w+)\((.*)\)\s*", line)
-        assert declared, line
-        result, name, parameters = declared.groups()
+        result, name, parameters = re.findall(r"^\s*(.*?)(\w+)\((.*)\)\s*$", line)[0]
         library = libraries[name.split("_")[0]]
         try:
             function = getattr(library, name)
@@ -222,29 +222,32 @@ def _load():
     return _declare(loaded)
 
 
-C = _load()
+C: dict[str, Any] = _load()
 _free = ctypes.CDLL(None).free
 _free.argtypes, _free.restype = [_pointer], None
+
+
+Me = TypeVar("Me")
 
 
 class Owner:
     """Has an object of C, and frees it. A copy that had the same address would free it again, so copies are the object
     itself: a deep copy of a model goes on with the attention of the model. In another process the address means
-    nothing. So there is no pickle, but of programs and plans, which are made again from what they were made from."""
+    nothing, so there is no pickle, unless a class says of what the object is made anew."""
 
-    def __copy__(self: Self) -> Self:
+    def __copy__(self: Me) -> Me:
         return self
 
-    def __deepcopy__(self: Self, memo: Dict[int, Any]) -> Self:
+    def __deepcopy__(self: Me, memo: Any) -> Me:
         return self
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         what = type(self).__name__
-        raise TypeError(f"{'an' if what[0] in 'AEIOU' else 'a'} {what} has threads and connections of its process and "
-                        "is not pickled: pickle its program or its plan, and make another in the other process")
+        raise TypeError(f"{'an' if what[0] in 'AEIOU' else 'a'} {what} belongs to its process and is not pickled: make one there, of the "
+                        "program and the plans, which are")
 
 
-def path_bytes(path: PathLike) -> bytes:
+def path_bytes(path: str | bytes | os.PathLike[Any]) -> bytes:
     """A path (str, bytes or os.PathLike) as C takes it."""
     name = os.fsencode(path)
     if b"\0" in name:
