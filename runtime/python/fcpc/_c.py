@@ -247,7 +247,8 @@ class Owner:
         return self
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        raise TypeError(f"a {type(self).__name__} belongs to its process and is not pickled: make one there, of the "
+        what = type(self).__name__
+        raise TypeError(f"{'an' if what[0] in 'AEIOU' else 'a'} {what} belongs to its process and is not pickled: make one there, of the "
                         "program and the plans, which are")
 
 
