@@ -12,7 +12,8 @@ import unittest
 HERE = os.path.dirname(os.path.abspath(__file__))
 LONG = ("test_agent", "test_hf",  # whole files, so that transformers is not even loaded
         "test_group.Groups.test_two_processes",
-        "test_package.Package.test_a_clean_environment",
+        *(f"test_package.{name}" for name in ("Wheel.test_a_clean_environment", "Wheel.test_it_computes_anywhere",
+                                              "Wheel.test_its_files", "Wheel.test_its_tag", "Sources.test_editable")),
         "test_plan.Memory.test_many_plans_keep_it",
         "test_session.OnTheStandIn.test_with_torch",
         "test_torch.Operators.test_compiled_whole_and_once",  # these four load PyTorch's compiler
