@@ -145,8 +145,8 @@ typedef struct fcpc_batch {
     const uint64_t *queries; /* [count]: the queries of each sequence; NULL: as many as keys */
     size_t count;
     /* Values of fields. They take precedence over the files and lists of the program. Those are used for the fields
-     * that are not here, but only for the program's own batch: any other batch must bring every field that mask or
-     * score read. */
+     * that are not here, but only for the program's own batch: any other batch must bring every field that mask,
+     * score or `documents` read. */
     const fcpc_field *fields;
     size_t field_count;
     fcpc_progress *progress; /* told how far the planning is; NULL: nobody watches */

@@ -404,6 +404,20 @@ typedef struct fcp_session_options {
                                * "cuda" a run then ends before the call returns, and a pass is never a graph */
     fcp_fuse fuse;            /* cuda: whether a pass is a launch for each stage, or fewer */
     fcp_allocator allocator;  /* cuda: where device memory comes from */
+    /* How a caller ends a function of the session that takes long; NULL: he does not. It is called with
+     * interrupted_context, in the thread that the function was called from, at least every 50 ms while the function
+     * computes or waits, and not before it has done so for 30 ms. If it returns something other than 0, the work of all
+     * threads ends, and the function fails with FCP_E_INTERRUPTED, "interrupted". It must not call functions of the
+     * session, nor end the session.
+     *
+     * After an interrupted run the outputs are undefined. A session of one process can be used as before. Where ranks
+     * are processes, this one gives up its connections: its session refuses further runs, and the other ranks fail as
+     * if its process had ended.
+     *
+     * Not asked: while a library works (MPI_Init, NCCL's and the driver's calls, the compiler of kernels), nor by "cuda"
+     * with "local", which cannot end what a device computes. */
+    int (*interrupted)(void *context);
+    void *interrupted_context;
 } fcp_session_options;
 #define FCP_SESSION_OPTIONS_INIT {sizeof(fcp_session_options)}
 

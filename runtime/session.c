@@ -114,7 +114,28 @@ fcp_code fcp_session_create(const fcp_plan *plan, const fcp_session_options *opt
     return code;
 }
 
+/* A function of the session begins that may take long. Its caller may interrupt it: runtime/base/interrupt.h. */
+static fcp_code enter(fcp_session *s, fcp_error *err) {
+    if (s->plans && s->plans->interrupted)
+        return fcp_fail(err, FCP_E_RUN, "this session has been interrupted, and a new session is needed");
+    for (uint32_t i = 0; i < (s->plans ? s->plans->count : 1); i++)
+        fcp_interrupt_begin(s->plans ? &s->plans->parts[i]->interrupt : &s->interrupt);
+    return FCP_OK;
+}
+
+/* It ends. If it was interrupted, other processes must not wait for what this one has left undone. */
+static fcp_code leave(fcp_session *s, fcp_code code) {
+    fcp_session_plans *plans = s->plans;
+    bool interrupted = code == FCP_E_INTERRUPTED;
+    for (uint32_t i = 0; plans && i < plans->count; i++) interrupted |= plans->parts[i]->interrupt.over;
+    if (!interrupted || !plans || !plans->transport->processes) return code;
+    plans->interrupted = true;
+    for (uint32_t i = 0; i < plans->count && !s->kind->streams; i++) fcp_net_abort(plans->parts[i]->net);
+    return code;
+}
+
 static void free_part(fcp_session *s) {
+    s->interrupt.asked = NULL;
     free_times(s->times);
     s->kind->free(s);
 }
@@ -199,7 +220,9 @@ fcp_code fcp_session_add(fcp_session *s, const fcp_plan *plan, uint32_t layer_of
     fcp_start start = {.size = sizeof start, .ranks = s->plan->problem->ranks, .rank = s->first_rank, .id = id};
     fcp_session **grown = NULL, *made = NULL;
     fcp_error why = {0};
-    fcp_code code = check_same(s, plan, &why);
+    fcp_code code = enter(s, err);
+    if (code) return code;
+    code = check_same(s, plan, &why);
     if (!code) code = check_homes(plans, layer_of, plan, &why);
     if (!code && plans->count == UINT32_MAX - 1) code = fcp_fail(&why, FCP_E_ARGUMENT, "too many plans");
     if (!code && !(grown = realloc(plans->parts, (plans->count + (size_t)1) * sizeof *grown)))
@@ -208,11 +231,11 @@ fcp_code fcp_session_add(fcp_session *s, const fcp_plan *plan, uint32_t layer_of
     if (plans->transport->processes) {
         if (!code && !s->first_rank && plans->transport->make_id)
             code = plans->transport->make_id(s->net, id, &why);
-        code = agree_to_add(s, code, id, &why);
+        code = leave(s, agree_to_add(s, code, id, &why));
         if (s->kind->device) start.device = s->kind->device(s);
         options.start = &start;
     }
-    if (!code) code = open_part(s->kind, plans->transport, plan, &options, s, &made, &why);
+    if (!code) code = leave(s, open_part(s->kind, plans->transport, plan, &options, s, &made, &why));
     if (code) {
         if (err) *err = why;
         return code;
@@ -233,16 +256,19 @@ fcp_code fcp_session_select(fcp_session *s, uint32_t number, fcp_error *err) {
 fcp_code fcp_session_rebind(fcp_session *s, const fcp_plan *plan, fcp_error *err) {
     fcp_error why = {0};
     if (!s || !plan) return fcp_fail(err, FCP_E_ARGUMENT, "a new batch needs a session and a plan");
-    s = fcp_session_now(s);
+    fcp_session *whole = s;
     fcp_times *times = NULL;
-    fcp_code code = check_same(s, plan, &why);
+    fcp_code code = enter(whole, err);
+    if (code) return code;
+    s = fcp_session_now(s);
+    code = check_same(s, plan, &why);
     if (!code && s->times) code = make_times(plan, &times, &why);
     if (code) {
         s->kind->refuse(s, plan, &why);
         if (err) *err = why;
-        return code;
+        return leave(whole, code);
     }
-    code = s->kind->rebind(s, plan, err);
+    code = leave(whole, s->kind->rebind(s, plan, err));
     if (s->plan == plan && times) { /* also after an error that leaves the session with the new plan */
         free_times(s->times);
         s->times = times;
@@ -293,12 +319,14 @@ static fcp_code check_tensors(const fcp_session *s, fcp_pass pass, const fcp_ten
 
 static fcp_code run(fcp_session *s, fcp_pass pass, const fcp_tensors *tensors, void *stream, fcp_error *err) {
     if (!s || !tensors || (unsigned)pass >= FCP_PASSES) return fcp_fail(err, FCP_E_ARGUMENT, "nothing to run");
+    fcp_session *whole = s;
     s = fcp_session_now(s);
     if (!(s->plan->problem->passes >> pass & 1))
         return fcp_fail(err, FCP_E_PASS, "the plan has no %s pass", fcp_pass_names[pass]);
     fcp_code code = check_tensors(s, pass, tensors, err);
+    if (code == FCP_OK) code = enter(whole, err);
     if (code == FCP_OK && s->times) s->times->ran[pass] = s->times->collected = false;
-    if (code == FCP_OK) code = s->kind->run(s, pass, tensors, stream, err);
+    if (code == FCP_OK) code = leave(whole, s->kind->run(s, pass, tensors, stream, err));
     if (code == FCP_OK && s->times) s->times->ran[pass] = true;
     return code;
 }
@@ -319,10 +347,11 @@ fcp_code fcp_session_run_on(fcp_session *s, fcp_pass pass, const fcp_tensors *te
 
 fcp_code fcp_session_wait(fcp_session *s, fcp_error *err) {
     if (!s) return fcp_fail(err, FCP_E_ARGUMENT, "nothing to wait for");
-    fcp_code code = s->kind->wait ? s->kind->wait(s, err) : FCP_OK;
+    fcp_code code = enter(s, err);
+    if (!code && s->kind->wait) code = leave(s, s->kind->wait(s, err));
     for (uint32_t i = 1; s->plans && i < s->plans->count && !code; i++) {
         fcp_session *part = s->plans->parts[i];
-        code = part->kind->wait ? part->kind->wait(part, err) : FCP_OK;
+        if (part->kind->wait) code = leave(s, part->kind->wait(part, err));
     }
     return code;
 }
@@ -331,7 +360,8 @@ fcp_code fcp_session_gather(fcp_session *s, const void *mine, size_t bytes, void
     if (!s || !mine || !out_all || !bytes) return fcp_fail(err, FCP_E_ARGUMENT, "nothing to gather");
     if (bytes > FCP_GATHER_BYTES)
         return fcp_fail(err, FCP_E_ARGUMENT, "%zu bytes are too many to gather at once: %d", bytes, FCP_GATHER_BYTES);
-    return s->kind->gather(s, mine, bytes, out_all, err);
+    fcp_code code = enter(s, err);
+    return code ? code : leave(s, s->kind->gather(s, mine, bytes, out_all, err));
 }
 
 /* --- timings ------------------------------------------------------------------------------------------------------ */
@@ -375,6 +405,9 @@ static size_t move_times(const fcp_session *s, uint32_t rank, char *memory, bool
 }
 
 fcp_code fcp_session_timings_collect(fcp_session *s, fcp_error *err) {
+    fcp_session *whole = s;
+    fcp_code entered = s ? enter(s, err) : FCP_OK;
+    if (entered) return entered;
     if (s) s = fcp_session_now(s);
     if (!s || !s->times) return fcp_fail(err, FCP_E_ARGUMENT, "the session was made without the option timings");
     for (uint32_t r = 1; r < s->plan->problem->ranks && s->rank_count < s->plan->problem->ranks; r++) {
@@ -385,7 +418,7 @@ fcp_code fcp_session_timings_collect(fcp_session *s, fcp_error *err) {
         if (!memory)
             return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for %zu bytes of timings of rank %u", bytes, r);
         if (own) move_times(s, r, memory, false);
-        fcp_code code = bytes ? s->kind->collect(s, r, memory, bytes, err) : FCP_OK;
+        fcp_code code = bytes ? leave(whole, s->kind->collect(s, r, memory, bytes, err)) : FCP_OK;
         if (!own && !code) move_times(s, r, memory, true);
         free(memory);
         if (code) return code;

@@ -5,7 +5,8 @@
  * them, and they hide masks of the prelude.
  *
  * While masks are lowered, an array goes by the number of its declaration. sema_finish_arrays then keeps the arrays
- * that the code reads, and renumbers them in the order in which it first reads them.
+ * that the code reads, and renumbers them in the order in which it first reads them. Behind these comes the field that
+ * `documents` names, unless it is among them.
  *
  * Requires: a parsed program with overrides applied.
  * Cost:     O(declarations + code + bytes of the arrays). Each file is read once: that of a table when it is first

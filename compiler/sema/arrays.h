@@ -36,7 +36,7 @@ bool sema_fits_param(sema *s, const arg *param, uint32_t array, span at);
 
 /* Reads the values of an array, once; a field only after the lengths are known. False: reported. */
 bool sema_load_array(sema *s, uint32_t array);
-/* After lowering: numbers the arrays that the code reads, in the order in which it first reads them, and gives them to
- * the program. The other fields and tables are checked and not kept. */
+/* After lowering: numbers the arrays that the code reads, in the order in which it first reads them, with the field of
+ * documents, and gives them to the program. The other fields and tables are checked and not kept. */
 void sema_finish_arrays(sema *s);
 #endif

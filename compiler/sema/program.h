@@ -93,7 +93,7 @@ struct fcpc_program {
     const struct program_param { const char *name; int64_t value; bool is_number; span at; } *mask_params;
     uint32_t mask_param_count;
 
-    /* what mask and score read, by number */
+    /* what mask, score and documents read, by number */
     const program_array *arrays;
     uint32_t array_count;
     const mc_bands *slices;

@@ -10,7 +10,8 @@ Where a model there hands a BlockMask down to its layers, this one hands down wh
 differ from a training loop without context parallelism:
 
 1. The group `context` of the mesh makes the plans (`setup`). Its heads are those of one tensor rank.
-2. Tokens, positions and labels are taken in the plan's order (`step`).
+2. Tokens, positions and labels are taken in the plan's order, and the loss is a sum over the labels of this process,
+   divided by their number in all (`step`).
 3. Gradients are summed over `context` as over `data` (`reduce`).
 """
 import argparse
@@ -118,8 +119,7 @@ def batches(count, number, groups):
         lengths = [160 - 16 * (i % 4), 96 + 16 * (i % 4)] * 2
         words = [torch.randint(WORDS, (8,), generator=draw).repeat(n // 8) for n in lengths]
         mine = range(number * 4 // groups, (number + 1) * 4 // groups)
-        yield {"lengths": [lengths[j] for j in mine], "tokens": torch.cat([words[j] for j in mine]),
-               "all_tokens": sum(lengths)}
+        yield {"lengths": [lengths[j] for j in mine], "tokens": torch.cat([words[j] for j in mine])}
 
 
 class Trainer:
@@ -157,8 +157,8 @@ class Trainer:
             x.requires_grad_()
         out, loss = self.model(x, attention, positions), torch.zeros(())
         if stage == last:
-            labels = plan.take(batch["tokens"], shift=1, fill=-100)
-            loss = F.cross_entropy(out[0], labels, reduction="sum") / batch["all_tokens"]
+            labels, count = plan.take_labels(batch["tokens"])
+            loss = F.cross_entropy(out[0], labels, reduction="sum") / self.over_data(torch.tensor(count))
             loss.backward()
         else:
             dist.send(out.detach(), group=pipeline.get_group(), group_dst=stage + 1)
@@ -168,6 +168,12 @@ class Trainer:
         if stage > 0:
             dist.send(x.grad, group=pipeline.get_group(), group_dst=stage - 1)
         return loss.detach()
+
+    def over_data(self, count):
+        """The labels of all data groups: each process knows those of its own batch."""
+        if self.mesh is not None:
+            dist.all_reduce(count, group=self.mesh["data"].get_group())
+        return count
 
     def reduce(self, loss):
         """Sums gradients and loss over context and data, whose ranks have other tokens and the same parameters."""

@@ -52,6 +52,10 @@ static inline struct timespec fcp_deadline(uint32_t milliseconds) {
     return t;
 }
 
+static inline bool fcp_earlier(const struct timespec *a, const struct timespec *b) {
+    return a->tv_sec < b->tv_sec || (a->tv_sec == b->tv_sec && a->tv_nsec < b->tv_nsec);
+}
+
 /* Sleeps between two polls: *next nanoseconds, which doubles from call to call, up to `most`. */
 static inline void fcp_pause(long *next, long most) {
     nanosleep(&(struct timespec){.tv_nsec = *next}, NULL);

@@ -87,6 +87,7 @@ static fcp_code settle_on(nccl_net *n, nccl_comm comm, nccl_result result, const
         code = check(n, n->nccl->call.async_error(comm, &state), what, err);
         if (!code) code = check(n, state, what, err);
         if (code || state == NCCL_SUCCESS) return code;
+        if (fcp_interrupted(n->base.interrupt)) return fcp_fail(err, FCP_E_INTERRUPTED, "interrupted");
         if (fcp_patience_ends(&patience))
             return fcp_fail(err, FCP_E_RUN, "%s did not end within %u s: another rank has not come so far", what,
                             timeout_s);
@@ -139,6 +140,7 @@ static fcp_code nccl_connect(fcp_net *base, fcp_session *session, const fcp_star
     nccl_net *n = (nccl_net *)base;
     fcp_cuda_session *s = n->session = (fcp_cuda_session *)session;
     nccl_id id;
+    n->place.interrupt = base->interrupt;
     memset(&id, 0, sizeof id);
     fcp_code code = FCP_OK;
     if (n->place.rank == 0 && !(start && start->id)) code = check(n, n->nccl->call.unique_id(&id), "making an id", err);
@@ -163,7 +165,7 @@ fcp_code fcp_start_id(void *out_id, fcp_error *err) {
 static fcp_code nccl_watch(fcp_net *base, const char *what, fcp_error *err) {
     const nccl_net *n = (const nccl_net *)base;
     const nccl_comm comms[] = {n->comm, n->over_net};
-    fcp_code code = FCP_OK;
+    fcp_code code = fcp_interrupted(base->interrupt) ? fcp_fail(err, FCP_E_INTERRUPTED, "interrupted") : FCP_OK;
     for (int i = 0; !n->ended && !code && i < 2; i++) {
         nccl_result state = NCCL_SUCCESS;
         if (!comms[i]) continue;

@@ -6,8 +6,16 @@
  */
 #ifndef FCP_EXEC_SESSION_H
 #define FCP_EXEC_SESSION_H
+#include "runtime/base/interrupt.h"
 #include "runtime/exec/transport.h"
 #include "runtime/plan/plan.h"
+
+/* What a session asks of its caller, from its options on. */
+static inline fcp_interrupt fcp_interrupt_of(const fcp_session_options *options) {
+    fcp_interrupt x = {.asked = options->interrupted, .context = options->interrupted_context};
+    fcp_interrupt_begin(&x);
+    return x;
+}
 
 typedef struct fcp_session_kind {
     const char *name;                        /* what options->backend says */
@@ -57,6 +65,7 @@ typedef struct fcp_times {
 typedef struct fcp_session_plans {
     fcp_session **parts;
     uint32_t count, now; /* now: the part that runs */
+    bool interrupted;    /* by the caller, and the other processes wait for this one no more */
     const fcp_transport *transport;
     fcp_session_options options; /* start: not kept */
 } fcp_session_plans;
@@ -68,6 +77,7 @@ struct fcp_session {
     fcp_net *net;
     uint32_t first_rank, rank_count; /* the ranks of the plan that are this process's: the net's */
     uint32_t timeout_s;              /* how long a wait may last in which nothing goes on */
+    fcp_interrupt interrupt;         /* runtime/session.c begins it with each function that may take long */
     fcp_times *times;                /* NULL: nothing is recorded */
     fcp_session_plans *plans;        /* of a session that a caller has; NULL in the others */
     fcp_session *lender;             /* whose arenas it uses; NULL: it has its own */

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "runtime/exec/reshuffle.h"
+#include "runtime/exec/session.h"
 
 size_t fcp_wire_bytes(const fcp_wire *w) {
     size_t bytes = 0;
@@ -32,6 +33,7 @@ fcp_code fcp_net_open(const fcp_transport *transport, uint32_t ranks, uint32_t g
 }
 
 fcp_code fcp_net_connect(fcp_net *net, fcp_session *session, const fcp_start *start, fcp_error *err) {
+    net->interrupt = &session->interrupt;
     return net->transport->connect ? net->transport->connect(net, session, start, err) : FCP_OK;
 }
 

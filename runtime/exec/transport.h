@@ -17,6 +17,7 @@
  */
 #ifndef FCP_EXEC_TRANSPORT_H
 #define FCP_EXEC_TRANSPORT_H
+#include "runtime/base/interrupt.h"
 #include "runtime/exec/segments.h"
 #include "runtime/exec/tensors.h"
 
@@ -118,6 +119,7 @@ struct fcp_net {
     uint32_t first_rank, rank_count; /* this process's */
     uint32_t local;                  /* processes: which of its machine's this one is, from 0 */
     bool apart;                      /* processes: they have told each other that they cannot go on, and all know it */
+    fcp_interrupt *interrupt;        /* the session's, once it is connected; asked in waits outside of a pass */
 };
 
 fcp_code fcp_net_open(const fcp_transport *transport, uint32_t ranks, uint32_t gpus, const fcp_start *start,

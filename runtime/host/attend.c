@@ -158,7 +158,7 @@ static void add_times(float f, const float *from, uint32_t width, float *to) {
 static void gather_careful(const struct view *x, const fcp_job *job, float scale, const float *p, struct matrix values,
                            float *out) {
     struct cell cell;
-    for (uint32_t r = 0, c = 0; next_cell(x, job, false, &r, &c, &cell);) {
+    for (uint32_t r = 0, c = 0; !fcp_device_over(x->w->device) && next_cell(x, job, false, &r, &c, &cell);) {
         const float *cell_p = p + (size_t)cell.row * FCP_JOB + cell.key;
         const struct matrix from = rows_from(values, cell.key);
         float *to = out + (size_t)cell.row * values.width;
@@ -177,7 +177,7 @@ static void gather_careful(const struct view *x, const fcp_job *job, float scale
 static void scatter_careful(const struct view *x, const fcp_job *job, float scale, const float *p, struct matrix values,
                             float *out, size_t stride) {
     struct cell cell;
-    for (uint32_t r = 0, c = 0; next_cell(x, job, false, &r, &c, &cell);) {
+    for (uint32_t r = 0, c = 0; !fcp_device_over(x->w->device) && next_cell(x, job, false, &r, &c, &cell);) {
         const float *cell_p = p + (size_t)cell.row * FCP_JOB + cell.key;
         const struct matrix from = rows_from(values, cell.row);
         float *to = out + cell.key * stride;
@@ -285,7 +285,7 @@ static void forward_strip(const struct view *x) {
     const struct matrix q = {w->q, x->d, x->d};
     load_q(x);
     open_state(x);
-    for (uint32_t i = 0; i < w->work.count; i++) {
+    for (uint32_t i = 0; i < w->work.count && !fcp_device_over(w->device); i++) {
         const fcp_job *job = &w->work.jobs[i];
         bool partial = has_partial(job);
         uint32_t width = whole_lanes(job->keys);
@@ -318,7 +318,7 @@ static void backward_strip(const struct view *x) {
         w->lse_low[r] = x->from.lse_low[row];
         w->delta[r] = x->from.delta[row];
     }
-    for (uint32_t i = 0; i < w->work.count; i++) {
+    for (uint32_t i = 0; i < w->work.count && !fcp_device_over(w->device); i++) {
         const fcp_job *job = &w->work.jobs[i];
         bool partial = has_partial(job);
         uint32_t width = whole_lanes(job->keys);
@@ -381,6 +381,7 @@ static fcp_code walk_class(struct view *x, uint32_t piece, uint32_t row, uint32_
         x->q_head = h;
         x->kv_head = h / p->range_sub;
         if (x->mask_head == FCP_NONE) x->mask_head = x->head;
+        if (fcp_device_over(x->w->device)) return FCP_E_INTERRUPTED;
         strip(x);
     }
     return FCP_OK;

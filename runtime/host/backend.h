@@ -62,7 +62,12 @@ struct fcp_device {
     const fcp_backend *backend;
     const fcp_plan *plan;
     uint32_t workers;
+    /* Whether the pass has failed meanwhile. A function that works for more than some milliseconds asks, and returns if
+     * it has: what it computes is not wanted any more. The caller sets it; NULL: nobody can say. */
+    bool (*over)(void *session);
+    void *session;
 };
+static inline bool fcp_device_over(const fcp_device *device) { return device->over && device->over(device->session); }
 
 extern const fcp_backend fcp_backend_host;
 #endif

@@ -5,10 +5,13 @@
  *           is what they do. The caller's thread is one of them: starting one takes longer than a small rank computes.
  *           Then it waits for them all.
  * Failure:  an error of a run ends it for all ranks. If other processes take part, the session runs no more.
+ * Caller:   the thread that runs a pass asks the caller, now and then, whether he wants no more of it
+ *           (runtime/base/interrupt.h): between the products that it computes itself, and in all its waits.
  * Cost:     while a pass runs, two threads a rank, and helpers if there are more processors than ranks. All the time,
  *           an arena for each rank (as much as fcp_rank_memory counts) and scratch for each worker. Sessions of one
  *           lender share its arenas.
  */
+#define _GNU_SOURCE /* pthread_timedjoin_np */
 #include "runtime/host/executor.h"
 
 #include <stdio.h>
@@ -141,6 +144,15 @@ static void exec_free(fcp_session *session) {
     free(s);
 }
 
+static fcp_code open_device(fcp_exec *s, const fcp_backend *backend, const fcp_plan *plan, fcp_device **out,
+                            fcp_error *err) {
+    fcp_code code = backend->open(plan, s->workers, out, err);
+    if (code) return code;
+    (*out)->over = fcp_queue_over;
+    (*out)->session = s;
+    return FCP_OK;
+}
+
 /* Makes what does not depend on other processes. */
 static fcp_code make_own(fcp_exec *s, const fcp_backend *backend, fcp_error *err) {
     const uint32_t first = s->base.first_rank, ranks = s->base.rank_count;
@@ -158,7 +170,7 @@ static fcp_code make_own(fcp_exec *s, const fcp_backend *backend, fcp_error *err
     }
     fcp_code code = init_locks(s, err);
     if (code == FCP_OK) code = fcp_bundles_make(s->plan, first, ranks, &s->bundles, err);
-    if (code == FCP_OK) code = backend->open(s->plan, s->workers, &s->device, err);
+    if (code == FCP_OK) code = open_device(s, backend, s->plan, &s->device, err);
     for (uint32_t r = 0; code == FCP_OK && r < ranks; r++) code = make_rank(s, &s->ranks[r], err);
     return code;
 }
@@ -170,9 +182,11 @@ fcp_code fcp_executor_create(const fcp_plan *plan, const fcp_backend *backend, c
                              fcp_error *err) {
     const fcp_problem *p = plan->problem;
     const fcp_start *start = options ? options->start : NULL;
+    fcp_interrupt interrupt = {0};
     fcp_exec *s = calloc(1, sizeof *s);
     if (!s) return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for a session");
-    s->base = (fcp_session){.kind = &fcp_session_host, .plan = plan, .lender = lender,
+    if (options) interrupt = fcp_interrupt_of(options);
+    s->base = (fcp_session){.kind = &fcp_session_host, .plan = plan, .lender = lender, .interrupt = interrupt,
                             .timeout_s = options && options->timeout_s ? options->timeout_s : DEFAULT_TIMEOUT_S};
     s->plan = plan;
     fcp_code code = fcp_net_open(transport, p->ranks, p->gpus, start, &s->base.net, err);
@@ -253,7 +267,7 @@ static fcp_code exec_rebind(fcp_session *session, const fcp_plan *plan, fcp_erro
     fcp_code code = homes ? fcp_bundles_make(plan, session->first_rank, session->rank_count, &bundles, &why)
                           : fcp_fail(&why, FCP_E_NO_MEMORY, "out of memory for a plan of %u ranks",
                                      plan->problem->ranks);
-    if (code == FCP_OK) code = s->device->backend->open(plan, s->workers, &device, &why);
+    if (code == FCP_OK) code = open_device(s, s->device->backend, plan, &device, &why);
     if (code != FCP_OK) {
         free(homes);
         fcp_bundles_free(bundles);
@@ -284,6 +298,20 @@ static void no_thread(fcp_exec *s, const fcp_rank *rank) {
     fcp_queue_fail(s, FCP_E_NO_MEMORY, fcp_where_rank(rank->index), text);
 }
 
+/* Waits for a thread, and asks the caller meanwhile. That wait takes the time of day; if somebody sets it back, asking
+ * has to wait. */
+static void join(fcp_exec *s, pthread_t thread) {
+    struct timespec until;
+    while (s->base.interrupt.asked && !s->failed) {
+        clock_gettime(CLOCK_REALTIME, &until);
+        until.tv_nsec += FCP_INTERRUPT_MS * 1000000L / 2;
+        if (until.tv_nsec >= 1000000000) until.tv_sec++, until.tv_nsec -= 1000000000;
+        if (!pthread_timedjoin_np(thread, NULL, &until)) return;
+        fcp_queue_over(s);
+    }
+    pthread_join(thread, NULL);
+}
+
 /* Starts a thread for each queue that has something to do, but for the last rank's computing: that is done by this
  * thread. Then it waits for all. */
 static void run_threads(fcp_exec *s, pthread_t *threads) {
@@ -308,14 +336,14 @@ static void run_threads(fcp_exec *s, pthread_t *threads) {
         else no_thread(s, rank);
     }
     if (!s->failed) fcp_queue_compute(&s->ranks[ranks - 1]);
-    for (uint32_t i = 0; i < started; i++) pthread_join(threads[i], NULL);
+    for (uint32_t i = 0; i < started; i++) join(s, threads[i]);
     for (uint32_t r = 0; helping && r < ranks; r++) {
         pthread_mutex_lock(&s->teams[r].lock);
         s->teams[r].stop = true;
         pthread_cond_broadcast(&s->teams[r].changed);
         pthread_mutex_unlock(&s->teams[r].lock);
     }
-    for (uint32_t i = 0; i < helping; i++) pthread_join(s->members[i].thread, NULL);
+    for (uint32_t i = 0; i < helping; i++) pthread_join(s->members[i].thread, NULL); /* they have nothing to do */
 }
 
 /* Makes ready the tables that a run brings, and the sums of their gradients. */

@@ -61,11 +61,13 @@ static fcp_code host_open(const fcp_plan *plan, uint32_t workers, fcp_device **o
     fcp_host *host = calloc(1, sizeof *host + workers * sizeof *host->workers);
     if (!host) return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for %u workers", workers);
     host->base = (fcp_device){&fcp_backend_host, plan, workers};
-    for (uint32_t i = 0; i < workers; i++)
+    for (uint32_t i = 0; i < workers; i++) {
+        host->workers[i].device = &host->base;
         if (!open_worker(&host->workers[i], plan)) {
             host_close(&host->base);
             return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for worker %u of %u", i, workers);
         }
+    }
     *out_device = &host->base;
     return FCP_OK;
 }
@@ -152,13 +154,15 @@ static void host_delta(fcp_device *device, uint32_t worker, const fcp_arena *a, 
     fcp_host_worker *w = &((fcp_host *)device)->workers[worker];
     fcp_dtype dtype = (fcp_dtype)p->dtype;
     const uint64_t *tokens = a->home_first[FCP_QUERIES];
-    size_t end = tokens[first + count] * a->heads, row_bytes = p->value_dim * fcp_dtype_size(dtype);
-    for (size_t i = tokens[first] * a->heads; i < end; i++) {
-        fcp_to_float(dtype, (const char *)a->o + i * row_bytes, w->row, p->value_dim);
-        fcp_to_float(dtype, (const char *)a->d_o + i * row_bytes, w->o, p->value_dim);
-        a->delta[i] = fcp_rows_dot(w->row, w->o, p->value_dim) - (a->d_lse ? a->d_lse[i] : 0);
+    const size_t row_bytes = p->value_dim * fcp_dtype_size(dtype);
+    for (uint32_t slot = first; slot < first + count && !fcp_device_over(device); slot++) {
+        for (size_t i = tokens[slot] * a->heads; i < tokens[slot + 1] * a->heads; i++) {
+            fcp_to_float(dtype, (const char *)a->o + i * row_bytes, w->row, p->value_dim);
+            fcp_to_float(dtype, (const char *)a->d_o + i * row_bytes, w->o, p->value_dim);
+            a->delta[i] = fcp_rows_dot(w->row, w->o, p->value_dim) - (a->d_lse ? a->d_lse[i] : 0);
+        }
+        if (a->d_sink) sink_gradients(a, slot);
     }
-    for (uint32_t slot = first; a->d_sink && slot < first + count; slot++) sink_gradients(a, slot);
 }
 
 static fcp_code host_attend(fcp_device *device, uint32_t worker, const fcp_arena *a, uint32_t first, uint32_t count,
@@ -172,7 +176,8 @@ static fcp_code host_attend(fcp_device *device, uint32_t worker, const fcp_arena
                                       : fcp_host_backward(w, a, visit, head, heads);
     }
     fcp_blas_leave();
-    return code == FCP_OK ? code : fcp_fail(err, code, "out of memory for the work list of a visit");
+    if (code == FCP_E_NO_MEMORY) return fcp_fail(err, code, "out of memory for the work list of a visit");
+    return code ? fcp_fail(err, code, "interrupted") : FCP_OK;
 }
 
 static void host_merge(fcp_device *device, const fcp_arena *a, uint32_t block, uint32_t from, uint32_t into) {

@@ -10,6 +10,7 @@
 /* A worker computes a strip (some rows of a Q block) against one job (some keys) at a time, for one head. These are
  * converted to float32 and dense here. */
 typedef struct fcp_host_worker {
+    const fcp_device *device;
     fcp_work work;
     fcp_maskcells *mask;
     fcp_host_score score;

@@ -53,6 +53,26 @@ static void fail_at(fcp_rank *rank, fcp_queue queue, uint32_t index, fcp_code co
     fcp_queue_fail(s, code, where, text);
 }
 
+bool fcp_queue_over(void *session) {
+    fcp_exec *s = session;
+    if (fcp_interrupted(&s->base.interrupt)) fcp_queue_fail(s, FCP_E_INTERRUPTED, FCP_WHERE_NONE, "interrupted");
+    return s->failed;
+}
+
+/* Waits until a condition is signalled, at most until then; until NULL: without a limit. True: the time is over. It may
+ * return earlier: in the caller's thread it lets go of the lock now and then, to ask him. */
+static bool pause_until(fcp_exec *s, pthread_cond_t *changed, pthread_mutex_t *lock, const struct timespec *until) {
+    const struct timespec soon = fcp_deadline(FCP_INTERRUPT_MS / 2);
+    if (!s->base.interrupt.asked || !pthread_equal(s->base.interrupt.caller, pthread_self()) ||
+        (until && fcp_earlier(until, &soon)))
+        return (until ? pthread_cond_timedwait(changed, lock, until) : pthread_cond_wait(changed, lock)) != 0;
+    if (!pthread_cond_timedwait(changed, lock, &soon)) return false;
+    pthread_mutex_unlock(lock);
+    fcp_queue_over(s);
+    pthread_mutex_lock(lock);
+    return false;
+}
+
 /* How long a wait may still last. A wait is cut into slices, and after each of them it asks. The limit starts anew
  * whenever somebody in the session gets on or computes, in this process or in another. If many ranks wait for one
  * another, the one that waits in the earliest round is nearest to the cause; the others let it speak first, for a few
@@ -92,7 +112,7 @@ static bool take_worker(fcp_rank *rank, uint32_t *out_worker) {
         return !s->failed;
     }
     pthread_mutex_lock(&s->lock);
-    while (s->free_count == 0 && !s->failed) pthread_cond_wait(&s->changed, &s->lock);
+    while (s->free_count == 0 && !s->failed) pause_until(s, &s->changed, &s->lock, NULL);
     bool ok = !s->failed;
     if (ok) *out_worker = s->free_workers[--s->free_count];
     pthread_mutex_unlock(&s->lock);
@@ -151,7 +171,7 @@ static fcp_code team_attend(struct fcp_team *t, uint32_t worker, const fcp_instr
     t->call++;
     pthread_cond_broadcast(&t->changed);
     share_heads(t, worker);
-    while (t->busy) pthread_cond_wait(&t->changed, &t->lock);
+    while (t->busy) pause_until(t->rank->session, &t->changed, &t->lock, NULL);
     fcp_code code = t->code;
     if (code != FCP_OK) *err = t->err;
     pthread_mutex_unlock(&t->lock);
@@ -212,12 +232,12 @@ static void finish_outputs(fcp_rank *rank, const fcp_transfer *t) {
     const fcp_bundle bundle = fcp_bundle_of(rank->session->bundles, rank->index, t);
     fcp_bundle_run run;
     if (t->cls != FCP_OUT || rank->arena.pass != FCP_BACKWARD) return;
-    for (uint32_t i = 0; fcp_bundle_next(&bundle, t, &i, &run);)
+    for (uint32_t i = 0; !fcp_queue_over(rank->session) && fcp_bundle_next(&bundle, t, &i, &run);)
         device->backend->finish(device, &rank->arena, run.block, run.first, run.tokens);
 }
 
 static void copy_local(fcp_rank *rank, const fcp_instr *x) {
-    for (uint32_t i = x->a; i < x->a + x->b; i++) {
+    for (uint32_t i = x->a; i < x->a + x->b && !fcp_queue_over(rank->session); i++) {
         const fcp_transfer *t = &rank->arena.plan->transfers[i];
         finish_outputs(rank, t);
         fcp_bundle_copy(&rank->arena, rank->tensors, rank->session->bundles, t);
@@ -262,7 +282,7 @@ static fcp_code compute(fcp_rank *rank, const fcp_instr *x, fcp_error *err) {
  * rounded on their way. All else moves from slot to slot. */
 static void do_messages(fcp_rank *rank, const fcp_instr *x, fcp_direction dir) {
     const fcp_transfer *transfers = &rank->arena.plan->transfers[x->a];
-    for (uint32_t i = 0; i < x->b; i++) {
+    for (uint32_t i = 0; i < x->b && !rank->session->failed; i++) {
         const fcp_transfer *t = &transfers[i];
         const fcp_segment *segment = rank->wires.list[i].segment;
         void *message = segment[0].data;
@@ -322,11 +342,13 @@ static void wait_for(fcp_rank *rank, fcp_queue queue, uint32_t index, uint32_t c
     fcp_exec *s = rank->session;
     fcp_queue other = queue == FCP_COMPUTE ? FCP_COMM : FCP_COMPUTE;
     struct patience patience = patience_begin(s);
+    struct timespec until = fcp_deadline(slice(s));
     bool late = false;
     pthread_mutex_lock(&rank->lock);
     while (rank->completed[other] < count && !s->failed && !late) {
-        struct timespec until = fcp_deadline(slice(s));
-        if (pthread_cond_timedwait(&rank->changed, &rank->lock, &until)) late = patience_ends(s, &patience, FCP_NONE);
+        if (!pause_until(s, &rank->changed, &rank->lock, &until)) continue;
+        late = patience_ends(s, &patience, FCP_NONE);
+        until = fcp_deadline(slice(s));
     }
     uint32_t done = rank->completed[other];
     pthread_mutex_unlock(&rank->lock);

@@ -78,6 +78,7 @@ typedef struct joining {
     struct pollfd *polled;
     uint32_t half_count, half_most;
     fcp_patience patience;
+    bool interrupted;
 } joining;
 
 /* --- ids ---------------------------------------------------------------------------------------------------------- */
@@ -186,11 +187,17 @@ ssize_t fcp_tcp_move(int socket, void *data, size_t bytes, bool sends) {
     return moved < 0 && (errno == EAGAIN || errno == EINTR) ? 0 : -1;
 }
 
+/* To be called after each poll that found nothing: is the time over, or does the caller want no more? */
+static bool ends(joining *j) {
+    j->interrupted = j->interrupted || fcp_interrupted(j->place->interrupt);
+    return j->interrupted || fcp_patience_ends(&j->patience);
+}
+
 /* Moves all bytes, within the time limit. False: the other side has closed, or the time is over. */
-static bool move_all(int socket, void *data, size_t bytes, bool sends, fcp_patience *patience) {
+static bool move_all(joining *j, int socket, void *data, size_t bytes, bool sends) {
     for (size_t at = 0; at < bytes;) {
         ssize_t moved = fcp_tcp_move(socket, (char *)data + at, bytes - at, sends);
-        if (moved < 0 || (!moved && fcp_patience_ends(patience))) return false;
+        if (moved < 0 || (!moved && ends(j))) return false;
         at += (size_t)moved;
     }
     return true;
@@ -285,7 +292,7 @@ static fcp_code take_all(joining *j, fcp_error *err) {
         const int ready = poll(j->polled, j->half_count + 1, SLICE);
         if (ready > 0 && j->polled[j->half_count].revents) let_in(j);
         if (ready > 0) hear_all(j, &taken);
-        if (taken == wanted || !fcp_patience_ends(&j->patience)) continue;
+        if (taken == wanted || !ends(j)) continue;
         uint32_t missing = j->place->rank + 1;
         while (j->pairs[missing][FCP_TCP_DATA] >= 0 && j->pairs[missing][FCP_TCP_BEATS] >= 0) missing++;
         return fcp_fail_at(err, FCP_E_START, fcp_where_rank(missing), "rank %u did not come within %u s", missing,
@@ -312,12 +319,12 @@ static int greet(joining *j, int socket, uint32_t line) {
     welcome w;
     memcpy(h.magic, hello_magic, sizeof h.magic);
     if (draw(h.number, sizeof h.number, NULL)) return EAGAIN;
-    if (!move_all(socket, &h, sizeof h, true, &j->patience) || !move_all(socket, &w, sizeof w, false, &j->patience))
+    if (!move_all(j, socket, &h, sizeof h, true) || !move_all(j, socket, &w, sizeof w, false))
         return j->patience.left < 0 ? ETIMEDOUT : ECONNRESET;
     prove(j->id, true, &h, w.number, proof);
     if (memcmp(proof, w.proof, sizeof proof)) return EPROTO;
     prove(j->id, false, &h, w.number, proof);
-    return move_all(socket, proof, sizeof proof, true, &j->patience) ? 0 : ECONNRESET;
+    return move_all(j, socket, proof, sizeof proof, true) ? 0 : ECONNRESET;
 }
 
 /* 0, or why the connection is not made: an error of the system. */
@@ -328,7 +335,7 @@ static int connect_to(joining *j, int socket, const struct sockaddr_in *at) {
     if (errno != EINPROGRESS) return errno;
     struct pollfd p = {.fd = socket, .events = POLLOUT};
     while (poll(&p, 1, SLICE) <= 0)
-        if (fcp_patience_ends(&j->patience)) return ETIMEDOUT;
+        if (ends(j)) return ETIMEDOUT;
     return getsockopt(socket, SOL_SOCKET, SO_ERROR, &failed, &size) ? errno : failed;
 }
 
@@ -339,7 +346,7 @@ static fcp_code reach(joining *j, uint32_t rank, uint32_t line, fcp_error *err) 
                                    .sin_port = j->where[rank].port};
     char host[INET_ADDRSTRLEN] = "";
     inet_ntop(AF_INET, &at.sin_addr, host, sizeof host);
-    for (long pause = 1000000;; fcp_pause(&pause, 50000000)) {
+    for (long pause = 1000000;; fcp_pause(&pause, 20000000)) {
         int s = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
         if (s < 0) return no_socket("no socket to connect", err);
         int failed = connect_to(j, s, &at);
@@ -352,7 +359,7 @@ static fcp_code reach(joining *j, uint32_t rank, uint32_t line, fcp_error *err) 
         }
         close(s);
         if (code) return code;
-        if (!fcp_patience_ends(&j->patience)) continue;
+        if (!ends(j)) continue;
         return fcp_fail_at(err, FCP_E_START, fcp_where_rank(rank), "rank %u is not reached at %s:%u within %u s: %s",
                            rank, host, ntohs(at.sin_port), j->timeout_s,
                            failed == EPROTO ? "who listens there does not know the id's secret" : strerror(failed));
@@ -365,7 +372,7 @@ static fcp_code reach(joining *j, uint32_t rank, uint32_t line, fcp_error *err) 
 static fcp_code join_all(joining *j, fcp_error *err) {
     fcp_code code = take_all(j, err);
     for (uint32_t r = 1; r < j->place->ranks && !code; r++)
-        if (!move_all(j->pairs[r][FCP_TCP_DATA], j->where, j->place->ranks * sizeof *j->where, true, &j->patience))
+        if (!move_all(j, j->pairs[r][FCP_TCP_DATA], j->where, j->place->ranks * sizeof *j->where, true))
             code = gone(r, err);
     return code;
 }
@@ -379,7 +386,7 @@ static fcp_code join_others(joining *j, fcp_error *err) {
     for (uint32_t r = 0; r < j->place->rank && !code; r++) {
         for (uint32_t line = 0; line < FCP_TCP_LINES && !code; line++) code = reach(j, r, line, err);
         if (!code && !r &&
-            !move_all(j->pairs[0][FCP_TCP_DATA], j->where, j->place->ranks * sizeof *j->where, false, &j->patience))
+            !move_all(j, j->pairs[0][FCP_TCP_DATA], j->where, j->place->ranks * sizeof *j->where, false))
             code = j->patience.left < 0 ? fcp_fail(err, FCP_E_START, "rank 0 did not say within %u s where all ranks "
                                                    "are", j->timeout_s)
                                         : gone(0, err);
@@ -398,6 +405,7 @@ fcp_code fcp_tcp_join(const fcp_place *place, const fcp_tcp_id *id, int listens,
     fcp_code code = !j.where || !j.halves || !j.polled
                         ? fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for %u addresses", place->ranks)
                     : place->rank ? join_others(&j, err) : join_all(&j, err);
+    if (j.interrupted) code = fcp_fail(err, FCP_E_INTERRUPTED, "interrupted");
     while (j.half_count) drop(&j, 0, true);
     if (place->rank && j.listens >= 0) close(j.listens);
     free(j.where);

@@ -119,6 +119,7 @@ static fcp_code settle(mpi_net *n, fcp_mpi_handle *request, const char *what, fc
     for (long pause = 1000;; fcp_pause(&pause, LONGEST_PAUSE)) {
         if (!fcp_mpi_test(request, &done)) return broken(err);
         if (done) break;
+        if (fcp_interrupted(n->base.interrupt)) return fcp_fail(err, FCP_E_INTERRUPTED, "interrupted");
         fcp_code code = listen(n, err);
         if (!code) code = fcp_heartbeat_check(&n->heartbeat, err);
         if (code) return code;

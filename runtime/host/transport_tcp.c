@@ -145,6 +145,7 @@ static fcp_code tcp_connect(fcp_net *base, fcp_session *session, const fcp_start
     uint16_t port = 0;
     int listens = -1;
     n->timeout_s = session->timeout_s;
+    n->place.interrupt = base->interrupt;
     if (base->ranks == 1) return FCP_OK;
     if (given) memcpy(id, start->id, FCP_ID_BYTES);
     fcp_code code = given ? fcp_tcp_id_read(id, &parts, err) : FCP_OK;
@@ -328,6 +329,7 @@ static fcp_code move_all(tcp_net *n, uint32_t rank, void *data, size_t bytes, bo
             fcp_heartbeat_moved(&n->heartbeat);
             continue;
         }
+        if (fcp_interrupted(n->base.interrupt)) return fcp_fail(err, FCP_E_INTERRUPTED, "interrupted");
         fcp_code code = fcp_heartbeat_check(&n->heartbeat, err);
         if (code) return code;
         if (fcp_heartbeat_wait_ends(&n->heartbeat, &wait))

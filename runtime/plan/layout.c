@@ -336,14 +336,13 @@ bool fcp_documents_are_sound(const fcp_plan *plan) {
            a->offset <= plan->data_count && tokens <= (plan->data_count - a->offset) / size;
 }
 
-/* Has token i of a field the value of the token before it? */
-static inline bool continues(const uint8_t *values, uint32_t width, uint64_t i) {
-    switch (width) {
-    case MC_I8: return values[i] == values[i - 1];
-    case MC_I16: return !memcmp(values + 2 * i, values + 2 * (i - 1), 2);
-    case MC_I32: return !memcmp(values + 4 * i, values + 4 * (i - 1), 4);
-    default: return !memcmp(values + 8 * i, values + 8 * (i - 1), 8);
-    }
+/* Where the document ends that begins at token i of a field; `end` ends its sequence. */
+static uint64_t document_end(const uint8_t *values, uint64_t width, uint64_t i, uint64_t end) {
+    enum { STRIDE = 64 }; /* tokens that are compared at once with those before them */
+    i++;
+    while (end - i >= STRIDE && !memcmp(values + i * width, values + (i - 1) * width, STRIDE * width)) i += STRIDE;
+    while (i < end && !memcmp(values + i * width, values + (i - 1) * width, width)) i++;
+    return i;
 }
 
 /* How many documents there are; field NULL: sequences are the documents. Where `starts` is not NULL, also where each
@@ -355,8 +354,7 @@ static uint64_t find_documents(const fcp_plan *plan, const fcp_array *field, uin
     for (uint64_t s = 0; s < plan->sequences_count; s++)
         for (uint64_t i = offsets[s], end = offsets[s + 1]; i < end; count++) {
             if (starts) starts[count] = i;
-            if (!field) i = end;
-            else for (i++; i < end && continues(values, field->width, i); i++);
+            i = field ? document_end(values, field->width, i, end) : end;
         }
     return count;
 }

@@ -451,8 +451,9 @@ static inline bool fcp_at_caller(const fcp_transfer *t) {
     return t->cls == FCP_IN ? t->dir == FCP_SEND : t->cls == FCP_OUT && t->dir == FCP_RECV;
 }
 
-/* An array that mask or score reads. A field has an integer for each key, or each query, of the batch; a table belongs
- * to the model. Its count * max(1, columns) values lie in DATA from `offset` on, which is a multiple of 64. */
+/* An array that mask, score or `documents` reads. A field has an integer for each key, or each query, of the batch; a
+ * table belongs to the model. Its count * max(1, columns) values lie in DATA from `offset` on, which is a multiple of
+ * 64. */
 typedef struct fcp_array {
     uint32_t name, file; /* where in NAMES each begins, NUL-terminated; the file as the program names it, or FCP_NONE */
     uint32_t kind;

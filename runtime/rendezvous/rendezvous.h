@@ -5,6 +5,7 @@
  */
 #ifndef FCP_RENDEZVOUS_RENDEZVOUS_H
 #define FCP_RENDEZVOUS_RENDEZVOUS_H
+#include "runtime/base/interrupt.h"
 #include "runtime/fcp.h"
 
 /* Which process this is. */
@@ -12,6 +13,7 @@ typedef struct fcp_place {
     uint32_t rank, ranks, local; /* local: its number among the processes of this machine, as far as anybody says */
     bool mpi;                    /* a launcher of MPI started it, so that MPI can send the id */
     const char *from;            /* who says so, for messages: "torchrun"; static */
+    fcp_interrupt *interrupt;    /* asked in waits for others, which then end with FCP_E_INTERRUPTED; NULL: nobody is */
 } fcp_place;
 
 /* Finds out which rank this process is: from `start` if that says it, else from the environment. A plan of one rank

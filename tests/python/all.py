@@ -15,8 +15,10 @@ LONG = ("test_agent", "test_hf",  # whole files, so that transformers is not eve
         *(f"test_package.{name}" for name in ("Wheel.test_a_clean_environment", "Wheel.test_it_computes_anywhere",
                                               "Wheel.test_its_files", "Wheel.test_its_tag", "Sources.test_editable")),
         "test_plan.Memory.test_many_plans_keep_it",
+        "test_restore.Restore.test_on_four_processes",
         "test_session.OnTheStandIn.test_with_torch",
-        "test_torch.Operators.test_compiled_whole_and_once",  # these four load PyTorch's compiler
+        "test_torch.Autocast.test_compiled",  # these five load PyTorch's compiler
+        "test_torch.Operators.test_compiled_whole_and_once",
         "test_torch.Operators.test_compiled_with_lse",
         "test_torch.Operators.test_opcheck",
         "test_torch.Operators.test_seen_from_outside",

@@ -115,6 +115,8 @@ class Rows(Expecting):
             x = torch.arange(50.0).to(getattr(torch, name))
             self.assertEqual(plan.restore(plan.take(x)).float().tolist(), x.float().tolist())
             self.assertEqual(plan.take(x, shift=1, fill=1.0)[behind < 0].tolist(), [1, 1])
+        x = torch.zeros(50, 2, device="meta")  # where there is no memory, so that nothing may be copied to the CPU
+        self.assertEqual(plan.restore(plan.take(x, shift=1, fill=0)).device, x.device)
         leaf = torch.zeros(50, requires_grad=True)
         (plan.restore(plan.take(leaf, shift=1, fill=0.0)) * torch.arange(50)).sum().backward()
         self.assertEqual(leaf.grad.tolist(), [0, *range(29), 0, *range(30, 49)])
@@ -161,6 +163,7 @@ class Rows(Expecting):
                 (lambda: fcpc.load(3), "E203", "path of a plan's file", "this is 3"),
                 (lambda: plan.save(None), "E203", "path of a plan's file"),
                 (lambda: plan.restore(x, group="mpi"), "E706", "'mpi' is no group of torch.distributed"),
+                (lambda: plan.positions("cuda"), "E701", "like is 'cuda'"),
                 (lambda: plan.restore(x, group=object()), "E706", "init_process_group")):
             self.expect(code, call, *words)
 
@@ -230,6 +233,8 @@ class ReadOnly(unittest.TestCase):
         data[data.index(again._bytes()) + 500] ^= 1
         with self.assertRaisesRegex(fcpc.Error, "E50"):
             pickle.loads(data)
+        with self.assertRaisesRegex(TypeError, "not pickled: make one there"):
+            pickle.dumps(fcpc.Session(loaded))
 
     def test_warnings_are_shown(self):
         plan = planned([40], mask="q < k and k <= q")

@@ -2,6 +2,7 @@
 import copy
 import gc
 import os
+import tempfile
 import threading
 import unittest
 import warnings
@@ -380,7 +381,12 @@ class Operators(Compared, Expecting):
         bound, (q, k, v, _) = Attention(prog).bind(prog.plan([128])), draw(128)
         with torch.autograd.forward_ad.dual_level():
             dual = torch.autograd.forward_ad.make_dual(k, k)
-            self.expect("E702", lambda: bound(q, dual, v), "forward mode")
+            operator = torch.ops.fcpc.attention
+            for x in q, q.clone().requires_grad_():
+                self.expect("E702", lambda: bound(x, dual, v), "forward mode")
+            self.expect("E702", lambda: operator(q, dual, v, None, None, bound.number), "forward mode")
+            o = bound(x, k, v)
+            self.expect("E702", lambda: o.backward(torch.autograd.forward_ad.make_dual(o, o)), "forward mode")
             bound(q, k, v)
 
     def test_deep_copies(self):
@@ -395,15 +401,61 @@ class Operators(Compared, Expecting):
         gc.collect()
         self.assertTrue(torch.equal(again["bound"](q, k, v), want))
 
-    def test_no_second_derivative(self):
-        """A gradient of a gradient is refused: it would leave attention out."""
-        prog = a_program()
-        plan = prog.plan([128])
-        q, k, v, _ = draw(128)
-        o = Attention(prog).bind(plan)(q.requires_grad_(), k, v)
-        dq, = torch.autograd.grad((o * o).sum(), q, create_graph=True)
-        with self.assertRaisesRegex(RuntimeError, "once_differentiable"):
-            dq.sum().backward()
+    def test_no_second_derivatives(self):
+        """A gradient of a gradient is refused: it would leave attention out. The first ones are what they always are."""
+        bound, inputs = self.bound_with_everything()
+        o, lse = bound(*inputs[:4], {"t": inputs[4]}, return_lse=True)
+        losses = {"o": o.sum(), "o * o": (o * o).sum(), "lse": lse.sum(), "both": o.sum() * lse.sum()}
+        for of, loss in losses.items():
+            plain = torch.autograd.grad(loss, inputs, retain_graph=True)
+            first = torch.autograd.grad(loss, inputs, create_graph=True)
+            self.assertTrue(all(torch.equal(a, b) for a, b in zip(plain, first)), of)
+            for name, d in zip(("q", "k", "v", "sink", "table"), first):
+                with self.subTest(of, gradient_of=name):
+                    self.expect("E702", lambda: torch.autograd.grad(d.sum(), inputs, retain_graph=True,
+                                                                    allow_unused=True),
+                                "no second derivatives", "create_graph=True", "scaled_dot_product_attention")
+        q, k, v = (x.detach() for x in inputs[:3])
+        self.expect("E702", lambda: torch.autograd.functional.hessian(lambda x: bound(x, k, v).sum(), q), "no second")
+        self.expect("E702", lambda: torch.autograd.gradgradcheck(lambda x: bound(x, k, v).sum(), inputs[0], eps=0.01),
+                    "no second")
+        whole = torch.autograd.functional.jacobian(lambda x: bound(x, k, v).sum((1, 2))[:2], q)
+        again = torch.autograd.functional.jacobian(lambda x: bound(x, k, v).sum((1, 2))[:2], q, vectorize=True)
+        self.assertTrue(torch.equal(whole, again) and whole.any())
+
+    def test_functions(self):
+        """torch.func.grad and vjp are what backward gives; what there is not is refused, also where it would be zero."""
+        bound, inputs = self.bound_with_everything()
+        loss = lambda q, k, v, sink, t: (bound(q, k, v, sink, {"t": t}) ** 2).sum()  # noqa: E731
+        want, plain = torch.autograd.grad(loss(*inputs), inputs), [x.detach() for x in inputs]
+        q, k, v = plain[:3]
+        for got in torch.func.grad(loss, argnums=(0, 1, 2, 3, 4))(*plain), \
+                torch.func.vjp(loss, *plain)[1](torch.tensor(1.0)):
+            self.assertTrue(all(torch.equal(a, b) for a, b in zip(got, want)))
+        with torch.autocast("cpu", torch.bfloat16):
+            got = torch.func.grad(lambda x: bound(x, k, v).sum())(q.bfloat16())
+            x = q.bfloat16().requires_grad_()
+            self.assertTrue(torch.equal(got, torch.autograd.grad(bound(x, k, v).sum(), x)[0]))
+
+        def of_q(x):
+            return bound(x, k, v).sum()
+        f, grad = torch.func, torch.func.grad(of_q)
+        operator = lambda x: torch.ops.fcpc.attention(x, k, v, None, None, bound.number)[0].sum()  # noqa: E731
+        for call, word in ((lambda: f.grad(lambda x: grad(x).sum())(q), "no second derivatives"),
+                           (lambda: f.jvp(of_q, (q,), (q,)), "forward mode"),
+                           (lambda: f.jvp(operator, (q,), (q,)), "forward mode"),
+                           (lambda: f.jvp(grad, (q,), (q,)), "forward mode"),
+                           (lambda: f.jacfwd(of_q)(q), "forward mode"),
+                           (lambda: f.hessian(of_q)(q), "forward mode"),
+                           (lambda: f.vmap(of_q)(q[None]), "packed end to end"),
+                           (lambda: f.jacrev(lambda x: bound(x, k, v).sum(0))(q), "functional.jacobian")):
+            self.expect("E702", call, word)
+
+    def bound_with_everything(self):
+        """Attention that has sinks, a table and gradients of lse, and its inputs."""
+        prog = a_program(sink=0.0, score="s + t[h]", tables={"t": [0.5] * HEADS}, lse_gradient=True)
+        inputs = [*draw(16)[:3], torch.zeros(HEADS), torch.ones(HEADS)]
+        return Attention(prog).bind(prog.plan([16])), [x.requires_grad_() for x in inputs]
 
     def test_compiled_whole_and_once(self):
         """One graph without breaks; a new plan, and another number of tokens, compile nothing anew."""
@@ -447,6 +499,143 @@ class Operators(Compared, Expecting):
         self.assertEqual(counter.frame_count, 1)
 
 
+class Autocast(Compared, Expecting):
+    """Under torch.autocast q, k and v are cast to the dtype of their plan, and sinks and tables to float32."""
+
+    def test_dtypes(self):
+        given = torch.float32, torch.bfloat16, torch.float16, torch.bfloat16, torch.bfloat16
+        for dtype, to in ("fp32", torch.bfloat16), ("bf16", torch.bfloat16), ("bf16", torch.float16):
+            prog = a_program(dtype=dtype, sink=0.0, score="s + t[h]", tables={"t": [0.5] * HEADS})
+            bound, raw = Attention(prog).bind(prog.plan([64])), [*draw(64)[:3], torch.zeros(HEADS), torch.ones(HEADS)]
+            results = []
+            for how in "autocast", "operator", "by hand":
+                q, k, v, sink, t = inputs = [x.to(d).requires_grad_() for x, d in zip(raw, given)]
+                if how == "by hand":
+                    o = bound(*(x.to(DTYPES[dtype]) for x in (q, k, v)), sink.float(), {"t": t.float()})
+                with torch.autocast("cpu", to):
+                    if how == "autocast":
+                        o = bound(q, k, v, sink, {"t": t})
+                    elif how == "operator":
+                        o = torch.ops.fcpc.attention(q, k, v, sink, t, bound.number)[0]
+                self.assertEqual(o.dtype, DTYPES[dtype])
+                (o ** 2).sum().backward()
+                self.assertEqual([x.grad.dtype for x in inputs], list(given))
+                results.append([o, *(x.grad for x in inputs)])
+            self.assertTrue(all(torch.equal(a, b) and a.any() for r in results for a, b in zip(r, results[-1])))
+
+    def test_errors(self):
+        """Without autocast another dtype is an error that says what to do, and so are dtypes that nobody casts."""
+        prog = a_program()
+        bound, (q, k, v, _) = Attention(prog).bind(prog.plan([64])), draw(64)
+        self.expect("E701", lambda: bound(q, k.bfloat16(), v), "k is [64, 2, 16] of bfloat16", "k.to(torch.float32)",
+                    "torch.autocast")
+        with torch.autocast("cpu", torch.bfloat16):
+            self.expect("E701", lambda: bound(q, k.double(), v), "k is [64, 2, 16] of float64")
+            self.expect("E701", lambda: bound(q, k.long(), v), "of int64")
+            with torch.autocast("cpu", enabled=False):
+                self.expect("E701", lambda: bound(q, k.bfloat16(), v), "of bfloat16")
+
+    def test_checkpointing(self):
+        """What is computed again is cast again."""
+        prog, found = a_program(), []
+        bound, (q, k, v, _) = Attention(prog).bind(prog.plan([64])), draw(64)
+        for run in lambda f, x: f(x), lambda f, x: checkpoint(f, x, use_reentrant=False):
+            x = q.clone().requires_grad_()
+            with torch.autocast("cpu", torch.bfloat16):
+                o = run(lambda x: bound((x @ x.transpose(1, 2)) @ x, k, v), x)
+            o.sum().backward()
+            found.append((o, x.grad))
+        self.assertTrue(all(torch.equal(a, b) for a, b in zip(*found)))
+
+    def test_devices(self):
+        """Without a GPU there is no more to see than that CUDA has the rule."""
+        for key in "AutocastCPU", "AutocastCUDA":
+            self.assertTrue(torch.library.get_kernel("fcpc::attention", key))
+
+    def test_compiled(self):
+        """One graph, which has the casts, in the region of autocast and around it; a new plan compiles nothing anew."""
+        from torch._dynamo.testing import CompileCounterWithBackend
+        torch._dynamo.reset()
+        counter, prog, weight = CompileCounterWithBackend("aot_eager"), a_program(), torch.randn(DIM, DIM)
+        attn = Attention(prog)
+
+        def layer(q, k, v, attention):
+            with torch.autocast("cpu", torch.bfloat16):
+                return attention(q @ weight, k, v)
+
+        def around(q, k, v, attention):
+            return attention(q @ weight, k, v)
+        results = []
+        for function in layer, around:
+            compiled = torch.compile(function, backend=counter, fullgraph=True, dynamic=True)
+            for run in compiled, function:
+                for lengths in ([64], [20, 108]):
+                    q, k, v, d_o = draw(sum(lengths))
+                    bound, inputs = attn.bind(prog.plan(lengths)), [q, k.bfloat16(), v]
+                    for x in inputs:
+                        x.requires_grad_()
+                    with torch.autocast("cpu", torch.bfloat16, enabled=function is around):
+                        o = run(*inputs, bound)
+                    o.backward(d_o)
+                    results.append([o, *(x.grad for x in inputs)])
+        for i, result in enumerate(results):
+            self.assertEqual([x.dtype for x in result], [torch.float32] * 2 + [torch.bfloat16, torch.float32])
+            self.assertTrue(all(torch.equal(a, b) for a, b in zip(result, results[i % 2])))
+        self.assertEqual(counter.frame_count, 2)
+        for dtype in torch.float32, None:
+            called = torch.compile(lambda q, k, v, plan: torch.ops.fcpc.attention(  # noqa: E731
+                q, k, v, None, None, plan, autocast=dtype)[0], backend="aot_eager", fullgraph=True)
+            with torch.autocast("cpu", torch.bfloat16):
+                if dtype:
+                    self.assertTrue(torch.equal(called(*inputs, bound.number), attn.bind(bound.plan)(*inputs)))
+                else:
+                    with self.assertRaisesRegex(Exception, "E209.*autocast=torch.bfloat16"):
+                        called(*inputs, bound.number)
+
+
+class Closing(Expecting):
+    def setUp(self):
+        self.prog = a_program()
+        self.plan, self.inputs = self.prog.plan([128]), draw(128)[:3]
+
+    def test_closed(self):
+        """A closed Attention computes no more, and its session has ended; to close it twice is no error."""
+        with Attention(self.prog) as attn:
+            bound = attn.bind(self.plan)
+            o = bound(self.inputs[0].requires_grad_(), *self.inputs[1:])
+            self.assertTrue(attn._session)
+        self.assertIsNone(attn._session)
+        attn.close()
+        again = lambda: attn.__enter__()  # noqa: E731
+        for call in lambda: bound(*self.inputs), lambda: o.sum().backward(), lambda: attn.bind(self.plan), again:
+            self.expect("E203", call, "closed")
+        never = Attention(self.prog)
+        never.close()
+        self.expect("E203", lambda: never.bind(self.plan), "closed")
+        with self.assertRaises(ZeroDivisionError), Attention(self.prog) as attn:
+            attn.bind(self.plan)
+            1 / 0
+        self.expect("E203", lambda: attn.bind(self.plan), "closed")
+
+    def test_elsewhere(self):
+        """A process that was forked cannot close it, nor a thread while another uses it."""
+        attn = Attention(self.prog)
+        bound = attn.bind(self.plan)
+        child = os.fork()
+        if child == 0:
+            try:
+                attn.close()
+            except fcpc.Error as error:
+                os._exit(7 if error.code == "E203" and "another process" in str(error) else 1)
+            finally:
+                os._exit(2)
+        self.assertEqual(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), 7)
+        with attn._alone:
+            self.expect("E203", attn.close, "another thread")
+        bound(*self.inputs)
+        attn.close()
+
+
 class Errors(Expecting):
     def setUp(self):
         self.prog = a_program()
@@ -468,6 +657,40 @@ class Errors(Expecting):
         self.expect("E701", lambda: inside(q, k, v), "there is no v", "first 8 numbers of the keys")
         self.expect("E400", lambda: a_program(value_dim=17), "value_dim")
 
+    def test_shapes(self):
+        """Shapes as other libraries have them are refused with what to write."""
+        q, k, v = self.q, self.k, self.v
+        for x in q[None], torch.stack([q, q]):
+            self.expect("E701", lambda: self.bound(x, k, v), "[tokens, heads, head_dim]", "without a batch dimension",
+                        "q[0]")
+        self.expect("E701", lambda: self.bound(q, k.flatten(1), v), "k.unflatten(1, (2, 16))")
+        self.expect("E701", lambda: self.bound(q, k, v.transpose(0, 1)), "v.transpose(0, 1)")
+        prog = a_program(cluster=fcpc.Cluster(gpus=2))
+        plan = prog.plan([128], here=range(1, 2))
+        part = fcpc.torch._Binding(self.attn, 0, plan)
+        self.assertEqual(part._advice("k", k, (plan.key_tokens, KV_HEADS, DIM), k.dtype),
+                         f". The whole batch has 128 tokens, and this process holds {plan.tokens} of them: plan.take(k, "
+                         "keys=True)")
+        self.assertIn("plan.take(q)", part._advice("q", q, (plan.tokens, HEADS, DIM), q.dtype))
+
+    def test_arguments(self):
+        """What is no program, plan, tensor, device, group or number is named, with what it should be."""
+        for wrong in None, 3, self.plan, "causal":
+            self.expect("E203", lambda: Attention(wrong), "no program", "fcpc.program(")
+        self.expect("E203", lambda: Attention(self.plan), "a Plan", "plan.program")
+        for wrong, word in (None, "None"), (self.prog, "a Program"), ([128], "a list"):
+            self.expect("E203", lambda: self.attn.bind(wrong), word, "prog.plan(lengths)")
+        self.expect("E203", lambda: self.attn.bind(self.plan, layer="1"), "no layer '1'")
+        for device in 3, "gpu", "mps", None:
+            self.expect("E702", lambda: Attention(self.prog, device=device), "no backend", '"cpu"')
+        for group in 3, ["mpi"], self.prog:
+            self.expect("E706", lambda: Attention(self.prog, group=group), "no group", "torch.distributed")
+        for number in "2", 1.5, None:
+            self.expect("E203", lambda: Attention(self.prog, threads=number), f"threads is {number!r}", "whole number")
+            self.expect("E203", lambda: Attention(self.prog, timeout=number), f"timeout is {number!r}")
+        for inputs in (None, self.k, self.v), (self.q, self.k.numpy(), self.v), (self.q, self.k, [1.0]):
+            self.expect("E701", lambda: self.bound(*inputs), "a tensor of torch is expected")
+
     def test_lse(self):
         """A loss that depends on lse needs a plan that has its gradient; a large one is warned of."""
         q, k, v = self.q.requires_grad_(), self.k, self.v
@@ -477,7 +700,7 @@ class Errors(Expecting):
         (o.sum() + lse.detach().sum() + 0 * lse.sum()).backward()
         far = a_program(score="s - 1.0e6")
         bound = Attention(far).bind(far.plan([128]))
-        with self.assertWarnsRegex(RuntimeWarning, r"lse is up to 1e\+06.*steps of 0.0625"):
+        with self.assertWarnsRegex(fcpc.Warning, r"lse is up to 1e\+06.*steps of 0.0625"):
             bound(q, k, v, return_lse=True)
         with warnings.catch_warnings():
             warnings.simplefilter("error")
@@ -489,8 +712,9 @@ class Errors(Expecting):
     def test_plans(self):
         other = a_program(heads=2)
         self.expect("E203", lambda: self.attn.bind(other.plan([128])), "another program")
-        loaded = other.plan([128])
-        loaded.program = None
+        with tempfile.TemporaryDirectory() as folder:
+            other.plan([128]).save(f"{folder}/plan")
+            loaded = fcpc.load(f"{folder}/plan")
         self.expect("E203", lambda: self.attn.bind(loaded), "heads")
         self.expect("E203", lambda: self.attn.bind(self.prog.plan([128], here=range(1))), "ranks")
         for layer in (1, -1):

@@ -6,10 +6,13 @@ that changes without this file is found before anybody calls the wrong thing.
 
 ctypes.CDLL gives the interpreter lock back while a C function runs: threads of Python plan and compute side by side.
 """
+from __future__ import annotations
+
 import ctypes
 import os
 import re
 from pathlib import Path
+from typing import Any, TypeVar
 
 _bool, _double, _size = ctypes.c_bool, ctypes.c_double, ctypes.c_size_t
 _u32, _u64, _i64 = ctypes.c_uint32, ctypes.c_uint64, ctypes.c_int64
@@ -58,11 +61,15 @@ class fcp_allocator(ctypes.Structure):
     _fields_ = [("context", _pointer), ("allocate", ALLOCATE), ("release", RELEASE)]
 
 
+INTERRUPTED = ctypes.CFUNCTYPE(_int, _pointer)
+
+
 class fcp_session_options(ctypes.Structure):
     _fields_ = [("size", _size), ("backend", _text), ("transport", _text), ("start", _pointer),
                 ("compute_threads", _u32), ("timeout_s", _u32), ("host_tensors", _bool), ("stage_bytes", _size),
                 ("graph_from", _u32), ("partition", _int), ("mma_sync", _bool), ("timings", _bool),
-                ("fuse", _int), ("allocator", fcp_allocator)]
+                ("fuse", _int), ("allocator", fcp_allocator), ("interrupted", INTERRUPTED),
+                ("interrupted_context", _pointer)]
 
 
 class fcpc_diagnostic(ctypes.Structure):
@@ -171,7 +178,7 @@ _VALUES = {"fcp_code": _int, "fcp_pass": _int, "bool": _bool, "size_t": _size, "
            "int64_t": _i64, "double": _double, "void": None}
 
 
-def _type(declared, is_result):
+def _type(declared: str, is_result: bool) -> Any:
     """The ctypes type of a declaration such as `const char *path`. Text that the caller must free stays a pointer."""
     if "**" in declared or "*" in declared and "char" not in declared:
         return _pointer
@@ -180,13 +187,13 @@ def _type(declared, is_result):
     return _VALUES[declared.split()[0]]
 
 
-def _declare(libraries):
+def _declare(libraries: dict[str, Any]) -> dict[str, Any]:
     """Gives the functions of FUNCTIONS their types, and returns them by name."""
-    found = {}
+    found: dict[str, Any] = {}
     for line in re.sub(r"\s+", " ", FUNCTIONS).split(";"):
         if not line.strip():
             continue
-        result, name, parameters = re.fullmatch(r"\s*(.*?)(\w+)\((.*)\)\s*", line).groups()
+        result, name, parameters = re.findall(r"^\s*(.*?)(\w+)\((.*)\)\s*$", line)[0]
         library = libraries[name.split("_")[0]]
         try:
             function = getattr(library, name)
@@ -220,28 +227,32 @@ def _load():
     return _declare(loaded)
 
 
-C = _load()
+C: dict[str, Any] = _load()
 _free = ctypes.CDLL(None).free
 _free.argtypes, _free.restype = [_pointer], None
+
+
+Me = TypeVar("Me")
 
 
 class Owner:
     """Has an object of C, and frees it. A copy that had the same address would free it again, so copies are the object
     itself: a deep copy of a model goes on with the attention of the model. In another process the address means
-    nothing, so there is no pickle."""
+    nothing, so there is no pickle, unless a class says of what the object is made anew."""
 
-    def __copy__(self):
+    def __copy__(self: Me) -> Me:
         return self
 
-    def __deepcopy__(self, memo):
+    def __deepcopy__(self: Me, memo: Any) -> Me:
         return self
 
-    def __reduce_ex__(self, protocol):
-        raise TypeError(f"a {type(self).__name__} belongs to its process and is not pickled: a plan goes to another "
-                        "process by Plan.save and fcpc.load")
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        what = type(self).__name__
+        raise TypeError(f"{'an' if what[0] in 'AEIOU' else 'a'} {what} belongs to its process and is not pickled: make one there, of the "
+                        "program and the plans, which are")
 
 
-def path_bytes(path):
+def path_bytes(path: str | bytes | os.PathLike[Any]) -> bytes:
     """A path (str, bytes or os.PathLike) as C takes it."""
     name = os.fsencode(path)
     if b"\0" in name:
@@ -249,7 +260,7 @@ def path_bytes(path):
     return name
 
 
-def take_text(pointer):
+def take_text(pointer: int | None) -> str:
     """The text at a char * that C has made for its caller, which is freed."""
     if not pointer:
         raise MemoryError("fcpc is out of memory")
@@ -259,14 +270,14 @@ def take_text(pointer):
         _free(pointer)
 
 
-def call_text(name, *arguments):
+def call_text(name: str, *arguments: Any) -> str:
     """Calls a function that makes a string in *out_text and says why it cannot in *err."""
     made, err = _pointer(), fcp_error()
     check(C[name](*arguments, ctypes.byref(made), ctypes.byref(err)), err)
     return take_text(made.value)
 
 
-def check(code, err):
+def check(code: int, err: fcp_error) -> None:
     """Raises the error that a C function has returned, unless it is none."""
     if code:
         from .errors import Error

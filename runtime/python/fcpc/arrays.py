@@ -36,17 +36,17 @@ def dim_of_tokens(who: str, x: Any, dim: Any, want: int, others: dict[int, str])
         made = "" if x is None else ": torch.tensor(x) or numpy.asarray(x) makes one"
         raise Error("E701", f"{who}: a tensor of torch or an array of numpy is expected, and this is "
                             f"{'None' if x is None else 'a ' + type(x).__name__}{made}")
-    shape, dim = tuple(x.shape), whole(who, "dim", dim)
-    if not -len(shape) <= dim < len(shape):
-        raise Error("E701", f"{who}: dim is {dim}, and the tensor has the shape {list(shape)}")
-    if shape[dim] == want:
-        return dim if dim >= 0 else dim + len(shape)
-    hint = others.get(shape[dim], "")
+    shape, at = tuple(x.shape), whole(who, "dim", dim)
+    if not -len(shape) <= at < len(shape):
+        raise Error("E701", f"{who}: dim is {at}, and the tensor has the shape {list(shape)}")
+    if shape[at] == want:
+        return at if at >= 0 else at + len(shape)
+    hint = others.get(shape[at], "")
     if want in shape:
         hint = f"dimension {shape.index(want)} has as many: write dim={shape.index(want)}"
     elif len(shape) == 1 and len(x) > 1 and x[0] == 0 and x[-1] == want:
         hint = "it looks like cu_seqlens, and a row for each token is expected"
-    raise Error("E701", f"{who}: dimension {dim} has {shape[dim]} rows, and the plan {want} tokens"
+    raise Error("E701", f"{who}: dimension {at} has {shape[at]} rows, and the plan {want} tokens"
                         f"{hint and '; '}{hint}")
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Dict, Iterable, Mapping, NamedTuple, Unio
 
 from ._c import (C, Owner, call_text, check, fcp_error, fcp_pairs_proof, fcp_shape, fcp_table, fcpc_question,
                  fcpc_show_options, fcpc_times, path_bytes, take_text)
-from .arrays import Rows, array_of, check_holds, dim_of_tokens, index_of, is_array, reverse, taken, whole
+from .arrays import Rows, array_of, check_holds, dim_of_tokens, index_of, is_array, is_tensor, reverse, taken, whole
 from .errors import Diagnostics, Error
 from .restore import restore
 
@@ -232,7 +232,7 @@ class Plan(Owner):
         ignore = whole("take_labels", "ignore", ignore)
         check_holds("take_labels", labels, "ignore", ignore)
         first = taken(labels, index_of(self._first_rows(), labels), dim)  # behind no token, so they are not counted
-        count = int((labels != ignore).sum()) - int((first != ignore).sum())
+        count = int((labels != ignore).sum() - (first != ignore).sum())
         return Labels(taken(labels, index_of(self._rows(1), labels), dim, ignore), count)
 
     def _first_rows(self) -> Any:
@@ -258,6 +258,8 @@ class Plan(Owner):
         Errors: E701 (x has not as many rows, or requires a gradient), E203 (this process holds a part of the ranks, or
         is another rank of the group), E706 (a group that is not the plan's; processes that restore unlike things)
         """
+        if isinstance(group, str):
+            raise Error("E706", f"restore: '{group}' is no group of torch.distributed, by which rows would go")
         if group is not None:
             return restore(self, x, group, dim)
         if len(self.here) != self.ranks:
@@ -278,6 +280,8 @@ class Plan(Owner):
         It is a tensor if torch is loaded, on the device of the tensor `like`; else, or if `like` is one, an array of
         numpy.
         """
+        if not (like is None or is_tensor(like) or is_array(like)):
+            raise Error("E701", f"positions: like is {like!r}, and a tensor or an array is expected")
         made = array_of(self._list("fcp_plan_positions", False), "numpy" if is_array(like) else "")
         if hasattr(made, "clone"):
             return made.clone() if like is None else made.to(like.device, copy=True)

@@ -43,12 +43,11 @@ def restore(plan: Plan, rows: Rows, group: Any, dim: Any) -> Rows:
 def _rank(plan: Plan, group: Any) -> int:
     """The rank of this process in the group, which must be the plan's."""
     import torch.distributed as dist
-    if isinstance(group, str):
-        raise Error("E706", f"restore: '{group}' is no group of torch.distributed, through which rows would go")
     if not dist.is_available() or not dist.is_initialized():
-        raise Error("E706", "restore: init_process_group has not been called")
-    if hasattr(group, "get_group"):
-        raise Error("E706", "restore: this is a mesh: its get_group() gives a group")
+        raise Error("E706", "restore: init_process_group of torch.distributed has not been called")
+    if not isinstance(group, dist.ProcessGroup) and group != dist.GroupMember.NON_GROUP_MEMBER:
+        hint = ": its get_group() gives one" if hasattr(group, "get_group") else ", by which rows would go"
+        raise Error("E706", f"restore: {group!r} is no group of torch.distributed{hint}")
     rank, size = dist.get_rank(group), dist.get_world_size(group)
     if rank < 0:
         raise Error("E706", "restore: this process is not in the group")

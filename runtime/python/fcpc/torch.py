@@ -10,17 +10,26 @@ The plan goes through the graph as a tensor that holds its number. So torch.comp
 new plan in each step compiles nothing anew; and what autograd has saved for a backward pass finds the plan of its own
 forward pass, whatever was bound since: under activation checkpointing, and with several micro-batches in flight.
 """
+from __future__ import annotations
+
 import ctypes
 import itertools
 import weakref
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 import torch
+import torch.distributed as dist
 from torch.autograd import forward_ad
-from torch.autograd.function import once_differentiable
 
 from ._c import C, Owner, check, fcp_error
 from .errors import Error
+from .plan import Plan
+from .program import Program
 from .session import BACKWARD, FORWARD, VALUES, Alone, Places, session_options, warn_of_low, words
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 _DTYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
 _OWN_BATCH = 0xFFFFFFFF     # FCP_OWN_BATCH
@@ -28,7 +37,7 @@ _OWN_BATCH = 0xFFFFFFFF     # FCP_OWN_BATCH
 _INPUTS = ("q", "k", "v", "sink", "table"), ("q", "k", "v", "sink", "table", "o", "d_o", "lse", "lse_low", "d_lse")
 _OUTPUTS = ("o", "lse", "lse_low", "max_logit"), ("dq", "dk", "dv", "d_sink", "d_table")
 
-_bound = {}  # number -> _Binding, as long as the tensor lives that holds the number
+_bound: dict[int, _Binding] = {}  # by number, as long as the tensor lives that holds the number
 _numbers = itertools.count(1)
 
 
@@ -49,28 +58,60 @@ class Attention(Owner):
     With "cuda" its device memory comes from torch's caching allocator. If there is too little, `bind` raises E012,
     whose __cause__ is what torch says.
 
+    `close` gives all of it back, and so does the end of a `with` block, or of the object.
+
     Where ranks are processes, all of them make their Attention, bind their plans and run them in the same order, and
     sum the gradients of sinks and tables among themselves, as of any parameter that they share. It belongs to one
-    process and is used by one thread at a time; otherwise E203.
+    process and is used by one thread at a time; otherwise E203. Errors: E203 (another argument), E702 (device), E706
+    (group).
     """
 
-    def __init__(self, prog, group=None, device="cpu", threads=0, timeout=0):
-        self._prog, self._alone, self._error = prog, Alone("Attention"), fcp_error()
-        self.device = torch.device(device)
-        if self.device.type not in ("cpu", "cuda"):
-            raise Error("E702", f"attention: there is no backend for {self.device}: there are cpu and cuda")
+    def __init__(self, prog: Program, group: Any = None, device: str | torch.device = "cpu", threads: int = 0,
+                 timeout: int = 0) -> None:
+        self._session: int | None = None
+        self._alone = Alone("Attention")
+        if not isinstance(prog, Program):
+            raise Error("E203", f"Attention: {_a(prog)} is no program: fcpc.program(...) makes one" + (
+                ", and this plan's is plan.program" if isinstance(prog, Plan) else ""))
+        for name, number in ("threads", threads), ("timeout", timeout):
+            if not isinstance(number, int):
+                raise Error("E203", f"Attention: {name} is {number!r}: it is a whole number")
+        self._prog, self._error, self._closed = prog, fcp_error(), False
+        self.device = _device(device)
+        _check_group(group)
         cuda = self.device.type == "cuda"
         number = _current_device(self.device) if cuda and group is not None else 0
         self._options = session_options(group, cuda, number, threads, timeout, _Caching() if cuda else None)
         self._here = prog.here if group is not None else None
-        self._session, self._plans, self._free = None, [], []  # _free: numbers of session plans that nobody uses
+        self._plans: list[Plan] = []
+        self._free: list[int] = []  # numbers of session plans that nobody uses
         self._selected = 0  # the number of the plan that the session would run
 
-    def __del__(self):
+    def __del__(self) -> None:
         if getattr(self, "_session", None) and C and self._alone.here():
             C["fcp_session_free"](self._session)
 
-    def bind(self, plan, layer=0):
+    def close(self) -> None:
+        """Ends the session: gives back its threads, memory and connections. Then `bind` is an error (E203), and so are
+        calls of what it gave and backward passes of these. To close twice is no error."""
+        with self._alone:
+            if self._session is not None:
+                C["fcp_session_free"](self._session)
+            self._session, self._closed = None, True
+            self._plans.clear()
+
+    def __enter__(self) -> Attention:
+        self._refuse_closed()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _refuse_closed(self) -> None:
+        if self._closed:
+            raise Error("E203", "this Attention is closed")
+
+    def bind(self, plan: Plan, layer: int = 0) -> BoundAttention:
         """Attention of one batch: a function (q, k, v=None, sink=None, tables=None, return_lse=False,
         return_max=False) -> o.
 
@@ -89,24 +130,34 @@ class Attention(Owner):
                sum of exponentials; -inf, or the sink, in a row that sees no key. A loss may depend on it if the program
                has lse_gradient=True; else its backward pass is an error (E701). Here float32 is enough for gradients,
                because what rounding took from lse is kept beside it. Who computes with lse has it no more: beyond 16384
-               exp(x - lse) is off by a thousandth or more. On the CPU that is a RuntimeWarning
+               exp(x - lse) is off by a thousandth or more. On the CPU that is an fcpc.Warning
         return_max   True: the largest logit of each head comes last, [heads] in float32, without gradient: of the rows
                that this process's ranks have finished, with the score and without the sink; -inf if there are none.
                Where ranks are processes, dist.all_reduce(most, dist.ReduceOp.MAX, group=group) is the batch's
 
+        Under torch.autocast q, k and v come in any of float32, float16 and bfloat16, and are cast to the program's
+        dtype, whatever dtype autocast has; sinks and tables are cast to float32. So o is in the program's dtype, and
+        each gradient in that of its tensor. Without autocast another dtype is an error.
+
+        There are first derivatives, also by torch.func.grad and vjp. Second derivatives are an error (E702), and so are
+        forward mode and torch.func.vmap.
+
         Other strides than those of a dense tensor are copied first. A row that sees no key has o = 0. Errors: E701
-        (shape, dtype or device), E203 (a plan of another program: heads, ranks, ...), E703.
+        (shape, dtype or device), E203 (no plan, or a plan of another program: heads, ranks, ...; closed), E703.
         """
+        if not isinstance(plan, Plan):
+            raise Error("E203", f"bind: {_a(plan)} is no plan: plan = prog.plan(lengths) makes that of a batch")
         if plan.program not in (self._prog, None):
             raise Error("E203", "bind: the plan is of another program than this Attention")
         if layer not in range(len(plan.layers)):
-            raise Error("E203", f"bind: there is no layer {layer}: the plan has {len(plan.layers)}, counted from 0")
+            raise Error("E203", f"bind: there is no layer {layer!r}: the plan has {len(plan.layers)}, counted from 0")
         plan = plan.layers[layer]
         here = range(plan.ranks) if self._here is None else self._here
         if plan.here != here:
             raise Error("E203", f"bind: the plan is for ranks {list(plan.here)}, and this process runs {list(here)}")
         check = self._options.check
         with self._alone:
+            self._refuse_closed()
             slot, err = self._take_slot(), self._error
             if self._session is None:
                 made = ctypes.c_void_p()
@@ -129,14 +180,16 @@ class Attention(Owner):
                 self._plans[slot] = plan
         return BoundAttention(_Binding(self, slot, plan))
 
-    def _select(self, slot):
+    def _select(self, slot: int) -> int:
         """Makes a plan the one that the session runs. Most calls run the plan of the call before."""
-        code = 0 if slot == self._selected else C["fcp_session_select"](self._session, slot, ctypes.byref(self._error))
+        code = 0
+        if slot != self._selected:
+            code = C["fcp_session_select"](self._session, slot, ctypes.byref(self._error))
         if not code:
             self._selected = slot
         return code
 
-    def _take_slot(self):
+    def _take_slot(self) -> int | None:
         """The number of a session's plan that nobody uses any more; None: there is none. All processes take the same:
         when a plan is given up depends on when each collects its garbage, so they tell each other."""
         if self._session is None or self._here is None:
@@ -156,57 +209,77 @@ class Attention(Owner):
 
 class BoundAttention(Owner):
     """What `Attention.bind` gives, for one plan: attention(q, k, v=None, sink=None, tables=None, return_lse=False,
-    return_max=False) -> o."""
+    return_max=False) -> o. `plan` is the plan."""
 
-    def __init__(self, binding):
-        self.plan, self._own = binding.plan, binding.tables
+    def __init__(self, binding: _Binding) -> None:
+        self.plan, self._own, self._dtype = binding.plan, binding.tables, binding.dtype
+        self._device = binding.device.type
         self._value_dim = binding.plan.value_dim if binding.plan.values_in_keys else None  # no v says it
         self.number = torch.tensor(next(_numbers))
         number = int(self.number)
         _bound[number] = binding
         weakref.finalize(self.number, binding.end, number).atexit = False
 
-    def __call__(self, q, k, v=None, sink=None, tables=None, return_lse=False, return_max=False):
+    @overload
+    def __call__(self, q: Tensor, k: Tensor, v: Tensor | None = None, sink: Tensor | None = None,
+                 tables: Mapping[str, Tensor] | None = None) -> Tensor: ...
+
+    @overload
+    def __call__(self, q: Tensor, k: Tensor, v: Tensor | None = None, sink: Tensor | None = None,
+                 tables: Mapping[str, Tensor] | None = None, *, return_lse: bool = False,
+                 return_max: bool = False) -> Any: ...
+
+    def __call__(self, q: Tensor, k: Tensor, v: Tensor | None = None, sink: Tensor | None = None,
+                 tables: Mapping[str, Tensor] | None = None, return_lse: bool = False,
+                 return_max: bool = False) -> Any:
+        """o, (o, lse), (o, most) or (o, lse, most): `Attention.bind` says what each is."""
         table = self._together(tables) if tables else None
-        o, lse, _, most = _operator(q, k, v, sink, table, self.number, self._value_dim, return_max)
+        if not torch.compiler.is_compiling():
+            for name, x in ("q", q), ("k", k), ("v", v), ("sink", sink):
+                if not isinstance(x, torch.Tensor) and (x is not None or name in "qk"):
+                    raise Error("E701", f"attention: {name} is {_a(x)}: a tensor of torch is expected")
+            _refuse_tangents(q, k, v, sink, table)
+        o, lse, _, most = _operator(q, k, v, sink, table, self.number, self._value_dim, return_max, self._dtype)
         if not return_lse:
             return (o, most) if return_max else o
         if not torch.compiler.is_compiling() and lse.is_cpu and type(lse) is torch.Tensor:
             warn_of_low(_largest(lse), "Inside of attention no gradient suffers")
         return (o, lse, most) if return_max else (o, lse)
 
-    def _together(self, tables):
+    def _together(self, tables: Mapping[str, Tensor]) -> Tensor:
         """All tables of the plan as C takes them: in one tensor, in the plan's order."""
         for name, x in tables.items():
             own = self._own.get(name)
             if own is None or x.shape != own.shape:
                 raise Error("E701", f"attention: the score reads no table '{name}' of shape {list(x.shape)}: it reads "
                                     f"{ {n: list(t.shape) for n, t in self._own.items()} }")
-        return torch.cat([tables.get(name, own).flatten() for name, own in self._own.items()])
+        with torch.autocast(self._device, enabled=False):  # which knows fewer pairs of dtypes
+            return torch.cat([tables.get(name, own).flatten() for name, own in self._own.items()])
 
 
 class _Binding:
     """A plan in its place in a session, and where in a tensor of all tokens the rows of each rank begin."""
 
-    def __init__(self, attention, slot, plan):
+    def __init__(self, attention: Attention, slot: int, plan: Plan) -> None:
         self.attention, self.slot, self.plan = attention, slot, plan
         self.device, self.cuda = attention.device, attention.device.type == "cuda"
+        self.dtype = _DTYPES[plan.dtype]
         places = self.places = Places(plan)
-        needs = {name: (name, shape, _DTYPES[dtype], places.places[name])
-                 for name, (shape, dtype) in places.needs.items()}
+        needs: dict[str, tuple[str, Any, Any, Any]] = {name: (name, shape, _DTYPES[dtype], places.places[name])
+                                                       for name, (shape, dtype) in places.needs.items()}
         needs.update((name, (name, None, None, ())) for name in VALUES if name not in needs)
         self.shapes = {name: shape for name, (shape, _) in places.needs.items()}
         self.takes = [[needs[name] for name in names] for names in _INPUTS]
-        self.gives = [[places.places.get(name, ()) for name in names] for names in _OUTPUTS]
+        self.gives: list[list[Any]] = [[places.places.get(name, ()) for name in names] for names in _OUTPUTS]
         self.tables = {name: torch.frombuffer(doubles, dtype=torch.float64).float().view(shape).to(self.device)
                        for name, (shape, doubles) in plan.tables.items()}
 
-    def end(self, number):
+    def end(self, number: int) -> None:
         """Nobody holds the number any more: no pass of this plan will come."""
         _bound.pop(number, None)
         self.attention._free.append(self.slot)
 
-    def run(self, which, inputs, outputs):
+    def run(self, which: int, inputs: Sequence[Tensor | None], outputs: Sequence[Tensor | None]) -> None:
         """Runs a pass. inputs, outputs: the tensors of all tokens that _INPUTS and _OUTPUTS name; None is left out."""
         array, copies = self.places.array(), []
         for x, (name, shape, dtype, places) in zip(inputs, self.takes[which]):
@@ -217,7 +290,8 @@ class _Binding:
                                     "numbers of the keys")
             if x.shape != shape or x.dtype != dtype or not _is_on(x, self.cuda):
                 raise Error("E701", f"attention: {name} is {words(x.shape, _type(x.dtype), x.device.type)}; the plan "
-                                    f"needs {words(shape, _type(dtype), self.device.type)}")
+                                    f"needs {words(shape, _type(dtype), self.device.type)}"
+                                    f"{self._advice(name, x, shape, dtype)}")
             if not x.is_contiguous():
                 x = x.contiguous()
                 copies.append(x)
@@ -232,6 +306,7 @@ class _Binding:
                 array[place] = base + begin
         attention = self.attention
         with attention._alone:
+            attention._refuse_closed()
             code = attention._select(self.slot)
             if not code and self.cuda:
                 code = _run_on_cuda(attention, which, array)
@@ -240,8 +315,56 @@ class _Binding:
             if code:
                 attention._options.check(code, attention._error)
 
+    def _advice(self, name: str, x: Tensor, shape: tuple[int, ...], dtype: torch.dtype) -> str:
+        """What to do about a tensor of another shape or dtype; "" where nothing is to be guessed."""
+        got, plan, per_token = tuple(x.shape), self.plan, len(shape) == 3
+        whole = plan.global_key_tokens if name in ("k", "v") else plan.global_tokens
+        if got == shape and x.dtype != dtype:
+            return (f". {name}.to(torch.{_type(dtype)}) casts it" + (
+                ", and so does torch.autocast; program(dtype=...) says what the plan needs" if per_token else ""))
+        if not per_token or got == shape:
+            return ""
+        if len(got) == 4:
+            return (f". Tensors are [tokens, heads, head_dim], without a batch dimension: sequences are packed end to "
+                    f"end, and {name}[0] is a batch of one")
+        if len(got) == 2:
+            return f". Tensors are [tokens, heads, head_dim]: {name}.unflatten(1, ({shape[1]}, {shape[2]}))"
+        if got[0] == whole != shape[0] and got[1:] == shape[1:]:
+            return (f". The whole batch has {whole} tokens, and this process holds {shape[0]} of them: "
+                    f"plan.take({name}{', keys=True' if name in ('k', 'v') else ''})")
+        if got == (shape[1], shape[0], shape[2]):
+            return f". Tensors are [tokens, heads, head_dim]: {name}.transpose(0, 1)"
+        return ""
 
-def _type(dtype):
+
+def _a(x: object) -> str:
+    """What an object is, for messages."""
+    return "None" if x is None else f"{x!r}" if isinstance(x, (int, float, str)) else f"a {type(x).__name__}"
+
+
+def _device(device: object) -> torch.device:
+    """The device of an Attention."""
+    try:
+        made = torch.device(device) if isinstance(device, (str, torch.device)) else None
+    except RuntimeError:
+        made = None
+    if made is None or made.type not in ("cpu", "cuda"):
+        raise Error("E702", f"attention: there is no backend for device {_a(device)}: it is \"cpu\", \"cuda\", or "
+                            "\"cuda:1\" for one of several")
+    return made
+
+
+def _check_group(group: Any) -> None:
+    """Refuses what is no group; that a process is not in its group is found when the processes meet."""
+    if group is None or isinstance(group, str):
+        return
+    if not dist.is_available() or not (isinstance(group, dist.ProcessGroup)
+                                       or group == dist.GroupMember.NON_GROUP_MEMBER):
+        mesh = ": mesh.get_group() is that of a mesh of one dimension" if hasattr(group, "get_group") else ""
+        raise Error("E706", f"Attention: {_a(group)} is no group: it is None, 'mpi', or one of torch.distributed{mesh}")
+
+
+def _type(dtype: torch.dtype) -> str:
     return str(dtype).removeprefix("torch.")
 
 
@@ -255,60 +378,82 @@ class _Caching:
     when its streams have ended, so any stream of torch may have it next.
     """
 
-    def allocate(self, device, size):
+    def allocate(self, device: int, size: int) -> int:
         stream = torch.cuda.current_stream(device)
-        address = torch.cuda.caching_allocator_alloc(size, device, stream)
+        address: int = torch.cuda.caching_allocator_alloc(size, device, stream)
         stream.synchronize()
         return address
 
-    def release(self, device, address):
-        torch.cuda.caching_allocator_delete(address)
+    def release(self, device: int, address: int) -> None:
+        delete: Any = torch.cuda.caching_allocator_delete  # which has no types
+        delete(address)
 
 
-def _is_on(x, cuda):
+def _is_on(x: Tensor, cuda: bool) -> bool:
     return x.is_cuda if cuda else x.is_cpu
 
 
-def _current_device(device):
+def _current_device(device: torch.device) -> int:
     return torch.cuda.current_device() if device.index is None else device.index
 
 
-def _run_on_cuda(attention, which, array):
+def _run_on_cuda(attention: Attention, which: int, array: Any) -> int:
     """Puts a pass into the current stream. torch calls the legacy stream 0, and the driver calls it 1."""
     with torch.cuda.device(attention.device):
         stream = torch.cuda.current_stream().cuda_stream or 1
-        return C["fcp_session_run_on"](attention._session, which, array, stream, ctypes.byref(attention._error))
+        code: int = C["fcp_session_run_on"](attention._session, which, array, stream, ctypes.byref(attention._error))
+        return code
 
 
-def _binding(number):
+def _binding(number: Tensor) -> _Binding:
     binding = _bound.get(int(number))
     if binding is None:
         raise Error("E203", "attention: there is no such plan any more, or it was bound in another process")
     return binding
 
 
-def _largest(lse):
+def _largest(lse: Tensor) -> float:
     """The largest magnitude of a tensor; rows without keys do not count."""
     finite = lse.detach()[lse.isfinite()]
     return finite.abs().max().item() if len(finite) else 0.0
 
 
-def _dense(x):
+def _dense(x: Tensor) -> Tensor:
     """A tensor that looks like x, and whose rows lie behind each other."""
     return torch.empty_like(x, memory_format=torch.contiguous_format)
 
 
 # --- the operators ----------------------------------------------------------------------------------------------------
+# By what torch.library and torch.autograd have in public, and no more.
 
-_library = torch.library.Library("fcpc", "DEF")
+_NO_TANGENTS = ("attention: there are no derivatives in forward mode (torch.func.jvp, torch.autograd.forward_ad): "
+                "backward(), torch.autograd.grad and torch.func.vjp have gradients")
+_torch_library: Any = torch.library  # whose types are not all declared
+
+# autocast: what q, k and v are cast to where torch.autocast is on; None: the plan's dtype, if the plan is there to see.
+# value_dim: how wide values are, for who sees no plan.
+_library = _torch_library.Library("fcpc", "DEF")
 _library.define("attention(Tensor q, Tensor k, Tensor? v, Tensor? sink, Tensor? table, Tensor plan, "
-                "SymInt? value_dim=None, bool want_max=False) -> (Tensor o, Tensor lse, Tensor lse_low, Tensor most)")
+                "SymInt? value_dim=None, bool want_max=False, ScalarType? autocast=None) -> "
+                "(Tensor o, Tensor lse, Tensor lse_low, Tensor most)")
 _library.define("attention_backward(Tensor? d_o, Tensor? d_lse, Tensor q, Tensor k, Tensor? v, Tensor o, Tensor lse, "
                 "Tensor lse_low, Tensor? sink, Tensor? table, Tensor plan) -> (Tensor, Tensor, Tensor, Tensor, Tensor)")
+_operator, _operator_backward = torch.ops.fcpc.attention.default, torch.ops.fcpc.attention_backward.default
 
 
-def _attention(q, k, v, sink, table, plan, value_dim=None, want_max=False):
-    """(o, lse, lse_low, the largest logits); value_dim is for who knows no plan. What nobody wants has no numbers."""
+def _refuse_tangents(*inputs: Tensor | None) -> None:
+    """An error in forward mode, in which torch would take what nobody computes for zero."""
+    unpack: Any = forward_ad.unpack_dual
+    for x in inputs:
+        if x is not None and unpack(x).tangent is not None:
+            raise Error("E702", _NO_TANGENTS)
+
+
+def _attention(q: Tensor, k: Tensor, v: Tensor | None, sink: Tensor | None, table: Tensor | None, plan: Tensor,
+               value_dim: int | None = None, want_max: bool = False,
+               autocast: torch.dtype | None = None) -> tuple[Tensor, ...]:
+    """(o, lse, lse_low, the largest logits). What nobody wants has no numbers."""
+    _refuse_tangents(q, k, v, sink, table)
     binding = _binding(plan)
     shapes = binding.shapes
     o, (lse, low) = q.new_empty(shapes["o"]), (q.new_empty(shapes["lse"], dtype=torch.float32) for _ in range(2))
@@ -317,7 +462,11 @@ def _attention(q, k, v, sink, table, plan, value_dim=None, want_max=False):
     return o, lse, low, lse.new_empty(0) if most is None else most.amax(0)
 
 
-def _attention_backward(d_o, d_lse, q, k, v, o, lse, lse_low, sink, table, plan):
+def _attention_backward(d_o: Tensor | None, d_lse: Tensor | None, q: Tensor, k: Tensor, v: Tensor | None, o: Tensor,
+                        lse: Tensor, lse_low: Tensor, sink: Tensor | None, table: Tensor | None,
+                        plan: Tensor) -> tuple[Tensor, ...]:
+    """The gradients of q, k, v, sink and table. What nobody wants has no numbers."""
+    _refuse_tangents(d_o, d_lse)
     binding, shared = _binding(plan), {"d_sink": sink, "d_table": table}
     if d_lse is not None and not binding.plan.lse_gradient:
         if d_lse.any():
@@ -328,69 +477,121 @@ def _attention_backward(d_o, d_lse, q, k, v, o, lse, lse_low, sink, table, plan)
     grads = _dense(q), _dense(k), None if v is None else _dense(v)
     of_ranks = [None if x is None else lse.new_zeros(binding.shapes[name]) for name, x in shared.items()]
     binding.run(BACKWARD, (q, k, v, sink, table, o, d_o, lse, lse_low, d_lse), (*grads, *of_ranks))
-    return *grads[:2], q.new_empty(0) if v is None else grads[2], *(lse.new_empty(0) if x is None else x.sum(0)
-                                                                    for x in of_ranks)
+    dq, dk, dv = grads
+    return dq, dk, q.new_empty(0) if dv is None else dv, *(lse.new_empty(0) if x is None else x.sum(0)
+                                                           for x in of_ranks)
 
 
 _library.impl("attention", _attention, "CompositeExplicitAutograd")
 _library.impl("attention_backward", _attention_backward, "CompositeExplicitAutograd")
 
 
-@torch.library.register_fake("fcpc::attention")
-def _(q, k, v, sink, table, plan, value_dim=None, want_max=False):
-    rows = q.shape[:2]
+def _looks(q: Tensor, k: Tensor, v: Tensor | None, sink: Tensor | None, table: Tensor | None, plan: Tensor,
+           value_dim: int | None = None, want_max: bool = False,
+           autocast: torch.dtype | None = None) -> tuple[Tensor, ...]:
+    """What _attention gives, without its numbers, for compilers."""
+    rows, wide = q.shape[:2], value_dim if v is None else v.shape[2]
     lse, low = (q.new_empty(rows, dtype=torch.float32) for _ in range(2))
     most = lse.new_empty(rows[1] if want_max else 0)
-    return q.new_empty((*rows, value_dim if v is None else v.shape[2])), lse, low, most
+    return q.new_empty([*rows, wide]), lse, low, most
 
 
-@torch.library.register_fake("fcpc::attention_backward")
-def _(d_o, d_lse, q, k, v, o, lse, lse_low, sink, table, plan):
+def _looks_backward(d_o: Tensor | None, d_lse: Tensor | None, q: Tensor, k: Tensor, v: Tensor | None, o: Tensor,
+                    lse: Tensor, lse_low: Tensor, sink: Tensor | None, table: Tensor | None,
+                    plan: Tensor) -> tuple[Tensor, ...]:
     dv = q.new_empty(0) if v is None else _dense(v)
     return _dense(q), _dense(k), dv, *(lse.new_empty(0) if x is None else _dense(x) for x in (sink, table))
 
 
-class _Differentiable(torch.autograd.Function):
-    """Attention with gradients."""
+_torch_library.register_fake("fcpc::attention", _looks)
+_torch_library.register_fake("fcpc::attention_backward", _looks_backward)
+
+
+# Gradients. attention_backward has a derivative as well, which is an error: without one torch would take it for zero.
+
+def _keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+    q, k, v, sink, table, plan = inputs[:6]
+    o, lse, low, most = output
+    ctx.mark_non_differentiable(low, most)
+    ctx.set_materialize_grads(False)  # None: the loss does not depend on it
+    ctx.save_for_backward(q, k, v, o, lse, low, sink, table, plan)
+
+
+def _differentiate(ctx: Any, *d: Tensor | None) -> tuple[Tensor | None, ...]:
+    q, k, v, o, lse, low, sink, table, plan = ctx.saved_tensors
+    dq, dk, dv, d_sink, d_table = _operator_backward(d[0], d[1], q, k, v, o, lse, low, sink, table, plan)
+    return (dq, dk, None if v is None else dv, None if sink is None else d_sink, None if table is None else d_table,
+            None, None, None, None)
+
+
+def _refuse_second(ctx: Any, *_: Tensor | None) -> tuple[Tensor | None, ...]:
+    raise Error("E702", "attention: there are no second derivatives: a gradient of attention cannot be differentiated "
+                        "again (create_graph=True, torch.autograd.functional.hessian, torch.func.hessian). Detach it, "
+                        "or compute this part with torch.nn.functional.scaled_dot_product_attention")
+
+
+torch.library.register_autograd("fcpc::attention", _differentiate, setup_context=_keep)
+torch.library.register_autograd("fcpc::attention_backward", _refuse_second)
+
+
+# torch.func. What register_autograd makes is not for it, and has tangents of zero under jvp. So where a transform of
+# torch.func is active, the operators are functions of the kind that it takes: grad and vjp work.
+
+class _Transformed(torch.autograd.Function):
+    forward = staticmethod(_operator)
+    setup_context = staticmethod(_keep)
+    backward = staticmethod(_differentiate)
 
     @staticmethod
-    def forward(ctx, keys, q, k, v, sink, table, plan, value_dim, want_max):
-        o, lse, low, most = _below_autograd(keys, q, k, v, sink, table, plan, value_dim, want_max)
-        ctx.mark_non_differentiable(low, most)
-        ctx.set_materialize_grads(False)  # None: the loss does not depend on it
-        ctx.save_for_backward(q, k, v, o, lse, low, sink, table, plan)
-        return o, lse, low, most
+    def jvp(ctx: Any, *_: Any) -> Any:
+        raise Error("E702", _NO_TANGENTS)
 
     @staticmethod
-    @once_differentiable
-    def backward(ctx, d_o, d_lse, *_):
-        q, k, v, o, lse, low, sink, table, plan = ctx.saved_tensors
-        dq, dk, dv, d_sink, d_table = torch.ops.fcpc.attention_backward(d_o, d_lse, q, k, v, o, lse, low, sink, table,
-                                                                        plan)
-        return (None, dq, dk, None if v is None else dv, None if sink is None else d_sink,
-                None if table is None else d_table, None, None, None)
+    def vmap(info: Any, in_dims: Any, *_: Any) -> Any:
+        raise Error("E702", "attention: there is no torch.func.vmap of it, nor jacrev, jacfwd and hessian, which use "
+                            "vmap: one call computes all sequences of a batch, packed end to end. "
+                            "torch.autograd.functional.jacobian goes row by row")
 
 
-def _below_autograd(keys, q, k, v, sink, table, plan, value_dim, want_max):
-    """What the operator does below its gradients. keys: the set of those who are to see this call, one after the other.
-    Mostly the device alone is left. Else there is a tracer, of shapes or of a graph, and torch calls that one."""
-    keys &= _BELOW
-    if keys.raw_repr() in _COMPUTES:
-        return _attention(q, k, v, sink, table, plan, value_dim, want_max)
-    return _operator.redispatch(keys, q, k, v, sink, table, plan, value_dim, want_max)
+class _TransformedBackward(_Transformed):
+    forward = staticmethod(_operator_backward)
+    setup_context = staticmethod(lambda ctx, inputs, output: None)
+    backward = staticmethod(_refuse_second)
 
 
-def _autograd(keys, q, k, v, sink, table, plan, value_dim=None, want_max=False):
-    """What the operator does first. torch.library.register_autograd would do the same, with more work in each call."""
-    if forward_ad._current_level >= 0 and any(x is not None and forward_ad.unpack_dual(x).tangent is not None
-                                              for x in (q, k, v, sink, table)):
-        raise Error("E702", "attention: there are no derivatives in forward mode (torch.func.jvp, forward_ad)")
-    if torch.is_grad_enabled() and torch._C._any_requires_grad(q, k, v, sink, table):
-        return _Differentiable.apply(keys, q, k, v, sink, table, plan, value_dim, want_max)
-    return _below_autograd(keys, q, k, v, sink, table, plan, value_dim, want_max)
+def _transform(*inputs: Any) -> Any:
+    device = inputs[0].device.type
+    if device in _AUTOCAST and torch.is_autocast_enabled(device):
+        return _AUTOCAST[device](*inputs)  # which comes back here, with autocast off
+    return _Transformed.apply(*inputs)
 
 
-_BELOW = torch._C._after_autograd_keyset
-_COMPUTES = {torch._C.DispatchKeySet(key).raw_repr() for key in (torch._C.DispatchKey.CPU, torch._C.DispatchKey.CUDA)}
-_operator = torch.ops.fcpc.attention.default
-_library.impl("attention", _autograd, "Autograd", with_keyset=True)
+_library.impl("attention", _transform, "FuncTorchDynamicLayerFrontMode")
+_library.impl("attention_backward", _TransformedBackward.apply, "FuncTorchDynamicLayerFrontMode")
+
+
+# Autocast. torch.library.register_autocast casts all tensors to one dtype, named when it is called: it would cast sinks
+# and tables, and knows no plan. So this is a rule of our own: q, k and v are cast to the dtype of their plan.
+
+def _autocast_rule(device: str) -> Callable[..., Any]:
+    def cast(x: Tensor | None, dtype: torch.dtype) -> Tensor | None:
+        if x is None or x.device.type != device or not x.is_floating_point() or x.dtype == torch.float64:
+            return x  # as torch's own rules leave it
+        return x.to(dtype)
+
+    def rule(q: Tensor, k: Tensor, v: Tensor | None, sink: Tensor | None, table: Tensor | None, plan: Tensor,
+             value_dim: int | None = None, want_max: bool = False, autocast: torch.dtype | None = None) -> Any:
+        try:
+            dtype = autocast or _binding(plan).dtype
+        except RuntimeError as error:  # torch's own
+            raise Error("E209", "attention: a compiler does not see the plan: under torch.autocast name its dtype, "
+                                "torch.ops.fcpc.attention(..., autocast=torch.bfloat16)") from error
+        inputs = *(cast(x, dtype) for x in (q, k, v)), *(cast(x, torch.float32) for x in (sink, table))
+        with torch.autocast(device, enabled=False):
+            return _operator(*inputs, plan, value_dim, want_max)
+    return rule
+
+
+_AUTOCAST = {device: _autocast_rule(device) for device in ("cpu", "cuda")}
+_library.impl("attention", _AUTOCAST["cpu"], "AutocastCPU")
+_library.impl("attention", _AUTOCAST["cuda"], "AutocastCUDA")

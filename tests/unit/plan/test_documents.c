@@ -8,7 +8,7 @@
 #include "tests/support/splitmix.h"
 #include "tests/support/temporary.h"
 
-enum { MOST = 6, TOKENS = 400, TEXT = 8000 };
+enum { MOST = 6, TOKENS = MOST * 200, TEXT = 32000 };
 
 static const char *const layouts[] = {"planned", "contiguous", "zigzag", "contiguous(group = 1)"};
 static const char *const masks[] = {"causal", "document(d = doc)"};
@@ -28,11 +28,11 @@ static batch draw(uint64_t seed) {
     uint64_t state = seed * 4127 + 1;
     batch b = {.count = 1 + (uint32_t)(splitmix(&state) % MOST)};
     for (uint32_t s = 0; s < b.count; s++) {
-        b.lengths[s] = splitmix(&state) % 4 ? splitmix(&state) % 60 : 0;
+        b.lengths[s] = splitmix(&state) % 4 ? splitmix(&state) % 200 : 0;
         if (!s && !b.lengths[s]) b.lengths[s] = 1;
         int64_t value = scales[seed % 4] * (int64_t)(splitmix(&state) % 3); /* may be that of the sequence before */
         for (uint64_t i = 0; i < b.lengths[s]; i++) {
-            const bool turns = splitmix(&state) % 7 == 0; /* to another value, or to the same */
+            const bool turns = splitmix(&state) % (seed % 3 ? 7 : 90) == 0; /* to another value, or to the same */
             if (turns) value = scales[seed % 4] * (int64_t)(splitmix(&state) % 3);
             const uint64_t row = b.tokens + i;
             b.values[row] = value;
