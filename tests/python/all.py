@@ -10,7 +10,7 @@ import sys
 import unittest
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-LONG = ("test_agent", "test_hf",  # whole files, so that transformers is not even loaded
+LONG = ("test_agent", "test_hf", "test_trainer",  # whole files, so that transformers is not even loaded
         "test_group.Groups.test_two_processes",
         "test_package.Package.test_a_clean_environment",
         "test_plan.Memory.test_many_plans_keep_it",
