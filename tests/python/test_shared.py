@@ -7,6 +7,7 @@ import sys
 import tempfile
 import threading
 import unittest
+from contextlib import nullcontext
 
 import fcpc
 from fcpc.shared import Folder
@@ -33,6 +34,13 @@ def a_program(folder, **more):
 
 def plan_of(prog, i=0):
     return prog.plan(BATCHES[i][0], {"doc": BATCHES[i][1]})
+
+
+class Empty:
+    """What is there of a plan for a folder."""
+
+    def save(self, path):
+        open(path, "w").close()
 
 
 class Shared(Expecting):
@@ -72,9 +80,9 @@ class Shared(Expecting):
         left = os.listdir(self.path)
         self.assertEqual(len(left), 3 * len(BATCHES))
         holder = self.start("""
-import fcntl, sys, os
+import fcntl, os, struct, sys
 fd = os.open(sys.argv[1] + "/" + {left!r}, os.O_RDWR)
-fcntl.flock(fd, fcntl.LOCK_EX)
+fcntl.fcntl(fd, fcntl.F_OFD_SETLK, struct.pack("hhqqi0q", fcntl.F_WRLCK, 0, 0, 0, 0))
 print("held", flush=True)
 sys.stdin.read()
 """.replace("{left!r}", repr(next(n for n in left if n.endswith(".lock")))))
@@ -87,6 +95,46 @@ sys.stdin.read()
         waiting.join(60)
         self.assertEqual([p.digest for p in plans], [plan_of(a_program(""), i).digest for i in range(4)])
         self.assertEqual(sum(p.seconds == 0 for p in plans), 1)  # the one that was written is whole, and is used
+
+    def test_a_process_that_begins(self):
+        """It takes the locks of all plans, to see whose files nobody uses. It gets none between planning and use."""
+        folder, over = Folder(self.path), threading.Event()
+
+        def begin():
+            while not over.is_set():
+                Folder(self.path)
+        other = threading.Thread(target=begin)
+        other.start()
+        try:
+            for i in range(4000):
+                _, use, _ = folder.plan(str(i), 1, lambda path: Empty(), lambda: [Empty()], nullcontext())
+                self.assertTrue(os.path.exists(os.path.join(self.path, f"{i}.plan")), i)
+                use.release()
+        finally:
+            over.set()
+            other.join()
+
+    def test_a_lock_that_nobody_plans_with(self):
+        """A process that begins has the lock of a plan for a moment: who comes then makes the plan, and shares it."""
+        folder, made = Folder(self.path), []
+        lock, taken = folder._lock, iter([True])
+        folder._lock = lambda *key: None if next(taken, False) else lock(*key)
+        plans = [folder.plan("a", 1, lambda path: Empty(), lambda: made.append(1) or [Empty()], nullcontext())
+                 for _ in range(2)]
+        self.assertEqual((len(made), os.path.exists(os.path.join(self.path, "a.plan"))), (1, True))
+        for _, use, _ in plans:
+            use.release()
+        self.assertEqual(os.listdir(self.path), [])
+
+    def test_without_room(self):
+        """Who plans keeps what it cannot write; who waits for it plans for itself, and does not wait for ever."""
+        class Full(Empty):
+            def save(self, path):
+                raise fcpc.Error("E011", "no room")
+        folder = Folder(self.path)
+        plans = [folder.plan("a", 1, lambda path: Full(), lambda: [Full()], nullcontext()) for _ in range(2)]
+        self.assertIn("a plan is not shared: E011: no room", plans[0][2])
+        self.assertEqual([len(made) for made, *_ in plans], [1, 1])
 
     def test_files_that_are_wrong(self):
         """A file that is damaged, empty, of another kind or of another size is not used, and the plan says so."""

@@ -18,5 +18,5 @@ from .session import Session
 from .trace import Field, trace
 
 __version__ = _C["fcp_version"]().decode()
-__all__ = ["Cluster", "Error", "Field", "Labels", "Plan", "Program", "Session", "Simulation", "Warning", "detect", "load",
-           "parse", "program", "trace"]
+__all__ = ["Cluster", "Error", "Field", "Labels", "Plan", "Program", "Session", "Simulation", "Warning", "detect",
+           "load", "parse", "program", "trace"]

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import ctypes
+import os
+import sys
 import warnings
+from typing import Any, Iterable, Iterator
 
-from ._c import C, fcpc_diagnostic, take_text
+from ._c import C, fcp_error, fcpc_diagnostic, take_text
 
 
 class Error(Exception):
@@ -20,62 +23,82 @@ class Error(Exception):
     str() of it is what a terminal would show: the message, the source line, a caret below the place, and hints.
     """
 
-    def __init__(self, code, message, file="", line=0, column=0, where=None, text=None, warnings=()):
+    def __init__(self, code: str, message: str, file: str = "", line: int = 0, column: int = 0,
+                 where: dict[str, int] | None = None, text: str | None = None, warnings: Iterable[str] = ()) -> None:
         super().__init__(text or f"error[{code}]: {message}")
         self.code, self.message = code, message
         self.file, self.line, self.column = file, line, column
         self.where, self.warnings = where or {}, list(warnings)
 
-    def __reduce__(self):  # so that it comes whole out of a worker process
+    def __reduce__(self) -> Any:  # so that it comes whole out of a worker process
         return _again, (self.code, self.message, self.file, self.line, self.column, self.where, str(self),
                         self.warnings)
 
     @classmethod
-    def of_c(cls, err):
-        """The error in an fcp_error."""
+    def of_c(cls, err: fcp_error) -> Error:
+        """The error in an fcp_error, a structure of C."""
         where = {name: getattr(err.where, name) for name, _ in err.where._fields_
                  if getattr(err.where, name) != 0xFFFFFFFF}
         return cls(C["fcp_code_name"](err.code).decode(), err.message.decode(errors="replace"),
                    err.file.decode(errors="replace"), err.line, err.column, where)
 
 
-def _again(*arguments):
+def _again(*arguments: Any) -> Error:
     return Error(*arguments)
 
 
 class Warning(UserWarning):
-    """What is not wrong, and yet hardly what was meant: warnings.filterwarnings("error", category=fcpc.Warning)."""
+    """What is right, and yet hardly what was meant, such as ranks without tokens, or a mask that allows no pair.
+
+    The compiler's warnings of a program are warned when it is made, those of a plan when the caller gets it: by the
+    process that has planned it. They are also in `warnings` of both.
+
+        warnings.filterwarnings("error", category=fcpc.Warning)     # raises them; "ignore" is silent
+    """
 
 
-def warn(text: str, stacklevel: int = 2) -> None:
-    """Warns with a `Warning`. stacklevel: 1 is the line that calls `warn`, 2 the line that called its function."""
+_HERE = os.path.dirname(os.path.abspath(__file__))
+
+
+def warn(text: str, stacklevel: int = 0) -> None:
+    """Warns with an fcpc.Warning.
+
+    stacklevel   which line it is about: 1 calls this function, 2 calls the function that does, and so on. 0: the
+                 innermost line that is not of this package
+    """
+    if not stacklevel:
+        frame = sys._getframe(1)
+        stacklevel = 1
+        while frame.f_back and os.path.dirname(os.path.abspath(frame.f_code.co_filename)) == _HERE:
+            frame = frame.f_back
+            stacklevel += 1
     warnings.warn(text, Warning, stacklevel + 1)
 
 
 class Diagnostics:
     """What the compiler says while it parses or plans: `with Diagnostics() as d: d.check(C[...](d.handle, ...))`."""
 
-    def __enter__(self):
+    def __enter__(self) -> Diagnostics:
         self.handle = C["fcpc_diagnostics_new"]()
         if not self.handle:
             raise MemoryError("fcpc is out of memory")
         return self
 
-    def __exit__(self, *_):
+    def __exit__(self, *_: Any) -> None:
         C["fcpc_diagnostics_free"](self.handle)
 
-    def _all(self):
+    def _all(self) -> Iterator[fcpc_diagnostic]:
         x = fcpc_diagnostic()
         for i in range(C["fcpc_diagnostics_count"](self.handle)):
             C["fcpc_diagnostics_get"](self.handle, i, ctypes.byref(x))
             yield x
 
-    def warnings(self):
+    def warnings(self) -> tuple[str, ...]:
         """The warnings, one line each."""
-        return [f"{x.file.decode()}:{x.line}: {x.message.decode()}" if x.line else x.message.decode()
-                for x in self._all() if x.warning]
+        return tuple(f"{x.file.decode()}:{x.line}: {x.message.decode()}" if x.line else x.message.decode()
+                     for x in self._all() if x.warning)
 
-    def check(self, code):
+    def check(self, code: int) -> None:
         """Raises the first error, with the text of all, if `code` is not FCP_OK."""
         if not code:
             return

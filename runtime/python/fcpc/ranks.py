@@ -1,9 +1,12 @@
 """ranks.py: how the processes of a plan, one a rank, learn who they are and find each other."""
+from __future__ import annotations
+
 import ctypes
 import itertools
 import os
 import secrets
 import socket
+from typing import Any, Dict, Iterator
 
 from ._c import C, check, fcp_error
 from .errors import Error
@@ -12,10 +15,10 @@ from .errors import Error
 _LAUNCHERS = (("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE"),
               ("PMI_RANK", "PMI_SIZE", "MPI_LOCALNRANKS"),
               ("SLURM_PROCID", "SLURM_NTASKS", "SLURM_NTASKS_PER_NODE"))
-_turns = {}  # members of a group -> how often they have spoken: the same in all of them
+_turns: Dict[str, Iterator[int]] = {}  # members of a group -> how often they have spoken: the same in all of them
 
 
-def mpi_place(group):
+def mpi_place(group: str) -> tuple[int, int, str, range]:
     """(nodes, gpus, profile, ranks of this process) as the launcher of MPI says it."""
     if group != "mpi":
         raise Error("E706", f"'{group}' is no group: it is None, 'mpi', or one of torch.distributed")
@@ -29,7 +32,7 @@ def mpi_place(group):
     raise Error("E706", "detect: nothing says which process of MPI this is: start it with mpirun")
 
 
-def meet(group):
+def meet(group: Any) -> tuple[int, int, Any, str]:
     """(rank, ranks, store, key) of a group of torch.distributed. Its processes found each other through the store. What
     they tell each other there, under the key, is for this call alone."""
     import torch.distributed as dist
@@ -46,14 +49,14 @@ def meet(group):
     return rank, ranks, distributed_c10d._get_default_store(), f"fcpc/{members}/{next(turn)}"
 
 
-def gather_hosts(group):
+def gather_hosts(group: Any) -> tuple[int, list[str]]:
     """(rank, the machine of each process) of a group."""
     rank, ranks, store, key = meet(group)
     store.set(f"{key}/{rank}", socket.gethostname())
     return rank, [store.get(f"{key}/{r}").decode() for r in range(ranks)]
 
 
-def connection_id(group, nccl=False):
+def connection_id(group: Any, nccl: bool = False) -> tuple[int, int, Any]:
     """(rank, ranks, id) for connections of our own among the processes of a group.
 
     The id is a buffer of 128 bytes, HOST:PORT:SECRET or what NCCL makes, which the group's first process makes and the
@@ -65,13 +68,13 @@ def connection_id(group, nccl=False):
     return rank, ranks, ctypes.create_string_buffer(store.get(key), 128)
 
 
-def _nccl_id():
+def _nccl_id() -> bytes:
     made, err = ctypes.create_string_buffer(128), fcp_error()
     check(C["fcp_start_id"](made, ctypes.byref(err)), err)
     return made.raw
 
 
-def _new_id():
+def _new_id() -> str:
     """The text of an id: where others reach this machine, a port that is free here, and a secret."""
     master = os.environ.get("MASTER_ADDR") or "127.0.0.1"
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:

@@ -10,29 +10,40 @@ what it would have made.
 
 The kernel takes a lock from a process that ends, however it ends. So nobody waits for a process that was killed: the
 next one finds no plan, and makes it. The last who uses a plan removes its files; those of processes that were killed
-are removed by the next process that begins.
+are removed by the next process that begins. Locks belong to an open file (F_OFD_SETLK), so that threads of one process
+exclude each other too, and a child has its parent's. Who has planned makes its own lock a common one in one step: with
+flock there is a moment between in which it has none, and who takes the lock then removes files that are in use.
 
 Whoever can write into the folder can give others a plan. It must belong to the user, and nobody else may enter it. What
 is in it is treated as every file from outside: the loader verifies it, or it is removed and planned anew.
 """
+from __future__ import annotations
+
 import ctypes
 import fcntl
 import hashlib
 import os
 import stat
+import struct
 import time
 import weakref
+from typing import TYPE_CHECKING, Callable, ContextManager, Iterable
 
 from .errors import Error
 
+if TYPE_CHECKING:
+    from .plan import Plan
+
 MANY_RANKS = 1024  # up to so many, planning is cheaper than to agree on who does it
+_ROUNDS = 50       # so often somebody waits for a plan that is then not there, before he plans for himself
 
 
-def usual_folder():
+def usual_folder() -> str:
+    """The folder of this user's plans in the machine's memory."""
     return f"/dev/shm/fcpc-{os.geteuid()}"
 
 
-def key_of(parts):
+def key_of(parts: Iterable[str | tuple[int, int]]) -> str:
     """A digest of what decides about a plan, in order: texts, and (address, bytes) of arrays."""
     digest = hashlib.sha256()
     for part in parts:
@@ -45,7 +56,7 @@ def key_of(parts):
 class Folder:
     """The folder, made if it is not there. Errors: E011 (it is not this user's alone)."""
 
-    def __init__(self, path):
+    def __init__(self, path: str) -> None:
         self.path = path
         try:
             os.mkdir(path, 0o700)
@@ -59,36 +70,45 @@ class Folder:
                         path)
         self._remove_abandoned()
 
-    def plan(self, key, count, load, make, gate, stop=None):
+    def plan(self, key: str, count: int, load: Callable[[str], Plan], make: Callable[[], list[Plan]],
+             gate: ContextManager[object], stop: ctypes.c_int | None = None
+             ) -> tuple[list[Plan], _Use | None, list[str]]:
         """(the `count` plans of a key, who holds their files for us, why files were not used).
 
         load, make   load(path) gives a plan from a file or raises Error; make() makes all plans, each with `save`
         gate         what is entered while planning: a semaphore, if few may plan at once
         stop         see Program.plan
         """
-        files, warnings = [self._name(key, f"{i}.plan" if i > 1 else "plan") for i in range(1, count + 1)], []
-        with gate:  # who has no room to plan must not take the lock: somebody else may have
-            use = self._lock(key, files, fcntl.LOCK_EX)
-            if use:
-                plans = _loaded(files, load, warnings) or _written(files, make(), warnings)
-                fcntl.flock(use.fd, fcntl.LOCK_SH)
-                return plans, use, warnings
-        use = self._lock(key, files, fcntl.LOCK_SH)
-        while not use:
-            if stop is not None and stop.value:
-                raise Error("E013", "interrupted")
-            time.sleep(0.001)
-            use = self._lock(key, files, fcntl.LOCK_SH)
-        plans = _loaded(files, load, warnings)
-        if not plans:  # who planned has failed, or was killed
-            with gate:
-                plans = make()
-        return plans, use, warnings
+        files = [self._name(key, f"{i}.plan" if i > 1 else "plan") for i in range(1, count + 1)]
+        warnings: list[str] = []
+        for _ in range(_ROUNDS):
+            with gate:  # who has no room to plan must not take the lock: somebody else may have
+                use = self._lock(key, files, fcntl.F_WRLCK)
+                if use:
+                    try:
+                        plans = _loaded(files, load, warnings) or _written(files, make(), warnings)
+                    except BaseException:
+                        use.release()
+                        raise
+                    _try_lock(use.fd, fcntl.F_RDLCK)
+                    return plans, use, warnings
+            while not (use := self._lock(key, files, fcntl.F_RDLCK)):
+                if stop is not None and stop.value:
+                    raise Error("E013", "interrupted")
+                time.sleep(0.001)
+            there = _loaded(files, load, warnings)
+            if there:
+                return there, use, warnings
+            # Who planned has failed, was killed, or has found no room. Or nobody did, and it was a process that begins.
+            use.release()
+            time.sleep(0.001 * (os.getpid() % 7 + 1))  # not all at the same time
+        with gate:
+            return make(), None, warnings
 
-    def _name(self, key, what):
+    def _name(self, key: str, what: str) -> str:
         return os.path.join(self.path, f"{key}.{what}")
 
-    def _lock(self, key, files, kind):
+    def _lock(self, key: str, files: list[str], kind: int) -> _Use | None:
         """A _Use with the lock of a key; None: others have it."""
         name = self._name(key, "lock")
         fd = os.open(name, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
@@ -97,9 +117,9 @@ class Folder:
         os.close(fd)
         return None
 
-    def _remove_abandoned(self):
+    def _remove_abandoned(self) -> None:
         for key in {name.split(".")[0] for name in os.listdir(self.path)}:
-            use = self._lock(key, [], fcntl.LOCK_EX)
+            use = self._lock(key, [], fcntl.F_WRLCK)
             if use:
                 files = [os.path.join(self.path, name) for name in os.listdir(self.path) if name.startswith(key)]
                 _remove([name for name in files if not name.endswith(".lock")])
@@ -107,31 +127,33 @@ class Folder:
 
 
 class _Use:
-    """Files of the folder that somebody uses. `release` may be called once; when the object goes, it is."""
+    """Files of the folder that somebody uses, until `release` is called or the object goes."""
 
-    def __init__(self, fd, files):
+    def __init__(self, fd: int, files: list[str]) -> None:
         self.fd, self.release = fd, weakref.finalize(self, _release, fd, files, os.getpid())
 
 
-def _release(fd, files, process):
+def _release(fd: int, files: list[str], process: int) -> None:
     """Gives a lock back. The last who has it removes the files."""
     if os.getpid() != process:  # a copy by fork: the lock is the parent's
         return
-    if _try_lock(fd, fcntl.LOCK_EX) and _is(fd, files[-1]):
+    _try_lock(fd, fcntl.F_UNLCK)  # first: of two who ask at once whether they are the last, one is
+    if _try_lock(fd, fcntl.F_WRLCK) and _is(fd, files[-1]):
         _remove(files)
-    fcntl.flock(fd, fcntl.LOCK_UN)  # also for children that were forked and have the file open
+    _try_lock(fd, fcntl.F_UNLCK)  # also for children that were forked and have the file open
     os.close(fd)
 
 
-def _try_lock(fd, kind):
+def _try_lock(fd: int, kind: int) -> bool:
+    """Has the open file now this lock, F_WRLCK or F_RDLCK, or none, F_UNLCK? Then it has it in place of its own."""
     try:
-        fcntl.flock(fd, kind | fcntl.LOCK_NB)
+        fcntl.fcntl(fd, fcntl.F_OFD_SETLK, struct.pack("hhqqi0q", kind, os.SEEK_SET, 0, 0, 0))  # a struct flock
         return True
-    except BlockingIOError:
+    except (BlockingIOError, PermissionError):  # EAGAIN, EACCES: another has it
         return False
 
 
-def _is(fd, name):
+def _is(fd: int, name: str) -> bool:
     """Is this file the one of that name? Its last user may have removed it between our opening and our locking it."""
     try:
         there = os.lstat(name)
@@ -141,7 +163,7 @@ def _is(fd, name):
     return (there.st_dev, there.st_ino) == (mine.st_dev, mine.st_ino)
 
 
-def _remove(files):
+def _remove(files: list[str]) -> None:
     for name in files:
         try:
             os.unlink(name)
@@ -149,7 +171,7 @@ def _remove(files):
             pass
 
 
-def _loaded(files, load, warnings):
+def _loaded(files: list[str], load: Callable[[str], Plan], warnings: list[str]) -> list[Plan] | None:
     """The plans in the files; None: they are not there, or not right, and gone."""
     plans = []
     try:
@@ -167,7 +189,7 @@ def _loaded(files, load, warnings):
         return None
 
 
-def _written(files, plans, warnings):
+def _written(files: list[str], plans: list[Plan], warnings: list[str]) -> list[Plan]:
     """Writes the plans for others. If there is no room, they plan for themselves."""
     try:
         for name, plan in zip(files, plans):

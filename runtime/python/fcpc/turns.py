@@ -14,14 +14,21 @@ A plan that comes from elsewhere is treated as every file from outside: the load
 the digest of the planner's, and be of the batch that this process has: what decides about a plan has a digest of its
 own, see shared.key_of.
 """
+from __future__ import annotations
+
+import ctypes
 import json
 import os
 import threading
 import time
 from contextlib import contextmanager, suppress
+from typing import IO, TYPE_CHECKING, Any, Callable, Iterator
 
 from .errors import Error
 from .ranks import meet
+
+if TYPE_CHECKING:
+    from .plan import Plan
 
 _PIECE = 4 << 20    # the store of torch.distributed takes 8 MiB at a time
 _SLOWEST = 0.05     # seconds between two questions to the store
@@ -36,17 +43,17 @@ class Turns:
     timeout   seconds after which a plan that has not come is an error, unless its planner says that it is planning
     """
 
-    def __init__(self, group, node, timeout):
+    def __init__(self, group: Any, node: int, timeout: float) -> None:
         self.rank, self._ranks, self._store, self._key = meet(group)
         if self._ranks % node:
             raise Error("E706", f"ahead: {self._ranks} processes do not make nodes of {node}")
         self._node, self._timeout = node, timeout
 
-    def planner(self, batch):
+    def planner(self, batch: int) -> int:
         """The rank that plans a batch."""
         return batch * self._node % self._ranks
 
-    def give(self, batch, what, make):
+    def give(self, batch: int, what: str, make: Callable[[], list[Plan]]) -> list[Plan]:
         """Plans a batch, for all: `make()`. `what`: the digest of what decides about its plans."""
         try:
             with self._busy():
@@ -60,7 +67,7 @@ class Turns:
         self._say(batch, {"what": what, "sizes": sizes, "digests": [plan.digest for plan in plans]})
         return plans
 
-    def take(self, batch, what, load, stop):
+    def take(self, batch: int, what: str, load: Callable[[str], Plan], stop: ctypes.c_int | None) -> list[Plan]:
         """The plans of a batch that another rank plans. `load`: gives a plan from a path; `stop`: see Program.plan.
 
         Errors: the planner's own; E706 (it has planned another batch than the one that is here); E703 (it has ended, or
@@ -80,7 +87,7 @@ class Turns:
             raise Error("E706", f"the plan of batch {batch} has not come as rank {rank} has sent it")
         return plans
 
-    def done(self, batch):
+    def done(self, batch: int) -> None:
         """This process has the plans of a batch."""
         if self._store.add(self._name(batch, "taken"), 1) < self._ranks:
             return
@@ -90,21 +97,21 @@ class Turns:
         self._store.delete_key(self._name(batch))
         self._store.delete_key(self._name(batch, "taken"))
 
-    def leave(self):
+    def leave(self) -> None:
         """This process will plan no more, and others may wait for it."""
         with suppress(RuntimeError):  # there may be nobody left, nor a store
             self._store.set(f"{self._key}/left/{self.rank}", b"")
 
-    def _name(self, batch, *more):
+    def _name(self, batch: int, *more: int | str) -> str:
         return "/".join(map(str, (self._key, batch, *more)))
 
     @contextmanager
-    def _busy(self):
+    def _busy(self) -> Iterator[None]:
         """While this lasts, the others are told again and again that this process plans. One that is stopped or dies
         tells them no more."""
         over, name = threading.Event(), f"{self._key}/busy/{self.rank}"
 
-        def beat():
+        def beat() -> None:
             with suppress(RuntimeError):  # the store may be gone
                 while not over.wait(self._timeout / _BEATS):
                     self._store.add(name, 1)
@@ -117,10 +124,10 @@ class Turns:
             over.set()
             thread.join()
 
-    def _say(self, batch, what):
+    def _say(self, batch: int, what: dict[str, Any]) -> None:
         self._store.set(self._name(batch), json.dumps(what))
 
-    def _say_error(self, batch, error):
+    def _say_error(self, batch: int, error: BaseException) -> None:
         if isinstance(error, Error):
             if error.code == "E013":  # `leave` says that
                 return
@@ -129,11 +136,11 @@ class Turns:
             said = ["E703", f"rank {self.rank} has failed to plan batch {batch}: {error!r}"]
         self._say(batch, {"error": said})
 
-    def _wait(self, batch, stop):
+    def _wait(self, batch: int, stop: ctypes.c_int | None) -> bytes:
         """What the planner says of a batch. The store is asked now and then: to wait in it would keep it from the other
         threads of this process."""
         name, left = self._name(batch), f"{self._key}/left/{self.planner(batch)}"
-        busy, heard, look = f"{self._key}/busy/{self.planner(batch)}", None, 0
+        busy, heard, look = f"{self._key}/busy/{self.planner(batch)}", None, 0.0
         end, pause = time.monotonic() + self._timeout, 0.001
         while not self._store.check([name]):
             if stop is not None and stop.value:
@@ -151,14 +158,15 @@ class Turns:
                 raise error
             time.sleep(pause)
             pause = min(2 * pause, _SLOWEST)
-        return self._store.get(name)
+        data: bytes = self._store.get(name)
+        return data
 
-    def _count(self, name):
+    def _count(self, name: str) -> int | None:
         """A number in the store; None: there is none. It may be removed at any time, so it is not waited for."""
         return self._store.add(name, 0) if self._store.check([name]) else None
 
 
-def _bytes_of(plans):
+def _bytes_of(plans: list[Plan]) -> tuple[bytes, list[int]]:
     """(the files of some plans, end to end; the size of each)."""
     files = []
     for plan in plans:
@@ -168,7 +176,7 @@ def _bytes_of(plans):
     return b"".join(files), [len(file) for file in files]
 
 
-def _plans_of(data, sizes, load):
+def _plans_of(data: bytes, sizes: list[int], load: Callable[[str], Plan]) -> list[Plan]:
     """The reverse: what `load` makes of each file."""
     plans = []
     for size in sizes:
@@ -180,10 +188,10 @@ def _plans_of(data, sizes, load):
     return plans
 
 
-def _memory():
+def _memory() -> IO[bytes]:
     """A file that is nowhere but in memory, and goes when nobody has it open or mapped."""
     return os.fdopen(os.memfd_create("fcpc-plan", os.MFD_CLOEXEC), "w+b")
 
 
-def _path(file):
+def _path(file: IO[bytes]) -> str:
     return f"/proc/self/fd/{file.fileno()}"
