@@ -276,21 +276,32 @@ class Refused(Expecting):
         """labels without shift_labels are an error, and so are losses of other tasks."""
         model = tiny()
         _, given = self.bound(model)
+        loss = transformers.loss.loss_utils.LOSS_MAPPING["ForCausalLM"]
         self.expect("E701", lambda: model(**{**given, "shift_labels": None}), "shift_labels", "fcpc.hf.inputs")
         for name in MODELS:
             model, sequences = model_of(config(name)), batch_of().documents
             prog = program(model, documents=None)
             given = inputs(model, Attention(prog), prog.plan(sequences, {}), self.batch)
-            self.expect("E701", lambda: model(**{**given, "shift_labels": None}), "shift_labels")
+            model(**given)
+        self.expect("E701", lambda: loss(None, None, 5, fcpc=given["fcpc"]), "shift_labels")
         self.expect("E702", lambda: transformers.LlamaForSequenceClassification._from_config(
             config("llama"), attn_implementation="fcpc"), "LlamaForSequenceClassification", "plan.restore")
-        loss = transformers.loss.loss_utils.LOSS_MAPPING["ForMaskedLM"]
-        self.expect("E702", lambda: loss(None, None, 5, fcpc=given["fcpc"]), "ForMaskedLM")
+        other = transformers.loss.loss_utils.LOSS_MAPPING["ForMaskedLM"]
+        self.expect("E702", lambda: other(None, None, 5, fcpc=given["fcpc"]), "ForMaskedLM")
         part = fcpc.hf.program(config("llama"), cluster=fcpc.Cluster(1, 2, here=range(1))).plan([64])
         bound = fcpc.hf.BoundModel(part, (), None)
-        bound.attended, loss = True, transformers.loss.loss_utils.LOSS_MAPPING["ForCausalLM"]
-        self.expect("E209", lambda: loss(None, None, 5, shift_labels=1, fcpc=bound),
-                    "num_items_in_batch", "take_labels")
+        bound.attended, bound.labels = True, 9
+        self.expect("E209", lambda: loss(None, None, 5, shift_labels=1, fcpc=bound), "num_items_in_batch", "take_labels")
+        self.expect("E203", lambda: loss(None, None, 5, shift_labels=1, num_items_in_batch=8, fcpc=bound),
+                    "num_items_in_batch is 8", "9 labels")
+
+    def test_what_a_model_is_called_with(self):
+        """What a model does by the order of its tensors, where layers do not see it."""
+        model = tiny()
+        _, given = self.bound(model)
+        for code, more in (("E203", {"logits_to_keep": 1}), ("E702", {"pixel_values": torch.zeros(1)}),
+                           ("E702", {"image_grid_thw": torch.zeros(1)}), ("E702", {"input_features": torch.zeros(1)})):
+            self.expect(code, lambda: model(**given, **more), next(iter(more)))
 
     def test_what_layers_ask(self):
         """Scale, window, softcap, sinks, dropout and what is unknown are compared in each layer."""

@@ -202,7 +202,8 @@ def program(config: Any, *, cluster: Cluster | None = None, fields: Any = (), do
             dtype: Any = None, mask: str | None = None, **plan: Any) -> Program:
     """The program of a model of transformers: each layer has the mask that its config says.
 
-    config    a config, or a model, whose `config` it is; of a model of several parts, its text model is meant
+    config    a config, or a model, whose `config` it is. Of a model of several parts it is about the text model:
+              from_pretrained(name, attn_implementation={"text_config": "fcpc"})
     cluster   from fcpc.detect, or an fcpc.Cluster; None: one rank
     fields    names of numbers that each batch brings for each of its tokens, as in fcpc.program
     documents name of the field that separates documents inside a sequence. Then no token sees another document.
@@ -214,7 +215,7 @@ def program(config: Any, *, cluster: Cluster | None = None, fields: Any = (), do
 
     Layers of the same kind share a mask. Kinds are full_attention, sliding_attention (a token sees itself and the
     sliding_window - 1 before it) and chunked_attention. The score is the config's attn_logit_softcapping. That a model
-    learns sinks no config says: fcpc.hf knows GPT-OSS and others by name, and for a model of yours it is sink=0.0.
+    learns sinks its config does not say: GPT-OSS and others are known by name, else give the model in place of its config.
 
     Errors: E702 (what this model does beside attention of these kinds, by name), and those of fcpc.program.
     """
@@ -236,7 +237,8 @@ def program(config: Any, *, cluster: Cluster | None = None, fields: Any = (), do
     softcap = _get(text, "attn_logit_softcapping")
     if softcap is not None and plan.get("score") is None:
         plan["score"] = f"softcap(c = {float(softcap)!r})"
-    if text.model_type in _SINKS and "sink" not in plan:
+    sinks = isinstance(config, PreTrainedModel) and any(hasattr(module, "sinks") for module in config.modules())
+    if (sinks or text.model_type in _SINKS) and "sink" not in plan:
         plan["sink"] = 0.0
     if dtype is None:
         dtype = getattr(config, "dtype", None) or getattr(text, "dtype", None) or torch.get_default_dtype()
@@ -259,7 +261,7 @@ class BoundModel:
     """What `bind` gives: the attention of each layer of a model, of one plan.
 
     plan        the plan; its `layers` are the plans of the masks
-    attentions  what Attention.bind gave for each mask
+    attentions  what Attention.bind gave for each mask, in their order
     model       what the program knows of the model; None: the program was made by hand
     positions   what position_ids are compared with, [..., tokens]; None: nothing
     sinks       does the program have sinks?
@@ -271,6 +273,7 @@ class BoundModel:
         self.model: Model | None = None if of is None else of.model
         self.sinks = None if of is None else _has_sinks(of)
         self.attended = False  # has any layer asked?
+        self.labels: int | None = None  # how many the batch has, of `inputs`
         self._compared: tuple[weakref.ref[torch.Tensor], int] | None = None
 
     def compare(self, position_ids: torch.Tensor | None) -> None:
@@ -305,7 +308,8 @@ def bind(attn: Attention, plan: Plan, positions: Any = None) -> BoundModel:
     plan       a plan of the program
     positions  what the model's position_ids must be: a tensor whose last dimension is the tokens of this process.
                None: plan.positions(). Position ids of several planes, as [3, 1, tokens] of models that see images, are
-               compared with a tensor of the same planes that is given here. False: they are not compared
+               compared with a tensor of the same planes that is given here. False: they are not compared, as in a step
+               that a CUDA graph captures
 
     A program of several masks comes from `program`, because else nobody knows which layer has which (E203).
     """
@@ -340,6 +344,7 @@ def inputs(attn: Attention, plan: Plan, input_ids: torch.Tensor, labels: torch.T
     if labels is not None:
         mine, count = plan.take_labels(labels, ignore)
         found.update(labels=mine[None], shift_labels=mine[None], num_items_in_batch=count)
+        found["fcpc"].labels = count
     return found
 
 
@@ -541,10 +546,17 @@ def _compared_in_graph(query: torch.Tensor, position_ids: torch.Tensor | None, b
         return query
     if position_ids is None:
         raise Error("E701", "attention: the model hands no position_ids to its layers")
-    return query + _positions(position_ids, bound.positions).to(query.dtype)
+    zero: torch.Tensor = _positions(position_ids, bound.positions)
+    return query + zero.to(query.dtype)
 
 
 # --- losses -----------------------------------------------------------------------------------------------------------
+
+def _unshifted() -> Error:
+    return Error("E701", "labels without shift_labels: the model would shift them by their place in the tensor, and in the "
+                         "plan's order the next token is elsewhere. fcpc.hf.inputs(attn, plan, tokens, labels), or "
+                         "labels=shift_labels=plan.take_labels(labels).labels[None]")
+
 
 def _guarded(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
     """A loss of transformers, which refuses what is wrong in the plan's order."""
@@ -560,12 +572,15 @@ def _guarded(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
             raise Error("E702", f"the loss {name} is not computed in the plan's order: it may depend on places. Call the "
                                 "model without labels")
         if kwargs.get("shift_labels") is None:
-            raise Error("E701", "labels without shift_labels: the model would shift them by their place in the tensor, "
-                                "and in the plan's order the next token is elsewhere. fcpc.hf.inputs(attn, plan, tokens, "
-                                "labels), or labels=shift_labels=plan.take_labels(labels).labels[None]")
-        if kwargs.get("num_items_in_batch") is None and len(given.plan.here) < given.plan.ranks:
-            raise Error("E209", "labels without num_items_in_batch: the loss would be the mean over the labels of this "
-                                "process alone. plan.take_labels(labels).count is that of all")
+            raise _unshifted()
+        count = kwargs.get("num_items_in_batch")
+        if len(given.plan.here) < given.plan.ranks and not torch.compiler.is_compiling():
+            if count is None:
+                raise Error("E209", "labels without num_items_in_batch: the loss would be the mean over the labels of "
+                                    "this process alone. plan.take_labels(labels).count is that of all")
+            if given.labels is not None and count < given.labels:
+                raise Error("E203", f"num_items_in_batch is {int(count)}, and the batch has {given.labels} labels over all "
+                                    "ranks. transformers' Trainer counts them with average_tokens_across_devices=True")
         return function(*args, **{key: value for key, value in kwargs.items() if key != "fcpc"})
     return loss
 
@@ -588,6 +603,29 @@ def _usable(model: type) -> None:
     if "position_ids" not in parameters and not any(p.kind is p.VAR_POSITIONAL for p in parameters.values()):
         raise Error("E702", f"fcpc cannot compute a {name}: it takes no position_ids, so its positions are places in the "
                             "tensor, and a plan has tokens in another order")
+
+
+_OTHER_INPUTS = re.compile(r"(pixel|image|video|audio|speech)_|input_(features|values)$")
+
+
+def _calling(call: Callable[..., Any]) -> Callable[..., Any]:
+    """A call of a model. What it makes of these arguments its layers do not see."""
+    @functools.wraps(call)
+    def calling(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if kwargs.get("fcpc") is not None:
+            for name, given in kwargs.items():
+                if given is not None and _OTHER_INPUTS.match(name):
+                    raise Error("E702", f"the model is given {name}, which it puts among the tokens by their order in the "
+                                        "tensor. Make inputs_embeds of the packed batch, and call the model with "
+                                        "inputs_embeds=plan.take(inputs_embeds)[None]")
+            keep = kwargs.get("logits_to_keep")
+            if isinstance(keep, int) and keep != 0:
+                raise Error("E203", f"logits_to_keep = {keep} keeps the last rows of the tensor, and in the plan's order "
+                                    "these are not the last tokens")
+            if kwargs.get("labels") is not None and kwargs.get("shift_labels") is None:
+                raise _unshifted()
+        return call(self, *args, **kwargs)
+    return calling
 
 
 def _guarding(interface: Callable[..., Any]) -> Callable[..., Any]:
@@ -619,7 +657,9 @@ def _looking(applicable: Callable[..., str]) -> Callable[..., str]:
 
 AttentionInterface.register(NAME, attention)
 AttentionMaskInterface.register(NAME, _mask)
-LOSS_MAPPING.update({name: _guarded(name, function) for name, function in LOSS_MAPPING.items()})
+_losses: dict[str, Any] = LOSS_MAPPING
+_losses.update({name: _guarded(name, function) for name, function in _losses.items()})
+PreTrainedModel.__call__ = _calling(PreTrainedModel.__call__)  # type: ignore[method-assign]
 AttentionInterface.get_interface = _guarding(AttentionInterface.get_interface)  # type: ignore[method-assign]
 PreTrainedModel.get_correct_attn_implementation = _looking(  # type: ignore[method-assign]
     PreTrainedModel.get_correct_attn_implementation)
