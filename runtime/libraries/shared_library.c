@@ -14,23 +14,33 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The places that were tried, as the error will list them. */
+/* What was tried: the files that are not there, and what the loader says of those that it cannot load, as when a library
+ * that they need is missing. */
 typedef struct tried {
-    char text[360];
-    size_t used;
+    char missing[360], broken[260];
     int flags; /* dlopen's */
 } tried;
+static const char no_file[] = "cannot open shared object file: No such file or directory";
 
-static void tried_add(tried *t, const char *place) {
-    int size = snprintf(t->text + t->used, sizeof t->text - t->used, "%s%s", t->used ? ", " : "", place);
-    if (size > 0) t->used += (size_t)size;
-    if (t->used >= sizeof t->text) t->used = sizeof t->text - 1;
+static void tried_add(char *list, size_t size, const char *what) {
+    size_t used = strlen(list);
+    snprintf(list + used, size - used, "%s%s", used ? ", " : "", what);
 }
 
 static void *open_one(const char *path, tried *t) {
     void *handle = dlopen(path, t->flags);
-    if (!handle) tried_add(t, path);
-    return handle;
+    if (handle) return handle;
+    const char *text = dlerror();
+    size_t named = strlen(path);
+    bool says_which = text && !strncmp(text, path, named) && text[named] == ':';
+    char whole[260];
+    if (says_which && !strcmp(text + named + 2, no_file)) {
+        tried_add(t->missing, sizeof t->missing, path);
+    } else {
+        snprintf(whole, sizeof whole, "%s%s%s", says_which ? "" : path, says_which ? "" : ": ", text ? text : "?");
+        tried_add(t->broken, sizeof t->broken, whole);
+    }
+    return NULL;
 }
 
 static void *open_in(const char *folder, const char *name, tried *t) {
@@ -44,6 +54,9 @@ static void *open_any(const fcp_library *l, tried *t) {
     if (home && !strcmp(home, "/usr/local/cuda")) home = NULL; /* it is among the usual folders */
     if (only && *only) return open_one(only, t);
     void *handle = NULL;
+    /* Of the toolkit's libraries the process may have one that is older than the system's, as of a package of Python. */
+    for (size_t i = 0; l->names[i] && !handle && !l->installed; i++)
+        handle = dlopen(l->names[i], t->flags | RTLD_NOLOAD);
     for (size_t i = 0; l->names[i] && !handle; i++) handle = open_one(l->names[i], t);
     char folder[400];
     for (int lib = 0; lib < 2 && !handle && !l->installed; lib++) {
@@ -68,11 +81,14 @@ static char *path_of(void *handle) {
 }
 
 fcp_code fcp_library_load(const fcp_library *l, void (**table)(void), char **out_path, fcp_error *err) {
-    tried t = {.text = "", .flags = RTLD_NOW | (l->global ? RTLD_GLOBAL : RTLD_LOCAL)};
+    tried t = {.flags = RTLD_NOW | (l->global ? RTLD_GLOBAL : RTLD_LOCAL)};
     void *handle = open_any(l, &t);
+    if (!handle && t.broken[0])
+        return fcp_fail(err, FCP_E_BACKEND, "%s cannot be loaded: %s; %s, or name the file in %s", l->what, t.broken,
+                        l->remedy, l->variable);
     if (!handle)
         return fcp_fail(err, FCP_E_BACKEND, "%s is not there: looked for %s; %s, or name the file in %s", l->what,
-                        t.text, l->remedy, l->variable);
+                        t.missing, l->remedy, l->variable);
     char *path = path_of(handle);
     if (!path) return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory");
     for (size_t i = 0; i < l->count; i++) {

@@ -2,9 +2,10 @@
  * it.
  *
  * The functions become a table of pointers, in the order of their names. The library is looked for in this order: the
- * file that its environment variable names, and then nowhere else; its file names, as the dynamic loader finds them;
- * its file names in the usual folders of the CUDA toolkit, if it is a part of that. If it is nowhere, the error lists
- * the places.
+ * file that its environment variable names, and then nowhere else; if it is a part of the CUDA toolkit, what the process
+ * has loaded of its file names; its file names, as the dynamic loader finds them; its file names in the usual folders of
+ * the toolkit, if it is a part of that. If it is nowhere, the error lists the places; if a file is there and cannot be
+ * loaded, the error is what the dynamic loader says.
  */
 #ifndef FCP_LIBRARIES_SHARED_LIBRARY_H
 #define FCP_LIBRARIES_SHARED_LIBRARY_H

@@ -13,9 +13,10 @@ import warnings
 import fcpc
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-LONG = ("test_agent", "test_hf",  # whole files, so that transformers is not even loaded
+LONG = ("test_agent", "test_hf", "test_trainer",  # whole files, so that transformers is not even loaded
         "test_group.Groups.test_two_processes",
-        "test_package.Package.test_a_clean_environment",
+        *(f"test_package.{name}" for name in ("Wheel.test_a_clean_environment", "Wheel.test_it_computes_anywhere",
+                                              "Wheel.test_its_files", "Wheel.test_its_tag", "Sources.test_editable")),
         "test_plan.Memory.test_many_plans_keep_it",
         "test_program.Pickles.test_another_process",  # these two load PyTorch in other processes
         "test_program.Pickles.test_workers",

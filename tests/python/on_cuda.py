@@ -289,14 +289,30 @@ def libraries_of_packages():
     from fcpc._c import C, fcp_error
     made, err = ctypes.create_string_buffer(128), fcp_error()
     packaged, nccl = os.environ["PACKAGED"], os.environ["NCCL"]
-    assert libraries.packaged("libnvrtc.so")[0] == packaged
     ctypes.CDLL(nccl)
-    assert libraries.load() == [packaged] and libraries.load() == []
+    with unittest.mock.patch("site.getsitepackages", lambda: [os.environ["PACKAGES"]]):
+        assert libraries.load() == [packaged, nccl]
     assert C["fcp_start_id"](made, ctypes.byref(err)) == 0, err.message
     plan = a_program(fcpc.detect(ranks=1)).plan([100])
     fcpc.Session(plan, backend="cuda")
-    assert libraries.loaded("libnccl.so") == [nccl] and libraries.loaded("libnvrtc.so") == [packaged]
+    with open("/proc/self/maps") as maps:
+        mapped = {line.split()[-1] for line in maps if "libnvrtc.so" in line or "libnccl.so" in line}
+    assert mapped == {packaged, nccl}, mapped
     say("libraries")
+
+
+def libraries_without_pathfinder():
+    """Then the system's are used, and where it has none the error says who knows more."""
+    sys.modules["cuda.pathfinder"] = None
+    assert libraries.load() == []
+    try:
+        fcpc.Session(a_program(fcpc.detect(ranks=1)).plan([100]), backend="cuda")
+    except fcpc.Error as error:
+        assert error.code == "E702" and "NVRTC is not there" in error.message, error
+        assert "pip install cuda-pathfinder" in error.message, error
+    else:
+        raise AssertionError("a system without NVRTC")
+    say("no pathfinder")
 
 
 if __name__ == "__main__":

@@ -206,9 +206,14 @@ def _declare(libraries: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
-def folder():
-    """Where the libraries and the program are: FCPC_LIBRARIES, or the package's own folder."""
-    return Path(os.environ.get("FCPC_LIBRARIES") or Path(__file__).parent / "lib")
+def folder() -> Path:
+    """Where the libraries and the program are: FCPC_LIBRARIES; for the package in a tree, the tree's build folder (build,
+    or FCPC_BUILD); else the package's own folder."""
+    named, here = os.environ.get("FCPC_LIBRARIES"), Path(__file__).resolve().parent
+    tree = here.parent.parent.parent
+    if named:
+        return Path(named)
+    return tree / os.environ.get("FCPC_BUILD", "build") if (tree / "runtime/fcp.h").exists() else here / "lib"
 
 
 def _load():
@@ -218,7 +223,7 @@ def _load():
             loaded[name] = ctypes.CDLL(str(where / f"lib{name}.so"))
         except OSError as error:
             raise ImportError(f"fcpc cannot load its library: {error}. `pip install .` builds it; in a tree that is "
-                              f"built, FCPC_LIBRARIES names the folder of libfcp.so and libfcpc.so") from None
+                              f"built, so does `make shared`. FCPC_LIBRARIES names another folder of both") from None
     return _declare(loaded)
 
 
@@ -276,4 +281,5 @@ def check(code: int, err: fcp_error) -> None:
     """Raises the error that a C function has returned, unless it is none."""
     if code:
         from .errors import Error
-        raise Error.of_c(err)
+        from .libraries import explained
+        raise explained(Error.of_c(err))

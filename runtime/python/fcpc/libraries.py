@@ -1,40 +1,46 @@
 """libraries.py: where NVIDIA's libraries are in an environment of Python.
 
 The C library opens NVRTC and NCCL by their names. Of a name that this process has loaded already, as NCCL by torch, it
-gets that file; else the system's. The packages nvidia-* put theirs into folders where nobody looks. What torch has not
-loaded is loaded from there, and is then found by its name. FCP_NVRTC and FCP_NCCL name other files.
+gets that file; else the system's. The packages nvidia-* put theirs into folders where nobody looks but NVIDIA's
+cuda-pathfinder, which PyTorch's packages for CUDA bring along: it loads them from there, or from conda's environment, and
+then they are found by name. Without it the system's are used. FCP_NVRTC and FCP_NCCL name other files.
 """
-import ctypes
-import importlib.util
+from __future__ import annotations
+
+import importlib
 import os
-import re
-from pathlib import Path
 
-_FILES = {"FCP_NVRTC": "libnvrtc.so", "FCP_NCCL": "libnccl.so"}
+from .errors import Error
 
-
-def loaded(name):
-    """The files of that name, with any version behind it, which this process has mapped."""
-    with open("/proc/self/maps") as maps:
-        paths = {line.split(maxsplit=5)[5].strip() for line in maps if f"/{name}" in line}
-    return sorted(path for path in paths if Path(path).name.startswith(name))
+_VARIABLES = {"nvrtc": "FCP_NVRTC", "nccl": "FCP_NCCL"}
 
 
-def packaged(name):
-    """The files of that name in the packages nvidia-*, the newest version first."""
-    spec = importlib.util.find_spec("nvidia")
-    found = [path for root in (spec.submodule_search_locations if spec else []) for path in
-             Path(root).glob(f"*/lib/{name}.*")]
-    return [str(path) for path in sorted(found, key=lambda p: [int(n) for n in re.findall("[0-9]+", p.name)],
-                                         reverse=True)]
-
-
-def load():
-    """Loads what is neither loaded nor named by a variable, as far as there are packages. Returns their files."""
+def load() -> list[str]:
+    """Loads what is not named by a variable, as far as it is there. Returns the files of what was loaded now or before.
+    E702: a library is there and cannot be loaded."""
+    try:
+        pathfinder = importlib.import_module("cuda.pathfinder")
+    except ImportError:
+        return []
     found = []
-    for variable, name in _FILES.items():
-        if not os.environ.get(variable) and not loaded(name):
-            found += packaged(name)[:1]
-    for path in found:
-        ctypes.CDLL(path)
+    for name, variable in _VARIABLES.items():
+        if os.environ.get(variable):
+            continue
+        try:
+            found.append(str(pathfinder.load_nvidia_dynamic_lib(name).abs_path))
+        except pathfinder.DynamicLibNotFoundError:
+            pass  # C looks in its own places, and its error lists them
+        except RuntimeError as error:
+            raise Error("E702", f"cuda-pathfinder cannot load {name}: {error}") from error
     return found
+
+
+def explained(error: Error) -> Error:
+    """An error of C; with a word of cuda-pathfinder, where that is missing and could have found a library."""
+    if error.code == "E702" and any(name.upper() in error.message for name in _VARIABLES):
+        try:
+            importlib.import_module("cuda.pathfinder")
+        except ImportError:
+            return Error("E702", f"{error.message}. In a package of Python it is found by cuda-pathfinder, which is not "
+                                 "here: pip install cuda-pathfinder")
+    return error

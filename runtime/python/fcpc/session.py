@@ -10,10 +10,9 @@ import itertools
 import math
 import os
 import threading
-import warnings
 
 from ._c import ALLOCATE, RELEASE, C, Owner, check, fcp_allocator, fcp_error, fcp_session_options, fcp_start, fcp_tensors
-from .errors import Error
+from .errors import Error, warn
 from .ranks import connection_id
 
 FORWARD, BACKWARD = 0, 1        # fcp_pass
@@ -213,8 +212,8 @@ def warn_of_low(largest, instead):
     """Warns of an LSE that says too little. stacklevel: who called the function that was called."""
     if FAR <= largest < math.inf:
         step = 2.0 ** (math.frexp(largest)[1] - 24)
-        warnings.warn(f"lse is up to {largest:.6g}, where float32 has steps of {step:.3g}: exp(x - lse) may be off by "
-                      f"a factor of {math.exp(min(step / 2, 700.0)):.6g}. {instead}", RuntimeWarning, stacklevel=3)
+        warn(f"lse is up to {largest:.6g}, where float32 has steps of {step:.3g}: exp(x - lse) may be off by a factor "
+             f"of {math.exp(min(step / 2, 700.0)):.6g}. {instead}", stacklevel=3)
 
 
 class Session(Owner):
@@ -245,7 +244,7 @@ class Session(Owner):
     lse_low         as lse. `forward` writes what rounding took from lse, and `backward` reads it. Where lse is large,
                     float32 has no room for the logarithm of a sum of n equal terms: beyond 16384 the gradients are off
                     by a thousandth or more without lse_low, and beyond 1e9 each key may weigh 1 in place of 1/n.
-                    `backward` on the host warns (RuntimeWarning) if it would have needed it
+                    `backward` on the host warns (fcpc.Warning) if it would have needed it
     d_lse           as lse: a gradient of lse, which `backward` reads, of programs with lse_gradient
     max_logit       a row of [heads] for each rank of this process, float32: `forward` writes the largest logit of the
                     rows that each rank has finished, without the sink; -inf where it has none. The largest of all ranks

@@ -16,9 +16,10 @@ from __future__ import annotations
 import linecache
 import os
 import sys
-from contextlib import nullcontext
-from types import FrameType
-from typing import Any, Callable, ContextManager, Dict, Iterable, Iterator, List, Mapping, NoReturn, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager
+from types import CellType, FrameType
+from typing import Any, NoReturn
 
 from .errors import Error
 
@@ -65,11 +66,11 @@ class Sym:
         self.op, self.args, self.kind, self.at, self.bits = op, args, kind, _line(), bits
         self.real: bool = kind == "real" or any(a.real for a in args if isinstance(a, Sym))
 
-    def __bool__(self) -> NoReturn:
+    def __bool__(self) -> bool:
         _refuse("this asks whether a symbol is true: `if`, `and`, `or`, `not` and `a < b < c` become torch.where, &, "
                 "|, ~ and (a < b) & (b < c)")
 
-    def _number(self, *_: Any) -> NoReturn:
+    def _number(self, *_: Any) -> Any:
         _refuse("this asks for the number behind a symbol, which is known for each pair alone")
 
     __index__ = __int__ = __float__ = __len__ = __iter__ = item = tolist = _number
@@ -82,16 +83,14 @@ class Sym:
         _refuse(f"a mask or score has no '{name}'")
 
     @classmethod
-    def __torch_function__(cls, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_function__(cls, function: Any, types: Any, args: tuple[Any, ...] = (),
+                           kwargs: dict[str, Any] | None = None) -> Any:
         name = getattr(function, "__name__", str(function)).strip("_")
         if name == "getitem":
             return _indexed(*args)
         if name not in _FUNCTIONS:
             _refuse(f"torch.{name} is no operation of masks and scores")
         return _FUNCTIONS[name](*args, **(kwargs or {}))
-
-
-Operation = Callable[..., Any]  # makes a symbol of symbols and numbers
 
 
 def _symbol(value: Any) -> Sym:
@@ -103,8 +102,8 @@ def _symbol(value: Any) -> Sym:
     if isinstance(value, bool):
         return Sym("true" if value else "false", (), "bool")
     if isinstance(value, (int, float)):
-        whole = isinstance(value, int)
-        return Sym("number", (value,), "int" if whole else "real", int(value) if whole and value >= 0 else None)
+        return Sym("number", (value,), "int", value if value >= 0 else None) if isinstance(value, int) else \
+            Sym("number", (value,), "real")
     _refuse(f"a {type(value).__name__} is no number here" + (": tensors are read as t[q_idx]" if hasattr(value, "shape")
                                                               else ""))
 
@@ -113,7 +112,7 @@ def _constant(x: Sym) -> Any:
     return x.args[0] if x.op == "number" else None
 
 
-def _arithmetic(op: str) -> Operation:
+def _arithmetic(op: str) -> Callable[[Any, Any], Sym]:
     def make(a: Any, b: Any) -> Sym:
         a, b = _symbol(a), _symbol(b)
         if "bool" in (a.kind, b.kind):
@@ -135,11 +134,10 @@ def _divide(a: Any, b: Any, rounding_mode: str | None = None) -> Sym:
     a, b = _symbol(a), _symbol(b)
     if a.kind == b.kind == "int":
         a = Sym("*", (Sym("number", (1.0,), "real"), a), "real")
-    made: Sym = _arithmetic("/")(a, b)
-    return made
+    return _arithmetic("/")(a, b)
 
 
-def _compare(op: str) -> Operation:
+def _compare(op: str) -> Callable[[Any, Any], Sym]:
     def make(a: Any, b: Any) -> Sym:
         a, b = _symbol(a), _symbol(b)
         if (a.kind == "bool") != (b.kind == "bool") or a.kind == "bool" and op not in ("==", "!="):
@@ -148,9 +146,9 @@ def _compare(op: str) -> Operation:
     return make
 
 
-def _logic(op: str, bits: Operation) -> Operation:
+def _logic(op: str, bits: Callable[[Sym, Sym], Sym]) -> Callable[[Any, Any], Sym]:
     """and, or, xor of two conditions; `bits`: the same of two whole numbers."""
-    def make(a: Any, b: Any) -> Any:
+    def make(a: Any, b: Any) -> Sym:
         a, b = _symbol(a), _symbol(b)
         if a.kind == b.kind == "int":
             return bits(a, b)
@@ -160,7 +158,7 @@ def _logic(op: str, bits: Operation) -> Operation:
     return make
 
 
-def _bits_of_both(a: Any, b: Any) -> Sym:
+def _bits_of_both(a: Sym, b: Sym) -> Sym:
     """x & 0b1100110 is x / 2 % 4 * 2 + x / 32 % 4 * 32: a part for each run of ones."""
     x, mask = (a, _constant(b)) if _constant(a) is None else (b, _constant(a))
     if mask is None or mask < 0:
@@ -180,12 +178,12 @@ def _bits_of_both(a: Any, b: Any) -> Sym:
     return made
 
 
-def _bits_of_either(a: Any, b: Any) -> Sym:
+def _bits_of_either(a: Sym, b: Sym) -> Sym:
     """Two numbers that have no bit in common: | and ^ are their sum."""
     if a.bits is None or b.bits is None or a.bits & b.bits:
         _refuse("bits of numbers: | and ^ take two that cannot have a bit in common, as (x & 3) | (y & 3) << 2",
                 code="E202")
-    made: Sym = _arithmetic("+")(a, b)
+    made = _arithmetic("+")(a, b)
     made.bits = a.bits | b.bits
     return made
 
@@ -197,7 +195,7 @@ def _not(a: Any) -> Sym:
     return Sym("not", (a,), "bool")
 
 
-def _shift(up: bool) -> Operation:
+def _shift(up: bool) -> Callable[[Any, Any], Sym]:
     def make(a: Any, b: Any) -> Sym:
         count, a = _constant(_symbol(b)), _symbol(a)
         if not isinstance(count, int) or not 0 <= count < 63:
@@ -216,7 +214,7 @@ def _where(condition: Any, a: Any, b: Any) -> Sym:
     return Sym("if", (condition, a, b), "real" if "real" in (a.kind, b.kind) else a.kind)
 
 
-def _extreme(op: str) -> Operation:
+def _extreme(op: str) -> Callable[[Any, Any], Sym]:
     def make(a: Any, b: Any) -> Sym:
         return Sym(op, _arithmetic(op)(a, b).args, _arithmetic(op)(a, b).kind)
     return make
@@ -227,7 +225,7 @@ def _clamp(x: Any, min: Any = None, max: Any = None) -> Any:
     return x if max is None else _extreme("min")(x, max)
 
 
-def _real(op: str) -> Operation:
+def _real(op: str) -> Callable[[Any], Sym]:
     return lambda x: Sym(op, (_symbol(x),), "real")
 
 
@@ -244,12 +242,12 @@ def _same(x: Any, *_: Any, **__: Any) -> Any:
     return x
 
 
-def _filled_with(number: int) -> Operation:
+def _filled_with(number: int) -> Callable[..., Sym]:
     """x.new_ones((), dtype=torch.bool): how FlexAttention writes a mask that allows everything."""
     return lambda x, size=(), dtype=None, **__: _symbol(bool(number) if str(dtype) == "torch.bool" else number)
 
 
-_FUNCTIONS: Dict[str, Operation] = {
+_FUNCTIONS: dict[str, Callable[..., Any]] = {
     "add": _arithmetic("+"), "sub": _arithmetic("-"), "mul": _arithmetic("*"), "remainder": _arithmetic("%"),
     "div": _divide, "true_divide": _divide, "floor_divide": _floor_divide, "neg": _negative, "abs": _abs,
     "eq": _compare("=="), "ne": _compare("!="), "lt": _compare("<"), "le": _compare("<="), "gt": _compare(">"),
@@ -281,7 +279,7 @@ for _name in ("add", "sub", "mul", "mod", "truediv", "floordiv", "and", "or", "x
 class Field:
     """A field by its name, for functions: `doc = fcpc.Field("doc")`, then `doc[q_idx] == doc[kv_idx]`.
 
-    name   that of the program's `fields`, which each batch brings
+    name   that of one of the program's `fields`, which each batch brings
     """
 
     def __init__(self, name: str) -> None:
@@ -312,16 +310,16 @@ class _Row:
     def row(self) -> list[Any]:
         return self.symbols
 
-    def _joined(self, op: str, none: bool) -> Any:
-        made = _symbol(none)
+    def _joined(self, op: str, none: bool) -> Sym:
+        made: Sym = _symbol(none)
         for i, x in enumerate(self.row()):
             made = _FUNCTIONS[op](made, x) if i else _symbol(x)
         return made
 
-    def any(self, dim: int = -1) -> Any:
+    def any(self, dim: int = -1) -> Sym:
         return self._joined("logical_or", False)
 
-    def all(self, dim: int = -1) -> Any:
+    def all(self, dim: int = -1) -> Sym:
         return self._joined("logical_and", True)
 
 
@@ -344,7 +342,7 @@ class _Table(_Row):
 _ROW_MOST = 64
 
 
-def _of_rows(function: Operation, arguments: Sequence[Any]) -> Any:
+def _of_rows(function: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
     """A function of symbols, or, where one is a row, of each of its symbols."""
     rows = [a.row() if isinstance(a, _Row) else None for a in arguments]
     sizes = {len(row) for row in rows if row is not None}
@@ -360,7 +358,7 @@ for _name in ("add", "sub", "mul", "mod", "floordiv", "and", "or", "xor", "eq", 
     setattr(_Row, f"__{_name}__", lambda *a, f=_FUNCTIONS[_name]: _of_rows(f, a))
 
 
-_tracing: List[Traced] = []  # of the trace that goes on: what it knows of captured tensors
+_tracing: list[Traced] = []  # of the trace that goes on: what it knows of captured tensors
 
 
 def _indexed(tensor: Any, index: Any) -> Any:
@@ -425,7 +423,7 @@ def _captured(function: Any, seen: set[int]) -> Iterator[tuple[str, Any]]:
             yield name, value
 
 
-def _filled(cell: Any) -> bool:
+def _filled(cell: CellType) -> bool:
     try:
         cell.cell_contents
     except ValueError:
@@ -442,19 +440,19 @@ class Traced:
     fields        the same of fields; None where no values were captured
     """
 
-    text: str
-
-    def __init__(self, function: Any, fields: Iterable[str], tables: Mapping[str, Any]) -> None:
+    def __init__(self, function: Callable[..., Any], fields: Iterable[str], tables: Mapping[str, Any]) -> None:
+        self.text = ""
         self.tables: dict[str, Any] = dict(tables)
         self.fields: dict[str, Any] = {}
         self.definitions: list[str] = []
-        self._declared, self._used = set(fields), {*_RESERVED, *fields, *tables}
-        self._names: dict[int, str] = {}
-        self._views: dict[Any, tuple[Any, Any]] = {}  # (id of a tensor, shape) -> (the tensor, its view)
+        self._declared, self._names = set(fields), dict[int, str]()
+        self._used = {*_RESERVED, *self._declared, *tables}
+        self._views: dict[tuple[int, tuple[int, ...]], tuple[Any, Any]] = {}  # (id, shape) -> (the tensor, its view)
         for name, tensor in _captured(function, set()):
             self._names.setdefault(id(tensor), name)
 
     def is_field(self, tensor: Any) -> bool:
+        """Has it a value for each token of the batch?"""
         return self._names.get(id(tensor)) in self._declared
 
     def view_of(self, tensor: Any, shape: Iterable[int]) -> Any:
@@ -509,14 +507,16 @@ def trace(function: Callable[..., Any], kind: str = "mask", fields: Iterable[str
     return traced
 
 
-def _Reads() -> ContextManager[Any]:
+def _Reads() -> AbstractContextManager[Any]:
     """While a function is traced: t[q_idx] of a captured tensor is an element and not a read."""
     torch: Any = sys.modules.get("torch")
     if torch is None:
-        return nullcontext()
+        import contextlib
+        return contextlib.nullcontext()
 
-    class Reads(torch.overrides.TorchFunctionMode):  # type: ignore[misc] # torch need not be there
-        def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    class Reads(torch.overrides.TorchFunctionMode):  # type: ignore[misc] # its type is not known here
+        def __torch_function__(self, function: Any, types: Any, args: tuple[Any, ...] = (),
+                               kwargs: dict[str, Any] | None = None) -> Any:
             if function is torch.Tensor.__getitem__:
                 index = args[1] if isinstance(args[1], tuple) else (args[1],)
                 if any(isinstance(i, Sym) for i in index):
@@ -544,7 +544,7 @@ class _Writer:
 
     def _is_mask(self, node: Sym) -> bool:
         """A condition on whole numbers in a score: it is a mask of its own, where // and % may stand."""
-        return node.kind == "bool" and bool(node.args) and not node.real
+        return node.kind == "bool" and len(node.args) > 0 and not node.real
 
     def _count(self, node: Sym) -> None:
         """How often each expression is used; what is a mask of its own counts by itself."""

@@ -62,6 +62,17 @@ Test(blas, a_file_that_is_not_there_is_named) {
     hand_free(h);
 }
 
+/* As a library that is there, and needs another that is not. */
+Test(blas, what_the_loader_says_of_a_file_is_said) {
+    hand *h = make_plan();
+    fcp_error err = {0};
+    setenv("FCP_OPENBLAS", "/etc/passwd", 1);
+    cr_assert(run_once(&h->plan, &err) == FCP_E_BACKEND);
+    cr_assert(strstr(err.message, "OpenBLAS cannot be loaded: /etc/passwd: ") && strstr(err.message, "ELF") &&
+              strstr(err.message, "install it"), "%s", err.message);
+    hand_free(h);
+}
+
 Test(blas, another_library_is_not_taken_for_it) {
     hand *h = make_plan();
     fcp_error err = {0};
