@@ -48,7 +48,8 @@ class Documents(Expecting):
         """A mask that separates documents is a reason to say which field does."""
         doc = torch.tensor(DOCUMENTS)
         for mask in ("causal and doc[q] == doc[k]", "doc[k] == doc[q]", "(causal and (doc[q] == doc[k]))",
-                     "document(d = doc)", "causal_document(d = doc)", "same and q - k < 9 where { same = doc[k] == doc[q] }",
+                     "document(d = doc)", "causal_document(d = doc)",
+                     "same and q - k < 9 where { same = doc[k] == doc[q] }",
                      lambda b, h, q, k: (q >= k) & (doc[q] == doc[k])):
             with heard() as said:
                 self.program(mask, fields=["doc"])
@@ -215,8 +216,8 @@ class Pickles(Expecting):
     def captured(self):
         """A program of a function that has captured a field and a table."""
         doc, far = torch.tensor(DOCUMENTS), torch.tensor([3, 5])
-        return fcpc.program(lambda b, h, q, k: (q >= k) & (q - k < far[h]) & (doc[q] == doc[k]), fields=["doc"], documents="doc",
-                            heads=2, head_dim=16, dtype="fp32", cluster=fcpc.detect(ranks=2))
+        return fcpc.program(lambda b, h, q, k: (q >= k) & (q - k < far[h]) & (doc[q] == doc[k]), documents="doc", heads=2,
+                            head_dim=16, dtype="fp32", cluster=fcpc.detect(ranks=2))
 
     def test_the_same_program(self):
         """Where the process has it, a pickle is that program; else one of the same parts, which is equal to it."""
