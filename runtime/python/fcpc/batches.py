@@ -107,8 +107,9 @@ def cu_seqlens(lengths: Numbers | None, fields: Mapping[str, Numbers]) -> list[i
     """
     if lengths is None or lengths.size < 3:
         return None
-    said = list((ctypes.c_uint64 * lengths.size).from_address(lengths.address))
-    if said[0] or said != sorted(said) or len(set(said)) < 3 or any(x.size == sum(said) for x in fields.values()):
+    numbers = (ctypes.c_uint64 * lengths.size).from_address(lengths.address)
+    said = [] if numbers[0] else list(numbers)
+    if said != sorted(said) or len(set(said)) < 3 or any(x.size == sum(said) for x in fields.values()):
         return None
     for name, values in fields.items():
         if values.size == said[-1]:
