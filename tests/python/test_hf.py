@@ -329,6 +329,8 @@ class Refused(Expecting):
                                   ("E203", "dropout = 0.5", {"dropout": 0.5}),
                                   ("E203", "sink=0.0", {"s_aux": sinks}),
                                   ("E203", "both directions", {"is_causal": False}),
+                                  ("E203", "both directions", {"mask": fcpc.hf.Unmade(None, causal=False)}),
+                                  ("E702", "a window of 30", {"mask": fcpc.hf.Unmade(None), "sliding_window": 30}),
                                   ("E203", "'position_bias'", {"position_bias": x}),
                                   ("E209", "names no plan", {"fcpc": None}),
                                   ("E202", "this is a int", {"fcpc": 3}),
@@ -357,6 +359,7 @@ class Refused(Expecting):
             plan, given = self.bound(model, prog)
             given["fcpc"] = Attention(prog).bind(plan)
             self.expect("E203", lambda: model(**given), "several masks", "fcpc.hf.bind")
+            self.expect("E203", lambda: fcpc.hf.bind(Attention(prog), plan.layers[1]), "one of the 2 masks")
         _, given = self.bound(tiny())
         self.expect("E203", lambda: model_of(config("mistral"))(**given), "sliding_window = 6", "fcpc.hf.program")
         _, given = self.bound(model_of(config("mistral", sliding_window=7)))

@@ -327,10 +327,12 @@ def bind(attn: Attention, plan: Plan, positions: Any = None) -> BoundModel:
 
     A program of several masks comes from `program`, because else nobody knows which layer has which (E203).
     """
-    of = plan.program
-    if of is not None and of.model is None and of.masks > 1:
-        raise Error("E203", f"hf.bind: the program has {of.masks} masks, and does not say which layer of a model has "
-                            "which: fcpc.hf.program(model) makes one that does")
+    model = None if plan.program is None else plan.program.model
+    if model is None and len(plan.layers) > 1:
+        raise Error("E203", f"hf.bind: the plan has {len(plan.layers)} masks, and nothing says which layer of a model "
+                            "has which: fcpc.hf.program(model) makes a program that does")
+    if model is not None and len(plan.layers) != len(model.kinds):
+        raise Error("E203", f"hf.bind: this is the plan of one of the {len(model.kinds)} masks of the program alone")
     if positions is False:
         positions = None
     else:  # a copy of the caller's, which may change it
@@ -396,10 +398,11 @@ class Unmade:
     """What stands for the mask that a model would have made: a plan has it already.
 
     window  the window or chunk of the mask, or None
+    causal  does no query see a key behind it?
     """
 
-    def __init__(self, window: int | None) -> None:
-        self.window = window
+    def __init__(self, window: int | None, causal: bool = True) -> None:
+        self.window, self.causal = window, causal
 
     def __getattr__(self, name: str) -> Any:
         raise _Computed("E702", f"attention: this model computes with its mask (.{name}), and fcpc makes none: the "
@@ -416,7 +419,7 @@ def _mask(*_: Any, attention_mask: torch.Tensor | None = None, mask_function: Ca
     if use_vmap or getattr(mask_function, "__qualname__", "").startswith("or_masks"):
         raise Error("E702", "attention: the model adds to its mask by itself, as for tokens of images that see each "
                             "other. The mask is the program's: fcpc.hf.program(model, mask=...)")
-    return Unmade(local_size)
+    return Unmade(local_size, allow_is_bidirectional_skip is None)  # whoever makes a causal mask does not say it
 
 
 def _layer(module: Any, bound: BoundModel) -> tuple[Kind | None, int]:
@@ -448,7 +451,7 @@ def _differs(what: str, asked: Any, has: Any, model: Model | None) -> Error:
 def attention(module: Any, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, attention_mask: Any,
               scaling: float | None = None, dropout: float = 0.0, fcpc: BoundModel | BoundAttention | None = None,
               s_aux: torch.Tensor | None = None, sliding_window: int | None = None, softcap: float | None = None,
-              position_ids: torch.Tensor | None = None, is_causal: bool | None = None,
+              position_ids: torch.Tensor | None = None, is_causal: bool | None = True,
               **more: Any) -> tuple[torch.Tensor, None]:
     """Attention of one layer, as transformers calls it: (o, None).
 
@@ -471,7 +474,11 @@ def attention(module: Any, query: torch.Tensor, key: torch.Tensor, value: torch.
         raise Error("E701", f"attention: the batch dimension is {query.shape[0]}: pack sequences end to end")
     kind, number = _layer(module, bound)
     if isinstance(attention_mask, Unmade):
-        sliding_window = attention_mask.window if sliding_window is None else sliding_window
+        if sliding_window not in (None, attention_mask.window):
+            raise Error("E702", f"attention: this layer has a window of {sliding_window}, and its mask one of "
+                                f"{attention_mask.window}")
+        sliding_window = attention_mask.window
+        is_causal = attention_mask.causal and is_causal
     elif attention_mask is not None:
         raise Error("E701", "attention: the model was given an attention_mask. The mask is the program's: pack "
                             "sequences end to end, prog.plan(lengths), and call the model without attention_mask")
