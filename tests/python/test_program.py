@@ -8,6 +8,7 @@ import tempfile
 import threading
 import unittest
 import warnings
+import weakref
 from concurrent.futures import ProcessPoolExecutor
 
 import numpy
@@ -226,8 +227,9 @@ class Pickles(Expecting):
         self.assertIs(pickle.loads(data), prog)
         plan = pickle.loads(pickle.dumps(prog.plan([8])))
         self.assertIs(plan.program, prog)
-        kept = prog._key
+        kept, alive = prog._key, weakref.ref(prog)
         del prog, plan
+        self.assertIsNone(alive())
         with heard() as said:
             again = pickle.loads(data)
         self.assertEqual((said, again._key, again.text, again.documents), ([], kept, text, "doc"))
