@@ -13,7 +13,8 @@ import warnings
 import fcpc
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-LONG = ("test_agent", "test_hf", "test_trainer",  # whole files, so that transformers is not even loaded
+# Whole files first, so that transformers is not even loaded.
+LONG = ("test_agent", "test_hf", "test_loops", "test_trainer",
         "test_group.Groups.test_two_processes",
         *(f"test_package.{name}" for name in ("Wheel.test_a_clean_environment", "Wheel.test_it_computes_anywhere",
                                               "Wheel.test_its_files", "Wheel.test_its_tag", "Sources.test_editable")),
