@@ -167,6 +167,7 @@ class Arguments(Expecting):
         self.expect("E202", lambda: prog.plan(numpy.ones((2, 3), dtype=int)), "the shape of these is [2, 3]")
         self.expect("E202", lambda: prog.plan(torch.ones(2)), "torch.float32")
         self.expect("E202", lambda: prog.plan([8], DOCUMENTS), '{"doc": values}')
+        prog = fcpc.program("causal", documents="doc")
         self.expect("E320", lambda: prog.plan([8]), "values come with it, in plan(lengths, {name: values})")
 
     def test_cu_seqlens(self):
