@@ -140,6 +140,7 @@ $(B)/gen/fcp.tab.c $(B)/gen/fcp.tab.h &: grammar/fcp.y
 	@mkdir -p $(B)/gen
 	@echo '  bison $<'
 	$(Q)bison -Wall -Werror -d -o $(B)/gen/fcp.tab.c $<
+grammar-files: $(B)/gen/fcp.tab.c $(B)/gen/fcp.lex.c
 $(B)/gen/fcp.lex.c $(B)/gen/fcp.lex.h &: grammar/fcp.l $(B)/gen/fcp.tab.h
 	@echo '  flex  $<'
 	$(Q)flex --header-file=$(B)/gen/fcp.lex.h -o $(B)/gen/fcp.lex.c $<
@@ -484,6 +485,6 @@ clean:
 	rm -rf $(B) $(B)-fuzz
 .PHONY: all help tests standins check python-environment check-sanitized check-ptx check-long test golden-update lint lint-rules lint-clang \
         fuzz fuzz-build fuzz-replay fuzz-replay-build fuzz-seeds demo pictures python-pages bench examples editors \
-        gpu-check gpu-binaries gpu-check-build gpu-pack gpu-report setup install shared wheel-files wheel clean
+        gpu-check gpu-binaries gpu-check-build gpu-pack gpu-report setup install shared grammar-files wheel-files wheel clean
 .SECONDARY:
 -include $(shell find $(B) -name '*.d' 2>/dev/null)

@@ -1,9 +1,9 @@
-"""build_hook.py: what hatchling calls to build the package: make makes what is not Python (pyproject.toml names this file).
+"""build_hook.py: what hatchling calls to build the package (pyproject.toml). make makes what is not Python.
 
-A wheel gets the package, the two libraries and the program as make links them for it, OpenBLAS, which the first of these
-loads by its name, and the licences of all. It depends on no version of Python and of torch. What these files need of
-other projects stays with the system: such a wheel is for the machine that has built it, and its tag says so. `make wheel`
-lets auditwheel add that, and find out how old a Linux may be.
+A wheel gets the package, the two libraries and the program as make links them for it, OpenBLAS, which the first of
+these loads by its name, and the licences of all. It depends on no version of Python and of torch. What these files need
+of other projects stays with the system: such a wheel is for the machine that has built it, and its tag says so.
+`make wheel` lets auditwheel add that, and find out how old a Linux may be.
 
 An editable installation (pip install -e) uses the libraries of the build folder. A source archive has what git has.
 FCPC_BUILD names the build folder, FCPC_MAKE the make that fills it; `build` and `make` unless they are set.
@@ -35,11 +35,11 @@ def run(*command: str) -> str:
 
 def make(*targets: str) -> Path:
     """Lets make build the targets, and returns the build folder."""
-    build = ROOT / os.environ.get("FCPC_BUILD", "build")
+    build, command = os.environ.get("FCPC_BUILD", "build"), os.environ.get("FCPC_MAKE", "make").split()
     outside = {k: v for k, v in os.environ.items() if k not in ("MAKEFLAGS", "MAKELEVEL", "MFLAGS")}
-    subprocess.run([*os.environ.get("FCPC_MAKE", "make").split(), f"-j{os.cpu_count() or 1}",
-                    f"B={os.environ.get('FCPC_BUILD', 'build')}", *targets], cwd=ROOT, check=True, stdout=2, env=outside)
-    return build
+    subprocess.run([*command, f"-j{os.cpu_count() or 1}", f"B={build}", *targets], cwd=ROOT, check=True, stdout=2,
+                   env=outside)
+    return ROOT / build
 
 
 def openblas() -> Path:
@@ -60,10 +60,10 @@ def needed(file: Path) -> list[Path]:
 
 
 def licence_of_debian(file: Path) -> tuple[str, bytes] | None:
-    """(package, its licence) of a file of a Debian package. A file may be known by where it was before /usr had all."""
-    for known in (file, file.resolve(), Path("/usr") / file.relative_to("/"), Path("/") / file.relative_to("/usr")
-                  if file.is_relative_to("/usr") else file):
-        done = subprocess.run(["dpkg-query", "-S", str(known)], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    """(package, its licence) of a file of a Debian package, which may know it by the name without /usr."""
+    real = file.resolve()
+    for known in (str(real), str(real).replace("/usr/", "/", 1)):
+        done = subprocess.run(["dpkg-query", "-S", known], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
         text = Path("/usr/share/doc", done.stdout.split(":")[0], "copyright")
         if done.returncode == 0 and text.exists():
             return text.parent.name, text.read_bytes()

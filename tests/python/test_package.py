@@ -1,5 +1,4 @@
 """test_package.py: the wheel, where there is nothing else; an editable installation; the source archive."""
-import glob
 import os
 import re
 import shutil
@@ -102,18 +101,16 @@ class Wheel(Installed):
         with zipfile.ZipFile(self.wheel) as wheel:
             wheel.extractall(site)
         (site / "fcpc/lib/fcpc").chmod(0o755)
-        python = os.path.realpath(sys.executable)
-        modules = glob.glob(os.path.join(sysconfig.get_path("stdlib"), "lib-dynload", "*.so"))
-        files = {"/lib64/ld-linux-x86-64.so.2"} if os.path.exists("/lib64/ld-linux-x86-64.so.2") else set()
-        for line in run("ldd", python, *modules).splitlines():
-            found = re.search(r"(/\S+) \(0x", line)
-            files.update(found.groups() if found else [])
-        for library in "libc.so.6", "libm.so.6", "libdl.so.2", "libpthread.so.0", "librt.so.1", "libgcc_s.so.1":
-            path = run("gcc", f"-print-file-name={library}").strip()
-            files.update([path] if os.path.isabs(path) else [])
+        python, stdlib = os.path.realpath(sys.executable), sysconfig.get_path("stdlib")
+        modules = run(python, "-S", "-c", "import array, sys, fcpc; print(*(m.__file__ for m in sys.modules.values() "
+                      "if str(getattr(m, '__file__', None)).endswith('.so')))", PYTHONPATH=str(site)).split()
+        libraries = ("libc.so.6", "libm.so.6", "libdl.so.2", "libpthread.so.0", "librt.so.1", "libgcc_s.so.1")
+        files = {run("gcc", f"-print-file-name={name}").strip() for name in libraries}
+        files.update(re.findall(r"(/\S+) \(0x", run("ldd", python, *modules)))
+        files = {os.path.normpath(file) for file in files if os.path.isabs(file)}
         self.assertFalse([f for f in files if any(name in f for name in BROUGHT)], "the root is not bare")
         bind = [word for file in sorted(files) for word in ("--ro-bind", file, file)]
-        for folder in {os.path.dirname(python), sysconfig.get_path("stdlib")}:
+        for folder in {os.path.dirname(python), stdlib}:
             bind += ["--ro-bind", folder, folder]
         said = run(bwrap, "--unshare-all", "--die-with-parent", *bind, "--dev", "/dev", "--proc", "/proc", "--tmpfs",
                    "/tmp", "--ro-bind", site, "/site", "--ro-bind", HERE / "bare.py", "/bare.py", "--ro-bind",

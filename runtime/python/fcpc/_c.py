@@ -216,7 +216,7 @@ def folder() -> Path:
     return tree / os.environ.get("FCPC_BUILD", "build") if (tree / "runtime/fcp.h").exists() else here / "lib"
 
 
-def _load():
+def _load() -> dict[str, Any]:
     where, loaded = folder(), {}
     for name in ("fcp", "fcpc"):  # in this order: the second needs the first
         try:

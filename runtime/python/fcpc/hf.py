@@ -77,22 +77,16 @@ class Model(NamedTuple):
     softcap: float | None
 
 
-# Settings that say: layers of this model mix tokens by their place in the tensor, or have another attention than the
-# language or this file knows.
+# Settings that say: this model has another attention than the language or this file knows.
 _UNKNOWN = {
-    "alibi": "adds a bias by distance (ALiBi) to its scores, which no config describes",
+    "alibi": "adds a bias by distance (ALiBi) to its scores",
     "attn_temperature_tuning": "scales queries by their place in the tensor",
     "block_configs": "has layers of different shapes",
-    "hybrid_override_pattern": "has layers that mix tokens by their place in the tensor",
     "index_topk": "chooses keys by an indexer",
-    "mamba_d_state": "has Mamba layers, which mix tokens by their place in the tensor",
-    "mamba_d_ssm": "has Mamba layers, which mix tokens by their place in the tensor",
-    "conv_L_cache": "has convolutions, which mix tokens by their place in the tensor",
-    "linear_num_value_heads": "has linear attention, which mixes tokens by their place in the tensor",
-    "lru_width": "has recurrent layers, which mix tokens by their place in the tensor",
-    "ssm_state_size": "has Mamba layers, which mix tokens by their place in the tensor",
-    "state_size": "has Mamba layers, which mix tokens by their place in the tensor",
 }
+# In a config that does not say what each layer is, settings that say: some mix tokens by their place in the tensor.
+_MIXERS = ("conv_L_cache", "hybrid_override_pattern", "linear_num_value_heads", "lru_width", "mamba_d_ssm",
+           "mamba_d_state", "ssm_state_size", "state_size")
 _BY_PLACE = {"linear_attention", "conv", "mamba", "mamba2", "recurrent", "hybrid", "hybrid_sliding", "ssm", "rwkv"}
 # Models whose layers learn sinks, which their configs do not say.
 _SINKS = {"gpt_oss", "flint", "granite_swa", "granitemoe_swa"}
@@ -106,11 +100,17 @@ def _get(config: Any, name: str, default: Any = None) -> Any:
         return getattr(config.per_layer_config[0], name, default)
 
 
+def _types(config: Any) -> list[str] | None:
+    """What each layer is; None: the config does not say it, so all are alike."""
+    found: list[str] | None = _get(config, "layer_types") or _get(config, "layers_block_type")
+    return found or _get(config, "block_types")
+
+
 def _layers(config: Any) -> list[Any]:
     """The config of each layer. Most models have one for all."""
     if getattr(config, "is_heterogeneous", False):
         return list(config.per_layer_config)
-    types = _get(config, "layer_types") or _get(config, "layers_block_type") or _get(config, "block_types")
+    types = _types(config)
     return [config] * int(len(types) if types else _get(config, "num_hidden_layers", 0))
 
 
@@ -120,8 +120,7 @@ def _refuse(config: Any, why: str) -> Error:
 
 def _kinds(config: Any) -> list[Kind]:
     """The attention of each layer, or an error that names what a plan cannot compute (E702)."""
-    types = _get(config, "layer_types") or _get(config, "layers_block_type") or _get(config, "block_types")
-    kinds = []
+    types, kinds = _types(config), []
     for number, layer in enumerate(_layers(config)):
         window = _get(layer, "sliding_window") if _get(layer, "use_sliding_window", True) else None
         chunk = _get(layer, "attention_chunk_size")
@@ -137,7 +136,8 @@ def _kinds(config: Any) -> list[Kind]:
             raise _refuse(config, f"layer {number} is {kind}, which " + (
                 "mixes tokens by their place in the tensor, and a plan has them in another order" if kind in _BY_PLACE
                 else "is no attention that fcpc.hf knows"))
-    for name, why in _UNKNOWN.items():
+    mixers = {} if types else dict.fromkeys(_MIXERS, "has layers that mix tokens by their place in the tensor")
+    for name, why in {**_UNKNOWN, **mixers}.items():
         if _get(config, name):
             raise _refuse(config, f"it {why} ({name} = {_get(config, name)!r})")
     if _get(config, "is_encoder_decoder"):
@@ -162,8 +162,8 @@ def _shape(config: Any) -> dict[str, Any]:
     for number, other in enumerate(found):
         for name, value in other.items():
             if value != found[0][name]:
-                raise _refuse(config, f"layer {number} has {name} = {value} and layer 0 {found[0][name]}, and a program "
-                                      f"has one {name}")
+                raise _refuse(config, f"layer {number} has {name} = {value} and layer 0 {found[0][name]}, and a "
+                                      f"program has one {name}")
     return found[0]
 
 
@@ -198,6 +198,21 @@ def _yarn(config: Any) -> float:
     return float(yarn_apply_mscale(config.rope_parameters, 1.0))  # type: ignore[no-untyped-call]
 
 
+def _scale_and_sinks(config: Any, text: Any) -> dict[str, float]:
+    """What layers have, of a model, or what is known by the model's name."""
+    found = {"sink": 0.0} if text.model_type in _SINKS else {}
+    for module in config.modules() if isinstance(config, PreTrainedModel) else ():
+        if not hasattr(module, "layer_idx") or getattr(module, "config", None) is not text:
+            continue
+        if getattr(module, "sinks", None) is not None:
+            found["sink"] = 0.0
+        scale = getattr(module, "scaling", None)
+        if isinstance(scale, (int, float)) and found.setdefault("scale", float(scale)) != scale:
+            raise _refuse(text, f"layer {module.layer_idx} has scale = {scale} and one before it {found['scale']}, and "
+                                "a program has one scale")
+    return found
+
+
 def program(config: Any, *, cluster: Cluster | None = None, fields: Any = (), documents: Any = ...,
             dtype: Any = None, mask: str | None = None, **plan: Any) -> Program:
     """The program of a model of transformers: each layer has the mask that its config says.
@@ -215,7 +230,7 @@ def program(config: Any, *, cluster: Cluster | None = None, fields: Any = (), do
 
     Layers of the same kind share a mask. Kinds are full_attention, sliding_attention (a token sees itself and the
     sliding_window - 1 before it) and chunked_attention. The score is the config's attn_logit_softcapping. That a model
-    learns sinks its config does not say: GPT-OSS and others are known by name, else give the model in place of its config.
+    learns sinks, or has a scale of its own, not every config says: give the model in place of its config.
 
     Errors: E702 (what this model does beside attention of these kinds, by name), and those of fcpc.program.
     """
@@ -226,8 +241,8 @@ def program(config: Any, *, cluster: Cluster | None = None, fields: Any = (), do
     known = tuple(dict.fromkeys(kinds))
     if documents is not ... and documents is not None:
         if any(kind.chunk is not None for kind in known):
-            raise Error("E203", "hf.program: attention in chunks counts from the begin of a document: give each document "
-                                "a sequence of its own, without documents=")
+            raise Error("E203", "hf.program: attention in chunks counts from the begin of a document: give each "
+                                "document a sequence of its own, without documents=")
         fields = fields if hasattr(fields, "items") or documents in fields else (*fields, documents)
     if mask is not None and not isinstance(mask, str):
         raise Error("E202", f"hf.program: mask is text of the language, and this is a {type(mask).__name__}")
@@ -237,9 +252,6 @@ def program(config: Any, *, cluster: Cluster | None = None, fields: Any = (), do
     softcap = _get(text, "attn_logit_softcapping")
     if softcap is not None and plan.get("score") is None:
         plan["score"] = f"softcap(c = {float(softcap)!r})"
-    sinks = isinstance(config, PreTrainedModel) and any(hasattr(module, "sinks") for module in config.modules())
-    if (sinks or text.model_type in _SINKS) and "sink" not in plan:
-        plan["sink"] = 0.0
     if dtype is None:
         dtype = getattr(config, "dtype", None) or getattr(text, "dtype", None) or torch.get_default_dtype()
     if isinstance(dtype, torch.dtype):
@@ -250,7 +262,8 @@ def program(config: Any, *, cluster: Cluster | None = None, fields: Any = (), do
     if documents is not ... and documents is not None:
         declared = dict(fields) if hasattr(fields, "items") else dict.fromkeys(fields, "given")
         fields = {**declared, documents: f"{declared.get(documents, 'given')}\n    documents = {documents}"}
-    made = _program(**which, fields=fields, cluster=cluster, dtype=dtype, **{**_shape(text), **plan})
+    of_layers = {**_shape(text), **_scale_and_sinks(config, text)}
+    made = _program(**which, fields=fields, cluster=cluster, dtype=dtype, **{**of_layers, **plan})
     made.model = Model(text.model_type, known, layers, None if softcap is None else float(softcap))
     return made
 
@@ -274,6 +287,7 @@ class BoundModel:
         self.sinks = None if of is None else _has_sinks(of)
         self.attended = False  # has any layer asked?
         self.labels: int | None = None  # how many the batch has, of `inputs`
+        self.config: Any = None  # that of the model, once its layers have been found to be alike
         self._compared: tuple[weakref.ref[torch.Tensor], int] | None = None
 
     def compare(self, position_ids: torch.Tensor | None) -> None:
@@ -313,10 +327,12 @@ def bind(attn: Attention, plan: Plan, positions: Any = None) -> BoundModel:
 
     A program of several masks comes from `program`, because else nobody knows which layer has which (E203).
     """
-    of = plan.program
-    if of is not None and of.model is None and of.masks > 1:
-        raise Error("E203", f"hf.bind: the program has {of.masks} masks, and does not say which layer of a model has "
-                            "which: fcpc.hf.program(model) makes one that does")
+    model = None if plan.program is None else plan.program.model
+    if model is None and len(plan.layers) > 1:
+        raise Error("E203", f"hf.bind: the plan has {len(plan.layers)} masks, and nothing says which layer of a model "
+                            "has which: fcpc.hf.program(model) makes a program that does")
+    if model is not None and len(plan.layers) != len(model.kinds):
+        raise Error("E203", f"hf.bind: this is the plan of one of the {len(model.kinds)} masks of the program alone")
     if positions is False:
         positions = None
     else:  # a copy of the caller's, which may change it
@@ -382,14 +398,15 @@ class Unmade:
     """What stands for the mask that a model would have made: a plan has it already.
 
     window  the window or chunk of the mask, or None
+    causal  does no query see a key behind it?
     """
 
-    def __init__(self, window: int | None) -> None:
-        self.window = window
+    def __init__(self, window: int | None, causal: bool = True) -> None:
+        self.window, self.causal = window, causal
 
     def __getattr__(self, name: str) -> Any:
-        raise _Computed("E702", f"attention: this model computes with its mask (.{name}), and fcpc makes none: the mask "
-                                "is the program's")
+        raise _Computed("E702", f"attention: this model computes with its mask (.{name}), and fcpc makes none: the "
+                                "mask is the program's")
 
 
 def _mask(*_: Any, attention_mask: torch.Tensor | None = None, mask_function: Callable[..., Any] | None = None,
@@ -402,7 +419,7 @@ def _mask(*_: Any, attention_mask: torch.Tensor | None = None, mask_function: Ca
     if use_vmap or getattr(mask_function, "__qualname__", "").startswith("or_masks"):
         raise Error("E702", "attention: the model adds to its mask by itself, as for tokens of images that see each "
                             "other. The mask is the program's: fcpc.hf.program(model, mask=...)")
-    return Unmade(local_size)
+    return Unmade(local_size, allow_is_bidirectional_skip is None)  # whoever makes a causal mask does not say it
 
 
 def _layer(module: Any, bound: BoundModel) -> tuple[Kind | None, int]:
@@ -410,10 +427,12 @@ def _layer(module: Any, bound: BoundModel) -> tuple[Kind | None, int]:
     number = getattr(module, "layer_idx", None)
     config = getattr(module, "config", None)
     if bound.model is None:
-        kinds = set() if config is None else set(_kinds(config))
-        if len(kinds) > 1:
-            raise Error("E203", f"attention: this model has layers with {' and with '.join(k.words() for k in kinds)}, "
-                                f"and the program one mask for all: fcpc.hf.program(model) has a mask for each")
+        if config is not None and config is not bound.config:
+            kinds = dict.fromkeys(_kinds(config))
+            if len(kinds) > 1:
+                raise Error("E203", f"attention: layers have {' and '.join(k.words() for k in kinds)}, and the program "
+                                    "one mask for all: fcpc.hf.program(model) has a mask for each")
+            bound.config = config
         return None, 0
     layers = bound.model.layers
     if not isinstance(number, int) or number not in range(len(layers)):
@@ -432,7 +451,7 @@ def _differs(what: str, asked: Any, has: Any, model: Model | None) -> Error:
 def attention(module: Any, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, attention_mask: Any,
               scaling: float | None = None, dropout: float = 0.0, fcpc: BoundModel | BoundAttention | None = None,
               s_aux: torch.Tensor | None = None, sliding_window: int | None = None, softcap: float | None = None,
-              position_ids: torch.Tensor | None = None, is_causal: bool | None = None,
+              position_ids: torch.Tensor | None = None, is_causal: bool | None = True,
               **more: Any) -> tuple[torch.Tensor, None]:
     """Attention of one layer, as transformers calls it: (o, None).
 
@@ -447,18 +466,22 @@ def attention(module: Any, query: torch.Tensor, key: torch.Tensor, value: torch.
     position_ids     [1, tokens]: compared with the plan's
 
     o is [1, tokens, heads, value_dim]. What the model asks for and a plan does not do is an error: E209 (no plan), E701
-    (shapes, a mask, positions), E203 (scale, dropout, window, softcap, sinks, another keyword), E702 (layers that are no
-    attention).
+    (shapes, a mask, positions), E203 (scale, dropout, window, softcap, sinks, another keyword), E702 (layers that are
+    no attention).
     """
     bound = _bound(fcpc)
     if query.shape[0] != 1:
         raise Error("E701", f"attention: the batch dimension is {query.shape[0]}: pack sequences end to end")
     kind, number = _layer(module, bound)
     if isinstance(attention_mask, Unmade):
-        sliding_window = attention_mask.window if sliding_window is None else sliding_window
+        if sliding_window not in (None, attention_mask.window):
+            raise Error("E702", f"attention: this layer has a window of {sliding_window}, and its mask one of "
+                                f"{attention_mask.window}")
+        sliding_window = attention_mask.window
+        is_causal = attention_mask.causal and is_causal
     elif attention_mask is not None:
-        raise Error("E701", "attention: the model was given an attention_mask. The mask is the program's: pack sequences "
-                            "end to end, prog.plan(lengths), and call the model without attention_mask")
+        raise Error("E701", "attention: the model was given an attention_mask. The mask is the program's: pack "
+                            "sequences end to end, prog.plan(lengths), and call the model without attention_mask")
     _check(module, bound, kind, query, scaling, dropout, s_aux, sliding_window, softcap, is_causal, more)
     if torch.compiler.is_compiling():
         query = _compared_in_graph(query, position_ids, bound)
@@ -503,8 +526,8 @@ def _check(module: Any, bound: BoundModel, kind: Kind | None, query: torch.Tenso
             raise Error("E203", f"attention: the model hands '{name}' to its attention, and a plan has nothing of it")
     config = getattr(module, "config", None)
     if more.get("output_router_logits", getattr(config, "output_router_logits", None)) and len(plan.here) < plan.ranks:
-        raise Error("E203", "attention: the model adds a loss of its router (output_router_logits), which is no sum over "
-                            "tokens: that of a part of the batch is another. Set it to False in the config")
+        raise Error("E203", "attention: the model adds a loss of its router (output_router_logits), which is no sum "
+                            "over tokens: that of a part of the batch is another. Set it to False in the config")
 
 
 # --- positions --------------------------------------------------------------------------------------------------------
@@ -518,14 +541,14 @@ def _compare(given: torch.Tensor, right: torch.Tensor) -> None:
     if len(given) == 1 < len(right):
         right = right[:1]  # a model of several planes hands the first, which is that of text, to its layers
     if given.shape != right.shape:
-        raise Error("E701", f"attention: position_ids are {list(given.shape)}, and those of the plan {list(right.shape)}. "
+        raise Error("E701", f"attention: position_ids are {list(given.shape)}, and the plan's {list(right.shape)}. "
                             "Positions of several planes go to fcpc.hf.bind(attn, plan, positions=...), too")
     differ = (given != right.to(given.device)).any(0)
     if differ.any():
         at = int(differ.nonzero()[0])
         raise Error("E701", f"attention: position_ids are not the plan's: token {at} of this process is at "
-                            f"{right[:, at].tolist()}, and position_ids say {given[:, at].tolist()}. Call the model with "
-                            "position_ids=plan.positions()[None], or by fcpc.hf.inputs")
+                            f"{right[:, at].tolist()}, and position_ids say {given[:, at].tolist()}. Call the model "
+                            "with position_ids=plan.positions()[None], or by fcpc.hf.inputs")
 
 
 @torch.library.custom_op("fcpc::positions", mutates_args=())
@@ -553,9 +576,9 @@ def _compared_in_graph(query: torch.Tensor, position_ids: torch.Tensor | None, b
 # --- losses -----------------------------------------------------------------------------------------------------------
 
 def _unshifted() -> Error:
-    return Error("E701", "labels without shift_labels: the model would shift them by their place in the tensor, and in the "
-                         "plan's order the next token is elsewhere. fcpc.hf.inputs(attn, plan, tokens, labels), or "
-                         "labels=shift_labels=plan.take_labels(labels).labels[None]")
+    return Error("E701", "labels without shift_labels: the model would shift them by their place in the tensor, and in "
+                         "the plan's order the next token is elsewhere. fcpc.hf.inputs(attn, plan, tokens, labels) has "
+                         "both, or make them by plan.take_labels(labels)")
 
 
 def _guarded(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
@@ -569,8 +592,8 @@ def _guarded(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
         if not given.attended:
             raise Error("E203", f"no layer of this model has attended by the plan: {_OTHER}")
         if name not in _CAUSAL_LOSSES:
-            raise Error("E702", f"the loss {name} is not computed in the plan's order: it may depend on places. Call the "
-                                "model without labels")
+            raise Error("E702", f"the loss {name} is not computed in the plan's order: it may depend on places. Call "
+                                "the model without labels")
         if kwargs.get("shift_labels") is None:
             raise _unshifted()
         count = kwargs.get("num_items_in_batch")
@@ -579,8 +602,8 @@ def _guarded(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
                 raise Error("E209", "labels without num_items_in_batch: the loss would be the mean over the labels of "
                                     "this process alone. plan.take_labels(labels).count is that of all")
             if given.labels is not None and count < given.labels:
-                raise Error("E203", f"num_items_in_batch is {int(count)}, and the batch has {given.labels} labels over all "
-                                    "ranks. transformers' Trainer counts them with average_tokens_across_devices=True")
+                raise Error("E203", f"num_items_in_batch is {int(count)}, and the batch has {given.labels} labels over "
+                                    "all ranks. A Trainer counts these with average_tokens_across_devices=True")
         return function(*args, **{key: value for key, value in kwargs.items() if key != "fcpc"})
     return loss
 
@@ -601,8 +624,8 @@ def _usable(model: type) -> None:
                             "the mean over those of one process. Take its base model, and the rows of plan.restore")
     parameters = inspect.signature(model.forward).parameters  # type: ignore[attr-defined]
     if "position_ids" not in parameters and not any(p.kind is p.VAR_POSITIONAL for p in parameters.values()):
-        raise Error("E702", f"fcpc cannot compute a {name}: it takes no position_ids, so its positions are places in the "
-                            "tensor, and a plan has tokens in another order")
+        raise Error("E702", f"fcpc cannot compute a {name}: it takes no position_ids, so its positions are places in "
+                            "the tensor, and a plan has tokens in another order")
 
 
 _OTHER_INPUTS = re.compile(r"(pixel|image|video|audio|speech)_|input_(features|values)$")
@@ -615,13 +638,13 @@ def _calling(call: Callable[..., Any]) -> Callable[..., Any]:
         if kwargs.get("fcpc") is not None:
             for name, given in kwargs.items():
                 if given is not None and _OTHER_INPUTS.match(name):
-                    raise Error("E702", f"the model is given {name}, which it puts among the tokens by their order in the "
-                                        "tensor. Make inputs_embeds of the packed batch, and call the model with "
+                    raise Error("E702", f"the model is given {name}, which it puts among the tokens by their order in "
+                                        "the tensor. Make inputs_embeds of the packed batch, and call the model with "
                                         "inputs_embeds=plan.take(inputs_embeds)[None]")
             keep = kwargs.get("logits_to_keep")
             if isinstance(keep, int) and keep != 0:
-                raise Error("E203", f"logits_to_keep = {keep} keeps the last rows of the tensor, and in the plan's order "
-                                    "these are not the last tokens")
+                raise Error("E203", f"logits_to_keep = {keep} keeps the last rows of the tensor, and in the plan's "
+                                    "order these are not the last tokens")
             if kwargs.get("labels") is not None and kwargs.get("shift_labels") is None:
                 raise _unshifted()
         return call(self, *args, **kwargs)
