@@ -61,7 +61,7 @@ def train(mesh, steps=40):
     torch.manual_seed(0)
     model, losses = Model(), []
     group, number = (None, 0) if mesh is None else (mesh["context"].get_group(), mesh["data"].get_local_rank())
-    prog = fcpc.program(mask="causal and doc[q] == doc[k]", fields=["doc"], documents="doc", heads=HEADS, head_dim=DIM,
+    prog = fcpc.program(mask="causal and doc[q] == doc[k]", documents="doc", heads=HEADS, head_dim=DIM,
                         dtype="fp32", block=32, cluster=fcpc.detect(group))
     attn = Attention(prog, group=group)
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
