@@ -105,7 +105,7 @@ def program(model, group=None, documents="doc", **more):
 
 
 # A program by hand, of models that have GROUPS.
-HAND = {"fields": {"doc": "given\n    documents = doc"}, "heads": 4, "kv_heads": 2, "head_dim": 8, "dtype": "fp32"}
+HAND = {"fields": ["doc"], "documents": "doc", "heads": 4, "kv_heads": 2, "head_dim": 8, "dtype": "fp32"}
 
 
 def by_hand(**more):
@@ -264,6 +264,11 @@ class Refused(Expecting):
         model(**given)
         given["position_ids"][0, 5] += 1
         self.expect("E701", lambda: model(**given), "token 5 of this process")
+        with torch.inference_mode():  # whose tensors do not count how often they were changed
+            _, given = self.bound(model)
+            model(**given)
+            given["position_ids"][0, 5] += 1
+            self.expect("E701", lambda: model(**given), "token 5 of this process")
 
     def test_positions_of_your_own(self):
         """Positions that a batch brings are those that position_ids must be, and `positions=False` compares nothing."""
@@ -285,6 +290,7 @@ class Refused(Expecting):
         _, given = self.bound(model)
         loss = transformers.loss.loss_utils.LOSS_MAPPING["ForCausalLM"]
         self.expect("E701", lambda: model(**{**given, "shift_labels": None}), "shift_labels", "fcpc.hf.inputs")
+        self.expect("E701", lambda: model(**{**given, "labels": None}), "shift_labels without labels")
         for name in MODELS:
             model, sequences = model_of(config(name)), batch_of().documents
             prog = program(model, documents=None)
@@ -365,8 +371,14 @@ class Refused(Expecting):
         _, given = self.bound(model_of(config("mistral", sliding_window=7)))
         self.expect("E203", lambda: model_of(config("mistral"))(**given), "sliding_window = 6", "has 7")
         self.expect("E203", lambda: program(config("llama4_text")), "a sequence of its own")
-        self.expect("E202", lambda: fcpc.hf.program(3), "a config of transformers")
+        self.expect("E202", lambda: fcpc.hf.program(3), "a config of transformers with one")
         self.expect("E202", lambda: fcpc.hf.program(config("llama"), mask=lambda b, h, q, k: q >= k), "text")
+
+    def test_no_tokens(self):
+        """Models of transformers cannot compute without tokens. All ranks say so, not only the one that has none."""
+        for rank in range(2):
+            prog = fcpc.hf.program(config("llama"), cluster=fcpc.Cluster(1, 2, here=range(rank, rank + 1)), block=16)
+            self.expect("E203", lambda: fcpc.hf.bind(None, prog.plan([9])), "rank 1 has no token")
 
     def test_other_models(self):
         """A model that mixes tokens by their place, or whose layers are no attention of the language, is named."""

@@ -25,7 +25,7 @@ from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedM
 from transformers.loss.loss_utils import LOSS_MAPPING
 
 from .errors import Error
-from .program import Cluster, Program
+from .program import UNSET, Cluster, Program, Unset
 from .program import program as _program
 from .torch import Attention, BoundAttention
 
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from .plan import Plan
 
 NAME = "fcpc"
-_DTYPES = {torch.float32: "fp32", torch.float16: "fp16", torch.bfloat16: "bf16"}
 _CAUSAL_LOSSES = "ForCausalLM", "ForConditionalGeneration"  # the two that take shift_labels
 _OTHER = 'a model is made with attn_implementation="fcpc", or gets it by model.set_attn_implementation("fcpc")'
 _ASK = "fcpc.hf.program(model) takes it from the model's config"
@@ -111,7 +110,8 @@ def _layers(config: Any) -> list[Any]:
     if getattr(config, "is_heterogeneous", False):
         return list(config.per_layer_config)
     types = _types(config)
-    return [config] * int(len(types) if types else _get(config, "num_hidden_layers", 0))
+    count = len(types) if types else _get(config, "num_hidden_layers")
+    return [config] * (count if isinstance(count, int) else 0)
 
 
 def _refuse(config: Any, why: str) -> Error:
@@ -152,7 +152,7 @@ def _text_config(config: Any) -> Any:
     try:
         return config.get_text_config()
     except (AttributeError, ValueError) as error:
-        raise Error("E202", f"hf.program: a config of transformers, or a model, is expected; this is a "
+        raise Error("E202", f"a config of transformers with one text model, or its model, is expected; this is a "
                             f"{type(config).__name__}: {error}") from None
 
 
@@ -213,16 +213,16 @@ def _scale_and_sinks(config: Any, text: Any) -> dict[str, float]:
     return found
 
 
-def program(config: Any, *, cluster: Cluster | None = None, fields: Any = (), documents: Any = ...,
-            dtype: Any = None, mask: str | None = None, **plan: Any) -> Program:
+def program(config: Any, *, cluster: Cluster | None = None, fields: Any = (),
+            documents: str | None | Unset = UNSET, dtype: Any = None, mask: str | None = None, **plan: Any) -> Program:
     """The program of a model of transformers: each layer has the mask that its config says.
 
     config    a config, or a model, whose `config` it is. Of a model of several parts it is about the text model:
               from_pretrained(name, attn_implementation={"text_config": "fcpc"})
     cluster   from fcpc.detect, or an fcpc.Cluster; None: one rank
     fields    names of numbers that each batch brings for each of its tokens, as in fcpc.program
-    documents name of the field that separates documents inside a sequence. Then no token sees another document.
-              Sequences are separate always
+    documents name of the field that tells documents of a sequence apart, as in fcpc.program. Then no token sees
+              another document. Sequences are separate always
     dtype     of q, k and v; None: that of the model, or of the config
     mask      text of the language that every layer's mask is and-ed with, such as "k <= last[q]"
     plan      what else fcpc.program takes. heads, kv_heads, head_dim, value_dim, scale, score and sink stand in place
@@ -239,31 +239,24 @@ def program(config: Any, *, cluster: Cluster | None = None, fields: Any = (), do
     if isinstance(config, PreTrainedModel):
         _usable(type(config))
     known = tuple(dict.fromkeys(kinds))
-    if documents is not ... and documents is not None:
-        if any(kind.chunk is not None for kind in known):
-            raise Error("E203", "hf.program: attention in chunks counts from the begin of a document: give each "
-                                "document a sequence of its own, without documents=")
-        fields = fields if hasattr(fields, "items") or documents in fields else (*fields, documents)
+    apart = documents if isinstance(documents, str) else None
+    if apart and any(kind.chunk is not None for kind in known):
+        raise Error("E203", "hf.program: attention in chunks counts from the begin of a document: give each document a "
+                            "sequence of its own, without documents=")
     if mask is not None and not isinstance(mask, str):
         raise Error("E202", f"hf.program: mask is text of the language, and this is a {type(mask).__name__}")
-    more = [] if documents in (..., None) else [f"{documents}[q] == {documents}[k]"]
-    more += [f"({mask})"] if mask else []
+    more = ([f"{apart}[q] == {apart}[k]"] if apart else []) + ([f"({mask})"] if mask else [])
     masks = [" and ".join([kind.text(), *more]) for kind in known]
     softcap = _get(text, "attn_logit_softcapping")
     if softcap is not None and plan.get("score") is None:
         plan["score"] = f"softcap(c = {float(softcap)!r})"
     if dtype is None:
         dtype = getattr(config, "dtype", None) or getattr(text, "dtype", None) or torch.get_default_dtype()
-    if isinstance(dtype, torch.dtype):
-        dtype = _DTYPES.get(dtype, str(dtype))
     layers = tuple(known.index(kind) for kind in kinds)
     which: dict[str, Any] = {"mask": masks[0]} if len(masks) == 1 else {
         "layers": [(one, layers.count(number)) for number, one in enumerate(masks)]}
-    if documents is not ... and documents is not None:
-        declared = dict(fields) if hasattr(fields, "items") else dict.fromkeys(fields, "given")
-        fields = {**declared, documents: f"{declared.get(documents, 'given')}\n    documents = {documents}"}
     of_layers = {**_shape(text), **_scale_and_sinks(config, text)}
-    made = _program(**which, fields=fields, cluster=cluster, dtype=dtype, **{**of_layers, **plan})
+    made = _program(**which, fields=fields, cluster=cluster, documents=documents, dtype=dtype, **{**of_layers, **plan})
     made.model = Model(text.model_type, known, layers, None if softcap is None else float(softcap))
     return made
 
@@ -298,12 +291,13 @@ class BoundModel:
         if position_ids is None:
             raise Error("E701", "attention: the model hands no position_ids to its layers, so they cannot be compared "
                                 "with the plan. positions=False, of fcpc.hf.inputs and bind, says that they are right")
-        if self._compared is not None:
-            last, version = self._compared
-            if last() is position_ids and version == position_ids._version:
+        version = None if position_ids.is_inference() else position_ids._version  # None: changes are not counted
+        if self._compared is not None and version is not None:
+            last, then = self._compared
+            if last() is position_ids and then == version:
                 return
         _compare(position_ids, self.positions)
-        self._compared = weakref.ref(position_ids), position_ids._version
+        self._compared = None if version is None else (weakref.ref(position_ids), version)
 
 
 _with_sinks: weakref.WeakKeyDictionary[Program, bool] = weakref.WeakKeyDictionary()
@@ -313,6 +307,14 @@ def _has_sinks(of: Program) -> bool:
     if of not in _with_sinks:
         _with_sinks[of] = re.search(r"^\s*sink = ", of.text, re.MULTILINE) is not None
     return _with_sinks[of]
+
+
+def _idle(plan: Plan) -> int | None:
+    """The first rank that has no tokens, where ranks are processes; None: there is none. All ranks find the same."""
+    if len(plan.here) != 1 < plan.ranks:
+        return None if plan.tokens else plan.here.start
+    queries, _ = plan._counts(range(plan.ranks))
+    return next((rank for rank, tokens in enumerate(queries) if not tokens), None)
 
 
 def bind(attn: Attention, plan: Plan, positions: Any = None) -> BoundModel:
@@ -325,7 +327,8 @@ def bind(attn: Attention, plan: Plan, positions: Any = None) -> BoundModel:
                compared with a tensor of the same planes that is given here. False: they are not compared, as in a step
                that a CUDA graph captures
 
-    A program of several masks comes from `program`, because else nobody knows which layer has which (E203).
+    A program of several masks comes from `program`, because else nobody knows which layer has which (E203). Models of
+    transformers cannot compute without tokens, so each process must have some (E203, on all of them).
     """
     model = None if plan.program is None else plan.program.model
     if model is None and len(plan.layers) > 1:
@@ -333,6 +336,10 @@ def bind(attn: Attention, plan: Plan, positions: Any = None) -> BoundModel:
                             "has which: fcpc.hf.program(model) makes a program that does")
     if model is not None and len(plan.layers) != len(model.kinds):
         raise Error("E203", f"hf.bind: this is the plan of one of the {len(model.kinds)} masks of the program alone")
+    idle = _idle(plan)
+    if idle is not None:
+        raise Error("E203", f"hf.bind: rank {idle} has no token of this batch, and models of transformers compute "
+                            "nothing without one: a smaller block=, fewer ranks, or larger batches")
     if positions is False:
         positions = None
     else:  # a copy of the caller's, which may change it
@@ -413,10 +420,12 @@ def _mask(*_: Any, attention_mask: torch.Tensor | None = None, mask_function: Ca
           local_size: int | None = None, use_vmap: bool = False, allow_is_bidirectional_skip: bool | None = None,
           **__: Any) -> Unmade:
     """What transformers calls to make the mask of a kind of layers. It makes none, and refuses what a plan has not."""
-    if attention_mask is not None and (torch.compiler.is_compiling() or not attention_mask.all()):
-        raise Error("E701", "attention: attention_mask leaves tokens out. A plan has no padding: pack sequences end to "
-                            "end, prog.plan(lengths), and call the model without attention_mask")
-    if use_vmap or getattr(mask_function, "__qualname__", "").startswith("or_masks"):
+    compiling = torch.compiler.is_compiling()
+    if attention_mask is not None and (compiling or not attention_mask.all()):
+        what = "cannot be looked at under torch.compile" if compiling else "leaves tokens out"
+        raise Error("E701", f"attention: attention_mask {what}. A plan has no padding: pack sequences end to end, "
+                            "prog.plan(lengths), and call the model without attention_mask")
+    if use_vmap or getattr(mask_function, "__name__", "") == "or_mask":
         raise Error("E702", "attention: the model adds to its mask by itself, as for tokens of images that see each "
                             "other. The mask is the program's: fcpc.hf.program(model, mask=...)")
     return Unmade(local_size, allow_is_bidirectional_skip is None)  # whoever makes a causal mask does not say it
@@ -596,12 +605,12 @@ def _guarded(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
                                 "the model without labels")
         if kwargs.get("shift_labels") is None:
             raise _unshifted()
-        count = kwargs.get("num_items_in_batch")
-        if len(given.plan.here) < given.plan.ranks and not torch.compiler.is_compiling():
+        if len(given.plan.here) < given.plan.ranks:
+            count = kwargs.get("num_items_in_batch")
             if count is None:
                 raise Error("E209", "labels without num_items_in_batch: the loss would be the mean over the labels of "
                                     "this process alone. plan.take_labels(labels).count is that of all")
-            if given.labels is not None and count < given.labels:
+            if given.labels is not None and not torch.compiler.is_compiling() and count < given.labels:
                 raise Error("E203", f"num_items_in_batch is {int(count)}, and the batch has {given.labels} labels over "
                                     "all ranks. A Trainer counts these with average_tokens_across_devices=True")
         return function(*args, **{key: value for key, value in kwargs.items() if key != "fcpc"})
@@ -645,8 +654,12 @@ def _calling(call: Callable[..., Any]) -> Callable[..., Any]:
             if isinstance(keep, int) and keep != 0:
                 raise Error("E203", f"logits_to_keep = {keep} keeps the last rows of the tensor, and in the plan's "
                                     "order these are not the last tokens")
-            if kwargs.get("labels") is not None and kwargs.get("shift_labels") is None:
+            labels, shifted = kwargs.get("labels"), kwargs.get("shift_labels")
+            if labels is not None and shifted is None:
                 raise _unshifted()
+            if shifted is not None and labels is None and getattr(self, "loss_type", None):  # a model with a loss
+                raise Error("E701", "shift_labels without labels: the model computes no loss. Who has taken labels "
+                                    "out, as a Trainer does for label_smoothing_factor, shifts them by their place")
         return call(self, *args, **kwargs)
     return calling
 
