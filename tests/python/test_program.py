@@ -8,6 +8,7 @@ import tempfile
 import threading
 import unittest
 import warnings
+import weakref
 from concurrent.futures import ProcessPoolExecutor
 
 import numpy
@@ -166,6 +167,8 @@ class Arguments(Expecting):
         self.expect("E202", lambda: prog.plan(numpy.ones((2, 3), dtype=int)), "the shape of these is [2, 3]")
         self.expect("E202", lambda: prog.plan(torch.ones(2)), "torch.float32")
         self.expect("E202", lambda: prog.plan([8], DOCUMENTS), '{"doc": values}')
+        prog = fcpc.program("causal", documents="doc")
+        self.expect("E320", lambda: prog.plan([8]), "values come with it, in plan(lengths, {name: values})")
 
     def test_cu_seqlens(self):
         """What FlashAttention takes in place of lengths may be lengths: a field decides, or there is a warning."""
@@ -226,8 +229,9 @@ class Pickles(Expecting):
         self.assertIs(pickle.loads(data), prog)
         plan = pickle.loads(pickle.dumps(prog.plan([8])))
         self.assertIs(plan.program, prog)
-        kept = prog._key
+        kept, alive = prog._key, weakref.ref(prog)
         del prog, plan
+        self.assertIsNone(alive())
         with heard() as said:
             again = pickle.loads(data)
         self.assertEqual((said, again._key, again.text, again.documents), ([], kept, text, "doc"))
