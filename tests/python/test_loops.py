@@ -16,6 +16,7 @@ from torch.optim.optimizer import register_optimizer_step_post_hook, register_op
 
 import fcpc
 from agent import four_ranks
+from fcpc.torch import Attention
 
 README = Path(fcpc.__file__).parents[1] / "README.md"
 WORDS, HEADS, KV_HEADS, DIM, IGNORE = 20, 2, 1, 16, -100
@@ -33,6 +34,7 @@ def blocks(chapter):
 BY_HAND, DDP, FSDP, AVERAGED, IN_PARTS = blocks("A training loop")
 MESH, GROUPS = blocks("Beside tensor, pipeline and data parallelism")
 LOGP, = blocks("Reinforcement learning")
+TRANSFORMERS, = blocks("Models of Hugging Face")
 SETUP = BY_HAND.split("for batch, plan")[0]
 
 
@@ -90,18 +92,24 @@ def of_rank(lengths, doc, rank):
     return [row for row in plan.rows(shift=1) if row >= 0]
 
 
-def by_itself(net, batch):
-    """(logits, the label of the token behind each one) of a batch in its own order, by PyTorch's attention."""
+def facts(batch):
+    """Of a batch in its own order: the pairs that attend, the positions, and the label of the token behind each one."""
     sequence = torch.repeat_interleave(torch.arange(len(batch.lengths)), torch.tensor(batch.lengths))
     at, document = torch.arange(len(batch.tokens)), sequence * 100 + batch.doc
     same = document[:, None] == document
     allowed, positions = same & (at[:, None] >= at), (same & (at[:, None] > at)).sum(1)
+    labels = batch.labels.roll(-1).masked_fill(document != document.roll(-1), IGNORE)
+    labels[-1] = IGNORE
+    return allowed, positions, labels
+
+
+def by_itself(net, batch):
+    """(logits, the label of the token behind each one) of a batch in its own order, by PyTorch's attention."""
+    allowed, positions, labels = facts(batch)
 
     def attention(q, k, v):
         k, v = (x.repeat_interleave(HEADS // KV_HEADS, 1).transpose(0, 1) for x in (k, v))
         return F.scaled_dot_product_attention(q.transpose(0, 1), k, v, attn_mask=allowed).transpose(0, 1)
-    labels = batch.labels.roll(-1).masked_fill(document != document.roll(-1), IGNORE)
-    labels[-1] = IGNORE
     return net(batch.tokens, positions, attention), labels
 
 
@@ -163,8 +171,8 @@ def trained(pieces, experts=False, **names):
 def distance(got, want):
     """How far gradients and parameters are from those of one process, as a part of the largest of each."""
     assert len(got) == len(want)
-    return max(((a - b).abs().max() / (b.abs().max() + 1e-6)).item()
-               for step, right in zip(got, want) for x, y in zip(step[1:], right[1:]) for a, b in zip(x, y))
+    return torch.stack([(a - b).abs().max() / (b.abs().max() + 1e-6) for step, right in zip(got, want)
+                        for x, y in zip(step[1:], right[1:]) for a, b in zip(x, y)]).max().item()
 
 
 def factor(got, want):
@@ -246,6 +254,28 @@ class Loops(unittest.TestCase):
         self.assertEqual(plan.restore(plan.positions()).tolist(), table["position"])
         self.assertEqual(plan.restore(labels).tolist(), table["label that the token gets"])
         self.assertIn(f"`count` is {count},", README.read_text())
+
+    def test_a_model_of_transformers(self):
+        """The README's loop with a small Llama: its gradients are those of the model's own attention."""
+        from transformers import LlamaConfig, LlamaForCausalLM
+        config = LlamaConfig(vocab_size=WORDS, hidden_size=HEADS * DIM, intermediate_size=32, num_hidden_layers=1,
+                             num_attention_heads=HEADS, num_key_value_heads=KV_HEADS, head_dim=DIM)
+
+        def make(_, attn_implementation):
+            torch.manual_seed(0)
+            return LlamaForCausalLM._from_config(config, attn_implementation=attn_implementation)
+        names = {"AutoModelForCausalLM": SimpleNamespace(from_pretrained=make), "name": "", "group": None, "fcpc": fcpc,
+                 "loader": batches(), "Attention": Attention}
+        run([TRANSFORMERS], names)
+        self.assertEqual(names["loss"].item(), 0)  # of the last batch, which has no labels
+        judge = make("", "eager")
+        for batch in batches():
+            allowed, positions, labels = facts(batch)
+            logits = judge(batch.tokens[None], position_ids=positions[None], use_cache=False,
+                           attention_mask=torch.zeros(1, 1, *allowed.shape).masked_fill(~allowed, -1e9)).logits[0]
+            (F.cross_entropy(logits, labels, reduction="sum") / (labels != IGNORE).sum().clamp(min=1)).backward()
+        self.assertLess(distance([[0, [p.grad for p in names["model"].parameters()]]],
+                                 [[0, [p.grad for p in judge.parameters()]]]), 1e-5)
 
 
 if __name__ == "__main__":

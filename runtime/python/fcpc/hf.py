@@ -336,7 +336,7 @@ def inputs(attn: Attention, plan: Plan, input_ids: torch.Tensor, labels: torch.T
              "fcpc": bind(attn, plan, False if positions is False else where)}
     if labels is not None:
         mine, count = plan.take_labels(labels, ignore)
-        found.update(labels=mine[None], shift_labels=mine[None], num_items_in_batch=count)
+        found.update(labels=mine[None], shift_labels=mine[None], num_items_in_batch=max(count, 1))
         found["fcpc"].labels = count
     return found
 

@@ -9,6 +9,7 @@ import hashlib
 import html
 import inspect
 import os
+import re
 import stat
 import threading
 import weakref
@@ -320,14 +321,16 @@ class Program(Owner):
         max_seconds  as `plan` takes it
 
         Batches come in the loader's order. An error of planning is raised where its batch would have come, and what the
-        compiler has to say of a plan is warned where the plan comes. When the loop ends early, planning that is under
-        way is stopped. Threads that plan have a lower priority (nice 10).
+        compiler has to say of a plan is warned where the plan comes: once in a loop, whatever its numbers are, because
+        each batch has others. `plan.warnings` has it every time. When the loop ends early, planning that is under way
+        is stopped. Threads that plan have a lower priority (nice 10).
         With a group, an error of the rank that plans is raised in all, and a batch that is not the same in all is E706.
         """
         if depth < 1 or threads < 1:
             raise Error("E203", f"ahead: depth is {depth} and threads {threads}; both are at least 1")
         stop, gate = ctypes.c_int(0), threading.Semaphore(threads)
         waiting: deque[tuple[Batch, Future[Plan]]] = deque()
+        known: set[str] = set()  # warnings that this loop has had
         turns = None if group is None else Turns(group, self.node, timeout)
         # Where plans are shared, the other threads wait for plans of other processes.
         pool = ThreadPoolExecutor(threads if self._folder is None and turns is None else threads + depth,
@@ -339,10 +342,10 @@ class Program(Owner):
                                                    max_seconds)))
                 if len(waiting) > depth:
                     batch, planned = waiting.popleft()
-                    yield batch, _warned(planned.result())
+                    yield batch, _warned(planned.result(), known)
             while waiting:
                 batch, planned = waiting.popleft()
-                yield batch, _warned(planned.result())
+                yield batch, _warned(planned.result(), known)
         except BaseException:  # also where the caller has left the loop
             if turns is not None:
                 turns.leave()
@@ -410,10 +413,15 @@ def _again(key: str, version: str, files: Any, model: Any, parts: Any) -> Progra
     return made
 
 
-def _warned(plan: Plan) -> Plan:
-    """A plan that the caller gets now, in the caller's thread."""
+def _warned(plan: Plan, known: set[str] | None = None) -> Plan:
+    """A plan that the caller gets now, in the caller's thread. known: warnings without their numbers and plurals, of which
+    it is not warned again."""
     for said in plan.warnings:
-        warn(said)
+        kind = re.sub(r"[0-9]+|s\b", "", said)
+        if known is None or kind not in known:
+            warn(said)
+        if known is not None:
+            known.add(kind)
     return plan
 
 
