@@ -2,6 +2,7 @@
 each document alone. Ranks that are processes compute the same (test_agent.py)."""
 import copy
 import functools
+import pickle
 import unittest
 from types import SimpleNamespace
 
@@ -85,7 +86,7 @@ def each_alone(model, batch):
     """(logits, loss) of transformers alone: each document by itself, and the loss over the labels of all."""
     logits = [model(x[None], use_cache=False).logits[0] for x in batch.tokens.split(batch.documents)]
     labels = [x[1:] for x in batch.labels.split(batch.documents)]
-    losses = [F.cross_entropy(x[:-1].float(), y, ignore_index=NO_LABEL, reduction="sum") for x, y in zip(logits, labels)]
+    losses = [F.cross_entropy(x[:-1], y, ignore_index=NO_LABEL, reduction="sum") for x, y in zip(logits, labels)]
     return torch.cat(logits), sum(losses) / sum(int((y != NO_LABEL).sum()) for y in labels)
 
 
@@ -105,7 +106,7 @@ def program(model, group=None, documents="doc", **more):
 
 
 # A program by hand, of models that have GROUPS.
-HAND = {"fields": {"doc": "given\n    documents = doc"}, "heads": 4, "kv_heads": 2, "head_dim": 8, "dtype": "fp32"}
+HAND = {"fields": ["doc"], "documents": "doc", "heads": 4, "kv_heads": 2, "head_dim": 8, "dtype": "fp32"}
 
 
 def by_hand(**more):
@@ -165,6 +166,15 @@ class Models(Expecting):
         self.assertIn("dtype = bf16", gemma.source)
         whole = transformers.Gemma3Config(text_config=config("gemma3_text").to_dict())
         self.assertEqual(fcpc.hf.program(whole).model, fcpc.hf.program(config("gemma3_text")).model)
+        model = tiny()
+        for layer in model.model.layers:
+            layer.self_attn.scaling, layer.self_attn.sinks = 0.75, torch.zeros(4)
+        for words in ("scale = 0.75", "sink = 0.0"):
+            self.assertIn(words, fcpc.hf.program(model).source)
+        layer.self_attn.scaling = 0.5
+        self.expect("E702", lambda: fcpc.hf.program(model), "layer 1 has scale = 0.5")
+        self.assertNotIn(b"fcpc.hf", pickle.dumps(gemma))  # who unpickles it to plan need not load transformers
+        self.assertEqual(pickle.loads(pickle.dumps(gemma)).model, gemma.model)
         more = fcpc.hf.program(config("llama"), mask="k <= last[q]", fields=["last"], scale=0.5, block=16)
         for words in ("causal and (k <= last[q])", "scale = 0.5", "block = 16", "field last"):
             self.assertIn(words, more.source)
@@ -173,7 +183,7 @@ class Models(Expecting):
         """Layers that are computed again find the plan of their own step, and positions are compared again."""
         model = model_of(config("gemma2"))
         judge, batches = on_its_own(model), [batch_of(seed) for seed in range(2)]
-        model.gradient_checkpointing_enable()
+        model.activation_checkpointing_enable()
         model.train()
         prog = program(model)
         attn = Attention(prog)
@@ -257,6 +267,11 @@ class Refused(Expecting):
         model(**given)
         given["position_ids"][0, 5] += 1
         self.expect("E701", lambda: model(**given), "token 5 of this process")
+        with torch.inference_mode():  # whose tensors do not count how often they were changed
+            _, given = self.bound(model)
+            model(**given)
+            given["position_ids"][0, 5] += 1
+            self.expect("E701", lambda: model(**given), "token 5 of this process")
 
     def test_positions_of_your_own(self):
         """Positions that a batch brings are those that position_ids must be, and `positions=False` compares nothing."""
@@ -278,6 +293,7 @@ class Refused(Expecting):
         _, given = self.bound(model)
         loss = transformers.loss.loss_utils.LOSS_MAPPING["ForCausalLM"]
         self.expect("E701", lambda: model(**{**given, "shift_labels": None}), "shift_labels", "fcpc.hf.inputs")
+        self.expect("E701", lambda: model(**{**given, "labels": None}), "shift_labels without labels")
         for name in MODELS:
             model, sequences = model_of(config(name)), batch_of().documents
             prog = program(model, documents=None)
@@ -291,7 +307,8 @@ class Refused(Expecting):
         part = fcpc.hf.program(config("llama"), cluster=fcpc.Cluster(1, 2, here=range(1))).plan([64])
         bound = fcpc.hf.BoundModel(part, (), None)
         bound.attended, bound.labels = True, 9
-        self.expect("E209", lambda: loss(None, None, 5, shift_labels=1, fcpc=bound), "num_items_in_batch", "take_labels")
+        self.expect("E209", lambda: loss(None, None, 5, shift_labels=1, fcpc=bound), "num_items_in_batch",
+                    "take_labels")
         self.expect("E203", lambda: loss(None, None, 5, shift_labels=1, num_items_in_batch=8, fcpc=bound),
                     "num_items_in_batch is 8", "9 labels")
 
@@ -321,6 +338,8 @@ class Refused(Expecting):
                                   ("E203", "dropout = 0.5", {"dropout": 0.5}),
                                   ("E203", "sink=0.0", {"s_aux": sinks}),
                                   ("E203", "both directions", {"is_causal": False}),
+                                  ("E203", "both directions", {"mask": fcpc.hf.Unmade(None, causal=False)}),
+                                  ("E702", "a window of 30", {"mask": fcpc.hf.Unmade(None), "sliding_window": 30}),
                                   ("E203", "'position_bias'", {"position_bias": x}),
                                   ("E209", "names no plan", {"fcpc": None}),
                                   ("E202", "this is a int", {"fcpc": 3}),
@@ -349,13 +368,20 @@ class Refused(Expecting):
             plan, given = self.bound(model, prog)
             given["fcpc"] = Attention(prog).bind(plan)
             self.expect("E203", lambda: model(**given), "several masks", "fcpc.hf.bind")
+            self.expect("E203", lambda: fcpc.hf.bind(Attention(prog), plan.layers[1]), "one of the 2 masks")
         _, given = self.bound(tiny())
         self.expect("E203", lambda: model_of(config("mistral"))(**given), "sliding_window = 6", "fcpc.hf.program")
         _, given = self.bound(model_of(config("mistral", sliding_window=7)))
         self.expect("E203", lambda: model_of(config("mistral"))(**given), "sliding_window = 6", "has 7")
         self.expect("E203", lambda: program(config("llama4_text")), "a sequence of its own")
-        self.expect("E202", lambda: fcpc.hf.program(3), "a config of transformers")
+        self.expect("E202", lambda: fcpc.hf.program(3), "a config of transformers with one")
         self.expect("E202", lambda: fcpc.hf.program(config("llama"), mask=lambda b, h, q, k: q >= k), "text")
+
+    def test_no_tokens(self):
+        """Models of transformers cannot compute without tokens. All ranks say so, not only the one that has none."""
+        for rank in range(2):
+            prog = fcpc.hf.program(config("llama"), cluster=fcpc.Cluster(1, 2, here=range(rank, rank + 1)), block=16)
+            self.expect("E203", lambda: fcpc.hf.bind(None, prog.plan([9])), "rank 1 has no token")
 
     def test_other_models(self):
         """A model that mixes tokens by their place, or whose layers are no attention of the language, is named."""
@@ -371,7 +397,8 @@ class Refused(Expecting):
                 ("gemma4_text", {"head_dim": 8, "global_head_dim": 16, "num_key_value_heads": 2, **KINDS},
                  ("gemma4_text", "has head_dim = 16 and layer 0 8")),
                 ("llama4_text", {**MODELS["llama4_text"][0], "attn_temperature_tuning": True}, ("by their place",)),
-                ("gemma3_text", {**MODELS["gemma3_text"][0], "use_bidirectional_attention": True}, ("both directions",)),
+                ("gemma3_text", {**MODELS["gemma3_text"][0], "use_bidirectional_attention": True},
+                 ("both directions",)),
                 ("t5", {}, ("t5", "an encoder and a decoder"))):
             sizes = {key: value for key, value in SIZES.items() if name != "t5"}
             of = transformers.AutoConfig.for_model(name, **{**sizes, **more})

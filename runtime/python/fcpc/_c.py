@@ -248,8 +248,8 @@ class Owner:
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         what = type(self).__name__
-        raise TypeError(f"{'an' if what[0] in 'AEIOU' else 'a'} {what} belongs to its process and is not pickled: make one there, of the "
-                        "program and the plans, which are")
+        raise TypeError(f"{'an' if what[0] in 'AEIOU' else 'a'} {what} belongs to its process and is not pickled: make "
+                        "one there, of the program and the plans, which are")
 
 
 def path_bytes(path: str | bytes | os.PathLike[Any]) -> bytes:

@@ -18,14 +18,15 @@ import functools
 import inspect
 import re
 import weakref
-from typing import TYPE_CHECKING, Any, Callable, NamedTuple
+from typing import TYPE_CHECKING, Any, Callable
 
 import torch
 from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedModel
 from transformers.loss.loss_utils import LOSS_MAPPING
 
 from .errors import Error
-from .program import Cluster, Program
+from .layers import Kind, Model
+from .program import UNSET, Cluster, Program, Unset
 from .program import program as _program
 from .torch import Attention, BoundAttention
 
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
     from .plan import Plan
 
 NAME = "fcpc"
-_DTYPES = {torch.float32: "fp32", torch.float16: "fp16", torch.bfloat16: "bf16"}
 _CAUSAL_LOSSES = "ForCausalLM", "ForConditionalGeneration"  # the two that take shift_labels
 _OTHER = 'a model is made with attn_implementation="fcpc", or gets it by model.set_attn_implementation("fcpc")'
 _ASK = "fcpc.hf.program(model) takes it from the model's config"
@@ -46,53 +46,16 @@ _HARMLESS = frozenset(("position_embeddings", "cache_position", "use_cache", "ou
 
 # --- what a config says -----------------------------------------------------------------------------------------------
 
-class Kind(NamedTuple):
-    """The attention of a layer: the window or the chunk that it has, or None of both."""
-    window: int | None = None
-    chunk: int | None = None
-
-    def text(self) -> str:
-        """The mask in the language."""
-        if self.window is not None:
-            return f"window(w = {self.window})"
-        return "causal" if self.chunk is None else f"causal and q / {self.chunk} == k / {self.chunk}"
-
-    def words(self) -> str:
-        if self.window is not None:
-            return f"attention in a window of {self.window}"
-        return "full attention" if self.chunk is None else f"attention in chunks of {self.chunk}"
-
-
-class Model(NamedTuple):
-    """What `program` has read from a config. It is the program's `model`.
-
-    name      the config's model_type
-    kinds     what each of the program's masks is, in their order
-    layers    for each layer of the model, from 0 on, the number of its mask
-    softcap   c of c * tanh(s / c), or None
-    """
-    name: str
-    kinds: tuple[Kind, ...]
-    layers: tuple[int, ...]
-    softcap: float | None
-
-
-# Settings that say: layers of this model mix tokens by their place in the tensor, or have another attention than the
-# language or this file knows.
+# Settings that say: this model has another attention than the language or this file knows.
 _UNKNOWN = {
-    "alibi": "adds a bias by distance (ALiBi) to its scores, which no config describes",
+    "alibi": "adds a bias by distance (ALiBi) to its scores",
     "attn_temperature_tuning": "scales queries by their place in the tensor",
     "block_configs": "has layers of different shapes",
-    "hybrid_override_pattern": "has layers that mix tokens by their place in the tensor",
     "index_topk": "chooses keys by an indexer",
-    "mamba_d_state": "has Mamba layers, which mix tokens by their place in the tensor",
-    "mamba_d_ssm": "has Mamba layers, which mix tokens by their place in the tensor",
-    "conv_L_cache": "has convolutions, which mix tokens by their place in the tensor",
-    "linear_num_value_heads": "has linear attention, which mixes tokens by their place in the tensor",
-    "lru_width": "has recurrent layers, which mix tokens by their place in the tensor",
-    "ssm_state_size": "has Mamba layers, which mix tokens by their place in the tensor",
-    "state_size": "has Mamba layers, which mix tokens by their place in the tensor",
 }
+# In a config that does not say what each layer is, settings that say: some mix tokens by their place in the tensor.
+_MIXERS = ("conv_L_cache", "hybrid_override_pattern", "linear_num_value_heads", "lru_width", "mamba_d_ssm",
+           "mamba_d_state", "ssm_state_size", "state_size")
 _BY_PLACE = {"linear_attention", "conv", "mamba", "mamba2", "recurrent", "hybrid", "hybrid_sliding", "ssm", "rwkv"}
 # Models whose layers learn sinks, which their configs do not say.
 _SINKS = {"gpt_oss", "flint", "granite_swa", "granitemoe_swa"}
@@ -106,12 +69,19 @@ def _get(config: Any, name: str, default: Any = None) -> Any:
         return getattr(config.per_layer_config[0], name, default)
 
 
+def _types(config: Any) -> list[str] | None:
+    """What each layer is; None: the config does not say it, so all are alike."""
+    found: list[str] | None = _get(config, "layer_types") or _get(config, "layers_block_type")
+    return found or _get(config, "block_types")
+
+
 def _layers(config: Any) -> list[Any]:
     """The config of each layer. Most models have one for all."""
     if getattr(config, "is_heterogeneous", False):
         return list(config.per_layer_config)
-    types = _get(config, "layer_types") or _get(config, "layers_block_type") or _get(config, "block_types")
-    return [config] * int(len(types) if types else _get(config, "num_hidden_layers", 0))
+    types = _types(config)
+    count = len(types) if types else _get(config, "num_hidden_layers")
+    return [config] * (count if isinstance(count, int) else 0)
 
 
 def _refuse(config: Any, why: str) -> Error:
@@ -120,8 +90,7 @@ def _refuse(config: Any, why: str) -> Error:
 
 def _kinds(config: Any) -> list[Kind]:
     """The attention of each layer, or an error that names what a plan cannot compute (E702)."""
-    types = _get(config, "layer_types") or _get(config, "layers_block_type") or _get(config, "block_types")
-    kinds = []
+    types, kinds = _types(config), []
     for number, layer in enumerate(_layers(config)):
         window = _get(layer, "sliding_window") if _get(layer, "use_sliding_window", True) else None
         chunk = _get(layer, "attention_chunk_size")
@@ -137,7 +106,8 @@ def _kinds(config: Any) -> list[Kind]:
             raise _refuse(config, f"layer {number} is {kind}, which " + (
                 "mixes tokens by their place in the tensor, and a plan has them in another order" if kind in _BY_PLACE
                 else "is no attention that fcpc.hf knows"))
-    for name, why in _UNKNOWN.items():
+    mixers = {} if types else dict.fromkeys(_MIXERS, "has layers that mix tokens by their place in the tensor")
+    for name, why in {**_UNKNOWN, **mixers}.items():
         if _get(config, name):
             raise _refuse(config, f"it {why} ({name} = {_get(config, name)!r})")
     if _get(config, "is_encoder_decoder"):
@@ -152,7 +122,7 @@ def _text_config(config: Any) -> Any:
     try:
         return config.get_text_config()
     except (AttributeError, ValueError) as error:
-        raise Error("E202", f"hf.program: a config of transformers, or a model, is expected; this is a "
+        raise Error("E202", f"a config of transformers with one text model, or its model, is expected; this is a "
                             f"{type(config).__name__}: {error}") from None
 
 
@@ -162,8 +132,8 @@ def _shape(config: Any) -> dict[str, Any]:
     for number, other in enumerate(found):
         for name, value in other.items():
             if value != found[0][name]:
-                raise _refuse(config, f"layer {number} has {name} = {value} and layer 0 {found[0][name]}, and a program "
-                                      f"has one {name}")
+                raise _refuse(config, f"layer {number} has {name} = {value} and layer 0 {found[0][name]}, and a "
+                                      f"program has one {name}")
     return found[0]
 
 
@@ -198,16 +168,31 @@ def _yarn(config: Any) -> float:
     return float(yarn_apply_mscale(config.rope_parameters, 1.0))  # type: ignore[no-untyped-call]
 
 
-def program(config: Any, *, cluster: Cluster | None = None, fields: Any = (), documents: Any = ...,
-            dtype: Any = None, mask: str | None = None, **plan: Any) -> Program:
+def _scale_and_sinks(config: Any, text: Any) -> dict[str, float]:
+    """What layers have, of a model, or what is known by the model's name."""
+    found = {"sink": 0.0} if text.model_type in _SINKS else {}
+    for module in config.modules() if isinstance(config, PreTrainedModel) else ():
+        if not hasattr(module, "layer_idx") or getattr(module, "config", None) is not text:
+            continue
+        if getattr(module, "sinks", None) is not None:
+            found["sink"] = 0.0
+        scale = getattr(module, "scaling", None)
+        if isinstance(scale, (int, float)) and found.setdefault("scale", float(scale)) != scale:
+            raise _refuse(text, f"layer {module.layer_idx} has scale = {scale} and one before it {found['scale']}, and "
+                                "a program has one scale")
+    return found
+
+
+def program(config: Any, *, cluster: Cluster | None = None, fields: Any = (),
+            documents: str | None | Unset = UNSET, dtype: Any = None, mask: str | None = None, **plan: Any) -> Program:
     """The program of a model of transformers: each layer has the mask that its config says.
 
     config    a config, or a model, whose `config` it is. Of a model of several parts it is about the text model:
               from_pretrained(name, attn_implementation={"text_config": "fcpc"})
     cluster   from fcpc.detect, or an fcpc.Cluster; None: one rank
     fields    names of numbers that each batch brings for each of its tokens, as in fcpc.program
-    documents name of the field that separates documents inside a sequence. Then no token sees another document.
-              Sequences are separate always
+    documents name of the field that tells documents of a sequence apart, as in fcpc.program. Then no token sees
+              another document. Sequences are separate always
     dtype     of q, k and v; None: that of the model, or of the config
     mask      text of the language that every layer's mask is and-ed with, such as "k <= last[q]"
     plan      what else fcpc.program takes. heads, kv_heads, head_dim, value_dim, scale, score and sink stand in place
@@ -215,7 +200,7 @@ def program(config: Any, *, cluster: Cluster | None = None, fields: Any = (), do
 
     Layers of the same kind share a mask. Kinds are full_attention, sliding_attention (a token sees itself and the
     sliding_window - 1 before it) and chunked_attention. The score is the config's attn_logit_softcapping. That a model
-    learns sinks its config does not say: GPT-OSS and others are known by name, else give the model in place of its config.
+    learns sinks, or has a scale of its own, not every config says: give the model in place of its config.
 
     Errors: E702 (what this model does beside attention of these kinds, by name), and those of fcpc.program.
     """
@@ -224,33 +209,24 @@ def program(config: Any, *, cluster: Cluster | None = None, fields: Any = (), do
     if isinstance(config, PreTrainedModel):
         _usable(type(config))
     known = tuple(dict.fromkeys(kinds))
-    if documents is not ... and documents is not None:
-        if any(kind.chunk is not None for kind in known):
-            raise Error("E203", "hf.program: attention in chunks counts from the begin of a document: give each document "
-                                "a sequence of its own, without documents=")
-        fields = fields if hasattr(fields, "items") or documents in fields else (*fields, documents)
+    apart = documents if isinstance(documents, str) else None
+    if apart and any(kind.chunk is not None for kind in known):
+        raise Error("E203", "hf.program: attention in chunks counts from the begin of a document: give each document a "
+                            "sequence of its own, without documents=")
     if mask is not None and not isinstance(mask, str):
         raise Error("E202", f"hf.program: mask is text of the language, and this is a {type(mask).__name__}")
-    more = [] if documents in (..., None) else [f"{documents}[q] == {documents}[k]"]
-    more += [f"({mask})"] if mask else []
+    more = ([f"{apart}[q] == {apart}[k]"] if apart else []) + ([f"({mask})"] if mask else [])
     masks = [" and ".join([kind.text(), *more]) for kind in known]
     softcap = _get(text, "attn_logit_softcapping")
     if softcap is not None and plan.get("score") is None:
         plan["score"] = f"softcap(c = {float(softcap)!r})"
-    sinks = isinstance(config, PreTrainedModel) and any(hasattr(module, "sinks") for module in config.modules())
-    if (sinks or text.model_type in _SINKS) and "sink" not in plan:
-        plan["sink"] = 0.0
     if dtype is None:
         dtype = getattr(config, "dtype", None) or getattr(text, "dtype", None) or torch.get_default_dtype()
-    if isinstance(dtype, torch.dtype):
-        dtype = _DTYPES.get(dtype, str(dtype))
     layers = tuple(known.index(kind) for kind in kinds)
     which: dict[str, Any] = {"mask": masks[0]} if len(masks) == 1 else {
         "layers": [(one, layers.count(number)) for number, one in enumerate(masks)]}
-    if documents is not ... and documents is not None:
-        declared = dict(fields) if hasattr(fields, "items") else dict.fromkeys(fields, "given")
-        fields = {**declared, documents: f"{declared.get(documents, 'given')}\n    documents = {documents}"}
-    made = _program(**which, fields=fields, cluster=cluster, dtype=dtype, **{**_shape(text), **plan})
+    of_layers = {**_shape(text), **_scale_and_sinks(config, text)}
+    made = _program(**which, fields=fields, cluster=cluster, documents=documents, dtype=dtype, **{**of_layers, **plan})
     made.model = Model(text.model_type, known, layers, None if softcap is None else float(softcap))
     return made
 
@@ -274,6 +250,7 @@ class BoundModel:
         self.sinks = None if of is None else _has_sinks(of)
         self.attended = False  # has any layer asked?
         self.labels: int | None = None  # how many the batch has, of `inputs`
+        self.config: Any = None  # that of the model, once its layers have been found to be alike
         self._compared: tuple[weakref.ref[torch.Tensor], int] | None = None
 
     def compare(self, position_ids: torch.Tensor | None) -> None:
@@ -284,12 +261,13 @@ class BoundModel:
         if position_ids is None:
             raise Error("E701", "attention: the model hands no position_ids to its layers, so they cannot be compared "
                                 "with the plan. positions=False, of fcpc.hf.inputs and bind, says that they are right")
-        if self._compared is not None:
-            last, version = self._compared
-            if last() is position_ids and version == position_ids._version:
+        version = None if position_ids.is_inference() else position_ids._version  # None: changes are not counted
+        if self._compared is not None and version is not None:
+            last, then = self._compared
+            if last() is position_ids and then == version:
                 return
         _compare(position_ids, self.positions)
-        self._compared = weakref.ref(position_ids), position_ids._version
+        self._compared = None if version is None else (weakref.ref(position_ids), version)
 
 
 _with_sinks: weakref.WeakKeyDictionary[Program, bool] = weakref.WeakKeyDictionary()
@@ -299,6 +277,14 @@ def _has_sinks(of: Program) -> bool:
     if of not in _with_sinks:
         _with_sinks[of] = re.search(r"^\s*sink = ", of.text, re.MULTILINE) is not None
     return _with_sinks[of]
+
+
+def _idle(plan: Plan) -> int | None:
+    """The first rank that has no tokens, where ranks are processes; None: there is none. All ranks find the same."""
+    if len(plan.here) != 1 < plan.ranks:
+        return None if plan.tokens else plan.here.start
+    queries, _ = plan._counts(range(plan.ranks))
+    return next((rank for rank, tokens in enumerate(queries) if not tokens), None)
 
 
 def bind(attn: Attention, plan: Plan, positions: Any = None) -> BoundModel:
@@ -311,12 +297,19 @@ def bind(attn: Attention, plan: Plan, positions: Any = None) -> BoundModel:
                compared with a tensor of the same planes that is given here. False: they are not compared, as in a step
                that a CUDA graph captures
 
-    A program of several masks comes from `program`, because else nobody knows which layer has which (E203).
+    A program of several masks comes from `program`, because else nobody knows which layer has which (E203). Models of
+    transformers cannot compute without tokens, so each process must have some (E203, on all of them).
     """
-    of = plan.program
-    if of is not None and of.model is None and of.masks > 1:
-        raise Error("E203", f"hf.bind: the program has {of.masks} masks, and does not say which layer of a model has "
-                            "which: fcpc.hf.program(model) makes one that does")
+    model = None if plan.program is None else plan.program.model
+    if model is None and len(plan.layers) > 1:
+        raise Error("E203", f"hf.bind: the plan has {len(plan.layers)} masks, and nothing says which layer of a model "
+                            "has which: fcpc.hf.program(model) makes a program that does")
+    if model is not None and len(plan.layers) != len(model.kinds):
+        raise Error("E203", f"hf.bind: this is the plan of one of the {len(model.kinds)} masks of the program alone")
+    idle = _idle(plan)
+    if idle is not None:
+        raise Error("E203", f"hf.bind: rank {idle} has no token of this batch, and models of transformers compute "
+                            "nothing without one: a smaller block=, fewer ranks, or larger batches")
     if positions is False:
         positions = None
     else:  # a copy of the caller's, which may change it
@@ -343,7 +336,7 @@ def inputs(attn: Attention, plan: Plan, input_ids: torch.Tensor, labels: torch.T
              "fcpc": bind(attn, plan, False if positions is False else where)}
     if labels is not None:
         mine, count = plan.take_labels(labels, ignore)
-        found.update(labels=mine[None], shift_labels=mine[None], num_items_in_batch=count)
+        found.update(labels=mine[None], shift_labels=mine[None], num_items_in_batch=max(count, 1))
         found["fcpc"].labels = count
     return found
 
@@ -382,27 +375,30 @@ class Unmade:
     """What stands for the mask that a model would have made: a plan has it already.
 
     window  the window or chunk of the mask, or None
+    causal  does no query see a key behind it?
     """
 
-    def __init__(self, window: int | None) -> None:
-        self.window = window
+    def __init__(self, window: int | None, causal: bool = True) -> None:
+        self.window, self.causal = window, causal
 
     def __getattr__(self, name: str) -> Any:
-        raise _Computed("E702", f"attention: this model computes with its mask (.{name}), and fcpc makes none: the mask "
-                                "is the program's")
+        raise _Computed("E702", f"attention: this model computes with its mask (.{name}), and fcpc makes none: the "
+                                "mask is the program's")
 
 
 def _mask(*_: Any, attention_mask: torch.Tensor | None = None, mask_function: Callable[..., Any] | None = None,
           local_size: int | None = None, use_vmap: bool = False, allow_is_bidirectional_skip: bool | None = None,
           **__: Any) -> Unmade:
     """What transformers calls to make the mask of a kind of layers. It makes none, and refuses what a plan has not."""
-    if attention_mask is not None and (torch.compiler.is_compiling() or not attention_mask.all()):
-        raise Error("E701", "attention: attention_mask leaves tokens out. A plan has no padding: pack sequences end to "
-                            "end, prog.plan(lengths), and call the model without attention_mask")
-    if use_vmap or getattr(mask_function, "__qualname__", "").startswith("or_masks"):
+    compiling = torch.compiler.is_compiling()
+    if attention_mask is not None and (compiling or not attention_mask.all()):
+        what = "cannot be looked at under torch.compile" if compiling else "leaves tokens out"
+        raise Error("E701", f"attention: attention_mask {what}. A plan has no padding: pack sequences end to end, "
+                            "prog.plan(lengths), and call the model without attention_mask")
+    if use_vmap or getattr(mask_function, "__name__", "") == "or_mask":
         raise Error("E702", "attention: the model adds to its mask by itself, as for tokens of images that see each "
                             "other. The mask is the program's: fcpc.hf.program(model, mask=...)")
-    return Unmade(local_size)
+    return Unmade(local_size, allow_is_bidirectional_skip is None)  # whoever makes a causal mask does not say it
 
 
 def _layer(module: Any, bound: BoundModel) -> tuple[Kind | None, int]:
@@ -410,10 +406,12 @@ def _layer(module: Any, bound: BoundModel) -> tuple[Kind | None, int]:
     number = getattr(module, "layer_idx", None)
     config = getattr(module, "config", None)
     if bound.model is None:
-        kinds = set() if config is None else set(_kinds(config))
-        if len(kinds) > 1:
-            raise Error("E203", f"attention: this model has layers with {' and with '.join(k.words() for k in kinds)}, "
-                                f"and the program one mask for all: fcpc.hf.program(model) has a mask for each")
+        if config is not None and config is not bound.config:
+            kinds = dict.fromkeys(_kinds(config))
+            if len(kinds) > 1:
+                raise Error("E203", f"attention: layers have {' and '.join(k.words() for k in kinds)}, and the program "
+                                    "one mask for all: fcpc.hf.program(model) has a mask for each")
+            bound.config = config
         return None, 0
     layers = bound.model.layers
     if not isinstance(number, int) or number not in range(len(layers)):
@@ -432,7 +430,7 @@ def _differs(what: str, asked: Any, has: Any, model: Model | None) -> Error:
 def attention(module: Any, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, attention_mask: Any,
               scaling: float | None = None, dropout: float = 0.0, fcpc: BoundModel | BoundAttention | None = None,
               s_aux: torch.Tensor | None = None, sliding_window: int | None = None, softcap: float | None = None,
-              position_ids: torch.Tensor | None = None, is_causal: bool | None = None,
+              position_ids: torch.Tensor | None = None, is_causal: bool | None = True,
               **more: Any) -> tuple[torch.Tensor, None]:
     """Attention of one layer, as transformers calls it: (o, None).
 
@@ -447,18 +445,22 @@ def attention(module: Any, query: torch.Tensor, key: torch.Tensor, value: torch.
     position_ids     [1, tokens]: compared with the plan's
 
     o is [1, tokens, heads, value_dim]. What the model asks for and a plan does not do is an error: E209 (no plan), E701
-    (shapes, a mask, positions), E203 (scale, dropout, window, softcap, sinks, another keyword), E702 (layers that are no
-    attention).
+    (shapes, a mask, positions), E203 (scale, dropout, window, softcap, sinks, another keyword), E702 (layers that are
+    no attention).
     """
     bound = _bound(fcpc)
     if query.shape[0] != 1:
         raise Error("E701", f"attention: the batch dimension is {query.shape[0]}: pack sequences end to end")
     kind, number = _layer(module, bound)
     if isinstance(attention_mask, Unmade):
-        sliding_window = attention_mask.window if sliding_window is None else sliding_window
+        if sliding_window not in (None, attention_mask.window):
+            raise Error("E702", f"attention: this layer has a window of {sliding_window}, and its mask one of "
+                                f"{attention_mask.window}")
+        sliding_window = attention_mask.window
+        is_causal = attention_mask.causal and is_causal
     elif attention_mask is not None:
-        raise Error("E701", "attention: the model was given an attention_mask. The mask is the program's: pack sequences "
-                            "end to end, prog.plan(lengths), and call the model without attention_mask")
+        raise Error("E701", "attention: the model was given an attention_mask. The mask is the program's: pack "
+                            "sequences end to end, prog.plan(lengths), and call the model without attention_mask")
     _check(module, bound, kind, query, scaling, dropout, s_aux, sliding_window, softcap, is_causal, more)
     if torch.compiler.is_compiling():
         query = _compared_in_graph(query, position_ids, bound)
@@ -503,8 +505,8 @@ def _check(module: Any, bound: BoundModel, kind: Kind | None, query: torch.Tenso
             raise Error("E203", f"attention: the model hands '{name}' to its attention, and a plan has nothing of it")
     config = getattr(module, "config", None)
     if more.get("output_router_logits", getattr(config, "output_router_logits", None)) and len(plan.here) < plan.ranks:
-        raise Error("E203", "attention: the model adds a loss of its router (output_router_logits), which is no sum over "
-                            "tokens: that of a part of the batch is another. Set it to False in the config")
+        raise Error("E203", "attention: the model adds a loss of its router (output_router_logits), which is no sum "
+                            "over tokens: that of a part of the batch is another. Set it to False in the config")
 
 
 # --- positions --------------------------------------------------------------------------------------------------------
@@ -518,14 +520,14 @@ def _compare(given: torch.Tensor, right: torch.Tensor) -> None:
     if len(given) == 1 < len(right):
         right = right[:1]  # a model of several planes hands the first, which is that of text, to its layers
     if given.shape != right.shape:
-        raise Error("E701", f"attention: position_ids are {list(given.shape)}, and those of the plan {list(right.shape)}. "
+        raise Error("E701", f"attention: position_ids are {list(given.shape)}, and the plan's {list(right.shape)}. "
                             "Positions of several planes go to fcpc.hf.bind(attn, plan, positions=...), too")
     differ = (given != right.to(given.device)).any(0)
     if differ.any():
         at = int(differ.nonzero()[0])
         raise Error("E701", f"attention: position_ids are not the plan's: token {at} of this process is at "
-                            f"{right[:, at].tolist()}, and position_ids say {given[:, at].tolist()}. Call the model with "
-                            "position_ids=plan.positions()[None], or by fcpc.hf.inputs")
+                            f"{right[:, at].tolist()}, and position_ids say {given[:, at].tolist()}. Call the model "
+                            "with position_ids=plan.positions()[None], or by fcpc.hf.inputs")
 
 
 @torch.library.custom_op("fcpc::positions", mutates_args=())
@@ -553,9 +555,9 @@ def _compared_in_graph(query: torch.Tensor, position_ids: torch.Tensor | None, b
 # --- losses -----------------------------------------------------------------------------------------------------------
 
 def _unshifted() -> Error:
-    return Error("E701", "labels without shift_labels: the model would shift them by their place in the tensor, and in the "
-                         "plan's order the next token is elsewhere. fcpc.hf.inputs(attn, plan, tokens, labels), or "
-                         "labels=shift_labels=plan.take_labels(labels).labels[None]")
+    return Error("E701", "labels without shift_labels: the model would shift them by their place in the tensor, and in "
+                         "the plan's order the next token is elsewhere. fcpc.hf.inputs(attn, plan, tokens, labels) has "
+                         "both, or make them by plan.take_labels(labels)")
 
 
 def _guarded(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
@@ -569,18 +571,18 @@ def _guarded(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
         if not given.attended:
             raise Error("E203", f"no layer of this model has attended by the plan: {_OTHER}")
         if name not in _CAUSAL_LOSSES:
-            raise Error("E702", f"the loss {name} is not computed in the plan's order: it may depend on places. Call the "
-                                "model without labels")
+            raise Error("E702", f"the loss {name} is not computed in the plan's order: it may depend on places. Call "
+                                "the model without labels")
         if kwargs.get("shift_labels") is None:
             raise _unshifted()
-        count = kwargs.get("num_items_in_batch")
-        if len(given.plan.here) < given.plan.ranks and not torch.compiler.is_compiling():
+        if len(given.plan.here) < given.plan.ranks:
+            count = kwargs.get("num_items_in_batch")
             if count is None:
                 raise Error("E209", "labels without num_items_in_batch: the loss would be the mean over the labels of "
                                     "this process alone. plan.take_labels(labels).count is that of all")
-            if given.labels is not None and count < given.labels:
-                raise Error("E203", f"num_items_in_batch is {int(count)}, and the batch has {given.labels} labels over all "
-                                    "ranks. transformers' Trainer counts them with average_tokens_across_devices=True")
+            if given.labels is not None and not torch.compiler.is_compiling() and count < given.labels:
+                raise Error("E203", f"num_items_in_batch is {int(count)}, and the batch has {given.labels} labels over "
+                                    "all ranks. A Trainer counts these with average_tokens_across_devices=True")
         return function(*args, **{key: value for key, value in kwargs.items() if key != "fcpc"})
     return loss
 
@@ -601,8 +603,8 @@ def _usable(model: type) -> None:
                             "the mean over those of one process. Take its base model, and the rows of plan.restore")
     parameters = inspect.signature(model.forward).parameters  # type: ignore[attr-defined]
     if "position_ids" not in parameters and not any(p.kind is p.VAR_POSITIONAL for p in parameters.values()):
-        raise Error("E702", f"fcpc cannot compute a {name}: it takes no position_ids, so its positions are places in the "
-                            "tensor, and a plan has tokens in another order")
+        raise Error("E702", f"fcpc cannot compute a {name}: it takes no position_ids, so its positions are places in "
+                            "the tensor, and a plan has tokens in another order")
 
 
 _OTHER_INPUTS = re.compile(r"(pixel|image|video|audio|speech)_|input_(features|values)$")
@@ -615,15 +617,19 @@ def _calling(call: Callable[..., Any]) -> Callable[..., Any]:
         if kwargs.get("fcpc") is not None:
             for name, given in kwargs.items():
                 if given is not None and _OTHER_INPUTS.match(name):
-                    raise Error("E702", f"the model is given {name}, which it puts among the tokens by their order in the "
-                                        "tensor. Make inputs_embeds of the packed batch, and call the model with "
+                    raise Error("E702", f"the model is given {name}, which it puts among the tokens by their order in "
+                                        "the tensor. Make inputs_embeds of the packed batch, and call the model with "
                                         "inputs_embeds=plan.take(inputs_embeds)[None]")
             keep = kwargs.get("logits_to_keep")
             if isinstance(keep, int) and keep != 0:
-                raise Error("E203", f"logits_to_keep = {keep} keeps the last rows of the tensor, and in the plan's order "
-                                    "these are not the last tokens")
-            if kwargs.get("labels") is not None and kwargs.get("shift_labels") is None:
+                raise Error("E203", f"logits_to_keep = {keep} keeps the last rows of the tensor, and in the plan's "
+                                    "order these are not the last tokens")
+            labels, shifted = kwargs.get("labels"), kwargs.get("shift_labels")
+            if labels is not None and shifted is None:
                 raise _unshifted()
+            if shifted is not None and labels is None and getattr(self, "loss_type", None):  # a model with a loss
+                raise Error("E701", "shift_labels without labels: the model computes no loss. Who has taken labels "
+                                    "out, as a Trainer does for label_smoothing_factor, shifts them by their place")
         return call(self, *args, **kwargs)
     return calling
 

@@ -277,7 +277,10 @@ for _name in ("add", "sub", "mul", "mod", "truediv", "floordiv", "and", "or", "x
 
 
 class Field:
-    """A field by its name, for functions: `doc = fcpc.Field("doc")`, then `doc[q_idx] == doc[kv_idx]`."""
+    """A field by its name, for functions: `doc = fcpc.Field("doc")`, then `doc[q_idx] == doc[kv_idx]`.
+
+    name   that of one of the program's `fields`, which each batch brings
+    """
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -484,6 +487,8 @@ def trace(function: Callable[..., Any], kind: str = "mask", fields: Iterable[str
 
     fields   names of captured tensors that have a value for each token of the batch; all others are tables
     tables   {name: tensor} that there are already: another tensor of such a name gets another name
+
+    Errors: E210 (what cannot be written down, with the function's own line), E202 (types that do not fit)
     """
     traced = Traced(function, fields, dict(tables))
     arguments = [Sym(name, (), "int") for name in ("b", "h", "q", "k")]
@@ -574,7 +579,7 @@ class _Writer:
             _refuse("b is the number of a sequence, which masks and scores do not know: a field tells sequences apart",
                     node.at)
         if op == "number":
-            from .program import real
+            from .written import real
             text = str(args[0]) if node.kind == "int" else real(args[0])
             return text, _BINDS["neg"] if text.startswith("-") else _ATOM
         if op == "index":
