@@ -2,6 +2,7 @@
 each document alone. Ranks that are processes compute the same (test_agent.py)."""
 import copy
 import functools
+import pickle
 import unittest
 from types import SimpleNamespace
 
@@ -172,6 +173,8 @@ class Models(Expecting):
             self.assertIn(words, fcpc.hf.program(model).source)
         layer.self_attn.scaling = 0.5
         self.expect("E702", lambda: fcpc.hf.program(model), "layer 1 has scale = 0.5")
+        self.assertNotIn(b"fcpc.hf", pickle.dumps(gemma))  # who unpickles it to plan need not load transformers
+        self.assertEqual(pickle.loads(pickle.dumps(gemma)).model, gemma.model)
         more = fcpc.hf.program(config("llama"), mask="k <= last[q]", fields=["last"], scale=0.5, block=16)
         for words in ("causal and (k <= last[q])", "scale = 0.5", "block = 16", "field last"):
             self.assertIn(words, more.source)

@@ -18,13 +18,14 @@ import functools
 import inspect
 import re
 import weakref
-from typing import TYPE_CHECKING, Any, Callable, NamedTuple
+from typing import TYPE_CHECKING, Any, Callable
 
 import torch
 from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedModel
 from transformers.loss.loss_utils import LOSS_MAPPING
 
 from .errors import Error
+from .layers import Kind, Model
 from .program import UNSET, Cluster, Program, Unset
 from .program import program as _program
 from .torch import Attention, BoundAttention
@@ -44,37 +45,6 @@ _HARMLESS = frozenset(("position_embeddings", "cache_position", "use_cache", "ou
 
 
 # --- what a config says -----------------------------------------------------------------------------------------------
-
-class Kind(NamedTuple):
-    """The attention of a layer: the window or the chunk that it has, or None of both."""
-    window: int | None = None
-    chunk: int | None = None
-
-    def text(self) -> str:
-        """The mask in the language."""
-        if self.window is not None:
-            return f"window(w = {self.window})"
-        return "causal" if self.chunk is None else f"causal and q / {self.chunk} == k / {self.chunk}"
-
-    def words(self) -> str:
-        if self.window is not None:
-            return f"attention in a window of {self.window}"
-        return "full attention" if self.chunk is None else f"attention in chunks of {self.chunk}"
-
-
-class Model(NamedTuple):
-    """What `program` has read from a config. It is the program's `model`.
-
-    name      the config's model_type
-    kinds     what each of the program's masks is, in their order
-    layers    for each layer of the model, from 0 on, the number of its mask
-    softcap   c of c * tanh(s / c), or None
-    """
-    name: str
-    kinds: tuple[Kind, ...]
-    layers: tuple[int, ...]
-    softcap: float | None
-
 
 # Settings that say: this model has another attention than the language or this file knows.
 _UNKNOWN = {
