@@ -349,8 +349,8 @@ def _device(device: object) -> torch.device:
     except RuntimeError:
         made = None
     if made is None or made.type not in ("cpu", "cuda"):
-        raise Error("E702", f"attention: there is no backend for device {_a(device)}: it is \"cpu\", \"cuda\", or "
-                            "\"cuda:1\" for one of several")
+        raise Error("E702", f"attention: there is no backend for {device}: device is \"cpu\" or \"cuda\", or "
+                            "\"cuda:1\" for one of several GPUs")
     return made
 
 
