@@ -16,6 +16,7 @@
 #   make bench            measure, each figure beside its goal [ROWS=plan]
 #   make pictures         draw the prelude's masks again (grammar/pictures), and the picture of a page
 #   make python-pages     write the page of the Python package's functions again (runtime/python/API.md)
+#   make wheel            the wheel of the Python package, for other machines, in build/dist [PYTHON=build/python/bin/python]
 #   make editors          write the editors' syntax files again (grammar/editors)
 #   make gpu-check        test and measure on the GPUs of this machine
 #   make gpu-check-build  build that, to be carried to a machine with GPUs
@@ -103,16 +104,16 @@ $(B)/libfcpc.so: $(FCPC_OBJ) $(B)/libfcp.so
 	@printf '{ global: fcpc_*; local: *; };\n' > $(B)/fcpc.map
 	@echo '  link  $@'
 	$(Q)$(CC) $(LDFLAGS) -shared -Wl,-soname,libfcpc.so.$(SOVERSION) -Wl,--version-script=$(B)/fcpc.map -o $@ $^ -lm
-# What the wheel of the Python package carries (runtime/python/wheel.py). In its folder they find each other and the libraries
-# that are bundled with them, also those that are loaded late and what these need: RPATH does that, and RUNPATH does not.
+# What the wheel of the Python package carries (runtime/python/build_hook.py). They find each other in their folder by the
+# names of their files, and there also OpenBLAS, which is loaded late. auditwheel adds where what they need besides is.
 WHEEL_LINK = $(LDFLAGS) -Wl,--disable-new-dtags,-rpath,'$$ORIGIN',--strip-debug
 $(B)/wheel/libfcp.so: $(B)/libfcp.so
 	@mkdir -p $(@D)
 	@echo '  link  $@'
-	$(Q)$(CC) $(WHEEL_LINK) -shared -Wl,-soname,libfcp.so.$(SOVERSION) -Wl,--version-script=$(B)/fcp.map -o $@ $(FCP_OBJ) $(RT_LIBS)
+	$(Q)$(CC) $(WHEEL_LINK) -shared -Wl,-soname,libfcp.so -Wl,--version-script=$(B)/fcp.map -o $@ $(FCP_OBJ) $(RT_LIBS)
 $(B)/wheel/libfcpc.so: $(B)/libfcpc.so $(B)/wheel/libfcp.so
 	@echo '  link  $@'
-	$(Q)$(CC) $(WHEEL_LINK) -shared -Wl,-soname,libfcpc.so.$(SOVERSION) -Wl,--version-script=$(B)/fcpc.map -o $@ $(FCPC_OBJ) $(B)/wheel/libfcp.so -lm
+	$(Q)$(CC) $(WHEEL_LINK) -shared -Wl,-soname,libfcpc.so -Wl,--version-script=$(B)/fcpc.map -o $@ $(FCPC_OBJ) $(B)/wheel/libfcp.so -lm
 $(B)/wheel/fcpc: $(B)/fcpc
 	@mkdir -p $(@D)
 	@echo '  link  $@'
@@ -139,6 +140,7 @@ $(B)/gen/fcp.tab.c $(B)/gen/fcp.tab.h &: grammar/fcp.y
 	@mkdir -p $(B)/gen
 	@echo '  bison $<'
 	$(Q)bison -Wall -Werror -d -o $(B)/gen/fcp.tab.c $<
+grammar-files: $(B)/gen/fcp.tab.c $(B)/gen/fcp.lex.c
 $(B)/gen/fcp.lex.c $(B)/gen/fcp.lex.h &: grammar/fcp.l $(B)/gen/fcp.tab.h
 	@echo '  flex  $<'
 	$(Q)flex --header-file=$(B)/gen/fcp.lex.h -o $(B)/gen/fcp.lex.c $<
@@ -385,6 +387,15 @@ pictures: all
 	@B=$(B) compiler/page/picture.sh
 python-pages: shared
 	@FCPC_LIBRARIES=$(abspath $(B)) PYTHONPATH=runtime/python build/python/bin/python runtime/python/pages.py
+# A wheel for other machines: auditwheel adds to that of this machine what its binaries need and not every Linux has, and
+# finds out for which versions of the C library it is. The same tree and system give the same bytes.
+PYTHON ?= $(or $(wildcard build/python/bin/python),python3)
+wheel: wheel-files
+	@rm -rf $(B)/dist
+	$(Q)FCPC_BUILD=$(B) $(PYTHON) -m pip --disable-pip-version-check wheel -q --no-deps --no-build-isolation -w $(B)/dist/linux .
+	$(Q)PATH="$(abspath $(dir $(PYTHON))):$$PATH" SOURCE_DATE_EPOCH=$${SOURCE_DATE_EPOCH:-1580601600} \
+	  $(PYTHON) -m auditwheel repair -w $(B)/dist $(B)/dist/linux/*.whl
+	@rm -r $(B)/dist/linux
 editors: $(B)/generate-editors
 	$(B)/generate-editors vim > grammar/editors/fcp.vim
 	$(B)/generate-editors textmate > grammar/editors/fcp.tmLanguage.json
@@ -474,6 +485,6 @@ clean:
 	rm -rf $(B) $(B)-fuzz
 .PHONY: all help tests standins check python-environment check-sanitized check-ptx check-long test golden-update lint lint-rules lint-clang \
         fuzz fuzz-build fuzz-replay fuzz-replay-build fuzz-seeds demo pictures python-pages bench examples editors \
-        gpu-check gpu-binaries gpu-check-build gpu-pack gpu-report setup install shared wheel-files clean
+        gpu-check gpu-binaries gpu-check-build gpu-pack gpu-report setup install shared grammar-files wheel-files wheel clean
 .SECONDARY:
 -include $(shell find $(B) -name '*.d' 2>/dev/null)

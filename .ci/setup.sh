@@ -1,8 +1,8 @@
 #!/bin/sh
 # Installs with apt what the build and the tests need and this machine lacks. It asks no questions, and does nothing
 # if nothing is missing. Without apt, or without the rights to use it, it says what is missing and fails. Chromium is
-# for the tests of pages alone, which do without if they must: no attempt is made with --no-browser, and none that
-# fails ends the rest.
+# for the tests of pages alone, and bubblewrap for one of the wheel, which do without if they must: no attempt is made
+# with --no-browser, and none that fails ends the rest.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 
@@ -59,14 +59,15 @@ else
     missing_packages="$missing_packages libclang-rt-14-dev"
 fi
 
-browser=chromium
-for name in chromium chromium-browser google-chrome; do command -v $name > /dev/null 2>&1 && browser=; done
-[ "${1:-}" = --no-browser ] && browser=
+wished=chromium
+for name in chromium chromium-browser google-chrome; do command -v $name > /dev/null 2>&1 && wished=; done
+command -v bwrap > /dev/null 2>&1 || wished="${wished:+$wished }bubblewrap"
+[ "${1:-}" = --no-browser ] && wished=
 
-[ -z "$missing_tools$browser" ] && exit 0
+[ -z "$missing_tools$wished" ] && exit 0
 if [ -z "$missing_tools" ] &&
     { ! command -v apt-get > /dev/null 2>&1 || { [ "$(id -u)" != 0 ] && ! sudo -n true 2> /dev/null; }; }; then
-    echo "no Chromium, and no way to install it: the tests of pages skip what needs it"
+    echo "no $wished, and no way to install it: the tests of pages or of the wheel skip what needs it"
     exit 0
 fi
 if ! command -v apt-get > /dev/null 2>&1; then
@@ -93,8 +94,9 @@ if [ -n "$missing_tools" ]; then
     # shellcheck disable=SC2086
     install $missing_packages || { echo "apt could not install:$missing_packages" >&2; exit 1; }
 fi
-if [ -n "$browser" ]; then
-    echo "installing: $browser"
-    install "$browser" || echo "apt could not install $browser: the tests of pages skip what needs it"
+if [ -n "$wished" ]; then
+    echo "installing: $wished"
+    # shellcheck disable=SC2086
+    install $wished || echo "apt could not install $wished: the tests of pages or of the wheel skip what needs it"
 fi
 exit 0

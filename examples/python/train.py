@@ -20,6 +20,7 @@ import fcpc
 from fcpc.torch import Attention
 
 WORDS, HEADS, DIM, PERIOD = 32, 4, 16, 8
+AXES = ("data", "context")
 # What says to a process which it is, and how many there are: torchrun, Open MPI, Slurm.
 LAUNCHERS = (("RANK", "WORLD_SIZE"), ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"), ("SLURM_PROCID", "SLURM_NTASKS"))
 
@@ -40,35 +41,42 @@ class Model(torch.nn.Module):
 
 
 def batches(count, number):
-    """Sequences that repeat themselves after PERIOD words; every group of ranks has its own number."""
+    """Sequences of two documents each, which repeat themselves after PERIOD words; every group of ranks has its own
+    number. Nobody can know the first PERIOD words of a document, so they are no labels."""
     draw = torch.Generator().manual_seed(number)
     for i in range(count):
-        lengths = [160 - 16 * (i % 4), 96 + 16 * (i % 4)]
-        words = [torch.randint(WORDS, (PERIOD,), generator=draw).repeat(n // PERIOD) for n in lengths]
-        yield {"lengths": lengths, "tokens": torch.cat(words)}
+        documents = [80 - 8 * (i % 4), 80 - 8 * (i % 4), 32 + 8 * (i % 4), 64 + 8 * (i % 4)]
+        words = [torch.randint(WORDS, (PERIOD,), generator=draw).repeat(n // PERIOD) for n in documents]
+        labels = [torch.cat([torch.full((PERIOD,), -100), x[PERIOD:]]) for x in words]
+        yield {"lengths": [sum(documents[:2]), sum(documents[2:])], "tokens": torch.cat(words),
+               "labels": torch.cat(labels), "doc": torch.repeat_interleave(torch.arange(4), torch.tensor(documents))}
 
 
-def train(group, number=0, everyone=None, groups=1, steps=40):
+def train(mesh, steps=40):
     """Trains, and returns the loss of each step.
 
-    group      the ranks that share a batch (context parallelism); None: all in this process
-    number     which of the groups this is, of `groups`
-    everyone   all ranks of all groups (data parallelism); None: those of `group`
+    mesh   all ranks, as (data, context): those of a context group share a batch, and each data group has its own
+           batches. None: all in this process
     """
     torch.manual_seed(0)
     model, losses = Model(), []
-    prog = fcpc.program(mask="causal", heads=HEADS, head_dim=DIM, dtype="fp32", block=32, cluster=fcpc.detect(group))
+    group, number = (None, 0) if mesh is None else (mesh["context"].get_group(), mesh["data"].get_local_rank())
+    prog = fcpc.program(mask="causal and doc[q] == doc[k]", documents="doc", heads=HEADS, head_dim=DIM,
+                        dtype="fp32", block=32, cluster=fcpc.detect(group))
     attn = Attention(prog, group=group)
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
     for batch, plan in prog.ahead(batches(steps, number), depth=2, threads=1):
         logits = model(plan.take(batch["tokens"]), plan.positions(), attn.bind(plan))
-        labels = plan.take(batch["tokens"], shift=1, fill=-100)
-        loss = F.cross_entropy(logits, labels, reduction="sum") / (plan.global_tokens * groups)
+        labels, count = plan.take_labels(batch["labels"])
+        total = torch.tensor(count)
+        if mesh is not None:
+            dist.all_reduce(total, group=mesh["data"].get_group())
+        loss = F.cross_entropy(logits, labels, reduction="sum") / total
         loss.backward()
         loss = loss.detach()
-        if group is not None:  # each rank has the loss and the gradients of its own tokens
+        if mesh is not None:  # each rank has the loss and the gradients of its own tokens
             for x in (loss, *(p.grad for p in model.parameters())):
-                dist.all_reduce(x, group=everyone or group)
+                dist.all_reduce(x)
         optimizer.step()
         optimizer.zero_grad()
         losses.append(loss.item())
@@ -93,8 +101,7 @@ def main():
     if not join():
         losses = train(None)
     else:
-        mesh = init_device_mesh("cpu", (groups, dist.get_world_size() // groups), mesh_dim_names=("data", "context"))
-        losses = train(mesh["context"].get_group(), mesh["data"].get_local_rank(), dist.group.WORLD, groups)
+        losses = train(init_device_mesh("cpu", (groups, dist.get_world_size() // groups), mesh_dim_names=AXES))
     if not dist.is_initialized() or dist.get_rank() == 0:
         print(f"loss {losses[0]:.3f} in the first step, {losses[-1]:.3f} in step {len(losses)}")
     if dist.is_initialized():

@@ -1,32 +1,56 @@
 """pages.py: writes API.md beside this file from the docstrings, for `make python-pages`; a test compares the page."""
+from __future__ import annotations
+
 import inspect
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import fcpc
+import fcpc.hf
 import fcpc.torch
 
 PAGE = Path(__file__).parent / "API.md"
 # For whom what is: people who design masks, who train, and who look at what a plan costs.
-CHAPTERS = [("Programs and masks", [fcpc.program, fcpc.parse, fcpc.Program, fcpc.trace, fcpc.Field]),
-            ("Plans", [fcpc.Plan, fcpc.Simulation, fcpc.load]),
-            ("Training", [fcpc.detect, fcpc.Cluster, fcpc.torch.Attention, fcpc.Session]),
-            ("Errors", [fcpc.Error])]
+CHAPTERS: list[tuple[str, list[Any]]] = [
+    ("Programs and masks", [fcpc.program, fcpc.parse, fcpc.Program, fcpc.trace, fcpc.Field]),
+    ("Plans", [fcpc.Plan, fcpc.Labels, fcpc.Simulation, fcpc.load]),
+    ("Training", [fcpc.detect, fcpc.Cluster, fcpc.torch.Attention, fcpc.torch.BoundAttention, fcpc.Session]),
+    ("Models of Hugging Face", [fcpc.hf.program, fcpc.hf.inputs, fcpc.hf.bind, fcpc.hf.BoundModel, fcpc.hf.attention]),
+    ("Errors and warnings", [fcpc.Error, fcpc.Warning])]
+# Nobody makes these himself.
+GIVEN = (fcpc.Plan, fcpc.Simulation, fcpc.Labels, fcpc.torch.BoundAttention, fcpc.hf.BoundModel, fcpc.Error,
+         fcpc.Warning)
 
 
-def _block(name, thing):
-    """The heading, the signature and the docstring of a function or class."""
-    try:
-        signature = str(inspect.signature(thing))
-    except (TypeError, ValueError):
-        signature = ""
-    if isinstance(thing, property):
-        signature = ""
-    signature = signature.replace("(self, ", "(").replace("(self)", "()")
-    return f"`{name}{signature}`\n\n```text\n{inspect.getdoc(thing)}\n```\n"
+def members(kind: type) -> Iterator[tuple[str, Any]]:
+    """The public methods and properties of a class that the package has written; also what a call of it does."""
+    found: dict[str, Any] = {}
+    for base in reversed(kind.__mro__):
+        if base.__module__.split(".")[0] == "fcpc":
+            found.update(vars(base))
+    for name, member in sorted(found.items()):
+        if (not name.startswith("_") or name == "__call__") and \
+                (inspect.isfunction(member) or isinstance(member, property)):
+            yield name, member
 
 
-def page():
+def _signature(thing: Any) -> str:
+    """How it is called. The docstrings say of what type things are."""
+    if isinstance(thing, property) or thing in GIVEN:
+        return ""
+    signature = inspect.signature(thing)
+    bare = [p.replace(annotation=p.empty) for p in signature.parameters.values() if p.name != "self"]
+    return str(signature.replace(parameters=bare, return_annotation=signature.empty))
+
+
+def _block(name: str, thing: Any) -> str:
+    """The signature and the docstring of a function or class."""
+    return f"`{name}{_signature(thing)}`\n\n```text\n{inspect.getdoc(thing)}\n```\n"
+
+
+def page() -> str:
     """The text of API.md."""
     lines = ["# The Python package: all functions", "",
              "[README.md](README.md) says how they go together. This page is made from the docstrings of the package "
@@ -34,12 +58,10 @@ def page():
     for title, things in CHAPTERS:
         lines += [f"## {title}", ""]
         for thing in things:
-            path = "fcpc.torch." if thing.__module__ == "fcpc.torch" else "fcpc."
-            lines.append(f"### {path}{thing.__name__}\n\n{_block(thing.__name__, thing)}")
-            for name, member in sorted(vars(thing).items()) if inspect.isclass(thing) else ():
-                if not name.startswith("_") and (callable(member) or isinstance(member, property)) and \
-                        inspect.getdoc(member):
-                    lines.append(_block(f"{thing.__name__}.{name}", member))
+            path = thing.__module__ if thing.__module__ in ("fcpc.torch", "fcpc.hf") else "fcpc"
+            lines.append(f"### {path}.{thing.__name__}\n\n{_block(thing.__name__, thing)}")
+            for name, member in members(thing) if inspect.isclass(thing) else ():
+                lines.append(_block(thing.__name__ if name == "__call__" else f"{thing.__name__}.{name}", member))
     return "\n".join(lines) + "\nLicence: [Apache 2.0](../../LICENSE).\n"
 
 

@@ -83,7 +83,7 @@ def merged(group):
     say("merged")
 
 
-def example(group):
+def example():
     """examples/python/train.py over the group has the losses of one process; and with each rank as a group of its own,
     those of a process that has both batches."""
     from torch.distributed.device_mesh import init_device_mesh
@@ -91,9 +91,9 @@ def example(group):
 
     def both(count, _):
         for a, b in zip(one(count, 0), one(count, 1)):
-            yield {"lengths": a["lengths"] + b["lengths"], "tokens": torch.cat([a["tokens"], b["tokens"]])}
-    mesh = init_device_mesh("cpu", (2, 1), mesh_dim_names=("data", "context"))
-    got = [train.train(group, steps=4), train.train(mesh["context"].get_group(), dist.get_rank(), group, 2, steps=4)]
+            yield {"lengths": a["lengths"] + b["lengths"],
+                   **{name: torch.cat([a[name], b[name]]) for name in ("tokens", "labels", "doc")}}
+    got = [train.train(init_device_mesh("cpu", sizes, mesh_dim_names=train.AXES), steps=4) for sizes in ((1, 2), (2, 1))]
     want = [train.train(None, steps=4)]
     train.batches = both
     want.append(train.train(None, steps=4))
@@ -136,7 +136,7 @@ def main():
     merged(group)
     Example().loop(group)
     say("training")
-    example(group)
+    example()
     errors(group)
     os._exit(0)  # the group ends with its processes: rank 1 must not wait for rank 0, which waits for it to end
 

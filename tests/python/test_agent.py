@@ -9,7 +9,6 @@ from torch.distributed.device_mesh import init_device_mesh
 import titan
 from agent import four_ranks
 from fcpc.torch import Attention
-from test_example import loader
 
 try:
     import test_hf
@@ -17,38 +16,64 @@ except unittest.SkipTest:
     test_hf = None
 
 
-def alone(model):
-    """(loss, gradients) of ten steps of one process, with the attention of transformers."""
-    optimizer, steps = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9), []
-    for batch in loader(10):
-        loss = test_hf.loss_by_mask(model, batch)
+def alone(model, steps):
+    """(loss, gradients) of steps of one process, with the attention of transformers."""
+    optimizer, found = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9), []
+    for step in range(steps):
+        _, loss = test_hf.each_alone(model, test_hf.batch_of(step))
         loss.backward()
-        steps.append((loss.item(), [p.grad.clone() for p in model.parameters()]))
+        found.append((loss.item(), [p.grad.clone() for p in model.parameters()]))
         optimizer.step()
         optimizer.zero_grad()
-    return steps
+    return found
 
 
-def trained(make, settings, want):
-    """The same steps over the group. What is farthest from them, as a part of what may be."""
+def summed(loss, model):
+    """The loss and the gradients of all ranks. A rank whose tokens chose no expert has no gradient of it."""
+    parts = [loss.detach(), *(torch.zeros_like(p) if p.grad is None else p.grad for p in model.parameters())]
+    for x in parts:
+        dist.all_reduce(x)
+    return parts
+
+
+def trained(want):
+    """The same steps of a Llama over the group. What is farthest from them, as a part of what may be."""
     dist.init_process_group("gloo")
-    model, prog, worst = make(), test_hf.program(dist.group.WORLD, **settings), 0.0
+    model, worst = test_hf.tiny(), 0.0
+    prog = test_hf.program(model, dist.group.WORLD)
     attn = Attention(prog, group=dist.group.WORLD, timeout=200)
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
-    for (batch, plan), (loss_alone, gradients) in zip(prog.ahead(loader(10), depth=2, threads=2), want):
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
+    batches = [test_hf.batch_of(step) for step in range(len(want))]
+    for (batch, plan), right in zip(prog.ahead(batches, depth=2, threads=2), want):
         assert plan.tokens < plan.global_tokens
-        loss = test_hf.loss_by_plan(model, batch, plan, attn)
+        loss = model(**test_hf.inputs(model, attn, plan, batch)).loss
         loss.backward()
-        loss = loss.detach()
-        for x in (loss, *(p.grad for p in model.parameters())):
-            dist.all_reduce(x)
-        worst = max(worst, abs(loss.item() - loss_alone) / 1e-5)
-        for p, right in zip(model.parameters(), gradients):
-            worst = max(worst, (p.grad - right).abs().max().item() / (1e-4 * right.abs().max().item() + 1e-7))
+        worst = max(worst, far_off(summed(loss, model), right))
         optimizer.step()
         optimizer.zero_grad()
     dist.destroy_process_group()
     return worst
+
+
+def far_off(parts, right):
+    loss, gradients = right
+    return max(abs(parts[0].item() - loss) / 1e-5,
+               *(test_hf.farthest(x, torch.zeros_like(x) if y is None else y) for x, y in zip(parts[1:], gradients)))
+
+
+def each_model(judged):
+    """For each model what is farthest from what it should be: logits of this rank, the loss, the gradients."""
+    dist.init_process_group("gloo")
+    found = {}
+    for name, (batch, logits, loss, gradients) in judged.items():
+        model = test_hf.model_of(test_hf.config(name))
+        plan, out = test_hf.by_plan(model, batch, dist.group.WORLD)
+        assert plan.tokens < plan.global_tokens
+        out.loss.backward()
+        mine = test_hf.farthest(out.logits[0].detach(), plan.take(logits)) if plan.tokens else 0.0
+        found[name] = max(mine, far_off(summed(out.loss, model), (loss, gradients)))
+    dist.destroy_process_group()
+    return found
 
 
 def titans():
@@ -66,18 +91,17 @@ class FourRanks(unittest.TestCase):
     @unittest.skipIf(test_hf is None, "transformers is not there (make setup)")
     def test_a_llama(self):
         """Losses and gradients of ten steps are those of one process, to the rounding of float32."""
-        self.assert_trained(test_hf.tiny, {})
+        want = alone(test_hf.model_of(test_hf.config("llama"), "eager"), 10)
+        self.assertEqual(len({loss for loss, _ in want}), 10)
+        for worst in four_ranks(trained, want):
+            self.assertLess(worst, 1)
 
     @unittest.skipIf(test_hf is None, "transformers is not there (make setup)")
-    def test_a_deepseek(self):
-        """The same of a model whose values are narrower than its keys."""
-        self.assert_trained(test_hf.tiny_deepseek, test_hf.DEEPSEEK)
-
-    def assert_trained(self, make, settings):
-        want = alone(test_hf.on_its_own(make()))
-        self.assertEqual(len({loss for loss, _ in want}), 10)
-        for worst in four_ranks(trained, make, settings, want):
-            self.assertLess(worst, 1)
+    def test_each_model(self):
+        """Logits, loss and gradients of each model are those of one process with the model's own attention."""
+        for found in four_ranks(each_model, {name: test_hf.judged(name) for name in test_hf.MODELS}):
+            for name, worst in found.items():
+                self.assertLess(worst, 1, name)
 
     def test_context_among_other_groups(self):
         """A model of torchtitan's shape has the losses of one process, however its ranks are divided."""

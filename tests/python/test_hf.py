@@ -1,45 +1,69 @@
-"""test_hf.py: models of transformers attend by a plan, against their own attention on a mask. Ranks that are processes
-train the same model (ranks.py)."""
+"""test_hf.py: models of transformers attend by a plan. The judge is the same model with its own eager attention, given
+each document alone. Ranks that are processes compute the same (test_agent.py)."""
 import copy
+import functools
+import pickle
 import unittest
+from types import SimpleNamespace
 
 try:
     import transformers
 except ImportError:
     raise unittest.SkipTest("transformers is not there (make setup)") from None
 import torch
-from transformers import (DeepseekV3Config, DeepseekV3ForCausalLM, GptOssConfig, GptOssForCausalLM, LlamaConfig,
-                          LlamaForCausalLM)
+import torch.nn.functional as F
+from transformers import AutoModelForCausalLM, LlamaForCausalLM, masking_utils
 
 import fcpc
 import fcpc.hf
+from expecting import Expecting
 from fcpc.torch import Attention
-from test_example import DIM, HEADS, KV_HEADS, WORDS, loader
 
-MODEL = {"heads": HEADS, "kv_heads": KV_HEADS, "head_dim": DIM, "dtype": "fp32", "block": 32}
-SIZES = {"vocab_size": WORDS, "hidden_size": HEADS * DIM, "intermediate_size": 96, "num_hidden_layers": 2,
-         "num_attention_heads": HEADS, "num_key_value_heads": KV_HEADS, "head_dim": DIM}
-NO_LABEL = -100  # what transformers leaves out of a loss
+WORDS, WINDOW, NO_LABEL = 50, 6, -100
+SIZES = {"vocab_size": WORDS, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2,
+         "num_attention_heads": 4, "initializer_range": 0.2, "pad_token_id": 0}
+GROUPS = {"num_key_value_heads": 2, "head_dim": 8}
+KINDS = {"sliding_window": WINDOW, "layer_types": ["sliding_attention", "full_attention"]}
+LATENT = {"q_lora_rank": 24, "kv_lora_rank": 16, "qk_nope_head_dim": 8, "qk_rope_head_dim": 8, "v_head_dim": 8}
+EXPERTS = {"num_experts_per_tok": 2, "moe_intermediate_size": 16}
+YARN = {"rope_type": "yarn", "factor": 4.0, "mscale": 1.0, "mscale_all_dim": 1.0, "rope_theta": 10000.0,
+        "original_max_position_embeddings": 64, "beta_fast": 32, "beta_slow": 1}
+# (transformers' name of a model, its config beside SIZES, how many masks its program has)
+MODELS = {
+    "llama": (GROUPS, 1),
+    "qwen3": ({**GROUPS, "use_sliding_window": True, "sliding_window": WINDOW, "max_window_layers": 1}, 2),
+    "gemma2": ({**GROUPS, **KINDS, "attn_logit_softcapping": 2.0, "query_pre_attn_scalar": 20}, 2),
+    "gemma3_text": ({**GROUPS, **KINDS, "query_pre_attn_scalar": 20}, 2),
+    "gpt_oss": ({**GROUPS, **KINDS, "num_local_experts": 2, "num_experts_per_tok": 1}, 2),
+    "mistral": ({**GROUPS, "sliding_window": WINDOW}, 1),
+    "deepseek_v3": ({**LATENT, **EXPERTS, "num_key_value_heads": 4, "n_shared_experts": 1, "n_routed_experts": 4,
+                     "n_group": 1, "topk_group": 1, "first_k_dense_replace": 1, "max_position_embeddings": 256,
+                     "rope_parameters": YARN}, 1),
+    "phi": ({}, 1),
+    "phi3": ({"num_key_value_heads": 2, "sliding_window": WINDOW}, 1),
+    "olmo2": ({"num_key_value_heads": 2}, 1),
+    "olmo3": ({"num_key_value_heads": 2, **KINDS}, 2),
+    "granite": ({"num_key_value_heads": 2, "attention_multiplier": 0.2}, 1),
+    "llama4_text": ({**GROUPS, "intermediate_size_mlp": 48, "num_local_experts": 2, "attention_chunk_size": WINDOW,
+                     "layer_types": ["chunked_attention", "full_attention"], "attn_temperature_tuning": False}, 2),
+}
+NO_DOCUMENTS = {"llama4_text"}  # chunks count from the begin of a sequence, so documents are sequences
+NO_POSITIONS = {"llama4_text"}  # hands none to its layers
+
+
+def config(name, **more):
+    return transformers.AutoConfig.for_model(name, **{**SIZES, **MODELS[name][0], **more})
+
+
+def model_of(of, attention=fcpc.hf.NAME):
+    """The model of a config, with random weights that are always the same."""
+    torch.manual_seed(0)
+    return AutoModelForCausalLM.from_config(of, attn_implementation=attention)
 
 
 def tiny(**more):
     """A small random Llama that attends by plans."""
-    torch.manual_seed(0)
-    return LlamaForCausalLM._from_config(LlamaConfig(**{**SIZES, **more}), attn_implementation=fcpc.hf.NAME)
-
-
-def tiny_deepseek():
-    """A small random DeepSeek-V3: keys have a part without and one with positions, and are wider than values."""
-    torch.manual_seed(0)
-    config = DeepseekV3Config(vocab_size=WORDS, hidden_size=64, intermediate_size=96, moe_intermediate_size=16,
-                              num_hidden_layers=2, num_attention_heads=HEADS, num_key_value_heads=HEADS,
-                              n_shared_experts=1, n_routed_experts=4, num_experts_per_tok=2, n_group=1, topk_group=1,
-                              first_k_dense_replace=1, q_lora_rank=24, kv_lora_rank=16, qk_nope_head_dim=16,
-                              qk_rope_head_dim=8, v_head_dim=16)
-    return DeepseekV3ForCausalLM._from_config(config, attn_implementation=fcpc.hf.NAME)
-
-
-DEEPSEEK = {"kv_heads": HEADS, "head_dim": 24, "value_dim": 16}
+    return model_of(config("llama", **more))
 
 
 def on_its_own(model):
@@ -49,113 +73,379 @@ def on_its_own(model):
     return model
 
 
-def program(group=None, **more):
-    return fcpc.program(mask="causal and doc[q] == doc[k]", fields=["doc"], cluster=fcpc.detect(group),
-                        **{**MODEL, **more})
+def batch_of(seed=0, lengths=(64, 36), documents=(24, 40, 9, 27)):
+    """A batch whose sequences have two documents each. Half of the tokens have no label."""
+    seeded = torch.Generator().manual_seed(seed)
+    tokens = torch.randint(1, WORDS, (sum(lengths),), generator=seeded)
+    labels = tokens.masked_fill(torch.rand(len(tokens), generator=seeded) < 0.5, NO_LABEL)
+    return SimpleNamespace(lengths=lengths, documents=documents, tokens=tokens, labels=labels,
+                           doc=torch.repeat_interleave(torch.arange(len(documents)), torch.tensor(documents)))
 
 
-def call(model, plan, attention, tokens, **more):
-    return model(plan.take(tokens)[None], position_ids=plan.positions()[None], use_cache=False, fcpc=attention, **more)
+def each_alone(model, batch):
+    """(logits, loss) of transformers alone: each document by itself, and the loss over the labels of all."""
+    logits = [model(x[None], use_cache=False).logits[0] for x in batch.tokens.split(batch.documents)]
+    labels = [x[1:] for x in batch.labels.split(batch.documents)]
+    losses = [F.cross_entropy(x[:-1], y, ignore_index=NO_LABEL, reduction="sum") for x, y in zip(logits, labels)]
+    return torch.cat(logits), sum(losses) / sum(int((y != NO_LABEL).sum()) for y in labels)
 
 
-def loss_by_plan(model, batch, plan, attn):
-    """The loss of this process's tokens, as the README says it."""
-    labels = plan.take(batch.labels, shift=1, fill=NO_LABEL)[None]
-    return call(model, plan, attn.bind(plan), batch.tokens, labels=labels, shift_labels=labels,
-                num_items_in_batch=plan.global_tokens).loss
+@functools.lru_cache(maxsize=None)
+def judged(name):
+    """(batch, logits, loss, gradients) of a model of MODELS."""
+    batch, model = batch_of(), model_of(config(name), "eager")
+    if name in NO_DOCUMENTS:
+        batch.lengths = batch.documents
+    logits, loss = each_alone(model, batch)
+    loss.backward()
+    return batch, logits.detach(), loss.item(), [p.grad for p in model.parameters()]
 
 
-def allowed_pairs(batch):
-    """(what a model adds to its scores, which tokens have a next one in their sequence, positions)."""
-    number = torch.repeat_interleave(torch.arange(2), torch.tensor(batch.lengths))
-    at = torch.arange(len(number))
-    allowed = (at[:, None] >= at) & (number[:, None] == number) & (batch.doc[:, None] == batch.doc)
-    follows = torch.cat([number[1:] == number[:-1], torch.tensor([False])])
-    return (torch.zeros(1, 1, *allowed.shape).masked_fill(~allowed, torch.finfo(torch.float32).min), follows,
-            torch.cat([torch.arange(n) for n in batch.lengths]))
+def program(model, group=None, documents="doc", **more):
+    return fcpc.hf.program(model, cluster=fcpc.detect(group), documents=documents, block=16, **more)
 
 
-def loss_by_mask(model, batch):
-    """The same loss by transformers alone, of the whole batch in its own order."""
-    mask, follows, positions = allowed_pairs(batch)
-    labels = batch.labels.roll(-1).masked_fill(~follows, NO_LABEL)[None]
-    return model(batch.tokens[None], position_ids=positions[None], attention_mask=mask, use_cache=False, labels=labels,
-                 shift_labels=labels, num_items_in_batch=len(batch.tokens)).loss
+# A program by hand, of models that have GROUPS.
+HAND = {"fields": ["doc"], "documents": "doc", "heads": 4, "kv_heads": 2, "head_dim": 8, "dtype": "fp32"}
 
 
-class Adapter(unittest.TestCase):
-    def assert_same(self, model, judge, loss, want):
-        self.assertAlmostEqual(loss.item(), want.item(), places=5)
-        for (name, p), right in zip(model.named_parameters(), judge.parameters()):
-            near = 1e-4 * right.grad.abs().max().item() + 1e-7
-            self.assertLess((p.grad - right.grad).abs().max().item(), near, name)
+def by_hand(**more):
+    return fcpc.program(mask="causal and doc[q] == doc[k]", **HAND, **more)
+
+
+def inputs(model, attn, plan, batch):
+    positions = False if model.config.model_type in NO_POSITIONS else None
+    return fcpc.hf.inputs(attn, plan, batch.tokens, batch.labels, positions=positions)
+
+
+def by_plan(model, batch, group=None):
+    """(plan, the model's output) of a batch."""
+    documents = None if batch.lengths == batch.documents else "doc"
+    prog = program(model, group, documents)
+    plan, attn = prog.plan(batch.lengths, {"doc": batch.doc} if documents else {}), Attention(prog, group=group)
+    return plan, model(**inputs(model, attn, plan, batch))
+
+
+def farthest(got, want):
+    """How far numbers are from what they should be, as a part of what they may be."""
+    return ((got - want).abs().max() / (1e-4 * want.abs().max() + 1e-7)).item()
+
+
+class Models(Expecting):
+    def test_each(self):
+        """Logits, loss and gradients are those of the model's own attention, which sees each document alone."""
+        for name, (_, masks) in MODELS.items():
+            batch, logits, loss, gradients = judged(name)
+            with self.subTest(name):
+                model = model_of(config(name))
+                plan, out = by_plan(model, batch)
+                self.assertEqual(len(plan.layers), masks)
+                self.assertLess(farthest(plan.restore(out.logits[0].detach()), logits), 1)
+                self.assertAlmostEqual(out.loss.item(), loss, places=5)
+                out.loss.backward()
+                for (weight, p), right in zip(model.named_parameters(), gradients):
+                    self.assertEqual(p.grad is None, right is None, weight)
+                    if right is not None:
+                        self.assertLess(farthest(p.grad, right), 1, weight)
+                if name == "gpt_oss":
+                    self.assertGreater(model.model.layers[0].self_attn.sinks.grad.abs().min(), 0)
+
+    def test_what_a_program_says(self):
+        """Masks, scores, sinks, shapes and scale of a program are those of the config."""
+        for name, has in {"gemma2": ("softcap(c = 2.0)", "window(w = 6)", "layer_1 x 1", "scale = 0.2236"),
+                          "gpt_oss": ("sink = 0.0", "doc[q] == doc[k]", "heads = 4", "kv_heads = 2", "dtype = fp32"),
+                          "deepseek_v3": ("head_dim = 16", "value_dim = 8", "kv_heads = 4"),
+                          "llama4_text": ("q / 6 == k / 6",)}.items():
+            made = fcpc.hf.program(config(name), documents=None if name in NO_DOCUMENTS else "doc")
+            for words in has:
+                self.assertIn(words, made.source, name)
+        gemma = fcpc.hf.program(config("gemma3_text", num_hidden_layers=6, dtype=torch.bfloat16,
+                                       layer_types=["sliding_attention"] * 5 + ["full_attention"]))
+        self.assertEqual((gemma.masks, gemma.model.layers), (2, (0, 0, 0, 0, 0, 1)))
+        self.assertIn("layer_1 x 5, layer_2", gemma.source)
+        self.assertIn("dtype = bf16", gemma.source)
+        whole = transformers.Gemma3Config(text_config=config("gemma3_text").to_dict())
+        self.assertEqual(fcpc.hf.program(whole).model, fcpc.hf.program(config("gemma3_text")).model)
+        model = tiny()
+        for layer in model.model.layers:
+            layer.self_attn.scaling, layer.self_attn.sinks = 0.75, torch.zeros(4)
+        for words in ("scale = 0.75", "sink = 0.0"):
+            self.assertIn(words, fcpc.hf.program(model).source)
+        layer.self_attn.scaling = 0.5
+        self.expect("E702", lambda: fcpc.hf.program(model), "layer 1 has scale = 0.5")
+        self.assertNotIn(b"fcpc.hf", pickle.dumps(gemma))  # who unpickles it to plan need not load transformers
+        self.assertEqual(pickle.loads(pickle.dumps(gemma)).model, gemma.model)
+        more = fcpc.hf.program(config("llama"), mask="k <= last[q]", fields=["last"], scale=0.5, block=16)
+        for words in ("causal and (k <= last[q])", "scale = 0.5", "block = 16", "field last"):
+            self.assertIn(words, more.source)
 
     def test_checkpointing(self):
-        """Layers that are computed again find the plan of their own step, which the model handed down to them."""
-        model, prog = tiny(), program()
-        judge, attn = on_its_own(model), Attention(prog)
+        """Layers that are computed again find the plan of their own step, and positions are compared again."""
+        model = model_of(config("gemma2"))
+        judge, batches = on_its_own(model), [batch_of(seed) for seed in range(2)]
         model.activation_checkpointing_enable()
-        losses = [loss_by_plan(model, batch, plan, attn) for batch, plan in prog.ahead(loader(2))]
-        want = [loss_by_mask(judge, batch) for batch in loader(2)]
+        model.train()
+        prog = program(model)
+        attn = Attention(prog)
+        losses = [model(**fcpc.hf.inputs(attn, plan, batch.tokens, batch.labels)).loss
+                  for batch, plan in prog.ahead(batches)]
+        want = [each_alone(judge, batch)[1] for batch in batches]
         sum(losses).backward()
         sum(want).backward()
-        self.assert_same(model, judge, sum(losses), sum(want))
+        for (name, p), right in zip(model.named_parameters(), judge.parameters()):
+            self.assertLess(farthest(p.grad, right.grad), 1, name)
 
-    def test_learnt_sinks(self):
-        """A model that learns sinks hands them to its attention, and they get their gradient."""
-        torch.manual_seed(0)
-        config = GptOssConfig(**SIZES, num_local_experts=2, num_experts_per_tok=1,
-                              layer_types=["full_attention", "full_attention"])
-        model, prog = GptOssForCausalLM._from_config(config, attn_implementation=fcpc.hf.NAME), program(sink=0.0)
-        judge, (batch,) = on_its_own(model), loader(1)
-        loss = loss_by_plan(model, batch, prog.plan(batch.lengths, {"doc": batch.doc}), Attention(prog))
-        want = loss_by_mask(judge, batch)
-        loss.backward()
-        want.backward()
-        self.assertTrue(model.model.layers[0].self_attn.sinks.grad.abs().min() > 0)
-        self.assert_same(model, judge, loss, want)
+    def test_compiled(self):
+        """torch.compile takes a model whole. The next plan compiles nothing anew, and positions are still compared."""
+        model = model_of(config("gemma3_text")).eval()
+        prog = program(model)
+        from torch._dynamo.testing import CompileCounterWithBackend
+        attn, counter = Attention(prog), CompileCounterWithBackend("aot_eager")
+        compiled = torch.compile(model, backend=counter, fullgraph=True, dynamic=False)
+        for seed in range(2):
+            batch = batch_of(seed)
+            plan = prog.plan(batch.lengths, {"doc": batch.doc})
+            given = fcpc.hf.inputs(attn, plan, batch.tokens)
+            with torch.no_grad():
+                got = compiled(**given).logits
+                self.assertLess(farthest(got, model(**given).logits), 1)
+                given["position_ids"] = given["position_ids"] + 1
+                self.expect("E701", lambda: compiled(**given), "position_ids are not the plan's")
+        self.assertEqual(counter.frame_count, 1)
 
-    def test_deepseek(self):
-        """Logits, losses, gradients and parameters of a model whose values are narrower than its keys are its own."""
-        model, prog = tiny_deepseek(), program(**DEEPSEEK)
-        judge, attn = on_its_own(model), Attention(prog)
-        optimizers = [torch.optim.SGD(m.parameters(), lr=0.1, momentum=0.9) for m in (model, judge)]
-        for batch, plan in prog.ahead(loader(3)):
-            self.assertEqual((plan.head_dim, plan.value_dim), (24, 16))
-            logits = plan.restore(call(model, plan, attn.bind(plan), batch.tokens).logits[0])
-            mask, _, positions = allowed_pairs(batch)
-            want = judge(batch.tokens[None], position_ids=positions[None], attention_mask=mask, use_cache=False).logits
-            self.assertLess((logits - want[0]).abs().max().item(), 1e-4 * want.abs().max().item())
-            loss, want = loss_by_plan(model, batch, plan, attn), loss_by_mask(judge, batch)
-            loss.backward()
-            want.backward()
-            self.assertEqual([p.grad is None for p in model.parameters()], [p.grad is None for p in judge.parameters()])
-            self.assert_same(model, judge, loss, want)
-            for optimizer in optimizers:
-                optimizer.step()
-                optimizer.zero_grad()
-
-    def test_errors(self):
-        """What a plan cannot do for a model is refused, and says what to do."""
-        (batch,), prog = loader(1), program()
+    def test_by_hand(self):
+        """A program of one mask, made by hand, runs a model whose layers are all alike, with `Attention.bind` alone."""
+        model, (batch, logits, *_) = tiny(), judged("llama")
+        prog = by_hand()
         plan = prog.plan(batch.lengths, {"doc": batch.doc})
-        bound, two = Attention(prog).bind(plan), torch.stack([batch.tokens, batch.tokens])
-        cases = [("E209", "names no plan", lambda: call(tiny(), plan, None, batch.tokens)),
-                 ("E701", "batch dimension is 2", lambda: tiny()(two, fcpc=bound)),
-                 ("E701", "q is", lambda: tiny()(batch.tokens[None, :100], use_cache=False, fcpc=bound)),
-                 ("E701", "attention_mask", lambda: call(tiny(), plan, bound, batch.tokens,
-                                                         attention_mask=allowed_pairs(batch)[0])),
-                 ("E203", "dropout = 0.5", lambda: call(tiny(attention_dropout=0.5).train(), plan, bound,
-                                                        batch.tokens))]
-        x = torch.zeros(1, HEADS, plan.tokens, DIM)
-        for what, code in {"scaling": "E203", "sliding_window": "E203", "softcap": "E203"}.items():
-            cases.append((code, "scales by 30.0" if what == "scaling" else f"{what} = 30.0", lambda what=what:
-                          fcpc.hf.attention(None, x, x[:, :KV_HEADS], x[:, :KV_HEADS], None, fcpc=bound,
-                                            **{what: 30.0})))
-        for code, words, run in cases:
-            with self.assertRaisesRegex(fcpc.Error, words) as caught:
-                run()
-            self.assertEqual(caught.exception.code, code)
+        out = model(plan.take(batch.tokens)[None], position_ids=plan.positions()[None], use_cache=False,
+                    fcpc=Attention(prog).bind(plan))
+        self.assertLess(farthest(plan.restore(out.logits[0].detach()), logits), 1)
+
+
+class NoPositions(LlamaForCausalLM):
+    def forward(self, input_ids=None, **kwargs):
+        return super().forward(input_ids, **kwargs)
+
+
+class Refused(Expecting):
+    """What a plan cannot do for a model is refused, and says what to do."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.batch = batch_of()
+
+    def bound(self, model, prog=None, **more):
+        """(plan, what the model is called with)."""
+        prog = prog or program(model, **more)
+        plan = prog.plan(self.batch.lengths, {"doc": self.batch.doc})
+        return plan, fcpc.hf.inputs(Attention(prog), plan, self.batch.tokens, self.batch.labels)
+
+    def test_masks(self):
+        """An attention_mask with a zero is an error, with two dimensions and with four. One without is none."""
+        model = tiny()
+        _, given = self.bound(model)
+        ones = torch.ones_like(given["input_ids"])
+        right = model(**given).loss
+        self.assertEqual(model(**given, attention_mask=ones).loss, right)
+        ones[0, 0] = 0
+        self.expect("E701", lambda: model(**given, attention_mask=ones), "pack sequences", "prog.plan(lengths)")
+        four = torch.zeros(1, 1, ones.shape[1], ones.shape[1])
+        self.expect("E701", lambda: model(**given, attention_mask=four), "pack sequences")
+        for more in ({"and_mask_function": masking_utils.causal_mask_function},
+                     {"block_sequence_ids": torch.zeros(1, 4, dtype=torch.long)}):
+            self.expect("E702", lambda: masking_utils.create_causal_mask(
+                model.config, torch.zeros(1, 4, 32), None, None, **more), "adds to its mask")
+
+    def test_positions(self):
+        """position_ids that are missing, or are not the plan's, are an error."""
+        model = tiny()
+        plan, given = self.bound(model)
+        wrong = {**given, "position_ids": torch.arange(plan.tokens)[None]}
+        self.expect("E701", lambda: model(**wrong), "position_ids=plan.positions()[None]")
+        missing = {key: value for key, value in given.items() if key != "position_ids"}
+        self.expect("E701", lambda: model(**missing), "position_ids=plan.positions()[None]")
+        given["position_ids"][0, 5] += 1  # in place, so that it is the tensor that inputs() has made
+        self.expect("E701", lambda: model(**given), "token 5 of this process")
+        given["position_ids"][0, 5] -= 1
+        model(**given)
+        given["position_ids"][0, 5] += 1
+        self.expect("E701", lambda: model(**given), "token 5 of this process")
+        with torch.inference_mode():  # whose tensors do not count how often they were changed
+            _, given = self.bound(model)
+            model(**given)
+            given["position_ids"][0, 5] += 1
+            self.expect("E701", lambda: model(**given), "token 5 of this process")
+
+    def test_positions_of_your_own(self):
+        """Positions that a batch brings are those that position_ids must be, and `positions=False` compares nothing."""
+        model = tiny()
+        prog = program(model)
+        plan, attn = prog.plan(self.batch.lengths, {"doc": self.batch.doc}), Attention(prog)
+        mine = torch.arange(plan.tokens) * 2
+        given = fcpc.hf.inputs(attn, plan, self.batch.tokens, positions=mine)
+        self.assertEqual(given["position_ids"].tolist(), [plan.take(mine).tolist()])
+        model(**given)
+        self.expect("E701", lambda: model(**{**given, "position_ids": plan.positions()[None]}), "not the plan's")
+        model(**{**given, "fcpc": fcpc.hf.bind(attn, plan, positions=False), "position_ids": plan.positions()[None]})
+        three = fcpc.hf.inputs(attn, plan, self.batch.tokens, positions=torch.stack([mine, mine, mine]))
+        self.assertEqual(three["position_ids"].shape, (3, 1, plan.tokens))
+        three["fcpc"].compare(three["position_ids"])
+        three["fcpc"].compare(three["position_ids"][0])
+        self.expect("E701", lambda: three["fcpc"].compare(three["position_ids"] + 1), "not the plan's")
+        self.expect("E701", lambda: given["fcpc"].compare(three["position_ids"]), "several planes")
+
+    def test_labels(self):
+        """labels without shift_labels are an error, and so are losses of other tasks."""
+        model = tiny()
+        _, given = self.bound(model)
+        loss = transformers.loss.loss_utils.LOSS_MAPPING["ForCausalLM"]
+        self.expect("E701", lambda: model(**{**given, "shift_labels": None}), "shift_labels", "fcpc.hf.inputs")
+        self.expect("E701", lambda: model(**{**given, "labels": None}), "shift_labels without labels")
+        for name in MODELS:
+            model, sequences = model_of(config(name)), batch_of().documents
+            prog = program(model, documents=None)
+            given = inputs(model, Attention(prog), prog.plan(sequences, {}), self.batch)
+            model(**given)
+        self.expect("E701", lambda: loss(None, None, 5, fcpc=given["fcpc"]), "shift_labels")
+        self.expect("E702", lambda: transformers.LlamaForSequenceClassification._from_config(
+            config("llama"), attn_implementation="fcpc"), "LlamaForSequenceClassification", "plan.restore")
+        other = transformers.loss.loss_utils.LOSS_MAPPING["ForMaskedLM"]
+        self.expect("E702", lambda: other(None, None, 5, fcpc=given["fcpc"]), "ForMaskedLM")
+        part = fcpc.hf.program(config("llama"), cluster=fcpc.Cluster(1, 2, here=range(1))).plan([64])
+        bound = fcpc.hf.BoundModel(part, (), None)
+        bound.attended, bound.labels = True, 9
+        self.expect("E209", lambda: loss(None, None, 5, shift_labels=1, fcpc=bound), "num_items_in_batch",
+                    "take_labels")
+        self.expect("E203", lambda: loss(None, None, 5, shift_labels=1, num_items_in_batch=8, fcpc=bound),
+                    "num_items_in_batch is 8", "9 labels")
+
+    def test_what_a_model_is_called_with(self):
+        """What a model does by the order of its tensors, where layers do not see it."""
+        model = tiny()
+        _, given = self.bound(model)
+        for code, more in (("E203", {"logits_to_keep": 1}), ("E702", {"pixel_values": torch.zeros(1)}),
+                           ("E702", {"image_grid_thw": torch.zeros(1)}), ("E702", {"input_features": torch.zeros(1)})):
+            self.expect(code, lambda: model(**given, **more), next(iter(more)))
+
+    def test_what_layers_ask(self):
+        """Scale, window, softcap, sinks, dropout and what is unknown are compared in each layer."""
+        model = tiny()
+        plan, given = self.bound(model)
+        layer, x = model.model.layers[0].self_attn, torch.zeros(1, 4, plan.tokens, 8)
+        right = {"scaling": 8 ** -0.5, "position_ids": given["position_ids"], "fcpc": given["fcpc"]}
+
+        def ask(module=layer, mask=None, **more):
+            return fcpc.hf.attention(module, x, x[:, :2], x[:, :2], mask, **{**right, **more})
+        self.assertEqual(ask()[0].shape, (1, plan.tokens, 4, 8))
+        sinks = torch.zeros(4)
+        for code, words, more in (("E203", "scales by 30.0", {"scaling": 30.0}),
+                                  ("E203", "sliding_window = 30", {"sliding_window": 30}),
+                                  ("E203", "sliding_window = 30", {"mask": fcpc.hf.Unmade(30)}),
+                                  ("E203", "softcap = 30.0", {"softcap": 30.0}),
+                                  ("E203", "dropout = 0.5", {"dropout": 0.5}),
+                                  ("E203", "sink=0.0", {"s_aux": sinks}),
+                                  ("E203", "both directions", {"is_causal": False}),
+                                  ("E203", "both directions", {"mask": fcpc.hf.Unmade(None, causal=False)}),
+                                  ("E702", "a window of 30", {"mask": fcpc.hf.Unmade(None), "sliding_window": 30}),
+                                  ("E203", "'position_bias'", {"position_bias": x}),
+                                  ("E209", "names no plan", {"fcpc": None}),
+                                  ("E202", "this is a int", {"fcpc": 3}),
+                                  ("E203", "layer 2", {"module": SimpleNamespace(layer_idx=2)}),
+                                  ("E203", "layer None", {"module": SimpleNamespace()})):
+            self.expect(code, lambda: ask(**more), words)
+        self.expect("E702", lambda: fcpc.hf.Unmade(None).shape, "computes with its mask")
+        two = torch.stack([self.batch.tokens, self.batch.tokens])
+        self.expect("E701", lambda: tiny()(two, use_cache=False, fcpc=given["fcpc"]), "batch dimension is 2")
+        self.expect("E701", lambda: model(**{**given, "input_ids": given["input_ids"][:, :9],
+                                             "position_ids": given["position_ids"][:, :9]}), "[1, 9]")
+        self.expect("E203", lambda: model_of(config("llama", attention_dropout=0.5)).train()(**given), "dropout = 0.5")
+        _, given = self.bound(model, sink=0.0)
+        self.expect("E203", lambda: model(**given), "the program has sinks, and the model none")
+
+    def test_other_programs(self):
+        """A program that is not the model's is an error, which names fcpc.hf.program."""
+        for name in ("gemma2", "qwen3", "gpt_oss", "olmo3"):
+            model = model_of(config(name))
+            scale = fcpc.hf.program(model).plan([8]).scale
+            _, given = self.bound(model, by_hand(scale=scale))
+            self.expect("E203", lambda: model(**given), "a window of 6", "fcpc.hf.program(model)")
+            several = fcpc.program(layers=["causal", "window(w = 6)"], scale=scale, **HAND)
+            self.expect("E203", lambda: self.bound(model, several), "2 masks", "fcpc.hf.program(model)")
+            prog = program(model)
+            plan, given = self.bound(model, prog)
+            given["fcpc"] = Attention(prog).bind(plan)
+            self.expect("E203", lambda: model(**given), "several masks", "fcpc.hf.bind")
+            self.expect("E203", lambda: fcpc.hf.bind(Attention(prog), plan.layers[1]), "one of the 2 masks")
+        _, given = self.bound(tiny())
+        self.expect("E203", lambda: model_of(config("mistral"))(**given), "sliding_window = 6", "fcpc.hf.program")
+        _, given = self.bound(model_of(config("mistral", sliding_window=7)))
+        self.expect("E203", lambda: model_of(config("mistral"))(**given), "sliding_window = 6", "has 7")
+        self.expect("E203", lambda: program(config("llama4_text")), "a sequence of its own")
+        self.expect("E202", lambda: fcpc.hf.program(3), "a config of transformers with one")
+        self.expect("E202", lambda: fcpc.hf.program(config("llama"), mask=lambda b, h, q, k: q >= k), "text")
+
+    def test_no_tokens(self):
+        """Models of transformers cannot compute without tokens. All ranks say so, not only the one that has none."""
+        for rank in range(2):
+            prog = fcpc.hf.program(config("llama"), cluster=fcpc.Cluster(1, 2, here=range(rank, rank + 1)), block=16)
+            self.expect("E203", lambda: fcpc.hf.bind(None, prog.plan([9])), "rank 1 has no token")
+
+    def test_other_models(self):
+        """A model that mixes tokens by their place, or whose layers are no attention of the language, is named."""
+        hybrid = {"linear_num_value_heads": 2, "linear_num_key_heads": 2, "linear_key_head_dim": 8,
+                  "linear_value_head_dim": 8, "num_experts": 2, **EXPERTS, "decoder_sparse_step": 1}
+        for name, more, words in (
+                ("qwen3_next", hybrid, ("qwen3_next", "layer 0 is linear_attention", "by their place")),
+                ("lfm2", {"layer_types": ["conv", "full_attention"]}, ("layer 0 is conv", "by their place")),
+                ("jamba", {}, ("jamba", "layer 0 is linear_attention")),
+                ("falcon_h1", {}, ("falcon_h1", "layer 0 is hybrid")),
+                ("recurrent_gemma", {"lru_width": 32}, ("recurrent_gemma", "layer 0 is")),
+                ("deepseek_v32", {}, ("layer 0 is indexed_attention", "no attention that fcpc.hf knows")),
+                ("gemma4_text", {"head_dim": 8, "global_head_dim": 16, "num_key_value_heads": 2, **KINDS},
+                 ("gemma4_text", "has head_dim = 16 and layer 0 8")),
+                ("llama4_text", {**MODELS["llama4_text"][0], "attn_temperature_tuning": True}, ("by their place",)),
+                ("gemma3_text", {**MODELS["gemma3_text"][0], "use_bidirectional_attention": True},
+                 ("both directions",)),
+                ("t5", {}, ("t5", "an encoder and a decoder"))):
+            sizes = {key: value for key, value in SIZES.items() if name != "t5"}
+            of = transformers.AutoConfig.for_model(name, **{**sizes, **more})
+            with self.subTest(name):
+                self.expect("E702", lambda: fcpc.hf.program(of), *words)
+        for make, words in ((lambda: model_of(transformers.BloomConfig(hidden_size=32, n_head=4, n_layer=1)),
+                             ("Bloom", "computes attention by itself")),
+                            (lambda: NoPositions._from_config(config("llama"), attn_implementation="fcpc"),
+                             ("NoPositions", "no position_ids"))):
+            self.expect("E702", make, *words)
+        hybrid = transformers.AutoConfig.for_model("qwen3_next", **{**SIZES, **GROUPS, **hybrid})
+        self.expect("E702", lambda: model_of(hybrid), "layer 0 is linear_attention")
+        model, (_, given) = tiny(), self.bound(tiny(), by_hand())
+        for layer in model.model.layers:
+            layer.self_attn.config = hybrid
+        hybrid._attn_implementation = fcpc.hf.NAME
+        self.expect("E702", lambda: model(**given), "layer 0 is linear_attention")
+
+    def test_other_attention(self):
+        """A model that attends by something else does not leave the plan out."""
+        _, given = self.bound(tiny())
+        for name in ("eager", "sdpa"):
+            self.expect("E203", lambda: model_of(config("llama"), name)(**given), f"attends by {name}",
+                        'attn_implementation="fcpc"')
+        model = model_of(config("llama"), "sdpa")
+        model.set_attn_implementation("fcpc")
+        self.assertEqual(model(**given).loss, tiny()(**given).loss)
+        model = model_of(transformers.OpenAIGPTConfig(n_embd=32, n_head=4, n_layer=1, vocab_size=WORDS), "eager")
+        given["fcpc"].attended = False
+        self.expect("E203", lambda: model(**given), "no layer of this model", 'attn_implementation="fcpc"')
+
+    def test_router(self):
+        """The router's own loss over the tokens of one process is not a part of that over all."""
+        model = model_of(transformers.MixtralConfig(**SIZES, **GROUPS, num_local_experts=2, num_experts_per_tok=1,
+                                                    sliding_window=None, output_router_logits=True))
+        _, given = self.bound(model)
+        model(**given)
+        given["fcpc"].plan = SimpleNamespace(here=range(1), ranks=4, scale=8 ** -0.5)
+        self.expect("E203", lambda: model(**given), "output_router_logits")
 
 
 if __name__ == "__main__":

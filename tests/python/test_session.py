@@ -84,13 +84,13 @@ class OnTheHost(Expecting):
         """Where LSE is large, gradients need what rounding took from it, and who leaves it out is warned."""
         plan = a_program(score="s + 1.0e8").plan([128])
         session, (q, k, v, d_o) = fcpc.Session(plan), draw(plan)
+        other = fcpc.Session(a_program().plan([128]))
         o, (lse, low) = numpy.empty_like(q), numpy.empty((2, 128, HEADS), numpy.float32)
         grads, near = [numpy.empty_like(x) for x in (q, k, v)], [numpy.empty_like(x) for x in (q, k, v)]
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             session.forward(q * 0, k, v, o, lse, lse_low=low)  # all logits are equal, so P is 1 / n
             session.backward(q * 0, k, v, o, lse, d_o, *grads, lse_low=low)
-            other = fcpc.Session(a_program().plan([128]))
             other.forward(q * 0, k, v, o, lse, lse_low=low)
             other.backward(q * 0, k, v, o, lse, d_o, *near)  # here it needs none
         for got, right in zip(grads, near):

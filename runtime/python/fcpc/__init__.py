@@ -1,14 +1,14 @@
 """fcpc: plans of context-parallel attention, from Python.
 
     import fcpc
-    prog = fcpc.program(mask="causal and doc[q] == doc[k]", fields=["doc"], heads=32, kv_heads=8, head_dim=128,
-                        cluster=fcpc.detect(ranks=8))
+    prog = fcpc.program(mask="causal and doc[q] == doc[k]", fields=["doc"], documents="doc", heads=32, kv_heads=8,
+                        head_dim=128, cluster=fcpc.detect(ranks=8))
     plan = prog.plan([4096, 2048], {"doc": documents})
     mine = plan.take(tokens)
 
 `fcpc.torch` has attention as a module of PyTorch, `fcpc.trace` makes masks of functions. Lengths are in tokens,
 sizes in bytes, times in seconds, positions count from 0. What goes wrong is an fcpc.Error with the code of
-runtime/errors.def.
+runtime/errors.def; what is hardly meant is an fcpc.Warning.
 """
 from ._c import C as _C
 from .errors import Error, Warning

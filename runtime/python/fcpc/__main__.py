@@ -1,11 +1,14 @@
 """`python -m fcpc` and the command `fcpc`: the program that the package carries."""
+from __future__ import annotations
+
 import os
 import sys
 
 from ._c import folder
 
 
-def main():
+def main() -> None:
+    """Becomes that program, with the arguments of this process."""
     program = str(folder() / "fcpc")
     try:
         os.execv(program, ["fcpc", *sys.argv[1:]])

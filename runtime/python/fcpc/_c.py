@@ -216,14 +216,14 @@ def folder() -> Path:
     return tree / os.environ.get("FCPC_BUILD", "build") if (tree / "runtime/fcp.h").exists() else here / "lib"
 
 
-def _load():
+def _load() -> dict[str, Any]:
     where, loaded = folder(), {}
     for name in ("fcp", "fcpc"):  # in this order: the second needs the first
         try:
             loaded[name] = ctypes.CDLL(str(where / f"lib{name}.so"))
         except OSError as error:
-            raise ImportError(f"fcpc cannot load its library: {error}. `pip install .` builds it; in a tree that is "
-                              f"built, so does `make shared`. FCPC_LIBRARIES names another folder of both") from None
+            raise ImportError(f"fcpc cannot load its library: {error}. `pip install .` builds it; in a tree, so does "
+                              f"`make shared`. FCPC_LIBRARIES names the folder of both, if it is another") from None
     return _declare(loaded)
 
 
@@ -248,8 +248,8 @@ class Owner:
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         what = type(self).__name__
-        raise TypeError(f"{'an' if what[0] in 'AEIOU' else 'a'} {what} belongs to its process and is not pickled: make one there, of the "
-                        "program and the plans, which are")
+        raise TypeError(f"{'an' if what[0] in 'AEIOU' else 'a'} {what} belongs to its process and is not pickled: make "
+                        "one there, of the program and the plans, which are")
 
 
 def path_bytes(path: str | bytes | os.PathLike[Any]) -> bytes:

@@ -106,6 +106,7 @@ class Diagnostics:
         first = next((x for x in self._all() if not x.warning), None)
         if first is None:
             raise Error(name, C["fcp_code_text"](code).decode())
+        text = take_text(C["fcpc_diagnostics_render"](self.handle, False)).rstrip()
+        text = text.replace("fcpc_batch.fields", "plan(lengths, {name: values})")  # what callers of C would fill in
         raise Error(name, first.message.decode(errors="replace"), first.file.decode(errors="replace"), first.line,
-                    first.column, text=take_text(C["fcpc_diagnostics_render"](self.handle, False)).rstrip(),
-                    warnings=self.warnings())
+                    first.column, text=text, warnings=self.warnings())

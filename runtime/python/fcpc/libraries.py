@@ -7,6 +7,7 @@ then they are found by name. Without it the system's are used. FCP_NVRTC and FCP
 """
 from __future__ import annotations
 
+import importlib
 import os
 
 from .errors import Error
@@ -18,7 +19,7 @@ def load() -> list[str]:
     """Loads what is not named by a variable, as far as it is there. Returns the files of what was loaded now or before.
     E702: a library is there and cannot be loaded."""
     try:
-        from cuda import pathfinder
+        pathfinder = importlib.import_module("cuda.pathfinder")
     except ImportError:
         return []
     found = []
@@ -38,7 +39,7 @@ def explained(error: Error) -> Error:
     """An error of C; with a word of cuda-pathfinder, where that is missing and could have found a library."""
     if error.code == "E702" and any(name.upper() in error.message for name in _VARIABLES):
         try:
-            import cuda.pathfinder  # noqa: F401
+            importlib.import_module("cuda.pathfinder")
         except ImportError:
             return Error("E702", f"{error.message}. In a package of Python it is found by cuda-pathfinder, which is not "
                                  "here: pip install cuda-pathfinder")

@@ -270,8 +270,9 @@ class Plan(Owner):
 
     def _dim(self, who: str, x: Any, dim: Any, want: int) -> int:
         """The dimension of x that is the tokens, of which it must have `want`."""
-        others = {self.global_tokens: "so many has the whole batch", self.tokens: "so many has this process: is it taken "
-                  "already?"}
+        others = {self._kept.get("cu_seqlens", -1): "its lengths are cu_seqlens, it seems: lengths are the differences",
+                  self.global_tokens: "so many has the whole batch",
+                  self.tokens: "so many has this process: is it taken already?"}
         return dim_of_tokens(who, x, dim, want, others)
 
     def positions(self, like: Any = None) -> Any:

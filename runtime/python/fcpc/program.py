@@ -1,33 +1,60 @@
 """program.py: a program of the language: a mask, a model and a cluster, from which batches are planned."""
+from __future__ import annotations
+
 import array
 import ctypes
+import difflib
+import enum
 import hashlib
 import html
+import inspect
 import os
+import re
 import stat
 import threading
+import weakref
 from collections import deque
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import dataclass
+from typing import Any, Callable, ContextManager, Iterable, Iterator, Mapping, Sequence, TypeVar, Union
 
-from ._c import (C, Owner, fcpc_batch, fcpc_field, fcpc_options, fcpc_question, fcpc_times, take_text)
-from .errors import Diagnostics, Error
+from ._c import C, Owner, fcpc_batch, fcpc_field, fcpc_options, fcpc_question, fcpc_times, take_text
+from .batches import Numbers, cu_seqlens, differences, fields_of, kind_of, numbers_of, shortly
+from .errors import Diagnostics, Error, warn
 from .plan import Plan, load, together
 from .ranks import gather_hosts, mpi_place
 from .shared import MANY_RANKS, Folder, key_of, usual_folder
 from .turns import Turns
+from .written import count_of, documents_of, dtype_of, name_of, section, separating, table_of, value_of
+
+Batch = TypeVar("Batch")
+Mask = Union[str, Callable[..., Any]]  # text of the language, or a function as FlexAttention takes it
 
 
-def _hash_of(path):
-    """The SHA-256 of a file. A pipe cannot be read twice, and may never end."""
-    with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
-        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-            raise Error("E010", f"{path} is not a regular file: plans of a program that reads it cannot be shared")
-        total = hashlib.sha256()
-        while piece := file.read(1 << 20):
-            total.update(piece)
-    return total.hexdigest()
+class Unset(enum.Enum):
+    """An argument that is not said, where None says something."""
+    UNSET = 0
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+UNSET = Unset.UNSET
+
+
+def _hash_of(path: str) -> str | None:
+    """The SHA-256 of a file; None: it is no regular file. A pipe cannot be read twice, and may never end."""
+    try:
+        with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                return None
+            total = hashlib.sha256()
+            while piece := file.read(1 << 20):
+                total.update(piece)
+        return total.hexdigest()
+    except OSError:
+        return None
 
 
 @dataclass(frozen=True)
@@ -40,18 +67,23 @@ class Cluster:
     nodes: int = 1
     gpus: int = 1
     gpu: str = "h100"
-    here: range = None
+    here: range | None = None
 
 
-def detect(group=None, ranks=4):
+def detect(group: Any = None, ranks: int = 4) -> Cluster:
     """The cluster of a process group of torch.distributed.
 
     The ranks of the plan are the processes of the group, in its order. Processes of one host are a node; each node must
     have as many as the others, side by side. group None: there are no other processes, and `ranks` ranks live in this
     one, on the CPU. "mpi": the processes that mpirun has started, as its environment says.
+
+    Errors: E706 (hosts have unlike numbers of ranks, or this is no group), E202 (what is no number of ranks)
     """
+    if isinstance(group, int):
+        raise Error("E706", f"detect: {group} is no group of processes: fcpc.detect(ranks={int(group)}) is for ranks "
+                            "in this process")
     if group is None:
-        return Cluster(1, ranks, "cpu")
+        return Cluster(1, count_of("ranks", ranks), "cpu")
     if isinstance(group, str):
         return Cluster(*mpi_place(group))
     import torch
@@ -69,60 +101,140 @@ class Program(Owner):
     """A parsed program. It does not change: any number of threads may plan from it at the same time.
 
     source     the text it was parsed from
+    name       what the compiler's messages call it
     fields     the names of the fields that each batch brings
+    documents  the field that tells documents of a sequence apart: positions and labels begin anew where it changes.
+               None: each sequence is a document
     masks      how many masks there are: more than one if it has `layers`
+    here       the ranks of this process, a range; None: all
     share      the folder in which processes of this machine share plans; None: each process plans for itself
     node       how many ranks a node has
     warnings   what the compiler said, line by line
     model      what `fcpc.hf.program` has read from a model's config; else None. It goes where the program goes
-    """
 
-    def __init__(self, text, name="program", defines=(), fields=(), here=None, values=None, share=None,
-                 node=1):
-        self.source, self.name, self.fields, self.here, self.node = text, name, tuple(fields), here, node
-        self._values = dict(values or {})  # of fields that a mask function has captured
-        self.model = None
+    Its attributes are read-only. Programs of the same parts are equal. It is pickled as its parts, with the values
+    that mask functions have captured: another process parses it again, once, and warns of nothing again. It is an
+    error there (E010) if a file that it has read is another one.
+    """
+    source: str
+    name: str
+    fields: tuple[str, ...]
+    documents: str | None
+    masks: int
+    here: range | None
+    share: str | None
+    node: int
+    warnings: tuple[str, ...]
+    model: Any
+    _handle: int
+    _defines: tuple[str, ...]
+    _values: dict[str, array.array[int]]
+    _options: fcpc_options
+    _settings: Any
+    _files: tuple[tuple[str, str | None], ...]
+    _folder: Folder | None
+    _texts: list[str] | None
+    _key: str
+
+    def __init__(self, text: str, name: str = "program", defines: Sequence[str] = (), fields: Iterable[str] = (),
+                 here: range | None = None, values: Mapping[str, Any] | None = None, share: str | None = None,
+                 node: int = 1) -> None:
+        if not isinstance(text, str):
+            raise Error("E202", f"the text of a program is expected, and this is {kind_of(text)}")
         if isinstance(defines, str):
             raise Error("E202", f"defines: settings in a list are expected, this is {defines!r}")
+        held = {field: _copy(given, f"field '{field}'") for field, given in (values or {}).items()}
+        self._make(text, name, tuple(defines), tuple(fields), here, held, share, node)
+        for said in self.warnings:
+            warn(said)
+
+    def _make(self, text: str, name: str, defines: tuple[str, ...], fields: tuple[str, ...], here: range | None,
+              values: dict[str, array.array[int]], share: str | None, node: int) -> None:
         settings = (ctypes.c_char_p * len(defines))(*(d.encode() for d in defines))
-        self._options = fcpc_options(ctypes.sizeof(fcpc_options), ctypes.addressof(settings), len(defines))
-        self._settings = settings  # the options point to it
+        options = fcpc_options(ctypes.sizeof(fcpc_options), ctypes.addressof(settings), len(defines))
         made, source = ctypes.c_void_p(), text.encode()
         with Diagnostics() as d:
-            d.check(C["fcpc_parse_text"](name.encode(), source, len(source), ctypes.byref(self._options), d.handle,
+            d.check(C["fcpc_parse_text"](name.encode(), source, len(source), ctypes.byref(options), d.handle,
                                          ctypes.byref(made)))
-            self.warnings = d.warnings()
-        self._handle = made.value
-        self.masks = C["fcpc_program_layers"](self._handle, 0, None)
-        self.share = share or None
-        self._folder, self._texts = Folder(share) if share else None, None
+            said = d.warnings()
+        # _settings: the options point to it
+        self._put(_handle=made.value, _options=options, _settings=settings, source=text, name=name, _defines=defines,
+                  fields=fields, here=here, _values=values, share=share or None, node=node, warnings=said, model=None,
+                  _texts=None)
+        files: list[str] = []
+        while (path := C["fcpc_program_file"](self._handle, len(files))) is not None:
+            files.append(os.fsdecode(path))
+        self._put(_files=tuple((path, _hash_of(path)) for path in files),  # now: they may change
+                  masks=C["fcpc_program_layers"](self._handle, 0, None), _folder=Folder(share) if share else None,
+                  documents=documents_of(self.text) if any("documents" in t for t in (text, *defines)) else None)
         if share:
-            self._identity()  # now: files that the program has read may change
+            self._identity()
+        self._remember()
 
-    def __del__(self):
+    def _remember(self) -> None:
+        """So that what this process has of a program that comes back to it in a pickle is found."""
+        parts = (C["fcp_version"]().decode(), self.source, self.name, self._defines, self.fields, self.here, self.share,
+                 self.node, self._files, self.model, list(self._values))
+        arrays = [(x.buffer_info()[0], 8 * len(x)) for x in self._values.values()]
+        self._put(_key=key_of([repr(parts), *arrays]))
+        _programs.setdefault(self._key, self)
+
+    def _put(self, **attributes: Any) -> None:
+        """Sets attributes, which nobody else may."""
+        vars(self).update(attributes)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name != "model" or self.model is not None:
+            raise AttributeError(f"program.{name} is read-only")
+        if _programs.get(self._key) is self:
+            del _programs[self._key]
+        self._put(model=value)
+        self._remember()
+
+    def __delattr__(self, name: str) -> None:
+        raise AttributeError(f"program.{name} is read-only")
+
+    def __del__(self) -> None:
         if getattr(self, "_handle", None) and C:
             C["fcpc_program_free"](self._handle)
 
-    def _identity(self):
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Program) and self._key == other._key
+
+    def __hash__(self) -> int:
+        return hash(self.source)
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        self._check_files("go to another process")
+        parts = (self.source, self.name, self._defines, self.fields, self.here, self._values, self.share, self.node)
+        return _again, (self._key, C["fcp_version"]().decode(), self._files, self.model, parts)
+
+    def _check_files(self, what: str) -> None:
+        for path, digest in self._files:
+            if digest is None:
+                raise Error("E010", f"{path} is not a regular file: a program that reads it cannot {what}", path)
+
+    def _identity(self) -> list[str]:
         """All that decides about plans besides the batch: the program, and what it has read."""
         if self._texts is None:
-            texts = [C["fcp_version"]().decode(), self.text]
-            while (path := C["fcpc_program_file"](self._handle, len(texts) - 2)) is not None:
-                texts.append(_hash_of(path))
-            self._texts = texts
+            self._check_files("share its plans")
+            self._put(_texts=[C["fcp_version"]().decode(), self.text, *(digest or "" for _, digest in self._files)])
+        assert self._texts
         return self._texts
 
     @property
-    def text(self):
+    def text(self) -> str:
         """The program in canonical layout. Parsing this text gives a program that prints the same."""
         return take_text(C["fcpc_program_print"](self._handle))
 
-    def plan(self, lengths=None, fields=None, queries=None, here=None, stop=None, max_seconds=0):
+    def plan(self, lengths: Any = None, fields: Mapping[str, Any] | None = None, queries: Any = None,
+             here: range | None = None, stop: ctypes.c_int | None = None, max_seconds: float = 0) -> Plan:
         """Plans a batch, and proves that each tile is computed once, on data that is there.
 
         With `layers`, plans each mask: see Plan.layers.
 
-        lengths   tokens of each sequence: numbers in a list, an array or a tensor; None: the program's own batch
+        lengths   tokens of each sequence: numbers in a list, an array or a tensor; None: the program's own batch. They
+                  are the differences of what FlashAttention calls cu_seqlens
         fields    {name: values}, whole numbers, one for each token, sequences end to end
         queries   where it differs from the number of keys: queries of each sequence
         here      the ranks of this process; None: as the program's cluster says
@@ -130,55 +242,71 @@ class Program(Owner):
         max_seconds  a mask that is estimated to take longer to decide, on one processor, is refused at once (E405). The
                   estimate counts work and no time, so it is the same on every machine; 0: no limit
 
+        What the compiler has to say of the plan is warned here, as fcpc.Warning, and is in its `warnings`.
+
         Errors: E300 (lengths), E320 (fields), E31x (the mask fails at a pair), E403 and E404 (too large), E405.
         """
-        return self._plan(lengths, fields, queries, here, stop, max_seconds=max_seconds)
+        return _warned(self._plan(lengths, fields, queries, here, stop, max_seconds=max_seconds))
 
-    def _plan(self, lengths, fields, queries, here, stop, gate=nullcontext(), turns=None, number=0,
-              max_seconds=0):
-        """`plan`; `gate` is entered while planning. With `turns`, the batch has this number, and another rank may plan
-        it."""
-        held = [_whole(lengths, "Q", "lengths"), _whole(queries, "Q", "queries")]
-        if held[0] and held[1] and held[0][1] != held[1][1]:
-            raise Error("E300", f"there are {held[0][1]} lengths and {held[1][1]} numbers of queries")
-        values = {**self._values, **(fields or {})}
-        listed = (fcpc_field * len(values))()
-        for slot, (name, given) in zip(listed, values.items()):
-            if given is None:
-                raise Error("E320", f"field '{name}' has no values: they are None")
-            held.append(_whole(given, "q", f"field '{name}'"))
-            slot.name, slot.values, slot.count = name.encode(), held[-1][0], held[-1][1]
-        batch = fcpc_batch(ctypes.sizeof(fcpc_batch), held[0] and held[0][0], held[1] and held[1][0],
-                           held[0][1] if held[0] else 0, ctypes.addressof(listed), len(values))
+    def _plan(self, lengths: Any, fields: Mapping[str, Any] | None, queries: Any, here: range | None,
+              stop: ctypes.c_int | None, gate: ContextManager[Any] = nullcontext(), turns: Turns | None = None,
+              number: int = 0, max_seconds: float = 0) -> Plan:
+        """`plan`, which warns of nothing; `gate` is entered while planning. With `turns`, the batch has this number,
+        and another rank may plan it."""
+        held, asked = numbers_of(lengths, "Q", "lengths"), numbers_of(queries, "Q", "queries")
+        if held and asked and held.size != asked.size:
+            raise Error("E300", f"there are {held.size} lengths and {asked.size} numbers of queries")
+        given = {name: _field(name, x) for name, x in {**self._values, **fields_of(fields)}.items()}
+        listed = (fcpc_field * len(given))()
+        for slot, (name, values) in zip(listed, given.items()):
+            slot.name, slot.values, slot.count = name.encode(), values.address, values.size
+        cumulative = cu_seqlens(held, given)
+        of_lengths = [f"lengths begin with 0 and ascend, as cu_seqlens do, {shortly(cumulative)}. Lengths are the "
+                      f"differences of those, {differences(cumulative)}"] if cumulative else []
+        batch = fcpc_batch(ctypes.sizeof(fcpc_batch), held and held.address, asked and asked.address,
+                           held.size if held else 0, ctypes.addressof(listed), len(given))
         batch.max_seconds = max_seconds
         here = self.here if here is None else here
 
-        def make():
+        def make() -> list[Plan]:
             made, times = (ctypes.c_void_p * self.masks)(), fcpc_times()
             with Diagnostics() as d:
                 d.check(C["fcpc_plan_layers"](self._handle, ctypes.byref(batch), None if stop is None else
                                               ctypes.byref(stop), d.handle, ctypes.byref(times), made))
                 said = d.warnings()
-            return [Plan(handle, here, times, said, self) for handle in made]
+            return [Plan(handle or 0, here, times, said, self) for handle in made]
+
+        def whole(plans: list[Plan], use: Any = None, warnings: Iterable[str] = ()) -> Plan:
+            plan = together(plans, use, (*of_lengths, *warnings))
+            if cumulative:
+                plan._kept["cu_seqlens"] = cumulative[-1]
+            return plan
         if self._folder is None and turns is None:
-            return together(make())
-        parts = [x for name, of in zip(("lengths", "queries", *values), held)
-                 for x in (name, "none" if of is None else (of[0], 8 * of[1]))]
-        key, from_file = key_of([*self._identity(), *parts]), lambda path: load(path, here, self)
+            return whole(make())
+        parts = [x for name, of in (("lengths", held), ("queries", asked), *given.items())
+                 for x in (name, "none" if of is None else (of.address, 8 * of.size))]
+        key = key_of([*self._identity(), *parts])
+
+        def from_file(path: str) -> Plan:
+            return load(path, here, self)
         if turns is None:
-            return together(*self._folder.plan(key, self.masks, from_file, make, gate, stop))
+            assert self._folder
+            return whole(*self._folder.plan(key, self.masks, from_file, make, gate, stop))
+        taking = turns
         if turns.planner(number) == turns.rank:
             with gate:
-                plan = together(turns.give(number, key, make))
+                plan = whole(turns.give(number, key, make))
         elif self._folder is None:
-            plan = together(turns.take(number, key, from_file, stop))
+            plan = whole(turns.take(number, key, from_file, stop))
         else:  # of a machine's processes one takes the plan from the store, and the others from the folder
-            plan = together(*self._folder.plan(key, self.masks, from_file,
-                                               lambda: turns.take(number, key, from_file, stop), nullcontext(), stop))
+            plan = whole(*self._folder.plan(key, self.masks, from_file,
+                                            lambda: taking.take(number, key, from_file, stop), nullcontext(), stop))
         turns.done(number)
         return plan
 
-    def ahead(self, loader, depth=2, threads=2, of=None, group=None, timeout=120, max_seconds=0):
+    def ahead(self, loader: Iterable[Batch], depth: int = 2, threads: int = 2,
+              of: Callable[[Batch], Any] | None = None, group: Any = None, timeout: float = 120,
+              max_seconds: float = 0) -> Iterator[tuple[Batch, Plan]]:
         """Yields (batch, plan) for each batch of a loader, planned by threads while the steps before it run.
 
         depth     so many batches are taken from the loader before they are needed
@@ -192,13 +320,17 @@ class Program(Owner):
                   plans it says that it is still planning
         max_seconds  as `plan` takes it
 
-        Batches come in the loader's order. An error of planning is raised where its batch would have come. When the
-        loop ends early, planning that is under way is stopped. Threads that plan have a lower priority (nice 10).
+        Batches come in the loader's order. An error of planning is raised where its batch would have come, and what the
+        compiler has to say of a plan is warned where the plan comes: once in a loop, whatever its numbers are, because
+        each batch has others. `plan.warnings` has it every time. When the loop ends early, planning that is under way
+        is stopped. Threads that plan have a lower priority (nice 10).
         With a group, an error of the rank that plans is raised in all, and a batch that is not the same in all is E706.
         """
         if depth < 1 or threads < 1:
             raise Error("E203", f"ahead: depth is {depth} and threads {threads}; both are at least 1")
-        stop, waiting, gate = ctypes.c_int(0), deque(), threading.Semaphore(threads)
+        stop, gate = ctypes.c_int(0), threading.Semaphore(threads)
+        waiting: deque[tuple[Batch, Future[Plan]]] = deque()
+        known: set[str] = set()  # warnings that this loop has had
         turns = None if group is None else Turns(group, self.node, timeout)
         # Where plans are shared, the other threads wait for plans of other processes.
         pool = ThreadPoolExecutor(threads if self._folder is None and turns is None else threads + depth,
@@ -210,10 +342,10 @@ class Program(Owner):
                                                    max_seconds)))
                 if len(waiting) > depth:
                     batch, planned = waiting.popleft()
-                    yield batch, planned.result()
+                    yield batch, _warned(planned.result(), known)
             while waiting:
                 batch, planned = waiting.popleft()
-                yield batch, planned.result()
+                yield batch, _warned(planned.result(), known)
         except BaseException:  # also where the caller has left the loop
             if turns is not None:
                 turns.leave()
@@ -222,7 +354,7 @@ class Program(Owner):
             stop.value = 1
             pool.shutdown(cancel_futures=True)
 
-    def _of(self, batch):
+    def _of(self, batch: Any) -> tuple[Any, dict[str, Any]]:
         found = {}
         for name in ("lengths", *self.fields):
             has = name in batch if hasattr(batch, "keys") else hasattr(batch, name)
@@ -232,8 +364,15 @@ class Program(Owner):
                 raise Error("E209", f"ahead: a batch has no '{name}': `of` says where its lengths and fields are")
         return found.pop("lengths"), found
 
-    def explain(self, q, k, length=0, head=0, logit=0.0, width=80):
-        """Says why query q sees key k or does not, with the value of every sub-expression; and what the score does."""
+    def explain(self, q: int, k: int, length: int = 0, head: int = 0, logit: float = 0.0, width: int = 80) -> str:
+        """Says why query q sees key k or does not, with the value of every sub-expression; and what the score does.
+
+        length   tokens of the sequence; 0: as many as q and k need
+        head     whose score it is, of a logit of this size
+        width    columns of the text
+
+        Errors: E206 (q or k is not in the sequence), and those of the mask at this pair
+        """
         question = fcpc_question(ctypes.sizeof(fcpc_question), q, k, length, head=head, logit=logit, width=width)
         made, source = ctypes.c_void_p(), self.source.encode()
         with Diagnostics() as d:
@@ -241,82 +380,104 @@ class Program(Owner):
                                            ctypes.byref(question), d.handle, ctypes.byref(made)))
         return take_text(made.value)
 
-    def __repr__(self):
-        return f"fcpc.Program:\n{self.text}"
+    def __repr__(self) -> str:
+        return "\n".join([f"fcpc.Program:\n{self.text.rstrip()}", *(f"warning: {said}" for said in self.warnings)])
 
-    def _repr_html_(self):
+    def _repr_html_(self) -> str:
         """The text; and a picture of each mask over one sequence of 2048 tokens, unless it reads fields of a batch."""
-        picture = "" if self.fields else "".join(plan.svg() for plan in self.plan([2048], {}).layers)
-        return f"{picture}<pre>{html.escape(self.source)}</pre>"
+        picture = "" if self.fields else "".join(
+            plan.svg() for plan in self._plan([2048], {}, None, None, None).layers)
+        said = "".join(f"\nwarning: {said}" for said in self.warnings)
+        return f"{picture}<pre>{html.escape(self.source + said)}</pre>"
 
 
-def _after_others():
+# Each program of this process by its parts. Of those that are equal it has the first.
+_programs: weakref.WeakValueDictionary[str, Program] = weakref.WeakValueDictionary()
+
+
+def _again(key: str, version: str, files: Any, model: Any, parts: Any) -> Program:
+    """The program that was pickled: the one that is here, or another of its parts."""
+    found = _programs.get(key)
+    if found is not None:
+        return found
+    here = C["fcp_version"]().decode()
+    if version != here:
+        raise Error("E010", f"this program comes from fcpc {version}, and here is {here}")
+    made = Program.__new__(Program)
+    made._make(*parts)
+    for (path, digest), (other, its) in zip(made._files, files):
+        if (path, digest) != (other, its):
+            raise Error("E010", f"{other} is here another file than the one that the program has read", other)
+    if model is not None:
+        made.model = model
+    return made
+
+
+def _warned(plan: Plan, known: set[str] | None = None) -> Plan:
+    """A plan that the caller gets now, in the caller's thread. known: warnings without their numbers and plurals, of which
+    it is not warned again."""
+    for said in plan.warnings:
+        kind = re.sub(r"[0-9]+|s\b", "", said)
+        if known is None or kind not in known:
+            warn(said)
+        if known is not None:
+            known.add(kind)
+    return plan
+
+
+def _field(name: str, values: Any) -> Numbers:
+    made = numbers_of(values, "q", f"field '{name}'")
+    assert made
+    return made
+
+
+def _copy(values: Any, what: str) -> array.array[int]:
+    """Numbers of a field that nobody else can change."""
+    numbers, made = numbers_of(values, "q", what), array.array("q")
+    if numbers:
+        made.frombytes(ctypes.string_at(numbers.address, 8 * numbers.size))
+    return made
+
+
+def _after_others() -> None:
     """This thread, and those that it will start, take the processor time that others leave: steps come before plans."""
     os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 10)
 
 
-def _pair(said):
+def _pair(said: Any) -> tuple[Any, Any]:
     return said if isinstance(said, tuple) and len(said) == 2 and isinstance(said[1], dict) else (said, None)
 
 
-def _misfit(values, kind):
-    """Says which of the values is no whole number that `kind` of array holds."""
-    expected = "a whole number of at most 64 bits" if kind == "q" else "a whole number from 0 on"
-    if isinstance(values, str) or not hasattr(values, "__iter__"):
-        return f"numbers in a list, an array or a tensor are expected, this is {values!r}"
-    for i, value in enumerate(values):
-        try:
-            array.array(kind, [value])
-        except (TypeError, OverflowError):
-            pair = "; sequences with other queries than keys have `queries` beside `lengths`"
-            return f"element {i} is {value!r}, {expected} is expected{pair if isinstance(value, tuple) else ''}"
-    return f"{expected} is expected"
+def parse(text: str, name: str = "program", defines: Sequence[str] = (), fields: Iterable[str] = (),
+          here: range | None = None, share: str | None = None) -> Program:
+    """A program from its whole text (grammar/LANGUAGE.md).
 
+    name      what messages call it
+    defines   settings such as "cluster.nodes=4", which take the place of the text's
+    fields    names of the fields that `ahead` looks for in a batch
+    here      the ranks of this process, a range; None: all
+    share     the folder in which processes of this machine share plans, see Program
 
-def _whole(values, kind, what):
-    """(address, count, what owns the memory) of whole numbers of 64 bits, signed ('q') or not ('Q'); of None: None."""
-    if values is None:
-        return None
-    if hasattr(values, "data_ptr"):  # a tensor of torch
-        if values.is_floating_point() or values.is_complex() or values.dim() != 1:
-            raise Error("E202", f"{what}: a tensor of whole numbers with one dimension is expected")
-        if kind == "q":
-            values = values.detach().cpu().contiguous().long()
-            return values.data_ptr(), len(values), values
-        values = values.tolist()
-    elif hasattr(values, "__array_interface__"):
-        if values.dtype.kind not in "iub" or values.ndim != 1:
-            raise Error("E202", f"{what}: an array of whole numbers with one dimension is expected")
-        if kind == "q" and values.dtype != "uint64":
-            values = values.astype("int64", order="C", copy=False)
-            if not values.flags.c_contiguous:
-                values = values.copy()
-            return values.__array_interface__["data"][0], len(values), values
-        values = values.tolist()
-    try:
-        numbers = array.array(kind, values)
-    except (TypeError, OverflowError) as error:
-        code = "E206" if isinstance(error, OverflowError) else "E202"
-        raise Error(code, f"{what}: {_misfit(values, kind)}") from None
-    count = len(numbers)
-    numbers = numbers or array.array(kind, [0])  # so that no values are something other than no array
-    return numbers.buffer_info()[0], count, numbers
-
-
-def parse(text, name="program", defines=(), fields=(), here=None, share=None):
-    """A program from its whole text (grammar/LANGUAGE.md). `defines`: settings such as "cluster.nodes=4". `share`: the
-    folder in which processes of this machine share plans, see Program."""
+    Errors: those of the language (E1xx, E2xx), with the place in the text
+    """
     return Program(text, name, defines, fields, here, share=share)
 
 
-def program(mask=None, fields=(), heads=8, kv_heads=None, head_dim=128, cluster=None, dtype="bf16", scale=None,
-            score=None, tables=None, layers=None, share=None, value_dim=None, values=None, **plan):
+def program(mask: Mask | None = None, fields: Any = (), heads: int = 8, kv_heads: int | None = None,
+            head_dim: int = 128, cluster: Cluster | None = None, dtype: Any = "bf16", scale: float | None = None,
+            score: Mask | None = None, tables: Mapping[str, Any] | None = None, layers: Sequence[Any] | None = None,
+            share: str | None = None, value_dim: int | None = None, values: str | None = None,
+            documents: str | None | Unset = UNSET, **plan: Any) -> Program:
     """A program from its parts.
 
     mask      who attends to whom: text of the language, such as "causal and doc[q] == doc[k]"; or a function
               (b, h, q_idx, kv_idx) as FlexAttention takes it, see fcpc.trace
     fields    names of numbers that each batch brings for each of its tokens; or {name: "given(range = 0..64)"}
-    heads, kv_heads, head_dim, dtype, scale   of the model; kv_heads None: as many as heads. dtype: bf16 fp16 fp32
+    documents the name of the field that tells documents of a sequence apart: a document is a run of neighbouring tokens
+              of a sequence in which it is the same. Then positions() begin anew, and labels end, at each of them. It is
+              one of the fields, also if those do not name it. None: each sequence is a document. It changes no mask
+    heads, kv_heads, head_dim, scale   of the model; kv_heads None: as many as heads
+    dtype     of the tensors: bf16, fp16 or fp32, or what torch or numpy calls so, such as torch.bfloat16
     value_dim numbers of a head of v and o; None: head_dim
     values    "keys": the values are the first value_dim numbers of each key, as when latents are keys and values at
               once (MLA); there are then no v and no dv
@@ -332,38 +493,103 @@ def program(mask=None, fields=(), heads=8, kv_heads=None, head_dim=128, cluster=
     plan      keys of the section `plan`: block=512, strategy="dcp", sink=0.5, layout="zigzag", lse_gradient=True.
               layout is "planned" unless it is stated
 
-    Errors: those of the language (E1xx, E2xx), with the place in the text that was made of the parts.
-    """
-    cluster = cluster or Cluster()
-    declared = dict(fields) if hasattr(fields, "items") else {name: "given" for name in fields}
-    tables, captured, before = dict(tables or {}), {}, []
+    What the compiler has to say of the program is warned, as fcpc.Warning. So is a mask that lets tokens see only those
+    of their own document, f[q] == f[k], where nothing is said about `documents`.
 
-    def text_of(x, kind):
-        return x if isinstance(x, str) else _traced(x, kind, declared, tables, captured, before)
+    Errors: those of the language (E1xx, E2xx), with the place in the text that was made of the parts; E202 (an argument
+    of another type than is said here)
+    """
+    cluster = Cluster() if cluster is None else cluster
+    if not isinstance(cluster, Cluster):
+        one = f"fcpc.detect(ranks={int(cluster)})" if isinstance(cluster, int) else "fcpc.detect(group)"
+        raise Error("E202", f"cluster: {kind_of(cluster)} is no fcpc.Cluster: write cluster={one}")
+    declared = _declared(fields)
+    if documents is not UNSET and documents is not None:
+        if not isinstance(documents, str):
+            raise Error("E202", "documents: the name of a field is expected, or None, and this is "
+                                f"{kind_of(documents)}")
+        declared.setdefault(documents, "given")
+    if tables is not None and not hasattr(tables, "items"):
+        raise Error("E202", f"tables: {{name: numbers}} is expected, and this is {kind_of(tables)}")
+    if layers is not None and not isinstance(layers, (list, tuple)):
+        raise Error("E202", f"layers: a list of masks is expected, and this is {kind_of(layers)}")
+    known: dict[str, Any] = dict(tables or {})
+    captured: dict[str, Any] = {}
+    before: list[str] = []
+
+    def text_of(x: Any, kind: str) -> str:
+        if isinstance(x, str):
+            return x
+        if callable(x):
+            return _traced(x, kind, declared, known, captured, before)
+        hint = ": give its mask_mod" if hasattr(x, "mask_mod") else ""
+        raise Error("E202", f"a {kind} is text of the language, such as {_EXAMPLES[kind]}, or a function, and this is "
+                            f"{kind_of(x)}{hint}")
     masks = {} if mask is None else {"main_mask": text_of(mask, "mask")}
+    counts = []
     for i, layer in enumerate(layers or (), 1):
-        masks[f"layer_{i}"] = text_of(layer[0] if isinstance(layer, tuple) else layer, "mask")
-    score = score and text_of(score, "score")
+        one, count = layer if isinstance(layer, tuple) and len(layer) == 2 else (layer, 1)
+        masks[f"layer_{i}"] = text_of(one, "mask")
+        counts.append(f"layer_{i} x {count_of('layers', count)}")
+    said = None if score is None else text_of(score, "score")
     if layers is not None:
-        counts = [layer[1] if isinstance(layer, tuple) else 1 for layer in layers]
-        plan["layers"] = [f"layer_{i} x {_value(count)}" for i, count in enumerate(counts, 1)]
-    plan = {"layout": "planned", **plan}
-    model = {"heads": heads, "kv_heads": heads if kv_heads is None else kv_heads, "head_dim": head_dim,
-             "value_dim": value_dim, "values": values, "dtype": dtype,
-             "scale": None if scale is None else float(scale)}
-    lines = [_section("model", model, [f"table {n} = {_numbers(t)}" for n, t in tables.items()]),
-             _section("cluster", {"nodes": cluster.nodes, "gpus": cluster.gpus, "gpu": _name(cluster.gpu)}),
-             _section("batch", {}, [f"field {n} = {text}" for n, text in declared.items()]) if declared else "",
+        plan["layers"] = counts
+    heads = count_of("heads", heads)
+    if scale is not None and not isinstance(getattr(scale, "tolist", lambda: scale)(), (int, float)):
+        raise Error("E202", f"scale: a number is expected, this is {kind_of(scale)}")
+    model = {"heads": heads, "kv_heads": heads if kv_heads is None else count_of("kv_heads", kv_heads),
+             "head_dim": count_of("head_dim", head_dim),
+             "value_dim": None if value_dim is None else count_of("value_dim", value_dim), "values": values,
+             "dtype": dtype_of(dtype), "scale": None if scale is None else float(scale)}
+    lines = [section("model", model, [f"table {name} = {table_of(name, table)}" for name, table in known.items()]),
+             section("cluster", {"nodes": cluster.nodes, "gpus": cluster.gpus, "gpu": name_of(cluster.gpu)}),
+             section("batch", {"documents": None if documents is UNSET else documents},
+                     [f"field {name} = {text}" for name, text in declared.items()]) if declared else "",
              *before, *(f"mask {name} = {text}" for name, text in masks.items()),
-             f"score main_score = {score}" if score else "",
-             _section("plan", {"mask": mask and "main_mask", "score": score and "main_score", **plan})]
+             f"score main_score = {said}" if said else "",
+             section("plan", {"mask": mask and "main_mask", "score": said and "main_score", "layout": "planned",
+                              **plan})]
     if share is None and cluster.here is not None and cluster.gpus > 1 and cluster.nodes * cluster.gpus > MANY_RANKS:
         share = usual_folder()
-    return Program("\n".join(line for line in lines if line) + "\n", "program", (), declared, cluster.here, captured,
-                   share, cluster.gpus)
+    try:
+        made = Program("\n".join(line for line in lines if line) + "\n", "program", (), declared, cluster.here,
+                       captured, share, cluster.gpus)
+    except Error as error:
+        raise _with_hint(error, plan) from None
+    field = separating(made.text) if documents is UNSET and declared else None
+    if field:
+        warn(f"the mask has {field}[q] == {field}[k]. If {field} tells documents of a sequence apart, write "
+             f'documents="{field}": positions and labels then begin anew at each. If each sequence is one document, '
+             "write documents=None")
+    return made
 
 
-def _traced(function, kind, declared, tables, values, before):
+_EXAMPLES = {"mask": '"causal"', "score": '"softcap(c = 30.0)"'}
+
+
+def _declared(fields: Any) -> dict[str, str]:
+    """{name: how the language declares it} of the argument `fields`."""
+    if hasattr(fields, "items"):
+        return dict(fields)
+    names = [] if isinstance(fields, str) or not hasattr(fields, "__iter__") else list(fields)
+    if isinstance(fields, str) or not hasattr(fields, "__iter__") or not all(isinstance(name, str) for name in names):
+        meant = f": write fields=[{fields!r}]" if isinstance(fields, str) else ""
+        raise Error("E202", f"fields: names in a list are expected, and this is {kind_of(fields)}{meant}")
+    return dict.fromkeys(names, "given")
+
+
+def _with_hint(error: Error, plan: Mapping[str, Any]) -> Error:
+    """The error of a program; of a key that the language does not know, with the argument that may be meant."""
+    key = next((key for key in plan if error.code == "E205" and f"'{key}'" in error.message), "")
+    near = difflib.get_close_matches(key, inspect.signature(program).parameters, 1) if key else []
+    if not near or "did you mean" in str(error):
+        return error
+    return Error(error.code, error.message, error.file, error.line, error.column, error.where,
+                 f"{error}\n      = hint: did you mean {near[0]}=...?", error.warnings)
+
+
+def _traced(function: Callable[..., Any], kind: str, declared: dict[str, str], tables: dict[str, Any],
+            values: dict[str, Any], before: list[str]) -> str:
     from .trace import trace
     traced = trace(function, kind, tuple(declared), tables)
     tables.update(traced.tables)
@@ -376,43 +602,3 @@ def _traced(function, kind, declared, tables, values, before):
             values[name] = numbers
     before.extend(traced.definitions)
     return traced.text
-
-
-def _section(name, keys, lines=()):
-    said = [f"{key} = {_value(value)}" for key, value in keys.items() if value is not None]
-    return f"{name} {{\n" + "".join(f"    {line}\n" for line in [*said, *lines]) + "}"
-
-
-def _value(value):
-    """A value as the language writes it: text stands for itself."""
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, str):
-        return value
-    if isinstance(value, float):
-        return real(value)
-    if hasattr(value, "tolist"):
-        return _value(value.tolist())
-    if isinstance(value, (list, tuple)):
-        return "[" + ", ".join(_value(v) for v in value) + "]"
-    if isinstance(value, int):
-        return str(value)
-    raise Error("E202", f"a {type(value).__name__} is no value of the language")
-
-
-def _name(text):
-    """A name as the language writes it: in quotes if it begins with a digit."""
-    return f'"{text}"' if text[:1].isdigit() else text
-
-
-def real(number):
-    """A float as the language writes it: with digits on both sides of the point."""
-    if number != number or number in (float("inf"), float("-inf")):
-        raise Error("E330", f"{number} is not finite: a mask takes the place of scores that are -inf")
-    digits, _, exponent = repr(float(number)).partition("e")
-    return (digits if "." in digits else digits + ".0") + (f"e{exponent}" if exponent else "")
-
-
-def _numbers(table):
-    """A table as the language writes it; of conditions: 1 and 0."""
-    return table if isinstance(table, str) else _value(table * 1 if hasattr(table, "tolist") else table)

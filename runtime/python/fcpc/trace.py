@@ -11,9 +11,15 @@ it returns is the tree of what it would have computed, and that is written down:
 What cannot be written down is refused with the function's own line: `if`, `and`, `or`, `not` and chained comparisons
 look at a value that is not there yet; so do loops over symbols.
 """
+from __future__ import annotations
+
 import linecache
 import os
 import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager
+from types import CellType, FrameType
+from typing import Any, NoReturn
 
 from .errors import Error
 
@@ -26,9 +32,9 @@ _BINDS = {"if": 0, "or": 1, "and": 2, "not": 3, **dict.fromkeys(("<", "<=", ">",
 _ATOM = 8
 
 
-def _line():
+def _line() -> tuple[str, int]:
     """(file, line) of the caller's function: the innermost frame that is neither of this package nor of torch."""
-    frame = sys._getframe(1)
+    frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         name = frame.f_code.co_filename
         if os.path.dirname(os.path.abspath(name)) != _HERE and f"{os.sep}torch{os.sep}" not in name:
@@ -37,7 +43,7 @@ def _line():
     return "", 0
 
 
-def _refuse(message, at=None, code="E210"):
+def _refuse(message: str, at: tuple[str, int] | None = None, code: str = "E210") -> NoReturn:
     file, line = at or _line()
     source = linecache.getline(file, line).strip()
     place = f"{file}:{line}: " if line else ""
@@ -56,20 +62,20 @@ class Sym:
     __slots__ = ("op", "args", "kind", "at", "real", "bits")
     __hash__ = object.__hash__
 
-    def __init__(self, op, args, kind, bits=None):
+    def __init__(self, op: str, args: tuple[Any, ...], kind: str, bits: int | None = None) -> None:
         self.op, self.args, self.kind, self.at, self.bits = op, args, kind, _line(), bits
-        self.real = kind == "real" or any(a.real for a in args if isinstance(a, Sym))
+        self.real: bool = kind == "real" or any(a.real for a in args if isinstance(a, Sym))
 
-    def __bool__(self):
+    def __bool__(self) -> bool:
         _refuse("this asks whether a symbol is true: `if`, `and`, `or`, `not` and `a < b < c` become torch.where, &, "
                 "|, ~ and (a < b) & (b < c)")
 
-    def _number(self, *_):
+    def _number(self, *_: Any) -> Any:
         _refuse("this asks for the number behind a symbol, which is known for each pair alone")
 
     __index__ = __int__ = __float__ = __len__ = __iter__ = item = tolist = _number
 
-    def __getattr__(self, name):
+    def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
         if name in _FUNCTIONS:
@@ -77,7 +83,8 @@ class Sym:
         _refuse(f"a mask or score has no '{name}'")
 
     @classmethod
-    def __torch_function__(cls, function, types, args=(), kwargs=None):
+    def __torch_function__(cls, function: Any, types: Any, args: tuple[Any, ...] = (),
+                           kwargs: dict[str, Any] | None = None) -> Any:
         name = getattr(function, "__name__", str(function)).strip("_")
         if name == "getitem":
             return _indexed(*args)
@@ -86,7 +93,7 @@ class Sym:
         return _FUNCTIONS[name](*args, **(kwargs or {}))
 
 
-def _symbol(value):
+def _symbol(value: Any) -> Sym:
     """A value that takes part in an expression, as a symbol."""
     if isinstance(value, Sym):
         return value
@@ -95,18 +102,18 @@ def _symbol(value):
     if isinstance(value, bool):
         return Sym("true" if value else "false", (), "bool")
     if isinstance(value, (int, float)):
-        whole = isinstance(value, int)
-        return Sym("number", (value,), "int" if whole else "real", value if whole and value >= 0 else None)
+        return Sym("number", (value,), "int", value if value >= 0 else None) if isinstance(value, int) else \
+            Sym("number", (value,), "real")
     _refuse(f"a {type(value).__name__} is no number here" + (": tensors are read as t[q_idx]" if hasattr(value, "shape")
                                                               else ""))
 
 
-def _constant(x):
+def _constant(x: Sym) -> Any:
     return x.args[0] if x.op == "number" else None
 
 
-def _arithmetic(op):
-    def make(a, b):
+def _arithmetic(op: str) -> Callable[[Any, Any], Sym]:
+    def make(a: Any, b: Any) -> Sym:
         a, b = _symbol(a), _symbol(b)
         if "bool" in (a.kind, b.kind):
             _refuse(f"{op} computes with a condition: torch.where(c, 1, 0) makes a number of it", code="E202")
@@ -114,12 +121,12 @@ def _arithmetic(op):
     return make
 
 
-def _floor_divide(a, b):
+def _floor_divide(a: Any, b: Any) -> Sym:
     made = _arithmetic("/")(a, b)
     return made if made.kind == "int" else Sym("floor", (made,), "real")
 
 
-def _divide(a, b, rounding_mode=None):
+def _divide(a: Any, b: Any, rounding_mode: str | None = None) -> Sym:
     if rounding_mode == "floor":
         return _floor_divide(a, b)
     if rounding_mode is not None:
@@ -130,8 +137,8 @@ def _divide(a, b, rounding_mode=None):
     return _arithmetic("/")(a, b)
 
 
-def _compare(op):
-    def make(a, b):
+def _compare(op: str) -> Callable[[Any, Any], Sym]:
+    def make(a: Any, b: Any) -> Sym:
         a, b = _symbol(a), _symbol(b)
         if (a.kind == "bool") != (b.kind == "bool") or a.kind == "bool" and op not in ("==", "!="):
             _refuse(f"{op} compares a condition and a number", code="E202")
@@ -139,9 +146,9 @@ def _compare(op):
     return make
 
 
-def _logic(op, bits):
+def _logic(op: str, bits: Callable[[Sym, Sym], Sym]) -> Callable[[Any, Any], Sym]:
     """and, or, xor of two conditions; `bits`: the same of two whole numbers."""
-    def make(a, b):
+    def make(a: Any, b: Any) -> Sym:
         a, b = _symbol(a), _symbol(b)
         if a.kind == b.kind == "int":
             return bits(a, b)
@@ -151,7 +158,7 @@ def _logic(op, bits):
     return make
 
 
-def _bits_of_both(a, b):
+def _bits_of_both(a: Sym, b: Sym) -> Sym:
     """x & 0b1100110 is x / 2 % 4 * 2 + x / 32 % 4 * 32: a part for each run of ones."""
     x, mask = (a, _constant(b)) if _constant(a) is None else (b, _constant(a))
     if mask is None or mask < 0:
@@ -171,7 +178,7 @@ def _bits_of_both(a, b):
     return made
 
 
-def _bits_of_either(a, b):
+def _bits_of_either(a: Sym, b: Sym) -> Sym:
     """Two numbers that have no bit in common: | and ^ are their sum."""
     if a.bits is None or b.bits is None or a.bits & b.bits:
         _refuse("bits of numbers: | and ^ take two that cannot have a bit in common, as (x & 3) | (y & 3) << 2",
@@ -181,15 +188,15 @@ def _bits_of_either(a, b):
     return made
 
 
-def _not(a):
+def _not(a: Any) -> Sym:
     a = _symbol(a)
     if a.kind != "bool":
         _refuse("bits of numbers: ~ takes a condition here", code="E202")
     return Sym("not", (a,), "bool")
 
 
-def _shift(up):
-    def make(a, b):
+def _shift(up: bool) -> Callable[[Any, Any], Sym]:
+    def make(a: Any, b: Any) -> Sym:
         count, a = _constant(_symbol(b)), _symbol(a)
         if not isinstance(count, int) or not 0 <= count < 63:
             _refuse("a shift is by a constant number of bits")
@@ -200,47 +207,47 @@ def _shift(up):
     return make
 
 
-def _where(condition, a, b):
+def _where(condition: Any, a: Any, b: Any) -> Sym:
     condition, a, b = _symbol(condition), _symbol(a), _symbol(b)
     if condition.kind != "bool" or (a.kind == "bool") != (b.kind == "bool"):
         _refuse("torch.where takes a condition and two values of one type", code="E202")
     return Sym("if", (condition, a, b), "real" if "real" in (a.kind, b.kind) else a.kind)
 
 
-def _extreme(op):
-    def make(a, b):
+def _extreme(op: str) -> Callable[[Any, Any], Sym]:
+    def make(a: Any, b: Any) -> Sym:
         return Sym(op, _arithmetic(op)(a, b).args, _arithmetic(op)(a, b).kind)
     return make
 
 
-def _clamp(x, min=None, max=None):
+def _clamp(x: Any, min: Any = None, max: Any = None) -> Any:
     x = x if min is None else _extreme("max")(x, min)
     return x if max is None else _extreme("min")(x, max)
 
 
-def _real(op):
+def _real(op: str) -> Callable[[Any], Sym]:
     return lambda x: Sym(op, (_symbol(x),), "real")
 
 
-def _abs(x):
+def _abs(x: Any) -> Sym:
     return Sym("abs", (_symbol(x),), _symbol(x).kind)
 
 
-def _negative(x):
+def _negative(x: Any) -> Sym:
     x = _symbol(x)
     return Sym("neg", (x,), x.kind)
 
 
-def _same(x, *_, **__):
+def _same(x: Any, *_: Any, **__: Any) -> Any:
     return x
 
 
-def _filled_with(number):
+def _filled_with(number: int) -> Callable[..., Sym]:
     """x.new_ones((), dtype=torch.bool): how FlexAttention writes a mask that allows everything."""
     return lambda x, size=(), dtype=None, **__: _symbol(bool(number) if str(dtype) == "torch.bool" else number)
 
 
-_FUNCTIONS = {
+_FUNCTIONS: dict[str, Callable[..., Any]] = {
     "add": _arithmetic("+"), "sub": _arithmetic("-"), "mul": _arithmetic("*"), "remainder": _arithmetic("%"),
     "div": _divide, "true_divide": _divide, "floor_divide": _floor_divide, "neg": _negative, "abs": _abs,
     "eq": _compare("=="), "ne": _compare("!="), "lt": _compare("<"), "le": _compare("<="), "gt": _compare(">"),
@@ -270,12 +277,15 @@ for _name in ("add", "sub", "mul", "mod", "truediv", "floordiv", "and", "or", "x
 
 
 class Field:
-    """A field by its name, for functions: `doc = fcpc.Field("doc")`, then `doc[q_idx] == doc[kv_idx]`."""
+    """A field by its name, for functions: `doc = fcpc.Field("doc")`, then `doc[q_idx] == doc[kv_idx]`.
 
-    def __init__(self, name):
+    name   that of one of the program's `fields`, which each batch brings
+    """
+
+    def __init__(self, name: str) -> None:
         self.name = name
 
-    def __getitem__(self, index):
+    def __getitem__(self, index: Any) -> Sym:
         index = index if isinstance(index, tuple) else (index,)
         index = [i for i in index if not (isinstance(i, Sym) and i.op == "b")]  # sequences are told apart by the batch
         if len(index) != 1:
@@ -283,46 +293,46 @@ class Field:
         return Sym("index", (self, _whole(index[0])), "int")
 
 
-def _whole(index):
-    index = _symbol(index)
-    if index.kind != "int":
+def _whole(index: Any) -> Sym:
+    made = _symbol(index)
+    if made.kind != "int":
         _refuse("an index is a whole number", code="E202")
-    return index
+    return made
 
 
 class _Row:
     """A few symbols side by side, as t[q_idx] of a table with several columns: all may be compared with one."""
     __hash__ = object.__hash__
 
-    def __init__(self, symbols):
+    def __init__(self, symbols: list[Any]) -> None:
         self.symbols = symbols
 
-    def row(self):
+    def row(self) -> list[Any]:
         return self.symbols
 
-    def _joined(self, op, none):
-        made = _symbol(none)
+    def _joined(self, op: str, none: bool) -> Sym:
+        made: Sym = _symbol(none)
         for i, x in enumerate(self.row()):
             made = _FUNCTIONS[op](made, x) if i else _symbol(x)
         return made
 
-    def any(self, dim=-1):
+    def any(self, dim: int = -1) -> Sym:
         return self._joined("logical_or", False)
 
-    def all(self, dim=-1):
+    def all(self, dim: int = -1) -> Sym:
         return self._joined("logical_and", True)
 
 
 class _Table(_Row):
     """A tensor that the function has captured. `index`: those that were given so far, as in t[h][q_idx]."""
 
-    def __init__(self, tensor, index=()):
+    def __init__(self, tensor: Any, index: tuple[Any, ...] = ()) -> None:
         self.tensor, self.index = tensor, index
 
-    def __getitem__(self, index):
+    def __getitem__(self, index: Any) -> Any:
         return _indexed(self.tensor, self.index + (index if isinstance(index, tuple) else (index,)))
 
-    def row(self):
+    def row(self) -> list[Any]:
         if len(self.index) != self.tensor.dim() - 1 or self.tensor.shape[-1] > _ROW_MOST:
             _refuse(f"a part of a tensor of shape {list(self.tensor.shape)} is no number here, and no row of at most "
                     f"{_ROW_MOST}")
@@ -332,7 +342,7 @@ class _Table(_Row):
 _ROW_MOST = 64
 
 
-def _of_rows(function, arguments):
+def _of_rows(function: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
     """A function of symbols, or, where one is a row, of each of its symbols."""
     rows = [a.row() if isinstance(a, _Row) else None for a in arguments]
     sizes = {len(row) for row in rows if row is not None}
@@ -348,10 +358,10 @@ for _name in ("add", "sub", "mul", "mod", "floordiv", "and", "or", "xor", "eq", 
     setattr(_Row, f"__{_name}__", lambda *a, f=_FUNCTIONS[_name]: _of_rows(f, a))
 
 
-_tracing = []  # of the trace that goes on: what it knows of captured tensors
+_tracing: list[Traced] = []  # of the trace that goes on: what it knows of captured tensors
 
 
-def _indexed(tensor, index):
+def _indexed(tensor: Any, index: Any) -> Any:
     """A captured tensor at some indices: an element of a field or table."""
     index = index if isinstance(index, tuple) else (index,)
     if len(index) < tensor.dim():
@@ -371,7 +381,7 @@ def _indexed(tensor, index):
     return Sym("!=", (element, _symbol(0)), "bool") if kind == "torch.bool" else element
 
 
-def _as_table(tensor, index):
+def _as_table(tensor: Any, index: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...]]:
     """A tensor of any number of dimensions as a table of one or two, and the indices of the same element in it."""
     traced = _tracing[-1]
     if tensor.dim() > 1 and tensor.shape[0] == 1 and isinstance(index[0], Sym) and index[0].op == "b":
@@ -380,7 +390,7 @@ def _as_table(tensor, index):
         return tensor, index
     count = tensor[0].numel()
 
-    def within(i, size):
+    def within(i: Any, size: int) -> Sym:
         """One that is out of its range leaves the table, and does not get into another row."""
         i = _whole(i)
         inside = _FUNCTIONS["logical_and"](_FUNCTIONS["ge"](i, 0), _FUNCTIONS["lt"](i, size))
@@ -392,11 +402,11 @@ def _as_table(tensor, index):
 
 
 class _Named:
-    def __init__(self, name):
+    def __init__(self, name: str) -> None:
         self.name = name
 
 
-def _captured(function, seen):
+def _captured(function: Any, seen: set[int]) -> Iterator[tuple[str, Any]]:
     """(name, tensor) of all that a function, and the functions it has captured, can see by a name."""
     code = getattr(function, "__code__", None)
     if code is None or id(function) in seen:
@@ -413,7 +423,7 @@ def _captured(function, seen):
             yield name, value
 
 
-def _filled(cell):
+def _filled(cell: CellType) -> bool:
     try:
         cell.cell_contents
     except ValueError:
@@ -430,17 +440,22 @@ class Traced:
     fields        the same of fields; None where no values were captured
     """
 
-    def __init__(self, function, fields, tables):
-        self.tables, self.fields, self.definitions = dict(tables), {}, []
-        self._declared, self._names, self._used = set(fields), {}, {*_RESERVED, *fields, *tables}
-        self._views = {}  # (id of a tensor, shape) -> (the tensor, its view)
+    def __init__(self, function: Callable[..., Any], fields: Iterable[str], tables: Mapping[str, Any]) -> None:
+        self.text = ""
+        self.tables: dict[str, Any] = dict(tables)
+        self.fields: dict[str, Any] = {}
+        self.definitions: list[str] = []
+        self._declared, self._names = set(fields), dict[int, str]()
+        self._used = {*_RESERVED, *self._declared, *tables}
+        self._views: dict[tuple[int, tuple[int, ...]], tuple[Any, Any]] = {}  # (id, shape) -> (the tensor, its view)
         for name, tensor in _captured(function, set()):
             self._names.setdefault(id(tensor), name)
 
-    def is_field(self, tensor):
+    def is_field(self, tensor: Any) -> bool:
+        """Has it a value for each token of the batch?"""
         return self._names.get(id(tensor)) in self._declared
 
-    def view_of(self, tensor, shape):
+    def view_of(self, tensor: Any, shape: Iterable[int]) -> Any:
         """The same numbers in another shape, under the same name: one object for each shape."""
         key = id(tensor), tuple(shape)
         if key not in self._views:
@@ -448,7 +463,7 @@ class Traced:
             self._names[id(self._views[key][1])] = self._names.get(id(tensor), "table")
         return self._views[key][1]
 
-    def name_of(self, tensor):
+    def name_of(self, tensor: Any) -> tuple[str, bool]:
         """The name of a captured tensor, and whether it is a field."""
         name = self._names.get(id(tensor), "table")
         if name in self._declared:
@@ -466,11 +481,14 @@ class Traced:
         return name, False
 
 
-def trace(function, kind="mask", fields=(), tables=()):
+def trace(function: Callable[..., Any], kind: str = "mask", fields: Iterable[str] = (),
+          tables: Mapping[str, Any] | Iterable[tuple[str, Any]] = ()) -> Traced:
     """Traces a function (b, h, q_idx, kv_idx) of kind "mask", or (score, b, h, q_idx, kv_idx) of kind "score".
 
     fields   names of captured tensors that have a value for each token of the batch; all others are tables
     tables   {name: tensor} that there are already: another tensor of such a name gets another name
+
+    Errors: E210 (what cannot be written down, with the function's own line), E202 (types that do not fit)
     """
     traced = Traced(function, fields, dict(tables))
     arguments = [Sym(name, (), "int") for name in ("b", "h", "q", "k")]
@@ -489,15 +507,16 @@ def trace(function, kind="mask", fields=(), tables=()):
     return traced
 
 
-def _Reads():
+def _Reads() -> AbstractContextManager[Any]:
     """While a function is traced: t[q_idx] of a captured tensor is an element and not a read."""
-    torch = sys.modules.get("torch")
+    torch: Any = sys.modules.get("torch")
     if torch is None:
         import contextlib
         return contextlib.nullcontext()
 
-    class Reads(torch.overrides.TorchFunctionMode):
-        def __torch_function__(self, function, types, args=(), kwargs=None):
+    class Reads(torch.overrides.TorchFunctionMode):  # type: ignore[misc] # its type is not known here
+        def __torch_function__(self, function: Any, types: Any, args: tuple[Any, ...] = (),
+                               kwargs: dict[str, Any] | None = None) -> Any:
             if function is torch.Tensor.__getitem__:
                 index = args[1] if isinstance(args[1], tuple) else (args[1],)
                 if any(isinstance(i, Sym) for i in index):
@@ -509,30 +528,32 @@ def _Reads():
 class _Writer:
     """Writes an expression. What is used more than once becomes a definition behind `where`."""
 
-    def __init__(self, traced, in_score):
+    def __init__(self, traced: Traced, in_score: bool) -> None:
         self.traced, self.in_score = traced, in_score
-        self.uses, self.names, self.lines = {}, {}, []
+        self.uses: dict[int, int] = {}
+        self.names: dict[int, str] = {}
+        self.lines: list[str] = []
 
-    def whole(self, root):
+    def whole(self, root: Sym) -> str:
         self._count(root)
         text, _ = self._text(root, False)
         return text + (" where {\n" + "".join(f"    {line}\n" for line in self.lines) + "}" if self.lines else "")
 
-    def _arguments(self, node):
+    def _arguments(self, node: Sym) -> list[Sym]:
         return [a for a in node.args if isinstance(a, Sym)]
 
-    def _is_mask(self, node):
+    def _is_mask(self, node: Sym) -> bool:
         """A condition on whole numbers in a score: it is a mask of its own, where // and % may stand."""
-        return node.kind == "bool" and node.args and not node.real
+        return node.kind == "bool" and len(node.args) > 0 and not node.real
 
-    def _count(self, node):
+    def _count(self, node: Sym) -> None:
         """How often each expression is used; what is a mask of its own counts by itself."""
         self.uses[id(node)] = self.uses.get(id(node), 0) + 1
         if self.uses[id(node)] == 1 and not (self.in_score and self._is_mask(node)):
             for argument in self._arguments(node):
                 self._count(argument)
 
-    def _text(self, node, inside):
+    def _text(self, node: Sym, inside: bool) -> tuple[str, int]:
         if id(node) in self.names:
             return self.names[id(node)], _ATOM
         text, binds = self._expression(node, inside)
@@ -543,12 +564,12 @@ class _Writer:
             return name, _ATOM
         return text, binds
 
-    def _under(self, node, binds, inside):
+    def _under(self, node: Sym, binds: int, inside: bool) -> str:
         """The text of an argument, in parentheses if it binds no tighter than `binds`."""
         text, own = self._text(node, inside)
         return text if own > binds else f"({text})"
 
-    def _expression(self, node, inside):
+    def _expression(self, node: Sym, inside: bool) -> tuple[str, int]:
         op, args = node.op, node.args
         if self.in_score and self._is_mask(node):
             name = f"condition_{len(self.traced.definitions) + 1}"
@@ -558,7 +579,7 @@ class _Writer:
             _refuse("b is the number of a sequence, which masks and scores do not know: a field tells sequences apart",
                     node.at)
         if op == "number":
-            from .program import real
+            from .written import real
             text = str(args[0]) if node.kind == "int" else real(args[0])
             return text, _BINDS["neg"] if text.startswith("-") else _ATOM
         if op == "index":

@@ -1,0 +1,128 @@
+"""batches.py: the numbers of a batch, its lengths and fields, as C takes them."""
+from __future__ import annotations
+
+import array
+import ctypes
+from typing import Any, Mapping, NamedTuple
+
+from .errors import Error
+
+_FOR_EACH = {"Q": "one for each sequence", "q": "one for each token, sequences end to end"}
+
+
+class Numbers(NamedTuple):
+    """Whole numbers of 64 bits at an address, and what owns the memory."""
+    address: int
+    size: int
+    owner: Any
+
+
+def numbers_of(values: Any, kind: str, what: str) -> Numbers | None:
+    """Whole numbers of a list, an array or a tensor: signed, those of a field ('q'), or not ('Q'). Of None: None.
+
+    Errors: E202 (no numbers, or not in one dimension), E206 (out of range)
+    """
+    if values is None:
+        return None
+    if hasattr(values, "data_ptr"):  # a tensor of torch
+        if values.is_floating_point() or values.is_complex():
+            raise Error("E202", f"{what}: whole numbers are expected, and this is a tensor of {values.dtype}")
+        _check_shape(tuple(values.shape), kind, what)
+        if kind == "q":
+            values = values.detach().cpu().contiguous().long()
+            return Numbers(values.data_ptr(), len(values), values)
+        values = values.tolist()
+    elif hasattr(values, "__array_interface__"):
+        if values.dtype.kind not in "iub":
+            raise Error("E202", f"{what}: whole numbers are expected, and this is an array of {values.dtype}")
+        _check_shape(values.shape, kind, what)
+        if kind == "q" and values.dtype != "uint64":
+            values = values.astype("int64", order="C", copy=False)
+            if not values.flags.c_contiguous:
+                values = values.copy()
+            return Numbers(values.__array_interface__["data"][0], len(values), values)
+        values = values.tolist()
+    if isinstance(values, array.array) and values.typecode == kind and values:
+        return Numbers(values.buffer_info()[0], len(values), values)
+    try:
+        if isinstance(values, (str, bytes)):
+            raise TypeError
+        numbers = array.array(kind, values)
+    except (TypeError, OverflowError) as error:
+        code = "E206" if isinstance(error, OverflowError) else "E202"
+        raise Error(code, f"{what}: {_misfit(values, kind)}") from None
+    count = len(numbers)
+    numbers = numbers or array.array(kind, [0])  # so that no values are something other than no array
+    return Numbers(numbers.buffer_info()[0], count, numbers)
+
+
+def _check_shape(shape: tuple[int, ...], kind: str, what: str) -> None:
+    if len(shape) != 1:
+        raise Error("E202", f"{what}: numbers in one dimension are expected, {_FOR_EACH[kind]}, and the shape of these "
+                            f"is {list(shape)}")
+
+
+def _misfit(values: Any, kind: str) -> str:
+    """Says which of the values is no whole number that `kind` of array holds."""
+    expected = "a whole number of at most 64 bits" if kind == "q" else "a whole number from 0 on"
+    if isinstance(values, (str, bytes)) or not hasattr(values, "__iter__"):
+        made = f": write [{values}]" if isinstance(values, int) and values >= 0 else ""
+        return f"numbers in a list, an array or a tensor are expected, this is {values!r}{made}"
+    for i, value in enumerate(values):
+        try:
+            array.array(kind, [value])
+        except (TypeError, OverflowError):
+            pair = "; sequences with other queries than keys have `queries` beside `lengths`"
+            return f"element {i} is {value!r}, {expected} is expected{pair if isinstance(value, tuple) else ''}"
+    return f"{expected} is expected"
+
+
+def fields_of(fields: Any) -> Mapping[str, Any]:
+    """The fields of a batch as the caller gives them: {name: values}, or None."""
+    if fields is None:
+        return {}
+    if not hasattr(fields, "items"):
+        raise Error("E202", "fields: {name: values} is expected, as {\"doc\": values}, and this is "
+                            f"{kind_of(fields)}")
+    for name, values in fields.items():
+        if values is None:
+            raise Error("E320", f"field '{name}' has no values: they are None")
+    made: Mapping[str, Any] = fields
+    return made
+
+
+def kind_of(x: Any) -> str:
+    """What something is, for a message: itself if it is short."""
+    shown = repr(x)
+    kind = type(x).__name__
+    return shown if len(shown) <= 40 and "\n" not in shown and " at 0x" not in shown else \
+        f"{'an' if kind[0].lower() in 'aeiou' else 'a'} {kind}"
+
+
+def cu_seqlens(lengths: Numbers | None, fields: Mapping[str, Numbers]) -> list[int] | None:
+    """Lengths that seem to be cumulative, as flash_attn_varlen_func takes them: [0, 100, 250] in place of [100, 150].
+
+    They may be right, because a sequence may have no tokens. A field of the batch decides: one value for each token.
+    Errors: E300 (they are cumulative)
+    """
+    if lengths is None or lengths.size < 3:
+        return None
+    numbers = (ctypes.c_uint64 * lengths.size).from_address(lengths.address)
+    said = [] if numbers[0] else list(numbers)
+    if said != sorted(said) or len(set(said)) < 3 or any(x.size == sum(said) for x in fields.values()):
+        return None
+    for name, values in fields.items():
+        if values.size == said[-1]:
+            raise Error("E300", f"lengths are cu_seqlens, {shortly(said)}: field '{name}' has {values.size} values. "
+                                f"Lengths are the differences, {differences(said)}")
+    return said
+
+
+def differences(said: list[int]) -> str:
+    """The lengths that somebody means who gives cu_seqlens, for a message."""
+    return shortly([b - a for a, b in zip(said, said[1:])])
+
+
+def shortly(numbers: list[int]) -> str:
+    """A list of numbers, of which a message shows the first."""
+    return f"[{', '.join(map(str, numbers[:4]))}{', ...' if len(numbers) > 4 else ''}]"

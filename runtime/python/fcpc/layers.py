@@ -1,0 +1,36 @@
+"""layers.py: what the layers of a model attend to. It goes with a program into processes that plan, and that need not
+load transformers for it."""
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Kind(NamedTuple):
+    """The attention of a layer: the window or the chunk that it has, or None of both."""
+    window: int | None = None
+    chunk: int | None = None
+
+    def text(self) -> str:
+        """The mask in the language."""
+        if self.window is not None:
+            return f"window(w = {self.window})"
+        return "causal" if self.chunk is None else f"causal and q / {self.chunk} == k / {self.chunk}"
+
+    def words(self) -> str:
+        if self.window is not None:
+            return f"attention in a window of {self.window}"
+        return "full attention" if self.chunk is None else f"attention in chunks of {self.chunk}"
+
+
+class Model(NamedTuple):
+    """What `fcpc.hf.program` has read from a config. It is the program's `model`.
+
+    name      the config's model_type
+    kinds     what each of the program's masks is, in their order
+    layers    for each layer of the model, from 0 on, the number of its mask
+    softcap   c of c * tanh(s / c), or None
+    """
+    name: str
+    kinds: tuple[Kind, ...]
+    layers: tuple[int, ...]
+    softcap: float | None
