@@ -24,10 +24,8 @@ def planned(lengths, ranks=2, here=None, mask="causal", **more):
 
 def by_documents(lengths, values, ranks=2, here=None, **more):
     """A plan that is told where documents are: values of the field doc, one for each token."""
-    text = fcpc.program("causal and doc[q] == doc[k]", ["doc"], heads=1, head_dim=16, cluster=fcpc.detect(ranks=ranks),
-                        block=16, **more).source
-    said = text.replace("    field doc = given\n", "    field doc = given\n    documents = doc\n")
-    return fcpc.parse(said, fields=["doc"]).plan(lengths, {"doc": values}, here=here)
+    return fcpc.program("causal and doc[q] == doc[k]", ["doc"], documents="doc", heads=1, head_dim=16,
+                        cluster=fcpc.detect(ranks=ranks), block=16, **more).plan(lengths, {"doc": values}, here=here)
 
 
 def each_place(lengths, values=None):
@@ -87,7 +85,7 @@ class Rows(Expecting):
         with tempfile.TemporaryDirectory() as folder:
             plan.save(os.path.join(folder, "a.plan"))
             loaded = fcpc.load(os.path.join(folder, "a.plan"))
-        for p in (plan, loaded, pickle.loads(pickle.dumps(loaded))):
+        for p in (plan, loaded, pickle.loads(pickle.dumps(loaded)), pickle.loads(pickle.dumps(plan))):
             self.assertEqual((p.documents, p.sequences), (2, 1))
             self.assertEqual(p.positions().tolist(), [0, 1, 2, 3, 0, 1, 2, 3])
             self.assertEqual(p.take(tokens, shift=1, fill=-1).tolist(), [1, 2, 3, -1, 5, 6, 7, -1])
@@ -220,21 +218,38 @@ class ReadOnly(unittest.TestCase):
         self.assertEqual(len(rows), 50)
 
     def test_pickled(self):
-        """It comes back as it was, and verified; a part of the ranks, and layers."""
+        """It comes back as it was, and verified; also with a part of the ranks, with layers, and in another process."""
         prog = fcpc.program(heads=1, head_dim=16, cluster=fcpc.detect(), block=16, layers=["causal", "q < k and k <= q"])
         plan = prog.plan([100, 20], here=range(1, 3))
+        again = pickle.loads(pickle.dumps(plan))
+        self.assertIs(again.program, prog)
+        self.assertEqual([(p.digest, p.here, p.warnings) for p in again.layers],
+                         [(p.digest, p.here, p.warnings) for p in plan.layers])
+        self.assertEqual(list(again.rows(1)), list(plan.rows(1)))
+        self.assertEqual((again.seconds, len(again.layers)), (0, 2))
+        program = """
+import pickle, sys
+plan = pickle.load(sys.stdin.buffer)
+assert plan.program is plan.layers[1].program and plan.here == range(1, 3)
+print(*(p.digest for p in plan.layers), plan.program.plan([100, 20]).digest)
+"""
+        made = subprocess.run([sys.executable, "-c", program], input=pickle.dumps(plan), capture_output=True)
+        digests = [p.digest for p in plan.layers]
+        self.assertEqual(made.stdout.decode().split(), [*digests, digests[0]], made.stderr)
+
+    def test_pickled_without_a_program(self):
+        plan = planned([100, 20])
         with tempfile.TemporaryDirectory() as folder:
             plan.save(os.path.join(folder, "a.plan"))
-            loaded = fcpc.load(os.path.join(folder, "a.plan"), here=range(1, 3))
+            loaded = fcpc.load(os.path.join(folder, "a.plan"), here=range(1))
         again = pickle.loads(pickle.dumps(loaded))
-        self.assertEqual((again.digest, again.here, again.program), (plan.digest, plan.here, None))
-        self.assertEqual(list(again.rows(1)), list(plan.rows(1)))
+        self.assertEqual((again.digest, again.here, again.program), (plan.digest, range(1), None))
         data = bytearray(pickle.dumps(loaded))
         data[data.index(again._bytes()) + 500] ^= 1
         with self.assertRaisesRegex(fcpc.Error, "E50"):
             pickle.loads(data)
         with self.assertRaisesRegex(TypeError, "not pickled: make one there"):
-            pickle.dumps(fcpc.Session(loaded))
+            pickle.dumps(fcpc.Session(plan))
 
     def test_warnings_are_shown(self):
         plan = planned([40], mask="q < k and k <= q")
