@@ -122,7 +122,7 @@ class Rows(Expecting):
     def test_labels(self):
         plan, labels = planned([4, 0, 3]), numpy.array([1, 2, 3, IGNORE, 1, IGNORE, 3])
         want = [2, 3, IGNORE, IGNORE, IGNORE, 3, IGNORE]
-        for x in (labels, labels.astype("int8"), torch.tensor(labels), labels[None], torch.tensor(labels[None]).short()):
+        for x in (labels, labels.astype("i1"), torch.tensor(labels).short(), labels[None], torch.tensor(labels[None])):
             made = plan.take_labels(x, dim=x.ndim - 1)
             self.assertEqual((made.labels.ravel().tolist(), made.count, made.labels.dtype), (want, 3, x.dtype))
         self.assertEqual(plan.take_labels(numpy.arange(7, dtype="uint8"), ignore=255).count, 5)
