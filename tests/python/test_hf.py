@@ -12,7 +12,7 @@ except ImportError:
     raise unittest.SkipTest("transformers is not there (make setup)") from None
 import torch
 import torch.nn.functional as F
-from transformers import AutoModelForCausalLM, LlamaForCausalLM
+from transformers import AutoModelForCausalLM, LlamaForCausalLM, masking_utils
 
 import fcpc
 import fcpc.hf
@@ -252,6 +252,10 @@ class Refused(Expecting):
         self.expect("E701", lambda: model(**given, attention_mask=ones), "pack sequences", "prog.plan(lengths)")
         four = torch.zeros(1, 1, ones.shape[1], ones.shape[1])
         self.expect("E701", lambda: model(**given, attention_mask=four), "pack sequences")
+        for more in ({"and_mask_function": masking_utils.causal_mask_function},
+                     {"block_sequence_ids": torch.zeros(1, 4, dtype=torch.long)}):
+            self.expect("E702", lambda: masking_utils.create_causal_mask(
+                model.config, torch.zeros(1, 4, 32), None, None, **more), "adds to its mask")
 
     def test_positions(self):
         """position_ids that are missing, or are not the plan's, are an error."""
@@ -286,6 +290,10 @@ class Refused(Expecting):
         model(**{**given, "fcpc": fcpc.hf.bind(attn, plan, positions=False), "position_ids": plan.positions()[None]})
         three = fcpc.hf.inputs(attn, plan, self.batch.tokens, positions=torch.stack([mine, mine, mine]))
         self.assertEqual(three["position_ids"].shape, (3, 1, plan.tokens))
+        three["fcpc"].compare(three["position_ids"])
+        three["fcpc"].compare(three["position_ids"][0])
+        self.expect("E701", lambda: three["fcpc"].compare(three["position_ids"] + 1), "not the plan's")
+        self.expect("E701", lambda: given["fcpc"].compare(three["position_ids"]), "several planes")
 
     def test_labels(self):
         """labels without shift_labels are an error, and so are losses of other tasks."""
@@ -423,6 +431,9 @@ class Refused(Expecting):
         for name in ("eager", "sdpa"):
             self.expect("E203", lambda: model_of(config("llama"), name)(**given), f"attends by {name}",
                         'attn_implementation="fcpc"')
+        model = model_of(config("llama"), "sdpa")
+        model.set_attn_implementation("fcpc")
+        self.assertEqual(model(**given).loss, tiny()(**given).loss)
         model = model_of(transformers.OpenAIGPTConfig(n_embd=32, n_head=4, n_layer=1, vocab_size=WORDS), "eager")
         given["fcpc"].attended = False
         self.expect("E203", lambda: model(**given), "no layer of this model", 'attn_implementation="fcpc"')

@@ -222,8 +222,8 @@ def _load() -> dict[str, Any]:
         try:
             loaded[name] = ctypes.CDLL(str(where / f"lib{name}.so"))
         except OSError as error:
-            raise ImportError(f"fcpc cannot load its library: {error}. `pip install .` builds it; in a tree that is "
-                              f"built, so does `make shared`. FCPC_LIBRARIES names another folder of both") from None
+            raise ImportError(f"fcpc cannot load its library: {error}. `pip install .` builds it; in a tree, so does "
+                              f"`make shared`. FCPC_LIBRARIES names the folder of both, if it is another") from None
     return _declare(loaded)
 
 

@@ -11,6 +11,7 @@ from ._c import (C, Owner, call_text, check, fcp_error, fcp_pairs_proof, fcp_sha
                  fcpc_show_options, fcpc_times, path_bytes, take_text)
 from .arrays import Rows, array_of, check_holds, dim_of_tokens, index_of, is_array, is_tensor, reverse, taken, whole
 from .errors import Diagnostics, Error
+from .interrupt import interruptibly
 from .restore import restore
 
 if TYPE_CHECKING:
@@ -326,8 +327,8 @@ class Plan(Owner):
         Errors: E615 (the plan computes other pairs, or counts them wrongly)
         """
         proof, err = fcp_pairs_proof(), fcp_error()
-        check(C["fcp_plan_verify_pairs"](self._handle, max_seconds, None if stop is None else ctypes.byref(stop),
-                                         ctypes.byref(proof), ctypes.byref(err)), err)
+        interruptibly(lambda stop: check(C["fcp_plan_verify_pairs"](
+            self._handle, max_seconds, ctypes.byref(stop), ctypes.byref(proof), ctypes.byref(err)), err), stop)
         return int(proof.pairs)
 
     def summary(self) -> dict[str, Any]:
