@@ -69,4 +69,4 @@ class Binding(unittest.TestCase):
     def test_no_library(self):
         made = subprocess.run([os.sys.executable, "-c", "import fcpc"], stderr=subprocess.PIPE, text=True,
                               env={**os.environ, "FCPC_LIBRARIES": "/nowhere"})
-        self.assertIn("FCPC_LIBRARIES names another folder", made.stderr)
+        self.assertIn("FCPC_LIBRARIES names the folder", made.stderr)

@@ -48,7 +48,7 @@ class Installed(unittest.TestCase):
     def works(self, programs):
         """The package and the program, of this environment."""
         said = run(programs / "python", "-c", "import fcpc; p = fcpc.program('causal', block=64, cluster=fcpc.detect("
-                   "ranks=2)).plan([100]); print(p.digest, fcpc.__version__)", folder=self.folder)
+                   "ranks=2)).plan([4096]); print(p.digest, fcpc.__version__)", folder=self.folder)
         self.assertRegex(said, r"^[0-9a-f]{64} \d+\.\d+\.\d+\n$")
         version = run(programs / "fcpc", "--version", folder=self.folder)
         self.assertEqual(run(programs / "python", "-m", "fcpc", "--version", folder=self.folder), version)
