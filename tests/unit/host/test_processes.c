@@ -176,6 +176,65 @@ Test(processes, a_rank_that_is_stopped_in_a_gather) {
     on_but(&fcp_transport_tcp, 1 << 2, stopped_in_a_gather);
 }
 
+static int wants_no_more(void *yes) { return *(const int *)yes; }
+
+/* Rank 0 waits, in a run or in a gather, for rank 2, which does not come; and its caller wants no more. It ends at once.
+ * When rank 2 comes, the others fail, too, long before the time limit. (MPI may have told them all that a gather tells.)
+ * The session of rank 0 then says why it does nothing more. */
+static void one_is_interrupted(process *p, bool runs) {
+    fcp_session *session = NULL;
+    fcp_error err = {0};
+    char all[RANKS];
+    int yes = 0;
+    const fcp_start start = begin(p, 1);
+    const fcp_session_options options = {
+        .size = sizeof options, .transport = transport->name, .start = &start, .timeout_s = 100, .compute_threads = 1,
+        .interrupted = wants_no_more, .interrupted_context = &yes};
+    fcp_code code = fcp_session_create(plan, &options, &session, &err);
+    met(p, 1);
+    CHECK(p, code == FCP_OK, "%s", err.message);
+    if (code) return;
+    yes = p->rank == 0;
+    const double begun = fcp_clock();
+    while (p->rank == 2 && !atomic_load(&p->shared->counter[1])) nanosleep(&(struct timespec){.tv_nsec = 500000}, NULL);
+    code = runs ? run(session, &err) : fcp_session_gather(session, "", 1, all, &err);
+    CHECK(p, fcp_clock() - begun < 50, "%.1f s", fcp_clock() - begun);
+    if (p->rank) {
+        const bool told = !runs && transport == &fcp_transport_mpi && code == FCP_OK;
+        CHECK(p, told || (code == FCP_E_RUN && strstr(err.message, "has failed")), "%s", err.message);
+    } else {
+        atomic_fetch_add(&p->shared->counter[1], 1);
+        CHECK(p, code == FCP_E_INTERRUPTED && strcmp(err.message, "interrupted") == 0, "%s", err.message);
+        CHECK(p, run(session, &err) == FCP_E_RUN && strstr(err.message, "has been interrupted"), "%s", err.message);
+        CHECK(p, fcp_session_gather(session, "", 1, all, &err) == FCP_E_RUN, "%s", err.message);
+        CHECK(p, fcp_session_rebind(session, plan, &err) == FCP_E_RUN, "%s", err.message);
+    }
+    process_meet(p, 0, 1);
+    fcp_session_free(session);
+}
+static void interrupted_in_a_run(process *p) { one_is_interrupted(p, true); }
+static void interrupted_in_a_gather(process *p) { one_is_interrupted(p, false); }
+Test(processes, a_rank_that_is_interrupted_in_a_run) { on_both(interrupted_in_a_run); }
+Test(processes, a_rank_that_is_interrupted_in_a_gather) { on_both(interrupted_in_a_gather); }
+
+/* All wait for rank 2, which never comes, and are interrupted. */
+static void nobody_comes(process *p) {
+    fcp_session *session = NULL;
+    fcp_error err = {0};
+    int yes = 1;
+    const fcp_start start = begin(p, 1);
+    const fcp_session_options options = {.size = sizeof options, .transport = transport->name, .start = &start,
+                                         .timeout_s = 100, .interrupted = wants_no_more,
+                                         .interrupted_context = &yes};
+    const double begun = fcp_clock();
+    if (p->rank < 2) {
+        CHECK(p, fcp_session_create(plan, &options, &session, &err) == FCP_E_INTERRUPTED, "%s", err.message);
+        CHECK(p, fcp_clock() - begun < 20 && !session, "%.1f s", fcp_clock() - begun);
+    }
+    process_meet(p, 0, 1);
+}
+Test(tcp, interrupted_while_others_are_to_come) { on(&fcp_transport_tcp, nobody_comes); }
+
 /* Rank 1 lacks a tensor. It says so before anything has begun, and can run again, as with any transport. */
 static void one_lacks_a_tensor(process *p) {
     fcp_session *session = NULL;
