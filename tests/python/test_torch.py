@@ -655,6 +655,8 @@ class Errors(Expecting):
         within = a_program(value_dim=8, values="keys")
         inside = Attention(within).bind(within.plan([128]))
         self.expect("E701", lambda: inside(q, k, v), "there is no v", "first 8 numbers of the keys")
+        self.expect("E209", lambda: torch.ops.fcpc.attention(q.to("meta"), k.to("meta"), None, None, None,
+                                                             inside.number), "how wide o is")
         self.expect("E400", lambda: a_program(value_dim=17), "value_dim")
 
     def test_shapes(self):

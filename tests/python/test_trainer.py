@@ -38,9 +38,7 @@ class ByPlan(Trainer):
 
     def compute_loss(self, model, inputs, return_outputs=False, num_items_in_batch=None):
         plan = self.prog.plan(LENGTHS)
-        labels, count = plan.take_labels(inputs["tokens"], NO_LABEL)
-        out = model(plan.take(inputs["tokens"])[None], position_ids=plan.positions()[None], use_cache=False,
-                    fcpc=self.attn.bind(plan), labels=labels[None], shift_labels=labels[None], num_items_in_batch=count)
+        out = model(**fcpc.hf.inputs(self.attn, plan, inputs["tokens"], inputs["tokens"]))
         return (out.loss, out) if return_outputs else out.loss
 
 

@@ -5,42 +5,65 @@
 
 fcpc.torch does the same for torch alone, with gradients; it shares what is below `Session` here.
 """
+from __future__ import annotations
+
 import ctypes
 import itertools
 import math
+import operator
 import os
 import threading
+from typing import Any, Protocol, Sequence
 
-from ._c import ALLOCATE, RELEASE, C, Owner, check, fcp_allocator, fcp_error, fcp_session_options, fcp_start, fcp_tensors
+from ._c import (ALLOCATE, RELEASE, C, Owner, check, fcp_allocator, fcp_error, fcp_session_options, fcp_start,
+                 fcp_tensors)
 from .errors import Error, warn
+from .interrupt import Interruption
+from .plan import Plan
 from .ranks import connection_id
 
 FORWARD, BACKWARD = 0, 1        # fcp_pass
 SHARED = ("sink", "table")      # parameters that all ranks have: what each has of their gradients is summed
 VALUES = ("v", "dv")            # which a plan has unless its values are in its keys
 FAR = 16384.0                   # from here on steps of float32 are so large that half of one changes exp by a thousandth
-_NAMES = [name for name, _ in fcp_tensors._fields_]
+_NAMES = [field[0] for field in fcp_tensors._fields_]
 _SIZES = {"fp32": 4, "fp16": 2, "bf16": 2}
 _TYPES = {(2, 32): "fp32", (2, 16): "fp16", (4, 16): "bf16"}  # of DLPack: code and bits
 _CPU, _CUDA, _PINNED, _MANAGED = 1, 2, 3, 13                  # its devices
 
 
+class Tensor(Protocol):
+    """A tensor of any library that has DLPack."""
+
+    def __dlpack__(self, *arguments: Any, **more: Any) -> Any: ...
+
+    def __dlpack_device__(self) -> Any: ...
+
+
+class Allocator(Protocol):
+    """Where a session takes its device memory from: see Session."""
+
+    def allocate(self, device: int, size: int, /) -> int | None: ...
+
+    def release(self, device: int, address: int, /) -> None: ...
+
+
 class Alone:
     """A lock for one call. Two threads, or a process that was forked, get an error instead of a wrong result."""
 
-    def __init__(self, what):
+    def __init__(self, what: str) -> None:
         self.what, self.process, self.lock = what, os.getpid(), threading.Lock()
 
-    def here(self):
+    def here(self) -> bool:
         return os.getpid() == self.process
 
-    def __enter__(self):
+    def __enter__(self) -> None:
         if not self.here():
             raise Error("E203", f"this {self.what} belongs to another process: its threads were not forked with it")
         if not self.lock.acquire(blocking=False):
             raise Error("E203", f"this {self.what} is in use by another thread: each thread needs one of its own")
 
-    def __exit__(self, *_):
+    def __exit__(self, *_: object) -> None:
         self.lock.release()
 
 
@@ -50,11 +73,12 @@ class Places:
     needs   {name: (shape, dtype)}; gradients of what all ranks share, and largest logits, have a row for each rank
     """
 
-    def __init__(self, plan):
+    def __init__(self, plan: Plan) -> None:
         ranks, shared = len(plan.here), {"sink": plan.heads, "table": plan.table_numbers}
         queries, keys = (plan.tokens, plan.heads), (plan.key_tokens, plan.kv_heads)
         wide, narrow = (plan.head_dim,), (plan.value_dim,)
-        self.needs = {**dict.fromkeys(("q", "dq"), (queries + wide, plan.dtype)),
+        self.needs: dict[str, tuple[tuple[int, ...], str]] = {
+                      **dict.fromkeys(("q", "dq"), (queries + wide, plan.dtype)),
                       **dict.fromkeys(("k", "dk"), (keys + wide, plan.dtype)),
                       **dict.fromkeys(("o", "d_o"), (queries + narrow, plan.dtype)),
                       **dict.fromkeys(("lse", "lse_low", "d_lse"), (queries, "fp32")),
@@ -72,21 +96,21 @@ class Places:
         self.places = {name: [(rank * len(_NAMES) + at, begin) for rank, begin in enumerate(begins[name])]
                        for at, name in enumerate(_NAMES) if name in begins}
 
-    def _begins(self, plan, name):
+    def _begins(self, plan: Plan, name: str) -> list[int]:
         """How many bytes behind the tensor's begin the rows of each rank begin."""
         shape, dtype = self.needs[name]
         row = _SIZES[dtype]
         for size in shape[1:]:
             row *= size
-        rows = plan.rank_keys if name in ("k", "dk", *VALUES) else plan.rank_queries
+        rows: Sequence[int] = plan.rank_keys if name in ("k", "dk", *VALUES) else plan.rank_queries
         if name[2:] in SHARED or name == "max_logit":
             rows = [1] * len(plan.here)
         return [count * row for count in itertools.accumulate(rows, initial=0)][:-1]
 
-    def array(self):
+    def array(self) -> ctypes.Array[ctypes.c_void_p]:
         return (ctypes.c_void_p * self.pointers)()
 
-    def point(self, array, name, base):
+    def point(self, array: ctypes.Array[ctypes.c_void_p], name: str, base: int) -> None:
         """Puts a tensor at address `base` into the array."""
         for place, begin in self.places[name]:
             array[place] = base + begin
@@ -95,60 +119,85 @@ class Places:
 class DeviceMemory:
     """What C calls to have device memory from an object with allocate(device, bytes) and release(device, address).
 
-    An exception must not go through C, so `allocate` then has none to give: C fails, and `check` raises C's error
-    from the exception. What `release` raises nobody waits for; ctypes hands it to sys.unraisablehook.
+    An exception must not go through C, so `allocate` then has none to give: C fails, and `raised` is the exception.
+    What `release` raises nobody waits for; ctypes hands it to sys.unraisablehook.
     """
 
-    def __init__(self, allocator):
-        self.raised = None
+    def __init__(self, allocator: Allocator) -> None:
+        self.raised: BaseException | None = None
 
-        def allocate(_, device, size):
+        def allocate(_: Any, device: int, size: int) -> int | None:
             try:
                 return allocator.allocate(device, size)
             except BaseException as error:
                 self.raised = error
                 return None
 
-        def release(_, device, address):
+        def release(_: Any, device: int, address: int) -> None:
             allocator.release(device, address)
         self.options = fcp_allocator(None, ALLOCATE(allocate), RELEASE(release))  # holds both functions
 
-    def check(self, code, err):
-        """Raises the error that a C function has returned, unless it is none."""
-        raised, self.raised = self.raised, None
+
+class Options(fcp_session_options):
+    """The options of a session, and what they point to. They live as long as the session."""
+    memory: DeviceMemory | None = None
+    interruption: Interruption
+    id: Any = None
+    start_record: fcp_start
+
+    def check(self, code: int, err: fcp_error) -> None:
+        """Raises the error that a C function has returned, unless it is none; or what a handler of a signal, or the
+        caller's allocator, has raised meanwhile."""
+        self.interruption.check()
+        raised = None if self.memory is None else self.memory.raised
+        if raised is None:
+            check(code, err)
+            return
+        assert self.memory
+        self.memory.raised = None
         try:
             check(code, err)
         except Error as error:
-            if raised is not None and not isinstance(raised, Exception):
+            if not isinstance(raised, Exception):
                 raise raised  # the user has interrupted the program
             raise error from raised
 
 
-def session_options(group, cuda=False, device=0, threads=0, timeout=0, allocator=None):
-    """The options of a session of a group; they hold what they point to, and live as long as the session. device: of
-    this process, with cuda. allocator: where device memory comes from, or None."""
-    for name, number in ("threads", threads), ("timeout", timeout):
-        if not 0 <= number < 1 << 32:
-            raise Error("E203", f"{name} is {number}: it is a number from 0 on, of at most 32 bits")
+def _number(name: str, given: Any) -> int:
+    try:
+        number = operator.index(given)
+    except TypeError:
+        number = -1
+    if not 0 <= number < 1 << 32:
+        raise Error("E203", f"{name} is {given!r}: it is a whole number from 0 on, of at most 32 bits")
+    return number
+
+
+def session_options(group: Any, cuda: bool = False, device: int = 0, threads: int = 0, timeout: int = 0,
+                    allocator: Allocator | None = None) -> Options:
+    """The options of a session of a group. device: of this process, with cuda. allocator: where device memory comes
+    from, or None. Whoever calls C with them then calls their `check`."""
     transport = None if group is None else b"nccl" if cuda else b"mpi" if group == "mpi" else b"tcp"
-    options = fcp_session_options(ctypes.sizeof(fcp_session_options), b"cuda" if cuda else b"host", transport,
-                                  compute_threads=threads, timeout_s=timeout)
+    options = Options(ctypes.sizeof(fcp_session_options), b"cuda" if cuda else b"host", transport,
+                      compute_threads=_number("threads", threads), timeout_s=_number("timeout", timeout))
+    device = _number("device", device)
+    options.interruption = Interruption()
+    options.interrupted = options.interruption.function
     if cuda:
         from . import libraries
         libraries.load()
-    options.check = check
     if cuda and allocator is not None:
         options.memory = DeviceMemory(allocator)
-        options.allocator, options.check = options.memory.options, options.memory.check
+        options.allocator = options.memory.options
     if transport in (b"nccl", b"tcp"):
         rank, ranks, options.id = (0, 0, None) if group == "mpi" else connection_id(group, cuda)
-        options.held = fcp_start(ctypes.sizeof(fcp_start), ranks, rank, device + 1 if cuda else 0,
-                                 id=ctypes.addressof(options.id) if options.id else None)
-        options.start = ctypes.addressof(options.held)
+        options.start_record = fcp_start(ctypes.sizeof(fcp_start), ranks, rank, device + 1 if cuda else 0,
+                                         id=ctypes.addressof(options.id) if options.id else None)
+        options.start = ctypes.addressof(options.start_record)
     return options
 
 
-def words(shape, dtype, device):
+def words(shape: Sequence[int], dtype: str, device: object) -> str:
     """A tensor's looks, for messages."""
     return f"{list(shape)} of {dtype} on {device}"
 
@@ -166,7 +215,7 @@ _pointer_of = ctypes.pythonapi.PyCapsule_GetPointer
 _pointer_of.argtypes, _pointer_of.restype = [ctypes.py_object, ctypes.c_char_p], ctypes.c_void_p
 
 
-def borrow(x, stream=None):
+def borrow(x: Tensor, stream: int | None = None) -> tuple[Any, _DLTensor]:
     """(capsule, DLTensor) of an object with __dlpack__. The capsule is not consumed: with it ends the loan."""
     if not hasattr(x, "__dlpack__") or not hasattr(x, "__dlpack_device__"):
         raise Error("E701", f"a {type(x).__name__} has no __dlpack__: tensors come by DLPack")
@@ -178,12 +227,12 @@ def borrow(x, stream=None):
     return capsule, _DLTensor.from_address(_pointer_of(capsule, b"dltensor"))
 
 
-def _device(t):
+def _device(t: _DLTensor) -> str:
     name = {_CPU: "cpu", _CUDA: "cuda", _PINNED: "pinned memory", _MANAGED: "cuda"}.get(t.device_type)
     return name or f"device kind {t.device_type}"
 
 
-def _dense(t, shape):
+def _dense(t: _DLTensor, shape: tuple[int, ...]) -> bool:
     """Do rows lie behind each other? Dimensions of one entry, and tensors without any, may have any strides."""
     if not t.strides:
         return True
@@ -195,7 +244,7 @@ def _dense(t, shape):
     return True
 
 
-def largest_of(lse):
+def largest_of(lse: Tensor) -> float:
     """The largest magnitude of a dense tensor of float32 in host memory; rows without keys do not count."""
     capsule, t = borrow(lse)
     count = math.prod(t.shape[i] for i in range(t.ndim))
@@ -208,7 +257,7 @@ def largest_of(lse):
     return max(-least, max(numbers))
 
 
-def warn_of_low(largest, instead):
+def warn_of_low(largest: float, instead: str) -> None:
     """Warns of an LSE that says too little. stacklevel: who called the function that was called."""
     if FAR <= largest < math.inf:
         step = 2.0 ** (math.frexp(largest)[1] - 24)
@@ -230,8 +279,7 @@ class Session(Owner):
               there is none, and so does an exception. release(device, address) gives it back. None: the driver's
               memory. Both are called in the thread that uses the session, or lets it go
 
-    `forward(q, k, v, o, lse)` reads q, k, v and writes o and lse. `backward(q, k, v, o, lse, d_o, dq, dk, dv)` writes
-    dq, dk, dv. All of them are the caller's, dense, in the plan's order and dtype:
+    `forward` and `backward` run the plan's passes on tensors of the caller's, dense, in the plan's order and dtype:
 
     q, dq           [plan.tokens, heads, head_dim]
     o, d_o          [plan.tokens, heads, value_dim]
@@ -261,54 +309,116 @@ class Session(Owner):
     No output overlaps another tensor of the run. A session belongs to one process and is used by one thread at a time;
     otherwise E203.
 
-    Errors: E701 (shape, dtype, strides or device), E702 (no GPU), E703, E203; E012 (no memory), whose __cause__ is what
-    the allocator raised.
+    Ctrl-C ends a run on the host within 0.2 s, and with a group also the wait for other ranks; so does whatever else a
+    handler of signals raises. Outputs are then undefined. Without a group the session can be used again. With one it
+    refuses further runs, and the other ranks get E703 as if this process had ended.
+
+    `close` gives back the session's threads, memory and connections, and so does the end of a `with` block, or of the
+    object.
+
+    Errors: E701 (shape, dtype, strides or device), E702 (no GPU), E703, E203 (another argument; closed); E012 (no
+    memory), whose __cause__ is what the allocator raised.
     """
 
-    def __init__(self, plan, backend="host", group=None, device=0, threads=0, timeout=0, allocator=None):
+    def __init__(self, plan: Plan, backend: str = "host", group: Any = None, device: int = 0, threads: int = 0,
+                 timeout: int = 0, allocator: Allocator | None = None) -> None:
+        self._session: int | None = None
+        self._alone = Alone("Session")
+        if not isinstance(plan, Plan):
+            raise Error("E203", f"Session: a plan is expected, and a {type(plan).__name__} is none: prog.plan(lengths) "
+                                "makes one")
         if backend not in ("host", "cuda"):
             raise Error("E702", f'there is no backend "{backend}": there are host and cuda')
+        if not (group is None or isinstance(group, str) or hasattr(group, "size") or group == -100):  # torch's for others
+            raise Error("E706", f"Session: {group!r} is no group: it is None, 'mpi', or one of torch.distributed")
+        if allocator is not None and not (hasattr(allocator, "allocate") and hasattr(allocator, "release")):
+            raise Error("E203", f"Session: a {type(allocator).__name__} is no allocator: it needs the methods allocate "
+                                "and release")
         self.plan, self._cuda, self._places, self._error = plan, backend == "cuda", Places(plan), fcp_error()
-        self._alone = Alone("Session")
         self._options = session_options(group, self._cuda, device, threads, timeout, allocator)
         made = ctypes.c_void_p()
         self._options.check(C["fcp_session_create"](plan._handle, ctypes.byref(self._options), ctypes.byref(made),
                                                     ctypes.byref(self._error)), self._error)
         self._session = made.value
 
-    def __del__(self):
+    def __del__(self) -> None:
         if getattr(self, "_session", None) and C and self._alone.here():
             C["fcp_session_free"](self._session)
 
-    def forward(self, q, k, v, o, lse, stream=None, **more):
+    def close(self) -> None:
+        """Ends the session: gives back its threads, memory and connections. Then runs are an error (E203). To close
+        twice is no error."""
+        with self._alone:
+            if self._session is not None:
+                C["fcp_session_free"](self._session)
+            self._session = None
+
+    def __enter__(self) -> Session:
+        self._open()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _open(self) -> int:
+        """What C knows the session by."""
+        if self._session is None:
+            raise Error("E203", "this Session is closed")
+        return self._session
+
+    def forward(self, q: Tensor, k: Tensor, v: Tensor | None, o: Tensor, lse: Tensor, stream: int | None = None,
+                **more: Tensor | None) -> None:
+        """Attention: reads q, k and v, and writes o and lse, and lse_low and max_logit if they are there.
+
+        stream   with "cuda", the address of the CUDA stream that the run is put into; None: it has ended on return
+        more     lse_low, max_logit, sink, table: see Session
+
+        Errors: E701 (a tensor that does not fit the plan), E209 (a name that no tensor has), E705 (the plan has no such
+        pass), E203 (the session is closed, or in use), E703 (it failed, or has been interrupted before).
+        """
         self._run(FORWARD, {"q": q, "k": k, "v": v, "o": o, "lse": lse, **more}, stream)
 
-    def backward(self, q, k, v, o, lse, d_o, dq, dk, dv, stream=None, **more):
+    def backward(self, q: Tensor, k: Tensor, v: Tensor | None, o: Tensor, lse: Tensor, d_o: Tensor, dq: Tensor,
+                 dk: Tensor, dv: Tensor | None, stream: int | None = None, **more: Tensor | None) -> None:
+        """The gradients of attention: reads what `forward` has read and written, and d_o, the gradient of o; writes dq,
+        dk and dv, and d_sink and d_table if they are there.
+
+        stream   as in `forward`
+        more     lse_low, d_lse, sink, d_sink, table, d_table: see Session
+
+        Errors: as in `forward`.
+        """
         self._run(BACKWARD, {"q": q, "k": k, "v": v, "o": o, "lse": lse, "d_o": d_o, "dq": dq, "dk": dk, "dv": dv,
                              **more}, stream)
         if more.get("lse_low") is None and not self._cuda and lse is not None:
             warn_of_low(largest_of(lse), "session: pass lse_low, which forward writes, to backward, too")
 
-    def wait(self):
-        """Waits for everything that runs have put into streams."""
+    def wait(self) -> None:
+        """Waits for everything that runs have put into streams, at most the session's timeout. On the host there is
+        nothing to wait for. Errors: E703, also of a run whose failure shows itself now; E203."""
         with self._alone:
-            check(C["fcp_session_wait"](self._session, ctypes.byref(self._error)), self._error)
+            self._options.check(C["fcp_session_wait"](self._open(), ctypes.byref(self._error)), self._error)
 
-    def _run(self, which, tensors, stream):
+    def _run(self, which: int, tensors: dict[str, Tensor | None], stream: int | None) -> None:
+        self._open()
         if stream is not None:
-            stream = stream or 1  # the legacy stream's own name
+            try:
+                stream = operator.index(stream) or 1  # the legacy stream's own name
+            except TypeError:
+                raise Error("E203", f"session: a {type(stream).__name__} is no stream: its address is wanted, such as "
+                                    "torch.cuda.current_stream().cuda_stream") from None
         array, held = self._places.array(), []
         for name, x in tensors.items():
             if x is not None:
                 held.append(self._put(array, name, x, stream))
         with self._alone:
             if stream is None:
-                code = C["fcp_session_run"](self._session, which, array, ctypes.byref(self._error))
+                code = C["fcp_session_run"](self._open(), which, array, ctypes.byref(self._error))
             else:
-                code = C["fcp_session_run_on"](self._session, which, array, stream, ctypes.byref(self._error))
+                code = C["fcp_session_run_on"](self._open(), which, array, stream, ctypes.byref(self._error))
             self._options.check(code, self._error)
 
-    def _put(self, array, name, x, stream):
+    def _put(self, array: ctypes.Array[ctypes.c_void_p], name: str, x: Tensor, stream: int | None) -> Any:
         """Puts a tensor into the array, if it fits; returns what keeps it."""
         if name in VALUES and self.plan.values_in_keys:
             raise Error("E701", f"session: there is no {name}: the values are the first {self.plan.value_dim} numbers "

@@ -491,6 +491,8 @@ def _looks(q: Tensor, k: Tensor, v: Tensor | None, sink: Tensor | None, table: T
            autocast: torch.dtype | None = None) -> tuple[Tensor, ...]:
     """What _attention gives, without its numbers, for compilers."""
     rows, wide = q.shape[:2], value_dim if v is None else v.shape[2]
+    if wide is None:
+        raise Error("E209", "attention: there is no v, and no value_dim says how wide o is")
     lse, low = (q.new_empty(rows, dtype=torch.float32) for _ in range(2))
     most = lse.new_empty(rows[1] if want_max else 0)
     return q.new_empty([*rows, wide]), lse, low, most
