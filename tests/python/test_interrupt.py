@@ -92,13 +92,17 @@ class Interrupted(Expecting):
         def raising(*_):
             raise Wanted
         signal.signal(signal.SIGALRM, raising)
-        thread = threading.Thread(target=session.forward, args=x[:5])
+        ended, want = threading.Event(), x[3].copy()
+        x[3][:] = 0
+
+        def run():
+            session.forward(*x[:5])
+            ended.set()
         with self.assertRaises(Wanted):
-            thread.start()
+            threading.Thread(target=run).start()
             signal.setitimer(signal.ITIMER_REAL, 0.04)
-            thread.join()
-        thread.join()
-        session.forward(*x[:5])
+            ended.wait()
+        self.assertTrue(ended.wait(60) and (x[3] == want).all())
 
     def test_torch(self):
         """Attention and its gradients, by torch's operators."""
@@ -123,7 +127,7 @@ class Interrupted(Expecting):
         self.expect("E320", lambda: fcpc.program("causal and doc[q] == doc[k]", fields=["doc"]).plan([20000], {}), "doc")
 
     def test_a_group(self):
-        """Rank 0 is interrupted: rank 1 hears of it at once, and the session of rank 0 runs no more."""
+        """Rank 0 is interrupted: rank 1 hears of it when it needs rank 0, and the session of rank 0 runs no more."""
         with tempfile.TemporaryDirectory() as folder:
             ranks = []
             for rank in range(2):
@@ -137,18 +141,20 @@ class Interrupted(Expecting):
         dist.init_process_group("gloo", init_method=store, rank=rank, world_size=2)
         prog = fcpc.program("full", heads=HEADS, kv_heads=1, head_dim=DIM, dtype="fp32",
                             cluster=fcpc.detect(dist.group.WORLD))
-        plan = prog.plan([60000])
+        plan = prog.plan([16000])
         session, x = fcpc.Session(plan, group=dist.group.WORLD, threads=1), tensors(plan)
+
         dist.barrier()
         begun = time.monotonic()
         if rank == 0:
             self.ends(lambda: session.forward(*x[:5]), 0.3)
         try:
-            session.forward(*x[:5])
+            for _ in range(2):  # the first may have all that it needs of rank 0
+                session.forward(*x[:5])
         except fcpc.Error as error:
             said = "has been interrupted" if rank == 0 else "rank 0 has failed, or its process has ended"
             good = error.code == "E703" and said in str(error)
-            return 7 if good and time.monotonic() - begun < 0.3 + 2 * SOON else print(error) or 1
+            return 7 if good and time.monotonic() - begun < 60 else print(error) or 1
         return 2
 
 

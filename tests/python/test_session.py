@@ -115,6 +115,28 @@ class OnTheHost(Expecting):
         session.backward(q, k, v, o, lse, q, dq, dk, dv)
         self.assertTrue((lse == -numpy.inf).all() and not any(x.any() for x in (o, dq, dk, dv)))
 
+    def test_closing(self):
+        """Closing gives all back, also at the end of `with`; then nothing runs. To close twice is no error."""
+        plan = a_program().plan([128])
+        (q, k, v, _), lse = draw(plan), numpy.empty((128, HEADS), numpy.float32)
+        with fcpc.Session(plan) as session:
+            session.forward(q, k, v, numpy.empty_like(q), lse)
+        session.close()
+        for use in (lambda: session.forward(q, k, v, numpy.empty_like(q), lse), session.wait, session.__enter__):
+            self.expect("E203", use, "this Session is closed")
+
+    def test_wrong_arguments(self):
+        plan = a_program().plan([128])
+        for bad in a_program(), 3, None:
+            self.expect("E203", lambda: fcpc.Session(bad), "a plan is expected", "prog.plan(lengths) makes one")
+        for name in "threads", "timeout", "device":
+            self.expect("E203", lambda: fcpc.Session(plan, **{name: "two"}), f"{name} is 'two': it is a whole number")
+        self.expect("E203", lambda: fcpc.Session(plan, allocator=3), "no allocator")
+        self.expect("E706", lambda: fcpc.Session(plan, group=3), "3 is no group")
+        self.expect("E706", lambda: fcpc.Session(plan, group="ring"), "'ring' is no group")
+        session, (q, k, v, _), lse = fcpc.Session(plan, threads=numpy.int64(1)), draw(plan), numpy.empty((128, HEADS))
+        self.expect("E203", lambda: session.forward(q, k, v, q, lse, stream="one"), "a str is no stream")
+
     def test_what_is_refused(self):
         plan = a_program().plan([128])
         session, (q, k, v, _) = fcpc.Session(plan), draw(plan)

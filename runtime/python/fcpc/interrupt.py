@@ -28,7 +28,8 @@ def _asked(raised: List[BaseException]) -> Generator[int, Any, None]:
         except GeneratorExit:
             return
         except BaseException as error:
-            raised.append(error)
+            # without this frame: whoever clears the frames of a traceback would end the generator
+            raised.append(error.with_traceback(error.__traceback__ and error.__traceback__.tb_next))
             said = 1
 
 

@@ -22,6 +22,7 @@ from typing import Any, Callable, ContextManager, Iterable, Iterator, Mapping, S
 from ._c import C, Owner, fcpc_batch, fcpc_field, fcpc_options, fcpc_question, fcpc_times, take_text
 from .batches import Numbers, cu_seqlens, differences, fields_of, kind_of, numbers_of, shortly
 from .errors import Diagnostics, Error, warn
+from .interrupt import interruptibly
 from .plan import Plan, load, together
 from .ranks import gather_hosts, mpi_place
 from .shared import MANY_RANKS, Folder, key_of, usual_folder
@@ -41,6 +42,7 @@ class Unset(enum.Enum):
 
 
 UNSET = Unset.UNSET
+QUICK = 8192  # tokens of a batch that is planned in less time than anybody notices
 
 
 def _hash_of(path: str) -> str | None:
@@ -270,10 +272,13 @@ class Program(Owner):
 
         def make() -> list[Plan]:
             made, times = (ctypes.c_void_p * self.masks)(), fcpc_times()
-            with Diagnostics() as d:
-                d.check(C["fcpc_plan_layers"](self._handle, ctypes.byref(batch), None if stop is None else
-                                              ctypes.byref(stop), d.handle, ctypes.byref(times), made))
-                said = d.warnings()
+
+            def call(stop: ctypes.c_int) -> tuple[str, ...]:
+                with Diagnostics() as d:
+                    d.check(C["fcpc_plan_layers"](self._handle, ctypes.byref(batch), ctypes.byref(stop), d.handle,
+                                                  ctypes.byref(times), made))
+                    return d.warnings()
+            said = interruptibly(call, stop, quick=held is not None and sum(held.owner) <= QUICK)
             return [Plan(handle or 0, here, times, said, self) for handle in made]
 
         def whole(plans: list[Plan], use: Any = None, warnings: Iterable[str] = ()) -> Plan:
