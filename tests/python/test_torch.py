@@ -334,6 +334,19 @@ class Plans(Compared):
         self.assertEqual(len(attn._free), len(attn._plans))
         self.assertFalse([b for b in fcpc.torch._bound.values() if b.attention is attn])
 
+    def test_interrupted_late(self):
+        """A Ctrl-C that C has not heard of any more is raised all the same, and no place of a plan is lost."""
+        prog = a_program()
+        attn, plan, (q, k, v, _) = Attention(prog), prog.plan([128]), draw(128)
+        for _ in range(2):
+            attn._options.interruption._raised.append(KeyboardInterrupt())
+            self.assertRaises(KeyboardInterrupt, lambda: attn.bind(plan))
+            self.assertEqual((attn._free, len(attn._plans)), ([0], 1))
+        bound = attn.bind(plan)
+        attn._options.interruption._raised.append(KeyboardInterrupt())
+        self.assertRaises(KeyboardInterrupt, lambda: bound(q, k, v))
+        bound(q, k, v)
+
 
 class Operators(Compared, Expecting):
     def test_opcheck(self):
