@@ -14,7 +14,7 @@ import fcpc
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 # Whole files first, so that transformers is not even loaded.
-LONG = ("test_agent", "test_hf", "test_loops", "test_trainer",
+LONG = ("test_agent", "test_hf", "test_loops", "test_trainer", "test_types",
         "test_binding.Binding.test_the_page",  # it has the functions of fcpc.hf
         "test_group.Groups.test_two_processes",
         *(f"test_package.{name}" for name in ("Wheel.test_a_clean_environment", "Wheel.test_it_computes_anywhere",

@@ -76,7 +76,7 @@ class Restore(unittest.TestCase):
                     "E701 restore: with a group, each process would count the gradient",
                     "E701 restore: dimension 0 has" if rank == 2 else "E706 restore: rank 2 has met an error",
                     "E706 restore: rank 0 restores torch.float32" if rank == 2 else
-                    "E706 restore: rank 2 restores torch.int32, in other dimensions []; here they are torch.float32, []",
+                    "E706 restore: rank 2 restores torch.int32, in other dimensions []; here they are torch.float32",
                     "E706 restore: the group has 2 processes, and the plan 4 ranks",
                     "E701 restore: a tensor of torch or an array of numpy is expected, and this is a list",
                     "E706 restore: this process is not in the group",

@@ -45,8 +45,8 @@ class Rows(Expecting):
         rows = list(plan.rows())
         self.assertEqual(plan.positions().tolist(), [row - places[row][0] for row in rows])
         for shift in (-2, 1, 3):
-            self.assertEqual(list(plan.rows(shift)), [row + shift if places[row][0] <= row + shift < places[row][1] else -1
-                                                      for row in rows])
+            self.assertEqual(list(plan.rows(shift)), [
+                row + shift if places[row][0] <= row + shift < places[row][1] else -1 for row in rows])
         mine, count = plan.take_labels(labels)
         self.assertEqual(mine.tolist(), [labels[row + 1].tolist() if row + 1 < places[row][1] else
                                          torch.full_like(labels[0], IGNORE).tolist() for row in rows])
@@ -98,8 +98,8 @@ class Rows(Expecting):
         rows, behind = numpy.asarray(plan.rows()), numpy.asarray(plan.rows(1))
         self.assertNotEqual(rows.tolist(), sorted(rows))
         made = numpy.arange(2 * 50 * 3).reshape(2, 50, 3) % 100
-        for name in ("bool", "uint8", "int8", "int16", "uint16", "int32", "uint32", "int64", "uint64", "float16", "float32",
-                     "float64", "complex64"):
+        for name in ("bool", "uint8", "int8", "int16", "uint16", "int32", "uint32", "int64", "uint64", "float16",
+                     "float32", "float64", "complex64"):
             array = made.astype(name)
             for x in (array, torch.from_numpy(array)):
                 for dim in (1, -2):
@@ -122,7 +122,7 @@ class Rows(Expecting):
     def test_labels(self):
         plan, labels = planned([4, 0, 3]), numpy.array([1, 2, 3, IGNORE, 1, IGNORE, 3])
         want = [2, 3, IGNORE, IGNORE, IGNORE, 3, IGNORE]
-        for x in (labels, labels.astype("int8"), torch.tensor(labels), labels[None], torch.tensor(labels)[None].short()):
+        for x in (labels, labels.astype("i1"), torch.tensor(labels).short(), labels[None], torch.tensor(labels[None])):
             made = plan.take_labels(x, dim=x.ndim - 1)
             self.assertEqual((made.labels.ravel().tolist(), made.count, made.labels.dtype), (want, 3, x.dtype))
         self.assertEqual(plan.take_labels(numpy.arange(7, dtype="uint8"), ignore=255).count, 5)
@@ -219,7 +219,8 @@ class ReadOnly(unittest.TestCase):
 
     def test_pickled(self):
         """It comes back as it was, and verified; also with a part of the ranks, with layers, and in another process."""
-        prog = fcpc.program(heads=1, head_dim=16, cluster=fcpc.detect(), block=16, layers=["causal", "q < k and k <= q"])
+        prog = fcpc.program(heads=1, head_dim=16, cluster=fcpc.detect(), block=16,
+                            layers=["causal", "q < k and k <= q"])
         plan = prog.plan([100, 20], here=range(1, 3))
         again = pickle.loads(pickle.dumps(plan))
         self.assertIs(again.program, prog)

@@ -195,7 +195,7 @@ class Plan(Owner):
 
         x       a tensor of torch, on any device, or an array of numpy, of the packed batch
         shift   1: of each token, the row of the one behind it in its document. `take_labels` does that with labels
-        fill    stands where the document has no such token. With a shift it must be named, and x must be able to hold it
+        fill    stands where the document has no such token. With a shift it must be named, and fit the type of x
         keys    x is about the keys, which differ from the queries where a sequence has more of them
         dim     the dimension of x that is the tokens: 1, or -1, for positions of shape [3, global_tokens]
 
@@ -321,8 +321,8 @@ class Plan(Owner):
         layers it is about this plan alone.
 
         stop         a ctypes.c_int that another thread may set to end it (E013)
-        max_seconds  it is given up (E405) once it has worked for so many seconds of one processor, which are counted and
-                     not measured; 0: never
+        max_seconds  it is given up (E405) once it has worked for so many seconds of one processor, which are counted
+                     and not measured; 0: never
 
         Errors: E615 (the plan computes other pairs, or counts them wrongly)
         """
