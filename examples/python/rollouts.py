@@ -10,8 +10,8 @@ answers to a prompt P, of which the second goes on in two ways:
              +- D
 
 A token sees the tokens before it in its own rollout: those whose subtree it is in. Depth first, the subtree of a token
-ends at one place, `last`. So the mask is `causal and q <= last[k]`. Positions count within a rollout, and behind the last
-token of a part stands another part. So positions and labels are the caller's own, brought into the plan's order by
+ends at one place, `last`. So the mask is `causal and q <= last[k]`. Positions count within a rollout, and behind the
+last token of a part stands another part. So positions and labels are the caller's own, brought into the plan's order by
 `plan.take`, and not those of `plan.positions` and `plan.take_labels`. A loss is taken over the tree.
 
 It prints how far the tree's attention and gradients are from those of each rollout alone, and what a batch of trees

@@ -334,6 +334,19 @@ class Plans(Compared):
         self.assertEqual(len(attn._free), len(attn._plans))
         self.assertFalse([b for b in fcpc.torch._bound.values() if b.attention is attn])
 
+    def test_interrupted_late(self):
+        """A Ctrl-C that C has not heard of any more is raised all the same, and no place of a plan is lost."""
+        prog = a_program()
+        attn, plan, (q, k, v, _) = Attention(prog), prog.plan([128]), draw(128)
+        for _ in range(2):
+            attn._options.interruption._raised.append(KeyboardInterrupt())
+            self.assertRaises(KeyboardInterrupt, lambda: attn.bind(plan))
+            self.assertEqual((attn._free, len(attn._plans)), ([0], 1))
+        bound = attn.bind(plan)
+        attn._options.interruption._raised.append(KeyboardInterrupt())
+        self.assertRaises(KeyboardInterrupt, lambda: bound(q, k, v))
+        bound(q, k, v)
+
 
 class Operators(Compared, Expecting):
     def test_opcheck(self):
@@ -402,7 +415,7 @@ class Operators(Compared, Expecting):
         self.assertTrue(torch.equal(again["bound"](q, k, v), want))
 
     def test_no_second_derivatives(self):
-        """A gradient of a gradient is refused: it would leave attention out. The first ones are what they always are."""
+        """A gradient of a gradient is refused: it would leave attention out. First ones are what they always are."""
         bound, inputs = self.bound_with_everything()
         o, lse = bound(*inputs[:4], {"t": inputs[4]}, return_lse=True)
         losses = {"o": o.sum(), "o * o": (o * o).sum(), "lse": lse.sum(), "both": o.sum() * lse.sum()}
@@ -424,7 +437,7 @@ class Operators(Compared, Expecting):
         self.assertTrue(torch.equal(whole, again) and whole.any())
 
     def test_functions(self):
-        """torch.func.grad and vjp are what backward gives; what there is not is refused, also where it would be zero."""
+        """torch.func.grad and vjp are what backward gives; all else is refused, also where it would be zero."""
         bound, inputs = self.bound_with_everything()
         loss = lambda q, k, v, sink, t: (bound(q, k, v, sink, {"t": t}) ** 2).sum()  # noqa: E731
         want, plain = torch.autograd.grad(loss(*inputs), inputs), [x.detach() for x in inputs]
@@ -671,8 +684,8 @@ class Errors(Expecting):
         plan = prog.plan([128], here=range(1, 2))
         part = fcpc.torch._Binding(self.attn, 0, plan)
         self.assertEqual(part._advice("k", k, (plan.key_tokens, KV_HEADS, DIM), k.dtype),
-                         f". The whole batch has 128 tokens, and this process holds {plan.tokens} of them: plan.take(k, "
-                         "keys=True)")
+                         f". The whole batch has 128 tokens, and this process holds {plan.tokens} of them: "
+                         "plan.take(k, keys=True)")
         self.assertIn("plan.take(q)", part._advice("q", q, (plan.tokens, HEADS, DIM), q.dtype))
 
     def test_arguments(self):

@@ -1,4 +1,5 @@
-"""test_trainer.py: transformers' Trainer with bf16=True, which is torch.autocast, trains a model that attends by plans."""
+"""test_trainer.py: transformers' Trainer with bf16=True, which is torch.autocast, trains a model that attends by plans.
+"""
 import tempfile
 import unittest
 
@@ -67,7 +68,8 @@ class UnderAutocast(unittest.TestCase):
                 arguments = TrainingArguments(folder, bf16=True, use_cpu=True, per_device_train_batch_size=1,
                                               num_train_epochs=2, learning_rate=0.02, logging_steps=1, report_to=[],
                                               save_strategy="no", remove_unused_columns=False, disable_tqdm=True)
-                trainer = (ByPlan if dtype else ByMask)(model, arguments, train_dataset=Batches(), data_collator=collate)
+                kind = ByPlan if dtype else ByMask
+                trainer = kind(model, arguments, train_dataset=Batches(), data_collator=collate)
                 if dtype:
                     trainer.prog = fcpc.program("causal", heads=4, kv_heads=2, head_dim=8, dtype=dtype, block=16,
                                                 cluster=fcpc.detect())
