@@ -117,7 +117,7 @@ fcp_code fcp_session_create(const fcp_plan *plan, const fcp_session_options *opt
 /* A function of the session begins that may take long. Its caller may interrupt it: runtime/base/interrupt.h. */
 static fcp_code enter(fcp_session *s, fcp_error *err) {
     if (s->plans && s->plans->interrupted)
-        return fcp_fail(err, FCP_E_RUN, "this session has been interrupted, and a new session is needed");
+        return fcp_fail(err, FCP_E_RUN, "this session has been interrupted, and a new one is needed");
     for (uint32_t i = 0; i < (s->plans ? s->plans->count : 1); i++)
         fcp_interrupt_begin(s->plans ? &s->plans->parts[i]->interrupt : &s->interrupt);
     return FCP_OK;

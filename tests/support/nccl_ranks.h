@@ -16,6 +16,7 @@ typedef struct task {
     const fcp_plan *other; /* rank `odd`'s, if there is one */
     unsigned odd;          /* the rank that is not like the others, or that is failed */
     uint32_t graph_from, timeout_s, odd_graph_from; /* timeout_s: of what waits for a fault; 0: LONG */
+    int (*interrupted)(void *context); /* of fcp_session_options, from the first pass on with a fault; NULL: none */
     int times;
     uint64_t seed;
     bool idle, gathers, silent, device_memory, one_device, keeps_away, driver; /* driver: its calls fail, not NCCL's */
@@ -347,7 +348,7 @@ static inline void run_rank(process *p) {
     p->word->code = create(p, &session, err);
     if (fault_in_a_pass(x)) { /* nobody is still connecting when it begins, and none gives up while they do */
         process_meet(p, 1, 1);
-        if (session) session->timeout_s = x->timeout_s;
+        if (session) session->timeout_s = x->timeout_s, session->interrupt.asked = x->interrupted;
     }
     if (p->rank == x->odd) {
         p->nccl->group_at = x->group_at ? p->nccl->begun + x->group_at : 0;

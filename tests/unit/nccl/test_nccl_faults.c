@@ -58,6 +58,26 @@ Test(nccl_faults, a_rank_dies_stops_stalls) {
     for (int i = 0; i < 2; i++) fcp_plan_free(plans[i]);
 }
 
+static int wants_no_more(void *context) {
+    (void)context;
+    return 1;
+}
+
+/* A rank gets no further, and the callers of all want no more, long before the time limit. */
+Test(nccl_faults, a_caller_interrupts) {
+    static const char *const interrupted[] = {"rank ", " pass", "interrupted", NULL};
+    fcp_plan *plan = make_plan("full", 3, 1, "330, 130", "");
+    failing all[2];
+    for (unsigned i = 0; i < 2; i++) {
+        task x = {.plan = plan, .graph_from = i ? 1 : UINT32_MAX, .times = 2, .seed = i, .odd = i, .idle = true,
+                  .silent = true, .timeout_s = 100, .group_at = 1 + i, .fault = STANDIN_STALLS,
+                  .interrupted = wants_no_more};
+        all[i] = (failing){.x = x, .parts = interrupted, .what = "interrupted"};
+    }
+    all_fail(all, 2);
+    fcp_plan_free(plan);
+}
+
 /* The driver's queues are full long before a whole pass is in them. A peer that makes no progress is noticed
  * nevertheless. */
 Test(nccl_faults, full_queues) {
