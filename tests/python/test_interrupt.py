@@ -54,7 +54,7 @@ class Interrupted(Expecting):
 
     def test_runs(self):
         """Both passes of a run of ten seconds; of one that is shorter, which then gives the same bits as before."""
-        plan = a_plan(40000)
+        plan = a_plan(30000)
         session, x = fcpc.Session(plan, threads=2), tensors(plan)
         self.ends(lambda: session.forward(*x[:5]), 0.3)
         self.ends(lambda: session.backward(*x), 0.3)
@@ -107,8 +107,8 @@ class Interrupted(Expecting):
     def test_torch(self):
         """Attention and its gradients, by torch's operators."""
         prog = fcpc.program("causal", heads=HEADS, kv_heads=1, head_dim=DIM, dtype="fp32")
-        plan, attention = prog.plan([40000]), Attention(prog, threads=2)
-        q, k, v = (torch.randn(40000, h, DIM, requires_grad=True) for h in (HEADS, 1, 1))
+        plan, attention = prog.plan([30000]), Attention(prog, threads=2)
+        q, k, v = (torch.randn(30000, h, DIM, requires_grad=True) for h in (HEADS, 1, 1))
         self.ends(lambda: attention.bind(plan)(q, k, v), 0.3)
         small = prog.plan([6000])
         o = attention.bind(small)(q[:6000], k[:6000], v[:6000])
