@@ -139,8 +139,10 @@ class Rows(Expecting):
         self.assertEqual(plan.take(tokens, shift=1, fill=0).tolist(), [1, 2, 3, 4, 0])
         self.assertEqual(plan.take(tokens, shift=-1, fill=torch.tensor(7)).tolist(), [7, 0, 1, 2, 3])
         for x, fill in ((tokens.byte(), -100), (tokens, 0.5), (tokens.numpy(), 1 << 63), (tokens, float("inf")),
-                        (tokens.bool(), 2), (tokens, 1j)):
+                        (tokens.bool(), 2), (tokens, 1j), (tokens.half(), 1e9), (tokens.numpy().astype("f2"), 1e9),
+                        (tokens.float(), 1j)):
             self.expect("E701", lambda x=x, fill=fill: plan.take(x, shift=1, fill=fill), f"fill is {fill}")
+        self.assertEqual(plan.take(tokens.half(), shift=1, fill=-torch.inf)[-1], -torch.inf)
         self.expect("E203", lambda: plan.take(tokens, shift=1, fill=tokens), "a number is expected")
 
     def test_wrong_arguments(self):

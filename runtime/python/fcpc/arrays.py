@@ -1,6 +1,7 @@
 """arrays.py: tensors of torch and arrays of numpy, whichever the caller has: rows are taken from both alike."""
 from __future__ import annotations
 
+import math
 import operator
 import sys
 from typing import Any, TypeVar, cast
@@ -63,6 +64,9 @@ def check_holds(who: str, x: Any, name: str, number: Any) -> Any:
     elif "int" in dtype:
         info = sys.modules["torch" if is_tensor(x) else "numpy"].iinfo(x.dtype)
         fits = not isinstance(number, complex) and number == number // 1 and info.min <= number <= info.max
+    elif "float" in dtype:
+        info = sys.modules["torch" if is_tensor(x) else "numpy"].finfo(x.dtype)
+        fits = not isinstance(number, complex) and (not abs(number) < math.inf or abs(number) <= float(info.max))
     if not fits:
         raise Error("E701", f"{who}: {name} is {number}, and numbers of type {dtype} cannot be that")
     return number
