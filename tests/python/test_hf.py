@@ -320,6 +320,16 @@ class Refused(Expecting):
         self.expect("E203", lambda: loss(None, None, 5, shift_labels=1, num_items_in_batch=8, fcpc=bound),
                     "num_items_in_batch is 8", "9 labels")
 
+    def test_other_ignore(self):
+        """Whatever stands for no label in the batch, the loss leaves it out."""
+        model, batch = tiny(), self.batch
+        prog = program(model)
+        attn, plan = Attention(prog), prog.plan(batch.lengths, {"doc": batch.doc})
+        labels = torch.where(batch.labels == 5, 6, batch.labels)
+        losses = [model(**fcpc.hf.inputs(attn, plan, batch.tokens, torch.where(labels == NO_LABEL, ignore, labels),
+                                         ignore=ignore)).loss for ignore in (NO_LABEL, 5)]
+        self.assertEqual(*losses)
+
     def test_what_a_model_is_called_with(self):
         """What a model does by the order of its tensors, where layers do not see it."""
         model = tiny()
@@ -390,6 +400,32 @@ class Refused(Expecting):
         for rank in range(2):
             prog = fcpc.hf.program(config("llama"), cluster=fcpc.Cluster(1, 2, here=range(rank, rank + 1)), block=16)
             self.expect("E203", lambda: fcpc.hf.bind(None, prog.plan([9])), "rank 1 has no token")
+
+    def test_what_is_bound(self):
+        """An Attention and a plan, in this order."""
+        prog = program(tiny())
+        attn, plan = Attention(prog), prog.plan(self.batch.lengths, {"doc": self.batch.doc})
+        self.expect("E203", lambda: fcpc.hf.bind(prog, plan), "an fcpc.torch.Attention is expected")
+        self.expect("E203", lambda: fcpc.hf.bind(attn, None), "a plan is expected")
+        self.expect("E203", lambda: fcpc.hf.inputs(plan, attn, self.batch.tokens), "a plan is expected")
+
+    def test_furthest_position(self):
+        """Where the furthest position of a process decides how all its tokens are rotated, processes would differ."""
+        for rope in ({"rope_type": "dynamic", "factor": 2.0, "rope_theta": 1e4},
+                     {"rope_type": "longrope", "rope_theta": 1e4, "short_factor": [1.0] * 4, "long_factor": [4.0] * 4,
+                      "original_max_position_embeddings": 16}):
+            of = config("llama", rope_parameters=rope,
+                        max_position_embeddings=16 if rope["rope_type"] == "dynamic" else 64)
+            prog = fcpc.hf.program(of, cluster=fcpc.Cluster(1, 2, "cpu", range(1)), block=16)
+            for lengths, refused in ([17, 16], True), ([16, 16], False):
+                plan = prog.plan(lengths)
+                self.expect("E702" if refused else "E203", lambda: fcpc.hf.bind(None, plan),
+                            "goes to position 16" if refused else "an fcpc.torch.Attention")
+                positions = torch.arange(plan.global_tokens)  # the caller's own go further
+                self.expect("E702", lambda: fcpc.hf.inputs(None, plan, positions, positions=positions), "position")
+            model = model_of(of)
+            prog = program(model, documents=None)
+            model(**fcpc.hf.inputs(Attention(prog), prog.plan([40]), torch.arange(40)))
 
     def test_other_models(self):
         """A model that mixes tokens by their place, or whose layers are no attention of the language, is named."""

@@ -18,20 +18,19 @@ import functools
 import inspect
 import re
 import weakref
-from typing import TYPE_CHECKING, Any, Callable
+from typing import Any, Callable
 
 import torch
 from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedModel
 from transformers.loss.loss_utils import LOSS_MAPPING
 
+from .arrays import array_of
 from .errors import Error
 from .layers import Kind, Model
+from .plan import Plan
 from .program import UNSET, Cluster, Program, Unset
 from .program import program as _program
 from .torch import Attention, BoundAttention
-
-if TYPE_CHECKING:
-    from .plan import Plan
 
 NAME = "fcpc"
 _CAUSAL_LOSSES = "ForCausalLM", "ForConditionalGeneration"  # the two that take shift_labels
@@ -168,6 +167,18 @@ def _yarn(config: Any) -> float:
     return float(yarn_apply_mscale(config.rope_parameters, 1.0))  # type: ignore[no-untyped-call]
 
 
+def _reach(config: Any) -> int | None:
+    """How many positions a model rotates alike whatever else the batch has; None: all. Beyond them its furthest
+    position decides about all tokens (dynamic, longrope), and a process sees those of its own alone."""
+    said = _get(config, "rope_parameters") or {}
+    found = []
+    for one in [said] if "rope_type" in said else said.values():
+        if isinstance(one, dict) and one.get("rope_type") in ("dynamic", "longrope"):
+            name = "original_max_position_embeddings"
+            found += [one.get(name), _get(config, name), _get(config, "max_position_embeddings")]
+    return min((int(limit) for limit in found if limit), default=None)
+
+
 def _scale_and_sinks(config: Any, text: Any) -> dict[str, float]:
     """What layers have, of a model, or what is known by the model's name."""
     found = {"sink": 0.0} if text.model_type in _SINKS else {}
@@ -227,7 +238,7 @@ def program(config: Any, *, cluster: Cluster | None = None, fields: Any = (),
         "layers": [(one, layers.count(number)) for number, one in enumerate(masks)]}
     of_layers = {**_shape(text), **_scale_and_sinks(config, text)}
     made = _program(**which, fields=fields, cluster=cluster, documents=documents, dtype=dtype, **{**of_layers, **plan})
-    made.model = Model(text.model_type, known, layers, None if softcap is None else float(softcap))
+    made.model = Model(text.model_type, known, layers, None if softcap is None else float(softcap), _reach(text))
     return made
 
 
@@ -300,6 +311,13 @@ def bind(attn: Attention, plan: Plan, positions: Any = None) -> BoundModel:
     A program of several masks comes from `program`, because else nobody knows which layer has which (E203). Models of
     transformers cannot compute without tokens, so each process must have some (E203, on all of them).
     """
+    return _bind(attn, plan, positions, None if positions is None or positions is False else positions)
+
+
+def _bind(attn: Attention, plan: Plan, positions: Any, known: torch.Tensor | None) -> BoundModel:
+    """known: positions of the batch, as many as this process knows, if they are not the plan's."""
+    if not isinstance(plan, Plan):
+        raise Error("E203", f"hf.bind: a plan is expected, and this is a {type(plan).__name__}")
     model = None if plan.program is None else plan.program.model
     if model is None and len(plan.layers) > 1:
         raise Error("E203", f"hf.bind: the plan has {len(plan.layers)} masks, and nothing says which layer of a model "
@@ -310,10 +328,19 @@ def bind(attn: Attention, plan: Plan, positions: Any = None) -> BoundModel:
     if idle is not None:
         raise Error("E203", f"hf.bind: rank {idle} has no token of this batch, and models of transformers compute "
                             "nothing without one: a smaller block=, fewer ranks, or larger batches")
+    if model is not None and model.reach is not None and len(plan.here) < plan.ranks:
+        if known is None:
+            known = array_of(plan._list("fcp_plan_positions", False, ranks=range(plan.ranks)), "torch")
+        if int(known.max()) >= model.reach:
+            raise Error("E702", f"hf.bind: a document goes to position {int(known.max())}. From {model.reach} on a "
+                                f"{model.name} rotates all tokens by what the furthest position is (rope_type dynamic "
+                                "or longrope), and each process would see another one")
     if positions is False:
         positions = None
     else:  # a copy of the caller's, which may change it
         positions = plan.positions() if positions is None else positions.clone()
+    if not isinstance(attn, Attention):
+        raise Error("E203", f"hf.bind: an fcpc.torch.Attention is expected, and this is a {type(attn).__name__}")
     return BoundModel(plan, tuple(attn.bind(plan, number) for number in range(len(plan.layers))), positions)
 
 
@@ -326,16 +353,21 @@ def inputs(attn: Attention, plan: Plan, input_ids: torch.Tensor, labels: torch.T
     positions  [global_tokens]: the position of each token of the packed batch, where it is not its place in its
                document. Position ids of several planes are [3, global_tokens]. False: the model hands no position_ids
                to its layers, as Llama 4 does not, and is trusted to use those that it is given
-    ignore     the label of tokens that the loss leaves out. Models of transformers take -100
+    ignore     the label of tokens that the loss leaves out. The model gets -100 in its place
 
     The loss is the sum over the labels of this process, divided by the number of labels of the whole batch. So the
     losses and the gradients of all processes are to be summed.
     """
+    if not isinstance(plan, Plan):
+        raise Error("E203", f"hf.inputs: a plan is expected, and this is a {type(plan).__name__}")
     where = plan.positions(input_ids) if positions is None or positions is False else plan.take(positions, dim=-1)
     found = {"input_ids": plan.take(input_ids)[None], "position_ids": where.unsqueeze(-2), "use_cache": False,
-             "fcpc": bind(attn, plan, False if positions is False else where)}
+             "fcpc": _bind(attn, plan, False if positions is False else where,
+                           None if positions is None or positions is False else positions)}
     if labels is not None:
         mine, count = plan.take_labels(labels, ignore)
+        if ignore != -100:  # which is what models leave out
+            mine, count = plan.take_labels(labels.long().masked_fill(labels == ignore, -100))
         found.update(labels=mine[None], shift_labels=mine[None], num_items_in_batch=max(count, 1))
         found["fcpc"].labels = count
     return found
@@ -411,6 +443,10 @@ def _layer(module: Any, bound: BoundModel) -> tuple[Kind | None, int]:
             if len(kinds) > 1:
                 raise Error("E203", f"attention: layers have {' and '.join(k.words() for k in kinds)}, and the program "
                                     "one mask for all: fcpc.hf.program(model) has a mask for each")
+            if _reach(config) is not None and len(bound.plan.here) < bound.plan.ranks:
+                raise Error("E702", "attention: the furthest position of a process decides how this model rotates its "
+                                    "tokens (rope_type dynamic or longrope): fcpc.hf.program(model) knows how far "
+                                    "processes do the same")
             bound.config = config
         return None, 0
     layers = bound.model.layers

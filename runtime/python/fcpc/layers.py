@@ -29,8 +29,10 @@ class Model(NamedTuple):
     kinds     what each of the program's masks is, in their order
     layers    for each layer of the model, from 0 on, the number of its mask
     softcap   c of c * tanh(s / c), or None
+    reach     how many positions the model rotates (RoPE) alike whatever else the batch has; None: all
     """
     name: str
     kinds: tuple[Kind, ...]
     layers: tuple[int, ...]
     softcap: float | None
+    reach: int | None = None
