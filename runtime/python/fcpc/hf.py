@@ -10,7 +10,9 @@
 A model hands the keyword `fcpc` down to each of its layers, so nothing here keeps state: the plan is the caller's, as
 in fcpc.torch. The batch dimension is 1, because sequences are packed end to end.
 
-What a model asks for is compared with what the plan does, in every layer. Whatever differs is an error.
+What a model asks for is compared with what the plan does, in every layer. Whatever differs is an error. Some of it a
+layer cannot see: labels, the last logits alone, images, and that the model attends by something else. So the import
+also wraps three methods of transformers' classes and its losses, below. For calls without `fcpc=` they do what they did.
 """
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ class Unset(enum.Enum):
 
 
 UNSET = Unset.UNSET
-QUICK = 8192  # tokens of a batch that is planned in less time than anybody notices
+QUICK = 1024  # tokens of a batch that is planned in no time that anybody notices, whatever its mask is
 
 
 def _hash_of(path: str) -> str | None:
