@@ -56,11 +56,12 @@ def pieces():
 @unittest.skipIf(importlib.util.find_spec("mypy") is None, "mypy is not there (make setup)")
 class Types(unittest.TestCase):
     def test_strict(self):
-        """mypy --strict accepts the package and the README's Python, and finds two mistakes that a user may make."""
+        """mypy --strict accepts the package and the README's Python, and finds mistakes that a user may make."""
         text = PRELUDE
         for line, piece in pieces():
             text += f"\n\ndef in_line_{line}({NAMES}) -> None:\n{textwrap.indent(piece, '    ')}\n"
-        wrong = "plan.take_labels(tokens).counts", "prog.plan(lengths, field={})"
+        wrong = ("plan.take_labels(tokens).counts", "prog.plan(lengths, field={})",
+                 "attn.bind(plan)(q, k, v, return_lse=True).shape")
         text += "".join(f"\n\ndef wrong_{i}({NAMES}) -> None:\n    {line}\n" for i, line in enumerate(wrong))
         with tempfile.TemporaryDirectory() as folder:
             (Path(folder) / "readme.py").write_text(text)
@@ -72,7 +73,8 @@ class Types(unittest.TestCase):
         errors = [line for line in said.stdout.split("\n") if ": error:" in line]
         self.assertIn('has no attribute "counts"', said.stdout)
         self.assertIn('Unexpected keyword argument "field"', said.stdout)
-        self.assertEqual(len(errors), 2, "\n".join(errors))
+        self.assertIn('"tuple[Tensor, Tensor]" has no attribute "shape"', said.stdout)
+        self.assertEqual(len(errors), 3, "\n".join(errors))
 
 
 class Docstrings(unittest.TestCase):

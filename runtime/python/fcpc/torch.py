@@ -228,6 +228,14 @@ class BoundAttention(Owner):
 
     @overload
     def __call__(self, q: Tensor, k: Tensor, v: Tensor | None = None, sink: Tensor | None = None,
+                 tables: Mapping[str, Tensor] | None = None, *, return_lse: Literal[True]) -> tuple[Tensor, Tensor]: ...
+
+    @overload
+    def __call__(self, q: Tensor, k: Tensor, v: Tensor | None = None, sink: Tensor | None = None,
+                 tables: Mapping[str, Tensor] | None = None, *, return_max: Literal[True]) -> tuple[Tensor, Tensor]: ...
+
+    @overload
+    def __call__(self, q: Tensor, k: Tensor, v: Tensor | None = None, sink: Tensor | None = None,
                  tables: Mapping[str, Tensor] | None = None, *, return_lse: bool = False,
                  return_max: bool = False) -> Any: ...
 
