@@ -39,7 +39,9 @@ class Interrupted(Expecting):
         def handle(number, frame):
             self.raised = time.monotonic()
             raise Wanted
-        self.addCleanup(signal.signal, signal.SIGALRM, signal.signal(signal.SIGALRM, handle))
+        # torchrun's agent, which other tests start in this process, leaves a handler of its own for Ctrl-C
+        for number, handler in (signal.SIGALRM, handle), (signal.SIGINT, signal.default_int_handler):
+            self.addCleanup(signal.signal, number, signal.signal(number, handler))
         self.addCleanup(signal.setitimer, signal.ITIMER_REAL, 0)
 
     def ends(self, function, after=0.1, how=Wanted, begin=None):
