@@ -408,6 +408,7 @@ class Refused(Expecting):
         self.expect("E203", lambda: fcpc.hf.bind(prog, plan), "an fcpc.torch.Attention is expected")
         self.expect("E203", lambda: fcpc.hf.bind(attn, None), "a plan is expected")
         self.expect("E203", lambda: fcpc.hf.inputs(plan, attn, self.batch.tokens), "a plan is expected")
+        self.expect("E701", lambda: fcpc.hf.inputs(attn, plan, self.batch.tokens[None]), "the packed batch is expected")
 
     def test_furthest_position(self):
         """Where the furthest position of a process decides how all its tokens are rotated, processes would differ."""

@@ -150,6 +150,8 @@ class Arguments(Expecting):
         self.refuse("E205", ["did you mean 'strategy'?"], strateggy="dcp")
         self.refuse("E205", ["did you mean heads=...?"], head=4)
         self.expect("E706", lambda: fcpc.detect(4), "fcpc.detect(ranks=4)")
+        for wrong in (0, -1, "4", True):
+            self.expect("E202", lambda: fcpc.detect(ranks=wrong), "ranks")
         self.expect("E202", lambda: fcpc.detect(ranks="4"), "ranks: a whole number is expected")
         self.expect("E202", lambda: fcpc.parse(3), "the text of a program")
 

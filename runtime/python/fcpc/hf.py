@@ -362,6 +362,9 @@ def inputs(attn: Attention, plan: Plan, input_ids: torch.Tensor, labels: torch.T
     """
     if not isinstance(plan, Plan):
         raise Error("E203", f"hf.inputs: a plan is expected, and this is a {type(plan).__name__}")
+    if input_ids.dim() != 1:
+        raise Error("E701", f"hf.inputs: input_ids are {list(input_ids.shape)}, and the packed batch is expected, "
+                            f"[{plan.global_tokens}]: sequences end to end, without padding")
     where = plan.positions(input_ids) if positions is None or positions is False else plan.take(positions, dim=-1)
     found = {"input_ids": plan.take(input_ids)[None], "position_ids": where.unsqueeze(-2), "use_cache": False,
              "fcpc": _bind(attn, plan, False if positions is False else where,

@@ -85,6 +85,8 @@ def detect(group: Any = None, ranks: int = 4) -> Cluster:
         raise Error("E706", f"detect: {group} is no group of processes: fcpc.detect(ranks={int(group)}) is for ranks "
                             "in this process")
     if group is None:
+        if count_of("ranks", ranks) < 1:
+            raise Error("E202", f"detect: ranks is {ranks}, and at least 1 is expected")
         return Cluster(1, count_of("ranks", ranks), "cpu")
     if isinstance(group, str):
         return Cluster(*mpi_place(group))
