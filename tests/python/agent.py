@@ -1,5 +1,7 @@
-"""agent.py: a function on four ranks, which torchrun's agent forks from this process, where PyTorch is loaded already."""
+"""agent.py: a function on some ranks, which are forked from this process, where PyTorch is loaded already: by torchrun's
+agent, or by the test itself, where a rank is to die."""
 import multiprocessing
+import os
 import tempfile
 
 from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs
@@ -22,3 +24,14 @@ def four_ranks(function, *arguments):
                               monitor_interval=0.05, logs_specs=DefaultLogsSpecs(folder))
         found = elastic_launch(config, when_all_are_there)(ready, function, *arguments)
     return [found[rank] for rank in range(4)]
+
+
+def forked(ranks, function):
+    """function(init_method, rank) on each of some ranks: how they ended, by what it gave or by which signal."""
+    with tempfile.TemporaryDirectory() as folder:
+        children = []
+        for rank in range(ranks):
+            children.append(os.fork())
+            if not children[-1]:
+                os._exit(function(f"file://{folder}/store", rank))
+        return [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children]

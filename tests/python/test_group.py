@@ -11,6 +11,7 @@ import torch
 import torch.distributed as dist
 
 import fcpc
+from agent import forked
 from fcpc.torch import Attention
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -38,14 +39,7 @@ class Groups(unittest.TestCase):
 
     def test_a_killed_rank(self):
         """A rank is killed while another waits for it: that one hears of it, before its time is over."""
-        with tempfile.TemporaryDirectory() as folder:
-            ranks = []
-            for rank in range(2):
-                ranks.append(os.fork())
-                if not ranks[-1]:
-                    os._exit(self.rank(f"file://{folder}/store", rank))
-            ended = [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in ranks]
-        self.assertEqual(ended, [7, -signal.SIGKILL])
+        self.assertEqual(forked(2, self.rank), [7, -signal.SIGKILL])
 
     def rank(self, store, rank):
         dist.init_process_group("gloo", init_method=store, rank=rank, world_size=2)

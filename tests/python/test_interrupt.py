@@ -2,7 +2,6 @@
 import ctypes
 import os
 import signal
-import tempfile
 import threading
 import time
 import unittest
@@ -12,6 +11,7 @@ import torch
 import torch.distributed as dist
 
 import fcpc
+from agent import forked
 from expecting import Expecting
 from fcpc.torch import Attention
 
@@ -130,14 +130,7 @@ class Interrupted(Expecting):
 
     def test_a_group(self):
         """Rank 0 is interrupted: rank 1 hears of it when it needs rank 0, and the session of rank 0 runs no more."""
-        with tempfile.TemporaryDirectory() as folder:
-            ranks = []
-            for rank in range(2):
-                ranks.append(os.fork())
-                if not ranks[-1]:
-                    os._exit(self.rank(f"file://{folder}/store", rank))
-            ended = [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in ranks]
-        self.assertEqual(ended, [7, 7])
+        self.assertEqual(forked(2, self.rank), [7, 7])
 
     def rank(self, store, rank):
         dist.init_process_group("gloo", init_method=store, rank=rank, world_size=2)

@@ -9,7 +9,7 @@ import torch
 import torch.distributed as dist
 
 import fcpc
-from agent import four_ranks
+from agent import forked, four_ranks
 from fcpc.torch import Attention
 from fcpc.turns import Turns
 
@@ -133,14 +133,7 @@ class InTurn(unittest.TestCase):
 
     def test_a_killed_rank(self):
         """Who waits for its plan gets an error when the time is over."""
-        with tempfile.TemporaryDirectory() as folder:
-            ranks = []
-            for rank in range(4):
-                ranks.append(os.fork())
-                if not ranks[-1]:
-                    os._exit(self.rank(f"file://{folder}/store", rank))
-            ended = [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in ranks]
-        self.assertEqual(ended, [7, -signal.SIGKILL, 7, 7])
+        self.assertEqual(forked(4, self.rank), [7, -signal.SIGKILL, 7, 7])
 
     def rank(self, store, rank):
         dist.init_process_group("gloo", init_method=store, rank=rank, world_size=4)

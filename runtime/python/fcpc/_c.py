@@ -252,6 +252,20 @@ class Owner:
                         "one there, of the program and the plans, which are")
 
 
+class ReadOnly(Owner):
+    """An Owner whose attributes are set by its own class alone, by `_put`."""
+
+    def _put(self, **attributes: Any) -> None:
+        """Sets attributes, which nobody else may."""
+        vars(self).update(attributes)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        raise AttributeError(f"{type(self).__name__.lower()}.{name} is read-only")
+
+    def __delattr__(self, name: str) -> None:
+        raise AttributeError(f"{type(self).__name__.lower()}.{name} is read-only")
+
+
 def path_bytes(path: str | bytes | os.PathLike[Any]) -> bytes:
     """A path (str, bytes or os.PathLike) as C takes it."""
     name = os.fsencode(path)

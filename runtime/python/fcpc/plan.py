@@ -7,7 +7,7 @@ import json
 import os
 from typing import TYPE_CHECKING, Any, Dict, Iterable, Mapping, NamedTuple, Union
 
-from ._c import (C, Owner, call_text, check, fcp_error, fcp_pairs_proof, fcp_shape, fcp_table, fcpc_question,
+from ._c import (C, ReadOnly, call_text, check, fcp_error, fcp_pairs_proof, fcp_shape, fcp_table, fcpc_question,
                  fcpc_show_options, fcpc_times, path_bytes, take_text)
 from .arrays import Rows, array_of, check_holds, dim_of_tokens, index_of, is_array, is_tensor, reverse, taken, whole
 from .errors import Diagnostics, Error
@@ -32,7 +32,7 @@ class Labels(NamedTuple):
     count: int  # type: ignore[assignment] # a tuple's own `count` is not missed
 
 
-class Plan(Owner):
+class Plan(ReadOnly):
     """The plan of one batch. `Program.plan` and `Program.ahead` make it; `fcpc.load` reads it from a file.
 
     The *packed batch* has all sequences end to end. The *plan's order* has the tokens of this process as the plan
@@ -109,16 +109,6 @@ class Plan(Owner):
                   passes=tuple(name for name, has in zip(("forward", "backward"), shape.has_pass) if has), here=here,
                   rank_queries=queries, rank_keys=keys, tokens=sum(queries), key_tokens=sum(keys),
                   table_numbers=C["fcp_plan_table_numbers"](handle))
-
-    def _put(self, **attributes: Any) -> None:
-        """Sets attributes, which nobody else may."""
-        vars(self).update(attributes)
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        raise AttributeError(f"plan.{name} is read-only")
-
-    def __delattr__(self, name: str) -> None:
-        raise AttributeError(f"plan.{name} is read-only")
 
     def __del__(self) -> None:
         if getattr(self, "_handle", None) and C:

@@ -19,7 +19,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any, Callable, ContextManager, Iterable, Iterator, Mapping, Sequence, TypeVar, Union
 
-from ._c import C, Owner, fcpc_batch, fcpc_field, fcpc_options, fcpc_question, fcpc_times, take_text
+from ._c import C, ReadOnly, fcpc_batch, fcpc_field, fcpc_options, fcpc_question, fcpc_times, take_text
 from .batches import Numbers, cu_seqlens, differences, fields_of, kind_of, numbers_of, shortly
 from .errors import Diagnostics, Error, warn
 from .interrupt import interruptibly
@@ -85,9 +85,10 @@ def detect(group: Any = None, ranks: int = 4) -> Cluster:
         raise Error("E706", f"detect: {group} is no group of processes: fcpc.detect(ranks={int(group)}) is for ranks "
                             "in this process")
     if group is None:
-        if count_of("ranks", ranks) < 1:
+        count = count_of("ranks", ranks)
+        if count < 1:
             raise Error("E202", f"detect: ranks is {ranks}, and at least 1 is expected")
-        return Cluster(1, count_of("ranks", ranks), "cpu")
+        return Cluster(1, count, "cpu")
     if isinstance(group, str):
         return Cluster(*mpi_place(group))
     import torch
@@ -101,7 +102,7 @@ def detect(group: Any = None, ranks: int = 4) -> Cluster:
     return Cluster(len(starts), gpus, profile, range(rank, rank + 1))
 
 
-class Program(Owner):
+class Program(ReadOnly):
     """A parsed program. It does not change: any number of threads may plan from it at the same time.
 
     source     the text it was parsed from
@@ -183,20 +184,13 @@ class Program(Owner):
         self._put(_key=key_of([repr(parts), *arrays]))
         _programs.setdefault(self._key, self)
 
-    def _put(self, **attributes: Any) -> None:
-        """Sets attributes, which nobody else may."""
-        vars(self).update(attributes)
-
     def __setattr__(self, name: str, value: Any) -> None:
         if name != "model" or self.model is not None:
-            raise AttributeError(f"program.{name} is read-only")
+            super().__setattr__(name, value)
         if _programs.get(self._key) is self:
             del _programs[self._key]
         self._put(model=value)
         self._remember()
-
-    def __delattr__(self, name: str) -> None:
-        raise AttributeError(f"program.{name} is read-only")
 
     def __del__(self) -> None:
         if getattr(self, "_handle", None) and C:
