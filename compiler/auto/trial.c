@@ -122,7 +122,10 @@ static void predict(void *context) {
     if (!t->code && !t->routed) t->code = t->job->passes->run(&t->x, AUTO_ROUTE);
     if (t->code || !(t->routed ? is_below(t) : is_worth(t))) return;
     t->code = t->job->passes->run(&t->x, AUTO_PLAN);
-    if (!t->code) t->code = simulate(t->x.plan, &t->job->profile, &options, &t->memory, &t->result, &err);
+    const sim_margins stated = {1, {t->settings.margin}}, *margins = t->settings.margins ? t->settings.margins : &stated;
+    if (!t->code)
+        t->code = sim_choose_margin(t->x.plan, margins, &t->job->profile, &options, &t->memory, &t->result,
+                                    &t->made->margin, &err);
     if (t->code) return;
     t->made->makespan = auto_time(&t->result);
     t->made->last = ends_last(auto_longer(&t->result), t->x.problem->ranks);
@@ -230,6 +233,7 @@ static bool is_known(const auto_report *r, auto_candidate *made) {
     for (const auto_candidate *c = r->at; c < r->at + r->count; c++)
         if (c->strategy == made->strategy && !c->settings && c->block == made->block && c->whole && c->bound.all) {
             made->end = c->end, made->bound = c->bound, made->makespan = c->makespan, made->last = c->last;
+            made->margin = c->margin;
             return made->spread = true;
         }
     return false;

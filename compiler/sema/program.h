@@ -122,10 +122,13 @@ struct fcpc_program {
     uint32_t block; /* tokens, or BLOCK_AUTO */
     fcp_strategy strategy;      /* or STRATEGY_AUTO */
     uint32_t coalesce, buffers; /* 0: auto decides */
-    uint32_t margin; /* MARGIN_AUTO: the GPU's profile decides, before the program is handed out */
+    uint32_t margin; /* MARGIN_AUTO: not stated; before the program is handed out it gets the least of `margins` */
+    /* not stated: each plan gets that of these with which it is fastest; NULL: it is as `margin` says */
+    const struct sim_margins *margins;
     uint32_t tolerance; /* how far a rank's work may be over the mean, in millionths */
     uint32_t split;     /* fcp: 1: blocks that are too heavy for one rank are computed by several */
-    const struct sim_profile *profile; /* auto judges by it (simulate/profile.h); NULL: by that of cluster.gpu */
+    /* auto, and who chooses a margin, judge by it (simulate/profile.h); NULL: by that of cluster.gpu */
+    const struct sim_profile *profile;
     uint32_t effort, among; /* auto: 1 to 3; a bit for each strategy that it may try */
     uint32_t base, servers, shard; /* cad: a cad_base; ranks without tokens; where rows may be cut */
     uint32_t tokens, shape;        /* groups: the most tokens of a rank; a groups_shape */
