@@ -131,7 +131,7 @@ Test(simulate, a_rounded_partial_takes_half_the_bytes_and_two_small_launches) {
         const fcp_transfer *t = &plan->transfers[i];
         if (t->cls != FCP_DKV) continue;
         const uint64_t numbers = (uint64_t)t->tokens * 2 * 16 * 64;
-        cr_assert_eq(sim_model_transfer(&m, i, plan->cluster->intra),
+        cr_assert_eq(sim_model_transfer(&m, 0, i, plan->cluster->intra),
                      US + takes(numbers * 2, plan->cluster->intra) +
                          2 * (3 * US + takes(numbers * 6, plan->cluster->memory_bandwidth)));
         seen++;
