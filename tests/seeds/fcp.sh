@@ -83,6 +83,14 @@ for strategy in fcp ring zigzag cad dcp groups ulysses 'ulysses(inside=2)+ring' 
             -D "plan.strategy=$strategy" -D "plan.layout=$layout" -D model.kv_heads=32
     done
 done
+plans "what the caller holds may leave its rail, and the summary says how much; else nothing does" '
+    ([.[].bytes_off_rail > 0] == [true, true, false, false]) and (.[0] | .bytes_off_rail < .bytes_reshuffle)' \
+    '-D plan.layout=contiguous' '-D plan.layout=zigzag' '-D plan.layout=planned' \
+    '-D plan.layout=contiguous -D cluster.fabric=fat_tree'
+predicts "that takes longer than on a fat tree; where nothing leaves its rail, rails cost less than a tenth" '
+    .[0].makespan_s > 1.05 * .[1].makespan_s and .[2].makespan_s < 1.1 * .[3].makespan_s' \
+    '-D plan.layout=contiguous' '-D plan.layout=contiguous -D cluster.fabric=fat_tree' \
+    '-D plan.layout=planned' '-D plan.layout=planned -D cluster.fabric=fat_tree'
 counts "in one hop from its home's node; three of four are read where they arrive" placement,traffic,rounds "$rails"'
     END { if (hops) wrong(hops " hops follow another one"); if (4 * idle > arrivals) wrong(idle " of " arrivals) }'
 counts "without rails most of it leaves them" placement,traffic,rounds "$rails"'
