@@ -8,16 +8,16 @@
  *
  * 1. Who receives for a node: of its readers the one whose wire is least busy in its busier direction, of equals the
  *    lowest. If that would have more than its share, any rank of the node, which passes it on inside. On rails the rank
- *    with the source's own index, whether it reads or not.
+ *    with the sender's own index, whether it reads or not.
  * 2. Who sends to it: the source. Or, where a want has more than RELAYED nodes to reach, whoever has it already, in any
  *    of the nodes: the holder for which (load + depth x bytes / 2) is least. Each hop that is relayed waits for the one
  *    before, so depth has its price. It also has a limit: halving the nodes takes some depth, and a holder that is
  *    DEEPER hops deeper than that sends nothing on.
  * 3. By which rank of its node the source sends: by itself, until it has sent or received as much as a rank of the
  *    busiest node must, if that node's ranks share what it carries; then by the rank that has least, after a local hop.
- *    Not on rails, where that would leave the rail. Wants without results (keys) come last. The few ranks of a node
- *    that still have room then would have to send all of them. So wants with results leave some room at every rank for
- *    its part of what its node must send without results: SPARED.
+ *    Each sends over its own rail, where there are rails. Wants without results (keys) come last. The few ranks of a
+ *    node that still have room then would have to send all of them. So wants with results leave some room at every rank
+ *    for its part of what its node must send without results: SPARED.
  *
  * 4. Where results are joined on their way back, one hop leaves the source, so that all of them come by its end: to a
  *    reader in the source's own node, if there is one, else to the rank that would receive for one of the other nodes,
