@@ -8,6 +8,7 @@
 #include "compiler/blocks.h"
 #include "compiler/capacity.h"
 #include "compiler/lower/lower.h"
+#include "compiler/place/place.h"
 #include "compiler/place/strategies.h"
 #include "compiler/price.h"
 #include "compiler/problem/problem.h"
@@ -42,6 +43,7 @@ static const pass passes[] = {
     /* The placement: who owns each block and computes each tile; and so, what has to travel. */
     {strategy_place, TIME(place)},         /* -> placement                                         */
     {blocks_warn_idle, TIME(place), true}, /* warning: ranks without tokens                        */
+    {place_warn_tolerance, TIME(place), true}, /* warning: work that is not as even as was asked   */
     {traffic_build, TIME(schedule)},       /* -> traffic: which block goes to which rank, and back */
     {reshuffle_build, TIME(schedule)},     /* -> reshuffle: the caller's layout to homes and back  */
     {price_warn, TIME(schedule), true},    /* warning: what the layout costs                       */

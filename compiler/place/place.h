@@ -117,6 +117,9 @@ typedef struct place_masks {
 } place_masks;
 fcp_code place_for_masks(const place_input *in, const place_masks *masks, arena *scratch, uint32_t *home);
 
+/* tolerance.c. Warns where work moves, and a rank still has more of it than the tolerance allows. */
+fcp_code place_warn_tolerance(planning *x);
+
 /* weigh.c. About how long a placement takes, in picoseconds, to compare two of one problem: what is computed and moved,
  * at the cluster's rates. exec: per tile; NULL: at home. */
 fcp_code place_weigh(planning *x, const uint32_t *home, const uint32_t *exec, uint64_t *out_time);
