@@ -49,8 +49,10 @@ typedef struct reading {
     bool apart;             /* the strategy may place the two blocks apart */
     columns *range;         /* the columns that a shape reads: range[range_start[shape]] and so on */
     uint32_t *range_start;  /* shapes + 1 */
-    uint32_t *tile_start, *tile; /* tiles by KV block */
+    uint32_t *width;        /* per shape: how many that are */
     uint32_t *column_start; /* per piece: the number of its first column among all columns */
+    uint32_t *readers;      /* per block: others that read it */
+    uint32_t *tile_start, *tile; /* tiles by KV block, of those that are looked at */
     uint8_t *many;          /* per column: many read it */
     uint32_t *pieces;       /* per block: 1, and those that a division adds; 0: it stays whole */
     /* of one block: per column its tokens, and how many read it; the columns, the most read first; and where each is in
@@ -61,6 +63,13 @@ typedef struct reading {
 } reading;
 
 static uint32_t columns_of(uint32_t tokens) { return (tokens + FCP_CELL - 1) / FCP_CELL; }
+static uint32_t fewer(uint32_t a, uint32_t b) { return a < b ? a : b; }
+
+/* How many columns a block has. */
+static uint32_t block_width(const reading *g, uint32_t b) {
+    const fcp_block *of = &g->p->blocks[b];
+    return g->column_start[of->first_piece + of->pieces] - g->column_start[of->first_piece];
+}
 
 /* The columns that the classes of a part's shape read together: marks them in `marks`, which is cleared again. */
 static uint32_t add_ranges(const problem *p, uint32_t shape, uint8_t *marks, columns *out) {
@@ -91,7 +100,8 @@ static fcp_code find_ranges(reading *g) {
     columns *some = ARENA_NEW(&g->x->scratch, columns, columns_of(p->max_block[FCP_KEYS]) / 2 + (size_t)1);
     size_t room = 0, count = 0;
     g->range_start = ARENA_NEW(&g->x->scratch, uint32_t, p->shape_count + (size_t)1);
-    if (!marks || !some || !g->range_start) return FCP_E_NO_MEMORY;
+    g->width = ARENA_ZNEW(&g->x->scratch, uint32_t, p->shape_count + (size_t)1);
+    if (!marks || !some || !g->range_start || !g->width) return FCP_E_NO_MEMORY;
     for (uint32_t s = 0; s < p->shape_count; s++) {
         g->range_start[s] = (uint32_t)count;
         if (planning_stopped_at(g->x, s)) return FCP_E_INTERRUPTED;
@@ -101,6 +111,7 @@ static fcp_code find_ranges(reading *g) {
             g->range = arena_grow(&g->x->scratch, g->range, count, &room, sizeof *g->range);
             if (!g->range) return FCP_E_NO_MEMORY;
             g->range[count++] = some[i];
+            g->width[s] += some[i].end - some[i].first;
         }
     }
     g->range_start[p->shape_count] = (uint32_t)count;
@@ -108,25 +119,19 @@ static fcp_code find_ranges(reading *g) {
 }
 
 /* Numbers the columns of all pieces. */
-static fcp_code open_reading(reading *g) {
+static fcp_code number_columns(reading *g) {
     const problem *p = g->p;
     arena *a = &g->x->scratch;
     uint32_t count = 0, most = 0;
     g->column_start = ARENA_NEW(a, uint32_t, p->piece_count + (size_t)1);
-    g->pieces = ARENA_ZNEW(a, uint32_t, p->block_count + (size_t)1);
-    g->tile_start = ARENA_NEW(a, uint32_t, p->block_count + (size_t)2);
-    g->tile = ARENA_NEW(a, uint32_t, p->tile_count + (size_t)1);
-    if (!g->column_start || !g->pieces || !g->tile_start || !g->tile) return FCP_E_NO_MEMORY;
+    if (!g->column_start) return FCP_E_NO_MEMORY;
     for (uint32_t i = 0; i < p->piece_count; i++) {
         g->column_start[i] = count;
         count += columns_of(p->pieces[i].length);
     }
     g->column_start[p->piece_count] = count;
-    for (uint32_t b = 0; b < p->block_count; b++) {
-        const fcp_block *of = &p->blocks[b];
-        const uint32_t own = g->column_start[of->first_piece + of->pieces] - g->column_start[of->first_piece];
-        if (own > most) most = own;
-    }
+    for (uint32_t b = 0; b < p->block_count; b++)
+        if (block_width(g, b) > most) most = block_width(g, b);
     g->many = ARENA_ZNEW(a, uint8_t, count + (size_t)1);
     g->tokens = ARENA_NEW(a, uint32_t, most + (size_t)1);
     g->read_by = ARENA_NEW(a, uint32_t, most + (size_t)1);
@@ -136,12 +141,47 @@ static fcp_code open_reading(reading *g) {
     g->last_read = ARENA_NEW(a, uint32_t, most + (size_t)1);
     g->keys = ARENA_NEW(a, uint64_t, most + (size_t)1);
     g->other = ARENA_NEW(a, uint64_t, most + (size_t)1);
-    if (!g->many || !g->tokens || !g->read_by || !g->order || !g->place || !g->first_read || !g->last_read ||
-        !g->keys || !g->other)
-        return FCP_E_NO_MEMORY;
-    if (!group_by(p->tile_k, sizeof *p->tile_k, p->tile_count, p->block_count, g->tile_start, g->tile, g->x->stop))
-        return FCP_E_INTERRUPTED;
-    return find_ranges(g);
+    return g->many && g->tokens && g->read_by && g->order && g->place && g->first_read && g->last_read && g->keys &&
+           g->other ? FCP_OK : FCP_E_NO_MEMORY;
+}
+
+/* Whoever reads all of a block reads both of what it is divided into. Do few enough read all of block b, of which
+ * `whole` do? */
+static bool may_gain(const reading *g, uint32_t b, uint32_t whole) {
+    const uint64_t readers = fewer(g->readers[b], g->p->ranks - 1), still = fewer(whole, g->p->ranks - 1);
+    return g->readers[b] >= READERS && SAVES * still <= (SAVES - 1) * readers && problem_holds(g->p, b, FCP_KEYS);
+}
+
+/* Counts readers, and lists the tiles of the blocks that may be divided. *out_any: there are some. */
+static fcp_code find_readers(reading *g, bool *out_any) {
+    const problem *p = g->p;
+    arena *a = &g->x->scratch;
+    uint32_t *whole = ARENA_ZNEW(a, uint32_t, p->block_count + (size_t)1);
+    uint32_t *key = ARENA_NEW(a, uint32_t, p->tile_count + (size_t)1);
+    g->readers = ARENA_ZNEW(a, uint32_t, p->block_count + (size_t)1);
+    g->pieces = ARENA_ZNEW(a, uint32_t, p->block_count + (size_t)1);
+    if (!whole || !key || !g->readers || !g->pieces) return FCP_E_NO_MEMORY;
+    for (uint32_t t = 0; t < p->tile_count; t++) {
+        const uint32_t k = p->tile_k[t];
+        uint32_t read = 0;
+        if (planning_stopped_at(g->x, t)) return FCP_E_INTERRUPTED;
+        if (p->tile_q[t] == k) continue;
+        for (uint32_t i = p->tile_part[t]; i < p->tile_part[t + 1]; i++) read += g->width[p->parts[i].shape];
+        g->readers[k]++;
+        whole[k] += read >= block_width(g, k);
+    }
+    *out_any = false;
+    for (uint32_t b = 0; b < p->block_count; b++) *out_any |= may_gain(g, b, whole[b]);
+    if (!*out_any) return FCP_OK;
+    for (uint32_t t = 0; t < p->tile_count; t++) {
+        const uint32_t k = p->tile_k[t];
+        key[t] = p->tile_q[t] != k && may_gain(g, k, whole[k]) ? k : FCP_NONE;
+    }
+    g->tile_start = ARENA_NEW(a, uint32_t, p->block_count + (size_t)2);
+    g->tile = ARENA_NEW(a, uint32_t, p->tile_count + (size_t)1);
+    if (!g->tile_start || !g->tile) return FCP_E_NO_MEMORY;
+    return group_by(key, sizeof *key, p->tile_count, p->block_count, g->tile_start, g->tile, g->x->stop)
+               ? FCP_OK : FCP_E_INTERRUPTED;
 }
 
 /* --- one block ---------------------------------------------------------------------------------------------------- */
@@ -152,28 +192,22 @@ static columns range_of(const reading *g, const fcp_part *part, uint32_t i, uint
     return (columns){at + g->range[i].first, at + g->range[i].end};
 }
 
-/* Counts who reads each of a block's columns. Returns how many tiles do not read all of them. */
-static uint32_t count_readers(reading *g, uint32_t b, uint32_t base, uint32_t width) {
+/* Counts who reads each of a block's columns. */
+static void count_readers(reading *g, uint32_t b, uint32_t base, uint32_t width) {
     const problem *p = g->p;
-    uint32_t part_of_it = 0;
     memset(g->read_by, 0, (width + (size_t)1) * sizeof *g->read_by);
     for (uint32_t i = g->tile_start[b]; i < g->tile_start[b + 1]; i++) {
         const uint32_t t = g->tile[i];
-        uint32_t read = 0;
-        if (p->tile_q[t] == b) continue;
         for (uint32_t at = p->tile_part[t]; at < p->tile_part[t + 1]; at++) {
             const uint32_t shape = p->parts[at].shape;
             for (uint32_t k = g->range_start[shape]; k < g->range_start[shape + 1]; k++) {
                 const columns c = range_of(g, &p->parts[at], k, base);
                 g->read_by[c.first]++;
                 g->read_by[c.end]--; /* wraps; the sums below are right again */
-                read += c.end - c.first;
             }
         }
-        part_of_it += read < width;
     }
     for (uint32_t c = 1; c < width; c++) g->read_by[c] += g->read_by[c - 1];
-    return part_of_it;
 }
 
 static void sort_columns(reading *g, uint32_t width) {
@@ -213,7 +247,6 @@ static void count_places(reading *g, uint32_t b, uint32_t base, uint32_t width) 
         const uint32_t t = g->tile[i];
         const fcp_part *part = &p->parts[p->tile_part[t]];
         const bool single = p->tile_part[t + 1] == p->tile_part[t] + 1;
-        if (p->tile_q[t] == b) continue;
         if (!single || part->shape != shape || part->k_piece != piece) at = places_of(g, t, base);
         shape = single ? part->shape : FCP_NONE;
         piece = part->k_piece;
@@ -233,11 +266,11 @@ static void measure_columns(reading *g, const fcp_block *of) {
 static uint32_t best_place(const reading *g, uint64_t all, uint32_t width, uint32_t readers,
                            uint64_t *out_saved) {
     const uint32_t ranks = g->p->ranks - 1; /* that receive it at most */
-    const uint64_t whole = (readers < ranks ? readers : ranks) * all;
+    const uint64_t whole = fewer(readers, ranks) * all;
     uint64_t best = whole - whole / SAVES, tokens = 0; /* tokens: of the columns before */
     uint32_t found = 0, few = readers, many = 0; /* that read a later column, and an earlier one */
     for (uint32_t i = 0; i < width; i++) {
-        const uint64_t after = (many < ranks ? many : ranks) * tokens + (few < ranks ? few : ranks) * (all - tokens);
+        const uint64_t after = fewer(many, ranks) * tokens + fewer(few, ranks) * (all - tokens);
         if (i && g->read_by[g->order[i]] < g->read_by[g->order[i - 1]] && after <= best) {
             if (after < best || !found) found = i;
             best = after;
@@ -258,7 +291,7 @@ static uint64_t read_twice(const reading *g, uint32_t b) {
     for (uint32_t t = p->tile_start[b]; t < p->tile_start[b + 1]; t++) {
         const uint32_t k = p->tile_k[t];
         bool by[2] = {false, false}; /* by rows that few read, and by those that many read */
-        if (k == b || g->tile_start[k + 1] - g->tile_start[k] >= p->ranks) continue;
+        if (k == b || g->readers[k] >= p->ranks) continue;
         for (uint32_t at = p->tile_part[t]; at < p->tile_part[t + 1]; at++) {
             const uint32_t shape = p->parts[at].shape, row = g->column_start[p->parts[at].q_piece];
             const fcp_shape_rec *first = &p->shapes[shape], *last = first + (p->sets ? p->sets[shape].set : 1);
@@ -274,18 +307,17 @@ static uint64_t read_twice(const reading *g, uint32_t b) {
 /* Marks the columns of a block that many read, if they are to become a block of their own. */
 static void look_at(reading *g, uint32_t b) {
     const fcp_block *of = &g->p->blocks[b];
-    const uint32_t base = g->column_start[of->first_piece], end = g->column_start[of->first_piece + of->pieces];
-    uint32_t readers = 0;
-    for (uint32_t i = g->tile_start[b]; i < g->tile_start[b + 1]; i++) readers += g->p->tile_q[g->tile[i]] != b;
-    if (readers < READERS || end - base < 2 || !count_readers(g, b, base, end - base)) return;
+    const uint32_t base = g->column_start[of->first_piece], width = block_width(g, b);
+    if (width < 2) return;
+    count_readers(g, b, base, width);
     measure_columns(g, of);
-    sort_columns(g, end - base);
-    count_places(g, b, base, end - base);
+    sort_columns(g, width);
+    count_places(g, b, base, width);
     uint64_t saved = 0;
-    const uint32_t many = best_place(g, of->tokens, end - base, readers, &saved);
+    const uint32_t many = best_place(g, of->tokens, width, g->readers[b], &saved);
     for (uint32_t i = 0; i < many; i++) g->many[base + g->order[i]] = 1;
     if (!many || (g->apart && problem_holds(g->p, b, FCP_QUERIES) && read_twice(g, b) >= saved)) {
-        memset(g->many + base, 0, end - base);
+        memset(g->many + base, 0, width);
         return;
     }
     g->pieces[b] = 1 - of->pieces; /* wraps; and is at least 1 in the end */
@@ -336,13 +368,16 @@ static void add_stretches(const reading *g, uint32_t b, uint8_t many, problem_st
 fcp_code problem_cut_read(planning *x, bool apart, uint32_t **out_of) {
     const problem *p = x->problem;
     reading g = {.x = x, .p = p, .apart = apart};
+    bool any = false;
     *out_of = NULL;
     if (p->ranks < 2 || p->range_blocks != p->block_count) return FCP_OK;
-    fcp_code code = open_reading(&g);
-    if (code) return code;
+    fcp_code code = find_ranges(&g);
+    if (!code) code = number_columns(&g);
+    if (!code) code = find_readers(&g, &any);
+    if (code || !any) return code;
     for (uint32_t b = 0; b < p->block_count; b++) {
         if (planning_stopped_at(x, b)) return FCP_E_INTERRUPTED;
-        if (problem_holds(p, b, FCP_KEYS)) look_at(&g, b);
+        if (g.tile_start[b] < g.tile_start[b + 1]) look_at(&g, b);
     }
     const uint32_t most = most_pieces(&g);
     size_t room = 0, count = 0, divided = 0;
