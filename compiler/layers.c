@@ -261,6 +261,7 @@ static fcp_code plan_other(const taking *t, const fcpc_program *program, const f
     g.strategy.place = place_given;
     g.strategy.exec = exec_given;
     g.strategy.in_place = false;
+    g.strategy.given = true;
     const compile_watch watch = {.strategy = alone ? NULL : &g.strategy};
     return compile_batch(&settings, batch, stop, d, &watch, times, out);
 }

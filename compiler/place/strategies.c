@@ -102,6 +102,12 @@ static void share_heads(const planning *x, placement *made) {
     made->relay = false;
 }
 
+/* May ranks change their names inside a node? Not where homes are given, nor where a rule says what each rank has. */
+static bool may_rename(const planning *x) {
+    const strategy *by = strategy_of(x);
+    return x->program->topology == FCP_RAIL && by->by_block && !by->given && !strategy_keeps_homes(x->program);
+}
+
 fcp_code strategy_place(planning *x) {
     uint32_t *home = ARENA_NEW(&x->work, uint32_t, x->problem->block_count);
     placement *made = ARENA_NEW(&x->work, placement, 1);
@@ -116,6 +122,7 @@ fcp_code strategy_place(planning *x) {
     if (!exec) exec = x->tile_rank;
     if (x->program->equal && strategy_keeps_homes(x->program)) code = place_check_equal(x, home);
     else if (x->program->equal) code = place_equal(x, &home, &exec);
+    if (!code && may_rename(x)) code = place_on_rails(x, home, exec);
     if (code) return code;
     if (exec && !moves(x->problem, home, exec)) exec = NULL;
     *made = (placement){.home = home, .exec = exec, .tile_q = x->problem->tile_q, .route = by->route,

@@ -38,19 +38,22 @@ static fcp_code bound_wires(const sim_model *m, const sim_rounds *rounds, bool m
     const fcp_problem *p = m->plan->problem;
     uint64_t(*nodes)[2] = arena_zalloc(scratch, p->nodes, sizeof *nodes, _Alignof(uint64_t));
     uint64_t(*ports)[FCP_FABRICS][2] = arena_zalloc(scratch, p->ranks, sizeof *ports, _Alignof(uint64_t));
-    if (!nodes || !ports) return FCP_E_NO_MEMORY;
+    uint64_t *shared = ARENA_ZNEW(scratch, uint64_t, p->ranks); /* per port: what passes it of whichever ranks */
+    if (!nodes || !ports || !shared) return FCP_E_NO_MEMORY;
     for (const sim_send *t = rounds->sends; t < &rounds->sends[rounds->send_start[rounds->count]]; t++) {
         uint64_t takes = matched ? t->takes : sim_model_time(t->bytes, m->rate[t->fabric]);
         out->bytes[t->fabric] += t->bytes;
-        ports[t->from][t->fabric][FCP_SEND] += takes;
         ports[t->to][t->fabric][FCP_RECV] += takes;
+        if (matched || t->fabric != FCP_NET) ports[t->from][t->fabric][FCP_SEND] += takes;
         if (t->fabric != FCP_NET) continue;
+        shared[sim_model_port(m, t->from, t->to)] += sim_model_time(t->bytes, m->rate[FCP_NET]);
         nodes[fcp_node_of(p, t->from)][FCP_SEND] += t->bytes;
         nodes[fcp_node_of(p, t->to)][FCP_RECV] += t->bytes;
     }
     for (uint32_t n = 0; n < p->nodes; n++)
         for (int way = 0; way < 2; way++)
             raise(&out->bound[SIM_BOUND_UPLINK], sim_model_time(nodes[n][way], m->uplink));
+    for (uint32_t r = 0; r < p->ranks; r++) raise(&out->bound[SIM_BOUND_NET], shared[r]);
     for (uint32_t r = 0; r < p->ranks; r++)
         for (int way = 0; way < 2; way++) {
             raise(&out->bound[SIM_BOUND_NET], ports[r][FCP_NET][way]);
