@@ -35,6 +35,7 @@ static const pass passes[] = {
     {problem_open, TIME(classify)},         /* -> problem: sequences                                  */
     {strategy_cut, TIME(classify)},         /*             pieces and blocks                          */
     {problem_tiles, TIME(classify)},        /*             tiles: pairs of blocks with allowed pairs  */
+    {strategy_divide, TIME(classify)},      /*             blocks of which few rows are read by many  */
     {problem_check_score, TIME(classify)},  /* the score faults for no pair                           */
     {blocks_warn_heavy, TIME(classify), true}, /* warnings: a block that no placement can balance     */
     {warn_batch, TIME(classify), true},        /*           and what the mask does to this batch      */

@@ -61,6 +61,26 @@ fcp_code strategy_bound(planning *x, uint64_t *out_bytes) {
 
 fcp_code strategy_cut(planning *x) { return strategy_of(x)->cut(x); }
 
+/* The homes of divided blocks are those of the whole ones. */
+static fcp_code follow(planning *x, const uint32_t *of, uint32_t **home) {
+    const uint32_t blocks = x->problem->block_count, *before = *home;
+    if (!before) return FCP_OK;
+    uint32_t *made = *home = ARENA_NEW(&x->work, uint32_t, blocks + (size_t)1);
+    if (!made) return FCP_E_NO_MEMORY;
+    for (uint32_t b = 0; b < blocks; b++) made[b] = before[of[b]];
+    return FCP_OK;
+}
+
+fcp_code strategy_divide(planning *x) {
+    const strategy *by = strategy_of(x);
+    uint32_t *of;
+    if (!by->by_block || by->cut_given || x->grouping) return FCP_OK; /* groups have a rank for each chunk */
+    fcp_code code = problem_cut_read(x, !by->exec, &of);
+    if (code || !of) return code;
+    code = follow(x, of, &x->block_home);
+    return code || !x->division ? code : follow(x, of, &x->division->home);
+}
+
 /* Does any tile run elsewhere than at its Q block's home? */
 static bool moves(const problem *p, const uint32_t *home, const uint32_t *exec) {
     uint32_t t = 0;

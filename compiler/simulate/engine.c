@@ -7,7 +7,8 @@
  *   end(r)   = max over r's transfers in the round of  max(ready(r), ready(peer)) + latency + bytes / rate
  *
  * Where transfers over net and over local are in two queues, each of the two has its own ready(r) and end(r), and is
- * also ready no sooner than what it must wait for in the other (runtime/plan/fabrics.h).
+ * also ready no sooner than what it must wait for in the other (runtime/plan/fabrics.h). Computing waits for the end of
+ * each as far as its WAITs say.
  *
  * Before a round, each of its ranks computes as far as its own waits allow. This is a recursion in maxima and sums over
  * the plan, in the order in which the plan stands.
@@ -108,10 +109,27 @@ typedef struct walk {
 static uint64_t later(uint64_t a, uint64_t b) { return a > b ? a : b; }
 static uint64_t last_of(const uint64_t end[FCP_FABRICS]) { return later(end[FCP_NET], end[FCP_LOCAL]); }
 
-/* When the first n instructions of the other queue have ended; false: not known yet. */
-static bool waited(const walk *w, const queue *other, uint32_t n, uint64_t *out) {
-    if (n > other->done) return false;
-    *out = n ? last_of(w->end[other->first + n - 1]) : 0;
+/* When the first n instructions of a compute queue have ended; false: not known yet. */
+static bool computed(const walk *w, const queue *compute, uint32_t n, uint64_t *out) {
+    if (n > compute->done) return false;
+    *out = n ? w->end[compute->first + n - 1][0] : 0;
+    return true;
+}
+
+/* When what a WAIT of a compute queue asks for has ended, and the launch that ended last; false: not known yet. Of two
+ * that end at the same time it is the later instruction. */
+static bool moved(const walk *w, const queue *comm, const fcp_instr *x, uint64_t *out, uint32_t *out_cause) {
+    uint32_t number = 0;
+    *out = 0;
+    if (fcp_waits_whole(x) > comm->done) return false;
+    for (int f = 0; f < FCP_FABRICS; f++) {
+        const uint32_t n = fcp_waits_over(x, FCP_COMPUTE, (fcp_fabric)f);
+        const uint64_t end = n ? w->end[comm->first + n - 1][f] : 0;
+        if (end < *out || (end == *out && n <= number)) continue;
+        *out = end;
+        number = n;
+    }
+    *out_cause = sim_last_launch(w->m->plan, comm->first, number);
     return true;
 }
 
@@ -124,10 +142,9 @@ static void compute(walk *w, uint32_t rank) {
         const fcp_instr *x = &w->m->plan->instrs[i];
         if (x->op == FCP_OP_WAIT) {
             uint64_t until;
-            if (!waited(w, comm, x->a, &until)) return;
+            uint32_t cause;
+            if (!moved(w, comm, x, &until, &cause)) return;
             if (until > q->end[0]) {
-                uint32_t cause = comm->first + x->a - 1;
-                while (cause > comm->first && w->m->plan->instrs[cause].op != FCP_OP_LAUNCH) cause--;
                 sim_show_wait(w->m, w->options, rank, i, q->end[0], until, cause);
                 w->ranks[rank].wait[sim_reason_of(w->m->plan, cause)] += until - q->end[0];
                 q->end[0] = until;
@@ -152,8 +169,8 @@ static bool reach(walk *w, uint32_t rank, uint32_t instr, uint64_t *out_waited) 
         const fcp_instr *x = &w->m->plan->instrs[q->first + q->done];
         uint64_t until;
         if (x->op != FCP_OP_WAIT) return false; /* launches come in the order of rounds */
-        if (!waited(w, other, x->a, &until)) compute(w, rank);
-        if (!waited(w, other, x->a, &until)) return false;
+        if (!computed(w, other, x->a, &until)) compute(w, rank);
+        if (!computed(w, other, x->a, &until)) return false;
         *out_waited = later(*out_waited, until);
         for (int f = 0; f < FCP_FABRICS; f++) w->end[q->first + q->done][f] = later(q->end[f], until);
     }

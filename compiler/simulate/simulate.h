@@ -56,7 +56,7 @@ typedef struct sim_interval {
     sim_doing doing;
     sim_reason reason;        /* WAIT: what for. SEND, RECV: what a compute queue that waits for it would wait for */
     uint32_t instr;           /* of plan->instrs: the COPY, DELTA, ATTEND, ..., the WAIT, or the LAUNCH on this rank */
-    uint32_t cause;           /* WAIT: the instruction of the rank's other queue that ended last. Else FCP_NONE */
+    uint32_t cause;           /* WAIT: of the launches that it is for, the one that ended last. Else FCP_NONE */
     uint32_t transfer;        /* SEND, RECV: of plan->transfers, the sender's record at both ends. Else FCP_NONE */
     uint32_t peer;            /* SEND, RECV: the other rank. Else FCP_NONE */
     uint32_t stage;           /* of the instruction */
@@ -153,6 +153,9 @@ fcp_code simulate(const fcp_plan *plan, const sim_profile *profile, const sim_op
 
 /* What a compute queue waits for that waits for this launch, an index of plan->instrs. */
 sim_reason sim_reason_of(const fcp_plan *plan, uint32_t launch);
+/* Of the first `count` instructions of the communication queue that begins at `first`, an index of plan->instrs, the
+ * last launch; `first` if there is none. */
+uint32_t sim_last_launch(const fcp_plan *plan, uint32_t first, uint32_t count);
 /* The block of an instruction, as sim_interval has it; of a LAUNCH FCP_NONE. */
 uint32_t sim_block_of(const fcp_plan *plan, uint32_t instr);
 /* The largest of a pass's bounds. */
