@@ -8,6 +8,7 @@
 #include "compiler/blocks.h"
 #include "compiler/capacity.h"
 #include "compiler/lower/lower.h"
+#include "compiler/place/place.h"
 #include "compiler/place/strategies.h"
 #include "compiler/price.h"
 #include "compiler/problem/problem.h"
@@ -34,6 +35,7 @@ static const pass passes[] = {
     {problem_open, TIME(classify)},         /* -> problem: sequences                                  */
     {strategy_cut, TIME(classify)},         /*             pieces and blocks                          */
     {problem_tiles, TIME(classify)},        /*             tiles: pairs of blocks with allowed pairs  */
+    {strategy_divide, TIME(classify)},      /*             blocks of which few rows are read by many  */
     {problem_check_score, TIME(classify)},  /* the score faults for no pair                           */
     {blocks_warn_heavy, TIME(classify), true}, /* warnings: a block that no placement can balance     */
     {warn_batch, TIME(classify), true},        /*           and what the mask does to this batch      */
@@ -41,6 +43,7 @@ static const pass passes[] = {
     /* The placement: who owns each block and computes each tile; and so, what has to travel. */
     {strategy_place, TIME(place)},         /* -> placement                                         */
     {blocks_warn_idle, TIME(place), true}, /* warning: ranks without tokens                        */
+    {place_warn_tolerance, TIME(place), true}, /* warning: work that is not as even as was asked   */
     {traffic_build, TIME(schedule)},       /* -> traffic: which block goes to which rank, and back */
     {reshuffle_build, TIME(schedule)},     /* -> reshuffle: the caller's layout to homes and back  */
     {price_warn, TIME(schedule), true},    /* warning: what the layout costs                       */

@@ -161,6 +161,7 @@ static fcp_code work_under(planning *x, const fcpc_program *mask, uint64_t *out)
     planning y;
     settings.block = x->block;
     g.strategy.cut = cut_given;
+    g.strategy.cut_given = true;
     planning_begin(&y, &settings, x->batch, x->stop, x->d);
     y.strategy = &g.strategy;
     fcp_code code = compile_stretch(&y, NULL, problem_tiles, false);
@@ -259,9 +260,11 @@ static fcp_code plan_other(const taking *t, const fcpc_program *program, const f
     given g = {.strategy = t->by, .cut = &t->cut, .home = t->home};
     const bool alone = same_under_any_mask(&t->by, &settings);
     g.strategy.cut = cut_given;
+    g.strategy.cut_given = true;
     g.strategy.place = place_given;
     g.strategy.exec = exec_given;
     g.strategy.in_place = false;
+    g.strategy.given = true;
     const compile_watch watch = {.strategy = alone ? NULL : &g.strategy};
     return compile_batch(&settings, batch, stop, d, &watch, times, out);
 }

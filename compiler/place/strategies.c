@@ -64,6 +64,26 @@ fcp_code strategy_cut(planning *x) {
     return program_has_groups(x->program) ? heads_cut_between(x, strategy_of(x)) : strategy_of(x)->cut(x);
 }
 
+/* The homes of divided blocks are those of the whole ones. */
+static fcp_code follow(planning *x, const uint32_t *of, uint32_t **home) {
+    const uint32_t blocks = x->problem->block_count, *before = *home;
+    if (!before) return FCP_OK;
+    uint32_t *made = *home = ARENA_NEW(&x->work, uint32_t, blocks + (size_t)1);
+    if (!made) return FCP_E_NO_MEMORY;
+    for (uint32_t b = 0; b < blocks; b++) made[b] = before[of[b]];
+    return FCP_OK;
+}
+
+fcp_code strategy_divide(planning *x) {
+    const strategy *by = strategy_of(x);
+    uint32_t *of;
+    if (!by->by_block || by->cut_given || x->grouping) return FCP_OK; /* groups have a rank for each chunk */
+    fcp_code code = problem_cut_read(x, !by->exec, &of);
+    if (code || !of) return code;
+    code = follow(x, of, &x->block_home);
+    return code || !x->division ? code : follow(x, of, &x->division->home);
+}
+
 /* Does any tile run elsewhere than at its Q block's home? */
 static bool moves(const problem *p, const uint32_t *home, const uint32_t *exec) {
     uint32_t t = 0;
@@ -88,6 +108,12 @@ static void share_heads(const planning *x, placement *made) {
     made->relay = groups && made->relay;
 }
 
+/* May ranks change their names inside a node? Not where homes are given, nor where a rule says what each rank has. */
+static bool may_rename(const planning *x) {
+    const strategy *by = strategy_of(x);
+    return x->program->topology == FCP_RAIL && by->by_block && !by->given && !strategy_keeps_homes(x->program);
+}
+
 /* Homes and ranks as one strategy says them. *exec stays NULL where every tile runs at home. */
 static fcp_code place_alone(planning *x, uint32_t **home, uint32_t **exec) {
     const strategy *by = strategy_of(x);
@@ -100,8 +126,9 @@ static fcp_code place_alone(planning *x, uint32_t **home, uint32_t **exec) {
     if (!code && *exec) code = by->exec(x, *home, *exec);
     if (code) return code;
     if (!*exec) *exec = x->tile_rank;
-    if (!x->program->equal) return FCP_OK;
-    return strategy_keeps_homes(x->program) ? place_check_equal(x, *home) : place_equal(x, home, exec);
+    if (x->program->equal && strategy_keeps_homes(x->program)) code = place_check_equal(x, *home);
+    else if (x->program->equal) code = place_equal(x, home, exec);
+    return !code && may_rename(x) ? place_on_rails(x, *home, *exec) : code;
 }
 
 fcp_code strategy_place(planning *x) {

@@ -206,6 +206,19 @@ fcp_code problem_tiles_again(planning *x);
 /* There are tiles of all heads: makes those of ranges of so many. The mask is asked again only if it names h. */
 fcp_code problem_tiles_of_ranges(planning *x, uint32_t range_kv, uint32_t range_sub);
 
+/* Tokens `first` to `end` - 1 of a block. opens: they begin a new block; else they join that of the stretch before,
+ * which is of the same block. */
+typedef struct problem_stretch {
+    uint32_t block, first, end;
+    bool opens;
+} problem_stretch;
+/* cut_again.c. Other blocks of one range of heads, made of stretches of the old ones; and their tiles. Stretches come
+ * by old block, and every token is in one. *out_of: per new block the old one, in x->work. FCP_E_PLAN_SIZE. */
+fcp_code problem_cut_again(planning *x, const problem_stretch *stretches, size_t count, uint32_t **out_of);
+/* cut_read.c. Divides blocks of which many readers need a few rows. apart: blocks are placed one by one, so that those
+ * of a divided one may lie apart. *out_of: as above; NULL: nothing was divided. */
+fcp_code problem_cut_read(planning *x, bool apart, uint32_t **out_of);
+
 /* What the time of a plan's kernels and wires depends on, before there is a problem: all heads are one range. */
 fcp_problem problem_early_facts(const struct fcpc_program *program);
 /* facts.c. The problem record of the plan, once the blocks are measured. */

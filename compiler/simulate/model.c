@@ -186,6 +186,7 @@ static fcp_code price_visits(const fcp_plan *plan, fcp_pass pass, const sim_prof
     }
     for (uint32_t r = 0; !code && r < p->ranks; r++)
         for (uint32_t n = first[r] + 1; n < first[r + 1]; n++) tokens[n] += tokens[n - 1];
+    if (!code && fcp_bytes_off_rails(plan, pass)) out->rails = p->gpus;
     uint64_t launches = 0;
     for (uint64_t i = 0; !code && i < plan->visits_count; i++) {
         const fcp_visit *v = &plan->visits[i];
@@ -214,9 +215,15 @@ static unsigned __int128 rounding_time(const sim_model *m, const fcp_transfer *t
     return 2 * ((unsigned __int128)m->small + sim_model_time(slot + sim_model_bytes(m, t), m->hbm));
 }
 
-uint64_t sim_model_transfer(const sim_model *m, uint32_t t, uint64_t rate) {
+/* What leaves its rail goes inside the node first, to the GPU whose port sends it. */
+static uint64_t detour_time(const sim_model *m, uint32_t from, const fcp_transfer *t) {
+    if (t->fabric != FCP_NET || sim_model_port(m, from, t->peer) == from) return 0;
+    return m->latency[FCP_LOCAL] + sim_model_time(sim_model_bytes(m, t), m->rate[FCP_LOCAL]);
+}
+
+uint64_t sim_model_transfer(const sim_model *m, uint32_t from, uint32_t t, uint64_t rate) {
     const fcp_transfer *x = &m->plan->transfers[t];
-    return noisy(m, at_most((unsigned __int128)m->latency[x->fabric] + rounding_time(m, x) +
+    return noisy(m, at_most((unsigned __int128)m->latency[x->fabric] + rounding_time(m, x) + detour_time(m, from, x) +
                             sim_model_time(sim_model_bytes(m, x), rate)),
                  m->plan->instrs_count + t);
 }

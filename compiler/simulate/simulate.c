@@ -38,25 +38,50 @@ static fcp_code bound_wires(const sim_model *m, const sim_rounds *rounds, bool m
     const fcp_problem *p = m->plan->problem;
     uint64_t(*nodes)[2] = arena_zalloc(scratch, p->nodes, sizeof *nodes, _Alignof(uint64_t));
     uint64_t(*ports)[FCP_FABRICS][2] = arena_zalloc(scratch, p->ranks, sizeof *ports, _Alignof(uint64_t));
-    if (!nodes || !ports) return FCP_E_NO_MEMORY;
+    uint64_t *shared = ARENA_ZNEW(scratch, uint64_t, p->ranks); /* per port: what passes it of whichever ranks */
+    if (!nodes || !ports || !shared) return FCP_E_NO_MEMORY;
     for (const sim_send *t = rounds->sends; t < &rounds->sends[rounds->send_start[rounds->count]]; t++) {
         uint64_t takes = matched ? t->takes : sim_model_time(t->bytes, m->rate[t->fabric]);
         out->bytes[t->fabric] += t->bytes;
-        ports[t->from][t->fabric][FCP_SEND] += takes;
         ports[t->to][t->fabric][FCP_RECV] += takes;
+        if (matched || t->fabric != FCP_NET) ports[t->from][t->fabric][FCP_SEND] += takes;
         if (t->fabric != FCP_NET) continue;
+        shared[sim_model_port(m, t->from, t->to)] += sim_model_time(t->bytes, m->rate[FCP_NET]);
         nodes[fcp_node_of(p, t->from)][FCP_SEND] += t->bytes;
         nodes[fcp_node_of(p, t->to)][FCP_RECV] += t->bytes;
     }
     for (uint32_t n = 0; n < p->nodes; n++)
         for (int way = 0; way < 2; way++)
             raise(&out->bound[SIM_BOUND_UPLINK], sim_model_time(nodes[n][way], m->uplink));
+    for (uint32_t r = 0; r < p->ranks; r++) raise(&out->bound[SIM_BOUND_NET], shared[r]);
     for (uint32_t r = 0; r < p->ranks; r++)
         for (int way = 0; way < 2; way++) {
             raise(&out->bound[SIM_BOUND_NET], ports[r][FCP_NET][way]);
             raise(&out->bound[SIM_BOUND_LOCAL], ports[r][FCP_LOCAL][way]);
         }
     return FCP_OK;
+}
+
+/* A rank may still send and receive when it has computed all that it computes: results on their way to the caller, say.
+ * That time counts as waiting for what its last launch moves. So computing and waiting add up to a rank's whole time. */
+static void count_last_transfers(const sim_model *m, sim_rank *ranks) {
+    for (uint32_t r = 0; r < m->plan->problem->ranks; r++) {
+        const fcp_stream *s = fcp_stream_of(m->plan, m->pass, r, FCP_COMM);
+        uint32_t last = s->first + s->count;
+        uint64_t known = ranks[r].compute;
+        for (int i = 0; i < SIM_REASONS; i++) known += ranks[r].wait[i];
+        if (known >= ranks[r].end) continue;
+        while (last > s->first && m->plan->instrs[--last].op != FCP_OP_LAUNCH) {}
+        ranks[r].wait[sim_reason_of(m->plan, last)] += ranks[r].end - known;
+    }
+}
+
+/* What keeps the rank that ends last: of several the one that waits longest. */
+static void find_exposed(uint32_t ranks, sim_pass *out) {
+    const sim_rank *last = out->ranks;
+    for (const sim_rank *x = out->ranks; x < out->ranks + ranks; x++)
+        if (x->end > last->end || (x->end == last->end && x->compute < last->compute)) last = x;
+    memcpy(out->exposed, last->wait, sizeof out->exposed);
 }
 
 static fcp_code simulate_pass(const sim_model *m, const sim_options *options, sim_pass *out, arena *memory,
@@ -81,17 +106,11 @@ static fcp_code simulate_pass(const sim_model *m, const sim_options *options, si
         code = sim_walk(m, &rounds, true, &unwatched, unhindered, &out->bound[SIM_BOUND_PATH], walks);
     if (!code && !brief) code = bound_wires(m, &rounds, matched, out, scratch);
     if (code) return code;
-    uint64_t longest = 0;
+    count_last_transfers(m, out->ranks);
+    find_exposed(p->ranks, out);
     for (uint32_t r = 0; r < p->ranks; r++) {
-        const sim_rank *x = &out->ranks[r];
-        uint64_t waits = 0;
-        out->compute += x->compute;
-        raise(&out->bound[SIM_BOUND_COMPUTE], x->compute);
-        for (int i = 0; i < SIM_REASONS; i++) waits += x->wait[i];
-        if (waits >= longest) {
-            longest = waits;
-            memcpy(out->exposed, x->wait, sizeof out->exposed);
-        }
+        out->compute += out->ranks[r].compute;
+        raise(&out->bound[SIM_BOUND_COMPUTE], out->ranks[r].compute);
     }
     out->bound[SIM_BOUND_MEAN] = out->compute / p->ranks;
     double pairs = (double)m->plan->summary->pairs * (p->mask_uses & MC_USES_H ? 1 : p->range_kv * p->range_sub);

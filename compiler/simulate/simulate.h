@@ -18,8 +18,8 @@
 
 #define SIM_SECOND UINT64_C(1000000000000) /* picoseconds */
 
-/* Why a compute queue waits: for keys and values, for queries, for results and gradients on their way home, or for the
- * caller's layout. */
+/* Why a rank does not compute: it waits for keys and values, for queries, for results and gradients on their way home,
+ * or for the caller's layout. */
 typedef enum sim_reason { SIM_KV, SIM_Q, SIM_RETURN, SIM_RESHUFFLE, SIM_REASONS } sim_reason;
 extern const char *const sim_reason_names[SIM_REASONS]; /* "kv", "q", "return", "reshuffle" */
 
@@ -56,7 +56,7 @@ typedef struct sim_interval {
     sim_doing doing;
     sim_reason reason;        /* WAIT: what for. SEND, RECV: what a compute queue that waits for it would wait for */
     uint32_t instr;           /* of plan->instrs: the COPY, DELTA, ATTEND, ..., the WAIT, or the LAUNCH on this rank */
-    uint32_t cause;           /* WAIT: the instruction of the rank's other queue that ended last. Else FCP_NONE */
+    uint32_t cause;           /* WAIT: of the launches that it is for, the one that ended last. Else FCP_NONE */
     uint32_t transfer;        /* SEND, RECV: of plan->transfers, the sender's record at both ends. Else FCP_NONE */
     uint32_t peer;            /* SEND, RECV: the other rank. Else FCP_NONE */
     uint32_t stage;           /* of the instruction */
@@ -71,7 +71,8 @@ typedef void sim_watch(void *context, const sim_interval *x);
 
 typedef struct sim_rank {
     uint64_t compute;              /* time its compute queue works */
-    uint64_t wait[SIM_REASONS];    /* time its compute queue waits */
+    uint64_t wait[SIM_REASONS];    /* the rest of the time until it ends: its compute queue waits, or has ended before
+                                    * the last transfer. compute and all of wait add up to end */
     uint64_t end;                  /* when its last instruction ends */
     uint64_t busy[FCP_FABRICS][2]; /* time its ports are busy: [fabric][FCP_SEND or FCP_RECV] */
 } sim_rank;
@@ -80,7 +81,7 @@ typedef struct sim_pass {
     uint64_t makespan;            /* when the last rank ends */
     uint64_t bound[SIM_BOUNDS];
     uint64_t compute;             /* of all ranks together */
-    uint64_t exposed[SIM_REASONS];/* waiting of the rank that waits longest in all: its parts */
+    uint64_t exposed[SIM_REASONS];/* wait of the rank that ends last; its computing and these are the makespan */
     uint64_t bytes[FCP_FABRICS];  /* sent, the reshuffle included */
     double flops;                 /* of the allowed pairs */
     sim_rank *ranks;              /* one a rank; in the arena of the call */
@@ -152,6 +153,9 @@ fcp_code simulate(const fcp_plan *plan, const sim_profile *profile, const sim_op
 
 /* What a compute queue waits for that waits for this launch, an index of plan->instrs. */
 sim_reason sim_reason_of(const fcp_plan *plan, uint32_t launch);
+/* Of the first `count` instructions of the communication queue that begins at `first`, an index of plan->instrs, the
+ * last launch; `first` if there is none. */
+uint32_t sim_last_launch(const fcp_plan *plan, uint32_t first, uint32_t count);
 /* The block of an instruction, as sim_interval has it; of a LAUNCH FCP_NONE. */
 uint32_t sim_block_of(const fcp_plan *plan, uint32_t instr);
 /* The largest of a pass's bounds. */

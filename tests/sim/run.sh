@@ -43,6 +43,13 @@ check "a profile may be a file" \
 check "noise prints a range, the same each time" sh \
     -c "grep -q '20 % of noise, 4 seeds' '$work/noisy' && '$fcpc' sim '$work/plan' --noise 20 --seeds 4 |
         cmp - '$work/noisy'"
+"$fcpc" sim "$work/plan" --noise 20 --seeds 4 --json > "$work/json"
+check "so do JSON and CSV" jq -e '[., .backward] | all(.[]; .draws.seeds == 4 and .draws.noise_percent == 20
+    and .draws.makespan_least_s > .makespan_s and .draws.makespan_most_s > .draws.makespan_least_s)' "$work/json"
+"$fcpc" sim "$work/plan" --noise 20 --seeds 4 --csv "$work/csv" > "$work/log"
+check "with two columns more" sh -c "head -n 1 '$work/csv' | grep -q ',makespan_least_s,makespan_most_s$' &&
+    [ \$(awk -F, '{ print NF }' '$work/csv' | uniq | wc -l) = 1 ]"
+check "without draws there is nothing of the kind" sh -c "'$fcpc' sim '$work/plan' --json | jq -e '.draws == null'"
 
 # several candidates
 "$fcpc" sim -q $program --strategy all --sweep plan.block=256,512 \

@@ -168,7 +168,7 @@ fcp_code heads_place_between(planning *x, const strategy *other, uint32_t **out_
     wholes made = {0};
     view v;
     view_open(x, &v);
-    fcp_code code = place_wholes(&v.planning, other, keeps || x->strategy, &made);
+    fcp_code code = place_wholes(&v.planning, other, keeps || other->given, &made);
     view_close(x, &v);
     if (!code && x->program->equal)
         code = keeps ? place_check_equal(x, made.home) : place_equal(x, &made.home, &made.exec);
