@@ -42,7 +42,7 @@ bool auto_apply(const struct fcpc_program *g, const auto_candidate *c, struct fc
     if (c->no_relay) out->relay = false;
     if (c->block) out->block = c->block;
     if (!strategy_shares_heads(c->strategy)) return true;
-    out->ring = c->ring; /* as sema/sharing.c has it */
+    out->between = c->ring ? BETWEEN(FCP_STRATEGY_RING) : 0; /* as sema/sharing.c has it */
     out->inside = c->ring ? g->gpus : g->nodes * g->gpus;
     out->together = c->strategy == FCP_STRATEGY_ULYSSES ? g->heads : out->inside;
     return g->heads % out->inside == 0;
@@ -187,7 +187,7 @@ static bool has_placement(auto_trial *of, auto_trial *t) {
     static const char *const later[] = {"coalesce", "buffers", "divisions", "pingpong"}; /* read by schedule/ alone */
     enum { LATER = sizeof later / sizeof *later };
     struct fcpc_program *a = &t->settings, *b = of ? &of->settings : NULL;
-    if (!b || a->strategy != b->strategy || a->block != b->block || a->ring != b->ring || (a->relay && !b->relay))
+    if (!b || a->strategy != b->strategy || a->block != b->block || a->between != b->between || (a->relay && !b->relay))
         return false;
     for (uint32_t i = 0; i < STRATEGY_PARAMS; i++) {
         uint32_t n = 0;
