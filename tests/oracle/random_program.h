@@ -642,6 +642,8 @@ static inline void draw_program_with(random_program *p, dice *d, uint64_t budget
     put_set(p, "cluster { nodes = ", p->nodes, "; gpus = ");
     put_set(p, "", p->gpus, "; gpu = ");
     put_word(p, (p->block + p->head_dim / 16 + p->sequences) % 2 ? "h100" : "cpu");
+    /* ranks that wait for the network divide their stages */
+    if ((p->coalesce + p->buffers + p->sequences) % 2) put_word(p, "; inter = 1MB/s");
     put_word(p, p->rail ? "; fabric = rail }\n" : "; fabric = fat_tree }\n");
     put_word(p, "batch { lengths = [");
     for (uint32_t s = 0; s < p->sequences; s++) {
