@@ -12,6 +12,7 @@ typedef struct strategy {
     /* NULL in strategies that leave both to others: where each tile runs (fills exec), and the ways of blocks */
     fcp_code (*exec)(planning *x, const uint32_t *home, uint32_t *exec);
     route_choice *route;
+    bool given;                   /* homes are those of another plan, or of a program's first layer */
 } strategy;
 
 /* x->strategy, or else the program's. */
