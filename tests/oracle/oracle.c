@@ -46,9 +46,9 @@ Test(oracle, strategies_of_auto) {
 
 /* Masks of which most rows need a few keys: blocks are divided into those and the rest. */
 Test(oracle, few_keys) {
-    sweep(first_seed(400001), count_from_environment("ORACLE_PLANS", amount(2, 40)), 14000000, false, false,
+    sweep(first_seed(400001), count_from_environment("ORACLE_PLANS", amount(1, 20)), 14000000, false, false,
           DRAW_ALL | DRAW_FEW_KEYS);
-    sweep(first_seed(500001), count_from_environment("ORACLE_RUNS", amount(1, 10)), 14000000, true, false,
+    sweep(first_seed(500001), count_from_environment("ORACLE_RUNS", amount(1, 8)), 14000000, true, false,
           DRAW_ALL | DRAW_FEW_KEYS);
 }
 

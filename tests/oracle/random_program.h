@@ -637,7 +637,7 @@ static inline void draw_program_with(random_program *p, dice *d, uint64_t budget
     for (uint32_t s = 0; s < p->sequences; s++) {
         uint64_t n = 1 + roll(d, roll(d, 3) ? 300 : 1500);
         if (s && roll(d, 4) == 0) n = p->lengths[s - 1];
-        if (!s && features & DRAW_FEW_KEYS) n = 3000 + roll(d, 600);
+        if (!s && features & DRAW_FEW_KEYS) n = 2600 + roll(d, 300);
         while (n > 1 && used + n * n > budget) n /= 2;
         p->lengths[s] = n;
         used += n * n;
