@@ -8,6 +8,7 @@
 #include "compiler/blocks.h"
 #include "compiler/capacity.h"
 #include "compiler/lower/lower.h"
+#include "compiler/margin.h"
 #include "compiler/place/place.h"
 #include "compiler/place/strategies.h"
 #include "compiler/price.h"
@@ -58,6 +59,7 @@ static const pass passes[] = {
     {lower, TIME(schedule)},        /* -> plan: tables, instructions, summary */
     {planning_own, TIME(schedule)}, /* the plan owns the memory of its tables */
     {verify, TIME(verify)},         /* ranks do what they must: it is proven  */
+    {margin_choose, TIME(schedule)}, /* with which it is fastest; the proof does not depend on it */
 };
 enum { PASSES = sizeof passes / sizeof *passes };
 

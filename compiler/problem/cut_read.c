@@ -46,6 +46,7 @@ typedef struct columns {
 typedef struct reading {
     planning *x;
     const problem *p;
+    uint32_t places;        /* the ranks among which the batch is divided, or groups of them */
     bool apart;             /* the strategy may place the two blocks apart */
     columns *range;         /* the columns that a shape reads: range[range_start[shape]] and so on */
     uint32_t *range_start;  /* shapes + 1 */
@@ -148,7 +149,7 @@ static fcp_code number_columns(reading *g) {
 /* Whoever reads all of a block reads both of what it is divided into. Do few enough read all of block b, of which
  * `whole` do? */
 static bool may_gain(const reading *g, uint32_t b, uint32_t whole) {
-    const uint64_t readers = fewer(g->readers[b], g->p->ranks - 1), still = fewer(whole, g->p->ranks - 1);
+    const uint64_t readers = fewer(g->readers[b], g->places - 1), still = fewer(whole, g->places - 1);
     return g->readers[b] >= READERS && SAVES * still <= (SAVES - 1) * readers && problem_holds(g->p, b, FCP_KEYS);
 }
 
@@ -265,7 +266,7 @@ static void measure_columns(reading *g, const fcp_block *of) {
  * readers. *out_saved: the tokens that do not travel then, over all ranks. */
 static uint32_t best_place(const reading *g, uint64_t all, uint32_t width, uint32_t readers,
                            uint64_t *out_saved) {
-    const uint32_t ranks = g->p->ranks - 1; /* that receive it at most */
+    const uint32_t ranks = g->places - 1; /* that receive it at most */
     const uint64_t whole = fewer(readers, ranks) * all;
     uint64_t best = whole - whole / SAVES, tokens = 0; /* tokens: of the columns before */
     uint32_t found = 0, few = readers, many = 0; /* that read a later column, and an earlier one */
@@ -291,7 +292,7 @@ static uint64_t read_twice(const reading *g, uint32_t b) {
     for (uint32_t t = p->tile_start[b]; t < p->tile_start[b + 1]; t++) {
         const uint32_t k = p->tile_k[t];
         bool by[2] = {false, false}; /* by rows that few read, and by those that many read */
-        if (k == b || g->readers[k] >= p->ranks) continue;
+        if (k == b || g->readers[k] >= g->places) continue;
         for (uint32_t at = p->tile_part[t]; at < p->tile_part[t + 1]; at++) {
             const uint32_t shape = p->parts[at].shape, row = g->column_start[p->parts[at].q_piece];
             const fcp_shape_rec *first = &p->shapes[shape], *last = first + (p->sets ? p->sets[shape].set : 1);
@@ -367,10 +368,10 @@ static void add_stretches(const reading *g, uint32_t b, uint8_t many, problem_st
 
 fcp_code problem_cut_read(planning *x, bool apart, uint32_t **out_of) {
     const problem *p = x->problem;
-    reading g = {.x = x, .p = p, .apart = apart};
+    reading g = {.x = x, .p = p, .places = program_places(x->program), .apart = apart};
     bool any = false;
     *out_of = NULL;
-    if (p->ranks < 2 || p->range_blocks != p->block_count) return FCP_OK;
+    if (g.places < 2 || p->range_blocks != p->block_count) return FCP_OK;
     fcp_code code = find_ranges(&g);
     if (!code) code = number_columns(&g);
     if (!code) code = find_readers(&g, &any);

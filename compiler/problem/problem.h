@@ -44,6 +44,9 @@ struct problem {
     bool split;
     uint64_t tokens, key_tokens; /* queries and keys of the whole batch */
     uint32_t ranks;
+    /* How many neighbouring ranks of the caller's a rank of this problem stands for: 1, unless these divide heads, and
+     * what a strategy divides the batch among are groups of them (place/heads/between.c). */
+    uint32_t lanes;
     uint32_t block;                /* the size asked for or chosen, in tokens */
     uint32_t max_block[FCP_SIDES]; /* tokens of the largest block that holds the side */
     uint32_t unit;                 /* tokens of KV in a unit */
@@ -200,6 +203,8 @@ void problem_close_mask(const planning *x, cells **c);
 
 /* The same once more, after blocks of one range of heads have been cut. */
 fcp_code problem_tiles_again(planning *x);
+/* There are tiles of all heads: makes those of ranges of so many. The mask is asked again only if it names h. */
+fcp_code problem_tiles_of_ranges(planning *x, uint32_t range_kv, uint32_t range_sub);
 
 /* Tokens `first` to `end` - 1 of a block. opens: they begin a new block; else they join that of the stretch before,
  * which is of the same block. */

@@ -40,23 +40,32 @@ static uint32_t longest_queue(const sim_model *m) {
 }
 
 /* Adds what a launch of a rank sends to its round. */
-static void add_sends(const sim_model *m, uint32_t rank, const fcp_instr *x, bool shares_uplink, sim_rounds *out) {
-    const uint32_t gpus = m->plan->problem->gpus;
-    const uint64_t least = (shares_uplink ? m->uplink : m->rate[FCP_NET]) / gpus; /* that one may be left with */
+static void add_sends(const sim_model *m, uint32_t rank, const fcp_instr *x, sim_rounds *out) {
     for (uint32_t n = x->a; n < x->a + x->b; n++) {
         const fcp_transfer *t = &m->plan->transfers[n];
         if (t->dir != FCP_SEND) continue;
-        const uint64_t bytes = sim_model_bytes(m, t), takes = sim_model_transfer(m, rank, n, m->rate[t->fabric]);
-        out->sends[out->send_start[x->c + 1]++] = (sim_send){rank, t->peer, n, t->fabric, bytes, takes};
-        const bool shared = (shares_uplink || m->rails) && t->fabric == FCP_NET;
-        out->total += 4 * (unsigned __int128)(shared ? sim_model_transfer(m, rank, n, least) : takes);
+        out->sends[out->send_start[x->c + 1]++] =
+            (sim_send){rank, t->peer, n, t->fabric, .bytes = sim_model_bytes(m, t)};
+    }
+}
+
+void sim_rounds_price(const sim_model *m, sim_rounds *rounds) {
+    const bool shared = sim_model_shares_uplink(m) || m->rails;
+    /* that one over net may be left with */
+    const uint64_t least =
+        (sim_model_shares_uplink(m) ? m->uplink : m->rate[FCP_NET]) / m->plan->problem->gpus;
+    rounds->total = 0;
+    for (sim_send *t = rounds->sends; t < &rounds->sends[rounds->send_start[rounds->count]]; t++) {
+        const bool shares = shared && t->fabric == FCP_NET;
+        t->takes = sim_model_transfer(m, t->from, t->transfer, m->rate[t->fabric]);
+        rounds->total +=
+            4 * (unsigned __int128)(shares ? sim_model_transfer(m, t->from, t->transfer, least) : t->takes);
     }
 }
 
 fcp_code sim_rounds_new(const sim_model *m, arena *memory, sim_rounds *out) {
     const fcp_plan *plan = m->plan;
     const uint32_t count = plan->round_starts[m->pass + 1] - plan->round_starts[m->pass], ranks = plan->problem->ranks;
-    const bool shared = sim_model_shares_uplink(m);
     *out = (sim_rounds){.count = count,
                         .start = ARENA_ZNEW(memory, uint32_t, (size_t)count + 2),
                         .send_start = ARENA_ZNEW(memory, uint32_t, (size_t)count + 2)};
@@ -73,7 +82,7 @@ fcp_code sim_rounds_new(const sim_model *m, arena *memory, sim_rounds *out) {
                 if (fill) {
                     out->at[out->start[x->c + 1]++] = (sim_launch){r, i, {[FCP_NET] = waits[FCP_NET],
                                                                           [FCP_LOCAL] = waits[FCP_LOCAL]}};
-                    add_sends(m, r, x, shared, out);
+                    add_sends(m, r, x, out);
                     continue;
                 }
                 out->start[x->c + 2]++;
@@ -88,6 +97,7 @@ fcp_code sim_rounds_new(const sim_model *m, arena *memory, sim_rounds *out) {
         out->sends = ARENA_NEW(memory, sim_send, out->send_start[count + 1]);
         if (!out->at || !out->sends) return FCP_E_NO_MEMORY;
     }
+    sim_rounds_price(m, out);
     return FCP_OK;
 }
 

@@ -41,6 +41,10 @@ void sim_model_device(const fcp_problem *p, const fcp_cluster *c, fcp_pass pass,
 /* Requires a verified plan. FCP_E_NO_MEMORY. Cost: linear in parts, runs and instructions. */
 fcp_code sim_model_new(const fcp_plan *plan, fcp_pass pass, const sim_profile *profile, const sim_options *options,
                        arena *memory, sim_model *out);
+/* Gives attention and the network what another margin than the plan's leaves them. Instructions have the times they
+ * had, until they are priced again, which requires a model in which no tile is a launch of its own. */
+void sim_model_share(sim_model *m, const sim_profile *profile, uint32_t margin);
+void sim_model_price(sim_model *m);
 /* Transfer t, a record of its sender `from`, on a wire that gives it `rate` bytes per second. */
 uint64_t sim_model_transfer(const sim_model *m, uint32_t from, uint32_t t, uint64_t rate);
 /* The rank whose port sends what rank `from` sends to rank `to` over net. Where that leaves its rail, the GPU of the

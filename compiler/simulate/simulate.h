@@ -13,6 +13,7 @@
 #ifndef FCPC_SIMULATE_SIMULATE_H
 #define FCPC_SIMULATE_SIMULATE_H
 #include "compiler/base/arena.h"
+#include "compiler/simulate/margin.h"
 #include "compiler/simulate/profile.h"
 #include "runtime/plan/plan.h"
 
@@ -150,6 +151,13 @@ typedef struct sim_result {
  * Cost: linear in instructions, transfers, tiles and parts. */
 fcp_code simulate(const fcp_plan *plan, const sim_profile *profile, const sim_options *options, arena *memory,
                   sim_result *out, fcp_error *err);
+
+/* With which of the margins the plan is fastest: the least of those, by both passes together, as planned (no network
+ * but ROUNDS, and nothing left out). *out: the prediction with it. What the plan itself states does not count.
+ * Errors as simulate. Cost: two or three walks more than simulate in brief; counted on wlbllm-64 and prolong-256. */
+fcp_code sim_choose_margin(const fcp_plan *plan, const sim_margins *margins, const sim_profile *profile,
+                           const sim_options *options, arena *memory, sim_result *out, uint32_t *out_margin,
+                           fcp_error *err);
 
 /* What a compute queue waits for that waits for this launch, an index of plan->instrs. */
 sim_reason sim_reason_of(const fcp_plan *plan, uint32_t launch);

@@ -39,6 +39,9 @@ row fcp_pipeline -D 'batch.lengths=[2K, 512 x 4]' -D plan.block=128
 predicts "more buffers take less time, one takes most; bytes stay the same" '([.[].bytes_total] | unique | length) == 1
     and ([.[].makespan_s] | .[0] > .[1] and .[1] > .[2] and .[2] > .[3])' \
     '-D plan.strategy.buffers=1' '-D plan.strategy.buffers=2' '' '-D plan.strategy.buffers=8'
+predicts "a faster network is no slower, because the margin follows the traffic" '[.[].makespan_s] as $t
+    | [range(1; 6) | $t[.] <= $t[. - 1]] | all' '-D cluster.inter=12.5GB/s' '-D cluster.inter=25GB/s' \
+    '-D cluster.inter=50GB/s' '-D cluster.inter=100GB/s' '-D cluster.inter=200GB/s' '-D cluster.inter=400GB/s'
 predicts "stages overlap: all takes less than computing and moving one after the other" \
     '.[0].makespan_s < .[1].makespan_s' '' '--without overlap'
 says "9 buffers are refused" 'error.*buffers must be from 1 to 8' "$fcpc" -q "$program" -D plan.strategy.buffers=9

@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "compiler/fcpc.h"
-#include "compiler/simulate/margin.h"
 #include "compiler/simulate/model.h"
 #include "compiler/simulate/simulate.h"
 #include "tests/support/plan_of.h"
@@ -346,42 +345,6 @@ Test(simulate, a_profile_has_one_queue_or_two) {
     cr_assert(strstr(err.message, "queues is 1 or 2"), "%s", err.message);
     cr_assert_eq(sim_profile_find("cpu", &p, &err), FCP_OK);
     cr_assert_eq(p.queues, 1);
-}
-
-/* The greater of what a margin costs a plan that computes and one that waits for the network. */
-static double worst_cost(uint64_t sms, uint64_t margin, double port, double moved) {
-    const double computing = (double)sms / (double)(sms - margin), moving = port / moved;
-    return computing > moving ? computing : moving;
-}
-
-Test(simulate, the_margin_costs_least_in_the_worse_case) {
-    static const char *const gpus[] = {"a100", "h100", "h200", "b200"};
-    static const struct { uint32_t nodes, gpus; } clusters[] = {{8, 8}, {64, 1}, {1, 8}};
-    fcp_error err = {0};
-    for (size_t g = 0; g < sizeof gpus / sizeof *gpus; g++)
-        for (size_t c = 0; c < sizeof clusters / sizeof *clusters; c++)
-            for (uint64_t port = 5; port <= 800; port *= 2) {
-                sim_profile p;
-                cr_assert_eq(sim_profile_find(gpus[g], &p, &err), FCP_OK, "%s", err.message);
-                const fcp_cluster cluster = {.inter = port * 1000000000};
-                const uint32_t margin = sim_margin(clusters[c].nodes, clusters[c].gpus, &cluster, &p);
-                const uint64_t divide = clusters[c].nodes > 1 && clusters[c].gpus > 1 ? 2 : 1;
-                cr_assert(margin < p.sms && (p.sms - margin) % p.part == 0, "%s: %u", gpus[g], margin);
-                double costs[256] = {0}, least = 1e9;
-                for (uint64_t m = 1; m < p.sms; m++) {
-                    const double moved = (double)((m + divide - 1) / divide) * (double)p.channel;
-                    if ((p.sms - m) % p.part) continue;
-                    costs[m] = worst_cost(p.sms, m, (double)cluster.inter, moved);
-                    if (costs[m] < least) least = costs[m];
-                }
-                cr_assert(costs[margin] <= least + 1e-5, "%s, %u x %u, port of %llu: margin %u costs %.4f, not %.4f",
-                          gpus[g], clusters[c].nodes, clusters[c].gpus, (unsigned long long)port, margin, costs[margin],
-                          least);
-            }
-    sim_profile p;
-    cr_assert_eq(sim_profile_find("h200", &p, &err), FCP_OK);
-    cr_assert_eq(sim_margin(8, 8, &(fcp_cluster){.inter = 50000000000}, &p), 12, "the example of margin.c");
-    cr_assert_eq(sim_margin(1, 1, &(fcp_cluster){.inter = 50000000000}, &p), 0);
 }
 
 /* What a watcher adds up of a timeline. */
