@@ -200,7 +200,8 @@ static fcp_code print_table(const run *r, const candidate *rows, size_t points, 
 static void print_csv(const run *r, const candidate *rows, size_t points, FILE *f) {
     for (size_t i = 0; i < r->sweep_count; i++) fprintf(f, "%s,", r->sweeps[i].name);
     fprintf(f, "pass,error,makespan_s,makespan_lower_bound_s,bound,compute_max_over_mean,exposed_kv_s,exposed_q_s,"
-               "exposed_return_s,exposed_reshuffle_s,net_bytes,local_bytes,memory_peak_bytes,mfu\n");
+               "exposed_return_s,exposed_reshuffle_s,net_bytes,local_bytes,memory_peak_bytes,mfu%s\n",
+            r->how.seeds ? ",makespan_least_s,makespan_most_s" : "");
     for (size_t p = 0; p < points; p++)
         for (int pass = 0; pass < FCP_PASSES; pass++) {
             const candidate *x = &rows[p];
@@ -210,40 +211,56 @@ static void print_csv(const run *r, const candidate *rows, size_t points, FILE *
                 fprintf(f, strpbrk(value, ",\"") ? "\"%s\"," : "%s,", value);
             }
             if (x->error.code) {
-                fprintf(f, ",%s,,,,,,,,,,,,\n", fcp_code_name(x->error.code));
+                fprintf(f, ",%s,,,,,,,,,,,,%s\n", fcp_code_name(x->error.code), r->how.seeds ? ",," : "");
                 continue;
             }
-            fprintf(f, "%s,,%.12g,%.12g,%s,%.6g,%.12g,%.12g,%.12g,%.12g,%" PRIu64 ",%" PRIu64 ",%" PRIu64 ",%.6g\n",
+            fprintf(f, "%s,,%.12g,%.12g,%s,%.6g,%.12g,%.12g,%.12g,%.12g,%" PRIu64 ",%" PRIu64 ",%" PRIu64 ",%.6g",
                     fcp_pass_names[pass], seconds(x->pass[pass].makespan), seconds(x->pass[pass].largest),
                     largest_name(x, pass), x->pass[pass].compute, seconds(x->pass[pass].exposed[SIM_KV]),
                     seconds(x->pass[pass].exposed[SIM_Q]), seconds(x->pass[pass].exposed[SIM_RETURN]),
                     seconds(x->pass[pass].exposed[SIM_RESHUFFLE]), x->pass[pass].bytes[FCP_NET],
                     x->pass[pass].bytes[FCP_LOCAL], x->summary.memory_peak_bytes, x->pass[pass].mfu);
+            if (r->how.seeds) fprintf(f, ",%.12g,%.12g", x->pass[pass].least, x->pass[pass].most);
+            fprintf(f, "\n");
         }
 }
 
+/* What the draws of --noise or --seeds gave. */
+static void draws_json(json *j, const run *r, const candidate *x, int pass) {
+    if (!r->how.seeds) return;
+    json_object(j, "draws");
+    json_u64(j, "noise_percent", r->how.noise);
+    json_u64(j, "seeds", r->how.seeds);
+    json_double(j, "makespan_least_s", x->pass[pass].least);
+    json_double(j, "makespan_most_s", x->pass[pass].most);
+    json_end(j);
+}
+
 /* The members of one pass. */
-static void pass_json(json *j, const candidate *x, int pass, const sim_pass *whole, const fcp_plan *plan) {
+static void pass_json(json *j, const run *r, const candidate *x, int pass, const sim_pass *whole,
+                      const fcp_plan *plan) {
     sim_pass seen = {.makespan = x->pass[pass].makespan};
     memcpy(seen.bound, x->pass[pass].bound, sizeof seen.bound);
     memcpy(seen.exposed, x->pass[pass].exposed, sizeof seen.exposed);
     memcpy(seen.bytes, x->pass[pass].bytes, sizeof seen.bytes);
     sim_pass_json(j, &seen, x->pass[pass].largest, x->pass[pass].mfu);
+    draws_json(j, r, x, pass);
     if (whole) sim_ranks_json(j, whole, plan->problem->ranks);
 }
 
-static fcp_code row_json(json *j, const candidate *x, const sim_result *whole, const fcp_plan *plan, fcp_error *err) {
+static fcp_code row_json(json *j, const run *r, const candidate *x, const sim_result *whole, const fcp_plan *plan,
+                         fcp_error *err) {
     fcp_code code = FCP_OK;
     if (x->error.code) {
         cmd_json_diagnostics(j, NULL, &x->error);
         return FCP_OK;
     }
-    if (x->pass[FCP_FORWARD].there) pass_json(j, x, FCP_FORWARD, whole ? &whole->pass[FCP_FORWARD] : NULL, plan);
+    if (x->pass[FCP_FORWARD].there) pass_json(j, r, x, FCP_FORWARD, whole ? &whole->pass[FCP_FORWARD] : NULL, plan);
     if (whole) code = cmd_phases_json(j, plan, FCP_FORWARD, err);
     json_u64(j, "memory_peak_bytes_predicted", x->summary.memory_peak_bytes);
     if (x->pass[FCP_BACKWARD].there) {
         json_object(j, "backward");
-        pass_json(j, x, FCP_BACKWARD, whole ? &whole->pass[FCP_BACKWARD] : NULL, plan);
+        pass_json(j, r, x, FCP_BACKWARD, whole ? &whole->pass[FCP_BACKWARD] : NULL, plan);
         if (whole && !code) code = cmd_phases_json(j, plan, FCP_BACKWARD, err);
         json_end(j);
     }
@@ -257,7 +274,7 @@ static void candidates_json(json *j, const char *key, const run *r, const candid
         json_object(j, "settings");
         for (size_t i = 0; i < r->sweep_count; i++) json_string(j, r->sweeps[i].name, value_at(r, p, i));
         json_end(j);
-        row_json(j, &rows[p], NULL, NULL, NULL);
+        row_json(j, r, &rows[p], NULL, NULL, NULL);
         json_end(j);
     }
     json_end(j);
@@ -271,7 +288,7 @@ static fcp_code layers_json(json *j, const run *r, const cmd_input *input, fcp_e
         json_object(j, NULL);
         code = cmd_layer_json(input, i, j, err);
         summary_json(j, cmd_plan(input, i), cmd_times(input, i));
-        if (!code) code = row_json(j, &r->layers[i], NULL, NULL, err);
+        if (!code) code = row_json(j, r, &r->layers[i], NULL, NULL, err);
         json_end(j);
     }
     json_end(j);
@@ -316,12 +333,12 @@ static fcp_code print_json(const run *r, const candidate *rows, size_t points, c
     json_object(&j, NULL);
     json_string(&j, "profile", r->profile.name);
     if (r->layers) { /* the sum of all, then each */
-        code = row_json(&j, rows, NULL, NULL, err);
+        code = row_json(&j, r, rows, NULL, NULL, err);
         if (!code) code = layers_json(&j, r, input, err);
         cmd_json_diagnostics(&j, input->diagnostics, NULL);
     } else if (!r->sweep_count) {
         summary_json(&j, input->plan, &input->times);
-        code = row_json(&j, rows, whole, input->plan, err);
+        code = row_json(&j, r, rows, whole, input->plan, err);
         cmd_json_diagnostics(&j, input->diagnostics, NULL);
     } else {
         candidates_json(&j, "candidates", r, rows, points);

@@ -152,87 +152,30 @@ static fcp_code find_cuts(equal *e) {
 
 /* --- blocks ------------------------------------------------------------------------------------------------------- */
 
-/* The problem's blocks and pieces after the cuts. of: per new block, the old one. */
+/* The blocks after the cuts. of: per new block, the old one. */
 typedef struct made {
-    fcp_piece *pieces;
-    fcp_block *blocks;
     uint32_t *of, *home;
-    uint32_t *first_piece, piece_count, block_count; /* per old piece, + 1: its first new one */
 } made;
 
-/* Adds a block of tokens `first` to `end` - 1 of old block b. */
-static void add_block(const problem *p, made *m, uint32_t b, uint32_t first, uint32_t end, uint32_t home) {
-    const fcp_block *old = &p->blocks[b];
-    fcp_block *to = &m->blocks[m->block_count];
-    *to = *old;
-    to->first_piece = m->piece_count;
-    to->pieces = to->tokens = 0;
-    for (uint32_t i = old->first_piece; i < old->first_piece + old->pieces; i++) {
-        const fcp_piece *piece = &p->pieces[i];
-        const uint32_t from = piece->offset > first ? piece->offset : first, stop = piece->offset + piece->length,
-                       until = stop < end ? stop : end;
-        if (from >= until) continue;
-        if (from == piece->offset) m->first_piece[i] = m->piece_count;
-        m->pieces[m->piece_count++] = (fcp_piece){.sequence = piece->sequence, .length = until - from,
-                                                  .start = piece->start + (from - piece->offset),
-                                                  .offset = to->tokens, .block = m->block_count};
-        to->tokens += until - from;
-        to->pieces++;
-    }
-    m->of[m->block_count] = b;
-    m->home[m->block_count++] = home;
-}
-
-/* Pieces by sequence: the new ones of an old piece follow each other, though not in the array. */
-static fcp_code index_pieces(planning *x, const made *m) {
-    problem *p = x->problem;
-    for (int side = 0; side < (p->split ? FCP_SIDES : 1); side++) {
-        uint32_t *list = ARENA_NEW(&x->work, uint32_t, m->piece_count + (size_t)1), count = 0;
-        uint32_t *start = ARENA_NEW(&x->work, uint32_t, p->sequences + (size_t)2);
-        if (!list || !start) return FCP_E_NO_MEMORY;
-        for (uint32_t s = 0; s < p->sequences; s++) {
-            start[s] = count;
-            for (uint32_t i = p->piece_start[side][s]; i < p->piece_start[side][s + 1]; i++) {
-                const uint32_t old = p->sequence_piece[side][i];
-                uint64_t at = p->pieces[old].start, end = at + p->pieces[old].length;
-                for (uint32_t n = m->first_piece[old]; at < end; n++) {
-                    if (m->pieces[n].sequence != s || m->pieces[n].start != at) continue; /* others of the block */
-                    list[count++] = n;
-                    at += m->pieces[n].length;
-                }
-            }
-        }
-        start[p->sequences] = count;
-        p->sequence_piece[side] = list;
-        p->piece_start[side] = start;
-    }
-    if (!p->split) {
-        p->sequence_piece[FCP_KEYS] = p->sequence_piece[0];
-        p->piece_start[FCP_KEYS] = p->piece_start[0];
-    }
-    return FCP_OK;
-}
-
+/* Cuts the blocks, and makes their tiles. */
 static fcp_code make_blocks(equal *e, made *m) {
     planning *x = e->x;
     const problem *p = e->p;
-    const size_t blocks = p->block_count + e->count, pieces = p->piece_count + e->count;
-    m->pieces = ARENA_NEW(&x->memory, fcp_piece, pieces);
-    m->blocks = ARENA_NEW(&x->memory, fcp_block, blocks);
-    m->home = ARENA_NEW(&x->work, uint32_t, blocks);
-    m->of = ARENA_NEW(&x->scratch, uint32_t, blocks);
-    m->first_piece = ARENA_NEW(&x->scratch, uint32_t, p->piece_count + (size_t)1);
-    if (!m->pieces || !m->blocks || !m->home || !m->of || !m->first_piece) return FCP_E_NO_MEMORY;
+    const size_t most = p->block_count + e->count;
+    problem_stretch *list = ARENA_NEW(&x->scratch, problem_stretch, most);
+    uint32_t n = 0;
+    m->home = ARENA_NEW(&x->work, uint32_t, most);
+    if (!list || !m->home) return FCP_E_NO_MEMORY;
     for (uint32_t b = 0; b < p->block_count; b++) {
+        const uint32_t *cuts = e->order + e->start[b], count = e->start[b + 1] - e->start[b];
         if (planning_stopped_at(x, b)) return FCP_E_INTERRUPTED;
-        if (e->start[b] == e->start[b + 1]) add_block(p, m, b, 0, p->blocks[b].tokens, e->home[b]);
-        for (uint32_t i = e->start[b]; i < e->start[b + 1]; i++) {
-            const cut *c = &e->cuts[e->order[i]];
-            add_block(p, m, b, c->first, i + 1 < e->start[b + 1] ? e->cuts[e->order[i + 1]].first : p->blocks[b].tokens,
-                      c->home);
+        for (uint32_t i = 0; i < (count ? count : 1); i++) {
+            const uint32_t end = i + 1 < count ? e->cuts[cuts[i + 1]].first : p->blocks[b].tokens;
+            m->home[n] = count ? e->cuts[cuts[i]].home : e->home[b];
+            list[n++] = (problem_stretch){b, count ? e->cuts[cuts[i]].first : 0, end, true};
         }
     }
-    return FCP_OK;
+    return problem_cut_again(x, list, n, &m->of);
 }
 
 /* Who computes each of the new tiles: who computed the old one that it is part of. */
@@ -295,17 +238,6 @@ fcp_code place_equal(planning *x, uint32_t **home, uint32_t **exec) {
     fcp_code code = find_cuts(&e);
     if (code || !e.count) return code;
     code = make_blocks(&e, &m);
-    if (!code) code = index_pieces(x, &m);
-    if (code) return code;
-    problem *p = x->problem;
-    p->pieces = m.pieces;
-    p->blocks = m.blocks;
-    p->piece_count = m.piece_count;
-    p->block_count = m.block_count;
-    if (p->block_count > PROBLEM_BLOCKS_MAX)
-        return planning_fail(x, FCP_E_PLAN_SIZE, planning_size_span(x),
-                             "more than %d blocks are more than a plan holds", PROBLEM_BLOCKS_MAX);
-    code = problem_tiles_again(x);
     if (!code) code = *exec ? carry_over(x, &old, &m, *exec, exec) : leave_work(&e, &old, &m, exec);
     *home = m.home;
     return code;

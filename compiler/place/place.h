@@ -103,6 +103,10 @@ fcp_code exec_by_groups(planning *x, const uint32_t *home, uint32_t *exec);
 fcp_code heads_cut(planning *x);
 fcp_code exec_by_heads(planning *x, const uint32_t *home, uint32_t *exec);
 
+/* rails.c. Where the network is of rails, and homes are the strategy's choice: renames the ranks of each node, in home
+ * and in exec, which may be NULL, so that most bytes go between ranks of equal number in their nodes. */
+fcp_code place_on_rails(planning *x, uint32_t *home, uint32_t *exec);
+
 /* shift.c. For homes that were not chosen for this mask: fills exec so that no rank has more than the tolerance over
  * the mean, as far as whole tiles allow. Cost: O(tiles + moved blocks x ranks). */
 fcp_code place_shift(planning *x, const uint32_t *home, uint32_t *exec);
@@ -116,6 +120,9 @@ typedef struct place_masks {
     const uint64_t *cap;         /* per mask */
 } place_masks;
 fcp_code place_for_masks(const place_input *in, const place_masks *masks, arena *scratch, uint32_t *home);
+
+/* tolerance.c. Warns where work moves, and a rank still has more of it than the tolerance allows. */
+fcp_code place_warn_tolerance(planning *x);
 
 /* weigh.c. About how long a placement takes, in picoseconds, to compare two of one problem: what is computed and moved,
  * at the cluster's rates. exec: per tile; NULL: at home. */

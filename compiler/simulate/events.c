@@ -123,7 +123,7 @@ static void begin_transfer(events *x, uint32_t number) {
     uint64_t rate = x->m->rate[t->fabric], bytes = sim_model_bytes(x->m, t);
     x->transfers[number].start = x->now;
     /* the latency, and the noise of the whole */
-    push(x, x->now + sim_model_transfer(x->m, number, rate) - sim_model_time(bytes, rate), EVENT_SENT_OFF, number, 0);
+    push(x, x->now + sim_model_transfer(x->m, x->transfers[number].from, number, rate) - sim_model_time(bytes, rate), EVENT_SENT_OFF, number, 0);
 }
 
 static void sent_off(events *x, uint32_t number) {
@@ -131,7 +131,8 @@ static void sent_off(events *x, uint32_t number) {
     const fcp_transfer *t = &x->m->plan->transfers[number];
     const transfer_state *s = &x->transfers[number];
     flow *f = &x->flows.at[number];
-    f->uses[f->count++] = (s->from * FCP_FABRICS + t->fabric) * 2 + FCP_SEND;
+    const uint32_t port = t->fabric == FCP_NET ? sim_model_port(x->m, s->from, s->to) : s->from;
+    f->uses[f->count++] = (port * FCP_FABRICS + t->fabric) * 2 + FCP_SEND;
     f->uses[f->count++] = (s->to * FCP_FABRICS + t->fabric) * 2 + FCP_RECV;
     if (t->fabric == FCP_NET && sim_model_shares_uplink(x->m)) {
         uint32_t uplinks = p->ranks * FCP_FABRICS * 2;

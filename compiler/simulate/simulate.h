@@ -13,13 +13,14 @@
 #ifndef FCPC_SIMULATE_SIMULATE_H
 #define FCPC_SIMULATE_SIMULATE_H
 #include "compiler/base/arena.h"
+#include "compiler/simulate/margin.h"
 #include "compiler/simulate/profile.h"
 #include "runtime/plan/plan.h"
 
 #define SIM_SECOND UINT64_C(1000000000000) /* picoseconds */
 
-/* Why a compute queue waits: for keys and values, for queries, for results and gradients on their way home, or for the
- * caller's layout. */
+/* Why a rank does not compute: it waits for keys and values, for queries, for results and gradients on their way home,
+ * or for the caller's layout. */
 typedef enum sim_reason { SIM_KV, SIM_Q, SIM_RETURN, SIM_RESHUFFLE, SIM_REASONS } sim_reason;
 extern const char *const sim_reason_names[SIM_REASONS]; /* "kv", "q", "return", "reshuffle" */
 
@@ -71,7 +72,8 @@ typedef void sim_watch(void *context, const sim_interval *x);
 
 typedef struct sim_rank {
     uint64_t compute;              /* time its compute queue works */
-    uint64_t wait[SIM_REASONS];    /* time its compute queue waits */
+    uint64_t wait[SIM_REASONS];    /* the rest of the time until it ends: its compute queue waits, or has ended before
+                                    * the last transfer. compute and all of wait add up to end */
     uint64_t end;                  /* when its last instruction ends */
     uint64_t busy[FCP_FABRICS][2]; /* time its ports are busy: [fabric][FCP_SEND or FCP_RECV] */
 } sim_rank;
@@ -80,7 +82,7 @@ typedef struct sim_pass {
     uint64_t makespan;            /* when the last rank ends */
     uint64_t bound[SIM_BOUNDS];
     uint64_t compute;             /* of all ranks together */
-    uint64_t exposed[SIM_REASONS];/* waiting of the rank that waits longest in all: its parts */
+    uint64_t exposed[SIM_REASONS];/* wait of the rank that ends last; its computing and these are the makespan */
     uint64_t bytes[FCP_FABRICS];  /* sent, the reshuffle included */
     double flops;                 /* of the allowed pairs */
     sim_rank *ranks;              /* one a rank; in the arena of the call */
@@ -149,6 +151,13 @@ typedef struct sim_result {
  * Cost: linear in instructions, transfers, tiles and parts. */
 fcp_code simulate(const fcp_plan *plan, const sim_profile *profile, const sim_options *options, arena *memory,
                   sim_result *out, fcp_error *err);
+
+/* With which of the margins the plan is fastest: the least of those, by both passes together, as planned (no network
+ * but ROUNDS, and nothing left out). *out: the prediction with it. What the plan itself states does not count.
+ * Errors as simulate. Cost: two or three walks more than simulate in brief; counted on wlbllm-64 and prolong-256. */
+fcp_code sim_choose_margin(const fcp_plan *plan, const sim_margins *margins, const sim_profile *profile,
+                           const sim_options *options, arena *memory, sim_result *out, uint32_t *out_margin,
+                           fcp_error *err);
 
 /* What a compute queue waits for that waits for this launch, an index of plan->instrs. */
 sim_reason sim_reason_of(const fcp_plan *plan, uint32_t launch);

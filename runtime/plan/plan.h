@@ -762,6 +762,9 @@ uint32_t fcp_unit_tokens(const fcp_problem *p, fcp_class cls, fcp_fabric fabric)
  * that belongs to KV (K, V, dK, dV), or both. */
 uint64_t fcp_held_bytes(const fcp_problem *p, uint32_t holds, fcp_class cls, fcp_pass pass);
 
+/* On a network of rails: how many bytes cross between nodes in a pass and leave their rail, because the two ranks have
+ * not the same index in their nodes. In a plan that is right they are of the reshuffle. Else 0. Cost: O(transfers). */
+uint64_t fcp_bytes_off_rails(const fcp_plan *plan, fcp_pass pass);
 /* Bytes of a rank's arena in a pass: the tensors of its home blocks, accumulators, and transient slots. q_tokens and
  * kv_tokens are the tokens of its home blocks that hold Q, and that hold KV; slots[cls] counts transient slots. A slot
  * of KV or DKV has room for max_block tokens, one of another class for max_q_block; names mean fcp_slot_bytes.

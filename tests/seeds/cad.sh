@@ -21,6 +21,12 @@ servers='$1 == "home" { home[$2] = of("rank"); held[of("rank")]++ }
 counts "two servers hold no tokens and have work; the others do none but their own" placement "$servers"'
     END { for (r = 6; r < 8; r++) if (held[r] || !work[r]) wrong("rank " r ": " held[r] " blocks, " work[r] " tiles")
         if (others) wrong(others " tiles of others at ranks that hold tokens") }'
+says "a rank with little work may not help: a tolerance that the others cannot keep is a warning" \
+    'warning: tolerance = 0.05 is not met: rank .* has 1.2' "$fcpc" -q "$program" \
+    -D 'batch.lengths=[2K x 2, 1K x 2, 512 x 12]' -D plan.block=128
+plans "in place the others are relieved by all, and there is no warning" '
+    ([.[].diagnostics[] | select(.message | test("tolerance"))] | length) == 0 and .[0].compute_max_over_mean <= 1.0501' \
+    '-D plan.strategy.servers=in_place -D plan.block=128'
 counts "in place, all eight hold tokens" placement "$servers"'
     END { for (r = 0; r < 8; r++) if (!held[r] || !work[r]) wrong("rank " r) }' -D plan.strategy.servers=in_place
 

@@ -43,6 +43,13 @@ check "a profile may be a file" \
 check "noise prints a range, the same each time" sh \
     -c "grep -q '20 % of noise, 4 seeds' '$work/noisy' && '$fcpc' sim '$work/plan' --noise 20 --seeds 4 |
         cmp - '$work/noisy'"
+"$fcpc" sim "$work/plan" --noise 20 --seeds 4 --json > "$work/json"
+check "so do JSON and CSV" jq -e '[., .backward] | all(.[]; .draws.seeds == 4 and .draws.noise_percent == 20
+    and .draws.makespan_least_s > .makespan_s and .draws.makespan_most_s > .draws.makespan_least_s)' "$work/json"
+"$fcpc" sim "$work/plan" --noise 20 --seeds 4 --csv "$work/csv" > "$work/log"
+check "with two columns more" sh -c "head -n 1 '$work/csv' | grep -q ',makespan_least_s,makespan_most_s$' &&
+    [ \$(awk -F, '{ print NF }' '$work/csv' | uniq | wc -l) = 1 ]"
+check "without draws there is nothing of the kind" sh -c "'$fcpc' sim '$work/plan' --json | jq -e '.draws == null'"
 
 # several candidates
 "$fcpc" sim -q $program --strategy all --sweep plan.block=256,512 \
@@ -110,8 +117,10 @@ advises() { # advises NAME WORDS OPTIONS...: it warns with those words, as text 
 }
 advises "blocks that leave ranks idle" \
     'leave ranks idle.*with block = 2048 all takes [0-9.]+ ms instead of [0-9.]+, [0-9.]+ % less'
-advises "a margin too small for the network" 'margin = 1 is too small.*with margin = 6 all takes' \
+advises "a margin too small for the network" 'margin = 1 is too small.*with margin = 12 all takes' \
     -D plan.block=2K -D plan.margin=1
+advises "a margin too large for attention" 'margin = 60 leaves attention fewer.*with margin = (4|12) all takes' \
+    -D plan.block=2K -D plan.margin=60
 advises "memory near the cap" 'needs 1.88[0-9]* of 2 GB, 9[0-9] %; with coalesce = 8 it is 1' \
     -D plan.block=2K -D 'cluster.memory=2 GB'
 advises "a reshuffle that is not hidden" \

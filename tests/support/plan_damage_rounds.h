@@ -137,6 +137,20 @@ static bool wrong_fabric(tables *t, draw *d) {
     return true;
 }
 
+/* A plan for a fat tree says that the network is of rails. */
+static bool off_its_rail(tables *t, draw *d) {
+    const uint32_t gpus = t->problem->gpus;
+    bool off = false;
+    (void)d;
+    if (t->problem->topology == FCP_RAIL) return false;
+    PLACES(t, p) for (uint32_t i = 0; OP(p, LAUNCH) && i < p.x->b; i++) {
+        const fcp_transfer *a = transfer_in(t, &p, i);
+        off |= a->fabric == FCP_NET && a->cls != FCP_IN && a->cls != FCP_OUT && a->peer % gpus != p.rank % gpus;
+    }
+    if (off) t->problem->topology = FCP_RAIL;
+    return off;
+}
+
 /* Neither sent nor received: the tiles that read it miss it. */
 static bool lose_fetch(tables *t, draw *d) {
     place p, q;

@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "compiler/fcpc.h"
-#include "compiler/simulate/margin.h"
 #include "compiler/simulate/model.h"
 #include "compiler/simulate/simulate.h"
 #include "tests/support/plan_of.h"
@@ -131,7 +130,7 @@ Test(simulate, a_rounded_partial_takes_half_the_bytes_and_two_small_launches) {
         const fcp_transfer *t = &plan->transfers[i];
         if (t->cls != FCP_DKV) continue;
         const uint64_t numbers = (uint64_t)t->tokens * 2 * 16 * 64;
-        cr_assert_eq(sim_model_transfer(&m, i, plan->cluster->intra),
+        cr_assert_eq(sim_model_transfer(&m, 0, i, plan->cluster->intra),
                      US + takes(numbers * 2, plan->cluster->intra) +
                          2 * (3 * US + takes(numbers * 6, plan->cluster->memory_bandwidth)));
         seen++;
@@ -176,6 +175,23 @@ Test(simulate, one_buffer_never_overlaps) {
     fcp_plan_free(plan);
 }
 
+/* No time of a rank is left out: it computes, or waits for something that has a column. What the table shows is of a
+ * rank that ends last. */
+static void all_time_is_told(const fcp_plan *plan, const sim_pass *x, const char *source) {
+    uint64_t shown = 0, last = 0;
+    bool found = false;
+    for (int i = 0; i < SIM_REASONS; i++) shown += x->exposed[i];
+    for (uint32_t rank = 0; rank < plan->problem->ranks; rank++) {
+        uint64_t sum = x->ranks[rank].compute;
+        for (int i = 0; i < SIM_REASONS; i++) sum += x->ranks[rank].wait[i];
+        cr_assert_eq(sum, x->ranks[rank].end, "rank %u: %llu of %llu ps in\n%s", rank, (unsigned long long)sum,
+                     (unsigned long long)x->ranks[rank].end, source);
+        if (x->ranks[rank].end > last) last = x->ranks[rank].end;
+        found |= sum == x->makespan && x->ranks[rank].compute + shown == sum;
+    }
+    cr_assert(last == x->makespan && found, "%s", source);
+}
+
 /* Every mask of the prelude, on two clusters: no bound is beaten, and a better wire or a shorter latency never costs
  * time. */
 Test(simulate, bounds_hold_and_better_wires_never_hurt) {
@@ -218,12 +234,7 @@ Test(simulate, bounds_hold_and_better_wires_never_hurt) {
                         else if (c + 1 == sizeof clusters / sizeof *clusters)
                             cr_assert(r.pass[pass].makespan >= first[pass], "%s", source);
                         else cr_assert(r.pass[pass].makespan <= first[pass], "%s", source);
-                        for (uint32_t rank = 0; rank < plan->problem->ranks; rank++) {
-                            const sim_rank *x = &r.pass[pass].ranks[rank];
-                            uint64_t sum = x->compute;
-                            for (int i = 0; i < SIM_REASONS; i++) sum += x->wait[i];
-                            cr_assert(sum <= x->end && x->end <= r.pass[pass].makespan);
-                        }
+                        all_time_is_told(plan, &r.pass[pass], source);
                     }
                     arena_free(&memory);
                     fcp_plan_free(plan);
@@ -278,6 +289,52 @@ Test(simulate, fabrics_in_two_queues_do_not_wait_for_each_other) {
     }
 }
 
+/* What the caller holds may have to leave its rail: then it goes inside the node first, to the GPU on the receiver's
+ * rail, and by that GPU's port. Two nodes of two; rank 0 to rank 3 goes by rank 1's port. */
+Test(simulate, what_leaves_its_rail_takes_a_hop_and_the_port_of_another) {
+    static const char *const layouts[] = {"contiguous", "planned"};
+    for (int l = 0; l < 2; l++) {
+        char text[512];
+        uint32_t off = 0, on = 0;
+        snprintf(text, sizeof text,
+                 "model { heads = 16; kv_heads = 16; head_dim = 64 }\n"
+                 "cluster { nodes = 2; gpus = 2; latency = 1 us; fabric = rail; intra = 40 GB/s; inter = 1 GB/s }\n"
+                 "batch { lengths = [4096, 2048, 1024 x 4] }\n"
+                 "plan { mask = causal; block = 512; margin = 0; layout = %s }\n", layouts[l]);
+        fcp_plan *plan = plan_of(text);
+        const fcp_problem *p = plan->problem;
+        const sim_profile profile = profile_of(round_figures);
+        arena memory = {0};
+        sim_model m;
+        cr_assert_eq(sim_model_new(plan, FCP_FORWARD, &profile, &(sim_options){0}, &memory, &m), FCP_OK);
+        for (uint32_t r = 0; r < p->ranks; r++) {
+            const fcp_stream *s = fcp_stream_of(plan, FCP_FORWARD, r, FCP_COMM);
+            for (const fcp_instr *x = plan->instrs + s->first; x < plan->instrs + s->first + s->count; x++)
+                for (uint32_t i = x->a; x->op == FCP_OP_LAUNCH && i < x->a + x->b; i++) {
+                    const fcp_transfer *t = &plan->transfers[i];
+                    const uint64_t bytes = sim_model_bytes(&m, t), direct = US + takes(bytes, plan->cluster->inter);
+                    if (t->fabric != FCP_NET || t->dir != FCP_SEND) continue;
+                    const bool leaves = t->peer % 2 != r % 2;
+                    const uint64_t time = sim_model_transfer(&m, r, i, plan->cluster->inter);
+                    cr_assert_eq(time, direct + (leaves ? US + takes(bytes, plan->cluster->intra) : 0));
+                    cr_assert_eq(sim_model_port(&m, r, t->peer), leaves ? r ^ 1 : r);
+                    off += leaves, on += !leaves;
+                }
+        }
+        arena_free(&memory);
+        cr_assert(on && (off > 0) == !l, "%s: %u off their rails", layouts[l], off);
+        cr_assert_eq(fcp_bytes_off_rails(plan, FCP_FORWARD) > 0, !l);
+        fcp_problem flat = *p; /* the same plan, if the network were a fat tree */
+        const uint64_t rails = makespan(plan, FCP_FORWARD, NULL);
+        flat.topology = FCP_FAT_TREE;
+        plan->problem = &flat;
+        const uint64_t tree = makespan(plan, FCP_FORWARD, NULL);
+        cr_assert(l ? rails == tree : rails > tree, "%s", layouts[l]);
+        plan->problem = p;
+        fcp_plan_free(plan);
+    }
+}
+
 Test(simulate, a_profile_has_one_queue_or_two) {
     char text[1024];
     fcp_error err = {0};
@@ -288,42 +345,6 @@ Test(simulate, a_profile_has_one_queue_or_two) {
     cr_assert(strstr(err.message, "queues is 1 or 2"), "%s", err.message);
     cr_assert_eq(sim_profile_find("cpu", &p, &err), FCP_OK);
     cr_assert_eq(p.queues, 1);
-}
-
-/* The greater of what a margin costs a plan that computes and one that waits for the network. */
-static double worst_cost(uint64_t sms, uint64_t margin, double port, double moved) {
-    const double computing = (double)sms / (double)(sms - margin), moving = port / moved;
-    return computing > moving ? computing : moving;
-}
-
-Test(simulate, the_margin_costs_least_in_the_worse_case) {
-    static const char *const gpus[] = {"a100", "h100", "h200", "b200"};
-    static const struct { uint32_t nodes, gpus; } clusters[] = {{8, 8}, {64, 1}, {1, 8}};
-    fcp_error err = {0};
-    for (size_t g = 0; g < sizeof gpus / sizeof *gpus; g++)
-        for (size_t c = 0; c < sizeof clusters / sizeof *clusters; c++)
-            for (uint64_t port = 5; port <= 800; port *= 2) {
-                sim_profile p;
-                cr_assert_eq(sim_profile_find(gpus[g], &p, &err), FCP_OK, "%s", err.message);
-                const fcp_cluster cluster = {.inter = port * 1000000000};
-                const uint32_t margin = sim_margin(clusters[c].nodes, clusters[c].gpus, &cluster, &p);
-                const uint64_t divide = clusters[c].nodes > 1 && clusters[c].gpus > 1 ? 2 : 1;
-                cr_assert(margin < p.sms && (p.sms - margin) % p.part == 0, "%s: %u", gpus[g], margin);
-                double costs[256] = {0}, least = 1e9;
-                for (uint64_t m = 1; m < p.sms; m++) {
-                    const double moved = (double)((m + divide - 1) / divide) * (double)p.channel;
-                    if ((p.sms - m) % p.part) continue;
-                    costs[m] = worst_cost(p.sms, m, (double)cluster.inter, moved);
-                    if (costs[m] < least) least = costs[m];
-                }
-                cr_assert(costs[margin] <= least + 1e-5, "%s, %u x %u, port of %llu: margin %u costs %.4f, not %.4f",
-                          gpus[g], clusters[c].nodes, clusters[c].gpus, (unsigned long long)port, margin, costs[margin],
-                          least);
-            }
-    sim_profile p;
-    cr_assert_eq(sim_profile_find("h200", &p, &err), FCP_OK);
-    cr_assert_eq(sim_margin(8, 8, &(fcp_cluster){.inter = 50000000000}, &p), 12, "the example of margin.c");
-    cr_assert_eq(sim_margin(1, 1, &(fcp_cluster){.inter = 50000000000}, &p), 0);
 }
 
 /* What a watcher adds up of a timeline. */
@@ -376,9 +397,13 @@ Test(simulate, the_timeline_adds_up_to_the_result) {
     for (int pass = 0; pass < FCP_PASSES; pass++) {
         cr_assert_eq(s.last[pass], r.pass[pass].makespan);
         cr_assert_arr_eq(s.bytes[pass], r.pass[pass].bytes, sizeof s.bytes[pass]);
-        for (int rank = 0; rank < 8; rank++) {
-            cr_assert_eq(s.work[pass][rank], r.pass[pass].ranks[rank].compute);
-            cr_assert_arr_eq(s.wait[pass][rank], r.pass[pass].ranks[rank].wait, sizeof s.wait[pass][rank]);
+        for (int rank = 0; rank < 8; rank++) { /* the rest of the waiting follows the last interval of computing */
+            const sim_rank *x = &r.pass[pass].ranks[rank];
+            uint64_t *waits = s.wait[pass][rank], all = s.work[pass][rank];
+            cr_assert_eq(all, x->compute);
+            for (int i = 0; i < SIM_REASONS; i++) all += waits[i];
+            waits[SIM_RESHUFFLE] += x->end - all; /* what is moved last goes back to the caller's layout */
+            cr_assert_arr_eq(waits, x->wait, sizeof x->wait);
         }
     }
     arena_free(&memory);
@@ -530,4 +555,35 @@ Test(simulate, two_halves_hide_each_other) {
         fcp_plan_free(plan);
     }
     for (int pass = 0; pass < FCP_PASSES; pass++) cr_assert_lt(waited[1][pass], waited[0][pass]);
+}
+
+/* Whatever the network, the noise and the order: also transfers after the last computation are somebody's waiting. */
+Test(simulate, no_time_is_left_out) {
+    static const char *const strategies[] = {"fcp", "cad", "ring", "ulysses", "dcp", "groups(tokens = 9000)"};
+    static const char *const layouts[] = {"contiguous", "planned"};
+    sim_profile profile;
+    fcp_error err = {0};
+    cr_assert_eq(sim_profile_find("h200", &profile, &err), FCP_OK);
+    for (size_t s = 0; s < sizeof strategies / sizeof *strategies; s++)
+        for (int l = 0; l < 2; l++) {
+            char source[512];
+            snprintf(source, sizeof source,
+                     "model { heads = 8; kv_heads = 2; head_dim = 128 }\n"
+                     "cluster { nodes = 2; gpus = 4; gpu = h200; inter = 10 GB/s }\n"
+                     "batch { lengths = [9000, 5000, 3000 x 3, 700 x 20] }\n"
+                     "plan { mask = causal; block = 512; strategy = %s; layout = %s; passes = forward, backward }\n",
+                     strategies[s], layouts[l]);
+            fcp_plan *plan = plan_of(source);
+            for (uint32_t network = 0; network < SIM_NETWORKS; network++)
+                for (uint32_t without = 0; without < 1u << SIM_WITHOUT_COUNT; without++)
+                    for (uint32_t noise = 0; noise <= 200; noise += 200) {
+                        const sim_options options = {.network = network, .without = without, .noise = noise, .seed = 1};
+                        arena memory = {0};
+                        sim_result r;
+                        cr_assert_eq(simulate(plan, &profile, &options, &memory, &r, &err), FCP_OK, "%s", err.message);
+                        for (int pass = 0; pass < FCP_PASSES; pass++) all_time_is_told(plan, &r.pass[pass], source);
+                        arena_free(&memory);
+                    }
+            fcp_plan_free(plan);
+        }
 }

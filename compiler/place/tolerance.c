@@ -1,0 +1,40 @@
+/* tolerance.c: says so where work moves, and still a rank has more of it than the tolerance allows.
+ *
+ * Requires: a placement.
+ * Gives: a warning.
+ * Cost: O(tiles + ranks).
+ *
+ * Example: six ranks hold the batch, and the other two are servers. One of the six holds short sequences, and has half
+ * of the mean's work. It may not take any from the other five. So the seven others have 15/14 of the mean at best, which
+ * a tolerance of 0.05 does not allow. That is known from the work that each rank has in the end, whatever the reason.
+ */
+#include "compiler/place/place.h"
+#include "compiler/problem/problem.h"
+
+fcp_code place_warn_tolerance(planning *x) {
+    const problem *p = x->problem;
+    const struct fcpc_program *g = x->program;
+    if (!x->division || !p->pairs) return FCP_OK; /* nothing moves for balance; of fcp's blocks blocks.c warns */
+    uint64_t *work = ARENA_ZNEW(&x->scratch, uint64_t, p->ranks);
+    if (!work) return FCP_E_NO_MEMORY;
+    uint32_t busiest = 0, below = 0;
+    for (uint32_t t = 0; t < p->tile_count; t++) work[placement_exec(x->placement, t)] += p->tile_pairs[t];
+    for (uint32_t r = 0; r < p->ranks; r++) {
+        if (work[r] > work[busiest]) busiest = r;
+        below += r + g->servers < p->ranks && (unsigned __int128)work[r] * p->ranks < p->pairs;
+    }
+    const uint64_t mean = p->pairs / p->ranks + (p->pairs % p->ranks != 0);
+    if ((unsigned __int128)(work[busiest] - mean) * 1000000 <= (unsigned __int128)mean * g->tolerance ||
+        work[busiest] <= mean)
+        return FCP_OK;
+    diag_warning(x->d, planning_span(x, g->strategy_span),
+                 "tolerance = %.9g is not met: rank %u has %.4f times the mean rank's work",
+                 1e-6 * g->tolerance, busiest, (double)work[busiest] * p->ranks / (double)p->pairs);
+    if (g->servers && below)
+        diag_hint(x->d,
+                  "%u rank%s with less than the mean may not take any from others, because only servers do: "
+                  "servers = in_place lets all ranks", below, below == 1 ? "" : "s");
+    else diag_hint(x->d, "work is moved in shards of %u rows and keys: smaller ones can be divided more evenly",
+                   g->shard);
+    return FCP_OK;
+}
