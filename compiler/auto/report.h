@@ -63,6 +63,7 @@ typedef struct auto_candidate {
     auto_setting set[AUTO_SETTINGS]; /* the other parameters have their usual values, or the program's */
     uint32_t settings;
     bool no_relay;          /* relay = off, where the program says auto */
+    uint32_t line;          /* of auto.c's list, all sizes of blocks alike; of one that was found, its first one's */
     bool found;             /* not of the list: a neighbour of the best one, found by the search */
     bool spread;            /* its neighbours have been tried */
     uint32_t even;          /* it cuts every sequence into so many chunks a rank; 0: it does not */
