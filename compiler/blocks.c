@@ -14,7 +14,7 @@ enum { MOST_BLOCKS = 4096 }; /* sizes below a cell are tried for a warning only 
 
 /* Is one block heavier than the mean rank? Then no placement can balance it while its tiles run at its home. */
 static bool is_too_heavy(const planning *x, const problem *p) {
-    return strategy_of(x)->by_block && (unsigned __int128)p->heaviest * p->ranks > p->pairs;
+    return strategy_of(x)->by_block && (unsigned __int128)p->heaviest * program_places(x->program) > p->pairs;
 }
 
 /* Whether, with blocks of this size, one of them would be too heavy. Leaves x as it is. */
@@ -92,7 +92,8 @@ fcp_code blocks_warn_heavy(planning *x) {
         fcp_code code = try_size(x, size, &heavy);
         if (code) return code;
     }
-    uint64_t percent = (uint64_t)((unsigned __int128)p->heaviest * p->ranks * 100 / (p->pairs ? p->pairs : 1));
+    const uint64_t pairs = p->pairs ? p->pairs : 1, places = program_places(x->program);
+    uint64_t percent = (uint64_t)((unsigned __int128)p->heaviest * places * 100 / pairs);
     diag_warning(x->d, planning_span(x, x->program->block_span),
                  "one block of %u tokens is %llu %% of a rank's fair share of work: no placement can balance it",
                  p->block, (unsigned long long)percent);

@@ -55,6 +55,7 @@ static moved as_moved(const struct fcpc_program *settings, const auto_moves *mov
     const planning x = {.program = settings};
     moved by = {.strategy = *strategy_of(&x), .moves = moves};
     by.strategy.place = place_moved;
+    by.strategy.given = true;
     by.strategy.exec = moves->exec ? exec_moved : NULL;
     return by;
 }

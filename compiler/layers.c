@@ -40,10 +40,11 @@ static void *copy(arena *a, const void *from, size_t bytes) {
 static bool copy_cut(const problem *from, arena *a, problem *to) {
     to->max_block[0] = from->max_block[0];
     to->max_block[1] = from->max_block[1];
-    to->piece_count = from->piece_count;
-    to->block_count = from->block_count;
-    to->pieces = copy(a, from->pieces, from->piece_count * sizeof *from->pieces);
-    to->blocks = copy(a, from->blocks, from->block_count * sizeof *from->blocks);
+    to->block_count = to->range_blocks = from->range_blocks; /* those of other heads are made anew */
+    to->piece_count = 0;
+    for (uint32_t b = 0; b < to->block_count; b++) to->piece_count += from->blocks[b].pieces;
+    to->pieces = copy(a, from->pieces, to->piece_count * sizeof *from->pieces);
+    to->blocks = copy(a, from->blocks, to->block_count * sizeof *from->blocks);
     for (int side = 0; side < FCP_SIDES; side++) {
         const uint32_t count = from->piece_start[side][from->sequences];
         if (side && !from->split) {
@@ -56,7 +57,7 @@ static bool copy_cut(const problem *from, arena *a, problem *to) {
         if (!to->sequence_piece[side] || !to->piece_start[side]) return false;
     }
     for (uint32_t b = 0; to->blocks && b < to->block_count; b++) /* what later passes found is of the other mask */
-        to->blocks[b].home = to->blocks[b].home_slot = to->blocks[b].flags = 0;
+        to->blocks[b].home = to->blocks[b].home_slot = to->blocks[b].flags = to->blocks[b].heads = 0;
     return to->pieces && to->blocks;
 }
 
@@ -133,9 +134,9 @@ static struct fcpc_program with_settings(const fcpc_program *program, const stru
     p.strategy = of->strategy;
     p.block = of->block;
     p.coalesce = of->coalesce;
-    p.ring = of->ring;
+    p.between = of->between;
     for (uint32_t i = 0; i < STRATEGY_PARAMS; i++)
-        if (strategy_takes(p.strategy, i))
+        if (strategy_takes(p.strategy, i) || strategy_takes(program_divides_by(&p), i))
             *strategy_param_of(&p, i) = *strategy_param_of((struct fcpc_program *)(uintptr_t)of, i);
     p.together = of->together; /* worked out by sema/sharing.c or by auto, also where it is no parameter */
     return p;
@@ -160,6 +161,7 @@ static fcp_code work_under(planning *x, const fcpc_program *mask, uint64_t *out)
     planning y;
     settings.block = x->block;
     g.strategy.cut = cut_given;
+    g.strategy.cut_given = true;
     planning_begin(&y, &settings, x->batch, x->stop, x->d);
     y.strategy = &g.strategy;
     fcp_code code = compile_stretch(&y, NULL, problem_tiles, false);
@@ -243,9 +245,11 @@ static fcp_code place_shared(planning *x, const place_input *in, uint32_t *home)
 /* --- one mask after the other ------------------------------------------------------------------------------------- */
 
 /* Has every mask these homes, planned by itself? They are then the caller's, or follow from lengths alone. Equal tokens
- * and the homes of cad's base fcp follow from a mask. */
+ * and the homes of cad's base fcp follow from a mask. So do those of ranks inside groups, if they are not the caller's:
+ * they follow from the sizes of blocks. */
 static bool same_under_any_mask(const strategy *by, const struct fcpc_program *g) {
-    const bool of_mask = g->equal || (g->strategy == FCP_STRATEGY_CAD && g->base == CAD_BASE_FCP);
+    const bool of_mask = g->equal || (g->strategy == FCP_STRATEGY_CAD && g->base == CAD_BASE_FCP) ||
+                         program_has_groups(g);
     if (by->by_block && !(by->in_place && g->layout != FCP_LAYOUT_PLANNED)) return false;
     return strategy_keeps_homes(g) || !of_mask;
 }
@@ -256,9 +260,11 @@ static fcp_code plan_other(const taking *t, const fcpc_program *program, const f
     given g = {.strategy = t->by, .cut = &t->cut, .home = t->home};
     const bool alone = same_under_any_mask(&t->by, &settings);
     g.strategy.cut = cut_given;
+    g.strategy.cut_given = true;
     g.strategy.place = place_given;
     g.strategy.exec = exec_given;
     g.strategy.in_place = false;
+    g.strategy.given = true;
     const compile_watch watch = {.strategy = alone ? NULL : &g.strategy};
     return compile_batch(&settings, batch, stop, d, &watch, times, out);
 }

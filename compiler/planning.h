@@ -71,6 +71,7 @@ struct planning {
     struct schedule *schedule;
     struct slots *slots;
     fcp_plan *plan;
+    fcp_problem *facts; /* the plan's PROBLEM record */
 };
 
 /* A planning of the batch, by nobody's strategy but the program's. What passes make lives until planning_end, except

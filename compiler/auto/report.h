@@ -73,6 +73,7 @@ typedef struct auto_candidate {
     auto_end end;
     auto_bounds bound;      /* zeros: not known */
     uint64_t makespan;      /* 0: not predicted */
+    uint32_t margin;        /* of one that was predicted */
     auto_last last;         /* of one that was predicted */
     char why[200];          /* of one that was refused */
 } auto_candidate;

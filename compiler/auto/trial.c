@@ -42,7 +42,7 @@ bool auto_apply(const struct fcpc_program *g, const auto_candidate *c, struct fc
     if (c->no_relay) out->relay = false;
     if (c->block) out->block = c->block;
     if (!strategy_shares_heads(c->strategy)) return true;
-    out->ring = c->ring; /* as sema/sharing.c has it */
+    out->between = c->ring ? BETWEEN(FCP_STRATEGY_RING) : 0; /* as sema/sharing.c has it */
     out->inside = c->ring ? g->gpus : g->nodes * g->gpus;
     out->together = c->strategy == FCP_STRATEGY_ULYSSES ? g->heads : out->inside;
     return g->heads % out->inside == 0;
@@ -122,7 +122,10 @@ static void predict(void *context) {
     if (!t->code && !t->routed) t->code = t->job->passes->run(&t->x, AUTO_ROUTE);
     if (t->code || !(t->routed ? is_below(t) : is_worth(t))) return;
     t->code = t->job->passes->run(&t->x, AUTO_PLAN);
-    if (!t->code) t->code = simulate(t->x.plan, &t->job->profile, &options, &t->memory, &t->result, &err);
+    const sim_margins stated = {1, {t->settings.margin}}, *margins = t->settings.margins ? t->settings.margins : &stated;
+    if (!t->code)
+        t->code = sim_choose_margin(t->x.plan, margins, &t->job->profile, &options, &t->memory, &t->result,
+                                    &t->made->margin, &err);
     if (t->code) return;
     t->made->makespan = auto_time(&t->result);
     t->made->last = ends_last(auto_longer(&t->result), t->x.problem->ranks);
@@ -184,7 +187,7 @@ static bool has_placement(auto_trial *of, auto_trial *t) {
     static const char *const later[] = {"coalesce", "buffers", "divisions", "pingpong"}; /* read by schedule/ alone */
     enum { LATER = sizeof later / sizeof *later };
     struct fcpc_program *a = &t->settings, *b = of ? &of->settings : NULL;
-    if (!b || a->strategy != b->strategy || a->block != b->block || a->ring != b->ring || (a->relay && !b->relay))
+    if (!b || a->strategy != b->strategy || a->block != b->block || a->between != b->between || (a->relay && !b->relay))
         return false;
     for (uint32_t i = 0; i < STRATEGY_PARAMS; i++) {
         uint32_t n = 0;
@@ -230,6 +233,7 @@ static bool is_known(const auto_report *r, auto_candidate *made) {
     for (const auto_candidate *c = r->at; c < r->at + r->count; c++)
         if (c->strategy == made->strategy && !c->settings && c->block == made->block && c->whole && c->bound.all) {
             made->end = c->end, made->bound = c->bound, made->makespan = c->makespan, made->last = c->last;
+            made->margin = c->margin;
             return made->spread = true;
         }
     return false;

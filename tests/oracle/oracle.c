@@ -45,20 +45,21 @@ Test(oracle, strategies_of_auto) {
 }
 
 /* Programs with everything at once: a score, a mask or score of fields, queries that are not as many as keys, and
- * gradients; as many of each strategy. */
+ * gradients; as many of each strategy, and of those that divide a batch among groups which share heads. */
 Test(oracle, all_together) {
-    enum { STRATEGIES = FCP_STRATEGY_COUNT };
+    enum { STRATEGIES = FCP_STRATEGY_COUNT, KINDS = STRATEGIES + 1 };
     random_program *p = zeros(1, sizeof *p);
-    unsigned each = count_from_environment("ORACLE_TOGETHER", amount(1, 8)), done[STRATEGIES] = {0}, all = 0, drawn = 0;
-    for (unsigned seed = first_seed(200001); all < STRATEGIES * each; seed++) {
+    unsigned each = count_from_environment("ORACLE_TOGETHER", amount(1, 8)), done[KINDS] = {0}, all = 0, drawn = 0;
+    for (unsigned seed = first_seed(200001); all < KINDS * each; seed++) {
         dice d;
         draw_seed(p, &d, seed, 60000);
         bool split = false, field = p->uses_field || p->score.uses_field;
         for (uint32_t s = 0; s < p->sequences; s++) split |= queries_of(p, s) != p->lengths[s];
-        cr_assert(drawn++ < 1000 * each, "too few programs are planned");
-        if (!split || !p->score.root || !field || !p->backward || done[p->strategy] == each) continue;
+        cr_assert(drawn++ < 4000 * each, "too few programs are planned");
+        const int which = p->joined ? STRATEGIES : p->strategy;
+        if (!split || !p->score.root || !field || !p->backward || done[which] == each) continue;
         if (check_program(seed, p, &d, true) != PLANNED) continue;
-        done[p->strategy]++;
+        done[which]++;
         all++;
     }
     fprintf(stderr, "oracle: %u programs with a score, fields and unequal queries, forward and backward\n", all);

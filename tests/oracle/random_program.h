@@ -83,7 +83,9 @@ typedef struct random_program {
     uint32_t servers;            /* ranks of strategy cad that hold no tokens */
     bool wire;                   /* partial results travel in bf16 */
     bool equal;                  /* all ranks hold as many tokens, or one more */
-    bool ring;                   /* of ulysses and upipe */
+    uint32_t inside, together;   /* of ulysses and upipe: ranks that share heads; heads that are computed at a time */
+    bool ring, joined;           /* ... + ring, or + the strategy `between` */
+    int between;
     uint32_t among;              /* auto may choose these strategies, a bit for each; 0: `strategy` is stated */
     size_t by, by_end;           /* where the strategy is in the text */
     bool layers;                 /* three layers more have a causal mask */
@@ -472,6 +474,8 @@ static void draw_queries(random_program *p, dice *d) {
     }
 }
 
+static const char *const program_strategies[] = {"fcp", "ring", "zigzag", "cad", "ulysses", "upipe", "dcp", "groups"};
+
 /* How many ranks strategy groups needs, where each holds so many tokens: best fit decreasing. */
 static inline uint32_t ranks_for_groups(const random_program *p, uint32_t tokens) {
     uint64_t room[MAX_SEQUENCES], size[MAX_SEQUENCES];
@@ -497,18 +501,72 @@ static inline uint32_t ranks_for_groups(const random_program *p, uint32_t tokens
 
 /* Ranks that share heads, and how many heads are computed at a time: divisors of what there is. */
 static void draw_sharing(random_program *p, dice *d) {
+    static const fcp_strategy between[] = {FCP_STRATEGY_FCP, FCP_STRATEGY_CAD, FCP_STRATEGY_DCP};
     uint32_t ranks = p->nodes * p->gpus, inside, each;
     do inside = 1 + roll(d, p->heads);
     while (p->heads % inside || ranks % inside);
+    p->inside = inside;
+    p->together = p->strategy == FCP_STRATEGY_UPIPE ? inside : p->heads;
     p->ring = inside != ranks || roll(d, 4) == 0;
-    if (p->ring) put_set(p, ", inside = ", inside, "");
-    if (p->strategy != FCP_STRATEGY_UPIPE || roll(d, 4) == 0) return;
-    do each = 1 + roll(d, p->heads / inside);
-    while (p->heads / inside % each);
-    put_set(p, ", heads = ", each * inside, "");
+    if (p->strategy == FCP_STRATEGY_UPIPE && roll(d, 4)) {
+        do each = 1 + roll(d, p->heads / inside);
+        while (p->heads / inside % each);
+        p->together = each * inside;
+    }
+    if (!p->ring || roll(d, 3) == 0) return;
+    p->ring = false;
+    p->joined = true;
+    p->between = (int)between[roll(d, 3)];
 }
 
-static const char *const program_strategies[] = {"fcp", "ring", "zigzag", "cad", "ulysses", "upipe", "dcp", "groups"};
+/* Parameters of a strategy that divides the batch among ranks, or among groups of `lanes` ranks. True: homes are where
+ * the caller holds the tokens. */
+static bool draw_params(random_program *p, dice *d, int strategy, uint32_t lanes) {
+    static const char *const bases[] = {"caller", "fcp", "ring", "zigzag"};
+    const uint32_t places = p->nodes * p->gpus / lanes;
+    const bool divides = strategy == FCP_STRATEGY_DCP && roll(d, 2);
+    bool held = (strategy == FCP_STRATEGY_GROUPS || strategy == FCP_STRATEGY_DCP) && p->layout;
+    put_set(p, "(buffers = ", p->buffers, "");
+    if (p->joined && p->together < p->heads) {} /* phases have stages of their own */
+    else if (divides) put_set(p, ", divisions = ", 2 + roll(d, 5), "");
+    else put_set(p, ", coalesce = ", p->coalesce, "");
+    if (strategy == FCP_STRATEGY_DCP) {
+        const uint32_t whole = roll(d, 4) ? 0 : roll(d, 3);
+        put_word(p, ", epsilon_compute = ");
+        put_hundredths(p, whole * 100 + 1 + roll(d, 60));
+    }
+    if (strategy == FCP_STRATEGY_CAD) {
+        uint32_t base = roll(d, 4);
+        held = !base;
+        put_set(p, ", shard = ", 8u << roll(d, 5), ", tolerance = ");
+        put_hundredths(p, 1 + roll(d, 20));
+        put_word(p, ", base = ");
+        put_word(p, bases[base]);
+        if (places > 1 && !roll(d, 4)) p->servers = lanes * (1 + roll(d, places - 1));
+        if (p->servers) put_set(p, ", servers = ", p->servers, "");
+        if (roll(d, 3) == 0) put_word(p, ", pingpong = true");
+    }
+    if (strategy == FCP_STRATEGY_GROUPS) {
+        uint32_t tokens = 1 + roll(d, 1500);
+        while (ranks_for_groups(p, tokens) > places) tokens += 1 + tokens / 2;
+        put_set(p, ", tokens = ", tokens, roll(d, 3) ? ", shape = zigzag" : ", shape = ring");
+    }
+    put_word(p, ")");
+    return held;
+}
+
+/* Strategies that divide heads, as drawn. True: homes are where the caller holds the tokens. */
+static bool put_sharing(random_program *p, dice *d) {
+    if (!p->joined) put_set(p, "(buffers = ", p->buffers, p->ring ? ", " : "");
+    if (p->joined) put_word(p, "(");
+    if (p->ring || p->joined) put_set(p, "inside = ", p->inside, "");
+    if (p->strategy == FCP_STRATEGY_UPIPE && (p->together != p->inside || p->buffers % 2))
+        put_set(p, ", heads = ", p->together, "");
+    put_word(p, p->ring ? ") + ring" : p->joined ? ") + " : ")");
+    if (!p->joined) return true;
+    put_word(p, program_strategies[p->between]);
+    return draw_params(p, d, p->between, p->inside);
+}
 
 /* What programs may have besides: what not every machine of the tests computes. */
 enum {
@@ -524,7 +582,6 @@ static inline void draw_program_with(random_program *p, dice *d, uint64_t budget
     static const uint32_t value_dims[] = {8, 16, 24, 40};
     static const uint32_t head_counts[] = {1, 2, 4, 6, 8, 12}, dims[] = {8, 16, 32};
     static const char *const dtypes[] = {"fp32", "fp16", "bf16"};
-    static const char *const bases[] = {"caller", "fcp", "ring", "zigzag"};
     static const char *const layouts[] = {"planned", "contiguous", "zigzag"};
     memset(p, 0, offsetof(random_program, pool));
     memset(&p->score, 0, offsetof(random_score, pool));
@@ -585,6 +642,8 @@ static inline void draw_program_with(random_program *p, dice *d, uint64_t budget
     put_set(p, "cluster { nodes = ", p->nodes, "; gpus = ");
     put_set(p, "", p->gpus, "; gpu = ");
     put_word(p, (p->block + p->head_dim / 16 + p->sequences) % 2 ? "h100" : "cpu");
+    /* ranks that wait for the network divide their stages */
+    if ((p->coalesce + p->buffers + p->sequences) % 2) put_word(p, "; inter = 1MB/s");
     put_word(p, p->rail ? "; fabric = rail }\n" : "; fabric = fat_tree }\n");
     put_word(p, "batch { lengths = [");
     for (uint32_t s = 0; s < p->sequences; s++) {
@@ -607,42 +666,14 @@ static inline void draw_program_with(random_program *p, dice *d, uint64_t budget
     put_set(p, "  block = ", p->block, "\n  strategy = ");
     p->by = p->size;
     put_word(p, program_strategies[p->strategy]);
-    put_set(p, "(buffers = ", p->buffers, "");
     const bool shares = p->strategy == FCP_STRATEGY_ULYSSES || p->strategy == FCP_STRATEGY_UPIPE;
-    const bool divides = p->strategy == FCP_STRATEGY_DCP && roll(d, 2);
-    if (divides) put_set(p, ", divisions = ", 2 + roll(d, 5), "");
-    else if (!shares) put_set(p, ", coalesce = ", p->coalesce, "");
-    if (p->strategy == FCP_STRATEGY_DCP) {
-        const uint32_t whole = roll(d, 4) ? 0 : roll(d, 3);
-        put_word(p, ", epsilon_compute = ");
-        put_hundredths(p, whole * 100 + 1 + roll(d, 60));
-    }
-    /* homes are where the caller holds the tokens */
-    bool held = (p->strategy == FCP_STRATEGY_GROUPS || p->strategy == FCP_STRATEGY_DCP) && p->layout;
-    if (p->strategy == FCP_STRATEGY_CAD) {
-        uint32_t base = roll(d, 4);
-        held = !base;
-        put_set(p, ", shard = ", 8u << roll(d, 5), ", tolerance = ");
-        put_hundredths(p, 1 + roll(d, 20));
-        put_word(p, ", base = ");
-        put_word(p, bases[base]);
-        if (p->nodes * p->gpus > 1 && !roll(d, 4)) p->servers = 1 + roll(d, p->nodes * p->gpus - 1);
-        if (p->servers) put_set(p, ", servers = ", p->servers, "");
-        if (roll(d, 3) == 0) put_word(p, ", pingpong = true");
-    }
-    if (p->strategy == FCP_STRATEGY_GROUPS) {
-        uint32_t tokens = 1 + roll(d, 1500);
-        while (ranks_for_groups(p, tokens) > p->nodes * p->gpus) tokens += 1 + tokens / 2;
-        put_set(p, ", tokens = ", tokens, roll(d, 3) ? ", shape = zigzag" : ", shape = ring");
-    }
     if (shares) draw_sharing(p, d);
-    put_word(p, p->ring ? ") + ring" : ")");
+    const bool held = shares ? put_sharing(p, d) : draw_params(p, d, p->strategy, 1);
     p->by_end = p->size;
     put_word(p, roll(d, 3) ? "\n  layout = " : "\n  relay = off\n  layout = ");
     put_word(p, layouts[p->layout]);
     if (p->group) put_set(p, "(group = ", p->group, ")");
     put_word(p, "\n");
-    held |= shares;
     bool even = p->layout != FCP_LAYOUT_ZIGZAG && !p->group;
     p->equal = !p->servers && (!held || even) && !roll(d, 3);
     p->wire = !roll(d, 3) && p->dtype != FCP_FP32;

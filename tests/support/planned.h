@@ -67,6 +67,7 @@ static inline void plan_to_placement(planned *x, const char *text, const strateg
     run_pass(x, problem_open);
     run_pass(x, strategy_cut);
     run_pass(x, problem_tiles);
+    run_pass(x, strategy_divide);
     run_pass(x, strategy_place);
     x->p = *x->at.problem;
     x->home = (uint32_t *)x->at.placement->home;
