@@ -32,8 +32,6 @@
 
 enum {
     SIZES = 3,
-    LARGEST = 4096,     /* tokens of a block */
-    ROOM = 8,           /* blocks of the largest size that a rank has at least */
     NEAR_PERCENT = 125, /* of the best time: who takes longer is far */
     CLOSE_PERCENT = 110, /* of the best time: who takes no longer may win with other blocks */
     EQUAL_PERCENT = 103, /* ... with smaller ones, of the same strategy. What gains less is hardly better */
@@ -92,22 +90,13 @@ enum { LINES = sizeof lines / sizeof *lines };
 
 /* --- the list ----------------------------------------------------------------------------------------------------- */
 
-/* The sizes of blocks, the middle one first: that of the program; where auto decides, 2K, 4K and 1K, or as much less as
- * gives every rank ROOM blocks of the largest. Returns how many. */
+/* The sizes of blocks, the middle one first: that of the program; where auto decides, three. Returns how many. */
 static uint32_t choose_sizes(const auto_job *j, uint32_t out[SIZES]) {
-    const struct fcpc_program *g = j->program;
-    const uint64_t *lengths = j->batch->lengths ? j->batch->lengths : g->lengths;
-    const size_t count = j->batch->lengths ? j->batch->count : g->length_count;
-    uint64_t tokens = 0, ranks = (uint64_t)g->nodes * g->gpus;
-    uint32_t most = LARGEST;
-    out[0] = g->block;
-    if (g->block != BLOCK_AUTO) return 1;
-    for (size_t i = 0; lengths && i < count; i++)
-        if (__builtin_add_overflow(tokens, lengths[i], &tokens)) tokens = UINT64_MAX; /* refused when it is planned */
-    while (most > 4 * AUTO_BLOCK_LEAST && tokens / ranks / most < ROOM) most /= 2;
-    out[0] = most / 2;
-    out[1] = most;
-    out[2] = most / 4;
+    out[0] = j->program->block;
+    if (out[0] != BLOCK_AUTO) return 1;
+    out[0] = auto_middle_size(j->program, j->batch);
+    out[1] = out[0] * 2;
+    out[2] = out[0] / 2;
     return SIZES;
 }
 
@@ -411,19 +400,9 @@ static void take_first(auto_job *j, struct fcpc_program *out_settings) {
 fcp_code auto_choose(const auto_passes *passes, const struct fcpc_program *program, const fcpc_batch *batch,
                      const volatile int *stop, diags *d, problem_kept *kept, struct fcpc_program *out_settings,
                      auto_report *report) {
-    auto_job j = {.passes = passes, .program = program, .batch = batch, .stop = stop, .report = report,
-                  .best = FCP_NONE, .kept = {.outlook = kept->outlook}};
-    fcp_error err = {0};
-    char gpu[sizeof program->cluster.gpu + 1] = "";
-    memcpy(gpu, program->cluster.gpu, sizeof program->cluster.gpu);
-    fcp_code code = FCP_OK;
-    if (program->profile) j.profile = *program->profile;
-    else code = sim_profile_find(gpu, &j.profile, &err);
-    if (code) {
-        diag_error(d, code, SPAN_NONE, "%s", err.message);
-        return code;
-    }
-    memcpy(report->profile, j.profile.name, sizeof report->profile);
+    auto_job j;
+    fcp_code code = auto_open(&j, passes, program, batch, stop, d, kept, report);
+    if (code) return code;
     uint32_t size[SIZES];
     code = list(&j, size, choose_sizes(&j, size));
     if (code) return code;
@@ -431,10 +410,7 @@ fcp_code auto_choose(const auto_passes *passes, const struct fcpc_program *progr
     code = try_all(&j, size[0]);
     if (!code && j.best != FCP_NONE) { /* else it is the batch's error, or that of this candidate: planning it tells */
         if (report->moves.makespan >= auto_best_time(&j)) report->moves.kept = 0;
-        report->chosen = report->moves.kept ? report->moves.of : j.best;
-        report->at[report->chosen].end = AUTO_CHOSEN;
-        auto_apply(program, &report->at[report->chosen], out_settings);
+        auto_take(&j, report->moves.kept ? report->moves.of : j.best, out_settings);
     }
-    auto_forget(&j, kept);
-    return code == FCP_E_NO_MEMORY || code == FCP_E_INTERRUPTED || code == FCP_E_PROFILE ? code : FCP_OK;
+    return auto_close(&j, code, kept);
 }

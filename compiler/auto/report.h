@@ -68,7 +68,10 @@ typedef struct auto_candidate {
     bool spread;            /* its neighbours have been tried */
     uint32_t even;          /* it cuts every sequence into so many chunks a rank; 0: it does not */
     bool ring;              /* ... + ring */
+    uint32_t between;       /* ... + another strategy: BETWEEN of it; 0: none */
     bool whole;             /* of one that was placed: every tile runs at the home of its queries */
+    bool heavy;             /* of one that was cut: a block has more work than the mean rank or group */
+    uint32_t tiles;         /* of one that was cut */
     uint32_t block;         /* 0: it does not look at the size of blocks */
     auto_end end;
     auto_bounds bound;      /* zeros: not known */

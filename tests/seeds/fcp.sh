@@ -79,7 +79,8 @@ rails='
         if (net[$2] && of("class") != "q") { arrivals++; idle += !((of("block") " " of("dst")) in reads) } }
     $1 == "move" && of("fabric") == "net" && of("class") != "in" && of("class") != "out" { moves++
         off += of("src") % 4 != of("dst") % 4 }'
-for strategy in fcp ring zigzag cad dcp groups ulysses 'ulysses(inside=2)+ring' 'upipe(heads=8,inside=8)+ring'; do
+for strategy in fcp ring zigzag cad dcp groups ulysses 'ulysses(inside=2)+ring' 'upipe(heads=8,inside=8)+ring' \
+    'ulysses(inside=node)+fcp' 'ulysses(inside=2)+cad'; do
     for layout in planned contiguous; do
         counts "$strategy, $layout: what goes between nodes stays on its rail" placement,traffic,rounds "$rails"'
             END { if (off || !moves) wrong(off " of " moves " leave it") }' \
