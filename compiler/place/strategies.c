@@ -78,7 +78,7 @@ fcp_code strategy_divide(planning *x) {
     const strategy *by = strategy_of(x);
     uint32_t *of;
     if (!by->by_block || by->cut_given || x->grouping) return FCP_OK; /* groups have a rank for each chunk */
-    fcp_code code = problem_cut_read(x, !by->exec, &of);
+    fcp_code code = problem_cut_read(x, !by->in_place, &of);
     if (code || !of) return code;
     code = follow(x, of, &x->block_home);
     return code || !x->division ? code : follow(x, of, &x->division->home);
