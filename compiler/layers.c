@@ -120,7 +120,6 @@ static fcp_code count_pairs(const fcpc_program *program, const fcpc_batch *batch
                             uint64_t *out) {
     struct fcpc_program settings = *program;
     settings.strategy = FCP_STRATEGY_FCP;
-    if (settings.block == BLOCK_AUTO) settings.block = 4096;
     fcpc_diagnostics *unheard = fcpc_diagnostics_new();
     if (!unheard) return FCP_E_NO_MEMORY;
     fcp_code code = compile_count(&settings, batch, stop, unheard, out);
@@ -133,6 +132,7 @@ static struct fcpc_program with_settings(const fcpc_program *program, const stru
     struct fcpc_program p = *program;
     p.strategy = of->strategy;
     p.block = of->block;
+    p.block_found = of->block_found;
     p.coalesce = of->coalesce;
     p.between = of->between;
     for (uint32_t i = 0; i < STRATEGY_PARAMS; i++)

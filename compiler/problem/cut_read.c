@@ -31,7 +31,8 @@
 
 enum {
     READERS = 4,   /* a block that fewer read is not divided */
-    SAVES = 3,     /* a division saves at least such a part */
+    SAVES = 3,     /* a division saves at least such a part, ... */
+    LEAST = 1024,  /* ... and as many tokens, over all ranks */
     DIVIDED = 4,   /* at most such a part of all blocks is divided */
     PIECES = 8,    /* that a block is divided into, at most */
     MORE_PARTS = 4 /* so many times more parts at most ... */
@@ -64,7 +65,6 @@ typedef struct reading {
 } reading;
 
 static uint32_t columns_of(uint32_t tokens) { return (tokens + FCP_CELL - 1) / FCP_CELL; }
-static uint32_t fewer(uint32_t a, uint32_t b) { return a < b ? a : b; }
 
 /* How many columns a block has. */
 static uint32_t block_width(const reading *g, uint32_t b) {
@@ -146,11 +146,17 @@ static fcp_code number_columns(reading *g) {
            g->other ? FCP_OK : FCP_E_NO_MEMORY;
 }
 
+/* The ranks that so many readers of a block are on, if those are neighbours and share ranks. */
+static uint32_t ranks_of(const reading *g, uint32_t readers) {
+    const uint64_t ranks = ((uint64_t)readers * g->places + g->p->block_count - 1) / g->p->block_count;
+    return ranks < g->places ? (uint32_t)ranks : g->places - 1;
+}
+
 /* Whoever reads all of a block reads both of what it is divided into. Do few enough read all of block b, of which
  * `whole` do? */
 static bool may_gain(const reading *g, uint32_t b, uint32_t whole) {
-    const uint64_t readers = fewer(g->readers[b], g->places - 1), still = fewer(whole, g->places - 1);
-    return g->readers[b] >= READERS && SAVES * still <= (SAVES - 1) * readers && problem_holds(g->p, b, FCP_KEYS);
+    const uint64_t before = ranks_of(g, g->readers[b]), after = ranks_of(g, whole);
+    return g->readers[b] >= READERS && SAVES * after <= (SAVES - 1) * before && problem_holds(g->p, b, FCP_KEYS);
 }
 
 /* Counts readers, and lists the tiles of the blocks that may be divided. *out_any: there are some. */
@@ -266,12 +272,11 @@ static void measure_columns(reading *g, const fcp_block *of) {
  * readers. *out_saved: the tokens that do not travel then, over all ranks. */
 static uint32_t best_place(const reading *g, uint64_t all, uint32_t width, uint32_t readers,
                            uint64_t *out_saved) {
-    const uint32_t ranks = g->places - 1; /* that receive it at most */
-    const uint64_t whole = fewer(readers, ranks) * all;
+    const uint64_t whole = ranks_of(g, readers) * all;
     uint64_t best = whole - whole / SAVES, tokens = 0; /* tokens: of the columns before */
     uint32_t found = 0, few = readers, many = 0; /* that read a later column, and an earlier one */
     for (uint32_t i = 0; i < width; i++) {
-        const uint64_t after = fewer(many, ranks) * tokens + fewer(few, ranks) * (all - tokens);
+        const uint64_t after = ranks_of(g, many) * tokens + ranks_of(g, few) * (all - tokens);
         if (i && g->read_by[g->order[i]] < g->read_by[g->order[i - 1]] && after <= best) {
             if (after < best || !found) found = i;
             best = after;
@@ -317,7 +322,7 @@ static void look_at(reading *g, uint32_t b) {
     uint64_t saved = 0;
     const uint32_t many = best_place(g, of->tokens, width, g->readers[b], &saved);
     for (uint32_t i = 0; i < many; i++) g->many[base + g->order[i]] = 1;
-    if (!many || (g->apart && problem_holds(g->p, b, FCP_QUERIES) && read_twice(g, b) >= saved)) {
+    if (!many || saved < LEAST || (g->apart && problem_holds(g->p, b, FCP_QUERIES) && read_twice(g, b) >= saved)) {
         memset(g->many + base, 0, width);
         return;
     }

@@ -24,7 +24,6 @@ enum {
     RANKS_MAX = 1 << 20,
     BLOCK_MIN = 1,
     BLOCK_MAX = 1 << 20,
-    BLOCK_DEFAULT = 4096,
     HEADS_MAX = 4096,
     HEAD_DIM_MAX = 1024
 };
@@ -392,12 +391,11 @@ void sema_check_batch(sema *s, const sema_keys *k, bool needed) {
 static void check_block(sema *s, const sema_keys *k) {
     struct fcpc_program *p = s->out;
     const entry *e = k->at[KEY_BLOCK];
-    p->block = BLOCK_DEFAULT;
+    p->block = BLOCK_AUTO;
     p->block_span = SPAN_NONE;
     if (!e) return;
     int64_t v;
     if (e->value->kind == EXPR_NAME && !strcmp(e->value->name, "auto")) {
-        p->block = BLOCK_AUTO;
         p->block_span = e->value->at;
         return;
     }
@@ -584,7 +582,6 @@ static void check_strategy(sema *s, const sema_keys *k) {
     const expr *between = NULL, *call = e ? sema_between_of(s, e->value, &between) : NULL;
     int which = call ? choice(s, call, "strategy", strategy_names, STRATEGY_ANY) : -1;
     if (which >= 0) p->strategy = (fcp_strategy)which;
-    if (which == STRATEGY_AUTO && !k->at[KEY_BLOCK]) p->block = BLOCK_AUTO;
     p->coalesce = 1; /* of those that do not take it */
     const arg *given[STRATEGY_PARAMS] = {0};
     const uint32_t divides = program_divides_by(p);

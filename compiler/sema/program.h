@@ -6,7 +6,7 @@
 #include "compiler/base/diag.h"
 #include "compiler/fcpc.h"
 
-enum { BLOCK_AUTO = 0 };
+enum { BLOCK_AUTO = 0, BLOCK_USUAL = 4096 };
 #define MARGIN_AUTO UINT32_MAX
 
 /* How groups cuts a sequence over the ranks of its group. */
@@ -119,7 +119,8 @@ struct fcpc_program {
     uint32_t exact_count;
 
     /* plan */
-    uint32_t block; /* tokens, or BLOCK_AUTO */
+    uint32_t block;   /* tokens, or BLOCK_AUTO */
+    bool block_found; /* auto has found it; the program does not state it */
     fcp_strategy strategy;      /* or STRATEGY_AUTO */
     uint32_t coalesce, buffers; /* 0: auto decides */
     uint32_t margin; /* MARGIN_AUTO: not stated; before the program is handed out it gets the least of `margins` */
@@ -160,6 +161,11 @@ struct fcpc_program {
     uint32_t source_count;
     struct workspace *workspace; /* memory that fcpc_plan uses again for the next batch: workspace.h */
 };
+
+/* Tokens of a block, also where nobody has chosen yet, or blocks have no size. */
+static inline uint32_t program_block(const struct fcpc_program *p) {
+    return p->block == BLOCK_AUTO ? BLOCK_USUAL : p->block;
+}
 
 /* The number in `between` of a strategy. */
 #define BETWEEN(strategy) ((uint32_t)(strategy) + 1)

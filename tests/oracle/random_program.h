@@ -574,8 +574,32 @@ enum {
     DRAW_LSE = 2,    /* a gradient of LSE */
     DRAW_EMPTY = 4,  /* sequences of length zero */
     DRAW_FAR = 8,    /* logits as far from 0 as float reaches, and large inputs */
-    DRAW_ALL = 15
+    DRAW_ALL = 15,
+    DRAW_FEW_KEYS = 16 /* a sequence of which most rows need a few keys besides those near them; it is long */
 };
+
+/* Ranks, blocks and strategies with which a long sequence has blocks that are worth dividing. */
+static void draw_few_ranks(random_program *p, dice *d) {
+    static const fcp_strategy by[] = {FCP_STRATEGY_FCP, FCP_STRATEGY_DCP, FCP_STRATEGY_CAD};
+    p->strategy = by[roll(d, 3)];
+    p->block = 128 * (4 + roll(d, 2));
+    p->nodes = 2;
+    p->gpus = 3 + roll(d, 2);
+}
+
+/* `drawn` near the diagonal, or keys `first` to `first + count` - 1, of each `period` where it is not 0; or rows g. */
+static expr *draw_few_keys(random_program *p, dice *d, expr *drawn) {
+    const int64_t period = roll(d, 4) ? 0 : 4 * p->block, first = roll(d, 2) ? 0 : roll(d, p->block);
+    expr *q = node(p, X_Q, 0, 0, 0, 0), *k = node(p, X_K, 0, 0, 0, 0);
+    expr *distance = node(p, X_ABS, node(p, X_SUB, q, k, 0, 0), 0, 0, 0);
+    expr *near = node(p, X_LT, distance, node(p, X_CONST, 0, 0, 0, 1 + roll(d, 300)), 0, 0);
+    expr *at = period ? node(p, X_MOD, k, node(p, X_CONST, 0, 0, 0, period), 0, 0) : k;
+    expr *from = node(p, X_GE, at, node(p, X_CONST, 0, 0, 0, first), 0, 0);
+    expr *until = node(p, X_LT, at, node(p, X_CONST, 0, 0, 0, first + 1 + roll(d, 80)), 0, 0);
+    expr *some = node(p, X_AND, from, until, 0, 0);
+    if (!roll(d, 3)) some = node(p, X_OR, some, node(p, X_LT, q, node(p, X_CONST, 0, 0, 0, 1 + roll(d, 80)), 0, 0), 0, 0);
+    return node(p, X_OR, roll(d, 3) ? node(p, X_AND, near, drawn, 0, 0) : near, some, 0, 0);
+}
 
 /* Draws a program of at most about `budget` query-key positions. */
 static inline void draw_program_with(random_program *p, dice *d, uint64_t budget, unsigned features) {
@@ -601,6 +625,7 @@ static inline void draw_program_with(random_program *p, dice *d, uint64_t budget
     p->coalesce = 1 + roll(d, roll(d, 2) ? 3 : 16);
     p->buffers = 1 + roll(d, 4);
     p->strategy = (int)roll(d, FCP_STRATEGY_COUNT);
+    if (features & DRAW_FEW_KEYS) draw_few_ranks(p, d);
     p->layout = (int)roll(d, 3);
     p->group = 0;
     if (p->layout && roll(d, 3) == 0)
@@ -612,13 +637,14 @@ static inline void draw_program_with(random_program *p, dice *d, uint64_t budget
     for (uint32_t s = 0; s < p->sequences; s++) {
         uint64_t n = 1 + roll(d, roll(d, 3) ? 300 : 1500);
         if (s && roll(d, 4) == 0) n = p->lengths[s - 1];
+        if (!s && features & DRAW_FEW_KEYS) n = 2600 + roll(d, 300);
         while (n > 1 && used + n * n > budget) n /= 2;
         p->lengths[s] = n;
         used += n * n;
         p->tokens += n;
         p->key_tokens += n;
     }
-    if (roll(d, 2)) draw_queries(p, d);
+    if (roll(d, features & DRAW_FEW_KEYS ? 4 : 2) == 1) draw_queries(p, d);
     if (features & DRAW_EMPTY && roll(d, 3) == 2) draw_empty(p, d);
     p->lse_gradient = features & DRAW_LSE && p->backward && roll(d, 2);
     p->large = features & DRAW_FAR && roll(d, 4) == 3;
@@ -627,6 +653,7 @@ static inline void draw_program_with(random_program *p, dice *d, uint64_t budget
     for (uint32_t f = 0; f < p->field_count; f++) draw_field(p, d, p->fields[f]);
     p->pieces = p->piece_room;
     p->mask = draw_bool(p, d, 1 + roll(d, 4));
+    if (features & DRAW_FEW_KEYS) p->mask = draw_few_keys(p, d, p->mask);
     draw_score(&p->score, d, p->heads, p->views, p->field_count, features & DRAW_FAR);
 
     put_set(p, "model { heads = ", p->heads, "; kv_heads = ");
