@@ -97,15 +97,15 @@ static bool relays(const planning *x) {
     return strategy_of(x)->in_place && !chosen && x->program->relay;
 }
 
-/* Who shares heads has phases, and ways of its own around a ring. Where another strategy divides the batch among groups
+/* Who shares heads has phases, and ways of its own between groups. Where another strategy divides the batch among groups
  * and all heads are computed at once, nothing waits for a phase. */
 static void share_heads(const planning *x, placement *made) {
     const struct fcpc_program *g = x->program;
     const bool groups = program_has_groups(g);
     made->phase = groups && g->together == g->heads ? NULL : x->sharing->phase;
     made->gather = !g->between;
-    made->route = program_has_ring(g) ? heads_route : NULL;
-    made->relay = groups && made->relay;
+    made->route = program_has_ring(g) ? heads_route : groups ? heads_route_between : NULL;
+    made->relay = false;
 }
 
 /* May ranks change their names inside a node? Not where homes are given, nor where a rule says what each rank has. */
