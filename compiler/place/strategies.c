@@ -74,14 +74,21 @@ static fcp_code follow(planning *x, const uint32_t *of, uint32_t **home) {
     return FCP_OK;
 }
 
+fcp_code strategy_cut_again(planning *x, const problem_stretch *stretches, size_t count) {
+    uint32_t *of;
+    fcp_code code = problem_cut_again(x, stretches, count, &of);
+    if (!code) code = follow(x, of, &x->block_home);
+    return code || !x->division ? code : follow(x, of, &x->division->home);
+}
+
 fcp_code strategy_divide(planning *x) {
     const strategy *by = strategy_of(x);
-    uint32_t *of;
+    problem_stretch *list;
+    size_t count;
     if (!by->by_block || by->cut_given || x->grouping) return FCP_OK; /* groups have a rank for each chunk */
-    fcp_code code = problem_cut_read(x, !by->in_place, &of);
-    if (code || !of) return code;
-    code = follow(x, of, &x->block_home);
-    return code || !x->division ? code : follow(x, of, &x->division->home);
+    fcp_code code = problem_few_rows(x, !by->in_place, &list, &count);
+    if (!code && count) code = strategy_cut_again(x, list, count);
+    return code || !by->divide ? code : by->divide(x);
 }
 
 /* Does any tile run elsewhere than at its Q block's home? */
