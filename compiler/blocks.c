@@ -25,6 +25,7 @@ static fcp_code try_size(planning *x, uint32_t block, bool *out_heavy) {
     fcp_code code = problem_open(&other);
     if (!code) code = strategy_cut(&other);
     if (!code) code = problem_tiles(&other);
+    if (!code) code = strategy_divide(&other);
     if (!code) *out_heavy = is_too_heavy(&other, other.problem);
     problem_close_mask(&other, &other.cells);
     arena_free(&other.memory);
@@ -45,6 +46,13 @@ static void hint_found(planning *x) {
     diag_hint(x->d, "block = auto has found it: of the sizes that were tried it is predicted to be fastest");
 }
 
+/* The tokens of the heaviest block. */
+static uint32_t heavy_tokens(const problem *p) {
+    uint32_t b = 0;
+    while (p->work[b] < p->heaviest) b++;
+    return p->blocks[b].tokens;
+}
+
 fcp_code blocks_warn_heavy(planning *x) {
     const problem *p = x->problem;
     if (strategy_shares_blocks(x)) return FCP_OK;
@@ -63,7 +71,7 @@ fcp_code blocks_warn_heavy(planning *x) {
     uint64_t percent = (uint64_t)((unsigned __int128)p->heaviest * places * 100 / pairs);
     diag_warning(x->d, planning_span(x, x->program->block_span),
                  "one block of %u tokens is %llu %% of a rank's fair share of work: no placement can balance it",
-                 p->block, (unsigned long long)percent);
+                 heavy_tokens(p), (unsigned long long)percent);
     if (found) hint_found(x);
     else if (!heavy) diag_hint(x->d, "plan.block = %u would do", size);
     else if (size < p->block) diag_hint(x->d, "blocks of %u tokens would be too heavy, too", size);

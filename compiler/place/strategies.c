@@ -74,14 +74,21 @@ static fcp_code follow(planning *x, const uint32_t *of, uint32_t **home) {
     return FCP_OK;
 }
 
+fcp_code strategy_cut_again(planning *x, const problem_stretch *stretches, size_t count) {
+    uint32_t *of;
+    fcp_code code = problem_cut_again(x, stretches, count, &of);
+    if (!code) code = follow(x, of, &x->block_home);
+    return code || !x->division ? code : follow(x, of, &x->division->home);
+}
+
 fcp_code strategy_divide(planning *x) {
     const strategy *by = strategy_of(x);
-    uint32_t *of;
+    problem_stretch *list;
+    size_t count;
     if (!by->by_block || by->cut_given || x->grouping) return FCP_OK; /* groups have a rank for each chunk */
-    fcp_code code = problem_cut_read(x, !by->exec, &of);
-    if (code || !of) return code;
-    code = follow(x, of, &x->block_home);
-    return code || !x->division ? code : follow(x, of, &x->division->home);
+    fcp_code code = problem_few_rows(x, !by->in_place, &list, &count);
+    if (!code && count) code = strategy_cut_again(x, list, count);
+    return code || !by->divide ? code : by->divide(x);
 }
 
 /* Does any tile run elsewhere than at its Q block's home? */
@@ -97,15 +104,15 @@ static bool relays(const planning *x) {
     return strategy_of(x)->in_place && !chosen && x->program->relay;
 }
 
-/* Who shares heads has phases, and ways of its own around a ring. Where another strategy divides the batch among groups
+/* Who shares heads has phases, and ways of its own between groups. Where another strategy divides the batch among groups
  * and all heads are computed at once, nothing waits for a phase. */
 static void share_heads(const planning *x, placement *made) {
     const struct fcpc_program *g = x->program;
     const bool groups = program_has_groups(g);
     made->phase = groups && g->together == g->heads ? NULL : x->sharing->phase;
     made->gather = !g->between;
-    made->route = program_has_ring(g) ? heads_route : NULL;
-    made->relay = groups && made->relay;
+    made->route = program_has_ring(g) ? heads_route : groups ? heads_route_between : NULL;
+    made->relay = false;
 }
 
 /* May ranks change their names inside a node? Not where homes are given, nor where a rule says what each rank has. */

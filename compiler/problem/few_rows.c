@@ -1,8 +1,8 @@
-/* cut_read.c: divides blocks of which many readers need a few rows, so that only these rows travel to them.
+/* few_rows.c: finds blocks of which many readers need a few rows, and divides them, so that only these rows travel.
  *
  * Requires: a problem of one range of heads, with its tiles.
- * Gives: the problem, where some block is better divided: into the rows that many read, and the rest. Each becomes a
- *     block, and the tiles are made once more. *out_of: per new block the old one; NULL: nothing was divided.
+ * Gives: the stretches of tokens that blocks are better made of (cut_again.c makes them). A block that is divided
+ *     becomes the rows that many read, and the rest. Or nothing: all blocks stay as they are.
  * Cost: O(tiles + parts + runs of the shapes), and for a block of which many do not read all O(columns) for each of its
  *     tiles, where neighbours of one shape count once.
  *
@@ -13,11 +13,12 @@
  * How a block is divided. For each of its columns of cells we know which blocks read it. Columns are put in order, the
  * most read first, and the list is cut at one place. So a sink in front, a question in the middle and marked tokens
  * here and there are all found in one way. The place is the one that saves most token transfers: a block's tokens times
- * the ranks that receive it, which are as many as its readers, and never more than all ranks. The block's own rows do
- * not count, because they are at home.
+ * the ranks that receive it. Homes are not known yet. So the readers are taken to be neighbours, with as many blocks on
+ * each rank as on the mean rank. The block's own rows do not count, because they are at home.
  *
  * What a division costs: a block, a transfer in a round of its own, and more tiles. So it must save a third of what the
- * block's transfers were, a block that few read stays whole, and so do all if more than a quarter would be divided. The
+ * block's transfers were. A block that few read stays whole, and all do if more than a quarter would be divided: else
+ * images and films, where each block is read in part by many, would be cut to small blocks that many rounds carry. The
  * rows are divided, too. If a strategy places blocks one by one, the two may lie apart, and then both fetch what both
  * read: that must be less than what is saved. Rows that lie here and there make a piece each, and there is a limit to
  * pieces. It is lowered where parts would become many.
@@ -371,11 +372,31 @@ static void add_stretches(const reading *g, uint32_t b, uint8_t many, problem_st
     }
 }
 
-fcp_code problem_cut_read(planning *x, bool apart, uint32_t **out_of) {
+/* Lists the blocks as they will be; *out_count is 0 if none is divided. */
+static fcp_code list_stretches(reading *g, problem_stretch **out, size_t *out_count) {
+    const problem *p = g->p;
+    const uint32_t most = most_pieces(g);
+    size_t room = 0, divided = 0;
+    for (uint32_t b = 0; b < p->block_count; b++) {
+        if (g->pieces[b] > most) g->pieces[b] = 0;
+        room += g->pieces[b] + p->blocks[b].pieces;
+        divided += g->pieces[b] != 0;
+    }
+    if (!divided || divided > p->block_count / DIVIDED) return FCP_OK;
+    problem_stretch *list = *out = ARENA_NEW(&g->x->scratch, problem_stretch, room);
+    if (!list) return FCP_E_NO_MEMORY;
+    for (uint32_t b = 0; b < p->block_count; b++) {
+        if (!g->pieces[b]) list[(*out_count)++] = (problem_stretch){b, 0, p->blocks[b].tokens, true};
+        else add_stretches(g, b, 1, list, out_count), add_stretches(g, b, 0, list, out_count);
+    }
+    return FCP_OK;
+}
+
+fcp_code problem_few_rows(planning *x, bool apart, problem_stretch **out, size_t *out_count) {
     const problem *p = x->problem;
     reading g = {.x = x, .p = p, .places = program_places(x->program), .apart = apart};
     bool any = false;
-    *out_of = NULL;
+    *out_count = 0;
     if (g.places < 2 || p->range_blocks != p->block_count) return FCP_OK;
     fcp_code code = find_ranges(&g);
     if (!code) code = number_columns(&g);
@@ -385,19 +406,5 @@ fcp_code problem_cut_read(planning *x, bool apart, uint32_t **out_of) {
         if (planning_stopped_at(x, b)) return FCP_E_INTERRUPTED;
         if (g.tile_start[b] < g.tile_start[b + 1]) look_at(&g, b);
     }
-    const uint32_t most = most_pieces(&g);
-    size_t room = 0, count = 0, divided = 0;
-    for (uint32_t b = 0; b < p->block_count; b++) {
-        if (g.pieces[b] > most) g.pieces[b] = 0;
-        room += g.pieces[b] + p->blocks[b].pieces;
-        divided += g.pieces[b] != 0;
-    }
-    if (!divided || divided > p->block_count / DIVIDED) return FCP_OK;
-    problem_stretch *list = ARENA_NEW(&x->scratch, problem_stretch, room);
-    if (!list) return FCP_E_NO_MEMORY;
-    for (uint32_t b = 0; b < p->block_count; b++) {
-        if (!g.pieces[b]) list[count++] = (problem_stretch){b, 0, p->blocks[b].tokens, true};
-        else add_stretches(&g, b, 1, list, &count), add_stretches(&g, b, 0, list, &count);
-    }
-    return problem_cut_again(x, list, count, out_of);
+    return list_stretches(&g, out, out_count);
 }
