@@ -313,7 +313,7 @@ static void compute_stage(rank_emitter *x, uint32_t stage, uint32_t result_befor
                    l->schedule->back[x->pass].last[x->e->reduce[x->reduce]] == stage;
     uint32_t inputs = x->received > result_before ? x->received : result_before;
     uint32_t all = x->partials > inputs ? x->partials : inputs;
-    if (l->traffic->tile_q && visits) wait_for(&x->compute, stage, inputs); /* tiles do not wait for what comes back */
+    if ((l->traffic->tile_q || l->traffic->trees) && visits) wait_for(&x->compute, stage, inputs); /* tiles do not wait for what comes back */
     else if (visits || reduces) wait_for(&x->compute, stage, all);
     attend(x, stage, false);
     if (reduces) wait_for(&x->compute, stage, all);
