@@ -23,9 +23,10 @@ static memory_peak peak_of(const planning *x, uint64_t *out_partial) {
 
 /* The passes that run again: all if the tolerance has changed, from the traffic on if `relay` has, and from the
  * schedule on if `coalesce` has. */
-static fcp_code (*const steps[])(planning *x) = {problem_open,  strategy_cut,    problem_tiles,  strategy_place,
-                                                 traffic_build, reshuffle_build, schedule_build, slots_build};
-enum { STEPS = sizeof steps / sizeof *steps, FROM_CUT = 0, FROM_TRAFFIC = 4, FROM_SCHEDULE = 6 };
+static fcp_code (*const steps[])(planning *x) = {problem_open,   strategy_cut,  problem_tiles,   strategy_divide,
+                                                 strategy_place, traffic_build, reshuffle_build, schedule_build,
+                                                 slots_build};
+enum { STEPS = sizeof steps / sizeof *steps, FROM_CUT = 0, FROM_TRAFFIC = 5, FROM_SCHEDULE = 7 };
 
 /* The bytes of the fullest rank if the passes run again on `other`, a copy of x with another setting; UINT64_MAX where
  * there is no such plan. Leaves x as it is. */
@@ -126,8 +127,9 @@ static fcp_code try_phases(planning *x, uint32_t *hints) {
         fcp_code code = peak_with(x, &other, FROM_CUT, &bytes);
         if (code) return code;
         if (bytes > g->memory_cap) continue;
-        diag_hint(x->d, "strategy %s(heads = %u)%s would need %llu bytes", fcp_strategy_names[FCP_STRATEGY_UPIPE],
-                  heads, g->ring ? " + ring" : "", (unsigned long long)bytes);
+        diag_hint(x->d, "strategy %s(heads = %u)%s%s would need %llu bytes", fcp_strategy_names[FCP_STRATEGY_UPIPE],
+                  heads, g->between ? " + " : "", g->between ? fcp_strategy_names[g->between - 1] : "",
+                  (unsigned long long)bytes);
         ++*hints;
         return FCP_OK;
     }

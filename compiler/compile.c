@@ -8,6 +8,7 @@
 #include "compiler/blocks.h"
 #include "compiler/capacity.h"
 #include "compiler/lower/lower.h"
+#include "compiler/margin.h"
 #include "compiler/place/place.h"
 #include "compiler/place/strategies.h"
 #include "compiler/price.h"
@@ -31,10 +32,10 @@ static const pass passes[] = {
     {problem_check_slices, TIME(classify)}, /* slices reach no further than the longest sequence      */
     {bind_batch, TIME(classify)},           /* -> binding: fields and tables, laid out for this batch */
     {problem_check_time, TIME(classify)},   /* the mask takes no longer than the caller allows        */
-    {blocks_choose, TIME(classify)},        /* -> block: tokens of a block, where the program says auto */
     {problem_open, TIME(classify)},         /* -> problem: sequences                                  */
     {strategy_cut, TIME(classify)},         /*             pieces and blocks                          */
     {problem_tiles, TIME(classify)},        /*             tiles: pairs of blocks with allowed pairs  */
+    {strategy_divide, TIME(classify)},      /*             blocks of which few rows are read by many  */
     {problem_check_score, TIME(classify)},  /* the score faults for no pair                           */
     {blocks_warn_heavy, TIME(classify), true}, /* warnings: a block that no placement can balance     */
     {warn_batch, TIME(classify), true},        /*           and what the mask does to this batch      */
@@ -57,6 +58,7 @@ static const pass passes[] = {
     {lower, TIME(schedule)},        /* -> plan: tables, instructions, summary */
     {planning_own, TIME(schedule)}, /* the plan owns the memory of its tables */
     {verify, TIME(verify)},         /* ranks do what they must: it is proven  */
+    {margin_choose, TIME(schedule)}, /* with which it is fastest; the proof does not depend on it */
 };
 enum { PASSES = sizeof passes / sizeof *passes };
 

@@ -1,13 +1,13 @@
 /* device.c: what the profile of the program's GPU adds to a program.
  *
  * Requires: a checked cluster.
- * Gives:    program.margin; and program.profile, where the caller names one.
+ * Gives:    program.profile, where the caller names one.
  */
 #include "compiler/device.h"
 
 #include <string.h>
 
-#include "compiler/simulate/margin.h"
+#include "compiler/simulate/profile.h"
 
 void device_read_profile(sema *s, const char *asked) {
     fcp_error why = {0};
@@ -18,13 +18,4 @@ void device_read_profile(sema *s, const char *asked) {
     else if (code)
         diag_error(s->d, code, SPAN_NONE, "%s%s%s", why.file, *why.file ? ": " : "",
                    p ? why.message : fcp_code_text(code));
-}
-
-void device_choose_margin(struct fcpc_program *p) {
-    sim_profile profile = {.part = 1}; /* of a GPU without one nothing is known */
-    char gpu[sizeof p->cluster.gpu + 1] = "";
-    if (p->margin != MARGIN_AUTO) return;
-    memcpy(gpu, p->cluster.gpu, sizeof p->cluster.gpu);
-    sim_profile_device(gpu, &profile);
-    p->margin = sim_margin(p->nodes, p->gpus, &p->cluster, &profile);
 }

@@ -3,8 +3,7 @@
 #define FCPC_DEVICE_H
 #include "compiler/sema/sema.h"
 
-/* Gives the program the margin that is best on its GPU, unless it states one. */
-void device_choose_margin(struct fcpc_program *p);
-/* Reads the profile `asked`, a file or a name, by which strategy = auto judges. What is wrong is reported in s->d. */
+/* Reads the profile `asked`, a file or a name, by which strategy = auto and margins are judged. What is wrong is
+ * reported in s->d. */
 void device_read_profile(sema *s, const char *asked);
 #endif

@@ -12,6 +12,7 @@
 
 #include "compiler/device.h"
 #include "compiler/expr/choose.h"
+#include "compiler/margin.h"
 #include "compiler/sema/arrays.h"
 #include "compiler/sema/files.h"
 #include "compiler/sema/keys.h"
@@ -45,9 +46,9 @@ static void check(sema *s, const fcpc_options *options, size_t errors) {
     expr_choose_score(s, &k);
     if (sema_stopped(s)) return;
     sema_finish_arrays(s);
-    device_choose_margin(s->out);
     if (options->profile) device_read_profile(s, options->profile);
     if (diag_errors(s->d) > errors) return;
+    if (margin_list(s->out)) diag_error(s->d, FCP_E_NO_MEMORY, SPAN_NONE, "out of memory");
     sema_warn_unused(s);
     if (sema_stopped(s) || !program_finish(s)) return;
     s->out->workspace = workspace_new(); /* without one, planning keeps nothing between batches */

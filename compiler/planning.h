@@ -40,7 +40,7 @@ struct planning {
     bool trial; /* one of several candidates: nothing is looked for that would only be said to the user */
     bool alone; /* a trial, and no other is made at this time: it may use two threads */
     const struct strategy *strategy; /* in place of the program's; NULL: the program's (place/strategies.h) */
-    uint32_t block;    /* tokens of a block: what the program says, or what block_choose found */
+    uint32_t block;    /* tokens of a block */
     uint32_t coalesce; /* independent rounds to a stage; 0: schedule_build finds out, from program->divisions */
 
     /* What deciding the mask will cost, once somebody has asked (problem/outlook.c). */
@@ -71,6 +71,7 @@ struct planning {
     struct schedule *schedule;
     struct slots *slots;
     fcp_plan *plan;
+    fcp_problem *facts; /* the plan's PROBLEM record */
 };
 
 /* A planning of the batch, by nobody's strategy but the program's. What passes make lives until planning_end, except

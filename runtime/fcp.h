@@ -294,8 +294,8 @@ typedef struct fcp_tensors {
 
 typedef struct fcp_session fcp_session;
 
-/* On a GPU, copies between ranks need multiprocessors, too. The plan says how many of them attention leaves to copies
- * (`margin`), in passes in which a rank of the device sends or receives. This says by which means. */
+/* On a GPU, copies between ranks need multiprocessors, too. The session's first plan says how many of them attention
+ * leaves to copies (`margin`), in passes in which a rank of the device sends or receives. This says by which means. */
 typedef enum fcp_partition {
     FCP_PARTITION_AUTO,  /* GREEN where it works, else GRID */
     FCP_PARTITION_NONE,  /* attention always has all multiprocessors */
@@ -484,9 +484,12 @@ fcp_code fcp_session_run_on(fcp_session *session, fcp_pass pass, const fcp_tenso
  * ends the waiting. On the host, runs have ended when they return, and this returns at once. */
 fcp_code fcp_session_wait(fcp_session *session, fcp_error *err);
 
-/* Gives the session the plan of another batch, from now on. Lengths, block size, placement, fields, mask and score
- * may differ; ranks, GPUs a node, heads, kv_heads, head_dim, value_dim, values_in_keys, lse_gradient, dtype, passes, margin
- * and determinism must not. It waits for earlier runs. All processes do it together, with the same plan.
+/* Gives the session the plan of another batch, from now on. Lengths, block size, placement, fields, mask, score and
+ * margin may differ; ranks, GPUs a node, heads, kv_heads, head_dim, value_dim, values_in_keys, lse_gradient, dtype,
+ * passes and determinism must not. It waits for earlier runs. All processes do it together, with the same plan.
+ *
+ * The margin of the session's first plan holds for all plans that it runs: streams and connections were made with it.
+ * No bit of a result depends on it; but a plan that would have another margin may take longer than predicted.
  *
  * Contexts, streams and memory that is large enough are kept, and so are kernels whose source is the same: it depends
  * on the mask, the score, and the longest sequence rounded up to a power of 16. Graphs are made anew.

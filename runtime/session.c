@@ -158,7 +158,7 @@ static fcp_code check_same(const fcp_session *s, const fcp_plan *plan, fcp_error
         {"heads", b->heads, a->heads},          {"kv_heads", b->kv_heads, a->kv_heads},
         {"head_dim", b->head_dim, a->head_dim}, {"value_dim", b->value_dim, a->value_dim},
         {"values_in_keys", b->values_in_keys, a->values_in_keys}, {"lse_gradient", b->lse_gradient, a->lse_gradient},
-        {"margin", b->margin, a->margin},       {"deterministic", b->deterministic, a->deterministic}};
+        {"deterministic", b->deterministic, a->deterministic}};
     if (a->dtype != b->dtype)
         return fcp_fail(err, FCP_E_ARGUMENT,
                         "the session is for dtype = %s, the new plan has %s: it needs a session of its own",

@@ -7,6 +7,9 @@
  *     takes its time, and every transfer its port.
  * Cost: O(parts + hops + bundles + ranks). Planning the rest takes many times that.
  *
+ * Where the program states no margin, a plan gets the one of some with which it is fastest. So it is bounded with each
+ * of them, and the smallest bound holds.
+ *
  * Why even cuts have a bound of their own: zigzag over 256 ranks makes 512 chunks of a few tokens of every sequence. To
  * find their tiles takes minutes, and what comes out is slow. Two facts rule it out at once:
  *   - A cell of 128 x 128 pairs costs the same when it holds 4 x 4. So W pairs in chunks of c tokens take
@@ -97,26 +100,44 @@ fcp_code auto_tile_times(const problem *p, const sim_model *m, sim_counts *count
     return FCP_OK;
 }
 
-static fcp_code bound_pass(planning *x, const fcp_problem *facts, const sim_model *m, sim_counts *counts,
-                           uint64_t of[AUTO_BOUNDS]) {
+/* What each rank does in a pass: the time of its cells on the whole device, and what its ports carry. */
+typedef struct loads {
+    uint64_t *work; /* NULL: the plan does not have the pass */
+    port *ports;
+} loads;
+
+static fcp_code load_pass(planning *x, const fcp_problem *facts, const sim_model *m, sim_counts *counts, loads *out) {
     const problem *p = x->problem;
-    uint64_t *shape = time_shapes(p, m, counts, &x->scratch), *work = ARENA_ZNEW(&x->scratch, uint64_t, p->ranks);
-    port *ports = ARENA_ZNEW(&x->scratch, port, p->ranks);
-    if (!shape || !work || !ports) return FCP_E_NO_MEMORY;
+    uint64_t *shape = time_shapes(p, m, counts, &x->scratch);
+    *out = (loads){ARENA_ZNEW(&x->scratch, uint64_t, p->ranks), ARENA_ZNEW(&x->scratch, port, p->ranks)};
+    if (!shape || !out->work || !out->ports) return FCP_E_NO_MEMORY;
     for (uint32_t t = 0; t < p->tile_count; t++) {
         if (planning_stopped_at(x, t)) return FCP_E_INTERRUPTED;
-        work[placement_exec(x->placement, t)] += tile_time(p, shape, t);
+        out->work[placement_exec(x->placement, t)] += tile_time(p, shape, t);
     }
-    load_ports(x, facts, m->pass, ports);
-    for (uint32_t r = 0; r < p->ranks; r++) {
-        raise(&of[AUTO_COMPUTE], narrow(on_share(m, work[r])));
+    load_ports(x, facts, m->pass, out->ports);
+    return FCP_OK;
+}
+
+static void bound_pass(const loads *l, uint32_t ranks, const sim_model *m, uint64_t of[AUTO_BOUNDS]) {
+    for (uint32_t r = 0; r < ranks; r++) {
+        raise(&of[AUTO_COMPUTE], narrow(on_share(m, l->work[r])));
         for (int way = 0; way < 2; way++)
             for (int fabric = 0; fabric < FCP_FABRICS; fabric++)
                 raise(&of[fabric == FCP_NET ? AUTO_NET : AUTO_LOCAL],
-                      narrow((wide)ports[r].bytes[fabric][way] * SIM_SECOND / m->rate[fabric] +
-                             (wide)ports[r].units[fabric][way] * m->latency[fabric]));
+                      narrow((wide)l->ports[r].bytes[fabric][way] * SIM_SECOND / m->rate[fabric] +
+                             (wide)l->ports[r].units[fabric][way] * m->latency[fabric]));
     }
-    return FCP_OK;
+}
+
+/* The margins that the plan may get. */
+static sim_margins margins_of(const struct fcpc_program *g) {
+    return g->margins ? *g->margins : (sim_margins){1, {g->margin}};
+}
+
+/* Of two margins a plan gets the one with which it is faster: the smaller bound holds. */
+static void keep_least(const auto_bounds *with, bool first, auto_bounds *out) {
+    if (first || with->all < out->all) *out = *with;
 }
 
 /* Adds the bounds of a pass to those of both. */
@@ -153,17 +174,28 @@ static fcp_code least_memory(planning *x, const fcp_problem *facts, uint64_t *ou
 
 fcp_code auto_bound_routes(planning *x, const sim_profile *profile, sim_counts *counts, auto_bounds *out,
                            uint64_t *out_memory, uint32_t *out_rank) {
+    const sim_margins margins = margins_of(x->program);
     fcp_problem facts;
+    sim_model m;
+    loads of_pass[FCP_PASSES] = {{NULL}};
     problem_facts(x, &facts);
-    *out = (auto_bounds){.all = 0};
     fcp_code code = least_memory(x, &facts, out_memory, out_rank);
     for (int pass = 0; pass < FCP_PASSES && !code; pass++) {
-        sim_model m;
-        uint64_t of[AUTO_BOUNDS] = {0};
         if (!(facts.passes >> pass & 1)) continue;
         sim_model_device(&facts, &x->program->cluster, (fcp_pass)pass, profile, &m);
-        code = bound_pass(x, &facts, &m, counts, of);
-        if (!code) add_pass(of, out);
+        code = load_pass(x, &facts, &m, counts, &of_pass[pass]);
+    }
+    for (uint32_t i = 0; i < margins.count && !code; i++) {
+        auto_bounds with = {.all = 0};
+        facts.margin = margins.at[i];
+        for (int pass = 0; pass < FCP_PASSES; pass++) {
+            uint64_t of[AUTO_BOUNDS] = {0};
+            if (!of_pass[pass].work) continue;
+            sim_model_device(&facts, &x->program->cluster, (fcp_pass)pass, profile, &m);
+            bound_pass(&of_pass[pass], x->problem->ranks, &m, of);
+            add_pass(of, &with);
+        }
+        keep_least(&with, !i, out);
     }
     arena_reset(&x->scratch);
     return code;
@@ -173,9 +205,11 @@ uint64_t auto_homecoming(const planning *x, const sim_profile *profile) {
     const problem *p = x->problem;
     const uint64_t gpus = p->program->gpus, near = p->ranks > gpus ? gpus : 1; /* ranks nearer than `fabric` */
     const fcp_fabric fabric = p->ranks > gpus ? FCP_NET : FCP_LOCAL;
+    const sim_margins margins = margins_of(p->program);
     fcp_problem facts;
     uint64_t time = 0;
     problem_facts(x, &facts);
+    facts.margin = margins.at[margins.count - 1]; /* with the largest, net is as fast as it can be */
     for (int pass = 0; pass < FCP_PASSES && !p->split; pass++) {
         sim_model m;
         if (!(facts.passes >> pass & 1)) continue;
@@ -224,18 +258,23 @@ void auto_bound_even(const struct fcpc_program *g, const sim_profile *profile, c
         pieces += (pairs->of[s] + area - 1) / area;
         if (pairs->of[s] > own) keys += (pairs->of[s] - own) / a;
     }
-    *out = (auto_bounds){.all = 0};
-    const fcp_problem facts = problem_early_facts(g);
-    for (int pass = 0; pass < FCP_PASSES; pass++) {
-        uint64_t of[AUTO_BOUNDS] = {0};
-        sim_model m;
-        if (!g->passes[pass]) continue;
-        sim_model_device(&facts, &g->cluster, (fcp_pass)pass, profile, &m);
-        uint64_t bytes = fcp_class_bytes(&facts, FCP_KV, (fcp_pass)pass);
-        if (pass == FCP_BACKWARD) bytes += fcp_class_bytes(&facts, FCP_DKV, FCP_BACKWARD); /* and back to their homes */
-        of[AUTO_COMPUTE] = narrow(pieces * least_cell(&m) * g->heads / ranks * m.sms / (m.sms - m.margin));
-        of[AUTO_NET] = narrow(keys * bytes / ranks * SIM_SECOND / m.rate[FCP_NET]);
-        add_pass(of, out);
+    const sim_margins margins = margins_of(g);
+    fcp_problem facts = problem_early_facts(g);
+    for (uint32_t i = 0; i < margins.count; i++) {
+        auto_bounds with = {.all = 0};
+        facts.margin = margins.at[i];
+        for (int pass = 0; pass < FCP_PASSES; pass++) {
+            uint64_t of[AUTO_BOUNDS] = {0};
+            sim_model m;
+            if (!g->passes[pass]) continue;
+            sim_model_device(&facts, &g->cluster, (fcp_pass)pass, profile, &m);
+            uint64_t bytes = fcp_class_bytes(&facts, FCP_KV, (fcp_pass)pass);
+            if (pass == FCP_BACKWARD) bytes += fcp_class_bytes(&facts, FCP_DKV, FCP_BACKWARD); /* and home again */
+            of[AUTO_COMPUTE] = narrow(pieces * least_cell(&m) * g->heads / ranks * m.sms / (m.sms - m.margin));
+            of[AUTO_NET] = narrow(keys * bytes / ranks * SIM_SECOND / m.rate[FCP_NET]);
+            add_pass(of, &with);
+        }
+        keep_least(&with, !i, out);
     }
 }
 
@@ -277,7 +316,7 @@ static fcp_code busiest_of_groups(const struct fcpc_program *g, const auto_pairs
 
 fcp_code auto_bound_groups(const struct fcpc_program *g, const sim_profile *profile, const auto_pairs *pairs,
                            auto_bounds *out) {
-    const fcp_problem facts = problem_early_facts(g);
+    const fcp_problem facts = problem_early_facts(g); /* with the least margin, under which computing is fastest */
     const wide area = (wide)FCP_CELL * FCP_CELL * pairs_weight(g);
     arena scratch = {0};
     wide most;

@@ -80,6 +80,7 @@ static fcp_code measure(mover *m, const auto_trial *base, const sim_result *resu
         return FCP_E_NO_MEMORY;
     const fcp_pass pass = auto_longer(result) == &result->pass[FCP_BACKWARD] ? FCP_BACKWARD : FCP_FORWARD;
     problem_facts(&base->x, &facts);
+    facts.margin = m->job->report->at[m->job->best].margin;
     sim_model_device(&facts, &base->settings.cluster, pass, &m->job->profile, &model);
     fcp_code code = auto_tile_times(p, &model, base->counts, memory, m->time);
     for (uint32_t i = 0; i < p->tile_count; i++) m->block[p->tile_q[i]] += m->time[i];

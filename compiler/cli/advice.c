@@ -111,19 +111,28 @@ static fcp_code about_blocks(const advice *a, fcp_error *err) {
 
 static fcp_code about_margin(const advice *a, const sim_profile *profile, fcp_error *err) {
     const fcp_problem *p = a->plan->problem;
-    const uint64_t inter = a->plan->cluster->inter;
-    const uint64_t moved = sim_margin_moves(p->margin, fcp_two_fabrics(p), profile);
-    if (!a->own->pass[FCP_FORWARD].bytes[FCP_NET] || moved >= inter) return FCP_OK;
-    const uint64_t enough = (fcp_two_fabrics(p) ? 2 : 1) * ((inter + profile->channel - 1) / profile->channel);
+    const uint64_t moved = sim_margin_moves(p->margin, fcp_two_fabrics(p), profile), inter = a->plan->cluster->inter;
+    const sim_options brief = {.brief = true};
+    sim_margins margins;
+    sim_result result;
+    arena memory = {0};
+    uint32_t best;
+    sim_margins_list(p->nodes, p->gpus, a->plan->cluster, profile, &margins);
+    fcp_code code = sim_choose_margin(a->plan, &margins, profile, &brief, &memory, &result, &best, err);
+    arena_free(&memory);
+    if (code || !profile->channel || best == p->margin) return code;
     candidate other;
     bool there;
-    fcp_code code = try_setting(a, "plan.margin", enough, NULL, &other, &there, err);
+    code = try_setting(a, "plan.margin", best, NULL, &other, &there, err);
     if (code || !there || !worth(a, &other)) return code;
     char setting[40];
-    snprintf(setting, sizeof setting, "margin = %" PRIu64, enough);
-    warn(a, setting, &other,
-         "margin = %u is too small for the network: it moves about %.4g of the %.4g GB/s that a port has", p->margin,
-         1e-9 * (double)moved, 1e-9 * (double)inter);
+    snprintf(setting, sizeof setting, "margin = %" PRIu32, best);
+    if (best < p->margin)
+        warn(a, setting, &other, "margin = %u leaves attention fewer multiprocessors than the network is worth",
+             p->margin);
+    else warn(a, setting, &other,
+              "margin = %u is too small for the network: it moves about %.4g of the %.4g GB/s that a port has",
+              p->margin, 1e-9 * (double)(moved < inter ? moved : inter), 1e-9 * (double)inter);
     return FCP_OK;
 }
 

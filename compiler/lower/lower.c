@@ -72,7 +72,7 @@ static fcp_code lower_facts(planning *x, fcp_plan *plan, fcp_summary **out) {
     memcpy(mask, g->mask.nodes, g->mask.count * sizeof *mask);
     plan->source = source;
     plan->source_count = source_size;
-    plan->problem = facts;
+    plan->problem = x->facts = facts;
     plan->problem_count = 1;
     plan->cluster = cluster;
     plan->cluster_count = 1;

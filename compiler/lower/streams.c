@@ -13,6 +13,12 @@
  * (Where tiles run anywhere, tiles do not wait for results that come back.) It also waits for the last launch of a
  * stage < s (with phases: <= s) that sends a result, because its slot may be used again. Results that come home whole
  * are waited for before the copies out. There are no other waits, and every rank launches its rounds in the same order.
+ * Each of these is known for each fabric: a launch that receives over local and sends from home over net is waited for
+ * over local alone. An example: rank 3 of a ring over two nodes of four gets each block from rank 2, and sends it on to
+ * rank 4. Its tiles begin when the block has come, while it still leaves over net.
+ *
+ * Where a rank divides a stage (schedule/near.c) the visits that come first wait for what came over local, and over net
+ * before this stage; the others for all of it.
  *
  * A stage's computing is its visits; then what came back, in order of round and sender; then FINISH or ROUND of the
  * blocks that are then complete.
@@ -54,26 +60,47 @@ struct lower_streams {
 
 /* --- a rank's two queues, while they grow ------------------------------------------------------------------------- */
 
+/* So many instructions of the communication queue, of what they move over each fabric. */
+typedef struct reach {
+    uint32_t over[FCP_FABRICS];
+} reach;
+
+static uint32_t larger(uint32_t a, uint32_t b) { return a > b ? a : b; }
+static reach farther(reach a, reach b) {
+    return (reach){{[FCP_NET] = larger(a.over[FCP_NET], b.over[FCP_NET]),
+                    [FCP_LOCAL] = larger(a.over[FCP_LOCAL], b.over[FCP_LOCAL])}};
+}
+
 typedef struct queue {
     fcp_instr *instr;
     uint32_t count;
-    uint32_t waited; /* how many instructions of the other queue it has waited for */
+    reach waited; /* how far in the other queue it has waited; of a communication queue over[0] counts */
 } queue;
 
 static void push(queue *q, fcp_instr instr) { q->instr[q->count++] = instr; }
 
-static void wait_for(queue *q, uint32_t stage, uint32_t count) {
-    if (count <= q->waited) return;
-    q->waited = count;
+/* The communication queue waits for so many instructions of the compute queue. */
+static void wait_for_work(queue *q, uint32_t stage, uint32_t count) {
+    if (count <= q->waited.over[0]) return;
+    q->waited.over[0] = count;
     push(q, (fcp_instr){.op = FCP_OP_WAIT, .stage = stage, .a = count});
+}
+
+/* The compute queue waits for transfers. The numbers of its WAITs never decrease. */
+static void wait_for_moves(queue *q, uint32_t stage, reach to) {
+    to = farther(to, q->waited);
+    if (to.over[FCP_NET] == q->waited.over[FCP_NET] && to.over[FCP_LOCAL] == q->waited.over[FCP_LOCAL]) return;
+    q->waited = to;
+    push(q, (fcp_instr){.op = FCP_OP_WAIT, .stage = stage, .a = to.over[FCP_NET], .b = to.over[FCP_LOCAL]});
 }
 
 /* --- transfers ---------------------------------------------------------------------------------------------------- */
 
 enum { STRETCH = 1 << 18 /* moves between two looks at stop */, FAR = 24 /* moves that are fetched early */ };
 /* It receives what tiles read; a partial result; a whole one; it sends a result that computing made; it sends Q from
- * home. */
-enum { SIDE_RECEIVES = 1, SIDE_PARTIAL = 2, SIDE_COMES_HOME = 4, SIDE_RESULT = 8, SIDE_SENDS_Q = 16, SIDE_ROUND = 32 };
+ * home. The first four are known for each fabric: those of FCP_LOCAL are SIDE_FABRIC times as large. */
+enum { SIDE_RECEIVES = 1, SIDE_PARTIAL = 2, SIDE_COMES_HOME = 4, SIDE_RESULT = 8, SIDE_FABRIC = 16,
+       SIDE_SENDS_Q = SIDE_FABRIC * SIDE_FABRIC, SIDE_ROUND = 2 * SIDE_SENDS_Q };
 
 static inline void put_sides(fcp_transfer *transfers, uint32_t *side_of, uint32_t send, uint32_t receive,
                              const move *m, const uint32_t *home) {
@@ -86,14 +113,15 @@ static inline void put_sides(fcp_transfer *transfers, uint32_t *side_of, uint32_
         [FCP_KV] = SIDE_RECEIVES, [FCP_Q] = SIDE_RECEIVES,  [FCP_STATE] = SIDE_PARTIAL,   [FCP_DKV] = SIDE_PARTIAL,
         [FCP_DQ] = SIDE_PARTIAL,  [FCP_O] = SIDE_COMES_HOME, [FCP_DQW] = SIDE_COMES_HOME, [FCP_IN] = SIDE_RECEIVES};
     const uint32_t cls = m->cls, fabric = m->fabric, round = m->round * SIDE_ROUND;
+    const uint32_t of = fabric == FCP_LOCAL ? SIDE_FABRIC : 1;
     const uint32_t block = m->block, first = m->first, tokens = m->tokens;
     transfers[send] = (fcp_transfer){.peer = m->dst, .cls = cls, .fabric = fabric, .dir = FCP_SEND, .block = block,
                                      .first = first, .tokens = tokens, .slot = m->from};
     transfers[receive] = (fcp_transfer){.peer = m->src, .cls = cls, .fabric = fabric, .dir = FCP_RECV, .block = block,
                                         .first = first, .tokens = tokens, .slot = m->to};
-    side_of[send] = round + sends[cls];
+    side_of[send] = round + sends[cls] * of;
     if (cls == FCP_Q && m->src == home[block]) side_of[send] += SIDE_SENDS_Q;
-    side_of[receive] = round + receives[cls];
+    side_of[receive] = round + receives[cls] * of;
 }
 
 /* Lists the transfers of a pass: per rank its copies in, then its sends and receives in launch order, then its copies
@@ -230,7 +258,7 @@ typedef struct rank_emitter {
     uint32_t reduce, reduce_end;
     uint32_t final, final_end;
     /* how far the communication queue must be: see the head comment */
-    uint32_t received, partials, sent_result, came_home;
+    reach received, partials, sent_result, came_home;
     uint32_t delta;                 /* how far the computing queue must be before Q leaves home */
     uint32_t *computed;             /* per stage: instructions of the computing queue after it */
 } rank_emitter;
@@ -241,20 +269,22 @@ static void launch_stage(rank_emitter *x, uint32_t stage, bool out, uint32_t wai
     const uint32_t *side_of = x->e->side_of, end = x->side_end;
     const fcp_round *rounds = x->ps->rounds;
     /* the newest launch of each kind; what a round brings is random, so no jump decides: these lie in registers */
-    uint32_t received = x->received, partials = x->partials, sent_result = x->sent_result, came_home = x->came_home;
+    reach received = x->received, partials = x->partials, sent_result = x->sent_result, came_home = x->came_home;
     uint32_t at = x->side;
     while (at < end) {
         uint32_t is = side_of[at], first = at, round = is / SIDE_ROUND, next = SIDE_ROUND * (round + 1);
         if (rounds[round].stage != stage || (rounds[round].kind == FCP_ROUND_OUT) != out) break;
         while (++at < end && side_of[at] < next) is |= side_of[at]; /* they are in order of rounds */
-        uint32_t most = is & SIDE_RESULT && made > wait ? made : wait;
-        wait_for(&x->comm, stage, is & SIDE_SENDS_Q && x->delta > most ? x->delta : most);
+        uint32_t most = is & (SIDE_RESULT | SIDE_RESULT * SIDE_FABRIC) && made > wait ? made : wait;
+        wait_for_work(&x->comm, stage, is & SIDE_SENDS_Q && x->delta > most ? x->delta : most);
         push(&x->comm, (fcp_instr){.op = FCP_OP_LAUNCH, .stage = stage, .a = first, .b = at - first, .c = round});
         const uint32_t launch = x->comm.count;
-        received = is & SIDE_RECEIVES ? launch : received;
-        partials = is & SIDE_PARTIAL ? launch : partials;
-        sent_result = is & SIDE_RESULT ? launch : sent_result;
-        came_home = is & SIDE_COMES_HOME ? launch : came_home;
+        for (uint32_t f = 0, of = 1; f < FCP_FABRICS; f++, of *= SIDE_FABRIC) {
+            received.over[f] = is & SIDE_RECEIVES * of ? launch : received.over[f];
+            partials.over[f] = is & SIDE_PARTIAL * of ? launch : partials.over[f];
+            sent_result.over[f] = is & SIDE_RESULT * of ? launch : sent_result.over[f];
+            came_home.over[f] = is & SIDE_COMES_HOME * of ? launch : came_home.over[f];
+        }
     }
     x->side = at;
     x->received = received;
@@ -263,11 +293,16 @@ static void launch_stage(rank_emitter *x, uint32_t stage, bool out, uint32_t wai
     x->came_home = came_home;
 }
 
+/* Has a stage visits that are not attended yet? */
+static bool has_visit(const rank_emitter *x, uint32_t stage) {
+    return x->visit < x->visit_end && x->e->x->schedule->visit_stage[x->visit] == stage;
+}
+
+/* Attends those of a stage that are left; or, of these, the ones that come first in it. */
 static void attend(rank_emitter *x, uint32_t stage, bool early) {
     const schedule *s = x->e->x->schedule;
     uint32_t first = x->visit;
-    while (x->visit < x->visit_end && s->visit_stage[x->visit] == stage && (!early || s->visit_early[x->visit]))
-        x->visit++;
+    while (has_visit(x, stage) && (!early || s->visit_early[x->visit])) x->visit++;
     if (x->visit > first)
         push(&x->compute, (fcp_instr){.op = FCP_OP_ATTEND, .stage = stage, .a = first, .b = x->visit - first});
 }
@@ -306,17 +341,23 @@ static void make_results(rank_emitter *x, uint32_t stage) {
     }
 }
 
-static void compute_stage(rank_emitter *x, uint32_t stage, uint32_t result_before) {
+/* The computing of a stage. received_before: what had been received before the stage; result_before: how far results
+ * must have been sent. */
+static void compute_stage(rank_emitter *x, uint32_t stage, reach received_before, reach result_before) {
     const planning *l = x->e->x;
-    bool visits = x->visit < x->visit_end && l->schedule->visit_stage[x->visit] == stage;
     bool reduces = x->reduce < x->reduce_end &&
                    l->schedule->back[x->pass].last[x->e->reduce[x->reduce]] == stage;
-    uint32_t inputs = x->received > result_before ? x->received : result_before;
-    uint32_t all = x->partials > inputs ? x->partials : inputs;
-    if ((l->traffic->tile_q || l->traffic->trees) && visits) wait_for(&x->compute, stage, inputs); /* tiles do not wait for what comes back */
-    else if (visits || reduces) wait_for(&x->compute, stage, all);
+    const reach inputs = farther(x->received, result_before), all = farther(x->partials, inputs);
+    if (has_visit(x, stage) && l->schedule->visit_early[x->visit]) {
+        reach near = x->received;
+        near.over[FCP_NET] = received_before.over[FCP_NET];
+        wait_for_moves(&x->compute, stage, farther(near, result_before));
+        attend(x, stage, true);
+    }
+    if (has_visit(x, stage)) /* where tiles run anywhere or keys go along trees, they do not wait for what comes back */
+        wait_for_moves(&x->compute, stage, l->traffic->tile_q || l->traffic->trees ? inputs : all);
     attend(x, stage, false);
-    if (reduces) wait_for(&x->compute, stage, all);
+    if (reduces) wait_for_moves(&x->compute, stage, all);
     add_partials(x, stage);
     make_results(x, stage);
 }
@@ -347,24 +388,24 @@ static void emit_rank(rank_emitter *x) {
     if (copies) push(&x->compute, (fcp_instr){.op = FCP_OP_COPY, .a = first, .b = copies});
     uint32_t copied = x->compute.count;
     launch_stage(x, 0, false, 0, 0); /* IN */
-    uint32_t brought = x->comm.count;
-    if (x->pass == FCP_FORWARD && brought) attend(x, 0, true);
-    wait_for(&x->compute, 0, brought);
+    if (x->pass == FCP_FORWARD && x->comm.count) attend(x, 0, true);
+    wait_for_moves(&x->compute, 0, x->received);
     if (x->pass == FCP_BACKWARD) emit_delta(x);
     attend(x, 0, false);
     make_results(x, 0);
     x->computed[0] = x->compute.count;
 
     for (uint32_t s = 1; s < stages; s++) {
-        uint32_t result_before = x->sent_result, free = s >= buffers ? x->computed[s - buffers] : copied;
+        reach received_before = x->received, result_before = x->sent_result;
+        uint32_t free = s >= buffers ? x->computed[s - buffers] : copied;
         launch_stage(x, s, false, free > copied ? free : copied, s >= after ? x->computed[s - after] : copied);
-        compute_stage(x, s, e->x->placement->phase ? x->sent_result : result_before);
+        compute_stage(x, s, received_before, e->x->placement->phase ? x->sent_result : result_before);
         x->computed[s] = x->compute.count;
     }
     if (stages > 1) launch_stage(x, stages - 1, true, x->computed[stages - 2], 0);
     launch_stage(x, stages, true, x->computed[stages - 1], 0);
     if (copies_out) {
-        wait_for(&x->compute, stages, x->came_home);
+        wait_for_moves(&x->compute, stages, x->came_home);
         push(&x->compute,
              (fcp_instr){.op = FCP_OP_COPY, .stage = stages, .a = first + copies + e->sides[x->rank], .b = copies_out});
     }
@@ -395,7 +436,8 @@ static fcp_code emit_ranks(emitter *e) {
             return FCP_E_NO_MEMORY;
         x.compute = (queue){.instr = e->instrs + e->instr_count};
         x.comm = (queue){.instr = e->comm};
-        x.received = x.partials = x.sent_result = x.came_home = x.delta = 0;
+        x.received = x.partials = x.sent_result = x.came_home = (reach){{0}};
+        x.delta = 0;
         emit_rank(&x);
         fcp_stream *streams = e->streams + (size_t)r * FCP_QUEUES;
         streams[FCP_COMPUTE] = (fcp_stream){(uint32_t)e->instr_count, x.compute.count};

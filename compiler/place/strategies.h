@@ -5,12 +5,16 @@
 
 typedef struct strategy {
     bool by_block;                /* it cuts blocks of x->block tokens; else plan.block does not matter */
+    bool cut_given;               /* its blocks are another plan's, and stay as they are */
     bool in_place;                /* homes are where the caller holds the tokens, and work moves */
     fcp_code (*cut)(planning *x); /* a problem's sequences into blocks */
+    /* divides blocks once more, after they were divided for the mask at hand; NULL: nobody does */
+    fcp_code (*divide)(planning *x);
     fcp_code (*place)(planning *x, const place_input *in, uint32_t *home); /* fills home */
     /* NULL in strategies that leave both to others: where each tile runs (fills exec), and the ways of blocks */
     fcp_code (*exec)(planning *x, const uint32_t *home, uint32_t *exec);
     route_choice *route;
+    bool given;                   /* homes are those of another plan, or of a program's first layer */
 } strategy;
 
 /* x->strategy, or else the program's. */
@@ -23,7 +27,12 @@ bool strategy_shares_blocks(const planning *x);
  * microseconds a rank, more than placing. */
 fcp_code strategy_bound(planning *x, uint64_t *out_bytes);
 
-/* Two passes that do what the program's strategy says: blocks of x->problem, and x->placement. */
+/* Three passes that do what the program's strategy says: blocks of x->problem; these divided, once their tiles are
+ * known, where few of their rows are read by many; and x->placement. */
 fcp_code strategy_cut(planning *x);
+fcp_code strategy_divide(planning *x);
+struct problem_stretch;
+/* problem_cut_again, and the homes that are known of blocks follow. */
+fcp_code strategy_cut_again(planning *x, const struct problem_stretch *stretches, size_t count);
 fcp_code strategy_place(planning *x);
 #endif

@@ -1,7 +1,7 @@
 /* relays.c: trees of keys, where some ranks have to send much more than any has to receive.
  *
  * Requires: direct ways: legs inside the home's node, then for each other node the leg that enters it and the legs
- *     inside it.
+ *     inside it. On rails each leg between nodes has two ends of one index.
  * Gives: for a block whose home has too much to send, other senders of the legs between nodes. On rails a sender has
  *     the index of the receiver in its node.
  * Cost: O(legs log legs + nodes^2) for each such block; nothing for the others.
@@ -39,14 +39,14 @@ typedef struct holder {
 
 struct relays {
     uint32_t gpus;
-    bool rail;
+    uint32_t lanes; /* of holders: on rails one for each index in a node, because a rank sends to its own index alone */
     uint64_t limit, latency, inter, intra;
     uint64_t *load;  /* per rank: what it will send, so far */
     bool *busy;      /* per rank */
     leg *legs;       /* of the block at hand: the direct ones */
     uint32_t *enter; /* numbers of the legs between nodes */
-    holder *heap;    /* the cheapest first */
-    uint32_t holders;
+    holder *heap;    /* of each lane: `room` from lane * room on, the cheapest first */
+    uint32_t *holders, room; /* holders: how many, per lane */
 };
 
 static uint64_t larger(uint64_t a, uint64_t b) { return a > b ? a : b; }
@@ -72,26 +72,30 @@ static void set_price(const relays *r, holder *h, uint64_t takes) {
     h->price = larger(r->limit, larger(h->done + takes, r->load[h->rank] + h->next));
 }
 
+static uint32_t lane_of(const relays *r, uint32_t rank) { return rank % r->gpus % r->lanes; }
+
 /* Adds a rank that has the block; takes: what a transfer of it over net takes. */
 static void add_holder(relays *r, uint32_t rank, uint32_t legs, uint64_t has, uint64_t next, uint64_t takes) {
-    uint32_t at = r->holders++;
-    r->heap[at] = (holder){.rank = rank, .legs = legs, .done = has, .next = next};
-    set_price(r, &r->heap[at], takes);
-    for (uint32_t up; at && is_cheaper(r, &r->heap[at], &r->heap[up = (at - 1) / 2]); at = up)
-        swap(&r->heap[at], &r->heap[up]);
+    const uint32_t lane = lane_of(r, rank);
+    holder *heap = r->heap + (size_t)lane * r->room;
+    uint32_t at = r->holders[lane]++;
+    heap[at] = (holder){.rank = rank, .legs = legs, .done = has, .next = next};
+    set_price(r, &heap[at], takes);
+    for (uint32_t up; at && is_cheaper(r, &heap[at], &heap[up = (at - 1) / 2]); at = up) swap(&heap[at], &heap[up]);
 }
 
-/* The cheapest holder has sent once more. */
-static void has_sent(relays *r, uint64_t takes) {
-    holder *first = &r->heap[0];
-    r->load[first->rank] += first->next;
-    first->done += takes;
-    first->next = takes;
-    set_price(r, first, takes);
-    for (uint32_t at = 0, child; (child = 2 * at + 1) < r->holders; at = child) {
-        if (child + 1 < r->holders && is_cheaper(r, &r->heap[child + 1], &r->heap[child])) child++;
-        if (!is_cheaper(r, &r->heap[child], &r->heap[at])) return;
-        swap(&r->heap[at], &r->heap[child]);
+/* The cheapest holder of a lane has sent once more. */
+static void has_sent(relays *r, uint32_t lane, uint64_t takes) {
+    holder *heap = r->heap + (size_t)lane * r->room;
+    const uint32_t count = r->holders[lane];
+    r->load[heap->rank] += heap->next;
+    heap->done += takes;
+    heap->next = takes;
+    set_price(r, heap, takes);
+    for (uint32_t at = 0, child; (child = 2 * at + 1) < count; at = child) {
+        if (child + 1 < count && is_cheaper(r, &heap[child + 1], &heap[child])) child++;
+        if (!is_cheaper(r, &heap[child], &heap[at])) return;
+        swap(&heap[at], &heap[child]);
     }
 }
 
@@ -112,27 +116,32 @@ static uint32_t next_node(const relays *r, uint32_t from, uint32_t count) {
 
 void relays_plant(relays *r, const need *n, leg *legs, uint32_t count) {
     uint32_t nodes = 0, at = 0;
-    if (!r->busy[n->home]) return;
-    for (uint32_t i = 0; i < count; i++)
-        if (is_between_nodes(r, &legs[i])) r->enter[nodes++] = i;
-    if (nodes < 2) return;
+    bool busy = false;
+    for (uint32_t i = 0; i < count; i++) {
+        if (!is_between_nodes(r, &legs[i])) continue;
+        r->enter[nodes++] = i;
+        busy |= r->busy[legs[i].src];
+    }
+    if (nodes < 2 || !busy) return;
     const uint64_t takes = n->bytes + r->latency;
     const uint64_t inside = (uint64_t)((unsigned __int128)n->bytes * r->inter / r->intra) + r->latency;
+    const uint32_t first = legs[r->enter[0]].src; /* its first transfer is in its load already */
     memcpy(r->legs, legs, count * sizeof *legs);
-    r->holders = 0;
-    add_holder(r, n->home, 0, 0, 0, takes); /* its first transfer is in its load already */
+    memset(r->holders, 0, r->lanes * sizeof *r->holders);
+    add_holder(r, n->home, 0, 0, n->home == first ? 0 : takes, takes);
     for (; !is_between_nodes(r, &legs[at]); at++)
-        if (!r->rail) add_holder(r, legs[at].dst, 1, (at + 1) * inside, takes, takes);
+        add_holder(r, legs[at].dst, 1, (at + 1) * inside, legs[at].dst == first ? 0 : takes, takes);
     for (uint32_t v = 0; v < nodes; v++) {
         uint32_t l = next_node(r, v, nodes);
-        const uint32_t to = r->legs[l].dst, deep = r->heap[0].legs + 1;
-        uint64_t has = r->heap[0].done + takes;
-        legs[at++] = (leg){r->heap[0].rank, to};
-        has_sent(r, takes);
-        add_holder(r, to, deep, has, takes, takes);
+        const uint32_t to = r->legs[l].dst, lane = lane_of(r, to);
+        const holder by = r->heap[(size_t)lane * r->room]; /* the direct sender is in this lane, too */
+        uint64_t has = by.done + takes;
+        legs[at++] = (leg){by.rank, to};
+        has_sent(r, lane, takes);
+        add_holder(r, to, by.legs + 1, has, takes, takes);
         while (++l < count && !is_between_nodes(r, &r->legs[l])) {
             legs[at++] = r->legs[l];
-            if (!r->rail) add_holder(r, r->legs[l].dst, deep + 1, has += inside, takes, takes);
+            add_holder(r, r->legs[l].dst, by.legs + 2, has += inside, takes, takes);
         }
     }
 }
@@ -176,11 +185,13 @@ fcp_code relays_open(planning *x, const traffic *direct, relays **out) {
     if (most <= limit + limit / WORTH) return FCP_OK;
     relays *r = ARENA_NEW(scratch, relays, 1);
     if (!r) return FCP_E_NO_MEMORY;
-    *r = (relays){.gpus = g->gpus, .rail = g->topology == FCP_RAIL, .limit = limit, .latency = latency,
-                  .inter = c->inter, .intra = c->intra ? c->intra : 1, .load = sent,
-                  .busy = ARENA_NEW(scratch, bool, ranks), .legs = ARENA_NEW(scratch, leg, ranks),
-                  .enter = ARENA_NEW(scratch, uint32_t, ranks), .heap = ARENA_NEW(scratch, holder, ranks)};
-    if (!r->busy || !r->legs || !r->enter || !r->heap) return FCP_E_NO_MEMORY;
+    const uint32_t lanes = g->topology == FCP_RAIL ? g->gpus : 1;
+    *r = (relays){.gpus = g->gpus, .lanes = lanes, .limit = limit, .latency = latency, .inter = c->inter,
+                  .intra = c->intra ? c->intra : 1, .load = sent, .busy = ARENA_NEW(scratch, bool, ranks),
+                  .legs = ARENA_NEW(scratch, leg, ranks), .enter = ARENA_NEW(scratch, uint32_t, ranks),
+                  .heap = ARENA_NEW(scratch, holder, ranks), .holders = ARENA_NEW(scratch, uint32_t, lanes),
+                  .room = ranks / lanes};
+    if (!r->busy || !r->legs || !r->enter || !r->heap || !r->holders) return FCP_E_NO_MEMORY;
     for (uint32_t i = 0; i < ranks; i++) {
         r->busy[i] = sent[i] > limit;
         if (r->busy[i]) r->load[i] = once[i];

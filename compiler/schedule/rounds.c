@@ -18,6 +18,7 @@
 
 #include "runtime/base/clock.h"
 #include "compiler/schedule/colour.h"
+#include "compiler/schedule/ports.h"
 #include "compiler/pair.h"
 #include "compiler/schedule/slots.h"
 #include "compiler/base/sort.h"
@@ -60,6 +61,19 @@ typedef struct builder {
     uint32_t moved_colours;
 } builder;
 
+/* What the caller holds may have to leave its rail. Then others' ports send it, which do so one after the other. */
+static bool leaves_rails(const builder *b, const move *moves, uint32_t fabric) {
+    return fabric == FCP_NET && b->p->program->topology == FCP_RAIL &&
+           (moves->cls == FCP_IN || moves->cls == FCP_OUT);
+}
+
+static fcp_code spread_over_ports(const builder *b) {
+    const edges *e = b->edges;
+    const ports_input in = {.ranks = b->p->ranks, .gpus = b->p->program->gpus, .count = e->count, .colours = e->colours,
+                            .src = e->src, .dst = e->dst, .size = e->size, .stop = b->x->stop};
+    return ports_spread(&in, &b->x->scratch, e->colour);
+}
+
 /* Colours the moves of a fabric, or of one class on it (FCP_CLASSES: all), and numbers their rounds from `next` on. */
 static fcp_code colour_moves(builder *b, move *moves, uint32_t count, uint32_t fabric, uint32_t cls, uint32_t next,
                              uint32_t *out_rounds) {
@@ -69,6 +83,7 @@ static fcp_code colour_moves(builder *b, move *moves, uint32_t count, uint32_t f
         if (moves[i].fabric == fabric && (cls == FCP_CLASSES || moves[i].cls == cls))
             edges_add(e, moves[i].src, moves[i].dst, unit_size(b->p, moves[i].cls, moves[i].tokens));
     fcp_code code = edges_colour(e, b->x);
+    if (!code && e->count && leaves_rails(b, moves, fabric)) code = spread_over_ports(b);
     if (code) return code;
     *out_rounds = e->colours;
     for (uint32_t i = 0, at = 0; i < count; i++)
@@ -131,11 +146,12 @@ static fcp_code colour_group(builder *b, uint32_t first, uint32_t *out_rounds) {
 }
 
 /* Colours units of bundles. If they are all there are, the colours are those of IN in any pass, since the same pairs
- * meet: turned round, the edges of a colour still share no point. */
+ * meet: turned round, the edges of a colour still share no point. On rails OUT leaves by other ports. */
 static fcp_code colour_bundles(builder *b, uint32_t first, uint32_t *out_rounds) {
     move *moves = b->moves + first;
     uint32_t count = b->out->move_count - first, base = b->next;
-    if (count != b->r->units || !b->moved_colour) return colour_group(b, first, out_rounds);
+    const bool other_ports = count && moves->cls == FCP_OUT && b->p->program->topology == FCP_RAIL;
+    if (count != b->r->units || !b->moved_colour || other_ports) return colour_group(b, first, out_rounds);
     for (uint32_t i = 0; i < count; i++) moves[i].round = base + b->moved_colour[i];
     *out_rounds = b->moved_colours;
     b->next += *out_rounds;

@@ -8,16 +8,16 @@
  *
  * 1. Who receives for a node: of its readers the one whose wire is least busy in its busier direction, of equals the
  *    lowest. If that would have more than its share, any rank of the node, which passes it on inside. On rails the rank
- *    with the source's own index, whether it reads or not.
+ *    with the sender's own index, whether it reads or not.
  * 2. Who sends to it: the source. Or, where a want has more than RELAYED nodes to reach, whoever has it already, in any
  *    of the nodes: the holder for which (load + depth x bytes / 2) is least. Each hop that is relayed waits for the one
  *    before, so depth has its price. It also has a limit: halving the nodes takes some depth, and a holder that is
  *    DEEPER hops deeper than that sends nothing on.
  * 3. By which rank of its node the source sends: by itself, until it has sent or received as much as a rank of the
  *    busiest node must, if that node's ranks share what it carries; then by the rank that has least, after a local hop.
- *    Not on rails, where that would leave the rail. Wants without results (keys) come last. The few ranks of a node
- *    that still have room then would have to send all of them. So wants with results leave some room at every rank for
- *    its part of what its node must send without results: SPARED.
+ *    Each sends over its own rail, where there are rails. Wants without results (keys) come last. The few ranks of a
+ *    node that still have room then would have to send all of them. So wants with results leave some room at every rank
+ *    for its part of what its node must send without results: SPARED.
  *
  * 4. Where results are joined on their way back, one hop leaves the source, so that all of them come by its end: to a
  *    reader in the source's own node, if there is one, else to the rank that would receive for one of the other nodes,
@@ -91,18 +91,23 @@ static uint64_t load_if_received(const state *s, uint32_t rank, const route_want
     return sent > received ? sent : received;
 }
 
-/* Which of the readers from i on, all in one node, receives for it; *out_end: the first that is not. */
+/* Which of the readers from i on, all in one node, receives for it; *out_end: the first that is not. On rails who sends
+ * to it decides that: on_rail. */
 static uint32_t representative(const state *s, const route_want *w, uint32_t i, uint32_t *out_end) {
     const routes_input *in = s->in;
     const uint32_t *reader = in->readers + w->first;
     uint32_t v = reader[i] / in->gpus, best = reader[i];
     for (*out_end = i; *out_end < w->count && reader[*out_end] / in->gpus == v; ++*out_end)
         if (load_if_received(s, reader[*out_end], w) < load_if_received(s, best, w)) best = reader[*out_end];
-    if (in->rail) return v * in->gpus + s->root % in->gpus;
-    if (in->spread && load_if_received(s, best, w) > s->share[FCP_RECV])
+    if (in->spread && !in->rail && load_if_received(s, best, w) > s->share[FCP_RECV])
         for (uint32_t r = v * in->gpus; r < (v + 1) * in->gpus && r < in->ranks; r++)
             if (load_if_received(s, r, w) < load_if_received(s, best, w)) best = r;
     return best;
+}
+
+/* The rank that receives from a rank, where `to` would on a fat tree. */
+static uint32_t on_rail(const routes_input *in, uint32_t from, uint32_t to) {
+    return in->rail ? to - to % in->gpus + from % in->gpus : to;
 }
 
 /* Chooses who sends for a node that has got it: whoever came by it over net, or one of those whom that rank passes it
@@ -112,7 +117,7 @@ static void choose_rank(const state *s, const route_want *w, holder *h) {
     h->rank = h->entry;
     h->hop = h->entered;
     h->depth = h->deep;
-    if (s->in->rail || !s->in->relay) return;
+    if (!s->in->relay) return;
     uint32_t local = h->hop == FCP_NONE ? 0 : h->hop + 1; /* the hops to the node's other readers lie here in order */
     for (uint32_t k = h->first; k < h->end; k++) {
         if (reader[k] == h->entry) continue;
@@ -181,7 +186,8 @@ static void choose_root(state *s, const route_want *w) {
         return;
     }
     holder from = {.rank = w->src, .hop = FCP_NONE};
-    if (in->spread && !in->rail) leave_by(s, w, &from);
+    if (in->spread) leave_by(s, w, &from);
+    far = on_rail(in, from.rank, far);
     for (uint32_t i = 0; i < w->count; i++) reads |= reader[i] == far;
     s->root_hop = add_hop(s, w, from.rank, far, from.hop, FCP_NET, !reads);
     s->root = far;
@@ -225,7 +231,8 @@ static void find_tree(state *s, const route_want *w, uint32_t nodes) {
         }
         uint32_t to = representative(s, w, i, &end);
         holder *by = sender(s, w, relayed), from = *by;
-        if (by == s->holders && in->spread && !in->rail) leave_by(s, w, &from);
+        if (by == s->holders && in->spread) leave_by(s, w, &from);
+        to = on_rail(in, from.rank, to);
         bool reads = false;
         for (uint32_t k = i; k < end; k++) reads |= reader[k] == to;
         uint32_t hop = add_hop(s, w, from.rank, to, from.hop, FCP_NET, !reads);

@@ -12,8 +12,9 @@
  * which forwards it over `local` to ranks 8 and 12.
  *
  * Who represents a node. On a fat tree: of the node's readers the one that has received least over net so far; of
- * equals the lowest rank. On rails: the rank with the home's own index in its node, whether it reads the block or
- * not, so that nothing leaves its rail.
+ * equals the lowest rank. On rails the home sends to a reader on its rail, if there is one; else a reader of its node
+ * sends that has a reader on its own rail; else the home sends to the rank on its rail, which passes the block on.
+ * Whoever chose the ways, rails.c keeps them on rails.
  *
  * What is urgent. Rounds that bring what much work needs go first. Results that must travel home should be made early,
  * so a tile away from its Q block's home counts half as much again, and double if its result is a partial one.
@@ -28,6 +29,7 @@
 #include <string.h>
 
 #include "compiler/base/group.h"
+#include "compiler/schedule/rails.h"
 #include "compiler/schedule/relays.h"
 #include "compiler/schedule/routes.h"
 #include "compiler/schedule/ways.h"
@@ -48,7 +50,8 @@ typedef struct state {
     uint32_t *node_first, *next; /* the readers of each node, as linked lists */
     uint32_t *nodes;     /* nodes with readers */
     uint64_t *seen;      /* a bit per rank, all 0 between uses */
-    leg *legs;           /* of the block at hand */
+    leg *legs, *kept;    /* of the block at hand: as its ways were chosen, and as they stay on rails */
+    rails_rank *on_rails; /* per rank; NULL: there are no rails */
     uint32_t *key_start, *key_tile; /* the tiles of KV block b: key_tile[key_start[b]] and on, in order of Q block */
     routes *together;    /* the ways of all blocks, found together; NULL: they are found block by block */
     uint32_t want;       /* the block of `together` whose ways are taken next */
@@ -56,10 +59,27 @@ typedef struct state {
     relays *trees;       /* NULL: all copies of a block come from its home */
 } state;
 
+/* On rails: who sends to a node, over its own rail, and to whom; r: the node's first reader. The home sends to a reader
+ * on its rail, if there is one. Else a reader in its node sends, who has got the block by a hop inside the node. Else
+ * the home sends to the rank on its rail, which passes it on. */
+static leg over_a_rail(const state *s, uint32_t home, uint32_t r) {
+    const uint32_t gpus = s->p->program->gpus, home_node = home / gpus;
+    leg by = {home, r / gpus * gpus + home % gpus};
+    bool near = false;
+    for (; r != FCP_NONE; r = s->next[r]) {
+        const uint32_t from = home_node * gpus + r % gpus;
+        if (from == home) return (leg){home, r};
+        if (!s->work[from] || (near && s->received[r] >= s->received[by.dst])) continue;
+        by = (leg){from, r};
+        near = true;
+    }
+    return by;
+}
+
 /* The ways of a block that crosses to each node once. */
 static uint32_t once_per_node(state *s, const need *n, leg *legs) {
     uint32_t gpus = s->p->program->gpus, home_node = n->home / gpus, nodes = 0, count = 0;
-    bool rail = s->p->program->topology == FCP_RAIL;
+    const bool rail = s->on_rails;
     for (uint32_t i = 0; i < n->count; i++) { /* from the back, so that lists are in ascending order */
         uint32_t r = n->ranks[n->count - 1 - i], v = r / gpus;
         if (s->node_first[v] == FCP_NONE) s->nodes[nodes++] = v;
@@ -68,29 +88,31 @@ static uint32_t once_per_node(state *s, const need *n, leg *legs) {
     }
     for (uint32_t r = s->node_first[home_node]; r != FCP_NONE; r = s->next[r]) legs[count++] = (leg){n->home, r};
     for (uint32_t i = nodes; i-- > 0;) { /* nodes were met in descending order */
-        uint32_t v = s->nodes[i], first = s->node_first[v], best = first;
+        uint32_t v = s->nodes[i], first = s->node_first[v];
         s->node_first[v] = FCP_NONE;
         if (v == home_node) continue;
-        if (rail)
-            best = v * gpus + n->home % gpus;
-        else
-            for (uint32_t r = s->next[best]; r != FCP_NONE; r = s->next[r])
-                if (s->received[r] < s->received[best]) best = r;
-        s->received[best] += n->bytes;
-        legs[count++] = (leg){n->home, best};
+        leg by = {n->home, first};
+        if (rail) by = over_a_rail(s, n->home, first);
+        for (uint32_t r = s->next[first]; r != FCP_NONE && !rail; r = s->next[r])
+            if (s->received[r] < s->received[by.dst]) by.dst = r;
+        const uint32_t best = by.dst;
+        legs[count++] = by;
         for (uint32_t r = first; r != FCP_NONE; r = s->next[r])
             if (r != best) legs[count++] = (leg){best, r};
     }
     return count;
 }
 
-/* Makes the hops of a block from its legs. */
+/* Makes the hops of a block from its legs. Whoever chose them, on rails they stay there. */
 static fcp_code add_hops(state *s, const need *n, uint32_t count) {
     const uint32_t gpus = s->p->program->gpus;
     traffic *out = s->out;
     const uint32_t first = out->count;
     const bool waits = s->where->exec || s->trees;
+    const leg *legs = s->on_rails ? s->kept : s->legs;
     bool deep = false;
+    if (s->on_rails)
+        count = rails_keep(n, s->p->program->gpus, s->legs, count, s->on_rails, s->received, s->kept);
     if (s->room - first < count) {
         size_t room = 2 * s->room + count;
         if (room > UINT32_MAX / 4) return FCP_E_PLAN_SIZE;
@@ -101,15 +123,16 @@ static fcp_code add_hops(state *s, const need *n, uint32_t count) {
         s->room = room;
     }
     for (uint32_t i = 0; i < count; i++) {
-        uint32_t src = n->home, dst = s->legs[i].dst, parent = FCP_NONE;
-        if (s->legs[i].src != src) {
-            src = s->legs[i].src;
+        uint32_t src = n->home, dst = legs[i].dst, parent = FCP_NONE;
+        if (legs[i].src != src) {
+            src = legs[i].src;
             parent = s->rank_hop[src];
             deep = true;
         }
         const fcp_fabric fabric = src / gpus == dst / gpus ? FCP_LOCAL : FCP_NET;
         const uint32_t unit = s->p->unit_of[fabric][n->cls], units = (s->p->blocks[n->block].tokens + unit - 1) / unit;
         out->units += units;
+        if (fabric == FCP_NET) s->received[dst] += n->bytes;
         out->hops[out->count] = (hop){.block = n->block, .src = src, .dst = dst, .parent = parent, .work = n->work[dst],
                                       .units = units, .cls = (uint8_t)n->cls, .waits = waits && parent == FCP_NONE,
                                       .fabric = (uint8_t)fabric};
@@ -367,6 +390,12 @@ fcp_code traffic_build(planning *x) {
     s.nodes = ARENA_NEW(scratch, uint32_t, p->program->nodes);
     s.seen = ARENA_ZNEW(scratch, uint64_t, ranks / 64 + 1);
     s.legs = ARENA_NEW(scratch, leg, ranks);
+    const bool rails = p->program->topology == FCP_RAIL;
+    if (rails) {
+        s.kept = ARENA_NEW(scratch, leg, ranks);
+        s.on_rails = ARENA_ZNEW(scratch, rails_rank, ranks);
+        if (!s.kept || !s.on_rails) return FCP_E_NO_MEMORY;
+    }
     if (!s.key_start || !s.key_tile || !s.readers || !s.work || !s.received || !s.rank_hop || !s.next ||
         !s.node_first || !s.nodes || !s.seen || !s.legs)
         return FCP_E_NO_MEMORY;
@@ -384,7 +413,7 @@ fcp_code traffic_build(planning *x) {
     /* At most one hop for each tile that is not at its KV block's home; on rails, one more for each node. A placement's
      * own ways and those of Q may need more, and add_hops makes room for them. */
     for (uint32_t t = 0; t < tiles; t++) s.room += placement_exec(where, t) != where->home[p->tile_k[t]];
-    if (p->program->topology == FCP_RAIL) s.room *= 2;
+    if (rails) s.room *= 2;
     fcp_code code = make_hops(&s);
     if (!code && where->relay) code = try_relays(&s);
     if (code) return code;

@@ -229,9 +229,12 @@ static void add_cost(facts *f, const show_model *m) {
     else add_fact(f, "rounds",
         "%" PRIu64 " (no schedule needs fewer than %" PRIu64 ") and %" PRIu64 " dependent, in %" PRIu64 " stage%s",
         s->rounds, s->rounds_lower_bound, s->rounds_dependent, s->stages, text_plural(s->stages));
+    char off[64] = "";
+    const uint64_t off_rails = fcp_bytes_off_rails(m->plan, FCP_FORWARD);
+    if (off_rails) snprintf(off, sizeof off, " (%s off its rail)", summary_number(f->number[1], (double)off_rails, "B"));
     if (s->bytes_reshuffle || s->rounds_reshuffle)
-        add_fact(f, "reshuffle", "%s from the caller's layout and back, in %" PRIu64 " round%s",
-            summary_number(f->number[0], (double)s->bytes_reshuffle, "B"), s->rounds_reshuffle,
+        add_fact(f, "reshuffle", "%s from the caller's layout and back%s, in %" PRIu64 " round%s",
+            summary_number(f->number[0], (double)s->bytes_reshuffle, "B"), off, s->rounds_reshuffle,
             text_plural(s->rounds_reshuffle));
     else add_fact(f, "reshuffle", "none: the caller's layout is the plan's");
     add_fact(f, "memory", "%s at the largest rank, %" PRIu64 " KV slot%s in flight; running state read and written: %s",

@@ -82,6 +82,7 @@ void summary_json(json *j, const fcp_plan *plan, const fcpc_times *times) {
     json_u64(j, "bytes_lower_bound", times->bytes_lower_bound);
     json_u64(j, "bytes_inter_node", s->bytes_inter_node);
     json_u64(j, "bytes_reshuffle", s->bytes_reshuffle);
+    json_u64(j, "bytes_off_rail", fcp_bytes_off_rails(plan, FCP_FORWARD)); /* of the reshuffle */
     json_u64(j, "rounds", s->rounds);
     json_u64(j, "rounds_lower_bound", s->rounds_lower_bound);
     json_u64(j, "rounds_dependent", s->rounds_dependent);
@@ -162,7 +163,8 @@ void summary_text(text *out, const fcp_plan *plan, const fcpc_times *times, cons
          summary_number(n[0], f.pairs, ""), f.density, summary_number(n[1], f.flops_forward, "FLOP"),
          summary_number(n[2], f.flops_backward, "FLOP"), f.compute_max_over_mean, f.compute_floor);
     /* of_q is empty where no work moves, least where no bound is known */
-    char of_q[64] = "", least[64] = "", rounds[128];
+    char of_q[64] = "", least[64] = "", off[64] = "", rounds[128];
+    const uint64_t off_rails = fcp_bytes_off_rails(plan, FCP_FORWARD);
     if (!s->rounds && s->rounds_dependent) /* work may be done anywhere: rounds are of a stage */
         snprintf(rounds, sizeof rounds, "%" PRIu64 " round%s, stage by stage (bound %" PRIu64 ")", s->rounds_dependent,
                  text_plural(s->rounds_dependent), s->rounds_bound);
@@ -173,10 +175,11 @@ void summary_text(text *out, const fcp_plan *plan, const fcpc_times *times, cons
     if (times->bytes_lower_bound)
         snprintf(least, sizeof least, "%sbound %s", *of_q ? ", " : " (",
                  summary_number(n[0], (double)times->bytes_lower_bound, "B"));
-    text_printf(out, "  traffic %s%s%s%s, %s between nodes, reshuffle %s; %s; send max/mean %.3f, receive %.3f\n",
+    if (off_rails) snprintf(off, sizeof off, " (%s off its rail)", summary_number(n[0], (double)off_rails, "B"));
+    text_printf(out, "  traffic %s%s%s%s, %s between nodes, reshuffle %s%s; %s; send max/mean %.3f, receive %.3f\n",
          summary_number(n[0], (double)s->bytes_total, "B"), of_q, least, *of_q || *least ? ")" : "",
          summary_number(n[1], (double)s->bytes_inter_node, "B"), summary_number(n[2], (double)s->bytes_reshuffle, "B"),
-         rounds, f.send_max_over_mean, f.recv_max_over_mean);
+         off, rounds, f.send_max_over_mean, f.recv_max_over_mean);
     char balance[64], halves[64] = "";
     if (split) snprintf(balance, sizeof balance, "queries max/mean %.4f, keys %.4f", f.tokens_max_over_mean,
                         f.key_tokens_max_over_mean);

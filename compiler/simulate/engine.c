@@ -7,7 +7,8 @@
  *   end(r)   = max over r's transfers in the round of  max(ready(r), ready(peer)) + latency + bytes / rate
  *
  * Where transfers over net and over local are in two queues, each of the two has its own ready(r) and end(r), and is
- * also ready no sooner than what it must wait for in the other (runtime/plan/fabrics.h).
+ * also ready no sooner than what it must wait for in the other (runtime/plan/fabrics.h). Computing waits for the end of
+ * each as far as its WAITs say.
  *
  * Before a round, each of its ranks computes as far as its own waits allow. This is a recursion in maxima and sums over
  * the plan, in the order in which the plan stands.
@@ -39,22 +40,32 @@ static uint32_t longest_queue(const sim_model *m) {
 }
 
 /* Adds what a launch of a rank sends to its round. */
-static void add_sends(const sim_model *m, uint32_t rank, const fcp_instr *x, bool shares_uplink, sim_rounds *out) {
+static void add_sends(const sim_model *m, uint32_t rank, const fcp_instr *x, sim_rounds *out) {
     for (uint32_t n = x->a; n < x->a + x->b; n++) {
         const fcp_transfer *t = &m->plan->transfers[n];
         if (t->dir != FCP_SEND) continue;
-        const uint64_t bytes = sim_model_bytes(m, t), takes = sim_model_transfer(m, n, m->rate[t->fabric]);
-        out->sends[out->send_start[x->c + 1]++] = (sim_send){rank, t->peer, n, t->fabric, bytes, takes};
-        const bool uplink = shares_uplink && t->fabric == FCP_NET;
-        out->total += 4 * (unsigned __int128)(
-            uplink ? sim_model_transfer(m, n, m->uplink / m->plan->problem->gpus) : takes);
+        out->sends[out->send_start[x->c + 1]++] =
+            (sim_send){rank, t->peer, n, t->fabric, .bytes = sim_model_bytes(m, t)};
+    }
+}
+
+void sim_rounds_price(const sim_model *m, sim_rounds *rounds) {
+    const bool shared = sim_model_shares_uplink(m) || m->rails;
+    /* that one over net may be left with */
+    const uint64_t least =
+        (sim_model_shares_uplink(m) ? m->uplink : m->rate[FCP_NET]) / m->plan->problem->gpus;
+    rounds->total = 0;
+    for (sim_send *t = rounds->sends; t < &rounds->sends[rounds->send_start[rounds->count]]; t++) {
+        const bool shares = shared && t->fabric == FCP_NET;
+        t->takes = sim_model_transfer(m, t->from, t->transfer, m->rate[t->fabric]);
+        rounds->total +=
+            4 * (unsigned __int128)(shares ? sim_model_transfer(m, t->from, t->transfer, least) : t->takes);
     }
 }
 
 fcp_code sim_rounds_new(const sim_model *m, arena *memory, sim_rounds *out) {
     const fcp_plan *plan = m->plan;
     const uint32_t count = plan->round_starts[m->pass + 1] - plan->round_starts[m->pass], ranks = plan->problem->ranks;
-    const bool shared = sim_model_shares_uplink(m);
     *out = (sim_rounds){.count = count,
                         .start = ARENA_ZNEW(memory, uint32_t, (size_t)count + 2),
                         .send_start = ARENA_ZNEW(memory, uint32_t, (size_t)count + 2)};
@@ -71,7 +82,7 @@ fcp_code sim_rounds_new(const sim_model *m, arena *memory, sim_rounds *out) {
                 if (fill) {
                     out->at[out->start[x->c + 1]++] = (sim_launch){r, i, {[FCP_NET] = waits[FCP_NET],
                                                                           [FCP_LOCAL] = waits[FCP_LOCAL]}};
-                    add_sends(m, r, x, shared, out);
+                    add_sends(m, r, x, out);
                     continue;
                 }
                 out->start[x->c + 2]++;
@@ -86,6 +97,7 @@ fcp_code sim_rounds_new(const sim_model *m, arena *memory, sim_rounds *out) {
         out->sends = ARENA_NEW(memory, sim_send, out->send_start[count + 1]);
         if (!out->at || !out->sends) return FCP_E_NO_MEMORY;
     }
+    sim_rounds_price(m, out);
     return FCP_OK;
 }
 
@@ -107,10 +119,27 @@ typedef struct walk {
 static uint64_t later(uint64_t a, uint64_t b) { return a > b ? a : b; }
 static uint64_t last_of(const uint64_t end[FCP_FABRICS]) { return later(end[FCP_NET], end[FCP_LOCAL]); }
 
-/* When the first n instructions of the other queue have ended; false: not known yet. */
-static bool waited(const walk *w, const queue *other, uint32_t n, uint64_t *out) {
-    if (n > other->done) return false;
-    *out = n ? last_of(w->end[other->first + n - 1]) : 0;
+/* When the first n instructions of a compute queue have ended; false: not known yet. */
+static bool computed(const walk *w, const queue *compute, uint32_t n, uint64_t *out) {
+    if (n > compute->done) return false;
+    *out = n ? w->end[compute->first + n - 1][0] : 0;
+    return true;
+}
+
+/* When what a WAIT of a compute queue asks for has ended, and the launch that ended last; false: not known yet. Of two
+ * that end at the same time it is the later instruction. */
+static bool moved(const walk *w, const queue *comm, const fcp_instr *x, uint64_t *out, uint32_t *out_cause) {
+    uint32_t number = 0;
+    *out = 0;
+    if (fcp_waits_whole(x) > comm->done) return false;
+    for (int f = 0; f < FCP_FABRICS; f++) {
+        const uint32_t n = fcp_waits_over(x, FCP_COMPUTE, (fcp_fabric)f);
+        const uint64_t end = n ? w->end[comm->first + n - 1][f] : 0;
+        if (end < *out || (end == *out && n <= number)) continue;
+        *out = end;
+        number = n;
+    }
+    *out_cause = sim_last_launch(w->m->plan, comm->first, number);
     return true;
 }
 
@@ -123,10 +152,9 @@ static void compute(walk *w, uint32_t rank) {
         const fcp_instr *x = &w->m->plan->instrs[i];
         if (x->op == FCP_OP_WAIT) {
             uint64_t until;
-            if (!waited(w, comm, x->a, &until)) return;
+            uint32_t cause;
+            if (!moved(w, comm, x, &until, &cause)) return;
             if (until > q->end[0]) {
-                uint32_t cause = comm->first + x->a - 1;
-                while (cause > comm->first && w->m->plan->instrs[cause].op != FCP_OP_LAUNCH) cause--;
                 sim_show_wait(w->m, w->options, rank, i, q->end[0], until, cause);
                 w->ranks[rank].wait[sim_reason_of(w->m->plan, cause)] += until - q->end[0];
                 q->end[0] = until;
@@ -151,8 +179,8 @@ static bool reach(walk *w, uint32_t rank, uint32_t instr, uint64_t *out_waited) 
         const fcp_instr *x = &w->m->plan->instrs[q->first + q->done];
         uint64_t until;
         if (x->op != FCP_OP_WAIT) return false; /* launches come in the order of rounds */
-        if (!waited(w, other, x->a, &until)) compute(w, rank);
-        if (!waited(w, other, x->a, &until)) return false;
+        if (!computed(w, other, x->a, &until)) compute(w, rank);
+        if (!computed(w, other, x->a, &until)) return false;
         *out_waited = later(*out_waited, until);
         for (int f = 0; f < FCP_FABRICS; f++) w->end[q->first + q->done][f] = later(q->end[f], until);
     }
@@ -177,6 +205,7 @@ typedef struct round_state {
     uint32_t *leaving, *coming;  /* per node: net transfers in the round */
     uint64_t *sent, *received; /* per node: how long its uplink needs for all net transfers up to this round; NULL: the
                                   * uplink is as wide as the ports below it */
+    uint64_t *free; /* per rank: when its net port has sent all so far; NULL: no port sends for several ranks */
 } round_state;
 
 /* The rate of a transfer behind an oversubscribed uplink: its share of what its node sends, or the other one
@@ -201,6 +230,13 @@ static uint64_t uplink_time(const sim_model *m, round_state *s, const sim_send *
     *received += takes;
     if (*sent > done) done = *sent;
     return *received > done ? *received : done;
+}
+
+/* A port that sends for several ranks serves them in the order of rounds, one after the other. */
+static uint64_t port_time(const sim_model *m, round_state *s, const sim_send *t, uint64_t done) {
+    uint64_t *free = &s->free[sim_model_port(m, t->from, t->to)];
+    const uint64_t in_turn = *free + sim_model_time(t->bytes, m->rate[FCP_NET]);
+    return *free = later(done, in_turn);
 }
 
 static void count_net(const fcp_problem *p, const sim_rounds *rounds, uint32_t c, round_state *s, uint32_t change) {
@@ -228,9 +264,10 @@ static bool give_times(walk *w, const sim_rounds *rounds, uint32_t c, bool free_
     for (const sim_send *t = &rounds->sends[rounds->send_start[c]]; t < &rounds->sends[rounds->send_start[c + 1]];
          t++) {
         const bool behind = shared && t->fabric == FCP_NET;
-        const uint64_t takes = behind ? sim_model_transfer(w->m, t->transfer, share_of(w->m, s, t)) : t->takes;
+        const uint64_t takes = behind ? sim_model_transfer(w->m, t->from, t->transfer, share_of(w->m, s, t)) : t->takes;
         const uint64_t from = s->ready[t->from][t->fabric], to = s->ready[t->to][t->fabric], ready = later(from, to);
-        const uint64_t done = behind ? uplink_time(w->m, s, t, ready + takes) : ready + takes;
+        uint64_t done = behind ? uplink_time(w->m, s, t, ready + takes) : ready + takes;
+        if (s->free && !free_ports && t->fabric == FCP_NET) done = port_time(w->m, s, t, done);
         if (watched)
             sim_show_transfer(w->m, w->options, t->transfer, t->from,
                               (const uint32_t[2]){s->instr[t->from], s->instr[t->to]},
@@ -269,6 +306,7 @@ fcp_code sim_walk(const sim_model *m, const sim_rounds *rounds, bool free_ports,
         s.received = ARENA_ZNEW(scratch, uint64_t, p->nodes);
         if (!s.sent || !s.received) return FCP_E_NO_MEMORY;
     }
+    if (m->rails && !(s.free = ARENA_ZNEW(scratch, uint64_t, p->ranks))) return FCP_E_NO_MEMORY;
     if (!w.queues || !w.end || !s.ready || !s.end || !s.instr || !s.leaving || !s.coming) return FCP_E_NO_MEMORY;
     for (uint32_t r = 0; r < p->ranks; r++)
         for (int q = 0; q < FCP_QUEUES; q++) {

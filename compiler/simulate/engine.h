@@ -22,6 +22,8 @@ typedef struct sim_rounds {
                               * and one of them is full while it lasts */
 } sim_rounds;
 fcp_code sim_rounds_new(const sim_model *m, arena *memory, sim_rounds *out);
+/* Times its transfers again, by wires that have changed. */
+void sim_rounds_price(const sim_model *m, sim_rounds *rounds);
 
 /* Walks the pass. `free_ports`: a launch waits for what its queue says and for nobody else's traffic; the result is
  * then the longest chain of waits. Fills ranks[] (one a rank, zeroed by the caller) and returns the makespan in *out.

@@ -37,6 +37,7 @@ typedef struct queue {
     /* of each fabric: its first task that has not begun, and that has not ended; `count` if there is none. A task of a
      * compute queue is of both. */
     uint32_t begun[FCP_FABRICS], done[FCP_FABRICS];
+    uint32_t lacks;        /* of a compute queue: for which fabrics its next task still waits, a bit each */
     uint64_t end;          /* of its last task */
 } queue;
 
@@ -122,7 +123,7 @@ static void begin_transfer(events *x, uint32_t number) {
     uint64_t rate = x->m->rate[t->fabric], bytes = sim_model_bytes(x->m, t);
     x->transfers[number].start = x->now;
     /* the latency, and the noise of the whole */
-    push(x, x->now + sim_model_transfer(x->m, number, rate) - sim_model_time(bytes, rate), EVENT_SENT_OFF, number, 0);
+    push(x, x->now + sim_model_transfer(x->m, x->transfers[number].from, number, rate) - sim_model_time(bytes, rate), EVENT_SENT_OFF, number, 0);
 }
 
 static void sent_off(events *x, uint32_t number) {
@@ -130,7 +131,8 @@ static void sent_off(events *x, uint32_t number) {
     const fcp_transfer *t = &x->m->plan->transfers[number];
     const transfer_state *s = &x->transfers[number];
     flow *f = &x->flows.at[number];
-    f->uses[f->count++] = (s->from * FCP_FABRICS + t->fabric) * 2 + FCP_SEND;
+    const uint32_t port = t->fabric == FCP_NET ? sim_model_port(x->m, s->from, s->to) : s->from;
+    f->uses[f->count++] = (port * FCP_FABRICS + t->fabric) * 2 + FCP_SEND;
     f->uses[f->count++] = (s->to * FCP_FABRICS + t->fabric) * 2 + FCP_RECV;
     if (t->fabric == FCP_NET && sim_model_shares_uplink(x->m)) {
         uint32_t uplinks = p->ranks * FCP_FABRICS * 2;
@@ -148,6 +150,13 @@ static void rate_changed(void *context, uint32_t number, uint64_t through) {
 /* How many tasks of a queue have ended, before the first one that has not. */
 static uint32_t ended(const queue *q) {
     return q->done[FCP_NET] < q->done[FCP_LOCAL] ? q->done[FCP_NET] : q->done[FCP_LOCAL];
+}
+
+/* Over which fabrics a task still needs something of the other queue, a bit each. */
+static uint32_t lacking(const queue *other, const sim_task *k) {
+    uint32_t lacks = 0;
+    for (int f = 0; f < FCP_FABRICS; f++) lacks |= (uint32_t)(other->done[f] < k->needs[f]) << f;
+    return lacks;
 }
 
 /* The first task from `at` on that is of a fabric. */
@@ -197,7 +206,7 @@ static bool has(const events *x, uint32_t number) {
     if (!task->group)
         return ended(&q[FCP_COMM]) >= x->own_in[s->from][FCP_COMM] &&
                ended(&q[FCP_COMPUTE]) >= x->own_in[s->from][FCP_COMPUTE];
-    return ended(&q[FCP_COMM]) >= x->entry[s->owner[FCP_SEND]] && ended(&q[FCP_COMPUTE]) >= task->needs;
+    return ended(&q[FCP_COMM]) >= x->entry[s->owner[FCP_SEND]] && !lacking(&q[FCP_COMPUTE], task);
 }
 
 /* Begins the first transfer that a rank was asked for and has. */
@@ -269,7 +278,7 @@ static bool go_on_sending(events *x, uint32_t rank, int fabric) {
     const uint32_t at = q->begun[fabric];
     if (at == q->count || !in_turn(x, q, at)) return false;
     const sim_task *k = &x->tasks.at[q->first + at];
-    if (ended(&x->queues[rank][FCP_COMPUTE]) < k->needs) return false;
+    if (lacking(&x->queues[rank][FCP_COMPUTE], k)) return false;
     for (int f = 0; f < FCP_FABRICS; f++)
         if (k->fabrics >> f & 1) q->begun[f] = next_of(x, q, at + 1, f);
     if (x->m->plan->instrs[k->instr].op == FCP_OP_LAUNCH) begin_launch(x, q->first + at);
@@ -293,10 +302,14 @@ static bool go_on_computing(events *x, uint32_t rank) {
     const queue *comm = &x->queues[rank][FCP_COMM];
     if (q->begun[0] == q->count || q->begun[0] > q->done[0]) return false;
     const sim_task *k = &x->tasks.at[q->first + q->begun[0]];
-    if (ended(comm) < k->needs) return false;
+    const uint32_t lacked = q->lacks, lacks = q->lacks = lacking(comm, k);
+    if (lacks) return false;
     uint64_t takes = task_time(x, k);
-    if (x->now > q->end && k->needs) {
-        uint32_t cause = x->tasks.at[comm->first + k->needs - 1].instr;
+    if (x->now > q->end && lacked) {
+        uint32_t needs = 0; /* of what came at last */
+        for (int f = 0; f < FCP_FABRICS; f++)
+            if (lacked >> f & 1 && k->needs[f] > needs) needs = k->needs[f];
+        const uint32_t cause = x->tasks.at[comm->first + needs - 1].instr;
         x->ranks[rank].wait[sim_reason_of(x->m->plan, cause)] += x->now - q->end;
         sim_show_wait(x->m, x->how, rank, k->wait, q->end, x->now, cause);
     }

@@ -1,19 +1,18 @@
-/* margin.c: how many multiprocessors attention leaves to communication, where the program does not say.
+/* margin.c: the margins among which a plan gets one, where the program does not say.
  *
  * A margin costs whoever computes: attention takes sms / (sms - margin) times as long. One that is too small costs
- * whoever waits for the network: a transfer takes inter / moved times as long, where `moved` is what the margin's
- * multiprocessors move. Which of the two a plan does depends on its batch, and a session has one margin for all its
- * batches. So the margin is the one with which the greater of the two costs is least.
+ * whoever waits for the network: its multiprocessors move less than a port could. Which of the two a plan does depends
+ * on its batch. So the simulator chooses, plan by plan (sim_choose_margin in simulate.c); here stands among what.
  *
  * Example: an H200 has 132 multiprocessors, and its green contexts grow by 8, so attention may have 128, 120, 112, ...
  * Over a port of 50 GB/s one multiprocessor moves 8.4 GB/s, and in a plan with two fabrics half of the margin is for
- * net. With a margin of 4 the network takes 50 / 16.8 = 2.98 times as long, with 12 attention takes 1.1 times as long,
- * with 20 it is 1.18 times. So it is 12.
+ * net. With a margin of 4 the network moves 16.8 GB/s, with 12 all 50. More would gain nothing: so it is 4 or 12.
  *
- * Inside a node no limit is known, so ranks of a single node get what the network would need.
+ * Inside a node no limit is known, so ranks of a single node get the least. Where the profile does not say what a
+ * multiprocessor moves, nothing can be compared, and all plans get the same.
  *
  * Requires: a cluster and a profile that were checked. Gives: margin.h.
- * Cost:     a step for each size that a green context can have.
+ * Cost:     a step for each margin.
  */
 #include "compiler/simulate/margin.h"
 
@@ -29,20 +28,21 @@ uint64_t sim_margin_moves(uint64_t margin, bool two_fabrics, const sim_profile *
     return profile->channel * (!share ? 1 : share < most ? share : most);
 }
 
-uint32_t sim_margin(uint32_t nodes, uint32_t gpus, const fcp_cluster *cluster, const sim_profile *profile) {
+void sim_margins_list(uint32_t nodes, uint32_t gpus, const fcp_cluster *cluster, const sim_profile *profile,
+                      sim_margins *out) {
     const fcp_problem p = {.ranks = nodes * gpus, .nodes = nodes, .gpus = gpus};
-    const uint64_t sms = profile->sms, part = profile->part;
-    if (p.ranks < 2) return 0;
-    if (!profile->channel) return UNKNOWN;
-    uint64_t best = 0, least = UINT64_MAX;
-    for (uint64_t share = part; share < sms; share += part) { /* from large margins to small ones */
-        const uint64_t moved = sim_margin_moves(sms - share, fcp_two_fabrics(&p), profile);
-        const uint64_t computing = sms * 1000000 / share;
-        const uint64_t moving = (uint64_t)((unsigned __int128)cluster->inter * 1000000 / moved);
-        const uint64_t cost = computing > moving ? computing : moving;
-        if (cost > least) continue;
-        least = cost;
-        best = sms - share;
+    *out = (sim_margins){.count = 1};
+    if (p.ranks < 2) return;
+    out->at[0] = UNKNOWN;
+    if (!profile->channel) return;
+    const uint64_t part = profile->part, shares = (profile->sms - 1) / part, fit = SIM_MARGIN_MOST / part + 1;
+    const uint64_t step = ((shares < fit ? shares : fit) + SIM_MARGINS - 1) / SIM_MARGINS * part;
+    uint32_t count = 0;
+    for (uint64_t share = shares * part; share && count < SIM_MARGINS; share = share > step ? share - step : 0) {
+        const uint64_t margin = profile->sms - share;
+        if (margin > SIM_MARGIN_MOST) break;
+        out->at[count++] = (uint32_t)margin;
+        if (nodes == 1 || sim_margin_moves(margin, fcp_two_fabrics(&p), profile) >= cluster->inter) break;
     }
-    return (uint32_t)best;
+    out->count = count ? count : 1; /* a device that cannot be divided so gets what is usual elsewhere */
 }

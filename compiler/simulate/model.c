@@ -137,19 +137,24 @@ static uint64_t tile_bytes(const sim_model *m, const fcp_visit *v, uint32_t t) {
     return memory_bytes(m, v->q_block, m->plan->blocks[m->plan->tiles[t].k_block].tokens, first, last);
 }
 
+/* Only of several ranks is there a margin. */
+static void share_device(sim_model *m, const fcp_problem *p, const fcp_cluster *c, const sim_profile *profile,
+                         uint32_t margin) {
+    const uint64_t moved = sim_margin_moves(margin, fcp_two_fabrics(p), profile);
+    m->margin = p->ranks < 2 ? 0 : margin < m->sms ? margin : m->sms - 1;
+    m->rate[FCP_NET] = moved < c->inter ? moved : c->inter;
+}
+
 void sim_model_device(const fcp_problem *p, const fcp_cluster *c, fcp_pass pass, const sim_profile *profile,
                       sim_model *out) {
-    bool moves = p->ranks > 1; /* only then attention leaves `margin` to communication */
     *out = (sim_model){
         .pass = pass, .kernel = sim_profile_kernel(profile, pass, p->head_dim, p->value_dim), .sms = profile->sms,
-        .margin = moves ? p->margin : 0, .small = profile->small,
+        .small = profile->small,
         .latency = {[FCP_NET] = c->latency_ns * 1000, [FCP_LOCAL] = c->latency_ns * 1000},
-        .rate = {[FCP_NET] = c->inter, [FCP_LOCAL] = c->intra}, .hbm = c->memory_bandwidth,
+        .rate = {[FCP_LOCAL] = c->intra}, .hbm = c->memory_bandwidth,
         .apart = profile->queues == 2 && fcp_two_fabrics(p)};
     if (profile->local && profile->local < out->latency[FCP_LOCAL]) out->latency[FCP_LOCAL] = profile->local;
-    const uint64_t moved = sim_margin_moves(p->margin, fcp_two_fabrics(p), profile);
-    if (moved < out->rate[FCP_NET]) out->rate[FCP_NET] = moved;
-    if (out->margin >= out->sms) out->margin = out->sms - 1;
+    share_device(out, p, c, profile, p->margin);
     uint64_t whole = (uint64_t)p->gpus * c->inter;
     out->uplink =
         (uint64_t)((unsigned __int128)whole * 1000 / (c->oversubscription_milli ? c->oversubscription_milli : 1000));
@@ -186,6 +191,7 @@ static fcp_code price_visits(const fcp_plan *plan, fcp_pass pass, const sim_prof
     }
     for (uint32_t r = 0; !code && r < p->ranks; r++)
         for (uint32_t n = first[r] + 1; n < first[r + 1]; n++) tokens[n] += tokens[n - 1];
+    if (!code && fcp_bytes_off_rails(plan, pass)) out->rails = p->gpus;
     uint64_t launches = 0;
     for (uint64_t i = 0; !code && i < plan->visits_count; i++) {
         const fcp_visit *v = &plan->visits[i];
@@ -214,9 +220,15 @@ static unsigned __int128 rounding_time(const sim_model *m, const fcp_transfer *t
     return 2 * ((unsigned __int128)m->small + sim_model_time(slot + sim_model_bytes(m, t), m->hbm));
 }
 
-uint64_t sim_model_transfer(const sim_model *m, uint32_t t, uint64_t rate) {
+/* What leaves its rail goes inside the node first, to the GPU whose port sends it. */
+static uint64_t detour_time(const sim_model *m, uint32_t from, const fcp_transfer *t) {
+    if (t->fabric != FCP_NET || sim_model_port(m, from, t->peer) == from) return 0;
+    return m->latency[FCP_LOCAL] + sim_model_time(sim_model_bytes(m, t), m->rate[FCP_LOCAL]);
+}
+
+uint64_t sim_model_transfer(const sim_model *m, uint32_t from, uint32_t t, uint64_t rate) {
     const fcp_transfer *x = &m->plan->transfers[t];
-    return noisy(m, at_most((unsigned __int128)m->latency[x->fabric] + rounding_time(m, x) +
+    return noisy(m, at_most((unsigned __int128)m->latency[x->fabric] + rounding_time(m, x) + detour_time(m, from, x) +
                             sim_model_time(sim_model_bytes(m, x), rate)),
                  m->plan->instrs_count + t);
 }
@@ -267,17 +279,26 @@ static uint64_t compute_time(const sim_model *m, uint32_t rank, uint32_t instr) 
     return noisy(m, at_most((unsigned __int128)m->small + sim_model_time(bytes, m->hbm)), instr);
 }
 
+void sim_model_price(sim_model *m) {
+    m->total = 0;
+    for (uint32_t r = 0; r < m->plan->problem->ranks; r++) {
+        const fcp_stream *s = fcp_stream_of(m->plan, m->pass, r, FCP_COMPUTE);
+        for (uint32_t i = s->first; i < s->first + s->count; i++)
+            m->total += m->computes[i] = compute_time(m, r, i);
+    }
+}
+
 fcp_code sim_model_new(const fcp_plan *plan, fcp_pass pass, const sim_profile *profile, const sim_options *options,
                        arena *memory, sim_model *out) {
     fcp_code code = price_visits(plan, pass, profile, options, memory, out);
     out->computes = ARENA_NEW(memory, uint64_t, plan->instrs_count);
     if (!out->computes) return FCP_E_NO_MEMORY;
-    for (uint32_t r = 0; !code && r < plan->problem->ranks; r++) {
-        const fcp_stream *s = fcp_stream_of(plan, pass, r, FCP_COMPUTE);
-        for (uint32_t i = s->first; i < s->first + s->count; i++)
-            out->total += out->computes[i] = compute_time(out, r, i);
-    }
+    if (!code) sim_model_price(out);
     return code;
+}
+
+void sim_model_share(sim_model *m, const sim_profile *profile, uint32_t margin) {
+    share_device(m, m->plan->problem, m->plan->cluster, profile, margin);
 }
 
 fcp_code sim_model_count(const fcp_plan *plan, fcp_pass pass, uint32_t rank, uint64_t out[SIM_CONSTANT_COUNT]) {

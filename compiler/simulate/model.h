@@ -27,6 +27,8 @@ typedef struct sim_model {
     /* at [home_first[r] + n]: query tokens of the home blocks in rank r's slots before slot n */
     const uint64_t *home_tokens;
     const uint32_t *home_first;
+    /* GPUs of a node, if the network is of rails and something leaves its rail; else 0 */
+    uint32_t rails;
     bool apart;                  /* transfers over net and over local are two queues (runtime/plan/fabrics.h) */
     bool single;                 /* each tile is a launch of its own */
     uint32_t noise;
@@ -39,8 +41,17 @@ void sim_model_device(const fcp_problem *p, const fcp_cluster *c, fcp_pass pass,
 /* Requires a verified plan. FCP_E_NO_MEMORY. Cost: linear in parts, runs and instructions. */
 fcp_code sim_model_new(const fcp_plan *plan, fcp_pass pass, const sim_profile *profile, const sim_options *options,
                        arena *memory, sim_model *out);
-/* Transfer t on a wire that gives it `rate` bytes per second. */
-uint64_t sim_model_transfer(const sim_model *m, uint32_t t, uint64_t rate);
+/* Gives attention and the network what another margin than the plan's leaves them. Instructions have the times they
+ * had, until they are priced again, which requires a model in which no tile is a launch of its own. */
+void sim_model_share(sim_model *m, const sim_profile *profile, uint32_t margin);
+void sim_model_price(sim_model *m);
+/* Transfer t, a record of its sender `from`, on a wire that gives it `rate` bytes per second. */
+uint64_t sim_model_transfer(const sim_model *m, uint32_t from, uint32_t t, uint64_t rate);
+/* The rank whose port sends what rank `from` sends to rank `to` over net. Where that leaves its rail, the GPU of the
+ * sender's node that is on the receiver's rail gets it first, and sends it, as NCCL does (PXN). */
+static inline uint32_t sim_model_port(const sim_model *m, uint32_t from, uint32_t to) {
+    return m->rails ? from - from % m->rails + to % m->rails : from;
+}
 /* Bytes of a transfer on the wire. */
 static inline uint64_t sim_model_bytes(const sim_model *m, const fcp_transfer *t) {
     return t->tokens * m->bytes[fcp_moved_holds(m->plan, t) & FCP_HOLDS_BOTH][t->cls];

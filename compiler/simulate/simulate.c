@@ -1,7 +1,18 @@
-/* simulate.c: both passes of a plan: their times, and the bounds beside them.
+/* simulate.c: both passes of a plan: their times, and the bounds beside them; and with which margin it is fastest.
  *
  * Gives:  for each pass the makespan and six bounds, none of which a plan with these tables can beat.
- * Cost:   two walks over the pass (engine.c), one with the real ports and one with free ones.
+ * Cost:   two walks over the pass (engine.c), one with the real ports and one with free ones. For the choice of a
+ *         margin two or three walks with real ports; what is no walk is done once.
+ *
+ * How a margin is chosen. A plan's time is the longest of many chains of computing and transfers. With a larger margin
+ * all computing takes longer, by a factor that grows ever faster, and transfers take less time, by one that falls ever
+ * slower. So each chain has one lowest point, and so has the longest of them: from any margin on, it is found downhill.
+ * *What follows*: with everything else equal, a faster wire never gives a slower plan, because it makes none of the
+ * margins slower.
+ *
+ * Example: wlbllm-64, causal, over ports of 200 GB/s takes 118 ms with a margin of 4, 81 with 12, 84 with 20, and 115
+ * with 52, which alone moves 200 GB/s. The walk begins at 12, where the busiest port takes no longer than the busiest
+ * rank, looks at 4 and at 20, and stays.
  */
 #include "compiler/simulate/simulate.h"
 
@@ -38,19 +49,22 @@ static fcp_code bound_wires(const sim_model *m, const sim_rounds *rounds, bool m
     const fcp_problem *p = m->plan->problem;
     uint64_t(*nodes)[2] = arena_zalloc(scratch, p->nodes, sizeof *nodes, _Alignof(uint64_t));
     uint64_t(*ports)[FCP_FABRICS][2] = arena_zalloc(scratch, p->ranks, sizeof *ports, _Alignof(uint64_t));
-    if (!nodes || !ports) return FCP_E_NO_MEMORY;
+    uint64_t *shared = ARENA_ZNEW(scratch, uint64_t, p->ranks); /* per port: what passes it of whichever ranks */
+    if (!nodes || !ports || !shared) return FCP_E_NO_MEMORY;
     for (const sim_send *t = rounds->sends; t < &rounds->sends[rounds->send_start[rounds->count]]; t++) {
         uint64_t takes = matched ? t->takes : sim_model_time(t->bytes, m->rate[t->fabric]);
         out->bytes[t->fabric] += t->bytes;
-        ports[t->from][t->fabric][FCP_SEND] += takes;
         ports[t->to][t->fabric][FCP_RECV] += takes;
+        if (matched || t->fabric != FCP_NET) ports[t->from][t->fabric][FCP_SEND] += takes;
         if (t->fabric != FCP_NET) continue;
+        shared[sim_model_port(m, t->from, t->to)] += sim_model_time(t->bytes, m->rate[FCP_NET]);
         nodes[fcp_node_of(p, t->from)][FCP_SEND] += t->bytes;
         nodes[fcp_node_of(p, t->to)][FCP_RECV] += t->bytes;
     }
     for (uint32_t n = 0; n < p->nodes; n++)
         for (int way = 0; way < 2; way++)
             raise(&out->bound[SIM_BOUND_UPLINK], sim_model_time(nodes[n][way], m->uplink));
+    for (uint32_t r = 0; r < p->ranks; r++) raise(&out->bound[SIM_BOUND_NET], shared[r]);
     for (uint32_t r = 0; r < p->ranks; r++)
         for (int way = 0; way < 2; way++) {
             raise(&out->bound[SIM_BOUND_NET], ports[r][FCP_NET][way]);
@@ -81,27 +95,43 @@ static void find_exposed(uint32_t ranks, sim_pass *out) {
     memcpy(out->exposed, last->wait, sizeof out->exposed);
 }
 
-static fcp_code simulate_pass(const sim_model *m, const sim_options *options, sim_pass *out, arena *memory,
-                              arena *scratch, arena *walks) {
+/* A pass that is ready to be walked. */
+typedef struct opened {
+    sim_model m;
+    sim_rounds rounds;
+} opened;
+
+/* So that no sum of times overflows, in whatever order. */
+static fcp_code check_sums(const opened *x) {
+    return (x->m.total + x->rounds.total) >> 62 ? FCP_E_PROFILE : FCP_OK;
+}
+
+static fcp_code open_pass(const fcp_plan *plan, fcp_pass pass, const sim_profile *profile, const sim_options *options,
+                          arena *scratch, opened *out) {
+    fcp_code code = sim_model_new(plan, pass, profile, options, scratch, &out->m);
+    if (!code) code = sim_rounds_new(&out->m, scratch, &out->rounds);
+    return code ? code : check_sums(out);
+}
+
+static fcp_code walk_pass(const opened *x, const sim_options *options, sim_pass *out, arena *memory, arena *scratch,
+                          arena *walks) {
+    const sim_model *m = &x->m;
     const fcp_problem *p = m->plan->problem;
     const sim_network network = options ? options->network : SIM_NETWORK_ROUNDS;
     const bool matched = network == SIM_NETWORK_ROUNDS || network == SIM_NETWORK_SHARED;
     const bool ordered = !(options && options->without & (SIM_WITHOUT_OVERLAP | SIM_WITHOUT_HIDING));
     const sim_options unwatched = {.stop = options ? options->stop : NULL};
-    sim_rounds rounds;
     sim_rank *unhindered = ARENA_ZNEW(scratch, sim_rank, p->ranks);
     out->ranks = ARENA_ZNEW(memory, sim_rank, p->ranks);
-    fcp_code code = unhindered && out->ranks ? sim_rounds_new(m, scratch, &rounds) : FCP_E_NO_MEMORY;
-    /* so that no sum of times overflows, in whatever order */
-    if (!code && (m->total + rounds.total) >> 62) return FCP_E_PROFILE;
+    fcp_code code = unhindered && out->ranks ? FCP_OK : FCP_E_NO_MEMORY;
     if (!code && network == SIM_NETWORK_ROUNDS && ordered)
-        code = sim_walk(m, &rounds, false, options, out->ranks, &out->makespan, walks);
-    else if (!code) code = sim_events(m, &rounds, options, out->ranks, &out->makespan, scratch);
+        code = sim_walk(m, &x->rounds, false, options, out->ranks, &out->makespan, walks);
+    else if (!code) code = sim_events(m, &x->rounds, options, out->ranks, &out->makespan, scratch);
     arena_reset(walks); /* the second walk takes the first one's memory */
     const bool brief = options && options->brief;
     if (!code && matched && ordered && !brief)
-        code = sim_walk(m, &rounds, true, &unwatched, unhindered, &out->bound[SIM_BOUND_PATH], walks);
-    if (!code && !brief) code = bound_wires(m, &rounds, matched, out, scratch);
+        code = sim_walk(m, &x->rounds, true, &unwatched, unhindered, &out->bound[SIM_BOUND_PATH], walks);
+    if (!code && !brief) code = bound_wires(m, &x->rounds, matched, out, scratch);
     if (code) return code;
     count_last_transfers(m, out->ranks);
     find_exposed(p->ranks, out);
@@ -120,20 +150,8 @@ void sim_room_free(sim_room *room) {
     arena_free(&room->walks);
 }
 
-fcp_code simulate(const fcp_plan *plan, const sim_profile *profile, const sim_options *options, arena *memory,
-                  sim_result *out, fcp_error *err) {
-    sim_room own = {.scratch = {0}}, *room = options && options->room ? options->room : &own;
-    fcp_code code = FCP_OK;
-    memset(out, 0, sizeof *out);
-    for (int pass = 0; pass < FCP_PASSES && !code; pass++) {
-        sim_model m;
-        if (!(plan->problem->passes >> pass & 1)) continue;
-        code = sim_model_new(plan, (fcp_pass)pass, profile, options, &room->scratch, &m);
-        if (!code) code = simulate_pass(&m, options, &out->pass[pass], memory, &room->scratch, &room->walks);
-        arena_reset(&room->scratch);
-        arena_reset(&room->walks);
-    }
-    sim_room_free(&own);
+/* What went wrong, in words. */
+static fcp_code explain(fcp_code code, const sim_profile *profile, fcp_error *err) {
     if (code == FCP_E_PROFILE)
         fcp_fail(err, code,
                  "by the figures of profile %s and of the cluster, the plan takes longer than can be counted",
@@ -142,4 +160,140 @@ fcp_code simulate(const fcp_plan *plan, const sim_profile *profile, const sim_op
     else if (code)
         fcp_fail(err, code, code == FCP_E_NO_MEMORY ? "out of memory" : "the plan cannot proceed: it was not verified");
     return code;
+}
+
+fcp_code simulate(const fcp_plan *plan, const sim_profile *profile, const sim_options *options, arena *memory,
+                  sim_result *out, fcp_error *err) {
+    sim_room own = {.scratch = {0}}, *room = options && options->room ? options->room : &own;
+    fcp_code code = FCP_OK;
+    memset(out, 0, sizeof *out);
+    for (int pass = 0; pass < FCP_PASSES && !code; pass++) {
+        opened x;
+        if (!(plan->problem->passes >> pass & 1)) continue;
+        code = open_pass(plan, (fcp_pass)pass, profile, options, &room->scratch, &x);
+        if (!code) code = walk_pass(&x, options, &out->pass[pass], memory, &room->scratch, &room->walks);
+        arena_reset(&room->scratch);
+        arena_reset(&room->walks);
+    }
+    sim_room_free(&own);
+    return explain(code, profile, err);
+}
+
+/* --- the margin --------------------------------------------------------------------------------------------------- */
+
+/* A plan whose margin is looked for. */
+typedef struct choice {
+    const fcp_plan *plan;
+    const sim_profile *profile;
+    const sim_options *options;
+    const sim_margins *margins;
+    arena *memory; /* of results */
+    sim_room *room;
+    opened pass[FCP_PASSES];
+} choice;
+
+static uint64_t time_of(const sim_result *r) {
+    return r->pass[FCP_FORWARD].makespan + r->pass[FCP_BACKWARD].makespan;
+}
+
+/* Both passes with margin number i. */
+static fcp_code walk_with(choice *c, uint32_t i, sim_result *out) {
+    fcp_code code = FCP_OK;
+    memset(out, 0, sizeof *out);
+    for (int pass = 0; pass < FCP_PASSES && !code; pass++) {
+        opened *x = &c->pass[pass];
+        if (!x->m.plan) continue;
+        sim_model_share(&x->m, c->profile, c->margins->at[i]);
+        sim_model_price(&x->m);
+        sim_rounds_price(&x->m, &x->rounds);
+        code = check_sums(x);
+        if (!code) code = walk_pass(x, c->options, &out->pass[pass], c->memory, &c->room->scratch, &c->room->walks);
+        arena_reset(&c->room->walks);
+    }
+    return code;
+}
+
+/* Bytes that the busiest port carries over net, in one direction. */
+static fcp_code busiest_port(const opened *x, arena *scratch, uint64_t *out) {
+    uint64_t(*ports)[2] = arena_zalloc(scratch, x->m.plan->problem->ranks, sizeof *ports, _Alignof(uint64_t));
+    *out = 0;
+    if (!ports) return FCP_E_NO_MEMORY;
+    for (const sim_send *t = x->rounds.sends; t < &x->rounds.sends[x->rounds.send_start[x->rounds.count]]; t++) {
+        if (t->fabric != FCP_NET) continue;
+        raise(out, ports[sim_model_port(&x->m, t->from, t->to)][FCP_SEND] += t->bytes);
+        raise(out, ports[t->to][FCP_RECV] += t->bytes);
+    }
+    return FCP_OK;
+}
+
+/* What the busiest rank computes, with the margin that the model has now. */
+static uint64_t busiest_rank(const opened *x) {
+    uint64_t most = 0;
+    for (uint32_t r = 0; r < x->m.plan->problem->ranks; r++) {
+        const fcp_stream *s = fcp_stream_of(x->m.plan, x->m.pass, r, FCP_COMPUTE);
+        uint64_t sum = 0;
+        for (uint32_t i = s->first; i < s->first + s->count; i++) sum += x->m.computes[i];
+        raise(&most, sum);
+    }
+    return most;
+}
+
+/* Where to begin: each pass is taken to last as long as its busiest rank or its busiest port. */
+static fcp_code find_start(choice *c, uint32_t *out) {
+    unsigned __int128 times[SIM_MARGINS] = {0};
+    fcp_code code = FCP_OK;
+    *out = 0;
+    for (int pass = 0; pass < FCP_PASSES && !code; pass++) {
+        const opened *x = &c->pass[pass];
+        uint64_t bytes;
+        if (!x->m.plan) continue;
+        code = busiest_port(x, &c->room->scratch, &bytes);
+        const unsigned __int128 work = (unsigned __int128)busiest_rank(x) * (x->m.sms - x->m.margin);
+        for (uint32_t i = 0; i < c->margins->count && !code; i++) {
+            sim_model m = x->m;
+            sim_model_share(&m, c->profile, c->margins->at[i]);
+            const unsigned __int128 computing = work / (m.sms - m.margin);
+            const uint64_t moving = sim_model_time(bytes, m.rate[FCP_NET]);
+            times[i] += computing > moving ? computing : moving;
+        }
+    }
+    for (uint32_t i = 1; i < c->margins->count; i++)
+        if (times[i] < times[*out]) *out = i;
+    return code;
+}
+
+/* Downhill from margin number *best, and along the level only towards smaller margins. */
+static fcp_code go_down(choice *c, uint32_t *best, sim_result *out) {
+    fcp_code code = walk_with(c, *best, out);
+    for (int step = -1; step <= 1; step += 2) {
+        const uint32_t start = *best;
+        while (!code && (step > 0 ? *best + 1 < c->margins->count : *best > 0)) {
+            const uint32_t next = *best + (uint32_t)step;
+            sim_result there;
+            code = walk_with(c, next, &there);
+            if (code || (step > 0 ? time_of(&there) >= time_of(out) : time_of(&there) > time_of(out))) break;
+            *out = there;
+            *best = next;
+        }
+        if (*best != start) break; /* what is behind is known */
+    }
+    return code;
+}
+
+fcp_code sim_choose_margin(const fcp_plan *plan, const sim_margins *margins, const sim_profile *profile,
+                           const sim_options *options, arena *memory, sim_result *out, uint32_t *out_margin,
+                           fcp_error *err) {
+    sim_room own = {.scratch = {0}};
+    choice c = {plan, profile, options, margins, memory, options && options->room ? options->room : &own, {{{0}}}};
+    uint32_t best = 0;
+    fcp_code code = FCP_OK;
+    for (int pass = 0; pass < FCP_PASSES && !code; pass++)
+        if (plan->problem->passes >> pass & 1)
+            code = open_pass(plan, (fcp_pass)pass, profile, options, &c.room->scratch, &c.pass[pass]);
+    if (!code && margins->count > 1) code = find_start(&c, &best);
+    if (!code) code = go_down(&c, &best, out);
+    *out_margin = margins->at[best];
+    arena_reset(&c.room->scratch);
+    sim_room_free(&own);
+    return explain(code, profile, err);
 }

@@ -13,6 +13,7 @@
 #ifndef FCPC_SIMULATE_SIMULATE_H
 #define FCPC_SIMULATE_SIMULATE_H
 #include "compiler/base/arena.h"
+#include "compiler/simulate/margin.h"
 #include "compiler/simulate/profile.h"
 #include "runtime/plan/plan.h"
 
@@ -56,7 +57,7 @@ typedef struct sim_interval {
     sim_doing doing;
     sim_reason reason;        /* WAIT: what for. SEND, RECV: what a compute queue that waits for it would wait for */
     uint32_t instr;           /* of plan->instrs: the COPY, DELTA, ATTEND, ..., the WAIT, or the LAUNCH on this rank */
-    uint32_t cause;           /* WAIT: the instruction of the rank's other queue that ended last. Else FCP_NONE */
+    uint32_t cause;           /* WAIT: of the launches that it is for, the one that ended last. Else FCP_NONE */
     uint32_t transfer;        /* SEND, RECV: of plan->transfers, the sender's record at both ends. Else FCP_NONE */
     uint32_t peer;            /* SEND, RECV: the other rank. Else FCP_NONE */
     uint32_t stage;           /* of the instruction */
@@ -151,8 +152,18 @@ typedef struct sim_result {
 fcp_code simulate(const fcp_plan *plan, const sim_profile *profile, const sim_options *options, arena *memory,
                   sim_result *out, fcp_error *err);
 
+/* With which of the margins the plan is fastest: the least of those, by both passes together, as planned (no network
+ * but ROUNDS, and nothing left out). *out: the prediction with it. What the plan itself states does not count.
+ * Errors as simulate. Cost: two or three walks more than simulate in brief; counted on wlbllm-64 and prolong-256. */
+fcp_code sim_choose_margin(const fcp_plan *plan, const sim_margins *margins, const sim_profile *profile,
+                           const sim_options *options, arena *memory, sim_result *out, uint32_t *out_margin,
+                           fcp_error *err);
+
 /* What a compute queue waits for that waits for this launch, an index of plan->instrs. */
 sim_reason sim_reason_of(const fcp_plan *plan, uint32_t launch);
+/* Of the first `count` instructions of the communication queue that begins at `first`, an index of plan->instrs, the
+ * last launch; `first` if there is none. */
+uint32_t sim_last_launch(const fcp_plan *plan, uint32_t first, uint32_t count);
 /* The block of an instruction, as sim_interval has it; of a LAUNCH FCP_NONE. */
 uint32_t sim_block_of(const fcp_plan *plan, uint32_t instr);
 /* The largest of a pass's bounds. */

@@ -89,20 +89,26 @@ static uint32_t needs_of(const sim_task *other, uint32_t count, uint32_t phase, 
     }
 }
 
-static void tell_needs(const fcp_plan *plan, const fcp_stream *stream, sim_task *own, uint32_t count,
-                       const sim_task *other, uint32_t others, uint32_t *waits, uint32_t *from) {
-    uint32_t longest = 0, last = FCP_NONE;
+/* What the tasks of a queue need of the other. Room for each instruction of the queue: `waits`, for how much of the
+ * other queue it and those before it have waited, over each fabric; `from`, the last WAIT that said more. */
+static void tell_needs(const fcp_plan *plan, fcp_queue queue, const fcp_stream *stream, sim_task *own, uint32_t count,
+                       const sim_task *other, uint32_t others, uint32_t (*waits)[FCP_FABRICS], uint32_t *from) {
+    uint32_t longest[FCP_FABRICS] = {0}, last = FCP_NONE;
     for (uint32_t i = 0; i < stream->count; i++) {
         const fcp_instr *x = &plan->instrs[stream->first + i];
-        if (x->op == FCP_OP_WAIT && x->a > longest) {
-            longest = x->a;
-            last = stream->first + i;
+        for (int f = 0; f < FCP_FABRICS; f++) {
+            const uint32_t most = x->op == FCP_OP_WAIT ? fcp_waits_over(x, queue, (fcp_fabric)f) : 0;
+            if (most > longest[f]) {
+                longest[f] = most;
+                last = stream->first + i;
+            }
+            waits[i][f] = longest[f];
         }
-        waits[i] = longest;
         from[i] = last;
     }
     for (uint32_t i = 0; i < count; i++) {
-        own[i].needs = needs_of(other, others, own[i].phase, waits[own[i].origin]);
+        for (int f = 0; f < FCP_FABRICS; f++)
+            own[i].needs[f] = needs_of(other, others, own[i].phase, waits[own[i].origin][f]);
         if (from[own[i].origin] != FCP_NONE) own[i].wait = from[own[i].origin];
     }
 }
@@ -135,7 +141,8 @@ fcp_code sim_tasks_new(const sim_model *m, uint32_t without, arena *memory, sim_
     out->start = arena_alloc(memory, ranks, sizeof *out->start, _Alignof(uint32_t));
     out->phases = ARENA_NEW(memory, uint32_t, FCP_CLASSES);
     uint32_t *groups = ARENA_NEW(memory, uint32_t, count);
-    uint32_t *waits = ARENA_NEW(memory, uint32_t, longest), *from = ARENA_NEW(memory, uint32_t, longest);
+    uint32_t(*waits)[FCP_FABRICS] = arena_alloc(memory, longest, sizeof *waits, _Alignof(uint32_t));
+    uint32_t *from = ARENA_NEW(memory, uint32_t, longest);
     sim_task *room = ARENA_NEW(memory, sim_task, 2 * FCP_FABRICS * (size_t)longest);
     uint32_t(*after)[FCP_FABRICS] = arena_alloc(memory, longest, sizeof *after, _Alignof(uint32_t));
     if (!after || !out->at || !out->start || !out->phases || !groups || !waits || !from || !room) return FCP_E_NO_MEMORY;
@@ -166,7 +173,7 @@ fcp_code sim_tasks_new(const sim_model *m, uint32_t without, arena *memory, sim_
         out->start[r][FCP_QUEUES] = used;
         for (int q = 0; q < FCP_QUEUES; q++) {
             const uint32_t *at = out->start[r];
-            tell_needs(plan, fcp_stream_of(plan, m->pass, r, (fcp_queue)q), &out->at[at[q]], at[q + 1] - at[q],
+            tell_needs(plan, (fcp_queue)q, fcp_stream_of(plan, m->pass, r, (fcp_queue)q), &out->at[at[q]], at[q + 1] - at[q],
                        &out->at[at[!q]], at[!q + 1] - at[!q], waits, from);
         }
         if (!m->apart) continue;

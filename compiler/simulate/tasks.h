@@ -10,7 +10,8 @@ enum { SIM_PHASES = 6, SIM_BOTH_FABRICS = (1 << FCP_FABRICS) - 1 };
 typedef struct sim_task {
     uint32_t instr;
     uint32_t fabrics; /* of what it moves, a bit each; all bits: all other tasks too */
-    uint32_t needs; /* so many tasks of the rank's other queue end before it begins */
+    uint32_t needs[FCP_FABRICS]; /* of the first so many tasks of the rank's other queue, those over each fabric end
+                                  * before it begins; tasks of a compute queue are of both, and the two are equal */
     uint32_t after; /* of the first so many tasks of its own queue, those over the other fabric end before it begins */
     uint32_t wait;  /* the WAIT that says so; the instruction itself where none does */
     uint32_t group; /* of a launch: launches of one group may trade places. See sim_tasks_new */

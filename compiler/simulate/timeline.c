@@ -18,6 +18,12 @@ sim_reason sim_reason_of(const fcp_plan *plan, uint32_t launch) {
     return reason;
 }
 
+uint32_t sim_last_launch(const fcp_plan *plan, uint32_t first, uint32_t count) {
+    uint32_t at = count ? first + count - 1 : first;
+    while (at > first && plan->instrs[at].op != FCP_OP_LAUNCH) at--;
+    return at;
+}
+
 uint32_t sim_block_of(const fcp_plan *plan, uint32_t instr) {
     const fcp_instr *x = &plan->instrs[instr];
     return of_block[x->op] ? x->a : x->op == FCP_OP_ATTEND && x->b == 1 ? plan->visits[x->a].q_block : FCP_NONE;

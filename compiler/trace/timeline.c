@@ -215,6 +215,31 @@ static void measure_launch(const measured *m, uint32_t rank, uint32_t instr) {
     }
 }
 
+/* When the transfers of a launch over a fabric have ended. */
+static uint64_t ended_over(const measured *m, const fcp_instr *launch, fcp_fabric fabric) {
+    uint64_t end = 0;
+    for (uint32_t n = launch->a; launch->op == FCP_OP_LAUNCH && n < launch->a + launch->b; n++)
+        if (m->plan->transfers[n].fabric == fabric && m->session->times->transfers[n] > end)
+            end = m->session->times->transfers[n];
+    return end;
+}
+
+/* Of the launches that a WAIT of a compute queue is for, the one that ended last; FCP_NONE: it is for none. */
+static uint32_t cause_of(const measured *m, const fcp_instr *wait, const fcp_stream *comm) {
+    uint32_t cause = FCP_NONE;
+    uint64_t last = 0;
+    for (int f = 0; f < FCP_FABRICS; f++) {
+        const uint32_t count = fcp_waits_over(wait, FCP_COMPUTE, (fcp_fabric)f);
+        if (!count) continue;
+        const uint32_t launch = sim_last_launch(m->plan, comm->first, count);
+        const uint64_t end = ended_over(m, &m->plan->instrs[launch], (fcp_fabric)f);
+        if (cause != FCP_NONE && (end < last || (end == last && launch < cause))) continue;
+        cause = launch;
+        last = end;
+    }
+    return cause;
+}
+
 static void measure_compute(const measured *m, uint32_t rank, uint32_t instr, const fcp_stream *comm) {
     const fcp_instr *x = &m->plan->instrs[instr];
     const fcp_timing *t = &m->session->times->instrs[instr];
@@ -226,10 +251,8 @@ static void measure_compute(const measured *m, uint32_t rank, uint32_t instr, co
                       .peer = FCP_NONE, .stage = x->stage, .round = FCP_NONE, .block = sim_block_of(m->plan, instr)};
     if (x->op == FCP_OP_WAIT) {
         i.doing = SIM_WAIT;
-        i.cause = x->a ? comm->first + x->a - 1 : FCP_NONE;
-        uint32_t launch = x->a; /* of what it waits for, the last that is a launch */
-        while (launch && m->plan->instrs[comm->first + launch - 1].op != FCP_OP_LAUNCH) launch--;
-        if (launch) i.reason = sim_reason_of(m->plan, comm->first + launch - 1);
+        i.cause = cause_of(m, x, comm);
+        if (i.cause != FCP_NONE) i.reason = sim_reason_of(m->plan, i.cause);
     }
     for (uint32_t n = x->a; x->op == FCP_OP_COPY && n < x->a + x->b; n++)
         i.bytes += bytes_of(m, &m->plan->transfers[n]);

@@ -1,5 +1,9 @@
 /* partition.c: divides the multiprocessors of a device between attention and communication.
  *
+ * `margin` is that of the session's first plan: green contexts and NCCL's communicators are made with it, and a later
+ * plan with another margin has to live with them. If attention took more of the device for such a plan, communication
+ * would find too few multiprocessors. Results do not depend on it.
+ *
  * In a pass in which a transfer of a rank of the device needs multiprocessors, attention leaves `margin` of them alone:
  * it launches only as many blocks as fit on the others, or on one if there are no others. In any other pass it may use
  * all. NCCL copies with kernels, and so does the driver inside a device; but between two devices of this process copy
@@ -26,6 +30,7 @@
 #include "runtime/cuda/stage.h"
 
 #define NO_NEED "no rank sends or receives by multiprocessors"
+#define NO_MARGIN "the margin of the session's first plan is 0"
 enum { PROBE_NUMBERS = 1024, ONE = 0x3f800000, TWO = 0x40000000, SEVEN = 0x40e00000 /* as float */ };
 
 /* How many multiprocessors attention gets if it leaves `margin` of them alone: at least one. */
@@ -153,12 +158,11 @@ void fcp_cuda_partition_close(fcp_cuda_session *s, cuda_device *d) {
 }
 
 static fcp_code open_green(fcp_cuda_session *s, fcp_error *err) {
-    uint32_t margin = s->plan->problem->margin;
     fcp_code code = FCP_OK;
     for (uint32_t i = 0; !code && i < s->device_count; i++) {
         cuda_device *d = &s->devices[i];
         if (!d->apart) continue;
-        code = make_green(s, d, attention_share((uint32_t)d->multiprocessors, margin), err);
+        code = make_green(s, d, attention_share((uint32_t)d->multiprocessors, s->base.margin), err);
         if (!code) code = probe(s, d, err);
     }
     for (uint32_t i = 0; code && i < s->device_count; i++) fcp_cuda_partition_close(s, &s->devices[i]);
@@ -206,7 +210,7 @@ static void share(fcp_cuda_session *s, fcp_partition wanted, bool *out_any, bool
             d->apart &= talking;
             any |= talking;
             if (talking && wanted != FCP_PARTITION_NONE)
-                d->attention[pass] = attention_share((uint32_t)d->multiprocessors, p->margin);
+                d->attention[pass] = attention_share((uint32_t)d->multiprocessors, s->base.margin);
         }
         apart |= d->apart;
     }
@@ -220,24 +224,22 @@ void fcp_cuda_partition_again(fcp_cuda_session *s) {
     share(s, wanted, &any, &apart);
     share_green(s);
     if (s->partition == FCP_PARTITION_GREEN) return;
-    s->partition =
-        wanted != FCP_PARTITION_NONE && s->plan->problem->margin && any ? FCP_PARTITION_GRID : FCP_PARTITION_NONE;
+    s->partition = wanted != FCP_PARTITION_NONE && s->base.margin && any ? FCP_PARTITION_GRID : FCP_PARTITION_NONE;
     snprintf(s->partition_why, sizeof s->partition_why, "%s",
              s->partition == FCP_PARTITION_GRID ? "streams are those of the first batch"
              : wanted == FCP_PARTITION_NONE     ? "the session was asked for it"
-             : any                              ? "the plan's margin is 0"
+             : any                              ? NO_MARGIN
                                                 : NO_NEED);
 }
 
 fcp_code fcp_cuda_partition_open(fcp_cuda_session *s, fcp_error *err) {
-    const fcp_problem *p = s->plan->problem;
     fcp_partition wanted = s->partition_wanted;
     fcp_error why = {0};
     bool any, apart;
     share(s, wanted, &any, &apart);
     fcp_code code = FCP_OK;
     s->partition = FCP_PARTITION_NONE;
-    if (wanted != FCP_PARTITION_NONE && p->margin == 0) code = fcp_fail(&why, FCP_E_BACKEND, "the plan's margin is 0");
+    if (wanted != FCP_PARTITION_NONE && !s->base.margin) code = fcp_fail(&why, FCP_E_BACKEND, NO_MARGIN);
     else if (wanted != FCP_PARTITION_NONE && !any) code = fcp_fail(&why, FCP_E_BACKEND, NO_NEED);
     else if (wanted != FCP_PARTITION_NONE) s->partition = FCP_PARTITION_GRID;
     if (s->partition == FCP_PARTITION_GRID && wanted != FCP_PARTITION_GRID) {
@@ -261,8 +263,8 @@ fcp_code fcp_cuda_partition_check(const fcp_cuda_session *s, fcp_error *err) {
             if (d->attention[pass] < (uint32_t)d->multiprocessors || !needs_share(s, (fcp_pass)pass, r)) continue;
             return fcp_fail(err, FCP_E_BACKEND,
                             "the %s pass cannot be fused: transfers of rank %u need multiprocessors of device %d, and "
-                            "attention, which waits for them, has all %d; compile the plan with a margin of at least 1 "
-                            "and let --sm-partition be auto, grid or green",
+                            "attention, which waits for them, has all %d; compile the session's first plan with a "
+                            "margin of at least 1 and let --sm-partition be auto, grid or green",
                             fcp_pass_names[pass], r, d->handle, d->multiprocessors);
         }
     return FCP_OK;

@@ -1,9 +1,10 @@
 /* record.c: puts a pass of this process's ranks into their streams.
  *
  * Each rank has two queues in the plan, compute and communication, and each queue becomes a stream; that of
- * communication becomes two, if it has transfers over two fabrics (runtime/plan/fabrics.c). WAIT n becomes a
- * wait for an event that was recorded after the n-th instruction of the other queue. A LAUNCH becomes a group of the
- * transport, which is complete when all its transfers are in streams.
+ * communication becomes two, if it has transfers over two fabrics (runtime/plan/fabrics.c). A WAIT for n instructions
+ * becomes a wait for an event that was recorded after the n-th instruction of the other queue: of computing for one in
+ * the stream of each fabric, of communication one in both its streams. A LAUNCH becomes a group of the transport, which
+ * is complete when all its transfers are in streams.
  *
  * Requires: a verified plan, whose waits have no cycle; work lists and arenas on the devices.
  * Gives:    record.h.
@@ -35,8 +36,10 @@
 typedef struct queue {
     uint32_t at;      /* how many of its instructions are done */
     cu_event *done;   /* for each instruction that is awaited: recorded after it */
-    cu_event *over_net; /* of a communication queue with two streams: the same in that for net */
-    uint8_t *awaited; /* for each instruction: does a WAIT of the other queue, or a transfer over the other fabric? */
+    cu_event *over_net; /* of a communication queue with two streams: the same in that for net, and `done` of local */
+    /* for each instruction: does a WAIT of the other queue, or a transfer over the other fabric, wait for it? Of a
+     * communication queue with two streams: in which, a bit for each fabric */
+    uint8_t *awaited;
 } queue;
 
 typedef struct walk {
@@ -44,7 +47,7 @@ typedef struct walk {
     bool launched;         /* a launch is under way */
     fcp_wires wires;       /* its transfers */
     uint32_t attend;       /* how many launches of ATTENDs are done */
-    uint32_t owed;         /* fused: for so many instructions of the other queue computing has yet to wait */
+    uint32_t owed[FCP_FABRICS]; /* fused: so far in the other queue computing has yet to wait, over each fabric */
     /* what transfers of its launches wait for in the other fabric's stream (runtime/plan/fabrics.h) */
     uint32_t (*across)[FCP_FABRICS];
     cu_event prepared;     /* if results leave early: recorded after what the pass begins with */
@@ -78,21 +81,38 @@ static fcp_code wait_across(recorder *x, uint32_t rank, fcp_error *err) {
     return code;
 }
 
-/* Puts a WAIT into the streams of its queue: for instruction `a`, counted from 1, of the other one. */
-static fcp_code put_wait(recorder *x, cuda_rank *r, fcp_queue q, const queue *other, uint32_t a, fcp_error *err) {
+/* Lets both streams of communication wait for the first `count` instructions of the compute queue. */
+static fcp_code await_work(recorder *x, cuda_rank *r, const queue *compute, uint32_t count, fcp_error *err) {
     cu_stream net = r->streams[CUDA_NET];
-    fcp_code code = fcp_cuda_event_await(x->s, r->streams[q], other->done[a - 1], err);
-    if (code || !net) return code;
-    return q == FCP_COMM ? fcp_cuda_event_await(x->s, net, other->done[a - 1], err)
-                         : fcp_cuda_event_await(x->s, r->streams[q], other->over_net[a - 1], err);
+    fcp_code code = fcp_cuda_event_await(x->s, r->streams[FCP_COMM], compute->done[count - 1], err);
+    return code || !net ? code : fcp_cuda_event_await(x->s, net, compute->done[count - 1], err);
+}
+
+/* Lets computing wait for what the first counts[f] instructions of the communication queue move over fabric f. */
+static fcp_code await_moves(recorder *x, cuda_rank *r, const queue *comm, const uint32_t counts[FCP_FABRICS],
+                            fcp_error *err) {
+    const bool two = r->streams[CUDA_NET];
+    const uint32_t net = two ? counts[FCP_NET] : 0,
+                   rest = two || counts[FCP_LOCAL] > counts[FCP_NET] ? counts[FCP_LOCAL] : counts[FCP_NET];
+    cu_stream compute = r->streams[FCP_COMPUTE];
+    fcp_code code = net ? fcp_cuda_event_await(x->s, compute, comm->over_net[net - 1], err) : FCP_OK;
+    return code || !rest ? code : fcp_cuda_event_await(x->s, compute, comm->done[rest - 1], err);
+}
+
+/* The same for whole instructions. */
+static fcp_code await_launches(recorder *x, cuda_rank *r, const queue *comm, uint32_t count, fcp_error *err) {
+    return await_moves(x, r, comm, (const uint32_t[FCP_FABRICS]){[FCP_NET] = count, [FCP_LOCAL] = count}, err);
 }
 
 /* Records events after an instruction that somebody waits for. */
 static fcp_code put_done(recorder *x, cuda_rank *r, fcp_queue q, queue *k, fcp_error *err) {
-    cu_stream net = r->streams[CUDA_NET];
-    fcp_code code = fcp_cuda_event_record(x->s, r->device, r->streams[q], &k->done[k->at], err);
-    if (code || q != FCP_COMM || !net) return code;
-    return fcp_cuda_event_record(x->s, r->device, net, &k->over_net[k->at], err);
+    const bool two = q == FCP_COMM && r->streams[CUDA_NET];
+    const uint8_t awaited = k->awaited[k->at];
+    fcp_code code = FCP_OK;
+    if (!two || awaited >> FCP_LOCAL & 1)
+        code = fcp_cuda_event_record(x->s, r->device, r->streams[q], &k->done[k->at], err);
+    if (code || !two || !(awaited >> FCP_NET & 1)) return code;
+    return fcp_cuda_event_record(x->s, r->device, r->streams[CUDA_NET], &k->over_net[k->at], err);
 }
 
 /* Fused: what a launch has brought is there when its streams come to this place, and computing, which may be under way
@@ -205,7 +225,7 @@ static fcp_code attend_tables(recorder *x, uint32_t rank, const cuda_attend *att
     cuda_rank *r = &x->s->ranks[rank];
     const bool waits = count && fcp_cuda_fused(x->s, x->pass) && attends->needs;
     fcp_code code = FCP_OK;
-    if (waits) code = put_wait(x, r, FCP_COMPUTE, &x->walks[rank].queues[FCP_COMM], attends->needs, err);
+    if (waits) code = await_launches(x, r, &x->walks[rank].queues[FCP_COMM], attends->needs, err);
     for (uint32_t i = 0; !code && i < count; i++) code = fcp_cuda_attend_tables(x->s, r, &attends[i], err);
     return code;
 }
@@ -222,7 +242,7 @@ static fcp_code attend(recorder *x, uint32_t rank, const fcp_instr *i, bool *out
     fcp_code code = FCP_OK;
     *out_behind = !fused || !a || may_begin(x, rank, a);
     if (!*out_behind) return FCP_OK;
-    if (fused && a && a->holds) code = put_wait(x, r, FCP_COMPUTE, &w->queues[FCP_COMM], a->holds, err);
+    if (fused && a && a->holds) code = await_launches(x, r, &w->queues[FCP_COMM], a->holds, err);
     if (!code && fused && a) code = await_neighbours(x, rank, a, err);
     if (x->pass == FCP_FORWARD) fcp_partials_attended(&r->partials, x->plan, i);
     else if (!code && (a || !fused)) code = open_accumulators(x, rank, at, fused ? a->last : at, err);
@@ -233,20 +253,32 @@ static fcp_code attend(recorder *x, uint32_t rank, const fcp_instr *i, bool *out
     return code;
 }
 
+/* How far in the other queue a WAIT is for, over each fabric. In a timed run each instruction ends when both fabrics
+ * have ended (timing.c), and so a WAIT is for both. */
+static void counts_of(const recorder *x, fcp_queue q, const fcp_instr *wait, uint32_t counts[FCP_FABRICS]) {
+    for (int f = 0; f < FCP_FABRICS; f++)
+        counts[f] = x->s->base.times ? fcp_waits_whole(wait) : fcp_waits_over(wait, q, (fcp_fabric)f);
+}
+
 /* A WAIT. Fused, computing waits later: for what it reads by flags, and for the rest before the next instruction that
  * is not a part of a run. */
-static fcp_code wait_for(recorder *x, uint32_t rank, fcp_queue q, uint32_t count, bool *out_behind, fcp_error *err) {
+static fcp_code wait_for(recorder *x, uint32_t rank, fcp_queue q, const fcp_instr *i, bool *out_behind,
+                         fcp_error *err) {
     walk *w = &x->walks[rank];
+    cuda_rank *r = &x->s->ranks[rank];
     const queue *other = &w->queues[q == FCP_COMPUTE ? FCP_COMM : FCP_COMPUTE];
-    fcp_code code = FCP_OK;
+    uint32_t counts[FCP_FABRICS];
+    counts_of(x, q, i, counts);
     if (q == FCP_COMPUTE && fcp_cuda_fused(x->s, x->pass)) {
-        if (count > w->owed) w->owed = count;
+        for (int f = 0; f < FCP_FABRICS; f++)
+            if (counts[f] > w->owed[f]) w->owed[f] = counts[f];
         return FCP_OK;
     }
-    *out_behind = other->at >= count;
-    if (!*out_behind || !count) return FCP_OK;
-    if (q == FCP_COMM) code = mark(x, rank, q, err);
-    return code ? code : put_wait(x, &x->s->ranks[rank], q, other, count, err);
+    *out_behind = other->at >= fcp_waits_whole(i);
+    if (!*out_behind || !fcp_waits_whole(i)) return FCP_OK;
+    if (q == FCP_COMPUTE) return await_moves(x, r, other, counts, err);
+    fcp_code code = mark(x, rank, q, err);
+    return code ? code : await_work(x, r, other, i->a, err);
 }
 
 /* A MERGE or a FINISH of a forward pass, a reduction, or a DELTA. */
@@ -254,11 +286,10 @@ static fcp_code make(recorder *x, uint32_t rank, const fcp_instr *i, bool *out_b
     walk *w = &x->walks[rank];
     cuda_rank *r = &x->s->ranks[rank];
     const queue *comm = &w->queues[FCP_COMM];
-    fcp_code code = FCP_OK;
-    *out_behind = comm->at >= w->owed;
+    *out_behind = comm->at >= w->owed[FCP_NET] && comm->at >= w->owed[FCP_LOCAL];
     if (!*out_behind) return FCP_OK;
-    if (w->owed) code = put_wait(x, r, FCP_COMPUTE, comm, w->owed, err);
-    w->owed = 0;
+    fcp_code code = await_moves(x, r, comm, w->owed, err);
+    memset(w->owed, 0, sizeof w->owed);
     if (code) return code;
     if (i->op == FCP_OP_DELTA) return fcp_cuda_delta(x->s, r, i, err);
     return i->op == FCP_OP_FINISH || i->op == FCP_OP_ROUND ? fcp_cuda_make_result(x->s, r, i, err)
@@ -274,7 +305,7 @@ static fcp_code advance(recorder *x, uint32_t rank, fcp_queue q, const fcp_instr
     case FCP_OP_WAIT:
         if (q == FCP_COMM && w->queues[q].at >= r->early[x->pass].end)
             return FCP_OK; /* a WAIT of OUT, which comes after the whole pass anyway */
-        return wait_for(x, rank, q, i->a, out_behind, err);
+        return wait_for(x, rank, q, i, out_behind, err);
     case FCP_OP_COPY: return FCP_OK;
     case FCP_OP_DELTA:
     case FCP_OP_REDUCE:
@@ -336,8 +367,21 @@ static bool open_across(recorder *x, uint32_t rank) {
     if (!k->over_net || !w->across || !fcp_fabric_waits(x->plan, x->pass, rank, w->across)) return false;
     for (uint32_t i = 0; i < count; i++)
         for (int f = 0; f < FCP_FABRICS; f++)
-            if (w->across[i][f]) k->awaited[w->across[i][f] - 1] = 1;
+            if (w->across[i][f]) k->awaited[w->across[i][f] - 1] |= 1u << (f == FCP_NET ? FCP_LOCAL : FCP_NET);
     return true;
+}
+
+/* Which instructions of the other queue a WAIT waits for, and over which fabrics. Fused, a launch of ATTENDs waits for
+ * whole ones, and a rank with one stream has no others. */
+static void note_awaited(const recorder *x, uint32_t rank, fcp_queue q, const fcp_instr *wait) {
+    uint8_t *awaited = x->walks[rank].queues[q == FCP_COMPUTE ? FCP_COMM : FCP_COMPUTE].awaited;
+    const uint32_t whole = fcp_waits_whole(wait);
+    const bool all = q == FCP_COMM || fcp_cuda_fused(x->s, x->pass) || !x->s->ranks[rank].streams[CUDA_NET];
+    uint32_t counts[FCP_FABRICS];
+    if (whole && all) awaited[whole - 1] = (1u << FCP_FABRICS) - 1;
+    counts_of(x, q, wait, counts);
+    for (int f = 0; f < FCP_FABRICS; f++)
+        if (counts[f]) awaited[counts[f] - 1] |= 1u << f;
 }
 
 /* Which instructions are waited for. */
@@ -355,7 +399,7 @@ static bool open_walk(recorder *x, uint32_t rank) {
         const fcp_stream *stream = fcp_stream_of(x->plan, x->pass, rank, (fcp_queue)q);
         for (uint32_t i = 0; i < stream->count; i++) {
             const fcp_instr *w = &x->plan->instrs[stream->first + i];
-            if (w->op == FCP_OP_WAIT && w->a) x->walks[rank].queues[!q].awaited[w->a - 1] = 1;
+            if (w->op == FCP_OP_WAIT) note_awaited(x, rank, (fcp_queue)q, w);
         }
     }
     return ok;

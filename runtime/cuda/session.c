@@ -111,6 +111,7 @@ static fcp_code session_create(const fcp_plan *plan, const fcp_session_options *
     fcp_cuda_session *s = calloc(1, sizeof *s);
     if (!s) return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for a session");
     s->base = (fcp_session){.kind = &fcp_session_cuda, .plan = plan, .lender = transport->allocate ? NULL : lender,
+                            .margin = lender ? lender->margin : plan->problem->margin,
                             .interrupt = fcp_interrupt_of(options)};
     fcp_cuda_lender(s)->lends = s->base.lender != NULL;
     s->plan = plan;

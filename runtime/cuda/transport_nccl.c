@@ -114,10 +114,10 @@ static fcp_code nccl_open(uint32_t ranks, uint32_t gpus, const fcp_start *start,
     return code;
 }
 
-/* Two communicators share the margin, so that both find room beside attention. */
+/* Two communicators share the session's margin, so that both find room beside attention. */
 static fcp_code begin_comm(nccl_net *n, const nccl_id *id, nccl_comm *out, fcp_error *err) {
-    const fcp_plan *plan = n->session->plan;
-    const uint32_t share = fcp_two_fabrics(plan->problem) ? (plan->problem->margin + 1) / 2 : plan->problem->margin;
+    const fcp_problem *p = n->session->plan->problem;
+    const uint32_t margin = n->session->base.margin, share = fcp_two_fabrics(p) ? (margin + 1) / 2 : margin;
     nccl_config config = NCCL_CONFIG;
     fcp_error why = {0};
     config.blocking = 0;

@@ -24,7 +24,8 @@ typedef struct fcp_session_kind {
     bool sinks, tables;                      /* they may be a run's own, and have gradients */
 
     /* options and the start that they name are whole: of this library's size, what a caller left out being 0. lender:
-     * a session of the same kind, ranks and transport that outlives this one, whose arenas it may use; or NULL. */
+     * a session of the same kind, ranks and transport that outlives this one, whose arenas it may use and whose margin
+     * it has; or NULL. */
     fcp_code (*create)(const fcp_plan *plan, const fcp_session_options *options, const fcp_transport *transport,
                        fcp_session *lender, fcp_session **out_session, fcp_error *err);
     void (*free)(fcp_session *session);
@@ -76,6 +77,9 @@ struct fcp_session {
     const fcp_plan *plan;
     fcp_net *net;
     uint32_t first_rank, rank_count; /* the ranks of the plan that are this process's: the net's */
+    /* What attention leaves to communication, whichever plan runs: the margin of the first plan. Streams, green contexts
+     * and NCCL's communicators were made with it. */
+    uint32_t margin;
     uint32_t timeout_s;              /* how long a wait may last in which nothing goes on */
     fcp_interrupt interrupt;         /* runtime/session.c begins it with each function that may take long */
     fcp_times *times;                /* NULL: nothing is recorded */

@@ -187,6 +187,7 @@ fcp_code fcp_executor_create(const fcp_plan *plan, const fcp_backend *backend, c
     if (!s) return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for a session");
     if (options) interrupt = fcp_interrupt_of(options);
     s->base = (fcp_session){.kind = &fcp_session_host, .plan = plan, .lender = lender, .interrupt = interrupt,
+                            .margin = lender ? lender->margin : plan->problem->margin,
                             .timeout_s = options && options->timeout_s ? options->timeout_s : DEFAULT_TIMEOUT_S};
     s->plan = plan;
     fcp_code code = fcp_net_open(transport, p->ranks, p->gpus, start, &s->base.net, err);

@@ -2,9 +2,10 @@
  *
  * Requires: a verified plan; ranks and teams as executor.c lays them for a pass.
  * Gives:    queues.h: what the pass computes, or the first error with its place.
- * Order:    an instruction begins when the one before it in its queue is complete. WAIT n begins when the other queue
- *           has completed n instructions. Nothing else orders anything, and nothing is decided here: the plan says
- *           everything that the bits of a result depend on. Helpers of a rank share out its KV heads as they come
+ * Order:    an instruction begins when the one before it in its queue is complete. A WAIT ends when the other queue has
+ *           completed so many instructions. Nothing else orders anything, and nothing is decided here: the plan says
+ *           everything that the bits of a result depend on. Both fabrics are one queue here, which does a launch at a
+ *           time: so a WAIT that names a number for each waits for the larger one. Helpers of a rank share out its KV heads as they come
  *           free; that changes no bit, because different heads are different numbers.
  * Failure:  the first error is kept with its place, and everybody is woken to leave. A wait fails if for timeout_s
  *           seconds nobody in the session completes an instruction and nobody computes; where ranks are processes, as
@@ -368,7 +369,7 @@ static void run_queue(fcp_rank *rank, fcp_queue queue) {
         if (timing) timing->begin = fcp_clock_ns() - s->base.times->began;
         fcp_error err = {0};
         fcp_code code = FCP_OK;
-        if (x->op == FCP_OP_WAIT) wait_for(rank, queue, i, x->a);
+        if (x->op == FCP_OP_WAIT) wait_for(rank, queue, i, fcp_waits_whole(x));
         else if (queue == FCP_COMPUTE) code = compute(rank, x, &err);
         else if (x->op == FCP_OP_LAUNCH) code = launch(rank, i, x, &err);
         else code = fcp_fail(&err, FCP_E_INTERNAL, "not an instruction of this queue");

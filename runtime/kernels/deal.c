@@ -36,12 +36,13 @@ enum {
     JOIN = 3
 };
 
-/* How many blocks attention has, as far as the plan knows. */
+/* How many blocks attention has, as far as the plan knows. A session may leave another margin than this plan's: then
+ * blocks find their work in another order, and results have the same bits. */
 static uint64_t blocks_of(const fcp_arena *a) {
     const fcp_plan *plan = a->plan;
     const uint64_t all = plan->cluster->multiprocessors, margin = plan->problem->margin;
     if (!all || !fcp_stream_of(plan, a->pass, a->rank, FCP_COMM)->count) return all;
-    return margin < all ? all - margin : 1; /* as runtime/cuda/partition.c gives them */
+    return margin < all ? all - margin : 1; /* as runtime/cuda/partition.c gives them for a first plan */
 }
 
 /* A piece of work: a row of the list before it was cut, which is an item for one query head; or a part of its keys,

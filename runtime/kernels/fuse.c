@@ -12,6 +12,8 @@
  *           - Forward, if the run has visited another Q block with the same state slot, that block began and ended in
  *             the run. Then its state never leaves registers. Otherwise rows of the one would read what rows of the
  *             other write.
+ *           A WAIT is taken as one for whole instructions, which no round before the run waits for either (plan.h). What
+ *           the flags of a launch say is of one fabric each: so a block waits for what it reads, and not for more.
  *           A communication queue is in order, so what a slot holds is what the last launch has brought that the run
  *           waits for. Whatever overwrites a slot that an ATTEND reads waits for this ATTEND, as the verifier has
  *           proven, and so it comes behind the run.
@@ -276,7 +278,7 @@ fcp_code fcp_fusion_runs(const fcp_plan *plan, fcp_pass pass, uint32_t rank, fcp
     if (!code && !in_order(plan, w.comm)) code = fail_circle(pass, rank, err);
     for (uint32_t i = 0; !code && i < w.compute->count; i++) {
         const fcp_instr *x = instr_of(plan, w.compute, i);
-        if (x->op == FCP_OP_WAIT) note_sends(&w, x->a);
+        if (x->op == FCP_OP_WAIT) note_sends(&w, fcp_waits_whole(x));
         if (x->op != FCP_OP_ATTEND) {
             note_touched(&w, i, x);
             continue;

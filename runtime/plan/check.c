@@ -574,6 +574,13 @@ static fcp_code check_rounds(const fcp_plan *plan, fcp_error *err) {
     return FCP_OK;
 }
 
+/* Of a WAIT of the compute queue a is for net and b for local; a fabric that the cluster does not have has none. */
+static bool is_wait(const fcp_plan *plan, fcp_queue queue, const fcp_instr *x) {
+    const fcp_problem *p = plan->problem;
+    if (queue == FCP_COMM) return !x->b && !x->c;
+    return !x->c && (!x->a || p->nodes > 1) && (!x->b || p->gpus > 1);
+}
+
 static fcp_code check_streams(const fcp_plan *plan, fcp_error *err) {
     enum { FAR = 64 };
     const uint64_t all = plan->transfers_count;
@@ -597,7 +604,7 @@ static fcp_code check_streams(const fcp_plan *plan, fcp_error *err) {
                 transfers += b;
                 good &= (b != 0) & (a + b <= all) & (transfers <= all) & (x->c < (op == FCP_OP_LAUNCH ? rounds : 1));
             } else if (op == FCP_OP_WAIT) {
-                good = good && !x->b && !x->c;
+                good = good && is_wait(plan, (fcp_queue)(s % FCP_QUEUES), x);
             } else if (op == FCP_OP_ATTEND) {
                 good = good && b && a + b <= plan->visits_count && !x->c;
             } else if (op == FCP_OP_DELTA) {

@@ -465,7 +465,14 @@ static void put_instrs(out *o, const fcp_plan *plan) {
         put_word(o, "op", NAME(fcp_op_names, x->op));
         put_number(o, "stage", x->stage);
         switch (x->op) {
-        case FCP_OP_WAIT: put_number(o, "complete", x->a); break;
+        case FCP_OP_WAIT:
+            if (stream % FCP_QUEUES == FCP_COMPUTE) {
+                put_number(o, "net", x->a);
+                put_number(o, "local", x->b);
+            } else {
+                put_number(o, "complete", x->a);
+            }
+            break;
         case FCP_OP_COPY: put_range(o, "first_transfer", x); break;
         case FCP_OP_DELTA: put_range(o, "first_slot", x); break;
         case FCP_OP_ATTEND: put_range(o, "first_visit", x); break;

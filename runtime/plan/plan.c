@@ -261,6 +261,23 @@ uint64_t fcp_slot_bytes(const fcp_problem *p, fcp_class cls, fcp_pass pass) {
     return token_bytes(p, FCP_HOLDS_BOTH, cls, pass, sizeof(float));
 }
 
+uint64_t fcp_bytes_off_rails(const fcp_plan *plan, fcp_pass pass) {
+    const fcp_problem *p = plan->problem;
+    uint64_t bytes = 0;
+    if (p->topology != FCP_RAIL || !(p->passes >> pass & 1)) return 0;
+    for (uint32_t r = 0; r < p->ranks; r++) {
+        const fcp_stream *s = fcp_stream_of(plan, pass, r, FCP_COMM);
+        for (const fcp_instr *x = plan->instrs + s->first; x < plan->instrs + s->first + s->count; x++)
+            for (uint32_t i = x->a; x->op == FCP_OP_LAUNCH && i < x->a + x->b; i++) {
+                const fcp_transfer *t = &plan->transfers[i];
+                if (t->dir == FCP_SEND && t->fabric == FCP_NET && t->peer % p->gpus != r % p->gpus)
+                    bytes += t->tokens * fcp_held_bytes(p, fcp_moved_holds(plan, t) & FCP_HOLDS_BOTH,
+                                                        (fcp_class)t->cls, pass);
+            }
+    }
+    return bytes;
+}
+
 static bool is_of_keys(fcp_class cls) { return cls == FCP_KV || cls == FCP_DKV; }
 
 /* Bytes of a token of a class in a slot, without what is a few for each row: LSE, delta, m and l. */

@@ -13,7 +13,7 @@
  *   parts       of a tile: which Q piece meets which KV piece, and the shape of the mask between them
  *   shapes      shared by parts: runs of cells of 128 x 128 pairs that are FULL or PARTIAL
  *   head_classes  which query heads see the same pairs, if the mask names h
- *   visits      what a rank computes at once for one Q block, its own or a moved one: the tiles of one stage
+ *   visits      what a rank computes at once for one Q block, its own or a moved one: tiles of one stage
  *   rounds      of a pass: steps of communication in which a rank sends at most once and receives at most once a fabric
  *   streams     the instructions of each pass, rank and queue
  *   transfers   what a LAUNCH sends and receives, and what a COPY copies
@@ -102,8 +102,13 @@
  *              contribution sets one, counting from the last send out of that slot.
  *
  * QUEUES. Each rank has a compute queue and a communication queue. Each runs its instructions in order, one at a time.
- * WAIT n blocks until the other queue has completed its first n instructions. A LAUNCH is a rank's share of one round:
- * it starts when its queue reaches it, and completes when all its sends and receives have completed.
+ * A LAUNCH is a rank's share of one round: it starts when its queue reaches it, and completes when all its sends and
+ * receives have completed. Its transfers over a fabric may start and end sooner than those over the other: fabrics.c.
+ * A WAIT of the communication queue names one number, n, and blocks until the compute queue has completed its first n
+ * instructions. A WAIT of the compute queue names two, so that what came over local need not wait for the slower net.
+ * An example: rank 3 of two nodes of four gets KV from rank 2 over local, and in the same round sends KV to rank 4 over
+ * net. If that is the communication queue's instruction 5, counted from 1, the tiles that read what came wait for 5 over
+ * local, and for net only as far as what they read, or overwrite, came or left over net.
  *
  * CHAINS OF STATE. At each rank the visits to a Q block, and the MERGEs into its state, form one chain, in the order of
  * the compute queue. A visit with the flag FIRST begins the chain: it reads no state. The others read the state in
@@ -152,7 +157,10 @@
  *   - Results of a block are made once and come home once: by its own visit with LAST, by FINISH, or, of a whole block,
  *     as O; and backward as the sum of all dQ in its home slot or, of a whole block, by one ROUND and as DQW.
  *   - Transient slot numbers of a class have no gaps.
- *   - If two accesses of a slot are in different queues and one of them writes, WAITs of that rank order them.
+ *   - If two accesses of a slot are in different queues and one of them writes, WAITs of that rank order them. A WAIT
+ *     of the compute queue does so if it covers the transfer in the fabric over which that goes.
+ *   - WAITs have no circle, even if a WAIT of the compute queue is taken as one for whole instructions: up to the larger
+ *     of its two numbers. So whoever runs both fabrics as one queue, as the host does, cannot get stuck either.
  *   - Operands that an instruction does not use, and pads, are 0.
  *   - A pass that the plan does not have has no rounds and no instructions, and zeros in the summary.
  *   - A rank may have no blocks, no tokens of the caller's, or neither.
@@ -170,7 +178,7 @@
 
 #define FCP_NONE UINT32_MAX
 enum { FCP_CELL = 128 };
-enum { FCP_PLAN_VERSION = 5 };
+enum { FCP_PLAN_VERSION = 6 };
 
 /* The sides of a sequence; and the bits that say which of them a block holds. */
 typedef enum fcp_side { FCP_QUERIES, FCP_KEYS, FCP_SIDES } fcp_side;
@@ -380,7 +388,9 @@ typedef struct fcp_round {
 enum { FCP_ROUND_SECOND = 1 }; /* see HALVES */
 
 /* The compute queue has all but LAUNCH; the communication queue WAIT and LAUNCH. Slots are of the instruction's class.
- *   WAIT      until the first a instructions of this rank's other queue are complete
+ *   WAIT      in the compute queue: until the first a instructions of the communication queue have ended what they move
+ *             over net, and the first b what they move over local; 0 for a fabric that the cluster does not have. In the
+ *             communication queue: until the first a instructions of the compute queue are complete
  *   COPY      transfers [a, a + b), which are of class IN or OUT and have the rank itself as peer: between the caller's
  *             tensors and home slots
  *   DELTA     backward pass: delta = sum(dO * O) of the home blocks in home slots [a, a + b); those without Q have none
@@ -605,6 +615,13 @@ static inline fcp_where fcp_where_of(const fcp_plan *p, fcp_pass pass, uint32_t 
     return (fcp_where){.rank = rank, .pass = pass, .stage = x->stage, .queue = queue, .instruction = index};
 }
 
+/* How many instructions of the other queue a WAIT of `queue` asks for, of what these move over a fabric. */
+static inline uint32_t fcp_waits_over(const fcp_instr *x, fcp_queue queue, fcp_fabric fabric) {
+    return queue == FCP_COMPUTE && fabric == FCP_LOCAL ? x->b : x->a;
+}
+/* The same of whole instructions. */
+static inline uint32_t fcp_waits_whole(const fcp_instr *x) { return x->a > x->b ? x->a : x->b; }
+
 /* Where work moves in two halves: the stage with which the second begins, which is the same in both passes. Else 0. */
 static inline uint32_t fcp_second_stage(const fcp_plan *p) {
     for (uint64_t i = 0; i < p->rounds_count; i++)
@@ -745,6 +762,9 @@ uint32_t fcp_unit_tokens(const fcp_problem *p, fcp_class cls, fcp_fabric fabric)
  * that belongs to KV (K, V, dK, dV), or both. */
 uint64_t fcp_held_bytes(const fcp_problem *p, uint32_t holds, fcp_class cls, fcp_pass pass);
 
+/* On a network of rails: how many bytes cross between nodes in a pass and leave their rail, because the two ranks have
+ * not the same index in their nodes. In a plan that is right they are of the reshuffle. Else 0. Cost: O(transfers). */
+uint64_t fcp_bytes_off_rails(const fcp_plan *plan, fcp_pass pass);
 /* Bytes of a rank's arena in a pass: the tensors of its home blocks, accumulators, and transient slots. q_tokens and
  * kv_tokens are the tokens of its home blocks that hold Q, and that hold KV; slots[cls] counts transient slots. A slot
  * of KV or DKV has room for max_block tokens, one of another class for max_q_block; names mean fcp_slot_bytes.

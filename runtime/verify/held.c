@@ -35,7 +35,7 @@ fcp_code fcp_verify_may_send(run *r, const fcp_transfer *t, const held_slot *s) 
     if (t->cls == FCP_Q) {
         if (r->v->pass == FCP_FORWARD || t->slot >= r->homes) return FCP_OK;
         uint32_t delta = r->b->home[t->slot].delta;
-        if (delta && delta <= r->known[FCP_COMM]) return FCP_OK;
+        if (delta && delta <= r->known[BY_COMPUTE]) return FCP_OK;
         return fail(r, FCP_E_VERIFY_ORDER, FCP_COMM,
                     "transfer %u sends Q block %u before its delta is known to be complete", id, t->block);
     }
@@ -50,15 +50,15 @@ fcp_code fcp_verify_may_send(run *r, const fcp_transfer *t, const held_slot *s) 
 
 void fcp_verify_dead(run *r, fcp_class cls, const held_slot *s) {
     verifier *v = r->v;
-    uint32_t slot = (uint32_t)(s - r->b->held[cls]);
+    uint32_t slot = (uint32_t)(s - r->b->held[cls]), moved = fcp_verify_moved_last(s->wrote);
     if (v->late.code) return;
     bool result = cls == FCP_O || cls == FCP_DQW;
     fcp_verify_fail_rank(v, &v->late, result ? FCP_E_VERIFY_RESULT : FCP_E_VERIFY_MATCH, r->rank,
                          ": %s of block %u lay in slot %u, and was %s; last used by instruction %lld of the %s queue",
                          fcp_class_texts[cls], s->block, slot,
                          s->left ? "never whole" : result ? "not sent home" : "neither read nor sent on as a whole",
-                         (long long)(s->wrote[FCP_COMM] ? s->wrote[FCP_COMM] : s->wrote[FCP_COMPUTE]) - 1,
-                         fcp_queue_texts[s->wrote[FCP_COMM] ? FCP_COMM : FCP_COMPUTE]);
+                         (long long)(moved ? moved : s->wrote[BY_COMPUTE]) - 1,
+                         fcp_queue_texts[moved ? FCP_COMM : FCP_COMPUTE]);
 }
 
 fcp_code fcp_verify_receive_at_home(run *r, const fcp_transfer *t) {
@@ -78,13 +78,14 @@ fcp_code fcp_verify_put(run *r, fcp_class cls, uint32_t block, uint32_t slot) {
     if (!s)
         return fail(r, FCP_E_VERIFY_MEMORY, FCP_COMPUTE,
                     "puts %s of block %u into slot %u, more than it can have any use for", what, block, slot);
-    if (s->wrote[FCP_COMPUTE] == now || s->read[FCP_COMM] > r->known[FCP_COMPUTE] ||
-        s->wrote[FCP_COMM] > r->known[FCP_COMPUTE])
+    /* what was sent on had come before */
+    const uint32_t *moved = fcp_verify_moved_last(s->read) ? s->read : s->wrote;
+    if (s->wrote[BY_COMPUTE] == now || !fcp_verify_moves_known(r, moved))
         return fail(r, FCP_E_VERIFY_SLOT, FCP_COMPUTE,
                     "puts %s of block %u into slot %u, where that of block %u may still be used", what, block, slot,
                     s->block);
     fcp_verify_use(r, cls, slot);
     fcp_verify_leave(r, cls, s);
-    *s = (held_slot){.block = block, .wrote = {[FCP_COMPUTE] = now}};
+    *s = (held_slot){.block = block, .wrote = {[BY_COMPUTE] = now}};
     return FCP_OK;
 }

@@ -7,6 +7,12 @@
  * Method:  A send counts the tokens of the block that have been sent so far, from its first. Units arrive in order, so
  *          whoever gets a block from this slot alone gets them in order, too.
  *
+ * Over which fabric a block comes into a slot, or leaves it, is written down with the access: computing must have waited
+ * for that fabric. Transfers of one rank that touch one slot are in order, whichever fabrics they take, unless all of
+ * them send: whoever runs the two fabrics side by side sees to that (runtime/plan/fabrics.c). So a block that was sent on
+ * had come, over whichever fabric; and what was sent from a slot before a block was received into it is over when that
+ * block is there, and is forgotten here.
+ *
  * Every transfer goes through this, so it is inline: a twentieth of all that the verifier takes.
  */
 #ifndef FCP_VERIFY_HELD_H
@@ -20,7 +26,7 @@ static inline held_slot *fcp_verify_held(const run *r, fcp_class cls, uint32_t s
 }
 /* Does the slot have all of its block, and does the compute queue know? */
 static inline bool fcp_verify_ready(const run *r, const held_slot *s) {
-    return s->left == 0 && s->wrote[FCP_COMM] <= r->known[FCP_COMPUTE];
+    return s->left == 0 && fcp_verify_moves_known(r, s->wrote);
 }
 /* A block is not in its slot when queue q reads it, on behalf of `reader` number `id`: words the error. */
 fcp_code fcp_verify_absent(run *r, fcp_queue q, const char *reader, uint32_t id, fcp_class cls, uint32_t block,
@@ -34,7 +40,7 @@ fcp_code fcp_verify_put(run *r, fcp_class cls, uint32_t block, uint32_t slot);
 /* What lies in a slot goes away: it must have been of use. */
 void fcp_verify_dead(run *r, fcp_class cls, const held_slot *s) __attribute__((cold));
 static inline void fcp_verify_leave(run *r, fcp_class cls, const held_slot *s) {
-    if (s->block == FCP_NONE || s->read[FCP_COMPUTE]) return;
+    if (s->block == FCP_NONE || s->read[BY_COMPUTE]) return;
     if (s->left || s->sent != r->plan->blocks[s->block].tokens) fcp_verify_dead(r, cls, s);
 }
 
@@ -42,15 +48,15 @@ static inline fcp_code fcp_verify_send_held(run *r, const fcp_transfer *t) {
     uint32_t id = (uint32_t)(t - r->plan->transfers), now = r->done[FCP_COMM] + 1;
     held_slot *s = fcp_verify_held(r, (fcp_class)t->cls, t->slot);
     /* what moves at the same time is not there */
-    if (!s || s->block != t->block || s->left || s->wrote[FCP_COMM] == now)
+    if (!s || s->block != t->block || s->left || fcp_verify_moved_at(s->wrote, now))
         return fcp_verify_absent(r, FCP_COMM, "transfer", id, (fcp_class)t->cls, t->block, t->slot);
-    if (s->wrote[FCP_COMPUTE] > r->known[FCP_COMM])
+    if (s->wrote[BY_COMPUTE] > r->known[BY_COMPUTE])
         return fail(r, FCP_E_VERIFY_PRESENCE, FCP_COMM,
                     "transfer %u sends %s block %u from slot %u without waiting for what fills it", id,
                     fcp_class_texts[t->cls], t->block, t->slot);
     fcp_code code = t->cls == FCP_KV ? FCP_OK : fcp_verify_may_send(r, t, s);
     if (t->first <= s->sent && t->first + t->tokens > s->sent) s->sent = t->first + t->tokens;
-    s->read[FCP_COMM] = now;
+    s->read[t->fabric] = now;
     return code;
 }
 
@@ -70,12 +76,12 @@ static inline fcp_code fcp_verify_receive_held(run *r, const fcp_transfer *t) {
                     id, fcp_class_texts[cls], t->block, slot, k->home_slot);
     held_slot *s = &r->b->held[cls][slot];
     if (t->first == 0) {
-        uint32_t before = s->read[FCP_COMPUTE] > s->wrote[FCP_COMPUTE] ? s->read[FCP_COMPUTE] : s->wrote[FCP_COMPUTE];
-        if (before > r->known[FCP_COMM])
+        uint32_t before = s->read[BY_COMPUTE] > s->wrote[BY_COMPUTE] ? s->read[BY_COMPUTE] : s->wrote[BY_COMPUTE];
+        if (before > r->known[BY_COMPUTE])
             return fail(r, FCP_E_VERIFY_SLOT, FCP_COMM,
                         "transfer %u overwrites slot %u, where compute instruction %u may still use %s block %u", id,
                         slot, before - 1, fcp_class_texts[cls], s->block);
-        if (s->read[FCP_COMM] == now || s->wrote[FCP_COMM] == now)
+        if (fcp_verify_moved_at(s->read, now) || fcp_verify_moved_at(s->wrote, now))
             return fail(r, FCP_E_VERIFY_SLOT, FCP_COMM,
                         "transfer %u overwrites slot %u, which %s block %u uses in the same launch", id, slot,
                         fcp_class_texts[cls],
@@ -92,7 +98,7 @@ static inline fcp_code fcp_verify_receive_held(run *r, const fcp_transfer *t) {
                     "transfer %u brings tokens %u to %u of %s block %u to slot %u, where %u have arrived", id, t->first,
                     t->first + t->tokens, fcp_class_texts[cls], t->block, slot, k->tokens - s->left);
     s->left -= t->tokens;
-    s->wrote[FCP_COMM] = now;
+    s->wrote[t->fabric] = now;
     return FCP_OK;
 }
 #endif

@@ -5,6 +5,8 @@
  *           - In a round a rank sends at most once and receives at most once a fabric.
  *           - Every send has exactly one receive, of the same round, fabric, block, tokens and class, at the peer that
  *             it names, and that receive names the sender. The reverse holds, too.
+ *           - On rails, what crosses between nodes joins ranks of the same index in their nodes; but not IN and OUT,
+ *             because where the caller holds tokens is not the plan's choice.
  *           - There are as many INDEPENDENT rounds as Delta on each fabric. Every other group of rounds (IN; the
  *             DEPENDENT ones of a stage; the OUT ones of a stage) has as many as the larger Delta of the two fabrics.
  *             So no round is idle.
@@ -138,6 +140,10 @@ static fcp_code check_transfer(const match *m, uint32_t rank, uint32_t index, co
                                "transfer %u, of class %s, is in a round of kind %s", id, fcp_class_names[t->cls],
                                fcp_round_names[kind]);
     }
+    if (t->fabric == FCP_NET && v->p->topology == FCP_RAIL && t->peer % v->p->gpus != rank % v->p->gpus)
+        return fcp_verify_fail(v, FCP_E_VERIFY_MATCH, rank, FCP_COMM, index,
+                               "transfer %u, %s of block %u: ranks %u and %u are not on one rail", id, what, t->block,
+                               rank, t->peer);
     const fcp_block *k = &v->plan->blocks[t->block];
     if (!class_kinds[v->pass][t->cls])
         return fcp_verify_fail(v, FCP_E_VERIFY_ORDER, rank, FCP_COMM, index,
@@ -177,6 +183,7 @@ typedef struct scene {
     const fcp_block *blocks;
     const uint32_t *node;
     uint32_t rank, my_node, homes;
+    uint32_t rails; /* GPUs of a node, each on a rail of its own; 0: there are no rails */
 } scene;
 
 /* The conditions of check_transfer. Those that always hold in a plan that is right are jumps, which are foreseen; but
@@ -186,6 +193,7 @@ static inline bool acceptable(const scene *c, const struct way_rules *is, uint32
     const uint32_t unit = is->unit, tokens = t->tokens, near = c->node[t->peer] == c->my_node;
     if (t->peer == c->rank || is->lane >> 1 != near || tokens > unit || !(is->kinds >> kind & 1)) return false;
     if (is->kinds & (1u << FCP_ROUND_IN | 1u << FCP_ROUND_OUT)) return true; /* it is IN or OUT */
+    if (c->rails && !near && t->peer % c->rails != c->rank % c->rails) return false;
     const fcp_block *k = &c->blocks[t->block];
     if ((tokens != unit) & (t->first + tokens != k->tokens)) return false;
     if (t->first && t->first % unit) return false;
@@ -247,7 +255,8 @@ static fcp_code scan_rank(match *m, uint32_t rank) {
     const fcp_stream *stream = fcp_stream_of(plan, v->pass, rank, FCP_COMM);
     const fcp_instr *instrs = plan->instrs + stream->first;
     const fcp_transfer *transfers = plan->transfers;
-    const scene c = {plan->blocks, v->node, rank, v->node[rank], v->homes[rank]};
+    const scene c = {plan->blocks, v->node, rank, v->node[rank], v->homes[rank],
+                     v->p->topology == FCP_RAIL ? v->p->gpus : 0};
     moved by_way[FCP_WAYS] = {{0}};
     uint32_t next_round = 0, stage = 0, *inbox = m->inbox;
     side *sends = m->sides + m->send_count, *recvs = m->sides + m->side_count - m->recv_count;

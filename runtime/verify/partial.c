@@ -28,12 +28,12 @@ fcp_code fcp_verify_begin(run *r, fcp_class cls, const char *what, uint32_t id, 
     if (s->kind == ADDING)
         return fail(r, FCP_E_VERIFY_LAYOUT, FCP_COMPUTE, "%s %u adds %s of block %u, whose results went out before",
                     what, id, adds, block);
-    if (s->touched[FCP_COMM] > r->known[FCP_COMPUTE])
+    if (!fcp_verify_moves_known(r, s->touched))
         return fail(r, FCP_E_VERIFY_SLOT, FCP_COMPUTE,
                     "%s %u adds %s of block %u to slot %u without waiting until block %u has left it", what, id, adds,
                     block, slot, s->block);
     begin(r, cls, slot, block);
-    s->touched[FCP_COMPUTE] = r->done[FCP_COMPUTE] + 1;
+    s->touched[BY_COMPUTE] = r->done[FCP_COMPUTE] + 1;
     return FCP_OK;
 }
 
@@ -64,7 +64,7 @@ static fcp_code begin_chain(run *r, const fcp_instr *x, q_state *q, bool moved) 
 fcp_code fcp_verify_add(run *r, const fcp_instr *x) {
     const struct addition *of = &additions[x->op];
     const char *verb = of->verb, *what = fcp_class_texts[of->cls];
-    uint32_t now = r->done[FCP_COMPUTE] + 1, known = r->known[FCP_COMPUTE];
+    uint32_t now = r->done[FCP_COMPUTE] + 1;
     if (r->v->pass != of->pass)
         return fail(r, FCP_E_VERIFY_ORDER, FCP_COMPUTE, "%s in the %s pass", verb, fcp_pass_names[r->v->pass]);
     bool state = of->cls == FCP_STATE;
@@ -74,7 +74,7 @@ fcp_code fcp_verify_add(run *r, const fcp_instr *x) {
     if (!from || (from->kind != ARRIVED && !moved) || from->block != x->a)
         return fail(r, FCP_E_VERIFY_RETURN, FCP_COMPUTE, "%s %s of block %u from slot %u, where no partial of it waits",
                     verb, what, x->a, x->b);
-    if (from->touched[FCP_COMM] > known)
+    if (!fcp_verify_moves_known(r, from->touched))
         return fail(r, FCP_E_VERIFY_PRESENCE, FCP_COMPUTE,
                     "%s %s of block %u from slot %u without waiting for its arrival", verb, what, x->a, x->b);
     bool home = !state && k->home == r->rank;
@@ -85,7 +85,7 @@ fcp_code fcp_verify_add(run *r, const fcp_instr *x) {
         return fail(r, FCP_E_VERIFY_RESULT, FCP_COMPUTE, "reduces dQ of block %u, whose results come home whole", x->a);
     partial_slot *to = &r->b->partial[of->cls][x->c];
     if (to->kind == EMPTY) {
-        if (to->touched[FCP_COMM] > known)
+        if (!fcp_verify_moves_known(r, to->touched))
             return fail(r, FCP_E_VERIFY_SLOT, FCP_COMPUTE,
                         "%s %s of block %u into slot %u without waiting until block %u has left it", verb, what, x->a,
                         x->c, to->block);
@@ -113,7 +113,7 @@ fcp_code fcp_verify_add(run *r, const fcp_instr *x) {
         to->last_peer = from->peer + 1;
     }
     from->kind = EMPTY;
-    from->touched[FCP_COMPUTE] = to->touched[FCP_COMPUTE] = now;
+    from->touched[BY_COMPUTE] = to->touched[BY_COMPUTE] = now;
     return FCP_OK;
 }
 
@@ -133,7 +133,7 @@ fcp_code fcp_verify_round(run *r, const fcp_instr *x) {
         return fail(r, FCP_E_VERIFY_RETURN, FCP_COMPUTE, "rounds dQ of block %u in slot %u, where it is not", x->a,
                     x->b);
     s->kind = EMPTY;
-    s->touched[FCP_COMPUTE] = r->done[FCP_COMPUTE] + 1;
+    s->touched[BY_COMPUTE] = r->done[FCP_COMPUTE] + 1;
     return fcp_verify_put(r, FCP_DQW, x->a, x->c);
 }
 
@@ -144,7 +144,7 @@ fcp_code fcp_verify_nothing_left(run *r, fcp_class cls) {
         return fcp_verify_fail_rank(
             r->v, r->v->err, FCP_E_VERIFY_RETURN, r->rank,
             ", at the end: %s of block %u is left in slot %u, which %s; last used by compute instruction %lld",
-            fcp_class_texts[cls], s->block, i, fcp_verify_kinds[s->kind], (long long)s->touched[FCP_COMPUTE] - 1);
+            fcp_class_texts[cls], s->block, i, fcp_verify_kinds[s->kind], (long long)s->touched[BY_COMPUTE] - 1);
     }
     return FCP_OK;
 }

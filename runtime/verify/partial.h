@@ -31,7 +31,7 @@ static inline fcp_code fcp_verify_contribute(run *r, fcp_class cls, const char *
         return fcp_verify_begin(r, cls, what, id, block, slot, home);
     partial_slot *s = &r->b->partial[cls][slot];
     if (s->kind != ADDING || s->block != block) return fcp_verify_begin(r, cls, what, id, block, slot, home);
-    s->touched[FCP_COMPUTE] = r->done[FCP_COMPUTE] + 1;
+    s->touched[BY_COMPUTE] = r->done[FCP_COMPUTE] + 1;
     return FCP_OK;
 }
 /* MERGE, REDUCE, REDUCE_Q. */
@@ -51,10 +51,10 @@ static inline fcp_code fcp_verify_send_partial(run *r, const fcp_transfer *t) {
         return fail(r, FCP_E_VERIFY_RETURN, FCP_COMM,
                     "transfer %u sends tokens %u to %u of %s of block %u from slot %u, where they do not wait", id,
                     t->first, t->first + t->tokens, fcp_class_texts[cls], t->block, t->slot);
-    if (s->touched[FCP_COMPUTE] > r->known[FCP_COMM])
+    if (s->touched[BY_COMPUTE] > r->known[BY_COMPUTE])
         return fail(r, FCP_E_VERIFY_PRESENCE, FCP_COMM,
                     "transfer %u sends %s of block %u from slot %u without waiting for compute instruction %u", id,
-                    fcp_class_texts[cls], t->block, t->slot, s->touched[FCP_COMPUTE] - 1);
+                    fcp_class_texts[cls], t->block, t->slot, s->touched[BY_COMPUTE] - 1);
     if (cls != FCP_DKV) {
         q_state *q = fcp_verify_q(r, t->block);
         if (fcp_verify_is_whole(r, t->block) && (t->peer == r->plan->blocks[t->block].home ||
@@ -73,7 +73,7 @@ static inline fcp_code fcp_verify_send_partial(run *r, const fcp_transfer *t) {
     s->peer = t->peer;
     s->tokens = t->first + t->tokens;
     s->kind = s->tokens == r->plan->blocks[t->block].tokens ? EMPTY : LEAVING;
-    s->touched[FCP_COMM] = now;
+    s->touched[t->fabric] = now;
     return FCP_OK;
 }
 
@@ -91,11 +91,12 @@ static inline fcp_code fcp_verify_receive_partial(run *r, const fcp_transfer *t,
                     fcp_class_texts[cls], t->block, t->slot);
     fcp_verify_use(r, cls, t->slot);
     if (s->kind == EMPTY) {
-        if (s->touched[FCP_COMPUTE] > r->known[FCP_COMM] || s->touched[FCP_COMM] == now)
+        if (s->touched[BY_COMPUTE] > r->known[BY_COMPUTE] || fcp_verify_moved_at(s->touched, now))
             return fail(r, FCP_E_VERIFY_SLOT, FCP_COMM,
                         "transfer %u overwrites slot %u, where %s of block %u may still be read", id, t->slot,
                         fcp_class_texts[cls], s->block);
         s->kind = ARRIVING;
+        s->touched[OVER_NET] = s->touched[OVER_LOCAL] = 0; /* what was sent before is over when this is there: held.h */
         s->block = t->block;
         s->tokens = 0;
         s->peer = t->peer;
@@ -111,7 +112,7 @@ static inline fcp_code fcp_verify_receive_partial(run *r, const fcp_transfer *t,
                     id, t->first, t->first + t->tokens, fcp_class_texts[cls], t->block, t->peer, t->slot, s->tokens,
                     s->block, s->peer);
     s->tokens += t->tokens;
-    s->touched[FCP_COMM] = now;
+    s->touched[t->fabric] = now;
     if (s->tokens == r->plan->blocks[t->block].tokens) {
         s->kind = ARRIVED;
         s->round = round;

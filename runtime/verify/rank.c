@@ -11,8 +11,10 @@
  *           - Launches keep to `buffers`.
  * Method:   The queues are run in one order that respects the waits. One order is enough: any two accesses of a slot of
  *           which one writes must be ordered by waits, so in every other order each access finds the same contents.
- *           Instruction i of one queue comes before instruction j of the other if and only if a WAIT at or before j
- *           asks for more than i. Sends are checked here, too: what arrives is what was sent, since both sides agree on
+ *           Compute instruction i comes before communication instruction j if and only if a WAIT at or before j asks
+ *           for more than i. What communication instruction i moves over a fabric comes before compute instruction j if
+ *           and only if a WAIT at or before j asks for more than i over that fabric. The queues run as if each WAIT
+ *           asked for whole instructions: if that has no circle, neither has what the WAITs ask for. Sends are checked here, too: what arrives is what was sent, since both sides agree on
  *           block, tokens and class, and the sender's own run proves that it had them.
  * Cost:     linear in the rank's instructions, transfers, visits and tiles.
  */
@@ -69,10 +71,10 @@ static inline fcp_code check_buffers(run *r, const fcp_instr *x) {
          r->compute_scan++)
         if (compute[r->compute_scan].op == FCP_OP_ATTEND) r->computed = r->compute_scan + 1;
     r->buffered = x->stage;
-    if (r->computed <= r->known[FCP_COMM]) return FCP_OK;
+    if (r->computed <= r->known[BY_COMPUTE]) return FCP_OK;
     return fail(r, FCP_E_VERIFY_ORDER, FCP_COMM,
                 "with %u buffers it must wait for compute instruction %u (stage %u), and waits for %u",
-                r->v->p->buffers, r->computed - 1, compute[r->computed - 1].stage, r->known[FCP_COMM]);
+                r->v->p->buffers, r->computed - 1, compute[r->computed - 1].stage, r->known[BY_COMPUTE]);
 }
 
 /* match.c has checked that the kind of the round and the class of each transfer go together. */
@@ -116,6 +118,17 @@ static fcp_code compute_step(run *r, const fcp_instr *x) {
     }
 }
 
+/* What a queue knows of the other one after a WAIT. */
+static inline void learn(run *r, fcp_queue q, const fcp_instr *x) {
+    uint32_t *known = r->known;
+    if (q == FCP_COMM) {
+        known[BY_COMPUTE] = x->a > known[BY_COMPUTE] ? x->a : known[BY_COMPUTE];
+        return;
+    }
+    known[OVER_NET] = x->a > known[OVER_NET] ? x->a : known[OVER_NET];
+    known[OVER_LOCAL] = x->b > known[OVER_LOCAL] ? x->b : known[OVER_LOCAL];
+}
+
 /* Runs one queue as far as it goes. */
 static fcp_code advance(run *r, fcp_queue q) {
     enum { AHEAD = 64 };
@@ -128,11 +141,12 @@ static fcp_code advance(run *r, fcp_queue q) {
         if (stage < r->stage[q]) return fail(r, FCP_E_VERIFY_ORDER, q, "comes after one of stage %u", r->stage[q]);
         r->stage[q] = stage;
         if (x->op == FCP_OP_WAIT) {
-            if (x->a > r->count[other])
-                return fail(r, FCP_E_VERIFY_DEADLOCK, q, "waits for %u instructions of a queue that has %u", x->a,
+            const uint32_t whole = fcp_waits_whole(x);
+            if (whole > r->count[other])
+                return fail(r, FCP_E_VERIFY_DEADLOCK, q, "waits for %u instructions of a queue that has %u", whole,
                             r->count[other]);
-            if (x->a > r->done[other]) return FCP_OK;
-            if (x->a > r->known[q]) r->known[q] = x->a;
+            if (whole > r->done[other]) return FCP_OK;
+            learn(r, q, x);
         } else {
             code = q == FCP_COMPUTE ? compute_step(r, x) : launch(r, x, r->rounds[x->c].kind);
         }
@@ -152,7 +166,7 @@ static fcp_code execute(run *r) {
         return fail(r, FCP_E_VERIFY_DEADLOCK, FCP_COMM,
                     "waits for %u compute instructions, and compute instruction %u for %u of this queue: a cycle",
                     r->instr[FCP_COMM][r->done[FCP_COMM]].a, r->done[FCP_COMPUTE],
-                    r->instr[FCP_COMPUTE][r->done[FCP_COMPUTE]].a);
+                    fcp_waits_whole(&r->instr[FCP_COMPUTE][r->done[FCP_COMPUTE]]));
     }
     return FCP_OK;
 }

@@ -9,13 +9,15 @@
 #define FCP_VERIFY_RUN_H
 #include "runtime/verify/parts.h"
 
-/* An access is written down as the number of its instruction in its queue, + 1; 0 means that there was none. */
+/* Who accesses a slot: transfers over net, transfers over local, and the compute queue. Each has an order of its own. An
+ * access is written down as the number of its instruction in its queue, + 1; 0 means that there was none. */
+enum { OVER_NET = FCP_NET, OVER_LOCAL = FCP_LOCAL, BY_COMPUTE = FCP_FABRICS, ACTORS };
 
 /* A slot that holds a block, or receives one. KV and Q of a home block come in together, so its home slots of KV and Q
  * are one. */
 typedef struct held_slot {
     uint32_t block, left;                             /* left: tokens that have not arrived */
-    uint32_t wrote[FCP_QUEUES], read[FCP_QUEUES];     /* since this block is in it */
+    uint32_t wrote[ACTORS], read[ACTORS];             /* since this block is in it */
     uint32_t sent;                                    /* how many of its first tokens have been sent */
 } held_slot;
 
@@ -27,7 +29,7 @@ typedef struct partial_slot {
     uint32_t peer;                  /* LEAVING, ARRIVING, ARRIVED: the other rank */
     uint32_t round;                 /* ARRIVED: the round that brought the last unit */
     uint32_t last_round, last_peer; /* ADDING: of the last partial that was added to it, + 1 */
-    uint32_t touched[FCP_QUEUES];
+    uint32_t touched[ACTORS];       /* over a fabric: since it was last received into */
 } partial_slot;
 
 /* A Q block at this rank: one at home here, or a guest that is visited or merged here. Of a home block that holds KV
@@ -42,7 +44,7 @@ typedef struct q_state {
     /* of home blocks */
     bool out;                 /* results have gone out */
     uint32_t got;             /* of a block that is WHOLE: tokens of its result that have arrived */
-    uint32_t arrived;         /* of such a one: the instruction that brought the last of them, + 1 */
+    uint32_t arrived[ACTORS]; /* of such a one: the instruction that brought the last of them over a fabric, + 1 */
     uint32_t delta;           /* backward pass: its DELTA, + 1 */
 } q_state;
 
@@ -64,7 +66,9 @@ typedef struct run {
     const fcp_round *rounds;           /* of the pass */
     const fcp_instr *instr[FCP_QUEUES];
     uint32_t count[FCP_QUEUES], done[FCP_QUEUES];
-    uint32_t known[FCP_QUEUES];        /* how many instructions of the other queue it has waited for */
+    /* how many instructions of the communication queue computing has waited for, of what they move over each fabric;
+     * and how many instructions of the compute queue communication has waited for */
+    uint32_t known[ACTORS];
     uint32_t first[FCP_CLASSES];       /* the first transient slot: homes, but 0 for STATE */
     uint32_t room[FCP_CLASSES];        /* how many slots this rank can have any use for, home slots included */
     uint32_t used[FCP_CLASSES];        /* the largest slot named, + 1; at least `first` */
@@ -86,6 +90,19 @@ static inline q_state *fcp_verify_q(run *r, uint32_t block) {
     q_state *g = &r->b->guest[block < r->b->guests ? block : 0];
     if (g->rank != r->rank + 1 || g->block != block) *g = (q_state){.rank = r->rank + 1, .block = block};
     return g;
+}
+
+/* Does the compute queue know that these accesses over both fabrics are over? */
+static inline bool fcp_verify_moves_known(const run *r, const uint32_t at[ACTORS]) {
+    return (at[OVER_NET] <= r->known[OVER_NET]) & (at[OVER_LOCAL] <= r->known[OVER_LOCAL]);
+}
+/* Is one of them by communication instruction `now`? */
+static inline bool fcp_verify_moved_at(const uint32_t at[ACTORS], uint32_t now) {
+    return (at[OVER_NET] == now) | (at[OVER_LOCAL] == now);
+}
+/* The communication instruction of the last of them. */
+static inline uint32_t fcp_verify_moved_last(const uint32_t at[ACTORS]) {
+    return at[OVER_NET] > at[OVER_LOCAL] ? at[OVER_NET] : at[OVER_LOCAL];
 }
 
 static inline void fcp_verify_use(run *r, fcp_class cls, uint32_t slot) {

@@ -8,7 +8,8 @@
  *      the tile name, whole, and ordered after what brought them there; backward, with the delta of the Q block (E600,
  *      E601).
  *   2. Every send meets its receive: of the same round, peer, block, tokens and class, and none has more tokens than a
- *      unit of its class. No rank sends twice, or receives twice, in a round of one fabric (E602, E603).
+ *      unit of its class. No rank sends twice, or receives twice, in a round of one fabric. On rails all that crosses
+ *      between nodes stays on its rail, but for the reshuffle (E602, E603).
  *   3. No slot is overwritten while it is still to be read. Slots and bytes are as many as the summary says, and within
  *      the cap (E604, E605).
  *   4. Partial results and whole ones:

@@ -84,11 +84,11 @@ static fcp_code visit_state(run *r, uint32_t id, const fcp_visit *w, const fcp_b
                     w->state_slot);
     partial_slot *s = &r->b->partial[FCP_STATE][w->state_slot];
     if (first) {
-        if (s->kind != EMPTY || s->touched[FCP_COMPUTE] == now || s->touched[FCP_COMM] > r->known[FCP_COMPUTE])
+        if (s->kind != EMPTY || s->touched[BY_COMPUTE] == now || !fcp_verify_moves_known(r, s->touched))
             return fail(r, FCP_E_VERIFY_SLOT, FCP_COMPUTE,
                         "visit %u puts the state of Q block %u into slot %u, %s", id, w->q_block, w->state_slot,
                         s->kind != EMPTY                  ? "which still holds another's"
-                        : s->touched[FCP_COMPUTE] == now ? "which is read in the same launch"
+                        : s->touched[BY_COMPUTE] == now ? "which is read in the same launch"
                                                           : "without waiting until another's has left it");
         s->kind = ADDING;
         s->block = w->q_block;
@@ -100,7 +100,7 @@ static fcp_code visit_state(run *r, uint32_t id, const fcp_visit *w, const fcp_b
                     "visit %u reads the state of Q block %u in slot %u; it is in slot %u", id, w->q_block,
                     w->state_slot, q->chain - 1);
     }
-    s->touched[FCP_COMPUTE] = now;
+    s->touched[BY_COMPUTE] = now;
     if (last) {
         s->kind = EMPTY;
         q->chain = 0;
@@ -140,7 +140,7 @@ static inline fcp_code visit_q(run *r, uint32_t id, const fcp_visit *w, const fc
     held_slot *s = fcp_verify_held(r, FCP_Q, w->q_slot);
     if (!s || s->block != w->q_block || !fcp_verify_ready(r, s))
         return fcp_verify_absent(r, FCP_COMPUTE, "visit", id, FCP_Q, w->q_block, w->q_slot);
-    s->read[FCP_COMPUTE] = r->done[FCP_COMPUTE] + 1;
+    s->read[BY_COMPUTE] = r->done[FCP_COMPUTE] + 1;
     return check_place(r, id, w, r->rank + 1);
 }
 
@@ -157,7 +157,7 @@ static fcp_code visit(run *r, uint32_t id) {
     const fcp_visit *w = &plan->visits[id];
     const fcp_block *k = &plan->blocks[w->q_block];
     q_state *q = fcp_verify_q(r, w->q_block);
-    uint32_t now = r->done[FCP_COMPUTE] + 1, known = r->known[FCP_COMPUTE];
+    uint32_t now = r->done[FCP_COMPUTE] + 1;
     fcp_code code = visit_q(r, id, w, k, q);
     if (code) return code;
     if (q->visited == now)
@@ -177,9 +177,9 @@ static fcp_code visit(run *r, uint32_t id) {
             return fail(r, FCP_E_VERIFY_TILE, FCP_COMPUTE, "visit %u to Q block %u holds tile %u, of Q block %u", id,
                         q_block, i, t->q_block);
         held_slot *s = &held[slot < room ? slot : 0];
-        if (slot >= room || s->block != k_block || s->left || s->wrote[FCP_COMM] > known)
+        if (slot >= room || s->block != k_block || s->left || !fcp_verify_moves_known(r, s->wrote))
             return fcp_verify_absent(r, FCP_COMPUTE, "tile", i, FCP_KV, k_block, slot);
-        s->read[FCP_COMPUTE] = now;
+        s->read[BY_COMPUTE] = now;
         if (!backward) continue;
         code = fcp_verify_contribute(r, FCP_DKV, "tile", i, k_block, t->dkv_slot, slot < homes ? slot : FCP_NONE);
         if (code) return code;
@@ -219,7 +219,7 @@ fcp_code fcp_verify_finish(run *r, const fcp_instr *x) {
     s->kind = EMPTY;
     q->chain = 0;
     q->ended = true;
-    q->made = s->touched[FCP_COMPUTE] = r->done[FCP_COMPUTE] + 1;
+    q->made = s->touched[BY_COMPUTE] = r->done[FCP_COMPUTE] + 1;
     return home ? FCP_OK : fcp_verify_put(r, FCP_O, x->a, x->c);
 }
 
@@ -258,7 +258,7 @@ fcp_code fcp_verify_bring_in(run *r, fcp_queue q, const fcp_transfer *t) {
     for (; !code && fcp_verify_more(&w); fcp_verify_go_on(&w)) {
         held_slot *s = &held[blocks[w.at->block].home_slot];
         s->left -= fcp_verify_share(&w); /* it has as many: no unit comes in twice */
-        s->wrote[q] = r->done[q] + 1;
+        s->wrote[q == FCP_COMPUTE ? (uint32_t)BY_COMPUTE : t->fabric] = r->done[q] + 1;
     }
     return code;
 }
@@ -297,25 +297,24 @@ static inline fcp_code take_out_block(run *r, fcp_queue q, uint32_t block) {
     const verifier *v = r->v;
     uint32_t slot = r->plan->blocks[block].home_slot;
     q_state *h = &r->b->home[slot];
-    uint32_t last[FCP_QUEUES] = {h->visited, 0}; /* the last access of each queue */
+    uint32_t last = h->visited; /* the last access of the compute queue */
     const fcp_block *k = &r->plan->blocks[block];
     if (k->flags & FCP_BLOCK_WHOLE) {
         if (h->got < k->tokens) return too_early(r, q, block);
-        last[FCP_COMM] = h->arrived;
+        if (q == FCP_COMPUTE && !fcp_verify_moves_known(r, h->arrived)) return too_early(r, q, block);
     } else if (v->pass == FCP_FORWARD ? !h->made && v->tiles_of[block]
                                        : h->tiles != v->tiles_of[block] && !v->away[block].tiles) {
         return too_early(r, q, block);
     }
     if (v->pass == FCP_FORWARD) {
-        last[FCP_COMPUTE] = h->made;
+        last = h->made;
     } else {
-        uint32_t dkv = r->b->partial[FCP_DKV][slot].touched[FCP_COMPUTE];
-        uint32_t dq = v->facts.moves[FCP_DQ] ? r->b->partial[FCP_DQ][slot].touched[FCP_COMPUTE] : 0;
-        if (dkv > last[FCP_COMPUTE]) last[FCP_COMPUTE] = dkv;
-        if (dq > last[FCP_COMPUTE]) last[FCP_COMPUTE] = dq;
+        uint32_t dkv = r->b->partial[FCP_DKV][slot].touched[BY_COMPUTE];
+        uint32_t dq = v->facts.moves[FCP_DQ] ? r->b->partial[FCP_DQ][slot].touched[BY_COMPUTE] : 0;
+        if (dkv > last) last = dkv;
+        if (dq > last) last = dq;
     }
-    fcp_queue other = q == FCP_COMPUTE ? FCP_COMM : FCP_COMPUTE;
-    if (last[other] > r->known[q]) return too_early(r, q, block);
+    if (q == FCP_COMM && last > r->known[BY_COMPUTE]) return too_early(r, q, block);
     h->out = true;
     return FCP_OK;
 }
@@ -339,6 +338,6 @@ fcp_code fcp_verify_receive_result(run *r, const fcp_transfer *t) {
                     "transfer %u brings tokens %u to %u of %s of block %u home, where %u have arrived", id, t->first,
                     t->first + t->tokens, what, t->block, h->got);
     h->got += t->tokens;
-    h->arrived = r->done[FCP_COMM] + 1;
+    h->arrived[t->fabric] = r->done[FCP_COMM] + 1;
     return FCP_OK;
 }

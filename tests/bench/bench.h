@@ -29,6 +29,7 @@ void bench_groups(void);
 void bench_move(void);
 void bench_drawn(void);
 void bench_dcp(void);
+void bench_rows(void);
 void bench_auto(void);
 void bench_colour(void);
 void bench_order(void);

@@ -196,6 +196,11 @@ static void transfer_rows(const char *name, uint32_t ranks) {
                  (unsigned long long)c.send_max, (unsigned long long)c.recv_max, (unsigned long long)l.send_max,
                  (unsigned long long)l.recv_max);
         bench_row(row, (double)ours, "", goal, ours <= theirs, note);
+        const double mean = (double)c.tokens_moved_net / ranks, even = (double)l.tokens_moved_net / ranks;
+        snprintf(row, sizeof row, "place: busiest home over net / LPT's mean %s, block 2K", name);
+        snprintf(note, sizeof note, "over its own mean %.2f; LPT's busiest over LPT's mean %.2f",
+                 (double)c.net_send_max / mean, (double)l.net_send_max / even);
+        bench_row(row, (double)c.net_send_max / even, "x", "<= 1.05", (double)c.net_send_max / even <= 1.05, note);
     }
     free(home);
     free(plain);

@@ -39,6 +39,9 @@ row fcp_pipeline -D 'batch.lengths=[2K, 512 x 4]' -D plan.block=128
 predicts "more buffers take less time, one takes most; bytes stay the same" '([.[].bytes_total] | unique | length) == 1
     and ([.[].makespan_s] | .[0] > .[1] and .[1] > .[2] and .[2] > .[3])' \
     '-D plan.strategy.buffers=1' '-D plan.strategy.buffers=2' '' '-D plan.strategy.buffers=8'
+predicts "a faster network is no slower, because the margin follows the traffic" '[.[].makespan_s] as $t
+    | [range(1; 6) | $t[.] <= $t[. - 1]] | all' '-D cluster.inter=12.5GB/s' '-D cluster.inter=25GB/s' \
+    '-D cluster.inter=50GB/s' '-D cluster.inter=100GB/s' '-D cluster.inter=200GB/s' '-D cluster.inter=400GB/s'
 predicts "stages overlap: all takes less than computing and moving one after the other" \
     '.[0].makespan_s < .[1].makespan_s' '' '--without overlap'
 says "9 buffers are refused" 'error.*buffers must be from 1 to 8' "$fcpc" -q "$program" -D plan.strategy.buffers=9
@@ -70,13 +73,51 @@ predicts "16 of 132 multiprocessors for communication: attention takes a tenth l
 predicts "with none the network is too slow" '.[0].exposed.kv > 2 * .[1].exposed.kv' '-D plan.margin=0' ''
 
 row fcp_rails -D 'batch.lengths=[4K, 250 x 16]' -D plan.block=128
-counts "what goes between nodes stays on its rail, in one hop from its home's" traffic,rounds '
-    $1 == "fetch" { net[$2] = of("fabric") == "net"; if (net[$2] && net[of("parent")]) wrong("two hops: " $0) }
-    $1 == "move" && of("fabric") == "net" { moves++; if (of("src") % 4 != of("dst") % 4) wrong("off its rail: " $0) }
-    END { if (!moves) wrong("nothing moves between nodes") }'
-counts "without rails some of it does not" rounds '
-    $1 == "move" && of("fabric") == "net" { off += of("src") % 4 != of("dst") % 4 }
-    END { if (!off) wrong("all stays on rails") }' -D cluster.fabric=fat_tree
+rails='
+    $1 == "home" { home[$2] = of("rank") } $1 == "exec" { reads[of("k_block") " " of("rank")] = 1 }
+    $1 == "fetch" { net[$2] = of("fabric") == "net"; if (net[$2] && net[of("parent")]) hops++
+        if (net[$2] && of("class") != "q") { arrivals++; idle += !((of("block") " " of("dst")) in reads) } }
+    $1 == "move" && of("fabric") == "net" && of("class") != "in" && of("class") != "out" { moves++
+        off += of("src") % 4 != of("dst") % 4 }'
+for strategy in fcp ring zigzag cad dcp groups ulysses 'ulysses(inside=2)+ring' 'upipe(heads=8,inside=8)+ring' \
+    'ulysses(inside=4)+fcp' 'ulysses(inside=2)+cad' 'upipe(inside=8)+dcp'; do
+    for layout in planned contiguous; do
+        counts "$strategy, $layout: what goes between nodes stays on its rail" placement,traffic,rounds "$rails"'
+            END { if (off || !moves) wrong(off " of " moves " leave it") }' \
+            -D "plan.strategy=$strategy" -D "plan.layout=$layout" -D model.kv_heads=32
+    done
+done
+plans "what the caller holds may leave its rail, and the summary says how much; else nothing does" '
+    ([.[].bytes_off_rail > 0] == [true, true, false, false]) and (.[0] | .bytes_off_rail < .bytes_reshuffle)' \
+    '-D plan.layout=contiguous' '-D plan.layout=zigzag' '-D plan.layout=planned' \
+    '-D plan.layout=contiguous -D cluster.fabric=fat_tree'
+predicts "that takes longer than on a fat tree; where nothing leaves its rail, rails cost less than a tenth" '
+    .[0].makespan_s > 1.05 * .[1].makespan_s and .[2].makespan_s < 1.1 * .[3].makespan_s' \
+    '-D plan.layout=contiguous' '-D plan.layout=contiguous -D cluster.fabric=fat_tree' \
+    '-D plan.layout=planned' '-D plan.layout=planned -D cluster.fabric=fat_tree'
+counts "in one hop from its home's node; three of four are read where they arrive" placement,traffic,rounds "$rails"'
+    END { if (hops) wrong(hops " hops follow another one"); if (4 * idle > arrivals) wrong(idle " of " arrivals) }'
+counts "without rails most of it leaves them" placement,traffic,rounds "$rails"'
+    END { if (2 * off < moves) wrong(off " of " moves " leave them") }' -D cluster.fabric=fat_tree
+
+row fcp_ulysses_inside -D 'batch.lengths=[4K, 256 x 16]' -D plan.block=256 -D model.heads=8 -D model.kv_heads=8
+counts "Q never leaves its node; keys cross to a node once for each head, and to the rank that computes it" \
+    placement,traffic '
+    $1 == "exec" { reads[of("k_block") " " of("rank")] = 1 }
+    $1 == "fetch" && of("fabric") == "net" { net++; if (of("class") == "q") wrong("Q: " $0)
+        if (!((of("block") " " of("dst")) in reads)) wrong("nobody reads it: " $0)
+        if (seen[of("block") " " int(of("dst") / 8)]++) wrong("again: " $0) }
+    END { if (!net) wrong("nothing between nodes") }' -D plan.strategy.split=off
+counts "so on rails, too, and all of it stays on its rail" placement,traffic '
+    $1 == "exec" { reads[of("k_block") " " of("rank")] = 1 }
+    $1 == "fetch" && of("fabric") == "net" { net++; if (of("src") % 8 != of("dst") % 8) wrong("off its rail: " $0)
+        if (!((of("block") " " of("dst")) in reads)) wrong("nobody reads it: " $0) }
+    END { if (!net) wrong("nothing between nodes") }' -D plan.strategy.split=off -D cluster.fabric=rail
+plans "less than half of what fcp by itself sends between nodes, and less than with a ring" '
+    [.[].bytes_inter_node] | .[0] < .[1] / 2 and .[0] < .[2] / 2' '' '-D plan.strategy=fcp -D plan.block=4K' \
+    '-D plan.strategy=ulysses(inside=node)+ring'
+predicts "faster than either" '[.[] | .makespan_s + .backward.makespan_s] | .[0] < .[1] and .[0] < .[2]' '' \
+    '-D plan.strategy=fcp -D plan.block=4K' '-D plan.strategy=ulysses(inside=node)+ring'
 
 row fcp_both_passes -D 'batch.lengths=[2K, 250 x 8]' -D plan.block=128
 plans "backward: K and V in bf16 as forward, and their gradients in fp32, twice that" '.[0] | .backward_bytes_total ==

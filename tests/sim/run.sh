@@ -117,8 +117,10 @@ advises() { # advises NAME WORDS OPTIONS...: it warns with those words, as text 
 }
 advises "blocks that leave ranks idle" \
     'leave ranks idle.*with block = 2048 all takes [0-9.]+ ms instead of [0-9.]+, [0-9.]+ % less'
-advises "a margin too small for the network" 'margin = 1 is too small.*with margin = 6 all takes' \
+advises "a margin too small for the network" 'margin = 1 is too small.*with margin = 12 all takes' \
     -D plan.block=2K -D plan.margin=1
+advises "a margin too large for attention" 'margin = 60 leaves attention fewer.*with margin = (4|12) all takes' \
+    -D plan.block=2K -D plan.margin=60
 advises "memory near the cap" 'needs 1.88[0-9]* of 2 GB, 9[0-9] %; with coalesce = 8 it is 1' \
     -D plan.block=2K -D 'cluster.memory=2 GB'
 advises "a reshuffle that is not hidden" \

@@ -263,13 +263,13 @@ static inline void hand_streams(hand *h) {
             hand_instr(h, FCP_OP_COPY, copies[0], 1, 0);
             if (pass == FCP_BACKWARD) hand_instr(h, FCP_OP_DELTA, 0, homes[r], 0);
             hand_instr(h, FCP_OP_ATTEND, visit_at[r][0], counts[r][0], 0);
-            hand_instr(h, FCP_OP_WAIT, gets, 0, 0);
+            hand_instr(h, FCP_OP_WAIT, 0, gets, 0); /* over local, as below */
             hand_instr(h, FCP_OP_ATTEND, visit_at[r][1], counts[r][1], 0);
             for (uint32_t i = gets; pass == FCP_BACKWARD && i < comm->count; i++) {
                 const fcp_instr *x = &h->instrs[comm->first + i];
                 const fcp_transfer *t = &h->transfers[x->a];
                 if (x->op != FCP_OP_LAUNCH || t->dir != FCP_RECV) continue;
-                hand_instr(h, FCP_OP_WAIT, i + 1, 0, 0);
+                hand_instr(h, FCP_OP_WAIT, 0, i + 1, 0);
                 hand_instr(h, FCP_OP_REDUCE, t->block, t->slot, h->blocks[t->block].home_slot);
             }
             hand_instr(h, FCP_OP_COPY, copies[1], 1, 0);

@@ -74,8 +74,10 @@ static inline uint32_t moved_roll(moved *m, uint32_t below) { return moved_draw(
 /* Puts an instruction at the end of a rank's queue, behind all that its other queue has. */
 static inline void moved_push(moved *m, uint32_t rank, fcp_queue queue, fcp_instr x) {
     moved_queue *q = &m->queue[rank][queue], *other = &m->queue[rank][!queue];
-    if (other->count > q->waited)
-        q->list[q->count++] = (fcp_instr){.op = FCP_OP_WAIT, .a = q->waited = other->count};
+    if (other->count > q->waited) {
+        q->waited = other->count;
+        q->list[q->count++] = (fcp_instr){.op = FCP_OP_WAIT, .a = q->waited, .b = queue == FCP_COMPUTE ? q->waited : 0};
+    }
     q->list[q->count++] = x;
 }
 static inline void moved_compute(moved *m, uint32_t rank, fcp_op op, uint32_t a, uint32_t b, uint32_t c) {

@@ -87,7 +87,8 @@ static inline void moved_copy(tables *t, int pass, uint32_t rank, bool out) {
     hand_instr(t, FCP_OP_COPY, out ? 7 : 0, first, (uint32_t)t->transfers_count - first, 0);
 }
 
-/* The computing queue of a rank. A wait counts the communication instructions below, its own waits included. */
+/* The computing queue of a rank. A wait counts the communication instructions below, its own waits included; all move
+ * over local. */
 static inline void moved_compute(tables *t, int pass, uint32_t rank) {
     bool back = pass == FCP_BACKWARD;
     uint64_t first = t->instrs_count;
@@ -95,33 +96,33 @@ static inline void moved_compute(tables *t, int pass, uint32_t rank) {
     moved_copy(t, pass, rank, false);
     if (back) I(FCP_OP_DELTA, 0, 0, 1, 0);
     if (rank == 0) {
-        I(FCP_OP_WAIT, 1, 3, 0, 0); /* Q2 is here */
+        I(FCP_OP_WAIT, 1, 0, 3, 0); /* Q2 is here */
         I(FCP_OP_ATTEND, 1, 0, 1, 0);
         if (back) {
-            I(FCP_OP_WAIT, 5, 6, 0, 0);
+            I(FCP_OP_WAIT, 5, 0, 6, 0);
             I(FCP_OP_REDUCE, 5, KV3, 2, 1);
         }
-        I(FCP_OP_WAIT, 7, 7, 0, 0); /* the result of Q0 is here */
+        I(FCP_OP_WAIT, 7, 0, 7, 0); /* the result of Q0 is here */
     } else if (rank == 1) {
         I(FCP_OP_ATTEND, 0, 1, 1, 0);
-        I(FCP_OP_WAIT, 1, 3, 0, 0); /* Q0, Q2 */
+        I(FCP_OP_WAIT, 1, 0, 3, 0); /* Q0, Q2 */
         I(FCP_OP_ATTEND, 1, 2, 1, 0);
-        I(FCP_OP_WAIT, 2, 4, 0, 0); /* KV3 */
+        I(FCP_OP_WAIT, 2, 0, 4, 0); /* KV3 */
         I(FCP_OP_ATTEND, 2, 3, 1, 0);
         if (back) I(FCP_OP_ROUND, 2, Q0, 3, 2);
-        I(FCP_OP_WAIT, 3, back ? 6 : 5, 0, 0);
+        I(FCP_OP_WAIT, 3, 0, back ? 6 : 5, 0);
         I(back ? FCP_OP_REDUCE_Q : FCP_OP_MERGE, 3, Q2, back ? 4 : 2, back ? 2 : 1);
-        I(FCP_OP_WAIT, 4, back ? 8 : 7, 0, 0);
+        I(FCP_OP_WAIT, 4, 0, back ? 8 : 7, 0);
         I(back ? FCP_OP_REDUCE_Q : FCP_OP_MERGE, 4, Q1, back ? 4 : 2, 0);
         if (!back) I(FCP_OP_FINISH, 4, Q1, 0, 0);
     } else {
-        I(FCP_OP_WAIT, 1, 3, 0, 0); /* KV3, Q1 */
+        I(FCP_OP_WAIT, 1, 0, 3, 0); /* KV3, Q1 */
         I(FCP_OP_ATTEND, 1, 4, 1, 0);
         if (back) {
-            I(FCP_OP_WAIT, 3, 5, 0, 0);
+            I(FCP_OP_WAIT, 3, 0, 5, 0);
             I(FCP_OP_REDUCE, 3, KV3, 2, 1);
         }
-        I(FCP_OP_WAIT, 4, back ? 7 : 6, 0, 0);
+        I(FCP_OP_WAIT, 4, 0, back ? 7 : 6, 0);
         I(back ? FCP_OP_REDUCE_Q : FCP_OP_MERGE, 4, Q2, back ? 2 : 1, 0);
         if (!back) I(FCP_OP_FINISH, 4, Q2, 0, 0);
     }

@@ -8,6 +8,7 @@ typedef struct place_cost {
     uint64_t tokens_max;
     uint64_t tokens_moved;       /* the sum over transfers of the block's tokens */
     uint64_t tokens_moved_net;   /* the part between nodes, once per node */
+    uint64_t net_send_max;       /* of that part, what the busiest rank sends as a home */
     uint64_t send_max, recv_max; /* transfers of the busiest sender and receiver: flat, without node combining */
 } place_cost;
 
@@ -19,7 +20,8 @@ static inline fcp_code place_measure(const place_input *in, arena *scratch, cons
     uint32_t *rank_seen = ARENA_ZNEW(scratch, uint32_t, in->blocks + (size_t)1);
     uint32_t *node_seen = ARENA_ZNEW(scratch, uint32_t, in->blocks + (size_t)1);
     uint64_t *sends = ARENA_ZNEW(scratch, uint64_t, ranks + (size_t)1);
-    if (!first || !held || !rank_seen || !node_seen || !sends) return FCP_E_NO_MEMORY;
+    uint64_t *net = ARENA_ZNEW(scratch, uint64_t, ranks + (size_t)1);
+    if (!first || !held || !rank_seen || !node_seen || !sends || !net) return FCP_E_NO_MEMORY;
     *out = (place_cost){0};
     for (uint32_t b = 0; b < in->blocks; b++) first[home[b] + 2]++;
     for (uint32_t r = 1; r < ranks; r++) first[r + 1] += first[r];
@@ -44,15 +46,19 @@ static inline fcp_code place_measure(const place_input *in, arena *scratch, cons
                 out->tokens_moved += in->tokens[j];
                 if (node_seen[j] == node + 1) continue;
                 node_seen[j] = node + 1;
-                if (home[j] / gpus != node) out->tokens_moved_net += in->tokens[j];
+                if (home[j] / gpus == node) continue;
+                out->tokens_moved_net += in->tokens[j];
+                net[home[j]] += in->tokens[j];
             }
         }
         if (work > out->work_max) out->work_max = work;
         if (tokens > out->tokens_max) out->tokens_max = tokens;
         if (received > out->recv_max) out->recv_max = received;
     }
-    for (uint32_t r = 0; r < ranks; r++)
+    for (uint32_t r = 0; r < ranks; r++) {
         if (sends[r] > out->send_max) out->send_max = sends[r];
+        if (net[r] > out->net_send_max) out->net_send_max = net[r];
+    }
     return FCP_OK;
 }
 #endif

@@ -144,6 +144,9 @@ static const damage kinds[] = {
     D(other_gradient, E(MEMORY)),
     D(wrong_heads, FCP_E_PLAN_FORMAT),
     D(wrong_documents, FCP_E_PLAN_FORMAT),
+    D(off_its_rail, E(MATCH)),
+    /* SLOT, RETURN: the wait is for a result to leave a slot, too */
+    D(wait_over_other_fabric, E(PRESENCE), E(SLOT), E(RETURN)),
 };
 #undef D
 #undef E

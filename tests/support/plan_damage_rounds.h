@@ -137,6 +137,20 @@ static bool wrong_fabric(tables *t, draw *d) {
     return true;
 }
 
+/* A plan for a fat tree says that the network is of rails. */
+static bool off_its_rail(tables *t, draw *d) {
+    const uint32_t gpus = t->problem->gpus;
+    bool off = false;
+    (void)d;
+    if (t->problem->topology == FCP_RAIL) return false;
+    PLACES(t, p) for (uint32_t i = 0; OP(p, LAUNCH) && i < p.x->b; i++) {
+        const fcp_transfer *a = transfer_in(t, &p, i);
+        off |= a->fabric == FCP_NET && a->cls != FCP_IN && a->cls != FCP_OUT && a->peer % gpus != p.rank % gpus;
+    }
+    if (off) t->problem->topology = FCP_RAIL;
+    return off;
+}
+
 /* Neither sent nor received: the tiles that read it miss it. */
 static bool lose_fetch(tables *t, draw *d) {
     place p, q;
@@ -209,7 +223,10 @@ static bool split_round(tables *t, draw *d) {
             instr_insert(t, s.pass, s.rank, FCP_COMM, s.at + 1, own);
             uint32_t count; /* who waited for the launch that was, waits for both */
             fcp_instr *x = stream_instrs(t, s.pass, s.rank, FCP_COMPUTE, &count);
-            for (uint32_t l = 0; l < count; l++) x[l].a += x[l].op == FCP_OP_WAIT && x[l].a == s.at + 1;
+            for (uint32_t l = 0; l < count; l++) {
+                x[l].a += x[l].op == FCP_OP_WAIT && x[l].a == s.at + 1;
+                x[l].b += x[l].op == FCP_OP_WAIT && x[l].b == s.at + 1;
+            }
         }
         if (n == 0) { /* find the partner again: tables moved */
             fcp_instr *x = stream_instrs(t, p.pass, keep.peer, FCP_COMM, &q.count);
@@ -292,7 +309,7 @@ static bool wait_cycle(tables *t, draw *d) {
         if (p.queue != FCP_COMM || !OP(p, WAIT)) continue;
         const fcp_instr *compute = stream_instrs(t, p.pass, p.rank, FCP_COMPUTE, &n);
         bool later = false;
-        for (uint32_t i = 0; i < n; i++) later |= compute[i].op == FCP_OP_WAIT && compute[i].a > p.at;
+        for (uint32_t i = 0; i < n; i++) later |= compute[i].op == FCP_OP_WAIT && fcp_waits_whole(&compute[i]) > p.at;
         if (later && pick(d)) c = p;
     }
     if (!c.x) return false;
@@ -305,34 +322,54 @@ static bool wait_cycle(tables *t, draw *d) {
 static bool wait_for_more_than_there_is(tables *t, draw *d) {
     place c = {0};
     PLACES(t, p) if (OP(p, WAIT) && pick(d)) c = p;
-    if (c.x) c.x->a += 100000;
+    if (c.x) *waits_of(t, &c) += 100000;
     return c.x;
 }
 
-/* A wait of the computing queue without which an ATTEND does not know that its KV has arrived. */
-static bool drop_wait_for_arrival(tables *t, draw *d) {
-    place c = {0};
-    PLACES(t, p) {
-        if (p.queue != FCP_COMPUTE || !OP(p, WAIT)) continue;
-        place q = p;
-        while (q.at < q.count && q.x->op == FCP_OP_WAIT) q.at++, q.x++;
-        if (q.at == q.count || !OP(q, ATTEND)) continue;
-        uint32_t before = known_at(&p), homes = homes_of(t, p.rank), n;
-        if (q.at != p.at + 1) continue;
-        const fcp_instr *comm = stream_instrs(t, p.pass, p.rank, FCP_COMM, &n);
-        bool needed = false;
-        for (uint32_t j = before; j < n && j < p.x->a; j++)
-            for (uint32_t i = 0; comm[j].op == FCP_OP_LAUNCH && i < comm[j].b; i++) {
-                const fcp_transfer *a = &t->transfers[comm[j].a + i];
-                if (a->cls != FCP_KV || a->dir != FCP_RECV) continue;
-                for (uint32_t v = q.x->a; v < q.x->a + q.x->b; v++)
-                    for (uint32_t k = t->visits[v].first_tile; k < t->visits[v].first_tile + t->visits[v].tiles; k++)
-                        needed |= t->tiles[k].k_block == a->block && t->tiles[k].kv_slot >= homes;
-            }
-        if (needed && pick(d)) c = p;
+/* Is there a wait before this ATTEND without which it does not know of a fabric that its KV has arrived over it? */
+static bool is_for_arrivals(const tables *t, const place *wait, const fcp_instr *attend, fcp_fabric fabric) {
+    uint32_t homes = homes_of(t, wait->rank), n;
+    const fcp_instr *comm = stream_instrs(t, wait->pass, wait->rank, FCP_COMM, &n);
+    const uint32_t end = fcp_waits_over(wait->x, FCP_COMPUTE, fabric);
+    for (uint32_t j = known_over(wait, fabric); j < n && j < end; j++)
+        for (uint32_t i = 0; comm[j].op == FCP_OP_LAUNCH && i < comm[j].b; i++) {
+            const fcp_transfer *a = &t->transfers[comm[j].a + i];
+            if (a->cls != FCP_KV || a->dir != FCP_RECV || a->fabric != fabric) continue;
+            for (uint32_t v = attend->a; v < attend->a + attend->b; v++)
+                for (uint32_t k = t->visits[v].first_tile; k < t->visits[v].first_tile + t->visits[v].tiles; k++)
+                    if (t->tiles[k].k_block == a->block && t->tiles[k].kv_slot >= homes) return true;
+        }
+    return false;
+}
+
+/* Draws a wait of the computing queue, right before an ATTEND, that is for arrivals over a fabric. */
+static bool wait_for_arrivals(const tables *t, draw *d, place *out, fcp_fabric *out_fabric) {
+    out->x = NULL;
+    PLACES(t, p) for (int f = 0; f < FCP_FABRICS; f++) {
+        if (p.queue != FCP_COMPUTE || !OP(p, WAIT) || p.at + 1 == p.count || p.x[1].op != FCP_OP_ATTEND) continue;
+        if (!is_for_arrivals(t, &p, &p.x[1], (fcp_fabric)f) || !pick(d)) continue;
+        *out = p;
+        *out_fabric = (fcp_fabric)f;
     }
-    if (c.x) neutral(c.x);
+    return out->x;
+}
+
+static bool drop_wait_for_arrival(tables *t, draw *d) {
+    place c;
+    fcp_fabric fabric;
+    if (wait_for_arrivals(t, d, &c, &fabric)) neutral(c.x);
     return c.x;
+}
+
+/* A wait covers what arrives over one fabric in the other. */
+static bool wait_over_other_fabric(tables *t, draw *d) {
+    place c;
+    fcp_fabric fabric;
+    if (t->problem->nodes == 1 || t->problem->gpus == 1 || !wait_for_arrivals(t, d, &c, &fabric)) return false;
+    const uint32_t known = known_over(&c, fabric), whole = fcp_waits_whole(c.x);
+    c.x->a = fabric == FCP_NET ? known : whole;
+    c.x->b = fabric == FCP_NET ? whole : known;
+    return true;
 }
 
 /* A wait of the communication queue without which a launch comes too early for `buffers`. */

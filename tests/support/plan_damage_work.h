@@ -272,7 +272,7 @@ static bool lose_return(tables *t, draw *d) {
     fcp_instr *x = stream_instrs(t, p.pass, p.rank, FCP_COMPUTE, &n);
     uint32_t at = 0; /* its REDUCE is the first from this slot after a wait for its arrival */
     for (uint32_t known = 0; at < n; at++) {
-        if (x[at].op == FCP_OP_WAIT && x[at].a > known) known = x[at].a;
+        if (x[at].op == FCP_OP_WAIT && fcp_waits_whole(&x[at]) > known) known = fcp_waits_whole(&x[at]);
         if (x[at].op == FCP_OP_REDUCE && x[at].b == received.slot && x[at].a == received.block && known > p.at) break;
     }
     if (at == n) return false;

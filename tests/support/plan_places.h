@@ -65,12 +65,20 @@ static uint32_t homes_of(const tables *t, uint32_t rank) {
     for (uint64_t b = 0; b < t->blocks_count; b++) n += t->blocks[b].home == rank;
     return n;
 }
-/* Instructions of the other queue that are known to be complete at a place. */
-static uint32_t known_at(const place *p) {
+/* Instructions of the other queue that are known at a place to be complete, in what they move over a fabric. */
+static uint32_t known_over(const place *p, fcp_fabric fabric) {
     uint32_t known = 0;
-    for (uint32_t i = 0; i < p->at; i++)
-        if (p->stream[i].op == FCP_OP_WAIT && p->stream[i].a > known) known = p->stream[i].a;
+    for (uint32_t i = 0; i < p->at; i++) {
+        const uint32_t waits = fcp_waits_over(&p->stream[i], (fcp_queue)p->queue, fabric);
+        if (p->stream[i].op == FCP_OP_WAIT && waits > known) known = waits;
+    }
     return known;
+}
+/* The same of a place in a communication queue: compute instructions are complete or not. */
+static uint32_t known_at(const place *p) { return known_over(p, FCP_NET); }
+/* A number that a WAIT names: that of a fabric which the cluster has. */
+static uint32_t *waits_of(const tables *t, const place *p) {
+    return p->queue == FCP_COMPUTE && t->problem->gpus > 1 ? &p->x->b : &p->x->a;
 }
 static void neutral(fcp_instr *x) { *x = (fcp_instr){.op = FCP_OP_WAIT, .stage = x->stage}; }
 

@@ -92,7 +92,10 @@ static inline void instr_insert(tables *t, int pass, uint32_t rank, int queue, u
     for (uint64_t s = stream + 1; s < t->streams_count; s++) t->streams[s].first++;
     fcp_instr *other = stream_instrs(t, pass, rank, !queue, &n);
     for (uint32_t i = 0; i < n; i++)
-        if (other[i].op == FCP_OP_WAIT && other[i].a > at) other[i].a++;
+        if (other[i].op == FCP_OP_WAIT) {
+            other[i].a += other[i].a > at;
+            other[i].b += other[i].b > at;
+        }
 }
 
 /* --- a plan by hand

@@ -61,12 +61,13 @@ static inline void plan_to_placement(planned *x, const char *text, const strateg
     memset(x, 0, sizeof *x);
     x->d = fcpc_diagnostics_new();
     x->program = parse_text(text, x->d);
-    x->at = (planning){.program = x->program, .batch = &x->batch, .d = x->d, .block = x->program->block,
+    x->at = (planning){.program = x->program, .batch = &x->batch, .d = x->d, .block = program_block(x->program),
                        .coalesce = x->program->coalesce, .strategy = by};
     run_pass(x, bind_lengths);
     run_pass(x, problem_open);
     run_pass(x, strategy_cut);
     run_pass(x, problem_tiles);
+    run_pass(x, strategy_divide);
     run_pass(x, strategy_place);
     x->p = *x->at.problem;
     x->home = (uint32_t *)x->at.placement->home;

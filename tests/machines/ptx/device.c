@@ -674,7 +674,7 @@ static bool part_of(const fcp_arena *a, const fcp_fusion_run *run, uint32_t at, 
         out->first = out->last = at;
         out->needs = 0;
         for (uint32_t i = 0; i < at; i++)
-            if (x[i].op == FCP_OP_WAIT && x[i].a > out->needs) out->needs = x[i].a;
+            if (x[i].op == FCP_OP_WAIT && fcp_waits_whole(&x[i]) > out->needs) out->needs = fcp_waits_whole(&x[i]);
     }
     return at == out->last;
 }

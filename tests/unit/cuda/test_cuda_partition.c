@@ -86,6 +86,56 @@ Test(partition, margins) {
     fcp_packed_free(&first);
 }
 
+/* Plans of a session may have other margins than its first one. That of the first one holds, because streams were made
+ * with it, and results have the same bits. `add`: they are added; else the session is bound to each in turn. */
+static void holds(standin *x, fcp_partition wanted, bool add, unsigned first) {
+    const unsigned margins[] = {first, 0, 2};
+    fcp_session_options options = {
+        .size = sizeof options, .backend = "cuda", .timeout_s = 100, .graph_from = 2, .partition = wanted};
+    enum { PLANS = sizeof margins / sizeof *margins };
+    fcp_plan *plans[PLANS];
+    fcp_session *session;
+    fcp_shape shape;
+    fcp_error err = {0};
+    fcp_packed packed[PLANS] = {{0}};
+    const unsigned share = first ? 2 : 3;
+    for (int i = 0; i < PLANS; i++) plans[i] = with_margin(6, margins[i]);
+    x->plan = plans[0];
+    fcp_plan_shape(plans[0], &shape);
+    cr_assert_eq(fcp_session_create(plans[0], &options, &session, &err), FCP_OK, "%s", err.message);
+    for (int i = 0; i < PLANS; i++) {
+        uint32_t number = 0;
+        fcp_code code = !i ? FCP_OK : add ? fcp_session_add(session, plans[i], FCP_OWN_BATCH, &number, &err)
+                                          : fcp_session_rebind(session, plans[i], &err);
+        cr_assert_eq(code, FCP_OK, "margin %u: %s", margins[i], err.message);
+        cr_assert_eq(fcp_session_select(session, number, &err), FCP_OK);
+        x->plan = plans[i];
+        x->most_blocks = 0;
+        cr_assert_eq(fcp_packed_alloc(&shape, ALL, &packed[i], &err), FCP_OK);
+        fcp_packed_draw(&shape, ALL, 3, &packed[i]);
+        for (int n = 0; n < 2 * FCP_PASSES; n++)
+            cr_assert_eq(fcp_session_run_packed(session, plans[i], (fcp_pass)(n % FCP_PASSES), &packed[i], NULL, &err),
+                         FCP_OK, "%s; %s", err.message, x->trouble);
+        cr_assert_eq(x->most_blocks, 2 * share, "margin %u after %u: %u blocks", margins[i], first, x->most_blocks);
+        cr_assert(same(plans[i], &packed[0], &packed[i]), "margin %u after %u: other bits", margins[i], first);
+    }
+    fcp_session_free(session);
+    for (int i = 0; i < PLANS; i++) {
+        fcp_packed_free(&packed[i]);
+        fcp_plan_free(plans[i]);
+    }
+    cr_assert_str_empty(x->trouble, "%s", x->trouble);
+    cr_assert_eq(x->live, 0, "%ld objects are left", x->live);
+}
+Test(partition, first_margin_holds) {
+    standin *x = stand();
+    x->devices = 2;
+    holds(x, FCP_PARTITION_AUTO, false, 1);
+    holds(x, FCP_PARTITION_AUTO, true, 1);
+    holds(x, FCP_PARTITION_GRID, false, 1);
+    holds(x, FCP_PARTITION_AUTO, false, 0);
+}
+
 /* Attention has all multiprocessors, and the session says why. Frees the plan. */
 static void keeps_all(standin *x, fcp_plan *plan, const char *reason) {
     char why[400];

@@ -192,7 +192,6 @@ Test(rebind, refuses) {
         {"heads = 2; kv_heads = 1; head_dim = 16; values = keys; dtype = bf16", "", "values_in_keys = 0", 2},
         {"heads = 2; kv_heads = 1; head_dim = 16; dtype = bf16", "; lse_gradient = true", "lse_gradient = 0", 2},
         {"heads = 2; kv_heads = 1; head_dim = 16; dtype = fp16", "", "dtype = bf16, the new plan has fp16", 2},
-        {"heads = 2; kv_heads = 1; head_dim = 16; dtype = bf16", "; margin = 3", "margin", 2},
         {"heads = 2; kv_heads = 1; head_dim = 16; dtype = bf16", "; deterministic = false", "deterministic", 2}};
     standin *x = stand();
     for (int cuda = 0; cuda < 2; cuda++) {

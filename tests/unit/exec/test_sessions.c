@@ -226,9 +226,10 @@ static void timings_fit(process *p, const fcp_session *s, const fcp_plan *plan, 
                   i);
             CHECK(p, !i || t[q][i - 1].end <= t[q][i].begin, "rank %u, queue %u, instruction %u begins too early", rank,
                   q, i);
-            if (x->op == FCP_OP_WAIT && x->a && x->a <= count[!q] &&
-                plan->instrs[fcp_stream_of(plan, pass, rank, (fcp_queue)!q)->first + x->a - 1].op != FCP_OP_COPY)
-                CHECK(p, t[!q][x->a - 1].end <= t[q][i].end, "rank %u, queue %u, wait %u ends too early", rank, q, i);
+            const uint32_t waits = x->op == FCP_OP_WAIT ? fcp_waits_whole(x) : 0;
+            if (waits && waits <= count[!q] &&
+                plan->instrs[fcp_stream_of(plan, pass, rank, (fcp_queue)!q)->first + waits - 1].op != FCP_OP_COPY)
+                CHECK(p, t[!q][waits - 1].end <= t[q][i].end, "rank %u, queue %u, wait %u ends too early", rank, q, i);
             for (uint32_t n = x->a; x->op == FCP_OP_LAUNCH && n < x->a + x->b; n++)
                 CHECK(p, s->times->transfers[n] >= t[q][i].begin && s->times->transfers[n] <= t[q][i].end);
         }

@@ -229,7 +229,7 @@ Test(threads, a_message_that_nobody_takes_is_named) {
 Test(threads, a_wait_for_what_never_completes_is_named) {
     hand *h = make();
     const fcp_stream *s = fcp_stream_of(&h->plan, FCP_FORWARD, 1, FCP_COMPUTE);
-    h->instrs[s->first + 2].a = 1000; /* COPY, ATTEND, WAIT */
+    h->instrs[s->first + 2].b = 1000; /* COPY, ATTEND, WAIT */
     expect_named(h, FCP_FORWARD,
                  "rank 1, forward pass, stage 0, instruction 2 of the compute queue (wait): the communication queue "
                  "has completed ",

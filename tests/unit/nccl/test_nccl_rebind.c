@@ -89,7 +89,7 @@ static void go_through(process *p) {
 static journey journey_of(const char *const *lengths, const char *const *masks, unsigned ranks) {
     journey j = {.task = {.graph_from = 2, .seed = ranks, .odd = 99}};
     for (int i = 0; i < BATCHES && lengths[i]; i++)
-        j.plans[i] = make_plan(masks[i], ranks, 1, lengths[i], i % 2 ? "; layout = contiguous" : "");
+        j.plans[i] = make_plan(masks[i], ranks, 1, lengths[i], i % 2 ? "; layout = contiguous; margin = 7" : "");
     j.task.plan = j.plans[0];
     return j;
 }
@@ -126,6 +126,7 @@ static void take_turns(process *p) {
         p->cuda->plan = j->plans[i];
         CHECK(p, fcp_session_add(session, j->plans[i], FCP_OWN_BATCH, &number[i], &err) == FCP_OK, "plan %d: %s", i,
               err.message);
+        CHECK(p, p->nccl->max_ctas == (int)j->plans[0]->problem->margin, "plan %d: %d", i, p->nccl->max_ctas);
         uint32_t none = 99;
         CHECK(p, fcp_session_add(session, j->plans[i], 0, &none, &err) == FCP_E_HOMES && none == 99, "plan %d: %s", i,
               err.message);
@@ -221,7 +222,7 @@ static void refuse(process *p) {
 }
 Test(nccl_rebind, refusing) {
     journey j = {.plans = {make_plan("causal", 3, 1, "300, 130", ""),
-                           make_plan("causal", 3, 1, "300, 60", "; margin = 3"),
+                           make_plan("causal", 3, 1, "300, 60", "; deterministic = false"),
                            make_plan("causal", 3, 1, "300, 60", "")}};
     static const unsigned odd[] = {0, 2, 99};
     for (int i = 0; i < 3; i++) {
@@ -231,7 +232,7 @@ Test(nccl_rebind, refusing) {
         process_all_well(s, 3, 0, "refusing");
         no_trouble(s, 3, 0, "refusing");
         for (unsigned r = 0; r < 3; r++) {
-            const char *part = odd[i] == 99 || r == odd[i] ? "margin = 12, the new plan has 3"
+            const char *part = odd[i] == 99 || r == odd[i] ? "deterministic = 1, the new plan has 0"
                                : odd[i]                    ? "rank 2 has another plan"
                                                            : "rank 1 has another plan";
             cr_assert(strstr(s->words[r].err.message, part), "rank %u: \"%s\" is not in: %s", r, part,

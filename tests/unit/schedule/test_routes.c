@@ -137,6 +137,10 @@ Test(routes, relays_relieve_the_home) {
     cr_assert_eq(routes_find(&d.in, &a, &a, &r), FCP_OK);
     check(&d, &r);
     cr_expect_leq(r.sent[FCP_NET][1], 100 * wants / 2);
+    d.in.rail = true; /* each over its own rail */
+    cr_assert_eq(routes_find(&d.in, &a, &a, &r), FCP_OK);
+    check(&d, &r);
+    cr_expect_leq(r.sent[FCP_NET][1], 100 * wants / 2);
     arena_free(&a);
 }
 

@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "compiler/fcpc.h"
-#include "compiler/simulate/margin.h"
 #include "compiler/simulate/model.h"
 #include "compiler/simulate/simulate.h"
 #include "tests/support/plan_of.h"
@@ -131,7 +130,7 @@ Test(simulate, a_rounded_partial_takes_half_the_bytes_and_two_small_launches) {
         const fcp_transfer *t = &plan->transfers[i];
         if (t->cls != FCP_DKV) continue;
         const uint64_t numbers = (uint64_t)t->tokens * 2 * 16 * 64;
-        cr_assert_eq(sim_model_transfer(&m, i, plan->cluster->intra),
+        cr_assert_eq(sim_model_transfer(&m, 0, i, plan->cluster->intra),
                      US + takes(numbers * 2, plan->cluster->intra) +
                          2 * (3 * US + takes(numbers * 6, plan->cluster->memory_bandwidth)));
         seen++;
@@ -290,6 +289,52 @@ Test(simulate, fabrics_in_two_queues_do_not_wait_for_each_other) {
     }
 }
 
+/* What the caller holds may have to leave its rail: then it goes inside the node first, to the GPU on the receiver's
+ * rail, and by that GPU's port. Two nodes of two; rank 0 to rank 3 goes by rank 1's port. */
+Test(simulate, what_leaves_its_rail_takes_a_hop_and_the_port_of_another) {
+    static const char *const layouts[] = {"contiguous", "planned"};
+    for (int l = 0; l < 2; l++) {
+        char text[512];
+        uint32_t off = 0, on = 0;
+        snprintf(text, sizeof text,
+                 "model { heads = 16; kv_heads = 16; head_dim = 64 }\n"
+                 "cluster { nodes = 2; gpus = 2; latency = 1 us; fabric = rail; intra = 40 GB/s; inter = 1 GB/s }\n"
+                 "batch { lengths = [4096, 2048, 1024 x 4] }\n"
+                 "plan { mask = causal; block = 512; margin = 0; layout = %s }\n", layouts[l]);
+        fcp_plan *plan = plan_of(text);
+        const fcp_problem *p = plan->problem;
+        const sim_profile profile = profile_of(round_figures);
+        arena memory = {0};
+        sim_model m;
+        cr_assert_eq(sim_model_new(plan, FCP_FORWARD, &profile, &(sim_options){0}, &memory, &m), FCP_OK);
+        for (uint32_t r = 0; r < p->ranks; r++) {
+            const fcp_stream *s = fcp_stream_of(plan, FCP_FORWARD, r, FCP_COMM);
+            for (const fcp_instr *x = plan->instrs + s->first; x < plan->instrs + s->first + s->count; x++)
+                for (uint32_t i = x->a; x->op == FCP_OP_LAUNCH && i < x->a + x->b; i++) {
+                    const fcp_transfer *t = &plan->transfers[i];
+                    const uint64_t bytes = sim_model_bytes(&m, t), direct = US + takes(bytes, plan->cluster->inter);
+                    if (t->fabric != FCP_NET || t->dir != FCP_SEND) continue;
+                    const bool leaves = t->peer % 2 != r % 2;
+                    const uint64_t time = sim_model_transfer(&m, r, i, plan->cluster->inter);
+                    cr_assert_eq(time, direct + (leaves ? US + takes(bytes, plan->cluster->intra) : 0));
+                    cr_assert_eq(sim_model_port(&m, r, t->peer), leaves ? r ^ 1 : r);
+                    off += leaves, on += !leaves;
+                }
+        }
+        arena_free(&memory);
+        cr_assert(on && (off > 0) == !l, "%s: %u off their rails", layouts[l], off);
+        cr_assert_eq(fcp_bytes_off_rails(plan, FCP_FORWARD) > 0, !l);
+        fcp_problem flat = *p; /* the same plan, if the network were a fat tree */
+        const uint64_t rails = makespan(plan, FCP_FORWARD, NULL);
+        flat.topology = FCP_FAT_TREE;
+        plan->problem = &flat;
+        const uint64_t tree = makespan(plan, FCP_FORWARD, NULL);
+        cr_assert(l ? rails == tree : rails > tree, "%s", layouts[l]);
+        plan->problem = p;
+        fcp_plan_free(plan);
+    }
+}
+
 Test(simulate, a_profile_has_one_queue_or_two) {
     char text[1024];
     fcp_error err = {0};
@@ -300,42 +345,6 @@ Test(simulate, a_profile_has_one_queue_or_two) {
     cr_assert(strstr(err.message, "queues is 1 or 2"), "%s", err.message);
     cr_assert_eq(sim_profile_find("cpu", &p, &err), FCP_OK);
     cr_assert_eq(p.queues, 1);
-}
-
-/* The greater of what a margin costs a plan that computes and one that waits for the network. */
-static double worst_cost(uint64_t sms, uint64_t margin, double port, double moved) {
-    const double computing = (double)sms / (double)(sms - margin), moving = port / moved;
-    return computing > moving ? computing : moving;
-}
-
-Test(simulate, the_margin_costs_least_in_the_worse_case) {
-    static const char *const gpus[] = {"a100", "h100", "h200", "b200"};
-    static const struct { uint32_t nodes, gpus; } clusters[] = {{8, 8}, {64, 1}, {1, 8}};
-    fcp_error err = {0};
-    for (size_t g = 0; g < sizeof gpus / sizeof *gpus; g++)
-        for (size_t c = 0; c < sizeof clusters / sizeof *clusters; c++)
-            for (uint64_t port = 5; port <= 800; port *= 2) {
-                sim_profile p;
-                cr_assert_eq(sim_profile_find(gpus[g], &p, &err), FCP_OK, "%s", err.message);
-                const fcp_cluster cluster = {.inter = port * 1000000000};
-                const uint32_t margin = sim_margin(clusters[c].nodes, clusters[c].gpus, &cluster, &p);
-                const uint64_t divide = clusters[c].nodes > 1 && clusters[c].gpus > 1 ? 2 : 1;
-                cr_assert(margin < p.sms && (p.sms - margin) % p.part == 0, "%s: %u", gpus[g], margin);
-                double costs[256] = {0}, least = 1e9;
-                for (uint64_t m = 1; m < p.sms; m++) {
-                    const double moved = (double)((m + divide - 1) / divide) * (double)p.channel;
-                    if ((p.sms - m) % p.part) continue;
-                    costs[m] = worst_cost(p.sms, m, (double)cluster.inter, moved);
-                    if (costs[m] < least) least = costs[m];
-                }
-                cr_assert(costs[margin] <= least + 1e-5, "%s, %u x %u, port of %llu: margin %u costs %.4f, not %.4f",
-                          gpus[g], clusters[c].nodes, clusters[c].gpus, (unsigned long long)port, margin, costs[margin],
-                          least);
-            }
-    sim_profile p;
-    cr_assert_eq(sim_profile_find("h200", &p, &err), FCP_OK);
-    cr_assert_eq(sim_margin(8, 8, &(fcp_cluster){.inter = 50000000000}, &p), 12, "the example of margin.c");
-    cr_assert_eq(sim_margin(1, 1, &(fcp_cluster){.inter = 50000000000}, &p), 0);
 }
 
 /* What a watcher adds up of a timeline. */

@@ -1,0 +1,410 @@
+/* few_rows.c: finds blocks of which many readers need a few rows, and divides them, so that only these rows travel.
+ *
+ * Requires: a problem of one range of heads, with its tiles.
+ * Gives: the stretches of tokens that blocks are better made of (cut_again.c makes them). A block that is divided
+ *     becomes the rows that many read, and the rest. Or nothing: all blocks stay as they are.
+ * Cost: O(tiles + parts + runs of the shapes), and for a block of which many do not read all O(columns) for each of its
+ *     tiles, where neighbours of one shape count once.
+ *
+ * Example: attention sinks. Every query sees the first 64 tokens and the 4,096 before it, and blocks have 2,048 tokens.
+ * So all blocks read block 0, and all but the next two read one column of cells in it: 128 tokens. On 256 ranks the
+ * block is sent 255 times for that. Divided, 128 tokens are sent 255 times, and the other 1,920 to two ranks.
+ *
+ * How a block is divided. For each of its columns of cells we know which blocks read it. Columns are put in order, the
+ * most read first, and the list is cut at one place. So a sink in front, a question in the middle and marked tokens
+ * here and there are all found in one way. The place is the one that saves most token transfers: a block's tokens times
+ * the ranks that receive it. Homes are not known yet. So the readers are taken to be neighbours, with as many blocks on
+ * each rank as on the mean rank. The block's own rows do not count, because they are at home.
+ *
+ * What a division costs: a block, a transfer in a round of its own, and more tiles. So it must save a third of what the
+ * block's transfers were. A block that few read stays whole, and all do if more than a quarter would be divided: else
+ * images and films, where each block is read in part by many, would be cut to small blocks that many rounds carry. The
+ * rows are divided, too. If a strategy places blocks one by one, the two may lie apart, and then both fetch what both
+ * read: that must be less than what is saved. Rows that lie here and there make a piece each, and there is a limit to
+ * pieces. It is lowered where parts would become many.
+ */
+#include "compiler/problem/problem.h"
+
+#include <string.h>
+
+#include "compiler/base/group.h"
+#include "compiler/base/sort.h"
+
+enum {
+    READERS = 4,   /* a block that fewer read is not divided */
+    SAVES = 3,     /* a division saves at least such a part, ... */
+    LEAST = 1024,  /* ... and as many tokens, over all ranks */
+    DIVIDED = 4,   /* at most such a part of all blocks is divided */
+    PIECES = 8,    /* that a block is divided into, at most */
+    MORE_PARTS = 4 /* so many times more parts at most ... */
+};
+enum { FEW_PARTS = 1 << 16 }; /* ... unless there are few */
+
+/* Columns `first` to `end` - 1 of a piece's cells, or of a block's. */
+typedef struct columns {
+    uint32_t first, end;
+} columns;
+
+typedef struct reading {
+    planning *x;
+    const problem *p;
+    uint32_t places;        /* the ranks among which the batch is divided, or groups of them */
+    bool apart;             /* the strategy may place the two blocks apart */
+    columns *range;         /* the columns that a shape reads: range[range_start[shape]] and so on */
+    uint32_t *range_start;  /* shapes + 1 */
+    uint32_t *width;        /* per shape: how many that are */
+    uint32_t *column_start; /* per piece: the number of its first column among all columns */
+    uint32_t *readers;      /* per block: others that read it */
+    uint32_t *tile_start, *tile; /* tiles by KV block, of those that are looked at */
+    uint8_t *many;          /* per column: many read it */
+    uint32_t *pieces;       /* per block: 1, and those that a division adds; 0: it stays whole */
+    /* of one block: per column its tokens, and how many read it; the columns, the most read first; and where each is in
+     * that order */
+    uint32_t *tokens, *read_by, *order, *place;
+    uint64_t *keys, *other;
+    uint32_t *first_read, *last_read; /* per place: how many readers have it as their first, and as their last */
+} reading;
+
+static uint32_t columns_of(uint32_t tokens) { return (tokens + FCP_CELL - 1) / FCP_CELL; }
+
+/* How many columns a block has. */
+static uint32_t block_width(const reading *g, uint32_t b) {
+    const fcp_block *of = &g->p->blocks[b];
+    return g->column_start[of->first_piece + of->pieces] - g->column_start[of->first_piece];
+}
+
+/* The columns that the classes of a part's shape read together: marks them in `marks`, which is cleared again. */
+static uint32_t add_ranges(const problem *p, uint32_t shape, uint8_t *marks, columns *out) {
+    const fcp_shape_rec *of = &p->shapes[shape];
+    const uint32_t width = columns_of(of->k_length), set = p->sets ? p->sets[shape].set : 1;
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < set; i++)
+        for (const fcp_run *r = p->runs + of[i].first_run, *end = r + of[i].runs; r < end; r++) {
+            if (r->count == width) { /* a row of cells reads all */
+                memset(marks, 0, width);
+                *out = (columns){0, width};
+                return 1;
+            }
+            memset(marks + r->col, 1, r->count);
+        }
+    for (uint32_t at = 0; at < width; at++) {
+        if (!marks[at]) continue;
+        if (!count || out[count - 1].end != at) out[count++] = (columns){at, at};
+        out[count - 1].end = at + 1;
+        marks[at] = 0;
+    }
+    return count;
+}
+
+static fcp_code find_ranges(reading *g) {
+    const problem *p = g->p;
+    uint8_t *marks = ARENA_ZNEW(&g->x->scratch, uint8_t, columns_of(p->max_block[FCP_KEYS]) + (size_t)1);
+    columns *some = ARENA_NEW(&g->x->scratch, columns, columns_of(p->max_block[FCP_KEYS]) / 2 + (size_t)1);
+    size_t room = 0, count = 0;
+    g->range_start = ARENA_NEW(&g->x->scratch, uint32_t, p->shape_count + (size_t)1);
+    g->width = ARENA_ZNEW(&g->x->scratch, uint32_t, p->shape_count + (size_t)1);
+    if (!marks || !some || !g->range_start || !g->width) return FCP_E_NO_MEMORY;
+    for (uint32_t s = 0; s < p->shape_count; s++) {
+        g->range_start[s] = (uint32_t)count;
+        if (planning_stopped_at(g->x, s)) return FCP_E_INTERRUPTED;
+        if (p->sets && !p->sets[s].set) continue;
+        const uint32_t more = add_ranges(p, s, marks, some);
+        for (uint32_t i = 0; i < more; i++) {
+            g->range = arena_grow(&g->x->scratch, g->range, count, &room, sizeof *g->range);
+            if (!g->range) return FCP_E_NO_MEMORY;
+            g->range[count++] = some[i];
+            g->width[s] += some[i].end - some[i].first;
+        }
+    }
+    g->range_start[p->shape_count] = (uint32_t)count;
+    return FCP_OK;
+}
+
+/* Numbers the columns of all pieces. */
+static fcp_code number_columns(reading *g) {
+    const problem *p = g->p;
+    arena *a = &g->x->scratch;
+    uint32_t count = 0, most = 0;
+    g->column_start = ARENA_NEW(a, uint32_t, p->piece_count + (size_t)1);
+    if (!g->column_start) return FCP_E_NO_MEMORY;
+    for (uint32_t i = 0; i < p->piece_count; i++) {
+        g->column_start[i] = count;
+        count += columns_of(p->pieces[i].length);
+    }
+    g->column_start[p->piece_count] = count;
+    for (uint32_t b = 0; b < p->block_count; b++)
+        if (block_width(g, b) > most) most = block_width(g, b);
+    g->many = ARENA_ZNEW(a, uint8_t, count + (size_t)1);
+    g->tokens = ARENA_NEW(a, uint32_t, most + (size_t)1);
+    g->read_by = ARENA_NEW(a, uint32_t, most + (size_t)1);
+    g->order = ARENA_NEW(a, uint32_t, most + (size_t)1);
+    g->place = ARENA_NEW(a, uint32_t, most + (size_t)1);
+    g->first_read = ARENA_NEW(a, uint32_t, most + (size_t)1);
+    g->last_read = ARENA_NEW(a, uint32_t, most + (size_t)1);
+    g->keys = ARENA_NEW(a, uint64_t, most + (size_t)1);
+    g->other = ARENA_NEW(a, uint64_t, most + (size_t)1);
+    return g->many && g->tokens && g->read_by && g->order && g->place && g->first_read && g->last_read && g->keys &&
+           g->other ? FCP_OK : FCP_E_NO_MEMORY;
+}
+
+/* The ranks that so many readers of a block are on, if those are neighbours and share ranks. */
+static uint32_t ranks_of(const reading *g, uint32_t readers) {
+    const uint64_t ranks = ((uint64_t)readers * g->places + g->p->block_count - 1) / g->p->block_count;
+    return ranks < g->places ? (uint32_t)ranks : g->places - 1;
+}
+
+/* Whoever reads all of a block reads both of what it is divided into. Do few enough read all of block b, of which
+ * `whole` do? */
+static bool may_gain(const reading *g, uint32_t b, uint32_t whole) {
+    const uint64_t before = ranks_of(g, g->readers[b]), after = ranks_of(g, whole);
+    return g->readers[b] >= READERS && SAVES * after <= (SAVES - 1) * before && problem_holds(g->p, b, FCP_KEYS);
+}
+
+/* Counts readers, and lists the tiles of the blocks that may be divided. *out_any: there are some. */
+static fcp_code find_readers(reading *g, bool *out_any) {
+    const problem *p = g->p;
+    arena *a = &g->x->scratch;
+    uint32_t *whole = ARENA_ZNEW(a, uint32_t, p->block_count + (size_t)1);
+    uint32_t *key = ARENA_NEW(a, uint32_t, p->tile_count + (size_t)1);
+    g->readers = ARENA_ZNEW(a, uint32_t, p->block_count + (size_t)1);
+    g->pieces = ARENA_ZNEW(a, uint32_t, p->block_count + (size_t)1);
+    if (!whole || !key || !g->readers || !g->pieces) return FCP_E_NO_MEMORY;
+    for (uint32_t t = 0; t < p->tile_count; t++) {
+        const uint32_t k = p->tile_k[t];
+        uint32_t read = 0;
+        if (planning_stopped_at(g->x, t)) return FCP_E_INTERRUPTED;
+        if (p->tile_q[t] == k) continue;
+        for (uint32_t i = p->tile_part[t]; i < p->tile_part[t + 1]; i++) read += g->width[p->parts[i].shape];
+        g->readers[k]++;
+        whole[k] += read >= block_width(g, k);
+    }
+    *out_any = false;
+    for (uint32_t b = 0; b < p->block_count; b++) *out_any |= may_gain(g, b, whole[b]);
+    if (!*out_any) return FCP_OK;
+    for (uint32_t t = 0; t < p->tile_count; t++) {
+        const uint32_t k = p->tile_k[t];
+        key[t] = p->tile_q[t] != k && may_gain(g, k, whole[k]) ? k : FCP_NONE;
+    }
+    g->tile_start = ARENA_NEW(a, uint32_t, p->block_count + (size_t)2);
+    g->tile = ARENA_NEW(a, uint32_t, p->tile_count + (size_t)1);
+    if (!g->tile_start || !g->tile) return FCP_E_NO_MEMORY;
+    return group_by(key, sizeof *key, p->tile_count, p->block_count, g->tile_start, g->tile, g->x->stop)
+               ? FCP_OK : FCP_E_INTERRUPTED;
+}
+
+/* --- one block ---------------------------------------------------------------------------------------------------- */
+
+/* Range i of a part, in columns of its KV block, whose first column is `base`. */
+static columns range_of(const reading *g, const fcp_part *part, uint32_t i, uint32_t base) {
+    const uint32_t at = g->column_start[part->k_piece] - base;
+    return (columns){at + g->range[i].first, at + g->range[i].end};
+}
+
+/* Counts who reads each of a block's columns. */
+static void count_readers(reading *g, uint32_t b, uint32_t base, uint32_t width) {
+    const problem *p = g->p;
+    memset(g->read_by, 0, (width + (size_t)1) * sizeof *g->read_by);
+    for (uint32_t i = g->tile_start[b]; i < g->tile_start[b + 1]; i++) {
+        const uint32_t t = g->tile[i];
+        for (uint32_t at = p->tile_part[t]; at < p->tile_part[t + 1]; at++) {
+            const uint32_t shape = p->parts[at].shape;
+            for (uint32_t k = g->range_start[shape]; k < g->range_start[shape + 1]; k++) {
+                const columns c = range_of(g, &p->parts[at], k, base);
+                g->read_by[c.first]++;
+                g->read_by[c.end]--; /* wraps; the sums below are right again */
+            }
+        }
+    }
+    for (uint32_t c = 1; c < width; c++) g->read_by[c] += g->read_by[c - 1];
+}
+
+static void sort_columns(reading *g, uint32_t width) {
+    for (uint32_t c = 0; c < width; c++) g->keys[c] = (uint64_t)(UINT32_MAX - g->read_by[c]) << 32 | c;
+    sort_u64(g->keys, g->other, width);
+    for (uint32_t i = 0; i < width; i++) {
+        g->order[i] = (uint32_t)g->keys[i];
+        g->place[g->order[i]] = i;
+    }
+}
+
+/* The first and the last place of the columns that a tile reads. */
+static columns places_of(const reading *g, uint32_t t, uint32_t base) {
+    const problem *p = g->p;
+    columns found = {FCP_NONE, 0};
+    for (uint32_t at = p->tile_part[t]; at < p->tile_part[t + 1]; at++) {
+        const uint32_t shape = p->parts[at].shape;
+        for (uint32_t k = g->range_start[shape]; k < g->range_start[shape + 1]; k++) {
+            const columns c = range_of(g, &p->parts[at], k, base);
+            for (uint32_t i = c.first; i < c.end; i++) {
+                if (g->place[i] < found.first) found.first = g->place[i];
+                if (g->place[i] > found.end) found.end = g->place[i];
+            }
+        }
+    }
+    return found;
+}
+
+/* Counts, for each place, whose first or last it is. */
+static void count_places(reading *g, uint32_t b, uint32_t base, uint32_t width) {
+    const problem *p = g->p;
+    uint32_t shape = FCP_NONE, piece = FCP_NONE;
+    columns at = {0, 0};
+    memset(g->first_read, 0, width * sizeof *g->first_read);
+    memset(g->last_read, 0, width * sizeof *g->last_read);
+    for (uint32_t i = g->tile_start[b]; i < g->tile_start[b + 1]; i++) {
+        const uint32_t t = g->tile[i];
+        const fcp_part *part = &p->parts[p->tile_part[t]];
+        const bool single = p->tile_part[t + 1] == p->tile_part[t] + 1;
+        if (!single || part->shape != shape || part->k_piece != piece) at = places_of(g, t, base);
+        shape = single ? part->shape : FCP_NONE;
+        piece = part->k_piece;
+        g->first_read[at.first]++;
+        g->last_read[at.end]++;
+    }
+}
+
+static void measure_columns(reading *g, const fcp_block *of) {
+    uint32_t *out = g->tokens;
+    for (uint32_t i = of->first_piece; i < of->first_piece + of->pieces; i++)
+        for (uint32_t left = g->p->pieces[i].length; left; left -= *out++) *out = left < FCP_CELL ? left : FCP_CELL;
+}
+
+/* How many of the ordered columns are better a block of their own; 0: none. The block has `all` tokens and so many
+ * readers. *out_saved: the tokens that do not travel then, over all ranks. */
+static uint32_t best_place(const reading *g, uint64_t all, uint32_t width, uint32_t readers,
+                           uint64_t *out_saved) {
+    const uint64_t whole = ranks_of(g, readers) * all;
+    uint64_t best = whole - whole / SAVES, tokens = 0; /* tokens: of the columns before */
+    uint32_t found = 0, few = readers, many = 0; /* that read a later column, and an earlier one */
+    for (uint32_t i = 0; i < width; i++) {
+        const uint64_t after = ranks_of(g, many) * tokens + ranks_of(g, few) * (all - tokens);
+        if (i && g->read_by[g->order[i]] < g->read_by[g->order[i - 1]] && after <= best) {
+            if (after < best || !found) found = i;
+            best = after;
+        }
+        tokens += g->tokens[g->order[i]];
+        few -= g->last_read[i];
+        many += g->first_read[i];
+    }
+    *out_saved = whole - best;
+    return found;
+}
+
+/* The tokens of other blocks that rows of both kinds read. Where the two blocks may lie apart, these travel once more,
+ * except those that all ranks receive anyway. */
+static uint64_t read_twice(const reading *g, uint32_t b) {
+    const problem *p = g->p;
+    uint64_t sum = 0;
+    for (uint32_t t = p->tile_start[b]; t < p->tile_start[b + 1]; t++) {
+        const uint32_t k = p->tile_k[t];
+        bool by[2] = {false, false}; /* by rows that few read, and by those that many read */
+        if (k == b || g->readers[k] >= g->places) continue;
+        for (uint32_t at = p->tile_part[t]; at < p->tile_part[t + 1]; at++) {
+            const uint32_t shape = p->parts[at].shape, row = g->column_start[p->parts[at].q_piece];
+            const fcp_shape_rec *first = &p->shapes[shape], *last = first + (p->sets ? p->sets[shape].set : 1);
+            for (const fcp_shape_rec *of = first; of < last; of++)
+                for (uint32_t i = of->first_run; i < of->first_run + of->runs; i++)
+                    by[g->many[row + p->runs[i].row]] = true;
+        }
+        if (by[0] && by[1]) sum += p->blocks[k].tokens;
+    }
+    return sum;
+}
+
+/* Marks the columns of a block that many read, if they are to become a block of their own. */
+static void look_at(reading *g, uint32_t b) {
+    const fcp_block *of = &g->p->blocks[b];
+    const uint32_t base = g->column_start[of->first_piece], width = block_width(g, b);
+    if (width < 2) return;
+    count_readers(g, b, base, width);
+    measure_columns(g, of);
+    sort_columns(g, width);
+    count_places(g, b, base, width);
+    uint64_t saved = 0;
+    const uint32_t many = best_place(g, of->tokens, width, g->readers[b], &saved);
+    for (uint32_t i = 0; i < many; i++) g->many[base + g->order[i]] = 1;
+    if (!many || saved < LEAST || (g->apart && problem_holds(g->p, b, FCP_QUERIES) && read_twice(g, b) >= saved)) {
+        memset(g->many + base, 0, width);
+        return;
+    }
+    g->pieces[b] = 1 - of->pieces; /* wraps; and is at least 1 in the end */
+    for (uint32_t i = of->first_piece; i < of->first_piece + of->pieces; i++)
+        for (uint32_t c = g->column_start[i]; c < g->column_start[i + 1]; c++)
+            g->pieces[b] += c == g->column_start[i] || g->many[c] != g->many[c - 1];
+}
+
+/* --- all blocks --------------------------------------------------------------------------------------------------- */
+
+/* How many parts there are at most, if blocks with more than `most` pieces stay whole. */
+static uint64_t parts_after(const reading *g, uint32_t most) {
+    const problem *p = g->p;
+    uint64_t sum = 0;
+    for (uint32_t t = 0; t < p->tile_count; t++) {
+        const uint32_t q = g->pieces[p->tile_q[t]], k = g->pieces[p->tile_k[t]];
+        sum += (p->tile_part[t + 1] - p->tile_part[t]) * (uint64_t)(q && q <= most ? q : 1) * (k && k <= most ? k : 1);
+    }
+    return sum;
+}
+
+/* The limit to pieces. */
+static uint32_t most_pieces(const reading *g) {
+    uint64_t room = MORE_PARTS * (uint64_t)g->p->part_count;
+    uint32_t most = PIECES;
+    if (room < FEW_PARTS) room = FEW_PARTS;
+    while (most > 1 && parts_after(g, most) > room) most--;
+    return most;
+}
+
+/* Adds the stretches of a block's columns that many read, or of the others. */
+static void add_stretches(const reading *g, uint32_t b, uint8_t many, problem_stretch *out, size_t *count) {
+    const fcp_block *of = &g->p->blocks[b];
+    bool opens = true;
+    for (uint32_t i = of->first_piece; i < of->first_piece + of->pieces; i++) {
+        const fcp_piece *piece = &g->p->pieces[i];
+        const uint32_t from = g->column_start[i], until = g->column_start[i + 1];
+        for (uint32_t c = from, end; c < until; c = end) {
+            for (end = c + 1; end < until && g->many[end] == g->many[c]; end++) {}
+            if (g->many[c] != many) continue;
+            const uint32_t stop = end == until ? piece->length : (end - from) * FCP_CELL;
+            out[(*count)++] = (problem_stretch){b, piece->offset + (c - from) * FCP_CELL, piece->offset + stop, opens};
+            opens = false;
+        }
+    }
+}
+
+/* Lists the blocks as they will be; *out_count is 0 if none is divided. */
+static fcp_code list_stretches(reading *g, problem_stretch **out, size_t *out_count) {
+    const problem *p = g->p;
+    const uint32_t most = most_pieces(g);
+    size_t room = 0, divided = 0;
+    for (uint32_t b = 0; b < p->block_count; b++) {
+        if (g->pieces[b] > most) g->pieces[b] = 0;
+        room += g->pieces[b] + p->blocks[b].pieces;
+        divided += g->pieces[b] != 0;
+    }
+    if (!divided || divided > p->block_count / DIVIDED) return FCP_OK;
+    problem_stretch *list = *out = ARENA_NEW(&g->x->scratch, problem_stretch, room);
+    if (!list) return FCP_E_NO_MEMORY;
+    for (uint32_t b = 0; b < p->block_count; b++) {
+        if (!g->pieces[b]) list[(*out_count)++] = (problem_stretch){b, 0, p->blocks[b].tokens, true};
+        else add_stretches(g, b, 1, list, out_count), add_stretches(g, b, 0, list, out_count);
+    }
+    return FCP_OK;
+}
+
+fcp_code problem_few_rows(planning *x, bool apart, problem_stretch **out, size_t *out_count) {
+    const problem *p = x->problem;
+    reading g = {.x = x, .p = p, .places = program_places(x->program), .apart = apart};
+    bool any = false;
+    *out_count = 0;
+    if (g.places < 2 || p->range_blocks != p->block_count) return FCP_OK;
+    fcp_code code = find_ranges(&g);
+    if (!code) code = number_columns(&g);
+    if (!code) code = find_readers(&g, &any);
+    if (code || !any) return code;
+    for (uint32_t b = 0; b < p->block_count; b++) {
+        if (planning_stopped_at(x, b)) return FCP_E_INTERRUPTED;
+        if (g.tile_start[b] < g.tile_start[b + 1]) look_at(&g, b);
+    }
+    return list_stretches(&g, out, out_count);
+}
