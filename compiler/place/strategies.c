@@ -86,7 +86,7 @@ fcp_code strategy_divide(planning *x) {
     problem_stretch *list;
     size_t count;
     if (!by->by_block || by->cut_given || x->grouping) return FCP_OK; /* groups have a rank for each chunk */
-    fcp_code code = problem_few_rows(x, !by->exec, &list, &count);
+    fcp_code code = problem_few_rows(x, !by->in_place, &list, &count);
     if (!code && count) code = strategy_cut_again(x, list, count);
     return code || !by->divide ? code : by->divide(x);
 }
@@ -104,15 +104,15 @@ static bool relays(const planning *x) {
     return strategy_of(x)->in_place && !chosen && x->program->relay;
 }
 
-/* Who shares heads has phases, and ways of its own around a ring. Where another strategy divides the batch among groups
+/* Who shares heads has phases, and ways of its own between groups. Where another strategy divides the batch among groups
  * and all heads are computed at once, nothing waits for a phase. */
 static void share_heads(const planning *x, placement *made) {
     const struct fcpc_program *g = x->program;
     const bool groups = program_has_groups(g);
     made->phase = groups && g->together == g->heads ? NULL : x->sharing->phase;
     made->gather = !g->between;
-    made->route = program_has_ring(g) ? heads_route : NULL;
-    made->relay = groups && made->relay;
+    made->route = program_has_ring(g) ? heads_route : groups ? heads_route_between : NULL;
+    made->relay = false;
 }
 
 /* May ranks change their names inside a node? Not where homes are given, nor where a rule says what each rank has. */

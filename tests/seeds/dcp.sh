@@ -48,6 +48,13 @@ counts "the first waits for nothing; the others share the rounds, none has more 
 plans "as many stages as divisions" '[.[].stages] == [2, 4, 8]' '-D plan.strategy.divisions=2' '' \
     '-D plan.strategy.divisions=8'
 
+row dcp_heads -D 'batch.lengths=[4K]' -D plan.block=256 -D model.heads=8 -D model.kv_heads=8
+plans "64:64 heads on one node: the bytes of ulysses, less than half of those by blocks of all heads" '
+    [.[].bytes_total] | .[0] == .[1] and .[0] < .[2] / 2' '' '-D plan.strategy=ulysses' '-D plan.strategy=dcp'
+plans "on two nodes: fewer bytes between these than either" '
+    [.[].bytes_inter_node] | .[0] < .[1] and .[0] < .[2]' '-D cluster.nodes=2' \
+    '-D cluster.nodes=2 -D plan.strategy=ulysses' '-D cluster.nodes=2 -D plan.strategy=dcp'
+
 row dcp_instructions -D 'batch.lengths=[2K, 250 x 8]' -D plan.block=128
 "$fcpc" -q "$program" -o "$work/plan"
 "$fcpc" dump "$work/plan" > "$work/tables"
@@ -72,7 +79,7 @@ plans "ranks need to exchange no more than a digest of homes; another batch has 
 # the call from another thread: tests/unit/compile/test_compile.c and examples/train_loop.c
 
 row dcp_once_a_node -D 'batch.lengths=[2K, 250 x 8]' -D plan.block=128
-for strategy in dcp fcp ring zigzag groups cad 'ulysses(inside = node) + ring'; do
+for strategy in dcp fcp ring zigzag groups cad 'ulysses(inside = node) + ring' 'ulysses(inside = node) + dcp'; do
     counts "$strategy: no block comes to a node twice" traffic '
         $1 == "fetch" && of("fabric") == "net" { net++; node = int(of("dst") / 4)
             if (seen[of("block") " " node " " of("class")]++) wrong("again: " $0) }

@@ -37,6 +37,8 @@ fcp_code heads_divide_ranges(planning *x);
  * blocks and tiles of ranges, a home for each block and a rank for each tile, in x->work. */
 fcp_code heads_cut_between(planning *x, const strategy *other);
 fcp_code heads_place_between(planning *x, const strategy *other, uint32_t **out_home, uint32_t **out_exec);
+/* The ways of a block then: to its lane in its own group, and from there to the same lane in others. */
+uint32_t heads_route_between(const planning *x, const need *n, leg *legs);
 /* The ways around a ring of groups: keys go to their lanes in their own group, and from there on. */
 uint32_t heads_route(const planning *x, const need *n, leg *legs);
 #endif

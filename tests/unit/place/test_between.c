@@ -94,8 +94,8 @@ Test(between, groups_stand_for_ranks) {
     }
 }
 
-/* K and V of a block cross to a node at most once for each range of heads, and then to a rank that reads them. Of fcp,
- * where no block is divided, queries stay in their node. */
+/* K and V of a block cross to a node at most once for each range of heads, from lane to lane, and to a rank that reads
+ * them. Of fcp, where no block is divided, queries stay in their node. */
 Test(between, keys_cross_once_to_whom_reads_them) {
     uint64_t crossed = 0;
     for (int i = 0; i < CASES; i++) {
@@ -108,6 +108,7 @@ Test(between, keys_cross_once_to_whom_reads_them) {
             const hop *h = &x.t.hops[f];
             if (h->fabric != FCP_NET) continue;
             crossed++;
+            wrong += h->src % gpus != h->dst % gpus;
             if (h->cls != FCP_KV) {
                 wrong += strstr(text, "split = off") != NULL;
                 continue;
