@@ -167,29 +167,33 @@ static fcp_code find_readers(reading *g, bool *out_any) {
     const problem *p = g->p;
     arena *a = &g->x->scratch;
     uint32_t *whole = ARENA_ZNEW(a, uint32_t, p->block_count + (size_t)1);
-    uint32_t *key = ARENA_NEW(a, uint32_t, p->tile_count + (size_t)1);
+    uint32_t *width = ARENA_NEW(a, uint32_t, p->block_count + (size_t)1);
+    bool *may = ARENA_NEW(a, bool, p->block_count + (size_t)1); /* a division may gain */
     g->readers = ARENA_ZNEW(a, uint32_t, p->block_count + (size_t)1);
     g->pieces = ARENA_ZNEW(a, uint32_t, p->block_count + (size_t)1);
-    if (!whole || !key || !g->readers || !g->pieces) return FCP_E_NO_MEMORY;
-    for (uint32_t t = 0; t < p->tile_count; t++) {
-        const uint32_t k = p->tile_k[t];
-        uint32_t read = 0;
-        if (planning_stopped_at(g->x, t)) return FCP_E_INTERRUPTED;
-        if (p->tile_q[t] == k) continue;
-        for (uint32_t i = p->tile_part[t]; i < p->tile_part[t + 1]; i++) read += g->width[p->parts[i].shape];
-        g->readers[k]++;
-        whole[k] += read >= block_width(g, k);
+    if (!whole || !width || !may || !g->readers || !g->pieces) return FCP_E_NO_MEMORY;
+    for (uint32_t b = 0; b < p->block_count; b++) width[b] = block_width(g, b);
+    for (uint32_t q = 0; q < p->block_count; q++) {
+        if (planning_stopped(g->x)) return FCP_E_INTERRUPTED;
+        for (uint32_t t = p->tile_start[q]; t < p->tile_start[q + 1]; t++) {
+            const uint32_t k = p->tile_k[t];
+            uint32_t read = 0;
+            for (uint32_t i = p->tile_part[t]; i < p->tile_part[t + 1]; i++) read += g->width[p->parts[i].shape];
+            g->readers[k] += k != q; /* its own rows are at home */
+            whole[k] += k != q && read >= width[k];
+        }
     }
     *out_any = false;
-    for (uint32_t b = 0; b < p->block_count; b++) *out_any |= may_gain(g, b, whole[b]);
+    for (uint32_t b = 0; b < p->block_count; b++) *out_any |= may[b] = may_gain(g, b, whole[b]);
     if (!*out_any) return FCP_OK;
-    for (uint32_t t = 0; t < p->tile_count; t++) {
-        const uint32_t k = p->tile_k[t];
-        key[t] = p->tile_q[t] != k && may_gain(g, k, whole[k]) ? k : FCP_NONE;
-    }
+    uint32_t *key = ARENA_NEW(a, uint32_t, p->tile_count + (size_t)1);
     g->tile_start = ARENA_NEW(a, uint32_t, p->block_count + (size_t)2);
     g->tile = ARENA_NEW(a, uint32_t, p->tile_count + (size_t)1);
-    if (!g->tile_start || !g->tile) return FCP_E_NO_MEMORY;
+    if (!key || !g->tile_start || !g->tile) return FCP_E_NO_MEMORY;
+    for (uint32_t t = 0; t < p->tile_count; t++) {
+        const uint32_t k = p->tile_k[t];
+        key[t] = p->tile_q[t] != k && may[k] ? k : FCP_NONE;
+    }
     return group_by(key, sizeof *key, p->tile_count, p->block_count, g->tile_start, g->tile, g->x->stop)
                ? FCP_OK : FCP_E_INTERRUPTED;
 }
