@@ -1,10 +1,8 @@
-/* blocks.h: how large blocks are, and what to say of blocks that are too large or too few. */
+/* blocks.h: what to say of blocks that are too large or too few. */
 #ifndef FCPC_BLOCKS_H
 #define FCPC_BLOCKS_H
 #include "compiler/planning.h"
 
-/* block = auto: makes x->block the size that suits the batch. Cost: as many classifications as sizes are tried. */
-fcp_code blocks_choose(planning *x);
 /* Warns of a block that is heavier than the mean rank, and says which size would do. */
 fcp_code blocks_warn_heavy(planning *x);
 /* Warns of ranks that own no block: they take part in the plan, and do nothing. */

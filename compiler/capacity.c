@@ -127,8 +127,9 @@ static fcp_code try_phases(planning *x, uint32_t *hints) {
         fcp_code code = peak_with(x, &other, FROM_CUT, &bytes);
         if (code) return code;
         if (bytes > g->memory_cap) continue;
-        diag_hint(x->d, "strategy %s(heads = %u)%s would need %llu bytes", fcp_strategy_names[FCP_STRATEGY_UPIPE],
-                  heads, g->ring ? " + ring" : "", (unsigned long long)bytes);
+        diag_hint(x->d, "strategy %s(heads = %u)%s%s would need %llu bytes", fcp_strategy_names[FCP_STRATEGY_UPIPE],
+                  heads, g->between ? " + " : "", g->between ? fcp_strategy_names[g->between - 1] : "",
+                  (unsigned long long)bytes);
         ++*hints;
         return FCP_OK;
     }

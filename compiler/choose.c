@@ -1,7 +1,8 @@
-/* choose.c: strategy = auto: lends auto/ the list of passes, and compiles what it chooses. Also counts pairs alone.
+/* choose.c: strategy = auto and block = auto: lends auto/ the list of passes, and compiles what it chooses. Also counts
+ * pairs alone.
  *
  * Requires: what compile.c requires.
- * Gives: the plan of the program's strategy, or of the one that auto/ chose.
+ * Gives: the plan by what the program states, and by what auto/ chose of the rest.
  * Cost: that of the candidates, and of one plan.
  */
 #include "compiler/compile.h"
@@ -75,7 +76,9 @@ fcp_code compile_look_ahead(const fcpc_program *program, const fcpc_batch *batch
 fcp_code compile_batch(const fcpc_program *program, const fcpc_batch *batch, const volatile int *stop,
                        fcpc_diagnostics *d, const compile_watch *watch, fcpc_times *out_times, fcp_plan **out_plan) {
     static const auto_passes lent = {planning_begin, run_stretch, planning_rest, end_candidate};
-    if (program->strategy != (fcp_strategy)STRATEGY_AUTO)
+    const planning asked = {.program = program};
+    const bool any = program->strategy == (fcp_strategy)STRATEGY_AUTO;
+    if (!any && (program->block != BLOCK_AUTO || !strategy_of(&asked)->by_block))
         return compile_one(program, batch, stop, d, watch, out_times, out_plan);
     const double start = fcp_clock();
     struct fcpc_program settings;
@@ -83,7 +86,8 @@ fcp_code compile_batch(const fcpc_program *program, const fcpc_batch *batch, con
     auto_report own_report = {.count = 0}, *report = watch && watch->tried ? watch->tried : &own_report;
     fcp_both_begin(); /* one second thread for all candidates */
     fcp_code code = compile_look_ahead(program, batch, stop, d, watch, &kept);
-    if (!code) code = auto_choose(&lent, program, batch, stop, d, &kept, &settings, report);
+    if (!code)
+        code = (any ? auto_choose : auto_choose_block)(&lent, program, batch, stop, d, &kept, &settings, report);
     const double chosen = fcp_clock() - start;
     if (code && diag_first_code(d) == FCP_OK) diag_error(d, code, SPAN_NONE, "%s", fcp_code_text(code));
     compile_watch how = watch ? *watch : (compile_watch){.see = NULL};

@@ -32,7 +32,6 @@ static const pass passes[] = {
     {problem_check_slices, TIME(classify)}, /* slices reach no further than the longest sequence      */
     {bind_batch, TIME(classify)},           /* -> binding: fields and tables, laid out for this batch */
     {problem_check_time, TIME(classify)},   /* the mask takes no longer than the caller allows        */
-    {blocks_choose, TIME(classify)},        /* -> block: tokens of a block, where the program says auto */
     {problem_open, TIME(classify)},         /* -> problem: sequences                                  */
     {strategy_cut, TIME(classify)},         /*             pieces and blocks                          */
     {problem_tiles, TIME(classify)},        /*             tiles: pairs of blocks with allowed pairs  */

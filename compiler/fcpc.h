@@ -75,7 +75,7 @@ typedef struct fcpc_options {
     const volatile int *stop;    /* NULL, or a number that another thread or a signal handler may set: as soon as it is
                                   * not 0, parsing ends with FCP_E_INTERRUPTED. Only slices, long lists and large
                                   * files may take seconds */
-    const char *profile;         /* strategy = auto and margins are judged by it: a name such as "h200", or a file
+    const char *profile;         /* what auto chooses, and margins, are judged by it: a name such as "h200", or a file
                                   * (compiler/simulate/README.md); NULL: by that of cluster.gpu */
     /* Called for each file that the program or these options name, before any of them is read; a file may come twice.
      * A code other than FCP_OK is an error at that place of the program; `err` says what is wrong. NULL: nobody asks */
@@ -117,7 +117,7 @@ typedef struct fcpc_times {
                                   * divided within the tolerances and, with dcp and layout = planned, wherever tokens
                                   * are. 0: no bound is known, as where blocks are too heavy for the tolerance, or
                                   * fcpc_batch.bound did not ask for it */
-    double choose;               /* strategy = auto: trying candidates; the other times are those of the chosen one */
+    double choose;               /* strategy or block = auto: trying candidates; the others are of the chosen one */
 } fcpc_times;
 
 /* The values of a field. */

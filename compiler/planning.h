@@ -40,7 +40,7 @@ struct planning {
     bool trial; /* one of several candidates: nothing is looked for that would only be said to the user */
     bool alone; /* a trial, and no other is made at this time: it may use two threads */
     const struct strategy *strategy; /* in place of the program's; NULL: the program's (place/strategies.h) */
-    uint32_t block;    /* tokens of a block: what the program says, or what block_choose found */
+    uint32_t block;    /* tokens of a block */
     uint32_t coalesce; /* independent rounds to a stage; 0: schedule_build finds out, from program->divisions */
 
     /* What deciding the mask will cost, once somebody has asked (problem/outlook.c). */

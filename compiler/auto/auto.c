@@ -32,8 +32,6 @@
 
 enum {
     SIZES = 3,
-    LARGEST = 4096,     /* tokens of a block */
-    ROOM = 8,           /* blocks of the largest size that a rank has at least */
     NEAR_PERCENT = 125, /* of the best time: who takes longer is far */
     CLOSE_PERCENT = 110, /* of the best time: who takes no longer may win with other blocks */
     EQUAL_PERCENT = 103, /* ... with smaller ones, of the same strategy. What gains less is hardly better */
@@ -54,49 +52,51 @@ static const uint32_t searched[EFFORTS + 1] = {[1] = 10, [2] = 40, [3] = 160},
                       moved[EFFORTS + 1] = {[1] = 8, [2] = 16, [3] = 64};
 
 /* The candidates: strategies in the order in which they are tried. A setting is of strategy_params, by name and value;
- * NULL: all parameters have their usual values. The first line of a strategy is tried first. */
+ * what a line does not set has its usual value. The first line of a strategy is tried first.
+ *
+ * Of dcp there are two pairs of lines. Where it chooses homes, few bytes travel, and four divisions hide them. A small
+ * tolerance is better in most batches, because what a rank computes beyond the mean is never hidden, and what travels
+ * mostly is. But where few placements are within it, it moves far too much, so one that is safe comes first. Where
+ * tokens stay, the queries and results of much of the work travel anyway. The results of a division go home while the
+ * next one is computed, so with sixteen divisions little is left to be sent in the end. */
+typedef enum where { ANYWHERE, IN_PLACE, CHOSEN } where; /* tokens stay at home, or homes are chosen */
+enum { SET = 2 };
 static const struct line {
     fcp_strategy strategy;
-    const char *param;
-    uint32_t value;
+    where where;
+    struct { const char *param; uint32_t value; } set[SET];
     uint32_t even; /* chunks a rank, of strategies that cut every sequence evenly; else 0 */
     bool ring;     /* of strategies that share heads: inside nodes, with a ring through them */
 } lines[] = {
-    {FCP_STRATEGY_FCP, NULL, 0, 0},
-    {FCP_STRATEGY_CAD, "tolerance", 20000, 0},
-    {FCP_STRATEGY_CAD, "tolerance", 100000, 0},
-    {FCP_STRATEGY_CAD, "tolerance", 500000, 0},
-    {FCP_STRATEGY_FCP, "split", 0, 0},
-    {FCP_STRATEGY_DCP, NULL, 0, 0},
-    {FCP_STRATEGY_RING, NULL, 0, 1},
-    {FCP_STRATEGY_ZIGZAG, NULL, 0, 2},
-    {FCP_STRATEGY_ULYSSES, NULL, 0, 0},
-    {FCP_STRATEGY_ULYSSES, NULL, 0, 0, true},
-    {FCP_STRATEGY_UPIPE, NULL, 0, 0},
-    {FCP_STRATEGY_UPIPE, NULL, 0, 0, true},
-    {FCP_STRATEGY_GROUPS, "tokens", 1 << 16, 0},
-    {FCP_STRATEGY_GROUPS, "tokens", 1 << 17, 0},
+    {FCP_STRATEGY_FCP},
+    {FCP_STRATEGY_CAD, .set = {{"tolerance", 20000}}},
+    {FCP_STRATEGY_CAD, .set = {{"tolerance", 100000}}},
+    {FCP_STRATEGY_CAD, .set = {{"tolerance", 500000}}},
+    {FCP_STRATEGY_FCP, .set = {{"split", 0}}},
+    {FCP_STRATEGY_DCP, CHOSEN, {{"epsilon_compute", 50000}}},
+    {FCP_STRATEGY_DCP, CHOSEN, {{"epsilon_compute", 20000}}},
+    {FCP_STRATEGY_DCP, IN_PLACE, {{"epsilon_compute", 20000}, {"divisions", 16}}},
+    {FCP_STRATEGY_DCP, IN_PLACE, {{"epsilon_compute", 100000}, {"divisions", 8}}},
+    {FCP_STRATEGY_RING, .even = 1},
+    {FCP_STRATEGY_ZIGZAG, .even = 2},
+    {FCP_STRATEGY_ULYSSES},
+    {FCP_STRATEGY_ULYSSES, .ring = true},
+    {FCP_STRATEGY_UPIPE},
+    {FCP_STRATEGY_UPIPE, .ring = true},
+    {FCP_STRATEGY_GROUPS, .set = {{"tokens", 1 << 16}}},
+    {FCP_STRATEGY_GROUPS, .set = {{"tokens", 1 << 17}}},
 };
 enum { LINES = sizeof lines / sizeof *lines };
 
 /* --- the list ----------------------------------------------------------------------------------------------------- */
 
-/* The sizes of blocks, the middle one first: that of the program; where auto decides, 2K, 4K and 1K, or as much less as
- * gives every rank ROOM blocks of the largest. Returns how many. */
+/* The sizes of blocks, the middle one first: that of the program; where auto decides, three. Returns how many. */
 static uint32_t choose_sizes(const auto_job *j, uint32_t out[SIZES]) {
-    const struct fcpc_program *g = j->program;
-    const uint64_t *lengths = j->batch->lengths ? j->batch->lengths : g->lengths;
-    const size_t count = j->batch->lengths ? j->batch->count : g->length_count;
-    uint64_t tokens = 0, ranks = (uint64_t)g->nodes * g->gpus;
-    uint32_t most = LARGEST;
-    out[0] = g->block;
-    if (g->block != BLOCK_AUTO) return 1;
-    for (size_t i = 0; lengths && i < count; i++)
-        if (__builtin_add_overflow(tokens, lengths[i], &tokens)) tokens = UINT64_MAX; /* refused when it is planned */
-    while (most > 4 * AUTO_BLOCK_LEAST && tokens / ranks / most < ROOM) most /= 2;
-    out[0] = most / 2;
-    out[1] = most;
-    out[2] = most / 4;
+    out[0] = j->program->block;
+    if (out[0] != BLOCK_AUTO) return 1;
+    out[0] = auto_middle_size(j->program, j->batch);
+    out[1] = out[0] * 2;
+    out[2] = out[0] / 2;
     return SIZES;
 }
 
@@ -107,6 +107,28 @@ static bool keeps_homes(const auto_job *j, fcp_strategy of) {
     return strategy_keeps_homes(&settings);
 }
 
+/* What the program states stays as it is. */
+static bool is_stated(const struct fcpc_program *g, const char *param) {
+    return g->coalesce && (!strcmp(param, "coalesce") || !strcmp(param, "divisions"));
+}
+
+static void set(auto_candidate *c, const struct fcpc_program *g, const char *param, uint32_t value) {
+    if (!is_stated(g, param)) c->set[c->settings++] = (auto_setting){strategy_find_param(c->strategy, param), value};
+}
+
+/* The candidate of a line with blocks of size[n]. Smaller ones of cad have twice as many rounds to a stage: each round
+ * carries half of the bytes, and a row that is relayed waits a stage for each step of its way. */
+static auto_candidate make(const auto_job *j, uint32_t l, const uint32_t *size, uint32_t n) {
+    const struct fcpc_program *g = j->program;
+    auto_candidate made = {.strategy = lines[l].strategy, .line = l, .even = lines[l].even, .ring = lines[l].ring,
+                           .end = lines[l].ring && g->nodes > LONG_RING ? AUTO_LONG : AUTO_FAR};
+    for (int i = 0; i < SET && lines[l].set[i].param; i++) set(&made, g, lines[l].set[i].param, lines[l].set[i].value);
+    if (auto_strategy(made.strategy)->by_block) made.block = size[n];
+    if (made.strategy == FCP_STRATEGY_CAD && size[n] < size[0])
+        set(&made, g, "coalesce", 2 * auto_value(g, &made, strategy_find_param(FCP_STRATEGY_CAD, "coalesce")));
+    return made;
+}
+
 static fcp_code list(auto_job *j, const uint32_t *size, uint32_t sizes) {
     auto_report *r = j->report;
     uint32_t room = 2 * LINES * SIZES; /* a partner for each */
@@ -114,23 +136,15 @@ static fcp_code list(auto_job *j, const uint32_t *size, uint32_t sizes) {
     r->at = ARENA_ZNEW(&r->memory, auto_candidate, room);
     if (!r->at) return FCP_E_NO_MEMORY;
     const bool stated = j->program->layout != FCP_LAYOUT_PLANNED;
-    for (int i = 0; i < 2 * LINES; i++) { /* who leaves tokens at home comes first with a layout, else last */
-        const int l = i % LINES;
-        const strategy *by = auto_strategy(lines[l].strategy);
+    for (uint32_t i = 0; i < 2 * LINES; i++) { /* who leaves tokens at home comes first with a layout, else last */
+        const uint32_t l = i % LINES;
+        const bool keeps = keeps_homes(j, lines[l].strategy);
         if (!(j->program->among >> lines[l].strategy & 1)) continue;
-        if ((keeps_homes(j, lines[l].strategy) == stated) != (i < LINES)) continue;
+        if ((keeps == stated) != (i < LINES)) continue;
+        if (lines[l].where && keeps != (lines[l].where == IN_PLACE)) continue;
         if (lines[l].ring && j->program->nodes == 1) continue; /* the same as without */
-        auto_candidate made = {.strategy = lines[l].strategy, .even = lines[l].even, .ring = lines[l].ring,
-                               .end = AUTO_FAR};
-        if (made.ring && j->program->nodes > LONG_RING) made.end = AUTO_LONG;
-        if (lines[l].param)
-            made.set[made.settings++] =
-                (auto_setting){strategy_find_param(made.strategy, lines[l].param), lines[l].value};
-        for (uint32_t n = 0; n < (by->by_block ? sizes : 1); n++) {
-            r->at[r->count] = made;
-            if (by->by_block) r->at[r->count].block = size[n];
-            r->count++;
-        }
+        for (uint32_t n = 0; n < (auto_strategy(lines[l].strategy)->by_block ? sizes : 1); n++)
+            r->at[r->count++] = make(j, l, size, n);
     }
     return FCP_OK;
 }
@@ -197,11 +211,6 @@ static bool moves_too_much(const auto_job *j, uint32_t n) {
     return false;
 }
 
-static bool same_setting(const auto_candidate *a, const auto_candidate *b) {
-    return a->strategy == b->strategy && a->settings == b->settings && a->ring == b->ring &&
-           !memcmp(a->set, b->set, a->settings * sizeof *a->set);
-}
-
 /* The candidate of the list whose setting is tried with other sizes of blocks; FCP_NONE: there is none. */
 static uint32_t to_resize(const auto_job *j) {
     const auto_report *r = j->report;
@@ -226,7 +235,7 @@ static bool is_close(const auto_job *j, const auto_candidate *c, uint32_t middle
     for (const auto_candidate *i = r->at; i < r->at + r->count; i++) {
         if (i->block != middle || i->found || !i->makespan) continue;
         if (i->makespan < least) least = i->makespan;
-        if (same_setting(i, c)) own = i->makespan;
+        if (i->line == c->line) own = i->makespan;
     }
     const uint32_t percent = c->strategy == r->at[j->best].strategy ? EQUAL_PERCENT : AUTO_RIVAL_PERCENT;
     return own && own / percent * 100 <= least;
@@ -260,7 +269,7 @@ static bool goes_too_far(const auto_job *j, uint32_t n) {
 
 /* Has it blocks below the middle size, and the best setting or one that is close to it? */
 static bool may_shrink(const auto_job *j, const auto_candidate *c, uint32_t best, uint32_t middle) {
-    return c->block < middle && (same_setting(c, &j->report->at[best]) || is_close(j, c, middle));
+    return c->block < middle && (c->line == j->report->at[best].line || is_close(j, c, middle));
 }
 
 /* In a large batch with many tiles, one setting of a strategy is tried with smaller blocks: the first that may. Smaller
@@ -288,7 +297,7 @@ static bool is_wanted(const auto_job *j, bool all, step s, uint32_t middle, uint
         const uint32_t of = to_resize(j);
         if (of == FCP_NONE) return false;
         if (c->block < middle) return may_shrink(j, c, of, middle) && (all || !comes_later(j, c, of, middle));
-        return same_setting(c, &j->report->at[of]) && (all || !takes_long(j, c));
+        return c->line == j->report->at[of].line && (all || !takes_long(j, c));
     }
     default: return all || j->best == FCP_NONE;
     }
@@ -391,19 +400,9 @@ static void take_first(auto_job *j, struct fcpc_program *out_settings) {
 fcp_code auto_choose(const auto_passes *passes, const struct fcpc_program *program, const fcpc_batch *batch,
                      const volatile int *stop, diags *d, problem_kept *kept, struct fcpc_program *out_settings,
                      auto_report *report) {
-    auto_job j = {.passes = passes, .program = program, .batch = batch, .stop = stop, .report = report,
-                  .best = FCP_NONE, .kept = {.outlook = kept->outlook}};
-    fcp_error err = {0};
-    char gpu[sizeof program->cluster.gpu + 1] = "";
-    memcpy(gpu, program->cluster.gpu, sizeof program->cluster.gpu);
-    fcp_code code = FCP_OK;
-    if (program->profile) j.profile = *program->profile;
-    else code = sim_profile_find(gpu, &j.profile, &err);
-    if (code) {
-        diag_error(d, code, SPAN_NONE, "%s", err.message);
-        return code;
-    }
-    memcpy(report->profile, j.profile.name, sizeof report->profile);
+    auto_job j;
+    fcp_code code = auto_open(&j, passes, program, batch, stop, d, kept, report);
+    if (code) return code;
     uint32_t size[SIZES];
     code = list(&j, size, choose_sizes(&j, size));
     if (code) return code;
@@ -411,10 +410,7 @@ fcp_code auto_choose(const auto_passes *passes, const struct fcpc_program *progr
     code = try_all(&j, size[0]);
     if (!code && j.best != FCP_NONE) { /* else it is the batch's error, or that of this candidate: planning it tells */
         if (report->moves.makespan >= auto_best_time(&j)) report->moves.kept = 0;
-        report->chosen = report->moves.kept ? report->moves.of : j.best;
-        report->at[report->chosen].end = AUTO_CHOSEN;
-        auto_apply(program, &report->at[report->chosen], out_settings);
+        auto_take(&j, report->moves.kept ? report->moves.of : j.best, out_settings);
     }
-    auto_forget(&j, kept);
-    return code == FCP_E_NO_MEMORY || code == FCP_E_INTERRUPTED || code == FCP_E_PROFILE ? code : FCP_OK;
+    return auto_close(&j, code, kept);
 }

@@ -38,6 +38,11 @@ fcp_code auto_choose(const auto_passes *passes, const struct fcpc_program *progr
                      const volatile int *stop, diags *d, problem_kept *kept, struct fcpc_program *out_settings,
                      auto_report *report);
 
+/* The same of the sizes of blocks alone, with the strategy and the settings that the program states: block = auto. */
+fcp_code auto_choose_block(const auto_passes *passes, const struct fcpc_program *program, const fcpc_batch *batch,
+                           const volatile int *stop, diags *d, problem_kept *kept, struct fcpc_program *out_settings,
+                           auto_report *report);
+
 /* --- inside the room ---------------------------------------------------------------------------------------------- */
 
 /* What a mask allows in each sequence, of which a planning has found out. */
@@ -90,6 +95,19 @@ enum {
     AUTO_BLOCK_LEAST = 128,  /* tokens; smaller ones are not tried */
     AUTO_RIVAL_PERCENT = 105 /* of the best time: so close is another strategy whose neighbours may be better */
 };
+
+/* job.c. A job without candidates; FCP_E_PROFILE: there is no profile of the program's GPU. */
+fcp_code auto_open(auto_job *j, const auto_passes *passes, const struct fcpc_program *program, const fcpc_batch *batch,
+                   const volatile int *stop, diags *d, const problem_kept *kept, auto_report *report);
+/* Candidate n is chosen. */
+void auto_take(auto_job *j, uint32_t n, struct fcpc_program *out_settings);
+/* Frees the job, after `code`; *out_kept: what the mask answered. Returns the code of a choice that cannot be made;
+ * others are left to the planning by the settings. */
+fcp_code auto_close(auto_job *j, fcp_code code, problem_kept *out_kept);
+
+/* sizes.c. The size of blocks that is tried first: 2K tokens, or as much less as gives every rank eight blocks of twice
+ * the size; AUTO_BLOCK_LEAST or more. */
+uint32_t auto_middle_size(const struct fcpc_program *g, const fcpc_batch *batch);
 
 /* trial.c. The program with a candidate's settings. False: its heads do not divide among the ranks. */
 bool auto_apply(const struct fcpc_program *g, const auto_candidate *c, struct fcpc_program *out);

@@ -31,6 +31,7 @@ void auto_name(const auto_candidate *c, text *out) {
     }
     if (c->settings) text_puts(out, ")");
     if (c->ring) text_puts(out, " + ring");
+    if (c->between) text_printf(out, " + %s", fcp_strategy_names[c->between - 1]);
     if (c->no_relay) text_puts(out, "; relay = off");
 }
 

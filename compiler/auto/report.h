@@ -63,11 +63,15 @@ typedef struct auto_candidate {
     auto_setting set[AUTO_SETTINGS]; /* the other parameters have their usual values, or the program's */
     uint32_t settings;
     bool no_relay;          /* relay = off, where the program says auto */
+    uint32_t line;          /* of auto.c's list, all sizes of blocks alike; of one that was found, its first one's */
     bool found;             /* not of the list: a neighbour of the best one, found by the search */
     bool spread;            /* its neighbours have been tried */
     uint32_t even;          /* it cuts every sequence into so many chunks a rank; 0: it does not */
     bool ring;              /* ... + ring */
+    uint32_t between;       /* ... + another strategy: BETWEEN of it; 0: none */
     bool whole;             /* of one that was placed: every tile runs at the home of its queries */
+    bool heavy;             /* of one that was cut: a block has more work than the mean rank or group */
+    uint32_t tiles;         /* of one that was cut */
     uint32_t block;         /* 0: it does not look at the size of blocks */
     auto_end end;
     auto_bounds bound;      /* zeros: not known */

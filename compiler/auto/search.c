@@ -14,8 +14,7 @@
  * states is no axis.
  *
  * Effort 1 leaves out steps that seldom gain. Twice the `coalesce` of cad is often better, and half of it hardly ever;
- * of fcp it is the other way round. Nor does twice the tolerance gain where dcp chooses homes. Larger efforts try both
- * ways.
+ * of fcp it is the other way round. Larger efforts try both ways.
  *
  * Finer blocks take long to plan. So effort 1 tries none but a quarter of the usual size, and that only where the best
  * takes half as long again as its bound and the batch is small. There one long sequence is at home on few ranks: all of
@@ -40,7 +39,7 @@ static const struct {
                 [COALESCE] = {"coalesce", false, false, UP, DOWN},
                 [BUFFERS] = {"buffers", true, false, UP, DOWN},
                 [RELAY] = {NULL},
-                [EPSILON] = {"epsilon_compute", false, true, BOTH, DOWN},
+                [EPSILON] = {"epsilon_compute", false, true, BOTH, BOTH},
                 [DIVISIONS] = {"divisions", false, false, UP, BOTH},
                 [TOKENS] = {"tokens", false, true, BOTH, BOTH},
                 [PINGPONG] = {"pingpong", true, false, UP, NEITHER}};
@@ -76,7 +75,7 @@ static bool step_value(uint32_t value, bool by_one, bool up, uint32_t least, uin
 
 /* The neighbour of a candidate on an axis. False: there is none. */
 static bool neighbour(const struct fcpc_program *g, const auto_candidate *of, axis a, bool up, auto_candidate *out) {
-    *out = (auto_candidate){.strategy = of->strategy, .settings = of->settings, .no_relay = of->no_relay,
+    *out = (auto_candidate){.strategy = of->strategy, .line = of->line, .settings = of->settings, .no_relay = of->no_relay,
                             .found = true, .even = of->even, .ring = of->ring, .block = of->block, .end = AUTO_FAR};
     memcpy(out->set, of->set, sizeof out->set);
     if (a == RELAY) { /* only where work moves has it a meaning */

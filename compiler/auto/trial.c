@@ -35,14 +35,15 @@ uint32_t auto_value(const struct fcpc_program *g, const auto_candidate *c, uint3
 
 bool auto_apply(const struct fcpc_program *g, const auto_candidate *c, struct fcpc_program *out) {
     *out = *g;
+    if (c->block) out->block_found = g->block == BLOCK_AUTO, out->block = c->block;
+    if (g->strategy != (fcp_strategy)STRATEGY_AUTO) return true; /* the program says all the rest */
     out->strategy = c->strategy;
     out->coalesce = 1; /* of those that do not take it */
     for (uint32_t i = 0; i < STRATEGY_PARAMS; i++)
         if (strategy_takes(c->strategy, i)) *strategy_param_of(out, i) = auto_value(g, c, i);
     if (c->no_relay) out->relay = false;
-    if (c->block) out->block = c->block;
     if (!strategy_shares_heads(c->strategy)) return true;
-    out->ring = c->ring; /* as sema/sharing.c has it */
+    out->between = c->ring ? BETWEEN(FCP_STRATEGY_RING) : 0; /* as sema/sharing.c has it */
     out->inside = c->ring ? g->gpus : g->nodes * g->gpus;
     out->together = c->strategy == FCP_STRATEGY_ULYSSES ? g->heads : out->inside;
     return g->heads % out->inside == 0;
@@ -187,7 +188,7 @@ static bool has_placement(auto_trial *of, auto_trial *t) {
     static const char *const later[] = {"coalesce", "buffers", "divisions", "pingpong"}; /* read by schedule/ alone */
     enum { LATER = sizeof later / sizeof *later };
     struct fcpc_program *a = &t->settings, *b = of ? &of->settings : NULL;
-    if (!b || a->strategy != b->strategy || a->block != b->block || a->ring != b->ring || (a->relay && !b->relay))
+    if (!b || a->strategy != b->strategy || a->block != b->block || a->between != b->between || (a->relay && !b->relay))
         return false;
     for (uint32_t i = 0; i < STRATEGY_PARAMS; i++) {
         uint32_t n = 0;
@@ -260,6 +261,11 @@ static void cut(auto_job *j, auto_trial *t) {
     if (!start(j, t)) return;
     t->x.alone = true;
     t->code = j->passes->run(&t->x, AUTO_CUT);
+    if (!t->code) {
+        const problem *p = t->x.problem;
+        t->made->tiles = p->tile_count;
+        t->made->heavy = (unsigned __int128)p->heaviest * program_places(&t->settings) > p->pairs;
+    }
     if (!t->code && asks_again(&t->settings)) {
         t->code = j->passes->run(&t->x, AUTO_PLACE);
         t->placed = !t->code;
@@ -268,13 +274,14 @@ static void cut(auto_job *j, auto_trial *t) {
     t->ready = !t->code;
 }
 
-/* Is it the candidate that the planner refuses, and not the batch? */
-static bool of_candidate(fcp_code code) {
-    return code == FCP_E_MEMORY_CAP || code == FCP_E_PLAN_SIZE || code == FCP_E_VALUE || code == FCP_E_HEADS;
+/* Is it the candidate that the planner refuses, and not the batch? So it is if it foresees that memory will not do. */
+static bool of_candidate(const auto_trial *t) {
+    return t->code == FCP_E_MEMORY_CAP || t->code == FCP_E_PLAN_SIZE || t->code == FCP_E_VALUE ||
+           t->code == FCP_E_HEADS || (t->code == FCP_E_NO_MEMORY && t->d && fcpc_diagnostics_count(t->d));
 }
 
 static void forgive(auto_trial *t) {
-    if (!of_candidate(t->code)) return;
+    if (!t->code || !of_candidate(t)) return;
     fcpc_diagnostic first = {.message = fcp_code_text(t->code)};
     if (fcpc_diagnostics_count(t->d)) fcpc_diagnostics_get(t->d, 0, &first);
     t->made->end = AUTO_REFUSED;

@@ -73,7 +73,7 @@ typedef enum cmd_kind {
     X(DUMP, "dump", 0, CMD_WORD, "PASS,...", CMD_BIT(COMPILE),                                                         \
       "print as text what these passes made: problem, placement, traffic, reshuffle, schedule, slots, rounds")         \
     X(EXPLAIN, "explain", 0, CMD_FLAG, NULL, CMD_BIT(COMPILE),                                                         \
-      "print what strategy = auto tried, and why each candidate lost")                                                 \
+      "print what strategy = auto or block = auto tried, and why each candidate lost")                                 \
     X(PAIRS, "pairs", 0, CMD_FLAG, NULL, CMD_BIT(VERIFY),                                                              \
       "also ask the mask which pairs it allows, and prove that the tiles have these and no others")                    \
     X(ARCH, "arch", 0, CMD_WORD, "ARCH", CMD_BIT(EMIT),                                                                \
@@ -177,8 +177,8 @@ typedef enum cmd_kind {
       "plan and predict with each of these values of a setting; several sweeps: every combination, at most 4096")      \
     X(CSV, "csv", 0, CMD_WRITE, "FILE", CMD_BIT(SIM), "write one row a candidate and pass to this file")               \
     X(PROFILE, "profile", 0, CMD_READ, "FILE", CMD_BIT(SIM) | CMD_BIT(COMPILE),                                        \
-      "take the times of kernels from this profile, for sim, for strategy = auto and for the margin: a name such as "  \
-      "h200, or a file; the default is the program's gpu")                                                             \
+      "take the times of kernels from this profile, for sim, for what auto chooses, and for the margin: a name such "  \
+      "as h200, or a file; the default is the program's gpu")                                                          \
     X(NETWORK, "network", 0, CMD_WORD, "rounds|shared|fluid|pulls", CMD_BIT(SIM),                                      \
       "let transfers meet as in the plan's rounds (the default); in its rounds, sharing ports and uplinks fairly; "    \
       "all of a stage at once; or without rounds, each rank asking for one block after the other in random order")     \

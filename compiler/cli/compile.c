@@ -150,9 +150,8 @@ fcp_code cmd_compile(const cmd_line *line, cmd_input *input, fcp_error *err) {
                         cmd_name(line));
     if (code == FCP_OK) code = cmd_load(line, input, err);
     if (code == FCP_OK && !input->tried.count && (line->value[OPT_EXPLAIN] || line->value[OPT_PROFILE]))
-        code = fcp_fail(err, FCP_E_USAGE, "--%s is for strategy = auto, and the program chose %s itself",
-                        line->value[OPT_EXPLAIN] ? "explain" : "profile",
-                        fcp_strategy_names[input->plan->problem->strategy]);
+        code = fcp_fail(err, FCP_E_USAGE, "--%s: this program leaves neither strategy nor block to auto",
+                        line->value[OPT_EXPLAIN] ? "explain" : "profile");
     if (code == FCP_OK && path) {
         cmd_doing("writing");
         code = cmd_write_plans(input, path, false, err);

@@ -17,6 +17,9 @@
  * over local alone. An example: rank 3 of a ring over two nodes of four gets each block from rank 2, and sends it on to
  * rank 4. Its tiles begin when the block has come, while it still leaves over net.
  *
+ * Where a rank divides a stage (schedule/near.c) the visits that come first wait for what came over local, and over net
+ * before this stage; the others for all of it.
+ *
  * A stage's computing is its visits; then what came back, in order of round and sender; then FINISH or ROUND of the
  * blocks that are then complete.
  *
@@ -290,11 +293,16 @@ static void launch_stage(rank_emitter *x, uint32_t stage, bool out, uint32_t wai
     x->came_home = came_home;
 }
 
+/* Has a stage visits that are not attended yet? */
+static bool has_visit(const rank_emitter *x, uint32_t stage) {
+    return x->visit < x->visit_end && x->e->x->schedule->visit_stage[x->visit] == stage;
+}
+
+/* Attends those of a stage that are left; or, of these, the ones that come first in it. */
 static void attend(rank_emitter *x, uint32_t stage, bool early) {
     const schedule *s = x->e->x->schedule;
     uint32_t first = x->visit;
-    while (x->visit < x->visit_end && s->visit_stage[x->visit] == stage && (!early || s->visit_early[x->visit]))
-        x->visit++;
+    while (has_visit(x, stage) && (!early || s->visit_early[x->visit])) x->visit++;
     if (x->visit > first)
         push(&x->compute, (fcp_instr){.op = FCP_OP_ATTEND, .stage = stage, .a = first, .b = x->visit - first});
 }
@@ -333,13 +341,20 @@ static void make_results(rank_emitter *x, uint32_t stage) {
     }
 }
 
-static void compute_stage(rank_emitter *x, uint32_t stage, reach result_before) {
+/* The computing of a stage. received_before: what had been received before the stage; result_before: how far results
+ * must have been sent. */
+static void compute_stage(rank_emitter *x, uint32_t stage, reach received_before, reach result_before) {
     const planning *l = x->e->x;
-    bool visits = x->visit < x->visit_end && l->schedule->visit_stage[x->visit] == stage;
     bool reduces = x->reduce < x->reduce_end &&
                    l->schedule->back[x->pass].last[x->e->reduce[x->reduce]] == stage;
     const reach inputs = farther(x->received, result_before), all = farther(x->partials, inputs);
-    if (visits) /* where tiles run anywhere, they do not wait for what comes back */
+    if (has_visit(x, stage) && l->schedule->visit_early[x->visit]) {
+        reach near = x->received;
+        near.over[FCP_NET] = received_before.over[FCP_NET];
+        wait_for_moves(&x->compute, stage, farther(near, result_before));
+        attend(x, stage, true);
+    }
+    if (has_visit(x, stage)) /* where tiles run anywhere, they do not wait for what comes back */
         wait_for_moves(&x->compute, stage, l->traffic->tile_q ? inputs : all);
     attend(x, stage, false);
     if (reduces) wait_for_moves(&x->compute, stage, all);
@@ -381,10 +396,10 @@ static void emit_rank(rank_emitter *x) {
     x->computed[0] = x->compute.count;
 
     for (uint32_t s = 1; s < stages; s++) {
-        reach result_before = x->sent_result;
+        reach received_before = x->received, result_before = x->sent_result;
         uint32_t free = s >= buffers ? x->computed[s - buffers] : copied;
         launch_stage(x, s, false, free > copied ? free : copied, s >= after ? x->computed[s - after] : copied);
-        compute_stage(x, s, e->x->placement->phase ? x->sent_result : result_before);
+        compute_stage(x, s, received_before, e->x->placement->phase ? x->sent_result : result_before);
         x->computed[s] = x->compute.count;
     }
     if (stages > 1) launch_stage(x, stages - 1, true, x->computed[stages - 2], 0);

@@ -103,8 +103,9 @@ fcp_code exec_by_groups(planning *x, const uint32_t *home, uint32_t *exec);
 fcp_code heads_cut(planning *x);
 fcp_code exec_by_heads(planning *x, const uint32_t *home, uint32_t *exec);
 
-/* rails.c. Where the network is of rails, and homes are the strategy's choice: renames the ranks of each node, in home
- * and in exec, which may be NULL, so that most bytes go between ranks of equal number in their nodes. */
+/* rails.c. Where the network is of rails, and homes are the strategy's choice: renames nodes, and the ranks of each, in
+ * home and in exec, which may be NULL, so that most bytes stay in a node, or go between ranks of equal number in their
+ * nodes. */
 fcp_code place_on_rails(planning *x, uint32_t *home, uint32_t *exec);
 
 /* shift.c. For homes that were not chosen for this mask: fills exec so that no rank has more than the tolerance over

@@ -1,9 +1,13 @@
-/* rails.c: on a network of rails, chooses which GPU of its node each rank is.
+/* rails.c: on a network of rails, chooses which node is which, and which GPU of its node each rank is.
  *
  * Requires: homes that are the strategy's choice, and a rank for each tile.
- * Gives: the same placement with the ranks of each node named differently. No tile and no block changes its node.
- * Cost: O(tiles + runs of the layout), and for each sweep O(what travels + nodes x gpus^3).
+ * Gives: the same placement with nodes, and the ranks of each node, named differently. Who shares a node still does.
+ * Cost: O(tiles + runs of the layout + nodes^2) for each sweep over nodes, and O(what travels + nodes x gpus^2) for
+ *     each sweep over ranks.
  * Units: bytes, of all passes of the plan.
+ *
+ * First nodes change names, two at a time, as long as more of the tokens that the caller holds are then at home in their
+ * node. Those leave neither node nor rail.
  *
  * On rails GPU i of a node has fast ways to GPUs i of the other nodes alone. So what goes from GPU 2 to a reader that
  * is GPU 5 takes a hop inside a node besides. What ranks compute does not depend on how they are numbered inside
@@ -39,6 +43,7 @@ typedef struct rails {
     tie *ties;
     uint32_t count;
     size_t room;
+    uint64_t *near;          /* [node * nodes + other]: what its homes have from callers of a node; NULL: counted */
     uint64_t *called;        /* [rank * gpus + i]: what it has from callers number i of other nodes */
     uint32_t *seen;          /* per rank: the last block that it was found to need, + 1 */
     uint32_t *place;         /* per rank: its number in its node */
@@ -103,7 +108,9 @@ static void tie_piece(rails *s, fcp_walk *walk, const fcp_piece *piece, uint32_t
     for (uint64_t from = at, to; from < end; from = to) {
         const uint32_t caller = fcp_walk_rank(walk);
         to = fcp_walk_end(walk) < end ? fcp_walk_end(walk) : end;
-        if (node_of(s, caller) != node_of(s, home))
+        const uint32_t node = node_of(s, home), other = node_of(s, caller);
+        if (s->near) s->near[(size_t)node * s->x->program->nodes + other] += (to - from) * each;
+        else if (node != other)
             s->called[(size_t)home * s->gpus + caller % s->gpus] += (to - from) * each;
         if (to < end) fcp_walk_next(walk);
     }
@@ -125,6 +132,34 @@ static fcp_code tie_callers(rails *s, const fcp_problem *facts) {
             tie_piece(s, &walks[fcp_side_of(block)], &p->pieces[i], s->home[b], each);
     }
     return FCP_OK;
+}
+
+/* Lets nodes change names as long as more of what callers hold is then at home in their node. */
+static fcp_code name_nodes(rails *s, const fcp_problem *facts) {
+    const problem *p = s->x->problem;
+    const uint32_t nodes = s->x->program->nodes;
+    uint32_t *name = ARENA_NEW(&s->x->scratch, uint32_t, nodes);
+    s->near = ARENA_ZNEW(&s->x->scratch, uint64_t, (size_t)nodes * nodes);
+    if (!name || !s->near) return FCP_E_NO_MEMORY;
+    for (uint32_t v = 0; v < nodes; v++) name[v] = v;
+    fcp_code code = tie_callers(s, facts);
+    for (bool again = !code; again;) {
+        again = false;
+        for (uint32_t a = 0; a < nodes; a++)
+            for (uint32_t b = a + 1; b < nodes; b++) {
+                const uint64_t *of_a = s->near + (size_t)a * nodes, *of_b = s->near + (size_t)b * nodes;
+                if (of_a[name[b]] + of_b[name[a]] <= of_a[name[a]] + of_b[name[b]]) continue;
+                const uint32_t kept = name[a];
+                name[a] = name[b], name[b] = kept;
+                again = true;
+            }
+    }
+    s->near = NULL;
+    for (uint32_t b = 0; b < p->block_count; b++)
+        s->home[b] = name[s->home[b] / s->gpus] * s->gpus + s->home[b] % s->gpus;
+    for (uint32_t t = 0; s->exec && t < p->tile_count; t++)
+        s->exec[t] = name[s->exec[t] / s->gpus] * s->gpus + s->exec[t] % s->gpus;
+    return code;
 }
 
 /* Lists the ties of each rank. */
@@ -188,7 +223,8 @@ fcp_code place_on_rails(planning *x, uint32_t *home, uint32_t *exec) {
     s.place = ARENA_NEW(scratch, uint32_t, ranks);
     if (!s.called || !s.gain || !s.seen || !s.place) return FCP_E_NO_MEMORY;
     for (uint32_t r = 0; r < ranks; r++) s.place[r] = r % gpus;
-    fcp_code code = tie_readers(&s, &facts);
+    fcp_code code = name_nodes(&s, &facts);
+    if (!code) code = tie_readers(&s, &facts);
     if (!code) code = tie_callers(&s, &facts);
     if (!code) code = list_ties(&s);
     bool changed = true;

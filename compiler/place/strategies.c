@@ -18,7 +18,7 @@ static const strategy strategies[FCP_STRATEGY_COUNT] = {
 };
 
 const strategy *strategy_of(const planning *x) {
-    return x->strategy ? x->strategy : &strategies[x->program->strategy];
+    return x->strategy ? x->strategy : &strategies[program_divides_by(x->program)];
 }
 
 bool strategy_shares_blocks(const planning *x) { return strategy_of(x)->exec || place_splits(x); }
@@ -42,6 +42,7 @@ fcp_code strategy_bound(planning *x, uint64_t *out_bytes) {
     cad_input in = {0};
     *out_bytes = 0;
     fcp_code code = FCP_OK;
+    if (program_has_groups(x->program)) return FCP_OK; /* the bounds are of plans whose ranks compute all heads */
     if (x->program->strategy == FCP_STRATEGY_DCP && !x->block_home) {
         code = dcp_bound_of(x, out_bytes);
         arena_reset(&x->scratch);
@@ -59,7 +60,9 @@ fcp_code strategy_bound(planning *x, uint64_t *out_bytes) {
     return code;
 }
 
-fcp_code strategy_cut(planning *x) { return strategy_of(x)->cut(x); }
+fcp_code strategy_cut(planning *x) {
+    return program_has_groups(x->program) ? heads_cut_between(x, strategy_of(x)) : strategy_of(x)->cut(x);
+}
 
 /* The homes of divided blocks are those of the whole ones. */
 static fcp_code follow(planning *x, const uint32_t *of, uint32_t **home) {
@@ -71,14 +74,21 @@ static fcp_code follow(planning *x, const uint32_t *of, uint32_t **home) {
     return FCP_OK;
 }
 
+fcp_code strategy_cut_again(planning *x, const problem_stretch *stretches, size_t count) {
+    uint32_t *of;
+    fcp_code code = problem_cut_again(x, stretches, count, &of);
+    if (!code) code = follow(x, of, &x->block_home);
+    return code || !x->division ? code : follow(x, of, &x->division->home);
+}
+
 fcp_code strategy_divide(planning *x) {
     const strategy *by = strategy_of(x);
-    uint32_t *of;
+    problem_stretch *list;
+    size_t count;
     if (!by->by_block || by->cut_given || x->grouping) return FCP_OK; /* groups have a rank for each chunk */
-    fcp_code code = problem_cut_read(x, !by->exec, &of);
-    if (code || !of) return code;
-    code = follow(x, of, &x->block_home);
-    return code || !x->division ? code : follow(x, of, &x->division->home);
+    fcp_code code = problem_few_rows(x, !by->in_place, &list, &count);
+    if (!code && count) code = strategy_cut_again(x, list, count);
+    return code || !by->divide ? code : by->divide(x);
 }
 
 /* Does any tile run elsewhere than at its Q block's home? */
@@ -90,15 +100,18 @@ static bool moves(const problem *p, const uint32_t *home, const uint32_t *exec) 
 
 /* May a rank pass on what it has received? Where homes are chosen for few bytes, that would add some. */
 static bool relays(const planning *x) {
-    const bool chosen = x->program->strategy == FCP_STRATEGY_DCP && !x->block_home;
+    const bool chosen = program_divides_by(x->program) == FCP_STRATEGY_DCP && !x->block_home;
     return strategy_of(x)->in_place && !chosen && x->program->relay;
 }
 
-/* Who shares heads has phases, and ways of its own around a ring. */
+/* Who shares heads has phases, and ways of its own between groups. Where another strategy divides the batch among groups
+ * and all heads are computed at once, nothing waits for a phase. */
 static void share_heads(const planning *x, placement *made) {
-    made->phase = x->sharing->phase;
-    made->gather = !x->program->ring;
-    made->route = x->program->ring ? heads_route : NULL;
+    const struct fcpc_program *g = x->program;
+    const bool groups = program_has_groups(g);
+    made->phase = groups && g->together == g->heads ? NULL : x->sharing->phase;
+    made->gather = !g->between;
+    made->route = program_has_ring(g) ? heads_route : groups ? heads_route_between : NULL;
     made->relay = false;
 }
 
@@ -108,22 +121,31 @@ static bool may_rename(const planning *x) {
     return x->program->topology == FCP_RAIL && by->by_block && !by->given && !strategy_keeps_homes(x->program);
 }
 
-fcp_code strategy_place(planning *x) {
-    uint32_t *home = ARENA_NEW(&x->work, uint32_t, x->problem->block_count);
-    placement *made = ARENA_NEW(&x->work, placement, 1);
+/* Homes and ranks as one strategy says them. *exec stays NULL where every tile runs at home. */
+static fcp_code place_alone(planning *x, uint32_t **home, uint32_t **exec) {
     const strategy *by = strategy_of(x);
-    uint32_t *exec = by->exec ? ARENA_NEW(&x->work, uint32_t, x->problem->tile_count + (size_t)1) : NULL;
     place_input in;
-    if (!home || !made || (by->exec && !exec)) return FCP_E_NO_MEMORY;
+    *home = ARENA_NEW(&x->work, uint32_t, x->problem->block_count);
+    *exec = by->exec ? ARENA_NEW(&x->work, uint32_t, x->problem->tile_count + (size_t)1) : NULL;
+    if (!*home || (by->exec && !*exec)) return FCP_E_NO_MEMORY;
     fcp_code code = place_input_of(x, &in);
-    if (!code) code = by->place(x, &in, home);
-    if (!code && exec) code = by->exec(x, home, exec);
+    if (!code) code = by->place(x, &in, *home);
+    if (!code && *exec) code = by->exec(x, *home, *exec);
     if (code) return code;
-    if (!exec) exec = x->tile_rank;
-    if (x->program->equal && strategy_keeps_homes(x->program)) code = place_check_equal(x, home);
-    else if (x->program->equal) code = place_equal(x, &home, &exec);
-    if (!code && may_rename(x)) code = place_on_rails(x, home, exec);
+    if (!*exec) *exec = x->tile_rank;
+    if (x->program->equal && strategy_keeps_homes(x->program)) code = place_check_equal(x, *home);
+    else if (x->program->equal) code = place_equal(x, home, exec);
+    return !code && may_rename(x) ? place_on_rails(x, *home, *exec) : code;
+}
+
+fcp_code strategy_place(planning *x) {
+    const strategy *by = strategy_of(x);
+    uint32_t *home, *exec;
+    fcp_code code = program_has_groups(x->program) ? heads_place_between(x, by, &home, &exec)
+                                                   : place_alone(x, &home, &exec);
+    placement *made = code ? NULL : ARENA_NEW(&x->work, placement, 1);
     if (code) return code;
+    if (!made) return FCP_E_NO_MEMORY;
     if (exec && !moves(x->problem, home, exec)) exec = NULL;
     *made = (placement){.home = home, .exec = exec, .tile_q = x->problem->tile_q, .route = by->route,
                         .relay = relays(x)};

@@ -52,8 +52,9 @@ enum { ZIGZAG_LEAST = 256 };
  * cluster's FLOPs. It must not depend on the mask, because layers share their homes. Example: with 64 heads, 8 of K
  * and V, on 8 nodes of H200s 39,600 tokens, on 32 nodes 175,000. wlbllm-256 in zigzag, whose longest sequence has
  * 131,072, takes `cad` 215 ms forward if what has 65,536 stays, and 85 ms if it is gathered. */
-static uint64_t hidden_length(const struct fcpc_program *g, uint64_t ranks) {
-    const uint64_t nodes = (ranks + g->gpus - 1) / g->gpus;
+static uint64_t hidden_length(const problem *p, uint64_t ranks) {
+    const struct fcpc_program *g = p->program;
+    const uint64_t in_node = (uint64_t)g->gpus * p->lanes, nodes = (ranks + in_node - 1) / in_node;
     const fcp_problem facts = problem_early_facts(g);
     const unsigned __int128 keys = (unsigned __int128)fcp_slot_bytes(&facts, FCP_KV, FCP_FORWARD) * (nodes - 1),
                             work = (unsigned __int128)g->heads * (g->head_dim + g->value_dim) * 7 * g->cluster.inter;
@@ -75,7 +76,7 @@ fcp_code problem_held(planning *x, fcp_side side, problem_run **out, uint32_t *o
         if (!n) continue;
         fcp_walk_to(&walks[0], s, 0); /* finds the group, too */
         bool zigzag = p->rule.layout == FCP_LAYOUT_ZIGZAG && n / walks[0].group >= ZIGZAG_LEAST &&
-                      n >= hidden_length(x->program, walks[0].group);
+                      n >= hidden_length(p, walks[0].group);
         fcp_walk *w = &walks[zigzag];
         if (zigzag) fcp_walk_to(w, s, 0);
         for (;;) {

@@ -13,7 +13,7 @@
 
 #define SECOND 1e9    /* in work */
 #define WAIT_LONG 10  /* seconds that are warned of */
-enum { CLASSES = 8, LENGTH_BITS = 40, BLOCK = 4096 };
+enum { CLASSES = 8, LENGTH_BITS = 40 };
 
 /* Are these lengths of which problem_open will say nothing? */
 static bool are_good(const planning *x) {
@@ -31,7 +31,7 @@ static mc_env env_of(const void *of, uint32_t sequence) { return problem_env(of,
 /* How long a piece is, about, in cells. */
 static uint64_t piece_of(const planning *x, const problem *p) {
     const struct fcpc_program *g = x->program;
-    uint64_t longest = 0, tokens = g->block == BLOCK_AUTO ? BLOCK : g->block;
+    uint64_t longest = 0, tokens = x->block;
     for (uint32_t s = 0; s < p->sequences; s++)
         if (p->lengths[s] > longest) longest = p->lengths[s];
     const uint64_t chunks = (uint64_t)g->nodes * g->gpus * (g->strategy == FCP_STRATEGY_ZIGZAG ? 2 : 1);

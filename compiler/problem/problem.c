@@ -58,7 +58,7 @@ fcp_code problem_open(planning *x) {
     problem *p = ARENA_ZNEW(&x->work, problem, 1);
     if (!p) return FCP_E_NO_MEMORY;
     *p = (problem){.program = x->program, .binding = x->binding, .ranks = x->program->nodes * x->program->gpus,
-                   .block = x->block, .unit = x->block, .range_kv = x->program->kv_heads,
+                   .lanes = 1, .block = x->block, .unit = x->block, .range_kv = x->program->kv_heads,
                    .range_sub = x->program->heads / x->program->kv_heads};
     fcp_code code = check_lengths(x, p);
     if (!code) code = problem_deal(x, p);

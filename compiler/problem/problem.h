@@ -44,6 +44,9 @@ struct problem {
     bool split;
     uint64_t tokens, key_tokens; /* queries and keys of the whole batch */
     uint32_t ranks;
+    /* How many neighbouring ranks of the caller's a rank of this problem stands for: 1, unless these divide heads, and
+     * what a strategy divides the batch among are groups of them (place/heads/between.c). */
+    uint32_t lanes;
     uint32_t block;                /* the size asked for or chosen, in tokens */
     uint32_t max_block[FCP_SIDES]; /* tokens of the largest block that holds the side */
     uint32_t unit;                 /* tokens of KV in a unit */
@@ -200,6 +203,8 @@ void problem_close_mask(const planning *x, cells **c);
 
 /* The same once more, after blocks of one range of heads have been cut. */
 fcp_code problem_tiles_again(planning *x);
+/* There are tiles of all heads: makes those of ranges of so many. The mask is asked again only if it names h. */
+fcp_code problem_tiles_of_ranges(planning *x, uint32_t range_kv, uint32_t range_sub);
 
 /* Tokens `first` to `end` - 1 of a block. opens: they begin a new block; else they join that of the stretch before,
  * which is of the same block. */
@@ -210,9 +215,10 @@ typedef struct problem_stretch {
 /* cut_again.c. Other blocks of one range of heads, made of stretches of the old ones; and their tiles. Stretches come
  * by old block, and every token is in one. *out_of: per new block the old one, in x->work. FCP_E_PLAN_SIZE. */
 fcp_code problem_cut_again(planning *x, const problem_stretch *stretches, size_t count, uint32_t **out_of);
-/* cut_read.c. Divides blocks of which many readers need a few rows. apart: blocks are placed one by one, so that those
- * of a divided one may lie apart. *out_of: as above; NULL: nothing was divided. */
-fcp_code problem_cut_read(planning *x, bool apart, uint32_t **out_of);
+/* few_rows.c. Divides blocks of which many readers need a few rows: *out has the stretches of all blocks, in x->scratch;
+ * *out_count is 0 if none is divided. apart: blocks are placed one by one, so that those of a divided one may lie
+ * apart. */
+fcp_code problem_few_rows(planning *x, bool apart, problem_stretch **out, size_t *out_count);
 
 /* What the time of a plan's kernels and wires depends on, before there is a problem: all heads are one range. */
 fcp_problem problem_early_facts(const struct fcpc_program *program);

@@ -127,7 +127,7 @@ fcp_code problem_check_room(planning *x, uint64_t *out_parts) {
                          "them takes %.1f GB, and here are %.1f GB",
                          (unsigned long long)least.parts, p->piece_count, (double)need / 1e9, (double)here / 1e9);
     if (!p->chunk)
-        diag_hint(x->d, "with larger blocks there are fewer pairs of them: block = auto chooses a size");
+        diag_hint(x->d, "with larger blocks there are fewer pairs of them");
     else
         diag_hint(x->d,
                   "ring and zigzag cut every sequence for all ranks: strategy = fcp and cad(base = caller) cut blocks");

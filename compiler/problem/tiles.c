@@ -608,3 +608,14 @@ fcp_code problem_tiles_again(planning *x) {
     p->twin = NULL;
     return problem_tiles(x);
 }
+
+fcp_code problem_tiles_of_ranges(planning *x, uint32_t range_kv, uint32_t range_sub) {
+    problem *p = x->problem;
+    p->range_kv = range_kv;
+    p->range_sub = range_sub;
+    if (p->class_count) return problem_tiles_again(x); /* each range has tiles of its own */
+    p->head_count = 0;
+    measure_blocks(x);
+    fcp_code code = problem_make_heads(x);
+    return code ? code : problem_ranges(x, NULL);
+}

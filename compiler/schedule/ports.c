@@ -2,7 +2,7 @@
  *
  * Requires: a colouring in which no rank sends or receives two units of a colour.
  * Gives: such a colouring with as many colours. The sum of squares of what a port sends in a colour has become less.
- * Cost: for each sweep O(colours^2 ranks) at most; at most SWEEPS.
+ * Cost: for each sweep O(units + clashes x colours x ranks) at most; at most SWEEPS.
  * Units: tokens.
  *
  * Take two colours. Their units alone make paths and circles, on which the colours alternate, because no rank has two
@@ -29,6 +29,7 @@ typedef struct ports {
     uint32_t *largest;   /* per colour: the size of its largest unit, at first */
     uint32_t *part;      /* units of the path at hand */
     uint32_t count;
+    uint32_t *crowded;   /* units of the colour at hand that clash */
     uint32_t *met;       /* per unit: the number of the last pair of colours in which it was met */
     uint32_t pair;
 } ports;
@@ -97,23 +98,26 @@ static bool try_path(ports *p, uint32_t unit, uint32_t a, uint32_t b) {
     return false;
 }
 
-/* Does some port send more than one unit of this colour? */
-static bool clashes(const ports *p, uint32_t colour, uint32_t *by_port) {
-    const uint32_t *sent = p->at[0] + (size_t)colour * p->in->ranks;
-    bool found = false;
-    for (uint32_t r = 0; r < p->in->ranks; r++)
-        if (sent[r] != NONE) found |= by_port[port_of(p, sent[r])]++;
-    for (uint32_t r = 0; r < p->in->ranks; r++)
-        if (sent[r] != NONE) by_port[port_of(p, sent[r])] = 0;
-    return found;
+/* Does the unit's port send more than it in the unit's colour? */
+static bool clashes(const ports *p, uint32_t unit) {
+    return *load_of(p, p->colour[unit], port_of(p, unit)) > p->in->size[unit];
 }
 
-static bool try_pair(ports *p, uint32_t a, uint32_t b) {
+/* Exchanges units of a colour that clash for those of other colours. True: some have been. */
+static bool relieve(ports *p, uint32_t a) {
+    uint32_t count = 0;
     bool changed = false;
-    p->pair++;
     for (uint32_t r = 0; r < p->in->ranks; r++) {
         const uint32_t unit = p->at[0][(size_t)a * p->in->ranks + r];
-        if (unit != NONE && p->met[unit] != p->pair) changed |= try_path(p, unit, a, b);
+        if (unit != NONE && clashes(p, unit)) p->crowded[count++] = unit;
+    }
+    for (uint32_t b = 0; b < p->in->colours && count; b++) {
+        if (b == a) continue;
+        p->pair++;
+        for (uint32_t i = 0; i < count; i++) {
+            const uint32_t unit = p->crowded[i];
+            if (p->met[unit] != p->pair && p->colour[unit] == a && clashes(p, unit)) changed |= try_path(p, unit, a, b);
+        }
     }
     return changed;
 }
@@ -124,10 +128,10 @@ fcp_code ports_spread(const ports_input *in, arena *scratch, uint32_t *colour) {
                .part = ARENA_NEW(scratch, uint32_t, in->count + (size_t)1),
                .met = ARENA_ZNEW(scratch, uint32_t, in->count + (size_t)1)};
     p.largest = ARENA_ZNEW(scratch, uint32_t, in->colours + (size_t)1);
-    uint32_t *by_port = ARENA_ZNEW(scratch, uint32_t, in->ranks);
+    p.crowded = ARENA_NEW(scratch, uint32_t, in->ranks);
     for (int side = 0; side < SIDES; side++)
         if (!(p.at[side] = ARENA_NEW(scratch, uint32_t, places + 1))) return FCP_E_NO_MEMORY;
-    if (!p.load || !p.part || !p.met || !p.largest || !by_port) return FCP_E_NO_MEMORY;
+    if (!p.load || !p.part || !p.met || !p.largest || !p.crowded) return FCP_E_NO_MEMORY;
     for (int side = 0; side < SIDES; side++) memset(p.at[side], 0xff, places * sizeof *p.at[side]);
     for (uint32_t i = 0; i < in->count; i++) {
         for (int side = 0; side < SIDES; side++) *place_of(&p, side, colour[i], i) = i;
@@ -139,8 +143,7 @@ fcp_code ports_spread(const ports_input *in, arena *scratch, uint32_t *colour) {
         changed = false;
         for (uint32_t a = 0; a < in->colours; a++) {
             if (fcp_stop_asked(in->stop)) return FCP_E_INTERRUPTED;
-            for (uint32_t b = 0; b < in->colours && clashes(&p, a, by_port); b++)
-                if (a != b) changed |= try_pair(&p, a, b);
+            changed |= relieve(&p, a);
         }
     }
     return FCP_OK;

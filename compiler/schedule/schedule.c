@@ -46,6 +46,9 @@
  * if they are twice `buffers`, as they once were, more buffers mean more launches and more waits. wlbllm-64 (fcp, blocks
  * of 4K) then took 94 ms with eight buffers, and 82 with three.
  *
+ * Near tiles. A rank that waits for the network divides each stage: first the tiles that need nothing which comes over
+ * net in that stage, then the others (near.c).
+ *
  * Phases. Where heads are computed in phases, all that a phase needs arrives in one stage, or, where blocks are
  * passed on, in one for each leg of the ways. The next phase follows. So each rank computes its heads of a phase in
  * one stage, as much as any other, and slots are free for the phase that comes `buffers` stages later.
@@ -58,6 +61,7 @@
 #include "compiler/base/sort.h"
 #include "compiler/schedule/halves.h"
 #include "compiler/schedule/levels.h"
+#include "compiler/schedule/near.h"
 #include "compiler/schedule/pace.h"
 #include "compiler/pair.h"
 #include "compiler/schedule/rounds.h"
@@ -77,6 +81,7 @@ typedef struct builder {
     uint32_t stages;  /* last stage in which tiles can run + 1 */
     uint32_t arrivals; /* last stage in which something can arrive for them + 1 */
     levels levels;     /* where units are levelled */
+    bool *near_first;      /* per rank: near.c; NULL: none */
     uint32_t *phase_start; /* per phase: its first stage; NULL: there are no phases */
 } builder;
 
@@ -453,7 +458,7 @@ static uint32_t make_rows(const builder *b, bench *here) {
     return count;
 }
 
-/* A tile and where in a rank's order it comes: key 0: early in stage 0; 1: in stage 0; s + 1: in stage s. */
+/* A tile and where in a rank's order it comes: key 2 s: early in stage s; 2 s + 1: in stage s. */
 typedef struct keyed {
     uint32_t tile, q, key;
 } keyed;
@@ -468,11 +473,11 @@ static void add_visits(const builder *b, const keyed *sorted, uint32_t n, cursor
     schedule *out = b->out;
     for (uint32_t i = 0, next; i < n; i = next) {
         const keyed *x = &sorted[i];
-        const uint32_t stage = x->key ? x->key - 1 : 0, v = at->visit++, first = at->tile;
+        const uint32_t stage = x->key / 2, v = at->visit++, first = at->tile;
         for (next = i; next < n && sorted[next].q == x->q && sorted[next].key == x->key; next++)
             out->order[at->tile++] = sorted[next].tile;
         out->visit_stage[v] = stage;
-        out->visit_early[v] = !x->key;
+        out->visit_early[v] = x->key % 2 == 0;
         if (b->t->tile_q) out->visit_hop[v] = b->t->tile_q[x->tile];
         out->visits[v] = (fcp_visit){.q_block = x->q, .first_tile = first, .tiles = next - i, .state_slot = FCP_NONE};
         if (stage > out->block_last[x->q]) out->block_last[x->q] = stage;
@@ -497,8 +502,15 @@ static inline void note_use(uint32_t *first, uint32_t *last, uint32_t stage) {
     if (stage > *last) *last = stage;
 }
 
-/* Lists the rank's tiles with their keys, and counts keys (at key + 1); returns how many tiles. */
-static inline uint32_t list_tiles(const builder *b, const bench *here, keyed *todo, uint32_t *bucket, bool anywhere) {
+/* Does a hop bring its block over net in this stage? */
+static inline bool comes_over_net(const builder *b, uint32_t f, uint32_t stage) {
+    return f != FCP_NONE && b->t->hops[f].fabric == FCP_NET && b->out->last_stage[f] == stage;
+}
+
+/* Lists a rank's tiles with their keys, and counts keys (at key + 1); returns how many tiles. */
+static inline uint32_t list_tiles(const builder *b, const bench *here, uint32_t rank, keyed *todo, uint32_t *bucket,
+                                  bool anywhere) {
+    const bool divides = b->near_first && b->near_first[rank];
     schedule *out = b->out;
     uint32_t n = 0;
     for (uint32_t i = 0; i < here->count; i++) {
@@ -509,7 +521,8 @@ static inline uint32_t list_tiles(const builder *b, const bench *here, keyed *to
             uint32_t stage = f == FCP_NONE && !each ? x->local_stage
                              : here->stage_of       ? here->stage_of[t]
                                                     : out->last_stage[f];
-            uint32_t key = stage ? stage + 1 : !early;
+            const bool near = divides && !comes_over_net(b, x->hop, stage) && !comes_over_net(b, f, stage);
+            const uint32_t key = 2 * stage + !(stage ? near : early);
             todo[n++] = (keyed){t, x->q, key};
             bucket[key + 1]++;
             if (f != FCP_NONE) note_use(&out->use_first[f], &out->use_last[f], stage);
@@ -567,7 +580,8 @@ static fcp_code visit_ranks(planning *x, void *given) {
     const builder *b = v->b;
     bench *here = &v->here;
     arena *scratch = &x->scratch;
-    uint32_t *bucket = ARENA_NEW(scratch, uint32_t, b->stages + (size_t)3);
+    const size_t buckets = 2 * (size_t)b->stages;
+    uint32_t *bucket = ARENA_NEW(scratch, uint32_t, buckets + 1);
     keyed *todo = ARENA_NEW(scratch, keyed, v->tiles + (size_t)1);
     keyed *sorted = ARENA_NEW(scratch, keyed, v->tiles + (size_t)1);
     here->load = ARENA_NEW(scratch, uint64_t, b->stages);
@@ -579,9 +593,9 @@ static fcp_code visit_ranks(planning *x, void *given) {
         here->which = v->which + v->start[r];
         here->count = v->start[r + 1] - v->start[r];
         place_local(b, here);
-        memset(bucket, 0, (b->stages + (size_t)3) * sizeof *bucket);
-        uint32_t n = here->tiles ? list_tiles(b, here, todo, bucket, true) : list_tiles(b, here, todo, bucket, false);
-        group_starts(bucket, b->stages + 1);
+        memset(bucket, 0, (buckets + 1) * sizeof *bucket);
+        uint32_t n = here->tiles ? list_tiles(b, here, r, todo, bucket, true) : list_tiles(b, here, r, todo, bucket, false);
+        group_starts(bucket, (uint32_t)buckets);
         for (uint32_t i = 0; i < n; i++) sorted[bucket[todo[i].key]++] = todo[i];
         const uint32_t rank_visit = b->out->rank_visit[r] = v->at.visit;
         add_visits(b, sorted, n, &v->at);
@@ -800,6 +814,7 @@ fcp_code schedule_build(planning *x) {
     if (!out->unit_round) return FCP_E_NO_MEMORY;
 
     fcp_code code = plan_arrivals(&b);
+    if (!code) code = near_first(x, b.stages, &b.near_first);
     if (!code) code = visits(&b);
     if (!code) code = pair_make(x, units >= PAIR_FROM && x->placement->exec && p->program->passes[FCP_BACKWARD],
                                 (pair_piece){returns_back, &b}, (pair_piece){returns_ahead, &b});

@@ -53,12 +53,13 @@ typedef struct schedule {
      * of its own (FINISH, ROUND), or in which the last tile runs */
     uint32_t *finish[FCP_PASSES];
     uint32_t *visit_hop;                /* per visit: the hop that brings its Q, or FCP_NONE */
-    /* tiles in the order of execution: by rank, stage (in stage 0 what needs no reshuffle comes first), Q block, KV
-     * block */
+    /* tiles in the order of execution: by rank, stage (in it what is early comes first), Q block, KV block */
     uint32_t *order;
     fcp_visit *visits;
     uint32_t *visit_stage;
-    bool *visit_early;                  /* it is in stage 0 and reads no block that the reshuffle moves */
+    /* It comes before the others of its stage: in stage 0 it reads no block that the reshuffle moves; in a later one, of
+     * a rank that divides its stages, it reads none that comes over net in that stage (near.c). */
+    bool *visit_early;
     uint32_t visit_count;
     uint32_t *rank_visit;               /* ranks + 1 */
     uint32_t *block_last;               /* per block: the stage of its last visit as Q block; 0: it has none */

@@ -46,7 +46,7 @@ typedef struct state {
     uint32_t *node_first, *next; /* the readers of each node, as linked lists */
     uint32_t *nodes;     /* nodes with readers */
     uint64_t *seen;      /* a bit per rank, all 0 between uses */
-    leg *legs, *found;   /* of the block at hand: its ways; what they are made of, where they must stay on rails */
+    leg *legs, *kept;    /* of the block at hand: as its ways were chosen, and as they stay on rails */
     rails_rank *on_rails; /* per rank; NULL: there are no rails */
     routes *relayed;     /* NULL: ways are found block by block */
     uint32_t want;       /* the block of `relayed` whose ways are taken next */
@@ -96,13 +96,16 @@ static uint32_t once_per_node(state *s, const need *n, leg *legs) {
     return count;
 }
 
-/* Makes the hops of a block from its legs. */
+/* Makes the hops of a block from its legs. Whoever chose them, on rails they stay there. */
 static fcp_code add_hops(state *s, const need *n, uint32_t count) {
     const uint32_t gpus = s->p->program->gpus;
     traffic *out = s->out;
     const uint32_t first = out->count;
     const bool waits = s->where->exec;
+    const leg *legs = s->on_rails ? s->kept : s->legs;
     bool deep = false;
+    if (s->on_rails)
+        count = rails_keep(n, s->p->program->gpus, s->legs, count, s->on_rails, s->received, s->kept);
     if (s->room - first < count) {
         size_t room = 2 * s->room + count;
         if (room > UINT32_MAX / 4) return FCP_E_PLAN_SIZE;
@@ -113,9 +116,9 @@ static fcp_code add_hops(state *s, const need *n, uint32_t count) {
         s->room = room;
     }
     for (uint32_t i = 0; i < count; i++) {
-        uint32_t src = n->home, dst = s->legs[i].dst, parent = FCP_NONE;
-        if (s->legs[i].src != src) {
-            src = s->legs[i].src;
+        uint32_t src = n->home, dst = legs[i].dst, parent = FCP_NONE;
+        if (legs[i].src != src) {
+            src = legs[i].src;
             parent = s->rank_hop[src];
             deep = true;
         }
@@ -220,11 +223,9 @@ static fcp_code route_block(state *s, uint32_t block, fcp_class cls, const uint3
     uint32_t home = s->where->home[block], readers = find_readers(s, home, tile, first, count);
     if (readers) {
         const need n = {block, home, readers, cls, s->p->blocks[block].tokens * s->bytes[cls], s->readers, s->work};
-        leg *found = s->on_rails ? s->found : s->legs;
-        uint32_t legs = s->relayed        ? next_route(s, found)
-                        : s->where->route ? s->where->route(s->x, &n, found)
-                                          : once_per_node(s, &n, found);
-        if (s->on_rails) legs = rails_keep(&n, s->p->program->gpus, found, legs, s->on_rails, s->received, s->legs);
+        uint32_t legs = s->relayed        ? next_route(s, s->legs)
+                        : s->where->route ? s->where->route(s->x, &n, s->legs)
+                                          : once_per_node(s, &n, s->legs);
         const uint32_t before = s->out->count;
         fcp_code code = add_hops(s, &n, legs);
         if (code) return code;
@@ -333,9 +334,9 @@ fcp_code traffic_build(planning *x) {
     s.legs = ARENA_NEW(scratch, leg, ranks);
     const bool rails = p->program->topology == FCP_RAIL;
     if (rails) {
-        s.found = ARENA_NEW(scratch, leg, ranks);
+        s.kept = ARENA_NEW(scratch, leg, ranks);
         s.on_rails = ARENA_ZNEW(scratch, rails_rank, ranks);
-        if (!s.found || !s.on_rails) return FCP_E_NO_MEMORY;
+        if (!s.kept || !s.on_rails) return FCP_E_NO_MEMORY;
     }
     if (!out->tile_kv || !start || !tile || !s.readers || !s.work || !s.received || !s.rank_hop || !s.next ||
         !s.node_first || !s.nodes || !s.seen || !s.legs)

@@ -24,7 +24,6 @@ enum {
     RANKS_MAX = 1 << 20,
     BLOCK_MIN = 1,
     BLOCK_MAX = 1 << 20,
-    BLOCK_DEFAULT = 4096,
     HEADS_MAX = 4096,
     HEAD_DIM_MAX = 1024
 };
@@ -392,12 +391,11 @@ void sema_check_batch(sema *s, const sema_keys *k, bool needed) {
 static void check_block(sema *s, const sema_keys *k) {
     struct fcpc_program *p = s->out;
     const entry *e = k->at[KEY_BLOCK];
-    p->block = BLOCK_DEFAULT;
+    p->block = BLOCK_AUTO;
     p->block_span = SPAN_NONE;
     if (!e) return;
     int64_t v;
     if (e->value->kind == EXPR_NAME && !strcmp(e->value->name, "auto")) {
-        p->block = BLOCK_AUTO;
         p->block_span = e->value->at;
         return;
     }
@@ -526,13 +524,23 @@ static void check_param(sema *s, uint32_t which, const arg *a, const arg **given
         else hint_params(s, which);
         return;
     }
-    if (given[i]) {
+    for (uint32_t k = 0; k < STRATEGY_PARAMS; k++) { /* what two strategies call by one name is one number */
+        if (!given[k] || strategy_params[k].offset != strategy_params[i].offset) continue;
         diag_error(s->d, FCP_E_DUPLICATE, a->name_at, "'%s' is given twice", a->name);
-        diag_also(s->d, given[i]->name_at, "first given here");
+        diag_also(s->d, given[k]->name_at, "first given here");
         return;
     }
     given[i] = a;
     check_value(s, a->value, &strategy_params[i], strategy_param_of(s->out, i));
+}
+
+static void check_params(sema *s, uint32_t which, const expr *call, const arg **given) {
+    for (const arg *a = call->kind == EXPR_CALL ? call->args : NULL; a; a = a->next) check_param(s, which, a, given);
+}
+
+static void take_usual(struct fcpc_program *p, uint32_t which) {
+    for (uint32_t i = 0; i < STRATEGY_PARAMS; i++)
+        if (strategy_takes(which, i)) *strategy_param_of(p, i) = strategy_params[i].usual;
 }
 
 /* dcp: how many stages there are is said by `divisions`, or by `coalesce`, but not by both. */
@@ -548,32 +556,58 @@ static void check_divisions(sema *s, const arg *const *given) {
     }
 }
 
+/* Groups that share heads: what crosses between them is cut by heads, too, so a stage takes so many rounds more. With
+ * phases each of these has its own stages, and nothing says how many rounds they have. */
+static void check_stages(sema *s, uint32_t divides, const arg *const *given) {
+    enum { MOST = 64 }; /* rounds of a stage, as of the parameter */
+    struct fcpc_program *p = s->out;
+    const arg *coalesce = given[strategy_find_param(divides, "coalesce")];
+    const uint32_t divisions = strategy_find_param(divides, "divisions");
+    const arg *stated = coalesce || divisions == STRATEGY_PARAMS ? coalesce : given[divisions];
+    if (p->together < p->heads && stated) {
+        diag_error(s->d, FCP_E_ARGUMENT, stated->name_at, "%s: each phase of %u heads has its own stages",
+                   stated->name, p->together);
+        diag_hint(s->d, "leave it out, or take ulysses, which has no phases");
+    }
+    if (p->together < p->heads) p->coalesce = 1;
+    else if (!coalesce && p->coalesce) p->coalesce = p->coalesce * p->inside < MOST ? p->coalesce * p->inside : MOST;
+}
+
 static void check_strategy(sema *s, const sema_keys *k) {
     struct fcpc_program *p = s->out;
     const entry *e = k->at[KEY_STRATEGY];
     p->strategy = FCP_STRATEGY_FCP;
     p->strategy_span = e ? e->value->at : SPAN_NONE;
     p->epsilon_span = SPAN_NONE;
-    const expr *call = e ? sema_ring_of(s, e->value) : NULL;
+    const expr *between = NULL, *call = e ? sema_between_of(s, e->value, &between) : NULL;
     int which = call ? choice(s, call, "strategy", strategy_names, STRATEGY_ANY) : -1;
     if (which >= 0) p->strategy = (fcp_strategy)which;
-    if (which == STRATEGY_AUTO && !k->at[KEY_BLOCK]) p->block = BLOCK_AUTO;
     p->coalesce = 1; /* of those that do not take it */
-    for (uint32_t i = 0; i < STRATEGY_PARAMS; i++)
-        if (strategy_takes(p->strategy, i)) *strategy_param_of(p, i) = strategy_params[i].usual;
     const arg *given[STRATEGY_PARAMS] = {0};
-    for (const arg *a = which >= 0 && call->kind == EXPR_CALL ? call->args : NULL; a; a = a->next)
-        check_param(s, p->strategy, a, given);
-    if (p->strategy == FCP_STRATEGY_DCP) check_divisions(s, given);
+    const uint32_t divides = program_divides_by(p);
+    take_usual(p, divides);
+    take_usual(p, p->strategy);
+    if (which >= 0) check_params(s, p->strategy, call, given);
+    if (between) check_params(s, divides, between, given);
+    if (divides == FCP_STRATEGY_DCP) check_divisions(s, given);
     if (which >= 0 && strategy_shares_heads(p->strategy)) {
         const uint32_t heads = strategy_find_param(p->strategy, "heads");
         const arg *inside = given[strategy_find_param(p->strategy, "inside")];
         const arg *together = heads < STRATEGY_PARAMS ? given[heads] : NULL;
         sema_check_sharing(s, e->value->at, inside ? inside->value : NULL, together ? together->value : NULL);
+        if (program_has_groups(p)) check_stages(s, divides, given);
     }
     const arg *among = which == STRATEGY_AUTO ? given[strategy_find_param(STRATEGY_AUTO, "among")] : NULL;
     if (among) sema_check_among(s, among->value->at);
     uint32_t ranks = p->nodes * p->gpus, servers = strategy_find_param(FCP_STRATEGY_CAD, "servers");
+    if (given[servers] && program_has_groups(p) && p->servers % p->inside) {
+        const uint32_t lanes = p->inside, whole = p->servers / lanes * lanes;
+        diag_error(s->d, FCP_E_VALUE, given[servers]->value->at,
+                   "servers = %u: groups of %u ranks share heads, and are servers as a whole or not", p->servers,
+                   lanes);
+        diag_hint(s->d, "servers = %u would do", whole ? whole : lanes);
+        return;
+    }
     if (!given[servers] || p->servers < ranks) return;
     diag_error(s->d, FCP_E_VALUE, given[servers]->value->at, "servers = %u of %u rank%s: none is left for tokens",
                p->servers, ranks, ranks == 1 ? "" : "s");

@@ -153,17 +153,33 @@ static mask *plan_score(sema *s) {
     return find_mask(s, e->value->name, KIND_SCORE);
 }
 
-/* The call of a strategy: ulysses(inside = 4) of ulysses(inside = 4) + ring. */
-static expr *strategy_call(expr *value) { return value->kind == EXPR_BINARY ? value->a : value; }
-
-/* The strategy that the program names: of the usual one where it names none. */
-static uint32_t plan_strategy(sema *s) {
-    const entry *e = find_entry(&s->program, SECTION_PLAN, "strategy");
-    const expr *call = e ? strategy_call(e->value) : NULL;
+/* The number of a strategy that is called; the usual one where it is none. */
+static uint32_t strategy_called(const expr *call) {
     bool named = call && (call->kind == EXPR_NAME || call->kind == EXPR_CALL);
     for (uint32_t i = 0; named && i < STRATEGY_ANY; i++)
         if (!strcmp(call->name, strategy_names[i])) return i;
     return FCP_STRATEGY_FCP;
+}
+
+static bool has_argument(const expr *call, const char *name) {
+    const arg *a = call->kind == EXPR_CALL ? call->args : NULL;
+    while (a && (!a->name || strcmp(a->name, name))) a = a->next;
+    return a;
+}
+
+/* The call that a parameter is of. In ulysses(inside = 4) + fcp(buffers = 2): of `buffers` the right one, because it is
+ * given there; of `coalesce` too, because the left one does not take it; of others the left one. */
+static expr *strategy_call(expr *value, const char *name) {
+    if (value->kind != EXPR_BINARY) return value;
+    const bool left = strategy_find_param(strategy_called(value->a), name) < STRATEGY_PARAMS,
+               right = strategy_find_param(strategy_called(value->b), name) < STRATEGY_PARAMS;
+    return has_argument(value->b, name) || (right && !left) ? value->b : value->a;
+}
+
+/* The strategy of the program of which this may be a parameter. */
+static uint32_t plan_strategy(sema *s, const char *name) {
+    const entry *e = find_entry(&s->program, SECTION_PLAN, "strategy");
+    return strategy_called(e ? strategy_call(e->value, name) : NULL);
 }
 
 static const arg *find_param(const mask *m, const char *name) {
@@ -276,7 +292,7 @@ static bool short_target(sema *s, const path *p, target *out) {
     span at = p->at[0];
     for (int k = 0; k < KEY_COUNT; k++)
         if (!strcmp(words_keys[k].name, name)) found[count++] = (target){.kind = TO_KEY, .key = (key_id)k, .at = at};
-    if (strategy_find_param(count ? plan_strategy(s) : STRATEGY_ANY, name) < STRATEGY_PARAMS)
+    if (strategy_find_param(count ? plan_strategy(s, name) : STRATEGY_ANY, name) < STRATEGY_PARAMS)
         found[count++] = (target){.kind = TO_ARGUMENT, .key = KEY_STRATEGY, .name = name, .at = at};
     mask *used = plan_mask(s), *score = plan_score(s);
     if (find_param(used, name)) found[count++] = (target){.kind = TO_ARGUMENT, .key = KEY_MASK, .name = name, .at = at};
@@ -365,7 +381,7 @@ static void set_argument(sema *s, const target *t, span whole, expr *value) {
         e = set_entry(s, SECTION_PLAN, t->key, call, whole);
         if (!e) return;
     }
-    expr *call = t->key == KEY_STRATEGY ? strategy_call(e->value) : e->value;
+    expr *call = t->key == KEY_STRATEGY ? strategy_call(e->value, t->name) : e->value;
     if (call->kind == EXPR_NAME) {
         call->kind = EXPR_CALL;
         call->name_at = call->at;

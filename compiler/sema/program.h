@@ -6,7 +6,7 @@
 #include "compiler/base/diag.h"
 #include "compiler/fcpc.h"
 
-enum { BLOCK_AUTO = 0 };
+enum { BLOCK_AUTO = 0, BLOCK_USUAL = 4096 };
 #define MARGIN_AUTO UINT32_MAX
 
 /* How groups cuts a sequence over the ranks of its group. */
@@ -119,7 +119,8 @@ struct fcpc_program {
     uint32_t exact_count;
 
     /* plan */
-    uint32_t block; /* tokens, or BLOCK_AUTO */
+    uint32_t block;   /* tokens, or BLOCK_AUTO */
+    bool block_found; /* auto has found it; the program does not state it */
     fcp_strategy strategy;      /* or STRATEGY_AUTO */
     uint32_t coalesce, buffers; /* 0: auto decides */
     uint32_t margin; /* MARGIN_AUTO: not stated; before the program is handed out it gets the least of `margins` */
@@ -134,10 +135,9 @@ struct fcpc_program {
     uint32_t tokens, shape;        /* groups: the most tokens of a rank; a groups_shape */
     uint32_t pingpong;  /* cad: 1: the batch moves in two halves, one of which is computed while the other moves */
     bool equal;         /* every rank is home to as many tokens as any other, or to one more */
-    /* ulysses and upipe: the ranks that share heads; the heads that are computed at a time; and whether several groups
-     * of such ranks share the keys of a sequence */
-    uint32_t inside, together;
-    bool ring;
+    /* ulysses and upipe: the ranks that share heads; the heads that are computed at a time; and what divides the batch
+     * among several groups of such ranks: BETWEEN(a strategy), or 0: there is one group */
+    uint32_t inside, together, between;
     /* dcp: how far a rank's tokens may be over the mean, in millionths; stages in all, where `coalesce` is 0 */
     uint32_t epsilon_memory, divisions;
     bool relay;         /* blocks that many nodes read are passed on from node to node */
@@ -161,6 +161,26 @@ struct fcpc_program {
     uint32_t source_count;
     struct workspace *workspace; /* memory that fcpc_plan uses again for the next batch: workspace.h */
 };
+
+/* Tokens of a block, also where nobody has chosen yet, or blocks have no size. */
+static inline uint32_t program_block(const struct fcpc_program *p) {
+    return p->block == BLOCK_AUTO ? BLOCK_USUAL : p->block;
+}
+
+/* The number in `between` of a strategy. */
+#define BETWEEN(strategy) ((uint32_t)(strategy) + 1)
+/* Do keys go round a ring of groups? Then groups have their homes from the layout, like one group alone. */
+static inline bool program_has_ring(const struct fcpc_program *p) { return p->between == BETWEEN(FCP_STRATEGY_RING); }
+/* Does another strategy divide the batch among the groups, each of which stands for one rank of that strategy's? */
+static inline bool program_has_groups(const struct fcpc_program *p) { return p->between && !program_has_ring(p); }
+/* The strategy that cuts blocks and chooses homes, for each rank or for each group. */
+static inline fcp_strategy program_divides_by(const struct fcpc_program *p) {
+    return program_has_groups(p) ? (fcp_strategy)(p->between - 1) : p->strategy;
+}
+/* How many ranks or groups that strategy divides the batch among. */
+static inline uint32_t program_places(const struct fcpc_program *p) {
+    return p->nodes * p->gpus / (program_has_groups(p) ? p->inside : 1);
+}
 
 static inline uint32_t program_layout_group(const struct fcpc_program *p) {
     return p->layout_group ? p->layout_group : p->nodes * p->gpus;

@@ -5,7 +5,8 @@
  * Cost:     O(ranks + heads).
  *
  * Example: 64 heads on 12 ranks. 12 does not divide 64, so ulysses is refused. The nearest numbers of ranks that do are
- * 8 and 16. 4 divides both 12 and 64: so groups of 4 ranks may share heads, with a ring through the three groups.
+ * 8 and 16. 4 divides both 12 and 64: so groups of 4 ranks may share heads, with a ring through the three groups, or
+ * another strategy that divides the batch among them.
  */
 #include "compiler/sema/sharing.h"
 
@@ -26,24 +27,41 @@ static bool shares(const expr *e) {
     return false;
 }
 
-const expr *sema_ring_of(sema *s, const expr *value) {
-    const char *ring = fcp_strategy_names[FCP_STRATEGY_RING];
+/* What may divide the batch among the groups, as BETWEEN(a strategy); 0: this may not. */
+static uint32_t between_of(const expr *e) {
+    static const fcp_strategy among[] = {FCP_STRATEGY_RING, FCP_STRATEGY_FCP, FCP_STRATEGY_CAD, FCP_STRATEGY_DCP};
+    for (size_t i = 0; i < sizeof among / sizeof *among; i++)
+        if (is_named(e, fcp_strategy_names[among[i]])) return BETWEEN(among[i]);
+    return 0;
+}
+
+const expr *sema_between_of(sema *s, const expr *value, const expr **out_between) {
+    *out_between = NULL;
     if (value->kind != EXPR_BINARY || value->op != OP_ADD) return value;
-    const expr *wrong = !shares(value->a) ? value->a : !is_named(value->b, ring) ? value->b : NULL;
+    const expr *wrong = !shares(value->a) ? value->a : !between_of(value->b) ? value->b : NULL;
     if (wrong) {
         bool named = wrong->kind == EXPR_NAME || wrong->kind == EXPR_CALL;
-        diag_error(s->d, FCP_E_VALUE, wrong->at, "'+' joins ulysses or upipe to ring%s%s", named ? ", not " : "",
-                   named ? wrong->name : "");
+        diag_error(s->d, FCP_E_VALUE, wrong->at, "'+' joins ulysses or upipe to ring, fcp, cad or dcp%s%s",
+                   named ? ", not " : "", named ? wrong->name : "");
         diag_hint(s->d, "ulysses(inside = node) + ring");
         return NULL;
+    }
+    s->out->between = between_of(value->b);
+    if (!program_has_ring(s->out)) {
+        *out_between = value->b;
+        return value->a;
     }
     if (value->b->kind == EXPR_CALL) {
         diag_error(s->d, FCP_E_ARGUMENT, value->b->at, "ring takes no parameters here");
         diag_hint(s->d, "they are those of %s: %s(buffers = 3) + ring", value->a->name, value->a->name);
         return NULL;
     }
-    s->out->ring = true;
     return value->a;
+}
+
+/* What stands behind '+', or would in a hint. */
+static const char *name_between(const struct fcpc_program *p) {
+    return fcp_strategy_names[p->between ? p->between - 1 : FCP_STRATEGY_RING];
 }
 
 /* The largest group of ranks that divides them and the heads: one that lies inside a node, if there is one. */
@@ -64,8 +82,8 @@ static void refuse_ranks(sema *s, fcp_strategy by, span at) {
     while (above <= heads && heads % above) above++;
     diag_error(s->d, FCP_E_HEADS, at, "%u head%s not divide among %u ranks", p->heads,
                p->heads == 1 ? " does" : "s do", sharing);
-    if (p->ring) {
-        diag_hint(s->d, "%s(inside = %u) + ring would do", name, fits);
+    if (p->between) {
+        diag_hint(s->d, "%s(inside = %u) + %s would do", name, fits, name_between(p));
         return;
     }
     text t = {0};
@@ -103,16 +121,16 @@ void sema_check_sharing(sema *s, span whole, const expr *inside, const expr *tog
     const char *name = fcp_strategy_names[p->strategy];
     const span inside_at = inside ? inside->at : whole;
     if (!p->inside) p->inside = p->gpus; /* node */
-    if (!p->ring && inside && p->inside != ranks) {
+    if (!p->between && inside && p->inside != ranks) {
         diag_error(s->d, FCP_E_VALUE, inside_at, "inside = %u: without a ring all %u ranks share the heads", p->inside,
                    ranks);
         diag_hint(s->d, "%s(inside = %u) + ring", name, p->inside);
         return;
     }
-    if (!p->ring) p->inside = ranks;
+    if (!p->between) p->inside = ranks;
     if (p->inside > ranks || ranks % p->inside) {
         diag_error(s->d, FCP_E_VALUE, inside_at, "%u ranks do not divide into groups of %u", ranks, p->inside);
-        diag_hint(s->d, "%s(inside = %u) + ring would do", name, group_that_fits(p));
+        diag_hint(s->d, "%s(inside = %u) + %s would do", name, group_that_fits(p), name_between(p));
     } else if (p->heads % p->inside) {
         refuse_ranks(s, p->strategy, inside_at);
     } else if (p->strategy == FCP_STRATEGY_ULYSSES) {

@@ -64,10 +64,11 @@ uint32_t strategy_param_names(uint32_t strategy, const char *out[STRATEGY_PARAMS
 }
 
 bool strategy_keeps_homes(const struct fcpc_program *p) {
-    switch ((uint32_t)p->strategy) {
+    const uint32_t by = program_divides_by(p);
+    switch (by) {
     case FCP_STRATEGY_CAD: return p->base == CAD_BASE_CALLER;
     case FCP_STRATEGY_DCP:
     case FCP_STRATEGY_GROUPS: return p->layout != FCP_LAYOUT_PLANNED;
-    default: return strategy_shares_heads(p->strategy);
+    default: return strategy_shares_heads(by);
     }
 }

@@ -9,8 +9,8 @@
  *
  * Within a fabric the order stays that of the plan. Between fabrics only that order matters in which both touch one
  * slot: what came over net is passed on over local, or a slot that was sent over one is received into over the other.
- * There a stream waits for an event of the other. A WAIT of the queue holds both streams back, and who waits for an
- * instruction of the queue waits for both. So every wait is one that a single stream would have had, too, and a plan
+ * There a stream waits for an event of the other. A WAIT of the queue holds both streams back. Computing waits for the
+ * two apart, for each as far as its WAITs say. So every wait is one that a single stream would have had, too, and a plan
  * that cannot deadlock with one cannot with two.
  *
  * Requires: a verified plan.

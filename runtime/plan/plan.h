@@ -13,7 +13,7 @@
  *   parts       of a tile: which Q piece meets which KV piece, and the shape of the mask between them
  *   shapes      shared by parts: runs of cells of 128 x 128 pairs that are FULL or PARTIAL
  *   head_classes  which query heads see the same pairs, if the mask names h
- *   visits      what a rank computes at once for one Q block, its own or a moved one: the tiles of one stage
+ *   visits      what a rank computes at once for one Q block, its own or a moved one: tiles of one stage
  *   rounds      of a pass: steps of communication in which a rank sends at most once and receives at most once a fabric
  *   streams     the instructions of each pass, rank and queue
  *   transfers   what a LAUNCH sends and receives, and what a COPY copies

@@ -1,8 +1,9 @@
 /* bench_rows.c: the keys that travel, beside those that must: each mask of the prelude, by fcp, dcp and cad.
  *
  * 64 heads, 8 of K and V, 64 ranks in nodes of 8, blocks of 2K. A rank needs a key from elsewhere if its queries read
- * it; needed keys are counted in whole columns of cells, 128 keys. A row's figure is what travels per needed key. The
- * note says what it was if blocks were left as the strategy cuts them (compiler/problem/cut_read.c divides them).
+ * it; needed keys are counted in whole columns of cells, 128 keys. A row's figure is the keys that travel for each that
+ * is needed. The note has these keys and the queries that are computed away from home, and then the same three figures
+ * for blocks that stay as the strategy cuts them (compiler/problem/few_rows.c divides them).
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -126,14 +127,16 @@ void bench_rows(void) {
                      "cluster { nodes = 8; gpus = 8; intra = 450 GB/s; inter = 50 GB/s; memory = 100 TB }\n"
                      "batch { %s }\nplan { mask = %s; block = 2K; passes = forward; strategy = %s }\n",
                      samples[i].batch, samples[i].mask, by[k].text);
-            snprintf(name, sizeof name, "rows: %s, %.20s, %.3s", samples[i].mask, samples[i].batch + 10, by[k].text);
+            const char *lengths = strchr(samples[i].batch, '[');
+            snprintf(name, sizeof name, "rows: %.48s, %.*s, %.3s", samples[i].mask, (int)strcspn(lengths, "]") + 1,
+                     lengths, by[k].text);
             if (!bench_wants(name)) continue;
             const moved_keys now = keys_of(source, by[k].by, false), whole = keys_of(source, by[k].by, true);
             if (!now.known || !whole.known) continue;
-            snprintf(note, sizeof note, "%.1fK keys travel; uncut %.1fK, %.2f a needed one; %u of %u blocks; Q %.1fK, %.1fK",
-                     (double)now.moved / 1024, (double)whole.moved / 1024,
-                     whole.needed ? (double)whole.moved / (double)whole.needed : 1, now.blocks, whole.blocks,
-                     (double)now.queries / 1024, (double)whole.queries / 1024);
-            bench_row(name, now.needed ? (double)now.moved / (double)now.needed : 1, "keys", "", true, note);
+            snprintf(note, sizeof note, "%.0fK keys, %.0fK queries; uncut %.2f, %.0fK, %.0fK; %u blocks of %u",
+                     (double)now.moved / 1024, (double)now.queries / 1024,
+                     whole.needed ? (double)whole.moved / (double)whole.needed : 1, (double)whole.moved / 1024,
+                     (double)whole.queries / 1024, now.blocks, whole.blocks);
+            bench_row(name, now.needed ? (double)now.moved / (double)now.needed : 1, "x", "", true, note);
         }
 }

@@ -83,7 +83,9 @@ typedef struct random_program {
     uint32_t servers;            /* ranks of strategy cad that hold no tokens */
     bool wire;                   /* partial results travel in bf16 */
     bool equal;                  /* all ranks hold as many tokens, or one more */
-    bool ring;                   /* of ulysses and upipe */
+    uint32_t inside, together;   /* of ulysses and upipe: ranks that share heads; heads that are computed at a time */
+    bool ring, joined;           /* ... + ring, or + the strategy `between` */
+    int between;
     uint32_t among;              /* auto may choose these strategies, a bit for each; 0: `strategy` is stated */
     size_t by, by_end;           /* where the strategy is in the text */
     bool layers;                 /* three layers more have a causal mask */
@@ -472,6 +474,8 @@ static void draw_queries(random_program *p, dice *d) {
     }
 }
 
+static const char *const program_strategies[] = {"fcp", "ring", "zigzag", "cad", "ulysses", "upipe", "dcp", "groups"};
+
 /* How many ranks strategy groups needs, where each holds so many tokens: best fit decreasing. */
 static inline uint32_t ranks_for_groups(const random_program *p, uint32_t tokens) {
     uint64_t room[MAX_SEQUENCES], size[MAX_SEQUENCES];
@@ -497,18 +501,72 @@ static inline uint32_t ranks_for_groups(const random_program *p, uint32_t tokens
 
 /* Ranks that share heads, and how many heads are computed at a time: divisors of what there is. */
 static void draw_sharing(random_program *p, dice *d) {
+    static const fcp_strategy between[] = {FCP_STRATEGY_FCP, FCP_STRATEGY_CAD, FCP_STRATEGY_DCP};
     uint32_t ranks = p->nodes * p->gpus, inside, each;
     do inside = 1 + roll(d, p->heads);
     while (p->heads % inside || ranks % inside);
+    p->inside = inside;
+    p->together = p->strategy == FCP_STRATEGY_UPIPE ? inside : p->heads;
     p->ring = inside != ranks || roll(d, 4) == 0;
-    if (p->ring) put_set(p, ", inside = ", inside, "");
-    if (p->strategy != FCP_STRATEGY_UPIPE || roll(d, 4) == 0) return;
-    do each = 1 + roll(d, p->heads / inside);
-    while (p->heads / inside % each);
-    put_set(p, ", heads = ", each * inside, "");
+    if (p->strategy == FCP_STRATEGY_UPIPE && roll(d, 4)) {
+        do each = 1 + roll(d, p->heads / inside);
+        while (p->heads / inside % each);
+        p->together = each * inside;
+    }
+    if (!p->ring || roll(d, 3) == 0) return;
+    p->ring = false;
+    p->joined = true;
+    p->between = (int)between[roll(d, 3)];
 }
 
-static const char *const program_strategies[] = {"fcp", "ring", "zigzag", "cad", "ulysses", "upipe", "dcp", "groups"};
+/* Parameters of a strategy that divides the batch among ranks, or among groups of `lanes` ranks. True: homes are where
+ * the caller holds the tokens. */
+static bool draw_params(random_program *p, dice *d, int strategy, uint32_t lanes) {
+    static const char *const bases[] = {"caller", "fcp", "ring", "zigzag"};
+    const uint32_t places = p->nodes * p->gpus / lanes;
+    const bool divides = strategy == FCP_STRATEGY_DCP && roll(d, 2);
+    bool held = (strategy == FCP_STRATEGY_GROUPS || strategy == FCP_STRATEGY_DCP) && p->layout;
+    put_set(p, "(buffers = ", p->buffers, "");
+    if (p->joined && p->together < p->heads) {} /* phases have stages of their own */
+    else if (divides) put_set(p, ", divisions = ", 2 + roll(d, 5), "");
+    else put_set(p, ", coalesce = ", p->coalesce, "");
+    if (strategy == FCP_STRATEGY_DCP) {
+        const uint32_t whole = roll(d, 4) ? 0 : roll(d, 3);
+        put_word(p, ", epsilon_compute = ");
+        put_hundredths(p, whole * 100 + 1 + roll(d, 60));
+    }
+    if (strategy == FCP_STRATEGY_CAD) {
+        uint32_t base = roll(d, 4);
+        held = !base;
+        put_set(p, ", shard = ", 8u << roll(d, 5), ", tolerance = ");
+        put_hundredths(p, 1 + roll(d, 20));
+        put_word(p, ", base = ");
+        put_word(p, bases[base]);
+        if (places > 1 && !roll(d, 4)) p->servers = lanes * (1 + roll(d, places - 1));
+        if (p->servers) put_set(p, ", servers = ", p->servers, "");
+        if (roll(d, 3) == 0) put_word(p, ", pingpong = true");
+    }
+    if (strategy == FCP_STRATEGY_GROUPS) {
+        uint32_t tokens = 1 + roll(d, 1500);
+        while (ranks_for_groups(p, tokens) > places) tokens += 1 + tokens / 2;
+        put_set(p, ", tokens = ", tokens, roll(d, 3) ? ", shape = zigzag" : ", shape = ring");
+    }
+    put_word(p, ")");
+    return held;
+}
+
+/* Strategies that divide heads, as drawn. True: homes are where the caller holds the tokens. */
+static bool put_sharing(random_program *p, dice *d) {
+    if (!p->joined) put_set(p, "(buffers = ", p->buffers, p->ring ? ", " : "");
+    if (p->joined) put_word(p, "(");
+    if (p->ring || p->joined) put_set(p, "inside = ", p->inside, "");
+    if (p->strategy == FCP_STRATEGY_UPIPE && (p->together != p->inside || p->buffers % 2))
+        put_set(p, ", heads = ", p->together, "");
+    put_word(p, p->ring ? ") + ring" : p->joined ? ") + " : ")");
+    if (!p->joined) return true;
+    put_word(p, program_strategies[p->between]);
+    return draw_params(p, d, p->between, p->inside);
+}
 
 /* What programs may have besides: what not every machine of the tests computes. */
 enum {
@@ -516,15 +574,41 @@ enum {
     DRAW_LSE = 2,    /* a gradient of LSE */
     DRAW_EMPTY = 4,  /* sequences of length zero */
     DRAW_FAR = 8,    /* logits as far from 0 as float reaches, and large inputs */
-    DRAW_ALL = 15
+    DRAW_ALL = 15,
+    DRAW_FEW_KEYS = 16 /* a sequence of which most rows need a few keys besides those near them; it is long */
 };
+
+/* Ranks, blocks and strategies with which a long sequence has blocks that are worth dividing. */
+static void draw_few_ranks(random_program *p, dice *d) {
+    static const fcp_strategy by[] = {FCP_STRATEGY_FCP, FCP_STRATEGY_DCP, FCP_STRATEGY_CAD};
+    p->strategy = by[roll(d, 3)];
+    p->block = 128 * (4 + roll(d, 2));
+    p->nodes = 2;
+    p->gpus = 3 + roll(d, 2);
+}
+
+/* `drawn` near the diagonal, or keys `first` to `first + count` - 1, of each `period` where it is not 0; or rows g. */
+static expr *draw_few_keys(random_program *p, dice *d, expr *drawn) {
+    const int64_t period = roll(d, 4) ? 0 : 4 * p->block, first = roll(d, 2) ? 0 : roll(d, p->block);
+    expr *q = node(p, X_Q, 0, 0, 0, 0), *k = node(p, X_K, 0, 0, 0, 0);
+    expr *distance = node(p, X_ABS, node(p, X_SUB, q, k, 0, 0), 0, 0, 0);
+    expr *near = node(p, X_LT, distance, node(p, X_CONST, 0, 0, 0, 1 + roll(d, 300)), 0, 0);
+    expr *at = period ? node(p, X_MOD, k, node(p, X_CONST, 0, 0, 0, period), 0, 0) : k;
+    expr *from = node(p, X_GE, at, node(p, X_CONST, 0, 0, 0, first), 0, 0);
+    expr *until = node(p, X_LT, at, node(p, X_CONST, 0, 0, 0, first + 1 + roll(d, 80)), 0, 0);
+    expr *some = node(p, X_AND, from, until, 0, 0);
+    if (!roll(d, 3)) {
+        expr *row = node(p, X_CONST, 0, 0, 0, 1 + roll(d, 80));
+        some = node(p, X_OR, some, node(p, X_LT, q, row, 0, 0), 0, 0);
+    }
+    return node(p, X_OR, roll(d, 3) ? node(p, X_AND, near, drawn, 0, 0) : near, some, 0, 0);
+}
 
 /* Draws a program of at most about `budget` query-key positions. */
 static inline void draw_program_with(random_program *p, dice *d, uint64_t budget, unsigned features) {
     static const uint32_t value_dims[] = {8, 16, 24, 40};
     static const uint32_t head_counts[] = {1, 2, 4, 6, 8, 12}, dims[] = {8, 16, 32};
     static const char *const dtypes[] = {"fp32", "fp16", "bf16"};
-    static const char *const bases[] = {"caller", "fcp", "ring", "zigzag"};
     static const char *const layouts[] = {"planned", "contiguous", "zigzag"};
     memset(p, 0, offsetof(random_program, pool));
     memset(&p->score, 0, offsetof(random_score, pool));
@@ -544,6 +628,7 @@ static inline void draw_program_with(random_program *p, dice *d, uint64_t budget
     p->coalesce = 1 + roll(d, roll(d, 2) ? 3 : 16);
     p->buffers = 1 + roll(d, 4);
     p->strategy = (int)roll(d, FCP_STRATEGY_COUNT);
+    if (features & DRAW_FEW_KEYS) draw_few_ranks(p, d);
     p->layout = (int)roll(d, 3);
     p->group = 0;
     if (p->layout && roll(d, 3) == 0)
@@ -555,13 +640,14 @@ static inline void draw_program_with(random_program *p, dice *d, uint64_t budget
     for (uint32_t s = 0; s < p->sequences; s++) {
         uint64_t n = 1 + roll(d, roll(d, 3) ? 300 : 1500);
         if (s && roll(d, 4) == 0) n = p->lengths[s - 1];
+        if (!s && features & DRAW_FEW_KEYS) n = 2600 + roll(d, 300);
         while (n > 1 && used + n * n > budget) n /= 2;
         p->lengths[s] = n;
         used += n * n;
         p->tokens += n;
         p->key_tokens += n;
     }
-    if (roll(d, 2)) draw_queries(p, d);
+    if (roll(d, features & DRAW_FEW_KEYS ? 4 : 2) == 1) draw_queries(p, d);
     if (features & DRAW_EMPTY && roll(d, 3) == 2) draw_empty(p, d);
     p->lse_gradient = features & DRAW_LSE && p->backward && roll(d, 2);
     p->large = features & DRAW_FAR && roll(d, 4) == 3;
@@ -570,6 +656,7 @@ static inline void draw_program_with(random_program *p, dice *d, uint64_t budget
     for (uint32_t f = 0; f < p->field_count; f++) draw_field(p, d, p->fields[f]);
     p->pieces = p->piece_room;
     p->mask = draw_bool(p, d, 1 + roll(d, 4));
+    if (features & DRAW_FEW_KEYS) p->mask = draw_few_keys(p, d, p->mask);
     draw_score(&p->score, d, p->heads, p->views, p->field_count, features & DRAW_FAR);
 
     put_set(p, "model { heads = ", p->heads, "; kv_heads = ");
@@ -585,6 +672,8 @@ static inline void draw_program_with(random_program *p, dice *d, uint64_t budget
     put_set(p, "cluster { nodes = ", p->nodes, "; gpus = ");
     put_set(p, "", p->gpus, "; gpu = ");
     put_word(p, (p->block + p->head_dim / 16 + p->sequences) % 2 ? "h100" : "cpu");
+    /* ranks that wait for the network divide their stages */
+    if ((p->coalesce + p->buffers + p->sequences) % 2) put_word(p, "; inter = 1MB/s");
     put_word(p, p->rail ? "; fabric = rail }\n" : "; fabric = fat_tree }\n");
     put_word(p, "batch { lengths = [");
     for (uint32_t s = 0; s < p->sequences; s++) {
@@ -607,42 +696,14 @@ static inline void draw_program_with(random_program *p, dice *d, uint64_t budget
     put_set(p, "  block = ", p->block, "\n  strategy = ");
     p->by = p->size;
     put_word(p, program_strategies[p->strategy]);
-    put_set(p, "(buffers = ", p->buffers, "");
     const bool shares = p->strategy == FCP_STRATEGY_ULYSSES || p->strategy == FCP_STRATEGY_UPIPE;
-    const bool divides = p->strategy == FCP_STRATEGY_DCP && roll(d, 2);
-    if (divides) put_set(p, ", divisions = ", 2 + roll(d, 5), "");
-    else if (!shares) put_set(p, ", coalesce = ", p->coalesce, "");
-    if (p->strategy == FCP_STRATEGY_DCP) {
-        const uint32_t whole = roll(d, 4) ? 0 : roll(d, 3);
-        put_word(p, ", epsilon_compute = ");
-        put_hundredths(p, whole * 100 + 1 + roll(d, 60));
-    }
-    /* homes are where the caller holds the tokens */
-    bool held = (p->strategy == FCP_STRATEGY_GROUPS || p->strategy == FCP_STRATEGY_DCP) && p->layout;
-    if (p->strategy == FCP_STRATEGY_CAD) {
-        uint32_t base = roll(d, 4);
-        held = !base;
-        put_set(p, ", shard = ", 8u << roll(d, 5), ", tolerance = ");
-        put_hundredths(p, 1 + roll(d, 20));
-        put_word(p, ", base = ");
-        put_word(p, bases[base]);
-        if (p->nodes * p->gpus > 1 && !roll(d, 4)) p->servers = 1 + roll(d, p->nodes * p->gpus - 1);
-        if (p->servers) put_set(p, ", servers = ", p->servers, "");
-        if (roll(d, 3) == 0) put_word(p, ", pingpong = true");
-    }
-    if (p->strategy == FCP_STRATEGY_GROUPS) {
-        uint32_t tokens = 1 + roll(d, 1500);
-        while (ranks_for_groups(p, tokens) > p->nodes * p->gpus) tokens += 1 + tokens / 2;
-        put_set(p, ", tokens = ", tokens, roll(d, 3) ? ", shape = zigzag" : ", shape = ring");
-    }
     if (shares) draw_sharing(p, d);
-    put_word(p, p->ring ? ") + ring" : ")");
+    const bool held = shares ? put_sharing(p, d) : draw_params(p, d, p->strategy, 1);
     p->by_end = p->size;
     put_word(p, roll(d, 3) ? "\n  layout = " : "\n  relay = off\n  layout = ");
     put_word(p, layouts[p->layout]);
     if (p->group) put_set(p, "(group = ", p->group, ")");
     put_word(p, "\n");
-    held |= shares;
     bool even = p->layout != FCP_LAYOUT_ZIGZAG && !p->group;
     p->equal = !p->servers && (!held || even) && !roll(d, 3);
     p->wire = !roll(d, 3) && p->dtype != FCP_FP32;

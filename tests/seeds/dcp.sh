@@ -1,11 +1,20 @@
 # dcp.sh: DCP, dynamic context parallelism. Part of run.sh.
 
 row dcp_tiles -D 'batch.lengths=[8K]' -D plan.block=256 -D 'plan.mask=lambda(sink = 64, window = 512)'
-plans "tiles: those of the window, and of the sink's block; causal has thirteen times as many" '
+plans "tiles: those of the window, and of the sink; causal has thirteen times as many" '
+    # the sink is divided from its block: that are 2 tiles more there, and 1 in each of 4 blocks that see both
     ([range(0; 128) | ([., 4] | min) + 1 + (if . > 4 then 1 else 0 end)] | add) as $window
-    | .[0].tiles == $window and .[1].tiles == 128 * 129 / 2' '' '-D plan.mask=causal'
+    | .[0].tiles == $window + 6 and .[1].tiles == 128 * 129 / 2' '' '-D plan.mask=causal'
 plans "what is sent falls with the mask" '[.[].bytes_total] | .[0] < .[1] and .[1] < .[2] / 2' \
     '-D plan.mask.window=1024' '' '-D plan.mask=causal'
+
+plans "the sink sends 128 tokens of 4 KB to each of 7 ranks; all else is the window's" \
+    '.[0].bytes_total - .[1].bytes_total == 7 * 128 * 4096' '' '-D plan.mask=window(w=4096)'
+counts "these tokens are a block, and the rest of their block goes to one rank at most" rounds '
+    $1 == "move" && of("class") == "kv" && of("pass") == "forward" {
+        if (of("block") == 0) { sink++; if (of("tokens") != 128) wrong($0) }
+        if (of("block") == 1) rest++ }
+    END { if (sink != 7 || rest > 1) wrong(sink " and " rest + 0) }'
 
 row dcp_masks -D 'batch.lengths=[2K, 250 x 8]' -D plan.block=128
 pairs_of() { # pairs_of CONDITION: pairs of a sequence of n = 700 tokens for which it is true, one by one
@@ -39,6 +48,13 @@ counts "the first waits for nothing; the others share the rounds, none has more 
 plans "as many stages as divisions" '[.[].stages] == [2, 4, 8]' '-D plan.strategy.divisions=2' '' \
     '-D plan.strategy.divisions=8'
 
+row dcp_heads -D 'batch.lengths=[4K]' -D plan.block=256 -D model.heads=8 -D model.kv_heads=8
+plans "64:64 heads on one node: the bytes of ulysses, less than half of those by blocks of all heads" '
+    [.[].bytes_total] | .[0] == .[1] and .[0] < .[2] / 2' '' '-D plan.strategy=ulysses' '-D plan.strategy=dcp'
+plans "on two nodes: fewer bytes between these than either" '
+    [.[].bytes_inter_node] | .[0] < .[1] and .[0] < .[2]' '-D cluster.nodes=2' \
+    '-D cluster.nodes=2 -D plan.strategy=ulysses' '-D cluster.nodes=2 -D plan.strategy=dcp'
+
 row dcp_instructions -D 'batch.lengths=[2K, 250 x 8]' -D plan.block=128
 "$fcpc" -q "$program" -o "$work/plan"
 "$fcpc" dump "$work/plan" > "$work/tables"
@@ -63,7 +79,7 @@ plans "ranks need to exchange no more than a digest of homes; another batch has 
 # the call from another thread: tests/unit/compile/test_compile.c and examples/train_loop.c
 
 row dcp_once_a_node -D 'batch.lengths=[2K, 250 x 8]' -D plan.block=128
-for strategy in dcp fcp ring zigzag groups cad 'ulysses(inside = node) + ring'; do
+for strategy in dcp fcp ring zigzag groups cad 'ulysses(inside = node) + ring' 'ulysses(inside = node) + dcp'; do
     counts "$strategy: no block comes to a node twice" traffic '
         $1 == "fetch" && of("fabric") == "net" { net++; node = int(of("dst") / 4)
             if (seen[of("block") " " node " " of("class")]++) wrong("again: " $0) }

@@ -79,7 +79,8 @@ rails='
         if (net[$2] && of("class") != "q") { arrivals++; idle += !((of("block") " " of("dst")) in reads) } }
     $1 == "move" && of("fabric") == "net" && of("class") != "in" && of("class") != "out" { moves++
         off += of("src") % 4 != of("dst") % 4 }'
-for strategy in fcp ring zigzag cad dcp groups ulysses 'ulysses(inside=2)+ring' 'upipe(heads=8,inside=8)+ring'; do
+for strategy in fcp ring zigzag cad dcp groups ulysses 'ulysses(inside=2)+ring' 'upipe(heads=8,inside=8)+ring' \
+    'ulysses(inside=4)+fcp' 'ulysses(inside=2)+cad' 'upipe(inside=8)+dcp'; do
     for layout in planned contiguous; do
         counts "$strategy, $layout: what goes between nodes stays on its rail" placement,traffic,rounds "$rails"'
             END { if (off || !moves) wrong(off " of " moves " leave it") }' \
@@ -98,6 +99,25 @@ counts "in one hop from its home's node; three of four are read where they arriv
     END { if (hops) wrong(hops " hops follow another one"); if (4 * idle > arrivals) wrong(idle " of " arrivals) }'
 counts "without rails most of it leaves them" placement,traffic,rounds "$rails"'
     END { if (2 * off < moves) wrong(off " of " moves " leave them") }' -D cluster.fabric=fat_tree
+
+row fcp_ulysses_inside -D 'batch.lengths=[4K, 256 x 16]' -D plan.block=256 -D model.heads=8 -D model.kv_heads=8
+counts "Q never leaves its node; keys cross to a node once for each head, and to the rank that computes it" \
+    placement,traffic '
+    $1 == "exec" { reads[of("k_block") " " of("rank")] = 1 }
+    $1 == "fetch" && of("fabric") == "net" { net++; if (of("class") == "q") wrong("Q: " $0)
+        if (!((of("block") " " of("dst")) in reads)) wrong("nobody reads it: " $0)
+        if (seen[of("block") " " int(of("dst") / 8)]++) wrong("again: " $0) }
+    END { if (!net) wrong("nothing between nodes") }' -D plan.strategy.split=off
+counts "so on rails, too, and all of it stays on its rail" placement,traffic '
+    $1 == "exec" { reads[of("k_block") " " of("rank")] = 1 }
+    $1 == "fetch" && of("fabric") == "net" { net++; if (of("src") % 8 != of("dst") % 8) wrong("off its rail: " $0)
+        if (!((of("block") " " of("dst")) in reads)) wrong("nobody reads it: " $0) }
+    END { if (!net) wrong("nothing between nodes") }' -D plan.strategy.split=off -D cluster.fabric=rail
+plans "less than half of what fcp by itself sends between nodes, and less than with a ring" '
+    [.[].bytes_inter_node] | .[0] < .[1] / 2 and .[0] < .[2] / 2' '' '-D plan.strategy=fcp -D plan.block=4K' \
+    '-D plan.strategy=ulysses(inside=node)+ring'
+predicts "faster than either" '[.[] | .makespan_s + .backward.makespan_s] | .[0] < .[1] and .[0] < .[2]' '' \
+    '-D plan.strategy=fcp -D plan.block=4K' '-D plan.strategy=ulysses(inside=node)+ring'
 
 row fcp_both_passes -D 'batch.lengths=[2K, 250 x 8]' -D plan.block=128
 plans "backward: K and V in bf16 as forward, and their gradients in fp32, twice that" '.[0] | .backward_bytes_total ==

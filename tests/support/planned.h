@@ -61,7 +61,7 @@ static inline void plan_to_placement(planned *x, const char *text, const strateg
     memset(x, 0, sizeof *x);
     x->d = fcpc_diagnostics_new();
     x->program = parse_text(text, x->d);
-    x->at = (planning){.program = x->program, .batch = &x->batch, .d = x->d, .block = x->program->block,
+    x->at = (planning){.program = x->program, .batch = &x->batch, .d = x->d, .block = program_block(x->program),
                        .coalesce = x->program->coalesce, .strategy = by};
     run_pass(x, bind_lengths);
     run_pass(x, problem_open);

@@ -103,7 +103,8 @@ typedef struct division {
     cad_input in;
     cad_share *shares; /* by sequence */
     uint32_t *first;   /* of each sequence; sequences + 1 */
-    uint32_t *home;    /* per block */
+    uint32_t *home;    /* per block: the caller's rank, where homes are the caller's */
+    const problem_run *held[FCP_SIDES]; /* rows and keys, as in `in`; at the caller's ranks, where those are homes */
     const struct division *next; /* of those that several plannings keep */
 } division;
 

@@ -473,6 +473,28 @@ static fcp_code divide(planning *x, division *d) {
     return code;
 }
 
+/* Work is divided among the ranks of the problem. Where each stands for several of the caller's, tokens stay at those,
+ * and `in` gets runs that are at the ranks of the problem. */
+static fcp_code find_held(planning *x, division *d) {
+    const problem *p = x->problem;
+    const bool split = d->in.keys != d->in.rows;
+    d->held[FCP_QUERIES] = d->in.rows;
+    d->held[FCP_KEYS] = d->in.keys;
+    if (p->lanes == 1 || (cad_base)x->program->base != CAD_BASE_CALLER) return FCP_OK;
+    for (int side = 0; side < (split ? FCP_SIDES : 1); side++) {
+        const uint32_t count = side ? d->in.key_count : d->in.row_count;
+        problem_run *runs = ARENA_NEW(&x->work, problem_run, count + (size_t)1);
+        if (!runs) return FCP_E_NO_MEMORY;
+        for (uint32_t i = 0; i < count; i++) {
+            runs[i] = d->held[side][i];
+            runs[i].rank /= p->lanes;
+        }
+        if (side || !split) d->in.keys = runs;
+        if (!side) d->in.rows = runs;
+    }
+    return FCP_OK;
+}
+
 fcp_code cad_cut(planning *x) {
     problem *p = x->problem;
     cutter c = {.x = x, .p = p, .d = ARENA_ZNEW(&x->work, division, 1),
@@ -482,9 +504,10 @@ fcp_code cad_cut(planning *x) {
     if (!c.d || !c.place || !c.read_by || !c.ranks[0] || !c.ranks[1]) return FCP_E_NO_MEMORY;
     fcp_code code = problem_check_blocks(x);
     if (!code) code = cad_input_of(x, &c.d->in);
+    if (!code) code = find_held(x, c.d);
     if (!code) code = divide(x, c.d);
     for (int side = 0; side < (p->split ? FCP_SIDES : 1) && !code; side++) {
-        const problem_run *runs = side ? c.d->in.keys : c.d->in.rows;
+        const problem_run *runs = c.d->held[side];
         uint32_t total = side ? c.d->in.key_count : c.d->in.row_count, from = 0;
         uint32_t holds = p->split ? 1u << side : FCP_HOLDS_BOTH;
         for (uint32_t s = 0; s < p->sequences && !code; s++) {

@@ -88,6 +88,16 @@ fcp_code dcp_cut(planning *x) {
     return x->program->layout == FCP_LAYOUT_PLANNED ? problem_cut_blocks(x) : problem_cut_held(x, &x->block_home);
 }
 
+/* Homes that are given, as ranks of the problem: each may stand for several of the caller's. */
+static fcp_code fix_homes(planning *x, dcp_input *d) {
+    const problem *p = x->problem;
+    uint32_t *fixed = ARENA_NEW(&x->scratch, uint32_t, p->block_count + (size_t)1);
+    if (!fixed) return FCP_E_NO_MEMORY;
+    for (uint32_t b = 0; b < p->block_count; b++) fixed[b] = x->block_home[b] / p->lanes;
+    d->fixed = fixed;
+    return FCP_OK;
+}
+
 fcp_code place_by_dcp(planning *x, const place_input *in, uint32_t *home) {
     const problem *p = x->problem;
     dcp_input d;
@@ -95,10 +105,12 @@ fcp_code place_by_dcp(planning *x, const place_input *in, uint32_t *home) {
     x->tile_rank = ARENA_NEW(&x->work, uint32_t, p->tile_count + (size_t)1);
     if (!x->tile_rank || !held) return FCP_E_NO_MEMORY;
     fcp_code code = fill(x, in, x->program->passes, &d, &tokens);
+    if (!code && d.fixed && p->lanes > 1) code = fix_homes(x, &d);
     if (!code) code = dcp_divide(&d, &x->scratch, home, x->tile_rank);
     if (code) return code;
     for (uint32_t b = 0; b < p->block_count; b++)
         if ((held[home[b]] += in->tokens[b]) > most) most = held[home[b]];
+    if (d.fixed) memcpy(home, x->block_home, p->block_count * sizeof *home);
     const bool stated = x->program->epsilon_span.source != SPAN_NONE.source && !d.fixed;
     return stated && most > d.token_cap ? refuse(x, in, tokens, most) : FCP_OK;
 }

@@ -31,7 +31,7 @@ enum {
 
 /* The most work that a rank should have, where blocks may be split: the tolerance over the mean. */
 static uint64_t limit_of(const planning *x) {
-    unsigned __int128 mean = x->problem->pairs / x->problem->ranks;
+    unsigned __int128 mean = x->problem->pairs / program_places(x->program);
     return (uint64_t)(mean + mean * x->program->tolerance / 1000000);
 }
 
@@ -52,7 +52,8 @@ static uint64_t parts_of(uint64_t work, uint64_t limit, const cutting *c) {
 
 bool place_splits(const planning *x) {
     const problem *p = x->problem;
-    return x->program->split && !p->split && p->ranks > 1 && p->block_count / LEAST_BLOCKS >= p->ranks &&
+    const uint32_t ranks = program_places(x->program);
+    return x->program->split && !p->split && ranks > 1 && p->block_count / LEAST_BLOCKS >= ranks &&
            p->heaviest > limit_of(x);
 }
 

@@ -83,6 +83,7 @@ fcp_code heads_cut(planning *x) {
     problem *p = x->problem;
     const struct fcpc_program *g = x->program;
     const fcp_layout layout = p->rule.layout;
+    const bool ring = program_has_ring(g);
     sharing *out = ARENA_ZNEW(&x->work, sharing, 1);
     problem_run *runs[FCP_SIDES];
     uint32_t count[FCP_SIDES] = {0};
@@ -93,11 +94,11 @@ fcp_code heads_cut(planning *x) {
     p->split |= shape.range_sub < g->heads / g->kv_heads;
     const int sides = p->split ? FCP_SIDES : 1;
     /* around a ring the work of a group is that of its queries, which zigzag balances */
-    if (layout == FCP_LAYOUT_PLANNED && g->ring) p->rule.layout = FCP_LAYOUT_ZIGZAG;
+    if (layout == FCP_LAYOUT_PLANNED && ring) p->rule.layout = FCP_LAYOUT_ZIGZAG;
     fcp_code code = FCP_OK;
     for (int side = 0; side < sides && !code; side++) code = problem_held(x, (fcp_side)side, &runs[side], &count[side]);
     p->rule.layout = layout;
-    for (int side = 0; side < sides && !code && layout == FCP_LAYOUT_PLANNED && g->ring && g->equal; side++)
+    for (int side = 0; side < sides && !code && layout == FCP_LAYOUT_PLANNED && ring && g->equal; side++)
         code = heads_even_out(x, g->inside, &runs[side], &count[side]);
     if (code) return code;
     out->group = g->inside;
@@ -117,8 +118,7 @@ fcp_code heads_cut(planning *x) {
 
 /* --- placing ------------------------------------------------------------------------------------------------------ */
 
-/* Says of each range which lane computes it, and when. */
-static fcp_code divide(planning *x) {
+fcp_code heads_divide_ranges(planning *x) {
     const problem *p = x->problem;
     const uint32_t shared = p->program->heads / p->program->kv_heads;
     const uint32_t parts = p->program->kv_heads / p->range_kv, subs = shared / p->range_sub;
@@ -139,7 +139,7 @@ fcp_code place_by_heads(planning *x, const place_input *in, uint32_t *home) {
     (void)in; /* every rank computes its heads, whatever they weigh */
     for (uint32_t b = 0; b < p->range_blocks; b++)
         for (uint32_t twin = b; twin != FCP_NONE; twin = problem_twin(p, twin)) home[twin] = x->sharing->holder[b];
-    return divide(x);
+    return heads_divide_ranges(x);
 }
 
 fcp_code exec_by_heads(planning *x, const uint32_t *home, uint32_t *exec) {

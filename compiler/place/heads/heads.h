@@ -1,4 +1,4 @@
-/* heads.h: ulysses and upipe: every rank of a group computes some heads of all tokens that the group holds.
+/* heads.h: ulysses and upipe: every rank of a group computes some heads of all tokens that the group computes.
  *
  * Example: 8 query heads on 4 ranks. Rank 0 has the first quarter of the tokens, and computes heads 0 and 1 of all of
  * them. So three quarters of the Q, K and V of these heads come to it; of its own tokens, heads 2 to 7 go to the
@@ -6,14 +6,14 @@
  */
 #ifndef FCPC_PLACE_HEADS_HEADS_H
 #define FCPC_PLACE_HEADS_HEADS_H
-#include "compiler/place/place.h"
+#include "compiler/place/strategies.h"
 #include "compiler/problem/problem.h"
 
 /* How heads are divided: x->sharing. Neighbouring ranks are a group, `group` of them; the place of a rank in its group
  * is its lane. */
 typedef struct sharing {
     uint32_t group;
-    uint32_t *holder; /* per block of the first range of heads: the rank that has its tokens */
+    uint32_t *holder; /* per block of the first range of heads: the rank that has its tokens; NULL: between.c says it */
     uint32_t *lane;   /* per entry of the problem's heads that is of queries: the lane that computes it */
     uint32_t *phase;  /* per entry: the phase in which it is computed; of keys, that in which they are first needed */
 } sharing;
@@ -31,6 +31,14 @@ void heads_divide(uint32_t parts, uint32_t subs, uint32_t group, uint32_t kv, ui
 /* even.c. For tokens = equal: replaces runs of all ranks' tokens of a side by runs of which every rank has floor or
  * ceil of the mean. Groups are of `group` ranks; the runs are in x->work. Cost: sorting the runs. */
 fcp_code heads_even_out(planning *x, uint32_t group, problem_run **runs, uint32_t *count);
+/* Says of each range which lane computes it, and when: x->sharing's lane and phase. */
+fcp_code heads_divide_ranges(planning *x);
+/* between.c. With another strategy between groups: blocks of all heads; and then, in place of the tiles that they have,
+ * blocks and tiles of ranges, a home for each block and a rank for each tile, in x->work. */
+fcp_code heads_cut_between(planning *x, const strategy *other);
+fcp_code heads_place_between(planning *x, const strategy *other, uint32_t **out_home, uint32_t **out_exec);
+/* The ways of a block then: to its lane in its own group, and from there to the same lane in others. */
+uint32_t heads_route_between(const planning *x, const need *n, leg *legs);
 /* The ways around a ring of groups: keys go to their lanes in their own group, and from there on. */
 uint32_t heads_route(const planning *x, const need *n, leg *legs);
 #endif

@@ -1,5 +1,4 @@
-/* test_compile.c: tests fcpc_plan as a whole: the same bytes every time, block = auto, warnings, and what it
- * refuses. */
+/* test_compile.c: tests fcpc_plan as a whole: the same bytes every time, warnings, and what it refuses. */
 #include "compiler/show/summary.h"
 #include "tests/support/planned.h"
 #include "tests/support/plan_of.h"
@@ -282,19 +281,6 @@ Test(compile, heavy_block_is_a_warning_that_names_the_size) {
             &plan, &picture),
         FCP_OK, "%s", picture);
     cr_assert(strstr(picture, "warning") && strstr(picture, "plan.block = 1024 would do"), "%s", picture);
-    fcp_plan_free(plan);
-    free(picture);
-}
-
-Test(compile, block_auto) {
-    fcp_plan *plan;
-    char *picture;
-    cr_assert_eq(
-        plan_text("cluster { gpus = 8 }\nbatch { lengths = [16384, 512 x 10] }\nplan { mask = causal; block = auto }\n",
-                  &plan, &picture),
-        FCP_OK, "%s", picture);
-    cr_assert_eq(plan->problem->block, 1024, "%u", plan->problem->block); /* 2048 would be too heavy */
-    cr_assert(!strstr(picture, "warning"), "%s", picture);
     fcp_plan_free(plan);
     free(picture);
 }

@@ -63,6 +63,26 @@ Test(cuda, ranks_and_devices) {
     cr_assert(x->kernels > 0 && x->copies > 0 && x->peer_copies > 0 && x->graph_launches == 0);
 }
 
+/* Computing waits for each fabric's stream by itself, and what is near comes before what waits for the network. */
+Test(cuda, a_slow_network) {
+    static const char *const strategies[] = {"ring", "fcp(coalesce = 2)", "cad"};
+    standin *x = stand();
+    for (unsigned i = 0; i < 6; i++) {
+        char text[600];
+        const unsigned s = i / 2;
+        snprintf(text, sizeof text,
+                 "model { heads = 2; kv_heads = 1; head_dim = 16; dtype = bf16 }\n"
+                 "cluster { nodes = 2; gpus = %u; inter = 1MB/s }\nbatch { lengths = [700, 130, 60] }\n"
+                 "plan { mask = %s; block = 128; strategy = %s; passes = forward, backward }\n",
+                 2 + i % 2, i % 2 ? "causal" : "full", strategies[s]);
+        fcp_plan *plan = plan_named("slow", text);
+        x->devices = 1 + (int)i % 3;
+        x->seed = 300 + i;
+        run_plan(x, plan, i % 2 ? UINT32_MAX : 0, (int)amount(2, 6), text);
+        fcp_plan_free(plan);
+    }
+}
+
 Test(cuda, graphs) {
     standin *x = stand();
     for (unsigned ranks = 1; ranks <= 8; ranks += ranks < 3 ? 1 : 5) {

@@ -84,7 +84,8 @@ static uint32_t count_crossing(const planned *x) {
 Test(rails, every_strategy_keeps_them) {
     static const char *const strategies[] = {"fcp", "fcp(split = off)", "ring", "zigzag", "cad", "cad(base = fcp)",
         "cad; relay = off", "dcp", "groups", "ulysses", "ulysses(inside = 2) + ring", "ulysses(inside = 4) + ring",
-        "upipe(heads = 2, inside = 2) + ring"};
+        "upipe(heads = 2, inside = 2) + ring", "ulysses(inside = 2) + fcp", "ulysses(inside = 2) + cad",
+        "ulysses(inside = node) + dcp"};
     static const char *const layouts[] = {"planned", "contiguous", "zigzag"};
     for (size_t s = 0; s < sizeof strategies / sizeof *strategies; s++) {
         uint32_t crossing = 0;
@@ -105,9 +106,9 @@ Test(rails, every_strategy_keeps_them) {
     }
 }
 
-/* How many ranks of other nodes receive keys that they do not read; and *out_off: tokens that leave their rail on their
- * way from the caller. */
-static uint32_t count_idle(const char *fabric, const char *layout, uint64_t *out_off) {
+/* How many ranks of other nodes receive keys that they do not read. *out_net, *out_off: tokens that leave their node on
+ * their way from the caller, and their rail. */
+static uint32_t count_idle(const char *fabric, const char *layout, uint64_t *out_net, uint64_t *out_off) {
     char text[512];
     uint32_t idle = 0;
     planned x;
@@ -120,19 +121,23 @@ static uint32_t count_idle(const char *fabric, const char *layout, uint64_t *out
     for (uint32_t t = 0; t < x.p.tile_count; t++)
         if (x.t.tile_kv[t] != FCP_NONE) reads[x.t.tile_kv[t]] = true;
     for (uint32_t h = 0; h < x.t.keys; h++) idle += x.t.hops[h].fabric == FCP_NET && !reads[h];
-    *out_off = 0;
+    *out_off = *out_net = 0;
     for (const bundle *b = x.r.bundles; b < x.r.bundles + x.r.count; b++)
-        if (b->caller / 4 != b->home / 4 && b->caller % 4 != b->home % 4) *out_off += b->tokens;
+        if (b->caller / 4 != b->home / 4) {
+            *out_net += b->tokens;
+            *out_off += b->caller % 4 != b->home % 4 ? b->tokens : 0;
+        }
     free(reads);
     planned_free(&x);
     return idle;
 }
 
 Test(rails, ranks_are_numbered_for_them) {
-    uint64_t off[2], none;
-    cr_expect_leq(count_idle("rail", "planned", &none), 4, "13 where ranks keep their numbers");
-    cr_expect_eq(count_idle("fat_tree", "planned", &none), 0, "there a reader receives");
-    count_idle("fat_tree", "contiguous", &off[0]);
-    count_idle("rail", "contiguous", &off[1]);
+    uint64_t net[2], off[2];
+    cr_expect_leq(count_idle("rail", "planned", &net[0], &off[0]), 5, "17 where ranks keep their numbers");
+    cr_expect_eq(count_idle("fat_tree", "planned", &net[0], &off[0]), 0, "there a reader receives");
+    count_idle("fat_tree", "contiguous", &net[0], &off[0]);
+    count_idle("rail", "contiguous", &net[1], &off[1]);
+    cr_expect(10 * net[1] <= 9 * net[0], "%lu of %lu tokens leave their nodes", net[1], net[0]);
     cr_expect(10 * off[1] <= 7 * off[0], "%lu of %lu tokens leave their rails", off[1], off[0]);
 }

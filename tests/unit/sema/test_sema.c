@@ -52,7 +52,7 @@ Test(sema, defaults) {
     cr_expect_eq(p->cluster.oversubscription_milli, 1000);
     cr_expect_eq(p->memory_cap, UINT64_C(80000000000));
     cr_expect_null(p->lengths);
-    cr_expect_eq(p->block, 4096);
+    cr_expect_eq(p->block, BLOCK_AUTO);
     cr_expect_eq(p->strategy, FCP_STRATEGY_FCP);
     cr_expect_eq(p->coalesce, 16);
     cr_expect_eq(p->buffers, 3);

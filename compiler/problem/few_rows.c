@@ -1,8 +1,8 @@
-/* cut_read.c: divides blocks of which many readers need a few rows, so that only these rows travel to them.
+/* few_rows.c: finds blocks of which many readers need a few rows, and divides them, so that only these rows travel.
  *
  * Requires: a problem of one range of heads, with its tiles.
- * Gives: the problem, where some block is better divided: into the rows that many read, and the rest. Each becomes a
- *     block, and the tiles are made once more. *out_of: per new block the old one; NULL: nothing was divided.
+ * Gives: the stretches of tokens that blocks are better made of (cut_again.c makes them). A block that is divided
+ *     becomes the rows that many read, and the rest. Or nothing: all blocks stay as they are.
  * Cost: O(tiles + parts + runs of the shapes), and for a block of which many do not read all O(columns) for each of its
  *     tiles, where neighbours of one shape count once.
  *
@@ -13,11 +13,12 @@
  * How a block is divided. For each of its columns of cells we know which blocks read it. Columns are put in order, the
  * most read first, and the list is cut at one place. So a sink in front, a question in the middle and marked tokens
  * here and there are all found in one way. The place is the one that saves most token transfers: a block's tokens times
- * the ranks that receive it, which are as many as its readers, and never more than all ranks. The block's own rows do
- * not count, because they are at home.
+ * the ranks that receive it. Homes are not known yet. So the readers are taken to be neighbours, with as many blocks on
+ * each rank as on the mean rank. The block's own rows do not count, because they are at home.
  *
  * What a division costs: a block, a transfer in a round of its own, and more tiles. So it must save a third of what the
- * block's transfers were, a block that few read stays whole, and so do all if more than a quarter would be divided. The
+ * block's transfers were. A block that few read stays whole, and all do if more than a quarter would be divided: else
+ * images and films, where each block is read in part by many, would be cut to small blocks that many rounds carry. The
  * rows are divided, too. If a strategy places blocks one by one, the two may lie apart, and then both fetch what both
  * read: that must be less than what is saved. Rows that lie here and there make a piece each, and there is a limit to
  * pieces. It is lowered where parts would become many.
@@ -31,7 +32,8 @@
 
 enum {
     READERS = 4,   /* a block that fewer read is not divided */
-    SAVES = 3,     /* a division saves at least such a part */
+    SAVES = 3,     /* a division saves at least such a part, ... */
+    LEAST = 1024,  /* ... and as many tokens, over all ranks */
     DIVIDED = 4,   /* at most such a part of all blocks is divided */
     PIECES = 8,    /* that a block is divided into, at most */
     MORE_PARTS = 4 /* so many times more parts at most ... */
@@ -46,6 +48,7 @@ typedef struct columns {
 typedef struct reading {
     planning *x;
     const problem *p;
+    uint32_t places;        /* the ranks among which the batch is divided, or groups of them */
     bool apart;             /* the strategy may place the two blocks apart */
     columns *range;         /* the columns that a shape reads: range[range_start[shape]] and so on */
     uint32_t *range_start;  /* shapes + 1 */
@@ -63,7 +66,6 @@ typedef struct reading {
 } reading;
 
 static uint32_t columns_of(uint32_t tokens) { return (tokens + FCP_CELL - 1) / FCP_CELL; }
-static uint32_t fewer(uint32_t a, uint32_t b) { return a < b ? a : b; }
 
 /* How many columns a block has. */
 static uint32_t block_width(const reading *g, uint32_t b) {
@@ -145,11 +147,17 @@ static fcp_code number_columns(reading *g) {
            g->other ? FCP_OK : FCP_E_NO_MEMORY;
 }
 
+/* The ranks that so many readers of a block are on, if those are neighbours and share ranks. */
+static uint32_t ranks_of(const reading *g, uint32_t readers) {
+    const uint64_t ranks = ((uint64_t)readers * g->places + g->p->block_count - 1) / g->p->block_count;
+    return ranks < g->places ? (uint32_t)ranks : g->places - 1;
+}
+
 /* Whoever reads all of a block reads both of what it is divided into. Do few enough read all of block b, of which
  * `whole` do? */
 static bool may_gain(const reading *g, uint32_t b, uint32_t whole) {
-    const uint64_t readers = fewer(g->readers[b], g->p->ranks - 1), still = fewer(whole, g->p->ranks - 1);
-    return g->readers[b] >= READERS && SAVES * still <= (SAVES - 1) * readers && problem_holds(g->p, b, FCP_KEYS);
+    const uint64_t before = ranks_of(g, g->readers[b]), after = ranks_of(g, whole);
+    return g->readers[b] >= READERS && SAVES * after <= (SAVES - 1) * before && problem_holds(g->p, b, FCP_KEYS);
 }
 
 /* Counts readers, and lists the tiles of the blocks that may be divided. *out_any: there are some. */
@@ -265,12 +273,11 @@ static void measure_columns(reading *g, const fcp_block *of) {
  * readers. *out_saved: the tokens that do not travel then, over all ranks. */
 static uint32_t best_place(const reading *g, uint64_t all, uint32_t width, uint32_t readers,
                            uint64_t *out_saved) {
-    const uint32_t ranks = g->p->ranks - 1; /* that receive it at most */
-    const uint64_t whole = fewer(readers, ranks) * all;
+    const uint64_t whole = ranks_of(g, readers) * all;
     uint64_t best = whole - whole / SAVES, tokens = 0; /* tokens: of the columns before */
     uint32_t found = 0, few = readers, many = 0; /* that read a later column, and an earlier one */
     for (uint32_t i = 0; i < width; i++) {
-        const uint64_t after = fewer(many, ranks) * tokens + fewer(few, ranks) * (all - tokens);
+        const uint64_t after = ranks_of(g, many) * tokens + ranks_of(g, few) * (all - tokens);
         if (i && g->read_by[g->order[i]] < g->read_by[g->order[i - 1]] && after <= best) {
             if (after < best || !found) found = i;
             best = after;
@@ -291,7 +298,7 @@ static uint64_t read_twice(const reading *g, uint32_t b) {
     for (uint32_t t = p->tile_start[b]; t < p->tile_start[b + 1]; t++) {
         const uint32_t k = p->tile_k[t];
         bool by[2] = {false, false}; /* by rows that few read, and by those that many read */
-        if (k == b || g->readers[k] >= p->ranks) continue;
+        if (k == b || g->readers[k] >= g->places) continue;
         for (uint32_t at = p->tile_part[t]; at < p->tile_part[t + 1]; at++) {
             const uint32_t shape = p->parts[at].shape, row = g->column_start[p->parts[at].q_piece];
             const fcp_shape_rec *first = &p->shapes[shape], *last = first + (p->sets ? p->sets[shape].set : 1);
@@ -316,7 +323,7 @@ static void look_at(reading *g, uint32_t b) {
     uint64_t saved = 0;
     const uint32_t many = best_place(g, of->tokens, width, g->readers[b], &saved);
     for (uint32_t i = 0; i < many; i++) g->many[base + g->order[i]] = 1;
-    if (!many || (g->apart && problem_holds(g->p, b, FCP_QUERIES) && read_twice(g, b) >= saved)) {
+    if (!many || saved < LEAST || (g->apart && problem_holds(g->p, b, FCP_QUERIES) && read_twice(g, b) >= saved)) {
         memset(g->many + base, 0, width);
         return;
     }
@@ -365,12 +372,32 @@ static void add_stretches(const reading *g, uint32_t b, uint8_t many, problem_st
     }
 }
 
-fcp_code problem_cut_read(planning *x, bool apart, uint32_t **out_of) {
+/* Lists the blocks as they will be; *out_count is 0 if none is divided. */
+static fcp_code list_stretches(reading *g, problem_stretch **out, size_t *out_count) {
+    const problem *p = g->p;
+    const uint32_t most = most_pieces(g);
+    size_t room = 0, divided = 0;
+    for (uint32_t b = 0; b < p->block_count; b++) {
+        if (g->pieces[b] > most) g->pieces[b] = 0;
+        room += g->pieces[b] + p->blocks[b].pieces;
+        divided += g->pieces[b] != 0;
+    }
+    if (!divided || divided > p->block_count / DIVIDED) return FCP_OK;
+    problem_stretch *list = *out = ARENA_NEW(&g->x->scratch, problem_stretch, room);
+    if (!list) return FCP_E_NO_MEMORY;
+    for (uint32_t b = 0; b < p->block_count; b++) {
+        if (!g->pieces[b]) list[(*out_count)++] = (problem_stretch){b, 0, p->blocks[b].tokens, true};
+        else add_stretches(g, b, 1, list, out_count), add_stretches(g, b, 0, list, out_count);
+    }
+    return FCP_OK;
+}
+
+fcp_code problem_few_rows(planning *x, bool apart, problem_stretch **out, size_t *out_count) {
     const problem *p = x->problem;
-    reading g = {.x = x, .p = p, .apart = apart};
+    reading g = {.x = x, .p = p, .places = program_places(x->program), .apart = apart};
     bool any = false;
-    *out_of = NULL;
-    if (p->ranks < 2 || p->range_blocks != p->block_count) return FCP_OK;
+    *out_count = 0;
+    if (g.places < 2 || p->range_blocks != p->block_count) return FCP_OK;
     fcp_code code = find_ranges(&g);
     if (!code) code = number_columns(&g);
     if (!code) code = find_readers(&g, &any);
@@ -379,19 +406,5 @@ fcp_code problem_cut_read(planning *x, bool apart, uint32_t **out_of) {
         if (planning_stopped_at(x, b)) return FCP_E_INTERRUPTED;
         if (g.tile_start[b] < g.tile_start[b + 1]) look_at(&g, b);
     }
-    const uint32_t most = most_pieces(&g);
-    size_t room = 0, count = 0, divided = 0;
-    for (uint32_t b = 0; b < p->block_count; b++) {
-        if (g.pieces[b] > most) g.pieces[b] = 0;
-        room += g.pieces[b] + p->blocks[b].pieces;
-        divided += g.pieces[b] != 0;
-    }
-    if (!divided || divided > p->block_count / DIVIDED) return FCP_OK;
-    problem_stretch *list = ARENA_NEW(&x->scratch, problem_stretch, room);
-    if (!list) return FCP_E_NO_MEMORY;
-    for (uint32_t b = 0; b < p->block_count; b++) {
-        if (!g.pieces[b]) list[count++] = (problem_stretch){b, 0, p->blocks[b].tokens, true};
-        else add_stretches(&g, b, 1, list, &count), add_stretches(&g, b, 0, list, &count);
-    }
-    return problem_cut_again(x, list, count, out_of);
+    return list_stretches(&g, out, out_count);
 }
