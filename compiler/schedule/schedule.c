@@ -794,7 +794,7 @@ fcp_code schedule_build(planning *x) {
     builder b = {.x = x, .p = p, .where = x->placement, .t = t, .r = x->reshuffle, .coalesce = x->coalesce,
                  .work = work, .scratch = &x->scratch, .out = out};
     size_t n = t->count + (size_t)1, units = 0;
-    out->levelled = x->placement->exec || x->program->pingpong;
+    out->levelled = x->placement->exec || x->program->pingpong || t->trees;
     out->after = x->program->buffers;
     if (out->levelled && !x->placement->phase && out->after > SOON) out->after = SOON;
     out->first_stage = ARENA_NEW(work, uint32_t, n);
