@@ -100,10 +100,10 @@ static bool moves(const problem *p, const uint32_t *home, const uint32_t *exec) 
     return t < p->tile_count;
 }
 
-/* May a rank pass on what it has received? Where homes are chosen for few bytes, that would add some. */
-static bool relays(const planning *x) {
+/* May ranks send and receive for others of their node? Where homes are chosen for few bytes, that would add some. */
+static bool spreads(const planning *x) {
     const bool chosen = program_divides_by(x->program) == FCP_STRATEGY_DCP && !x->block_home;
-    return strategy_of(x)->in_place && !chosen && x->program->relay;
+    return strategy_of(x)->in_place && !chosen;
 }
 
 /* Who shares heads has phases, and ways of its own between groups. Where another strategy divides the batch among groups
@@ -150,7 +150,7 @@ fcp_code strategy_place(planning *x) {
     if (!made) return FCP_E_NO_MEMORY;
     if (exec && !moves(x->problem, home, exec)) exec = NULL;
     *made = (placement){.home = home, .exec = exec, .tile_q = x->problem->tile_q, .route = by->route,
-                        .relay = relays(x)};
+                        .relay = x->program->relay && !by->route, .spread = spreads(x)};
     if (exec && x->sharing) share_heads(x, made);
     x->placement = made;
     return FCP_OK;
