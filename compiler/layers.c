@@ -3,14 +3,14 @@
  * Requires: a program with several masks, and a batch.
  * Gives: a plan for each mask. All of them have each token at the same rank, and their callers hold tokens in the same
  *     order: so layers follow each other, and nothing is moved between them. The digests of the homes are compared.
- * Cost: the pairs of each mask are counted, and then each is planned.
+ * Cost: the pairs of each mask are counted, and then each is planned. By fcp and dcp, all are asked once more.
  *
  * Where a strategy leaves homes to a caller with a layout, or to the lengths alone, as cad and ring do, each mask is
  * planned by itself. Else, and where tokens = equal moves homes by the work, the mask with most work decides the blocks
- * and their homes, and what auto chooses as well: its layers take longest. The other masks have the same blocks at the
- * same ranks, and place/shift.c says what is computed where. Homes that fcp has chosen are then changed
- * (place/masks.c) so that no rank has more than a tenth over the tolerance of any mask's work, as far as that can be:
- * so there is little left to shift.
+ * and their homes, and what auto chooses as well: its layers take longest. With fcp and dcp its blocks are divided for
+ * the other masks, too (problem/few_rows.c). These have the same blocks at the same ranks, and place/shift.c says what
+ * is computed where. Homes that fcp has chosen are then changed (place/masks.c) so that no rank has more than a tenth
+ * over the tolerance of any mask's work, as far as that can be: so there is little left to shift.
  */
 #include "compiler/layers.h"
 
@@ -144,7 +144,7 @@ static struct fcpc_program with_settings(const fcpc_program *program, const stru
 
 /* --- homes that are balanced under all masks ---------------------------------------------------------------------- */
 
-/* fcp, with homes for all masks. */
+/* The program's strategy, with blocks for all masks; and fcp with homes for all of them. */
 typedef struct shared {
     strategy strategy; /* first: planning.strategy points to it */
     const strategy *fcp;
@@ -154,19 +154,46 @@ typedef struct shared {
 
 enum { SPREAD = 100000 }; /* millionths: so much more than the tolerance ranks may be over a mask's mean */
 
+/* A planning of another mask with x's blocks, up to its tiles; planning_end(&out->planning). */
+typedef struct under {
+    struct fcpc_program settings;
+    given by;
+    planning planning;
+} under;
+
+static fcp_code open_under(planning *x, const fcpc_program *mask, under *out) {
+    *out = (under){.settings = with_settings(mask, x->program), .by = {.strategy = *strategy_of(x), .cut = x->problem}};
+    out->settings.block = x->block;
+    out->by.strategy.cut = cut_given;
+    out->by.strategy.cut_given = true;
+    planning_begin(&out->planning, &out->settings, x->batch, x->stop, x->d);
+    out->planning.strategy = &out->by.strategy;
+    return compile_stretch(&out->planning, NULL, problem_tiles, false);
+}
+
 /* The pairs of each of x's blocks under another mask. */
 static fcp_code work_under(planning *x, const fcpc_program *mask, uint64_t *out) {
-    struct fcpc_program settings = with_settings(mask, x->program);
-    given g = {.strategy = *strategy_of(x), .cut = x->problem};
-    planning y;
-    settings.block = x->block;
-    g.strategy.cut = cut_given;
-    g.strategy.cut_given = true;
-    planning_begin(&y, &settings, x->batch, x->stop, x->d);
-    y.strategy = &g.strategy;
-    fcp_code code = compile_stretch(&y, NULL, problem_tiles, false);
-    if (!code) memcpy(out, y.problem->work, x->problem->block_count * sizeof *out);
-    planning_end(&y);
+    under y;
+    fcp_code code = open_under(x, mask, &y);
+    if (!code) memcpy(out, y.planning.problem->work, x->problem->block_count * sizeof *out);
+    planning_end(&y.planning);
+    return code;
+}
+
+/* Divides x's blocks for the other masks, too: if a block is better divided for one of them, all have it so. */
+static fcp_code divide_for_others(planning *x) {
+    const shared *s = (const shared *)x->strategy;
+    fcp_code code = FCP_OK;
+    for (uint32_t i = 0; i < s->program->layer_count && !code; i++) {
+        under y;
+        problem_stretch *list;
+        size_t count = 0;
+        if (i == s->heavy) continue;
+        code = open_under(x, layer_of(s->program, i), &y);
+        if (!code) code = problem_few_rows(&y.planning, !x->strategy->exec, &list, &count);
+        if (!code && count) code = strategy_cut_again(x, list, count);
+        planning_end(&y.planning);
+    }
     return code;
 }
 
@@ -312,12 +339,15 @@ static fcp_code find_heaviest(const fcpc_program *program, const fcpc_batch *bat
 /* Plans all masks, the heaviest first. each: what they took. */
 static fcp_code plan_all(const fcpc_program *program, const fcpc_batch *batch, const volatile int *stop, diags *d,
                          const compile_watch *watch, uint32_t heavy, fcpc_times *each, fcp_plan **out_plans) {
+    const bool by_fcp = program->strategy == FCP_STRATEGY_FCP, by_dcp = program->strategy == FCP_STRATEGY_DCP;
     taking t = {.watch = watch};
-    const planning by_fcp = {.program = &(struct fcpc_program){.strategy = FCP_STRATEGY_FCP}};
-    shared by = {.strategy = *strategy_of(&by_fcp), .fcp = strategy_of(&by_fcp), .program = program, .heavy = heavy};
-    by.strategy.place = place_shared;
+    const struct fcpc_program settings = {.strategy = by_dcp ? FCP_STRATEGY_DCP : FCP_STRATEGY_FCP};
+    const planning named = {.program = &settings};
+    shared by = {.strategy = *strategy_of(&named), .fcp = strategy_of(&named), .program = program, .heavy = heavy};
+    if (by_fcp) by.strategy.place = place_shared;
+    if (!same_under_any_mask(&by.strategy, program)) by.strategy.divide = divide_for_others;
     const compile_watch first = {.see = take, .context = &t, .tried = watch ? watch->tried : NULL,
-                                 .strategy = program->strategy == FCP_STRATEGY_FCP ? &by.strategy : NULL};
+                                 .strategy = by_fcp || by_dcp ? &by.strategy : NULL};
     fcp_code code = compile_batch(layer_of(program, heavy), batch, stop, d, &first, &each[heavy], &out_plans[heavy]);
     if (!code && t.failed) code = FCP_E_NO_MEMORY;
     for (uint32_t i = 0; i < program->layer_count && !code; i++)

@@ -277,7 +277,7 @@ static void cut(auto_job *j, auto_trial *t) {
 /* Is it the candidate that the planner refuses, and not the batch? So it is if it foresees that memory will not do. */
 static bool of_candidate(const auto_trial *t) {
     return t->code == FCP_E_MEMORY_CAP || t->code == FCP_E_PLAN_SIZE || t->code == FCP_E_VALUE ||
-           t->code == FCP_E_HEADS || (t->code == FCP_E_NO_MEMORY && fcpc_diagnostics_count(t->d));
+           t->code == FCP_E_HEADS || (t->code == FCP_E_NO_MEMORY && t->d && fcpc_diagnostics_count(t->d));
 }
 
 static void forgive(auto_trial *t) {

@@ -354,8 +354,8 @@ static void compute_stage(rank_emitter *x, uint32_t stage, reach received_before
         wait_for_moves(&x->compute, stage, farther(near, result_before));
         attend(x, stage, true);
     }
-    if (has_visit(x, stage)) /* where tiles run anywhere, they do not wait for what comes back */
-        wait_for_moves(&x->compute, stage, l->traffic->tile_q ? inputs : all);
+    if (has_visit(x, stage)) /* where tiles run anywhere or keys go along trees, they do not wait for what comes back */
+        wait_for_moves(&x->compute, stage, l->traffic->tile_q || l->traffic->trees ? inputs : all);
     attend(x, stage, false);
     if (reduces) wait_for_moves(&x->compute, stage, all);
     add_partials(x, stage);

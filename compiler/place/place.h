@@ -42,7 +42,8 @@ typedef struct placement {
      * gaps. Blocks of a later phase leave home later. NULL: there are no phases. */
     const uint32_t *phase;
     bool gather;            /* with phases: the tiles of a row wait for each other */
-    bool relay;             /* who has received a block may send it on to other nodes (schedule/routes.c) */
+    bool relay;             /* who has received a block may send it on to other nodes (schedule/relays.c, routes.c) */
+    bool spread;            /* where work moves, other ranks of a node may send and receive for it (schedule/routes.c) */
 } placement;
 
 /* The rank that computes a tile. */
@@ -128,6 +129,8 @@ fcp_code place_warn_tolerance(planning *x);
 /* weigh.c. About how long a placement takes, in picoseconds, to compare two of one problem: what is computed and moved,
  * at the cluster's rates. exec: per tile; NULL: at home. */
 fcp_code place_weigh(planning *x, const uint32_t *home, const uint32_t *exec, uint64_t *out_time);
+/* About how long a rank computes so many pairs, in picoseconds: at four sevenths of the FLOPs. */
+unsigned __int128 place_computing(const planning *x, const fcp_problem *facts, uint64_t pairs, fcp_pass pass);
 
 /* LPT under the token cap with zig-zag tie-break, as the paper has it: what fcp is measured against, and its
  * fallback. */

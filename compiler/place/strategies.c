@@ -74,14 +74,21 @@ static fcp_code follow(planning *x, const uint32_t *of, uint32_t **home) {
     return FCP_OK;
 }
 
+fcp_code strategy_cut_again(planning *x, const problem_stretch *stretches, size_t count) {
+    uint32_t *of;
+    fcp_code code = problem_cut_again(x, stretches, count, &of);
+    if (!code) code = follow(x, of, &x->block_home);
+    return code || !x->division ? code : follow(x, of, &x->division->home);
+}
+
 fcp_code strategy_divide(planning *x) {
     const strategy *by = strategy_of(x);
-    uint32_t *of;
+    problem_stretch *list;
+    size_t count;
     if (!by->by_block || by->cut_given || x->grouping) return FCP_OK; /* groups have a rank for each chunk */
-    fcp_code code = problem_cut_read(x, !by->exec, &of);
-    if (code || !of) return code;
-    code = follow(x, of, &x->block_home);
-    return code || !x->division ? code : follow(x, of, &x->division->home);
+    fcp_code code = problem_few_rows(x, !by->in_place, &list, &count);
+    if (!code && count) code = strategy_cut_again(x, list, count);
+    return code || !by->divide ? code : by->divide(x);
 }
 
 /* Does any tile run elsewhere than at its Q block's home? */
@@ -91,10 +98,10 @@ static bool moves(const problem *p, const uint32_t *home, const uint32_t *exec) 
     return t < p->tile_count;
 }
 
-/* May a rank pass on what it has received? Where homes are chosen for few bytes, that would add some. */
-static bool relays(const planning *x) {
+/* May ranks send and receive for others of their node? Where homes are chosen for few bytes, that would add some. */
+static bool spreads(const planning *x) {
     const bool chosen = program_divides_by(x->program) == FCP_STRATEGY_DCP && !x->block_home;
-    return strategy_of(x)->in_place && !chosen && x->program->relay;
+    return strategy_of(x)->in_place && !chosen;
 }
 
 /* Who shares heads has phases, and ways of its own between groups. Where another strategy divides the batch among groups
@@ -141,7 +148,7 @@ fcp_code strategy_place(planning *x) {
     if (!made) return FCP_E_NO_MEMORY;
     if (exec && !moves(x->problem, home, exec)) exec = NULL;
     *made = (placement){.home = home, .exec = exec, .tile_q = x->problem->tile_q, .route = by->route,
-                        .relay = relays(x)};
+                        .relay = x->program->relay && !by->route, .spread = spreads(x)};
     if (exec && x->sharing) share_heads(x, made);
     x->placement = made;
     return FCP_OK;

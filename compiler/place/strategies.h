@@ -8,6 +8,8 @@ typedef struct strategy {
     bool cut_given;               /* its blocks are another plan's, and stay as they are */
     bool in_place;                /* homes are where the caller holds the tokens, and work moves */
     fcp_code (*cut)(planning *x); /* a problem's sequences into blocks */
+    /* divides blocks once more, after they were divided for the mask at hand; NULL: nobody does */
+    fcp_code (*divide)(planning *x);
     fcp_code (*place)(planning *x, const place_input *in, uint32_t *home); /* fills home */
     /* NULL in strategies that leave both to others: where each tile runs (fills exec), and the ways of blocks */
     fcp_code (*exec)(planning *x, const uint32_t *home, uint32_t *exec);
@@ -29,5 +31,8 @@ fcp_code strategy_bound(planning *x, uint64_t *out_bytes);
  * known, where few of their rows are read by many; and x->placement. */
 fcp_code strategy_cut(planning *x);
 fcp_code strategy_divide(planning *x);
+struct problem_stretch;
+/* problem_cut_again, and the homes that are known of blocks follow. */
+fcp_code strategy_cut_again(planning *x, const struct problem_stretch *stretches, size_t count);
 fcp_code strategy_place(planning *x);
 #endif

@@ -126,10 +126,9 @@ static wide busiest(const weighing *w, kind k) {
     return most;
 }
 
-/* The busiest rank's computing, of `pairs`, at four sevenths of the FLOPs. */
-static wide computing(const weighing *w, uint64_t pairs, fcp_pass pass) {
-    const struct fcpc_program *g = w->x->program;
-    const uint64_t heads = w->facts.mask_uses & MC_USES_H ? 1 : g->heads; /* pairs are then summed over heads */
+unsigned __int128 place_computing(const planning *x, const fcp_problem *facts, uint64_t pairs, fcp_pass pass) {
+    const struct fcpc_program *g = x->program;
+    const uint64_t heads = facts->mask_uses & MC_USES_H ? 1 : g->heads; /* pairs are then summed over heads */
     const wide operations = (wide)pairs * heads * fcp_pair_flops(g->head_dim, g->value_dim, pass);
     return operations * 1000000 * 7 / 4 / (g->cluster.flops / 1000000 + 1);
 }
@@ -161,7 +160,7 @@ fcp_code place_weigh(planning *x, const uint32_t *home, const uint32_t *exec, ui
         const fcp_pass pass = (fcp_pass)i;
         if (!x->program->passes[pass]) continue;
         load_ports(&w, start, tile, pass);
-        const wide work = computing(&w, most, pass), keys = busiest(&w, KEYS);
+        const wide work = place_computing(x, &w.facts, most, pass), keys = busiest(&w, KEYS);
         time += (work > keys ? work : keys) + busiest(&w, ROWS) + busiest(&w, RESULTS) / 2;
     }
     *out_time = time > UINT64_MAX ? UINT64_MAX : (uint64_t)time;

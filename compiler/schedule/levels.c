@@ -114,14 +114,27 @@ static void add_units(const problem *p, line_sum *sums, const hop *x, fcp_class 
     receive->units += units, receive->size += size;
 }
 
+enum {
+    USUAL = 16,     /* rounds to a stage, while `divisions` has not decided */
+    TREE_STAGES = 16
+};
+
+uint32_t levels_room(const planning *x, const traffic *t, uint64_t units) {
+    const uint32_t coalesce = x->coalesce ? x->coalesce : USUAL;
+    uint32_t room = coalesce > LEVELS_PART ? coalesce / LEVELS_PART : 1;
+    if (t->trees && units / TREE_STAGES < room) room = (uint32_t)(units / TREE_STAGES) + 1;
+    for (uint32_t f = 0; t->trees && f < t->count; f++)
+        if (t->hops[f].units > room) room = t->hops[f].units;
+    return room < UINT8_MAX ? room : UINT8_MAX; /* `divisions` may ask for few stages */
+}
+
 static fcp_code open(planning *x, levels *l) {
     const problem *p = x->problem;
     const traffic *t = x->traffic;
-    *l = (levels){.scratch = &x->scratch, .lines = p->ranks * FCP_DIRECTION_COUNT * FCP_FABRICS,
-                  .units_most = x->coalesce > LEVELS_PART ? x->coalesce / LEVELS_PART : 1};
-    if (l->units_most > UINT8_MAX) l->units_most = UINT8_MAX; /* `divisions` asked for few stages */
+    *l = (levels){.scratch = &x->scratch, .lines = p->ranks * FCP_DIRECTION_COUNT * FCP_FABRICS};
     l->full = ARENA_NEW(l->scratch, uint32_t, l->lines);
-    line_sum *sums = ARENA_ZNEW(l->scratch, line_sum, l->lines), most = {0, 0};
+    line_sum *sums = ARENA_ZNEW(l->scratch, line_sum, l->lines), most = {0, 0}; /* most.size: over net */
+    uint64_t over_net = 0; /* units of the line over net with most */
     if (!l->full || !sums) return FCP_E_NO_MEMORY;
     fcp_pass pass = p->program->passes[FCP_BACKWARD] ? FCP_BACKWARD : FCP_FORWARD; /* the one that moves most */
     for (uint32_t f = 0; f < t->count; f++) {
@@ -134,9 +147,15 @@ static fcp_code open(planning *x, levels *l) {
     for (uint32_t i = 0; i < l->lines; i++) {
         l->full[i] = 1; /* nothing travels in stage 0 */
         if (sums[i].units > most.units) most.units = sums[i].units;
-        if (i % FCP_FABRICS == FCP_NET && sums[i].size > most.size) most.size = sums[i].size;
+        if (i % FCP_FABRICS != FCP_NET) continue;
+        if (sums[i].units > over_net) over_net = sums[i].units;
+        if (sums[i].size > most.size) most.size = sums[i].size;
     }
-    uint64_t stages = most.units / l->units_most + 1, share = most.size / stages * 3 / 2 + p->unit;
+    const uint32_t room = levels_room(x, t, over_net);
+    const uint32_t inside = t->trees && x->program->gpus > 1 ? room * (x->program->gpus - 1) : room;
+    l->units_most[FCP_NET] = room;
+    l->units_most[FCP_LOCAL] = inside < UINT8_MAX ? inside : UINT8_MAX;
+    uint64_t stages = most.units / room + 1, share = most.size / stages * 3 / 2 + p->unit;
     l->size_most = share < UINT32_MAX / 2 ? (uint32_t)share : UINT32_MAX / 2;
     return reach(l, stages < FCP_MAX_STAGES / 4 ? (uint32_t)(2 * stages) : FCP_MAX_STAGES / 4);
 }

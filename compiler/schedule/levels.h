@@ -14,8 +14,8 @@ typedef struct levels {
     uint32_t *size;      /* the same of lines over net, [line / FCP_FABRICS * width + stage]: of these units together */
     uint32_t *full;      /* per line: the stages before this one have no room at all */
     uint32_t lines, width;
-    uint32_t units_most; /* in a stage */
-    uint32_t size_most;
+    uint32_t units_most[FCP_FABRICS]; /* in a stage */
+    uint32_t size_most;               /* over net */
     arena *scratch;
 } levels;
 
@@ -32,8 +32,9 @@ static inline uint32_t *levels_size(const levels *l, uint32_t line, uint32_t sta
 }
 static inline bool levels_has_room(const levels *l, uint32_t line, uint32_t stage, uint32_t size) {
     const uint32_t units = *levels_units(l, line, stage);
-    if (!units || line % FCP_FABRICS != FCP_NET) return units < l->units_most;
-    return units < l->units_most && *levels_size(l, line, stage) + size <= l->size_most;
+    const uint32_t fabric = line % FCP_FABRICS;
+    if (!units || fabric != FCP_NET) return units < l->units_most[fabric];
+    return units < l->units_most[fabric] && *levels_size(l, line, stage) + size <= l->size_most;
 }
 
 /* How many stages after a hop's results came what is made of them may leave: a whole result is passed on as it is. */
@@ -41,6 +42,10 @@ static inline uint32_t levels_after(const schedule *out, const hop *h) { return 
 
 /* A stage has room for the LEVELS_PARTth part of `coalesce` units of a wire. */
 enum { LEVELS_PART = 3 };
+
+/* How many units of a line over net a stage has room for, if the busiest carries `units`; or about how many while
+ * x->coalesce is not known. */
+uint32_t levels_room(const planning *x, const traffic *t, uint64_t units);
 
 /* How many units the busiest line has that leave from home. */
 fcp_code levels_busiest(planning *x, uint32_t *out_units);

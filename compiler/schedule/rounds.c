@@ -158,6 +158,45 @@ static fcp_code colour_bundles(builder *b, uint32_t first, uint32_t *out_rounds)
     return FCP_OK;
 }
 
+/* Where keys go along trees: colours the units of a stage once more, on each fabric. A unit whose block more work waits
+ * for chooses before others, and takes the first round in which both of its ends are free. So who passes on to many
+ * gets a block before who passes on to few. What has been coloured stays as it is if this would take more rounds. */
+static fcp_code urgent_first(builder *b, move *moves, uint32_t units, uint32_t base, uint32_t count) {
+    const uint32_t ranks = b->p->ranks;
+    uint64_t *busy = ARENA_NEW(b->scratch, uint64_t, 2 * (size_t)ranks); /* a bit for each round, sending and receiving */
+    uint64_t *keys = ARENA_NEW(b->scratch, uint64_t, 2 * (size_t)units + 1), *work = keys + units, most = 0;
+    uint32_t *round = ARENA_NEW(b->scratch, uint32_t, units + (size_t)1);
+    unsigned shift = 0;
+    if (!busy || !keys || !round) return FCP_E_NO_MEMORY;
+    if (count > 64) return FCP_OK;
+    for (uint32_t i = 0; i < units; i++) {
+        const hop *x = &b->t->hops[moves[i].ref];
+        work[i] = moves[i].cls == x->cls ? x->work / x->units : 0;
+        if (work[i] > most) most = work[i];
+    }
+    while (most >> shift >= UINT64_C(1) << 31) shift++;
+    for (uint32_t i = 0; i < units; i++) keys[i] = ((most - work[i]) >> shift) << 32 | i;
+    sort_u64(keys, work, units);
+    for (int fabric = 0; fabric < FCP_FABRICS; fabric++) {
+        bool fits = true;
+        memset(busy, 0, 2 * (size_t)ranks * sizeof *busy);
+        for (uint32_t i = 0; i < units && fits; i++) {
+            const move *m = &moves[(uint32_t)keys[i]];
+            if (m->fabric != fabric) continue;
+            const uint64_t free = ~(busy[m->src] | busy[ranks + m->dst]);
+            const uint32_t at = free ? (uint32_t)__builtin_ctzll(free) : count;
+            fits = at < count;
+            if (!fits) break;
+            busy[m->src] |= UINT64_C(1) << at;
+            busy[ranks + m->dst] |= UINT64_C(1) << at;
+            round[(uint32_t)keys[i]] = base + at;
+        }
+        for (uint32_t i = 0; i < units && fits; i++)
+            if (moves[i].fabric == fabric) moves[i].round = round[i];
+    }
+    return FCP_OK;
+}
+
 /* Units of one hop lie one after another. Gives them their rounds in ascending order. */
 static fcp_code order_units(builder *b, move *moves, uint32_t count) {
     for (uint32_t i = 0, j; i < count; i = j) {
@@ -255,7 +294,10 @@ static fcp_code number_stages(builder *b) {
     for (uint32_t s = 1; s < out->stages; s++) {
         out->move_count = b->stage_start[s + 1];
         fcp_code code = colour_group(b, b->stage_start[s], &b->stage_dependent[s]);
-        if (!code) code = order_units(b, b->moves + b->stage_start[s], out->move_count - b->stage_start[s]);
+        move *moves = b->moves + b->stage_start[s];
+        const uint32_t units = out->move_count - b->stage_start[s], count = b->stage_dependent[s];
+        if (!code && b->t->trees) code = urgent_first(b, moves, units, b->next - count, count);
+        if (!code) code = order_units(b, moves, units);
         if (code) return code;
         out->dependent += b->stage_dependent[s];
         b->stage_base[s] = b->next;

@@ -30,7 +30,11 @@
 
 #include "compiler/base/group.h"
 #include "compiler/schedule/rails.h"
+#include "compiler/schedule/relays.h"
 #include "compiler/schedule/routes.h"
+#include "compiler/schedule/ways.h"
+
+enum { SAVED = 20 /* ways with relays save at least a SAVEDth of the time that the direct ones take */ };
 
 typedef struct state {
     planning *x;
@@ -48,8 +52,11 @@ typedef struct state {
     uint64_t *seen;      /* a bit per rank, all 0 between uses */
     leg *legs, *kept;    /* of the block at hand: as its ways were chosen, and as they stay on rails */
     rails_rank *on_rails; /* per rank; NULL: there are no rails */
-    routes *relayed;     /* NULL: ways are found block by block */
-    uint32_t want;       /* the block of `relayed` whose ways are taken next */
+    uint32_t *key_start, *key_tile; /* the tiles of KV block b: key_tile[key_start[b]] and on, in order of Q block */
+    routes *together;    /* the ways of all blocks, found together; NULL: they are found block by block */
+    uint32_t want;       /* the block of `together` whose ways are taken next */
+    bool relay_all;      /* `together` is to be found */
+    relays *trees;       /* NULL: all copies of a block come from its home */
 } state;
 
 /* On rails: who sends to a node, over its own rail, and to whom; r: the node's first reader. The home sends to a reader
@@ -101,7 +108,7 @@ static fcp_code add_hops(state *s, const need *n, uint32_t count) {
     const uint32_t gpus = s->p->program->gpus;
     traffic *out = s->out;
     const uint32_t first = out->count;
-    const bool waits = s->where->exec;
+    const bool waits = s->where->exec || s->trees;
     const leg *legs = s->on_rails ? s->kept : s->legs;
     bool deep = false;
     if (s->on_rails)
@@ -163,7 +170,7 @@ static inline uint64_t tile_work(const state *s, uint32_t tile) {
 
 /* The ways of the next block that needs any. */
 static uint32_t next_route(state *s, leg *legs) {
-    const routes *r = s->relayed;
+    const routes *r = s->together;
     uint32_t first = r->start[s->want], count = r->start[++s->want] - first;
     for (uint32_t i = 0; i < count; i++) legs[i] = (leg){r->hops[first + i].src, r->hops[first + i].dst};
     return count;
@@ -223,9 +230,10 @@ static fcp_code route_block(state *s, uint32_t block, fcp_class cls, const uint3
     uint32_t home = s->where->home[block], readers = find_readers(s, home, tile, first, count);
     if (readers) {
         const need n = {block, home, readers, cls, s->p->blocks[block].tokens * s->bytes[cls], s->readers, s->work};
-        uint32_t legs = s->relayed        ? next_route(s, s->legs)
+        uint32_t legs = s->together       ? next_route(s, s->legs)
                         : s->where->route ? s->where->route(s->x, &n, s->legs)
                                           : once_per_node(s, &n, s->legs);
+        if (s->trees && cls == FCP_KV) relays_plant(s->trees, &n, s->legs, legs);
         const uint32_t before = s->out->count;
         fcp_code code = add_hops(s, &n, legs);
         if (code) return code;
@@ -258,12 +266,15 @@ static fcp_code sort_results(state *s) {
     return FCP_OK;
 }
 
-/* Finds the ways of all blocks together, with relays: routes.c. tile: by KV block, from start[block] on. */
-static fcp_code find_routes(state *s, const uint32_t *start, const uint32_t *tile, const fcp_problem *facts) {
+/* Finds the ways of all blocks together, with relays: routes.c. */
+static fcp_code find_routes(state *s) {
     const problem *p = s->p;
     const struct fcpc_program *g = p->program;
-    const uint64_t whole = fcp_class_bytes(facts, FCP_O, FCP_FORWARD);
-    const uint64_t partial = fcp_class_bytes(facts, FCP_STATE, FCP_FORWARD);
+    const uint32_t *start = s->key_start, *tile = s->key_tile;
+    fcp_problem facts;
+    problem_facts(s->x, &facts);
+    const uint64_t whole = fcp_class_bytes(&facts, FCP_O, FCP_FORWARD);
+    const uint64_t partial = fcp_class_bytes(&facts, FCP_STATE, FCP_FORWARD);
     size_t room = 0, readers_room = 0;
     uint32_t wants = 0, count = 0, *readers = NULL;
     route_want *want = NULL;
@@ -295,8 +306,9 @@ static fcp_code find_routes(state *s, const uint32_t *start, const uint32_t *til
     const routes_input in = {.ranks = p->ranks, .gpus = g->gpus, .rail = g->topology == FCP_RAIL, .relay = true,
                              .spread = true, .wants = want, .want_count = wants, .readers = readers,
                              .stop = s->x->stop};
-    s->relayed = ARENA_NEW(&s->x->scratch, routes, 1);
-    return s->relayed ? routes_find(&in, &s->x->scratch, &s->x->scratch, s->relayed) : FCP_E_NO_MEMORY;
+    s->together = ARENA_NEW(&s->x->scratch, routes, 1);
+    s->want = 0;
+    return s->together ? routes_find(&in, &s->x->scratch, &s->x->scratch, s->together) : FCP_E_NO_MEMORY;
 }
 
 /* How many units go back in the pass in which most do. */
@@ -312,20 +324,66 @@ static void count_returned(traffic *out, const problem *p) {
     }
 }
 
+/* Makes s->out: the hops of all blocks, by the ways of `together`, by trees, or by direct ways. */
+static fcp_code make_hops(state *s) {
+    const problem *p = s->p;
+    const placement *where = s->where;
+    traffic *out = s->out = ARENA_ZNEW(&s->x->work, traffic, 1);
+    if (!out) return FCP_E_NO_MEMORY;
+    out->tile_kv = ARENA_NEW(&s->x->work, uint32_t, p->tile_count + (size_t)1);
+    out->hops = ARENA_NEW(&s->x->work, hop, s->room + 1);
+    out->trees = s->trees;
+    if (!out->tile_kv || !out->hops) return FCP_E_NO_MEMORY;
+    memset(s->received, 0, p->ranks * sizeof *s->received);
+    fcp_code code = where->exec ? sort_results(s) : FCP_OK;
+    if (!code && s->relay_all) code = find_routes(s);
+    for (uint32_t b = 0; !code && b < p->block_count; b++) {
+        const uint32_t first = s->key_start[b];
+        if (planning_stopped(s->x)) return FCP_E_INTERRUPTED;
+        code = route_block(s, b, FCP_KV, s->key_tile + first, 0, s->key_start[b + 1] - first, out->tile_kv);
+    }
+    out->keys = out->count;
+    for (uint32_t b = 0; !code && where->exec && b < p->block_count; b++) {
+        if (planning_stopped(s->x)) return FCP_E_INTERRUPTED;
+        code = route_block(s, b, FCP_Q, NULL, p->tile_start[b], p->tile_start[b + 1] - p->tile_start[b], out->tile_q);
+    }
+    if (code) return code;
+    count_returned(out, p);
+    return out->units > UINT32_MAX / 4 || out->returned > UINT32_MAX / 4 ? FCP_E_PLAN_SIZE : FCP_OK;
+}
+
+/* Ways with relays, in place of the direct ones that s->out has, if they save enough. */
+static fcp_code try_relays(state *s) {
+    planning *x = s->x;
+    traffic *direct = s->out;
+    ways_time now, then;
+    s->relay_all = s->where->exec && s->where->spread;
+    fcp_code code = s->relay_all ? FCP_OK : relays_open(x, direct, &s->trees);
+    if (code || (!s->relay_all && !s->trees)) return code;
+    code = ways_time_of(x, direct, &now);
+    if (code) return code;
+    const uint64_t most = now.all - now.all / SAVED;
+    if (s->trees && now.least >= most) return FCP_OK;
+    code = make_hops(s);
+    if (!code) code = ways_time_of(x, s->out, &then);
+    if (code == FCP_E_PLAN_SIZE || (!code && then.all >= most)) {
+        s->out = direct;
+        code = FCP_OK;
+    }
+    return code;
+}
+
 fcp_code traffic_build(planning *x) {
     const problem *p = x->problem;
     const placement *where = x->placement;
     uint32_t ranks = p->ranks, blocks = p->block_count, tiles = p->tile_count;
     arena *scratch = &x->scratch;
-    traffic *out = ARENA_ZNEW(&x->work, traffic, 1);
-    if (!out) return FCP_E_NO_MEMORY;
-    out->tile_kv = ARENA_NEW(&x->work, uint32_t, tiles + (size_t)1);
-    uint32_t *start = ARENA_NEW(scratch, uint32_t, blocks + (size_t)2);
-    uint32_t *tile = ARENA_NEW(scratch, uint32_t, tiles + (size_t)1); /* by KV block, in order of Q block */
-    state s = {.x = x, .p = p, .where = where, .out = out};
+    state s = {.x = x, .p = p, .where = where};
+    s.key_start = ARENA_NEW(scratch, uint32_t, blocks + (size_t)2);
+    s.key_tile = ARENA_NEW(scratch, uint32_t, tiles + (size_t)1);
     s.readers = ARENA_NEW(scratch, uint32_t, ranks);
     s.work = ARENA_ZNEW(scratch, uint64_t, ranks);
-    s.received = ARENA_ZNEW(scratch, uint64_t, ranks);
+    s.received = ARENA_NEW(scratch, uint64_t, ranks);
     s.rank_hop = ARENA_NEW(scratch, uint32_t, ranks);
     s.next = ARENA_NEW(scratch, uint32_t, ranks);
     s.node_first = ARENA_NEW(scratch, uint32_t, p->program->nodes);
@@ -338,11 +396,12 @@ fcp_code traffic_build(planning *x) {
         s.on_rails = ARENA_ZNEW(scratch, rails_rank, ranks);
         if (!s.kept || !s.on_rails) return FCP_E_NO_MEMORY;
     }
-    if (!out->tile_kv || !start || !tile || !s.readers || !s.work || !s.received || !s.rank_hop || !s.next ||
+    if (!s.key_start || !s.key_tile || !s.readers || !s.work || !s.received || !s.rank_hop || !s.next ||
         !s.node_first || !s.nodes || !s.seen || !s.legs)
         return FCP_E_NO_MEMORY;
     memset(s.node_first, 0xff, p->program->nodes * sizeof *s.node_first);
-    if (!group_by(p->tile_k, sizeof *p->tile_k, tiles, blocks, start, tile, x->stop)) return FCP_E_INTERRUPTED;
+    if (!group_by(p->tile_k, sizeof *p->tile_k, tiles, blocks, s.key_start, s.key_tile, x->stop))
+        return FCP_E_INTERRUPTED;
     fcp_problem facts;
     problem_facts(x, &facts);
     for (int pass = 0; pass < FCP_PASSES; pass++)
@@ -355,22 +414,9 @@ fcp_code traffic_build(planning *x) {
      * own ways and those of Q may need more, and add_hops makes room for them. */
     for (uint32_t t = 0; t < tiles; t++) s.room += placement_exec(where, t) != where->home[p->tile_k[t]];
     if (rails) s.room *= 2;
-    out->hops = ARENA_NEW(&x->work, hop, s.room + 1);
-    if (!out->hops) return FCP_E_NO_MEMORY;
-    fcp_code code = where->exec ? sort_results(&s) : FCP_OK;
-    if (!code && where->exec && where->relay) code = find_routes(&s, start, tile, &facts);
-    for (uint32_t b = 0; !code && b < blocks; b++) {
-        if (planning_stopped(x)) return FCP_E_INTERRUPTED;
-        code = route_block(&s, b, FCP_KV, tile + start[b], 0, start[b + 1] - start[b], out->tile_kv);
-    }
-    out->keys = out->count;
-    for (uint32_t b = 0; !code && where->exec && b < blocks; b++) {
-        if (planning_stopped(x)) return FCP_E_INTERRUPTED;
-        code = route_block(&s, b, FCP_Q, NULL, p->tile_start[b], p->tile_start[b + 1] - p->tile_start[b], out->tile_q);
-    }
+    fcp_code code = make_hops(&s);
+    if (!code && where->relay) code = try_relays(&s);
     if (code) return code;
-    count_returned(out, p);
-    if (out->units > UINT32_MAX / 4 || out->returned > UINT32_MAX / 4) return FCP_E_PLAN_SIZE;
-    x->traffic = out;
+    x->traffic = s.out;
     return FCP_OK;
 }

@@ -39,6 +39,7 @@ typedef struct traffic {
     uint32_t *maker;   /* per block: the hop that leads to the rank which makes its result; FCP_NONE: its home does */
     uint64_t units;    /* summed over hops; and the most that go back in a pass */
     uint64_t returned;
+    bool trees;        /* keys are passed on from node to node, though all tiles run at home: then all units wait */
 } traffic;
 
 static inline result_kind traffic_result(const traffic *t, uint32_t block) {

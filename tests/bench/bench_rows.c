@@ -3,7 +3,7 @@
  * 64 heads, 8 of K and V, 64 ranks in nodes of 8, blocks of 2K. A rank needs a key from elsewhere if its queries read
  * it; needed keys are counted in whole columns of cells, 128 keys. A row's figure is the keys that travel for each that
  * is needed. The note has these keys and the queries that are computed away from home, and then the same three figures
- * for blocks that stay as the strategy cuts them (compiler/problem/cut_read.c divides them).
+ * for blocks that stay as the strategy cuts them (compiler/problem/few_rows.c divides them).
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -55,14 +55,15 @@ static fcp_code predict(planning *x, const sim_profile *profile, uint64_t limit,
     arena memory = {0};
     fcp_error err = {0};
     uint64_t least;
-    uint32_t rank;
+    uint32_t rank, margin;
+    const sim_margins stated = {1, {x->program->margin}}, *margins = x->program->margins ? x->program->margins : &stated;
     fcp_code code = compile_stretch(x, NULL, reshuffle_build, false);
     if (!code) code = auto_bound_routes(x, profile, &counts, &bound, &least, &rank);
     if (!code && bound.all >= limit) {
         *end = FIXED_BOUND;
     } else if (!code) {
         code = compile_stretch(x, reshuffle_build, planning_own, false);
-        if (!code) code = simulate(x->plan, profile, &options, &memory, &result, &err);
+        if (!code) code = sim_choose_margin(x->plan, margins, profile, &options, &memory, &result, &margin, &err);
         if (!code) *out_time = auto_time(&result);
     }
     arena_free(&memory);

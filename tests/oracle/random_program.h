@@ -597,7 +597,10 @@ static expr *draw_few_keys(random_program *p, dice *d, expr *drawn) {
     expr *from = node(p, X_GE, at, node(p, X_CONST, 0, 0, 0, first), 0, 0);
     expr *until = node(p, X_LT, at, node(p, X_CONST, 0, 0, 0, first + 1 + roll(d, 80)), 0, 0);
     expr *some = node(p, X_AND, from, until, 0, 0);
-    if (!roll(d, 3)) some = node(p, X_OR, some, node(p, X_LT, q, node(p, X_CONST, 0, 0, 0, 1 + roll(d, 80)), 0, 0), 0, 0);
+    if (!roll(d, 3)) {
+        expr *row = node(p, X_CONST, 0, 0, 0, 1 + roll(d, 80));
+        some = node(p, X_OR, some, node(p, X_LT, q, row, 0, 0), 0, 0);
+    }
     return node(p, X_OR, roll(d, 3) ? node(p, X_AND, near, drawn, 0, 0) : near, some, 0, 0);
 }
 

@@ -312,6 +312,7 @@ Test(auto, finer_blocks) {
                  {"shared_question", "auto", "auto(coalesce = 8)", 4, 1, true, true},
                  {"causal", "auto", "auto", 2, 0, false, false},
                  {"shared_question", "2K", "auto", 4, 0, true, false}};
+    int cads = 0;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char source[512];
         auto_report r = {.count = 0};
@@ -333,15 +334,19 @@ Test(auto, finer_blocks) {
             uint32_t best = 0; /* of those before it */
             for (uint32_t b = 0; b < n; b++)
                 if (r.at[b].makespan && (!r.at[best].makespan || r.at[b].makespan < r.at[best].makespan)) best = b;
-            cr_assert_eq(r.at[best].strategy, FCP_STRATEGY_CAD);
-            cr_expect_eq(given(&r, n, "coalesce"), cases[i].times * given(&r, best, "coalesce"), "%s", source);
-            cr_expect_eq(given(&r, n, "pingpong"), 1, "%s", source);
+            cr_expect_eq(r.at[best].strategy, r.at[n].strategy, "%s", source);
+            if (r.at[best].strategy == FCP_STRATEGY_CAD) { /* stages of dcp are parts of all, and stay as long */
+                cr_expect_eq(given(&r, n, "coalesce"), cases[i].times * given(&r, best, "coalesce"), "%s", source);
+                cr_expect_eq(given(&r, n, "pingpong"), 1, "%s", source);
+                cads++;
+            }
             tried = true;
         }
         cr_expect_eq(tried, cases[i].tried, "%s", source);
         fcp_plan_free(kept);
         auto_report_free(&r);
     }
+    cr_expect(cads, "the cases show what they should");
 }
 
 /* A large batch is tried in smaller blocks and in no larger ones; a small batch in both. */
@@ -416,7 +421,7 @@ Test(auto, less_of_what_takes_long, .timeout = 120) {
         const uint64_t tiles = plan->tiles_count;
         cr_expect_eq(tiles > 32768, cases[i].large, "%" PRIu64 " tiles", tiles);
         cr_expect(smaller && (smaller == 1 || !cases[i].large), "%" PRIu32 " settings with smaller blocks", smaller);
-        cr_expect(found && found <= (cases[i].large ? 5 : 10), "%" PRIu32, found);
+        cr_expect(found && found <= (cases[i].large ? 6 : 10), "%" PRIu32, found); /* steps that gain are not counted */
         cr_expect_leq(r.moves.tried, tiles >= AUTO_HEAVY ? 0 : cases[i].large ? 2 : 8);
         cr_expect(tiles >= AUTO_HEAVY || r.moves.tried, "something is moved");
         heavy += tiles >= AUTO_HEAVY;

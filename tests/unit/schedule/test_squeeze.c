@@ -31,7 +31,7 @@ static void open_scene(scene *c) {
     for (int i = 0; i < HOPS; i++) c->blocks[i].tokens = 128;
     c->t.hops = c->hops;
     c->s.after = 2;
-    c->l = (levels){.units = c->units, .size = c->size, .lines = LINES, .width = STAGES, .units_most = 5,
+    c->l = (levels){.units = c->units, .size = c->size, .lines = LINES, .width = STAGES, .units_most = {5, 5},
                     .size_most = 1024};
     c->back = (returns){c->first, c->last, c->start, c->stage};
     c->x.problem = &c->p;

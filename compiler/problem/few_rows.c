@@ -1,8 +1,8 @@
-/* cut_read.c: divides blocks of which many readers need a few rows, so that only these rows travel to them.
+/* few_rows.c: finds blocks of which many readers need a few rows, and divides them, so that only these rows travel.
  *
  * Requires: a problem of one range of heads, with its tiles.
- * Gives: the problem, where some block is better divided: into the rows that many read, and the rest. Each becomes a
- *     block, and the tiles are made once more. *out_of: per new block the old one; NULL: nothing was divided.
+ * Gives: the stretches of tokens that blocks are better made of (cut_again.c makes them). A block that is divided
+ *     becomes the rows that many read, and the rest. Or nothing: all blocks stay as they are.
  * Cost: O(tiles + parts + runs of the shapes), and for a block of which many do not read all O(columns) for each of its
  *     tiles, where neighbours of one shape count once.
  *
@@ -13,12 +13,13 @@
  * How a block is divided. For each of its columns of cells we know which blocks read it. Columns are put in order, the
  * most read first, and the list is cut at one place. So a sink in front, a question in the middle and marked tokens
  * here and there are all found in one way. The place is the one that saves most token transfers: a block's tokens times
- * the ranks that receive it, which are as many as its readers, and never more than all ranks. The block's own rows do
- * not count, because they are at home.
+ * the ranks that receive it. Homes are not known yet. So the readers are taken to be neighbours, with as many blocks on
+ * each rank as on the mean rank. The block's own rows do not count, because they are at home.
  *
  * What a division costs: a block, a transfer in a round of its own, and more tiles. So it must save a third of what the
- * block's transfers were, a block that few read stays whole, and so do all if more than a quarter would be divided. The
- * rows are divided, too. If a strategy places blocks one by one, the two may lie apart, and then both fetch what both
+ * block's transfers were. A block that few read stays whole. All do if more than a quarter would be divided and that
+ * saved less than two thirds of all: else images and films, where each block is read in part by many, would be cut to
+ * small blocks that many rounds carry. The rows are divided, too. If a strategy places blocks one by one, the two may lie apart, and then both fetch what both
  * read: that must be less than what is saved. Rows that lie here and there make a piece each, and there is a limit to
  * pieces. It is lowered where parts would become many.
  */
@@ -33,7 +34,8 @@ enum {
     READERS = 4,   /* a block that fewer read is not divided */
     SAVES = 3,     /* a division saves at least such a part, ... */
     LEAST = 1024,  /* ... and as many tokens, over all ranks */
-    DIVIDED = 4,   /* at most such a part of all blocks is divided */
+    DIVIDED = 4,   /* at most such a part of all blocks is divided, unless that saves ... */
+    MUCH = 3,      /* ... all but such a part of what would travel */
     PIECES = 8,    /* that a block is divided into, at most */
     MORE_PARTS = 4 /* so many times more parts at most ... */
 };
@@ -56,6 +58,7 @@ typedef struct reading {
     uint32_t *readers;      /* per block: others that read it */
     uint32_t *tile_start, *tile; /* tiles by KV block, of those that are looked at */
     uint8_t *many;          /* per column: many read it */
+    uint64_t travel, saved; /* tokens that travel, over all ranks: if no block is divided; and how many fewer then */
     uint32_t *pieces;       /* per block: 1, and those that a division adds; 0: it stays whole */
     /* of one block: per column its tokens, and how many read it; the columns, the most read first; and where each is in
      * that order */
@@ -164,29 +167,33 @@ static fcp_code find_readers(reading *g, bool *out_any) {
     const problem *p = g->p;
     arena *a = &g->x->scratch;
     uint32_t *whole = ARENA_ZNEW(a, uint32_t, p->block_count + (size_t)1);
-    uint32_t *key = ARENA_NEW(a, uint32_t, p->tile_count + (size_t)1);
+    uint32_t *width = ARENA_NEW(a, uint32_t, p->block_count + (size_t)1);
+    bool *may = ARENA_NEW(a, bool, p->block_count + (size_t)1); /* a division may gain */
     g->readers = ARENA_ZNEW(a, uint32_t, p->block_count + (size_t)1);
     g->pieces = ARENA_ZNEW(a, uint32_t, p->block_count + (size_t)1);
-    if (!whole || !key || !g->readers || !g->pieces) return FCP_E_NO_MEMORY;
-    for (uint32_t t = 0; t < p->tile_count; t++) {
-        const uint32_t k = p->tile_k[t];
-        uint32_t read = 0;
-        if (planning_stopped_at(g->x, t)) return FCP_E_INTERRUPTED;
-        if (p->tile_q[t] == k) continue;
-        for (uint32_t i = p->tile_part[t]; i < p->tile_part[t + 1]; i++) read += g->width[p->parts[i].shape];
-        g->readers[k]++;
-        whole[k] += read >= block_width(g, k);
+    if (!whole || !width || !may || !g->readers || !g->pieces) return FCP_E_NO_MEMORY;
+    for (uint32_t b = 0; b < p->block_count; b++) width[b] = block_width(g, b);
+    for (uint32_t q = 0; q < p->block_count; q++) {
+        if (planning_stopped(g->x)) return FCP_E_INTERRUPTED;
+        for (uint32_t t = p->tile_start[q]; t < p->tile_start[q + 1]; t++) {
+            const uint32_t k = p->tile_k[t];
+            uint32_t read = 0;
+            for (uint32_t i = p->tile_part[t]; i < p->tile_part[t + 1]; i++) read += g->width[p->parts[i].shape];
+            g->readers[k] += k != q; /* its own rows are at home */
+            whole[k] += k != q && read >= width[k];
+        }
     }
     *out_any = false;
-    for (uint32_t b = 0; b < p->block_count; b++) *out_any |= may_gain(g, b, whole[b]);
+    for (uint32_t b = 0; b < p->block_count; b++) *out_any |= may[b] = may_gain(g, b, whole[b]);
     if (!*out_any) return FCP_OK;
-    for (uint32_t t = 0; t < p->tile_count; t++) {
-        const uint32_t k = p->tile_k[t];
-        key[t] = p->tile_q[t] != k && may_gain(g, k, whole[k]) ? k : FCP_NONE;
-    }
+    uint32_t *key = ARENA_NEW(a, uint32_t, p->tile_count + (size_t)1);
     g->tile_start = ARENA_NEW(a, uint32_t, p->block_count + (size_t)2);
     g->tile = ARENA_NEW(a, uint32_t, p->tile_count + (size_t)1);
-    if (!g->tile_start || !g->tile) return FCP_E_NO_MEMORY;
+    if (!key || !g->tile_start || !g->tile) return FCP_E_NO_MEMORY;
+    for (uint32_t t = 0; t < p->tile_count; t++) {
+        const uint32_t k = p->tile_k[t];
+        key[t] = p->tile_q[t] != k && may[k] ? k : FCP_NONE;
+    }
     return group_by(key, sizeof *key, p->tile_count, p->block_count, g->tile_start, g->tile, g->x->stop)
                ? FCP_OK : FCP_E_INTERRUPTED;
 }
@@ -289,7 +296,7 @@ static uint32_t best_place(const reading *g, uint64_t all, uint32_t width, uint3
     return found;
 }
 
-/* The tokens of other blocks that rows of both kinds read. Where the two blocks may lie apart, these travel once more,
+/* The keys of other blocks that rows of both kinds read. Where the two blocks may lie apart, these travel once more,
  * except those that all ranks receive anyway. */
 static uint64_t read_twice(const reading *g, uint32_t b) {
     const problem *p = g->p;
@@ -297,15 +304,17 @@ static uint64_t read_twice(const reading *g, uint32_t b) {
     for (uint32_t t = p->tile_start[b]; t < p->tile_start[b + 1]; t++) {
         const uint32_t k = p->tile_k[t];
         bool by[2] = {false, false}; /* by rows that few read, and by those that many read */
+        uint64_t read = 0;
         if (k == b || g->readers[k] >= g->places) continue;
         for (uint32_t at = p->tile_part[t]; at < p->tile_part[t + 1]; at++) {
             const uint32_t shape = p->parts[at].shape, row = g->column_start[p->parts[at].q_piece];
+            read += (uint64_t)g->width[shape] * FCP_CELL;
             const fcp_shape_rec *first = &p->shapes[shape], *last = first + (p->sets ? p->sets[shape].set : 1);
             for (const fcp_shape_rec *of = first; of < last; of++)
                 for (uint32_t i = of->first_run; i < of->first_run + of->runs; i++)
                     by[g->many[row + p->runs[i].row]] = true;
         }
-        if (by[0] && by[1]) sum += p->blocks[k].tokens;
+        if (by[0] && by[1]) sum += read;
     }
     return sum;
 }
@@ -326,6 +335,7 @@ static void look_at(reading *g, uint32_t b) {
         memset(g->many + base, 0, width);
         return;
     }
+    g->saved += saved;
     g->pieces[b] = 1 - of->pieces; /* wraps; and is at least 1 in the end */
     for (uint32_t i = of->first_piece; i < of->first_piece + of->pieces; i++)
         for (uint32_t c = g->column_start[i]; c < g->column_start[i + 1]; c++)
@@ -371,11 +381,33 @@ static void add_stretches(const reading *g, uint32_t b, uint8_t many, problem_st
     }
 }
 
-fcp_code problem_cut_read(planning *x, bool apart, uint32_t **out_of) {
+/* Lists the blocks as they will be; *out_count is 0 if none is divided. */
+static fcp_code list_stretches(reading *g, problem_stretch **out, size_t *out_count) {
+    const problem *p = g->p;
+    const uint32_t most = most_pieces(g);
+    size_t room = 0, divided = 0;
+    for (uint32_t b = 0; b < p->block_count; b++) {
+        if (g->pieces[b] > most) g->pieces[b] = 0;
+        if (problem_holds(p, b, FCP_KEYS)) g->travel += ranks_of(g, g->readers[b]) * (uint64_t)p->blocks[b].tokens;
+        room += g->pieces[b] + p->blocks[b].pieces;
+        divided += g->pieces[b] != 0;
+    }
+    const bool much = g->saved >= g->travel - g->travel / MUCH;
+    if (!divided || (divided > p->block_count / DIVIDED && !much)) return FCP_OK;
+    problem_stretch *list = *out = ARENA_NEW(&g->x->scratch, problem_stretch, room);
+    if (!list) return FCP_E_NO_MEMORY;
+    for (uint32_t b = 0; b < p->block_count; b++) {
+        if (!g->pieces[b]) list[(*out_count)++] = (problem_stretch){b, 0, p->blocks[b].tokens, true};
+        else add_stretches(g, b, 1, list, out_count), add_stretches(g, b, 0, list, out_count);
+    }
+    return FCP_OK;
+}
+
+fcp_code problem_few_rows(planning *x, bool apart, problem_stretch **out, size_t *out_count) {
     const problem *p = x->problem;
     reading g = {.x = x, .p = p, .places = program_places(x->program), .apart = apart};
     bool any = false;
-    *out_of = NULL;
+    *out_count = 0;
     if (g.places < 2 || p->range_blocks != p->block_count) return FCP_OK;
     fcp_code code = find_ranges(&g);
     if (!code) code = number_columns(&g);
@@ -385,19 +417,5 @@ fcp_code problem_cut_read(planning *x, bool apart, uint32_t **out_of) {
         if (planning_stopped_at(x, b)) return FCP_E_INTERRUPTED;
         if (g.tile_start[b] < g.tile_start[b + 1]) look_at(&g, b);
     }
-    const uint32_t most = most_pieces(&g);
-    size_t room = 0, count = 0, divided = 0;
-    for (uint32_t b = 0; b < p->block_count; b++) {
-        if (g.pieces[b] > most) g.pieces[b] = 0;
-        room += g.pieces[b] + p->blocks[b].pieces;
-        divided += g.pieces[b] != 0;
-    }
-    if (!divided || divided > p->block_count / DIVIDED) return FCP_OK;
-    problem_stretch *list = ARENA_NEW(&x->scratch, problem_stretch, room);
-    if (!list) return FCP_E_NO_MEMORY;
-    for (uint32_t b = 0; b < p->block_count; b++) {
-        if (!g.pieces[b]) list[count++] = (problem_stretch){b, 0, p->blocks[b].tokens, true};
-        else add_stretches(&g, b, 1, list, &count), add_stretches(&g, b, 0, list, &count);
-    }
-    return problem_cut_again(x, list, count, out_of);
+    return list_stretches(&g, out, out_count);
 }

@@ -1,4 +1,4 @@
-/* test_cut_read.c: tests that blocks are divided into the rows that many read and the rest: which ones, where, and that
+/* test_few_rows.c: tests that blocks are divided into the rows that many read and the rest: which ones, where, and that
  * plans of divided blocks compute exactly the pairs of the mask. */
 #include "compiler/place/strategies.h"
 #include "tests/support/amount.h"
@@ -41,7 +41,7 @@ static const fcp_block *block_at(const problem *p, uint64_t token) {
 }
 
 /* 64 tokens in front, of which each rank reads one column of cells. */
-Test(cut_read, sink) {
+Test(few_rows, sink) {
     planned x;
     const uint32_t before = divide(HEAD "cluster { nodes = 32; gpus = 8 }\nbatch { lengths = [8M] }\n"
                                         "plan { mask = lambda(sink = 64, window = 4096); block = 2K }\n", &x);
@@ -54,7 +54,7 @@ Test(cut_read, sink) {
 }
 
 /* Keys in the middle of a block are cut out of it: what is before and behind them stays one block. */
-Test(cut_read, middle) {
+Test(few_rows, middle) {
     planned x;
     divide(HEAD "cluster { gpus = 8 }\nbatch { lengths = [64K] }\nmask m = abs(q - k) < 500 or k / 100 == 50\n"
                 "plan { mask = m; block = 2K }\n", &x); /* 5000 to 5099, in columns from 4992 to 5119 */
@@ -68,7 +68,7 @@ Test(cut_read, middle) {
 }
 
 /* Marked tokens here and there in a block become one block, of a piece each. */
-Test(cut_read, here_and_there) {
+Test(few_rows, here_and_there) {
     planned x;
     divide(HEAD "cluster { gpus = 8 }\n"
                 "batch { lengths = [64K]; field g = [0 x 300, 1 x 9, 0 x 500, 1, 0 x 600, 1 x 7, 0 x 64119] }\n"
@@ -82,8 +82,26 @@ Test(cut_read, here_and_there) {
     planned_free(&x);
 }
 
+/* The last column of every block is read by all that follow. All blocks are divided, because nearly all is saved, and
+ * dcp keeps what was divided apart where it joins blocks. */
+Test(few_rows, of_every_block) {
+    static const char *const by[] = {"fcp", "dcp"};
+    for (int i = 0; i < 2; i++) {
+        char text[400];
+        snprintf(text, sizeof text, HEAD "cluster { nodes = 2; gpus = 8 }\nbatch { lengths = [256K] }\n"
+                 "mask m = causal and (q / 2048 == k / 2048 or k % 2048 >= 1920)\n"
+                 "plan { mask = m; block = 2K; strategy = %s }\n", by[i]);
+        fcp_plan *plan = plan_of(text);
+        const uint64_t key = 2 * 2 * 64 * 2; /* bytes */
+        cr_assert_gt(plan->blocks_count, 2 * 128 * 9 / 10);
+        /* a column of 128 blocks goes to 15 ranks at most; whole blocks would be 16 times as much */
+        cr_assert_leq(plan->summary->bytes_total, 2 * 15 * 128 * 128 * key, "%s", by[i]);
+        fcp_plan_free(plan);
+    }
+}
+
 /* In a split plan keys are divided, and queries are not. */
-Test(cut_read, keys_alone) {
+Test(few_rows, keys_alone) {
     planned x;
     const uint32_t before =
         divide(HEAD "cluster { gpus = 8 }\nbatch { lengths = [32K:64K] }\n"
@@ -97,7 +115,7 @@ Test(cut_read, keys_alone) {
 
 /* Where all of a block is read by whoever reads it, or by few, blocks stay as they were cut; so do those of strategies
  * that cut sequences evenly or in groups. */
-Test(cut_read, nothing_to_divide) {
+Test(few_rows, nothing_to_divide) {
     static const char *const plans[] = {
         "mask = causal", "mask = full", "mask = window(w = 5000)", "mask = window(w = 500)", "mask = prefix(p = 500)",
         "mask = block_causal(b = 700)", "mask = dilated(w = 8000, d = 512)",
@@ -115,7 +133,7 @@ Test(cut_read, nothing_to_divide) {
 }
 
 /* One other rank, and 384 tokens: that is not worth a block. */
-Test(cut_read, too_little) {
+Test(few_rows, too_little) {
     planned x;
     const uint32_t before = divide(HEAD "cluster { gpus = 2 }\nbatch { lengths = [16K] }\n"
                                         "plan { mask = lambda(sink = 64, window = 300); block = 512 }\n", &x);
@@ -124,7 +142,7 @@ Test(cut_read, too_little) {
 }
 
 /* Tokens stay where the caller holds them, whatever is divided. */
-Test(cut_read, homes_stay) {
+Test(few_rows, homes_stay) {
     static const char *const by[] = {"cad(tolerance = 0.05)", "dcp"};
     for (int i = 0; i < 2; i++) {
         char text[400];
@@ -140,8 +158,31 @@ Test(cut_read, homes_stay) {
     }
 }
 
+/* Of several masks on one set of homes, those with few pairs have their rows, too. */
+Test(few_rows, layers) {
+    static const char *const by[] = {"fcp", "dcp"};
+    for (int i = 0; i < 2; i++) {
+        char text[400];
+        snprintf(text, sizeof text, HEAD "cluster { gpus = 8 }\nbatch { lengths = [64K] }\n"
+                 "plan { layers = [causal, lambda(sink = 64, window = 3000)]; block = 2K; strategy = %s }\n", by[i]);
+        fcpc_diagnostics *d = fcpc_diagnostics_new();
+        fcpc_program *program = parse_text(text, d);
+        const fcpc_batch batch = {.size = sizeof batch};
+        fcp_plan *plans[2];
+        cr_assert_eq(fcpc_plan_layers(program, &batch, NULL, d, NULL, plans), FCP_OK, "%s",
+                     fcpc_diagnostics_render(d, false));
+        for (int k = 0; k < 2; k++) {
+            cr_assert_eq(plans[k]->blocks_count, 33);
+            cr_assert_eq(plans[k]->blocks[0].tokens, 128);
+            fcp_plan_free(plans[k]);
+        }
+        fcpc_program_free(program);
+        fcpc_diagnostics_free(d);
+    }
+}
+
 /* Programs drawn at random: whatever is divided, the plan is proven, and computes exactly the mask's pairs. */
-Test(cut_read, drawn) {
+Test(few_rows, drawn) {
     static const char *const by[] = {"fcp", "dcp", "cad(tolerance = 0.05)", "cad(base = fcp)",
                                      "fcp(coalesce = 3, buffers = 2)", "dcp(divisions = 3)"};
     static const char *const near[] = {"abs(q - k) < %u", "0 <= q - k and q - k < %u", "q / %u == k / %u"};
