@@ -151,7 +151,7 @@ fcp_code capacity_check(planning *x) {
     if (x->trial) return FCP_E_MEMORY_CAP;
     uint32_t hints = 0;
     fcp_code code = x->sharing ? try_phases(x, &hints) : try_coalesce(x, &hints);
-    if (!code && x->placement->exec && x->division) code = try_relay(x, &hints);
+    if (!code && ((x->placement->exec && x->division) || x->traffic->trees)) code = try_relay(x, &hints);
     if (!code && x->placement->exec && x->division) code = try_tolerance(x, &hints);
     if (code) return code;
     if (!hints)
