@@ -43,7 +43,8 @@ fcp_code margin_choose(planning *x) {
     fcp_error err;
     uint32_t margin;
     if (!g->margins || !find_profile(g, true, &profile)) return FCP_OK;
-    const fcp_code code = sim_choose_margin(x->plan, g->margins, &profile, &options, &x->scratch, &result, &margin, &err);
+    const fcp_code code =
+        sim_choose_margin(x->plan, g->margins, &profile, &options, &x->scratch, &result, &margin, &err);
     if (code == FCP_E_PROFILE) return FCP_OK; /* it would take years: then no margin is better than the least */
     if (!code) x->facts->margin = margin;
     return code;

@@ -17,9 +17,9 @@
  * each rank as on the mean rank. The block's own rows do not count, because they are at home.
  *
  * What a division costs: a block, a transfer in a round of its own, and more tiles. So it must save a third of what the
- * block's transfers were. A block that few read stays whole, and all do if more than a quarter would be divided: else
- * images and films, where each block is read in part by many, would be cut to small blocks that many rounds carry. The
- * rows are divided, too. If a strategy places blocks one by one, the two may lie apart, and then both fetch what both
+ * block's transfers were. A block that few read stays whole. All do if more than a quarter would be divided and that
+ * saved less than two thirds of all: else images and films, where each block is read in part by many, would be cut to
+ * small blocks that many rounds carry. The rows are divided, too. If a strategy places blocks one by one, the two may lie apart, and then both fetch what both
  * read: that must be less than what is saved. Rows that lie here and there make a piece each, and there is a limit to
  * pieces. It is lowered where parts would become many.
  */
@@ -34,7 +34,8 @@ enum {
     READERS = 4,   /* a block that fewer read is not divided */
     SAVES = 3,     /* a division saves at least such a part, ... */
     LEAST = 1024,  /* ... and as many tokens, over all ranks */
-    DIVIDED = 4,   /* at most such a part of all blocks is divided */
+    DIVIDED = 4,   /* at most such a part of all blocks is divided, unless that saves ... */
+    MUCH = 3,      /* ... all but such a part of what would travel */
     PIECES = 8,    /* that a block is divided into, at most */
     MORE_PARTS = 4 /* so many times more parts at most ... */
 };
@@ -57,6 +58,7 @@ typedef struct reading {
     uint32_t *readers;      /* per block: others that read it */
     uint32_t *tile_start, *tile; /* tiles by KV block, of those that are looked at */
     uint8_t *many;          /* per column: many read it */
+    uint64_t travel, saved; /* tokens that travel, over all ranks: if no block is divided; and how many fewer then */
     uint32_t *pieces;       /* per block: 1, and those that a division adds; 0: it stays whole */
     /* of one block: per column its tokens, and how many read it; the columns, the most read first; and where each is in
      * that order */
@@ -165,29 +167,33 @@ static fcp_code find_readers(reading *g, bool *out_any) {
     const problem *p = g->p;
     arena *a = &g->x->scratch;
     uint32_t *whole = ARENA_ZNEW(a, uint32_t, p->block_count + (size_t)1);
-    uint32_t *key = ARENA_NEW(a, uint32_t, p->tile_count + (size_t)1);
+    uint32_t *width = ARENA_NEW(a, uint32_t, p->block_count + (size_t)1);
+    bool *may = ARENA_NEW(a, bool, p->block_count + (size_t)1); /* a division may gain */
     g->readers = ARENA_ZNEW(a, uint32_t, p->block_count + (size_t)1);
     g->pieces = ARENA_ZNEW(a, uint32_t, p->block_count + (size_t)1);
-    if (!whole || !key || !g->readers || !g->pieces) return FCP_E_NO_MEMORY;
-    for (uint32_t t = 0; t < p->tile_count; t++) {
-        const uint32_t k = p->tile_k[t];
-        uint32_t read = 0;
-        if (planning_stopped_at(g->x, t)) return FCP_E_INTERRUPTED;
-        if (p->tile_q[t] == k) continue;
-        for (uint32_t i = p->tile_part[t]; i < p->tile_part[t + 1]; i++) read += g->width[p->parts[i].shape];
-        g->readers[k]++;
-        whole[k] += read >= block_width(g, k);
+    if (!whole || !width || !may || !g->readers || !g->pieces) return FCP_E_NO_MEMORY;
+    for (uint32_t b = 0; b < p->block_count; b++) width[b] = block_width(g, b);
+    for (uint32_t q = 0; q < p->block_count; q++) {
+        if (planning_stopped(g->x)) return FCP_E_INTERRUPTED;
+        for (uint32_t t = p->tile_start[q]; t < p->tile_start[q + 1]; t++) {
+            const uint32_t k = p->tile_k[t];
+            uint32_t read = 0;
+            for (uint32_t i = p->tile_part[t]; i < p->tile_part[t + 1]; i++) read += g->width[p->parts[i].shape];
+            g->readers[k] += k != q; /* its own rows are at home */
+            whole[k] += k != q && read >= width[k];
+        }
     }
     *out_any = false;
-    for (uint32_t b = 0; b < p->block_count; b++) *out_any |= may_gain(g, b, whole[b]);
+    for (uint32_t b = 0; b < p->block_count; b++) *out_any |= may[b] = may_gain(g, b, whole[b]);
     if (!*out_any) return FCP_OK;
-    for (uint32_t t = 0; t < p->tile_count; t++) {
-        const uint32_t k = p->tile_k[t];
-        key[t] = p->tile_q[t] != k && may_gain(g, k, whole[k]) ? k : FCP_NONE;
-    }
+    uint32_t *key = ARENA_NEW(a, uint32_t, p->tile_count + (size_t)1);
     g->tile_start = ARENA_NEW(a, uint32_t, p->block_count + (size_t)2);
     g->tile = ARENA_NEW(a, uint32_t, p->tile_count + (size_t)1);
-    if (!g->tile_start || !g->tile) return FCP_E_NO_MEMORY;
+    if (!key || !g->tile_start || !g->tile) return FCP_E_NO_MEMORY;
+    for (uint32_t t = 0; t < p->tile_count; t++) {
+        const uint32_t k = p->tile_k[t];
+        key[t] = p->tile_q[t] != k && may[k] ? k : FCP_NONE;
+    }
     return group_by(key, sizeof *key, p->tile_count, p->block_count, g->tile_start, g->tile, g->x->stop)
                ? FCP_OK : FCP_E_INTERRUPTED;
 }
@@ -290,7 +296,7 @@ static uint32_t best_place(const reading *g, uint64_t all, uint32_t width, uint3
     return found;
 }
 
-/* The tokens of other blocks that rows of both kinds read. Where the two blocks may lie apart, these travel once more,
+/* The keys of other blocks that rows of both kinds read. Where the two blocks may lie apart, these travel once more,
  * except those that all ranks receive anyway. */
 static uint64_t read_twice(const reading *g, uint32_t b) {
     const problem *p = g->p;
@@ -298,15 +304,17 @@ static uint64_t read_twice(const reading *g, uint32_t b) {
     for (uint32_t t = p->tile_start[b]; t < p->tile_start[b + 1]; t++) {
         const uint32_t k = p->tile_k[t];
         bool by[2] = {false, false}; /* by rows that few read, and by those that many read */
+        uint64_t read = 0;
         if (k == b || g->readers[k] >= g->places) continue;
         for (uint32_t at = p->tile_part[t]; at < p->tile_part[t + 1]; at++) {
             const uint32_t shape = p->parts[at].shape, row = g->column_start[p->parts[at].q_piece];
+            read += (uint64_t)g->width[shape] * FCP_CELL;
             const fcp_shape_rec *first = &p->shapes[shape], *last = first + (p->sets ? p->sets[shape].set : 1);
             for (const fcp_shape_rec *of = first; of < last; of++)
                 for (uint32_t i = of->first_run; i < of->first_run + of->runs; i++)
                     by[g->many[row + p->runs[i].row]] = true;
         }
-        if (by[0] && by[1]) sum += p->blocks[k].tokens;
+        if (by[0] && by[1]) sum += read;
     }
     return sum;
 }
@@ -327,6 +335,7 @@ static void look_at(reading *g, uint32_t b) {
         memset(g->many + base, 0, width);
         return;
     }
+    g->saved += saved;
     g->pieces[b] = 1 - of->pieces; /* wraps; and is at least 1 in the end */
     for (uint32_t i = of->first_piece; i < of->first_piece + of->pieces; i++)
         for (uint32_t c = g->column_start[i]; c < g->column_start[i + 1]; c++)
@@ -379,10 +388,12 @@ static fcp_code list_stretches(reading *g, problem_stretch **out, size_t *out_co
     size_t room = 0, divided = 0;
     for (uint32_t b = 0; b < p->block_count; b++) {
         if (g->pieces[b] > most) g->pieces[b] = 0;
+        if (problem_holds(p, b, FCP_KEYS)) g->travel += ranks_of(g, g->readers[b]) * (uint64_t)p->blocks[b].tokens;
         room += g->pieces[b] + p->blocks[b].pieces;
         divided += g->pieces[b] != 0;
     }
-    if (!divided || divided > p->block_count / DIVIDED) return FCP_OK;
+    const bool much = g->saved >= g->travel - g->travel / MUCH;
+    if (!divided || (divided > p->block_count / DIVIDED && !much)) return FCP_OK;
     problem_stretch *list = *out = ARENA_NEW(&g->x->scratch, problem_stretch, room);
     if (!list) return FCP_E_NO_MEMORY;
     for (uint32_t b = 0; b < p->block_count; b++) {

@@ -4,7 +4,6 @@
 #include "compiler/schedule/schedule.h"
 
 /* Where all tiles run at home: *out[tile] is the stage of each tile whose KV comes from elsewhere; `stages`: all that
- * there are. *out is NULL if each runs in the stage in which its KV comes. In x->scratch. Cost: O(tiles + ranks
- * stages). */
+ * there are. In x->scratch. Cost: O(tiles + ranks stages). */
 fcp_code pace_tiles(planning *x, const schedule *s, uint32_t stages, uint32_t **out);
 #endif

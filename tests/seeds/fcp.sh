@@ -124,9 +124,14 @@ plans "backward: K and V in bf16 as forward, and their gradients in fp32, twice 
     3 * .bytes_total and .bytes_total > 0 and .backward_rounds == .rounds and .backward_rounds_dependent >= .rounds'
 
 row fcp_auto_block -D 'batch.lengths=[4K, 250 x 8]'
-predicts "no other size is predicted to be a percent faster" '
-    ([.[] | .makespan_s + .backward.makespan_s] | .[0] <= 1.01 * min) and (.[0].block | IN(1024, 2048, 4096, 8192))' \
-    '' '-D plan.block=1K' '-D plan.block=2K' '-D plan.block=4K' '-D plan.block=8K'
+for strategy in fcp cad dcp 'groups(tokens=64K)'; do
+    predicts "$strategy: no other size is predicted to be a percent faster" '
+        ([.[] | .makespan_s + .backward.makespan_s] | .[0] <= 1.01 * min) and (.[0].block | IN(512, 1024, 2048, 4096))' \
+        "-D plan.strategy=$strategy" "-D plan.strategy=$strategy -D plan.block=512" \
+        "-D plan.strategy=$strategy -D plan.block=1K" "-D plan.strategy=$strategy -D plan.block=2K" \
+        "-D plan.strategy=$strategy -D plan.block=4K" "-D plan.strategy=$strategy -D plan.block=8K"
+done
+plans "it is the default" '.[0].block == .[1].block' '' '-D plan.block=auto'
 
 row fcp_ablation -D 'batch.lengths=[2K, 250 x 8]' -D plan.block=128 -D cluster.nodes=8
 # Their GPU computes 5920 operations in the time of a byte: the times of h200's profile, longer by 989 / 296.

@@ -13,7 +13,8 @@
 
 enum {
     PATCH = 64, /* tiles that a rank of a sequence has at least, after blocks are joined */
-    MOST = 4    /* blocks that become one, at most */
+    MOST = 4,   /* blocks that become one, at most */
+    FAR = 4     /* blocks of which one has more than so many times the readers of the other stay apart */
 };
 
 /* How many neighbours become one in a component; 1: it fits on a rank, or has few tiles. */
@@ -25,9 +26,11 @@ static uint32_t blocks_of_one(const dcp_input *in, const dcp_columns *c, uint32_
     return size;
 }
 
-/* Can a block be joined to the one before it? Not if one of them has queries or keys and the other has none. */
-static bool is_alike(const dcp_input *in, uint32_t b) {
-    return !in->kv[b] == !in->kv[b - 1] && !in->whole[b] == !in->whole[b - 1];
+/* Can a block be joined to the one before it? Not if one of them has queries or keys and the other has none. Nor if one
+ * is read by far more blocks: then it was divided from the other so that it can travel alone (problem/few_rows.c). */
+static bool is_alike(const dcp_input *in, const dcp_columns *c, uint32_t b) {
+    const uint32_t a = c->start[b] - c->start[b - 1], own = c->start[b + 1] - c->start[b];
+    return !in->kv[b] == !in->kv[b - 1] && !in->whole[b] == !in->whole[b - 1] && a / FAR <= own && own / FAR <= a;
 }
 
 /* Numbers the blocks of the coarser batch; returns how many there are. */
@@ -39,7 +42,7 @@ static uint32_t name_blocks(const dcp_input *in, const dcp_columns *c, uint32_t 
         for (uint32_t k = c->first[i]; k < c->first[i + 1]; k++) component[c->member[k]] = i;
     }
     for (uint32_t b = 0; b < in->blocks; b++) {
-        const bool joins = b && component[b] == component[b - 1] && joined < size[component[b]] && is_alike(in, b);
+        const bool joins = b && component[b] == component[b - 1] && joined < size[component[b]] && is_alike(in, c, b);
         joined = joins ? joined + 1 : 1;
         count += !joins;
         out_block[b] = count - 1;

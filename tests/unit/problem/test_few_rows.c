@@ -82,6 +82,24 @@ Test(few_rows, here_and_there) {
     planned_free(&x);
 }
 
+/* The last column of every block is read by all that follow. All blocks are divided, because nearly all is saved, and
+ * dcp keeps what was divided apart where it joins blocks. */
+Test(few_rows, of_every_block) {
+    static const char *const by[] = {"fcp", "dcp"};
+    for (int i = 0; i < 2; i++) {
+        char text[400];
+        snprintf(text, sizeof text, HEAD "cluster { nodes = 2; gpus = 8 }\nbatch { lengths = [256K] }\n"
+                 "mask m = causal and (q / 2048 == k / 2048 or k % 2048 >= 1920)\n"
+                 "plan { mask = m; block = 2K; strategy = %s }\n", by[i]);
+        fcp_plan *plan = plan_of(text);
+        const uint64_t key = 2 * 2 * 64 * 2; /* bytes */
+        cr_assert_gt(plan->blocks_count, 2 * 128 * 9 / 10);
+        /* a column of 128 blocks goes to 15 ranks at most; whole blocks would be 16 times as much */
+        cr_assert_leq(plan->summary->bytes_total, 2 * 15 * 128 * 128 * key, "%s", by[i]);
+        fcp_plan_free(plan);
+    }
+}
+
 /* In a split plan keys are divided, and queries are not. */
 Test(few_rows, keys_alone) {
     planned x;
