@@ -162,7 +162,7 @@ fcp_code capacity_check(planning *x) {
     uint32_t hints = 0;
     fcp_code code = x->sharing ? try_phases(x, &hints) : FCP_OK;
     if (!code && (!x->sharing || program_has_groups(x->program)) && !x->placement->phase) code = try_coalesce(x, &hints);
-    if (!code && x->placement->exec && x->division && !x->sharing) code = try_relay(x, &hints);
+    if (!code && ((x->placement->exec && x->division && !x->sharing) || x->traffic->trees)) code = try_relay(x, &hints);
     if (!code && x->placement->exec && x->division) code = try_tolerance(x, &hints);
     if (code) return code;
     if (!hints)
