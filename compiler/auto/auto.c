@@ -36,7 +36,6 @@ enum {
     CLOSE_PERCENT = 110, /* of the best time: who takes no longer may win with other blocks */
     EQUAL_PERCENT = 103, /* ... with smaller ones, of the same strategy. What gains less is hardly better */
     WAITS_PERCENT = 165, /* of its bound: who takes longer may win with half again the work at one rank */
-    LONG_SEQUENCE = 20, /* times the mean rank's pairs: what computes it in place is far from home */
     MANY_BLOCKS = 4096, /* take long to cut */
     HEAVY = 8 << 10,    /* tiles: with so many more, as much less is tried where nothing gains */
     SEARCHED_LEAST = 4, /* neighbours and moved placements that are tried however many tiles there are */
@@ -177,20 +176,9 @@ static bool takes_long(const auto_job *j, const auto_candidate *c) {
     return j->base && j->base->x.problem->tokens / MANY_BLOCKS >= c->block / 2;
 }
 
-/* Has a sequence so many pairs that a node cannot compute it? */
-static bool is_long(const auto_pairs *pairs, uint32_t ranks) {
-    uint64_t most = 0, all = 0;
-    for (uint32_t s = 0; pairs->of && s < pairs->sequences; s++) {
-        all += pairs->of[s];
-        if (pairs->of[s] > most) most = pairs->of[s];
-    }
-    return most / LONG_SEQUENCE > all / ranks;
-}
-
 /* With a layout, strategies that choose homes bring all tokens there and back. If one is too slow or far behind for
  * that, so are the others. Without a layout, a strategy that leaves tokens in place moves more than one that chooses
- * homes. That can only gain if the best plan takes more than twice its bound. Where tokens stay and a sequence is long,
- * dcp saves bytes on the way to neighbours, but the work must go farther. */
+ * homes. That can only gain if the best plan takes more than twice its bound. */
 static bool moves_too_much(const auto_job *j, uint32_t n) {
     const auto_report *r = j->report;
     const fcp_strategy of = r->at[n].strategy;
@@ -199,8 +187,7 @@ static bool moves_too_much(const auto_job *j, uint32_t n) {
     if (j->program->layout == FCP_LAYOUT_PLANNED)
         return keeps && !strategy_shares_heads(of) &&
                (r->at[j->best].last.what == AUTO_COMPUTING || r->at[j->best].makespan / 2 <= r->at[j->best].bound.all);
-    if (keeps && of != FCP_STRATEGY_GROUPS)
-        return of == FCP_STRATEGY_DCP && takes_long(j, &r->at[n]) && is_long(&j->pairs, j->base->x.problem->ranks);
+    if (keeps && of != FCP_STRATEGY_GROUPS) return false;
     if (auto_homecoming(&j->base->x, &j->profile) >= auto_best_time(j)) return true;
     if (keeps) return false;
     for (uint32_t i = 0; i < n; i++) {
@@ -274,9 +261,11 @@ static bool may_shrink(const auto_job *j, const auto_candidate *c, uint32_t best
 
 /* In a large batch with many tiles, one setting of a strategy is tried with smaller blocks: the first that may. Smaller
  * blocks fill ranks more evenly, which is what a small tolerance asks for, and small ones come first. Is another one
- * tried in its place? */
+ * tried in its place? dcp is not tried at all: half the size makes up to four times as many tiles, and it takes longer
+ * for each than all passes behind it. */
 static bool comes_later(const auto_job *j, const auto_candidate *c, uint32_t best, uint32_t middle) {
     if (!takes_long(j, c) || j->base->x.problem->tile_count < MANY_TILES) return false;
+    if (c->strategy == FCP_STRATEGY_DCP) return true;
     for (const auto_candidate *i = j->report->at; i < c; i++)
         if (i->strategy == c->strategy && i->block == c->block && may_shrink(j, i, best, middle)) return true;
     return false;
@@ -366,7 +355,7 @@ static fcp_code try_list(auto_job *j, bool all, uint32_t middle) {
     return code;
 }
 
-/* What may be tried without a gain: with effort 1 less where a plan takes long. */
+/* What may be tried without a gain: with effort 1 less where a plan takes long. In a heavy batch a gain adds nothing. */
 static uint32_t search_budget(const auto_job *j, uint32_t effort) {
     const uint32_t part = searched[effort] / weigh(j, effort);
     return part > SEARCHED_LEAST ? part : SEARCHED_LEAST;
@@ -384,7 +373,10 @@ static fcp_code try_all(auto_job *j, uint32_t middle) {
     fcp_code code = FCP_OK;
     for (uint32_t effort = 1; effort <= j->program->effort && !code; effort++) {
         if (effort < EFFORTS) code = try_list(j, effort > 1, middle);
-        if (!code && j->best != FCP_NONE) code = auto_search(j, effort, search_budget(j, effort), searched[effort]);
+        if (!code && j->best != FCP_NONE) {
+            const uint32_t budget = search_budget(j, effort);
+            code = auto_search(j, effort, budget, auto_is_hasty(j, effort) ? budget : searched[effort]);
+        }
         if (!code && j->best != FCP_NONE) code = auto_move(j, move_budget(j, effort), moved[effort]);
     }
     return code;
