@@ -56,6 +56,14 @@ static fcp_code peak_with_coalesce(planning *x, uint32_t coalesce, uint64_t *out
     return peak_with(x, &other, FROM_SCHEDULE, out_bytes);
 }
 
+/* The strategy that divides the batch, as a program writes it: fcp, or ulysses + fcp. */
+static const char *name_of(const struct fcpc_program *g, char out[64]) {
+    const bool groups = program_has_groups(g);
+    snprintf(out, 64, "%s%s%s", groups ? fcp_strategy_names[g->strategy] : "", groups ? " + " : "",
+             fcp_strategy_names[program_divides_by(g)]);
+    return out;
+}
+
 /* Fewer rounds to a stage. Adds a hint, and counts it, where that would do. With more rounds to a stage everything is
  * held for longer: so one round is tried first, and if that is too much, nothing between is tried. */
 static fcp_code try_coalesce(planning *x, uint32_t *hints) {
@@ -70,8 +78,9 @@ static fcp_code try_coalesce(planning *x, uint32_t *hints) {
         if (coalesce > 1) code = peak_with_coalesce(x, coalesce, &bytes);
         if (code) return code;
     } while (bytes > x->program->memory_cap);
-    diag_hint(x->d, "strategy %s(coalesce = %u) would need %llu bytes", fcp_strategy_names[x->program->strategy],
-              coalesce, (unsigned long long)bytes);
+    char by[64];
+    diag_hint(x->d, "strategy %s(coalesce = %u) would need %llu bytes", name_of(x->program, by), coalesce,
+              (unsigned long long)bytes);
     ++*hints;
     return FCP_OK;
 }
@@ -103,8 +112,9 @@ static fcp_code try_tolerance(planning *x, uint32_t *hints) {
         fcp_code code = peak_with(x, &other, FROM_CUT, &bytes);
         if (code) return code;
         if (bytes > x->program->memory_cap) continue;
-        diag_hint(x->d, "strategy %s(tolerance = 0.%02u) would need %llu bytes", fcp_strategy_names[settings.strategy],
-                  percent[i], (unsigned long long)bytes);
+        char by[64];
+        diag_hint(x->d, "strategy %s(tolerance = 0.%02u) would need %llu bytes", name_of(&settings, by), percent[i],
+                  (unsigned long long)bytes);
         ++*hints;
         return FCP_OK;
     }
@@ -150,8 +160,9 @@ fcp_code capacity_check(planning *x) {
                state, (unsigned long long)cap);
     if (x->trial) return FCP_E_MEMORY_CAP;
     uint32_t hints = 0;
-    fcp_code code = x->sharing ? try_phases(x, &hints) : try_coalesce(x, &hints);
-    if (!code && x->placement->exec && x->division) code = try_relay(x, &hints);
+    fcp_code code = x->sharing ? try_phases(x, &hints) : FCP_OK;
+    if (!code && (!x->sharing || program_has_groups(x->program)) && !x->placement->phase) code = try_coalesce(x, &hints);
+    if (!code && ((x->placement->exec && x->division && !x->sharing) || x->traffic->trees)) code = try_relay(x, &hints);
     if (!code && x->placement->exec && x->division) code = try_tolerance(x, &hints);
     if (code) return code;
     if (!hints)

@@ -4,7 +4,7 @@
 #include "compiler/planning.h"
 
 /* FCP_E_MEMORY_CAP: the fullest rank needs more than cluster.memory; the error says which rank, how much, and
- * whether fewer rounds to a stage would do, or, where work moves, another `relay` or a larger tolerance. Cost: linear
+ * whether fewer rounds to a stage would do, or another `relay`, or, where work moves, a larger tolerance. Cost: linear
  * in ranks; on an error, scheduling once, and again for each smaller `coalesce` if the smallest would do, and planning
  * at most three times. */
 fcp_code capacity_check(planning *x);

@@ -76,7 +76,9 @@ static fcp_code follow(planning *x, const uint32_t *of, uint32_t **home) {
 
 fcp_code strategy_cut_again(planning *x, const problem_stretch *stretches, size_t count) {
     uint32_t *of;
-    fcp_code code = problem_cut_again(x, stretches, count, &of);
+    fcp_code code = problem_look_ahead(x);
+    if (code || problem_takes_long(x)) return code;
+    code = problem_cut_again(x, stretches, count, &of);
     if (!code) code = follow(x, of, &x->block_home);
     return code || !x->division ? code : follow(x, of, &x->division->home);
 }

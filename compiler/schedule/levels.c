@@ -2,7 +2,8 @@
  *
  * Requires: traffic; for results, the stages in which tiles run.
  * Gives: for each unit a stage, no earlier than its release, in which both of its ends have room. In no stage a line
- *     has more units than a third of `coalesce`, or, over net, if it has several, more than its share of bytes.
+ *     has more units than a third of `coalesce` (trees: see below), or, over net, if it has several, more than its share
+ *     of bytes.
  * Cost: linear in units and in the stages that they pass over; three bytes for each line and stage.
  * Units: sizes are in tokens of KV.
  *
@@ -16,6 +17,12 @@
  * over net each line has a share of bytes for a stage. With that share the line with most bytes needs as many stages as
  * the line with most units. It is then raised by a half, because no line can be busy in every stage. Inside a node
  * bytes are cheap.
+ *
+ * Trees of keys (relays.c). Ranks pass on whole blocks. So a stage has room for all units of a block; inside a node, for
+ * one block to each neighbour of a rank. *What breaks otherwise*: ring cuts blocks of 64K tokens, which are 16 units of
+ * 4K. A rank that passes one on would do so in later and later stages, while its own computing of the block is under way,
+ * for which the launches of these stages wait. On the other hand the ports of a tree carry few units. So that blocks
+ * follow each other closely, the busiest line over net takes at least TREE_STAGES stages, if blocks are not larger.
  *
  * With two halves (halves.h) all hops of the first choose first, and the second begins in the stage after the last of
  * them.

@@ -9,22 +9,19 @@
  * takes twice as long as either computes. If the first rank computes half of what it has got, and the rest later, both
  * end together.
  *
- * So the ranks keep pace: each divides its work into as many parts as there are stages, S, and after stage s it has
- * done no more than s of these parts and as many as it may be ahead, but for the tile that it is at. It may be ahead
- * `buffers` parts, and AHEAD at most, because so much the others' buffers absorb. Tiles run in the order in which their
- * KV comes. What waits keeps its slot, and the gradients of its KV leave later.
+ * So the ranks keep pace: after stage s of S a rank has done no more than the (s + 1)th part of its S parts, but for
+ * the tile that it is at. Tiles run in the order in which their KV comes. What waits keeps its slot, and the
+ * gradients of its KV leave later.
  *
  * *What breaks otherwise*: once nobody waited where ranks were near each other, measured over `buffers` stages. With
  * more buffers ranks look nearer. So the forward pass of prolong-64 (blocks of 2K, coalesce = 4, ports of 25 GB/s) took
- * 58.8 ms with two buffers, 70.1 with three and 65.0 with four. Now it takes 61.0, 56.1 and 55.3.
+ * 58.8 ms with two buffers, 70.1 with three and 65.0 with four. Now it takes 62.1, 58.3 and 55.3.
  */
 #include "compiler/schedule/pace.h"
 
 #include <string.h>
 
 #include "compiler/base/group.h"
-
-enum { AHEAD = 2 }; /* parts. With more the backward pass takes longer, because its returns come later */
 
 typedef struct pacer {
     planning *x;
@@ -64,23 +61,27 @@ static uint64_t by_arrival(const pacer *c, uint32_t rank, uint32_t *bucket, late
     return work;
 }
 
-/* Gives the tiles of a rank their stages. A Q block's local tiles run with the first of its others. */
+/* Gives the tiles of a rank their stages. A Q block's local tiles run with the first of its others, unless they have
+ * filled a stage before. */
 static void pace(const pacer *c, const uint32_t *bucket, const late_tile *order, uint64_t *local, uint64_t work,
                  uint32_t *stage_of) {
-    const uint32_t buffers = c->p->program->buffers, ahead = buffers < AHEAD ? buffers : AHEAD;
     const uint64_t part = work / c->stages;
-    uint64_t done = 0;
+    uint64_t done = 0, filled = 0; /* filled: by local tiles of blocks whose turn has not come */
     uint32_t at = 0;
     for (uint32_t s = 0; s < c->stages; s++) {
         const bool last = s + 1 == c->stages;
-        const uint64_t until = part * (s + ahead), even = part * (s + 1);
+        const uint64_t until = part * (s + 1);
         while (at < bucket[s] && (last || done < until)) {
             const late_tile *x = &order[at++];
             stage_of[x->tile] = s;
-            done += c->p->tile_pairs[x->tile] + local[x->q];
+            const uint64_t before = local[x->q] < filled ? local[x->q] : filled;
+            done += c->p->tile_pairs[x->tile] + local[x->q] - before;
+            filled -= before;
             local[x->q] = 0;
         }
-        if (done < even) done = even; /* local tiles of other blocks */
+        if (done >= until) continue;
+        filled += until - done;
+        done = until;
     }
 }
 

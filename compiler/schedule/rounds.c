@@ -8,6 +8,9 @@
  *     part of OUT are as few as their Delta.
  * Cost: O(units log Delta + rounds).
  *
+ * Where keys go along trees, the most urgent units of a stage go first, each as soon as its ends are free, if that takes
+ * no more rounds than the colouring.
+ *
  * OUT has two parts. Units all of whose blocks are done before the pass's last stage move beside that stage, the others
  * after it. The output of a block is done after its last visit, or when its home finishes it, or when it came home
  * whole; its gradients when the last of them is in.

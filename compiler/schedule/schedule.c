@@ -20,7 +20,8 @@
  * its launch waits for that stage. *What breaks with less*: a rank would compute nothing while it waits for the launch
  * of what it has just computed. In one stage the forward pass takes 5 % longer, in two up to 3 % less than in three.
  *
- * Levels. Where all tiles run at home, forwards and returns leave as soon as they may. Otherwise most units are
+ * Levels. Where all tiles run at home, forwards and returns leave as soon as they may, unless keys go along trees from
+ * node to node (relays.c). There, and where tiles run elsewhere, most units are
  * dependent, and stages are given to all units alike (levels.c); there are no independent rounds then.
  *
  * Halves. With pingpong what must travel is divided in two half batches (halves.c). The second one begins with a stage

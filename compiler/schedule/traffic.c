@@ -4,9 +4,8 @@
  * Gives: for every KV block and every rank, other than its home, that computes a tile on it: exactly one hop that
  *     brings the block there; likewise for every Q block. The hops of a block are a tree. Without a way of the
  *     placement's own, a block crosses to another node once, to a representative there, which passes it on to the
- *     others inside the node. Where work moves and the program allows relays, routes.c finds the ways of all blocks
- *     together.
- * Cost: O(tiles + hops + blocks + ranks); with relays that of routes.c.
+ *     others inside the node.
+ * Cost: O(tiles + hops + blocks + ranks); with relays that of routes.c or relays.c.
  *
  * Example: block 5 is at home on node 0 and read by ranks 8, 9 and 12 of node 1. It crosses `net` once, say to rank 9,
  * which forwards it over `local` to ranks 8 and 12.
@@ -15,6 +14,11 @@
  * equals the lowest rank. On rails the home sends to a reader on its rail, if there is one; else a reader of its node
  * sends that has a reader on its own rail; else the home sends to the rank on its rail, which passes the block on.
  * Whoever chose the ways, rails.c keeps them on rails.
+ *
+ * Relays. At first all that crosses to other nodes comes from the block's home, or from a neighbour in its node. If the
+ * program allows relays, other ways are tried: trees of keys (relays.c); or, where work moves between ranks that hold
+ * their tokens, ways of all blocks that are found together (routes.c). They are kept if by the estimate of ways.c they
+ * take less time.
  *
  * What is urgent. Rounds that bring what much work needs go first. Results that must travel home should be made early,
  * so a tile away from its Q block's home counts half as much again, and double if its result is a partial one.

@@ -693,7 +693,8 @@ static inline void draw_program_with(random_program *p, dice *d, uint64_t budget
     if (p->score.root) put_word(p, "  score = logit\n");
     for (uint32_t h = 0; p->score.sinks && h < p->heads; h++)
         put(p, "%s%.2f%s", h ? ", " : "  sink = [", p->score.sink[h], h + 1 < p->heads ? "" : "]\n");
-    put_set(p, "  block = ", p->block, "\n  strategy = ");
+    if ((p->heads + p->sequences + p->head_dim / 16) % 8) put_set(p, "  block = ", p->block, "\n");
+    put_word(p, "  strategy = "); /* where nothing is said of blocks, auto finds their size */
     p->by = p->size;
     put_word(p, program_strategies[p->strategy]);
     const bool shares = p->strategy == FCP_STRATEGY_ULYSSES || p->strategy == FCP_STRATEGY_UPIPE;

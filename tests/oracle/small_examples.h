@@ -41,7 +41,7 @@ static const small_example small_examples[] = {
     {"packed_documents.fcp", "[300, 130, 40 x 6]", {0}},
     {"groups.fcp", "[300, 130, 90]", {"plan.layout=zigzag(group = 1)"}},
     {"micro_batches.fcp", "[300] on 0..1, [130, 90] on 1..2", {0}},
-    {"relay.fcp", "[400]", {0}},
+    {"relay.fcp", "[400]", {"plan.mask.sink=40", "plan.mask.window=40", "plan.strategy=ring"}},
     {"servers.fcp", "[300, 200]", {"plan.strategy.servers=1"}},
     {"split.fcp", "[300, 50 x 6]", {0}},
     {"ulysses.fcp", "[300, 130, 20]", {"model.heads=4", "model.kv_heads=2", "cluster.gpus=2"}},

@@ -123,6 +123,8 @@ Test(interrupt, at_every_question) {
          "plan { mask = causal; strategy = auto; layout = contiguous }\n"),
         ("cluster { nodes = 2; gpus = 4 }\nbatch { lengths = [30000, 900 x 30] }\n"
          "plan { mask = causal; block = 512; strategy = dcp }\n"),
+        ("cluster { nodes = 4; gpus = 4 }\nbatch { lengths = [20000, 900 x 20] }\n"
+         "plan { mask = causal; block = 512; strategy = ulysses + fcp }\n"),
         /* in two threads */
         ("cluster { nodes = 4; gpus = 8 }\nbatch { lengths = [9000, 20000 x 3, 700 x 150, 333 x 200] }\n"
          "plan { mask = causal; block = 128; strategy = fcp; layout = contiguous }\n"),

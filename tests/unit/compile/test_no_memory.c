@@ -284,6 +284,8 @@ Test(no_memory, planning, .timeout = 300) {
         "strategy = zigzag; tokens = equal", "strategy = cad(pingpong = true); block = 128",
         "strategy = cad(servers = 1); layout = zigzag", "strategy = cad(base = fcp)", "strategy = ulysses",
         "strategy = upipe(heads = 4); layout = contiguous", "strategy = ulysses + ring", "strategy = dcp; block = 128",
+        "strategy = ulysses + fcp; tokens = equal; block = 128", "strategy = ulysses + cad; layout = contiguous",
+        "strategy = upipe + dcp; layout = zigzag; block = 128",
         "strategy = dcp; layout = contiguous", "strategy = groups(tokens = 512); block = 128",
         "strategy = groups(shape = ring); layout = zigzag", "strategy = auto; layout = contiguous",
         "strategy = auto(effort = 2, among = [fcp, ulysses])", "relay = off; wire = bf16; passes = forward"};

@@ -15,6 +15,8 @@ static const char *const programs[] = {
     MODEL "plan { mask = causal; block = 128; strategy = cad; layout = contiguous }",
     MODEL "plan { mask = window(w = 3000); block = 128; strategy = cad(pingpong = true); layout = contiguous }",
     MODEL "plan { mask = causal; block = 128; strategy = dcp; layout = planned }",
+    "model { heads = 32; kv_heads = 16; head_dim = 16; dtype = bf16 }\n" BATCH
+    "plan { mask = causal; block = 128; strategy = ulysses + cad; layout = contiguous }",
     "model { heads = 32; kv_heads = 32; head_dim = 16; dtype = bf16 }\n" BATCH
     "plan { mask = causal; strategy = upipe(heads = 32); layout = zigzag }",
     MODEL "mask late = causal and (n != 333 or (q * q * q + k * k) % 7 != 3)\n"

@@ -1,6 +1,7 @@
 /* test_relays.c: trees of keys (relays.c): how long they take, what ranks send by them, and where there are none. */
 #include <criterion/criterion.h>
 
+#include "compiler/schedule/ways.h"
 #include "tests/support/planned.h"
 
 static uint32_t later(uint32_t a, uint32_t b) { return a > b ? a : b; }
@@ -118,4 +119,37 @@ Test(relays, direct_where_nothing_is_gained) {
             cr_expect(x.t.hops[f].fabric == FCP_LOCAL || x.t.hops[f].parent == FCP_NONE, "%s", same[i]);
         planned_free(&x);
     }
+}
+
+/* The estimate that decides (ways.c): of the direct ways it has a least time for all trees; and what is kept saves a
+ * twentieth of it. */
+Test(relays, estimate) {
+    static const char *const masks[] = {"causal", "lambda(sink = 300, window = 200)", "prefix(p = 500)", "head(w = 128)",
+                                        "full", "shared_question(p = 20, answers = 4)"};
+    unsigned trees = 0, all = 0;
+    for (unsigned i = 0; i < 96; i++) {
+        ways_time time[2];
+        bool grown = false;
+        for (int off = 0; off < 2; off++) {
+            char text[600];
+            planned x;
+            snprintf(text, sizeof text,
+                     "mask head(w) = k < w\nmodel { heads = 4; kv_heads = 2; head_dim = 64 }\n"
+                     "cluster { nodes = %u; gpus = %u; inter = %s; fabric = %s }\nbatch { lengths = [%s] }\n"
+                     "plan { mask = %s; block = 128; strategy = %s; relay = %s%s }\n",
+                     3 + i % 7, 1 + i % 3, i % 2 ? "1 GB/s" : "100 MB/s", i % 5 ? "fat_tree" : "rail",
+                     i % 3 ? "5000" : "2000 x 2, 300 x 7", masks[i % 6], i / 6 % 2 ? "ring" : "fcp",
+                     off ? "off" : "auto", i % 8 ? "" : "; passes = forward");
+            plan_passes(&x, text, 0);
+            cr_assert_eq(ways_time_of(&x.at, &x.t, &time[off]), FCP_OK);
+            if (!off) grown = x.t.trees;
+            planned_free(&x);
+        }
+        all++, trees += grown;
+        cr_expect_leq(time[1].least, time[1].all);
+        cr_expect_leq(time[1].least, time[0].all, "no tree takes less");
+        if (grown) cr_expect_leq(time[0].all, time[1].all - time[1].all / 20);
+        else cr_expect_eq(time[0].all, time[1].all);
+    }
+    cr_expect(trees > 10 && trees < all - 10, "%u of %u", trees, all);
 }

@@ -381,51 +381,55 @@ static void check_wait(const planned *x, uint32_t rank, uint32_t ready, uint32_t
                   stage);
 }
 
-/* All tiles run at home. Then a rank has done no more by the end of stage s than s even parts of its work and as many
- * as it may be ahead, but for one block: its largest tile and its local tiles. The work that counts is that of tiles
- * whose KV comes from elsewhere, and of local tiles with the same queries; where that is less, other local tiles have
- * filled the stage. No tile waits where its rank has done less. Returns how many wait. */
+/* All tiles run at home. Then a rank has done no more by the end of a stage than an even part of its work, but for one
+ * block: its largest tile and its local tiles. The work that counts is that of tiles whose KV comes from elsewhere, and
+ * of local tiles with the same queries. Where that is less than the part, local tiles have filled the stage, and do not
+ * count again. No tile waits where its rank has done less. Returns how many wait. */
 static uint32_t check_pace(const planned *x, uint32_t stages) {
     const problem *p = &x->p;
-    const uint64_t ahead = sooner(x->program->buffers, 2);
     uint32_t waiting = 0, *stage_of = calloc(p->tile_count + (size_t)1, sizeof *stage_of);
     for (uint32_t v = 0; v < x->s.visit_count; v++)
         for (uint32_t i = 0; i < x->s.visits[v].tiles; i++)
             stage_of[x->s.order[x->s.visits[v].first_tile + i]] = x->s.visit_stage[v];
     for (uint32_t r = 0; r < p->ranks; r++) {
-        uint64_t *done = calloc(stages, sizeof *done), work = 0, step = 0;
+        uint64_t *done = calloc(stages, sizeof *done), *locals = calloc(stages, sizeof *locals), work = 0, step = 0;
         for (uint32_t q = 0; q < p->block_count; q++) {
             uint64_t local = 0, largest = 0;
             uint32_t first = FCP_NONE;
             if (x->home[q] != r) continue;
             for (uint32_t t = p->tile_start[q]; t < p->tile_start[q + 1]; t++) {
-                uint32_t f = x->t.tile_kv[t];
                 work += p->tile_pairs[t];
-                if (f == FCP_NONE) {
+                if (x->t.tile_kv[t] == FCP_NONE) {
                     local += p->tile_pairs[t];
                     continue;
                 }
                 done[stage_of[t]] += p->tile_pairs[t];
                 first = sooner(first, stage_of[t]);
-                if (p->tile_pairs[t] > largest) largest = p->tile_pairs[t];
+                largest = later64(largest, p->tile_pairs[t]);
             }
-            if (first == FCP_NONE) continue;
-            done[first] += local;
-            if (local + largest > step) step = local + largest;
+            if (first != FCP_NONE) locals[first] += local;
+            if (first != FCP_NONE) step = later64(step, local + largest);
         }
         const uint64_t part = work / stages;
-        for (uint32_t s = 1; s < stages; s++) done[s] += later64(done[s - 1], part * s);
-        for (uint32_t s = 0; s + 1 < stages; s++)
-            cr_assert_leq(done[s], later64(part * (s + ahead) + step, part * (s + 1)),
-                          "rank %u is ahead after stage %u", r, s);
+        for (uint64_t s = 0, filled = 0, sum = 0; s < stages; s++) {
+            const uint64_t before = locals[s] < filled ? locals[s] : filled;
+            done[s] = sum += done[s] + locals[s] - before;
+            filled -= before;
+            if (s + 1 < stages)
+                cr_assert_leq(sum, part * (s + 1) + step, "rank %u is ahead after stage %lu", r, s);
+            if (sum >= part * (s + 1)) continue;
+            filled += part * (s + 1) - sum;
+            sum = part * (s + 1);
+        }
         for (uint32_t t = 0; t < p->tile_count; t++) {
             const uint32_t f = x->t.tile_kv[t];
             if (f == FCP_NONE || x->home[p->tile_q[t]] != r) continue;
             waiting += stage_of[t] > x->s.last_stage[f];
             for (uint32_t s = x->s.last_stage[f]; s < stage_of[t]; s++)
-                cr_assert_geq(done[s], part * (s + ahead), "rank %u: a tile waits for nothing", r);
+                cr_assert_geq(done[s], part * (s + 1), "rank %u: a tile waits for nothing", r);
         }
         free(done);
+        free(locals);
     }
     free(stage_of);
     return waiting;
