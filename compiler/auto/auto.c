@@ -356,7 +356,8 @@ static fcp_code try_list(auto_job *j, bool all, uint32_t middle) {
     return code;
 }
 
-/* What may be tried without a gain: with effort 1 less where a plan takes long. In a heavy batch a gain adds nothing. */
+/* What may be tried without a gain: with effort 1 less where a plan takes long. A gain adds to it, but in no heavy
+ * batch. */
 static uint32_t search_budget(const auto_job *j, uint32_t effort) {
     const uint32_t part = searched[effort] / weigh(j, effort);
     return part > SEARCHED_LEAST ? part : SEARCHED_LEAST;
