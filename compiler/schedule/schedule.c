@@ -11,9 +11,8 @@
  * Stages. Stage 0 computes what needs nothing from other ranks. Independent round i belongs to stage 1 + i / coalesce.
  * What arrives in stage s is computed in stage s, or later, beside the rounds of later stages. A forward may leave one
  * stage after the hop that it passes on. A return may leave `buffers` stages after the last stage that added to it: its
- * launch then waits for nothing that it would not wait for anyway. But it is LATE stages or a quarter of all at most,
- * because what a relay adds up goes home twice as late, and nothing hides that when the last tile has run. A whole
- * result that is passed on may leave one stage after it came.
+ * launch then waits for nothing that it would not wait for anyway. A whole result that is passed on may leave one stage
+ * after it came.
  *
  * Where work is done away from home, the forward pass ends with results that come home, some of them by way of a rank
  * that merges them first. So there a return leaves SOON stages after what added to it, however large `buffers` is, and
@@ -44,11 +43,8 @@
  * than the rank's mean, from the stage on in which its Q and KV are there. Tiles of other ranks' blocks choose first,
  * since their results are waited for; of them, those whose results are merged with others', since these go two ways.
  * Local tiles choose last, one by one. HIDING stages follow the last arrival and hide returns. *What breaks otherwise*:
- * if they are twice `buffers`, as they once were, more buffers mean more launches and more waits. wlbllm-64 (fcp, blocks
- * of 4K) then took 94 ms with eight buffers, and 82 with three.
- *
- * Near tiles. A rank that waits for the network divides each stage: first the tiles that need nothing which comes over
- * net in that stage, then the others (near.c).
+ * if they are twice `buffers`, as they once were, more buffers mean more launches and more waits. With blocks of 4K and
+ * fcp, wlbllm-64 then took 94 ms with eight buffers, and 82 with three.
  *
  * Phases. Where heads are computed in phases, all that a phase needs arrives in one stage, or, where blocks are
  * passed on, in one for each leg of the ways. The next phase follows. So each rank computes its heads of a phase in
@@ -67,7 +63,7 @@
 #include "compiler/pair.h"
 #include "compiler/schedule/rounds.h"
 
-enum { SOON = 2, LATE = 3, HIDING = 8 };
+enum { SOON = 2, HIDING = 8 };
 
 typedef struct builder {
     planning *x;
@@ -243,8 +239,6 @@ static fcp_code plan_arrivals(builder *b) {
     b->stages = 1;
     for (uint32_t f = 0; f < b->t->count; f++) b->stages = later(b->stages, out->last_stage[f] + 1);
     b->arrivals = b->stages;
-    const uint32_t late = later(LATE, b->stages / 4);
-    if (!out->levelled && out->after > late) out->after = late;
     if (out->levelled && b->t->keys < b->t->count) b->stages += b->where->phase ? b->p->program->buffers : HIDING;
     return b->stages > FCP_MAX_STAGES / 4 ? FCP_E_PLAN_SIZE : FCP_OK;
 }

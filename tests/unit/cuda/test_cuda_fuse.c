@@ -230,7 +230,8 @@ Test(cuda_fuse, moved) {
                      fcp_pass_names[pass], all[pass].attends, all[pass].launches);
 }
 
-/* How many launches a pass is, by its buffers: ATTENDs of a rank join until one needs a slot that the run has. */
+/* How many launches a pass is, by its buffers: ATTENDs of a rank join until one needs a slot that the run has. With one
+ * buffer only tiles that waited for a later stage (schedule/pace.c) need nothing that has just come, and join. */
 Test(cuda_fuse, runs) {
     uint32_t before[FCP_PASSES] = {UINT32_MAX, UINT32_MAX};
     for (unsigned buffers = 1; buffers <= 8; buffers *= 2) {
@@ -241,7 +242,8 @@ Test(cuda_fuse, runs) {
         fcp_plan *plan = plan_named("runs.fcp", text);
         for (int pass = 0; pass < FCP_PASSES; pass++) {
             const fused_counts c = fused_count(plan, (fcp_pass)pass);
-            cr_assert(buffers > 1 || c.launches == c.attends, "%u launches of %u ATTENDs", c.launches, c.attends);
+            cr_assert(buffers > 1 || 10 * c.launches >= 9 * c.attends, "%u launches of %u ATTENDs", c.launches,
+                      c.attends);
             cr_assert_lt(c.launches, before[pass], "%s: %u launches with %u buffers", fcp_pass_names[pass], c.launches,
                          buffers);
             cr_assert(buffers < 8 || c.launches == 4, "%u launches of 4 ranks", c.launches);

@@ -172,13 +172,12 @@ static uint32_t arrival_stages(const planned *x) {
  *   A hop from the block's home:   any stage; in levelled plans, stage 1. Units of the second half also wait for the
  *                                  first stage of that half.
  *   A partial result:              `buffers` stages after the last tile or sum that adds to it; in levelled plans at
- *                                  most two, in others at most a quarter of the stages, or three.
+ *                                  most two.
  *   A whole result, passed on:     one stage after it came. */
 static uint32_t *releases(const planned *x, fcp_pass pass) {
     uint32_t hops = x->t.count, *release = calloc(2 * (size_t)hops + 1, sizeof *release);
     uint32_t after = x->program->buffers;
     if (x->s.levelled && !x->at.placement->phase) after = sooner(after, 2);
-    if (!x->s.levelled) after = sooner(after, later(3, arrival_stages(x) / 4));
     for (uint32_t f = hops; f-- > 0;) {
         const hop *h = &x->t.hops[f];
         fcp_class cls = traffic_return(h, pass);

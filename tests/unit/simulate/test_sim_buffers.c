@@ -1,4 +1,6 @@
-/* test_sim_buffers.c: tests that more buffers do not make a plan slower. */
+/* test_sim_buffers.c: tests that more buffers do not make a plan slower: up to three not by more than a percent. With
+ * more of them results leave so late that the backward pass may take longer: with four not by more than two percent,
+ * and never by more than a tenth. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 
@@ -32,16 +34,18 @@ Test(buffers, more_are_not_slower) {
     static const char *const lengths[] = {"128K x 2, 40K x 6, 9000 x 20, 3000 x 60",
                                           "250K, 60K x 3, 20K x 12, 2000 x 90"},
                       *const strategies[] = {"fcp", "cad", "dcp"};
-    static const unsigned buffers[] = {1, 2, 3, 4, 6, 8};
+    static const struct {
+        unsigned count, percent;
+    } buffers[] = {{1, 0}, {2, 101}, {3, 101}, {4, 102}, {6, 110}, {8, 110}};
     const unsigned step = amount(5, 1);
     for (unsigned i = 0; i < 2 * 3 * 2 * 2 * 2; i += step) {
         const char *list = lengths[i % 2], *strategy = strategies[i / 2 % 3];
         const unsigned coalesce = i / 6 % 2 ? 16 : 4, block = i / 12 % 2 ? 4096 : 2048, inter = i / 24 ? 50 : 25;
-        uint64_t least = UINT64_MAX / 101;
+        uint64_t least = UINT64_MAX;
         for (unsigned b = 0; b < sizeof buffers / sizeof *buffers; b++) {
-            const uint64_t time = time_with(list, inter, block, strategy, coalesce, buffers[b]);
-            cr_expect(time <= least / 100 * 101,
-                      "%u buffers: %.2f ms, fewer: %.2f; %s, coalesce %u, blocks of %u, %u GB/s, [%s]", buffers[b],
+            const uint64_t time = time_with(list, inter, block, strategy, coalesce, buffers[b].count);
+            cr_expect(!b || time <= least / 100 * buffers[b].percent,
+                      "%u buffers: %.2f ms, fewer: %.2f; %s, coalesce %u, blocks of %u, %u GB/s, [%s]", buffers[b].count,
                       (double)time * 1e-9, (double)least * 1e-9, strategy, coalesce, block, inter, list);
             if (time < least) least = time;
         }
