@@ -19,7 +19,8 @@
  *      Of three settings in ascending order the last one is left out if the second was hardly better than the first, or
  *      if ranks wait little. And the search has a smaller budget where a plan has many tiles. It gets the rest of it
  *      step by step, as long as its steps gain: so the time is spent on batches where much is left to be gained.
- *      Where a plan takes longest (AUTO_HEAVY), moves and neighbours that seldom gain there are left out.
+ *      Where a plan takes longest (AUTO_HEAVY), moves and neighbours that seldom gain there are left out, and gains buy
+ *      no more tries.
  *   4. The planner itself: too little memory, too many blocks.
  *
  * Nothing looks at a clock: the same program and batch try the same candidates in the same order.
@@ -75,6 +76,7 @@ static const struct line {
     {FCP_STRATEGY_DCP, CHOSEN, {{"epsilon_compute", 50000}}},
     {FCP_STRATEGY_DCP, CHOSEN, {{"epsilon_compute", 20000}}},
     {FCP_STRATEGY_DCP, IN_PLACE, {{"epsilon_compute", 20000}, {"divisions", 16}}},
+    {FCP_STRATEGY_DCP, IN_PLACE, {{"epsilon_compute", 50000}, {"divisions", 8}}},
     {FCP_STRATEGY_DCP, IN_PLACE, {{"epsilon_compute", 100000}, {"divisions", 8}}},
     {FCP_STRATEGY_RING, .even = 1},
     {FCP_STRATEGY_ZIGZAG, .even = 2},
@@ -242,7 +244,7 @@ static uint32_t weigh(const auto_job *j, uint32_t effort) {
 static bool goes_too_far(const auto_job *j, uint32_t n) {
     const auto_candidate *c = &j->report->at[n], *before[2] = {NULL};
     for (const auto_candidate *i = j->report->at; i < c; i++)
-        if (i->strategy == c->strategy && i->block == c->block && i->settings == 1 && c->settings == 1 &&
+        if (i->strategy == c->strategy && i->block == c->block && i->settings && c->settings &&
             i->set[0].param == c->set[0].param)
             before[0] = before[1], before[1] = i;
     if (!j->base || !before[0] || !before[0]->makespan) return false;

@@ -32,7 +32,7 @@ fcp_code strategy_bound(planning *x, uint64_t *out_bytes);
 fcp_code strategy_cut(planning *x);
 fcp_code strategy_divide(planning *x);
 struct problem_stretch;
-/* problem_cut_again, and the homes that are known of blocks follow. Nothing is done where the mask takes long to ask. */
+/* problem_cut_again, and the homes that are known of blocks follow. Nothing is done if the mask takes long to ask. */
 fcp_code strategy_cut_again(planning *x, const struct problem_stretch *stretches, size_t count);
 fcp_code strategy_place(planning *x);
 #endif

@@ -19,9 +19,9 @@
  * What a division costs: a block, a transfer in a round of its own, and more tiles. So it must save a third of what the
  * block's transfers were. A block that few read stays whole. All do if more than a quarter would be divided and that
  * saved less than two thirds of all: else images and films, where each block is read in part by many, would be cut to
- * small blocks that many rounds carry. The rows are divided, too. If a strategy places blocks one by one, the two may lie apart, and then both fetch what both
- * read: that must be less than what is saved. Rows that lie here and there make a piece each, and there is a limit to
- * pieces. It is lowered where parts would become many.
+ * small blocks that many rounds carry. The rows are divided, too. If a strategy places blocks one by one, the two may
+ * lie apart, and then both fetch what both read: that must be less than what is saved. Rows that lie here and there
+ * make a piece each, and there is a limit to pieces. It is lowered where parts would become many.
  */
 #include "compiler/problem/problem.h"
 

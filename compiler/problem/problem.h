@@ -215,7 +215,7 @@ typedef struct problem_stretch {
 /* cut_again.c. Other blocks of one range of heads, made of stretches of the old ones; and their tiles. Stretches come
  * by old block, and every token is in one. *out_of: per new block the old one, in x->work. FCP_E_PLAN_SIZE. */
 fcp_code problem_cut_again(planning *x, const problem_stretch *stretches, size_t count, uint32_t **out_of);
-/* few_rows.c. Divides blocks of which many readers need a few rows: *out has the stretches of all blocks, in x->scratch;
+/* few_rows.c. Divides blocks of which many readers need a few rows. *out: the stretches of all blocks, in x->scratch;
  * *out_count is 0 if none is divided. apart: blocks are placed one by one, so that those of a divided one may lie
  * apart. */
 fcp_code problem_few_rows(planning *x, bool apart, problem_stretch **out, size_t *out_count);

@@ -36,8 +36,9 @@ counts "in no round a rank sends twice or receives twice on a fabric" rounds '
     END { if (!moves) wrong("nothing moves") }'
 
 row fcp_pipeline -D 'batch.lengths=[2K, 512 x 4]' -D plan.block=128
-predicts "more buffers take no more time, one takes most; bytes stay the same" '([.[].bytes_total] | unique
-    | length) == 1 and ([.[].makespan_s] | .[0] > .[1] and .[1] > .[2] and .[2] >= .[3])' \
+predicts "with one buffer nothing overlaps; more than two are never slower; bytes stay the same" '
+    ([.[].bytes_total] | unique | length) == 1
+    and ([.[].makespan_s] | .[0] > 1.3 * .[1] and .[1] >= .[2] and .[2] >= .[3])' \
     '-D plan.strategy.buffers=1' '-D plan.strategy.buffers=2' '' '-D plan.strategy.buffers=8'
 predicts "a faster network is no slower, because the margin follows the traffic" '[.[].makespan_s] as $t
     | [range(1; 6) | $t[.] <= $t[. - 1]] | all' '-D cluster.inter=12.5GB/s' '-D cluster.inter=25GB/s' \
@@ -92,7 +93,7 @@ plans "what the caller holds may leave its rail, and the summary says how much; 
     '-D plan.layout=contiguous' '-D plan.layout=zigzag' '-D plan.layout=planned' \
     '-D plan.layout=contiguous -D cluster.fabric=fat_tree'
 predicts "that takes longer than on a fat tree; where nothing leaves its rail, rails cost less than a tenth" '
-    .[0].makespan_s > 1.05 * .[1].makespan_s and .[2].makespan_s < 1.1 * .[3].makespan_s' \
+    .[0].makespan_s > 1.02 * .[1].makespan_s and .[2].makespan_s < 1.1 * .[3].makespan_s' \
     '-D plan.layout=contiguous' '-D plan.layout=contiguous -D cluster.fabric=fat_tree' \
     '-D plan.layout=planned' '-D plan.layout=planned -D cluster.fabric=fat_tree'
 counts "in one hop from its home's node; three of four are read where they arrive" placement,traffic,rounds "$rails"'
@@ -126,7 +127,7 @@ plans "backward: K and V in bf16 as forward, and their gradients in fp32, twice 
 row fcp_auto_block -D 'batch.lengths=[4K, 250 x 8]'
 for strategy in fcp cad dcp 'groups(tokens=64K)'; do
     predicts "$strategy: no other size is predicted to be a percent faster" '
-        ([.[] | .makespan_s + .backward.makespan_s] | .[0] <= 1.01 * min) and (.[0].block | IN(512, 1024, 2048, 4096, 8192))' \
+        ([.[] | .makespan_s + .backward.makespan_s] | .[0] <= 1.01 * min) and (.[0].block | IN(1024, 2048, 4096, 8192))' \
         "-D plan.strategy=$strategy" "-D plan.strategy=$strategy -D plan.block=512" \
         "-D plan.strategy=$strategy -D plan.block=1K" "-D plan.strategy=$strategy -D plan.block=2K" \
         "-D plan.strategy=$strategy -D plan.block=4K" "-D plan.strategy=$strategy -D plan.block=8K"

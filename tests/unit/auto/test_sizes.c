@@ -175,7 +175,7 @@ Test(sizes, long_sequences) {
                  "batch { lengths = [2M] }\nplan { mask = %s }\n", masks[i]);
         cr_assert_eq(plan_it(source, &r, &plan, NULL), FCP_OK);
         cr_expect_geq(r.at[0].block, 8192);
-        if (i) cr_expect_leq(plan->problem->block, 2048);
+        if (i) cr_expect_leq(plan->problem->block, 4096);
         else cr_expect_leq(auto_makespan(&r) / 103 * 100, r.at[r.chosen].bound.all);
         if (!i) cr_expect_eq(r.count, 2);
         fcp_plan_free(plan);

@@ -554,6 +554,24 @@ Test(plan, a_gpu) {
     tables_free(&t);
 }
 
+/* Of two ranks on two nodes all goes over net: a WAIT names no number for local, and one of the communication queue
+ * names one number. */
+Test(plan, waits_over_fabrics_that_are_not_there) {
+    for (int queue = 0; queue < FCP_QUEUES; queue++) {
+        tables t;
+        fcp_error err = {0};
+        uint32_t count, at = 0;
+        hand_make(&t);
+        cr_assert_eq(judge(&t, &err), FCP_OK, "%s", err.message);
+        fcp_instr *x = stream_instrs(&t, FCP_FORWARD, 1, queue, &count);
+        while (at < count && x[at].op != FCP_OP_WAIT) at++;
+        cr_assert_lt(at, count);
+        x[at].b = 1;
+        cr_expect_eq(judge(&t, &err), FCP_E_PLAN_FORMAT, "queue %d", queue);
+        tables_free(&t);
+    }
+}
+
 /* Kernels keep the scale as a float, and 0 would make no number of a pair that is not allowed. */
 Test(plan, a_scale_that_kernels_cannot_have) {
     const double bad[] = {0, -0.0, 1e-50, -1e-50, 1e50, INFINITY, NAN}, good[] = {1e-19, -0.25, 1e19};
