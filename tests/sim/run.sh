@@ -121,8 +121,8 @@ advises "a margin too small for the network" 'margin = 1 is too small.*with marg
     -D plan.block=2K -D plan.margin=1
 advises "a margin too large for attention" 'margin = 60 leaves attention fewer.*with margin = (4|12) all takes' \
     -D plan.block=2K -D plan.margin=60
-advises "memory near the cap" 'needs 1.88[0-9]* of 2 GB, 9[0-9] %; with coalesce = 8 it is 1' \
-    -D plan.block=2K -D 'cluster.memory=2 GB'
+advises "memory near the cap" 'needs 2.05[0-9]* of 2.2 GB, 9[0-9] %; with coalesce = 8 it is 1' \
+    -D plan.block=2K -D 'cluster.memory=2.2 GB'
 advises "a reshuffle that is not hidden" \
     'a rank waits .*contiguous, .*with layout = planned all takes' -D plan.block=2K -D plan.layout=contiguous
 "$fcpc" sim - < "$work/nine.fcp" > "$work/table" 2> "$work/err"

@@ -217,20 +217,27 @@ static void interrupted_in_a_gather(process *p) { one_is_interrupted(p, false); 
 Test(processes, a_rank_that_is_interrupted_in_a_run) { on_both(interrupted_in_a_run); }
 Test(processes, a_rank_that_is_interrupted_in_a_gather) { on_both(interrupted_in_a_gather); }
 
-/* All wait for rank 2, which never comes, and are interrupted. */
+/* Rank 1's caller wants no more at once, and rank 0's when rank 1 has ended. If rank 0 ended first, rank 1 might see that
+ * before it asks its caller, and would rightly fail for it. */
+static int wants_no_more_in_turn(void *context) {
+    const process *p = context;
+    return p->rank == 1 || atomic_load(&p->shared->counter[1]);
+}
+
+/* Ranks 0 and 1 wait for rank 2, which never comes, and are interrupted. */
 static void nobody_comes(process *p) {
     fcp_session *session = NULL;
     fcp_error err = {0};
-    int yes = 1;
     const fcp_start start = begin(p, 1);
     const fcp_session_options options = {.size = sizeof options, .transport = transport->name, .start = &start,
-                                         .timeout_s = 100, .interrupted = wants_no_more,
-                                         .interrupted_context = &yes};
+                                         .timeout_s = 100, .interrupted = wants_no_more_in_turn,
+                                         .interrupted_context = p};
     const double begun = fcp_clock();
     if (p->rank < 2) {
         CHECK(p, fcp_session_create(plan, &options, &session, &err) == FCP_E_INTERRUPTED, "%s", err.message);
         CHECK(p, fcp_clock() - begun < 20 && !session, "%.1f s", fcp_clock() - begun);
     }
+    if (p->rank == 1) atomic_fetch_add(&p->shared->counter[1], 1);
     process_meet(p, 0, 1);
 }
 Test(tcp, interrupted_while_others_are_to_come) { on(&fcp_transport_tcp, nobody_comes); }
