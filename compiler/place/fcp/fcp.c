@@ -472,7 +472,6 @@ fcp_code place_fcp(const place_input *in, arena *scratch, uint32_t *out_home) {
     if (!code && least_left(&p.s) < 0) code = try_lpt(&p, &lists, scratch);
     if (!code) code = place_spread(&p.s, &lists, scratch);
     if (!code) code = place_group_nodes(&p.s, scratch);
-    if (!code) code = place_even_wires(&p.s, scratch);
     return code;
 }
 

@@ -106,9 +106,6 @@ fcp_code place_spread(place_state *s, place_lists *l, arena *scratch);
 /* Renumbers the ranks so that those that read the same KV blocks share a node (nodes.c). */
 fcp_code place_group_nodes(const place_state *s, arena *scratch);
 
-/* Exchanges blocks inside nodes, so that the ranks of a node send evenly over net (wires.c). */
-fcp_code place_even_wires(place_state *s, arena *scratch);
-
 /* split.c. Changes homes that place_fcp has found, and makes x->tile_rank, a rank for each tile, if that is less to
  * compute and no slower. Cost: that of place_fcp. */
 fcp_code place_split(planning *x, const place_input *in, uint32_t *home);
