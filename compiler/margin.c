@@ -2,11 +2,11 @@
  *
  * Requires: a program with its cluster and its profile; for the pass a plan that was verified.
  * Gives:    program.margins, and the margin of each plan: with it the plan is fastest, by the simulator.
- * Cost:     of the pass: three walks of the simulator or four. On wlbllm-64 a planning takes a quarter more.
+ * Cost:     of the pass: two walks of the simulator or three. On wlbllm-64 a planning then takes a quarter more.
  *
  * Example: a causal plan of wlbllm-64 computes most of the time. Over ports of 50 GB/s it gets 12 of an H200's 132
  * multiprocessors, which is all that such a port needs. Over ports of 200 GB/s it gets 12, too. The port could use 52,
- * but then attention would have so few that the plan would take 42 % longer.
+ * but then attention would have so few that the plan would take 44 % longer.
  */
 #include "compiler/margin.h"
 

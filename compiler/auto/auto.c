@@ -35,7 +35,7 @@ enum {
     SIZES = 3,
     NEAR_PERCENT = 125, /* of the best time: who takes longer is far */
     CLOSE_PERCENT = 110, /* of the best time: who takes no longer may win with other blocks */
-    EQUAL_PERCENT = 103, /* ... with smaller ones, of the same strategy. What gains less is hardly better */
+    EQUAL_PERCENT = 103, /* of a setting's time: another one that takes more than that part less is better */
     WAITS_PERCENT = 165, /* of its bound: who takes longer may win with half again the work at one rank */
     MANY_BLOCKS = 4096, /* take long to cut */
     HEAVY = 8 << 10,    /* tiles: with so many more, as much less is tried where nothing gains */
@@ -226,8 +226,7 @@ static bool is_close(const auto_job *j, const auto_candidate *c, uint32_t middle
         if (i->makespan < least) least = i->makespan;
         if (i->line == c->line) own = i->makespan;
     }
-    const uint32_t percent = c->strategy == r->at[j->best].strategy ? EQUAL_PERCENT : AUTO_RIVAL_PERCENT;
-    return own && own / percent * 100 <= least;
+    return own && own / AUTO_RIVAL_PERCENT * 100 <= least;
 }
 
 /* By how much less is tried where the best candidate has many tiles, and so takes long to plan; 1: by nothing. Larger
@@ -357,7 +356,8 @@ static fcp_code try_list(auto_job *j, bool all, uint32_t middle) {
     return code;
 }
 
-/* What may be tried without a gain: with effort 1 less where a plan takes long. In a heavy batch a gain adds nothing. */
+/* What may be tried without a gain: with effort 1 less where a plan takes long. A gain adds to it, but in no heavy
+ * batch. */
 static uint32_t search_budget(const auto_job *j, uint32_t effort) {
     const uint32_t part = searched[effort] / weigh(j, effort);
     return part > SEARCHED_LEAST ? part : SEARCHED_LEAST;

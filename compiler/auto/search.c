@@ -75,8 +75,9 @@ static bool step_value(uint32_t value, bool by_one, bool up, uint32_t least, uin
 
 /* The neighbour of a candidate on an axis. False: there is none. */
 static bool neighbour(const struct fcpc_program *g, const auto_candidate *of, axis a, bool up, auto_candidate *out) {
-    *out = (auto_candidate){.strategy = of->strategy, .line = of->line, .settings = of->settings, .no_relay = of->no_relay,
-                            .found = true, .even = of->even, .ring = of->ring, .block = of->block, .end = AUTO_FAR};
+    *out = (auto_candidate){.strategy = of->strategy, .line = of->line, .settings = of->settings,
+                            .no_relay = of->no_relay, .found = true, .even = of->even, .ring = of->ring,
+                            .block = of->block, .end = AUTO_FAR};
     memcpy(out->set, of->set, sizeof out->set);
     if (a == RELAY) { /* only where work moves has it a meaning */
         if (!g->relay || !auto_strategy(of->strategy)->in_place || strategy_shares_heads(of->strategy) ||

@@ -106,8 +106,8 @@ static bool spreads(const planning *x) {
     return strategy_of(x)->in_place && !chosen;
 }
 
-/* Who shares heads has phases, and ways of its own between groups. Where another strategy divides the batch among groups
- * and all heads are computed at once, nothing waits for a phase. */
+/* Who shares heads has phases, and ways of its own between groups. Where another strategy divides the batch among
+ * groups and all heads are computed at once, nothing waits for a phase. */
 static void share_heads(const planning *x, placement *made) {
     const struct fcpc_program *g = x->program;
     const bool groups = program_has_groups(g);
@@ -117,10 +117,14 @@ static void share_heads(const planning *x, placement *made) {
     made->relay = false;
 }
 
-/* May ranks change their names inside a node? Not where homes are given, nor where a rule says what each rank has. */
+/* May nodes and ranks change their names? Not where homes are given. Names follow what travels under a mask: so not
+ * either where each mask of `layers` is planned by itself, and all have the homes that ring or zigzag would have
+ * (compiler/layers.c). */
 static bool may_rename(const planning *x) {
     const strategy *by = strategy_of(x);
-    return x->program->topology == FCP_RAIL && by->by_block && !by->given && !strategy_keeps_homes(x->program);
+    const struct fcpc_program *g = x->program;
+    const bool by_rule = g->strategy == FCP_STRATEGY_CAD && g->base != CAD_BASE_FCP && g->layer_count > 1;
+    return g->topology == FCP_RAIL && by->by_block && !by->given && !by_rule && !strategy_keeps_homes(g);
 }
 
 /* Homes and ranks as one strategy says them. *exec stays NULL where every tile runs at home. */

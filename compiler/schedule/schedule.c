@@ -36,7 +36,7 @@
  * lightest. If they are too few to give stage 0 its share, local tiles of other blocks go there, at the price of a
  * visit.
  *
- * Where all tiles run at home but ranks are far apart, tiles wait for later stages: see pace.c.
+ * Where all tiles run at home, ranks keep pace, and tiles wait for later stages: see pace.c.
  *
  * Where tiles run anywhere, each rank has its arrivals in other stages, and ranks wait for each other in every round.
  * So a rank that has much of its work in one stage delays all. Each tile therefore goes to the first stage with less

@@ -10,7 +10,7 @@
  * *What follows*: with everything else equal, a faster wire never gives a slower plan, because it makes none of the
  * margins slower.
  *
- * Example: wlbllm-64, causal, over ports of 200 GB/s takes 118 ms with a margin of 4, 81 with 12, 84 with 20, and 115
+ * Example: wlbllm-64, causal, over ports of 200 GB/s takes 98 ms with a margin of 4, 80 with 12, 84 with 20, and 115
  * with 52, which alone moves 200 GB/s. The walk begins at 12, where the busiest port takes no longer than the busiest
  * rank, looks at 4 and at 20, and stays.
  */

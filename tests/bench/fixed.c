@@ -56,7 +56,8 @@ static fcp_code predict(planning *x, const sim_profile *profile, uint64_t limit,
     fcp_error err = {0};
     uint64_t least;
     uint32_t rank, margin;
-    const sim_margins stated = {1, {x->program->margin}}, *margins = x->program->margins ? x->program->margins : &stated;
+    const sim_margins stated = {1, {x->program->margin}};
+    const sim_margins *margins = x->program->margins ? x->program->margins : &stated;
     fcp_code code = compile_stretch(x, NULL, reshuffle_build, false);
     if (!code) code = auto_bound_routes(x, profile, &counts, &bound, &least, &rank);
     if (!code && bound.all >= limit) {

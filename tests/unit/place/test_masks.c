@@ -116,6 +116,26 @@ Test(masks, layers_share_balanced_homes) {
     cr_expect_eq(each[1], again[0]);
 }
 
+/* Plans two layers; their homes must be equal. */
+static void check_homes(const char *source) {
+    uint8_t homes[2][FCP_DIGEST_BYTES];
+    fcp_plan *plans[2];
+    fcpc_diagnostics *d = fcpc_diagnostics_new();
+    fcpc_program *program = parse_text(source, NULL);
+    const fcpc_batch own = {.size = sizeof own};
+    const fcp_code code = fcpc_plan_layers(program, &own, NULL, d, NULL, plans);
+    char *said = fcpc_diagnostics_render(d, false);
+    cr_assert_eq(code, FCP_OK, "%s\n%s", source, said);
+    for (int layer = 0; layer < 2; layer++) {
+        cr_assert_eq(fcp_plan_homes(plans[layer], homes[layer], NULL), FCP_OK);
+        fcp_plan_free(plans[layer]);
+    }
+    cr_expect_arr_eq(homes[0], homes[1], FCP_DIGEST_BYTES, "%s", source);
+    free(said);
+    fcpc_program_free(program);
+    fcpc_diagnostics_free(d);
+}
+
 /* Homes that follow from a mask are those of all layers: tokens = equal chooses them by work, whoever chose them
  * before, and base = fcp whatever the layout. */
 Test(masks, homes_of_one_mask_are_those_of_all_layers) {
@@ -127,19 +147,29 @@ Test(masks, homes_of_one_mask_are_those_of_all_layers) {
         "strategy = cad; layout = contiguous; tokens = equal"};
     for (size_t i = 0; i < sizeof settings / sizeof *settings; i++) {
         char source[400];
-        uint8_t homes[2][FCP_DIGEST_BYTES];
-        fcp_plan *plans[2];
         snprintf(source, sizeof source,
                  "cluster { nodes = 3; gpus = 4; gpu = cpu }\nbatch { lengths = [170, 110, 110, 80 x 4, 21] }\n"
                  "plan { layers = [full, causal x 3]; block = 128; %s }\n", settings[i]);
-        fcpc_program *program = parse_text(source, NULL);
-        const fcpc_batch own = {.size = sizeof own};
-        cr_assert_eq(fcpc_plan_layers(program, &own, NULL, NULL, NULL, plans), FCP_OK, "%s", settings[i]);
-        for (int layer = 0; layer < 2; layer++) {
-            cr_assert_eq(fcp_plan_homes(plans[layer], homes[layer], NULL), FCP_OK);
-            fcp_plan_free(plans[layer]);
-        }
-        cr_expect_arr_eq(homes[0], homes[1], FCP_DIGEST_BYTES, "%s", settings[i]);
-        fcpc_program_free(program);
+        check_homes(source);
     }
+}
+
+/* So on rails, where ranks are numbered for what travels under one mask; and where few rows of blocks are read by many
+ * under one of the masks, so that blocks are divided. */
+Test(masks, homes_of_all_layers_on_rails) {
+    static const char *const strategies[] = {"fcp", "ring", "zigzag", "cad", "cad(base = ring)", "cad(base = zigzag)",
+        "cad(base = zigzag, servers = 3)", "cad(base = fcp)", "dcp", "groups", "ulysses", "ulysses(inside = 2) + ring",
+        "ulysses(inside = 2) + fcp", "ulysses(inside = 2) + cad(base = ring)", "ulysses(inside = 4) + dcp"};
+    static const char *const layouts[] = {"planned", "contiguous", "zigzag"};
+    for (size_t i = 0; i < sizeof strategies / sizeof *strategies; i++)
+        for (size_t layout = 0; layout < sizeof layouts / sizeof *layouts; layout++) {
+            char source[600];
+            snprintf(source, sizeof source,
+                     "model { heads = 8; kv_heads = 8; head_dim = 16 }\n"
+                     "cluster { nodes = 2; gpus = 4; gpu = cpu; inter = 1 MB/s; fabric = rail }\n"
+                     "batch { lengths = [5428, 2605, 220 x 3] }\nmask few = 0 <= q - k and (q - k < 154 or k < 30)\n"
+                     "plan { layers = [few, causal x 3]; block = 512; strategy = %s; layout = %s }\n", strategies[i],
+                     layouts[layout]);
+            check_homes(source);
+        }
 }

@@ -45,8 +45,8 @@ Test(buffers, more_are_not_slower) {
         for (unsigned b = 0; b < sizeof buffers / sizeof *buffers; b++) {
             const uint64_t time = time_with(list, inter, block, strategy, coalesce, buffers[b].count);
             cr_expect(!b || time <= least / 100 * buffers[b].percent,
-                      "%u buffers: %.2f ms, fewer: %.2f; %s, coalesce %u, blocks of %u, %u GB/s, [%s]", buffers[b].count,
-                      (double)time * 1e-9, (double)least * 1e-9, strategy, coalesce, block, inter, list);
+                      "%u buffers: %.2f ms, fewer: %.2f; %s, coalesce %u, blocks of %u, %u GB/s, [%s]",
+                      buffers[b].count, (double)time * 1e-9, (double)least * 1e-9, strategy, coalesce, block, inter, list);
             if (time < least) least = time;
         }
     }
