@@ -32,7 +32,6 @@
 #include "compiler/problem/problem.h"
 
 enum {
-    SIZES = 3,
     NEAR_PERCENT = 125, /* of the best time: who takes longer is far */
     CLOSE_PERCENT = 110, /* of the best time: who takes no longer may win with other blocks */
     EQUAL_PERCENT = 103, /* of a setting's time: another one that takes more than that part less is better */
@@ -42,6 +41,7 @@ enum {
     SEARCHED_LEAST = 4, /* neighbours and moved placements that are tried however many tiles there are */
     MOVED_LEAST = 2,
     MANY_TILES = 20 << 10, /* take long to cut */
+    JOINED_TIMES = 4,   /* a group of ranks has blocks so many times as large, for it works on each with all of them */
     LONG_RING = 8       /* nodes: planning more takes seconds, because every head's keys pass through all of them */
 };
 
@@ -58,7 +58,10 @@ static const uint32_t searched[EFFORTS + 1] = {[1] = 10, [2] = 40, [3] = 160},
  * tolerance is better in most batches, because what a rank computes beyond the mean is never hidden, and what travels
  * mostly is. But where few placements are within it, it moves far too much, so one that is safe comes first. Where
  * tokens stay, the queries and results of much of the work travel anyway. The results of a division go home while the
- * next one is computed, so with sixteen divisions little is left to be sent in the end. */
+ * next one is computed, so with sixteen divisions little is left to be sent in the end.
+ *
+ * Where nodes share heads, another strategy divides the batch among them. dcp then begins with 0.02: there are few
+ * groups, and so placements within it are found. upipe with two buffers takes more memory, and often less time. */
 typedef enum where { ANYWHERE, IN_PLACE, CHOSEN } where; /* tokens stay at home, or homes are chosen */
 enum { SET = 2 };
 static const struct line {
@@ -66,7 +69,7 @@ static const struct line {
     where where;
     struct { const char *param; uint32_t value; } set[SET];
     uint32_t even; /* chunks a rank, of strategies that cut every sequence evenly; else 0 */
-    bool ring;     /* of strategies that share heads: inside nodes, with a ring through them */
+    uint32_t between; /* of strategies that share heads: inside nodes, and BETWEEN(who divides the batch among them) */
 } lines[] = {
     {FCP_STRATEGY_FCP},
     {FCP_STRATEGY_CAD, .set = {{"tolerance", 20000}}},
@@ -81,9 +84,13 @@ static const struct line {
     {FCP_STRATEGY_RING, .even = 1},
     {FCP_STRATEGY_ZIGZAG, .even = 2},
     {FCP_STRATEGY_ULYSSES},
-    {FCP_STRATEGY_ULYSSES, .ring = true},
+    {FCP_STRATEGY_ULYSSES, .between = BETWEEN(FCP_STRATEGY_RING)},
     {FCP_STRATEGY_UPIPE},
-    {FCP_STRATEGY_UPIPE, .ring = true},
+    {FCP_STRATEGY_UPIPE, .set = {{"buffers", 2}}},
+    {FCP_STRATEGY_UPIPE, .between = BETWEEN(FCP_STRATEGY_RING)},
+    {FCP_STRATEGY_ULYSSES, .between = BETWEEN(FCP_STRATEGY_FCP)},
+    {FCP_STRATEGY_ULYSSES, CHOSEN, {{"epsilon_compute", 20000}}, .between = BETWEEN(FCP_STRATEGY_DCP)},
+    {FCP_STRATEGY_ULYSSES, IN_PLACE, {{"epsilon_compute", 20000}}, .between = BETWEEN(FCP_STRATEGY_DCP)},
     {FCP_STRATEGY_GROUPS, .set = {{"tokens", 1 << 16}}},
     {FCP_STRATEGY_GROUPS, .set = {{"tokens", 1 << 17}}},
 };
@@ -91,61 +98,69 @@ enum { LINES = sizeof lines / sizeof *lines };
 
 /* --- the list ----------------------------------------------------------------------------------------------------- */
 
-/* The sizes of blocks, the middle one first: that of the program; where auto decides, three. Returns how many. */
-static uint32_t choose_sizes(const auto_job *j, uint32_t out[SIZES]) {
-    out[0] = j->program->block;
-    if (out[0] != BLOCK_AUTO) return 1;
-    out[0] = auto_middle_size(j->program, j->batch);
-    out[1] = out[0] * 2;
-    out[2] = out[0] / 2;
-    return SIZES;
+/* The sizes of blocks: that of the program; where auto decides, three. Returns how many. */
+static uint32_t choose_sizes(const auto_job *j, uint32_t out[AUTO_SIZES]) {
+    out[AUTO_MIDDLE] = j->program->block;
+    if (out[AUTO_MIDDLE] != BLOCK_AUTO) return 1;
+    out[AUTO_MIDDLE] = auto_middle_size(j->program, j->batch);
+    out[AUTO_TWICE] = out[AUTO_MIDDLE] * 2;
+    out[AUTO_HALF] = out[AUTO_MIDDLE] / 2;
+    return AUTO_SIZES;
 }
 
 /* Do tokens stay where the caller holds them? */
-static bool keeps_homes(const auto_job *j, fcp_strategy of) {
+static bool keeps_homes(const auto_job *j, const auto_candidate *c) {
     struct fcpc_program settings;
-    auto_apply(j->program, &(auto_candidate){.strategy = of}, &settings);
+    auto_apply(j->program, c, &settings);
     return strategy_keeps_homes(&settings);
 }
 
 /* What the program states stays as it is. */
 static bool is_stated(const struct fcpc_program *g, const char *param) {
+    if (!strcmp(param, "buffers")) return g->buffers;
     return g->coalesce && (!strcmp(param, "coalesce") || !strcmp(param, "divisions"));
 }
 
 static void set(auto_candidate *c, const struct fcpc_program *g, const char *param, uint32_t value) {
-    if (!is_stated(g, param)) c->set[c->settings++] = (auto_setting){strategy_find_param(c->strategy, param), value};
+    if (is_stated(g, param)) return;
+    c->set[c->settings++] = (auto_setting){strategy_find_param(auto_divides_by(c), param), value};
 }
 
 /* The candidate of a line with blocks of size[n]. Smaller ones of cad have twice as many rounds to a stage: each round
  * carries half of the bytes, and a row that is relayed waits a stage for each step of its way. */
 static auto_candidate make(const auto_job *j, uint32_t l, const uint32_t *size, uint32_t n) {
     const struct fcpc_program *g = j->program;
-    auto_candidate made = {.strategy = lines[l].strategy, .line = l, .even = lines[l].even, .ring = lines[l].ring,
-                           .end = lines[l].ring && g->nodes > LONG_RING ? AUTO_LONG : AUTO_FAR};
+    const bool has_ring = lines[l].between == BETWEEN(FCP_STRATEGY_RING);
+    auto_candidate made = {.strategy = lines[l].strategy, .line = l, .even = lines[l].even, .between = lines[l].between,
+                           .end = has_ring && g->nodes > LONG_RING ? AUTO_LONG : AUTO_FAR};
     for (int i = 0; i < SET && lines[l].set[i].param; i++) set(&made, g, lines[l].set[i].param, lines[l].set[i].value);
-    if (auto_strategy(made.strategy)->by_block) made.block = size[n];
-    if (made.strategy == FCP_STRATEGY_CAD && size[n] < size[0])
+    const uint32_t times = g->block == BLOCK_AUTO && auto_has_groups(&made) ? JOINED_TIMES : 1;
+    if (auto_divider(&made)->by_block) made.block = size[n] * times, made.size = (auto_size)n;
+    if (made.strategy == FCP_STRATEGY_CAD && n == AUTO_HALF)
         set(&made, g, "coalesce", 2 * auto_value(g, &made, strategy_find_param(FCP_STRATEGY_CAD, "coalesce")));
     return made;
 }
 
 static fcp_code list(auto_job *j, const uint32_t *size, uint32_t sizes) {
     auto_report *r = j->report;
-    uint32_t room = 2 * LINES * SIZES; /* a partner for each */
+    uint32_t room = 2 * LINES * AUTO_SIZES; /* a partner for each */
     for (uint32_t effort = 1; effort <= j->program->effort; effort++) room += searched[effort];
     r->at = ARENA_ZNEW(&r->memory, auto_candidate, room);
     if (!r->at) return FCP_E_NO_MEMORY;
     const bool stated = j->program->layout != FCP_LAYOUT_PLANNED;
     for (uint32_t i = 0; i < 2 * LINES; i++) { /* who leaves tokens at home comes first with a layout, else last */
         const uint32_t l = i % LINES;
-        const bool keeps = keeps_homes(j, lines[l].strategy);
-        if (!(j->program->among >> lines[l].strategy & 1)) continue;
+        const auto_candidate of = make(j, l, size, 0);
+        const bool keeps = keeps_homes(j, &of);
+        if (!(j->program->among >> of.strategy & j->program->among >> auto_divides_by(&of) & 1)) continue;
         if ((keeps == stated) != (i < LINES)) continue;
         if (lines[l].where && keeps != (lines[l].where == IN_PLACE)) continue;
-        if (lines[l].ring && j->program->nodes == 1) continue; /* the same as without */
-        for (uint32_t n = 0; n < (auto_strategy(lines[l].strategy)->by_block ? sizes : 1); n++)
+        if (of.between && j->program->nodes == 1) continue; /* the same as without */
+        if (auto_has_groups(&of) && j->program->gpus == 1) continue; /* the same as the strategy between groups */
+        for (uint32_t n = 0; n < (of.block ? sizes : 1); n++) {
+            if (n == AUTO_HALF && auto_has_groups(&of)) break; /* they make many tiles, and never gained */
             r->at[r->count++] = make(j, l, size, n);
+        }
     }
     return FCP_OK;
 }
@@ -154,7 +169,7 @@ static fcp_code list(auto_job *j, const uint32_t *size, uint32_t sizes) {
 
 static bool is_first(const auto_report *r, uint32_t n) {
     for (uint32_t i = 0; i < n; i++)
-        if (r->at[i].strategy == r->at[n].strategy) return false;
+        if (auto_is_like(&r->at[i], &r->at[n])) return false;
     return true;
 }
 
@@ -164,7 +179,7 @@ static bool is_near(const auto_job *j, uint32_t n) {
     uint64_t best = UINT64_MAX;
     bool refused = true;
     for (uint32_t i = 0; i < r->count; i++) {
-        if (r->at[i].strategy != r->at[n].strategy) continue;
+        if (!auto_is_like(&r->at[i], &r->at[n])) continue;
         if (r->at[i].makespan && r->at[i].makespan < best) best = r->at[i].makespan;
         if (i < n && r->at[i].end != AUTO_REFUSED && r->at[i].end != AUTO_FAR && r->at[i].end != AUTO_LONG)
             refused = false;
@@ -184,18 +199,18 @@ static bool takes_long(const auto_job *j, const auto_candidate *c) {
 static bool moves_too_much(const auto_job *j, uint32_t n) {
     const auto_report *r = j->report;
     const fcp_strategy of = r->at[n].strategy;
-    const bool keeps = keeps_homes(j, of);
+    const bool keeps = keeps_homes(j, &r->at[n]);
     if (j->best == FCP_NONE) return false;
     if (j->program->layout == FCP_LAYOUT_PLANNED)
         return keeps && !strategy_shares_heads(of) &&
                (r->at[j->best].last.what == AUTO_COMPUTING || r->at[j->best].makespan / 2 <= r->at[j->best].bound.all);
     if (keeps && of != FCP_STRATEGY_GROUPS) return false;
     if (auto_homecoming(&j->base->x, &j->profile) >= auto_best_time(j)) return true;
-    if (keeps) return false;
+    if (keeps || auto_has_groups(&r->at[n])) return false; /* what it moves behind that is far less than theirs */
     for (uint32_t i = 0; i < n; i++) {
         const auto_candidate *c = &r->at[i];
         const bool far = c->end == AUTO_BOUND || c->makespan / NEAR_PERCENT * 100 > auto_best_time(j);
-        if (!keeps_homes(j, c->strategy) && !c->even && far) return true;
+        if (!keeps_homes(j, c) && !c->even && !c->between && far) return true;
     }
     return false;
 }
@@ -220,9 +235,9 @@ static bool is_close(const auto_job *j, const auto_candidate *c, uint32_t middle
     uint64_t own = 0, least = UINT64_MAX;
     const uint32_t block = j->base->settings.block; /* 0: blocks have no size */
     const uint32_t times = block && block < middle ? middle / block : 1; /* smaller blocks make more tiles */
-    if (c->strategy != r->at[j->best].strategy && j->base->x.problem->tile_count / times >= MANY_TILES) return false;
+    if (!auto_is_like(c, &r->at[j->best]) && j->base->x.problem->tile_count / times >= MANY_TILES) return false;
     for (const auto_candidate *i = r->at; i < r->at + r->count; i++) {
-        if (i->block != middle || i->found || !i->makespan) continue;
+        if (!i->block || i->size != AUTO_MIDDLE || i->found || !i->makespan) continue;
         if (i->makespan < least) least = i->makespan;
         if (i->line == c->line) own = i->makespan;
     }
@@ -243,7 +258,7 @@ static uint32_t weigh(const auto_job *j, uint32_t effort) {
 static bool goes_too_far(const auto_job *j, uint32_t n) {
     const auto_candidate *c = &j->report->at[n], *before[2] = {NULL};
     for (const auto_candidate *i = j->report->at; i < c; i++)
-        if (i->strategy == c->strategy && i->block == c->block && i->settings && c->settings &&
+        if (auto_is_like(i, c) && i->block == c->block && i->settings && c->settings &&
             i->set[0].param == c->set[0].param)
             before[0] = before[1], before[1] = i;
     if (!j->base || !before[0] || !before[0]->makespan) return false;
@@ -257,7 +272,7 @@ static bool goes_too_far(const auto_job *j, uint32_t n) {
 
 /* Has it blocks below the middle size, and the best setting or one that is close to it? */
 static bool may_shrink(const auto_job *j, const auto_candidate *c, uint32_t best, uint32_t middle) {
-    return c->block < middle && (c->line == j->report->at[best].line || is_close(j, c, middle));
+    return c->size == AUTO_HALF && (c->line == j->report->at[best].line || is_close(j, c, middle));
 }
 
 /* In a large batch with many tiles, one setting of a strategy is tried with smaller blocks: the first that may. Smaller
@@ -266,9 +281,9 @@ static bool may_shrink(const auto_job *j, const auto_candidate *c, uint32_t best
  * for each than all passes behind it. */
 static bool comes_later(const auto_job *j, const auto_candidate *c, uint32_t best, uint32_t middle) {
     if (!takes_long(j, c) || j->base->x.problem->tile_count < MANY_TILES) return false;
-    if (c->strategy == FCP_STRATEGY_DCP) return true;
+    if (auto_divides_by(c) == FCP_STRATEGY_DCP) return true;
     for (const auto_candidate *i = j->report->at; i < c; i++)
-        if (i->strategy == c->strategy && i->block == c->block && may_shrink(j, i, best, middle)) return true;
+        if (auto_is_like(i, c) && i->block == c->block && may_shrink(j, i, best, middle)) return true;
     return false;
 }
 
@@ -281,12 +296,12 @@ static bool is_wanted(const auto_job *j, bool all, step s, uint32_t middle, uint
     switch (s) {
     case FIRST: return is_first(j->report, n) && (all || !moves_too_much(j, n));
     case SETTINGS:
-        return (!c->block || c->block == middle) &&
+        return c->size == AUTO_MIDDLE &&
                (all || (is_near(j, n) && !moves_too_much(j, n) && !goes_too_far(j, n)));
     case SIZE: {
         const uint32_t of = to_resize(j);
         if (of == FCP_NONE) return false;
-        if (c->block < middle) return may_shrink(j, c, of, middle) && (all || !comes_later(j, c, of, middle));
+        if (c->size == AUTO_HALF) return may_shrink(j, c, of, middle) && (all || !comes_later(j, c, of, middle));
         return c->line == j->report->at[of].line && (all || !takes_long(j, c));
     }
     default: return all || j->best == FCP_NONE;
@@ -330,10 +345,10 @@ static uint32_t find_partner(auto_job *j, bool all, step s, uint32_t middle, uin
     const auto_report *r = j->report;
     uint32_t count, found;
     if (!is_planned(j, &r->at[n])) return FCP_NONE;
-    if (s == FIRST && !strategy_shares_heads(r->at[n].strategy) && keeps_homes(j, r->at[n].strategy))
+    if (s == FIRST && !strategy_shares_heads(r->at[n].strategy) && keeps_homes(j, &r->at[n]))
         for (uint32_t i = 0; i < r->count; i++) {
-            const fcp_strategy of = r->at[j->best == FCP_NONE ? n : j->best].strategy;
-            if (i != n && r->at[i].strategy == of && r->at[i].block && is_planned(j, &r->at[i]) &&
+            const auto_candidate *of = &r->at[j->best == FCP_NONE ? n : j->best];
+            if (i != n && auto_is_like(&r->at[i], of) && r->at[i].block && is_planned(j, &r->at[i]) &&
                 is_wanted(j, all, SETTINGS, middle, i))
                 return i;
         }
@@ -367,7 +382,7 @@ static uint32_t search_budget(const auto_job *j, uint32_t effort) {
  * they gain next to nothing. */
 static uint32_t move_budget(const auto_job *j, uint32_t effort) {
     const uint32_t weight = weigh(j, effort), part = moved[effort] / (weight * weight);
-    if (auto_is_hasty(j, effort) && keeps_homes(j, j->report->at[j->best].strategy)) return 0;
+    if (auto_is_hasty(j, effort) && keeps_homes(j, &j->report->at[j->best])) return 0;
     return part > MOVED_LEAST ? part : MOVED_LEAST;
 }
 
@@ -397,11 +412,11 @@ fcp_code auto_choose(const auto_passes *passes, const struct fcpc_program *progr
     auto_job j;
     fcp_code code = auto_open(&j, passes, program, batch, stop, d, kept, report);
     if (code) return code;
-    uint32_t size[SIZES];
+    uint32_t size[AUTO_SIZES];
     code = list(&j, size, choose_sizes(&j, size));
     if (code) return code;
     take_first(&j, out_settings);
-    code = try_all(&j, size[0]);
+    code = try_all(&j, size[AUTO_MIDDLE]);
     if (!code && j.best != FCP_NONE) { /* else it is the batch's error, or that of this candidate: planning it tells */
         if (report->moves.makespan >= auto_best_time(&j)) report->moves.kept = 0;
         auto_take(&j, report->moves.kept ? report->moves.of : j.best, out_settings);

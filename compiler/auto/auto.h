@@ -111,9 +111,11 @@ uint32_t auto_middle_size(const struct fcpc_program *g, const fcpc_batch *batch)
 
 /* trial.c. The program with a candidate's settings. False: its heads do not divide among the ranks. */
 bool auto_apply(const struct fcpc_program *g, const auto_candidate *c, struct fcpc_program *out);
-/* What a parameter of the candidate's strategy is. */
+/* What a parameter of the strategy is that divides the candidate's batch. */
 uint32_t auto_value(const struct fcpc_program *g, const auto_candidate *c, uint32_t param);
 const strategy *auto_strategy(fcp_strategy of);
+/* The strategy that divides the candidate's batch. */
+static inline const strategy *auto_divider(const auto_candidate *c) { return auto_strategy(auto_divides_by(c)); }
 uint64_t auto_best_time(const auto_job *j);
 /* Is it effort 1, and does the best candidate take long to plan? */
 bool auto_is_hasty(const auto_job *j, uint32_t effort);

@@ -25,13 +25,13 @@ static void print_setting(const auto_setting *s, text *out) {
 
 void auto_name(const auto_candidate *c, text *out) {
     text_puts(out, fcp_strategy_names[c->strategy]);
+    if (auto_has_groups(c)) text_printf(out, " + %s", fcp_strategy_names[auto_divides_by(c)]);
     for (uint32_t i = 0; i < c->settings; i++) {
         text_puts(out, i ? ", " : "(");
         print_setting(&c->set[i], out);
     }
     if (c->settings) text_puts(out, ")");
-    if (c->ring) text_puts(out, " + ring");
-    if (c->between) text_printf(out, " + %s", fcp_strategy_names[c->between - 1]);
+    if (c->between && !auto_has_groups(c)) text_puts(out, " + ring");
     if (c->no_relay) text_puts(out, "; relay = off");
 }
 
@@ -138,6 +138,7 @@ void auto_hint_refused(const auto_report *r, diags *d) {
     uint32_t said = 1u << r->at[r->chosen].strategy;
     for (const auto_candidate *c = r->at; c < r->at + r->count; c++) {
         if (c->end != AUTO_REFUSED || said >> c->strategy & 1) continue;
+        if (auto_has_groups(c)) continue; /* both of its strategies have a line of their own */
         said |= 1u << c->strategy;
         diag_hint(d, "auto tried %s, too: %s", fcp_strategy_names[c->strategy], c->why);
     }

@@ -58,21 +58,24 @@ typedef struct auto_setting {
 } auto_setting;
 enum { AUTO_SETTINGS = 6 };
 
+/* Of the sizes of blocks that the list has of a setting: the one that is tried first, or half or twice of it. */
+typedef enum auto_size { AUTO_MIDDLE, AUTO_TWICE, AUTO_HALF, AUTO_SIZES } auto_size;
+
 typedef struct auto_candidate {
     fcp_strategy strategy;
-    auto_setting set[AUTO_SETTINGS]; /* the other parameters have their usual values, or the program's */
+    auto_setting set[AUTO_SETTINGS]; /* of auto_divides_by; its other parameters: usual values, or the program's */
     uint32_t settings;
     bool no_relay;          /* relay = off, where the program says auto */
     uint32_t line;          /* of auto.c's list, all sizes of blocks alike; of one that was found, its first one's */
     bool found;             /* not of the list: a neighbour of the best one, found by the search */
     bool spread;            /* its neighbours have been tried */
     uint32_t even;          /* it cuts every sequence into so many chunks a rank; 0: it does not */
-    bool ring;              /* ... + ring */
     uint32_t between;       /* ... + another strategy: BETWEEN of it; 0: none */
     bool whole;             /* of one that was placed: every tile runs at the home of its queries */
     bool heavy;             /* of one that was cut: a block has more work than the mean rank or group */
     uint32_t tiles;         /* of one that was cut */
     uint32_t block;         /* 0: it does not look at the size of blocks */
+    auto_size size;         /* of the list's, with blocks of a size */
     auto_end end;
     auto_bounds bound;      /* zeros: not known */
     uint64_t makespan;      /* 0: not predicted */
@@ -80,6 +83,19 @@ typedef struct auto_candidate {
     auto_last last;         /* of one that was predicted */
     char why[200];          /* of one that was refused */
 } auto_candidate;
+
+/* As program_has_groups and program_divides_by of a program: does another strategy divide the batch among groups that
+ * share heads? Which strategy divides it among ranks or groups? */
+static inline bool auto_has_groups(const auto_candidate *c) {
+    return c->between && c->between != BETWEEN(FCP_STRATEGY_RING);
+}
+static inline fcp_strategy auto_divides_by(const auto_candidate *c) {
+    return auto_has_groups(c) ? (fcp_strategy)(c->between - 1) : c->strategy;
+}
+/* Do they differ in settings alone? So do forms of ulysses with this or that strategy between groups. */
+static inline bool auto_is_like(const auto_candidate *a, const auto_candidate *b) {
+    return a->strategy == b->strategy && auto_has_groups(a) == auto_has_groups(b);
+}
 
 /* A candidate's placement, changed step by step: which rank computes a tile, or is home to a block. */
 typedef struct auto_moves {

@@ -76,8 +76,8 @@ static bool step_value(uint32_t value, bool by_one, bool up, uint32_t least, uin
 /* The neighbour of a candidate on an axis. False: there is none. */
 static bool neighbour(const struct fcpc_program *g, const auto_candidate *of, axis a, bool up, auto_candidate *out) {
     *out = (auto_candidate){.strategy = of->strategy, .line = of->line, .settings = of->settings,
-                            .no_relay = of->no_relay, .found = true, .even = of->even, .ring = of->ring,
-                            .block = of->block, .end = AUTO_FAR};
+                            .no_relay = of->no_relay, .found = true, .even = of->even,
+                            .between = of->between, .block = of->block, .end = AUTO_FAR};
     memcpy(out->set, of->set, sizeof out->set);
     if (a == RELAY) { /* only where work moves has it a meaning */
         if (!g->relay || !auto_strategy(of->strategy)->in_place || strategy_shares_heads(of->strategy) ||
@@ -89,7 +89,7 @@ static bool neighbour(const struct fcpc_program *g, const auto_candidate *of, ax
     if (a == BLOCK)
         return g->block == BLOCK_AUTO && of->block &&
                step_value(of->block, false, up, AUTO_BLOCK_LEAST, BLOCK_MOST, &out->block);
-    const uint32_t param = strategy_find_param(of->strategy, axes[a].param);
+    const uint32_t param = strategy_find_param(auto_divides_by(of), axes[a].param);
     if (param == STRATEGY_PARAMS || (a == COALESCE && g->coalesce) || (a == BUFFERS && g->buffers)) return false;
     if (a == DIVISIONS && g->coalesce) return false;
     const strategy_param *p = &strategy_params[param];
@@ -99,10 +99,10 @@ static bool neighbour(const struct fcpc_program *g, const auto_candidate *of, ax
 }
 
 static bool alike(const struct fcpc_program *g, const auto_candidate *a, const auto_candidate *b) {
-    if (a->strategy != b->strategy || a->block != b->block || a->ring != b->ring || a->no_relay != b->no_relay)
+    if (a->strategy != b->strategy || a->block != b->block || a->between != b->between || a->no_relay != b->no_relay)
         return false;
     for (uint32_t i = 0; i < STRATEGY_PARAMS; i++)
-        if (strategy_takes(a->strategy, i) && auto_value(g, a, i) != auto_value(g, b, i)) return false;
+        if (strategy_takes(auto_divides_by(a), i) && auto_value(g, a, i) != auto_value(g, b, i)) return false;
     return true;
 }
 
@@ -123,6 +123,7 @@ static bool finer(const auto_job *j, uint32_t centre, auto_candidate *next) {
     const auto_candidate *c = &j->report->at[centre];
     auto_candidate more;
     uint32_t least = c->block;
+    if (auto_has_groups(c)) return false; /* its blocks are large for the tiles that each range of heads has */
     if (!neighbour(j->program, c, BLOCK, false, next) || c->makespan / FAR_PERCENT * 100 <= c->bound.all) return false;
     for (uint32_t i = 0; i < j->report->count; i++)
         if (j->report->at[i].block && !j->report->at[i].found && j->report->at[i].block < least)

@@ -24,13 +24,15 @@
 enum { GAIN_PART = 200 };
 
 uint32_t auto_value(const struct fcpc_program *g, const auto_candidate *c, uint32_t param) {
-    const bool coalesce = param == strategy_find_param(c->strategy, "coalesce"),
-               buffers = param == strategy_find_param(c->strategy, "buffers");
+    const fcp_strategy by = auto_divides_by(c);
+    const bool coalesce = param == strategy_find_param(by, "coalesce"),
+               buffers = param == strategy_find_param(by, "buffers");
+    const uint32_t usual = strategy_params[param].usual;
     for (uint32_t i = 0; i < c->settings; i++)
         if (c->set[i].param == param) return c->set[i].value;
     if (coalesce && g->coalesce) return g->coalesce;
     if (buffers && g->buffers) return g->buffers;
-    return strategy_params[param].usual;
+    return coalesce && auto_has_groups(c) ? program_rounds_between(usual, g->gpus) : usual;
 }
 
 bool auto_apply(const struct fcpc_program *g, const auto_candidate *c, struct fcpc_program *out) {
@@ -40,11 +42,11 @@ bool auto_apply(const struct fcpc_program *g, const auto_candidate *c, struct fc
     out->strategy = c->strategy;
     out->coalesce = 1; /* of those that do not take it */
     for (uint32_t i = 0; i < STRATEGY_PARAMS; i++)
-        if (strategy_takes(c->strategy, i)) *strategy_param_of(out, i) = auto_value(g, c, i);
+        if (strategy_takes(auto_divides_by(c), i)) *strategy_param_of(out, i) = auto_value(g, c, i);
     if (c->no_relay) out->relay = false;
     if (!strategy_shares_heads(c->strategy)) return true;
-    out->between = c->ring ? BETWEEN(FCP_STRATEGY_RING) : 0; /* as sema/sharing.c has it */
-    out->inside = c->ring ? g->gpus : g->nodes * g->gpus;
+    out->between = c->between; /* as sema/sharing.c has it */
+    out->inside = c->between ? g->gpus : g->nodes * g->gpus;
     out->together = c->strategy == FCP_STRATEGY_ULYSSES ? g->heads : out->inside;
     return g->heads % out->inside == 0;
 }
@@ -193,7 +195,7 @@ static bool has_placement(auto_trial *of, auto_trial *t) {
     for (uint32_t i = 0; i < STRATEGY_PARAMS; i++) {
         uint32_t n = 0;
         while (n < LATER && strcmp(later[n], strategy_params[i].name)) n++;
-        if (n == LATER && strategy_takes((uint32_t)a->strategy, i) &&
+        if (n == LATER && strategy_takes(program_divides_by(a), i) &&
             *strategy_param_of(a, i) != *strategy_param_of(b, i))
             return false;
     }
@@ -330,7 +332,7 @@ static fcp_code keep(auto_job *j, auto_trial *t, auto_trial **out) {
 }
 
 bool auto_is_rival(const auto_job *j, const auto_candidate *c) {
-    return c->makespan && c->strategy != j->report->at[j->best].strategy &&
+    return c->makespan && !auto_is_like(c, &j->report->at[j->best]) &&
            c->makespan / AUTO_RIVAL_PERCENT * 100 <= auto_best_time(j);
 }
 

@@ -556,10 +556,8 @@ static void check_divisions(sema *s, const arg *const *given) {
     }
 }
 
-/* Groups that share heads: what crosses between them is cut by heads, too, so a stage takes so many rounds more. With
- * phases each of these has its own stages, and nothing says how many rounds they have. */
+/* Groups that share heads: with phases each of these has its own stages, and nothing says how many rounds they have. */
 static void check_stages(sema *s, uint32_t divides, const arg *const *given) {
-    enum { MOST = 64 }; /* rounds of a stage, as of the parameter */
     struct fcpc_program *p = s->out;
     const arg *coalesce = given[strategy_find_param(divides, "coalesce")];
     const uint32_t divisions = strategy_find_param(divides, "divisions");
@@ -570,7 +568,7 @@ static void check_stages(sema *s, uint32_t divides, const arg *const *given) {
         diag_hint(s->d, "leave it out, or take ulysses, which has no phases");
     }
     if (p->together < p->heads) p->coalesce = 1;
-    else if (!coalesce && p->coalesce) p->coalesce = p->coalesce * p->inside < MOST ? p->coalesce * p->inside : MOST;
+    else if (!coalesce && p->coalesce) p->coalesce = program_rounds_between(p->coalesce, p->inside);
 }
 
 static void check_strategy(sema *s, const sema_keys *k) {

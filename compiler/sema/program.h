@@ -177,6 +177,12 @@ static inline bool program_has_groups(const struct fcpc_program *p) { return p->
 static inline fcp_strategy program_divides_by(const struct fcpc_program *p) {
     return program_has_groups(p) ? (fcp_strategy)(p->between - 1) : p->strategy;
 }
+/* The rounds of a stage with such groups of `inside` ranks, where it would have `rounds` without. What crosses between
+ * groups is cut by heads, too, so a stage takes as many times more. */
+static inline uint32_t program_rounds_between(uint32_t rounds, uint32_t inside) {
+    enum { MOST = 64 }; /* as of the parameter */
+    return rounds * inside < MOST ? rounds * inside : MOST;
+}
 /* How many ranks or groups that strategy divides the batch among. */
 static inline uint32_t program_places(const struct fcpc_program *p) {
     return p->nodes * p->gpus / (program_has_groups(p) ? p->inside : 1);

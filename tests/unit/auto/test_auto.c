@@ -308,8 +308,8 @@ Test(auto, finer_blocks) {
         const char *mask, *block, *strategy;
         uint32_t nodes, times; /* times: the coalesce of the candidate that it is half of */
         bool far, tried;
-    } cases[] = {{"shared_question", "auto", "auto", 4, 2, true, true},
-                 {"shared_question", "auto", "auto(coalesce = 8)", 4, 1, true, true},
+    } cases[] = {{"shared_question", "auto", "auto(among = [cad, dcp])", 4, 2, true, true},
+                 {"shared_question", "auto", "auto(coalesce = 8, among = [cad, dcp])", 4, 1, true, true},
                  {"causal", "auto", "auto", 2, 0, false, false},
                  {"shared_question", "2K", "auto", 4, 0, true, false}};
     int cads = 0;
@@ -365,7 +365,8 @@ Test(auto, larger_blocks) {
         snprintf(source, sizeof source,
                  "model { heads = 32; kv_heads = 8; head_dim = 128 }\ncluster { nodes = %d; gpus = 8; gpu = h200 }\n"
                  "batch { lengths = [1000 x %d, 50000 x %d] }\n"
-                 "plan { mask = shared_question; layout = %s; passes = forward; strategy = auto }\n",
+                 "plan { mask = shared_question; layout = %s; passes = forward; "
+                 "strategy = auto(among = [fcp, cad, dcp]) }\n",
                  cases[i].nodes, cases[i].shorts, cases[i].longs, cases[i].layout);
         cr_assert_eq(plan_it(source, &r, &kept), FCP_OK, "%s", source);
         const uint32_t middle = r.at[0].block;
@@ -626,11 +627,54 @@ Test(auto, long_rings) {
         cr_assert_eq(plan_it(source, &r, &plan), FCP_OK);
         uint32_t rings = 0;
         for (const auto_candidate *c = r.at; c < r.at + r.count; c++) {
-            rings += c->ring;
-            if (c->ring) cr_expect_eq(c->end != AUTO_LONG, cases[i].tried, "%s", cases[i].by);
+            const bool ring = c->between == BETWEEN(FCP_STRATEGY_RING);
+            rings += ring;
+            if (ring) cr_expect_eq(c->end != AUTO_LONG, cases[i].tried, "%s", cases[i].by);
         }
         cr_expect(rings);
-        cr_expect(!cases[i].chosen || r.at[r.chosen].ring);
+        cr_expect(!cases[i].chosen || r.at[r.chosen].between);
+        fcp_plan_free(plan);
+        auto_report_free(&r);
+    }
+}
+
+/* Groups that share heads, and another strategy between them: where every query head has keys of its own, far fewer
+ * bytes cross nodes so. It is tried where both strategies may be chosen, and there is more than one group of more than
+ * one rank. Its blocks are larger, and nothing of it is moved. */
+Test(auto, strategies_between_groups) {
+    static const struct {
+        const char *ranks, *among, *layout;
+        uint32_t lines; /* settings with groups */
+        bool chosen;
+    } cases[] = {{"nodes = 2; gpus = 8", "fcp, cad, dcp, ulysses, zigzag", "planned", 2, true},
+                 {"nodes = 2; gpus = 8", "fcp, cad, dcp, ulysses, zigzag", "contiguous", 2, true},
+                 {"nodes = 2; gpus = 8", "fcp, ulysses", "planned", 1, true},
+                 {"nodes = 2; gpus = 8", "dcp, ulysses", "planned", 1, true},
+                 {"nodes = 2; gpus = 8", "ulysses", "planned", 0, false},
+                 {"nodes = 2; gpus = 8", "fcp, dcp, upipe", "planned", 0, false},
+                 {"nodes = 1; gpus = 8", "fcp, dcp, ulysses", "planned", 0, false},
+                 {"nodes = 8; gpus = 1", "fcp, dcp, ulysses", "planned", 0, false}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char source[512];
+        auto_report r = {.count = 0};
+        fcp_plan *plan = NULL;
+        uint32_t lines = 0, ranks_block = 0, groups_block = 0;
+        snprintf(source, sizeof source,
+                 "model { heads = 64; kv_heads = 64; head_dim = 128 }\ncluster { %s; gpu = h200 }\n"
+                 "batch { lengths = [131072, 16384 x 8, 2048 x 64] }\n"
+                 "plan { mask = causal; layout = %s; strategy = auto(among = [%s]) }\n",
+                 cases[i].ranks, cases[i].layout, cases[i].among);
+        cr_assert_eq(plan_it(source, &r, &plan), FCP_OK, "%s", source);
+        for (const auto_candidate *c = r.at; c < r.at + r.count; c++) {
+            if (c->found || c->size != AUTO_MIDDLE) continue;
+            lines += auto_has_groups(c);
+            if (c->block) *(auto_has_groups(c) ? &groups_block : &ranks_block) = c->block;
+        }
+        cr_expect_eq(lines, cases[i].lines, "%s", source);
+        cr_expect_eq(auto_has_groups(&r.at[r.chosen]), cases[i].chosen, "%s", source);
+        cr_expect_eq(predicted(plan), auto_makespan(&r), "%s", source);
+        if (lines) cr_expect_eq(groups_block, 4 * ranks_block, "%s", source);
+        if (cases[i].chosen) cr_expect_eq(r.moves.tried, 0, "%s", source);
         fcp_plan_free(plan);
         auto_report_free(&r);
     }
