@@ -21,12 +21,12 @@ static memory_peak peak_of(const planning *x, uint64_t *out_partial) {
     return most;
 }
 
-/* The passes that run again: all if the tolerance has changed, from the traffic on if `relay` has, and from the
- * schedule on if `coalesce` has. */
+/* The passes that run again: all if the tolerance has changed, from the traffic on if `relay` or `coalesce` has, for
+ * relays are judged by the length of stages. */
 static fcp_code (*const steps[])(planning *x) = {problem_open,   strategy_cut,  problem_tiles,   strategy_divide,
                                                  strategy_place, traffic_build, reshuffle_build, schedule_build,
                                                  slots_build};
-enum { STEPS = sizeof steps / sizeof *steps, FROM_CUT = 0, FROM_TRAFFIC = 5, FROM_SCHEDULE = 7 };
+enum { STEPS = sizeof steps / sizeof *steps, FROM_CUT = 0, FROM_TRAFFIC = 5 };
 
 /* The bytes of the fullest rank if the passes run again on `other`, a copy of x with another setting; UINT64_MAX where
  * there is no such plan. Leaves x as it is. */
@@ -53,7 +53,7 @@ static fcp_code peak_with(planning *x, planning *other, int from, uint64_t *out_
 static fcp_code peak_with_coalesce(planning *x, uint32_t coalesce, uint64_t *out_bytes) {
     planning other = *x;
     other.coalesce = coalesce;
-    return peak_with(x, &other, FROM_SCHEDULE, out_bytes);
+    return peak_with(x, &other, FROM_TRAFFIC, out_bytes);
 }
 
 /* The strategy that divides the batch, as a program writes it: fcp, or ulysses + fcp. */

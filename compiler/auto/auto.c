@@ -68,6 +68,7 @@ static const struct line {
     fcp_strategy strategy;
     where where;
     struct { const char *param; uint32_t value; } set[SET];
+    bool spare;    /* it needs less memory and seldom wins: effort 1 tries it only if nothing else can be planned */
     uint32_t even; /* chunks a rank, of strategies that cut every sequence evenly; else 0 */
     uint32_t between; /* of strategies that share heads: inside nodes, and BETWEEN(who divides the batch among them) */
 } lines[] = {
@@ -78,6 +79,7 @@ static const struct line {
     {FCP_STRATEGY_FCP, .set = {{"split", 0}}},
     {FCP_STRATEGY_DCP, CHOSEN, {{"epsilon_compute", 50000}}},
     {FCP_STRATEGY_DCP, CHOSEN, {{"epsilon_compute", 20000}}},
+    {FCP_STRATEGY_DCP, CHOSEN, {{"epsilon_compute", 100000}}, .spare = true},
     {FCP_STRATEGY_DCP, IN_PLACE, {{"epsilon_compute", 20000}, {"divisions", 16}}},
     {FCP_STRATEGY_DCP, IN_PLACE, {{"epsilon_compute", 50000}, {"divisions", 8}}},
     {FCP_STRATEGY_DCP, IN_PLACE, {{"epsilon_compute", 100000}, {"divisions", 8}}},
@@ -296,7 +298,7 @@ static bool is_wanted(const auto_job *j, bool all, step s, uint32_t middle, uint
     switch (s) {
     case FIRST: return is_first(j->report, n) && (all || !moves_too_much(j, n));
     case SETTINGS:
-        return c->size == AUTO_MIDDLE &&
+        return c->size == AUTO_MIDDLE && (all || !lines[c->line].spare) &&
                (all || (is_near(j, n) && !moves_too_much(j, n) && !goes_too_far(j, n)));
     case SIZE: {
         const uint32_t of = to_resize(j);

@@ -202,11 +202,12 @@ static bool has_placement(auto_trial *of, auto_trial *t) {
     return true;
 }
 
-/* The same placement has the same routes, and so the same bounds. Half batches change the routes of one without moved
- * work: then each has routes of its own. */
+/* The same placement has the same routes, and so the same bounds. Two things change routes: half batches where no work
+ * moves, and the length of stages, by which relays are judged (schedule/ways.c). Then each has routes of its own. */
 static void share_routes(const auto_trial *of, auto_trial *t) {
     const struct fcpc_program *a = &t->settings, *b = &of->settings;
     if (a->relay != b->relay || (!t->placement.exec && (a->pingpong || b->pingpong))) return;
+    if (a->relay && a->nodes > 1 && (a->coalesce != b->coalesce || a->divisions != b->divisions)) return;
     t->x.traffic = of->x.traffic;
     t->x.reshuffle = of->x.reshuffle;
     t->made->bound = of->made->bound;

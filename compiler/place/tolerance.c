@@ -1,7 +1,7 @@
 /* tolerance.c: says so where work moves, and still a rank has more of it than the tolerance allows.
  *
  * Requires: a placement.
- * Gives: a warning.
+ * Gives: a warning; none where strategy = auto has moved work itself.
  * Cost: O(tiles + ranks).
  *
  * Example: six ranks hold the batch, and the other two are servers. One of the six holds short sequences, and has half
@@ -15,6 +15,7 @@ fcp_code place_warn_tolerance(planning *x) {
     const problem *p = x->problem;
     const struct fcpc_program *g = x->program;
     if (!x->division || !p->pairs) return FCP_OK; /* nothing moves for balance; of fcp's blocks blocks.c warns */
+    if (x->strategy) return FCP_OK; /* auto/ has given ranks more than that, because it saves time */
     uint64_t *work = ARENA_ZNEW(&x->scratch, uint64_t, p->ranks);
     if (!work) return FCP_E_NO_MEMORY;
     uint32_t busiest = 0, below = 0;

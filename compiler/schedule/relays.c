@@ -17,9 +17,9 @@
  *                                       what it would then have sent of all blocks
  *
  * The cheapest sends. Of equals it is the one that will have sent least, unless all are within the limit; then the one
- * with fewest legs from home; then the one that is done first. With one block only the second part counts, and the tree is the one of relays.h: everybody who has the
- * block sends as often as he can. With many blocks of one home the third part counts: the home sends each about once,
- * and other ranks take turns in sending it on.
+ * with fewest legs from home; then the one that is done first. With one block only the second part counts, and the tree
+ * is the one of relays.h: everybody who has the block sends as often as he can. With many blocks of one home the third
+ * part counts: the home sends each about once, and other ranks take turns in sending it on.
  *
  * Nodes whose receiver has sent least get the block first, because they can pass it on.
  */

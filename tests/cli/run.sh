@@ -199,6 +199,12 @@ holds "the same bytes" cmp -s auto.plan b.plan
 ok "its plan is verified" "$fcpc" verify auto.plan
 ok "and says which strategy it is" "$fcpc" --json sim auto.plan
 holds "which no program calls auto" json '.strategy != "auto"'
+printf '%s\n' 'model { heads = 32; kv_heads = 8 }' 'cluster { nodes = 4; gpus = 4; gpu = h200; inter = 25 GB/s }' \
+    'batch { lengths = [1000 x 400, 50000 x 4] }' \
+    'plan { mask = causal; layout = contiguous; passes = forward; strategy = auto(among = [cad]) }' > moved.fcp
+ok "auto gives a rank more than its tolerance" "$fcpc" --json -q moved.fcp
+holds "because that saves time, so it is no warning" json '.auto.moves.kept > 0 and .compute_max_over_mean > 1.26 and
+    ([.diagnostics[].message | select(test("is not met"))] | length == 0)'
 ok "auto as JSON" "$fcpc" --json -q a.fcp -D plan.strategy='auto(effort = 2)' --profile a100
 holds "with all candidates" json '.auto.profile == "a100" and
     ([.auto.tried[] | select(.end == "chosen")] | length == 1) and ([.auto.tried[].end] | index("far") == null)'
