@@ -662,7 +662,8 @@ static void check_layout(sema *s, const sema_keys *k) {
         given = a;
         if (!sema_eval_constant(s, a->value, "group", &v)) continue;
         if (v < 1 || v > ranks || ranks % (uint32_t)v) {
-            diag_error(s->d, FCP_E_VALUE, a->value->at, "%u ranks do not divide into groups of %" PRId64, ranks, v);
+            diag_error(s->d, FCP_E_VALUE, a->value->at, "%u rank%s not divide into groups of %" PRId64, ranks,
+                       ranks == 1 ? " does" : "s do", v);
             hint_divisors(s, ranks);
         } else p->layout_group = (uint32_t)v;
     }

@@ -129,7 +129,8 @@ void sema_check_sharing(sema *s, span whole, const expr *inside, const expr *tog
     }
     if (!p->between) p->inside = ranks;
     if (p->inside > ranks || ranks % p->inside) {
-        diag_error(s->d, FCP_E_VALUE, inside_at, "%u ranks do not divide into groups of %u", ranks, p->inside);
+        diag_error(s->d, FCP_E_VALUE, inside_at, "%u rank%s not divide into groups of %u", ranks,
+                   ranks == 1 ? " does" : "s do", p->inside);
         diag_hint(s->d, "%s(inside = %u) + %s would do", name, group_that_fits(p), name_between(p));
     } else if (p->heads % p->inside) {
         refuse_ranks(s, p->strategy, inside_at);
