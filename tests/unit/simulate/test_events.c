@@ -119,8 +119,8 @@ static void same_by_events(fcp_plan *plan, const char *name) {
 
 Test(events, equal_the_recursion_where_rounds_are_matched) { with_plans(same_by_events); }
 
-/* Behind an oversubscribed uplink, or a port that sends for several ranks, the recursion shares rates within a round and serves rounds in order. This measures
- * how far that is from max-min fair sharing of everything in flight. */
+/* Behind an oversubscribed uplink, or a port that sends for several ranks, the recursion shares rates within a round and
+ * serves rounds in order. This measures how far that is from max-min fair sharing of everything in flight. */
 static void near_by_events(fcp_plan *plan, const char *name) {
     const fcp_cluster *own = plan->cluster;
     for (uint32_t times = leaves_rails(plan) ? 1 : 2; times <= 8 && plan->problem->nodes > 1; times *= 2) {
@@ -133,7 +133,7 @@ static void near_by_events(fcp_plan *plan, const char *name) {
         for (int pass = 0; pass < FCP_PASSES; pass++) {
             if (!a.pass[pass].makespan) continue;
             double ratio = (double)a.pass[pass].makespan / (double)b.pass[pass].makespan;
-            cr_assert(ratio > 0.9 && ratio < 1.5, "%s, %u times: %.3f", name, times, ratio);
+            cr_assert(ratio > 0.8 && ratio < 1.5, "%s, %u times: %.3f", name, times, ratio);
         }
         arena_free(&memory);
     }
