@@ -168,7 +168,7 @@ static fcp_code list_ties(rails *s) {
     s->start = ARENA_ZNEW(&s->x->scratch, uint32_t, ranks + (size_t)2);
     s->of = ARENA_NEW(&s->x->scratch, uint32_t, 2 * (size_t)s->count + 1);
     if (!s->start || !s->of) return FCP_E_NO_MEMORY;
-    for (const tie *t = s->ties; t < s->ties + s->count; t++) s->start[t->from + 1]++, s->start[t->to + 1]++;
+    for (uint32_t i = 0; i < s->count; i++) s->start[s->ties[i].from + 1]++, s->start[s->ties[i].to + 1]++;
     group_starts(s->start, ranks);
     for (uint32_t i = 0; i < s->count; i++) {
         s->of[s->start[s->ties[i].from]++] = 2 * i;

@@ -1575,7 +1575,7 @@ catches() { sed -n 's/^SigCgt:.*\(.\)$/\1/p' "/proc/$pid/status" | grep -q '[236
 runs() { [ -e "/proc/$pid" ]; }
 "$fcpc" big.fcp -o out/big.plan --json > stdout 2> stderr &
 pid=$!
-while runs && ! has_had 6000 && ! { has_had 20 && catches; }; do sleep 0.02; done
+while runs && ! has_had 6000 && ! { has_had 20 && catches && [ -s stderr ]; }; do sleep 0.02; done
 kill -INT $pid
 while runs && ! has_had 12000; do sleep 0.02; done
 runs && kill -KILL $pid # it goes on regardless

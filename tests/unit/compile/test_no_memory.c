@@ -9,9 +9,10 @@
  * which between them have every section, key, kind of mask, score, field, file and mistake. Those that are planned have
  * every strategy.
  */
-#define _GNU_SOURCE /* RTLD_NEXT */
+#define _GNU_SOURCE /* RTLD_NEXT, sched_setaffinity */
 #include <dlfcn.h>
 #include <errno.h>
+#include <sched.h>
 
 #include "compiler/base/arena.h"
 #include "compiler/sema/program.h"
@@ -276,6 +277,15 @@ static void plan_without(const char *name, const char *text, size_t size, uint32
     cases++;
 }
 
+/* A sanitizer asks for memory where a thread begins, and gives up if there is none. With one processor planning has one
+ * thread. */
+static void spare_sanitizers(void) {
+    cpu_set_t one;
+    CPU_ZERO(&one);
+    CPU_SET(sched_getcpu(), &one);
+    if (SANITIZED) cr_assert_eq(sched_setaffinity(0, sizeof one, &one), 0);
+}
+
 #define MODEL "model { heads = 4; kv_heads = 2; head_dim = 16 }\ncluster { nodes = 2; gpus = 2 }\n"
 #define BATCH "batch { lengths = [900, 300, 60 x 4] }\n"
 Test(no_memory, planning, .timeout = 300) {
@@ -289,6 +299,7 @@ Test(no_memory, planning, .timeout = 300) {
         "strategy = dcp; layout = contiguous", "strategy = groups(tokens = 512); block = 128",
         "strategy = groups(shape = ring); layout = zigzag", "strategy = auto; layout = contiguous",
         "strategy = auto(effort = 2, among = [fcp, ulysses])", "relay = off; wire = bf16; passes = forward"};
+    spare_sanitizers();
     for (size_t i = 0; i < sizeof by / sizeof *by; i++)
         for (int layers = 0; layers < 2; layers++) {
             char text[1024];
@@ -304,6 +315,7 @@ static void plan_golden(const char *path, const char *text, size_t size) {
 }
 
 Test(no_memory, planning_of_golden_programs, .timeout = 300) {
+    spare_sanitizers();
     each_program("tests/golden/dump", plan_golden);
     each_program("tests/golden/passes", plan_golden);
     cr_expect_gt(failed, 50, "%u requests failed", failed);

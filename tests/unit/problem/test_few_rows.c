@@ -89,7 +89,7 @@ Test(few_rows, of_every_block) {
     for (int i = 0; i < 2; i++) {
         char text[400];
         snprintf(text, sizeof text, HEAD "cluster { nodes = 2; gpus = 8 }\nbatch { lengths = [256K] }\n"
-                 "mask m = causal and (q / 2048 == k / 2048 or k % 2048 >= 1920)\n"
+                 "mask m = causal and (q / 2048 == k / 2048 or k %% 2048 >= 1920)\n"
                  "plan { mask = m; block = 2K; strategy = %s }\n", by[i]);
         fcp_plan *plan = plan_of(text);
         const uint64_t key = 2 * 2 * 64 * 2; /* bytes */
