@@ -14,21 +14,15 @@
 
 #include "compiler/simulate/simulate.h"
 
-/* The profile that the caller named, or that of the program's GPU. False: there is none. */
-static bool find_profile(const struct fcpc_program *p, bool whole, sim_profile *out) {
-    char gpu[sizeof p->cluster.gpu + 1] = "";
-    memcpy(gpu, p->cluster.gpu, sizeof p->cluster.gpu);
-    *out = p->profile ? *p->profile : (sim_profile){.part = 1}; /* of a GPU without one nothing is known */
-    if (p->profile) return true;
-    return whole ? !sim_profile_find(gpu, out, NULL) : sim_profile_device(gpu, out);
-}
-
 fcp_code margin_list(struct fcpc_program *p) {
-    sim_profile profile;
+    sim_profile profile = {.part = 1}; /* of a GPU without one nothing is known */
+    char gpu[sizeof p->cluster.gpu + 1] = "";
     if (p->margin != MARGIN_AUTO) return FCP_OK;
     sim_margins *list = ARENA_NEW(&p->arena, sim_margins, 1);
     if (!list) return FCP_E_NO_MEMORY;
-    find_profile(p, false, &profile);
+    memcpy(gpu, p->cluster.gpu, sizeof p->cluster.gpu);
+    if (p->profile) profile = *p->profile;
+    else sim_profile_device(gpu, &profile);
     sim_margins_list(p->nodes, p->gpus, &p->cluster, &profile, list);
     p->margin = list->at[0];
     if (list->count > 1) p->margins = list;
@@ -42,7 +36,8 @@ fcp_code margin_choose(planning *x) {
     sim_result result;
     fcp_error err;
     uint32_t margin;
-    if (!g->margins || !find_profile(g, true, &profile)) return FCP_OK;
+    if (!g->margins || (!g->profile && sim_profile_of(&g->cluster, &profile, NULL))) return FCP_OK;
+    if (g->profile) profile = *g->profile;
     const fcp_code code =
         sim_choose_margin(x->plan, g->margins, &profile, &options, &x->scratch, &result, &margin, &err);
     if (code == FCP_E_PROFILE) return FCP_OK; /* it would take years: then no margin is better than the least */

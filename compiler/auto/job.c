@@ -12,11 +12,9 @@ fcp_code auto_open(auto_job *j, const auto_passes *passes, const struct fcpc_pro
     *j = (auto_job){.passes = passes, .program = program, .batch = batch, .stop = stop, .report = report,
                     .best = FCP_NONE, .kept = {.outlook = kept->outlook}};
     fcp_error err = {0};
-    char gpu[sizeof program->cluster.gpu + 1] = "";
-    memcpy(gpu, program->cluster.gpu, sizeof program->cluster.gpu);
     fcp_code code = FCP_OK;
     if (program->profile) j->profile = *program->profile;
-    else code = sim_profile_find(gpu, &j->profile, &err);
+    else code = sim_profile_of(&program->cluster, &j->profile, &err);
     if (code) diag_error(d, code, SPAN_NONE, "%s", err.message);
     else memcpy(report->profile, j->profile.name, sizeof report->profile);
     return code;

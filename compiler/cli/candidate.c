@@ -5,10 +5,8 @@
 #include "compiler/cli/candidate.h"
 
 fcp_code candidate_profile(const cmd_line *line, const fcp_plan *plan, sim_profile *out, fcp_error *err) {
-    char gpu[sizeof plan->cluster->gpu + 1] = "";
     if (line->value[OPT_PROFILE]) return sim_profile_open(line->value[OPT_PROFILE], false, out, err);
-    memcpy(gpu, plan->cluster->gpu, sizeof plan->cluster->gpu);
-    return sim_profile_find(gpu, out, err);
+    return sim_profile_of(plan->cluster, out, err);
 }
 
 /* Predicts a plan. What *out_result points to is in `memory`. */

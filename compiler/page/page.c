@@ -472,15 +472,13 @@ fcp_code fcpc_show_html(const fcp_plan *plan, const fcpc_show_options *options, 
     fcp_code code = fcp_sized_read(&o, sizeof o, options, "fcpc_show_options", err);
     if (code != FCP_OK) return code;
     if (o.part) return fcp_fail(err, FCP_E_ARGUMENT, "a page shows a whole plan, not a part of a mask");
-    char gpu[sizeof plan->cluster->gpu + 1] = "";
-    memcpy(gpu, plan->cluster->gpu, sizeof plan->cluster->gpu);
     fcp_error no_profile = {0};
     sim_profile profile;
     sim_result result = {0};
     arena memory = {0};
     page p = {0};
     text out = {0};
-    bool known = sim_profile_find(gpu, &profile, &no_profile) == FCP_OK;
+    bool known = sim_profile_of(plan->cluster, &profile, &no_profile) == FCP_OK;
     if (known) code = simulate(plan, &profile, NULL, &memory, &result, err);
     if (!code) code = page_add(&p, "", plan, known ? &profile : NULL, no_profile.message, NULL, &result, o.ranks, err);
     if (!code) code = page_end(&p, NULL, &out, err);

@@ -292,6 +292,12 @@ fcp_code sim_profile_find(const char *name, sim_profile *out, fcp_error *err) {
                     name, near ? "; did you mean " : ":", near ? near : "", near ? "?" : "", known);
 }
 
+fcp_code sim_profile_of(const fcp_cluster *cluster, sim_profile *out, fcp_error *err) {
+    char gpu[sizeof cluster->gpu + 1] = "";
+    memcpy(gpu, cluster->gpu, sizeof cluster->gpu);
+    return sim_profile_find(gpu, out, err);
+}
+
 fcp_code sim_profile_open(const char *asked, bool regular, sim_profile *out, fcp_error *err) {
     enum { PROFILE_MAX = 1 << 20 };
     if (!strpbrk(asked, "./")) return sim_profile_find(asked, out, err);

@@ -13,7 +13,7 @@
  */
 #ifndef FCPC_SIMULATE_PROFILE_H
 #define FCPC_SIMULATE_PROFILE_H
-#include "runtime/fcp.h"
+#include "runtime/plan/plan.h"
 
 /* What attention costs in one pass, in picoseconds. A cell is 128 x 128 pairs of one query head.
  *   full     a cell in which every pair is allowed; above 0
@@ -51,6 +51,8 @@ fcp_code sim_profile_read(const char *name, const char *text, size_t size, sim_p
 /* A profile that comes with the compiler: "h200", ... FCP_E_PROFILE: there is none of that name; the message has the
  * nearest one, or all of them. */
 fcp_code sim_profile_find(const char *name, sim_profile *out, fcp_error *err);
+/* That of the cluster's GPU. */
+fcp_code sim_profile_of(const fcp_cluster *cluster, sim_profile *out, fcp_error *err);
 
 /* The same without the constants of kernels, whose lines take most of the time: they come last in these profiles.
  * False: there is none. */

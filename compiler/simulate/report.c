@@ -40,12 +40,11 @@ void sim_ranks_json(json *j, const sim_pass *x, uint32_t ranks) {
 }
 
 fcp_code fcpc_simulate_json(const fcp_plan *plan, const char *profile, char **out_text, fcp_error *err) {
-    char gpu[sizeof plan->cluster->gpu + 1] = "";
     sim_profile how;
     sim_result result;
     arena memory = {0};
-    memcpy(gpu, plan->cluster->gpu, sizeof plan->cluster->gpu);
-    fcp_code code = profile ? sim_profile_open(profile, false, &how, err) : sim_profile_find(gpu, &how, err);
+    fcp_code code =
+        profile ? sim_profile_open(profile, false, &how, err) : sim_profile_of(plan->cluster, &how, err);
     if (!code) code = simulate(plan, &how, &(sim_options){.seed = 1}, &memory, &result, err);
     if (!code) {
         json j = {0};

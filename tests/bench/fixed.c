@@ -90,10 +90,8 @@ static fcp_code try_one(const char *head, const fixed_setting *of, const fcpc_ba
     fcp_code code = fcpc_parse_text("fixed.fcp", source, strlen(source), NULL, d, out_program);
     const fcpc_program *program = *out_program;
     if (!code) {
-        char gpu[sizeof program->cluster.gpu + 1] = "";
-        memcpy(gpu, program->cluster.gpu, sizeof program->cluster.gpu);
         if ((uint64_t)program->nodes * program->gpus > LONG_RANKS && !strcmp(of->strategy, "zigzag")) *end = FIXED_LONG;
-        code = sim_profile_find(gpu, &profile, &err);
+        code = sim_profile_of(&program->cluster, &profile, &err);
     }
     if (!code && *end != FIXED_LONG) {
         planning_begin(&x, program, batch, NULL, d);

@@ -12,6 +12,7 @@
 #include "compiler/compile.h"
 #include "runtime/base/both.h"
 #include "tests/support/amount.h"
+#include "tests/support/predicted.h"
 #include "tests/support/splitmix.h"
 
 #define MODEL "model { heads = 8; kv_heads = 2; head_dim = 128 }\n"
@@ -45,19 +46,6 @@ static void write_program(const struct sample *s, const char *by, uint32_t block
     bool own = strstr(s->plan, " h < ");
     snprintf(out, 1024, MODEL "cluster { %s }\nbatch { %s }\n%splan { %s%s; strategy = %s }\n", s->cluster, s->batch,
              own ? "mask own = causal and h < 3\n" : "", own ? "mask = own" : s->plan, size, by);
-}
-
-static uint64_t predicted(const fcp_plan *plan) {
-    sim_profile profile;
-    sim_result result;
-    fcp_error err;
-    arena memory = {0};
-    char gpu[sizeof plan->cluster->gpu + 1] = "";
-    memcpy(gpu, plan->cluster->gpu, sizeof plan->cluster->gpu);
-    cr_assert_eq(sim_profile_find(gpu, &profile, &err), FCP_OK);
-    cr_assert_eq(simulate(plan, &profile, NULL, &memory, &result, &err), FCP_OK);
-    arena_free(&memory);
-    return result.pass[FCP_FORWARD].makespan + result.pass[FCP_BACKWARD].makespan;
 }
 
 static fcp_code plan_it(const char *source, auto_report *report, fcp_plan **out) {

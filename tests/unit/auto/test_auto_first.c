@@ -9,6 +9,7 @@
 #include "compiler/auto/auto.h"
 #include "compiler/compile.h"
 #include "compiler/simulate/simulate.h"
+#include "tests/support/predicted.h"
 #include "tests/support/splitmix.h"
 
 static void plan_it(const char *source, auto_report *report, fcp_plan **out) {
@@ -64,17 +65,6 @@ Test(auto_first, settings) {
         fcp_plan_free(plan);
         auto_report_free(&r);
     }
-}
-
-static uint64_t predicted(const fcp_plan *plan) {
-    sim_profile profile;
-    sim_result result;
-    fcp_error err;
-    arena memory = {0};
-    cr_assert_eq(sim_profile_find("h200", &profile, &err), FCP_OK);
-    cr_assert_eq(simulate(plan, &profile, NULL, &memory, &result, &err), FCP_OK);
-    arena_free(&memory);
-    return auto_time(&result);
 }
 
 /* Lengths with a long tail: most have some thousand tokens, one in ten up to 60,000. */

@@ -11,6 +11,7 @@
 #include "compiler/auto/auto.h"
 #include "compiler/compile.h"
 #include "tests/support/amount.h"
+#include "tests/support/predicted.h"
 
 #define MODEL "model { heads = 8; kv_heads = 2; head_dim = 128 }\n"
 
@@ -55,19 +56,6 @@ static fcp_code plan_it(const char *source, auto_report *report, fcp_plan **out,
     fcpc_program_free(program);
     fcpc_diagnostics_free(d);
     return code;
-}
-
-static uint64_t predicted(const fcp_plan *plan) {
-    sim_profile profile;
-    sim_result result;
-    fcp_error err;
-    arena memory = {0};
-    char gpu[sizeof plan->cluster->gpu + 1] = "";
-    memcpy(gpu, plan->cluster->gpu, sizeof plan->cluster->gpu);
-    cr_assert_eq(sim_profile_find(gpu, &profile, &err), FCP_OK);
-    cr_assert_eq(simulate(plan, &profile, NULL, &memory, &result, &err), FCP_OK);
-    arena_free(&memory);
-    return auto_time(&result);
 }
 
 static void expect_same_plan(const fcp_plan *a, const fcp_plan *b, const char *source) {

@@ -4,35 +4,28 @@
 #include <stdio.h>
 
 #include "compiler/fcpc.h"
-#include "compiler/simulate/profile.h"
-#include "compiler/simulate/simulate.h"
 #include "tests/support/amount.h"
 #include "tests/support/plan_of.h"
+#include "tests/support/predicted.h"
 
 /* The predicted milliseconds of both passes. */
-typedef struct predicted {
+typedef struct times {
     double forward, backward;
-} predicted;
+} times;
 
-static predicted predict(const char *source) {
+static times predict(const char *source) {
     fcp_plan *plan = plan_of(source);
-    sim_profile profile;
-    sim_result r;
-    arena memory = {0};
-    fcp_error err = {0};
-    cr_assert_eq(sim_profile_find("h200", &profile, &err), FCP_OK, "%s", err.message);
-    cr_assert_eq(simulate(plan, &profile, NULL, &memory, &r, &err), FCP_OK, "%s", err.message);
-    predicted p = {(double)r.pass[FCP_FORWARD].makespan / 1e9, (double)r.pass[FCP_BACKWARD].makespan / 1e9};
-    arena_free(&memory);
+    uint64_t passes[FCP_PASSES];
+    predict_passes(plan, passes);
     fcp_plan_free(plan);
-    return p;
+    return (times){(double)passes[FCP_FORWARD] / 1e9, (double)passes[FCP_BACKWARD] / 1e9};
 }
 
 typedef struct machine {
     unsigned nodes, gpus, rate; /* GB/s of a port */
 } machine;
 
-static predicted predict_on(machine m, const char *relay, const char *mask, const char *strategy, const char *layout,
+static times predict_on(machine m, const char *relay, const char *mask, const char *strategy, const char *layout,
                             const char *lengths) {
     char source[800];
     snprintf(source, sizeof source,
@@ -54,9 +47,9 @@ Test(relay_time, head_of_one_rank) {
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         for (int s = 0; s < 3; s++) {
             static const char *const strategies[] = {"cad(tolerance = 1.0)", "dcp", "ring"};
-            const predicted with = predict_on(cases[i].on, "auto", "head", strategies[s], "contiguous",
+            const times with = predict_on(cases[i].on, "auto", "head", strategies[s], "contiguous",
                                               cases[i].lengths);
-            const predicted without = predict_on(cases[i].on, "off", "head", strategies[s], "contiguous",
+            const times without = predict_on(cases[i].on, "off", "head", strategies[s], "contiguous",
                                                  cases[i].lengths);
             cr_expect_leq(with.forward, cases[i].steps * step + 0.5, "%s: %.1f ms", strategies[s], with.forward);
             cr_expect_geq(without.forward, cases[i].off * step);
@@ -84,8 +77,8 @@ Test(relay_time, never_much_slower) {
         if (at / 7 % 2) snprintf(lengths, sizeof lengths, "%uK", tokens);
         else snprintf(lengths, sizeof lengths, "%uK, %uK, %uK x 2", tokens / 2, tokens / 4, tokens / 8);
         const char *mask = masks[at % 7], *strategy = strategies[at / 42], *layout = layouts[at / 6 % 2];
-        const predicted with = predict_on(on, "auto", mask, strategy, layout, lengths);
-        const predicted without = predict_on(on, "off", mask, strategy, layout, lengths);
+        const times with = predict_on(on, "auto", mask, strategy, layout, lengths);
+        const times without = predict_on(on, "off", mask, strategy, layout, lengths);
         const double part = (with.forward + with.backward) / (without.forward + without.backward);
         all++, gained += part < 0.99, slower += part > 1.02;
         if (part > worst) worst = part;

@@ -4,17 +4,13 @@
 #include <criterion/criterion.h>
 #include <stdio.h>
 
-#include "compiler/simulate/simulate.h"
 #include "tests/support/amount.h"
 #include "tests/support/plan_of.h"
+#include "tests/support/predicted.h"
 
 static uint64_t time_with(const char *lengths, unsigned inter, unsigned block, const char *strategy, unsigned coalesce,
                           unsigned buffers) {
     char source[500];
-    sim_profile p;
-    sim_result r;
-    arena memory = {0};
-    fcp_error err = {0};
     snprintf(source, sizeof source,
              "model { heads = 64; kv_heads = 8; head_dim = 128 }\n"
              "cluster { nodes = 4; gpus = 8; gpu = h200; inter = %u GB/s }\nbatch { lengths = [%s] }\n"
@@ -22,11 +18,9 @@ static uint64_t time_with(const char *lengths, unsigned inter, unsigned block, c
              "passes = forward, backward }\n",
              inter, lengths, block, strategy, coalesce, buffers);
     fcp_plan *plan = plan_of(source);
-    cr_assert_eq(sim_profile_find("h200", &p, &err), FCP_OK);
-    cr_assert_eq(simulate(plan, &p, &(sim_options){.brief = true}, &memory, &r, &err), FCP_OK);
-    arena_free(&memory);
+    const uint64_t time = predicted(plan);
     fcp_plan_free(plan);
-    return r.pass[FCP_FORWARD].makespan + r.pass[FCP_BACKWARD].makespan;
+    return time;
 }
 
 /* Both passes together, as what one buffer more gains in one of them it may cost in the other. */

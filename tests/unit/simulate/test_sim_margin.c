@@ -6,6 +6,7 @@
 #include "compiler/simulate/simulate.h"
 #include "tests/support/amount.h"
 #include "tests/support/plan_of.h"
+#include "tests/support/predicted.h"
 
 /* The margins among which a plan gets one are sizes of green contexts, and the last one moves all of a port. */
 Test(margin, are_sizes_that_green_contexts_have) {
@@ -107,21 +108,15 @@ Test(margin, chosen_is_the_fastest) {
 /* Both passes of the program at this rate of a link, as predicted with the margin of its plan. */
 static uint64_t time_at(const char *program, const char *link, uint64_t megabytes, uint32_t *out_margin) {
     char source[700];
-    sim_profile p;
-    sim_result r;
-    arena memory = {0};
-    fcp_error err = {0};
     snprintf(source, sizeof source,
              "model { heads = 64; kv_heads = 8; head_dim = 128 }\n"
              "cluster { nodes = 4; gpus = 4; gpu = h200; %s = %llu MB/s }\n%s\n",
              link, (unsigned long long)megabytes, program);
     fcp_plan *plan = plan_of(source);
-    cr_assert_eq(sim_profile_find("h200", &p, &err), FCP_OK);
-    cr_assert_eq(simulate(plan, &p, &(sim_options){.brief = true}, &memory, &r, &err), FCP_OK);
+    const uint64_t time = predicted(plan);
     *out_margin = plan->problem->margin;
-    arena_free(&memory);
     fcp_plan_free(plan);
-    return r.pass[FCP_FORWARD].makespan + r.pass[FCP_BACKWARD].makespan;
+    return time;
 }
 
 /* 70 steps from a slow link to a fast one, with everything else equal. Placements that look at links change between
