@@ -185,7 +185,7 @@ $(FCPC_SRC:%.c=$(B)/%.o): | $(B)/gen/fcp.lex.h $(B)/gen/fcp.tab.h
 COLD = $(addprefix compiler/,cli explain page sema show syntax trace) codegen codegen/cost runtime/libraries runtime/rendezvous
 $(foreach room,$(COLD),$(patsubst %.c,$(B)/%.o,$(wildcard $(room)/*.c))) $(B)/runtime/plan/dump.o $(B)/gen/%.o: OPT := $(OPT:-O3=-O1)
 # What waits for a driver, and what lets other rooms work, runs as fast at -O2, which compiles in three quarters of the time.
-WARM = runtime/cuda runtime/exec runtime/kernels compiler/auto
+WARM = runtime/cuda runtime/exec runtime/jit runtime/worklists compiler/auto
 $(foreach room,$(WARM),$(patsubst %.c,$(B)/%.o,$(wildcard $(room)/*.c))): OPT := $(OPT:-O3=-O2)
 # Its loops are compiled for three instruction sets. -O3 takes twice as long for that, and makes none of them faster.
 # clang vectorises at -O2, and does not know the second flag.
@@ -319,7 +319,7 @@ MEASURED_parse = compiler/syntax compiler/sema compiler/expr compiler/explain
 MEASURED_expr = compiler/box compiler/cells
 MEASURED_program = compiler compiler/cells compiler/problem compiler/place $(addprefix compiler/place/,fcp cad heads dcp groups) compiler/schedule compiler/lower
 MEASURED_file = compiler/syntax compiler/sema compiler/expr compiler/problem runtime/base
-MEASURED_plan = runtime/base runtime/plan runtime/verify runtime/pairs runtime/kernels codegen codegen/mask
+MEASURED_plan = runtime/base runtime/plan runtime/verify runtime/pairs runtime/jit runtime/worklists codegen codegen/mask
 MEASURED_profile = compiler/simulate
 MEASURED_rows = compiler/simulate
 # Rooms that fuzz_program needs and other targets measure: the sanitizers look at them there. It has them, and its oracle, without.

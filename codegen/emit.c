@@ -17,7 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "codegen/mask/parts.h"
+#include "codegen/mask/mask_parts.h"
 #include "codegen/spans.h"
 
 typedef __int128 wide;

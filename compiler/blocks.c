@@ -6,7 +6,7 @@
  */
 #include "compiler/blocks.h"
 
-#include "compiler/place/strategies.h"
+#include "compiler/place/strategy_table.h"
 #include "compiler/problem/problem.h"
 
 enum { MOST_BLOCKS = 4096 }; /* sizes below a cell are tried for a warning only where they make fewer */

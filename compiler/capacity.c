@@ -7,7 +7,7 @@
 #include <stdio.h>
 
 #include "compiler/lower/lower.h"
-#include "compiler/place/strategies.h"
+#include "compiler/place/strategy_table.h"
 #include "compiler/problem/problem.h"
 
 /* *out_partial, unless NULL: the part that partial results take on the fullest rank. */

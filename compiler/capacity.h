@@ -1,7 +1,7 @@
 /* capacity.h: does the plan fit the memory that the program allows? */
 #ifndef FCPC_CAPACITY_H
 #define FCPC_CAPACITY_H
-#include "compiler/planning.h"
+#include "compiler/planning/planning.h"
 
 /* FCP_E_MEMORY_CAP: the fullest rank needs more than cluster.memory; the error says which rank, how much, and
  * whether fewer rounds to a stage would do, or another `relay`, or, where work moves, a larger tolerance. Cost: linear

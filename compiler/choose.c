@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "compiler/auto/auto.h"
-#include "compiler/place/strategies.h"
+#include "compiler/place/strategy_table.h"
 #include "compiler/problem/problem.h"
 #include "compiler/schedule/reshuffle.h"
 #include "runtime/base/both.h"

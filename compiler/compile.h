@@ -1,7 +1,7 @@
 /* compile.h: planning a batch, as fcpc_plan_batch does it, with a look at what the passes made. */
 #ifndef FCPC_COMPILE_H
 #define FCPC_COMPILE_H
-#include "compiler/planning.h"
+#include "compiler/planning/planning.h"
 
 /* see is called once, after the last pass that ran, whether it failed or not: what passes made is still there, and gone
  * when the call returns. It may be NULL. */

@@ -10,18 +10,18 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "compiler/device.h"
+#include "compiler/gpu_profile.h"
 #include "compiler/expr/choose.h"
-#include "compiler/margin.h"
+#include "compiler/choose_margin.h"
 #include "compiler/sema/arrays.h"
 #include "compiler/sema/files.h"
 #include "compiler/sema/keys.h"
-#include "compiler/sema/layers.h"
+#include "compiler/sema/layer_masks.h"
 #include "compiler/sema/names.h"
 #include "compiler/sema/override.h"
 #include "compiler/sema/unused.h"
 #include "compiler/syntax/parse.h"
-#include "compiler/workspace.h"
+#include "compiler/planning/workspace.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/sized.h"
 

@@ -6,8 +6,8 @@
  * Cost: theirs.
  */
 #include "compiler/front.h"
-#include "compiler/layers.h"
-#include "compiler/workspace.h"
+#include "compiler/shared_homes.h"
+#include "compiler/planning/workspace.h"
 #include "runtime/base/read_file.h"
 #include "runtime/base/sized.h"
 

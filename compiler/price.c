@@ -10,7 +10,7 @@
  */
 #include "compiler/price.h"
 
-#include "compiler/place/strategies.h"
+#include "compiler/place/strategy_table.h"
 #include "compiler/problem/problem.h"
 #include "compiler/schedule/reshuffle.h"
 #include "compiler/schedule/traffic.h"

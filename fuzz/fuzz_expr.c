@@ -12,7 +12,7 @@
  */
 #include "compiler/box/box.h"
 #include "compiler/cells/cells.h"
-#include "compiler/box/rows.h"
+#include "compiler/box/solve_rows.h"
 
 #include <stdlib.h>
 #include <string.h>

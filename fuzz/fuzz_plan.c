@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "runtime/kernels/source.h"
+#include "runtime/jit/kernel_source.h"
 #include "fuzz/reseal.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "compiler/base/text.h"
-#include "compiler/simulate/calibrate.h"
+#include "compiler/simulate/fit.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -9,10 +9,10 @@
 #include <string.h>
 
 #include "runtime/base/sized.h"
-#include "runtime/cuda/session.h"
+#include "runtime/cuda/cuda_session.h"
 #include "runtime/host/executor.h"
 #include "runtime/exec/tensors.h"
-#include "runtime/exec/where.h"
+#include "runtime/exec/error_place.h"
 
 static const fcp_session_kind *const kinds[] = {&fcp_session_host, &fcp_session_cuda}; /* the usual one first */
 enum { KINDS = sizeof kinds / sizeof *kinds };

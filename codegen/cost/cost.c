@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "codegen/cost/parts.h"
+#include "codegen/cost/cost_parts.h"
 
 bool cost_read(const char *source, const char *listing, const cost_machine *machine, cost_report *out,
                char wrong[160]) {

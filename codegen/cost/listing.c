@@ -9,14 +9,14 @@
  *                   /0100/   @!P0 BRA `(.L_x_3) ;                            an instruction (with stars at the slashes)
  *
  *           Lines with //## speak of all instructions up to the next of them; those in a row are one chain of calls.
- * Gives:    cost_list (parts.h).
+ * Gives:    cost_list (cost_parts.h).
  * Cost:     O(text x marks).
  */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "codegen/cost/parts.h"
+#include "codegen/cost/cost_parts.h"
 
 /* --- marks of the source ------------------------------------------------------------------------------------------ */
 

@@ -1,7 +1,7 @@
 /* loops.c: finds the loops of a kernel, which of them goes over steps, and what a warp issues in one step.
  *
  * Requires: instructions with their targets and marks (listing.c).
- * Gives:    cost_steps (parts.h).
+ * Gives:    cost_steps (cost_parts.h).
  * Method:   pieces of code without branches; dominators as Cooper, Harvey and Kennedy find them; a loop for each piece
  *           that a branch from a piece it dominates goes back to. A step is the longest way through the loop:
  *           - An inner loop counts as often as it turns, if it counts a register up by constants; else once. One that
@@ -16,7 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "codegen/cost/parts.h"
+#include "codegen/cost/cost_parts.h"
 
 enum { NONE = -1 };
 

@@ -1,14 +1,14 @@
 /* machine.c: which unit an instruction keeps busy, and for how long.
  *
  * Requires: the name of an instruction as the disassembler prints it, with its suffixes: "HGMMA.64x128x16.F32.BF16".
- * Gives:    cost_pipe_of and cost_count (parts.h), and the table of architectures (cost.h).
+ * Gives:    cost_pipe_of and cost_count (cost_parts.h), and the table of architectures (cost.h).
  * Unit:     clocks of a quarter of a multiprocessor, which issues an instruction of one warp each clock. Its unit for a
  *           kind of instruction works on 32 / clocks lanes at once.
  */
 #include <stdio.h>
 #include <string.h>
 
-#include "codegen/cost/parts.h"
+#include "codegen/cost/cost_parts.h"
 
 const char *const cost_pipe_names[COST_PIPES] = {"tensor", "mufu",    "fma",     "alu",
                                                  "memory", "uniform", "control", "other"};

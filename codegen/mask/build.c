@@ -16,7 +16,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "codegen/mask/parts.h"
+#include "codegen/mask/mask_parts.h"
 
 /* What is known about a node. The ends of a bool's range are 0 or 1. */
 typedef struct fact {

@@ -9,7 +9,7 @@
 
 #include <math.h>
 
-#include "codegen/mask/parts.h"
+#include "codegen/mask/mask_parts.h"
 
 const mc_op_info mc_ops[MC_OP_COUNT] = {
 #define X(id, name, arity, type, args, faults) [MC_##id] = {name, arity, type, args, faults},

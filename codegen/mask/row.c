@@ -15,7 +15,7 @@
 #include <math.h>
 
 #include "codegen/mask/clones.h"
-#include "codegen/mask/parts.h"
+#include "codegen/mask/mask_parts.h"
 #include "codegen/mask/real_row.h"
 
 /* --- what a call works with ---------------------------------------------------------------------------------------

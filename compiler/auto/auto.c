@@ -2,13 +2,13 @@
  *
  * Requires: a program with strategy = auto, and a batch.
  * Gives: the settings of the candidate that is predicted to be fastest; of equals the first. Then the search (search.c)
- *     tries neighbours of it, and moves (moves.c) what ends last.
+ *     tries neighbours of it, and moves (local_search.c) what ends last.
  * Cost: a planning without proof and a prediction for each candidate that is not ruled out.
  *
  * A candidate is a strategy, one setting of it, and a size of blocks. Four things rule one out:
  *   1. Its bounds. Once its homes and routes are known, so are the work of each rank and the bytes of each port. If
  *      these alone take longer than the best prediction so far, its schedule is not made. Strategies that cut every
- *      sequence evenly, and groups, are judged before anything is cut (bounds.c). Neighbours that could gain next to
+ *      sequence evenly, and groups, are judged before anything is cut (time_bounds.c). Neighbours that could gain next to
  *      nothing are ruled out as well.
  *   2. Every effort begins with what effort 1 does: each strategy with one setting at the middle size. A strategy that
  *      then takes NEAR times as long as the best gets no further tries. Other sizes are tried of the best setting only.

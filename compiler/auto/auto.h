@@ -13,9 +13,9 @@
 #ifndef FCPC_AUTO_AUTO_H
 #define FCPC_AUTO_AUTO_H
 #include "compiler/auto/report.h"
-#include "compiler/place/strategies.h"
+#include "compiler/place/strategy_table.h"
 #include "compiler/problem/problem.h"
-#include "compiler/simulate/model.h"
+#include "compiler/simulate/cost_model.h"
 
 /* The passes, in four stretches: up to blocks and tiles, which is all that asks the mask; the placement; routes and the
  * reshuffle; up to a plan, which is not verified. */
@@ -148,11 +148,11 @@ fcp_code auto_search(auto_job *j, uint32_t effort, uint32_t budget, uint32_t mos
 /* A neighbour that the search would try among the first, with a placement that is known; FCP_NONE: there is none. */
 uint32_t auto_neighbour(auto_job *j, uint32_t effort);
 
-/* moves.c. Moves rows and blocks of the best candidate; report->moves. `budget`: placements that are tried; up to
+/* local_search.c. Moves rows and blocks of the best candidate; report->moves. `budget`: placements that are tried; up to
  * `most` as long as they gain. */
 fcp_code auto_move(auto_job *j, uint32_t budget, uint32_t most);
 
-/* bounds.c. What no plan with the placement and the routes of x can beat; *out_memory: bytes that its fullest rank
+/* time_bounds.c. What no plan with the placement and the routes of x can beat; *out_memory: bytes that its fullest rank
  * needs at least, *out_rank. FCP_E_NO_MEMORY. Cost: O(parts + hops + bundles + ranks). */
 fcp_code auto_bound_routes(planning *x, const sim_profile *profile, sim_counts *counts, auto_bounds *out,
                            uint64_t *out_memory, uint32_t *out_rank);

@@ -23,7 +23,7 @@ static inline bool box_bands_only(const box_program *p) {
     return p->count == 1 && box_bands_leaf(p->nodes) && p->nodes[0].f.x[0] != p->nodes[0].f.x[1];
 }
 
-/* Does a program read bands? Such are left to rows.h and to the functions below. */
+/* Does a program read bands? Such are left to solve_rows.h and to the functions below. */
 static inline bool box_reads_bands(const box_program *p) {
     for (uint32_t i = 0; p->bands && i < p->count; i++)
         if (p->nodes[i].op == MC_BANDS) return true;

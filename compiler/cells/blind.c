@@ -18,7 +18,7 @@
 
 #include <stdlib.h>
 
-#include "compiler/cells/parts.h"
+#include "compiler/cells/cells_parts.h"
 
 enum { LOOKS = 64 }; /* at stretches of keys for several rows at once, before the rows are halved */
 

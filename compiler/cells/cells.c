@@ -13,7 +13,7 @@
  * Units: positions count tokens; pairs are summed over heads if the mask names h.
  * Method: quadtrees with shared subtrees, as in Gosper's Hashlife (1984), but with symbolic keys.
  */
-#include "compiler/cells/parts.h"
+#include "compiler/cells/cells_parts.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -9,7 +9,7 @@
  *      the list too, if the whole unit would be FULL or NONE; else it is looked up by t and its own height and width.
  * Cost: a stretch that is known O(nodes + runs or entries written); a new one O(unlike t * nodes).
  */
-#include "compiler/cells/parts.h"
+#include "compiler/cells/cells_parts.h"
 
 #include <string.h>
 

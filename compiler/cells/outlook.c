@@ -20,7 +20,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "compiler/cells/parts.h"
+#include "compiler/cells/cells_parts.h"
 
 enum { ROUND = 64, ROUNDS = 4, DEPTHS = 64, LEAST_BITS = 28, ASKED_FIRST = 16, ASKED = 256, TWICE = 5, SOON = 4 };
 #define LONG UINT64_C(1000000000)     /* work: less is not worth a closer look */

@@ -10,7 +10,7 @@
  * Cost: O(boxes * nodes) for each unlike piece pair; for its cells also O(cells), each once for every region that it is
  *      in.
  */
-#include "compiler/cells/parts.h"
+#include "compiler/cells/cells_parts.h"
 
 #include <string.h>
 

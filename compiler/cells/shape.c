@@ -5,7 +5,7 @@
  *      of causal do. Joins the shapes of two objects.
  * Cost: a pair that was met before O(nodes); a new one as walk.c says; to number a shape O(its runs).
  */
-#include "compiler/cells/parts.h"
+#include "compiler/cells/cells_parts.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -6,7 +6,7 @@
  *      the cheapest way that fits its program (README.md has the list).
  * Cost: to classify a box or find a cell O(nodes); to solve a cell see box/rows.c, box/lanes.c and elements.c.
  */
-#include "compiler/cells/parts.h"
+#include "compiler/cells/cells_parts.h"
 
 #include <stdlib.h>
 #include <string.h>

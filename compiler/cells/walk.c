@@ -13,7 +13,7 @@
  *      enough such cells have been collected to be counted together.
  * Cost: O((boundary + rows) * nodes).
  */
-#include "compiler/cells/parts.h"
+#include "compiler/cells/cells_parts.h"
 
 typedef struct walk {
     cells *c;

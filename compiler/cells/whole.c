@@ -11,7 +11,7 @@
  *        its 128 bounds reach, and NONE beyond the last of them. Also the `and` of such a bound and one on q - k.
  * Cost: O(nodes * positions of the sides + cells of one side + cells where two bounds meet).
  */
-#include "compiler/cells/parts.h"
+#include "compiler/cells/cells_parts.h"
 
 typedef unsigned __int128 wide_count;
 

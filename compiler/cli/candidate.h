@@ -50,7 +50,7 @@ fcp_code candidate_try(const candidate_how *how, const cmd_input *opened, const 
  * added to the diagnostics (advice.c). `opened` as for candidate_try. */
 fcp_code candidate_advise(const candidate_how *how, const cmd_input *opened, const fcp_plan *plan,
                           const sim_profile *profile, const candidate *own, fcpc_diagnostics *d, fcp_error *err);
-/* phases.c. Of a plan whose blocks hold some heads: the memory of its phases, beside what the paper of UPipe counts; as
+/* phase_memory.c. Of a plan whose blocks hold some heads: the memory of its phases, beside what the paper of UPipe counts; as
  * text, and as the member `phases` of the open object, for one pass. Of another plan nothing. */
 fcp_code cmd_print_phases(const fcp_plan *plan, fcp_error *err);
 fcp_code cmd_phases_json(json *j, const fcp_plan *plan, fcp_pass pass, fcp_error *err);

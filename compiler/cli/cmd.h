@@ -247,10 +247,10 @@ fcp_code cmd_position(const char *what, const char *typed, uint64_t *out, fcp_er
 /* A..B, half-open, of positions; B may be missing: 0. */
 fcp_code cmd_range(const cmd_line *line, cmd_option option, uint64_t *from, uint64_t *to, fcp_error *err);
 
-/* Prints to stdout the help of everything, of a command, or one of the pages of generate.c, as help_topic says. */
+/* Prints to stdout the help of everything, of a command, or one of the pages of cmd_generate.c, as help_topic says. */
 fcp_code cmd_help(const cmd_line *line, fcp_error *err);
 
-/* Pages made from the tables, on stdout (generate.c). */
+/* Pages made from the tables, on stdout (cmd_generate.c). */
 void cmd_bash_completion(void);
 void cmd_zsh_completion(void);
 void cmd_man_page(void);
@@ -272,7 +272,7 @@ typedef struct cmd_input {
     bool silent;                    /* warnings of the program are kept, and not printed */
     bool json_told;                 /* the JSON object has been printed, with the error in it */
     auto_report tried;              /* of a program with strategy = auto */
-    unsigned dump;                  /* the passes to print while a program is compiled: compiler/dump.h */
+    unsigned dump;                  /* the passes to print while a program is compiled: compiler/dump_passes.h */
 } cmd_input;
 
 /* Looks at the file that the line names: is it a plan? A file that can be read only once (standard input, a pipe, a
@@ -316,12 +316,12 @@ fcpc_options cmd_settings(const cmd_line *line);
 fcp_code cmd_max_seconds(const cmd_line *line, double *out, fcp_error *err);
 
 /* Looks for the files that a plan's fields and tables were read from, as the plan names them (seen from its folder,
- * then from the current one) or where --field says: E322 if one is there and is not the same (field.c). */
+ * then from the current one) or where --field says: E322 if one is there and is not the same (cmd_field.c). */
 fcp_code cmd_check_fields(const cmd_line *line, const fcp_plan *plan, fcp_error *err);
 /* E011 if an output of the line is one of those files. */
 fcp_code cmd_protect_fields(const cmd_line *line, const fcp_plan *plan, fcp_error *err);
 
-/* --- telling errors (report.c) ------------------------------------------------------------------------------------ */
+/* --- telling errors (messages.c) ------------------------------------------------------------------------------------ */
 
 /* Tells an error, once: as text on stderr and, with --json, as an object on stdout, unless input->json_told. */
 void cmd_report(const cmd_line *line, cmd_input *input, const fcp_error *err);
@@ -380,7 +380,7 @@ typedef struct cmd_text {
 fcp_code cmd_texts_write(const cmd_line *line, const cmd_text *texts, size_t count, fcp_error *err);
 
 /* Add the trace of --trace: as it is predicted for a plan, of which `result` is known, or as it was measured in a
- * session (timeline.c). cmd_check_ranks refuses --ranks that the plan does not have, cmd_check_drawing those of which
+ * session (trace_files.c). cmd_check_ranks refuses --ranks that the plan does not have, cmd_check_drawing those of which
  * nothing would be drawn. */
 fcp_code cmd_trace_predicted(const cmd_line *line, const fcp_plan *plan, const sim_profile *profile,
                              const sim_options *how, const sim_result *result, text *out, fcp_error *err);

@@ -11,8 +11,8 @@
 #include <string.h>
 
 #include "compiler/show/model.h"
-#include "runtime/kernels/disassemble.h"
-#include "runtime/kernels/work.h"
+#include "runtime/jit/disassemble.h"
+#include "runtime/worklists/worklists.h"
 
 fcp_code cost_of_cubin(const char *arch, const char *source, const fcp_cubin *cubin, cost_report *out, fcp_error *err) {
     const cost_machine *machine = cost_machine_of(arch);

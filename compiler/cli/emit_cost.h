@@ -3,8 +3,8 @@
 #define FCPC_CLI_EMIT_COST_H
 #include "codegen/cost/cost.h"
 #include "compiler/cli/cmd.h"
-#include "runtime/kernels/fuse.h"
-#include "runtime/kernels/nvrtc.h"
+#include "runtime/worklists/fuse.h"
+#include "runtime/jit/nvrtc.h"
 
 /* Disassembles a cubin, made of `source` with line info, and reads its costs; the caller ends them with cost_free. */
 fcp_code cost_of_cubin(const char *arch, const char *source, const fcp_cubin *cubin, cost_report *out, fcp_error *err);

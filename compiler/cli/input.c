@@ -11,8 +11,8 @@
 
 #include "compiler/cli/cmd.h"
 #include "compiler/compile.h"
-#include "compiler/dump.h"
-#include "compiler/layers.h"
+#include "compiler/dump_passes.h"
+#include "compiler/shared_homes.h"
 #include "compiler/show/model.h"
 #include "runtime/plan/file.h"
 

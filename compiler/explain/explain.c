@@ -10,14 +10,14 @@
  *           answer is not that of the mask code, it is evaluated strictly, and then it must be.
  * Cost:     O(distinct calls x size of their bodies). The text of a step is as long as its expression.
  */
-#include "compiler/explain/computed.h"
+#include "compiler/explain/where_computed.h"
 #include "compiler/explain/explain.h"
 
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
 
-#include "compiler/explain/where.h"
+#include "compiler/explain/which_sequence.h"
 #include "compiler/expr/expr.h"
 #include "compiler/front.h"
 #include "compiler/base/memo.h"

@@ -7,7 +7,7 @@
 #include "compiler/base/json.h"
 #include "compiler/base/real.h"
 #include "runtime/base/sized.h"
-#include "compiler/explain/computed.h"
+#include "compiler/explain/where_computed.h"
 #include "compiler/explain/explain.h"
 #include "runtime/plan/plan.h"
 

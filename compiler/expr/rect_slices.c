@@ -2,7 +2,7 @@
  *
  * rect(q0..q1, k0..k1, causal) is short for comparisons, and becomes them: q >= q0 and q < q1 and so on. slices(...)
  * may have millions of rectangles. They are read from the file or the arguments when the plan's mask is lowered, and
- * become bands (bands.c), which the program owns and mask code names by number. A file that is named twice is read
+ * become bands (slice_bands.c), which the program owns and mask code names by number. A file that is named twice is read
  * once.
  *
  * Requires: trees from syntax/parse.c. Cost: of rect O(1); of slices that of reading them and of bands_of_slices.

@@ -2,7 +2,7 @@
 #ifndef FCPC_EXPR_SLICE_SOURCES_H
 #define FCPC_EXPR_SLICE_SOURCES_H
 #include "compiler/sema/sema.h"
-#include "compiler/expr/bands.h"
+#include "compiler/expr/slice_bands.h"
 
 /* Slices as they were read, from a file or from the arguments of one call. */
 typedef struct slice_source {

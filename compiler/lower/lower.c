@@ -5,7 +5,7 @@
  * Cost: linear in the plan.
  */
 #include "compiler/lower/lower.h"
-#include "compiler/pair.h"
+#include "compiler/planning/pair.h"
 
 #include <stdlib.h>
 #include <string.h>

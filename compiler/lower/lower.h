@@ -24,6 +24,6 @@ typedef struct memory_peak {
     fcp_pass pass;
 } memory_peak;
 memory_peak lower_memory_peak(const planning *x, const fcp_problem *facts);
-/* data.c: score, sinks, fields, tables and slices. */
+/* mask_data.c: score, sinks, fields, tables and slices. */
 fcp_code lower_data(planning *x, fcp_plan *plan);
 #endif

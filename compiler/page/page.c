@@ -17,7 +17,7 @@
 #include "compiler/base/diag.h"
 #include "compiler/explain/explain.h"
 #include "compiler/fcpc.h"
-#include "compiler/page/parts.h"
+#include "compiler/page/time_parts.h"
 #include "compiler/show/model.h"
 #include "compiler/show/summary.h"
 #include "compiler/trace/timeline.h"

@@ -5,7 +5,7 @@
  */
 #ifndef FCPC_PLACE_PLACE_H
 #define FCPC_PLACE_PLACE_H
-#include "compiler/planning.h"
+#include "compiler/planning/planning.h"
 #include "compiler/sema/strategies.h"
 
 typedef struct problem problem;
@@ -104,7 +104,7 @@ fcp_code exec_by_groups(planning *x, const uint32_t *home, uint32_t *exec);
 fcp_code heads_cut(planning *x);
 fcp_code exec_by_heads(planning *x, const uint32_t *home, uint32_t *exec);
 
-/* rails.c. Where the network is of rails, and homes are the strategy's choice: renames nodes, and the ranks of each, in
+/* rail_ranks.c. Where the network is of rails, and homes are the strategy's choice: renames nodes, and the ranks of each, in
  * home and in exec, which may be NULL, so that most bytes stay in a node, or go between ranks of equal number in their
  * nodes. */
 fcp_code place_on_rails(planning *x, uint32_t *home, uint32_t *exec);

@@ -1,7 +1,7 @@
 /* bind.h: which batch is planned, and the fields and tables of the program laid out for it. */
 #ifndef FCPC_PROBLEM_BIND_H
 #define FCPC_PROBLEM_BIND_H
-#include "compiler/planning.h"
+#include "compiler/planning/planning.h"
 
 /* What mask and score read: the arrays of the batch, as the sections ARRAYS, NAMES and DATA of the plan will hold
  * them, and where each sequence's part of them begins. */

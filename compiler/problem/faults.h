@@ -2,7 +2,7 @@
 #ifndef FCPC_PROBLEM_FAULTS_H
 #define FCPC_PROBLEM_FAULTS_H
 #include "compiler/cells/cells.h"
-#include "compiler/planning.h"
+#include "compiler/planning/planning.h"
 
 /* Which code faults: the plan's mask, or what finds the faults of its score (program.check). */
 typedef enum faults_of { FAULTS_MASK, FAULTS_SCORE } faults_of;

@@ -6,7 +6,7 @@
 #ifndef FCPC_PROBLEM_PROBLEM_H
 #define FCPC_PROBLEM_PROBLEM_H
 #include "compiler/cells/cells.h"
-#include "compiler/planning.h"
+#include "compiler/planning/planning.h"
 #include "compiler/problem/bind.h"
 #include "runtime/plan/layout.h"
 
@@ -149,11 +149,11 @@ fcp_code problem_check_room(planning *x, uint64_t *out_parts);
 /* cut_held.c: blocks of x->block tokens that stay where the caller holds them. *out_home: per block, in x->work. */
 fcp_code problem_cut_held(planning *x, uint32_t **out_home);
 
-/* pack.c. Makes pieces and blocks of parts, which come by side, sequence and start; of parts of one sequence no two
+/* pack_blocks.c. Makes pieces and blocks of parts, which come by side, sequence and start; of parts of one sequence no two
  * have the same home and the same place. *out_home: per block, in x->work. */
 fcp_code problem_pack(planning *x, problem_part *parts, size_t count, uint32_t **out_home);
 
-/* held.c. By what rule the caller holds the batch: fills p->rule, whose deals are in x->memory. FCP_E_VALUE: ranks that
+/* first_holders.c. By what rule the caller holds the batch: fills p->rule, whose deals are in x->memory. FCP_E_VALUE: ranks that
  * do not divide into groups. */
 fcp_code problem_deal(planning *x, problem *p);
 /* All runs of the tokens of a side that the caller holds at one rank, by sequence and start, in x->work, for work to
@@ -161,7 +161,7 @@ fcp_code problem_deal(planning *x, problem *p);
  * whose keys would travel longer than pays. FCP_E_PLAN_SIZE: more than 2^30. */
 fcp_code problem_held(planning *x, fcp_side side, problem_run **out, uint32_t *out_count);
 
-/* outlook.c. Fills x->outlook, unless it is known. */
+/* mask_time.c. Fills x->outlook, unless it is known. */
 fcp_code problem_look_ahead(planning *x);
 /* The pass that refuses what takes longer than x->batch->max_seconds: FCP_E_TOO_LONG. */
 fcp_code problem_check_time(planning *x);
@@ -222,7 +222,7 @@ fcp_code problem_few_rows(planning *x, bool apart, problem_stretch **out, size_t
 
 /* What the time of a plan's kernels and wires depends on, before there is a problem: all heads are one range. */
 fcp_problem problem_early_facts(const struct fcpc_program *program);
-/* facts.c. The problem record of the plan, once the blocks are measured. */
+/* problem_record.c. The problem record of the plan, once the blocks are measured. */
 void problem_facts(const planning *x, fcp_problem *out);
 /* ranges.c. Makes the table of ranges of heads. Called by problem_tiles. */
 fcp_code problem_make_heads(planning *x);
@@ -246,7 +246,7 @@ fcp_code problem_find_classes(planning *x);
 uint32_t problem_class_head(const problem *p, uint32_t cls);
 bool problem_class_mask(const problem *p, uint32_t cls, arena *memory, mc_code *out);
 
-/* check.c: what else can be wrong with a batch. */
+/* check_batch.c: what else can be wrong with a batch. */
 fcp_code problem_check_slices(planning *x); /* slices that end after the longest sequence: FCP_E_SLICES */
 /* Faults of the score, for pairs that the mask allows: FCP_E_MASK_*. */
 fcp_code problem_check_score(planning *x);

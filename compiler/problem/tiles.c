@@ -13,7 +13,7 @@
 
 #include "compiler/base/group.h"
 #include "compiler/base/sort.h"
-#include "compiler/pair.h"
+#include "compiler/planning/pair.h"
 #include "compiler/problem/class_tiles.h"
 #include "compiler/problem/faults.h"
 #include "runtime/base/both.h"

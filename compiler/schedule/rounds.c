@@ -22,7 +22,7 @@
 #include "runtime/base/clock.h"
 #include "compiler/schedule/colour.h"
 #include "compiler/schedule/ports.h"
-#include "compiler/pair.h"
+#include "compiler/planning/pair.h"
 #include "compiler/schedule/slots.h"
 #include "compiler/base/sort.h"
 

@@ -6,7 +6,7 @@
  * Gives: the order of independent units; the stages in which forwards and returns travel; for each tile a stage in
  *     which its Q and its KV are there; the order of execution, and the visits.
  * Keeps: independent units take exactly Delta rounds on each fabric.
- * Cost: that of the colouring (colour.c) or of levels.c, then linear.
+ * Cost: that of the colouring (colour.c) or of stages_away.c, then linear.
  *
  * Stages. Stage 0 computes what needs nothing from other ranks. Independent round i belongs to stage 1 + i / coalesce.
  * What arrives in stage s is computed in stage s, or later, beside the rounds of later stages. A forward may leave one
@@ -21,7 +21,7 @@
  *
  * Levels. Where all tiles run at home, forwards and returns leave as soon as they may, unless keys go along trees from
  * node to node (relays.c). There, and where tiles run elsewhere, most units are
- * dependent, and stages are given to all units alike (levels.c); there are no independent rounds then.
+ * dependent, and stages are given to all units alike (stages_away.c); there are no independent rounds then.
  *
  * Halves. With pingpong what must travel is divided in two half batches (halves.c). The second one begins with a stage
  * of its own, after all arrivals of the first: so its rounds come after those of the first on each fabric, and the
@@ -36,7 +36,7 @@
  * lightest. If they are too few to give stage 0 its share, local tiles of other blocks go there, at the price of a
  * visit.
  *
- * Where all tiles run at home, ranks keep pace, and tiles wait for later stages: see pace.c.
+ * Where all tiles run at home, ranks keep pace, and tiles wait for later stages: see even_stages.c.
  *
  * Where tiles run anywhere, each rank has its arrivals in other stages, and ranks wait for each other in every round.
  * So a rank that has much of its work in one stage delays all. Each tile therefore goes to the first stage with less
@@ -57,10 +57,10 @@
 #include "compiler/base/group.h"
 #include "compiler/base/sort.h"
 #include "compiler/schedule/halves.h"
-#include "compiler/schedule/levels.h"
+#include "compiler/schedule/stages_away.h"
 #include "compiler/schedule/near.h"
-#include "compiler/schedule/pace.h"
-#include "compiler/pair.h"
+#include "compiler/schedule/even_stages.h"
+#include "compiler/planning/pair.h"
 #include "compiler/schedule/rounds.h"
 
 enum { SOON = 2, HIDING = 8 };

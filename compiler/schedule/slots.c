@@ -30,7 +30,7 @@
 #include <string.h>
 
 #include "compiler/base/group.h"
-#include "compiler/pair.h"
+#include "compiler/planning/pair.h"
 
 typedef struct life {
     uint32_t rank, birth, end;

@@ -9,7 +9,7 @@
  *
  *     ports    the busiest port, of net or of local, in one direction, or the busiest uplink of a node
  *     compute  the busiest rank's computing
- *     stage    what that port carries in one stage (levels.c)
+ *     stage    what that port carries in one stage (stages_away.c)
  *     legs     how many hops the longest way has
  *
  *     wire = ports + (legs - 1) stage / 3
@@ -24,7 +24,7 @@
 
 #include <string.h>
 
-#include "compiler/schedule/levels.h"
+#include "compiler/schedule/stages_away.h"
 
 typedef unsigned __int128 wide; /* any rate and any length fits */
 

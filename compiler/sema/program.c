@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "compiler/sema/layers.h"
+#include "compiler/sema/layer_masks.h"
 #include "compiler/sema/sema.h"
 
 /* Prints the canonical text, and the text that plans store. */

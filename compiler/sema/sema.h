@@ -15,7 +15,7 @@ typedef struct sema {
     const char *folder;        /* "dir/" of the main source, or "" */
     const volatile int *stop;  /* not 0: end with FCP_E_INTERRUPTED; or NULL */
     bool regular_files;        /* no pipes and devices are read */
-    uint32_t layer;            /* which of the plan's layers this parse is of: layers.c */
+    uint32_t layer;            /* which of the plan's layers this parse is of: layer_masks.c */
     entry *layers_entry;       /* NULL: the plan names one mask */
     expr *layers_value, *layer_mask;
     const fcp_plan *plan;      /* its arrays stand for the fields and tables of the same names; or NULL */

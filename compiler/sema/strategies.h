@@ -11,7 +11,7 @@
  *
  * Beside them a program may say `auto`, which is no strategy of plans: it tries these and keeps one (compiler/auto).
  *
- * The front end reads the parameters from here. compiler/place/strategies.c makes the same lines into the table of
+ * The front end reads the parameters from here. compiler/place/strategy_table.c makes the same lines into the table of
  * functions; rooms below it need not know any function by name.
  */
 #ifndef FCPC_SEMA_STRATEGIES_H

@@ -128,7 +128,7 @@ const show_stretch *show_stretch_at(const show_grid *g, fcp_side side, uint64_t 
 enum { SHOW_LENGTH = 80 };
 const char *show_length(char out[SHOW_LENGTH], uint64_t queries, uint64_t keys);
 
-/* facts.c: what the plan is for and what it costs: a label and a sentence each. Returns how many. */
+/* sentences.c: what the plan is for and what it costs: a label and a sentence each. Returns how many. */
 enum { SHOW_FACTS = 20, SHOW_SENTENCE = 512 };
 typedef struct show_fact {
     const char *label;

@@ -13,7 +13,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "compiler/cells/parts.h"
+#include "compiler/cells/cells_parts.h"
 #include "compiler/show/model.h"
 #include "compiler/show/summary.h"
 #include "compiler/base/text.h"

@@ -20,7 +20,7 @@
 
 #include <string.h>
 
-#include "compiler/simulate/timeline.h"
+#include "compiler/simulate/intervals.h"
 #include "runtime/base/stop.h"
 #include "runtime/plan/fabrics.h"
 

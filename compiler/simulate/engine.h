@@ -1,7 +1,7 @@
 /* engine.h: the walk over a pass that gives each instruction its time. */
 #ifndef FCPC_SIMULATE_ENGINE_H
 #define FCPC_SIMULATE_ENGINE_H
-#include "compiler/simulate/model.h"
+#include "compiler/simulate/cost_model.h"
 
 /* The launches of a pass, round by round: those of round r are at[start[r]] to at[start[r + 1]]. Likewise what is sent
  * in it. */

@@ -24,7 +24,7 @@
 #include "compiler/base/sort.h"
 #include "compiler/simulate/flows.h"
 #include "compiler/simulate/tasks.h"
-#include "compiler/simulate/timeline.h"
+#include "compiler/simulate/intervals.h"
 
 typedef struct event {
     uint64_t time, order; /* of two at the same time the one that was made first */

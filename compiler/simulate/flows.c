@@ -11,7 +11,7 @@
  */
 #include "compiler/simulate/flows.h"
 
-#include "compiler/simulate/model.h"
+#include "compiler/simulate/cost_model.h"
 
 fcp_code flows_new(uint32_t resources, const uint64_t *capacity, uint32_t count, arena *memory, flows *out) {
     *out = (flows){.capacity = capacity, .at = ARENA_ZNEW(memory, flow, count),

@@ -1,7 +1,7 @@
 /* device.h: one device: making it current, its events, streams that follow each other, waiting with a time limit. */
 #ifndef FCP_CUDA_DEVICE_H
 #define FCP_CUDA_DEVICE_H
-#include "runtime/cuda/parts.h"
+#include "runtime/cuda/cuda_parts.h"
 
 /* Makes the device's context current for this thread. */
 fcp_code fcp_cuda_use(const fcp_cuda_session *s, const cuda_device *d, fcp_error *err);

@@ -1,7 +1,7 @@
 /* devices.h: opening and closing the devices of a session. */
 #ifndef FCP_CUDA_DEVICES_H
 #define FCP_CUDA_DEVICES_H
-#include "runtime/cuda/parts.h"
+#include "runtime/cuda/cuda_parts.h"
 
 /* Opens the session's devices: their contexts, direct copies between them, and their stages. */
 fcp_code fcp_cuda_devices_open(fcp_cuda_session *s, fcp_error *err);

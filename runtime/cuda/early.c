@@ -26,9 +26,9 @@
 #include <stdlib.h>
 
 #include "runtime/cuda/device.h"
-#include "runtime/cuda/reshuffle.h"
-#include "runtime/cuda/rounds.h"
-#include "runtime/cuda/work.h"
+#include "runtime/cuda/cuda_reshuffle.h"
+#include "runtime/cuda/io_rounds.h"
+#include "runtime/cuda/compute_queue.h"
 
 fcp_code fcp_cuda_early_find(fcp_cuda_session *s, uint32_t rank, fcp_pass pass, fcp_error *err) {
     const fcp_plan *plan = s->plan;

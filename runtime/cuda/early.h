@@ -1,7 +1,7 @@
 /* early.h: results that leave while the last stage computes. */
 #ifndef FCP_CUDA_EARLY_H
 #define FCP_CUDA_EARLY_H
-#include "runtime/cuda/parts.h"
+#include "runtime/cuda/cuda_parts.h"
 
 /* Finds which results of a rank leave early, and when. The slots of the rank are laid out. */
 fcp_code fcp_cuda_early_find(fcp_cuda_session *s, uint32_t rank, fcp_pass pass, fcp_error *err);

@@ -1,5 +1,5 @@
 /* environment.c: what masks and scores read on a device: sequences, fields, slices, sinks. It is one allocation, and
- * has room for sinks and tables that a run brings (sinks.c, tables.c), and for what it finds of them and of logits
+ * has room for sinks and tables that a run brings (sinks.c, cuda_tables.c), and for what it finds of them and of logits
  * (maxima.c).
  *
  * Requires: open devices.

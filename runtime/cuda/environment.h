@@ -1,7 +1,7 @@
 /* environment.h: what masks and scores read on a device: sequences, fields, slices, sinks. */
 #ifndef FCP_CUDA_ENVIRONMENT_H
 #define FCP_CUDA_ENVIRONMENT_H
-#include "runtime/cuda/parts.h"
+#include "runtime/cuda/cuda_parts.h"
 
 /* How many bytes it takes on each device, where this process has so many ranks. */
 size_t fcp_cuda_environment_size(const fcp_plan *plan, uint32_t ranks);

@@ -1,7 +1,7 @@
 /* fabrics.h: each fabric in a stream of its own (runtime/plan/fabrics.h). */
 #ifndef FCP_CUDA_FABRICS_H
 #define FCP_CUDA_FABRICS_H
-#include "runtime/cuda/parts.h"
+#include "runtime/cuda/cuda_parts.h"
 
 /* The stream of a rank's transfers over a fabric. */
 static inline cu_stream fcp_cuda_fabric_stream(const cuda_rank *r, unsigned fabric) {

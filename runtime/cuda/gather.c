@@ -10,7 +10,7 @@
 
 #include "runtime/cuda/device.h"
 #include "runtime/cuda/memory.h"
-#include "runtime/exec/reshuffle.h"
+#include "runtime/exec/host_reshuffle.h"
 
 _Static_assert((int)FK_GATHER_TENSORS == (int)FCP_MOVED, "as many tensors move");
 

@@ -1,7 +1,7 @@
 /* gather.h: puts the moving of a unit's rows into streams: one launch of fk_gather. */
 #ifndef FCP_CUDA_GATHER_H
 #define FCP_CUDA_GATHER_H
-#include "runtime/cuda/parts.h"
+#include "runtime/cuda/cuda_parts.h"
 
 /* Makes the records of a rank's bundles, in host memory; then they go to its device. */
 fcp_code fcp_cuda_gather_plan(fcp_cuda_session *s, uint32_t rank, fcp_error *err);

@@ -13,7 +13,7 @@
 #include <string.h>
 
 #include "runtime/cuda/device.h"
-#include "runtime/kernels/source.h"
+#include "runtime/jit/kernel_source.h"
 
 /* Keeps the first warning only. */
 static void warn(fcp_cuda_session *s, const char *format, ...) __attribute__((format(printf, 2, 3)));

@@ -1,7 +1,7 @@
 /* kernels.h: the kernels of a session: compiled, loaded and checked on each device. */
 #ifndef FCP_CUDA_KERNELS_H
 #define FCP_CUDA_KERNELS_H
-#include "runtime/cuda/parts.h"
+#include "runtime/cuda/cuda_parts.h"
 
 /* Loads the kernels that the plan needs on all devices. If it is called again for another plan, the kernels of a pass
  * stay if their source is the same. */

@@ -1,7 +1,7 @@
 /* maps.h: tensor maps: they describe the tensors in a rank's arena to the copy engine of sm_90a. */
 #ifndef FCP_CUDA_MAPS_H
 #define FCP_CUDA_MAPS_H
-#include "runtime/cuda/parts.h"
+#include "runtime/cuda/cuda_parts.h"
 
 /* Makes the maps of a pass. The rank's arena must have its final address. */
 fcp_code fcp_cuda_maps_make(fcp_cuda_session *s, cuda_rank *rank, fcp_pass pass, fcp_error *err);

@@ -1,7 +1,7 @@
 /* marks.h: how far each queue of each rank has come, as the devices write it. */
 #ifndef FCP_CUDA_MARKS_H
 #define FCP_CUDA_MARKS_H
-#include "runtime/cuda/parts.h"
+#include "runtime/cuda/cuda_parts.h"
 
 /* Everything below does nothing in a session without marks, which this may leave it to be. */
 fcp_code fcp_cuda_marks_open(fcp_cuda_session *s, fcp_error *err);

@@ -14,7 +14,7 @@
 
 #include "runtime/cuda/device.h"
 #include "runtime/cuda/environment.h"
-#include "runtime/cuda/reshuffle.h"
+#include "runtime/cuda/cuda_reshuffle.h"
 
 static size_t bytes_of(const fcp_cuda_session *s) { return s->plan->problem->heads * sizeof(float); }
 

@@ -1,7 +1,7 @@
 /* maxima.h: the largest logit of each head, of the rows that a rank finishes. */
 #ifndef FCP_CUDA_MAXIMA_H
 #define FCP_CUDA_MAXIMA_H
-#include "runtime/cuda/parts.h"
+#include "runtime/cuda/cuda_parts.h"
 
 /* Notes whether a run wants them. */
 void fcp_cuda_maxima_check(fcp_cuda_session *s, fcp_pass pass, const fcp_tensors *tensors);

@@ -1,7 +1,7 @@
 /* memory.h: memory of devices, and copies between them. */
 #ifndef FCP_CUDA_MEMORY_H
 #define FCP_CUDA_MEMORY_H
-#include "runtime/cuda/parts.h"
+#include "runtime/cuda/cuda_parts.h"
 
 /* Allocates memory of a device, and fills it with `from` if that is not NULL. `what` names it in messages.
  * fcp_cuda_allocated says how many bytes are really allocated; that is never 0. */

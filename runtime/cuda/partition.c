@@ -26,7 +26,7 @@
 
 #include "runtime/cuda/device.h"
 #include "runtime/cuda/memory.h"
-#include "runtime/cuda/rounds.h"
+#include "runtime/cuda/io_rounds.h"
 #include "runtime/cuda/stage.h"
 
 #define NO_NEED "no rank sends or receives by multiprocessors"

@@ -1,7 +1,7 @@
 /* partition.h: which multiprocessors attention has. */
 #ifndef FCP_CUDA_PARTITION_H
 #define FCP_CUDA_PARTITION_H
-#include "runtime/cuda/parts.h"
+#include "runtime/cuda/cuda_parts.h"
 
 /* Decides which multiprocessors attention may use on each device, and says why in partition_why. An error: green
  * contexts are asked for and cannot be had. */

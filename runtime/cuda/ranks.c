@@ -19,10 +19,10 @@
 #include "runtime/cuda/memory.h"
 #include "runtime/cuda/partition.h"
 #include "runtime/cuda/stage.h"
-#include "runtime/cuda/work.h"
-#include "runtime/exec/reshuffle.h"
+#include "runtime/cuda/compute_queue.h"
+#include "runtime/exec/host_reshuffle.h"
 #include "runtime/exec/segments.h"
-#include "runtime/kernels/source.h"
+#include "runtime/jit/kernel_source.h"
 #include "runtime/plan/fabrics.h"
 
 enum { ARENA_ALIGN = 64, NOWHERE = 4096 };

@@ -1,7 +1,7 @@
 /* ranks.h: what the ranks of this process have on their devices. */
 #ifndef FCP_CUDA_RANKS_H
 #define FCP_CUDA_RANKS_H
-#include "runtime/cuda/parts.h"
+#include "runtime/cuda/cuda_parts.h"
 
 /* Makes the session's ranks those of a plan, as far as that allocates no device memory: lays out slots, makes work
  * lists, and checks that the devices have enough memory. After an error the session's ranks and plan are what they

@@ -25,12 +25,12 @@
 #include "runtime/cuda/fabrics.h"
 #include "runtime/cuda/marks.h"
 #include "runtime/cuda/maxima.h"
-#include "runtime/cuda/rounds.h"
+#include "runtime/cuda/io_rounds.h"
 #include "runtime/cuda/timing.h"
-#include "runtime/cuda/wire.h"
-#include "runtime/cuda/work.h"
-#include "runtime/exec/where.h"
-#include "runtime/kernels/fuse.h"
+#include "runtime/cuda/cuda_wire.h"
+#include "runtime/cuda/compute_queue.h"
+#include "runtime/exec/error_place.h"
+#include "runtime/worklists/fuse.h"
 #include "runtime/plan/fabrics.h"
 
 typedef struct queue {

@@ -1,7 +1,7 @@
 /* record.h: a pass put into the ranks' streams. */
 #ifndef FCP_CUDA_RECORD_H
 #define FCP_CUDA_RECORD_H
-#include "runtime/cuda/parts.h"
+#include "runtime/cuda/cuda_parts.h"
 
 /* Puts a pass, from home blocks to home blocks, into the ranks' streams: after what is in `origin`, which then goes
  * on after the pass. The pass touches nothing but arenas. `graph`: it is being captured. `err` must not be NULL. */

@@ -13,8 +13,8 @@
 #include "runtime/cuda/device.h"
 #include "runtime/cuda/environment.h"
 #include "runtime/cuda/memory.h"
-#include "runtime/cuda/reshuffle.h"
-#include "runtime/cuda/work.h"
+#include "runtime/cuda/cuda_reshuffle.h"
+#include "runtime/cuda/compute_queue.h"
 
 /* Copies the sinks of the model's heads to those of each range, neighbouring heads at once. */
 static fcp_code put_ranges(fcp_cuda_session *s, uint32_t rank, const float *from, fcp_error *err) {

@@ -1,7 +1,7 @@
 /* stage.h: copies between a device and host memory that the driver cannot, or had better not, copy itself. */
 #ifndef FCP_CUDA_STAGE_H
 #define FCP_CUDA_STAGE_H
-#include "runtime/cuda/parts.h"
+#include "runtime/cuda/cuda_parts.h"
 
 fcp_code fcp_cuda_stage_open(fcp_cuda_session *s, cuda_device *d, fcp_error *err);
 void fcp_cuda_stage_close(fcp_cuda_session *s, cuda_device *d);

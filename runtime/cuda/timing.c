@@ -19,7 +19,7 @@
 #include <stdlib.h>
 
 #include "runtime/cuda/device.h"
-#include "runtime/cuda/rounds.h"
+#include "runtime/cuda/io_rounds.h"
 
 static fcp_code make(fcp_cuda_session *s, cu_event *out, fcp_error *err) {
     return fcp_cuda_check(s->cuda, s->cuda->call.event_create(out, 0), err, "no event that tells the time can be made");

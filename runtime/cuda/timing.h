@@ -1,7 +1,7 @@
 /* timing.h: when each instruction of a run began and ended, as events in the streams saw it. */
 #ifndef FCP_CUDA_TIMING_H
 #define FCP_CUDA_TIMING_H
-#include "runtime/cuda/parts.h"
+#include "runtime/cuda/cuda_parts.h"
 
 /* All of them do nothing in a session that records no timings.
  *

@@ -17,9 +17,9 @@
 #include "runtime/cuda/device.h"
 #include "runtime/cuda/fabrics.h"
 #include "runtime/cuda/memory.h"
-#include "runtime/cuda/parts.h"
-#include "runtime/cuda/reshuffle.h"
-#include "runtime/cuda/rounds.h"
+#include "runtime/cuda/cuda_parts.h"
+#include "runtime/cuda/cuda_reshuffle.h"
+#include "runtime/cuda/io_rounds.h"
 #include "runtime/cuda/transports.h"
 
 /* A transfer that was sent: when this event has come, the receiver has it. */

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "runtime/exec/where.h"
+#include "runtime/exec/error_place.h"
 
 /* What travels. Its size and the place of `format` stay the same in all versions. */
 typedef struct record {

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "runtime/exec/reshuffle.h"
+#include "runtime/exec/host_reshuffle.h"
 #include "runtime/exec/session.h"
 
 size_t fcp_wire_bytes(const fcp_wire *w) {

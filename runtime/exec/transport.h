@@ -154,7 +154,7 @@ typedef struct fcp_wires {
 /* Inputs, outputs and rounded partials travel in messages, which are to be packed before the launch and unpacked once
  * it is complete: inputs and outputs in one segment each, partials as fcp_segments_rounded says. `messages`: memory of
  * `room` bytes, in which each fabric and direction has a part of its own, at least as large as any message of the pass
- * (fcp_messages_bytes in reshuffle.h, fcp_rounded_bytes in segments.h); a launch sends and receives at most one of
+ * (fcp_messages_bytes in host_reshuffle.h, fcp_rounded_bytes in segments.h); a launch sends and receives at most one of
  * each. NULL: they get host memory of the wires' own. */
 fcp_code fcp_wires_make(fcp_wires *wires, const fcp_arena *arena, void *messages, size_t room, const fcp_instr *launch,
                         fcp_error *err);

@@ -11,7 +11,7 @@
  */
 #ifndef FCP_HOST_BACKEND_H
 #define FCP_HOST_BACKEND_H
-#include "runtime/exec/arena.h"
+#include "runtime/exec/rank_memory.h"
 
 typedef struct fcp_device fcp_device;
 typedef struct fcp_backend fcp_backend;

@@ -22,7 +22,7 @@
 #include "runtime/host/blas.h"
 #include "runtime/host/queues.h"
 #include "runtime/host/sums.h"
-#include "runtime/host/threads.h"
+#include "runtime/host/transport_threads.h"
 #include "runtime/host/transport_mpi.h"
 #include "runtime/host/transport_tcp.h"
 

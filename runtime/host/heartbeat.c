@@ -13,7 +13,7 @@
 #include <stdlib.h>
 
 #include "runtime/base/threads.h"
-#include "runtime/exec/where.h"
+#include "runtime/exec/error_place.h"
 
 enum { STACK = 128 << 10, BEATS = 8, LONGEST = 1000, SHARE = 10 }; /* SHARE: a process has got on if it used 1/SHARE */
 

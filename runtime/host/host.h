@@ -2,10 +2,10 @@
 #ifndef FCP_HOST_HOST_H
 #define FCP_HOST_HOST_H
 #include "runtime/host/backend.h"
-#include "runtime/host/mask.h"
-#include "runtime/host/score.h"
-#include "runtime/host/tables.h"
-#include "runtime/host/work.h"
+#include "runtime/host/cell_bits.h"
+#include "runtime/host/score_values.h"
+#include "runtime/host/table_gradients.h"
+#include "runtime/host/visit_products.h"
 
 /* A worker computes a strip (some rows of a Q block) against one job (some keys) at a time, for one head. These are
  * converted to float32 and dense here. */

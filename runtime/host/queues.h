@@ -6,9 +6,9 @@
 
 #include "runtime/base/clock.h"
 #include "runtime/exec/partials.h"
-#include "runtime/exec/reshuffle.h"
+#include "runtime/exec/host_reshuffle.h"
 #include "runtime/exec/session.h"
-#include "runtime/exec/where.h"
+#include "runtime/exec/error_place.h"
 #include "runtime/host/backend.h"
 
 typedef struct fcp_exec fcp_exec;

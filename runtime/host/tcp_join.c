@@ -32,7 +32,7 @@
 #include <unistd.h>
 
 #include "runtime/base/sha256.h"
-#include "runtime/exec/where.h"
+#include "runtime/exec/error_place.h"
 
 enum { SLICE = 20, NUMBER = 16, STRANGERS = 64 }; /* SLICE: milliseconds between two looks at the clock */
 

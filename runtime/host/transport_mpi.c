@@ -22,8 +22,8 @@
 
 #include "runtime/base/clock.h"
 #include "runtime/exec/session.h"
-#include "runtime/exec/where.h"
-#include "runtime/host/group.h"
+#include "runtime/exec/error_place.h"
+#include "runtime/host/message_group.h"
 #include "runtime/host/heartbeat.h"
 #include "runtime/libraries/mpi.h"
 #include "runtime/rendezvous/rendezvous.h"

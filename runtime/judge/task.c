@@ -3,7 +3,7 @@
  * Requires: a checked plan; packed inputs.
  * Gives:    what the judged results are off by, as reference.h says; and the reference itself, where it is wanted.
  * Method:   STRIP queries are computed at a time, so that a tile of keys, once loaded, serves many. The mask is
- *           evaluated for every pair of a strip. What rounding may do (bounds.c) is bounded between the steps of the
+ *           evaluated for every pair of a strip. What rounding may do (rounding.c) is bounded between the steps of the
  *           exact computation (strip.c), from what they have just made.
  * Cost:     as fcp_check_run says, of its rows.
  */

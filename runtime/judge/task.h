@@ -4,7 +4,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#include "runtime/judge/parts.h"
+#include "runtime/judge/judge_parts.h"
 #include "runtime/judge/sample.h"
 
 typedef struct check_run {

@@ -4,7 +4,7 @@
 #include <stdio.h>
 
 #include "runtime/base/numeric.h"
-#include "runtime/judge/parts.h"
+#include "runtime/judge/judge_parts.h"
 
 /* -1: -infinity, 0: finite, 1: infinity, 2: NaN. */
 static int kind_of(double x) { return isnan(x) ? 2 : isfinite(x) ? 0 : x > 0 ? 1 : -1; }

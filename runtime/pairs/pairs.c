@@ -9,7 +9,7 @@
  *           has it.
  * Proves:   for every sequence and head (E615):
  *           - Pieces of which no tile has a part have no allowed pair between them.
- *           - Of a part, cells.c: FULL cells have allowed pairs alone, cells that are not computed have none, and the
+ *           - Of a part, check_cells.c: FULL cells have allowed pairs alone, cells that are not computed have none, and the
  *             number of pairs is right. By fcp_plan_check those of tiles are the sums of it, and by the verifier those
  *             of the summary.
  *           So kernels compute exactly the allowed pairs: those of FULL cells without asking the mask, those of PARTIAL
@@ -20,7 +20,7 @@
  *           halved until the mask is decided for all of their pairs, or one pair of pieces is left. Heads whose code is
  *           equal once h is a constant are looked at once; those of one class have one shape.
  * Cost:     linear in pieces and parts (pieces that are not in order are sorted), times the halvings of their
- *           rectangles; and the boxes of cells.c. Memory: linear in pieces and parts, the code of heads that differ,
+ *           rectangles; and the boxes of check_cells.c. Memory: linear in pieces and parts, the code of heads that differ,
  *           and the memo.
  */
 #include <stdlib.h>
@@ -29,7 +29,7 @@
 #include "runtime/base/carve.h"
 #include "runtime/base/grow.h"
 #include "runtime/base/stop.h"
-#include "runtime/pairs/parts.h"
+#include "runtime/pairs/pairs_parts.h"
 #include "runtime/plan/file.h"
 
 typedef struct stretch {

@@ -9,7 +9,7 @@
  *           over the box, as min(x, y) is where x <= y, is known to be the same.
  * Cost:     O(nodes) a box, and for each element of an array a logarithm.
  */
-#include "runtime/pairs/parts.h"
+#include "runtime/pairs/pairs_parts.h"
 
 typedef __int128 wide;
 typedef struct span { wide lo, hi; } span;

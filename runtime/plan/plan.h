@@ -185,7 +185,7 @@ typedef enum fcp_side { FCP_QUERIES, FCP_KEYS, FCP_SIDES } fcp_side;
 enum { FCP_HOLDS_Q = 1 << FCP_QUERIES, FCP_HOLDS_KV = 1 << FCP_KEYS, FCP_HOLDS_BOTH = FCP_HOLDS_Q | FCP_HOLDS_KV };
 
 /* Enums with names. Each list gives the values in order, each with its name. The enum is made from the list here, and
- * the table of names from the same list in names.c. A name is the word that programs, dumps and JSON use. Queues and
+ * the table of names from the same list in enum_names.c. A name is the word that programs, dumps and JSON use. Queues and
  * classes have a second one, for sentences. */
 #define FCP_ID(id, ...) id,
 #define FCP_ALIGN_LIST(X) X(FCP_BOTTOM_RIGHT, "bottom_right") X(FCP_TOP_LEFT, "top_left")

@@ -17,7 +17,7 @@
  */
 #ifndef FCP_VERIFY_HELD_H
 #define FCP_VERIFY_HELD_H
-#include "runtime/verify/run.h"
+#include "runtime/verify/rank_state.h"
 
 /* The slot of a class and number, or NULL. */
 static inline held_slot *fcp_verify_held(const run *r, fcp_class cls, uint32_t slot) {

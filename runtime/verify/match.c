@@ -22,7 +22,7 @@
 
 #include "runtime/base/saturate.h"
 #include "runtime/base/carve.h"
-#include "runtime/verify/parts.h"
+#include "runtime/verify/verify_parts.h"
 
 /* A send or a receive: its transfer, as an index in the plan's table, and above it, from bit 32 on, its key. That is
  * round * FCP_FABRICS + fabric; rounds are few enough for it: check.c. */
@@ -134,7 +134,7 @@ static fcp_code check_transfer(const match *m, uint32_t rank, uint32_t index, co
     if (t->tokens > unit)
         return fcp_verify_fail(v, FCP_E_VERIFY_MATCH, rank, FCP_COMM, index,
                                "transfer %u has %u tokens, more than a unit of %u", id, t->tokens, unit);
-    if (t->cls == FCP_IN || t->cls == FCP_OUT) { /* layout.c says the rest */
+    if (t->cls == FCP_IN || t->cls == FCP_OUT) { /* check_layout.c says the rest */
         if (kind == (t->cls == FCP_IN ? FCP_ROUND_IN : FCP_ROUND_OUT)) return FCP_OK;
         return fcp_verify_fail(v, FCP_E_VERIFY_ORDER, rank, FCP_COMM, index,
                                "transfer %u, of class %s, is in a round of kind %s", id, fcp_class_names[t->cls],

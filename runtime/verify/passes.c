@@ -15,7 +15,7 @@
 
 #include "runtime/base/both.h"
 #include "runtime/base/carve.h"
-#include "runtime/verify/run.h"
+#include "runtime/verify/rank_state.h"
 
 /* What came of a step. */
 typedef struct outcome {

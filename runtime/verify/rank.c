@@ -6,7 +6,7 @@
  *           - Whatever an instruction reads is in the slot that it names, whole, and ordered after what wrote it;
  *             nothing is overwritten before what reads it has completed; what is received is of use (held.h).
  *           - Every partial is added or sent on, once, and in order (partial.h).
- *           - Visits have the right flags and slots, and every result comes home once (work.c).
+ *           - Visits have the right flags and slots, and every result comes home once (check_compute.c).
  *           - Tokens are brought in before use and taken out after the last use.
  *           - Launches keep to `buffers`.
  * Method:   The queues are run in one order that respects the waits. One order is enough: any two accesses of a slot of

@@ -46,13 +46,13 @@
  * summary.
  *
  * Files: passes.c goes through both passes, in two threads if the plan is large; what is reported is the same.
- *        computed.c proves that each tile is computed once (1); match.c 2 and 6; rank.c 5, with held.h (1, 3, 7),
- *        partial.h (3, 4a) and work.c (1, 4); layout.c what the reshuffle does; halves.c 9; score.c 10;
+ *        computed_once.c proves that each tile is computed once (1); match.c 2 and 6; rank.c 5, with held.h (1, 3, 7),
+ *        partial.h (3, 4a) and check_compute.c (1, 4); check_layout.c what the reshuffle does; check_halves.c 9; check_slope.c 10;
  *        fail.c words errors.
  * Cost:  linear in the plan (where something may have to be sorted, the file says so): one pass over the tiles, and for
  *        each pass of the plan two over the transfers. Memory is linear in blocks, visits and transfers.
  */
-#include "runtime/verify/parts.h"
+#include "runtime/verify/verify_parts.h"
 
 #include <stddef.h>
 #include <stdio.h>

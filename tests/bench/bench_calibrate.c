@@ -16,7 +16,7 @@
 
 #include "compiler/fcpc.h"
 #include "compiler/base/text.h"
-#include "compiler/simulate/calibrate.h"
+#include "compiler/simulate/fit.h"
 #include "runtime/judge/packed.h"
 #include "tests/bench/bench.h"
 

@@ -6,8 +6,8 @@
 #include <unistd.h>
 
 #include "compiler/fcpc.h"
-#include "runtime/kernels/jit.h"
-#include "runtime/kernels/source.h"
+#include "runtime/jit/jit.h"
+#include "runtime/jit/kernel_source.h"
 #include "tests/bench/bench.h"
 
 enum { RUNS = 21, NAME = 100 };

@@ -6,9 +6,9 @@
 
 #include "codegen/cost/cost.h"
 #include "compiler/fcpc.h"
-#include "runtime/kernels/disassemble.h"
-#include "runtime/kernels/jit.h"
-#include "runtime/kernels/source.h"
+#include "runtime/jit/disassemble.h"
+#include "runtime/jit/jit.h"
+#include "runtime/jit/kernel_source.h"
 #include "tests/bench/bench.h"
 
 static const struct measured {

@@ -7,7 +7,7 @@
 
 #include "compiler/fcpc.h"
 #include "compiler/base/text.h"
-#include "compiler/simulate/calibrate.h"
+#include "compiler/simulate/fit.h"
 #include "tests/bench/bench.h"
 #include "tests/bench/workload.h"
 

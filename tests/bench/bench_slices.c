@@ -5,7 +5,7 @@
  * slice row by row. */
 #include "compiler/cells/cells.h"
 #include "compiler/sema/program.h"
-#include "compiler/expr/bands.h"
+#include "compiler/expr/slice_bands.h"
 #include "tests/bench/bench.h"
 
 #include <stdio.h>

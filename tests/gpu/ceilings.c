@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "runtime/kernels/jit.h"
+#include "runtime/jit/jit.h"
 #include "tests/gpu/gpu.h"
 
 enum { TEXT = 24000, THREADS = 256, MMA_SUMS = 8, WGMMA_COLUMNS = 256, WGMMA_SHARED = 8192 + 32768 };

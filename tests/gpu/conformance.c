@@ -15,8 +15,8 @@
 #include <string.h>
 
 #include "codegen/kernels/abi.h"
-#include "runtime/kernels/jit.h"
-#include "runtime/kernels/source.h"
+#include "runtime/jit/jit.h"
+#include "runtime/jit/kernel_source.h"
 #include "tests/machines/standin/errors.h"
 #include "tests/gpu/gpu.h"
 

@@ -12,7 +12,7 @@
 #include <sys/stat.h>
 
 #include "runtime/base/clock.h"
-#include "runtime/kernels/jit.h"
+#include "runtime/jit/jit.h"
 #include "tests/gpu/gpu.h"
 
 typedef struct count {

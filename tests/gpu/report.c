@@ -7,7 +7,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "compiler/simulate/calibrate.h"
+#include "compiler/simulate/fit.h"
 #include "tests/gpu/gpu.h"
 
 /* The fields of a row. First come step, figure, against, ratio, goal, verdict, ceiling (a fact's name) and note. Then

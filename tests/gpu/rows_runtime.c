@@ -8,7 +8,7 @@
 
 #include "runtime/base/clock.h"
 #include "runtime/cuda/environment.h"
-#include "runtime/kernels/source.h"
+#include "runtime/jit/kernel_source.h"
 #include "tests/gpu/gpu.h"
 
 enum { TIMES = 21, TEXT = 800 };

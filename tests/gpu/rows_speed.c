@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "compiler/simulate/calibrate.h"
+#include "compiler/simulate/fit.h"
 #include "runtime/base/clock.h"
 #include "tests/gpu/gpu.h"
 

@@ -4,7 +4,7 @@
 #define MACHINES_TABLES_H
 #include <stdlib.h>
 
-#include "runtime/kernels/work.h"
+#include "runtime/worklists/worklists.h"
 
 typedef struct plan_tables {
     fk_sequence *sequences;

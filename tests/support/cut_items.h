@@ -4,7 +4,7 @@
 #define CUT_ITEMS_H
 #include <criterion/criterion.h>
 
-#include "runtime/kernels/work.h"
+#include "runtime/worklists/worklists.h"
 #include "tests/support/order_model.h"
 
 typedef struct cut_items {

@@ -1,9 +1,9 @@
-/* fused_plans.h: plans for tests of fused passes (runtime/kernels/fuse.h): drawn programs and examples, small.
+/* fused_plans.h: plans for tests of fused passes (runtime/worklists/fuse.h): drawn programs and examples, small.
  * Their tensors lie as the program says, or (`planned`) where the plan wants them: then no result leaves before the
  * pass has ended. */
 #ifndef FUSED_PLANS_H
 #define FUSED_PLANS_H
-#include "runtime/kernels/fuse.h"
+#include "runtime/worklists/fuse.h"
 #include "tests/oracle/random_program.h"
 #include "tests/oracle/small_examples.h"
 #include "tests/support/plan_of.h"

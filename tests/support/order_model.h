@@ -1,12 +1,12 @@
 /* order_model.h: how long the blocks of a rank take for the work lists of a plan, by models that count in whole
- * numbers: the backward pass by that of runtime/kernels/turns.h, the forward pass by one of its own. A test and a
+ * numbers: the backward pass by that of runtime/worklists/turns.h, the forward pass by one of its own. A test and a
  * benchmark use it. */
 #ifndef ORDER_MODEL_H
 #define ORDER_MODEL_H
 #include <stdlib.h>
 #include <string.h>
 
-#include "runtime/kernels/turns.h"
+#include "runtime/worklists/turns.h"
 #include "runtime/plan/plan.h"
 
 /* Lays out the arena of a rank that is not there. What it returns is to be freed; NULL: out of memory. */

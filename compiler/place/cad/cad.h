@@ -12,7 +12,7 @@
 #include "compiler/place/place.h"
 #include "compiler/problem/problem.h"
 
-/* --- pairs.c: how many pairs the mask leaves of a rectangle ------------------------------------------------------- */
+/* --- pair_counts.c: how many pairs the mask leaves of a rectangle ------------------------------------------------------- */
 
 /* The pairs of one sequence, summed: at row cut i and key cut j, sum[i * (key_cuts) + j] is what the rows before
  * row_cut[i] have with the keys before key_cut[j]. Runs end at cuts. */
@@ -96,7 +96,7 @@ fcp_code cad_divide(const cad_input *in, arena *memory, arena *scratch, cad_shar
  * some ranks are servers, no other takes work: the mean is that of the servers and of those that they relieve. */
 fcp_code cad_caps(const cad_input *in, const uint64_t *load, arena *scratch, uint64_t *out_cap);
 
-/* --- cut.c: on a problem ------------------------------------------------------------------------------------------ */
+/* --- cad_cut.c: on a problem ------------------------------------------------------------------------------------------ */
 
 /* What cutting finds and placing reads: x->division. */
 typedef struct division {
@@ -171,7 +171,7 @@ fcp_code cad_try(const cad_input *in, arena *a, arena *now, const cad_runs *runs
 
 uint64_t cad_root(unsigned __int128 v); /* the square root, rounded down */
 
-/* --- bound.c ------------------------------------------------------------------------------------------------------ */
+/* --- cad_bound.c ------------------------------------------------------------------------------------------------------ */
 
 /* Bytes that every division with these homes moves at least, if no rank is more than the tolerance over the mean. */
 fcp_code cad_bound(const cad_input *in, arena *scratch, uint64_t *out_bytes);

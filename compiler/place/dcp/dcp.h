@@ -20,7 +20,7 @@
  *   refine.c   moves that save bytes, on a hypergraph, under the caps
  *   moves.c    what a move saves, and what it changes
  *   tiles.c    moves of some tiles of a row, to reach the cap on pairs
- *   bound.c    what no placement goes below
+ *   dcp_bound.c    what no placement goes below
  */
 #ifndef FCPC_PLACE_DCP_DCP_H
 #define FCPC_PLACE_DCP_DCP_H
@@ -57,7 +57,7 @@ typedef struct dcp_cost {
 /* dcp.c. Divides, and keeps both caps where it can: see most_pairs, most_tokens. `out` has room for blocks and tiles.
  * Cost: about 10 ms at 64 ranks of 32 blocks. Memory: O(blocks + tiles). */
 fcp_code dcp_divide(const dcp_input *in, arena *scratch, uint32_t *out_home, uint32_t *out_exec);
-/* bound.c. The bytes, between nodes or not, that any placement moves which keeps both caps. */
+/* dcp_bound.c. The bytes, between nodes or not, that any placement moves which keeps both caps. */
 fcp_code dcp_bound(const dcp_input *in, arena *scratch, uint64_t *out_bytes);
 /* place.c. The same of a problem that dcp has placed, in the forward pass; 0: no bound is known. */
 fcp_code dcp_bound_of(planning *x, uint64_t *out_bytes);

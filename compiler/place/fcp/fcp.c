@@ -38,13 +38,13 @@
  * its cluster to one rank; if none takes that, to the neediest rank. A rank that would have to send more units than
  * any block receives gives way to others, which then read a short prefix again. If blocks are too coarse, a rank may
  * end up over the limit; repair.c then exchanges blocks. spread.c moves homes away from the busiest senders, and
- * nodes.c renumbers the ranks so that those of a cluster share nodes.
+ * renumber_ranks.c renumbers the ranks so that those of a cluster share nodes.
  */
 #include <string.h>
 
 #include "compiler/base/group.h"
 #include "compiler/base/sort.h"
-#include "compiler/place/fcp/fcp.h"
+#include "compiler/place/fcp/fcp_parts.h"
 #include "compiler/problem/problem.h"
 
 typedef struct node {

@@ -25,7 +25,7 @@
  */
 #include <string.h>
 
-#include "compiler/place/fcp/fcp.h"
+#include "compiler/place/fcp/fcp_parts.h"
 
 enum { NEED_MAX = 1 << 20, FRACTION = 12, LG_PER_OCTAVE = 3 };
 

@@ -16,7 +16,7 @@
  */
 #include <string.h>
 
-#include "compiler/place/fcp/fcp.h"
+#include "compiler/place/fcp/fcp_parts.h"
 #include "compiler/base/sort.h"
 
 enum { PARTNERS = 8, ROUNDS = 9, LOOSE_ROUND = 3, PAIR_ROUND = 5, PAIR_PARTNERS = 16, STEPS = 8, MAX_SUMS = 1024 };

@@ -21,7 +21,7 @@
  */
 #include <string.h>
 
-#include "compiler/place/fcp/fcp.h"
+#include "compiler/place/fcp/fcp_parts.h"
 #include "compiler/problem/problem.h"
 
 enum {

@@ -15,7 +15,7 @@
  */
 #include <string.h>
 
-#include "compiler/place/fcp/fcp.h"
+#include "compiler/place/fcp/fcp_parts.h"
 #include "compiler/base/sort.h"
 
 enum { ROUNDS = 4, BLOCKS = 8, PARTNERS = 12, MEMBERS = 256 };

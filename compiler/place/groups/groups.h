@@ -30,7 +30,7 @@ typedef struct groups_model {
     bool ring;                    /* one chunk a rank, and not two in zigzag */
 } groups_model;
 
-/* pack.c. Best fit decreasing: every sequence joins the fullest group that has room for it, or begins one. size: tokens
+/* pack_sequences.c. Best fit decreasing: every sequence joins the fullest group that has room for it, or begins one. size: tokens
  * of each sequence. A group of `least` ranks holds least * tokens. Fills out_group (per sequence), and tokens and least
  * of the groups; returns how many there are in *out_count. FCP_E_VALUE: a sequence needs more than `most` ranks; it is
  * *out_count. */
@@ -54,6 +54,6 @@ typedef struct grouping {
     uint32_t *home, *rank;  /* per block: where it lives, and who computes its rows */
 } grouping;
 
-/* cut.c. The model of a program. FCP_E_PROFILE: there is no profile of its GPU. */
+/* groups_cut.c. The model of a program. FCP_E_PROFILE: there is no profile of its GPU. */
 fcp_code groups_model_of(const struct fcpc_program *g, groups_model *out, fcp_error *err);
 #endif

@@ -6,7 +6,7 @@
  */
 #ifndef FCPC_PLACE_HEADS_HEADS_H
 #define FCPC_PLACE_HEADS_HEADS_H
-#include "compiler/place/strategies.h"
+#include "compiler/place/strategy_table.h"
 #include "compiler/problem/problem.h"
 
 /* How heads are divided: x->sharing. Neighbouring ranks are a group, `group` of them; the place of a rank in its group

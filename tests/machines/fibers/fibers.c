@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "runtime/kernels/work.h"
+#include "runtime/worklists/worklists.h"
 #include "tests/machines/tables.h"
 
 /* All builds, the same as in FIBER_KERNELS of the Makefile. */

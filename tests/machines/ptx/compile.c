@@ -15,7 +15,7 @@
 
 #include "runtime/base/sha256.h"
 #include "runtime/base/whole_file.h"
-#include "runtime/kernels/nvrtc.h"
+#include "runtime/jit/nvrtc.h"
 #include "runtime/libraries/nvrtc_symbols.h"
 
 /* NVRTC as the runtime has it, and what the runtime does not ask it for. Never closed. */

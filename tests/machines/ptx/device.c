@@ -14,8 +14,8 @@
 #include <string.h>
 
 #include "runtime/host/sums.h"
-#include "runtime/kernels/source.h"
-#include "runtime/kernels/work.h"
+#include "runtime/jit/kernel_source.h"
+#include "runtime/worklists/worklists.h"
 #include "tests/machines/ptx/async.h"
 #include "tests/machines/ptx/compile.h"
 #include "tests/machines/ptx/ptx.h"

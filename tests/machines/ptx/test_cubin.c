@@ -8,8 +8,8 @@
 #include <sys/stat.h>
 
 #include "codegen/kernels/abi.h"
-#include "runtime/kernels/jit.h"
-#include "runtime/kernels/source.h"
+#include "runtime/jit/jit.h"
+#include "runtime/jit/kernel_source.h"
 #include "tests/support/known_masks.h"
 #include "tests/support/skips.h"
 

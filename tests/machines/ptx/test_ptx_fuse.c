@@ -2,8 +2,8 @@
  * kernel runs. Waits and fences that are taken out must be noticed.
  */
 #define _GNU_SOURCE
-#include "runtime/kernels/fuse.h"
-#include "runtime/kernels/source.h"
+#include "runtime/worklists/fuse.h"
+#include "runtime/jit/kernel_source.h"
 #include "tests/machines/ptx/judge.h"
 #include "tests/support/amount.h"
 #include "tests/support/fused_plans.h"

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 
 #include "codegen/kernels/abi.h"
-#include "runtime/kernels/source.h"
+#include "runtime/jit/kernel_source.h"
 #include "tests/machines/ptx/judge.h"
 #include "tests/machines/ptx/ptx.h"
 

@@ -3,7 +3,7 @@
  */
 #include <stdlib.h>
 
-#include "runtime/kernels/source.h"
+#include "runtime/jit/kernel_source.h"
 #include "tests/oracle/random_program.h"
 #include "tests/support/plan_of.h"
 #include "tests/support/scatter.h"

@@ -8,7 +8,7 @@
 
 #include "codegen/kernels/abi.h"
 #include "runtime/base/numeric.h"
-#include "runtime/kernels/source.h"
+#include "runtime/jit/kernel_source.h"
 #include "tests/machines/ptx/judge.h"
 #include "tests/machines/ptx/ptx.h"
 #include "tests/support/splitmix.h"

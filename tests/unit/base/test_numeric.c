@@ -3,7 +3,7 @@
 #include <criterion/criterion.h>
 #include <stdio.h>
 
-#include "runtime/host/rows.h"
+#include "runtime/host/row_ops.h"
 
 static uint64_t state = 1;
 static uint32_t next(void) {

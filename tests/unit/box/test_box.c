@@ -1,7 +1,7 @@
 /* test_box.c: tests the abstract evaluator and the symbolic rows against every element of random boxes. */
 #include "compiler/box/box.h"
 #include "compiler/base/memo.h"
-#include "compiler/box/rows.h"
+#include "compiler/box/solve_rows.h"
 #include "tests/support/mask_samples.h"
 
 #include <criterion/criterion.h>

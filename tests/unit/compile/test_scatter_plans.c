@@ -3,7 +3,7 @@
  * small one is compared with tests/golden/passes/scatter.txt; GOLDEN_UPDATE=1 rewrites that.
  *
  * SCATTER_SEED=N plans that one alone. */
-#include "compiler/dump.h"
+#include "compiler/dump_passes.h"
 #include "runtime/plan/file.h"
 #include "tests/support/amount.h"
 #include "tests/support/planned.h"

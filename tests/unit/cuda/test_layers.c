@@ -1,6 +1,6 @@
 /* test_layers.c: tests several masks on one set of homes: the plans of `layers`, and sessions that hold several plans,
  * on the host and on the driver that stands in. */
-#include "runtime/exec/arena.h"
+#include "runtime/exec/rank_memory.h"
 #include "tests/support/amount.h"
 #include "tests/support/cuda_stand.h"
 #include "tests/support/judge_packed.h"

@@ -1,5 +1,5 @@
 /* test_emit_plans.c: tests the mask code that is printed for the plans of all examples. It is compiled as C and
- * compared with the interpreter, in the environment that kernels get (runtime/kernels/work.h), at positions of
+ * compared with the interpreter, in the environment that kernels get (runtime/worklists/worklists.h), at positions of
  * every sequence and side. */
 #include "tests/support/plan_of.h"
 
@@ -9,8 +9,8 @@
 #include <stdio.h>
 #include <unistd.h>
 
-#include "runtime/kernels/source.h"
-#include "runtime/kernels/work.h"
+#include "runtime/jit/kernel_source.h"
+#include "runtime/worklists/worklists.h"
 #include "tests/support/emitted.h"
 
 enum { PLANS = 100, POINTS = 300, SEQUENCES = 5 };

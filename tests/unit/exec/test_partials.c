@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "runtime/exec/partials.h"
-#include "runtime/exec/where.h"
+#include "runtime/exec/error_place.h"
 #include "tests/support/plan_of.h"
 
 enum { HOMES = 2, SLOTS = 3 };

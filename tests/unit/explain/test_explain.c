@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "compiler/explain/computed.h"
+#include "compiler/explain/where_computed.h"
 #include "compiler/explain/explain.h"
 #include "compiler/base/text.h"
 #include "tests/support/plan_of.h"

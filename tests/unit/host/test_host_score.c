@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "runtime/base/numeric.h"
-#include "runtime/host/score.h"
+#include "runtime/host/score_values.h"
 #include "runtime/judge/packed.h"
 #include "runtime/judge/reference.h"
 #include "tests/support/amount.h"

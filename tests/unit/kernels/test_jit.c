@@ -12,7 +12,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "runtime/kernels/jit.h"
+#include "runtime/jit/jit.h"
 #include "tests/support/temporary.h"
 
 /* NVRTC as far as it is used. A source with "error" does not compile; one with "spill" says so in its log; one with

@@ -4,7 +4,7 @@
 
 #include <stdio.h>
 
-#include "runtime/kernels/source.h"
+#include "runtime/jit/kernel_source.h"
 
 static fcp_plan *plan_as(const char *model, const char *lengths, const char *rest) {
     char text[800];

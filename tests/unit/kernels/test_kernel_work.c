@@ -5,7 +5,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-#include "runtime/kernels/work.h"
+#include "runtime/worklists/worklists.h"
 #include "tests/support/plan_of.h"
 #include "tests/support/order_model.h"
 

@@ -2,7 +2,7 @@
 #include <criterion/criterion.h>
 #include <string.h>
 
-#include "compiler/schedule/squeeze.h"
+#include "compiler/schedule/fewer_rounds.h"
 
 enum { RANKS = 4, HOPS = 4, STAGES = 10, LINES = RANKS * FCP_DIRECTION_COUNT * FCP_FABRICS };
 

@@ -7,7 +7,7 @@
 
 #include "compiler/fcpc.h"
 #include "compiler/base/text.h"
-#include "compiler/simulate/calibrate.h"
+#include "compiler/simulate/fit.h"
 #include "tests/support/plan_of.h"
 
 /* Rows of both passes with exactly these constants, in picoseconds: causal and full, 1 to 16 blocks of cells, 20

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "compiler/fcpc.h"
-#include "compiler/simulate/model.h"
+#include "compiler/simulate/cost_model.h"
 #include "compiler/simulate/simulate.h"
 #include "tests/support/plan_of.h"
 

@@ -9,7 +9,7 @@
 #include "tests/support/plan_of.h"
 #include "tests/support/scatter.h"
 #include "compiler/trace/trace.h"
-#include "runtime/exec/arena.h"
+#include "runtime/exec/rank_memory.h"
 #include "runtime/exec/session.h"
 #include "runtime/judge/packed.h"
 

@@ -1,0 +1,171 @@
+/* cmd_compile.c: `fcpc FILE.fcp -o PLAN`: compiles a program to a plan, which is verified, and writes it; of a program with
+ * layers one for each mask: a.plan, a.2.plan, ... */
+#include <inttypes.h>
+#include <malloc.h>
+#include <stdlib.h>
+
+#include "compiler/cli/cmd.h"
+#include "compiler/dump_passes.h"
+#include "compiler/show/summary.h"
+
+fcp_code cmd_write_plans(const cmd_input *input, const char *path, bool regular, fcp_error *err) {
+    const uint32_t count = cmd_plans(input);
+    cmd_file *files = calloc(count, sizeof *files);
+    char **paths = calloc(count, sizeof *paths);
+    fcp_code code = files && paths ? FCP_OK : fcp_fail(err, FCP_E_NO_MEMORY, "out of memory");
+    for (uint32_t i = 0; files && i < count; i++) files[i] = CMD_FILE_NONE;
+    for (uint32_t i = 0; i < count && !code; i++) {
+        files[i].regular = regular;
+        paths[i] = cmd_layer_path(path, i);
+        code = paths[i] ? cmd_file_open(&files[i], paths[i], err) : fcp_fail(err, FCP_E_NO_MEMORY, "out of memory");
+        int why = code ? 0 : fcp_plan_write(cmd_plan(input, i), files[i].file.fd);
+        if (why) code = cmd_cannot_write(paths[i], why, err);
+    }
+    cmd_hold();
+    for (uint32_t i = 0; files && i < count; i++) {
+        if (!code) code = cmd_file_commit(&files[i], err);
+        cmd_file_abandon(&files[i]);
+    }
+    cmd_release();
+    for (uint32_t i = 0; paths && i < count; i++) free(paths[i]);
+    free(paths);
+    free(files);
+    return code;
+}
+
+/* The digest of the homes, in hexadecimal. */
+static fcp_code homes_of(const fcp_plan *plan, char out[2 * FCP_DIGEST_BYTES + 1], fcp_error *err) {
+    uint8_t digest[FCP_DIGEST_BYTES];
+    fcp_code code = fcp_plan_homes(plan, digest, err);
+    if (!code) cmd_hex(digest, out);
+    return code;
+}
+
+/* How far work is balanced under the masks: the busiest rank's over the mean, under the mask where that is most, and
+ * with all layers together, each as long as its busiest rank takes. */
+typedef struct layers_balance {
+    double most, layers;
+} layers_balance;
+
+static layers_balance balance_of(const cmd_input *input) {
+    layers_balance out = {0};
+    double busiest = 0, means = 0;
+    for (uint32_t i = 0; i < input->layer_count; i++) {
+        const fcp_plan *plan = cmd_plan(input, i);
+        const double most = (double)plan->summary->pairs_max_rank, times = (double)input->layers[i].times,
+                     mean = (double)plan->summary->pairs / plan->problem->ranks;
+        if (mean > 0 && most / mean > out.most) out.most = most / mean;
+        busiest += times * most;
+        means += times * mean;
+    }
+    if (means > 0) out.layers = busiest / means;
+    return out;
+}
+
+void cmd_balance_json(const cmd_input *input, json *j) {
+    if (!input->layer_count) return;
+    const layers_balance balance = balance_of(input);
+    json_double(j, "compute_max_over_mean_any", balance.most);
+    json_double(j, "compute_max_over_mean_layers", balance.layers);
+}
+
+static fcp_code add_summary(const cmd_line *line, const cmd_input *input, const char *path, text *out, fcp_error *err) {
+    char homes[2 * FCP_DIGEST_BYTES + 1];
+    fcp_code code = FCP_OK;
+    for (uint32_t i = 0; i < cmd_plans(input) && !code; i++) {
+        char *written = path ? cmd_layer_path(path, i) : NULL;
+        summary_text(out, cmd_plan(input, i), cmd_times(input, i), cmd_name(line), written);
+        free(written);
+        if (!input->layer_count) continue;
+        text_puts(out, "  layers  ");
+        code = cmd_layer_text(input, i, out, err);
+        text_puts(out, "\n");
+    }
+    if (code || !input->layer_count) return code;
+    const layers_balance balance = balance_of(input);
+    code = homes_of(input->plan, homes, err);
+    if (!code)
+        text_printf(out, "  homes   %s, of all masks; work max/mean %.4f under any, %.4f over all layers; %.2f ms\n",
+                    homes, balance.most, balance.layers, 1e3 * input->times.total);
+    return code;
+}
+
+static fcp_code print_json(const cmd_input *input, const char *path, fcp_error *err) {
+    char homes[2 * FCP_DIGEST_BYTES + 1];
+    json j = {0};
+    json_object(&j, NULL);
+    summary_json(&j, input->plan, &input->times);
+    json_string(&j, "plan", path);
+    fcp_code code = homes_of(input->plan, homes, err);
+    if (!code) json_string(&j, "homes", homes);
+    cmd_balance_json(input, &j);
+    if (input->layer_count) json_array(&j, "layers");
+    for (uint32_t i = 0; i < input->layer_count && !code; i++) {
+        char *written = path ? cmd_layer_path(path, i) : NULL;
+        json_object(&j, NULL);
+        code = cmd_layer_json(input, i, &j, err);
+        summary_json(&j, cmd_plan(input, i), cmd_times(input, i));
+        json_string(&j, "plan", written);
+        if (!code) code = homes_of(cmd_plan(input, i), homes, err);
+        if (!code) json_string(&j, "homes", homes);
+        json_end(&j);
+        free(written);
+    }
+    if (input->layer_count) json_end(&j);
+    if (input->tried.count) auto_json(&input->tried, &j, "auto");
+    cmd_json_diagnostics(&j, input->diagnostics, NULL);
+    json_end(&j);
+    if (!code) return cmd_json_print(&j, err);
+    json_free(&j);
+    return code;
+}
+
+/* Prints to stdout what auto tried. */
+static fcp_code print_tried(const cmd_input *input, fcp_error *err) {
+    text tried = {0};
+    auto_print(&input->tried, &tried);
+    fcp_code code = tried.failed ? fcp_fail(err, FCP_E_NO_MEMORY, "out of memory") : FCP_OK;
+    if (!code) fwrite(tried.at, 1, tried.size, stdout);
+    text_free(&tried);
+    return code ? code : cmd_flush(err);
+}
+
+/* This process plans once, and the kernel zeroes every page that it gives out. So what one pass frees is kept for the
+ * next: both threads use one heap, which is not given back, and grows by whole megabytes. */
+static void keep_memory(void) {
+    mallopt(M_ARENA_MAX, 1);
+    mallopt(M_MMAP_THRESHOLD, 1 << 25);
+    mallopt(M_TRIM_THRESHOLD, INT32_MAX);
+    mallopt(M_TOP_PAD, 1 << 20);
+}
+
+fcp_code cmd_compile(const cmd_line *line, cmd_input *input, fcp_error *err) {
+    keep_memory();
+    const char *path = line->value[OPT_OUTPUT], *passes = line->value[OPT_DUMP];
+    fcp_code code = passes ? dump_select(passes, &input->dump, err) : FCP_OK;
+    if (passes && line->json) code = fcp_fail(err, FCP_E_USAGE, "--dump prints text, --json one object: one of them");
+    if (code == FCP_OK) code = cmd_open(line, input, err);
+    if (code == FCP_OK && input->is_plan)
+        code = fcp_fail(err, FCP_E_USAGE, "%.200s is a plan already; fcpc help lists what can be done with it",
+                        cmd_name(line));
+    if (code == FCP_OK) code = cmd_load(line, input, err);
+    if (code == FCP_OK && !input->tried.count && (line->value[OPT_EXPLAIN] || line->value[OPT_PROFILE]))
+        code = fcp_fail(err, FCP_E_USAGE, "--%s: this program leaves neither strategy nor block to auto",
+                        line->value[OPT_EXPLAIN] ? "explain" : "profile");
+    if (code == FCP_OK && path) {
+        cmd_doing("writing");
+        code = cmd_write_plans(input, path, false, err);
+        cmd_done();
+    }
+    if (code == FCP_OK && !line->quiet) {
+        text lines = {0};
+        code = add_summary(line, input, path, &lines, err);
+        if (lines.failed) code = fcp_fail(err, FCP_E_NO_MEMORY, "out of memory");
+        if (!code) fwrite(lines.at, 1, lines.size, stderr);
+        text_free(&lines);
+    }
+    if (code != FCP_OK) return code;
+    if (line->json) return print_json(input, path, err);
+    if (line->value[OPT_EXPLAIN]) return print_tried(input, err);
+    return passes ? cmd_flush(err) : FCP_OK;
+}

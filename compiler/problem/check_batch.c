@@ -1,0 +1,91 @@
+/* check_batch.c: what can be wrong with a batch besides its lengths: slices that end too far, and scores that fault.
+ *
+ * Requires: for slices the lengths of the batch; for the score a problem with its tiles.
+ * Gives: errors with their places.
+ * Cost: O(sequences) for slices; for the score as much as the mask's classification, and nothing where it cannot fault.
+ */
+#include <string.h>
+
+#include "compiler/base/sort.h"
+#include "compiler/problem/faults.h"
+#include "compiler/problem/problem.h"
+
+/* Slices that hold positions which no sequence has are a mistake of the file or of the batch. */
+fcp_code problem_check_slices(planning *x) {
+    bool pairs = false; /* of a batch without any, the mask is not asked */
+    uint64_t longest = 0; /* positions of a sequence: of its keys, and of queries that begin where they do */
+    const uint64_t *queries = x->program->align == FCP_TOP_LEFT && x->queries ? x->queries : x->lengths;
+    for (size_t i = 0; i < x->count; i++) {
+        if (x->lengths[i] > longest) longest = x->lengths[i];
+        if (queries[i] > longest) longest = queries[i];
+        pairs |= x->lengths[i] && (!x->queries || x->queries[i]);
+    }
+    if (!pairs) return FCP_OK;
+    for (uint32_t i = 0; i < x->program->slices_count; i++) {
+        const program_slices *s = &x->program->slices_about[i];
+        if ((uint64_t)s->reach <= longest) continue;
+        const char *word = *s->file ? "slice of line" : "slice";
+        diag_error(x->d, FCP_E_SLICES, planning_span(x, s->at),
+                   "%s %u%s%s%s reaches to position %lld; the longest sequence has %llu tokens", word, s->reach_line,
+                   *s->file ? " of '" : "", s->file, *s->file ? "'" : "", (long long)s->reach,
+                   (unsigned long long)longest);
+        diag_hint(x->d, "positions count from the start of each sequence; q1 and k1 are the positions after the last");
+        return FCP_E_SLICES;
+    }
+    return FCP_OK;
+}
+
+/* --- faults of the score ------------------------------------------------------------------------------------------ */
+
+/* Does code read a field, of which every sequence has its own part? */
+static bool reads_field(const struct fcpc_program *g, mc_code code) {
+    for (uint32_t i = 0; i < code.count; i++)
+        if ((code.nodes[i].op == MC_LOAD || code.nodes[i].op == MC_LOAD2) &&
+            g->arrays[code.nodes[i].imm].record.kind != FCP_TABLE)
+            return true;
+    return false;
+}
+
+/* Sequences that are alike need to be asked about once. If the score reads no field and all sequences have as many
+ * queries as keys, those of one length are alike; if it does not depend on n either, the longest speaks for all. */
+fcp_code problem_check_score(planning *x) {
+    const struct fcpc_program *g = x->program;
+    const problem *p = x->problem;
+    if (g->check.nodes == g->mask.nodes) return FCP_OK;
+    bool each = p->split || reads_field(g, g->check), by_length = mc_uses(g->check) & MC_USES_N;
+    uint64_t *order = ARENA_NEW(&x->scratch, uint64_t, p->sequences),
+             *room = ARENA_NEW(&x->scratch, uint64_t, p->sequences);
+    uint32_t *kept = ARENA_NEW(&x->scratch, uint32_t, p->sequences), count = 0;
+    cells *check = cells_new(g->check, g->heads);
+    fcp_code code = order && room && kept && check ? FCP_OK : FCP_E_NO_MEMORY;
+    if (!code) {
+        cells_set_stop(check, x->stop);
+        memcpy(order, p->lengths, p->sequences * sizeof *order);
+        sort_u64(order, room, p->sequences);
+        for (uint32_t i = 0; i < p->sequences; i++) /* distinct lengths, or only the longest */
+            if (i + 1 == p->sequences || (order[i] != order[i + 1] && by_length)) order[count++] = order[i];
+        uint32_t lengths = count;
+        count = 0;
+        memset(room, 0, p->sequences * sizeof *room);
+        for (uint32_t s = 0; s < p->sequences; s++) {
+            uint32_t lo = 0, hi = lengths;
+            while (lo < hi) {
+                uint32_t middle = lo + (hi - lo) / 2;
+                if (order[middle] < p->lengths[s]) lo = middle + 1;
+                else hi = middle;
+            }
+            bool first = lo < lengths && order[lo] == p->lengths[s] && !room[lo];
+            if (first) room[lo] = 1; /* this length has been asked about */
+            if (first || each) kept[count++] = s;
+        }
+    }
+    for (uint32_t i = 0; i < count && !code; i++) {
+        cells_counts counts;
+        cells_fault fault = {0};
+        const mc_env env = problem_env(p, kept[i]);
+        code = cells_count(check, &env, &counts, &fault);
+        if (code && fault.kind != MC_OK) code = faults_report(x, code, FAULTS_SCORE, kept[i], &fault);
+    }
+    cells_free(check);
+    return code;
+}

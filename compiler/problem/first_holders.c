@@ -1,0 +1,96 @@
+/* first_holders.c: which rank holds which tokens before the plan begins.
+ *
+ * Requires: checked lengths.
+ * Gives: the rule by which the caller holds the batch (runtime/plan/layout.h), and runs of tokens by it, by sequence
+ *     and start; every token of the side in one.
+ * Cost: O(sequences + runs).
+ *
+ * A batch that the program divides with `on` has a deal for each part. Otherwise it is one deal, on all ranks but the
+ * servers of strategy cad, which hold no tokens.
+ */
+#include "compiler/problem/problem.h"
+#include "compiler/sema/strategies.h"
+
+static const uint64_t *prefix_sums(const uint64_t *lengths, uint32_t count, arena *a) {
+    uint64_t *sums = ARENA_NEW(a, uint64_t, count + (size_t)1);
+    if (!sums) return NULL;
+    sums[0] = 0;
+    for (uint32_t i = 0; i < count; i++) sums[i + 1] = sums[i] + lengths[i];
+    return sums;
+}
+
+fcp_code problem_deal(planning *x, problem *p) {
+    const struct fcpc_program *g = x->program;
+    uint32_t holders = p->ranks - g->servers, parts = g->part_count && x->lengths == g->lengths ? g->part_count : 0,
+             next = 0;
+    fcp_deal *deals = ARENA_NEW(&x->memory, fcp_deal, parts + (size_t)1);
+    const uint64_t *queries = prefix_sums(p->queries, p->sequences, &x->work);
+    const uint64_t *keys = p->split ? prefix_sums(p->lengths, p->sequences, &x->work) : queries;
+    if (!deals || !queries || !keys) return FCP_E_NO_MEMORY;
+    p->rule = (fcp_rule){.layout = g->layout, .ranks = p->ranks, .group = program_layout_group(g), .deals = deals,
+                         .offsets = {queries, keys}};
+    const program_part all = {p->sequences, 0, p->ranks};
+    for (const program_part *part = parts ? g->parts : &all, *last = part + (parts ? parts : 1); part < last; part++) {
+        uint32_t end = part->end < holders ? part->end : holders, first = part->first < end ? part->first : end - 1;
+        if (!part->count) continue;
+        deals[p->rule.deal_count++] = (fcp_deal){next, (uint32_t)part->count, first, end - first};
+        next += (uint32_t)part->count;
+        if (g->layout_group && (end - first) % g->layout_group)
+            return planning_fail(x, FCP_E_VALUE, g->lengths_span,
+                                 "ranks %u..%u hold tokens, and do not divide into groups of %u", first, end,
+                                 g->layout_group);
+    }
+    return FCP_OK;
+}
+
+/* The least tokens for each of its ranks with which a sequence stays in zigzag: a shorter one would be crumbs. */
+enum { ZIGZAG_LEAST = 256 };
+
+/* A sequence that stays in zigzag has rows and keys at all its ranks, so each of its keys goes to all their nodes. That
+ * is hidden behind computing if the sequence is long enough: its keys are n, its pairs about n^2 / 2. This is the least
+ * length with which the keys take half as long on net as the pairs take to compute; kernels run at four sevenths of the
+ * cluster's FLOPs. It must not depend on the mask, because layers share their homes. Example: with 64 heads, 8 of K
+ * and V, on 8 nodes of H200s 39,600 tokens, on 32 nodes 175,000. wlbllm-256 in zigzag, whose longest sequence has
+ * 131,072, takes `cad` 215 ms forward if what has 65,536 stays, and 85 ms if it is gathered. */
+static uint64_t hidden_length(const problem *p, uint64_t ranks) {
+    const struct fcpc_program *g = p->program;
+    const uint64_t in_node = (uint64_t)g->gpus * p->lanes, nodes = (ranks + in_node - 1) / in_node;
+    const fcp_problem facts = problem_early_facts(g);
+    const unsigned __int128 keys = (unsigned __int128)fcp_slot_bytes(&facts, FCP_KV, FCP_FORWARD) * (nodes - 1),
+                            work = (unsigned __int128)g->heads * (g->head_dim + g->value_dim) * 7 * g->cluster.inter;
+    if (strategy_shares_heads(g->strategy) || !work) return 0; /* who computes some heads needs all keys of them */
+    return (uint64_t)(2 * keys * 4 * g->cluster.flops / work);
+}
+
+fcp_code problem_held(planning *x, fcp_side side, problem_run **out, uint32_t *out_count) {
+    const problem *p = x->problem;
+    fcp_rule rules[2] = {p->rule, p->rule};
+    rules[0].layout = FCP_LAYOUT_CONTIGUOUS;
+    fcp_walk walks[2] = {fcp_walk_of(&rules[0], side), fcp_walk_of(&rules[1], side)};
+    const uint64_t *offsets = p->rule.offsets[side];
+    problem_run *runs = NULL;
+    size_t room = 0, count = 0;
+    for (uint32_t s = 0; s < p->sequences; s++) {
+        uint64_t n = offsets[s + 1] - offsets[s], at = 0;
+        if (planning_stopped_at(x, s)) return FCP_E_INTERRUPTED;
+        if (!n) continue;
+        fcp_walk_to(&walks[0], s, 0); /* finds the group, too */
+        bool zigzag = p->rule.layout == FCP_LAYOUT_ZIGZAG && n / walks[0].group >= ZIGZAG_LEAST &&
+                      n >= hidden_length(p, walks[0].group);
+        fcp_walk *w = &walks[zigzag];
+        if (zigzag) fcp_walk_to(w, s, 0);
+        for (;;) {
+            uint64_t end = fcp_walk_end(w) - offsets[s];
+            uint64_t to = end < n ? end : n;
+            if (!(runs = arena_grow(&x->work, runs, count, &room, sizeof *runs))) return FCP_E_NO_MEMORY;
+            runs[count++] = (problem_run){s, fcp_walk_rank(w), at, to};
+            if (to == n) break;
+            at = to;
+            fcp_walk_next(w);
+        }
+    }
+    if (count > UINT32_MAX / 4) return FCP_E_PLAN_SIZE;
+    *out = runs;
+    *out_count = (uint32_t)count;
+    return FCP_OK;
+}

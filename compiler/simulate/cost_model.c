@@ -1,0 +1,326 @@
+/* cost_model.c: what one instruction or transfer takes, all by itself.
+ *
+ * Attention. Its time follows the cells: a FULL cell of one head costs `full`, a PARTIAL one `partial`, a row item (128
+ * queries of a head) `row`, a launch `launch`. It is never less than its bytes over the memory's bandwidth. A small
+ * launch does not fill the device: below FOUR_WAVES waves of thread blocks, waves count as whole ones. That rule is
+ * assumed; the constants are the profile's.
+ *
+ * Communication. A transfer takes the latency and then its bytes at the rate of its wire. Over net that is no more than
+ * what the multiprocessors of the margin can move (without a margin: one; of two fabrics: half of them), where the
+ * profile says how much that is.
+ *
+ * Everything else (COPY, DELTA, REDUCE, MERGE, ...) moves memory: a launch, and its bytes over the memory's bandwidth.
+ *
+ * Source: the form of the attention model is fitted in the project's notes to published throughputs; see the profiles.
+ */
+#include "compiler/simulate/cost_model.h"
+
+#include <string.h>
+
+#include "compiler/simulate/margin.h"
+#include "runtime/plan/fabrics.h"
+
+enum { FOUR_WAVES = 4 };
+
+uint64_t sim_model_time(uint64_t bytes, uint64_t rate) {
+    if (bytes <= UINT64_MAX / SIM_SECOND && rate) { /* as most: 64 bits suffice, which is much faster */
+        uint64_t work = bytes * SIM_SECOND;
+        return work / rate + (work % rate != 0);
+    }
+    unsigned __int128 time = ((unsigned __int128)bytes * SIM_SECOND + rate - 1) / (rate ? rate : 1);
+    return time >> 64 ? UINT64_MAX : (uint64_t)time;
+}
+
+uint32_t sim_model_drawn(uint64_t seed, uint64_t number) {
+    uint64_t x = seed * UINT64_C(0x9e3779b97f4a7c15) + number;
+    x = (x ^ x >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
+    x = (x ^ x >> 27) * UINT64_C(0x94d049bb133111eb);
+    return (uint32_t)(x >> 32);
+}
+
+static uint64_t noisy(const sim_model *m, uint64_t time, uint64_t number) {
+    if (!m->noise) return time;
+    return time + (uint64_t)((unsigned __int128)time * m->noise * sim_model_drawn(m->seed, number) / 1000 >> 32);
+}
+
+/* What a launch has. */
+typedef struct cell_counts {
+    uint64_t full, partial, rows; /* rows: row items */
+} cell_counts;
+
+uint64_t sim_model_waves(uint64_t items, uint64_t share) {
+    return items < FOUR_WAVES * share ? (items + share - 1) / share * share : items;
+}
+
+/* No instruction is taken to last longer than this; simulate() refuses what takes so long. */
+#define LONGEST (UINT64_C(1) << 60)
+static uint64_t at_most(unsigned __int128 time) { return time < LONGEST ? (uint64_t)time : LONGEST; }
+
+/* What `time` of a launch's cells and rows takes on the device: on its share of it, in whole waves where they are few,
+ * and no less than its bytes. */
+static uint64_t launched(const sim_model *m, uint64_t time, uint64_t items, uint64_t bytes) {
+    const uint64_t share = m->sms - m->margin;
+    time = at_most((unsigned __int128)time * m->sms / share);
+    if (items) time = at_most((unsigned __int128)time * sim_model_waves(items, share) / items);
+    uint64_t moved = at_most(sim_model_time(bytes, m->hbm));
+    return at_most((unsigned __int128)m->kernel.at[SIM_LAUNCH] + (time > moved ? time : moved));
+}
+
+bool sim_count_shapes(sim_counts *c, const fcp_shape_rec *shapes, uint64_t count, const fcp_run *runs) {
+    if (c->of) return true;
+    c->of = ARENA_ZNEW(&c->memory, sim_cells, count + 1);
+    for (uint64_t s = 0; c->of && s < count; s++)
+        for (const fcp_run *r = runs + shapes[s].first_run; r < runs + shapes[s].first_run + shapes[s].runs; r++)
+            *(r->cls == FCP_CELL_FULL ? &c->of[s].full : &c->of[s].partial) += r->count;
+    return c->of;
+}
+
+static const sim_cells *count_shapes(const fcp_plan *plan, sim_counts *c) {
+    return sim_count_shapes(c, plan->shapes, plan->shapes_count, plan->runs) ? c->of : NULL;
+}
+
+/* Adds the cells of a part, over the heads of its range. */
+static void add_cells(const fcp_plan *plan, const sim_cells *shapes, const fcp_part *part, uint32_t range,
+                      cell_counts *sum) {
+    for (uint32_t c = 0; c < fcp_class_count(plan, range); c++) {
+        const uint64_t heads = fcp_class_size(plan, range, c);
+        sum->full += shapes[part->shape + c].full * heads;
+        sum->partial += shapes[part->shape + c].partial * heads;
+    }
+}
+
+/* What tiles [first, end) have, all query heads of their blocks together. They are one launch: each row of cells counts
+ * once. `seen` has for each piece the number of the launch that counted its rows last; this is launch `number`. */
+static cell_counts count_tiles(const fcp_plan *plan, const sim_cells *shapes, uint32_t first, uint32_t end,
+                               uint64_t *seen, uint64_t number) {
+    const uint64_t heads = (uint64_t)plan->problem->range_kv * plan->problem->range_sub;
+    cell_counts sum = {0};
+    for (uint32_t t = first; t < end; t++)
+        for (const fcp_part *part = &plan->parts[plan->tiles[t].first_part];
+             part < &plan->parts[plan->tiles[t].first_part + plan->tiles[t].parts]; part++) {
+            add_cells(plan, shapes, part, plan->blocks[plan->tiles[t].q_block].heads, &sum);
+            if (seen[part->q_piece] == number) continue;
+            seen[part->q_piece] = number;
+            sum.rows += (plan->pieces[part->q_piece].length + FCP_CELL - 1) / FCP_CELL * heads;
+        }
+    return sum;
+}
+
+static uint64_t cells_time(const sim_model *m, const cell_counts *c) {
+    unsigned __int128 time =
+        (unsigned __int128)c->full * m->kernel.at[SIM_FULL] + (unsigned __int128)c->partial * m->kernel.at[SIM_PARTIAL];
+    return at_most(time + (unsigned __int128)c->rows * m->kernel.at[SIM_ROW]);
+}
+
+/* Bytes that a visit moves between the device's memory and its multiprocessors at least: its queries' tensors and state
+ * once, and the keys of each tile once. */
+static uint64_t memory_bytes(const sim_model *m, uint32_t q_block, uint64_t keys, bool first, bool last) {
+    const uint64_t *slot = m->slot, tokens = m->plan->blocks[q_block].tokens;
+    if (m->pass == FCP_BACKWARD)
+        return tokens * (slot[FCP_Q] + 2 * slot[FCP_DQ]) + keys * (slot[FCP_KV] + 2 * slot[FCP_DKV]);
+    return tokens * (slot[FCP_Q] + (first ? 0 : slot[FCP_STATE]) + slot[last ? FCP_O : FCP_STATE]) +
+           keys * slot[FCP_KV];
+}
+
+static uint64_t visit_bytes(const sim_model *m, const fcp_visit *v) {
+    const fcp_plan *plan = m->plan;
+    uint64_t keys = 0;
+    for (uint32_t t = v->first_tile; t < v->first_tile + v->tiles; t++)
+        keys += plan->blocks[plan->tiles[t].k_block].tokens;
+    return memory_bytes(m, v->q_block, keys, v->flags & FCP_VISIT_FIRST, v->flags & FCP_VISIT_LAST);
+}
+
+/* The same of one tile of the visit, if it is a launch of its own. */
+static uint64_t tile_bytes(const sim_model *m, const fcp_visit *v, uint32_t t) {
+    bool first = t == v->first_tile && v->flags & FCP_VISIT_FIRST,
+         last = t + 1 == v->first_tile + v->tiles && v->flags & FCP_VISIT_LAST;
+    return memory_bytes(m, v->q_block, m->plan->blocks[m->plan->tiles[t].k_block].tokens, first, last);
+}
+
+/* Only of several ranks is there a margin. */
+static void share_device(sim_model *m, const fcp_problem *p, const fcp_cluster *c, const sim_profile *profile,
+                         uint32_t margin) {
+    const uint64_t moved = sim_margin_moves(margin, fcp_two_fabrics(p), profile);
+    m->margin = p->ranks < 2 ? 0 : margin < m->sms ? margin : m->sms - 1;
+    m->rate[FCP_NET] = moved < c->inter ? moved : c->inter;
+}
+
+void sim_model_device(const fcp_problem *p, const fcp_cluster *c, fcp_pass pass, const sim_profile *profile,
+                      sim_model *out) {
+    *out = (sim_model){
+        .pass = pass, .kernel = sim_profile_kernel(profile, pass, p->head_dim, p->value_dim), .sms = profile->sms,
+        .small = profile->small,
+        .latency = {[FCP_NET] = c->latency_ns * 1000, [FCP_LOCAL] = c->latency_ns * 1000},
+        .rate = {[FCP_LOCAL] = c->intra}, .hbm = c->memory_bandwidth,
+        .apart = profile->queues == 2 && fcp_two_fabrics(p)};
+    if (profile->local && profile->local < out->latency[FCP_LOCAL]) out->latency[FCP_LOCAL] = profile->local;
+    share_device(out, p, c, profile, p->margin);
+    uint64_t whole = (uint64_t)p->gpus * c->inter;
+    out->uplink =
+        (uint64_t)((unsigned __int128)whole * 1000 / (c->oversubscription_milli ? c->oversubscription_milli : 1000));
+    for (uint32_t holds = 0; holds <= FCP_HOLDS_BOTH; holds++)
+        for (int cls = 0; cls < FCP_CLASSES; cls++)
+            out->bytes[holds][cls] = fcp_held_bytes(p, holds, (fcp_class)cls, pass);
+    for (int cls = 0; cls < FCP_CLASSES; cls++) out->slot[cls] = fcp_slot_bytes(p, (fcp_class)cls, pass);
+    out->delta = fcp_range_heads(p) * (2 * (uint64_t)p->value_dim * fcp_dtype_size((fcp_dtype)p->dtype) +
+                                       (p->lse_gradient ? 2 : 1) * sizeof(float));
+}
+
+static fcp_code price_visits(const fcp_plan *plan, fcp_pass pass, const sim_profile *profile,
+                             const sim_options *options, arena *memory, sim_model *out) {
+    const fcp_problem *p = plan->problem;
+    sim_model_device(p, plan->cluster, pass, profile, out);
+    out->plan = plan;
+    out->noise = options ? options->noise : 0;
+    out->seed = options ? options->seed : 0;
+    out->single = options && options->without & SIM_WITHOUT_FUSION;
+    sim_counts own = {.memory = *memory}, *counts = options && options->counts ? options->counts : &own;
+    const sim_cells *shapes = count_shapes(plan, counts);
+    if (counts == &own) *memory = own.memory;
+    sim_visit *visits = ARENA_ZNEW(memory, sim_visit, plan->visits_count);
+    uint64_t *tokens = ARENA_ZNEW(memory, uint64_t, plan->blocks_count + p->ranks);
+    uint32_t *first = ARENA_ZNEW(memory, uint32_t, (size_t)p->ranks + 1);
+    /* per piece: the last launch that counted its rows */
+    uint64_t *seen = ARENA_ZNEW(memory, uint64_t, plan->pieces_count);
+    fcp_code code = shapes && visits && tokens && first && seen ? FCP_OK : FCP_E_NO_MEMORY;
+    for (uint64_t b = 0; !code && b < plan->blocks_count; b++) first[plan->blocks[b].home + 1]++;
+    for (uint32_t r = 0; !code && r < p->ranks; r++) first[r + 1] += first[r] + 1; /* one entry more: the sum of all */
+    for (uint64_t b = 0; !code && b < plan->blocks_count; b++) {
+        const fcp_block *x = &plan->blocks[b];
+        tokens[first[x->home] + x->home_slot + 1] = x->holds & FCP_HOLDS_Q ? x->tokens : 0;
+    }
+    for (uint32_t r = 0; !code && r < p->ranks; r++)
+        for (uint32_t n = first[r] + 1; n < first[r + 1]; n++) tokens[n] += tokens[n - 1];
+    if (!code && fcp_bytes_off_rails(plan, pass)) out->rails = p->gpus;
+    uint64_t launches = 0;
+    for (uint64_t i = 0; !code && i < plan->visits_count; i++) {
+        const fcp_visit *v = &plan->visits[i];
+        const uint32_t last = v->first_tile + v->tiles;
+        if (!out->single) {
+            const cell_counts sum = count_tiles(plan, shapes, v->first_tile, last, seen, ++launches);
+            visits[i] =
+                (sim_visit){.time = cells_time(out, &sum), .items = sum.rows, .bytes = visit_bytes(out, v)};
+        }
+        for (uint32_t t = v->first_tile; out->single && t < last; t++) {
+            const cell_counts sum = count_tiles(plan, shapes, t, t + 1, seen, ++launches);
+            visits[i].time = at_most((unsigned __int128)visits[i].time +
+                                     launched(out, cells_time(out, &sum), sum.rows, tile_bytes(out, v, t)));
+        }
+    }
+    out->visits = visits;
+    out->home_tokens = tokens;
+    out->home_first = first;
+    return code;
+}
+
+/* Where partials are rounded on their way, each end has a small launch, between the slot and what travels. */
+static unsigned __int128 rounding_time(const sim_model *m, const fcp_transfer *t) {
+    if (!fcp_is_rounded(m->plan, t)) return 0;
+    const uint64_t slot = t->tokens * m->slot[t->cls];
+    return 2 * ((unsigned __int128)m->small + sim_model_time(slot + sim_model_bytes(m, t), m->hbm));
+}
+
+/* What leaves its rail goes inside the node first, to the GPU whose port sends it. */
+static uint64_t detour_time(const sim_model *m, uint32_t from, const fcp_transfer *t) {
+    if (t->fabric != FCP_NET || sim_model_port(m, from, t->peer) == from) return 0;
+    return m->latency[FCP_LOCAL] + sim_model_time(sim_model_bytes(m, t), m->rate[FCP_LOCAL]);
+}
+
+uint64_t sim_model_transfer(const sim_model *m, uint32_t from, uint32_t t, uint64_t rate) {
+    const fcp_transfer *x = &m->plan->transfers[t];
+    return noisy(m, at_most((unsigned __int128)m->latency[x->fabric] + rounding_time(m, x) + detour_time(m, from, x) +
+                            sim_model_time(sim_model_bytes(m, x), rate)),
+                 m->plan->instrs_count + t);
+}
+
+static uint64_t attend(const sim_model *m, const fcp_instr *x) {
+    uint64_t time = 0, items = 0, bytes = 0;
+    for (uint32_t v = x->a; v < x->a + x->b; v++) {
+        time = at_most((unsigned __int128)time + m->visits[v].time);
+        items += m->visits[v].items;
+        bytes += m->visits[v].bytes;
+    }
+    return m->single ? time : launched(m, time, items, bytes);
+}
+
+uint64_t sim_model_copied(const sim_model *m, const fcp_instr *copy) {
+    uint64_t bytes = 0;
+    for (uint32_t t = copy->a; t < copy->a + copy->b; t++) bytes += sim_model_bytes(m, &m->plan->transfers[t]);
+    return bytes;
+}
+
+/* What an instruction reads and writes of its block: classes, and how often. Two are added into one of them, or one is
+ * made of another. */
+static const struct touched {
+    fcp_class from, into;
+    uint64_t times;
+} touches[FCP_OP_COUNT] = {[FCP_OP_REDUCE] = {FCP_DKV, FCP_DKV, 2},
+                           [FCP_OP_MERGE] = {FCP_STATE, FCP_STATE, 2},
+                           [FCP_OP_FINISH] = {FCP_STATE, FCP_O, 1},
+                           [FCP_OP_REDUCE_Q] = {FCP_DQ, FCP_DQ, 2},
+                           [FCP_OP_ROUND] = {FCP_DQ, FCP_DQW, 1}};
+
+static uint64_t compute_time(const sim_model *m, uint32_t rank, uint32_t instr) {
+    const fcp_instr *x = &m->plan->instrs[instr];
+    const uint64_t *tokens = &m->home_tokens[m->home_first[rank]];
+    const struct touched *t = &touches[x->op];
+    uint64_t bytes = 0;
+    switch (x->op) {
+    case FCP_OP_WAIT: case FCP_OP_LAUNCH: return 0;
+    case FCP_OP_ATTEND: return noisy(m, attend(m, x), instr);
+    case FCP_OP_COPY: /* each byte is read and written */
+        bytes = 2 * sim_model_copied(m, x);
+        break;
+    case FCP_OP_DELTA: bytes = (tokens[x->a + x->b] - tokens[x->a]) * m->delta; break;
+    default:
+        bytes = m->plan->blocks[x->a].tokens *
+                (t->times * m->slot[t->from] + m->slot[t->into]);
+    }
+    return noisy(m, at_most((unsigned __int128)m->small + sim_model_time(bytes, m->hbm)), instr);
+}
+
+void sim_model_price(sim_model *m) {
+    m->total = 0;
+    for (uint32_t r = 0; r < m->plan->problem->ranks; r++) {
+        const fcp_stream *s = fcp_stream_of(m->plan, m->pass, r, FCP_COMPUTE);
+        for (uint32_t i = s->first; i < s->first + s->count; i++)
+            m->total += m->computes[i] = compute_time(m, r, i);
+    }
+}
+
+fcp_code sim_model_new(const fcp_plan *plan, fcp_pass pass, const sim_profile *profile, const sim_options *options,
+                       arena *memory, sim_model *out) {
+    fcp_code code = price_visits(plan, pass, profile, options, memory, out);
+    out->computes = ARENA_NEW(memory, uint64_t, plan->instrs_count);
+    if (!out->computes) return FCP_E_NO_MEMORY;
+    if (!code) sim_model_price(out);
+    return code;
+}
+
+void sim_model_share(sim_model *m, const sim_profile *profile, uint32_t margin) {
+    share_device(m, m->plan->problem, m->plan->cluster, profile, margin);
+}
+
+fcp_code sim_model_count(const fcp_plan *plan, fcp_pass pass, uint32_t rank, uint64_t out[SIM_CONSTANT_COUNT]) {
+    arena scratch = {0};
+    sim_counts counts = {0};
+    const sim_cells *shapes = count_shapes(plan, &counts);
+    uint64_t *seen = ARENA_ZNEW(&scratch, uint64_t, plan->pieces_count), visit = 0;
+    const fcp_stream *s = fcp_stream_of(plan, pass, rank, FCP_COMPUTE);
+    const fcp_code code = shapes && seen ? FCP_OK : FCP_E_NO_MEMORY;
+    memset(out, 0, SIM_CONSTANT_COUNT * sizeof *out);
+    for (uint32_t i = s->first; !code && i < s->first + s->count; i++) {
+        const fcp_instr *x = &plan->instrs[i];
+        if (x->op != FCP_OP_ATTEND) continue;
+        out[SIM_LAUNCH]++;
+        for (const fcp_visit *v = &plan->visits[x->a]; v < &plan->visits[x->a + x->b]; v++) {
+            const cell_counts sum = count_tiles(plan, shapes, v->first_tile, v->first_tile + v->tiles, seen, ++visit);
+            out[SIM_FULL] += sum.full;
+            out[SIM_PARTIAL] += sum.partial;
+            out[SIM_ROW] += sum.rows;
+        }
+    }
+    arena_free(&scratch);
+    arena_free(&counts.memory);
+    return code;
+}

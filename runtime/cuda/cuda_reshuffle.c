@@ -1,0 +1,456 @@
+/* cuda_reshuffle.c: moves tokens between the caller's tensors and home blocks.
+ *
+ * Requires: no tensor that the pass needs is NULL. One that a caller may leave out (lse_low, d_lse) and has left out is
+ *           zeros on its way in, and what is in its place in a message is not written on its way out.
+ * Gives:    cuda_reshuffle.h.
+ * Order:    IN comes before the pass. OUT comes after it, except for what leaves early (early.c). A COPY, and with a
+ *           transport that reaches all memory any unit, is one gather in its home's communication stream, if the
+ *           tensors are on the home's device. Tensors on the caller's device go by a message between two gathers.
+ *           Tensors in host memory go by a message, too, through the stage of the home's device; but a unit that is
+ *           one piece of pinned tensors is copied directly. What is left (tensors of a unit in several places) is
+ *           copied run by run. Other transports move messages.
+ * Cost:     a few questions to the driver for each tensor of each rank; where a tensor is pinned, two for each run that
+ *           is copied. A launch for each unit; from the host a copy and a launch for as many bytes as a stage has.
+ */
+#include "runtime/cuda/cuda_reshuffle.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/cuda/device.h"
+#include "runtime/cuda/gather.h"
+#include "runtime/cuda/memory.h"
+#include "runtime/cuda/io_rounds.h"
+#include "runtime/cuda/stage.h"
+#include "runtime/exec/host_reshuffle.h"
+#include "runtime/exec/error_place.h"
+
+/* Tensors on a device are read and written by fk_gather, word by word, and by the driver's copies, byte by byte. */
+enum { TENSOR_ALIGN = 4 };
+
+struct named {
+    const char *name;
+    const void *tensor;
+    uint64_t tokens;
+    size_t row;      /* bytes of a token */
+};
+
+/* For an error whose message begins with a rank: sets the rank in the error's numbers, too. */
+static fcp_code at_rank(fcp_code code, uint32_t rank, fcp_error *err) {
+    if (code && err) err->where = fcp_where_rank(rank);
+    return code;
+}
+
+/* What is known of the memory at an address from the check of a rank's tensors. NULL: nothing. */
+static const cuda_tensor_memory *known_memory(const fcp_cuda_session *s, uint32_t rank, cu_ptr at) {
+    const cuda_tensor_memory *known = s->ranks[rank].tensors;
+    for (int t = 0; t < CUDA_TENSORS; t++)
+        if (at >= known[t].begin && at < known[t].end) return &known[t];
+    return NULL;
+}
+
+/* Asks the driver of which kind memory is, and on which device, unless the check of the rank's tensors has: a run may
+ * have a thousand pieces, and a question for each would cost more than their copies. Kind 0: the driver does not know
+ * the memory, so it is ordinary host memory. */
+static fcp_code memory_of(fcp_cuda_session *s, cu_ptr at, const char *name, uint32_t rank, unsigned *out_type,
+                          int *out_device, fcp_error *err) {
+    const fcp_cuda_table *call = &s->cuda->call;
+    const cuda_tensor_memory *known = known_memory(s, rank, at);
+    *out_type = known ? known->type : 0;
+    *out_device = known ? known->device : -1;
+    if (known) return FCP_OK;
+    cu_result result = call->pointer_attribute(out_type, CU_POINTER_MEMORY_TYPE, at);
+    if (result == CU_ERROR_INVALID_VALUE) *out_type = 0;
+    if (result == CU_ERROR_INVALID_VALUE) return FCP_OK;
+    fcp_code code =
+        fcp_cuda_check(s->cuda, result, err, "rank %u: the driver does not say where tensor %s lies", rank, name);
+    if (code || *out_type != CU_MEMORY_DEVICE) return at_rank(code, rank, err);
+    code = fcp_cuda_check(s->cuda, call->pointer_attribute(out_device, CU_POINTER_DEVICE, at), err,
+                          "rank %u: the driver does not say which device tensor %s is on", rank, name);
+    return at_rank(code, rank, err);
+}
+
+/* Checks that all of the tensor lies in memory of that device. That memory may be several allocations next to each
+ * other, if the caller has mapped it so. */
+static fcp_code fits(fcp_cuda_session *s, const struct named *x, uint32_t rank, int device, fcp_error *err) {
+    cu_ptr at = (uintptr_t)x->tensor, end = at + x->tokens * x->row;
+    while (at < end) {
+        cu_ptr base = 0;
+        size_t size = 0;
+        unsigned type = CU_MEMORY_DEVICE;
+        int on = device;
+        fcp_code code = at == (uintptr_t)x->tensor ? FCP_OK : memory_of(s, at, x->name, rank, &type, &on, err);
+        if (code) return code;
+        bool there = type == CU_MEMORY_DEVICE && on == device;
+        if (there)
+            code = fcp_cuda_check(s->cuda, s->cuda->call.address_range(&base, &size, at), err,
+                                  "rank %u: the driver does not say how much memory tensor %s has", rank, x->name);
+        if (code) return at_rank(code, rank, err);
+        if (!there || base + size <= at)
+            return fcp_fail_at(
+                err, FCP_E_TENSOR, fcp_where_rank(rank),
+                "rank %u: tensor %s of %llu tokens is %llu bytes, and its memory on device %d ends after %llu", rank,
+                x->name, (unsigned long long)x->tokens, (unsigned long long)(x->tokens * x->row), device,
+                (unsigned long long)(at - (uintptr_t)x->tensor));
+        at = base + size;
+    }
+    return FCP_OK;
+}
+
+/* Checks that a tensor lies where the session can use it, and keeps where that is. */
+static fcp_code check_tensor(fcp_cuda_session *s, const struct named *x, uint32_t rank, cuda_tensor_memory *keep,
+                             bool *out_host, fcp_error *err) {
+    unsigned type;
+    int ordinal;
+    const cuda_device *device = NULL;
+    cu_context context = NULL;
+    fcp_code code = memory_of(s, (uintptr_t)x->tensor, x->name, rank, &type, &ordinal, err);
+    if (code) return code;
+    *out_host |= type != CU_MEMORY_DEVICE;
+    const cu_ptr begin = (uintptr_t)x->tensor;
+    const cuda_tensor_memory found = {begin, begin + x->tokens * x->row, type, ordinal};
+    if (!type || type == CU_MEMORY_HOST) *keep = found;
+    if (!type || type == CU_MEMORY_HOST) return FCP_OK;
+    if (type != CU_MEMORY_DEVICE)
+        return fcp_fail_at(err, FCP_E_TENSOR, fcp_where_rank(rank),
+                           "rank %u: tensor %s is in memory of an unknown kind (%u)", rank, x->name, type);
+    for (uint32_t i = 0; i < s->device_count; i++)
+        if (s->devices[i].handle == ordinal) device = &s->devices[i];
+    if (!device)
+        return fcp_fail_at(err, FCP_E_TENSOR, fcp_where_rank(rank),
+                           "rank %u: tensor %s is on device %d, and the session uses devices %u to %u", rank, x->name,
+                           ordinal, s->first_device, s->first_device + s->device_count - 1);
+    /* memory that was mapped rather than allocated belongs to no context */
+    cu_result result = s->cuda->call.pointer_attribute(&context, CU_POINTER_CONTEXT, (uintptr_t)x->tensor);
+    if (!result && context && context != device->context)
+        return fcp_fail_at(err, FCP_E_TENSOR, fcp_where_rank(rank),
+                           "rank %u: tensor %s is of another context of device %d than its primary one, which the "
+                           "session uses",
+                           rank, x->name, ordinal);
+    if ((uintptr_t)x->tensor % TENSOR_ALIGN)
+        return fcp_fail_at(err, FCP_E_TENSOR, fcp_where_rank(rank),
+                           "rank %u: tensor %s begins at an address that is no multiple of %d", rank, x->name,
+                           TENSOR_ALIGN);
+    code = fits(s, x, rank, ordinal, err);
+    if (!code) *keep = found;
+    return code;
+}
+
+fcp_code fcp_cuda_tensors_check(fcp_cuda_session *s, fcp_pass pass, const fcp_tensors *tensors, bool *out_host,
+                                fcp_error *err) {
+    fcp_shape shape;
+    fcp_plan_shape(s->plan, &shape);
+    const unsigned moved = fcp_pass_inputs(pass) | fcp_pass_outputs(pass) | fcp_pass_optional(&shape, pass);
+    fcp_code code = FCP_OK;
+    *out_host = false;
+    for (uint32_t r = s->base.first_rank; !code && r < fcp_cuda_end(s); r++) {
+        memset(s->ranks[r].tensors, 0, sizeof s->ranks[r].tensors); /* another run's */
+        for (int t = 0; !code && t < FCP_TENSORS; t++) {
+            const struct named x = {fcp_tensors_name((fcp_tensor)t),
+                                    fcp_tensors_get(&tensors[r - s->base.first_rank], (fcp_tensor)t),
+                                    fcp_tensors_tokens(s->plan, r, (fcp_tensor)t),
+                                    fcp_tensor_token_bytes(&shape, (fcp_tensor)t)};
+            if (moved >> t & 1 && x.tensor && x.tokens && x.row)
+                code = check_tensor(s, &x, r, &s->ranks[r].tensors[t], out_host, err);
+        }
+        const fcp_tensors *own = &tensors[r - s->base.first_rank];
+        const uint64_t numbers = fcp_plan_table_numbers(s->plan);
+        const struct named more[] = {{"sink", own->sink, shape.heads, sizeof(float)},
+                                     {"d_sink", own->d_sink, shape.heads, sizeof(float)},
+                                     {"table", own->table, numbers, sizeof(float)},
+                                     {"d_table", own->d_table, numbers, sizeof(float)},
+                                     {"max_logit", pass == FCP_FORWARD ? own->max_logit : NULL, shape.heads,
+                                      sizeof(float)}};
+        for (int i = 0; !code && i < CUDA_TENSORS - FCP_TENSORS; i++)
+            if (more[i].tensor)
+                code = check_tensor(s, &more[i], r, &s->ranks[r].tensors[FCP_TENSORS + i], out_host, err);
+    }
+    return code;
+}
+
+/* Is it pinned, so that the driver can copy it by itself? Its two ends are asked about. If they lie in two pinned
+ * allocations with a gap between them, the driver refuses the copy (cuMemcpy: a range that is registered in part is
+ * CUDA_ERROR_INVALID_VALUE), so that nothing wrong is copied. */
+static bool is_pinned(fcp_cuda_session *s, uint32_t rank, const void *from, size_t bytes) {
+    const fcp_cuda_table *call = &s->cuda->call;
+    const cuda_tensor_memory *known = known_memory(s, rank, (uintptr_t)from);
+    unsigned first = 0, last = 0;
+    if (known && !known->type) return false; /* the tensor begins in ordinary memory: staging serves all of it */
+    return !call->pointer_attribute(&first, CU_POINTER_MEMORY_TYPE, (uintptr_t)from) && first == CU_MEMORY_HOST &&
+           !call->pointer_attribute(&last, CU_POINTER_MEMORY_TYPE, (uintptr_t)from + bytes - 1) &&
+           last == CU_MEMORY_HOST;
+}
+
+/* --- copies, where a tensor is not where a kernel reaches it ------------------------------------------------------ */
+
+/* Between which ranks a unit moves, and where: message: the device memory in which its part of a message lies; 0:
+ * its home's blocks. */
+struct way {
+    uint32_t caller, home;
+    bool in;
+    const fcp_arena *arena;
+    cu_ptr message;
+};
+
+/* Copies bytes between a tensor of the caller, at `outside`, and the home's device, in the home's stream. A message is
+ * copied by the stage. */
+static fcp_code copy_bytes(fcp_cuda_session *s, const struct way *way, void *outside, void *inside, size_t bytes,
+                           fcp_error *err) {
+    const fcp_cuda_table *call = &s->cuda->call;
+    const uint32_t caller = way->caller;
+    const bool in = way->in;
+    cuda_rank *r = &s->ranks[way->home];
+    cu_stream stream = r->streams[FCP_COMM];
+    cu_ptr at = (uintptr_t)inside, theirs = (uintptr_t)outside;
+    unsigned type;
+    int ordinal;
+    if (way->message)
+        return in ? fcp_cuda_stage_in(s, r->device, at, outside, bytes, err)
+                  : fcp_cuda_stage_out(s, r->device, outside, at, bytes, err);
+    fcp_code code = memory_of(s, theirs, "data", caller, &type, &ordinal, err);
+    if (code) return code;
+    if (type == CU_MEMORY_DEVICE) {
+        cuda_device *device = &s->devices[(uint32_t)ordinal - s->first_device]; /* checked before */
+        return in ? fcp_cuda_copy(s, r->device, at, device, theirs, bytes, stream, err)
+                  : fcp_cuda_copy(s, device, theirs, r->device, at, bytes, stream, err);
+    }
+    if (is_pinned(s, caller, outside, bytes)) {
+        code = fcp_cuda_check(s->cuda, in ? call->copy_in(at, outside, bytes, stream)
+                                          : call->copy_out(outside, at, bytes, stream),
+                              err, "rank %u: cannot copy %zu bytes between host and device %d", caller, bytes,
+                              r->device->handle);
+        return at_rank(code, caller, err);
+    }
+    return in ? fcp_cuda_stage_in(s, r->device, at, outside, bytes, err)
+              : fcp_cuda_stage_out(s, r->device, outside, at, bytes, err);
+}
+
+fcp_code fcp_cuda_copy_outside(fcp_cuda_session *s, uint32_t rank, bool in, void *outside, cu_ptr inside, size_t bytes,
+                               fcp_error *err) {
+    const struct way way = {.caller = rank, .home = rank, .in = in};
+    return copy_bytes(s, &way, outside, (void *)(uintptr_t)inside, bytes, err);
+}
+
+/* Clears bytes of a message or of home blocks, for a tensor that the caller has left out. */
+static fcp_code clear_bytes(fcp_cuda_session *s, const struct way *way, void *inside, size_t bytes, fcp_error *err) {
+    const cuda_rank *r = &s->ranks[way->home];
+    return fcp_cuda_check(s->cuda,
+                          s->cuda->call.fill((uintptr_t)inside, 0, bytes / 4,
+                                             way->message ? r->device->stage.stream : r->streams[FCP_COMM]),
+                          err, "cannot clear %zu bytes", bytes);
+}
+
+/* Copies a run of one tensor; if its block has not all heads, row by row and chunk by chunk. `first`: the first token
+ * of the message. */
+static fcp_code copy_run(fcp_cuda_session *s, const struct way *way, const fcp_moved *x, const fcp_bundle_run *run,
+                         uint32_t first, fcp_error *err) {
+    const fcp_slice slice = fcp_slice_of(s->plan, &s->plan->blocks[run->block], x);
+    char *inside = way->message ? (char *)(uintptr_t)way->message + (size_t)(run->at - first) * x->row
+                                : (char *)x->home + fcp_home_token(way->arena, run, x->of_keys) * x->row;
+    fcp_code code = FCP_OK;
+    if (!x->caller) return way->in ? clear_bytes(s, way, inside, run->tokens * x->row, err) : FCP_OK;
+    char *outside = (char *)x->caller + (size_t)run->place * x->full;
+    if (slice.count == 1 && slice.bytes == x->full)
+        return copy_bytes(s, way, outside, inside, run->tokens * x->full, err);
+    for (uint32_t i = 0; !code && i < run->tokens; i++, outside += x->full)
+        for (uint32_t j = 0; !code && j < slice.count; j++, inside += slice.bytes)
+            code = copy_bytes(s, way, outside + slice.offset + j * slice.stride, inside, slice.bytes, err);
+    return code;
+}
+
+static fcp_code copy_unit(fcp_cuda_session *s, struct way way, const fcp_transfer *t, const fcp_tensors *tensors,
+                          fcp_error *err) {
+    const fcp_bundle bundle = fcp_bundle_of(s->bundles, way.caller, t);
+    fcp_moved moved[FCP_MOVED];
+    uint32_t count = fcp_moved_tensors(way.arena, tensors, t, moved);
+    fcp_code code = FCP_OK;
+    for (uint32_t k = 0; !code && k < count; k++) {
+        fcp_bundle_run run;
+        for (uint32_t i = 0; !code && fcp_bundle_next(&bundle, t, &i, &run);) {
+            if (!way.message) code = fcp_net_pace(s->base.net, 1, err);
+            if (!code) code = copy_run(s, &way, &moved[k], &run, t->first, err);
+        }
+        if (way.message) way.message += t->tokens * moved[k].row;
+    }
+    return code;
+}
+
+/* --- units -------------------------------------------------------------------------------------------------------- */
+
+/* The same transfer as its other side lists it. */
+static fcp_transfer other_side(const fcp_transfer *t, uint32_t rank) {
+    fcp_transfer other = *t;
+    other.peer = rank;
+    other.dir = t->dir == FCP_SEND ? FCP_RECV : FCP_SEND;
+    return other;
+}
+
+/* The device on which all tensors that a transfer moves lie. NULL: they are on several, or in host memory. *out_types:
+ * a bit for each kind of memory that they are in. */
+static fcp_code device_of(fcp_cuda_session *s, uint32_t caller, const fcp_transfer *t, const fcp_arena *arena,
+                          const fcp_tensors *tensors, cuda_device **out_device, unsigned *out_types, fcp_error *err) {
+    fcp_moved moved[FCP_MOVED];
+    uint32_t count = fcp_moved_tensors(arena, tensors, t, moved);
+    *out_device = NULL;
+    *out_types = 0;
+    for (uint32_t k = 0; k < count; k++) {
+        unsigned type;
+        int ordinal;
+        if (!moved[k].caller) continue; /* never the first of them */
+        fcp_code code = memory_of(s, (uintptr_t)moved[k].caller, "data", caller, &type, &ordinal, err);
+        if (code) return code;
+        cuda_device *device = type == CU_MEMORY_DEVICE ? &s->devices[(uint32_t)ordinal - s->first_device] : NULL;
+        if (k && device != *out_device) device = NULL;
+        *out_device = device;
+        *out_types |= 1u << type;
+    }
+    return FCP_OK;
+}
+
+/* Do the tokens of a unit lie next to each other in the caller's tensors and in the home's blocks? */
+static bool is_one_piece(const fcp_cuda_session *s, uint32_t caller, const fcp_transfer *t) {
+    const fcp_bundle bundle = fcp_bundle_of(s->bundles, caller, t);
+    fcp_bundle_run run;
+    uint32_t i = 0;
+    return fcp_bundle_next(&bundle, t, &i, &run) && run.tokens == t->tokens && s->plan->heads_count == 1;
+}
+
+/* Moves a unit between tensors in host memory and home blocks: by a message, part by part, each as long as the stage
+ * has room for. All of it is in the stage's stream. */
+static fcp_code by_stage(fcp_cuda_session *s, struct way way, const fcp_transfer *t, const fcp_tensors *tensors,
+                         uint32_t most, fcp_error *err) {
+    cuda_device *d = s->ranks[way.home].device;
+    fcp_transfer part = *t;
+    fcp_code code = FCP_OK;
+    way.message = d->stage.landing;
+    for (uint32_t at = 0; !code && at < t->tokens; at += part.tokens) {
+        part.first = t->first + at;
+        part.tokens = t->tokens - at < most ? t->tokens - at : most;
+        const fcp_transfer theirs = other_side(&part, way.caller), *of_home = way.home == way.caller ? &part : &theirs;
+        if (way.in) code = copy_unit(s, way, &part, tensors, err);
+        if (way.in && !code) code = fcp_cuda_stage_push(s, d, err);
+        const cuda_unit_move move = {.transfer = of_home, .home = way.arena, .caller = tensors, .message = way.message,
+                                     .to = way.in ? FK_AT_BLOCKS : FK_IN_MESSAGE,
+                                     .from = way.in ? FK_IN_MESSAGE : FK_AT_BLOCKS};
+        if (!code) code = fcp_cuda_gather(s, way.home, &move, d->stage.stream, err);
+        if (!way.in && !code) code = copy_unit(s, way, &part, tensors, err);
+        if (!way.in && !code) code = fcp_cuda_stage_push(s, d, err);
+    }
+    return code;
+}
+
+/* Packs a message on one device, copies it to another and unpacks it there, each in the stream of a rank of that
+ * device. Each stream waits for the other before messages are used again. */
+static fcp_code by_message(fcp_cuda_session *s, uint32_t caller, uint32_t home, fcp_pass pass, const fcp_transfer *t,
+                           const fcp_tensors *tensors, fcp_error *err) {
+    bool in = t->cls == FCP_IN;
+    uint32_t from = in ? caller : home, to = in ? home : caller;
+    cuda_rank *sender = &s->ranks[from], *receiver = &s->ranks[to];
+    const fcp_transfer theirs = other_side(t, caller);
+    cu_ptr landing = receiver->messages + receiver->messages_bytes / 2;
+    cuda_unit_move pack = {.transfer = in ? t : &theirs, .home = &s->ranks[home].arena[pass], .caller = tensors,
+                           .to = FK_IN_MESSAGE, .from = in ? FK_AT_CALLER : FK_AT_BLOCKS, .message = sender->messages};
+    cuda_unit_move unpack = {.transfer = in ? &theirs : t, .home = pack.home, .caller = tensors,
+                             .to = in ? FK_AT_BLOCKS : FK_AT_CALLER, .from = FK_IN_MESSAGE, .message = landing};
+    fcp_code code = fcp_net_pace(s->base.net, 3, err);
+    if (!code) code = fcp_cuda_gather(s, from, &pack, sender->streams[FCP_COMM], err);
+    if (!code) code = fcp_cuda_follow(s, sender->device, sender->streams[FCP_COMM], receiver->streams[FCP_COMM], err);
+    if (!code) code = fcp_cuda_use(s, receiver->device, err);
+    if (!code)
+        code = fcp_cuda_copy(s, receiver->device, landing, sender->device, sender->messages,
+                             fcp_message_bytes(s->plan, pass, t), receiver->streams[FCP_COMM], err);
+    if (!code) code = fcp_cuda_follow(s, receiver->device, receiver->streams[FCP_COMM], sender->streams[FCP_COMM], err);
+    return code ? code : fcp_cuda_gather(s, to, &unpack, receiver->streams[FCP_COMM], err);
+}
+
+fcp_code fcp_cuda_move_units(fcp_cuda_session *s, uint32_t rank, fcp_pass pass, fcp_class cls, const fcp_instr *x,
+                             const fcp_tensors *tensors, fcp_error *err) {
+    fcp_code code = FCP_OK;
+    for (uint32_t i = x->a; !code && i < x->a + x->b; i++) {
+        const fcp_transfer *t = &s->plan->transfers[i];
+        if (t->cls != cls || !fcp_at_caller(t)) continue;
+        uint32_t home = t->peer;
+        cuda_rank *r = &s->ranks[home];
+        const fcp_arena *arena = &r->arena[pass];
+        const fcp_transfer theirs = other_side(t, rank);
+        const struct way way = {rank, home, cls == FCP_IN, arena, 0};
+        cuda_device *device;
+        unsigned types;
+        code = device_of(s, rank, t, arena, tensors, &device, &types, err);
+        if (code) break;
+        if (device == r->device) {
+            code = fcp_net_pace(s->base.net, 1, err);
+            const cuda_unit_move move = {.transfer = home == rank ? t : &theirs, .home = arena, .caller = tensors,
+                                         .to = way.in ? FK_AT_BLOCKS : FK_AT_CALLER,
+                                         .from = way.in ? FK_AT_CALLER : FK_AT_BLOCKS};
+            if (!code) code = fcp_cuda_gather(s, home, &move, r->streams[FCP_COMM], err);
+        } else if (device && home != rank && device == s->ranks[rank].device) {
+            code = by_message(s, rank, home, pass, t, tensors, err);
+        } else {
+            uint64_t most = r->device->stage.bytes / (fcp_message_bytes(s->plan, pass, t) / t->tokens);
+            bool direct = types == 1u << CU_MEMORY_HOST && is_one_piece(s, rank, t);
+            code = fcp_cuda_use(s, r->device, err);
+            if (!code)
+                code = types >> CU_MEMORY_DEVICE & 1 || direct || !most
+                           ? copy_unit(s, way, t, tensors, err)
+                           : by_stage(s, way, t, tensors, most < t->tokens ? (uint32_t)most : t->tokens, err);
+        }
+    }
+    return code;
+}
+
+/* Packs what a rank's launch sends, or unpacks what it has received. */
+static fcp_code do_messages(fcp_cuda_session *s, uint32_t rank, fcp_pass pass, const fcp_instr *x,
+                            const fcp_tensors *tensors, const fcp_wires *wires, fcp_direction dir, fcp_error *err) {
+    fcp_code code = FCP_OK;
+    for (uint32_t i = 0; !code && i < x->b; i++) {
+        const fcp_transfer *t = &s->plan->transfers[x->a + i];
+        uint32_t mine = fcp_at_caller(t) ? FK_AT_CALLER : FK_AT_BLOCKS;
+        if (t->dir != dir) continue;
+        const cuda_unit_move move = {.transfer = t, .home = &s->ranks[rank].arena[pass], .caller = tensors,
+                                     .to = dir == FCP_SEND ? FK_IN_MESSAGE : mine,
+                                     .from = dir == FCP_SEND ? mine : FK_IN_MESSAGE,
+                                     .message = (uintptr_t)wires->list[i].segment[0].data};
+        code = fcp_cuda_gather(s, rank, &move, s->ranks[rank].streams[FCP_COMM], err);
+    }
+    return code;
+}
+
+/* Lets the transport do a LAUNCH of inputs or outputs. */
+static fcp_code move_launch(fcp_cuda_session *s, uint32_t rank, fcp_pass pass, const fcp_instr *x,
+                            const fcp_tensors *tensors, fcp_wires *wires, fcp_error *err) {
+    const fcp_transport *transport = s->base.net->transport;
+    cuda_rank *r = &s->ranks[rank];
+    if (transport->reshuffle) return transport->reshuffle(s->base.net, rank, pass, x, tensors, err);
+    fcp_code code = fcp_cuda_use(s, r->device, err);
+    if (!code) code = fcp_net_pace(s->base.net, 1 + x->b, err);
+    if (!code) code = fcp_wires_make(wires, &r->arena[pass], (void *)(uintptr_t)r->messages, r->messages_bytes, x,
+                                      err);
+    if (!code) code = do_messages(s, rank, pass, x, tensors, wires, FCP_SEND, err);
+    if (!code) code = fcp_net_launch(s->base.net, rank, pass, x->c, wires->list, x->b, err);
+    if (!code && fcp_net_wait(s->base.net, rank, 0, NULL, err) != FCP_WAIT_DONE)
+        code = fcp_fail(err, FCP_E_INTERNAL, "a launch of inputs or outputs waits for another");
+    return code ? code : do_messages(s, rank, pass, x, tensors, wires, FCP_RECV, err);
+}
+
+fcp_code fcp_cuda_reshuffle(fcp_cuda_session *s, fcp_pass pass, fcp_class cls, bool early, const fcp_tensors *tensors,
+                            fcp_error *err) {
+    const fcp_plan *plan = s->plan;
+    const cuda_early_rounds rounds = fcp_cuda_early_rounds(plan, pass, fcp_cuda_fused(s, pass));
+    fcp_wires wires = {0};
+    fcp_code code = FCP_OK;
+    for (uint32_t r = s->base.first_rank; !code && r < fcp_cuda_end(s); r++)
+        for (int q = 0; !code && q < FCP_QUEUES; q++) {
+            const fcp_stream *stream = fcp_stream_of(plan, pass, r, (fcp_queue)q);
+            const fcp_tensors *own = &tensors[r - s->base.first_rank];
+            for (uint32_t i = 0; !code && i < stream->count; i++) {
+                const fcp_instr *x = &plan->instrs[stream->first + i];
+                bool launch = x->op == FCP_OP_LAUNCH;
+                if ((!launch && x->op != FCP_OP_COPY) || early != (launch && fcp_cuda_is_early(&rounds, x))) continue;
+                if (!launch) code = fcp_cuda_move_units(s, r, pass, cls, x, own, err);
+                else if (fcp_cuda_moved_by(plan, pass, x) == cls) code = move_launch(s, r, pass, x, own, &wires, err);
+            }
+        }
+    fcp_wires_free(&wires);
+    return code;
+}

@@ -1,0 +1,43 @@
+/* cuda_wire.c: rounds partial results before they are sent, and makes fp32 of what has come.
+ *
+ * Requires: a launch whose wires have messages in the rank's memory.
+ * Gives:    cuda_wire.h.
+ * Order:    a message is written, sent, received and read in the stream of its fabric, in which rounds come one after
+ *           the other. So each rank needs a message for each fabric and direction, and no event.
+ * Cost:     a launch for each tensor of a partial, at each end. Numbers are read once and written once.
+ */
+#include "runtime/cuda/cuda_wire.h"
+
+#include "runtime/cuda/device.h"
+#include "runtime/cuda/fabrics.h"
+
+/* One tensor of a partial, between its slot and its message. */
+static fcp_code convert(fcp_cuda_session *s, const cuda_rank *r, const fcp_transfer *t, const fcp_segment *slot,
+                        const fcp_segment *message, fcp_error *err) {
+    const bool sends = t->dir == FCP_SEND;
+    const cuda_kernel *k = &r->device->kernels[sends ? CUDA_NARROW : CUDA_WIDEN];
+    fk_support x = {.to = (uintptr_t)(sends ? message : slot)->data, .from = (uintptr_t)(sends ? slot : message)->data,
+                    .count = slot->bytes / sizeof(float)};
+    void *list[] = {&x};
+    const uint64_t blocks = (x.count + 2 * FK_SUPPORT_THREADS - 1) / (2 * FK_SUPPORT_THREADS);
+    const uint64_t most = (uint64_t)k->resident * (uint32_t)r->device->multiprocessors;
+    return fcp_cuda_check(s->cuda,
+                          s->cuda->call.launch(k->function, (unsigned)(blocks < most ? blocks : most), 1, 1, k->threads,
+                                               1, 1, k->shared, fcp_cuda_fabric_stream(r, t->fabric), list, NULL),
+                          err, "%s of %llu blocks cannot be launched", k->name, (unsigned long long)blocks);
+}
+
+fcp_code fcp_cuda_wire(fcp_cuda_session *s, uint32_t rank, fcp_pass pass, const fcp_instr *launch,
+                       const fcp_wires *wires, fcp_direction dir, fcp_error *err) {
+    const cuda_rank *r = &s->ranks[rank];
+    fcp_segment slot[FCP_SEGMENTS];
+    fcp_code code = FCP_OK;
+    for (uint32_t i = 0; !code && i < launch->b; i++) {
+        const fcp_transfer *t = &s->plan->transfers[launch->a + i];
+        if (t->dir != dir || !fcp_is_rounded(s->plan, t)) continue;
+        const uint32_t count = fcp_segments_block(&r->arena[pass], t, slot);
+        for (uint32_t j = 0; !code && j < count; j++)
+            if (fcp_is_sum(t, j)) code = convert(s, r, t, &slot[j], &wires->list[i].segment[j], err);
+    }
+    return code;
+}

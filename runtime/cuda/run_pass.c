@@ -1,0 +1,299 @@
+/* run_pass.c: a run of a pass: inputs in, the pass or its graph, outputs out; and what happens if that fails.
+ *
+ * Requires: a session that was made completely; tensors of all its ranks.
+ * Gives:    run_pass.h.
+ * Order:    IN, the pass and OUT come one after the other, except for results that leave early (early.c). Each run
+ *           comes after the run before it, whatever streams the caller names; and so do runs of sessions that share
+ *           arenas.
+ * Graphs:   the first runs of a pass put its instructions into streams one by one. From run graph_from on the pass is
+ *           one graph. That touches nothing but arenas, so it serves any tensors. A backward pass with gradients of
+ *           tables launches more, and a forward pass with the largest logits has more parameters: each is a graph of
+ *           its own.
+ *           A stream that the caller captures gets the instructions one by one, and they become a part of the
+ *           caller's graph, with IN and OUT. Such a graph has nodes that wait for the event of the run before and
+ *           record it, so its launches and other runs come one after the other.
+ * Failure:  an error names rank, stage and instruction: the instruction that was being put into a stream, or the one
+ *           that the marks of the devices point to (marks.c). Then the run waits for what is in streams, at most
+ *           timeout_s a stream, and the session refuses further runs.
+ */
+#include "runtime/cuda/run_pass.h"
+
+#include <string.h>
+
+#include "runtime/cuda/device.h"
+#include "runtime/cuda/early.h"
+#include "runtime/cuda/marks.h"
+#include "runtime/cuda/maxima.h"
+#include "runtime/cuda/ranks.h"
+#include "runtime/cuda/record.h"
+#include "runtime/cuda/cuda_reshuffle.h"
+#include "runtime/cuda/sinks.h"
+#include "runtime/cuda/stage.h"
+#include "runtime/cuda/cuda_tables.h"
+#include "runtime/cuda/timing.h"
+
+enum { RUN_COST = 4 }; /* a run puts about as much into streams as so many instructions, beside its own */
+
+fcp_code fcp_cuda_run_check(const fcp_cuda_session *s, fcp_error *err) {
+    return s->broken ? fcp_fail(err, FCP_E_RUN, "this session has failed, and a new one is needed: %.400s",
+                                s->why.message) : FCP_OK;
+}
+
+void fcp_cuda_graphs_destroy(fcp_cuda_session *s) {
+    for (int i = 0; i < CUDA_GRAPHS; i++) {
+        if (s->graphs[i]) s->cuda->call.graph_exec_destroy(s->graphs[i]);
+        s->graphs[i] = NULL;
+    }
+}
+
+/* The number of the graph that a run of a pass would be. */
+static int graph_of(const fcp_cuda_session *s, fcp_pass pass) {
+    return s->learning ? CUDA_LEARNING : s->maxima ? CUDA_MAXIMA : (int)pass;
+}
+
+/* Waits for a stream, or only looks at it. True: it has ended or failed. */
+static bool drain_stream(fcp_cuda_session *s, cu_stream stream, bool waits) {
+    fcp_error ignored;
+    if (!stream) return true;
+    if (waits) fcp_cuda_wait(s, stream, "", &ignored);
+    return s->cuda->call.stream_query(stream) != CU_ERROR_NOT_READY;
+}
+
+void fcp_cuda_drain(fcp_cuda_session *s) {
+    bool waits = !s->hung, quiet = drain_stream(s, s->origin, waits);
+    for (uint32_t r = s->base.first_rank; s->ranks && r < fcp_cuda_end(s); r++)
+        for (int q = 0; q < CUDA_STREAMS; q++) {
+            quiet &= drain_stream(s, s->ranks[r].streams[q], waits && quiet);
+            quiet &= drain_stream(s, s->ranks[r].marks[q], waits && quiet);
+        }
+    for (uint32_t i = 0; s->devices && i < s->device_count; i++)
+        quiet &= drain_stream(s, s->devices[i].stage.stream, waits && quiet);
+    s->hung = !quiet;
+}
+
+/* Makes the graph of a pass. */
+static fcp_code capture(fcp_cuda_session *s, fcp_pass pass, fcp_error *err) {
+    const fcp_cuda_table *call = &s->cuda->call;
+    cu_graph graph = NULL;
+    fcp_error ignored;
+    fcp_code code = fcp_cuda_use(s, &s->devices[0], err);
+    if (!code)
+        code = fcp_cuda_check(s->cuda, call->capture_begin(s->origin, CU_CAPTURE_THREAD_LOCAL), err,
+                              "no graph can be begun");
+    if (code) return code;
+    code = fcp_cuda_record(s, pass, &s->devices[0], s->origin, true, err);
+    fcp_code ended = fcp_cuda_check(s->cuda, call->capture_end(s->origin, &graph), code ? &ignored : err,
+                                    "the %s pass does not become a graph", fcp_pass_names[pass]);
+    if (!code) code = ended;
+    if (!code)
+        code = fcp_cuda_check(s->cuda, call->graph_instantiate(&s->graphs[graph_of(s, pass)], graph, 0), err,
+                              "the graph of the %s pass cannot be made", fcp_pass_names[pass]);
+    if (graph) call->graph_destroy(graph);
+    return code;
+}
+
+static fcp_code run_pass(fcp_cuda_session *s, fcp_pass pass, cuda_device *d, cu_stream origin, fcp_error *err) {
+    fcp_code code = FCP_OK;
+    if (s->outer) return fcp_cuda_record(s, pass, d, origin, false, err);
+    const int i = graph_of(s, pass);
+    if (s->runs[i] < UINT32_MAX) s->runs[i]++;
+    const bool may = s->graph_from < UINT32_MAX && !fcp_cuda_fused(s, pass);
+    if (!s->graphs[i] && may && s->runs[i] >= s->graph_from) code = capture(s, pass, err);
+    if (code) return code;
+    if (!s->graphs[i]) return fcp_cuda_record(s, pass, d, origin, false, err);
+    code = fcp_cuda_use(s, d, err); /* capturing has made other devices current */
+    if (code) return code;
+    return fcp_cuda_check(s->cuda, s->cuda->call.graph_launch(s->graphs[i], origin), err,
+                          "the graph of the %s pass cannot be launched", fcp_pass_names[pass]);
+}
+
+/* Waits for the run before, on whatever stream that was put. In a graph of the caller's each launch waits for it. */
+static fcp_code await_before(fcp_cuda_session *s, cu_stream origin, fcp_error *err) {
+    const cu_event finished = fcp_cuda_lender(s)->finished;
+    if (!finished) return FCP_OK;
+    return fcp_cuda_check(s->cuda,
+                          s->cuda->call.stream_wait_event(origin, finished, s->outer ? CU_EVENT_WAIT_EXTERNAL : 0),
+                          err, "cannot wait for the run before");
+}
+
+/* Records the event for which the next run waits. In a graph of the caller's each launch records it. So there is no
+ * other as long as the session lives. */
+static fcp_code mark_finished(fcp_cuda_session *s, cu_stream origin, fcp_error *err) {
+    fcp_cuda_session *of = fcp_cuda_lender(s); /* its events live longer */
+    fcp_code code = of->finished ? FCP_OK : fcp_cuda_event_take(of, &of->devices[0], &of->finished, err);
+    if (code) return code;
+    return fcp_cuda_check(s->cuda,
+                          s->cuda->call.event_record_flags(of->finished, origin,
+                                                           s->outer ? CU_EVENT_RECORD_EXTERNAL : 0),
+                          err, "cannot record an event");
+}
+
+/* Does IN or OUT. With `host`, some tensors lie in host memory, and it has been read or written when this returns.
+ * *inside: the tensors that the transport uses in their place, from IN on. */
+static fcp_code reshuffle(fcp_cuda_session *s, fcp_pass pass, fcp_class cls, const fcp_tensors *tensors,
+                          const fcp_tensors **inside, cuda_device *d, cu_stream origin, bool host, fcp_error *err) {
+    fcp_net *net = s->base.net;
+    fcp_code code = fcp_cuda_fork(s, CUDA_COMM_STREAMS, d, origin, err);
+    if (!code && cls == FCP_IN) code = fcp_cuda_marks_begin(s, pass, d, origin, err);
+    if (!code && host) code = fcp_cuda_stages_follow(s, d, origin, err);
+    if (!code && cls == FCP_IN) code = fcp_net_stage_in(net, pass, tensors, inside, err);
+    if (!code && cls == FCP_IN) code = fcp_cuda_sinks_in(s, tensors, err);
+    if (!code && cls == FCP_IN) code = fcp_cuda_tables_in(s, tensors, err);
+    if (!code) code = fcp_cuda_reshuffle(s, pass, cls, false, *inside, err);
+    if (!code && cls == FCP_OUT && pass == FCP_BACKWARD) code = fcp_cuda_sinks_out(s, tensors, err);
+    if (!code && cls == FCP_OUT && s->learning) code = fcp_cuda_tables_out(s, tensors, err);
+    if (!code && cls == FCP_OUT) code = fcp_cuda_maxima_out(s, tensors, err);
+    if (!code && cls == FCP_OUT) code = fcp_net_stage_out(net, pass, tensors, *inside, err);
+    for (uint32_t i = 0; !code && host && cls == FCP_OUT && i < s->device_count; i++)
+        code = fcp_cuda_stage_flush(s, &s->devices[i], err);
+    if (!code && cls == FCP_OUT) code = fcp_cuda_timing_out(s, err);
+    if (!code && host) code = fcp_cuda_stages_join(s, origin, err);
+    return code ? code : fcp_cuda_join(s, CUDA_COMM_STREAMS, origin, err);
+}
+
+/* Puts a run into a stream of the session's first device. */
+static fcp_code put_down(fcp_cuda_session *s, fcp_pass pass, const fcp_tensors *tensors, cu_stream origin, bool host,
+                         bool wait, fcp_error *err) {
+    cuda_device *d = &s->devices[0];
+    const fcp_tensors *inside = tensors;
+    const fcp_cuda_session *of = fcp_cuda_lender(s);
+    if (s->laid != of->arenas) fcp_cuda_graphs_destroy(s); /* nothing runs: arenas have moved since */
+    fcp_code code = s->laid != of->arenas ? fcp_cuda_ranks_follow(s, err) : FCP_OK;
+    if (!code) code = fcp_net_watch(s->base.net, "what ran before", err);
+    if (!code) code = fcp_net_pace(s->base.net, RUN_COST, err);
+    if (!code) code = await_before(s, origin, err);
+    if (!code) code = fcp_cuda_timing_begin(s, pass, d, origin, err);
+    if (!code) code = reshuffle(s, pass, FCP_IN, tensors, &inside, d, origin, host, err);
+    if (!code) code = run_pass(s, pass, d, origin, err);
+    if (!code) code = fcp_cuda_early_move(s, pass, inside, s->graphs[graph_of(s, pass)] && !s->outer,
+                                              host && inside == tensors, err);
+    if (!code) code = reshuffle(s, pass, FCP_OUT, tensors, &inside, d, origin, host, err);
+    if (!code) code = mark_finished(s, origin, err);
+    if (!code && (wait || s->base.times)) {
+        char what[40] = "the forward pass";
+        if (pass == FCP_BACKWARD) memcpy(what, "the backward pass", sizeof "the backward pass");
+        code = fcp_cuda_wait(s, origin, what, err);
+        if (!code) code = fcp_net_watch(s->base.net, what, err);
+    }
+    if (!code) code = fcp_cuda_timing_read(s, pass, err);
+    fcp_cuda_timing_end(s);
+    return code;
+}
+
+/* Finds the device of a caller's stream. */
+static fcp_code device_of(fcp_cuda_session *s, cu_stream stream, cuda_device **out, fcp_error *err) {
+    cu_context context = NULL;
+    fcp_code code = fcp_cuda_check(s->cuda, s->cuda->call.stream_context(stream, &context), err, "not a stream");
+    if (code) return code;
+    for (uint32_t i = 0; i < s->device_count; i++)
+        if (s->devices[i].context == context) {
+            *out = &s->devices[i];
+            return FCP_OK;
+        }
+    return fcp_fail(err, FCP_E_ARGUMENT,
+                    "the stream is not of a primary context of the devices %u to %u, which the session uses",
+                    s->first_device, s->first_device + s->device_count - 1);
+}
+
+/* Is the stream being captured into a graph of the caller's? Then the run becomes a part of that graph, and may do
+ * nothing but put work into streams. */
+static fcp_code see_capture(fcp_cuda_session *s, cu_stream stream, fcp_error *err) {
+    int capturing = 0;
+    fcp_code code = fcp_cuda_check(s->cuda, s->cuda->call.stream_capturing(stream, &capturing), err, "not a stream");
+    s->outer = !code && capturing;
+    if (!s->outer) return code;
+    if (s->base.times)
+        return fcp_fail(err, FCP_E_ARGUMENT, "the stream is being captured, and a session with timings waits for each "
+                        "run: make one without");
+    if (!fcp_cuda_lender(s)->finished || s->laid != fcp_cuda_lender(s)->arenas)
+        return fcp_fail(err, FCP_E_ARGUMENT, "the stream is being captured, and the plan has not run since its memory "
+                        "was made: run each pass once outside the capture");
+    for (uint32_t i = 0; i < s->device_count; i++)
+        s->devices[i].own_sinks = s->devices[i].own_tables = true; /* a launch of the graph may be what came last */
+    return FCP_OK;
+}
+
+static fcp_code refuse_host(fcp_error *err) {
+    return fcp_fail(err, FCP_E_TENSOR, "the stream is being captured, and some tensors lie in host memory: a graph has "
+                    "tensors in device memory alone");
+}
+
+void fcp_cuda_break(fcp_cuda_session *s, fcp_code code, fcp_error *why) {
+    fcp_cuda_fail_where(s, code, why);
+    s->broken = true;
+    s->why = *why;
+    for (uint32_t i = 0; i < s->device_count; i++) fcp_cuda_stage_drop(&s->devices[i]);
+    fcp_net_abort(s->base.net);
+    fcp_cuda_drain(s);
+}
+
+/* Is it the handle of a default stream? That means a different stream in each context. */
+static bool is_default(cu_stream stream) {
+    return (uintptr_t)stream == CU_DEFAULT_LEGACY || (uintptr_t)stream == CU_DEFAULT_PER_THREAD;
+}
+
+/* Runs a pass for a default stream, or for a stream of another device d than the first. A default stream can be used
+ * only while its device is current, and a run makes other devices current. So the session's own stream follows the
+ * caller's and does the run, and then the caller's follows the session's. */
+static fcp_code run_beside(fcp_cuda_session *s, fcp_pass pass, const fcp_tensors *tensors, cuda_device *d,
+                           cu_stream stream, bool host, fcp_error *err) {
+    fcp_code code = fcp_cuda_use(s, d, err);
+    if (!code) code = fcp_cuda_follow(s, d, stream, s->origin, err);
+    if (!code) code = put_down(s, pass, tensors, s->origin, host, host, err);
+    if (!code) code = fcp_cuda_use(s, d, err);
+    return code ? code : fcp_cuda_follow(s, &s->devices[0], s->origin, stream, err);
+}
+
+/* After a failed run: makes the session's stream follow the caller's, so that what the run put there is waited for,
+ * too. */
+static void follow_caller(fcp_cuda_session *s, cuda_device *d, cu_stream stream) {
+    fcp_error ignored;
+    fcp_cuda_follow(s, d, stream, s->origin, &ignored);
+}
+
+fcp_code fcp_cuda_run(fcp_cuda_session *s, fcp_pass pass, const fcp_tensors *tensors, cu_stream stream,
+                      fcp_error *err) {
+    cu_context before = NULL;
+    cuda_device *d = &s->devices[0];
+    bool host = false;
+    fcp_error why = {0};
+    fcp_code code = fcp_cuda_run_check(s, err);
+    if (code) return code;
+    code = fcp_cuda_check(s->cuda, s->cuda->call.context_get(&before), &why, "no current context");
+    if (!code && !is_default(stream)) code = fcp_cuda_use(s, d, &why);
+    if (!code && stream) code = device_of(s, stream, &d, &why);
+    if (!code && stream) code = see_capture(s, stream, &why);
+    if (!code) code = fcp_cuda_use(s, d, &why);
+    if (!code) code = fcp_cuda_tensors_check(s, pass, tensors, &host, &why);
+    if (!code) code = fcp_cuda_tables_check(s, pass, tensors, &why);
+    fcp_cuda_maxima_check(s, pass, tensors);
+    if (!code && s->learning) code = fcp_cuda_use(s, d, &why);
+    if (!code && s->outer && host) code = refuse_host(&why);
+    else if (!code) {
+        code = is_default(stream) || d != &s->devices[0]
+                   ? run_beside(s, pass, tensors, d, stream, host, &why)
+                   : put_down(s, pass, tensors, stream ? stream : s->origin, host, host || !stream, &why);
+        if (code && stream && !is_default(stream) && !s->outer) follow_caller(s, d, stream);
+        if (code) fcp_cuda_break(s, code, &why);
+    }
+    s->outer = false;
+    s->cuda->call.context_set(before);
+    if (code && err) *err = why;
+    return code;
+}
+
+fcp_code fcp_cuda_run_wait(fcp_cuda_session *s, fcp_error *err) {
+    cu_context before = NULL;
+    fcp_error why = {0};
+    fcp_code code = fcp_cuda_run_check(s, err);
+    const cu_event finished = fcp_cuda_lender(s)->finished;
+    if (code || !finished) return code;
+    code = fcp_cuda_check(s->cuda, s->cuda->call.context_get(&before), &why, "no current context");
+    if (!code) code = fcp_cuda_use(s, &s->devices[0], &why);
+    if (!code) code = fcp_cuda_event_await(s, s->origin, finished, &why);
+    if (!code) code = fcp_cuda_wait(s, s->origin, "what was run", &why);
+    if (code) fcp_cuda_break(s, code, &why);
+    s->cuda->call.context_set(before);
+    if (code && err) *err = why;
+    return code;
+}

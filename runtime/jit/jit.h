@@ -1,0 +1,43 @@
+/* jit.h: turns CUDA source into a cubin, and keeps cubins on disk so that each is compiled once.
+ *
+ * The disk cache is the folder $FCP_CACHE; without that variable, the folder fcpc in $XDG_CACHE_HOME or in ~/.cache. A
+ * cubin runs on the GPU, so nobody else may be able to put one there: the folder must be owned by you, have mode 0700
+ * and not be a symbolic link. If it is anything else, kernels are compiled without a cache and fcp_jit_warning says
+ * why. A shared temporary folder is never used.
+ *
+ * An entry's name is a SHA-256 of everything its cubin depends on: the source, its name, every option, the
+ * architecture, NVRTC's version and the hash of NVRTC's file. The entry repeats that key and holds the cubin's length
+ * and digest; if one of them is wrong, the source is compiled again. Entries are written under a temporary name and
+ * renamed.
+ */
+#ifndef FCP_KERNELS_JIT_H
+#define FCP_KERNELS_JIT_H
+#include "runtime/jit/nvrtc.h"
+
+typedef struct fcp_jit fcp_jit;
+
+/* Opens the cache in `folder`, or in the folder named above if `folder` is NULL. Having no cache is a warning, no
+ * error. The caller closes it. Errors: FCP_E_NO_MEMORY. */
+fcp_code fcp_jit_open(const char *folder, fcp_jit **out_jit, fcp_error *err);
+void fcp_jit_close(fcp_jit *jit);
+/* Why there is no disk cache, or why something could not be written to it; "" if all is well. Valid until the close. */
+const char *fcp_jit_warning(const fcp_jit *jit);
+
+/* Gives the cubin of `source`: from the disk, and then *out_cached is true and the log empty, or from NVRTC. The other
+ * parameters are those of fcp_nvrtc_compile. NVRTC is loaded only when something is compiled, or when the cache does
+ * not yet know the hash of NVRTC's file. Errors: FCP_E_BACKEND, FCP_E_ARCH, FCP_E_COMPILE, FCP_E_NO_MEMORY. The caller
+ * frees *out with fcp_cubin_free, also after an error. */
+fcp_code fcp_jit_compile(fcp_jit *jit, const char *name, const char *source, const char *arch,
+                         const char *const *options, fcp_cubin *out, bool *out_cached, fcp_error *err);
+
+/* One of several sources, and the cubin that comes of it. */
+typedef struct fcp_jit_part {
+    const char *source;
+    fcp_cubin cubin; /* the caller frees it with fcp_cubin_free, also after an error */
+    bool cached;
+} fcp_jit_part;
+/* As fcp_jit_compile, for `count` sources at once. Those that the cache does not have are compiled side by side, a
+ * thread each. If several fail, the error is that of the first in their order. */
+fcp_code fcp_jit_compile_parts(fcp_jit *jit, const char *name, const char *arch, const char *const *options,
+                               fcp_jit_part *parts, uint32_t count, fcp_error *err);
+#endif
