@@ -14,7 +14,9 @@
 #include "compiler/base/diag.h"
 #include "compiler/cli/candidate.h"
 #include "compiler/simulate/margin.h"
+#include "runtime/plan/enum_names.h"
 #include "runtime/plan/fabrics.h"
+#include "runtime/plan/plan.h"
 
 #define WORTH_IT 0.02  /* a gain that is told, of the time */
 #define IDLE 0.05      /* of the time: the busiest rank's compute over the mean */

@@ -5,6 +5,8 @@
  *           and the clocks that they keep each unit of a quarter of a multiprocessor busy.
  */
 #include "compiler/cli/emit_cost.h"
+#include "runtime/plan/enum_names.h"
+#include "runtime/plan/head_ranges.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

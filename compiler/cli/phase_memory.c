@@ -8,6 +8,9 @@
 #include "compiler/base/divisor.h"
 #include "compiler/cli/candidate.h"
 #include "compiler/simulate/phases.h"
+#include "runtime/plan/bytes.h"
+#include "runtime/plan/enum_names.h"
+#include "runtime/plan/head_ranges.h"
 
 /* Who computes how much: query heads to a KV head, in the model, in a phase, and of all that a rank computes. */
 typedef struct division {

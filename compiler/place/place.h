@@ -31,7 +31,7 @@ typedef struct leg {
 typedef uint32_t route_choice(const planning *x, const need *n, leg *out_legs);
 
 /* What a strategy decides, and all that later passes know of it. A block holds Q and KV of its tokens, or in a split
- * plan one of them (runtime/plan/plan.h), so `home` is the home of a Q side where the block holds Q and of a KV side
+ * plan one of them (plan/FORMAT.md), so `home` is the home of a Q side where the block holds Q and of a KV side
  * where it holds KV. */
 typedef struct placement {
     const uint32_t *home;   /* per block: its rank */

@@ -26,7 +26,9 @@
 #include "compiler/base/group.h"
 #include "compiler/place/place.h"
 #include "compiler/problem/problem.h"
+#include "runtime/plan/bytes.h"
 #include "runtime/plan/layout.h"
+#include "runtime/plan/sides.h"
 
 enum { SWEEPS = 16 };
 

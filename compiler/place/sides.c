@@ -10,6 +10,8 @@
  */
 #include "compiler/base/divisor.h"
 #include "compiler/place/place.h"
+#include "runtime/plan/bytes.h"
+#include "runtime/plan/sides.h"
 
 #include "compiler/base/group.h"
 #include "compiler/problem/problem.h"

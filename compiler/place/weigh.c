@@ -23,6 +23,7 @@
 #include "compiler/base/group.h"
 #include "compiler/place/place.h"
 #include "compiler/problem/problem.h"
+#include "runtime/plan/bytes.h"
 
 typedef unsigned __int128 wide;
 enum { WAYS = 2 * FCP_FABRICS };

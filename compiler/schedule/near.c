@@ -21,6 +21,8 @@
  * breaks if launches take nothing*: examples/lambda.fcp, whose ranks compute for 3 us, takes 0.57 ms in place of 0.50.
  */
 #include "compiler/schedule/near.h"
+#include "runtime/plan/bytes.h"
+#include "runtime/plan/head_ranges.h"
 
 typedef unsigned __int128 wide;
 static const uint64_t ATTEND = 20000000; /* picoseconds: about what one more in a stage takes */

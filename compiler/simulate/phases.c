@@ -6,6 +6,9 @@
  *           number of phases, gamma = 1 + 2 / g (Q, K and V) and beta = 4 + 4 / g (Q, K, V, O and their gradients).
  */
 #include "compiler/simulate/phases.h"
+#include "runtime/plan/bytes.h"
+#include "runtime/plan/head_ranges.h"
+#include "runtime/plan/instructions.h"
 
 #include <string.h>
 

@@ -6,7 +6,7 @@
 #ifndef FCPC_SIMULATE_PHASES_H
 #define FCPC_SIMULATE_PHASES_H
 #include "compiler/base/arena.h"
-#include "runtime/plan/plan.h"
+#include "runtime/plan/enums.h"
 
 /* What a rank holds in a phase of a pass: transient slots that the phase's visits name. A rank's phases are the
  * ranges of query heads that it computes, in that order. */

@@ -4,6 +4,8 @@
 
 #include "compiler/fcpc.h"
 #include "compiler/simulate/sim_json.h"
+#include "runtime/plan/enum_names.h"
+#include "runtime/plan/plan.h"
 
 static double seconds(uint64_t picoseconds) { return (double)picoseconds / (double)SIM_SECOND; }
 

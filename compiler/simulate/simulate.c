@@ -15,6 +15,8 @@
  * rank, looks at 4 and at 20, and stays.
  */
 #include "compiler/simulate/simulate.h"
+#include "runtime/plan/bytes.h"
+#include "runtime/plan/plan_summary.h"
 
 #include <string.h>
 

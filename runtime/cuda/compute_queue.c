@@ -8,6 +8,7 @@
  *           clears for each accumulator that it begins.
  */
 #include "runtime/cuda/compute_queue.h"
+#include "runtime/plan/head_ranges.h"
 
 #include <stdlib.h>
 #include <string.h>

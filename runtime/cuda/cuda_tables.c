@@ -8,6 +8,7 @@
  *           read in every such run.
  */
 #include "runtime/cuda/cuda_tables.h"
+#include "runtime/plan/plan_arrays.h"
 
 #include "runtime/cuda/device.h"
 #include "runtime/cuda/memory.h"

@@ -1,4 +1,4 @@
-/* cuda_wire.h: partial results that are rounded on their way (plan.h: WIRE). */
+/* cuda_wire.h: partial results that are rounded on their way (runtime/plan/FORMAT.md: Wire). */
 #ifndef FCP_CUDA_CUDA_WIRE_H
 #define FCP_CUDA_CUDA_WIRE_H
 #include "runtime/cuda/cuda_parts.h"

@@ -1,6 +1,7 @@
 /* io_rounds.h: which rounds of a plan move inputs and outputs, and which outputs leave early. */
 #ifndef FCP_CUDA_IO_ROUNDS_H
 #define FCP_CUDA_IO_ROUNDS_H
+#include "runtime/plan/instructions.h"
 #include "runtime/plan/plan.h"
 
 /* Does a LAUNCH move inputs (FCP_IN) or outputs (FCP_OUT)? FCP_CLASSES: neither. */

@@ -21,6 +21,7 @@
  * Cost:     linear in the plan's instructions; with green contexts some milliseconds a device.
  */
 #include "runtime/cuda/partition.h"
+#include "runtime/plan/enum_names.h"
 
 #include <stdio.h>
 

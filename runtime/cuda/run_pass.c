@@ -17,6 +17,7 @@
  *           timeout_s a stream, and the session refuses further runs.
  */
 #include "runtime/cuda/run_pass.h"
+#include "runtime/plan/enum_names.h"
 
 #include <string.h>
 

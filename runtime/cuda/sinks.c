@@ -9,6 +9,7 @@
  * Cost:     LSE and delta are read once; a launch for each factor of FK_FOLD in the number of rows.
  */
 #include "runtime/cuda/sinks.h"
+#include "runtime/plan/head_ranges.h"
 
 #include "runtime/cuda/device.h"
 #include "runtime/cuda/environment.h"
