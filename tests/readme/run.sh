@@ -12,7 +12,6 @@
 #   make TARGET            is not run: the target must exist
 #   ```sh gpu              needs GPUs, MPI or several machines: not run; its commands and options must exist
 # Commands between backquotes in the text are not run: their targets, commands and options must exist.
-# The prelude: each of its masks and scores must be described.
 # Closing line: "readme: N passed, M failed".
 set -u
 cd "$(dirname "$0")/../.." || exit 1
@@ -160,20 +159,6 @@ for document in $(find . -name '*.md' ! -path './build*' ! -path './tests/bench/
                 ;;
         esac
     done < "$work/fences"
-done
-# Each mask and score of the prelude is in the README's list and in the language's table; each mask has its picture.
-for item in $(sed -n 's/^\(mask\|score\) \([a-z0-9_]*\).*/\1:\2/p' grammar/prelude.fcp); do
-    name=${item#*:}
-    : > "$work/log"
-    if ! sed -n '/^A \*prelude\* of masks/,/^$/p' README.md | grep -qw "$name"; then
-        bad README.md "the prelude's '$name' is missing"
-    elif ! grep -q "^| \`$name[(\`]" grammar/LANGUAGE.md; then
-        bad grammar/LANGUAGE.md "the prelude's '$name' has no row in its table"
-    elif [ "${item%:*}" = mask ] && ! grep -q "pictures/$name.svg" grammar/LANGUAGE.md; then
-        bad grammar/LANGUAGE.md "the prelude's '$name' has no picture"
-    else
-        good
-    fi
 done
 
 [ $passed -gt 20 ] || { echo "FAILED: only $passed commands were found"; failed=$((failed + 1)); }
