@@ -43,7 +43,7 @@ typedef struct placement {
     const uint32_t *phase;
     bool gather;            /* with phases: the tiles of a row wait for each other */
     bool relay;             /* who has received a block may send it on to other nodes (schedule/relays.c, routes.c) */
-    bool spread;            /* where work moves, other ranks of a node may send and receive for it (schedule/routes.c) */
+    bool spread;            /* where work moves, ranks may send and receive for others of their node (routes.c) */
 } placement;
 
 /* The rank that computes a tile. */
@@ -58,7 +58,7 @@ static inline uint32_t placement_exec(const placement *p, uint32_t tile) {
  * has a block which reads j: one transfer of tokens[j] each. (Between nodes it moves once per node, then on inside;
  * the number of transfers is the same.) In a split plan a block that holds KV alone has no work, and reads itself. So
  * it counts as one transfer less at a rank where another block reads it than elsewhere, as it should.
- * Tokens count by the bytes they keep at home (sides.c makes such an input of a problem). */
+ * Tokens count by the bytes they keep at home (place_input.c makes such an input of a problem). */
 typedef struct place_input {
     uint32_t ranks, gpus;      /* rank r is in node r / gpus */
     uint32_t blocks;
@@ -74,13 +74,13 @@ typedef struct place_input {
 /* The largest number of tokens a rank may hold: floor(mean) + block. */
 uint64_t place_token_cap(const place_input *in);
 
-/* sides.c. What a problem is to the strategies. */
+/* place_input.c. What a problem is to the strategies. */
 fcp_code place_input_of(planning *x, place_input *out);
 /* Moves KV blocks that lie where nobody reads them to a reader that has room: the cap is in `in`'s tokens. */
 fcp_code place_keys(const problem *p, const place_input *in, arena *scratch, uint32_t *home);
 
-/* equal.c. Changes homes, and cuts blocks, so that every rank has floor or ceil of the mean tokens of each side. home:
- * per block; exec: per tile, or NULL; both are exchanged where the blocks are. With exec work stays where it is;
+/* equal_tokens.c. Changes homes, and cuts blocks, so that every rank has floor or ceil of the mean tokens of each side.
+ * home: per block; exec: per tile, or NULL; both are exchanged where the blocks are. With exec work stays where it is;
  * else it goes with its queries, as far as ranks stay balanced. */
 fcp_code place_equal(planning *x, uint32_t **home, uint32_t **exec);
 /* How many tokens each rank is to hold, if it holds held[r] now: those that hold most get the odd ones. */
@@ -104,18 +104,18 @@ fcp_code exec_by_groups(planning *x, const uint32_t *home, uint32_t *exec);
 fcp_code heads_cut(planning *x);
 fcp_code exec_by_heads(planning *x, const uint32_t *home, uint32_t *exec);
 
-/* rail_ranks.c. Where the network is of rails, and homes are the strategy's choice: renames nodes, and the ranks of each, in
- * home and in exec, which may be NULL, so that most bytes stay in a node, or go between ranks of equal number in their
- * nodes. */
+/* rail_ranks.c. Where the network is of rails, and homes are the strategy's choice: renames nodes, and the ranks of
+ * each, in home and in exec, which may be NULL, so that most bytes stay in a node, or go between ranks of equal number
+ * in their nodes. */
 fcp_code place_on_rails(planning *x, uint32_t *home, uint32_t *exec);
 
-/* shift.c. For homes that were not chosen for this mask: fills exec so that no rank has more than the tolerance over
- * the mean, as far as whole tiles allow. Cost: O(tiles + moved blocks x ranks). */
+/* shift_work.c. For homes that were not chosen for this mask: fills exec so that no rank has more than the tolerance
+ * over the mean, as far as whole tiles allow. Cost: O(tiles + moved blocks x ranks). */
 fcp_code place_shift(planning *x, const uint32_t *home, uint32_t *exec);
 
-/* masks.c. Homes that the first of several masks has balanced become balanced under all of them: no rank has more work
- * than a mask's cap, as far as moves of blocks and exchanges of two reach that. Under the first mask, and in tokens,
- * nobody gets over its cap who was not. */
+/* balance_masks.c. Homes that the first of several masks has balanced become balanced under all of them: no rank has
+ * more work than a mask's cap, as far as moves of blocks and exchanges of two reach that. Under the first mask, and in
+ * tokens, nobody gets over its cap who was not. */
 typedef struct place_masks {
     uint32_t masks;
     const uint64_t *const *work; /* per mask and block */
@@ -123,11 +123,11 @@ typedef struct place_masks {
 } place_masks;
 fcp_code place_for_masks(const place_input *in, const place_masks *masks, arena *scratch, uint32_t *home);
 
-/* tolerance.c. Warns where work moves, and a rank still has more of it than the tolerance allows. */
+/* warn_tolerance.c. Warns where work moves, and a rank still has more of it than the tolerance allows. */
 fcp_code place_warn_tolerance(planning *x);
 
-/* weigh.c. About how long a placement takes, in picoseconds, to compare two of one problem: what is computed and moved,
- * at the cluster's rates. exec: per tile; NULL: at home. */
+/* weigh_placement.c. About how long a placement takes, in picoseconds, to compare two of one problem: what is computed
+ * and moved, at the cluster's rates. exec: per tile; NULL: at home. */
 fcp_code place_weigh(planning *x, const uint32_t *home, const uint32_t *exec, uint64_t *out_time);
 /* About how long a rank computes so many pairs, in picoseconds: at four sevenths of the FLOPs. */
 unsigned __int128 place_computing(const planning *x, const fcp_problem *facts, uint64_t pairs, fcp_pass pass);

@@ -6,8 +6,8 @@
  *     each sweep over ranks.
  * Units: bytes, of all passes of the plan.
  *
- * First nodes change names, two at a time, as long as more of the tokens that the caller holds are then at home in their
- * node. Those leave neither node nor rail.
+ * First nodes change names, two at a time, as long as more of the tokens that the caller holds are then at home in
+ * their node. Those leave neither node nor rail.
  *
  * On rails GPU i of a node has fast ways to GPUs i of the other nodes alone. So what goes from GPU 2 to a reader that
  * is GPU 5 takes a hop inside a node besides. What ranks compute does not depend on how they are numbered inside

@@ -1,4 +1,4 @@
-/* equal.c: tokens = equal: every rank is home to as many tokens as any other, or to one more.
+/* equal_tokens.c: tokens = equal: every rank is home to as many tokens as any other, or to one more.
  *
  * Requires: homes for all blocks, of one range of heads; the problem's tiles.
  * Gives: homes with floor or ceil of the mean at every rank, of each side by itself where the plan is split. Blocks

@@ -1,4 +1,4 @@
-/* masks.c: homes that are balanced under several masks at once.
+/* balance_masks.c: homes that are balanced under several masks at once.
  *
  * Requires: homes that are balanced under the first mask; the work of each block under each mask.
  * Gives: homes under which no rank has more work than each mask's cap, as far as moves and exchanges of two blocks

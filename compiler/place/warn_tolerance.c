@@ -1,12 +1,13 @@
-/* tolerance.c: says so where work moves, and still a rank has more of it than the tolerance allows.
+/* warn_tolerance.c: says so where work moves, and still a rank has more of it than the tolerance allows.
  *
  * Requires: a placement.
  * Gives: a warning; none where strategy = auto has moved work itself.
  * Cost: O(tiles + ranks).
  *
  * Example: six ranks hold the batch, and the other two are servers. One of the six holds short sequences, and has half
- * of the mean's work. It may not take any from the other five. So the seven others have 15/14 of the mean at best, which
- * a tolerance of 0.05 does not allow. That is known from the work that each rank has in the end, whatever the reason.
+ * of the mean's work. It may not take any from the other five. So the seven others have 15/14 of the mean at best,
+ * which a tolerance of 0.05 does not allow. That is known from the work that each rank has in the end, whatever the
+ * reason.
  */
 #include "compiler/place/place.h"
 #include "compiler/problem/problem.h"

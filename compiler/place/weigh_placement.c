@@ -1,4 +1,4 @@
-/* weigh.c: about how long a placement takes: is it worth to move work?
+/* weigh_placement.c: about how long a placement takes: is it worth to move work?
  *
  * Requires: a problem with its tiles; a home for every block and a rank for every tile.
  * Gives: a time, to compare placements of one problem with each other. It is no prediction: nobody waits for anybody.

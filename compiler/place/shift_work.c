@@ -1,4 +1,4 @@
-/* shift.c: moves work where homes are given: from ranks that have too much to ranks that have time.
+/* shift_work.c: moves work where homes are given: from ranks that have too much to ranks that have time.
  *
  * Requires: a problem with its tiles; homes, which another mask has balanced.
  * Gives: for each tile the rank that computes it.

@@ -1,4 +1,4 @@
-/* sides.c: shows a problem to the strategies, and brings KV blocks of split plans to their readers.
+/* place_input.c: shows a problem to the strategies, and brings KV blocks of split plans to their readers.
  *
  * Requires: a problem with its tiles; for place_keys a home for every block.
  * Gives: place_input_of: tokens and reads of each block (place.h). place_keys: a KV block whose home has no reader of
