@@ -1,20 +1,19 @@
-/* shift_work.c: moves work where homes are given: from ranks that have too much to ranks that have time.
+/* shift_work.c: balances the work of one mask where homes were chosen for another one, by moving work alone.
  *
- * Requires: a problem with its tiles; homes, which another mask has balanced.
+ * Requires: a problem with its tiles; homes.
  * Gives: for each tile the rank that computes it.
  * Cost: O(tiles + moved blocks x ranks).
  * Units: pairs.
  *
- * A rank over the cap (the tolerance over the mean) gives away Q blocks, those with most pairs for each token first:
- * their queries are what travels, so fewest bytes go for the work that goes. A block goes whole if a rank has room for
- * it, one of the same node before others; then its result comes back whole. Else as many of its tiles go as fit, and
- * its partial results are merged at home.
+ * A rank's cap is the tolerance over the mean. A rank that is over it gives away Q blocks, those with most pairs for
+ * each token first: their queries are what travels, so they move most work for each byte. If some rank has room for all
+ * of a block's work, the block goes there whole, and its result comes back whole; ranks of the same node are preferred.
+ * Else as many of its tiles go as fit, and their partial results are merged at home.
  *
- * Example: the homes of a causal mask under a window. Ranks with the ends of long sequences were given few tokens, and
- * have too little work now; they take Q blocks of ranks that hold many short sequences.
+ * Example: homes that are balanced under a causal mask are used for a window. A rank with the end of a long sequence
+ * was given few tokens, and has too little work now. It takes Q blocks of ranks that hold many short sequences.
  */
-#include <stdlib.h>
-
+#include "compiler/base/integers.h"
 #include "compiler/base/sort.h"
 #include "compiler/place/place.h"
 #include "compiler/problem/problem.h"
@@ -26,10 +25,10 @@ typedef struct shifting {
     uint64_t *load, cap;
 } shifting;
 
-static uint64_t room_of(const shifting *s, uint32_t r) { return s->load[r] < s->cap ? s->cap - s->load[r] : 0; }
+static uint64_t room_of(const shifting *s, uint32_t r) { return sub_sat(s->cap, s->load[r]); }
 
-/* The rank with most room: of the node of `from` if one of it has room for `work`, else of all. */
-static uint32_t find_room(const shifting *s, uint32_t from, uint64_t work) {
+/* The rank with most room: in the node of `from` if a rank there has room for `work`, else of all. */
+static uint32_t roomiest_for(const shifting *s, uint32_t from, uint64_t work) {
     const uint32_t gpus = s->p->program->gpus, first = from / gpus * gpus;
     uint32_t best = first;
     for (uint32_t r = first; r < first + gpus && r < s->p->ranks; r++)
@@ -40,14 +39,14 @@ static uint32_t find_room(const shifting *s, uint32_t from, uint64_t work) {
     return best;
 }
 
-/* Gives away work of a Q block; false: nobody has room for any of it. */
-static bool give(shifting *s, uint32_t block, uint64_t over) {
+/* Moves a Q block's work to another rank: all of it, or about `over` of it. */
+static void give_work_of(shifting *s, uint32_t block, uint64_t over) {
     const problem *p = s->p;
     const uint32_t from = s->home[block];
     const uint64_t work = p->work[block];
-    const uint32_t to = find_room(s, from, work);
+    const uint32_t to = roomiest_for(s, from, work);
     uint64_t room = room_of(s, to), given = 0;
-    const bool whole = work <= room && work <= 2 * over; /* no more than needed, unless it is little more */
+    const bool whole = work <= room && work <= 2 * over;
     for (uint32_t t = p->tile_start[block]; t < p->tile_start[block + 1]; t++) {
         if (!whole && (p->tile_pairs[t] > room - given || given >= over)) continue;
         s->exec[t] = to;
@@ -55,30 +54,23 @@ static bool give(shifting *s, uint32_t block, uint64_t over) {
     }
     s->load[from] -= given;
     s->load[to] += given;
-    return given > 0;
 }
 
 fcp_code place_shift(planning *x, const uint32_t *home, uint32_t *exec) {
     const problem *p = x->problem;
-    shifting s = {.p = p, .home = home, .exec = exec, .load = ARENA_ZNEW(&x->scratch, uint64_t, p->ranks)};
-    uint64_t *order = ARENA_NEW(&x->scratch, uint64_t, p->block_count + (size_t)1);
-    uint64_t *other = ARENA_NEW(&x->scratch, uint64_t, p->block_count + (size_t)1), most = 1;
-    if (!s.load || !order || !other) return FCP_E_NO_MEMORY;
-    for (uint32_t t = 0; t < p->tile_count; t++) s.load[exec[t] = home[p->tile_q[t]]] += p->tile_pairs[t];
+    shifting s = {.p = p, .home = home, .exec = exec, .load = ARENA_NEW(&x->scratch, uint64_t, p->ranks)};
+    uint64_t *order = ARENA_NEW(&x->scratch, uint64_t, 2 * (size_t)p->block_count + 1);
+    if (!s.load || !order) return FCP_E_NO_MEMORY;
+    for (uint32_t t = 0; t < p->tile_count; t++) exec[t] = home[p->tile_q[t]];
+    place_loads(p, home, NULL, s.load);
     const uint64_t mean = p->pairs / p->ranks + (p->pairs % p->ranks != 0);
     s.cap = mean + (uint64_t)((unsigned __int128)mean * x->program->tolerance / 1000000);
-    for (uint32_t b = 0; b < p->block_count; b++)
-        if (p->blocks[b].tokens && p->work[b] / p->blocks[b].tokens > most) most = p->work[b] / p->blocks[b].tokens;
-    unsigned down = 0;
-    while (most >> down > UINT32_MAX) down++;
-    uint32_t count = 0;
-    for (uint32_t b = 0; b < p->block_count; b++)
-        if (p->work[b]) order[count++] = (UINT32_MAX - (p->work[b] / p->blocks[b].tokens >> down)) << 32 | b;
-    sort_u64(order, other, count);
-    for (uint32_t i = 0; i < count; i++) {
+    for (uint32_t b = 0; b < p->block_count; b++) order[b] = p->work[b] ? p->work[b] / p->blocks[b].tokens : 0;
+    order_falling(order, order + p->block_count, p->block_count);
+    for (uint32_t i = 0; i < p->block_count; i++) {
         const uint32_t b = (uint32_t)order[i];
         if (planning_stopped_at(x, i)) return FCP_E_INTERRUPTED;
-        if (s.load[home[b]] > s.cap) give(&s, b, s.load[home[b]] - s.cap);
+        if (p->work[b] && s.load[home[b]] > s.cap) give_work_of(&s, b, s.load[home[b]] - s.cap);
     }
     return FCP_OK;
 }
