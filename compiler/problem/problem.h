@@ -45,7 +45,7 @@ struct problem {
     uint64_t tokens, key_tokens; /* queries and keys of the whole batch */
     uint32_t ranks;
     /* How many neighbouring ranks of the caller's a rank of this problem stands for: 1, unless these divide heads, and
-     * what a strategy divides the batch among are groups of them (place/heads/between.c). */
+     * what a strategy divides the batch among are groups of them (place/heads/between_groups.c). */
     uint32_t lanes;
     uint32_t block;                /* the size asked for or chosen, in tokens */
     uint32_t max_block[FCP_SIDES]; /* tokens of the largest block that holds the side */

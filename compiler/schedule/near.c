@@ -15,7 +15,7 @@
  * kinds is visited twice: its running state goes to memory and back once more. So a rank divides its stages only if its
  * network takes longer than its computing and one launch more in each stage. The network takes what the busiest port
  * needs, of its own and of those that send to it over net. Its computing takes its pairs, at four sevenths of the FLOPs
- * as in place/weigh.c; but no tile takes less than it takes to read and write the running state of its rows.
+ * as in place/weigh_placement.c; but no tile takes less than it takes to read and write the running state of its rows.
  *
  * *What breaks if all ranks divide*: on wikipedia-64 in zigzag the backward pass takes 741 ms in place of 718. *What
  * breaks if launches take nothing*: examples/lambda.fcp, whose ranks compute for 3 us, takes 0.57 ms in place of 0.50.

@@ -1,4 +1,4 @@
-/* spread.c: spreads the homes of KV blocks that many ranks read over ranks that read them anyway.
+/* spread_senders.c: spreads the homes of KV blocks that many ranks read over ranks that read them anyway.
  *
  * Requires: a placement; left and room of every rank.
  * Gives: the placement with blocks exchanged so that the busiest sender sends less. No rank goes over a limit that it

@@ -1,7 +1,8 @@
-/* weigh.c: about how long a placement takes: is it worth to move work?
+/* weigh_placement.c: about how long a placement takes, to decide whether moving work pays.
  *
  * Requires: a problem with its tiles; a home for every block and a rank for every tile.
- * Gives: a time, to compare placements of one problem with each other. It is no prediction: nobody waits for anybody.
+ * Gives: a time, which compares placements of one problem. As a prediction it is too short, because it ignores that
+ *     ranks wait for each other.
  * Cost: O(tiles + blocks x ranks that read one).
  * Units: picoseconds, of all passes of the plan.
  *
@@ -10,18 +11,19 @@
  *     time = max(busiest rank's computing, busiest port with K and V)
  *            + busiest port with Q + busiest port with results / 2
  *
- * Kernels run at four sevenths of the cluster's FLOPs, which is about what profiles say of causal batches. Keys and
- * values arrive while a rank computes. Queries come before the work that was moved. Results go home after it, some of
- * them while other work is still done; half of them is what the simulator found not to be hidden, of lists on which
- * splitting gains 40 % and of such on which it takes four times as long.
+ * Keys and values arrive while a rank computes, so the longer of the two counts. Queries arrive before the work that
+ * was moved. Results go home after it, but some of them while other work is still done; the simulator found about half
+ * of them not to be hidden, both on lists on which splitting blocks gains 40 % and on lists on which it takes four
+ * times as long.
  *
  * Example: a document of 2000 tokens and 34 of 200 on 16 GPUs. Its last blocks have more work than a rank may have.
- * Several ranks compute them in 4 us less, and their queries and results take 130 us to come and go.
+ * Dividing them among several ranks saves 4 us of computing, and their queries and results take 130 us to come and go.
  */
 #include <string.h>
 
 #include "compiler/base/group.h"
 #include "compiler/place/place.h"
+#include "compiler/place/tuning.h"
 #include "compiler/problem/problem.h"
 
 typedef unsigned __int128 wide;
@@ -38,27 +40,30 @@ typedef struct weighing {
     const planning *x;
     const uint32_t *home, *exec;
     fcp_problem facts;
-    port *ports[KINDS]; /* of each rank */
-    uint32_t *seen, *node_at; /* per rank, per node: the number of the last block that is there; who has it there */
-    uint32_t *node_seen, stamp;
+    port *ports[KINDS];           /* of each rank */
+    uint32_t stamp;               /* the number of the block at hand */
+    uint32_t *seen, *node_seen;   /* per rank, per node: the last block that arrived there, by its stamp */
+    uint32_t *node_at;            /* per node: the rank at which that block arrived */
 } weighing;
 
 static uint32_t node_of(const weighing *w, uint32_t rank) { return rank / w->x->program->gpus; }
 
-static void carry(weighing *w, kind k, uint32_t from, uint32_t to, uint64_t bytes) {
+static void load_port(weighing *w, kind k, uint32_t from, uint32_t to, uint64_t bytes) {
     const int fabric = node_of(w, from) == node_of(w, to) ? FCP_LOCAL : FCP_NET;
     w->ports[k][from].bytes[2 * fabric] += bytes, w->ports[k][from].count[2 * fabric]++;
     w->ports[k][to].bytes[2 * fabric + 1] += bytes, w->ports[k][to].count[2 * fabric + 1]++;
 }
 
-static void begin(weighing *w, uint32_t home) {
+/* Begins with the next block: so far it is at its home alone. */
+static void begin_block(weighing *w, uint32_t home) {
     w->stamp++;
     w->seen[home] = w->node_seen[node_of(w, home)] = w->stamp;
     w->node_at[node_of(w, home)] = home;
 }
 
-/* The block at hand comes to a rank, over the net to each node once. Returns who sends it; FCP_NONE: it is there. */
-static uint32_t bring(weighing *w, uint32_t home, uint32_t rank) {
+/* Sends the block at hand to a rank: from home to the first rank of each node, and from there to others of the node.
+ * Returns the sender; FCP_NONE: the rank has it already. */
+static uint32_t send_block_to(weighing *w, uint32_t home, uint32_t rank) {
     const uint32_t node = node_of(w, rank), from = w->node_seen[node] == w->stamp ? w->node_at[node] : home;
     if (w->seen[rank] == w->stamp) return FCP_NONE;
     w->seen[rank] = w->stamp;
@@ -68,29 +73,24 @@ static uint32_t bring(weighing *w, uint32_t home, uint32_t rank) {
 }
 
 static uint32_t rank_of(const weighing *w, uint32_t tile) {
-    return w->exec ? w->exec[tile] : w->home[w->x->problem->tile_q[tile]];
+    return place_rank(w->home, w->exec, w->x->problem->tile_q, tile);
 }
 
-/* What a token of a class costs in the pass. */
-static uint64_t bytes_of(const weighing *w, fcp_class cls, fcp_pass pass) {
-    return fcp_class_bytes(&w->facts, cls, pass);
-}
-
-/* The rows of block b go to where they are computed, and the results come back the same way; where a node sends some on
- * for others, it adds theirs to its own. */
-static void move_rows(weighing *w, uint32_t b, fcp_pass pass) {
+/* The rows of block b go to where they are computed, and the results come back the same way. A rank that passed the
+ * rows on adds the results that come back to its own, so results have as many transfers as rows. */
+static void load_rows(weighing *w, uint32_t b, fcp_pass pass) {
     const problem *p = w->x->problem;
     const uint32_t home = w->home[b], first = p->tile_start[b], end = p->tile_start[b + 1];
     const bool back = pass == FCP_BACKWARD;
     bool several = false;
     for (uint32_t t = first; t < end; t++) several |= rank_of(w, t) != rank_of(w, first);
     const fcp_class result = several ? (back ? FCP_DQ : FCP_STATE) : back ? FCP_DQW : FCP_O;
-    begin(w, home);
+    begin_block(w, home);
     for (uint32_t t = first; t < end; t++) {
-        const uint32_t rank = rank_of(w, t), from = bring(w, home, rank);
+        const uint32_t rank = rank_of(w, t), from = send_block_to(w, home, rank);
         if (from == FCP_NONE) continue;
-        carry(w, ROWS, from, rank, p->blocks[b].tokens * bytes_of(w, FCP_Q, pass));
-        carry(w, RESULTS, rank, from, p->blocks[b].tokens * bytes_of(w, result, pass));
+        load_port(w, ROWS, from, rank, p->blocks[b].tokens * fcp_class_bytes(&w->facts, FCP_Q, pass));
+        load_port(w, RESULTS, rank, from, p->blocks[b].tokens * fcp_class_bytes(&w->facts, result, pass));
     }
 }
 
@@ -99,18 +99,18 @@ static void load_ports(weighing *w, const uint32_t *key_start, const uint32_t *b
     const problem *p = w->x->problem;
     for (int k = 0; k < KINDS; k++) memset(w->ports[k], 0, p->ranks * sizeof *w->ports[k]);
     for (uint32_t b = 0; b < p->block_count; b++) {
-        uint64_t bytes = p->blocks[b].tokens * bytes_of(w, FCP_KV, pass);
-        if (pass == FCP_BACKWARD) bytes += p->blocks[b].tokens * bytes_of(w, FCP_DKV, pass); /* and back */
-        begin(w, w->home[b]);
+        uint64_t each = fcp_class_bytes(&w->facts, FCP_KV, pass);
+        if (pass == FCP_BACKWARD) each += fcp_class_bytes(&w->facts, FCP_DKV, pass); /* and back */
+        begin_block(w, w->home[b]);
         for (uint32_t i = key_start[b]; i < key_start[b + 1]; i++) {
-            const uint32_t rank = rank_of(w, by_keys[i]), from = bring(w, w->home[b], rank);
-            if (from != FCP_NONE) carry(w, KEYS, from, rank, bytes);
+            const uint32_t rank = rank_of(w, by_keys[i]), from = send_block_to(w, w->home[b], rank);
+            if (from != FCP_NONE) load_port(w, KEYS, from, rank, p->blocks[b].tokens * each);
         }
-        move_rows(w, b, pass);
+        load_rows(w, b, pass);
     }
 }
 
-/* The busiest port of a kind. */
+/* The time of the port that is busiest with a kind. */
 static wide busiest(const weighing *w, kind k) {
     const fcp_cluster *c = &w->x->program->cluster;
     wide most = 0;
@@ -130,10 +130,36 @@ unsigned __int128 place_computing(const planning *x, const fcp_problem *facts, u
     const struct fcpc_program *g = x->program;
     const uint64_t heads = facts->mask_uses & MC_USES_H ? 1 : g->heads; /* pairs are then summed over heads */
     const wide operations = (wide)pairs * heads * fcp_pair_flops(g->head_dim, g->value_dim, pass);
-    return operations * 1000000 * 7 / 4 / (g->cluster.flops / 1000000 + 1);
+    return operations * 1000000 * PLACE_FLOPS_OF / PLACE_FLOPS_PART / (g->cluster.flops / 1000000 + 1);
 }
 
-static bool open(weighing *w, arena *scratch) {
+uint64_t place_loads(const problem *p, const uint32_t *home, const uint32_t *exec, uint64_t *out_load) {
+    uint64_t most = 0;
+    memset(out_load, 0, p->ranks * sizeof *out_load);
+    for (uint32_t t = 0; t < p->tile_count; t++) {
+        const uint64_t load = out_load[place_rank(home, exec, p->tile_q, t)] += p->tile_pairs[t];
+        if (load > most) most = load;
+    }
+    return most;
+}
+
+place_bytes place_token_bytes(const planning *x, const bool passes[FCP_PASSES]) {
+    fcp_problem facts;
+    place_bytes sum = {0};
+    problem_facts(x, &facts);
+    for (int i = 0; i < FCP_PASSES; i++) {
+        const fcp_pass pass = (fcp_pass)i;
+        const bool back = pass == FCP_BACKWARD;
+        if (!passes[pass]) continue;
+        const uint64_t q = fcp_class_bytes(&facts, FCP_Q, pass);
+        sum.kv += fcp_class_bytes(&facts, FCP_KV, pass) + (back ? fcp_class_bytes(&facts, FCP_DKV, pass) : 0);
+        sum.whole += q + fcp_class_bytes(&facts, back ? FCP_DQW : FCP_O, pass);
+        sum.part += q + fcp_class_bytes(&facts, back ? FCP_DQ : FCP_STATE, pass);
+    }
+    return sum;
+}
+
+static bool open_weighing(weighing *w, arena *scratch) {
     const problem *p = w->x->problem;
     for (int k = 0; k < KINDS; k++)
         if (!(w->ports[k] = ARENA_NEW(scratch, port, p->ranks))) return false;
@@ -146,15 +172,14 @@ static bool open(weighing *w, arena *scratch) {
 fcp_code place_weigh(planning *x, const uint32_t *home, const uint32_t *exec, uint64_t *out_time) {
     const problem *p = x->problem;
     weighing w = {.x = x, .home = home, .exec = exec};
-    uint32_t *start = ARENA_NEW(&x->scratch, uint32_t, p->block_count + (size_t)2);
-    uint32_t *tile = ARENA_NEW(&x->scratch, uint32_t, p->tile_count + (size_t)1);
-    uint64_t *load = ARENA_ZNEW(&x->scratch, uint64_t, p->ranks), most = 0;
-    if (!start || !tile || !load || !open(&w, &x->scratch)) return FCP_E_NO_MEMORY;
-    if (!group_by(p->tile_k, sizeof *p->tile_k, p->tile_count, p->block_count, start, tile, x->stop))
-        return FCP_E_INTERRUPTED;
+    uint64_t *load = ARENA_NEW(&x->scratch, uint64_t, p->ranks);
+    uint32_t *start, *tile;
+    if (!load || !open_weighing(&w, &x->scratch)) return FCP_E_NO_MEMORY;
+    fcp_code code = group_new(&x->scratch, p->tile_k, sizeof *p->tile_k, p->tile_count, p->block_count, x->stop, &start,
+                              &tile);
+    if (code) return code;
     problem_facts(x, &w.facts);
-    for (uint32_t t = 0; t < p->tile_count; t++)
-        if ((load[rank_of(&w, t)] += p->tile_pairs[t]) > most) most = load[rank_of(&w, t)];
+    const uint64_t most = place_loads(p, home, exec, load);
     wide time = 0;
     for (int i = 0; i < FCP_PASSES; i++) {
         const fcp_pass pass = (fcp_pass)i;

@@ -1,26 +1,24 @@
-/* masks.c: homes that are balanced under several masks at once.
+/* balance_masks.c: changes homes so that work is balanced under several masks at once, by local search.
  *
  * Requires: homes that are balanced under the first mask; the work of each block under each mask.
- * Gives: homes under which no rank has more work than each mask's cap, as far as moves and exchanges of two blocks
- *     reach that. Under the first mask nobody gets more than its cap, and no rank more tokens than it may have.
- * Cost: for each move, O(PARTNERS x blocks of a rank, squared), for each mask. At most so many moves as there are
- *     blocks.
- * Units: pairs of each mask; tokens. Excesses of masks are compared in 2^20ths of their caps.
+ * Gives: homes under which no rank has more work than each mask's cap, where moves of a block and exchanges of two
+ *     blocks reach that. No step brings a rank over the first mask's cap, or over the cap on tokens.
+ * Cost: for each step, O(MASKS_PARTNERS x blocks of a rank, squared) for each mask. At most as many steps as blocks.
+ * Units: pairs of each mask; tokens. The excess over a cap is in 2^20ths of the cap, so that masks can be compared.
  *
  * Example: under a causal mask the end of a long sequence is most of a rank's work, so its rank holds few other tokens.
- * Under a window all tokens are alike, and that rank has half of what others have. The first blocks of long sequences
- * are little work under the causal mask: when some of them go there, both masks are balanced.
+ * Under a window all tokens are alike, and that rank has half the work of others. The first blocks of long sequences
+ * are little work under the causal mask: when some of them move to that rank, both masks are balanced.
  *
- * The rank that is furthest over its caps comes first. It gives a block to a partner, or exchanges it for one of the
- * partner's, whichever takes away most of the excess of the two. Partners are the ranks with least work under the mask
- * that is exceeded most.
+ * In each step the rank with most excess, summed over the masks, gives a block to a partner, or exchanges it for one of
+ * the partner's: whichever takes away most of the excess of the two. Partners are the ranks with least work under the
+ * mask that the rank exceeds most.
  */
 #include <string.h>
 
 #include "compiler/base/group.h"
 #include "compiler/place/place.h"
-
-enum { PARTNERS = 16 };
+#include "compiler/place/tuning.h"
 
 typedef struct evening {
     const place_input *in;
@@ -36,7 +34,7 @@ typedef struct evening {
 /* What a rank would give and take. FCP_NONE: no block. */
 typedef struct exchange {
     uint32_t give, take, with;
-    uint64_t less; /* excess of both ranks, by so much */
+    uint64_t less; /* how much excess of both ranks that takes away */
 } exchange;
 
 /* How much a rank with so much work is over a mask's cap. */
@@ -57,7 +55,7 @@ static uint64_t excess_with(const evening *e, uint32_t r, uint32_t out, uint32_t
     return sum;
 }
 
-/* May it be: within the caps on tokens and on the first mask's work, or at least no worse than before? */
+/* Is rank r then within the caps on tokens and on the first mask's work, or no further over them than before? */
 static bool is_allowed(const evening *e, uint32_t r, uint32_t out, uint32_t in) {
     const uint32_t *tokens = e->in->tokens;
     const uint64_t held = e->held[r] - (out == FCP_NONE ? 0 : tokens[out]) + (in == FCP_NONE ? 0 : tokens[in]);
@@ -77,23 +75,23 @@ static uint32_t find_worst(const evening *e) {
 }
 
 /* The ranks with least work under the mask that r exceeds most. Returns how many. */
-static uint32_t find_partners(const evening *e, uint32_t r, uint32_t out[PARTNERS]) {
+static uint32_t find_partners(const evening *e, uint32_t r, uint32_t out[MASKS_PARTNERS]) {
     uint32_t mask = 0, count = 0;
     for (uint32_t i = 1; i < e->m->masks; i++)
         if (over(e, i, e->load[(size_t)i * e->in->ranks + r]) > over(e, mask, e->load[(size_t)mask * e->in->ranks + r]))
             mask = i;
     const uint64_t *load = e->load + (size_t)mask * e->in->ranks;
     for (uint32_t with = 0; with < e->in->ranks; with++) {
-        if (with == r || (count == PARTNERS && load[with] >= load[out[PARTNERS - 1]])) continue;
-        uint32_t i = count < PARTNERS ? count++ : PARTNERS - 1;
+        if (with == r || (count == MASKS_PARTNERS && load[with] >= load[out[MASKS_PARTNERS - 1]])) continue;
+        uint32_t i = count < MASKS_PARTNERS ? count++ : MASKS_PARTNERS - 1;
         for (; i > 0 && load[with] < load[out[i - 1]]; i--) out[i] = out[i - 1];
         out[i] = with;
     }
     return count;
 }
 
-/* Puts *best to what rank r gives a partner and takes from it, if that takes away more excess. */
-static void look_at(const evening *e, uint32_t r, uint32_t with, exchange *best) {
+/* Changes *best to the exchange of rank r with this partner that takes away most excess, if that is more. */
+static void try_partner(const evening *e, uint32_t r, uint32_t with, exchange *best) {
     const uint64_t before = excess_with(e, r, FCP_NONE, FCP_NONE) + excess_with(e, with, FCP_NONE, FCP_NONE);
     for (uint32_t i = e->start[r]; i < e->start[r + 1]; i++)
         for (uint32_t k = e->start[with]; k <= e->start[with + 1]; k++) { /* behind its last block: it gives nothing */
@@ -104,7 +102,7 @@ static void look_at(const evening *e, uint32_t r, uint32_t with, exchange *best)
         }
 }
 
-static void put(evening *e, uint32_t b, uint32_t to) {
+static void move_block(evening *e, uint32_t b, uint32_t to) {
     const uint32_t from = e->home[b];
     for (uint32_t i = 0; i < e->m->masks; i++) {
         e->load[(size_t)i * e->in->ranks + from] -= e->m->work[i][b];
@@ -115,25 +113,25 @@ static void put(evening *e, uint32_t b, uint32_t to) {
     e->home[b] = to;
 }
 
-static bool list_blocks(evening *e) {
+static bool list_blocks_of_ranks(evening *e) {
     return group_by(e->home, sizeof *e->home, e->in->blocks, e->in->ranks, e->start, e->block, e->in->stop);
 }
 
 static fcp_code even_out(evening *e) {
     for (uint32_t step = 0; step < e->in->blocks; step++) {
-        uint32_t partner[PARTNERS];
+        uint32_t partner[MASKS_PARTNERS];
         exchange best = {.give = FCP_NONE};
-        if (!list_blocks(e)) return FCP_E_INTERRUPTED;
+        if (!list_blocks_of_ranks(e)) return FCP_E_INTERRUPTED;
         const uint32_t r = find_worst(e);
         if (r == FCP_NONE) return FCP_OK;
         const uint32_t count = find_partners(e, r, partner);
-        for (uint32_t i = 0; i < count; i++) look_at(e, r, partner[i], &best);
+        for (uint32_t i = 0; i < count; i++) try_partner(e, r, partner[i], &best);
         if (best.give == FCP_NONE) {
             e->stuck[r] = 1;
             continue;
         }
-        put(e, best.give, best.with);
-        if (best.take != FCP_NONE) put(e, best.take, r);
+        move_block(e, best.give, best.with);
+        if (best.take != FCP_NONE) move_block(e, best.take, r);
         e->stuck[best.with] = 0;
     }
     return FCP_OK;

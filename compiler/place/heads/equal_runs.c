@@ -1,4 +1,5 @@
-/* even.c: tokens = equal where heads are divided and ranks are in a ring: every rank holds floor or ceil of the mean.
+/* equal_runs.c: tokens = equal where heads are divided and ranks are in a ring: every rank holds floor or ceil of the
+ * mean.
  *
  * Requires: runs of tokens of one side, of which each rank holds some, by sequence and start.
  * Gives: the same tokens in runs that make it so. Ranks that have too many have given the first tokens of runs away,

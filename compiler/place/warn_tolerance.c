@@ -1,12 +1,12 @@
-/* tolerance.c: says so where work moves, and still a rank has more of it than the tolerance allows.
+/* warn_tolerance.c: warns if work was moved for balance, and a rank still has more than the tolerance allows.
  *
  * Requires: a placement.
- * Gives: a warning; none where strategy = auto has moved work itself.
+ * Gives: a warning; none where strategy = auto has moved the work, because it exceeds the tolerance on purpose.
  * Cost: O(tiles + ranks).
  *
  * Example: six ranks hold the batch, and the other two are servers. One of the six holds short sequences, and has half
- * of the mean's work. It may not take any from the other five. So the seven others have 15/14 of the mean at best, which
- * a tolerance of 0.05 does not allow. That is known from the work that each rank has in the end, whatever the reason.
+ * of the mean's work. It may not take any from the other five. So the seven others have 15/14 of the mean at best,
+ * which a tolerance of 0.05 does not allow.
  */
 #include "compiler/place/place.h"
 #include "compiler/problem/problem.h"
@@ -16,10 +16,10 @@ fcp_code place_warn_tolerance(planning *x) {
     const struct fcpc_program *g = x->program;
     if (!x->division || !p->pairs) return FCP_OK; /* nothing moves for balance; of fcp's blocks blocks.c warns */
     if (x->strategy) return FCP_OK; /* auto/ has given ranks more than that, because it saves time */
-    uint64_t *work = ARENA_ZNEW(&x->scratch, uint64_t, p->ranks);
+    uint64_t *work = ARENA_NEW(&x->scratch, uint64_t, p->ranks);
     if (!work) return FCP_E_NO_MEMORY;
     uint32_t busiest = 0, below = 0;
-    for (uint32_t t = 0; t < p->tile_count; t++) work[placement_exec(x->placement, t)] += p->tile_pairs[t];
+    place_loads(p, x->placement->home, x->placement->exec, work);
     for (uint32_t r = 0; r < p->ranks; r++) {
         if (work[r] > work[busiest]) busiest = r;
         below += r + g->servers < p->ranks && (unsigned __int128)work[r] * p->ranks < p->pairs;

@@ -1,4 +1,4 @@
-/* tiles.c: moves of some tiles of a row, from ranks that have too many pairs.
+/* rebalance_tiles.c: moves of some tiles of a row, from ranks that have too many pairs.
  *
  * Requires: a home for every block, a rank for every tile.
  * Gives: no rank over the cap on pairs, unless no single tile fits anywhere else.
@@ -15,7 +15,7 @@
 
 typedef struct relieving {
     const dcp_input *in;
-    dcp_parts *p;
+    dcp_partition *p;
     uint32_t *head, *next; /* the tiles of each rank */
     uint32_t *mark, stamp; /* per block: its keys are at the rank at hand, where mark[k] = stamp */
     uint32_t *row_mark;    /* the same of its Q */
@@ -143,7 +143,7 @@ static void take_offer(relieving *x, const dcp_columns *c, uint32_t r, const off
     x->p->load[o->to] += o->pairs;
 }
 
-fcp_code dcp_relieve(const dcp_input *in, const dcp_columns *c, dcp_parts *p, arena *scratch) {
+fcp_code dcp_rebalance_tiles(const dcp_input *in, const dcp_columns *c, dcp_partition *p, arena *scratch) {
     const uint32_t tiles = in->tile_start[in->blocks];
     bool over = false;
     for (uint32_t r = 0; r < in->ranks; r++) over |= p->load[r] > in->pair_cap;

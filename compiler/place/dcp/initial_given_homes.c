@@ -1,8 +1,9 @@
-/* give.c: a first placement where homes are given: ranks that have too much work give rows to ranks that have room.
+/* initial_given_homes.c: a first placement where homes are given: ranks that have too much work give rows to ranks that
+ * have room.
  *
  * Requires: what dcp.h says of a dcp_input, with fixed homes.
  * Gives: a rank for every tile. Ranks over the cap on pairs have given away what others had room for, as far as rows
- *     and their tiles allow; tiles.c does the rest.
+ *     and their tiles allow; rebalance_tiles.c does the rest.
  * Cost: O(receivers x rows of ranks that give), and O(tiles) for each node.
  * Units: pairs; bytes, where one between nodes counts `net` times.
  *
@@ -25,7 +26,7 @@
 typedef struct giving {
     const dcp_input *in;
     const dcp_columns *c;
-    dcp_parts *out;
+    dcp_partition *out;
     uint64_t *excess;  /* per rank: pairs over the cap */
     uint64_t *left;    /* per row: pairs that still run at its home */
     /* of the rank that takes, per row: bytes of keys to bring, and pairs for which none need be brought */
@@ -215,7 +216,7 @@ static bool open_giving(giving *g, arena *scratch) {
     return g->excess && g->left && g->missing && g->there && g->has && g->in_node && g->row && g->near;
 }
 
-fcp_code dcp_give(const dcp_input *in, const dcp_columns *c, arena *scratch, dcp_parts *out) {
+fcp_code dcp_initial_given_homes(const dcp_input *in, const dcp_columns *c, arena *scratch, dcp_partition *out) {
     giving g = {.in = in, .c = c, .out = out};
     if (!open_giving(&g, scratch)) return FCP_E_NO_MEMORY;
     memset(out->load, 0, in->ranks * sizeof *out->load);

@@ -1,4 +1,4 @@
-/* nodes.c: another first placement: nodes first.
+/* initial_by_nodes.c: another first placement: nodes first.
  *
  * Requires: several nodes of `gpus` ranks each, and no fixed homes.
  * Gives: a home for every block and a rank for every tile, of its node.
@@ -6,9 +6,9 @@
  * Memory: O(blocks + tiles).
  * Units: pairs, tokens, bytes.
  *
- * Example: two sequences of 12 blocks, two nodes of two ranks. The first placement of build.c gives a rank a strip and
- * then the next rank what is left, so that a sequence may lie on the second rank of one node and the first of the next.
- * Here each node takes a sequence, and then divides it.
+ * Example: two sequences of 12 blocks, two nodes of two ranks. The first placement of initial_partition.c gives a rank
+ * a strip and then the next rank what is left, so that a sequence may lie on the second rank of one node and the first
+ * of the next. Here each node takes a sequence, and then divides it.
  *
  *   1. A node is a rank that takes as much as its ranks together, less some room, without which its part would not fit
  *      on them. All bytes between such ranks cross nodes, and those inside a node cost nothing.
@@ -32,7 +32,7 @@ typedef struct node_part {
 
 /* Finds the blocks of a node and numbers them. name: the number of each block; FCP_NONE: it has none. Returns how many
  * there are; *out_tiles: how many tiles. */
-static uint32_t name_blocks(const dcp_input *in, const dcp_parts *at, uint32_t node, uint32_t *name,
+static uint32_t name_blocks(const dcp_input *in, const dcp_partition *at, uint32_t node, uint32_t *name,
                             uint32_t *out_tiles) {
     uint32_t blocks = 0, tiles = 0;
     for (uint32_t b = 0; b < in->blocks; b++) name[b] = at->home[b] == node ? 0 : FCP_NONE;
@@ -49,7 +49,7 @@ static uint32_t name_blocks(const dcp_input *in, const dcp_parts *at, uint32_t n
 }
 
 /* What a node got. at: the node of each block and tile; name: room for as many numbers as there are blocks. */
-static fcp_code part_of(const dcp_input *in, const dcp_parts *at, uint32_t node, arena *scratch, uint32_t *name,
+static fcp_code part_of(const dcp_input *in, const dcp_partition *at, uint32_t node, arena *scratch, uint32_t *name,
                         node_part *out) {
     uint32_t tiles, count = 0;
     const uint32_t blocks = name_blocks(in, at, node, name, &tiles);
@@ -86,14 +86,14 @@ static fcp_code part_of(const dcp_input *in, const dcp_parts *at, uint32_t node,
 }
 
 /* Divides what a node got among its ranks, and adds that to the placement of all. */
-static fcp_code divide_node(const dcp_input *in, const dcp_parts *at, uint32_t node, arena *scratch, uint32_t *name,
-                            dcp_parts *out) {
+static fcp_code divide_node(const dcp_input *in, const dcp_partition *at, uint32_t node, arena *scratch, uint32_t *name,
+                            dcp_partition *out) {
     const uint32_t first = node * in->gpus;
     node_part part;
-    dcp_parts own;
+    dcp_partition own;
     fcp_code code = part_of(in, at, node, scratch, name, &part);
-    if (!code && !dcp_open_parts(&part.in, scratch, &own)) code = FCP_E_NO_MEMORY;
-    if (!code) code = dcp_start(&part.in, NULL, scratch, &own);
+    if (!code && !dcp_open_partition(&part.in, scratch, &own)) code = FCP_E_NO_MEMORY;
+    if (!code) code = dcp_initial_partition(&part.in, NULL, scratch, &own);
     if (code) return code;
     for (uint32_t b = 0; b < part.in.blocks; b++)
         if (at->home[part.block[b]] == node) out->home[part.block[b]] = first + own.home[b];
@@ -109,10 +109,10 @@ static uint64_t node_cap(const dcp_input *in, uint64_t cap, uint64_t sum) {
     return in->gpus * (cap > mean ? mean + (cap - mean) / 100 * SLACK : cap);
 }
 
-fcp_code dcp_by_nodes(const dcp_input *in, arena *scratch, arena *step, dcp_parts *out) {
+fcp_code dcp_initial_by_nodes(const dcp_input *in, arena *scratch, arena *step, dcp_partition *out) {
     uint64_t pairs = 0, tokens = 0;
     uint32_t *name = ARENA_NEW(scratch, uint32_t, in->blocks + (size_t)1);
-    dcp_parts at;
+    dcp_partition at;
     dcp_input nodes = *in;
     for (uint32_t t = 0; t < in->tile_start[in->blocks]; t++) pairs += in->tile_pairs[t];
     for (uint32_t b = 0; b < in->blocks; b++) tokens += in->tokens[b];
@@ -121,8 +121,8 @@ fcp_code dcp_by_nodes(const dcp_input *in, arena *scratch, arena *step, dcp_part
     nodes.net = 1;
     nodes.pair_cap = node_cap(in, in->pair_cap, pairs);
     nodes.token_cap = node_cap(in, in->token_cap, tokens);
-    if (!name || !dcp_open_parts(&nodes, scratch, &at)) return FCP_E_NO_MEMORY;
-    fcp_code code = dcp_start(&nodes, step, scratch, &at);
+    if (!name || !dcp_open_partition(&nodes, scratch, &at)) return FCP_E_NO_MEMORY;
+    fcp_code code = dcp_initial_partition(&nodes, step, scratch, &at);
     for (uint32_t v = 0; v < nodes.ranks && !code; v++) {
         code = divide_node(in, &at, v, step, name, out);
         arena_reset(step);

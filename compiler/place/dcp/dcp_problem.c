@@ -1,10 +1,10 @@
-/* place.c: dcp on a problem: prices, caps, and what to say where blocks are too large for the cap on tokens.
+/* dcp_problem.c: dcp on a problem: prices, caps, and what to say where blocks are too large for the cap on tokens.
  *
  * Requires: a problem with its tiles.
  * Gives: a home for each block and a rank for each tile. No rank has more pairs than epsilon_compute over the mean,
  *     unless single tiles are too heavy; none more tokens than epsilon_memory over the mean.
- * Cost: that of dcp_divide.
- * Units: pairs; tokens, weighted where the plan is split (place/sides.c); epsilons are in millionths.
+ * Cost: that of dcp_partition_batch.
+ * Units: pairs; tokens, weighted where the plan is split (place/place_input.c); epsilons are in millionths.
  */
 #include <string.h>
 
@@ -106,7 +106,7 @@ fcp_code place_by_dcp(planning *x, const place_input *in, uint32_t *home) {
     if (!x->tile_rank || !held) return FCP_E_NO_MEMORY;
     fcp_code code = fill(x, in, x->program->passes, &d, &tokens);
     if (!code && d.fixed && p->lanes > 1) code = fix_homes(x, &d);
-    if (!code) code = dcp_divide(&d, &x->scratch, home, x->tile_rank);
+    if (!code) code = dcp_partition_batch(&d, &x->scratch, home, x->tile_rank);
     if (code) return code;
     for (uint32_t b = 0; b < p->block_count; b++)
         if ((held[home[b]] += in->tokens[b]) > most) most = held[home[b]];

@@ -1,4 +1,4 @@
-/* split.c: blocks that are too heavy for one rank: several ranks compute them, each some of the keys.
+/* split_blocks.c: blocks that are too heavy for one rank: several ranks compute them, each some of the keys.
  *
  * Requires: a problem with its tiles, with as many queries as keys; what place_fcp requires.
  * Gives: homes as place_fcp chooses them, and a rank for each tile. A Q block with more work than a rank may have is
@@ -15,9 +15,9 @@
  * parts. Its Q goes to five other ranks, and five states come back.
  *
  * Where sequences are short, that may take longer than the work that it moves. So both placements are weighed
- * (place/weigh.c), and that of place_fcp stays where it is much faster, though it is not balanced. "Much" because
- * weighing is unfair to the parts: stages hide some of what they move, and the keys that the heavy rank waits for are
- * not hidden as well as it takes them to be.
+ * (place/weigh_placement.c), and that of place_fcp stays where it is much faster, though it is not balanced. "Much"
+ * because weighing is unfair to the parts: stages hide some of what they move, and the keys that the heavy rank waits
+ * for are not hidden as well as it takes them to be.
  */
 #include <string.h>
 

@@ -1,4 +1,4 @@
-/* join.c: a coarser batch, where a sequence has more tiles than dividing it among its ranks takes.
+/* coarsen_batch.c: a coarser batch, where a sequence has more tiles than dividing it among its ranks takes.
  *
  * Requires: what dcp.h says of a dcp_input, without given homes.
  * Gives: the same batch in fewer and larger blocks, and which of them each block and tile is part of.
@@ -51,7 +51,7 @@ static uint32_t name_blocks(const dcp_input *in, const dcp_columns *c, uint32_t 
 }
 
 /* Joins the rows of blocks `first` to `end` - 1, by going through all of them at once; *count: the tiles so far. */
-static void join_rows(const dcp_input *in, uint32_t first, uint32_t end, dcp_joined *out, uint32_t *tile_k,
+static void join_rows(const dcp_input *in, uint32_t first, uint32_t end, dcp_coarse_batch *out, uint32_t *tile_k,
                       uint64_t *pairs, uint32_t *count) {
     uint32_t at[MOST];
     for (uint32_t b = first; b < end; b++) at[b - first] = in->tile_start[b];
@@ -76,7 +76,7 @@ static void join_rows(const dcp_input *in, uint32_t first, uint32_t end, dcp_joi
     }
 }
 
-fcp_code dcp_join(const dcp_input *in, const dcp_columns *c, arena *scratch, dcp_joined *out) {
+fcp_code dcp_coarsen_batch(const dcp_input *in, const dcp_columns *c, arena *scratch, dcp_coarse_batch *out) {
     const uint32_t n = in->blocks, tiles = in->tile_start[n];
     uint32_t *component = ARENA_NEW(scratch, uint32_t, n + (size_t)1), count = 0;
     uint8_t *size = ARENA_NEW(scratch, uint8_t, n + (size_t)1);

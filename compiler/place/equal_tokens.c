@@ -1,28 +1,29 @@
-/* equal.c: tokens = equal: every rank is home to as many tokens as any other, or to one more.
+/* equal_tokens.c: tokens = equal: every rank is home to as many tokens as any other, or to one more.
  *
  * Requires: homes for all blocks, of one range of heads; the problem's tiles.
- * Gives: homes with floor or ceil of the mean at every rank, of each side by itself where the plan is split. Blocks
- *     have moved for that, and some are cut: there are fewer cuts than ranks. No rank has more work than the tolerance
- *     allows, or than the busiest had. Where tiles run anywhere, each runs where it did.
+ * Gives: homes with floor or ceil of the mean at every rank; in a split plan that holds for queries and for keys. For
+ *     that, blocks have moved and fewer blocks than ranks are cut. No rank has more work than the tolerance allows, or
+ *     than the busiest had. Where the strategy has chosen a rank for each tile, each tile still runs there.
  * Cost: sorting the blocks of ranks that have too many tokens; and the tiles are made once more.
  *
- * Example: ranks hold 10, 7 and 7 tokens, in blocks of 5, 2 and so on. Each is to hold 8. Of rank 0's blocks the one
- * with least work for a token leaves: 2 of its tokens, for which it is cut. One of these goes to rank 1, one to rank 2,
- * for which it is cut again.
+ * Example: ranks hold 10, 7 and 7 tokens, in blocks of 5, 2 and so on. Each is to hold 8. The two tokens that leave
+ * rank 0 are of the block with least work for a token, which is cut. One of them goes to rank 1, one to rank 2, for
+ * which the block is cut again. Tokens stay in their node as far as ranks there lack some.
  *
- * Why those with least work? Ranks with many tokens have light ones, and ranks with few have heavy ones. So the light
- * ones go where tokens are missing, and their work goes with them. A rank that would have too much then leaves the
- * heaviest of that work where it was, and sends its queries there. Tokens stay in their node as far as they can.
+ * Blocks with least work for a token leave first for this reason: ranks with many tokens have light ones, and ranks
+ * with few have heavy ones. So light tokens go where tokens are missing, and take little work along. A rank that would
+ * get too much work leaves the heaviest of it where it was computed before, and sends its queries there.
  */
 #include <string.h>
 
 #include "compiler/base/group.h"
+#include "compiler/base/integers.h"
 #include "compiler/base/sort.h"
 #include "compiler/place/place.h"
 #include "compiler/problem/problem.h"
 
-/* From token `first` of the block on, up to the next cut or its end, tokens live at `home`. A block that has any has
- * one at its first token. */
+/* From token `first` of the block to its next cut or its end, tokens are at `home`. A block with cuts has one at its
+ * first token. */
 typedef struct cut {
     uint32_t block, first, home;
 } cut;
@@ -66,7 +67,7 @@ typedef struct leaving {
 } leaving;
 
 /* Work for a token, in 2^-16 pairs, at most 2^32 - 1. */
-static uint32_t weight(const problem *p, uint32_t b) {
+static uint32_t work_per_token(const problem *p, uint32_t b) {
     unsigned __int128 w = ((unsigned __int128)p->work[b] << 16) / p->blocks[b].tokens;
     return w < UINT32_MAX ? (uint32_t)w : UINT32_MAX;
 }
@@ -78,9 +79,9 @@ static fcp_code find_leaving(equal *e, fcp_side side, leaving *out, uint32_t *ou
     uint64_t *keys = ARENA_NEW(&e->x->scratch, uint64_t, 2 * (size_t)p->block_count + 1);
     uint32_t n = 0, found = 0;
     if (!over || !keys) return FCP_E_NO_MEMORY;
-    for (uint32_t r = 0; r < p->ranks; r++) over[r] = e->held[r] > e->target[r] ? e->held[r] - e->target[r] : 0;
+    for (uint32_t r = 0; r < p->ranks; r++) over[r] = sub_sat(e->held[r], e->target[r]);
     for (uint32_t b = 0; b < p->block_count; b++)
-        if (problem_holds(p, b, side) && over[e->home[b]]) keys[n++] = (uint64_t)weight(p, b) << 32 | b;
+        if (problem_holds(p, b, side) && over[e->home[b]]) keys[n++] = (uint64_t)work_per_token(p, b) << 32 | b;
     sort_u64(keys, keys + n, n);
     for (uint32_t i = 0; i < n; i++) {
         const uint32_t b = (uint32_t)keys[i], r = e->home[b], tokens = p->blocks[b].tokens;
@@ -101,7 +102,7 @@ static bool add_cut(equal *e, uint32_t block, uint32_t first, uint32_t home) {
 }
 
 /* Gives what leaves to ranks that lack tokens, in order: first inside each node, then anywhere. */
-static fcp_code give(equal *e, leaving *list, uint32_t count) {
+static fcp_code give_away(equal *e, leaving *list, uint32_t count) {
     const uint32_t ranks = e->p->ranks, gpus = e->p->program->gpus;
     for (int anywhere = 0; anywhere < 2; anywhere++) {
         uint32_t *next = ARENA_NEW(&e->x->scratch, uint32_t, ranks); /* per node: where to look for room */
@@ -139,15 +140,12 @@ static fcp_code find_cuts(equal *e) {
         uint32_t count = 0;
         code = find_targets(e, (fcp_side)side);
         if (!code) code = find_leaving(e, (fcp_side)side, list, &count);
-        if (!code) code = give(e, list, count);
+        if (!code) code = give_away(e, list, count);
     }
     if (code) return code;
-    e->start = ARENA_NEW(scratch, uint32_t, p->block_count + (size_t)2);
-    e->order = ARENA_NEW(scratch, uint32_t, e->count + 1);
-    if (!e->start || !e->order) return FCP_E_NO_MEMORY;
     const uint32_t *blocks = e->cuts ? &e->cuts->block : NULL; /* NULL: there are none */
-    return group_by(blocks, sizeof *e->cuts, (uint32_t)e->count, p->block_count, e->start, e->order, e->x->stop)
-               ? FCP_OK : FCP_E_INTERRUPTED;
+    return group_new(scratch, blocks, sizeof *e->cuts, (uint32_t)e->count, p->block_count, e->x->stop, &e->start,
+                     &e->order);
 }
 
 /* --- blocks ------------------------------------------------------------------------------------------------------- */
@@ -178,7 +176,7 @@ static fcp_code make_blocks(equal *e, made *m) {
     return problem_cut_again(x, list, n, &m->of);
 }
 
-/* Who computes each of the new tiles: who computed the old one that it is part of. */
+/* The rank that computes each new tile: the one that computed the old tile of which it is a part. */
 static fcp_code carry_over(planning *x, const problem *old, const made *m, const uint32_t *exec, uint32_t **out_exec) {
     const problem *p = x->problem;
     uint32_t *to = ARENA_NEW(&x->work, uint32_t, p->tile_count + (size_t)1), last = FCP_NONE;
@@ -198,8 +196,9 @@ static fcp_code carry_over(planning *x, const problem *old, const made *m, const
 
 /* --- work --------------------------------------------------------------------------------------------------------- */
 
-/* Work goes with its queries, as far as no rank has more than the tolerance for that, or than the busiest had: of what
- * came to such a rank the heaviest is computed where it was. *out_exec stays NULL if nothing is. */
+/* Chooses where the work of moved blocks is computed, where all tiles ran at home. It goes with its queries; but a rank
+ * must not have more than the tolerance over the mean, or than the busiest rank had before. So of the blocks that came
+ * to a rank with more, the heaviest are computed at their old homes. *out_exec stays NULL if there are none. */
 static fcp_code leave_work(equal *e, const problem *old, const made *m, uint32_t **out_exec) {
     planning *x = e->x;
     const problem *p = x->problem;
@@ -214,7 +213,7 @@ static fcp_code leave_work(equal *e, const problem *old, const made *m, uint32_t
         if (before[r] > limit) limit = before[r];
     for (uint32_t b = 0; b < p->block_count; b++) {
         load[at[b] = m->home[b]] += p->work[b];
-        if (m->home[b] != e->home[m->of[b]]) keys[n++] = (uint64_t)(UINT32_MAX - weight(p, b)) << 32 | b;
+        if (m->home[b] != e->home[m->of[b]]) keys[n++] = (uint64_t)(UINT32_MAX - work_per_token(p, b)) << 32 | b;
     }
     sort_u64(keys, keys + n, n);
     for (uint32_t i = 0; i < n; i++) {

@@ -1,9 +1,9 @@
-/* graph.c: the hypergraph of a placement, and coarser ones.
+/* hypergraph.c: the hypergraph of a placement, and coarser ones.
  *
  * Requires: a home for every block and a rank for every tile.
- * Gives: dcp_graph_of: a vertex for each block's tokens together with those tiles of its row that run at its home, and
- *     one for the tiles of a row at each other rank. Where homes are given, tokens have a vertex of their own, which
- *     stays. dcp_coarsen: neighbours of one rank joined, up to a size.
+ * Gives: dcp_hypergraph_of: a vertex for each block's tokens together with those tiles of its row that run at its home,
+ *     and one for the tiles of a row at each other rank. Where homes are given, tokens have a vertex of their own,
+ *     which stays. dcp_coarsen: neighbours of one rank joined, up to a size.
  * Cost: linear in blocks and tiles.
  * Memory: O(vertices + pins).
  */
@@ -16,7 +16,7 @@
 
 /* Nets as they are collected: pin i lies in the net that was begun last. */
 typedef struct collected {
-    dcp_graph *g;
+    dcp_hypergraph *g;
     uint32_t *seen; /* per vertex: the number of the last net that has it, plus 1 */
     uint32_t pins;
 } collected;
@@ -31,7 +31,7 @@ static void add_pin(collected *n, uint32_t vertex) {
 
 /* Keeps the net if it joins several vertices. */
 static void end_net(collected *n, uint64_t bytes) {
-    dcp_graph *g = n->g;
+    dcp_hypergraph *g = n->g;
     if (n->pins - g->net_start[g->nets] < 2 || !bytes) {
         while (n->pins > g->net_start[g->nets]) n->seen[g->end[--n->pins]] = 0;
         return;
@@ -41,7 +41,7 @@ static void end_net(collected *n, uint64_t bytes) {
 }
 
 /* The nets of each vertex, from the vertices of each net. */
-static fcp_code turn(dcp_graph *g, arena *scratch) {
+static fcp_code turn(dcp_hypergraph *g, arena *scratch) {
     uint32_t pins = g->net_start[g->nets];
     g->pin_start = ARENA_ZNEW(scratch, uint32_t, g->vertices + (size_t)2);
     g->pin = ARENA_NEW(scratch, uint32_t, pins + (size_t)1);
@@ -53,9 +53,9 @@ static fcp_code turn(dcp_graph *g, arena *scratch) {
     return FCP_OK;
 }
 
-static bool open_graph(dcp_graph *g, arena *scratch, uint32_t vertices, uint32_t most_nets, uint32_t pins,
+static bool open_graph(dcp_hypergraph *g, arena *scratch, uint32_t vertices, uint32_t most_nets, uint32_t pins,
                        collected *n) {
-    *g = (dcp_graph){0};
+    *g = (dcp_hypergraph){0};
     g->work = ARENA_ZNEW(scratch, uint64_t, vertices + (size_t)1);
     g->tokens = ARENA_ZNEW(scratch, uint64_t, vertices + (size_t)1);
     g->part = ARENA_NEW(scratch, uint32_t, vertices + (size_t)1);
@@ -70,14 +70,14 @@ static bool open_graph(dcp_graph *g, arena *scratch, uint32_t vertices, uint32_t
 /* --- the finest --------------------------------------------------------------------------------------------------- */
 
 /* Does some tile of the row run elsewhere than at its home? */
-static bool is_away(const dcp_input *in, const dcp_parts *p, uint32_t q) {
+static bool is_away(const dcp_input *in, const dcp_partition *p, uint32_t q) {
     uint32_t t = in->tile_start[q];
     while (t < in->tile_start[q + 1] && p->exec[t] == p->home[q]) t++;
     return t < in->tile_start[q + 1];
 }
 
-fcp_code dcp_graph_of(const dcp_input *in, const dcp_columns *c, const dcp_parts *p, bool tiles_apart, arena *scratch,
-                      dcp_graph *out, uint32_t *out_data, uint32_t *out_tile) {
+fcp_code dcp_hypergraph_of(const dcp_input *in, const dcp_columns *c, const dcp_partition *p, bool tiles_apart,
+                           arena *scratch, dcp_hypergraph *out, uint32_t *out_data, uint32_t *out_tile) {
     const uint32_t n = in->blocks, tiles = in->tile_start[n];
     uint32_t *seen = ARENA_ZNEW(scratch, uint32_t, in->ranks), *at = ARENA_NEW(scratch, uint32_t, in->ranks);
     uint32_t vertices = 0;
@@ -91,7 +91,7 @@ fcp_code dcp_graph_of(const dcp_input *in, const dcp_columns *c, const dcp_parts
         }
         for (uint32_t t = in->tile_start[q]; t < in->tile_start[q + 1]; t++) {
             uint32_t r = p->exec[t];
-            if (dcp_with_keys(in, c, t) && r == p->home[in->tile_k[t]]) {
+            if (dcp_runs_at_keys(in, c, t) && r == p->home[in->tile_k[t]]) {
                 out_tile[t] = FCP_NONE; /* the vertex of those keys, which may not have its number yet */
                 continue;
             }
@@ -141,14 +141,14 @@ typedef struct edges {
 } edges;
 
 /* The next vertex of the same rank in the net; g->net_start[e + 1]: there is none. */
-static uint32_t next_of(const dcp_graph *g, uint32_t e, uint32_t i) {
+static uint32_t next_of(const dcp_hypergraph *g, uint32_t e, uint32_t i) {
     uint32_t r = g->part[g->end[i]], end = g->net_start[e + 1], to = end - i > 9 ? i + 9 : end;
     for (uint32_t j = i + 1; j < to; j++)
         if (g->part[g->end[j]] == r) return j;
     return end;
 }
 
-static fcp_code find_edges(const dcp_graph *g, arena *scratch, edges *x) {
+static fcp_code find_edges(const dcp_hypergraph *g, arena *scratch, edges *x) {
     uint32_t pins = g->net_start[g->nets];
     x->start = ARENA_ZNEW(scratch, uint32_t, g->vertices + (size_t)2);
     x->other = ARENA_NEW(scratch, uint32_t, 2 * (size_t)pins + 1);
@@ -180,7 +180,7 @@ static uint32_t find(uint32_t *up, uint32_t x) {
 }
 
 /* Each vertex in turn joins the group with which it shares most, if that does not become too large. */
-static fcp_code join(const dcp_graph *g, const edges *x, uint64_t most_work, uint64_t most_tokens, arena *scratch,
+static fcp_code join(const dcp_hypergraph *g, const edges *x, uint64_t most_work, uint64_t most_tokens, arena *scratch,
                      uint32_t *up) {
     uint64_t *work = ARENA_NEW(scratch, uint64_t, g->vertices + (size_t)1);
     uint64_t *tokens = ARENA_NEW(scratch, uint64_t, g->vertices + (size_t)1);
@@ -208,8 +208,8 @@ static fcp_code join(const dcp_graph *g, const edges *x, uint64_t most_work, uin
     return FCP_OK;
 }
 
-fcp_code dcp_coarsen(const dcp_input *in, const dcp_graph *g, uint64_t work, uint64_t tokens, arena *keep,
-                     arena *scratch, dcp_graph *out, uint32_t *out_up) {
+fcp_code dcp_coarsen(const dcp_input *in, const dcp_hypergraph *g, uint64_t work, uint64_t tokens, arena *keep,
+                     arena *scratch, dcp_hypergraph *out, uint32_t *out_up) {
     edges x;
     collected nets;
     uint32_t vertices = 0;

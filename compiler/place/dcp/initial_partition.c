@@ -1,4 +1,4 @@
-/* build.c: a first placement: sequences whole where they fit, and strips of those that are too heavy.
+/* initial_partition.c: a first placement: sequences whole where they fit, and strips of those that are too heavy.
  *
  * Requires: what dcp.h says of a dcp_input.
  * Gives: a home for every block and a rank for every tile. No rank is over a cap, unless what was left fitted nowhere.
@@ -34,7 +34,7 @@ enum { TOGETHER = 16 /* ranks that may get a strip together */ };
 typedef struct building {
     const dcp_input *in;
     const dcp_columns *c;
-    dcp_parts *out;
+    dcp_partition *out;
     uint64_t *work;             /* per block: pairs of its row */
     uint32_t *user_start, *user; /* what needs the keys of each block */
     uint32_t *homeless;         /* per block: how many of these have no home yet */
@@ -120,7 +120,7 @@ static fcp_code find_users(building *b, arena *scratch) {
         b->user_start[k] = count;
         for (uint32_t i = b->c->start[k]; i < b->c->start[k + 1]; i++) {
             const uint32_t t = b->c->tile[i], q = b->c->tile_q[t];
-            if (dcp_with_keys(in, b->c, t)) continue;
+            if (dcp_runs_at_keys(in, b->c, t)) continue;
             b->user[count++] = q;
             own |= q == k;
         }
@@ -172,7 +172,7 @@ static void start_strip(building *b, uint32_t component, uint32_t rank) {
         uint32_t q = b->c->member[i];
         if (b->out->home[q] == rank) bring(b, q);
         for (uint32_t t = in->tile_start[q]; t < in->tile_start[q + 1]; t++)
-            if (b->out->exec[t] == rank && !dcp_with_keys(in, b->c, t)) bring(b, in->tile_k[t]);
+            if (b->out->exec[t] == rank && !dcp_runs_at_keys(in, b->c, t)) bring(b, in->tile_k[t]);
     }
 }
 
@@ -210,7 +210,7 @@ static void grow(building *b, uint64_t work, uint64_t tokens) {
         bool own = false;
         for (uint32_t t = in->tile_start[q]; t < in->tile_start[q + 1]; t++) {
             const uint32_t k = in->tile_k[t];
-            if (dcp_with_keys(in, b->c, t)) continue;
+            if (dcp_runs_at_keys(in, b->c, t)) continue;
             own |= k == q;
             bring(b, k);
             come_in(b, k);
@@ -229,7 +229,7 @@ static uint64_t cut_keys(building *b, uint32_t component, uint32_t s) {
     for (uint32_t i = 0; i < b->here_count; i++) b->column[b->here[i]] = 0;
     for (uint32_t i = 0; i < b->picks; i++)
         for (uint32_t t = in->tile_start[b->pick[i]]; t < in->tile_start[b->pick[i] + 1]; t++)
-            if (!dcp_with_keys(in, b->c, t)) b->column[in->tile_k[t]] += in->tile_pairs[t];
+            if (!dcp_runs_at_keys(in, b->c, t)) b->column[in->tile_k[t]] += in->tile_pairs[t];
     for (uint32_t i = b->c->first[component]; i < b->c->first[component + 1]; i++) {
         const uint32_t k = b->c->member[i];
         if (!b->have[k]) continue;
@@ -241,7 +241,7 @@ static uint64_t cut_keys(building *b, uint32_t component, uint32_t s) {
     for (uint32_t i = 0; i < b->picks; i++) {
         uint32_t parts = 0, last = FCP_NONE;
         for (uint32_t t = in->tile_start[b->pick[i]]; t < in->tile_start[b->pick[i] + 1]; t++)
-            if (!dcp_with_keys(in, b->c, t) && b->segment[in->tile_k[t]] != last) {
+            if (!dcp_runs_at_keys(in, b->c, t) && b->segment[in->tile_k[t]] != last) {
                 last = b->segment[in->tile_k[t]];
                 parts++;
             }
@@ -261,19 +261,19 @@ static void put(building *b, uint32_t k, uint32_t home) {
     b->out->home[k] = home;
     b->out->held[home] += b->in->tokens[k];
     for (uint32_t t = b->in->tile_start[k]; t < b->in->tile_start[k + 1]; t++) {
-        if (dcp_with_keys(b->in, b->c, t)) continue;
+        if (dcp_runs_at_keys(b->in, b->c, t)) continue;
         b->homeless[b->in->tile_k[t]]--;
         own |= b->in->tile_k[t] == k;
     }
     if (!own) b->homeless[k]--;
     for (uint32_t i = b->c->start[k]; i < b->c->start[k + 1]; i++)
-        if (dcp_with_keys(b->in, b->c, b->c->tile[i])) run(b, b->c->tile[i], home);
+        if (dcp_runs_at_keys(b->in, b->c, b->c->tile[i])) run(b, b->c->tile[i], home);
 }
 
 static void put_whole(building *b, uint32_t q, uint32_t rank) {
     put(b, q, rank);
     for (uint32_t t = b->in->tile_start[q]; t < b->in->tile_start[q + 1]; t++)
-        if (!dcp_with_keys(b->in, b->c, t)) run(b, t, rank);
+        if (!dcp_runs_at_keys(b->in, b->c, t)) run(b, t, rank);
 }
 
 /* Gives the strip to s ranks. A row's home is where its own keys are read, if that rank has room for its tokens; but a
@@ -283,7 +283,7 @@ static void give(building *b, uint32_t s) {
     for (uint32_t i = 0; i < b->picks; i++) {
         uint32_t q = b->pick[i];
         for (uint32_t t = in->tile_start[q]; t < in->tile_start[q + 1]; t++)
-            if (!dcp_with_keys(in, b->c, t)) run(b, t, b->ranks[s > 1 ? b->segment[in->tile_k[t]] : 0]);
+            if (!dcp_runs_at_keys(in, b->c, t)) run(b, t, b->ranks[s > 1 ? b->segment[in->tile_k[t]] : 0]);
     }
     for (uint32_t i = 0; i < b->picks; i++) {
         uint32_t q = b->pick[i], home = b->ranks[s > 1 ? b->segment[q] : 0];
@@ -585,19 +585,19 @@ static void copy_strips(building *to, const building *from) {
     memcpy(to->last_node, from->last_node, from->c->components * sizeof *from->last_node);
 }
 
-fcp_code dcp_build(const dcp_input *in, const dcp_columns *c, arena *scratch, dcp_parts *out) {
+fcp_code dcp_initial(const dcp_input *in, const dcp_columns *c, arena *scratch, dcp_partition *out) {
     static const uint32_t sixteenths[] = {16, 15, 14, 13, 12, 11, 10, 9, 8};
-    dcp_parts parts;
+    dcp_partition parts;
     building b = {.in = in, .c = c, .out = out}, first = {.in = in, .c = c, .out = &parts};
     bool done = false;
     fcp_code code = open_building(&b, scratch);
     if (code) return code;
     first.homeless = ARENA_NEW(scratch, uint32_t, in->blocks + (size_t)1);
     first.last_node = ARENA_NEW(scratch, uint32_t, in->blocks + (size_t)1);
-    if (!first.homeless || !first.last_node || !dcp_open_parts(in, scratch, &parts)) return FCP_E_NO_MEMORY;
+    if (!first.homeless || !first.last_node || !dcp_open_partition(in, scratch, &parts)) return FCP_E_NO_MEMORY;
     for (uint32_t q = 0; q < in->blocks; q++)
         for (uint32_t t = in->tile_start[q]; t < in->tile_start[q + 1]; t++)
-            b.work[dcp_with_keys(in, c, t) ? in->tile_k[t] : q] += in->tile_pairs[t];
+            b.work[dcp_runs_at_keys(in, c, t) ? in->tile_k[t] : q] += in->tile_pairs[t];
     for (size_t i = 0; i < sizeof sixteenths / sizeof *sixteenths && !done && !code && !b.short_of_ranks; i++) {
         code = cut_strips(&b, sixteenths[i]);
         if (!i && !code) copy_strips(&first, &b);

@@ -1,4 +1,4 @@
-/* tries.c: several ways to divide what a node computes between its ranks; the cheapest is kept.
+/* random_restarts.c: several ways to divide what a node computes between its ranks; the cheapest is kept.
  *
  * Requires: runs; the room of every rank of the node, and what it keeps; how many tries in a row may fail.
  * Gives: the shares of the cheapest try, and what room is left then. They cost at most what those of cad_sweep cost.

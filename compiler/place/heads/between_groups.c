@@ -1,4 +1,5 @@
-/* between.c: ulysses or upipe inside groups of ranks, and another strategy that divides the batch among the groups.
+/* between_groups.c: ulysses or upipe inside groups of ranks, and another strategy that divides the batch among the
+ * groups.
  *
  * Requires: checked lengths; groups that divide the ranks and the heads (sema/sharing.c).
  * Gives: heads_cut_between: blocks as the other strategy cuts them, of all heads. heads_place_between, with tiles of
@@ -18,10 +19,11 @@
  * 0 and 1 are computed at rank 0, where Q of block 5 is; K and V of block 1 come there from rank 2. Heads 2 and 3 are
  * computed at rank 1: Q comes from rank 0, over the fast fabric, and K and V from rank 2, by way of rank 3.
  *
- * By which way. What goes to other nodes goes to its lane in the home's own group first, unless it is there, and crosses
- * from lane to lane. So each byte of keys crosses to a node once, and to a rank that reads it; all of it stays on its
- * rail; and the heads of a block leave by the ports of all ranks of the group. *What breaks otherwise*: its home sends
- * all heads. With links of 12.5 GB/s and 64 heads of K and V, wlbllm-64 by `+ fcp` then takes 80 ms instead of 54.
+ * By which way. What goes to other nodes goes to its lane in the home's own group first, unless it is there, and
+ * crosses from lane to lane. So each byte of keys crosses to a node once, and to a rank that reads it; all of it stays
+ * on its rail; and the heads of a block leave by the ports of all ranks of the group. *What breaks otherwise*: its home
+ * sends all heads. With links of 12.5 GB/s and 64 heads of K and V, wlbllm-64 by `+ fcp` then takes 80 ms instead of
+ * 54.
  */
 #include <string.h>
 
@@ -169,8 +171,8 @@ static fcp_code divide_wholes(planning *x, const wholes *of, uint32_t **out_home
 
 /* --- ways --------------------------------------------------------------------------------------------------------- */
 
-/* Adds the ways to the readers ranks[first] to ranks[end - 1], which are all of one node: to one at this lane if there is
- * one, and from it to the others. */
+/* Adds the ways to the readers ranks[first] to ranks[end - 1], which are all of one node: to one at this lane if there
+ * is one, and from it to the others. */
 static uint32_t reach_node(const need *n, uint32_t first, uint32_t end, uint32_t from, uint32_t group, uint32_t lane,
                            leg *legs) {
     uint32_t to = n->ranks[first], count = 0;
