@@ -149,12 +149,12 @@ fcp_code problem_check_room(planning *x, uint64_t *out_parts);
 /* cut_held.c: blocks of x->block tokens that stay where the caller holds them. *out_home: per block, in x->work. */
 fcp_code problem_cut_held(planning *x, uint32_t **out_home);
 
-/* pack_blocks.c. Makes pieces and blocks of parts, which come by side, sequence and start; of parts of one sequence no two
- * have the same home and the same place. *out_home: per block, in x->work. */
+/* pack_blocks.c. Makes pieces and blocks of parts, which come by side, sequence and start; of parts of one sequence no
+ * two have the same home and the same place. *out_home: per block, in x->work. */
 fcp_code problem_pack(planning *x, problem_part *parts, size_t count, uint32_t **out_home);
 
-/* first_holders.c. By what rule the caller holds the batch: fills p->rule, whose deals are in x->memory. FCP_E_VALUE: ranks that
- * do not divide into groups. */
+/* first_holders.c. By what rule the caller holds the batch: fills p->rule, whose deals are in x->memory. FCP_E_VALUE:
+ * ranks that do not divide into groups. */
 fcp_code problem_deal(planning *x, problem *p);
 /* All runs of the tokens of a side that the caller holds at one rank, by sequence and start, in x->work, for work to
  * move from. With layout `planned` they are contiguous. So are sequences in zigzag that would be cut into crumbs, or

@@ -1,8 +1,8 @@
-/* test_squeeze.c: results that change their stages (squeeze.c), on four ranks of a node and blocks of one unit. */
+/* test_fewer_rounds.c: results that change their stages (fewer_rounds.c), on four ranks of a node and blocks of one unit. */
 #include <criterion/criterion.h>
 #include <string.h>
 
-#include "compiler/schedule/fewer_rounds.h"
+#include "compiler/schedule/schedule_parts.h"
 
 enum { RANKS = 4, HOPS = 4, STAGES = 10, LINES = RANKS * FCP_DIRECTION_COUNT * FCP_FABRICS };
 
@@ -12,7 +12,7 @@ typedef struct scene {
     problem p;
     traffic t;
     schedule s;
-    levels l;
+    occupancy l;
     hop hops[HOPS];
     fcp_block blocks[HOPS];
     uint8_t units[LINES * STAGES];
@@ -31,7 +31,7 @@ static void open_scene(scene *c) {
     for (int i = 0; i < HOPS; i++) c->blocks[i].tokens = 128;
     c->t.hops = c->hops;
     c->s.after = 2;
-    c->l = (levels){.units = c->units, .size = c->size, .lines = LINES, .width = STAGES, .units_most = {5, 5},
+    c->l = (occupancy){.units = c->units, .size = c->size, .lines = LINES, .width = STAGES, .units_most = {5, 5},
                     .size_most = 1024};
     c->back = (returns){c->first, c->last, c->start, c->stage};
     c->x.problem = &c->p;
@@ -39,7 +39,7 @@ static void open_scene(scene *c) {
 }
 
 static void take(scene *c, uint32_t rank, fcp_direction dir, uint32_t stage) {
-    ++*levels_units(&c->l, levels_line(rank, dir, FCP_LOCAL), stage);
+    ++*occupancy_units(&c->l, line_number(rank, dir, FCP_LOCAL), stage);
 }
 
 /* A hop from src to dst, whose result comes back in a stage, and may do so from `ready` on. */
@@ -60,14 +60,14 @@ static uint32_t rounds(const scene *c) {
     for (uint32_t stage = 0; stage < STAGES; stage++) {
         uint8_t most = 0;
         for (uint32_t line = 0; line < LINES; line++)
-            if (*levels_units(&c->l, line, stage) > most) most = *levels_units(&c->l, line, stage);
+            if (*occupancy_units(&c->l, line, stage) > most) most = *occupancy_units(&c->l, line, stage);
         sum += most;
     }
     return sum;
 }
 
-static void squeeze_scene(scene *c) {
-    cr_assert_eq(squeeze_returns(&c->x, &c->s, &c->l, FCP_FORWARD, 0, c->ready, &c->back), FCP_OK);
+static void move_results(scene *c) {
+    cr_assert_eq(fewer_rounds(&c->x, &c->s, &c->l, FCP_FORWARD, 0, c->ready, &c->back), FCP_OK);
     for (uint32_t f = 0; f < c->t.count; f++)
         cr_assert(c->first[f] == c->stage[f] && c->last[f] == c->stage[f], "hop %u", f);
     arena_free(&c->x.scratch);
@@ -75,34 +75,34 @@ static void squeeze_scene(scene *c) {
 
 /* Rank 0 receives two results in stage 5. The one of rank 2 may come in stage 7, in which rank 1 sends to rank 3; that
  * of rank 1 may not, because rank 1 sends then. */
-Test(squeeze, two_rounds_become_one) {
+Test(fewer_rounds, two_rounds_become_one) {
     scene c;
     open_scene(&c);
     add(&c, 0, 0, 1, FCP_NONE, true, 5, 5);
     add(&c, 1, 0, 2, FCP_NONE, true, 5, 5);
     add(&c, 2, 3, 1, FCP_NONE, true, 7, 7);
     cr_expect_eq(rounds(&c), 3);
-    squeeze_scene(&c);
+    move_results(&c);
     cr_expect_eq(rounds(&c), 2);
     cr_expect(c.stage[0] == 5 && c.stage[1] == 7 && c.stage[2] == 7, "%u %u %u", c.stage[0], c.stage[1], c.stage[2]);
 }
 
 /* No result may leave before it is made, and none later than the last did: nothing can move. */
-Test(squeeze, windows_are_kept) {
+Test(fewer_rounds, windows_are_kept) {
     scene c;
     open_scene(&c);
     add(&c, 0, 0, 1, FCP_NONE, true, 5, 5);
     add(&c, 1, 0, 2, FCP_NONE, true, 5, 5);
     take(&c, 3, FCP_SEND, 4); /* another one travels before, and another one after them */
     take(&c, 3, FCP_SEND, 6);
-    squeeze_scene(&c);
+    move_results(&c);
     cr_expect(c.stage[0] == 5 && c.stage[1] == 5);
     cr_expect_eq(rounds(&c), 4);
 }
 
 /* In stage 4 rank 1 receives a partial result of rank 2, which it merges and sends on in stage 6, and one of rank 3,
  * which is busy in all other stages. The merged one may leave in stage 7, so the partial one may come in stage 5. */
-Test(squeeze, merged_result_moves_first) {
+Test(fewer_rounds, merged_result_moves_first) {
     scene c;
     open_scene(&c);
     add(&c, 0, 0, 1, FCP_NONE, false, 4, 6);
@@ -111,7 +111,7 @@ Test(squeeze, merged_result_moves_first) {
     add(&c, 2, 2, 0, FCP_NONE, true, 8, 8); /* the last of all */
     for (uint32_t stage = 5; stage < 9; stage++) take(&c, 3, FCP_SEND, stage);
     cr_expect_eq(rounds(&c), 6);
-    squeeze_scene(&c);
+    move_results(&c);
     cr_expect_eq(rounds(&c), 5);
     cr_expect(c.stage[0] == 7 && c.stage[1] == 5 && c.stage[2] == 4, "%u %u %u", c.stage[0], c.stage[1], c.stage[2]);
 }
