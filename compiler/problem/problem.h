@@ -90,7 +90,7 @@ struct problem {
     uint32_t *head_class;      /* per query head of the model */
     uint32_t class_count;
     const problem_shape *sets; /* per shape */
-    uint64_t boxes, elements;  /* what classifying the mask took: boxes evaluated, pairs looked at one by one */
+    uint64_t elements;         /* what classifying the mask took: pairs looked at one by one */
 
     uint64_t *work; /* per Q block: its pairs */
     uint64_t pairs, positions, heaviest; /* heaviest: pairs of the block that has most */
@@ -177,7 +177,7 @@ fcp_code problem_tiles(planning *x);
 typedef struct problem_kept {
     struct cells *whole, *later, **of_class; /* later: of half of the sequences, where two are asked */
     uint32_t classes;
-    uint64_t boxes; /* of the first planning that asked two */
+    bool two; /* a planning has asked two */
     struct planning_outlook outlook;
     uint32_t told; /* times that a mask was asked, of which who watches the progress was told */
     uint32_t *joined; /* per shape of `later`: the number that `whole` has for it; FCP_NONE: nobody needed it yet */
