@@ -1,34 +1,30 @@
-/* stage.c: copies between host memory and devices, through pinned buffers.
+/* staging.c: copies between pageable host memory and devices, through pinned buffers.
  *
- * If the driver copied pageable memory itself, it could block for as long as the stream before the copy does, and no
- * time limit of ours would end that. So each device has two pinned buffers: while one is copied, the other is filled.
+ * The driver can copy pageable memory itself, but such a call may block until all earlier work of its stream has ended,
+ * and no time limit of ours could end that. So each device has two pinned buffers: while the device copies one, the
+ * host fills the other.
  *
  * Requires: open devices.
  * Gives:    copies of which every wait ends within the session's time limit.
- * Order:    a stage's stream makes its copies in the order in which they were asked for, after what it was told to
- *           follow. A buffer is filled again when the event after its copies has come.
- * Method:   copies to or from neighbouring device memory become one: a copy is put into the stream only when the next
- *           one does not go on where it ends, when its buffer is full, or when somebody asks for it.
- * Cost:     two buffers of stage_bytes, as much device memory, and a stream for each device; a memcpy of every byte.
+ * Order:    a device has one staging stream. Its copies happen in the order in which they were asked for, after what the
+ *           stream was told to follow. A buffer is filled again when the event after its copies has come.
+ * Method:   copies to or from neighbouring device memory are joined. A copy is put into the stream only if the next one
+ *           does not continue it, if its buffer is full, or if somebody asks for it.
+ * Cost:     for each device two buffers of staging_bytes, as much device memory, and a stream; a memcpy of every byte.
  */
-#include "runtime/cuda/stage.h"
+#include "runtime/cuda/cuda.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "runtime/cuda/device.h"
-
 enum { DEFAULT_BYTES = 4 << 20, ALIGN = 16 };
 
-fcp_code fcp_cuda_stage_open(fcp_cuda_session *s, cuda_device *d, fcp_error *err) {
+fcp_code fcp_cuda_staging_open(fcp_cuda_session *s, cuda_device *d, fcp_error *err) {
     const fcp_cuda_table *call = &s->cuda->call;
-    cuda_stage *x = &d->stage;
-    x->bytes = s->stage_bytes ? (s->stage_bytes + ALIGN - 1) / ALIGN * ALIGN : DEFAULT_BYTES;
-    fcp_code code = fcp_cuda_use(s, d, err);
-    if (!code)
-        code = fcp_cuda_check(s->cuda, call->stream_create(&x->stream, CU_STREAM_NON_BLOCKING, 0), err,
-                              "device %d makes no stream", d->handle);
+    cuda_staging *x = &d->staging;
+    x->bytes = s->staging_bytes ? (s->staging_bytes + ALIGN - 1) / ALIGN * ALIGN : DEFAULT_BYTES;
+    fcp_code code = fcp_cuda_stream_make(s, d, &x->stream, err);
     for (int i = 0; !code && i < 2; i++) {
         void *memory = NULL;
         code = fcp_cuda_check(s->cuda, call->allocate_host(&memory, x->bytes, CU_HOST_PORTABLE | CU_HOST_DEVICEMAP),
@@ -39,28 +35,29 @@ fcp_code fcp_cuda_stage_open(fcp_cuda_session *s, cuda_device *d, fcp_error *err
     return code;
 }
 
-size_t fcp_cuda_stage_pinned(const cuda_device *d) { return 2 * d->stage.bytes; }
+size_t fcp_cuda_staging_pinned(const cuda_device *d) { return 2 * d->staging.bytes; }
 
-void fcp_cuda_stage_close(fcp_cuda_session *s, cuda_device *d) {
+void fcp_cuda_staging_close(fcp_cuda_session *s, cuda_device *d) {
     const fcp_cuda_table *call = &s->cuda->call;
-    cuda_stage *x = &d->stage;
+    cuda_staging *x = &d->staging;
     if (x->stream) call->stream_destroy(x->stream);
     for (int i = 0; i < 2; i++)
         if (x->buffers[i].memory) call->release_host(x->buffers[i].memory);
 }
 
-void fcp_cuda_stage_drop(cuda_device *d) {
-    for (int i = 0; i < 2; i++) d->stage.buffers[i].out_count = 0;
-    d->stage.pending.bytes = 0;
+void fcp_cuda_staging_drop(cuda_device *d) {
+    for (int i = 0; i < 2; i++) d->staging.buffers[i].out_count = 0;
+    d->staging.pending.bytes = 0;
 }
 
 /* Returns the code. After an error nothing more is written to host memory. */
 static fcp_code done(cuda_device *d, fcp_code code) {
-    if (code) fcp_cuda_stage_drop(d);
+    if (code) fcp_cuda_staging_drop(d);
     return code;
 }
 
-/* Waits for the copies of a buffer, and puts what came from the device where it belongs. The buffer is then empty. */
+/* Waits for the copies of a buffer, and copies what came from the device to its place in host memory. The buffer is
+ * then empty. */
 static fcp_code settle(fcp_cuda_session *s, cuda_device *d, cuda_buffer *b, fcp_error *err) {
     char what[80];
     snprintf(what, sizeof what, "copies between host and device %d, or what is before them,", d->handle);
@@ -73,9 +70,9 @@ static fcp_code settle(fcp_cuda_session *s, cuda_device *d, cuda_buffer *b, fcp_
     return FCP_OK;
 }
 
-fcp_code fcp_cuda_stage_push(fcp_cuda_session *s, cuda_device *d, fcp_error *err) {
+fcp_code fcp_cuda_staging_push(fcp_cuda_session *s, cuda_device *d, fcp_error *err) {
     const fcp_cuda_table *call = &s->cuda->call;
-    cuda_stage *x = &d->stage;
+    cuda_staging *x = &d->staging;
     const cuda_pending p = x->pending;
     char *at = x->buffers[x->now].memory + p.at;
     if (!p.bytes) return FCP_OK;
@@ -87,23 +84,23 @@ fcp_code fcp_cuda_stage_push(fcp_cuda_session *s, cuda_device *d, fcp_error *err
 
 /* Records the event after the copies of the buffer in use: it gets no more of them. */
 static fcp_code seal(fcp_cuda_session *s, cuda_device *d, fcp_error *err) {
-    cuda_buffer *b = &d->stage.buffers[d->stage.now];
-    fcp_code code = fcp_cuda_stage_push(s, d, err);
+    cuda_buffer *b = &d->staging.buffers[d->staging.now];
+    fcp_code code = fcp_cuda_staging_push(s, d, err);
     if (code || !b->used || b->busy) return code;
     code =
-        fcp_cuda_check(s->cuda, s->cuda->call.event_record(b->event, d->stage.stream), err, "cannot record an event");
+        fcp_cuda_check(s->cuda, s->cuda->call.event_record(b->event, d->staging.stream), err, "cannot record an event");
     b->busy = !code;
     return code;
 }
 
-/* Finds room in a buffer for a copy to or from `device`, behind the pending one if it goes on where that ends. Says how
- * many of `bytes` go there now: at least one. They are part of the pending copy then. */
+/* Finds room in a buffer for a copy to or from `device`, and makes it part of the pending copy: of the one that there
+ * is, if the new copy continues it, or of a new one. *out: the room. *out_part: how many of `bytes` fit, at least one. */
 static fcp_code next_part(fcp_cuda_session *s, cuda_device *d, bool in, cu_ptr device, size_t bytes, char **out,
                           size_t *out_part, fcp_error *err) {
-    cuda_stage *x = &d->stage;
+    cuda_staging *x = &d->staging;
     cuda_pending *p = &x->pending;
     bool goes_on = p->bytes && p->in == in && p->device + p->bytes == device && p->at + p->bytes < x->bytes;
-    fcp_code code = goes_on ? FCP_OK : fcp_cuda_stage_push(s, d, err);
+    fcp_code code = goes_on ? FCP_OK : fcp_cuda_staging_push(s, d, err);
     if (!code && !goes_on && (x->buffers[x->now].busy || x->buffers[x->now].used >= x->bytes)) {
         code = seal(s, d, err);
         if (code) return code;
@@ -121,8 +118,8 @@ static fcp_code next_part(fcp_cuda_session *s, cuda_device *d, bool in, cu_ptr d
     return FCP_OK;
 }
 
-fcp_code fcp_cuda_stage_in(fcp_cuda_session *s, cuda_device *d, cu_ptr to, const void *from, size_t bytes,
-                           fcp_error *err) {
+fcp_code fcp_cuda_staging_in(fcp_cuda_session *s, cuda_device *d, cu_ptr to, const void *from, size_t bytes,
+                             fcp_error *err) {
     fcp_code code = fcp_cuda_use(s, d, err);
     size_t part = 0;
     for (size_t at = 0; !code && at < bytes; at += part) {
@@ -133,14 +130,15 @@ fcp_code fcp_cuda_stage_in(fcp_cuda_session *s, cuda_device *d, cu_ptr to, const
     return done(d, code);
 }
 
-fcp_code fcp_cuda_stage_out(fcp_cuda_session *s, cuda_device *d, void *to, cu_ptr from, size_t bytes, fcp_error *err) {
+fcp_code fcp_cuda_staging_out(fcp_cuda_session *s, cuda_device *d, void *to, cu_ptr from, size_t bytes,
+                              fcp_error *err) {
     fcp_code code = fcp_cuda_use(s, d, err);
     size_t part = 0;
     for (size_t at = 0; !code && at < bytes; at += part) {
         char *room;
         code = next_part(s, d, false, from + at, bytes - at, &room, &part, err);
         if (code) break;
-        cuda_buffer *b = &d->stage.buffers[d->stage.now];
+        cuda_buffer *b = &d->staging.buffers[d->staging.now];
         if (b->out_count == b->out_capacity) {
             uint32_t capacity = b->out_capacity ? 2 * b->out_capacity : 64;
             cuda_out *bigger = realloc(b->out, capacity * sizeof *bigger);
@@ -153,28 +151,39 @@ fcp_code fcp_cuda_stage_out(fcp_cuda_session *s, cuda_device *d, void *to, cu_pt
     return done(d, code);
 }
 
-fcp_code fcp_cuda_stage_flush(fcp_cuda_session *s, cuda_device *d, fcp_error *err) {
-    cuda_stage *x = &d->stage;
+fcp_code fcp_cuda_staging_flush(fcp_cuda_session *s, cuda_device *d, fcp_error *err) {
+    cuda_staging *x = &d->staging;
     fcp_code code = fcp_cuda_use(s, d, err);
     if (!code) code = seal(s, d, err);
     if (!code) code = settle(s, d, &x->buffers[1 - x->now], err);
     return done(d, code ? code : settle(s, d, &x->buffers[x->now], err));
 }
 
-fcp_code fcp_cuda_stages_follow(fcp_cuda_session *s, cuda_device *d, cu_stream origin, fcp_error *err) {
+fcp_code fcp_cuda_upload(fcp_cuda_session *s, cuda_device *d, cu_ptr to, const void *from, size_t bytes,
+                         fcp_error *err) {
+    fcp_code code = fcp_cuda_staging_in(s, d, to, from, bytes, err);
+    return code ? code : fcp_cuda_staging_flush(s, d, err);
+}
+
+fcp_code fcp_cuda_download(fcp_cuda_session *s, cuda_device *d, void *to, cu_ptr from, size_t bytes, fcp_error *err) {
+    fcp_code code = fcp_cuda_staging_out(s, d, to, from, bytes, err);
+    return code ? code : fcp_cuda_staging_flush(s, d, err);
+}
+
+fcp_code fcp_cuda_stagings_follow(fcp_cuda_session *s, cuda_device *d, cu_stream origin, fcp_error *err) {
     fcp_code code = FCP_OK;
     for (uint32_t i = 0; !code && i < s->device_count; i++)
-        code = fcp_cuda_follow(s, d, origin, s->devices[i].stage.stream, err);
+        code = fcp_cuda_follow(s, d, origin, s->devices[i].staging.stream, err);
     return code;
 }
 
-fcp_code fcp_cuda_stages_join(fcp_cuda_session *s, cu_stream origin, fcp_error *err) {
+fcp_code fcp_cuda_stagings_join(fcp_cuda_session *s, cu_stream origin, fcp_error *err) {
     fcp_code code = FCP_OK;
     for (uint32_t i = 0; !code && i < s->device_count; i++) {
         cuda_device *d = &s->devices[i];
         code = fcp_cuda_use(s, d, err);
         if (!code) code = seal(s, d, err);
-        if (!code) code = fcp_cuda_follow(s, d, d->stage.stream, origin, err);
+        if (!code) code = fcp_cuda_follow(s, d, d->staging.stream, origin, err);
     }
     return code;
 }
