@@ -290,8 +290,11 @@ fcp_code cmd_plan_layers(const fcpc_program *program, const fcpc_batch *batch, c
                          struct compile_watch *watch, uint32_t chosen, cmd_input *input);
 /* A program with layers makes several files of -o: none of them may be one that is read. */
 fcp_code cmd_protect_layers(const cmd_line *line, const fcpc_program *program, fcp_error *err);
-/* Of a program with layers, adds how far work is balanced under its masks to the open object. */
-void cmd_balance_json(const cmd_input *input, json *j);
+/* Adds to the open object what `fcpc FILE --json` says of the plans of input: the members of the first plan and, of a
+ * program with layers, `layers` with those of each. path: what -o said, or NULL. digest: with the digest of each plan.
+ * *stop, which may be NULL, ends it (FCP_E_INTERRUPTED). */
+fcp_code cmd_plans_json(const cmd_input *input, const char *path, bool digest, const volatile int *stop, json *j,
+                        fcp_error *err);
 /* Writes all plans of input; each is complete before the first gets its name. `regular`: to no pipe or device. */
 fcp_code cmd_write_plans(const cmd_input *input, const char *path, bool regular, fcp_error *err);
 /* Which mask of the program --layer says: its number from 1, or 0: all. */
@@ -334,6 +337,9 @@ void cmd_first_error(const fcpc_diagnostics *d, fcp_code code, fcp_error *err);
 void cmd_json_diagnostics(json *j, const fcpc_diagnostics *d, const fcp_error *err);
 /* Prints the object on stdout and frees it. */
 fcp_code cmd_json_print(json *j, fcp_error *err);
+/* The same, after it has ended the object with the diagnostics of `d`, which may be NULL. If `code` is an error, it only
+ * frees the object, and returns the error. */
+fcp_code cmd_json_finish(json *j, const fcpc_diagnostics *d, fcp_code code, fcp_error *err);
 /* Flushes stdout; an error if anything written there was lost. */
 fcp_code cmd_flush(fcp_error *err);
 uint32_t cmd_width(void);       /* of the terminal that stdout is; else 80 */

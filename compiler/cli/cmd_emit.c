@@ -204,9 +204,7 @@ static fcp_code print_json(const cmd_input *input, const emission *e, const emis
         json_string(&j, "cache_warning", *fcp_jit_warning(e->jit) ? fcp_jit_warning(e->jit) : NULL);
     }
     if (with_source) json_string(&j, "source", e->source);
-    cmd_json_diagnostics(&j, input->diagnostics, NULL);
-    json_end(&j);
-    return cmd_json_print(&j, err);
+    return cmd_json_finish(&j, input->diagnostics, FCP_OK, err);
 }
 
 /* What the line asks for, as far as it can be known without the plan. */

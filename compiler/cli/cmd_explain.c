@@ -50,9 +50,7 @@ static fcp_code print_json(const explanation *o, const cmd_input *input, fcp_err
     json j = {0};
     json_object(&j, NULL);
     explain_json(o, &j);
-    cmd_json_diagnostics(&j, input->diagnostics, NULL);
-    json_end(&j);
-    return cmd_json_print(&j, err);
+    return cmd_json_finish(&j, input->diagnostics, FCP_OK, err);
 }
 
 static fcp_code read_logit(const char *word, double *out, fcp_error *err) {

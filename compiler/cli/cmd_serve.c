@@ -367,9 +367,7 @@ static fcp_code print_end(const cmd_line *line, const server *s, fcp_error *err)
     json_object(&j, NULL);
     json_u64(&j, "requests", s->requests);
     json_u64(&j, "errors", s->errors);
-    cmd_json_diagnostics(&j, NULL, NULL);
-    json_end(&j);
-    return cmd_json_print(&j, err);
+    return cmd_json_finish(&j, NULL, FCP_OK, err);
 }
 
 fcp_code cmd_serve(const cmd_line *line, cmd_input *input, fcp_error *err) {

@@ -122,13 +122,7 @@ static fcp_code print_json(const cmd_line *line, const cmd_input *input, const f
         json_end(&j);
     }
     if (input->layer_count) json_end(&j);
-    if (code != FCP_OK) {
-        json_free(&j);
-        return code;
-    }
-    cmd_json_diagnostics(&j, input->diagnostics, NULL);
-    json_end(&j);
-    return cmd_json_print(&j, err);
+    return cmd_json_finish(&j, input->diagnostics, code, err);
 }
 
 /* Draws all plans for the terminal, of a program with layers each below a line that says which it is. */

@@ -143,11 +143,7 @@ fcp_code cmd_verify(const cmd_line *line, cmd_input *input, fcp_error *err) {
     json_bool(&j, "ok", true);
     json_string(&j, "file", line->file);
     code = prove_all(line, input, &j, err);
-    if (code != FCP_OK || !line->json) {
-        json_free(&j);
-        return code != FCP_OK ? code : cmd_flush(err);
-    }
-    cmd_json_diagnostics(&j, input->diagnostics, NULL);
-    json_end(&j);
-    return cmd_json_print(&j, err);
+    if (line->json) return cmd_json_finish(&j, input->diagnostics, code, err);
+    json_free(&j);
+    return code ? code : cmd_flush(err);
 }

@@ -125,6 +125,16 @@ void cmd_json_diagnostics(json *j, const fcpc_diagnostics *d, const fcp_error *e
     json_end(j);
 }
 
+fcp_code cmd_json_finish(json *j, const fcpc_diagnostics *d, fcp_code code, fcp_error *err) {
+    if (code) {
+        json_free(j);
+        return code;
+    }
+    cmd_json_diagnostics(j, d, NULL);
+    json_end(j);
+    return cmd_json_print(j, err);
+}
+
 fcp_code cmd_json_print(json *j, fcp_error *err) {
     const char *object = json_text(j);
     bool made = object != NULL;

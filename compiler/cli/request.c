@@ -17,7 +17,6 @@
 #include "compiler/cli/cmd.h"
 #include "compiler/cli/request.h"
 #include "compiler/compile.h"
-#include "compiler/show/summary.h"
 #include "runtime/base/read_file.h"
 #include "runtime/base/stop.h"
 
@@ -209,38 +208,6 @@ static fcp_code make_plans(const request *q, double max_seconds, const volatile 
     return code;
 }
 
-/* Adds what is known of a plan to the open object. */
-static fcp_code describe_plan(const fcp_plan *plan, const fcpc_times *times, const char *path,
-                              const volatile int *stop, json *j, fcp_error *err) {
-    uint8_t digest[FCP_DIGEST_BYTES];
-    char hex[2 * FCP_DIGEST_BYTES + 1];
-    summary_json(j, plan, times);
-    json_string(j, "plan", path);
-    fcp_code code = fcp_plan_digest(plan, digest, err);
-    if (!code) json_string(j, "digest", cmd_hex(digest, hex));
-    if (!code) code = fcp_plan_homes_until(plan, stop, digest, err);
-    if (!code) json_string(j, "homes", cmd_hex(digest, hex));
-    return code;
-}
-
-/* The first plan, and, of a program with layers, each. */
-static fcp_code describe(const request *q, const cmd_input *made, const volatile int *stop, json *j, fcp_error *err) {
-    fcp_code code = describe_plan(made->plan, &made->times, q->plan, stop, j, err);
-    cmd_balance_json(made, j);
-    if (!made->layer_count) return code;
-    json_array(j, "layers");
-    for (uint32_t i = 0; i < made->layer_count && !code; i++) {
-        char *path = q->plan ? cmd_layer_path(q->plan, i) : NULL;
-        json_object(j, NULL);
-        code = cmd_layer_json(made, i, j, err);
-        if (!code) code = describe_plan(cmd_plan(made, i), cmd_times(made, i), path, stop, j, err);
-        json_end(j);
-        free(path);
-    }
-    json_end(j);
-    return code;
-}
-
 /* Between the steps of a request: has the client gone? */
 static fcp_code go_on(const volatile int *stop, fcp_error *err) {
     return fcp_stop_asked(stop) ? fcp_fail(err, FCP_E_INTERRUPTED, "%s", fcp_code_text(FCP_E_INTERRUPTED)) : FCP_OK;
@@ -274,7 +241,7 @@ bool cmd_answer(const char *line, size_t size, double max_seconds, const volatil
     if (!code) code = make_plans(&q, max_seconds, stop, &made, &err);
     begin_answer(&q, &done);
     if (!code) code = go_on(stop, &err);
-    if (!code) code = describe(&q, &made, stop, &done, &err);
+    if (!code) code = cmd_plans_json(&made, q.plan, true, stop, &done, &err);
     if (!code) code = go_on(stop, &err);
     if (!code && q.plan) code = cmd_write_plans(&made, q.plan, true, &err);
     if (code) begin_answer(&q, &failed);
