@@ -1,5 +1,5 @@
-/* cmd_compile.c: `fcpc FILE.fcp -o PLAN`: compiles a program to a plan, which is verified, and writes it; of a program with
- * layers one for each mask: a.plan, a.2.plan, ... */
+/* cmd_compile.c: `fcpc FILE.fcp -o PLAN`: compiles a program to a plan, which is verified, and writes it. A program
+ * with layers makes a plan for each mask: a.plan, a.2.plan, ... */
 #include <inttypes.h>
 #include <malloc.h>
 #include <stdlib.h>
@@ -21,20 +21,15 @@ fcp_code cmd_write_plans(const cmd_input *input, const char *path, bool regular,
         int why = code ? 0 : fcp_plan_write(cmd_plan(input, i), files[i].file.fd);
         if (why) code = cmd_cannot_write(paths[i], why, err);
     }
-    cmd_hold();
-    for (uint32_t i = 0; files && i < count; i++) {
-        if (!code) code = cmd_file_commit(&files[i], err);
-        cmd_file_abandon(&files[i]);
-    }
-    cmd_release();
+    if (files) code = cmd_files_commit(files, count, code, err);
     for (uint32_t i = 0; paths && i < count; i++) free(paths[i]);
     free(paths);
     free(files);
     return code;
 }
 
-/* How far work is balanced under the masks: the busiest rank's over the mean, under the mask where that is most, and
- * with all layers together, each as long as its busiest rank takes. */
+/* How well work is balanced in a program with layers, as the busiest rank's work over the mean. most: under the mask
+ * where that is worst. layers: over all layers together, each of which lasts as long as its busiest rank. */
 typedef struct layers_balance {
     double most, layers;
 } layers_balance;
@@ -133,8 +128,9 @@ static fcp_code print_tried(const cmd_input *input, fcp_error *err) {
     return code ? code : cmd_flush(err);
 }
 
-/* This process plans once, and the kernel zeroes every page that it gives out. So what one pass frees is kept for the
- * next: both threads use one heap, which is not given back, and grows by whole megabytes. */
+/* Makes malloc faster for a process that plans once. The kernel has to zero every page that it hands out, so memory
+ * that one pass frees should be kept for the next: both threads use one heap, which is never trimmed and grows by whole
+ * megabytes. */
 static void keep_memory(void) {
     mallopt(M_ARENA_MAX, 1);
     mallopt(M_MMAP_THRESHOLD, 1 << 25);

@@ -1,5 +1,5 @@
-/* phase_memory.c: how much memory each phase of a plan needs that computes some heads at a time (`upipe`), as `fcpc sim`
- * prints it: in bytes, and over what all heads at once would need.
+/* phase_memory.c: the memory of each phase of a plan that computes some heads at a time (`upipe`), as `fcpc sim` prints
+ * it: in bytes, and over what all heads at once would need.
  *
  * The paper of UPipe counts K and V in proportion to the query heads of a phase. A plan holds whole KV heads. So both
  * counts are printed.
