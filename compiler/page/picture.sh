@@ -1,6 +1,6 @@
 #!/bin/sh
-# Draws compiler/page/page.png, a picture of a page for README.md: the timeline and the masks of an example, in headless
-# Chromium. Without Chromium it leaves the picture as it is, and says so. $B is the build folder.
+# Draws compiler/page/page.png, a picture of a page for compiler/OUTPUT.md: the timeline and the masks of an example, in
+# headless Chromium. Without Chromium it leaves the picture as it is, and says so. $B is the build folder.
 set -eu
 cd "$(dirname "$0")/../.."
 fcpc=${B:-build}/fcpc
