@@ -12,7 +12,6 @@
 #   make TARGET            is not run: the target must exist
 #   ```sh gpu              needs GPUs, MPI or several machines: not run; its commands and options must exist
 # Commands between backquotes in the text are not run: their targets, commands and options must exist.
-# The prelude: each of its masks and scores must be described.
 # The Python of README.md runs, where build/python is there (make setup).
 # TIMES=1 also prints how long each command took, in seconds.
 # Closing line: "readme: N passed, M failed".
@@ -59,7 +58,7 @@ exists() {
     shift
     if [ "$program" = make ]; then
         for test in $(echo "$text" | sed -n "s/.*T='\([^']*\)'.*/\1/p"); do
-            find tests -name "$test.c" | grep -q . || { bad "$where" "there is no test '$test'"; return; }
+            find tests -name "$test.c" -o -path "tests/$test/run.sh" | grep -q . || { bad "$where" "there is no test '$test'"; return; }
         done
         for word in "$@"; do
             case "$word" in
@@ -172,20 +171,6 @@ if [ -e "$root/build/python/made-of" ] && [ -z "${SAN:-}" ] && [ -e "$B/libfcpc.
 else
     echo "skipped: the Python of README.md: there is no build/python, or no shared library"
 fi
-# Each mask and score of the prelude is in the README's list and in the language's table; each mask has its picture.
-for item in $(sed -n 's/^\(mask\|score\) \([a-z0-9_]*\).*/\1:\2/p' grammar/prelude.fcp); do
-    name=${item#*:}
-    : > "$work/log"
-    if ! sed -n '/^A \*prelude\* of masks/,/^$/p' README.md | grep -qw "$name"; then
-        bad README.md "the prelude's '$name' is missing"
-    elif ! grep -q "^| \`$name[(\`]" grammar/LANGUAGE.md; then
-        bad grammar/LANGUAGE.md "the prelude's '$name' has no row in its table"
-    elif [ "${item%:*}" = mask ] && ! grep -q "pictures/$name.svg" grammar/LANGUAGE.md; then
-        bad grammar/LANGUAGE.md "the prelude's '$name' has no picture"
-    else
-        good
-    fi
-done
 
 [ $passed -gt 20 ] || { echo "FAILED: only $passed commands were found"; failed=$((failed + 1)); }
 echo "readme: $passed passed, $failed failed"
