@@ -58,7 +58,7 @@ exists() {
     shift
     if [ "$program" = make ]; then
         for test in $(echo "$text" | sed -n "s/.*T='\([^']*\)'.*/\1/p"); do
-            find tests -name "$test.c" | grep -q . || { bad "$where" "there is no test '$test'"; return; }
+            find tests -name "$test.c" -o -path "tests/$test/run.sh" | grep -q . || { bad "$where" "there is no test '$test'"; return; }
         done
         for word in "$@"; do
             case "$word" in

@@ -11,7 +11,7 @@
  * any rank that holds a later block of the sequence reads it already. If it changes places with a light block of that
  * rank, its old home receives it in place of the new one, and no transfer is added. What a rank must receive cannot
  * be spread, because a heavy block reads what it reads. So senders are relieved until none sends more than the
- * busiest receiver receives. To go on from there gains nothing: compiler/README.md, "fcp evens out wires".
+ * busiest receiver receives. To go on from there gains nothing: README.md, "Sends are not made more even".
  */
 #include <string.h>
 
