@@ -1,11 +1,10 @@
-/* dump.c: a plan as text, one record a line, or as one JSON object.
+/* dump.c: writes a plan as text, one record a line, or as one JSON object.
  *
  * Requires: a checked plan.
  * Gives:    every table in file order, every field by its name; always the same bytes for the same plan. A line of text
  *           is "table index field=value ...". An index that refers to nothing is "-" (null in JSON). Numbers are exact.
  *           Operands of instructions have names that say what they are.
- * Method:   each record type has one description, with the name, place and kind of every field, which serves both
- *           forms.
+ * Method:   each record type has one description, with the name, place and kind of every field. It serves both forms.
  * Cost:     linear; `emit` gets chunks of up to 64 KiB.
  */
 #include <stdio.h>

@@ -1,9 +1,9 @@
 /* save.c: writes a plan to a file, or computes the hash of that file.
  *
  * Requires: an indexed plan.
- * Gives:    the bytes that file.h describes; the same for equal tables.
- * Atomic:   as base/whole_file.h says: on any error the path is as it was. The data is not forced to the disk, so a
- *           crash of the machine may lose a plan; its checksums tell.
+ * Gives:    the bytes that file.h describes; equal tables give equal bytes. The file is replaced atomically
+ *           (base/whole_file.h): on any error the path is as it was. The data is not forced to the disk, so a crash of
+ *           the machine may lose a plan, which its checksums show.
  * Cost:     one pass over the tables for the checksums, and one gathering write; nothing is copied.
  */
 #include <errno.h>
