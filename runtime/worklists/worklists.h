@@ -15,7 +15,7 @@
  * last one end first. A list of merges says what is put together afterwards, in the order of the keys. Keys of other
  * rows are cut, too, where the last block ends earlier then (deal.c); the kernel itself joins these parts.
  *
- * If a plan's heads are of several classes (runtime/plan/plan.h), lists are by head: each item is of one head, and
+ * If a plan's heads are of several classes (runtime/plan/FORMAT.md), lists are by head: each item is of one head, and
  * meets what this head sees. Items of all heads are one list, longest first.
  *
  * Offsets are bytes from the beginning of the arena (fcp_arena.q).

@@ -10,6 +10,7 @@
 
 #include "compiler/place/dcp/dcp.h"
 #include "compiler/problem/problem.h"
+#include "runtime/plan/bytes.h"
 
 /* The bytes of a token, in some passes of the plan. */
 static void price(const planning *x, const bool passes[FCP_PASSES], uint64_t *kv, uint64_t *whole, uint64_t *part) {
