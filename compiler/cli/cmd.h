@@ -15,7 +15,7 @@
 #include "compiler/fcpc.h"
 #include "compiler/simulate/simulate.h"
 
-/* --- the command line (args.c) -------------------------------------------------------------------------------- */
+/* --- the command line (args.c) ------------------------------------------------------------------------------------ */
 
 /* Commands: name, the function that does it, synopsis, one line of help. */
 #define CMD_COMMANDS(X)                                                                                                \
@@ -406,7 +406,7 @@ fcp_code cmd_png(const char *svg, size_t size, const char *path, fcp_error *err)
 /* E210 if this machine cannot draw PNG. */
 fcp_code cmd_png_check(const char *path, fcp_error *err);
 
-/* --- progress and interruption (progress.c) ------------------------------------------------------------------- */
+/* --- progress and interruption (progress.c) ----------------------------------------------------------------------- */
 
 /* Installs the signal handlers of the program. SIGINT, SIGTERM and SIGHUP (unless it is ignored) end the process at
  * once with E013, whatever it is doing, and remove the temporary files that cmd_guard was told of. `as_json`: E013 is

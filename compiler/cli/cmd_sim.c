@@ -7,7 +7,6 @@
 #include "compiler/cli/candidate.h"
 #include "compiler/base/diag.h"
 #include "compiler/page/page.h"
-#include "compiler/simulate/sim_json.h"
 #include "compiler/show/model.h"
 #include "runtime/base/saturate.h"
 

@@ -13,7 +13,7 @@
 #include "compiler/base/text.h"
 #include "runtime/fcp.h"
 
-/* --- one request (request.c) --------------------------------------------------------------------------------------- */
+/* --- one request (request.c) -------------------------------------------------------------------------------------- */
 
 /* Plans what the line asks for, and appends the answer, which is a line too, to *out. If the request has an error, the
  * answer reports it. Returns whether the request was done. A mask that would take longer than max_seconds (0: no
@@ -23,7 +23,7 @@ bool cmd_answer(const char *line, size_t size, double max_seconds, const volatil
 /* Appends the answer to a line that was not read; *err says why it was not. */
 void cmd_refuse(const fcp_error *err, text *out);
 
-/* --- the threads (pool.c) ------------------------------------------------------------------------------------------- */
+/* --- the threads (pool.c) ----------------------------------------------------------------------------------------- */
 
 enum { CMD_POOL_MOST = 64 };
 

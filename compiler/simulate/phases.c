@@ -31,8 +31,8 @@ static void count_slot(counter *c, fcp_class cls, uint32_t slot, uint32_t phase)
     seen[phase] = seen[c->phases] = true;
 }
 
-/* Counts the slot of a block's result. A rank that only merges what others have computed of a range of heads has no phase
- * for that range. */
+/* Counts the slot of a block's result. A rank that only merges what others have computed of a range of heads has no
+ * phase for that range. */
 static void count_result(counter *c, fcp_class cls, uint32_t slot, uint32_t block) {
     const uint32_t phase = c->phase_of[c->plan->blocks[block].heads];
     if (phase != FCP_NONE) count_slot(c, cls, slot, phase);

@@ -1,15 +1,16 @@
-/* flows.c: max-min fair rates.
+/* fair_sharing.c: max-min fair rates by progressive filling.
  *
- * Example: ports carry 10. A and B leave port 1, B and C arrive at port 2, whose node's uplink carries 6. B and C get 3
- * each, because the uplink is the narrowest; A gets the 7 that B leaves it.
+ * Example: ports carry 10. A and B leave port 1; B and C arrive at port 2, whose node's uplink carries 6. B and C get 3
+ * each, because the uplink is the narrowest. A gets the 7 that B leaves at port 1.
  *
- * Rates change only when a flow joins or leaves, and only of flows that are connected to it by shared resources. They
- * are given by filling: of the resources that still have flows without a rate, the one that can give each of them least
- * gives them that; the others keep the rest. Everything is whole numbers, ties go to the resource found first.
+ * Rates change only when a flow joins or leaves, and only for flows that are connected to it by shared resources. They
+ * are computed by progressive filling: of the resources that have flows without a rate, take the one with the smallest
+ * equal share, and give each of these flows that share. The other resources keep what is left. All numbers are
+ * integers, and of equal resources the one found first is taken.
  *
  * Cost of a change: resources of the component times the resources that are full in it.
  */
-#include "compiler/simulate/flows.h"
+#include "compiler/simulate/fair_sharing.h"
 
 #include "compiler/simulate/cost_model.h"
 
@@ -25,7 +26,8 @@ fcp_code flows_new(uint32_t resources, const uint64_t *capacity, uint32_t count,
     return FCP_OK;
 }
 
-/* `open` of a resource outside of flows_settle: 1 if it is in the list of those that need new rates. */
+/* Adds the resources of a flow to the list of those that need new rates. Outside of flows_settle, `open` of a resource
+ * is 1 if it is in that list. */
 static void mark(flows *x, const flow *f) {
     for (uint32_t i = 0; i < f->count; i++)
         if (!x->open[f->uses[i]]) {
@@ -68,7 +70,7 @@ static void add_resource(flows *x, uint32_t r) {
     x->left[r] = x->capacity[r];
 }
 
-/* Gathers the flows and resources that are connected to the dirty ones; returns the number of flows. */
+/* Collects the flows and resources that are connected to the dirty ones; returns the number of flows. */
 static uint32_t gather(flows *x) {
     uint32_t count = 0;
     x->stamp++;
@@ -104,7 +106,7 @@ void flows_settle(flows *x, uint64_t now, void (*changed)(void *context, uint32_
             uint32_t number = at / FLOW_RESOURCES;
             flow *f = &x->at[number];
             next = f->next[at % FLOW_RESOURCES];
-            if (f->seen != x->stamp) continue; /* it has its rate */
+            if (f->seen != x->stamp) continue; /* its rate is settled */
             f->seen = 0;
             without--;
             for (uint32_t u = 0; u < f->count; u++) {

@@ -1,35 +1,34 @@
-/* engine.c: the walk over a pass that gives each instruction its time.
+/* round_walk.c: finds the time of each instruction of a pass, round by round.
  *
- * Why no event queue is needed: every rank launches its rounds in increasing order. So when all earlier rounds have
- * their times, a round's times follow:
+ * Why this needs no event queue: every rank launches its rounds in increasing order. So once all earlier rounds have
+ * their times, the times of a round follow:
  *
  *   ready(r) = the later of: the end of rank r's launch before it, and of the computing it waits for
  *   end(r)   = max over r's transfers in the round of  max(ready(r), ready(peer)) + latency + bytes / rate
  *
- * Where transfers over net and over local are in two queues, each of the two has its own ready(r) and end(r), and is
- * also ready no sooner than what it must wait for in the other (runtime/plan/fabrics.h). Computing waits for the end of
- * each as far as its WAITs say.
+ * If net and local transfers have a queue each, each of the two has its own ready(r) and end(r), and also waits for
+ * what it needs of the other (runtime/plan/fabrics.h). Computing waits for the end of each as far as its WAITs say.
  *
- * Before a round, each of its ranks computes as far as its own waits allow. This is a recursion in maxima and sums over
- * the plan, in the order in which the plan stands.
+ * Before a round, each of its ranks computes as far as its own waits allow. So the whole is a recursion of maxima and
+ * sums over the plan, in the order in which the plan stands.
  *
  * Requires: a verified plan.
  * Cost:     linear in instructions and transfers.
  */
-#include "compiler/simulate/engine.h"
+#include "compiler/simulate/pass_times.h"
 
 #include <string.h>
 
-#include "compiler/simulate/intervals.h"
 #include "runtime/base/stop.h"
 #include "runtime/plan/fabrics.h"
 
-/* Makes of counts, from [2] on, where each begins: [r + 1] is round r's, and moves on as it is filled. */
+/* Turns counts into the places where each round begins: a prefix sum, as in a counting sort. Round r's place is [r + 1]
+ * and moves on as the round is filled. */
 static void add_up(uint32_t *start, uint32_t count) {
     for (uint32_t c = 2; c < count + 2; c++) start[c] += start[c - 1];
 }
 
-/* The most instructions of a rank's queue of transfers. */
+/* The number of instructions of the longest communication queue. */
 static uint32_t longest_queue(const sim_model *m) {
     uint32_t longest = 0;
     for (uint32_t r = 0; r < m->plan->problem->ranks; r++) {
@@ -51,7 +50,7 @@ static void add_sends(const sim_model *m, uint32_t rank, const fcp_instr *x, sim
 
 void sim_rounds_price(const sim_model *m, sim_rounds *rounds) {
     const bool shared = sim_model_shares_uplink(m) || m->rails;
-    /* that one over net may be left with */
+    /* the least rate that a transfer over net may get */
     const uint64_t least =
         (sim_model_shares_uplink(m) ? m->uplink : m->rate[FCP_NET]) / m->plan->problem->gpus;
     rounds->total = 0;
@@ -101,8 +100,8 @@ fcp_code sim_rounds_new(const sim_model *m, arena *memory, sim_rounds *out) {
     return FCP_OK;
 }
 
-/* A queue of a rank: how many of its instructions have their times, and when the last of them ends. Of a communication
- * queue those are two times: of what it moves over each fabric. Of a compute queue only the first counts. */
+/* A queue of a rank: how many of its instructions have their times, and when the last of those ends. In a communication
+ * queue each fabric has its own end. Of a compute queue only end[0] is used. */
 typedef struct queue {
     uint32_t first, count, done;
     uint64_t end[FCP_FABRICS];
@@ -113,21 +112,21 @@ typedef struct walk {
     queue (*queues)[FCP_QUEUES]; /* per rank */
     uint64_t (*end)[FCP_FABRICS]; /* per instruction: its queue's `end` after it */
     sim_rank *ranks;
-    const sim_options *options;  /* who watches; NULL: nobody */
+    const sim_options *options;  /* has the watcher of the timeline; NULL: there is none */
 } walk;
 
 static uint64_t later(uint64_t a, uint64_t b) { return a > b ? a : b; }
 static uint64_t last_of(const uint64_t end[FCP_FABRICS]) { return later(end[FCP_NET], end[FCP_LOCAL]); }
 
-/* When the first n instructions of a compute queue have ended; false: not known yet. */
+/* When the first n instructions of a compute queue end; false: not known yet. */
 static bool computed(const walk *w, const queue *compute, uint32_t n, uint64_t *out) {
     if (n > compute->done) return false;
     *out = n ? w->end[compute->first + n - 1][0] : 0;
     return true;
 }
 
-/* When what a WAIT of a compute queue asks for has ended, and the launch that ended last; false: not known yet. Of two
- * that end at the same time it is the later instruction. */
+/* When the transfers end that a WAIT of a compute queue waits for, and the launch that ends last (of two at the same
+ * time the later instruction); false: not known yet. */
 static bool moved(const walk *w, const queue *comm, const fcp_instr *x, uint64_t *out, uint32_t *out_cause) {
     uint32_t number = 0;
     *out = 0;
@@ -143,7 +142,7 @@ static bool moved(const walk *w, const queue *comm, const fcp_instr *x, uint64_t
     return true;
 }
 
-/* The compute queue of a rank goes on until it waits for a launch that has no time yet. */
+/* Gives times to the compute queue of a rank, until it waits for a launch that has no time yet. */
 static void compute(walk *w, uint32_t rank) {
     queue *q = &w->queues[rank][FCP_COMPUTE];
     const queue *comm = &w->queues[rank][FCP_COMM];
@@ -169,8 +168,8 @@ static void compute(walk *w, uint32_t rank) {
     }
 }
 
-/* A rank's communication queue comes to launch `instr`: its waits before that, and how long they last. False: it
- * cannot. */
+/* Gives times to the waits of a rank's communication queue that stand before launch `instr`. *out_waited: when the last
+ * of them ends. False: a wait is not over in any order, so the plan deadlocks. */
 static bool reach(walk *w, uint32_t rank, uint32_t instr, uint64_t *out_waited) {
     queue *q = &w->queues[rank][FCP_COMM];
     const queue *other = &w->queues[rank][FCP_COMPUTE];
@@ -178,7 +177,7 @@ static bool reach(walk *w, uint32_t rank, uint32_t instr, uint64_t *out_waited) 
     for (; q->first + q->done < instr; q->done++) {
         const fcp_instr *x = &w->m->plan->instrs[q->first + q->done];
         uint64_t until;
-        if (x->op != FCP_OP_WAIT) return false; /* launches come in the order of rounds */
+        if (x->op != FCP_OP_WAIT) return false; /* an earlier launch has no time, though rounds are in order */
         if (!computed(w, other, x->a, &until)) compute(w, rank);
         if (!computed(w, other, x->a, &until)) return false;
         *out_waited = later(*out_waited, until);
@@ -187,7 +186,7 @@ static bool reach(walk *w, uint32_t rank, uint32_t instr, uint64_t *out_waited) 
     return true;
 }
 
-/* When a launch's transfers over each fabric may begin, after waits until `waited`. */
+/* When a launch's transfers over each fabric may begin, after its waits, which end at `waited`. */
 static void give_ready(const walk *w, const queue *q, const sim_launch *l, bool apart, uint64_t waited,
                        uint64_t ready[FCP_FABRICS]) {
     for (int f = 0; f < FCP_FABRICS; f++) {
@@ -198,7 +197,7 @@ static void give_ready(const walk *w, const queue *q, const sim_launch *l, bool 
     }
 }
 
-/* What the walk knows of a round while it gives it times. */
+/* The state of a round while it gets its times. */
 typedef struct round_state {
     uint64_t (*ready)[FCP_FABRICS], (*end)[FCP_FABRICS]; /* per rank */
     uint32_t *instr;             /* per rank: its launch */
@@ -208,8 +207,8 @@ typedef struct round_state {
     uint64_t *free; /* per rank: when its net port has sent all so far; NULL: no port sends for several ranks */
 } round_state;
 
-/* The rate of a transfer behind an oversubscribed uplink: its share of what its node sends, or the other one
- * receives. */
+/* The rate of a transfer through an oversubscribed uplink: its equal share of what its node sends, or of what the other
+ * node receives, whichever is less. */
 static uint64_t share_of(const sim_model *m, const round_state *s, const sim_send *t) {
     uint32_t out = s->leaving[fcp_node_of(m->plan->problem, t->from)],
              in = s->coming[fcp_node_of(m->plan->problem, t->to)];
@@ -217,11 +216,11 @@ static uint64_t share_of(const sim_model *m, const round_state *s, const sim_sen
     return share < rate ? share : rate;
 }
 
-/* An oversubscribed uplink serves transfers in the order of rounds: one is not done before all that came before it, and
- * itself, have gone through both nodes' uplinks. Ranks of a node may be in different rounds, so sharing within a round
- * alone would let the uplink carry more than it can. Events share it fairly instead; where the two were compared, this
- * way took from 15 % less to 44 % more time. It is kept because it is fast, and because a better wire never makes it
- * slower. */
+/* When a transfer through oversubscribed uplinks is done. An uplink serves transfers in the order of rounds: one is not
+ * done before all earlier ones, and itself, have passed through the uplinks of both nodes. Sharing within a round alone
+ * would be wrong: ranks of a node may be in different rounds, so together they could send more than the uplink carries.
+ * `events.c` shares uplinks fairly instead; compared with that, this rule took from 15 % less to 44 % more time. It is
+ * kept because it is fast, and because with it a faster link never makes a plan slower. */
 static uint64_t uplink_time(const sim_model *m, round_state *s, const sim_send *t, uint64_t done) {
     uint64_t takes = sim_model_time(t->bytes, m->uplink);
     uint64_t *sent = &s->sent[fcp_node_of(m->plan->problem, t->from)],
@@ -232,7 +231,8 @@ static uint64_t uplink_time(const sim_model *m, round_state *s, const sim_send *
     return *received > done ? *received : done;
 }
 
-/* A port that sends for several ranks serves them in the order of rounds, one after the other. */
+/* When a transfer is done through a port that sends for several ranks. It serves them one after the other, in the order
+ * of rounds. */
 static uint64_t port_time(const sim_model *m, round_state *s, const sim_send *t, uint64_t done) {
     uint64_t *free = &s->free[sim_model_port(m, t->from, t->to)];
     const uint64_t in_turn = *free + sim_model_time(t->bytes, m->rate[FCP_NET]);
@@ -277,7 +277,7 @@ static bool give_times(walk *w, const sim_rounds *rounds, uint32_t c, bool free_
         w->ranks[t->from].busy[t->fabric][FCP_SEND] += takes;
         w->ranks[t->to].busy[t->fabric][FCP_RECV] += takes;
     }
-    if (shared) count_net(w->m->plan->problem, rounds, c, s, UINT32_MAX); /* minus one */
+    if (shared) count_net(w->m->plan->problem, rounds, c, s, UINT32_MAX); /* adds minus one */
     for (uint32_t i = rounds->start[c]; i < rounds->start[c + 1]; i++) {
         const sim_launch *l = &rounds->at[i];
         queue *q = &w->queues[l->rank][FCP_COMM];
