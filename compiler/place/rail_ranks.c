@@ -27,7 +27,9 @@
 #include "compiler/place/place.h"
 #include "compiler/place/tuning.h"
 #include "compiler/problem/problem.h"
+#include "runtime/plan/bytes.h"
 #include "runtime/plan/layout.h"
+#include "runtime/plan/sides.h"
 
 /* What travels between two ranks of different nodes. */
 typedef struct flow {

@@ -10,6 +10,7 @@
 
 #include "compiler/place/dcp/dcp.h"
 #include "compiler/problem/problem.h"
+#include "runtime/plan/bytes.h"
 
 /* The mean and epsilon over it, rounded down; but at least the mean, rounded up. */
 static uint64_t cap_of(uint64_t sum, uint32_t ranks, uint32_t epsilon) {
