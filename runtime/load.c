@@ -18,6 +18,7 @@
 
 #include "runtime/base/read_file.h"
 #include "runtime/plan/file.h"
+#include "runtime/verify/verify.h"
 
 typedef struct owner {
     void *base;

@@ -3,6 +3,7 @@
 #include <sys/stat.h>
 
 #include "compiler/cli/cmd.h"
+#include "runtime/verify/verify.h"
 
 /* What was proven of a plan. */
 typedef struct proof {

@@ -19,7 +19,7 @@
 
 #include "compiler/explain/which_sequence.h"
 #include "compiler/expr/expr.h"
-#include "compiler/front.h"
+#include "compiler/front/front.h"
 #include "compiler/base/memo.h"
 #include "compiler/base/real.h"
 #include "compiler/expr/slice_sources.h"

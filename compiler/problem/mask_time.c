@@ -34,8 +34,8 @@ static uint64_t piece_of(const planning *x, const problem *p) {
     uint64_t longest = 0, tokens = x->block;
     for (uint32_t s = 0; s < p->sequences; s++)
         if (p->lengths[s] > longest) longest = p->lengths[s];
-    const uint64_t chunks = (uint64_t)g->nodes * g->gpus * (g->strategy == FCP_STRATEGY_ZIGZAG ? 2 : 1);
-    if (g->strategy == FCP_STRATEGY_RING || g->strategy == FCP_STRATEGY_ZIGZAG) tokens = longest / chunks;
+    const uint32_t even = strategy_facts_of[g->strategy].even;
+    if (even) tokens = longest / ((uint64_t)g->nodes * g->gpus * even);
     return tokens < FCP_CELL ? 1 : tokens / FCP_CELL;
 }
 

@@ -543,12 +543,17 @@ static void take_usual(struct fcpc_program *p, uint32_t which) {
         if (strategy_takes(which, i)) *strategy_param_of(p, i) = strategy_params[i].usual;
 }
 
-/* dcp: how many stages there are is said by `divisions`, or by `coalesce`, but not by both. */
-static void check_divisions(sema *s, const arg *const *given) {
+/* The argument that states a parameter of a strategy; NULL: none does, or the strategy has no such parameter. */
+static const arg *given_for(const arg *const *given, uint32_t strategy, const char *name) {
+    const uint32_t param = strategy_find_param(strategy, name);
+    return param < STRATEGY_PARAMS ? given[param] : NULL;
+}
+
+/* Where a strategy has `divisions`, these or `coalesce` say how many stages there are, but not both. */
+static void check_divisions(sema *s, uint32_t divides, const arg *const *given) {
     struct fcpc_program *p = s->out;
-    const arg *memory = given[strategy_find_param(FCP_STRATEGY_DCP, "epsilon_memory")];
-    const arg *divisions = given[strategy_find_param(FCP_STRATEGY_DCP, "divisions")];
-    const arg *coalesce = given[strategy_find_param(FCP_STRATEGY_DCP, "coalesce")];
+    const arg *memory = given_for(given, divides, "epsilon_memory"), *divisions = given_for(given, divides, "divisions"),
+              *coalesce = given_for(given, divides, "coalesce");
     if (memory) p->epsilon_span = memory->value->at;
     if (p->coalesce && coalesce && divisions) {
         diag_error(s->d, FCP_E_VALUE, divisions->name_at, "coalesce and divisions both say how many stages there are");
@@ -559,9 +564,8 @@ static void check_divisions(sema *s, const arg *const *given) {
 /* Groups that share heads: with phases each of these has its own stages, and nothing says how many rounds they have. */
 static void check_stages(sema *s, uint32_t divides, const arg *const *given) {
     struct fcpc_program *p = s->out;
-    const arg *coalesce = given[strategy_find_param(divides, "coalesce")];
-    const uint32_t divisions = strategy_find_param(divides, "divisions");
-    const arg *stated = coalesce || divisions == STRATEGY_PARAMS ? coalesce : given[divisions];
+    const arg *coalesce = given_for(given, divides, "coalesce");
+    const arg *stated = coalesce ? coalesce : given_for(given, divides, "divisions");
     if (p->together < p->heads && stated) {
         diag_error(s->d, FCP_E_ARGUMENT, stated->name_at, "%s: each phase of %u heads has its own stages",
                    stated->name, p->together);
@@ -574,7 +578,7 @@ static void check_stages(sema *s, uint32_t divides, const arg *const *given) {
 static void check_strategy(sema *s, const sema_keys *k) {
     struct fcpc_program *p = s->out;
     const entry *e = k->at[KEY_STRATEGY];
-    p->strategy = FCP_STRATEGY_FCP;
+    p->strategy = STRATEGY_USUAL;
     p->strategy_span = e ? e->value->at : SPAN_NONE;
     p->epsilon_span = SPAN_NONE;
     const expr *between = NULL, *call = e ? sema_between_of(s, e->value, &between) : NULL;
@@ -587,27 +591,25 @@ static void check_strategy(sema *s, const sema_keys *k) {
     take_usual(p, p->strategy);
     if (which >= 0) check_params(s, p->strategy, call, given);
     if (between) check_params(s, divides, between, given);
-    if (divides == FCP_STRATEGY_DCP) check_divisions(s, given);
+    check_divisions(s, divides, given);
     if (which >= 0 && strategy_shares_heads(p->strategy)) {
-        const uint32_t heads = strategy_find_param(p->strategy, "heads");
-        const arg *inside = given[strategy_find_param(p->strategy, "inside")];
-        const arg *together = heads < STRATEGY_PARAMS ? given[heads] : NULL;
+        const arg *inside = given_for(given, p->strategy, "inside"), *together = given_for(given, p->strategy, "heads");
         sema_check_sharing(s, e->value->at, inside ? inside->value : NULL, together ? together->value : NULL);
         if (program_has_groups(p)) check_stages(s, divides, given);
     }
-    const arg *among = which == STRATEGY_AUTO ? given[strategy_find_param(STRATEGY_AUTO, "among")] : NULL;
+    const arg *among = given_for(given, p->strategy, "among"), *servers = given_for(given, divides, "servers");
     if (among) sema_check_among(s, among->value->at);
-    uint32_t ranks = p->nodes * p->gpus, servers = strategy_find_param(FCP_STRATEGY_CAD, "servers");
-    if (given[servers] && program_has_groups(p) && p->servers % p->inside) {
+    uint32_t ranks = p->nodes * p->gpus;
+    if (servers && program_has_groups(p) && p->servers % p->inside) {
         const uint32_t lanes = p->inside, whole = p->servers / lanes * lanes;
-        diag_error(s->d, FCP_E_VALUE, given[servers]->value->at,
+        diag_error(s->d, FCP_E_VALUE, servers->value->at,
                    "servers = %u: groups of %u ranks share heads, and are servers as a whole or not", p->servers,
                    lanes);
         diag_hint(s->d, "servers = %u would do", whole ? whole : lanes);
         return;
     }
-    if (!given[servers] || p->servers < ranks) return;
-    diag_error(s->d, FCP_E_VALUE, given[servers]->value->at, "servers = %u of %u rank%s: none is left for tokens",
+    if (!servers || p->servers < ranks) return;
+    diag_error(s->d, FCP_E_VALUE, servers->value->at, "servers = %u of %u rank%s: none is left for tokens",
                p->servers, ranks, ranks == 1 ? "" : "s");
     if (ranks > 1) diag_hint(s->d, "at most %u", ranks - 1);
 }

@@ -169,25 +169,6 @@ static inline uint32_t program_block(const struct fcpc_program *p) {
 
 /* The number in `between` of a strategy. */
 #define BETWEEN(strategy) ((uint32_t)(strategy) + 1)
-/* Do keys go round a ring of groups? Then groups have their homes from the layout, like one group alone. */
-static inline bool program_has_ring(const struct fcpc_program *p) { return p->between == BETWEEN(FCP_STRATEGY_RING); }
-/* Does another strategy divide the batch among the groups, each of which stands for one rank of that strategy's? */
-static inline bool program_has_groups(const struct fcpc_program *p) { return p->between && !program_has_ring(p); }
-/* The strategy that cuts blocks and chooses homes, for each rank or for each group. */
-static inline fcp_strategy program_divides_by(const struct fcpc_program *p) {
-    return program_has_groups(p) ? (fcp_strategy)(p->between - 1) : p->strategy;
-}
-/* The rounds of a stage with such groups of `inside` ranks, where it would have `rounds` without. What crosses between
- * groups is cut by heads, too, so a stage takes as many times more. */
-static inline uint32_t program_rounds_between(uint32_t rounds, uint32_t inside) {
-    enum { MOST = 64 }; /* as of the parameter */
-    return rounds * inside < MOST ? rounds * inside : MOST;
-}
-/* How many ranks or groups that strategy divides the batch among. */
-static inline uint32_t program_places(const struct fcpc_program *p) {
-    return p->nodes * p->gpus / (program_has_groups(p) ? p->inside : 1);
-}
-
 static inline uint32_t program_layout_group(const struct fcpc_program *p) {
     return p->layout_group ? p->layout_group : p->nodes * p->gpus;
 }

@@ -575,25 +575,13 @@ mc_array fcp_array_part(const fcp_array *array, const void *data, const uint64_t
  * arrays_count records, and `bands`, which has room for slices_count; *out_env points to them. */
 void fcp_plan_env(const fcp_plan *plan, uint32_t sequence, mc_array *arrays, mc_bands *bands, mc_env *out_env);
 
-/* The verifier proves, from the tables alone, what runtime/verify/verify.c and its neighbours list. The tables must
- * have passed fcp_plan_check. Linear in the plan. *out_report, if not NULL, says what was found. `stop` may be NULL;
- * otherwise it is read again and again, and as soon as it is not 0 the verifier returns FCP_E_INTERRUPTED. */
-typedef struct fcp_verify_report {
-    uint64_t tiles, transfers;    /* transfers between ranks, in all passes */
-    uint64_t rounds[FCP_PASSES];  /* INDEPENDENT ones */
-    uint64_t delta[FCP_PASSES][FCP_FABRICS]; /* the most units that a rank sends, or receives, in those: their bound */
-    uint64_t instructions;
-    bool halves;                  /* work moves in two halves */
-} fcp_verify_report;
 /* Every index, count and enum is in range. Says nothing of what the plan means. */
 fcp_code fcp_plan_check(const fcp_plan *plan, fcp_error *err);
-/* The same, with `stop` as for fcp_plan_verify. */
+/* The same, with `stop` as for fcp_plan_verify (runtime/verify/verify.h). */
 fcp_code fcp_plan_check_until(const fcp_plan *plan, const volatile int *stop, fcp_error *err);
 /* The same as fcp_plan_homes. */
 fcp_code fcp_plan_homes_until(const fcp_plan *plan, const volatile int *stop, uint8_t out_digest[FCP_DIGEST_BYTES],
                               fcp_error *err);
-fcp_code fcp_plan_verify(const fcp_plan *plan, const volatile int *stop, fcp_verify_report *out_report,
-                         fcp_error *err);
 
 /* Writes the bytes of a plan file to a descriptor. 0, or an errno value; EOVERFLOW: the tables are larger than any
  * file. */

@@ -3,7 +3,7 @@
 #define FCP_VERIFY_VERIFY_PARTS_H
 #include <stdarg.h>
 
-#include "runtime/plan/plan.h"
+#include "runtime/verify/verify.h"
 
 /* What was found of a pass. */
 typedef struct pass_facts {

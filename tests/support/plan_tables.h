@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "runtime/plan/plan.h"
+#include "runtime/verify/verify.h"
 
 /* Tables with room for more records, and the plan that shows them. */
 typedef struct tables {

@@ -143,4 +143,9 @@ fcp_code dcp_refine(const dcp_input *in, dcp_graph *g, uint64_t *load, uint64_t 
 
 /* tiles.c. Moves tiles from ranks that are over the cap on pairs. */
 fcp_code dcp_relieve(const dcp_input *in, const dcp_columns *c, dcp_parts *p, arena *scratch);
+
+/* The strategy's functions: place.h. */
+fcp_code dcp_cut(planning *x);
+fcp_code place_by_dcp(planning *x, const place_input *in, uint32_t *home);
+fcp_code exec_by_dcp(planning *x, const uint32_t *home, uint32_t *exec);
 #endif

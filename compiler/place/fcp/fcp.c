@@ -45,6 +45,7 @@
 #include "compiler/base/group.h"
 #include "compiler/base/sort.h"
 #include "compiler/place/fcp/fcp_parts.h"
+#include "compiler/place/fcp/place_fcp.h"
 #include "compiler/problem/problem.h"
 
 typedef struct node {

@@ -1,4 +1,4 @@
-/* price.c: what a layout costs that the caller's tokens are in.
+/* layout_price.c: warns of what a layout costs that the caller's tokens are in.
  *
  * Requires: traffic and reshuffle. Gives: warnings.
  * Units: forward pass; bytes; seconds at the cluster's bandwidths, and at the GPU's peak for computing, which is
@@ -8,9 +8,8 @@
  * 4/16, so it sends most of its queries to the others and receives their results. If that takes longer than its
  * computing, nothing hides it.
  */
-#include "compiler/price.h"
-
-#include "compiler/place/strategy_table.h"
+#include "compiler/advice/advise.h"
+#include "compiler/passes/strategy_table.h"
 #include "compiler/problem/problem.h"
 #include "compiler/schedule/reshuffle.h"
 #include "compiler/schedule/traffic.h"
@@ -84,7 +83,7 @@ static void warn_of(planning *x, const fcp_problem *facts, const load *loads, co
     diag_hint(x->d, "%s", hint);
 }
 
-fcp_code price_warn(planning *x) {
+fcp_code advise_layout(planning *x) {
     const struct fcpc_program *g = x->program;
     const bool queries = (x->division || x->block_home) && x->placement->exec;
     const bool tokens = g->layout != FCP_LAYOUT_PLANNED;
