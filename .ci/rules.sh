@@ -84,7 +84,7 @@ named_by_headers() {
                     before = substr($0, 1, RSTART - 1)
                     $0 = substr($0, RSTART + RLENGTH)
                     called = $0 ~ /^[[:space:]]*\(/
-                    listed = before ~ /[{,=][[:space:]]*&?$/ && $0 ~ /^[[:space:]]*[,}]/
+                    listed = before ~ /(^|[{,=])[[:space:]]*&?$/ && $0 ~ /^[[:space:]]*[,}]/
                     if ((macro || called || listed) && before !~ /(\.|->)[[:space:]]*$/) print file, "names", word
                 }
             }'

@@ -11,7 +11,7 @@
 #ifndef FCPC_AUTO_AUTO_H
 #define FCPC_AUTO_AUTO_H
 #include "compiler/auto/report.h"
-#include "compiler/auto/tuning.h"
+#include "compiler/auto/auto_tuning.h"
 #include "compiler/passes/strategy_table.h"
 #include "compiler/problem/problem.h"
 #include "compiler/simulate/cost_model.h"

@@ -65,9 +65,7 @@ static fcp_code print_json(const calibration *x, fcp_error *err) {
         json_end(&j);
     }
     json_end(&j);
-    cmd_json_diagnostics(&j, NULL, NULL);
-    json_end(&j);
-    return cmd_json_print(&j, err);
+    return cmd_json_finish(&j, NULL, FCP_OK, err);
 }
 
 static fcp_code write_profile(const cmd_line *line, const calibration *x, fcp_error *err) {

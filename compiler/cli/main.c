@@ -1,4 +1,4 @@
-/* main.c: the program `fcpc`: reads the command line, calls the command, tells its error, and returns its exit
+/* main.c: the program `fcpc`: reads the command line, calls the command, reports its error, and returns its exit
  * status. */
 #include <stdlib.h>
 

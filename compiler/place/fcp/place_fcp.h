@@ -8,6 +8,6 @@ fcp_code place_by_fcp(planning *x, const place_input *in, uint32_t *home);
 /* The fcp strategy: balanced like LPT, then polished; of equally balanced placements one that moves fewer bytes, then
  * one with a smaller Delta. */
 fcp_code place_fcp(const place_input *in, arena *scratch, uint32_t *out_home);
-/* Is some block too heavy for one rank, so that fcp has several ranks compute it, if that is not slower? */
+/* May fcp have several ranks compute a block, because some block is too heavy for one? */
 bool place_splits(const planning *x);
 #endif
