@@ -1,7 +1,6 @@
 /* compile.h: planning a batch, as fcpc_plan_batch does it, with a look at what the passes made. */
 #ifndef FCPC_COMPILE_H
 #define FCPC_COMPILE_H
-#include "compiler/passes/other_masks.h"
 #include "compiler/planning/planning.h"
 
 typedef struct compile_watch {
@@ -12,7 +11,7 @@ typedef struct compile_watch {
     /* planning.soon: x->d has got a warning that the mask will take long; or NULL, and then there is none */
     void (*soon)(void *context, const planning *x);
     const struct strategy *strategy; /* for tests: plans by this one, in place of the program's (place/place.h); or NULL */
-    const other_masks *others;       /* masks that get the same homes; or NULL */
+    const struct other_masks *others; /* masks that get the same homes (passes/other_masks.h); or NULL */
     /* of strategy = auto (auto/report.h), else left as it is; the caller frees it. NULL: nobody asks */
     struct auto_report *tried;
     /* of compile_layers: room for the times of each mask; or NULL */

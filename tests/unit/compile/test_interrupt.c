@@ -6,6 +6,7 @@
 #include <pthread.h>
 #include <time.h>
 
+#include "compiler/passes/pass_list.h"
 #include "runtime/base/stop.h"
 #include "tests/support/amount.h"
 #include "tests/support/planned.h"
