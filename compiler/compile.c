@@ -6,7 +6,6 @@
  * Cost: that of the passes. With strategy = auto or block = auto also that of the candidates.
  */
 #include "compiler/compile.h"
-
 #include "compiler/advice/advise.h"
 #include "compiler/auto/auto.h"
 #include "compiler/passes/given.h"
@@ -16,6 +15,7 @@
 #include "compiler/schedule/reshuffle.h"
 #include "runtime/base/both.h"
 #include "runtime/base/clock.h"
+#include "runtime/plan/plan_summary.h"
 
 /* What the user is told, as soon as the passes up to `last` have run. */
 static const struct stretch {

@@ -59,7 +59,7 @@ fcp_code advise_heavy_blocks(planning *x) {
     }
     const uint64_t pairs = p->pairs ? p->pairs : 1, places = program_places(x->program);
     uint64_t percent = (uint64_t)((unsigned __int128)p->heaviest * places * 100 / pairs);
-    diag_warning(x->d, planning_span(x, x->program->block_span),
+    diag_warning(x->d, planning_span(x, x->program->at[AT_BLOCK]),
                  "one block of %u tokens is %llu %% of a rank's fair share of work: no placement can balance it",
                  heavy_tokens(p), (unsigned long long)percent);
     if (found) hint_found(x);
@@ -93,7 +93,7 @@ fcp_code advise_idle_ranks(planning *x) {
     if (!idle) return FCP_OK;
     const bool few = p->block_count < p->ranks; /* else the strategy has no use for more ranks */
     const char *gets = idle == 1 ? "gets" : "get", *plural = p->block_count == 1 ? "" : "s";
-    span at = planning_span(x, x->program->ranks_span);
+    span at = planning_span(x, x->program->at[AT_RANKS]);
     if (few) diag_warning(x->d, at, "%u of %u ranks %s no tokens: the batch has only %u block%s", idle, p->ranks, gets,
                           p->block_count, plural);
     else diag_warning(x->d, at, "%u of %u ranks %s no tokens: %s has no use for more", idle, p->ranks, gets,

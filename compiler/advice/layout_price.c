@@ -13,6 +13,8 @@
 #include "compiler/problem/problem.h"
 #include "compiler/schedule/reshuffle.h"
 #include "compiler/schedule/traffic.h"
+#include "runtime/plan/bytes.h"
+#include "runtime/plan/enum_names.h"
 
 static const double LEAST = 1e-3; /* what takes less is not worth a warning */
 
@@ -76,7 +78,7 @@ static void warn_of(planning *x, const fcp_problem *facts, const load *loads, co
     uint64_t bytes = 0;
     for (int fabric = 0; fabric < FCP_FABRICS; fabric++)
         bytes += loads[rank].sent[fabric] + loads[rank].received[fabric];
-    diag_warning(x->d, planning_span(x, g->strategy_span),
+    diag_warning(x->d, planning_span(x, g->at[AT_STRATEGY]),
                  "%s: rank %u sends and receives %.3g GB of %s, at least %.3g ms on %s; "
                  "the mean rank computes for %.3g ms%s",
                  name, rank, 1e-9 * (double)bytes, what, 1e3 * longest, fabrics[on], 1e3 * compute, then);

@@ -10,6 +10,8 @@
 #include "compiler/lower/lower.h"
 #include "compiler/passes/strategy_table.h"
 #include "compiler/problem/problem.h"
+#include "runtime/plan/bytes.h"
+#include "runtime/plan/enum_names.h"
 
 fcp_code advise_plan_again(planning *x, planning *other, pass_function *after, pass_function *last) {
     other->memory = other->work = (arena){.pool = x->work.pool};

@@ -7,6 +7,7 @@
 #include "compiler/lower/lower.h"
 #include "compiler/passes/pass_list.h"
 #include "compiler/problem/problem.h"
+#include "runtime/plan/bytes.h"
 
 fcp_code capacity_check(planning *x) {
     fcp_problem facts;
@@ -21,7 +22,7 @@ fcp_code capacity_check(planning *x) {
     if (x->placement->exec && partial)
         snprintf(state, sizeof state, " (%llu of them for %s)", (unsigned long long)partial,
                  most.pass == FCP_FORWARD ? "running states" : "partial gradients of queries");
-    return planning_fail(x, FCP_E_MEMORY_CAP, x->program->memory_span,
+    return planning_fail(x, FCP_E_MEMORY_CAP, x->program->at[AT_MEMORY],
                          "rank %u needs %llu bytes%s, cluster.memory allows %llu", most.rank,
                          (unsigned long long)most.bytes, state, (unsigned long long)cap);
 }

@@ -11,6 +11,7 @@
 #include "compiler/passes/strategy_table.h"
 #include "compiler/problem/problem.h"
 #include "runtime/base/clock.h"
+#include "runtime/plan/plan_check.h"
 #include "runtime/verify/verify.h"
 
 typedef struct entry {

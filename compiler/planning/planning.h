@@ -14,6 +14,7 @@
 #include "compiler/base/diag.h"
 #include "compiler/sema/strategies.h"
 #include "runtime/base/stop.h"
+#include "runtime/plan/records.h"
 
 /* The arenas of a second thread. */
 typedef struct aside {
@@ -103,7 +104,7 @@ static inline span planning_span(const planning *x, span at) {
  * lengths. */
 static inline span planning_size_span(const planning *x) {
     const struct fcpc_program *g = x->program;
-    return g->block_span.source != SPAN_NONE.source ? g->block_span : g->lengths_span;
+    return g->at[AT_BLOCK].source != SPAN_NONE.source ? g->at[AT_BLOCK] : g->at[AT_LENGTHS];
 }
 
 /* Reports an error at a place of the program and returns its code: return planning_fail(x, FCP_E_LENGTHS, ...). */

@@ -10,6 +10,7 @@
  */
 #include "compiler/problem/problem.h"
 #include "compiler/sema/strategies.h"
+#include "runtime/plan/bytes.h"
 
 static const uint64_t *prefix_sums(const uint64_t *lengths, uint32_t count, arena *a) {
     uint64_t *sums = ARENA_NEW(a, uint64_t, count + (size_t)1);
@@ -36,7 +37,7 @@ fcp_code problem_deal(planning *x, problem *p) {
         deals[p->rule.deal_count++] = (fcp_deal){next, (uint32_t)part->count, first, end - first};
         next += (uint32_t)part->count;
         if (g->layout_group && (end - first) % g->layout_group)
-            return planning_fail(x, FCP_E_VALUE, g->lengths_span,
+            return planning_fail(x, FCP_E_VALUE, g->at[AT_LENGTHS],
                                  "ranks %u..%u hold tokens, and do not divide into groups of %u", first, end,
                                  g->layout_group);
     }

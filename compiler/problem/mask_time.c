@@ -116,14 +116,14 @@ fcp_code problem_check_time(planning *x) {
     if (code) return code;
     why(x, pairs);
     if (most > 0 && seconds > most) {
-        code = planning_fail(x, FCP_E_TOO_LONG, x->program->mask_span,
+        code = planning_fail(x, FCP_E_TOO_LONG, x->program->at[AT_MASK],
                              "%s takes about %.*f s of one processor to plan, and the limit is %g s%s",
                              x->program->mask_name, digits(seconds), seconds, most, pairs);
         hint(x);
         return code;
     }
     if (!x->soon || !first || !problem_takes_long(x)) return FCP_OK;
-    diag_warning(x->d, planning_span(x, x->program->mask_span),
+    diag_warning(x->d, planning_span(x, x->program->at[AT_MASK]),
                  "%s takes long to plan, about %.0f s of one processor%s", x->program->mask_name, seconds, pairs);
     hint(x);
     x->soon(x->soon_context, x);

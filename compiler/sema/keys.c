@@ -19,6 +19,7 @@
 #include "compiler/sema/names.h"
 #include "compiler/sema/sharing.h"
 #include "compiler/sema/strategies.h"
+#include "runtime/plan/enum_names.h"
 
 enum {
     RANKS_MAX = 1 << 20,
@@ -316,9 +317,9 @@ void sema_check_cluster(sema *s, const sema_keys *k) {
     p->nodes = p->gpus = 1;
     bool nodes = count_key(s, k, KEY_NODES, 1, RANKS_MAX, FCP_E_VALUE, &p->nodes);
     bool gpus = count_key(s, k, KEY_GPUS, 1, RANKS_MAX, FCP_E_VALUE, &p->gpus);
-    p->ranks_span = nodes ? k->at[KEY_NODES]->value->at : gpus ? k->at[KEY_GPUS]->value->at : SPAN_NONE;
+    p->at[AT_RANKS] = nodes ? k->at[KEY_NODES]->value->at : gpus ? k->at[KEY_GPUS]->value->at : SPAN_NONE;
     if ((uint64_t)p->nodes * p->gpus > RANKS_MAX) {
-        diag_error(s->d, FCP_E_VALUE, p->ranks_span, "%u nodes of %u GPUs are more than %d ranks", p->nodes, p->gpus,
+        diag_error(s->d, FCP_E_VALUE, p->at[AT_RANKS], "%u nodes of %u GPUs are more than %d ranks", p->nodes, p->gpus,
                    RANKS_MAX);
         p->nodes = p->gpus = 1;
     }
@@ -339,7 +340,7 @@ void sema_check_cluster(sema *s, const sema_keys *k) {
     quantity_key(s, k, KEY_LATENCY, UNIT_TIME, &c->latency_ns);
     quantity_key(s, k, KEY_FLOPS, UNIT_FLOPS, &c->flops);
     quantity_key(s, k, KEY_MEMORY_BANDWIDTH, UNIT_BANDWIDTH, &c->memory_bandwidth);
-    p->memory_span =
+    p->at[AT_MEMORY] =
         quantity_key(s, k, KEY_MEMORY, UNIT_BYTES, &p->memory_cap) ? k->at[KEY_MEMORY]->value->at : SPAN_NONE;
     uint64_t mantissa;
     int exponent;
@@ -359,7 +360,7 @@ void sema_check_batch(sema *s, const sema_keys *k, bool needed) {
     p->align = (fcp_align)align;
     s->documents = k->at[KEY_DOCUMENTS];
     const entry *e = k->at[KEY_LENGTHS];
-    p->lengths_span = e ? e->value->at : SPAN_NONE;
+    p->at[AT_LENGTHS] = e ? e->value->at : SPAN_NONE;
     if (!e) {
         if (!needed || k->misspelled) return;
         const section *batch = k->sections[SECTION_BATCH];
@@ -392,11 +393,11 @@ static void check_block(sema *s, const sema_keys *k) {
     struct fcpc_program *p = s->out;
     const entry *e = k->at[KEY_BLOCK];
     p->block = BLOCK_AUTO;
-    p->block_span = SPAN_NONE;
+    p->at[AT_BLOCK] = SPAN_NONE;
     if (!e) return;
     int64_t v;
     if (e->value->kind == EXPR_NAME && !strcmp(e->value->name, "auto")) {
-        p->block_span = e->value->at;
+        p->at[AT_BLOCK] = e->value->at;
         return;
     }
     if (!sema_eval_constant(s, e->value, "block", &v)) return;
@@ -413,7 +414,7 @@ static void check_block(sema *s, const sema_keys *k) {
         return;
     }
     p->block = (uint32_t)v;
-    p->block_span = e->value->at;
+    p->at[AT_BLOCK] = e->value->at;
 }
 
 /* A strategy's parameter as a program would write its usual value. */
@@ -554,7 +555,7 @@ static void check_divisions(sema *s, uint32_t divides, const arg *const *given) 
     struct fcpc_program *p = s->out;
     const arg *memory = given_for(given, divides, "epsilon_memory"), *divisions = given_for(given, divides, "divisions"),
               *coalesce = given_for(given, divides, "coalesce");
-    if (memory) p->epsilon_span = memory->value->at;
+    if (memory) p->at[AT_EPSILON] = memory->value->at;
     if (p->coalesce && coalesce && divisions) {
         diag_error(s->d, FCP_E_VALUE, divisions->name_at, "coalesce and divisions both say how many stages there are");
         diag_also(s->d, coalesce->name_at, "coalesce is given here");
@@ -579,8 +580,8 @@ static void check_strategy(sema *s, const sema_keys *k) {
     struct fcpc_program *p = s->out;
     const entry *e = k->at[KEY_STRATEGY];
     p->strategy = STRATEGY_USUAL;
-    p->strategy_span = e ? e->value->at : SPAN_NONE;
-    p->epsilon_span = SPAN_NONE;
+    p->at[AT_STRATEGY] = e ? e->value->at : SPAN_NONE;
+    p->at[AT_EPSILON] = SPAN_NONE;
     const expr *between = NULL, *call = e ? sema_between_of(s, e->value, &between) : NULL;
     int which = call ? choice(s, call, "strategy", strategy_names, STRATEGY_ANY) : -1;
     if (which >= 0) p->strategy = (fcp_strategy)which;
@@ -705,10 +706,10 @@ static void check_tokens(sema *s, const sema_keys *k) {
     int which = 0;
     choice_key(s, k, KEY_TOKENS, words, 2, &which);
     p->equal = which == 1;
-    p->tokens_span = e ? e->value->at : SPAN_NONE;
+    p->at[AT_TOKENS] = e ? e->value->at : SPAN_NONE;
     if (!p->equal || !p->servers) return;
-    diag_error(s->d, FCP_E_VALUE, p->tokens_span, "tokens = equal: servers hold no tokens");
-    diag_also(s->d, p->strategy_span, "there are %u of them", p->servers);
+    diag_error(s->d, FCP_E_VALUE, p->at[AT_TOKENS], "tokens = equal: servers hold no tokens");
+    diag_also(s->d, p->at[AT_STRATEGY], "there are %u of them", p->servers);
 }
 
 /* Whoever asks for fp32 wants results that are right to fp32, and a partial result rounded to bf16 is off by 2^-8. */
@@ -744,7 +745,7 @@ void sema_check_plan(sema *s, const sema_keys *k) {
     check_layout(s, k);
     check_tokens(s, k);
     if (p->part_count && p->layout == FCP_LAYOUT_PLANNED && !strategy_keeps_homes(p)) {
-        diag_error(s->d, FCP_E_VALUE, p->lengths_span,
+        diag_error(s->d, FCP_E_VALUE, p->at[AT_LENGTHS],
                    "'on' says which ranks hold these sequences, but the plan chooses that");
         diag_hint(s->d, "with layout = contiguous or zigzag, or strategy = cad, tokens stay where they are");
     }

@@ -1,5 +1,6 @@
 /* strategies.c: the tables of what is known of each strategy, and of their parameters. */
 #include "compiler/sema/strategies.h"
+#include "runtime/plan/enum_names.h"
 
 #include <string.h>
 

@@ -2,7 +2,7 @@
  *
  * Passes never ask which strategy a program names. They ask a fact about it, so a new strategy needs no change of
  * theirs. A new strategy takes:
- *   1. its number and name in FCP_STRATEGY_LIST (runtime/plan/plan.h). They are there because a plan states its
+ *   1. its number and name in FCP_STRATEGY_LIST (runtime/plan/enums.h). They are there because a plan states its
  *      strategy, and is read where there is no compiler;
  *   2. a line in strategy_facts, and lines for its parameters in strategy_params (strategies.c);
  *   3. a folder in compiler/place with its functions, and a line for these in compiler/passes/strategy_table.c;

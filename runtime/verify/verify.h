@@ -1,7 +1,7 @@
-/* verify.h: the proof that a plan's ranks do what they must. */
+/* verify.h: the verifier. */
 #ifndef FCP_VERIFY_VERIFY_H
 #define FCP_VERIFY_VERIFY_H
-#include "runtime/plan/plan.h"
+#include "runtime/plan/enums.h"
 
 /* The verifier proves, from the tables alone, what runtime/verify/verify.c and its neighbours list. The tables must
  * have passed fcp_plan_check. Linear in the plan. *out_report, if not NULL, says what was found. `stop` may be NULL;

@@ -22,6 +22,7 @@
 #include "compiler/place/cad/cad.h"
 #include "compiler/place/fcp/place_fcp.h"
 #include "compiler/problem/faults.h"
+#include "runtime/plan/bytes.h"
 
 /* --- homes -------------------------------------------------------------------------------------------------------- */
 

@@ -8,6 +8,7 @@
 
 #include "compiler/passes/pass_list.h"
 #include "runtime/base/stop.h"
+#include "runtime/plan/plan_check.h"
 #include "tests/support/amount.h"
 #include "tests/support/planned.h"
 #include "tests/support/sanitized.h"
