@@ -21,7 +21,7 @@
  * breaks if launches take nothing*: examples/lambda.fcp, whose ranks compute for 3 us, takes 0.57 ms in place of 0.50.
  */
 #include "compiler/schedule/schedule_parts.h"
-#include "compiler/schedule/tuning.h"
+#include "compiler/schedule/schedule_tuning.h"
 #include "runtime/plan/bytes.h"
 #include "runtime/plan/head_ranges.h"
 

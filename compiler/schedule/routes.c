@@ -32,7 +32,7 @@
 #include "compiler/schedule/routes.h"
 
 #include "compiler/base/sort.h"
-#include "compiler/schedule/tuning.h"
+#include "compiler/schedule/schedule_tuning.h"
 #include "runtime/base/stop.h"
 
 /* A node in which somebody has got it: one of the readers[first] to readers[end - 1], or the source. */
