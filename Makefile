@@ -274,7 +274,7 @@ standins: $(STANDINS)
 
 # --- running tests -------------------------------------------------------------------------------------------------------
 # What make check runs, built: everything there is to build but the tests that need NVRTC.
-CHECKED = all tests examples fuzz-replay-build gpu-binaries
+CHECKED = all $(if $(SAN),,shared) tests examples fuzz-replay-build gpu-binaries
 RUN = B=$(B) JOBS=$(JOBS) SAN=$(SAN) .ci/check.sh
 
 # PyTorch is installed while the compiler runs, since it waits for disks and the network.

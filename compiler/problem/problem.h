@@ -40,12 +40,12 @@ struct problem {
     const uint64_t *queries; /* of each sequence; the same array unless the plan is split */
     const binding *binding;  /* NULL: the program reads no arrays */
     uint32_t sequences;
-    /* Some sequence has more or fewer queries than keys. Then each block holds one side alone (runtime/plan/plan.h). */
+    /* Some sequence has more or fewer queries than keys. Then each block holds one side alone (plan/FORMAT.md). */
     bool split;
     uint64_t tokens, key_tokens; /* queries and keys of the whole batch */
     uint32_t ranks;
     /* How many neighbouring ranks of the caller's a rank of this problem stands for: 1, unless these divide heads, and
-     * what a strategy divides the batch among are groups of them (place/heads/between.c). */
+     * what a strategy divides the batch among are groups of them (place/heads/between_groups.c). */
     uint32_t lanes;
     uint32_t block;                /* the size asked for or chosen, in tokens */
     uint32_t max_block[FCP_SIDES]; /* tokens of the largest block that holds the side */
@@ -86,11 +86,11 @@ struct problem {
     const fcp_run *runs;
     uint32_t shape_count, run_count;
 
-    /* Classes of heads (runtime/plan/plan.h), if the mask names h; else NULL, 0 and NULL. */
+    /* Classes of heads (runtime/plan/FORMAT.md), if the mask names h; else NULL, 0 and NULL. */
     uint32_t *head_class;      /* per query head of the model */
     uint32_t class_count;
     const problem_shape *sets; /* per shape */
-    uint64_t boxes, elements;  /* what classifying the mask took: boxes evaluated, pairs looked at one by one */
+    uint64_t elements;         /* what classifying the mask took: pairs looked at one by one */
 
     uint64_t *work; /* per Q block: its pairs */
     uint64_t pairs, positions, heaviest; /* heaviest: pairs of the block that has most */
@@ -177,7 +177,7 @@ fcp_code problem_tiles(planning *x);
 typedef struct problem_kept {
     struct cells *whole, *later, **of_class; /* later: of half of the sequences, where two are asked */
     uint32_t classes;
-    uint64_t boxes; /* of the first planning that asked two */
+    bool two; /* a planning has asked two */
     struct planning_outlook outlook;
     uint32_t told; /* times that a mask was asked, of which who watches the progress was told */
     uint32_t *joined; /* per shape of `later`: the number that `whole` has for it; FCP_NONE: nobody needed it yet */

@@ -7,6 +7,7 @@
  * Cost: O(pieces + runs of the layout).
  */
 #include "compiler/schedule/reshuffle.h"
+#include "runtime/plan/sides.h"
 
 #include <string.h>
 

@@ -8,6 +8,7 @@
 #define FCPC_SCHEDULE_ROUTES_H
 #include "compiler/base/arena.h"
 #include "compiler/place/place.h"
+#include "runtime/plan/enums.h"
 
 /* A block that has to reach some ranks: readers[first] to readers[first + count - 1], ascending, without `src`. */
 typedef struct route_want {

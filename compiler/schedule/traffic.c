@@ -27,6 +27,7 @@
  * leaves its home by one hop only, and its ways branch behind this hop (routes.c).
  */
 #include "compiler/schedule/traffic.h"
+#include "runtime/plan/bytes.h"
 
 #include <string.h>
 

@@ -20,7 +20,7 @@ typedef struct hop {
 /* May its units leave as soon as a round is free? Then they wait for nothing else. */
 static inline bool hop_is_independent(const hop *h) { return h->parent == FCP_NONE && !h->waits; }
 
-/* Where the tiles of a Q block run, and so what becomes of its results (runtime/plan/plan.h). */
+/* Where the tiles of a Q block run, and so what becomes of its results (runtime/plan/FORMAT.md). */
 typedef enum result_kind {
     RESULT_HOME,    /* all at home, or there is none */
     RESULT_PARTIAL, /* at several ranks; the home makes the result of what they send it */

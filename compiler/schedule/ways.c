@@ -22,6 +22,7 @@
  * the simulator.
  */
 #include "compiler/schedule/ways.h"
+#include "runtime/plan/bytes.h"
 
 #include <string.h>
 

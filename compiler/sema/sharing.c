@@ -9,11 +9,12 @@
  * another strategy that divides the batch among them.
  */
 #include "compiler/sema/sharing.h"
+#include "runtime/plan/enum_names.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "compiler/base/divisor.h"
+#include "compiler/base/integers.h"
 #include "compiler/base/text.h"
 #include "compiler/sema/strategies.h"
 

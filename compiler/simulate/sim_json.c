@@ -2,8 +2,11 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "compiler/base/json.h"
 #include "compiler/fcpc.h"
-#include "compiler/simulate/sim_json.h"
+#include "compiler/simulate/simulate.h"
+#include "runtime/plan/enum_names.h"
+#include "runtime/plan/plan.h"
 
 static double seconds(uint64_t picoseconds) { return (double)picoseconds / (double)SIM_SECOND; }
 

@@ -7,8 +7,9 @@
 #include <unistd.h>
 
 #include "runtime/base/clock.h"
-#include "runtime/cuda/environment.h"
+#include "runtime/cuda/cuda.h"
 #include "runtime/jit/kernel_source.h"
+#include "runtime/plan/plan_summary.h"
 #include "tests/gpu/gpu.h"
 
 enum { TIMES = 21, TEXT = 800 };
