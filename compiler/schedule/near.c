@@ -16,7 +16,8 @@
  * kinds is visited twice, so its running state is stored and loaded once more. So a rank divides its stages only if the
  * network takes longer than its computing and one more launch in each stage. The network takes the time of the busiest
  * port: the rank's own, or one of those that send to it over net. Computing takes the rank's pairs at four sevenths of
- * the FLOPs (place/weigh_placement.c), but for each tile at least the time to read and write the running state of its rows.
+ * the FLOPs (place/weigh_placement.c), but for each tile at least the time to read and write the running state of its
+ * rows.
  *
  * *What breaks if all ranks divide*: on wikipedia-64 in zigzag the backward pass takes 741 ms in place of 718.
  */
