@@ -348,9 +348,9 @@ static fcp_code by_message(fcp_cuda_session *s, uint32_t caller, uint32_t home, 
     uint32_t from = in ? caller : home, to = in ? home : caller;
     cuda_rank *sender = &s->ranks[from], *receiver = &s->ranks[to];
     const fcp_transfer theirs = other_side(t, caller);
-    cu_ptr landing = receiver->messages + receiver->messages_bytes / 2;
+    cu_ptr landing = receiver->kept[CUDA_MESSAGES].at + receiver->messages_bytes / 2;
     cuda_unit_move pack = {.transfer = in ? t : &theirs, .home = &s->ranks[home].arena[pass], .caller = tensors,
-                           .to = FK_IN_MESSAGE, .from = in ? FK_AT_CALLER : FK_AT_BLOCKS, .message = sender->messages};
+                           .to = FK_IN_MESSAGE, .from = in ? FK_AT_CALLER : FK_AT_BLOCKS, .message = sender->kept[CUDA_MESSAGES].at};
     cuda_unit_move unpack = {.transfer = in ? &theirs : t, .home = pack.home, .caller = tensors,
                              .to = in ? FK_AT_BLOCKS : FK_AT_CALLER, .from = FK_IN_MESSAGE, .message = landing};
     fcp_code code = fcp_net_pace(s->base.net, 3, err);
@@ -358,7 +358,7 @@ static fcp_code by_message(fcp_cuda_session *s, uint32_t caller, uint32_t home, 
     if (!code) code = fcp_cuda_follow(s, sender->device, sender->streams[FCP_COMM], receiver->streams[FCP_COMM], err);
     if (!code) code = fcp_cuda_use(s, receiver->device, err);
     if (!code)
-        code = fcp_cuda_copy(s, receiver->device, landing, sender->device, sender->messages,
+        code = fcp_cuda_copy(s, receiver->device, landing, sender->device, pack.message,
                              fcp_message_bytes(s->plan, pass, t), receiver->streams[FCP_COMM], err);
     if (!code) code = fcp_cuda_follow(s, receiver->device, receiver->streams[FCP_COMM], sender->streams[FCP_COMM], err);
     return code ? code : fcp_cuda_gather(s, to, &unpack, receiver->streams[FCP_COMM], err);
@@ -425,7 +425,7 @@ static fcp_code move_launch(fcp_cuda_session *s, uint32_t rank, fcp_pass pass, c
     if (transport->reshuffle) return transport->reshuffle(s->base.net, rank, pass, x, tensors, err);
     fcp_code code = fcp_cuda_use(s, r->device, err);
     if (!code) code = fcp_net_pace(s->base.net, 1 + x->b, err);
-    if (!code) code = fcp_wires_make(wires, &r->arena[pass], (void *)(uintptr_t)r->messages, r->messages_bytes, x,
+    if (!code) code = fcp_wires_make(wires, &r->arena[pass], (void *)(uintptr_t)r->kept[CUDA_MESSAGES].at, r->messages_bytes, x,
                                       err);
     if (!code) code = do_messages(s, rank, pass, x, tensors, wires, FCP_SEND, err);
     if (!code) code = fcp_net_launch(s->base.net, rank, pass, x->c, wires->list, x->b, err);

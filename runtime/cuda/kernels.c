@@ -150,8 +150,7 @@ static fcp_code load_kernels(fcp_cuda_session *s, fcp_jit *jit, cuda_device *d, 
         unsigned skeletons = skeletons_of(s, d, pass);
         char *source = NULL;
         if (!skeletons) continue;
-        code = fcp_cuda_fused(s, (fcp_pass)pass) ? fcp_kernel_source_fused(s->plan, skeletons, &source, err)
-                                                 : fcp_kernel_source(s->plan, skeletons, &source, err);
+        code = fcp_kernel_source(s->plan, skeletons, fcp_cuda_fused(s, (fcp_pass)pass), &source, err);
         if (code) break;
         if (d->modules[pass] && d->sources[pass] && strcmp(d->sources[pass], source) == 0) {
             free(source);

@@ -135,7 +135,7 @@ static fcp_code advance_launch(recorder *x, uint32_t rank, const fcp_instr *laun
         code = mark(x, rank, FCP_COMM, err);
         if (!code) code = wait_across(x, rank, err);
         if (!code)
-            code = fcp_wires_make(&w->wires, &r->arena[x->pass], (void *)(uintptr_t)r->rounded, r->rounded_bytes,
+            code = fcp_wires_make(&w->wires, &r->arena[x->pass], (void *)(uintptr_t)r->kept[CUDA_ROUNDED].at, r->rounded_bytes,
                                   launch, err);
         if (!code) code = fcp_cuda_wire(x->s, rank, x->pass, launch, &w->wires, FCP_SEND, err);
         if (!code) code = fcp_net_launch(net, rank, x->pass, launch->c, w->wires.list, launch->b, err);

@@ -37,7 +37,7 @@ fcp_code fcp_cuda_sinks_in(fcp_cuda_session *s, const fcp_tensors *tensors, fcp_
         code = fcp_cuda_use(s, d, err);
         if (!code && given) code = put_ranges(s, r, given, err);
         else if (!code && d->own_sinks)
-            code = fcp_cuda_copy(s, d, d->sinks, d, d->plan_sinks, fcp_kernel_sink_count(s->plan) * sizeof(float),
+            code = fcp_cuda_copy(s, d, d->sinks, d, d->plan_sinks, fcp_launch_sink_count(s->plan) * sizeof(float),
                                  s->ranks[r].streams[FCP_COMM], err);
         if (code) return code;
         d->own_sinks |= given != NULL;
@@ -61,7 +61,7 @@ static fcp_code fold_range(fcp_cuda_session *s, cuda_rank *rank, uint32_t range,
         const fk_support x = {.to = from + count * row, .from = (uintptr_t)a->delta + queries[slot] * row,
                               .lse = (uintptr_t)a->lse + queries[slot] * row,
                               .lse_low = (uintptr_t)a->lse_low + queries[slot] * row, .count = rows, .heads = a->heads,
-                              .sinks = fcp_kernel_sinks_of(s->plan, rank->device->sinks, range)};
+                              .sinks = fcp_launch_sinks_of(s->plan, rank->device->sinks, range)};
         code = fcp_cuda_fold_sinks(s, rank, x, err);
         count += (rows + FK_FOLD - 1) / FK_FOLD;
     }

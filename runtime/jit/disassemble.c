@@ -1,7 +1,6 @@
 /* disassemble.c: runs nvdisasm on a cubin and reads what it prints.
  *
  * Requires: a cubin.
- * Gives:    disassemble.h.
  * Cost:     about a second for the kernels of a pass.
  * nvdisasm reads files alone, so the cubin lies in a temporary one while it runs. It is run without a shell.
  */

@@ -1,7 +1,7 @@
 /* disassemble.h: the machine code of a cubin as text, by nvdisasm of the CUDA toolkit, which is looked for when it is
  * needed. No GPU is needed. */
-#ifndef FCP_KERNELS_DISASSEMBLE_H
-#define FCP_KERNELS_DISASSEMBLE_H
+#ifndef FCP_JIT_DISASSEMBLE_H
+#define FCP_JIT_DISASSEMBLE_H
 #include "runtime/fcp.h"
 
 /* Gives the listing of `nvdisasm -c -gi`: the code alone, with the source line of each instruction if the cubin

@@ -10,8 +10,8 @@
  * and digest; if one of them is wrong, the source is compiled again. Entries are written under a temporary name and
  * renamed.
  */
-#ifndef FCP_KERNELS_JIT_H
-#define FCP_KERNELS_JIT_H
+#ifndef FCP_JIT_JIT_H
+#define FCP_JIT_JIT_H
 #include "runtime/jit/nvrtc.h"
 
 typedef struct fcp_jit fcp_jit;

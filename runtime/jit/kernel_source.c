@@ -1,7 +1,6 @@
 /* kernel_source.c: describes a plan to codegen, which prints its kernels.
  *
  * Requires: a plan that passed fcp_plan_check.
- * Gives:    kernel_source.h.
  * Cost:     linear in the text, about 50 KB.
  */
 #include "runtime/jit/kernel_source.h"
@@ -128,7 +127,7 @@ static fcp_code describe_plan(const fcp_plan *plan, emit_program *out, emit_arra
     return FCP_OK;
 }
 
-static fcp_code make_source(const fcp_plan *plan, unsigned skeletons, bool fused, char **out_text, fcp_error *err) {
+fcp_code fcp_kernel_source(const fcp_plan *plan, unsigned skeletons, bool fused, char **out_text, fcp_error *err) {
     emit_program program;
     emit_array *arrays = NULL;
     fcp_table_reads *reads = NULL;
@@ -181,12 +180,4 @@ static fcp_code make_source(const fcp_plan *plan, unsigned skeletons, bool fused
     if (!code) *out_text = s.text;
     else free(s.text);
     return code;
-}
-
-fcp_code fcp_kernel_source(const fcp_plan *plan, unsigned skeletons, char **out_text, fcp_error *err) {
-    return make_source(plan, skeletons, false, out_text, err);
-}
-
-fcp_code fcp_kernel_source_fused(const fcp_plan *plan, unsigned skeletons, char **out_text, fcp_error *err) {
-    return make_source(plan, skeletons, true, out_text, err);
 }

@@ -1,7 +1,6 @@
 /* shared_library.c: dlopen and dlsym, with a message that says where a library was looked for.
  *
  * Requires: a description of the library that outlives the call.
- * Gives:    shared_library.h.
  * Cost:     one dlopen for each place.
  * A library is never unloaded, because CUDA, NCCL and MPI leave threads running that would not survive it.
  */

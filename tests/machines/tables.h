@@ -28,13 +28,13 @@ static inline bool tables_make(const fcp_plan *plan, plan_tables *t) {
     t->arrays = calloc(plan->arrays_count + 1, sizeof *t->arrays);
     t->bands = calloc(plan->slices_count + 1, sizeof *t->bands);
     t->data = malloc(plan->data_count + 1);
-    t->sinks = calloc(fcp_kernel_sink_count(plan) + 1, sizeof *t->sinks);
+    t->sinks = calloc(fcp_launch_sink_count(plan) + 1, sizeof *t->sinks);
     if (!t->sequences || !t->arrays || !t->bands || !t->data || !t->sinks) return false;
-    fcp_kernel_sequences(plan, t->sequences);
-    fcp_kernel_data(plan, t->data);
-    fcp_kernel_arrays(plan, (uintptr_t)t->data, t->arrays);
-    fcp_kernel_bands(plan, (uintptr_t)plan->band_rows, (uintptr_t)plan->bands, t->bands);
-    fcp_kernel_sinks(plan, t->sinks);
+    fcp_launch_sequences(plan, t->sequences);
+    fcp_launch_data(plan, t->data);
+    fcp_launch_arrays(plan, (uintptr_t)t->data, t->arrays);
+    fcp_launch_bands(plan, (uintptr_t)plan->band_rows, (uintptr_t)plan->bands, t->bands);
+    fcp_launch_sinks(plan, t->sinks);
     return true;
 }
 
@@ -43,7 +43,7 @@ static inline void tables_tell(const plan_tables *t, const fcp_plan *plan, uint3
     launch->sequences = (uintptr_t)t->sequences;
     launch->arrays = (uintptr_t)t->arrays;
     launch->bands = (uintptr_t)t->bands;
-    launch->sinks = fcp_kernel_sinks_of(plan, (uintptr_t)t->sinks, range);
+    launch->sinks = fcp_launch_sinks_of(plan, (uintptr_t)t->sinks, range);
 }
 
 typedef struct machine_room {

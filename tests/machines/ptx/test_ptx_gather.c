@@ -17,7 +17,7 @@ static ptx_module *module_of(void) {
     char *source, *text, why[PTX_ERROR];
     fcp_error err;
     fcp_plan *plan = plan_with("gather", MODEL(2, 1, 16, bf16) CLUSTER(1) BATCH(60) PLAN("mask = causal"), NULL, 0);
-    cr_assert_eq(fcp_kernel_source(plan, EMIT_SUPPORT, &source, &err), FCP_OK, "%s", err.message);
+    cr_assert_eq(fcp_kernel_source(plan, EMIT_SUPPORT, false, &source, &err), FCP_OK, "%s", err.message);
     cr_assert_eq(ptx_compile(source, "compute_80", &text, &err), FCP_OK, "%s", err.message);
     ptx_module *m = ptx_module_new(text, why);
     cr_assert(m, "%s", why);

@@ -97,7 +97,7 @@ static void holds(standin *x, fcp_partition wanted, bool add, unsigned first) {
     fcp_session *session;
     fcp_shape shape;
     fcp_error err = {0};
-    fcp_packed packed[PLANS] = {{0}};
+    fcp_packed packed[PLANS] = {0};
     const unsigned share = first ? 2 : 3;
     for (int i = 0; i < PLANS; i++) plans[i] = with_margin(6, margins[i]);
     x->plan = plans[0];
