@@ -1,5 +1,6 @@
 /* time_parts.c: what a page says about time, as lists of numbers and as strings of shares. */
 #include "compiler/page/time_parts.h"
+#include "runtime/plan/instructions.h"
 
 #include <string.h>
 

@@ -2,9 +2,9 @@
  * picture. */
 #ifndef FCPC_SHOW_MODEL_H
 #define FCPC_SHOW_MODEL_H
-#include "runtime/plan/plan.h"
 #include "compiler/base/arena.h"
 #include "compiler/base/text.h"
+#include "runtime/plan/enums.h"
 
 /* How large a picture may become: the most that it may have of each. */
 typedef struct show_scale {

@@ -7,7 +7,7 @@
 #ifndef FCPC_SHOW_TERMINAL_H
 #define FCPC_SHOW_TERMINAL_H
 #include "compiler/base/text.h"
-#include "runtime/plan/plan.h"
+#include "runtime/fcp.h"
 
 typedef struct show_options {
     uint32_t width; /* of the terminal, in columns; 0: 80. A picture takes 64 to 160 of them */

@@ -5,6 +5,7 @@
  * Cost:     linear in instructions and transfers, and the sorting of one rank's intervals at a time.
  */
 #include "compiler/trace/timeline.h"
+#include "runtime/plan/sides.h"
 
 #include <stdio.h>
 #include <stdlib.h>

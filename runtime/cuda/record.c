@@ -20,6 +20,7 @@
 #include <string.h>
 
 #include "runtime/exec/error_place.h"
+#include "runtime/plan/enum_names.h"
 #include "runtime/worklists/fuse.h"
 #include "runtime/plan/fabrics.h"
 

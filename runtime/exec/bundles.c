@@ -8,6 +8,8 @@
  * Cost:     linear in pieces, runs and stretches; pieces of a sequence that are not in order of start are sorted.
  */
 #include "runtime/exec/bundles.h"
+#include "runtime/plan/head_ranges.h"
+#include "runtime/plan/sides.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,11 +1,11 @@
 /* bundles.h: what is in the bundles that IN, OUT and COPY move.
  *
- * A plan does not list it: it follows from the layout and the blocks (plan/plan.h). Here it is worked out once, when a
- * session gets its plan, for the ranks of this process.
+ * A plan does not list it: it follows from the layout and the blocks (plan/FORMAT.md). These functions work it out once,
+ * when a session gets its plan, for the ranks of this process.
  */
 #ifndef FCP_EXEC_BUNDLES_H
 #define FCP_EXEC_BUNDLES_H
-#include "runtime/plan/plan.h"
+#include "runtime/plan/instructions.h"
 
 /* Tokens of a bundle that lie next to each other in the caller's tensors, and in a home block. */
 typedef struct fcp_bundle_run {

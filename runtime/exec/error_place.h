@@ -1,7 +1,7 @@
 /* error_place.h: the place in a plan that an error names, in numbers and in words. */
 #ifndef FCP_EXEC_ERROR_PLACE_H
 #define FCP_EXEC_ERROR_PLACE_H
-#include "runtime/plan/plan.h"
+#include "runtime/plan/enums.h"
 
 /* A rank, and nothing more. */
 fcp_where fcp_where_rank(uint32_t rank);

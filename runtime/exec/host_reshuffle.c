@@ -5,6 +5,7 @@
  *           row and chunk of heads.
  */
 #include "runtime/exec/host_reshuffle.h"
+#include "runtime/plan/sides.h"
 
 #include <string.h>
 

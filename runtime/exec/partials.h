@@ -8,6 +8,7 @@
 #ifndef FCP_EXEC_PARTIALS_H
 #define FCP_EXEC_PARTIALS_H
 #include "runtime/exec/rank_memory.h"
+#include "runtime/plan/instructions.h"
 
 typedef struct fcp_partials {
     uint32_t homes;             /* slots below are home slots, but of STATE */

@@ -10,6 +10,7 @@
  */
 #ifndef FCP_EXEC_RANK_MEMORY_H
 #define FCP_EXEC_RANK_MEMORY_H
+#include "runtime/plan/bytes.h"
 #include "runtime/plan/plan.h"
 
 /* The home blocks of a rank. A block that does not hold a side has no tokens of it. */

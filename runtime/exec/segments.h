@@ -6,6 +6,7 @@
 #ifndef FCP_EXEC_SEGMENTS_H
 #define FCP_EXEC_SEGMENTS_H
 #include "runtime/exec/rank_memory.h"
+#include "runtime/plan/instructions.h"
 
 enum { FCP_SEGMENTS = 6 }; /* room for more than any transfer has */
 typedef struct fcp_segment {

@@ -8,7 +8,6 @@
 #define FCP_EXEC_SESSION_H
 #include "runtime/base/interrupt.h"
 #include "runtime/exec/transport.h"
-#include "runtime/plan/plan.h"
 
 /* What a session asks of its caller, from its options on. */
 static inline fcp_interrupt fcp_interrupt_of(const fcp_session_options *options) {

@@ -18,6 +18,8 @@
 #include <string.h>
 
 #include "runtime/base/grow.h"
+#include "runtime/plan/head_ranges.h"
+#include "runtime/plan/plan_cluster.h"
 #include "runtime/worklists/list.h"
 
 enum {

@@ -23,6 +23,7 @@
 #ifndef FCP_WORKLISTS_FUSE_H
 #define FCP_WORKLISTS_FUSE_H
 #include "runtime/exec/rank_memory.h"
+#include "runtime/plan/instructions.h"
 
 typedef struct fcp_fusion_run {
     uint32_t first, last; /* its first ATTEND and its last, as indices into the compute queue */

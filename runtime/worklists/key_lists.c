@@ -14,6 +14,8 @@
 
 #include "codegen/source.h"
 #include "runtime/base/grow.h"
+#include "runtime/plan/head_ranges.h"
+#include "runtime/plan/plan_cluster.h"
 #include "runtime/worklists/list.h"
 #include "runtime/worklists/turns.h"
 

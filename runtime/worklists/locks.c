@@ -15,6 +15,7 @@
  */
 #include <string.h>
 
+#include "runtime/plan/head_ranges.h"
 #include "runtime/worklists/list.h"
 
 /* Counts who adds to what. */

@@ -12,6 +12,8 @@
 #include <string.h>
 
 #include "runtime/base/grow.h"
+#include "runtime/plan/head_ranges.h"
+#include "runtime/plan/plan_cluster.h"
 #include "runtime/worklists/list.h"
 
 /* Adds the runs of keys that one row of cells meets in one part of a tile, for a class of heads. */

@@ -16,7 +16,7 @@
  * lets the last SM end first. A list of merges says how the parts are joined afterwards, in the order of the keys.
  * Other rows are cut by keys, too, if the last CTA then ends earlier (deal.c); the kernel itself joins these parts.
  *
- * By head: if the heads of a plan are of several classes (runtime/plan/plan.h), each item is of one head, and meets
+ * By head: if the heads of a plan are of several classes (runtime/plan/FORMAT.md), each item is of one head, and meets
  * what this head sees. Items of all heads are one list, longest first.
  *
  * Offsets are bytes from the beginning of the arena (fcp_arena.q).

@@ -4,6 +4,8 @@
  * is checked by the stand-ins in every other test of plans with a layout. */
 #include "runtime/cuda/cuda.h"
 #include "tests/support/nccl_ranks.h"
+#include "runtime/plan/enum_names.h"
+#include "runtime/plan/plan_summary.h"
 
 enum { POISON = 0x5a, ROW_MOST = 1024 };
 
