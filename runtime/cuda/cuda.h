@@ -112,9 +112,9 @@ typedef struct cuda_attend {
     uint32_t row_count, key_count, merge_count, lock_count, subs;
     bool single; /* as in fcp_worklists */
     bool cut;    /* the keys of some rows are */
-    /* If ATTENDs [instr, last] are fused into one launch. holds: it begins when so many instructions of the
-     * communication queue are complete. needs: all it reads is there when so many are. round: the last round for which
-     * its CTAs wait by a flag; FCP_NONE: for none. */
+    /* Fused: the launch is ATTENDs [instr, last]. holds: it begins when so many instructions of the communication queue
+     * are complete. needs: all it reads is there when so many are. round: the last round for which its CTAs wait by a
+     * flag; FCP_NONE: for none. */
     uint32_t last, holds, needs, round;
 } cuda_attend;
 typedef struct cuda_work {
@@ -152,12 +152,14 @@ enum { CUDA_SINK = FCP_TENSORS, CUDA_D_SINK, CUDA_TABLE, CUDA_D_TABLE, CUDA_MAX_
  * pass with the largest logits. */
 enum { CUDA_TABLE_GRADIENTS = FCP_PASSES, CUDA_MAXIMA, CUDA_GRAPHS };
 
-/* What a rank keeps on its device beside its arena.
- * LOCKS: lock_words words of 4 bytes, and behind them flag_words. The backward pass has its locks and counter there, the
- * forward pass the running states that parts of a row leave until they are joined; a fused pass has the flags of its
- * arrivals behind them. SUMS: of the gradients of tables, and behind them as many floats; none before a run wants them.
- * RUNS: of its bundles. MESSAGES: those of one LAUNCH of inputs or outputs. ROUNDED: messages of partial results, one
- * for each fabric and direction. LISTS: the work lists of the first pass, then those of the second. */
+/* The memory that a rank has on its device beside its arena.
+ *
+ * LOCKS: lock_words words of 4 bytes, then flag_words. The backward pass has its locks and its counter in the former,
+ * the forward pass the running states that parts of a row leave until they are joined. The latter are the flags of
+ * arrivals in a fused pass. SUMS: of the gradients of tables, then as many floats; there are none before a run wants
+ * them. RUNS: of its bundles. MESSAGES: those of one LAUNCH of inputs or outputs. ROUNDED: messages of partial results,
+ * one for each fabric and direction. LISTS: the work lists of the first pass, then those of the second.
+ */
 enum { CUDA_LOCKS, CUDA_SUMS, CUDA_RUNS, CUDA_MESSAGES, CUDA_ROUNDED, CUDA_LISTS, CUDA_KEPT = CUDA_LISTS + FCP_PASSES };
 
 typedef struct cuda_rank {

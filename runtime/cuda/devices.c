@@ -1,7 +1,8 @@
 /* devices.c: opening and closing the devices of a session.
  *
- * Requires: a driver that fcp_cuda_open opened.
  * All parts of a device are closed here, not in the files that open them, because the order of closing matters.
+ *
+ * Requires: a driver that fcp_cuda_open opened.
  */
 #include "runtime/cuda/cuda.h"
 

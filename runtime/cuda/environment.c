@@ -1,6 +1,6 @@
-/* environment.c: what masks and scores read on a device: sequences, fields, slices, sinks. It is one allocation, and
- * has room for sinks and tables that a run brings (sinks.c, cuda_tables.c), and for what it finds of them and of logits
- * (maxima.c).
+/* environment.c: what masks and scores read on a device: sequences, fields, slices, sinks. It is one allocation. It
+ * also has room for sinks and tables that a run brings, for gradients of sinks, and for the largest logits (sinks.c,
+ * cuda_tables.c, maxima.c).
  *
  * Requires: open devices.
  * Cost:     a copy of the plan's fields and slices on each device.

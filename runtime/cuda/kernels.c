@@ -24,8 +24,9 @@ static void warn(fcp_cuda_session *s, const char *format, ...) {
 }
 
 /* Compares what the driver says of a kernel with what its skeleton asks for. More registers or shared memory are an
- * error. Spilled registers give right results slowly, so they are a warning. If warpgroups give each other registers,
- * fewer are an error too: a warpgroup would wait for ever for registers that do not exist. */
+ * error. Spilled registers give right results slowly, so they are a warning. In kernels whose warpgroups pass registers
+ * to each other (setmaxnreg), fewer registers are an error, too: a warpgroup would wait for ever for registers that do
+ * not exist. */
 static fcp_code check_kernel(fcp_cuda_session *s, const cuda_device *d, const cuda_kernel *k, const emit_kernel *asked,
                              fcp_error *err) {
     static const int which[] = {CU_FUNC_MAX_THREADS, CU_FUNC_SHARED, CU_FUNC_LOCAL, CU_FUNC_REGISTERS};

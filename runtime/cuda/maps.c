@@ -1,4 +1,4 @@
-/* maps.c: makes tensor maps, which describe the tensors in a rank's arena to the copy engine of sm_90a.
+/* maps.c: makes tensor maps, which describe the tensors in a rank's arena to the TMA of sm_90a.
  *
  * Requires: an arena with its final address, and rows at multiples of 16 bytes.
  * Cost:     six calls of the driver for each rank and pass, once for a plan. Launches carry the maps as parameters.

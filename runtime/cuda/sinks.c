@@ -1,11 +1,13 @@
-/* sinks.c: sinks that a run brings, and their gradients: -sum of exp(sink - LSE) delta over the rows of a head.
- * LSE is two floats, and delta includes the gradient of LSE if the run has one.
+/* sinks.c: sinks that a run brings, and their gradients.
+ *
+ * The gradient of a head's sink is -sum of exp(sink - LSE) delta over the head's rows. LSE is two floats, and delta
+ * includes the gradient of LSE if the run has one.
  *
  * Requires: a run whose tensors were checked; for gradients, a pass that has ended, so that LSE and delta of home rows
- *           lie in the arena, and dQ has been rounded and its room is free.
+ *           lie in the arena. dQ has been rounded by then, and its memory is used for sums.
  * Order:    all of it is in communication streams, as IN and OUT are, and outside the graph of the pass.
- * Sums:     FK_FOLD neighbouring rows of each head are added up to one row, and those again, until one is left. So the
- *           bits depend on nothing but where rows are.
+ * Sums:     each FK_FOLD neighbouring rows of a head are added up to one row, and these again, until one is left. So
+ *           the bits depend on nothing but where rows are.
  * Cost:     LSE and delta are read once; a launch for each factor of FK_FOLD in the number of rows.
  */
 #include "runtime/cuda/cuda.h"

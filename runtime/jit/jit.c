@@ -177,7 +177,7 @@ static char *entry_path(const fcp_jit *j, const uint8_t key[HASH], const char *s
 
 /* --- which NVRTC -------------------------------------------------------------------------------------------------- */
 
-/* The cache's file "nvrtc": which NVRTC was found, and the hash of its file, so that a run whose kernels are all in
+/* The cache's file "nvrtc": which NVRTC was found, and the hash of its file. With it, a run whose kernels are all in
  * the cache neither loads NVRTC nor hashes 100 MB. It is believed only if the file at `path` has not changed, and if
  * the search for NVRTC would go through the same places. */
 typedef struct compiler_record {

@@ -52,11 +52,12 @@ fcp_code fcp_kernel_check(const fcp_plan *plan, fcp_error *err) {
             fcp_dtype_name((fcp_dtype)p->dtype));
     if (p->values_in_keys)
         return fcp_fail(err, FCP_E_HEADS,
-                        "kernels read V from memory of its own, and the plan's values are in its keys: give V apart, as "
-                        "in model { head_dim = 192; value_dim = 128; values = own }, or run the plan on the host");
+                        "kernels read V from memory of its own, and the plan's values are in its keys: give V apart, "
+                        "as in model { head_dim = 192; value_dim = 128; values = own }, or run the plan on the host");
     if (!emit_has_dims(p->head_dim, p->value_dim))
-        return fcp_fail(err, FCP_E_HEADS, "there are kernels for " EMIT_DIMS "; the plan's are %" PRIu32 " and %" PRIu32,
-                        p->head_dim, p->value_dim);
+        return fcp_fail(err, FCP_E_HEADS,
+                        "there are kernels for " EMIT_DIMS "; the plan's are %" PRIu32 " and %" PRIu32, p->head_dim,
+                        p->value_dim);
     return FCP_OK;
 }
 
@@ -140,9 +141,10 @@ fcp_code fcp_kernel_source(const fcp_plan *plan, unsigned skeletons, bool fused,
     fcp_code code = fcp_kernel_check(plan, err);
     unsigned passes = (skeletons & EMIT_FORWARDS ? 1u << FCP_FORWARD : 0) |
                       (skeletons & (EMIT_BACKWARD | EMIT_TABLES) ? 1u << FCP_BACKWARD : 0);
-    if (!code && passes & ~plan->problem->passes)
+    const unsigned missing = passes & ~plan->problem->passes;
+    if (!code && missing)
         code = fcp_fail(err, FCP_E_PASS, "the plan has no %s pass",
-                        fcp_pass_names[passes & ~plan->problem->passes & 1u << FCP_FORWARD ? FCP_FORWARD : FCP_BACKWARD]);
+                        fcp_pass_names[missing >> FCP_FORWARD & 1 ? FCP_FORWARD : FCP_BACKWARD]);
     const uint32_t d = plan->problem->head_dim, v = plan->problem->value_dim;
     if (!code && skeletons & (EMIT_ORDERED | EMIT_UNORDERED) && emit_backward(d, v, true, false) == EMIT_SPLIT)
         code = fcp_fail(err, FCP_E_HEADS,

@@ -11,10 +11,10 @@
  *   - Forward: if the run has visited another Q block with the same state slot, that block began and ended in the run,
  *     so that its state never left registers. Otherwise rows of one block would read what rows of the other write.
  *
- * A WAIT is taken as a wait for whole instructions of the communication queue, on both fabrics (plan/FORMAT.md). Flags are per fabric,
- * so a CTA waits for what it reads and for no more. A communication queue is in order, so a slot holds what the last
- * launch has brought for which the run waits. Whatever overwrites a slot that an ATTEND reads waits for this ATTEND, as
- * the verifier has proven, and so it comes behind the run.
+ * A WAIT is taken as a wait for whole instructions of the communication queue, on both fabrics (plan/FORMAT.md). Flags
+ * are per fabric, so a CTA waits for what it reads and for no more. A communication queue is in order, so a slot holds
+ * what the last launch has brought for which the run waits. Whatever overwrites a slot that an ATTEND reads waits for
+ * this ATTEND, as the verifier has proven, and so it comes behind the run.
  *
  * Requires: a verified plan.
  * Cost:     linear in the rank's instructions, visits and transfers, and in the plan's blocks.

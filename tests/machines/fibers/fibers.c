@@ -1,9 +1,9 @@
 /* fibers.c: the backends of the machine of fibers (fibers.h).
  *
- * Requires: a plan for whose head_dim, dtype and score there is a build (FIBER_KERNELS in the Makefile).
- * Method:   memory, reductions, delta and output types are those of the host backend, of which it opens a device. An
- *           ATTEND becomes work lists and launches, as on a real device. The grid is drawn anew for each launch and
- *           is smaller than its work, so that blocks do several items.
+ * Requires: a plan for whose sizes, dtype and score there is a build (builds.def).
+ * Method:   a backend opens a device of the host backend, which does memory, reductions, delta and output types. An
+ *           ATTEND becomes work lists and launches, as on a real device. The grid is drawn anew for each launch and is
+ *           smaller than its work, so that CTAs do several items.
  */
 #include "runtime/plan/head_ranges.h"
 #include "runtime/plan/plan_arrays.h"
@@ -15,18 +15,12 @@
 #include "runtime/worklists/worklists.h"
 #include "tests/machines/tables.h"
 
-/* All builds, the same as in FIBER_KERNELS of the Makefile. */
-#define BUILDS(X)                                                                                                      \
-    X(16_16_1_0) X(16_16_0_0) X(32_32_1_0) X(32_32_0_0) X(16_16_1_1) X(16_16_0_1) X(32_32_1_1) X(32_32_0_1)            \
-    X(32_16_1_0) X(32_16_0_1) X(96_96_1_0) X(96_64_0_1) X(64_64_1_0) X(64_64_0_0) X(128_128_1_0) X(128_128_0_0)        \
-    X(256_256_1_0) X(256_256_0_0) X(64_64_1_1) X(128_128_0_1) X(128_64_0_0) X(192_192_0_0) X(192_128_1_0)              \
-    X(192_128_0_1)
-#define X(build) extern const fibers_kernels fibers_kernels_##build;
-BUILDS(X)
+#define X(d, v, bf16, score) extern const fibers_kernels fibers_kernels_##d##_##v##_##bf16##_##score;
+#include "tests/machines/fibers/builds.def"
 #undef X
 static const fibers_kernels *const builds[] = {
-#define X(build) &fibers_kernels_##build,
-    BUILDS(X)
+#define X(d, v, bf16, score) &fibers_kernels_##d##_##v##_##bf16##_##score,
+#include "tests/machines/fibers/builds.def"
 #undef X
 };
 
@@ -386,28 +380,16 @@ static fcp_code run_kernel(struct worker *w, const fcp_arena *a, const fibers_ke
 /* Runs attention, or dQ, of the rows that are listed; then puts together rows whose keys are in parts. */
 static fcp_code run_rows(struct fibers *f, struct worker *w, const fcp_arena *a, const fibers_kernel *rows,
                          fk_launch *launch, fcp_error *err) {
-    const uint32_t counters = (uint32_t)fcp_worklists_part_counters(&w->work);
-    const uint32_t states = (uint32_t)(w->work.split_bytes / 4), words = states + counters;
-    if (words && !room_for(&w->locks, words)) return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory");
-    if (states) memset(w->locks.at, 0xff, states * sizeof *w->locks.at); /* NaN */
-    if (counters) memset(w->locks.at + states, 0, counters * sizeof *w->locks.at);
-    launch->splits = (uintptr_t)w->locks.at;
-    launch->counter = counters ? (uintptr_t)(w->locks.at + states) : 0;
-    launch->items = (uintptr_t)w->work.rows;
-    launch->runs = (uintptr_t)w->work.key_runs;
-    launch->item_count = w->work.row_count;
-    launch->subs = w->work.single;
+    part_words words;
+    if (!tables_rows(&w->work, &w->locks, launch, &words)) return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory");
     const uint64_t pieces = fcp_worklists_pieces(w->work.single, w->work.row_count, launch->head_count * launch->group);
-    w->part_words = counters ? states : 0;
-    fcp_code code = run_kernel(w, a, rows, launch, pieces * rows->parts, words, false, false, err);
+    w->part_words = words.all > words.states ? words.states : 0;
+    fcp_code code = run_kernel(w, a, rows, launch, pieces * rows->parts, words.all, false, false, err);
     w->part_words = 0;
-    for (uint32_t i = states; !code && i < words; i++)
-        if (w->locks.at[i]) code = fcp_fail(err, FCP_E_INTERNAL, "counter %u of parts is not 0 again", i - states);
+    if (!code) code = tables_rows_ended(&w->locks, &words, err);
     if (code || !w->work.merge_count) return code;
-    fk_launch merge = *launch;
-    merge.items = (uintptr_t)w->work.merges;
-    merge.item_count = w->work.merge_count;
-    return run_kernel(w, a, &f->kernels->combine, &merge, w->work.merge_count, words, false, false, err);
+    const fk_launch merge = tables_merges(&w->work, launch);
+    return run_kernel(w, a, &f->kernels->combine, &merge, w->work.merge_count, words.all, false, false, err);
 }
 
 /* Runs the kernel for dK and dV, or for dQ as well, of lists in `order`. The unordered one has no lock but the
@@ -419,15 +401,8 @@ static fcp_code attend_keys(struct fibers *f, struct worker *w, const fcp_arena 
     const bool ordered = order != FCP_KEYS_JOINT;
     bool shared = false;
     for (uint32_t i = 0; ordered && i < w->work.key_count; i++) shared = shared || w->work.keys[i].lock != FK_NONE;
-    uint32_t locks = (ordered ? (uint32_t)fcp_worklists_lock_words(w->work.lock_count, launch->heads) : 0) + 1;
-    if (!room_for(&w->locks, locks)) return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory");
-    memset(w->locks.at, 0, locks * sizeof *w->locks.at);
-    launch->locks = ordered ? (uintptr_t)w->locks.at : 0;
-    launch->counter = (uintptr_t)(w->locks.at + locks - 1);
-    launch->items = (uintptr_t)w->work.keys;
-    launch->runs = (uintptr_t)w->work.row_runs;
-    launch->item_count = w->work.key_count;
-    launch->subs = w->work.subs;
+    const uint32_t locks = tables_keys(&w->work, &w->locks, ordered, launch);
+    if (!locks) return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory");
     const fibers_kernels *k = f->kernels;
     const fibers_kernel *mma = ordered ? &k->ordered : &k->unordered,
                         *sm90 = ordered ? &k->ordered_sm90 : &k->unordered_sm90;

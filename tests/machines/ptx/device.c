@@ -1,9 +1,9 @@
 /* device.c: the backends of PTX (device.h).
  *
  * Requires: NVRTC; a plan of fp16 or bf16 with a head_dim that has kernels.
- * Method:   it follows the runtime on devices. It compiles the sources of each pass, makes the environment and the work
- *           lists of visits, and launches the kernels. The grid is drawn anew for each launch, and is often smaller
- *           than the work, so that blocks do several items.
+ * Method:   as the runtime on devices, it compiles the sources of each pass, makes the environment and the work lists
+ *           of visits, and launches the kernels. The grid is drawn anew for each launch, and is often smaller than the
+ *           work, so that CTAs do several items.
  */
 #define _GNU_SOURCE
 #include "runtime/plan/head_ranges.h"
@@ -493,29 +493,17 @@ static fcp_code run_kernel(device *d, worker *w, const fcp_arena *a, const char 
 
 /* Attention, or dQ, of the rows that are listed; then rows whose keys are in parts are put together. */
 static fcp_code run_rows(device *d, worker *w, const fcp_arena *a, fk_launch *launch, uint32_t heads, fcp_error *err) {
-    const uint32_t counters = (uint32_t)fcp_worklists_part_counters(&w->work);
-    const uint32_t states = (uint32_t)(w->work.split_bytes / 4), words = states + counters;
-    if (words && !room_for(&w->locks, words)) return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory");
-    if (states) memset(w->locks.at, 0xff, states * sizeof *w->locks.at); /* NaN */
-    if (counters) memset(w->locks.at + states, 0, counters * sizeof *w->locks.at);
-    launch->splits = (uintptr_t)w->locks.at;
-    launch->counter = counters ? (uintptr_t)(w->locks.at + states) : 0;
-    launch->items = (uintptr_t)w->work.rows;
-    launch->runs = (uintptr_t)w->work.key_runs;
-    launch->item_count = w->work.row_count;
-    launch->subs = w->work.single;
+    part_words words;
+    if (!tables_rows(&w->work, &w->locks, launch, &words)) return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory");
     const char *name = a->pass == FCP_BACKWARD ? "fk_backward_dq" : d->sm90 ? "fk_forward_sm90" : "fk_forward";
     fcp_code code = run_kernel(d, w, a, name, launch, w->work.row_count * sizeof *w->work.rows,
                                w->work.key_run_count * sizeof *w->work.key_runs,
-                               fcp_worklists_pieces(w->work.single, w->work.row_count, heads), words, err);
-    for (uint32_t i = states; !code && i < words; i++)
-        if (w->locks.at[i]) code = fcp_fail(err, FCP_E_INTERNAL, "counter %u of parts is not 0 again", i - states);
+                               fcp_worklists_pieces(w->work.single, w->work.row_count, heads), words.all, err);
+    if (!code) code = tables_rows_ended(&w->locks, &words, err);
     if (code || !w->work.merge_count) return code;
-    fk_launch merge = *launch;
-    merge.items = (uintptr_t)w->work.merges;
-    merge.item_count = w->work.merge_count;
+    const fk_launch merge = tables_merges(&w->work, launch);
     return run_kernel(d, w, a, "fk_combine", &merge, w->work.merge_count * sizeof *w->work.merges, 0,
-                      w->work.merge_count, words, err);
+                      w->work.merge_count, words.all, err);
 }
 
 static fcp_code run_keys(device *d, worker *w, const fcp_arena *a, fk_launch *launch, fcp_error *err) {
@@ -523,15 +511,8 @@ static fcp_code run_keys(device *d, worker *w, const fcp_arena *a, fk_launch *la
     const char *name = split ? "fk_backward_dkv" : ordered ? "fk_backward_ordered" : "fk_backward_unordered";
     if (d->backward & EMIT_BACKWARD_SM90) name = ordered ? "fk_backward_ordered_sm90" : "fk_backward_unordered_sm90";
     const bool turns = split || ordered;
-    uint32_t locks = (turns ? (uint32_t)fcp_worklists_lock_words(w->work.lock_count, launch->heads) : 0) + 1;
-    if (!room_for(&w->locks, locks)) return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory");
-    memset(w->locks.at, 0, locks * sizeof *w->locks.at);
-    launch->locks = turns ? (uintptr_t)w->locks.at : 0;
-    launch->counter = (uintptr_t)(w->locks.at + locks - 1);
-    launch->items = (uintptr_t)w->work.keys;
-    launch->runs = (uintptr_t)w->work.row_runs;
-    launch->item_count = w->work.key_count;
-    launch->subs = w->work.subs;
+    const uint32_t locks = tables_keys(&w->work, &w->locks, turns, launch);
+    if (!locks) return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory");
     launch->splits = (uintptr_t)w->flags;
     const bool by_head = fcp_plan_by_head(a->plan);
     const uint32_t kv = launch->head_count;
@@ -551,7 +532,8 @@ static fcp_code run_tables(device *d, worker *w, const fcp_arena *a, fk_launch *
     if (!code)
         code = run_kernel(d, w, a, "fk_backward_tables", launch, fcp_worklists_key_bytes(&w->work),
                           w->work.row_run_count * sizeof *w->work.row_runs,
-                          fcp_worklists_pieces(fcp_plan_by_head(a->plan), w->work.key_count, launch->head_count), 0, err);
+                          fcp_worklists_pieces(fcp_plan_by_head(a->plan), w->work.key_count, launch->head_count), 0,
+                          err);
     const fk_support x = {.to = (uintptr_t)rounded, .from = (uintptr_t)w->sums, .count = numbers};
     if (!code) {
         support(d, FCP_BACKWARD, "fk_round_sums", x, FK_SUPPORT_THREADS, numbers * sizeof *rounded,

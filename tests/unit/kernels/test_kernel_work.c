@@ -24,7 +24,7 @@ static uint64_t sum_of(uint64_t first, uint64_t count, uint64_t step, uint64_t s
     return sum;
 }
 
-/* What the copy engine finds at a row is what lies at an offset. */
+/* What TMA finds at a row is what lies at an offset. */
 static void same_bytes(const fcp_arena *a, uint32_t place, uint32_t row, uint32_t slot, uint64_t k, uint64_t v,
                        uint32_t count) {
     fcp_launch_tensor all[FCP_LAUNCH_TENSORS];
@@ -264,7 +264,7 @@ Test(kernel_work, short_rows_have_the_same_pairs) {
                  "plan { mask = causal; block = 512; strategy = fcp(coalesce = 4) }\n", true, false);
 }
 
-/* Fewer rows than multiprocessors, or some left over at the end: keys are cut. */
+/* Fewer rows than SMs, or some left over at the end: keys are cut. */
 Test(kernel_work, cut_rows_have_the_same_pairs) {
     check_single("model { heads = 6; kv_heads = 2; head_dim = 16 }\ncluster { gpu = h100 }\n"
                  "batch { lengths = [2000, 300] }\nplan { mask = causal; block = 1K }\n", false, true);
@@ -278,7 +278,7 @@ Test(kernel_work, cut_rows_have_the_same_pairs) {
                  true);
 }
 
-/* Of the time of a GPU's multiprocessors so many hundredths are used, by cells alone. Beside: longest first. */
+/* Of the time of a GPU's SMs so many hundredths are used, by cells alone. Beside: longest first. */
 static void check_dealt_mask(const char *model, const char *gpu, uint32_t blocks, const char *lengths, const char *mask,
                              uint64_t least) {
     char text[400];
@@ -313,14 +313,14 @@ Test(kernel_work, keys_of_rows_are_cut_where_there_are_few_rows) {
     check_dealt("heads = 8; kv_heads = 1", "h100", 132, "4K", 100); /* 100: as it was */
 }
 
-/* Chains, where rows of equal length are left for more than half of the multiprocessors. Beside: whole rows. */
+/* Chains, where rows of equal length are left for more than half of the SMs. Beside: whole rows. */
 Test(kernel_work, rows_that_are_left_are_cut_in_chains) {
     check_dealt_mask("heads = 64; kv_heads = 8", "h100", 132, "4K", "full", 98);   /* 96 */
     check_dealt_mask("heads = 16; kv_heads = 16", "h100", 132, "8K", "full", 98);  /* 96 */
     check_dealt_mask("heads = 13; kv_heads = 1", "h100", 132, "2K", "full", 82);   /* 78 */
 }
 
-/* If communication asks for more multiprocessors than there are, attention keeps one, and nothing is cut for others. */
+/* If communication asks for more SMs than there are, attention keeps one, and nothing is cut for others. */
 Test(kernel_work, rows_for_one_multiprocessor_are_not_cut) {
     fcp_plan *plan = plan_named("one.fcp", "model { heads = 5; kv_heads = 1; head_dim = 16 }\n"
                                            "cluster { gpus = 2; gpu = h100 }\nbatch { lengths = [256:4K] }\n"
@@ -458,7 +458,7 @@ Test(kernel_work, keys_are_cut_for_the_multiprocessors_of_the_plan) {
     check_cut("heads = 1; kv_heads = 1", "h100", "8K", 64 * 2, 1); /* by rows: of 64 runs parts of 32 */
 }
 
-/* Little work: of several cuts the one with which the last of 132 multiprocessors ends first. `least`: how many
+/* Little work: of several cuts the one with which the last of 132 SMs ends first. `least`: how many
  * hundredths of their time steps use. The numbers beside are those of the usual cut. */
 static void check_little(const char *model, unsigned head_dim, const char *mask, const char *length, uint64_t least) {
     char text[400];
@@ -500,7 +500,7 @@ Test(kernel_work, cuts_by_head_are_compared) {
     check_little("heads = 64; kv_heads = 8", 128, "causal and q - k < 256 * (1 + h % 8)", "2K", 88);     /* 50 */
 }
 
-/* Few queries: keys are cut so that the model's 132 multiprocessors are used for nine tenths of their time. */
+/* Few queries: keys are cut so that the model's 132 SMs are used for nine tenths of their time. */
 static void check_short(const char *model, const char *lengths) {
     char text[400];
     snprintf(text, sizeof text,
