@@ -8,6 +8,7 @@
  *           read in every such run.
  */
 #include "runtime/cuda/cuda.h"
+#include "runtime/plan/plan_arrays.h"
 
 #include "runtime/plan/plan_arrays.h"
 #include "runtime/plan/table_reads.h"

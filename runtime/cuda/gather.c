@@ -4,6 +4,7 @@
  * Cost:     on the device 24 bytes for each run of a rank's bundles; a launch for each unit.
  */
 #include "runtime/cuda/cuda.h"
+#include "runtime/plan/sides.h"
 
 #include <stdlib.h>
 

@@ -27,6 +27,7 @@
  *           linear in what the queues have left.
  */
 #include "runtime/cuda/cuda.h"
+#include "runtime/plan/enum_names.h"
 
 #include <stdio.h>
 #include <string.h>

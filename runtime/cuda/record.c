@@ -17,6 +17,7 @@
  * Cost:     linear in instructions and transfers, times the transfers of a launch.
  */
 #include "runtime/cuda/cuda.h"
+#include "runtime/plan/enum_names.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -4,7 +4,6 @@
  * float64, and gradients with those by stages, whose bits they have. */
 #include <criterion/criterion.h>
 
-#include "runtime/plan/enum_names.h"
 #include "runtime/plan/plan_summary.h"
 #include "runtime/worklists/fuse.h"
 #include "tests/support/amount.h"

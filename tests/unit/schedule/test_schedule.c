@@ -2,6 +2,7 @@
  * random, and with everything drawn at random (scatter.h). What a pass says is counted again here, from what it was
  * given. */
 #include "compiler/schedule/schedule_parts.h"
+#include "runtime/plan/enum_names.h"
 #include "tests/support/planned.h"
 #include "runtime/plan/enum_names.h"
 
