@@ -15,9 +15,7 @@ static inline uint32_t fcp_kv_dim(const fcp_problem *p) {
     return p->values_in_keys ? p->head_dim : p->head_dim + p->value_dim;
 }
 /* Numbers from a head of V to the next in memory: with values_in_keys they lie in the rows of K. */
-static inline uint32_t fcp_value_stride(const fcp_problem *p) {
-    return p->values_in_keys ? p->head_dim : p->value_dim;
-}
+static inline uint32_t fcp_value_stride(const fcp_problem *p) { return p->values_in_keys ? p->head_dim : p->value_dim; }
 /* Bytes of one token of a class when it moves, for a block that holds both sides. Let e be the size of the dtype and
  * w that of `wire`. A range has H = range_kv * range_sub query heads and K = range_kv KV heads. Let q = H *
  * head_dim, o = H * value_dim, and kv = K * (head_dim + value_dim), or K * head_dim with values_in_keys. Then a
