@@ -184,4 +184,9 @@ fcp_code cad_try(const cad_input *in, arena *a, arena *now, const cad_runs *runs
 /* A lower bound of the bytes that a division moves, with these homes and no rank more than the tolerance over the
  * mean. */
 fcp_code cad_bound(const cad_input *in, arena *scratch, uint64_t *out_bytes);
+
+/* The strategy's functions: place.h. */
+fcp_code cad_cut(planning *x);
+fcp_code place_by_cad(planning *x, const place_input *in, uint32_t *home);
+fcp_code exec_by_cad(planning *x, const uint32_t *home, uint32_t *exec);
 #endif
