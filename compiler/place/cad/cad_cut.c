@@ -226,11 +226,10 @@ static fcp_code make_table(planning *x, tabling *g, uint32_t s) {
     for (size_t i = 0; i < count; i++)
         sum[(size_t)(entries[i].q_piece + 1) * t->key_cuts + entries[i].k_piece + 1] =
             pairs ? pairs[i] : shapes[entries[i].shape].pairs;
-    for (uint32_t i = 1; i < t->row_cuts; i++)
-        for (uint32_t j = 1; j < t->key_cuts; j++) {
-            uint64_t *here = sum + (size_t)i * t->key_cuts + j;
-            *here += here[-1] + here[-(ptrdiff_t)t->key_cuts] - here[-(ptrdiff_t)t->key_cuts - 1];
-        }
+    for (uint32_t i = 1; i < t->row_cuts; i++) {
+        uint64_t *above = sum + (size_t)(i - 1) * t->key_cuts, *here = above + t->key_cuts, row = 0;
+        for (uint32_t j = 1; j < t->key_cuts; j++) here[j] = (row += here[j]) + above[j];
+    }
     t->row_cut = rows;
     t->key_cut = keys;
     t->row_step = g->step;
