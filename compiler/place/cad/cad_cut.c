@@ -147,7 +147,7 @@ static bool is_causal(mc_code mask) {
     return root->op == MC_LE && root->a < 2 && root->b < 2 && n[root->a].op == MC_K && n[root->b].op == MC_Q;
 }
 
-/* Cuts of one side of a sequence: its ends, the ends of runs, and multiples of `step` (0: none). */
+/* Lists the cuts of one side of a sequence: its ends, the ends of runs, and multiples of `step` (0: none). */
 static uint64_t *side_cuts(arena *a, const problem_run *runs, uint32_t first, uint32_t end, uint64_t n, uint64_t step,
                            uint32_t *out_count) {
     uint64_t *cut = ARENA_NEW(a, uint64_t, (end - first) + (step ? n / step : 0) + 2), at = 0;
