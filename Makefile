@@ -6,11 +6,12 @@
 #   make setup            install with apt what the build and the tests need and this machine lacks; and PyTorch
 #
 #   make check            set up, build, run every test: three to four minutes on two cores
-#   make test T='a b'     build and run these tests alone: test_parse, oracle, ...
+#   make test T='a b'     build and run these tests alone: test_parse, oracle, cli (tests/cli/run.sh), rules, ...
 #   make check-ptx        compile the GPU kernels with NVRTC and execute their PTX on the CPU
 #   make check-long       what make check has no time for: more draws of the random tests, what starts PyTorch again, ...
 #   make golden-update    rewrite the golden files; then read the diff
-#   make lint             the compiler's warnings as errors, and the rules between folders
+#   make lint             the compiler's warnings as errors, the rules between folders, and the layout of changed lines
+#   make format           lay out the C lines that changed since the last commit [SINCE=COMMIT or all]
 #   make fuzz             fuzz every target [SECONDS=60] [TARGETS='parse plan']
 #
 #   make bench            measure, each figure beside its goal [ROWS=plan]
@@ -27,10 +28,10 @@ B ?= build
 CC = gcc
 OPT ?= -O3 -g1
 SAN ?=
-LINES = $(if $(SAN),-g1,-g0)
-TEST_OPT ?= -O1 $(LINES)
-FIBER_OPT ?= -Og $(LINES)
-UNIT_OPT ?= -O0 $(LINES)
+DEBUG = $(if $(SAN),-g1,-g)
+TEST_OPT ?= -O1 $(DEBUG)
+FIBER_OPT ?= -Og $(DEBUG)
+UNIT_OPT ?= -O0 $(DEBUG)
 JOBS ?= 2
 SECONDS ?= 60
 TARGETS ?= $(FUZZ_SRC:fuzz/fuzz_%.c=%)
@@ -195,14 +196,14 @@ $(B)/codegen/mask/row.o: OPT := $(OPT:-O3=-O2 $(VECTORISE))
 # --- building tests: tests/README.md says what each folder is for --------------------------------------------------------
 # Unit tests take longer to optimise than to run (UNIT_OPT); those that run long are optimised (TEST_OPT). The machine of
 # fibers runs long, and keeps $(OPT). Its kernels have FIBER_OPT: they run as fast with it, since the machine takes the
-# time, and 30 kernels are compiled in half the time. Only the stacks of a sanitizer need lines (LINES), which take a fifth
-# of the time: UNIT_OPT='-O0 -g' is for a debugger. Criterion's header is found in tests/support first.
+# time, and 30 kernels are compiled in half the time. All are built for a debugger (DEBUG). With a sanitizer, lines for its
+# stacks are enough. Criterion's header is found in tests/support first.
 $(B)/tests/%.o: CFLAGS += -Itests/support
 $(B)/tests/oracle/%.o $(B)/fuzz/%.o: CFLAGS += $(TEST_OPT)
 $(B)/tests/gpu/%.o $(B)/tests/machines/standin/%.o: CFLAGS += $(FIBER_OPT)
 RUN_LONG = $(addprefix $(B)/tests/unit/,cells/% pairs/% expr/% problem/% place/test_dcp.o compile/test_property.o sema/test_lengths.o)
 $(B)/tests/unit/%.o: CFLAGS += $(if $(filter $(RUN_LONG),$@),$(TEST_OPT),$(UNIT_OPT))
-$(B)/tests/machines/fibers/%.o $(B)/tests/machines/ptx/%.o: CFLAGS += $(LINES)
+$(B)/tests/machines/fibers/%.o $(B)/tests/machines/ptx/%.o: CFLAGS += $(DEBUG)
 $(B)/tests/machines/fibers/test_%.o: CFLAGS += $(TEST_OPT)
 # Tests share one library of all that they test, because linking the archives into each of them takes longer. Some tests
 # replace functions of it; that works between its files, too.
@@ -273,7 +274,7 @@ standins: $(STANDINS)
 
 # --- running tests -------------------------------------------------------------------------------------------------------
 # What make check runs, built: everything there is to build but the tests that need NVRTC.
-CHECKED = all tests examples fuzz-replay-build gpu-binaries
+CHECKED = all $(if $(SAN),,shared) tests examples fuzz-replay-build gpu-binaries
 RUN = B=$(B) JOBS=$(JOBS) SAN=$(SAN) .ci/check.sh
 
 # PyTorch is installed while the compiler runs, since it waits for disks and the network.
@@ -292,14 +293,25 @@ LONG_TESTS = $(patsubst %.c,$(B)/%,$(shell grep -l 'support/amount.h\|fibers/pro
 LONG_RUNNERS = $(addsuffix run.sh,$(sort $(dir $(shell grep -l CHECK_LONG tests/*/run.sh tests/*/all.py))))
 check-long: $(LONG_TESTS) all gpu-binaries
 	@CHECK_LONG=1 $(RUN) --only $(LONG_RUNNERS) $(LONG_TESTS)
-test: $(if $(T),$(foreach t,$(T),$(or $(filter %/$t,$(TESTS) $(PTX_TESTS)),$(error there is no test $t in C))),$(TESTS)) all
-	@$(RUN) --only $(filter $(B)/tests/%,$^)
+# T names tests in C (test_parse), folders of tests/ with a run.sh (cli), and `rules`, in any mixture. Scripts may use the
+# libraries, examples and stand-ins that make check builds.
+T_SCRIPTS = $(foreach t,$(T),$(wildcard tests/$t/run.sh) $(if $(filter rules,$t),.ci/rules.sh))
+T_IN_C = $(foreach t,$(T),$(filter %/$t,$(TESTS) $(PTX_TESTS)))
+T_UNKNOWN = $(strip $(foreach t,$(T),$(if $(filter %/$t,$(TESTS) $(PTX_TESTS))$(wildcard tests/$t/run.sh)$(filter rules,$t),,$t)))
+test: $(if $(T),$(if $(T_UNKNOWN),$(error there is no test $(T_UNKNOWN))) $(T_IN_C) $(if $(T_SCRIPTS),examples gpu-binaries shared),$(TESTS)) all
+	@$(RUN) --only $(T_SCRIPTS) $(filter $(B)/tests/%,$^)
 GOLDEN = $(patsubst %.c,$(B)/%,$(shell grep -l GOLDEN_UPDATE $(TEST_SRC))) $(shell grep -l GOLDEN_UPDATE tests/*/run.sh)
 golden-update: all tests
 	@GOLDEN_UPDATE=1 $(RUN) --only $(GOLDEN)
 	@git --no-pager diff --stat -- tests || true
 
-lint: all lint-clang lint-rules
+lint: all lint-clang lint-rules lint-format
+# Changed lines alone, unless SINCE says more: a commit, or `all`.
+SINCE ?=
+format:
+	@.ci/format.sh $(SINCE)
+lint-format:
+	@.ci/format.sh --check $(SINCE)
 lint-rules:
 	@B=$(B) SAN=$(SAN) .ci/rules.sh
 # One process of the compiler proper reads all sources: clang would begin one for each, which takes longer than reading them.
@@ -483,7 +495,7 @@ install: all $(B)/libfcp.so $(B)/libfcpc.so $(B)/install/libfcp.a $(B)/install/l
 	  'Cflags: -I$${includedir}' 'Libs: -L$${libdir} -lfcpc' 'Libs.private: -lm' > $(L)/pkgconfig/fcpc.pc
 clean:
 	rm -rf $(B) $(B)-fuzz
-.PHONY: all help tests standins check python-environment check-sanitized check-ptx check-long test golden-update lint lint-rules lint-clang \
+.PHONY: all help tests standins check python-environment check-sanitized check-ptx check-long test golden-update lint lint-rules lint-clang lint-format format \
         fuzz fuzz-build fuzz-replay fuzz-replay-build fuzz-seeds demo pictures python-pages bench examples editors \
         gpu-check gpu-binaries gpu-check-build gpu-pack gpu-report setup install shared grammar-files wheel-files wheel clean
 .SECONDARY:

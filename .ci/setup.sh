@@ -33,6 +33,7 @@ need flex flex
 need bison bison
 need ld binutils
 need clang clang
+need git-clang-format clang-format
 need pkg-config pkg-config
 need git git
 need jq jq

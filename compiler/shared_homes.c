@@ -8,9 +8,9 @@
  * Where a strategy leaves homes to a caller with a layout, or to the lengths alone, as cad and ring do, each mask is
  * planned by itself. Else, and where tokens = equal moves homes by the work, the mask with most work decides the blocks
  * and their homes, and what auto chooses as well: its layers take longest. With fcp and dcp its blocks are divided for
- * the other masks, too (problem/few_rows.c). These have the same blocks at the same ranks, and place/shift.c says what
- * is computed where. Homes that fcp has chosen are then changed (place/masks.c) so that no rank has more than a tenth
- * over the tolerance of any mask's work, as far as that can be: so there is little left to shift.
+ * the other masks, too (problem/few_rows.c). These have the same blocks at the same ranks, and place/shift_work.c says
+ * what is computed where. Homes that fcp has chosen are then changed (place/balance_masks.c) so that no rank has more
+ * than a tenth over the tolerance of any mask's work, as far as that can be: so there is little left to shift.
  */
 #include "compiler/shared_homes.h"
 

@@ -6,7 +6,7 @@
  */
 #include <inttypes.h>
 
-#include "compiler/base/divisor.h"
+#include "compiler/base/integers.h"
 #include "compiler/cli/candidate.h"
 #include "compiler/simulate/phases.h"
 

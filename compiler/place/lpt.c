@@ -1,4 +1,4 @@
-/* lpt.c: longest processing time first (LPT), with a cap on the tokens of a rank.
+/* lpt.c: longest processing time first (LPT), a rule of list scheduling, with a cap on the tokens of a rank.
  *
  * Requires: tokens[b] <= block for every block (for larger ones the cap is kept where it can be); work that adds up
  *     to less than 2^64.
@@ -11,18 +11,18 @@
  * LPT takes the blocks by falling work and gives each to the least loaded rank that has room for its tokens. Such a
  * rank always exists: when a block of t tokens comes, the ranks hold at most total - t tokens, so some rank holds at
  * most floor((total - t) / ranks), which with the block is at most floor(mean) + block. Among ranks of equal load the
- * one that was given a block last comes first. Blocks of equal or evenly falling work are therefore dealt to ranks 0
- * 1 2 ... 2 1 0 0 1 2 ...: this is the zig-zag that pairs the first chunk of a causal sequence with the last.
+ * one that was given a block last comes first. So blocks of equal or evenly falling work go to ranks 0 1 2 ... 2 1 0 0
+ * 1 2 ...: this zig-zag pairs the first chunk of a causal sequence with the last.
  *
- * Which ranks have room depends on t. So there is one queue, a pairing heap by load, for each distinct token count. A
- * rank waits in the queue of the largest count for which it still has room. A tree over the queues finds the least
- * loaded rank in the queues of t and above. The rule is followed exactly, but for one thing: the order of blocks
- * rounds work to 32 bits.
+ * Which ranks have room depends on t. So there is one priority queue by load for each distinct token count, and a rank
+ * waits in the queue of the largest count for which it still has room. A tournament tree over the queues finds the
+ * least loaded rank in the queues of t and above. Work is compared by its upper 32 bits.
  */
 #include "compiler/place/place.h"
 
 #include <string.h>
 
+#include "compiler/base/bisect.h"
 #include "compiler/base/sort.h"
 
 uint64_t place_token_cap(const place_input *in) {
@@ -33,10 +33,11 @@ uint64_t place_token_cap(const place_input *in) {
 
 /* --- queues of ranks ---------------------------------------------------------------------------------------------- */
 
+/* A pairing heap of ranks for each token count, and the tournament tree over their roots. */
 typedef struct queues {
     uint64_t *load, *turn;     /* per rank; of equal loads the larger turn comes first */
-    uint32_t *child, *sibling; /* per rank; FCP_NONE: none */
-    uint32_t *best;            /* a tree: best[leaves + i] is the root of queue i, best[n] the better of two children */
+    uint32_t *child, *sibling; /* per rank: its place in its heap; FCP_NONE: none */
+    uint32_t *best;            /* best[leaves + i] is the root of heap i; best[n] the better of its two children */
     uint32_t leaves;           /* a power of two */
 } queues;
 
@@ -67,13 +68,13 @@ static void set_queue(queues *q, uint32_t i, uint32_t root) {
     while (n >>= 1) q->best[n] = better(q, q->best[2 * n], q->best[2 * n + 1]);
 }
 
-static void put(queues *q, uint32_t i, uint32_t rank) {
+static void enqueue(queues *q, uint32_t i, uint32_t rank) {
     q->child[rank] = q->sibling[rank] = FCP_NONE;
     set_queue(q, i, meld(q, q->best[q->leaves + i], rank));
 }
 
 /* Removes the first rank of queue i: its children are melded in pairs, then the pairs into one. */
-static void drop(queues *q, uint32_t i) {
+static void dequeue(queues *q, uint32_t i) {
     uint32_t at = q->child[q->best[q->leaves + i]], pairs = FCP_NONE, root = FCP_NONE;
     while (at != FCP_NONE) {
         uint32_t a = at, b = q->sibling[a];
@@ -108,32 +109,14 @@ static uint32_t first_from(const queues *q, uint32_t i) {
 /* How many of the ascending sizes are <= room. */
 static uint32_t sizes_within(const uint32_t *sizes, uint32_t count, uint64_t room) {
     uint32_t low = 0, high = count;
-    while (low < high) {
-        uint32_t mid = low + (high - low) / 2;
-        if (sizes[mid] <= room) low = mid + 1;
-        else high = mid;
-    }
+    BISECT(low, high, i, sizes[i] <= room)
     return low;
-}
-
-static fcp_code by_falling_work(const place_input *in, arena *scratch, uint64_t **out_keys) {
-    uint64_t *keys = ARENA_NEW(scratch, uint64_t, in->blocks + (size_t)1);
-    uint64_t *other = ARENA_NEW(scratch, uint64_t, in->blocks + (size_t)1);
-    if (!keys || !other) return FCP_E_NO_MEMORY;
-    uint64_t most = 0;
-    for (uint32_t b = 0; b < in->blocks; b++)
-        if (in->work[b] > most) most = in->work[b];
-    unsigned shift = 0;
-    while (most >> shift > UINT32_MAX) shift++;
-    for (uint32_t b = 0; b < in->blocks; b++) keys[b] = (UINT32_MAX - (in->work[b] >> shift)) << 32 | b;
-    sort_u64(keys, other, in->blocks);
-    *out_keys = keys;
-    return FCP_OK;
 }
 
 fcp_code place_lpt(const place_input *in, arena *scratch, uint32_t *out_home) {
     uint32_t count = 0, ranks = in->ranks;
-    uint64_t *order, *other = ARENA_NEW(scratch, uint64_t, in->blocks + (size_t)1);
+    uint64_t *order = ARENA_NEW(scratch, uint64_t, in->blocks + (size_t)1);
+    uint64_t *other = ARENA_NEW(scratch, uint64_t, in->blocks + (size_t)1);
     uint64_t *sorted = ARENA_NEW(scratch, uint64_t, in->blocks + (size_t)1);
     uint32_t *sizes = ARENA_NEW(scratch, uint32_t, in->blocks + (size_t)1);
     uint64_t *room = ARENA_NEW(scratch, uint64_t, ranks + (size_t)1);
@@ -141,10 +124,11 @@ fcp_code place_lpt(const place_input *in, arena *scratch, uint32_t *out_home) {
                 .turn = ARENA_NEW(scratch, uint64_t, ranks + (size_t)1),
                 .child = ARENA_NEW(scratch, uint32_t, ranks + (size_t)1),
                 .sibling = ARENA_NEW(scratch, uint32_t, ranks + (size_t)1)};
-    if (!other || !sorted || !sizes || !room || !q.load || !q.turn || !q.child || !q.sibling) return FCP_E_NO_MEMORY;
-    fcp_code code = by_falling_work(in, scratch, &order);
-    if (code) return code;
+    if (!order || !other || !sorted || !sizes || !room || !q.load || !q.turn || !q.child || !q.sibling)
+        return FCP_E_NO_MEMORY;
     if (!ranks) return FCP_OK;
+    if (in->blocks) memcpy(order, in->work, in->blocks * sizeof *order);
+    order_falling(order, other, in->blocks);
 
     for (uint32_t b = 0; b < in->blocks; b++) sorted[b] = in->tokens[b];
     sort_u64(sorted, other, in->blocks);
@@ -167,14 +151,12 @@ fcp_code place_lpt(const place_input *in, arena *scratch, uint32_t *out_home) {
         if (!(i & 1023) && fcp_stop_asked(in->stop)) return FCP_E_INTERRUPTED;
         uint32_t b = (uint32_t)order[i], t = in->tokens[b];
         uint32_t r = first_from(&q, sizes_within(sizes, count, t));
-        if (r == FCP_NONE) { /* only when a block is larger than `block`: least loaded of all, and over the cap */
-            r = first_from(&q, 0);
-        }
-        drop(&q, sizes_within(sizes, count, room[r]));
+        if (r == FCP_NONE) r = first_from(&q, 0); /* a block larger than `block`: the least loaded rank of all */
+        dequeue(&q, sizes_within(sizes, count, room[r]));
         q.load[r] += in->work[b];
         q.turn[r] = (uint64_t)ranks + i + 1;
         room[r] -= t < room[r] ? t : room[r];
-        put(&q, sizes_within(sizes, count, room[r]), r);
+        enqueue(&q, sizes_within(sizes, count, room[r]), r);
         out_home[b] = r;
     }
     return FCP_OK;

@@ -14,8 +14,8 @@ typedef struct far_score {
     mc_code near;      /* as code; without nodes where no constant is added, or nobody can say to which pairs */
 } far_score;
 
-/* Which pairs get no such constant? A condition on whole numbers is decided; where a condition on reals chooses, both of
- * its sides must add one. Of products, quotients and functions nothing is known. With sinks, constants below 0 do not
- * matter: LSE is then the sink's. FCP_E_NO_MEMORY. */
+/* Which pairs get no such constant? A condition on whole numbers is decided; where a condition on reals chooses, both
+ * of its sides must add one. Of products, quotients and functions nothing is known. With sinks, constants below 0 do
+ * not matter: LSE is then the sink's. FCP_E_NO_MEMORY. */
 fcp_code far_find(const struct fcpc_program *program, far_score *out);
 #endif

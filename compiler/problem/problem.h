@@ -45,7 +45,7 @@ struct problem {
     uint64_t tokens, key_tokens; /* queries and keys of the whole batch */
     uint32_t ranks;
     /* How many neighbouring ranks of the caller's a rank of this problem stands for: 1, unless these divide heads, and
-     * what a strategy divides the batch among are groups of them (place/heads/between.c). */
+     * what a strategy divides the batch among are groups of them (place/heads/between_groups.c). */
     uint32_t lanes;
     uint32_t block;                /* the size asked for or chosen, in tokens */
     uint32_t max_block[FCP_SIDES]; /* tokens of the largest block that holds the side */
@@ -90,7 +90,7 @@ struct problem {
     uint32_t *head_class;      /* per query head of the model */
     uint32_t class_count;
     const problem_shape *sets; /* per shape */
-    uint64_t boxes, elements;  /* what classifying the mask took: boxes evaluated, pairs looked at one by one */
+    uint64_t elements;         /* what classifying the mask took: pairs looked at one by one */
 
     uint64_t *work; /* per Q block: its pairs */
     uint64_t pairs, positions, heaviest; /* heaviest: pairs of the block that has most */
@@ -149,12 +149,12 @@ fcp_code problem_check_room(planning *x, uint64_t *out_parts);
 /* cut_held.c: blocks of x->block tokens that stay where the caller holds them. *out_home: per block, in x->work. */
 fcp_code problem_cut_held(planning *x, uint32_t **out_home);
 
-/* pack_blocks.c. Makes pieces and blocks of parts, which come by side, sequence and start; of parts of one sequence no two
- * have the same home and the same place. *out_home: per block, in x->work. */
+/* pack_blocks.c. Makes pieces and blocks of parts, which come by side, sequence and start; of parts of one sequence no
+ * two have the same home and the same place. *out_home: per block, in x->work. */
 fcp_code problem_pack(planning *x, problem_part *parts, size_t count, uint32_t **out_home);
 
-/* first_holders.c. By what rule the caller holds the batch: fills p->rule, whose deals are in x->memory. FCP_E_VALUE: ranks that
- * do not divide into groups. */
+/* first_holders.c. By what rule the caller holds the batch: fills p->rule, whose deals are in x->memory. FCP_E_VALUE:
+ * ranks that do not divide into groups. */
 fcp_code problem_deal(planning *x, problem *p);
 /* All runs of the tokens of a side that the caller holds at one rank, by sequence and start, in x->work, for work to
  * move from. With layout `planned` they are contiguous. So are sequences in zigzag that would be cut into crumbs, or
@@ -177,7 +177,7 @@ fcp_code problem_tiles(planning *x);
 typedef struct problem_kept {
     struct cells *whole, *later, **of_class; /* later: of half of the sequences, where two are asked */
     uint32_t classes;
-    uint64_t boxes; /* of the first planning that asked two */
+    bool two; /* a planning has asked two */
     struct planning_outlook outlook;
     uint32_t told; /* times that a mask was asked, of which who watches the progress was told */
     uint32_t *joined; /* per shape of `later`: the number that `whole` has for it; FCP_NONE: nobody needed it yet */

@@ -205,23 +205,20 @@ static bool is_worth_two(const planning *x, const raw_parts *raw, const cells_st
 static fcp_code classify_all(planning *x, raw_parts *raw, uint32_t head) {
     enum { PART = 16 };
     problem *p = x->problem;
-    const bool known = x->kept && x->kept->boxes; /* an earlier planning has seen what it takes, and asked two */
+    const bool known = x->kept && x->kept->two; /* an earlier planning has seen what it takes */
     stretch begin = {.of = x->cells, .end = known ? 0 : p->sequences / PART + 1, .raw = raw}, rest = begin;
     cells_stats spent; /* with what was asked before, if they are kept */
     fcp_code code = classify(x, &begin);
     if (code) return report(x, &begin, code, head);
     cells_get_stats(x->cells, &spent);
     const bool two = is_worth_two(x, raw, &spent);
-    uint64_t boxes = two ? PART * spent.boxes : 0; /* about; the same with one object and with two */
-    if (x->kept && !x->kept->boxes) x->kept->boxes = boxes;
-    if (x->kept) boxes = x->kept->boxes;
+    if (x->kept) x->kept->two |= two;
     rest.first = begin.end;
     rest.end = p->sequences;
     if (two && fcp_both_at_once()) code = classify_both(x, raw, rest.first);
     else if ((code = classify(x, &rest))) code = report(x, &rest, code, head);
     p->shapes = cells_shapes(x->cells, &p->shape_count, &p->runs, &p->run_count);
     cells_get_stats(x->cells, &spent);
-    p->boxes += boxes ? boxes : spent.boxes;
     p->elements += spent.elements;
     return code;
 }
@@ -583,7 +580,7 @@ fcp_code problem_tiles(planning *x) {
     problem *p = x->problem, *ranges = NULL;
     raw_parts raw = {0};
     measure_blocks(x);
-    p->boxes = p->elements = 0;
+    p->elements = 0;
     p->sets = NULL;
     fcp_code code = problem_make_heads(x);
     if (!code && !p->piece_start[0]) code = index_pieces(x);

@@ -2,9 +2,7 @@
  *
  * Requires: a problem with its tiles, so that the mask is known to fault for no pair.
  * Gives: warnings; each says what is the case, where, and what follows from it.
- * Cost: O(sequences). Queries that see no key: one or two boxes for a mask that lets every query see the first key
- *     or itself; otherwise a search (cells/blind.c) of at most EFFORT boxes more than the classification took, or
- *     than EFFORT_MOST. Symmetry: a few pairs, which nearly always show that a mask is not symmetric; otherwise a
+ * Cost: O(sequences). Queries that see no key: see cells/masked_rows.c, which does not know all masks. Symmetry: a few pairs, which nearly always show that a mask is not symmetric; otherwise a
  *     search for a cell that is not, which goes through the whole mask where there is none.
  */
 #include "compiler/base/text.h"
@@ -15,11 +13,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "compiler/cells/blind.h"
+#include "compiler/cells/masked_rows.h"
 #include "compiler/base/sort.h"
 #include "compiler/problem/far.h"
 
-enum { EFFORT = 50000, EFFORT_MOST = 1 << 20, SAMPLES = 64, SYMMETRIC_LENGTHS = 64 };
+enum { SAMPLES = 64, SYMMETRIC_LENGTHS = 64 };
 
 typedef struct batch {
     const struct fcpc_program *program;
@@ -122,30 +120,28 @@ static bool warn_extremes(const batch *b) {
 /* --- queries that see nothing ------------------------------------------------------------------------------------- */
 
 /* Queries without a key, of the whole batch. */
-typedef struct blind_batch {
+typedef struct masked_batch {
+    bool unknown;        /* of a sequence it was not known: it and those after it are not counted */
     uint64_t rows, sequences;
     uint32_t s;          /* the sequence of the example, */
-    blind_rows example;  /* which is a stretch of its rows */
-    bool at_least;
-} blind_batch;
+    masked_rows example; /* which is a stretch of its rows */
+} masked_batch;
 
 /* Counts them for a mask. `b` has kinds of sequences that are alike for that mask. */
-static fcp_code count_blind(batch *b, mc_code mask, blind_batch *out) {
-    const bool by_length = mc_uses(mask) & MC_USES_N;
-    const uint64_t boxes = b->problem->boxes < EFFORT_MOST ? b->problem->boxes : EFFORT_MOST;
-    *out = (blind_batch){.rows = 0};
-    blind *search = blind_new(mask, b->program->heads, EFFORT + boxes);
+static fcp_code count_masked(batch *b, mc_code mask, masked_batch *out) {
+    *out = (masked_batch){.rows = 0};
+    row_search *search = row_search_new(mask, b->program->heads);
     if (!search) return FCP_E_NO_MEMORY;
-    blind_set_stop(search, b->x->stop);
-    blind_rows r;
+    row_search_set_stop(search, b->x->stop);
+    masked_rows r;
     mc_env env = problem_env(b->problem, b->first);
-    fcp_code code = blind_find(search, &env, &r); /* of the longest sequence, which mostly answers for all */
+    fcp_code code = masked_rows_find(search, &env, &r); /* of the longest sequence, which mostly answers for all */
     /* none in a sequence that attends to itself means none in shorter ones, but for those with other queries than
      * keys */
-    const bool settled = !by_length && !b->by_data && blind_never(search);
+    const bool settled = masked_rows_never(search);
     if (code == FCP_OK && (!settled || b->problem->split)) {
         code = make_lengths(b);
-        for (uint32_t i = 0; i < b->unlike && code == FCP_OK && !out->at_least; i++) {
+        for (uint32_t i = 0; i < b->unlike && code == FCP_OK && !out->unknown; i++) {
             if (planning_stopped(b->x)) {
                 code = FCP_E_INTERRUPTED;
                 break;
@@ -153,25 +149,25 @@ static fcp_code count_blind(batch *b, mc_code mask, blind_batch *out) {
             const uint32_t at = b->example[i];
             if (settled && b->problem->queries[at] == b->problem->lengths[at]) continue;
             env = problem_env(b->problem, b->example[i]);
-            if (i || b->example[i] != b->first) code = blind_find(search, &env, &r);
+            if (i || b->example[i] != b->first) code = masked_rows_find(search, &env, &r);
             if (code != FCP_OK) break;
-            out->at_least = r.at_least;
+            out->unknown |= !r.known;
             if (!r.rows) continue;
             if (!out->rows) out->example = r, out->s = b->example[i];
             out->rows += r.rows * b->times[i];
             out->sequences += b->times[i];
         }
     }
-    blind_free(search);
+    row_search_free(search);
     return code;
 }
 
-static fcp_code warn_blind(batch *b, blind_batch *found) {
+static fcp_code warn_masked(batch *b, masked_batch *found) {
     const struct fcpc_program *g = b->program;
     const bool by_head = mc_uses(g->mask) & MC_USES_H;
-    const fcp_code code = count_blind(b, g->mask, found);
+    const fcp_code code = count_masked(b, g->mask, found);
     const uint64_t rows = found->rows, sequences = found->sequences;
-    const blind_rows example = found->example;
+    const masked_rows example = found->example;
     const uint32_t s = found->s;
     if (code != FCP_OK || !rows) return code;
     const problem *p = b->problem;
@@ -186,7 +182,7 @@ static fcp_code warn_blind(batch *b, blind_batch *found) {
     if (by_head) snprintf(head, sizeof head, ", h = %" PRIu32, example.head);
     diag_warning(b->d, place(b, g->mask_span),
                  "%s: %s%" PRIu64 " %s of %" PRIu64 " sequence%s see%s no key: %s%s%s of sequence %" PRIu32 " (%s)",
-                 g->mask_name, found->at_least ? "at least " : "", rows,
+                 g->mask_name, found->unknown ? "at least " : "", rows,
                  by_head     ? "rows (query and head)"
                  : rows == 1 ? "query"
                              : "queries",
@@ -203,19 +199,19 @@ static fcp_code warn_blind(batch *b, blind_batch *found) {
 /* --- constants of scores ------------------------------------------------------------------------------------------ */
 
 /* A query of which all logits are near a large constant has a log-sum-exp in which float32 keeps no log n. known: its
- * mask's blind queries, which have no logits. */
-static fcp_code warn_far(const batch *b, const blind_batch *known) {
+ * mask's queries without keys, which have no logits. */
+static fcp_code warn_far(const batch *b, const masked_batch *known) {
     const struct fcpc_program *g = b->program;
-    if (!g->passes[FCP_BACKWARD] || known->at_least) return FCP_OK; /* who reads LSE? how many have none? */
+    if (!g->passes[FCP_BACKWARD] || known->unknown) return FCP_OK; /* nobody reads LSE; or who has one? */
     far_score far;
-    blind_batch found = {.rows = 0};
+    masked_batch found = {.rows = 0};
     fcp_code code = far_find(g, &far);
     if (code == FCP_OK && far.near.count) {
         batch own = *b; /* its mask is another */
         own.by_data |= mc_uses(far.near) & MC_USES_DATA;
         own.example = NULL;
         own.unlike = 0;
-        code = count_blind(&own, far.near, &found);
+        code = count_masked(&own, far.near, &found);
     }
     const bool by_head = far.near.count && mc_uses(far.near) & MC_USES_H;
     const uint64_t each = by_head && !(mc_uses(g->mask) & MC_USES_H) ? g->heads : 1; /* rows that `known` counts as one */
@@ -225,7 +221,7 @@ static fcp_code warn_far(const batch *b, const blind_batch *known) {
     diag_warning(b->d, place(b, g->score_spans[far.constant]),
                  "a constant of %.3g moves all logits of %s%" PRIu64 " %s: float32 has no room beside it for the "
                  "logarithm of how many keys they see",
-                 far.value, found.at_least ? "at least " : "", rows,
+                 far.value, found.unknown ? "at least " : "", rows,
                  by_head     ? rows == 1 ? "row (query and head)" : "rows (query and head)"
                  : rows == 1 ? "query"
                              : "queries");
@@ -339,10 +335,10 @@ fcp_code warn_batch(planning *x) {
     }
     warn_params(&b);
     if (problem_is_unstructured(p) && !(x->soon && problem_takes_long(x))) warn_unstructured(&b); /* else they know */
-    blind_batch unseeing = {.rows = 0};
+    masked_batch unseeing = {.rows = 0};
     if (!p->pairs) return warn_extremes(&b), FCP_OK;
     const bool extreme = warn_extremes(&b);
-    fcp_code code = extreme ? FCP_OK : warn_blind(&b, &unseeing);
+    fcp_code code = extreme ? FCP_OK : warn_masked(&b, &unseeing);
     if (code == FCP_OK) code = warn_far(&b, &unseeing);
     return code == FCP_OK && !extreme ? warn_symmetric(&b) : code;
 }

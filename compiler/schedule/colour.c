@@ -5,8 +5,8 @@
  *     colours where Delta allows.
  * Cost: O(E log Delta) time, O(E + vertices) memory; O(E) of both where few edges lie among many vertices.
  *
- * If there are fewer edges than vertices, the vertices without an edge are dropped first, by hashing. colour_by_size.c then
- * divides the edges by size, and euler.c colours each layer.
+ * If there are fewer edges than vertices, the vertices without an edge are dropped first, by hashing. colour_by_size.c
+ * then divides the edges by size, and euler.c colours each layer.
  */
 #include "compiler/schedule/colour.h"
 

@@ -19,16 +19,10 @@
 #include <string.h>
 
 #include "compiler/schedule/colour_parts.h"
+#include "compiler/schedule/tuning.h"
 #include "runtime/base/stop.h"
 
-enum {
-    BUCKETS = 8,
-    MAX_DEPTH = 4,     /* of divisions: at most 16 layers */
-    MIN_GAIN = 100,    /* a division must gain one part in so many */
-    MAX_NUMBERS = 13,  /* of colours that a division may try: down to less than half of the best */
-    MAX_PHASES = 8,    /* of the search for paths */
-    STRETCH = 1 << 16  /* edges between two looks at stop */
-};
+enum { STRETCH = 1 << 16 }; /* edges between two looks at stop */
 
 typedef struct light_edge {
     uint32_t edge, left, right; /* right: among all vertices */
@@ -64,10 +58,10 @@ static inline bool is_light(const layering *s, uint32_t e) { return s->light[e /
 static inline void turn(layering *s, uint32_t e) { s->light[e / 64] ^= UINT64_C(1) << e % 64; }
 static bool is_stopped(layering *s) { return s->stopped = s->stopped || fcp_stop_asked(s->g->stop); }
 
-/* Edges of buckets from i on are larger than hi * i / BUCKETS. Counting these limits is quicker than dividing. */
+/* Edges of buckets from i on are larger than hi * i / SIZE_CLASSES. Counting these limits is quicker than dividing. */
 static inline uint32_t bucket_of(uint32_t size, uint32_t hi) {
     uint32_t bucket = 0;
-    for (uint64_t i = 1; i < BUCKETS; i++) bucket += size > hi * i / BUCKETS;
+    for (uint64_t i = 1; i < SIZE_CLASSES; i++) bucket += size > hi * i / SIZE_CLASSES;
     return bucket;
 }
 
@@ -75,29 +69,30 @@ static inline uint32_t bucket_of(uint32_t size, uint32_t hi) {
  * colours these could have alone; 0: no choice is worth it. */
 static uint32_t choose(layering *s, const uint32_t *ids, uint32_t edges, uint32_t degree, uint32_t *out_from) {
     const bigraph *g = s->g;
-    uint32_t vertices = g->lefts + g->rights, hi = 0, lo = UINT32_MAX, most[BUCKETS] = {0}, largest[BUCKETS] = {0};
+    uint32_t vertices = g->lefts + g->rights, hi = 0, lo = UINT32_MAX;
+    uint32_t most[SIZE_CLASSES] = {0}, largest[SIZE_CLASSES] = {0};
     for (uint32_t i = 0; i < edges; i++) {
         uint32_t size = s->size[ids[i]];
         hi = size > hi ? size : hi;
         lo = size < lo ? size : lo;
     }
-    uint64_t best = (uint64_t)degree * hi / MIN_GAIN;
+    uint64_t best = (uint64_t)degree * hi / DIVISION_GAIN;
     if ((uint64_t)degree * (hi - lo) <= best) return 0; /* no division gains so much */
-    memset(s->count, 0, (size_t)vertices * BUCKETS * sizeof *s->count);
+    memset(s->count, 0, (size_t)vertices * SIZE_CLASSES * sizeof *s->count);
     for (uint32_t i = 0; i < edges; i++) {
         uint32_t e = ids[i], b = bucket_of(s->size[e], hi);
         s->bucket[e] = (uint8_t)b;
         if (s->size[e] > largest[b]) largest[b] = s->size[e];
-        s->count[(size_t)g->left[e] * BUCKETS + b]++;
-        s->count[((size_t)g->lefts + g->right[e]) * BUCKETS + b]++;
+        s->count[(size_t)g->left[e] * SIZE_CLASSES + b]++;
+        s->count[((size_t)g->lefts + g->right[e]) * SIZE_CLASSES + b]++;
     }
     for (uint32_t v = 0; v < vertices; v++)
-        for (uint32_t b = BUCKETS, sum = 0; b-- > 0;) {
-            sum += s->count[(size_t)v * BUCKETS + b];
+        for (uint32_t b = SIZE_CLASSES, sum = 0; b-- > 0;) {
+            sum += s->count[(size_t)v * SIZE_CLASSES + b];
             if (sum > most[b]) most[b] = sum;
         }
     uint32_t colours = 0, below = largest[0];
-    for (uint32_t b = 1; b < BUCKETS; b++) {
+    for (uint32_t b = 1; b < SIZE_CLASSES; b++) {
         uint64_t gain = (uint64_t)(degree - most[b]) * (hi - below);
         if (gain > best) {
             best = gain;
@@ -117,11 +112,11 @@ static bool can_spare(const layering *s, uint32_t v, uint32_t rest) { return s->
 /* Sorts the edges of buckets below `from` by bucket. Counts the edges of every vertex. */
 static void sort_light_edges(layering *s, const uint32_t *ids, uint32_t edges, uint32_t from) {
     const bigraph *g = s->g;
-    uint32_t at[BUCKETS] = {0}; /* by bucket: how many; then where its next edge goes */
+    uint32_t at[SIZE_CLASSES] = {0}; /* by bucket: how many; then where its next edge goes */
     for (uint32_t v = 0; v < g->lefts + g->rights; v++) {
-        const uint32_t *count = s->count + (size_t)v * BUCKETS;
+        const uint32_t *count = s->count + (size_t)v * SIZE_CLASSES;
         s->degree[v] = s->may_inside[v] = 0;
-        for (uint32_t b = 0; b < BUCKETS; b++) {
+        for (uint32_t b = 0; b < SIZE_CLASSES; b++) {
             s->degree[v] += count[b];
             s->may_inside[v] += b < from ? count[b] : 0;
             at[b] += v < g->lefts ? count[b] : 0;
@@ -195,7 +190,7 @@ static void list_light_edges(layering *s, const uint32_t *ids, uint32_t edges, u
     s->listed = true;
     for (uint32_t v = 0; v < vertices; v++) {
         s->first[v] = sum;
-        for (uint32_t b = 0; b < from; b++) sum += s->count[(size_t)v * BUCKETS + b];
+        for (uint32_t b = 0; b < from; b++) sum += s->count[(size_t)v * SIZE_CLASSES + b];
         s->cursor[v] = s->first[v];
     }
     s->first[vertices] = sum;
@@ -258,7 +253,7 @@ static bool find_light(layering *s, const uint32_t *ids, uint32_t edges, uint32_
     give_up_greedily(s, k, rest);
     if (s->stopped || !any_over(s, vertices, k)) return !s->stopped;
     list_light_edges(s, ids, edges, from);
-    for (int phase = 0; phase < MAX_PHASES; phase++) {
+    for (int phase = 0; phase < PATH_PHASES; phase++) {
         bool moved = false, over = false;
         for (int side = 0; side < 2; side++) {
             memset(s->seen, 0, vertices);
@@ -282,8 +277,8 @@ static bool find_light(layering *s, const uint32_t *ids, uint32_t edges, uint32_
  * for that either, and then for none. */
 static uint32_t find_largest(layering *s, const uint32_t *ids, uint32_t edges, uint32_t degree, uint32_t from,
                              uint32_t k) {
-    uint32_t numbers[MAX_NUMBERS], count = 0;
-    for (; k && count < MAX_NUMBERS; k -= (k + 15) / 16) numbers[count++] = k;
+    uint32_t numbers[COLOUR_NUMBERS], count = 0;
+    for (; k && count < COLOUR_NUMBERS; k -= (k + 15) / 16) numbers[count++] = k;
     for (uint32_t i = 0; i < count && !s->stopped; i++) {
         if (find_light(s, ids, edges, degree, from, numbers[i])) return numbers[i];
         if (!i && !find_light(s, ids, edges, degree, from, numbers[count - 1])) break;
@@ -294,7 +289,7 @@ static uint32_t find_largest(layering *s, const uint32_t *ids, uint32_t edges, u
 static void split_layer(layering *s, uint32_t begin, uint32_t end, uint32_t degree, uint32_t depth) {
     uint32_t *ids = s->ids + begin, edges = end - begin, from = 0, k = 0;
     if (is_stopped(s)) return;
-    if (depth < MAX_DEPTH && edges && degree > 1) k = choose(s, ids, edges, degree, &from);
+    if (depth < DIVISIONS_DEEP && edges && degree > 1) k = choose(s, ids, edges, degree, &from);
     if (k) {
         sort_light_edges(s, ids, edges, from);
         k = find_largest(s, ids, edges, degree, from, k);
@@ -329,7 +324,7 @@ fcp_code colour_layers(arena *scratch, const bigraph *g, const uint32_t *size, u
     s.bucket = ARENA_NEW(scratch, uint8_t, g->edges);
     s.light = ARENA_NEW(scratch, uint64_t, g->edges / 64 + 1);
     s.may_light = ARENA_NEW(scratch, uint64_t, g->edges / 64 + 1);
-    s.count = ARENA_NEW(scratch, uint32_t, (size_t)vertices * BUCKETS);
+    s.count = ARENA_NEW(scratch, uint32_t, (size_t)vertices * SIZE_CLASSES);
     s.may = ARENA_NEW(scratch, light_edge, g->edges);
     s.degree = ARENA_ZNEW(scratch, uint32_t, vertices);
     s.inside = ARENA_NEW(scratch, uint32_t, vertices);

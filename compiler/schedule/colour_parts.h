@@ -22,9 +22,9 @@ typedef struct colour_work {
 fcp_code colour_euler(arena *scratch, const colour_work *work, const bigraph *g, const uint32_t *ids, uint32_t count,
                       uint32_t first, uint32_t *out_colour, uint32_t *out_degree);
 
-/* colour_by_size.c. Reorders the g->edges numbers of ids so that layer i is ids[starts[i]] to ids[starts[i + 1] - 1], edges
- * of like size tend to lie in one layer, and the largest degrees of the layers add up to the largest degree of the
- * graph. FCP_E_NO_MEMORY, FCP_E_INTERRUPTED. */
+/* colour_by_size.c. Reorders the g->edges numbers of ids so that layer i is ids[starts[i]] to ids[starts[i + 1] - 1],
+ * edges of like size tend to lie in one layer, and the largest degrees of the layers add up to the largest degree of
+ * the graph. FCP_E_NO_MEMORY, FCP_E_INTERRUPTED. */
 enum { COLOUR_MAX_LAYERS = 16 };
 fcp_code colour_layers(arena *scratch, const bigraph *g, const uint32_t *size, uint32_t *ids,
                        uint32_t starts[COLOUR_MAX_LAYERS + 1], uint32_t *out_layers);

@@ -23,10 +23,10 @@
 #include <string.h>
 
 #include "compiler/schedule/colour_parts.h"
+#include "compiler/schedule/tuning.h"
 #include "runtime/base/stop.h"
 
 #define NOTHING UINT32_MAX
-enum { WALKS = 2 }; /* before a search; each succeeds with probability 1/2 at least, and 0.98 as a rule */
 
 typedef struct splitter {
     uint32_t n;        /* groups a side */

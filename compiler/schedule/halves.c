@@ -16,7 +16,7 @@
  *
  * Source: the ping-pong execution of "Core attention disaggregation" (DistCA, 2025), which halves the batch.
  */
-#include "compiler/schedule/halves.h"
+#include "compiler/schedule/schedule_parts.h"
 
 #include "compiler/base/group.h"
 

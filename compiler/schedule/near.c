@@ -15,15 +15,15 @@
  * kinds is visited twice: its running state goes to memory and back once more. So a rank divides its stages only if its
  * network takes longer than its computing and one launch more in each stage. The network takes what the busiest port
  * needs, of its own and of those that send to it over net. Its computing takes its pairs, at four sevenths of the FLOPs
- * as in place/weigh.c; but no tile takes less than it takes to read and write the running state of its rows.
+ * as in place/weigh_placement.c; but no tile takes less than it takes to read and write the running state of its rows.
  *
  * *What breaks if all ranks divide*: on wikipedia-64 in zigzag the backward pass takes 741 ms in place of 718. *What
  * breaks if launches take nothing*: examples/lambda.fcp, whose ranks compute for 3 us, takes 0.57 ms in place of 0.50.
  */
-#include "compiler/schedule/near.h"
+#include "compiler/schedule/schedule_parts.h"
+#include "compiler/schedule/tuning.h"
 
 typedef unsigned __int128 wide;
-static const uint64_t ATTEND = 20000000; /* picoseconds: about what one more in a stage takes */
 
 /* Bytes that a rank's port moves over net in the forward pass, each way. */
 typedef struct port {
@@ -90,7 +90,7 @@ fcp_code near_first(planning *x, uint32_t stages, bool **out) {
     for (uint32_t r = 0; !code && r < ranks; r++) {
         const uint64_t moves = time_of(bytes[r], g->cluster.inter);
         const uint64_t computes = time_of(pairs[r] * flops * 7 / 4, g->cluster.flops);
-        first[r] = moves > computes + stages * ATTEND;
+        first[r] = moves > computes + stages * LAUNCH_PICOSECONDS;
         any |= first[r];
     }
     if (any) *out = first;

@@ -2,7 +2,7 @@
  *
  * Requires: a colouring in which no rank sends or receives two units of a colour.
  * Gives: such a colouring with as many colours. The sum of squares of what a port sends in a colour has become less.
- * Cost: for each sweep O(units + clashes x colours x ranks) at most; at most SWEEPS.
+ * Cost: for each sweep O(units + clashes x colours x ranks) at most; at most PORT_SWEEPS.
  * Units: tokens.
  *
  * Take two colours. Their units alone make paths and circles, on which the colours alternate, because no rank has two
@@ -16,9 +16,10 @@
 
 #include <string.h>
 
+#include "compiler/schedule/tuning.h"
 #include "runtime/base/stop.h"
 
-enum { SWEEPS = 8, SIDES = 2 };
+enum { SIDES = 2 };
 #define NONE UINT32_MAX
 
 typedef struct ports {
@@ -139,7 +140,7 @@ fcp_code ports_spread(const ports_input *in, arena *scratch, uint32_t *colour) {
         *load_of(&p, colour[i], port_of(&p, i)) += in->size[i];
     }
     bool changed = true;
-    for (uint32_t sweep = 0; sweep < SWEEPS && changed; sweep++) {
+    for (uint32_t sweep = 0; sweep < PORT_SWEEPS && changed; sweep++) {
         changed = false;
         for (uint32_t a = 0; a < in->colours; a++) {
             if (fcp_stop_asked(in->stop)) return FCP_E_INTERRUPTED;

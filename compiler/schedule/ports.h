@@ -1,14 +1,16 @@
 /* ports.h: rounds of the reshuffle on rails, where a port sends what several ranks of its node have to send.
  *
  * Example: ranks 0 and 1 of a node each send to a rank with index 3 in another node. There is no rail from 0 or 1 to 3,
- * so both units leave by the port of the node's rank 3 (simulate/README.md). In one round they would take twice as long.
+ * so both units leave by the port of the node's rank 3 (simulate/README.md). In one round they would take twice as
+ * long.
  */
 #ifndef FCPC_SCHEDULE_PORTS_H
 #define FCPC_SCHEDULE_PORTS_H
 #include "compiler/base/arena.h"
 #include "runtime/fcp.h"
 
-/* Units between nodes of `gpus` ranks, with their colours: unit i goes from src[i] to dst[i], and has size[i] tokens. */
+/* Units between nodes of `gpus` ranks, with their colours: unit i goes from src[i] to dst[i], and has size[i]
+ * tokens. */
 typedef struct ports_input {
     uint32_t ranks, gpus, count, colours;
     const uint32_t *src, *dst, *size;

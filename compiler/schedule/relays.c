@@ -27,7 +27,7 @@
 
 #include <string.h>
 
-enum { WORTH = 8 /* the busiest sender has at least a WORTHth more than the limit */ };
+#include "compiler/schedule/tuning.h"
 
 /* A rank that has the block. */
 typedef struct holder {
@@ -182,7 +182,7 @@ fcp_code relays_open(planning *x, const traffic *direct, relays **out) {
     if (!sent || !received || !once) return FCP_E_NO_MEMORY;
     add_loads(x, direct, latency, sent, received, once);
     for (uint32_t i = 0; i < ranks; i++) most = larger(most, sent[i]), limit = larger(limit, received[i]);
-    if (most <= limit + limit / WORTH) return FCP_OK;
+    if (most <= limit + limit / SENDER_EXCESS) return FCP_OK;
     relays *r = ARENA_NEW(scratch, relays, 1);
     if (!r) return FCP_E_NO_MEMORY;
     const uint32_t lanes = g->topology == FCP_RAIL ? g->gpus : 1;

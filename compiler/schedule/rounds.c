@@ -8,8 +8,8 @@
  *     part of OUT are as few as their Delta.
  * Cost: O(units log Delta + rounds).
  *
- * Where keys go along trees, the most urgent units of a stage go first, each as soon as its ends are free, if that takes
- * no more rounds than the colouring.
+ * Where keys go along trees, the most urgent units of a stage go first, each as soon as its ends are free, if that
+ * takes no more rounds than the colouring.
  *
  * OUT has two parts. Units all of whose blocks are done before the pass's last stage move beside that stage, the others
  * after it. The output of a block is done after its last visit, or when its home finishes it, or when it came home
@@ -25,6 +25,16 @@
 #include "compiler/planning/pair.h"
 #include "compiler/schedule/slots.h"
 #include "compiler/base/sort.h"
+
+void by_falling_work(const uint64_t *work, uint32_t count, uint64_t *keys, uint64_t *room) {
+    uint64_t most = 0;
+    unsigned shift = 0;
+    for (uint32_t i = 0; i < count; i++)
+        if (work[i] > most) most = work[i];
+    while (most >> shift >= UINT64_C(1) << 31) shift++;
+    for (uint32_t i = 0; i < count; i++) keys[i] = ((most - work[i]) >> shift) << 32 | i;
+    sort_u64(keys, room, count);
+}
 
 bool edges_new(edges *e, arena *scratch, size_t room) {
     *e = (edges){ARENA_NEW(scratch, uint32_t, room + 1), ARENA_NEW(scratch, uint32_t, room + 1),
@@ -166,20 +176,17 @@ static fcp_code colour_bundles(builder *b, uint32_t first, uint32_t *out_rounds)
  * gets a block before who passes on to few. What has been coloured stays as it is if this would take more rounds. */
 static fcp_code urgent_first(builder *b, move *moves, uint32_t units, uint32_t base, uint32_t count) {
     const uint32_t ranks = b->p->ranks;
-    uint64_t *busy = ARENA_NEW(b->scratch, uint64_t, 2 * (size_t)ranks); /* a bit for each round, sending and receiving */
-    uint64_t *keys = ARENA_NEW(b->scratch, uint64_t, 2 * (size_t)units + 1), *work = keys + units, most = 0;
+    /* per rank, of sending and of receiving: a bit for each round */
+    uint64_t *busy = ARENA_NEW(b->scratch, uint64_t, 2 * (size_t)ranks);
+    uint64_t *keys = ARENA_NEW(b->scratch, uint64_t, 2 * (size_t)units + 1), *work = keys + units;
     uint32_t *round = ARENA_NEW(b->scratch, uint32_t, units + (size_t)1);
-    unsigned shift = 0;
     if (!busy || !keys || !round) return FCP_E_NO_MEMORY;
     if (count > 64) return FCP_OK;
     for (uint32_t i = 0; i < units; i++) {
         const hop *x = &b->t->hops[moves[i].ref];
         work[i] = moves[i].cls == x->cls ? x->work / x->units : 0;
-        if (work[i] > most) most = work[i];
     }
-    while (most >> shift >= UINT64_C(1) << 31) shift++;
-    for (uint32_t i = 0; i < units; i++) keys[i] = ((most - work[i]) >> shift) << 32 | i;
-    sort_u64(keys, work, units);
+    by_falling_work(work, units, keys, work);
     for (int fabric = 0; fabric < FCP_FABRICS; fabric++) {
         bool fits = true;
         memset(busy, 0, 2 * (size_t)ranks * sizeof *busy);
@@ -252,7 +259,7 @@ static inline trip trip_of(const builder *b, uint32_t f, bool back) {
         t.units = return_units(b->p, x, t.cls);
         t.stage = r->last[f];
     }
-    if (s->levelled) t.stages = back ? r->unit_stage + r->start[f] : s->unit_round + s->unit_start[f];
+    if (s->staged) t.stages = back ? r->unit_stage + r->start[f] : s->unit_round + s->unit_start[f];
     return t;
 }
 
@@ -265,7 +272,7 @@ static fcp_code put_dependents(builder *b) {
     for (int back = 0; back < 2; back++)
         for (uint32_t f = back ? first_back : 0; f < t->count; f++) {
             if (!back && hop_is_independent(&t->hops[f])) continue;
-            if (!b->s->levelled) { /* then no Q moves, and units go back as they came */
+            if (!b->s->staged) { /* then no Q moves, and units go back as they came */
                 start[(back ? b->s->back[b->pass].last : b->s->last_stage)[f] + 1] += t->hops[f].units;
                 continue;
             }

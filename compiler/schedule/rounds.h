@@ -9,6 +9,10 @@ typedef struct edges {
     uint32_t count, colours;
 } edges;
 
+/* Puts items in the order of falling work, equals by index: keys[i] becomes the index of the i-th item, in its low 32
+ * bits. `room` has room for as many. */
+void by_falling_work(const uint64_t *work, uint32_t count, uint64_t *keys, uint64_t *room);
+
 bool edges_new(edges *e, arena *scratch, size_t room);
 fcp_code edges_colour(edges *e, planning *x); /* fills colour and colours; adds to x->times.colour */
 static inline void edges_add(edges *e, uint32_t src, uint32_t dst, uint32_t size) {

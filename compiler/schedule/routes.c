@@ -32,12 +32,8 @@
 #include "compiler/schedule/routes.h"
 
 #include "compiler/base/sort.h"
+#include "compiler/schedule/tuning.h"
 #include "runtime/base/stop.h"
-
-enum { RELAYED = 1, DEEPER = 3 };
-/* In thirds of a rank's part. With more room the last wants are spread more evenly, but more of the others go by way of
- * another rank, which takes a local hop more. */
-enum { SPARED = 2 };
 
 /* A node in which somebody has got it: one of the readers[first] to readers[end - 1], or the source. */
 typedef struct holder {
@@ -148,7 +144,7 @@ static holder *sender(const state *s, const route_want *w, bool relayed) {
 static void leave_by(state *s, const route_want *w, holder *from) {
     const routes_input *in = s->in;
     uint32_t v = s->root / in->gpus, best = from->rank;
-    const uint64_t spared = w->back ? s->plain[v][FCP_SEND] / in->gpus * SPARED / 3 : 0;
+    const uint64_t spared = w->back ? s->plain[v][FCP_SEND] / in->gpus * SPARED_THIRDS / 3 : 0;
     if (s->out->sent[FCP_NET][best] + w->bytes + spared <= s->share[FCP_SEND] &&
         s->out->received[FCP_NET][best] + returned(s, w) <= s->share[FCP_RECV])
         return;
@@ -215,8 +211,8 @@ static void begin_tree(state *s, const route_want *w) {
 static void find_tree(state *s, const route_want *w, uint32_t nodes) {
     const routes_input *in = s->in;
     const uint32_t *reader = in->readers + w->first;
-    const bool relayed = in->relay && nodes > RELAYED;
-    for (s->deepest = DEEPER; nodes >>= 1;) s->deepest++;
+    const bool relayed = in->relay && nodes > RELAYED_FROM;
+    for (s->deepest = DEPTH_MARGIN; nodes >>= 1;) s->deepest++;
     s->count = 0;
     s->root = w->src;
     s->root_hop = FCP_NONE;
@@ -268,7 +264,7 @@ static uint32_t nodes_of(const routes_input *in, const route_want *w, uint64_t (
         node[last][0] += w->bytes * (in->relay ? 0 : nodes - 1);
         node[last][1] += w->back * (in->relay ? 1 : nodes - 1) * (nodes > 1);
     }
-    const uint32_t sends = joined || (in->relay && nodes > RELAYED) ? 1 : nodes;
+    const uint32_t sends = joined || (in->relay && nodes > RELAYED_FROM) ? 1 : nodes;
     node[home][0] += w->bytes * sends;
     node[home][1] += (joined ? w->joined : w->back) * sends;
     return nodes;

@@ -26,20 +26,20 @@ typedef struct pass_schedule {
  * pass. */
 typedef struct returns {
     uint32_t *first, *last; /* per hop: the stages in which its first and its last unit leave, and arrive */
-    /* Where dependent units are levelled: the stages of hop h's units are unit_stage[start[h]], and so on. Else
+    /* Where units have stages of their own: the stages of hop h's units are unit_stage[start[h]], and so on. Else
      * NULL. */
     uint32_t *start, *unit_stage;
 } returns;
 
 typedef struct schedule {
     uint32_t independent[FCP_FABRICS];  /* how many rounds the independent units take */
-    bool levelled;                      /* dependent units are levelled over stages: see schedule.c */
+    bool staged;                        /* every unit has a stage of its own: schedule.c says where */
     uint32_t after;                     /* stages from what adds to a result last to that in which it may leave */
     /* Where the batch is moved in two halves (halves.c): per hop, whether it is of the second; and the first stage of
      * that half, or 0 if one of the halves needs nothing from other ranks. Else NULL and 0. */
     bool *second;
     uint32_t second_stage;
-    uint32_t *unit_start;               /* per hop: its first unit below; dependent hops have units there if levelled */
+    uint32_t *unit_start;               /* per hop: its first unit below; dependent hops have units there if staged */
     uint32_t *unit_round;               /* per independent unit: its place in the order of independent rounds; per
                                          * dependent one: its stage */
     /* per hop */
@@ -57,8 +57,8 @@ typedef struct schedule {
     uint32_t *order;
     fcp_visit *visits;
     uint32_t *visit_stage;
-    /* It comes before the others of its stage: in stage 0 it reads no block that the reshuffle moves; in a later one, of
-     * a rank that divides its stages, it reads none that comes over net in that stage (near.c). */
+    /* It comes before the others of its stage: in stage 0 it reads no block that the reshuffle moves; in a later one,
+     * of a rank that divides its stages, it reads none that comes over net in that stage (near.c). */
     bool *visit_early;
     uint32_t visit_count;
     uint32_t *rank_visit;               /* ranks + 1 */

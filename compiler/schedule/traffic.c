@@ -36,13 +36,8 @@
 #include "compiler/schedule/rails.h"
 #include "compiler/schedule/relays.h"
 #include "compiler/schedule/routes.h"
+#include "compiler/schedule/tuning.h"
 #include "compiler/schedule/ways.h"
-
-/* Trees save at least a SAVEDth of the time that the direct ways take, and ways of all blocks that are found together a
- * LITTLEth: the estimate is harder on them than the simulator. Of 180 plans of cad and dcp (five real lists, three masks,
- * ports of 1 to 100 GB/s) they save between the two in 15 by the estimate; by the simulator these took from 18 % less to
- * 8 % more, and 6 % less in the mean. */
-enum { SAVED = 20, LITTLE = 50 };
 
 typedef struct state {
     planning *x;
@@ -370,7 +365,7 @@ static fcp_code try_relays(state *s) {
     if (code || (!s->relay_all && !s->trees)) return code;
     code = ways_time_of(x, direct, &now);
     if (code) return code;
-    const uint64_t most = now.all - now.all / (s->trees ? SAVED : LITTLE);
+    const uint64_t most = now.all - now.all / (s->trees ? TREES_SAVE : ROUTES_SAVE);
     if (s->trees && now.least >= most) return FCP_OK;
     code = make_hops(s);
     if (!code) code = ways_time_of(x, s->out, &then);

@@ -24,7 +24,8 @@
 
 #include <string.h>
 
-#include "compiler/schedule/stages_away.h"
+#include "compiler/schedule/schedule_parts.h"
+#include "compiler/schedule/tuning.h"
 
 typedef unsigned __int128 wide; /* any rate and any length fits */
 
@@ -113,8 +114,8 @@ static ports_sum busiest_port(const weighing *w) {
 
 /* The time of a pass. room: how many units of a wire fit in a stage. */
 static wide pass_time(wide ports, uint64_t units, wide compute, uint32_t legs, uint64_t room) {
-    const wide stage = units > room ? ports * room / units : ports, wire = ports + stage * (legs - 1) / 3;
-    return larger(wire, compute) + smaller(wire, compute) / 4;
+    const wide stage = units > room ? ports * room / units : ports, wire = ports + stage * (legs - 1) / LEG_NOT_HIDDEN;
+    return larger(wire, compute) + smaller(wire, compute) / NOT_HIDDEN;
 }
 
 static void raise(uint64_t *to, uint64_t v) {
@@ -155,7 +156,7 @@ fcp_code ways_time_of(planning *x, const traffic *t, ways_time *out) {
         const ports_sum ports = busiest_port(&w);
         const wide compute = place_computing(x, &facts, pairs, pass);
         /* where `divisions` decides, about so many units go in each of them but the first */
-        const uint64_t room = x->coalesce ? levels_room(x, t, UINT64_MAX) : ports.units / (g->divisions - 1) + 1;
+        const uint64_t room = x->coalesce ? away_room(x, t, UINT64_MAX) : ports.units / (g->divisions - 1) + 1;
         all += pass_time(ports.busy, ports.units, compute, legs, room);
         at_least += pass_time(ports.least, ports.units, compute, 1, room);
     }

@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "compiler/base/divisor.h"
+#include "compiler/base/integers.h"
 #include "compiler/base/text.h"
 #include "compiler/sema/strategies.h"
 

@@ -1,27 +1,21 @@
 /* compute_queue.c: puts the instructions of a compute queue into the rank's compute stream.
  *
  * Requires: kernels and environment on the rank's device; the rank's arena and work lists there.
- * Gives:    compute_queue.h.
- * Method:   a grid has as many blocks as the multiprocessors hold at once, or fewer if there is less to do. Attention
- *           uses the multiprocessors that partition.c gives it. No bit depends on a grid.
+ * Method:   a grid has as many CTAs as the SMs hold at once, or fewer if there is less to do. Attention uses as many
+ *           SMs as partition.c gives it. The bits of results do not depend on the size of a grid.
  * Cost:     work lists are made once for a plan, linear in it. An instruction is one to three launches, and two
  *           clears for each accumulator that it begins.
  */
-#include "runtime/cuda/compute_queue.h"
+#include "runtime/cuda/cuda.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-#include "runtime/cuda/maps.h"
-#include "runtime/cuda/maxima.h"
-#include "runtime/cuda/marks.h"
-#include "runtime/cuda/memory.h"
-#include "runtime/worklists/worklists.h"
 
 enum { ALIGN = 64 };
 
 /* --- work lists --------------------------------------------------------------------------------------------------- */
 
+/* Copies a list behind those that there are. *out_at: where it begins. */
 static fcp_code append(cuda_work *w, const void *records, size_t bytes, uint64_t *out_at, fcp_error *err) {
     size_t need = w->size + (bytes + ALIGN - 1) / ALIGN * ALIGN;
     *out_at = w->size;
@@ -165,61 +159,58 @@ fcp_code fcp_cuda_work_make(fcp_cuda_session *s, cuda_rank *rank, fcp_pass pass,
 
 /* --- launches ----------------------------------------------------------------------------------------------------- */
 
-static fcp_code launch(fcp_cuda_session *s, cuda_rank *rank, fcp_queue queue, cuda_kernel_id id, uint64_t work,
-                       uint32_t multiprocessors, void *parameters, fcp_error *err) {
-    const cuda_kernel *k = &rank->device->kernels[id];
-    uint64_t most = (uint64_t)k->resident * multiprocessors;
-    void *list[] = {parameters};
-    if (!work) return FCP_OK;
-    unsigned blocks = (unsigned)(work < most ? work : most);
-    return fcp_cuda_check(s->cuda,
-                          s->cuda->call.launch(k->function, blocks, 1, 1, k->threads, 1, 1, k->shared,
-                                               rank->streams[queue], list, NULL),
-                          err, "%s of %u blocks cannot be launched", k->name, blocks);
+/* A small kernel, which is bound by memory and may use all SMs: a CTA for each `per_cta` of `count` things. */
+static fcp_code support_in(fcp_cuda_session *s, cuda_rank *rank, fcp_queue queue, cuda_kernel_id id, fk_support x,
+                           uint64_t count, uint64_t per_cta, fcp_error *err) {
+    return fcp_cuda_launch(s, rank->device, id, (count + per_cta - 1) / per_cta,
+                           (uint32_t)rank->device->multiprocessors, rank->streams[queue], &x, err);
 }
 
-static fcp_code support(fcp_cuda_session *s, cuda_rank *rank, cuda_kernel_id id, fk_support x,
-                        uint64_t per_block, fcp_error *err) {
+/* The same as an instruction of the compute queue: it writes the queue's mark. */
+static fcp_code support(fcp_cuda_session *s, cuda_rank *rank, cuda_kernel_id id, fk_support x, uint64_t per_cta,
+                        fcp_error *err) {
     x.mark = rank->mark ? fcp_cuda_mark_at(s, rank) : 0;
     x.mark_value = rank->mark;
-    uint64_t blocks = (x.count + per_block - 1) / per_block;
-    return launch(s, rank, FCP_COMPUTE, id, blocks, (uint32_t)rank->device->multiprocessors, &x, err);
+    return support_in(s, rank, FCP_COMPUTE, id, x, x.count, per_cta, err);
 }
 
 fcp_code fcp_cuda_fold_sinks(fcp_cuda_session *s, cuda_rank *rank, fk_support x, fcp_error *err) {
-    const uint64_t sums = (x.count + FK_FOLD - 1) / FK_FOLD * x.heads;
-    return launch(s, rank, FCP_COMM, CUDA_FOLD_SINKS, (sums + FK_SUPPORT_THREADS - 1) / FK_SUPPORT_THREADS,
-                  (uint32_t)rank->device->multiprocessors, &x, err);
+    return support_in(s, rank, FCP_COMM, CUDA_FOLD_SINKS, x, (x.count + FK_FOLD - 1) / FK_FOLD * x.heads,
+                      FK_SUPPORT_THREADS, err);
 }
 
 fcp_code fcp_cuda_round_sums(fcp_cuda_session *s, cuda_rank *rank, fk_support x, fcp_error *err) {
-    return launch(s, rank, FCP_COMM, CUDA_ROUND_SUMS, (x.count + FK_SUPPORT_THREADS - 1) / FK_SUPPORT_THREADS,
-                  (uint32_t)rank->device->multiprocessors, &x, err);
+    return support_in(s, rank, FCP_COMM, CUDA_ROUND_SUMS, x, x.count, FK_SUPPORT_THREADS, err);
 }
 
-static fcp_code fill(fcp_cuda_session *s, cuda_rank *rank, cu_ptr to, unsigned word, size_t bytes, fcp_error *err) {
-    if (!bytes) return FCP_OK;
-    return fcp_cuda_check(s->cuda, s->cuda->call.fill(to, word, bytes / 4, rank->streams[FCP_COMPUTE]), err,
-                          "cannot clear %zu bytes", bytes);
+static fcp_code fill(fcp_cuda_session *s, cuda_rank *rank, const void *to, unsigned word, size_t bytes,
+                     fcp_error *err) {
+    return fcp_cuda_fill(s, (uintptr_t)to, word, bytes, rank->streams[FCP_COMPUTE], err);
+}
+
+/* A launch by work lists, on the SMs that attention may use. */
+static fcp_code by_list(fcp_cuda_session *s, const cuda_rank *rank, fcp_pass pass, cuda_kernel_id id, uint64_t pieces,
+                        void *parameters, fcp_error *err) {
+    return fcp_cuda_launch(s, rank->device, id, pieces, rank->device->attention[pass], rank->streams[FCP_COMPUTE],
+                           parameters, err);
 }
 
 /* Attention of the forward pass, and then putting together the rows whose keys are in parts. */
 static fcp_code attend_forward(fcp_cuda_session *s, cuda_rank *rank, const cuda_attend *a, fk_launch *rows,
                                fcp_error *err) {
     const fcp_arena *arena = &rank->arena[FCP_FORWARD];
-    const uint32_t share = rank->device->attention[FCP_FORWARD];
     fk_launch_maps maps;
     rows->splits = rank->locks;
     rows->locks = fcp_cuda_flag_at(rank, 1);
     if (a->cut) rows->counter = rank->work[FCP_FORWARD].memory + a->counters;
-    fcp_code code = launch(s, rank, FCP_COMPUTE, CUDA_FORWARD,
-                           fcp_kernel_pieces(a->single, a->row_count, arena->heads), share,
-                           fcp_cuda_with_maps(rank, FCP_FORWARD, CUDA_FORWARD, rows, &maps), err);
+    fcp_code code = by_list(s, rank, FCP_FORWARD, CUDA_FORWARD,
+                            fcp_kernel_pieces(a->single, a->row_count, arena->heads),
+                            fcp_cuda_with_maps(rank, FCP_FORWARD, CUDA_FORWARD, rows, &maps), err);
     if (code || !a->merge_count) return code;
     fk_launch merge = *rows;
     merge.items = rank->work[FCP_FORWARD].memory + a->merges;
     merge.item_count = a->merge_count;
-    return launch(s, rank, FCP_COMPUTE, CUDA_COMBINE, a->merge_count, share, &merge, err);
+    return by_list(s, rank, FCP_FORWARD, CUDA_COMBINE, a->merge_count, &merge, err);
 }
 
 /* The parameters of a launch by lists of rows, and of one by lists of keys. */
@@ -247,14 +238,13 @@ static void parameters_of(const fcp_cuda_session *s, const cuda_rank *rank, fcp_
 }
 
 fcp_code fcp_cuda_attend_tables(fcp_cuda_session *s, cuda_rank *rank, const cuda_attend *a, fcp_error *err) {
-    const cuda_device *d = rank->device;
     fk_launch rows, keys;
     parameters_of(s, rank, FCP_BACKWARD, a, &rows, &keys);
     fk_launch_tables x = {keys, rank->sums};
-    return launch(s, rank, FCP_COMPUTE, CUDA_TABLES,
-                  fcp_kernel_pieces(fcp_plan_by_head(s->plan), a->key_count, keys.kv_heads) *
-                      d->kernels[CUDA_TABLES].parts,
-                  d->attention[FCP_BACKWARD], &x, err);
+    return by_list(s, rank, FCP_BACKWARD, CUDA_TABLES,
+                   fcp_kernel_pieces(fcp_plan_by_head(s->plan), a->key_count, keys.kv_heads) *
+                       rank->device->kernels[CUDA_TABLES].parts,
+                   &x, err);
 }
 
 fcp_code fcp_cuda_attend(fcp_cuda_session *s, cuda_rank *rank, fcp_pass pass, const cuda_attend *a, fcp_error *err) {
@@ -263,7 +253,6 @@ fcp_code fcp_cuda_attend(fcp_cuda_session *s, cuda_rank *rank, fcp_pass pass, co
     fk_launch rows, keys;
     fk_launch_maps maps;
     parameters_of(s, rank, pass, a, &rows, &keys);
-    const uint32_t share = d->attention[pass];
     if (pass == FCP_FORWARD) return attend_forward(s, rank, a, &rows, err);
     const cuda_kernel_id id = d->backward == EMIT_SPLIT                              ? CUDA_DKV
                               : d->backward & (EMIT_ORDERED | EMIT_ORDERED_SM90) ? CUDA_ORDERED
@@ -276,12 +265,12 @@ fcp_code fcp_cuda_attend(fcp_cuda_session *s, cuda_rank *rank, fcp_pass pass, co
     keys.splits = fcp_cuda_flag_at(rank, 1);
     fcp_code code = FCP_OK;
     if (id == CUDA_DKV)
-        code = launch(s, rank, FCP_COMPUTE, CUDA_DQ,
-                      fcp_kernel_pieces(a->single, a->row_count, arena->heads) * d->kernels[CUDA_DQ].parts, share,
-                      &rows, err);
-    if (!code && a->key_count) code = fill(s, rank, rank->locks, 0, words * 4, err);
+        code = by_list(s, rank, pass, CUDA_DQ,
+                       fcp_kernel_pieces(a->single, a->row_count, arena->heads) * d->kernels[CUDA_DQ].parts, &rows,
+                       err);
+    if (!code && a->key_count) code = fcp_cuda_fill(s, rank->locks, 0, words * 4, rank->streams[FCP_COMPUTE], err);
     void *parameters = fcp_cuda_with_maps(rank, pass, id, &keys, &maps);
-    return code ? code : launch(s, rank, FCP_COMPUTE, id, pieces, share, parameters, err);
+    return code ? code : by_list(s, rank, pass, id, pieces, parameters, err);
 }
 
 fcp_code fcp_cuda_prepare(fcp_cuda_session *s, cuda_rank *rank, fcp_pass pass, fcp_error *err) {
@@ -291,15 +280,15 @@ fcp_code fcp_cuda_prepare(fcp_cuda_session *s, cuda_rank *rank, fcp_pass pass, f
     const size_t rows = queries[a->homes] * a->heads, keys = a->home_first[FCP_KEYS][a->homes] * a->kv_heads;
     fcp_code code;
     if (pass == FCP_BACKWARD) {
-        code = fill(s, rank, (uintptr_t)a->dq, 0, rows * p->head_dim * sizeof *a->dq, err);
-        if (!code) code = fill(s, rank, (uintptr_t)a->dk, 0, keys * p->head_dim * sizeof *a->dk, err);
-        return code ? code : fill(s, rank, (uintptr_t)a->dv, 0, keys * p->value_dim * sizeof *a->dv, err);
+        code = fill(s, rank, a->dq, 0, rows * p->head_dim * sizeof *a->dq, err);
+        if (!code) code = fill(s, rank, a->dk, 0, keys * p->head_dim * sizeof *a->dk, err);
+        return code ? code : fill(s, rank, a->dv, 0, keys * p->value_dim * sizeof *a->dv, err);
     }
-    code = fill(s, rank, (uintptr_t)a->o, 0, rows * p->value_dim * fcp_dtype_size((fcp_dtype)p->dtype), err);
-    if (!code && !rank->device->sinks) code = fill(s, rank, (uintptr_t)a->lse_low, 0, rows * sizeof *a->lse_low, err);
+    code = fill(s, rank, a->o, 0, rows * p->value_dim * fcp_dtype_size((fcp_dtype)p->dtype), err);
+    if (!code && !rank->device->sinks) code = fill(s, rank, a->lse_low, 0, rows * sizeof *a->lse_low, err);
     if (code) return code;
     if (!rank->device->sinks)
-        return fill(s, rank, (uintptr_t)a->lse, 0xff800000u, rows * sizeof *a->lse, err); /* -inf */
+        return fill(s, rank, a->lse, 0xff800000u, rows * sizeof *a->lse, err); /* -inf */
     for (uint32_t from = 0, to; !code && from < a->homes; from = to) { /* neighbours of one range of heads */
         const uint32_t range = s->plan->blocks[a->home_block[from]].heads;
         for (to = from + 1; to < a->homes && s->plan->blocks[a->home_block[to]].heads == range;) to++;
@@ -406,13 +395,13 @@ fcp_code fcp_cuda_open_accumulators(fcp_cuda_session *s, cuda_rank *rank, const 
         const size_t heads = (size_t)sum.tokens * (sum.cls == FCP_DQ ? a->heads : a->kv_heads);
         const size_t wide = heads * p->head_dim * sizeof(float);
         if (sum.cls == FCP_DQ) {
-            code = fill(s, rank, (uintptr_t)fcp_arena_rows(a, sum.slot).dq, 0, wide, err);
+            code = fill(s, rank, fcp_arena_rows(a, sum.slot).dq, 0, wide, err);
             continue;
         }
         float *dk, *dv;
         fcp_arena_dkv(a, sum.slot, &dk, &dv);
-        code = fill(s, rank, (uintptr_t)dk, 0, wide, err);
-        if (!code) code = fill(s, rank, (uintptr_t)dv, 0, heads * p->value_dim * sizeof(float), err);
+        code = fill(s, rank, dk, 0, wide, err);
+        if (!code) code = fill(s, rank, dv, 0, heads * p->value_dim * sizeof(float), err);
     }
     return code;
 }
@@ -420,12 +409,9 @@ fcp_code fcp_cuda_open_accumulators(fcp_cuda_session *s, cuda_rank *rank, const 
 /* Rounds numbers [first, end) of an accumulator to the input type, in a queue's stream. It writes no mark. */
 static fcp_code round_part(fcp_cuda_session *s, cuda_rank *rank, fcp_queue queue, const void *to, const float *from,
                            uint64_t first, uint64_t end, fcp_error *err) {
-    const uint64_t per_block = 2 * FK_SUPPORT_THREADS;
-    fk_support x = {.to = (uintptr_t)to + first * sizeof(uint16_t),
-                    .from = (uintptr_t)(from + first),
-                    .count = end - first};
-    uint64_t blocks = (x.count + per_block - 1) / per_block;
-    return launch(s, rank, queue, CUDA_ROUND, blocks, (uint32_t)rank->device->multiprocessors, &x, err);
+    const fk_support x = {.to = (uintptr_t)to + first * sizeof(uint16_t), .from = (uintptr_t)(from + first),
+                          .count = end - first};
+    return support_in(s, rank, queue, CUDA_ROUND, x, x.count, 2 * FK_SUPPORT_THREADS, err);
 }
 
 /* Rounds the dQ of home slots [first, end), but of those blocks that get it rounded. */

@@ -2,7 +2,6 @@
  *
  * Requires: no tensor that the pass needs is NULL. One that a caller may leave out (lse_low, d_lse) and has left out is
  *           zeros on its way in, and what is in its place in a message is not written on its way out.
- * Gives:    cuda_reshuffle.h.
  * Order:    IN comes before the pass. OUT comes after it, except for what leaves early (early.c). A COPY, and with a
  *           transport that reaches all memory any unit, is one gather in its home's communication stream, if the
  *           tensors are on the home's device. Tensors on the caller's device go by a message between two gathers.
@@ -12,16 +11,11 @@
  * Cost:     a few questions to the driver for each tensor of each rank; where a tensor is pinned, two for each run that
  *           is copied. A launch for each unit; from the host a copy and a launch for as many bytes as a stage has.
  */
-#include "runtime/cuda/cuda_reshuffle.h"
+#include "runtime/cuda/cuda.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "runtime/cuda/device.h"
-#include "runtime/cuda/gather.h"
-#include "runtime/cuda/memory.h"
-#include "runtime/cuda/io_rounds.h"
-#include "runtime/cuda/stage.h"
 #include "runtime/exec/host_reshuffle.h"
 #include "runtime/exec/error_place.h"
 
@@ -205,8 +199,8 @@ static fcp_code copy_bytes(fcp_cuda_session *s, const struct way *way, void *out
     unsigned type;
     int ordinal;
     if (way->message)
-        return in ? fcp_cuda_stage_in(s, r->device, at, outside, bytes, err)
-                  : fcp_cuda_stage_out(s, r->device, outside, at, bytes, err);
+        return in ? fcp_cuda_staging_in(s, r->device, at, outside, bytes, err)
+                  : fcp_cuda_staging_out(s, r->device, outside, at, bytes, err);
     fcp_code code = memory_of(s, theirs, "data", caller, &type, &ordinal, err);
     if (code) return code;
     if (type == CU_MEMORY_DEVICE) {
@@ -221,8 +215,8 @@ static fcp_code copy_bytes(fcp_cuda_session *s, const struct way *way, void *out
                               r->device->handle);
         return at_rank(code, caller, err);
     }
-    return in ? fcp_cuda_stage_in(s, r->device, at, outside, bytes, err)
-              : fcp_cuda_stage_out(s, r->device, outside, at, bytes, err);
+    return in ? fcp_cuda_staging_in(s, r->device, at, outside, bytes, err)
+              : fcp_cuda_staging_out(s, r->device, outside, at, bytes, err);
 }
 
 fcp_code fcp_cuda_copy_outside(fcp_cuda_session *s, uint32_t rank, bool in, void *outside, cu_ptr inside, size_t bytes,
@@ -231,13 +225,20 @@ fcp_code fcp_cuda_copy_outside(fcp_cuda_session *s, uint32_t rank, bool in, void
     return copy_bytes(s, &way, outside, (void *)(uintptr_t)inside, bytes, err);
 }
 
+fcp_code fcp_cuda_result_out(fcp_cuda_session *s, uint32_t rank, int which, void *outside, cu_ptr inside, size_t bytes,
+                             fcp_error *err) {
+    const cuda_rank *r = &s->ranks[rank];
+    const bool staged = r->tensors[which].type != CU_MEMORY_DEVICE; /* or perhaps pinned, and copied directly */
+    fcp_code code = staged ? fcp_cuda_follow(s, r->device, r->streams[FCP_COMM], r->device->staging.stream, err)
+                           : FCP_OK;
+    return code ? code : fcp_cuda_copy_outside(s, rank, false, outside, inside, bytes, err);
+}
+
 /* Clears bytes of a message or of home blocks, for a tensor that the caller has left out. */
 static fcp_code clear_bytes(fcp_cuda_session *s, const struct way *way, void *inside, size_t bytes, fcp_error *err) {
     const cuda_rank *r = &s->ranks[way->home];
-    return fcp_cuda_check(s->cuda,
-                          s->cuda->call.fill((uintptr_t)inside, 0, bytes / 4,
-                                             way->message ? r->device->stage.stream : r->streams[FCP_COMM]),
-                          err, "cannot clear %zu bytes", bytes);
+    cu_stream stream = way->message ? r->device->staging.stream : r->streams[FCP_COMM];
+    return fcp_cuda_fill(s, (uintptr_t)inside, 0, bytes, stream, err);
 }
 
 /* Copies a run of one tensor; if its block has not all heads, row by row and chunk by chunk. `first`: the first token
@@ -317,24 +318,24 @@ static bool is_one_piece(const fcp_cuda_session *s, uint32_t caller, const fcp_t
 
 /* Moves a unit between tensors in host memory and home blocks: by a message, part by part, each as long as the stage
  * has room for. All of it is in the stage's stream. */
-static fcp_code by_stage(fcp_cuda_session *s, struct way way, const fcp_transfer *t, const fcp_tensors *tensors,
+static fcp_code by_staging(fcp_cuda_session *s, struct way way, const fcp_transfer *t, const fcp_tensors *tensors,
                          uint32_t most, fcp_error *err) {
     cuda_device *d = s->ranks[way.home].device;
     fcp_transfer part = *t;
     fcp_code code = FCP_OK;
-    way.message = d->stage.landing;
+    way.message = d->staging.landing;
     for (uint32_t at = 0; !code && at < t->tokens; at += part.tokens) {
         part.first = t->first + at;
         part.tokens = t->tokens - at < most ? t->tokens - at : most;
         const fcp_transfer theirs = other_side(&part, way.caller), *of_home = way.home == way.caller ? &part : &theirs;
         if (way.in) code = copy_unit(s, way, &part, tensors, err);
-        if (way.in && !code) code = fcp_cuda_stage_push(s, d, err);
+        if (way.in && !code) code = fcp_cuda_staging_push(s, d, err);
         const cuda_unit_move move = {.transfer = of_home, .home = way.arena, .caller = tensors, .message = way.message,
                                      .to = way.in ? FK_AT_BLOCKS : FK_IN_MESSAGE,
                                      .from = way.in ? FK_IN_MESSAGE : FK_AT_BLOCKS};
-        if (!code) code = fcp_cuda_gather(s, way.home, &move, d->stage.stream, err);
+        if (!code) code = fcp_cuda_gather(s, way.home, &move, d->staging.stream, err);
         if (!way.in && !code) code = copy_unit(s, way, &part, tensors, err);
-        if (!way.in && !code) code = fcp_cuda_stage_push(s, d, err);
+        if (!way.in && !code) code = fcp_cuda_staging_push(s, d, err);
     }
     return code;
 }
@@ -387,13 +388,13 @@ fcp_code fcp_cuda_move_units(fcp_cuda_session *s, uint32_t rank, fcp_pass pass, 
         } else if (device && home != rank && device == s->ranks[rank].device) {
             code = by_message(s, rank, home, pass, t, tensors, err);
         } else {
-            uint64_t most = r->device->stage.bytes / (fcp_message_bytes(s->plan, pass, t) / t->tokens);
+            uint64_t most = r->device->staging.bytes / (fcp_message_bytes(s->plan, pass, t) / t->tokens);
             bool direct = types == 1u << CU_MEMORY_HOST && is_one_piece(s, rank, t);
             code = fcp_cuda_use(s, r->device, err);
             if (!code)
                 code = types >> CU_MEMORY_DEVICE & 1 || direct || !most
                            ? copy_unit(s, way, t, tensors, err)
-                           : by_stage(s, way, t, tensors, most < t->tokens ? (uint32_t)most : t->tokens, err);
+                           : by_staging(s, way, t, tensors, most < t->tokens ? (uint32_t)most : t->tokens, err);
         }
     }
     return code;

@@ -10,7 +10,6 @@
  * communication queue they are after all transfers of the pass, and before what waits for the whole pass.
  *
  * Requires: a verified plan.
- * Gives:    early.h.
  * Method:   the pass itself touches only arenas and may be a graph. At the place of the first early round it makes
  *           the results ready in the communication stream; the backward pass rounds them there. Outside a graph, the
  *           stream then simply goes on with OUT. In a graph, a node records an event in each launch, and a stream
@@ -21,14 +20,9 @@
  * Cost:     an event for each rank and pass of a graph; in a backward pass two more launches for each stretch of
  *           early home slots.
  */
-#include "runtime/cuda/early.h"
+#include "runtime/cuda/cuda.h"
 
 #include <stdlib.h>
-
-#include "runtime/cuda/device.h"
-#include "runtime/cuda/cuda_reshuffle.h"
-#include "runtime/cuda/io_rounds.h"
-#include "runtime/cuda/compute_queue.h"
 
 fcp_code fcp_cuda_early_find(fcp_cuda_session *s, uint32_t rank, fcp_pass pass, fcp_error *err) {
     const fcp_plan *plan = s->plan;
@@ -84,7 +78,7 @@ fcp_code fcp_cuda_early_move(fcp_cuda_session *s, fcp_pass pass, const fcp_tenso
         code = fcp_cuda_use(s, rank->device, err);
         if (!code && graph)
             code = fcp_cuda_event_await(s, stream, e->event, err);
-        if (!code && host && e->slots) code = fcp_cuda_follow(s, rank->device, stream, rank->device->stage.stream, err);
+        if (!code && host && e->slots) code = fcp_cuda_follow(s, rank->device, stream, rank->device->staging.stream, err);
     }
     return code ? code : fcp_cuda_reshuffle(s, pass, FCP_OUT, true, tensors, err);
 }

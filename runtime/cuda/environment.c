@@ -3,16 +3,12 @@
  * (maxima.c).
  *
  * Requires: open devices.
- * Gives:    environment.h.
  * Cost:     a copy of the plan's fields and slices on each device.
  */
-#include "runtime/cuda/environment.h"
+#include "runtime/cuda/cuda.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-#include "runtime/cuda/memory.h"
-#include "runtime/cuda/stage.h"
 
 enum { ALIGN = 64 };
 
@@ -89,9 +85,7 @@ fcp_code fcp_cuda_environment_load(fcp_cuda_session *s, fcp_error *err) {
         d->data = d->environment + x.data;
         d->plan_tables = d->environment + x.plan_tables;
         d->own_sinks = d->own_tables = false;
-        if (!x.size) continue;
-        code = fcp_cuda_stage_in(s, d, d->environment, bytes, x.size, err);
-        if (!code) code = fcp_cuda_stage_flush(s, d, err);
+        if (x.size) code = fcp_cuda_upload(s, d, d->environment, bytes, x.size, err);
     }
     free(bytes);
     return code;

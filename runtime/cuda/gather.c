@@ -1,15 +1,12 @@
-/* gather.c: puts the moving of a unit's rows into streams.
+/* gather.c: moves the rows of a unit by one launch of fk_gather.
  *
  * Requires: the session's bundles; the kernels.
- * Gives:    gather.h.
  * Cost:     on the device 24 bytes for each run of a rank's bundles; a launch for each unit.
  */
-#include "runtime/cuda/gather.h"
+#include "runtime/cuda/cuda.h"
 
 #include <stdlib.h>
 
-#include "runtime/cuda/device.h"
-#include "runtime/cuda/memory.h"
 #include "runtime/exec/host_reshuffle.h"
 
 _Static_assert((int)FK_GATHER_TENSORS == (int)FCP_MOVED, "as many tensors move");
@@ -52,7 +49,6 @@ fcp_code fcp_cuda_gather(fcp_cuda_session *s, uint32_t rank, const cuda_unit_mov
     const fcp_transfer *t = move->transfer;
     cu_ptr message = move->message;
     const cuda_rank *r = &s->ranks[rank];
-    const cuda_kernel *k = &r->device->kernels[CUDA_GATHER];
     fcp_moved tensors[FCP_MOVED];
     const fcp_bundle all = fcp_bundles_of(s->bundles, rank), bundle = fcp_bundle_of(s->bundles, rank, t);
     fk_gather_launch x = {.runs = r->runs_memory + (cu_ptr)(bundle.runs - all.runs) * sizeof(fk_gather_run),
@@ -80,12 +76,7 @@ fcp_code fcp_cuda_gather(fcp_cuda_session *s, uint32_t rank, const cuda_unit_mov
         message += t->tokens * m->row;
     }
     uint64_t blocks = ((uint64_t)t->tokens + FK_SUPPORT_THREADS / 32 - 1) / (FK_SUPPORT_THREADS / 32);
-    uint64_t most = (uint64_t)k->resident * (uint32_t)r->device->multiprocessors;
-    void *parameters[] = {&x};
     fcp_code code = fcp_cuda_use(s, r->device, err);
-    if (code) return code;
-    return fcp_cuda_check(s->cuda,
-                          s->cuda->call.launch(k->function, (unsigned)(blocks < most ? blocks : most), 1, 1, k->threads,
-                                               1, 1, k->shared, stream, parameters, NULL),
-                          err, "%s of %llu blocks cannot be launched", k->name, (unsigned long long)blocks);
+    return code ? code : fcp_cuda_launch(s, r->device, CUDA_GATHER, blocks, (uint32_t)r->device->multiprocessors,
+                                         stream, &x, err);
 }

@@ -1,18 +1,16 @@
 /* kernels.c: compiles, loads and checks the kernels of a session on each device.
  *
  * Requires: open devices.
- * Gives:    kernels.h.
  * Cost:     kernels come from the disk cache, or are compiled once for each architecture, those of the two passes
  *           side by side.
  */
-#include "runtime/cuda/kernels.h"
+#include "runtime/cuda/cuda.h"
 
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "runtime/cuda/device.h"
 #include "runtime/jit/kernel_source.h"
 
 /* Keeps the first warning only. */
@@ -177,6 +175,19 @@ static fcp_code load_kernels(fcp_cuda_session *s, fcp_jit *jit, cuda_device *d, 
         free(sources[i]);
     }
     return code;
+}
+
+fcp_code fcp_cuda_launch(const fcp_cuda_session *s, const cuda_device *d, cuda_kernel_id id, uint64_t work,
+                         uint32_t sms, cu_stream stream, void *parameters, fcp_error *err) {
+    const cuda_kernel *k = &d->kernels[id];
+    const uint64_t most = (uint64_t)k->resident * sms;
+    const unsigned ctas = (unsigned)(work < most ? work : most);
+    void *list[] = {parameters};
+    if (!work) return FCP_OK;
+    return fcp_cuda_check(s->cuda,
+                          s->cuda->call.launch(k->function, ctas, 1, 1, k->threads, 1, 1, k->shared, stream, list,
+                                               NULL),
+                          err, "%s of %u blocks cannot be launched", k->name, ctas);
 }
 
 fcp_code fcp_cuda_kernels_load(fcp_cuda_session *s, fcp_error *err) {

@@ -1,15 +1,12 @@
 /* maps.c: makes tensor maps, which describe the tensors in a rank's arena to the copy engine of sm_90a.
  *
  * Requires: an arena with its final address, and rows at multiples of 16 bytes.
- * Gives:    maps.h.
  * Cost:     six calls of the driver for each rank and pass, once for a plan. Launches carry the maps as parameters.
  */
-#include "runtime/cuda/maps.h"
+#include "runtime/cuda/cuda.h"
 
 #include <inttypes.h>
 #include <string.h>
-
-#include "runtime/cuda/device.h"
 
 static fcp_code make_map(fcp_cuda_session *s, const fcp_kernel_tensor *x, fk_u64 out[16], fcp_error *err) {
     const fcp_problem *p = s->plan->problem;

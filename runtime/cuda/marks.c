@@ -25,12 +25,11 @@
  *           of a communication queue, one for each REDUCE that copies, and two for each rank at the end. Reading is
  *           linear in what the queues have left.
  */
-#include "runtime/cuda/marks.h"
+#include "runtime/cuda/cuda.h"
 
 #include <stdio.h>
 #include <string.h>
 
-#include "runtime/cuda/device.h"
 #include "runtime/exec/error_place.h"
 
 /* A word is the pass, and the number of the instruction that was begun, counted from 1. At the end of the queue the
@@ -97,10 +96,7 @@ static fcp_code try_graph(fcp_cuda_session *s, const cuda_device *d, cu_stream s
 static fcp_code probe(fcp_cuda_session *s, const cuda_device *d, fcp_error *err) {
     const fcp_cuda_table *call = &s->cuda->call;
     cu_stream stream = NULL;
-    fcp_code code = fcp_cuda_use(s, d, err);
-    if (!code)
-        code = fcp_cuda_check(s->cuda, call->stream_create(&stream, CU_STREAM_NON_BLOCKING, 0), err,
-                              "device %d makes no stream", d->handle);
+    fcp_code code = fcp_cuda_stream_make(s, d, &stream, err);
     if (!code) code = try_fill(s, d, stream, NULL, 1, err);
     if (!code) code = try_graph(s, d, stream, 2, err);
     if (stream) call->stream_destroy(stream);

@@ -13,21 +13,15 @@
  * all devices have green contexts or none has.
  *
  * Requires: devices with their kernels; the session's origin. It comes before the streams of ranks are made.
- * Gives:    partition.h.
  * Method:   a green context is used only if a probe on it gives right results. The probe does what a session will do:
  *           streams that follow each other by events, a fill, a copy and a launch; the same captured, with another
  *           stream as origin; and the graph replayed twice. If the driver rounds a partition up to all
  *           multiprocessors, there is no green context, for it would hold nothing back.
  * Cost:     linear in the plan's instructions; with green contexts some milliseconds a device.
  */
-#include "runtime/cuda/partition.h"
+#include "runtime/cuda/cuda.h"
 
 #include <stdio.h>
-
-#include "runtime/cuda/device.h"
-#include "runtime/cuda/memory.h"
-#include "runtime/cuda/io_rounds.h"
-#include "runtime/cuda/stage.h"
 
 #define NO_NEED "no rank sends or receives by multiprocessors"
 #define NO_MARGIN "the margin of the session's first plan is 0"
@@ -122,9 +116,8 @@ static fcp_code try_all(fcp_cuda_session *s, trial *t, fcp_error *err) {
         code = fcp_cuda_check(s->cuda, call->graph_launch(t->exec, s->origin), err, "a replay");
     if (!code) code = fcp_cuda_use(s, t->device, err);
     if (!code) code = fcp_cuda_follow(s, &s->devices[0], s->origin, t->stream, err);
-    if (!code) code = fcp_cuda_follow(s, t->device, t->stream, t->device->stage.stream, err);
-    if (!code) code = fcp_cuda_stage_out(s, t->device, sums, t->numbers, sizeof sums, err);
-    if (!code) code = fcp_cuda_stage_flush(s, t->device, err);
+    if (!code) code = fcp_cuda_follow(s, t->device, t->stream, t->device->staging.stream, err);
+    if (!code) code = fcp_cuda_download(s, t->device, sums, t->numbers, sizeof sums, err);
     /* the memory is freed next, and what is still running may write it */
     fcp_error ignored;
     fcp_code waited = t->stream ? fcp_cuda_wait(s, t->stream, "the probe", code ? &ignored : err) : FCP_OK;

@@ -1,25 +1,13 @@
 /* ranks.c: what the ranks of this process have on their devices: arenas, work lists, locks, streams.
  *
  * Requires: open devices.
- * Gives:    ranks.h.
  * Cost:     for each rank an arena of as many bytes as fcp_rank_memory says, work lists as long as the plan's cells,
  *           and four streams, two of them for marks; six if it has transfers over two fabrics.
  */
-#include "runtime/cuda/ranks.h"
+#include "runtime/cuda/cuda.h"
 
 #include <stdlib.h>
 
-#include "runtime/cuda/device.h"
-#include "runtime/cuda/early.h"
-#include "runtime/cuda/environment.h"
-#include "runtime/cuda/gather.h"
-#include "runtime/cuda/kernels.h"
-#include "runtime/cuda/maps.h"
-#include "runtime/cuda/marks.h"
-#include "runtime/cuda/memory.h"
-#include "runtime/cuda/partition.h"
-#include "runtime/cuda/stage.h"
-#include "runtime/cuda/compute_queue.h"
 #include "runtime/exec/host_reshuffle.h"
 #include "runtime/exec/segments.h"
 #include "runtime/jit/kernel_source.h"
@@ -80,8 +68,8 @@ static fcp_code check_memory(fcp_cuda_session *s, fcp_error *err) {
         size_t available = 0, total = 0;
         count_memory(d, fcp_cuda_allocated(fcp_cuda_environment_size(s->plan, s->base.rank_count)),
                      d->environment_held);
-        count_memory(d, d->stage.bytes, d->stage.landing ? d->stage.bytes : 0);
-        d->need.pinned = fcp_cuda_stage_pinned(d) + (i ? 0 : fcp_cuda_marks_pinned(s));
+        count_memory(d, d->staging.bytes, d->staging.landing ? d->staging.bytes : 0);
+        d->need.pinned = fcp_cuda_staging_pinned(d) + (i ? 0 : fcp_cuda_marks_pinned(s));
         if (s->allocator.allocate) continue;
         code = fcp_cuda_use(s, d, err);
         if (!code)
@@ -277,7 +265,7 @@ fcp_code fcp_cuda_ranks_plan(fcp_cuda_session *s, const fcp_plan *plan, fcp_erro
 
 /* Makes the device memory of a stage, unless it has it. That comes after what a session needs has been counted. */
 static fcp_code land(fcp_cuda_session *s, cuda_device *d, fcp_error *err) {
-    cuda_stage *x = &d->stage;
+    cuda_staging *x = &d->staging;
     if (x->landing) return FCP_OK;
     return fcp_cuda_memory(s, d, x->bytes, NULL, "what comes from the host", &x->landing, err);
 }

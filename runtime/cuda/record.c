@@ -7,7 +7,6 @@
  * is complete when all its transfers are in streams.
  *
  * Requires: a verified plan, whose waits have no cycle; work lists and arenas on the devices.
- * Gives:    record.h.
  * Method:   all queues are walked in turns, each as far as it can go: until an instruction waits for something that
  *           is not in a stream yet. This order decides only when the host makes a call; what has to run after what is
  *           in the plan.
@@ -15,20 +14,11 @@
  * afterwards (or earlier, where early.c says so).
  * Cost:     linear in instructions and transfers, times the transfers of a launch.
  */
-#include "runtime/cuda/record.h"
+#include "runtime/cuda/cuda.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "runtime/cuda/device.h"
-#include "runtime/cuda/early.h"
-#include "runtime/cuda/fabrics.h"
-#include "runtime/cuda/marks.h"
-#include "runtime/cuda/maxima.h"
-#include "runtime/cuda/io_rounds.h"
-#include "runtime/cuda/timing.h"
-#include "runtime/cuda/cuda_wire.h"
-#include "runtime/cuda/compute_queue.h"
 #include "runtime/exec/error_place.h"
 #include "runtime/worklists/fuse.h"
 #include "runtime/plan/fabrics.h"
@@ -181,7 +171,7 @@ static uint32_t end_of_round(const recorder *x, uint32_t rank, uint32_t round) {
  * follow each other in the order of the calls puts one of them behind the launch. */
 static bool may_begin(const recorder *x, uint32_t rank, const cuda_attend *a) {
     if (x->walks[rank].queues[FCP_COMM].at < a->holds) return false;
-    if (x->s->learning && x->walks[rank].queues[FCP_COMM].at < a->needs) return false;
+    if (x->s->table_gradients && x->walks[rank].queues[FCP_COMM].at < a->needs) return false;
     for (uint32_t r = x->s->base.first_rank; r < fcp_cuda_end(x->s); r++)
         if (x->walks[r].queues[FCP_COMM].at < end_of_round(x, r, a->round)) return false;
     return true;
@@ -248,7 +238,7 @@ static fcp_code attend(recorder *x, uint32_t rank, const fcp_instr *i, bool *out
     else if (!code && (a || !fused)) code = open_accumulators(x, rank, at, fused ? a->last : at, err);
     for (; !code && w->attend < work->attend_count && work->attends[w->attend].instr == at; w->attend++)
         code = fcp_cuda_attend(x->s, r, x->pass, &work->attends[w->attend], err);
-    if (!code && x->pass == FCP_BACKWARD && x->s->learning)
+    if (!code && x->pass == FCP_BACKWARD && x->s->table_gradients)
         code = attend_tables(x, rank, work->attends + next, w->attend - next, err);
     return code;
 }

@@ -1,7 +1,6 @@
 /* run_pass.c: a run of a pass: inputs in, the pass or its graph, outputs out; and what happens if that fails.
  *
  * Requires: a session that was made completely; tensors of all its ranks.
- * Gives:    run_pass.h.
  * Order:    IN, the pass and OUT come one after the other, except for results that leave early (early.c). Each run
  *           comes after the run before it, whatever streams the caller names; and so do runs of sessions that share
  *           arenas.
@@ -16,21 +15,9 @@
  *           that the marks of the devices point to (marks.c). Then the run waits for what is in streams, at most
  *           timeout_s a stream, and the session refuses further runs.
  */
-#include "runtime/cuda/run_pass.h"
+#include "runtime/cuda/cuda.h"
 
 #include <string.h>
-
-#include "runtime/cuda/device.h"
-#include "runtime/cuda/early.h"
-#include "runtime/cuda/marks.h"
-#include "runtime/cuda/maxima.h"
-#include "runtime/cuda/ranks.h"
-#include "runtime/cuda/record.h"
-#include "runtime/cuda/cuda_reshuffle.h"
-#include "runtime/cuda/sinks.h"
-#include "runtime/cuda/stage.h"
-#include "runtime/cuda/cuda_tables.h"
-#include "runtime/cuda/timing.h"
 
 enum { RUN_COST = 4 }; /* a run puts about as much into streams as so many instructions, beside its own */
 
@@ -48,7 +35,7 @@ void fcp_cuda_graphs_destroy(fcp_cuda_session *s) {
 
 /* The number of the graph that a run of a pass would be. */
 static int graph_of(const fcp_cuda_session *s, fcp_pass pass) {
-    return s->learning ? CUDA_LEARNING : s->maxima ? CUDA_MAXIMA : (int)pass;
+    return s->table_gradients ? CUDA_TABLE_GRADIENTS : s->maxima ? CUDA_MAXIMA : (int)pass;
 }
 
 /* Waits for a stream, or only looks at it. True: it has ended or failed. */
@@ -67,7 +54,7 @@ void fcp_cuda_drain(fcp_cuda_session *s) {
             quiet &= drain_stream(s, s->ranks[r].marks[q], waits && quiet);
         }
     for (uint32_t i = 0; s->devices && i < s->device_count; i++)
-        quiet &= drain_stream(s, s->devices[i].stage.stream, waits && quiet);
+        quiet &= drain_stream(s, s->devices[i].staging.stream, waits && quiet);
     s->hung = !quiet;
 }
 
@@ -135,19 +122,19 @@ static fcp_code reshuffle(fcp_cuda_session *s, fcp_pass pass, fcp_class cls, con
     fcp_net *net = s->base.net;
     fcp_code code = fcp_cuda_fork(s, CUDA_COMM_STREAMS, d, origin, err);
     if (!code && cls == FCP_IN) code = fcp_cuda_marks_begin(s, pass, d, origin, err);
-    if (!code && host) code = fcp_cuda_stages_follow(s, d, origin, err);
+    if (!code && host) code = fcp_cuda_stagings_follow(s, d, origin, err);
     if (!code && cls == FCP_IN) code = fcp_net_stage_in(net, pass, tensors, inside, err);
     if (!code && cls == FCP_IN) code = fcp_cuda_sinks_in(s, tensors, err);
     if (!code && cls == FCP_IN) code = fcp_cuda_tables_in(s, tensors, err);
     if (!code) code = fcp_cuda_reshuffle(s, pass, cls, false, *inside, err);
     if (!code && cls == FCP_OUT && pass == FCP_BACKWARD) code = fcp_cuda_sinks_out(s, tensors, err);
-    if (!code && cls == FCP_OUT && s->learning) code = fcp_cuda_tables_out(s, tensors, err);
+    if (!code && cls == FCP_OUT && s->table_gradients) code = fcp_cuda_tables_out(s, tensors, err);
     if (!code && cls == FCP_OUT) code = fcp_cuda_maxima_out(s, tensors, err);
     if (!code && cls == FCP_OUT) code = fcp_net_stage_out(net, pass, tensors, *inside, err);
     for (uint32_t i = 0; !code && host && cls == FCP_OUT && i < s->device_count; i++)
-        code = fcp_cuda_stage_flush(s, &s->devices[i], err);
+        code = fcp_cuda_staging_flush(s, &s->devices[i], err);
     if (!code && cls == FCP_OUT) code = fcp_cuda_timing_out(s, err);
-    if (!code && host) code = fcp_cuda_stages_join(s, origin, err);
+    if (!code && host) code = fcp_cuda_stagings_join(s, origin, err);
     return code ? code : fcp_cuda_join(s, CUDA_COMM_STREAMS, origin, err);
 }
 
@@ -222,7 +209,7 @@ void fcp_cuda_break(fcp_cuda_session *s, fcp_code code, fcp_error *why) {
     fcp_cuda_fail_where(s, code, why);
     s->broken = true;
     s->why = *why;
-    for (uint32_t i = 0; i < s->device_count; i++) fcp_cuda_stage_drop(&s->devices[i]);
+    for (uint32_t i = 0; i < s->device_count; i++) fcp_cuda_staging_drop(&s->devices[i]);
     fcp_net_abort(s->base.net);
     fcp_cuda_drain(s);
 }
@@ -267,7 +254,7 @@ fcp_code fcp_cuda_run(fcp_cuda_session *s, fcp_pass pass, const fcp_tensors *ten
     if (!code) code = fcp_cuda_tensors_check(s, pass, tensors, &host, &why);
     if (!code) code = fcp_cuda_tables_check(s, pass, tensors, &why);
     fcp_cuda_maxima_check(s, pass, tensors);
-    if (!code && s->learning) code = fcp_cuda_use(s, d, &why);
+    if (!code && s->table_gradients) code = fcp_cuda_use(s, d, &why);
     if (!code && s->outer && host) code = refuse_host(&why);
     else if (!code) {
         code = is_default(stream) || d != &s->devices[0]

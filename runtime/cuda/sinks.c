@@ -8,13 +8,7 @@
  *           bits depend on nothing but where rows are.
  * Cost:     LSE and delta are read once; a launch for each factor of FK_FOLD in the number of rows.
  */
-#include "runtime/cuda/sinks.h"
-
-#include "runtime/cuda/device.h"
-#include "runtime/cuda/environment.h"
-#include "runtime/cuda/memory.h"
-#include "runtime/cuda/cuda_reshuffle.h"
-#include "runtime/cuda/compute_queue.h"
+#include "runtime/cuda/cuda.h"
 
 /* Copies the sinks of the model's heads to those of each range, neighbouring heads at once. */
 static fcp_code put_ranges(fcp_cuda_session *s, uint32_t rank, const float *from, fcp_error *err) {
@@ -93,13 +87,9 @@ fcp_code fcp_cuda_sinks_out(fcp_cuda_session *s, const fcp_tensors *tensors, fcp
         if (!out) continue;
         const cu_ptr sums = rank->device->sink_sums + (r - s->base.first_rank) * fcp_cuda_sink_sums_size(s->plan);
         code = fcp_cuda_use(s, rank->device, err);
-        if (!code)
-            code = fcp_cuda_check(s->cuda, s->cuda->call.fill(sums, 0, bytes / 4, rank->streams[FCP_COMM]), err,
-                                  "cannot clear %zu bytes", bytes);
+        if (!code) code = fcp_cuda_fill(s, sums, 0, bytes, rank->streams[FCP_COMM], err);
         for (uint32_t i = 0; !code && i < s->plan->heads_count; i++) code = fold_range(s, rank, i, sums, err);
-        if (!code && rank->tensors[CUDA_D_SINK].type != CU_MEMORY_DEVICE) /* the stage may copy it */
-            code = fcp_cuda_follow(s, rank->device, rank->streams[FCP_COMM], rank->device->stage.stream, err);
-        if (!code) code = fcp_cuda_copy_outside(s, r, false, out, sums, bytes, err);
+        if (!code) code = fcp_cuda_result_out(s, r, CUDA_D_SINK, out, sums, bytes, err);
     }
     return code;
 }

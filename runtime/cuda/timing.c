@@ -7,19 +7,15 @@
  *   |  IN    | instr 0   |  instr 1    |         ...          |   OUT    |
  *
  * Requires: a session that records timings: it makes no graphs, in which an event would be no more than an edge.
- * Gives:    timing.h.
  * Method:   times count from `base`, an event of each device, which follows the stream in which the run begins. IN and
  *           OUT are not instructions of a stream here; the first of their launches gets the time of all. Where
  *           transfers over net have a stream of their own, each instruction ends when both have ended: in a timed run
  *           local rounds wait for those over net before them.
  * Cost:     an event for each instruction and two for each rank, made and freed in each run.
  */
-#include "runtime/cuda/timing.h"
+#include "runtime/cuda/cuda.h"
 
 #include <stdlib.h>
-
-#include "runtime/cuda/device.h"
-#include "runtime/cuda/io_rounds.h"
 
 static fcp_code make(fcp_cuda_session *s, cu_event *out, fcp_error *err) {
     return fcp_cuda_check(s->cuda, s->cuda->call.event_create(out, 0), err, "no event that tells the time can be made");

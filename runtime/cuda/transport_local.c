@@ -14,13 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "runtime/cuda/device.h"
-#include "runtime/cuda/fabrics.h"
-#include "runtime/cuda/memory.h"
-#include "runtime/cuda/cuda_parts.h"
-#include "runtime/cuda/cuda_reshuffle.h"
-#include "runtime/cuda/io_rounds.h"
-#include "runtime/cuda/transports.h"
+#include "runtime/cuda/cuda.h"
 
 /* A transfer that was sent: when this event has come, the receiver has it. */
 typedef struct sent {

@@ -33,13 +33,7 @@
 
 #include "runtime/base/clock.h"
 #include "runtime/base/threads.h"
-#include "runtime/cuda/device.h"
-#include "runtime/cuda/memory.h"
-#include "runtime/cuda/cuda_parts.h"
-#include "runtime/cuda/io_rounds.h"
-#include "runtime/cuda/run_pass.h"
-#include "runtime/cuda/stage.h"
-#include "runtime/cuda/transports.h"
+#include "runtime/cuda/cuda.h"
 #include "runtime/libraries/mpi.h"
 #include "runtime/libraries/nccl.h"
 #include "runtime/plan/fabrics.h"
@@ -318,16 +312,14 @@ static fcp_code nccl_gather(fcp_net *base, const void *mine, size_t bytes, void 
     cu_ptr own = n->scratch + (cu_ptr)n->place.ranks * FCP_GATHER_BYTES;
     fcp_code code = fcp_cuda_use(s, &s->devices[0], err);
     if (!code && s->finished) code = fcp_cuda_event_await(s, s->origin, s->finished, err);
-    if (!code) code = fcp_cuda_stage_in(s, &s->devices[0], own, mine, bytes, err);
-    if (!code) code = fcp_cuda_stage_flush(s, &s->devices[0], err);
+    if (!code) code = fcp_cuda_upload(s, &s->devices[0], own, mine, bytes, err);
     if (!code)
         code = settle(n,
                       n->nccl->call.all_gather((void *)(uintptr_t)own, (void *)(uintptr_t)n->scratch, bytes, NCCL_INT8,
                                                n->comm, s->origin),
                       "telling all ranks", err);
     if (!code) code = fcp_cuda_wait(s, s->origin, "telling all ranks", err);
-    if (!code) code = fcp_cuda_stage_out(s, &s->devices[0], all, n->scratch, bytes * n->place.ranks, err);
-    return code ? code : fcp_cuda_stage_flush(s, &s->devices[0], err);
+    return code ? code : fcp_cuda_download(s, &s->devices[0], all, n->scratch, bytes * n->place.ranks, err);
 }
 
 /* Finds out to whom a rank sends and from whom it receives, in all passes; or only what goes over net within a pass. */
@@ -483,9 +475,7 @@ static fcp_code collect_piece(nccl_net *n, uint32_t from, char *memory, size_t b
     const fcp_nccl_table *call = &n->nccl->call;
     void *at = (void *)(uintptr_t)piece;
     bool sends = n->place.rank == from;
-    fcp_code code = FCP_OK;
-    if (sends) code = fcp_cuda_stage_in(s, &s->devices[0], piece, memory, bytes, err);
-    if (sends && !code) code = fcp_cuda_stage_flush(s, &s->devices[0], err);
+    fcp_code code = sends ? fcp_cuda_upload(s, &s->devices[0], piece, memory, bytes, err) : FCP_OK;
     if (!code) code = check(n, call->group_start(), "beginning a group", err);
     if (code) return code;
     code = check(n, sends ? call->send(at, bytes, NCCL_INT8, 0, n->comm, s->origin)
@@ -493,9 +483,7 @@ static fcp_code collect_piece(nccl_net *n, uint32_t from, char *memory, size_t b
     nccl_result ended = call->group_end();
     if (!code) code = settle(n, ended, "collecting", err);
     if (!code) code = fcp_cuda_wait(s, s->origin, "collecting", err);
-    if (code || sends) return code;
-    code = fcp_cuda_stage_out(s, &s->devices[0], memory, piece, bytes, err);
-    return code ? code : fcp_cuda_stage_flush(s, &s->devices[0], err);
+    return code || sends ? code : fcp_cuda_download(s, &s->devices[0], memory, piece, bytes, err);
 }
 
 static fcp_code nccl_collect(fcp_net *base, uint32_t from, void *memory, size_t bytes, fcp_error *err) {
@@ -612,12 +600,12 @@ static fcp_code nccl_stage_in(fcp_net *base, fcp_pass pass, const fcp_tensors *t
         const void *from = fcp_tensors_get(tensors, (fcp_tensor)t);
         if (!(all >> t & 1) || !bytes || !from || !on_host(s, from)) continue;
         if (n->staged_bytes[t] < bytes) code = make_staged(n, t, bytes, err);
-        if (!code && inputs >> t & 1) code = fcp_cuda_stage_in(s, rank->device, n->staged[t], from, bytes, err);
+        if (!code && inputs >> t & 1) code = fcp_cuda_staging_in(s, rank->device, n->staged[t], from, bytes, err);
         if (!code) fcp_tensors_set(&n->inside, (fcp_tensor)t, (void *)(uintptr_t)n->staged[t]);
         any = s->host_tensors = true;
     }
-    if (!code) code = fcp_cuda_stage_push(s, rank->device, err);
-    return code || !any ? code : fcp_cuda_follow(s, rank->device, rank->device->stage.stream, rank->streams[FCP_COMM],
+    if (!code) code = fcp_cuda_staging_push(s, rank->device, err);
+    return code || !any ? code : fcp_cuda_follow(s, rank->device, rank->device->staging.stream, rank->streams[FCP_COMM],
                                                  err);
 }
 
@@ -632,9 +620,9 @@ static fcp_code nccl_stage_out(fcp_net *base, fcp_pass pass, const fcp_tensors *
         const void *from = fcp_tensors_get(inside, (fcp_tensor)t);
         size_t bytes = tensor_bytes(s, (fcp_tensor)t);
         if (!(outputs_of(s, pass) >> t & 1) || to == from || !bytes) continue;
-        if (!any) code = fcp_cuda_follow(s, rank->device, rank->streams[FCP_COMM], rank->device->stage.stream, err);
+        if (!any) code = fcp_cuda_follow(s, rank->device, rank->streams[FCP_COMM], rank->device->staging.stream, err);
         any = true;
-        if (!code) code = fcp_cuda_stage_out(s, rank->device, to, (uintptr_t)from, bytes, err);
+        if (!code) code = fcp_cuda_staging_out(s, rank->device, to, (uintptr_t)from, bytes, err);
     }
     return code;
 }

@@ -11,7 +11,7 @@
  * has much more work than others first sends rows, which are computed only when the last of their keys has come, and
  * then receives results, so that its wire is idle in one direction at a time. Its two times are in the notes.
  *
- * These two are quotients, and can fall while time grows. If levels.c gave each line two units in a stage in place of
+ * These two are quotients, and can fall while time grows. If stages_away.c gave each line two units in a stage in place of
  * five, prolong-256 would have 1.11 and 1.18, but more launches and more running state: the bound would grow, forward
  * from 14.9 to 17.4 ms and backward from 42 to 53. So look at the milliseconds in the note, too.
  *

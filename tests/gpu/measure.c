@@ -10,8 +10,7 @@
 #include <string.h>
 
 #include "runtime/base/clock.h"
-#include "runtime/cuda/cuda_parts.h"
-#include "runtime/cuda/record.h"
+#include "runtime/cuda/cuda.h"
 #include "runtime/exec/tensors.h"
 #include "tests/gpu/gpu.h"
 

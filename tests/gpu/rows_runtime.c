@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "runtime/base/clock.h"
-#include "runtime/cuda/environment.h"
+#include "runtime/cuda/cuda.h"
 #include "runtime/jit/kernel_source.h"
 #include "tests/gpu/gpu.h"
 

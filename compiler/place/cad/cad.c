@@ -2,20 +2,22 @@
  *
  * Requires: the rows and keys that each rank holds, every token once; prices; a tolerance.
  * Gives: shares of the work. No rank has more than its cap, unless a single shard does not fit anywhere.
- * Cost: O((pieces + shares) log), and the tries of tries.c: 1.5 to 3 ms at 256 ranks of 32K tokens, 3 to 4 at 1,024.
+ * Cost: O((pieces + shares) log), and the tries of random_restarts.c: 1.5 to 3 ms at 256 ranks of 32K tokens, 3 to 4 at
+ * 1,024.
  * Units: pairs, bytes; the tolerance is in millionths.
  * Source: our own. "Core attention disaggregation" (DistCA, 2025) moves work of that kind, with rows alone.
  *
  * In order:
  *   1. Tails. If the last rows of a sequence lie on a rank of their own, and bringing them the keys before them costs
  *      more than sending the rows to those keys, they are computed where the keys are.
- *   2. Keep. Every rank keeps what is within its cap (keep.c); the rest leaves it. A rank likes to keep part of each
- *      row: its own keys come for nothing. But Q of such a row leaves the node all the same, because others compute the
- *      rest. So where a node would send more than its wires carry beside the computing, some of its ranks keep whole
- *      rows alone. They get room for the rows of their node that see fewest keys, and Q of those stays in the node.
+ *   2. Keep. Every rank keeps what is within its cap (keep_rows.c); the rest leaves it. A rank likes to keep part of
+ *      each row: its own keys come for nothing. But Q of such a row leaves the node all the same, because others
+ *      compute the rest. So where a node would send more than its wires carry beside the computing, some of its ranks
+ *      keep whole rows alone. They get room for the rows of their node that see fewest keys, and Q of those stays in
+ *      the node.
  *   3. Nodes. What leaves a rank stays in its node as far as its ranks have room. The rest goes to other nodes
  *      (sweep.c).
- *   4. Ranks. In every node, what is left is given to its ranks, in the cheapest of several ways (tries.c).
+ *   4. Ranks. In every node, what is left is given to its ranks, in the cheapest of several ways (random_restarts.c).
  *
  * Nodes come first because a byte on net is dearer than one inside a node. They promise a little less than the room of
  * their ranks, so that the ranks can leave their smallest rooms empty: those are dearest for each pair.

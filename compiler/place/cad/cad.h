@@ -12,7 +12,8 @@
 #include "compiler/place/place.h"
 #include "compiler/problem/problem.h"
 
-/* --- pair_counts.c: how many pairs the mask leaves of a rectangle ------------------------------------------------------- */
+/* --- pair_counts.c: how many pairs the mask leaves of a rectangle
+ * ------------------------------------------------------- */
 
 /* The pairs of one sequence, summed: at row cut i and key cut j, sum[i * (key_cuts) + j] is what the rows before
  * row_cut[i] have with the keys before key_cut[j]. Runs end at cuts. */
@@ -96,7 +97,8 @@ fcp_code cad_divide(const cad_input *in, arena *memory, arena *scratch, cad_shar
  * some ranks are servers, no other takes work: the mean is that of the servers and of those that they relieve. */
 fcp_code cad_caps(const cad_input *in, const uint64_t *load, arena *scratch, uint64_t *out_cap);
 
-/* --- cad_cut.c: on a problem ------------------------------------------------------------------------------------------ */
+/* --- cad_cut.c: on a problem
+ * ------------------------------------------------------------------------------------------ */
 
 /* What cutting finds and placing reads: x->division. */
 typedef struct division {
@@ -123,7 +125,7 @@ typedef struct cad_runs {
 bool cad_add(arena *a, cad_runs *list, const cad_run *r);
 bool cad_give(arena *a, cad_shares *list, const cad_run *r, uint32_t rank);
 
-/* keep.c. Chooses the runs that a bin with too much work keeps, `cap` in all; the rest is added to
+/* keep_rows.c. Chooses the runs that a bin with too much work keeps, `cap` in all; the rest is added to
  * *away. own: per run, the keys of its sequence that the bin holds. room: the work that a typical receiver takes, or
  * CAD_WHOLE_RUNS: no run is cut, and one that does not fit leaves. */
 #define CAD_WHOLE_RUNS UINT64_MAX
@@ -164,14 +166,15 @@ typedef struct cad_node {
     const cad_share *kept; /* what these ranks compute of their own rows */
     size_t kept_count;
 } cad_node;
-/* tries.c. As cad_sweep, but with the best decisions that it finds. now: the memory of one try. patience: how many
- * tries in a row may fail; half as many before the first success. */
+/* random_restarts.c. As cad_sweep, but with the best decisions that it finds. now: the memory of one try. patience: how
+ * many tries in a row may fail; half as many before the first success. */
 fcp_code cad_try(const cad_input *in, arena *a, arena *now, const cad_runs *runs, const cad_node *node, uint64_t crumb,
                  uint32_t patience, cad_shares *out);
 
 uint64_t cad_root(unsigned __int128 v); /* the square root, rounded down */
 
-/* --- cad_bound.c ------------------------------------------------------------------------------------------------------ */
+/* --- cad_bound.c
+ * ------------------------------------------------------------------------------------------------------ */
 
 /* Bytes that every division with these homes moves at least, if no rank is more than the tolerance over the mean. */
 fcp_code cad_bound(const cad_input *in, arena *scratch, uint64_t *out_bytes);

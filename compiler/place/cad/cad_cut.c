@@ -1,4 +1,5 @@
-/* cad_cut.c: cad on a problem: where homes are, what is computed where, and blocks that end wherever one of these changes.
+/* cad_cut.c: cad on a problem: where homes are, what is computed where, and blocks that end wherever one of these
+ * changes.
  *
  * Requires: checked lengths, without blocks.
  * Gives: x->division; blocks of at most x->block tokens; then, with tiles, a home for each block and a rank for each

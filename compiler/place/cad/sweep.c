@@ -25,7 +25,7 @@
  * most for each pair. The rows that are left of a sequence go to the bin that they fill best.
  *
  * The caller can change these choices (`decide`): the order of sequences, the first bin, one part more or less, or that
- * bins of similar room are put together. tries.c looks for better decisions.
+ * bins of similar room are put together. random_restarts.c looks for better decisions.
  */
 #include "compiler/place/cad/cad.h"
 

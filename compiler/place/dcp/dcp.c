@@ -7,11 +7,13 @@
  * Units: pairs, tokens, bytes.
  *
  * In order:
- *   0. Join (join.c): where a sequence has many tiles for each of its ranks, neighbours become one block until step 5.
- *   1. Build (build.c): sequences whole where they fit, strips of those that are too heavy. Or, where homes are given,
- *      give (give.c): ranks with too much work give rows away.
- *   2. Relieve (tiles.c): where a rank has too many pairs, tiles of a row move to another.
- *   3. Where much crosses nodes, the same among nodes first and then in each node (nodes.c); the cheaper one is kept.
+ *   0. Join (coarsen_batch.c): where a sequence has many tiles for each of its ranks, neighbours become one block until
+ *   step 5.
+ *   1. Build (initial_partition.c): sequences whole where they fit, strips of those that are too heavy. Or, where homes
+ *      are given, give (initial_given_homes.c): ranks with too much work give rows away.
+ *   2. Relieve (rebalance_tiles.c): where a rank has too many pairs, tiles of a row move to another.
+ *   3. Where much crosses nodes, the same among nodes first and then in each node (initial_by_nodes.c); the cheaper one
+ *   is kept.
  *   4. Refine (refine.c) on ever finer graphs. On the coarsest a vertex is all of a sequence that is at one rank, on
  *      the finest a row. So whole sequences make room for one another before cuts slide along them.
  *   5. Refine once more, on blocks as they are: where rows do not run at home, each of their tiles by itself.
@@ -65,13 +67,13 @@ enum {
 };
 
 /* Refines the placement once more where tiles run away from home, and moves them one by one. */
-static fcp_code refine_tiles(const dcp_input *in, const dcp_columns *c, dcp_parts *p, arena *scratch) {
+static fcp_code refine_tiles(const dcp_input *in, const dcp_columns *c, dcp_partition *p, arena *scratch) {
     const uint32_t n = in->blocks, tiles = in->tile_start[n];
-    dcp_graph g;
+    dcp_hypergraph g;
     uint32_t *data = ARENA_NEW(scratch, uint32_t, n + (size_t)1);
     uint32_t *of_tile = ARENA_NEW(scratch, uint32_t, tiles + (size_t)1);
     if (!data || !of_tile) return FCP_E_NO_MEMORY;
-    fcp_code code = dcp_graph_of(in, c, p, true, scratch, &g, data, of_tile);
+    fcp_code code = dcp_hypergraph_of(in, c, p, true, scratch, &g, data, of_tile);
     if (!code) code = dcp_refine(in, &g, p->load, p->held, scratch);
     for (uint32_t b = 0; b < n && !code; b++) p->home[b] = g.part[data[b]];
     for (uint32_t t = 0; t < tiles && !code; t++) p->exec[t] = g.part[of_tile[t]];
@@ -80,16 +82,17 @@ static fcp_code refine_tiles(const dcp_input *in, const dcp_columns *c, dcp_part
 
 /* Refines the placement on graphs that become finer and finer: at first whatever hangs together on a rank is one
  * vertex. A level that would join little is left out. */
-static fcp_code refine_levels(const dcp_input *in, const dcp_columns *c, dcp_parts *p, arena *scratch, arena *step) {
+static fcp_code refine_levels(const dcp_input *in, const dcp_columns *c, dcp_partition *p, arena *scratch,
+                              arena *step) {
     static const uint32_t size[LEVELS] = {0, 32, 12, 6, 3, 1}; /* vertices are such a part of a rank at most */
     const uint32_t n = in->blocks, tiles = in->tile_start[n];
-    dcp_graph g[LEVELS];
+    dcp_hypergraph g[LEVELS];
     uint32_t *up[LEVELS], *data = ARENA_NEW(scratch, uint32_t, n + (size_t)1), levels = 1;
     uint32_t *of_tile = ARENA_NEW(scratch, uint32_t, tiles + (size_t)1);
     if (!data || !of_tile) return FCP_E_NO_MEMORY;
-    fcp_code code = dcp_graph_of(in, c, p, false, scratch, &g[0], data, of_tile);
+    fcp_code code = dcp_hypergraph_of(in, c, p, false, scratch, &g[0], data, of_tile);
     for (uint32_t i = 1; i < LEVELS && !code; i++) {
-        const dcp_graph *fine = &g[levels - 1];
+        const dcp_hypergraph *fine = &g[levels - 1];
         uint32_t *to = up[levels] = ARENA_NEW(scratch, uint32_t, fine->vertices + (size_t)1);
         code = !to ? FCP_E_NO_MEMORY
                    : dcp_coarsen(in, fine, in->pair_cap / size[i], in->token_cap / size[i], scratch, step, &g[levels],
@@ -125,19 +128,19 @@ static fcp_code columns_of(const dcp_input *in, arena *scratch, dcp_columns *c) 
     return code;
 }
 
-static fcp_code start(const dcp_input *in, const dcp_columns *c, arena *scratch, dcp_parts *p) {
-    fcp_code code = in->fixed ? dcp_give(in, c, scratch, p) : dcp_build(in, c, scratch, p);
-    return code ? code : dcp_relieve(in, c, p, scratch);
+static fcp_code start(const dcp_input *in, const dcp_columns *c, arena *scratch, dcp_partition *p) {
+    fcp_code code = in->fixed ? dcp_initial_given_homes(in, c, scratch, p) : dcp_initial(in, c, scratch, p);
+    return code ? code : dcp_rebalance_tiles(in, c, p, scratch);
 }
 
-fcp_code dcp_start(const dcp_input *in, arena *refine, arena *scratch, dcp_parts *out) {
+fcp_code dcp_initial_partition(const dcp_input *in, arena *refine, arena *scratch, dcp_partition *out) {
     dcp_columns c;
     fcp_code code = columns_of(in, scratch, &c);
     if (!code) code = start(in, &c, scratch, out);
     return code || !refine ? code : refine_levels(in, &c, out, scratch, refine);
 }
 
-bool dcp_open_parts(const dcp_input *in, arena *scratch, dcp_parts *out) {
+bool dcp_open_partition(const dcp_input *in, arena *scratch, dcp_partition *out) {
     out->home = ARENA_NEW(scratch, uint32_t, in->blocks + (size_t)1);
     out->exec = ARENA_NEW(scratch, uint32_t, in->tile_start[in->blocks] + (size_t)1);
     out->load = ARENA_NEW(scratch, uint64_t, in->ranks);
@@ -151,14 +154,14 @@ static uint64_t weighted(const dcp_input *in, const dcp_cost *c) { return c->byt
  * Only bytes between nodes are saved so, and where these are less than half of the cost, nothing is tried. `keep` holds
  * the placement, `scratch` what may go afterwards, `step` what goes earlier. */
 static fcp_code try_nodes(const dcp_input *in, const dcp_columns *c, arena *keep, arena *scratch, arena *step,
-                          dcp_parts *p) {
-    dcp_parts other;
+                          dcp_partition *p) {
+    dcp_partition other;
     dcp_cost flat, cost;
     fcp_code code = dcp_cost_of(in, p->home, p->exec, scratch, &flat);
     if (code || 2 * (in->net - 1) * flat.net < weighted(in, &flat)) return code;
-    if (!dcp_open_parts(in, keep, &other)) return FCP_E_NO_MEMORY;
-    code = dcp_by_nodes(in, scratch, step, &other);
-    if (!code) code = dcp_relieve(in, c, &other, scratch);
+    if (!dcp_open_partition(in, keep, &other)) return FCP_E_NO_MEMORY;
+    code = dcp_initial_by_nodes(in, scratch, step, &other);
+    if (!code) code = dcp_rebalance_tiles(in, c, &other, scratch);
     if (!code) code = dcp_cost_of(in, other.home, other.exec, scratch, &cost);
     if (!code && weighted(in, &cost) < weighted(in, &flat) &&
         (cost.most_pairs <= in->pair_cap || cost.most_pairs <= flat.most_pairs) &&
@@ -169,7 +172,7 @@ static fcp_code try_nodes(const dcp_input *in, const dcp_columns *c, arena *keep
 
 /* A first placement, refined: the cheaper of two, where there are several nodes. Arenas as for try_nodes. */
 static fcp_code place_rows(const dcp_input *in, const dcp_columns *c, arena *keep, arena *stage, arena *step,
-                            dcp_parts *p) {
+                            dcp_partition *p) {
     fcp_code code = start(in, c, stage, p);
     arena_reset(stage);
     if (!code && !in->fixed && in->gpus > 1 && in->ranks > in->gpus && in->ranks % in->gpus == 0)
@@ -181,11 +184,11 @@ static fcp_code place_rows(const dcp_input *in, const dcp_columns *c, arena *kee
 }
 
 /* The same of a batch whose blocks were joined. */
-static fcp_code place_joined(const dcp_input *in, const dcp_joined *j, arena *keep, arena *stage, arena *step,
-                             dcp_parts *p) {
+static fcp_code place_joined(const dcp_input *in, const dcp_coarse_batch *j, arena *keep, arena *stage, arena *step,
+                             dcp_partition *p) {
     dcp_columns c;
-    dcp_parts coarse;
-    if (!dcp_open_parts(&j->in, keep, &coarse)) return FCP_E_NO_MEMORY;
+    dcp_partition coarse;
+    if (!dcp_open_partition(&j->in, keep, &coarse)) return FCP_E_NO_MEMORY;
     fcp_code code = columns_of(&j->in, keep, &c);
     if (!code) code = place_rows(&j->in, &c, keep, stage, step, &coarse);
     if (code) return code;
@@ -196,14 +199,14 @@ static fcp_code place_joined(const dcp_input *in, const dcp_joined *j, arena *ke
     return FCP_OK;
 }
 
-fcp_code dcp_divide(const dcp_input *in, arena *scratch, uint32_t *out_home, uint32_t *out_exec) {
-    dcp_parts p;
+fcp_code dcp_partition_batch(const dcp_input *in, arena *scratch, uint32_t *out_home, uint32_t *out_exec) {
+    dcp_partition p;
     dcp_columns c;
-    dcp_joined j = {.in = *in};
+    dcp_coarse_batch j = {.in = *in};
     arena stage = {.pool = scratch->pool}, step = stage; /* each stage, and each step of one, begins with them empty */
-    if (!dcp_open_parts(in, scratch, &p)) return FCP_E_NO_MEMORY;
+    if (!dcp_open_partition(in, scratch, &p)) return FCP_E_NO_MEMORY;
     fcp_code code = columns_of(in, scratch, &c);
-    if (!code && !in->fixed) code = dcp_join(in, &c, scratch, &j);
+    if (!code && !in->fixed) code = dcp_coarsen_batch(in, &c, scratch, &j);
     if (!code && j.in.blocks < in->blocks) {
         code = place_joined(in, &j, scratch, &stage, &step, &p);
     } else if (!code) {

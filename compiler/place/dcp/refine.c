@@ -14,13 +14,13 @@
  *       vertex that goes back to where the first one came from makes a swap.
  *
  * To find the best move of a vertex takes a look at each rank of each of its nets, and most vertices, in the middle of
- * a sequence, have no good one. So both passes go by the bound of what a move can save (moves.h), and look only at a
+ * a sequence, have no good one. So both passes go by the bound of what a move can save (gains.h), and look only at a
  * vertex whose turn it is by that.
  */
 #include <string.h>
 
 #include "compiler/base/sort.h"
-#include "compiler/place/dcp/moves.h"
+#include "compiler/place/dcp/gains.h"
 
 enum {
     PASSES = 6,
@@ -41,7 +41,7 @@ typedef struct queued {
 } queued;
 
 typedef struct refining {
-    dcp_state s;
+    dcp_gains s;
     queued *queue;
     uint32_t queued, most_queued;
     int64_t *key;       /* per vertex: what it may gain, by its last entry in the queue */
@@ -69,7 +69,7 @@ static void do_move(refining *x, uint32_t v, uint32_t to) {
 /* The neighbours of what was moved are worth a try at a full rank, even if one has failed before; and what they gain by
  * leaving has changed. */
 static void wake_neighbours(refining *x) {
-    const dcp_graph *g = x->s.g;
+    const dcp_hypergraph *g = x->s.g;
     for (uint32_t m = 0; m < x->moves; m++)
         for (uint32_t i = g->pin_start[x->moved[m]]; i < g->pin_start[x->moved[m] + 1]; i++) {
             const uint32_t first = g->net_start[g->pin[i]], end = g->net_start[g->pin[i] + 1];
@@ -121,8 +121,8 @@ static queued dequeue(refining *x) {
 /* A vertex came from a rank to another. One that was left alone behind may leave for less now. The neighbours of nets
  * that have the first vertex there may follow it for less. What costs more now is found out when it is its turn. */
 static void look_again(refining *x, uint32_t v, uint32_t from) {
-    dcp_state *s = &x->s;
-    const dcp_graph *g = s->g;
+    dcp_gains *s = &x->s;
+    const dcp_hypergraph *g = s->g;
     const uint32_t to = g->part[v], move = ++x->search;
     for (uint32_t i = g->pin_start[v]; i < g->pin_start[v + 1]; i++) {
         const uint32_t e = g->pin[i], at = dcp_find_bin(&s->ranks, e, from);
@@ -147,16 +147,16 @@ static bool stop_at(refining *x, uint32_t index) {
 
 /* Queues all vertices that may move, by what they may gain. */
 static void enqueue_all(refining *x) {
-    const dcp_graph *g = x->s.g;
+    const dcp_hypergraph *g = x->s.g;
     x->queued = 0;
     memcpy(x->locked, g->fixed, g->vertices);
     for (uint32_t v = 0; v < g->vertices && !stop_at(x, v); v++)
-        if (!x->locked[v] && g->pin_start[v] < g->pin_start[v + 1]) enqueue(x, v, dcp_most_gain(&x->s, v));
+        if (!x->locked[v] && g->pin_start[v] < g->pin_start[v + 1]) enqueue(x, v, dcp_gain_bound(&x->s, v));
 }
 
 /* One pass; returns what it saved. */
 static int64_t chain(refining *x) {
-    dcp_state *s = &x->s;
+    dcp_gains *s = &x->s;
     int64_t sum = 0, most = 0;
     uint32_t kept = 0, idle = 0;
     x->moves = 0;
@@ -164,7 +164,7 @@ static int64_t chain(refining *x) {
     for (uint32_t i = 1; x->queued && idle < PATIENCE && s->looks < x->most_looks && !stop_at(x, i); i++) {
         const queued top = dequeue(x);
         if (x->locked[top.v] || top.gain != x->key[top.v]) continue;
-        const dcp_option o = dcp_best_moves(s, top.v, false).near;
+        const dcp_target o = dcp_best_moves(s, top.v, false).near;
         idle++;
         if (o.to == FCP_NONE) continue;
         if (o.gain < top.gain) {
@@ -207,7 +207,7 @@ static bool leaves_first(const leaving *a, const leaving *b) {
 
 /* What leaving gains, of a vertex; INT64_MIN: there is no rank with room for it. */
 static void look_at_leaving(refining *x, leaving *l) {
-    const dcp_option o = dcp_best_moves(&x->s, l->v, true).any;
+    const dcp_target o = dcp_best_moves(&x->s, l->v, true).any;
     l->to = o.to;
     l->gain = x->leave[l->v] = o.to == FCP_NONE ? INT64_MIN : o.gain;
     x->left[l->v] = 1;
@@ -217,14 +217,14 @@ static void look_at_leaving(refining *x, leaving *l) {
  * that costs less than `budget`. What leaving gains is remembered from earlier searches, or else bounded; the few that
  * come first by that are looked at. */
 static leaving cheapest(refining *x, uint32_t r, uint32_t keep, int64_t budget) {
-    const dcp_graph *g = x->s.g;
+    const dcp_hypergraph *g = x->s.g;
     const uint64_t pairs = x->s.load[r] > x->s.in->pair_cap ? x->s.load[r] - x->s.in->pair_cap : 0;
     const uint64_t tokens = x->s.held[r] > x->s.in->token_cap ? x->s.held[r] - x->s.in->token_cap : 0;
     leaving near[NEAR], best = {.v = FCP_NONE};
     uint32_t count = 0;
     for (uint32_t u = x->s.head[r]; u != FCP_NONE; u = x->s.next[u]) {
         if (u == keep || g->fixed[u] || (pairs && !g->work[u]) || (tokens && !g->tokens[u])) continue;
-        const leaving l = {.v = u, .gain = x->left[u] ? x->leave[u] : dcp_most_gain(&x->s, u),
+        const leaving l = {.v = u, .gain = x->left[u] ? x->leave[u] : dcp_gain_bound(&x->s, u),
                            .enough = g->work[u] >= pairs && g->tokens[u] >= tokens,
                            .size = pairs ? g->work[u] : g->tokens[u]};
         if (l.gain == INT64_MIN || -l.gain >= budget) continue;
@@ -259,7 +259,7 @@ static int64_t force(refining *x, uint32_t v, uint32_t to, int64_t gain) {
 
 /* Finds the ranks that are least full, in ascending order. */
 static void find_roomy(refining *x) {
-    dcp_state *s = &x->s;
+    dcp_gains *s = &x->s;
     const uint32_t ranks = s->in->ranks;
     for (uint32_t r = 0; r < ranks; r++) {
         const uint64_t pairs = dcp_share(s->load[r], s->in->pair_cap), tokens = dcp_share(s->held[r], s->in->token_cap);
@@ -271,15 +271,15 @@ static void find_roomy(refining *x) {
 }
 
 static int64_t make_room(refining *x) {
-    const dcp_graph *g = x->s.g;
+    const dcp_hypergraph *g = x->s.g;
     int64_t saved = 0;
     find_roomy(x);
     memset(x->left, 0, g->vertices);
     for (uint32_t v = 0; v < g->vertices; v++) {
         if (x->s.looks >= x->most_looks || stop_at(x, v)) break;
-        if (!x->wish[v] || g->fixed[v] || dcp_most_gain(&x->s, v) <= 0) continue;
+        if (!x->wish[v] || g->fixed[v] || dcp_gain_bound(&x->s, v) <= 0) continue;
         if (g->work[v] > x->s.in->pair_cap || g->tokens[v] > x->s.in->token_cap) continue;
-        const dcp_option o = dcp_best_moves(&x->s, v, false).full;
+        const dcp_target o = dcp_best_moves(&x->s, v, false).full;
         const int64_t gain = o.to != FCP_NONE && o.gain > 0 ? force(x, v, o.to, o.gain) : 0;
         if (gain > 0) wake_neighbours(x);
         x->wish[v] = 0;
@@ -291,7 +291,7 @@ static int64_t make_room(refining *x) {
 /* --- all of it ---------------------------------------------------------------------------------------------------- */
 
 static fcp_code open_refining(refining *x, arena *scratch) {
-    const dcp_graph *g = x->s.g;
+    const dcp_hypergraph *g = x->s.g;
     const size_t n = g->vertices + (size_t)1, ranks = x->s.in->ranks;
     x->order = ARENA_NEW(scratch, uint64_t, ranks);
     x->other = ARENA_NEW(scratch, uint64_t, ranks);
@@ -310,17 +310,17 @@ static fcp_code open_refining(refining *x, arena *scratch) {
     x->most_queued = (uint32_t)(QUEUED * n);
     x->most_looks = LOOKS * (uint64_t)(g->net_start[g->nets] + g->vertices);
     memset(x->wish, 1, g->vertices * sizeof *x->wish);
-    return dcp_open_state(&x->s, scratch);
+    return dcp_open_gains(&x->s, scratch);
 }
 
-fcp_code dcp_refine(const dcp_input *in, dcp_graph *g, uint64_t *load, uint64_t *held, arena *scratch) {
+fcp_code dcp_refine(const dcp_input *in, dcp_hypergraph *g, uint64_t *load, uint64_t *held, arena *scratch) {
     refining x = {.s = {.in = in, .g = g, .load = load, .held = held}};
     fcp_code code = open_refining(&x, scratch);
     for (int pass = 0; pass < PASSES && !code; pass++) {
         int64_t saved = chain(&x);
         saved += make_room(&x);
         if (x.stopped) return FCP_E_INTERRUPTED;
-        if (saved <= dcp_nets_cost(&x.s) / ENOUGH || x.s.looks >= x.most_looks) break;
+        if (saved <= dcp_connectivity(&x.s) / ENOUGH || x.s.looks >= x.most_looks) break;
     }
     return code;
 }

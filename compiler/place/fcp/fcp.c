@@ -30,15 +30,15 @@
  * Why that is not enough. Take a rank that is full with two blocks, the last of a long sequence. It has room for
  * fourteen more blocks, but only for such as have hardly any work, and there are not many of those. If they have been
  * given away early, that room stays empty, tokens go to other ranks, and on real batches the busiest rank ends 2 to 6
- * % over the mean. So need.c is asked first: a rank takes a block only if everything else can still be placed under
- * both limits. It judges what is still to come by density. So items come from the densest (work per token) to the
+ * % over the mean. So feasibility.c is asked first: a rank takes a block only if everything else can still be placed
+ * under both limits. It judges what is still to come by density. So items come from the densest (work per token) to the
  * lightest: blocks of heavy clusters one by one, light clusters whole.
  *
  * Where an item goes: to the rank that reads most of it already; if there is none, together with all that is left of
  * its cluster to one rank; if none takes that, to the neediest rank. A rank that would have to send more units than
  * any block receives gives way to others, which then read a short prefix again. If blocks are too coarse, a rank may
- * end up over the limit; repair.c then exchanges blocks. spread.c moves homes away from the busiest senders, and
- * renumber_ranks.c renumbers the ranks so that those of a cluster share nodes.
+ * end up over the limit; repair.c then exchanges blocks. spread_senders.c moves homes away from the busiest senders,
+ * and renumber_ranks.c renumbers the ranks so that those of a cluster share nodes.
  */
 #include <string.h>
 

@@ -1,4 +1,5 @@
-/* fcp_parts.h: what the files of the fcp placement share: fcp.c, need.c, repair.c, spread.c, renumber_ranks.c.
+/* fcp_parts.h: what the files of the fcp placement share: fcp.c, feasibility.c, repair.c, spread_senders.c,
+ * renumber_ranks.c.
  *
  * Work is scaled here: the limit of a rank is PLACE_ONE, and the share of a block is rounded up. So a rank whose
  * blocks add up to at most PLACE_ONE is within the limit. Tokens are not scaled.
@@ -9,7 +10,8 @@
 
 #define PLACE_ONE (INT64_C(1) << 30)
 
-/* --- ranks by need (need.c) --------------------------------------------------------------------------------- */
+/* --- ranks by need (feasibility.c)
+ * --------------------------------------------------------------------------------- */
 
 enum { NEED_PER_OCTAVE = 8, NEED_KINDS = NEED_PER_OCTAVE * 11 };
 
@@ -79,7 +81,7 @@ typedef struct place_state {
 /* KV blocks that both a and b read. */
 uint32_t place_overlap(const place_state *s, uint32_t a, uint32_t b);
 
-/* --- exchanges (repair.c, spread.c) ------------------------------------------------------------------- */
+/* --- exchanges (repair.c, spread_senders.c) ------------------------------------------------------------------- */
 
 /* The blocks of each rank, as linked lists by falling work. */
 typedef struct place_lists {
@@ -106,7 +108,7 @@ fcp_code place_spread(place_state *s, place_lists *l, arena *scratch);
 /* Renumbers the ranks so that those that read the same KV blocks share a node (renumber_ranks.c). */
 fcp_code place_group_nodes(const place_state *s, arena *scratch);
 
-/* split.c. Changes homes that place_fcp has found, and makes x->tile_rank, a rank for each tile, if that is less to
- * compute and no slower. Cost: that of place_fcp. */
+/* split_blocks.c. Changes homes that place_fcp has found, and makes x->tile_rank, a rank for each tile, if that is less
+ * to compute and no slower. Cost: that of place_fcp. */
 fcp_code place_split(planning *x, const place_input *in, uint32_t *home);
 #endif

@@ -30,10 +30,10 @@ typedef struct groups_model {
     bool ring;                    /* one chunk a rank, and not two in zigzag */
 } groups_model;
 
-/* pack_sequences.c. Best fit decreasing: every sequence joins the fullest group that has room for it, or begins one. size: tokens
- * of each sequence. A group of `least` ranks holds least * tokens. Fills out_group (per sequence), and tokens and least
- * of the groups; returns how many there are in *out_count. FCP_E_VALUE: a sequence needs more than `most` ranks; it is
- * *out_count. */
+/* pack_sequences.c. Best fit decreasing: every sequence joins the fullest group that has room for it, or begins one.
+ * size: tokens of each sequence. A group of `least` ranks holds least * tokens. Fills out_group (per sequence), and
+ * tokens and least of the groups; returns how many there are in *out_count. FCP_E_VALUE: a sequence needs more than
+ * `most` ranks; it is *out_count. */
 fcp_code groups_pack(const uint64_t *size, uint32_t count, uint32_t tokens, uint32_t most, arena *scratch,
                      uint32_t *out_group, groups_group *out, uint32_t *out_count);
 

@@ -23,7 +23,7 @@
 
 #include <string.h>
 
-#include "compiler/base/divisor.h"
+#include "compiler/base/integers.h"
 
 heads_shape heads_shape_of(uint32_t heads, uint32_t kv_heads, uint32_t each) {
     uint32_t sub = (uint32_t)common_divisor(each, heads / kv_heads);

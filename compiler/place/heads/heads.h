@@ -13,7 +13,7 @@
  * is its lane. */
 typedef struct sharing {
     uint32_t group;
-    uint32_t *holder; /* per block of the first range of heads: the rank that has its tokens; NULL: between.c says it */
+    uint32_t *holder; /* per block of the first range of heads: who has its tokens; NULL: between_groups.c says it */
     uint32_t *lane;   /* per entry of the problem's heads that is of queries: the lane that computes it */
     uint32_t *phase;  /* per entry: the phase in which it is computed; of keys, that in which they are first needed */
 } sharing;
@@ -28,13 +28,13 @@ heads_shape heads_shape_of(uint32_t heads, uint32_t kv_heads, uint32_t each);
  * phase, where `parts` of KV heads and `subs` of each one's query heads are divided among `group` ranks. */
 void heads_divide(uint32_t parts, uint32_t subs, uint32_t group, uint32_t kv, uint32_t sub, uint32_t *out_lane,
                   uint32_t *out_phase);
-/* even.c. For tokens = equal: replaces runs of all ranks' tokens of a side by runs of which every rank has floor or
- * ceil of the mean. Groups are of `group` ranks; the runs are in x->work. Cost: sorting the runs. */
+/* equal_runs.c. For tokens = equal: replaces runs of all ranks' tokens of a side by runs of which every rank has floor
+ * or ceil of the mean. Groups are of `group` ranks; the runs are in x->work. Cost: sorting the runs. */
 fcp_code heads_even_out(planning *x, uint32_t group, problem_run **runs, uint32_t *count);
 /* Says of each range which lane computes it, and when: x->sharing's lane and phase. */
 fcp_code heads_divide_ranges(planning *x);
-/* between.c. With another strategy between groups: blocks of all heads; and then, in place of the tiles that they have,
- * blocks and tiles of ranges, a home for each block and a rank for each tile, in x->work. */
+/* between_groups.c. With another strategy between groups: blocks of all heads; and then, in place of the tiles that
+ * they have, blocks and tiles of ranges, a home for each block and a rank for each tile, in x->work. */
 fcp_code heads_cut_between(planning *x, const strategy *other);
 fcp_code heads_place_between(planning *x, const strategy *other, uint32_t **out_home, uint32_t **out_exec);
 /* The ways of a block then: to its lane in its own group, and from there to the same lane in others. */

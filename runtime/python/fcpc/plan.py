@@ -322,7 +322,7 @@ class Plan(ReadOnly):
         return int(proof.pairs)
 
     def summary(self) -> dict[str, Any]:
-        """The figures of the plan, as a dict; README.md explains them. Units: bytes, seconds, FLOP."""
+        """The figures of the plan, as a dict; compiler/OUTPUT.md explains them. Units: bytes, seconds, FLOP."""
         made: dict[str, Any] = json.loads(call_text("fcpc_summary_json", self._handle, ctypes.byref(self._times)))
         return made
 

@@ -2,8 +2,7 @@
  * process and by NCCL, with and without a graph. A kernel of that stage never ends: the results must arrive all
  * the same, and what waits for the whole pass must not go on. That such results are ordered behind what they read
  * is checked by the stand-ins in every other test of plans with a layout. */
-#include "runtime/cuda/marks.h"
-#include "runtime/cuda/io_rounds.h"
+#include "runtime/cuda/cuda.h"
 #include "tests/support/nccl_ranks.h"
 
 enum { POISON = 0x5a, ROW_MOST = 1024 };

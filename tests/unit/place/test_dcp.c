@@ -94,7 +94,7 @@ static dcp_cost divide(batch *b, uint32_t *home, uint32_t *exec) {
     dcp_cost c, again;
     memset(home, 0xff, b->in.blocks * sizeof *home);
     memset(exec, 0xff, b->start[b->in.blocks] * sizeof *exec);
-    cr_assert_eq(dcp_divide(&b->in, &a, home, exec), FCP_OK);
+    cr_assert_eq(dcp_partition_batch(&b->in, &a, home, exec), FCP_OK);
     for (uint32_t x = 0; x < b->in.blocks; x++) cr_assert_lt(home[x], b->in.ranks);
     for (uint32_t t = 0; t < b->start[b->in.blocks]; t++) cr_assert_lt(exec[t], b->in.ranks);
     cr_assert_eq(dcp_cost_of(&b->in, home, exec, &a, &c), FCP_OK);
@@ -123,14 +123,14 @@ Test(dcp, blocks_of_a_sequence_with_many_tiles_are_joined) {
     const uint32_t lengths[] = {5, 250, 9, 0};
     uint64_t pairs = 0, tokens = 0, kv = 0;
     arena a = {0};
-    dcp_joined j;
+    dcp_coarse_batch j;
     fill(&b, lengths, 16, 8, 0, 1000, false, 16);
     caps(&b, 110, 110);
     dcp_columns c = {.components = 3, .first = (uint32_t[]){0, 5, 255, 264}};
     c.member = ARENA_NEW(&a, uint32_t, BLOCKS);
     for (uint32_t q = 0; q < b.in.blocks; q++) c.member[q] = q;
     start_columns(&b, &a, &c);
-    cr_assert_eq(dcp_join(&b.in, &c, &a, &j), FCP_OK);
+    cr_assert_eq(dcp_coarsen_batch(&b.in, &c, &a, &j), FCP_OK);
     /* 31,375 tiles on 16 ranks: joined by four they are about 2,000, by two 7,875 */
     cr_assert_eq(j.in.blocks, 5 + 63 + 9);
     for (uint32_t q = 0; q < b.in.blocks; q++) {
@@ -164,7 +164,7 @@ Test(dcp, blocks_of_a_sequence_with_many_tiles_are_joined) {
     for (uint32_t q = 0; q < b.in.blocks; q++) c.member[q] = q;
     c.first = (uint32_t[]){0, 5, 45, 54};
     start_columns(&b, &a, &c);
-    cr_assert_eq(dcp_join(&b.in, &c, &a, &j), FCP_OK);
+    cr_assert_eq(dcp_coarsen_batch(&b.in, &c, &a, &j), FCP_OK);
     cr_assert_eq(j.in.blocks, b.in.blocks);
     arena_free(&a);
 }
@@ -324,9 +324,10 @@ Test(dcp, sequences_that_fit_on_a_node_stay_there) {
 /* What a first placement costs; false: it is over a cap. */
 static bool first_cost(const batch *b, bool by_nodes, dcp_cost *out) {
     arena a = {0}, step = {0};
-    dcp_parts p;
-    cr_assert(dcp_open_parts(&b->in, &a, &p));
-    cr_assert_eq(by_nodes ? dcp_by_nodes(&b->in, &a, &step, &p) : dcp_start(&b->in, NULL, &a, &p), FCP_OK);
+    dcp_partition p;
+    cr_assert(dcp_open_partition(&b->in, &a, &p));
+    cr_assert_eq(by_nodes ? dcp_initial_by_nodes(&b->in, &a, &step, &p)
+                          : dcp_initial_partition(&b->in, NULL, &a, &p), FCP_OK);
     arena_free(&step);
     for (uint32_t r = 0; r < b->in.ranks; r++) {
         uint64_t load = 0, held = 0;
