@@ -457,9 +457,5 @@ fcp_code fcpc_show_html(const fcp_plan *plan, const fcpc_show_options *options, 
     if (!code) code = page_end(&p, NULL, &out, err);
     page_free(&p);
     arena_free(&memory);
-    char *made = code ? NULL : text_take(&out);
-    text_free(&out);
-    if (code) return code;
-    *out_text = made;
-    return made ? FCP_OK : fcp_fail(err, FCP_E_NO_MEMORY, "out of memory");
+    return text_hand_over(&out, code, out_text, err);
 }

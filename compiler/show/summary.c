@@ -1,8 +1,8 @@
 /* summary.c: what a plan costs, as five lines of text or as members of a JSON object.
  *
- * Requires: a checked plan, and the times that fcpc_plan gave. Of a plan from a file most times are 0.
- * Units:    FLOPs of a pair are those of fcp_pair_flops. If the mask names h, pairs are already summed over heads;
- *           else a plan counts them once for each range of query heads, and so it does home tokens.
+ * Requires: a checked plan, and the times that fcpc_plan gave. For a plan from a file most times are 0.
+ * Units:    FLOPs of a pair are those of fcp_pair_flops. If the mask names h, a plan's pairs are already sums over
+ *           heads. Otherwise a plan counts pairs, and tokens at home, once for each range of query heads.
  */
 #include "compiler/show/summary.h"
 

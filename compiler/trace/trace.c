@@ -265,9 +265,5 @@ fcp_code fcpc_trace_json(const fcp_session *session, char **out_text, fcp_error 
                                         : fcp_fail(err, FCP_E_ARGUMENT, "a trace needs a session");
     if (!code) code = trace_json(&t, &out, err);
     arena_free(&memory);
-    char *made = code ? NULL : text_take(&out);
-    text_free(&out);
-    if (code) return code;
-    *out_text = made;
-    return made ? FCP_OK : fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for the trace");
+    return text_hand_over(&out, code, out_text, err);
 }
