@@ -87,7 +87,7 @@ static void add_grid(json *j, const show_model *m, const show_grid *g, bool pair
     add_numbers(j, "row_cut", g->row_cut, g->rows + (size_t)1);
     add_numbers(j, "col_cut", g->col_cut, g->cols + (size_t)1);
     if (pairs) add_numbers(j, "pairs", g->pairs, (size_t)g->rows * g->cols);
-    /* a rank and 1, or 0 where the owner of the queries computes; empty where no work moves */
+    /* a rank + 1; 0: the queries' home computes; an empty list if no work moves */
     json_array(j, "moved_to");
     for (size_t i = 0; g->moved && i < (size_t)g->rows * g->cols; i++) {
         const uint32_t rank = show_moved_to(g, (uint32_t)(i / g->cols), (uint32_t)(i % g->cols));
@@ -423,7 +423,7 @@ fcp_code page_end(page *p, const char *points, text *out, fcp_error *err) {
         out,
         "</style>\n</head>\n<body>\n<noscript>This page is drawn by its own script, which is switched off.</noscript>\n"
         "<main id=\"page\"></main>\n<script type=\"application/json\" id=\"data\">");
-    for (const char *s = data ? data : ""; *s;) { /* no tag begins in the data: a less-than sign is only in strings */
+    for (const char *s = data ? data : ""; *s;) { /* escaped, so that no tag begins in the data */
         size_t n = strcspn(s, "<");
         text_add(out, s, n);
         s += n;

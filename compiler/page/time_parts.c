@@ -96,7 +96,7 @@ static uint64_t bin_at(const page_heat *h, uint32_t bin) {
 static void warm(void *context, const sim_interval *x) {
     page_heat *h = (page_heat *)context + x->pass;
     if (x->doing == SIM_WAIT || !h->busy || !h->makespan) return;
-    if (x->doing == SIM_SEND) return; /* what a lane receives is counted; it sends about as much, at the same time */
+    if (x->doing == SIM_SEND) return; /* only receives are counted; a rank sends about as much at the same time */
     uint64_t *row = h->busy + ((uint64_t)x->lane * h->rows + x->rank / h->per) * PAGE_BINS;
     uint32_t bin = (uint32_t)((unsigned __int128)x->start * PAGE_BINS / h->makespan);
     while (bin && bin_at(h, bin) > x->start) bin--;

@@ -250,7 +250,7 @@ static fcp_code list_stretches(const fcp_plan *plan, arena *memory, show_grid *g
     n = 0;
     for (uint64_t i = 0; i < plan->pieces_count; i++) {
         const fcp_piece *p = &plan->pieces[i];
-        /* until the stretches are sorted, first_cell holds the piece's number */
+        /* first_cell holds the piece's number until the stretches are sorted */
         if (is_on(plan, p, g, side))
             list[n++] = (show_stretch){p->start, p->length, p->block, plan->blocks[p->block].home, i};
     }
@@ -345,7 +345,7 @@ static void add_shape(const fcp_plan *plan, const fcp_shape_rec *shape, uint32_t
     }
 }
 
-/* Adds a part: for each class of heads, its shape. */
+/* Adds a part. It has a shape for each class of heads. */
 static void add_part(const fcp_plan *plan, show_grid *g, const fcp_part *part, const uint64_t *first_cell,
                      uint32_t moved_to) {
     const uint32_t range = plan->blocks[plan->pieces[part->q_piece].block].heads;
@@ -355,7 +355,7 @@ static void add_part(const fcp_plan *plan, show_grid *g, const fcp_part *part, c
 }
 
 static fcp_code fill_grids(const fcp_plan *plan, const show_scale *scale, arena *memory, show_model *out) {
-    uint8_t *grid_of = ARENA_ZNEW(memory, uint8_t, plan->pieces_count + 1); /* 1 + grid, 0: none */
+    uint8_t *grid_of = ARENA_ZNEW(memory, uint8_t, plan->pieces_count + 1); /* 1 + the number of its grid; 0: none */
     uint64_t *first_cell = ARENA_ZNEW(memory, uint64_t, plan->pieces_count + 1);
     if (!grid_of || !first_cell) return FCP_E_NO_MEMORY;
     for (uint32_t i = 0; i < out->grid_count; i++) {
@@ -447,7 +447,7 @@ static void fill_streams(show_model *m) {
         for (uint32_t rank = 0; rank < plan->problem->ranks; rank++) {
             const fcp_stream *s = fcp_stream_of(plan, pass, rank, FCP_COMPUTE);
             uint64_t pairs = 0;
-            uint32_t stage = 0; /* the one that `pairs` is counted for */
+            uint32_t stage = 0; /* the stage that `pairs` is counted for */
             for (uint32_t i = s->first; i < s->first + s->count && pass == m->pass; i++) {
                 const fcp_instr *in = &plan->instrs[i];
                 if (in->op != FCP_OP_ATTEND || in->stage >= m->stages) continue;

@@ -28,7 +28,7 @@ enum {
     MAX_STAGES = 24, /* most lines of the table of stages */
     TWO_PASSES = 80, /* columns that the table of stages needs for both passes */
     BESIDE_BAR = 57, /* characters of a rank's line besides its bar */
-    MOVES = 14       /* those that moved work takes */
+    MOVES = 14       /* characters of the columns for moved work */
 };
 
 /* The signs of a picture. shade[0] means nothing and shade[shades] everything; bar likewise. */

@@ -31,7 +31,7 @@ void zoom_room(uint32_t width, uint32_t *down, uint32_t *across) {
 /* Counts the runs of allowed keys in one row, from left to right. */
 typedef struct row_runs {
     cells *c;
-    int64_t q, last; /* last: where the run before ended; -1: there was none */
+    int64_t q, last; /* last: where the run before it ended; -1: there is none */
     uint32_t count;
 } row_runs;
 

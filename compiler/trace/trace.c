@@ -29,7 +29,7 @@ typedef struct pen {
 
 static void put_text(pen *p, const char *words) { text_puts(p->out, words); }
 
-/* Picoseconds as microseconds, to the last of them. */
+/* Writes picoseconds as microseconds, exactly. */
 static void put_time(pen *p, uint64_t time) {
     text_number(p->out, time / 1000000);
     uint64_t rest = time % 1000000;
@@ -53,7 +53,7 @@ static void put_word(pen *p, const char *name, const char *value) {
     put_text(p, "\"");
 }
 
-/* Begins an event of a rank: {"ph":"X","pid":3,"tid":1,"ts":12.5 */
+/* Writes the beginning of an event of a rank: {"ph":"X","pid":3,"tid":1,"ts":12.5 */
 static void begin(pen *p, const char *kind, uint32_t rank, uint32_t thread, uint64_t time) {
     put_word(p, p->any ? ",\n{\"ph\":\"" : "\n{\"ph\":\"", kind);
     p->any = true;
@@ -165,7 +165,7 @@ static void transfer_slice(pen *p, const sim_interval *i, uint64_t count) {
     for (uint64_t n = 0; n < count; n++) {
         if (!p->t->ranks.has[i[n].peer]) continue;
         const bool sends = i[n].doing == SIM_SEND;
-        uint64_t at = sends ? i[n].start : i[n].end - 1; /* inside of the slice, which it binds to */
+        uint64_t at = sends ? i[n].start : i[n].end - 1; /* a time inside of the slice to which the arrow belongs */
         begin(p, sends ? "s" : "f", i->rank, thread, shift + at);
         put_field(p, sends ? ",\"id\":" : ",\"bp\":\"e\",\"id\":", arrow(p, &i[n]));
         put_word(p, ",\"name\":\"", fcp_class_names[plan->transfers[i[n].transfer].cls]);
