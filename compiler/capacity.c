@@ -3,6 +3,8 @@
  * Requires: slots. Gives: an error, with what would help, where the plan does not fit.
  */
 #include "compiler/capacity.h"
+#include "runtime/plan/bytes.h"
+#include "runtime/plan/enum_names.h"
 
 #include <stdio.h>
 

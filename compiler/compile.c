@@ -4,6 +4,8 @@
  * user's and are reported where they are found. A plan that does not verify is a bug of ours: FCP_E_INTERNAL.
  */
 #include "compiler/compile.h"
+#include "runtime/plan/plan_check.h"
+#include "runtime/verify/verify.h"
 
 #include "compiler/blocks.h"
 #include "compiler/capacity.h"

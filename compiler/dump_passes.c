@@ -4,6 +4,7 @@
  * hold. Cost: linear in what is printed.
  */
 #include "compiler/dump_passes.h"
+#include "runtime/plan/enum_names.h"
 
 #include <stdarg.h>
 #include <stdio.h>

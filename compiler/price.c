@@ -9,6 +9,8 @@
  * computing, nothing hides it.
  */
 #include "compiler/price.h"
+#include "runtime/plan/bytes.h"
+#include "runtime/plan/enum_names.h"
 
 #include "compiler/place/strategy_table.h"
 #include "compiler/problem/problem.h"

@@ -13,6 +13,7 @@
 
 #include "runtime/jit/kernel_source.h"
 #include "fuzz/reseal.h"
+#include "runtime/plan/dump.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t max_size, unsigned seed);

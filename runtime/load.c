@@ -18,6 +18,9 @@
 
 #include "runtime/base/read_file.h"
 #include "runtime/plan/file.h"
+#include "runtime/plan/plan_check.h"
+#include "runtime/plan/plan_index.h"
+#include "runtime/verify/verify.h"
 
 typedef struct owner {
     void *base;

@@ -3,6 +3,7 @@
  * A new backend is listed in `kinds`.
  */
 #include "runtime/exec/session.h"
+#include "runtime/plan/enum_names.h"
 
 #include <stdio.h>
 #include <stdlib.h>

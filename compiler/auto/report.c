@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "compiler/auto/report.h"
+#include "runtime/plan/enum_names.h"
 
 #define X(id, name) name,
 const char *const auto_end_names[AUTO_END_COUNT] = {AUTO_ENDS(X)};

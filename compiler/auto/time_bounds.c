@@ -30,6 +30,7 @@
 #include "compiler/schedule/reshuffle.h"
 #include "compiler/schedule/traffic.h"
 #include "compiler/simulate/cost_model.h"
+#include "runtime/plan/bytes.h"
 
 typedef unsigned __int128 wide;
 

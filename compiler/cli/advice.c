@@ -15,7 +15,9 @@
 #include "compiler/base/diag.h"
 #include "compiler/cli/candidate.h"
 #include "compiler/simulate/margin.h"
+#include "runtime/plan/enum_names.h"
 #include "runtime/plan/fabrics.h"
+#include "runtime/plan/plan.h"
 
 #define WORTH_IT 0.02  /* the least gain that is reported, as a part of the time */
 #define IDLE 0.05      /* how much more than the mean the busiest rank may compute, as a part of the time */

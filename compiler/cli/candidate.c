@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "compiler/cli/candidate.h"
+#include "runtime/plan/plan.h"
 
 fcp_code candidate_profile(const cmd_line *line, const fcp_plan *plan, sim_profile *out, fcp_error *err) {
     if (line->value[OPT_PROFILE]) return sim_profile_open(line->value[OPT_PROFILE], false, out, err);

@@ -4,6 +4,7 @@
 #include "compiler/cli/cmd.h"
 #include "compiler/show/summary.h"
 #include "compiler/simulate/simulate.h"
+#include "runtime/plan/plan_summary.h"
 
 /* What was predicted of a pass. */
 typedef struct candidate_pass {

@@ -8,7 +8,6 @@
 #include <stdio.h>
 
 #include "runtime/base/whole_file.h"
-#include "runtime/plan/plan.h"
 #include "compiler/auto/report.h"
 #include "compiler/base/json.h"
 #include "compiler/base/text.h"

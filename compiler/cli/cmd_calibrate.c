@@ -4,6 +4,7 @@
 
 #include "compiler/cli/cmd.h"
 #include "compiler/simulate/fit.h"
+#include "runtime/plan/enum_names.h"
 
 enum { ROWS_MAX = 32 << 20 };
 

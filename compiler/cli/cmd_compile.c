@@ -7,6 +7,10 @@
 #include "compiler/cli/cmd.h"
 #include "compiler/dump_passes.h"
 #include "compiler/show/summary.h"
+#include "runtime/plan/plan.h"
+#include "runtime/plan/plan_check.h"
+#include "runtime/plan/plan_summary.h"
+#include "runtime/plan/save.h"
 
 fcp_code cmd_write_plans(const cmd_input *input, const char *path, bool regular, fcp_error *err) {
     const uint32_t count = cmd_plans(input);

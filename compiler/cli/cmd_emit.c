@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "runtime/plan/enum_names.h"
 #include "runtime/worklists/fuse.h"
 #include "runtime/jit/jit.h"
 #include "runtime/jit/kernel_source.h"

@@ -7,6 +7,7 @@
 #include "compiler/cli/cmd.h"
 #include "compiler/explain/explain.h"
 #include "compiler/base/real.h"
+#include "runtime/plan/plan.h"
 
 static bool ends_with(const char *string, const char *end) {
     size_t n = strlen(string), m = strlen(end);

@@ -16,6 +16,7 @@
 #include "compiler/cli/cmd.h"
 #include "runtime/base/read_file.h"
 #include "runtime/base/sha256.h"
+#include "runtime/plan/plan.h"
 
 /* The file that --field gives for an array; NULL: none. */
 static const char *given_file(const cmd_line *line, const char *name) {

@@ -11,6 +11,7 @@
 #include "runtime/base/npy.h"
 #include "runtime/judge/packed.h"
 #include "runtime/judge/reference.h"
+#include "runtime/plan/enum_names.h"
 #include "runtime/worklists/fuse.h"
 #include "runtime/rendezvous/rendezvous.h"
 #include "compiler/cli/cmd.h"

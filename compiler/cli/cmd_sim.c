@@ -9,6 +9,8 @@
 #include "compiler/page/page.h"
 #include "compiler/show/model.h"
 #include "runtime/base/saturate.h"
+#include "runtime/plan/enum_names.h"
+#include "runtime/plan/plan.h"
 
 enum { MOST_POINTS = 4096, MOST_SWEEPS = 16 };
 

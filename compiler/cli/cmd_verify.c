@@ -3,6 +3,10 @@
 #include <sys/stat.h>
 
 #include "compiler/cli/cmd.h"
+#include "runtime/plan/enum_names.h"
+#include "runtime/plan/plan.h"
+#include "runtime/plan/plan_summary.h"
+#include "runtime/verify/verify.h"
 
 /* What was proven of a plan. */
 typedef struct proof {

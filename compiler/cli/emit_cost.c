@@ -5,6 +5,8 @@
  *           instructions, and for how many clocks they keep each unit of a quarter of an SM busy.
  */
 #include "compiler/cli/emit_cost.h"
+#include "runtime/plan/enum_names.h"
+#include "runtime/plan/head_ranges.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

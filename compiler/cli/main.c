@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "compiler/cli/cmd.h"
+#include "runtime/plan/plan.h"
 
 static fcp_code (*const functions[])(const cmd_line *line, cmd_input *input, fcp_error *err) = {
 #define X(id, name, function, synopsis, help) [CMD_##id] = function,

@@ -9,6 +9,9 @@
 #include "compiler/base/integers.h"
 #include "compiler/cli/candidate.h"
 #include "compiler/simulate/phases.h"
+#include "runtime/plan/bytes.h"
+#include "runtime/plan/enum_names.h"
+#include "runtime/plan/head_ranges.h"
 
 /* How much a phase holds, over all heads at once. *out_paper: as the paper counts. */
 static double part_of_all(const fcp_plan *plan, uint32_t phases, double *out_paper) {

@@ -19,6 +19,7 @@
 #include "compiler/compile.h"
 #include "runtime/base/read_file.h"
 #include "runtime/base/stop.h"
+#include "runtime/plan/plan_check.h"
 
 /* A growing array in the arena of a request. */
 typedef struct list {

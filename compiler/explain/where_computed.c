@@ -6,6 +6,10 @@
  *         it from another, up to the block's home.
  */
 #include "compiler/explain/where_computed.h"
+#include "runtime/plan/bytes.h"
+#include "runtime/plan/enum_names.h"
+#include "runtime/plan/instructions.h"
+#include "runtime/plan/plan_summary.h"
 
 #include <inttypes.h>
 

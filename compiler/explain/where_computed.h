@@ -2,7 +2,7 @@
 #ifndef FCPC_EXPLAIN_WHERE_COMPUTED_H
 #define FCPC_EXPLAIN_WHERE_COMPUTED_H
 #include "compiler/base/arena.h"
-#include "runtime/plan/plan.h"
+#include "runtime/fcp.h"
 
 struct json;
 struct text;

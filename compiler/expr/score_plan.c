@@ -22,6 +22,7 @@
 #include "compiler/expr/expr.h"
 #include "compiler/base/real.h"
 #include "compiler/sema/array_values.h"
+#include "runtime/plan/plan.h"
 
 /* --- parameters --------------------------------------------------------------------------------------------------- */
 

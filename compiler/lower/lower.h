@@ -2,6 +2,7 @@
 #ifndef FCPC_LOWER_LOWER_H
 #define FCPC_LOWER_LOWER_H
 #include "compiler/schedule/slots.h"
+#include "runtime/plan/plan_summary.h"
 
 /* Makes x->plan (fcp_plan_free), whose tables are in x->memory: those it makes, and the pieces, blocks, parts and
  * visits that earlier passes put there. The plan is not indexed and not checked. FCP_E_PLAN_SIZE. Cost: linear. */

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "compiler/lower/lower.h"
+#include "runtime/plan/bytes.h"
 
 /* The most other ranks that one rank talks to. Along a hop, and along a bundle, something moves in every pass. */
 static fcp_code count_peers(planning *x, uint64_t *out_peers) {

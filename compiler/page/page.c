@@ -9,6 +9,9 @@
  * Cost:     linear in the plan, two walks of the simulator, and some thousand explanations of pairs.
  */
 #include "compiler/page/page.h"
+#include "runtime/plan/enum_names.h"
+#include "runtime/plan/plan.h"
+#include "runtime/plan/plan_arrays.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,6 +1,7 @@
 /* time_parts.c: what a page says about time: the lanes of some ranks as lists of numbers, and the share of all ranks as
  * strings. */
 #include "compiler/page/page.h"
+#include "runtime/plan/instructions.h"
 
 #include <string.h>
 

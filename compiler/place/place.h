@@ -30,6 +30,7 @@ typedef struct leg {
 typedef uint32_t route_choice(const planning *x, const need *n, leg *out_legs);
 
 /* What a strategy has decided: all that later passes know of it. In a split plan (runtime/plan/plan.h) a block holds
+/* What a strategy has decided: all that later passes know of it. In a split plan (runtime/plan/FORMAT.md) a block holds
  * either the Q or the KV of its tokens; else it holds both, and they have one home. */
 typedef struct placement {
     const uint32_t *home;   /* per block: its rank */

@@ -14,6 +14,8 @@
 #include "compiler/place/place.h"
 #include "compiler/place/tuning.h"
 #include "compiler/problem/problem.h"
+#include "runtime/plan/bytes.h"
+#include "runtime/plan/sides.h"
 
 /* The weight of a query and of a key. */
 static void find_weights(const problem *p, uint32_t out[FCP_SIDES]) {

@@ -27,7 +27,9 @@
 #include "compiler/place/place.h"
 #include "compiler/place/tuning.h"
 #include "compiler/problem/problem.h"
+#include "runtime/plan/bytes.h"
 #include "runtime/plan/layout.h"
+#include "runtime/plan/sides.h"
 
 /* What travels between two ranks of different nodes. */
 typedef struct flow {
@@ -42,7 +44,8 @@ typedef struct rails {
     flow *flows;
     uint32_t count;
     size_t room;
-    /* [node * nodes + other]: bytes of tokens at home in `node` that the caller holds in `other`; NULL: counted already */
+    /* [node * nodes + other]: bytes of tokens at home in `node` that the caller holds in `other`; NULL: counted
+     * already */
     uint64_t *by_node;
     uint64_t *by_number;     /* [rank * gpus + i]: bytes that the caller holds at ranks number i of other nodes */
     uint32_t *seen;          /* per rank: the last block that it was found to need, + 1 */

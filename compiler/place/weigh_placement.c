@@ -25,6 +25,7 @@
 #include "compiler/place/place.h"
 #include "compiler/place/tuning.h"
 #include "compiler/problem/problem.h"
+#include "runtime/plan/bytes.h"
 
 typedef unsigned __int128 wide;
 enum { WAYS = 2 * FCP_FABRICS };

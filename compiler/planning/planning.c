@@ -3,6 +3,7 @@
  * Gives: a planning whose arenas are empty. They have the memory of an earlier batch of the program, if there was one.
  */
 #include "compiler/planning/planning.h"
+#include "runtime/plan/plan_index.h"
 
 #include <stdlib.h>
 

@@ -14,6 +14,7 @@
 #include "compiler/base/diag.h"
 #include "compiler/sema/program.h"
 #include "runtime/base/stop.h"
+#include "runtime/plan/records.h"
 
 /* The arenas of a second thread. */
 typedef struct aside {

@@ -8,8 +8,8 @@
  */
 #ifndef FCPC_WORKSPACE_H
 #define FCPC_WORKSPACE_H
-#include "runtime/plan/plan.h"
 #include "compiler/base/arena.h"
+#include "runtime/plan/enums.h"
 
 typedef struct workspace workspace;
 typedef enum workspace_use {

@@ -2,7 +2,7 @@
 #ifndef FCPC_PROBLEM_BINS_H
 #define FCPC_PROBLEM_BINS_H
 #include "compiler/base/arena.h"
-#include "runtime/plan/plan.h"
+#include "runtime/plan/enums.h"
 
 /* A stack of bins for each amount of free space, and a tree of bitmaps in which the next amount that has a bin is found
  * in four steps. */

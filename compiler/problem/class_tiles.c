@@ -2,7 +2,7 @@
  *
  * Requires: for each class of heads, the parts that it sees and their shapes.
  * Gives:    for a range of heads, the parts that any of its heads sees, each with a shape for every class of the range
- *           (runtime/plan/plan.h).
+ *           (runtime/plan/FORMAT.md).
  * Method:   the classes' lists have one order and are merged. Parts with the same shapes name the same copy of them.
  * Cost:     O(parts * classes), and the runs of the shapes that are told apart.
  */

@@ -10,6 +10,7 @@
  */
 #include "compiler/problem/problem.h"
 #include "compiler/sema/strategies.h"
+#include "runtime/plan/bytes.h"
 
 static const uint64_t *prefix_sums(const uint64_t *lengths, uint32_t count, arena *a) {
     uint64_t *sums = ARENA_NEW(a, uint64_t, count + (size_t)1);

@@ -40,7 +40,7 @@ struct problem {
     const uint64_t *queries; /* of each sequence; the same array unless the plan is split */
     const binding *binding;  /* NULL: the program reads no arrays */
     uint32_t sequences;
-    /* Some sequence has more or fewer queries than keys. Then each block holds one side alone (runtime/plan/plan.h). */
+    /* Some sequence has more or fewer queries than keys. Then each block holds one side alone (plan/FORMAT.md). */
     bool split;
     uint64_t tokens, key_tokens; /* queries and keys of the whole batch */
     uint32_t ranks;
@@ -86,7 +86,7 @@ struct problem {
     const fcp_run *runs;
     uint32_t shape_count, run_count;
 
-    /* Classes of heads (runtime/plan/plan.h), if the mask names h; else NULL, 0 and NULL. */
+    /* Classes of heads (runtime/plan/FORMAT.md), if the mask names h; else NULL, 0 and NULL. */
     uint32_t *head_class;      /* per query head of the model */
     uint32_t class_count;
     const problem_shape *sets; /* per shape */

@@ -8,6 +8,7 @@
  * joined in the order of sequences. So the tiles and the shapes are the same as if one had been asked everything.
  */
 #include "compiler/problem/problem.h"
+#include "runtime/plan/bytes.h"
 
 #include <string.h>
 

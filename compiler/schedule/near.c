@@ -22,6 +22,8 @@
  */
 #include "compiler/schedule/schedule_parts.h"
 #include "compiler/schedule/tuning.h"
+#include "runtime/plan/bytes.h"
+#include "runtime/plan/head_ranges.h"
 
 typedef unsigned __int128 wide;
 

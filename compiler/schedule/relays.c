@@ -24,6 +24,7 @@
  * Nodes whose receiver has sent least get the block first, because they can pass it on.
  */
 #include "compiler/schedule/relays.h"
+#include "runtime/plan/bytes.h"
 
 #include <string.h>
 

@@ -8,6 +8,7 @@
  *     the runs themselves are not kept.
  */
 #include "compiler/schedule/reshuffle.h"
+#include "runtime/plan/sides.h"
 
 #include <string.h>
 

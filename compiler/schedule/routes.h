@@ -7,7 +7,7 @@
 #ifndef FCPC_SCHEDULE_ROUTES_H
 #define FCPC_SCHEDULE_ROUTES_H
 #include "compiler/base/arena.h"
-#include "runtime/plan/plan.h"
+#include "runtime/plan/enums.h"
 
 /* One thing that has to reach some ranks: readers[first] to readers[first + count - 1], ascending, without `src`. */
 typedef struct route_want {

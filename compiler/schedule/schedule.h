@@ -3,6 +3,7 @@
 #define FCPC_SCHEDULE_SCHEDULE_H
 #include "compiler/schedule/reshuffle.h"
 #include "compiler/schedule/traffic.h"
+#include "runtime/plan/instructions.h"
 
 /* One unit on its way in a pass. */
 typedef struct move {

@@ -29,6 +29,7 @@
  * only, which branches behind the first rank that it reaches (routes.c).
  */
 #include "compiler/schedule/traffic.h"
+#include "runtime/plan/bytes.h"
 
 #include <string.h>
 

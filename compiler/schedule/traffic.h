@@ -19,7 +19,7 @@ typedef struct hop {
 /* A unit of it may leave as soon as rounds allow: nothing has to happen before. */
 static inline bool hop_is_independent(const hop *h) { return h->parent == FCP_NONE && !h->waits; }
 
-/* Where the tiles of a Q block run, and so what becomes of its results (runtime/plan/plan.h). */
+/* Where the tiles of a Q block run, and so what becomes of its results (runtime/plan/FORMAT.md). */
 typedef enum result_kind {
     RESULT_HOME,    /* all at home, or there is none */
     RESULT_PARTIAL, /* at several ranks; the home makes the result of what they send it */

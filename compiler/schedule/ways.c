@@ -21,6 +21,7 @@
  * agreed best, of 1,000 plans with and without relays. tests/unit/simulate/test_relay_time.c looks at some.
  */
 #include "compiler/schedule/ways.h"
+#include "runtime/plan/bytes.h"
 
 #include <string.h>
 

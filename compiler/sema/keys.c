@@ -19,6 +19,7 @@
 #include "compiler/sema/names.h"
 #include "compiler/sema/sharing.h"
 #include "compiler/sema/strategies.h"
+#include "runtime/plan/enum_names.h"
 
 enum {
     RANKS_MAX = 1 << 20,

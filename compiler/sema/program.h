@@ -1,10 +1,11 @@
 /* program.h: a checked program. sema makes it of a source; it has everything that later passes need. */
 #ifndef FCPC_SEMA_PROGRAM_H
 #define FCPC_SEMA_PROGRAM_H
-#include "runtime/plan/plan.h"
 #include "compiler/base/arena.h"
 #include "compiler/base/diag.h"
 #include "compiler/fcpc.h"
+#include "runtime/plan/plan_arrays.h"
+#include "runtime/plan/plan_cluster.h"
 
 enum { BLOCK_AUTO = 0, BLOCK_USUAL = 4096 };
 #define MARGIN_AUTO UINT32_MAX

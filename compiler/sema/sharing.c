@@ -9,6 +9,7 @@
  * another strategy that divides the batch among them.
  */
 #include "compiler/sema/sharing.h"
+#include "runtime/plan/enum_names.h"
 
 #include <stdlib.h>
 #include <string.h>

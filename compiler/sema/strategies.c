@@ -1,5 +1,6 @@
 /* strategies.c: the parameters of the strategies, as a table. */
 #include "compiler/sema/strategies.h"
+#include "runtime/plan/enum_names.h"
 
 #include <string.h>
 

@@ -1,7 +1,7 @@
 /* strategies.h: the strategies, a line each, and their parameters.
  *
  * Each line says once what the whole compiler has to know of a strategy:
- *   id         FCP_STRATEGY_id: the number that plan files hold; its name is said beside it in runtime/plan/plan.h, for
+ *   id         FCP_STRATEGY_id: the number that plan files hold; its name is said beside it in plan/enums.h, for
  *              a plan is read, and its strategy named, where there is no compiler
  *   by block   true: it cuts the batch into blocks of plan.block tokens; false: it does not look at plan.block
  *   in place   true: homes are where the caller holds the tokens, and work moves;

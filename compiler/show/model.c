@@ -12,6 +12,10 @@
  * to their areas. So a count over whole parts is exact, and a finer one is an estimate.
  */
 #include "compiler/show/model.h"
+#include "runtime/plan/bytes.h"
+#include "runtime/plan/head_ranges.h"
+#include "runtime/plan/plan_arrays.h"
+#include "runtime/plan/sides.h"
 
 #include <inttypes.h>
 #include <stdio.h>

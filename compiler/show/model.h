@@ -2,9 +2,9 @@
  * fit into the picture. */
 #ifndef FCPC_SHOW_MODEL_H
 #define FCPC_SHOW_MODEL_H
-#include "runtime/plan/plan.h"
 #include "compiler/base/arena.h"
 #include "compiler/base/text.h"
+#include "runtime/plan/enums.h"
 
 /* The size of a picture: at most so many of each. */
 typedef struct show_scale {

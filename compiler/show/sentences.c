@@ -9,6 +9,12 @@
 
 #include "compiler/show/model.h"
 #include "compiler/show/summary.h"
+#include "runtime/plan/enum_names.h"
+#include "runtime/plan/head_ranges.h"
+#include "runtime/plan/instructions.h"
+#include "runtime/plan/plan_arrays.h"
+#include "runtime/plan/plan_cluster.h"
+#include "runtime/plan/plan_summary.h"
 
 const char *show_count(char out[SHOW_COUNT], uint64_t value) {
     char digits[24];

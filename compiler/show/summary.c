@@ -5,6 +5,10 @@
  *           heads. Otherwise a plan counts pairs, and tokens at home, once for each range of query heads.
  */
 #include "compiler/show/summary.h"
+#include "runtime/plan/bytes.h"
+#include "runtime/plan/enum_names.h"
+#include "runtime/plan/instructions.h"
+#include "runtime/plan/plan_summary.h"
 
 #include <inttypes.h>
 #include <stdio.h>

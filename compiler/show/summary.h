@@ -1,7 +1,6 @@
 /* summary.h: what a plan costs, as five lines of text or as members of a JSON object. */
 #ifndef FCPC_SHOW_SUMMARY_H
 #define FCPC_SHOW_SUMMARY_H
-#include "runtime/plan/plan.h"
 #include "compiler/fcpc.h"
 #include "compiler/base/json.h"
 

@@ -19,6 +19,7 @@
 #include "compiler/show/model.h"
 #include "compiler/show/summary.h"
 #include "compiler/base/text.h"
+#include "runtime/plan/instructions.h"
 
 enum {
     WIDTH = 12000, /* all lengths are in tenths of a pixel */

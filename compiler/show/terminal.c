@@ -7,6 +7,8 @@
  * Cost:     linear in the plan. The text has some hundred lines at most, however large the plan is.
  */
 #include "compiler/show/terminal.h"
+#include "runtime/plan/enum_names.h"
+#include "runtime/plan/instructions.h"
 
 #include <inttypes.h>
 #include <stdarg.h>

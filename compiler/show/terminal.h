@@ -8,7 +8,7 @@
 #define FCPC_SHOW_TERMINAL_H
 #include "compiler/base/text.h"
 #include "compiler/fcpc.h"
-#include "runtime/plan/plan.h"
+#include "runtime/fcp.h"
 
 /* Lines for a terminal, `options->width` columns wide: 64 to 160. The options of a part are ignored. */
 fcp_code show_text(const fcp_plan *plan, const fcpc_show_options *options, text *out, fcp_error *err);

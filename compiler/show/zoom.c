@@ -8,6 +8,9 @@
  *           query takes O(runs x log n).
  */
 #include "compiler/show/zoom.h"
+#include "runtime/plan/bytes.h"
+#include "runtime/plan/plan.h"
+#include "runtime/plan/plan_arrays.h"
 
 #include <inttypes.h>
 #include <stdio.h>

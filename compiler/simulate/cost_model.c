@@ -15,6 +15,9 @@
  * Source: the form of the attention model was fitted to published throughputs; see the profiles.
  */
 #include "compiler/simulate/cost_model.h"
+#include "runtime/plan/bytes.h"
+#include "runtime/plan/head_ranges.h"
+#include "runtime/plan/plan_summary.h"
 
 #include <string.h>
 

@@ -2,6 +2,7 @@
 #ifndef FCPC_SIMULATE_COST_MODEL_H
 #define FCPC_SIMULATE_COST_MODEL_H
 #include "compiler/simulate/simulate.h"
+#include "runtime/plan/sides.h"
 
 /* A visit of a plan, all heads together. */
 typedef struct sim_visit {

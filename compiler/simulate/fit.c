@@ -12,6 +12,7 @@
  * Cost: linear in the rows.
  */
 #include "compiler/simulate/fit.h"
+#include "runtime/plan/enum_names.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -3,7 +3,6 @@
 #ifndef FCPC_SIMULATE_MARGIN_H
 #define FCPC_SIMULATE_MARGIN_H
 #include "compiler/simulate/profile.h"
-#include "runtime/plan/plan.h"
 
 enum { SIM_MARGINS = 32, SIM_MARGIN_MOST = 1024 /* the largest that a program may state */ };
 

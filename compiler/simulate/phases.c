@@ -5,6 +5,9 @@
  * Source:   the phases are those of UPipe ("Untied Ulysses").
  */
 #include "compiler/simulate/phases.h"
+#include "runtime/plan/bytes.h"
+#include "runtime/plan/head_ranges.h"
+#include "runtime/plan/instructions.h"
 
 #include <string.h>
 

@@ -7,7 +7,7 @@
 #ifndef FCPC_SIMULATE_PHASES_H
 #define FCPC_SIMULATE_PHASES_H
 #include "compiler/base/arena.h"
-#include "runtime/plan/plan.h"
+#include "runtime/plan/enums.h"
 
 /* One phase of a pass: a range of query heads. Its memory is that of all slots that its visits name, except the slots
  * of blocks that are at home on the rank. A rank's phases are counted in the order in which it computes them. */

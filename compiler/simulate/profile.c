@@ -5,6 +5,8 @@
  * Cost:     linear in the text.
  */
 #include "compiler/simulate/profile.h"
+#include "runtime/plan/bytes.h"
+#include "runtime/plan/enum_names.h"
 
 #include <stddef.h>
 #include <stdio.h>
@@ -13,7 +15,6 @@
 #include "compiler/base/diag.h"
 #include "compiler/base/text.h"
 #include "runtime/base/read_file.h"
-#include "runtime/plan/plan.h"
 
 extern const char *const sim_profile_names[], *const sim_profile_texts[];
 extern const unsigned sim_profile_count;

@@ -14,7 +14,8 @@
  */
 #ifndef FCPC_SIMULATE_PROFILE_H
 #define FCPC_SIMULATE_PROFILE_H
-#include "runtime/plan/plan.h"
+#include "runtime/plan/plan_cluster.h"
+#include "runtime/plan/records.h"
 
 /* What attention costs in one pass, in picoseconds. A cell is 128 x 128 pairs of one query head.
  *   full     a cell in which every pair is allowed; above 0

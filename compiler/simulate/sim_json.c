@@ -5,6 +5,8 @@
 #include "compiler/base/json.h"
 #include "compiler/fcpc.h"
 #include "compiler/simulate/simulate.h"
+#include "runtime/plan/enum_names.h"
+#include "runtime/plan/plan.h"
 
 static double seconds(uint64_t picoseconds) { return (double)picoseconds / (double)SIM_SECOND; }
 

@@ -18,6 +18,8 @@
  * the busiest rank, tries 4 and 20, and stays.
  */
 #include "compiler/simulate/simulate.h"
+#include "runtime/plan/bytes.h"
+#include "runtime/plan/plan_summary.h"
 
 #include <string.h>
 

@@ -15,7 +15,6 @@
 #include "compiler/base/arena.h"
 #include "compiler/simulate/margin.h"
 #include "compiler/simulate/profile.h"
-#include "runtime/plan/plan.h"
 
 struct json;
 #define SIM_SECOND UINT64_C(1000000000000) /* picoseconds */

@@ -15,6 +15,8 @@
 #include <string.h>
 
 #include "compiler/trace/timeline.h"
+#include "runtime/plan/bytes.h"
+#include "runtime/plan/instructions.h"
 
 typedef struct life {
     bool alive;

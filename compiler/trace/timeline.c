@@ -5,6 +5,7 @@
  * Cost:     linear in instructions and transfers, plus sorting each rank's intervals.
  */
 #include "compiler/trace/timeline.h"
+#include "runtime/plan/sides.h"
 
 #include <stdio.h>
 #include <stdlib.h>

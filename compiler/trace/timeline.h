@@ -4,6 +4,7 @@
 #define FCPC_TRACE_TIMELINE_H
 #include "compiler/simulate/simulate.h"
 #include "runtime/fcp.h"
+#include "runtime/plan/instructions.h"
 
 /* Ranks that are drawn: in increasing order, no rank twice. */
 typedef struct trace_ranks {

@@ -10,6 +10,7 @@
  * Cost:     linear in the timeline. Numbers are written without printf, which would take most of the time.
  */
 #include "compiler/trace/trace.h"
+#include "runtime/plan/enum_names.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -55,7 +55,8 @@ bool fcp_both_at_once(void) {
     return sched_getaffinity(0, sizeof mine, &mine) || CPU_COUNT(&mine) > 1; /* too many to ask about are several */
 }
 
-/* For a pair within a pair, whose helper is busy, and for who has only one. */
+/* Starts a thread for this pair alone: for a pair inside another pair, whose helper is busy, and for callers outside
+ * of fcp_both_begin and fcp_both_end. */
 static void do_once(task first, task second) {
     pthread_t thread;
     bool started = fcp_thread_start(&thread, 0, run, &second);

@@ -7,6 +7,7 @@
  *           clears for each accumulator that it begins.
  */
 #include "runtime/cuda/cuda.h"
+#include "runtime/plan/head_ranges.h"
 
 #include <stdlib.h>
 #include <string.h>

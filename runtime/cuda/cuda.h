@@ -437,7 +437,7 @@ fcp_code fcp_cuda_open_accumulators(fcp_cuda_session *s, cuda_rank *rank, const 
  * or of the others. */
 fcp_code fcp_cuda_finish(fcp_cuda_session *s, cuda_rank *rank, fcp_queue queue, bool early, fcp_error *err);
 
-/* --- cuda_wire.c: partial results that are rounded on their way (plan.h: WIRE) ------------------------------------ */
+/* --- cuda_wire.c: partial results that are rounded on their way (plan/FORMAT.md: Wire) -------------------------- */
 
 /* Of a rank's LAUNCH: rounds the partials that it sends into their messages (FCP_SEND), or makes fp32 of those that it
  * has received (FCP_RECV); each in the stream of its fabric. */

@@ -6,6 +6,7 @@
  * Cost:     a copy of the plan's fields and slices on each device.
  */
 #include "runtime/cuda/cuda.h"
+#include "runtime/plan/plan_arrays.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -4,10 +4,12 @@
  * Cost:     on the device 24 bytes for each run of a rank's bundles; a launch for each unit.
  */
 #include "runtime/cuda/cuda.h"
+#include "runtime/plan/sides.h"
 
 #include <stdlib.h>
 
 #include "runtime/exec/host_reshuffle.h"
+#include "runtime/plan/sides.h"
 
 _Static_assert((int)FK_GATHER_TENSORS == (int)FCP_MOVED, "as many tensors move");
 

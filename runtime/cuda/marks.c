@@ -26,11 +26,13 @@
  *           linear in what the queues have left.
  */
 #include "runtime/cuda/cuda.h"
+#include "runtime/plan/enum_names.h"
 
 #include <stdio.h>
 #include <string.h>
 
 #include "runtime/exec/error_place.h"
+#include "runtime/plan/enum_names.h"
 
 /* A word is the pass, and the number of the instruction that was begun, counted from 1. At the end of the queue the
  * number is one more than there are instructions. BEFORE: the run has begun, but none of its instructions. 0: nothing

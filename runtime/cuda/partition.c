@@ -20,6 +20,7 @@
  * Cost:     linear in the plan's instructions; with green contexts some milliseconds a device.
  */
 #include "runtime/cuda/cuda.h"
+#include "runtime/plan/enum_names.h"
 
 #include <stdio.h>
 

@@ -15,11 +15,13 @@
  * Cost:     linear in instructions and transfers, times the transfers of a launch.
  */
 #include "runtime/cuda/cuda.h"
+#include "runtime/plan/enum_names.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "runtime/exec/error_place.h"
+#include "runtime/plan/enum_names.h"
 #include "runtime/worklists/fuse.h"
 #include "runtime/plan/fabrics.h"
 

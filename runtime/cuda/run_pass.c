@@ -16,6 +16,7 @@
  *           timeout_s a stream, and the session refuses further runs.
  */
 #include "runtime/cuda/cuda.h"
+#include "runtime/plan/enum_names.h"
 
 #include <string.h>
 

@@ -9,6 +9,7 @@
  * Cost:     LSE and delta are read once; a launch for each factor of FK_FOLD in the number of rows.
  */
 #include "runtime/cuda/cuda.h"
+#include "runtime/plan/head_ranges.h"
 
 /* Copies the sinks of the model's heads to those of each range, neighbouring heads at once. */
 static fcp_code put_ranges(fcp_cuda_session *s, uint32_t rank, const float *from, fcp_error *err) {

@@ -1,10 +1,11 @@
 /* host_reshuffle.c: moves the tokens of bundles between the caller's tensors, messages and home blocks, in host memory.
  *
  * Requires: a verified plan, its bundles, and arenas laid out for the pass.
- * Cost:     what moves is read once and written once. A run is one copy if its block has all heads, else one for each
- *           row and chunk of heads.
+ * Cost:     each byte that moves is read once and written once. A run of tokens is one copy if its block has all heads,
+ *           else one copy for each row and chunk of heads.
  */
 #include "runtime/exec/host_reshuffle.h"
+#include "runtime/plan/sides.h"
 
 #include <string.h>
 

@@ -1,7 +1,7 @@
-/* segments.c: which memory a transfer reads or writes, and how a partial result is rounded on its way.
+/* segments.c: which memory a transfer reads or writes, and how a partial result is rounded for its way.
  *
  * Requires: a verified plan, and the rank's arena laid out for the pass.
- * Cost:     constant; to round or to widen, linear in the bytes.
+ * Cost:     constant; rounding and widening are linear in the bytes.
  */
 #include "runtime/exec/segments.h"
 

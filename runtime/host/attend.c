@@ -27,6 +27,8 @@
  */
 #include "runtime/host/blas.h"
 #include "runtime/host/host.h"
+#include "runtime/plan/head_ranges.h"
+#include "runtime/plan/plan_arrays.h"
 
 /* What the functions here need of a plan, a visit and a head. */
 struct view {

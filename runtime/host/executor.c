@@ -13,6 +13,7 @@
  */
 #define _GNU_SOURCE /* pthread_timedjoin_np */
 #include "runtime/host/executor.h"
+#include "runtime/plan/enum_names.h"
 
 #include <stdio.h>
 #include <stdlib.h>

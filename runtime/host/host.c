@@ -5,6 +5,7 @@
  *           MiB more for a score whose slope is not 1. What OpenBLAS takes is in blas.h.
  */
 #include "runtime/host/host.h"
+#include "runtime/plan/head_ranges.h"
 
 #include <math.h>
 #include <stdlib.h>

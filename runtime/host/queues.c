@@ -13,6 +13,7 @@
  * Cost:     beside what the instructions cost, a lock for each of them and one for each head that is given out.
  */
 #include "runtime/host/queues.h"
+#include "runtime/plan/enum_names.h"
 
 #include <stdio.h>
 #include <string.h>

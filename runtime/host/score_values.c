@@ -5,6 +5,7 @@
  *           exponentials and a logarithm a row.
  */
 #include "runtime/host/score_values.h"
+#include "runtime/plan/plan.h"
 
 #include <stdlib.h>
 

@@ -6,7 +6,8 @@
  */
 #ifndef FCP_HOST_SCORE_VALUES_H
 #define FCP_HOST_SCORE_VALUES_H
-#include "runtime/plan/plan.h"
+#include "codegen/mask/code.h"
+#include "runtime/fcp.h"
 
 /* What a worker needs of a plan's score. */
 typedef struct fcp_host_score {

@@ -6,6 +6,7 @@
  * Order:    none matters: sums are exact (sums.h).
  */
 #include "runtime/host/table_gradients.h"
+#include "runtime/plan/plan_arrays.h"
 
 #include <stdlib.h>
 #include <string.h>

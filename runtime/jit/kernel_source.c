@@ -5,6 +5,9 @@
  * Cost:     linear in the text, about 50 KB.
  */
 #include "runtime/jit/kernel_source.h"
+#include "runtime/plan/enum_names.h"
+#include "runtime/plan/head_ranges.h"
+#include "runtime/plan/plan_arrays.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

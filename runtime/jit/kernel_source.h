@@ -7,7 +7,7 @@
 #ifndef FCP_KERNELS_KERNEL_SOURCE_H
 #define FCP_KERNELS_KERNEL_SOURCE_H
 #include "codegen/source.h"
-#include "runtime/plan/plan.h"
+#include "runtime/fcp.h"
 
 /* Checks that there are kernels for the plan's model. FCP_E_TENSOR: its tensors are fp32; FCP_E_HEADS: no kernel has
  * its head_dim. */

@@ -6,6 +6,7 @@
  * Cost:     sorts the transfers of partials.
  */
 #include "runtime/judge/hops.h"
+#include "runtime/plan/instructions.h"
 
 #include <math.h>
 #include <stdlib.h>

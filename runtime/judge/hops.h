@@ -1,7 +1,7 @@
 /* hops.h: how often a partial result is rounded on its way. Private to runtime/judge. */
 #ifndef FCP_JUDGE_HOPS_H
 #define FCP_JUDGE_HOPS_H
-#include "runtime/plan/plan.h"
+#include "runtime/plan/enums.h"
 
 /* How far rounding on the wire may take a sum from what it would be, as a part of the sum of the absolute values that
  * it is made of; for each class of partial results, 0 if nothing is rounded. False: out of memory.

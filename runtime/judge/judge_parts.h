@@ -2,7 +2,6 @@
 #ifndef FCP_JUDGE_JUDGE_PARTS_H
 #define FCP_JUDGE_JUDGE_PARTS_H
 #include "runtime/judge/reference.h"
-#include "runtime/plan/plan.h"
 
 /* A number of the result beside the reference. */
 typedef struct place {

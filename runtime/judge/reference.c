@@ -5,6 +5,8 @@
  *           rows. Threads take tasks, the longest sequences first; task.c does one, and verdict.c judges.
  */
 #include "runtime/judge/reference.h"
+#include "runtime/plan/layout.h"
+#include "runtime/plan/sides.h"
 
 #include <stdlib.h>
 

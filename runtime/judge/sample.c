@@ -9,6 +9,8 @@
 #include <stdlib.h>
 
 #include "runtime/judge/sample.h"
+#include "runtime/plan/plan_summary.h"
+#include "runtime/plan/sides.h"
 
 enum { LEAST_RUNS = 16 };
 

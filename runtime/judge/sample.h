@@ -2,7 +2,7 @@
 #ifndef FCP_JUDGE_SAMPLE_H
 #define FCP_JUDGE_SAMPLE_H
 #include "runtime/judge/reference.h"
-#include "runtime/plan/plan.h"
+#include "runtime/plan/enums.h"
 
 enum { CHECK_RUN = 32 }; /* rows of a run, at most */
 

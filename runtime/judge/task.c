@@ -8,6 +8,8 @@
  * Cost:     as fcp_check_run says, of its rows.
  */
 #include "runtime/judge/task.h"
+#include "runtime/plan/plan.h"
+#include "runtime/plan/plan_arrays.h"
 
 #include <float.h>
 #include <math.h>

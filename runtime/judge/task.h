@@ -4,6 +4,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "codegen/mask/code.h"
 #include "runtime/judge/judge_parts.h"
 #include "runtime/judge/sample.h"
 

@@ -10,6 +10,8 @@
 
 #include "runtime/base/stop.h"
 #include "runtime/pairs/pairs_parts.h"
+#include "runtime/plan/plan.h"
+#include "runtime/plan/plan_arrays.h"
 
 /* Elements of an array are looked at one by one at the ends of a range, so there level 0 has groups of them. */
 enum { UNIT = FCP_PAIRS_FAN, FEW_RECORDS = 64, BETWEEN_STOPS = 1 << 16 };

@@ -15,6 +15,7 @@
 
 #include "runtime/base/stop.h"
 #include "runtime/pairs/pairs_parts.h"
+#include "runtime/plan/plan.h"
 
 typedef unsigned long long ull;
 

@@ -31,6 +31,8 @@
 #include "runtime/base/stop.h"
 #include "runtime/pairs/pairs_parts.h"
 #include "runtime/plan/file.h"
+#include "runtime/plan/head_ranges.h"
+#include "runtime/plan/sides.h"
 
 typedef struct stretch {
     uint64_t start;

@@ -2,7 +2,8 @@
  * pieces whose cells are looked at. Private to runtime/pairs; pairs.c says what is proven. */
 #ifndef FCP_PAIRS_PAIRS_PARTS_H
 #define FCP_PAIRS_PAIRS_PARTS_H
-#include "runtime/plan/plan.h"
+#include "codegen/mask/code.h"
+#include "runtime/fcp.h"
 
 /* --- array_extremes.c: what is known of arrays and slices, for all sequences ----------------------------------------------- */
 

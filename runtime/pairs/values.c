@@ -10,6 +10,8 @@
  * Cost:     O(nodes) a box, and for each element of an array a logarithm.
  */
 #include "runtime/pairs/pairs_parts.h"
+#include "runtime/plan/plan.h"
+#include "runtime/plan/plan_arrays.h"
 
 typedef __int128 wide;
 typedef struct span { wide lo, hi; } span;

@@ -19,7 +19,12 @@
 
 #include "runtime/base/both.h"
 #include "runtime/base/stop.h"
+#include "runtime/plan/enum_names.h"
 #include "runtime/plan/file.h"
+#include "runtime/plan/head_ranges.h"
+#include "runtime/plan/layout.h"
+#include "runtime/plan/plan_check.h"
+#include "runtime/plan/sides.h"
 
 typedef unsigned long long ull;
 

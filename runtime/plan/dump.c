@@ -12,6 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "runtime/plan/dump.h"
+#include "runtime/plan/enum_names.h"
 #include "runtime/plan/file.h"
 
 enum { ROOM = 1 << 16 };

@@ -3,9 +3,9 @@
  * plan.h lists the values and names of the plan's enums. The enums of fcp.h are plain there, so that the public header
  * stays easy to read; their names are listed here.
  */
+#include "runtime/plan/enum_names.h"
 #include <string.h>
 
-#include "runtime/plan/plan.h"
 
 #define NAME(id, name, ...) [id] = name,
 #define TEXT(id, name, text) [id] = text,

@@ -18,6 +18,7 @@
  * Cost:     linear in a rank's transfers and slots.
  */
 #include "runtime/plan/fabrics.h"
+#include "runtime/plan/instructions.h"
 
 #include <stdlib.h>
 

@@ -1,7 +1,7 @@
 /* fabrics.h: transfers over net beside those over local: what of one fabric must wait for what of the other. */
 #ifndef FCP_PLAN_FABRICS_H
 #define FCP_PLAN_FABRICS_H
-#include "runtime/plan/plan.h"
+#include "runtime/plan/records.h"
 
 /* Has the plan ranks of one node, and more than one node? */
 static inline bool fcp_two_fabrics(const fcp_problem *p) { return p->gpus > 1 && p->ranks > p->gpus; }

@@ -14,7 +14,10 @@
  */
 #ifndef FCP_PLAN_FILE_H
 #define FCP_PLAN_FILE_H
-#include "runtime/plan/plan.h"
+#include "runtime/plan/instructions.h"
+#include "runtime/plan/plan_arrays.h"
+#include "runtime/plan/plan_cluster.h"
+#include "runtime/plan/plan_summary.h"
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "plans are used as they lie in the file: little-endian");
 _Static_assert(sizeof(fcp_problem) == 144 && sizeof(fcp_cluster) == 64 && sizeof(fcp_summary) == 8 * 34, "format");

@@ -11,6 +11,7 @@
 #include "runtime/base/sha256.h"
 #include "runtime/base/stop.h"
 #include "runtime/plan/plan.h"
+#include "runtime/plan/plan_check.h"
 
 enum { PART = 1 << 18 }; /* runs between two looks at a stop */
 

@@ -3,7 +3,12 @@
  * Requires: a checked plan; fcp_plan_index_layout an indexed one, and only that.
  * Cost:     a walk takes a few divisions for each piece that it is sent to, and additions for each run after that.
  */
+#include "runtime/plan/head_ranges.h"
 #include "runtime/plan/layout.h"
+#include "runtime/plan/plan_arrays.h"
+#include "runtime/plan/plan_check.h"
+#include "runtime/plan/plan_index.h"
+#include "runtime/plan/sides.h"
 
 #include <stdlib.h>
 #include <string.h>

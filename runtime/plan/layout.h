@@ -23,7 +23,7 @@
  */
 #ifndef FCP_PLAN_LAYOUT_H
 #define FCP_PLAN_LAYOUT_H
-#include "runtime/plan/plan.h"
+#include "runtime/plan/records.h"
 
 typedef struct fcp_rule {
     uint32_t layout;       /* FCP_LAYOUT_CONTIGUOUS or FCP_LAYOUT_ZIGZAG */
@@ -93,4 +93,8 @@ static inline void fcp_walk_next(fcp_walk *w) {
     w->begin = w->over;
     w->over += w->whole + (w->error + w->rest >= w->parts);
 }
+
+/* One rank's layout of a side, run by run, as fcp_plan_layout; and how many tokens it holds. */
+bool fcp_side_layout(const fcp_plan *plan, fcp_side side, uint32_t rank, fcp_layout_at *at, fcp_span *out_span);
+uint64_t fcp_side_tokens(const fcp_plan *plan, fcp_side side, uint32_t rank);
 #endif

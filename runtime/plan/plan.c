@@ -10,7 +10,11 @@
 #include <isa-l/crc.h>
 
 #include "runtime/base/saturate.h"
+#include "runtime/plan/bytes.h"
 #include "runtime/plan/file.h"
+#include "runtime/plan/head_ranges.h"
+#include "runtime/plan/plan_index.h"
+#include "runtime/plan/sides.h"
 
 const uint32_t fcp_record_sizes[FCP_SECTION_COUNT] = {
 #define X(id, type, member) [FCP_SECTION_##id] = sizeof(type),

@@ -18,6 +18,7 @@
 #include "runtime/base/sha256.h"
 #include "runtime/base/whole_file.h"
 #include "runtime/plan/file.h"
+#include "runtime/plan/save.h"
 
 typedef struct image {
     struct {

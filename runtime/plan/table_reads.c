@@ -3,6 +3,8 @@
  * Requires: a checked plan.
  * Cost:     a derivative of the score for each read.
  */
+#include "runtime/plan/plan.h"
+#include "runtime/plan/plan_arrays.h"
 #include "runtime/plan/table_reads.h"
 
 #include <stdlib.h>

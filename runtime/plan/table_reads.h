@@ -6,7 +6,8 @@
  */
 #ifndef FCP_TABLE_READS_H
 #define FCP_TABLE_READS_H
-#include "runtime/plan/plan.h"
+#include "codegen/mask/code.h"
+#include "runtime/fcp.h"
 
 /* One place in the score that reads a table. */
 typedef struct fcp_table_read {

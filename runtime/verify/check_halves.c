@@ -18,6 +18,7 @@
 #include <stdlib.h>
 
 #include "runtime/base/saturate.h"
+#include "runtime/plan/enum_names.h"
 #include "runtime/verify/verify_parts.h"
 
 enum { OF_KV, OF_Q, BROUGHT }; /* the classes that come in halves */

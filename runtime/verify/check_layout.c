@@ -13,6 +13,9 @@
 #include <string.h>
 
 #include "runtime/base/carve.h"
+#include "runtime/plan/enum_names.h"
+#include "runtime/plan/head_ranges.h"
+#include "runtime/plan/sides.h"
 #include "runtime/verify/verify_parts.h"
 
 enum { CAME_IN = 1, WENT_OUT = 2 };

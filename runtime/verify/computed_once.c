@@ -12,6 +12,7 @@
 
 #include "runtime/base/saturate.h"
 #include "runtime/base/carve.h"
+#include "runtime/plan/enum_names.h"
 #include "runtime/verify/verify_parts.h"
 
 typedef unsigned long long ull;

@@ -3,6 +3,7 @@
 #include <stdio.h>
 
 #include "runtime/base/stop.h"
+#include "runtime/plan/enum_names.h"
 #include "runtime/verify/verify_parts.h"
 
 fcp_code fcp_verify_vfail(const verifier *v, fcp_code code, uint32_t rank, fcp_queue queue, uint32_t index,

@@ -17,6 +17,7 @@
  */
 #ifndef FCP_VERIFY_HELD_H
 #define FCP_VERIFY_HELD_H
+#include "runtime/plan/enum_names.h"
 #include "runtime/verify/rank_state.h"
 
 /* The slot of a class and number, or NULL. */

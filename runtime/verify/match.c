@@ -22,6 +22,8 @@
 
 #include "runtime/base/saturate.h"
 #include "runtime/base/carve.h"
+#include "runtime/plan/bytes.h"
+#include "runtime/plan/enum_names.h"
 #include "runtime/verify/verify_parts.h"
 
 /* A send or a receive: its transfer, as an index in the plan's table, and above it, from bit 32 on, its key. That is

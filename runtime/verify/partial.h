@@ -12,6 +12,7 @@
  */
 #ifndef FCP_VERIFY_PARTIAL_H
 #define FCP_VERIFY_PARTIAL_H
+#include "runtime/plan/enum_names.h"
 #include "runtime/verify/rank_state.h"
 
 extern const char *const fcp_verify_kinds[]; /* of a partial_kind, for messages */

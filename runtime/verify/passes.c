@@ -15,6 +15,7 @@
 
 #include "runtime/base/both.h"
 #include "runtime/base/carve.h"
+#include "runtime/plan/enum_names.h"
 #include "runtime/verify/rank_state.h"
 
 /* What came of a step. */

@@ -23,6 +23,7 @@
 #include <string.h>
 
 #include "runtime/base/carve.h"
+#include "runtime/plan/bytes.h"
 #include "runtime/verify/held.h"
 #include "runtime/verify/partial.h"
 

@@ -52,6 +52,8 @@
  * Cost:  linear in the plan (where something may have to be sorted, the file says so): one pass over the tiles, and for
  *        each pass of the plan two over the transfers. Memory is linear in blocks, visits and transfers.
  */
+#include "runtime/plan/bytes.h"
+#include "runtime/verify/verify.h"
 #include "runtime/verify/verify_parts.h"
 
 #include <stddef.h>

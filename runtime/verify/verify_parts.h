@@ -2,8 +2,9 @@
 #ifndef FCP_VERIFY_VERIFY_PARTS_H
 #define FCP_VERIFY_VERIFY_PARTS_H
 #include <stdarg.h>
-
+#include "runtime/plan/instructions.h"
 #include "runtime/plan/plan.h"
+
 
 /* What was found of a pass. */
 typedef struct pass_facts {

@@ -18,6 +18,8 @@
 #include <string.h>
 
 #include "runtime/base/grow.h"
+#include "runtime/plan/head_ranges.h"
+#include "runtime/plan/plan_cluster.h"
 #include "runtime/worklists/list.h"
 
 enum {
@@ -28,7 +30,7 @@ enum {
     LENGTHS = 16,    /* lengths of parts that are compared, where the longest piece is one of them */
     /* Units of time. A cell takes two; to begin and end a piece takes one. To leave the running state of a part takes
      * three, and the last part of a row takes three more for each of the others. With head_dim 128 a state is 64 KB.
-     * If all multiprocessors move theirs at once, each moves about 24 bytes a clock, and the products of a cell are
+     * If all SMs move theirs at once, each moves about 24 bytes a clock, and the products of a cell are
      * 2048 clocks. */
     CELL = 2,
     ENDS = 1,

@@ -12,13 +12,15 @@
  *           - Forward, if the run has visited another Q block with the same state slot, that block began and ended in
  *             the run. Then its state never leaves registers. Otherwise rows of the one would read what rows of the
  *             other write.
- *           A WAIT is taken as one for whole instructions, which no round before the run waits for either (plan.h). What
- *           the flags of a launch say is of one fabric each: so a block waits for what it reads, and not for more.
+ *           A WAIT is taken as one for whole instructions, which no round before the run waits for either
+ *           (plan/FORMAT.md). What the flags of a launch say is of one fabric each: so a block waits for what it reads,
+ *           and not for more.
  *           A communication queue is in order, so what a slot holds is what the last launch has brought that the run
  *           waits for. Whatever overwrites a slot that an ATTEND reads waits for this ATTEND, as the verifier has
  *           proven, and so it comes behind the run.
  * Cost:     linear in the rank's instructions, visits and transfers, and in the plan's blocks.
  */
+#include "runtime/plan/enum_names.h"
 #include "runtime/worklists/fuse.h"
 
 #include <stdlib.h>

@@ -22,6 +22,7 @@
 #ifndef FCP_KERNELS_FUSE_H
 #define FCP_KERNELS_FUSE_H
 #include "runtime/exec/rank_memory.h"
+#include "runtime/plan/instructions.h"
 
 typedef struct fcp_fusion_run {
     uint32_t first, last; /* its first ATTEND and its last, as indices into the compute queue */

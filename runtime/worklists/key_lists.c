@@ -3,7 +3,7 @@
  * Requires: a verified plan; an arena as fcp_arena_lay gives it.
  * Gives:    fcp_kernel_keys of worklists.h.
  * Method:   two passes over the same cells: the first counts how many cells each column has, the second puts them
- *           there. Then columns are cut until there is enough work for all multiprocessors, cells of one class that
+ *           there. Then columns are cut until there is enough work for all SMs, cells of one class that
  *           stand below each other become one run, and pieces get their locks and turns (locks.c).
  * Cost:     linear in the cells, a table over all blocks of the plan, and a sort of the items. Where there is little
  *           work, that many times: several cuts are compared. Memory: the list, and as much again while it is sorted.
@@ -13,6 +13,8 @@
 
 #include "codegen/source.h"
 #include "runtime/base/grow.h"
+#include "runtime/plan/head_ranges.h"
+#include "runtime/plan/plan_cluster.h"
 #include "runtime/worklists/list.h"
 #include "runtime/worklists/turns.h"
 
@@ -173,7 +175,7 @@ struct cut {
 enum {
     LEAST = 4,   /* runs of a part, times heads: fewer, and adding to dK and dV would take longer than the products */
     SHARERS = 8, /* pieces that add to the same dK and dV, one after the other: with more, they mostly wait */
-    FEW = 64,    /* cells times heads for each multiprocessor: with so many or fewer, cuts are compared */
+    FEW = 64,    /* cells times heads for each SM: with so many or fewer, cuts are compared */
     /* lengths of parts that are compared, where the longest item is one of them; by head, where lists take longer */
     PARTS = 16,
     HEAD_PARTS = 8
@@ -219,10 +221,10 @@ static uint32_t longest_of(const fcp_kernel_work *w) {
     return longest;
 }
 
-/* How items are cut if there is much work. If a device has four pieces for each of its multiprocessors, all end at
+/* How items are cut if there is much work. If a device has four pieces for each of its SMs, all end at
  * nearly the same time. So items are cut by query head until there are as many, or one for each head: such pieces keep
- * all their rows, and add to dQ of different heads. If there still is less than one for each multiprocessor, items are
- * cut by rows as well, into two for each. It is the multiprocessors in the plan that count, and not those that are
+ * all their rows, and add to dQ of different heads. If there still is less than one for each SM, items are
+ * cut by rows as well, into two for each. It is the SMs in the plan that count, and not those that are
  * there. The third cut is of items with more than four times the average number of runs, into parts of half the
  * average: the keys that every row sees, say, would keep one block busy when all others have ended. */
 static struct cut usual_cut(const struct columns *x, uint64_t runs) {
@@ -356,7 +358,7 @@ static bool try_cut(struct columns *x, struct contest *c, const struct cut *cut)
 }
 
 /* Tries pieces of `subs` query heads: with whole items, with parts of fifteen sixteenths of the longest item, of
- * fourteen and so on. It ends where a device has four pieces for each of its multiprocessors, or pieces are very
+ * fourteen and so on. It ends where a device has four pieces for each of its SMs, or pieces are very
  * short. */
 static bool try_parts(struct columns *x, struct contest *c, uint32_t subs, uint32_t longest) {
     const fcp_problem *p = x->a->plan->problem;

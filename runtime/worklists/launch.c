@@ -6,6 +6,8 @@
  */
 #include <string.h>
 
+#include "runtime/plan/head_ranges.h"
+#include "runtime/plan/plan_arrays.h"
 #include "runtime/worklists/worklists.h"
 
 /* --- ranges of heads ---------------------------------------------------------------------------------------------- */

@@ -58,8 +58,8 @@ bool fcp_list_give_turns(fcp_kernel_work *w, const fcp_arena *a, fcp_kernel_orde
 /* How many bytes after the beginning of the arena a place is. */
 fk_u64 fcp_list_offset(const fcp_arena *a, const void *place);
 
-/* Where the copy engine finds the K and V of token `at` of a KV slot: in which tensors, in which of their rows, and in
- * which slot of theirs. False: a number does not fit in the copy engine's 32-bit coordinates. */
+/* Where the TMA finds the K and V of token `at` of a KV slot: in which tensors, in which of their rows, and in
+ * which slot of theirs. False: a number does not fit in the TMA's 32-bit coordinates. */
 struct fcp_list_place {
     uint32_t place, row, slot;
 };

@@ -11,6 +11,7 @@
  */
 #include <string.h>
 
+#include "runtime/plan/head_ranges.h"
 #include "runtime/worklists/list.h"
 
 /* Who adds to what. */

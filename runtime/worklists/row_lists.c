@@ -12,6 +12,8 @@
 #include <string.h>
 
 #include "runtime/base/grow.h"
+#include "runtime/plan/head_ranges.h"
+#include "runtime/plan/plan_cluster.h"
 #include "runtime/worklists/list.h"
 
 /* Adds the runs of keys that one row of cells meets in one part of a tile, for a class of heads. */
@@ -269,10 +271,10 @@ static uint64_t end_of(const struct pieces *pieces, size_t kinds, uint64_t block
 
 enum {
     LEAST_CELLS = 4, /* of a part: fewer, and putting parts together would take longer than they do */
-    MOST_HALVES = 12 /* half parts for each multiprocessor */
+    MOST_HALVES = 12 /* half parts for each SM */
 };
 
-/* How many cells a part has. From one part for each multiprocessor that the plan is made for to six, by halves, that
+/* How many cells a part has. From one part for each SM that the plan is made for to six, by halves, that
  * number of parts is taken with which the last block ends first. More parts do not always help: 256 of four cells take
  * 132 blocks 18 units, and 128 of eight cells 17. */
 static fcp_code part_cells(fcp_kernel_work *w, const fcp_plan *plan, uint32_t *out_part, fcp_error *err) {

@@ -16,7 +16,7 @@ typedef struct fcp_list_time {
 } fcp_list_time;
 
 /* What takes a list: how many KV heads of `group` query heads each it is for, unless it is by head (worklists.h); how many
- * blocks an item is (FK_DKV_PARTS); on how many multiprocessors; and for what pieces wait. */
+ * blocks an item is (FK_DKV_PARTS); on how many SMs; and for what pieces wait. */
 typedef struct fcp_list_user {
     uint32_t kv_heads, group, parts, blocks;
     bool by_head, turns_at_rows, turns_at_keys;

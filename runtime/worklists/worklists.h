@@ -11,11 +11,11 @@
  * list. Runs stand in the order of the plan, but those of an ordered list go from the last row to the first.
  *
  * Where a sequence has at most FCP_SHORT_QUERIES queries and more keys, the query heads of a group share the rows of a
- * tile, and keys are cut into one to six parts for each multiprocessor that the plan is made for: as many as make the
+ * tile, and keys are cut into one to six parts for each SM that the plan is made for: as many as make the
  * last one end first. A list of merges says what is put together afterwards, in the order of the keys. Keys of other
  * rows are cut, too, where the last block ends earlier then (deal.c); the kernel itself joins these parts.
  *
- * If a plan's heads are of several classes (runtime/plan/plan.h), lists are by head: each item is of one head, and
+ * If a plan's heads are of several classes (runtime/plan/FORMAT.md), lists are by head: each item is of one head, and
  * meets what this head sees. Items of all heads are one list, longest first.
  *
  * Offsets are bytes from the beginning of the arena (fcp_arena.q).
@@ -60,7 +60,7 @@ fcp_code fcp_kernel_rows(fcp_kernel_work *work, const fcp_arena *arena, uint32_t
 /* Lists the rows of a run of ATTENDs, as work->fusion says: each with the keys of all of them, in the order in which
  * they arrive. Rows whose last keys arrive earlier stand before others, and of these the longest first. */
 fcp_code fcp_kernel_rows_fused(fcp_kernel_work *work, const fcp_arena *arena, fcp_error *err);
-/* How items share sums. They are cut until there are enough for the plan's multiprocessors, into several of the same
+/* How items share sums. They are cut until there are enough for the plan's SMs, into several of the same
  * keys or into pieces of some query heads each. ALONE: for dK and dV only; pieces that share keys take turns by locks.
  * JOINT: for dK, dV and dQ, all added by atomics. ORDERED: as JOINT, but pieces take turns by locks, and each run is of
  * a single row of cells. */
@@ -110,7 +110,7 @@ fk_u64 fcp_kernel_sinks_of(const fcp_plan *plan, fk_u64 sinks, uint32_t range);
 /* Fills the launch parameters that follow from arena and plan, for all heads of a range. The work list, the environment
  * and what a run wants are left 0. */
 void fcp_kernel_launch(const fcp_arena *arena, uint32_t range, fk_launch *out_launch);
-/* The tensors of an arena that the copy engine has to know, in the order of fk_launch_maps: where each begins, how many
+/* The tensors of an arena that the TMA has to know, in the order of fk_launch_maps: where each begins, how many
  * rows a slot has, how many slots there are, and of how many heads of how many numbers a row consists; and the bytes
  * from a head to the next, from a row and from a slot. Rows are 0 if the pass or the rank has no such tensor. */
 typedef struct fcp_kernel_tensor {

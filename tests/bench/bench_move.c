@@ -25,6 +25,8 @@
 
 #include "compiler/compile.h"
 #include "compiler/simulate/simulate.h"
+#include "runtime/plan/plan.h"
+#include "runtime/plan/plan_summary.h"
 #include "tests/bench/bench.h"
 #include "tests/bench/bench_move.h"
 #include "tests/bench/workload.h"

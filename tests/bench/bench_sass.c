@@ -9,6 +9,7 @@
 #include "runtime/jit/disassemble.h"
 #include "runtime/jit/jit.h"
 #include "runtime/jit/kernel_source.h"
+#include "runtime/plan/plan.h"
 #include "tests/bench/bench.h"
 
 static const struct measured {

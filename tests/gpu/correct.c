@@ -13,6 +13,7 @@
 #include "runtime/libraries/nccl.h"
 #include "runtime/judge/packed.h"
 #include "runtime/judge/reference.h"
+#include "runtime/plan/plan.h"
 #include "tests/oracle/random_program.h"
 #include "tests/gpu/gpu.h"
 

@@ -12,6 +12,7 @@
 #include "runtime/base/clock.h"
 #include "runtime/cuda/cuda.h"
 #include "runtime/exec/tensors.h"
+#include "runtime/plan/plan_summary.h"
 #include "tests/gpu/gpu.h"
 
 enum { WARM = 2, LEAST = 5, MOST = 40, NUMBERS = 1000008, ALIGN = 256 };

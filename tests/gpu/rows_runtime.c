@@ -9,6 +9,7 @@
 #include "runtime/base/clock.h"
 #include "runtime/cuda/cuda.h"
 #include "runtime/jit/kernel_source.h"
+#include "runtime/plan/plan_summary.h"
 #include "tests/gpu/gpu.h"
 
 enum { TIMES = 21, TEXT = 800 };

@@ -40,8 +40,9 @@ static inline dice dice_of(uint64_t seed, uint64_t salt) {
     return d;
 }
 
-#include "runtime/plan/plan.h"
+#include "runtime/plan/enum_names.h"
 #include "tests/oracle/random_score.h"
+#include "runtime/plan/enum_names.h"
 
 /* --- expressions -------------------------------------------------------------------------------------------------- */
 
@@ -78,7 +79,7 @@ typedef struct random_program {
     uint32_t value_dim;
     bool values_in_keys, lse_gradient;
     bool large;                  /* inputs are much larger than 1 */
-    int dtype, strategy, layout; /* as in runtime/plan/plan.h */
+    int dtype, strategy, layout; /* as in runtime/plan/enums.h */
     uint32_t group;              /* of the layout; 0: none is stated */
     uint32_t servers;            /* ranks of strategy cad that hold no tokens */
     bool wire;                   /* partial results travel in bf16 */

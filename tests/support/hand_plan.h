@@ -6,8 +6,10 @@
 #define HAND_PLAN_H
 #include <stdlib.h>
 #include <string.h>
+#include "runtime/plan/instructions.h"
+#include "runtime/plan/plan_cluster.h"
+#include "runtime/plan/plan_index.h"
 
-#include "runtime/plan/plan.h"
 
 typedef struct hand {
     fcp_plan plan;

@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "runtime/plan/head_ranges.h"
 #include "runtime/worklists/turns.h"
-#include "runtime/plan/plan.h"
 
 /* Lays out the arena of a rank that is not there. What it returns is to be freed; NULL: out of memory. */
 static inline uint64_t *order_model_arena(const fcp_plan *plan, uint32_t rank, fcp_pass pass, fcp_arena *out) {

@@ -3,8 +3,14 @@
 #define PLAN_TABLES_H
 #include <stdlib.h>
 #include <string.h>
+#include "runtime/plan/instructions.h"
+#include "runtime/plan/plan_arrays.h"
+#include "runtime/plan/plan_check.h"
+#include "runtime/plan/plan_cluster.h"
+#include "runtime/plan/plan_index.h"
+#include "runtime/plan/plan_summary.h"
+#include "runtime/verify/verify.h"
 
-#include "runtime/plan/plan.h"
 
 /* Tables with room for more records, and the plan that shows them. */
 typedef struct tables {

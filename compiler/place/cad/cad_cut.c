@@ -21,6 +21,7 @@
 #include "compiler/planning/pair.h"
 #include "compiler/place/cad/cad.h"
 #include "compiler/problem/faults.h"
+#include "runtime/plan/bytes.h"
 
 /* --- homes -------------------------------------------------------------------------------------------------------- */
 

@@ -1,54 +1,55 @@
-/* gains.h: what dcp's refinement knows of a placement, and what a move of a vertex saves. */
+/* gains.h: the gain cache of dcp's refinement: what is known of a partition, and the gain of moving a vertex. */
 #ifndef FCPC_PLACE_DCP_GAINS_H
 #define FCPC_PLACE_DCP_GAINS_H
 #include "compiler/place/dcp/dcp.h"
 
-/* How many vertices of each net lie in each bin, a rank or a node: a list of the bins that have some. A net with many
- * vertices also has, for each bin, the place in its list. The sum of the numbers of a bin's vertices says which vertex
- * it is, where that is one. */
+/* How many pins each net has in each bin. A bin is a rank, or in a second such table a node. Net e has a list of the
+ * bins in which it has pins: entries first[e] to first[e] + used[e] - 1 of `bin` and `count`. `sum` is the sum of the
+ * numbers of the pins there: if there is one pin, it says which. Nets with many pins also have an index: the entry of
+ * each bin. */
 typedef struct dcp_pin_counts {
     uint32_t bins;
-    uint32_t *first, *used, *bin, *count, *sum; /* the list of net e begins at first[e], and has used[e] bins */
-    uint32_t *places, *place;                   /* places[e] + bin: FCP_NONE, it is not there; of no net: FCP_NONE */
+    uint32_t *first, *used, *bin, *count, *sum;
+    uint32_t *index_start, *index; /* index[index_start[e] + bin]: its entry, or FCP_NONE; FCP_NONE: no index */
 } dcp_pin_counts;
 
 typedef struct dcp_gains {
     const dcp_input *in;
     dcp_hypergraph *g;
-    uint64_t *load, *held;
+    uint64_t *load, *held;      /* per rank: pairs, tokens */
     dcp_pin_counts ranks, nodes;
-    uint32_t *node; /* of each rank */
-    int64_t far;    /* a byte between nodes costs so many more than one inside */
-    /* Per vertex: bytes of the nets of which no other vertex is at its rank, and between nodes at its node; of the
-     * latter alone; and of the nets that lie at its rank alone. */
-    int64_t *alone, *node_alone, *inside;
-    /* what dcp_best_moves collects: per rank and node, the bytes of the vertex's nets that are there already; and the
-     * ranks that have some */
-    int64_t *have, *node_have;
-    uint32_t *found, found_count;
+    uint32_t *node;             /* of each rank */
+    int64_t far;                /* a byte between nodes costs so many more than one inside */
+    /* Per vertex: the bytes of the nets of which it is the only pin at its rank, and `far` times those of which it is
+     * the only pin in its node; the latter alone; the bytes of its nets that lie on its rank entirely. */
+    int64_t *benefit, *node_benefit, *internal;
+    /* What dcp_best_targets collects: of the vertex's nets, the bytes that have a pin at each rank, and in each node;
+     * and the ranks that have some. */
+    int64_t *connected, *node_connected;
+    uint32_t *adjacent, adjacent_count;
     uint32_t *roomy, roomy_count;     /* the ranks that are least full */
     uint32_t *head, *next, *previous; /* the vertices of each rank */
-    uint64_t looks;                   /* ranks of nets looked at */
+    uint64_t looks;                   /* the cost so far: entries that were looked at */
 } dcp_gains;
 
-/* Where a vertex could go, and the bytes that saves. FCP_NONE: nowhere. */
+/* A rank to which a vertex could move, and the bytes that saves. FCP_NONE: there is none. */
 typedef struct dcp_target {
     uint32_t to;
     int64_t gain;
 } dcp_target;
 
-/* What dcp_best_moves finds: among the ranks that share a net with the vertex, those that have room and all; and, where
- * it is asked for, among these and the roomy ones. */
+/* The best targets: of the ranks that share a net with the vertex, those with room for it, and all; and, if that was
+ * asked for, of the ranks with room that share a net or are roomy. */
 typedef struct dcp_targets {
-    dcp_target near, full, any;
+    dcp_target fitting, best, anywhere;
 } dcp_targets;
 
-/* The place of a bin in the list of a net; the end of the list: it is not there. */
+/* The entry of a bin in the list of a net. If the net has no pin there, the end of the list. */
 static inline uint32_t dcp_find_bin(const dcp_pin_counts *c, uint32_t e, uint32_t bin) {
     uint32_t i = c->first[e], end = i + c->used[e];
-    if (c->places[e] != FCP_NONE) {
-        const uint32_t place = c->place[c->places[e] + bin];
-        return place == FCP_NONE ? end : place;
+    if (c->index_start[e] != FCP_NONE) {
+        const uint32_t entry = c->index[c->index_start[e] + bin];
+        return entry == FCP_NONE ? end : entry;
     }
     while (i < end && c->bin[i] != bin) i++;
     return i;
@@ -63,16 +64,16 @@ static inline bool dcp_has_room(const dcp_gains *s, uint32_t v, uint32_t r) {
     return s->load[r] + s->g->work[v] <= s->in->pair_cap && s->held[r] + s->g->tokens[v] <= s->in->token_cap;
 }
 
-/* Moving a vertex saves no more than that: it leaves what it has to itself, and parts with what lies at its rank. */
-static inline int64_t dcp_gain_bound(const dcp_gains *s, uint32_t v) { return s->alone[v] - s->inside[v]; }
+/* No move of the vertex gains more: it saves the benefit at best, and cuts the nets that lie on its rank entirely. */
+static inline int64_t dcp_gain_bound(const dcp_gains *s, uint32_t v) { return s->benefit[v] - s->internal[v]; }
 
-/* What moves know of a placement: s->in, g, load and held are given. */
+/* Fills the cache. s->in, g, load and held are given. */
 fcp_code dcp_open_gains(dcp_gains *s, arena *scratch);
-/* The moves of a vertex that save most. Of equals, that to the rank with least load. */
-dcp_targets dcp_best_moves(dcp_gains *s, uint32_t v, bool anywhere);
-/* What moving a vertex to rank r saves. */
+/* The best targets of a vertex. Of equal ones, that with least load. */
+dcp_targets dcp_best_targets(dcp_gains *s, uint32_t v, bool anywhere);
+/* The gain of moving a vertex to rank r. */
 int64_t dcp_gain_of(dcp_gains *s, uint32_t v, uint32_t r);
 void dcp_move(dcp_gains *s, uint32_t v, uint32_t to);
-/* What the nets cost. */
+/* The cost of the partition: of each net the bytes times its ranks but one, and so for nodes. */
 int64_t dcp_connectivity(const dcp_gains *s);
 #endif

@@ -1,5 +1,4 @@
-/* initial_given_homes.c: a first placement where homes are given: ranks that have too much work give rows to ranks that
- * have room.
+/* initial_given_homes.c: an initial partition where homes are given: ranks with too much work give rows to others.
  *
  * Requires: what dcp.h says of a dcp_input, with fixed homes.
  * Gives: a rank for every tile. Ranks over the cap on pairs have given away what others had room for, as far as rows
@@ -7,20 +6,21 @@
  * Cost: O(receivers x rows of ranks that give), and O(tiles) for each node.
  * Units: pairs; bytes, where one between nodes counts `net` times.
  *
- * A row that runs at home costs nothing but the keys that it reads. Given away, its queries travel, its result comes
- * back, and its keys go where it went; a second row that reads the same keys brings its queries alone. So a rank that
- * has room takes one row after another, always that which costs fewest bytes for each pair:
+ * A row that runs at home costs nothing but the keys that it reads. If it is given away, its queries travel, its result
+ * comes back, and its keys go where it went. A second row that reads the same keys then brings its queries alone. So a
+ * rank that has room takes one row after another, always the one that costs fewest bytes for each pair:
  *
  *     bytes   of Q and the result, and of the keys that are not there yet
- *     pairs   as many as the giver has too many, and as there is room for
+ *     pairs   of the row; but no more than the giver has too many, and than the taker has room for
  *
- * If that is not all of a row, the tiles come first whose keys are there. A row that begins a strip brings as many keys
- * as make a strip of rows by keys with fewest bytes on its edges.
+ * If that is only part of a row, the tiles whose keys are there come first. The first row at a rank brings so many keys
+ * that a strip of rows by these keys, if it filled the room, would have fewest bytes on its edges.
  *
  * Ranks take from their own node first, then from others.
  */
 #include <string.h>
 
+#include "compiler/base/integers.h"
 #include "compiler/place/dcp/dcp.h"
 
 typedef struct giving {
@@ -33,7 +33,7 @@ typedef struct giving {
     uint64_t *missing, *there;
     uint8_t *has;      /* per block: its keys are at the rank that takes */
     uint32_t *in_node; /* per block: node + 1 for the last node looked at that has its keys */
-    uint32_t *near, nears; /* tiles that ran in that node when it was looked at */
+    uint32_t *near, nears; /* tiles that ran in that node before its ranks took any */
     uint32_t *row, rows; /* that may be given at all */
     uint64_t most_tile; /* pairs of the fullest tile */
 } giving;
@@ -49,13 +49,13 @@ static uint32_t node_of(const giving *g, uint32_t rank) { return rank / g->in->g
 
 /* What it costs to bring block k's keys to a rank of the node at hand. */
 static uint64_t key_bytes(const giving *g, uint32_t k, uint32_t node) {
-    return g->in->kv[k] * (g->in_node[k] == node + 1 ? 1 : g->in->net);
+    return g->in->block[k].kv * (g->in_node[k] == node + 1 ? 1 : g->in->net);
 }
 
 /* --- what is where ------------------------------------------------------------------------------------------------ */
 
-/* Which keys the ranks of a node have, and which tiles run there. */
-static void look_at_node(giving *g, uint32_t node) {
+/* Finds which keys the ranks of a node have, and which tiles run there. */
+static void find_keys_of_node(giving *g, uint32_t node) {
     const dcp_input *in = g->in;
     const uint32_t tiles = in->tile_start[in->blocks], first = node * in->gpus;
     for (uint32_t k = 0; k < in->blocks; k++)
@@ -69,7 +69,7 @@ static void look_at_node(giving *g, uint32_t node) {
 }
 
 /* Block k's keys are at the rank that takes: its readers need not bring them. */
-static void bring(giving *g, uint32_t k, uint32_t node) {
+static void bring_keys(giving *g, uint32_t k, uint32_t node) {
     const uint64_t bytes = key_bytes(g, k, node);
     if (g->has[k]) return;
     g->has[k] = 1;
@@ -82,8 +82,8 @@ static void bring(giving *g, uint32_t k, uint32_t node) {
     }
 }
 
-/* Starts to take at a rank: which keys it has, and so what each row would bring. */
-static void look_at_rank(giving *g, uint32_t rank) {
+/* Begins with a rank that takes: finds which keys it has, and so what each row would bring. */
+static void begin_rank(giving *g, uint32_t rank) {
     const dcp_input *in = g->in;
     const uint32_t node = node_of(g, rank);
     for (uint32_t k = 0; k < in->blocks; k++) g->has[k] = in->fixed[k] == rank;
@@ -102,8 +102,6 @@ static void look_at_rank(giving *g, uint32_t rank) {
 
 /* --- rows that are given ------------------------------------------------------------------------------------------ */
 
-static uint64_t least_of(uint64_t a, uint64_t b) { return a < b ? a : b; }
-
 /* Fewer bytes for each pair; of equals, more pairs. */
 static bool is_better(const offer *a, const offer *b) {
     const unsigned __int128 x = (unsigned __int128)a->bytes * b->pairs, y = (unsigned __int128)b->bytes * a->pairs;
@@ -119,9 +117,9 @@ static offer find_offer(const giving *g, uint32_t to, uint64_t room) {
         if (from == to || !g->excess[from] || !g->left[q]) continue;
         const uint64_t far = node_of(g, from) == node_of(g, to) ? 1 : in->net;
         const bool whole = g->left[q] <= room && g->left[q] <= 2 * g->excess[from];
-        offer all = {q, false, 0, whole ? g->left[q] : least_of(room, g->excess[from])};
-        offer some = {q, true, in->part[q] * far, least_of(g->there[q], all.pairs)};
-        all.bytes = (whole ? in->whole[q] : in->part[q]) * far +
+        offer all = {q, false, 0, whole ? g->left[q] : min_u64(room, g->excess[from])};
+        offer some = {q, true, in->block[q].part * far, min_u64(g->there[q], all.pairs)};
+        all.bytes = (whole ? in->block[q].whole : in->block[q].part) * far +
                     (whole ? g->missing[q] : (uint64_t)((unsigned __int128)g->missing[q] * all.pairs / g->left[q]));
         if (all.pairs && is_better(&all, &best)) best = all;
         if (some.pairs && some.pairs < all.pairs && is_better(&some, &best)) best = some;
@@ -129,53 +127,54 @@ static offer find_offer(const giving *g, uint32_t to, uint64_t room) {
     return best;
 }
 
-/* A row of a strip of so many pairs has so many, where its edges have fewest bytes: keys x rows, where a row's bytes
- * are those of Q and a result. */
-static uint64_t width_of(const giving *g, uint32_t q, uint64_t pairs) {
-    const uint64_t tiles = pairs / (g->most_tile ? g->most_tile : 1), kv = g->in->kv[q] ? g->in->kv[q] : 1;
+/* The pairs of a row in a strip of `pairs` pairs whose edges have fewest bytes: rows x keys, where a key costs its K
+ * and V and a row its Q and a result. The best number of keys is sqrt(tiles x bytes of a row / bytes of a key). */
+static uint64_t best_width(const giving *g, uint32_t q, uint64_t pairs) {
+    const uint64_t tiles = pairs / (g->most_tile ? g->most_tile : 1), kv = g->in->block[q].kv ? g->in->block[q].kv : 1;
     uint64_t width = 1;
-    while (width * width * kv < tiles * g->in->part[q]) width++;
+    while (width * width * kv < tiles * g->in->block[q].part) width++;
     return width * g->most_tile;
 }
 
-static void run(giving *g, uint32_t t, uint32_t to, uint32_t node) {
+/* Tile t is computed at rank `to`. */
+static void move_tile(giving *g, uint32_t t, uint32_t to, uint32_t node) {
     const dcp_input *in = g->in;
     const uint32_t q = g->c->tile_q[t], from = in->fixed[q];
     const uint64_t pairs = in->tile_pairs[t];
-    bring(g, in->tile_k[t], node);
+    bring_keys(g, in->tile_k[t], node);
     g->out->exec[t] = to;
     g->out->load[from] -= pairs;
     g->out->load[to] += pairs;
-    g->excess[from] -= least_of(pairs, g->excess[from]);
+    g->excess[from] -= min_u64(pairs, g->excess[from]);
     g->left[q] -= pairs;
     g->there[q] -= pairs;
 }
 
-/* Takes tiles, those whose keys are there first, until it has what was offered; returns their pairs. */
-static uint64_t take(giving *g, const offer *o, uint32_t to, uint64_t room) {
+/* Takes the tiles of an offer, first those whose keys are there; returns their pairs. */
+static uint64_t take_offer(giving *g, const offer *o, uint32_t to, uint64_t room) {
     const dcp_input *in = g->in;
     const uint32_t node = node_of(g, to);
     uint64_t enough = o->pairs, taken = 0;
     if (!o->there && !g->there[o->q] && o->pairs < g->left[o->q])
-        enough = least_of(enough, width_of(g, o->q, room));
+        enough = min_u64(enough, best_width(g, o->q, room));
     for (int there = 1; there >= !!o->there; there--)
         for (uint32_t t = in->tile_start[o->q]; t < in->tile_start[o->q + 1]; t++) {
             if (g->out->exec[t] != in->fixed[o->q] || g->has[in->tile_k[t]] != there) continue;
             if (taken >= enough || in->tile_pairs[t] > room - taken) continue;
             taken += in->tile_pairs[t];
-            run(g, t, to, node);
+            move_tile(g, t, to, node);
         }
     return taken;
 }
 
 /* A rank takes rows until it is full, or nobody has too much. */
-static void fill(giving *g, uint32_t to) {
+static void fill_rank(giving *g, uint32_t to) {
     const uint64_t cap = g->in->pair_cap;
-    look_at_rank(g, to);
+    begin_rank(g, to);
     while (g->out->load[to] < cap) {
         const uint64_t room = cap - g->out->load[to];
         const offer best = find_offer(g, to, room);
-        if (!best.pairs || !take(g, &best, to, room)) return;
+        if (!best.pairs || !take_offer(g, &best, to, room)) return;
     }
 }
 
@@ -196,9 +195,9 @@ static fcp_code take_turns(giving *g, bool own_node) {
         if (fcp_stop_asked(in->stop)) return FCP_E_INTERRUPTED;
         list_rows(g, own_node ? first / in->gpus : FCP_NONE);
         if (!g->rows) continue;
-        look_at_node(g, first / in->gpus);
+        find_keys_of_node(g, first / in->gpus);
         for (uint32_t r = first; r < first + in->gpus && r < in->ranks; r++)
-            if (g->out->load[r] < in->pair_cap) fill(g, r);
+            if (g->out->load[r] < in->pair_cap) fill_rank(g, r);
     }
     return FCP_OK;
 }
@@ -223,7 +222,7 @@ fcp_code dcp_initial_given_homes(const dcp_input *in, const dcp_columns *c, aren
     memset(out->held, 0, in->ranks * sizeof *out->held);
     for (uint32_t q = 0; q < in->blocks; q++) {
         const uint32_t home = out->home[q] = in->fixed[q];
-        out->held[home] += in->tokens[q];
+        out->held[home] += in->block[q].tokens;
         for (uint32_t t = in->tile_start[q]; t < in->tile_start[q + 1]; t++) {
             out->exec[t] = home;
             out->load[home] += in->tile_pairs[t];
@@ -232,7 +231,7 @@ fcp_code dcp_initial_given_homes(const dcp_input *in, const dcp_columns *c, aren
         }
     }
     for (uint32_t r = 0; r < in->ranks; r++)
-        g.excess[r] = out->load[r] > in->pair_cap ? out->load[r] - in->pair_cap : 0;
+        g.excess[r] = sub_sat(out->load[r], in->pair_cap);
     fcp_code code = take_turns(&g, true);
     return code ? code : take_turns(&g, false);
 }

@@ -1,24 +1,26 @@
-/* initial_partition.c: a first placement: sequences whole where they fit, and strips of those that are too heavy.
+/* initial_partition.c: an initial partition by greedy growing: sequences are placed whole where they fit, and those
+ * that are too heavy are cut into strips.
  *
  * Requires: what dcp.h says of a dcp_input.
  * Gives: a home for every block and a rank for every tile. No rank is over a cap, unless what was left fitted nowhere.
  * Cost: O(ranks of a component x its tiles), and O(components x ranks).
  * Units: pairs, tokens, bytes.
  *
- * Blocks that share readers form a component: a sequence, with the shared blocks of its remainder. A component that
- * lies on one rank moves nothing.
+ * A component is a sequence, perhaps with blocks that it shares with others (dcp.h). If it lies on one rank, it moves
+ * nothing.
  *
- *   1. Strips. A component that fits on no rank gives rows away, a rank at a time: first its last row, then always the
- *      row that adds least to the cut around the strip: the keys that it brings, less those whose other users have all
- *      come in before. So the rows of a window mask leave as runs, and of a causal mask the last ones leave
- *      first. What is left at the end are rows that see few keys, and cost nothing.
+ *   1. Strips. If a component fits on no rank, empty ranks take strips of its rows, one after the other. A strip starts
+ *      with the component's last row, and grows by the row that adds least to the cut around it: the keys that the row
+ *      brings, less those whose other users have all come in before. So the rows of a window mask leave as runs, and of
+ *      a causal mask the last ones leave first. What is left at the end are rows that see few keys, and cost little.
  *   2. A strip for several ranks. Rows that see very many keys are given to s ranks at once, each of which takes a
  *      segment of the keys. That costs s - 1 copies of Q and results, and saves copies of the keys. Of s = 1, 2, ...
  *      the one with fewest bytes for each pair is taken.
- *   3. What is left, and all other components, the largest first: whole, where most room is, so that all ranks keep
- *      some for refine.c. If something then fits nowhere, both caps are tight: ranks that strips have filled with pairs
- *      have room for tokens that nothing fits into. So it starts again, with smaller strips, as long as there are ranks
- *      for all of them. If that does not help either, components go where they fit most tightly, and some in parts.
+ *   3. What is left of these components, and all others, the largest first: each goes whole to the rank where it leaves
+ *      most room, so that all ranks keep some room for refinement.
+ *   4. If something then fits nowhere, both caps are tight: ranks that strips have filled with pairs have room for
+ *      tokens that nothing fits into. So all starts again with smaller strips, as long as there are ranks for all of
+ *      them. If that does not help either, components go where they fit most tightly, and some in parts.
  *
  * Wide rows. A few rows may see very many more keys than others do, such as the last rows of causal_blockwise. Their
  * tiles run where the keys are, and count as work of the blocks that hold those.
@@ -26,17 +28,17 @@
 #include <string.h>
 
 #include "compiler/base/group.h"
+#include "compiler/base/integers.h"
 #include "compiler/base/sort.h"
+#include "compiler/base/union_find.h"
 #include "compiler/place/dcp/dcp.h"
-
-enum { TOGETHER = 16 /* ranks that may get a strip together */ };
 
 typedef struct building {
     const dcp_input *in;
     const dcp_columns *c;
     dcp_partition *out;
     uint64_t *work;             /* per block: pairs of its row */
-    uint32_t *user_start, *user; /* what needs the keys of each block */
+    uint32_t *user_start, *user; /* per block: the blocks whose row or home needs its keys */
     uint32_t *homeless;         /* per block: how many of these have no home yet */
     int64_t *keys;              /* per block: bytes of all keys that its row and its home need */
     uint64_t *order, *other;    /* components by what is left of them; to sort with */
@@ -48,7 +50,7 @@ typedef struct building {
     uint32_t *pick, picks;
     uint64_t pick_work, pick_tokens;
     int64_t *extra;             /* per block: bytes by which its row in the strip makes the cut around it larger */
-    uint32_t *outside;          /* per block: what needs its keys, and has no rank and is not in the strip */
+    uint32_t *outside;          /* per block: how many of its users have no home and are not in the strip */
     uint8_t *have, *picked;     /* per block: its keys are there; its row is in the strip */
     uint32_t *here, here_count; /* the blocks whose keys are there */
     uint64_t *column;           /* per block: pairs of its column within the strip */
@@ -59,7 +61,6 @@ typedef struct building {
     bool short_of_ranks;        /* something that fits on no rank found none that is empty */
 } building;
 
-static uint64_t room_of(uint64_t cap, uint64_t used) { return cap > used ? cap - used : 0; }
 static bool fits(const building *b, uint32_t r, uint64_t work, uint64_t tokens) {
     return b->out->load[r] + work <= b->in->pair_cap && b->out->held[r] + tokens <= b->in->token_cap;
 }
@@ -67,32 +68,19 @@ static bool is_empty(const building *b, uint32_t r) { return !b->out->load[r] &&
 
 /* --- components --------------------------------------------------------------------------------------------------- */
 
-static uint32_t find(uint32_t *parent, uint32_t x) {
-    while (parent[x] != x) x = parent[x] = parent[parent[x]];
-    return x;
-}
-
 fcp_code dcp_find_components(const dcp_input *in, dcp_columns *c, arena *scratch) {
     uint32_t n = in->blocks, *parent = ARENA_NEW(scratch, uint32_t, n + (size_t)1);
     uint32_t *component = ARENA_NEW(scratch, uint32_t, n + (size_t)1);
-    c->components = 0;
-    c->first = ARENA_NEW(scratch, uint32_t, n + (size_t)2);
-    c->member = ARENA_NEW(scratch, uint32_t, n + (size_t)1);
-    if (!parent || !component || !c->first || !c->member) return FCP_E_NO_MEMORY;
+    if (!parent || !component) return FCP_E_NO_MEMORY;
     for (uint32_t i = 0; i < n; i++) parent[i] = i;
     for (uint32_t q = 0; q < n; q++)
-        for (uint32_t t = in->tile_start[q]; t < in->tile_start[q + 1]; t++) {
-            uint32_t x = find(parent, q), y = find(parent, in->tile_k[t]);
-            if (x < y) parent[y] = x;
-            else parent[x] = y;
-        }
-    for (uint32_t i = 0; i < n; i++) component[i] = find(parent, i) == i ? c->components++ : component[find(parent, i)];
-    return group_by(component, sizeof *component, n, c->components, c->first, c->member, in->stop) ? FCP_OK
-                                                                                             : FCP_E_INTERRUPTED;
+        for (uint32_t t = in->tile_start[q]; t < in->tile_start[q + 1]; t++) union_join(parent, q, in->tile_k[t]);
+    c->components = union_number(parent, n, component);
+    return group_new(scratch, component, sizeof *component, n, c->components, in->stop, &c->first, &c->member);
 }
 
-/* The blocks of a component that have no home yet. */
-static void look_at(building *b, uint32_t component) {
+/* Lists the blocks of a component that have no home yet. */
+static void list_left(building *b, uint32_t component) {
     b->left_count = 0;
     b->left_work = b->left_tokens = 0;
     for (uint32_t i = b->c->first[component]; i < b->c->first[component + 1]; i++) {
@@ -100,14 +88,14 @@ static void look_at(building *b, uint32_t component) {
         if (b->out->home[q] != FCP_NONE) continue;
         b->left[b->left_count++] = q;
         b->left_work += b->work[q];
-        b->left_tokens += b->in->tokens[q];
+        b->left_tokens += b->in->block[q].tokens;
     }
 }
 
 /* --- strips ------------------------------------------------------------------------------------------------------- */
 
-/* What needs the keys of each block: the rows that see them, without tiles that count as work of the keys, and their
- * home. A row or a home goes by its block. */
+/* Lists the users of each block's keys: the blocks whose rows see them, but for tiles that run where the keys are; and
+ * the block itself, because the keys are at its home. */
 static fcp_code find_users(building *b, arena *scratch) {
     const dcp_input *in = b->in;
     const uint32_t n = in->blocks;
@@ -125,30 +113,31 @@ static fcp_code find_users(building *b, arena *scratch) {
             own |= q == k;
         }
         if (!own) b->user[count++] = k;
-        for (uint32_t i = b->user_start[k]; i < count; i++) b->keys[b->user[i]] += (int64_t)in->kv[k];
+        for (uint32_t i = b->user_start[k]; i < count; i++) b->keys[b->user[i]] += (int64_t)in->block[k].kv;
     }
     b->user_start[n] = count;
     return FCP_OK;
 }
 
 /* The keys of block k are at the strip's rank from now on. */
-static void bring(building *b, uint32_t k) {
+static void bring_keys(building *b, uint32_t k) {
     if (b->have[k]) return;
     b->have[k] = 1;
     b->here[b->here_count++] = k;
     for (uint32_t i = b->user_start[k]; i < b->user_start[k + 1]; i++)
-        b->extra[b->user[i]] -= (int64_t)b->in->kv[k];
+        b->extra[b->user[i]] -= (int64_t)b->in->block[k].kv;
 }
 
-/* One user less of block k's keys is outside. If that leaves one, the cut becomes smaller when it comes in, too. */
-static void come_in(building *b, uint32_t k) {
+/* A user of block k's keys has come into the strip. If one is left outside, the cut becomes smaller when that comes in,
+ * too. */
+static void take_in_user(building *b, uint32_t k) {
     if (--b->outside[k] != 1) return;
     for (uint32_t i = b->user_start[k]; i < b->user_start[k + 1]; i++)
         if (b->out->home[b->user[i]] == FCP_NONE && !b->picked[b->user[i]])
-            b->extra[b->user[i]] -= (int64_t)b->in->kv[k];
+            b->extra[b->user[i]] -= (int64_t)b->in->block[k].kv;
 }
 
-/* Starts a strip at a rank, which may hold rows of the component already. FCP_NONE: an empty one. */
+/* Starts a strip at a rank, which may hold rows of the component already. FCP_NONE: the rank is empty. */
 static void start_strip(building *b, uint32_t component, uint32_t rank) {
     const dcp_input *in = b->in;
     for (uint32_t i = 0; i < b->here_count; i++) b->have[b->here[i]] = 0;
@@ -165,28 +154,29 @@ static void start_strip(building *b, uint32_t component, uint32_t rank) {
         if (b->outside[k] != 1) continue;
         uint32_t last = b->user_start[k];
         while (b->out->home[b->user[last]] != FCP_NONE) last++;
-        b->extra[b->user[last]] -= (int64_t)in->kv[k];
+        b->extra[b->user[last]] -= (int64_t)in->block[k].kv;
     }
     if (rank == FCP_NONE || is_empty(b, rank)) return;
     for (uint32_t i = b->c->first[component]; i < b->c->first[component + 1]; i++) {
         uint32_t q = b->c->member[i];
-        if (b->out->home[q] == rank) bring(b, q);
+        if (b->out->home[q] == rank) bring_keys(b, q);
         for (uint32_t t = in->tile_start[q]; t < in->tile_start[q + 1]; t++)
-            if (b->out->exec[t] == rank && !dcp_runs_at_keys(in, b->c, t)) bring(b, in->tile_k[t]);
+            if (b->out->exec[t] == rank && !dcp_runs_at_keys(in, b->c, t)) bring_keys(b, in->tile_k[t]);
     }
 }
 
-/* The row that comes next into the strip; FCP_NONE: none fits, or what fits is left out. */
+/* The row that comes next into the strip, up to so much work and so many tokens; FCP_NONE: there is none. See
+ * grow_strip. */
 static uint32_t next_row(const building *b, uint64_t work, uint64_t tokens) {
     const dcp_input *in = b->in;
     const bool seed = !b->here_count;
     uint32_t best = FCP_NONE;
-    int64_t bar = INT64_MAX, least = INT64_MAX; /* bar: what adds more to the cut is not looked at */
+    int64_t bar = INT64_MAX, least = INT64_MAX; /* rows that add more than `bar` to the cut are not looked at */
     for (uint32_t i = 0; i < b->left_count; i++) {
         const uint32_t q = b->left[i];
         if (b->extra[q] > bar || b->picked[q]) continue;
         if (b->extra[q] < least) least = b->extra[q];
-        if (b->pick_work + b->work[q] > work || b->pick_tokens + in->tokens[q] > tokens) continue;
+        if (b->pick_work + b->work[q] > work || b->pick_tokens + in->block[q].tokens > tokens) continue;
         if (best != FCP_NONE && !seed && b->extra[q] == b->extra[best] && b->work[q] < b->work[best]) continue;
         best = q;
         if (!seed) bar = b->extra[q];
@@ -197,32 +187,32 @@ static uint32_t next_row(const building *b, uint64_t work, uint64_t tokens) {
     return b->extra[best] > least || rest_fits ? FCP_NONE : best;
 }
 
-/* Adds rows to the strip as long as they fit in so much in all: first the last one, then those that add least to the
- * cut, of these the heaviest, of these the last. What would make the cut larger is left out where something that does
- * not fit would do so less, and where all that is left of the component fits on one rank. */
-static void grow(building *b, uint64_t work, uint64_t tokens) {
+/* Adds rows to the strip until it has `work` and `tokens`: first the last one, then those that add least to the cut, of
+ * these the heaviest, of these the last. A row that makes the cut larger is not added if all that is left of the
+ * component fits on one rank, or if some row that does not fit would make it larger by less. */
+static void grow_strip(building *b, uint64_t work, uint64_t tokens) {
     const dcp_input *in = b->in;
     for (uint32_t q = next_row(b, work, tokens); q != FCP_NONE; q = next_row(b, work, tokens)) {
         b->picked[q] = 1;
         b->pick[b->picks++] = q;
         b->pick_work += b->work[q];
-        b->pick_tokens += in->tokens[q];
+        b->pick_tokens += in->block[q].tokens;
         bool own = false;
         for (uint32_t t = in->tile_start[q]; t < in->tile_start[q + 1]; t++) {
             const uint32_t k = in->tile_k[t];
             if (dcp_runs_at_keys(in, b->c, t)) continue;
             own |= k == q;
-            bring(b, k);
-            come_in(b, k);
+            bring_keys(b, k);
+            take_in_user(b, k);
         }
         if (own) continue;
-        bring(b, q);
-        come_in(b, q);
+        bring_keys(b, q);
+        take_in_user(b, q);
     }
 }
 
-/* Divides the keys of the strip into s segments of about equal work; returns the bytes of Q and results. A component's
- * blocks are in order of position, so that going through them is going along the keys. */
+/* Divides the keys of the strip into s segments of about equal work; returns the bytes of the copies of Q and results.
+ * The blocks of a component are in the order of their positions, so the loop over them goes along the keys. */
 static uint64_t cut_keys(building *b, uint32_t component, uint32_t s) {
     const dcp_input *in = b->in;
     uint64_t before = 0, bytes = 0;
@@ -245,21 +235,21 @@ static uint64_t cut_keys(building *b, uint32_t component, uint32_t s) {
                 last = b->segment[in->tile_k[t]];
                 parts++;
             }
-        if (parts > 1) bytes += (parts - 1) * in->part[b->pick[i]];
+        if (parts > 1) bytes += (parts - 1) * in->block[b->pick[i]].part;
     }
     return bytes;
 }
 
-static void run(building *b, uint32_t t, uint32_t rank) {
+static void run_tile(building *b, uint32_t t, uint32_t rank) {
     b->out->exec[t] = rank;
     b->out->load[rank] += b->in->tile_pairs[t];
 }
 
-/* Gives a block its home, where tiles of wide rows with its keys run. */
-static void put(building *b, uint32_t k, uint32_t home) {
+/* Gives a block its home. Tiles of wide rows that use its keys run there. */
+static void set_home(building *b, uint32_t k, uint32_t home) {
     bool own = false;
     b->out->home[k] = home;
-    b->out->held[home] += b->in->tokens[k];
+    b->out->held[home] += b->in->block[k].tokens;
     for (uint32_t t = b->in->tile_start[k]; t < b->in->tile_start[k + 1]; t++) {
         if (dcp_runs_at_keys(b->in, b->c, t)) continue;
         b->homeless[b->in->tile_k[t]]--;
@@ -267,47 +257,50 @@ static void put(building *b, uint32_t k, uint32_t home) {
     }
     if (!own) b->homeless[k]--;
     for (uint32_t i = b->c->start[k]; i < b->c->start[k + 1]; i++)
-        if (dcp_runs_at_keys(b->in, b->c, b->c->tile[i])) run(b, b->c->tile[i], home);
+        if (dcp_runs_at_keys(b->in, b->c, b->c->tile[i])) run_tile(b, b->c->tile[i], home);
 }
 
-static void put_whole(building *b, uint32_t q, uint32_t rank) {
-    put(b, q, rank);
+/* Gives a block its home, and runs its row there. */
+static void place_block_at(building *b, uint32_t q, uint32_t rank) {
+    set_home(b, q, rank);
     for (uint32_t t = b->in->tile_start[q]; t < b->in->tile_start[q + 1]; t++)
-        if (!dcp_runs_at_keys(b->in, b->c, t)) run(b, t, rank);
+        if (!dcp_runs_at_keys(b->in, b->c, t)) run_tile(b, t, rank);
 }
 
-/* Gives the strip to s ranks. A row's home is where its own keys are read, if that rank has room for its tokens; but a
- * rank that has much more work takes them, so that the room for tokens stays where there is room for work. */
-static void give(building *b, uint32_t s) {
+/* Gives the strip to s ranks. A block's home is the rank of its own keys' segment, if that has room for its tokens. But
+ * if another rank of the strip has much more work, that becomes the home, so that room for tokens stays where there is
+ * room for work. */
+static void give_strip(building *b, uint32_t s) {
     const dcp_input *in = b->in;
     for (uint32_t i = 0; i < b->picks; i++) {
         uint32_t q = b->pick[i];
         for (uint32_t t = in->tile_start[q]; t < in->tile_start[q + 1]; t++)
-            if (!dcp_runs_at_keys(in, b->c, t)) run(b, t, b->ranks[s > 1 ? b->segment[in->tile_k[t]] : 0]);
+            if (!dcp_runs_at_keys(in, b->c, t)) run_tile(b, t, b->ranks[s > 1 ? b->segment[in->tile_k[t]] : 0]);
     }
     for (uint32_t i = 0; i < b->picks; i++) {
         uint32_t q = b->pick[i], home = b->ranks[s > 1 ? b->segment[q] : 0];
         for (uint32_t k = 0; k < s; k++) {
             const uint32_t r = b->ranks[k];
-            const bool full = b->out->held[home] + in->tokens[q] > in->token_cap;
+            const bool full = b->out->held[home] + in->block[q].tokens > in->token_cap;
             if (full ? b->out->held[r] < b->out->held[home]
                      : b->out->load[r] > b->out->load[home] + in->pair_cap / 4 &&
-                           b->out->held[r] + in->tokens[q] <= in->token_cap)
+                           b->out->held[r] + in->block[q].tokens <= in->token_cap)
                 home = r;
         }
-        put(b, q, home);
+        set_home(b, q, home);
     }
 }
 
 /* --- which ranks -------------------------------------------------------------------------------------------------- */
 
-/* Up to s empty ranks for a strip, of one node after another: at first that where the component got ranks before, else
- * the one with fewest empty ranks that are enough for all that is left of it, or with most. */
+/* Chooses up to s empty ranks for a strip, of one node after another. The first node is the one where the component got
+ * ranks before. Else it is the node whose empty ranks are enough for all that is left of the component, with as few of
+ * them as can be; or if none has enough, the one with most. */
 static uint32_t choose_empty(building *b, uint32_t s) {
     const dcp_input *in = b->in;
     const uint32_t nodes = (in->ranks + in->gpus - 1) / in->gpus;
-    const uint64_t pairs = dcp_share(b->left_work, in->pair_cap), tokens = dcp_share(b->left_tokens, in->token_cap);
-    const uint64_t wanted = ((pairs > tokens ? pairs : tokens) + DCP_ONE - 1) / DCP_ONE;
+    const uint64_t left = max_u64(dcp_share(b->left_work, in->pair_cap), dcp_share(b->left_tokens, in->token_cap));
+    const uint64_t wanted = (left + DCP_ONE - 1) / DCP_ONE;
     uint32_t count = 0, node = b->node;
     memset(b->empty, 0, nodes * sizeof *b->empty);
     for (uint32_t r = 0; r < in->ranks; r++) b->empty[r / in->gpus] += is_empty(b, r);
@@ -330,14 +323,15 @@ static uint32_t choose_empty(building *b, uint32_t s) {
     return count;
 }
 
-/* The least of a cap that has this share. */
-static uint64_t least_of(uint64_t share, uint64_t cap) {
+/* The least number whose dcp_share of the cap is `share`. */
+static uint64_t least_with_share(uint64_t share, uint64_t cap) {
     return (uint64_t)(((unsigned __int128)share * (cap ? cap : 1) + DCP_ONE - 1) / DCP_ONE);
 }
 
-/* The rank from `first` to `end` - 1 where this fits and leaves most room of the scarcer kind. A better one than the
- * best so far has no more than so many pairs and tokens, which is said without dividing for every rank. */
-static uint32_t choose_loosely(const building *b, uint64_t work, uint64_t tokens, uint32_t first, uint32_t end) {
+/* Worst fit: the rank from `first` to `end` - 1 where this fits and leaves most room of the scarcer kind, pairs or
+ * tokens. load_most and held_most are what a better rank than the best so far has at most; so most ranks cost no
+ * division. */
+static uint32_t worst_fit(const building *b, uint64_t work, uint64_t tokens, uint32_t first, uint32_t end) {
     const dcp_input *in = b->in;
     const uint64_t *load = b->out->load, *held = b->out->held;
     uint32_t best = FCP_NONE;
@@ -346,9 +340,9 @@ static uint32_t choose_loosely(const building *b, uint64_t work, uint64_t tokens
     const uint64_t pair_room = load_most, token_room = held_most;
     for (uint32_t r = first; r < end; r++) {
         if (load[r] > load_most || held[r] > held_most) continue;
-        const uint64_t x = dcp_share(pair_room - load[r], in->pair_cap),
-                       y = dcp_share(token_room - held[r], in->token_cap), more = (x < y ? x : y) + 1;
-        const uint64_t pairs = least_of(more, in->pair_cap), kept = least_of(more, in->token_cap);
+        const uint64_t more = 1 + min_u64(dcp_share(pair_room - load[r], in->pair_cap),
+                                          dcp_share(token_room - held[r], in->token_cap));
+        const uint64_t pairs = least_with_share(more, in->pair_cap), kept = least_with_share(more, in->token_cap);
         best = r;
         if (pairs > pair_room || kept > token_room) break;
         load_most = pair_room - pairs, held_most = token_room - kept;
@@ -356,13 +350,13 @@ static uint32_t choose_loosely(const building *b, uint64_t work, uint64_t tokens
     return best;
 }
 
-/* The rank where this fits and leaves least room, or, if `loose`, most: in a node, or anywhere (FCP_NONE). */
-static uint32_t choose(const building *b, uint64_t work, uint64_t tokens, uint32_t node, bool loose) {
+/* The rank where this fits and leaves least room (best fit) or, if `loose`, most: in a node, or anywhere (FCP_NONE). */
+static uint32_t choose_rank(const building *b, uint64_t work, uint64_t tokens, uint32_t node, bool loose) {
     const dcp_input *in = b->in;
     uint32_t best = FCP_NONE, first = node == FCP_NONE ? 0 : node * in->gpus;
     uint32_t end = node == FCP_NONE || first + in->gpus > in->ranks ? in->ranks : first + in->gpus;
     uint64_t best_rest = 0;
-    if (loose) return choose_loosely(b, work, tokens, first, end);
+    if (loose) return worst_fit(b, work, tokens, first, end);
     for (uint32_t r = first; r < end; r++) {
         if (!fits(b, r, work, tokens)) continue;
         uint64_t x = dcp_share(in->pair_cap - b->out->load[r] - work, in->pair_cap);
@@ -373,7 +367,7 @@ static uint32_t choose(const building *b, uint64_t work, uint64_t tokens, uint32
     return best;
 }
 
-/* Does what is left of the component at hand fit any rank? */
+/* Does what is left of the component at hand fit on any rank? */
 static bool fits_any(const building *b) {
     uint32_t r = 0;
     while (r < b->in->ranks && !fits(b, r, b->left_work, b->left_tokens)) r++;
@@ -386,9 +380,9 @@ static uint32_t roomiest(const building *b) {
     uint32_t best = 0;
     uint64_t most = 0;
     for (uint32_t r = 0; r < in->ranks; r++) {
-        uint64_t x = dcp_share(room_of(in->pair_cap, b->out->load[r]), in->pair_cap);
-        uint64_t y = dcp_share(room_of(in->token_cap, b->out->held[r]), in->token_cap);
-        if ((x < y ? x : y) > most) most = x < y ? x : y, best = r;
+        const uint64_t room = min_u64(dcp_share(sub_sat(in->pair_cap, b->out->load[r]), in->pair_cap),
+                                      dcp_share(sub_sat(in->token_cap, b->out->held[r]), in->token_cap));
+        if (room > most) most = room, best = r;
     }
     return best;
 }
@@ -396,26 +390,26 @@ static uint32_t roomiest(const building *b) {
 /* --- the placement ------------------------------------------------------------------------------------------------ */
 
 /* Takes back what was picked and brought since a strip had so many rows, and so many keys were there. */
-static void shrink(building *b, uint32_t picks, uint32_t here) {
+static void shrink_strip(building *b, uint32_t picks, uint32_t here) {
     for (; b->picks > picks; b->picks--) {
         b->pick_work -= b->work[b->pick[b->picks - 1]];
-        b->pick_tokens -= b->in->tokens[b->pick[b->picks - 1]];
+        b->pick_tokens -= b->in->block[b->pick[b->picks - 1]].tokens;
     }
     while (b->here_count > here) b->have[b->here[--b->here_count]] = 0;
 }
 
-/* A strip of the component for one rank or several that are empty; false: there is no such rank. A strip for more ranks
- * begins with the rows of that for fewer. */
+/* Gives a strip of the component to one or several empty ranks; false: there is none. A strip for more ranks begins
+ * with the rows of the strip for fewer, so all of them are found in one go. */
 static bool strip_for_empty(building *b, uint32_t component) {
     const dcp_input *in = b->in;
-    uint32_t most = choose_empty(b, TOGETHER), best = 0, picks = 0, here = 0;
+    uint32_t most = choose_empty(b, DCP_TOGETHER), best = 0, picks = 0, here = 0;
     uint64_t best_bytes = 0, best_work = 0;
     if (!most) return false;
     start_strip(b, component, FCP_NONE);
     for (uint32_t s = 1; s <= most; s++) {
-        grow(b, b->strip_cap * s, in->token_cap * s);
+        grow_strip(b, b->strip_cap * s, in->token_cap * s);
         uint64_t bytes = s > 1 ? cut_keys(b, component, s) : 0;
-        for (uint32_t i = 0; i < b->here_count; i++) bytes += in->kv[b->here[i]];
+        for (uint32_t i = 0; i < b->here_count; i++) bytes += in->block[b->here[i]].kv;
         if (!b->pick_work) continue;
         if (best && (unsigned __int128)bytes * best_work >= (unsigned __int128)best_bytes * b->pick_work) break;
         best = s;
@@ -425,52 +419,53 @@ static bool strip_for_empty(building *b, uint32_t component) {
         here = b->here_count;
     }
     if (!best) return false;
-    shrink(b, picks, here);
+    shrink_strip(b, picks, here);
     if (best > 1) cut_keys(b, component, best);
     choose_empty(b, best);
-    give(b, best);
+    give_strip(b, best);
     b->node = b->ranks[best - 1] / in->gpus;
     return true;
 }
 
-/* Part of the component for the rank with most room; the row that comes first, if not even that fits. */
+/* Gives part of the component to the rank with most room. If not even a row fits there, the last row goes where it is
+ * over the caps by least. */
 static void strip_for_any(building *b, uint32_t component) {
     const dcp_input *in = b->in;
     uint32_t r = b->ranks[0] = roomiest(b);
     start_strip(b, component, r);
-    grow(b, room_of(in->pair_cap, b->out->load[r]), room_of(in->token_cap, b->out->held[r]));
+    grow_strip(b, sub_sat(in->pair_cap, b->out->load[r]), sub_sat(in->token_cap, b->out->held[r]));
     if (!b->picks) {
         uint32_t q = b->left[b->left_count - 1];
-        for (uint32_t i = 0; i < in->ranks; i++) /* the least over: tokens first, for tiles can be moved again */
-            if (b->out->held[i] + in->tokens[q] <= in->token_cap &&
-                (b->out->held[r] + in->tokens[q] > in->token_cap || b->out->load[i] < b->out->load[r]))
+        for (uint32_t i = 0; i < in->ranks; i++) /* tokens count first, for tiles can be moved again */
+            if (b->out->held[i] + in->block[q].tokens <= in->token_cap &&
+                (b->out->held[r] + in->block[q].tokens > in->token_cap || b->out->load[i] < b->out->load[r]))
                 r = i;
-        put_whole(b, q, r);
+        place_block_at(b, q, r);
         return;
     }
-    give(b, 1);
+    give_strip(b, 1);
 }
 
-/* Places what is left of a component: whole, if it fits. If `loose` and it does not, returns false. */
+/* Places what is left of a component: whole, if it fits. If it does not, returns false if `loose`; else it is
+ * divided. */
 static bool place_rest(building *b, uint32_t component, bool loose) {
-    for (look_at(b, component); b->left_count; look_at(b, component)) {
-        uint32_t r = b->node == FCP_NONE ? FCP_NONE : choose(b, b->left_work, b->left_tokens, b->node, loose);
-        if (r == FCP_NONE) r = choose(b, b->left_work, b->left_tokens, FCP_NONE, loose);
-        for (uint32_t i = 0; i < b->left_count && r != FCP_NONE; i++) put_whole(b, b->left[i], r);
+    for (list_left(b, component); b->left_count; list_left(b, component)) {
+        uint32_t r = b->node == FCP_NONE ? FCP_NONE : choose_rank(b, b->left_work, b->left_tokens, b->node, loose);
+        if (r == FCP_NONE) r = choose_rank(b, b->left_work, b->left_tokens, FCP_NONE, loose);
+        for (uint32_t i = 0; i < b->left_count && r != FCP_NONE; i++) place_block_at(b, b->left[i], r);
         if (r == FCP_NONE && loose) return false;
         if (r == FCP_NONE) strip_for_any(b, component);
     }
     return true;
 }
 
-/* Components by what is left of them, the largest first. */
+/* Sorts the components by what is left of them, the largest first. */
 static void sort_components(building *b) {
     for (uint32_t i = 0; i < b->c->components; i++) {
-        look_at(b, i);
-        uint64_t x = dcp_share(b->left_work, b->in->pair_cap), y = dcp_share(b->left_tokens, b->in->token_cap);
-        b->order[i] = (UINT32_MAX - (x > y ? x : y)) << 32 | i;
+        list_left(b, i);
+        b->order[i] = max_u64(dcp_share(b->left_work, b->in->pair_cap), dcp_share(b->left_tokens, b->in->token_cap));
     }
-    sort_u64(b->order, b->other, b->c->components);
+    order_falling(b->order, b->other, b->c->components);
 }
 
 uint64_t dcp_share_of(const dcp_input *in, const dcp_columns *c, uint32_t component, uint64_t *out_tiles) {
@@ -478,17 +473,15 @@ uint64_t dcp_share_of(const dcp_input *in, const dcp_columns *c, uint32_t compon
     *out_tiles = 0;
     for (uint32_t i = c->first[component]; i < c->first[component + 1]; i++) {
         const uint32_t q = c->member[i];
-        tokens += in->tokens[q];
+        tokens += in->block[q].tokens;
         *out_tiles += in->tile_start[q + 1] - in->tile_start[q];
         for (uint32_t t = in->tile_start[q]; t < in->tile_start[q + 1]; t++) work += in->tile_pairs[t];
     }
-    work = dcp_share(work, in->pair_cap);
-    tokens = dcp_share(tokens, in->token_cap);
-    return work > tokens ? work : tokens;
+    return max_u64(dcp_share(work, in->pair_cap), dcp_share(tokens, in->token_cap));
 }
 
-/* A row is wide if it sees more than twice as many keys as rows of its component do in the mean, and if bringing them
- * to the fullest rank of the component costs more than bringing Q from there to the others. */
+/* A row is wide if it sees more than twice as many keys as a row of its component does in the mean, and if bringing
+ * these to one rank of the component costs more than sending Q to all of its other ranks. */
 void dcp_find_wide(const dcp_input *in, dcp_columns *c) {
     for (uint32_t i = 0; i < c->components; i++) {
         uint64_t tiles;
@@ -497,9 +490,9 @@ void dcp_find_wide(const dcp_input *in, dcp_columns *c) {
         for (uint32_t k = c->first[i]; k < c->first[i + 1] && ranks > 1; k++) {
             uint32_t q = c->member[k];
             uint64_t keys = 0;
-            for (uint32_t t = in->tile_start[q]; t < in->tile_start[q + 1]; t++) keys += in->kv[in->tile_k[t]];
+            for (uint32_t t = in->tile_start[q]; t < in->tile_start[q + 1]; t++) keys += in->block[in->tile_k[t]].kv;
             if ((in->tile_start[q + 1] - in->tile_start[q]) * rows <= 2 * tiles ||
-                keys / all * (all - DCP_ONE) <= (ranks - 1) * in->part[q])
+                keys / all * (all - DCP_ONE) <= (ranks - 1) * in->block[q].part)
                 continue;
             c->wide[q] = 1;
         }
@@ -520,7 +513,7 @@ static fcp_code open_building(building *b, arena *scratch) {
     b->here = ARENA_NEW(scratch, uint32_t, n);
     b->column = ARENA_NEW(scratch, uint64_t, n);
     b->segment = ARENA_NEW(scratch, uint32_t, n);
-    b->ranks = ARENA_NEW(scratch, uint32_t, TOGETHER);
+    b->ranks = ARENA_NEW(scratch, uint32_t, DCP_TOGETHER);
     b->empty = ARENA_NEW(scratch, uint32_t, b->in->ranks);
     b->order = ARENA_NEW(scratch, uint64_t, n);
     b->other = ARENA_NEW(scratch, uint64_t, n);
@@ -532,7 +525,7 @@ static fcp_code open_building(building *b, arena *scratch) {
     return find_users(b, scratch);
 }
 
-/* Strips that fill a rank to so many sixteenths of its cap on pairs. */
+/* Cuts strips that fill a rank to so many sixteenths of its cap on pairs. */
 static fcp_code cut_strips(building *b, uint32_t sixteenths) {
     const dcp_input *in = b->in;
     memset(b->out->home, 0xff, in->blocks * sizeof *b->out->home);
@@ -547,19 +540,19 @@ static fcp_code cut_strips(building *b, uint32_t sixteenths) {
         const uint32_t component = (uint32_t)b->order[i];
         b->node = FCP_NONE;
         if (fcp_stop_asked(in->stop)) return FCP_E_INTERRUPTED;
-        for (look_at(b, component); b->left_count && !fits_any(b) && strip_for_empty(b, component);
-             look_at(b, component)) {}
+        for (list_left(b, component); b->left_count && !fits_any(b) && strip_for_empty(b, component);
+             list_left(b, component)) {}
         b->short_of_ranks |= b->left_count && !fits_any(b);
         b->last_node[component] = b->node;
         uint32_t r = b->node == FCP_NONE || !b->left_count
-                         ? FCP_NONE : choose(b, b->left_work, b->left_tokens, b->node, false);
-        for (uint32_t k = 0; r != FCP_NONE && k < b->left_count; k++) put_whole(b, b->left[k], r);
+                         ? FCP_NONE : choose_rank(b, b->left_work, b->left_tokens, b->node, false);
+        for (uint32_t k = 0; r != FCP_NONE && k < b->left_count; k++) place_block_at(b, b->left[k], r);
     }
     return FCP_OK;
 }
 
-/* Places what strips have left: where most room is if `loose`, else where it fits most tightly, and if it fits nowhere
- * in parts. False: it is loose, and something fits nowhere. */
+/* Places what strips have left. If `loose`, by worst fit; then *out_done is false if something fits nowhere. Else by
+ * best fit, and what fits nowhere is placed in parts. */
 static fcp_code place_left(building *b, bool loose, bool *out_done) {
     const dcp_input *in = b->in;
     sort_components(b);
@@ -573,8 +566,8 @@ static fcp_code place_left(building *b, bool loose, bool *out_done) {
     return FCP_OK;
 }
 
-/* Copies the whole strips, to go back to them: the ranks of blocks and tiles, what ranks have, and which keys have
- * users without a home. */
+/* Copies the state after strips of full size were cut, to go back to it: the partition, and which keys have users
+ * without a home. */
 static void copy_strips(building *to, const building *from) {
     const dcp_input *in = from->in;
     memcpy(to->out->home, from->out->home, in->blocks * sizeof *from->out->home);

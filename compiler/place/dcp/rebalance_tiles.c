@@ -1,13 +1,13 @@
-/* rebalance_tiles.c: moves of some tiles of a row, from ranks that have too many pairs.
+/* rebalance_tiles.c: rebalancing: ranks with too many pairs give some tiles of a row to another rank.
  *
  * Requires: a home for every block, a rank for every tile.
  * Gives: no rank over the cap on pairs, unless no single tile fits anywhere else.
- * Cost: for each run of tiles that moves, O(tiles of the ranks looked at).
+ * Cost: for each group of tiles that moves, O(tiles of the ranks looked at).
  * Units: pairs; bytes, where one between nodes counts `net` times.
  *
- * Where whole rows are too heavy to balance, or the segments of a strip came out unequal, a rank is a little over. It
- * gives tiles of one row to another rank: first to those that have the row's Q already, such as the other ranks of its
- * strip. What costs fewest bytes for each pair goes first.
+ * A rank is a little over the cap where whole rows are too heavy to balance, or where the segments of a strip came out
+ * unequal. It gives tiles of one row to another rank. That is often one that has the row's Q already, such as another
+ * rank of its strip, because the tiles that cost fewest bytes for each pair go first.
  */
 #include <string.h>
 
@@ -35,17 +35,18 @@ static uint64_t weight(const dcp_input *in, uint32_t from, uint32_t to) {
     return from / in->gpus == to / in->gpus ? 1 : in->net;
 }
 
-/* How many bytes of Q and results a row adds if rank `to`, the one at hand, computes some of it, too. */
+/* The bytes of Q and results that row q adds if rank `to`, whose keys and rows are marked, computes some of it too. */
 static uint64_t open_bytes(const relieving *x, uint32_t q, uint32_t to) {
     const dcp_input *in = x->in;
     const uint32_t home = x->p->home[q], first = x->p->exec[in->tile_start[q]];
     if (x->row_mark[q] == x->stamp) return 0;
-    uint64_t bytes = to == home ? 0 : in->part[q] * weight(in, home, to);
-    if (!x->several[q] && first != home) bytes += (in->part[q] - in->whole[q]) * weight(in, home, first);
+    uint64_t bytes = to == home ? 0 : in->block[q].part * weight(in, home, to);
+    if (!x->several[q] && first != home) bytes += (in->block[q].part - in->block[q].whole) * weight(in, home, first);
     return bytes;
 }
 
-static void look_at_rank(relieving *x, const dcp_columns *c, uint32_t rank) {
+/* Marks the keys and rows that a rank has. */
+static void mark_rank(relieving *x, const dcp_columns *c, uint32_t rank) {
     x->stamp++;
     for (uint32_t t = x->head[rank]; t != FCP_NONE; t = x->next[t])
         x->mark[x->in->tile_k[t]] = x->row_mark[c->tile_q[t]] = x->stamp;
@@ -56,9 +57,9 @@ static bool is_cheaper(uint64_t bytes, uint64_t pairs, const offer *than) {
     return !than->pairs || (unsigned __int128)bytes * than->pairs < (unsigned __int128)than->bytes * pairs;
 }
 
-/* Collects tiles of the row that starts at `first` in the list of rank r, until r is relieved or `to` is full: those
- * whose keys are there, then others. Returns how many; their bytes and pairs go to *o. */
-static uint32_t collect(relieving *x, const dcp_columns *c, uint32_t r, uint32_t first, uint32_t to, offer *o) {
+/* Collects tiles of the row that starts at `first` in the list of rank r, until r is within the cap or `to` is full:
+ * those whose keys `to` has, then others. Returns how many; their bytes and pairs go to *o. */
+static uint32_t collect_tiles(relieving *x, const dcp_columns *c, uint32_t r, uint32_t first, uint32_t to, offer *o) {
     const dcp_input *in = x->in;
     const uint64_t excess = x->p->load[r] - in->pair_cap, room = in->pair_cap - x->p->load[to];
     const uint32_t q = c->tile_q[first];
@@ -69,14 +70,15 @@ static uint32_t collect(relieving *x, const dcp_columns *c, uint32_t r, uint32_t
             const uint32_t k = in->tile_k[t];
             const bool has = x->mark[k] == x->stamp || x->p->home[k] == to;
             if (has != there || o->pairs + in->tile_pairs[t] > room) continue;
-            if (!has) o->bytes += in->kv[k] * weight(in, x->p->home[k], to);
+            if (!has) o->bytes += in->block[k].kv * weight(in, x->p->home[k], to);
             o->pairs += in->tile_pairs[t];
             x->taken[count++] = t;
         }
     return count;
 }
 
-/* The ranks that could take tiles of rank r: those that have the Q of one of its rows, and that with least load. */
+/* Lists the ranks that could take tiles of rank r: those that have the Q of one of its rows, and the least loaded
+ * one. */
 static uint32_t find_candidates(relieving *x, const dcp_columns *c, uint32_t r) {
     const dcp_input *in = x->in;
     uint32_t count = 0, least = 0, stamp = ++x->stamp, last = FCP_NONE;
@@ -110,24 +112,24 @@ static bool find_offer(relieving *x, const dcp_columns *c, uint32_t r, offer *be
         const uint64_t room = x->in->pair_cap - x->p->load[to];
         uint32_t last = FCP_NONE;
         if (best->pairs && !best->bytes) break;
-        look_at_rank(x, c, to);
+        mark_rank(x, c, to);
         for (uint32_t t = x->head[r]; t != FCP_NONE; t = x->next[t]) {
             offer o;
             const uint32_t q = c->tile_q[t];
             if (q == last) continue;
             last = q;
             /* even if the row filled the rank and needed no more keys */
-            if (!is_cheaper(open_bytes(x, q, to), room, best) || !collect(x, c, r, t, to, &o)) continue;
+            if (!is_cheaper(open_bytes(x, q, to), room, best) || !collect_tiles(x, c, r, t, to, &o)) continue;
             if (is_cheaper(o.bytes, o.pairs, best)) *best = o;
         }
     }
     return best->pairs > 0;
 }
 
-static void take_offer(relieving *x, const dcp_columns *c, uint32_t r, const offer *o) {
+static void apply_offer(relieving *x, const dcp_columns *c, uint32_t r, const offer *o) {
     offer again;
-    look_at_rank(x, c, o->to);
-    const uint32_t count = collect(x, c, r, o->first, o->to, &again);
+    mark_rank(x, c, o->to);
+    const uint32_t count = collect_tiles(x, c, r, o->first, o->to, &again);
     for (uint32_t i = 0; i < count; i++) x->p->exec[x->taken[i]] = o->to;
     for (uint32_t *at = &x->head[r]; *at != FCP_NONE;) { /* out of the one list, into the other */
         uint32_t t = *at;
@@ -167,7 +169,7 @@ fcp_code dcp_rebalance_tiles(const dcp_input *in, const dcp_columns *c, dcp_part
     for (uint32_t r = 0; r < in->ranks; r++) {
         offer o;
         if (fcp_stop_asked(in->stop)) return FCP_E_INTERRUPTED;
-        while (p->load[r] > in->pair_cap && find_offer(&x, c, r, &o)) take_offer(&x, c, r, &o);
+        while (p->load[r] > in->pair_cap && find_offer(&x, c, r, &o)) apply_offer(&x, c, r, &o);
     }
     return FCP_OK;
 }

@@ -16,6 +16,7 @@
  * best fit: no group of at most a node's ranks is on two nodes, unless none has room for it.
  */
 #include "compiler/place/groups/groups.h"
+#include "runtime/plan/bytes.h"
 
 #include <stdio.h>
 

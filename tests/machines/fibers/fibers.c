@@ -5,6 +5,8 @@
  *           ATTEND becomes work lists and launches, as on a real device. The grid is drawn anew for each launch and
  *           is smaller than its work, so that blocks do several items.
  */
+#include "runtime/plan/head_ranges.h"
+#include "runtime/plan/plan_arrays.h"
 #include "tests/machines/fibers/fibers.h"
 
 #include <stdlib.h>

@@ -14,7 +14,7 @@
  * The machine knows exactly, by vector clocks, what happens before what. It ends a launch that does one of the
  * following, and says which and where:
  *   race                  a thread, copy or product reads shared memory that another wrote, or writes what another
- *                         wrote or read, and nothing orders the two (fk_sync, fk_sync_some,
+ *                         wrote or read, and nothing orders the two (fk_sync, fk_named_barrier_sync,
  *                         a phase of a barrier, a wait for products)
  *   unfinished copy       shared memory is touched while a copy to it is under way;
  *                         or a thread or block ends before its copy has
@@ -36,7 +36,7 @@
  *                         or are settled without a wait
  *   registers             an operand in registers changes while its product is under way; or a warpgroup asks for a
  *                         number of registers that it cannot have
- *   missing begin         a product without an fk_products_begin since its registers may have been written
+ *   missing begin         a product without an fk_wgmma_fence since its registers may have been written
  *   out of bounds         an access to shared or global memory that the launch does not
  *                         have or may not write; a misaligned address
  *   turn                  in memory that blocks hand on to each other, a block touches what another touched, and no
@@ -50,7 +50,7 @@
  *   deadlock              nobody can go on
  *
  * An array that is given as accumulators or operands of a product must stay the same array, and alive, until the
- * product has been waited for. Writes to registers since fk_products_begin are noticed by fk_products_wait_N and, for
+ * product has been waited for. Writes to registers since fk_wgmma_fence are noticed by fk_wgmma_wait_N and, for
  * operands, by fk_pack_T.
  */
 #ifndef MACHINE_H

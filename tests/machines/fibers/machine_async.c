@@ -24,7 +24,7 @@ static uint32_t byte_of(uint32_t address) { return address - MACHINE_SHARED_BASE
 
 /* --- barriers in shared memory ------------------------------------------------------------------------------------ */
 
-void fk_barrier_open_host(fk_u32 address, fk_u32 count) {
+void fk_mbarrier_init_host(fk_u32 address, fk_u32 count) {
     thread *t = machine_self;
     block *b = t->block;
     uint8_t *data = machine_shared(t, address, 8, 8);
@@ -40,7 +40,7 @@ void fk_barrier_open_host(fk_u32 address, fk_u32 count) {
     x->barrier[byte / 8 % 2] = (uint8_t)++b->barrier_count;
 }
 
-void fk_barrier_fence_host(void) {
+void fk_mbarrier_init_fence_host(void) {
     thread *t = machine_self;
     block *b = t->block;
     for (uint32_t i = 0; i < b->barrier_count; i++)
@@ -48,12 +48,12 @@ void fk_barrier_fence_host(void) {
     t->fenced = t->time++;
 }
 
-void fk_fence_async_host(void) {
+void fk_fence_proxy_async_host(void) {
     thread *t = machine_self;
     t->fenced = t->time++;
 }
 
-void fk_fence_async_global_host(void) { machine_self->waited = false; }
+void fk_fence_proxy_async_global_host(void) { machine_self->waited = false; }
 
 static barrier *find(thread *t, uint32_t address) {
     block *b = t->block;
@@ -97,8 +97,8 @@ static void arrive(uint32_t address, uint32_t bytes) {
     settle(t, t->block, x);
     machine_give_way(t);
 }
-void fk_barrier_arrive_host(fk_u32 address) { arrive(address, 0); }
-void fk_barrier_expect_host(fk_u32 address, fk_u32 bytes) { arrive(address, bytes); }
+void fk_mbarrier_arrive_host(fk_u32 address) { arrive(address, 0); }
+void fk_mbarrier_arrive_expect_host(fk_u32 address, fk_u32 bytes) { arrive(address, bytes); }
 
 bool machine_phase_over(const thread *t) { return (t->block->barriers[t->waits].phases & 1) != t->seen; }
 
@@ -109,7 +109,7 @@ bool machine_missed(const thread *t) {
     return (int64_t)x->phases > (int64_t)t->phases[t->waits] + (t->phases[t->waits] == -2 ? 2 : 1);
 }
 
-void fk_barrier_wait_host(fk_u32 address, fk_u32 parity) {
+void fk_mbarrier_wait_host(fk_u32 address, fk_u32 parity) {
     thread *t = machine_self;
     barrier *x = find(t, address);
     uint32_t number = (uint32_t)(x - t->block->barriers);
@@ -173,8 +173,8 @@ static void meet_some(meeting kind, fk_u32 id, fk_u32 threads) {
     machine_pause(t);
     machine_acquire(t, t->block->named[id].ended);
 }
-void fk_sync_some_host(fk_u32 id, fk_u32 threads) { meet_some(MEET_SYNC_SOME, id, threads); }
-void fk_arrive_some_host(fk_u32 id, fk_u32 threads) { meet_some(MEET_ARRIVE_SOME, id, threads); }
+void fk_named_barrier_sync_host(fk_u32 id, fk_u32 threads) { meet_some(MEET_SYNC_SOME, id, threads); }
+void fk_named_barrier_arrive_host(fk_u32 id, fk_u32 threads) { meet_some(MEET_ARRIVE_SOME, id, threads); }
 
 /* --- tensor copies ------------------------------------------------------------------------------------------------ */
 
@@ -257,7 +257,7 @@ bool machine_progress(block *b, bool must) {
     return true;
 }
 
-void fk_tensor_copy_host(fk_u32 to, const fk_map *map, fk_u32 column, fk_u32 head, fk_u32 row, fk_u32 slot,
+void fk_tma_load_host(fk_u32 to, const fk_map *map, fk_u32 column, fk_u32 head, fk_u32 row, fk_u32 slot,
                          fk_u32 address) {
     thread *t = machine_self;
     block *b = t->block;

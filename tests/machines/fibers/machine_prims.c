@@ -19,9 +19,9 @@
 #include "codegen/kernels/prim_sm90.h"
 #undef FK_PRIMITIVE
 fk_u32 fk_thread_host(void) { return machine_self->index; }
-fk_u32 fk_block_host(void) { return machine_self->block->number; }
-fk_u32 fk_blocks_host(void) { return machine_self->machine->launch->blocks; }
-fk_u32 fk_count_bits_host(fk_u32 x) { return (fk_u32)__builtin_popcount(x); }
+fk_u32 fk_cta_host(void) { return machine_self->block->number; }
+fk_u32 fk_ctas_host(void) { return machine_self->machine->launch->blocks; }
+fk_u32 fk_popcount_host(fk_u32 x) { return (fk_u32)__builtin_popcount(x); }
 fk_u32 fk_shared_host(void) { return MACHINE_SHARED_BASE; }
 
 /* --- meetings ----------------------------------------------------------------------------------------------------- */
@@ -165,12 +165,12 @@ static void meet(meeting kind, operands *mine) {
     machine_met(t);
 }
 
-void fk_matrices_host(fk_u32 out[4], fk_u32 row) {
+void fk_ldmatrix_host(fk_u32 out[4], fk_u32 row) {
     operands x = {.in = {row}};
     meet(MEET_MATRICES, &x);
     memcpy(out, x.out, sizeof x.out);
 }
-void fk_matrices_transposed_host(fk_u32 out[4], fk_u32 row) {
+void fk_ldmatrix_trans_host(fk_u32 out[4], fk_u32 row) {
     operands x = {.in = {row}};
     meet(MEET_TRANSPOSED, &x);
     memcpy(out, x.out, sizeof x.out);
@@ -180,13 +180,13 @@ static void multiply_lane(meeting kind, float c[4], const fk_u32 a[4], fk_u32 b0
     meet(kind, &x);
     memcpy(c, x.c, sizeof x.c);
 }
-void fk_multiply_bf16_host(float c[4], const fk_u32 a[4], fk_u32 b0, fk_u32 b1) {
+void fk_mma_bf16_host(float c[4], const fk_u32 a[4], fk_u32 b0, fk_u32 b1) {
     multiply_lane(MEET_MULTIPLY_BF16, c, a, b0, b1);
 }
-void fk_multiply_fp16_host(float c[4], const fk_u32 a[4], fk_u32 b0, fk_u32 b1) {
+void fk_mma_fp16_host(float c[4], const fk_u32 a[4], fk_u32 b0, fk_u32 b1) {
     multiply_lane(MEET_MULTIPLY_FP16, c, a, b0, b1);
 }
-float fk_exchange_host(float value, fk_u32 mask) {
+float fk_shuffle_xor_host(float value, fk_u32 mask) {
     operands x = {.in = {fcp_float_bits(value), mask}};
     meet(MEET_EXCHANGE, &x);
     return fcp_bits_float(x.out[0]);
@@ -286,11 +286,11 @@ void fk_max_global_host(fk_u64 to, float x) {
 }
 
 /* A thread that waits for a value lets others run. One that has released something does so sometimes. */
-fk_u32 fk_take_host(fk_u64 counter) {
+fk_u32 fk_fetch_increment_host(fk_u64 counter) {
     uint32_t *at = machine_global(machine_self, counter, 4, 4, WRITE);
     return (*at)++;
 }
-void fk_wait_for_host(fk_u64 lock, fk_u32 x) {
+void fk_acquire_host(fk_u64 lock, fk_u32 x) {
     thread *t = machine_self;
     t->value = machine_global(t, lock, 4, 4, READ);
     t->seen = x;
@@ -299,7 +299,7 @@ void fk_wait_for_host(fk_u64 lock, fk_u32 x) {
     machine_turns_acquire(t, lock);
 }
 void fk_wait_arrival_host(fk_u64 flag) {
-    fk_wait_for_host(flag, 1);
+    fk_acquire_host(flag, 1);
     machine_self->waited = true;
 }
 void fk_release_host(fk_u64 lock, fk_u32 x) {
@@ -315,7 +315,7 @@ void fk_release_host(fk_u64 lock, fk_u32 x) {
 
 /* --- copies ------------------------------------------------------------------------------------------------------- */
 
-void fk_copy_host(fk_u32 to, fk_u64 from, fk_u32 bytes) {
+void fk_cp_async_host(fk_u32 to, fk_u64 from, fk_u32 bytes) {
     thread *t = machine_self;
     if (bytes != 0 && bytes != 16) machine_fail(t, "a copy of %u bytes", bytes);
     if (!t->copies) t->copies = malloc(COPIES * sizeof *t->copies);
@@ -331,7 +331,7 @@ void fk_copy_host(fk_u32 to, fk_u64 from, fk_u32 bytes) {
     if (source && c->taken) memcpy(c->data, source, 16);
 }
 
-void fk_copy_wait_host(void) {
+void fk_cp_async_wait_host(void) {
     thread *t = machine_self;
     for (; t->copy_count; t->copy_count--) {
         copy *last = &t->copies[t->copy_count - 1], *any = &t->copies[machine_roll(t->machine, t->copy_count)];

@@ -19,8 +19,8 @@
 #define FK_PRIMITIVE(type, name, parameters) type name##_host parameters;
 #include "codegen/kernels/prim_sm90.h"
 #undef FK_PRIMITIVE
-void fk_registers_up_host(fk_u32 n);
-void fk_registers_down_host(fk_u32 n);
+void fk_setmaxnreg_inc_host(fk_u32 n);
+void fk_setmaxnreg_dec_host(fk_u32 n);
 
 enum { ROWS = 64, DEPTH = 16, MOST_COLUMNS = 256, NUMBERS = 8 };
 static const uint32_t poison = 0x7fa5a5a5; /* a signalling NaN */
@@ -213,7 +213,7 @@ static void enter_tile(thread *t, group *g, product *p, float *c) {
     x->last[lane] = p->number;
     if (x->here[lane]) return;
     if (!t->begun)
-        machine_fail(t, "missing begin: accumulators are given to a product, and no fk_products_begin stands before");
+        machine_fail(t, "missing begin: accumulators are given to a product, and no fk_wgmma_fence stands before");
     x->here[lane] = true;
     x->at[lane] = c;
     x->lanes++;
@@ -285,7 +285,7 @@ static void ask(product_kind kind, uint32_t columns, bool bf16, float *c, const 
     if (registers) {
         if (!t->begun || t->packed)
             machine_fail(
-                t, "missing begin: registers were written since the last fk_products_begin, and a product reads some");
+                t, "missing begin: registers were written since the last fk_wgmma_fence, and a product reads some");
         p->a_at[lane] = registers;
         memcpy(p->a_values[lane], registers, sizeof p->a_values[lane]);
     }
@@ -325,23 +325,23 @@ static void wait_products(uint32_t most) {
     t->commits_known = groups;
 }
 
-void fk_products_begin_host(void) {
+void fk_wgmma_fence_host(void) {
     thread *t = machine_self;
     group_of(t);
     t->begun = true;
     t->packed = false;
 }
-void fk_products_end_host(void) {
+void fk_wgmma_commit_host(void) {
     thread *t = machine_self;
     group_of(t);
     if (t->commits - t->commits_known == COMMITS) machine_fail(t, "unfinished products: more than %d groups", COMMITS);
     t->committed[t->commits++ % COMMITS] = t->products;
 }
-void fk_products_wait_0_host(void) { wait_products(0); }
-void fk_products_wait_1_host(void) { wait_products(1); }
+void fk_wgmma_wait_0_host(void) { wait_products(0); }
+void fk_wgmma_wait_1_host(void) { wait_products(1); }
 /* A compiler may use the registers before a wait that does not mention them. Therefore they hold signalling NaNs
  * until this call. */
-void fk_products_settle_host(float *c, fk_u32 count) {
+void fk_wgmma_settle_host(float *c, fk_u32 count) {
     thread *t = machine_self;
     group *g = group_of(t);
     uint32_t lane = t->index % GROUP;
@@ -358,13 +358,13 @@ void fk_products_settle_host(float *c, fk_u32 count) {
 }
 
 #define PRODUCTS_OF(n, type, bf16)                                                                                     \
-    void fk_product_##n##_##type##_host(float *c, fk_u64 a, fk_u64 b, fk_u32 add) {                                    \
+    void fk_wgmma_##n##_##type##_host(float *c, fk_u64 a, fk_u64 b, fk_u32 add) {                                      \
         ask(BY_ROWS, n, bf16, c, NULL, a, b, add);                                                                     \
     }                                                                                                                  \
-    void fk_product_turned_##n##_##type##_host(float *c, fk_u64 a, fk_u64 b, fk_u32 add) {                             \
+    void fk_wgmma_transposed_##n##_##type##_host(float *c, fk_u64 a, fk_u64 b, fk_u32 add) {                           \
         ask(TURNED, n, bf16, c, NULL, a, b, add);                                                                      \
     }                                                                                                                  \
-    void fk_product_registers_##n##_##type##_host(float *c, const fk_u32 a[4], fk_u64 b, fk_u32 add) {                 \
+    void fk_wgmma_registers_##n##_##type##_host(float *c, const fk_u32 a[4], fk_u64 b, fk_u32 add) {                   \
         ask(FROM_REGISTERS, n, bf16, c, a, 0, b, add);                                                                 \
     }
 PRODUCTS_OF(32, bf16, true)
@@ -417,8 +417,8 @@ static void change(thread *t, meeting way, uint32_t n) {
     t->state = MEETS_REGISTERS;
     machine_pause(t);
 }
-void fk_registers_up_host(fk_u32 n) { change(machine_self, MEET_REGISTERS_UP, n); }
-void fk_registers_down_host(fk_u32 n) { change(machine_self, MEET_REGISTERS_DOWN, n); }
+void fk_setmaxnreg_inc_host(fk_u32 n) { change(machine_self, MEET_REGISTERS_UP, n); }
+void fk_setmaxnreg_dec_host(fk_u32 n) { change(machine_self, MEET_REGISTERS_DOWN, n); }
 
 bool machine_registers_over(const thread *t) { return t->block->holdings[t->index / GROUP].generation != t->seen; }
 

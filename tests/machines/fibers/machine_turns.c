@@ -1,6 +1,6 @@
 /* machine_turns.c: blocks that hand global memory on to each other by locks: what happens before what between blocks.
  *
- * Requires: ranges that are `handed` on, with owners of 0; fk_release and fk_wait_for on locks that lie outside of
+ * Requires: ranges that are `handed` on, with owners of 0; fk_release and fk_acquire on locks that lie outside of
  * them.
  * Gives:    a failure "turn" for two accesses of one word by different blocks if nothing orders the second after the
  *           first.

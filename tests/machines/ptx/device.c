@@ -6,6 +6,7 @@
  *           than the work, so that blocks do several items.
  */
 #define _GNU_SOURCE
+#include "runtime/plan/head_ranges.h"
 #include "tests/machines/ptx/device.h"
 
 #include <pthread.h>

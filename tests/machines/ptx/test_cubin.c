@@ -1,6 +1,7 @@
 /* test_cubin.c: compiles kernels with NVRTC: of every example, of every mask of the prelude, and every skeleton. None
  * may spill registers, exceed its budget, or have its wgmma instructions serialised. Cubins are kept in the build's
  * folder of kernels. */
+#include "runtime/plan/plan.h"
 #include "tests/support/plan_of.h"
 
 #include <glob.h>

@@ -23,7 +23,7 @@
  */
 #ifndef STANDIN_H
 #define STANDIN_H
-#include "runtime/plan/plan.h"
+#include "runtime/fcp.h"
 
 /* What green contexts do: all is well; none can be made; their work cannot be captured; a replayed graph leaves their
  * work out. */

@@ -11,6 +11,8 @@
 #include "compiler/auto/auto.h"
 #include "compiler/compile.h"
 #include "runtime/base/both.h"
+#include "runtime/plan/enum_names.h"
+#include "runtime/plan/plan_summary.h"
 #include "tests/support/amount.h"
 #include "tests/support/predicted.h"
 #include "tests/support/splitmix.h"

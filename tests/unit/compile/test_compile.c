@@ -1,5 +1,7 @@
 /* test_compile.c: tests fcpc_plan as a whole: the same bytes every time, warnings, and what it refuses. */
 #include "compiler/show/summary.h"
+#include "runtime/plan/bytes.h"
+#include "runtime/plan/sides.h"
 #include "tests/support/planned.h"
 #include "tests/support/plan_of.h"
 

@@ -7,6 +7,7 @@
 #include <time.h>
 
 #include "runtime/base/stop.h"
+#include "runtime/plan/plan_check.h"
 #include "tests/support/amount.h"
 #include "tests/support/planned.h"
 #include "tests/support/sanitized.h"

@@ -4,6 +4,7 @@
  * float64, and gradients with those by stages, whose bits they have. */
 #include <criterion/criterion.h>
 
+#include "runtime/plan/plan_summary.h"
 #include "runtime/worklists/fuse.h"
 #include "tests/support/amount.h"
 #include "tests/support/cuda_stand.h"

@@ -1,6 +1,7 @@
 /* test_emit_plans.c: tests the mask code that is printed for the plans of all examples. It is compiled as C and
  * compared with the interpreter, in the environment that kernels get (runtime/worklists/worklists.h), at positions of
  * every sequence and side. */
+#include "runtime/plan/plan_arrays.h"
 #include "tests/support/plan_of.h"
 
 #include <dlfcn.h>

@@ -5,6 +5,8 @@
 #include "compiler/sema/program.h"
 #include "compiler/box/solve_rows.h"
 #include "compiler/expr/slice_bands.h"
+#include "runtime/plan/plan.h"
+#include "runtime/plan/plan_check.h"
 #include "tests/support/amount.h"
 #include "tests/support/plan_of.h"
 #include "tests/support/temporary.h"

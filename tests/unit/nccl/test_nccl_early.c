@@ -3,7 +3,11 @@
  * the same, and what waits for the whole pass must not go on. That such results are ordered behind what they read
  * is checked by the stand-ins in every other test of plans with a layout. */
 #include "runtime/cuda/cuda.h"
+#include "runtime/plan/enum_names.h"
+#include "runtime/plan/plan_summary.h"
 #include "tests/support/nccl_ranks.h"
+#include "runtime/plan/enum_names.h"
+#include "runtime/plan/plan_summary.h"
 
 enum { POISON = 0x5a, ROW_MOST = 1024 };
 

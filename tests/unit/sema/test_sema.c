@@ -8,6 +8,8 @@
 #include <string.h>
 
 #include "compiler/sema/program.h"
+#include "runtime/plan/plan.h"
+#include "runtime/plan/plan_summary.h"
 
 /* Compiles; reports what was said when that was not expected. */
 static fcpc_program *compile_with(const char *source, const fcpc_options *options) {

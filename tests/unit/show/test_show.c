@@ -10,6 +10,7 @@
 #include "compiler/show/terminal.h"
 #include "compiler/show/model.h"
 #include "compiler/base/text.h"
+#include "runtime/plan/plan_summary.h"
 #include "tests/support/hand_plan.h"
 #include "tests/support/temporary.h"
 #include "tests/support/plan_of.h"

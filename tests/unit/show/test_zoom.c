@@ -8,6 +8,7 @@
 #include "compiler/fcpc.h"
 #include "compiler/show/zoom.h"
 #include "compiler/base/text.h"
+#include "runtime/plan/plan.h"
 #include "tests/support/plan_of.h"
 
 static void holds(const fcp_plan *plan, uint32_t down, uint32_t across, fcpc_show_options view) {
