@@ -349,25 +349,50 @@ static fcp_code gather_tiles(planning *x, const raw_parts *raw) {
     return FCP_OK;
 }
 
-static fcp_code index_pieces(planning *x) {
-    problem *p = x->problem;
-    for (int side = 0; side < FCP_SIDES; side++) {
-        if (side && !p->split) {
-            p->sequence_piece[side] = p->sequence_piece[0];
-            p->piece_start[side] = p->piece_start[0];
-            continue;
-        }
-        uint32_t *key = ARENA_NEW(&x->scratch, uint32_t, p->piece_count + (size_t)1);
-        p->sequence_piece[side] = ARENA_NEW(&x->work, uint32_t, p->piece_count + (size_t)1);
-        p->piece_start[side] = ARENA_NEW(&x->work, uint32_t, p->sequences + (size_t)2);
-        if (!key || !p->sequence_piece[side] || !p->piece_start[side]) return FCP_E_NO_MEMORY;
-        for (uint32_t i = 0; i < p->piece_count; i++)
-            key[i] = problem_holds(p, p->pieces[i].block, (fcp_side)side) ? p->pieces[i].sequence : FCP_NONE;
-        /* cuts make the pieces of a sequence in order of start, and grouping keeps that order */
-        if (!group_by(key, sizeof *key, p->piece_count, p->sequences, p->piece_start[side], p->sequence_piece[side],
-                      x->stop))
-            return FCP_E_INTERRUPTED;
+/* Sorts a list of pieces of one sequence by start: a short one by insertion, a long one by the low 32 bits of start and then
+ * by the high ones. keys: room for 2 n. */
+static void sort_by_start(const fcp_piece *pieces, uint32_t *list, uint32_t n, uint64_t *keys) {
+    enum { SHORT = 256 };
+    for (uint32_t i = 1, j; i < n && n <= SHORT; i++) {
+        const uint32_t piece = list[i];
+        for (j = i; j && pieces[list[j - 1]].start > pieces[piece].start; j--) list[j] = list[j - 1];
+        list[j] = piece;
     }
+    for (int high = 0; high < 2 && n > SHORT; high++) {
+        for (uint32_t i = 0; i < n; i++) keys[i] = (pieces[list[i]].start >> 32 * high & UINT32_MAX) << 32 | i;
+        sort_u64(keys, keys + n, n);
+        for (uint32_t i = 0; i < n; i++) keys[i] = list[(uint32_t)keys[i]];
+        for (uint32_t i = 0; i < n; i++) list[i] = (uint32_t)keys[i];
+    }
+}
+
+/* Lists the pieces of each sequence by start, where the cut has not done so. Most cuts number them in that order. */
+static fcp_code list_pieces(planning *x) {
+    problem *p = x->problem;
+    const size_t n = p->piece_count + (size_t)1;
+    uint32_t *key = ARENA_NEW(&x->scratch, uint32_t, n);
+    uint64_t *keys = ARENA_NEW(&x->scratch, uint64_t, 2 * n);
+    if (!key || !keys) return FCP_E_NO_MEMORY;
+    for (int side = 0; side < (p->split ? FCP_SIDES : 1); side++) {
+        uint32_t *list = p->sequence_piece[side] = ARENA_NEW(&x->work, uint32_t, n);
+        uint32_t *start = p->piece_start[side] = ARENA_NEW(&x->work, uint32_t, p->sequences + (size_t)2);
+        if (!list || !start) return FCP_E_NO_MEMORY;
+        for (uint32_t i = 0; p->split && i < p->piece_count; i++)
+            key[i] = problem_holds(p, p->pieces[i].block, (fcp_side)side) ? p->pieces[i].sequence : FCP_NONE;
+        if (!(p->split ? group_by(key, sizeof *key, p->piece_count, p->sequences, start, list, x->stop)
+                       : group_by(&p->pieces->sequence, sizeof *p->pieces, p->piece_count, p->sequences, start, list,
+                                  x->stop)))
+            return FCP_E_INTERRUPTED;
+        for (uint32_t s = 0; s < p->sequences; s++)
+            for (uint32_t i = start[s] + 1; i < start[s + 1]; i++) {
+                if (p->pieces[list[i - 1]].start < p->pieces[list[i]].start) continue;
+                sort_by_start(p->pieces, list + start[s], start[s + 1] - start[s], keys);
+                break;
+            }
+    }
+    if (p->split) return FCP_OK;
+    p->sequence_piece[FCP_KEYS] = p->sequence_piece[FCP_QUERIES];
+    p->piece_start[FCP_KEYS] = p->piece_start[FCP_QUERIES];
     return FCP_OK;
 }
 
@@ -584,7 +609,7 @@ fcp_code problem_tiles(planning *x) {
     p->elements = 0;
     p->sets = NULL;
     fcp_code code = problem_make_heads(x);
-    if (!code && !p->piece_start[0]) code = index_pieces(x);
+    if (!code && !p->piece_start[0]) code = list_pieces(x);
     if (!code) code = problem_find_classes(x);
     if (!code && p->class_count) {
         code = tiles_by_class(x, &ranges);

@@ -178,4 +178,9 @@ uint64_t cad_root(unsigned __int128 v); /* the square root, rounded down */
 
 /* Bytes that every division with these homes moves at least, if no rank is more than the tolerance over the mean. */
 fcp_code cad_bound(const cad_input *in, arena *scratch, uint64_t *out_bytes);
+
+/* The strategy's functions: place.h. */
+fcp_code cad_cut(planning *x);
+fcp_code place_by_cad(planning *x, const place_input *in, uint32_t *home);
+fcp_code exec_by_cad(planning *x, const uint32_t *home, uint32_t *exec);
 #endif

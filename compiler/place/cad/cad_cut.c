@@ -20,6 +20,7 @@
 #include "compiler/base/sort.h"
 #include "compiler/planning/pair.h"
 #include "compiler/place/cad/cad.h"
+#include "compiler/place/fcp/place_fcp.h"
 #include "compiler/problem/faults.h"
 #include "runtime/plan/bytes.h"
 

@@ -1,4 +1,4 @@
-/* green.c: green contexts of the driver that stands in: the multiprocessors of a device, parts of them, contexts and
+/* green.c: green contexts of the driver that stands in: the SMs of a device, parts of them, contexts and
  * streams.
  *
  * Like the real driver it rounds parts up (control.alignment), wants streams to end before their context, and counts

@@ -200,7 +200,7 @@ Test(cuda_fuse, examples) {
 }
 
 /* Rows that several ranks compute: queries go, results come back. A device for each rank; several ranks on one; all on
- * one, where a launch that waits must not have the multiprocessors on which others compute what it waits for. */
+ * one, where a launch that waits must not have the SMs on which others compute what it waits for. */
 Test(cuda_fuse, moved) {
     static const char *const strategies[] = {"cad(buffers = 1)", "cad(buffers = 3)", "dcp(buffers = 2)",
                                              "fcp(coalesce = 1, buffers = 1)", "fcp(coalesce = 1, buffers = 2)"};
@@ -281,7 +281,7 @@ Test(cuda_fuse, circles) {
     }
 }
 
-/* Transfers between ranks of one device need multiprocessors, and so a margin. */
+/* Transfers between ranks of one device need SMs, and so a margin. */
 Test(cuda_fuse, refused) {
     standin *x = stand();
     fcp_plan *plan = make_plan("causal", 4, 1, "; strategy = cad(buffers = 8); margin = 0");
