@@ -44,12 +44,12 @@ typedef struct placement {
     bool spread;            /* where work moves, ranks may send and receive for others of their node (routes.c) */
 } placement;
 
-/* The rank that computes a tile: exec's, or where there is none, the home of its Q block. */
+/* The rank that computes a tile: that of exec, or if that is NULL, the home of its Q block. */
 static inline uint32_t place_rank(const uint32_t *home, const uint32_t *exec, const uint32_t *tile_q, uint32_t tile) {
     return exec ? exec[tile] : home[tile_q[tile]];
 }
 static inline uint32_t placement_exec(const placement *p, uint32_t tile) {
-    return place_rank(p->home, p->exec, p->tile_q, tile);
+    return p->exec ? p->exec[tile] : p->home[p->tile_q[tile]];
 }
 
 /* --- what strategies look at -------------------------------------------------------------------------------------- */

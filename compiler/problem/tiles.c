@@ -349,20 +349,27 @@ static fcp_code gather_tiles(planning *x, const raw_parts *raw) {
     return FCP_OK;
 }
 
-/* Sorts a list of pieces of one sequence by start: a short one by insertion, a long one by the low 32 bits of start and then
- * by the high ones. keys: room for 2 n. */
+void problem_sort(const uint64_t *first, size_t stride, bool falling, uint32_t *order, uint32_t n, uint64_t *keys) {
+    for (int high = 0; high < 2; high++) { /* by the low 32 bits, then by the high ones */
+        for (uint32_t i = 0; i < n; i++) {
+            const uint64_t value = *(const uint64_t *)((const char *)first + order[i] * stride);
+            keys[i] = ((falling ? ~value : value) >> 32 * high & UINT32_MAX) << 32 | i;
+        }
+        sort_u64(keys, keys + n, n);
+        for (uint32_t i = 0; i < n; i++) keys[i] = order[(uint32_t)keys[i]];
+        for (uint32_t i = 0; i < n; i++) order[i] = (uint32_t)keys[i];
+    }
+}
+
+/* Sorts a list of pieces of one sequence by start; a short one, which is nearly sorted, by insertion. keys: room for
+ * 2 n. */
 static void sort_by_start(const fcp_piece *pieces, uint32_t *list, uint32_t n, uint64_t *keys) {
     enum { SHORT = 256 };
+    if (n > SHORT) problem_sort(&pieces->start, sizeof *pieces, false, list, n, keys);
     for (uint32_t i = 1, j; i < n && n <= SHORT; i++) {
         const uint32_t piece = list[i];
         for (j = i; j && pieces[list[j - 1]].start > pieces[piece].start; j--) list[j] = list[j - 1];
         list[j] = piece;
-    }
-    for (int high = 0; high < 2 && n > SHORT; high++) {
-        for (uint32_t i = 0; i < n; i++) keys[i] = (pieces[list[i]].start >> 32 * high & UINT32_MAX) << 32 | i;
-        sort_u64(keys, keys + n, n);
-        for (uint32_t i = 0; i < n; i++) keys[i] = list[(uint32_t)keys[i]];
-        for (uint32_t i = 0; i < n; i++) list[i] = (uint32_t)keys[i];
     }
 }
 
@@ -427,10 +434,10 @@ static fcp_code tell_outlook(planning *x) {
     return FCP_OK;
 }
 
-/* Asks the mask by an object that was kept from an earlier candidate, or by a new one. kept: where it is kept; NULL:
+/* Makes an object that answers for a mask, or takes the one that an earlier candidate kept. kept: where it is kept; NULL:
  * nowhere. */
-static fcp_code open_kept(const planning *x, cells **kept, cells **out) {
-    *out = kept && *kept ? *kept : cells_new(x->program->mask, x->program->heads);
+static fcp_code open_kept(const planning *x, mc_code mask, uint32_t heads, cells **kept, cells **out) {
+    *out = kept && *kept ? *kept : cells_new(mask, heads);
     if (!*out) return FCP_E_NO_MEMORY;
     if (kept) cells_keep_grids(*kept = *out);
     cells_set_pool(*out, x->work.pool);
@@ -438,9 +445,13 @@ static fcp_code open_kept(const planning *x, cells **kept, cells **out) {
     return FCP_OK;
 }
 
-fcp_code problem_open_mask(planning *x, cells **out) { return open_kept(x, x->kept ? &x->kept->whole : NULL, out); }
+fcp_code problem_open_mask(planning *x, cells **out) {
+    return open_kept(x, x->program->mask, x->program->heads, x->kept ? &x->kept->whole : NULL, out);
+}
 
-fcp_code problem_open_second(planning *x, cells **out) { return open_kept(x, x->kept ? &x->kept->later : NULL, out); }
+fcp_code problem_open_second(planning *x, cells **out) {
+    return open_kept(x, x->program->mask, x->program->heads, x->kept ? &x->kept->later : NULL, out);
+}
 
 uint32_t problem_second(const problem *p) {
     enum { FEW = 1 << 18, PIECE = 1 << 11, ROW = 4 }; /* keys: fewer take about as long as to start a thread */
@@ -456,7 +467,7 @@ uint32_t problem_second(const problem *p) {
     return p->sequences;
 }
 
-/* The same of the mask of one class of heads. */
+/* The same for the mask of one class of heads. */
 static fcp_code open_class(planning *x, uint32_t cls, cells **out) {
     const problem *p = x->problem;
     problem_kept *kept = x->kept;
@@ -465,17 +476,10 @@ static fcp_code open_class(planning *x, uint32_t cls, cells **out) {
         kept->classes = kept->of_class ? p->class_count : 0;
     }
     if (kept && !kept->of_class) return FCP_E_NO_MEMORY;
-    *out = kept ? kept->of_class[cls] : NULL;
-    if (!*out) {
-        mc_code mask;
-        if (!problem_class_mask(p, cls, kept ? &kept->memory : &x->work, &mask)) return FCP_E_NO_MEMORY;
-        *out = cells_new(mask, 1);
-        if (!*out) return FCP_E_NO_MEMORY;
-    }
-    if (kept) cells_keep_grids(kept->of_class[cls] = *out);
-    cells_set_pool(*out, x->work.pool);
-    cells_set_stop(*out, x->stop);
-    return FCP_OK;
+    const bool known = kept && kept->of_class[cls];
+    mc_code mask = {0};
+    if (!known && !problem_class_mask(p, cls, kept ? &kept->memory : &x->work, &mask)) return FCP_E_NO_MEMORY;
+    return open_kept(x, mask, 1, kept ? &kept->of_class[cls] : NULL, out);
 }
 
 void problem_close_mask(const planning *x, cells **c) {
@@ -534,19 +538,7 @@ static fcp_code ask_class(planning *x, uint32_t cls, raw_parts *raw) {
     problem_close_mask(x, &x->cells);
     fcp_code code = open_class(x, cls, &x->cells);
     if (!code) code = ask(x, problem_class_head(x->problem, cls), raw);
-    return code || !x->kept ? code : own_shapes(x, raw);
-}
-
-/* Keeps what was found for one class: the next class has cells of its own. */
-static fcp_code keep_class(planning *x, const raw_parts *raw, class_parts *out) {
-    const problem *p = x->problem;
-    fcp_shape_rec *shapes = ARENA_NEW(&x->scratch, fcp_shape_rec, p->shape_count + (size_t)1);
-    fcp_run *runs = ARENA_NEW(&x->scratch, fcp_run, p->run_count + (size_t)1);
-    if (!shapes || !runs) return FCP_E_NO_MEMORY;
-    if (p->shape_count) memcpy(shapes, p->shapes, p->shape_count * sizeof *shapes);
-    if (p->run_count) memcpy(runs, p->runs, p->run_count * sizeof *runs);
-    *out = (class_parts){raw->part, raw->count, shapes, runs};
-    return FCP_OK;
+    return code ? code : own_shapes(x, raw); /* the next class has an object of its own */
 }
 
 /* Per piece of a side, where it stands in the order of sequence and start. */
@@ -595,7 +587,7 @@ static fcp_code tiles_by_class(planning *x, problem **out) {
     for (uint32_t c = 0; !code && c < p->class_count; c++) {
         raw_parts raw = {0};
         code = ask_class(x, c, &raw);
-        if (!code) code = keep_class(x, &raw, &of[c]);
+        of[c] = (class_parts){raw.part, raw.count, p->shapes, p->runs};
     }
     code = code ? code : join_ranges(x, of, out);
     if (code == FCP_E_PLAN_SIZE) return planning_fail(x, code, planning_size_span(x), "%s", fcp_code_text(code));

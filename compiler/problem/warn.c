@@ -14,7 +14,6 @@
 #include <string.h>
 
 #include "compiler/cells/masked_rows.h"
-#include "compiler/base/sort.h"
 #include "compiler/problem/far.h"
 
 enum { SAMPLES = 64, SYMMETRIC_LENGTHS = 64 };
@@ -39,30 +38,6 @@ typedef struct batch {
 
 static span place(const batch *b, span s) { return planning_span(b->x, s); }
 
-/* Sorts the sequences in `order` by falling length; those of equal length keep their order. */
-static void by_falling(const uint64_t *lengths, uint32_t count, uint64_t *keys, uint64_t *room, uint32_t *order,
-                       uint32_t *other) {
-    /* the distinct lengths are numbered first, so that (number, place) fits 64 bits */
-    for (uint32_t i = 0; i < count; i++) keys[i] = UINT64_MAX - lengths[order[i]];
-    sort_u64(keys, room, count);
-    uint32_t distinct = 0;
-    for (uint32_t s = 0; s < count; s++)
-        if (!s || keys[s] != keys[distinct - 1]) keys[distinct++] = keys[s];
-    for (uint32_t i = 0; i < count; i++) {
-        uint64_t want = UINT64_MAX - lengths[order[i]];
-        uint32_t low = 0, high = distinct;
-        while (high - low > 1) {
-            uint32_t middle = low + (high - low) / 2;
-            if (keys[middle] <= want) low = middle;
-            else high = middle;
-        }
-        room[i] = (uint64_t)low << 32 | i;
-    }
-    sort_u64(room, keys, count);
-    for (uint32_t i = 0; i < count; i++) other[i] = order[(uint32_t)room[i]];
-    memcpy(order, other, count * sizeof *order);
-}
-
 static bool are_alike(const problem *p, uint32_t a, uint32_t b) {
     return p->lengths[a] == p->lengths[b] && p->queries[a] == p->queries[b];
 }
@@ -75,14 +50,13 @@ static fcp_code make_lengths(batch *b) {
     if (b->example) return FCP_OK;
     const problem *p = b->problem;
     uint32_t all = p->sequences, count = 0, *order = ARENA_NEW(b->scratch, uint32_t, all);
-    uint32_t *other = ARENA_NEW(b->scratch, uint32_t, all);
-    uint64_t *keys = ARENA_NEW(b->scratch, uint64_t, all), *room = ARENA_NEW(b->scratch, uint64_t, all);
+    uint64_t *keys = ARENA_NEW(b->scratch, uint64_t, 2 * (size_t)all);
     b->times = ARENA_NEW(b->scratch, uint32_t, all);
-    if (!keys || !room || !order || !other || !b->times) return FCP_E_NO_MEMORY;
+    if (!keys || !order || !b->times) return FCP_E_NO_MEMORY;
     for (uint32_t s = 0; s < all; s++)
         if (has_pairs(p, s)) order[count++] = s;
-    if (p->split) by_falling(p->queries, count, keys, room, order, other);
-    by_falling(p->lengths, count, keys, room, order, other);
+    if (p->split) problem_sort(p->queries, sizeof *p->queries, true, order, count, keys);
+    problem_sort(p->lengths, sizeof *p->lengths, true, order, count, keys);
     for (uint32_t i = 0; i < count; i++) {
         if (!b->by_data && b->unlike && are_alike(p, order[b->unlike - 1], order[i])) {
             b->times[b->unlike - 1]++;
