@@ -11,7 +11,6 @@
 #include <string.h>
 
 #include "compiler/lower/lower.h"
-#include "compiler/place/strategy_table.h"
 
 typedef struct out {
     fcp_emit *emit;

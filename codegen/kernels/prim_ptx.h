@@ -175,7 +175,7 @@ FK_DEVICE void fk_ldmatrix_trans(fk_u32 out[4], fk_u32 row) {
                  : "r"(row)
                  : "memory");
 }
-#define FK_MMA(type)                                                                                              \
+#define FK_MMA(type)                                                                                                   \
     asm("mma.sync.aligned.m16n8k16.row.col.f32." type "." type ".f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "   \
         "{%0, %1, %2, %3};"                                                                                            \
         : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])                                                               \

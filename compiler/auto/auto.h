@@ -6,42 +6,27 @@
  * coalesce = 32 it takes 27 ms. There rank 12 ends last, and waits for results that return; it computes some rows
  * itself then, and all is done after 26 ms.
  *
- * Candidates are planned by the passes of compiler/compile.c, which stands above this room and lends them.
- *
  * Units: times in picoseconds, of both passes together; as predicted by compiler/simulate.
  */
 #ifndef FCPC_AUTO_AUTO_H
 #define FCPC_AUTO_AUTO_H
 #include "compiler/auto/report.h"
-#include "compiler/place/strategy_table.h"
+#include "compiler/auto/auto_tuning.h"
+#include "compiler/passes/strategy_table.h"
 #include "compiler/problem/problem.h"
 #include "compiler/simulate/cost_model.h"
 
-/* The passes, in four stretches: up to blocks and tiles, which is all that asks the mask; the placement; routes and the
- * reshuffle; up to a plan, which is not verified. */
-typedef enum auto_stretch { AUTO_CUT, AUTO_PLACE, AUTO_ROUTE, AUTO_PLAN } auto_stretch;
-typedef struct auto_passes {
-    void (*begin)(planning *x, const struct fcpc_program *program, const fcpc_batch *batch, const volatile int *stop,
-                  diags *d);
-    fcp_code (*run)(planning *x, auto_stretch which);
-    void (*rest)(planning *x); /* no pass runs on it from now on, but what it made is still read */
-    void (*end)(planning *x);
-} auto_passes;
-
 /* Tries candidates. *out_settings: a copy of the program with the settings of the best one, by which it is then planned
- * as any program is; report->moves: who computes what in place of the strategy's answer, if any was kept. *kept: what
- * the mask answered, for that planning; the caller frees it, also after an error. Errors that are the batch's, and of
- * the first candidate where none can be planned, are left to that planning to report: then *out_settings are the first
- * candidate's. FCP_E_NO_MEMORY, FCP_E_INTERRUPTED, FCP_E_PROFILE.
+ * as any program is. Where the program names its strategy and leaves only the size of blocks open (block = auto), only
+ * sizes are tried, and all else is as the program says. report->moves: a placement that is to replace the strategy's, if
+ * one was kept.
+ *
+ * *kept: what the mask answered, for that planning; the caller frees it, also after an error. Errors that are the
+ * batch's, and of the first candidate where none can be planned, are left to that planning to report: then *out_settings
+ * are the first candidate's. FCP_E_NO_MEMORY, FCP_E_INTERRUPTED, FCP_E_PROFILE.
  * Cost: for each candidate that is not ruled out by its bound a planning without proof, and a prediction. */
-fcp_code auto_choose(const auto_passes *passes, const struct fcpc_program *program, const fcpc_batch *batch,
-                     const volatile int *stop, diags *d, problem_kept *kept, struct fcpc_program *out_settings,
-                     auto_report *report);
-
-/* The same of the sizes of blocks alone, with the strategy and the settings that the program states: block = auto. */
-fcp_code auto_choose_block(const auto_passes *passes, const struct fcpc_program *program, const fcpc_batch *batch,
-                           const volatile int *stop, diags *d, problem_kept *kept, struct fcpc_program *out_settings,
-                           auto_report *report);
+fcp_code auto_choose(const struct fcpc_program *program, const fcpc_batch *batch, const volatile int *stop, diags *d,
+                     problem_kept *kept, struct fcpc_program *out_settings, auto_report *report);
 
 /* --- inside the room ---------------------------------------------------------------------------------------------- */
 
@@ -53,7 +38,6 @@ typedef struct auto_pairs {
 
 typedef struct auto_trial auto_trial;
 typedef struct auto_job {
-    const auto_passes *passes;
     const struct fcpc_program *program;
     const fcpc_batch *batch;
     const volatile int *stop;
@@ -90,32 +74,24 @@ struct auto_trial {
     sim_result result; /* if it was predicted */
 };
 
-enum {
-    AUTO_HEAVY = 48 << 10,   /* tiles: with so many, effort 1 leaves out what takes long and gains little */
-    AUTO_BLOCK_LEAST = 128,  /* tokens; smaller ones are not tried */
-    AUTO_RIVAL_PERCENT = 105 /* of the best time: so close is another strategy whose neighbours may be better */
-};
+/* candidates.c. The candidates that auto tries first, into the report, with room for `more` that are found later.
+ * *out_middle: the size of blocks that is tried first. */
+fcp_code auto_list(auto_job *j, uint32_t more, uint32_t *out_middle);
+/* Do tokens stay where the caller holds them? */
+bool auto_keeps_homes(const auto_job *j, const auto_candidate *c);
+/* Is it tried by effort 1 only if nothing else can be planned? It needs less memory, and seldom wins. */
+bool auto_is_spare(const auto_candidate *c);
 
-/* job.c. A job without candidates; FCP_E_PROFILE: there is no profile of the program's GPU. */
-fcp_code auto_open(auto_job *j, const auto_passes *passes, const struct fcpc_program *program, const fcpc_batch *batch,
-                   const volatile int *stop, diags *d, const problem_kept *kept, auto_report *report);
-/* Candidate n is chosen. */
-void auto_take(auto_job *j, uint32_t n, struct fcpc_program *out_settings);
-/* Frees the job, after `code`; *out_kept: what the mask answered. Returns the code of a choice that cannot be made;
- * others are left to the planning by the settings. */
-fcp_code auto_close(auto_job *j, fcp_code code, problem_kept *out_kept);
-
-/* sizes.c. The size of blocks that is tried first: 2K tokens, or as much less as gives every rank eight blocks of twice
- * the size; AUTO_BLOCK_LEAST or more. */
+/* sizes.c. Tries sizes of blocks with the program's strategy. */
+fcp_code auto_try_sizes(auto_job *j);
+/* The size of blocks that is tried first: 2K tokens, or as much less as gives every rank eight blocks of twice the size;
+ * BLOCK_LEAST or more. */
 uint32_t auto_middle_size(const struct fcpc_program *g, const fcpc_batch *batch);
 
 /* trial.c. The program with a candidate's settings. False: its heads do not divide among the ranks. */
 bool auto_apply(const struct fcpc_program *g, const auto_candidate *c, struct fcpc_program *out);
 /* What a parameter of the strategy is that divides the candidate's batch. */
 uint32_t auto_value(const struct fcpc_program *g, const auto_candidate *c, uint32_t param);
-const strategy *auto_strategy(fcp_strategy of);
-/* The strategy that divides the candidate's batch. */
-static inline const strategy *auto_divider(const auto_candidate *c) { return auto_strategy(auto_divides_by(c)); }
 uint64_t auto_best_time(const auto_job *j);
 /* Is it effort 1, and does the best candidate take long to plan? */
 bool auto_is_hasty(const auto_job *j, uint32_t effort);
@@ -129,7 +105,7 @@ void auto_derive(auto_job *j, auto_trial *t, const auto_trial *of);
 /* Of trials that are placed, at most two: routes, schedule and prediction, at the same time if there is a thread to be
  * had. made learns what becomes of each. Errors: t->code. */
 void auto_predict(auto_trial *t, uint32_t count);
-void auto_finish(const auto_job *j, auto_trial *t);
+void auto_finish(auto_trial *t);
 /* Frees what it has; *out_kept: what the mask answered, which is now the caller's. */
 void auto_forget(auto_job *j, problem_kept *out_kept);
 static inline uint64_t auto_time(const sim_result *r) {

@@ -25,8 +25,6 @@
 
 #include "compiler/base/group.h"
 
-enum { WIDEST = 64 }; /* ranks that a step changes */
-
 typedef struct mover {
     auto_job *job;
     const problem *p;
@@ -350,7 +348,7 @@ static fcp_code take_two(mover *m, uint32_t width, attempt *best, bool *out_bett
     if (*out_better) code = keep(m, &a[found], made[found].makespan, best);
     if (*out_better) memset(m->spent, 0, m->p->block_count);
     if (*out_better && !code) look(m, auto_longer(&t[found].result));
-    for (uint32_t i = 0; i < count; i++) auto_finish(m->job, &t[i]);
+    for (uint32_t i = 0; i < count; i++) auto_finish(&t[i]);
     arena_reset(&m->memory);
     return code;
 }
@@ -382,7 +380,7 @@ static fcp_code begin(mover *m, const attempt *best, arena *memory) {
         *tokens += m->p->blocks[b].tokens;
         if (*tokens > m->token_cap) m->token_cap = *tokens;
     }
-    auto_finish(j, &t);
+    auto_finish(&t);
     return code;
 }
 

@@ -87,7 +87,7 @@ typedef struct auto_candidate {
 /* As program_has_groups and program_divides_by of a program: does another strategy divide the batch among groups that
  * share heads? Which strategy divides it among ranks or groups? */
 static inline bool auto_has_groups(const auto_candidate *c) {
-    return c->between && c->between != BETWEEN(FCP_STRATEGY_RING);
+    return program_between(c->between) == BETWEEN_BATCH;
 }
 static inline fcp_strategy auto_divides_by(const auto_candidate *c) {
     return auto_has_groups(c) ? (fcp_strategy)(c->between - 1) : c->strategy;

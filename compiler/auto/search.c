@@ -48,15 +48,6 @@ static const axis when_computing[AXES] = {COALESCE, DIVISIONS, BLOCK,    TOLERAN
                   when_waiting[AXES] = {COALESCE, BLOCK,    BUFFERS, TOLERANCE, EPSILON,
                                         DIVISIONS, PINGPONG, RELAY,   TOKENS};
 
-enum {
-    BLOCK_MOST = 8192,
-    FAR_PERCENT = 150,  /* of its bound: who takes longer may gain much from finer blocks */
-    FINE_BLOCKS = 4096, /* more than a quarter of the usual size makes take long to plan */
-    NEAR_PERCENT = 110, /* of the best time: whose neighbours are tried */
-    MUCH_PART = 250,    /* of the best time: a gain after which more is tried */
-    PLACED = 2 /* of the budget, for a neighbour with another placement; one with the best one's is less to plan: 1 */
-};
-
 static bool set_value(auto_candidate *c, uint32_t param, uint32_t value) {
     uint32_t i = 0;
     while (i < c->settings && c->set[i].param != param) i++;
@@ -80,7 +71,7 @@ static bool neighbour(const struct fcpc_program *g, const auto_candidate *of, ax
                             .between = of->between, .block = of->block, .end = AUTO_FAR};
     memcpy(out->set, of->set, sizeof out->set);
     if (a == RELAY) { /* only where work moves has it a meaning */
-        if (!g->relay || !auto_strategy(of->strategy)->in_place || strategy_shares_heads(of->strategy) ||
+        if (!g->relay || !strategy_named(of->strategy)->in_place || strategy_shares_heads(of->strategy) ||
             up == !of->no_relay)
             return false;
         out->no_relay = !of->no_relay;
@@ -88,7 +79,7 @@ static bool neighbour(const struct fcpc_program *g, const auto_candidate *of, ax
     }
     if (a == BLOCK)
         return g->block == BLOCK_AUTO && of->block &&
-               step_value(of->block, false, up, AUTO_BLOCK_LEAST, BLOCK_MOST, &out->block);
+               step_value(of->block, false, up, BLOCK_LEAST, BLOCK_SEARCH_MOST, &out->block);
     const uint32_t param = strategy_find_param(auto_divides_by(of), axes[a].param);
     if (param == STRATEGY_PARAMS || (a == COALESCE && g->coalesce) || (a == BUFFERS && g->buffers)) return false;
     if (a == DIVISIONS && g->coalesce) return false;
@@ -107,7 +98,7 @@ static bool alike(const struct fcpc_program *g, const auto_candidate *a, const a
 }
 
 /* The candidate's number, if it is on the list and has not been tried, or may still be added to it. */
-static bool add(auto_job *j, const auto_candidate *c, uint32_t *out) {
+static bool add_candidate(auto_job *j, const auto_candidate *c, uint32_t *out) {
     auto_report *r = j->report;
     for (*out = 0; *out < r->count; ++*out)
         if (alike(j->program, &r->at[*out], c)) return r->at[*out].end == AUTO_FAR;
@@ -129,7 +120,7 @@ static bool finer(const auto_job *j, uint32_t centre, auto_candidate *next) {
         if (j->report->at[i].block && !j->report->at[i].found && j->report->at[i].block < least)
             least = j->report->at[i].block;
     next->block = least / 2;
-    if (next->block < AUTO_BLOCK_LEAST || next->block >= c->block) return false;
+    if (next->block < BLOCK_LEAST || next->block >= c->block) return false;
     if (j->base->x.problem->tokens / next->block > FINE_BLOCKS) return false;
     if (neighbour(j->program, next, COALESCE, true, &more)) *next = more;
     if (neighbour(j->program, next, PINGPONG, true, &more)) *next = more;
@@ -156,14 +147,14 @@ static uint32_t pick(auto_job *j, uint32_t centre, uint32_t effort, axis lead, b
     while (lead < AXES && order[first] != lead) first++;
     for (uint32_t i = 0; i < AXES; i++) {
         const axis a = order[(first + i) % AXES];
-        const uint32_t cost = axes[a].placed ? PLACED : 1;
+        const uint32_t cost = axes[a].placed ? PLACED_COST : 1;
         if (a == PINGPONG && !count && auto_is_hasty(j, effort)) continue; /* beside another one it costs no time */
         if (axes[a].placed && (kept || (effort == 1 && centre != j->best))) continue; /* it seldom gains so much */
         for (int up = 0; up < 2 && count < 2 && cost <= *budget; up++) {
             auto_candidate next;
             if (!find(j, centre, effort, a, up, &next)) continue;
             if (effort == 1 && a == BLOCK && count) return count;
-            if (!add(j, &next, &pair[count])) continue;
+            if (!add_candidate(j, &next, &pair[count])) continue;
             on[count++] = a;
             *budget -= cost;
             if (effort == 1 && a == BLOCK) return count;
@@ -177,7 +168,7 @@ static uint32_t next_centre(const auto_report *r, uint32_t best) {
     uint32_t found = FCP_NONE;
     for (uint32_t n = 0; n < r->count; n++) {
         const auto_candidate *c = &r->at[n];
-        if (!c->makespan || c->spread || c->makespan / NEAR_PERCENT * 100 > r->at[best].makespan) continue;
+        if (!c->makespan || c->spread || c->makespan / CLOSE_PERCENT * 100 > r->at[best].makespan) continue;
         if (found == FCP_NONE || c->makespan < r->at[found].makespan) found = n;
     }
     return found;

@@ -7,7 +7,6 @@
 
 #include <stdlib.h>
 
-#include "compiler/problem/problem.h"
 #include "compiler/planning/workspace.h"
 
 void planning_begin(planning *x, const struct fcpc_program *program, const fcpc_batch *batch, const volatile int *stop,
@@ -28,7 +27,6 @@ void planning_rest(planning *x) {
 }
 
 void planning_end(planning *x) {
-    problem_close_mask(x, &x->cells);
     planning_rest(x);
     workspace_give(x->program->workspace, WORKSPACE_PLAN, &x->memory);
     workspace_give(x->program->workspace, WORKSPACE_WORK, &x->work);

@@ -12,7 +12,7 @@
 #define FCPC_PLANNING_H
 #include "compiler/base/arena.h"
 #include "compiler/base/diag.h"
-#include "compiler/sema/program.h"
+#include "compiler/sema/strategies.h"
 #include "runtime/base/stop.h"
 #include "runtime/plan/records.h"
 
@@ -40,7 +40,9 @@ struct planning {
 
     bool trial; /* one of several candidates: nothing is looked for that would only be said to the user */
     bool alone; /* a trial, and no other is made at this time: it may use two threads */
-    const struct strategy *strategy; /* in place of the program's; NULL: the program's (place/strategies.h) */
+    const struct strategy *strategy; /* in place of the program's; NULL: the program's (place/place.h) */
+    /* the program's masks if all are to have the homes that are chosen here: passes/other_masks.h; NULL: only one */
+    const struct other_masks *others;
     uint32_t block;    /* tokens of a block */
     uint32_t coalesce; /* independent rounds to a stage; 0: schedule_build finds out, from program->divisions */
 
@@ -65,6 +67,7 @@ struct planning {
     struct grouping *grouping; /* groups: which sequences share ranks, found before the blocks are cut */
     struct sharing *sharing;   /* ulysses, upipe: which heads are computed where and when */
     uint32_t *block_home; /* dcp: where blocks stay, found when they are cut; NULL: it chooses homes */
+    const uint64_t **other_work; /* per mask, first this one: pairs of each block (passes/other_masks.c) */
     uint32_t *tile_rank; /* who computes each tile, where a strategy finds that while it finds homes */
     struct placement *placement;
     struct traffic *traffic;
@@ -101,7 +104,7 @@ static inline span planning_span(const planning *x, span at) {
  * lengths. */
 static inline span planning_size_span(const planning *x) {
     const struct fcpc_program *g = x->program;
-    return g->block_span.source != SPAN_NONE.source ? g->block_span : g->lengths_span;
+    return g->at[AT_BLOCK].source != SPAN_NONE.source ? g->at[AT_BLOCK] : g->at[AT_LENGTHS];
 }
 
 /* Reports an error at a place of the program and returns its code: return planning_fail(x, FCP_E_LENGTHS, ...). */

@@ -10,7 +10,6 @@
 #include "runtime/cuda/cuda.h"
 #include "runtime/plan/plan_arrays.h"
 
-#include "runtime/plan/plan_arrays.h"
 #include "runtime/plan/table_reads.h"
 
 /* Takes room for the sums of each rank, and for the floats that are made of them. A capture allows no allocation. */

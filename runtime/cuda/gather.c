@@ -9,7 +9,6 @@
 #include <stdlib.h>
 
 #include "runtime/exec/host_reshuffle.h"
-#include "runtime/plan/sides.h"
 
 _Static_assert((int)FK_GATHER_TENSORS == (int)FCP_MOVED, "as many tensors move");
 

@@ -33,7 +33,6 @@
 #include <string.h>
 
 #include "runtime/exec/error_place.h"
-#include "runtime/plan/enum_names.h"
 
 /* A mark has the pass in its upper bits, and in the others the number of the instruction that was begun, counted from
  * 1. At the end of the queue the number is one more than there are instructions. BEFORE: the run has begun, but none of

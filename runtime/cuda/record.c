@@ -23,7 +23,6 @@
 #include <string.h>
 
 #include "runtime/exec/error_place.h"
-#include "runtime/plan/enum_names.h"
 #include "runtime/worklists/fuse.h"
 #include "runtime/plan/fabrics.h"
 

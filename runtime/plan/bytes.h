@@ -13,9 +13,7 @@ static inline uint32_t fcp_kv_dim(const fcp_problem *p) {
     return p->values_in_keys ? p->head_dim : p->head_dim + p->value_dim;
 }
 /* Numbers from a head of V to the next in memory: with values_in_keys they lie in the rows of K. */
-static inline uint32_t fcp_value_stride(const fcp_problem *p) {
-    return p->values_in_keys ? p->head_dim : p->value_dim;
-}
+static inline uint32_t fcp_value_stride(const fcp_problem *p) { return p->values_in_keys ? p->head_dim : p->value_dim; }
 /* Bytes of one token of a class when it moves, of a block that holds both sides. With e the size of the dtype, w that
  * of `wire`, H = range_kv * range_sub query heads and K = range_kv KV heads in a range, q = H * head_dim, o = H *
  * value_dim, and kv = K * (head_dim + value_dim), or with values_in_keys K * head_dim:

@@ -6,7 +6,6 @@
 #include "runtime/plan/enum_names.h"
 #include <string.h>
 
-
 #define NAME(id, name, ...) [id] = name,
 #define TEXT(id, name, text) [id] = text,
 

@@ -18,9 +18,10 @@ enum { FCP_HOLDS_Q = 1 << FCP_QUERIES, FCP_HOLDS_KV = 1 << FCP_KEYS, FCP_HOLDS_B
 #define FCP_ID(id, ...) id,
 #define FCP_ALIGN_LIST(X) X(FCP_BOTTOM_RIGHT, "bottom_right") X(FCP_TOP_LEFT, "top_left")
 #define FCP_STRATEGY_LIST(X)                                                                                           \
-    X(FCP_STRATEGY_FCP, "fcp") X(FCP_STRATEGY_RING, "ring") X(FCP_STRATEGY_ZIGZAG, "zigzag")                           \
-    X(FCP_STRATEGY_CAD, "cad") X(FCP_STRATEGY_ULYSSES, "ulysses") X(FCP_STRATEGY_UPIPE, "upipe")                       \
-    X(FCP_STRATEGY_DCP, "dcp") X(FCP_STRATEGY_GROUPS, "groups")
+    X(FCP_STRATEGY_FCP, "fcp")                                                                                         \
+    X(FCP_STRATEGY_RING, "ring") X(FCP_STRATEGY_ZIGZAG, "zigzag") X(FCP_STRATEGY_CAD, "cad")                           \
+        X(FCP_STRATEGY_ULYSSES, "ulysses") X(FCP_STRATEGY_UPIPE, "upipe") X(FCP_STRATEGY_DCP, "dcp")                   \
+            X(FCP_STRATEGY_GROUPS, "groups")
 #define FCP_FABRIC_LIST(X) X(FCP_NET, "net") X(FCP_LOCAL, "local")
 #define FCP_TOPOLOGY_LIST(X) X(FCP_FAT_TREE, "fat_tree") X(FCP_RAIL, "rail")
 #define FCP_QUEUE_LIST(X) X(FCP_COMPUTE, "compute", "compute") X(FCP_COMM, "comm", "communication")
@@ -39,7 +40,7 @@ enum { FCP_HOLDS_Q = 1 << FCP_QUERIES, FCP_HOLDS_KV = 1 << FCP_KEYS, FCP_HOLDS_B
     X(FCP_OUT, "out", "outputs")
 #define FCP_CELL_LIST(X) X(FCP_CELL_NONE, "none") X(FCP_CELL_FULL, "full") X(FCP_CELL_PARTIAL, "partial")
 #define FCP_DIRECTION_LIST(X) X(FCP_SEND, "send") X(FCP_RECV, "recv")
-#define FCP_ROUND_LIST(X)                                                                                             \
+#define FCP_ROUND_LIST(X)                                                                                              \
     X(FCP_ROUND_IN, "in")                                                                                              \
     X(FCP_ROUND_INDEPENDENT, "independent")                                                                            \
     X(FCP_ROUND_DEPENDENT, "dependent")                                                                                \

@@ -10,11 +10,11 @@
 typedef struct fcp_array {
     uint32_t name, file; /* where in NAMES each begins, NUL-terminated; the file as the program names it, or FCP_NONE */
     uint32_t kind;
-    uint32_t width;      /* mc_width; MC_F64 in tables only */
+    uint32_t width;          /* mc_width; MC_F64 in tables only */
     uint64_t count, columns; /* columns: 0 if it has one dimension, as fields do */
     uint64_t offset;
-    int64_t lo, hi;      /* the least and the greatest value; 0 for reals */
-    uint8_t hash[32];    /* SHA-256 of the file; zeros if there is none */
+    int64_t lo, hi;   /* the least and the greatest value; 0 for reals */
+    uint8_t hash[32]; /* SHA-256 of the file; zeros if there is none */
 } fcp_array;
 
 /* A union of slices, as mc_bands: its rows lie together, and so do its bands. */

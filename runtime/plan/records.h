@@ -9,22 +9,22 @@ typedef struct fcp_problem {
     uint32_t heads, kv_heads;
     uint32_t head_dim, value_dim; /* numbers of a head of Q and K; of V and O */
     uint32_t range_kv, range_sub; /* of each range of heads: KV heads, and query heads of each KV head */
-    uint16_t dtype;              /* an fcp_dtype: of the tensors */
-    uint16_t wire;               /* FCP_FP32 or FCP_BF16: of partial results as they travel; see WIRE */
-    uint16_t values_in_keys;     /* 1: V is the first value_dim numbers of each row of K; there is no V and no dV */
-    uint16_t lse_gradient;       /* 1: the backward pass takes a gradient of LSE */
+    uint16_t dtype;               /* an fcp_dtype: of the tensors */
+    uint16_t wire;                /* FCP_FP32 or FCP_BF16: of partial results as they travel; see WIRE */
+    uint16_t values_in_keys;      /* 1: V is the first value_dim numbers of each row of K; there is no V and no dV */
+    uint16_t lse_gradient;        /* 1: the backward pass takes a gradient of LSE */
     uint32_t layout, strategy, topology;
-    uint32_t layout_group;       /* neighbouring ranks over which a layout is made; `ranks`: all those of a deal */
-    uint32_t block;              /* tokens; the block size asked for */
-    uint32_t max_block;          /* tokens of the largest block that holds KV; a KV or DKV slot has room for it */
-    uint32_t max_q_block;        /* tokens of the largest block that holds Q; a STATE slot has room for it */
-    uint32_t unit;               /* tokens of KV; of other classes a unit has as many bytes, or more: fcp_unit_tokens */
+    uint32_t layout_group; /* neighbouring ranks over which a layout is made; `ranks`: all those of a deal */
+    uint32_t block;        /* tokens; the block size asked for */
+    uint32_t max_block;    /* tokens of the largest block that holds KV; a KV or DKV slot has room for it */
+    uint32_t max_q_block;  /* tokens of the largest block that holds Q; a STATE slot has room for it */
+    uint32_t unit;         /* tokens of KV; of other classes a unit has as many bytes, or more: fcp_unit_tokens */
     uint32_t coalesce, buffers, margin;
-    uint32_t passes;             /* bit per fcp_pass */
+    uint32_t passes; /* bit per fcp_pass */
     uint32_t deterministic;
-    uint32_t mask_uses;          /* MC_USES_* of the mask */
-    uint32_t align;              /* an fcp_align; bottom right if every sequence has as many queries as keys */
-    uint32_t documents;          /* the array that tells documents apart; FCP_NONE: sequences are the documents */
+    uint32_t mask_uses; /* MC_USES_* of the mask */
+    uint32_t align;     /* an fcp_align; bottom right if every sequence has as many queries as keys */
+    uint32_t documents; /* the array that tells documents apart; FCP_NONE: sequences are the documents */
     uint32_t pad;
     uint64_t tokens, key_tokens; /* how many queries and how many keys; equal if the plan is not split */
     uint64_t memory_cap;         /* bytes per rank */

@@ -5,7 +5,6 @@
 #include "runtime/plan/instructions.h"
 #include "runtime/plan/plan.h"
 
-
 /* What was found of a pass. */
 typedef struct pass_facts {
     uint64_t rounds[FCP_ROUND_KIND_COUNT];

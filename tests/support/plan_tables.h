@@ -11,7 +11,6 @@
 #include "runtime/plan/plan_summary.h"
 #include "runtime/verify/verify.h"
 
-
 /* Tables with room for more records, and the plan that shows them. */
 typedef struct tables {
 #define X(id, type, member)                                                                                            \

@@ -56,4 +56,9 @@ typedef struct grouping {
 
 /* groups_cut.c. The model of a program. FCP_E_PROFILE: there is no profile of its GPU. */
 fcp_code groups_model_of(const struct fcpc_program *g, groups_model *out, fcp_error *err);
+
+/* The strategy's functions: place.h. */
+fcp_code groups_cut(planning *x);
+fcp_code place_by_groups(planning *x, const place_input *in, uint32_t *home);
+fcp_code exec_by_groups(planning *x, const uint32_t *home, uint32_t *exec);
 #endif

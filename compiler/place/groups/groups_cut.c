@@ -87,7 +87,7 @@ static fcp_code too_few(planning *x, const uint64_t *size, uint32_t s, uint64_t 
     print_tokens(tokens, each);
     if (s != FCP_NONE)
         snprintf(who, sizeof who, "sequence %u (%llu tokens) needs", s, (unsigned long long)size[s]);
-    diag_error(x->d, FCP_E_VALUE, planning_span(x, x->program->strategy_span),
+    diag_error(x->d, FCP_E_VALUE, planning_span(x, x->program->at[AT_STRATEGY]),
                "groups: %s %llu ranks at %s tokens each; there are %u", who, (unsigned long long)ranks, each,
                x->problem->ranks);
     hint_tokens(x, size, s == FCP_NONE ? tokens : (size[s] - 1) / x->problem->ranks, groups, of);
@@ -179,7 +179,7 @@ static fcp_code make_groups(planning *x, grouping *out) {
     if (!code) code = count_cells(x, out->of, out->groups);
     if (code) return code;
     code = groups_model_of(x->program, &model, &err);
-    if (code) return planning_fail(x, code, x->program->strategy_span, "%s", err.message);
+    if (code) return planning_fail(x, code, x->program->at[AT_STRATEGY], "%s", err.message);
     return groups_choose(&model, out->groups, out->count, p->ranks, &x->scratch);
 }
 

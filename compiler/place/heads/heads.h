@@ -6,7 +6,7 @@
  */
 #ifndef FCPC_PLACE_HEADS_HEADS_H
 #define FCPC_PLACE_HEADS_HEADS_H
-#include "compiler/place/strategy_table.h"
+#include "compiler/place/place.h"
 #include "compiler/problem/problem.h"
 
 /* How heads are divided: x->sharing. Neighbouring ranks are a group, `group` of them; the place of a rank in its group
@@ -41,4 +41,8 @@ fcp_code heads_place_between(planning *x, const strategy *other, uint32_t **out_
 uint32_t heads_route_between(const planning *x, const need *n, leg *legs);
 /* The ways around a ring of groups: keys go to their lanes in their own group, and from there on. */
 uint32_t heads_route(const planning *x, const need *n, leg *legs);
+/* The functions of both strategies: place.h. */
+fcp_code heads_cut(planning *x);
+fcp_code place_by_heads(planning *x, const place_input *in, uint32_t *home);
+fcp_code exec_by_heads(planning *x, const uint32_t *home, uint32_t *exec);
 #endif

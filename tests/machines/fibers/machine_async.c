@@ -258,7 +258,7 @@ bool machine_progress(cta *b, bool must) {
 }
 
 void fk_tma_load_host(fk_u32 to, const fk_map *map, fk_u32 column, fk_u32 head, fk_u32 row, fk_u32 slot,
-                         fk_u32 address) {
+                      fk_u32 address) {
     thread *t = machine_self;
     cta *b = t->cta;
     mbarrier *counts = find(t, address);

@@ -6,8 +6,6 @@
 #include "runtime/plan/enum_names.h"
 #include "runtime/plan/plan_summary.h"
 #include "tests/support/nccl_ranks.h"
-#include "runtime/plan/enum_names.h"
-#include "runtime/plan/plan_summary.h"
 
 enum { POISON = 0x5a, ROW_MOST = 1024 };
 

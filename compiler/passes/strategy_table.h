@@ -1,23 +1,11 @@
 /* strategy_table.h: the strategies as passes see them: a table of what each does. */
-#ifndef FCPC_PLACE_STRATEGY_TABLE_H
-#define FCPC_PLACE_STRATEGY_TABLE_H
+#ifndef FCPC_PASSES_STRATEGY_TABLE_H
+#define FCPC_PASSES_STRATEGY_TABLE_H
 #include "compiler/place/place.h"
 
-typedef struct strategy {
-    bool by_block;                /* it cuts blocks of x->block tokens; else plan.block does not matter */
-    bool cut_given;               /* its blocks are another plan's, and stay as they are */
-    bool in_place;                /* homes are where the caller holds the tokens, and work moves */
-    fcp_code (*cut)(planning *x); /* a problem's sequences into blocks */
-    /* divides blocks once more, after they were divided for the mask at hand; NULL: nobody does */
-    fcp_code (*divide)(planning *x);
-    fcp_code (*place)(planning *x, const place_input *in, uint32_t *home); /* fills home */
-    /* NULL in strategies that leave both to others: where each tile runs (fills exec), and the ways of blocks */
-    fcp_code (*exec)(planning *x, const uint32_t *home, uint32_t *exec);
-    route_choice *route;
-    bool given;                   /* homes are those of another plan, or of a program's first layer */
-} strategy;
-
-/* x->strategy, or else the program's. */
+/* Of plans: 0 to FCP_STRATEGY_COUNT - 1. */
+const strategy *strategy_named(uint32_t which);
+/* x->strategy, or else that which divides the program's batch. */
 const strategy *strategy_of(const planning *x);
 /* Do several ranks compute a block that is too heavy for one? */
 bool strategy_shares_blocks(const planning *x);

@@ -5,14 +5,13 @@
  *           parsed and all options applied, so that one mistake does not cause a dozen errors.
  * Cost:     O(source + batch + the mask and score with their definitions inlined).
  */
-#include "compiler/front.h"
+#include "compiler/front/front.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "compiler/gpu_profile.h"
 #include "compiler/expr/choose.h"
-#include "compiler/choose_margin.h"
+#include "compiler/front/gpu_profile.h"
 #include "compiler/sema/arrays.h"
 #include "compiler/sema/files.h"
 #include "compiler/sema/keys.h"
@@ -23,6 +22,7 @@
 #include "compiler/syntax/parse.h"
 #include "compiler/planning/workspace.h"
 #include "runtime/base/clock.h"
+#include "runtime/base/read_file.h"
 #include "runtime/base/sized.h"
 
 /* Checks the program in s->main_source into s->out. What is wrong is reported in s->d, which had `errors` before. */
@@ -46,9 +46,9 @@ static void check(sema *s, const fcpc_options *options, size_t errors) {
     expr_choose_score(s, &k);
     if (sema_stopped(s)) return;
     sema_finish_arrays(s);
-    if (options->profile) device_read_profile(s, options->profile);
+    if (options->profile) gpu_read_profile(s, options->profile);
     if (diag_errors(s->d) > errors) return;
-    if (margin_list(s->out)) diag_error(s->d, FCP_E_NO_MEMORY, SPAN_NONE, "out of memory");
+    if (gpu_list_margins(s->out)) diag_error(s->d, FCP_E_NO_MEMORY, SPAN_NONE, "out of memory");
     sema_warn_unused(s);
     if (sema_stopped(s) || !program_finish(s)) return;
     s->out->workspace = workspace_new(); /* without one, planning keeps nothing between batches */
@@ -117,4 +117,36 @@ fcp_code fcpc_parse_text(const char *name, const char *bytes, size_t size, const
                          fcpc_diagnostics *d, fcpc_program **out_program) {
     const front_input in = {name ? name : "", bytes, size, options, NULL, 0};
     return front_parse(&in, d, out_program, NULL, NULL);
+}
+
+fcp_code fcpc_parse_file(const char *path, const fcpc_options *options, fcpc_diagnostics *d,
+                         fcpc_program **out_program) {
+    text bytes = {0};
+    char room[128];
+    fcpc_options asked;
+    fcp_error ignored; /* what is wrong with the options is told when the text is parsed */
+    const bool known = fcp_sized_read(&asked, sizeof asked, options, "fcpc_options", &ignored) == FCP_OK;
+    int failure = text_read(&bytes, path, known && asked.regular_files, SOURCE_MAX);
+    fcp_code code = FCP_OK;
+    if (failure || bytes.failed) {
+        code = failure ? FCP_E_READ : FCP_E_NO_MEMORY;
+        if (d && failure)
+            diag_error(d, code, SPAN_NONE, "cannot read '%s': %s", path, fcp_read_reason(failure, room));
+        else if (d) diag_error(d, code, SPAN_NONE, "out of memory reading '%s'", path);
+    } else code = fcpc_parse_text(path, bytes.at ? bytes.at : "", bytes.size, options, d, out_program);
+    text_free(&bytes);
+    return code;
+}
+
+void fcpc_program_free(fcpc_program *program) {
+    if (!program) return;
+    for (uint32_t i = 1; i < program->layer_count; i++) fcpc_program_free(program->layers[i].program);
+    workspace_release(program->workspace);
+    program_free(program);
+}
+
+uint32_t fcpc_program_layers(const fcpc_program *program, uint32_t number, uint32_t *out_times) {
+    const uint32_t count = program->layer_count;
+    if (out_times) *out_times = !count ? !number : number < count ? program->layers[number].times : 0;
+    return program->layer_count ? program->layer_count : 1;
 }
