@@ -23,7 +23,7 @@
 #include <string.h>
 
 #include "compiler/schedule/colour_parts.h"
-#include "compiler/schedule/tuning.h"
+#include "compiler/schedule/schedule_tuning.h"
 #include "runtime/base/stop.h"
 
 enum { STRETCH = 1 << 16 }; /* edges between two looks at stop */

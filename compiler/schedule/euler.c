@@ -24,7 +24,7 @@
 #include <string.h>
 
 #include "compiler/schedule/colour_parts.h"
-#include "compiler/schedule/tuning.h"
+#include "compiler/schedule/schedule_tuning.h"
 #include "runtime/base/stop.h"
 
 #define NOTHING UINT32_MAX

@@ -22,7 +22,7 @@
  * *What breaks if all ranks divide*: on wikipedia-64 in zigzag the backward pass takes 741 ms in place of 718.
  */
 #include "compiler/schedule/schedule_parts.h"
-#include "compiler/schedule/tuning.h"
+#include "compiler/schedule/schedule_tuning.h"
 #include "runtime/plan/bytes.h"
 #include "runtime/plan/head_ranges.h"
 

@@ -18,7 +18,7 @@
 
 #include <string.h>
 
-#include "compiler/schedule/tuning.h"
+#include "compiler/schedule/schedule_tuning.h"
 #include "runtime/base/stop.h"
 
 enum { SIDES = 2 };

@@ -28,7 +28,7 @@
 
 #include <string.h>
 
-#include "compiler/schedule/tuning.h"
+#include "compiler/schedule/schedule_tuning.h"
 
 /* A rank that has the block. */
 typedef struct holder {

@@ -33,7 +33,7 @@
 #include "compiler/schedule/routes.h"
 
 #include "compiler/base/sort.h"
-#include "compiler/schedule/tuning.h"
+#include "compiler/schedule/schedule_tuning.h"
 #include "runtime/base/stop.h"
 
 /* A node in which some rank has got the block. */

@@ -35,7 +35,7 @@
 #include "compiler/schedule/rails.h"
 #include "compiler/schedule/relays.h"
 #include "compiler/schedule/routes.h"
-#include "compiler/schedule/tuning.h"
+#include "compiler/schedule/schedule_tuning.h"
 #include "compiler/schedule/ways.h"
 
 typedef struct state {

@@ -27,7 +27,7 @@
 #include <string.h>
 
 #include "compiler/schedule/schedule_parts.h"
-#include "compiler/schedule/tuning.h"
+#include "compiler/schedule/schedule_tuning.h"
 
 typedef unsigned __int128 wide; /* any rate and any length fits */
 

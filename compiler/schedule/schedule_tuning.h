@@ -1,4 +1,4 @@
-/* tuning.h: the constants of this room that trade one good against another.
+/* schedule_tuning.h: the constants of this room that trade one good against another.
  *
  * None of them can make a plan wrong: each only makes plans slower or faster, or planning dearer. Changing one changes
  * the bytes of plans, and so the golden files. "Tried" says what was measured; where nothing is said, the value has not
