@@ -77,14 +77,14 @@ static bool warn_extremes(const batch *b) {
     const problem *p = b->problem;
     bool constant = g->mask.count == 1;
     if (!p->pairs) {
-        diag_warning(b->d, place(b, g->mask_span), "%s allows no pair in the whole batch", g->mask_name);
+        diag_warning(b->d, place(b, g->at[AT_MASK]), "%s allows no pair in the whole batch", g->mask_name);
         diag_hint(b->d, "every output is 0 and every gradient too; nothing is computed");
         return true;
     }
     if (p->pairs < p->positions) return false;
     if (p->split && b->decodes) return true; /* one query each: it sees what there is */
     if (!constant && b->longest > 1) {
-        diag_warning(b->d, place(b, g->mask_span),
+        diag_warning(b->d, place(b, g->at[AT_MASK]),
                      "%s allows every pair of the whole batch (the longest sequence has %" PRIu64 " tokens)",
                      g->mask_name, b->longest);
         diag_hint(b->d, "over these lengths it masks nothing: `full` is the same");
@@ -155,7 +155,7 @@ static fcp_code warn_masked(batch *b, masked_batch *found) {
         snprintf(size, sizeof size, "%" PRIu64 " %s, %" PRIu64 " key%s", p->queries[s],
                  p->queries[s] == 1 ? "query" : "queries", p->lengths[s], text_plural(p->lengths[s]));
     if (by_head) snprintf(head, sizeof head, ", h = %" PRIu32, example.head);
-    diag_warning(b->d, place(b, g->mask_span),
+    diag_warning(b->d, place(b, g->at[AT_MASK]),
                  "%s: %s%" PRIu64 " %s of %" PRIu64 " sequence%s see%s no key: %s%s%s of sequence %" PRIu32 " (%s)",
                  g->mask_name, found->unknown ? "at least " : "", rows,
                  by_head     ? "rows (query and head)"
@@ -223,7 +223,7 @@ static void warn_params(const batch *b) {
 /* --- structure ---------------------------------------------------------------------------------------------------- */
 
 static void warn_unstructured(const batch *b) {
-    diag_warning(b->d, place(b, b->program->mask_span),
+    diag_warning(b->d, place(b, b->program->at[AT_MASK]),
                  "%s makes planning slow: %" PRIu64 " of its pairs had to be looked at one by one",
                  b->program->mask_name, b->problem->elements);
     diag_hint(b->d,
@@ -290,7 +290,7 @@ static fcp_code warn_symmetric(batch *b) {
     cells_free(c);
     free(nodes);
     if (code != FCP_OK || !same) return code;
-    diag_warning(b->d, place(b, g->mask_span),
+    diag_warning(b->d, place(b, g->at[AT_MASK]),
                  "%s is symmetric: where q sees k, k sees q, so queries see what comes after them", g->mask_name);
     diag_hint(b->d, "in a model that predicts the next token that leaks it; if that is not meant: `causal and ...`");
     return FCP_OK;

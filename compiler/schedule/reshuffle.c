@@ -187,7 +187,7 @@ fcp_code reshuffle_build(planning *x) {
     state s = {.x = x, .p = p, .out = out, .planned = p->program->layout == FCP_LAYOUT_PLANNED};
     fcp_code code = build(&s);
     if (code == FCP_E_PLAN_SIZE)
-        return planning_fail(x, code, x->program->lengths_span,
+        return planning_fail(x, code, x->program->at[AT_LENGTHS],
                              "the batch is too large for a plan of so few ranks: the layout has more than 2^31 tokens "
                              "on a rank, or 2^30 parts of blocks");
     if (!code) x->reshuffle = out;

@@ -1,4 +1,4 @@
-/* error_place.c: see error_place.h. */
+/* error_place.c: the place in a plan that an error names, in words (error_place.h). */
 #include "runtime/exec/error_place.h"
 #include "runtime/plan/enum_names.h"
 #include "runtime/plan/instructions.h"

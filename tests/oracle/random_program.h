@@ -40,9 +40,8 @@ static inline dice dice_of(uint64_t seed, uint64_t salt) {
     return d;
 }
 
-#include "runtime/plan/enums.h"
-#include "tests/oracle/random_score.h"
 #include "runtime/plan/enum_names.h"
+#include "tests/oracle/random_score.h"
 
 /* --- expressions -------------------------------------------------------------------------------------------------- */
 

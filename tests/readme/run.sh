@@ -12,6 +12,8 @@
 #   make TARGET            is not run: the target must exist
 #   ```sh gpu              needs GPUs, MPI or several machines: not run; its commands and options must exist
 # Commands between backquotes in the text are not run: their targets, commands and options must exist.
+# Links lead to a file, and to a heading of it. Sources that the text names between backquotes exist: the name is the
+# end of some path (`lpt.c`, `place/lpt.c`), or a path from the page's folder.
 # The Python of README.md runs, where build/python is there (make setup).
 # TIMES=1 also prints how long each command took, in seconds.
 # Closing line: "readme: N passed, M failed".
@@ -58,7 +60,8 @@ exists() {
     shift
     if [ "$program" = make ]; then
         for test in $(echo "$text" | sed -n "s/.*T='\([^']*\)'.*/\1/p"); do
-            find tests -name "$test.c" -o -path "tests/$test/run.sh" | grep -q . || { bad "$where" "there is no test '$test'"; return; }
+            find tests -name "$test.c" -o -path "tests/$test/run.sh" | grep -q . ||
+                { bad "$where" "there is no test '$test'"; return; }
         done
         for word in "$@"; do
             case "$word" in
@@ -138,8 +141,68 @@ run() {
     fi
 }
 
+# Every file, and "FILE#ANCHOR" of every heading, as GitHub names it
+find . -type f ! -path './build*' ! -path './.git/*' | sed 's|^\./||' | sort > "$work/files"
+grep '\.md$' "$work/files" | xargs awk '
+    FNR == 1 {fence = 0}
+    /^ *```/ {fence = !fence}
+    !fence && /^#+ / {
+        text = tolower($0)
+        sub(/^#+ /, "", text)
+        gsub(/[^a-z0-9_ -]/, "", text)
+        gsub(/ /, "-", text)
+        print FILENAME "#" text
+    }' > "$work/anchors"
+
+# names FILE: "WHERE: WHAT" for every link that leads nowhere, and for every source that is named and is not there
+names() {
+    awk -v page="$1" '
+        function resolve(path,    parts, out, n, m, i) { # without . and ..
+            n = split(path, parts, "/")
+            m = 0
+            for (i = 1; i <= n; i++)
+                if (parts[i] == ".." && m) m--
+                else if (parts[i] != "" && parts[i] != ".") out[++m] = parts[i]
+            path = ""
+            for (i = 1; i <= m; i++) path = path (i > 1 ? "/" : "") out[i]
+            return path
+        }
+        BEGIN {
+            folder = page
+            sub(/[^\/]*$/, "", folder)
+        }
+        FILENAME ~ /files$/ {
+            there[$0]
+            for (path = $0; sub(/\/[^\/]*$/, "", path); ) there[path]
+            for (path = $0; sub(/^[^\/]*\//, "", path); ) ends[path]
+            next
+        }
+        FILENAME ~ /anchors$/ {there[$0]; next}
+        /^ *```/ {fence = !fence}
+        fence {next}
+        {
+            text = $0
+            while (match(text, /\]\([^) ]+\)/)) {
+                link = substr(text, RSTART + 2, RLENGTH - 3)
+                text = substr(text, RSTART + RLENGTH)
+                if (link ~ /^https?:/) continue
+                target = link ~ /^#/ ? page link : resolve(folder link)
+                if (!(target in there)) print page ":" FNR ": the link " link " leads nowhere"
+            }
+            text = $0
+            while (match(text, /`[a-z0-9_.\/]+\.[chly]`/)) {
+                name = substr(text, RSTART + 1, RLENGTH - 2)
+                text = substr(text, RSTART + RLENGTH)
+                if (name in ends || name in there || resolve(folder name) in there) continue
+                print page ":" FNR ": there is no " name
+            }
+        }' "$work/files" "$work/anchors" "$1"
+}
+
 for document in $(find . -name '*.md' ! -path './build*' ! -path './tests/bench/*' ! -path './.git/*' | sed 's|^\./||' \
     | sort); do
+    names "$document" > "$work/log"
+    if [ -s "$work/log" ]; then bad "$document" "it names what is not there"; else good; fi
     fences "$document" > "$work/fences"
     : > "$work/expected"
     while read -r line kind text; do

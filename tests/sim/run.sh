@@ -54,7 +54,7 @@ check "without draws there is nothing of the kind" sh -c "'$fcpc' sim '$work/pla
 # several candidates
 "$fcpc" sim -q $program --strategy all --sweep plan.block=256,512 \
     --sweep coalesce=1,2,4 --csv "$work/csv" --json > "$work/json" 2> "$work/err"
-strategies=$(grep -o 'X(FCP_STRATEGY_' runtime/plan/plan.h | wc -l)
+strategies=$(grep -o 'X(FCP_STRATEGY_' runtime/plan/enums.h | wc -l)
 check "as many candidates as combinations" jq -e --argjson n "$strategies" '(.candidates | length) == 6 * $n and $n > 4
     and .candidates[0].settings["plan.strategy"] == "fcp" and .candidates[1].settings.coalesce == "2"' "$work/json"
 rows=$(jq '[.candidates[] | if .makespan_s then 2 else 1 end] | add' "$work/json") # a candidate that is refused has one

@@ -1,4 +1,4 @@
-/* feasibility.c: decides which rank may take what, so that everything else can still be placed under both limits.
+/* feasibility.c: which rank may take which block, so that everything else can still be placed under both limits.
  *
  * Requires: items that are placed roughly from the densest (work per token) to the lightest.
  * Gives: answers to "may this rank take this?" and "which rank needs this most?", in O(kinds) each.
@@ -10,18 +10,18 @@
  * the rank would have no work left and room for one more block, while the lightest block has work 1. So both ranks
  * end at 10, with 8 1 1 and 5 3 2.
  *
- * Every rank has two limits: it still takes `left` work and `room` tokens. What is to come has `slack` fewer tokens
- * than there is room. Choose a threshold x, let L be the ranks whose need left / room is at most x, and let F(t) be
- * the work of the lightest t tokens to come. The other ranks can take no more than their room, so L must take at
- * least room(L) - slack tokens, whose work is at least F(room(L) - slack). So everything can be placed only if, for
- * every x,
+ * The test. A rank still takes `left` work and `room` tokens; left / room is its need, the density of blocks that fill
+ * it. All ranks together have `slack` more tokens of room than are still to come. Choose a threshold x. Let L be the
+ * ranks whose need is at most x, and left(L) and room(L) the sums over L. The ranks outside L can take no more tokens
+ * than their room, so those of L must take at least room(L) - slack tokens. Let F(t) be the work of the lightest t
+ * tokens to come. So everything can be placed only if, for every x,
  *
  *     left(L) >= F(room(L) - slack).
  *
- * This keeps light blocks for ranks that are nearly full of work. It also keeps dense blocks for ranks that are
- * nearly full of tokens: the ranks outside L must take all work that L cannot take, and the inequality says that
- * blocks dense enough for that are left. It is a necessary condition for the whole slack; set_slack says why less of
- * the slack is granted.
+ * This keeps light blocks for ranks that are nearly full of work. It also keeps dense blocks for ranks that are nearly
+ * full of tokens: the ranks outside L must take all work that L cannot take, and the inequality says that blocks dense
+ * enough for that are left. The condition is necessary where the whole slack counts; set_slack says why less of it is
+ * granted.
  */
 #include <string.h>
 
@@ -60,6 +60,7 @@ void needs_supply(needs *n, const need_item *light, uint32_t count) {
     while (at < n->supply_count + 2) n->supply[at++] = work;
 }
 
+/* F(tokens), interpolated between two steps of the supply. */
 static int64_t lightest(const needs *n, int64_t tokens) {
     if (tokens <= 0) return 0;
     uint64_t at = (uint64_t)tokens >> n->step;
@@ -77,7 +78,7 @@ uint32_t needs_density(const needs *n, int64_t left, int64_t room) {
     return d > NEED_MAX ? NEED_MAX : (uint32_t)d;
 }
 
-/* There are NEED_PER_OCTAVE kinds for each doubling of the density. */
+/* The kind of a density: there are NEED_PER_OCTAVE of them for each doubling. */
 static uint32_t kind_of(uint32_t density) {
     density += NEED_PER_OCTAVE;
     unsigned top = 31 - (unsigned)__builtin_clz(density);
@@ -86,23 +87,24 @@ static uint32_t kind_of(uint32_t density) {
     return kind < NEED_KINDS ? kind : NEED_KINDS - 1;
 }
 
-static uint32_t ring_of(const needs *n, uint32_t r) { return n->room[r] < n->closing ? NEED_KINDS : n->kind[r]; }
+/* The circular list that rank r belongs to. */
+static uint32_t list_of(const needs *n, uint32_t r) { return n->room[r] < n->closing ? NEED_KINDS : n->kind[r]; }
 
 static void unlink_rank(needs *n, uint32_t r) {
-    uint32_t ring = ring_of(n, r);
+    uint32_t list = list_of(n, r);
     if (n->next[r] == r) {
-        n->head[ring] = FCP_NONE;
+        n->head[list] = FCP_NONE;
         return;
     }
     n->next[n->previous[r]] = n->next[r];
     n->previous[n->next[r]] = n->previous[r];
-    if (n->head[ring] == r) n->head[ring] = n->next[r];
+    if (n->head[list] == r) n->head[list] = n->next[r];
 }
 
 static void link_rank(needs *n, uint32_t r) {
-    uint32_t ring = ring_of(n, r), first = n->head[ring];
+    uint32_t list = list_of(n, r), first = n->head[list];
     if (first == FCP_NONE) {
-        n->head[ring] = n->next[r] = n->previous[r] = r;
+        n->head[list] = n->next[r] = n->previous[r] = r;
         return;
     }
     uint32_t last = n->previous[first];
@@ -111,14 +113,15 @@ static void link_rank(needs *n, uint32_t r) {
     n->next[r] = first;
 }
 
-/* All of the spare room will stay empty in the end. But the ranks of least need may count on only half of it, and on
- * an eighth in proportion to their number. With more, light blocks would be kept for a few ranks that then leave
- * their room empty, and would lack elsewhere. Where blocks have about the same work, no rank waits for light ones. */
+/* Decides how much of the spare room the test counts as slack. All of it will stay empty in the end. But if the ranks
+ * of L could count on all of it, light blocks would be kept for a few ranks that then leave their room empty, and would
+ * lack elsewhere. So they count on half of it, and on an eighth in proportion to their number. Where blocks have about
+ * the same work, no rank waits for light ones, and the whole slack counts. */
 static void set_slack(needs *n, int64_t spare) {
     int64_t all = n->supply[n->supply_count], half = n->supply[n->supply_count / 2];
     bool alike = half >= all / 5 * 2;
-    n->slack = alike ? spare : spare / 2;
-    n->slack_each = alike ? 0 : spare / 8 / n->ranks;
+    n->slack = alike ? spare : spare / NEED_SLACK;
+    n->slack_each = alike ? 0 : spare / NEED_SLACK_EACH / n->ranks;
 }
 
 void needs_reset(needs *n, int64_t spare) {
@@ -165,7 +168,8 @@ void needs_take(needs *n, uint32_t r, int64_t work, int64_t tokens) {
     }
 }
 
-/* left(L) - F(room(L) - slack(L)), where L are the ranks up to kind k, with left, room and ranks added to its sums. */
+/* By how much the inequality holds: left(L) - F(room(L) - slack(L)). L are the ranks up to kind k, and `left`, `room`
+ * and `ranks` are added to its sums. */
 static int64_t spare_work(const needs *n, uint32_t k, int64_t left, int64_t room, int64_t ranks) {
     int64_t slack = n->slack + (n->sum_ranks[k] + ranks) * n->slack_each;
     return n->sum_left[k] + left - lightest(n, n->sum_room[k] + room - slack);
@@ -188,12 +192,10 @@ bool needs_allow(const needs *n, uint32_t r, int64_t work, int64_t tokens) {
     return true;
 }
 
-enum { LOOKS = 4, NEAR = 2 }; /* ranks looked at within a kind; kinds looked at on either side */
-
 uint32_t needs_best(const needs *n, int64_t work, int64_t tokens, uint32_t tries, const uint64_t *sends,
                     uint64_t most) {
     for (uint32_t k = NEED_KINDS; k-- > 0;) {
-        uint32_t best = FCP_NONE, looks = LOOKS, r = n->head[k];
+        uint32_t best = FCP_NONE, looks = NEED_LOOKS, r = n->head[k];
         if (r == FCP_NONE) continue;
         do {
             if (n->room[r] >= tokens && n->left[r] >= work) {
@@ -211,8 +213,8 @@ uint32_t needs_best(const needs *n, int64_t work, int64_t tokens, uint32_t tries
 
 uint32_t needs_like(const needs *n, int64_t work, int64_t tokens) {
     uint32_t kind = kind_of(needs_density(n, work, tokens));
-    for (uint32_t i = 0; i <= 2 * NEAR; i++) { /* this kind, then the next above, the next below, ... */
-        uint32_t k = i & 1 ? kind + (i + 1) / 2 : kind - i / 2, looks = 2 * LOOKS;
+    for (uint32_t i = 0; i <= 2 * NEED_NEAR; i++) { /* this kind, then the next above, the next below, ... */
+        uint32_t k = i & 1 ? kind + (i + 1) / 2 : kind - i / 2, looks = 2 * NEED_LOOKS;
         if (k >= NEED_KINDS || n->head[k] == FCP_NONE) continue;
         uint32_t r = n->head[k];
         do {
@@ -224,7 +226,7 @@ uint32_t needs_like(const needs *n, int64_t work, int64_t tokens) {
 }
 
 uint32_t needs_any(const needs *n, int64_t work, int64_t tokens) {
-    uint32_t over = FCP_NONE, tries = 256;
+    uint32_t over = FCP_NONE, tries = NEED_ANY_TRIES;
     for (uint32_t k = NEED_KINDS; k-- > 0 && tries;) {
         uint32_t best = FCP_NONE, found = 0, r = n->head[k];
         if (r == FCP_NONE) continue;
@@ -232,7 +234,7 @@ uint32_t needs_any(const needs *n, int64_t work, int64_t tokens) {
             if (n->room[r] >= tokens) {
                 if (n->left[r] >= work) {
                     if (best == FCP_NONE || n->need[r] > n->need[best]) best = r;
-                    if (++found == 2 * LOOKS) break;
+                    if (++found == 2 * NEED_LOOKS) break;
                 } else {
                     if (over == FCP_NONE || n->left[r] > n->left[over]) over = r;
                     if (!--tries) break;

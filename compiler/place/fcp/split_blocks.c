@@ -1,33 +1,29 @@
-/* split_blocks.c: blocks that are too heavy for one rank: several ranks compute them, each some of the keys.
+/* split_blocks.c: blocks that are too heavy for one rank: several ranks compute them, each against some of the keys.
  *
  * Requires: a problem with its tiles, with as many queries as keys; what place_fcp requires.
  * Gives: homes as place_fcp chooses them, and a rank for each tile. A Q block with more work than a rank may have is
  *     cut along its tiles into parts of about equal work, each within the limit; a part has one rank. The block's home
- *     is the rank of its last part, which has the block's own keys. Or nothing: homes stay as place_fcp chose them.
+ *     is the rank of its last part, which has the block's own keys. Or, if that is not worth it, nothing changes.
  * Cost: that of place_fcp, and O(tiles); up to CUTTINGS times that, where balance is out of reach with few parts.
  * Units: pairs.
  *
- * To place_fcp a part is a block of its own: with the reads of its tiles, and without tokens, for those are at the
- * block's home. Parts of neighbouring blocks that read the same keys are thus kept together like blocks that do, and
- * heavy parts are topped up with light blocks.
+ * place_fcp sees a part as a block of its own: with the reads of its tiles, and without tokens, for those are at the
+ * block's home. So parts of neighbouring blocks that read the same keys are kept together as whole blocks are, and
+ * ranks with heavy parts are filled up with light blocks.
  *
  * Example: 1,024 ranks; the last block of a sequence of 300,000 tokens has 3.6 times the mean work. It becomes six
  * parts. Its Q goes to five other ranks, and five states come back.
  *
  * Where sequences are short, that may take longer than the work that it moves. So both placements are weighed
- * (place/weigh_placement.c), and that of place_fcp stays where it is much faster, though it is not balanced. "Much"
- * because weighing is unfair to the parts: stages hide some of what they move, and the keys that the heavy rank waits
- * for are not hidden as well as it takes them to be.
+ * (weigh_placement.c). If whole blocks are faster by more than a margin, they stay whole, though they are not balanced.
+ * There is a margin because weighing makes parts look slower than they are: it does not know that stages hide some of
+ * what they move, and that the keys which a heavy rank waits for are hidden less well.
  */
 #include <string.h>
 
 #include "compiler/place/fcp/fcp_parts.h"
+#include "compiler/place/fcp/place_fcp.h"
 #include "compiler/problem/problem.h"
-
-enum {
-    LEAST_BLOCKS = 4, /* for each rank: with fewer there is nothing to top parts up with */
-    MUCH = 5          /* whole blocks stay where parts would take longer by more than this part of the time */
-};
 
 /* The most work that a rank should have, where blocks may be split: the tolerance over the mean. */
 static uint64_t limit_of(const planning *x) {
@@ -40,8 +36,8 @@ typedef struct cutting {
     uint64_t most, size;
 } cutting;
 
-/* Parts of two thirds of the limit leave room to top up with lighter blocks. If there are too few of those, smaller
- * parts, of more blocks, come next. */
+/* These are tried in order until the ranks are balanced. Parts of two thirds of the limit leave room to fill up with
+ * lighter blocks. If there are too few of those, smaller parts, of more blocks, come next. */
 static const cutting cuttings[] = {{12, 8}, {8, 6}, {6, 4}, {4, 3}, {2, 2}};
 enum { CUTTINGS = sizeof cuttings / sizeof *cuttings };
 
@@ -53,7 +49,7 @@ static uint64_t parts_of(uint64_t work, uint64_t limit, const cutting *c) {
 bool place_splits(const planning *x) {
     const problem *p = x->problem;
     const uint32_t ranks = program_places(x->program);
-    return x->program->split && !p->split && ranks > 1 && p->block_count / LEAST_BLOCKS >= ranks &&
+    return x->program->split && !p->split && ranks > 1 && p->block_count / SPLIT_LEAST_BLOCKS >= ranks &&
            p->heaviest > limit_of(x);
 }
 
@@ -100,21 +96,15 @@ static fcp_code place_parts(planning *x, const place_input *in, const cutting *c
     }
     start[parts] = at;
     place_input divided = *in;
-    divided.blocks = parts;
-    divided.tokens = tokens;
-    divided.work = work;
-    divided.reads_start = start;
-    divided.reads = read;
+    divided.blocks = parts, divided.tokens = tokens, divided.work = work;
+    divided.reads_start = start, divided.reads = read;
     fcp_code code = place_fcp(&divided, scratch, part_home);
     if (code) return code;
     memcpy(home, part_home, p->block_count * sizeof *home);
     for (uint32_t t = 0; t < p->tile_count; t++) exec[t] = part_home[part_of[t]];
-    uint64_t *load = ARENA_ZNEW(scratch, uint64_t, p->ranks);
-    if (!load) return FCP_E_NO_MEMORY;
-    *out_most = 0;
-    for (uint32_t t = 0; t < p->tile_count; t++)
-        if ((load[exec[t]] += p->tile_pairs[t]) > *out_most) *out_most = load[exec[t]];
-    return FCP_OK;
+    uint64_t *load = ARENA_NEW(scratch, uint64_t, p->ranks);
+    if (load) *out_most = place_loads(p, home, exec, load);
+    return load ? FCP_OK : FCP_E_NO_MEMORY;
 }
 
 /* The best of all ways to cut: homes, and a rank for each tile. */
@@ -145,7 +135,7 @@ fcp_code place_split(planning *x, const place_input *in, uint32_t *home) {
     fcp_code code = place_best(x, in, split_home, exec);
     if (!code) code = place_weigh(x, home, NULL, &whole);
     if (!code) code = place_weigh(x, split_home, exec, &split);
-    if (code || split - split / (MUCH + 1) > whole) return code;
+    if (code || split - split / (SPLIT_MARGIN + 1) > whole) return code;
     memcpy(home, split_home, p->block_count * sizeof *home);
     x->tile_rank = exec;
     return FCP_OK;

@@ -1,4 +1,4 @@
-/* spread_senders.c: spreads the homes of KV blocks that many ranks read over ranks that read them anyway.
+/* spread_senders.c: evens out what ranks send, by moving the homes of KV blocks that many ranks read.
  *
  * Requires: a placement; left and room of every rank.
  * Gives: the placement with blocks exchanged so that the busiest sender sends less. No rank goes over a limit that it
@@ -9,16 +9,14 @@
  * The first blocks of a long causal sequence are read by every rank that holds any part of it. So their homes send
  * most, and a plan has at least as many rounds as its busiest sender sends units. Such a block has little work, and
  * any rank that holds a later block of the sequence reads it already. If it changes places with a light block of that
- * rank, its old home receives it in place of the new one, and no transfer is added. What a rank must receive cannot
- * be spread, because a heavy block reads what it reads. So senders are relieved until none sends more than the
- * busiest receiver receives. To go on from there gains nothing: README.md, "Sends are not made more even".
+ * rank, its old home receives it instead, and no transfer is added. What a rank receives cannot be spread in this way,
+ * because a heavy block reads what it reads. So senders are relieved until none sends more than the busiest receiver
+ * receives. place_tuning.h says what came of going on from there.
  */
 #include <string.h>
 
 #include "compiler/place/fcp/fcp_parts.h"
 #include "compiler/base/sort.h"
-
-enum { ROUNDS = 4, BLOCKS = 8, PARTNERS = 12, MEMBERS = 256 };
 
 typedef struct spread {
     place_state *s;
@@ -58,17 +56,17 @@ static fcp_code count_transfers(spread *x, arena *scratch) {
 static bool hand_over(spread *x, uint32_t j, uint32_t r) {
     place_state *s = x->s;
     const uint32_t *tokens = s->in->tokens;
-    uint32_t partner[PARTNERS], partners = 0, c = s->cluster[j], best = FCP_NONE, best_rank = FCP_NONE;
+    uint32_t partner[SPREAD_PARTNERS], partners = 0, c = s->cluster[j], best = FCP_NONE, best_rank = FCP_NONE;
     uint32_t from = s->member_start[c], to = s->member_start[c + 1];
-    if (to - from > MEMBERS) { /* of a large cluster only the blocks around j are looked at */
+    if (to - from > SPREAD_MEMBERS) { /* of a large cluster only the blocks around j are looked at */
         uint32_t low = from, high = to;
         while (high - low > 1) {
             uint32_t mid = low + (high - low) / 2;
             if (s->member[mid] <= j) low = mid;
             else high = mid;
         }
-        from = low - from > MEMBERS / 2 ? low - MEMBERS / 2 : from;
-        if (to - from > MEMBERS) to = from + MEMBERS;
+        from = low - from > SPREAD_MEMBERS / 2 ? low - SPREAD_MEMBERS / 2 : from;
+        if (to - from > SPREAD_MEMBERS) to = from + SPREAD_MEMBERS;
     }
     uint32_t cost = (to - from) / 8;
     x->looks -= x->looks < cost ? x->looks : cost;
@@ -78,10 +76,10 @@ static bool hand_over(spread *x, uint32_t j, uint32_t r) {
         if (p == r || x->seen[p] == x->search || x->sends[p] + x->readers[j] > x->most) continue;
         x->seen[p] = x->search;
         if (!place_overlap(s, j, s->member[i])) continue;
-        uint32_t at = partners < PARTNERS ? partners++ : PARTNERS;
+        uint32_t at = partners < SPREAD_PARTNERS ? partners++ : SPREAD_PARTNERS;
         for (; at > 0 && x->sends[partner[at - 1]] > x->sends[p]; at--)
-            if (at < PARTNERS) partner[at] = partner[at - 1];
-        if (at < PARTNERS) partner[at] = p;
+            if (at < SPREAD_PARTNERS) partner[at] = partner[at - 1];
+        if (at < SPREAD_PARTNERS) partner[at] = p;
     }
     uint64_t best_sends = 0;
     for (uint32_t i = 0; i < partners && best == FCP_NONE && x->looks; i++) {
@@ -110,8 +108,8 @@ static bool hand_over(spread *x, uint32_t j, uint32_t r) {
     return true;
 }
 
-/* True if something was exchanged. */
-static bool relieve(spread *x, uint32_t r) {
+/* Exchanges blocks of rank r, those with most readers first. True if something was exchanged. */
+static bool relieve_sender(spread *x, uint32_t r) {
     uint32_t held[PLACE_MAX_HELD], count = place_gather(x->l, r, held);
     for (uint32_t i = 1; i < count; i++) { /* most readers first */
         uint32_t b = held[i], k = i;
@@ -119,14 +117,14 @@ static bool relieve(spread *x, uint32_t r) {
         held[k] = b;
     }
     bool done = false;
-    for (uint32_t i = 0; i < count && i < BLOCKS && x->sends[r] > x->most && x->looks; i++)
+    for (uint32_t i = 0; i < count && i < SPREAD_BLOCKS && x->sends[r] > x->most && x->looks; i++)
         if (x->readers[held[i]] && hand_over(x, held[i], r)) done = true;
     return done;
 }
 
 fcp_code place_spread(place_state *s, place_lists *l, arena *scratch) {
     uint32_t ranks = s->in->ranks, blocks = s->in->blocks;
-    spread x = {.s = s, .l = l, .looks = 64 * (uint64_t)ranks + 4096};
+    spread x = {.s = s, .l = l, .looks = SPREAD_LOOKS_EACH * (uint64_t)ranks + SPREAD_LOOKS};
     x.readers = ARENA_ZNEW(scratch, uint32_t, blocks);
     x.sends = ARENA_ZNEW(scratch, uint64_t, ranks);
     x.seen = ARENA_ZNEW(scratch, uint32_t, ranks);
@@ -134,17 +132,18 @@ fcp_code place_spread(place_state *s, place_lists *l, arena *scratch) {
     if (!x.readers || !x.sends || !x.seen || !busy || !other) return FCP_E_NO_MEMORY;
     fcp_code code = count_transfers(&x, scratch);
     bool done = true;
-    for (uint32_t round = 0; !code && done && round < ROUNDS && x.looks; round++) {
+    for (uint32_t round = 0; !code && done && round < SPREAD_ROUNDS && x.looks; round++) {
         uint32_t count = 0;
-        for (uint32_t r = 0; r < ranks; r++)
-            if (x.sends[r] > x.most)
-                busy[count++] = (UINT32_MAX - (x.sends[r] > UINT32_MAX ? UINT32_MAX : x.sends[r])) << 32 | r;
+        for (uint32_t r = 0; r < ranks; r++) {
+            busy[r] = x.sends[r] > x.most ? x.sends[r] : 0;
+            count += busy[r] > 0;
+        }
         if (!count) break;
         if (fcp_stop_asked(s->in->stop)) return FCP_E_INTERRUPTED;
-        sort_u64(busy, other, count);
+        order_falling(busy, other, ranks);
         done = false;
         for (uint32_t i = 0; i < count; i++)
-            if (relieve(&x, (uint32_t)busy[i])) done = true;
+            if (relieve_sender(&x, (uint32_t)busy[i])) done = true;
     }
     return code;
 }

@@ -2,8 +2,8 @@
  * random, and with everything drawn at random (scatter.h). What a pass says is counted again here, from what it was
  * given. */
 #include "compiler/schedule/schedule_parts.h"
-#include "tests/support/planned.h"
 #include "runtime/plan/enum_names.h"
+#include "tests/support/planned.h"
 
 static uint32_t later(uint32_t a, uint32_t b) { return a > b ? a : b; }
 static uint32_t sooner(uint32_t a, uint32_t b) { return a < b ? a : b; }
