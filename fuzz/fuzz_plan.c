@@ -43,7 +43,7 @@ static void try_emit(const fcp_plan *plan) {
     if (plan->problem->wire == FCP_BF16) skeletons |= EMIT_WIRE;
     char *source;
     fcp_error err = {0};
-    fcp_code code = fcp_kernel_source(plan, skeletons, &source, &err);
+    fcp_code code = fcp_kernel_source(plan, skeletons, false, &source, &err);
     if (code != err.code || !code != (source != NULL)) abort();
     if (code && code != FCP_E_TENSOR && code != FCP_E_HEADS && code != FCP_E_PLAN_SIZE) abort();
     free(source);

@@ -1,14 +1,17 @@
 /* loops.c: finds the loops of a kernel, which of them goes over steps, and what a warp issues in one step.
  *
+ * First it makes the control-flow graph. A piece is a basic block: code without branches. Dominators are found as
+ * Cooper, Harvey and Kennedy do. A piece is the head of a loop if a piece that it dominates branches back to it. A step
+ * is the longest path through the loop:
+ *   - An inner loop counts as often as it turns, if it counts a register up by constants; else once. An inner loop that
+ *     only waits for a barrier is left out.
+ *   - Where lanes may take different paths (BSSY), a warp is charged for all of them.
+ *   - A piece with the marks of one class is left out of the other class, unless that one cannot avoid it: every path
+ *     leads through it, or every path to what this class surely does. Pieces that then lie on no path through the loop
+ *     are left out, too. So it does no harm if a compiler moves some marked instructions to where all cells go.
+ *
  * Requires: instructions with their targets and marks (listing.c).
- * Method:   first the control-flow graph. A piece is a basic block: code without branches. Dominators are found as
- *           Cooper, Harvey and Kennedy do. A piece is the head of a loop if a piece that it dominates branches back to
- *           it. A step is the longest path through the loop: - An inner loop counts as often as it turns, if it counts
- *           a register up by constants; else once. An inner loop that only waits for a barrier is left out. - Where
- *           lanes may take different paths (BSSY), a warp is charged for all of them. - A piece with the marks of one
- *           class is left out of the other class, unless that one cannot avoid it: every path leads through it, or
- *           every path to what this class surely does. Pieces that then lie on no path through the loop are left out,
- *           too. So it does no harm if a compiler moves some marked instructions to where all cells go.
+ * Gives:    cost_steps (cost_parts.h).
  * Cost:     O(pieces x loops).
  */
 #include <stdio.h>

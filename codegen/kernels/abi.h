@@ -146,10 +146,10 @@ typedef struct fk_row_run {
     fk_u32 lock, turn;      /* ordered: the lock of these rows; how many runs before this one have the same rows */
 } fk_row_run;
 
-/* Parameters of every attention kernel. A launch is for one range of heads: the heads of one kind of plan block. It
- * works on query heads [group * first_head, group * (first_head + head_count)) of the range, counted from 0. Head i
- * of the range is the model's head model_head + i / group * shared + i % group, which only masks and scores have to
- * know. */
+/* Parameters of every attention kernel. A plan may divide the heads into ranges, whose blocks are apart; a launch is
+ * for one range. It works on query heads [group * first_head, group * (first_head + head_count)) of the range, counted
+ * from 0. Head i of the range is the model's head model_head + i / group * shared + i % group, which only masks and
+ * scores have to know. */
 typedef struct fk_launch {
     fk_u64 arena;
     fk_u64 q, o, d_o;       /* addresses of tensors in the input type: rows of home tokens, then

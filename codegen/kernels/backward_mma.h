@@ -90,7 +90,8 @@ FK_DEVICE void fk_dq_step(const fk_launch *p, const fk_env *env, fk_i64 row, con
     int whole = run->cls == FK_FULL && keys == FK_Q_STEP;
     fk_i64 key = run->position + at + t;
     fk_u32 allowed[2] = {~0u, ~0u};
-    if (!whole) fk_mask_bits(env, run->cls == FK_PARTIAL, 0, FK_Q_COLUMNS, row, key, keys, head, allowed); // cost: PARTIAL
+    if (!whole)
+        fk_mask_bits(env, run->cls == FK_PARTIAL, 0, FK_Q_COLUMNS, row, key, keys, head, allowed); // cost: PARTIAL
     fk_rows_by_rows(s, FK_Q_COLUMNS, FK_CHUNKS, fk_dq_q(), fk_warp() * 16, fk_dq_k(buffer));
     if (far) {
         const float per_logit = fk_per_logit(p); // cost: seldom

@@ -74,8 +74,12 @@ enum {
 #else
 #define FK_B_WGMMA_SUMS FK_WGMMA(fk_wgmma_registers_, 128)
 /* By head, loaders follow the heads of each run. */
-#define FK_B_LOADERS_REGISTERS if (FK_BY_HEAD) fk_setmaxnreg_dec(56); else fk_setmaxnreg_dec(40)
-#define FK_B_WORKERS_REGISTERS if (FK_BY_HEAD) fk_setmaxnreg_inc(224); else fk_setmaxnreg_inc(232)
+#define FK_B_LOADERS_REGISTERS                                                                                         \
+    if (FK_BY_HEAD) fk_setmaxnreg_dec(56);                                                                             \
+    else fk_setmaxnreg_dec(40)
+#define FK_B_WORKERS_REGISTERS                                                                                         \
+    if (FK_BY_HEAD) fk_setmaxnreg_inc(224);                                                                            \
+    else fk_setmaxnreg_inc(232)
 #endif
 #if FK_HEAD_DIM == 128 && FK_HAS_SCORE
 #define FK_B_WGMMA_SCORES FK_WGMMA(fk_wgmma_, 32)
@@ -160,9 +164,9 @@ FK_DEVICE void fk_b_load_keys(const fk_launch_maps *m, const fk_key_item *item, 
             int home = item->place == FK_AT_HOME;
             fk_mbarrier_arrive_expect(barrier, 2 * FK_B_KEYS_BYTES);
             fk_tma_load_rows(fk_b_keys(0), FK_BOXES, FK_KEYS, FK_KEYS, home ? &m->k : &m->moved_k, kv_head, item->row,
-                          item->slot, barrier);
+                             item->slot, barrier);
             fk_tma_load_rows(fk_b_keys(1), FK_BOXES, FK_KEYS, FK_KEYS, home ? &m->v : &m->moved_v, kv_head, item->row,
-                          item->slot, barrier);
+                             item->slot, barrier);
         } else fk_mbarrier_arrive(barrier);
         return;
     }
@@ -214,14 +218,14 @@ FK_DEVICE void fk_b_load_rows(const fk_launch_maps *m, const fk_row_run *run, fk
             fk_tma_load_rows(fk_b_rows(stage, 0), FK_BOXES, FK_B_ROWS, FK_B_ROWS, &m->q, head, (fk_u32)token, 0,
                              barrier);
             fk_tma_load_rows(fk_b_rows(stage, 1), FK_BOXES, FK_B_ROWS, FK_B_ROWS, &m->d_o, head, (fk_u32)token, 0,
-                          barrier);
+                             barrier);
         } else fk_mbarrier_arrive(barrier);
         return;
     }
     fk_copy_rows(fk_b_rows(stage, 0), FK_BOXES, FK_B_ROWS, thread, FK_B_LOADERS,
-                   fk_row(p, p->q, token, head, FK_ROW_BYTES), fk_q_stride(p), there);
+                 fk_row(p, p->q, token, head, FK_ROW_BYTES), fk_q_stride(p), there);
     fk_copy_rows(fk_b_rows(stage, 1), FK_BOXES, FK_B_ROWS, thread, FK_B_LOADERS,
-                   fk_row(p, p->d_o, token, head, FK_ROW_BYTES), fk_q_stride(p), there);
+                 fk_row(p, p->d_o, token, head, FK_ROW_BYTES), fk_q_stride(p), there);
     fk_cp_async_wait();
     fk_fence_proxy_async();
     fk_mbarrier_arrive(barrier);
@@ -428,7 +432,8 @@ FK_DEVICE void fk_b_step(const fk_launch *p, const fk_env *env, fk_i64 first_key
         fk_u32 allowed[2] = {0, 0};
         fk_b_scores(g[0], fk_b_keys(1) + worker * (64 * FK_TILE_ROW), d_o, part);
         if (!full) {
-            fk_mask_bits(env, rows->cls == FK_PARTIAL, 1, FK_B_COLUMNS, key, row + part * FK_B_PART, FK_B_PART, rows->head, allowed); // cost: PARTIAL
+            fk_mask_bits(env, rows->cls == FK_PARTIAL, 1, FK_B_COLUMNS, key, row + part * FK_B_PART, FK_B_PART,
+                         rows->head, allowed); // cost: PARTIAL
             FK_UNROLL
             for (fk_u32 half = 0; half < 2; half++)
                 if (own + half * 8 >= keys) allowed[half] = 0; // cost: PARTIAL
@@ -440,15 +445,20 @@ FK_DEVICE void fk_b_step(const fk_launch *p, const fk_env *env, fk_i64 first_key
         fk_i64 first_row = row + part * FK_B_PART;
         if (fk_some_far(fk_b_numbers(stage, 2) + part * FK_B_PART * 4, FK_B_PART))
             fk_b_minus(p, s, minus); // cost: seldom
-        if (full) fk_b_weights(p, env, s, p_packed, base, minus, 1, allowed, first_row, key, rows->head); // cost: FULL elements
-        else fk_b_weights(p, env, s, p_packed, base, minus, 0, allowed, first_row, key, rows->head); // cost: PARTIAL elements
+        if (full)
+            fk_b_weights(p, env, s, p_packed, base, minus, 1, allowed, first_row, key,
+                         rows->head); // cost: FULL elements
+        else
+            fk_b_weights(p, env, s, p_packed, base, minus, 0, allowed, first_row, key,
+                         rows->head); // cost: PARTIAL elements
         fk_b_sums(x->v[0], (const fk_u32 (*)[2])p_packed, d_o, part);
         fk_wgmma_wait_1();
         fk_wgmma_settle(g[0], FK_B_PART / 2);
         if (full) fk_b_gradients(s, (const float (*)[4])g, ds_packed, delta, 1); // cost: FULL elements
         else fk_b_gradients(s, (const float (*)[4])g, ds_packed, delta, 0); // cost: PARTIAL elements
-        fk_b_store_ds((const fk_u32 (*)[2])ds_packed, ds + part * FK_B_PART / FK_BOX * (FK_KEYS * FK_TILE_ROW), // cost: elements
-                     part * FK_B_COLUMNS % 8, own);
+        fk_b_store_ds((const fk_u32(*)[2])ds_packed,
+                      ds + part * FK_B_PART / FK_BOX * (FK_KEYS * FK_TILE_ROW), // cost: elements
+                      part * FK_B_COLUMNS % 8, own);
         fk_b_sums(x->k[0], (const fk_u32 (*)[2])ds_packed, q, part);
         if (part + 1 < FK_B_PARTS) fk_b_scores(s[0], fk_b_keys(0) + worker * (64 * FK_TILE_ROW), q, part + 1);
     }

@@ -81,7 +81,7 @@ FK_DEVICE void fk_copy_tile(fk_u32 tile, fk_u32 width, fk_u32 rows, fk_u32 threa
         fk_u32 at = i + fk_thread(), row = at / width, chunk = at % width;
         if (rows * width % threads && at >= rows * width) break;
         fk_cp_async(fk_chunk_at(tile, width, row, chunk), row < count ? from + row * stride + chunk * 16 : from,
-                row < count ? 16 : 0);
+                    row < count ? 16 : 0);
     }
 }
 
@@ -180,7 +180,7 @@ FK_DEVICE fk_u32 fk_model_head(const fk_env *env, fk_u32 head) {
  * it works on their ends (fk_keys, fk_queries), in FULL cells too; else the mask is asked about each pair.
  */
 FK_DEVICE void fk_mask_bits(const fk_env *env, int partial, int reverse, fk_u32 columns, fk_i64 row, fk_i64 column,
-                           fk_u32 limit, fk_u32 head, fk_u32 *bits) {
+                            fk_u32 limit, fk_u32 head, fk_u32 *bits) {
     fk_u32 t = fk_lane() % 4 * 2;
     fk_i32 there = (fk_i32)limit - (fk_i32)t;
 #if FK_KEY_SPANS
@@ -219,7 +219,7 @@ FK_DEVICE void fk_mask_bits(const fk_env *env, int partial, int reverse, fk_u32 
 }
 /* The same for rows that are queries q[0] and q[1] of heads h[0] and h[1]. */
 FK_DEVICE void fk_mask_bits_packed(const fk_env *env, int partial, fk_u32 columns, const fk_i64 *q, const fk_u32 *h,
-                                  fk_i64 column, fk_u32 limit, fk_u32 *bits) {
+                                   fk_i64 column, fk_u32 limit, fk_u32 *bits) {
     fk_u32 t = fk_lane() % 4 * 2;
     fk_i32 there = (fk_i32)limit - (fk_i32)t;
     (void)env, (void)partial, (void)columns, (void)q, (void)h, (void)column;
@@ -260,9 +260,7 @@ FK_DEVICE fk_env fk_env_of(const fk_launch *p, fk_u32 sequence) {
  * order, then one each in the reverse order, and so on: who had the longest piece of one round has the shortest of the
  * next, so that all have nearly the same to do. (In the same order always, the first CTA would have the longest piece
  * of every round.) */
-FK_DEVICE fk_u32 fk_piece(fk_u32 n) {
-    return n * fk_ctas() + (n % 2 ? fk_ctas() - 1 - fk_cta() : fk_cta());
-}
+FK_DEVICE fk_u32 fk_piece(fk_u32 n) { return n * fk_ctas() + (n % 2 ? fk_ctas() - 1 - fk_cta() : fk_cta()); }
 
 /* How many pieces of work an item is: one for each of `heads` heads, or by head one. */
 FK_DEVICE fk_u32 fk_each(fk_u32 heads) { return FK_BY_HEAD ? 1 : heads; }
@@ -388,7 +386,7 @@ FK_DEVICE float fk_end_row(fk_u64 sinks, float sink, float most, float sum, floa
 /* Raises a head's largest logit (fk_launch.maxima) to that of a finished row. head: the query head in its range; the
  * other parameters are as in fk_launch. */
 FK_DEVICE void fk_raise_maximum(fk_u64 maxima, fk_u32 model_head, fk_u32 group, fk_u32 shared, fk_u32 head,
-                               float most) {
+                                float most) {
     if (maxima) fk_max_global(maxima + (model_head + head / group * shared + head % group) * 4ull, most);
 }
 

@@ -124,7 +124,7 @@ FK_DEVICE void fk_forward_item(const fk_launch *p, const fk_row_item *item, fk_u
         if (idle) continue;
         fk_forward_softmax(p, s, &x, factor);
         fk_forward_rescale(s, &x, factor, weights);
-        fk_forward_add_pv(&x, (const fk_u32 (*)[FK_F_COLUMNS * 2])weights, v_tile);
+        fk_forward_add_pv(&x, (const fk_u32(*)[FK_F_COLUMNS * 2]) weights, v_tile);
     }
     fk_forward_close(p, item, head, &x);
 }

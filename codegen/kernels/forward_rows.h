@@ -242,14 +242,14 @@ FK_DEVICE int fk_forward_whole(const fk_key_run *run, fk_u32 keys) { return run-
 
 /* Evaluates the mask of a step that is not whole. */
 FK_DEVICE void fk_forward_mask(const fk_env *env, const fk_row_item *item, const fk_key_run *run, fk_u32 at,
-                                fk_u32 keys, fk_u32 head, fk_u32 (*allowed)[2]) {
+                               fk_u32 keys, fk_u32 head, fk_u32 (*allowed)[2]) {
     fk_i64 key = run->position + at + fk_lane() % 4 * 2;
     FK_UNROLL
     for (fk_u32 b = 0; b < FK_F_BANDS; b++) {
         fk_u32 row = fk_forward_row(b);
         if (!FK_PACKED) {
             fk_mask_bits(env, run->cls == FK_PARTIAL, 0, FK_F_COLUMNS, item->position + row, key, keys, head,
-                        allowed[b]);
+                         allowed[b]);
             continue;
         }
         fk_i64 q[2] = {item->position + fk_forward_query(item, row), item->position + fk_forward_query(item, row + 8)};
@@ -269,8 +269,7 @@ FK_DEVICE float fk_forward_unit(const fk_launch *p) { return FK_HAS_SCORE ? FK_L
 /* Applies the score function to the products q k; without one, scores are the products themselves. Then gives logits of
  * -infinity to pairs that do not count. */
 FK_DEVICE void fk_forward_scores(const fk_launch *p, const fk_env *env, const fk_row_item *item, const fk_key_run *run,
-                                 fk_u32 at, int whole, fk_u32 (*allowed)[2], fk_u32 head,
-                                 float (*s)[FK_F_COLUMNS][4]) {
+                                 fk_u32 at, int whole, fk_u32 (*allowed)[2], fk_u32 head, float (*s)[FK_F_COLUMNS][4]) {
     (void)p, (void)env, (void)item, (void)run, (void)at, (void)head;
 #if FK_HAS_SCORE
     FK_UNROLL
@@ -281,9 +280,9 @@ FK_DEVICE void fk_forward_scores(const fk_launch *p, const fk_env *env, const fk
             for (fk_u32 i = 0; i < 4; i++) {
                 fk_u32 row = fk_forward_row(b) + i / 2 * 8;
                 fk_i64 k = run->position + at + j * 8 + fk_lane() % 4 * 2 + i % 2;
-                s[b][j][i] = fk_score(env, fk_rounded_product(s[b][j][i], p->scale),
-                                      item->position + fk_forward_query(item, row), k,
-                                      fk_forward_head(item, row, head));
+                s[b][j][i] =
+                    fk_score(env, fk_rounded_product(s[b][j][i], p->scale),
+                             item->position + fk_forward_query(item, row), k, fk_forward_head(item, row, head));
             }
 #endif
     if (whole) return;
@@ -365,7 +364,7 @@ FK_DEVICE void fk_forward_softmax(const fk_launch *p, float (*s)[FK_F_COLUMNS][4
 /* Multiplies O by its factors, and packs P in the input type: out[b] + 4 j is the fragment A of columns 16 j to 16 j +
  * 15. */
 FK_DEVICE void fk_forward_rescale(float (*s)[FK_F_COLUMNS][4], fk_forward_rows *x, float (*factor)[2],
-                                fk_u32 (*out)[FK_F_COLUMNS * 2]) {
+                                  fk_u32 (*out)[FK_F_COLUMNS * 2]) {
     FK_UNROLL
     for (fk_u32 b = 0; b < FK_F_BANDS; b++)
         FK_UNROLL

@@ -45,8 +45,15 @@ enum {
     FK_F_K_TILE = FK_TILE_BYTES(FK_F_STEP, FK_HEAD_DIM),
     FK_F_V_TILE = FK_TILE_BYTES(FK_F_STEP, FK_VALUE_DIM),
     /* mbarriers: a stage of K or of V is full, or free; and the same for Q. */
-    FK_K_FULL = 0, FK_K_FREE = 2, FK_V_FULL = 4, FK_V_FREE = 6, FK_Q_FULL = 8, FK_Q_FREE = 9, FK_F_BARRIERS = 10,
-    FK_PRODUCERS = 1, FK_FIRST_TURN = 2 /* barriers for some threads: the producer's; 2 and 3 the consumers' */
+    FK_K_FULL = 0,
+    FK_K_FREE = 2,
+    FK_V_FULL = 4,
+    FK_V_FREE = 6,
+    FK_Q_FULL = 8,
+    FK_Q_FREE = 9,
+    FK_F_BARRIERS = 10,
+    FK_PRODUCERS = 1,
+    FK_FIRST_TURN = 2 /* barriers for some threads: the producer's; 2 and 3 the consumers' */
 };
 
 /* --- places ------------------------------------------------------------------------------------------------------- */
@@ -78,7 +85,7 @@ FK_DEVICE void fk_forward_release_stage(fk_u32 barrier) {
 
 /* The producer loads the n-th tile of K or of V, which is one step of a run. All its threads call it. */
 FK_DEVICE void fk_forward_load(const fk_launch_maps *maps, const fk_key_run *run, fk_u32 at, fk_u32 v, fk_u32 kv_head,
-                                fk_u32 n) {
+                               fk_u32 n) {
     const fk_launch *p = &maps->launch;
     fk_u32 there = v ? FK_V_FULL : FK_K_FULL, free = v ? FK_V_FREE : FK_K_FREE;
     fk_u32 barrier = fk_forward_barrier(there + n % 2), tile = v ? fk_forward_v(n) : fk_forward_k(n);
@@ -217,7 +224,7 @@ FK_DEVICE void fk_forward_mask_step(const fk_forward_side *c, fk_forward_keys *k
 /* The products with K have ended: frees K, and after the last step Q, and turns the products into P. O is not updated
  * yet. */
 FK_DEVICE void fk_forward_make_p(const fk_forward_side *c, fk_forward_keys *k, int more, float (*s)[FK_F_COLUMNS][4],
-                                fk_forward_rows *x, float (*factor)[2]) {
+                                 fk_forward_rows *x, float (*factor)[2]) {
     fk_forward_release_stage(FK_K_FREE + c->n % 2);
     if (!more) fk_forward_release_stage(FK_Q_FREE);
     fk_forward_scores(c->p, &c->env, c->item, k->run, k->at, k->whole, k->allowed, c->head, s);
@@ -342,8 +349,9 @@ FK_KERNEL(fk_forward_sm90, FK_F_THREADS, 1)(FK_PARAMETER fk_launch_maps maps) {
         /* K and V are full when the TMA and the producer have arrived, Q when the TMA has. A stage is free when all
          * eight warps of the consumers have read it. */
         for (fk_u32 i = 0; i < FK_F_BARRIERS; i++)
-            fk_mbarrier_init(fk_forward_barrier(i),
-                            i < FK_K_FREE || i / 2 == FK_V_FULL / 2 ? 2 : i == FK_Q_FULL ? 1 : 8);
+            fk_mbarrier_init(fk_forward_barrier(i), i < FK_K_FREE || i / 2 == FK_V_FULL / 2 ? 2
+                                                    : i == FK_Q_FULL                        ? 1
+                                                                                            : 8);
         fk_mbarrier_init_fence();
     }
     fk_sync();

@@ -14,10 +14,10 @@
  */
 
 /* Where a thread is. */
-FK_PRIMITIVE(fk_u32, fk_thread, (void))    /* its number in its CTA */
-FK_PRIMITIVE(fk_u32, fk_cta, (void))     /* its CTA's number in the grid */
-FK_PRIMITIVE(fk_u32, fk_ctas, (void))    /* how many CTAs the grid has */
-FK_PRIMITIVE(fk_u32, fk_shared, (void))    /* the address of the CTA's shared memory; a multiple of 1024 */
+FK_PRIMITIVE(fk_u32, fk_thread, (void))       /* its number in its CTA */
+FK_PRIMITIVE(fk_u32, fk_cta, (void))          /* its CTA's number in the grid */
+FK_PRIMITIVE(fk_u32, fk_ctas, (void))         /* how many CTAs the grid has */
+FK_PRIMITIVE(fk_u32, fk_shared, (void))       /* the address of the CTA's shared memory; a multiple of 1024 */
 FK_PRIMITIVE(fk_u32, fk_popcount, (fk_u32 x)) /* how many bits of x are 1 */
 /* A barrier for all threads of the CTA. */
 FK_PRIMITIVE(void, fk_sync, (void))
@@ -26,7 +26,7 @@ FK_PRIMITIVE(void, fk_sync, (void))
  * its fk_cp_async_wait, and for other threads of the CTA after an fk_sync that follows the wait. `bytes` is 16, or 0,
  * which writes zeros and reads nothing. */
 FK_PRIMITIVE(void, fk_cp_async, (fk_u32 to, fk_u64 from, fk_u32 bytes))
-FK_PRIMITIVE(void, fk_cp_async_wait, (void))   /* waits for all copies of this thread */
+FK_PRIMITIVE(void, fk_cp_async_wait, (void)) /* waits for all copies of this thread */
 
 FK_PRIMITIVE(void, fk_store_shared, (fk_u32 to, float x))
 FK_PRIMITIVE(void, fk_store_shared_bits, (fk_u32 to, fk_u32 x))

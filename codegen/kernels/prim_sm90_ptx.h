@@ -26,7 +26,7 @@ FK_DEVICE void fk_mbarrier_wait(fk_u32 barrier, fk_u32 parity) {
     while (!ended && !fk_gives_up(begun, 1, barrier, parity));
 }
 FK_DEVICE void fk_tma_load(fk_u32 to, const fk_map *map, fk_u32 column, fk_u32 head, fk_u32 row, fk_u32 slot,
-                              fk_u32 barrier) {
+                           fk_u32 barrier) {
     asm volatile("cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], "
                  "[%1, {%2, %3, %4, %5}], [%6];" ::"r"(to), "l"(map), "r"(column), "r"(head), "r"(row), "r"(slot),
                  "r"(barrier)
@@ -62,17 +62,21 @@ FK_DEVICE void fk_wgmma_settle(float *c, fk_u32 count) {
  * operands. */
 #define FK_NAMES_32 \
     "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15"
-#define FK_NAMES_64 FK_NAMES_32 ", " \
-    "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
-#define FK_NAMES_128 FK_NAMES_64 ", " \
-    "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, " \
-    "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
-#define FK_NAMES_192 FK_NAMES_128 ", " \
-    "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, " \
-    "%80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95"
-#define FK_NAMES_256 FK_NAMES_192 ", " \
-    "%96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111, " \
-    "%112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, %127"
+#define FK_NAMES_64                                                                                                    \
+    FK_NAMES_32 ", "                                                                                                   \
+                "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
+#define FK_NAMES_128                                                                                                   \
+    FK_NAMES_64 ", "                                                                                                   \
+                "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "                     \
+                "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
+#define FK_NAMES_192                                                                                                   \
+    FK_NAMES_128 ", "                                                                                                  \
+                 "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, "                    \
+                 "%80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95"
+#define FK_NAMES_256                                                                                                   \
+    FK_NAMES_192 ", "                                                                                                  \
+                 "%96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111, "        \
+                 "%112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, %127"
 #define FK_SUMS_4(i) "+f"(c[i]), "+f"(c[i + 1]), "+f"(c[i + 2]), "+f"(c[i + 3])
 #define FK_SUMS_16(i) FK_SUMS_4(i), FK_SUMS_4(i + 4), FK_SUMS_4(i + 8), FK_SUMS_4(i + 12)
 #define FK_SUMS_64(i) FK_SUMS_16(i), FK_SUMS_16(i + 16), FK_SUMS_16(i + 32), FK_SUMS_16(i + 48)
@@ -87,8 +91,8 @@ FK_DEVICE void fk_wgmma_settle(float *c, fk_u32 count) {
 #define FK_WGMMA_OF_TILES(name, n, ptx, o0, o1, o2, turns)                                                             \
     FK_DEVICE void name(float *c, fk_u64 a, fk_u64 b, fk_u32 add) {                                                    \
         asm volatile("{ .reg .pred p; setp.ne.b32 p, %" #o2 ", 0; "                                                    \
-                     "wgmma.mma_async.sync.aligned.m64n" #n "k16.f32." ptx "." ptx                                     \
-                     " {" FK_NAMES_##n "}, %" #o0 ", %" #o1 ", p, 1, 1, " turns "; }"                                  \
+                     "wgmma.mma_async.sync.aligned.m64n" #n "k16.f32." ptx "." ptx " {" FK_NAMES_##n                   \
+                     "}, %" #o0 ", %" #o1 ", p, 1, 1, " turns "; }"                                                    \
                      : FK_SUMS_OF_##n                                                                                  \
                      : "l"(a), "l"(b), "r"(add));                                                                      \
     }
@@ -97,8 +101,8 @@ FK_DEVICE void fk_wgmma_settle(float *c, fk_u32 count) {
     FK_WGMMA_OF_TILES(fk_wgmma_transposed_##n##_##type, n, ptx, o0, o1, o2, "1, 1")                                    \
     FK_DEVICE void fk_wgmma_registers_##n##_##type(float *c, const fk_u32 a[4], fk_u64 b, fk_u32 add) {                \
         asm volatile("{ .reg .pred p; setp.ne.b32 p, %" #o5 ", 0; "                                                    \
-                     "wgmma.mma_async.sync.aligned.m64n" #n "k16.f32." ptx "." ptx                                     \
-                     " {" FK_NAMES_##n "}, {%" #o0 ", %" #o1 ", %" #o2 ", %" #o3 "}, %" #o4 ", p, 1, 1, 1; }"          \
+                     "wgmma.mma_async.sync.aligned.m64n" #n "k16.f32." ptx "." ptx " {" FK_NAMES_##n                   \
+                     "}, {%" #o0 ", %" #o1 ", %" #o2 ", %" #o3 "}, %" #o4 ", p, 1, 1, 1; }"                            \
                      : FK_SUMS_OF_##n                                                                                  \
                      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(add));                                  \
     }

@@ -40,7 +40,7 @@ FK_DEVICE fk_u64 fk_descriptor_mn_major(fk_u32 tile, fk_u32 rows, fk_u32 step, f
 /* Begins the TMA loads of `count` rows (a multiple of FK_BOX) of a head, from row `row` of a slot on. The mbarrier must
  * be told to expect count * boxes * FK_TILE_ROW bytes. One thread calls it. */
 FK_DEVICE void fk_tma_load_rows(fk_u32 tile, fk_u32 boxes, fk_u32 rows, fk_u32 count, const fk_map *map, fk_u32 head,
-                             fk_u32 row, fk_u32 slot, fk_u32 barrier) {
+                                fk_u32 row, fk_u32 slot, fk_u32 barrier) {
     FK_ROLL
     for (fk_u32 box = 0; box < boxes; box++)
         FK_ROLL
@@ -51,7 +51,7 @@ FK_DEVICE void fk_tma_load_rows(fk_u32 tile, fk_u32 boxes, fk_u32 rows, fk_u32 c
  * the first `there` rows of the tile may be read; the others become 0. Before a thread tells others that the rows are
  * there, it must wait (fk_cp_async_wait) and fence (fk_fence_proxy_async). */
 FK_DEVICE void fk_copy_rows_from(fk_u32 tile, fk_u32 boxes, fk_u32 rows, fk_u32 first, fk_u32 thread, fk_u32 threads,
-                                   fk_u64 from, fk_u64 stride, fk_u32 there) {
+                                 fk_u64 from, fk_u64 stride, fk_u32 there) {
     fk_u32 chunks = boxes * (FK_TILE_ROW / 16);
     FK_ROLL
     for (fk_u32 i = first * chunks + thread; i < rows * chunks; i += threads) {
@@ -62,7 +62,7 @@ FK_DEVICE void fk_copy_rows_from(fk_u32 tile, fk_u32 boxes, fk_u32 rows, fk_u32 
 }
 /* The same for a whole tile. */
 FK_DEVICE void fk_copy_rows(fk_u32 tile, fk_u32 boxes, fk_u32 rows, fk_u32 thread, fk_u32 threads, fk_u64 from,
-                              fk_u64 stride, fk_u32 there) {
+                            fk_u64 stride, fk_u32 there) {
     fk_copy_rows_from(tile, boxes, rows, 0, thread, threads, from, stride, there);
 }
 #endif

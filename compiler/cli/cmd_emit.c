@@ -95,8 +95,7 @@ static fcp_code make_source(const fcp_plan *plan, bool mma_sync, emission *e, fc
     if (code) return code;
     const unsigned forward = e->passes & 1u << FCP_FORWARD ? emit_forward(p->head_dim, p->value_dim, sm_90a) : 0;
     e->skeletons = forward | e->backward | tables | EMIT_SUPPORT | wire;
-    return e->fused ? fcp_kernel_source_fused(plan, e->skeletons, &e->source, err)
-                    : fcp_kernel_source(plan, e->skeletons, &e->source, err);
+    return fcp_kernel_source(plan, e->skeletons, e->fused, &e->source, err);
 }
 
 static fcp_code compile(emission *e, fcp_error *err) {

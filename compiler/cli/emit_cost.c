@@ -97,7 +97,7 @@ static pass_cost cost_of_stages(const fcp_plan *plan, fcp_pass pass) {
         for (uint32_t i = compute->first; i < compute->first + compute->count; i++) {
             const fcp_instr *x = &plan->instrs[i];
             if (x->op != FCP_OP_ATTEND) continue;
-            for (uint32_t r = FCP_NONE; (r = fcp_kernel_next_range(plan, x->a, x->b, r)) != FCP_NONE;) launches++;
+            for (uint32_t r = FCP_NONE; (r = fcp_launch_next_range(plan, x->a, x->b, r)) != FCP_NONE;) launches++;
             for (uint32_t v = x->a; pass == FCP_FORWARD && v < x->a + x->b; v++)
                 out.state_bytes += state_bytes_of(plan, &plan->visits[v]);
         }

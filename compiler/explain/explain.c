@@ -21,7 +21,7 @@
 
 #include "compiler/explain/which_sequence.h"
 #include "compiler/expr/expr.h"
-#include "compiler/front.h"
+#include "compiler/front/front.h"
 #include "compiler/base/memo.h"
 #include "compiler/base/real.h"
 #include "compiler/expr/slice_sources.h"
@@ -620,7 +620,7 @@ static fcp_code explain_score(sema *s, explanation *o, const whereabouts *w, siz
     if (!bind_program(p, w, s->scratch, &env)) return FCP_E_NO_MEMORY;
     double made = p->score.count ? mc_eval_score(p->score, &env, o->q, o->k, o->h, o->s, values) : o->s;
     if (made == o->scored || (isnan(made) && isnan(o->scored))) return FCP_OK;
-    diag_error(s->d, FCP_E_INTERNAL, p->score_span,
+    diag_error(s->d, FCP_E_INTERNAL, p->at[AT_SCORE],
                "the score's code gives another answer for q = %" PRId64 ", k = %" PRId64, o->q, o->k);
     return FCP_E_INTERNAL;
 }
@@ -657,7 +657,7 @@ static fcp_code explain_mask(sema *s, void *context) {
         if (!x.lazy) break;
     }
     if (same) return s->plan_score && o->allowed ? explain_score(s, o, &w, x.room) : FCP_OK;
-    diag_error(s->d, FCP_E_INTERNAL, p->mask_span,
+    diag_error(s->d, FCP_E_INTERNAL, p->at[AT_MASK],
                "the mask code gives another answer for q = %" PRId64 ", k = %" PRId64, o->q, o->k);
     return FCP_E_INTERNAL;
 }

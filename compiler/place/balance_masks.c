@@ -18,7 +18,7 @@
 
 #include "compiler/base/group.h"
 #include "compiler/place/place.h"
-#include "compiler/place/tuning.h"
+#include "compiler/place/place_tuning.h"
 
 typedef struct evening {
     const place_input *in;

@@ -253,9 +253,10 @@ fcp_code place_check_equal(planning *x, const uint32_t *home) {
         if (code) return code;
         for (uint32_t r = 0; r < p->ranks; r++) {
             if (e.held[r] == e.target[r]) continue;
-            diag_error(x->d, FCP_E_VALUE, planning_span(x, x->program->tokens_span),
+            diag_error(x->d, FCP_E_VALUE, planning_span(x, x->program->at[AT_TOKENS]),
                        "tokens = equal: tokens stay where the caller holds them, and rank %u holds %llu %s; %llu would "
-                       "be equal", r, (unsigned long long)e.held[r], p->split ? what[side] : "tokens",
+                       "be equal",
+                       r, (unsigned long long)e.held[r], p->split ? what[side] : "tokens",
                        (unsigned long long)e.target[r]);
             diag_hint(x->d, "layout = contiguous, without a group, holds equally many; so do strategies that choose "
                             "homes");

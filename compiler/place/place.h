@@ -29,7 +29,6 @@ typedef struct leg {
  * out_legs has room for a leg to every rank. Returns the number of legs. */
 typedef uint32_t route_choice(const planning *x, const need *n, leg *out_legs);
 
-/* What a strategy has decided: all that later passes know of it. In a split plan (runtime/plan/plan.h) a block holds
 /* What a strategy has decided: all that later passes know of it. In a split plan (runtime/plan/FORMAT.md) a block holds
  * either the Q or the KV of its tokens; else it holds both, and they have one home. */
 typedef struct placement {
@@ -45,12 +44,12 @@ typedef struct placement {
     bool spread;            /* where work moves, ranks may send and receive for others of their node (routes.c) */
 } placement;
 
-/* The rank that computes a tile: exec's, or where there is none, the home of its Q block. */
+/* The rank that computes a tile: that of exec, or if that is NULL, the home of its Q block. */
 static inline uint32_t place_rank(const uint32_t *home, const uint32_t *exec, const uint32_t *tile_q, uint32_t tile) {
     return exec ? exec[tile] : home[tile_q[tile]];
 }
 static inline uint32_t placement_exec(const placement *p, uint32_t tile) {
-    return place_rank(p->home, p->exec, p->tile_q, tile);
+    return p->exec ? p->exec[tile] : p->home[p->tile_q[tile]];
 }
 
 /* --- what strategies look at -------------------------------------------------------------------------------------- */
@@ -92,19 +91,23 @@ fcp_code place_check_equal(planning *x, const uint32_t *home);
 
 /* --- the strategies ----------------------------------------------------------------------------------------------- */
 
-/* The functions of the table of strategies (compiler/sema/strategies.h): they place blocks; or cut the batch, if that
- * needs homes; or say where tiles run, if work moves. */
-#define X(id, by_block, in_place, cut, place, exec) fcp_code place(planning *x, const place_input *in, uint32_t *home);
-STRATEGIES(X)
-#undef X
-fcp_code cad_cut(planning *x);
-fcp_code exec_by_cad(planning *x, const uint32_t *home, uint32_t *exec);
-fcp_code dcp_cut(planning *x);
-fcp_code exec_by_dcp(planning *x, const uint32_t *home, uint32_t *exec);
-fcp_code groups_cut(planning *x);
-fcp_code exec_by_groups(planning *x, const uint32_t *home, uint32_t *exec);
-fcp_code heads_cut(planning *x);
-fcp_code exec_by_heads(planning *x, const uint32_t *home, uint32_t *exec);
+/* What a strategy does; its facts are in compiler/sema/strategies.h. */
+typedef struct strategy {
+    bool by_block;                /* it cuts blocks of x->block tokens; else plan.block does not matter */
+    bool cut_given;               /* its blocks are another plan's, and stay as they are */
+    bool in_place;                /* homes are where the caller holds the tokens, and work moves */
+    fcp_code (*cut)(planning *x); /* a problem's sequences into blocks */
+    fcp_code (*place)(planning *x, const place_input *in, uint32_t *home); /* fills home */
+    /* NULL in strategies that leave these to others: where each tile runs (fills exec); the ways of blocks; and, where
+     * it chooses homes so that few bytes move, how many it moves at least in the forward pass */
+    fcp_code (*exec)(planning *x, const uint32_t *home, uint32_t *exec);
+    route_choice *route;
+    fcp_code (*bound)(planning *x, uint64_t *out_bytes);
+    bool given;                   /* homes are those of another plan, or of a program's first layer */
+} strategy;
+
+fcp_code place_by_ring(planning *x, const place_input *in, uint32_t *home);
+fcp_code place_by_zigzag(planning *x, const place_input *in, uint32_t *home);
 
 /* rail_ranks.c. For a network of rails, where homes are the strategy's choice: renumbers nodes, and the ranks in each,
  * so that most bytes stay in a node, or go between ranks of equal number in their nodes. exec may be NULL. */
@@ -145,11 +148,6 @@ unsigned __int128 place_computing(const planning *x, const fcp_problem *facts, u
 /* LPT under the token cap with zig-zag tie-break, as the paper has it: what fcp is measured against, and its
  * fallback. */
 fcp_code place_lpt(const place_input *in, arena *scratch, uint32_t *out_home);
-/* The fcp strategy: balanced like LPT, then polished; of equally balanced placements one that moves fewer bytes, then
- * one with a smaller Delta. */
-fcp_code place_fcp(const place_input *in, arena *scratch, uint32_t *out_home);
-/* May fcp have several ranks compute a block, because some block is too heavy for one? */
-bool place_splits(const planning *x);
 /* Where ring (parts_per_rank 1) and zigzag (2) put the chunks 0 .. ranks * parts_per_rank - 1 of a sequence. */
 uint32_t place_chunk(uint32_t chunk, uint32_t ranks, uint32_t parts_per_rank);
 #endif

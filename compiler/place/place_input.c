@@ -12,7 +12,7 @@
 #include "compiler/base/group.h"
 #include "compiler/base/integers.h"
 #include "compiler/place/place.h"
-#include "compiler/place/tuning.h"
+#include "compiler/place/place_tuning.h"
 #include "compiler/problem/problem.h"
 #include "runtime/plan/bytes.h"
 #include "runtime/plan/sides.h"

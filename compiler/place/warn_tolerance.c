@@ -28,9 +28,9 @@ fcp_code place_warn_tolerance(planning *x) {
     if ((unsigned __int128)(work[busiest] - mean) * 1000000 <= (unsigned __int128)mean * g->tolerance ||
         work[busiest] <= mean)
         return FCP_OK;
-    diag_warning(x->d, planning_span(x, g->strategy_span),
-                 "tolerance = %.9g is not met: rank %u has %.4f times the mean rank's work",
-                 1e-6 * g->tolerance, busiest, (double)work[busiest] * p->ranks / (double)p->pairs);
+    diag_warning(x->d, planning_span(x, g->at[AT_STRATEGY]),
+                 "tolerance = %.9g is not met: rank %u has %.4f times the mean rank's work", 1e-6 * g->tolerance,
+                 busiest, (double)work[busiest] * p->ranks / (double)p->pairs);
     if (g->servers && below)
         diag_hint(x->d,
                   "%u rank%s with less than the mean may not take any from others, because only servers do: "

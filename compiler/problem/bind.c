@@ -219,7 +219,7 @@ static fcp_code check_documents(const job *j) {
     const uint64_t *queries = j->lengths[FCP_QUERIES], *keys = j->lengths[FCP_KEYS];
     for (size_t s = 0; s < j->count; s++) {
         if (queries[s] == keys[s]) continue;
-        diag_error(j->d, FCP_E_FIELD, planning_span(j->x, g->documents_span),
+        diag_error(j->d, FCP_E_FIELD, planning_span(j->x, g->at[AT_DOCUMENTS]),
                    "documents = %s: sequence %zu has %" PRIu64 " quer%s and %" PRIu64 " key%s",
                    g->arrays[g->documents].name, s, queries[s], queries[s] == 1 ? "y" : "ies", keys[s],
                    text_plural(keys[s]));

@@ -47,7 +47,7 @@ static int64_t *fault_values(const report *r) {
 /* If the place is not in the program's own text but, say, in the prelude, adds which call led there. */
 static void tell_call(const report *r, span at) {
     const struct fcpc_program *g = r->x->program;
-    const span call = r->of_mask ? g->mask_span : g->score_span;
+    const span call = r->of_mask ? g->at[AT_MASK] : g->at[AT_SCORE];
     if (at.source == call.source) return;
     diag_also(r->x->d, planning_span(r->x, call), r->of_mask ? "of this mask" : "of this score");
 }
@@ -124,7 +124,7 @@ fcp_code faults_report(planning *x, fcp_code code, faults_of of, uint32_t sequen
     if (f->kind == MC_INDEX && f->node < r.code.count) return report_index(&r);
     if (f->kind == MC_DIV_ZERO && f->node < r.code.count && is_exact(&r, &a, &b)) return report_exact(&r, a, b);
     const char *what = f->kind == MC_DIV_ZERO ? "division by zero" : "overflow of a 64-bit integer";
-    span at = f->node < r.code.count ? r.spans[f->node] : g->mask_span;
+    span at = f->node < r.code.count ? r.spans[f->node] : g->at[AT_MASK];
     if (mc_uses(r.code) & MC_USES_H)
         diag_error(x->d, code, planning_span(x, at), "%s for q = %lld, k = %lld, h = %lld in a sequence of %lld tokens",
                    what, (long long)f->q, (long long)f->k, (long long)f->h, (long long)f->n);

@@ -37,7 +37,7 @@ fcp_code problem_deal(planning *x, problem *p) {
         deals[p->rule.deal_count++] = (fcp_deal){next, (uint32_t)part->count, first, end - first};
         next += (uint32_t)part->count;
         if (g->layout_group && (end - first) % g->layout_group)
-            return planning_fail(x, FCP_E_VALUE, g->lengths_span,
+            return planning_fail(x, FCP_E_VALUE, g->at[AT_LENGTHS],
                                  "ranks %u..%u hold tokens, and do not divide into groups of %u", first, end,
                                  g->layout_group);
     }

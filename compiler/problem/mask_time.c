@@ -34,8 +34,8 @@ static uint64_t piece_of(const planning *x, const problem *p) {
     uint64_t longest = 0, tokens = x->block;
     for (uint32_t s = 0; s < p->sequences; s++)
         if (p->lengths[s] > longest) longest = p->lengths[s];
-    const uint64_t chunks = (uint64_t)g->nodes * g->gpus * (g->strategy == FCP_STRATEGY_ZIGZAG ? 2 : 1);
-    if (g->strategy == FCP_STRATEGY_RING || g->strategy == FCP_STRATEGY_ZIGZAG) tokens = longest / chunks;
+    const uint32_t even = strategy_facts_of[g->strategy].even;
+    if (even) tokens = longest / ((uint64_t)g->nodes * g->gpus * even);
     return tokens < FCP_CELL ? 1 : tokens / FCP_CELL;
 }
 
@@ -116,14 +116,14 @@ fcp_code problem_check_time(planning *x) {
     if (code) return code;
     why(x, pairs);
     if (most > 0 && seconds > most) {
-        code = planning_fail(x, FCP_E_TOO_LONG, x->program->mask_span,
+        code = planning_fail(x, FCP_E_TOO_LONG, x->program->at[AT_MASK],
                              "%s takes about %.*f s of one processor to plan, and the limit is %g s%s",
                              x->program->mask_name, digits(seconds), seconds, most, pairs);
         hint(x);
         return code;
     }
     if (!x->soon || !first || !problem_takes_long(x)) return FCP_OK;
-    diag_warning(x->d, planning_span(x, x->program->mask_span),
+    diag_warning(x->d, planning_span(x, x->program->at[AT_MASK]),
                  "%s takes long to plan, about %.0f s of one processor%s", x->program->mask_name, seconds, pairs);
     hint(x);
     x->soon(x->soon_context, x);

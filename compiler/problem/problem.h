@@ -201,6 +201,10 @@ fcp_code problem_open_second(planning *x, cells **out);
 uint32_t problem_second(const problem *p);
 void problem_close_mask(const planning *x, cells **c);
 
+/* tiles.c. Sorts the n numbers in `order` by the value of each: that of number i lies i * stride bytes behind `first`. Equals
+ * keep their order. keys: room for 2 n. */
+void problem_sort(const uint64_t *first, size_t stride, bool falling, uint32_t *order, uint32_t n, uint64_t *keys);
+
 /* The same once more, after blocks of one range of heads have been cut. */
 fcp_code problem_tiles_again(planning *x);
 /* There are tiles of all heads: makes those of ranges of so many. The mask is asked again only if it names h. */

@@ -102,7 +102,7 @@ static fcp_code add_counts(planning *x, const problem *one, const problem *of, u
     }
     if (of) return FCP_OK; /* positions are summed over heads */
     if (p->positions > INT64_MAX / all)
-        return planning_fail(x, FCP_E_LENGTHS, x->program->lengths_span,
+        return planning_fail(x, FCP_E_LENGTHS, x->program->at[AT_LENGTHS],
                              "the sequences have more than 2^63 query-key positions together in %u ranges of heads",
                              all);
     p->positions *= all;

@@ -349,25 +349,57 @@ static fcp_code gather_tiles(planning *x, const raw_parts *raw) {
     return FCP_OK;
 }
 
-static fcp_code index_pieces(planning *x) {
-    problem *p = x->problem;
-    for (int side = 0; side < FCP_SIDES; side++) {
-        if (side && !p->split) {
-            p->sequence_piece[side] = p->sequence_piece[0];
-            p->piece_start[side] = p->piece_start[0];
-            continue;
+void problem_sort(const uint64_t *first, size_t stride, bool falling, uint32_t *order, uint32_t n, uint64_t *keys) {
+    for (int high = 0; high < 2; high++) { /* by the low 32 bits, then by the high ones */
+        for (uint32_t i = 0; i < n; i++) {
+            const uint64_t value = *(const uint64_t *)((const char *)first + order[i] * stride);
+            keys[i] = ((falling ? ~value : value) >> 32 * high & UINT32_MAX) << 32 | i;
         }
-        uint32_t *key = ARENA_NEW(&x->scratch, uint32_t, p->piece_count + (size_t)1);
-        p->sequence_piece[side] = ARENA_NEW(&x->work, uint32_t, p->piece_count + (size_t)1);
-        p->piece_start[side] = ARENA_NEW(&x->work, uint32_t, p->sequences + (size_t)2);
-        if (!key || !p->sequence_piece[side] || !p->piece_start[side]) return FCP_E_NO_MEMORY;
-        for (uint32_t i = 0; i < p->piece_count; i++)
-            key[i] = problem_holds(p, p->pieces[i].block, (fcp_side)side) ? p->pieces[i].sequence : FCP_NONE;
-        /* cuts make the pieces of a sequence in order of start, and grouping keeps that order */
-        if (!group_by(key, sizeof *key, p->piece_count, p->sequences, p->piece_start[side], p->sequence_piece[side],
-                      x->stop))
-            return FCP_E_INTERRUPTED;
+        sort_u64(keys, keys + n, n);
+        for (uint32_t i = 0; i < n; i++) keys[i] = order[(uint32_t)keys[i]];
+        for (uint32_t i = 0; i < n; i++) order[i] = (uint32_t)keys[i];
     }
+}
+
+/* Sorts a list of pieces of one sequence by start; a short one, which is nearly sorted, by insertion. keys: room for
+ * 2 n. */
+static void sort_by_start(const fcp_piece *pieces, uint32_t *list, uint32_t n, uint64_t *keys) {
+    enum { SHORT = 256 };
+    if (n > SHORT) problem_sort(&pieces->start, sizeof *pieces, false, list, n, keys);
+    for (uint32_t i = 1, j; i < n && n <= SHORT; i++) {
+        const uint32_t piece = list[i];
+        for (j = i; j && pieces[list[j - 1]].start > pieces[piece].start; j--) list[j] = list[j - 1];
+        list[j] = piece;
+    }
+}
+
+/* Lists the pieces of each sequence by start, where the cut has not done so. Most cuts number them in that order. */
+static fcp_code list_pieces(planning *x) {
+    problem *p = x->problem;
+    const size_t n = p->piece_count + (size_t)1;
+    uint32_t *key = ARENA_NEW(&x->scratch, uint32_t, n);
+    uint64_t *keys = ARENA_NEW(&x->scratch, uint64_t, 2 * n);
+    if (!key || !keys) return FCP_E_NO_MEMORY;
+    for (int side = 0; side < (p->split ? FCP_SIDES : 1); side++) {
+        uint32_t *list = p->sequence_piece[side] = ARENA_NEW(&x->work, uint32_t, n);
+        uint32_t *start = p->piece_start[side] = ARENA_NEW(&x->work, uint32_t, p->sequences + (size_t)2);
+        if (!list || !start) return FCP_E_NO_MEMORY;
+        for (uint32_t i = 0; p->split && i < p->piece_count; i++)
+            key[i] = problem_holds(p, p->pieces[i].block, (fcp_side)side) ? p->pieces[i].sequence : FCP_NONE;
+        if (!(p->split ? group_by(key, sizeof *key, p->piece_count, p->sequences, start, list, x->stop)
+                       : group_by(&p->pieces->sequence, sizeof *p->pieces, p->piece_count, p->sequences, start, list,
+                                  x->stop)))
+            return FCP_E_INTERRUPTED;
+        for (uint32_t s = 0; s < p->sequences; s++)
+            for (uint32_t i = start[s] + 1; i < start[s + 1]; i++) {
+                if (p->pieces[list[i - 1]].start < p->pieces[list[i]].start) continue;
+                sort_by_start(p->pieces, list + start[s], start[s + 1] - start[s], keys);
+                break;
+            }
+    }
+    if (p->split) return FCP_OK;
+    p->sequence_piece[FCP_KEYS] = p->sequence_piece[FCP_QUERIES];
+    p->piece_start[FCP_KEYS] = p->piece_start[FCP_QUERIES];
     return FCP_OK;
 }
 
@@ -402,10 +434,10 @@ static fcp_code tell_outlook(planning *x) {
     return FCP_OK;
 }
 
-/* Asks the mask by an object that was kept from an earlier candidate, or by a new one. kept: where it is kept; NULL:
+/* Makes an object that answers for a mask, or takes the one that an earlier candidate kept. kept: where it is kept; NULL:
  * nowhere. */
-static fcp_code open_kept(const planning *x, cells **kept, cells **out) {
-    *out = kept && *kept ? *kept : cells_new(x->program->mask, x->program->heads);
+static fcp_code open_kept(const planning *x, mc_code mask, uint32_t heads, cells **kept, cells **out) {
+    *out = kept && *kept ? *kept : cells_new(mask, heads);
     if (!*out) return FCP_E_NO_MEMORY;
     if (kept) cells_keep_grids(*kept = *out);
     cells_set_pool(*out, x->work.pool);
@@ -413,9 +445,13 @@ static fcp_code open_kept(const planning *x, cells **kept, cells **out) {
     return FCP_OK;
 }
 
-fcp_code problem_open_mask(planning *x, cells **out) { return open_kept(x, x->kept ? &x->kept->whole : NULL, out); }
+fcp_code problem_open_mask(planning *x, cells **out) {
+    return open_kept(x, x->program->mask, x->program->heads, x->kept ? &x->kept->whole : NULL, out);
+}
 
-fcp_code problem_open_second(planning *x, cells **out) { return open_kept(x, x->kept ? &x->kept->later : NULL, out); }
+fcp_code problem_open_second(planning *x, cells **out) {
+    return open_kept(x, x->program->mask, x->program->heads, x->kept ? &x->kept->later : NULL, out);
+}
 
 uint32_t problem_second(const problem *p) {
     enum { FEW = 1 << 18, PIECE = 1 << 11, ROW = 4 }; /* keys: fewer take about as long as to start a thread */
@@ -431,7 +467,7 @@ uint32_t problem_second(const problem *p) {
     return p->sequences;
 }
 
-/* The same of the mask of one class of heads. */
+/* The same for the mask of one class of heads. */
 static fcp_code open_class(planning *x, uint32_t cls, cells **out) {
     const problem *p = x->problem;
     problem_kept *kept = x->kept;
@@ -440,17 +476,10 @@ static fcp_code open_class(planning *x, uint32_t cls, cells **out) {
         kept->classes = kept->of_class ? p->class_count : 0;
     }
     if (kept && !kept->of_class) return FCP_E_NO_MEMORY;
-    *out = kept ? kept->of_class[cls] : NULL;
-    if (!*out) {
-        mc_code mask;
-        if (!problem_class_mask(p, cls, kept ? &kept->memory : &x->work, &mask)) return FCP_E_NO_MEMORY;
-        *out = cells_new(mask, 1);
-        if (!*out) return FCP_E_NO_MEMORY;
-    }
-    if (kept) cells_keep_grids(kept->of_class[cls] = *out);
-    cells_set_pool(*out, x->work.pool);
-    cells_set_stop(*out, x->stop);
-    return FCP_OK;
+    const bool known = kept && kept->of_class[cls];
+    mc_code mask = {0};
+    if (!known && !problem_class_mask(p, cls, kept ? &kept->memory : &x->work, &mask)) return FCP_E_NO_MEMORY;
+    return open_kept(x, mask, 1, kept ? &kept->of_class[cls] : NULL, out);
 }
 
 void problem_close_mask(const planning *x, cells **c) {
@@ -509,19 +538,7 @@ static fcp_code ask_class(planning *x, uint32_t cls, raw_parts *raw) {
     problem_close_mask(x, &x->cells);
     fcp_code code = open_class(x, cls, &x->cells);
     if (!code) code = ask(x, problem_class_head(x->problem, cls), raw);
-    return code || !x->kept ? code : own_shapes(x, raw);
-}
-
-/* Keeps what was found for one class: the next class has cells of its own. */
-static fcp_code keep_class(planning *x, const raw_parts *raw, class_parts *out) {
-    const problem *p = x->problem;
-    fcp_shape_rec *shapes = ARENA_NEW(&x->scratch, fcp_shape_rec, p->shape_count + (size_t)1);
-    fcp_run *runs = ARENA_NEW(&x->scratch, fcp_run, p->run_count + (size_t)1);
-    if (!shapes || !runs) return FCP_E_NO_MEMORY;
-    if (p->shape_count) memcpy(shapes, p->shapes, p->shape_count * sizeof *shapes);
-    if (p->run_count) memcpy(runs, p->runs, p->run_count * sizeof *runs);
-    *out = (class_parts){raw->part, raw->count, shapes, runs};
-    return FCP_OK;
+    return code ? code : own_shapes(x, raw); /* the next class has an object of its own */
 }
 
 /* Per piece of a side, where it stands in the order of sequence and start. */
@@ -570,7 +587,7 @@ static fcp_code tiles_by_class(planning *x, problem **out) {
     for (uint32_t c = 0; !code && c < p->class_count; c++) {
         raw_parts raw = {0};
         code = ask_class(x, c, &raw);
-        if (!code) code = keep_class(x, &raw, &of[c]);
+        of[c] = (class_parts){raw.part, raw.count, p->shapes, p->runs};
     }
     code = code ? code : join_ranges(x, of, out);
     if (code == FCP_E_PLAN_SIZE) return planning_fail(x, code, planning_size_span(x), "%s", fcp_code_text(code));
@@ -584,7 +601,7 @@ fcp_code problem_tiles(planning *x) {
     p->elements = 0;
     p->sets = NULL;
     fcp_code code = problem_make_heads(x);
-    if (!code && !p->piece_start[0]) code = index_pieces(x);
+    if (!code && !p->piece_start[0]) code = list_pieces(x);
     if (!code) code = problem_find_classes(x);
     if (!code && p->class_count) {
         code = tiles_by_class(x, &ranges);

@@ -14,7 +14,6 @@
 #include <string.h>
 
 #include "compiler/cells/masked_rows.h"
-#include "compiler/base/sort.h"
 #include "compiler/problem/far.h"
 
 enum { SAMPLES = 64, SYMMETRIC_LENGTHS = 64 };
@@ -39,30 +38,6 @@ typedef struct batch {
 
 static span place(const batch *b, span s) { return planning_span(b->x, s); }
 
-/* Sorts the sequences in `order` by falling length; those of equal length keep their order. */
-static void by_falling(const uint64_t *lengths, uint32_t count, uint64_t *keys, uint64_t *room, uint32_t *order,
-                       uint32_t *other) {
-    /* the distinct lengths are numbered first, so that (number, place) fits 64 bits */
-    for (uint32_t i = 0; i < count; i++) keys[i] = UINT64_MAX - lengths[order[i]];
-    sort_u64(keys, room, count);
-    uint32_t distinct = 0;
-    for (uint32_t s = 0; s < count; s++)
-        if (!s || keys[s] != keys[distinct - 1]) keys[distinct++] = keys[s];
-    for (uint32_t i = 0; i < count; i++) {
-        uint64_t want = UINT64_MAX - lengths[order[i]];
-        uint32_t low = 0, high = distinct;
-        while (high - low > 1) {
-            uint32_t middle = low + (high - low) / 2;
-            if (keys[middle] <= want) low = middle;
-            else high = middle;
-        }
-        room[i] = (uint64_t)low << 32 | i;
-    }
-    sort_u64(room, keys, count);
-    for (uint32_t i = 0; i < count; i++) other[i] = order[(uint32_t)room[i]];
-    memcpy(order, other, count * sizeof *order);
-}
-
 static bool are_alike(const problem *p, uint32_t a, uint32_t b) {
     return p->lengths[a] == p->lengths[b] && p->queries[a] == p->queries[b];
 }
@@ -75,14 +50,13 @@ static fcp_code make_lengths(batch *b) {
     if (b->example) return FCP_OK;
     const problem *p = b->problem;
     uint32_t all = p->sequences, count = 0, *order = ARENA_NEW(b->scratch, uint32_t, all);
-    uint32_t *other = ARENA_NEW(b->scratch, uint32_t, all);
-    uint64_t *keys = ARENA_NEW(b->scratch, uint64_t, all), *room = ARENA_NEW(b->scratch, uint64_t, all);
+    uint64_t *keys = ARENA_NEW(b->scratch, uint64_t, 2 * (size_t)all);
     b->times = ARENA_NEW(b->scratch, uint32_t, all);
-    if (!keys || !room || !order || !other || !b->times) return FCP_E_NO_MEMORY;
+    if (!keys || !order || !b->times) return FCP_E_NO_MEMORY;
     for (uint32_t s = 0; s < all; s++)
         if (has_pairs(p, s)) order[count++] = s;
-    if (p->split) by_falling(p->queries, count, keys, room, order, other);
-    by_falling(p->lengths, count, keys, room, order, other);
+    if (p->split) problem_sort(p->queries, sizeof *p->queries, true, order, count, keys);
+    problem_sort(p->lengths, sizeof *p->lengths, true, order, count, keys);
     for (uint32_t i = 0; i < count; i++) {
         if (!b->by_data && b->unlike && are_alike(p, order[b->unlike - 1], order[i])) {
             b->times[b->unlike - 1]++;
@@ -102,14 +76,14 @@ static bool warn_extremes(const batch *b) {
     const problem *p = b->problem;
     bool constant = g->mask.count == 1;
     if (!p->pairs) {
-        diag_warning(b->d, place(b, g->mask_span), "%s allows no pair in the whole batch", g->mask_name);
+        diag_warning(b->d, place(b, g->at[AT_MASK]), "%s allows no pair in the whole batch", g->mask_name);
         diag_hint(b->d, "every output is 0 and every gradient too; nothing is computed");
         return true;
     }
     if (p->pairs < p->positions) return false;
     if (p->split && b->decodes) return true; /* one query each: it sees what there is */
     if (!constant && b->longest > 1) {
-        diag_warning(b->d, place(b, g->mask_span),
+        diag_warning(b->d, place(b, g->at[AT_MASK]),
                      "%s allows every pair of the whole batch (the longest sequence has %" PRIu64 " tokens)",
                      g->mask_name, b->longest);
         diag_hint(b->d, "over these lengths it masks nothing: `full` is the same");
@@ -180,7 +154,7 @@ static fcp_code warn_masked(batch *b, masked_batch *found) {
         snprintf(size, sizeof size, "%" PRIu64 " %s, %" PRIu64 " key%s", p->queries[s],
                  p->queries[s] == 1 ? "query" : "queries", p->lengths[s], text_plural(p->lengths[s]));
     if (by_head) snprintf(head, sizeof head, ", h = %" PRIu32, example.head);
-    diag_warning(b->d, place(b, g->mask_span),
+    diag_warning(b->d, place(b, g->at[AT_MASK]),
                  "%s: %s%" PRIu64 " %s of %" PRIu64 " sequence%s see%s no key: %s%s%s of sequence %" PRIu32 " (%s)",
                  g->mask_name, found->unknown ? "at least " : "", rows,
                  by_head     ? "rows (query and head)"
@@ -247,7 +221,7 @@ static void warn_params(const batch *b) {
 /* --- structure ---------------------------------------------------------------------------------------------------- */
 
 static void warn_unstructured(const batch *b) {
-    diag_warning(b->d, place(b, b->program->mask_span),
+    diag_warning(b->d, place(b, b->program->at[AT_MASK]),
                  "%s makes planning slow: %" PRIu64 " of its pairs had to be looked at one by one",
                  b->program->mask_name, b->problem->elements);
     diag_hint(b->d,
@@ -314,7 +288,7 @@ static fcp_code warn_symmetric(batch *b) {
     cells_free(c);
     free(nodes);
     if (code != FCP_OK || !same) return code;
-    diag_warning(b->d, place(b, g->mask_span),
+    diag_warning(b->d, place(b, g->at[AT_MASK]),
                  "%s is symmetric: where q sees k, k sees q, so queries see what comes after them", g->mask_name);
     diag_hint(b->d, "in a model that predicts the next token that leaks it; if that is not meant: `causal and ...`");
     return FCP_OK;

@@ -21,7 +21,7 @@
  */
 #include "compiler/base/group.h"
 #include "compiler/schedule/schedule_parts.h"
-#include "compiler/schedule/tuning.h"
+#include "compiler/schedule/schedule_tuning.h"
 
 typedef struct moving {
     planning *x;

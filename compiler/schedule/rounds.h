@@ -1,4 +1,4 @@
-/* rounds.h: units as the edges of a graph that is to be coloured. (What rounds.c makes is declared in schedule.h.) */
+/* rounds.h: units as the edges of a graph whose colours are rounds. (rounds_build is declared in schedule.h.) */
 #ifndef FCPC_SCHEDULE_ROUNDS_H
 #define FCPC_SCHEDULE_ROUNDS_H
 #include "compiler/schedule/schedule.h"

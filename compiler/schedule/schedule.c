@@ -30,7 +30,7 @@
 
 #include "compiler/planning/pair.h"
 #include "compiler/schedule/schedule_parts.h"
-#include "compiler/schedule/tuning.h"
+#include "compiler/schedule/schedule_tuning.h"
 
 /* With pingpong: which hops are of the second half. All units wait for a stage then, also those that leave from home.
  * Where work moves they do anyway, and other plannings may share the hops. */

@@ -42,7 +42,7 @@
 
 #include "compiler/base/sort.h"
 #include "compiler/schedule/schedule_parts.h"
-#include "compiler/schedule/tuning.h"
+#include "compiler/schedule/schedule_tuning.h"
 
 /* --- room --------------------------------------------------------------------------------------------------------- */
 

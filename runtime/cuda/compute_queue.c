@@ -35,8 +35,8 @@ static fcp_code append(cuda_work *w, const void *records, size_t bytes, uint64_t
 }
 
 /* The counters of rows whose keys are cut, all 0. A kernel leaves them so, and nothing else writes there. */
-static fcp_code append_counters(cuda_work *w, const fcp_kernel_work *lists, uint64_t *out_at, fcp_error *err) {
-    const size_t count = fcp_kernel_part_counters(lists);
+static fcp_code append_counters(cuda_work *w, const fcp_worklists *lists, uint64_t *out_at, fcp_error *err) {
+    const size_t count = fcp_worklists_part_counters(lists);
     fk_u32 *zeros = calloc(count, sizeof *zeros);
     fcp_code code = zeros ? append(w, zeros, count * sizeof *zeros, out_at, err)
                           : fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for %zu counters", count);
@@ -46,17 +46,17 @@ static fcp_code append_counters(cuda_work *w, const fcp_kernel_work *lists, uint
 
 /* The lists of an ATTEND for a range of heads; or of several ATTENDs, as lists->fusion says. */
 static fcp_code add_attend(cuda_rank *rank, fcp_pass pass, const fcp_instr *x, uint32_t instr, uint32_t range,
-                           fcp_kernel_work *lists, fcp_error *err) {
+                           fcp_worklists *lists, fcp_error *err) {
     cuda_work *w = &rank->work[pass];
     cuda_attend *a = &w->attends[w->attend_count++];
     const fcp_arena *arena = &rank->arena[pass];
-    fcp_kernel_order order = fcp_kernel_order_of(rank->device->backward);
+    fcp_key_order order = fcp_key_order_of(rank->device->backward);
     fcp_code code = FCP_OK;
     *a = (cuda_attend){.instr = instr, .range = range};
     lists->range = range;
     if (pass == FCP_FORWARD || order == FCP_KEYS_ALONE) { /* otherwise dK, dV and dQ are all done by keys */
-        code = lists->fusion ? fcp_kernel_rows_fused(lists, arena, err)
-                             : fcp_kernel_rows(lists, arena, x->a, x->b, err);
+        code = lists->fusion ? fcp_worklists_rows_fused(lists, arena, err)
+                             : fcp_worklists_rows(lists, arena, x->a, x->b, err);
         a->row_count = lists->row_count;
         a->single = lists->single;
         a->cut = lists->cut_parts != 0;
@@ -69,12 +69,12 @@ static fcp_code add_attend(cuda_rank *rank, fcp_pass pass, const fcp_instr *x, u
         if (!code) code = append(w, lists->key_runs, lists->key_run_count * sizeof *lists->key_runs, &a->key_runs, err);
     }
     if (!code && pass == FCP_BACKWARD) {
-        code = lists->fusion ? fcp_kernel_keys_fused(lists, arena, order, err)
-                             : fcp_kernel_keys(lists, arena, x->a, x->b, order, err);
+        code = lists->fusion ? fcp_worklists_keys_fused(lists, arena, order, err)
+                             : fcp_worklists_keys(lists, arena, x->a, x->b, order, err);
         a->key_count = lists->key_count;
         a->lock_count = lists->lock_count;
         a->subs = lists->subs;
-        if (!code) code = append(w, lists->keys, fcp_kernel_key_bytes(lists), &a->keys, err);
+        if (!code) code = append(w, lists->keys, fcp_worklists_key_bytes(lists), &a->keys, err);
         if (!code) code = append(w, lists->row_runs, lists->row_run_count * sizeof *lists->row_runs, &a->row_runs, err);
     }
     return code;
@@ -92,7 +92,7 @@ static uint32_t count_attends(const fcp_plan *plan, const fcp_stream *stream) {
     for (uint32_t i = 0; i < stream->count; i++) {
         const fcp_instr *x = &plan->instrs[stream->first + i];
         if (x->op != FCP_OP_ATTEND) continue;
-        for (uint32_t r = FCP_NONE; (r = fcp_kernel_next_range(plan, x->a, x->b, r)) != FCP_NONE;) count++;
+        for (uint32_t r = FCP_NONE; (r = fcp_launch_next_range(plan, x->a, x->b, r)) != FCP_NONE;) count++;
     }
     return count;
 }
@@ -102,7 +102,7 @@ static fcp_code add_run(cuda_rank *rank, fcp_pass pass, const fcp_fusion_run *ru
     const fcp_arena *arena = &rank->arena[pass];
     cuda_work *w = &rank->work[pass];
     fcp_fusion fusion = {0};
-    fcp_kernel_work lists = {.fusion = &fusion};
+    fcp_worklists lists = {.fusion = &fusion};
     fcp_code code = fcp_fusion_make(&fusion, arena, run, err);
     for (uint32_t range = 0; !code && range < arena->plan->heads_count; range++) {
         code = add_attend(rank, pass, NULL, run->first, range, &lists, err);
@@ -111,7 +111,7 @@ static fcp_code add_run(cuda_rank *rank, fcp_pass pass, const fcp_fusion_run *ru
         w->attends[w->attend_count - 1].needs = run->needs;
         w->attends[w->attend_count - 1].round = fcp_fusion_round(arena->plan, pass, arena->rank, run);
     }
-    fcp_kernel_work_free(&lists);
+    fcp_worklists_free(&lists);
     fcp_fusion_free(&fusion);
     return code;
 }
@@ -133,15 +133,15 @@ static fcp_code make_fused(fcp_cuda_session *s, cuda_rank *rank, fcp_pass pass, 
 /* The lists of each ATTEND and range of heads. */
 static fcp_code make_by_stages(fcp_cuda_session *s, cuda_rank *rank, fcp_pass pass, const fcp_stream *stream,
                                fcp_error *err) {
-    fcp_kernel_work lists = {0};
+    fcp_worklists lists = {0};
     fcp_code code = open_attends(&rank->work[pass], count_attends(s->plan, stream), err);
     for (uint32_t i = 0; !code && i < stream->count; i++) {
         const fcp_instr *x = &s->plan->instrs[stream->first + i];
         if (x->op != FCP_OP_ATTEND) continue;
-        for (uint32_t r = FCP_NONE; !code && (r = fcp_kernel_next_range(s->plan, x->a, x->b, r)) != FCP_NONE;)
+        for (uint32_t r = FCP_NONE; !code && (r = fcp_launch_next_range(s->plan, x->a, x->b, r)) != FCP_NONE;)
             code = add_attend(rank, pass, x, i, r, &lists, err);
     }
-    fcp_kernel_work_free(&lists);
+    fcp_worklists_free(&lists);
     return code;
 }
 
@@ -151,7 +151,7 @@ fcp_code fcp_cuda_work_make(fcp_cuda_session *s, cuda_rank *rank, fcp_pass pass,
     fcp_code code =
         fcp_cuda_fused(s, pass) ? make_fused(s, rank, pass, err) : make_by_stages(s, rank, pass, stream, err);
     for (uint32_t i = 0; i < w->attend_count; i++) {
-        size_t words = fcp_kernel_lock_words(w->attends[i].lock_count, rank->arena[pass].heads) + 1;
+        size_t words = fcp_worklists_lock_words(w->attends[i].lock_count, rank->arena[pass].heads) + 1;
         if (words < w->attends[i].split_bytes / 4) words = w->attends[i].split_bytes / 4;
         if (words > rank->lock_words) rank->lock_words = words;
     }
@@ -201,15 +201,15 @@ static fcp_code attend_forward(fcp_cuda_session *s, cuda_rank *rank, const cuda_
                                fcp_error *err) {
     const fcp_arena *arena = &rank->arena[FCP_FORWARD];
     fk_launch_maps maps;
-    rows->splits = rank->locks;
+    rows->splits = rank->kept[CUDA_LOCKS].at;
     rows->locks = fcp_cuda_flag_at(rank, 1);
-    if (a->cut) rows->counter = rank->work[FCP_FORWARD].memory + a->counters;
+    if (a->cut) rows->counter = rank->kept[CUDA_LISTS + FCP_FORWARD].at + a->counters;
     fcp_code code = by_list(s, rank, FCP_FORWARD, CUDA_FORWARD,
-                            fcp_kernel_pieces(a->single, a->row_count, arena->heads),
+                            fcp_worklists_pieces(a->single, a->row_count, arena->heads),
                             fcp_cuda_with_maps(rank, FCP_FORWARD, CUDA_FORWARD, rows, &maps), err);
     if (code || !a->merge_count) return code;
     fk_launch merge = *rows;
-    merge.items = rank->work[FCP_FORWARD].memory + a->merges;
+    merge.items = rank->kept[CUDA_LISTS + FCP_FORWARD].at + a->merges;
     merge.item_count = a->merge_count;
     return by_list(s, rank, FCP_FORWARD, CUDA_COMBINE, a->merge_count, &merge, err);
 }
@@ -218,12 +218,12 @@ static fcp_code attend_forward(fcp_cuda_session *s, cuda_rank *rank, const cuda_
 static void parameters_of(const fcp_cuda_session *s, const cuda_rank *rank, fcp_pass pass, const cuda_attend *a,
                           fk_launch *rows, fk_launch *keys) {
     const cuda_device *d = rank->device;
-    const cu_ptr base = rank->work[pass].memory;
-    fcp_kernel_launch(&rank->arena[pass], a->range, rows);
+    const cu_ptr base = rank->kept[CUDA_LISTS + pass].at;
+    fcp_launch_parameters(&rank->arena[pass], a->range, rows);
     rows->sequences = d->sequences;
     rows->arrays = d->arrays;
     rows->bands = d->bands;
-    rows->sinks = fcp_kernel_sinks_of(s->plan, d->sinks, a->range);
+    rows->sinks = fcp_launch_sinks_of(s->plan, d->sinks, a->range);
     rows->maxima = fcp_cuda_maxima_of(s, rank, pass);
     rows->mark = rank->mark ? fcp_cuda_mark_at(s, rank) : 0;
     rows->mark_value = rank->mark;
@@ -241,9 +241,9 @@ static void parameters_of(const fcp_cuda_session *s, const cuda_rank *rank, fcp_
 fcp_code fcp_cuda_attend_tables(fcp_cuda_session *s, cuda_rank *rank, const cuda_attend *a, fcp_error *err) {
     fk_launch rows, keys;
     parameters_of(s, rank, FCP_BACKWARD, a, &rows, &keys);
-    fk_launch_tables x = {keys, rank->sums};
+    fk_launch_tables x = {keys, rank->kept[CUDA_SUMS].at};
     return by_list(s, rank, FCP_BACKWARD, CUDA_TABLES,
-                   fcp_kernel_pieces(fcp_plan_by_head(s->plan), a->key_count, keys.kv_heads) *
+                   fcp_worklists_pieces(fcp_plan_by_head(s->plan), a->key_count, keys.kv_heads) *
                        rank->device->kernels[CUDA_TABLES].parts,
                    &x, err);
 }
@@ -258,18 +258,18 @@ fcp_code fcp_cuda_attend(fcp_cuda_session *s, cuda_rank *rank, fcp_pass pass, co
     const cuda_kernel_id id = d->backward == EMIT_SPLIT                              ? CUDA_DKV
                               : d->backward & (EMIT_ORDERED | EMIT_ORDERED_SM90) ? CUDA_ORDERED
                                                                                  : CUDA_UNORDERED;
-    const size_t words = fcp_kernel_lock_words(a->lock_count, arena->heads) + 1;
-    const uint64_t pieces = d->kernels[id].parts * fcp_kernel_key_pieces(fcp_plan_by_head(s->plan), a->key_count,
+    const size_t words = fcp_worklists_lock_words(a->lock_count, arena->heads) + 1;
+    const uint64_t pieces = d->kernels[id].parts * fcp_worklists_key_pieces(fcp_plan_by_head(s->plan), a->key_count,
                                                                          a->subs, arena->kv_heads, keys.group);
-    keys.locks = rank->locks;
-    keys.counter = rank->locks + (words - 1) * 4;
+    keys.locks = rank->kept[CUDA_LOCKS].at;
+    keys.counter = keys.locks + (words - 1) * 4;
     keys.splits = fcp_cuda_flag_at(rank, 1);
     fcp_code code = FCP_OK;
     if (id == CUDA_DKV)
         code = by_list(s, rank, pass, CUDA_DQ,
-                       fcp_kernel_pieces(a->single, a->row_count, arena->heads) * d->kernels[CUDA_DQ].parts, &rows,
+                       fcp_worklists_pieces(a->single, a->row_count, arena->heads) * d->kernels[CUDA_DQ].parts, &rows,
                        err);
-    if (!code && a->key_count) code = fcp_cuda_fill(s, rank->locks, 0, words * 4, rank->streams[FCP_COMPUTE], err);
+    if (!code && a->key_count) code = fcp_cuda_fill(s, keys.locks, 0, words * 4, rank->streams[FCP_COMPUTE], err);
     void *parameters = fcp_cuda_with_maps(rank, pass, id, &keys, &maps);
     return code ? code : by_list(s, rank, pass, id, pieces, parameters, err);
 }
@@ -295,7 +295,7 @@ fcp_code fcp_cuda_prepare(fcp_cuda_session *s, cuda_rank *rank, fcp_pass pass, f
         for (to = from + 1; to < a->homes && s->plan->blocks[a->home_block[to]].heads == range;) to++;
         fk_support x = {.to = (uintptr_t)(a->lse + queries[from] * a->heads), .heads = a->heads,
                         .lse_low = (uintptr_t)(a->lse_low + queries[from] * a->heads),
-                        .from = fcp_kernel_sinks_of(s->plan, rank->device->sinks, range),
+                        .from = fcp_launch_sinks_of(s->plan, rank->device->sinks, range),
                         .count = (queries[to] - queries[from]) * a->heads};
         code = support(s, rank, CUDA_BEGIN_LSE, x, FK_SUPPORT_THREADS, err);
     }
@@ -379,7 +379,7 @@ fcp_code fcp_cuda_make_result(fcp_cuda_session *s, cuda_rank *rank, const fcp_in
     fcp_arena_state(a, x->b, &o, &m, &l);
     fk_support finish = {.to = (uintptr_t)into.o, .lse = (uintptr_t)into.lse, .lse_low = (uintptr_t)into.lse_low,
                          .from = (uintptr_t)o, .other = (uint64_t)p->max_q_block * a->heads, .count = rows,
-                         .sinks = fcp_kernel_sinks_of(s->plan, rank->device->sinks, block->heads), .heads = a->heads,
+                         .sinks = fcp_launch_sinks_of(s->plan, rank->device->sinks, block->heads), .heads = a->heads,
                          .maxima = fcp_cuda_maxima_of(s, rank, FCP_FORWARD),
                          .model_head = fcp_model_head(p, &s->plan->heads[block->heads], 0),
                          .group = a->heads / a->kv_heads, .shared = p->heads / p->kv_heads};

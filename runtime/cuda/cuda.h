@@ -68,6 +68,12 @@ typedef struct cuda_need {
     size_t device, held, pinned;
 } cuda_need;
 
+/* Device memory that a session keeps for its next plan: `held` bytes at `at`, which is 0 if there is none. */
+typedef struct cuda_memory {
+    cu_ptr at;
+    size_t held;
+} cuda_memory;
+
 typedef struct cuda_device {
     cu_device handle;
     cu_context context;
@@ -82,8 +88,7 @@ typedef struct cuda_device {
     uint32_t green_count;    /* its SMs */
     cu_module modules[FCP_PASSES]; /* NULL: the pass needs none */
     cuda_kernel kernels[CUDA_KERNELS];
-    cu_ptr environment;      /* what masks and scores read (environment.c) */
-    size_t environment_held;
+    cuda_memory environment; /* what masks and scores read (environment.c) */
     cuda_need need;
     char *sources[FCP_PASSES]; /* the modules' sources; NULL: that module is not loaded completely */
     /* Addresses in the environment. sinks: those that kernels read; 0 if there are none. plan_sinks: the plan's.
@@ -105,11 +110,11 @@ typedef struct cuda_attend {
     uint64_t rows, key_runs, keys, row_runs, merges, counters;
     uint64_t split_bytes; /* if row items are cut or packed: the bytes of the running states that their parts leave */
     uint32_t row_count, key_count, merge_count, lock_count, subs;
-    bool single; /* as in fcp_kernel_work */
+    bool single; /* as in fcp_worklists */
     bool cut;    /* the keys of some rows are */
-    /* If ATTENDs [instr, last] are fused into one launch. holds: it begins when so many instructions of the
-     * communication queue are complete. needs: all it reads is there when so many are. round: the last round for which
-     * its CTAs wait by a flag; FCP_NONE: for none. */
+    /* Fused: the launch is ATTENDs [instr, last]. holds: it begins when so many instructions of the communication queue
+     * are complete. needs: all it reads is there when so many are. round: the last round for which its CTAs wait by a
+     * flag; FCP_NONE: for none. */
     uint32_t last, holds, needs, round;
 } cuda_attend;
 typedef struct cuda_work {
@@ -117,8 +122,6 @@ typedef struct cuda_work {
     uint32_t attend_count;
     char *bytes; /* the lists on the host; NULL once they are on the device */
     size_t size, capacity;
-    cu_ptr memory;
-    size_t held; /* bytes at `memory` */
 } cuda_work;
 
 /* Results of a rank that are sent while the last stage of a pass still computes (early.c). */
@@ -149,6 +152,16 @@ enum { CUDA_SINK = FCP_TENSORS, CUDA_D_SINK, CUDA_TABLE, CUDA_D_TABLE, CUDA_MAX_
  * pass with the largest logits. */
 enum { CUDA_TABLE_GRADIENTS = FCP_PASSES, CUDA_MAXIMA, CUDA_GRAPHS };
 
+/* The memory that a rank has on its device beside its arena.
+ *
+ * LOCKS: lock_words words of 4 bytes, then flag_words. The backward pass has its locks and its counter in the former,
+ * the forward pass the running states that parts of a row leave until they are joined. The latter are the flags of
+ * arrivals in a fused pass. SUMS: of the gradients of tables, then as many floats; there are none before a run wants
+ * them. RUNS: of its bundles. MESSAGES: those of one LAUNCH of inputs or outputs. ROUNDED: messages of partial results,
+ * one for each fabric and direction. LISTS: the work lists of the first pass, then those of the second.
+ */
+enum { CUDA_LOCKS, CUDA_SUMS, CUDA_RUNS, CUDA_MESSAGES, CUDA_ROUNDED, CUDA_LISTS, CUDA_KEPT = CUDA_LISTS + FCP_PASSES };
+
 typedef struct cuda_rank {
     cuda_device *device;
     cuda_tensor_memory tensors[CUDA_TENSORS]; /* of the run that is being recorded */
@@ -156,21 +169,15 @@ typedef struct cuda_rank {
     fcp_arena arena[FCP_PASSES];
     cuda_early early[FCP_PASSES];
     cuda_work work[FCP_PASSES];
-    fk_u64 maps[FCP_PASSES][FCP_KERNEL_TENSORS][16]; /* the words of fk_map, if kernels of the pass take maps */
+    fk_u64 maps[FCP_PASSES][FCP_LAUNCH_TENSORS][16]; /* the words of fk_map, if kernels of the pass take maps */
     size_t arena_bytes;
     bool memory_lent; /* the arena belongs to the transport or the lender, who frees it */
-    /* memory: the arena. locks: lock_words words of 4 bytes. The backward pass keeps its locks and counter there, the
-     * forward pass the running states that parts of a row leave until they are joined. */
-    cu_ptr memory, locks;
-    fk_gather_run *runs;          /* of its bundles, on the host; NULL once they are on the device */
-    uint32_t run_count;
-    cu_ptr sums; /* of the gradients of tables, and behind them as many floats; 0: no run has wanted them */
-    cu_ptr runs_memory, messages; /* messages: those of one LAUNCH of inputs or outputs */
-    size_t runs_held, messages_bytes, messages_held;
-    cu_ptr rounded;               /* messages of partial results, one for each fabric and direction */
-    size_t rounded_bytes, rounded_held;
-    uint32_t flag_words;          /* behind the locks: if a pass is fused, the flags of its arrivals */
-    size_t lock_words, memory_held, locks_held, sums_held; /* held: bytes that are allocated; a plan may need less */
+    cu_ptr memory;    /* the arena */
+    size_t memory_held; /* bytes that are allocated for it; the plan may need less */
+    cuda_memory kept[CUDA_KEPT];
+    size_t messages_bytes, rounded_bytes, lock_words;
+    uint32_t flag_words, run_count;
+    fk_gather_run *runs; /* of its bundles, on the host; NULL once they are on the device */
     /* While a pass is put into streams: what the next kernel of the compute queue writes when it begins (0: nothing),
      * and which slots hold a partial sum so far. */
     uint32_t mark;
@@ -230,7 +237,7 @@ static inline bool fcp_cuda_fused(const fcp_cuda_session *s, fcp_pass pass) {
 }
 /* The address of a flag of the rank's fused pass, counted from 1. They stand behind the locks. */
 static inline cu_ptr fcp_cuda_flag_at(const cuda_rank *rank, uint32_t flag) {
-    return rank->locks + (rank->lock_words + flag - 1) * 4;
+    return rank->kept[CUDA_LOCKS].at + (rank->lock_words + flag - 1) * 4;
 }
 
 /* One more than the last rank of this process; the first is base.first_rank. */
@@ -306,10 +313,10 @@ fcp_code fcp_cuda_memory(fcp_cuda_session *s, cuda_device *d, size_t bytes, cons
 /* Gives memory of a device back, unless it is 0. No stream may still use it: the driver would wait for such a stream,
  * but the caller's allocator hands the memory to others at once. The device is current, before and behind. */
 fcp_code fcp_cuda_release(fcp_cuda_session *s, cuda_device *d, cu_ptr memory, fcp_error *err);
-/* As fcp_cuda_memory where *memory may have `held` bytes already. They are used again if they are enough, and given
- * back first if not. */
-fcp_code fcp_cuda_memory_again(fcp_cuda_session *s, cuda_device *d, size_t bytes, const void *from, const char *what,
-                               cu_ptr *memory, size_t *held, fcp_error *err);
+/* As fcp_cuda_memory for memory that may be there already. It is used again if it is large enough, and given back first
+ * if not. Nothing happens if `bytes` is 0. */
+fcp_code fcp_cuda_keep(fcp_cuda_session *s, cuda_device *d, size_t bytes, const void *from, const char *what,
+                       cuda_memory *memory, fcp_error *err);
 /* Puts a copy into a stream, within a device or between two. */
 fcp_code fcp_cuda_copy(fcp_cuda_session *s, cuda_device *to_device, cu_ptr to, cuda_device *from_device, cu_ptr from,
                        size_t bytes, cu_stream stream, fcp_error *err);

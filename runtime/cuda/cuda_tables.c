@@ -10,7 +10,6 @@
 #include "runtime/cuda/cuda.h"
 #include "runtime/plan/plan_arrays.h"
 
-#include "runtime/plan/plan_arrays.h"
 #include "runtime/plan/table_reads.h"
 
 /* Takes room for the sums of each rank, and for the floats that are made of them. A capture allows no allocation. */
@@ -19,12 +18,11 @@ static fcp_code take_room(fcp_cuda_session *s, fcp_error *err) {
     fcp_code code = FCP_OK;
     for (uint32_t r = s->base.first_rank; !code && r < fcp_cuda_end(s); r++) {
         cuda_rank *rank = &s->ranks[r];
-        if (rank->sums_held >= bytes) continue;
+        if (rank->kept[CUDA_SUMS].held >= bytes) continue;
         if (s->outer)
             return fcp_fail(err, FCP_E_ARGUMENT, "the stream is being captured, and no run has had gradients of tables "
                             "yet: run the backward pass with them once outside the capture");
-        code = fcp_cuda_memory_again(s, rank->device, bytes, NULL, "gradients of tables", &rank->sums,
-                                     &rank->sums_held, err);
+        code = fcp_cuda_keep(s, rank->device, bytes, NULL, "gradients of tables", &rank->kept[CUDA_SUMS], err);
     }
     return code;
 }
@@ -77,7 +75,8 @@ fcp_code fcp_cuda_tables_in(fcp_cuda_session *s, const fcp_tensors *tensors, fcp
     for (uint32_t r = s->base.first_rank; s->table_gradients && !code && r < fcp_cuda_end(s); r++) {
         const cuda_rank *rank = &s->ranks[r];
         code = fcp_cuda_use(s, rank->device, err);
-        if (!code) code = fcp_cuda_fill(s, rank->sums, 0, s->sums * FK_SUM_BYTES, rank->streams[FCP_COMM], err);
+        if (!code) code = fcp_cuda_fill(s, rank->kept[CUDA_SUMS].at, 0, s->sums * FK_SUM_BYTES, rank->streams[FCP_COMM],
+                                        err);
     }
     return code;
 }
@@ -87,7 +86,8 @@ fcp_code fcp_cuda_tables_out(fcp_cuda_session *s, const fcp_tensors *tensors, fc
     for (uint32_t r = s->base.first_rank; !code && r < fcp_cuda_end(s); r++) {
         cuda_rank *rank = &s->ranks[r];
         float *out = tensors[r - s->base.first_rank].d_table;
-        const fk_support x = {.to = rank->sums + s->sums * FK_SUM_BYTES, .from = rank->sums, .count = s->sums};
+        const cu_ptr sums = rank->kept[CUDA_SUMS].at;
+        const fk_support x = {.to = sums + s->sums * FK_SUM_BYTES, .from = sums, .count = s->sums};
         if (!out) continue;
         code = fcp_cuda_use(s, rank->device, err);
         if (!code) code = fcp_cuda_round_sums(s, rank, x, err);

@@ -1,8 +1,8 @@
-/* cuda_wire.c: rounds partial results before they are sent, and makes fp32 of what has come.
+/* cuda_wire.c: rounds partial results before they are sent, and makes fp32 of those that were received.
  *
  * Requires: a launch whose wires have messages in the rank's memory.
  * Order:    a message is written, sent, received and read in the stream of its fabric, in which rounds come one after
- *           the other. So each rank needs a message for each fabric and direction, and no event.
+ *           the other. So a rank needs only one message for each fabric and direction, and no event.
  * Cost:     a launch for each tensor of a partial, at each end. Numbers are read once and written once.
  */
 #include "runtime/cuda/cuda.h"

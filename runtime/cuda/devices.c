@@ -1,7 +1,8 @@
 /* devices.c: opening and closing the devices of a session.
  *
- * Requires: a driver that fcp_cuda_open opened.
  * All parts of a device are closed here, not in the files that open them, because the order of closing matters.
+ *
+ * Requires: a driver that fcp_cuda_open opened.
  */
 #include "runtime/cuda/cuda.h"
 
@@ -82,7 +83,7 @@ static void close_device(fcp_cuda_session *s, cuda_device *d) {
     fcp_cuda_staging_close(s, d);
     for (uint32_t i = 0; i < d->event_count; i++) call->event_destroy(d->events[i]);
     fcp_cuda_release(s, d, d->staging.landing, NULL);
-    fcp_cuda_release(s, d, d->environment, NULL);
+    fcp_cuda_release(s, d, d->environment.at, NULL);
     fcp_cuda_partition_close(s, d);
     for (int pass = 0; pass < FCP_PASSES; pass++)
         if (d->modules[pass]) call->module_unload(d->modules[pass]);

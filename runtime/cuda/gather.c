@@ -9,7 +9,6 @@
 #include <stdlib.h>
 
 #include "runtime/exec/host_reshuffle.h"
-#include "runtime/plan/sides.h"
 
 _Static_assert((int)FK_GATHER_TENSORS == (int)FCP_MOVED, "as many tensors move");
 
@@ -36,10 +35,8 @@ fcp_code fcp_cuda_gather_plan(fcp_cuda_session *s, uint32_t rank, fcp_error *err
 
 fcp_code fcp_cuda_gather_load(fcp_cuda_session *s, uint32_t rank, fcp_error *err) {
     cuda_rank *r = &s->ranks[rank];
-    size_t bytes = r->run_count * sizeof *r->runs;
-    fcp_code code = bytes ? fcp_cuda_memory_again(s, r->device, bytes, r->runs, "the bundles", &r->runs_memory,
-                                                  &r->runs_held, err)
-                          : FCP_OK;
+    fcp_code code = fcp_cuda_keep(s, r->device, r->run_count * sizeof *r->runs, r->runs, "the bundles",
+                                  &r->kept[CUDA_RUNS], err);
     free(r->runs);
     r->runs = NULL;
     return code;
@@ -53,7 +50,7 @@ fcp_code fcp_cuda_gather(fcp_cuda_session *s, uint32_t rank, const cuda_unit_mov
     const cuda_rank *r = &s->ranks[rank];
     fcp_moved tensors[FCP_MOVED];
     const fcp_bundle all = fcp_bundles_of(s->bundles, rank), bundle = fcp_bundle_of(s->bundles, rank, t);
-    fk_gather_launch x = {.runs = r->runs_memory + (cu_ptr)(bundle.runs - all.runs) * sizeof(fk_gather_run),
+    fk_gather_launch x = {.runs = r->kept[CUDA_RUNS].at + (cu_ptr)(bundle.runs - all.runs) * sizeof(fk_gather_run),
                           .run_count = bundle.count,
                           .first = t->first,
                           .tokens = t->tokens,

@@ -1,5 +1,7 @@
-/* io_rounds.c: which rounds of a plan move inputs and outputs, and which outputs leave early. Cost: linear in the
- * rounds, or in a rank's instructions. */
+/* io_rounds.c: which rounds of a plan move inputs and outputs, and which outputs are sent early.
+ *
+ * Cost:     linear in the rounds, or in a rank's instructions.
+ */
 #include "runtime/cuda/cuda.h"
 #include "runtime/plan/plan_summary.h"
 

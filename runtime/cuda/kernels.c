@@ -24,8 +24,9 @@ static void warn(fcp_cuda_session *s, const char *format, ...) {
 }
 
 /* Compares what the driver says of a kernel with what its skeleton asks for. More registers or shared memory are an
- * error. Spilled registers give right results slowly, so they are a warning. If warpgroups give each other registers,
- * fewer are an error too: a warpgroup would wait for ever for registers that do not exist. */
+ * error. Spilled registers give right results slowly, so they are a warning. In kernels whose warpgroups pass registers
+ * to each other (setmaxnreg), fewer registers are an error, too: a warpgroup would wait for ever for registers that do
+ * not exist. */
 static fcp_code check_kernel(fcp_cuda_session *s, const cuda_device *d, const cuda_kernel *k, const emit_kernel *asked,
                              fcp_error *err) {
     static const int which[] = {CU_FUNC_MAX_THREADS, CU_FUNC_SHARED, CU_FUNC_LOCAL, CU_FUNC_REGISTERS};
@@ -150,8 +151,7 @@ static fcp_code load_kernels(fcp_cuda_session *s, fcp_jit *jit, cuda_device *d, 
         unsigned skeletons = skeletons_of(s, d, pass);
         char *source = NULL;
         if (!skeletons) continue;
-        code = fcp_cuda_fused(s, (fcp_pass)pass) ? fcp_kernel_source_fused(s->plan, skeletons, &source, err)
-                                                 : fcp_kernel_source(s->plan, skeletons, &source, err);
+        code = fcp_kernel_source(s->plan, skeletons, fcp_cuda_fused(s, (fcp_pass)pass), &source, err);
         if (code) break;
         if (d->modules[pass] && d->sources[pass] && strcmp(d->sources[pass], source) == 0) {
             free(source);

@@ -57,16 +57,16 @@ fcp_code fcp_cuda_release(fcp_cuda_session *s, cuda_device *d, cu_ptr memory, fc
     return fcp_cuda_use(s, d, err);
 }
 
-fcp_code fcp_cuda_memory_again(fcp_cuda_session *s, cuda_device *d, size_t bytes, const void *from, const char *what,
-                               cu_ptr *memory, size_t *held, fcp_error *err) {
-    if (*memory && bytes <= *held) return from ? fcp_cuda_upload(s, d, *memory, from, bytes, err) : FCP_OK;
+fcp_code fcp_cuda_keep(fcp_cuda_session *s, cuda_device *d, size_t bytes, const void *from, const char *what,
+                       cuda_memory *m, fcp_error *err) {
+    if (!bytes) return FCP_OK;
+    if (m->at && bytes <= m->held) return from ? fcp_cuda_upload(s, d, m->at, from, bytes, err) : FCP_OK;
     fcp_code code = fcp_cuda_use(s, d, err);
     if (code) return code;
-    code = fcp_cuda_release(s, d, *memory, err);
-    *memory = 0;
-    *held = 0;
-    if (!code) code = fcp_cuda_memory(s, d, bytes, from, what, memory, err);
-    if (!code) *held = fcp_cuda_allocated(bytes);
+    code = fcp_cuda_release(s, d, m->at, err);
+    *m = (cuda_memory){0};
+    if (!code) code = fcp_cuda_memory(s, d, bytes, from, what, &m->at, err);
+    if (!code) m->held = fcp_cuda_allocated(bytes);
     return code;
 }
 

@@ -1,19 +1,18 @@
 /* run_pass.c: a run of a pass: inputs in, the pass or its graph, outputs out; and what happens if that fails.
  *
  * Requires: a session that was made completely; tensors of all its ranks.
- * Order:    IN, the pass and OUT come one after the other, except for results that leave early (early.c). Each run
- *           comes after the run before it, whatever streams the caller names; and so do runs of sessions that share
- *           arenas.
+ * Order:    IN, the pass and OUT come one after the other, except for results that are sent early (early.c). Each run
+ *           comes after the run before it, whatever streams the caller names. The same holds for runs of sessions that
+ *           share arenas.
  * Graphs:   the first runs of a pass put its instructions into streams one by one. From run graph_from on the pass is
- *           one graph. That touches nothing but arenas, so it serves any tensors. A backward pass with gradients of
- *           tables launches more, and a forward pass with the largest logits has more parameters: each is a graph of
- *           its own.
- *           A stream that the caller captures gets the instructions one by one, and they become a part of the
- *           caller's graph, with IN and OUT. Such a graph has nodes that wait for the event of the run before and
+ *           one graph. It touches nothing but arenas, so it serves any tensors. A backward pass with gradients of
+ *           tables launches more, and a forward pass with the largest logits has other parameters: each is a graph of
+ *           its own. If the caller captures the stream, the instructions are put into it one by one and become a part
+ *           of the caller's graph, with IN and OUT. That graph has nodes that wait for the event of the run before and
  *           record it, so its launches and other runs come one after the other.
- * Failure:  an error names rank, stage and instruction: the instruction that was being put into a stream, or the one
- *           that the marks of the devices point to (marks.c). Then the run waits for what is in streams, at most
- *           timeout_s a stream, and the session refuses further runs.
+ * Failure:  an error names rank, stage and instruction: the one that was being put into a stream, or the one that the
+ *           marks of the devices point to (marks.c). Then the run waits for what is in streams, at most timeout_s for
+ *           each, and the session refuses further runs.
  */
 #include "runtime/cuda/cuda.h"
 #include "runtime/plan/enum_names.h"
@@ -95,7 +94,7 @@ static fcp_code run_pass(fcp_cuda_session *s, fcp_pass pass, cuda_device *d, cu_
                           "the graph of the %s pass cannot be launched", fcp_pass_names[pass]);
 }
 
-/* Waits for the run before, on whatever stream that was put. In a graph of the caller's each launch waits for it. */
+/* Waits for the run before, whatever stream that was put into. In a graph of the caller's each launch waits for it. */
 static fcp_code await_before(fcp_cuda_session *s, cu_stream origin, fcp_error *err) {
     const cu_event finished = fcp_cuda_lender(s)->finished;
     if (!finished) return FCP_OK;
@@ -104,8 +103,8 @@ static fcp_code await_before(fcp_cuda_session *s, cu_stream origin, fcp_error *e
                           err, "cannot wait for the run before");
 }
 
-/* Records the event for which the next run waits. In a graph of the caller's each launch records it. So there is no
- * other as long as the session lives. */
+/* Records the event for which the next run waits. In a graph of the caller's each launch records it, so it is the same
+ * event as long as the session lives. */
 static fcp_code mark_finished(fcp_cuda_session *s, cu_stream origin, fcp_error *err) {
     fcp_cuda_session *of = fcp_cuda_lender(s); /* its events live longer */
     fcp_code code = of->finished ? FCP_OK : fcp_cuda_event_take(of, &of->devices[0], &of->finished, err);
@@ -221,8 +220,8 @@ static bool is_default(cu_stream stream) {
 }
 
 /* Runs a pass for a default stream, or for a stream of another device d than the first. A default stream can be used
- * only while its device is current, and a run makes other devices current. So the session's own stream follows the
- * caller's and does the run, and then the caller's follows the session's. */
+ * only while its device is current, and a run makes other devices current. So the session's own stream does the run: it
+ * follows the caller's stream, which then follows it. */
 static fcp_code run_beside(fcp_cuda_session *s, fcp_pass pass, const fcp_tensors *tensors, cuda_device *d,
                            cu_stream stream, bool host, fcp_error *err) {
     fcp_code code = fcp_cuda_use(s, d, err);

@@ -6,8 +6,8 @@
  *
  * Requires: open devices.
  * Gives:    copies of which every wait ends within the session's time limit.
- * Order:    a device has one staging stream. Its copies happen in the order in which they were asked for, after what the
- *           stream was told to follow. A buffer is filled again when the event after its copies has come.
+ * Order:    a device has one staging stream. Its copies happen in the order in which they were asked for, after what
+ *           the stream was told to follow. A buffer is filled again when the event after its copies has come.
  * Method:   copies to or from neighbouring device memory are joined. A copy is put into the stream only if the next one
  *           does not continue it, if its buffer is full, or if somebody asks for it.
  * Cost:     for each device two buffers of staging_bytes, as much device memory, and a stream; a memcpy of every byte.
@@ -94,7 +94,7 @@ static fcp_code seal(fcp_cuda_session *s, cuda_device *d, fcp_error *err) {
 }
 
 /* Finds room in a buffer for a copy to or from `device`, and makes it part of the pending copy: of the one that there
- * is, if the new copy continues it, or of a new one. *out: the room. *out_part: how many of `bytes` fit, at least one. */
+ * is, if the new copy continues it, or of a new one. *out: the room. *out_part: how many of `bytes` fit; at least 1. */
 static fcp_code next_part(fcp_cuda_session *s, cuda_device *d, bool in, cu_ptr device, size_t bytes, char **out,
                           size_t *out_part, fcp_error *err) {
     cuda_staging *x = &d->staging;

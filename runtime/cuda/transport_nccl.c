@@ -2,28 +2,26 @@
  * with NCCL.
  *
  * A LAUNCH is one group of sends and receives on the rank's communication stream. Groups are never merged, and every
- * rank issues them in the same order: rounds of IN, rounds of the pass, rounds of OUT, each in increasing order. A
- * rank without a transfer in a round issues nothing. In a round a rank sends at most once and receives at most once
- * on each fabric, so no group can wait for one that waits for it.
+ * rank issues them in the same order: rounds of IN, rounds of the pass, rounds of OUT, each in increasing order. A rank
+ * without a transfer in a round issues nothing. In a round a rank sends at most once and receives at most once on each
+ * fabric. So there is no deadlock: no group can wait for one that waits for it.
  *
- * In a plan with two fabrics, what a round of the pass moves over net is a group of its own, on a stream and of a
- * communicator of its own (runtime/plan/fabrics.c). In each of the two the order is that of the rounds, and groups of a
- * round wait only for groups of earlier ones. So of the groups that have not ended, those of the first round wait for
- * none. They find multiprocessors, since both communicators together take no more than the margin.
+ * If a plan has two fabrics, the transfers of a round over net are a group of their own, on a stream and of a
+ * communicator of their own (runtime/plan/fabrics.c). On each of the two streams groups come in the order of the
+ * rounds, and groups of a round wait only for groups of earlier rounds. So of the groups that have not ended, those of
+ * the first round wait for none. They find SMs, since both communicators together take no more than the margin.
  *
- * Requires: NCCL 2.19 or later; as many processes as ranks, which all make their session, run it and end it in the
- * same way.
- * Gives:    fcp_transport_nccl.
- * Method:   the communicator does not block. What is in progress is asked about again and again, until it is done,
- *           has failed, or timeout_s is over. Before anything is captured, each pair of ranks that will talk does so
- *           once, so that all connections exist. The arena is memory of NCCL, registered once. No more than some
- *           hundred instructions wait in the rank's streams: the driver takes about a thousand, and then blocks in
- *           the next call, for ever if a peer has died.
+ * Requires: NCCL 2.19 or later; as many processes as ranks, which all make their session, run it and end it in the same
+ *           way.
+ * Method:   the communicator does not block. The host polls what is in progress until it is done, has failed, or
+ *           timeout_s is over. Before anything is captured, each pair of ranks that will talk does so once, so that all
+ *           connections exist. The arena is memory of NCCL, registered once. No more than some hundred instructions
+ *           wait in the rank's streams: the driver takes about a thousand, and then blocks in the next call, for ever
+ *           if a peer has died.
  * Cost:     a thread of NCCL; some tens of microseconds for a group outside a graph; for tensors in host memory of
  *           which other ranks have parts, as much device memory.
- * Failure:  an error of a peer shows in the communicator, and a peer that stalls exceeds the time limit. In both
- *           cases the communicator is aborted, which ends what waits on the device, and the session refuses further
- *           runs.
+ * Failure:  an error of a peer shows in the communicator, and a peer that stalls exceeds the time limit. In both cases
+ *           the communicator is aborted, which ends what waits on the device, and the session refuses further runs.
  */
 #include <pthread.h>
 #include <stdio.h>
@@ -69,7 +67,7 @@ static fcp_code check(const nccl_net *n, nccl_result result, const char *what, f
     return fcp_nccl_check(n->nccl, result, n->comm, err, "%s", what);
 }
 
-/* Waits until a call that has returned `result` is really done, so that its work is in the stream. An error: it
+/* Waits until a call that has returned `result` is really complete, so that its work is in the stream. An error: it
  * failed, or took longer than the time limit. */
 static fcp_code settle_on(nccl_net *n, nccl_comm comm, nccl_result result, const char *what, fcp_error *err) {
     const uint32_t timeout_s = n->session->base.timeout_s;
@@ -180,7 +178,7 @@ static fcp_code forget_arena(nccl_net *n, fcp_error *err) {
     return code || !enrolled ? code : check(n, call->strike(n->comm, enrolled), "forgetting an arena", err);
 }
 
-/* A call that may never return. It runs on a thread of its own; the last of the two users frees this record. */
+/* A call that may never return. It runs in a thread of its own; the last of the two users frees this record. */
 typedef struct ending {
     pthread_mutex_t lock;
     pthread_cond_t ended;

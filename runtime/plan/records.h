@@ -9,22 +9,22 @@ typedef struct fcp_problem {
     uint32_t heads, kv_heads;
     uint32_t head_dim, value_dim; /* numbers of a head of Q and K; of V and O */
     uint32_t range_kv, range_sub; /* of each range of heads: KV heads, and query heads of each KV head */
-    uint16_t dtype;              /* an fcp_dtype: of the tensors */
-    uint16_t wire;               /* FCP_FP32 or FCP_BF16: of partial results as they travel; see WIRE */
-    uint16_t values_in_keys;     /* 1: V is the first value_dim numbers of each row of K; there is no V and no dV */
-    uint16_t lse_gradient;       /* 1: the backward pass takes a gradient of LSE */
+    uint16_t dtype;               /* an fcp_dtype: of the tensors */
+    uint16_t wire;                /* FCP_FP32 or FCP_BF16: of partial results as they travel; see WIRE */
+    uint16_t values_in_keys;      /* 1: V is the first value_dim numbers of each row of K; there is no V and no dV */
+    uint16_t lse_gradient;        /* 1: the backward pass takes a gradient of LSE */
     uint32_t layout, strategy, topology;
-    uint32_t layout_group;       /* neighbouring ranks over which a layout is made; `ranks`: all those of a deal */
-    uint32_t block;              /* tokens; the block size asked for */
-    uint32_t max_block;          /* tokens of the largest block that holds KV; a KV or DKV slot has room for it */
-    uint32_t max_q_block;        /* tokens of the largest block that holds Q; a STATE slot has room for it */
-    uint32_t unit;               /* tokens of KV; of other classes a unit has as many bytes, or more: fcp_unit_tokens */
+    uint32_t layout_group; /* neighbouring ranks over which a layout is made; `ranks`: all those of a deal */
+    uint32_t block;        /* tokens; the block size asked for */
+    uint32_t max_block;    /* tokens of the largest block that holds KV; a KV or DKV slot has room for it */
+    uint32_t max_q_block;  /* tokens of the largest block that holds Q; a STATE slot has room for it */
+    uint32_t unit;         /* tokens of KV; of other classes a unit has as many bytes, or more: fcp_unit_tokens */
     uint32_t coalesce, buffers, margin;
-    uint32_t passes;             /* bit per fcp_pass */
+    uint32_t passes; /* bit per fcp_pass */
     uint32_t deterministic;
-    uint32_t mask_uses;          /* MC_USES_* of the mask */
-    uint32_t align;              /* an fcp_align; bottom right if every sequence has as many queries as keys */
-    uint32_t documents;          /* the array that tells documents apart; FCP_NONE: sequences are the documents */
+    uint32_t mask_uses; /* MC_USES_* of the mask */
+    uint32_t align;     /* an fcp_align; bottom right if every sequence has as many queries as keys */
+    uint32_t documents; /* the array that tells documents apart; FCP_NONE: sequences are the documents */
     uint32_t pad;
     uint64_t tokens, key_tokens; /* how many queries and how many keys; equal if the plan is not split */
     uint64_t memory_cap;         /* bytes per rank */
@@ -43,14 +43,16 @@ typedef struct fcp_piece {
     uint32_t block;
 } fcp_piece;
 
-/* Where a layout is a rule: neighbouring sequences of the batch, and the neighbouring ranks whose callers hold them.
- * The parts of a batch follow each other; their ranks may overlap. layout.h states the rules. */
+/* If the layout is a rule, a deal names neighbouring sequences of the batch and the neighbouring ranks whose callers
+ * hold them. The sequences of one deal follow those of the deal before it; the ranks of deals may overlap. layout.h
+ * states the rules. */
 typedef struct fcp_deal {
     uint32_t first_sequence, sequences, first_rank, ranks;
 } fcp_deal;
 
-/* KV head kv_first + i has G = heads / kv_heads query heads, of which the range has sub_first to
- * sub_first + sub_count - 1. So the range has query heads (kv_first + i) * G + sub_first + j, in order of (i, j). */
+/* A range of heads. A KV head has G = heads / kv_heads query heads; of those of KV head kv_first + i the range has
+ * sub_first to sub_first + sub_count - 1. So the range has query heads (kv_first + i) * G + sub_first + j, in order
+ * of (i, j). */
 typedef struct fcp_heads {
     uint32_t kv_first, kv_count, sub_first, sub_count;
 } fcp_heads;
@@ -79,9 +81,9 @@ typedef struct fcp_part {
 } fcp_part;
 
 /* The mask between a Q piece and a KV piece, in cells of FCP_CELL x FCP_CELL pairs. Runs are in order of (row, col),
- * where rows of cells count from the start of the Q piece. No pair is allowed in a cell that no run names. Cells of the
- * last row and column may be cut short by the ends of the pieces. A shape without runs is of a class of heads that sees
- * nothing here, beside others that do. */
+ * where rows of cells count from the start of the Q piece. In a cell that no run names, no pair is allowed. The ends
+ * of the pieces may cut the cells of the last row and column short. A shape has no runs if it is for a class of
+ * heads that sees nothing here, while other classes do. */
 typedef struct fcp_shape_rec {
     uint32_t first_run, runs;
     uint32_t q_length, k_length; /* of the pieces that it lies between */

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "compiler/compile.h"
-#include "compiler/place/strategy_table.h"
+#include "compiler/passes/strategy_table.h"
 #include "compiler/problem/problem.h"
 #include "runtime/plan/plan.h"
 #include "runtime/plan/plan_summary.h"

@@ -81,7 +81,7 @@ static void look(void *context, const planning *x) {
     fcp_code code = cad_bound(&in, &scratch, &s->bound);
     arena_free(&scratch);
     if (!code && s->all) code = time_placing(&x->division->in, &s->place);
-    s->good = !code && moved_of(x, true, &s->relayed) && (!s->all || moved_of(x, false, &s->direct));
+    s->good = !code && moved_of(x, &s->relayed);
 }
 
 fcp_plan *bench_cad(const uint64_t *lengths, size_t count, uint32_t ranks, uint32_t heads, const char *tolerance,
@@ -160,11 +160,11 @@ static void print_rows(const figures *f, int which, const bench_moved *s) {
              "%.1f of %.1f ms, busiest node %.1f, receiver %.1f; without relays %.1f ms; depth %u; "
              "%.1f GB on all wires",
              (double)m->net_sent / 50e6, compute * 1e3, (double)m->net_node / 50e6, (double)m->net_received / 50e6,
-             (double)s->direct.net_sent / 50e6, m->depth, m->sent / 1e9);
+             (double)m->direct_sent / 50e6, m->depth, m->sent / 1e9);
     bench_row(row, sent, "x", goal, sent <= limit, note);
     snprintf(row, sizeof row, "move: KV's busiest net sender / max(receiver, copy), %s", of);
     snprintf(note, sizeof note, "%.2f, %.2f, %.2f GB; without relays %.2f", (double)m->kv_sent / 1e9,
-             (double)m->kv_received / 1e9, (double)m->kv_copy / 1e9, (double)s->direct.kv_sent / 1e9);
+             (double)m->kv_received / 1e9, (double)m->kv_copy / 1e9, (double)m->direct_kv / 1e9);
     bench_row(row, bench_kv_sent(m), "x", "<= 1.3", bench_kv_sent(m) <= 1.3, note);
 }
 

@@ -143,7 +143,7 @@ gpu_result step_jit(gpu *g, char why[GPU_WHY]) {
         char *source = NULL, name[60];
         double cold = 0, hits[TIMES] = {0};
         bool cached = true;
-        good = !fcp_kernel_source(plan, skeletons[pass], &source, &err) &&
+        good = !fcp_kernel_source(plan, skeletons[pass], false, &source, &err) &&
                compile(folder, source, arch, &cold, &cached, why);
         if (good && cached) {
             snprintf(why, GPU_WHY, "an empty cache had the kernels");

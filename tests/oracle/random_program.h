@@ -42,7 +42,6 @@ static inline dice dice_of(uint64_t seed, uint64_t salt) {
 
 #include "runtime/plan/enum_names.h"
 #include "tests/oracle/random_score.h"
-#include "runtime/plan/enum_names.h"
 
 /* --- expressions -------------------------------------------------------------------------------------------------- */
 

@@ -10,7 +10,6 @@
 #include "runtime/plan/plan_cluster.h"
 #include "runtime/plan/plan_index.h"
 
-
 typedef struct hand {
     fcp_plan plan;
     fcp_problem problem;

@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "compiler/compile.h"
-#include "compiler/place/strategy_table.h"
+#include "compiler/passes/strategy_table.h"
 #include "compiler/problem/problem.h"
 
 typedef struct scatter {

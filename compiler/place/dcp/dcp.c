@@ -180,7 +180,7 @@ static fcp_code divide_batch(const dcp_input *in, const dcp_columns *c, arena *k
 
 /* Divides the coarser batch, and gives each block and tile the rank of what it is part of there. */
 static fcp_code divide_coarse(const dcp_input *in, const dcp_derived *j, arena *keep, arena *stage, arena *step,
-                             dcp_partition *p) {
+                              dcp_partition *p) {
     dcp_columns c;
     dcp_partition coarse;
     if (!dcp_open_partition(&j->in, keep, &coarse)) return FCP_E_NO_MEMORY;

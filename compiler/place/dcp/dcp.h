@@ -28,7 +28,7 @@
 #ifndef FCPC_PLACE_DCP_DCP_H
 #define FCPC_PLACE_DCP_DCP_H
 #include "compiler/place/place.h"
-#include "compiler/place/tuning.h"
+#include "compiler/place/place_tuning.h"
 
 /* A block: its tokens, as they count in the cap; and the bytes of a transfer: of K and V to a reader; of Q to the rank
  * that computes its row and of the result back, if that is one rank (`whole`); of the same to each rank but the home,
@@ -138,12 +138,12 @@ fcp_code dcp_coarsen_batch(const dcp_input *in, const dcp_columns *c, arena *scr
 
 typedef struct dcp_hypergraph {
     uint32_t vertices, nets;
-    uint64_t *work, *tokens;  /* of each vertex */
-    uint32_t *part;           /* the rank of each vertex */
-    uint8_t *fixed;           /* of each vertex: it stays there */
+    uint64_t *work, *tokens;             /* of each vertex */
+    uint32_t *part;                      /* the rank of each vertex */
+    uint8_t *fixed;                      /* of each vertex: it stays there */
     uint32_t *incident_start, *incident; /* the nets of each vertex */
-    uint32_t *net_start, *pin; /* the vertices of each net */
-    uint64_t *bytes;          /* of each net */
+    uint32_t *net_start, *pin;           /* the vertices of each net */
+    uint64_t *bytes;                     /* of each net */
 } dcp_hypergraph;
 
 /* hypergraph.c. The hypergraph of a placement. out_data, out_tile: the vertex of each block's tokens and of each tile.
@@ -160,4 +160,9 @@ fcp_code dcp_refine(const dcp_input *in, dcp_hypergraph *g, uint64_t *load, uint
 
 /* rebalance_tiles.c. Moves tiles from ranks that are over the cap on pairs. */
 fcp_code dcp_rebalance_tiles(const dcp_input *in, const dcp_columns *c, dcp_partition *p, arena *scratch);
+
+/* The strategy's functions: place.h. */
+fcp_code dcp_cut(planning *x);
+fcp_code place_by_dcp(planning *x, const place_input *in, uint32_t *home);
+fcp_code exec_by_dcp(planning *x, const uint32_t *home, uint32_t *exec);
 #endif

@@ -27,9 +27,10 @@ static fcp_code report_cap(planning *x, const place_input *in, uint64_t tokens, 
     const double mean = (double)tokens / in->ranks, stated = g->epsilon_memory / 1e6;
     const uint64_t thousandths = (in->block * (uint64_t)in->ranks * 1000 + tokens - 1) / tokens;
     const uint64_t block = (uint64_t)(x->block * stated * mean / in->block) / FCP_CELL * FCP_CELL;
-    diag_error(x->d, FCP_E_VALUE, planning_span(x, g->epsilon_span),
+    diag_error(x->d, FCP_E_VALUE, planning_span(x, g->at[AT_EPSILON]),
                "epsilon_memory = %.10g: blocks of %u tokens are %.3g %% of a rank's, and one rank would have %.3g %% "
-               "over the mean", stated, x->block, 100 * in->block / mean, 100 * (most / mean - 1));
+               "over the mean",
+               stated, x->block, 100 * in->block / mean, 100 * (most / mean - 1));
     if (block) diag_hint(x->d, "%.10g or block = %llu would do", thousandths / 1e3, (unsigned long long)block);
     else diag_hint(x->d, "%.10g would do", thousandths / 1e3);
     return FCP_E_VALUE;
@@ -51,18 +52,26 @@ static fcp_code dcp_input_of(planning *x, const place_input *in, const bool pass
     *out_tokens = 0;
     for (uint32_t b = 0; b < p->block_count; b++) *out_tokens += in->tokens[b];
     uint64_t net = g->nodes > 1 && g->cluster.inter ? (g->cluster.intra + g->cluster.inter / 2) / g->cluster.inter : 1;
-    *out = (dcp_input){.ranks = in->ranks, .gpus = in->gpus, .blocks = in->blocks, .block = block,
+    *out = (dcp_input){.ranks = in->ranks,
+                       .gpus = in->gpus,
+                       .blocks = in->blocks,
+                       .block = block,
                        .fixed = x->block_home,
-                       .tile_start = p->tile_start, .tile_k = p->tile_k, .tile_pairs = p->tile_pairs,
-                       .net = net < 1 ? 1 : net > 1000 ? 1000 : (uint32_t)net,
+                       .tile_start = p->tile_start,
+                       .tile_k = p->tile_k,
+                       .tile_pairs = p->tile_pairs,
+                       .net = net < 1      ? 1
+                              : net > 1000 ? 1000
+                                           : (uint32_t)net,
                        .pair_cap = cap_of(p->pairs, in->ranks, g->tolerance),
-                       .token_cap = cap_of(*out_tokens, in->ranks, g->epsilon_memory), .stop = in->stop};
+                       .token_cap = cap_of(*out_tokens, in->ranks, g->epsilon_memory),
+                       .stop = in->stop};
     if (out->fixed) { /* tokens are where they are */
         out->token_cap = UINT64_MAX / 2;
         return FCP_OK;
     }
     /* Whole blocks reach this cap always: some rank has at most the mean, and so has room for one more block. */
-    if (g->epsilon_span.source == SPAN_NONE.source && out->token_cap < place_token_cap(in))
+    if (g->at[AT_EPSILON].source == SPAN_NONE.source && out->token_cap < place_token_cap(in))
         out->token_cap = place_token_cap(in);
     return FCP_OK;
 }
@@ -94,7 +103,7 @@ fcp_code place_by_dcp(planning *x, const place_input *in, uint32_t *home) {
     for (uint32_t b = 0; b < p->block_count; b++)
         if ((held[home[b]] += in->tokens[b]) > most) most = held[home[b]];
     if (d.fixed) memcpy(home, x->block_home, p->block_count * sizeof *home);
-    const bool stated = x->program->epsilon_span.source != SPAN_NONE.source && !d.fixed;
+    const bool stated = x->program->at[AT_EPSILON].source != SPAN_NONE.source && !d.fixed;
     return stated && most > d.token_cap ? report_cap(x, in, tokens, most) : FCP_OK;
 }
 

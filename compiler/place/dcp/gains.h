@@ -16,10 +16,10 @@ typedef struct dcp_pin_counts {
 typedef struct dcp_gains {
     const dcp_input *in;
     dcp_hypergraph *g;
-    uint64_t *load, *held;      /* per rank: pairs, tokens */
+    uint64_t *load, *held; /* per rank: pairs, tokens */
     dcp_pin_counts ranks, nodes;
-    uint32_t *node;             /* of each rank */
-    int64_t far;                /* a byte between nodes costs so many more than one inside */
+    uint32_t *node; /* of each rank */
+    int64_t far;    /* a byte between nodes costs so many more than one inside */
     /* Per vertex: the bytes of the nets of which it is the only pin at its rank, and `far` times those of which it is
      * the only pin in its node; the latter alone; the bytes of its nets that lie on its rank entirely. */
     int64_t *benefit, *node_benefit, *internal;

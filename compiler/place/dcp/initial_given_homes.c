@@ -155,8 +155,7 @@ static uint64_t take_offer(giving *g, const offer *o, uint32_t to, uint64_t room
     const dcp_input *in = g->in;
     const uint32_t node = node_of(g, to);
     uint64_t enough = o->pairs, taken = 0;
-    if (!o->there && !g->there[o->q] && o->pairs < g->left[o->q])
-        enough = min_u64(enough, best_width(g, o->q, room));
+    if (!o->there && !g->there[o->q] && o->pairs < g->left[o->q]) enough = min_u64(enough, best_width(g, o->q, room));
     for (int there = 1; there >= !!o->there; there--)
         for (uint32_t t = in->tile_start[o->q]; t < in->tile_start[o->q + 1]; t++) {
             if (g->out->exec[t] != in->fixed[o->q] || g->has[in->tile_k[t]] != there) continue;
@@ -230,8 +229,7 @@ fcp_code dcp_initial_given_homes(const dcp_input *in, const dcp_columns *c, aren
             if (in->tile_pairs[t] > g.most_tile) g.most_tile = in->tile_pairs[t];
         }
     }
-    for (uint32_t r = 0; r < in->ranks; r++)
-        g.excess[r] = sub_sat(out->load[r], in->pair_cap);
+    for (uint32_t r = 0; r < in->ranks; r++) g.excess[r] = sub_sat(out->load[r], in->pair_cap);
     fcp_code code = take_turns(&g, true);
     return code ? code : take_turns(&g, false);
 }

@@ -340,8 +340,8 @@ static uint32_t worst_fit(const building *b, uint64_t work, uint64_t tokens, uin
     const uint64_t pair_room = load_most, token_room = held_most;
     for (uint32_t r = first; r < end; r++) {
         if (load[r] > load_most || held[r] > held_most) continue;
-        const uint64_t more = 1 + min_u64(dcp_share(pair_room - load[r], in->pair_cap),
-                                          dcp_share(token_room - held[r], in->token_cap));
+        const uint64_t more =
+            1 + min_u64(dcp_share(pair_room - load[r], in->pair_cap), dcp_share(token_room - held[r], in->token_cap));
         const uint64_t pairs = least_with_share(more, in->pair_cap), kept = least_with_share(more, in->token_cap);
         best = r;
         if (pairs > pair_room || kept > token_room) break;
@@ -545,7 +545,8 @@ static fcp_code cut_strips(building *b, uint32_t sixteenths) {
         b->short_of_ranks |= b->left_count && !fits_any(b);
         b->last_node[component] = b->node;
         uint32_t r = b->node == FCP_NONE || !b->left_count
-                         ? FCP_NONE : choose_rank(b, b->left_work, b->left_tokens, b->node, false);
+                         ? FCP_NONE
+                         : choose_rank(b, b->left_work, b->left_tokens, b->node, false);
         for (uint32_t k = 0; r != FCP_NONE && k < b->left_count; k++) place_block_at(b, b->left[k], r);
     }
     return FCP_OK;

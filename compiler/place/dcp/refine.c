@@ -31,13 +31,13 @@ enum { STRETCH = 256 }; /* vertices between two questions whether to stop */
 
 typedef struct refining {
     dcp_gains s;
-    heap_entry *queue;       /* vertices, the largest gain first: its key is INT64_MAX minus the gain */
+    heap_entry *queue; /* vertices, the largest gain first: its key is INT64_MAX minus the gain */
     uint32_t queued, most_queued;
-    int64_t *gain;           /* per vertex: what it may gain, by its last entry in the queue */
-    uint8_t *locked;         /* per vertex: it was moved in this FM pass, or is fixed */
-    uint8_t *untried;        /* per vertex: no move of it to a full rank has failed since its neighbours moved */
-    int64_t *ejected;        /* per vertex: its gain when it was last looked at as one to eject */
-    uint8_t *is_known;       /* per vertex: `ejected` holds, because its neighbours have not moved since */
+    int64_t *gain;     /* per vertex: what it may gain, by its last entry in the queue */
+    uint8_t *locked;   /* per vertex: it was moved in this FM pass, or is fixed */
+    uint8_t *untried;  /* per vertex: no move of it to a full rank has failed since its neighbours moved */
+    int64_t *ejected;  /* per vertex: its gain when it was last looked at as one to eject */
+    uint8_t *is_known; /* per vertex: `ejected` holds, because its neighbours have not moved since */
     bool stopped;
     uint32_t *seen, search;  /* per vertex: the last move after which it was looked at */
     uint64_t *order, *other; /* to sort ranks with */
@@ -200,9 +200,10 @@ static ejection cheapest_ejection(refining *x, uint32_t r, uint32_t keep, int64_
     uint32_t count = 0;
     for (uint32_t u = x->s.head[r]; u != FCP_NONE; u = x->s.next[u]) {
         if (u == keep || g->fixed[u] || (pairs && !g->work[u]) || (tokens && !g->tokens[u])) continue;
-        const ejection l = {.v = u, .gain = x->is_known[u] ? x->ejected[u] : dcp_gain_bound(&x->s, u),
-                           .enough = g->work[u] >= pairs && g->tokens[u] >= tokens,
-                           .size = pairs ? g->work[u] : g->tokens[u]};
+        const ejection l = {.v = u,
+                            .gain = x->is_known[u] ? x->ejected[u] : dcp_gain_bound(&x->s, u),
+                            .enough = g->work[u] >= pairs && g->tokens[u] >= tokens,
+                            .size = pairs ? g->work[u] : g->tokens[u]};
         if (l.gain == INT64_MIN || -l.gain >= budget) continue;
         if (count == DCP_CANDIDATES && !is_ejected_before(&l, &near[DCP_CANDIDATES - 1])) continue;
         uint32_t i = count < DCP_CANDIDATES ? count++ : DCP_CANDIDATES - 1;

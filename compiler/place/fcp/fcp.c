@@ -48,6 +48,7 @@
 #include "compiler/base/sort.h"
 #include "compiler/base/union_find.h"
 #include "compiler/place/fcp/fcp_parts.h"
+#include "compiler/place/fcp/place_fcp.h"
 #include "compiler/problem/problem.h"
 
 /* A rank that has blocks of a cluster. */
@@ -73,8 +74,8 @@ typedef struct packing {
     item *items;
     need_item *sizes;
     uint32_t item_count;
-    uint64_t *sequence;  /* items in the order they are placed */
-    progress *clusters;  /* by the number of their first block */
+    uint64_t *sequence; /* items in the order they are placed */
+    progress *clusters; /* by the number of their first block */
     member_rank *ranks;
     uint32_t rank_count; /* of `ranks` */
     uint64_t *sends;     /* per rank: transfers it must send, so far */
@@ -322,9 +323,9 @@ static void place_block(packing *p, uint32_t b) {
     if (best == FCP_NONE && all->blocks_left > 1 && all->work_left <= PLACE_ONE && all->tokens_left <= n->cap) {
         uint64_t rest = (uint64_t)all->blocks_left * all->rank_count;
         n->keep = 0;
-        uint32_t r = rest > p->most_sends ? FCP_NONE
-                                          : needs_best(n, all->work_left, all->tokens_left, PACK_TRIES, p->sends,
-                                                       p->most_sends - rest);
+        uint32_t r = rest > p->most_sends
+                         ? FCP_NONE
+                         : needs_best(n, all->work_left, all->tokens_left, PACK_TRIES, p->sends, p->most_sends - rest);
         if (r != FCP_NONE) { /* all that is left of the cluster */
             for (uint32_t i = p->s.member_start[c]; i < p->s.member_start[c + 1]; i++)
                 if (s->home[p->s.member[i]] == FCP_NONE) set_home(p, p->s.member[i], r);
@@ -356,8 +357,8 @@ static fcp_code pack(packing *p) {
     needs *n = &p->n;
     memset(p->s.home, 0xff, in->blocks * sizeof *p->s.home);
     for (uint32_t c = 0; c < in->blocks; c++)
-        p->clusters[c] = (progress){.first_rank = FCP_NONE,
-                                    .blocks_left = p->s.member_start[c + 1] - p->s.member_start[c]};
+        p->clusters[c] =
+            (progress){.first_rank = FCP_NONE, .blocks_left = p->s.member_start[c + 1] - p->s.member_start[c]};
     for (uint32_t b = 0; b < in->blocks; b++) {
         p->clusters[p->s.cluster[b]].work_left += p->s.work[b];
         p->clusters[p->s.cluster[b]].tokens_left += in->tokens[b];

@@ -6,7 +6,7 @@
 #ifndef FCPC_PLACE_FCP_FCP_PARTS_H
 #define FCPC_PLACE_FCP_FCP_PARTS_H
 #include "compiler/place/place.h"
-#include "compiler/place/tuning.h"
+#include "compiler/place/place_tuning.h"
 
 #define PLACE_ONE (INT64_C(1) << 30)
 
@@ -70,7 +70,7 @@ typedef struct place_state {
     uint32_t *home;
     int64_t *work;       /* scaled, per block */
     int64_t *left, *room; /* per rank: those of `needs` */
-    uint32_t *run_start; /* block b reads runs[run_start[b]] to runs[run_start[b + 1] - 1] */
+    uint32_t *run_start;  /* block b reads runs[run_start[b]] to runs[run_start[b + 1] - 1] */
     place_run *runs;
     /* Per block: its cluster, by the number of its first block. All readers of a block are in one cluster. */
     uint32_t *cluster;

@@ -22,6 +22,7 @@
 #include <string.h>
 
 #include "compiler/place/fcp/fcp_parts.h"
+#include "compiler/place/fcp/place_fcp.h"
 #include "compiler/problem/problem.h"
 
 /* The most work that a rank should have, where blocks may be split: the tolerance over the mean. */

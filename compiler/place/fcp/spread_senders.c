@@ -11,7 +11,7 @@
  * any rank that holds a later block of the sequence reads it already. If it changes places with a light block of that
  * rank, its old home receives it instead, and no transfer is added. What a rank receives cannot be spread in this way,
  * because a heavy block reads what it reads. So senders are relieved until none sends more than the busiest receiver
- * receives. tuning.h says what came of going on from there.
+ * receives. place_tuning.h says what came of going on from there.
  */
 #include <string.h>
 

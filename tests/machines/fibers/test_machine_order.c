@@ -1,5 +1,5 @@
 /* test_machine_order.c: what the machine of fibers knows of the order between threads, copies and products. Kernels
- * of a few lines make the same accesses with and without the thing that orders them. Also what tensor copies bring,
+ * of a few lines make the same accesses with and without the thing that orders them. Also what TMA loads bring,
  * and operands in every swizzle.
  */
 #include <math.h>
@@ -129,7 +129,7 @@ Test(machine_order, threads) {
           (const char *[]){"race: shared byte", "race: shared byte 0 is written, and nothing orders that behind"});
 }
 
-/* --- tensor copies ------------------------------------------------------------------------------------------------ */
+/* --- TMA loads ------------------------------------------------------------------------------------------------ */
 
 /* A copy over what was stored and read. 0: not fenced; 1: a reader not waited for; 2: read without a wait; 3: more than
  * the launch has; 4: waits twice for the same; 5: no such parity */
@@ -177,7 +177,7 @@ Test(machine_order, copies) {
     }
 }
 
-/* A tensor copy of what has arrived. 0: nothing arrives; 1: not fenced */
+/* A TMA load of what has arrived. 0: nothing arrives; 1: not fenced */
 static void arrived(const void *p) {
     const struct job *x = p;
     open_barriers(1, 256);

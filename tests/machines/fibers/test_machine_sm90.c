@@ -39,8 +39,10 @@ struct product_of {
     by_registers registers;
 };
 #define PRODUCT_OF(n, type, is)                                                                                        \
-    { n, is, fk_wgmma_##n##_##type##_host, fk_wgmma_transposed_##n##_##type##_host,                                    \
-      fk_wgmma_registers_##n##_##type##_host }
+    {                                                                                                                  \
+        n, is, fk_wgmma_##n##_##type##_host, fk_wgmma_transposed_##n##_##type##_host,                                  \
+            fk_wgmma_registers_##n##_##type##_host                                                                     \
+    }
 static const struct product_of products_of[] = {PRODUCT_OF(32, bf16, true),   PRODUCT_OF(64, bf16, true),
                                                 PRODUCT_OF(128, bf16, true),  PRODUCT_OF(192, bf16, true),
                                                 PRODUCT_OF(256, bf16, true),
@@ -94,7 +96,8 @@ static void multiply(const void *parameters) {
     fk_wgmma_fence();
     for (fk_u32 s = 0; s < m->steps; s++) {
         fk_u64 by_columns = fk_descriptor_mn_major(y_tile, depth, s, 0);
-        if (m->kind == 0) of->by_rows(c, fk_descriptor_k_major(x_tile, 64, 0, s), fk_descriptor_k_major(y_tile, wide, 0, s), s);
+        if (m->kind == 0)
+            of->by_rows(c, fk_descriptor_k_major(x_tile, 64, 0, s), fk_descriptor_k_major(y_tile, wide, 0, s), s);
         else if (m->kind == 1) of->turned(c, fk_descriptor_mn_major(x_tile, depth, s, 0), by_columns, s);
         else of->registers(c, a[s], by_columns, s);
     }
@@ -238,8 +241,8 @@ static void produce(const struct ring *r, flaw f) {
             } else if (thread == 0) {
                 fk_mbarrier_arrive_expect(full(stage), f == EXPECTS_LESS ? 4096 : f == EXPECTS_MORE ? 16384 : 8192);
                 if (f == ARRIVES_TWICE) fk_mbarrier_arrive(full(stage));
-                fk_tma_load(k_tile(stage) + (f == TENSOR_UNALIGNED ? 128 : 0), f == NOT_SWIZZLED ? &r->other : &r->k,
-                               0, 0, row, 0, full(stage));
+                fk_tma_load(k_tile(stage) + (f == TENSOR_UNALIGNED ? 128 : 0), f == NOT_SWIZZLED ? &r->other : &r->k, 0,
+                            0, row, 0, full(stage));
             }
         }
     }
@@ -265,7 +268,8 @@ static void consume(struct ring *r, flaw f) {
             if (f == WARP_MISSING && consumer && thread / 32 == 3 && step == 3) return;
             if (f != NO_BEGIN || step != 4) fk_wgmma_fence();
             for (fk_u32 i = 0; i < 4; i++) {
-                fk_u64 a = fk_descriptor_k_major(fk_shared(), 2 * TILE, consumer * TILE, i), b = fk_descriptor_k_major(keys, TILE, 0, i);
+                fk_u64 a = fk_descriptor_k_major(fk_shared(), 2 * TILE, consumer * TILE, i),
+                       b = fk_descriptor_k_major(keys, TILE, 0, i);
                 if (f == OTHER_SWIZZLE) b ^= (fk_u64)3 << 62;
                 if (f == INSIDE_PATTERN) b += 128 >> 4;
                 if (f == BEYOND_SHARED) b = fk_descriptor_k_major(fk_shared() + 49152, TILE, 0, i);
@@ -302,8 +306,8 @@ static void consume(struct ring *r, flaw f) {
             fk_wgmma_commit();
             for (fk_u32 i = 0; i < 4; i++)
                 fk_wgmma_transposed_64_bf16(u, fk_descriptor_mn_major(s_tile(consumer), TILE, i, 0),
-                                          fk_descriptor_mn_major(fk_shared() + consumer * TILE * 128, 2 * TILE, i, 0),
-                                          tile || i);
+                                            fk_descriptor_mn_major(fk_shared() + consumer * TILE * 128, 2 * TILE, i, 0),
+                                            tile || i);
             fk_wgmma_commit();
             if (f == OPERAND_TOUCHED && thread == 100) p[2][1]++;
             fk_wgmma_wait_1();

@@ -17,7 +17,7 @@ static fcp_plan *plan_as(const char *model, const char *lengths, const char *res
 static char *source_of(const fcp_plan *plan, unsigned skeletons) {
     char *text;
     fcp_error err;
-    cr_assert_eq(fcp_kernel_source(plan, skeletons, &text, &err), FCP_OK, "%s", err.message);
+    cr_assert_eq(fcp_kernel_source(plan, skeletons, false, &text, &err), FCP_OK, "%s", err.message);
     return text;
 }
 
@@ -223,7 +223,7 @@ Test(kernel_source, depends_on) {
 static void must_fail(const fcp_plan *plan, unsigned skeletons, fcp_code want, const char *why) {
     char *text = (char *)(uintptr_t)1;
     fcp_error err;
-    cr_assert_eq(fcp_kernel_source(plan, skeletons, &text, &err), want, "%s", why);
+    cr_assert_eq(fcp_kernel_source(plan, skeletons, false, &text, &err), want, "%s", why);
     cr_assert_null(text);
     cr_assert_not_null(strstr(err.message, why), "'%s' has no '%s'", err.message, why);
 }

@@ -42,8 +42,14 @@ static void fill(batch *b, const uint32_t *lengths, uint32_t ranks, uint32_t gpu
             }
         }
     b->start[n] = tiles;
-    b->in = (dcp_input){.ranks = ranks, .gpus = gpus, .blocks = n, .block = b->block, .tile_start = b->start,
-                        .tile_k = b->k, .tile_pairs = b->pairs, .net = 9};
+    b->in = (dcp_input){.ranks = ranks,
+                        .gpus = gpus,
+                        .blocks = n,
+                        .block = b->block,
+                        .tile_start = b->start,
+                        .tile_k = b->k,
+                        .tile_pairs = b->pairs,
+                        .net = 9};
 }
 
 static void caps(batch *b, uint32_t pairs, uint32_t tokens) { /* in percent of the mean */

@@ -3,7 +3,6 @@
 #include <criterion/criterion.h>
 #include <string.h>
 
-
 Test(names, are_there_and_differ) {
     static const struct { const char *const *names; int count; } tables[] = {
         {fcp_dtype_names, FCP_DTYPES},

@@ -4,7 +4,6 @@
 #include "compiler/schedule/schedule_parts.h"
 #include "runtime/plan/enum_names.h"
 #include "tests/support/planned.h"
-#include "runtime/plan/enum_names.h"
 
 static uint32_t later(uint32_t a, uint32_t b) { return a > b ? a : b; }
 static uint32_t sooner(uint32_t a, uint32_t b) { return a < b ? a : b; }

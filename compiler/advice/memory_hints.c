@@ -1,53 +1,49 @@
-/* capacity.c: compares the fullest rank with cluster.memory.
+/* memory_hints.c: if a plan does not fit cluster.memory, finds settings with which it would.
  *
- * Requires: slots. Gives: an error, with what would help, where the plan does not fit.
+ * Requires: slots of a plan that needs too much (passes/capacity.c has reported it).
+ * Gives: hints of that error.
+ * Cost: for each setting that is tried a planning, or the part of one that is behind the placement.
  */
-#include "compiler/capacity.h"
+#include <stdio.h>
+
+#include "compiler/advice/advise.h"
+#include "compiler/lower/lower.h"
+#include "compiler/passes/strategy_table.h"
+#include "compiler/problem/problem.h"
 #include "runtime/plan/bytes.h"
 #include "runtime/plan/enum_names.h"
 
-#include <stdio.h>
-
-#include "compiler/lower/lower.h"
-#include "compiler/place/strategy_table.h"
-#include "compiler/problem/problem.h"
-
-/* *out_partial, unless NULL: the part that partial results take on the fullest rank. */
-static memory_peak peak_of(const planning *x, uint64_t *out_partial) {
-    fcp_problem facts;
-    problem_facts(x, &facts);
-    const memory_peak most = lower_memory_peak(x, &facts);
-    const fcp_class cls = most.pass == FCP_FORWARD ? FCP_STATE : FCP_DQ;
-    if (out_partial)
-        *out_partial = x->slots->count[cls][most.rank] * facts.max_q_block * fcp_slot_bytes(&facts, cls, most.pass);
-    return most;
+fcp_code advise_plan_again(planning *x, planning *other, pass_function *after, pass_function *last) {
+    other->memory = other->work = (arena){.pool = x->work.pool};
+    if (after == problem_check_time) other->cells = NULL;
+    return passes_run(other, after, last);
 }
 
-/* The passes that run again: all if the tolerance has changed, from the traffic on if `relay` or `coalesce` has, for
- * relays are judged by the length of stages. */
-static fcp_code (*const steps[])(planning *x) = {problem_open,   strategy_cut,  problem_tiles,   strategy_divide,
-                                                 strategy_place, traffic_build, reshuffle_build, schedule_build,
-                                                 slots_build};
-enum { STEPS = sizeof steps / sizeof *steps, FROM_CUT = 0, FROM_TRAFFIC = 5 };
-
-/* The bytes of the fullest rank if the passes run again on `other`, a copy of x with another setting; UINT64_MAX where
- * there is no such plan. Leaves x as it is. */
-static fcp_code peak_with(planning *x, planning *other, int from, uint64_t *out_bytes) {
-    fcpc_diagnostics *unheard = fcpc_diagnostics_new();
-    if (!unheard) return FCP_E_NO_MEMORY;
-    other->d = unheard;
-    other->memory = other->work = (arena){.pool = x->work.pool};
-    if (from == FROM_CUT) other->cells = NULL;
-    fcp_code code = FCP_OK;
-    for (int i = from; i < STEPS && !code; i++) {
-        code = planning_stopped(x) ? FCP_E_INTERRUPTED : steps[i](other);
-        arena_reset(&other->scratch);
-    }
-    *out_bytes = code ? UINT64_MAX : peak_of(other, NULL).bytes;
-    if (from == FROM_CUT) problem_close_mask(other, &other->cells);
+void advise_end_again(planning *x, planning *other) {
+    if (other->cells != x->cells) problem_close_mask(other, &other->cells);
     arena_free(&other->memory);
     arena_free(&other->work);
     x->scratch = other->scratch;
+    arena_reset(&x->scratch);
+}
+
+/* The bytes of the fullest rank. */
+static uint64_t peak_of(const planning *x) {
+    fcp_problem facts;
+    problem_facts(x, &facts);
+    return lower_memory_peak(x, &facts).bytes;
+}
+
+/* Runs the passes behind `after` again on `other`, a copy of x with another setting. *out_bytes: what the fullest rank
+ * then needs; UINT64_MAX: there is no such plan. Another tolerance changes the blocks, so all passes run again. `relay`
+ * and `coalesce` change the traffic: whether a block is passed on by others depends on how long stages are. */
+static fcp_code peak_with(planning *x, planning *other, pass_function *after, uint64_t *out_bytes) {
+    fcpc_diagnostics *unheard = fcpc_diagnostics_new();
+    if (!unheard) return FCP_E_NO_MEMORY;
+    other->d = unheard;
+    fcp_code code = advise_plan_again(x, other, after, slots_build);
+    *out_bytes = code ? UINT64_MAX : peak_of(other);
+    advise_end_again(x, other);
     fcpc_diagnostics_free(unheard);
     return code == FCP_E_NO_MEMORY || code == FCP_E_INTERRUPTED ? code : FCP_OK;
 }
@@ -55,11 +51,11 @@ static fcp_code peak_with(planning *x, planning *other, int from, uint64_t *out_
 static fcp_code peak_with_coalesce(planning *x, uint32_t coalesce, uint64_t *out_bytes) {
     planning other = *x;
     other.coalesce = coalesce;
-    return peak_with(x, &other, FROM_TRAFFIC, out_bytes);
+    return peak_with(x, &other, strategy_place, out_bytes);
 }
 
 /* The strategy that divides the batch, as a program writes it: fcp, or ulysses + fcp. */
-static const char *name_of(const struct fcpc_program *g, char out[64]) {
+static const char *strategy_text(const struct fcpc_program *g, char out[64]) {
     const bool groups = program_has_groups(g);
     snprintf(out, 64, "%s%s%s", groups ? fcp_strategy_names[g->strategy] : "", groups ? " + " : "",
              fcp_strategy_names[program_divides_by(g)]);
@@ -81,7 +77,7 @@ static fcp_code try_coalesce(planning *x, uint32_t *hints) {
         if (code) return code;
     } while (bytes > x->program->memory_cap);
     char by[64];
-    diag_hint(x->d, "strategy %s(coalesce = %u) would need %llu bytes", name_of(x->program, by), coalesce,
+    diag_hint(x->d, "strategy %s(coalesce = %u) would need %llu bytes", strategy_text(x->program, by), coalesce,
               (unsigned long long)bytes);
     ++*hints;
     return FCP_OK;
@@ -94,7 +90,7 @@ static fcp_code try_relay(planning *x, uint32_t *hints) {
     uint64_t bytes;
     changed.relay = !changed.relay;
     other.placement = &changed;
-    fcp_code code = peak_with(x, &other, FROM_TRAFFIC, &bytes);
+    fcp_code code = peak_with(x, &other, strategy_place, &bytes);
     if (code || bytes > x->program->memory_cap) return code;
     diag_hint(x->d, "relay = %s would need %llu bytes", changed.relay ? "auto" : "off", (unsigned long long)bytes);
     ++*hints;
@@ -111,11 +107,11 @@ static fcp_code try_tolerance(planning *x, uint32_t *hints) {
         if (settings.tolerance >= percent[i] * 10000) continue;
         settings.tolerance = percent[i] * 10000;
         other.program = &settings;
-        fcp_code code = peak_with(x, &other, FROM_CUT, &bytes);
+        fcp_code code = peak_with(x, &other, problem_check_time, &bytes);
         if (code) return code;
         if (bytes > x->program->memory_cap) continue;
         char by[64];
-        diag_hint(x->d, "strategy %s(tolerance = 0.%02u) would need %llu bytes", name_of(&settings, by), percent[i],
+        diag_hint(x->d, "strategy %s(tolerance = 0.%02u) would need %llu bytes", strategy_text(&settings, by), percent[i],
                   (unsigned long long)bytes);
         ++*hints;
         return FCP_OK;
@@ -132,14 +128,14 @@ static fcp_code try_phases(planning *x, uint32_t *hints) {
         uint64_t bytes;
         do heads -= g->inside;
         while (g->heads % heads);
-        settings.strategy = FCP_STRATEGY_UPIPE;
+        settings.strategy = STRATEGY_IN_PHASES;
         settings.together = heads;
         settings.buffers = 1;
         other.program = &settings;
-        fcp_code code = peak_with(x, &other, FROM_CUT, &bytes);
+        fcp_code code = peak_with(x, &other, problem_check_time, &bytes);
         if (code) return code;
         if (bytes > g->memory_cap) continue;
-        diag_hint(x->d, "strategy %s(heads = %u)%s%s would need %llu bytes", fcp_strategy_names[FCP_STRATEGY_UPIPE],
+        diag_hint(x->d, "strategy %s(heads = %u)%s%s would need %llu bytes", fcp_strategy_names[STRATEGY_IN_PHASES],
                   heads, g->between ? " + " : "", g->between ? fcp_strategy_names[g->between - 1] : "",
                   (unsigned long long)bytes);
         ++*hints;
@@ -148,27 +144,14 @@ static fcp_code try_phases(planning *x, uint32_t *hints) {
     return FCP_OK;
 }
 
-fcp_code capacity_check(planning *x) {
-    uint64_t partial;
-    const memory_peak most = peak_of(x, &partial);
-    const uint64_t cap = x->program->memory_cap;
-    if (most.bytes <= cap) return FCP_OK;
-    char state[80] = "";
-    if (x->placement->exec && partial)
-        snprintf(state, sizeof state, " (%llu of them for %s)", (unsigned long long)partial,
-                 most.pass == FCP_FORWARD ? "running states" : "partial gradients of queries");
-    diag_error(x->d, FCP_E_MEMORY_CAP, planning_span(x, x->program->memory_span),
-               "rank %u needs %llu bytes%s, cluster.memory allows %llu", most.rank, (unsigned long long)most.bytes,
-               state, (unsigned long long)cap);
-    if (x->trial) return FCP_E_MEMORY_CAP;
+fcp_code advise_memory(planning *x) {
     uint32_t hints = 0;
     fcp_code code = x->sharing ? try_phases(x, &hints) : FCP_OK;
     if (!code && (!x->sharing || program_has_groups(x->program)) && !x->placement->phase) code = try_coalesce(x, &hints);
     if (!code && ((x->placement->exec && x->division && !x->sharing) || x->traffic->trees)) code = try_relay(x, &hints);
     if (!code && x->placement->exec && x->division) code = try_tolerance(x, &hints);
-    if (code) return code;
-    if (!hints)
+    if (!code && !hints)
         diag_hint(x->d, "cluster.memory = %llu MB would do, or more ranks",
-                  (unsigned long long)((most.bytes + 999999) / 1000000));
-    return FCP_E_MEMORY_CAP;
+                  (unsigned long long)((peak_of(x) + 999999) / 1000000));
+    return code;
 }

@@ -1,4 +1,4 @@
-/* tuning.h: the constants of this room that trade one good against another.
+/* schedule_tuning.h: the constants of this room that trade one good against another.
  *
  * None of them can make a plan wrong: each only makes plans slower or faster, or planning dearer. Changing one changes
  * the bytes of plans, and so the golden files. "Tried" says what was measured; where nothing is said, the value has not
@@ -53,10 +53,8 @@ enum {
     /* relays.c. Trees are looked at if the busiest sender has one part in so many more to send than the busiest
      * receiver has to receive. */
     SENDER_EXCESS = 8,
-    /* routes.c. What must reach more nodes than RELAYED_FROM may be sent on by those who have it. A holder that is
-     * DEPTH_MARGIN hops deeper than halving the nodes takes sends nothing on, because every hop waits for the one
-     * before it. */
-    RELAYED_FROM = 1,
+    /* routes.c. A rank that is DEPTH_MARGIN hops deeper than a binary tree over the nodes sends nothing on, because
+     * every hop waits for the one before it. */
     DEPTH_MARGIN = 3,
     /* routes.c. Blocks with results leave so many thirds of a rank's part of the blocks without results free. More: the
      * last blocks are spread more evenly. Fewer: fewer of the others take a hop inside the node first. */

@@ -1,21 +1,20 @@
-/* price.c: what a layout costs that the caller's tokens are in.
+/* layout_price.c: warns if the layout in which the caller holds its tokens costs more than computing.
  *
  * Requires: traffic and reshuffle. Gives: warnings.
- * Units: forward pass; bytes; seconds at the cluster's bandwidths, and at the GPU's peak for computing, which is
- *     the least it takes.
+ * Units: bytes and seconds of the forward pass. Transfers run at the cluster's bandwidths, and computing at the GPU's
+ *     peak, which is the least time that it can take.
  *
- * Example: a sequence of 128K tokens in contiguous layout over 4 ranks. The last rank has 7/16 of the work and may do
- * 4/16, so it sends most of its queries to the others and receives their results. If that takes longer than its
- * computing, nothing hides it.
+ * Example: one causal sequence in contiguous layout over 4 ranks. The last rank holds the last quarter of the queries,
+ * which see most keys: 7/16 of the work. Its fair share is 4/16. So it sends nearly half of its queries away and gets
+ * their results back. If that takes longer than it computes, nothing hides the transfers.
  */
-#include "compiler/price.h"
-#include "runtime/plan/bytes.h"
-#include "runtime/plan/enum_names.h"
-
-#include "compiler/place/strategy_table.h"
+#include "compiler/advice/advise.h"
+#include "compiler/passes/strategy_table.h"
 #include "compiler/problem/problem.h"
 #include "compiler/schedule/reshuffle.h"
 #include "compiler/schedule/traffic.h"
+#include "runtime/plan/bytes.h"
+#include "runtime/plan/enum_names.h"
 
 static const double LEAST = 1e-3; /* what takes less is not worth a warning */
 
@@ -79,14 +78,14 @@ static void warn_of(planning *x, const fcp_problem *facts, const load *loads, co
     uint64_t bytes = 0;
     for (int fabric = 0; fabric < FCP_FABRICS; fabric++)
         bytes += loads[rank].sent[fabric] + loads[rank].received[fabric];
-    diag_warning(x->d, planning_span(x, g->strategy_span),
+    diag_warning(x->d, planning_span(x, g->at[AT_STRATEGY]),
                  "%s: rank %u sends and receives %.3g GB of %s, at least %.3g ms on %s; "
                  "the mean rank computes for %.3g ms%s",
                  name, rank, 1e-9 * (double)bytes, what, 1e3 * longest, fabrics[on], 1e3 * compute, then);
     diag_hint(x->d, "%s", hint);
 }
 
-fcp_code price_warn(planning *x) {
+fcp_code advise_layout(planning *x) {
     const struct fcpc_program *g = x->program;
     const bool queries = (x->division || x->block_home) && x->placement->exec;
     const bool tokens = g->layout != FCP_LAYOUT_PLANNED;

@@ -1,12 +1,11 @@
-/* blocks.c: what to say of blocks that are too large or too few.
+/* block_sizes.c: warnings about blocks: one is too heavy for any rank, or there are fewer of them than ranks.
  *
- * Requires: the batch's problem, and its placement.
- * Gives: warnings.
- * Cost: a classification of the batch for each smaller size that is tried for a hint.
+ * Requires: blocks and tiles; to warn of idle ranks, the placement.
+ * Gives: warnings, with a size of blocks that would do.
+ * Cost: finding the tiles again for each smaller size that is tried.
  */
-#include "compiler/blocks.h"
-
-#include "compiler/place/strategy_table.h"
+#include "compiler/advice/advise.h"
+#include "compiler/passes/strategy_table.h"
 #include "compiler/problem/problem.h"
 
 enum { MOST_BLOCKS = 4096 }; /* sizes below a cell are tried for a warning only where they make fewer */
@@ -18,20 +17,11 @@ static bool is_too_heavy(const planning *x, const problem *p) {
 
 /* Whether, with blocks of this size, one of them would be too heavy. Leaves x as it is. */
 static fcp_code try_size(planning *x, uint32_t block, bool *out_heavy) {
-    planning other = *x; /* with cells of its own: a plan keeps the shapes of its own size only */
+    planning other = *x;
     other.block = block;
-    other.memory = other.work = (arena){.pool = x->work.pool};
-    other.cells = NULL;
-    fcp_code code = problem_open(&other);
-    if (!code) code = strategy_cut(&other);
-    if (!code) code = problem_tiles(&other);
-    if (!code) code = strategy_divide(&other);
+    fcp_code code = advise_plan_again(x, &other, problem_check_time, masks_divide);
     if (!code) *out_heavy = is_too_heavy(&other, other.problem);
-    problem_close_mask(&other, &other.cells);
-    arena_free(&other.memory);
-    arena_free(&other.work);
-    x->scratch = other.scratch;
-    arena_reset(&x->scratch);
+    advise_end_again(x, &other);
     return code;
 }
 
@@ -53,10 +43,10 @@ static uint32_t heavy_tokens(const problem *p) {
     return p->blocks[b].tokens;
 }
 
-fcp_code blocks_warn_heavy(planning *x) {
+fcp_code advise_heavy_blocks(planning *x) {
     const problem *p = x->problem;
     if (strategy_shares_blocks(x)) return FCP_OK;
-    if (!is_too_heavy(x, p) || p->block_count < p->ranks) return FCP_OK; /* blocks_warn_idle warns of too few */
+    if (!is_too_heavy(x, p) || p->block_count < p->ranks) return FCP_OK; /* advise_idle_ranks warns of too few */
     bool heavy = true;
     uint32_t size = p->block;
     const bool found = x->program->block_found,
@@ -69,7 +59,7 @@ fcp_code blocks_warn_heavy(planning *x) {
     }
     const uint64_t pairs = p->pairs ? p->pairs : 1, places = program_places(x->program);
     uint64_t percent = (uint64_t)((unsigned __int128)p->heaviest * places * 100 / pairs);
-    diag_warning(x->d, planning_span(x, x->program->block_span),
+    diag_warning(x->d, planning_span(x, x->program->at[AT_BLOCK]),
                  "one block of %u tokens is %llu %% of a rank's fair share of work: no placement can balance it",
                  heavy_tokens(p), (unsigned long long)percent);
     if (found) hint_found(x);
@@ -84,7 +74,7 @@ static uint32_t size_for_all(uint64_t tokens, uint32_t ranks) {
     return (uint32_t)(size < FCP_CELL ? size : size / FCP_CELL * FCP_CELL);
 }
 
-fcp_code blocks_warn_idle(planning *x) {
+fcp_code advise_idle_ranks(planning *x) {
     const problem *p = x->problem;
     bool *owns = ARENA_ZNEW(&x->scratch, bool, p->ranks);
     uint32_t idle = p->ranks;
@@ -103,7 +93,7 @@ fcp_code blocks_warn_idle(planning *x) {
     if (!idle) return FCP_OK;
     const bool few = p->block_count < p->ranks; /* else the strategy has no use for more ranks */
     const char *gets = idle == 1 ? "gets" : "get", *plural = p->block_count == 1 ? "" : "s";
-    span at = planning_span(x, x->program->ranks_span);
+    span at = planning_span(x, x->program->at[AT_RANKS]);
     if (few) diag_warning(x->d, at, "%u of %u ranks %s no tokens: the batch has only %u block%s", idle, p->ranks, gets,
                           p->block_count, plural);
     else diag_warning(x->d, at, "%u of %u ranks %s no tokens: %s has no use for more", idle, p->ranks, gets,

@@ -1,25 +1,40 @@
-/* strategy_table.c: the table of strategies, made from the lines of compiler/sema/strategies.h.
+/* strategy_table.c: the functions of each strategy, and the passes that call them: they cut, divide and place blocks.
  *
- * A new strategy is a folder beside fcp/ with a function that places (and one that cuts, unless an existing cut will
- * do), and a line there. It stands above the folders of the strategies, because it calls them.
+ * Requires: for each pass what pass_list.c runs before it.
+ * Gives: the blocks of x->problem; x->placement; and for who asks, the bytes that the strategy moves at least.
  */
-#include "compiler/place/strategy_table.h"
+#include "compiler/passes/strategy_table.h"
 
+#include "compiler/passes/other_masks.h"
 #include "compiler/place/cad/cad.h"
 #include "compiler/place/dcp/dcp.h"
+#include "compiler/place/fcp/place_fcp.h"
+#include "compiler/place/groups/groups.h"
 #include "compiler/place/heads/heads.h"
 #include "compiler/problem/problem.h"
 
 static const strategy strategies[FCP_STRATEGY_COUNT] = {
-#define X(id, blocks, in_places, cuts, places, execs)                                                                  \
-    [FCP_STRATEGY_##id] = {.by_block = blocks, .in_place = in_places, .cut = cuts, .place = places, .exec = execs},
-    STRATEGIES(X)
-#undef X
+    [FCP_STRATEGY_FCP] = {.by_block = true, .cut = problem_cut_blocks, .place = place_by_fcp},
+    [FCP_STRATEGY_RING] = {.cut = problem_cut_ring, .place = place_by_ring},
+    [FCP_STRATEGY_ZIGZAG] = {.cut = problem_cut_zigzag, .place = place_by_zigzag},
+    [FCP_STRATEGY_CAD] = {.by_block = true, .in_place = true, .cut = cad_cut, .place = place_by_cad,
+                          .exec = exec_by_cad},
+    [FCP_STRATEGY_ULYSSES] = {.in_place = true, .cut = heads_cut, .place = place_by_heads, .exec = exec_by_heads},
+    [FCP_STRATEGY_UPIPE] = {.in_place = true, .cut = heads_cut, .place = place_by_heads, .exec = exec_by_heads},
+    [FCP_STRATEGY_DCP] = {.by_block = true, .in_place = true, .cut = dcp_cut, .place = place_by_dcp,
+                          .exec = exec_by_dcp, .bound = dcp_bound_of},
+    [FCP_STRATEGY_GROUPS] = {.by_block = true, .in_place = true, .cut = groups_cut, .place = place_by_groups,
+                             .exec = exec_by_groups},
 };
 
+const strategy *strategy_named(uint32_t which) { return &strategies[which]; }
+
 const strategy *strategy_of(const planning *x) {
-    return x->strategy ? x->strategy : &strategies[program_divides_by(x->program)];
+    return x->strategy ? x->strategy : strategy_named(program_divides_by(x->program));
 }
+
+/* Does it choose homes so that few bytes move? Where the program states a layout, it keeps blocks there instead. */
+static bool saves_bytes(const planning *x) { return strategy_of(x)->bound && !x->block_home; }
 
 bool strategy_shares_blocks(const planning *x) { return strategy_of(x)->exec || place_splits(x); }
 
@@ -43,8 +58,8 @@ fcp_code strategy_bound(planning *x, uint64_t *out_bytes) {
     *out_bytes = 0;
     fcp_code code = FCP_OK;
     if (program_has_groups(x->program)) return FCP_OK; /* the bounds are of plans whose ranks compute all heads */
-    if (x->program->strategy == FCP_STRATEGY_DCP && !x->block_home) {
-        code = dcp_bound_of(x, out_bytes);
+    if (saves_bytes(x)) {
+        code = strategy_of(x)->bound(x, out_bytes);
         arena_reset(&x->scratch);
         return code;
     }
@@ -90,7 +105,7 @@ fcp_code strategy_divide(planning *x) {
     if (!by->by_block || by->cut_given || x->grouping) return FCP_OK; /* groups have a rank for each chunk */
     fcp_code code = problem_few_rows(x, !by->in_place, &list, &count);
     if (!code && count) code = strategy_cut_again(x, list, count);
-    return code || !by->divide ? code : by->divide(x);
+    return code;
 }
 
 /* Does any tile run elsewhere than at its Q block's home? */
@@ -101,10 +116,7 @@ static bool moves(const problem *p, const uint32_t *home, const uint32_t *exec) 
 }
 
 /* May ranks send and receive for others of their node? Where homes are chosen for few bytes, that would add some. */
-static bool spreads(const planning *x) {
-    const bool chosen = program_divides_by(x->program) == FCP_STRATEGY_DCP && !x->block_home;
-    return strategy_of(x)->in_place && !chosen;
-}
+static bool spreads(const planning *x) { return strategy_of(x)->in_place && !saves_bytes(x); }
 
 /* Who shares heads has phases, and ways of its own between groups. Where another strategy divides the batch among
  * groups and all heads are computed at once, nothing waits for a phase. */
@@ -117,13 +129,13 @@ static void share_heads(const planning *x, placement *made) {
     made->relay = false;
 }
 
-/* May nodes and ranks change their names? Not where homes are given. Names follow what travels under a mask: so not
- * either where each mask of `layers` is planned by itself, and all have the homes that ring or zigzag would have
- * (compiler/shared_homes.c). */
+/* May nodes and ranks be renumbered, so that more of the traffic stays on rails? Not if homes are given. The numbering
+ * follows the traffic under one mask. So with `layers` it is left alone, too, where each mask is planned by itself and
+ * all have the homes of ring or zigzag (compiler/shared_homes.c). */
 static bool may_rename(const planning *x) {
     const strategy *by = strategy_of(x);
     const struct fcpc_program *g = x->program;
-    const bool by_rule = g->strategy == FCP_STRATEGY_CAD && g->base != CAD_BASE_FCP && g->layer_count > 1;
+    const bool by_rule = (g->base == CAD_BASE_RING || g->base == CAD_BASE_ZIGZAG) && g->layer_count > 1;
     return g->topology == FCP_RAIL && by->by_block && !by->given && !by_rule && !strategy_keeps_homes(g);
 }
 
@@ -136,6 +148,7 @@ static fcp_code place_alone(planning *x, uint32_t **home, uint32_t **exec) {
     if (!*home || (by->exec && !*exec)) return FCP_E_NO_MEMORY;
     fcp_code code = place_input_of(x, &in);
     if (!code) code = by->place(x, &in, *home);
+    if (!code && x->other_work && !x->tile_rank) code = masks_balance(x, &in, *home);
     if (!code && *exec) code = by->exec(x, *home, *exec);
     if (code) return code;
     if (!*exec) *exec = x->tile_rank;
