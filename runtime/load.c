@@ -140,7 +140,7 @@ static fcp_code load(void *base, size_t size, bool mapped, fcp_plan **out_plan, 
 #undef X
         code = fcp_plan_index(plan, err);
     }
-    if (!code) code = fcp_plan_check(plan, err);
+    if (!code) code = fcp_plan_check(plan, NULL, err);
     if (!code) code = fcp_plan_verify(plan, NULL, NULL, err);
     if (code)
         fcp_plan_free(plan);
