@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "runtime/base/grow.h"
 #include "runtime/base/stop.h"
 
 /* Key j has the value v + s * (j - start), up to where the next segment starts. All values fit int64. */
@@ -370,34 +371,13 @@ static bool solve_node(rows *r, const box_program *program, uint32_t i, const bo
     return true;
 }
 
-static bool reserve_nodes(rows *r, const box_program *program) {
-    if (r->node_room < program->count) {
-        row_node *nodes = realloc(r->nodes, program->count * sizeof *nodes);
-        if (!nodes) return false;
-        r->nodes = nodes;
-        r->node_room = program->count;
-    }
-    return true;
-}
-
-/* Makes room for the segments of one node: there are at most as many as keys. */
-static bool reserve_segments(rows *r) {
-    if (r->pool_room - r->used >= ROWS_WIDTH) return true;
-    uint32_t room = 2 * r->pool_room + ROWS_WIDTH;
-    segment *pool = realloc(r->pool, room * sizeof *pool);
-    if (!pool) return false;
-    r->pool = pool;
-    r->pool_room = room;
-    return true;
-}
-
 typedef enum row_end { ROW_SOLVED, ROW_FAULT, ROW_NO_MEMORY } row_end;
 
 static row_end solve_row(rows *r, const box_program *program, const box *b, int64_t q, int64_t h, uint32_t *fault) {
     r->used = 0;
     r->width = (uint32_t)(b->hi[BOX_K] - b->lo[BOX_K]);
     for (uint32_t i = 0; i < program->count; i++) {
-        if (!reserve_segments(r)) return ROW_NO_MEMORY;
+        if (!FCP_GROW(r->pool, r->pool_room, r->used + ROWS_WIDTH)) return ROW_NO_MEMORY; /* a node has no more */
         if (solve_node(r, program, i, b, q, h)) continue;
         const row_node *n = &r->nodes[i];
         uint32_t guard = program->nodes[i].guard;
@@ -413,7 +393,7 @@ bool rows_one(rows *r, const box_program *program, const box *b, int64_t q, int6
               uint64_t *elements) {
     uint32_t fault;
     r->elements = 0;
-    if (!reserve_nodes(r, program) || solve_row(r, program, b, q, h, &fault) != ROW_SOLVED) return false;
+    if (!FCP_GROW(r->nodes, r->node_room, program->count) || solve_row(r, program, b, q, h, &fault) != ROW_SOLVED) return false;
     *elements += r->elements;
     memcpy(out, r->nodes[program->root].bits, 2 * sizeof *out);
     return true;
@@ -422,7 +402,7 @@ bool rows_one(rows *r, const box_program *program, const box *b, int64_t q, int6
 bool rows_solve(rows *r, const box_program *program, const box *b, rows_result *out) {
     *out = (rows_result){0};
     r->elements = 0;
-    if (!reserve_nodes(r, program)) return false;
+    if (!FCP_GROW(r->nodes, r->node_room, program->count)) return false;
     int64_t q_end = program->on_q ? b->hi[BOX_Q] : b->lo[BOX_Q] + 1;
     int64_t h_end = program->on_h ? b->hi[BOX_H] : b->lo[BOX_H] + 1;
     for (int64_t h = b->lo[BOX_H]; h < h_end; h++)

@@ -167,12 +167,7 @@ static fcp_code grid_words(cells *c, const uint64_t *q_cuts, uint32_t q_pieces, 
     *out = 0;
     for (uint32_t i = 0; i < c->arrays.count; i++)
         if (c->arrays.at[i].used && !c->arrays.at[i].again) return FCP_OK;
-    if (need > c->key_room) {
-        int64_t *key = realloc(c->key, need * sizeof *key);
-        if (!key) return FCP_E_NO_MEMORY;
-        c->key = key;
-        c->key_room = need;
-    }
+    if (!FCP_GROW(c->key, c->key_room, need)) return FCP_E_NO_MEMORY;
     int64_t *w = c->key;
     *w++ = ANSWER_GRID;
     *w++ = (int64_t)((uint64_t)q_pieces << 32 | k_pieces);
@@ -197,7 +192,7 @@ static fcp_code keep_grid(cells *c, const int64_t *key, size_t words, uint64_t h
     size_t bytes = c->entry_count * sizeof *c->entries + words * sizeof *key;
     if (bytes > GRID_BYTES_MAX - c->grid_bytes) return FCP_OK;
     cell_entry *copy = ARENA_NEW(&c->keys, cell_entry, c->entry_count);
-    if (!copy || !RESERVE(c->grids, c->grid_room, c->grid_count, 1)) return FCP_E_NO_MEMORY;
+    if (!copy || !FCP_GROW(c->grids, c->grid_room, c->grid_count + 1)) return FCP_E_NO_MEMORY;
     if (c->entry_count) memcpy(copy, c->entries, c->entry_count * sizeof *copy);
     const uint64_t answer[3] = {c->grid_count};
     c->grids[c->grid_count++] = (kept_grid){copy, c->entry_count};
@@ -291,7 +286,7 @@ fcp_code cells_pairs(cells *c, const mc_env *env, const uint64_t *q_cuts, uint32
     c->pairs_only = false;
     if (fault && is_fault(code)) *fault = c->fault;
     if (code != FCP_OK) return code;
-    if (!RESERVE(c->pairs, c->pairs_room, 0, c->entry_count)) return FCP_E_NO_MEMORY;
+    if (!FCP_GROW(c->pairs, c->pairs_room, c->entry_count)) return FCP_E_NO_MEMORY;
     for (size_t i = 0; i < c->entry_count; i++) {
         const uint32_t shape = c->entries[i].shape;
         c->pairs[i] = shape < SHAPE_NONE ? c->shapes[shape].pairs : c->sums[shape - SHAPE_NONE];

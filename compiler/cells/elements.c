@@ -13,6 +13,7 @@
 #include <stdlib.h>
 
 #include "runtime/base/both.h"
+#include "runtime/base/grow.h"
 #include "runtime/base/stop.h"
 #include "runtime/base/threads.h"
 
@@ -99,14 +100,7 @@ void elements_clear(elements *e) { e->job_count = e->node_count = 0; }
 
 /* Appends a program's code to the nodes. */
 static bool add_code(elements *e, const box_program *p, uint32_t *numbers, element_job *out) {
-    const size_t most = box_code_room(p->count);
-    if (e->node_room - e->node_count < most) {
-        size_t room = 2 * e->node_room + most;
-        mc_node *nodes = realloc(e->nodes, room * sizeof *nodes);
-        if (!nodes) return false;
-        e->nodes = nodes;
-        e->node_room = room;
-    }
+    if (!FCP_GROW(e->nodes, e->node_room, e->node_count + box_code_room(p->count))) return false;
     out->node = e->node_count;
     out->node_count = box_code(p, numbers, e->nodes + e->node_count);
     e->node_count += out->node_count;
@@ -114,13 +108,7 @@ static bool add_code(elements *e, const box_program *p, uint32_t *numbers, eleme
 }
 
 bool elements_add(elements *e, const box_program *p, uint32_t *numbers, const box *b, uint32_t slot) {
-    if (e->job_count == e->job_room) {
-        size_t room = e->job_room ? 2 * e->job_room : 64;
-        element_job *jobs = realloc(e->jobs, room * sizeof *jobs);
-        if (!jobs) return false;
-        e->jobs = jobs;
-        e->job_room = room;
-    }
+    if (!FCP_GROW(e->jobs, e->job_room, e->job_count + 1)) return false;
     element_job *job = &e->jobs[e->job_count];
     *job = (element_job){.b = *b, .slot = slot};
     if (!add_code(e, p, numbers, job)) return false;

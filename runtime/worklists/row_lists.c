@@ -31,7 +31,7 @@ static fcp_code add_key_runs(fcp_kernel_work *w, const fcp_arena *a, const fcp_t
         uint64_t begin = (uint64_t)run->col * FCP_CELL, end = begin + (uint64_t)run->count * FCP_CELL;
         if (end > piece->length) end = piece->length;
         if (w->key_run_count == UINT32_MAX) return fcp_list_too_long(err);
-        if (!fcp_grow((void **)&w->key_runs, &w->key_run_capacity, w->key_run_count + 1, sizeof *w->key_runs))
+        if (!FCP_GROW(w->key_runs, w->key_run_capacity, w->key_run_count + 1))
             return fcp_list_no_memory(err);
         const size_t at = piece->offset + begin;
         struct fcp_list_place rows;
@@ -51,7 +51,7 @@ static fcp_code add_key_runs(fcp_kernel_work *w, const fcp_arena *a, const fcp_t
 
 static fcp_code push_row(fcp_kernel_work *w, const fk_row_item *item, fcp_error *err) {
     if (w->row_count == UINT32_MAX) return fcp_list_too_long(err);
-    if (!fcp_grow((void **)&w->rows, &w->row_capacity, w->row_count + 1, sizeof *w->rows))
+    if (!FCP_GROW(w->rows, w->row_capacity, w->row_count + 1))
         return fcp_list_no_memory(err);
     w->rows[w->row_count++] = *item;
     return FCP_OK;
@@ -317,7 +317,7 @@ fcp_code fcp_list_copy_runs(fcp_kernel_work *w, const fcp_arena *a, fk_row_item 
         run.v += begin * FCP_CELL * number * fcp_value_stride(p);
         run.row += begin * FCP_CELL;
         if (w->key_run_count == UINT32_MAX) return fcp_list_too_long(err);
-        if (!fcp_grow((void **)&w->key_runs, &w->key_run_capacity, w->key_run_count + 1, sizeof *w->key_runs))
+        if (!FCP_GROW(w->key_runs, w->key_run_capacity, w->key_run_count + 1))
             return fcp_list_no_memory(err);
         w->key_runs[w->key_run_count++] = run;
     }
@@ -332,7 +332,7 @@ static fcp_code put_parts(struct packing *x, const fk_row_item *tile, const fk_r
     fcp_kernel_work *w = x->w;
     if (parts == 1) return push_row(w, tile, err);
     const uint64_t bytes = (uint64_t)tile->count * (x->a->plan->problem->value_dim + 2) * sizeof(float);
-    if (!fcp_grow((void **)&w->merges, &w->merge_capacity, w->merge_count + 1, sizeof *w->merges))
+    if (!FCP_GROW(w->merges, w->merge_capacity, w->merge_count + 1))
         return fcp_list_no_memory(err);
     w->merges[w->merge_count++] = (fk_merge_item){.rows = *tile, .first = w->split_bytes, .parts = parts};
     fcp_code code = FCP_OK;
