@@ -116,19 +116,14 @@ bool elements_add(elements *e, const box_program *p, uint32_t *numbers, const bo
     return true;
 }
 
-uint64_t elements_cost(const box_program *p, uint32_t *numbers, uint64_t area) {
-    enum { Q = 1, K = 2, EIGHTHS = 8, BASE = 2, PLAIN = 2, DEAR = 6 };
+uint64_t elements_cost(const box_program *p, uint8_t *on, uint64_t area) {
+    enum { EIGHTHS = 8, BASE = 2, PLAIN = 2, DEAR = 6 };
     uint64_t each = BASE;
     for (uint32_t i = 0; i < p->count; i++) {
         const box_node *x = &p->nodes[i];
-        uint32_t on = 0;
-        if (x->op >= BOX_LINEAR) on = (x->f.x[BOX_Q] ? Q : 0) | (x->f.x[BOX_K] ? K : 0);
-        if (x->op == MC_BANDS && x->a == MC_NONE) on = Q | K;
-        if (x->a != MC_NONE) on |= numbers[x->a];
-        if (x->b != MC_NONE) on |= numbers[x->b];
-        if (x->c != MC_NONE) on |= numbers[x->c];
-        numbers[i] = on;
-        if (on != (Q | K) || x->op == BOX_LINEAR) continue; /* once for a row or a column, or a line */
+        on[i] = box_depends(x, on);
+        const bool by_pair = (on[i] & ON_Q) && (on[i] & ON_K); /* else it is evaluated once for a row or a column */
+        if (!by_pair || x->op == BOX_LINEAR) continue;
         const bool dear = x->op == MC_DIV || x->op == MC_MOD || x->op == MC_LOAD || x->op == MC_LOAD2;
         each += dear || x->op == MC_BANDS ? DEAR : PLAIN;
     }

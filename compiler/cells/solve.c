@@ -129,7 +129,7 @@ static fcp_code count_elements(cells *c, const box *b, const box_program *p, uin
     fcp_code code = cells_box_area(b, &area);
     if (code != FCP_OK) return code;
     c->stats.elements += area;
-    c->stats.work += elements_cost(p, c->numbers, area);
+    c->stats.work += elements_cost(p, c->depends, area);
     if (c->slot != FCP_NONE)
         return elements_add(c->elements, p, c->numbers, b, c->slot) ? FCP_OK : FCP_E_NO_MEMORY;
     if (!elements_now(c->elements, p, c->numbers, b, &c->env, &found)) return FCP_E_NO_MEMORY;
