@@ -1,9 +1,9 @@
-/* pass_list.c: the list of passes, and what happens around each of them.
+/* pass_list.c: the list of passes; the function that runs them; the pass that proves the plan.
  *
  * Requires: a checked program and a batch.
- * Gives: a verified plan. A pass reads what earlier ones left in the planning (planning.h) and adds its part. Errors of
- *     the batch are the user's and are reported where they are found. A plan that does not verify is a bug of ours:
- *     FCP_E_INTERNAL.
+ * Gives: a verified plan. Each pass reads what earlier ones have left in the planning (planning.h) and adds its part.
+ * It
+ *     reports what is wrong with the batch. If a plan does not verify, that is our mistake: FCP_E_INTERNAL.
  */
 #include "compiler/passes/pass_list.h"
 
@@ -57,7 +57,7 @@ enum { PASSES = sizeof passes / sizeof *passes };
 
 static fcp_code verify(planning *x) {
     fcp_error err = {0};
-    fcp_code code = fcp_plan_check_until(x->plan, x->stop, &err);
+    fcp_code code = fcp_plan_check(x->plan, x->stop, &err);
     if (!code) code = fcp_plan_verify(x->plan, x->stop, NULL, &err);
     if (!code || code == FCP_E_INTERRUPTED || code == FCP_E_NO_MEMORY) return code;
     return planning_fail(x, FCP_E_INTERNAL, SPAN_NONE, "the plan does not verify (%s): %s", fcp_code_name(err.code),
