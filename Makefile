@@ -327,9 +327,9 @@ FUZZ_OPT = -O2 -g -fno-sanitize-coverage=trace-cmp -fsanitize-address-use-after-
 FUZZ_ASAN = malloc_context_size=1:max_malloc_fill_size=64:quarantine_size_mb=1:thread_local_quarantine_size_kb=64
 FUZZ_ARGS = -entropic=0 -reduce_inputs=0 -reload=0 -print_funcs=0
 # The rooms whose coverage guides the fuzzer, which reads their counters after each run; of other rooms it reads none.
-MEASURED_parse = compiler/syntax compiler/sema compiler/expr compiler/explain
+MEASURED_parse = compiler/front compiler/syntax compiler/sema compiler/expr compiler/explain
 MEASURED_expr = compiler/box compiler/cells
-MEASURED_program = compiler compiler/cells compiler/problem compiler/place $(addprefix compiler/place/,fcp cad heads dcp groups) compiler/schedule compiler/lower
+MEASURED_program = compiler compiler/passes compiler/advice compiler/cells compiler/problem compiler/place $(addprefix compiler/place/,fcp cad heads dcp groups) compiler/schedule compiler/lower
 MEASURED_file = compiler/syntax compiler/sema compiler/expr compiler/problem runtime/base
 MEASURED_plan = runtime/base runtime/plan runtime/verify runtime/pairs runtime/jit runtime/worklists codegen codegen/mask
 MEASURED_profile = compiler/simulate

@@ -1,9 +1,8 @@
-/* compile.c: a program and a batch become a plan: by the strategy that the program states, or by what compiler/auto
- * chooses.
+/* compile.c: makes a plan of a program and a batch.
  *
  * Requires: a checked program.
- * Gives: a verified plan; the warnings about it; and where it does not fit the memory, hints.
- * Cost: that of the passes. With strategy = auto or block = auto also that of the candidates.
+ * Gives: a verified plan, and warnings about it. If it does not fit the memory: an error, with hints.
+ * Cost: that of the passes. With strategy = auto or block = auto, also that of the candidates that are tried first.
  */
 #include "compiler/compile.h"
 #include "compiler/advice/advise.h"
@@ -40,15 +39,15 @@ static fcp_code plan_and_advise(planning *x) {
     return code ? code : FCP_E_MEMORY_CAP;
 }
 
-/* For those who want figures, the bytes that the plan moves at least. Nothing is planned by it. Blocks may be too heavy
- * for the tolerance. Then the bound, which is of plans that keep to it, is not this plan's. */
+/* For those who want figures: the bytes that any plan of this batch moves. It holds for plans that keep the tolerance.
+ * Some blocks are too heavy for that. If so, the plan may move fewer bytes, and there is no bound to state. */
 static fcp_code find_bound(planning *x) {
     fcp_code code = strategy_bound(x, &x->times.bytes_lower_bound);
     if (!code && x->plan && x->times.bytes_lower_bound > x->plan->summary->bytes_total) x->times.bytes_lower_bound = 0;
     return code;
 }
 
-static void begin(planning *x, const fcpc_program *program, const fcpc_batch *batch, const volatile int *stop,
+static void begin_planning(planning *x, const fcpc_program *program, const fcpc_batch *batch, const volatile int *stop,
                   fcpc_diagnostics *d, const compile_watch *watch) {
     planning_begin(x, program, batch, stop, d);
     if (!watch) return;
@@ -63,7 +62,7 @@ static fcp_code compile_stated(const fcpc_program *program, const fcpc_batch *ba
     double start = fcp_clock();
     planning x;
     fcp_both_begin(); /* one second thread for all passes */
-    begin(&x, program, batch, stop, d, watch);
+    begin_planning(&x, program, batch, stop, d, watch);
     x.strategy = watch->strategy;
     x.others = watch->others;
     x.kept = kept;
@@ -90,7 +89,7 @@ static fcp_code run_first(const fcpc_program *program, const fcpc_batch *batch, 
                           fcpc_diagnostics *d, const compile_watch *watch, problem_kept *kept, pass_function *last,
                           uint64_t *out_pairs) {
     planning x;
-    begin(&x, program, batch, stop, d, watch);
+    begin_planning(&x, program, batch, stop, d, watch);
     x.kept = kept;
     fcp_code code = passes_run(&x, NULL, last);
     if (!code && out_pairs) *out_pairs = x.problem->pairs;

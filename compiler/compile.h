@@ -1,4 +1,4 @@
-/* compile.h: planning a batch, as fcpc_plan_batch does it, with a look at what the passes made. */
+/* compile.h: plans a batch as fcpc_plan_batch does, and lets the caller look at what the passes made. */
 #ifndef FCPC_COMPILE_H
 #define FCPC_COMPILE_H
 #include "compiler/planning/planning.h"
@@ -21,6 +21,10 @@ typedef struct compile_watch {
 /* Plans a batch. d may not be NULL, watch and out_times may. */
 fcp_code compile_batch(const fcpc_program *program, const fcpc_batch *batch, const volatile int *stop,
                        fcpc_diagnostics *d, const compile_watch *watch, fcpc_times *out_times, fcp_plan **out_plan);
+/* Plans each mask of `layers` (shared_homes.c), so that all plans have the same homes. watch: of the plan whose homes the
+ * others get. */
+fcp_code compile_layers(const fcpc_program *program, const fcpc_batch *batch, const volatile int *stop, diags *d,
+                        const compile_watch *watch, fcpc_times *out_times, fcp_plan **out_plans);
 /* Asks what the mask will cost: refuses what takes too long, and calls watch->soon. compile_batch does so by itself. */
 fcp_code compile_look_ahead(const fcpc_program *program, const fcpc_batch *batch, const volatile int *stop,
                             fcpc_diagnostics *d, const compile_watch *watch);

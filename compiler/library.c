@@ -1,9 +1,7 @@
-/* library.c: the calls of fcpc.h that plan batches.
- *
- * Requires: a checked program. The batch may be of another version of fcpc.h, and the caller may pass no diagnostics.
- * Gives: what compile_batch and compile_layers give. Cost: theirs.
+/* library.c: the calls of fcpc.h that plan batches. They check the caller's structs, whose versions may differ, and
+ * stand in for diagnostics that the caller does not pass.
  */
-#include "compiler/shared_homes.h"
+#include "compiler/compile.h"
 #include "runtime/base/sized.h"
 
 typedef fcp_code planner(const fcpc_program *program, const fcpc_batch *batch, const volatile int *stop,

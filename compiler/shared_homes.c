@@ -1,18 +1,18 @@
-/* shared_homes.c: plans every mask of `layers` on one set of homes.
+/* shared_homes.c: plans a program of several masks (layers = [...]) so that each token has the same home under all.
  *
  * Requires: a program with several masks, and a batch.
- * Gives: a plan for each mask. All of them have each token at the same rank, and their callers hold tokens in the same
- *     order: so layers follow each other, and nothing is moved between them. The digests of the homes are compared.
- * Cost: the pairs of each mask are counted, and then each is planned. By fcp and dcp, all are asked once more.
+ * Gives: a plan for each mask. Every token is at the same rank in all of them, and callers hold tokens in the same
+ * order.
+ *     So one layer follows another, and nothing is moved in between. At the end the digests of the homes are compared.
+ * Cost: the pairs of each mask are counted, and then each mask is planned. fcp and dcp ask each mask once more.
  *
- * Where a strategy leaves homes to a caller with a layout, or to the lengths alone, as cad and ring do, each mask is
- * planned by itself. Else, and where tokens = equal moves homes by the work, the mask with most work decides the blocks
- * and their homes, and what auto chooses as well: its layers take longest. With fcp and dcp its blocks are divided for
- * the other masks, too (problem/few_rows.c). These have the same blocks at the same ranks, and place/shift_work.c says
- * what is computed where. Homes that fcp has chosen are then changed (place/balance_masks.c) so that no rank has more
- * than a tenth over the tolerance of any mask's work, as far as that can be: so there is little left to shift.
+ * Some homes do not depend on the mask: the caller's, as with cad, and those that follow from lengths, as with ring.
+ * Then each mask is planned by itself. Otherwise the mask with most work is planned first, because its layers take
+ * longest. It decides the blocks and homes, and what strategy = auto chooses. If the strategy is fcp or dcp, its blocks
+ * are also divided for the other masks, and fcp's homes are balanced under all (passes/other_masks.c). The other masks
+ * get these blocks and homes, and some of their work moves to other ranks (place/shift_work.c).
  */
-#include "compiler/shared_homes.h"
+#include "compiler/compile.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -21,7 +21,7 @@
 #include "compiler/passes/strategy_table.h"
 #include "runtime/base/clock.h"
 
-/* What the others take from the plan of the mask with most work. */
+/* What the plans of the other masks get from that of the mask with most work. */
 typedef struct taking {
     arena memory;
     struct fcpc_program settings;
@@ -32,7 +32,7 @@ typedef struct taking {
     const compile_watch *watch;
 } taking;
 
-static void take(void *context, const planning *x) {
+static void note_plan(void *context, const planning *x) {
     taking *t = context;
     if (t->watch && t->watch->see) t->watch->see(t->watch->context, x);
     if (!x->plan) return;
@@ -60,9 +60,9 @@ static fcp_code count_pairs(const fcpc_program *program, const fcpc_batch *batch
 
 /* --- one mask after the other ------------------------------------------------------------------------------------- */
 
-/* Has every mask these homes, planned by itself? They are then the caller's, or follow from lengths alone. Equal tokens
- * and the homes of cad's base fcp follow from a mask. So do those of ranks inside groups, if they are not the caller's:
- * they follow from the sizes of blocks. */
+/* Would every mask get the same homes if it were planned by itself? So it is if homes are the caller's or follow from
+ * lengths. It is not if they follow from the mask: with tokens = equal, with base = fcp, and if blocks of a size are
+ * dealt to groups of ranks that share heads. */
 static bool same_under_any_mask(const strategy *by, const struct fcpc_program *g) {
     const bool of_mask = g->equal || g->base == CAD_BASE_FCP || program_has_groups(g);
     if (by->by_block && !(by->in_place && g->layout != FCP_LAYOUT_PLANNED)) return false;
@@ -125,7 +125,7 @@ static fcp_code plan_all(const fcpc_program *program, const fcpc_batch *batch, c
     const other_masks all = {program, heavy};
     const bool serves = strategy_facts_of[program->strategy].serves_all_masks &&
                         !same_under_any_mask(strategy_named(program->strategy), program);
-    const compile_watch first = {.see = take, .context = &t, .tried = watch ? watch->tried : NULL,
+    const compile_watch first = {.see = note_plan, .context = &t, .tried = watch ? watch->tried : NULL,
                                  .others = serves ? &all : NULL};
     fcp_code code = compile_batch(masks_program(program, heavy), batch, stop, d, &first, &each[heavy], &out_plans[heavy]);
     if (!code && t.failed) code = FCP_E_NO_MEMORY;

@@ -1,33 +1,34 @@
-/* advise.h: warnings and hints about a plan: what is slow about it, and which setting would do better.
+/* advise.h: warnings and hints about a plan: what makes it slow or too large, and which setting would do better.
  *
- * All of them are called between passes (compiler/compile.c), and nothing of the plan depends on them. Some try
- * another setting: they run passes on a copy of the planning.
+ * compiler/compile.c calls these functions between passes. They change nothing of the plan. To find out whether another
+ * setting would do better, some of them run passes once more, on a copy of the planning.
  */
 #ifndef FCPC_ADVICE_ADVISE_H
 #define FCPC_ADVICE_ADVISE_H
 #include "compiler/passes/pass_list.h"
 
-/* block_sizes.c. Needs blocks and tiles. Warns of a block that has more work than the mean rank, and says which size
- * would do. Cost: finding the tiles of each smaller size that is tried. */
+/* block_sizes.c. Requires blocks and tiles. Warns of a block that has more work than the mean rank, and says which size
+ * of blocks would be small enough. Cost: finding the tiles again for each smaller size that is tried. */
 fcp_code advise_heavy_blocks(planning *x);
-/* Needs the placement. Warns of ranks that own no block and compute none: they take part in the plan for nothing. */
+/* Requires the placement. Warns of ranks that own no block and compute no tile. */
 fcp_code advise_idle_ranks(planning *x);
 
-/* layout_price.c. Needs traffic and reshuffle. Warns where one rank's part of the reshuffle, or the queries that leave it
- * and their results, take longer on a fabric than the mean rank computes, and a millisecond at least. Cost: linear in
- * both. */
+/* layout_price.c. Requires traffic and reshuffle. Warns if the layout that the program states makes some rank send and
+ * receive for longer than the mean rank computes, and for at least a millisecond. Counted are tokens on their way to
+ * their homes and back, and queries that are computed elsewhere with their results. Cost: linear in both. */
 fcp_code advise_layout(planning *x);
 
-/* memory_hints.c. Needs slots, and the error of capacity_check. Adds hints to it: fewer rounds to a stage, another
- * `relay`, a larger tolerance, or phases of fewer heads, with which the plan would fit; else how much memory would do.
- * Cost: scheduling once, and again for each smaller `coalesce` if the smallest would do; planning at most three times. */
+/* memory_hints.c. Requires slots, and the error that capacity_check has reported. Adds hints to that error: the
+ * settings with which the plan would fit (fewer rounds to a stage, another `relay`, a larger tolerance, phases of fewer
+ * heads), or else how much memory would do. Cost: up to three plannings, and one schedule for each smaller `coalesce`.
+ * */
 fcp_code advise_memory(planning *x);
 
 /* --- inside the room ---------------------------------------------------------------------------------------------- */
 
-/* Runs the passes behind `after` up to `last` on `other`, a copy of x with another setting, which has memory of its own
- * until advise_end_again. Unless `after` is behind the tiles, it also asks the mask anew: a plan keeps only shapes of its
- * own blocks. */
+/* Runs the passes behind `after` up to `last` on `other`, a copy of x in which the caller has changed a setting.
+ * `other` has memory of its own, which advise_end_again frees. If blocks are cut again, the mask is asked again as
+ * well, because what it has answered is of the old blocks. */
 fcp_code advise_plan_again(planning *x, planning *other, pass_function *after, pass_function *last);
 void advise_end_again(planning *x, planning *other);
 #endif

@@ -1,8 +1,8 @@
-/* block_sizes.c: warnings of blocks that are too large or too few.
+/* block_sizes.c: warnings about blocks: one is too heavy for any rank, or there are fewer of them than ranks.
  *
- * Requires: the batch's problem, and its placement.
- * Gives: warnings.
- * Cost: a classification of the batch for each smaller size that is tried for a hint.
+ * Requires: blocks and tiles; to warn of idle ranks, the placement.
+ * Gives: warnings, with a size of blocks that would do.
+ * Cost: finding the tiles again for each smaller size that is tried.
  */
 #include "compiler/advice/advise.h"
 #include "compiler/passes/strategy_table.h"

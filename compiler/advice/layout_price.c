@@ -1,12 +1,12 @@
-/* layout_price.c: warns of what a layout costs that the caller's tokens are in.
+/* layout_price.c: warns if the layout in which the caller holds its tokens costs more than computing.
  *
  * Requires: traffic and reshuffle. Gives: warnings.
- * Units: forward pass; bytes; seconds at the cluster's bandwidths, and at the GPU's peak for computing, which is
- *     the least it takes.
+ * Units: bytes and seconds of the forward pass. Transfers run at the cluster's bandwidths, and computing at the GPU's
+ *     peak, which is the least time that it can take.
  *
- * Example: a sequence of 128K tokens in contiguous layout over 4 ranks. The last rank has 7/16 of the work and may do
- * 4/16, so it sends most of its queries to the others and receives their results. If that takes longer than its
- * computing, nothing hides it.
+ * Example: one causal sequence in contiguous layout over 4 ranks. The last rank holds the last quarter of the queries,
+ * which see most keys: 7/16 of the work. Its fair share is 4/16. So it sends nearly half of its queries away and gets
+ * their results back. If that takes longer than it computes, nothing hides the transfers.
  */
 #include "compiler/advice/advise.h"
 #include "compiler/passes/strategy_table.h"

@@ -1,8 +1,8 @@
-/* memory_hints.c: where a plan does not fit cluster.memory: which setting would make it fit.
+/* memory_hints.c: if a plan does not fit cluster.memory, finds settings with which it would.
  *
- * Requires: slots of a plan that needs too much (passes/capacity.c).
- * Gives: hints of the error that has been reported.
- * Cost: a planning, or its part behind the placement, for each setting that is tried.
+ * Requires: slots of a plan that needs too much (passes/capacity.c has reported it).
+ * Gives: hints of that error.
+ * Cost: for each setting that is tried a planning, or the part of one that is behind the placement.
  */
 #include <stdio.h>
 
@@ -34,9 +34,9 @@ static uint64_t peak_of(const planning *x) {
     return lower_memory_peak(x, &facts).bytes;
 }
 
-/* The bytes of the fullest rank if the passes behind `after` run again on `other`, a copy of x with another setting;
- * UINT64_MAX where there is no such plan. All run again if the tolerance has changed. Those from the traffic on do if
- * `relay` or `coalesce` has, because relays are judged by the length of stages. */
+/* Runs the passes behind `after` again on `other`, a copy of x with another setting. *out_bytes: what the fullest rank
+ * then needs; UINT64_MAX: there is no such plan. Another tolerance changes the blocks, so all passes run again. `relay`
+ * and `coalesce` change the traffic: whether a block is passed on by others depends on how long stages are. */
 static fcp_code peak_with(planning *x, planning *other, pass_function *after, uint64_t *out_bytes) {
     fcpc_diagnostics *unheard = fcpc_diagnostics_new();
     if (!unheard) return FCP_E_NO_MEMORY;
@@ -55,7 +55,7 @@ static fcp_code peak_with_coalesce(planning *x, uint32_t coalesce, uint64_t *out
 }
 
 /* The strategy that divides the batch, as a program writes it: fcp, or ulysses + fcp. */
-static const char *name_of(const struct fcpc_program *g, char out[64]) {
+static const char *strategy_text(const struct fcpc_program *g, char out[64]) {
     const bool groups = program_has_groups(g);
     snprintf(out, 64, "%s%s%s", groups ? fcp_strategy_names[g->strategy] : "", groups ? " + " : "",
              fcp_strategy_names[program_divides_by(g)]);
@@ -77,7 +77,7 @@ static fcp_code try_coalesce(planning *x, uint32_t *hints) {
         if (code) return code;
     } while (bytes > x->program->memory_cap);
     char by[64];
-    diag_hint(x->d, "strategy %s(coalesce = %u) would need %llu bytes", name_of(x->program, by), coalesce,
+    diag_hint(x->d, "strategy %s(coalesce = %u) would need %llu bytes", strategy_text(x->program, by), coalesce,
               (unsigned long long)bytes);
     ++*hints;
     return FCP_OK;
@@ -111,7 +111,7 @@ static fcp_code try_tolerance(planning *x, uint32_t *hints) {
         if (code) return code;
         if (bytes > x->program->memory_cap) continue;
         char by[64];
-        diag_hint(x->d, "strategy %s(tolerance = 0.%02u) would need %llu bytes", name_of(&settings, by), percent[i],
+        diag_hint(x->d, "strategy %s(tolerance = 0.%02u) would need %llu bytes", strategy_text(&settings, by), percent[i],
                   (unsigned long long)bytes);
         ++*hints;
         return FCP_OK;

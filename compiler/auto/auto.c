@@ -1,27 +1,18 @@
-/* auto.c: lists candidates, and in which order they are tried.
+/* auto.c: decides which candidates are tried, and in which order.
  *
- * Requires: a program with strategy = auto, and a batch.
- * Gives: the settings of the candidate that is predicted to be fastest; of equals the first. Then the search (search.c)
- *     tries neighbours of it, and moves (local_search.c) what ends last.
+ * Requires: a program with strategy = auto or block = auto, and a batch.
+ * Gives: the settings of the candidate that is predicted to be fastest; of equally fast ones, the first.
  * Cost: a planning without proof and a prediction for each candidate that is not ruled out.
  *
  * A candidate is a strategy, one setting of it, and a size of blocks. Four things rule one out:
- *   1. Its bounds. Once its homes and routes are known, so are the work of each rank and the bytes of each port. If
- *      these alone take longer than the best prediction so far, its schedule is not made. Strategies that cut every
- *      sequence evenly, and groups, are judged before anything is cut (time_bounds.c). Neighbours that could gain next to
- *      nothing are ruled out as well.
- *   2. Every effort begins with what effort 1 does: each strategy with one setting at the middle size. A strategy that
- *      then takes NEAR times as long as the best gets no further tries. Other sizes are tried of the best setting only.
- *      If its blocks have no size, as where ranks share heads, they are tried of a setting that is close to it and has
- *      sizes. Tokens of a stated layout are not brought to homes elsewhere if that alone takes as long as the best
- *      does. Larger efforts then try the rest.
- *   3. With effort 1 what takes long is tried less. In a large batch no larger size is tried, because it seldom gains.
- *      Of three settings in ascending order the last one is left out if the second was hardly better than the first, or
- *      if ranks wait little. And the search has a smaller budget where a plan has many tiles. It gets the rest of it
- *      step by step, as long as its steps gain: so the time is spent on batches where much is left to be gained.
- *      Where a plan takes longest (HEAVY_TILES), moves and neighbours that seldom gain there are left out, and gains buy
- *      no more tries.
- *   4. The planner itself: too little memory, too many blocks.
+ *   1. Its bounds (time_bounds.c). The placement and the routes say how much each rank computes and how many bytes pass
+ *      each port. If these alone take longer than the best time so far, no schedule is made.
+ *   2. Its strategy is far behind. Each strategy is first tried with one setting and the middle size of blocks. If that
+ *      takes a quarter longer than the best, its other settings are not tried. Other sizes are tried of the best
+ *      setting only.
+ *   3. It takes long to plan, and seldom wins: auto_tuning.h says what is left out in large batches.
+ *   4. It cannot be planned: it needs too much memory or makes too many blocks.
+ * Rules 2 and 3 are those of effort 1. Every effort begins with what the one before it does, so it is never worse.
  *
  * Nothing looks at a clock: the same program and batch try the same candidates in the same order.
  */
@@ -58,9 +49,10 @@ static bool takes_long(const auto_job *j, const auto_candidate *c) {
     return j->base && j->base->x.problem->tokens / MANY_BLOCKS >= c->block / 2;
 }
 
-/* With a layout, strategies that choose homes bring all tokens there and back. If one is too slow or far behind for
- * that, so are the others. Without a layout, a strategy that leaves tokens in place moves more than one that chooses
- * homes. That can only gain if the best plan takes more than twice its bound. */
+/* Does the candidate have to move so much that it will not win? If the program states a layout, a strategy that chooses
+ * homes brings all tokens there and back. If one such strategy was too slow by that, so are the others. Without a
+ * layout, a strategy that leaves tokens in place moves more than one that chooses homes. It is tried only if the best
+ * plan takes more than twice its bound, and so waits much. */
 static bool moves_too_much(const auto_job *j, uint32_t n) {
     const auto_report *r = j->report;
     const fcp_strategy of = r->at[n].strategy;
@@ -93,8 +85,9 @@ static uint32_t to_resize(const auto_job *j) {
     return found;
 }
 
-/* Does its setting take nearly as little time as the best one with blocks of the middle size? With smaller ones it may
- * be the best, whatever its strategy. But another strategy's small blocks are not tried where there are many tiles. */
+/* Does its setting take nearly as little time as the best one, both with blocks of the middle size? Then it may be the
+ * best with smaller blocks, whatever its strategy. Small blocks of another strategy are not tried if there are many
+ * tiles. */
 static bool is_close(const auto_job *j, const auto_candidate *c, uint32_t middle) {
     const auto_report *r = j->report;
     uint64_t own = 0, least = UINT64_MAX;
@@ -109,17 +102,17 @@ static bool is_close(const auto_job *j, const auto_candidate *c, uint32_t middle
     return own && own / RIVAL_PERCENT * 100 <= least;
 }
 
-/* By how much less is tried where the best candidate has many tiles, and so takes long to plan; 1: by nothing. Larger
- * efforts do not ask. */
-static uint32_t weigh(const auto_job *j, uint32_t effort) {
+/* The number by which budgets are divided if the best candidate has many tiles, and so takes long to plan. Larger
+ * efforts divide by 1. */
+static uint32_t budget_divisor(const auto_job *j, uint32_t effort) {
     if (effort > 1) return 1;
     const uint32_t weight = 1 + j->base->x.problem->tile_count / WEIGHED_TILES;
     return weight < 1 << 10 ? weight : 1 << 10;
 }
 
-/* Of settings in ascending order, is the one of candidate n too large? In a large batch it is if the one before it was
- * hardly better than the one before that. In every batch it is if ranks wait little: half again the work at one rank
- * pays only if that shortens long waits. */
+/* Settings of a strategy are tried in ascending order. Is that of candidate n not worth a try, to judge by the two
+ * before it? It is not if ranks wait little in those plans: half again the work at one rank pays only if it shortens
+ * long waits. In a large batch it is not, either, if the second was hardly better than the first. */
 static bool goes_too_far(const auto_job *j, uint32_t n) {
     const auto_candidate *c = &j->report->at[n], *before[2] = {NULL};
     for (const auto_candidate *i = j->report->at; i < c; i++)
@@ -140,10 +133,10 @@ static bool may_shrink(const auto_job *j, const auto_candidate *c, uint32_t best
     return c->size == AUTO_HALF && (c->line == j->report->at[best].line || is_close(j, c, middle));
 }
 
-/* In a large batch with many tiles, one setting of a strategy is tried with smaller blocks: the first that may. Smaller
- * blocks fill ranks more evenly, which is what a small tolerance asks for, and small ones come first. Is another one
- * tried in its place? dcp is not tried at all: half the size makes up to four times as many tiles, and it takes longer
- * for each than all passes behind it. */
+/* Is the candidate left out because another one is tried with smaller blocks? In a large batch with many tiles only one
+ * setting of each strategy is tried with them: the first that may. That has the smallest tolerance, and smaller blocks
+ * are what helps to keep it. A strategy whose tiles are slow to place (dcp) is left out in any case: half the size
+ * makes up to four times as many tiles. */
 static bool comes_later(const auto_job *j, const auto_candidate *c, uint32_t best, uint32_t middle) {
     if (!takes_long(j, c) || j->base->x.problem->tile_count < MANY_TILES) return false;
     if (strategy_facts_of[auto_divides_by(c)].slow_tiles) return true;
@@ -173,16 +166,15 @@ static bool is_wanted(const auto_job *j, bool all, step s, uint32_t middle, uint
     }
 }
 
-/* Is it planned before it is judged? Others cannot be planned, or are judged by what the mask allows in each sequence,
- * once that is known; they seldom win. */
+/* Is it planned before it is judged? Some candidates cannot be planned. Others seldom win, and are judged by what the
+ * mask allows in each sequence, as soon as that is known. */
 static bool is_planned(const auto_job *j, const auto_candidate *c) {
     struct fcpc_program settings;
     return auto_apply(j->program, c, &settings) &&
            (!j->pairs.of || (!c->even && !strategy_facts_of[c->strategy].packs_sequences));
 }
 
-/* Of the candidates of a step, the first one but n that is planned; FCP_NONE: there is none. *count: how many there
- * are. */
+/* The first candidate of a step, other than n, that is planned; FCP_NONE: there is none. *count: how many there are. */
 static uint32_t find_wanted(const auto_job *j, bool all, step s, uint32_t middle, uint32_t n, uint32_t *count) {
     uint32_t found = FCP_NONE;
     *count = 0;
@@ -193,19 +185,21 @@ static uint32_t find_wanted(const auto_job *j, bool all, step s, uint32_t middle
     return found;
 }
 
-/* One of an odd number of sizes, of which the others are tried in pairs. FCP_NONE: their number is even. */
+/* A size that would be tried alone, because the number of sizes to try is odd; FCP_NONE: it is even. */
 static uint32_t find_odd_size(const auto_job *j, bool all, uint32_t middle, uint32_t n) {
     uint32_t count;
     const uint32_t found = find_wanted(j, all, SIZE, middle, n, &count);
     return count % 2 ? found : FCP_NONE;
 }
 
-/* A candidate that is tried together with n. Two that are planned to the end make good use of two threads, most of all
- * if both take as long. So where tokens stay, the first one of all comes with its next setting: of cad the second is
- * better in every other batch. dcp comes with the third, if that is tried. Else it is the next one of this step, or a
- * size that would be tried alone. In a large batch the size comes first, because the next one is often ruled out by its
- * bound. Once all settings have been tried, it is a neighbour of the best one, which the search would try later.
- * FCP_NONE: there is none. */
+/* Chooses a candidate to be tried at the same time as n, on the second thread. Two candidates make good use of the
+ * threads if both take as long. FCP_NONE: there is none. It is the first of these:
+ *   - another setting of the best strategy, if n is the first of its strategy and leaves tokens in place: of cad, the
+ *     second setting is better than the first in every other batch;
+ *   - in a large batch, a size that would be tried alone, because the next candidate is often ruled out by its bound;
+ *   - the next candidate of this step;
+ *   - in a small batch, a size that would be tried alone;
+ *   - once all settings have been tried, a neighbour of the best candidate, which the search would try later. */
 static uint32_t find_partner(auto_job *j, bool all, step s, uint32_t middle, uint32_t n) {
     const auto_report *r = j->report;
     uint32_t count, found;
@@ -236,17 +230,16 @@ static fcp_code try_list(auto_job *j, bool all, uint32_t middle) {
     return code;
 }
 
-/* What may be tried without a gain: with effort 1 less where a plan takes long. A gain adds to it, but in no heavy
- * batch. */
+/* How many neighbours may be tried without a gain: with effort 1 fewer if a plan takes long. */
 static uint32_t search_budget(const auto_job *j, uint32_t effort) {
-    const uint32_t part = searched_of_effort[effort] / weigh(j, effort);
+    const uint32_t part = searched_of_effort[effort] / budget_divisor(j, effort);
     return part > SEARCHED_LEAST ? part : SEARCHED_LEAST;
 }
 
-/* The moves' budget shrinks faster than the search's, because moves gain less. Where tokens stay, in a heavy batch,
+/* The same of moves. Their budget shrinks faster, because they gain less. In a heavy batch whose tokens stay in place
  * they gain next to nothing. */
 static uint32_t move_budget(const auto_job *j, uint32_t effort) {
-    const uint32_t weight = weigh(j, effort), part = moved_of_effort[effort] / (weight * weight);
+    const uint32_t weight = budget_divisor(j, effort), part = moved_of_effort[effort] / (weight * weight);
     if (auto_is_hasty(j, effort) && auto_keeps_homes(j, &j->report->at[j->best])) return 0;
     return part > MOVED_LEAST ? part : MOVED_LEAST;
 }
@@ -264,8 +257,8 @@ static fcp_code try_all(auto_job *j, uint32_t middle) {
     return code;
 }
 
-/* Where no candidate could be planned, the first whose heads divide is, and its error is shown. There is one: of a
- * program that names only strategies with heads that do not, sema/sharing.c has said so. */
+/* Chooses the candidate whose error is shown if none can be planned: the first whose heads divide among the ranks.
+ * There is one: sema/sharing.c refuses a program that names only strategies whose heads do not divide. */
 static void take_first(auto_job *j, struct fcpc_program *out_settings) {
     auto_report *r = j->report;
     while (!auto_apply(j->program, &r->at[r->chosen], out_settings) && r->chosen + 1 < r->count) r->chosen++;

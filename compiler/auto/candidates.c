@@ -1,23 +1,25 @@
-/* candidates.c: the list of candidates that strategy = auto tries before it searches for others.
+/* candidates.c: the list of candidates that strategy = auto tries first, before it searches for others.
  *
  * Requires: a program with strategy = auto, and a batch.
- * Gives: report->at: a strategy, one setting of it and a size of blocks each, in the order in which they are tried.
+ * Gives: report->at: the candidates, in the order in which they are tried: for each line of the table below one, or one
+ *     for each size of blocks.
  */
 #include "compiler/auto/auto.h"
 
 #include <string.h>
 
-/* The candidates: strategies in the order in which they are tried. A setting is of strategy_params, by name and value;
- * what a line does not set has its usual value. The first line of a strategy is tried first.
+/* Strategies in the order in which they are tried, each with settings of strategy_params. A parameter that a line does
+ * not set has its usual value. The first line of a strategy is tried first.
  *
- * Of dcp there are two pairs of lines. Where it chooses homes, few bytes travel, and four divisions hide them. A small
- * tolerance is better in most batches, because what a rank computes beyond the mean is never hidden, and what travels
- * mostly is. But where few placements are within it, it moves far too much, so one that is safe comes first. Where
- * tokens stay, the queries and results of much of the work travel anyway. The results of a division go home while the
- * next one is computed, so with sixteen divisions little is left to be sent in the end.
+ * Why these settings: work beyond the mean is never hidden, and transfers mostly are, so a small tolerance is better in
+ * most batches. But dcp finds few placements within a small tolerance, and these move far too much. So a safe one comes
+ * first. For prolong-256, causal, forward, 2K, it was tried: 0.02 takes 9.16 ms, 0.05 takes 8.34 ms, 0.1 takes 9.23 ms.
+ * If tokens stay in place, the queries and results of much of the work travel. The results of one division travel while
+ * the next one is computed. So with sixteen divisions little is left to be sent at the end.
  *
- * Where nodes share heads, another strategy divides the batch among them. dcp then begins with 0.02: there are few
- * groups, and so placements within it are found. upipe with two buffers takes more memory, and often less time. */
+ * The lines with `between` share heads inside nodes and divide the batch among nodes by another strategy. There dcp
+ * begins with 0.02: nodes are few, so there are placements within it. upipe with two buffers takes more memory, and
+ * often less time. */
 typedef enum where { ANYWHERE, IN_PLACE, CHOSEN } where; /* tokens stay at home, or homes are chosen */
 enum { SET = 2 };
 static const struct line {
@@ -57,7 +59,7 @@ enum { LINES = sizeof lines / sizeof *lines };
 
 /* --- the list ----------------------------------------------------------------------------------------------------- */
 
-/* The sizes of blocks: that of the program; where auto decides, three. Returns how many. */
+/* The sizes of blocks to try: the one that the program states, or three. Returns how many. */
 static uint32_t choose_sizes(const auto_job *j, uint32_t out[AUTO_SIZES]) {
     out[AUTO_MIDDLE] = j->program->block;
     if (out[AUTO_MIDDLE] != BLOCK_AUTO) return 1;
@@ -85,7 +87,7 @@ static void set_param(auto_candidate *c, const struct fcpc_program *g, const cha
 }
 
 /* The candidate of a line with blocks of size[n]. */
-static auto_candidate make(const auto_job *j, uint32_t l, const uint32_t *size, uint32_t n) {
+static auto_candidate make_candidate(const auto_job *j, uint32_t l, const uint32_t *size, uint32_t n) {
     const struct fcpc_program *g = j->program;
     const bool has_ring = program_between(lines[l].between) == BETWEEN_KEYS;
     auto_candidate made = {.strategy = lines[l].strategy, .line = l, .even = strategy_facts_of[lines[l].strategy].even, .between = lines[l].between,
@@ -108,7 +110,7 @@ fcp_code auto_list(auto_job *j, uint32_t more, uint32_t *out_middle) {
     const bool stated = j->program->layout != FCP_LAYOUT_PLANNED;
     for (uint32_t i = 0; i < 2 * LINES; i++) { /* who leaves tokens at home comes first with a layout, else last */
         const uint32_t l = i % LINES;
-        const auto_candidate of = make(j, l, size, 0);
+        const auto_candidate of = make_candidate(j, l, size, 0);
         const bool keeps = auto_keeps_homes(j, &of);
         if (!(j->program->among >> of.strategy & j->program->among >> auto_divides_by(&of) & 1)) continue;
         if ((keeps == stated) != (i < LINES)) continue;
@@ -117,7 +119,7 @@ fcp_code auto_list(auto_job *j, uint32_t more, uint32_t *out_middle) {
         if (auto_has_groups(&of) && j->program->gpus == 1) continue; /* the same as the strategy between groups */
         for (uint32_t n = 0; n < (of.block ? sizes : 1); n++) {
             if (n == AUTO_HALF && auto_has_groups(&of)) break; /* they make many tiles, and never gained */
-            r->at[r->count++] = make(j, l, size, n);
+            r->at[r->count++] = make_candidate(j, l, size, n);
         }
     }
     return FCP_OK;

@@ -1,4 +1,4 @@
-/* report.c: what was tried, and why it lost, as text and as JSON. */
+/* report.c: prints what strategy = auto tried and why each candidate lost, as text and as JSON. */
 #include <stdio.h>
 #include <string.h>
 

@@ -1,22 +1,21 @@
-/* sizes.c: block = auto: the size of blocks, where the program names the strategy.
+/* sizes.c: block = auto with a strategy that the program names: finds the size of blocks.
  *
  * Requires: a strategy that cuts blocks of one size, and a batch.
- * Gives: the size with which the plan is predicted to be fastest, of those that were tried. All else is as the program
- *     says.
- * Cost: a planning without proof and a prediction for each size that is tried: four, as a rule.
+ * Gives: the size with which the plan is predicted to be fastest, of those that were tried.
+ * Cost: a planning without proof and a prediction for each size that is tried: usually four.
  *
- * Why sizes are planned to the end: bounds hardly tell them apart. Small blocks balance work and begin to move early;
- * large ones need fewer launches, rounds and bytes. None of that shows before there is a schedule. Example: wlbllm-64
- * under a causal mask with fcp. At 1K, 2K, 4K and 8K tokens its bounds are 69, 69, 73 and 78 ms, and its plans take
- * 87, 85, 82 and 119 ms.
+ * Bounds hardly tell sizes apart, so each is planned to the end. Small blocks balance work better and begin to move
+ * earlier. Large ones need fewer launches, rounds and bytes. Only a schedule shows that. Example: wlbllm-64, causal, by
+ * fcp. At 1K, 2K, 4K and 8K tokens the bounds are 69, 69, 73 and 78 ms; the plans take 87, 85, 82 and 119 ms.
  *
- * Mostly, times fall towards one size and rise beyond it. So the search begins with two sizes in the middle. Twice the
- * larger is tried, too, because it takes little to plan. Then the search goes on on the side of the best one, until a
- * step does not gain. Three things shorten it:
- *   1. The best is near its bound. All sizes have nearly the same bound, so none gains much.
- *   2. A block has more work than the mean rank. With larger ones ranks can only get more uneven.
- *   3. There are many tiles. Half the size makes two to four times as many. So where sequences are long, the search
- *      begins with large blocks, which balance as well: 8M tokens on 256 ranks make 512 blocks of 16K.
+ * As a rule, times fall towards one size and rise beyond it. So the search begins with two sizes in the middle, then
+ * goes on beside the better one until a step does not gain. Twice the larger size is always tried, because it takes
+ * little to plan. Three things end the search early:
+ *   1. The best is near its bound. As all sizes have nearly the same bound, none can gain much.
+ *   2. A block has more work than the mean rank. Larger blocks would only make ranks more uneven.
+ *   3. There are many tiles, and half the size makes two to four times as many. If sequences are long, the search
+ *   begins
+ *      with large blocks, which balance as well: 8M tokens on 256 ranks still make 512 blocks of 16K.
  *
  * Two sizes at a time are planned on two threads. Nothing depends on which of them is ready first.
  */
@@ -58,15 +57,15 @@ static uint32_t add_size(auto_job *j, uint32_t block) {
     return j->report->count++;
 }
 
-/* Is it the best, or have all been refused? In the first step it is enough if it takes hardly longer: there two
- * neighbours are often alike, and a third is better than both. */
+/* Is n the best size, or have all been refused? In the first step it is enough if n takes hardly longer than the best:
+ * the first two sizes are often alike, and a third is better than both. */
 static bool leads(const auto_job *j, uint32_t n, bool first) {
     const uint64_t own = j->report->at[n].makespan;
     return j->best == FCP_NONE || j->best == n || (first && own && own / SIZE_NEAR_PERCENT * 100 <= auto_best_time(j));
 }
 
-/* Is half of the size of n, the smallest so far, tried? It takes at least twice as long to plan. So after the first
- * step n must be better than `above`, of twice its size, by much. */
+/* Is half the size of n, the smallest so far, tried? It takes at least twice as long to plan. So after the first step n
+ * must be clearly better than `above`, which has twice its size. */
 static bool goes_down(const auto_job *j, uint32_t n, uint32_t above, uint32_t least, bool first) {
     const auto_candidate *c = &j->report->at[n];
     const uint64_t before = j->report->at[above].makespan;
@@ -74,8 +73,8 @@ static bool goes_down(const auto_job *j, uint32_t n, uint32_t above, uint32_t le
     return first || !before || c->makespan <= before / 100 * SIZE_GAIN_PERCENT;
 }
 
-/* Is twice the size of n, the largest so far, tried? It takes less to plan. So after the first step it always is: under
- * a mask with a window, 8K may be best where 4K is worse than 2K. */
+/* Is twice the size of n, the largest so far, tried? It takes less to plan, so after the first step it always is: under
+ * a mask with a window, 8K may be best even if 4K is worse than 2K. */
 static bool goes_up(const auto_job *j, uint32_t n, bool first) {
     const auto_candidate *c = &j->report->at[n];
     return c->block < SIZE_MOST && (!c->heavy || strategy_named(program_divides_by(j->program))->exec) && (first || leads(j, n, first));

@@ -73,7 +73,7 @@ static fcp_code add_view(json *j, const cmd_line *line, const fcp_plan *plan, co
     arena memory = {0};
     zoom z;
     if (!line->value[OPT_SVG] && !line->value[OPT_PNG]) zoom_room(how->width, &down, &across);
-    fcp_code code = zoom_part(plan, how, down, across, &memory, &z, err);
+    fcp_code code = zoom_make(plan, how, down, across, &memory, &z, err);
     if (code == FCP_OK) {
         json_object(j, "view");
         zoom_json(j, &z);

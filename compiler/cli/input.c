@@ -13,7 +13,6 @@
 #include "compiler/cli/cmd.h"
 #include "compiler/compile.h"
 #include "compiler/dump_passes.h"
-#include "compiler/shared_homes.h"
 #include "compiler/show/model.h"
 #include "runtime/plan/file.h"
 

@@ -1,8 +1,8 @@
-/* front.c: from the text of a program to a checked program; `check` lists the steps.
+/* front.c: makes a checked program of a text; `check` lists the steps.
  *
- * Requires: bytes; they may be anything.
- * Gives:    an fcpc_program that owns all it refers to; or the errors. Names and types are checked only if the text
- *           parsed and all options applied, so that one mistake does not cause a dozen errors.
+ * Requires: any bytes.
+ * Gives:    an fcpc_program that owns all it refers to, or errors. Names and types are checked only if the text parses
+ *           and all options apply: otherwise one mistake would cause a dozen errors.
  * Cost:     O(source + batch + the mask and score with their definitions inlined).
  */
 #include "compiler/front/front.h"
@@ -11,7 +11,6 @@
 #include <string.h>
 
 #include "compiler/expr/choose.h"
-#include "compiler/front/gpu_profile.h"
 #include "compiler/sema/arrays.h"
 #include "compiler/sema/files.h"
 #include "compiler/sema/keys.h"
@@ -21,9 +20,40 @@
 #include "compiler/sema/unused.h"
 #include "compiler/syntax/parse.h"
 #include "compiler/planning/workspace.h"
+#include "compiler/simulate/margin.h"
+#include "compiler/simulate/profile.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/read_file.h"
 #include "runtime/base/sized.h"
+
+/* Reads the profile `asked`, a file or a name, by which strategy = auto and margins are judged. */
+static void read_profile(sema *s, const char *asked) {
+    fcp_error why = {0};
+    sim_profile *p = ARENA_NEW(&s->out->arena, sim_profile, 1);
+    fcp_code code = p ? sim_profile_open(asked, s->regular_files, p, &why) : FCP_E_NO_MEMORY;
+    s->out->profile = p;
+    if (code && why.line) diag_error(s->d, code, SPAN_NONE, "%s:%u: %s", why.file, why.line, why.message);
+    else if (code)
+        diag_error(s->d, code, SPAN_NONE, "%s%s%s", why.file, *why.file ? ": " : "",
+                   p ? why.message : fcp_code_text(code));
+}
+
+/* If the program does not state plan.margin, which is how many SMs attention leaves to communication: lists the numbers
+ * from which each plan gets one (passes/choose_margin.c). */
+static fcp_code list_margins(struct fcpc_program *p) {
+    sim_profile profile = {.part = 1}; /* of a GPU without one nothing is known */
+    char gpu[sizeof p->cluster.gpu + 1] = "";
+    if (p->margin != MARGIN_AUTO) return FCP_OK;
+    sim_margins *list = ARENA_NEW(&p->arena, sim_margins, 1);
+    if (!list) return FCP_E_NO_MEMORY;
+    memcpy(gpu, p->cluster.gpu, sizeof p->cluster.gpu);
+    if (p->profile) profile = *p->profile;
+    else sim_profile_device(gpu, &profile);
+    sim_margins_list(p->nodes, p->gpus, &p->cluster, &profile, list);
+    p->margin = list->at[0];
+    if (list->count > 1) p->margins = list;
+    return FCP_OK;
+}
 
 /* Checks the program in s->main_source into s->out. What is wrong is reported in s->d, which had `errors` before. */
 static void check(sema *s, const fcpc_options *options, size_t errors) {
@@ -46,9 +76,9 @@ static void check(sema *s, const fcpc_options *options, size_t errors) {
     expr_choose_score(s, &k);
     if (sema_stopped(s)) return;
     sema_finish_arrays(s);
-    if (options->profile) gpu_read_profile(s, options->profile);
+    if (options->profile) read_profile(s, options->profile);
     if (diag_errors(s->d) > errors) return;
-    if (gpu_list_margins(s->out)) diag_error(s->d, FCP_E_NO_MEMORY, SPAN_NONE, "out of memory");
+    if (list_margins(s->out)) diag_error(s->d, FCP_E_NO_MEMORY, SPAN_NONE, "out of memory");
     sema_warn_unused(s);
     if (sema_stopped(s) || !program_finish(s)) return;
     s->out->workspace = workspace_new(); /* without one, planning keeps nothing between batches */

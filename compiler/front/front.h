@@ -1,4 +1,4 @@
-/* front.h: parsing a program and using its trees, which explain needs and planning does not. */
+/* front.h: parses a program and hands out its syntax trees, which compiler/explain needs. */
 #ifndef FCPC_FRONT_H
 #define FCPC_FRONT_H
 #include "compiler/sema/sema.h"

@@ -1,6 +1,6 @@
-/* capacity.c: compares the fullest rank with cluster.memory.
+/* capacity.c: refuses a plan whose fullest rank needs more than cluster.memory.
  *
- * Requires: slots. Gives: an error where the plan does not fit; compiler/advice says what would help.
+ * Requires: slots. Gives: an error, to which compiler/advice adds hints. Cost: linear in ranks.
  */
 #include <stdio.h>
 

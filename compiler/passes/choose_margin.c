@@ -1,12 +1,12 @@
-/* choose_margin.c: how many multiprocessors attention leaves to communication, where the program does not say.
+/* choose_margin.c: chooses how many SMs attention leaves to communication (the margin), if the program does not say.
  *
- * Requires: a verified plan, and program.margins, from which one is taken (front/gpu_profile.c).
- * Gives:    the margin with which the plan is fastest, by the simulator.
- * Cost:     two walks of the simulator or three. On wlbllm-64 a planning then takes a quarter more.
+ * Requires: a verified plan, and program.margins, which lists what may be chosen (front/front.c).
+ * Gives:    the margin with which the simulator finds the plan fastest.
+ * Cost:     two or three runs of the simulator. On wlbllm-64 that makes planning a quarter longer.
  *
- * Example: a causal plan of wlbllm-64 computes most of the time. Over ports of 50 GB/s it gets 12 of an H200's 132
- * multiprocessors, which is all that such a port needs. Over ports of 200 GB/s it gets 12, too. The port could use 52,
- * but then attention would have so few that the plan would take 44 % longer.
+ * Example: a causal plan of wlbllm-64 computes most of the time. On ports of 50 GB/s it leaves 12 of an H200's 132 SMs,
+ * which is all that such a port can use. A port of 200 GB/s can use 52. Then attention has so few SMs that the plan
+ * takes 44 % longer, so the margin is 12 there, too.
  */
 #include "compiler/passes/pass_list.h"
 #include "compiler/simulate/simulate.h"

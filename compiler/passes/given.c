@@ -1,6 +1,6 @@
-/* given.c: strategies whose answers are known from another planning.
+/* given.c: strategies that repeat what is known from another planning (given.h).
  *
- * Requires: the blocks are of the same batch. Gives: what given.h says. Cost: that of copying, and of moving work.
+ * Requires: blocks of the same batch. Gives: those blocks, homes and ranks. Cost: copying them, and shifting work.
  */
 #include "compiler/passes/given.h"
 
@@ -60,7 +60,7 @@ static fcp_code exec_given(planning *x, const uint32_t *home, uint32_t *exec) {
     return FCP_OK;
 }
 
-/* Moves work from ranks that have too much under this mask, if that pays. */
+/* Moves work away from ranks that have too much under this mask, if the plan gets faster by that. */
 static fcp_code exec_shifted(planning *x, const uint32_t *home, uint32_t *exec) {
     uint64_t still, moved;
     fcp_code code = place_shift(x, home, exec);

@@ -1,7 +1,7 @@
-/* given.h: strategies whose answers are known from another planning: its blocks, or who owns and computes what.
+/* given.h: strategies that repeat what is known from another planning: its blocks, or also who owns and computes them.
  *
- * Example: a program of two masks. fcp has chosen homes for the first. The second mask is planned by a strategy made
- * from fcp, which cuts the same blocks and puts them at the same homes.
+ * Example: a program has two masks, and fcp has chosen homes for the first. To plan the second with the same homes, a
+ * strategy is made from fcp that cuts the same blocks and puts them at the same homes.
  */
 #ifndef FCPC_PASSES_GIVEN_H
 #define FCPC_PASSES_GIVEN_H

@@ -1,11 +1,13 @@
-/* other_masks.c: what the other masks of `layers` have to say about the blocks and homes of a planning.
+/* other_masks.c: two passes and a step of placement that serve all masks of `layers`, and not only the one at hand.
  *
- * Requires: x->others; blocks that were divided for the planning's own mask.
- * Gives: blocks divided for every mask; x->other_work, the pairs that each block has under every mask; and homes that
- *     are balanced under all of them.
- * Cost: for each other mask its tiles, twice.
+ * Requires: x->others, and blocks that have been divided for the mask at hand.
+ * Gives: blocks that are divided for the other masks as well; x->other_work, the work of each block under each mask;
+ * and
+ *     homes that are balanced under all masks.
+ * Cost: finding the tiles of each other mask twice.
  *
- * Only strategies that choose homes by the work of the mask at hand need this (strategy_facts.serves_all_masks).
+ * Only fcp and dcp need this (strategy_facts.serves_all_masks). The homes of other strategies are the caller's, or do
+ * not depend on the mask, or their work moves anyway.
  */
 #include "compiler/passes/other_masks.h"
 
@@ -118,9 +120,9 @@ static uint64_t most_of(const problem *p, const uint64_t *work, const uint32_t *
     return most;
 }
 
-/* The strategy's homes are changed four times, and each time ranks may have more work under its own mask. Of these
- * homes those are kept with which all layers together compute for the shortest time, if each takes as long as its
- * busiest rank. */
+/* Tries four times to balance the homes under all masks. Each time ranks may have more work under the mask for which
+ * the strategy has chosen the homes: first no more than it has given them, at last as much as under the other masks.
+ * The homes are kept with which all layers together take least, if each layer takes as long as its busiest rank. */
 fcp_code masks_balance(planning *x, const place_input *in, uint32_t *home) {
     static const uint32_t percent[] = {0, 20, 50, 100}; /* of SPREAD, for the first mask */
     const problem *p = x->problem;

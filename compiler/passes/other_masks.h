@@ -1,8 +1,8 @@
-/* other_masks.h: one set of homes for several masks: layers = [causal, window(w = 4096)].
+/* other_masks.h: chooses one set of homes for several masks: layers = [causal, window(w = 4096)].
  *
- * Example: under the causal mask two ranks have the same work. Under the window the rank whose blocks are of many short
- * sequences has less. So some of its blocks change places with the other's, until neither has much more than the mean
- * under either mask.
+ * Example: two ranks have equal work under the causal mask. One of them owns a long sequence, the other many short
+ * ones. Under the window the long sequence loses most of its pairs, so the first rank has less work than the second.
+ * The ranks exchange blocks until neither has much more than the mean under either mask.
  */
 #ifndef FCPC_PASSES_OTHER_MASKS_H
 #define FCPC_PASSES_OTHER_MASKS_H

@@ -1,9 +1,9 @@
-/* pass_list.c: the list of passes, and what happens around each of them.
+/* pass_list.c: the list of passes; the function that runs them; the pass that proves the plan.
  *
  * Requires: a checked program and a batch.
- * Gives: a verified plan. A pass reads what earlier ones left in the planning (planning.h) and adds its part. Errors of
- *     the batch are the user's and are reported where they are found. A plan that does not verify is a bug of ours:
- *     FCP_E_INTERNAL.
+ * Gives: a verified plan. Each pass reads what earlier ones have left in the planning (planning.h) and adds its part.
+ * It
+ *     reports what is wrong with the batch. If a plan does not verify, that is our mistake: FCP_E_INTERNAL.
  */
 #include "compiler/passes/pass_list.h"
 

@@ -1,7 +1,7 @@
-/* pass_list.h: the passes that make a plan of a program and a batch, in the order in which they run.
+/* pass_list.h: runs the passes that make a plan: all of them, or some at a time.
  *
- * A caller may run them in stretches and look at what they made in between. Example: strategy = auto runs those up to
- * the placement, finds that the busiest rank alone would take longer than the best plan so far, and runs no more.
+ * Example: strategy = auto runs the passes up to the placement. If the busiest rank alone would compute for longer than
+ * the best plan so far takes, it runs no more of them.
  */
 #ifndef FCPC_PASSES_PASS_LIST_H
 #define FCPC_PASSES_PASS_LIST_H
@@ -20,9 +20,9 @@ void passes_end(planning *x);
 
 /* --- the passes of this room -------------------------------------------------------------------------------------- */
 
-/* other_masks.c. What x->others asks for: blocks divided for each of these masks, and the work of each block under
- * them, x->other_work. Both do nothing where x->others is NULL. Cost: binding the batch and finding the tiles once for
- * each mask. */
+/* other_masks.c. Two passes for programs of several masks. The first divides blocks for all of them. The second finds
+ * the work of each block under each of them, x->other_work. They do nothing if x->others is NULL. Cost of each: finding
+ * the tiles of each mask. */
 fcp_code masks_divide(planning *x);
 fcp_code masks_find_work(planning *x);
 /* capacity.c. FCP_E_MEMORY_CAP: the fullest rank needs more than cluster.memory; the error says which rank, and how

@@ -1,7 +1,7 @@
-/* strategy_table.c: the table of strategies, made from the lines of compiler/sema/strategies.h.
+/* strategy_table.c: the functions of each strategy, and the passes that call them: they cut, divide and place blocks.
  *
- * A new strategy is a folder beside fcp/ with a function that places (and one that cuts, unless an existing cut will
- * do), and a line there. It stands above the folders of the strategies, because it calls them.
+ * Requires: for each pass what pass_list.c runs before it.
+ * Gives: the blocks of x->problem; x->placement; and for who asks, the bytes that the strategy moves at least.
  */
 #include "compiler/passes/strategy_table.h"
 
@@ -129,9 +129,9 @@ static void share_heads(const planning *x, placement *made) {
     made->relay = false;
 }
 
-/* May nodes and ranks change their names? Not where homes are given. Names follow what travels under a mask: so not
- * either where each mask of `layers` is planned by itself, and all have the homes that ring or zigzag would have
- * (compiler/shared_homes.c). */
+/* May nodes and ranks be renumbered, so that more of the traffic stays on rails? Not if homes are given. The numbering
+ * follows the traffic under one mask. So with `layers` it is left alone, too, where each mask is planned by itself and
+ * all have the homes of ring or zigzag (compiler/shared_homes.c). */
 static bool may_rename(const planning *x) {
     const strategy *by = strategy_of(x);
     const struct fcpc_program *g = x->program;

@@ -1,4 +1,4 @@
-/* strategy_table.h: the strategies as passes see them: a table of what each does. */
+/* strategy_table.h: the strategy of a planning, and the passes that do what it says. */
 #ifndef FCPC_PASSES_STRATEGY_TABLE_H
 #define FCPC_PASSES_STRATEGY_TABLE_H
 #include "compiler/place/place.h"
@@ -10,17 +10,18 @@ const strategy *strategy_of(const planning *x);
 /* Do several ranks compute a block that is too heavy for one? */
 bool strategy_shares_blocks(const planning *x);
 
-/* Where work moves from where the caller holds the tokens: the bytes that the forward pass moves at least, in whatever
- * way it is divided within the tolerance; for dcp with layout = planned, also wherever tokens are. Else 0. Cost: some
- * microseconds a rank, more than placing. */
+/* A lower bound on the bytes that the forward pass moves: no way to divide the work within the tolerance moves fewer.
+ * There is one if tokens stay where the caller holds them and work moves, and for dcp also if it chooses homes. Else
+ * *out_bytes = 0. Cost: some microseconds a rank, which is more than placing. */
 fcp_code strategy_bound(planning *x, uint64_t *out_bytes);
 
-/* Three passes that do what the program's strategy says: blocks of x->problem; these divided, once their tiles are
- * known, where few of their rows are read by many; and x->placement. */
+/* Three passes. The first cuts the batch into blocks. The second divides those of which few rows are read by many
+ * ranks, once tiles are known. The third fills x->placement. */
 fcp_code strategy_cut(planning *x);
 fcp_code strategy_divide(planning *x);
 struct problem_stretch;
-/* problem_cut_again, and the homes that are known of blocks follow. Nothing is done if the mask takes long to ask. */
+/* problem_cut_again. What is known of the homes of blocks is changed to fit. It does nothing if the mask takes long to
+ * ask. */
 fcp_code strategy_cut_again(planning *x, const struct problem_stretch *stretches, size_t count);
 fcp_code strategy_place(planning *x);
 #endif

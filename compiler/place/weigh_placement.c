@@ -30,7 +30,7 @@
 typedef unsigned __int128 wide;
 enum { WAYS = 2 * FCP_FABRICS };
 
-/* What the ports of a rank carry of one kind: bytes and transfers, out of it and into it, on each fabric. */
+/* What the ports of a rank carry of one kind: bytes and transfers, outgoing and incoming, on each fabric. */
 typedef struct port {
     uint64_t bytes[WAYS], count[WAYS];
 } port;
@@ -135,12 +135,12 @@ unsigned __int128 place_computing(const planning *x, const fcp_problem *facts, u
 }
 
 uint64_t place_loads(const problem *p, const uint32_t *home, const uint32_t *exec, uint64_t *out_load) {
+    const uint32_t tiles = p->tile_count, *tile_q = p->tile_q;
     uint64_t most = 0;
     memset(out_load, 0, p->ranks * sizeof *out_load);
-    for (uint32_t t = 0; t < p->tile_count; t++) {
-        const uint64_t load = out_load[place_rank(home, exec, p->tile_q, t)] += p->tile_pairs[t];
-        if (load > most) most = load;
-    }
+    for (uint32_t t = 0; t < tiles; t++) out_load[place_rank(home, exec, tile_q, t)] += p->tile_pairs[t];
+    for (uint32_t r = 0; r < p->ranks; r++)
+        if (out_load[r] > most) most = out_load[r];
     return most;
 }
 

@@ -1,6 +1,6 @@
-/* planning.c: the start and the end of a planning: where its arenas come from, and where they go.
+/* planning.c: begins and ends a planning: takes its arenas from the program's workspace, and gives them back.
  *
- * Gives: a planning whose arenas are empty. They have the memory of an earlier batch of the program, if there was one.
+ * Gives: empty arenas. They keep the memory of an earlier batch of the program, if there was one.
  */
 #include "compiler/planning/planning.h"
 #include "runtime/plan/plan_index.h"

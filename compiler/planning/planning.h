@@ -1,12 +1,13 @@
 /* planning.h: what the passes share while one batch is planned.
  *
- * Every pass has the signature fcp_code PASS(planning *x): it reads what earlier passes left in x, adds its own part,
- * and reports what is wrong to x->d. A pass that fails returns the code; it may leave its part NULL.
+ * Every pass is a function fcp_code PASS(planning *x). It reads what earlier passes have left in x, adds its own part,
+ * and reports what is wrong to x->d. If it fails, it returns the code, and its part may stay NULL.
  *
- * Memory has three lifetimes. What the plan keeps goes to x->memory, which becomes the plan's. What later passes read
- * goes to x->work, which lives until the planning ends. What a pass needs for itself goes to x->scratch, which is
- * emptied after every pass. Where a pass does two things at the same time, the second has arenas of its own
- * (pair.h).
+ * Memory has three lifetimes:
+ *   memory   what the plan keeps; it becomes the plan's
+ *   work     what later passes read; it lives until the planning ends
+ *   scratch  what a pass needs for itself; it is emptied after every pass
+ * If a pass does two things at the same time, the second has arenas of its own (pair.h).
  */
 #ifndef FCPC_PLANNING_H
 #define FCPC_PLANNING_H
@@ -78,11 +79,11 @@ struct planning {
     fcp_problem *facts; /* the plan's PROBLEM record */
 };
 
-/* A planning of the batch, by nobody's strategy but the program's. What passes make lives until planning_end, except
- * the plan, which is the caller's. */
+/* Begins a planning of the batch by the program's strategy. What passes make lives until planning_end, except the plan,
+ * which is the caller's. */
 void planning_begin(planning *x, const struct fcpc_program *program, const fcpc_batch *batch, const volatile int *stop,
                     diags *d);
-/* Gives back what only passes need: none will run on x, but what they made of it is still read. */
+/* Gives back the scratch arenas. After that no pass may run on x, but what passes have made can still be read. */
 void planning_rest(planning *x);
 void planning_end(planning *x);
 fcp_code planning_own(planning *x); /* the pass that makes the plan the owner of its tables' memory */
@@ -100,7 +101,7 @@ static inline span planning_span(const planning *x, span at) {
     return at;
 }
 
-/* Where to show that a batch is too large for a plan: at the block size where the program states one, else at the
+/* The place to show if a batch is too large for a plan: the size of blocks if the program states one, else the
  * lengths. */
 static inline span planning_size_span(const planning *x) {
     const struct fcpc_program *g = x->program;

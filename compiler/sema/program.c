@@ -1,8 +1,8 @@
-/* program.c: what a program keeps after its parse: its canonical text, and the sources that its spans refer to.
+/* program.c: ends a parse: makes the canonical text of the program, and copies of the sources that its places refer to.
  *
- * A span names its source by number. During a parse, that is the number in the diagnostics object of the parse. A
- * finished program keeps copies of its sources and numbers them from 0. So errors of a later batch can be shown in
- * another diagnostics object.
+ * A place in the text (struct span) names its source by a number. During a parse, that is a number in the diagnostics
+ * object of the parse. A finished program has copies of its sources and numbers them from 0. So an error of a later
+ * batch can be shown in another diagnostics object: program_attach adds the copies to it.
  */
 #include "compiler/sema/program.h"
 

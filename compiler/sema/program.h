@@ -1,4 +1,4 @@
-/* program.h: a checked program. sema makes it of a source; it has everything that later passes need. */
+/* program.h: a checked program: all that planning has to know of the text. */
 #ifndef FCPC_SEMA_PROGRAM_H
 #define FCPC_SEMA_PROGRAM_H
 #include "compiler/base/arena.h"

@@ -1,4 +1,4 @@
-/* strategies.c: the tables of what is known of each strategy, and of their parameters. */
+/* strategies.c: a line of facts for each strategy, and a line for each parameter that some of them take. */
 #include "compiler/sema/strategies.h"
 #include "runtime/plan/enum_names.h"
 

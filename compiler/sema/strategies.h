@@ -1,14 +1,14 @@
-/* strategies.h: facts and parameters of each strategy, as tables.
+/* strategies.h: facts about each strategy, and the parameters of all, as tables.
  *
- * Passes never ask which strategy a program names. They ask a fact about it, so a new strategy needs no change of
- * theirs. A new strategy takes:
- *   1. its number and name in FCP_STRATEGY_LIST (runtime/plan/enums.h). They are there because a plan states its
- *      strategy, and is read where there is no compiler;
- *   2. a line in strategy_facts, and lines for its parameters in strategy_params (strategies.c);
+ * Passes do not ask which strategy a program names. They ask a fact about it, so that a new strategy changes no pass.
+ * To add one, add:
+ *   1. its number and name to FCP_STRATEGY_LIST in runtime/plan/enums.h. They are there because a plan states its
+ *      strategy, and plans are also read where there is no compiler;
+ *   2. a line in strategy_facts_of, and lines for its parameters in strategy_params (strategies.c);
  *   3. a folder in compiler/place with its functions, and a line for these in compiler/passes/strategy_table.c;
  *   4. the settings with which strategy = auto tries it, in compiler/auto/candidates.c.
  *
- * A program may also say `auto`. That is no strategy of plans: compiler/auto tries several and keeps one.
+ * `auto` is no strategy of plans: compiler/auto tries several and keeps one.
  */
 #ifndef FCPC_SEMA_STRATEGIES_H
 #define FCPC_SEMA_STRATEGIES_H

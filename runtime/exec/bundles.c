@@ -91,7 +91,7 @@ static void order_pieces(maker *m) {
 }
 
 static bool add_held(maker *m, uint64_t start, uint64_t end, uint32_t rank, uint32_t place) {
-    if (!fcp_grow_large((void **)&m->held, &m->held_room, m->held_count + 1, sizeof *m->held)) return false;
+    if (!FCP_GROW(m->held, m->held_room, m->held_count + 1)) return false;
     m->held[m->held_count++] = (held){start, end, rank, place};
     return true;
 }
@@ -152,7 +152,7 @@ static bool cut_piece(maker *m, uint32_t piece) {
         const held *h = &m->held[low];
         uint64_t to = h->end < end ? h->end : end;
         if (home - from < count || h->rank - from < count) {
-            if (!fcp_grow_large((void **)&m->stretches, &m->room, m->count + 1, sizeof *m->stretches)) return false;
+            if (!FCP_GROW(m->stretches, m->room, m->count + 1)) return false;
             m->stretches[m->count++] = (stretch){piece, (uint32_t)(at - p->start), (uint32_t)(to - at), h->rank,
                                                  h->place + (uint32_t)(at - h->start)};
         }

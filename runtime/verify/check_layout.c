@@ -30,7 +30,7 @@ static fcp_code no_memory(const verifier *v) {
 
 /* Makes room for so many runs of a block. */
 static bool reserve(layout_facts *l, size_t runs) {
-    return fcp_grow_large((void **)&l->found, &l->found_room, l->count + runs, sizeof *l->found);
+    return FCP_GROW(l->found, l->found_room, l->count + runs);
 }
 
 /* Adds a run of tokens of a block to its home's bundle with a caller. There is room for it. */
@@ -223,8 +223,8 @@ fcp_code fcp_verify_layout_of(verifier *v, uint32_t rank) {
         b->unit = units;
         units += l->met[i] / 2 == rank ? 1 : (b->tokens + v->p->unit - 1) / v->p->unit;
     }
-    if (!fcp_grow_large((void **)&l->held, &l->held_room, l->count, sizeof *l->held) ||
-        !fcp_grow_large((void **)&l->units, &l->units_room, units, 1))
+    if (!FCP_GROW(l->held, l->held_room, l->count) ||
+        !FCP_GROW(l->units, l->units_room, units))
         return no_memory(v);
     for (size_t i = 0; i < l->count; i++) {
         bundle_facts *b = &l->bundles[l->found[i].key];

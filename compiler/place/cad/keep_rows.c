@@ -5,35 +5,32 @@
  * Cost: O(runs log runs), and O(log cuts) sums for the run that is cut.
  * Units: pairs, bytes.
  *
- * The rows with most pairs leave, because then fewest rows travel. The run at which enough has left is cut. There are
- * three ways to cut it, and each has its price:
+ * The rows with most pairs leave, because then fewest rows travel. The run at which enough has left is cut, in the
+ * cheaper of two ways:
  *
  *   low    The first rows stay, with all their keys. Their keys must come from where the sequence begins, but no row is
  *          computed at two places.
- *   own    The last rows stay, but only against the keys that the bin holds itself. Nothing comes here; what the last
- *          rows have with earlier keys is computed elsewhere, and their state must travel, not their output.
- *   near   If the bin has room for all pairs of its own rows and own keys: all rows stay, against those keys and some
- *          before them.
+ *   own    The last rows stay, but only against the keys that the bin holds itself. No keys come here. The rest of
+ *          these rows is computed elsewhere, so partial results travel, and not results.
+ *   near   This takes the place of `own` if all rows fit with more than the bin's own keys: all rows stay, against the
+ *          last keys that fit.
  *
- * Where runs are to stay whole (CAD_WHOLE_RUNS), this one leaves, and runs of fewer pairs a row stay.
+ * If runs are to stay whole (CAD_WHOLE_RUNS), the run leaves instead, and runs with fewer pairs a row stay.
  *
- * What leaves costs what it will cost its receivers, of whom a typical one has room for `room` pairs (cad_cost).
+ * What leaves costs what its receivers pay for it, if a typical receiver has room for `room` pairs (cad_cost).
  */
 #include "compiler/place/cad/cad.h"
 
+#include "compiler/base/integers.h"
 #include "compiler/base/sort.h"
 
-bool cad_add(arena *a, cad_runs *list, const cad_run *r) {
-    if (list->count == list->room) {
-        cad_run *grown = arena_grow(a, list->at, list->count, &list->room, sizeof *grown);
-        if (!grown) return false;
-        list->at = grown;
-    }
+bool cad_add_run(arena *a, cad_runs *list, const cad_run *r) {
+    if (!(list->at = arena_grow(a, list->at, list->count, &list->room, sizeof *list->at))) return false;
     list->at[list->count++] = *r;
     return true;
 }
 
-/* Work elsewhere: what its receivers pay. */
+/* What its receivers pay for a run that leaves. */
 static uint64_t away_cost(const cad_input *in, const cad_run *r, uint64_t room) {
     uint32_t parts;
     uint64_t work = cad_work(&in->pairs, r);
@@ -43,20 +40,20 @@ static uint64_t away_cost(const cad_input *in, const cad_run *r, uint64_t room) 
     return (uint64_t)((unsigned __int128)each * work / room);
 }
 
-/* A run cut into what stays (first) and what leaves. */
+/* A run cut into what stays and what leaves, and the bytes that costs. */
 typedef struct parting {
     cad_run stays, leaves[3];
     uint32_t count;
     uint64_t cost;
 } parting;
 
-static void leave(const cad_input *in, parting *p, const cad_run *r, uint64_t room) {
+static void add_leaving(const cad_input *in, parting *p, const cad_run *r, uint64_t room) {
     if (!cad_work(&in->pairs, r)) return;
     p->leaves[p->count++] = *r;
     p->cost += away_cost(in, r, room);
 }
 
-/* Keys of the stayers that the bin does not hold. */
+/* What it costs to bring the keys of rows that stay, as far as the bin does not hold them. */
 static uint64_t keys_cost(const cad_input *in, const cad_run *r, const cad_own *own) {
     cad_run before = *r, after = *r;
     if (before.k1 > own->first) before.k1 = own->first;
@@ -66,7 +63,8 @@ static uint64_t keys_cost(const cad_input *in, const cad_run *r, const cad_own *
     return keys * in->price.kv;
 }
 
-static parting part_low(const cad_input *in, const cad_run *r, const cad_own *own, uint64_t stay, uint64_t room) {
+/* The first rows stay. */
+static parting cut_low(const cad_input *in, const cad_run *r, const cad_own *own, uint64_t stay, uint64_t room) {
     parting p = {.stays = *r};
     cad_run rest = *r;
     uint64_t all = cad_work(&in->pairs, r), work;
@@ -77,13 +75,13 @@ static parting part_low(const cad_input *in, const cad_run *r, const cad_own *ow
         if (work < all - stay) rest.x = cad_row_before(&in->pairs, &more);
     } else if (rest.x == r->y) rest.x = cad_row_before(&in->pairs, r);
     p.stays.y = rest.x;
-    leave(in, &p, &rest, room);
+    add_leaving(in, &p, &rest, room);
     if (cad_work(&in->pairs, &p.stays)) p.cost += keys_cost(in, &p.stays, own);
     return p;
 }
 
-/* The last rows against own keys. */
-static parting part_own(const cad_input *in, const cad_run *r, const cad_own *own, uint64_t stay, uint64_t room) {
+/* The last rows stay, against own keys. */
+static parting cut_own(const cad_input *in, const cad_run *r, const cad_own *own, uint64_t stay, uint64_t room) {
     parting p = {.stays = *r};
     cad_run before = *r, after = *r, rest = *r;
     p.stays.k0 = r->k0 > own->first ? r->k0 : own->first;
@@ -93,63 +91,60 @@ static parting part_own(const cad_input *in, const cad_run *r, const cad_own *ow
     before.x = after.x = p.stays.x;
     before.k1 = p.stays.k0;
     after.k0 = p.stays.k1;
-    leave(in, &p, &rest, room);
-    leave(in, &p, &before, room);
-    leave(in, &p, &after, room);
+    add_leaving(in, &p, &rest, room);
+    add_leaving(in, &p, &before, room);
+    add_leaving(in, &p, &after, room);
     return p;
 }
 
-/* All rows against the last keys that fit. */
-static parting part_near(const cad_input *in, const cad_run *r, const cad_own *own, uint64_t stay, uint64_t room) {
+/* All rows stay, against the last keys that fit. */
+static parting cut_near(const cad_input *in, const cad_run *r, const cad_own *own, uint64_t stay, uint64_t room) {
     parting p = {.stays = *r};
     cad_run rest = *r;
     p.stays.k0 = rest.k1 = cad_last_keys(&in->pairs, r, stay);
-    leave(in, &p, &rest, room);
+    add_leaving(in, &p, &rest, room);
     p.cost += keys_cost(in, &p.stays, own);
     return p;
 }
 
-static parting part(const cad_input *in, const cad_run *r, const cad_own *own, uint64_t stay, uint64_t room) {
-    parting best = part_low(in, r, own, stay, room);
+/* The cheaper way to cut a run so that `stay` work stays. */
+static parting cut_run(const cad_input *in, const cad_run *r, const cad_own *own, uint64_t stay, uint64_t room) {
+    parting best = cut_low(in, r, own, stay, room);
     cad_run mine = *r;
     mine.k0 = r->k0 > own->first ? r->k0 : own->first;
     mine.k1 = r->k1 < own->end ? r->k1 : own->end;
     if (mine.k0 >= mine.k1 || mine.k0 == r->k0) return best; /* no own keys, or nothing before them */
     uint64_t own_work = cad_work(&in->pairs, &mine);
     if (!own_work) return best;
-    parting other = own_work >= stay ? part_own(in, r, own, stay, room) : part_near(in, r, own, stay, room);
+    parting other = own_work >= stay ? cut_own(in, r, own, stay, room) : cut_near(in, r, own, stay, room);
     return other.cost < best.cost ? other : best;
 }
 
 fcp_code cad_keep(const cad_input *in, arena *a, const cad_run *runs, const cad_own *own, size_t count, uint64_t cap,
                   uint64_t room, cad_runs *kept, cad_runs *away) {
-    uint64_t *order = ARENA_NEW(a, uint64_t, count + 1), *other = ARENA_NEW(a, uint64_t, count + 1), most = 0, all = 0;
+    uint64_t *order = ARENA_NEW(a, uint64_t, count + 1), *other = ARENA_NEW(a, uint64_t, count + 1), all = 0;
     if (!order || !other) return FCP_E_NO_MEMORY;
     for (size_t i = 0; i < count; i++) {
         uint64_t work = cad_work(&in->pairs, &runs[i]);
         order[i] = work / (runs[i].y - runs[i].x);
         all += work;
-        if (order[i] > most) most = order[i];
     }
-    unsigned shift = 0;
-    while (most >> shift > UINT32_MAX) shift++;
-    for (size_t i = 0; i < count; i++) order[i] = (UINT32_MAX - (order[i] >> shift)) << 32 | i;
-    sort_u64(order, other, count);
+    order_falling(order, other, count);
     if (!room) room = 1;
-    uint64_t over = all > cap ? all - cap : 0;
+    uint64_t over = sub_sat(all, cap);
     for (size_t i = 0; i < count; i++) {
-        const cad_run *r = &runs[(uint32_t)order[i]];
+        const cad_run *r = &runs[order[i]];
         uint64_t work = cad_work(&in->pairs, r);
         if (!over) {
-            if (!cad_add(a, kept, r)) return FCP_E_NO_MEMORY;
+            if (!cad_add_run(a, kept, r)) return FCP_E_NO_MEMORY;
         } else if (work <= over || room == CAD_WHOLE_RUNS) {
-            if (!cad_add(a, away, r)) return FCP_E_NO_MEMORY;
+            if (!cad_add_run(a, away, r)) return FCP_E_NO_MEMORY;
             over -= work < over ? work : over;
         } else {
-            parting p = part(in, r, &own[(uint32_t)order[i]], work - over, room);
-            if (cad_work(&in->pairs, &p.stays) && !cad_add(a, kept, &p.stays)) return FCP_E_NO_MEMORY;
+            parting p = cut_run(in, r, &own[order[i]], work - over, room);
+            if (cad_work(&in->pairs, &p.stays) && !cad_add_run(a, kept, &p.stays)) return FCP_E_NO_MEMORY;
             for (uint32_t k = 0; k < p.count; k++)
-                if (!cad_add(a, away, &p.leaves[k])) return FCP_E_NO_MEMORY;
+                if (!cad_add_run(a, away, &p.leaves[k])) return FCP_E_NO_MEMORY;
             over = 0;
         }
     }

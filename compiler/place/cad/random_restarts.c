@@ -1,32 +1,33 @@
-/* random_restarts.c: several ways to divide what a node computes between its ranks; the cheapest is kept.
+/* random_restarts.c: divides what a node computes between its ranks in several ways, and keeps the cheapest.
  *
  * Requires: runs; the room of every rank of the node, and what it keeps; how many tries in a row may fail.
  * Gives: the shares of the cheapest try, and what room is left then. They cost at most what those of cad_sweep cost.
- * Cost: O(tries x (a sweep + the shares of a rank, squared)), at most LOOKS_MOST looks at shares and keys. All nodes of
+ * Cost: O(tries x (a sweep + the shares of a rank, squared)), at most CAD_LOOKS looks at shares and keys. All nodes of
  *     256 ranks take 1 to 2 ms.
  * Units: bytes of the forward pass, or of both, as the prices are.
- * Source: random restarts, a common way to better a greedy choice.
+ * Source: random restarts of a greedy algorithm (as in GRASP).
  *
- * A sweep fills the ranks from the largest room down, and sees one strip at a time. Where the last rows meet small
- * rooms, this can be dear: a rank gets 500 rows of 65,000 keys, because the only other rank left had little room. Then
- * another first rank, or one more in an earlier strip, would have been better. Which, is hard to say and easy to try,
- * because a node has few ranks: a sweep and its price take 2 us.
+ * A sweep fills the ranks from the largest room down, and sees one strip at a time. It can end badly where the last
+ * rows meet small rooms: a rank gets 500 rows of 65,000 keys, because the only other rank left had little room. Another
+ * first rank would then have been better, or one more in an earlier strip. Which choice is better is hard to say and
+ * easy to try, because a node has few ranks: a sweep and its price take 2 us.
  *
  * The first try decides as usual. Each later one takes the decisions of the best so far and draws some of them anew.
- * Draws depend on the node alone, so the same batch is divided alike each time. On the shared lists this saves 2 % of
- * all bytes; 3,000 tries a node would save 3 %. A cluster with few nodes has time for more tries in each.
+ * The draws depend on the node alone, so the same batch is always divided in the same way. A cluster with few nodes has
+ * time for more tries in each.
  *
- * Where a node has little to decide, many tries would repeat an earlier one. A sweep says which other decisions would
- * have led to the same shares. A try that is known to repeat one in this way is left out, but counts as made.
+ * Where a node has little to decide, many tries would repeat an earlier one. A sweep notes which other decisions would
+ * have led to the same shares. A try that is known in this way to repeat one is left out, but counts as made.
  */
 #include "compiler/place/cad/cad.h"
 
 #include <string.h>
 
-enum { CHANGES_MOST = 24 /* decisions that a try draws anew */, LOOKS_MOST = 1 << 15, FOUND = 64 };
-enum { TRIES_LEAST = 96, TRIES_MOST = 144 }; /* of a node, as long as few enough of them fail */
+#include "compiler/base/bisect.h"
 
-/* A try with few decisions. */
+enum { FOUND = 64 }; /* sequences whose keys are remembered */
+
+/* What a try with few decisions has noted. */
 typedef struct made_try {
     uint8_t same[CAD_NOTED];
     uint32_t asked;
@@ -41,7 +42,7 @@ typedef struct trying {
     const cad_input *in;
     cad_groups groups;
     uint32_t first, ranks; /* the ranks first to first + ranks - 1 are the bins */
-    cad_shares kept;       /* of those sequences, what these ranks compute of their own rows; `rank` is the bin */
+    cad_shares kept;       /* what these ranks keep of these sequences; `rank` is the bin */
     uint64_t *kept_spans;   /* per share of `kept`: its keys that some row may see */
     size_t *newest;        /* per bin: the last share of it that was counted, + 1 */
     found_keys found[FOUND]; /* by sequence, modulo FOUND */
@@ -58,19 +59,15 @@ static uint32_t draw(trying *t, uint32_t below) {
 
 /* --- the price of shares ------------------------------------------------------------------------------------------ */
 
-/* The first of the runs of keys `low` to `high` - 1 that is of this sequence and ends behind key k, or of a later
- * one. */
+/* The first of the runs of keys `low` to `high` - 1 that is of this sequence and ends behind key k, or is of a later
+ * sequence. */
 static uint32_t run_at(const cad_input *in, uint32_t low, uint32_t high, uint32_t sequence, uint64_t k) {
-    while (low < high) {
-        uint32_t mid = low + (high - low) / 2;
-        const problem_run *h = &in->keys[mid];
-        if (h->sequence < sequence || (h->sequence == sequence && h->end <= k)) low = mid + 1;
-        else high = mid;
-    }
+    const problem_run *h = in->keys;
+    BISECT(low, high, i, h[i].sequence < sequence || (h[i].sequence == sequence && h[i].end <= k))
     return low;
 }
 
-/* The runs of keys of a sequence. They are looked up once, for all tries ask for the same few sequences. */
+/* The runs of keys of a sequence. They are looked up once, because all tries ask for the same few sequences. */
 static const found_keys *find_keys(trying *t, uint32_t sequence) {
     found_keys *f = &t->found[sequence % FOUND];
     if (f->end && f->sequence == sequence) return f;
@@ -80,7 +77,7 @@ static const found_keys *find_keys(trying *t, uint32_t sequence) {
     return f;
 }
 
-/* Of the keys k0 to k1 - 1, how many the rank does not hold. */
+/* How many of the keys k0 to k1 - 1 the rank does not hold. */
 static uint64_t missing(trying *t, uint32_t sequence, uint32_t rank, uint64_t k0, uint64_t k1) {
     const cad_input *in = t->in;
     uint64_t count = k1 - k0;
@@ -93,8 +90,9 @@ static uint64_t missing(trying *t, uint32_t sequence, uint32_t rank, uint64_t k0
     return count;
 }
 
-/* The keys of share i that its rank lacks and no earlier share of this rank has. before[j]: the share of the same bin
- * that was counted before share j, + 1. spans[j]: the keys of share j that some row may see. */
+/* How many keys share i brings to its rank: those that some row of it sees, and that the rank does not hold and no
+ * earlier share brought. before[j]: the share of the same bin that was counted before share j, + 1. spans[j]: how many
+ * keys some row of share j sees. */
 static uint64_t new_keys(trying *t, const cad_share *shares, const size_t *before, const uint64_t *spans, size_t i) {
     const cad_run *r = &shares[i].run;
     uint64_t count = 0, at = r->k0, end = at + spans[i];
@@ -113,8 +111,8 @@ static uint64_t new_keys(trying *t, const cad_share *shares, const size_t *befor
     return count;
 }
 
-/* The price of a try; the list begins with what ranks keep. Of a row in parts, the part with the first keys counts as
- * the one that sends the result. What nobody takes is priced as if a rank took it alone. */
+/* The bytes of a try. The list begins with what ranks keep. Of a row in parts, the part with the first keys counts as
+ * the one that sends the result. What no rank takes is priced as if a rank took it by itself. */
 static uint64_t price_of(trying *t, const cad_shares *list, size_t *before, uint64_t *spans) {
     const cad_price *price = &t->in->price;
     uint64_t sum = 0;
@@ -137,18 +135,14 @@ static uint64_t price_of(trying *t, const cad_shares *list, size_t *before, uint
     return sum;
 }
 
-/* Finds what the ranks keep of the sequences at hand: they read its keys anyway. */
+/* Finds what the ranks keep of the sequences at hand, because they read the keys of that anyway. */
 static bool find_kept(trying *t, arena *a, const cad_share *kept, size_t count) {
     const cad_groups *g = &t->groups;
     for (size_t i = 0; i < count; i++) {
         size_t low = 0, high = g->count;
-        while (low < high) {
-            size_t mid = low + (high - low) / 2;
-            if (g->runs[g->first[mid]].sequence < kept[i].run.sequence) low = mid + 1;
-            else high = mid;
-        }
+        BISECT(low, high, n, g->runs[g->first[n]].sequence < kept[i].run.sequence)
         if (low == g->count || g->runs[g->first[low]].sequence != kept[i].run.sequence) continue;
-        if (!cad_give(a, &t->kept, &kept[i].run, kept[i].rank - t->first)) return false;
+        if (!cad_add_share(a, &t->kept, &kept[i].run, kept[i].rank - t->first)) return false;
     }
     t->kept_spans = ARENA_NEW(a, uint64_t, t->kept.count + 1);
     for (size_t i = 0; t->kept_spans && i < t->kept.count; i++)
@@ -158,15 +152,16 @@ static bool find_kept(trying *t, arena *a, const cad_share *kept, size_t count) 
 
 /* --- trying ------------------------------------------------------------------------------------------------------- */
 
-static void change(trying *t, cad_decisions *d) {
+/* Draws some decisions anew. */
+static void draw_decisions(trying *t, cad_decisions *d) {
     uint32_t count = d->asked < CAD_DECISIONS ? d->asked : CAD_DECISIONS;
-    for (uint32_t left = 1 + draw(t, CHANGES_MOST); left && count; left--) {
+    for (uint32_t left = 1 + draw(t, CAD_CHANGES); left && count; left--) {
         uint32_t i = draw(t, count);
         d->way[i] = (uint8_t)draw(t, CAD_WAYS);
     }
 }
 
-/* Was the try of these decisions made before? Then its looks are counted once more. */
+/* Would these decisions repeat an earlier try? Then its looks are counted once more. */
 static bool made_before(const trying *t, const cad_decisions *d, uint64_t *looks) {
     for (uint32_t i = 0; i < t->made_count; i++) {
         const made_try *m = &t->made[i];
@@ -187,8 +182,8 @@ static void note_made(trying *t, const cad_decisions *d, uint64_t looks) {
     memcpy(m->same, d->same, sizeof m->same);
 }
 
-/* Remembers the shares of a try, but for the first `kept`. */
-static bool remember(arena *a, const cad_shares *now, size_t kept, cad_shares *best) {
+/* Copies the shares of a try, but for the first `kept`, to `best`. */
+static bool save_shares(arena *a, const cad_shares *now, size_t kept, cad_shares *best) {
     size_t count = now->count - kept;
     if (best->room < count) {
         best->at = ARENA_NEW(a, cad_share, count);
@@ -204,7 +199,7 @@ fcp_code cad_try(const cad_input *in, arena *a, arena *now, const cad_runs *runs
                  uint32_t patience, cad_shares *out) {
     const uint32_t first = node->first, ranks = node->ranks;
     uint64_t *room = node->room;
-    made_try made[TRIES_MOST];
+    made_try made[CAD_TRIES_MOST];
     trying t = {.in = in, .first = first, .ranks = ranks, .newest = ARENA_NEW(a, size_t, ranks),
                 .state = first + UINT64_C(1), .made = made};
     uint64_t *given = ARENA_NEW(a, uint64_t, ranks), *left = ARENA_NEW(a, uint64_t, ranks), least = UINT64_MAX;
@@ -214,12 +209,12 @@ fcp_code cad_try(const cad_input *in, arena *a, arena *now, const cad_runs *runs
     if (!code && !find_kept(&t, a, node->kept, node->kept_count)) code = FCP_E_NO_MEMORY;
     if (code || !runs->count) return code;
     memcpy(given, room, ranks * sizeof *room);
-    uint32_t most = patience < TRIES_MOST / 3 ? 3 * patience : TRIES_MOST;
-    if (most < TRIES_LEAST) most = TRIES_LEAST;
+    uint32_t most = patience < CAD_TRIES_MOST / 3 ? 3 * patience : CAD_TRIES_MOST;
+    if (most < CAD_TRIES_LEAST) most = CAD_TRIES_LEAST;
     for (uint32_t i = 0, last = 0; !code && i < most && i - last <= (last ? patience : patience / 2) &&
-                                   t.looks < LOOKS_MOST; i++) {
+                                   t.looks < CAD_LOOKS; i++) {
         cad_decisions decisions = best;
-        if (i) change(&t, &decisions);
+        if (i) draw_decisions(&t, &decisions);
         const uint64_t looks = t.looks;
         if (made_before(&t, &decisions, &t.looks)) continue;
         arena_reset(now);
@@ -239,7 +234,7 @@ fcp_code cad_try(const cad_input *in, arena *a, arena *now, const cad_runs *runs
         last = i;
         best = decisions;
         memcpy(left, room, ranks * sizeof *room);
-        if (!remember(a, &shares, t.kept.count, out)) code = FCP_E_NO_MEMORY;
+        if (!save_shares(a, &shares, t.kept.count, out)) code = FCP_E_NO_MEMORY;
     }
     memcpy(room, left, ranks * sizeof *room);
     return code;

@@ -340,3 +340,58 @@ Test(compile, gradient_of_lse_is_four_bytes) {
         for (int with = 0; with < 2; with++) fcp_plan_free(plan[with]);
     }
 }
+
+/* What is said of a program that is parsed and planned: in a diagnostics object that knows another source already, or in
+ * one of its own. The plan may be made in a third one, which knows none. */
+static char *said_of(const char *source, bool after_another, bool planned_elsewhere) {
+    fcpc_diagnostics *d = fcpc_diagnostics_new(), *other = planned_elsewhere ? fcpc_diagnostics_new() : d;
+    fcpc_program *first = NULL, *program = NULL;
+    fcp_plan *plan = NULL;
+    if (after_another)
+        cr_assert_eq(fcpc_parse_text("first.fcp", "\n\nplan { mask = full }\n", 22, NULL, d, &first), FCP_OK);
+    cr_assert_eq(fcpc_parse_text("second.fcp", source, strlen(source), NULL, d, &program), FCP_OK, "%s", source);
+    fcpc_plan(program, NULL, 0, NULL, other, NULL, &plan);
+    char *said = fcpc_diagnostics_render(other, false);
+    fcp_plan_free(plan);
+    fcpc_program_free(program);
+    fcpc_program_free(first);
+    if (other != d) fcpc_diagnostics_free(other);
+    fcpc_diagnostics_free(d);
+    return said;
+}
+
+/* Errors and warnings of a batch point to the same place of the source, whichever other sources the diagnostics know. */
+Test(compile, places_after_another_program) {
+    static const struct {
+        const char *more, *place;
+    } cases[PROGRAM_PLACES] = {
+        [AT_MASK] = {"mask none(w) = q < 0 - w\nbatch { lengths = [3000] }\nplan { mask = none(w = 0) }", "4:15"},
+        [AT_BLOCK] = {"cluster { gpus = 2 }\nbatch { lengths = [4096, 100 x 8] }\n"
+                      "plan { mask = causal; strategy = fcp(split = off); block = 2048 }", "4:60"},
+        [AT_RANKS] = {"cluster { gpus = 8 }\nbatch { lengths = [300] }\nplan { mask = causal; block = 128 }", "2:18"},
+        [AT_LENGTHS] = {"batch { lengths = [4000000000] }\nplan { mask = causal }", "2:19"},
+        [AT_MEMORY] = {"cluster { memory = 100 kB }\nbatch { lengths = [3000] }\nplan { mask = causal }", "2:20"},
+        [AT_STRATEGY] = {"cluster { gpus = 2 }\nbatch { lengths = [3000, 200] }\n"
+                         "plan { mask = causal; strategy = groups(tokens = 1000) }", "4:34"},
+        [AT_EPSILON] = {"cluster { gpus = 2 }\nbatch { lengths = [5000, 300] }\n"
+                        "plan { mask = causal; strategy = dcp(epsilon_memory = 0.001); block = 4K }", "4:55"},
+        [AT_TOKENS] = {"cluster { gpus = 2 }\nbatch { lengths = [300, 500, 1300] }\n"
+                       "plan { mask = causal; strategy = cad; layout = contiguous(group = 1); tokens = equal }", "4:80"},
+        [AT_DOCUMENTS] = {"batch { lengths = [100:300]; field doc = [0 x 300]; documents = doc }\n"
+                          "plan { mask = causal }", "2:65"},
+    };
+    for (int i = 0; i < PROGRAM_PLACES; i++) {
+        char source[512], place[64];
+        if (i == AT_SCORE) continue; /* it is shown where a score of the prelude faults, and none does */
+        snprintf(source, sizeof source, "model { heads = 4; kv_heads = 2; head_dim = 64 }\n%s\n", cases[i].more);
+        snprintf(place, sizeof place, "second.fcp:%s: ", cases[i].place);
+        char *alone = said_of(source, false, false);
+        cr_expect(strstr(alone, place), "%s\nnot at %s:\n%s", source, place, alone);
+        for (int how = 1; how < 4; how++) {
+            char *said = said_of(source, how & 1, how & 2);
+            cr_expect_str_eq(said, alone, "%s", source);
+            free(said);
+        }
+        free(alone);
+    }
+}
