@@ -10,7 +10,7 @@
 #ifndef FCPC_PLACE_CAD_CAD_H
 #define FCPC_PLACE_CAD_CAD_H
 #include "compiler/place/place.h"
-#include "compiler/place/tuning.h"
+#include "compiler/place/place_tuning.h"
 #include "compiler/problem/problem.h"
 
 /* --- pair_counts.c: how many pairs of a rectangle the mask allows
