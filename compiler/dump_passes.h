@@ -1,4 +1,4 @@
-/* dump_passes.h: what passes made, as text: `fcpc FILE --dump traffic,slots`. */
+/* dump_passes.h: prints what passes made, for `fcpc FILE --dump traffic,slots`. */
 #ifndef FCPC_DUMP_PASSES_H
 #define FCPC_DUMP_PASSES_H
 #include "compiler/planning/planning.h"

@@ -60,9 +60,9 @@ static fcp_code count_pairs(const fcpc_program *program, const fcpc_batch *batch
 
 /* --- one mask after the other ------------------------------------------------------------------------------------- */
 
-/* Would every mask get the same homes if it were planned by itself? So it is if homes are the caller's or follow from
- * lengths. It is not if they follow from the mask: with tokens = equal, with base = fcp, and if blocks of a size are
- * dealt to groups of ranks that share heads. */
+/* Would every mask get the same homes if it were planned by itself? Yes, if homes are the caller's or follow from
+ * lengths. No, if they depend on the mask: with tokens = equal, and with base = fcp. No, if they depend on the size of
+ * blocks, which may be another for each mask: with groups of ranks that share heads. */
 static bool same_under_any_mask(const strategy *by, const struct fcpc_program *g) {
     const bool of_mask = g->equal || g->base == CAD_BASE_FCP || program_has_groups(g);
     if (by->by_block && !(by->in_place && g->layout != FCP_LAYOUT_PLANNED)) return false;

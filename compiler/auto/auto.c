@@ -110,9 +110,9 @@ static uint32_t budget_divisor(const auto_job *j, uint32_t effort) {
     return weight < 1 << 10 ? weight : 1 << 10;
 }
 
-/* Settings of a strategy are tried in ascending order. Is that of candidate n not worth a try, to judge by the two
- * before it? It is not if ranks wait little in those plans: half again the work at one rank pays only if it shortens
- * long waits. In a large batch it is not, either, if the second was hardly better than the first. */
+/* Settings of a strategy are tried in ascending order, of tolerance for example. Has candidate n too large a setting,
+ * to judge by the two before it? If ranks wait little in those plans, it has: half again the work at one rank pays only
+ * if that shortens long waits. In a large batch it also has if the second was hardly better than the first. */
 static bool goes_too_far(const auto_job *j, uint32_t n) {
     const auto_candidate *c = &j->report->at[n], *before[2] = {NULL};
     for (const auto_candidate *i = j->report->at; i < c; i++)

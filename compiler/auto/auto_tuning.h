@@ -1,10 +1,9 @@
-/* auto_tuning.h: the constants by which strategy = auto decides what to try, and what each of them trades.
+/* auto_tuning.h: the constants by which strategy = auto decides what to try.
  *
- * Most of them trade the time of planning for that of the plan: they leave out candidates that seldom win. None depends
- * on a clock, so the same program and batch always try the same candidates. "Best time" is the shortest time that has
- * been predicted so far. "Bound" is a time that no plan of a candidate can beat (time_bounds.c). Percentages are of the
- * time that is named first: NEAR_PERCENT = 125 means "at most a quarter longer". `make bench ROWS=auto` compares what
- * comes out with 24 settings that a user would try.
+ * Most of them trade the time of planning for that of the plan: they leave out candidates that seldom win. "Best time"
+ * is the shortest time that has been predicted so far. "Bound" is a time that no plan of a candidate can beat
+ * (time_bounds.c). Percentages are of the time that the comment names: NEAR_PERCENT = 125 means at most a quarter
+ * longer than the best time. `make bench ROWS=auto` compares what auto finds with 24 settings that a user would try.
  */
 #ifndef FCPC_AUTO_TUNING_H
 #define FCPC_AUTO_TUNING_H
@@ -12,14 +11,14 @@
 /* --- budgets: how many candidates each effort adds to those of the effort before it ------------------------------- */
 
 enum { EFFORTS = 3 };
-/* Neighbours of good candidates (search.c), and placements with moved work (local_search.c). A step that gains
- * MUCH_PART of the best time or more costs nothing, up to as many again: so time is spent on batches where much is left
- * to be gained. */
+/* Neighbours of good candidates (search.c), and placements with moved work (local_search.c), that each effort adds to
+ * those of the effort before it. A step that gains 1 / MUCH_PART of the best time or more costs nothing, up to as many
+ * again. So time is spent on batches where much is left to be gained. */
 static const uint32_t searched_of_effort[EFFORTS + 1] = {[1] = 10, [2] = 40, [3] = 160},
                       moved_of_effort[EFFORTS + 1] = {[1] = 8, [2] = 16, [3] = 64};
 enum {
-    /* With effort 1 the budget of a plan with n tiles is divided by 1 + n / WEIGHED_TILES, that of moves by the square,
-     * because moves gain less. So many are tried in any case. */
+    /* With effort 1, the budget of a plan with n tiles is divided by 1 + n / WEIGHED_TILES. That of moves is divided by the
+     * square, because moves gain less. The least numbers are tried in any case. */
     WEIGHED_TILES = 8 << 10,
     SEARCHED_LEAST = 4,
     MOVED_LEAST = 2,
@@ -34,11 +33,11 @@ enum {
 /* --- large batches: what takes long to plan is tried less, with effort 1 ------------------------------------------ */
 
 enum {
-    /* Tiles. A plan with so many is left out of what seldom gains: neighbours of rivals, halves (pingpong) by
-     * themselves, and moved rows where tokens stay in place. Also, gains buy no more tries. */
+    /* Tiles. With so many, what seldom gains is left out: neighbours of rivals, halves (pingpong) by themselves, and moved
+     * rows if tokens stay in place. Also, steps that gain buy no more tries. */
     HEAVY_TILES = 48 << 10,
-    /* Tiles. With so many, smaller blocks are tried with one setting alone; of a strategy whose tiles are slow to place
-     * (dcp) not at all; and a third setting only if the second was better than the first. */
+    /* Tiles. With so many, smaller blocks are tried with one setting only, and not at all with a strategy whose tiles are
+     * slow to place (dcp). A third setting is tried only if the second was better than the first. */
     MANY_TILES = 20 << 10,
     /* Blocks. If a size makes so many, it takes long to cut: no larger sizes are tried, for they seldom gain there. */
     MANY_BLOCKS = 4096,
@@ -85,9 +84,10 @@ enum {
 
 /* --- block = auto with a stated strategy (sizes.c) ------------------------------------------------------------------ */
 
-/* A rule that reckoned the size from work and bandwidth was tried. It does not see rounds and stages: it chose 1K for
- * prolong-256 under a causal mask, and with 2K the plan takes 15 % less. With the search below no size from 512 to 16K
- * is better on 63 batches of 64 and 256 ranks; on 60 that were drawn one was, by 5 %. */
+/* A formula was tried that computes the size from work and bandwidth. It knows nothing of rounds and stages: for
+ * prolong-256, causal, it gave 1K, and with 2K the plan takes 15 % less. The search below was compared with all sizes
+ * from 512 to 16K. On 63 batches of 64 and 256 ranks none was better than what it found. On 60 random ones, one was, by
+ * 5 %. */
 enum {
     SIZE_MOST = 16384,        /* larger ones are not tried */
     SIZES_BELOW = 2,          /* below the middle size its half and its quarter are tried */

@@ -109,8 +109,7 @@ static bool add_candidate(auto_job *j, const auto_candidate *c, uint32_t *out) {
 
 /* A neighbour with finer blocks: half of the smallest size that the list has tried. Its stages have twice as many
  * units, because each unit has fewer bytes. The work is done in two halves, so that results of the first travel beside
- * queries of the second. False: it is not worth a try, because the candidate is near its bound or the batch is large.
- * */
+ * queries of the second. False: it is not worth a try: the candidate is near its bound, or the batch is large. */
 static bool finer(const auto_job *j, uint32_t centre, auto_candidate *next) {
     const auto_candidate *c = &j->report->at[centre];
     auto_candidate more;
