@@ -20,7 +20,7 @@
 static const struct stretch {
     pass_function *last, *advice[2];
 } stretches[] = {
-    {problem_check_score, {advise_heavy_blocks, warn_batch}}, /* blocks that no placement balances; the mask's effects */
+    {problem_check_score, {advise_heavy_blocks, warn_batch}},    /* too heavy blocks; what the mask leaves out */
     {strategy_place, {advise_idle_ranks, place_warn_tolerance}}, /* ranks without tokens; work less even than asked */
     {reshuffle_build, {advise_layout}},                          /* what the layout costs */
     {NULL, {NULL}},
@@ -48,7 +48,7 @@ static fcp_code find_bound(planning *x) {
 }
 
 static void begin_planning(planning *x, const fcpc_program *program, const fcpc_batch *batch, const volatile int *stop,
-                  fcpc_diagnostics *d, const compile_watch *watch) {
+                           fcpc_diagnostics *d, const compile_watch *watch) {
     planning_begin(x, program, batch, stop, d);
     if (!watch) return;
     x->soon = watch->soon;

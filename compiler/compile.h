@@ -10,7 +10,7 @@ typedef struct compile_watch {
     void *context;
     /* planning.soon: x->d has got a warning that the mask will take long; or NULL, and then there is none */
     void (*soon)(void *context, const planning *x);
-    const struct strategy *strategy; /* for tests: plans by this one, in place of the program's (place/place.h); or NULL */
+    const struct strategy *strategy;  /* for tests: in place of the program's (place/place.h); or NULL */
     const struct other_masks *others; /* masks that get the same homes (passes/other_masks.h); or NULL */
     /* of strategy = auto (auto/report.h), else left as it is; the caller frees it. NULL: nobody asks */
     struct auto_report *tried;
@@ -21,8 +21,8 @@ typedef struct compile_watch {
 /* Plans a batch. d may not be NULL, watch and out_times may. */
 fcp_code compile_batch(const fcpc_program *program, const fcpc_batch *batch, const volatile int *stop,
                        fcpc_diagnostics *d, const compile_watch *watch, fcpc_times *out_times, fcp_plan **out_plan);
-/* Plans each mask of `layers` (shared_homes.c), so that all plans have the same homes. watch: of the plan whose homes the
- * others get. */
+/* Plans each mask of `layers` (shared_homes.c), so that all plans have the same homes. watch: it sees the planning from
+ * which the others get their homes. */
 fcp_code compile_layers(const fcpc_program *program, const fcpc_batch *batch, const volatile int *stop, diags *d,
                         const compile_watch *watch, fcpc_times *out_times, fcp_plan **out_plans);
 /* Asks what the mask will cost: refuses what takes too long, and calls watch->soon. compile_batch does so by itself. */

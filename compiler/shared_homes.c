@@ -127,7 +127,8 @@ static fcp_code plan_all(const fcpc_program *program, const fcpc_batch *batch, c
                         !same_under_any_mask(strategy_named(program->strategy), program);
     const compile_watch first = {.see = note_plan, .context = &t, .tried = watch ? watch->tried : NULL,
                                  .others = serves ? &all : NULL};
-    fcp_code code = compile_batch(masks_program(program, heavy), batch, stop, d, &first, &each[heavy], &out_plans[heavy]);
+    fcp_code code =
+        compile_batch(masks_program(program, heavy), batch, stop, d, &first, &each[heavy], &out_plans[heavy]);
     if (!code && t.failed) code = FCP_E_NO_MEMORY;
     for (uint32_t i = 0; i < program->layer_count && !code; i++)
         if (i != heavy) code = plan_other(&t, masks_program(program, i), batch, stop, d, &each[i], &out_plans[i]);

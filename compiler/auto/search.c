@@ -142,7 +142,7 @@ static bool find_neighbour(const auto_job *j, uint32_t centre, uint32_t effort, 
  * order, from `lead` on (AXES: from the first one on). kept: only neighbours with the placement of the centre. Finer
  * blocks are tried alone. Returns how many; on: their axes. */
 static uint32_t pick_neighbours(auto_job *j, uint32_t centre, uint32_t effort, axis lead, bool kept, uint32_t *budget,
-                     uint32_t pair[2], axis on[2]) {
+                                uint32_t pair[2], axis on[2]) {
     const axis *order = j->report->at[centre].last.what == AUTO_COMPUTING ? when_computing : when_waiting;
     uint32_t count = 0, first = 0;
     while (lead < AXES && order[first] != lead) first++;
@@ -187,7 +187,8 @@ static fcp_code try_rival(auto_job *j, uint32_t effort, uint32_t *budget) {
     const uint32_t centre = find_rival(j, effort);
     uint32_t pair[2], count;
     axis on[2];
-    if (centre == FCP_NONE || !(count = pick_neighbours(j, centre, effort, AXES, true, budget, pair, on))) return FCP_OK;
+    if (centre == FCP_NONE || !(count = pick_neighbours(j, centre, effort, AXES, true, budget, pair, on)))
+        return FCP_OK;
     return auto_try(j, pair, count);
 }
 
@@ -195,7 +196,8 @@ uint32_t auto_neighbour(auto_job *j, uint32_t effort) {
     const uint32_t rival = find_rival(j, effort);
     uint32_t budget = 1, pair[2];
     axis on[2];
-    return pick_neighbours(j, rival == FCP_NONE ? j->best : rival, effort, AXES, true, &budget, pair, on) ? pair[0] : FCP_NONE;
+    return pick_neighbours(j, rival == FCP_NONE ? j->best : rival, effort, AXES, true, &budget, pair, on)
+               ? pair[0] : FCP_NONE;
 }
 
 fcp_code auto_search(auto_job *j, uint32_t effort, uint32_t budget, uint32_t most) {
@@ -209,7 +211,8 @@ fcp_code auto_search(auto_job *j, uint32_t effort, uint32_t budget, uint32_t mos
         uint32_t pair[2], count;
         axis on[2];
         r->at[centre].spread = true;
-        while (!code && j->best == best && (count = pick_neighbours(j, centre, effort, lead, false, &budget, pair, on))) {
+        while (!code && j->best == best &&
+               (count = pick_neighbours(j, centre, effort, lead, false, &budget, pair, on))) {
             code = auto_try(j, pair, count);
             for (uint32_t i = 0; i < count; i++) /* a setting that changes nothing has the same neighbours once more */
                 r->at[pair[i]].spread |= r->at[pair[i]].makespan == r->at[centre].makespan;

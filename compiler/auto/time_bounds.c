@@ -14,8 +14,7 @@
  * find their tiles takes minutes, and the plan is slow. Two facts rule it out at once:
  *   - A cell of 128 x 128 pairs costs the same if it holds 4 x 4. So W pairs in chunks of c tokens take W / c^2 cells.
  *   - A node has x rows and y keys of a sequence. These make at most x y pairs, and each key that it fetches adds at
- *   most
- *     x. So N nodes fetch at least (W - N x y) / x keys.
+ *     most x. So N nodes fetch at least (W - N x y) / x keys.
  *
  * Groups of sequences have a bound of their own as well, because to cut them the mask would be asked about pieces that
  * no other strategy has. The lengths alone say which sequences share ranks. If no rank is to compute more than t pairs,

@@ -117,7 +117,8 @@ static void predict(void *context) {
     if (!t->code && !t->routed) t->code = passes_run(&t->x, strategy_place, reshuffle_build);
     if (t->code || !(t->routed ? is_below(t) : is_worth(t))) return;
     t->code = passes_run(&t->x, reshuffle_build, planning_own);
-    const sim_margins stated = {1, {t->settings.margin}}, *margins = t->settings.margins ? t->settings.margins : &stated;
+    const sim_margins stated = {1, {t->settings.margin}},
+                      *margins = t->settings.margins ? t->settings.margins : &stated;
     if (!t->code)
         t->code = sim_choose_margin(t->x.plan, margins, &t->job->profile, &options, &t->memory, &t->result,
                                     &t->made->margin, &err);

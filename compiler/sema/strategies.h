@@ -98,7 +98,9 @@ static inline strategy_between program_between(uint32_t between) {
     return between ? strategy_facts_of[between - 1].between : BETWEEN_NOTHING;
 }
 /* Do keys go round a ring of groups? Then the batch is divided by the layout, as with one group alone. */
-static inline bool program_has_ring(const struct fcpc_program *p) { return program_between(p->between) == BETWEEN_KEYS; }
+static inline bool program_has_ring(const struct fcpc_program *p) {
+    return program_between(p->between) == BETWEEN_KEYS;
+}
 /* Does another strategy divide the batch among the groups, each of which stands for one rank of that strategy's? */
 static inline bool program_has_groups(const struct fcpc_program *p) {
     return program_between(p->between) == BETWEEN_BATCH;
