@@ -74,50 +74,35 @@ FK_DEVICE void fk_cp_async(fk_u32 to, fk_u64 from, fk_u32 bytes) {
 }
 FK_DEVICE void fk_cp_async_wait(void) { asm volatile("cp.async.wait_all;" ::: "memory"); }
 
-FK_DEVICE void fk_store_shared(fk_u32 to, float x) {
-    asm volatile("st.shared.f32 [%0], %1;" ::"r"(to), "f"(x) : "memory");
-}
-FK_DEVICE void fk_store_shared_bits(fk_u32 to, fk_u32 x) {
-    asm volatile("st.shared.u32 [%0], %1;" ::"r"(to), "r"(x) : "memory");
-}
-FK_DEVICE void fk_store_shared_long(fk_u32 to, fk_u64 x) {
-    asm volatile("st.shared.u64 [%0], %1;" ::"r"(to), "l"(x) : "memory");
-}
-FK_DEVICE fk_u32 fk_load_shared_bits(fk_u32 from) {
-    fk_u32 x;
-    asm volatile("ld.shared.u32 %0, [%1];" : "=r"(x) : "r"(from) : "memory");
-    return x;
-}
-FK_DEVICE fk_u64 fk_load_shared_long(fk_u32 from) {
-    fk_u64 x;
-    asm volatile("ld.shared.u64 %0, [%1];" : "=l"(x) : "r"(from) : "memory");
-    return x;
-}
+/* Loads and stores of one number: the name, the instruction, the types of address and number, and their constraints. */
+#define FK_LOAD(name, ptx, address, a, number, x)                                                                      \
+    FK_DEVICE number name(address from) {                                                                              \
+        number value;                                                                                                  \
+        asm volatile(ptx " %0, [%1];" : "=" x(value) : a(from) : "memory");                                            \
+        return value;                                                                                                  \
+    }
+#define FK_STORE(name, ptx, address, a, number, x)                                                                     \
+    FK_DEVICE void name(address to, number value) { asm volatile(ptx " [%0], %1;" ::a(to), x(value) : "memory"); }
+FK_STORE(fk_store_shared, "st.shared.f32", fk_u32, "r", float, "f")
+FK_STORE(fk_store_shared_bits, "st.shared.u32", fk_u32, "r", fk_u32, "r")
+FK_STORE(fk_store_shared_long, "st.shared.u64", fk_u32, "r", fk_u64, "l")
+FK_LOAD(fk_load_shared_bits, "ld.shared.u32", fk_u32, "r", fk_u32, "r")
+FK_LOAD(fk_load_shared_long, "ld.shared.u64", fk_u32, "r", fk_u64, "l")
+FK_LOAD(fk_load, "ld.global.f32", fk_u64, "l", float, "f")
+FK_LOAD(fk_load_bits, "ld.global.u32", fk_u64, "l", fk_u32, "r")
+FK_STORE(fk_store, "st.global.f32", fk_u64, "l", float, "f")
+FK_STORE(fk_store_bits, "st.global.u32", fk_u64, "l", fk_u32, "r")
+FK_STORE(fk_store_host_bits, "st.relaxed.sys.global.u32", fk_u64, "l", fk_u32, "r")
+#undef FK_LOAD
+#undef FK_STORE
 FK_DEVICE void fk_load_shared2(float out[2], fk_u32 from) {
     asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];" : "=f"(out[0]), "=f"(out[1]) : "r"(from) : "memory");
-}
-FK_DEVICE float fk_load(fk_u64 from) {
-    float x;
-    asm volatile("ld.global.f32 %0, [%1];" : "=f"(x) : "l"(from) : "memory");
-    return x;
 }
 FK_DEVICE void fk_load2(float out[2], fk_u64 from) {
     asm volatile("ld.global.v2.f32 {%0, %1}, [%2];" : "=f"(out[0]), "=f"(out[1]) : "l"(from) : "memory");
 }
-FK_DEVICE fk_u32 fk_load_bits(fk_u64 from) {
-    fk_u32 x;
-    asm volatile("ld.global.u32 %0, [%1];" : "=r"(x) : "l"(from) : "memory");
-    return x;
-}
-FK_DEVICE void fk_store(fk_u64 to, float x) { asm volatile("st.global.f32 [%0], %1;" ::"l"(to), "f"(x) : "memory"); }
 FK_DEVICE void fk_store2(fk_u64 to, float a, float b) {
     asm volatile("st.global.v2.f32 [%0], {%1, %2};" ::"l"(to), "f"(a), "f"(b) : "memory");
-}
-FK_DEVICE void fk_store_bits(fk_u64 to, fk_u32 x) {
-    asm volatile("st.global.u32 [%0], %1;" ::"l"(to), "r"(x) : "memory");
-}
-FK_DEVICE void fk_store_host_bits(fk_u64 to, fk_u32 x) {
-    asm volatile("st.relaxed.sys.global.u32 [%0], %1;" ::"l"(to), "r"(x) : "memory");
 }
 
 FK_DEVICE void fk_add_global2(fk_u64 to, float a, float b) {
@@ -224,21 +209,16 @@ FK_DEVICE void fk_unpack_fp16(float out[2], fk_u32 x) {
         : "=f"(out[0]), "=f"(out[1])
         : "r"(x));
 }
-FK_DEVICE float fk_exp2(float x) {
-    float y;
-    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-    return y;
-}
-FK_DEVICE float fk_log2(float x) {
-    float y;
-    asm("lg2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-    return y;
-}
-FK_DEVICE float fk_reciprocal(float x) {
-    float y;
-    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-    return y;
-}
+#define FK_APPROXIMATE(name, ptx)                                                                                      \
+    FK_DEVICE float name(float x) {                                                                                    \
+        float y;                                                                                                       \
+        asm(ptx ".approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));                                                         \
+        return y;                                                                                                      \
+    }
+FK_APPROXIMATE(fk_exp2, "ex2")
+FK_APPROXIMATE(fk_log2, "lg2")
+FK_APPROXIMATE(fk_reciprocal, "rcp")
+#undef FK_APPROXIMATE
 FK_DEVICE float fk_max(float a, float b) {
     float y;
     asm("max.f32 %0, %1, %2;" : "=f"(y) : "f"(a), "f"(b));

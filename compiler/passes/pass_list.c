@@ -57,7 +57,7 @@ enum { PASSES = sizeof passes / sizeof *passes };
 
 static fcp_code verify(planning *x) {
     fcp_error err = {0};
-    fcp_code code = fcp_plan_check_until(x->plan, x->stop, &err);
+    fcp_code code = fcp_plan_check(x->plan, x->stop, &err);
     if (!code) code = fcp_plan_verify(x->plan, x->stop, NULL, &err);
     if (!code || code == FCP_E_INTERRUPTED || code == FCP_E_NO_MEMORY) return code;
     return planning_fail(x, FCP_E_INTERNAL, SPAN_NONE, "the plan does not verify (%s): %s", fcp_code_name(err.code),

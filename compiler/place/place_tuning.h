@@ -1,4 +1,5 @@
-/* place_tuning.h: the numbers by which placement trades the quality of plans for planning time, or one cost for another.
+/* place_tuning.h: the numbers by which placement trades the quality of plans for planning time, or one cost for
+ * another.
  *
  * No plan is wrong with other numbers. Those that bound a search make plans better and planning slower when they are
  * larger. Where other values were tried, the comment says what came of it.

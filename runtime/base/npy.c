@@ -109,7 +109,7 @@ static bool eat_shape(struct cursor *c, fcp_npy *out) {
     return out->dims != 1 || comma; /* (3) is a number, not a shape */
 }
 
-static bool is(const char *text, size_t length, const char *word) {
+static bool equals(const char *text, size_t length, const char *word) {
     return length == strlen(word) && memcmp(text, word, length) == 0;
 }
 
@@ -122,15 +122,15 @@ static const char *parse_header(const char *text, size_t size, fcp_npy *out) {
         const char *key, *value;
         size_t length, value_length;
         if (!eat_string(&c, &key, &length) || !eat(&c, ':')) return "the header is not a dictionary";
-        if (is(key, length, "descr") && !descr) {
+        if (equals(key, length, "descr") && !descr) {
             if (!eat_string(&c, &value, &value_length)) return "its element type is not a plain one";
             for (int t = 0; t < FCP_NPY_TYPES; t++)
-                if (is(value, value_length, types[t].descr)) out->type = (fcp_npy_type)t, descr = true;
+                if (equals(value, value_length, types[t].descr)) out->type = (fcp_npy_type)t, descr = true;
             if (!descr) return "its element type is no little-endian float16, 32 or 64, no bool and no integer";
-        } else if (is(key, length, "fortran_order") && !order) {
+        } else if (equals(key, length, "fortran_order") && !order) {
             if (eat_word(&c, "True")) return "it is in Fortran order; C order is needed";
             if (!(order = eat_word(&c, "False"))) return "its fortran_order is neither True nor False";
-        } else if (is(key, length, "shape") && !shape) {
+        } else if (equals(key, length, "shape") && !shape) {
             if (!(shape = eat_shape(&c, out))) return "its shape is malformed";
         } else return "the header has a key that it should not have";
         if (eat(&c, ',')) continue;

@@ -151,7 +151,7 @@ static fcp_code threads_launch(fcp_net *base, uint32_t rank, fcp_pass pass, uint
 
 /* Takes a message out of the inbox for which a receive of the group waits: *out_wire. NULL: there is none. The lock
  * is held. */
-static struct message *take(struct endpoint *e, uint32_t *out_wire) {
+static struct message *take_message(struct endpoint *e, uint32_t *out_wire) {
     for (struct message **at = &e->inbox; *at; at = &(*at)->next) {
         struct message *m = *at;
         if (m->pass != e->pass || m->round != e->round) continue;
@@ -190,7 +190,7 @@ static fcp_wait threads_wait(fcp_net *base, uint32_t rank, uint32_t milliseconds
             pthread_mutex_unlock(&own->lock);
             return FCP_WAIT_DONE;
         }
-        struct message *m = take(own, &wire);
+        struct message *m = take_message(own, &wire);
         if (!m) {
             if (late) break;
             late = pthread_cond_timedwait(&own->changed, &own->lock, &until) != 0;

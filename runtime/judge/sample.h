@@ -1,4 +1,4 @@
-/* sample.h: which rows are checked. Private to runtime/judge; reference.h says what users see of it. */
+/* sample.h: chooses the rows to check. Private to runtime/judge; RULE.md says what users see of it. */
 #ifndef FCP_JUDGE_SAMPLE_H
 #define FCP_JUDGE_SAMPLE_H
 #include "runtime/judge/reference.h"

@@ -1,4 +1,4 @@
-/* enums.h: the numbers and enums of a plan, and the words that programs, dumps and JSON use for them. */
+/* enums.h: the enums and limits of a plan, and the words for its values in programs, dumps and JSON. */
 #ifndef FCP_PLAN_ENUMS_H
 #define FCP_PLAN_ENUMS_H
 #include "runtime/fcp.h"
@@ -12,9 +12,9 @@ enum { FCP_MAX_RANKS = 1 << 24 };
 typedef enum fcp_side { FCP_QUERIES, FCP_KEYS, FCP_SIDES } fcp_side;
 enum { FCP_HOLDS_Q = 1 << FCP_QUERIES, FCP_HOLDS_KV = 1 << FCP_KEYS, FCP_HOLDS_BOTH = FCP_HOLDS_Q | FCP_HOLDS_KV };
 
-/* Enums with names. Each list gives the values in order, each with its name. The enum is made from the list here, and
- * the table of names from the same list in enum_names.c. A name is the word that programs, dumps and JSON use. Queues and
- * classes have a second one, for sentences. */
+/* Each list gives the values of an enum in order, with the word for each. The enum is made from the list here, and
+ * the table of words in enum_names.c. Programs, dumps and JSON use the words. Queues and classes have a second word,
+ * for sentences. */
 #define FCP_ID(id, ...) id,
 #define FCP_ALIGN_LIST(X) X(FCP_BOTTOM_RIGHT, "bottom_right") X(FCP_TOP_LEFT, "top_left")
 #define FCP_STRATEGY_LIST(X)                                                                                           \
@@ -25,9 +25,9 @@ enum { FCP_HOLDS_Q = 1 << FCP_QUERIES, FCP_HOLDS_KV = 1 << FCP_KEYS, FCP_HOLDS_B
 #define FCP_FABRIC_LIST(X) X(FCP_NET, "net") X(FCP_LOCAL, "local")
 #define FCP_TOPOLOGY_LIST(X) X(FCP_FAT_TREE, "fat_tree") X(FCP_RAIL, "rail")
 #define FCP_QUEUE_LIST(X) X(FCP_COMPUTE, "compute", "compute") X(FCP_COMM, "comm", "communication")
-/* What a transfer carries. IN and OUT move between the caller's layout and home blocks:
- * forward IN = Q K V, OUT = O LSE; backward IN = Q K V O dO LSE and, if the plan has it, dLSE, OUT = dQ dK dV. V and dV
- * are not there with values_in_keys. LSE is a pair of floats wherever it goes: see LSE. */
+/* What a transfer carries. IN and OUT move between the caller's tensors and home blocks: forward IN = Q K V, OUT = O
+ * LSE; backward IN = Q K V O dO LSE and, if the plan has lse_gradient, dLSE, OUT = dQ dK dV. With values_in_keys
+ * there is no V and no dV. LSE is always a pair of floats (FORMAT.md: LSE). */
 #define FCP_CLASS_LIST(X)                                                                                              \
     X(FCP_KV, "kv", "KV")                                                                                              \
     X(FCP_Q, "q", "Q")                                                                                                 \
@@ -46,20 +46,21 @@ enum { FCP_HOLDS_Q = 1 << FCP_QUERIES, FCP_HOLDS_KV = 1 << FCP_KEYS, FCP_HOLDS_B
     X(FCP_ROUND_DEPENDENT, "dependent")                                                                                \
     X(FCP_ROUND_OUT, "out")
 #define FCP_ARRAY_LIST(X) X(FCP_FIELD_KEYS, "keys") X(FCP_FIELD_QUERIES, "queries") X(FCP_TABLE, "table")
-/* The compute queue has all but LAUNCH; the communication queue WAIT and LAUNCH. Slots are of the instruction's class.
+/* The instructions, with operands a, b and c. The compute queue has all but LAUNCH; the communication queue has WAIT
+ * and LAUNCH. Slots are of the class that is named.
  *   WAIT      in the compute queue: until the first a instructions of the communication queue have ended what they move
  *             over net, and the first b what they move over local; 0 for a fabric that the cluster does not have. In the
  *             communication queue: until the first a instructions of the compute queue are complete
  *   COPY      transfers [a, a + b), which are of class IN or OUT and have the rank itself as peer: between the caller's
  *             tensors and home slots
- *   DELTA     backward pass: delta = sum(dO * O) of the home blocks in home slots [a, a + b); those without Q have none
+ *   DELTA     backward pass: delta = sum(dO * O) of the home blocks in home slots [a, a + b) that hold Q
  *   ATTEND    visits [a, a + b), in one launch
- *   REDUCE    of DKV of block a: adds slot b into slot c, or copies it if it is the first contribution to c
- *   MERGE     of STATE of Q block a: merges slot b into slot c, or moves it if c is empty
- *   FINISH    of Q block a: makes O and LSE of the state in slot b; the sink joins here. At home they go to the home
- *             slot, and c is not used; elsewhere to O slot c
- *   REDUCE_Q  of DQ of Q block a: as REDUCE
- *   ROUND     of Q block a: rounds the DQ in slot b to the dtype, into DQW slot c
+ *   REDUCE    of block a: adds DKV slot b into DKV slot c, or copies it if it is the first contribution to c
+ *   MERGE     of Q block a: merges STATE slot b into STATE slot c, or moves it if c is empty
+ *   FINISH    of Q block a: makes O and LSE of the state in STATE slot b; the sink joins here. At home they go to the
+ *             home slot, and c is not used; elsewhere to O slot c
+ *   REDUCE_Q  of Q block a: as REDUCE, of DQ
+ *   ROUND     of Q block a: rounds the sum in DQ slot b to the dtype, into DQW slot c
  *   LAUNCH    transfers [a, a + b) of round c, as one group */
 #define FCP_OP_LIST(X)                                                                                                 \
     X(FCP_OP_WAIT, "wait")                                                                                             \

@@ -41,7 +41,7 @@ enum { FCP_SHORT_QUERIES = 64 };
 static inline bool fcp_is_short(const fcp_sequence *s) {
     return s->queries > 0 && s->queries <= FCP_SHORT_QUERIES && s->queries < s->keys;
 }
-/* Has the plan such sequences, so that heads share tiles and keys are cut into parts? Then the forward kernels are for
- * that (emit_source.packed). Plans whose lists are by head never are packed. */
+/* Has the plan such sequences, so that heads share tiles and keys are cut into parts? Then its forward kernels are
+ * made for that (emit_source.packed). Plans whose work lists are by head never are packed. */
 bool fcp_plan_packed(const fcp_plan *plan);
 #endif

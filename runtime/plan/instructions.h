@@ -1,11 +1,14 @@
-/* instructions.h: the records of what each rank executes, in which order: rounds, streams, instructions, transfers. */
+/* instructions.h: what each rank executes, and in which order: the records of rounds, streams, instructions and
+ * transfers.
+ */
 #ifndef FCP_PLAN_INSTRUCTIONS_H
 #define FCP_PLAN_INSTRUCTIONS_H
 #include "runtime/plan/plan.h"
 
-/* A round of a pass. Every rank launches its share of the rounds in the order of their numbers. The DEPENDENT rounds of
- * a stage come before its INDEPENDENT ones. The stage of IN is 0. That of OUT is the last stage for units all of whose
- * blocks are done before it, since these move while it is computed, and the number after it for all others. */
+/* A round of a pass. Every rank launches its share of the rounds in the order of their numbers. Among the rounds of
+ * a stage the DEPENDENT ones come before the INDEPENDENT ones. IN has stage 0. An OUT unit has the last stage if all
+ * its blocks are done before that stage, so that it moves during the stage; otherwise it has the number after the
+ * last stage. */
 typedef struct fcp_round {
     uint16_t kind, flags;
     uint32_t stage;
@@ -21,14 +24,17 @@ typedef struct fcp_stream {
     uint32_t first, count; /* instructions */
 } fcp_stream;
 
-/* One side of a transfer, as the rank sees it whose stream names it: `peer` is the other rank, `dir` says whether this
- * one sends. All but IN and OUT move tokens [first, first + tokens) of a block, and name a slot of their class;
- * received O and DQW name the home slot at home, and a transient one at a rank that only passes them on. They travel in
- * units: a transfer begins at a multiple of fcp_unit_tokens of its class and fabric, and has as many tokens or ends the
- * block. The units of a block arrive in a slot in order. IN and OUT move a unit of a bundle, tokens [first, first +
- * tokens) of it: `block` is FCP_NONE, and `side` says which of the two bundles of a split plan it is; else it is 0. At
- * the caller's end (fcp_at_caller) an IN is sent and an OUT is received. A COPY has only one end in the table: the
- * caller's. */
+/* One end of a transfer, as the rank sees it whose stream names it: `peer` is the other rank, and `dir` says whether
+ * this one sends.
+ *
+ * All classes but IN and OUT move tokens [first, first + tokens) of a block, and name a slot of their class.
+ * Received O and DQW name the home slot at home, and a transient slot at a rank that only passes them on. Blocks
+ * travel in units: a transfer begins at a multiple of fcp_unit_tokens of its class and fabric, and has that many
+ * tokens or ends the block. The units of a block arrive in a slot in order.
+ *
+ * IN and OUT move one unit of a bundle: tokens [first, first + tokens) of it. `block` is FCP_NONE, and `side` says
+ * which of the two bundles of a split plan it is; otherwise it is 0. At the caller's end (fcp_at_caller) an IN is
+ * sent and an OUT is received. Of a COPY only the caller's end is in the table. */
 typedef struct fcp_transfer {
     uint32_t peer : 24, cls : 4, fabric : 2, dir : 2;
     uint32_t block, first, tokens;
@@ -37,8 +43,9 @@ typedef struct fcp_transfer {
         uint32_t side; /* an fcp_side */
     };
 } fcp_transfer;
-/* Class, fabric and direction of a transfer in one number: cls | fabric << 4 | dir << 6, of sound ones below FCP_WAYS.
- * It is a byte of the record (file.h: little-endian), so loops over all transfers look up what differs by all three. */
+/* Class, fabric and direction of a transfer in one number, cls | fabric << 4 | dir << 6, which is below FCP_WAYS if
+ * the transfer is sound. It is one byte of the record (file.h: little-endian), so a loop over all transfers can look
+ * up in one table what depends on the three. */
 enum { FCP_WAYS = 96 };
 static inline uint32_t fcp_way_of(const fcp_transfer *t) { return ((const uint8_t *)t)[3]; }
 static inline bool fcp_at_caller(const fcp_transfer *t) {

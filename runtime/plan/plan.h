@@ -63,16 +63,16 @@ struct fcp_plan {
     uint64_t member##_count;
     FCP_SECTIONS(X)
 #undef X
-    /* who owns the tables: fcp_plan_free calls release(owner) if it is not NULL, and then frees the plan itself
-     * (malloc'd) */
+    /* who owns the tables: fcp_plan_free calls release(owner) if release is not NULL, and then frees the plan
+     * itself, which is malloc'd */
     void *owner;
     void (*release)(void *owner);
     /* derived from the tables by fcp_plan_index */
     uint64_t *sequence_offsets; /* malloc'd: prefix sums of queries, sequences_count + 1 of them, and then of keys */
     uint64_t *rank_tokens;      /* malloc'd: how many queries the caller holds at each rank, and then keys; NULL: what
                                  * the problem says of the layout is nonsense, and fcp_plan_check refuses it */
-    /* malloc'd, NULL if head_classes is empty: for each of `heads` what fcp_class_count says, then what fcp_class_of
-     * says of each of its query heads, then what fcp_class_size says of as many classes */
+    /* malloc'd, NULL if head_classes is empty. For each range in `heads`: what fcp_class_count says, then what
+     * fcp_class_of says of each of its query heads, then what fcp_class_size says of each of as many classes */
     uint32_t *range_classes;
     uint64_t *documents;        /* malloc'd: the row in the packed batch where each document begins, and the number of
                                  * all tokens; NULL: sequences are the documents, or fcp_plan_check refuses the field */

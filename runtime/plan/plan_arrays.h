@@ -4,9 +4,9 @@
 #include "codegen/mask/code.h"
 #include "runtime/plan/enums.h"
 
-/* An array that mask, score or `documents` reads. A field has an integer for each key, or each query, of the batch; a
- * table belongs to the model. Its count * max(1, columns) values lie in DATA from `offset` on, which is a multiple of
- * 64. */
+/* An array that the mask, the score or `documents` reads. A field has an integer for each key, or each query, of the
+ * batch; a table belongs to the model. The array's count * max(1, columns) values lie in DATA from `offset` on,
+ * which is a multiple of 64. */
 typedef struct fcp_array {
     uint32_t name, file; /* where in NAMES each begins, NUL-terminated; the file as the program names it, or FCP_NONE */
     uint32_t kind;
@@ -34,11 +34,11 @@ static inline uint64_t fcp_array_bytes(const fcp_array *array) {
 static inline bool fcp_array_learnable(const fcp_array *array) {
     return array->kind == FCP_TABLE && array->width == MC_F64;
 }
-/* The part of an array that a sequence sees; the array's values begin at `data`. A table is seen whole. Of a field the
- * sequence sees its own part: first[side] is the sequence's first query or key in the batch, and q_first, queries and n
- * are in `env`. */
+/* The part of an array that a sequence sees; the array's values begin at `data`. A table is seen whole. Of a field a
+ * sequence sees its own values: first[side] is its first query or key in the batch, and `env` has q_first, queries
+ * and n. */
 mc_array fcp_array_part(const fcp_array *array, const void *data, const uint64_t first[FCP_SIDES], const mc_env *env);
-/* The environment of a sequence in which its mask and score are evaluated. Fills `arrays`, which has room for
+/* Makes the environment in which a sequence's mask and score are evaluated. Fills `arrays`, which has room for
  * arrays_count records, and `bands`, which has room for slices_count; *out_env points to them. */
 void fcp_plan_env(const fcp_plan *plan, uint32_t sequence, mc_array *arrays, mc_bands *bands, mc_env *out_env);
 #endif

@@ -3,8 +3,8 @@
 #define FCP_PLAN_PLAN_CLUSTER_H
 #include "runtime/fcp.h"
 
-/* Section CLUSTER: one record. It is there for whoever estimates times; the runtime uses `multiprocessors` alone.
- * Bandwidths are in bytes per second for each GPU. */
+/* Section CLUSTER: one record. It serves estimates of times; the runtime uses `multiprocessors` alone. Bandwidths
+ * are in bytes per second for each GPU. */
 typedef struct fcp_cluster {
     char gpu[12];             /* profile name, NUL-padded */
     uint32_t multiprocessors; /* of a GPU: kernels' work lists are cut into enough pieces for so many, and for no

@@ -1,4 +1,4 @@
-/* plan_index.h: what is derived from a plan's tables once they are there. */
+/* plan_index.h: computes the members of fcp_plan that are not in the file but follow from its tables. */
 #ifndef FCP_PLAN_PLAN_INDEX_H
 #define FCP_PLAN_PLAN_INDEX_H
 #include "runtime/fcp.h"

@@ -1,4 +1,4 @@
-/* plan_summary.h: what a plan comes to, in numbers: counts of work, bytes, rounds and memory. */
+/* plan_summary.h: the record of a plan's totals: work, bytes, rounds and memory. */
 #ifndef FCP_PLAN_PLAN_SUMMARY_H
 #define FCP_PLAN_PLAN_SUMMARY_H
 #include "runtime/fcp.h"
@@ -37,7 +37,8 @@ typedef struct fcp_summary {
     uint64_t peers_max; /* the most other ranks that one rank exchanges anything with */
 } fcp_summary;
 
-/* On a network of rails: how many bytes cross between nodes in a pass and leave their rail, because the two ranks have
- * not the same index in their nodes. In a plan that is right they are of the reshuffle. Else 0. Cost: O(transfers). */
+/* On a rail-optimised network: how many bytes cross between nodes in a pass and leave their rail, because the two
+ * ranks have different indices in their nodes. In a correct plan only the reshuffle does. On other networks 0. Cost:
+ * O(transfers). */
 uint64_t fcp_bytes_off_rails(const fcp_plan *plan, fcp_pass pass);
 #endif

@@ -43,14 +43,16 @@ typedef struct fcp_piece {
     uint32_t block;
 } fcp_piece;
 
-/* Where a layout is a rule: neighbouring sequences of the batch, and the neighbouring ranks whose callers hold them.
- * The parts of a batch follow each other; their ranks may overlap. layout.h states the rules. */
+/* If the layout is a rule, a deal names neighbouring sequences of the batch and the neighbouring ranks whose callers
+ * hold them. The sequences of one deal follow those of the deal before it; the ranks of deals may overlap. layout.h
+ * states the rules. */
 typedef struct fcp_deal {
     uint32_t first_sequence, sequences, first_rank, ranks;
 } fcp_deal;
 
-/* KV head kv_first + i has G = heads / kv_heads query heads, of which the range has sub_first to
- * sub_first + sub_count - 1. So the range has query heads (kv_first + i) * G + sub_first + j, in order of (i, j). */
+/* A range of heads. A KV head has G = heads / kv_heads query heads; of those of KV head kv_first + i the range has
+ * sub_first to sub_first + sub_count - 1. So the range has query heads (kv_first + i) * G + sub_first + j, in order
+ * of (i, j). */
 typedef struct fcp_heads {
     uint32_t kv_first, kv_count, sub_first, sub_count;
 } fcp_heads;
@@ -79,9 +81,9 @@ typedef struct fcp_part {
 } fcp_part;
 
 /* The mask between a Q piece and a KV piece, in cells of FCP_CELL x FCP_CELL pairs. Runs are in order of (row, col),
- * where rows of cells count from the start of the Q piece. No pair is allowed in a cell that no run names. Cells of the
- * last row and column may be cut short by the ends of the pieces. A shape without runs is of a class of heads that sees
- * nothing here, beside others that do. */
+ * where rows of cells count from the start of the Q piece. In a cell that no run names, no pair is allowed. The ends
+ * of the pieces may cut the cells of the last row and column short. A shape has no runs if it is for a class of
+ * heads that sees nothing here, while other classes do. */
 typedef struct fcp_shape_rec {
     uint32_t first_run, runs;
     uint32_t q_length, k_length; /* of the pieces that it lies between */

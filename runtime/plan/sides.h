@@ -1,4 +1,4 @@
-/* sides.h: the two sides of a plan: queries and keys. */
+/* sides.h: the two sides of a plan, queries and keys: their lengths, and which side a block or transfer is of. */
 #ifndef FCP_PLAN_SIDES_H
 #define FCP_PLAN_SIDES_H
 #include "runtime/plan/instructions.h"

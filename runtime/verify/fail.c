@@ -1,4 +1,4 @@
-/* fail.c: how the verifier words its errors, and whether it is to stop. */
+/* fail.c: words the verifier's errors, and ends it when its caller asks. */
 #include <stdarg.h>
 #include <stdio.h>
 

@@ -78,7 +78,7 @@ static fcp_plan *tables_plan(tables *t) {
 /* Check, then verify: the code of the first that fails. */
 static inline fcp_code judge(tables *t, fcp_error *err) {
     fcp_plan *plan = tables_plan(t);
-    fcp_code code = fcp_plan_check(plan, err);
+    fcp_code code = fcp_plan_check(plan, NULL, err);
     return code ? code : fcp_plan_verify(plan, NULL, NULL, err);
 }
 

@@ -246,7 +246,7 @@ static uint32_t heaviest(const dividing *d, const pieces *p, uint32_t first, uin
 }
 
 /* While a node would send too much, one more of its ranks keeps only whole rows. Nodes with less than twice their share
- * of the work are left alone (CAD_SENT in tuning.h). */
+ * of the work are left alone (CAD_SENT in place_tuning.h). */
 static fcp_code relieve_wires(dividing *d, const pieces *p, uint32_t first, uint32_t end, arena *scratch) {
     const uint64_t most = scaled(scaled(d->mean, d->in->wire.bytes), CAD_SENT) * (end - first);
     uint64_t before = UINT64_MAX, sent = 0, load = 0;

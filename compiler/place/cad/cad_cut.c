@@ -14,6 +14,7 @@
  */
 #include <string.h>
 
+#include "compiler/base/integers.h"
 #include "compiler/base/memo.h"
 #include "compiler/base/sort.h"
 #include "compiler/planning/pair.h"
@@ -534,25 +535,30 @@ fcp_code exec_by_cad(planning *x, const uint32_t *home, uint32_t *exec) {
     const problem *p = x->problem;
     const division *d = x->division;
     const cad_share **near = ARENA_NEW(&x->scratch, const cad_share *, p->tile_count + (size_t)1);
+    uint32_t count = 0, at = 0, sequence = FCP_NONE;
+    uint64_t from = 0, until = 0; /* `near` are the shares of the rows that begin from `from` to `until` - 1 */
     (void)home;
     if (!near) return FCP_E_NO_MEMORY;
     for (uint32_t b = 0; b < p->block_count; b++) {
-        uint32_t count = 0;
         if (planning_stopped_at(x, b)) return FCP_E_INTERRUPTED;
         for (uint32_t t = p->tile_start[b]; t < p->tile_start[b + 1]; t++) {
             const fcp_part *part_of = &p->parts[p->tile_part[t]];
             const fcp_piece *q = &p->pieces[part_of->q_piece], *k = &p->pieces[part_of->k_piece];
-            if (t == p->tile_start[b] || p->blocks[b].pieces > 1) { /* the shares of these rows */
-                count = 0;
-                for (uint32_t i = d->first[q->sequence]; i < d->first[q->sequence + 1]; i++)
-                    if (d->shares[i].run.x <= q->start && q->start < d->shares[i].run.y) near[count++] = &d->shares[i];
+            if (q->sequence != sequence || q->start < from || q->start >= until) {
+                sequence = q->sequence, from = q->start, until = UINT64_MAX, count = at = 0;
+                for (uint32_t i = d->first[sequence]; i < d->first[sequence + 1]; i++) {
+                    const cad_run *r = &d->shares[i].run;
+                    if (r->x <= from && from < r->y) near[count++] = &d->shares[i];
+                    until = min_u64(until, r->x > from ? r->x : r->y > from ? r->y : UINT64_MAX);
+                }
             }
-            uint32_t i = 0;
-            while (i < count && (k->start < near[i]->run.k0 || k->start >= near[i]->run.k1)) i++;
-            if (i == count)
+            uint32_t tries = 0; /* mostly the share of the tile before */
+            for (; tries < count && (k->start < near[at]->run.k0 || k->start >= near[at]->run.k1); tries++)
+                at = at + 1 < count ? at + 1 : 0;
+            if (tries == count)
                 return planning_fail(x, FCP_E_INTERNAL, SPAN_NONE, "tile %u of block %u is in no share of the work",
                                      t, b);
-            exec[t] = near[i]->rank;
+            exec[t] = near[at]->rank;
         }
     }
     return FCP_OK;

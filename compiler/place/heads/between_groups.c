@@ -8,25 +8,26 @@
  * Source: "FCP" (Berkeley, ByteDance) names ulysses inside a node and its own blocks between nodes; "DCP" has blocks
  *     for each head.
  *
- * The other strategy sees a smaller cluster, in which every group is one rank: as fast as all of its ranks together,
- * with links as wide as all of theirs. It says at which group a block is at home, and which group computes a tile. Two
- * things are then left to say. A block's home is a rank of its group: where the caller holds the tokens, if those stay;
- * else the rank that has fewest tokens so far, the largest block first. And a tile of some heads runs at the lane of
- * its group that computes these heads.
+ * The other strategy plans for a smaller cluster, in which every group is one rank: as fast as all of its ranks
+ * together, with links as wide as all of theirs. It decides at which group a block is at home, and which group computes
+ * a tile. Two decisions are left. A block's home is a rank of its group: where the caller holds the tokens, if those
+ * stay; else the rank that has fewest tokens so far, the largest block first. And a tile of some heads runs at the lane
+ * of its group that computes these heads.
  *
  * Example: 2 nodes of 2 ranks, 4 heads, ulysses(inside = node) + fcp. Fcp divides 6 blocks among 2 ranks: blocks 0, 2
  * and 5 to the first. So they are at home on ranks 0, 1 and 0. Block 5 reads block 1, which is at home on rank 2. Heads
  * 0 and 1 are computed at rank 0, where Q of block 5 is; K and V of block 1 come there from rank 2. Heads 2 and 3 are
  * computed at rank 1: Q comes from rank 0, over the fast fabric, and K and V from rank 2, by way of rank 3.
  *
- * By which way. What goes to other nodes goes to its lane in the home's own group first, unless it is there, and
- * crosses from lane to lane. So each byte of keys crosses to a node once, and to a rank that reads it; all of it stays
- * on its rail; and the heads of a block leave by the ports of all ranks of the group. *What breaks otherwise*: its home
- * sends all heads. With links of 12.5 GB/s and 64 heads of K and V, wlbllm-64 by `+ fcp` then takes 80 ms instead of
- * 54.
+ * Ways. Keys that other nodes need go first to their lane in the home's own group, unless they are there, and cross
+ * from lane to lane. So each byte of keys crosses to a node once, and then goes to the ranks there that read it; all of
+ * it stays on its rail; and the heads of a block leave by the ports of all ranks of the group. If the home sent all
+ * heads itself, its port would limit everything: with links of 12.5 GB/s and 64 heads of K and V, wlbllm-64 by `+ fcp`
+ * takes 80 ms instead of 54.
  */
 #include <string.h>
 
+#include "compiler/base/bisect.h"
 #include "compiler/base/sort.h"
 #include "compiler/place/heads/heads.h"
 
@@ -88,16 +89,16 @@ typedef struct wholes {
     uint32_t *home, *exec; /* per block: its rank; per tile: the group that computes it */
 } wholes;
 
-/* Gives every block a rank of its group, so that the group's tokens are spread evenly: the largest block first, to the
- * rank that has fewest tokens. */
-static fcp_code spread(planning *x, const place_input *in, const uint32_t *group, uint32_t *home) {
+/* Gives every block a rank of its group, so that the group's tokens are spread evenly (LPT by tokens): the largest
+ * block first, to the rank that has fewest tokens. */
+static fcp_code spread_in_groups(planning *x, const place_input *in, const uint32_t *group, uint32_t *home) {
     const problem *p = x->problem;
     const uint32_t lanes = p->lanes;
     uint64_t *held = ARENA_ZNEW(&x->scratch, uint64_t, (size_t)p->ranks * lanes);
     uint64_t *keys = ARENA_NEW(&x->scratch, uint64_t, 2 * (size_t)p->block_count + 1);
     if (!held || !keys) return FCP_E_NO_MEMORY;
-    for (uint32_t b = 0; b < p->block_count; b++) keys[b] = (uint64_t)(UINT32_MAX - in->tokens[b]) << 32 | b;
-    sort_u64(keys, keys + p->block_count, p->block_count);
+    for (uint32_t b = 0; b < p->block_count; b++) keys[b] = in->tokens[b];
+    order_falling(keys, keys + p->block_count, p->block_count);
     for (uint32_t i = 0; i < p->block_count; i++) {
         const uint32_t b = (uint32_t)keys[i], first = group[b] * lanes;
         uint32_t best = first;
@@ -109,7 +110,8 @@ static fcp_code spread(planning *x, const place_input *in, const uint32_t *group
     return FCP_OK;
 }
 
-/* Asks the other strategy. x: the planning as it sees it; in_place: it gives homes as ranks of the caller's. */
+/* Asks the other strategy for homes and ranks. x: the planning as that sees it. in_place: the homes that it gives are
+ * ranks of the caller, and not groups. */
 static fcp_code place_wholes(planning *x, const strategy *other, bool in_place, wholes *out) {
     const problem *p = x->problem;
     uint32_t *group = ARENA_NEW(&x->work, uint32_t, p->block_count + (size_t)1);
@@ -121,7 +123,7 @@ static fcp_code place_wholes(planning *x, const strategy *other, bool in_place, 
     if (!code) code = other->place(x, &in, out->home);
     if (code) return code;
     for (uint32_t b = 0; b < p->block_count; b++) group[b] = out->home[b] / (in_place ? p->lanes : 1);
-    if (!in_place) code = spread(x, &in, group, out->home);
+    if (!in_place) code = spread_in_groups(x, &in, group, out->home);
     if (!code && other->exec) return other->exec(x, group, out->exec);
     for (uint32_t t = 0; t < p->tile_count; t++) out->exec[t] = x->tile_rank ? x->tile_rank[t] : group[p->tile_q[t]];
     return code;
@@ -131,17 +133,12 @@ static fcp_code place_wholes(planning *x, const strategy *other, bool in_place, 
 
 /* The tile of blocks q and k of all heads; FCP_NONE: there is none. */
 static uint32_t find_tile(const problem *p, uint32_t q, uint32_t k) {
-    uint32_t first = p->tile_start[q], end = p->tile_start[q + 1];
-    while (first < end) {
-        const uint32_t middle = first + (end - first) / 2;
-        if (p->tile_k[middle] == k) return middle;
-        if (p->tile_k[middle] < k) first = middle + 1;
-        else end = middle;
-    }
-    return FCP_NONE;
+    uint32_t at = p->tile_start[q], end = p->tile_start[q + 1];
+    BISECT(at, end, t, p->tile_k[t] < k)
+    return at < p->tile_start[q + 1] && p->tile_k[at] == k ? at : FCP_NONE;
 }
 
-/* Divides the heads: of every block and tile of all heads there is then one for each range. */
+/* Divides the heads: replaces each block and tile of all heads by one for each range of heads. */
 static fcp_code divide_wholes(planning *x, const wholes *of, uint32_t **out_home, uint32_t **out_exec) {
     const struct fcpc_program *g = x->program;
     const heads_shape shape = heads_shape_of(g->heads, g->kv_heads, g->together / g->inside);
@@ -171,8 +168,8 @@ static fcp_code divide_wholes(planning *x, const wholes *of, uint32_t **out_home
 
 /* --- ways --------------------------------------------------------------------------------------------------------- */
 
-/* Adds the ways to the readers ranks[first] to ranks[end - 1], which are all of one node: to one at this lane if there
- * is one, and from it to the others. */
+/* Adds the ways to the readers ranks[first] to ranks[end - 1], which are the readers in one node: to the one of this
+ * lane, or if there is none to the first, and from there to the others. */
 static uint32_t reach_node(const need *n, uint32_t first, uint32_t end, uint32_t from, uint32_t group, uint32_t lane,
                            leg *legs) {
     uint32_t to = n->ranks[first], count = 0;

@@ -1,20 +1,22 @@
-/* equal_runs.c: tokens = equal where heads are divided and ranks are in a ring: every rank holds floor or ceil of the
- * mean.
+/* equal_runs.c: tokens = equal for ulysses and upipe with a ring: every rank holds floor or ceil of the mean.
  *
  * Requires: runs of tokens of one side, of which each rank holds some, by sequence and start.
- * Gives: the same tokens in runs that make it so. Ranks that have too many have given the first tokens of runs away,
- *     those with fewest tokens before them first.
+ * Gives: the same tokens in runs that make it so. A rank with too many tokens has given away the first tokens of its
+ *     runs, from the run that ends earliest in its sequence on.
  * Cost: sorting the runs.
  *
- * Why these? All ranks of a group compute as much, so what a token weighs matters between groups alone. Under most
- * masks the first tokens of a sequence see fewest keys. They go to ranks of their own group as far as these have room.
+ * Example: two ranks hold tokens 0 to 5 and 6 to 9 of a sequence. Token 0 goes to the second rank, so each has five.
+ *
+ * First tokens of a sequence leave because under most masks they see fewest keys, so they change the work of a group
+ * least. (Inside a group it does not matter who holds which tokens, because all its ranks have equal work.) They go to
+ * ranks of their own group as far as these have room.
  */
 #include <string.h>
 
 #include "compiler/base/sort.h"
 #include "compiler/place/heads/heads.h"
 
-/* The first `tokens` tokens of a run go to another rank, or, of a later cut of it, the next ones. */
+/* So many tokens go from the beginning of a run to another rank. A later cut of the run takes the next ones. */
 typedef struct cut {
     uint32_t rank;
     uint64_t tokens;
@@ -23,20 +25,20 @@ typedef struct cut {
 typedef struct evener {
     uint32_t ranks, group;
     uint64_t *held, *target; /* per rank */
-    uint32_t *next;          /* per group, and last of all ranks: no rank before it has room */
+    uint32_t *next;          /* per group, and last for all ranks: the first rank that may have room */
 } evener;
 
-/* A rank with room, of the giver's group if there is one. */
+/* A rank with room: of the giver's group if one there has some. */
 static uint32_t find_room(evener *e, uint32_t giver) {
     const uint32_t groups = e->ranks / e->group, mine = giver / e->group;
     for (uint32_t *at = &e->next[mine]; *at < (mine + 1) * e->group; ++*at)
         if (e->held[*at] < e->target[*at]) return *at;
     uint32_t *at = &e->next[groups];
-    while (e->held[*at] >= e->target[*at]) ++*at; /* somebody has too many, so somebody has too few */
+    while (e->held[*at] >= e->target[*at]) ++*at; /* some rank has too many, so some rank has too few */
     return *at;
 }
 
-/* Cuts what leaves off each run; first[i]: the number of run i's first cut, of those in cuts. */
+/* Finds the cuts of each run: those of run i begin at cuts[first[i]], and are cut_count[i]. */
 static fcp_code find_cuts(evener *e, planning *x, const problem_run *runs, uint32_t count, uint64_t *keys,
                           uint32_t *first, uint32_t *cut_count, cut *cuts) {
     uint32_t made = 0;

@@ -1,7 +1,7 @@
-/* graph.c: nodes and their order: which node is before which, who touches the same bytes without being ordered, and
- * running them.
+/* graph.c: nodes and their order: which node comes before which, which nodes touch the same bytes without being
+ * ordered, and running them.
  *
- * Cost: a node has a bit for every earlier node, and is compared with every node that is not ordered with it.
+ * Cost:     a node has a bit for every earlier node, and is compared with every node that is not ordered with it.
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,7 +1,6 @@
-/* test_cuda_partition.c: tests how a session leaves SMs to communication: how many, by a smaller grid
- * or by green contexts, and that results do not depend on it by a bit. Green contexts are also absent, refused,
- * and fail their probe. A device of the stand-in has three SMs, and each of them holds two blocks of
- * any kernel. */
+/* test_cuda_partition.c: tests how a session leaves SMs to communication: how many, by a smaller grid or by green
+ * contexts, and that the bits of results do not depend on it. Green contexts are also absent, refused, and fail their
+ * probe. A device of the stand-in has three SMs, each of which holds two CTAs of any kernel. */
 #include "runtime/judge/reference.h"
 #include "runtime/judge/packed.h"
 #include "tests/support/cuda_stand.h"
