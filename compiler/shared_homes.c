@@ -53,7 +53,7 @@ static fcp_code count_pairs(const fcpc_program *program, const fcpc_batch *batch
     settings.strategy = STRATEGY_USUAL; /* any would do that cuts the batch without a look at the mask */
     fcpc_diagnostics *unheard = fcpc_diagnostics_new();
     if (!unheard) return FCP_E_NO_MEMORY;
-    fcp_code code = compile_count(&settings, batch, stop, unheard, out);
+    fcp_code code = compile_first(&settings, batch, stop, unheard, NULL, NULL, problem_tiles, out);
     fcpc_diagnostics_free(unheard);
     return code == FCP_E_NO_MEMORY || code == FCP_E_INTERRUPTED ? code : FCP_OK;
 }
@@ -141,7 +141,7 @@ static fcp_code look_ahead(const fcpc_program *program, const fcpc_batch *batch,
                            const compile_watch *watch) {
     fcp_code code = FCP_OK;
     for (uint32_t i = 0; i < program->layer_count && !code; i++)
-        code = compile_look_ahead(masks_program(program, i), batch, stop, d, watch);
+        code = compile_first(masks_program(program, i), batch, stop, d, watch, NULL, problem_check_time, NULL);
     return code;
 }
 

@@ -180,18 +180,13 @@ void auto_derive(auto_job *j, auto_trial *t, const auto_trial *of) {
 
 /* Does the placement of `of` follow from these settings, too? */
 static bool has_placement(auto_trial *of, auto_trial *t) {
-    static const char *const later[] = {"coalesce", "buffers", "divisions", "pingpong"}; /* read by schedule/ alone */
-    enum { LATER = sizeof later / sizeof *later };
     struct fcpc_program *a = &t->settings, *b = of ? &of->settings : NULL;
     if (!b || a->strategy != b->strategy || a->block != b->block || a->between != b->between || (a->relay && !b->relay))
         return false;
-    for (uint32_t i = 0; i < STRATEGY_PARAMS; i++) {
-        uint32_t n = 0;
-        while (n < LATER && strcmp(later[n], strategy_params[i].name)) n++;
-        if (n == LATER && strategy_takes(program_divides_by(a), i) &&
+    for (uint32_t i = 0; i < STRATEGY_PARAMS; i++)
+        if (!strategy_params[i].schedules && strategy_takes(program_divides_by(a), i) &&
             *strategy_param_of(a, i) != *strategy_param_of(b, i))
             return false;
-    }
     return true;
 }
 

@@ -62,6 +62,7 @@ typedef struct strategy_param {
     uint32_t least, most, usual; /* usual: where the program does not say */
     size_t offset;               /* of its uint32_t in struct fcpc_program */
     const char *const *words;    /* NULL: none */
+    bool schedules;              /* it changes nothing before the schedule: no block and no home */
 } strategy_param;
 enum { STRATEGY_PARAMS = 22 };
 extern const strategy_param strategy_params[STRATEGY_PARAMS];
