@@ -133,10 +133,10 @@ static bool may_shrink(const auto_job *j, const auto_candidate *c, uint32_t best
     return c->size == AUTO_HALF && (c->line == j->report->at[best].line || is_close(j, c, middle));
 }
 
-/* Is the candidate left out because another one is tried with smaller blocks? In a large batch with many tiles only one
- * setting of each strategy is tried with them: the first that may. That has the smallest tolerance, and smaller blocks
- * are what helps to keep it. A strategy whose tiles are slow to place (dcp) is left out in any case: half the size
- * makes up to four times as many tiles. */
+/* Is the candidate, which has smaller blocks, left out? In a large batch with many tiles, only one setting of each
+ * strategy is tried with smaller blocks: the first that may. That has the smallest tolerance, and small blocks help to
+ * keep it. A strategy whose tiles are slow to place (dcp) is left out in any case: half the size makes up to four times
+ * as many tiles. */
 static bool comes_later(const auto_job *j, const auto_candidate *c, uint32_t best, uint32_t middle) {
     if (!takes_long(j, c) || j->base->x.problem->tile_count < MANY_TILES) return false;
     if (strategy_facts_of[auto_divides_by(c)].slow_tiles) return true;

@@ -2,9 +2,8 @@
  *
  * Requires: a placement with its routes. For candidates that cut sequences evenly, and for groups, only what the mask
  *     allows in each sequence.
- * Gives: for each pass the time of the busiest rank's computing and of the busiest port of each fabric in one
- * direction;
- *     and the largest of these. The simulator cannot predict less, because it uses the same times of cells and bytes.
+ * Gives: for each pass the time that the busiest rank computes, the time that the busiest port of each fabric sends or
+ *     receives, and the largest of these. The simulator predicts no less: it uses the same times of cells and bytes.
  * Cost: O(parts + hops + bundles + ranks). Planning the rest takes many times that.
  *
  * If the program states no margin, a plan gets the one of several with which it is fastest. So the bound is the

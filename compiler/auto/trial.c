@@ -190,9 +190,8 @@ static bool has_placement(auto_trial *of, auto_trial *t) {
     return true;
 }
 
-/* A trial with the placement of another one has the same routes, and so the same bounds. Two settings change routes,
- * and then it makes its own: pingpong, if no work moves; and the length of stages, by which relays are judged
- * (schedule/ways.c). */
+/* A trial that has the placement of another one also has its routes and bounds, unless a setting changes the routes.
+ * Two do: pingpong, if no work moves; and the length of stages, because relays depend on it (schedule/ways.c). */
 static void share_routes(const auto_trial *of, auto_trial *t) {
     const struct fcpc_program *a = &t->settings, *b = &of->settings;
     if (a->relay != b->relay || (!t->placement.exec && (a->pingpong || b->pingpong))) return;

@@ -2,8 +2,7 @@
  *
  * Requires: x->others, and blocks that have been divided for the mask at hand.
  * Gives: blocks that are divided for the other masks as well; x->other_work, the work of each block under each mask;
- * and
- *     homes that are balanced under all masks.
+ *     and homes that are balanced under all masks.
  * Cost: finding the tiles of each other mask twice.
  *
  * Only fcp and dcp need this (strategy_facts.serves_all_masks). The homes of other strategies are the caller's, or do
