@@ -263,7 +263,7 @@ static bool enlarge(pairs_memo *m) {
 void fcp_pairs_keep(pairs_memo *m, uint64_t number) {
     if (m->key_count > MOST_WORDS - m->word_count) return; /* enough is enough */
     if (m->count >= m->size / 2 && !enlarge(m)) return;
-    if (!fcp_grow((void **)&m->words, &m->word_room, m->word_count + m->key_count, sizeof *m->words)) return;
+    if (!FCP_GROW(m->words, m->word_room, m->word_count + m->key_count)) return;
     const uint64_t hash = hash_of(m);
     struct pairs_entry *e = entry_of(m, hash);
     if (e->count) return;

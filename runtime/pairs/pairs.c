@@ -192,7 +192,7 @@ static fcp_code list_codes(lists *l, const volatile int *stop, fcp_error *err) {
             free(nodes);
             continue;
         }
-        if (!fcp_grow((void **)&l->codes, &l->code_room, same + 1, sizeof *l->codes)) {
+        if (!FCP_GROW(l->codes, l->code_room, same + 1)) {
             free(nodes);
             return no_memory(err);
         }
