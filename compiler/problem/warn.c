@@ -2,10 +2,10 @@
  * nothing, masks that are symmetric, and the like.
  *
  * Requires: a problem with its tiles, so that the mask is known to fault for no pair.
- * Gives: warnings. Each says what is the case, where, and what follows from it.
- * Cost: O(sequences). Queries that see no key: see cells/masked_rows.c, which does not know all masks. Symmetry: a few
- *     pairs, which nearly always show that a mask is not symmetric; otherwise a search for a cell that is not, which
- *     goes through the whole mask where there is none.
+ * Gives: warnings; each says what is the case, where, and what follows from it.
+ * Cost: O(sequences). Queries that see no key: see cells/masked_rows.c, which does not know all
+ *     masks. Symmetry: a few pairs, which nearly always show that a mask is not symmetric; otherwise the mask is
+ *     counted together with its mirror image.
  */
 #include "compiler/base/text.h"
 #include "compiler/problem/warn.h"
@@ -285,7 +285,9 @@ static fcp_code warn_symmetric(batch *b) {
     bool same = true;
     for (uint32_t i = 0; i < lengths && code == FCP_OK && same; i++) {
         env = problem_env(b->problem, each ? b->example[i] : b->first);
-        code = cells_allow_all(c, &env, &same);
+        cells_counts counts = {0};
+        code = cells_count(c, &env, &counts, NULL);
+        same = !counts.partial && !counts.none;
     }
     cells_free(c);
     free(nodes);
