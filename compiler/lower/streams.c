@@ -147,7 +147,10 @@ static fcp_code pass_transfers(emitter *e, const pass_schedule *ps) {
         e->ranks[b->home].copies++;
         e->ranks[b->home].copies_out += pass == FCP_BACKWARD || b->side != FCP_KEYS; /* keys have no results forward */
     }
-    for (uint32_t i = 0; i < ps->move_count; i++) e->ranks[ps->moves[i].src].sides++, e->ranks[ps->moves[i].dst].sides++;
+    for (uint32_t i = 0; i < ps->move_count; i++) {
+        e->ranks[ps->moves[i].src].sides++;
+        e->ranks[ps->moves[i].dst].sides++;
+    }
     for (uint32_t r = 0; r < ranks; r++) {
         e->ranks[r].begin = e->at[r] = e->transfer_count;
         e->transfer_count += e->ranks[r].copies + e->ranks[r].sides + e->ranks[r].copies_out;
@@ -392,8 +395,8 @@ static void emit_delta(rank_emitter *x) {
 static void emit_rank(rank_emitter *x) {
     emitter *e = x->e;
     uint32_t stages = x->ps->stages, buffers = e->x->program->buffers, after = e->x->schedule->after;
-    uint32_t copies = e->ranks[x->rank].copies, copies_out = e->ranks[x->rank].copies_out, first = e->ranks[x->rank].begin;
-    if (copies) push(&x->compute, (fcp_instr){.op = FCP_OP_COPY, .a = first, .b = copies});
+    const rank_transfers *own = &e->ranks[x->rank];
+    if (own->copies) push(&x->compute, (fcp_instr){.op = FCP_OP_COPY, .a = own->begin, .b = own->copies});
     uint32_t copied = x->compute.count;
     launch_stage(x, 0, false, 0, 0); /* IN */
     if (x->pass == FCP_FORWARD && x->comm.count) attend(x, 0, true);
@@ -412,10 +415,10 @@ static void emit_rank(rank_emitter *x) {
     }
     if (stages > 1) launch_stage(x, stages - 1, true, x->computed[stages - 2], 0);
     launch_stage(x, stages, true, x->computed[stages - 1], 0);
-    if (copies_out) {
+    if (own->copies_out) {
         wait_for_moves(&x->compute, stages, x->came_home);
-        first += copies + e->ranks[x->rank].sides;
-        push(&x->compute, (fcp_instr){.op = FCP_OP_COPY, .stage = stages, .a = first, .b = copies_out});
+        const uint32_t first = own->begin + own->copies + own->sides;
+        push(&x->compute, (fcp_instr){.op = FCP_OP_COPY, .stage = stages, .a = first, .b = own->copies_out});
     }
 }
 
