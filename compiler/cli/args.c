@@ -177,12 +177,10 @@ fcp_code cmd_parse(int argc, char **argv, cmd_line *out, fcp_error *err) {
         if (strcmp(argv[i], "-q") == 0 || strcmp(argv[i], "--quiet") == 0) out->quiet = true;
     }
     size_t room = (size_t)argc + 1;
-    const char **words = calloc(room, sizeof *words);
-    out->defines = calloc(room, sizeof *out->defines);
-    out->fields = calloc(room, sizeof *out->fields);
-    out->sweeps = calloc(room, sizeof *out->sweeps);
-    fcp_code code =
-        words && out->defines && out->fields && out->sweeps ? FCP_OK : fcp_fail(err, FCP_E_NO_MEMORY, "out of memory");
+    const char **words = calloc(4 * room, sizeof *words);
+    fcp_code code = words ? FCP_OK : fcp_fail(err, FCP_E_NO_MEMORY, "out of memory");
+    out->lists = words;
+    if (words) out->defines = words + room, out->fields = words + 2 * room, out->sweeps = words + 3 * room;
     int count = 0;
     bool only_words = false;
     for (int i = 1; i < argc && code == FCP_OK; i++) {
@@ -203,20 +201,12 @@ fcp_code cmd_parse(int argc, char **argv, cmd_line *out, fcp_error *err) {
         if (code == FCP_OK && lengths && !strcmp(lengths, "-") && !strcmp(out->file, "-"))
             code = fcp_fail(err, FCP_E_USAGE, "standard input can be read once, and both FILE and --lengths are '-'");
     }
-    free(words);
     out->json = out->value[OPT_JSON] != NULL || (code != FCP_OK && out->json);
     out->quiet = out->value[OPT_QUIET] != NULL || (code != FCP_OK && out->quiet);
     return code;
 }
 
-void cmd_line_free(cmd_line *line) {
-    free(line->defines);
-    line->defines = NULL;
-    free(line->fields);
-    line->fields = NULL;
-    free(line->sweeps);
-    line->sweeps = NULL;
-}
+void cmd_line_free(cmd_line *line) { free(line->lists); }
 
 /* Reads a number in decimal at *at and moves on behind it. False: there is none, or it has more than 64 bits. */
 static bool read_digits(const char **at, uint64_t *out) {

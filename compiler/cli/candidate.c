@@ -85,31 +85,30 @@ fcp_code candidate_predict_all(const candidate_how *how, const cmd_input *input,
 fcp_code candidate_try(const candidate_how *how, const cmd_input *opened, const char *const (*settings)[2],
                        size_t count, sim_profile *out_profile, candidate *out, fcp_error *err) {
     cmd_line line = *how->line;
-    const char **defines = calloc(line.define_count + count + 1, sizeof *defines);
-    char **made = calloc(count + 1, sizeof *made);
+    arena memory = {0};
+    const char **defines = ARENA_NEW(&memory, const char *, line.define_count + count + 1);
     cmd_input input = {.opened = opened->opened,
                        .is_plan = opened->is_plan,
                        .in_memory = opened->in_memory,
                        .silent = true};
-    fcp_code code = defines && made ? FCP_OK : fcp_fail(err, FCP_E_NO_MEMORY, "out of memory");
+    fcp_code code = defines ? FCP_OK : fcp_fail(err, FCP_E_NO_MEMORY, "out of memory");
     if (!code && opened->in_memory) text_add(&input.bytes, opened->bytes.at, opened->bytes.size);
     for (size_t i = 0; i < line.define_count && !code; i++) defines[i] = line.defines[i];
     for (size_t i = 0; i < count && !code; i++) {
         text define = {0};
         text_printf(&define, "%s=%s", settings[i][0], settings[i][1]);
-        if (!(made[i] = text_take(&define))) code = fcp_fail(err, FCP_E_NO_MEMORY, "out of memory");
-        defines[line.define_count + i] = made[i];
+        defines[line.define_count + i] = define.failed ? NULL : arena_copy(&memory, define.at, define.size);
+        if (!defines[line.define_count + i]) code = fcp_fail(err, FCP_E_NO_MEMORY, "out of memory");
+        text_free(&define);
     }
     if (!code) {
         line.defines = defines;
         line.define_count += count;
         fcp_error why = {0};
-        arena memory = {0};
         sim_result result;
         code = cmd_load(&line, &input, &why);
         if (!code) code = candidate_profile(&line, input.plan, out_profile, &why);
         if (!code) code = candidate_predict_all(how, &input, out_profile, &memory, out, NULL, &result, &why);
-        arena_free(&memory);
         if (code == FCP_E_NO_MEMORY || code == FCP_E_INTERRUPTED || code == FCP_E_PROFILE) *err = why;
         else if (code) {
             out->error = why;
@@ -118,9 +117,7 @@ fcp_code candidate_try(const candidate_how *how, const cmd_input *opened, const 
             code = FCP_OK;
         }
     }
-    for (size_t i = 0; made && i < count; i++) free(made[i]);
-    free(made);
-    free(defines);
+    arena_free(&memory);
     cmd_input_free(&input);
     return code;
 }

@@ -222,7 +222,8 @@ typedef struct cmd_line {
     const char *help_topic;        /* `fcpc help TOPIC` */
     bool help;                     /* --help, `fcpc help` */
     const char *value[OPT_COUNT];  /* NULL: not given; a flag that was given is "" */
-    const char **defines;          /* of every -D, in order; malloc'd */
+    const char **lists;            /* the memory of the following lists; malloc'd */
+    const char **defines;          /* the values of all -D, in order */
     size_t define_count;
     const char **fields;           /* of every --field, likewise */
     size_t field_count;

@@ -7,6 +7,7 @@
  *           the file <request>, line 1 and the column in bytes.
  */
 #include <inttypes.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -46,36 +47,35 @@ static void *append(request *q, list *x, size_t size, json_reader *r) {
     return (char *)grown + x->count++ * size;
 }
 
-static bool read_copy(request *q, json_reader *r, const char **out) {
+static bool read_string(request *q, json_reader *r, void *to) {
+    const char **out = to;
     if (!json_read_string(r, &q->word)) return false;
     *out = arena_copy(&q->memory, q->word.at, q->word.size);
     return *out || json_no_memory(r);
 }
 
-static bool read_id(request *q, json_reader *r) {
-    if (json_peek(r) == '"') return read_copy(q, r, &q->id);
+static bool read_id(request *q, json_reader *r, void *to) {
+    if (json_peek(r) == '"') return read_string(q, r, to);
     return q->has_number = json_read_i64(r, &q->number);
 }
 
-static bool read_program(request *q, json_reader *r) {
-    const bool good = read_copy(q, r, &q->program);
+static bool read_program(request *q, json_reader *r, void *to) {
+    const bool good = read_string(q, r, to);
     q->program_size = q->word.size;
     return good;
 }
 
-static bool read_file(request *q, json_reader *r) { return read_copy(q, r, &q->file); }
-static bool read_plan(request *q, json_reader *r) { return read_copy(q, r, &q->plan); }
-
-static bool read_defines(request *q, json_reader *r) {
+static bool read_defines(request *q, json_reader *r, void *to) {
     json_enter(r, '[');
     while (json_more(r, ']')) {
-        const char **one = append(q, &q->defines, sizeof *one, r);
-        if (!one || !read_copy(q, r, one)) return false;
+        const char **one = append(q, to, sizeof *one, r);
+        if (!one || !read_string(q, r, one)) return false;
     }
     return !r->why;
 }
 
-static bool read_counts(request *q, json_reader *r, list *out) {
+static bool read_counts(request *q, json_reader *r, void *to) {
+    list *out = to;
     json_enter(r, '[');
     while (json_more(r, ']')) {
         uint64_t *one = append(q, out, sizeof *one, r);
@@ -84,15 +84,12 @@ static bool read_counts(request *q, json_reader *r, list *out) {
     return !r->why && (out->count || json_fault(r, "expected a number: a batch has a sequence at least"));
 }
 
-static bool read_lengths(request *q, json_reader *r) { return read_counts(q, r, &q->lengths); }
-static bool read_queries(request *q, json_reader *r) { return read_counts(q, r, &q->queries); }
-
 /* {"doc": [0, 0, 1], ...} */
-static bool read_fields(request *q, json_reader *r) {
+static bool read_fields(request *q, json_reader *r, void *to) {
     json_enter(r, '{');
     while (json_more(r, '}')) {
         list values = {0};
-        fcpc_field *field = append(q, &q->fields, sizeof *field, r);
+        fcpc_field *field = append(q, to, sizeof *field, r);
         if (!field || !json_key(r, &q->word)) return false;
         field->name = arena_copy(&q->memory, q->word.at, q->word.size);
         if (!field->name) return json_no_memory(r);
@@ -108,16 +105,21 @@ static bool read_fields(request *q, json_reader *r) {
     return !r->why;
 }
 
-static bool read_max_seconds(request *q, json_reader *r) {
-    return json_read_u64(r, &q->max_seconds) && (q->max_seconds || json_fault(r, "expected a number of at least 1"));
+static bool read_max_seconds(request *q, json_reader *r, void *to) {
+    (void)q;
+    return json_read_u64(r, to) && (*(uint64_t *)to || json_fault(r, "expected a number of at least 1"));
 }
 
+/* The members of a request: where each goes, and what reads it there. */
 static const struct {
     const char *name;
-    bool (*read)(request *q, json_reader *r);
-} keys[] = {{"id", read_id}, {"program", read_program}, {"file", read_file}, {"define", read_defines},
-            {"lengths", read_lengths}, {"queries", read_queries}, {"fields", read_fields}, {"plan", read_plan},
-            {"max_seconds", read_max_seconds}};
+    size_t to;
+    bool (*read)(request *q, json_reader *r, void *to);
+} keys[] = {{"id", offsetof(request, id), read_id}, {"program", offsetof(request, program), read_program},
+            {"file", offsetof(request, file), read_string}, {"define", offsetof(request, defines), read_defines},
+            {"lengths", offsetof(request, lengths), read_counts}, {"queries", offsetof(request, queries), read_counts},
+            {"fields", offsetof(request, fields), read_fields}, {"plan", offsetof(request, plan), read_string},
+            {"max_seconds", offsetof(request, max_seconds), read_max_seconds}};
 enum { KEYS = sizeof keys / sizeof *keys };
 
 /* Finds a key and reads its value. FCP_OK also if the text has a fault, which r knows. */
@@ -130,7 +132,7 @@ static fcp_code read_member(request *q, json_reader *r, unsigned *seen, uint32_t
         if (*seen & 1u << i)
             return fcp_fail_in(err, FCP_E_DUPLICATE, "<request>", 1, column, "'%s' is given twice", keys[i].name);
         *seen |= 1u << i;
-        keys[i].read(q, r);
+        keys[i].read(q, r, (char *)q + keys[i].to);
         return FCP_OK;
     }
     const char *near = diag_nearest(q->word.at, q->word.size, names, KEYS);
