@@ -344,6 +344,8 @@ fcp_code cmd_json_print(json *j, fcp_error *err);
 /* Ends the object with the diagnostics of `d`, which may be NULL, prints it and frees it. If `code` is an error, it
  * only frees the object, and returns the error. */
 fcp_code cmd_json_finish(json *j, const fcpc_diagnostics *d, fcp_code code, fcp_error *err);
+/* Prints a text on stdout or stderr and frees it. If `code` is an error, it only frees the text, and returns `code`. */
+fcp_code cmd_text_print(text *t, FILE *to, fcp_code code, fcp_error *err);
 /* Flushes stdout; an error if anything written there was lost. */
 fcp_code cmd_flush(fcp_error *err);
 uint32_t cmd_width(void);       /* of the terminal that stdout is; else 80 */
