@@ -1,12 +1,12 @@
-/* load.c: from a file, or bytes in memory, to a plan. The bytes may be hostile.
+/* load.c: loads a plan from a file, or from bytes in memory. The bytes may be hostile.
  *
- * Order:    magic, size, the header's checksum, version and features; the section table, in which every offset must
- *           equal the one that follows from the lengths; the checksums of the sections, and the zeros between them;
- *           then index, check and verify. Nothing is used before it is checked, and no memory is allocated in
- *           proportion to a number that the file merely states.
+ * Requires: no process shortens or rewrites the mapped file while the plan is in use. fcp_plan_save never does: it
+ *           replaces the file by a new one.
  * Gives:    a plan whose tables lie in the mapped file (fcp_plan_load) or in a copy (fcp_plan_load_memory).
- * Requires: nobody shortens or rewrites the mapped file while the plan is in use. fcp_plan_save never does: it puts a
- *           new file in the place of the old one.
+ * Order:    magic, size, the header's checksum, version and features; the section table, in which every offset must be
+ *           the one that follows from the lengths; the checksums of the sections, and the zeros between them; then
+ *           index, check and verify. Nothing is used before it is checked, and no memory is allocated in proportion to
+ *           a number that the file merely states.
  * Cost:     linear; one pass for the checksums.
  */
 #include <errno.h>

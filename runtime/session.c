@@ -1,6 +1,5 @@
-/* session.c: the public functions for sessions. They check what is asked and call the table of the session's backend.
- *
- * A new backend is listed in `kinds`.
+/* session.c: the public functions for sessions: they check their arguments and call the table of the session's kind.
+ * `kinds` lists the kinds.
  */
 #include "runtime/exec/session.h"
 #include "runtime/plan/enum_names.h"
@@ -150,7 +149,7 @@ void fcp_session_free(fcp_session *s) {
     free(plans);
 }
 
-/* A plan that a session is given later must agree with the one it was made for, in what its memory and streams depend
+/* A plan that a session gets later must agree with its first plan in everything that its memory and streams depend
  * on. */
 static fcp_code check_same(const fcp_session *s, const fcp_plan *plan, fcp_error *err) {
     const fcp_problem *a = s->plan->problem, *b = plan->problem;

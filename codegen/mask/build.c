@@ -477,12 +477,9 @@ uint32_t mc_emit_renamed(mc_builder *b, mc_code code, mc_op q_op, mc_op k_op) {
         return MC_NONE;
     }
     for (uint32_t i = 0; i < code.count; i++) {
-        const mc_node *x = &code.nodes[i];
-        const uint32_t operands[4] = {x->a, x->b, x->c, x->guard};
-        uint32_t to[4];
-        for (int o = 0; o < 4; o++) to[o] = operands[o] == MC_NONE ? MC_NONE : at[operands[o]];
-        const mc_op op = x->op == MC_Q ? q_op : x->op == MC_K ? k_op : (mc_op)x->op;
-        root = at[i] = mc_emit(b, op, to[0], to[1], to[2], x->imm, to[3], 0);
+        const mc_node x = mc_renumbered(code.nodes[i], at);
+        const mc_op op = x.op == MC_Q ? q_op : x.op == MC_K ? k_op : (mc_op)x.op;
+        root = at[i] = mc_emit(b, op, x.a, x.b, x.c, x.imm, x.guard, 0);
         if (root == MC_NONE) break;
     }
     free(at);
@@ -513,12 +510,7 @@ bool mc_extract(const mc_builder *b, uint32_t root, mc_node **nodes, uint32_t **
     uint32_t next = 0;
     for (uint32_t i = 0; i <= root; i++) {
         if (!number[i]) continue;
-        mc_node x = b->nodes[i];
-        if (x.a != MC_NONE) x.a = number[x.a];
-        if (x.b != MC_NONE) x.b = number[x.b];
-        if (x.c != MC_NONE) x.c = number[x.c];
-        if (x.guard != MC_NONE) x.guard = number[x.guard];
-        out[next] = x;
+        out[next] = mc_renumbered(b->nodes[i], number);
         out_places[next] = b->facts[i].place;
         number[i] = next++;
     }

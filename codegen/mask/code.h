@@ -102,6 +102,15 @@ typedef struct mc_node {
     int64_t imm;
 } mc_node;
 
+/* The same node, of which operands and guard are renumbered: those that were node i become node to[i]. */
+static inline mc_node mc_renumbered(mc_node x, const uint32_t *to) {
+    if (x.a != MC_NONE) x.a = to[x.a];
+    if (x.b != MC_NONE) x.b = to[x.b];
+    if (x.c != MC_NONE) x.c = to[x.c];
+    if (x.guard != MC_NONE) x.guard = to[x.guard];
+    return x;
+}
+
 /* The real that imm of MC_CONST_F and the scratch of an evaluation hold by its bits; and the bits of a real. */
 static inline double mc_real(int64_t bits) {
     double x;

@@ -22,6 +22,7 @@
 #include "compiler/base/arena.h"
 #include "compiler/base/text.h"
 #include "compiler/fcpc.h"
+#include "runtime/base/grow.h"
 
 enum { DIAG_MAX_WARNINGS = 20, KEPT = DIAG_MAX_ERRORS + DIAG_MAX_WARNINGS, WINDOW = 160, CHARACTER = 3,
       NAME_LIMIT = 48, LINE = 1024 };
@@ -127,13 +128,7 @@ static void add_note(diags *d, span at, const char *format, va_list args) {
 
 uint32_t diag_source(diags *d, const char *name, const char *bytes, size_t size, bool builtin) {
     if (size > UINT32_MAX / 2 || d->source_count == UINT32_MAX / 2) return UINT32_MAX;
-    if (d->source_count == d->source_room) {
-        uint32_t room = d->source_room ? d->source_room * 2 : 4;
-        source *grown = realloc(d->sources, room * sizeof *grown);
-        if (!grown) return UINT32_MAX;
-        d->sources = grown;
-        d->source_room = room;
-    }
+    if (!FCP_GROW(d->sources, d->source_room, d->source_count + 1)) return UINT32_MAX;
     uint32_t lines = 1;
     for (const char *p = bytes, *end = bytes + size; p < end && (p = memchr(p, '\n', (size_t)(end - p))); p++) lines++;
     uint32_t *map = ARENA_NEW(&d->arena, uint32_t, lines);

@@ -26,7 +26,7 @@ const memo_entry *memo_find(const memo *m, const int64_t *key, size_t words, uin
     return NULL;
 }
 
-static bool grow(memo *m) {
+static bool double_slots(memo *m) {
     size_t size = m->size ? m->size * 2 : FIRST_SIZE;
     /* Not calloc: its pages are mapped to one page of zeros until they are written. A hash table reads most pages
      * before it writes them. Then the kernel has to change the mapping, and interrupts every processor that runs a
@@ -48,7 +48,7 @@ static bool grow(memo *m) {
 
 memo_entry *memo_add(memo *m, arena *entries, const int64_t *key, size_t words, uint64_t hash,
                      const uint64_t answer[3]) {
-    if (m->count * 2 >= m->size && !grow(m)) return NULL;
+    if (m->count * 2 >= m->size && !double_slots(m)) return NULL;
     if (words > SIZE_MAX / sizeof *key - 16) return NULL;
     memo_entry *e = arena_alloc(entries, 1, sizeof *e + words * sizeof *key, _Alignof(memo_entry));
     if (!e) return NULL;

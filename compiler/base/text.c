@@ -10,32 +10,19 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "runtime/base/grow.h"
 #include "runtime/base/read_file.h"
 
 enum { CHUNK = 1 << 14 }; /* the least that is read of a file at once */
 
 /* Makes room for `more` bytes and a NUL. */
-static bool grow(text *t, size_t more) {
-    if (t->failed) return false;
-    if (more < t->room - t->size) return true;
-    if (more > SIZE_MAX / 4 || t->size > SIZE_MAX / 4) {
-        t->failed = true;
-        return false;
-    }
-    size_t room = t->room ? t->room * 2 : 1024;
-    if (room < t->size + more + 1) room = t->size + more + 1;
-    char *at = realloc(t->at, room);
-    if (!at) {
-        t->failed = true;
-        return false;
-    }
-    t->at = at;
-    t->room = room;
-    return true;
+static bool reserve(text *t, size_t more) {
+    t->failed |= more > SIZE_MAX / 4 || !FCP_GROW(t->at, t->room, t->size + more + 1);
+    return !t->failed;
 }
 
 void text_add(text *t, const char *bytes, size_t size) {
-    if (!size || !grow(t, size)) return;
+    if (!size || !reserve(t, size)) return;
     memcpy(t->at + t->size, bytes, size);
     t->size += size;
 }
@@ -49,7 +36,7 @@ void text_number(text *t, uint64_t value) {
 }
 
 void text_pad(text *t, char c, size_t count) {
-    if (!count || !grow(t, count)) return;
+    if (!count || !reserve(t, count)) return;
     memset(t->at + t->size, c, count);
     t->size += count;
 }
@@ -59,12 +46,12 @@ void text_printf(text *t, const char *format, ...) {
     va_start(args, format);
     va_list again;
     va_copy(again, args);
-    if (grow(t, 0)) { /* what there is room for is printed once */
+    if (reserve(t, 0)) { /* what there is room for is printed once */
         const size_t left = t->room - t->size;
         const int size = vsnprintf(t->at + t->size, left, format, args);
         if (size < 0) t->failed = true;
         else if ((size_t)size < left) t->size += (size_t)size;
-        else if (grow(t, (size_t)size)) {
+        else if (reserve(t, (size_t)size)) {
             vsnprintf(t->at + t->size, (size_t)size + 1, format, again);
             t->size += (size_t)size;
         }
@@ -84,7 +71,7 @@ int text_read(text *t, const char *path, bool regular, size_t most) {
     uint64_t size;
     int why = fcp_read_open(path, regular, &fd, &size);
     if (why) return failure(t, why);
-    for (ssize_t got = 1; got > 0 && t->size <= most && grow(t, CHUNK);) {
+    for (ssize_t got = 1; got > 0 && t->size <= most && reserve(t, CHUNK);) {
         const size_t left = t->room - t->size - 1, wanted = left > most - t->size ? most - t->size + 1 : left;
         got = fcp_read_some(fd, t->at + t->size, wanted);
         if (got < 0) why = failure(t, errno);
@@ -118,7 +105,7 @@ size_t text_utf8(const char *bytes, size_t left) {
 }
 
 char *text_take(text *t) {
-    if (!grow(t, 0)) {
+    if (!reserve(t, 0)) {
         text_free(t);
         return NULL;
     }

@@ -17,6 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "runtime/base/grow.h"
 #include "runtime/base/stop.h"
 
 typedef __int128 wide;
@@ -84,13 +85,7 @@ typedef struct learner {
 static bool end_run(learner *l) {
     box_array *a = l->a;
     if (!l->runs) return true;
-    if (a->run_count == a->run_room) {
-        uint32_t room = a->run_room ? 2 * a->run_room : 64;
-        array_run *runs = realloc(a->runs, room * sizeof *runs);
-        if (!runs) return false;
-        a->runs = runs;
-        a->run_room = room;
-    }
+    if (!FCP_GROW(a->runs, a->run_room, a->run_count + 1)) return false;
     a->runs[a->run_count++] = (array_run){l->start, l->v, l->length > 1 ? l->s : 0};
     if (a->run_count > RUNS_FEW && a->run_count > a->total / RUN_LEAST) l->runs = false;
     return true;
@@ -173,18 +168,8 @@ static int by_value(const void *x, const void *y) { /* no two are equal */
 
 /* Ranks the values of constant runs. */
 static bool make_ranks(box_array *a) {
-    if (a->rank_room < 2 * a->blocks) {
-        rank_range *ranks = realloc(a->ranks, 2 * (size_t)a->blocks * sizeof *ranks);
-        if (!ranks) return false;
-        a->ranks = ranks;
-        a->rank_room = 2 * a->blocks;
-    }
-    if (a->rank_of_room < a->run_count) {
-        uint32_t *of = realloc(a->run_rank, a->run_count * sizeof *of);
-        if (!of) return false;
-        a->run_rank = of;
-        a->rank_of_room = a->run_count;
-    }
+    if (!FCP_GROW(a->ranks, a->rank_room, 2 * a->blocks)) return false;
+    if (!FCP_GROW(a->run_rank, a->rank_of_room, a->run_count)) return false;
     value_order *order = malloc(a->run_count * sizeof *order);
     if (!order) return false;
     for (uint32_t i = 0; i < a->run_count; i++) order[i] = (value_order){a->runs[i].v, i};
@@ -223,14 +208,8 @@ static fcp_code learn(box_array *a, const volatile int *stop) {
     a->run_count = 0;
     a->blocks = (uint32_t)blocks;
     if (blocks == 0) return FCP_OK;
-    if (a->block_room < blocks) {
-        array_facts *tree = realloc(a->tree, 2 * (size_t)blocks * sizeof *tree);
-        if (tree) a->tree = tree;
-        uint32_t *run_of = realloc(a->run_of, (size_t)blocks * sizeof *run_of);
-        if (run_of) a->run_of = run_of;
-        if (!tree || !run_of) return FCP_E_NO_MEMORY;
-        a->block_room = (uint32_t)blocks;
-    }
+    if (!FCP_GROW(a->tree, a->tree_room, 2 * blocks)) return FCP_E_NO_MEMORY;
+    if (!FCP_GROW(a->run_of, a->run_of_room, blocks)) return FCP_E_NO_MEMORY;
     learner l = {.a = a, .runs = true, .up = true, .down = true};
     for (uint32_t b = 0; b < blocks; b++) {
         if (b % STOP_BLOCKS == 0 && fcp_stop_asked(stop)) return FCP_E_INTERRUPTED;
@@ -341,7 +320,7 @@ size_t box_arrays_bytes(const box_arrays *all) {
     size_t bytes = all->count * sizeof *all->at;
     for (uint32_t i = 0; i < all->count; i++) {
         const box_array *a = &all->at[i];
-        bytes += a->block_room * (2 * sizeof *a->tree + sizeof *a->run_of) + a->rank_room * sizeof *a->ranks;
+        bytes += a->tree_room * sizeof *a->tree + a->run_of_room * sizeof *a->run_of + a->rank_room * sizeof *a->ranks;
         bytes += a->run_room * sizeof *a->runs + a->rank_of_room * sizeof *a->run_rank;
     }
     if (all->kept) bytes += KEPT_MAX * sizeof *all->kept;

@@ -28,7 +28,7 @@ typedef struct box_array {
     bool used, again;   /* again: its contents may come again in another sequence, as those of a table do */
     array_facts *tree;  /* a tree over blocks of elements: node i joins 2 i and 2 i + 1; the leaves begin at `blocks` */
     rank_range *ranks;  /* a tree of ranks, or NULL */
-    uint32_t blocks, block_room, rank_room;
+    uint32_t blocks, tree_room, run_of_room, rank_room;
     array_run *runs;    /* in order */
     uint32_t *run_of;   /* the run that holds a block's first element */
     uint32_t *run_rank; /* the rank of each run: values are numbered in the order in which they first come */

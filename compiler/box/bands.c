@@ -12,6 +12,7 @@
  * Units: positions count tokens.
  */
 #include "compiler/box/bands.h"
+#include "compiler/box/bits.h"
 
 #include <stdlib.h>
 
@@ -390,14 +391,6 @@ size_t box_bands_key(const box_program *program, const box_node *x, const box *b
 
 /* --- rows and pairs ----------------------------------------------------------------------------------------------- */
 
-static void set_run(uint64_t bits[2], uint32_t from, uint32_t to) {
-    for (uint32_t w = 0; w < 2; w++) {
-        uint32_t lo = from > w * 64 ? from - w * 64 : 0, hi = to > w * 64 ? to - w * 64 : 0;
-        if (hi > 64) hi = 64;
-        if (lo < hi) bits[w] |= (hi == 64 ? UINT64_MAX : ((uint64_t)1 << hi) - 1) & ~(((uint64_t)1 << lo) - 1);
-    }
-}
-
 /* One key in rows [r0, r0 + width): sets bit j if row r0 + j allows it. In a record edges go up or stand still, so with
  * growing rows the key lies in one band after the other, from the last that reaches beyond it downwards. */
 static void column_of_bands(const mc_bands *s, int64_t key, int64_t r0, uint32_t width, uint64_t bits[2]) {
@@ -415,7 +408,7 @@ static void column_of_bands(const mc_bands *s, int64_t key, int64_t r0, uint32_t
             const int64_t begin = hi > key ? part.r0 : part.r0 + (key - hi) + 1;
             const int64_t end = lo > key ? part.r0 : first[j].lo_slope ? part.r0 + (key - lo) + 1 : part.r1;
             const int64_t last = end < part.r1 ? end : part.r1;
-            if (begin < last) set_run(bits, (uint32_t)(begin - r0), (uint32_t)(last - r0));
+            if (begin < last) set_bits(bits, (uint32_t)(begin - r0), (uint32_t)(last - r0));
         }
     }
 }
@@ -431,7 +424,7 @@ void box_bands_row(const box_program *program, const box_node *x, const box *b, 
         for (uint32_t i = band_beyond(first, r->count, q, k0); i < r->count; i++) {
             int64_t lo = band_lower(&first[i], q) - k0, hi = band_upper(&first[i], q) - k0;
             if (lo >= width) return;
-            set_run(bits, lo > 0 ? (uint32_t)lo : 0, hi < width ? (uint32_t)hi : width);
+            set_bits(bits, lo > 0 ? (uint32_t)lo : 0, hi < width ? (uint32_t)hi : width);
         }
         return;
     }
@@ -441,7 +434,7 @@ void box_bands_row(const box_program *program, const box_node *x, const box *b, 
     }
     for (uint32_t j = 0; j < width; j++) {
         int64_t k = k0 + j;
-        if (mc_in_bands(s, x->f.x[0] == BOX_Q ? q : k, x->f.x[1] == BOX_Q ? q : k)) set_run(bits, j, j + 1);
+        if (mc_in_bands(s, x->f.x[0] == BOX_Q ? q : k, x->f.x[1] == BOX_Q ? q : k)) set_bit(bits, j);
     }
 }
 

@@ -65,6 +65,16 @@ typedef struct box_value {
     uint64_t set;   /* for ints that are not linear: bit x mod 64 is set for every value x */
 } box_value;
 
+/* The dimensions that a node depends on: bit d is set for dimension d. `on` has those of the nodes before it. */
+enum { ON_Q = 1 << BOX_Q, ON_K = 1 << BOX_K, ON_H = 1 << BOX_H };
+static inline uint8_t box_depends(const box_node *x, const uint8_t *on) {
+    if (x->op >= BOX_LINEAR)
+        return (uint8_t)((x->f.x[BOX_Q] ? ON_Q : 0) | (x->f.x[BOX_K] ? ON_K : 0) | (x->f.x[BOX_H] ? ON_H : 0));
+    if (x->op == MC_BANDS && x->a == MC_NONE) return ON_Q | ON_K;
+    return (uint8_t)((x->a != MC_NONE ? on[x->a] : 0) | (x->b != MC_NONE ? on[x->b] : 0) |
+                     (x->c != MC_NONE ? on[x->c] : 0));
+}
+
 typedef enum box_class { BOX_NONE, BOX_FULL, BOX_MIXED } box_class;
 
 size_t box_program_size(uint32_t count); /* bytes */

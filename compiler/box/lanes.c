@@ -13,12 +13,13 @@
 #include "compiler/box/lanes.h"
 
 #include "compiler/box/bands.h"
+#include "compiler/box/bits.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 /* FAR: values are below 2^FAR. NEAR, DIRECT: ranges of values for which tables go by value. */
-enum { Q = 1, K = 2, FAR = 60, NEAR = 256, SLOTS = 512, DIRECT = 2048 };
+enum { FAR = 60, NEAR = 256, SLOTS = 512, DIRECT = 2048 };
 
 typedef struct bits {
     uint64_t w[2];
@@ -26,7 +27,6 @@ typedef struct bits {
 
 /* A node of a cell. */
 typedef struct cell_node {
-    uint8_t on;      /* Q | K: what it depends on */
     bool absolute;   /* int: the absolute value of the sum */
     int64_t *x, *y;  /* int: the value at row i and key j is x[i] + y[j]; NULL stands for zeros */
     bits *rows;      /* bool */
@@ -53,6 +53,7 @@ struct lanes {
     bool *needed;
     /* of a cell */
     cell_node *nodes;
+    uint8_t *on; /* by node: what it depends on */
     int64_t (*sums)[LANES];
     bits (*rows)[LANES];
     uint32_t cell_room, sums_used, rows_used;
@@ -67,6 +68,7 @@ void lanes_free(lanes *l) {
     free(l->v);
     free(l->needed);
     free(l->nodes);
+    free(l->on);
     free(l->sums);
     free(l->rows);
     free(l->tables);
@@ -75,7 +77,7 @@ void lanes_free(lanes *l) {
 
 size_t lanes_bytes(const lanes *l) {
     return sizeof *l + (l->tables ? sizeof *l->tables : 0) + l->room * (sizeof *l->v + sizeof *l->needed) +
-           l->cell_room * (sizeof *l->nodes + 2 * sizeof *l->sums + sizeof *l->rows);
+           l->cell_room * (sizeof *l->nodes + sizeof *l->on + 2 * sizeof *l->sums + sizeof *l->rows);
 }
 
 /* --- along one dimension ------------------------------------------------------------------------------------------ */
@@ -181,13 +183,7 @@ const int64_t *lanes_run(lanes *l, int d, int64_t from, uint32_t count, const in
 
 /* --- a cell: comparisons ------------------------------------------------------------------------------------------ */
 
-static bits first_keys(uint32_t n) {
-    bits b = {{n >= 64 ? UINT64_MAX : ((uint64_t)1 << n) - 1, 0}};
-    if (n > 64) b.w[1] = n >= 128 ? UINT64_MAX : ((uint64_t)1 << (n - 64)) - 1;
-    return b;
-}
-
-static void add_bit(bits *b, uint32_t j) { b->w[j >> 6] |= (uint64_t)1 << (j & 63); }
+static bits first_keys(uint32_t n) { return (bits){{low_bits(n), n > 64 ? low_bits(n - 64) : 0}}; }
 
 /* The slot of a value in the hash table; if it has none, the slot that it would get. */
 static slot *find_slot(tables *t, int64_t value, uint32_t stamp) {
@@ -206,7 +202,7 @@ static void rows_equal(lanes *l, const int64_t *a, const int64_t *b, bits *rows)
     }
     if (hi - lo < DIRECT) {
         const uint64_t range = (uint64_t)(hi - lo) + 1;
-        for (uint32_t j = 0; j < l->width; j++) add_bit(&t->direct[b[j] - lo], j);
+        for (uint32_t j = 0; j < l->width; j++) set_bit(t->direct[b[j] - lo].w, j);
         for (uint32_t i = 0; i < l->height; i++) {
             const uint64_t x = (uint64_t)a[i] - (uint64_t)lo;
             rows[i] = t->direct[x < range ? x : DIRECT];
@@ -227,7 +223,7 @@ static void rows_equal(lanes *l, const int64_t *a, const int64_t *b, bits *rows)
             s = find_slot(t, b[j], stamp);
             if (s->stamp != stamp) *s = (slot){b[j], stamp, {{0}}};
         }
-        add_bit(&s->keys, j);
+        set_bit(s->keys.w, j);
     }
     for (uint32_t i = 0; i < l->height; i++) {
         if (i && a[i] == a[i - 1]) {
@@ -275,7 +271,7 @@ static void rows_at_most(lanes *l, const int64_t *a, const int64_t *b, bits *row
         memset(t->near, 0, (size_t)(hi - lo + 1) * sizeof *t->near);
         for (uint32_t j = 0; j < l->width; j++) {
             int64_t x = b[j] < lo ? lo : b[j] > hi ? hi : b[j];
-            add_bit(&t->near[x - lo], j);
+            set_bit(t->near[x - lo].w, j);
         }
         for (int64_t x = 1; x <= hi - lo; x++)
             for (int w = 0; w < 2; w++) t->near[x].w[w] |= t->near[x - 1].w[w];
@@ -289,7 +285,7 @@ static void rows_at_most(lanes *l, const int64_t *a, const int64_t *b, bits *row
     sort_keys(list, other, l->width);
     for (uint32_t j = 0; j < l->width; j++) {
         below[j + 1] = below[j];
-        add_bit(&below[j + 1], list[j].key);
+        set_bit(below[j + 1].w, list[j].key);
     }
     for (uint32_t i = 0; i < l->height; i++) {
         uint32_t from = 0, to = l->width; /* how many are at most a[i] */
@@ -309,13 +305,15 @@ static bool reserve_cell(lanes *l, uint32_t count) {
     if (!l->tables && !(l->tables = calloc(1, sizeof *l->tables))) return false;
     if (count <= l->cell_room) return true;
     free(l->nodes);
+    free(l->on);
     free(l->sums);
     free(l->rows);
     l->cell_room = 0;
     l->nodes = malloc(count * sizeof *l->nodes);
+    l->on = malloc(count * sizeof *l->on);
     l->sums = malloc(2 * (size_t)count * sizeof *l->sums);
     l->rows = malloc(count * sizeof *l->rows);
-    if (!l->nodes || !l->sums || !l->rows) return false;
+    if (!l->nodes || !l->on || !l->sums || !l->rows) return false;
     l->cell_room = count;
     return true;
 }
@@ -416,18 +414,8 @@ static void line_rows(const lanes *l, const form *f, const box *b, bits *rows) {
     }
 }
 
-static unsigned depends_on(const lanes *l, const box_node *x) {
-    unsigned on = 0;
-    if (x->op >= BOX_LINEAR) on = (x->f.x[BOX_Q] != 0 ? Q : 0) | (x->f.x[BOX_K] != 0 ? K : 0);
-    if (x->a != MC_NONE) on |= l->nodes[x->a].on;
-    if (x->b != MC_NONE) on |= l->nodes[x->b].on;
-    if (x->c != MC_NONE) on |= l->nodes[x->c].on;
-    return on;
-}
-
 /* A node that depends on q alone or k alone, from its lane. */
-static bool plain_node(lanes *l, const box_node *x, cell_node *n, const int64_t *v) {
-    const bool rows = n->on & Q;
+static bool plain_node(lanes *l, const box_node *x, cell_node *n, const int64_t *v, bool rows) {
     if (!box_is_bool(x->op)) {
         if (rows) n->x = (int64_t *)v;
         else n->y = (int64_t *)v;
@@ -506,23 +494,24 @@ bool lanes_cell(lanes *l, const box_program *program, const box *b, uint64_t *ou
     for (uint32_t i = 0; i < program->count; i++) {
         const box_node *x = &program->nodes[i];
         cell_node *n = &l->nodes[i];
-        *n = (cell_node){.on = (uint8_t)depends_on(l, x)};
-        if (n->on == (Q | K)) {
+        *n = (cell_node){0};
+        l->on[i] = box_depends(x, l->on) & (ON_Q | ON_K);
+        if (l->on[i] == (ON_Q | ON_K)) {
             if (!joint_node(l, x, n, b)) return true;
             continue;
         }
-        const int d = n->on & Q ? BOX_Q : BOX_K;
+        const int d = l->on[i] & ON_Q ? BOX_Q : BOX_K;
         /* the lanes of operands that depend on nothing are along k: make them anew along q, where they are needed */
         const uint32_t count = d == BOX_Q ? l->height : l->width, operand[3] = {x->a, x->b, x->c};
         for (int o = 0; o < 3 && d == BOX_Q; o++)
-            if (operand[o] != MC_NONE && l->nodes[operand[o]].on == 0)
+            if (operand[o] != MC_NONE && l->on[operand[o]] == 0)
                 for (uint32_t j = l->width; j < count; j++) l->v[operand[o]][j] = l->v[operand[o]][0];
-        if (!evaluate_lane(l, x, d, b->lo[d], count, b->lo, l->v[i]) || !plain_node(l, x, n, l->v[i])) return true;
+        if (!evaluate_lane(l, x, d, b->lo[d], count, b->lo, l->v[i])) return true;
+        if (!plain_node(l, x, n, l->v[i], d == BOX_Q)) return true;
     }
     const bits *rows = l->nodes[program->root].rows;
     uint64_t pairs = 0;
-    for (uint32_t i = 0; i < l->height; i++)
-        pairs += (uint64_t)__builtin_popcountll(rows[i].w[0]) + (uint64_t)__builtin_popcountll(rows[i].w[1]);
+    for (uint32_t i = 0; i < l->height; i++) pairs += count_bits(rows[i].w);
     *out_pairs = pairs;
     *out_known = true;
     return true;

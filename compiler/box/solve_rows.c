@@ -10,10 +10,12 @@
  */
 #include "compiler/box/solve_rows.h"
 #include "compiler/box/bands.h"
+#include "compiler/box/bits.h"
 
 #include <stdlib.h>
 #include <string.h>
 
+#include "runtime/base/grow.h"
 #include "runtime/base/stop.h"
 
 /* Key j has the value v + s * (j - start), up to where the next segment starts. All values fit int64. */
@@ -68,19 +70,9 @@ uint32_t rows_segments(const rows *r, const box_program *program) {
 
 /* --- bits ------------------------------------------------------------------------------------------------------- */
 
-static uint64_t low_bits(uint32_t n) { return n >= 64 ? UINT64_MAX : ((uint64_t)1 << n) - 1; }
-
-static void set_bits(uint64_t bits[2], uint32_t from, uint32_t to) {
-    if (from >= to) return;
-    if (from < 64) bits[0] |= low_bits(to) & ~low_bits(from);
-    if (to > 64) bits[1] |= low_bits(to - 64) & (from > 64 ? ~low_bits(from - 64) : UINT64_MAX);
-}
-
-static bool bit(const uint64_t bits[2], uint32_t j) { return bits[j >> 6] >> (j & 63) & 1; }
-
 /* The first j in (from, to) whose bit differs from that of `from`, or `to`. */
 static uint32_t run_end(const uint64_t bits[2], uint32_t from, uint32_t to) {
-    uint64_t flip = bit(bits, from) ? UINT64_MAX : 0;
+    uint64_t flip = get_bit(bits, from) ? UINT64_MAX : 0;
     for (uint32_t w = from >> 6; w < 2; w++) {
         uint64_t other = bits[w] ^ flip;
         if (w == from >> 6) other &= ~low_bits(from & 63);
@@ -137,7 +129,7 @@ static void mark_zero(uint64_t bits[2], uint32_t at, uint32_t end, int64_t v, in
         if (negated % s != 0) return;
         j = negated / s;
     }
-    if (j >= 0 && j < (__int128)(end - at)) set_bits(bits, at + (uint32_t)j, at + (uint32_t)j + 1);
+    if (j >= 0 && j < (__int128)(end - at)) set_bit(bits, at + (uint32_t)j);
 }
 
 static void solve_elements(rows *r, row_node *n, unsigned op, const stretch *p) {
@@ -146,7 +138,7 @@ static void solve_elements(rows *r, row_node *n, unsigned op, const stretch *p) 
         int64_t value, x = along(p->x, p->dx, j - p->at), y = along(p->y, p->dy, j - p->at);
         if (!mc_value(op, x, y, &value)) value = mc_in_bands(r->bands, x, y); /* the one other that comes here */
         const bool bad = mc_value_fault(op, x, y) != MC_OK; /* if its guard is true */
-        if (is_bool ? value != 0 : bad) set_bits(n->bits, j, j + 1);
+        if (is_bool ? value != 0 : bad) set_bit(n->bits, j);
         if (!is_bool) push_segment(r, n, j, value, 0);
     }
     r->elements += p->end - p->at;
@@ -203,7 +195,7 @@ static void solve_load(rows *r, row_node *n, const box_array *a, const stretch *
         bool there = mc_place(&a->array, along(p->x, p->dx, j - p->at), along(p->y, p->dy, j - p->at), &at);
         const array_run *of = there && p->dx == 1 && !a->array.columns ? box_array_run(a, at, &end) : NULL;
         if (!there) {
-            set_bits(n->bits, j, j + 1);
+            set_bit(n->bits, j);
         } else if (p->dx == 0 && p->dy == 0) {
             value = mc_int_at(&a->array, at);
             run = p->end - j;
@@ -312,7 +304,7 @@ static void solve_if(rows *r, row_node *n, const uint64_t p[2], const row_node *
     const segment *y = r->pool + b->first, *y_end = y + b->count;
     for (uint32_t at = 0; at < r->width;) {
         uint32_t end = run_end(p, at, r->width);
-        bool first = bit(p, at);
+        bool first = get_bit(p, at);
         const segment **s = first ? &x : &y, *s_end = first ? x_end : y_end;
         while (*s + 1 < s_end && (*s)[1].start <= at) ++*s;
         if (*s + 1 < s_end && (*s)[1].start < end) end = (*s)[1].start;
@@ -370,34 +362,13 @@ static bool solve_node(rows *r, const box_program *program, uint32_t i, const bo
     return true;
 }
 
-static bool reserve_nodes(rows *r, const box_program *program) {
-    if (r->node_room < program->count) {
-        row_node *nodes = realloc(r->nodes, program->count * sizeof *nodes);
-        if (!nodes) return false;
-        r->nodes = nodes;
-        r->node_room = program->count;
-    }
-    return true;
-}
-
-/* Makes room for the segments of one node: there are at most as many as keys. */
-static bool reserve_segments(rows *r) {
-    if (r->pool_room - r->used >= ROWS_WIDTH) return true;
-    uint32_t room = 2 * r->pool_room + ROWS_WIDTH;
-    segment *pool = realloc(r->pool, room * sizeof *pool);
-    if (!pool) return false;
-    r->pool = pool;
-    r->pool_room = room;
-    return true;
-}
-
 typedef enum row_end { ROW_SOLVED, ROW_FAULT, ROW_NO_MEMORY } row_end;
 
 static row_end solve_row(rows *r, const box_program *program, const box *b, int64_t q, int64_t h, uint32_t *fault) {
     r->used = 0;
     r->width = (uint32_t)(b->hi[BOX_K] - b->lo[BOX_K]);
     for (uint32_t i = 0; i < program->count; i++) {
-        if (!reserve_segments(r)) return ROW_NO_MEMORY;
+        if (!FCP_GROW(r->pool, r->pool_room, r->used + ROWS_WIDTH)) return ROW_NO_MEMORY; /* a node has no more */
         if (solve_node(r, program, i, b, q, h)) continue;
         const row_node *n = &r->nodes[i];
         uint32_t guard = program->nodes[i].guard;
@@ -413,7 +384,8 @@ bool rows_one(rows *r, const box_program *program, const box *b, int64_t q, int6
               uint64_t *elements) {
     uint32_t fault;
     r->elements = 0;
-    if (!reserve_nodes(r, program) || solve_row(r, program, b, q, h, &fault) != ROW_SOLVED) return false;
+    if (!FCP_GROW(r->nodes, r->node_room, program->count)) return false;
+    if (solve_row(r, program, b, q, h, &fault) != ROW_SOLVED) return false;
     *elements += r->elements;
     memcpy(out, r->nodes[program->root].bits, 2 * sizeof *out);
     return true;
@@ -422,7 +394,7 @@ bool rows_one(rows *r, const box_program *program, const box *b, int64_t q, int6
 bool rows_solve(rows *r, const box_program *program, const box *b, rows_result *out) {
     *out = (rows_result){0};
     r->elements = 0;
-    if (!reserve_nodes(r, program)) return false;
+    if (!FCP_GROW(r->nodes, r->node_room, program->count)) return false;
     int64_t q_end = program->on_q ? b->hi[BOX_Q] : b->lo[BOX_Q] + 1;
     int64_t h_end = program->on_h ? b->hi[BOX_H] : b->lo[BOX_H] + 1;
     for (int64_t h = b->lo[BOX_H]; h < h_end; h++)
@@ -444,8 +416,7 @@ bool rows_solve(rows *r, const box_program *program, const box *b, rows_result *
                 out->elements = r->elements;
                 return true;
             }
-            const uint64_t *bits = r->nodes[program->root].bits;
-            out->pairs += (uint64_t)__builtin_popcountll(bits[0]) + (uint64_t)__builtin_popcountll(bits[1]);
+            out->pairs += count_bits(r->nodes[program->root].bits);
         }
     if (!program->on_q) out->pairs *= (uint64_t)(b->hi[BOX_Q] - b->lo[BOX_Q]);
     if (!program->on_h) out->pairs *= (uint64_t)(b->hi[BOX_H] - b->lo[BOX_H]);

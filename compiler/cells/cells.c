@@ -167,12 +167,7 @@ static fcp_code grid_words(cells *c, const uint64_t *q_cuts, uint32_t q_pieces, 
     *out = 0;
     for (uint32_t i = 0; i < c->arrays.count; i++)
         if (c->arrays.at[i].used && !c->arrays.at[i].again) return FCP_OK;
-    if (need > c->key_room) {
-        int64_t *key = realloc(c->key, need * sizeof *key);
-        if (!key) return FCP_E_NO_MEMORY;
-        c->key = key;
-        c->key_room = need;
-    }
+    if (!FCP_GROW(c->key, c->key_room, need)) return FCP_E_NO_MEMORY;
     int64_t *w = c->key;
     *w++ = ANSWER_GRID;
     *w++ = (int64_t)((uint64_t)q_pieces << 32 | k_pieces);
@@ -197,7 +192,7 @@ static fcp_code keep_grid(cells *c, const int64_t *key, size_t words, uint64_t h
     size_t bytes = c->entry_count * sizeof *c->entries + words * sizeof *key;
     if (bytes > GRID_BYTES_MAX - c->grid_bytes) return FCP_OK;
     cell_entry *copy = ARENA_NEW(&c->keys, cell_entry, c->entry_count);
-    if (!copy || !RESERVE(c->grids, c->grid_room, c->grid_count, 1)) return FCP_E_NO_MEMORY;
+    if (!copy || !FCP_GROW(c->grids, c->grid_room, c->grid_count + 1)) return FCP_E_NO_MEMORY;
     if (c->entry_count) memcpy(copy, c->entries, c->entry_count * sizeof *copy);
     const uint64_t answer[3] = {c->grid_count};
     c->grids[c->grid_count++] = (kept_grid){copy, c->entry_count};
@@ -291,7 +286,7 @@ fcp_code cells_pairs(cells *c, const mc_env *env, const uint64_t *q_cuts, uint32
     c->pairs_only = false;
     if (fault && is_fault(code)) *fault = c->fault;
     if (code != FCP_OK) return code;
-    if (!RESERVE(c->pairs, c->pairs_room, 0, c->entry_count)) return FCP_E_NO_MEMORY;
+    if (!FCP_GROW(c->pairs, c->pairs_room, c->entry_count)) return FCP_E_NO_MEMORY;
     for (size_t i = 0; i < c->entry_count; i++) {
         const uint32_t shape = c->entries[i].shape;
         c->pairs[i] = shape < SHAPE_NONE ? c->shapes[shape].pairs : c->sums[shape - SHAPE_NONE];
@@ -341,29 +336,6 @@ const fcp_shape_rec *cells_shapes(const cells *c, uint32_t *out_count, const fcp
     return c->shapes;
 }
 
-/* Counts the cells of the sequence from its grid of one piece pair, if that is kept: *out_known. */
-static fcp_code count_kept(cells *c, uint64_t all, cells_counts *out, bool *out_known) {
-    const uint64_t q_cuts[2] = {0, (uint64_t)c->env.queries}, k_cuts[2] = {0, (uint64_t)c->env.n};
-    size_t words;
-    uint64_t hash;
-    *out_known = false;
-    fcp_code code = c->grid_count ? grid_words(c, q_cuts, 1, k_cuts, 1, &words) : FCP_OK;
-    const memo_entry *known = code || !c->grid_count ? NULL : cells_find_words(c, c->key, words, &hash);
-    if (!known) return code;
-    const kept_grid *g = &c->grids[known->answer[0]];
-    *out = (cells_counts){.none = all};
-    if (g->count) {
-        const fcp_shape_rec *s = &c->shapes[g->entries[0].shape];
-        for (const fcp_run *r = c->runs + s->first_run; r < c->runs + s->first_run + s->runs; r++) {
-            *(r->cls == FCP_CELL_FULL ? &out->full : &out->partial) += r->count;
-            out->none -= r->count;
-        }
-        out->pairs = s->pairs;
-    }
-    *out_known = true;
-    return FCP_OK;
-}
-
 fcp_code cells_count(cells *c, const mc_env *env, cells_counts *out, cells_fault *fault) {
     const uint64_t down = ((uint64_t)env->queries + FCP_CELL - 1) / FCP_CELL;
     const uint64_t across = ((uint64_t)env->n + FCP_CELL - 1) / FCP_CELL;
@@ -372,64 +344,12 @@ fcp_code cells_count(cells *c, const mc_env *env, cells_counts *out, cells_fault
     *out = (cells_counts){.pairs = 0};
     if (!all) return FCP_OK;
     const cell_rect square = {.hi = {down, across}};
-    bool known = false;
     fcp_code code = cells_set_sequence(c, env);
-    if (code == FCP_OK) code = count_kept(c, all, out, &known);
-    if (known) return FCP_OK;
     if (code == FCP_OK) code = count_rect(c, &square, c->base, sum);
     if (fault && is_fault(code)) *fault = c->fault;
     if (code != FCP_OK) return code;
     *out = (cells_counts){.full = sum[0], .partial = sum[1], .none = all - sum[0] - sum[1], .pairs = sum[2]};
     return FCP_OK;
-}
-
-/* Is all of a rectangle allowed? *all becomes false at the first box or cell that is not. */
-static fcp_code all_of_rect(cells *c, const cell_rect *r, const box_program *p, bool *all) {
-    const uint64_t count = (r->hi[BOX_Q] - r->lo[BOX_Q]) * (r->hi[BOX_K] - r->lo[BOX_K]);
-    const box b = cells_rect_box(c, r);
-    box_class cls;
-    uint64_t area, here[3] = {0}, hash;
-    bool whole = false;
-    stack_mark mark = stack_here(&c->stack);
-    fcp_code code = cells_stopped(c) ? FCP_E_INTERRUPTED : cells_box_area(&b, &area);
-    if (code == FCP_OK) code = cells_classify(c, &b, &p, &cls);
-    if (code != FCP_OK || cls == BOX_FULL) goto done;
-    if (cls == BOX_NONE) {
-        *all = false;
-        goto done;
-    }
-    if (count > 1) code = cells_count_whole(c, &b, p, here, &whole);
-    else if ((code = cells_cell_pairs(c, &b, p, &here[2])) == FCP_OK) whole = true;
-    if (code != FCP_OK || whole) {
-        if (code == FCP_OK) *all = here[2] == area;
-        goto done;
-    }
-    const size_t words = cells_box_words(c, ANSWER_CELLS, &b, p);
-    const memo_entry *known = cells_find_words(c, c->key, words, &hash);
-    int64_t *key = known ? NULL : cells_keep_words(c, words);
-    if (known) *all = known->answer[0] == count;
-    else if (!key) code = FCP_E_NO_MEMORY;
-    else {
-        const uint64_t answer[3] = {count, 0, area};
-        cell_rect parts[4];
-        const unsigned n = split_four(r, &b, p, parts);
-        for (unsigned i = 0; i < n && code == FCP_OK && *all; i++) code = all_of_rect(c, &parts[i], p, all);
-        if (code == FCP_OK && *all && words && !memo_add(&c->memo, &c->keys, key, words, hash, answer))
-            code = FCP_E_NO_MEMORY;
-    }
-done:
-    stack_back(&c->stack, mark);
-    return code;
-}
-
-fcp_code cells_allow_all(cells *c, const mc_env *env, bool *out) {
-    const uint64_t down = ((uint64_t)env->queries + FCP_CELL - 1) / FCP_CELL;
-    const uint64_t across = ((uint64_t)env->n + FCP_CELL - 1) / FCP_CELL;
-    const cell_rect square = {.hi = {down, across}};
-    *out = true;
-    if (!down || !across) return FCP_OK;
-    fcp_code code = cells_set_sequence(c, env);
-    return code == FCP_OK ? all_of_rect(c, &square, c->base, out) : code;
 }
 
 fcp_code cells_count_rows(cells *c, const mc_env *env, uint64_t *out_rows) {

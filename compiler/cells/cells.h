@@ -97,10 +97,6 @@ typedef struct cells_counts {
 } cells_counts;
 fcp_code cells_count(cells *c, const mc_env *env, cells_counts *out, cells_fault *fault);
 
-/* Does the mask allow all pairs? Cost: that of cells_count up to the first rectangle or cell that has a pair which is
- * not allowed. Errors as cells_count's. */
-fcp_code cells_allow_all(cells *c, const mc_env *env, bool *out);
-
 /* What the answers have cost so far: boxes evaluated, rows solved, pairs looked at one by one, answers remembered, and
  * the bytes in use. work: all of that in nanoseconds of one processor, counted and not measured, so that it is the same
  * on every machine. */

@@ -11,6 +11,7 @@
 #include "compiler/base/memo.h"
 #include "compiler/box/solve_rows.h"
 #include "compiler/base/stack.h"
+#include "runtime/base/grow.h"
 #include "runtime/base/stop.h"
 
 /* Columns [first, end) of the units under way (cells, or pieces), for some rows of them. */
@@ -149,10 +150,6 @@ struct cells {
 };
 
 /* --- solve.c: one box ------------------------------------------------------------------------------------- */
-
-/* Makes room for `more` records of a growing array. */
-bool cells_reserve(void **array, size_t *room, size_t count, size_t more, size_t size);
-#define RESERVE(array, room, count, more) cells_reserve((void **)&(array), &(room), (count), (more), sizeof *(array))
 
 static inline box make_box(const cells *c, int64_t q0, int64_t q1, int64_t k0, int64_t k1) {
     return (box){{q0, k0, 0}, {q1, k1, c->heads}};

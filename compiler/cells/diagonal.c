@@ -50,7 +50,7 @@ static fcp_code add_found(finder *f, int64_t first, int64_t end, uint64_t value)
         last->end = end;
         return FCP_OK;
     }
-    if (!RESERVE(c->found, c->found_room, c->found_count, 1)) return FCP_E_NO_MEMORY;
+    if (!FCP_GROW(c->found, c->found_room, c->found_count + 1)) return FCP_E_NO_MEMORY;
     c->found[c->found_count++] = (diagonal_run){first, end, value};
     return FCP_OK;
 }
@@ -93,7 +93,7 @@ static fcp_code extend_diagonals(finder *f, int64_t lo, int64_t hi, const box_pr
     if (d.lo <= lo && hi <= d.hi) return FCP_OK;
     f->base = c->found_count;
     fcp_code code = lo < d.lo ? find_runs(f, lo, d.lo, p) : FCP_OK;
-    if (code == FCP_OK && !RESERVE(c->found, c->found_room, c->found_count, d.count)) code = FCP_E_NO_MEMORY;
+    if (code == FCP_OK && !FCP_GROW(c->found, c->found_room, c->found_count + d.count)) code = FCP_E_NO_MEMORY;
     if (code == FCP_OK && d.count) {
         memcpy(c->found + c->found_count, d.runs, d.count * sizeof *d.runs);
         c->found_count += d.count;
@@ -121,7 +121,7 @@ fcp_code cells_find_diagonals(cells *c, const box *b, uint64_t unit, bool pieces
     if (known) {
         *out = (uint32_t)known->answer[0];
     } else {
-        if (!RESERVE(c->diagonals, c->diagonals_room, c->diagonals_count, 1)) return FCP_E_NO_MEMORY;
+        if (!FCP_GROW(c->diagonals, c->diagonals_room, c->diagonals_count + 1)) return FCP_E_NO_MEMORY;
         *out = (uint32_t)c->diagonals_count;
         const uint64_t answer[3] = {*out};
         c->diagonals[c->diagonals_count++] = (diagonals){0};

@@ -13,6 +13,7 @@
 #include <stdlib.h>
 
 #include "runtime/base/both.h"
+#include "runtime/base/grow.h"
 #include "runtime/base/stop.h"
 #include "runtime/base/threads.h"
 
@@ -99,14 +100,7 @@ void elements_clear(elements *e) { e->job_count = e->node_count = 0; }
 
 /* Appends a program's code to the nodes. */
 static bool add_code(elements *e, const box_program *p, uint32_t *numbers, element_job *out) {
-    const size_t most = box_code_room(p->count);
-    if (e->node_room - e->node_count < most) {
-        size_t room = 2 * e->node_room + most;
-        mc_node *nodes = realloc(e->nodes, room * sizeof *nodes);
-        if (!nodes) return false;
-        e->nodes = nodes;
-        e->node_room = room;
-    }
+    if (!FCP_GROW(e->nodes, e->node_room, e->node_count + box_code_room(p->count))) return false;
     out->node = e->node_count;
     out->node_count = box_code(p, numbers, e->nodes + e->node_count);
     e->node_count += out->node_count;
@@ -114,13 +108,7 @@ static bool add_code(elements *e, const box_program *p, uint32_t *numbers, eleme
 }
 
 bool elements_add(elements *e, const box_program *p, uint32_t *numbers, const box *b, uint32_t slot) {
-    if (e->job_count == e->job_room) {
-        size_t room = e->job_room ? 2 * e->job_room : 64;
-        element_job *jobs = realloc(e->jobs, room * sizeof *jobs);
-        if (!jobs) return false;
-        e->jobs = jobs;
-        e->job_room = room;
-    }
+    if (!FCP_GROW(e->jobs, e->job_room, e->job_count + 1)) return false;
     element_job *job = &e->jobs[e->job_count];
     *job = (element_job){.b = *b, .slot = slot};
     if (!add_code(e, p, numbers, job)) return false;
@@ -128,19 +116,14 @@ bool elements_add(elements *e, const box_program *p, uint32_t *numbers, const bo
     return true;
 }
 
-uint64_t elements_cost(const box_program *p, uint32_t *numbers, uint64_t area) {
-    enum { Q = 1, K = 2, EIGHTHS = 8, BASE = 2, PLAIN = 2, DEAR = 6 };
+uint64_t elements_cost(const box_program *p, uint8_t *on, uint64_t area) {
+    enum { EIGHTHS = 8, BASE = 2, PLAIN = 2, DEAR = 6 };
     uint64_t each = BASE;
     for (uint32_t i = 0; i < p->count; i++) {
         const box_node *x = &p->nodes[i];
-        uint32_t on = 0;
-        if (x->op >= BOX_LINEAR) on = (x->f.x[BOX_Q] ? Q : 0) | (x->f.x[BOX_K] ? K : 0);
-        if (x->op == MC_BANDS && x->a == MC_NONE) on = Q | K;
-        if (x->a != MC_NONE) on |= numbers[x->a];
-        if (x->b != MC_NONE) on |= numbers[x->b];
-        if (x->c != MC_NONE) on |= numbers[x->c];
-        numbers[i] = on;
-        if (on != (Q | K) || x->op == BOX_LINEAR) continue; /* once for a row or a column, or a line */
+        on[i] = box_depends(x, on);
+        const bool by_pair = (on[i] & ON_Q) && (on[i] & ON_K); /* else it is evaluated once for a row or a column */
+        if (!by_pair || x->op == BOX_LINEAR) continue;
         const bool dear = x->op == MC_DIV || x->op == MC_MOD || x->op == MC_LOAD || x->op == MC_LOAD2;
         each += dear || x->op == MC_BANDS ? DEAR : PLAIN;
     }

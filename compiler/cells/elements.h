@@ -30,8 +30,8 @@ bool elements_add(elements *e, const box_program *p, uint32_t *numbers, const bo
 /* The pairs of one box, at once. */
 bool elements_now(elements *e, const box_program *p, uint32_t *numbers, const box *b, const mc_env *env,
                   uint64_t *out_pairs);
-/* About how many nanoseconds of one processor `area` elements of such a box take. `numbers` as above. */
-uint64_t elements_cost(const box_program *p, uint32_t *numbers, uint64_t area);
+/* About how many nanoseconds of one processor `area` elements of such a box take. `on` has p->count bytes. */
+uint64_t elements_cost(const box_program *p, uint8_t *on, uint64_t area);
 /* The queue, in the order in which it was filled. */
 element_job *elements_queue(elements *e, size_t *out_count);
 void elements_clear(elements *e);

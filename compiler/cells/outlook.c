@@ -139,7 +139,7 @@ static fcp_code walk_down(looking *l, const cell_rect *all, double weight, uint3
         const size_t words = cells_box_words(c, ANSWER_CELLS, &b, p);
         visit v = {.place = memo_hash(where, 5), .kind = words ? memo_hash(c->key, words) : 0, .side = side_of(&r),
                    .weight = weight};
-        if (!RESERVE(d->at, d->room, d->count, 1)) return FCP_E_NO_MEMORY;
+        if (!FCP_GROW(d->at, d->room, d->count + 1)) return FCP_E_NO_MEMORY;
         v.asked = v.side > 1 || (d->asked < l->most_asked && !is_known(d, v.kind));
         d->asked += v.asked;
         const bool cell = v.side == 1;

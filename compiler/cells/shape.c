@@ -61,8 +61,8 @@ static fcp_code intern_shape(cells *c, uint32_t q_length, uint32_t k_length, uin
         return FCP_OK;
     }
     if (c->run_count + c->row_run_count >= UINT32_MAX || c->shape_count >= UINT32_MAX / 4) return FCP_E_PLAN_SIZE;
-    if (!RESERVE(c->shapes, c->shape_room, c->shape_count, 1) ||
-        !RESERVE(c->runs, c->run_room, c->run_count, c->row_run_count))
+    if (!FCP_GROW(c->shapes, c->shape_room, c->shape_count + 1) ||
+        !FCP_GROW(c->runs, c->run_room, c->run_count + c->row_run_count))
         return FCP_E_NO_MEMORY;
     memcpy(c->runs + c->run_count, c->row_runs, c->row_run_count * sizeof *c->runs);
     c->shapes[c->shape_count] = (fcp_shape_rec){.first_run = (uint32_t)c->run_count, .runs = (uint32_t)c->row_run_count,
@@ -75,7 +75,7 @@ static fcp_code intern_shape(cells *c, uint32_t q_length, uint32_t k_length, uin
 
 fcp_code cells_join(cells *c, const cells *from, uint32_t shape, uint32_t *out) {
     const fcp_shape_rec *s = &from->shapes[shape];
-    if (!RESERVE(c->row_runs, c->row_run_room, 0, s->runs)) return FCP_E_NO_MEMORY;
+    if (!FCP_GROW(c->row_runs, c->row_run_room, s->runs)) return FCP_E_NO_MEMORY;
     if (s->runs) memcpy(c->row_runs, from->runs + s->first_run, s->runs * sizeof *c->row_runs);
     c->row_run_count = s->runs;
     c->shape_pairs = s->pairs;
@@ -95,7 +95,7 @@ fcp_code cells_full_shape(cells *c, uint32_t q_length, uint32_t k_length, uint32
     box b = make_box(c, 0, q_length, 0, k_length);
     fcp_code code = cells_box_area(&b, &c->shape_pairs);
     if (code != FCP_OK) return code;
-    if (!RESERVE(c->row_runs, c->row_run_room, 0, down)) return FCP_E_NO_MEMORY;
+    if (!FCP_GROW(c->row_runs, c->row_run_room, down)) return FCP_E_NO_MEMORY;
     for (uint32_t i = 0; i < down; i++)
         c->row_runs[i] = (fcp_run){.row = i, .col = 0, .count = across, .cls = FCP_CELL_FULL};
     c->row_run_count = down;

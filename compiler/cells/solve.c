@@ -11,18 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-bool cells_reserve(void **array, size_t *room, size_t count, size_t more, size_t size) {
-    if (more <= *room - count) return true;
-    size_t grown = *room ? *room * 2 : 64;
-    if (grown < count + more) grown = count + more;
-    if (grown > SIZE_MAX / size) return false;
-    void *p = realloc(*array, grown * size);
-    if (!p) return false;
-    *array = p;
-    *room = grown;
-    return true;
-}
-
 fcp_code cells_box_area(const box *b, uint64_t *out) {
     if (__builtin_mul_overflow(box_side(b, BOX_Q), box_side(b, BOX_K), out) ||
         __builtin_mul_overflow(*out, box_side(b, BOX_H), out))
@@ -141,7 +129,7 @@ static fcp_code count_elements(cells *c, const box *b, const box_program *p, uin
     fcp_code code = cells_box_area(b, &area);
     if (code != FCP_OK) return code;
     c->stats.elements += area;
-    c->stats.work += elements_cost(p, c->numbers, area);
+    c->stats.work += elements_cost(p, c->depends, area);
     if (c->slot != FCP_NONE)
         return elements_add(c->elements, p, c->numbers, b, c->slot) ? FCP_OK : FCP_E_NO_MEMORY;
     if (!elements_now(c->elements, p, c->numbers, b, &c->env, &found)) return FCP_E_NO_MEMORY;
@@ -263,7 +251,7 @@ static fcp_code cell_pairs(cells *c, const box *b, const box_program *p, bool la
     const uint64_t before = c->stats.elements;
     size_t queued_before, queued;
     elements_queue(c->elements, &queued_before);
-    if (later && !RESERVE(c->open, c->open_room, c->open_count, 1)) return FCP_E_NO_MEMORY;
+    if (later && !FCP_GROW(c->open, c->open_room, c->open_count + 1)) return FCP_E_NO_MEMORY;
     c->slot = later ? (uint32_t)c->open_count : FCP_NONE;
     code = solve_box(c, b, p, 0, out);
     c->slot = FCP_NONE;

@@ -77,7 +77,7 @@ static fcp_code add_run(cells *c, uint32_t row, uint32_t col, uint32_t count, ui
             return FCP_OK;
         }
     }
-    if (!RESERVE(c->row_runs, c->row_run_room, c->row_run_count, 1)) return FCP_E_NO_MEMORY;
+    if (!FCP_GROW(c->row_runs, c->row_run_room, c->row_run_count + 1)) return FCP_E_NO_MEMORY;
     c->row_runs[c->row_run_count++] = (fcp_run){.row = row, .col = col, .count = count, .cls = cls};
     return FCP_OK;
 }
@@ -139,7 +139,7 @@ static fcp_code emit_cells(walk *w, uint32_t row, const span *s) {
 }
 
 fcp_code cells_add_entries(cells *c, uint32_t row, uint32_t col, uint32_t count, uint32_t shape) {
-    if (!RESERVE(c->entries, c->entry_room, c->entry_count, count)) return FCP_E_NO_MEMORY;
+    if (!FCP_GROW(c->entries, c->entry_room, c->entry_count + count)) return FCP_E_NO_MEMORY;
     cell_entry *to = c->entries + c->entry_count;
     for (uint32_t i = 0; i < count; i++) to[i] = (cell_entry){.q_piece = row, .k_piece = col + i, .shape = shape};
     c->entry_count += count;
@@ -153,7 +153,7 @@ static fcp_code emit_sum(walk *w, uint32_t row, const span *s, const box *b, boo
     fcp_code code = cells_box_pairs(c, b, s->program, &pairs, out_counted);
     if (code != FCP_OK || !*out_counted || !pairs) return code;
     if (c->sum_count >= SHAPE_NONE) return FCP_E_PLAN_SIZE;
-    if (!RESERVE(c->sums, c->sum_room, c->sum_count, 1)) return FCP_E_NO_MEMORY;
+    if (!FCP_GROW(c->sums, c->sum_room, c->sum_count + 1)) return FCP_E_NO_MEMORY;
     c->sums[c->sum_count] = pairs;
     return cells_add_entries(c, row, s->first, 1, SHAPE_NONE + (uint32_t)c->sum_count++);
 }
@@ -198,7 +198,7 @@ static fcp_code add_span(cells *c, size_t base, span s) {
             return FCP_OK;
         }
     }
-    if (!RESERVE(c->spans, c->span_room, c->span_count, 1)) return FCP_E_NO_MEMORY;
+    if (!FCP_GROW(c->spans, c->span_room, c->span_count + 1)) return FCP_E_NO_MEMORY;
     c->spans[c->span_count++] = s;
     return FCP_OK;
 }
@@ -283,7 +283,7 @@ static fcp_code walk_all(walk *w, const box_program *p) {
     cells *c = w->c;
     size_t base = c->span_count;
     if (w->rows.count == 0 || w->cols.count == 0) return FCP_OK;
-    if (!RESERVE(c->spans, c->span_room, base, 1)) return FCP_E_NO_MEMORY;
+    if (!FCP_GROW(c->spans, c->span_room, base + 1)) return FCP_E_NO_MEMORY;
     c->spans[c->span_count++] = (span){.first = 0, .end = w->cols.count, .program = p};
     fcp_code code = walk_rows(w, 0, w->rows.count, base, base + 1, 0);
     c->span_count = base;

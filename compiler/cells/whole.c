@@ -19,20 +19,11 @@ enum { STOP_CELLS = 255 }; /* after so many, and one, `stop` is looked at again 
 
 /* --- what nodes depend on ----------------------------------------------------------------------------------------- */
 
-enum { ON_Q = 1, ON_K = 2, ON_H = 4 };
-
 /* False if there is an operation that lanes.h does not know. */
 static bool find_dependence(cells *c, const box_program *p) {
     for (uint32_t i = 0; i < p->count; i++) {
-        const box_node *x = &p->nodes[i];
-        uint8_t on = 0;
-        if (x->op >= BOX_LINEAR)
-            for (int d = 0; d < BOX_DIMS; d++) on |= (uint8_t)(x->f.x[d] != 0) << d;
-        if (x->a != MC_NONE) on |= c->depends[x->a];
-        if (x->b != MC_NONE) on |= c->depends[x->b];
-        if (x->c != MC_NONE) on |= c->depends[x->c];
-        c->depends[i] = on;
-        if (x->op >= MC_BANDS && x->op < BOX_LINEAR) return false;
+        if (p->nodes[i].op >= MC_BANDS && p->nodes[i].op < BOX_LINEAR) return false;
+        c->depends[i] = box_depends(&p->nodes[i], c->depends);
     }
     return true;
 }

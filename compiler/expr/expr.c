@@ -22,6 +22,7 @@
 
 #include "compiler/expr/expr.h"
 #include "compiler/expr/slice_sources.h"
+#include "runtime/base/grow.h"
 
 enum { LOWER_MAX = 1000, STEPS_MAX = 1000000, FEW = 6 };
 
@@ -44,17 +45,11 @@ static void builder_failed(sema *s, span at) {
 }
 
 uint32_t expr_place(sema *s, span at) {
-    if (s->place_count == s->place_room) {
-        uint32_t room = s->place_room ? s->place_room * 2 : 256;
-        span *grown = realloc(s->places, room * sizeof *grown);
-        if (!grown) {
-            sema_no_memory(s);
-            return 0;
-        }
-        s->places = grown;
-        s->place_room = room;
-        if (!s->place_count) s->places[s->place_count++] = SPAN_NONE;
+    if (!FCP_GROW(s->places, s->place_room, s->place_count + 2)) {
+        sema_no_memory(s);
+        return 0;
     }
+    if (!s->place_count) s->places[s->place_count++] = SPAN_NONE;
     s->places[s->place_count] = at;
     return s->place_count++;
 }

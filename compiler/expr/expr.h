@@ -37,6 +37,8 @@ const char *expr_type_text(uint32_t type); /* "a number", ... */
 value_type expr_mask_param_type(const arg *p);
 bool expr_mask_constant(sema *s, const arg *param, const expr *e, int64_t *out);
 value expr_mask_argument(sema *s, expr *e, const arg *param, int64_t v);
+/* "lambda(sink = 64, window = 8192)", "softcap(c = 50.0)": a mask or score and its arguments. NULL: out of memory. */
+const char *expr_call_text(sema *s, const mask *m, const struct figure *values);
 /* A number for a span, to be attached to nodes; 0: out of memory, which was reported. */
 uint32_t expr_place(sema *s, span at);
 /* Copies the code that `root` needs into the program. False: out of memory, which was reported. */
@@ -66,6 +68,7 @@ value_type score_param_type(const arg *p);
 
 /* --- number.c: constants ------------------------------------------------------------------------------------ */
 
+/* A constant: a number, a condition as 0 or 1, or the number of a field or table. */
 typedef struct figure {
     bool real;
     int64_t integer;

@@ -64,23 +64,6 @@ bool expr_check_called(sema *s, const expr *e, mask *m) {
     return true;
 }
 
-/* "lambda(sink = 64, window = 8192)" */
-static const char *call_text(sema *s, const mask *m, const int64_t *values) {
-    text t = {0};
-    text_puts(&t, m->name);
-    uint32_t i = 0;
-    for (const arg *p = m->params; p; p = p->next, i++) {
-        text_printf(&t, "%s%s = ", i ? ", " : "(", p->name);
-        if (p->as) text_puts(&t, s->arrays[values[i]]->name);
-        else if (expr_mask_param_type(p) == TYPE_BOOL) text_puts(&t, values[i] ? "true" : "false");
-        else text_printf(&t, "%" PRId64, values[i]);
-    }
-    if (i) text_puts(&t, ")");
-    const char *copy = t.failed ? NULL : arena_copy(&s->out->arena, t.at, t.size);
-    text_free(&t);
-    return copy;
-}
-
 /* Notes the parameters of the plan's mask, because the batch is warned of those that are too large for it. */
 static bool keep_params(sema *s, const mask *m, arg *const *given, const int64_t *values, span call) {
     struct program_param *kept = ARENA_NEW(&s->out->arena, struct program_param, m->param_count + 1);
@@ -126,12 +109,15 @@ bool expr_lower_mask(sema *s, mask *m, const arg *args, span call) {
     arg **given = ARENA_NEW(s->scratch, arg *, m->param_count + 1);
     value *values = ARENA_NEW(s->scratch, value, m->param_count + 1);
     int64_t *numbers = ARENA_ZNEW(s->scratch, int64_t, m->param_count + 1);
-    if (!given || !values || !numbers) return sema_no_memory(s);
+    figure *figures = ARENA_ZNEW(s->scratch, figure, m->param_count + 1);
+    if (!given || !values || !numbers || !figures) return sema_no_memory(s);
     if (!sema_bind_args(s, m, args, call, given)) return false;
     bool good = true;
     uint32_t i = 0;
-    for (const arg *p = m->params; p; p = p->next, i++)
+    for (const arg *p = m->params; p; p = p->next, i++) {
         good &= expr_mask_constant(s, p, given[i] ? given[i]->value : p->value, &numbers[i]);
+        figures[i].integer = numbers[i];
+    }
     if (!good || m->state != MASK_GOOD) return false;
     s->plan_mask = m;
     s->plan_values = numbers;
@@ -150,7 +136,7 @@ bool expr_lower_mask(sema *s, mask *m, const arg *args, span call) {
     }
     if (!s->failed && expr_extract(s, s->builder, root.node, &s->out->mask, &s->out->mask_spans)) keep_head(s);
     expr_end(s);
-    s->out->mask_name = call_text(s, m, numbers);
+    s->out->mask_name = expr_call_text(s, m, figures);
     s->out->at[AT_MASK] = call;
     if (!s->out->mask_name) sema_no_memory(s);
     return !s->failed;

@@ -2,6 +2,7 @@
  *
  * Requires: trees from syntax/parse.c. Gives: a finite number, or an error at its place.
  * Meaning: as in a score. + - * of whole numbers are whole, and real with a real; `/` needs a real.
+ *      Also the text of a call with such arguments.
  * Cost: O(expression); recursion is bounded by NEST_MAX.
  */
 #include <inttypes.h>
@@ -10,6 +11,23 @@
 
 #include "compiler/expr/expr.h"
 #include "compiler/base/real.h"
+
+const char *expr_call_text(sema *s, const mask *m, const figure *values) {
+    text t = {0};
+    text_puts(&t, m->name);
+    uint32_t i = 0;
+    for (const arg *p = m->params; p; p = p->next, i++) {
+        text_printf(&t, "%s%s = ", i ? ", " : "(", p->name);
+        if (p->as) text_puts(&t, s->arrays[values[i].integer]->name);
+        else if (score_param_type(p) == TYPE_BOOL) text_puts(&t, values[i].integer ? "true" : "false");
+        else if (values[i].real) real_print(values[i].value, &t);
+        else text_printf(&t, "%" PRId64, values[i].integer);
+    }
+    if (i) text_puts(&t, ")");
+    const char *copy = t.failed ? NULL : arena_copy(&s->out->arena, t.at, t.size);
+    text_free(&t);
+    return copy;
+}
 
 bool expr_has_point(const expr *e) {
     for (; e && e->kind == EXPR_BINARY; e = e->a)

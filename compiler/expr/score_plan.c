@@ -44,24 +44,6 @@ static bool constant_argument(sema *s, const arg *p, const expr *e, figure *out)
     return true;
 }
 
-/* "softcap(c = 50.0)" */
-static const char *call_text(sema *s, const mask *m, const figure *values) {
-    text t = {0};
-    text_puts(&t, m->name);
-    uint32_t i = 0;
-    for (const arg *p = m->params; p; p = p->next, i++) {
-        text_printf(&t, "%s%s = ", i ? ", " : "(", p->name);
-        if (p->as) text_puts(&t, s->arrays[values[i].integer]->name);
-        else if (score_param_type(p) == TYPE_BOOL) text_puts(&t, values[i].integer ? "true" : "false");
-        else if (values[i].real) real_print(values[i].value, &t);
-        else text_printf(&t, "%" PRId64, values[i].integer);
-    }
-    if (i) text_puts(&t, ")");
-    const char *copy = t.failed ? NULL : arena_copy(&s->out->arena, t.at, t.size);
-    text_free(&t);
-    return copy;
-}
-
 static value parameter(sema *s, const arg *p, expr *e, const figure *n) {
     int64_t bits = n->integer;
     if (p->as) return (value){TYPE_ARRAY, (uint32_t)bits};
@@ -86,16 +68,12 @@ static bool failed(sema *s, const mc_builder *b, span at) {
     return true;
 }
 
-/* Emits code into a builder; node i gets places[i], or a place for spans[i]. Returns the root; MC_NONE: it failed. */
-static uint32_t copy_code(sema *s, mc_builder *b, mc_code code, bool guards, const uint32_t *places,
-                          const span *spans) {
+/* Emits code into a builder; node i gets a place for spans[i]. Returns the root; MC_NONE: it failed. */
+static uint32_t copy_code(sema *s, mc_builder *b, mc_code code, const span *spans) {
     uint32_t *map = calloc(code.count + (size_t)1, sizeof *map), root = MC_NONE;
     for (uint32_t i = 0; i < code.count && map; i++) {
-        const mc_node *x = &code.nodes[i];
-        uint32_t place = places ? places[i] : expr_place(s, spans[i]);
-        root = mc_emit(b, (mc_op)x->op, x->a == MC_NONE ? MC_NONE : map[x->a], x->b == MC_NONE ? MC_NONE : map[x->b],
-                       x->c == MC_NONE ? MC_NONE : map[x->c], x->imm,
-                       guards && x->guard != MC_NONE ? map[x->guard] : MC_NONE, place);
+        const mc_node x = mc_renumbered(code.nodes[i], map);
+        root = mc_emit(b, (mc_op)x.op, x.a, x.b, x.c, x.imm, x.guard, expr_place(s, spans[i]));
         if (root == MC_NONE) break;
         map[i] = root;
     }
@@ -129,9 +107,10 @@ static uint32_t copy_plain(sema *s, const mc_builder *from, uint32_t root, mc_bu
     uint32_t made = MC_NONE;
     for (uint32_t i = 0; i <= root && places && map && marks; i++) {
         if (!marks[i]) continue;
-        const mc_node *x = &nodes[i];
-        made = mc_emit(to, (mc_op)x->op, x->a == MC_NONE ? MC_NONE : map[x->a], x->b == MC_NONE ? MC_NONE : map[x->b],
-                       x->c == MC_NONE ? MC_NONE : map[x->c], x->imm, MC_NONE, mc_builder_place(from, i));
+        mc_node x = nodes[i];
+        x.guard = MC_NONE;
+        x = mc_renumbered(x, map);
+        made = mc_emit(to, (mc_op)x.op, x.a, x.b, x.c, x.imm, MC_NONE, mc_builder_place(from, i));
         if (made == MC_NONE) break;
         map[i] = made;
     }
@@ -291,11 +270,11 @@ bool expr_lower_score(sema *s, mask *m, const arg *args, span call) {
     s->plan_score = m;
     s->plan_numbers = numbers;
     p->at[AT_SCORE] = call;
-    p->score_name = call_text(s, m, numbers);
+    p->score_name = expr_call_text(s, m, numbers);
     if (!p->score_name || !expr_begin(s)) return sema_no_memory(s);
 
     size_t errors = diag_errors(s->d);
-    uint32_t mask_root = copy_code(s, s->builder, p->mask, true, NULL, p->mask_spans), count;
+    uint32_t mask_root = copy_code(s, s->builder, p->mask, p->mask_spans), count;
     uint32_t guard = MC_NONE;
     mc_builder *plain = mc_builder_new();
     if (!plain) sema_no_memory(s);

@@ -14,6 +14,7 @@
  *      data structures (Basch, Guibas, Hershberger 1997).
  */
 #include "compiler/expr/slice_bands.h"
+#include "runtime/base/grow.h"
 #include "runtime/base/stop.h"
 
 #include <stdlib.h>
@@ -181,19 +182,9 @@ static void finish_piece(sweep *w, uint32_t number) {
 
 /* --- records ------------------------------------------------------------------------------------------------------ */
 
-static bool make_room(void **array, size_t *room, size_t count, size_t size) {
-    if (count < *room) return true;
-    size_t grown = *room ? *room * 2 : 256;
-    void *p = realloc(*array, grown * size);
-    if (!p) return false;
-    *array = p;
-    *room = grown;
-    return true;
-}
-
 static fcp_code add_band(sweep *w, const mc_band *band) {
     if (w->band_count == SLICE_BANDS_MAX) return FCP_E_TOO_LARGE;
-    if (!make_room((void **)&w->bands, &w->band_room, w->band_count, sizeof *w->bands)) return FCP_E_NO_MEMORY;
+    if (!FCP_GROW(w->bands, w->band_room, w->band_count + 1)) return FCP_E_NO_MEMORY;
     w->bands[w->band_count++] = *band;
     return FCP_OK;
 }
@@ -243,7 +234,7 @@ static fcp_code add_rows(sweep *w, int64_t q, int64_t end, size_t first) {
         }
     }
     if (w->row_count == SLICE_BANDS_MAX) return FCP_E_TOO_LARGE;
-    if (!make_room((void **)&w->rows, &w->row_room, w->row_count, sizeof *w->rows)) return FCP_E_NO_MEMORY;
+    if (!FCP_GROW(w->rows, w->row_room, w->row_count + 1)) return FCP_E_NO_MEMORY;
     w->rows[w->row_count++] = (mc_band_rows){q, (uint32_t)first, (uint32_t)count};
     return FCP_OK;
 }
@@ -331,7 +322,7 @@ static fcp_code run_sweep(sweep *w) {
         }
     }
     if (code == FCP_OK && !w->row_count) { /* nothing is allowed anywhere */
-        if (!make_room((void **)&w->rows, &w->row_room, 0, sizeof *w->rows)) return FCP_E_NO_MEMORY;
+        if (!FCP_GROW(w->rows, w->row_room, 1)) return FCP_E_NO_MEMORY;
         w->rows[w->row_count++] = (mc_band_rows){0, 0, 0};
     }
     return code;

@@ -1,4 +1,4 @@
-/* check_batch.c: what can be wrong with a batch besides its lengths: slices that end too far, and scores that fault.
+/* check_batch.c: finds two mistakes of a batch besides its lengths: slices that end too far, and scores that fault.
  *
  * Requires: for slices the lengths of the batch; for the score a problem with its tiles.
  * Gives: errors with their places.
@@ -7,7 +7,7 @@
 #include "compiler/problem/faults.h"
 #include "compiler/problem/problem.h"
 
-/* Slices that hold positions which no sequence has are a mistake of the file or of the batch. */
+/* Refuses slices that reach beyond the longest sequence: either the file or the batch is wrong. */
 fcp_code problem_check_slices(planning *x) {
     bool pairs = false; /* of a batch without any, the mask is not asked */
     uint64_t longest = 0; /* positions of a sequence: of its keys, and of queries that begin where they do */
@@ -34,7 +34,7 @@ fcp_code problem_check_slices(planning *x) {
 
 /* --- faults of the score ------------------------------------------------------------------------------------------ */
 
-/* Does code read a field, of which every sequence has its own part? */
+/* Does the code read a field? Then sequences of equal length may differ. */
 static bool reads_field(const struct fcpc_program *g, mc_code code) {
     for (uint32_t i = 0; i < code.count; i++)
         if ((code.nodes[i].op == MC_LOAD || code.nodes[i].op == MC_LOAD2) &&
@@ -43,8 +43,9 @@ static bool reads_field(const struct fcpc_program *g, mc_code code) {
     return false;
 }
 
-/* Sequences that are alike need to be asked about once. If the score reads no field and all sequences have as many
- * queries as keys, those of one length are alike; if it does not depend on n either, the longest speaks for all. */
+/* Sequences that are alike are asked about once. If the score reads no field and all sequences have as many queries as
+ * keys, sequences of one length are alike. If the score does not depend on n either, the longest sequence stands for
+ * all. */
 fcp_code problem_check_score(planning *x) {
     const struct fcpc_program *g = x->program;
     const problem *p = x->problem;

@@ -1,11 +1,12 @@
-/* cut_again.c: other blocks of the same tokens.
+/* cut_again.c: divides the tokens of a problem into other blocks.
  *
  * Requires: a problem of one range of heads, with its tiles; the stretches of tokens that the new blocks are made of.
- * Gives: the blocks, their pieces, and the tiles between them. What the old problem pointed to stays as it was.
+ * Gives: the new blocks, their pieces, and the tiles between them. What the old problem pointed to stays as it was.
  * Cost: O(pieces + stretches), and the tiles are made once more.
  *
- * Example: block 5 holds tokens 0 to 2,047 of a sequence. Three stretches, 0 to 127, 256 to 383 and then those between
- * and behind them, of which the first and the third open a block: one block of two pieces, and another of two.
+ * Example: block 5 holds tokens 0 to 2,047 of a sequence, and is divided into four stretches: 0 to 127 (opens a block),
+ * 256 to 383, 128 to 255 (opens a block), 384 to 2,047. It becomes one block with the first two stretches as its
+ * pieces, and another with the last two.
  */
 #include "compiler/problem/problem.h"
 
@@ -17,7 +18,7 @@ typedef struct recut {
     uint32_t piece_count, block_count;
 } recut;
 
-/* Adds a stretch to the last of the new blocks. */
+/* Adds a stretch to the newest block, or to a new one if it opens one. */
 static void add_stretch(recut *c, const problem_stretch *s) {
     const problem *p = c->old;
     const fcp_block *from = &p->blocks[s->block];

@@ -4,12 +4,11 @@
  * Gives: blocks of at most x->block tokens that hold every token once.
  * Cost: sorting the remainders, then O(pieces).
  *
- * Each sequence is cut at multiples of the block size. What remains of it, and every sequence shorter than a block, is
- * packed whole into shared blocks: best fit decreasing, ties by sequence index. So a block holds pieces of several
- * sequences only when each of them is shorter than a block.
- * Example: lengths 10, 7 and 1 with blocks of 4 tokens. 10 gives two full blocks and 7 gives one. The remainders 3, 2
- * and 1 are packed in that order: 3 opens a shared block, 2 does not fit and opens another, and 1 goes to the first,
- * which it fills.
+ * Each sequence is cut at multiples of the block size. Its remainder, which is shorter than a block, is packed whole
+ * into a shared block. This is bin packing by best fit decreasing, ties by sequence index. So only pieces shorter than
+ * a block share blocks. Example: lengths 10, 7 and 1 with blocks of 4 tokens. 10 gives two full blocks and 7 gives one.
+ * The remainders 3, 2 and 1 are packed in that order: 3 opens a shared block, 2 does not fit and opens another, and 1
+ * goes to the first, which it fills.
  */
 #include "compiler/problem/bins.h"
 #include "compiler/problem/problem.h"
@@ -47,8 +46,8 @@ fcp_code problem_cut_blocks(planning *x) {
     if (!p->pieces || !p->blocks || !keys || !room || !bin_of || !first || !bins_init(&b, scratch, block, rests))
         return FCP_E_NO_MEMORY;
 
-    /* First the full blocks, in order of sequence and start. Remainders get keys that sort them by falling length,
-     * then by sequence. */
+    /* The full blocks, in order of sequence and start. Remainders get keys that sort them by falling length, then by
+     * sequence. */
     uint32_t at = 0, rest = 0;
     for (uint32_t s = 0; s < p->sequences; s++) {
         if (planning_stopped_at(x, s)) return FCP_E_INTERRUPTED;

@@ -1,11 +1,15 @@
-/* tiles.c: asks the mask which blocks see which, and gathers the answers into tiles.
+/* tiles.c: asks the mask which pieces see which, and gathers the answers into tiles.
  *
  * Requires: a problem with its blocks, every token in one.
- * Gives: every (Q block, KV block) with an allowed pair once, with its parts and pairs; the work of every block.
+ * Gives: every (Q block, KV block) with an allowed pair once: a tile, with its parts and its number of pairs; the work
+ *     of every block. (A part is a piece of the Q block and a piece of the KV block between which the mask allows a
+ *     pair.)
  * Cost: linear in pieces, parts and the boundary of the mask (cells/cells.c).
  *
- * Of large batches half of the sequences are asked about in a second thread, with an object of its own. The answers are
- * joined in the order of sequences. So the tiles and the shapes are the same as if one had been asked everything.
+ * An object of type `cells` answers for a mask, sequence by sequence, and numbers the shapes that it meets. In large
+ * batches a second thread asks about half of the sequences, with an object of its own. The answers are joined in the
+ * order of sequences, and the second object's shapes get the numbers that the first would have given them. So the
+ * result is the same as with one thread.
  */
 #include "compiler/problem/problem.h"
 #include "runtime/plan/bytes.h"
@@ -17,6 +21,7 @@
 #include "compiler/planning/pair.h"
 #include "compiler/problem/class_tiles.h"
 #include "compiler/problem/faults.h"
+#include "compiler/problem/problem_tuning.h"
 #include "runtime/base/both.h"
 
 enum { MAX_PARTS = INT32_MAX };
@@ -37,7 +42,8 @@ fcp_code raw_reserve(planning *x, raw_parts *raw, size_t more) {
     return FCP_OK;
 }
 
-/* Sequences `first` to `end` - 1, about which one object is asked; what it says; and of an error, where it was met. */
+/* Sequences `first` to `end` - 1, about which object `of` is asked; the parts that it finds; and if it finds an error:
+ * in which sequence, and what is wrong. */
 typedef struct stretch {
     cells *of;
     uint32_t first, end;
@@ -47,7 +53,7 @@ typedef struct stretch {
     bool too_many;
 } stretch;
 
-/* Finds the parts of a stretch. Reports no error, because this may be a second thread. */
+/* Finds the parts of a stretch. Only records errors, because this may be a second thread; report() reports them. */
 static fcp_code classify(planning *x, void *given) {
     stretch *g = given;
     raw_parts *raw = g->raw;
@@ -94,7 +100,7 @@ static fcp_code classify(planning *x, void *given) {
     return FCP_OK;
 }
 
-/* Reports what went wrong in a stretch; `head` is the first of those that see the mask. */
+/* Reports what went wrong in a stretch. head: the first head that has this mask. */
 static fcp_code report(planning *x, const stretch *g, fcp_code code, uint32_t head) {
     if (g->fault.kind != MC_OK) {
         cells_fault fault = g->fault;
@@ -108,21 +114,21 @@ static fcp_code report(planning *x, const stretch *g, fcp_code code, uint32_t he
     return code;
 }
 
-/* Where to cut the sequences from `first` on, so that about as much is to be asked before as behind. */
+/* Divides the sequences from `first` on: about half of the work is in those before the returned one. */
 static uint32_t middle(const problem *p, uint32_t first) {
     uint64_t all = 0, before = 0;
     for (int turn = 0; turn < 2; turn++)
         for (uint32_t s = first; s < p->sequences; s++) {
             uint64_t rows = p->piece_start[FCP_QUERIES][s + 1] - p->piece_start[FCP_QUERIES][s];
-            uint64_t cost = rows * (p->piece_start[FCP_KEYS][s + 1] - p->piece_start[FCP_KEYS][s] + (uint64_t)4);
+            uint64_t cost = rows * (p->piece_start[FCP_KEYS][s + 1] - p->piece_start[FCP_KEYS][s] + (uint64_t)ROW_COST);
             if (!turn) all += cost;
             else if ((before += cost) >= all / 2) return s + 1;
         }
     return p->sequences;
 }
 
-/* Per shape of the second object, the number that the first one has for it. Where both are kept, only shapes that parts
- * have are given numbers, and keep them; else all are, in order. */
+/* *out: for each shape of the second object, its number in the first one. If the objects are kept for later plannings,
+ * only shapes that parts have get numbers, and keep them; else all shapes do, in order. */
 static fcp_code number_shapes(planning *x, const stretch *from, const stretch *to, uint32_t **out) {
     problem_kept *kept = x->kept;
     uint32_t count, run_count, *number = kept ? kept->joined : NULL;
@@ -149,7 +155,7 @@ static fcp_code number_shapes(planning *x, const stretch *from, const stretch *t
     return code;
 }
 
-/* Adds what a second object found of later sequences. */
+/* Adds the parts of later sequences, which the second object found, to those of the first. */
 static fcp_code join_stretch(planning *x, const stretch *from, stretch *to) {
     uint32_t *number;
     fcp_code code = number_shapes(x, from, to, &number);
@@ -166,9 +172,9 @@ static fcp_code join_stretch(planning *x, const stretch *from, stretch *to) {
     return FCP_OK;
 }
 
-/* Asks about the sequences from `first` on in two threads, with an object each. If the second had to look at pairs one
- * by one, its sequences are asked about once more with the first, for what is reported of that must not depend on
- * threads. */
+/* Asks about the sequences from `first` on in two threads, with an object each. If the second object had to look at
+ * pairs one by one, the first is asked about its sequences once more: how many pairs were looked at is reported, and
+ * must not depend on threads. */
 static fcp_code classify_both(planning *x, raw_parts *raw, uint32_t first) {
     raw_parts later = {0};
     cells_stats before, spent;
@@ -193,21 +199,21 @@ static fcp_code classify_both(planning *x, raw_parts *raw, uint32_t first) {
     return code ? report(x, a.sequence < a.end || a.too_many ? &a : &b, code, 0) : FCP_OK;
 }
 
-/* Are there many pieces, and is the mask one that is decided for whole boxes? Then it takes longer to ask than to join
- * the answers of two. Where pairs have been looked at one by one, what one object remembers is worth more. And where
- * there are so many parts that room was made for all, they are not kept twice. */
+/* Are two threads worth while? Yes if there are many pieces and the mask is decided for whole boxes: then asking takes
+ * longer than joining two answers. No if pairs were looked at one by one, because one object remembers what it has
+ * seen; and no if there are so many parts that to have them twice would take much memory. */
 static bool is_worth_two(const planning *x, const raw_parts *raw, const cells_stats *so_far) {
-    enum { MANY = 1 << 11, TOO_MANY = 1 << 24 };
-    return x->problem->piece_count >= MANY && raw->room < TOO_MANY && !so_far->elements && !x->problem->class_count &&
+    const problem *p = x->problem;
+    return p->piece_count >= PIECES_FOR_TWO && raw->room < PARTS_FOR_ONE && !so_far->elements && !p->class_count &&
            !(mc_uses(x->program->mask) & (MC_USES_DATA | MC_USES_BANDS));
 }
 
-/* Finds the parts that one class of heads sees; `head` is its first. A part of the sequences shows what it takes. */
+/* Finds the parts of all sequences for one class of heads, whose first head is `head`. The first few sequences show
+ * whether a second thread is worth while. */
 static fcp_code classify_all(planning *x, raw_parts *raw, uint32_t head) {
-    enum { PART = 16 };
     problem *p = x->problem;
     const bool known = x->kept && x->kept->two; /* an earlier planning has seen what it takes */
-    stretch begin = {.of = x->cells, .end = known ? 0 : p->sequences / PART + 1, .raw = raw}, rest = begin;
+    stretch begin = {.of = x->cells, .end = known ? 0 : p->sequences / SAMPLED_PART + 1, .raw = raw}, rest = begin;
     cells_stats spent; /* with what was asked before, if they are kept */
     fcp_code code = classify(x, &begin);
     if (code) return report(x, &begin, code, head);
@@ -224,9 +230,9 @@ static fcp_code classify_all(planning *x, raw_parts *raw, uint32_t head) {
     return code;
 }
 
-/* The blocks `first` to `end` - 1, whose tiles are gathered. Those of block b are parts order[start[b]] to
- * order[start[b + 1] - 1]. There are at most as many tiles as parts, so tile start[first] is a free place for the first
- * of them. */
+/* Blocks `first` to `end` - 1, whose parts are gathered into tiles. The parts of block b are order[start[b]] to
+ * order[start[b + 1] - 1]. There are at most as many tiles as parts, so the first tile of these blocks is written to
+ * place start[first], and two threads never write to the same place. */
 typedef struct gathering {
     const raw_parts *raw;
     const uint32_t *start;
@@ -234,7 +240,7 @@ typedef struct gathering {
     uint64_t pairs, heaviest;
 } gathering;
 
-/* Room for sorting the parts of the block that has most. */
+/* Gets memory for sorting the parts of any one block. */
 static fcp_code open_gathering(planning *x, const gathering *g, uint64_t **keys, uint64_t **room) {
     size_t most = 0;
     for (uint32_t b = g->first; b < g->end; b++)
@@ -244,10 +250,11 @@ static fcp_code open_gathering(planning *x, const gathering *g, uint64_t **keys,
     return *keys && *room ? FCP_OK : FCP_E_NO_MEMORY;
 }
 
-/* Sorts the parts of a block by KV block: keys[i] becomes that block, and which of `mine` it is. */
+/* Sorts the parts of a block, `mine`, by KV block: keys[i] becomes the i-th part's KV block and, in the low 32 bits,
+ * its place in `mine`. */
 static void sort_parts(const problem *p, uint32_t b, const fcp_part *part, uint32_t *mine, size_t count, uint64_t *keys,
                        uint64_t *room) {
-    if (p->blocks[b].pieces > 1) { /* of one piece, they come in order */
+    if (p->blocks[b].pieces > 1) { /* the parts of one piece come in order */
         for (size_t i = 0; i < count; i++) keys[i] = (uint64_t)part[mine[i]].q_piece << 32 | mine[i];
         sort_u64(keys, room, count);
         for (size_t i = 0; i < count; i++) mine[i] = (uint32_t)keys[i];
@@ -294,7 +301,7 @@ static fcp_code gather_blocks(planning *x, void *given) {
     return FCP_OK;
 }
 
-/* Moves the tiles of the later blocks up to those of the earlier ones. */
+/* Closes the gap between the tiles of the earlier blocks and those of the later ones. */
 static void join_gathered(problem *p, const gathering *earlier, const gathering *later) {
     const uint32_t from = later->start[later->first], to = earlier->tiles, gap = from - to;
     const size_t count = later->tiles - from;
@@ -311,7 +318,7 @@ static void join_gathered(problem *p, const gathering *earlier, const gathering 
     if (later->heaviest > p->heaviest) p->heaviest = later->heaviest;
 }
 
-/* Gathers the parts of each block into tiles, half of the parts in a second thread. */
+/* Gathers the parts of each block into tiles; of many parts, half in a second thread. */
 static fcp_code gather_tiles(planning *x, const raw_parts *raw) {
     problem *p = x->problem;
     arena *work = &x->work, *scratch = &x->scratch;
@@ -403,7 +410,7 @@ static fcp_code list_pieces(planning *x) {
     return FCP_OK;
 }
 
-/* The largest block of each side, and what a transfer carries at most. */
+/* Finds the largest block of each side, and how many tokens a transfer carries at most. */
 static void measure_blocks(planning *x) {
     problem *p = x->problem;
     uint32_t largest = 0;
@@ -413,7 +420,7 @@ static void measure_blocks(planning *x) {
             if (tokens > p->max_block[side]) p->max_block[side] = tokens;
             if (tokens > largest) largest = tokens;
         }
-    if (p->unit > largest) p->unit = largest ? largest : 1; /* no blocks: a unit that nothing travels in */
+    if (p->unit > largest) p->unit = largest ? largest : 1; /* 0 is no unit, even if there are no blocks */
     fcp_problem facts;
     problem_facts(x, &facts);
     for (int fabric = 0; fabric < FCP_FABRICS; fabric++)
@@ -421,7 +428,7 @@ static void measure_blocks(planning *x) {
             p->unit_of[fabric][cls] = fcp_unit_tokens(&facts, (fcp_class)cls, (fcp_fabric)fabric);
 }
 
-/* Tells whoever watches how many pairs of the mask in x->cells will have to be looked at one by one. */
+/* Adds to the caller's progress how many pairs of the mask in x->cells must probably be looked at one by one. */
 static fcp_code tell_outlook(planning *x) {
     const uint32_t masks = x->problem->class_count ? x->problem->class_count : 1;
     fcpc_progress *progress = x->batch->progress;
@@ -434,8 +441,8 @@ static fcp_code tell_outlook(planning *x) {
     return FCP_OK;
 }
 
-/* Makes an object that answers for a mask, or takes the one that an earlier candidate kept. kept: where it is kept; NULL:
- * nowhere. */
+/* Makes an object that answers for a mask, or takes the one that an earlier candidate kept. kept: where it is kept;
+ * NULL: nowhere. */
 static fcp_code open_kept(const planning *x, mc_code mask, uint32_t heads, cells **kept, cells **out) {
     *out = kept && *kept ? *kept : cells_new(mask, heads);
     if (!*out) return FCP_E_NO_MEMORY;
@@ -454,15 +461,14 @@ fcp_code problem_open_second(planning *x, cells **out) {
 }
 
 uint32_t problem_second(const problem *p) {
-    enum { FEW = 1 << 18, PIECE = 1 << 11, ROW = 4 }; /* keys: fewer take about as long as to start a thread */
     uint64_t keys = 0, all = 0, before = 0;
     for (int turn = 0; turn < 2; turn++) {
         for (uint32_t s = 0; s < p->sequences; s++) {
-            const uint64_t pieces = p->lengths[s] / PIECE + 1, cost = pieces * (pieces + ROW);
+            const uint64_t pieces = p->lengths[s] / PIECE_KEYS + 1, cost = pieces * (pieces + ROW_COST);
             if (!turn) all += cost, keys += p->lengths[s];
             else if ((before += cost) >= all / 2) return s + 1;
         }
-        if (keys < FEW) break;
+        if (keys < KEYS_FOR_TWO) break;
     }
     return p->sequences;
 }
@@ -496,8 +502,8 @@ void problem_kept_free(problem_kept *k) {
     *k = (problem_kept){0};
 }
 
-/* Gives the problem shapes of its own, in the order in which its parts name them first: those that are kept have other
- * plannings' among them, and grow. So a plan has the same shapes, in the same order, whatever was asked before. */
+/* Copies the shapes that the parts name, in the order in which they name them first. An object that is kept has shapes
+ * of other plannings, too; so a plan has the same shapes in the same order, whatever was asked before. */
 static fcp_code own_shapes(planning *x, raw_parts *raw) {
     problem *p = x->problem;
     uint32_t *number = ARENA_NEW(&x->scratch, uint32_t, p->shape_count + (size_t)1);
@@ -524,12 +530,12 @@ static fcp_code own_shapes(planning *x, raw_parts *raw) {
     return FCP_OK;
 }
 
-/* Asks the mask in x->cells about the whole batch; `head` is the first of those that see it. */
-static fcp_code ask(planning *x, uint32_t head, raw_parts *raw) {
+/* Asks the mask in x->cells about the whole batch. head: the first head that has this mask. */
+static fcp_code ask_mask(planning *x, uint32_t head, raw_parts *raw) {
     uint64_t least;
     fcp_code code = tell_outlook(x);
     if (!code) code = problem_check_room(x, &least);
-    if (!code) code = raw_reserve(x, raw, least + least / 2); /* not to be moved as they grow */
+    if (!code) code = raw_reserve(x, raw, least + least / 2); /* so that they need not be moved as they grow */
     return code ? code : classify_all(x, raw, head);
 }
 
@@ -537,11 +543,11 @@ static fcp_code ask(planning *x, uint32_t head, raw_parts *raw) {
 static fcp_code ask_class(planning *x, uint32_t cls, raw_parts *raw) {
     problem_close_mask(x, &x->cells);
     fcp_code code = open_class(x, cls, &x->cells);
-    if (!code) code = ask(x, problem_class_head(x->problem, cls), raw);
+    if (!code) code = ask_mask(x, problem_class_head(x->problem, cls), raw);
     return code ? code : own_shapes(x, raw); /* the next class has an object of its own */
 }
 
-/* Per piece of a side, where it stands in the order of sequence and start. */
+/* place[side][i]: where piece i stands in the order of sequence and start. */
 static fcp_code place_pieces(planning *x, uint32_t *place[FCP_SIDES]) {
     const problem *p = x->problem;
     for (int side = 0; side < FCP_SIDES; side++) {
@@ -552,7 +558,8 @@ static fcp_code place_pieces(planning *x, uint32_t *place[FCP_SIDES]) {
     return FCP_OK;
 }
 
-/* Makes the tiles of each range of heads of what the classes see. *out: the problem with each range's tiles. */
+/* Makes the tiles of each range of heads from the parts of the classes. (*out)[r]: the problem with the tiles of range
+ * r. */
 static fcp_code join_ranges(planning *x, const class_parts *of, problem **out) {
     problem *p = x->problem;
     const uint32_t ranges = problem_range_count(p);
@@ -579,7 +586,7 @@ static fcp_code join_ranges(planning *x, const class_parts *of, problem **out) {
     return code;
 }
 
-/* The mask tells heads apart: asks it for each class of them. */
+/* Makes tiles where the mask tells heads apart: asks it for each class of heads. */
 static fcp_code tiles_by_class(planning *x, problem **out) {
     problem *p = x->problem;
     class_parts *of = ARENA_NEW(&x->scratch, class_parts, p->class_count);
@@ -608,7 +615,7 @@ fcp_code problem_tiles(planning *x) {
     } else {
         problem_close_mask(x, &x->cells);
         if (!code) code = problem_open_mask(x, &x->cells);
-        if (!code) code = ask(x, 0, &raw);
+        if (!code) code = ask_mask(x, 0, &raw);
         if (!code && x->kept) code = own_shapes(x, &raw);
         if (!code) code = gather_tiles(x, &raw);
     }

@@ -1,9 +1,11 @@
-/* warn.c: warns of masks that do to this batch what nobody wants: queries that see no key, masks that hide nothing, ...
+/* warn.c: warns of masks that probably do to this batch what was not meant: queries that see no key, masks that hide
+ * nothing, masks that are symmetric, and the like.
  *
  * Requires: a problem with its tiles, so that the mask is known to fault for no pair.
  * Gives: warnings; each says what is the case, where, and what follows from it.
- * Cost: O(sequences). Queries that see no key: see cells/masked_rows.c, which does not know all masks. Symmetry: a few pairs, which nearly always show that a mask is not symmetric; otherwise a
- *     search for a cell that is not, which goes through the whole mask where there is none.
+ * Cost: O(sequences). Queries that see no key: see cells/masked_rows.c, which does not know all
+ *     masks. Symmetry: a few pairs, which nearly always show that a mask is not symmetric; otherwise the mask is
+ *     counted together with its mirror image.
  */
 #include "compiler/base/text.h"
 #include "compiler/problem/warn.h"
@@ -15,24 +17,23 @@
 
 #include "compiler/cells/masked_rows.h"
 #include "compiler/problem/far.h"
-
-enum { SAMPLES = 64, SYMMETRIC_LENGTHS = 64 };
+#include "compiler/problem/problem_tuning.h"
 
 typedef struct batch {
     const struct fcpc_program *program;
     const problem *problem;
     planning *x;
     diags *d;
-    /* Of sequences that have queries and keys: the mask is asked about no others. */
+    /* Sequences that have no queries or no keys do not count here, because the mask is not asked about them. */
     uint64_t longest;  /* of keys */
     uint64_t most;     /* the most queries or keys of a sequence: no position and no distance is larger */
     bool decodes;      /* none has more than one query */
     bool by_data;      /* the mask reads arrays, so sequences of one length may differ */
-    /* Of these, sequences with as many queries and keys are a kind. Per kind, longest first: its first sequence, and
-     * how many it has. NULL until make_lengths. */
+    /* Sequences with the same numbers of queries and keys are a kind; if by_data, each sequence is one. Per kind,
+     * longest first: its first sequence, and how many sequences it has. NULL until list_kinds. */
     uint32_t *example, *times;
-    uint32_t unlike; /* kinds */
-    uint32_t first;  /* the longest of them */
+    uint32_t unlike; /* how many kinds there are */
+    uint32_t first;  /* the longest sequence */
     arena *scratch;
 } batch;
 
@@ -45,8 +46,8 @@ static bool are_alike(const problem *p, uint32_t a, uint32_t b) {
 /* Has a sequence a pair of a query and a key? */
 static bool has_pairs(const problem *p, uint32_t s) { return p->queries[s] && p->lengths[s]; }
 
-/* Lists the kinds: where a mask depends on n, it has to be asked about each of them. */
-static fcp_code make_lengths(batch *b) {
+/* Lists the kinds of sequences. A mask that depends on n must be asked about each kind. */
+static fcp_code list_kinds(batch *b) {
     if (b->example) return FCP_OK;
     const problem *p = b->problem;
     uint32_t all = p->sequences, count = 0, *order = ARENA_NEW(b->scratch, uint32_t, all);
@@ -93,7 +94,7 @@ static bool warn_extremes(const batch *b) {
 
 /* --- queries that see nothing ------------------------------------------------------------------------------------- */
 
-/* Queries without a key, of the whole batch. */
+/* How many queries of the whole batch see no key. */
 typedef struct masked_batch {
     bool unknown;        /* of a sequence it was not known: it and those after it are not counted */
     uint64_t rows, sequences;
@@ -101,7 +102,7 @@ typedef struct masked_batch {
     masked_rows example; /* which is a stretch of its rows */
 } masked_batch;
 
-/* Counts them for a mask. `b` has kinds of sequences that are alike for that mask. */
+/* Counts the queries that see no key by a mask. The sequences of each of b's kinds are alike for that mask. */
 static fcp_code count_masked(batch *b, mc_code mask, masked_batch *out) {
     *out = (masked_batch){.rows = 0};
     row_search *search = row_search_new(mask, b->program->heads);
@@ -114,7 +115,7 @@ static fcp_code count_masked(batch *b, mc_code mask, masked_batch *out) {
      * keys */
     const bool settled = masked_rows_never(search);
     if (code == FCP_OK && (!settled || b->problem->split)) {
-        code = make_lengths(b);
+        code = list_kinds(b);
         for (uint32_t i = 0; i < b->unlike && code == FCP_OK && !out->unknown; i++) {
             if (planning_stopped(b->x)) {
                 code = FCP_E_INTERRUPTED;
@@ -172,8 +173,8 @@ static fcp_code warn_masked(batch *b, masked_batch *found) {
 
 /* --- constants of scores ------------------------------------------------------------------------------------------ */
 
-/* A query of which all logits are near a large constant has a log-sum-exp in which float32 keeps no log n. known: its
- * mask's queries without keys, which have no logits. */
+/* Warns of queries whose logits are all near a large constant: in float32 their log-sum-exp then loses the logarithm of
+ * the number of keys. known: the queries that see no key, which have no logits. */
 static fcp_code warn_far(const batch *b, const masked_batch *known) {
     const struct fcpc_program *g = b->program;
     if (!g->passes[FCP_BACKWARD] || known->unknown) return FCP_OK; /* nobody reads LSE; or who has one? */
@@ -188,7 +189,8 @@ static fcp_code warn_far(const batch *b, const masked_batch *known) {
         code = count_masked(&own, far.near, &found);
     }
     const bool by_head = far.near.count && mc_uses(far.near) & MC_USES_H;
-    const uint64_t each = by_head && !(mc_uses(g->mask) & MC_USES_H) ? g->heads : 1; /* rows that `known` counts as one */
+    /* rows that `known` counts as one */
+    const uint64_t each = by_head && !(mc_uses(g->mask) & MC_USES_H) ? g->heads : 1;
     free(far.nodes);
     if (code != FCP_OK || found.rows <= known->rows * each) return code;
     const uint64_t rows = found.rows - known->rows * each;
@@ -230,10 +232,10 @@ static void warn_unstructured(const batch *b) {
 
 /* --- symmetry ----------------------------------------------------------------------------------------------------- */
 
-/* False if one of a few pairs (q, k) shows that the mask differs from its mirror image. */
+/* Compares the mask with its mirror image at a few pairs (q, k); false if they differ. */
 static bool seems_symmetric(const mc_code mask, const mc_env *env, int64_t *values) {
     uint64_t n = (uint64_t)env->n, state = n;
-    for (int i = 0; i < SAMPLES; i++) {
+    for (int i = 0; i < SYMMETRY_SAMPLES; i++) {
         state = state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
         int64_t q = (int64_t)((state >> 16) % n), k;
         if (i % 2) k = q + 1 + i / 2 < (int64_t)n ? q + 1 + i / 2 : 0; /* a near one */
@@ -243,8 +245,8 @@ static bool seems_symmetric(const mc_code mask, const mc_env *env, int64_t *valu
     return true;
 }
 
-/* Code that says whether the mask is the same for (q, k) as for (k, q). */
-static fcp_code mirror(mc_code mask, mc_node **out, uint32_t *out_count) {
+/* Makes code that says whether the mask is the same for (q, k) as for (k, q). */
+static fcp_code make_mirror_test(mc_code mask, mc_node **out, uint32_t *out_count) {
     mc_builder *builder = mc_builder_new();
     uint32_t *places = NULL, roots[2] = {MC_NONE, MC_NONE};
     if (builder) {
@@ -262,7 +264,7 @@ static fcp_code mirror(mc_code mask, mc_node **out, uint32_t *out_count) {
 static fcp_code warn_symmetric(batch *b) {
     const struct fcpc_program *g = b->program;
     if (!g->mask_own || b->longest < 2 || b->problem->split) return FCP_OK; /* only a square has a mirror image */
-    if (problem_is_unstructured(b->problem)) return FCP_OK; /* to compare it with its mirror image takes as long again */
+    if (problem_is_unstructured(b->problem)) return FCP_OK; /* the comparison would take as long as classifying it */
     int64_t *values = ARENA_NEW(b->scratch, int64_t, g->mask.count);
     if (!values) return FCP_E_NO_MEMORY;
     mc_env env = problem_env(b->problem, b->first);
@@ -271,9 +273,9 @@ static fcp_code warn_symmetric(batch *b) {
     mc_code both = {0};
     fcp_code code = FCP_OK;
     bool each = b->by_data || mc_uses(g->mask) & MC_USES_N;
-    if (each) code = make_lengths(b);
-    if (code == FCP_OK && each && b->unlike > SYMMETRIC_LENGTHS) return FCP_OK; /* too many kinds to count */
-    if (code == FCP_OK) code = mirror(g->mask, &nodes, &both.count);
+    if (each) code = list_kinds(b);
+    if (code == FCP_OK && each && b->unlike > SYMMETRY_LENGTHS) return FCP_OK; /* too many kinds to count */
+    if (code == FCP_OK) code = make_mirror_test(g->mask, &nodes, &both.count);
     if (code != FCP_OK) return g->mask.count * 2 >= MC_MAX_NODES ? FCP_OK : code;
     both.nodes = nodes;
     cells *c = cells_new(both, g->heads);
@@ -283,7 +285,9 @@ static fcp_code warn_symmetric(batch *b) {
     bool same = true;
     for (uint32_t i = 0; i < lengths && code == FCP_OK && same; i++) {
         env = problem_env(b->problem, each ? b->example[i] : b->first);
-        code = cells_allow_all(c, &env, &same);
+        cells_counts counts = {0};
+        code = cells_count(c, &env, &counts, NULL);
+        same = !counts.partial && !counts.none;
     }
     cells_free(c);
     free(nodes);

@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "runtime/base/grow.h"
 #include "runtime/base/npy.h"
 #include "compiler/base/real.h"
 #include "compiler/base/text.h"
@@ -68,15 +69,8 @@ static bool is_stopped(const reading *r, uint64_t i) { return !(i & 0xfffff) && 
 
 static bool reserve(const reading *r, numbers *n, uint64_t more) {
     if (n->too_many || n->room - n->count >= more) return true;
-    uint64_t room = n->room * 2 > n->count + more ? n->room * 2 : n->count + more;
-    if (room < 64) room = 64;
-    if (room > SIZE_MAX / 8) return no_room(r);
-    void *grown = realloc(n->reals ? (void *)n->reals : (void *)n->ints, (size_t)room * 8);
-    if (!grown) return no_room(r);
-    if (n->reals) n->reals = grown;
-    else n->ints = grown;
-    n->room = room;
-    return true;
+    const uint64_t need = n->count + more;
+    return (n->reals ? FCP_GROW(n->reals, n->room, need) : FCP_GROW(n->ints, n->room, need)) || no_room(r);
 }
 
 static void put_int(numbers *n, int64_t v) {

@@ -15,6 +15,7 @@
 
 #include "compiler/base/text.h"
 #include "compiler/sema/files.h"
+#include "runtime/base/grow.h"
 #include "runtime/base/read_file.h"
 
 enum { CHUNK = 1 << 17, PIECE = 16 << 20, LINE_MOST = 1 << 20, AROUND = 320 };
@@ -84,13 +85,7 @@ static bool fill(data_file *f) {
     return f->taken <= f->most || refuse_size(f);
 }
 
-static bool grow(data_file *f, size_t room) {
-    char *grown = realloc(f->bytes, room);
-    if (!grown) return refuse_memory(f);
-    f->bytes = grown;
-    f->room = room;
-    return true;
-}
+static bool reserve(data_file *f, size_t room) { return FCP_GROW(f->bytes, f->room, room) || refuse_memory(f); }
 
 /* Looks at the first piece: is it .npy, or text? */
 static bool begin(data_file *f) {
@@ -116,7 +111,7 @@ bool sema_data_open(data_file *f, sema *s, const char *path, span at, uint64_t m
     const int why = fcp_read_open(path, s->regular_files, &f->fd, &f->size);
     if (why) return refuse_reading(f, why);
     if (f->size > most && f->size != UINT64_MAX) return refuse_size(f);
-    return grow(f, CHUNK) && begin(f);
+    return reserve(f, CHUNK) && begin(f);
 }
 
 void sema_data_close(data_file *f) {
@@ -142,7 +137,7 @@ bool sema_data_line(data_file *f, uint64_t numbers, const char **out, size_t *ou
         f->begin = 0;
         looked = f->end;
         if (looked >= f->line_most) return refuse_line(f);
-        if ((f->end == f->room && !grow(f, 2 * f->room)) || !fill(f)) return false;
+        if ((f->end == f->room && !reserve(f, f->room + 1)) || !fill(f)) return false;
     }
     if (f->begin == f->end) return false;
     f->line = f->begin;
@@ -193,7 +188,7 @@ bool sema_data_elements(data_file *f, fcp_npy *out) {
     /* Room for one byte more, by which it is seen to be too long. What only its header says is not allocated. */
     while (!f->last && f->end <= f->npy_size) {
         const size_t want = f->size != UINT64_MAX || f->npy_size < 2 * f->room ? f->npy_size + 1 : 2 * f->room;
-        if ((f->end == f->room && !grow(f, want)) || !fill(f)) return false;
+        if ((f->end == f->room && !reserve(f, want)) || !fill(f)) return false;
     }
     if (fcp_npy_view(f->path, f->bytes, f->end, out, &err) == FCP_OK) return true;
     diag_error(f->s->d, f->malformed, f->at, "%s", err.message);

@@ -18,16 +18,11 @@
 #include "compiler/sema/lengths.h"
 #include "compiler/sema/lognormal.h"
 #include "compiler/sema/names.h"
+#include "runtime/base/grow.h"
 
 /* --- collecting --------------------------------------------------------------------------------------------------- */
 
 typedef enum outcome { ADDED, TOO_MANY_TOKENS, TOO_MANY_SEQUENCES, NO_MEMORY, STOPPED } outcome;
-
-static bool reserve(uint64_t **at, size_t room) {
-    uint64_t *grown = realloc(*at, room * sizeof *grown);
-    if (grown) *at = grown;
-    return grown;
-}
 
 static outcome add_sequences(lengths *out, uint64_t queries, uint64_t keys, uint64_t repeats) {
     if (repeats > LENGTHS_MAX || out->count + repeats > LENGTHS_MAX) return TOO_MANY_SEQUENCES;
@@ -35,12 +30,9 @@ static outcome add_sequences(lengths *out, uint64_t queries, uint64_t keys, uint
         (repeats && (keys > (LENGTHS_SUM_MAX - out->sum) / repeats ||
                      queries > (LENGTHS_SUM_MAX - out->query_sum) / repeats)))
         return TOO_MANY_TOKENS;
-    if (out->count + repeats > out->room) {
-        size_t room = out->room * 2 > out->count + repeats ? out->room * 2 : out->count + repeats;
-        if (room < 64) room = 64;
-        if (!reserve(&out->at, room) || (out->queries && !reserve(&out->queries, room))) return NO_MEMORY;
-        out->room = room;
-    }
+    size_t room = out->room;
+    if (out->queries && !FCP_GROW(out->queries, room, out->count + repeats)) return NO_MEMORY;
+    if (!FCP_GROW(out->at, out->room, out->count + repeats)) return NO_MEMORY;
     if (queries != keys && !out->queries) {
         if (!(out->queries = malloc(out->room * sizeof *out->queries))) return NO_MEMORY;
         memcpy(out->queries, out->at, out->count * sizeof *out->queries);

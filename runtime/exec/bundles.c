@@ -15,6 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "runtime/base/grow.h"
 #include "runtime/plan/layout.h"
 
 /* A part of a piece that lies in one run of the layout. */
@@ -61,16 +62,6 @@ typedef struct maker {
     size_t count, room;
 } maker;
 
-static bool grow(void **list, size_t *room, size_t count, size_t size) {
-    if (count < *room) return true;
-    size_t more = *room * 2 + 256;
-    void *grown = realloc(*list, more * size);
-    if (!grown) return false;
-    *list = grown;
-    *room = more;
-    return true;
-}
-
 static int by_start(const void *a, const void *b) {
     const listed *x = a, *y = b;
     return x->start != y->start ? (x->start < y->start ? -1 : 1) : x->piece < y->piece ? -1 : x->piece > y->piece;
@@ -100,7 +91,7 @@ static void order_pieces(maker *m) {
 }
 
 static bool add_held(maker *m, uint64_t start, uint64_t end, uint32_t rank, uint32_t place) {
-    if (!grow((void **)&m->held, &m->held_room, m->held_count, sizeof *m->held)) return false;
+    if (!FCP_GROW(m->held, m->held_room, m->held_count + 1)) return false;
     m->held[m->held_count++] = (held){start, end, rank, place};
     return true;
 }
@@ -161,7 +152,7 @@ static bool cut_piece(maker *m, uint32_t piece) {
         const held *h = &m->held[low];
         uint64_t to = h->end < end ? h->end : end;
         if (home - from < count || h->rank - from < count) {
-            if (!grow((void **)&m->stretches, &m->room, m->count, sizeof *m->stretches)) return false;
+            if (!FCP_GROW(m->stretches, m->room, m->count + 1)) return false;
             m->stretches[m->count++] = (stretch){piece, (uint32_t)(at - p->start), (uint32_t)(to - at), h->rank,
                                                  h->place + (uint32_t)(at - h->start)};
         }

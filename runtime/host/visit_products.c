@@ -35,7 +35,7 @@ void fcp_work_free(fcp_work *work) {
 }
 
 fcp_code fcp_work_begin(fcp_work *work, const fcp_plan *plan, const fcp_visit *visit) {
-    if (!fcp_grow((void **)&work->cursors, &work->cursor_capacity, visit->tiles, sizeof *work->cursors))
+    if (!FCP_GROW(work->cursors, work->cursor_capacity, visit->tiles))
         return FCP_E_NO_MEMORY;
     for (uint32_t i = 0; i < visit->tiles; i++) work->cursors[i] = plan->tiles[visit->first_tile + i].first_part;
     return FCP_OK;
@@ -51,7 +51,7 @@ static bool emit(const struct strip *of, const struct segment *s) {
         if (!(s->active >> r & 1)) continue;
         uint32_t until = r + 1;
         while (until < FCP_STRIP_CELLS && s->active >> until & 1) until++;
-        if (!fcp_grow((void **)&work->jobs, &work->capacity, work->count + 1, sizeof *work->jobs)) return false;
+        if (!FCP_GROW(work->jobs, work->capacity, work->count + 1)) return false;
         uint64_t row_end = first_row + (uint64_t)until * FCP_CELL, key_end = (uint64_t)s->end * FCP_CELL;
         fcp_job *job = &work->jobs[work->count++];
         *job = (fcp_job){.tile = of->tile, .row = r * FCP_CELL, .key = k->offset + s->begin * FCP_CELL};

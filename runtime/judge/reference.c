@@ -1,8 +1,8 @@
-/* reference.c: holds a result against the definition of attention. reference.h says what is computed.
+/* reference.c: runs a judgement: cuts it into tasks and shares them out to threads (reference.h).
  *
  * Requires: a checked plan; packed inputs.
- * Method:   A task is one KV head of one sequence, with the query heads that share it; in a sample it is one run of
- *           rows. Threads take tasks, the longest sequences first; task.c does one, and verdict.c judges.
+ * Method:   a task is one KV head of one sequence, with the query heads that share it; in a sample it is one run of
+ *           rows. Threads take tasks, the longest sequences first. task.c computes a task, and verdict.c judges.
  */
 #include "runtime/judge/reference.h"
 #include "runtime/plan/layout.h"
@@ -12,9 +12,7 @@
 
 #include "runtime/base/stop.h"
 #include "runtime/base/threads.h"
-#include "runtime/judge/hops.h"
-#include "runtime/judge/slope.h"
-#include "runtime/judge/task.h"
+#include "runtime/judge/judge_parts.h"
 
 enum { MAX_THREADS = 256 };
 
@@ -190,9 +188,9 @@ fcp_code fcp_check_units(const fcp_plan *plan, const fcp_check_options *options,
     return FCP_OK;
 }
 
-fcp_code fcp_reference_compute(const fcp_plan *plan, const fcp_packed *in, unsigned threads, const volatile int *stop,
+fcp_code fcp_reference_compute(const fcp_plan *plan, const fcp_packed *in, unsigned threads,
                                fcp_reference *out, fcp_error *err) {
-    check_run run = {.plan = plan, .in = in, .out = out, .backward = in->t[FCP_TENSOR_DO] != NULL, .stop = stop};
+    check_run run = {.plan = plan, .in = in, .out = out, .backward = in->t[FCP_TENSOR_DO] != NULL};
     fcp_plan_shape(plan, &run.shape);
     fcp_code code = check_inputs(in, inputs_of(&run), err);
     if (!code && !derive_score(&run, false))

@@ -1,16 +1,17 @@
-/* box_memo.c: answers that are remembered: by what is left to decide in a box, relative to the box's corner.
+/* box_memo.c: remembers how many pairs the mask allows in a box, so that boxes with equal masks are counted once.
  *
- * Example: of `causal` there is left, in each box on the diagonal, "key - query <= 0", and at the box's corner key -
- * query is 0. So the boxes have one key, and the pairs of one of them are those of all.
+ * Example:  in every box on the diagonal, `causal` is "key - query <= 0", where key - query is 0 at the box's corner.
+ *           Relative to their corners these boxes have the same mask. So they have the same key, and the same number of
+ *           pairs.
  *
  * Requires: the box was the last that the mask was asked about; a node is linear or exact as values.c says.
- * Method:   each number is the sum of an offset, which is a constant of the box, and of something that depends on the
- *           place in the box alone: of "query / 64" in a box from query 1024 on, 16 and (place) / 64. Sums add offsets,
- *           and comparisons keep their difference. A key has what depends on the place, and of offsets what matters: of
- *           those of divided numbers the remainder. What is decided in the box is a constant.
- *           So two boxes with equal keys have equal masks at equal places. Two boxes of equal masks may have unlike
- *           keys.
- * Cost:     O(nodes) a key. Memory: at most 4 M words of keys, and a table of them; further ones are not kept.
+ * Method:   each number of the mask's code is split into an offset, which is constant in the box, and a part that
+ *           depends only on the place in the box. Example: in a box from query 1024 on, "query / 64" is 16 + place /
+ *           64. Sums add offsets, and comparisons keep the difference of their operands' offsets. A key consists of the
+ *           parts that depend on the place, and of what matters of the offsets: of a divided number's offset, the
+ *           remainder. What is decided in the whole box is a constant. So two boxes with equal keys have equal masks at
+ *           equal places. The converse need not hold.
+ * Cost:     O(nodes) a key. Memory: at most 4 M words of keys, and a table of them; further keys are not kept.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -132,8 +133,8 @@ static bool spell_two(spelling *s, uint32_t a_node, uint32_t b_node, int64_t *of
     return true;
 }
 
-/* Writes a node that is needed, is not linear, and has the value of no other. Each operation has its number of words,
- * so that a key can be read in one way. False: it has no key. */
+/* Writes a node that is needed, is not linear, and does not equal another node. Each operation has a fixed number of
+ * words, so a key can be read in only one way. False: it has no key. */
 static bool spell_node(spelling *s, const mc_node *x, int64_t *offset) {
     int64_t apart;
     switch ((mc_op)x->op) {
@@ -262,7 +263,7 @@ static bool enlarge(pairs_memo *m) {
 void fcp_pairs_keep(pairs_memo *m, uint64_t number) {
     if (m->key_count > MOST_WORDS - m->word_count) return; /* enough is enough */
     if (m->count >= m->size / 2 && !enlarge(m)) return;
-    if (!fcp_grow((void **)&m->words, &m->word_room, m->word_count + m->key_count, sizeof *m->words)) return;
+    if (!FCP_GROW(m->words, m->word_room, m->word_count + m->key_count)) return;
     const uint64_t hash = hash_of(m);
     struct pairs_entry *e = entry_of(m, hash);
     if (e->count) return;

@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "runtime/base/carve.h"
+#include "runtime/base/grow.h"
 #include "runtime/plan/enum_names.h"
 #include "runtime/plan/head_ranges.h"
 #include "runtime/plan/sides.h"
@@ -25,21 +26,11 @@ static fcp_code no_memory(const verifier *v) {
     return fcp_fail(v->err, FCP_E_NO_MEMORY, "out of memory to verify the reshuffle");
 }
 
-static bool grow(void **list, size_t *room, size_t count, size_t size) {
-    if (count <= *room) return true;
-    size_t more = count * 2 + 64;
-    void *grown = realloc(*list, more * size);
-    if (!grown) return false;
-    *list = grown;
-    *room = more;
-    return true;
-}
-
 /* --- the layout --------------------------------------------------------------------------------------------------- */
 
 /* Makes room for so many runs of a block. */
 static bool reserve(layout_facts *l, size_t runs) {
-    return grow((void **)&l->found, &l->found_room, l->count + runs, sizeof *l->found);
+    return FCP_GROW(l->found, l->found_room, l->count + runs);
 }
 
 /* Adds a run of tokens of a block to its home's bundle with a caller. There is room for it. */
@@ -232,8 +223,8 @@ fcp_code fcp_verify_layout_of(verifier *v, uint32_t rank) {
         b->unit = units;
         units += l->met[i] / 2 == rank ? 1 : (b->tokens + v->p->unit - 1) / v->p->unit;
     }
-    if (!grow((void **)&l->held, &l->held_room, l->count, sizeof *l->held) ||
-        !grow((void **)&l->units, &l->units_room, units, 1))
+    if (!FCP_GROW(l->held, l->held_room, l->count) ||
+        !FCP_GROW(l->units, l->units_room, units))
         return no_memory(v);
     for (size_t i = 0; i < l->count; i++) {
         bundle_facts *b = &l->bundles[l->found[i].key];

@@ -223,7 +223,7 @@ static fcp_code put_in_order(struct dealing *x, uint32_t first_head, fcp_error *
     fcp_worklists *w = x->w;
     uint32_t *ranks = fcp_worklists_scratch(w, FCP_WORKLISTS_TURNS, x->blocks, sizeof *ranks);
     fk_row_item *out = fcp_worklists_scratch(w, FCP_WORKLISTS_PERMUTED, x->count, sizeof *out);
-    if (!ranks || !out || !fcp_grow((void **)&w->rows, &w->row_capacity, (uint32_t)x->count, sizeof *w->rows))
+    if (!ranks || !out || !FCP_GROW(w->rows, w->row_capacity, (uint32_t)x->count))
         return fcp_worklists_no_memory(err);
     for (uint32_t r = 0; r < x->rows; r++) x->joins[r].cut = 0;
     for (uint32_t b = 0; b < x->blocks; b++) ranks[x->sizes[b].index] = b;

@@ -287,7 +287,7 @@ fcp_code fcp_fusion_runs(const fcp_plan *plan, fcp_pass pass, uint32_t rank, fcp
             continue;
         }
         if (!*out_count || !joins(&w, &(*out_runs)[*out_count - 1], x)) {
-            if (!fcp_grow((void **)out_runs, &capacity, *out_count + 1, sizeof **out_runs)) code = no_memory(err);
+            if (!FCP_GROW(*out_runs, capacity, *out_count + 1)) code = no_memory(err);
             else (*out_runs)[(*out_count)++] = begin_run(&w, i, x);
         }
         if (!code && w.after > w.limit) code = fail_circle(pass, rank, err);

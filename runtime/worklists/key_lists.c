@@ -59,8 +59,8 @@ static fcp_code add_key_items(struct columns *x, const fcp_tile *tile, fcp_error
         for (uint32_t key = 0; key < piece->length; key += FCP_CELL) {
             size_t at = piece->offset + key;
             if (w->key_count == UINT32_MAX) return fcp_worklists_too_long(err);
-            if (!fcp_grow((void **)&w->keys, &w->key_capacity, w->key_count + 1, sizeof *w->keys) ||
-                !fcp_grow((void **)&x->cells, &x->cells_capacity, w->key_count + 1, sizeof *x->cells))
+            if (!FCP_GROW(w->keys, w->key_capacity, w->key_count + 1) ||
+                !FCP_GROW(x->cells, x->cells_capacity, w->key_count + 1))
                 return fcp_worklists_no_memory(err);
             struct fcp_worklists_place rows;
             if (!fcp_worklists_key_rows(x->a, tile->kv_slot, at, &rows)) return fcp_worklists_too_long(err);
@@ -281,7 +281,7 @@ static bool cut_items(struct columns *x, const struct cut *cut) {
     w->subs = x->by_head ? group : cut->subs;
     if (cut->apart && !sort_by_sets(x)) return false;
     for (uint32_t i = 0; i < kept; i++) items += parts_of(w, &w->keys[i], cut);
-    if (items > UINT32_MAX || !fcp_grow((void **)&w->keys, &w->key_capacity, (uint32_t)items, sizeof *w->keys))
+    if (items > UINT32_MAX || !FCP_GROW(w->keys, w->key_capacity, (uint32_t)items))
         return false;
     w->key_count = (uint32_t)items;
     for (uint32_t i = kept, to = (uint32_t)items; i-- > 0;) { /* from the last: none is overwritten unread */
@@ -442,7 +442,7 @@ static fcp_code fill_columns(struct columns *x, uint32_t first, uint32_t count, 
         total += cells;
         if (total > UINT32_MAX) return fcp_worklists_too_long(err);
     }
-    if (!fcp_grow((void **)&w->row_runs, &w->row_run_capacity, (uint32_t)total, sizeof *w->row_runs))
+    if (!FCP_GROW(w->row_runs, w->row_run_capacity, (uint32_t)total))
         return fcp_worklists_no_memory(err);
     w->row_run_count = (uint32_t)total;
     x->fill = true;

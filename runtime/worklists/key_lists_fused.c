@@ -31,7 +31,7 @@ static fcp_code append_list(const fcp_worklists *w, uint32_t group, struct joine
     const uint64_t keys = (uint64_t)w->key_count * parts;
     fcp_code code = fcp_worklists_reserve(list, keys, w->row_run_count, err);
     if (code) return code;
-    if (!fcp_grow((void **)&all->fused, &all->fused_capacity, list->key_count + (uint32_t)keys, sizeof *all->fused))
+    if (!FCP_GROW(all->fused, all->fused_capacity, list->key_count + (uint32_t)keys))
         return fcp_worklists_no_memory(err);
     for (uint32_t i = 0; i < w->key_count; i++)
         for (uint32_t first = 0; first < group; first += w->subs) {

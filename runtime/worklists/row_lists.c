@@ -33,7 +33,7 @@ static fcp_code add_key_runs(fcp_worklists *w, const fcp_arena *a, const fcp_til
         uint64_t begin = (uint64_t)run->col * FCP_CELL, end = begin + (uint64_t)run->count * FCP_CELL;
         if (end > piece->length) end = piece->length;
         if (w->key_run_count == UINT32_MAX) return fcp_worklists_too_long(err);
-        if (!fcp_grow((void **)&w->key_runs, &w->key_run_capacity, w->key_run_count + 1, sizeof *w->key_runs))
+        if (!FCP_GROW(w->key_runs, w->key_run_capacity, w->key_run_count + 1))
             return fcp_worklists_no_memory(err);
         const size_t at = piece->offset + begin;
         struct fcp_worklists_place rows;
@@ -53,7 +53,7 @@ static fcp_code add_key_runs(fcp_worklists *w, const fcp_arena *a, const fcp_til
 
 static fcp_code push_row(fcp_worklists *w, const fk_row_item *item, fcp_error *err) {
     if (w->row_count == UINT32_MAX) return fcp_worklists_too_long(err);
-    if (!fcp_grow((void **)&w->rows, &w->row_capacity, w->row_count + 1, sizeof *w->rows))
+    if (!FCP_GROW(w->rows, w->row_capacity, w->row_count + 1))
         return fcp_worklists_no_memory(err);
     w->rows[w->row_count++] = *item;
     return FCP_OK;
@@ -320,7 +320,7 @@ fcp_code fcp_worklists_copy_runs(fcp_worklists *w, const fcp_arena *a, fk_row_it
         run.v += begin * FCP_CELL * number * fcp_value_stride(p);
         run.row += begin * FCP_CELL;
         if (w->key_run_count == UINT32_MAX) return fcp_worklists_too_long(err);
-        if (!fcp_grow((void **)&w->key_runs, &w->key_run_capacity, w->key_run_count + 1, sizeof *w->key_runs))
+        if (!FCP_GROW(w->key_runs, w->key_run_capacity, w->key_run_count + 1))
             return fcp_worklists_no_memory(err);
         w->key_runs[w->key_run_count++] = run;
     }
@@ -335,7 +335,7 @@ static fcp_code put_parts(struct packing *x, const fk_row_item *tile, const fk_r
     fcp_worklists *w = x->w;
     if (parts == 1) return push_row(w, tile, err);
     const uint64_t bytes = (uint64_t)tile->count * (x->a->plan->problem->value_dim + 2) * sizeof(float);
-    if (!fcp_grow((void **)&w->merges, &w->merge_capacity, w->merge_count + 1, sizeof *w->merges))
+    if (!FCP_GROW(w->merges, w->merge_capacity, w->merge_count + 1))
         return fcp_worklists_no_memory(err);
     w->merges[w->merge_count++] = (fk_merge_item){.rows = *tile, .first = w->split_bytes, .parts = parts};
     fcp_code code = FCP_OK;

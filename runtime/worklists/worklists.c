@@ -30,8 +30,8 @@ fcp_code fcp_worklists_reserve(struct fcp_worklists_kept *all, uint64_t keys, ui
     if (all->key_count + keys > UINT32_MAX || all->run_count + runs > UINT32_MAX) return fcp_worklists_too_long(err);
     keys += all->key_count;
     runs += all->run_count;
-    return fcp_grow((void **)&all->keys, &all->key_capacity, (uint32_t)keys, sizeof *all->keys) &&
-                   fcp_grow((void **)&all->runs, &all->run_capacity, (uint32_t)runs, sizeof *all->runs)
+    return FCP_GROW(all->keys, all->key_capacity, (uint32_t)keys) &&
+                   FCP_GROW(all->runs, all->run_capacity, (uint32_t)runs)
                ? FCP_OK
                : fcp_worklists_no_memory(err);
 }

@@ -14,6 +14,7 @@
  */
 #include <string.h>
 
+#include "compiler/base/integers.h"
 #include "compiler/base/memo.h"
 #include "compiler/base/sort.h"
 #include "compiler/planning/pair.h"
@@ -146,7 +147,7 @@ static bool is_causal(mc_code mask) {
     return root->op == MC_LE && root->a < 2 && root->b < 2 && n[root->a].op == MC_K && n[root->b].op == MC_Q;
 }
 
-/* Cuts of one side of a sequence: its ends, the ends of runs, and multiples of `step` (0: none). */
+/* Lists the cuts of one side of a sequence: its ends, the ends of runs, and multiples of `step` (0: none). */
 static uint64_t *side_cuts(arena *a, const problem_run *runs, uint32_t first, uint32_t end, uint64_t n, uint64_t step,
                            uint32_t *out_count) {
     uint64_t *cut = ARENA_NEW(a, uint64_t, (end - first) + (step ? n / step : 0) + 2), at = 0;
@@ -225,11 +226,10 @@ static fcp_code make_table(planning *x, tabling *g, uint32_t s) {
     for (size_t i = 0; i < count; i++)
         sum[(size_t)(entries[i].q_piece + 1) * t->key_cuts + entries[i].k_piece + 1] =
             pairs ? pairs[i] : shapes[entries[i].shape].pairs;
-    for (uint32_t i = 1; i < t->row_cuts; i++)
-        for (uint32_t j = 1; j < t->key_cuts; j++) {
-            uint64_t *here = sum + (size_t)i * t->key_cuts + j;
-            *here += here[-1] + here[-(ptrdiff_t)t->key_cuts] - here[-(ptrdiff_t)t->key_cuts - 1];
-        }
+    for (uint32_t i = 1; i < t->row_cuts; i++) {
+        uint64_t *above = sum + (size_t)(i - 1) * t->key_cuts, *here = above + t->key_cuts, row = 0;
+        for (uint32_t j = 1; j < t->key_cuts; j++) here[j] = (row += here[j]) + above[j];
+    }
     t->row_cut = rows;
     t->key_cut = keys;
     t->row_step = g->step;
@@ -534,25 +534,30 @@ fcp_code exec_by_cad(planning *x, const uint32_t *home, uint32_t *exec) {
     const problem *p = x->problem;
     const division *d = x->division;
     const cad_share **near = ARENA_NEW(&x->scratch, const cad_share *, p->tile_count + (size_t)1);
+    uint32_t count = 0, at = 0, sequence = FCP_NONE;
+    uint64_t from = 0, until = 0; /* `near` are the shares of the rows that begin from `from` to `until` - 1 */
     (void)home;
     if (!near) return FCP_E_NO_MEMORY;
     for (uint32_t b = 0; b < p->block_count; b++) {
-        uint32_t count = 0;
         if (planning_stopped_at(x, b)) return FCP_E_INTERRUPTED;
         for (uint32_t t = p->tile_start[b]; t < p->tile_start[b + 1]; t++) {
             const fcp_part *part_of = &p->parts[p->tile_part[t]];
             const fcp_piece *q = &p->pieces[part_of->q_piece], *k = &p->pieces[part_of->k_piece];
-            if (t == p->tile_start[b] || p->blocks[b].pieces > 1) { /* the shares of these rows */
-                count = 0;
-                for (uint32_t i = d->first[q->sequence]; i < d->first[q->sequence + 1]; i++)
-                    if (d->shares[i].run.x <= q->start && q->start < d->shares[i].run.y) near[count++] = &d->shares[i];
+            if (q->sequence != sequence || q->start < from || q->start >= until) {
+                sequence = q->sequence, from = q->start, until = UINT64_MAX, count = at = 0;
+                for (uint32_t i = d->first[sequence]; i < d->first[sequence + 1]; i++) {
+                    const cad_run *r = &d->shares[i].run;
+                    if (r->x <= from && from < r->y) near[count++] = &d->shares[i];
+                    until = min_u64(until, r->x > from ? r->x : r->y > from ? r->y : UINT64_MAX);
+                }
             }
-            uint32_t i = 0;
-            while (i < count && (k->start < near[i]->run.k0 || k->start >= near[i]->run.k1)) i++;
-            if (i == count)
+            uint32_t tries = 0; /* mostly the share of the tile before */
+            for (; tries < count && (k->start < near[at]->run.k0 || k->start >= near[at]->run.k1); tries++)
+                at = at + 1 < count ? at + 1 : 0;
+            if (tries == count)
                 return planning_fail(x, FCP_E_INTERNAL, SPAN_NONE, "tile %u of block %u is in no share of the work",
                                      t, b);
-            exec[t] = near[i]->rank;
+            exec[t] = near[at]->rank;
         }
     }
     return FCP_OK;

@@ -248,50 +248,6 @@ Test(cells, random_masks) {
     }
 }
 
-/* Whether a mask allows all pairs is what counting says; and a mask that does not is left at the first cell. */
-Test(cells, allow_all) {
-    static exprs e;
-    int all = 0, counted = 0;
-    for (int seed = 1; seed <= (int)amount(300, 3000); seed++) {
-        const int mask = random_mask(&e, (uint64_t)seed, 1 + seed % 3, seed % 3 == 0);
-        const int few = ex2(&e, MC_LT, ex0(&e, MC_K), num(&e, seed % 9));
-        const int root = seed % 2 ? ex2(&e, MC_OR, mask, ex1(&e, MC_NOT, few)) : mask;
-        mc_node *nodes;
-        const mc_code code = lower_mask(&e, root, &nodes);
-        const int64_t n = 1 + (int64_t)draw(&e, seed % 10 ? 200 : 600);
-        const uint32_t heads = 1 + (uint32_t)draw(&e, HEADS_MAX), used = mc_uses(code) & MC_USES_H ? heads : 1;
-        cells *c[2] = {cells_new(code, heads), cells_new(code, heads)};
-        cells_counts counts;
-        cells_fault fault;
-        bool said;
-        const fcp_code whole = cells_count(c[0], MC_LENGTH(n), &counts, &fault);
-        const fcp_code asked = cells_allow_all(c[1], MC_LENGTH(n), &said);
-        if (whole == FCP_OK) {
-            cr_assert_eq(asked, FCP_OK);
-            cr_assert_eq(said, counts.pairs == (uint64_t)n * (uint64_t)n * used, "seed %d", seed);
-            all += said;
-            counted++;
-        } else { /* it may end before the fault */
-            cr_assert(asked == whole || (asked == FCP_OK && !said), "seed %d", seed);
-        }
-        for (int i = 0; i < 2; i++) cells_free(c[i]);
-        free(nodes);
-    }
-    cr_assert(all > counted / 20 && all < counted * 19 / 20, "%d of %d", all, counted);
-    e.count = 0;
-    mc_node *nodes;
-    const int product = ex2(&e, MC_MUL, ex0(&e, MC_Q), ex0(&e, MC_K));
-    const int mask = ex2(&e, MC_LT, ex2(&e, MC_MOD, product, num(&e, 1009)), num(&e, 500));
-    cells *c = cells_new(lower_mask(&e, mask, &nodes), 1);
-    cells_stats spent;
-    bool said;
-    cr_assert_eq(cells_allow_all(c, MC_LENGTH(1 << 20), &said), FCP_OK);
-    cells_get_stats(c, &spent);
-    cr_assert(!said && spent.elements <= FCP_CELL * FCP_CELL && spent.boxes < 1000, "%d boxes", (int)spent.boxes);
-    cells_free(c);
-    free(nodes);
-}
-
 /* Of sequences that are alike only the first has its pairs looked at. */
 Test(cells, alike_sequences) {
     static exprs e;
