@@ -53,7 +53,7 @@ size_t mc_row_scratch(mc_code code) {
     return words;
 }
 
-/* Lays out scratch, and finds how often each node has to be evaluated. */
+/* Divides scratch among the nodes, and finds out how often each node has to be evaluated. */
 static rows begin_rows(mc_code code, const mc_env *env, int64_t h, int64_t *scratch) {
     enum { Q = 1, ALONG = 2, S = 4 }; /* ALONG: k or s */
     rows r = {.code = code, .env = env, .at = {.h = h}, .scratch = scratch};
@@ -126,8 +126,8 @@ static const float *real_vector(const rows *r, uint32_t i, int which) {
 
 /* --- loads -------------------------------------------------------------------------------------------------------- */
 
-/* The array of one dimension that a load reads. For a table with columns that is one of its rows, if all keys read the
- * same row; else false. */
+/* The one-dimensional array that a load reads. Of a table with columns that is one row, if all keys read the same row;
+ * otherwise the result is false. */
 static bool flat_array(const rows *r, const mc_node *x, mc_array *out) {
     mc_array a = r->env->arrays[x->imm];
     if (x->op == MC_LOAD2 || x->op == MC_LOAD2_F) {
@@ -141,7 +141,8 @@ static bool flat_array(const rows *r, const mc_node *x, mc_array *out) {
     return true;
 }
 
-/* If an index is a line of step 1 inside the array, its elements follow one another: where the first is. */
+/* Do the elements that a row reads follow one another? They do if the index is a line of step 1 inside the array. Then
+ * *out_at is the place of the first. */
 static bool run_of(const rows *r, uint32_t i, const mc_array *a, uint64_t *out_at) {
     int64_t first, last;
     uint64_t end;
@@ -246,9 +247,10 @@ FCP_CLONES static void div_row(const int64_t *restrict x, int64_t b, uint32_t wi
         for (uint32_t j = 0; j < width; j++) out[j] = mc_div(x[j], b);
 }
 
-/* The same of a line that nowhere wraps, b > 0, without dividing. LANES neighbours are computed at a time, from the
- * LANES before them. All rests grow by one number, which is less than b. A rest that passes b is lowered by b, and its
- * quotient grows by one more than the others. For b up to DIVISOR_MAX. */
+/* x / b or x % b of a line that nowhere wraps, for 0 < b <= DIVISOR_MAX, without dividing each element. LANES
+ * neighbours are computed at a time, from the LANES elements before them. Say the step is 3, LANES is 8 and b is 10: 8
+ * elements further, x has grown by 24, so the quotient grows by 2 and the remainder by 4. A remainder that reaches b is
+ * lowered by b, and its quotient grows by one more. */
 enum { LANE_BITS = 3, LANES = 1 << LANE_BITS };
 #define DIVISOR_MAX (INT64_MAX / 2)
 typedef int64_t lane_vector __attribute__((vector_size(LANES * sizeof(int64_t))));
@@ -278,7 +280,7 @@ static inline __attribute__((always_inline)) void div_line_of(int64_t first, int
     }
 }
 
-/* Once for rests and once for quotients: so the rests do not wait for quotients that nobody reads. */
+/* Two copies of the function: the one for remainders does not compute the quotients, which nobody reads. */
 FCP_CLONES static void div_line(int64_t first, int64_t step, int64_t b, uint32_t width, bool rest, int64_t *out) {
     if (rest) div_line_of(first, step, b, width, true, out);
     else div_line_of(first, step, b, width, false, out);
@@ -482,14 +484,15 @@ static void eval_nodes(const rows *r, enum level from, enum level to) {
     }
 }
 
-/* Goes to the keys of a tile from number `first` on, as many as a row may have. */
+/* Goes on to the keys of a tile from number `first` on, at most MC_ROW of them, and evaluates what depends on keys
+ * alone. */
 static void enter_keys(rows *r, const mc_tile *t, uint32_t first) {
     r->width = t->keys - first < MC_ROW ? t->keys - first : MC_ROW;
     r->at.k = mc_wrap_add(t->k, first);
     eval_nodes(r, OF_KEYS, OF_KEYS);
 }
 
-/* Evaluates row i of these keys. */
+/* Goes on to row i of the tile, and evaluates what depends on the row. */
 static void enter_row(rows *r, const mc_tile *t, uint32_t i) {
     r->at.q = mc_wrap_add(t->q, i);
     eval_nodes(r, OF_ROWS, OF_ROWS);
