@@ -58,10 +58,10 @@ RT_LIBS = -lisal -lnettle -lm
 FCP_SRC = $(sort $(shell find codegen runtime -name '*.c'))
 FCPC_SRC = $(filter-out compiler/cli/%,$(sort $(shell find compiler -name '*.c')))
 CMD_SRC = $(wildcard compiler/cli/*.c)
-# Kernels run in tests on fibers: head_dim-value_dim-bf16-score, as the list in tests/machines/fibers/fibers.c. FIBER_SM90 are those
-# that have skeletons for sm_90a.
-FIBER_SM90 = 64-64-1-0 64-64-0-0 128-128-1-0 128-128-0-0 256-256-1-0 256-256-0-0 64-64-1-1 128-128-0-1 128-64-0-0 192-192-0-0 192-128-1-0 192-128-0-1
-FIBER_KERNELS = 16-16-1-0 16-16-0-0 32-32-1-0 32-32-0-0 16-16-1-1 16-16-0-1 32-32-1-1 32-32-0-1 32-16-1-0 32-16-0-1 96-96-1-0 96-64-0-1 $(FIBER_SM90)
+# Kernels run in tests on fibers: head_dim-value_dim-bf16-score of each build. FIBER_SM90 are those that have skeletons for
+# sm_90a, whose sizes are multiples of 64.
+FIBER_KERNELS := $(shell sed -n 's/^X(\(.*\), \(.*\), \(.*\), \(.*\))$$/\1-\2-\3-\4/p' tests/machines/fibers/builds.def)
+FIBER_SM90 = $(foreach d,64 128 192 256,$(foreach v,64 128 192 256,$(filter $d-$v-%,$(FIBER_KERNELS))))
 FIBER_SRC = $(addprefix tests/machines/fibers/,machine.c machine_order.c machine_turns.c machine_memory.c machine_prims.c machine_async.c \
   machine_products.c fibers.c)
 FIBER_OBJ = $(FIBER_SRC:%.c=$(B)/%.o) $(FIBER_KERNELS:%=$(B)/tests/machines/fibers/kernel-%.o) \
@@ -274,7 +274,7 @@ standins: $(STANDINS)
 
 # --- running tests -------------------------------------------------------------------------------------------------------
 # What make check runs, built: everything there is to build but the tests that need NVRTC.
-CHECKED = all tests examples fuzz-replay-build gpu-binaries
+CHECKED = all $(if $(SAN),,shared) tests examples fuzz-replay-build gpu-binaries
 RUN = B=$(B) JOBS=$(JOBS) SAN=$(SAN) .ci/check.sh
 
 # PyTorch is installed while the compiler runs, since it waits for disks and the network.
@@ -327,9 +327,9 @@ FUZZ_OPT = -O2 -g -fno-sanitize-coverage=trace-cmp -fsanitize-address-use-after-
 FUZZ_ASAN = malloc_context_size=1:max_malloc_fill_size=64:quarantine_size_mb=1:thread_local_quarantine_size_kb=64
 FUZZ_ARGS = -entropic=0 -reduce_inputs=0 -reload=0 -print_funcs=0
 # The rooms whose coverage guides the fuzzer, which reads their counters after each run; of other rooms it reads none.
-MEASURED_parse = compiler/syntax compiler/sema compiler/expr compiler/explain
+MEASURED_parse = compiler/front compiler/syntax compiler/sema compiler/expr compiler/explain
 MEASURED_expr = compiler/box compiler/cells
-MEASURED_program = compiler compiler/cells compiler/problem compiler/place $(addprefix compiler/place/,fcp cad heads dcp groups) compiler/schedule compiler/lower
+MEASURED_program = compiler compiler/passes compiler/advice compiler/cells compiler/problem compiler/place $(addprefix compiler/place/,fcp cad heads dcp groups) compiler/schedule compiler/lower
 MEASURED_file = compiler/syntax compiler/sema compiler/expr compiler/problem runtime/base
 MEASURED_plan = runtime/base runtime/plan runtime/verify runtime/pairs runtime/jit runtime/worklists codegen codegen/mask
 MEASURED_profile = compiler/simulate

@@ -1,9 +1,9 @@
 #!/bin/sh
 # Checks the rules of the source tree: which room may use which, and what library code must not call or keep.
 #
-# A room is a folder; .ci/rooms lists each with the rooms it may use. The sources' includes are checked, and the
-# symbols of the objects under $B, if those have been built without a sanitizer. Whether objects are of today's sources
-# is for make to know.
+# A room is a folder; .ci/rooms lists each with the rooms it may use. Checked are the sources' includes; the functions that
+# headers name; and the symbols of the objects under $B, if those have been built without a sanitizer. Whether objects
+# are of today's sources is for make to know.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 B=${B:-build}
@@ -64,6 +64,32 @@ forbidden() {
             else if (from != to && !((from, to) in may)) print $1 ": room " from " may not use room " to " (" $3 ")"
         }' | sort -u
 }
+# The text of a C file without comments, strings and includes.
+code_of() {
+    sed 's/^[[:space:]]*#[[:space:]]*include.*//; s/"\([^"\\]\|\\.\)*"/""/g; s|//.*||' "$1" | tr '\n' '\001' |
+        sed 's|/\*[^*]*\*\+\([^/*][^*]*\*\+\)*/| |g' | tr '\001' '\n'
+}
+# What headers name of other files: a function that they declare or call, or anything in the body of a macro or in an
+# initialiser. Without this, a macro of a low room can name functions of a high one: the compiler sees them only where the
+# macro is used.
+named_by_headers() {
+    for file in $(find grammar compiler codegen runtime -name '*.h'); do
+        case "$file" in runtime/fcp.h | compiler/fcpc.h) continue ;; esac # they declare what the whole library has
+        code_of "$file" | awk -v file="$file" '
+            {
+                macro = more || $0 ~ /^[[:space:]]*#[[:space:]]*define/
+                more = macro && $0 ~ /\\$/
+                while (match($0, /[A-Za-z_][A-Za-z_0-9]*/)) {
+                    word = substr($0, RSTART, RLENGTH)
+                    before = substr($0, 1, RSTART - 1)
+                    $0 = substr($0, RSTART + RLENGTH)
+                    called = $0 ~ /^[[:space:]]*\(/
+                    listed = before ~ /(^|[{,=])[[:space:]]*&?$/ && $0 ~ /^[[:space:]]*[,}]/
+                    if ((macro || called || listed) && before !~ /(\.|->)[[:space:]]*$/) print file, "names", word
+                }
+            }'
+    done
+}
 violations=$(
     {
         for file in $(find grammar compiler codegen runtime -name '*.[chly]' -o -name '*.inc' -o -name '*.def'); do
@@ -77,7 +103,7 @@ violations=$(
                 sed "s|^runtime/errors.def\$|runtime/fcp.h|; s|.*|$as & includes|"
         done
         if [ -n "$objects" ]; then
-            symbols | awk '$2 == "has" {home[$3] = $1; next} {use[++n] = $1 " " $3}
+            { symbols; named_by_headers; } | awk '$2 == "has" {home[$3] = $1; next} {use[++n] = $1 " " $3}
                 END {for (i = 1; i <= n; i++) {split(use[i], u, " "); if (u[2] in home) print u[1], home[u[2]], u[2]}}'
         fi
     } | forbidden
@@ -86,6 +112,25 @@ if [ -n "$violations" ]; then
     echo "$violations"
     bad=1
 fi
+
+# A strategy is named only in tables. Whoever needs to know something of it asks a fact (compiler/sema/strategies.h).
+tables='compiler/sema/strategies.[ch] compiler/passes/strategy_table.c compiler/auto/candidates.c'
+named=$(
+    # shellcheck disable=SC2086
+    grep -rnE 'FCP_STRATEGY_[A-Z]+' --include='*.[ch]' compiler | grep -vE 'FCP_STRATEGY_(COUNT|LIST)' |
+        grep -vF "$(ls $tables)" | sed 's/:[[:space:]]*/: names a strategy outside the tables of them: /2'
+)
+if [ -n "$named" ]; then
+    echo "$named"
+    bad=1
+fi
+
+# No two files of the product have one name: it says what is in a file, also without its folder.
+twice=$(find grammar compiler codegen runtime -name '*.[chly]' | sed 's|.*/||' | sort | uniq -d)
+for name in $twice; do
+    echo "$name: there is more than one file of this name: $(find grammar compiler codegen runtime -name "$name" | tr '\n' ' ')"
+    bad=1
+done
 
 # Library code returns its errors: it never ends the process, never prints, and keeps no state of its own.
 if [ -n "$objects" ]; then

@@ -1,12 +1,11 @@
-/* emit.c: prints mask code as CUDA text without branches, one variable for each node.
+/* emit.c: prints mask code as CUDA text without branches, one variable for each node. README.md shows an example.
  *
  * Requires: nothing. Code is checked here.
- * Gives: emit.h. A node has 32 bits if its range proves that they hold it, else 64. Where 64 bits may overflow,
- *       unsigned arithmetic is printed, which wraps. A division is printed as plain C where the signs allow it, as a
- *       shift for powers of two, else as a call of one of the helpers that come first. Nodes that the answer does not
- *       need are left out. README.md shows an example.
- * Cost: O(nodes).
- * Method: interval analysis in 128 bits, from the first node to the last.
+ * Method:   interval analysis in 128 bits finds the range of each node, from the first to the last. A node is a 32-bit
+ *           variable if its range fits, else a 64-bit one. Where 64 bits may overflow, unsigned arithmetic is printed,
+ *           which wraps. A division is printed as a shift for powers of two, as plain C where the signs allow it, else
+ *           as a call of a helper. Nodes that the result does not need are left out.
+ * Cost:     O(nodes).
  */
 #include "codegen/emit.h"
 
@@ -35,8 +34,8 @@ typedef struct printer {
     range *ranges;
     bool *needed;
     bool of_score;       /* the code is that of a score, or of a derivative of it */
-    /* Each real operation is rounded as it is printed: then every kernel gets the same logits. The derivative is printed
-     * so, too, for it has terms in common with the score, and a compiler has to see that. */
+    /* Real operations are printed with their rounding, so that every kernel gets the same logits. The slope is printed
+     * so, too: it shares terms with the score, which the compiler can only merge if they are alike. */
     bool exact;
     char operand[3][32]; /* of the node under way: a variable, or a constant as it is */
 } printer;
@@ -193,8 +192,8 @@ static void say_within(printer *p, const char *value, range r, int64_t count) {
     else say(p, "(fk_u64)(fk_i64)%s < %" PRId64 "ull", value, count);
 }
 
-/* Prints the test whether a table has the element that a node reads, unless ranges prove it. Did it print one? A score
- * needs none, because it reads another element then (say_index). */
+/* Prints the test whether a table has the element that a node reads, unless ranges prove it. Returns whether it printed
+ * one. A score needs no test: it reads another element then (say_index). */
 static bool say_table_test(printer *p, const mc_node *x, const emit_array *a) {
     if (p->of_score && a->count) return false;
     range row = p->ranges[x->a], column = a->columns ? p->ranges[x->b] : row;
@@ -205,9 +204,9 @@ static bool say_table_test(printer *p, const mc_node *x, const emit_array *a) {
     return !row_known || !column_known;
 }
 
-/* Prints an index below `count`. In a score, an index that is not becomes the last one. Only pairs that do not count,
- * and branches that are not taken, have such an index, for any other would be an error of the plan; and a load that
- * always happens takes fewer registers than one that happens if a test says so. */
+/* Prints an index that is below `count`. In a score, an index that is not becomes the last one. Only pairs that do not
+ * count, and branches that are not taken, have such an index; any other would be an error of the plan. A load that
+ * always happens takes fewer registers than one under a condition. */
 static void say_index(printer *p, const char *value, range r, int64_t count, const char *type) {
     if (!p->of_score || !count || within(r, count)) say(p, "(%s)%s", type, value);
     else if (narrow(r) && count <= INT32_MAX)
@@ -286,8 +285,8 @@ static void say_quotient(printer *p, const mc_node *x) {
     if (p->exact) say(p, ")");
 }
 
-/* Which operand of a sum or a difference of reals, 0 or 1, is a product that one instruction adds to the other? Where
- * bits matter that is said here, because a compiler would do it in one kernel and not in another. -1: none. */
+/* If one operand of a sum or difference of reals is a product, both can be one FMA. Returns that operand, 0 or 1; -1:
+ * none. Where bits matter this is decided here, because a compiler would do it in one kernel and not in another. */
 static int fused_operand(const printer *p, const mc_node *x) {
     if (!p->exact || (x->op != MC_ADD_F && x->op != MC_SUB_F)) return -1;
     return p->code.nodes[x->a].op == MC_MUL_F ? 0 : p->code.nodes[x->b].op == MC_MUL_F ? 1 : -1;
@@ -406,8 +405,8 @@ static const char helpers[] =
     "}\n"
     "#endif\n";
 
-/* A lane has of each eight columns two: its columns are 0, 1, 8, 9, 16, 17, ... In bit 2 j + e of a word is column
- * 8 j + e. */
+/* The bits of a lane's columns. Of each eight columns it has two: 0, 1, 8, 9, 16, 17, ... Bit 2 j + e of a word is
+ * column 8 j + e. */
 static const char span_helper[] =
     "#ifndef FK_BELOW\n"
     "#define FK_BELOW\n"
@@ -420,9 +419,9 @@ static const char span_helper[] =
     "FK_DEVICE fk_i32 fk_less64(fk_i64 x, fk_i32 limit) { return x < 0 ? 0 : x < limit ? (fk_i32)x : limit; }\n"
     "#endif\n";
 
-/* 1 - 2 / (1 + e^2x), which has no branches: its error is below 2^-20, as test_emit measures, and where e^2x
- * leaves what a float holds it is next to -1 or 1. A soft cap of c multiplies the error by c; bf16 rounds logits
- * and P by 2^-9. */
+/* tanh as 1 - 2 / (1 + e^2x), without branches. Its absolute error is below 2^-20, as test_emit measures; where e^2x
+ * overflows or underflows it is next to -1 or 1. A soft cap of c multiplies the error by c, and bf16 rounds logits and
+ * P by 2^-9. */
 static const char tanh_helper[] =
     "#ifndef FK_TANH\n"
     "#define FK_TANH\n"

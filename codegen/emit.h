@@ -23,7 +23,7 @@
 #define FCP_EMIT_H
 #include "codegen/mask/code.h"
 
-/* What an array has an element for: each key, each query, or neither. */
+/* What an array is indexed by: each key, each query, or any number (a table). */
 typedef enum emit_kind { EMIT_KEYS, EMIT_QUERIES, EMIT_TABLE } emit_kind;
 typedef struct emit_array {
     emit_kind kind;
@@ -32,8 +32,8 @@ typedef struct emit_array {
     int64_t count;    /* of a table: elements, or rows; 0 for a field */
 } emit_array;
 
-/* A place where the score reads a table of reals: the score's derivative by what is read; and the read itself, which is
- * the last node of its code. `first`: where the table begins among the numbers of all tables. */
+/* A place where the score reads a table of reals. part: the score's derivative by what is read. load: the read itself,
+ * as the last node of its code. first: where the table begins among the numbers of all tables. */
 typedef struct emit_read {
     mc_code part, load;
     uint64_t first;
@@ -50,8 +50,8 @@ typedef struct emit_program {
     uint32_t heads;
 } emit_program;
 
-/* The `positions` to compile for. It is one of a few numbers, so that batches share kernels: the least that holds
- * lengths up to n. 0: none does. */
+/* Rounds lengths up to n to the `positions` to compile for. There are only a few such numbers, so that batches share
+ * kernels. 0: n is too large. */
 int64_t emit_positions(uint64_t n);
 
 typedef void emit_text(void *context, const char *text, size_t size);

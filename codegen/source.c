@@ -1,6 +1,6 @@
-/* source.c: puts a kernel source together from the texts of codegen/kernels, which the build has made into arrays.
+/* source.c: puts a kernel's source together from the texts of codegen/kernels, which the build has made into arrays.
  *
- * Requires: nothing. Gives: source.h. Cost: the length of the text, about 50 KB.
+ * Cost:     the length of the text, about 50 KB.
  */
 #include "codegen/source.h"
 
@@ -30,8 +30,8 @@ static void say_part(emit_text *out, void *context, const char *name, const char
     if (text) out(context, text, strlen(text));
 }
 
-/* The beginning of the source. It is printed with the first emitted text, because only then is the code known to be
- * good. */
+/* What comes before the first emitted text. It is printed only with that, because only then is the mask code known to
+ * be good. */
 typedef struct opening {
     const emit_source *source;
     emit_text *out;
@@ -145,8 +145,8 @@ uint32_t emit_kernels_of(uint32_t d, uint32_t v, bool score, unsigned skeletons,
 #undef SMALL
 
 uint32_t emit_resident(const char *arch, uint32_t threads, uint32_t registers, uint32_t shared) {
-    /* per multiprocessor: KiB of shared memory, how many of them one block may have, warps, blocks (from the table of
-     * compute capabilities in CUDA's programming guide) */
+    /* per SM: KiB of shared memory, how many of them one CTA may have, warps, CTAs (from the table of compute
+     * capabilities in CUDA's programming guide) */
     static const struct {
         const char *name;
         uint32_t shared, most, warps, blocks;

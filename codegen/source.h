@@ -1,21 +1,19 @@
 /* source.h: the CUDA source of a program's kernels: the skeletons of codegen/kernels around the functions of emit.h.
  *
- * The source is one text without includes. It has, in this order: the definitions of FK_HEAD_DIM,
- * FK_VALUE_DIM, FK_BF16,
- * FK_HAS_SCORE, FK_FORWARD_SM90, FK_RANGES, FK_NEGATIVE_SCALE, FK_BY_HEAD, FK_PACKED and FK_FUSED;
- * abi.h; prim_ptx.h; the emitted functions; common.h;
- * and the skeletons that were asked for, with what they stand on. Each part begins with a #line, so that messages of
- * the CUDA compiler name the file under codegen/kernels, or "emitted".
+ * The source is one text without includes: first the definitions of FK_HEAD_DIM, FK_VALUE_DIM, FK_BF16, FK_HAS_SCORE,
+ * FK_FORWARD_SM90, FK_RANGES, FK_NEGATIVE_SCALE, FK_BY_HEAD, FK_PACKED and FK_FUSED; then abi.h; prim_ptx.h; the
+ * emitted functions; common.h; and the skeletons that were asked for, with what they are built on. Each part begins
+ * with a #line, so that messages of the CUDA compiler name the file under codegen/kernels, or "emitted".
  */
 #ifndef FCP_SOURCE_H
 #define FCP_SOURCE_H
 #include "codegen/emit.h"
 
-/* The skeletons. The backward pass is either one kernel, which adds up dQ in a fixed order (ORDERED) or as it comes
- * (UNORDERED), or two kernels: dK and dV, then dQ (SPLIT). SUPPORT has what a runtime needs beside them in any pass.
- * TABLES is what adds up the gradients of tables, beside any of the backward skeletons; the program must have reads.
- * WIRE is what rounds partial results on their way. The SM90 ones run on sm_90a alone, and for some sizes
- * (FK_HAS_SM90, FK_HAS_BACKWARD_SM90). A source has one forward skeleton at most. */
+/* The skeletons, as bits. A source has at most one for the forward pass. For the backward pass it has one kernel, which
+ * adds up dQ in a fixed order (ORDERED) or in any order (UNORDERED), or two kernels: dK and dV, then dQ (SPLIT). Those
+ * with SM90 run on sm_90a alone, and for some sizes (FK_HAS_SM90, FK_HAS_BACKWARD_SM90). SUPPORT is the small kernels
+ * that a runtime needs in any pass. TABLES adds up the gradients of tables, beside any of the backward skeletons; the
+ * program must have reads. WIRE rounds partial results that travel. */
 enum {
     EMIT_FORWARD = 1, EMIT_ORDERED = 2, EMIT_SPLIT = 4, EMIT_SUPPORT = 8, EMIT_UNORDERED = 16, EMIT_FORWARD_SM90 = 32,
     EMIT_ORDERED_SM90 = 64, EMIT_UNORDERED_SM90 = 128,
@@ -48,8 +46,8 @@ bool emit_has_dims(uint32_t head_dim, uint32_t value_dim);
     "head_dim above 128"
 /* The forward skeleton to use: the one for sm_90a, if that may be used and has the sizes. */
 unsigned emit_forward(uint32_t head_dim, uint32_t value_dim, bool sm_90a);
-/* The backward skeleton to use: ORDERED if every run must give the same bits, else UNORDERED; the one for sm_90a, if
- * that may be used and has the sizes; SPLIT, if neither has them. */
+/* The backward skeleton to use: ORDERED if every run must give the same bits, else UNORDERED; of these the one for
+ * sm_90a, if that may be used and has the sizes; SPLIT, if none has them. */
 unsigned emit_backward(uint32_t head_dim, uint32_t value_dim, bool deterministic, bool sm_90a);
 /* Prints the source. Returns what emit_functions does. */
 const char *emit_kernels(const emit_source *source, emit_text *out, void *context, uint32_t *node);
@@ -70,8 +68,7 @@ enum { EMIT_KERNELS = 21 };
 /* The kernels of skeletons, in the order of the source; returns how many. */
 uint32_t emit_kernels_of(uint32_t head_dim, uint32_t value_dim, bool score, unsigned skeletons,
                          emit_kernel out[EMIT_KERNELS]);
-/* How many blocks of a kernel one multiprocessor of an architecture ("sm_80", "sm_90a") holds at a time. `threads` and
- * `shared` bytes are those of a block, `registers` those of a thread. 0: not one, or the architecture is unknown
- * here. */
+/* How many CTAs of a kernel an SM of an architecture ("sm_80", "sm_90a") holds at once. threads, shared: of a CTA, the
+ * latter in bytes; registers: of a thread. 0: not one, or the architecture is unknown here. */
 uint32_t emit_resident(const char *arch, uint32_t threads, uint32_t registers, uint32_t shared);
 #endif

@@ -1,9 +1,9 @@
 /* spans.c: solves a mask for the keys of a query, or the queries of a key.
  *
  * Requires: mask code that mc_check allows.
- * Gives:    spans.h. A comparison whose two sides differ by the variable, taken once, and by what does not depend
- *           on it, is a bound. So is one of a quotient by a constant, or of an absolute value, which is two.
- *           `and` intersects, `or` unites.
+ * Method:   a comparison is a bound of the variable if the difference of its sides is the variable, once, plus terms
+ *           that do not depend on it. A comparison of a quotient by a constant is a bound, too, and one of an absolute
+ *           value is two bounds. `and` intersects spans, `or` unites them.
  * Cost:     O(nodes).
  */
 #include "codegen/spans.h"

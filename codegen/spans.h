@@ -1,8 +1,9 @@
-/* spans.h: which masks let a query see one interval of keys, or two, and where these begin and end.
+/* spans.h: which masks let a query see one interval of keys, or two, and where the intervals begin and end.
  *
- * In `k <= q and (k < 4 or q - k < 8)` a query sees the keys before min(q + 1, 4), and those from q - 7 to
- * before q + 1. A kernel then needs two comparisons a row, and no predicate for each pair. The same for the
- * queries that see a key. */
+ * In `k <= q and (k < 4 or q - k < 8)` a query sees the keys before min(q + 1, 4), and those from q - 7 to before q +
+ * 1. A kernel then needs two comparisons a row instead of evaluating the mask for each pair. The same is done for the
+ * queries that see a key.
+ */
 #ifndef FCP_SPANS_H
 #define FCP_SPANS_H
 #include "codegen/mask/code.h"
@@ -33,8 +34,8 @@ typedef struct spans {
     uint32_t count;
 } spans;
 
-/* Finds the spans of a mask in the variable, MC_K or MC_Q, for any value of the other one. exact: for each node,
- * can it not overflow? false: there are more than two, or they are not of this form, or memory is out; then every
- * pair must be asked. */
+/* Finds the spans of a mask in the variable, MC_K or MC_Q, for any value of the other one. exact: for each node, is it
+ * known not to overflow? Returns false if there are more than two spans, if the mask is not of this form, or if memory
+ * is out; then the mask must be evaluated for every pair. */
 bool spans_find(mc_code code, mc_op variable, const bool *exact, spans *out);
 #endif

@@ -1,127 +1,152 @@
-/* compile.c: program and batch to verified plan: the list of passes, and what happens around each of them.
+/* compile.c: makes a plan of a program and a batch.
  *
- * A pass reads what earlier ones left in the planning (planning.h) and adds its part. Errors of the batch are the
- * user's and are reported where they are found. A plan that does not verify is a bug of ours: FCP_E_INTERNAL.
+ * Requires: a checked program.
+ * Gives: a verified plan, and warnings about it. If it does not fit the memory: an error, with hints.
+ * Cost: that of the passes. With strategy = auto or block = auto, also that of the candidates that are tried first.
  */
 #include "compiler/compile.h"
-
-#include "compiler/blocks.h"
-#include "compiler/capacity.h"
-#include "compiler/lower/lower.h"
-#include "compiler/choose_margin.h"
-#include "compiler/place/place.h"
-#include "compiler/place/strategy_table.h"
-#include "compiler/price.h"
+#include "compiler/advice/advise.h"
+#include "compiler/auto/auto.h"
+#include "compiler/passes/given.h"
+#include "compiler/passes/strategy_table.h"
 #include "compiler/problem/problem.h"
 #include "compiler/problem/warn.h"
+#include "compiler/schedule/reshuffle.h"
 #include "runtime/base/both.h"
 #include "runtime/base/clock.h"
+#include "runtime/plan/plan_summary.h"
 
-typedef struct pass {
-    fcp_code (*run)(planning *x);
-    size_t time;  /* the member of fcpc_times that its seconds are added to */
-    bool advises; /* it only warns: left out when a candidate is tried */
-} pass;
-
-static fcp_code verify(planning *x);
-
-#define TIME(member) offsetof(fcpc_times, member)
-static const pass passes[] = {
-    /* The problem: which tokens, in which blocks, and which blocks see which. */
-    {bind_lengths, TIME(classify)},         /* the batch's lengths, or the program's                  */
-    {problem_check_slices, TIME(classify)}, /* slices reach no further than the longest sequence      */
-    {bind_batch, TIME(classify)},           /* -> binding: fields and tables, laid out for this batch */
-    {problem_check_time, TIME(classify)},   /* the mask takes no longer than the caller allows        */
-    {problem_open, TIME(classify)},         /* -> problem: sequences                                  */
-    {strategy_cut, TIME(classify)},         /*             pieces and blocks                          */
-    {problem_tiles, TIME(classify)},        /*             tiles: pairs of blocks with allowed pairs  */
-    {strategy_divide, TIME(classify)},      /*             blocks of which few rows are read by many  */
-    {problem_check_score, TIME(classify)},  /* the score faults for no pair                           */
-    {blocks_warn_heavy, TIME(classify), true}, /* warnings: a block that no placement can balance     */
-    {warn_batch, TIME(classify), true},        /*           and what the mask does to this batch      */
-
-    /* The placement: who owns each block and computes each tile; and so, what has to travel. */
-    {strategy_place, TIME(place)},         /* -> placement                                         */
-    {blocks_warn_idle, TIME(place), true}, /* warning: ranks without tokens                        */
-    {place_warn_tolerance, TIME(place), true}, /* warning: work that is not as even as was asked   */
-    {traffic_build, TIME(schedule)},       /* -> traffic: which block goes to which rank, and back */
-    {reshuffle_build, TIME(schedule)},     /* -> reshuffle: the caller's layout to homes and back  */
-    {price_warn, TIME(schedule), true},    /* warning: what the layout costs                       */
-
-    /* The schedule: when, and into which slot. */
-    {schedule_build, TIME(schedule)}, /* -> schedule: arrivals, stages, visits          */
-    {slots_build, TIME(schedule)},    /* -> slots: a place for everything that arrives  */
-    {capacity_check, TIME(schedule)}, /* the fullest rank's memory is within the cap    */
-    {rounds_build, TIME(schedule)},   /* rounds of both passes, into the schedule       */
-
-    /* The plan. */
-    {lower, TIME(schedule)},        /* -> plan: tables, instructions, summary */
-    {planning_own, TIME(schedule)}, /* the plan owns the memory of its tables */
-    {verify, TIME(verify)},         /* ranks do what they must: it is proven  */
-    {margin_choose, TIME(schedule)}, /* with which it is fastest; the proof does not depend on it */
+/* What the user is told, as soon as the passes up to `last` have run. */
+static const struct stretch {
+    pass_function *last, *advice[2];
+} stretches[] = {
+    {problem_check_score, {advise_heavy_blocks, warn_batch}}, /* blocks that no placement balances; the mask's effects */
+    {strategy_place, {advise_idle_ranks, place_warn_tolerance}}, /* ranks without tokens; work less even than asked */
+    {reshuffle_build, {advise_layout}},                          /* what the layout costs */
+    {NULL, {NULL}},
 };
-enum { PASSES = sizeof passes / sizeof *passes };
+enum { STRETCHES = sizeof stretches / sizeof *stretches };
 
-static fcp_code verify(planning *x) {
-    fcp_error err = {0};
-    fcp_code code = fcp_plan_check_until(x->plan, x->stop, &err);
-    if (!code) code = fcp_plan_verify(x->plan, x->stop, NULL, &err);
-    if (!code || code == FCP_E_INTERRUPTED || code == FCP_E_NO_MEMORY) return code;
-    return planning_fail(x, FCP_E_INTERNAL, SPAN_NONE, "the plan does not verify (%s): %s", fcp_code_name(err.code),
-                         err.message);
-}
-
-/* Runs a pass. *now: when it begins, and then when it ended. Colouring has a time of its own, which passes add to
- * themselves. */
-static fcp_code run(planning *x, const pass *p, double *now) {
-    const double start = *now, coloured = x->times.colour;
-    fcp_code code = planning_stopped(x) ? FCP_E_INTERRUPTED : p->run(x);
-    arena_reset(&x->scratch);
-    *now = fcp_clock();
-    *(double *)((char *)&x->times + p->time) += *now - start - (x->times.colour - coloured);
-    return code;
-}
-
-fcp_code compile_stretch(planning *x, compile_pass *after, compile_pass *last, bool advises) {
-    int i = 0;
-    double now = fcp_clock();
+static fcp_code plan_and_advise(planning *x) {
     fcp_code code = FCP_OK;
-    if (after)
-        while (passes[i++].run != after) {}
-    for (bool done = false; i < PASSES && !done && !code; i++) {
-        done = passes[i].run == last;
-        if (advises || !passes[i].advises) code = run(x, &passes[i], &now);
+    for (int i = 0; i < STRETCHES && !code; i++) {
+        const struct stretch *s = &stretches[i];
+        code = passes_run(x, i ? stretches[i - 1].last : NULL, s->last);
+        for (int k = 0; k < 2 && s->advice[k] && !code; k++) code = passes_advise(x, s->last, s->advice[k]);
     }
+    if (code != FCP_E_MEMORY_CAP) return code;
+    code = advise_memory(x);
+    return code ? code : FCP_E_MEMORY_CAP;
+}
+
+/* For those who want figures: the bytes that any plan of this batch moves. It holds for plans that keep the tolerance.
+ * Some blocks are too heavy for that. If so, the plan may move fewer bytes, and there is no bound to state. */
+static fcp_code find_bound(planning *x) {
+    fcp_code code = strategy_bound(x, &x->times.bytes_lower_bound);
+    if (!code && x->plan && x->times.bytes_lower_bound > x->plan->summary->bytes_total) x->times.bytes_lower_bound = 0;
     return code;
 }
 
-fcp_code compile_one(const fcpc_program *program, const fcpc_batch *batch, const volatile int *stop,
-                     fcpc_diagnostics *d, const compile_watch *watch, fcpc_times *out_times, fcp_plan **out_plan) {
+static void begin_planning(planning *x, const fcpc_program *program, const fcpc_batch *batch, const volatile int *stop,
+                  fcpc_diagnostics *d, const compile_watch *watch) {
+    planning_begin(x, program, batch, stop, d);
+    if (!watch) return;
+    x->soon = watch->soon;
+    x->soon_context = watch->context;
+}
+
+/* Plans with what `watch` says, which may not be NULL, and the settings of the program. */
+static fcp_code compile_stated(const fcpc_program *program, const fcpc_batch *batch, const volatile int *stop,
+                               fcpc_diagnostics *d, const compile_watch *watch, problem_kept *kept,
+                               fcpc_times *out_times, fcp_plan **out_plan) {
     double start = fcp_clock();
     planning x;
     fcp_both_begin(); /* one second thread for all passes */
-    planning_begin(&x, program, batch, stop, d);
-    x.strategy = watch ? watch->strategy : NULL;
-    x.kept = watch ? watch->kept : NULL;
-    x.soon = watch ? watch->soon : NULL;
-    x.soon_context = watch ? watch->context : NULL;
-    fcp_code code = compile_stretch(&x, NULL, NULL, true);
-    if (batch->bound && x.placement) { /* for those who want figures: nothing is planned by it */
-        double before = fcp_clock();
-        fcp_code bound = strategy_bound(&x, &x.times.bytes_lower_bound);
+    begin_planning(&x, program, batch, stop, d, watch);
+    x.strategy = watch->strategy;
+    x.others = watch->others;
+    x.kept = kept;
+    fcp_code code = plan_and_advise(&x);
+    if (batch->bound && x.placement) {
+        const double before = fcp_clock();
+        fcp_code bound = find_bound(&x);
         if (!code) code = bound;
-        /* Blocks may be too heavy for the tolerance. Then the bound, which is of plans that keep to it, is not this
-         * plan's. */
-        if (!code && x.times.bytes_lower_bound > x.plan->summary->bytes_total) x.times.bytes_lower_bound = 0;
         start += fcp_clock() - before;
     }
     if (code && diag_first_code(d) == FCP_OK) diag_error(d, code, SPAN_NONE, "%s", fcp_code_text(code));
-    if (watch && watch->see) watch->see(watch->context, &x);
+    if (watch->see) watch->see(watch->context, &x);
     if (!code) *out_plan = x.plan;
     else fcp_plan_free(x.plan);
-    planning_end(&x);
+    passes_end(&x);
     fcp_both_end();
     x.times.total = x.times.parse + fcp_clock() - start;
     if (out_times) *out_times = x.times;
     return code;
+}
+
+/* Runs the first passes, up to `last`. *kept, unless kept is NULL, remembers what the mask answers. */
+static fcp_code run_first(const fcpc_program *program, const fcpc_batch *batch, const volatile int *stop,
+                          fcpc_diagnostics *d, const compile_watch *watch, problem_kept *kept, pass_function *last,
+                          uint64_t *out_pairs) {
+    planning x;
+    begin_planning(&x, program, batch, stop, d, watch);
+    x.kept = kept;
+    fcp_code code = passes_run(&x, NULL, last);
+    if (!code && out_pairs) *out_pairs = x.problem->pairs;
+    passes_end(&x);
+    return code;
+}
+
+fcp_code compile_look_ahead(const fcpc_program *program, const fcpc_batch *batch, const volatile int *stop,
+                            fcpc_diagnostics *d, const compile_watch *watch) {
+    return run_first(program, batch, stop, d, watch, NULL, problem_check_time, NULL);
+}
+
+fcp_code compile_count(const fcpc_program *program, const fcpc_batch *batch, const volatile int *stop,
+                       fcpc_diagnostics *d, uint64_t *out_pairs) {
+    return run_first(program, batch, stop, d, NULL, NULL, problem_tiles, out_pairs);
+}
+
+/* With the settings that compiler/auto chooses. */
+static fcp_code compile_chosen(const fcpc_program *program, const fcpc_batch *batch, const volatile int *stop,
+                               fcpc_diagnostics *d, const compile_watch *watch, fcpc_times *out_times,
+                               fcp_plan **out_plan) {
+    const double start = fcp_clock();
+    struct fcpc_program settings;
+    problem_kept kept = {0};
+    auto_report own_report = {.count = 0}, *report = watch->tried ? watch->tried : &own_report;
+    fcp_both_begin(); /* one second thread for all candidates */
+    fcp_code code = run_first(program, batch, stop, d, watch, &kept, problem_check_time, NULL);
+    if (!code) code = auto_choose(program, batch, stop, d, &kept, &settings, report);
+    const double chosen = fcp_clock() - start;
+    if (code && diag_first_code(d) == FCP_OK) diag_error(d, code, SPAN_NONE, "%s", fcp_code_text(code));
+    if (!code) {
+        const auto_moves *m = &report->moves;
+        given by;
+        compile_watch how = *watch;
+        if (m->kept) {
+            by = given_placement(strategy_named(program_divides_by(&settings)), m->home, m->blocks, m->exec, m->tiles);
+            how.strategy = &by.strategy;
+        }
+        code = compile_stated(&settings, batch, stop, d, &how, &kept, out_times, out_plan);
+        if (code && report->at[report->chosen].end == AUTO_REFUSED) auto_hint_refused(report, d);
+    }
+    fcp_both_end();
+    problem_kept_free(&kept);
+    if (!code && out_times) {
+        out_times->choose = chosen;
+        out_times->total += chosen;
+    }
+    auto_report_free(&own_report);
+    return code;
+}
+
+fcp_code compile_batch(const fcpc_program *program, const fcpc_batch *batch, const volatile int *stop,
+                       fcpc_diagnostics *d, const compile_watch *watch, fcpc_times *out_times, fcp_plan **out_plan) {
+    const compile_watch none = {.see = NULL};
+    if (!watch) watch = &none;
+    if (program->strategy == (fcp_strategy)STRATEGY_AUTO ||
+        (program->block == BLOCK_AUTO && strategy_named(program_divides_by(program))->by_block))
+        return compile_chosen(program, batch, stop, d, watch, out_times, out_plan);
+    return compile_stated(program, batch, stop, d, watch, NULL, out_times, out_plan);
 }

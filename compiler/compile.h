@@ -1,40 +1,34 @@
-/* compile.h: planning a batch, as fcpc_plan_batch does it, with a look at what the passes made. */
+/* compile.h: plans a batch as fcpc_plan_batch does, and lets the caller look at what the passes made. */
 #ifndef FCPC_COMPILE_H
 #define FCPC_COMPILE_H
 #include "compiler/planning/planning.h"
 
-/* see is called once, after the last pass that ran, whether it failed or not: what passes made is still there, and gone
- * when the call returns. It may be NULL. */
 typedef struct compile_watch {
+    /* Called once, after the last pass that ran, whether it failed or not: what passes made is still there, and gone
+     * when the call returns. It may be NULL. */
     void (*see)(void *context, const planning *x);
     void *context;
     /* planning.soon: x->d has got a warning that the mask will take long; or NULL, and then there is none */
     void (*soon)(void *context, const planning *x);
-    /* for tests: plans by this one, in place of the program's (place/strategies.h); or NULL */
-    const struct strategy *strategy;
-    struct problem_kept *kept; /* planning.kept, of the program's mask and the batch; or NULL */
+    const struct strategy *strategy; /* for tests: plans by this one, in place of the program's (place/place.h); or NULL */
+    const struct other_masks *others; /* masks that get the same homes (passes/other_masks.h); or NULL */
     /* of strategy = auto (auto/report.h), else left as it is; the caller frees it. NULL: nobody asks */
     struct auto_report *tried;
     /* of compile_layers: room for the times of each mask; or NULL */
     fcpc_times *each;
 } compile_watch;
 
-/* Plans a batch: compile_one with the program's strategy, compile_batch (choose.c) also with strategy = auto. d may not
- * be NULL, watch and out_times may. */
+/* Plans a batch. d may not be NULL, watch and out_times may. */
 fcp_code compile_batch(const fcpc_program *program, const fcpc_batch *batch, const volatile int *stop,
                        fcpc_diagnostics *d, const compile_watch *watch, fcpc_times *out_times, fcp_plan **out_plan);
-fcp_code compile_one(const fcpc_program *program, const fcpc_batch *batch, const volatile int *stop,
-                     fcpc_diagnostics *d, const compile_watch *watch, fcpc_times *out_times, fcp_plan **out_plan);
-/* Asks what the mask will cost: refuses what takes too long, and calls watch->soon. kept: where the answer is kept, or
- * NULL. compile_batch does so by itself. */
+/* Plans each mask of `layers` (shared_homes.c), so that all plans have the same homes. watch: of the plan whose homes the
+ * others get. */
+fcp_code compile_layers(const fcpc_program *program, const fcpc_batch *batch, const volatile int *stop, diags *d,
+                        const compile_watch *watch, fcpc_times *out_times, fcp_plan **out_plans);
+/* Asks what the mask will cost: refuses what takes too long, and calls watch->soon. compile_batch does so by itself. */
 fcp_code compile_look_ahead(const fcpc_program *program, const fcpc_batch *batch, const volatile int *stop,
-                            fcpc_diagnostics *d, const compile_watch *watch, struct problem_kept *kept);
+                            fcpc_diagnostics *d, const compile_watch *watch);
 /* The pairs that the program's mask allows in the batch. What is wrong is reported as in planning. */
 fcp_code compile_count(const fcpc_program *program, const fcpc_batch *batch, const volatile int *stop,
                        fcpc_diagnostics *d, uint64_t *out_pairs);
-
-/* Runs the passes behind `after` (NULL: from the first one on) up to `last` (NULL: all); without `advises`, not those
- * that only warn. */
-typedef fcp_code compile_pass(planning *x);
-fcp_code compile_stretch(planning *x, compile_pass *after, compile_pass *last, bool advises);
 #endif

@@ -1,16 +1,15 @@
-/* dump_passes.c: what passes made, as text, a record a line.
+/* dump_passes.c: prints what passes made, one record a line, for `--dump` and for golden files.
  *
- * Requires: a planning, as far as it came. Gives: text that a reader can follow a block through, and that golden files
- * hold. Cost: linear in what is printed.
+ * Requires: a planning, in whose middle the passes may have ended. Gives: the text. Cost: linear in it.
  */
 #include "compiler/dump_passes.h"
+#include "runtime/plan/enum_names.h"
 
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "compiler/lower/lower.h"
-#include "compiler/place/strategy_table.h"
 
 typedef struct out {
     fcp_emit *emit;
@@ -28,7 +27,7 @@ static void print(const out *o, const char *format, ...) {
 }
 
 /* " name=7", or " name=-" of FCP_NONE. */
-static void number(const out *o, const char *name, uint32_t value) {
+static void print_number(const out *o, const char *name, uint32_t value) {
     if (value == FCP_NONE) print(o, " %s=-", name);
     else print(o, " %s=%u", name, value);
 }
@@ -75,7 +74,7 @@ static void dump_traffic(const out *o, const planning *x) {
         const hop *of = &x->traffic->hops[f];
         print(o, "fetch %u block=%u src=%u dst=%u fabric=%s units=%u", f, of->block, of->src, of->dst,
               fcp_fabric_names[of->fabric], of->units);
-        number(o, "parent", of->parent);
+        print_number(o, "parent", of->parent);
         print(o, " pairs=%llu%s\n", (unsigned long long)of->work, of->cls == FCP_Q ? " class=q" : "");
     }
 }
@@ -99,11 +98,11 @@ static void dump_schedule(const out *o, const planning *x) {
     for (uint32_t f = 0; f < x->traffic->count; f++) {
         print(o, "arrival %u block=%u rank=%u first_stage=%u last_stage=%u", f, x->traffic->hops[f].block,
               x->traffic->hops[f].dst, s->first_stage[f], s->last_stage[f]);
-        number(o, "use_first", s->use_first[f]);
-        number(o, "use_last", s->use_first[f] == FCP_NONE ? FCP_NONE : s->use_last[f]);
+        print_number(o, "use_first", s->use_first[f]);
+        print_number(o, "use_last", s->use_first[f] == FCP_NONE ? FCP_NONE : s->use_last[f]);
         const uint32_t *back = s->back[FCP_BACKWARD].last, *forward = s->back[FCP_FORWARD].last;
-        number(o, "return_stage", back ? back[f] : FCP_NONE);
-        if (forward && x->traffic->hops[f].cls == FCP_Q) number(o, "forward_return_stage", forward[f]);
+        print_number(o, "return_stage", back ? back[f] : FCP_NONE);
+        if (forward && x->traffic->hops[f].cls == FCP_Q) print_number(o, "forward_return_stage", forward[f]);
         if (s->second) print(o, " half=%u", 1u + s->second[f]);
         print(o, "\n");
     }
@@ -128,11 +127,11 @@ static void dump_slots(const out *o, const planning *x) {
         const hop *of = &x->traffic->hops[f];
         print(o, "slot %u block=%u src=%u dst=%u", f, of->block, of->src, of->dst);
         if (of->cls == FCP_KV) {
-            number(o, "kv", s->held[f]);
-            number(o, "accumulator", backward ? s->back[FCP_BACKWARD].from[f] : FCP_NONE);
-            number(o, "landing", backward ? s->back[FCP_BACKWARD].to[f] : FCP_NONE);
+            print_number(o, "kv", s->held[f]);
+            print_number(o, "accumulator", backward ? s->back[FCP_BACKWARD].from[f] : FCP_NONE);
+            print_number(o, "landing", backward ? s->back[FCP_BACKWARD].to[f] : FCP_NONE);
         } else {
-            number(o, "q", s->held[f]);
+            print_number(o, "q", s->held[f]);
             for (int pass = 0; pass < FCP_PASSES; pass++) {
                 if (!x->program->passes[pass]) continue;
                 const char *name = fcp_class_names[traffic_return(of, (fcp_pass)pass)];

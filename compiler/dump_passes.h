@@ -2,6 +2,7 @@
 #ifndef FCPC_DUMP_PASSES_H
 #define FCPC_DUMP_PASSES_H
 #include "compiler/planning/planning.h"
+#include "runtime/plan/dump.h"
 
 /* What can be dumped, in the order in which passes make it. */
 #define DUMP_LIST(X)                                                                                                   \

@@ -194,8 +194,9 @@ fcp_code fcpc_plan_layers(const fcpc_program *program, const fcpc_batch *batch, 
  * NULL. All of them may fail with FCP_E_NO_MEMORY, and those with options with FCP_E_ARGUMENT. */
 
 /* The five lines that compiling prints: the problem, its work, traffic, memory, and the plan with the time it took.
- * README.md explains them word by word. The first line begins with the last part of the path `name`, or with "plan" if
- * it is NULL. `written` is the path of the plan file, or NULL if there is none. `times` NULL: all its members are 0. */
+ * compiler/OUTPUT.md explains them word by word. The first line begins with the last part of the path `name`, or with
+ * "plan" if it is NULL. `written` is the path of the plan file, or NULL if there is none. `times` NULL: all its members
+ * are 0. */
 fcp_code fcpc_summary_text(const fcp_plan *plan, const fcpc_times *times, const char *name, const char *written,
                            char **out_text, fcp_error *err);
 /* The same figures and more as a JSON object. */

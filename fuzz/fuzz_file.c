@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "compiler/fcpc.h"
-#include "runtime/plan/plan.h"
+#include "runtime/verify/verify.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

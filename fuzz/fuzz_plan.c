@@ -13,6 +13,7 @@
 
 #include "runtime/jit/kernel_source.h"
 #include "fuzz/reseal.h"
+#include "runtime/plan/dump.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t max_size, unsigned seed);
@@ -42,7 +43,7 @@ static void try_emit(const fcp_plan *plan) {
     if (plan->problem->wire == FCP_BF16) skeletons |= EMIT_WIRE;
     char *source;
     fcp_error err = {0};
-    fcp_code code = fcp_kernel_source(plan, skeletons, &source, &err);
+    fcp_code code = fcp_kernel_source(plan, skeletons, false, &source, &err);
     if (code != err.code || !code != (source != NULL)) abort();
     if (code && code != FCP_E_TENSOR && code != FCP_E_HEADS && code != FCP_E_PLAN_SIZE) abort();
     free(source);

@@ -1,12 +1,12 @@
-/* load.c: from a file, or bytes in memory, to a plan. The bytes may be hostile.
+/* load.c: loads a plan from a file, or from bytes in memory. The bytes may be hostile.
  *
- * Order:    magic, size, the header's checksum, version and features; the section table, in which every offset must
- *           equal the one that follows from the lengths; the checksums of the sections, and the zeros between them;
- *           then index, check and verify. Nothing is used before it is checked, and no memory is allocated in
- *           proportion to a number that the file merely states.
+ * Requires: no process shortens or rewrites the mapped file while the plan is in use. fcp_plan_save never does: it
+ *           replaces the file by a new one.
  * Gives:    a plan whose tables lie in the mapped file (fcp_plan_load) or in a copy (fcp_plan_load_memory).
- * Requires: nobody shortens or rewrites the mapped file while the plan is in use. fcp_plan_save never does: it puts a
- *           new file in the place of the old one.
+ * Order:    magic, size, the header's checksum, version and features; the section table, in which every offset must be
+ *           the one that follows from the lengths; the checksums of the sections, and the zeros between them; then
+ *           index, check and verify. Nothing is used before it is checked, and no memory is allocated in proportion to
+ *           a number that the file merely states.
  * Cost:     linear; one pass for the checksums.
  */
 #include <errno.h>
@@ -18,6 +18,9 @@
 
 #include "runtime/base/read_file.h"
 #include "runtime/plan/file.h"
+#include "runtime/plan/plan_check.h"
+#include "runtime/plan/plan_index.h"
+#include "runtime/verify/verify.h"
 
 typedef struct owner {
     void *base;
@@ -137,7 +140,7 @@ static fcp_code load(void *base, size_t size, bool mapped, fcp_plan **out_plan, 
 #undef X
         code = fcp_plan_index(plan, err);
     }
-    if (!code) code = fcp_plan_check(plan, err);
+    if (!code) code = fcp_plan_check(plan, NULL, err);
     if (!code) code = fcp_plan_verify(plan, NULL, NULL, err);
     if (code)
         fcp_plan_free(plan);

@@ -1,8 +1,8 @@
-/* session.c: the public functions for sessions. They check what is asked and call the table of the session's backend.
- *
- * A new backend is listed in `kinds`.
+/* session.c: the public functions for sessions: they check their arguments and call the table of the session's kind.
+ * `kinds` lists the kinds.
  */
 #include "runtime/exec/session.h"
+#include "runtime/plan/enum_names.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -149,7 +149,7 @@ void fcp_session_free(fcp_session *s) {
     free(plans);
 }
 
-/* A plan that a session is given later must agree with the one it was made for, in what its memory and streams depend
+/* A plan that a session gets later must agree with its first plan in everything that its memory and streams depend
  * on. */
 static fcp_code check_same(const fcp_session *s, const fcp_plan *plan, fcp_error *err) {
     const fcp_problem *a = s->plan->problem, *b = plan->problem;
@@ -317,7 +317,7 @@ static fcp_code check_tensors(const fcp_session *s, fcp_pass pass, const fcp_ten
     return FCP_OK;
 }
 
-static fcp_code run(fcp_session *s, fcp_pass pass, const fcp_tensors *tensors, void *stream, fcp_error *err) {
+static fcp_code run_pass(fcp_session *s, fcp_pass pass, const fcp_tensors *tensors, void *stream, fcp_error *err) {
     if (!s || !tensors || (unsigned)pass >= FCP_PASSES) return fcp_fail(err, FCP_E_ARGUMENT, "nothing to run");
     fcp_session *whole = s;
     s = fcp_session_now(s);
@@ -332,7 +332,7 @@ static fcp_code run(fcp_session *s, fcp_pass pass, const fcp_tensors *tensors, v
 }
 
 fcp_code fcp_session_run(fcp_session *s, fcp_pass pass, const fcp_tensors *tensors, fcp_error *err) {
-    return run(s, pass, tensors, NULL, err);
+    return run_pass(s, pass, tensors, NULL, err);
 }
 
 fcp_code fcp_session_run_on(fcp_session *s, fcp_pass pass, const fcp_tensors *tensors, void *stream, fcp_error *err) {
@@ -342,7 +342,7 @@ fcp_code fcp_session_run_on(fcp_session *s, fcp_pass pass, const fcp_tensors *te
                         "CU_STREAM_LEGACY (1) and CU_STREAM_PER_THREAD (2)");
     if (!s->kind->streams)
         return fcp_fail(err, FCP_E_ARGUMENT, "the %s backend has no streams: fcp_session_run", s->kind->name);
-    return run(s, pass, tensors, stream, err);
+    return run_pass(s, pass, tensors, stream, err);
 }
 
 fcp_code fcp_session_wait(fcp_session *s, fcp_error *err) {

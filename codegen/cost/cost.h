@@ -1,15 +1,15 @@
-/* cost.h: what a step of a kernel costs, read in its machine code. Nothing runs: it counts instructions.
+/* cost.h: what a step of a kernel costs, read from its machine code. Nothing runs: it counts instructions.
  *
- * A kernel's source has marks, comments of one line each:
+ * A kernel's source has marks, which are comments at the end of a line. A mark covers all instructions that the
+ * compiler made of its line, and of what was inlined there:
  *
- *     more = fk_advance(...); // cost: step        the loop around this line is the loop over steps
- *     count_keys(...);        // cost: PARTIAL     what comes of this line belongs to PARTIAL cells alone
- *     weigh(...);             // cost: elements    what comes of this line is done for each element of a tile
- *     fill_up(...);           // cost: seldom      what comes of this line is left out: few steps do it
+ *     more = fk_advance(...);      // cost: step        the loop around this line is the loop over steps
+ *     fk_mask_bits(...);           // cost: PARTIAL     only PARTIAL cells do this
+ *     fk_forward_rescale(...);     // cost: elements    done for each element of a tile; counted once more
+ *     fk_minus(...);               // cost: seldom      few steps do this; left out
  *
- * The disassembler says for each instruction from which line it comes, and through which calls, so a mark covers all
- * that was inlined at its line. Marks cost nothing: they do not reach the compiler. README.md says how steps and
- * classes are found, and what the figures leave out.
+ * The compiler never sees the marks. The disassembler says from which source line each instruction comes. README.md
+ * says how steps and classes are found, and what the figures leave out.
  */
 #ifndef FCP_COST_H
 #define FCP_COST_H
@@ -17,20 +17,20 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* The units of a quarter of a multiprocessor. Issue is no unit: every instruction of a warp takes one clock of it. */
+/* The units of a quarter of an SM. Issue is no unit: every instruction of a warp takes one clock of it. */
 typedef enum cost_pipe {
     COST_TENSOR, COST_MUFU, COST_FMA, COST_ALU, COST_MEMORY, COST_UNIFORM, COST_CONTROL, COST_OTHER, COST_PIPES
 } cost_pipe;
 extern const char *const cost_pipe_names[COST_PIPES];
 
-/* One architecture's speeds. */
+/* The speeds of one architecture. */
 typedef struct cost_machine {
     const char *arch;            /* without the suffix: "sm_90" */
-    uint32_t warp_flops;         /* floating-point operations a clock of a multiprocessor, by products of a warp ... */
+    uint32_t warp_flops;         /* floating-point operations a clock of an SM, by products of a warp ... */
     uint32_t group_flops;        /* ... and of a warpgroup; 0: it has none */
     uint32_t clocks[COST_PIPES]; /* of a warp's instruction, in its pipe; of COST_TENSOR 0: it follows from the size */
 } cost_machine;
-/* NULL: the table has no such architecture. A suffix, as of "sm_90a", does not count. */
+/* NULL: there is no such architecture in the table. A suffix, as in "sm_90a", does not count. */
 const cost_machine *cost_machine_of(const char *arch);
 /* Where the speed of a pipe is from: a publication, or "assumed". */
 extern const char *const cost_sources[COST_PIPES];
@@ -41,7 +41,7 @@ typedef struct cost_counts {
     uint64_t waits, arrivals, fences; /* of the instructions: those that wait for others, that tell others, fences */
     uint64_t elements;                /* ... and those that come of lines with the mark "elements" */
     uint64_t bytes;                   /* of global memory that a warp reads, writes and adds to, if no lane stays out;
-                                       * what the copy engine brings is not in them */
+                                       * what the TMA brings is not in them */
     uint64_t unknown_loops;           /* inner loops whose number of turns is not known; each is counted once */
 } cost_counts;
 uint64_t cost_issue(const cost_counts *counts); /* all instructions */
@@ -69,9 +69,9 @@ typedef struct cost_report {
     uint32_t count;
 } cost_report;
 
-/* Reads a listing by `nvdisasm -c -gi` of what `source` was compiled to. Returns true and a report, which the caller
- * ends with cost_free; or false and why in `wrong`: a listing that ends early, a branch to nowhere, or out of memory. A
- * kernel without instructions is no error. The listing need not be trusted. */
+/* Reads the listing that `nvdisasm -c -gi` made of what `source` was compiled to. Returns true and a report, which the
+ * caller ends with cost_free. Or it returns false, and says why in `wrong`: a listing that ends early, a branch to
+ * nowhere, or out of memory. A kernel without instructions is no error. The listing need not be trusted. */
 bool cost_read(const char *source, const char *listing, const cost_machine *machine, cost_report *out, char wrong[160]);
 void cost_free(cost_report *report);
 #endif

@@ -11,8 +11,8 @@ enum { COST_MARK_FULL = 1 << COST_FULL, COST_MARK_PARTIAL = 1 << COST_PARTIAL, C
        COST_MARK_ELEMENTS = 8, COST_MARK_SELDOM = 16 };
 #define COST_NOWHERE UINT32_MAX
 
-/* How an instruction goes on: to the next one; perhaps to `target`; always to `target`; or it ends the kernel. A region
- * begins where lanes may go different ways and ends at `target`, where they meet again. */
+/* Which instruction comes after this one: the next; perhaps `target`; always `target`; none, since it ends the kernel.
+ * A region (BSSY) begins where lanes may take different ways and ends at `target`, where they meet again. */
 typedef enum cost_flow { COST_NEXT, COST_MAYBE, COST_ALWAYS, COST_END, COST_REGION } cost_flow;
 
 typedef struct cost_instruction {

@@ -1,15 +1,17 @@
 /* loops.c: finds the loops of a kernel, which of them goes over steps, and what a warp issues in one step.
  *
+ * First it makes the control-flow graph. A piece is a basic block: code without branches. Dominators are found as
+ * Cooper, Harvey and Kennedy do. A piece is the head of a loop if a piece that it dominates branches back to it. A step
+ * is the longest path through the loop:
+ *   - An inner loop counts as often as it turns, if it counts a register up by constants; else once. An inner loop that
+ *     only waits for a barrier is left out.
+ *   - Where lanes may take different paths (BSSY), a warp is charged for all of them.
+ *   - A piece with the marks of one class is left out of the other class, unless that one cannot avoid it: every path
+ *     leads through it, or every path to what this class surely does. Pieces that then lie on no path through the loop
+ *     are left out, too. So it does no harm if a compiler moves some marked instructions to where all cells go.
+ *
  * Requires: instructions with their targets and marks (listing.c).
  * Gives:    cost_steps (cost_parts.h).
- * Method:   pieces of code without branches; dominators as Cooper, Harvey and Kennedy find them; a loop for each piece
- *           that a branch from a piece it dominates goes back to. A step is the longest way through the loop:
- *           - An inner loop counts as often as it turns, if it counts a register up by constants; else once. One that
- *             only waits for a barrier is left out: the way past it waits for nothing.
- *           - Where lanes may go different ways (BSSY), a warp goes all of them.
- *           - A piece of code with the marks of one class is left out of the other, unless that goes through it all the
- *             same: because every way does, or every way to what it does for certain. What then lies on no way through
- *             the loop is left out too. So a compiler that moves some marked instructions to where all go does no harm.
  * Cost:     O(pieces x loops).
  */
 #include <stdio.h>
@@ -305,8 +307,8 @@ static int compare(const char *name, int64_t x, int64_t y) {
     return strncmp(how, "LT", 2) == 0 ? x < y : NONE;
 }
 
-/* How often a loop turns whose only branch back depends on a register that counts up: follows the count. The comparison
- * may come before the register is counted up, or after. 0: it is no such loop. */
+/* How often a loop turns, if its only branch back depends on a register that it counts up by a constant: it follows the
+ * count. The comparison may come before the register is counted up, or after. 0: it is no such loop. */
 static uint64_t turns_of(const graph *g, const loop *l) {
     enum { MOST = 1 << 16 };
     int latch = NONE;
@@ -505,8 +507,8 @@ static void find_step_loops(const graph *g, bool *is_step) {
         for (int up = g->loops[i].parent; is_step[i] && up != NONE; up = g->loops[up].parent) is_step[up] = false;
 }
 
-/* Must every warp whose cells are of a class go through a piece? It must if every way through the loop does, or every
- * way to what the class does for certain: what has its mark, and products that are not the other class's own. */
+/* Must every warp whose cells are of a class go through a piece? It must if every path through the loop does, or every
+ * path to what the class surely does: code with its mark, and products that are not the other class's own. */
 static bool needed(const graph *g, const loop *l, int p, int class) {
     bool always = true;
     for (int q = 0; q < g->count; q++) {
@@ -519,8 +521,8 @@ static bool needed(const graph *g, const loop *l, int p, int class) {
     return always;
 }
 
-/* Chooses the pieces that do not count for a class: those that are the other class's or seldom done, as at least half
- * of their instructions are, and loops that wait. What then lies on no way through the loop is not reached. */
+/* Chooses the pieces that do not count for a class: those of which at least half of the instructions are marked as the
+ * other class's or as seldom done, and loops that wait. What then lies on no path through the loop is not reached. */
 static void leave_out(const graph *g, const loop *l, int class, bool *out) {
     for (int p = 0; p < g->count; p++) {
         const piece *x = &g->pieces[p];

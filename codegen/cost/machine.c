@@ -1,9 +1,8 @@
-/* machine.c: which unit an instruction keeps busy, and for how long.
+/* machine.c: which unit an instruction keeps busy, and for how many clocks.
  *
  * Requires: the name of an instruction as the disassembler prints it, with its suffixes: "HGMMA.64x128x16.F32.BF16".
- * Gives:    cost_pipe_of and cost_count (cost_parts.h), and the table of architectures (cost.h).
- * Unit:     clocks of a quarter of a multiprocessor, which issues an instruction of one warp each clock. Its unit for a
- *           kind of instruction works on 32 / clocks lanes at once.
+ * Method:   clocks are those of a quarter of an SM, which issues an instruction of one warp each clock. If an
+ *           instruction takes c clocks, its unit works on 32 / c lanes at once.
  */
 #include <stdio.h>
 #include <string.h>

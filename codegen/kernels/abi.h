@@ -1,51 +1,50 @@
 /* abi.h: the records that the runtime writes and the kernels read: work lists, launch parameters, sizes.
  *
- * Both sides include this file, NVRTC without any other header, so it is written in what C and C++ share. Addresses
- * are 64-bit numbers rather than pointers, so that a record has one layout on host and device. Offsets are bytes from
- * the beginning of the arena. Positions are tokens counted within a sequence. Sizes are tokens or bytes, as their
- * comments say.
+ * The runtime includes this file as C, and NVRTC compiles it as C++ without any other header. Addresses are 64-bit
+ * numbers rather than pointers, so that a record has one layout on host and device. Offsets are bytes from the
+ * beginning of the arena. Positions are tokens counted within a sequence.
  *
- * A launch does one stage of one rank. Its work is a list of items. A row item is up to
- * FK_ROWS rows of a Q piece with the runs of keys that these rows meet in the stage. A key item is the same the other
- * way round: up to FK_KEYS keys of a KV piece with the runs of rows that meet them. Items begin at multiples of 128
- * from the beginning of their piece, so an item is one row, or one column, of cells. A run is neighbouring cells of
- * one class, as far as the piece goes.
+ * A launch does one stage of one rank. Its work is a list of items. A row item is up to FK_ROWS rows of a Q piece, with
+ * the runs of keys that these rows meet in the stage. A key item is the same the other way round: up to FK_KEYS keys of
+ * a KV piece, with the runs of rows that meet them. Items begin at multiples of 128 from the beginning of their piece,
+ * so an item is one row, or one column, of cells. A run is a stretch of neighbouring cells of one class within the
+ * piece. A CTA does a piece of work at a time: an item for one head, or for some heads.
  *
- * If the plan tells heads apart (FK_BY_HEAD), they have items and runs of their own: a row item is of one query head, a
- * key item of one KV head, and a run of rows of some query heads of its group. Otherwise an item is done for all heads,
- * and so are its runs. But the host may also give the forward pass an item for each query head (fk_launch.subs), to
- * put them into any order.
+ * By head (FK_BY_HEAD): if the mask differs from head to head, each head has items and runs of its own. A row item is
+ * of one query head, a key item of one KV head, and a run of rows of some query heads of its group. Otherwise an item
+ * and its runs are for all heads. But the host may still give the forward pass an item for each query head
+ * (fk_launch.subs), so that it can order the heads' work freely.
  *
- * If the plan has short sequences of queries (FK_PACKED; forward only), a row item is of one query head, or its tile
- * has rows of all heads of a group: row r of the tile is query (skip + r) / pack, head (skip + r) % pack of the group.
- * Its keys may be cut into parts. Then there is an item for each part, with the flags FIRST and SPLIT, and its `state`
- * is where in `splits` it leaves its running state: O as [count][value_dim], then m and l as [count]. A merge item has
- * the rows of such parts, and fk_combine puts them together.
+ * Packed (FK_PACKED; forward only): if a plan has short sequences of queries, the query heads of a group share the rows
+ * of a tile. With pack heads, row r of the tile is query (skip + r) / pack and head (skip + r) % pack of the group. The
+ * keys may be cut into parts. Then there is an item for each part, with the flags FIRST and SPLIT, and its `state` says
+ * where in `splits` it leaves its running state: O as [count][value_dim], then m and l as [count]. A merge item lists
+ * such parts, and fk_combine joins them.
  *
- * Without FK_PACKED and FK_FUSED, the keys of a row item for one query head may be cut, too, where there are few items. An
- * item with `parts` above 1 is one of so many with the same rows. Each leaves its running state in `splits`, where every
- * part has FK_PART_BYTES: O as [FK_ROWS][value_dim], then m and l as [FK_ROWS]. No part waits for another. The one that
- * comes last, which a counter tells it, joins the states in the order of their keys and goes on as if it had met all of
- * them. Warps do so on their own: each row of 16 rows has a counter. Only part 0 may lack the flag FIRST.
+ * Cut (without FK_PACKED and FK_FUSED): where there are few items, the keys of a row item for one query head may be
+ * cut, too. An item with `parts` above 1 is one of so many with the same rows. Each part leaves its running state in
+ * `splits`, where it has FK_PART_BYTES: O as [FK_ROWS][value_dim], then m and l as [FK_ROWS]. No part waits for
+ * another. A counter tells the part that comes last; this one joins the states in the order of their keys, and goes on
+ * as if it had met all keys itself. Warps do so on their own: each 16 rows have a counter. Only part 0 may lack the
+ * flag FIRST.
  *
- * If stages are one launch (FK_FUSED), the kernel begins before all that it reads has arrived, and waits for flags. A
- * flag is a word that is 0 when the pass begins, and becomes 1 when what it is for is there; flags are counted from 1.
- * Forward, a row item has the runs of all stages, in the order in which their keys arrive. A run's `arrival` is a flag;
- * an item's is that of its rows of q. Backward, the key items of each stage follow those of the stage before. What they
- * wait for stands behind them, in fk_key_fused records. What sets the flags waits for no block of the launch. Blocks
- * wait for nothing else, and backward for turns of items before theirs: so it does not matter in which order blocks
- * begin.
+ * Fused (FK_FUSED): several stages are one launch, which begins before all that it reads has arrived, and waits for
+ * flags. A flag is a word that is 0 when the pass begins, and becomes 1 when what it stands for is there; flags are
+ * counted from 1. Forward, a row item has the runs of all stages, in the order in which their keys arrive; a run's
+ * `arrival` is the flag of its keys, an item's that of its rows of q. Backward, the key items of a stage follow those
+ * of the stage before; their flags stand behind all items, in fk_key_fused records. A CTA waits for flags, and backward
+ * for turns of items before its own. Flags are set from outside of the launch. So the launch ends in whatever order
+ * CTAs begin.
  *
- * A row of Q is [heads][head_dim] numbers of the input type, a row of K [kv_heads][head_dim], as in the arena; rows of
- * O and dO are [heads][value_dim], rows of V [kv_heads][value_dim]. Each begins at a multiple of 16 bytes. Rows of dQ,
- * dK and dV are the same in float. LSE and delta are [tokens][heads] floats. A state slot holds the running state of
- * a block: O as [max_block][heads][value_dim], then m and then l as [max_block][heads], all float. m is the largest
- * logit so far, in natural units, so that it overflows only where the logit itself does.
+ * A row of Q is [heads][head_dim] numbers of the input type, a row of K [kv_heads][head_dim]; rows of O and dO are
+ * [heads][value_dim], rows of V [kv_heads][value_dim]. Each begins at a multiple of 16 bytes. Rows of dQ, dK and dV are
+ * the same in float. LSE and delta are [tokens][heads] floats. A state slot holds the running state of a block of the
+ * plan: O as [max_block][heads][value_dim], then m and then l as [max_block][heads], all float. m is the largest logit
+ * so far, in natural units, so that it overflows only where the logit itself does.
  *
- * LSE is two floats for each row and head: lse, which is m + log l rounded, and lse_low = (m - lse) + log l, which is what
- * the rounding took. So P = exp((x - lse) - lse_low) for a logit x, however large both are. The kernels of the forward
- * pass write both, and those of the backward pass read both. A row that sees no key has lse -infinity, or the sink, and
- * lse_low 0.
+ * LSE is two floats for each row and head: lse = m + log l, rounded, and lse_low = (m - lse) + log l, which is the
+ * rounding error. So P = exp((x - lse) - lse_low) for a logit x, however large both are. The forward kernels write both
+ * and the backward kernels read both. A row that sees no key has lse -infinity, or the sink, and lse_low 0.
  */
 #ifndef FK_ABI_H
 #define FK_ABI_H
@@ -62,18 +61,18 @@ enum { FK_FULL = 1, FK_PARTIAL = 2 };         /* class of a run: does the mask a
 enum { FK_TURN_ROWS = 64, FK_TURNS_OF_RUN = FK_ROWS / FK_TURN_ROWS };
 /* Flags of a row item: it is the Q block's first visit, its last; it has a part of the keys and gives a part. */
 enum { FK_FIRST = 1, FK_LAST = 2, FK_SPLIT = 4 };
-/* By head, packed, or with fk_launch.subs 1: the (first) query head of a row item is in its flags, from bit
- * FK_HEAD_SHIFT on. By head: a run of rows has, in cls, the class in bits 0 and 1; in FK_SET_HEADS bits from
- * FK_SET_SHIFT on which heads of the group it is of; and above these how many times FK_SET_HEADS heads of the group come
- * before the first of these bits. */
+/* Where heads are in the records. In the flags of a row item, from bit FK_HEAD_SHIFT on: the query head, or the first
+ * one (by head, packed, or with fk_launch.subs 1). In `cls` of a run of rows, by head: bits 0 and 1 are the class; the
+ * FK_SET_HEADS bits from FK_SET_SHIFT on are a set of heads of the group; the bits above say where the set begins, in
+ * units of FK_SET_HEADS heads. */
 enum { FK_HEAD_SHIFT = 3, FK_SET_SHIFT = 2, FK_SET_HEADS = 16, FK_SET_BASE_SHIFT = FK_SET_SHIFT + FK_SET_HEADS };
 #define FK_NONE 0xffffffffu
 /* What a part of rows whose keys are cut leaves, and how many counters it has. */
 #define FK_PART_BYTES(v) (FK_ROWS * ((v) + 2) * 4) /* v: value_dim */
 enum { FK_PART_COUNTERS = FK_ROWS / 16 };
 
-/* A sequence. Its keys are at positions [0, n), its queries at [q_first, q_first + queries). key_first and
- * query_first say where its tokens begin in a field over keys and in one over queries. */
+/* A sequence. Its keys are at positions [0, n), its queries at [q_first, q_first + queries). key_first and query_first:
+ * where its tokens begin in a field over keys, and in one over queries. */
 typedef struct fk_sequence {
     fk_i64 n, q_first;
     fk_u64 key_first, query_first;
@@ -105,7 +104,7 @@ typedef struct fk_row_item {
     fk_u32 first, runs;     /* its first key run, and how many it has */
     fk_u32 pack, skip;      /* packed: how many heads share the tile, or 1; how many rows are in tiles before */
     fk_u32 arrival;         /* fused: the flag to wait for before q is read; 0: the rows are there */
-    fk_u32 part, parts, cut; /* cut: its number among the parts of its rows, how many they are, the number of the first */
+    fk_u32 part, parts, cut; /* cut: its number among the parts of its rows; how many they are; the first one's index */
 } fk_row_item;
 /* Packed: rows whose keys are in `parts` parts, the first of which begins `first` bytes after fk_launch.splits. */
 typedef struct fk_merge_item {
@@ -129,9 +128,9 @@ typedef struct fk_key_item {
     fk_u32 count, sequence;
     fk_u32 first, runs;     /* its first row run, and how many it has */
     fk_u32 place, row, slot; /* as in a key run */
-    /* lock FK_NONE: no other piece of work has these keys. Otherwise several add to the same dK and dV; if the launch
-     * is ordered they do it in turn, and the lock counts the turns. turn: how many items before this one have the same
-     * keys; if pieces are of some heads only (fk_launch.subs), an item takes as many turns as it is pieces. */
+    /* lock: FK_NONE if no other item has these keys. Otherwise several add to the same dK and dV; in an ordered launch
+     * they do so in turn, and the lock counts the turns. turn: how many items before this one have the same keys. If
+     * items are done in pieces for some heads each (fk_launch.subs), an item takes a turn for each piece. */
     fk_u32 lock, turn;
     fk_u32 kv_head;         /* by head: of which KV head; else 0 */
 } fk_key_item;
@@ -147,9 +146,10 @@ typedef struct fk_row_run {
     fk_u32 lock, turn;      /* ordered: the lock of these rows; how many runs before this one have the same rows */
 } fk_row_run;
 
-/* Parameters of every attention kernel. It works on query heads [group * first_head, group * (first_head +
- * head_count)) of one range of heads: those that blocks hold. Heads are counted in the range, from 0. Its head i is the
- * model's head model_head + i / group * shared + i % group, which only masks and scores have to know. */
+/* Parameters of every attention kernel. A plan may divide the heads into ranges, whose blocks are apart; a launch is
+ * for one range. It works on query heads [group * first_head, group * (first_head + head_count)) of the range, counted
+ * from 0. Head i of the range is the model's head model_head + i / group * shared + i % group, which only masks and
+ * scores have to know. */
 typedef struct fk_launch {
     fk_u64 arena;
     fk_u64 q, o, d_o;       /* addresses of tensors in the input type: rows of home tokens, then
@@ -159,16 +159,19 @@ typedef struct fk_launch {
     fk_u64 sequences;       /* address of fk_sequence records */
     fk_u64 arrays, bands;   /* as in fk_env */
     fk_u64 sinks;           /* address of a float for each query head of the range, a natural logit; 0: none */
-    /* Forward: address of a float for each query head of the model. A row that is finished makes its head's the larger
-     * of what it is and the row's largest logit, of which the sink is none. 0: nobody wants it. */
+    /* Forward: address of a float for each query head of the model; 0: nobody wants it. A finished row raises its
+     * head's float to the row's largest logit, if that is larger. The sink does not count as a logit. */
     fk_u64 maxima;
-    /* For the backward pass in one kernel, and for dK and dV alone. locks: if pieces take turns, fk_u32
-     * [locks][heads][FK_TURNS_OF_RUN]: a run's rows take turns FK_TURN_ROWS at a time; a lock of keys uses the entries
-     * of the first head of its group: one for dK and one for dV, or one for each block that an item is (FK_DKV_PARTS).
-     * counter: one fk_u32, from which blocks take their work. All are 0 when the kernel begins. Forward, fused: locks is
-     * the address of the flags of arrivals, one fk_u32 each; backward, fused: splits is. Forward, cut: counter is the
-     * address of FK_PART_COUNTERS of fk_u32 for each part, of which only those of a row's part 0 count. They are 0 when
-     * the kernel begins, and again when it ends. */
+    /* Backward, where pieces take turns. locks: fk_u32 [locks][heads][FK_TURNS_OF_RUN]. The rows of a run take turns
+     * FK_TURN_ROWS rows at a time. A lock of keys uses the entries of the first head of its group: one for dK and one
+     * for dV, or one for each CTA that shares an item (FK_DKV_PARTS). counter: one fk_u32, from which CTAs take their
+     * work. All are 0 when the kernel begins.
+     *
+     * Fused, the flags of arrivals, one fk_u32 each, are at `locks` (forward) or at `splits` (backward).
+     *
+     * Forward, cut: counter is the address of FK_PART_COUNTERS fk_u32 for each part, of which only those of part 0
+     * count. They are 0 when the kernel begins, and again when it ends.
+     */
     fk_u64 locks, counter;
     fk_u64 splits;          /* packed or cut: address of the parts' running states */
     fk_u64 mark;            /* where the kernel writes mark_value when it begins; 0: nowhere */
@@ -178,32 +181,34 @@ typedef struct fk_launch {
     fk_u32 max_block, mark_value;
     float scale, scale_log2, unscale; /* scale_log2 = scale * log2 e, unscale = 1 / scale */
     fk_u32 model_head, shared;     /* shared: the model's query heads for each KV head */
-    fk_u32 subs; /* forward: 1 if an item is of one query head, as all of a cut list are, or is packed; else 0. Backward, but for dQ alone: a
-                       * piece of work is an item for so many query heads of a group; by head the whole group */
+    /* Forward: 1 if an item is of one query head, as all of a cut list are, or is packed; else 0. Backward, but for dQ
+     * alone: a piece of work is an item for so many query heads of a group; by head the whole group. */
+    fk_u32 subs;
 } fk_launch;
 
-/* A CUtensorMap, which the driver makes: it describes a tensor to the copy engine of sm_90a. The tensor has the
- * dimensions head_dim or value_dim, heads, rows, slots. The engine copies a box at a time: FK_BOX numbers of one head,
- * of FK_BOX rows of a slot. In shared memory each row of a box is 128 bytes, whose eight chunks of 16 bytes are permuted
- * by the number of the row modulo 8. What lies outside the tensor becomes 0. */
+/* A CUtensorMap: the TMA descriptor of a tensor, which the driver makes. The tensor has the dimensions head_dim or
+ * value_dim, heads, rows, slots. A TMA load copies one box: FK_BOX numbers of one head, of FK_BOX rows of a slot. In
+ * shared memory each row of a box is 128 bytes, whose eight chunks of 16 bytes are permuted by the number of the row
+ * modulo 8 (the 128-byte swizzle). What lies outside the tensor becomes 0. */
 enum { FK_BOX = 64, FK_BOX_BYTES = FK_BOX * FK_BOX * 2 };
 typedef struct __attribute__((aligned(64))) fk_map {
     fk_u64 words[16];
 } fk_map;
 enum { FK_AT_HOME = 0, FK_MOVED = 1 };
 
-/* Parameters of the kernels for sm_90a: those of the others, and maps. The rows of the maps q and d_o are the home
- * queries and then those of moved Q blocks, those of k and v the home keys: one slot each. moved_k and moved_v have the
- * slots for KV that was received; each slot has max_block rows of K, then as many of V. d_o, v and moved_v have
- * value_dim numbers of a head, the others head_dim. The map of an empty tensor is all zeros. */
+/* Parameters of the kernels for sm_90a: those of the others, and maps. The maps q and d_o have the rows of home queries
+ * and then those of moved Q blocks, the maps k and v the home keys, each as a single slot. moved_k and moved_v have the
+ * slots of received KV; each slot has max_block rows of K, then as many of V. d_o, v and moved_v have value_dim numbers
+ * a head, the others head_dim. The map of an empty tensor is all zeros. */
 typedef struct fk_launch_maps {
     fk_launch launch;
     fk_map q, d_o, k, v, moved_k, moved_v;
 } fk_launch_maps;
 
 /* Parameters of fk_backward_tables: those of dK and dV, and the address of the sums, one for each number of all tables
- * (backward_tables.h). A sum is FK_SUM_WORDS whole numbers of 64 bits: first FK_SUM_DIGITS digits, number i of which
- * counts 2^(FK_SUM_BITS i - 149), and then how often +infinity and -infinity were added; a NaN is one of each. */
+ * (backward_tables.h). A sum is FK_SUM_WORDS whole numbers of 64 bits. The first FK_SUM_DIGITS are its digits: digit i
+ * counts multiples of 2^(FK_SUM_BITS i - 149). The last two count how often +infinity and -infinity were added; a NaN
+ * counts as one of each. */
 enum { FK_SUM_BITS = 24, FK_SUM_DIGITS = 12, FK_SUM_WORDS = FK_SUM_DIGITS + 2, FK_SUM_BYTES = FK_SUM_WORDS * 8 };
 typedef struct fk_launch_tables {
     fk_launch launch;
@@ -223,25 +228,25 @@ typedef struct fk_support {
 } fk_support;
 enum { FK_SUPPORT_THREADS = 256, FK_SUPPORT_REGISTERS = 96, FK_FOLD = 128 };
 
-/* What fk_gather moves: tokens of a bundle, between the caller's tensors, home blocks and messages. A run is tokens
- * that lie next to each other at both of a bundle's ends. */
+/* fk_gather moves tokens of a bundle between two of three places: the caller's tensors, home blocks, and messages. A
+ * run is a stretch of tokens that lie next to each other in both of the bundle's places. */
 typedef struct fk_gather_run {
     fk_u64 home;            /* its first token among the home rank's tokens */
     fk_u32 place;           /* its first token in the caller's tensors */
     fk_u32 at;              /* its first token in the bundle */
     fk_u32 kv_first, sub_first; /* its range of heads: the first KV head, the first query head of each */
 } fk_gather_run;
-/* A tensor. `row` and the others count words of 4 bytes. In messages and home blocks a token has `row` words, next to
- * each other. In the caller's tensor it has `full`, and those that move are row / chunk chunks, `stride` apart, which
- * begin kv_step * kv_first + sub_step * sub_first words into it. A caller may leave a tensor out: without `to` it is
- * not written, and without `from` zeros are. */
+/* A tensor of a move; all its counts are words of 4 bytes. In messages and home blocks a token is `row` words. In the
+ * caller's tensor a token is `full` words, of which row / chunk chunks move: the first begins at word kv_step *
+ * kv_first + sub_step * sub_first, and the next ones `stride` words apart. A caller may leave a tensor out: if `to` is
+ * 0 it is not written, and if `from` is 0 it is read as zeros. */
 typedef struct fk_gather_tensor {
     fk_u64 to, from;        /* addresses of the first token */
     fk_u32 row, full, chunk, stride, kv_step, sub_step;
 } fk_gather_tensor;
 enum { FK_GATHER_TENSORS = 8 };
 enum { FK_IN_MESSAGE, FK_AT_BLOCKS, FK_AT_CALLER };
-/* Tokens first to first + tokens - 1 of a bundle whose runs are at `runs`, run_count of them in order of `at`. A
+/* Moves tokens [first, first + tokens) of a bundle, whose run_count runs stand at `runs` in the order of `at`. A
  * message begins with token `first`. */
 typedef struct fk_gather_launch {
     fk_u64 runs;
@@ -257,12 +262,12 @@ typedef struct fk_gather_launch {
 #define FK_HAS_DIMS(d, v) (FK_IS_DIM(d) && FK_IS_DIM(v) && (v) <= (d) && ((d) <= 128 || (v) >= 32))
 
 /* For each mma.sync kernel:
- *   WARPS       warps of a block
- *   SHARED      bytes of shared memory of a block
+ *   WARPS       warps of a CTA
+ *   SHARED      bytes of shared memory of a CTA
  *   REGISTERS   the most registers a thread may use; no build may need more (the hardware has 255)
- *   PARTS       into how many parts an item is cut, a block for each. A launch is item_count * parts * heads blocks,
- *               or fewer, and then each block does several parts one after another.
- * Except for the ordered kernel, all fit a multiprocessor with 99 KiB of shared memory, as sm_86 and sm_89 have. */
+ *   PARTS       how many CTAs share an item. A launch has item_count * parts * heads pieces of work; its grid is as
+ *               many CTAs or fewer, each of which then does several pieces one after another.
+ * Except for the ordered kernel, all fit an SM with 99 KiB of shared memory, as sm_86 and sm_89 have. */
 #define FK_TILE_BYTES(rows, d) ((rows) * (d) * 2)
 
 /* Forward: FK_ROWS rows stay in shared memory, keys stream by. */
@@ -272,8 +277,9 @@ typedef struct fk_gather_launch {
     (FK_TILE_BYTES(FK_ROWS, d) + FK_TILE_BYTES(FK_FORWARD_KEYS(d, v), d) + FK_TILE_BYTES(FK_FORWARD_KEYS(d, v), v))
 #define FK_FORWARD_REGISTERS(d) 255
 
-/* Forward for sm_90a, where both are multiples of 64: FK_ROWS rows stay, half of them for each of two consumer
- * warpgroups. A third warpgroup brings keys, in two stages of K and two of V. 128 bytes are for barriers. */
+/* Forward for sm_90a, where both sizes are multiples of 64. FK_ROWS rows of Q stay in shared memory, half of them for
+ * each of two consumer warpgroups. The producer warpgroup loads keys, in two stages of K and two of V. 128 bytes are
+ * for mbarriers. */
 #define FK_HAS_SM90(d, v) ((d) % 64 == 0 && (v) % 64 == 0)
 enum { FK_FORWARD_SM90_THREADS = 384 };
 #define FK_FORWARD_SM90_KEYS(d, v) ((d) > 192 || (v) > 128 ? 64 : 128)
@@ -295,8 +301,8 @@ enum { FK_FORWARD_SM90_THREADS = 384 };
     (FK_TILE_BYTES(FK_DKV_KEYS(d) + 2 * FK_DKV_ROWS(d), (d) + (v)) + 24 * FK_DKV_ROWS(d))
 #define FK_DKV_REGISTERS(d) 255
 
-/* dK, dV and dQ in one kernel, ordered or not, head_dim up to 128: as dK and dV, and dS, which warps pass to each
- * other. With 128 for both that is more than sm_86 and sm_89 have. */
+/* dK, dV and dQ in one kernel, ordered or not, for head_dim up to 128. It needs the shared memory of dK and dV, and a
+ * tile of dS, which warps pass to each other. If both sizes are 128, that is more than sm_86 and sm_89 have. */
 #define FK_HAS_ORDERED(d) ((d) <= 128)
 #define FK_ORDERED_SHARED(d, v) (FK_DKV_SHARED(d, v) + FK_DKV_KEYS(d) * FK_DKV_ROWS(d) * 2 + 16)
 #define FK_ORDERED_REGISTERS(d) 255
@@ -309,9 +315,9 @@ enum { FK_FORWARD_SM90_THREADS = 384 };
 #define FK_DQ_SHARED(d, v) FK_TILE_BYTES(FK_DQ_ROWS(d) + 2 * FK_DQ_KEYS(d), (d) + (v))
 #define FK_DQ_REGISTERS(d) 255
 
-/* dK, dV and dQ for sm_90a, where both are 64 or both 128: FK_KEYS keys stay, rows stream by in two stages, dS has two
- * buffers. A thread has 168 registers at the beginning; then the warpgroup that loads gives some of its own to those
- * that compute. */
+/* dK, dV and dQ for sm_90a, where both sizes are 64 or both 128: FK_KEYS keys stay in shared memory, rows stream by in
+ * two stages, dS has two buffers. A thread has 168 registers at the beginning; then the warpgroup that loads gives some
+ * of its own to those that compute (setmaxnreg). */
 #define FK_HAS_BACKWARD_SM90(d, v) ((d) == (v) && ((d) == 64 || (d) == 128))
 enum { FK_BACKWARD_SM90_THREADS = 384 };
 #define FK_BACKWARD_SM90_ROWS(d) ((d) > 64 ? 64 : 128)

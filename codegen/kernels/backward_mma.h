@@ -1,18 +1,18 @@
-/* backward_mma.h: the backward pass with mma.sync, for sm_80 and later, as two kernels: one for dK and dV, one for
- * dQ.
+/* backward_mma.h: the backward pass with mma.sync, for sm_80 and later, as two kernels: fk_backward_dkv adds to dK and
+ * dV of key items, fk_backward_dq adds to dQ of row items.
+ *
+ * Two kernels cost seven products instead of five, since both compute S and dP. In return a sum of dQ belongs to one
+ * CTA, and more head sizes fit: a kernel for all three would not have enough registers.
  *
  * Requires: backward_steps.h; K and V of the visits in their slots; LSE and delta of their rows; sums that hold
- * numbers.
- * Gives:    fk_backward_dkv adds to dK and dV of its key items, fk_backward_dq to dQ of its row items.
- * Bits:     a sum of dQ belongs to one block of a launch, which adds in the order of the work list. Pieces that share
- *           keys add to dK and dV in the order of the list, as in the ordered kernel (backward_ordered_mma.h): so locks
- *           and a counter, all 0, are needed. Any grid gives the same bits.
- * Grid:     any number of blocks. For dQ there are item_count * parts * query heads pieces of work. Those for dK and dV
- *           are as in the ordered kernel, times parts; blocks take them from the counter.
- * Shared:   what stays (K and V, or Q and dO), and two buffers for what streams by: one is read while the other
- *           fills.
- * Source:   the backward pass of FlashAttention-2, split in two so that no sum is added to by two blocks. The price
- *           is seven products instead of five, since both kernels compute S and dP.
+ *           numbers.
+ * Bits:     any grid gives the same bits. A sum of dQ belongs to one CTA, which adds in the order of the work list.
+ *           Pieces that share keys add to dK and dV in turn, in the order of the list, as in the ordered kernel
+ *           (backward_ordered_mma.h); so it needs locks and a counter, all 0.
+ * Grid:     any number of CTAs. For dQ there are item_count * parts * query heads pieces of work. For dK and dV the
+ *           pieces are those of the ordered kernel, times parts; CTAs take them from the counter.
+ * Shared:   what stays (K and V, or Q and dO), and two buffers for what streams by: one is read while the other fills.
+ * Source:   the backward pass of FlashAttention-2, split in two.
  */
 
 /* --- dK and dV ---------------------------------------------------------------------------------------------------- */
@@ -33,7 +33,7 @@ FK_DEVICE void fk_dkv_piece(const fk_launch *p, const fk_key_piece *piece, fk_u3
         fk_step now = step;
         fk_u32 now_head = head;
         more = fk_next_rows(&step, &head, FK_K_STEP, runs[step.run].count, item->runs, runs, piece->first, piece->heads); // cost: step
-        fk_copy_wait();
+        fk_cp_async_wait();
         fk_sync(); /* this step is there, and everybody has read the one before */
         if (more) fk_dkv_copy(p, runs + step.run, step.at, head, 1 - buffer);
         if (!idle) fk_dkv_step(p, &env, item->position + first, keys, runs + now.run, now.at, now_head, buffer, 0, &x);
@@ -48,7 +48,7 @@ FK_KERNEL(fk_backward_dkv, FK_K_THREADS, 1)(FK_PARAMETER fk_launch launch) {
     const fk_u32 parts = FK_DKV_PARTS(FK_HEAD_DIM), ticket = fk_dkv_numbers(0, 0);
     for (;;) {
         fk_sync(); /* everybody has read the LSE of the last step */
-        if (fk_thread() == 0) fk_store_shared_bits(ticket, fk_take(p->counter));
+        if (fk_thread() == 0) fk_store_shared_bits(ticket, fk_fetch_increment(p->counter));
         fk_sync();
         fk_u32 i = fk_load_shared_bits(ticket);
         const fk_key_piece piece = fk_key_piece_of(p, i / parts);
@@ -89,8 +89,9 @@ FK_DEVICE void fk_dq_step(const fk_launch *p, const fk_env *env, fk_i64 row, con
     fk_u32 packed[FK_Q_COLUMNS][2];
     int whole = run->cls == FK_FULL && keys == FK_Q_STEP;
     fk_i64 key = run->position + at + t;
-    fk_u32 counting[2] = {~0u, ~0u};
-    if (!whole) fk_counting(env, run->cls == FK_PARTIAL, 0, FK_Q_COLUMNS, row, key, keys, head, counting); // cost: PARTIAL
+    fk_u32 allowed[2] = {~0u, ~0u};
+    if (!whole)
+        fk_mask_bits(env, run->cls == FK_PARTIAL, 0, FK_Q_COLUMNS, row, key, keys, head, allowed); // cost: PARTIAL
     fk_rows_by_rows(s, FK_Q_COLUMNS, FK_CHUNKS, fk_dq_q(), fk_warp() * 16, fk_dq_k(buffer));
     if (far) {
         const float per_logit = fk_per_logit(p); // cost: seldom
@@ -107,7 +108,7 @@ FK_DEVICE void fk_dq_step(const fk_launch *p, const fk_env *env, fk_i64 row, con
             float slope;
             float weight = fk_weight(p, env, s[j][i], rows[i / 2].minus, rows[i / 2].base, row + i / 2 * 8,
                                      key + j * 8 + i % 2, head, &slope);
-            s[j][i] = fk_times(fk_counts(counting, i / 2, j, i % 2) ? weight : 0, slope);
+            s[j][i] = fk_times(fk_mask_bit(allowed, i / 2, j, i % 2) ? weight : 0, slope);
         }
     fk_rows_by_rows(g, FK_Q_COLUMNS, FK_VALUE_CHUNKS, fk_dq_do(), fk_warp() * 16, fk_dq_v(buffer));
     FK_UNROLL
@@ -146,7 +147,7 @@ FK_DEVICE void fk_dq_item(const fk_launch *p, const fk_row_item *item, fk_u32 pa
     while (more) {
         fk_step now = step;
         more = fk_advance(&step, FK_Q_STEP, runs[step.run].count, item->runs); // cost: step
-        fk_copy_wait();
+        fk_cp_async_wait();
         fk_sync(); /* this step is there, and everybody has read the one before */
         if (more) fk_dq_copy(p, runs + step.run, step.at, kv_head, 1 - buffer);
         if (!idle)

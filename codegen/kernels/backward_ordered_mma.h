@@ -1,23 +1,23 @@
-/* backward_ordered_mma.h: the backward pass with mma.sync in one kernel of five products, for sm_80 and later.
+/* backward_ordered_mma.h: the backward pass with mma.sync in one kernel of five products, for sm_80 and later and
+ * head_dim up to 128. It adds to dK, dV and dQ.
  *
- * Requires: backward_steps.h; head_dim at most 128; FK_ORDERED, 1 or 0: which of the two kernels this file becomes.
- *           It may be included twice, to have both. Both need a counter that is 0. The ordered kernel also needs
- *           locks that are 0, and runs of one row of cells each with their turns.
- * Gives:    adds to dK, dV and dQ.
- * Grid:     any number of blocks. Each takes its next piece of work from the counter: an item, a KV head, and all or
- *           some query heads of its group. (By head, an item is of one KV head and all heads of its group.)
- * Order:    several items add to the same dQ. In the ordered kernel a run adds its part after all runs of the same
- *           rows that stand before it in the work list, FK_TURN_ROWS rows at a time; the lock of these rows and head
- *           counts who has added. So a piece of work waits only for pieces that were taken before it. The oldest piece
- *           under way therefore never waits, and no grid can deadlock; and any grid gives the same bits. Pieces that
- *           share keys add to dK and dV in the same way. The unordered kernel adds by atomics when a part is ready and
- *           waits for nobody. Then only the dK and dV of keys that belong to a single piece have the same bits every
- *           time. Fused, both also wait for flags before they copy anything of a piece: every thread, since every
- *           thread copies.
- * Shared:   as fk_backward_dkv, and dS of the step: the warps that compute it by keys pass it to those that need it
- *           by rows.
- * Source:   the backward pass of FlashAttention-2; the locks are the semaphores of its deterministic mode, in the
- *           order of the work list.
+ * Several items add to the same dQ. With FK_ORDERED 1 the kernel is fk_backward_ordered, where they do so in the order
+ * of the work list: a run adds its part only after all runs of the same rows that stand before it in the list,
+ * FK_TURN_ROWS rows at a time. The lock of these rows and head counts how many have added. A piece of work waits only
+ * for pieces that were taken before it, so the oldest piece under way never waits. Therefore no grid can deadlock, and
+ * any grid gives the same bits. Pieces that share keys add to dK and dV in the same way.
+ *
+ * With FK_ORDERED 0 it is fk_backward_unordered, which adds by atomics when a part is ready and waits for nobody. Then
+ * only the dK and dV of keys that belong to a single piece have the same bits every time.
+ *
+ * Requires: backward_steps.h; a counter that is 0; if ordered, locks that are 0, and runs of one row of cells each with
+ *           their turns. The file may be included twice, to have both kernels.
+ * Grid:     any number of CTAs. Each takes its next piece of work from the counter: an item, a KV head, and all or some
+ *           query heads of its group. (By head, an item is of one KV head and all heads of its group.)
+ * Waits:    fused, every thread waits for the piece's flags before it copies anything of the piece.
+ * Shared:   as fk_backward_dkv, and dS of the step, which the warps compute by keys and read by rows.
+ * Source:   the backward pass of FlashAttention-2; the locks are the semaphores of its deterministic mode, in the order
+ *           of the work list.
  */
 #if FK_HAS_ORDERED(FK_HEAD_DIM)
 #ifndef FK_BACKWARD_JOINT
@@ -37,20 +37,20 @@ FK_DEVICE fk_u32 fk_joint_ticket(void) { return fk_joint_ds() + FK_K_KEYS * FK_K
 
 /* c = band `band` of 16 rows of dS times the item's K, columns 8 (chunk + j) .. */
 FK_DEVICE void fk_joint_product(float (*c)[4], fk_u32 band, fk_u32 chunk) {
-    fk_u32 lane = fk_lane(), corner = fk_beside(fk_corner(fk_dkv_k(), FK_CHUNKS, 0), FK_CHUNKS, 0, chunk);
+    fk_u32 lane = fk_lane(), corner = fk_fragment_beside(fk_fragment_at(fk_dkv_k(), FK_CHUNKS, 0), FK_CHUNKS, 0, chunk);
     fk_u32 ds_corner = fk_ds_at(fk_joint_ds(), lane / 16 * 8 + lane % 8, band * 2 + lane / 8 % 2);
     FK_UNROLL
     for (fk_u32 j = 0; j < FK_O_CHUNKS; j++) c[j][0] = c[j][1] = c[j][2] = c[j][3] = 0;
     FK_UNROLL_SOME
     for (fk_u32 k = 0; k < FK_K_KEYS; k += 16) {
         fk_u32 a[4];
-        fk_matrices_transposed(a, ds_corner + k * FK_K_STEP * 2);
+        fk_ldmatrix_trans(a, ds_corner + k * FK_K_STEP * 2);
         FK_UNROLL
         for (fk_u32 j = 0; j < FK_O_CHUNKS; j += 2) {
             fk_u32 b[4];
-            fk_matrices_transposed(b, fk_beside(corner, FK_CHUNKS, k, j));
-            fk_multiply(c[j], a, b[0], b[1]);
-            fk_multiply(c[j + 1], a, b[2], b[3]);
+            fk_ldmatrix_trans(b, fk_fragment_beside(corner, FK_CHUNKS, k, j));
+            fk_mma(c[j], a, b[0], b[1]);
+            fk_mma(c[j + 1], a, b[2], b[3]);
         }
     }
 }
@@ -71,7 +71,7 @@ FK_DEVICE void fk_joint_dq(const fk_launch *p, const fk_row_run *run, fk_u32 at,
     }
     fk_u64 lock = fk_row_lock(p, run, head, at);
     if (at % FK_TURN_ROWS == 0) {
-        if (fk_thread() == 0) fk_wait_for(lock, run->turn);
+        if (fk_thread() == 0) fk_acquire(lock, run->turn);
         fk_sync(); /* it is the turn of these rows */
     }
     if (!idle)
@@ -100,7 +100,7 @@ FK_DEVICE void fk_joint_piece(const fk_launch *p, const fk_key_piece *piece, con
         fk_step now = step;
         fk_u32 now_head = head;
         more = fk_next_rows(&step, &head, FK_K_STEP, runs[step.run].count, item->runs, runs, piece->first, piece->heads); // cost: step
-        fk_copy_wait();
+        fk_cp_async_wait();
         fk_sync(); /* this step is there, and everybody has read the one before */
         if (more) fk_dkv_copy(p, runs + step.run, step.at, head, 1 - buffer);
         if (!idle)
@@ -115,7 +115,7 @@ FK_DEVICE void fk_joint_work(const fk_launch *p, const int ordered) {
     fk_begin(p->mark, p->mark_value);
     for (;;) {
         fk_sync(); /* everybody has read the ticket before */
-        if (fk_thread() == 0) fk_store_shared_bits(fk_joint_ticket(), fk_take(p->counter));
+        if (fk_thread() == 0) fk_store_shared_bits(fk_joint_ticket(), fk_fetch_increment(p->counter));
         fk_sync();
         const fk_key_piece piece = fk_key_piece_of(p, fk_load_shared_bits(fk_joint_ticket()));
         if (!piece.item) break;

@@ -1,43 +1,40 @@
-/* backward_sm90.h: the backward pass for sm_90a in one kernel of five products.
+/* backward_sm90.h: the backward pass for sm_90a in one kernel of five products. It adds to dK, dV and dQ. FK_ORDERED
+ * says which kernel this file becomes: fk_backward_ordered_sm90 (1) or fk_backward_unordered_sm90 (0). Their orders of
+ * addition are those of the kernels of backward_ordered_mma.h, where a turn is for a step.
  *
- * Requires: backward_steps.h, tiles_sm90.h; head_dim and value_dim 64, or both 128; all maps; FK_ORDERED, 1 or 0:
- *           which of the two kernels this file becomes. It may be included twice, to have both. Both need a counter
- *           that is 0. The ordered kernel also needs locks that are 0, and runs of one row of cells each with their
- *           turns.
- * Gives:    adds to dK, dV and dQ.
- * Grid:     any number of blocks. Each takes its next piece of work from the counter: an item, a KV head, and all or
- *           some query heads of its group. (By head, an item is of one KV head and all heads of its group.)
- * Order:    as in backward_ordered_mma.h: a run adds its part of dQ after all runs of the same rows that stand before
- *           it in the work list, step by step, and pieces that share keys add to dK and dV in turn. A block also does
- *           its pieces in the order in which it took them. So the oldest piece under way never waits, and any grid
- *           gives the same bits. The unordered kernel waits for nobody. Fused, both also wait for flags.
- * Threads:  three warpgroups. Of the first, three warps load, and the fourth waits for turns and passes them on, so
- *           that no thread that computes has to look at a lock. The other two warpgroups compute. Each has 64 of the
- *           item's keys and all rows of a step.
+ * Requires: backward_steps.h, tiles_sm90.h; head_dim and value_dim 64, or both 128; all maps; a counter that is 0; if
+ *           ordered, locks that are 0, and runs of one row of cells each with their turns. The file may be included
+ *           twice, to have both kernels.
+ * Grid:     any number of CTAs. Each takes its next piece of work from the counter: an item, a KV head, and all or some
+ *           query heads of its group. (By head, an item is of one KV head and all heads of its group.)
+ * Order:    a CTA does its pieces in the order in which it took them, and waits only for pieces that were taken before.
+ *           So the oldest piece under way never waits, and any grid gives the same bits. Fused, it also waits for
+ *           flags.
+ * Threads:  three warpgroups. Of the first, three warps load ("loaders"), and the fourth waits for turns and passes
+ *           them on ("turners"), so that no thread that computes has to poll a lock. The other two warpgroups compute
+ *           ("workers"). Each has 64 of the item's keys and all rows of a step.
  * Shared:   K, V; two stages of Q, dO, base, delta and minus of their rows, and a record that says which these are; two
- *           buffers of dS; barriers and tickets.
+ *           buffers of dS; mbarriers and tickets.
  * Source:   the backward pass of FlashAttention-3, by work list; the locks are the semaphores of its deterministic
  *           mode.
  *
- * Loading: a whole tile comes by the copy engine. If rows of it do not exist, the loading warps copy it themselves
- * and fill up with 0, because 0 times NaN is NaN. They always copy LSE and delta themselves. Only they read the list
- * of runs. If the others read it too, they would wait for global memory in every step, because a look at a lock
- * empties the L1 cache.
+ * Loading:  TMA loads a whole tile. If rows of it do not exist, the loaders copy it themselves and fill up with 0,
+ *           because 0 times NaN is NaN. They always copy LSE and delta themselves. Only they read the list of runs:
+ *           polling a lock empties the L1 cache, so other warps that read the list would wait for global memory in
+ *           every step.
  *
  * Products: S^T = K Q^T and dP^T = V dO^T have keys as rows, so that P^T and dS^T already are operands, in registers,
- * of dV += P^T dO and dK += dS^T Q. dS also goes to shared memory, because for its half of dQ = dS K a warpgroup
- * needs dS of all keys. A half is 64 of 128 rows if head_dim is 64, and 64 of 128 columns (of 64 rows) if it is 128.
+ *           of dV += P^T dO and dK += dS^T Q. dS also goes to shared memory, because for its half of dQ = dS K a
+ *           warpgroup needs dS of all keys. A half is 64 of 128 rows if head_dim is 64, and 64 of 128 columns (of 64
+ *           rows) if it is 128.
  *
- * Overlap: the rows of the next step are loaded while this step is computed. A step begins two products: dQ of the
- * step before, and S. Then
- *   S runs    while that dQ is added to memory,
- *   dP runs   while the mask is looked at and P is made,
- *   dV runs   while dS is made,
- *   dK runs   while dS is passed on.
- * The first step of an item has no dQ before it. It begins that product all the same, of no matter what, and does not
- * add it, because no path of the loop may leave out a product (see README.md). dS has two buffers, so that one
- * barrier of both warpgroups a step is enough: who writes a buffer again has met the other warpgroup after that had
- * read it. Sums are added by atomics, which nobody waits for.
+ * Overlap:  the rows of the next step are loaded while this step is computed. A step begins two products: dQ of the
+ *           step before, and S. Then S runs    while that dQ is added to memory, dP runs   while the mask is evaluated
+ *           and P is made, dV runs   while dS is made, dK runs   while dS is stored to shared memory. The first step of
+ *           an item has no dQ before it. It begins that product all the same, with whatever is in the buffer, and does
+ *           not add the result, because no path of the loop may leave out a product (see README.md). dS has two
+ *           buffers, so that one barrier of both warpgroups a step is enough: whoever writes a buffer again has met the
+ *           other warpgroup after that one had read it. Sums are added by atomics, for which nobody waits.
  */
 #if FK_HAS_BACKWARD_SM90(FK_HEAD_DIM, FK_VALUE_DIM)
 #ifndef FK_BACKWARD_SM90
@@ -59,7 +56,8 @@ enum {
     FK_B_DS_BYTES = FK_KEYS * FK_B_ROWS * 2
 };
 
-/* Barriers for some threads. "Workers" are the threads that compute, "turners" the warp that waits for turns. */
+/* Named barriers. Who meets whom, and what it means: "stage free" says that workers, and if ordered turners, have read
+ * a stage. */
 enum {
     FK_B_STAGE_FREE = 1, /* and 2. Workers, and if ordered turners, to loaders: we have read the stage */
     FK_B_KEYS_FREE = 3,  /* everybody to loaders: we have read K, V and the ticket before */
@@ -70,23 +68,27 @@ enum {
 };
 
 #if FK_HEAD_DIM == 64
-#define fk_b_product_sums FK_PRODUCT(fk_product_registers_, 64)
-#define FK_B_LOADERS_REGISTERS fk_registers_down(56) /* a loader has the numbers of two rows in registers */
-#define FK_B_WORKERS_REGISTERS fk_registers_up(224)
+#define FK_B_WGMMA_SUMS FK_WGMMA(fk_wgmma_registers_, 64)
+#define FK_B_LOADERS_REGISTERS fk_setmaxnreg_dec(56) /* a loader has the numbers of two rows in registers */
+#define FK_B_WORKERS_REGISTERS fk_setmaxnreg_inc(224)
 #else
-#define fk_b_product_sums FK_PRODUCT(fk_product_registers_, 128)
+#define FK_B_WGMMA_SUMS FK_WGMMA(fk_wgmma_registers_, 128)
 /* By head, loaders follow the heads of each run. */
-#define FK_B_LOADERS_REGISTERS if (FK_BY_HEAD) fk_registers_down(56); else fk_registers_down(40)
-#define FK_B_WORKERS_REGISTERS if (FK_BY_HEAD) fk_registers_up(224); else fk_registers_up(232)
+#define FK_B_LOADERS_REGISTERS                                                                                         \
+    if (FK_BY_HEAD) fk_setmaxnreg_dec(56);                                                                             \
+    else fk_setmaxnreg_dec(40)
+#define FK_B_WORKERS_REGISTERS                                                                                         \
+    if (FK_BY_HEAD) fk_setmaxnreg_inc(224);                                                                            \
+    else fk_setmaxnreg_inc(232)
 #endif
 #if FK_HEAD_DIM == 128 && FK_HAS_SCORE
-#define fk_b_product FK_PRODUCT(fk_product_, 32)
+#define FK_B_WGMMA_SCORES FK_WGMMA(fk_wgmma_, 32)
 #else
-#define fk_b_product FK_PRODUCT(fk_product_, 64)
+#define FK_B_WGMMA_SCORES FK_WGMMA(fk_wgmma_, 64)
 #endif
-#define fk_b_product_turned FK_PRODUCT(fk_product_turned_, 64)
+#define FK_B_WGMMA_DQ FK_WGMMA(fk_wgmma_transposed_, 64)
 
-/* Where things are in shared memory. */
+/* Places in shared memory. */
 FK_DEVICE fk_u32 fk_b_keys(fk_u32 which) { return fk_shared() + which * FK_B_KEYS_BYTES; } /* K, V */
 FK_DEVICE fk_u32 fk_b_rows(fk_u32 stage, fk_u32 which) { /* Q, dO */
     return fk_b_keys(2) + (stage * 2 + which) * FK_B_ROWS_BYTES;
@@ -100,9 +102,8 @@ FK_DEVICE fk_u32 fk_b_stage_full(fk_u32 stage) { return fk_b_record(2) + stage *
 FK_DEVICE fk_u32 fk_b_keys_full(void) { return fk_b_stage_full(2); }
 FK_DEVICE fk_u32 fk_b_ticket(fk_u32 piece) { return fk_b_stage_full(3) + piece % 2 * 4; }
 
-/* Finds a block's n-th piece of work by the ticket that the loaders took. There are two places for tickets. Everybody
- * reads them; a place is written again only when the keys of the piece after it are loaded, and by then everybody has
- * left the piece. */
+/* The CTA's n-th piece of work, by the ticket that the loaders took. There are two places for tickets. A place is
+ * written again only when the keys of the piece after it are loaded, and by then everybody has left the piece. */
 FK_DEVICE fk_key_piece fk_b_piece(const fk_launch *p, fk_u32 n) {
     return fk_key_piece_of(p, fk_load_shared_bits(fk_b_ticket(n)));
 }
@@ -161,24 +162,24 @@ FK_DEVICE void fk_b_load_keys(const fk_launch_maps *m, const fk_key_item *item, 
     if (count == FK_KEYS) {
         if (thread == 0) {
             int home = item->place == FK_AT_HOME;
-            fk_barrier_expect(barrier, 2 * FK_B_KEYS_BYTES);
-            fk_tile_fetch(fk_b_keys(0), FK_BOXES, FK_KEYS, FK_KEYS, home ? &m->k : &m->moved_k, kv_head, item->row,
-                          item->slot, barrier);
-            fk_tile_fetch(fk_b_keys(1), FK_BOXES, FK_KEYS, FK_KEYS, home ? &m->v : &m->moved_v, kv_head, item->row,
-                          item->slot, barrier);
-        } else fk_barrier_arrive(barrier);
+            fk_mbarrier_arrive_expect(barrier, 2 * FK_B_KEYS_BYTES);
+            fk_tma_load_rows(fk_b_keys(0), FK_BOXES, FK_KEYS, FK_KEYS, home ? &m->k : &m->moved_k, kv_head, item->row,
+                             item->slot, barrier);
+            fk_tma_load_rows(fk_b_keys(1), FK_BOXES, FK_KEYS, FK_KEYS, home ? &m->v : &m->moved_v, kv_head, item->row,
+                             item->slot, barrier);
+        } else fk_mbarrier_arrive(barrier);
         return;
     }
     fk_u64 from = p->arena + (fk_u64)kv_head * FK_ROW_BYTES;
-    fk_tile_gather(fk_b_keys(0), FK_BOXES, FK_KEYS, thread, FK_B_LOADERS, from + item->k, fk_k_stride(p), count);
-    fk_tile_gather(fk_b_keys(1), FK_BOXES, FK_KEYS, thread, FK_B_LOADERS, from + item->v, fk_k_stride(p), count);
-    fk_copy_wait();
-    fk_fence_async();
-    fk_barrier_arrive(barrier);
+    fk_copy_rows(fk_b_keys(0), FK_BOXES, FK_KEYS, thread, FK_B_LOADERS, from + item->k, fk_k_stride(p), count);
+    fk_copy_rows(fk_b_keys(1), FK_BOXES, FK_KEYS, thread, FK_B_LOADERS, from + item->v, fk_k_stride(p), count);
+    fk_cp_async_wait();
+    fk_fence_proxy_async();
+    fk_mbarrier_arrive(barrier);
 }
 
-/* Loads the rows of the block's step n, which are those of a run from `at` on, and leaves their record; more: as
- * there. */
+/* Loads the rows of the CTA's step n, which are those of a run from `at` on, and leaves their record. more: does
+ * another step of the piece follow? */
 FK_DEVICE void fk_b_load_rows(const fk_launch_maps *m, const fk_row_run *run, fk_u32 at, fk_u32 head, fk_u32 more,
                               fk_u32 n, const int ordered) {
     enum { EACH = (FK_B_ROWS + FK_B_LOADERS - 1) / FK_B_LOADERS };
@@ -197,7 +198,7 @@ FK_DEVICE void fk_b_load_rows(const fk_launch_maps *m, const fk_row_run *run, fk
             delta[i] = fk_load(fk_row(p, p->delta, token + row, head, 4));
         }
     }
-    if (n >= 2) fk_sync_some(FK_B_STAGE_FREE + stage, fk_b_free_threads(ordered));
+    if (n >= 2) fk_named_barrier_sync(FK_B_STAGE_FREE + stage, fk_b_free_threads(ordered));
     if (thread == FK_B_LOADERS - 1) { /* a thread that does not begin copies */
         fk_b_record_of x = {run->position + at, run->out + at, there, fk_run_class(run), head, more};
         fk_b_store_record(fk_b_record(stage), &x, ordered ? run->turn : 0, ordered ? fk_row_lock(p, run, head, at) : 0);
@@ -213,31 +214,32 @@ FK_DEVICE void fk_b_load_rows(const fk_launch_maps *m, const fk_row_run *run, fk
     }
     if (there >= FK_B_ROWS) {
         if (thread == 0) {
-            fk_barrier_expect(barrier, 2 * FK_B_ROWS_BYTES);
-            fk_tile_fetch(fk_b_rows(stage, 0), FK_BOXES, FK_B_ROWS, FK_B_ROWS, &m->q, head, (fk_u32)token, 0, barrier);
-            fk_tile_fetch(fk_b_rows(stage, 1), FK_BOXES, FK_B_ROWS, FK_B_ROWS, &m->d_o, head, (fk_u32)token, 0,
-                          barrier);
-        } else fk_barrier_arrive(barrier);
+            fk_mbarrier_arrive_expect(barrier, 2 * FK_B_ROWS_BYTES);
+            fk_tma_load_rows(fk_b_rows(stage, 0), FK_BOXES, FK_B_ROWS, FK_B_ROWS, &m->q, head, (fk_u32)token, 0,
+                             barrier);
+            fk_tma_load_rows(fk_b_rows(stage, 1), FK_BOXES, FK_B_ROWS, FK_B_ROWS, &m->d_o, head, (fk_u32)token, 0,
+                             barrier);
+        } else fk_mbarrier_arrive(barrier);
         return;
     }
-    fk_tile_gather(fk_b_rows(stage, 0), FK_BOXES, FK_B_ROWS, thread, FK_B_LOADERS,
-                   fk_row(p, p->q, token, head, FK_ROW_BYTES), fk_q_stride(p), there);
-    fk_tile_gather(fk_b_rows(stage, 1), FK_BOXES, FK_B_ROWS, thread, FK_B_LOADERS,
-                   fk_row(p, p->d_o, token, head, FK_ROW_BYTES), fk_q_stride(p), there);
-    fk_copy_wait();
-    fk_fence_async();
-    fk_barrier_arrive(barrier);
+    fk_copy_rows(fk_b_rows(stage, 0), FK_BOXES, FK_B_ROWS, thread, FK_B_LOADERS,
+                 fk_row(p, p->q, token, head, FK_ROW_BYTES), fk_q_stride(p), there);
+    fk_copy_rows(fk_b_rows(stage, 1), FK_BOXES, FK_B_ROWS, thread, FK_B_LOADERS,
+                 fk_row(p, p->d_o, token, head, FK_ROW_BYTES), fk_q_stride(p), there);
+    fk_cp_async_wait();
+    fk_fence_proxy_async();
+    fk_mbarrier_arrive(barrier);
 }
 
-/* Takes the ticket of the block's next piece. Fused, also waits until what the piece reads has arrived; then the other
- * loaders, and the copy engine, may read it. */
+/* Takes the ticket of the CTA's next piece. Fused, it also waits until what the piece reads has arrived; then the other
+ * loaders, and the TMA, may read it. */
 FK_DEVICE void fk_b_take(const fk_launch *p, fk_u32 done) {
-    const fk_u32 ticket = fk_take(p->counter);
+    const fk_u32 ticket = fk_fetch_increment(p->counter);
     fk_store_shared_bits(fk_b_ticket(done), ticket);
     if (!FK_FUSED) return;
     const fk_key_piece piece = fk_key_piece_of(p, ticket);
     if (piece.item) fk_key_arrival(p, piece.item);
-    fk_fence_async_global();
+    fk_fence_proxy_async_global();
 }
 
 /* What the loaders do. */
@@ -246,10 +248,10 @@ FK_DEVICE void fk_b_load(const fk_launch_maps *m, const int ordered) {
     fk_u32 n = 0;
     for (fk_u32 done = 0;; done++) {
         if (fk_thread() == 0) fk_b_take(p, done);
-        fk_sync_some(FK_B_TICKET, FK_B_LOADERS);
+        fk_named_barrier_sync(FK_B_TICKET, FK_B_LOADERS);
         const fk_key_piece piece = fk_b_piece(p, done);
         const fk_key_item *item = piece.item;
-        if (done) fk_sync_some(FK_B_KEYS_FREE, FK_B_THREADS);
+        if (done) fk_named_barrier_sync(FK_B_KEYS_FREE, FK_B_THREADS);
         if (!item) break;
         const fk_row_run *runs = (const fk_row_run *)p->runs + item->first;
         fk_u32 head = fk_run_head(runs, piece.first, piece.first, p->group), more = 1;
@@ -263,18 +265,18 @@ FK_DEVICE void fk_b_load(const fk_launch_maps *m, const int ordered) {
             fk_b_load_rows(m, run, at, this_head, more, n++, ordered);
         }
     }
-    fk_barrier_arrive(fk_b_keys_full()); /* others see the last ticket: there is no more work */
+    fk_mbarrier_arrive(fk_b_keys_full()); /* others see the last ticket: there is no more work */
     for (fk_u32 i = n < 2 ? 0 : n - 2; i < n; i++)
-        fk_sync_some(FK_B_STAGE_FREE + i % 2, fk_b_free_threads(ordered));
+        fk_named_barrier_sync(FK_B_STAGE_FREE + i % 2, fk_b_free_threads(ordered));
 }
 
 /* --- turns -------------------------------------------------------------------------------------------------------- */
 
 /* Waits for one turn, tells the workers, waits until they have added, and passes the turn on. */
 FK_DEVICE void fk_b_take_turn(fk_u64 lock, fk_u32 turn) {
-    if (fk_lane() == 0) fk_wait_for(lock, turn);
-    fk_arrive_some(FK_B_TURN, FK_B_TURNERS + FK_B_WORKERS);
-    fk_sync_some(FK_B_ADDED, FK_B_TURNERS + FK_B_WORKERS);
+    if (fk_lane() == 0) fk_acquire(lock, turn);
+    fk_named_barrier_arrive(FK_B_TURN, FK_B_TURNERS + FK_B_WORKERS);
+    fk_named_barrier_sync(FK_B_ADDED, FK_B_TURNERS + FK_B_WORKERS);
     if (fk_lane() == 0) fk_release(lock, turn + 1);
 }
 
@@ -283,11 +285,11 @@ FK_DEVICE fk_u32 fk_b_take_row_turns(fk_u32 n) {
     fk_u32 more = 1;
     for (; more; n++) {
         fk_u32 record = fk_b_record(n % 2);
-        fk_barrier_wait(fk_b_stage_full(n % 2), n / 2 % 2);
+        fk_mbarrier_wait(fk_b_stage_full(n % 2), n / 2 % 2);
         fk_u64 lock = fk_load_shared_long(record + FK_B_LOCK);
         fk_u32 turn = fk_load_shared_bits(record + FK_B_TURN_OF);
         more = fk_load_shared_bits(record + FK_B_MORE);
-        fk_arrive_some(FK_B_STAGE_FREE + n % 2, fk_b_free_threads(1));
+        fk_named_barrier_arrive(FK_B_STAGE_FREE + n % 2, fk_b_free_threads(1));
         fk_b_take_turn(lock, turn);
     }
     return n;
@@ -297,48 +299,49 @@ FK_DEVICE fk_u32 fk_b_take_row_turns(fk_u32 n) {
 FK_DEVICE void fk_b_take_turns(const fk_launch *p, const int ordered) {
     fk_u32 n = 0;
     for (fk_u32 done = 0;; done++) {
-        fk_barrier_wait(fk_b_keys_full(), done % 2);
+        fk_mbarrier_wait(fk_b_keys_full(), done % 2);
         const fk_key_piece piece = fk_b_piece(p, done);
         const fk_key_item *item = piece.item;
         if (!item) break;
         if (ordered) n = fk_b_take_row_turns(n);
         for (fk_u32 sum = 0; ordered && item->lock != FK_NONE && sum < 2; sum++) /* of dK, then of dV */
             fk_b_take_turn(fk_key_lock(p, &piece) + sum * 4, fk_key_turn(&piece));
-        fk_arrive_some(FK_B_KEYS_FREE, FK_B_THREADS);
+        fk_named_barrier_arrive(FK_B_KEYS_FREE, FK_B_THREADS);
     }
 }
 
 /* --- working ------------------------------------------------------------------------------------------------------ */
 
-/* Begins c = this worker's 64 rows of K or V, which begin at `keys`, times FK_B_PART of the rows at `rows`. */
+/* Begins c = (this worker's 64 rows of K or V, which begin at `keys`) times (FK_B_PART of the rows at `rows`). */
 FK_DEVICE void fk_b_scores(float *c, fk_u32 keys, fk_u32 rows, fk_u32 part) {
     keys = fk_uniform(keys);
     rows = fk_uniform(rows);
-    fk_products_begin();
+    fk_wgmma_fence();
     FK_UNROLL
     for (fk_u32 k = 0; k < FK_HEAD_DIM / 16; k++)
-        fk_b_product(c, fk_by_rows(keys, FK_KEYS, 0, k), fk_by_rows(rows, FK_B_ROWS, part * FK_B_PART, k), k > 0);
-    fk_products_end();
+        FK_B_WGMMA_SCORES(c, fk_descriptor_k_major(keys, FK_KEYS, 0, k),
+                          fk_descriptor_k_major(rows, FK_B_ROWS, part * FK_B_PART, k), k > 0);
+    fk_wgmma_commit();
 }
-/* Begins c += packed times rows: packed is 64 keys by FK_B_PART rows, in the input type. */
+/* Begins c += packed times rows, where packed is 64 keys by FK_B_PART rows in the input type. */
 FK_DEVICE void fk_b_sums(float *c, const fk_u32 (*packed)[2], fk_u32 rows, fk_u32 part) {
     rows = fk_uniform(rows);
-    fk_products_begin();
+    fk_wgmma_fence();
     FK_UNROLL
     for (fk_u32 k = 0; k < FK_B_PART / 16; k++) {
-        fk_b_product_sums(c, packed[2 * k], fk_by_columns(rows, FK_B_ROWS, part * (FK_B_PART / 16) + k, 0), 1);
+        FK_B_WGMMA_SUMS(c, packed[2 * k], fk_descriptor_mn_major(rows, FK_B_ROWS, part * (FK_B_PART / 16) + k, 0), 1);
     }
-    fk_products_end();
+    fk_wgmma_commit();
 }
 /* Begins c = this worker's half of dQ: its 64 rows of dS times K, or dS times its 64 columns of K. */
 FK_DEVICE void fk_b_dq(float *c, fk_u32 ds, fk_u32 worker) {
     fk_u32 keys = fk_uniform(fk_b_keys(0) + (FK_HEAD_DIM == 64 ? 0 : worker * (FK_KEYS * FK_TILE_ROW)));
     ds = fk_uniform(ds + (FK_HEAD_DIM == 64 ? worker * (FK_KEYS * FK_TILE_ROW) : 0));
-    fk_products_begin();
+    fk_wgmma_fence();
     FK_UNROLL
     for (fk_u32 k = 0; k < FK_KEYS / 16; k++)
-        fk_b_product_turned(c, fk_by_columns(ds, FK_KEYS, k, 0), fk_by_columns(keys, FK_KEYS, k, 0), k > 0);
-    fk_products_end();
+        FK_B_WGMMA_DQ(c, fk_descriptor_mn_major(ds, FK_KEYS, k, 0), fk_descriptor_mn_major(keys, FK_KEYS, k, 0), k > 0);
+    fk_wgmma_commit();
 }
 
 typedef struct fk_b_sums_of {
@@ -360,7 +363,7 @@ FK_DEVICE void fk_b_minus(const fk_launch *p, float (*s)[4], fk_u32 minus_at) {
 /* Turns S of a part into P times the slopes, in place, and packs P in the input type. base_at, minus_at: where these
  * numbers of the part's rows are. full: all pairs count; else those whose bits are set. */
 FK_DEVICE void fk_b_weights(const fk_launch *p, const fk_env *env, float (*s)[4], fk_u32 (*packed)[2], fk_u32 base_at,
-                            fk_u32 minus_at, const int full, const fk_u32 *counting, fk_i64 row, fk_i64 key,
+                            fk_u32 minus_at, const int full, const fk_u32 *allowed, fk_i64 row, fk_i64 key,
                             fk_u32 head) {
     FK_UNROLL
     for (fk_u32 j = 0; j < FK_B_COLUMNS; j++) {
@@ -371,7 +374,7 @@ FK_DEVICE void fk_b_weights(const fk_launch *p, const fk_env *env, float (*s)[4]
         for (fk_u32 i = 0; i < 4; i++) {
             float weight = fk_weight(p, env, s[j][i], minus[i % 2], base[i % 2], row + j * 8 + i % 2,
                                      key + i / 2 * 8, head, &slopes[i]);
-            s[j][i] = full || fk_counts(counting, i / 2, j, i % 2) ? weight : 0;
+            s[j][i] = full || fk_mask_bit(allowed, i / 2, j, i % 2) ? weight : 0;
         }
         packed[j][0] = fk_pack(s[j][0], s[j][1]);
         packed[j][1] = fk_pack(s[j][2], s[j][3]);
@@ -382,8 +385,8 @@ FK_DEVICE void fk_b_weights(const fk_launch *p, const fk_env *env, float (*s)[4]
     }
 }
 
-/* Makes dS of a part of P and dP, in place, and packs it in the input type. In a full part of a step nothing has to be
- * selected: rows that do not exist are 0, and all others see all keys. */
+/* Makes dS of a part from P and dP, in place of P, and packs it in the input type. If the part is full, nothing has to
+ * be selected: P is 0 for rows that do not exist, and all others see all keys. */
 FK_DEVICE void fk_b_gradients(float (*s)[4], const float (*g)[4], fk_u32 (*packed)[2], fk_u32 delta_at,
                               const int full) {
     FK_UNROLL
@@ -400,8 +403,8 @@ FK_DEVICE void fk_b_gradients(float (*s)[4], const float (*g)[4], fk_u32 (*packe
 }
 
 /* Writes packed dS to shared memory, after all of it was made: a load of delta would wait for a store before it. own:
- * the lane's first key. ds: the box of dS that has the part, from its chunk `chunk` on. */
-FK_DEVICE void fk_b_pass_on(const fk_u32 (*packed)[2], fk_u32 ds, fk_u32 chunk, fk_u32 own) {
+ * the lane's first key. ds: the box of dS that has the part, which begins at its chunk `chunk`. */
+FK_DEVICE void fk_b_store_ds(const fk_u32 (*packed)[2], fk_u32 ds, fk_u32 chunk, fk_u32 own) {
     FK_UNROLL
     for (fk_u32 j = 0; j < FK_B_COLUMNS; j++)
         FK_UNROLL
@@ -412,8 +415,8 @@ FK_DEVICE void fk_b_pass_on(const fk_u32 (*packed)[2], fk_u32 ds, fk_u32 chunk, 
         }
 }
 
-/* Does step n, whose product S of the first part has begun already, until dS of both workers is in shared memory.
- * first_key: the position of the item's first key. */
+/* Does step n, up to the barrier behind which dS of both workers is in shared memory. The product S of its first part
+ * has begun already. first_key: the position of the item's first key. */
 FK_DEVICE void fk_b_step(const fk_launch *p, const fk_env *env, fk_i64 first_key, fk_u32 keys,
                          const fk_b_record_of *rows, fk_u32 n, const int ordered, float (*s)[4], fk_b_sums_of *x) {
     fk_u32 stage = n % 2, worker = fk_thread() / FK_B_GROUP - 1, t = fk_lane() % 4 * 2;
@@ -426,37 +429,43 @@ FK_DEVICE void fk_b_step(const fk_launch *p, const fk_env *env, fk_i64 first_key
     FK_UNROLL
     for (fk_u32 part = 0; part < FK_B_PARTS; part++) {
         fk_u32 numbers = (part * FK_B_PART + t) * 4;
-        fk_u32 counting[2] = {0, 0};
+        fk_u32 allowed[2] = {0, 0};
         fk_b_scores(g[0], fk_b_keys(1) + worker * (64 * FK_TILE_ROW), d_o, part);
         if (!full) {
-            fk_counting(env, rows->cls == FK_PARTIAL, 1, FK_B_COLUMNS, key, row + part * FK_B_PART, FK_B_PART, rows->head, counting); // cost: PARTIAL
+            fk_mask_bits(env, rows->cls == FK_PARTIAL, 1, FK_B_COLUMNS, key, row + part * FK_B_PART, FK_B_PART,
+                         rows->head, allowed); // cost: PARTIAL
             FK_UNROLL
             for (fk_u32 half = 0; half < 2; half++)
-                if (own + half * 8 >= keys) counting[half] = 0; // cost: PARTIAL
+                if (own + half * 8 >= keys) allowed[half] = 0; // cost: PARTIAL
         }
-        fk_products_wait_1();
-        fk_products_settle(s[0], FK_B_PART / 2);
+        fk_wgmma_wait_1();
+        fk_wgmma_settle(s[0], FK_B_PART / 2);
         fk_u32 base = fk_b_numbers(stage, 0) + numbers, delta = fk_b_numbers(stage, 1) + numbers;
         fk_u32 minus = fk_b_numbers(stage, 2) + numbers;
         fk_i64 first_row = row + part * FK_B_PART;
         if (fk_some_far(fk_b_numbers(stage, 2) + part * FK_B_PART * 4, FK_B_PART))
             fk_b_minus(p, s, minus); // cost: seldom
-        if (full) fk_b_weights(p, env, s, p_packed, base, minus, 1, counting, first_row, key, rows->head); // cost: FULL elements
-        else fk_b_weights(p, env, s, p_packed, base, minus, 0, counting, first_row, key, rows->head); // cost: PARTIAL elements
+        if (full)
+            fk_b_weights(p, env, s, p_packed, base, minus, 1, allowed, first_row, key,
+                         rows->head); // cost: FULL elements
+        else
+            fk_b_weights(p, env, s, p_packed, base, minus, 0, allowed, first_row, key,
+                         rows->head); // cost: PARTIAL elements
         fk_b_sums(x->v[0], (const fk_u32 (*)[2])p_packed, d_o, part);
-        fk_products_wait_1();
-        fk_products_settle(g[0], FK_B_PART / 2);
+        fk_wgmma_wait_1();
+        fk_wgmma_settle(g[0], FK_B_PART / 2);
         if (full) fk_b_gradients(s, (const float (*)[4])g, ds_packed, delta, 1); // cost: FULL elements
         else fk_b_gradients(s, (const float (*)[4])g, ds_packed, delta, 0); // cost: PARTIAL elements
-        fk_b_pass_on((const fk_u32 (*)[2])ds_packed, ds + part * FK_B_PART / FK_BOX * (FK_KEYS * FK_TILE_ROW), // cost: elements
-                     part * FK_B_COLUMNS % 8, own);
+        fk_b_store_ds((const fk_u32(*)[2])ds_packed,
+                      ds + part * FK_B_PART / FK_BOX * (FK_KEYS * FK_TILE_ROW), // cost: elements
+                      part * FK_B_COLUMNS % 8, own);
         fk_b_sums(x->k[0], (const fk_u32 (*)[2])ds_packed, q, part);
         if (part + 1 < FK_B_PARTS) fk_b_scores(s[0], fk_b_keys(0) + worker * (64 * FK_TILE_ROW), q, part + 1);
     }
-    fk_fence_async();
-    fk_sync_some(FK_B_DS, FK_B_WORKERS);
-    fk_products_wait_0();
-    fk_arrive_some(FK_B_STAGE_FREE + stage, fk_b_free_threads(ordered));
+    fk_fence_proxy_async();
+    fk_named_barrier_sync(FK_B_DS, FK_B_WORKERS);
+    fk_wgmma_wait_0();
+    fk_named_barrier_arrive(FK_B_STAGE_FREE + stage, fk_b_free_threads(ordered));
 }
 
 /* Adds this worker's half of a step's dQ, in its turn or at once. */
@@ -464,14 +473,14 @@ FK_DEVICE void fk_b_add_dq(const fk_launch *p, const fk_b_record_of *rows, const
     fk_u32 worker = fk_thread() / FK_B_GROUP - 1, row = fk_warp() % 4 * 16, column = 0;
     if (FK_HEAD_DIM == 64) row += worker * 64;
     else column = worker * 64;
-    if (ordered) fk_sync_some(FK_B_TURN, FK_B_TURNERS + FK_B_WORKERS);
+    if (ordered) fk_named_barrier_sync(FK_B_TURN, FK_B_TURNERS + FK_B_WORKERS);
     if (!FK_WITHOUT_DQ)
         fk_add_sums_atomically(fk_row(p, p->dq, rows->out, rows->head, FK_HEAD_DIM * 4) + column * 4,
                                fk_q_stride(p) * 2, row, rows->count, p->scale, 8, 1, dq);
-    if (ordered) fk_arrive_some(FK_B_ADDED, FK_B_TURNERS + FK_B_WORKERS);
+    if (ordered) fk_named_barrier_arrive(FK_B_ADDED, FK_B_TURNERS + FK_B_WORKERS);
 }
 
-/* Does all steps of a piece. n counts the steps of the block; returns it for the next piece. */
+/* Does all steps of a piece. n counts the steps of the CTA; the next piece begins with the one that this returns. */
 FK_DEVICE fk_u32 fk_b_work_piece(const fk_launch *p, const fk_key_piece *piece, const int ordered, fk_u32 n) {
     const fk_key_item *item = piece->item;
     fk_u32 kv_head = piece->kv_head, keys = item->count;
@@ -487,12 +496,12 @@ FK_DEVICE fk_u32 fk_b_work_piece(const fk_launch *p, const fk_key_piece *piece, 
         for (fk_u32 i = 0; i < 4; i++) x.k[j][i] = x.v[j][i] = 0;
     for (;; n++) {
         float s[FK_B_COLUMNS][4], dq[8][4];
-        fk_barrier_wait(fk_b_stage_full(n % 2), n / 2 % 2);
+        fk_mbarrier_wait(fk_b_stage_full(n % 2), n / 2 % 2);
         const fk_b_record_of rows = fk_b_load_record(fk_b_record(n % 2)); // cost: step
         fk_b_dq(dq[0], fk_b_ds(1 - n % 2), worker);
         fk_b_scores(s[0], fk_b_keys(0) + worker * (64 * FK_TILE_ROW), fk_b_rows(n % 2, 0), 0);
-        fk_products_wait_1();
-        fk_products_settle(dq[0], 32);
+        fk_wgmma_wait_1();
+        fk_wgmma_settle(dq[0], 32);
         if (behind) fk_b_add_dq(p, &last, ordered, (const float (*)[4])dq);
         fk_b_step(p, &env, item->position, keys, &rows, n, ordered, s, &x);
         behind = 1;
@@ -500,21 +509,22 @@ FK_DEVICE fk_u32 fk_b_work_piece(const fk_launch *p, const fk_key_piece *piece, 
         if (!last.more) break;
     }
     fk_b_dq(last_dq[0], fk_b_ds(n % 2), worker);
-    fk_products_wait_0();
-    fk_products_settle(last_dq[0], 32);
-    fk_arrive_some(FK_B_KEYS_FREE, FK_B_THREADS);
+    fk_wgmma_wait_0();
+    fk_wgmma_settle(last_dq[0], 32);
+    fk_named_barrier_arrive(FK_B_KEYS_FREE, FK_B_THREADS);
     fk_b_add_dq(p, &last, ordered, (const float (*)[4])last_dq);
-    fk_products_settle(x.k[0], FK_HEAD_DIM / 2);
-    fk_products_settle(x.v[0], FK_HEAD_DIM / 2);
+    fk_wgmma_settle(x.k[0], FK_HEAD_DIM / 2);
+    fk_wgmma_settle(x.v[0], FK_HEAD_DIM / 2);
     fk_u64 stride = fk_k_stride(p) * 2, at_key = (fk_u64)kv_head * FK_ROW_BYTES * 2;
     int turns = ordered && item->lock != FK_NONE;
-    if (turns) fk_sync_some(FK_B_TURN, FK_B_TURNERS + FK_B_WORKERS);
+    if (turns) fk_named_barrier_sync(FK_B_TURN, FK_B_TURNERS + FK_B_WORKERS);
     fk_add_sums_atomically(p->arena + item->dk + at_key, stride, row, keys, p->scale, FK_CHUNKS, 1,
                            (const float (*)[4])x.k);
-    if (turns) fk_arrive_some(FK_B_ADDED, FK_B_TURNERS + FK_B_WORKERS);
-    if (turns) fk_sync_some(FK_B_TURN, FK_B_TURNERS + FK_B_WORKERS); /* somebody else may add to dK meanwhile */
+    if (turns) fk_named_barrier_arrive(FK_B_ADDED, FK_B_TURNERS + FK_B_WORKERS);
+    /* another piece may add to dK meanwhile */
+    if (turns) fk_named_barrier_sync(FK_B_TURN, FK_B_TURNERS + FK_B_WORKERS);
     fk_add_sums_atomically(p->arena + item->dv + at_key, stride, row, keys, 1, FK_CHUNKS, 1, (const float (*)[4])x.v);
-    if (turns) fk_arrive_some(FK_B_ADDED, FK_B_TURNERS + FK_B_WORKERS);
+    if (turns) fk_named_barrier_arrive(FK_B_ADDED, FK_B_TURNERS + FK_B_WORKERS);
     return n + 1;
 }
 
@@ -522,7 +532,7 @@ FK_DEVICE fk_u32 fk_b_work_piece(const fk_launch *p, const fk_key_piece *piece, 
 FK_DEVICE void fk_b_work(const fk_launch *p, const int ordered) {
     fk_u32 n = 0;
     for (fk_u32 done = 0;; done++) {
-        fk_barrier_wait(fk_b_keys_full(), done % 2);
+        fk_mbarrier_wait(fk_b_keys_full(), done % 2);
         const fk_key_piece piece = fk_b_piece(p, done);
         if (!piece.item) break;
         n = fk_b_work_piece(p, &piece, ordered, n);
@@ -533,10 +543,10 @@ FK_DEVICE void fk_b_roles(const fk_launch_maps *m, const int ordered) {
     const fk_launch *p = &m->launch;
     fk_begin(p->mark, p->mark_value);
     if (fk_thread() == 0) {
-        fk_barrier_open(fk_b_stage_full(0), FK_B_LOADERS);
-        fk_barrier_open(fk_b_stage_full(1), FK_B_LOADERS);
-        fk_barrier_open(fk_b_keys_full(), FK_B_LOADERS);
-        fk_barrier_fence();
+        fk_mbarrier_init(fk_b_stage_full(0), FK_B_LOADERS);
+        fk_mbarrier_init(fk_b_stage_full(1), FK_B_LOADERS);
+        fk_mbarrier_init(fk_b_keys_full(), FK_B_LOADERS);
+        fk_mbarrier_init_fence();
     }
     fk_sync();
     if (fk_thread() < FK_B_GROUP) {

@@ -1,19 +1,20 @@
 /* backward_steps.h: what the backward kernels share: P and dS, one step of dK and dV, and adding to sums in memory.
  *
- * P = exp((x - lse) - lse_low), where x is the logit. Where a pair does not count, P is selected to be 0, never computed
- * to be 0. dS = P (dP - delta) times the slope of the score. P and dS are rounded to the input type for the products; the
- * scale is applied to the finished sums. For dK and dV, scores are computed transposed, keys as rows: then P and dS
- * already are operands of the next products, in the registers where they were made.
+ * P = exp((x - lse) - lse_low), where x is the logit. If a pair does not count, P is selected to be 0, never computed
+ * to be 0. dS = P (dP - delta) times the slope of the score. P and dS are rounded to the input type for the products;
+ * the scale is applied to the finished sums. For dK and dV, scores are computed transposed, with keys as rows: then P
+ * and dS already are operands of the next products, in the registers where they were made.
  *
- * A row is two numbers here, `minus` and `base`: P = 2^((x - minus) log2 e - base). Without a score, `minus` is 0 if the
- * row's LSE is near 0 (FK_NEAR). Then P = 2^(s unit - base), one instruction for each pair, where s is the product q k.
- * If a step has a far row, it first makes x - minus of that row's products. With a score, logits are there anyway: `minus` is
- * always lse, and always subtracted. A row that has seen no key, or that does not exist, is not far; one of its two
- * numbers is +inf, which makes its P 0.
+ * Instead of lse and lse_low, a row has two numbers here, `minus` and `base`: P = 2^((x - minus) log2 e - base).
+ *   - Without a score, the row's LSE near 0 (FK_NEAR): minus is 0, and P = 2^(s unit - base) is one FMA and one
+ *     exponential for each pair, where s is the product q k.
+ *   - Without a score, LSE far from 0: minus is lse. A step with such a row first makes x - minus of its products.
+ *   - With a score, x is computed anyway: minus is always lse.
+ *   - A row that has seen no key, or does not exist: one of the two numbers is +infinity, which makes P 0.
  *
- * Of a far row, x and lse are large and nearly alike. So x must have the bits that it had in the forward pass: both make
- * the products of q and k in the same order, chunk by chunk of 16 numbers, and round the scale and each operation of the
- * score on its own.
+ * In a far row, x and lse are large and nearly equal, so x must have the bits that it had in the forward pass.
+ * Therefore both passes make the products q k in the same order, chunk by chunk of 16 numbers, and round the scale and
+ * each operation of the score on its own.
  */
 #ifndef FK_BACKWARD_STEPS_H
 #define FK_BACKWARD_STEPS_H
@@ -21,7 +22,7 @@
 typedef struct fk_row_numbers {
     float minus, base, delta;
 } fk_row_numbers;
-/* From the two numbers of LSE, and delta, of a row. */
+/* Makes these numbers from LSE and delta of a row. */
 FK_DEVICE fk_row_numbers fk_row_numbers_of(float lse, float lse_low, float delta) {
     fk_row_numbers x = {0, fk_fma(lse, FK_LOG2E, lse_low * FK_LOG2E), delta};
     int none = lse == -fk_infinity();
@@ -29,14 +30,14 @@ FK_DEVICE fk_row_numbers fk_row_numbers_of(float lse, float lse_low, float delta
     if (none) x.minus = FK_HAS_SCORE ? fk_infinity() : 0, x.base = FK_HAS_SCORE ? 0 : fk_infinity();
     return x;
 }
-/* Of a row in memory; there: does it exist? */
+/* The same for a row in memory; there: does it exist? */
 FK_DEVICE fk_row_numbers fk_row_numbers_at(const fk_launch *p, fk_u64 token, fk_u32 head, int there) {
     if (!there) return fk_row_numbers_of(-fk_infinity(), 0, 0);
     fk_u64 at = fk_row(p, 0, token, head, 4);
     return fk_row_numbers_of(fk_load(p->lse + at), fk_load(p->lse_low + at), fk_load(p->delta + at));
 }
-/* Warp. Is one of the rows far whose numbers `minus` are at an address of shared memory? rows: 16, 32 or 64. If a score is
- * there, nobody has to ask. */
+/* Warp. Is one of so many rows (16, 32 or 64) far, whose numbers `minus` stand at an address of shared memory? With a
+ * score the answer does not matter. */
 FK_DEVICE fk_u32 fk_some_far(fk_u32 minus_at, const fk_u32 rows) {
     if (FK_HAS_SCORE) return 0;
     if (rows < 64) return fk_any(fk_load_shared_bits(minus_at + fk_lane() % rows * 4));
@@ -44,7 +45,7 @@ FK_DEVICE fk_u32 fk_some_far(fk_u32 minus_at, const fk_u32 rows) {
     return fk_any((fk_u32)two | (fk_u32)(two >> 32));
 }
 
-/* Of a step with a far row: of the product s = q k, what fk_weight wants. per_logit: fk_per_logit. */
+/* In a step with a far row: makes of the product s = q k what fk_weight wants. per_logit: fk_per_logit. */
 FK_DEVICE float fk_minus(const fk_launch *p, float s, float minus, float per_logit) {
     return minus == 0 ? s : (fk_rounded_product(s, p->scale) - minus) * per_logit;
 }
@@ -62,11 +63,12 @@ FK_DEVICE float fk_weight(const fk_launch *p, const fk_env *env, float s, float 
 #endif
     return fk_exp2(fk_fma(s, unit, -base));
 }
-/* P times the slope, and dS from that. If P is 0 both are 0, whatever the slope and dP are: they may be NaN. */
+/* fk_times: P times the slope; fk_gradient: dS from that. If P is 0 both are 0, whatever the slope and dP are: they may
+ * be NaN. */
 FK_DEVICE float fk_times(float weight, float slope) { return weight == 0 ? 0 : weight * slope; }
 FK_DEVICE float fk_gradient(float weight, float d_p, float delta) { return weight == 0 ? 0 : weight * (d_p - delta); }
 
-/* to[row][..] += scale * c, for 16 rows of sums: those of part 0 of the `width` chunks of a row, which are in `parts`
+/* to[row][..] += scale * c, for 16 rows of sums. c has part 0 of the `width` chunks of a row, which are in `parts`
  * parts (fk_shared_chunk). Rows are `stride` bytes apart, and only the first `count` exist. */
 FK_DEVICE void fk_add_sums(fk_u64 to, fk_u64 stride, fk_u32 row, fk_u32 count, float scale, fk_u32 width, fk_u32 parts,
                            const float (*c)[4]) {
@@ -85,8 +87,8 @@ FK_DEVICE void fk_add_sums(fk_u64 to, fk_u64 stride, fk_u32 row, fk_u32 count, f
     }
 }
 
-/* The same with atomic additions: for sums to which other blocks add as well, or where nobody should wait until the
- * old sum has been read. */
+/* The same with atomic additions: for sums to which other CTAs add as well, or where no thread should wait for the old
+ * sum to be loaded. */
 FK_DEVICE void fk_add_sums_atomically(fk_u64 to, fk_u64 stride, fk_u32 row, fk_u32 count, float scale, fk_u32 width,
                                       fk_u32 parts, const float (*c)[4]) {
     to += fk_lane() % 4 * 8;
@@ -101,7 +103,7 @@ FK_DEVICE void fk_add_sums_atomically(fk_u64 to, fk_u64 stride, fk_u32 row, fk_u
     }
 }
 
-/* Goes on to the next step: `length` rows further in a run of `count`; at its end to the same rows of the next head of
+/* Goes on to the next step: `length` rows further in a run of `count`; at its end to the same rows for the next head of
  * the group that the run is of; after the last head to the next run. In this order, items that run at the same time and
  * have the same rows come to them one after the other, whatever their lengths are. 0: there is no next step. */
 FK_DEVICE int fk_next_rows(fk_step *step, fk_u32 *head, fk_u32 length, fk_u32 count, fk_u32 runs,
@@ -130,8 +132,8 @@ enum {
     FK_K_COLUMNS = FK_K_STEP / 8
 };
 
-/* Where things are in shared memory: K, V, then two buffers of Q and dO; of base, delta and minus (which: 0
- * to 2) of the rows. */
+/* Places in shared memory: K, V, then two buffers of Q and dO, then two buffers of the rows' numbers (which: 0 base, 1
+ * delta, 2 minus). */
 FK_DEVICE fk_u32 fk_dkv_k(void) { return fk_shared(); }
 FK_DEVICE fk_u32 fk_dkv_v(void) { return fk_dkv_k() + FK_K_KEYS * FK_ROW_BYTES; }
 FK_DEVICE fk_u32 fk_dkv_q(fk_u32 buffer) {
@@ -179,9 +181,9 @@ FK_DEVICE void fk_dkv_open(const fk_launch *p, const fk_key_item *item, const fk
     fk_dkv_copy(p, runs, 0, head, 0);
 }
 
-/* Waits for a turn at sums, if there are turns; and passes it on when they are written. */
+/* Waits for the turn at sums, and passes it on when they are written; nothing if there are no turns. */
 FK_DEVICE void fk_dkv_take_turn(int turns, fk_u64 lock, fk_u32 turn) {
-    if (turns && fk_thread() == 0) fk_wait_for(lock, turn);
+    if (turns && fk_thread() == 0) fk_acquire(lock, turn);
     if (turns) fk_sync();
 }
 FK_DEVICE void fk_dkv_pass_turn(int turns, fk_u64 lock, fk_u32 turn) {
@@ -189,19 +191,19 @@ FK_DEVICE void fk_dkv_pass_turn(int turns, fk_u64 lock, fk_u32 turn) {
     if (turns && fk_thread() == 0) fk_release(lock, turn + 1);
 }
 
-/* Adds the finished dK, or dV, from `to` on to its sums in memory, whose rows have `width` chunks and are `stride` bytes
- * apart. */
+/* Adds the finished dK, or dV, to its sums in memory, which begin at `to`; their rows have `width` chunks and are
+ * `stride` bytes apart. */
 FK_DEVICE void fk_dkv_close(fk_u64 to, fk_u64 stride, fk_u32 keys, float scale, fk_u32 width, const float (*c)[4],
                             const int atomically) {
     fk_u32 row = fk_warp() % FK_K_BANDS * 16;
-    if (FK_K_SPLIT > 1) to += fk_warp() / FK_K_BANDS * (fk_permuted(width) / 2) * 32;
+    if (FK_K_SPLIT > 1) to += fk_warp() / FK_K_BANDS * (fk_swizzle_chunks(width) / 2) * 32;
     if (atomically) fk_add_sums_atomically(to, stride, row, keys, scale, width, FK_K_SPLIT, c);
     else fk_add_sums(to, stride, row, keys, scale, width, FK_K_SPLIT, c);
 }
 
-/* Ends a piece of work with part `part` of an item's keys: adds its sums. If others add to the same ones it does so in
- * its turn, as the work list says (`ordered`), or by atomics. dK and dV have turns of their own, so that another piece
- * can add to dK while this one adds to dV. Where items are in parts, each part has a turn for both. */
+/* Ends a piece of work with part `part` of an item's keys: adds its dK and dV to the sums in memory. If others add to
+ * the same sums, it does so in its turn (`ordered`) or by atomics. dK and dV have separate turns, so that another piece
+ * can add to dK while this one adds to dV. If an item is in parts, each part has one turn for both. */
 FK_DEVICE void fk_dkv_end(const fk_launch *p, const fk_key_piece *piece, fk_u32 part, const fk_dkv_sums *x,
                           const int ordered) {
     const fk_key_item *item = piece->item;
@@ -229,8 +231,8 @@ FK_DEVICE fk_u32 fk_ds_at(fk_u32 tile, fk_u32 key, fk_u32 chunk) {
     return tile + key * FK_K_STEP * 2 + (chunk ^ turn) * 16;
 }
 
-/* One step of dK and dV: the rows in `buffer` with the keys of the item. `key` is the position of the first key,
- * `keys` how many there are. If ds_tile is not 0, dS is also written there, with 0 for keys that do not exist. */
+/* One step of dK and dV: the rows in `buffer` with the keys of the item. `key`: the position of the first key; `keys`:
+ * how many there are. If ds_tile is not 0, dS is also written there, with 0 for keys that do not exist. */
 FK_DEVICE void fk_dkv_step(const fk_launch *p, const fk_env *env, fk_i64 key, fk_u32 keys, const fk_row_run *run,
                            fk_u32 at, fk_u32 head, fk_u32 buffer, fk_u32 ds_tile, fk_dkv_sums *x) {
     fk_u32 band = fk_warp() % FK_K_BANDS, part = FK_K_SPLIT == 1 ? 0 : fk_warp() / FK_K_BANDS, t = fk_lane() % 4 * 2;
@@ -239,9 +241,9 @@ FK_DEVICE void fk_dkv_step(const fk_launch *p, const fk_env *env, fk_i64 key, fk
     fk_u32 packed[FK_K_COLUMNS][2];
     int whole = fk_run_class(run) == FK_FULL;
     fk_i64 row = run->position + at + t;
-    fk_u32 counting[2] = {~0u, ~0u};
+    fk_u32 allowed[2] = {~0u, ~0u};
     key += band * 16 + fk_lane() / 4;
-    if (!whole) fk_counting(env, 1, 1, FK_K_COLUMNS, key, row, FK_K_STEP, head, counting); // cost: PARTIAL
+    if (!whole) fk_mask_bits(env, 1, 1, FK_K_COLUMNS, key, row, FK_K_STEP, head, allowed); // cost: PARTIAL
     fk_rows_by_rows(s, FK_K_COLUMNS, FK_CHUNKS, fk_dkv_k(), band * 16, q_tile);
     if (fk_some_far(fk_dkv_numbers(buffer, 2), FK_K_STEP)) {
         const float per_logit = fk_per_logit(p); // cost: seldom
@@ -262,7 +264,7 @@ FK_DEVICE void fk_dkv_step(const fk_launch *p, const fk_env *env, fk_i64 key, fk
         for (fk_u32 i = 0; i < 4; i++) {
             float weight = fk_weight(p, env, s[j][i], minus[i % 2], base[i % 2], row + j * 8 + i % 2,
                                      key + i / 2 * 8, head, &slopes[i]);
-            s[j][i] = fk_counts(counting, i / 2, j, i % 2) ? weight : 0;
+            s[j][i] = fk_mask_bit(allowed, i / 2, j, i % 2) ? weight : 0;
         }
         packed[j][0] = fk_pack(s[j][0], s[j][1]);
         packed[j][1] = fk_pack(s[j][2], s[j][3]);

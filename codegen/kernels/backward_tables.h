@@ -1,22 +1,21 @@
-/* backward_tables.h: the gradients of the tables of reals that a score reads.
+/* backward_tables.h: the gradients of the tables of reals that a score reads, such as ALiBi's slopes.
+ * fk_backward_tables adds to sums what the pairs of its key items contribute; fk_round_sums makes floats of the sums. A
+ * pair contributes dS times fk_part to each element that it has read, where dS is the derivative of the loss by the
+ * score.
  *
  * Requires: backward_steps.h; a score with FK_READS reads, for which fk_part and fk_place are printed; K and V of the
  *           visits in their slots; LSE and delta of their rows; sums that hold numbers (abi.h).
- * Gives:    fk_backward_tables adds to the sums what the pairs of its key items have; fk_round_sums makes floats of
- *           them. A pair adds dS times fk_part, where dS is the derivative of the loss by the score, to the element
- *           that it has read.
- * Bits:     a sum in floating point would depend on the order in which blocks run. These sums are whole numbers, and
- *           exact, so that every order and any grid gives the same bits. Each digit of FK_SUM_BITS bits has a word of
- *           64: a float adds less than 2^24 to each of two words, so 2^39 additions fit without a carry. No digit is
- *           lost, so no scale has to be chosen.
- * Adding:   a thread first adds up, in float, those of its pairs of a step that follow each other and have the same
- *           place; where a table has a number for each head, these are all. The order is that of the step. So the bits
+ * Bits:     a sum in floating point would depend on the order in which CTAs run. These sums are whole numbers and
+ *           exact, so every order and any grid gives the same bits. Each digit of FK_SUM_BITS bits has a word of 64: a
+ *           float adds less than 2^24 to each of two words, so 2^39 additions fit without a carry. No digit is lost, so
+ *           no scale has to be chosen.
+ * Adding:   a thread first adds up, in float and in the order of the step, those of its pairs that follow each other
+ *           and have the same place. If a table has a number for each head, these are all of its pairs. So the bits
  *           depend on how the work list cuts rows and keys, and on nothing else.
- * Grid:     any number of blocks. There are item_count * parts * KV heads pieces of work.
+ * Grid:     any number of CTAs. There are item_count * parts * KV heads pieces of work.
  * Shared:   as fk_backward_dkv.
- * Cost:     the products S and dP once more, beside the kernels that compute dQ, dK and dV. Those have no registers
- *           left for this, and their machine code stays as it is without gradients of tables. And two atomic additions
- *           for each place and thread.
+ * Cost:     the products S and dP once more, beside the kernels that compute dQ, dK and dV, which have no registers
+ *           left for this; and two atomic additions for each place and thread.
  */
 
 /* The bits of a number. */
@@ -52,8 +51,8 @@ FK_DEVICE void fk_add_to_sum(fk_u64 sum, float x) {
 #define fk_place(env, i, s, q, k, h) fk_place(env, i, s, q, k, (int)fk_model_head(env, h))
 #endif
 
-/* Of a thread, for a step: the products of its pairs, and then dS; where its first row and its first key are; how many
- * keys there are from that one on. */
+/* The pairs of a thread in a step. s: the products q k; d: dP, and then dS; row, key: the positions of its first row
+ * and first key; keys: how many keys there are from that one on. */
 typedef struct fk_table_pairs {
     float s[FK_K_COLUMNS][4], d[FK_K_COLUMNS][4];
     fk_i64 row, key;
@@ -89,13 +88,13 @@ FK_DEVICE void fk_tables_add(const fk_launch *p, fk_u64 sums, const fk_env *env,
 FK_DEVICE void fk_tables_step(const fk_launch *p, fk_u64 sums, const fk_env *env, fk_i64 key, fk_u32 keys,
                               const fk_row_run *run, fk_u32 at, fk_u32 head, fk_u32 buffer) {
     const fk_u32 band = fk_warp() % FK_K_BANDS, t = fk_lane() % 4 * 2, own = band * 16 + fk_lane() / 4;
-    fk_u32 counting[2] = {~0u, ~0u};
+    fk_u32 allowed[2] = {~0u, ~0u};
     fk_table_pairs x;
     x.row = run->position + at + t;
     x.key = key + own;
     x.keys = (fk_i32)keys - (fk_i32)own;
     if (fk_run_class(run) != FK_FULL)
-        fk_counting(env, 1, 1, FK_K_COLUMNS, x.key, x.row, FK_K_STEP, head, counting); // cost: PARTIAL
+        fk_mask_bits(env, 1, 1, FK_K_COLUMNS, x.key, x.row, FK_K_STEP, head, allowed); // cost: PARTIAL
     fk_rows_by_rows(x.s, FK_K_COLUMNS, FK_CHUNKS, fk_dkv_k(), band * 16, fk_dkv_q(buffer));
     fk_rows_by_rows(x.d, FK_K_COLUMNS, FK_VALUE_CHUNKS, fk_dkv_v(), band * 16, fk_dkv_do(buffer));
     FK_UNROLL
@@ -108,7 +107,7 @@ FK_DEVICE void fk_tables_step(const fk_launch *p, fk_u64 sums, const fk_env *env
         for (fk_u32 i = 0; i < 4; i++) {
             const fk_i64 row = x.row + j * 8 + i % 2, k = x.key + i / 2 * 8;
             const float weight = fk_weight(p, env, x.s[j][i], minus[i % 2], base[i % 2], row, k, head, &slope);
-            x.d[j][i] = fk_gradient(fk_counts(counting, i / 2, j, i % 2) ? weight : 0, x.d[j][i], delta[i % 2]);
+            x.d[j][i] = fk_gradient(fk_mask_bit(allowed, i / 2, j, i % 2) ? weight : 0, x.d[j][i], delta[i % 2]);
         }
     }
     FK_ROLL
@@ -137,7 +136,7 @@ FK_DEVICE void fk_tables_item(const fk_launch *p, fk_u64 sums, const fk_key_item
         fk_step now = step;
         fk_u32 now_head = head;
         more = fk_next_rows(&step, &head, FK_K_STEP, runs[step.run].count, item->runs, runs, first_head, heads); // cost: step
-        fk_copy_wait();
+        fk_cp_async_wait();
         fk_sync(); /* this step is there, and everybody has read the one before */
         if (more) fk_dkv_copy(p, runs + step.run, step.at, head, 1 - buffer);
         if (!idle)
@@ -172,9 +171,9 @@ FK_DEVICE void fk_carry(fk_i64 digit[FK_SUM_DIGITS]) {
     }
 }
 
-/* The bits of the float that is nearest to a sum of carried digits, none of which is below 0. Of its two highest digits
- * and two bits of the next one it makes a whole number of at most 50 bits; of all below, only whether it is 0 can
- * matter, which the lowest bit tells. */
+/* The bits of the float that is nearest to a sum of carried digits, none of which is below 0. It takes the two highest
+ * digits and two bits of the next one as a whole number of at most 50 bits. Of all lower bits only whether they are 0
+ * can matter for rounding; the number's lowest bit stands for that. */
 FK_DEVICE fk_u64 fk_nearest(const fk_i64 digit[FK_SUM_DIGITS]) {
     const fk_u64 infinity = 0x7f800000, limit = (fk_u64)1 << FK_SUM_BITS;
     fk_u64 whole = 0, rest = 0;
@@ -209,8 +208,8 @@ FK_DEVICE fk_u64 fk_nearest(const fk_i64 digit[FK_SUM_DIGITS]) {
 FK_KERNEL(fk_round_sums, FK_SUPPORT_THREADS, 1)(FK_PARAMETER fk_support launch) {
     const fk_support *p = &launch;
     fk_begin(p->mark, p->mark_value);
-    fk_u64 step = (fk_u64)fk_blocks() * FK_SUPPORT_THREADS;
-    for (fk_u64 n = (fk_u64)fk_block() * FK_SUPPORT_THREADS + fk_thread(); n < p->count; n += step) {
+    fk_u64 step = (fk_u64)fk_ctas() * FK_SUPPORT_THREADS;
+    for (fk_u64 n = (fk_u64)fk_cta() * FK_SUPPORT_THREADS + fk_thread(); n < p->count; n += step) {
         const fk_u64 from = p->from + n * FK_SUM_BYTES;
         fk_i64 digit[FK_SUM_DIGITS];
         FK_UNROLL

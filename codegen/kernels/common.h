@@ -11,13 +11,13 @@
  * These must be defined: FK_HEAD_DIM and FK_VALUE_DIM (for which FK_HAS_DIMS is true), FK_BF16 (1: bf16, 0: fp16),
  * FK_HAS_SCORE (0 or 1), FK_NEGATIVE_SCALE (1: the scale is below 0), FK_BY_HEAD, FK_PACKED and FK_FUSED (0 or 1).
  *
- * A tile is rows of FK_HEAD_DIM or FK_VALUE_DIM numbers, in chunks of 16 bytes. In each row the chunks are permuted by
- * the number of the row, within groups of 8 neighbours, or of 4 (rows of 32 and 96 numbers) or 2 (of 16). Eight
- * neighbouring rows then have the same chunk in eight different groups of banks, so that a warp loads it without
- * conflicts.
+ * A tile is rows of FK_HEAD_DIM or FK_VALUE_DIM numbers in shared memory, in chunks of 16 bytes. It is swizzled: in
+ * each row the chunks are permuted by the number of the row, within groups of 8 neighbours, or of 4 (rows of 32 and 96
+ * numbers) or 2 (rows of 16). So eight neighbouring rows have the same chunk in eight different groups of banks, and
+ * ldmatrix loads it without bank conflicts.
  *
- * The products of a warp are m16n8k16. With g = lane / 4 and t = 2 (lane % 4), a lane has rows g and g + 8 of each 16
- * rows ("halves"), and columns t and t + 1 of each 8 columns.
+ * The products of a warp are mma.m16n8k16. With g = lane / 4 and t = 2 (lane % 4), a lane holds rows g and g + 8 of
+ * each 16 rows (its two "halves"), and columns t and t + 1 of each 8 columns.
  */
 #ifndef FK_COMMON_H
 #define FK_COMMON_H
@@ -48,15 +48,15 @@ FK_DEVICE void fk_begin(fk_u64 mark, fk_u32 value) {
 #if defined FK_DELAY && FK_DELAY
     fk_delay();
 #endif
-    if (mark && fk_block() == 0 && fk_thread() == 0) fk_store_host_bits(mark, value);
+    if (mark && fk_cta() == 0 && fk_thread() == 0) fk_store_host_bits(mark, value);
 }
 
 #if FK_BF16
-#define fk_multiply fk_multiply_bf16
+#define fk_mma fk_mma_bf16
 #define fk_pack fk_pack_bf16
 #define fk_unpack fk_unpack_bf16
 #else
-#define fk_multiply fk_multiply_fp16
+#define fk_mma fk_mma_fp16
 #define fk_pack fk_pack_fp16
 #define fk_unpack fk_unpack_fp16
 #endif
@@ -64,92 +64,94 @@ FK_DEVICE void fk_begin(fk_u64 mark, fk_u32 value) {
 /* --- tiles -------------------------------------------------------------------------------------------------------- */
 
 /* How many neighbouring chunks are permuted among themselves, where a row has `width` chunks. */
-FK_DEVICE fk_u32 fk_permuted(fk_u32 width) { return width % 8 == 0 ? 8 : width % 4 == 0 ? 4 : 2; }
+FK_DEVICE fk_u32 fk_swizzle_chunks(fk_u32 width) { return width % 8 == 0 ? 8 : width % 4 == 0 ? 4 : 2; }
 
 /* The address of one chunk of one row of a tile, whose rows have `width` chunks. */
-FK_DEVICE fk_u32 fk_at(fk_u32 tile, fk_u32 width, fk_u32 row, fk_u32 chunk) {
-    fk_u32 some = fk_permuted(width);
+FK_DEVICE fk_u32 fk_chunk_at(fk_u32 tile, fk_u32 width, fk_u32 row, fk_u32 chunk) {
+    fk_u32 some = fk_swizzle_chunks(width);
     return tile + row * width * 16 + (chunk ^ row / (8 / some) % some) * 16;
 }
 
-/* Begins to copy `rows` rows to a tile. The first `count` of them are at `from`, `stride` bytes apart; the others
- * become 0. */
+/* Begins to copy `rows` rows to a tile, by cp.async. The first `count` of them are at `from`, `stride` bytes apart; the
+ * others become 0. */
 FK_DEVICE void fk_copy_tile(fk_u32 tile, fk_u32 width, fk_u32 rows, fk_u32 threads, fk_u64 from, fk_u64 stride,
                             fk_u32 count) {
     FK_UNROLL
     for (fk_u32 i = 0; i < rows * width; i += threads) {
         fk_u32 at = i + fk_thread(), row = at / width, chunk = at % width;
         if (rows * width % threads && at >= rows * width) break;
-        fk_copy(fk_at(tile, width, row, chunk), row < count ? from + row * stride + chunk * 16 : from,
-                row < count ? 16 : 0);
+        fk_cp_async(fk_chunk_at(tile, width, row, chunk), row < count ? from + row * stride + chunk * 16 : from,
+                    row < count ? 16 : 0);
     }
 }
 
-/* Where a lane finds its rows for fk_matrices: fk_corner for A, and for B if its columns lie side by side;
- * fk_corner_rows for B if its rows do. fk_beside goes on from there to other rows and chunks of the tile. `rows` must
- * be a multiple of 8, so that the permutation is the same. `chunks` must be even, so that it commutes with the
- * permutation. From a place that is `chunks` away one may go on by other chunks, if no sum of both, within the chunks
- * that are permuted among themselves, has a carry. If a row has a power of two of chunks, it begins at a multiple of its
- * bytes, and one exclusive-or is right for all of them: 82 instructions less in a step of fk_backward_ordered on sm_80. For
- * sm_100 the compiler then takes more registers than there are, so there it is done in two steps, as for other rows. */
-FK_DEVICE fk_u32 fk_corner(fk_u32 tile, fk_u32 width, fk_u32 row) {
-    return fk_at(tile, width, row + fk_lane() % 16, fk_lane() / 16);
+/* The address that a lane gives to ldmatrix. fk_fragment_at: for A, and for B if its columns lie side by side in
+ * memory. fk_fragment_at_rows: for B if its rows do.
+ *
+ * fk_fragment_beside goes on from such an address to other rows and chunks of the tile, without computing the swizzle
+ * again. `rows` must be a multiple of 8, so that the swizzle is the same, and `chunks` must be even. It may be applied
+ * twice if the sum of both `chunks`, within a group of swizzled chunks, has no carry. If rows have a power of two of
+ * chunks, one exclusive-or does it: 82 instructions less in a step of fk_backward_ordered on sm_80. For sm_100 the
+ * compiler would then take more registers than there are, so there it takes the general way.
+ */
+FK_DEVICE fk_u32 fk_fragment_at(fk_u32 tile, fk_u32 width, fk_u32 row) {
+    return fk_chunk_at(tile, width, row + fk_lane() % 16, fk_lane() / 16);
 }
-FK_DEVICE fk_u32 fk_corner_rows(fk_u32 tile, fk_u32 width, fk_u32 row) {
+FK_DEVICE fk_u32 fk_fragment_at_rows(fk_u32 tile, fk_u32 width, fk_u32 row) {
     fk_u32 lane = fk_lane();
-    return fk_at(tile, width, row + lane / 16 * 8 + lane % 8, lane / 8 % 2);
+    return fk_chunk_at(tile, width, row + lane / 16 * 8 + lane % 8, lane / 8 % 2);
 }
-FK_DEVICE fk_u32 fk_beside(fk_u32 corner, fk_u32 width, fk_u32 rows, fk_u32 chunks) {
-    fk_u32 some = fk_permuted(width);
+FK_DEVICE fk_u32 fk_fragment_beside(fk_u32 corner, fk_u32 width, fk_u32 rows, fk_u32 chunks) {
+    fk_u32 some = fk_swizzle_chunks(width);
 #if !defined __CUDA_ARCH__ || __CUDA_ARCH__ < 1000
     if (!(width & (width - 1))) return (corner ^ (chunks * 16)) + rows * width * 16;
 #endif
     return (corner ^ chunks % some * 16) + chunks / some * some * 16 + rows * width * 16;
 }
 
-/* c[j] = 16 rows of tile x, from `row` on, times rows 8 j .. 8 j + 7 of tile y, for j < columns, which is even. Rows of
- * both have `width` chunks. */
+/* Product by mma: c[j] = (16 rows of tile x, from `row` on) times (rows 8 j to 8 j + 7 of tile y), for j < columns,
+ * which is even. Rows of both have `width` chunks. */
 FK_DEVICE void fk_rows_by_rows(float (*c)[4], fk_u32 columns, fk_u32 width, fk_u32 x, fk_u32 row, fk_u32 y) {
-    fk_u32 x_corner = fk_corner(x, width, row), y_corner = fk_corner_rows(y, width, 0);
+    fk_u32 x_corner = fk_fragment_at(x, width, row), y_corner = fk_fragment_at_rows(y, width, 0);
     FK_UNROLL
     for (fk_u32 j = 0; j < columns; j++) c[j][0] = c[j][1] = c[j][2] = c[j][3] = 0;
     FK_UNROLL_SOME
     for (fk_u32 d = 0; d < width; d += 2) {
         fk_u32 a[4];
-        fk_matrices(a, fk_beside(x_corner, width, 0, d));
+        fk_ldmatrix(a, fk_fragment_beside(x_corner, width, 0, d));
         FK_UNROLL
         for (fk_u32 j = 0; j < columns; j += 2) {
             fk_u32 b[4];
-            fk_matrices(b, fk_beside(y_corner, width, j * 8, d));
-            fk_multiply(c[j], a, b[0], b[1]);
-            fk_multiply(c[j + 1], a, b[2], b[3]);
+            fk_ldmatrix(b, fk_fragment_beside(y_corner, width, j * 8, d));
+            fk_mma(c[j], a, b[0], b[1]);
+            fk_mma(c[j + 1], a, b[2], b[3]);
         }
     }
 }
 
-/* Warps that share the chunks of a row: with two `parts`, part 0 has the first half of all chunks that are permuted
- * among themselves, and part 1 the second half. Chunk number j of part 0 is fk_shared_chunk(width, parts, j) of the
- * row, and that of part 1 is fk_permuted(width) / 2 more. */
+/* If two warps share the columns of a sum (`parts` 2), each has half of every group of swizzled chunks: part 0 the
+ * first half, part 1 the second. Chunk number j of part 0 is chunk fk_shared_chunk(width, parts, j) of the row, and
+ * that of part 1 is fk_swizzle_chunks(width) / 2 further. */
 FK_DEVICE fk_u32 fk_shared_chunk(fk_u32 width, fk_u32 parts, fk_u32 j) {
-    fk_u32 half = fk_permuted(width) / 2;
+    fk_u32 half = fk_swizzle_chunks(width) / 2;
     return parts == 1 ? j : j / half * half * 2 + j % half;
 }
 
-/* c[j] += p times chunk j of part `part` of rows of tile y, which have `width` chunks in `parts` parts. p is 16 rows of
- * 8 * depth numbers, packed in the input type: p[i] has rows g and g + 8 of columns 8 i + t and 8 i + t + 1. depth is
- * even. */
+/* Product by mma: c[j] += p times (chunk j of part `part` of the rows of tile y), whose rows have `width` chunks in
+ * `parts` parts. p is 16 rows of 8 * depth numbers, packed in the input type: p[i] has rows g and g + 8 of columns 8 i
+ * + t and 8 i + t + 1. depth is even. */
 FK_DEVICE void fk_packed_by_columns(float (*c)[4], fk_u32 width, fk_u32 parts, fk_u32 part, const fk_u32 (*p)[2],
                                     fk_u32 depth, fk_u32 y) {
-    fk_u32 corner = fk_beside(fk_corner(y, width, 0), width, 0, part * (fk_permuted(width) / 2));
+    fk_u32 corner = fk_fragment_beside(fk_fragment_at(y, width, 0), width, 0, part * (fk_swizzle_chunks(width) / 2));
     FK_UNROLL
     for (fk_u32 i = 0; i < depth; i += 2) {
         fk_u32 a[4] = {p[i][0], p[i][1], p[i + 1][0], p[i + 1][1]};
         FK_UNROLL
         for (fk_u32 j = 0; j < width / parts; j += 2) {
             fk_u32 b[4];
-            fk_matrices_transposed(b, fk_beside(corner, width, i * 8, fk_shared_chunk(width, parts, j)));
-            fk_multiply(c[j], a, b[0], b[1]);
-            fk_multiply(c[j + 1], a, b[2], b[3]);
+            fk_ldmatrix_trans(b, fk_fragment_beside(corner, width, i * 8, fk_shared_chunk(width, parts, j)));
+            fk_mma(c[j], a, b[0], b[1]);
+            fk_mma(c[j + 1], a, b[2], b[3]);
         }
     }
 }
@@ -168,14 +170,17 @@ FK_DEVICE fk_u32 fk_model_head(const fk_env *env, fk_u32 head) {
 #define fk_queries(env, q, k, limit, h) fk_queries(env, q, k, limit, (int)fk_model_head(env, h))
 #endif
 
-/* Says which pairs of a warp's product count: bit 2 j + e of bits[half] is for the number of that half, column group
- * and column. `row` and `column` are the positions of this lane's first row and first column. Columns from `limit` of
- * the warp's on do not exist and so do not count; if `partial`, neither do pairs that the mask forbids. Rows are
- * queries and columns are keys, or with `reverse` the other way round. There are at most 16 groups of columns. Call it
- * only if some pair may not count. Where the mask gives a row one or two intervals, they are computed once a row, in a
- * FULL cell too, where they hold all that exist; else it is asked about each pair. */
-FK_DEVICE void fk_counting(const fk_env *env, int partial, int reverse, fk_u32 columns, fk_i64 row, fk_i64 column,
-                           fk_u32 limit, fk_u32 head, fk_u32 *bits) {
+/* Evaluates the mask for the numbers of a lane in a product of the warp, as bits: bit 2 j + e of bits[half] is 1 if the
+ * pair counts that is in this half, in column e of the lane's two columns in column group j. `row` and `column` are the
+ * positions of the lane's first row and first column. Rows are queries and columns are keys, or with `reverse` the
+ * other way round. There are at most 16 column groups.
+ *
+ * A pair does not count if its column, counted from the warp's first, is at or beyond `limit`; nor, if `partial`, if
+ * the mask forbids it. Call this only if some pair may not count. Where the mask gives each row one or two intervals,
+ * it works on their ends (fk_keys, fk_queries), in FULL cells too; else the mask is asked about each pair.
+ */
+FK_DEVICE void fk_mask_bits(const fk_env *env, int partial, int reverse, fk_u32 columns, fk_i64 row, fk_i64 column,
+                            fk_u32 limit, fk_u32 head, fk_u32 *bits) {
     fk_u32 t = fk_lane() % 4 * 2;
     fk_i32 there = (fk_i32)limit - (fk_i32)t;
 #if FK_KEY_SPANS
@@ -213,8 +218,8 @@ FK_DEVICE void fk_counting(const fk_env *env, int partial, int reverse, fk_u32 c
     }
 }
 /* The same for rows that are queries q[0] and q[1] of heads h[0] and h[1]. */
-FK_DEVICE void fk_counting_packed(const fk_env *env, int partial, fk_u32 columns, const fk_i64 *q, const fk_u32 *h,
-                                  fk_i64 column, fk_u32 limit, fk_u32 *bits) {
+FK_DEVICE void fk_mask_bits_packed(const fk_env *env, int partial, fk_u32 columns, const fk_i64 *q, const fk_u32 *h,
+                                   fk_i64 column, fk_u32 limit, fk_u32 *bits) {
     fk_u32 t = fk_lane() % 4 * 2;
     fk_i32 there = (fk_i32)limit - (fk_i32)t;
     (void)env, (void)partial, (void)columns, (void)q, (void)h, (void)column;
@@ -232,7 +237,7 @@ FK_DEVICE void fk_counting_packed(const fk_env *env, int partial, fk_u32 columns
     }
 #endif
 }
-FK_DEVICE int fk_counts(const fk_u32 *bits, fk_u32 half, fk_u32 j, fk_u32 e) {
+FK_DEVICE int fk_mask_bit(const fk_u32 *bits, fk_u32 half, fk_u32 j, fk_u32 e) {
     return (bits[half] & 1u << (j * 2 + e)) != 0;
 }
 
@@ -251,13 +256,11 @@ FK_DEVICE fk_env fk_env_of(const fk_launch *p, fk_u32 sequence) {
 
 /* --- addresses ---------------------------------------------------------------------------------------------------- */
 
-/* The n-th piece of work of this block, where pieces stand longest first. The blocks take one piece each in their
- * order, then one each in the reverse order, and so on: who got the longest of one turn gets the shortest of the
- * next, so that all have nearly the same to do. (In the same order always, the first block would get the longest
- * piece of every turn.) */
-FK_DEVICE fk_u32 fk_piece(fk_u32 n) {
-    return n * fk_blocks() + (n % 2 ? fk_blocks() - 1 - fk_block() : fk_block());
-}
+/* The n-th piece of work of this CTA, of a list whose pieces stand longest first. The CTAs take one piece each in their
+ * order, then one each in the reverse order, and so on: who had the longest piece of one round has the shortest of the
+ * next, so that all have nearly the same to do. (In the same order always, the first CTA would have the longest piece
+ * of every round.) */
+FK_DEVICE fk_u32 fk_piece(fk_u32 n) { return n * fk_ctas() + (n % 2 ? fk_ctas() - 1 - fk_cta() : fk_cta()); }
 
 /* How many pieces of work an item is: one for each of `heads` heads, or by head one. */
 FK_DEVICE fk_u32 fk_each(fk_u32 heads) { return FK_BY_HEAD ? 1 : heads; }
@@ -271,8 +274,8 @@ FK_DEVICE fk_u32 fk_key_head(const fk_launch *p, fk_u32 i, fk_u32 heads, fk_u32 
     return p->first_head + i % heads;
 }
 
-/* A piece of work of the backward pass in one kernel: an item of keys for one KV head and some query heads of its
- * group, from `first` on; it is number `part` of the parts into which the heads of the group are cut. */
+/* A piece of work of a backward kernel: an item of keys for one KV head and `heads` query heads of its group, from
+ * `first` on. If the heads of a group are cut into parts, it is number `part` of `parts`. */
 typedef struct fk_key_piece {
     const fk_key_item *item;
     fk_u32 kv_head, first, heads, part, parts;
@@ -329,7 +332,7 @@ FK_DEVICE fk_u32 fk_run_head(const fk_row_run *run, fk_u32 head, fk_u32 first, f
     fk_u32 base = first + (run->cls >> FK_SET_BASE_SHIFT) * FK_SET_HEADS;
     fk_u32 set = run->cls >> FK_SET_SHIFT & ((1u << FK_SET_HEADS) - 1);
     if (head > base) set &= ~0u << (head - base);
-    return set ? base + fk_count_bits((set & -set) - 1) : first + group;
+    return set ? base + fk_popcount((set & -set) - 1) : first + group;
 }
 
 /* Bytes from one token to the next in Q, in O and dO, in K, and in V. */
@@ -346,23 +349,24 @@ FK_DEVICE fk_u64 fk_row(const fk_launch *p, fk_u64 base, fk_u64 token, fk_u32 he
 
 /* The sink of a head. -infinity: there are no sinks. */
 FK_DEVICE float fk_sink(fk_u64 sinks, fk_u64 head) { return sinks ? fk_load(sinks + head * 4) : -fk_infinity(); }
-/* Is a row with this LSE, or this m, times log2 e, near 0? -infinity, +infinity and NaN are not. Within the limit
- * the roundings of m, of the scale and of this number make P wrong by about 2^-16 of itself, at most. */
+/* Is a row *near* 0? base: its LSE, or its m, times log2 e. -infinity, +infinity and NaN are not near. Within the limit
+ * the roundings of m, of the scale and of base make P wrong by at most about 2^-16 of itself. */
 #define FK_NEAR 256.0f
 FK_DEVICE int fk_is_near(float base) { return fabsf(base) <= FK_NEAR; }
 
-/* Differences of logits, times this, are what such differences are before the scale: the kernels take both to base 2 by
- * the same factor. With a score they are the same. */
+/* The factor that turns differences of logits into differences of scores: the kernels take scores to base 2 by one
+ * factor, which includes the scale. If there is a score function, scores are logits. */
 FK_DEVICE float fk_per_logit(const fk_launch *p) { return FK_HAS_SCORE ? 1 : p->unscale; }
 
-/* exp(x - from). The difference comes before the scale to base 2, so that it is right however large both are; where
- * both are alike it is exactly 1. */
+/* exp(x - from). The difference is taken before the factor log2 e, so that it is right however large both are; if they
+ * are equal, the result is exactly 1. */
 FK_DEVICE float fk_weight_of(float x, float from) { return fk_exp2((x - from) * FK_LOG2E); }
-/* The m that logits are subtracted from: that of a row that has seen no key is -infinity, and so are its logits. */
+/* The number that is subtracted from the logits of a row whose largest is `most`. A row that has seen no key has
+ * -infinity there, and so are its logits: it gets 0, so that no NaN comes of their difference. */
 FK_DEVICE float fk_base_of(float most) { return most == -fk_infinity() ? 0 : most; }
 
-/* What O has to be multiplied by at the end of a row with m `most` and l `sum`, and the two numbers of the row's LSE.
- * With `sinks` the sink counts as one more key. The LSE of a row that sees no key is exactly the sink. */
+/* Ends a row with the running state m (`most`) and l (`sum`): returns the factor for its O, and gives both numbers of
+ * its LSE. With `sinks` the sink counts as one more key. The LSE of a row that sees no key is exactly the sink. */
 FK_DEVICE float fk_end_row(fk_u64 sinks, float sink, float most, float sum, float lse[2]) {
     float factor = 1;
     lse[0] = sink;
@@ -379,10 +383,10 @@ FK_DEVICE float fk_end_row(fk_u64 sinks, float sink, float most, float sum, floa
     lse[1] = (most - lse[0]) + rest;
     return factor / sum;
 }
-/* Tells the largest logit of a finished row, of query head `head` of a range. maxima, model_head, group, shared: as in
- * fk_launch. */
-FK_DEVICE void fk_tell_largest(fk_u64 maxima, fk_u32 model_head, fk_u32 group, fk_u32 shared, fk_u32 head,
-                               float most) {
+/* Raises a head's largest logit (fk_launch.maxima) to that of a finished row. head: the query head in its range; the
+ * other parameters are as in fk_launch. */
+FK_DEVICE void fk_raise_maximum(fk_u64 maxima, fk_u32 model_head, fk_u32 group, fk_u32 shared, fk_u32 head,
+                                float most) {
     if (maxima) fk_max_global(maxima + (model_head + head / group * shared + head % group) * 4ull, most);
 }
 

@@ -1,22 +1,24 @@
 /* forward_mma.h: the forward pass with mma.sync, for sm_80 and later.
  *
- * Requires: common.h, forward_rows.h; K and V of the item's runs in their slots; a state slot that an earlier visit
- *           wrote, unless this is the first visit.
- * Gives:    the running state of the item's rows for each query head, or on the last visit O and LSE.
- * Grid:     any number of blocks. There are item_count * head_count * group pieces of work, by head and packed
- *           item_count, and block i does pieces i, i + blocks, ... The heads of an item are neighbours, because those
- *           of a group read the same keys.
- * Waits:    fused, each thread waits for the arrival of Q, and of a run before it copies the run's first K.
- * Shared:   Q, then K and V of one step. V arrives while the scores are computed, the next K while they are used.
- * Source:   the loop of FlashAttention-2; the online softmax of Milakov and Gimelshein.
+ * For each step, K is in shared memory and V is on its way while S = Q K is computed; then the next K is on its way
+ * during the softmax and O += P V. The mask is evaluated only for PARTIAL runs, and only the last step of a run has to
+ * look where the run ends.
  *
- * The mask is evaluated only for PARTIAL runs, and only the last step of a run has to look where the run ends.
+ * Requires: common.h, forward_rows.h; K and V of the item's runs in their slots; a state slot that an earlier visit
+ *           wrote, unless this is the first visit. It gives the running state of the item's rows for each query head,
+ *           or on the last visit O and LSE.
+ * Grid:     any number of CTAs, which share item_count * head_count * group pieces of work (by head and packed
+ *           item_count) as fk_piece says. The heads of an item are neighbours, because those of a group read the same
+ *           keys.
+ * Waits:    fused, each thread waits for the arrival of Q, and of a run before it copies the run's first K.
+ * Shared:   Q, then K and V of one step.
+ * Source:   the loop of FlashAttention-2; the online softmax of Milakov and Gimelshein.
  */
 
 /* s = Q K for one step. */
-FK_DEVICE void fk_forward_products(fk_u32 q_tile, fk_u32 k_tile, float (*s)[FK_F_COLUMNS][4]) {
-    fk_u32 q_corner = fk_corner(q_tile, FK_CHUNKS, fk_warp() * FK_F_BANDS * 16);
-    fk_u32 k_corner = fk_corner_rows(k_tile, FK_CHUNKS, 0);
+FK_DEVICE void fk_forward_qk(fk_u32 q_tile, fk_u32 k_tile, float (*s)[FK_F_COLUMNS][4]) {
+    fk_u32 q_corner = fk_fragment_at(q_tile, FK_CHUNKS, fk_warp() * FK_F_BANDS * 16);
+    fk_u32 k_corner = fk_fragment_at_rows(k_tile, FK_CHUNKS, 0);
     FK_UNROLL
     for (fk_u32 b = 0; b < FK_F_BANDS; b++)
         FK_UNROLL
@@ -25,34 +27,34 @@ FK_DEVICE void fk_forward_products(fk_u32 q_tile, fk_u32 k_tile, float (*s)[FK_F
     for (fk_u32 d = 0; d < FK_CHUNKS; d += 2) {
         fk_u32 a[FK_F_BANDS][4];
         FK_UNROLL
-        for (fk_u32 b = 0; b < FK_F_BANDS; b++) fk_matrices(a[b], fk_beside(q_corner, FK_CHUNKS, b * 16, d));
+        for (fk_u32 b = 0; b < FK_F_BANDS; b++) fk_ldmatrix(a[b], fk_fragment_beside(q_corner, FK_CHUNKS, b * 16, d));
         FK_UNROLL
         for (fk_u32 j = 0; j < FK_F_COLUMNS; j += 2) {
             fk_u32 k[4];
-            fk_matrices(k, fk_beside(k_corner, FK_CHUNKS, j * 8, d));
+            fk_ldmatrix(k, fk_fragment_beside(k_corner, FK_CHUNKS, j * 8, d));
             FK_UNROLL
             for (fk_u32 b = 0; b < FK_F_BANDS; b++) {
-                fk_multiply(s[b][j], a[b], k[0], k[1]);
-                fk_multiply(s[b][j + 1], a[b], k[2], k[3]);
+                fk_mma(s[b][j], a[b], k[0], k[1]);
+                fk_mma(s[b][j + 1], a[b], k[2], k[3]);
             }
         }
     }
 }
 
 /* O += P V for one step. */
-FK_DEVICE void fk_forward_gather(fk_forward_rows *x, const fk_u32 (*weights)[FK_F_COLUMNS * 2], fk_u32 v_tile) {
-    fk_u32 corner = fk_corner(v_tile, FK_VALUE_CHUNKS, 0);
+FK_DEVICE void fk_forward_add_pv(fk_forward_rows *x, const fk_u32 (*weights)[FK_F_COLUMNS * 2], fk_u32 v_tile) {
+    fk_u32 corner = fk_fragment_at(v_tile, FK_VALUE_CHUNKS, 0);
     FK_UNROLL
     for (fk_u32 i = 0; i < FK_F_COLUMNS; i += 2)
         FK_UNROLL
         for (fk_u32 j = 0; j < FK_VALUE_CHUNKS; j += 2) {
             fk_u32 v[4];
-            fk_matrices_transposed(v, fk_beside(corner, FK_VALUE_CHUNKS, i * 8, j));
+            fk_ldmatrix_trans(v, fk_fragment_beside(corner, FK_VALUE_CHUNKS, i * 8, j));
             FK_UNROLL
             for (fk_u32 b = 0; b < FK_F_BANDS; b++) {
                 const fk_u32 *a = weights[b] + i * 2;
-                fk_multiply(x->o[b][j], a, v[0], v[1]);
-                fk_multiply(x->o[b][j + 1], a, v[2], v[3]);
+                fk_mma(x->o[b][j], a, v[0], v[1]);
+                fk_mma(x->o[b][j + 1], a, v[2], v[3]);
             }
         }
 }
@@ -78,7 +80,7 @@ FK_DEVICE void fk_forward_copy_q(const fk_launch *p, const fk_row_item *item, fk
     for (fk_u32 i = fk_thread(); i < FK_ROWS * FK_CHUNKS; i += FK_F_THREADS) {
         fk_u32 row = i / FK_CHUNKS, chunk = i % FK_CHUNKS, there = row < item->count;
         fk_u64 from = fk_forward_packed_row(p, item, there ? row : 0, head) + chunk * 16;
-        fk_copy(fk_at(fk_shared(), FK_CHUNKS, row, chunk), from, there ? 16 : 0);
+        fk_cp_async(fk_chunk_at(fk_shared(), FK_CHUNKS, row, chunk), from, there ? 16 : 0);
     }
 }
 
@@ -104,25 +106,25 @@ FK_DEVICE void fk_forward_item(const fk_launch *p, const fk_row_item *item, fk_u
         float s[FK_F_BANDS][FK_F_COLUMNS][4], factor[FK_F_BANDS][2];
         fk_u32 weights[FK_F_BANDS][FK_F_COLUMNS * 2];
         int whole = fk_forward_whole(run, keys);
-        fk_u32 counting[FK_F_BANDS][2] = {{0}};
+        fk_u32 allowed[FK_F_BANDS][2] = {{0}};
         if (!whole && !idle) /* here, while K is on its way and before the scores take registers */
-            fk_forward_count(&env, item, run, at, keys, head, counting); // cost: PARTIAL
-        fk_copy_wait();
+            fk_forward_mask(&env, item, run, at, keys, head, allowed); // cost: PARTIAL
+        fk_cp_async_wait();
         fk_sync(); /* K is there, and everybody has read the V before it */
         fk_forward_copy_v(p, run, at, kv_head, v_tile);
         if (!idle) {
-            fk_forward_products(q_tile, k_tile, s);
-            fk_forward_scores(p, &env, item, run, at, whole, counting, head, s);
+            fk_forward_qk(q_tile, k_tile, s);
+            fk_forward_scores(p, &env, item, run, at, whole, allowed, head, s);
         }
         more = fk_advance(&step, FK_F_STEP, run->count, item->runs); // cost: step
-        fk_copy_wait();
+        fk_cp_async_wait();
         fk_sync(); /* V is there, and everybody has read K */
         if (more) fk_forward_arrival(p, runs + step.run, step.at);
         if (more) fk_forward_copy_k(p, runs + step.run, step.at, kv_head, k_tile);
         if (idle) continue;
         fk_forward_softmax(p, s, &x, factor);
-        fk_forward_weigh(s, &x, factor, weights);
-        fk_forward_gather(&x, (const fk_u32 (*)[FK_F_COLUMNS * 2])weights, v_tile);
+        fk_forward_rescale(s, &x, factor, weights);
+        fk_forward_add_pv(&x, (const fk_u32(*)[FK_F_COLUMNS * 2]) weights, v_tile);
     }
     fk_forward_close(p, item, head, &x);
 }

@@ -1,15 +1,17 @@
 /* forward_rows.h: what both forward skeletons share: the rows of a warp with their running state (m, l, O), and one
  * step of the online softmax.
  *
- * FK_FORWARD_SM90 must be defined: 1 for the skeleton of sm_90a, 0 for that of mma.sync. In both, the accumulator of
- * a warp's 16 rows is a row of m16n8 fragments.
+ * FK_FORWARD_SM90 must be defined: 1 for the skeleton of sm_90a, 0 for that of mma.sync. In both, the accumulator of a
+ * warp's 16 rows is a row of m16n8 fragments.
  *
- * m is in natural units. P is rounded to the input type before it is multiplied with V; l sums P before that rounding.
+ * m, the largest logit so far, is in natural units. l sums P. P is rounded to the input type only after that, for the
+ * product with V.
  *
  * P = 2^(s unit - base), where s is the product q k, or the logit if there is a score, and base is m in log2 units: one
- * instruction for each pair. Its two terms are rounded as they are large, so this is for rows whose m is *near* 0, up to
- * FK_NEAR. If a warp has another row in a step, *far* from 0 or without a key so far, it first makes x - m of the logits
- * x of that row, and then goes on with a base of 0. The bits of other rows do not depend on that.
+ * FMA and one exponential for each pair. Both terms are rounded in proportion to their size, so this is accurate only
+ * for rows whose base is *near* 0, up to FK_NEAR. A row that is *far* from 0, or has seen no key, goes another way: if
+ * a warp has such a row in a step, it first computes x - m for the logits x of that row, and then goes on with a base
+ * of 0. The bits of other rows do not depend on that.
  */
 enum {
 #if FK_FORWARD_SM90
@@ -96,12 +98,13 @@ FK_DEVICE void fk_forward_open(const fk_launch *p, const fk_row_item *item, fk_u
         }
 }
 
-/* Where a part of rows whose keys are cut leaves its running state. */
+/* Where a part of a cut row item leaves its running state. */
 FK_DEVICE fk_u64 fk_forward_part(const fk_launch *p, const fk_row_item *item, fk_u32 part) {
     return p->splits + (fk_u64)(item->cut + part) * FK_PART_BYTES(FK_VALUE_DIM);
 }
 
-/* Leaves the running state of the warp's rows there. Is it the last of the parts? Then it has to join them. */
+/* Leaves the running state of the warp's rows there. Returns 1 for the last of the parts, which then has to join
+ * them. */
 FK_DEVICE fk_u32 fk_forward_leave_part(const fk_launch *p, const fk_row_item *item, const fk_forward_rows *x) {
     fk_u64 o = fk_forward_part(p, item, item->part), m = o + FK_ROWS * FK_VALUE_DIM * 4, l = m + FK_ROWS * 4;
     fk_u32 t = fk_lane() % 4 * 2;
@@ -111,8 +114,8 @@ FK_DEVICE fk_u32 fk_forward_leave_part(const fk_launch *p, const fk_row_item *it
         for (fk_u32 half = 0; half < 2; half++) {
             fk_u32 row = fk_forward_row(b) + half * 8;
             float sum = x->l[b][half];
-            sum += fk_exchange(sum, 1);
-            sum += fk_exchange(sum, 2);
+            sum += fk_shuffle_xor(sum, 1);
+            sum += fk_shuffle_xor(sum, 2);
             if (row >= item->count) continue;
             if (t == 0) fk_store(m + row * 4, x->m[b][half]);
             if (t == 0) fk_store(l + row * 4, sum);
@@ -124,8 +127,9 @@ FK_DEVICE fk_u32 fk_forward_leave_part(const fk_launch *p, const fk_row_item *it
     return fk_comes_last(p->counter + ((fk_u64)item->cut * FK_PART_COUNTERS + warp) * 4, item->parts);
 }
 
-/* Joins the parts of one row of the lane, in their order: its own, which is in `most`, `sum` and the first two columns of
- * o, and those that others left. The result is in their place, and does not depend on which part is its own. */
+/* Joins the parts of one row of the lane, in their order. The lane has its own part in `most`, `sum` and the first two
+ * columns of o; the others are in memory. The result takes the place of its own part, and has the same bits whichever
+ * part that is. */
 FK_DEVICE void fk_forward_join(const fk_launch *p, const fk_row_item *item, fk_u32 row, float *most, float *sum,
                                float (*o)[4]) {
     /* so many chunks at a time: all would take too many registers */
@@ -162,7 +166,8 @@ FK_DEVICE void fk_forward_join(const fk_launch *p, const fk_row_item *item, fk_u
     *sum = l;
 }
 
-/* Writes the running state, or on the last visit O and LSE. If the rows' keys are cut, only the last part does. */
+/* Writes the running state, or on the last visit O and LSE. If the item is cut, only the part that comes last does
+ * so. */
 FK_DEVICE void fk_forward_close(const fk_launch *p, const fk_row_item *item, fk_u32 head, fk_forward_rows *x) {
     fk_u64 o = p->arena + item->state, m = o + (fk_u64)p->max_block * p->heads * FK_VALUE_DIM * 4;
     fk_u64 l = m + (fk_u64)p->max_block * p->heads * 4;
@@ -174,8 +179,8 @@ FK_DEVICE void fk_forward_close(const fk_launch *p, const fk_row_item *item, fk_
     for (fk_u32 i = 0; i < FK_F_BANDS * 2; i++) {
         fk_u32 row = fk_forward_row(0) + i * 8;
         float most = x->m[0][0], sum = x->l[0][0];
-        sum += fk_exchange(sum, 1);
-        sum += fk_exchange(sum, 2);
+        sum += fk_shuffle_xor(sum, 1);
+        sum += fk_shuffle_xor(sum, 2);
         fk_u32 row_head = fk_forward_head(item, row, head);
         if (cut && row < item->count) fk_forward_join(p, item, row, &most, &sum, x->o[0]);
         if (row < item->count && !(item->flags & FK_LAST)) {
@@ -191,7 +196,8 @@ FK_DEVICE void fk_forward_close(const fk_launch *p, const fk_row_item *item, fk_
             if (t == 0) fk_store(m_at, most);
             if (t == 0) fk_store(l_at, sum);
             FK_UNROLL
-            for (fk_u32 j = 0; j < FK_VALUE_CHUNKS; j++) fk_store2(o_at + (j * 8 + t) * 4, x->o[0][j][0], x->o[0][j][1]);
+            for (fk_u32 j = 0; j < FK_VALUE_CHUNKS; j++)
+                fk_store2(o_at + (j * 8 + t) * 4, x->o[0][j][0], x->o[0][j][1]);
         } else if (row < item->count) {
             if (FK_PACKED) sink = fk_sink(p->sinks, row_head);
             float lse[2], factor = fk_end_row(p->sinks, sink, most, sum, lse);
@@ -199,7 +205,7 @@ FK_DEVICE void fk_forward_close(const fk_launch *p, const fk_row_item *item, fk_
             if (t == 0) {
                 fk_store(fk_row(p, p->lse, token, row_head, 4), lse[0]);
                 fk_store(fk_row(p, p->lse_low, token, row_head, 4), lse[1]);
-                fk_tell_largest(p->maxima, p->model_head, p->group, p->shared, row_head, most);
+                fk_raise_maximum(p->maxima, p->model_head, p->group, p->shared, row_head, most);
             }
             FK_UNROLL
             for (fk_u32 j = 0; j < FK_VALUE_CHUNKS; j++)
@@ -222,7 +228,7 @@ FK_DEVICE void fk_forward_close(const fk_launch *p, const fk_row_item *item, fk_
     }
 }
 
-/* Fused: waits until the rows of Q, or the keys of a run, have arrived, before the first of them is read. All that
+/* Fused: wait until the rows of Q, or the keys of a run, have arrived, before the first of them is read. All that
  * follows in this thread comes after the arrival. */
 FK_DEVICE void fk_forward_arrival_q(const fk_launch *p, const fk_row_item *item) {
     if (FK_FUSED && item->arrival) fk_wait_arrival(p->locks + (item->arrival - 1) * 4ull);
@@ -231,40 +237,39 @@ FK_DEVICE void fk_forward_arrival(const fk_launch *p, const fk_key_run *run, fk_
     if (FK_FUSED && at == 0 && run->arrival) fk_wait_arrival(p->locks + (run->arrival - 1) * 4ull);
 }
 
-/* Do all pairs of a step count? Then no mask is looked at. keys: how many keys the step has. */
+/* Do all pairs of a step count, so that no mask is evaluated? keys: how many keys the step has. */
 FK_DEVICE int fk_forward_whole(const fk_key_run *run, fk_u32 keys) { return run->cls == FK_FULL && keys == FK_F_STEP; }
 
-/* Finds out which pairs count, in a step that is not whole. */
-FK_DEVICE void fk_forward_count(const fk_env *env, const fk_row_item *item, const fk_key_run *run, fk_u32 at,
-                                fk_u32 keys, fk_u32 head, fk_u32 (*counting)[2]) {
+/* Evaluates the mask of a step that is not whole. */
+FK_DEVICE void fk_forward_mask(const fk_env *env, const fk_row_item *item, const fk_key_run *run, fk_u32 at,
+                               fk_u32 keys, fk_u32 head, fk_u32 (*allowed)[2]) {
     fk_i64 key = run->position + at + fk_lane() % 4 * 2;
     FK_UNROLL
     for (fk_u32 b = 0; b < FK_F_BANDS; b++) {
         fk_u32 row = fk_forward_row(b);
         if (!FK_PACKED) {
-            fk_counting(env, run->cls == FK_PARTIAL, 0, FK_F_COLUMNS, item->position + row, key, keys, head,
-                        counting[b]);
+            fk_mask_bits(env, run->cls == FK_PARTIAL, 0, FK_F_COLUMNS, item->position + row, key, keys, head,
+                         allowed[b]);
             continue;
         }
         fk_i64 q[2] = {item->position + fk_forward_query(item, row), item->position + fk_forward_query(item, row + 8)};
         fk_u32 h[2] = {fk_forward_head(item, row, head), fk_forward_head(item, row + 8, head)};
-        fk_counting_packed(env, run->cls == FK_PARTIAL, FK_F_COLUMNS, q, h, key, keys, counting[b]);
+        fk_mask_bits_packed(env, run->cls == FK_PARTIAL, FK_F_COLUMNS, q, h, key, keys, allowed[b]);
     }
 }
 
-/* The logit of a score; and what makes log2 units of scores. */
+/* fk_forward_logit: the logit of a score. fk_forward_unit: the factor that takes scores to log2 units. */
 FK_DEVICE float fk_forward_logit(const fk_launch *p, float s) {
     return FK_HAS_SCORE ? s : fk_rounded_product(s, p->scale);
 }
 FK_DEVICE float fk_forward_unit(const fk_launch *p) { return FK_HAS_SCORE ? FK_LOG2E : p->scale_log2; }
-/* Is that below 0? Then the greatest logit is the least score. */
+/* Is the factor below 0? Then the greatest logit is that of the least score. */
 #define FK_F_LEAST (!FK_HAS_SCORE && FK_NEGATIVE_SCALE)
 
-/* Makes natural scores of the products q k; without a score function, scores are the products themselves. The logits of
- * pairs that do not count become -inf. */
+/* Applies the score function to the products q k; without one, scores are the products themselves. Then gives logits of
+ * -infinity to pairs that do not count. */
 FK_DEVICE void fk_forward_scores(const fk_launch *p, const fk_env *env, const fk_row_item *item, const fk_key_run *run,
-                                 fk_u32 at, int whole, fk_u32 (*counting)[2], fk_u32 head,
-                                 float (*s)[FK_F_COLUMNS][4]) {
+                                 fk_u32 at, int whole, fk_u32 (*allowed)[2], fk_u32 head, float (*s)[FK_F_COLUMNS][4]) {
     (void)p, (void)env, (void)item, (void)run, (void)at, (void)head;
 #if FK_HAS_SCORE
     FK_UNROLL
@@ -275,8 +280,9 @@ FK_DEVICE void fk_forward_scores(const fk_launch *p, const fk_env *env, const fk
             for (fk_u32 i = 0; i < 4; i++) {
                 fk_u32 row = fk_forward_row(b) + i / 2 * 8;
                 fk_i64 k = run->position + at + j * 8 + fk_lane() % 4 * 2 + i % 2;
-                s[b][j][i] = fk_score(env, fk_rounded_product(s[b][j][i], p->scale), item->position + fk_forward_query(item, row), k,
-                                      fk_forward_head(item, row, head));
+                s[b][j][i] =
+                    fk_score(env, fk_rounded_product(s[b][j][i], p->scale),
+                             item->position + fk_forward_query(item, row), k, fk_forward_head(item, row, head));
             }
 #endif
     if (whole) return;
@@ -288,11 +294,11 @@ FK_DEVICE void fk_forward_scores(const fk_launch *p, const fk_env *env, const fk
         for (fk_u32 j = 0; j < FK_F_COLUMNS; j++)
             FK_UNROLL
             for (fk_u32 i = 0; i < 4; i++)
-                s[b][j][i] = fk_counts(counting[b], i / 2, j, i % 2) ? s[b][j][i] : none; // cost: PARTIAL
+                s[b][j][i] = fk_mask_bit(allowed[b], i / 2, j, i % 2) ? s[b][j][i] : none; // cost: PARTIAL
 }
 
-/* One step of the online softmax: turns s into P, and updates m and l. The caller must multiply O by `factor`. The unit
- * of s is applied where the maximum is subtracted, so that it costs nothing. */
+/* One step of the online softmax: turns s into P, and updates m and l. The caller must multiply O by `factor`. The
+ * factor of scores goes into the FMA that subtracts the maximum, so it costs nothing. */
 FK_DEVICE void fk_forward_softmax(const fk_launch *p, float (*s)[FK_F_COLUMNS][4], fk_forward_rows *x,
                                   float (*factor)[2]) {
     const float unit = fk_forward_unit(p);
@@ -313,8 +319,8 @@ FK_DEVICE void fk_forward_softmax(const fk_launch *p, float (*s)[FK_F_COLUMNS][4
                 float one = s[b][j][i], two = s[b][j][i + 1];
                 most = fk_max(most, FK_F_LEAST ? fk_max(-one, -two) : fk_max(one, two));
             }
-            most = fk_max(most, fk_exchange(most, 1));
-            most = fk_max(most, fk_exchange(most, 2));
+            most = fk_max(most, fk_shuffle_xor(most, 1));
+            most = fk_max(most, fk_shuffle_xor(most, 2));
             most = fk_max(FK_F_LEAST ? -fk_forward_logit(p, most) : fk_forward_logit(p, most), x->m[b][half]);
             factor[b][half] = fk_weight_of(x->m[b][half], most);
             base[b][half] = fk_rounded_product(most, FK_LOG2E);
@@ -355,10 +361,10 @@ FK_DEVICE void fk_forward_softmax(const fk_launch *p, float (*s)[FK_F_COLUMNS][4
         }
 }
 
-/* Multiplies O by its factors, and packs P in the input type: out[b] + 4 j is the fragment A of columns 16 j .. 16 j
- * + 15. */
-FK_DEVICE void fk_forward_weigh(float (*s)[FK_F_COLUMNS][4], fk_forward_rows *x, float (*factor)[2],
-                                fk_u32 (*out)[FK_F_COLUMNS * 2]) {
+/* Multiplies O by its factors, and packs P in the input type: out[b] + 4 j is the fragment A of columns 16 j to 16 j +
+ * 15. */
+FK_DEVICE void fk_forward_rescale(float (*s)[FK_F_COLUMNS][4], fk_forward_rows *x, float (*factor)[2],
+                                  fk_u32 (*out)[FK_F_COLUMNS * 2]) {
     FK_UNROLL
     for (fk_u32 b = 0; b < FK_F_BANDS; b++)
         FK_UNROLL

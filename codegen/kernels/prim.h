@@ -1,10 +1,11 @@
-/* prim.h: the primitives: one function for each machine instruction that C cannot express. Kernels reach the GPU only
+/* prim.h: the primitives: a function for each machine instruction that C cannot express. Kernels reach the GPU only
  * through them.
  *
- * prim_ptx.h implements them as PTX. The tests implement them on fibers of the processor, where whatever a GPU leaves
- * open (the order of warps, when a copy arrives) is chosen so as to do harm. Whoever includes this file defines
- * FK_PRIMITIVE(type, name, parameters). Shared memory is addressed by 32-bit numbers that begin at fk_shared(),
- * global memory by 64-bit numbers. "Warp" means that all 32 lanes of a warp must call the primitive together.
+ * prim_ptx.h implements them as PTX. The tests implement them on a machine of fibers, which runs on the CPU and chooses
+ * whatever a GPU leaves open (the order of warps, when a copy arrives) so as to do harm. Whoever includes this file
+ * defines FK_PRIMITIVE(type, name, parameters). Addresses of shared memory are 32-bit numbers that begin at
+ * fk_shared(), addresses of global memory 64-bit numbers. "Warp" in a comment means that all 32 lanes of a warp must
+ * call the primitive together.
  *
  * Fragments are those of mma.m16n8k16. With g = lane / 4 and t = 2 (lane % 4), a lane holds these (row, column) of
  *   A (16 x 16)  a[0] (g, t), a[1] (g + 8, t), a[2] (g, t + 8), a[3] (g + 8, t + 8), each with the next column
@@ -13,19 +14,19 @@
  */
 
 /* Where a thread is. */
-FK_PRIMITIVE(fk_u32, fk_thread, (void))    /* its number in its block */
-FK_PRIMITIVE(fk_u32, fk_block, (void))     /* its block's number in the grid */
-FK_PRIMITIVE(fk_u32, fk_blocks, (void))    /* how many blocks the grid has */
-FK_PRIMITIVE(fk_u32, fk_shared, (void))    /* the address of the block's shared memory; a multiple of 1024 */
-FK_PRIMITIVE(fk_u32, fk_count_bits, (fk_u32 x)) /* how many bits of x are 1 */
-/* A barrier for all threads of the block. */
+FK_PRIMITIVE(fk_u32, fk_thread, (void))       /* its number in its CTA */
+FK_PRIMITIVE(fk_u32, fk_cta, (void))          /* its CTA's number in the grid */
+FK_PRIMITIVE(fk_u32, fk_ctas, (void))         /* how many CTAs the grid has */
+FK_PRIMITIVE(fk_u32, fk_shared, (void))       /* the address of the CTA's shared memory; a multiple of 1024 */
+FK_PRIMITIVE(fk_u32, fk_popcount, (fk_u32 x)) /* how many bits of x are 1 */
+/* A barrier for all threads of the CTA. */
 FK_PRIMITIVE(void, fk_sync, (void))
 
-/* Begins a copy of 16 bytes from global to shared memory. The bytes are there for the thread that asked when it has
- * waited for its copies, and for other threads of the block after an fk_sync that follows the wait. `bytes` is 16, or
- * 0, which writes zeros and reads nothing. */
-FK_PRIMITIVE(void, fk_copy, (fk_u32 to, fk_u64 from, fk_u32 bytes))
-FK_PRIMITIVE(void, fk_copy_wait, (void))   /* waits for all copies of this thread */
+/* cp.async: begins a copy of 16 bytes from global to shared memory. The bytes are there for the calling thread after
+ * its fk_cp_async_wait, and for other threads of the CTA after an fk_sync that follows the wait. `bytes` is 16, or 0,
+ * which writes zeros and reads nothing. */
+FK_PRIMITIVE(void, fk_cp_async, (fk_u32 to, fk_u64 from, fk_u32 bytes))
+FK_PRIMITIVE(void, fk_cp_async_wait, (void)) /* waits for all copies of this thread */
 
 FK_PRIMITIVE(void, fk_store_shared, (fk_u32 to, float x))
 FK_PRIMITIVE(void, fk_store_shared_bits, (fk_u32 to, fk_u32 x))
@@ -43,10 +44,10 @@ FK_PRIMITIVE(void, fk_store_bits, (fk_u64 to, fk_u32 x))
 /* Writes to memory of the host, which sees the number while the kernel still runs. */
 FK_PRIMITIVE(void, fk_store_host_bits, (fk_u64 to, fk_u32 x))
 
-/* Adds a to the number at `to` and b to the one after it, each atomically; `to` is a multiple of 8. Nobody waits for
- * the sum: it is there when the kernel has ended, or after an fk_release that a barrier of the block orders after
- * this. Several blocks may add to the same numbers, and the order of additions is then open. Until the kernel has
- * ended nobody may read or write the numbers in another way. */
+/* Adds a to the float at `to` and b to the one after it, each atomically; `to` is a multiple of 8. The thread does not
+ * wait for the sum. It is there when the kernel has ended, or after an fk_release that comes after this and an fk_sync.
+ * Several CTAs may add to the same floats, and the order of their additions is open. Until the kernel has ended nobody
+ * may read or write the floats in another way. */
 FK_PRIMITIVE(void, fk_add_global2, (fk_u64 to, float a, float b))
 
 /* Adds x to the whole number of 64 bits at `to`, a multiple of 8, modulo 2^64; otherwise as fk_add_global2. */
@@ -54,29 +55,28 @@ FK_PRIMITIVE(void, fk_add_global_long, (fk_u64 to, fk_i64 x))
 /* Makes the number at `to` x if x is larger; otherwise as fk_add_global2. Neither number is NaN. -0 is less than 0. */
 FK_PRIMITIVE(void, fk_max_global, (fk_u64 to, float x))
 
-/* Adds 1 to the number at `counter`, atomically, and returns what it was before. */
-FK_PRIMITIVE(fk_u32, fk_take, (fk_u64 counter))
-/* Warp. Of `count` warps that come to `counter`, each once, the last one gets 1 and the others 0. Then the number there
- * is 0 again, as it was before the first. What any of them wrote before it came, the last one can read. */
+/* Atomically adds 1 to the number at `counter`, and returns what it was before. */
+FK_PRIMITIVE(fk_u32, fk_fetch_increment, (fk_u64 counter))
+/* Warp. `count` warps call this with the same counter, each once. The last one gets 1 and the others 0, and the counter
+ * is 0 again, as before the first. The last one can read what any of them wrote before its call. */
 FK_PRIMITIVE(fk_u32, fk_comes_last, (fk_u64 counter, fk_u32 count))
-/* fk_wait_for waits until the number at `lock` is x; fk_release makes it x. What was written before the release can
- * be read after the wait. Each speaks for its whole block if an fk_sync stands after the wait and before the
- * release. */
-FK_PRIMITIVE(void, fk_wait_for, (fk_u64 lock, fk_u32 x))
+/* A lock is a number. fk_acquire waits until it is x; fk_release makes it x. What was written before the release can be
+ * read after the wait. Both stand for the whole CTA if an fk_sync follows the wait and precedes the release. */
+FK_PRIMITIVE(void, fk_acquire, (fk_u64 lock, fk_u32 x))
 FK_PRIMITIVE(void, fk_release, (fk_u64 lock, fk_u32 x))
-/* Waits until the number at `flag` is 1, which something outside of the kernel writes: a stream after its copies.
- * What these copies have written, from whatever device, this thread can read after the wait. */
+/* Waits until the number at `flag` is 1, which something outside of the kernel writes: a stream, behind its copies.
+ * After the wait this thread can read what those copies have written, from whatever device. */
 FK_PRIMITIVE(void, fk_wait_arrival, (fk_u64 flag))
 
-/* Warp. Loads four 8 x 8 matrices of 16-bit numbers. Lanes 8 i .. 8 i + 7 give the addresses of the rows of matrix i.
- * out[i] is row lane / 4, columns 2 (lane % 4) and the next, of matrix i, or with _transposed of its transpose. */
-FK_PRIMITIVE(void, fk_matrices, (fk_u32 out[4], fk_u32 row))
-FK_PRIMITIVE(void, fk_matrices_transposed, (fk_u32 out[4], fk_u32 row))
-/* Warp. c += a b; the sums are float. */
-FK_PRIMITIVE(void, fk_multiply_bf16, (float c[4], const fk_u32 a[4], fk_u32 b0, fk_u32 b1))
-FK_PRIMITIVE(void, fk_multiply_fp16, (float c[4], const fk_u32 a[4], fk_u32 b0, fk_u32 b1))
+/* Warp. ldmatrix: loads four 8 x 8 matrices of 16-bit numbers. Lanes 8 i to 8 i + 7 give the addresses of the rows of
+ * matrix i. out[i] is row lane / 4, columns 2 (lane % 4) and the next, of matrix i, or with _trans of its transpose. */
+FK_PRIMITIVE(void, fk_ldmatrix, (fk_u32 out[4], fk_u32 row))
+FK_PRIMITIVE(void, fk_ldmatrix_trans, (fk_u32 out[4], fk_u32 row))
+/* Warp. mma.m16n8k16: c += a b; the sums are float. */
+FK_PRIMITIVE(void, fk_mma_bf16, (float c[4], const fk_u32 a[4], fk_u32 b0, fk_u32 b1))
+FK_PRIMITIVE(void, fk_mma_fp16, (float c[4], const fk_u32 a[4], fk_u32 b0, fk_u32 b1))
 /* Warp. Returns the x of the lane whose number is this one's ^ mask. */
-FK_PRIMITIVE(float, fk_exchange, (float x, fk_u32 mask))
+FK_PRIMITIVE(float, fk_shuffle_xor, (float x, fk_u32 mask))
 /* Warp. Is x other than 0 in any lane? All lanes get the same answer, 1 or 0. */
 FK_PRIMITIVE(fk_u32, fk_any, (fk_u32 x))
 
@@ -91,7 +91,8 @@ FK_PRIMITIVE(float, fk_log2, (float x))
 FK_PRIMITIVE(float, fk_reciprocal, (float x)) /* 1 / x, within an ulp; 0 for infinities */
 FK_PRIMITIVE(float, fk_max, (float a, float b)) /* if one is NaN, the other */
 FK_PRIMITIVE(float, fk_fma, (float a, float b, float c))
-/* a b, and a + b, rounded. A compiler may make one instruction of a product and a sum, which rounds once; not of these. */
+/* a b, and a + b, each rounded on its own. Of an ordinary product and sum a compiler may make one instruction, which
+ * rounds once. */
 FK_PRIMITIVE(float, fk_rounded_product, (float a, float b))
 FK_PRIMITIVE(float, fk_rounded_sum, (float a, float b))
 FK_PRIMITIVE(float, fk_infinity, (void))

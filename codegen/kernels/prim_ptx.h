@@ -1,7 +1,7 @@
 /* prim_ptx.h: the primitives of prim.h as PTX, for NVRTC, sm_80 and later, without any header.
  *
  * An instruction that orders or writes memory is volatile and clobbers "memory", so that the compiler leaves it where
- * it is. Arithmetic ones are neither, so that the compiler may move them.
+ * it is. Arithmetic instructions are neither, so that the compiler may move them.
  */
 #ifndef FK_PRIM_PTX_H
 #define FK_PRIM_PTX_H
@@ -12,9 +12,9 @@
 #define FK_UNROLL_SOME _Pragma("unroll 2") /* twice hides the latency; more would only take registers */
 #define FK_ROLL _Pragma("unroll 1")
 
-/* Builds that look for faults. With FK_BOUND, in nanoseconds, no wait lasts longer: the first that would writes down
- * what it waits for, all waits then end at once, and results are wrong; a host reads fk_gave_up after the kernel. With
- * FK_DELAY each block begins after a while that differs from run to run. */
+/* Two switches for builds that look for faults. FK_BOUND limits every wait to so many nanoseconds. The first wait that
+ * would last longer writes down what it waits for (fk_gave_up, which the host reads after the kernel); then all waits
+ * end at once, and results are wrong. FK_DELAY makes each CTA begin after a random delay. */
 #ifndef FK_BOUND
 #define FK_BOUND 0
 #endif
@@ -22,9 +22,8 @@
 #define FK_DELAY 0
 #endif
 #if FK_BOUND
-/* How many waits gave up; of the first: 1 for a barrier, 2 for a turn, 3 for an arrival, its address, what it waited
- * for, its block
- * and its thread. */
+/* How many waits gave up; then of the first: its kind (1 mbarrier, 2 turn, 3 arrival), its address, what it waited for,
+ * its CTA and its thread. */
 extern "C" {
 __device__ fk_u32 fk_gave_up[6];
 }
@@ -57,68 +56,53 @@ FK_DEVICE void fk_delay(void) { /* up to a millisecond */
 #endif
 
 FK_DEVICE fk_u32 fk_thread(void) { return threadIdx.x; }
-FK_DEVICE fk_u32 fk_block(void) { return blockIdx.x; }
-FK_DEVICE fk_u32 fk_blocks(void) { return gridDim.x; }
+FK_DEVICE fk_u32 fk_cta(void) { return blockIdx.x; }
+FK_DEVICE fk_u32 fk_ctas(void) { return gridDim.x; }
 FK_DEVICE fk_u32 fk_shared(void) {
     extern __shared__ __align__(1024) unsigned char fk_shared_memory[];
     return (fk_u32)__cvta_generic_to_shared(fk_shared_memory);
 }
-FK_DEVICE fk_u32 fk_count_bits(fk_u32 x) {
+FK_DEVICE fk_u32 fk_popcount(fk_u32 x) {
     fk_u32 count;
     asm("popc.b32 %0, %1;" : "=r"(count) : "r"(x));
     return count;
 }
 FK_DEVICE void fk_sync(void) { asm volatile("bar.sync 0;" ::: "memory"); }
 
-FK_DEVICE void fk_copy(fk_u32 to, fk_u64 from, fk_u32 bytes) {
+FK_DEVICE void fk_cp_async(fk_u32 to, fk_u64 from, fk_u32 bytes) {
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(bytes) : "memory");
 }
-FK_DEVICE void fk_copy_wait(void) { asm volatile("cp.async.wait_all;" ::: "memory"); }
+FK_DEVICE void fk_cp_async_wait(void) { asm volatile("cp.async.wait_all;" ::: "memory"); }
 
-FK_DEVICE void fk_store_shared(fk_u32 to, float x) {
-    asm volatile("st.shared.f32 [%0], %1;" ::"r"(to), "f"(x) : "memory");
-}
-FK_DEVICE void fk_store_shared_bits(fk_u32 to, fk_u32 x) {
-    asm volatile("st.shared.u32 [%0], %1;" ::"r"(to), "r"(x) : "memory");
-}
-FK_DEVICE void fk_store_shared_long(fk_u32 to, fk_u64 x) {
-    asm volatile("st.shared.u64 [%0], %1;" ::"r"(to), "l"(x) : "memory");
-}
-FK_DEVICE fk_u32 fk_load_shared_bits(fk_u32 from) {
-    fk_u32 x;
-    asm volatile("ld.shared.u32 %0, [%1];" : "=r"(x) : "r"(from) : "memory");
-    return x;
-}
-FK_DEVICE fk_u64 fk_load_shared_long(fk_u32 from) {
-    fk_u64 x;
-    asm volatile("ld.shared.u64 %0, [%1];" : "=l"(x) : "r"(from) : "memory");
-    return x;
-}
+/* Loads and stores of one number: the name, the instruction, the types of address and number, and their constraints. */
+#define FK_LOAD(name, ptx, address, a, number, x)                                                                      \
+    FK_DEVICE number name(address from) {                                                                              \
+        number value;                                                                                                  \
+        asm volatile(ptx " %0, [%1];" : "=" x(value) : a(from) : "memory");                                            \
+        return value;                                                                                                  \
+    }
+#define FK_STORE(name, ptx, address, a, number, x)                                                                     \
+    FK_DEVICE void name(address to, number value) { asm volatile(ptx " [%0], %1;" ::a(to), x(value) : "memory"); }
+FK_STORE(fk_store_shared, "st.shared.f32", fk_u32, "r", float, "f")
+FK_STORE(fk_store_shared_bits, "st.shared.u32", fk_u32, "r", fk_u32, "r")
+FK_STORE(fk_store_shared_long, "st.shared.u64", fk_u32, "r", fk_u64, "l")
+FK_LOAD(fk_load_shared_bits, "ld.shared.u32", fk_u32, "r", fk_u32, "r")
+FK_LOAD(fk_load_shared_long, "ld.shared.u64", fk_u32, "r", fk_u64, "l")
+FK_LOAD(fk_load, "ld.global.f32", fk_u64, "l", float, "f")
+FK_LOAD(fk_load_bits, "ld.global.u32", fk_u64, "l", fk_u32, "r")
+FK_STORE(fk_store, "st.global.f32", fk_u64, "l", float, "f")
+FK_STORE(fk_store_bits, "st.global.u32", fk_u64, "l", fk_u32, "r")
+FK_STORE(fk_store_host_bits, "st.relaxed.sys.global.u32", fk_u64, "l", fk_u32, "r")
+#undef FK_LOAD
+#undef FK_STORE
 FK_DEVICE void fk_load_shared2(float out[2], fk_u32 from) {
     asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];" : "=f"(out[0]), "=f"(out[1]) : "r"(from) : "memory");
-}
-FK_DEVICE float fk_load(fk_u64 from) {
-    float x;
-    asm volatile("ld.global.f32 %0, [%1];" : "=f"(x) : "l"(from) : "memory");
-    return x;
 }
 FK_DEVICE void fk_load2(float out[2], fk_u64 from) {
     asm volatile("ld.global.v2.f32 {%0, %1}, [%2];" : "=f"(out[0]), "=f"(out[1]) : "l"(from) : "memory");
 }
-FK_DEVICE fk_u32 fk_load_bits(fk_u64 from) {
-    fk_u32 x;
-    asm volatile("ld.global.u32 %0, [%1];" : "=r"(x) : "l"(from) : "memory");
-    return x;
-}
-FK_DEVICE void fk_store(fk_u64 to, float x) { asm volatile("st.global.f32 [%0], %1;" ::"l"(to), "f"(x) : "memory"); }
 FK_DEVICE void fk_store2(fk_u64 to, float a, float b) {
     asm volatile("st.global.v2.f32 [%0], {%1, %2};" ::"l"(to), "f"(a), "f"(b) : "memory");
-}
-FK_DEVICE void fk_store_bits(fk_u64 to, fk_u32 x) {
-    asm volatile("st.global.u32 [%0], %1;" ::"l"(to), "r"(x) : "memory");
-}
-FK_DEVICE void fk_store_host_bits(fk_u64 to, fk_u32 x) {
-    asm volatile("st.relaxed.sys.global.u32 [%0], %1;" ::"l"(to), "r"(x) : "memory");
 }
 
 FK_DEVICE void fk_add_global2(fk_u64 to, float a, float b) {
@@ -134,7 +118,8 @@ FK_DEVICE void fk_add_global_long(fk_u64 to, fk_i64 x) {
     asm volatile("red.relaxed.gpu.global.add.u64 [%0], %1;" ::"l"(to), "l"(x) : "memory");
 }
 
-/* Floats of one sign are in the order of their bits as whole numbers, or in the reverse order. */
+/* Among floats of one sign, comparing the bits as whole numbers gives the order of the floats, or for negative ones the
+ * reverse order. */
 FK_DEVICE void fk_max_global(fk_u64 to, float x) {
     fk_u32 bits;
     asm("mov.b32 %0, %1;" : "=r"(bits) : "f"(x));
@@ -142,7 +127,7 @@ FK_DEVICE void fk_max_global(fk_u64 to, float x) {
     else asm volatile("red.relaxed.gpu.global.max.s32 [%0], %1;" ::"l"(to), "r"(bits) : "memory");
 }
 
-FK_DEVICE fk_u32 fk_take(fk_u64 counter) {
+FK_DEVICE fk_u32 fk_fetch_increment(fk_u64 counter) {
     fk_u32 x;
     asm volatile("atom.relaxed.gpu.global.add.u32 %0, [%1], 1;" : "=r"(x) : "l"(counter) : "memory");
     return x;
@@ -160,7 +145,7 @@ FK_DEVICE fk_u32 fk_comes_last(fk_u64 counter, fk_u32 count) {
     asm volatile("bar.warp.sync 0xffffffff;" ::: "memory"); /* what one lane may read now, all may */
     return before == count - 1;
 }
-FK_DEVICE void fk_wait_for(fk_u64 lock, fk_u32 x) {
+FK_DEVICE void fk_acquire(fk_u64 lock, fk_u32 x) {
     fk_u32 is;
     FK_BEGUN;
     do asm volatile("ld.relaxed.gpu.global.u32 %0, [%1];" : "=r"(is) : "l"(lock) : "memory");
@@ -178,27 +163,27 @@ FK_DEVICE void fk_release(fk_u64 lock, fk_u32 x) {
     asm volatile("st.release.gpu.global.u32 [%0], %1;" ::"l"(lock), "r"(x) : "memory");
 }
 
-FK_DEVICE void fk_matrices(fk_u32 out[4], fk_u32 row) {
+FK_DEVICE void fk_ldmatrix(fk_u32 out[4], fk_u32 row) {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
                  : "=r"(out[0]), "=r"(out[1]), "=r"(out[2]), "=r"(out[3])
                  : "r"(row)
                  : "memory");
 }
-FK_DEVICE void fk_matrices_transposed(fk_u32 out[4], fk_u32 row) {
+FK_DEVICE void fk_ldmatrix_trans(fk_u32 out[4], fk_u32 row) {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
                  : "=r"(out[0]), "=r"(out[1]), "=r"(out[2]), "=r"(out[3])
                  : "r"(row)
                  : "memory");
 }
-#define FK_MULTIPLY(type)                                                                                              \
+#define FK_MMA(type)                                                                                                   \
     asm("mma.sync.aligned.m16n8k16.row.col.f32." type "." type ".f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "   \
         "{%0, %1, %2, %3};"                                                                                            \
         : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])                                                               \
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1))
-FK_DEVICE void fk_multiply_bf16(float c[4], const fk_u32 a[4], fk_u32 b0, fk_u32 b1) { FK_MULTIPLY("bf16"); }
-FK_DEVICE void fk_multiply_fp16(float c[4], const fk_u32 a[4], fk_u32 b0, fk_u32 b1) { FK_MULTIPLY("f16"); }
-#undef FK_MULTIPLY
-FK_DEVICE float fk_exchange(float x, fk_u32 mask) {
+FK_DEVICE void fk_mma_bf16(float c[4], const fk_u32 a[4], fk_u32 b0, fk_u32 b1) { FK_MMA("bf16"); }
+FK_DEVICE void fk_mma_fp16(float c[4], const fk_u32 a[4], fk_u32 b0, fk_u32 b1) { FK_MMA("f16"); }
+#undef FK_MMA
+FK_DEVICE float fk_shuffle_xor(float x, fk_u32 mask) {
     float y;
     asm volatile("shfl.sync.bfly.b32 %0, %1, %2, 0x1f, 0xffffffff;" : "=f"(y) : "f"(x), "r"(mask));
     return y;
@@ -224,21 +209,16 @@ FK_DEVICE void fk_unpack_fp16(float out[2], fk_u32 x) {
         : "=f"(out[0]), "=f"(out[1])
         : "r"(x));
 }
-FK_DEVICE float fk_exp2(float x) {
-    float y;
-    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-    return y;
-}
-FK_DEVICE float fk_log2(float x) {
-    float y;
-    asm("lg2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-    return y;
-}
-FK_DEVICE float fk_reciprocal(float x) {
-    float y;
-    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-    return y;
-}
+#define FK_APPROXIMATE(name, ptx)                                                                                      \
+    FK_DEVICE float name(float x) {                                                                                    \
+        float y;                                                                                                       \
+        asm(ptx ".approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));                                                         \
+        return y;                                                                                                      \
+    }
+FK_APPROXIMATE(fk_exp2, "ex2")
+FK_APPROXIMATE(fk_log2, "lg2")
+FK_APPROXIMATE(fk_reciprocal, "rcp")
+#undef FK_APPROXIMATE
 FK_DEVICE float fk_max(float a, float b) {
     float y;
     asm("max.f32 %0, %1, %2;" : "=f"(y) : "f"(a), "f"(b));

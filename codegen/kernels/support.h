@@ -1,8 +1,7 @@
 /* support.h: the small kernels that a pass needs beside attention.
  *
  * Requires: common.h; arrays of an even count of numbers that lie next to each other.
- * Gives:    what each kernel's comment says.
- * Grid:     any number of blocks of FK_SUPPORT_THREADS. No two threads touch the same number.
+ * Grid:     any number of CTAs of FK_SUPPORT_THREADS. No two threads touch the same number.
  * Cost:     everything is read once and written once.
  */
 
@@ -11,20 +10,20 @@
 FK_KERNEL(fk_begin_lse, FK_SUPPORT_THREADS, 1)(FK_PARAMETER fk_support launch) {
     const fk_support *p = &launch;
     fk_begin(p->mark, p->mark_value);
-    fk_u64 step = (fk_u64)fk_blocks() * FK_SUPPORT_THREADS;
-    for (fk_u64 i = (fk_u64)fk_block() * FK_SUPPORT_THREADS + fk_thread(); i < p->count; i += step) {
+    fk_u64 step = (fk_u64)fk_ctas() * FK_SUPPORT_THREADS;
+    for (fk_u64 i = (fk_u64)fk_cta() * FK_SUPPORT_THREADS + fk_thread(); i < p->count; i += step) {
         fk_store(p->to + i * 4, fk_load(p->from + i % p->heads * 4)); // cost: step
         fk_store(p->lse_low + i * 4, 0);
     }
 }
 
-/* delta = sum(dO * O) over the numbers of a row, less the gradient of the row's LSE if there is one. One warp does a row.
- * count: rows times heads; from: O; other: dO; d_lse: the gradients. */
+/* delta = sum(dO * O) over the numbers of a row, less the gradient of the row's LSE if there is one. One warp does a
+ * row. count: rows times heads; from: O; other: dO; d_lse: the gradients. */
 FK_KERNEL(fk_delta, FK_SUPPORT_THREADS, 1)(FK_PARAMETER fk_support launch) {
     const fk_support *p = &launch;
     fk_begin(p->mark, p->mark_value);
-    fk_u64 step = (fk_u64)fk_blocks() * (FK_SUPPORT_THREADS / 32);
-    for (fk_u64 i = (fk_u64)fk_block() * (FK_SUPPORT_THREADS / 32) + fk_warp(); i < p->count; i += step) {
+    fk_u64 step = (fk_u64)fk_ctas() * (FK_SUPPORT_THREADS / 32);
+    for (fk_u64 i = (fk_u64)fk_cta() * (FK_SUPPORT_THREADS / 32) + fk_warp(); i < p->count; i += step) {
         float sum = 0;
         for (fk_u32 c = fk_lane() * 2; c < FK_VALUE_DIM; c += 64) {
             float o[2], d_o[2];
@@ -33,20 +32,21 @@ FK_KERNEL(fk_delta, FK_SUPPORT_THREADS, 1)(FK_PARAMETER fk_support launch) {
             sum = fk_fma(o[0], d_o[0], sum);
             sum = fk_fma(o[1], d_o[1], sum);
         }
-        for (fk_u32 mask = 16; mask; mask /= 2) sum += fk_exchange(sum, mask);
+        for (fk_u32 mask = 16; mask; mask /= 2) sum += fk_shuffle_xor(sum, mask);
         if (fk_lane() == 0) fk_store(p->to + i * 4, p->d_lse ? sum - fk_load(p->d_lse + i * 4) : sum); // cost: step
     }
 }
 
-/* Sums rows to the gradients of sinks: FK_FOLD neighbouring rows of each head to one. A thread adds those of one head
- * in their order, so that the bits depend on nothing else. from: float [count][heads]. With `lse` it is delta, and a
- * row counts -exp(sink - LSE) delta, where LSE is lse and lse_low. to: [rows / FK_FOLD, rounded up][heads]; with `group` there is one row, of the
- * model's heads, and head i of the range goes to head model_head + i / group * shared + i % group. */
+/* One step of summing the gradients of sinks: each FK_FOLD neighbouring rows of a head become one row. A thread adds
+ * the rows of one head in their order, so the bits depend on nothing else. from: float [count][heads]: sums of an
+ * earlier step, or, if there is `lse`, delta; then a row counts -exp(sink - LSE) delta, where LSE is lse and lse_low.
+ * to: [rows / FK_FOLD, rounded up][heads]. With `group` there is one row left, which is of the model's heads: head i of
+ * the range goes to head model_head + i / group * shared + i % group. */
 FK_KERNEL(fk_fold_sinks, FK_SUPPORT_THREADS, 1)(FK_PARAMETER fk_support launch) {
     const fk_support *p = &launch;
     fk_begin(p->mark, p->mark_value);
-    const fk_u64 rows = (p->count + FK_FOLD - 1) / FK_FOLD, step = (fk_u64)fk_blocks() * FK_SUPPORT_THREADS;
-    for (fk_u64 i = (fk_u64)fk_block() * FK_SUPPORT_THREADS + fk_thread(); i < rows * p->heads; i += step) {
+    const fk_u64 rows = (p->count + FK_FOLD - 1) / FK_FOLD, step = (fk_u64)fk_ctas() * FK_SUPPORT_THREADS;
+    for (fk_u64 i = (fk_u64)fk_cta() * FK_SUPPORT_THREADS + fk_thread(); i < rows * p->heads; i += step) {
         const fk_u32 head = (fk_u32)(i % p->heads);
         const fk_u64 first = i / p->heads * FK_FOLD, end = first + FK_FOLD < p->count ? first + FK_FOLD : p->count;
         const float sink = p->lse ? fk_load(p->sinks + (fk_u64)head * 4) : 0;
@@ -66,8 +66,8 @@ FK_KERNEL(fk_fold_sinks, FK_SUPPORT_THREADS, 1)(FK_PARAMETER fk_support launch) 
 FK_KERNEL(fk_add, FK_SUPPORT_THREADS, 1)(FK_PARAMETER fk_support launch) {
     const fk_support *p = &launch;
     fk_begin(p->mark, p->mark_value);
-    fk_u64 step = (fk_u64)fk_blocks() * FK_SUPPORT_THREADS;
-    for (fk_u64 i = (fk_u64)fk_block() * FK_SUPPORT_THREADS + fk_thread(); i < p->count / 2; i += step) {
+    fk_u64 step = (fk_u64)fk_ctas() * FK_SUPPORT_THREADS;
+    for (fk_u64 i = (fk_u64)fk_cta() * FK_SUPPORT_THREADS + fk_thread(); i < p->count / 2; i += step) {
         float a[2], b[2];
         fk_load2(a, p->to + i * 8);
         fk_load2(b, p->from + i * 8);
@@ -79,8 +79,8 @@ FK_KERNEL(fk_add, FK_SUPPORT_THREADS, 1)(FK_PARAMETER fk_support launch) {
 FK_KERNEL(fk_round, FK_SUPPORT_THREADS, 1)(FK_PARAMETER fk_support launch) {
     const fk_support *p = &launch;
     fk_begin(p->mark, p->mark_value);
-    fk_u64 step = (fk_u64)fk_blocks() * FK_SUPPORT_THREADS;
-    for (fk_u64 i = (fk_u64)fk_block() * FK_SUPPORT_THREADS + fk_thread(); i < p->count / 2; i += step) {
+    fk_u64 step = (fk_u64)fk_ctas() * FK_SUPPORT_THREADS;
+    for (fk_u64 i = (fk_u64)fk_cta() * FK_SUPPORT_THREADS + fk_thread(); i < p->count / 2; i += step) {
         float a[2];
         fk_load2(a, p->from + i * 8);
         fk_store_bits(p->to + i * 4, fk_pack(a[0], a[1])); // cost: step
@@ -111,8 +111,8 @@ FK_DEVICE fk_u64 fk_row_at(const fk_gather_tensor *x, fk_u64 base, fk_u32 end, c
 /* Moves tokens of a bundle, tensor by tensor, one warp a row. */
 FK_KERNEL(fk_gather, FK_SUPPORT_THREADS, 1)(FK_PARAMETER fk_gather_launch launch) {
     const fk_gather_launch *p = &launch;
-    fk_u32 step = fk_blocks() * (FK_SUPPORT_THREADS / 32);
-    for (fk_u32 i = fk_block() * (FK_SUPPORT_THREADS / 32) + fk_warp(); i < p->tokens; i += step) {
+    fk_u32 step = fk_ctas() * (FK_SUPPORT_THREADS / 32);
+    for (fk_u32 i = fk_cta() * (FK_SUPPORT_THREADS / 32) + fk_warp(); i < p->tokens; i += step) {
         fk_u32 token = p->first + i; // cost: step
         const fk_gather_run *run = fk_run_of(p, token);
         FK_UNROLL
@@ -131,19 +131,19 @@ FK_KERNEL(fk_gather, FK_SUPPORT_THREADS, 1)(FK_PARAMETER fk_gather_launch launch
     }
 }
 
-/* Merges two running states of the same rows into one. to, from: slots of state; other: rows that a slot has room for,
- * times heads; count: rows times heads. One warp does a row. */
+/* Merges the running state at `from` into that at `to`. count: rows times heads; other: how many rows a slot has room
+ * for, times heads. One warp does a row. */
 FK_KERNEL(fk_merge, FK_SUPPORT_THREADS, 1)(FK_PARAMETER fk_support launch) {
     const fk_support *p = &launch;
     fk_begin(p->mark, p->mark_value);
-    fk_u64 step = (fk_u64)fk_blocks() * (FK_SUPPORT_THREADS / 32), m_at = p->other * FK_VALUE_DIM * 4;
+    fk_u64 step = (fk_u64)fk_ctas() * (FK_SUPPORT_THREADS / 32), m_at = p->other * FK_VALUE_DIM * 4;
     fk_u64 l_at = m_at + p->other * 4;
-    for (fk_u64 i = (fk_u64)fk_block() * (FK_SUPPORT_THREADS / 32) + fk_warp(); i < p->count; i += step) {
+    for (fk_u64 i = (fk_u64)fk_cta() * (FK_SUPPORT_THREADS / 32) + fk_warp(); i < p->count; i += step) {
         float m = fk_load(p->to + m_at + i * 4), m_from = fk_load(p->from + m_at + i * 4); // cost: step
         float most = fk_max(m, m_from), base = fk_base_of(most);
         float factor = fk_weight_of(m, base), factor_from = fk_weight_of(m_from, base);
         float l = fk_load(p->to + l_at + i * 4) * factor + fk_load(p->from + l_at + i * 4) * factor_from;
-        l = fk_exchange(l, 16); /* all lanes have the same number: this waits until each of them has read m and l */
+        l = fk_shuffle_xor(l, 16); /* all lanes have the same number: this waits until each of them has read m and l */
         if (fk_lane() == 0) {
             fk_store(p->to + m_at + i * 4, most);
             fk_store(p->to + l_at + i * 4, l);
@@ -158,22 +158,22 @@ FK_KERNEL(fk_merge, FK_SUPPORT_THREADS, 1)(FK_PARAMETER fk_support launch) {
     }
 }
 
-/* Makes O and LSE of a running state, with the sink if there is one, and tells the largest logits. from: a slot of state;
- * to: the rows of O; lse, lse_low: those of LSE; sinks, maxima: as in fk_launch; other, count: as for fk_merge. One warp
- * does a row. */
+/* Makes O and LSE of a running state, with the sink if there is one, and raises the largest logits. from: the state's
+ * slot; to: the rows of O; lse, lse_low: those of LSE; sinks, maxima: as in fk_launch; other, count: as for fk_merge.
+ * One warp does a row. */
 FK_KERNEL(fk_state_out, FK_SUPPORT_THREADS, 1)(FK_PARAMETER fk_support launch) {
     const fk_support *p = &launch;
     fk_begin(p->mark, p->mark_value);
-    fk_u64 step = (fk_u64)fk_blocks() * (FK_SUPPORT_THREADS / 32), m_at = p->other * FK_VALUE_DIM * 4;
+    fk_u64 step = (fk_u64)fk_ctas() * (FK_SUPPORT_THREADS / 32), m_at = p->other * FK_VALUE_DIM * 4;
     fk_u64 l_at = m_at + p->other * 4;
-    for (fk_u64 i = (fk_u64)fk_block() * (FK_SUPPORT_THREADS / 32) + fk_warp(); i < p->count; i += step) {
+    for (fk_u64 i = (fk_u64)fk_cta() * (FK_SUPPORT_THREADS / 32) + fk_warp(); i < p->count; i += step) {
         float most = fk_load(p->from + m_at + i * 4), sum = fk_load(p->from + l_at + i * 4); // cost: step
         const fk_u32 head = (fk_u32)(i % p->heads);
         float lse[2], factor = fk_end_row(p->sinks, fk_sink(p->sinks, head), most, sum, lse);
         if (fk_lane() == 0) {
             fk_store(p->lse + i * 4, lse[0]);
             fk_store(p->lse_low + i * 4, lse[1]);
-            fk_tell_largest(p->maxima, p->model_head, p->group, p->shared, head, most);
+            fk_raise_maximum(p->maxima, p->model_head, p->group, p->shared, head, most);
         }
         for (fk_u32 c = fk_lane() * 2; c < FK_VALUE_DIM; c += 64) {
             float o[2];
@@ -183,16 +183,16 @@ FK_KERNEL(fk_state_out, FK_SUPPORT_THREADS, 1)(FK_PARAMETER fk_support launch) {
     }
 }
 
-/* Running states of the same row, in parts that lie `size` bytes apart: O begins at `o`, and m and l are at `m` and
- * `l`. Before them may come an earlier state of the row. */
+/* Running states of one row, in `count` parts that lie `size` bytes apart: O begins at `o`, m and l are at `m` and `l`.
+ * An earlier state of the row, if there is one, comes before them. */
 typedef struct fk_row_parts {
     fk_u64 o, m, l, size;
     fk_u32 count;
     fk_u64 earlier_o, earlier_m, earlier_l; /* 0: there is none */
 } fk_row_parts;
 
-/* Columns c and c + 1 of the sum of all parts, for the greatest m of all. Eight parts are read at a time, because one
- * load after another would take as long as the attention did. */
+/* Sums columns c and c + 1 of O over all parts, weighted relative to `most`, the greatest m of all. Eight parts are
+ * loaded at a time: one load after another would take as long as the attention did. */
 FK_DEVICE void fk_sum_parts(const fk_row_parts *x, float most, fk_u32 c, float sum[2]) {
     sum[0] = sum[1] = 0;
     if (x->earlier_o) {
@@ -221,24 +221,24 @@ FK_DEVICE void fk_sum_parts(const fk_row_parts *x, float most, fk_u32 c, float s
     }
 }
 
-/* Puts the parts of a row together, in their order: into its running state, or if the visit is the last into O and
- * LSE. A warp does it. */
+/* Joins the parts of a row, in their order: into its running state, or on the last visit into O and LSE. A warp does
+ * it. */
 FK_DEVICE void fk_combine_row(const fk_launch *p, const fk_row_item *item, const fk_row_parts *x, fk_u32 query,
                               fk_u32 head) {
     float m = x->earlier_m ? fk_load(x->earlier_m) : -fk_infinity(), most = m, sum = 0;
     for (fk_u32 i = fk_lane(); i < x->count; i += 32) most = fk_max(most, fk_load(x->m + i * x->size));
-    for (fk_u32 mask = 16; mask; mask /= 2) most = fk_max(most, fk_exchange(most, mask));
+    for (fk_u32 mask = 16; mask; mask /= 2) most = fk_max(most, fk_shuffle_xor(most, mask));
     float base = fk_base_of(most);
     if (x->earlier_l && fk_lane() == 0) sum = fk_load(x->earlier_l) * fk_weight_of(m, base);
     for (fk_u32 i = fk_lane(); i < x->count; i += 32)
         sum = fk_fma(fk_load(x->l + i * x->size), fk_weight_of(fk_load(x->m + i * x->size), base), sum);
-    for (fk_u32 mask = 16; mask; mask /= 2) sum += fk_exchange(sum, mask);
+    for (fk_u32 mask = 16; mask; mask /= 2) sum += fk_shuffle_xor(sum, mask);
     enum { COLUMNS = (FK_VALUE_DIM + 63) / 64 }; /* pairs of columns that a lane has */
     float o[COLUMNS][2] = {{0}};
     FK_UNROLL
     for (fk_u32 j = 0; j < COLUMNS; j++)
         if (fk_lane() * 2 + j * 64 < FK_VALUE_DIM) fk_sum_parts(x, base, fk_lane() * 2 + j * 64, o[j]);
-    fk_exchange(0, 1); /* each lane has read the earlier m */
+    fk_shuffle_xor(0, 1); /* each lane has read the earlier m */
     if (!(item->flags & FK_LAST)) {
         fk_u64 state = p->arena + item->state, m_at = state + (fk_u64)p->max_block * p->heads * FK_VALUE_DIM * 4;
         fk_u64 l_at = m_at + (fk_u64)p->max_block * p->heads * 4, token = (fk_u64)item->block_token + query;
@@ -259,7 +259,7 @@ FK_DEVICE void fk_combine_row(const fk_launch *p, const fk_row_item *item, const
     if (fk_lane() == 0) {
         fk_store(fk_row(p, p->lse, token, head, 4), lse[0]);
         fk_store(fk_row(p, p->lse_low, token, head, 4), lse[1]);
-        fk_tell_largest(p->maxima, p->model_head, p->group, p->shared, head, most);
+        fk_raise_maximum(p->maxima, p->model_head, p->group, p->shared, head, most);
     }
     FK_UNROLL
     for (fk_u32 j = 0; j < COLUMNS; j++) {
@@ -270,11 +270,11 @@ FK_DEVICE void fk_combine_row(const fk_launch *p, const fk_row_item *item, const
     }
 }
 
-/* Puts together what items with the flag FK_SPLIT left. items: of fk_merge_item. A block does an item at a time. */
+/* Joins what items with the flag FK_SPLIT left. items: of fk_merge_item. A CTA does an item at a time. */
 FK_KERNEL(fk_combine, FK_SUPPORT_THREADS, 1)(FK_PARAMETER fk_launch launch) {
     const fk_launch *p = &launch;
     fk_begin(p->mark, p->mark_value);
-    for (fk_u32 i = fk_block(); i < p->item_count; i += fk_blocks()) {
+    for (fk_u32 i = fk_cta(); i < p->item_count; i += fk_ctas()) {
         const fk_merge_item *merge = (const fk_merge_item *)p->items + i;
         const fk_row_item *item = &merge->rows;
         const fk_u64 numbers = (fk_u64)item->count * 4, at = p->splits + merge->first;

@@ -1,47 +1,33 @@
-/* auto.h: strategy = auto: plans a batch in several ways, predicts how long each takes, and keeps the fastest.
+/* auto.h: strategy = auto: plans a batch in several ways, predicts how long each plan takes, and keeps the fastest.
  *
- * Example: a batch in contiguous layout on 64 ranks. fcp would take 58 ms, for its tokens must be brought home. cad
- * takes 30 ms with a tolerance of 0.02 and 28 ms with 0.1. Zigzag is not even planned: all that its ranks would fetch
- * takes 170 ms on the wires. So cad with a tolerance of 0.1 is the best candidate. Its neighbours come next: with
- * coalesce = 32 it takes 27 ms. There rank 12 ends last, and waits for results that return; it computes some rows
- * itself then, and all is done after 26 ms.
+ * Example: a batch in contiguous layout on 64 ranks. First the list (candidates.c) is tried. fcp would take 58 ms,
+ * because all tokens must be brought to other homes and back. cad takes 30 ms with a tolerance of 0.02, and 28 ms with
+ * 0.1. Zigzag is not even planned: what its ranks would fetch takes 170 ms on the network. So cad(tolerance = 0.1) is
+ * the best. Then its neighbours are tried (search.c): with coalesce = 32 it takes 27 ms. Then work is moved
+ * (local_search.c): rank 12 ends last, because it waits for results that other ranks compute for it. It computes some
+ * of these rows itself, and the plan takes 26 ms.
  *
- * Candidates are planned by the passes of compiler/compile.c, which stands above this room and lends them.
- *
- * Units: times in picoseconds, of both passes together; as predicted by compiler/simulate.
+ * Units: times are in picoseconds, of both passes together, as compiler/simulate predicts them.
  */
 #ifndef FCPC_AUTO_AUTO_H
 #define FCPC_AUTO_AUTO_H
 #include "compiler/auto/report.h"
-#include "compiler/place/strategy_table.h"
+#include "compiler/auto/auto_tuning.h"
+#include "compiler/passes/strategy_table.h"
 #include "compiler/problem/problem.h"
 #include "compiler/simulate/cost_model.h"
 
-/* The passes, in four stretches: up to blocks and tiles, which is all that asks the mask; the placement; routes and the
- * reshuffle; up to a plan, which is not verified. */
-typedef enum auto_stretch { AUTO_CUT, AUTO_PLACE, AUTO_ROUTE, AUTO_PLAN } auto_stretch;
-typedef struct auto_passes {
-    void (*begin)(planning *x, const struct fcpc_program *program, const fcpc_batch *batch, const volatile int *stop,
-                  diags *d);
-    fcp_code (*run)(planning *x, auto_stretch which);
-    void (*rest)(planning *x); /* no pass runs on it from now on, but what it made is still read */
-    void (*end)(planning *x);
-} auto_passes;
-
-/* Tries candidates. *out_settings: a copy of the program with the settings of the best one, by which it is then planned
- * as any program is; report->moves: who computes what in place of the strategy's answer, if any was kept. *kept: what
- * the mask answered, for that planning; the caller frees it, also after an error. Errors that are the batch's, and of
- * the first candidate where none can be planned, are left to that planning to report: then *out_settings are the first
- * candidate's. FCP_E_NO_MEMORY, FCP_E_INTERRUPTED, FCP_E_PROFILE.
- * Cost: for each candidate that is not ruled out by its bound a planning without proof, and a prediction. */
-fcp_code auto_choose(const auto_passes *passes, const struct fcpc_program *program, const fcpc_batch *batch,
-                     const volatile int *stop, diags *d, problem_kept *kept, struct fcpc_program *out_settings,
-                     auto_report *report);
-
-/* The same of the sizes of blocks alone, with the strategy and the settings that the program states: block = auto. */
-fcp_code auto_choose_block(const auto_passes *passes, const struct fcpc_program *program, const fcpc_batch *batch,
-                           const volatile int *stop, diags *d, problem_kept *kept, struct fcpc_program *out_settings,
-                           auto_report *report);
+/* Tries candidates. *out_settings: a copy of the program with the settings of the best one; the caller then plans it as
+ * any program. report->moves: a placement that replaces that of the strategy, if one was found that is faster. If the
+ * program names its strategy and leaves only the size of blocks open (block = auto), only sizes are tried.
+ *
+ * *kept: what the mask answered, which saves the caller's planning time. The caller frees it, also after an error.
+ *
+ * If no candidate can be planned, *out_settings are those of the first one, and the return value is FCP_OK: the
+ * caller's planning will report the error. Other codes: FCP_E_NO_MEMORY, FCP_E_INTERRUPTED, FCP_E_PROFILE.
+ * Cost: a planning without proof and a prediction for each candidate, unless its bound rules it out. */
+fcp_code auto_choose(const struct fcpc_program *program, const fcpc_batch *batch, const volatile int *stop, diags *d,
+                     problem_kept *kept, struct fcpc_program *out_settings, auto_report *report);
 
 /* --- inside the room ---------------------------------------------------------------------------------------------- */
 
@@ -53,7 +39,6 @@ typedef struct auto_pairs {
 
 typedef struct auto_trial auto_trial;
 typedef struct auto_job {
-    const auto_passes *passes;
     const struct fcpc_program *program;
     const fcpc_batch *batch;
     const volatile int *stop;
@@ -90,46 +75,38 @@ struct auto_trial {
     sim_result result; /* if it was predicted */
 };
 
-enum {
-    AUTO_HEAVY = 48 << 10,   /* tiles: with so many, effort 1 leaves out what takes long and gains little */
-    AUTO_BLOCK_LEAST = 128,  /* tokens; smaller ones are not tried */
-    AUTO_RIVAL_PERCENT = 105 /* of the best time: so close is another strategy whose neighbours may be better */
-};
+/* candidates.c. Fills the report with the candidates that are tried first, and leaves room for `more` that are found
+ * later. *out_middle: the size of blocks that is tried first. */
+fcp_code auto_list(auto_job *j, uint32_t more, uint32_t *out_middle);
+/* Do tokens stay where the caller holds them? */
+bool auto_keeps_homes(const auto_job *j, const auto_candidate *c);
+/* Is it tried by effort 1 only if nothing else can be planned? It needs less memory, and seldom wins. */
+bool auto_is_spare(const auto_candidate *c);
 
-/* job.c. A job without candidates; FCP_E_PROFILE: there is no profile of the program's GPU. */
-fcp_code auto_open(auto_job *j, const auto_passes *passes, const struct fcpc_program *program, const fcpc_batch *batch,
-                   const volatile int *stop, diags *d, const problem_kept *kept, auto_report *report);
-/* Candidate n is chosen. */
-void auto_take(auto_job *j, uint32_t n, struct fcpc_program *out_settings);
-/* Frees the job, after `code`; *out_kept: what the mask answered. Returns the code of a choice that cannot be made;
- * others are left to the planning by the settings. */
-fcp_code auto_close(auto_job *j, fcp_code code, problem_kept *out_kept);
-
-/* sizes.c. The size of blocks that is tried first: 2K tokens, or as much less as gives every rank eight blocks of twice
- * the size; AUTO_BLOCK_LEAST or more. */
+/* sizes.c. Tries sizes of blocks with the strategy that the program names. */
+fcp_code auto_try_sizes(auto_job *j);
+/* The size of blocks that is tried first: 2K tokens. In a small batch it is less, so that every rank has eight blocks
+ * of twice the size; it is BLOCK_LEAST or more. */
 uint32_t auto_middle_size(const struct fcpc_program *g, const fcpc_batch *batch);
 
 /* trial.c. The program with a candidate's settings. False: its heads do not divide among the ranks. */
 bool auto_apply(const struct fcpc_program *g, const auto_candidate *c, struct fcpc_program *out);
 /* What a parameter of the strategy is that divides the candidate's batch. */
 uint32_t auto_value(const struct fcpc_program *g, const auto_candidate *c, uint32_t param);
-const strategy *auto_strategy(fcp_strategy of);
-/* The strategy that divides the candidate's batch. */
-static inline const strategy *auto_divider(const auto_candidate *c) { return auto_strategy(auto_divides_by(c)); }
 uint64_t auto_best_time(const auto_job *j);
 /* Is it effort 1, and does the best candidate take long to plan? */
 bool auto_is_hasty(const auto_job *j, uint32_t effort);
 /* Is it another strategy's than the best one's, and nearly as fast as that? */
 bool auto_is_rival(const auto_job *j, const auto_candidate *c);
-/* Plans and predicts candidates n[0] to n[count - 1], at most two, unless their bounds rule them out; both are compared
- * with the best one before them, and may run at the same time. */
+/* Plans and predicts the candidates with the numbers n[0] to n[count - 1], two at most, unless their bounds rule them
+ * out. Two may run at the same time. Both are compared with the candidate that was best before. */
 fcp_code auto_try(auto_job *j, const uint32_t *n, uint32_t count);
 /* Begins a planning with t->settings and the placement of `of`, and the same blocks and tiles. Errors: t->code. */
 void auto_derive(auto_job *j, auto_trial *t, const auto_trial *of);
-/* Of trials that are placed, at most two: routes, schedule and prediction, at the same time if there is a thread to be
- * had. made learns what becomes of each. Errors: t->code. */
+/* Makes routes, schedule and prediction of at most two trials that have a placement, at the same time if there is a
+ * second thread. t->made learns what becomes of each. Errors: t->code. */
 void auto_predict(auto_trial *t, uint32_t count);
-void auto_finish(const auto_job *j, auto_trial *t);
+void auto_finish(auto_trial *t);
 /* Frees what it has; *out_kept: what the mask answered, which is now the caller's. */
 void auto_forget(auto_job *j, problem_kept *out_kept);
 static inline uint64_t auto_time(const sim_result *r) {
@@ -142,25 +119,26 @@ static inline const sim_pass *auto_longer(const sim_result *r) {
 /* What keeps a rank of that pass. */
 auto_resource auto_keeps(const sim_rank *r);
 
-/* search.c. Tries neighbours of the best candidate, no more than `budget`; up to `most` as long as they gain much. */
+/* search.c. Tries at most `budget` neighbours of the best candidate, and up to `most` as long as they gain much. */
 fcp_code auto_search(auto_job *j, uint32_t effort, uint32_t budget, uint32_t most);
 
-/* A neighbour that the search would try among the first, with a placement that is known; FCP_NONE: there is none. */
+/* One of the first neighbours that the search would try, with the placement of the best candidate or of its rival;
+ * FCP_NONE: there is none. */
 uint32_t auto_neighbour(auto_job *j, uint32_t effort);
 
-/* local_search.c. Moves rows and blocks of the best candidate; report->moves. `budget`: placements that are tried; up to
- * `most` as long as they gain. */
+/* local_search.c. Moves rows and blocks of the best candidate: report->moves. It tries at most `budget` placements, and
+ * up to `most` as long as they gain. */
 fcp_code auto_move(auto_job *j, uint32_t budget, uint32_t most);
 
-/* time_bounds.c. What no plan with the placement and the routes of x can beat; *out_memory: bytes that its fullest rank
- * needs at least, *out_rank. FCP_E_NO_MEMORY. Cost: O(parts + hops + bundles + ranks). */
+/* time_bounds.c. A time that no plan with the placement and the routes of x can beat. *out_memory: bytes that its
+ * fullest rank, *out_rank, needs at least. FCP_E_NO_MEMORY. Cost: O(parts + hops + bundles + ranks). */
 fcp_code auto_bound_routes(planning *x, const sim_profile *profile, sim_counts *counts, auto_bounds *out,
                            uint64_t *out_memory, uint32_t *out_rank);
-/* What the cells of each tile take, all heads together, on what the margin leaves of the device. FCP_E_NO_MEMORY. */
+/* The time of each tile's cells, all heads together, on the SMs that the margin leaves. FCP_E_NO_MEMORY. */
 fcp_code auto_tile_times(const problem *p, const sim_model *m, sim_counts *counts, arena *scratch, uint64_t *time);
 
-/* What it takes to bring the tokens of x to homes that are chosen without a look at the layout, and the results back:
- * every rank keeps no more than its even part. 0: not known. */
+/* The time that it takes to bring tokens to homes that are chosen without a look at the layout, and the results back:
+ * of n ranks, each keeps only the n-th part of its tokens. 0: not known. */
 uint64_t auto_homecoming(const planning *x, const sim_profile *profile);
 /* FCP_E_NO_MEMORY. Cost: O(parts). */
 fcp_code auto_count_pairs(const planning *x, arena *memory, auto_pairs *out);

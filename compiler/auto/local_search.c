@@ -1,31 +1,30 @@
-/* local_search.c: changes the best candidate's placement step by step: it takes work off what ends last.
+/* local_search.c: moves work of the best candidate away from the rank that ends last, step by step.
  *
  * Requires: a best candidate, and the planning of its placement.
- * Gives: report->moves: the last placement that the simulator finds faster than all before it. Called again, it goes on
- *     from there, unless another candidate is the best now.
- * Cost: for each placement that is tried, routes, schedule and a prediction; blocks and tiles stay as they are.
+ * Gives: report->moves: the fastest placement that was found. Called again, it goes on from there, unless another
+ *     candidate has become the best.
+ * Cost: for each placement that is tried, routes, a schedule and a prediction. Blocks and tiles stay as they are.
  *
- * Example: rank 12 ends last. It waits for results of a row that rank 40 computes for it, and rank 12 itself is idle
- * meanwhile. So the row comes back: neither its queries nor its results travel. If the simulator agrees, that is kept.
+ * Example: rank 12 ends last. It is idle and waits for results of a row that rank 40 computes for it. If rank 12
+ * computes the row itself, neither queries nor results travel. If the simulator finds that faster, it is kept.
  *
- * What a rank does about ending last depends on what keeps it:
- *   - It computes to the end: it gives a row of tiles to a rank of its node that computes less, or else to any; if all
- *     rows are too long, a tile. Where tiles run at home and homes are the strategy's to choose, it exchanges two
- *     blocks with such a rank.
- *   - It waits: of its own rows that others compute, the cheapest comes back; it has none: of the rows that it
- *     computes for others, the cheapest goes back.
+ * What a rank that ends last does depends on what keeps it:
+ *   - It computes to the end. It gives a row of tiles to the rank of its node that computes least, or else to the one
+ *   of
+ *     all ranks. If all rows are too long, it gives a tile. If tiles run at home and the strategy chooses homes, it
+ *     exchanges two blocks with that rank.
+ *   - It waits. It takes back the cheapest of its own rows that others compute. If there is none, it gives back the
+ *     cheapest of the rows that it computes for others.
  *
- * Many ranks end nearly last. So a step changes the `width` ranks that end last, each once; two steps of different
- * widths are tried at a time. After a failure the width shrinks, down to single moves: of these each is tried once
- * between two successes. Nothing is drawn: the same placement takes the same steps.
+ * Many ranks end nearly last. So a step changes the `width` ranks that end last, each once. Two steps of different
+ * widths are tried at a time. After a failure the width shrinks, down to single moves. Of these each is tried once
+ * until a step succeeds. Nothing is random: the same placement leads to the same steps.
  */
 #include "compiler/auto/auto.h"
 
 #include <string.h>
 
 #include "compiler/base/group.h"
-
-enum { WIDEST = 64 }; /* ranks that a step changes */
 
 typedef struct mover {
     auto_job *job;
@@ -64,7 +63,7 @@ static bool is_movable(const auto_job *j, bool *out_homes) {
 }
 
 /* The time of each tile in the longer pass, and of each block. */
-static fcp_code measure(mover *m, const auto_trial *base, const sim_result *result, arena *memory) {
+static fcp_code measure_tiles(mover *m, const auto_trial *base, const sim_result *result, arena *memory) {
     const problem *p = m->p;
     fcp_problem facts;
     sim_model model;
@@ -88,7 +87,7 @@ static fcp_code measure(mover *m, const auto_trial *base, const sim_result *resu
 }
 
 /* What is predicted of the best placement: ranks, and which of them end last. */
-static void look(mover *m, const sim_pass *pass) {
+static void rank_by_end(mover *m, const sim_pass *pass) {
     const problem *p = m->p;
     memcpy(m->ranks, pass->ranks, p->ranks * sizeof *m->ranks);
     for (uint32_t r = 0; r < p->ranks; r++) m->order[r] = r;
@@ -168,8 +167,8 @@ static bool give_tile(mover *m, attempt *a, uint32_t r, uint32_t to, uint64_t ga
     return true;
 }
 
-/* Of the rows that run at r, the one with most work that `to` can take without computing as long as r then does. Rows
- * that are away from home as it is come first: they cost no more to move. */
+/* Gives a row that runs at r to `to`: the one with most work that leaves `to` with less than r has now. Rows that are
+ * already away from home come first, because they cost no more to move. */
 static bool give_away(mover *m, attempt *a, uint32_t r, uint32_t to) {
     const uint64_t gap = m->load[r] > m->load[to] ? (m->load[r] - m->load[to]) / 2 : 0;
     uint64_t most[2] = {0, 0};
@@ -186,9 +185,9 @@ static bool give_away(mover *m, attempt *a, uint32_t r, uint32_t to) {
     return true;
 }
 
-/* A row that r would compute itself, or gives back: the one with least work of those that are away from home, as long
- * as home is done in time. `own`: rows of r that others compute; else rows of others that r computes. The blocks at
- * home on r are of[start[r]] to of[start[r + 1] - 1]. */
+/* Brings a row home: of the rows that run elsewhere than at home, the one with least work, if its home is done with it
+ * before `until`. own: only rows of r's own blocks; else only rows that r computes for others. The blocks at home on r
+ * are of[start[r]] to of[start[r + 1] - 1]. */
 static bool bring_home(mover *m, attempt *a, uint32_t r, bool own, uint64_t until, const uint32_t *start,
                        const uint32_t *of) {
     const problem *p = m->p;
@@ -308,7 +307,7 @@ static fcp_code predict_attempts(mover *m, attempt *a, auto_trial *t, auto_candi
 }
 
 /* Keeps an attempt, from which the next ones start. */
-static fcp_code keep(mover *m, const attempt *a, uint64_t makespan, attempt *best) {
+static fcp_code keep_attempt(mover *m, const attempt *a, uint64_t makespan, attempt *best) {
     auto_moves *r = m->made;
     const problem *p = m->p;
     if (!r->home) {
@@ -347,17 +346,17 @@ static fcp_code take_two(mover *m, uint32_t width, attempt *best, bool *out_bett
         if (made[i].makespan && made[i].makespan < (found == FCP_NONE ? m->best : made[found].makespan)) found = i;
     }
     *out_better = !code && found != FCP_NONE;
-    if (*out_better) code = keep(m, &a[found], made[found].makespan, best);
+    if (*out_better) code = keep_attempt(m, &a[found], made[found].makespan, best);
     if (*out_better) memset(m->spent, 0, m->p->block_count);
-    if (*out_better && !code) look(m, auto_longer(&t[found].result));
-    for (uint32_t i = 0; i < count; i++) auto_finish(m->job, &t[i]);
+    if (*out_better && !code) rank_by_end(m, auto_longer(&t[found].result));
+    for (uint32_t i = 0; i < count; i++) auto_finish(&t[i]);
     arena_reset(&m->memory);
     return code;
 }
 
-/* Learns what is known of the placement to start from: the best candidate's, or one that has been moved and is
- * predicted once more. */
-static fcp_code begin(mover *m, const attempt *best, arena *memory) {
+/* Prepares the first step from what is predicted of the placement to start from. That is known of the best candidate's;
+ * one that was moved earlier is predicted once more. */
+static fcp_code prepare(mover *m, const attempt *best, arena *memory) {
     auto_job *j = m->job;
     auto_trial t;
     auto_candidate made;
@@ -371,9 +370,9 @@ static fcp_code begin(mover *m, const attempt *best, arena *memory) {
         if (!code) code = t.code;
         result = &t.result;
     }
-    if (!code) code = measure(m, j->base, result, memory);
+    if (!code) code = measure_tiles(m, j->base, result, memory);
     if (!code) {
-        look(m, auto_longer(result));
+        rank_by_end(m, auto_longer(result));
         m->best = auto_time(result);
         memset(m->tokens, 0, m->p->ranks * sizeof *m->tokens);
     }
@@ -382,7 +381,7 @@ static fcp_code begin(mover *m, const attempt *best, arena *memory) {
         *tokens += m->p->blocks[b].tokens;
         if (*tokens > m->token_cap) m->token_cap = *tokens;
     }
-    auto_finish(j, &t);
+    auto_finish(&t);
     return code;
 }
 
@@ -400,7 +399,7 @@ fcp_code auto_move(auto_job *j, uint32_t budget, uint32_t most) {
         best.home = (uint32_t *)(uintptr_t)j->base->x.placement->home;
         best.exec = (uint32_t *)(uintptr_t)j->base->x.placement->exec;
     }
-    fcp_code code = begin(&m, &best, &memory);
+    fcp_code code = prepare(&m, &best, &memory);
     uint32_t width = m.p->ranks / 4 < WIDEST ? (m.p->ranks + 3) / 4 : WIDEST;
     bool better = false;
     while (!code && made.tried + 2 <= (better ? most : budget)) {

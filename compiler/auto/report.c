@@ -1,8 +1,9 @@
-/* report.c: what was tried, and why it lost, as text and as JSON. */
+/* report.c: prints what strategy = auto tried and why each candidate lost, as text and as JSON. */
 #include <stdio.h>
 #include <string.h>
 
 #include "compiler/auto/report.h"
+#include "runtime/plan/enum_names.h"
 
 #define X(id, name) name,
 const char *const auto_end_names[AUTO_END_COUNT] = {AUTO_ENDS(X)};

@@ -1,4 +1,4 @@
-/* report.h: what strategy = auto tried, and what became of it. */
+/* report.h: the record of what strategy = auto tried, and of what became of each candidate. */
 #ifndef FCPC_AUTO_REPORT_H
 #define FCPC_AUTO_REPORT_H
 #include "compiler/base/arena.h"
@@ -7,8 +7,8 @@
 #include "compiler/sema/strategies.h"
 #include "compiler/simulate/profile.h"
 
-/* No plan with a candidate's placement is faster; kinds of bounds: the busiest rank's computing, the busiest network
- * port, the busiest port inside a node. */
+/* Lower bounds on the time of any plan with a candidate's placement: the computing of the busiest rank, the traffic of
+ * the busiest network port, and that of the busiest port inside a node. */
 typedef enum auto_bound { AUTO_COMPUTE, AUTO_NET, AUTO_LOCAL, AUTO_BOUNDS } auto_bound;
 
 typedef struct auto_bounds {
@@ -16,7 +16,7 @@ typedef struct auto_bounds {
     uint64_t all; /* the largest of each pass, added up */
 } auto_bounds;
 
-/* What ends last in a predicted plan: of the rank that ends last in the longer pass, what keeps it. */
+/* What keeps the rank that ends last, in the pass that takes longer. */
 #define AUTO_RESOURCES(X)                                                                                              \
     X(COMPUTING, "computes")          /* it hardly waits */                                                            \
     X(NET_SEND, "sends on net")       /* it waits, and this port of it is busy half of the time or more */             \
@@ -84,10 +84,9 @@ typedef struct auto_candidate {
     char why[200];          /* of one that was refused */
 } auto_candidate;
 
-/* As program_has_groups and program_divides_by of a program: does another strategy divide the batch among groups that
- * share heads? Which strategy divides it among ranks or groups? */
+/* The same questions as program_has_groups and program_divides_by, of a candidate. */
 static inline bool auto_has_groups(const auto_candidate *c) {
-    return c->between && c->between != BETWEEN(FCP_STRATEGY_RING);
+    return program_between(c->between) == BETWEEN_BATCH;
 }
 static inline fcp_strategy auto_divides_by(const auto_candidate *c) {
     return auto_has_groups(c) ? (fcp_strategy)(c->between - 1) : c->strategy;

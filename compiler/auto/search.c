@@ -1,33 +1,34 @@
 /* search.c: tries neighbours of good candidates: the same strategy with one setting changed.
  *
  * Requires: a best candidate.
- * Gives: the best one that was found. No candidate near it has a better neighbour, or the budget is spent.
- * Cost: that of the candidates it tries.
+ * Gives: the best candidate that was found: no neighbour of it is better, or the budget is spent.
+ * Cost: that of the candidates that are tried.
  *
  * Example: cad(tolerance = 0.1) with blocks of 2K is the best of the list. Its neighbours on the axis of tolerance are
- * 0.05 and 0.2. If 0.2 is faster, 0.4 is next. Then it is the turn of other axes, until none leads to anything better.
- * With budget left, the second best candidate's neighbours are tried, then the third's.
+ * 0.05 and 0.2. If 0.2 is faster, 0.4 is next. Then other axes are tried, until none leads to anything better. If
+ * budget is left, the neighbours of the second best candidate are tried, then those of the third.
  *
- * Neighbours are tried two at a time, and two axes may share a pair: one thread plans coalesce = 32 while the other
- * plans buffers = 4. What ends last says which axes come first. A rank that computes to the end wants fewer launches or
- * finer blocks. One that waits wants its rounds in other stages, then other blocks, then less traffic. What the program
- * states is no axis.
+ * Two neighbours are tried at a time, perhaps of two axes: one thread plans coalesce = 32 while the other plans
+ * buffers = 4. What keeps the rank that ends last says which axes come first. If it computes to the end, fewer launches
+ * or finer blocks help. If it waits, it needs its rounds in other stages, other blocks, or less traffic. A setting that
+ * the program states is not changed.
  *
- * Effort 1 leaves out steps that seldom gain. Twice the `coalesce` of cad is often better, and half of it hardly ever;
- * of fcp it is the other way round. Larger efforts try both ways.
+ * Effort 1 leaves out steps that seldom gain. For example, twice the `coalesce` is often better with cad, and half of
+ * it hardly ever. With fcp it is the other way round.
  *
- * Finer blocks take long to plan. So effort 1 tries none but a quarter of the usual size, and that only where the best
- * takes half as long again as its bound and the batch is small. There one long sequence is at home on few ranks: all of
- * its queries leave by their ports, and all results come back by them. A row comes back when its last keys have been
- * computed, so fine rows come back sooner. Fine blocks alone gain nothing, because stages of fine units are short, and
- * each relay costs a stage. With stages as long as before, and in two halves, the plan takes up to 10 % less time.
+ * Finer blocks take long to plan. So effort 1 tries them only if the batch is small and the best candidate takes half
+ * as long again as its bound. That is so if one long sequence is at home on few ranks: all of its queries leave by the
+ * ports of these ranks, and all results come back by them. A result can leave only when the last keys of its row have
+ * been computed. In fine blocks this is earlier. But stages of fine blocks are short, and each relay costs a stage. So
+ * the stages are made as long as before, and the work is done in two halves (pingpong). Then a plan takes up to 10 %
+ * less time.
  */
 #include <string.h>
 
 #include "compiler/auto/auto.h"
 
-/* Settings that are changed by doubling and halving, or by one. BLOCK and RELAY are no parameters of a strategy. The
- * ways are those of effort 1: where tokens stay in place, and where the strategy chooses homes. */
+/* The settings that are changed: by doubling and halving, or by one. BLOCK and RELAY are no parameters of a strategy.
+ * The ways are those that effort 1 tries, if tokens stay in place and if the strategy chooses homes. */
 typedef enum axis { TOLERANCE, BLOCK, COALESCE, BUFFERS, RELAY, EPSILON, DIVISIONS, TOKENS, PINGPONG, AXES } axis;
 typedef enum ways { NEITHER, DOWN, UP, BOTH } ways;
 static const struct {
@@ -47,15 +48,6 @@ static const axis when_computing[AXES] = {COALESCE, DIVISIONS, BLOCK,    TOLERAN
                                           BUFFERS,  TOKENS,    RELAY,    PINGPONG},
                   when_waiting[AXES] = {COALESCE, BLOCK,    BUFFERS, TOLERANCE, EPSILON,
                                         DIVISIONS, PINGPONG, RELAY,   TOKENS};
-
-enum {
-    BLOCK_MOST = 8192,
-    FAR_PERCENT = 150,  /* of its bound: who takes longer may gain much from finer blocks */
-    FINE_BLOCKS = 4096, /* more than a quarter of the usual size makes take long to plan */
-    NEAR_PERCENT = 110, /* of the best time: whose neighbours are tried */
-    MUCH_PART = 250,    /* of the best time: a gain after which more is tried */
-    PLACED = 2 /* of the budget, for a neighbour with another placement; one with the best one's is less to plan: 1 */
-};
 
 static bool set_value(auto_candidate *c, uint32_t param, uint32_t value) {
     uint32_t i = 0;
@@ -80,7 +72,7 @@ static bool neighbour(const struct fcpc_program *g, const auto_candidate *of, ax
                             .between = of->between, .block = of->block, .end = AUTO_FAR};
     memcpy(out->set, of->set, sizeof out->set);
     if (a == RELAY) { /* only where work moves has it a meaning */
-        if (!g->relay || !auto_strategy(of->strategy)->in_place || strategy_shares_heads(of->strategy) ||
+        if (!g->relay || !strategy_named(of->strategy)->in_place || strategy_shares_heads(of->strategy) ||
             up == !of->no_relay)
             return false;
         out->no_relay = !of->no_relay;
@@ -88,7 +80,7 @@ static bool neighbour(const struct fcpc_program *g, const auto_candidate *of, ax
     }
     if (a == BLOCK)
         return g->block == BLOCK_AUTO && of->block &&
-               step_value(of->block, false, up, AUTO_BLOCK_LEAST, BLOCK_MOST, &out->block);
+               step_value(of->block, false, up, BLOCK_LEAST, BLOCK_SEARCH_MOST, &out->block);
     const uint32_t param = strategy_find_param(auto_divides_by(of), axes[a].param);
     if (param == STRATEGY_PARAMS || (a == COALESCE && g->coalesce) || (a == BUFFERS && g->buffers)) return false;
     if (a == DIVISIONS && g->coalesce) return false;
@@ -107,7 +99,7 @@ static bool alike(const struct fcpc_program *g, const auto_candidate *a, const a
 }
 
 /* The candidate's number, if it is on the list and has not been tried, or may still be added to it. */
-static bool add(auto_job *j, const auto_candidate *c, uint32_t *out) {
+static bool add_candidate(auto_job *j, const auto_candidate *c, uint32_t *out) {
     auto_report *r = j->report;
     for (*out = 0; *out < r->count; ++*out)
         if (alike(j->program, &r->at[*out], c)) return r->at[*out].end == AUTO_FAR;
@@ -115,10 +107,10 @@ static bool add(auto_job *j, const auto_candidate *c, uint32_t *out) {
     return true;
 }
 
-/* The list has tried one size of blocks that is smaller than the usual one. This is half of that size, for a candidate
- * that is far from its bound, if the batch is small enough. A stage then has twice as many units, because each has
- * fewer bytes. The work is in two halves, so that results of the first travel beside queries of the second. False: it
- * is not worth a try. */
+/* A neighbour with finer blocks: half of the smallest size that the list has tried. Its stages have twice as many
+ * units, because each unit has fewer bytes. The work is done in two halves, so that results of the first travel beside
+ * queries of the second. False: it is not worth a try, because the candidate is near its bound or the batch is large.
+ * */
 static bool finer(const auto_job *j, uint32_t centre, auto_candidate *next) {
     const auto_candidate *c = &j->report->at[centre];
     auto_candidate more;
@@ -129,7 +121,7 @@ static bool finer(const auto_job *j, uint32_t centre, auto_candidate *next) {
         if (j->report->at[i].block && !j->report->at[i].found && j->report->at[i].block < least)
             least = j->report->at[i].block;
     next->block = least / 2;
-    if (next->block < AUTO_BLOCK_LEAST || next->block >= c->block) return false;
+    if (next->block < BLOCK_LEAST || next->block >= c->block) return false;
     if (j->base->x.problem->tokens / next->block > FINE_BLOCKS) return false;
     if (neighbour(j->program, next, COALESCE, true, &more)) *next = more;
     if (neighbour(j->program, next, PINGPONG, true, &more)) *next = more;
@@ -137,7 +129,7 @@ static bool finer(const auto_job *j, uint32_t centre, auto_candidate *next) {
 }
 
 /* The neighbour on an axis that is tried with this effort; finer blocks only with others than effort 1. */
-static bool find(const auto_job *j, uint32_t centre, uint32_t effort, axis a, bool up, auto_candidate *next) {
+static bool find_neighbour(const auto_job *j, uint32_t centre, uint32_t effort, axis a, bool up, auto_candidate *next) {
     const auto_candidate *c = &j->report->at[centre];
     struct fcpc_program settings;
     if (effort > 1) return neighbour(j->program, c, a, up, next);
@@ -147,23 +139,24 @@ static bool find(const auto_job *j, uint32_t centre, uint32_t effort, axis a, bo
     return a == BLOCK ? finer(j, centre, next) : neighbour(j->program, c, a, up, next);
 }
 
-/* Neighbours of a candidate that are tried together, at most two, those on the axis `lead` first; AXES: none leads.
- * kept: only such as have its placement. Finer blocks are tried alone. */
-static uint32_t pick(auto_job *j, uint32_t centre, uint32_t effort, axis lead, bool kept, uint32_t *budget,
+/* Chooses at most two neighbours of the candidate `centre` to be tried together. Axes are looked through in their
+ * order, from `lead` on (AXES: from the first one on). kept: only neighbours with the placement of the centre. Finer
+ * blocks are tried alone. Returns how many; on: their axes. */
+static uint32_t pick_neighbours(auto_job *j, uint32_t centre, uint32_t effort, axis lead, bool kept, uint32_t *budget,
                      uint32_t pair[2], axis on[2]) {
     const axis *order = j->report->at[centre].last.what == AUTO_COMPUTING ? when_computing : when_waiting;
     uint32_t count = 0, first = 0;
     while (lead < AXES && order[first] != lead) first++;
     for (uint32_t i = 0; i < AXES; i++) {
         const axis a = order[(first + i) % AXES];
-        const uint32_t cost = axes[a].placed ? PLACED : 1;
+        const uint32_t cost = axes[a].placed ? PLACED_COST : 1;
         if (a == PINGPONG && !count && auto_is_hasty(j, effort)) continue; /* beside another one it costs no time */
         if (axes[a].placed && (kept || (effort == 1 && centre != j->best))) continue; /* it seldom gains so much */
         for (int up = 0; up < 2 && count < 2 && cost <= *budget; up++) {
             auto_candidate next;
-            if (!find(j, centre, effort, a, up, &next)) continue;
+            if (!find_neighbour(j, centre, effort, a, up, &next)) continue;
             if (effort == 1 && a == BLOCK && count) return count;
-            if (!add(j, &next, &pair[count])) continue;
+            if (!add_candidate(j, &next, &pair[count])) continue;
             on[count++] = a;
             *budget -= cost;
             if (effort == 1 && a == BLOCK) return count;
@@ -177,15 +170,15 @@ static uint32_t next_centre(const auto_report *r, uint32_t best) {
     uint32_t found = FCP_NONE;
     for (uint32_t n = 0; n < r->count; n++) {
         const auto_candidate *c = &r->at[n];
-        if (!c->makespan || c->spread || c->makespan / NEAR_PERCENT * 100 > r->at[best].makespan) continue;
+        if (!c->makespan || c->spread || c->makespan / CLOSE_PERCENT * 100 > r->at[best].makespan) continue;
         if (found == FCP_NONE || c->makespan < r->at[found].makespan) found = n;
     }
     return found;
 }
 
-/* Of another strategy that is nearly as fast as the best one, two neighbours are tried before all others. If one of
- * them is better than the best, the search goes on from there. FCP_NONE: no other strategy is, or planning takes too
- * long. */
+/* The rival: a candidate of another strategy that is nearly as fast as the best. Two of its neighbours are tried before
+ * all others, and if one of them is the best, the search goes on from there. FCP_NONE: there is no rival, or planning
+ * takes too long. */
 static uint32_t find_rival(const auto_job *j, uint32_t effort) {
     if (!j->rival || !auto_is_rival(j, j->rival->made) || auto_is_hasty(j, effort)) return FCP_NONE;
     return (uint32_t)(j->rival->made - j->report->at);
@@ -195,7 +188,7 @@ static fcp_code try_rival(auto_job *j, uint32_t effort, uint32_t *budget) {
     const uint32_t centre = find_rival(j, effort);
     uint32_t pair[2], count;
     axis on[2];
-    if (centre == FCP_NONE || !(count = pick(j, centre, effort, AXES, true, budget, pair, on))) return FCP_OK;
+    if (centre == FCP_NONE || !(count = pick_neighbours(j, centre, effort, AXES, true, budget, pair, on))) return FCP_OK;
     return auto_try(j, pair, count);
 }
 
@@ -203,7 +196,7 @@ uint32_t auto_neighbour(auto_job *j, uint32_t effort) {
     const uint32_t rival = find_rival(j, effort);
     uint32_t budget = 1, pair[2];
     axis on[2];
-    return pick(j, rival == FCP_NONE ? j->best : rival, effort, AXES, true, &budget, pair, on) ? pair[0] : FCP_NONE;
+    return pick_neighbours(j, rival == FCP_NONE ? j->best : rival, effort, AXES, true, &budget, pair, on) ? pair[0] : FCP_NONE;
 }
 
 fcp_code auto_search(auto_job *j, uint32_t effort, uint32_t budget, uint32_t most) {
@@ -217,7 +210,7 @@ fcp_code auto_search(auto_job *j, uint32_t effort, uint32_t budget, uint32_t mos
         uint32_t pair[2], count;
         axis on[2];
         r->at[centre].spread = true;
-        while (!code && j->best == best && (count = pick(j, centre, effort, lead, false, &budget, pair, on))) {
+        while (!code && j->best == best && (count = pick_neighbours(j, centre, effort, lead, false, &budget, pair, on))) {
             code = auto_try(j, pair, count);
             for (uint32_t i = 0; i < count; i++) /* a setting that changes nothing has the same neighbours once more */
                 r->at[pair[i]].spread |= r->at[pair[i]].makespan == r->at[centre].makespan;

@@ -1,38 +1,25 @@
-/* sizes.c: block = auto: the size of blocks, where the program names the strategy.
+/* sizes.c: block = auto with a strategy that the program names: finds the size of blocks.
  *
  * Requires: a strategy that cuts blocks of one size, and a batch.
- * Gives: the size with which the plan is predicted to be fastest, of those that were tried. All else is as the program
- *     says.
- * Cost: a planning without proof and a prediction for each size that is tried: four, as a rule.
+ * Gives: the size with which the plan is predicted to be fastest, of those that were tried.
+ * Cost: a planning without proof and a prediction for each size that is tried: usually four.
  *
- * Why sizes are planned to the end: bounds hardly tell them apart. Small blocks balance work and begin to move early;
- * large ones need fewer launches, rounds and bytes. None of that shows before there is a schedule. Example: wlbllm-64
- * under a causal mask with fcp. At 1K, 2K, 4K and 8K tokens its bounds are 69, 69, 73 and 78 ms, and its plans take
- * 87, 85, 82 and 119 ms.
+ * Bounds hardly tell sizes apart, so each is planned to the end. Small blocks balance work better and begin to move
+ * earlier. Large ones need fewer launches, rounds and bytes. Only a schedule shows that. Example: wlbllm-64, causal, by
+ * fcp. At 1K, 2K, 4K and 8K tokens the bounds are 69, 69, 73 and 78 ms; the plans take 87, 85, 82 and 119 ms.
  *
- * Mostly, times fall towards one size and rise beyond it. So the search begins with two sizes in the middle. Twice the
- * larger is tried, too, because it takes little to plan. Then the search goes on on the side of the best one, until a
- * step does not gain. Three things shorten it:
- *   1. The best is near its bound. All sizes have nearly the same bound, so none gains much.
- *   2. A block has more work than the mean rank. With larger ones ranks can only get more uneven.
- *   3. There are many tiles. Half the size makes two to four times as many. So where sequences are long, the search
- *      begins with large blocks, which balance as well: 8M tokens on 256 ranks make 512 blocks of 16K.
+ * As a rule, times fall towards one size and rise beyond it. So the search begins with two sizes in the middle, then
+ * goes on beside the better one until a step does not gain. Twice the larger size is always tried, because it takes
+ * little to plan. Three things end the search early:
+ *   1. The best is near its bound. As all sizes have nearly the same bound, none can gain much.
+ *   2. A block has more work than the mean rank. Larger blocks would only make ranks more uneven.
+ *   3. There are many tiles, and half the size makes two to four times as many. If sequences are long, the search
+ *   begins
+ *      with large blocks, which balance as well: 8M tokens on 256 ranks still make 512 blocks of 16K.
  *
  * Two sizes at a time are planned on two threads. Nothing depends on which of them is ready first.
  */
 #include "compiler/auto/auto.h"
-
-enum {
-    LARGEST = 4096, /* tokens of the larger size of the first two, unless sequences are long */
-    ROOM = 8,       /* blocks of that size that a rank has at least */
-    MOST = 16384,   /* tokens; larger blocks are not tried */
-    STEPS = 2,      /* sizes below the middle one are its half and its quarter */
-    FIRST_TILES = AUTO_HEAVY, /* about; with more the search does not begin */
-    MOST_TILES = 1 << 20,     /* no size is tried that may have more */
-    NEAR_PERCENT = 110,       /* of the best time: who takes no longer is near */
-    MUCH_PERCENT = 99,        /* of the time with blocks of twice the size: who takes no longer gains much */
-    ENOUGH_PERCENT = 103      /* of the best one's bound */
-};
 
 /* The lengths of a side. */
 static const uint64_t *lengths_of(const struct fcpc_program *g, const fcpc_batch *batch, fcp_side side, size_t *count) {
@@ -46,10 +33,10 @@ uint32_t auto_middle_size(const struct fcpc_program *g, const fcpc_batch *batch)
     size_t count;
     const uint64_t *lengths = lengths_of(g, batch, FCP_KEYS, &count), ranks = program_places(g);
     uint64_t tokens = 0;
-    uint32_t most = LARGEST;
+    uint32_t most = BLOCK_USUAL_MOST;
     for (size_t i = 0; i < count; i++)
         if (__builtin_add_overflow(tokens, lengths[i], &tokens)) tokens = UINT64_MAX; /* refused when it is planned */
-    while (most > 4 * AUTO_BLOCK_LEAST && tokens / ranks / most < ROOM) most /= 2;
+    while (most > 4 * BLOCK_LEAST && tokens / ranks / most < BLOCKS_A_RANK) most /= 2;
     return most / 2;
 }
 
@@ -60,52 +47,52 @@ static bool has_many_tiles(const auto_job *j, uint32_t block) {
                    *queries = lengths_of(j->program, j->batch, FCP_QUERIES, &count);
     unsigned __int128 tiles = 0;
     for (size_t i = 0; i < count; i++) tiles += (unsigned __int128)(queries[i] / block) * (keys[i] / block) / 2;
-    return tiles > FIRST_TILES;
+    return tiles > HEAVY_TILES;
 }
 
 /* Adds a size to those that are tried. */
-static uint32_t add(auto_job *j, uint32_t block) {
+static uint32_t add_size(auto_job *j, uint32_t block) {
     j->report->at[j->report->count] = (auto_candidate){.strategy = j->program->strategy, .between = j->program->between,
                                                        .block = block, .end = AUTO_FAR};
     return j->report->count++;
 }
 
-/* Is it the best, or have all been refused? In the first step it is enough if it takes hardly longer: there two
- * neighbours are often alike, and a third is better than both. */
+/* Is n the best size, or have all been refused? In the first step it is enough if n takes hardly longer than the best:
+ * the first two sizes are often alike, and a third is better than both. */
 static bool leads(const auto_job *j, uint32_t n, bool first) {
     const uint64_t own = j->report->at[n].makespan;
-    return j->best == FCP_NONE || j->best == n || (first && own && own / NEAR_PERCENT * 100 <= auto_best_time(j));
+    return j->best == FCP_NONE || j->best == n || (first && own && own / SIZE_NEAR_PERCENT * 100 <= auto_best_time(j));
 }
 
-/* Is half of the size of n, the smallest so far, tried? It takes at least twice as long to plan. So after the first
- * step n must be better than `above`, of twice its size, by much. */
+/* Is half the size of n, the smallest so far, tried? It takes at least twice as long to plan. So after the first step n
+ * must be clearly better than `above`, which has twice its size. */
 static bool goes_down(const auto_job *j, uint32_t n, uint32_t above, uint32_t least, bool first) {
     const auto_candidate *c = &j->report->at[n];
     const uint64_t before = j->report->at[above].makespan;
-    if (c->block <= least || c->tiles > MOST_TILES / 4 || !leads(j, n, first)) return false;
-    return first || !before || c->makespan <= before / 100 * MUCH_PERCENT;
+    if (c->block <= least || c->tiles > SIZE_MOST_TILES / 4 || !leads(j, n, first)) return false;
+    return first || !before || c->makespan <= before / 100 * SIZE_GAIN_PERCENT;
 }
 
-/* Is twice the size of n, the largest so far, tried? It takes less to plan. So after the first step it always is: under
- * a mask with a window, 8K may be best where 4K is worse than 2K. */
+/* Is twice the size of n, the largest so far, tried? It takes less to plan, so after the first step it always is: under
+ * a mask with a window, 8K may be best even if 4K is worse than 2K. */
 static bool goes_up(const auto_job *j, uint32_t n, bool first) {
     const auto_candidate *c = &j->report->at[n];
-    const planning x = {.program = j->program};
-    return c->block < MOST && (!c->heavy || strategy_of(&x)->exec) && (first || leads(j, n, first));
+    return c->block < SIZE_MOST && (!c->heavy || strategy_named(program_divides_by(j->program))->exec) && (first || leads(j, n, first));
 }
 
 static bool is_enough(const auto_job *j) {
-    return j->best != FCP_NONE && auto_best_time(j) / ENOUGH_PERCENT * 100 <= j->report->at[j->best].bound.all;
+    return j->best != FCP_NONE && auto_best_time(j) / SIZE_ENOUGH_PERCENT * 100 <= j->report->at[j->best].bound.all;
 }
 
-static fcp_code walk(auto_job *j) {
-    const uint32_t middle = auto_middle_size(j->program, j->batch), quarter = middle >> STEPS,
-                   least = quarter > AUTO_BLOCK_LEAST ? quarter : AUTO_BLOCK_LEAST;
-    const auto_candidate *at = j->report->at;
+fcp_code auto_try_sizes(auto_job *j) {
+    const uint32_t middle = auto_middle_size(j->program, j->batch), quarter = middle >> SIZES_BELOW,
+                   least = quarter > BLOCK_LEAST ? quarter : BLOCK_LEAST;
+    const auto_candidate *at = j->report->at = ARENA_ZNEW(&j->report->memory, auto_candidate, SIZES_ROOM);
     uint32_t size = middle, pair[2], count = 0;
-    while (size < MOST && has_many_tiles(j, size)) size *= 2;
-    uint32_t small = pair[count++] = add(j, size), large = small;
-    if (size < MOST) large = pair[count++] = add(j, 2 * size);
+    if (!at) return FCP_E_NO_MEMORY;
+    while (size < SIZE_MOST && has_many_tiles(j, size)) size *= 2;
+    uint32_t small = pair[count++] = add_size(j, size), large = small;
+    if (size < SIZE_MOST) large = pair[count++] = add_size(j, 2 * size);
     uint32_t above = large;
     fcp_code code = FCP_OK;
     for (bool first = true; count && !code; first = false) {
@@ -113,22 +100,8 @@ static fcp_code walk(auto_job *j) {
         const bool down = goes_down(j, small, above, least, first), up = goes_up(j, large, first);
         count = 0;
         if (is_enough(j)) break;
-        if (down) above = small, pair[count++] = small = add(j, at[small].block / 2);
-        if (up) pair[count++] = large = add(j, at[large].block * 2);
+        if (down) above = small, pair[count++] = small = add_size(j, at[small].block / 2);
+        if (up) pair[count++] = large = add_size(j, at[large].block * 2);
     }
     return code;
-}
-
-fcp_code auto_choose_block(const auto_passes *passes, const struct fcpc_program *program, const fcpc_batch *batch,
-                           const volatile int *stop, diags *d, problem_kept *kept, struct fcpc_program *out_settings,
-                           auto_report *report) {
-    enum { SIZES = 8 }; /* from AUTO_BLOCK_LEAST to MOST */
-    auto_job j;
-    fcp_code code = auto_open(&j, passes, program, batch, stop, d, kept, report);
-    if (code) return code;
-    report->at = ARENA_ZNEW(&report->memory, auto_candidate, SIZES);
-    code = report->at ? walk(&j) : FCP_E_NO_MEMORY;
-    if (report->at) auto_apply(program, &report->at[0], out_settings); /* if none can be planned, its error is shown */
-    if (!code && j.best != FCP_NONE) auto_take(&j, j.best, out_settings);
-    return auto_close(&j, code, kept);
 }

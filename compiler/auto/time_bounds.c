@@ -1,26 +1,26 @@
-/* time_bounds.c: times that no plan of a candidate can beat, found before its schedule.
+/* time_bounds.c: lower bounds on the time of a candidate, found before its schedule is made.
  *
- * Requires: a placement with its routes; or, for candidates that cut sequences evenly and for groups, only what the
- *     mask allows.
- * Gives: for each pass the busiest rank's computing, the busiest port of each fabric, in one direction, and their
- *     largest. The simulator's kernels and wires are used, so it can predict no less: every cell that is attended to
- *     takes its time, and every transfer its port.
+ * Requires: a placement with its routes. For candidates that cut sequences evenly, and for groups, only what the mask
+ *     allows in each sequence.
+ * Gives: for each pass the time of the busiest rank's computing and of the busiest port of each fabric in one
+ * direction;
+ *     and the largest of these. The simulator cannot predict less, because it uses the same times of cells and bytes.
  * Cost: O(parts + hops + bundles + ranks). Planning the rest takes many times that.
  *
- * Where the program states no margin, a plan gets the one of some with which it is fastest. So it is bounded with each
- * of them, and the smallest bound holds.
+ * If the program states no margin, a plan gets the one of several with which it is fastest. So the bound is the
+ * smallest of those with each margin.
  *
- * Why even cuts have a bound of their own: zigzag over 256 ranks makes 512 chunks of a few tokens of every sequence. To
- * find their tiles takes minutes, and what comes out is slow. Two facts rule it out at once:
- *   - A cell of 128 x 128 pairs costs the same when it holds 4 x 4. So W pairs in chunks of c tokens take
- *     W / c^2 cells.
- *   - A node holds x rows and y keys of a sequence. Its own rows and keys make x y pairs at most, and each key that it
- *     fetches makes x more. So N nodes fetch (W - N x y) / x keys at least.
+ * Even cuts have a bound of their own. Zigzag over 256 ranks makes 512 chunks of a few tokens of every sequence: to
+ * find their tiles takes minutes, and the plan is slow. Two facts rule it out at once:
+ *   - A cell of 128 x 128 pairs costs the same if it holds 4 x 4. So W pairs in chunks of c tokens take W / c^2 cells.
+ *   - A node has x rows and y keys of a sequence. These make at most x y pairs, and each key that it fetches adds at
+ *   most
+ *     x. So N nodes fetch at least (W - N x y) / x keys.
  *
- * Groups of sequences have a bound of their own, too, because to cut them the mask is asked about pieces that no other
- * strategy has. Lengths alone say which sequences share ranks. A group with W pairs needs W / t ranks, rounded up, if
- * none of them is to compute more than t pairs. For example, 30, 20 and 20 pairs on four ranks: with t = 18 they would
- * need two ranks each. With t = 20 there are enough.
+ * Groups of sequences have a bound of their own as well, because to cut them the mask would be asked about pieces that
+ * no other strategy has. The lengths alone say which sequences share ranks. If no rank is to compute more than t pairs,
+ * a group with W pairs needs W / t ranks, rounded up. Example: groups of 30, 20 and 20 pairs on four ranks. With t = 18
+ * they would need two ranks each, six in all. With t = 20 they need four.
  */
 #include <string.h>
 
@@ -30,6 +30,7 @@
 #include "compiler/schedule/reshuffle.h"
 #include "compiler/schedule/traffic.h"
 #include "compiler/simulate/cost_model.h"
+#include "runtime/plan/bytes.h"
 
 typedef unsigned __int128 wide;
 

@@ -1,15 +1,14 @@
 /* trial.c: plans and predicts candidates, one or two at a time.
  *
- * Requires: a program with strategy = auto, and candidates of its report.
- * Gives: what became of each, and which one is the best so far.
+ * Requires: candidates in the report.
+ * Gives: what became of each; which one is the best so far; and its planning, from which others are derived.
  * Cost: a planning without proof and a prediction for each candidate that its bounds do not rule out.
  *
- * Two candidates are placed, routed, scheduled and predicted at the same time, each on a thread. Before that their
- * blocks are cut one after the other, each on both threads. The reason is that what the mask answers for one is kept
- * for the next; side by side, both would have to ask. With equal tokens the placement asks, too, and so candidates are
- * also placed one after the other. Both are compared with the candidate that was best before either. So nothing
- * depends on which is ready first, or on whether there is a second thread. A candidate that is tried alone has the
- * second thread for halves of its passes.
+ * Two candidates are placed, routed, scheduled and predicted at the same time, each on one thread. Their blocks are cut
+ * one after the other before that, each with both threads. The reason is the mask: what it answers for the first
+ * candidate is kept and need not be asked for the second. With tokens = equal the placement asks the mask, too, so
+ * candidates are also placed one after the other. Both candidates are compared with the one that was best before. So
+ * nothing depends on which is ready first, or on whether there is a second thread.
  */
 #include "compiler/auto/auto.h"
 
@@ -17,11 +16,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "compiler/passes/pass_list.h"
 #include "compiler/problem/problem.h"
+#include "compiler/schedule/reshuffle.h"
 #include "runtime/base/both.h"
-
-/* Of the best time: a neighbour whose bound says that it gains less than this part is not worth a schedule. */
-enum { GAIN_PART = 200 };
 
 uint32_t auto_value(const struct fcpc_program *g, const auto_candidate *c, uint32_t param) {
     const fcp_strategy by = auto_divides_by(c);
@@ -47,14 +45,8 @@ bool auto_apply(const struct fcpc_program *g, const auto_candidate *c, struct fc
     if (!strategy_shares_heads(c->strategy)) return true;
     out->between = c->between; /* as sema/sharing.c has it */
     out->inside = c->between ? g->gpus : g->nodes * g->gpus;
-    out->together = c->strategy == FCP_STRATEGY_ULYSSES ? g->heads : out->inside;
+    out->together = strategy_heads_together(out);
     return g->heads % out->inside == 0;
-}
-
-const strategy *auto_strategy(fcp_strategy of) {
-    const struct fcpc_program settings = {.strategy = of};
-    const planning x = {.program = &settings};
-    return strategy_of(&x);
 }
 
 uint64_t auto_best_time(const auto_job *j) {
@@ -62,7 +54,7 @@ uint64_t auto_best_time(const auto_job *j) {
 }
 
 bool auto_is_hasty(const auto_job *j, uint32_t effort) {
-    return effort == 1 && j->base->x.problem->tile_count >= AUTO_HEAVY;
+    return effort == 1 && j->base->x.problem->tile_count >= HEAVY_TILES;
 }
 
 /* --- what ends last ----------------------------------------------------------------------------------------------- */
@@ -120,11 +112,11 @@ static void predict(void *context) {
     auto_trial *t = context;
     const sim_options options = {.stop = t->job->stop, .brief = true, .room = t->room, .counts = t->counts};
     fcp_error err = {0};
-    if (!t->placed) t->code = t->job->passes->run(&t->x, AUTO_PLACE);
+    if (!t->placed) t->code = passes_run(&t->x, problem_check_score, strategy_place);
     if (!t->code) t->made->whole = !t->x.placement->exec;
-    if (!t->code && !t->routed) t->code = t->job->passes->run(&t->x, AUTO_ROUTE);
+    if (!t->code && !t->routed) t->code = passes_run(&t->x, strategy_place, reshuffle_build);
     if (t->code || !(t->routed ? is_below(t) : is_worth(t))) return;
-    t->code = t->job->passes->run(&t->x, AUTO_PLAN);
+    t->code = passes_run(&t->x, reshuffle_build, planning_own);
     const sim_margins stated = {1, {t->settings.margin}}, *margins = t->settings.margins ? t->settings.margins : &stated;
     if (!t->code)
         t->code = sim_choose_margin(t->x.plan, margins, &t->job->profile, &options, &t->memory, &t->result,
@@ -144,12 +136,12 @@ void auto_predict(auto_trial *t, uint32_t count) {
         if (t[i].placed) predict(&t[i]);
 }
 
-static bool start(auto_job *j, auto_trial *t) {
+static bool begin_trial(auto_job *j, auto_trial *t) {
     if (!(t->d = fcpc_diagnostics_new())) {
         t->code = FCP_E_NO_MEMORY;
         return false;
     }
-    j->passes->begin(&t->x, &t->settings, j->batch, j->stop, t->d);
+    planning_begin(&t->x, &t->settings, j->batch, j->stop, t->d);
     arena_pool *pool = t->x.work.pool;
     t->memory.pool = t->own.memory.pool = t->room->scratch.pool = t->room->walks.pool = pool;
     j->kept.memory.pool = j->kept.memory_second.pool = pool;
@@ -161,7 +153,7 @@ static bool start(auto_job *j, auto_trial *t) {
 
 void auto_derive(auto_job *j, auto_trial *t, const auto_trial *of) {
     const planning *from = &of->x;
-    if (!start(j, t)) return;
+    if (!begin_trial(j, t)) return;
     const planning own = t->x;
     planning *x = &t->x;
     *x = *from;
@@ -202,8 +194,9 @@ static bool has_placement(auto_trial *of, auto_trial *t) {
     return true;
 }
 
-/* The same placement has the same routes, and so the same bounds. Two things change routes: half batches where no work
- * moves, and the length of stages, by which relays are judged (schedule/ways.c). Then each has routes of its own. */
+/* A trial with the placement of another one has the same routes, and so the same bounds. Two settings change routes,
+ * and then it makes its own: pingpong, if no work moves; and the length of stages, by which relays are judged
+ * (schedule/ways.c). */
 static void share_routes(const auto_trial *of, auto_trial *t) {
     const struct fcpc_program *a = &t->settings, *b = &of->settings;
     if (a->relay != b->relay || (!t->placement.exec && (a->pingpong || b->pingpong))) return;
@@ -219,20 +212,20 @@ static bool asks_again(const struct fcpc_program *settings) {
     return settings->equal && !strategy_keeps_homes(settings);
 }
 
-/* Of strategies that are judged by what the mask allows in each sequence: may it take less than what is to be
- * beaten? */
+/* May it take less than the time to beat? That is asked before it is cut, of strategies that can be judged by what the
+ * mask allows in each sequence. */
 static bool may_win(const auto_job *j, auto_trial *t) {
     auto_candidate *made = t->made;
     if (made->even) auto_bound_even(&t->settings, &j->profile, &j->pairs, made->even, &made->bound);
-    else if (made->strategy != FCP_STRATEGY_GROUPS) return true;
+    else if (!strategy_facts_of[made->strategy].packs_sequences) return true;
     else t->code = auto_bound_groups(&t->settings, &j->profile, &j->pairs, &made->bound);
     return !t->code && is_below(t);
 }
 
-/* fcp that may split blocks, and has not, makes the plan of fcp that may not. If that has been tried, it is known what
- * becomes of this. */
+/* fcp may split blocks, unless split = off. If it did not split any, both settings make the same plan. Then what became
+ * of the one is copied to the other. */
 static bool is_known(const auto_report *r, auto_candidate *made) {
-    const auto_setting off = {strategy_find_param(FCP_STRATEGY_FCP, "split"), 0};
+    const auto_setting off = {strategy_find_param(made->strategy, "split"), 0};
     if (made->settings != 1 || memcmp(&made->set[0], &off, sizeof off)) return false;
     for (const auto_candidate *c = r->at; c < r->at + r->count; c++)
         if (c->strategy == made->strategy && !c->settings && c->block == made->block && c->whole && c->bound.all) {
@@ -244,7 +237,7 @@ static bool is_known(const auto_report *r, auto_candidate *made) {
 }
 
 /* Up to blocks and tiles; up to the placement, where that asks the mask, too. */
-static void cut(auto_job *j, auto_trial *t) {
+static void cut_trial(auto_job *j, auto_trial *t) {
     if (is_known(j->report, t->made)) return;
     if (!auto_apply(j->program, t->made, &t->settings)) {
         t->made->end = AUTO_REFUSED;
@@ -261,16 +254,16 @@ static void cut(auto_job *j, auto_trial *t) {
         if (t->ready) share_routes(of, t);
         return;
     }
-    if (!start(j, t)) return;
+    if (!begin_trial(j, t)) return;
     t->x.alone = true;
-    t->code = j->passes->run(&t->x, AUTO_CUT);
+    t->code = passes_run(&t->x, NULL, problem_check_score);
     if (!t->code) {
         const problem *p = t->x.problem;
         t->made->tiles = p->tile_count;
         t->made->heavy = (unsigned __int128)p->heaviest * program_places(&t->settings) > p->pairs;
     }
     if (!t->code && asks_again(&t->settings)) {
-        t->code = j->passes->run(&t->x, AUTO_PLACE);
+        t->code = passes_run(&t->x, problem_check_score, strategy_place);
         t->placed = !t->code;
     }
     t->x.alone = false;
@@ -292,23 +285,26 @@ static void forgive(auto_trial *t) {
     t->code = FCP_OK;
 }
 
-void auto_finish(const auto_job *j, auto_trial *t) {
-    if (t->d) j->passes->end(&t->x);
-    if (t->d) fcpc_diagnostics_free(t->d);
+void auto_finish(auto_trial *t) {
+    if (t->d) {
+        fcp_plan_free(t->x.plan);
+        passes_end(&t->x);
+        fcpc_diagnostics_free(t->d);
+    }
     arena_free(&t->memory);
     arena_free(&t->own.memory);
     t->d = NULL;
 }
 
-static void forget(const auto_job *j, auto_trial **t) {
-    if (*t) auto_finish(j, *t);
+static void forget_trial(auto_trial **t) {
+    if (*t) auto_finish(*t);
     free(*t);
     *t = NULL;
 }
 
 void auto_forget(auto_job *j, problem_kept *out_kept) {
-    forget(j, &j->base);
-    forget(j, &j->rival);
+    forget_trial(&j->base);
+    forget_trial(&j->rival);
     arena_free(&j->memory);
     *out_kept = j->kept;
     j->kept = (problem_kept){0};
@@ -316,7 +312,7 @@ void auto_forget(auto_job *j, problem_kept *out_kept) {
 }
 
 /* A planning stays, so that others can have its placement. */
-static fcp_code keep(auto_job *j, auto_trial *t, auto_trial **out) {
+static fcp_code keep_planning(auto_trial *t, auto_trial **out) {
     auto_trial *kept = malloc(sizeof *kept);
     if (!kept) return FCP_E_NO_MEMORY;
     *kept = *t;
@@ -325,20 +321,20 @@ static fcp_code keep(auto_job *j, auto_trial *t, auto_trial **out) {
     t->own = (sim_counts){0};
     kept->x.program = &kept->settings;
     kept->x.problem->program = &kept->settings;
-    j->passes->rest(&kept->x);
+    planning_rest(&kept->x);
     t->d = NULL;
-    forget(j, out);
+    forget_trial(out);
     *out = kept;
     return FCP_OK;
 }
 
 bool auto_is_rival(const auto_job *j, const auto_candidate *c) {
     return c->makespan && !auto_is_like(c, &j->report->at[j->best]) &&
-           c->makespan / AUTO_RIVAL_PERCENT * 100 <= auto_best_time(j);
+           c->makespan / RIVAL_PERCENT * 100 <= auto_best_time(j);
 }
 
-/* Candidate n of trial t is the best now; its planning, or that which it has its placement from, is the base. The base
- * so far may stay as a rival. */
+/* Notes that candidate n of trial t is the best now. The base becomes its planning, or the one from which it has its
+ * placement. The base so far may stay as the rival. */
 static fcp_code take_best(auto_job *j, auto_trial *t, uint32_t n) {
     j->best = n;
     arena_free(&j->memory);
@@ -353,11 +349,11 @@ static fcp_code take_best(auto_job *j, auto_trial *t, uint32_t n) {
         return FCP_OK;
     }
     if (before && auto_is_rival(j, before->made)) {
-        forget(j, &j->rival);
+        forget_trial(&j->rival);
         j->rival = before;
         j->base = NULL;
     }
-    return keep(j, t, &j->base);
+    return keep_planning(t, &j->base);
 }
 
 /* Those that are not the best, and not derived. */
@@ -365,7 +361,7 @@ static fcp_code keep_rival(auto_job *j, auto_trial *t) {
     if (j->best == FCP_NONE || t->of || !auto_is_rival(j, t->made)) return FCP_OK;
     const auto_candidate *known = j->rival ? j->rival->made : NULL;
     if (known && auto_is_rival(j, known) && known->makespan <= t->made->makespan) return FCP_OK;
-    return keep(j, t, &j->rival);
+    return keep_planning(t, &j->rival);
 }
 
 static void predict_if_ready(void *context) {
@@ -381,7 +377,7 @@ fcp_code auto_try(auto_job *j, const uint32_t *n, uint32_t count) {
         t[i].limit = auto_best_time(j);
         if (t[i].made->found) t[i].limit -= t[i].limit / GAIN_PART;
     }
-    for (uint32_t i = 0; i < count; i++) cut(j, &t[i]);
+    for (uint32_t i = 0; i < count; i++) cut_trial(j, &t[i]);
     if (count == 2 && t[0].ready && t[1].ready) {
         fcp_both(predict_if_ready, &t[0], &t[1]);
     } else {
@@ -404,6 +400,6 @@ fcp_code auto_try(auto_job *j, const uint32_t *n, uint32_t count) {
     if (!code && best != FCP_NONE) code = take_best(j, &t[best], n[best]);
     for (uint32_t i = 0; i < count && !code; i++)
         if (i != best) code = keep_rival(j, &t[i]);
-    for (uint32_t i = 0; i < count; i++) auto_finish(j, &t[i]);
+    for (uint32_t i = 0; i < count; i++) auto_finish(&t[i]);
     return code;
 }

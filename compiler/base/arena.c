@@ -213,8 +213,7 @@ char *arena_copy(arena *a, const char *text, size_t length) {
     return p;
 }
 
-void *arena_grow(arena *a, void *array, size_t count, size_t *room, size_t size) {
-    if (count < *room) return array;
+void *arena_double(arena *a, void *array, size_t count, size_t *room, size_t size) {
     const size_t more = *room ? *room * 2 : 64;
     void *grown = arena_alloc(a, more, size, _Alignof(max_align_t));
     if (!grown) return NULL;

@@ -28,7 +28,10 @@ void arena_free(arena *a);                                   /* everything; the 
 
 /* Makes room for one more element in an array of `count` elements of `size` bytes: if they fill *room, moves them to a
  * new place with twice the room. Returns where the array is then; NULL: no memory, and the array is where it was. */
-void *arena_grow(arena *a, void *array, size_t count, size_t *room, size_t size);
+void *arena_double(arena *a, void *array, size_t count, size_t *room, size_t size); /* for arena_grow alone */
+static inline void *arena_grow(arena *a, void *array, size_t count, size_t *room, size_t size) {
+    return count < *room ? array : arena_double(a, array, count, room, size);
+}
 
 arena_pool *arena_pool_new(void);      /* NULL: none could be made, and arenas do without */
 void arena_pool_free(arena_pool *pool); /* no arena has memory of it any more; NULL is accepted */

@@ -36,3 +36,11 @@ bool group_by(const uint32_t *first_key, size_t stride, uint32_t count, uint32_t
     }
     return true;
 }
+
+fcp_code group_new(arena *a, const uint32_t *first_key, size_t stride, uint32_t count, uint32_t groups,
+                   const volatile int *stop, uint32_t **out_start, uint32_t **out_item) {
+    *out_start = ARENA_NEW(a, uint32_t, groups + (size_t)2);
+    *out_item = ARENA_NEW(a, uint32_t, count + (size_t)1);
+    if (!*out_start || !*out_item) return FCP_E_NO_MEMORY;
+    return group_by(first_key, stride, count, groups, *out_start, *out_item, stop) ? FCP_OK : FCP_E_INTERRUPTED;
+}

@@ -125,3 +125,10 @@ void json_free(json *j) {
     text_free(&j->out);
     *j = (json){0};
 }
+
+fcp_code json_hand_over(json *j, fcp_code code, char **out_text, fcp_error *err) {
+    j->out.failed |= j->wrong || j->depth != 0;
+    code = text_hand_over(&j->out, code, out_text, err);
+    json_free(j);
+    return code;
+}

@@ -33,4 +33,6 @@ void json_string(json *j, const char *key, const char *string);
 /* The text, NUL-terminated, owned by `j`; NULL when out of memory or nested beyond JSON_MAX_DEPTH. */
 const char *json_text(json *j);
 void json_free(json *j);
+/* The same as text_hand_over, for a value that is complete. */
+fcp_code json_hand_over(json *j, fcp_code code, char **out_text, fcp_error *err);
 #endif

@@ -36,3 +36,17 @@ void sort_u64(uint64_t *keys, uint64_t *scratch, size_t n) {
     }
     if (from != keys) memcpy(keys, from, n * sizeof *keys);
 }
+
+static void order_by(uint64_t *values, uint64_t *scratch, size_t n, uint64_t flip) {
+    uint64_t most = 0;
+    unsigned shift = 0;
+    for (size_t i = 0; i < n; i++)
+        if (values[i] > most) most = values[i];
+    while (most >> shift > UINT32_MAX) shift++;
+    for (size_t i = 0; i < n; i++) values[i] = (values[i] >> shift ^ flip) << 32 | i;
+    sort_u64(values, scratch, n);
+    for (size_t i = 0; i < n; i++) values[i] &= UINT32_MAX;
+}
+
+void order_rising(uint64_t *values, uint64_t *scratch, size_t n) { order_by(values, scratch, n, 0); }
+void order_falling(uint64_t *values, uint64_t *scratch, size_t n) { order_by(values, scratch, n, UINT32_MAX); }

@@ -119,3 +119,11 @@ void text_free(text *t) {
     free(t->at);
     *t = (text){0};
 }
+
+fcp_code text_hand_over(text *t, fcp_code code, char **out_text, fcp_error *err) {
+    char *made = code ? NULL : text_take(t);
+    text_free(t);
+    if (!code && !made) return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory");
+    if (made) *out_text = made;
+    return code;
+}

@@ -7,6 +7,8 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "runtime/fcp.h"
+
 typedef struct text {
     char *at;
     size_t size, room;
@@ -32,6 +34,9 @@ const char *text_foreign(const char *bytes, size_t size, size_t *out_at);
 /* Hands the bytes over, NUL-terminated and malloc'd (caller frees), and empties t. NULL if anything failed. */
 char *text_take(text *t);
 void text_free(text *t);
+/* The end of a function that makes a string for its caller: hands it over as text_take does, if `code` is FCP_OK; else
+ * frees it. Returns `code`, or FCP_E_NO_MEMORY. */
+fcp_code text_hand_over(text *t, fcp_code code, char **out_text, fcp_error *err);
 /* The ending of a noun: "" for 1, else "s". */
 static inline const char *text_plural(uint64_t count) { return count == 1 ? "" : "s"; }
 #endif

@@ -5,7 +5,7 @@
 #include <stdint.h>
 
 #include "codegen/mask/code.h"
-#include "compiler/base/divisor.h"
+#include "compiler/base/integers.h"
 
 typedef __int128 wide;
 

@@ -9,8 +9,9 @@
  */
 #ifndef FCPC_CELLS_CELLS_H
 #define FCPC_CELLS_CELLS_H
+#include "codegen/mask/code.h"
 #include "compiler/base/arena.h"
-#include "runtime/plan/plan.h"
+#include "runtime/plan/records.h"
 
 typedef struct cells cells;
 

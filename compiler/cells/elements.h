@@ -8,7 +8,6 @@
 #ifndef FCPC_CELLS_ELEMENTS_H
 #define FCPC_CELLS_ELEMENTS_H
 #include "compiler/box/box.h"
-#include "runtime/plan/plan.h"
 
 typedef struct elements elements;
 

@@ -1,10 +1,11 @@
-/* advice.c: what `fcpc sim` warns of: times that a setting of the program would save.
+/* advice.c: warnings of `fcpc sim` that name a setting by which the plan would take less time or memory.
  *
- * Each warning first looks at figures that are there; if they are bad, the program is planned and predicted again with
- * another setting, and the warning says what that gains. Nothing is said where nothing is gained, but for memory.
+ * Each warning begins with figures that are known already. If they are bad, the program is planned and predicted once
+ * more with another setting, and the warning says how much that gains. If it gains nothing, there is no warning, except
+ * about memory that is nearly full.
  *
- * Example: a rank waits 0.8 of 6.1 ms for the caller's contiguous layout to become blocks. With layout = planned the
- * plan takes 5.3 ms. So the warning names that key, and 13 %.
+ * Example: a rank waits 0.8 of 6.1 ms while the caller's contiguous layout is turned into blocks. With layout = planned
+ * the plan takes 5.3 ms. So the warning names that key, and 13 %.
  *
  * Cost: at most eight more plans.
  */
@@ -14,12 +15,14 @@
 #include "compiler/base/diag.h"
 #include "compiler/cli/candidate.h"
 #include "compiler/simulate/margin.h"
+#include "runtime/plan/enum_names.h"
 #include "runtime/plan/fabrics.h"
+#include "runtime/plan/plan.h"
 
-#define WORTH_IT 0.02  /* a gain that is told, of the time */
-#define IDLE 0.05      /* of the time: the busiest rank's compute over the mean */
-#define NEAR_CAP 0.9   /* of the memory */
-#define LESS 0.98      /* of the memory: what counts as less */
+#define WORTH_IT 0.02  /* the least gain that is reported, as a part of the time */
+#define IDLE 0.05      /* how much more than the mean the busiest rank may compute, as a part of the time */
+#define NEAR_CAP 0.9   /* memory that is nearly full, as a part of it */
+#define LESS 0.98      /* what counts as less memory */
 
 typedef struct advice {
     const candidate_how *how;
@@ -31,15 +34,15 @@ typedef struct advice {
 
 static double seconds(uint64_t picoseconds) { return (double)picoseconds / (double)SIM_SECOND; }
 
-/* Of both passes together. */
+/* The time of both passes together, in seconds. */
 static double time_of(const candidate *c) {
-    return seconds(c->pass[FCP_FORWARD].makespan) + seconds(c->pass[FCP_BACKWARD].makespan);
+    return seconds(c->pass[FCP_FORWARD].sim.makespan) + seconds(c->pass[FCP_BACKWARD].sim.makespan);
 }
 static double exposed(const candidate *c, sim_reason reason) {
-    return seconds(c->pass[FCP_FORWARD].exposed[reason]) + seconds(c->pass[FCP_BACKWARD].exposed[reason]);
+    return seconds(c->pass[FCP_FORWARD].sim.exposed[reason]) + seconds(c->pass[FCP_BACKWARD].sim.exposed[reason]);
 }
 
-/* Predicts with one setting more. *out_there: it could be planned. */
+/* Predicts the program with one more setting. *out_there: it could be planned. */
 static fcp_code try_setting(const advice *a, const char *name, uint64_t number, const char *word, candidate *out,
                             bool *out_there, fcp_error *err) {
     char value[32];
@@ -54,7 +57,7 @@ static fcp_code try_setting(const advice *a, const char *name, uint64_t number, 
     return code;
 }
 
-/* The warning: what is bad, and what the setting gains. */
+/* Adds a warning: what is bad, and what the setting gains. */
 __attribute__((format(printf, 4, 5))) static void warn(const advice *a, const char *setting, const candidate *other,
                                                        const char *format, ...) {
     char what[256];
@@ -84,9 +87,10 @@ static fcp_code about_layout(const advice *a, fcp_error *err) {
 
 static fcp_code about_blocks(const advice *a, fcp_error *err) {
     double idle = 0;
-    for (int pass = 0; pass < FCP_PASSES; pass++)
-        idle +=
-            seconds(a->own->pass[pass].bound[SIM_BOUND_COMPUTE]) - seconds(a->own->pass[pass].bound[SIM_BOUND_MEAN]);
+    for (int pass = 0; pass < FCP_PASSES; pass++) {
+        const uint64_t *bound = a->own->pass[pass].sim.bound;
+        idle += seconds(bound[SIM_BOUND_COMPUTE]) - seconds(bound[SIM_BOUND_MEAN]);
+    }
     if (idle < IDLE * time_of(a->own)) return FCP_OK;
     candidate best = {0};
     uint64_t least = 0;

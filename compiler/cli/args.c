@@ -1,9 +1,9 @@
 /* args.c: reads the command line, and prints help.
  *
  * Options may stand anywhere, as `--name value`, `--name=value`, `-x value` or `-xvalue`; `--` ends them. The first
- * other argument is a command or, if there is no such command, the file to compile. An option that takes a value is
- * given once; -D many times, and --field and --sweep once for each name. A position of `explain` may be negative, since
- * no option is a digit.
+ * argument that is no option is a command. If there is no such command, it is the file to compile. An option with a
+ * value may be given once; but -D any number of times, and --field and --sweep once for each name. A position of
+ * `explain` may be negative, because no option is a digit.
  *
  * Gives: a cmd_line whose strings point into argv; or E001.
  */
@@ -40,7 +40,7 @@ static const char *near_command(const char *name) {
     return diag_nearest(name, strlen(name), names, CMD_COUNT + 1);
 }
 
-/* Has another of these the same name before its `=`? */
+/* Does one of `given` have the same name before its `=`? */
 static bool is_named(const char *const *given, size_t count, const char *value) {
     const size_t length = strcspn(value, "=");
     for (size_t i = 0; i < count; i++)
@@ -48,8 +48,8 @@ static bool is_named(const char *const *given, size_t count, const char *value) 
     return false;
 }
 
-/* Notes the value of an option; "" if it has none. Of two values for the same thing one would be lost without a word.
- * Only of -D a later one wins, as if the program were changed once more. */
+/* Stores the value of an option, which is "" if it takes none. A second value for the same thing is an error, because
+ * one of the two would be lost silently. Of -D alone a later one wins: it changes the program once more. */
 static fcp_code note_value(cmd_line *out, int found, const char *value, fcp_error *err) {
     const cmd_option_row *o = &cmd_options[found];
     const char **list = found == OPT_DEFINE ? out->defines : found == OPT_FIELD ? out->fields
@@ -69,8 +69,8 @@ static fcp_code note_value(cmd_line *out, int found, const char *value, fcp_erro
     return FCP_OK;
 }
 
-/* Takes the option at argv[*i]. If its value is argv[*i + 1], *i moves on. */
-static fcp_code take_option(int argc, char **argv, int *i, cmd_line *out, fcp_error *err) {
+/* Reads the option at argv[*i]. If its value is argv[*i + 1], *i is advanced to it. */
+static fcp_code read_option(int argc, char **argv, int *i, cmd_line *out, fcp_error *err) {
     const char *arg = argv[*i], *value = NULL;
     int found = -1;
     if (arg[1] == '-') {
@@ -115,8 +115,8 @@ static fcp_code take_option(int argc, char **argv, int *i, cmd_line *out, fcp_er
     return note_value(out, found, value ? value : "", err);
 }
 
-/* Takes the arguments that are not options: [command] [file], or `help [topic]`. */
-static fcp_code take_words(cmd_line *out, const char *const *words, int count, fcp_error *err) {
+/* Reads the arguments that are not options: [command] [file], or `help [topic]`. */
+static fcp_code read_words(cmd_line *out, const char *const *words, int count, fcp_error *err) {
     int at = 0;
     if (count > 0 && strcmp(words[0], "help") == 0) {
         out->help = true;
@@ -139,7 +139,7 @@ static fcp_code take_words(cmd_line *out, const char *const *words, int count, f
         return fcp_fail(err, FCP_E_USAGE, "%s needs a file: fcpc %s%s%s; fcpc --help says more",
                         at ? words[0] : "fcpc", at ? words[0] : "", at ? " " : "", cmd_commands[out->command].synopsis);
     out->file = words[at];
-    /* what looks like no file, and is none, may be a command with a slip */
+    /* what neither exists nor looks like a path may be a command with a typing error */
     if (at == 0 && strcmp(words[0], "-") != 0 && !strpbrk(words[0], "./") && access(words[0], F_OK) != 0) {
         const char *near = near_command(words[0]);
         if (near) return fcp_fail(err, FCP_E_USAGE, "unknown command '%.100s'; did you mean '%s'?", words[0], near);
@@ -158,7 +158,8 @@ static fcp_code take_words(cmd_line *out, const char *const *words, int count, f
     return FCP_OK;
 }
 
-/* Says that `option` does not belong to `command`, and what the user may have meant: a setting, or another command. */
+/* The error that `option` does not belong to `command`. It names what the user may have meant: a setting, or another
+ * command. */
 static fcp_code not_of_command(cmd_option option, int command, fcp_error *err) {
     const char *name = cmd_options[option].name;
     if (option == OPT_STRATEGY)
@@ -176,22 +177,20 @@ fcp_code cmd_parse(int argc, char **argv, cmd_line *out, fcp_error *err) {
         if (strcmp(argv[i], "-q") == 0 || strcmp(argv[i], "--quiet") == 0) out->quiet = true;
     }
     size_t room = (size_t)argc + 1;
-    const char **words = calloc(room, sizeof *words);
-    out->defines = calloc(room, sizeof *out->defines);
-    out->fields = calloc(room, sizeof *out->fields);
-    out->sweeps = calloc(room, sizeof *out->sweeps);
-    fcp_code code =
-        words && out->defines && out->fields && out->sweeps ? FCP_OK : fcp_fail(err, FCP_E_NO_MEMORY, "out of memory");
+    const char **words = calloc(4 * room, sizeof *words);
+    fcp_code code = words ? FCP_OK : fcp_fail(err, FCP_E_NO_MEMORY, "out of memory");
+    out->lists = words;
+    if (words) out->defines = words + room, out->fields = words + 2 * room, out->sweeps = words + 3 * room;
     int count = 0;
     bool only_words = false;
     for (int i = 1; i < argc && code == FCP_OK; i++) {
         const bool digit = argv[i][0] == '-' && argv[i][1] >= '0' && argv[i][1] <= '9';
         const bool word = only_words || (digit && count && !strcmp(words[0], "explain"));
         if (!only_words && strcmp(argv[i], "--") == 0) only_words = true;
-        else if (!word && argv[i][0] == '-' && argv[i][1]) code = take_option(argc, argv, &i, out, err);
+        else if (!word && argv[i][0] == '-' && argv[i][1]) code = read_option(argc, argv, &i, out, err);
         else words[count++] = argv[i];
     }
-    if (code == FCP_OK) code = take_words(out, words, count, err);
+    if (code == FCP_OK) code = read_words(out, words, count, err);
     if (code == FCP_OK && !out->help && !out->value[OPT_VERSION]) {
         for (int o = 0; o < OPT_COUNT && code == FCP_OK; o++)
             if (out->value[o] && !(cmd_options[o].commands & 1u << out->command))
@@ -202,19 +201,21 @@ fcp_code cmd_parse(int argc, char **argv, cmd_line *out, fcp_error *err) {
         if (code == FCP_OK && lengths && !strcmp(lengths, "-") && !strcmp(out->file, "-"))
             code = fcp_fail(err, FCP_E_USAGE, "standard input can be read once, and both FILE and --lengths are '-'");
     }
-    free(words);
     out->json = out->value[OPT_JSON] != NULL || (code != FCP_OK && out->json);
     out->quiet = out->value[OPT_QUIET] != NULL || (code != FCP_OK && out->quiet);
     return code;
 }
 
-void cmd_line_free(cmd_line *line) {
-    free(line->defines);
-    line->defines = NULL;
-    free(line->fields);
-    line->fields = NULL;
-    free(line->sweeps);
-    line->sweeps = NULL;
+void cmd_line_free(cmd_line *line) { free(line->lists); }
+
+/* Reads a number in decimal at *at and moves on behind it. False: there is none, or it has more than 64 bits. */
+static bool read_digits(const char **at, uint64_t *out) {
+    const char *begin = *at;
+    bool fits = true;
+    *out = 0;
+    for (; **at >= '0' && **at <= '9'; (*at)++)
+        fits &= !__builtin_mul_overflow(*out, 10, out) && !__builtin_add_overflow(*out, (uint64_t)(**at - '0'), out);
+    return fits && *at > begin;
 }
 
 fcp_code cmd_number(const cmd_line *line, cmd_option option, uint64_t low, uint64_t high, uint64_t fallback,
@@ -224,12 +225,9 @@ fcp_code cmd_number(const cmd_line *line, cmd_option option, uint64_t low, uint6
         *out = fallback;
         return FCP_OK;
     }
-    uint64_t value = 0;
-    bool good = *typed != 0;
-    for (const char *s = typed; *s && good; s++)
-        good = *s >= '0' && *s <= '9' && !__builtin_mul_overflow(value, 10, &value) &&
-               !__builtin_add_overflow(value, (uint64_t)(*s - '0'), &value);
-    if (!good || value < low || value > high)
+    uint64_t value;
+    const char *end = typed;
+    if (!read_digits(&end, &value) || *end || value < low || value > high)
         return fcp_fail(err, FCP_E_USAGE, "--%s is %.60s: expected a number from %llu to %llu",
                         cmd_options[option].name, typed, (unsigned long long)low, (unsigned long long)high);
     *out = value;
@@ -244,12 +242,9 @@ fcp_code cmd_fuse(const cmd_line *line, fcp_fuse *out, fcp_error *err) {
 }
 
 fcp_code cmd_position(const char *what, const char *typed, uint64_t *out, fcp_error *err) {
-    uint64_t value = 0;
+    uint64_t value;
     const char *at = typed;
-    bool good = *at >= '0' && *at <= '9';
-    for (; *at >= '0' && *at <= '9' && good; at++)
-        good = !__builtin_mul_overflow(value, 10, &value) &&
-               !__builtin_add_overflow(value, (uint64_t)(*at - '0'), &value);
+    bool good = read_digits(&at, &value);
     static const char suffixes[] = "KMG";
     const char *suffix = *at ? strchr(suffixes, *at) : NULL;
     if (suffix) at++, good &= !__builtin_mul_overflow(value, UINT64_C(1) << 10 * (suffix - suffixes + 1), &value);

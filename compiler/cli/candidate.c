@@ -3,10 +3,16 @@
 #include <string.h>
 
 #include "compiler/cli/candidate.h"
+#include "runtime/plan/plan.h"
 
 fcp_code candidate_profile(const cmd_line *line, const fcp_plan *plan, sim_profile *out, fcp_error *err) {
     if (line->value[OPT_PROFILE]) return sim_profile_open(line->value[OPT_PROFILE], false, out, err);
     return sim_profile_of(plan->cluster, out, err);
+}
+
+/* The busiest rank's compute over the mean. */
+static double max_over_mean(const sim_pass *x) {
+    return x->bound[SIM_BOUND_MEAN] ? (double)x->bound[SIM_BOUND_COMPUTE] / (double)x->bound[SIM_BOUND_MEAN] : 1;
 }
 
 /* Predicts a plan. What *out_result points to is in `memory`. */
@@ -17,18 +23,11 @@ static fcp_code predict(const candidate_how *how, const fcp_plan *plan, const si
     fcp_code code = simulate(plan, profile, &options, memory, out_result, err);
     if (code) return code;
     out->summary = *plan->summary;
-    out->memory_cap = plan->problem->memory_cap;
     for (int pass = 0; pass < FCP_PASSES; pass++) {
         const sim_pass *x = &out_result->pass[pass];
-        out->pass[pass].there = plan->problem->passes >> pass & 1;
-        out->pass[pass].makespan = x->makespan;
-        memcpy(out->pass[pass].bound, x->bound, sizeof x->bound);
-        memcpy(out->pass[pass].exposed, x->exposed, sizeof x->exposed);
-        memcpy(out->pass[pass].bytes, x->bytes, sizeof x->bytes);
-        out->pass[pass].largest = sim_largest_bound(x);
-        out->pass[pass].compute =
-            x->bound[SIM_BOUND_MEAN] ? (double)x->bound[SIM_BOUND_COMPUTE] / (double)x->bound[SIM_BOUND_MEAN] : 1;
-        out->pass[pass].mfu = x->makespan ? sim_mfu(plan, x) : 0;
+        out->pass[pass] = (candidate_pass){.there = plan->problem->passes >> pass & 1, .sim = *x,
+                                           .largest = sim_largest_bound(x), .compute = max_over_mean(x),
+                                           .mfu = x->makespan ? sim_mfu(plan, x) : 0};
     }
     if (how->shown && (code = how->shown(how->context, plan, profile, &options, out_result, err))) return code;
     options.watch = NULL;
@@ -47,27 +46,25 @@ static fcp_code predict(const candidate_how *how, const fcp_plan *plan, const si
     return code;
 }
 
-/* Adds what `times` layers of one mask take to the sum of a model's attention: one layer follows the other, so times,
- * bounds and bytes add up; memory is that of the mask that needs most. Begin with zeros. */
+/* Adds `times` layers of one mask to the sum. A model computes its layers one after the other, so times, bounds and
+ * bytes add up; memory is that of the mask that needs most. The first call has a sum of zeros. */
 static void add_layers(candidate *sum, const candidate *one, uint32_t times) {
     const uint64_t n = times, peak = sum->summary.memory_peak_bytes;
     if (peak <= one->summary.memory_peak_bytes) sum->summary = one->summary;
-    sum->memory_cap = one->memory_cap;
     for (int pass = 0; pass < FCP_PASSES; pass++) {
-        const double before = (double)sum->pass[pass].makespan, added = (double)n * (double)one->pass[pass].makespan;
-        if (before + added > 0)
-            sum->pass[pass].mfu = (sum->pass[pass].mfu * before + one->pass[pass].mfu * added) / (before + added);
-        sum->pass[pass].there |= one->pass[pass].there;
-        sum->pass[pass].makespan += n * one->pass[pass].makespan;
-        for (int b = 0; b < SIM_BOUNDS; b++) sum->pass[pass].bound[b] += n * one->pass[pass].bound[b];
-        for (int i = 0; i < SIM_REASONS; i++) sum->pass[pass].exposed[i] += n * one->pass[pass].exposed[i];
-        for (int i = 0; i < FCP_FABRICS; i++) sum->pass[pass].bytes[i] += n * one->pass[pass].bytes[i];
-        sum->pass[pass].largest += n * one->pass[pass].largest;
-        sum->pass[pass].least += (double)n * one->pass[pass].least;
-        sum->pass[pass].most += (double)n * one->pass[pass].most;
-        const uint64_t *bound = sum->pass[pass].bound;
-        sum->pass[pass].compute =
-            bound[SIM_BOUND_MEAN] ? (double)bound[SIM_BOUND_COMPUTE] / (double)bound[SIM_BOUND_MEAN] : 1;
+        candidate_pass *to = &sum->pass[pass];
+        const candidate_pass *x = &one->pass[pass];
+        const double before = (double)to->sim.makespan, added = (double)n * (double)x->sim.makespan;
+        if (before + added > 0) to->mfu = (to->mfu * before + x->mfu * added) / (before + added);
+        to->there |= x->there;
+        to->sim.makespan += n * x->sim.makespan;
+        for (int b = 0; b < SIM_BOUNDS; b++) to->sim.bound[b] += n * x->sim.bound[b];
+        for (int i = 0; i < SIM_REASONS; i++) to->sim.exposed[i] += n * x->sim.exposed[i];
+        for (int i = 0; i < FCP_FABRICS; i++) to->sim.bytes[i] += n * x->sim.bytes[i];
+        to->largest += n * x->largest;
+        to->least += (double)n * x->least;
+        to->most += (double)n * x->most;
+        to->compute = max_over_mean(&to->sim);
     }
 }
 
@@ -88,31 +85,30 @@ fcp_code candidate_predict_all(const candidate_how *how, const cmd_input *input,
 fcp_code candidate_try(const candidate_how *how, const cmd_input *opened, const char *const (*settings)[2],
                        size_t count, sim_profile *out_profile, candidate *out, fcp_error *err) {
     cmd_line line = *how->line;
-    const char **defines = calloc(line.define_count + count + 1, sizeof *defines);
-    char **made = calloc(count + 1, sizeof *made);
+    arena memory = {0};
+    const char **defines = ARENA_NEW(&memory, const char *, line.define_count + count + 1);
     cmd_input input = {.opened = opened->opened,
                        .is_plan = opened->is_plan,
                        .in_memory = opened->in_memory,
                        .silent = true};
-    fcp_code code = defines && made ? FCP_OK : fcp_fail(err, FCP_E_NO_MEMORY, "out of memory");
+    fcp_code code = defines ? FCP_OK : fcp_fail(err, FCP_E_NO_MEMORY, "out of memory");
     if (!code && opened->in_memory) text_add(&input.bytes, opened->bytes.at, opened->bytes.size);
     for (size_t i = 0; i < line.define_count && !code; i++) defines[i] = line.defines[i];
     for (size_t i = 0; i < count && !code; i++) {
         text define = {0};
         text_printf(&define, "%s=%s", settings[i][0], settings[i][1]);
-        if (!(made[i] = text_take(&define))) code = fcp_fail(err, FCP_E_NO_MEMORY, "out of memory");
-        defines[line.define_count + i] = made[i];
+        defines[line.define_count + i] = define.failed ? NULL : arena_copy(&memory, define.at, define.size);
+        if (!defines[line.define_count + i]) code = fcp_fail(err, FCP_E_NO_MEMORY, "out of memory");
+        text_free(&define);
     }
     if (!code) {
         line.defines = defines;
         line.define_count += count;
         fcp_error why = {0};
-        arena memory = {0};
         sim_result result;
         code = cmd_load(&line, &input, &why);
         if (!code) code = candidate_profile(&line, input.plan, out_profile, &why);
         if (!code) code = candidate_predict_all(how, &input, out_profile, &memory, out, NULL, &result, &why);
-        arena_free(&memory);
         if (code == FCP_E_NO_MEMORY || code == FCP_E_INTERRUPTED || code == FCP_E_PROFILE) *err = why;
         else if (code) {
             out->error = why;
@@ -121,9 +117,7 @@ fcp_code candidate_try(const candidate_how *how, const cmd_input *opened, const 
             code = FCP_OK;
         }
     }
-    for (size_t i = 0; made && i < count; i++) free(made[i]);
-    free(made);
-    free(defines);
+    arena_free(&memory);
     cmd_input_free(&input);
     return code;
 }

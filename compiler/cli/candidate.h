@@ -1,57 +1,62 @@
-/* candidate.h: what `fcpc sim` predicts of one candidate: a plan, or a program with some settings. */
+/* candidate.h: what `fcpc sim` predicts of one candidate: a plan, or a program with some settings changed. */
 #ifndef FCPC_CLI_CANDIDATE_H
 #define FCPC_CLI_CANDIDATE_H
 #include "compiler/cli/cmd.h"
 #include "compiler/show/summary.h"
 #include "compiler/simulate/simulate.h"
+#include "runtime/plan/plan_summary.h"
 
-/* What was predicted. */
+/* What was predicted of a pass. */
+typedef struct candidate_pass {
+    bool there;          /* does the plan have the pass? */
+    sim_pass sim;        /* makespan, bounds, exposed times and bytes */
+    uint64_t largest;    /* of the bounds */
+    double compute, mfu; /* compute: the busiest rank's compute over the mean */
+    double least, most;  /* the range of makespans of the random runs, in seconds */
+} candidate_pass;
+
+/* What was predicted of a plan. */
 typedef struct candidate {
-    fcp_error error; /* code 0: it was planned */
-    fcpc_diagnostics *diagnostics; /* of one that was not; the caller frees it */
+    fcp_error error; /* why it could not be planned or predicted; code 0: it could */
+    fcpc_diagnostics *diagnostics; /* of a candidate that could not be planned; the caller frees it */
     fcp_summary summary;
-    uint64_t memory_cap;
-    struct {
-        bool there; /* the plan has the pass, whatever it takes: a batch without tokens takes no time */
-        uint64_t makespan, bound[SIM_BOUNDS], largest, exposed[SIM_REASONS], bytes[FCP_FABRICS];
-        double compute, mfu; /* compute: of the busiest rank over the mean */
-        double least, most;  /* makespans of all draws, in seconds */
-    } pass[FCP_PASSES];
+    candidate_pass pass[FCP_PASSES];
 } candidate;
 
-/* Is shown a plan that was predicted, with the options of the prediction, while they are there. */
+/* A function that is called with each plan that was predicted, the prediction, and its options, while the plan still
+ * exists. */
 typedef fcp_code candidate_shown(void *context, const fcp_plan *plan, const sim_profile *profile,
                                  const sim_options *options, const sim_result *result, fcp_error *err);
 
 /* How candidates are predicted. */
 typedef struct candidate_how {
     const cmd_line *line;
-    sim_options options; /* without noise and seed */
+    sim_options options; /* all but noise and seed */
     uint64_t noise;      /* percent */
-    uint64_t seeds;      /* how many draws; 0: nothing is drawn but, for pulls, once */
-    candidate_shown *shown; /* of candidate_predict_all; NULL: nobody looks */
-    void *context;          /* of shown */
+    uint64_t seeds;      /* how many random runs are made besides; 0: none */
+    candidate_shown *shown; /* gets each plan of candidate_predict_all; NULL: none is shown */
+    void *context;          /* handed to shown */
 } candidate_how;
 
 /* The profile of --profile, or of the plan's gpu. */
 fcp_code candidate_profile(const cmd_line *line, const fcp_plan *plan, sim_profile *out, fcp_error *err);
-/* Predicts all plans of the input, of a program with layers one after the other: *out is their sum, and out_each,
- * unless NULL, has room for each. What *out_result points to, of the last one, is in `memory`. */
+/* Predicts all plans of the input. *out is their sum, as layers of a model run one after the other. out_each, unless
+ * NULL, has room for the prediction of each. *out_result is that of the last plan, and points into `memory`. */
 fcp_code candidate_predict_all(const candidate_how *how, const cmd_input *input, const sim_profile *profile,
                                arena *memory, candidate *out, candidate *out_each, sim_result *out_result,
                                fcp_error *err);
-/* Plans and predicts the program that `opened` has open, with settings beside those of the line: `count` times NAME and
- * VALUE. What is wrong with the candidate is in out->error; errors of the command line, of memory and of the profile
- * are returned. The program's own warnings are not printed. */
+/* Plans and predicts the program that `opened` has open, with `count` more settings, each a NAME and a VALUE. An error
+ * of this candidate is stored in out->error; errors of the command line, of memory and of the profile are returned.
+ * Warnings of the program are not printed. */
 fcp_code candidate_try(const candidate_how *how, const cmd_input *opened, const char *const (*settings)[2],
                        size_t count, sim_profile *out_profile, candidate *out, fcp_error *err);
 
-/* Warnings about what the program's author may regret, each with the setting that would help and what it would gain;
- * added to the diagnostics (advice.c). `opened` as for candidate_try. */
+/* Adds warnings to `d` about settings that the program's author may want to change. Each names a setting and says what
+ * it would gain (advice.c). `opened` is as for candidate_try. */
 fcp_code candidate_advise(const candidate_how *how, const cmd_input *opened, const fcp_plan *plan,
                           const sim_profile *profile, const candidate *own, fcpc_diagnostics *d, fcp_error *err);
-/* phase_memory.c. Of a plan whose blocks hold some heads: the memory of its phases, beside what the paper of UPipe counts; as
- * text, and as the member `phases` of the open object, for one pass. Of another plan nothing. */
+/* The memory of each phase of a plan that computes some heads at a time (phase_memory.c): as text; and, for one pass,
+ * as the member `phases` of the open object. For other plans they add nothing. */
 fcp_code cmd_print_phases(const fcp_plan *plan, fcp_error *err);
 fcp_code cmd_phases_json(json *j, const fcp_plan *plan, fcp_pass pass, fcp_error *err);
 #endif

@@ -1,21 +1,20 @@
 /* cmd.h: what the commands of `fcpc` share: the tables of commands and options, reading input, writing output, and
- * telling errors.
+ * reporting errors.
  *
- * This is the program, not the library. It may print, and it owns the process: its signals and its exit status.
+ * This is the program, not the library. So it may print, and it handles the process's signals and exit status.
  */
 #ifndef FCPC_CLI_CMD_H
 #define FCPC_CLI_CMD_H
 #include <stdio.h>
 
 #include "runtime/base/whole_file.h"
-#include "runtime/plan/plan.h"
 #include "compiler/auto/report.h"
 #include "compiler/base/json.h"
 #include "compiler/base/text.h"
 #include "compiler/fcpc.h"
 #include "compiler/simulate/simulate.h"
 
-/* --- the command line (args.c) -------------------------------------------------------------------------------- */
+/* --- the command line (args.c) ------------------------------------------------------------------------------------ */
 
 /* Commands: name, the function that does it, synopsis, one line of help. */
 #define CMD_COMMANDS(X)                                                                                                \
@@ -58,9 +57,9 @@ typedef enum cmd_kind {
     CMD_WRITE  /* the path of a file that is written: it may be none of those that are read */
 } cmd_kind;
 
-/* Options: long name, letter or 0, kind of value, what the value is called in help ("a|b" lists the words that it may
- * be; NULL for a flag), bits of the commands that take it, help: a sentence without its full stop. Help, the man page
- * and the completion of shells are made from this table. */
+/* Options: long name; letter, or 0; kind of value; what help calls the value ("a|b" lists the words that it may be;
+ * NULL for a flag); bits of the commands that take the option; help, a sentence without its full stop. The help texts,
+ * the man page and the completions of shells are made from this table. */
 #define CMD_BIT(id) (1u << CMD_##id)
 #define CMD_ALL ((1u << CMD_COUNT) - 1)
 #define CMD_BATCH (CMD_ALL & ~CMD_BIT(FMT) & ~CMD_BIT(CALIBRATE) & ~CMD_BIT(SERVE)) /* bind a program to a batch */
@@ -223,7 +222,8 @@ typedef struct cmd_line {
     const char *help_topic;        /* `fcpc help TOPIC` */
     bool help;                     /* --help, `fcpc help` */
     const char *value[OPT_COUNT];  /* NULL: not given; a flag that was given is "" */
-    const char **defines;          /* of every -D, in order; malloc'd */
+    const char **lists;            /* the memory of the following lists; malloc'd */
+    const char **defines;          /* the values of all -D, in order */
     size_t define_count;
     const char **fields;           /* of every --field, likewise */
     size_t field_count;
@@ -275,23 +275,27 @@ typedef struct cmd_input {
     unsigned dump;                  /* the passes to print while a program is compiled: compiler/dump_passes.h */
 } cmd_input;
 
-/* Looks at the file that the line names: is it a plan? A file that can be read only once (standard input, a pipe, a
- * device) is read now, up to the size that a program or plan may have. Called again, it does nothing. */
+/* Opens the file that the line names, and finds out whether it is a plan. What can be read only once (standard input, a
+ * pipe, a device) is read now, up to the size that a program or plan may have. A second call does nothing. */
 fcp_code cmd_open(const cmd_line *line, cmd_input *input, fcp_error *err);
-/* Opens the file and makes a plan of it: loads a plan, compiles a program. Warnings have been printed, and no output of
- * the line is a file that the program names. */
+/* Opens the file and makes a plan of it: loads a plan, or compiles a program. On return warnings have been printed, and
+ * it is sure that no output of the line is a file that the program reads. */
 fcp_code cmd_load(const cmd_line *line, cmd_input *input, fcp_error *err);
 /* Opens the file and reads it into input->bytes: the text of a program. */
 fcp_code cmd_source(const cmd_line *line, cmd_input *input, fcp_error *err);
-/* Plans all masks of a program with layers into input. chosen: the number of the only one that is kept, from 1; 0: all
- * are. What is wrong with the batch is in input->diagnostics. */
+/* Plans all masks of a program with layers into input. chosen: the number, from 1, of the only one that is kept; 0: all
+ * are kept. Errors in the batch are added to input->diagnostics. */
 struct compile_watch;
 fcp_code cmd_plan_layers(const fcpc_program *program, const fcpc_batch *batch, const volatile int *stop,
                          struct compile_watch *watch, uint32_t chosen, cmd_input *input);
-/* A program with layers makes several files of -o: none of them may be one that is read. */
+/* Checks the paths that a program with layers writes: -o a.plan makes a.plan, a.2.plan, ... None may be a file that is
+ * read. */
 fcp_code cmd_protect_layers(const cmd_line *line, const fcpc_program *program, fcp_error *err);
-/* Of a program with layers, adds how far work is balanced under its masks to the open object. */
-void cmd_balance_json(const cmd_input *input, json *j);
+/* Adds to the open object what `fcpc FILE --json` says of the plans of input: the members of the first plan and, of a
+ * program with layers, `layers` with those of each. path: what -o said, or NULL. digest: with the digest of each plan.
+ * *stop, which may be NULL, ends it (FCP_E_INTERRUPTED). */
+fcp_code cmd_plans_json(const cmd_input *input, const char *path, bool digest, const volatile int *stop, json *j,
+                        fcp_error *err);
 /* Writes all plans of input; each is complete before the first gets its name. `regular`: to no pipe or device. */
 fcp_code cmd_write_plans(const cmd_input *input, const char *path, bool regular, fcp_error *err);
 /* Which mask of the program --layer says: its number from 1, or 0: all. */
@@ -315,25 +319,30 @@ fcpc_options cmd_settings(const cmd_line *line);
 /* The limit of --max-seconds; 0: there is none. */
 fcp_code cmd_max_seconds(const cmd_line *line, double *out, fcp_error *err);
 
-/* Looks for the files that a plan's fields and tables were read from, as the plan names them (seen from its folder,
- * then from the current one) or where --field says: E322 if one is there and is not the same (cmd_field.c). */
+/* Checks the files that a plan's fields and tables were read from (cmd_field.c): E322 if one has changed. They are
+ * looked for where --field says, else at the path that the plan has, seen from the plan's folder and then from the
+ * current one. */
 fcp_code cmd_check_fields(const cmd_line *line, const fcp_plan *plan, fcp_error *err);
 /* E011 if an output of the line is one of those files. */
 fcp_code cmd_protect_fields(const cmd_line *line, const fcp_plan *plan, fcp_error *err);
 
-/* --- telling errors (messages.c) ------------------------------------------------------------------------------------ */
+/* --- reporting errors (messages.c) -------------------------------------------------------------------------------- */
 
-/* Tells an error, once: as text on stderr and, with --json, as an object on stdout, unless input->json_told. */
+/* Reports an error, once: as text on stderr and, with --json, as an object on stdout, unless input->json_told. */
 void cmd_report(const cmd_line *line, cmd_input *input, const fcp_error *err);
 /* Prints the diagnostics of a program on stderr, with source lines and carets, but for those that have been. */
 void cmd_render(cmd_input *input);
 /* Makes *err the first error among diagnostics; of `code` alone when there is none. */
 void cmd_first_error(const fcpc_diagnostics *d, fcp_code code, fcp_error *err);
-/* Adds what went wrong to an open object: "error" (only if err is not NULL), "diagnostics", all errors and warnings in
- * the order in which they were found, *err last if it is none of them, and "warnings". `d` may be NULL. */
+/* Adds errors and warnings to an open object. "error": *err, unless err is NULL. "diagnostics": all errors and warnings
+ * of `d` in the order in which they were found, and *err at the end if it is not one of them. "warnings": the warnings
+ * alone. `d` may be NULL. */
 void cmd_json_diagnostics(json *j, const fcpc_diagnostics *d, const fcp_error *err);
 /* Prints the object on stdout and frees it. */
 fcp_code cmd_json_print(json *j, fcp_error *err);
+/* The same, after it has ended the object with the diagnostics of `d`, which may be NULL. If `code` is an error, it
+ * only frees the object, and returns the error. */
+fcp_code cmd_json_finish(json *j, const fcpc_diagnostics *d, fcp_code code, fcp_error *err);
 /* Flushes stdout; an error if anything written there was lost. */
 fcp_code cmd_flush(fcp_error *err);
 uint32_t cmd_width(void);       /* of the terminal that stdout is; else 80 */
@@ -345,13 +354,15 @@ void cmd_emit(void *context, const char *bytes, size_t size);
 
 /* --- output (output.c) -------------------------------------------------------------------------------------------- */
 
-/* Refuses, before anything is read, each output of the line that is another output, a file that the line reads, a
- * folder, a block device or a socket, or whose folder is missing or not writable. main calls it for every command. */
+/* Checks the paths of all outputs of the line, before anything is read. An output must not be another output, a file
+ * that the line reads, a folder, a block device or a socket, and its folder must be there and writable. main calls this
+ * for every command. */
 fcp_code cmd_check_outputs(const cmd_line *line, fcp_error *err);
-/* E011 if an output of the line is the file `path`, by identity: also under another name or through links. `why` says
+/* E011 if an output of the line is the file `path`, also if it is written by another name or through a link. `why` says
  * what the file is: "it is the input". */
 fcp_code cmd_protect(const cmd_line *line, const char *path, const char *why, fcp_error *err);
-/* A see_file of fcpc_options, whose context is a cmd_line: refuses a file that is an output of the line. */
+/* Refuses a file that is an output of the line. It has the type of see_file in fcpc_options; the context is a cmd_line.
+ */
 fcp_code cmd_guard_file(void *context, const char *path, fcp_error *err);
 /* The file of the plan of layer number n, from 0, of -o a.plan: a.plan, a.2.plan, a.3.plan. The caller frees
  * it; NULL: no memory. */
@@ -359,8 +370,8 @@ char *cmd_layer_path(const char *path, uint32_t n);
 /* E011, with the path and why: an errno value or FCP_NOT_REGULAR. */
 fcp_code cmd_cannot_write(const char *path, int why, fcp_error *err);
 
-/* A file that appears whole or not at all: written beside its path, renamed by cmd_file_commit. An interruption removes
- * what was written. */
+/* A file that appears whole or not at all. Its bytes are written to a temporary file beside it, which cmd_file_commit
+ * renames. An interruption removes the temporary file. */
 typedef struct cmd_file {
     fcp_beside file; /* .fd takes the bytes */
     bool regular;    /* a pipe or device is refused; set before it is opened */
@@ -369,9 +380,12 @@ typedef struct cmd_file {
 fcp_code cmd_file_open(cmd_file *f, const char *path, fcp_error *err);
 fcp_code cmd_file_commit(cmd_file *f, fcp_error *err);
 void cmd_file_abandon(cmd_file *f); /* harmless after commit, and for CMD_FILE_NONE */
+/* Commits those of several files that are open, if `code`, the result so far, is FCP_OK; else abandons them. Returns
+ * the new result. */
+fcp_code cmd_files_commit(cmd_file *files, size_t count, fcp_code code, fcp_error *err);
 /* All three at once. */
 fcp_code cmd_file_write(const char *path, const void *bytes, size_t size, fcp_error *err);
-/* The same for several outputs, those that the line has: all of them are complete before the first gets its name. */
+/* Writes several outputs, those of them that the line has. None gets its name before all are complete. */
 enum { CMD_TEXTS = 4 };
 typedef struct cmd_text {
     cmd_option option;
@@ -379,9 +393,8 @@ typedef struct cmd_text {
 } cmd_text;
 fcp_code cmd_texts_write(const cmd_line *line, const cmd_text *texts, size_t count, fcp_error *err);
 
-/* Add the trace of --trace: as it is predicted for a plan, of which `result` is known, or as it was measured in a
- * session (trace_files.c). cmd_check_ranks refuses --ranks that the plan does not have, cmd_check_drawing those of which
- * nothing would be drawn. */
+/* The trace of --trace, as text: the one that is predicted for a plan, of which `result` is known already, and the one
+ * that was measured in a session (trace_files.c). */
 fcp_code cmd_trace_predicted(const cmd_line *line, const fcp_plan *plan, const sim_profile *profile,
                              const sim_options *how, const sim_result *result, text *out, fcp_error *err);
 fcp_code cmd_trace_measured(const cmd_line *line, const fcp_session *session, text *out, fcp_error *err);
@@ -393,32 +406,33 @@ fcp_code cmd_png(const char *svg, size_t size, const char *path, fcp_error *err)
 /* E210 if this machine cannot draw PNG. */
 fcp_code cmd_png_check(const char *path, fcp_error *err);
 
-/* --- progress and interruption (progress.c) ------------------------------------------------------------------- */
+/* --- progress and interruption (progress.c) ----------------------------------------------------------------------- */
 
-/* Installs the handler of SIGINT, SIGTERM and SIGHUP (unless that is ignored), and ignores SIGXFSZ: writing then fails
- * as on a full disk. An interruption ends the process at once with E013, whatever it is doing, and removes the
- * temporary files that cmd_guard was told of. `as_json`: it is told as JSON as well. Other signals that end a process,
- * such as SIGPIPE and SIGXCPU, still end it without a word, but remove these files first. */
+/* Installs the signal handlers of the program. SIGINT, SIGTERM and SIGHUP (unless it is ignored) end the process at
+ * once with E013, whatever it is doing, and remove the temporary files that cmd_guard was told of. `as_json`: E013 is
+ * printed as JSON as well. Other signals that end a process, such as SIGPIPE and SIGXCPU, do so without a message, but
+ * remove these files first. SIGXFSZ is ignored, so that writing fails as on a full disk. */
 void cmd_progress_init(bool as_json, bool quiet);
-/* Between cmd_hold and cmd_release an interruption waits: for steps that belong together, as opening a temporary file
- * and guarding it. They nest, and any thread may call them. */
+/* Between cmd_hold and cmd_release an interruption waits. This is for steps that belong together, such as opening a
+ * temporary file and guarding it. Holds nest, and any thread may call these functions. */
 void cmd_hold(void);
 void cmd_release(void);
 /* The path of a temporary file, until cmd_unguard; to be called between cmd_hold and cmd_release. */
 void cmd_guard(const char *path);
 void cmd_unguard(const char *path);
-/* On a terminal, shows `what` and the seconds it takes, once it has taken one; until cmd_done. `what` is static. */
+/* On a terminal, shows `what` and how many seconds it has taken so far, from the first second on until cmd_done. `what`
+ * is static. */
 void cmd_doing(const char *what);
-/* Shows that what is done from now on is for candidate `number`, from 1, of so many, and how long all of them have
- * taken; until cmd_candidate(0, 0). */
+/* Shows from now on which candidate is worked on (`number`, from 1, of `of`), and how long all of them have taken.
+ * cmd_candidate(0, 0) ends that. */
 void cmd_candidate(size_t number, size_t of);
-/* Shows how far a planning is, too, until cmd_done. */
+/* Also shows how far the planning has come, until cmd_done. */
 void cmd_watch(const fcpc_progress *planning);
 void cmd_done(void);
 double cmd_now(void); /* seconds, monotonic */
 
 /* --- the commands ------------------------------------------------------------------------------------------------- */
-/* `input` is filled as far as the command came; main frees it after it has reported the error. */
+/* What a command has read stays in `input`, also after an error. main frees it, once it has reported the error. */
 #define X(id, name, function, synopsis, help) fcp_code function(const cmd_line *line, cmd_input *input, fcp_error *err);
 CMD_COMMANDS(X)
 #undef X

@@ -4,6 +4,7 @@
 
 #include "compiler/cli/cmd.h"
 #include "compiler/simulate/fit.h"
+#include "runtime/plan/enum_names.h"
 
 enum { ROWS_MAX = 32 << 20 };
 
@@ -65,9 +66,7 @@ static fcp_code print_json(const calibration *x, fcp_error *err) {
         json_end(&j);
     }
     json_end(&j);
-    cmd_json_diagnostics(&j, NULL, NULL);
-    json_end(&j);
-    return cmd_json_print(&j, err);
+    return cmd_json_finish(&j, NULL, FCP_OK, err);
 }
 
 static fcp_code write_profile(const cmd_line *line, const calibration *x, fcp_error *err) {

@@ -1,5 +1,5 @@
-/* cmd_compile.c: `fcpc FILE.fcp -o PLAN`: compiles a program to a plan, which is verified, and writes it; of a program with
- * layers one for each mask: a.plan, a.2.plan, ... */
+/* cmd_compile.c: `fcpc FILE.fcp -o PLAN`: compiles a program to a plan, which is verified, and writes it. A program
+ * with layers makes a plan for each mask: a.plan, a.2.plan, ... */
 #include <inttypes.h>
 #include <malloc.h>
 #include <stdlib.h>
@@ -7,6 +7,10 @@
 #include "compiler/cli/cmd.h"
 #include "compiler/dump_passes.h"
 #include "compiler/show/summary.h"
+#include "runtime/plan/plan.h"
+#include "runtime/plan/plan_check.h"
+#include "runtime/plan/plan_summary.h"
+#include "runtime/plan/save.h"
 
 fcp_code cmd_write_plans(const cmd_input *input, const char *path, bool regular, fcp_error *err) {
     const uint32_t count = cmd_plans(input);
@@ -21,28 +25,15 @@ fcp_code cmd_write_plans(const cmd_input *input, const char *path, bool regular,
         int why = code ? 0 : fcp_plan_write(cmd_plan(input, i), files[i].file.fd);
         if (why) code = cmd_cannot_write(paths[i], why, err);
     }
-    cmd_hold();
-    for (uint32_t i = 0; files && i < count; i++) {
-        if (!code) code = cmd_file_commit(&files[i], err);
-        cmd_file_abandon(&files[i]);
-    }
-    cmd_release();
+    if (files) code = cmd_files_commit(files, count, code, err);
     for (uint32_t i = 0; paths && i < count; i++) free(paths[i]);
     free(paths);
     free(files);
     return code;
 }
 
-/* The digest of the homes, in hexadecimal. */
-static fcp_code homes_of(const fcp_plan *plan, char out[2 * FCP_DIGEST_BYTES + 1], fcp_error *err) {
-    uint8_t digest[FCP_DIGEST_BYTES];
-    fcp_code code = fcp_plan_homes(plan, digest, err);
-    if (!code) cmd_hex(digest, out);
-    return code;
-}
-
-/* How far work is balanced under the masks: the busiest rank's over the mean, under the mask where that is most, and
- * with all layers together, each as long as its busiest rank takes. */
+/* How well work is balanced in a program with layers, as the busiest rank's work over the mean. most: under the mask
+ * where that is worst. layers: over all layers together, each of which lasts as long as its busiest rank. */
 typedef struct layers_balance {
     double most, layers;
 } layers_balance;
@@ -62,15 +53,48 @@ static layers_balance balance_of(const cmd_input *input) {
     return out;
 }
 
-void cmd_balance_json(const cmd_input *input, json *j) {
+static void balance_json(const cmd_input *input, json *j) {
     if (!input->layer_count) return;
     const layers_balance balance = balance_of(input);
     json_double(j, "compute_max_over_mean_any", balance.most);
     json_double(j, "compute_max_over_mean_layers", balance.layers);
 }
 
+/* Adds the members of one plan: its summary, its path, perhaps its digest, and the digest of its homes. */
+static fcp_code plan_json(const fcp_plan *plan, const fcpc_times *times, const char *path, bool digest,
+                          const volatile int *stop, json *j, fcp_error *err) {
+    uint8_t bytes[FCP_DIGEST_BYTES];
+    char hex[2 * FCP_DIGEST_BYTES + 1];
+    summary_json(j, plan, times);
+    json_string(j, "plan", path);
+    fcp_code code = digest ? fcp_plan_digest(plan, bytes, err) : FCP_OK;
+    if (!code && digest) json_string(j, "digest", cmd_hex(bytes, hex));
+    if (!code) code = fcp_plan_homes_until(plan, stop, bytes, err);
+    if (!code) json_string(j, "homes", cmd_hex(bytes, hex));
+    return code;
+}
+
+fcp_code cmd_plans_json(const cmd_input *input, const char *path, bool digest, const volatile int *stop, json *j,
+                        fcp_error *err) {
+    fcp_code code = plan_json(input->plan, &input->times, path, digest, stop, j, err);
+    balance_json(input, j);
+    if (!input->layer_count) return code;
+    json_array(j, "layers");
+    for (uint32_t i = 0; i < input->layer_count && !code; i++) {
+        char *written = path ? cmd_layer_path(path, i) : NULL;
+        json_object(j, NULL);
+        code = cmd_layer_json(input, i, j, err);
+        if (!code) code = plan_json(cmd_plan(input, i), cmd_times(input, i), written, digest, stop, j, err);
+        json_end(j);
+        free(written);
+    }
+    json_end(j);
+    return code;
+}
+
 static fcp_code add_summary(const cmd_line *line, const cmd_input *input, const char *path, text *out, fcp_error *err) {
-    char homes[2 * FCP_DIGEST_BYTES + 1];
+    uint8_t homes[FCP_DIGEST_BYTES];
+    char hex[2 * FCP_DIGEST_BYTES + 1];
     fcp_code code = FCP_OK;
     for (uint32_t i = 0; i < cmd_plans(input) && !code; i++) {
         char *written = path ? cmd_layer_path(path, i) : NULL;
@@ -83,41 +107,19 @@ static fcp_code add_summary(const cmd_line *line, const cmd_input *input, const 
     }
     if (code || !input->layer_count) return code;
     const layers_balance balance = balance_of(input);
-    code = homes_of(input->plan, homes, err);
+    code = fcp_plan_homes(input->plan, homes, err);
     if (!code)
         text_printf(out, "  homes   %s, of all masks; work max/mean %.4f under any, %.4f over all layers; %.2f ms\n",
-                    homes, balance.most, balance.layers, 1e3 * input->times.total);
+                    cmd_hex(homes, hex), balance.most, balance.layers, 1e3 * input->times.total);
     return code;
 }
 
 static fcp_code print_json(const cmd_input *input, const char *path, fcp_error *err) {
-    char homes[2 * FCP_DIGEST_BYTES + 1];
     json j = {0};
     json_object(&j, NULL);
-    summary_json(&j, input->plan, &input->times);
-    json_string(&j, "plan", path);
-    fcp_code code = homes_of(input->plan, homes, err);
-    if (!code) json_string(&j, "homes", homes);
-    cmd_balance_json(input, &j);
-    if (input->layer_count) json_array(&j, "layers");
-    for (uint32_t i = 0; i < input->layer_count && !code; i++) {
-        char *written = path ? cmd_layer_path(path, i) : NULL;
-        json_object(&j, NULL);
-        code = cmd_layer_json(input, i, &j, err);
-        summary_json(&j, cmd_plan(input, i), cmd_times(input, i));
-        json_string(&j, "plan", written);
-        if (!code) code = homes_of(cmd_plan(input, i), homes, err);
-        if (!code) json_string(&j, "homes", homes);
-        json_end(&j);
-        free(written);
-    }
-    if (input->layer_count) json_end(&j);
+    fcp_code code = cmd_plans_json(input, path, false, NULL, &j, err);
     if (input->tried.count) auto_json(&input->tried, &j, "auto");
-    cmd_json_diagnostics(&j, input->diagnostics, NULL);
-    json_end(&j);
-    if (!code) return cmd_json_print(&j, err);
-    json_free(&j);
-    return code;
+    return cmd_json_finish(&j, input->diagnostics, code, err);
 }
 
 /* Prints to stdout what auto tried. */
@@ -130,8 +132,9 @@ static fcp_code print_tried(const cmd_input *input, fcp_error *err) {
     return code ? code : cmd_flush(err);
 }
 
-/* This process plans once, and the kernel zeroes every page that it gives out. So what one pass frees is kept for the
- * next: both threads use one heap, which is not given back, and grows by whole megabytes. */
+/* Makes malloc faster for a process that plans once. The kernel has to zero every page that it hands out, so memory
+ * that one pass frees should be kept for the next: both threads use one heap, which is never trimmed and grows by whole
+ * megabytes. */
 static void keep_memory(void) {
     mallopt(M_ARENA_MAX, 1);
     mallopt(M_MMAP_THRESHOLD, 1 << 25);

@@ -1,5 +1,6 @@
 /* cmd_dump.c: `fcpc dump PLAN`: prints all of a plan as text, one record a line, or as one JSON object. */
 #include "compiler/cli/cmd.h"
+#include "runtime/plan/dump.h"
 
 fcp_code cmd_dump(const cmd_line *line, cmd_input *input, fcp_error *err) {
     fcp_code code = cmd_load(line, input, err);

@@ -1,12 +1,12 @@
-/* cmd_emit.c: `fcpc emit PLAN [--arch A [--source | --cost]] [--backward KERNELS] [--fuse pass] [-o F]`: prints the CUDA
- * source of a plan's kernels, or compiles it to a cubin, or says what a step of each kernel costs. A cubin needs NVRTC,
- * costs need nvdisasm too, and none needs a GPU.
- */
+/* cmd_emit.c: `fcpc emit PLAN [--arch A [--source | --cost]] [--backward KERNELS] [--fuse pass] [-o F]`: prints the
+ * CUDA source of a plan's kernels, or compiles it to a cubin, or prints what a step of each kernel costs. A cubin needs
+ * NVRTC, and costs need nvdisasm too. Nothing here needs a GPU. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "runtime/plan/enum_names.h"
 #include "runtime/worklists/fuse.h"
 #include "runtime/jit/jit.h"
 #include "runtime/jit/kernel_source.h"
@@ -18,16 +18,16 @@ typedef struct emission {
     unsigned passes, skeletons, backward;
     char *source;
     const char *arch; /* the one of --arch; NULL: none was given */
-    bool compiled;    /* a cubin is asked for, not the source */
-    bool costs;       /* what its steps cost, not the cubin itself */
-    bool fused;       /* ATTENDs are one launch where they can be */
+    bool compiled;    /* the output is a cubin, not the source */
+    bool costs;       /* the output is what the cubin's steps cost */
+    bool fused;       /* all ATTENDs of a pass are one launch where possible */
     fcp_fusion_totals totals[FCP_PASSES]; /* launches and state of fused passes, if costs are asked for */
     fcp_jit *jit;
     fcp_cubin cubin;
     cost_report report;
     bool cached;
     double seconds;
-    emit_kernel kernels[EMIT_KERNELS]; /* what the skeletons say of their kernels */
+    emit_kernel kernels[EMIT_KERNELS]; /* the kernels that the skeletons contain */
     uint32_t kernel_count;
 } emission;
 
@@ -95,15 +95,14 @@ static fcp_code make_source(const fcp_plan *plan, bool mma_sync, emission *e, fc
     if (code) return code;
     const unsigned forward = e->passes & 1u << FCP_FORWARD ? emit_forward(p->head_dim, p->value_dim, sm_90a) : 0;
     e->skeletons = forward | e->backward | tables | EMIT_SUPPORT | wire;
-    return e->fused ? fcp_kernel_source_fused(plan, e->skeletons, &e->source, err)
-                    : fcp_kernel_source(plan, e->skeletons, &e->source, err);
+    return fcp_kernel_source(plan, e->skeletons, e->fused, &e->source, err);
 }
 
 static fcp_code compile(emission *e, fcp_error *err) {
     double start = cmd_now();
     fcp_code code = fcp_jit_open(NULL, &e->jit, err);
     cmd_doing("compiling kernels");
-    /* lines of the source change no instruction */
+    /* line numbers of the source change no instruction */
     static const char *const lines[] = {"--generate-line-info", NULL};
     if (code == FCP_OK)
         code = fcp_jit_compile(e->jit, "fcpc.cu", e->source, e->arch, e->costs ? lines : NULL, &e->cubin, &e->cached,
@@ -113,14 +112,15 @@ static fcp_code compile(emission *e, fcp_error *err) {
     return code;
 }
 
-static void end(emission *e) {
+static void free_emission(emission *e) {
     cost_free(&e->report);
     fcp_cubin_free(&e->cubin);
     fcp_jit_close(e->jit);
     free(e->source);
 }
 
-/* What steps cost; where passes are fused, *stages are the same kernels by stages, to compare. */
+/* Reads what a step of each kernel costs. If passes are fused, the same is done for kernels that compute stage by
+ * stage, into *stages, so that the two can be compared. */
 static fcp_code read_costs(const fcp_plan *plan, bool mma_sync, emission *e, emission *stages, fcp_error *err) {
     fcp_code code = cost_of_cubin(e->arch, e->source, &e->cubin, &e->report, err);
     if (code || !e->fused) return code;
@@ -204,12 +204,10 @@ static fcp_code print_json(const cmd_input *input, const emission *e, const emis
         json_string(&j, "cache_warning", *fcp_jit_warning(e->jit) ? fcp_jit_warning(e->jit) : NULL);
     }
     if (with_source) json_string(&j, "source", e->source);
-    cmd_json_diagnostics(&j, input->diagnostics, NULL);
-    json_end(&j);
-    return cmd_json_print(&j, err);
+    return cmd_json_finish(&j, input->diagnostics, FCP_OK, err);
 }
 
-/* What the line asks for, as far as it can be known without the plan. */
+/* Reads the options that can be checked without the plan. */
 static fcp_code read_line(const cmd_line *line, emission *e, fcp_error *err) {
     fcp_fuse fuse = FCP_FUSE_STAGES;
     e->arch = line->value[OPT_ARCH];
@@ -227,7 +225,7 @@ static fcp_code read_line(const cmd_line *line, emission *e, fcp_error *err) {
 }
 
 /* Writes or prints what has been made. */
-static fcp_code put_all(const cmd_line *line, const cmd_input *input, emission *e, const emission *stages,
+static fcp_code write_result(const cmd_line *line, const cmd_input *input, emission *e, const emission *stages,
                         fcp_error *err) {
     const char *path = line->value[OPT_OUTPUT];
     char *table = NULL;
@@ -263,13 +261,13 @@ static fcp_code emit_all(const cmd_line *line, cmd_input *input, emission *e, em
     if (code == FCP_OK && e->compiled) code = compile(e, err);
     if (code == FCP_E_COMPILE && e->cubin.log && !line->quiet) fputs(e->cubin.log, stderr);
     if (code == FCP_OK && e->costs) code = read_costs(input->plan, mma_sync, e, stages, err);
-    return code == FCP_OK ? put_all(line, input, e, stages, err) : code;
+    return code == FCP_OK ? write_result(line, input, e, stages, err) : code;
 }
 
 fcp_code cmd_emit_kernels(const cmd_line *line, cmd_input *input, fcp_error *err) {
     emission e = {0}, stages = {0};
     fcp_code code = emit_all(line, input, &e, &stages, err);
-    end(&e);
-    end(&stages);
+    free_emission(&e);
+    free_emission(&stages);
     return code;
 }

@@ -7,6 +7,7 @@
 #include "compiler/cli/cmd.h"
 #include "compiler/explain/explain.h"
 #include "compiler/base/real.h"
+#include "runtime/plan/plan.h"
 
 static bool ends_with(const char *string, const char *end) {
     size_t n = strlen(string), m = strlen(end);
@@ -19,8 +20,8 @@ static bool is_call(const char *typed) {
            !ends_with(typed, ".plan") && !strpbrk(typed, "\n#{}");
 }
 
-/* Puts the text that is explained into input->bytes: a program, the program of a plan, or a program made of a mask's
- * call. */
+/* Reads the text that is explained into input->bytes: a program, the program of a plan, or, of a mask's call such as
+ * `causal`, a program with that mask. */
 static fcp_code read_subject(const cmd_line *line, cmd_input *input, const char **out_name, fcp_error *err) {
     fcp_code code = FCP_OK;
     if (is_call(line->file)) {
@@ -50,9 +51,7 @@ static fcp_code print_json(const explanation *o, const cmd_input *input, fcp_err
     json j = {0};
     json_object(&j, NULL);
     explain_json(o, &j);
-    cmd_json_diagnostics(&j, input->diagnostics, NULL);
-    json_end(&j);
-    return cmd_json_print(&j, err);
+    return cmd_json_finish(&j, input->diagnostics, FCP_OK, err);
 }
 
 static fcp_code read_logit(const char *word, double *out, fcp_error *err) {
@@ -65,8 +64,8 @@ static fcp_code read_logit(const char *word, double *out, fcp_error *err) {
     return FCP_OK;
 }
 
-/* Which mask of the program is meant, from 0. With --layer it is parsed once more, to see how many there are; what is
- * wrong with it is said when it is explained. */
+/* The number of the mask that --layer chooses, from 0. To count the masks, the program is parsed once more than needed;
+ * its errors are reported later, when the pair is explained. */
 static fcp_code find_layer(const cmd_line *line, const cmd_input *input, const char *name, uint32_t *out,
                            fcp_error *err) {
     const fcpc_options options = cmd_settings(line);

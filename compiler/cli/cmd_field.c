@@ -1,11 +1,11 @@
-/* cmd_field.c: the files that a plan's fields and tables were read from.
+/* cmd_field.c: looks at the files that a plan's fields and tables were read from.
  *
- * A plan holds the values, and the hash of the file that they came from. If the file has changed since, the caller
- * probably means the new values, so running the old plan is an error (E322). If the file is gone, the plan runs
- * with its own values. A file is looked for where --field says, otherwise beside the plan and in the current
+ * A plan contains the values, and a hash of the file from which they came. If the file has changed since, the user
+ * probably wants the new values, so running the old plan is an error (E322). If the file is gone, the plan runs with
+ * the values that it has. A file is looked for where --field says, otherwise beside the plan and then in the current
  * folder.
  *
- * Requires: a checked plan. What it names may be anything: somebody else may have written it.
+ * Requires: a checked plan. The paths in it are not trusted, because the plan may come from somebody else.
  * Cost:     each file is read once, unless it is longer than the values need.
  */
 #include <errno.h>
@@ -16,6 +16,7 @@
 #include "compiler/cli/cmd.h"
 #include "runtime/base/read_file.h"
 #include "runtime/base/sha256.h"
+#include "runtime/plan/plan.h"
 
 /* The file that --field gives for an array; NULL: none. */
 static const char *given_file(const cmd_line *line, const char *name) {
@@ -27,8 +28,8 @@ static const char *given_file(const cmd_line *line, const char *name) {
     return found;
 }
 
-/* Each --field names an array that came from a file. A plan does not know the fields that its mask and score do not
- * read, so another name may be one of these; a warning says that it changes nothing. */
+/* Checks that each --field names an array that came from a file. A plan does not list the fields that its mask and
+ * score do not read. So a name that the plan does not know may be one of these, and is only a warning. */
 static fcp_code check_names(const cmd_line *line, const fcp_plan *plan, fcp_error *err) {
     for (size_t i = 0; i < line->field_count; i++) {
         const char *typed = line->fields[i], *equals = strchr(typed, '=');
@@ -54,9 +55,10 @@ static fcp_code check_names(const cmd_line *line, const fcp_plan *plan, fcp_erro
 /* How many numbers an array holds. */
 static uint64_t count_of(const fcp_array *a) { return a->columns ? a->count * a->columns : a->count; }
 
-/* E322 if the file is not the one that the array was read from. `given`: --field names it, so it may be a pipe, and
- * it must be there. What the plan names is a regular file or refused: a plan comes from anywhere, and a pipe may never
- * open. A file that is longer than the numbers need is another one; it is not read. *out_there: it is there. */
+/* E322 if the file at `path` is not the one that the array was read from. given: --field named it; then it must be
+ * there, and may be a pipe. A path that comes from the plan must lead to a regular file, because plans may come from
+ * anywhere and opening a pipe may block for ever. A file longer than the values need cannot be the same, and is not
+ * read. *out_there: the file is there. */
 static fcp_code check_file(const cmd_line *line, const char *path, const char *name, const fcp_array *a, bool given,
                            bool *out_there, fcp_error *err) {
     (void)line;
@@ -84,7 +86,7 @@ static fcp_code check_file(const cmd_line *line, const char *path, const char *n
 }
 
 /* Calls `each` for every path at which a file of the plan's arrays may be: where --field says; otherwise beside the
- * plan, and then, unless *out_there says that this is it, in the current folder. Ends with the first error. */
+ * plan, and, unless *out_there says that it was found there, in the current folder. The first error ends it. */
 typedef fcp_code each_path(const cmd_line *line, const char *path, const char *name, const fcp_array *a, bool given,
                            bool *out_there, fcp_error *err);
 static fcp_code for_each_file(const cmd_line *line, const fcp_plan *plan, each_path *each, fcp_error *err) {

@@ -43,9 +43,7 @@ static fcp_code deliver(const cmd_line *line, const cmd_input *input, text *made
         json_string(&j, "file", cmd_name(line));
         json_bool(&j, "canonical", same);
         json_string(&j, "text", made->at);
-        cmd_json_diagnostics(&j, input->diagnostics, NULL);
-        json_end(&j);
-        return cmd_json_print(&j, err);
+        return cmd_json_finish(&j, input->diagnostics, FCP_OK, err);
     }
     if (!line->value[OPT_CHECK] && !line->value[OPT_WRITE] && made->size) fwrite(made->at, 1, made->size, stdout);
     return cmd_flush(err);

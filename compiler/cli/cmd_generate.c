@@ -1,6 +1,6 @@
 /* cmd_generate.c: prints the completion for bash and zsh, and the man page, from the tables of commands and options.
  *
- * Nothing here knows a single option. So whoever adds one to the table in cmd.h has it completed and documented.
+ * No option is named in this file. So an option that is added to the table in cmd.h is completed and documented too.
  */
 #include <string.h>
 

@@ -1,7 +1,7 @@
-/* cmd_run.c: `fcpc run PLAN`: executes a plan on tensors from .npy files or on drawn ones, and judges the result.
+/* cmd_run.c: `fcpc run PLAN`: executes a plan on tensors from .npy files or on random ones, and checks the result.
  *
- * Order: first the inputs are read, and everything about the outputs that can be known is checked. Then the passes run.
- * Then the result is checked, and last the outputs are written, so that a result that was found wrong is never written.
+ * Order: first the inputs are read, and the outputs are checked as far as possible. Then the passes run. Then the
+ *        result is checked, and at the end the outputs are written. So a result that was found wrong is never written.
  */
 #include <inttypes.h>
 #include <stdlib.h>
@@ -11,6 +11,7 @@
 #include "runtime/base/npy.h"
 #include "runtime/judge/packed.h"
 #include "runtime/judge/reference.h"
+#include "runtime/plan/enum_names.h"
 #include "runtime/worklists/fuse.h"
 #include "runtime/rendezvous/rendezvous.h"
 #include "compiler/cli/cmd.h"
@@ -32,8 +33,8 @@ static const cmd_option tensor_option[FCP_TENSORS] = {
     [FCP_TENSOR_O] = OPT_OUT, [FCP_TENSOR_LSE] = OPT_LSE,   [FCP_TENSOR_DQ] = OPT_DQ, [FCP_TENSOR_DK] = OPT_DK,
     [FCP_TENSOR_DV] = OPT_DV, [FCP_TENSOR_DLSE] = OPT_DLSE, [FCP_TENSOR_LSE_LOW] = OPT_COUNT};
 
-/* Checking all rows of a long batch takes hours. If it takes more multiplications than this, or than --check-work says,
- * a sample of rows is checked that takes about as many. These are some 10 s of one core. */
+/* Checking all rows of a long batch takes hours. If that needs more multiplications than this, or than --check-work
+ * says, only a sample of rows is checked that needs about as many: some 10 s of one core. */
 #define CHECK_WORK UINT64_C(30000000000)
 
 typedef struct job {
@@ -47,19 +48,19 @@ typedef struct job {
     fcp_check_report report;
     fcp_check_unit *sample; /* the rows that are checked; NULL: all */
     uint64_t sample_count;
-    unsigned collected;     /* tensors that rank 0 has all rows of: bit per fcp_tensor */
-    fcp_partition partition; /* asked for, then taken */
+    unsigned collected;     /* tensors of which rank 0 has collected all rows: bit per fcp_tensor */
+    fcp_partition partition; /* first the one that is asked for, then the one that is used */
     fcp_fuse fuse;
-    bool fused[FCP_PASSES]; /* is the pass fused? Then totals are what it comes to. */
+    bool fused[FCP_PASSES]; /* is the pass fused? Then `totals` describes its launches */
     fcp_fusion_totals totals[FCP_PASSES];
     char backend[32], transport[32], partition_why[400], warning[400];
-    bool processes;        /* every rank is a process, of which this is one */
+    bool processes;        /* each rank is a process of its own */
     uint32_t first, count; /* the ranks of this process */
     fcp_session *session;
     text trace; /* of --trace */
 } job;
 
-/* --- what is to be done ------------------------------------------------------------------------------------------- */
+/* --- options and checks ------------------------------------------------------------------------------------------- */
 
 static fcp_code parse_passes(const char *list, bool wanted[FCP_PASSES], fcp_error *err) {
     for (const char *s = list; s; s = strchr(s, ',') ? strchr(s, ',') + 1 : NULL) {
@@ -118,7 +119,7 @@ static fcp_code check_options(const cmd_line *line, job *work, bool wanted[FCP_P
     return code;
 }
 
-/* The tensors that the passes write. What rounding took from LSE is one of them: the backward pass needs it. */
+/* The tensors that the passes write. One is the rounding error of LSE, which the backward pass needs. */
 static unsigned outputs_of(const job *work) {
     unsigned outputs = 1u << FCP_TENSOR_LSE_LOW;
     for (int p = 0; p < FCP_PASSES; p++) outputs |= work->pass[p] ? fcp_pass_outputs((fcp_pass)p) : 0;
@@ -168,7 +169,7 @@ static uint64_t tokens_of(const fcp_shape *shape, int t) {
     return dims[0];
 }
 
-/* Is this process one rank of many? Then all but rank 0 say nothing but what is wrong. */
+/* Finds out whether this process is one rank of many. If so, all ranks but rank 0 print nothing but errors. */
 static fcp_code find_rank(const cmd_line *line, cmd_input *input, job *work, fcp_error *err) {
     const char *transport = line->value[OPT_TRANSPORT], *backend = line->value[OPT_BACKEND];
     const fcp_problem *p = input->plan->problem;
@@ -186,8 +187,8 @@ static fcp_code find_rank(const cmd_line *line, cmd_input *input, job *work, fcp
     return FCP_OK;
 }
 
-/* Refuses tensors that the machine cannot hold, rather than being killed for it. They are there twice: packed, and cut
- * by rank. */
+/* Refuses tensors that do not fit into the machine's memory, because the process would be killed. Each is there twice:
+ * packed, and divided among ranks. */
 static fcp_code check_memory(const job *work, unsigned set, fcp_error *err) {
     double need = 0, pages = (double)sysconf(_SC_PHYS_PAGES), page = (double)sysconf(_SC_PAGESIZE);
     for (int t = 0; t < FCP_TENSORS; t++)
@@ -199,7 +200,7 @@ static fcp_code check_memory(const job *work, unsigned set, fcp_error *err) {
                     pages * page / 1e9);
 }
 
-/* --- doing it ----------------------------------------------------------------------------------------------------- */
+/* --- inputs, passes, outputs -------------------------------------------------------------------------------------- */
 
 static fcp_code get_inputs(const cmd_line *line, job *work, unsigned set, fcp_error *err) {
     const unsigned all = set | outputs_of(work);
@@ -224,7 +225,7 @@ static fcp_code get_inputs(const cmd_line *line, job *work, unsigned set, fcp_er
     return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for the largest logits of %u heads", work->shape.heads);
 }
 
-/* A session of all plans; what it says of itself goes to the job. */
+/* Opens a session with all plans, and stores what it reports about itself in the job. */
 static fcp_code open_session(const cmd_line *line, const cmd_input *input, job *work, fcp_error *err) {
     const fcp_start start = {.size = sizeof start, .id_file = line->value[OPT_ID_FILE]};
     fcp_session_options options = {.size = sizeof options, .backend = line->value[OPT_BACKEND],
@@ -281,15 +282,16 @@ static unsigned passes_of(const job *work) {
     return passes;
 }
 
-/* Rank 0's process gets all rows of the outputs of `set`. */
+/* Collects all rows of the outputs of `set` in rank 0's process. */
 static fcp_code collect(const fcp_plan *plan, job *work, unsigned set, fcp_error *err) {
     set &= ~work->collected;
     work->collected |= set;
     return set ? fcp_session_collect_packed(work->session, plan, set, &work->packed, err) : FCP_OK;
 }
 
-/* Every process checks the rows of its ranks. But in a sample, rows of keys need O and LSE of all queries; so then rank
- * 0's process gets all outputs and checks the sample alone. */
+/* Checks the result. Each process checks the rows of its own ranks. But to check a row of keys, O and LSE of all
+ * queries are needed. So if only a sample is checked, rank 0's process collects all outputs and checks the sample
+ * alone. */
 static fcp_code check(const fcp_plan *plan, job *work, fcp_error *err) {
     if (!work->check) return FCP_OK;
     fcp_check_options options = {.passes = passes_of(work), .first = work->first, .count = work->count,
@@ -313,7 +315,7 @@ static fcp_code check(const fcp_plan *plan, job *work, fcp_error *err) {
     return code;
 }
 
-/* Tells all processes what each found, so that the report is that of all ranks. *out_wrong is the first rank with a
+/* Exchanges the reports of all processes, so that each has the report of all ranks. *out_wrong is the first rank with a
  * wrong tensor. */
 static fcp_code share_report(job *work, uint32_t *out_wrong, fcp_error *err) {
     uint32_t processes = fcp_session_processes(work->session);
@@ -323,7 +325,7 @@ static fcp_code share_report(job *work, uint32_t *out_wrong, fcp_error *err) {
     *out_wrong = work->first;
     for (int t = FCP_TENSORS - 1; t >= 0 && code == FCP_OK && processes > 1; t--) {
         fcp_check *c = &work->report.tensor[t];
-        if (!c->checked) continue; /* the same in all processes */
+        if (!c->checked) continue; /* all processes check the same tensors */
         code = fcp_session_gather(work->session, c, sizeof *c, all, err);
         if (code != FCP_OK) break;
         double share = 0;
@@ -343,7 +345,7 @@ static fcp_code share_report(job *work, uint32_t *out_wrong, fcp_error *err) {
     return code;
 }
 
-/* The largest logits of each process become those of all. */
+/* Takes the maximum, over all processes, of the largest logit of each head. */
 static fcp_code share_max(job *work, fcp_error *err) {
     enum { AT_ONCE = FCP_GATHER_BYTES / sizeof(float) };
     const uint32_t processes = fcp_session_processes(work->session), heads = work->shape.heads;
@@ -361,15 +363,12 @@ static fcp_code share_max(job *work, fcp_error *err) {
     return code;
 }
 
-/* Writes all outputs, or none: every file is complete before the first gets its name. */
+/* Writes all outputs or none: no file gets its name before all are complete. */
 static fcp_code write_outputs(const cmd_line *line, const job *work, fcp_error *err) {
     enum { MAX_LOGIT = FCP_TENSORS, TRACE, FILES };
     const char *trace = line->value[OPT_TRACE], *max_logit = line->value[OPT_MAX_LOGIT];
-    unsigned files = work->outputs; /* bit per file */
     cmd_file file[FILES];
     fcp_code code = FCP_OK;
-    if (max_logit) files |= 1u << MAX_LOGIT;
-    if (trace) files |= 1u << TRACE;
     for (int t = 0; t < FILES; t++) file[t] = CMD_FILE_NONE;
     for (int t = 0; t < FCP_TENSORS && code == FCP_OK; t++) {
         if (!(work->outputs & 1u << t)) continue;
@@ -386,16 +385,10 @@ static fcp_code write_outputs(const cmd_line *line, const job *work, fcp_error *
     if (code == FCP_OK && trace) code = cmd_file_open(&file[TRACE], trace, err);
     int why = code == FCP_OK && trace ? fcp_write_all(file[TRACE].file.fd, work->trace.at, work->trace.size) : 0;
     if (why) code = cmd_cannot_write(trace, why, err);
-    cmd_hold(); /* an interruption finds all of them in their places, or none */
-    for (int t = 0; t < FILES; t++) {
-        if (code == FCP_OK && files >> t & 1) code = cmd_file_commit(&file[t], err);
-        cmd_file_abandon(&file[t]);
-    }
-    cmd_release();
-    return code;
+    return cmd_files_commit(file, FILES, code, err);
 }
 
-/* --- telling it --------------------------------------------------------------------------------------------------- */
+/* --- printing ----------------------------------------------------------------------------------------------------- */
 
 /* Says which rows of a sample were checked: how many of each side, and the first runs. */
 static void print_sample(const job *work) {
@@ -440,7 +433,7 @@ static void json_sample(json *j, const job *work) {
     json_end(j);
 }
 
-/* What ran, and on what. */
+/* Prints what ran, and on what. */
 static void print_head(const cmd_line *line, const fcp_plan *plan, const job *work) {
     char tokens[64];
     if (fcp_plan_split(plan))
@@ -464,7 +457,7 @@ static void print_head(const cmd_line *line, const fcp_plan *plan, const job *wo
         printf("  one rank alone: NCCL was tried by sending to itself\n");
 }
 
-/* How long it took, and whether it is right. */
+/* Prints how long the passes took, and whether the result is right. */
 static void print_verdict(const fcp_plan *plan, const job *work) {
     const summary_figures f = summary_derive(plan);
     const double flops[FCP_PASSES] = {f.flops_forward, f.flops_backward};
@@ -549,7 +542,7 @@ static void verdict_json(json *j, const job *work) {
 
 /* --- one plan after the other ------------------------------------------------------------------------------------- */
 
-/* With several plans there are several results, and an option names one file. */
+/* An output option names one file, so it is an error if there are several plans, and so several results. */
 static fcp_code check_files(const cmd_line *line, const cmd_input *input, const job *work, fcp_error *err) {
     const char *named = line->value[OPT_TRACE] ? "trace" : line->value[OPT_MAX_LOGIT] ? "max-logit" : NULL;
     for (int t = 0; t < FCP_TENSORS; t++)
@@ -559,7 +552,7 @@ static fcp_code check_files(const cmd_line *line, const cmd_input *input, const 
                     named, cmd_plans(input));
 }
 
-/* Runs plan number i and judges it. *wrong: what is wrong with its result, unless an earlier one's was wrong. */
+/* Runs plan number i and checks its result. *wrong is the first error found in any result. */
 static fcp_code run_plan(const cmd_line *line, const cmd_input *input, uint32_t i, job *work, fcp_error *wrong,
                          fcp_error *err) {
     const fcp_plan *plan = cmd_plan(input, i);
@@ -584,7 +577,7 @@ static fcp_code run_plan(const cmd_line *line, const cmd_input *input, uint32_t 
     return FCP_OK;
 }
 
-/* Runs all plans on the same inputs, and tells of each. */
+/* Runs all plans on the same inputs, and reports on each. */
 static fcp_code run_plans(const cmd_line *line, cmd_input *input, job *work, fcp_error *err) {
     const bool told = work->first == 0;
     fcp_error wrong = {0};
@@ -643,8 +636,8 @@ static fcp_code run_job(const cmd_line *line, cmd_input *input, job *work, fcp_e
 
 fcp_code cmd_run(const cmd_line *line, cmd_input *input, fcp_error *err) {
     job work = {.report = FCP_CHECK_START};
-    /* The host computes on threads of its own. OpenBLAS, when it is loaded, would start one for each processor besides,
-     * and these keep the processors busy while they find nothing to do. */
+    /* The host backend has its own threads. OpenBLAS, when it is loaded, would start one more for each processor, and
+     * those spin while they wait for work. */
     setenv("OPENBLAS_NUM_THREADS", "1", 0);
     fcp_code code = run_job(line, input, &work, err);
     fcp_session_free(work.session);

@@ -1,17 +1,19 @@
-/* cmd_serve.c: `fcpc serve SOCKET`: plans batches for other programs, which send a JSON object on each line.
+/* cmd_serve.c: `fcpc serve SOCKET`: plans batches for other programs, which send a JSON object on each line. So callers
+ * in any language can plan without a binding to the library.
  *
- * Callers that are neither C nor Python need no binding for it. One thread reads and sends for all clients, so who
- * sends slowly or reads slowly holds nobody up. It gives each whole line to a pool of threads, which plan side by side.
- * A client has one line there at a time: so its answers come in its order, and nobody takes all threads alone. Whoever
- * may connect may also write files as this user, so the socket is the user's alone (mode 600).
+ * One thread reads from and writes to all clients without blocking, so a client that sends or reads slowly delays
+ * nobody. It hands each complete line to a pool of threads, which plan in parallel. A client has at most one line in
+ * the pool. So its answers come in the order of its requests, and no client can occupy all threads. Whoever connects
+ * can make this process write files, so only its own user can connect (mode 600).
  *
- * Descriptors and memory are limited, and clients may want more of both than there is. So places for clients are
- * counted out at the start: each takes a descriptor, and what is planned meanwhile needs some, too. All requests that
- * are not whole yet have HELD_MOST bytes together; who holds most of that is refused when there is no more, because
- * nobody knows when they go on. Where whole requests hold as much, long ones wait to be read: those come to an end.
+ * Both file descriptors and memory are limited. At the start the number of clients is chosen such that there are
+ * descriptors enough for all of them and for what is planned at the same time. All incomplete requests together may
+ * have HELD_MOST bytes. Beyond that the longest is refused, because nobody knows whether its client will ever send the
+ * rest. If complete requests have as many bytes, long incomplete ones are not read on until some are done, which always
+ * happens.
  *
- * It ends in two ways. An interruption ends it at once and removes the socket. When somebody else removes the socket,
- * the clients that are connected are served to their end, and then it ends with status 0.
+ * The server ends in two ways. An interruption ends it at once and removes the socket. If somebody else removes the
+ * socket, the clients that are connected are served until they leave, and then the server ends with status 0.
  */
 #define _GNU_SOURCE /* accept4 */
 #include <errno.h>
@@ -26,24 +28,23 @@
 #include <unistd.h>
 
 #include "compiler/cli/cmd.h"
-#include "compiler/cli/pool.h"
-#include "compiler/cli/request.h"
+#include "compiler/cli/serve.h"
 #include "runtime/base/threads.h"
 
 enum { CLIENTS = CMD_POOL_MOST, WAIT_MS = 500, CHUNK = 1 << 16 };
-/* Descriptors: of the server, its socket, the bell and one to look at a path; of a thread, a file that is read, or a
- * plan's temporary file, the lock on it and a file that is looked at. */
+/* Descriptors that are needed: by the server its socket, the eventfd of the pool and one to look at a path; by each
+ * thread a file that is read, or a plan's temporary file, its lock and a file that is compared with it. */
 enum { OWN_FILES = 3, THREAD_FILES = 4 };
 #define LINE_MOST ((size_t)64 << 20)  /* a field has a number for each token of the batch */
-#define HELD_MOST ((size_t)256 << 20) /* of all lines that have not come to their end; of all others */
-#define SHORT_MOST (HELD_MOST / CLIENTS) /* a line that is read in any case */
+#define HELD_MOST ((size_t)256 << 20) /* the most bytes of all incomplete lines together, and of all complete ones */
+#define SHORT_MOST (HELD_MOST / CLIENTS) /* a line up to this size is always read */
 
-/* A place for a client. It is free if fd is -1 and it is not busy. */
+/* A place for a client. It is free if fd is -1 and busy is false. */
 typedef struct client {
     int fd;
     text in, out;
     size_t begin, looked; /* where the next line of `in` begins; from there to `looked` it has no end */
-    size_t sent;          /* so much of `out` is gone */
+    size_t sent;          /* how many bytes of `out` have been sent */
     bool last;            /* nothing more is read */
     bool busy;            /* `job` is with the pool, and names the next line of `in` */
     cmd_job job;
@@ -51,14 +52,14 @@ typedef struct client {
 
 typedef struct server {
     const char *path;
-    int fd; /* -1: takes no more clients */
+    int fd; /* -1: the server accepts no more clients */
     dev_t device;
     ino_t inode;
     cmd_pool pool;
     client clients[CLIENTS];
     size_t places, count; /* for clients: how many there are, and how many are taken */
     size_t whole;         /* bytes of the requests that are with the pool */
-    bool full;            /* no descriptor was to be had for a client: nobody is admitted until something happens */
+    bool full;            /* there was no descriptor for a client: none is accepted before the next event */
     uint64_t requests, errors;
 } server;
 
@@ -89,7 +90,7 @@ static int bind_private(int fd, const struct sockaddr_un *where) {
     return result;
 }
 
-static fcp_code start(server *s, fcp_error *err) {
+static fcp_code open_socket(server *s, fcp_error *err) {
     struct sockaddr_un where = {.sun_family = AF_UNIX};
     struct stat st;
     if (strlen(s->path) >= sizeof where.sun_path) return cannot_listen(s->path, "the path is too long", err);
@@ -143,7 +144,7 @@ static void drop(server *s, client *c) {
 
 static void admit(server *s) {
     const int fd = accept4(s->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
-    /* A client that cannot be admitted goes on waiting, and the socket is ready all the time. */
+    /* Without a descriptor the client stays in the backlog, so poll would report the socket again and again. */
     s->full = fd < 0 && errno != EAGAIN && errno != EINTR && errno != ECONNABORTED;
     if (fd < 0) return;
     client *c = s->clients;
@@ -157,7 +158,8 @@ static void count_answer(server *s, bool good) {
     s->errors += !good;
 }
 
-/* Gives up the line that a client is sending, and the connection: its end cannot be found without reading it. */
+/* Refuses the line that a client is sending and ends the connection, because the end of the line cannot be found
+ * without reading on. */
 static void refuse(server *s, client *c, const fcp_error *err) {
     text_free(&c->in);
     c->begin = c->looked = 0;
@@ -178,8 +180,8 @@ static void refuse_no_memory(server *s, client *c) {
     refuse(s, c, &err);
 }
 
-/* Refuses the longest of the requests that are not whole yet, until the others have room. So short ones get through,
- * however many long ones stand still. */
+/* Refuses the longest of the incomplete requests, until the rest is at most HELD_MOST bytes. So short requests get
+ * through, however many long ones are stuck. */
 static void make_room(server *s) {
     for (;;) {
         client *longest = NULL;
@@ -198,7 +200,8 @@ static void make_room(server *s) {
     }
 }
 
-/* Gives the next whole line to the pool. Where there is none, moves what there is of it to the beginning. */
+/* Hands the next complete line to the pool. If there is none, moves the incomplete one to the beginning of the buffer.
+ */
 static void next_line(server *s, client *c) {
     const char *end = memchr(c->in.at + c->looked, '\n', c->in.size - c->looked);
     if (end) {
@@ -218,20 +221,20 @@ static void next_line(server *s, client *c) {
 }
 
 /* Reads what is there. False: the connection has failed. */
-static bool receive(server *s, client *c) {
+static bool receive_some(server *s, client *c) {
     char chunk[CHUNK];
     const ssize_t got = recv(c->fd, chunk, sizeof chunk, 0);
     if (got < 0) return errno == EAGAIN || errno == EINTR;
     c->last |= got == 0;
     text_add(&c->in, chunk, (size_t)got);
-    if (c->last && c->in.size) text_puts(&c->in, "\n"); /* the end of what is sent ends its last line, too */
+    if (c->last && c->in.size) text_puts(&c->in, "\n"); /* the end of the stream also ends its last line */
     if (c->in.failed) refuse_no_memory(s, c);
     else make_room(s);
     return true;
 }
 
 /* Sends what the client takes. False: the connection has failed. */
-static bool give(client *c) {
+static bool send_some(client *c) {
     const ssize_t sent = send(c->fd, c->out.at + c->sent, c->out.size - c->sent, MSG_NOSIGNAL);
     if (sent < 0) return errno == EAGAIN || errno == EINTR;
     c->sent += (size_t)sent;
@@ -241,17 +244,17 @@ static bool give(client *c) {
     return true;
 }
 
-/* What a client waits for. While a request is planned, that is only heard of which ends the connection. While there is
- * an answer to take, nothing is read: so neither requests nor answers pile up. */
+/* The poll events of a client. While its request is planned, only a hang-up is noticed. While it has an answer to take,
+ * nothing is read from it, so that neither requests nor answers pile up. */
 static short awaited(const server *s, const client *c) {
     if (c->busy) return 0;
     if (c->out.size) return POLLOUT;
     return s->whole > HELD_MOST && c->in.room > SHORT_MOST ? 0 : POLLIN;
 }
 
-/* A client that is not busy has sent something, or has room for an answer, or neither any more. */
+/* Serves a client that is not busy: it has sent something, can take more of its answer, or has gone. */
 static void serve_client(server *s, client *c) {
-    bool good = c->out.size ? give(c) : receive(s, c);
+    bool good = c->out.size ? send_some(c) : receive_some(s, c);
     if (good && !c->out.size && c->in.size) next_line(s, c);
     if (!good || c->out.failed || (c->last && !c->busy && !c->out.size)) drop(s, c);
 }
@@ -263,7 +266,7 @@ static void collect(server *s) {
         client *c = job->of;
         c->busy = false;
         c->looked = c->begin += job->size + 1;
-        if (c->begin == c->in.size) { /* a client that takes no answer keeps no request */
+        if (c->begin == c->in.size) { /* a client that is slow to take its answer holds no request meanwhile */
             text_free(&c->in);
             c->begin = c->looked = 0;
         }
@@ -282,9 +285,9 @@ static void collect(server *s) {
     }
 }
 
-/* Waits until something happens, and does it. 0, or an errno value. */
+/* Waits for an event and handles it. Returns 0, or an errno value. */
 static int serve_once(server *s) {
-    struct pollfd polled[CLIENTS + 2]; /* only what is open: a process with few descriptors may not ask for more */
+    struct pollfd polled[CLIENTS + 2]; /* only open ones: poll refuses more entries than a process may have files */
     client *of[CLIENTS];
     nfds_t count = 0;
     s->whole = 0;
@@ -312,8 +315,8 @@ static int serve_once(server *s) {
     return 0;
 }
 
-/* Gives up all that is left, which is nothing unless poll has failed. */
-static void end(server *s) {
+/* Frees all that is left, which is nothing unless poll has failed. */
+static void close_server(server *s) {
     for (size_t i = 0; i < CLIENTS; i++)
         if (s->clients[i].fd >= 0) drop(s, &s->clients[i]);
     cmd_pool_end(&s->pool);
@@ -349,7 +352,7 @@ static fcp_code divide_files(server *s, uint64_t *threads, fcp_error *err) {
     return FCP_OK;
 }
 
-/* Says that it listens, and for how many, if that is not as many as ever. */
+/* Prints that the server listens, and for how many clients, if that is fewer than usual. */
 static void print_start(const server *s) {
     fprintf(stderr, "fcpc: listening at %s", s->path);
     if (s->places < CLIENTS)
@@ -367,9 +370,7 @@ static fcp_code print_end(const cmd_line *line, const server *s, fcp_error *err)
     json_object(&j, NULL);
     json_u64(&j, "requests", s->requests);
     json_u64(&j, "errors", s->errors);
-    cmd_json_diagnostics(&j, NULL, NULL);
-    json_end(&j);
-    return cmd_json_print(&j, err);
+    return cmd_json_finish(&j, NULL, FCP_OK, err);
 }
 
 fcp_code cmd_serve(const cmd_line *line, cmd_input *input, fcp_error *err) {
@@ -385,7 +386,7 @@ fcp_code cmd_serve(const cmd_line *line, cmd_input *input, fcp_error *err) {
     if (!code) code = divide_files(s, &threads, err);
     if (!code) code = cmd_max_seconds(line, &max_seconds, err);
     if (!code) code = cmd_pool_start(&s->pool, (unsigned)threads, max_seconds, err);
-    if (!code) code = start(s, err);
+    if (!code) code = open_socket(s, err);
     if (!code && !line->quiet) print_start(s);
     int why = 0;
     while (!code && !why && (s->fd >= 0 || s->count)) why = serve_once(s);
@@ -393,7 +394,7 @@ fcp_code cmd_serve(const cmd_line *line, cmd_input *input, fcp_error *err) {
         unlink(s->path);
         code = fcp_fail_in(err, FCP_E_READ, s->path, 0, 0, "cannot be served: %s", strerror(why));
     }
-    end(s);
+    close_server(s);
     if (!code) code = print_end(line, s, err);
     free(s);
     return code;

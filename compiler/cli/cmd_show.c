@@ -1,5 +1,5 @@
-/* cmd_show.c: `fcpc show FILE`: draws the mask, the placement and the pipeline, or a part of one sequence's mask, in the
- * terminal or into a file. */
+/* cmd_show.c: `fcpc show FILE`: draws the mask, the placement and the pipeline, or a part of one sequence's mask, in
+ * the terminal or into a file. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -7,6 +7,10 @@
 #include "compiler/show/model.h"
 #include "compiler/show/summary.h"
 #include "compiler/show/zoom.h"
+
+/* The options that name a file to draw into. */
+static const cmd_option files[] = {OPT_SVG, OPT_HTML, OPT_PNG};
+enum { FILES = sizeof files / sizeof *files };
 
 static bool locale_is_utf8(void) {
     static const char *const names[] = {"LC_ALL", "LC_CTYPE", "LANG"};
@@ -17,7 +21,7 @@ static bool locale_is_utf8(void) {
     return false;
 }
 
-/* Draws what the options ask for: as the file of the option `as`, or, for any other option, as text for the
+/* Draws the plan: as HTML or SVG if the option `as` is one for such a file (PNG is made of SVG), else as text for the
  * terminal. */
 static fcp_code draw(const fcp_plan *plan, const fcpc_show_options *how, cmd_option as, char **out, fcp_error *err) {
     if (as == OPT_HTML) return fcpc_show_html(plan, how, out, err);
@@ -61,15 +65,15 @@ static fcp_code read_options(const cmd_line *line, fcpc_show_options *out, fcp_e
     return code;
 }
 
-/* Adds the counts of the part that is shown, by signs: those of the image if there is one, else those of the
- * terminal. */
+/* Adds how many pairs each sign of the drawn part stands for. If there is an image, its signs are counted, else those
+ * of the terminal, which are fewer. */
 static fcp_code add_view(json *j, const cmd_line *line, const fcp_plan *plan, const fcpc_show_options *how,
                          fcp_error *err) {
     uint32_t down = ZOOM_SVG_SIDE, across = ZOOM_SVG_SIDE;
     arena memory = {0};
     zoom z;
     if (!line->value[OPT_SVG] && !line->value[OPT_PNG]) zoom_room(how->width, &down, &across);
-    fcp_code code = zoom_part(plan, how, down, across, &memory, &z, err);
+    fcp_code code = zoom_make(plan, how, down, across, &memory, &z, err);
     if (code == FCP_OK) {
         json_object(j, "view");
         zoom_json(j, &z);
@@ -79,7 +83,7 @@ static fcp_code add_view(json *j, const cmd_line *line, const fcp_plan *plan, co
     return code;
 }
 
-/* Adds what is computed away from its queries' home. */
+/* Adds how much work is computed on another rank than the home of its queries. */
 static fcp_code add_moves(json *j, const fcp_plan *plan, fcp_error *err) {
     arena memory = {0};
     show_moves moves;
@@ -95,14 +99,13 @@ static fcp_code add_moves(json *j, const fcp_plan *plan, fcp_error *err) {
 /* What is drawn of plan number i; its files are numbered where there are several. */
 static fcp_code plan_json(json *j, const cmd_line *line, const cmd_input *input, uint32_t i,
                           const fcpc_show_options *how, fcp_error *err) {
-    static const cmd_option files[] = {OPT_SVG, OPT_HTML, OPT_PNG};
     const fcp_plan *plan = cmd_plan(input, i);
     summary_json(j, plan, cmd_times(input, i));
     char packing[SHOW_SENTENCE];
     json_string(j, "short_queries", show_packing(plan, packing) ? packing : NULL);
     fcp_code code = add_moves(j, plan, err);
     if (code == FCP_OK && how->part) code = add_view(j, line, plan, how, err);
-    for (size_t f = 0; f < sizeof files / sizeof *files; f++) {
+    for (size_t f = 0; f < FILES; f++) {
         char *path = line->value[files[f]] ? cmd_layer_path(line->value[files[f]], i) : NULL;
         json_string(j, cmd_options[files[f]].name, path);
         free(path);
@@ -122,13 +125,7 @@ static fcp_code print_json(const cmd_line *line, const cmd_input *input, const f
         json_end(&j);
     }
     if (input->layer_count) json_end(&j);
-    if (code != FCP_OK) {
-        json_free(&j);
-        return code;
-    }
-    cmd_json_diagnostics(&j, input->diagnostics, NULL);
-    json_end(&j);
-    return cmd_json_print(&j, err);
+    return cmd_json_finish(&j, input->diagnostics, code, err);
 }
 
 /* Draws all plans for the terminal, of a program with layers each below a line that says which it is. */
@@ -166,9 +163,7 @@ fcp_code cmd_show(const cmd_line *line, cmd_input *input, fcp_error *err) {
     fcp_code code = read_options(line, &how, err);
     if (code == FCP_OK && line->value[OPT_PNG]) code = cmd_png_check(line->value[OPT_PNG], err);
     if (code == FCP_OK) code = cmd_load(line, input, err);
-    if (code == FCP_OK) code = draw_files(line, input, &how, OPT_SVG, err);
-    if (code == FCP_OK) code = draw_files(line, input, &how, OPT_HTML, err);
-    if (code == FCP_OK) code = draw_files(line, input, &how, OPT_PNG, err);
+    for (size_t f = 0; f < FILES && !code; f++) code = draw_files(line, input, &how, files[f], err);
     if (code != FCP_OK) return code;
     if (line->json) return print_json(line, input, &how, err);
     return any ? FCP_OK : print_text(input, &how, err);

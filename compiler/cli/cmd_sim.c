@@ -1,5 +1,5 @@
-/* cmd_sim.c: `fcpc sim FILE`: how long the plan would take, beside the bounds that no plan can beat; one candidate, or
- * several strategies and settings side by side. */
+/* cmd_sim.c: `fcpc sim FILE`: predicts how long a plan takes, and prints it beside the bounds that no plan can beat. It
+ * does so for one program or plan, or for several strategies and settings side by side (candidates). */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,9 +7,10 @@
 #include "compiler/cli/candidate.h"
 #include "compiler/base/diag.h"
 #include "compiler/page/page.h"
-#include "compiler/simulate/sim_json.h"
 #include "compiler/show/model.h"
 #include "runtime/base/saturate.h"
+#include "runtime/plan/enum_names.h"
+#include "runtime/plan/plan.h"
 
 enum { MOST_POINTS = 4096, MOST_SWEEPS = 16 };
 
@@ -23,27 +24,28 @@ typedef struct sweep {
 typedef struct run {
     const cmd_line *line;
     candidate_how how;
-    sim_profile profile; /* of the last candidate; --profile: of all */
+    sim_profile profile; /* the last candidate's; with --profile that of all */
+    arena memory; /* of the sweeps */
     sweep sweeps[MOST_SWEEPS];
     size_t sweep_count;
-    size_t point; /* the one that is being predicted */
-    candidate *layers; /* without sweeps, of a program with layers: each mask; else NULL */
+    size_t point; /* the combination of settings that is being predicted */
+    candidate *layers; /* of a program with layers and without sweeps: each mask; else NULL */
     page page;    /* of --html */
     text html, trace, csv; /* the files */
 } run;
 
 /* Splits at commas that stand outside brackets: "fcp(coalesce = 2, buffers = 3),ring" has two parts. */
-static fcp_code split(const char *typed, sweep *out, fcp_error *err) {
+static fcp_code split(const char *typed, arena *memory, sweep *out, fcp_error *err) {
     size_t commas = 0;
     for (const char *s = typed; *s; s++) commas += *s == ',';
-    out->values = calloc(commas + 1, sizeof *out->values);
+    out->values = ARENA_NEW(memory, char *, commas + 1);
     if (!out->values) return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory");
     int depth = 0;
     for (const char *begin = typed, *s = typed;; s++) {
         depth += *s == '(' || *s == '[' ? 1 : *s == ')' || *s == ']' ? -1 : 0;
         if (*s && (*s != ',' || depth > 0)) continue;
         if (s == begin) return fcp_fail(err, FCP_E_USAGE, "'%.60s' has an empty value", typed);
-        if (!(out->values[out->count++] = strndup(begin, (size_t)(s - begin))))
+        if (!(out->values[out->count++] = arena_copy(memory, begin, (size_t)(s - begin))))
             return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory");
         if (!*s) return FCP_OK;
         begin = s + 1;
@@ -56,11 +58,12 @@ static fcp_code add_sweep(run *r, const char *name, size_t name_size, const char
         if (strlen(r->sweeps[i].name) == name_size && !memcmp(r->sweeps[i].name, name, name_size))
             return fcp_fail(err, FCP_E_USAGE, "--sweep: --strategy varies %s already", r->sweeps[i].name);
     sweep *s = &r->sweeps[r->sweep_count++];
-    if (!(s->name = strndup(name, name_size))) return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory");
-    return split(values, s, err);
+    if (!(s->name = arena_copy(&r->memory, name, name_size))) return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory");
+    return split(values, &r->memory, s, err);
 }
 
-/* A strategy that does not exist is a slip of the hand; one that refuses the batch is a row of the table. */
+/* E001 for a strategy that does not exist, which is a typing error. A strategy that exists and refuses the batch is no
+ * error here: it has a row in the table. */
 static fcp_code check_strategies(const sweep *s, fcp_error *err) {
     for (size_t i = 0; i < s->count; i++) {
         const size_t length = strcspn(s->values[i], "( +");
@@ -111,10 +114,11 @@ static const char *value_at(const run *r, size_t point, size_t i) {
 
 static double seconds(uint64_t picoseconds) { return (double)picoseconds / (double)SIM_SECOND; }
 
-/* Of several layers the largest bounds are added up, which may be another one of each. */
-static const char *largest_name(const candidate *x, int pass) {
+/* The name of the largest bound. The bound of several layers is the sum of each one's largest, which may have different
+ * names. */
+static const char *largest_name(const candidate_pass *x) {
     for (int b = 0; b < SIM_BOUNDS; b++)
-        if (x->pass[pass].bound[b] == x->pass[pass].largest) return sim_bound_names[b];
+        if (x->sim.bound[b] == x->largest) return sim_bound_names[b];
     return "several";
 }
 
@@ -124,7 +128,7 @@ static void point_text(const run *r, size_t point, text *out) {
                     strcmp(r->sweeps[i].name, "plan.strategy") ? r->sweeps[i].name : "strategy", value_at(r, point, i));
 }
 
-/* What a mask's row is called: as the program lists it, "window(w = 4096) x 3". */
+/* The name of a mask's row in the table: "window(w = 4096) x 3", as the program lists it. */
 static fcp_code mask_text(const cmd_input *input, uint32_t i, text *out, fcp_error *err) {
     arena memory = {0};
     const char *mask = NULL;
@@ -135,21 +139,20 @@ static fcp_code mask_text(const cmd_input *input, uint32_t i, text *out, fcp_err
     return code ? fcp_fail(err, code, "%s", fcp_code_text(code)) : FCP_OK;
 }
 
-static void print_pass(const run *r, const text *name, int width, const candidate *x, int pass) {
+static void print_pass(const run *r, const text *name, int width, const candidate *c, int pass) {
     char net[SUMMARY_NUMBER], local[SUMMARY_NUMBER], memory[SUMMARY_NUMBER];
-    if (!x->pass[pass].there) return;
+    const candidate_pass *x = &c->pass[pass];
+    const sim_pass *s = &x->sim;
+    if (!x->there) return;
     printf("%-*.*s %-8s %12.4f %7.3f %-8s %8.3f | %8.3f %8.3f %8.3f %9.3f | %9s %9s %9s %6.3f\n", width,
-           (int)name->size, name->size ? name->at : "", fcp_pass_names[pass], 1e3 * seconds(x->pass[pass].makespan),
-           x->pass[pass].largest ? (double)x->pass[pass].makespan / (double)x->pass[pass].largest : 1,
-           largest_name(x, pass),
-           x->pass[pass].compute, 1e3 * seconds(x->pass[pass].exposed[SIM_KV]),
-           1e3 * seconds(x->pass[pass].exposed[SIM_Q]), 1e3 * seconds(x->pass[pass].exposed[SIM_RETURN]),
-           1e3 * seconds(x->pass[pass].exposed[SIM_RESHUFFLE]),
-           summary_number(net, (double)x->pass[pass].bytes[FCP_NET], "B"),
-           summary_number(local, (double)x->pass[pass].bytes[FCP_LOCAL], "B"),
-           summary_number(memory, (double)x->summary.memory_peak_bytes, "B"), x->pass[pass].mfu);
+           (int)name->size, name->size ? name->at : "", fcp_pass_names[pass], 1e3 * seconds(s->makespan),
+           x->largest ? (double)s->makespan / (double)x->largest : 1, largest_name(x), x->compute,
+           1e3 * seconds(s->exposed[SIM_KV]), 1e3 * seconds(s->exposed[SIM_Q]), 1e3 * seconds(s->exposed[SIM_RETURN]),
+           1e3 * seconds(s->exposed[SIM_RESHUFFLE]), summary_number(net, (double)s->bytes[FCP_NET], "B"),
+           summary_number(local, (double)s->bytes[FCP_LOCAL], "B"),
+           summary_number(memory, (double)c->summary.memory_peak_bytes, "B"), x->mfu);
     if (!r->how.seeds) return;
-    printf("%-*s %-8s %12.4f to %.4f", width, "", "", 1e3 * x->pass[pass].least, 1e3 * x->pass[pass].most);
+    printf("%-*s %-8s %12.4f to %.4f", width, "", "", 1e3 * x->least, 1e3 * x->most);
     if (r->how.noise) printf(" with up to %" PRIu64 " %% of noise", r->how.noise);
     printf(", %" PRIu64 " seeds\n", r->how.seeds);
 }
@@ -161,7 +164,7 @@ static void print_row(const run *r, const text *name, int width, const candidate
     for (int pass = 0; pass < FCP_PASSES && !x->error.code; pass++) print_pass(r, name, width, x, pass);
 }
 
-/* The name of row i: first those of the masks, if there are several, then those of the candidates. */
+/* The name of row i. If the program has several masks, their rows come first; then come those of the candidates. */
 static fcp_code row_text(const run *r, const cmd_input *input, size_t i, text *out, fcp_error *err) {
     const uint32_t masks = r->layers ? input->layer_count : 0;
     fcp_code code = FCP_OK;
@@ -204,47 +207,39 @@ static void print_csv(const run *r, const candidate *rows, size_t points, FILE *
             r->how.seeds ? ",makespan_least_s,makespan_most_s" : "");
     for (size_t p = 0; p < points; p++)
         for (int pass = 0; pass < FCP_PASSES; pass++) {
-            const candidate *x = &rows[p];
-            if (x->error.code ? pass > 0 : !x->pass[pass].there) continue;
+            const candidate *c = &rows[p];
+            const candidate_pass *x = &c->pass[pass];
+            const sim_pass *s = &x->sim;
+            if (c->error.code ? pass > 0 : !x->there) continue;
             for (size_t i = 0; i < r->sweep_count; i++) {
                 const char *value = value_at(r, p, i);
                 fprintf(f, strpbrk(value, ",\"") ? "\"%s\"," : "%s,", value);
             }
-            if (x->error.code) {
-                fprintf(f, ",%s,,,,,,,,,,,,%s\n", fcp_code_name(x->error.code), r->how.seeds ? ",," : "");
+            if (c->error.code) {
+                fprintf(f, ",%s,,,,,,,,,,,,%s\n", fcp_code_name(c->error.code), r->how.seeds ? ",," : "");
                 continue;
             }
             fprintf(f, "%s,,%.12g,%.12g,%s,%.6g,%.12g,%.12g,%.12g,%.12g,%" PRIu64 ",%" PRIu64 ",%" PRIu64 ",%.6g",
-                    fcp_pass_names[pass], seconds(x->pass[pass].makespan), seconds(x->pass[pass].largest),
-                    largest_name(x, pass), x->pass[pass].compute, seconds(x->pass[pass].exposed[SIM_KV]),
-                    seconds(x->pass[pass].exposed[SIM_Q]), seconds(x->pass[pass].exposed[SIM_RETURN]),
-                    seconds(x->pass[pass].exposed[SIM_RESHUFFLE]), x->pass[pass].bytes[FCP_NET],
-                    x->pass[pass].bytes[FCP_LOCAL], x->summary.memory_peak_bytes, x->pass[pass].mfu);
-            if (r->how.seeds) fprintf(f, ",%.12g,%.12g", x->pass[pass].least, x->pass[pass].most);
+                    fcp_pass_names[pass], seconds(s->makespan), seconds(x->largest), largest_name(x), x->compute,
+                    seconds(s->exposed[SIM_KV]), seconds(s->exposed[SIM_Q]), seconds(s->exposed[SIM_RETURN]),
+                    seconds(s->exposed[SIM_RESHUFFLE]), s->bytes[FCP_NET], s->bytes[FCP_LOCAL],
+                    c->summary.memory_peak_bytes, x->mfu);
+            if (r->how.seeds) fprintf(f, ",%.12g,%.12g", x->least, x->most);
             fprintf(f, "\n");
         }
 }
 
-/* What the draws of --noise or --seeds gave. */
-static void draws_json(json *j, const run *r, const candidate *x, int pass) {
-    if (!r->how.seeds) return;
-    json_object(j, "draws");
-    json_u64(j, "noise_percent", r->how.noise);
-    json_u64(j, "seeds", r->how.seeds);
-    json_double(j, "makespan_least_s", x->pass[pass].least);
-    json_double(j, "makespan_most_s", x->pass[pass].most);
-    json_end(j);
-}
-
-/* The members of one pass. */
-static void pass_json(json *j, const run *r, const candidate *x, int pass, const sim_pass *whole,
-                      const fcp_plan *plan) {
-    sim_pass seen = {.makespan = x->pass[pass].makespan};
-    memcpy(seen.bound, x->pass[pass].bound, sizeof seen.bound);
-    memcpy(seen.exposed, x->pass[pass].exposed, sizeof seen.exposed);
-    memcpy(seen.bytes, x->pass[pass].bytes, sizeof seen.bytes);
-    sim_pass_json(j, &seen, x->pass[pass].largest, x->pass[pass].mfu);
-    draws_json(j, r, x, pass);
+/* Adds the members of one pass. */
+static void pass_json(json *j, const run *r, const candidate_pass *x, const sim_pass *whole, const fcp_plan *plan) {
+    sim_pass_json(j, &x->sim, x->largest, x->mfu);
+    if (r->how.seeds) { /* the range of times of the random runs */
+        json_object(j, "draws");
+        json_u64(j, "noise_percent", r->how.noise);
+        json_u64(j, "seeds", r->how.seeds);
+        json_double(j, "makespan_least_s", x->least);
+        json_double(j, "makespan_most_s", x->most);
+        json_end(j);
+    }
     if (whole) sim_ranks_json(j, whole, plan->problem->ranks);
 }
 
@@ -255,12 +250,13 @@ static fcp_code row_json(json *j, const run *r, const candidate *x, const sim_re
         cmd_json_diagnostics(j, NULL, &x->error);
         return FCP_OK;
     }
-    if (x->pass[FCP_FORWARD].there) pass_json(j, r, x, FCP_FORWARD, whole ? &whole->pass[FCP_FORWARD] : NULL, plan);
+    if (x->pass[FCP_FORWARD].there)
+        pass_json(j, r, &x->pass[FCP_FORWARD], whole ? &whole->pass[FCP_FORWARD] : NULL, plan);
     if (whole) code = cmd_phases_json(j, plan, FCP_FORWARD, err);
     json_u64(j, "memory_peak_bytes_predicted", x->summary.memory_peak_bytes);
     if (x->pass[FCP_BACKWARD].there) {
         json_object(j, "backward");
-        pass_json(j, r, x, FCP_BACKWARD, whole ? &whole->pass[FCP_BACKWARD] : NULL, plan);
+        pass_json(j, r, &x->pass[FCP_BACKWARD], whole ? &whole->pass[FCP_BACKWARD] : NULL, plan);
         if (whole && !code) code = cmd_phases_json(j, plan, FCP_BACKWARD, err);
         json_end(j);
     }
@@ -305,7 +301,8 @@ static fcp_code make_page(run *r, const candidate *rows, size_t points, fcp_erro
     return code;
 }
 
-/* Draws a plan for --trace and --html; of a long sweep the page has only the first plans, and its curves have all. */
+/* Draws a plan for --trace and --html. The page of a long sweep has pictures of the first PAGE_PLANS plans only; its
+ * curves have all. */
 static fcp_code draw(void *context, const fcp_plan *plan, const sim_profile *profile, const sim_options *options,
                      const sim_result *result, fcp_error *err) {
     run *r = context;
@@ -332,7 +329,7 @@ static fcp_code print_json(const run *r, const candidate *rows, size_t points, c
     fcp_code code = FCP_OK;
     json_object(&j, NULL);
     json_string(&j, "profile", r->profile.name);
-    if (r->layers) { /* the sum of all, then each */
+    if (r->layers) { /* the sum of all layers, then each mask */
         code = row_json(&j, r, rows, NULL, NULL, err);
         if (!code) code = layers_json(&j, r, input, err);
         cmd_json_diagnostics(&j, input->diagnostics, NULL);
@@ -364,7 +361,7 @@ static fcp_code make_csv(run *r, const candidate *rows, size_t points, fcp_error
     return lost || r->csv.failed ? fcp_fail(err, FCP_E_NO_MEMORY, "out of memory") : FCP_OK;
 }
 
-/* Plans and predicts the combination of the sweeps' values. */
+/* Plans and predicts one combination of the sweeps' values. */
 static fcp_code try_point(run *r, const cmd_input *opened, size_t point, candidate *out, fcp_error *err) {
     const char *settings[MOST_SWEEPS][2];
     for (size_t i = 0; i < r->sweep_count; i++) {
@@ -375,7 +372,7 @@ static fcp_code try_point(run *r, const cmd_input *opened, size_t point, candida
     return candidate_try(&r->how, opened, (const char *const(*)[2])settings, r->sweep_count, &r->profile, out, err);
 }
 
-/* Predicts the one plan, or program, and warns. */
+/* Without sweeps: predicts the plan or program, and adds advice. */
 static fcp_code predict_one(run *r, cmd_input *input, candidate *out, arena *memory, sim_result *result,
                             fcp_error *err) {
     cmd_input opened = {.opened = true, .is_plan = input->is_plan, .in_memory = input->in_memory};
@@ -392,7 +389,7 @@ static fcp_code predict_one(run *r, cmd_input *input, candidate *out, arena *mem
     if (!code && input->layer_count && !(r->layers = calloc(input->layer_count, sizeof *r->layers)))
         code = fcp_fail(err, FCP_E_NO_MEMORY, "out of memory");
     if (!code) code = candidate_predict_all(&r->how, input, &r->profile, memory, out, r->layers, result, err);
-    r->how.shown = NULL; /* what is tried for advice is not drawn */
+    r->how.shown = NULL; /* plans that are tried for advice are not drawn */
     if (!code && input->layer_count) cmd_render(input); /* advice is about one plan */
     else if (!code && !input->is_plan) {
         code = candidate_advise(&r->how, &opened, input->plan, &r->profile, out, input->diagnostics, err);
@@ -422,7 +419,7 @@ static fcp_code predict_all(run *r, cmd_input *input, fcp_error *err) {
     if (!code && !planned) {
         *err = rows[0].error;
         code = err->code;
-        input->diagnostics = rows[0].diagnostics; /* they say more than the error */
+        input->diagnostics = rows[0].diagnostics; /* with source lines, which the error lacks */
         rows[0].diagnostics = NULL;
     }
     const bool files = r->line->value[OPT_CSV] || r->line->value[OPT_HTML] || r->line->value[OPT_TRACE];
@@ -488,10 +485,6 @@ fcp_code cmd_sim(const cmd_line *line, cmd_input *input, fcp_error *err) {
     text_free(&r.html);
     text_free(&r.trace);
     text_free(&r.csv);
-    for (size_t i = 0; i < r.sweep_count; i++) {
-        for (size_t v = 0; r.sweeps[i].values && v < r.sweeps[i].count; v++) free(r.sweeps[i].values[v]);
-        free(r.sweeps[i].values);
-        free(r.sweeps[i].name);
-    }
+    arena_free(&r.memory);
     return code;
 }

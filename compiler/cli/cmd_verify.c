@@ -1,8 +1,12 @@
-/* cmd_verify.c: `fcpc verify PLAN`: runs the verifier, and says what it has proven, and what it has not. */
+/* cmd_verify.c: `fcpc verify PLAN`: runs the verifier, and prints what it has proven and what it has not. */
 #include <inttypes.h>
 #include <sys/stat.h>
 
 #include "compiler/cli/cmd.h"
+#include "runtime/plan/enum_names.h"
+#include "runtime/plan/plan.h"
+#include "runtime/plan/plan_summary.h"
+#include "runtime/verify/verify.h"
 
 /* What was proven of a plan. */
 typedef struct proof {
@@ -11,7 +15,7 @@ typedef struct proof {
     double seconds;
 } proof;
 
-/* What was proven, and what was not: the words that JSON has for it. */
+/* Lists in JSON what was proven, and what was not. */
 static void list_proven(const fcp_plan *plan, const proof *x, bool pairs, json *j) {
     static const char *const always[] = {"tiles", "transfers", "waits", "slots", "rounds", "partial_results", "results",
                                          "reshuffle", "memory", "summary"};
@@ -82,7 +86,7 @@ static void add_json(json *j, const fcp_plan *plan, const proof *x, bool pairs) 
     json_double(j, "seconds", x->seconds);
 }
 
-/* Proves one plan. Loading has done so, but keeps no report. */
+/* Verifies one plan. It was verified when it was loaded, but without a report. */
 static fcp_code prove(const fcp_plan *plan, bool pairs, double max_seconds, proof *out, fcp_error *err) {
     const double start = cmd_now();
     cmd_doing("verifying");
@@ -97,8 +101,8 @@ static fcp_code prove(const fcp_plan *plan, bool pairs, double max_seconds, proo
     return code;
 }
 
-/* Of a program with layers each plan has its lines, and in JSON its element of `layers`; the first stands on top, too.
- */
+/* Proves all plans and prints a paragraph for each. In JSON each plan of a program with layers is an element of
+ * `layers`, and the members of the first plan also stand in the outermost object. */
 static fcp_code prove_all(const cmd_line *line, const cmd_input *input, json *j, fcp_error *err) {
     const bool pairs = line->value[OPT_PAIRS], layers = input->layer_count, quiet = line->quiet || line->json;
     double max_seconds = 0;
@@ -128,8 +132,7 @@ static fcp_code prove_all(const cmd_line *line, const cmd_input *input, json *j,
     return code;
 }
 
-/* cmd_load would take an empty file for a program without a batch. Given to `verify`, it is a plan that was cut short.
- * */
+/* An empty file is a plan that was cut short. cmd_load would take it for a program without a batch. */
 static bool empty_file(const char *path) {
     struct stat about;
     return stat(path, &about) == 0 && S_ISREG(about.st_mode) && about.st_size == 0;
@@ -143,11 +146,7 @@ fcp_code cmd_verify(const cmd_line *line, cmd_input *input, fcp_error *err) {
     json_bool(&j, "ok", true);
     json_string(&j, "file", line->file);
     code = prove_all(line, input, &j, err);
-    if (code != FCP_OK || !line->json) {
-        json_free(&j);
-        return code != FCP_OK ? code : cmd_flush(err);
-    }
-    cmd_json_diagnostics(&j, input->diagnostics, NULL);
-    json_end(&j);
-    return cmd_json_print(&j, err);
+    if (line->json) return cmd_json_finish(&j, input->diagnostics, code, err);
+    json_free(&j);
+    return code ? code : cmd_flush(err);
 }

@@ -1,10 +1,12 @@
 /* emit_cost.c: `fcpc emit --cost`: what a step of each kernel costs, as a table or as JSON.
  *
- * Requires: a cubin with the lines of its source; nvdisasm.
- * Gives:    emit_cost.h. Of each loop over steps a row for FULL and one for PARTIAL cells, with a warp's instructions
- *           and the clocks that they keep each unit of a quarter of a multiprocessor busy.
+ * Requires: a cubin with line numbers of its source; nvdisasm.
+ * Gives:    emit_cost.h. Each loop over steps has a row for FULL cells and one for PARTIAL cells: a warp's
+ *           instructions, and for how many clocks they keep each unit of a quarter of an SM busy.
  */
 #include "compiler/cli/emit_cost.h"
+#include "runtime/plan/enum_names.h"
+#include "runtime/plan/head_ranges.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -61,7 +63,7 @@ static void print_kernel(FILE *f, const cost_kernel *k, const fcp_cubin *cubin) 
         fprintf(f, " %7s\n", "issue");
         const cost_step *x = &k->steps[s];
         if (!memcmp(&x->of[COST_FULL], &x->of[COST_PARTIAL], sizeof x->of[0])) {
-            print_class(f, "any", &x->of[COST_FULL]); /* no cell is done in another way: small kernels have none */
+            print_class(f, "any", &x->of[COST_FULL]); /* small kernels compute FULL and PARTIAL cells in the same way */
             continue;
         }
         for (int class = 0; class < COST_CLASSES; class++)
@@ -69,14 +71,14 @@ static void print_kernel(FILE *f, const cost_kernel *k, const fcp_cubin *cubin) 
     }
 }
 
-/* What a pass does for its launches. */
+/* The launches of a pass that is computed stage by stage. */
 typedef struct pass_cost {
-    uint64_t launches;    /* of the rank that has most */
+    uint64_t launches;    /* on the rank with the most */
     uint64_t state_bytes; /* forward, of running state that launches write and later ones read, on all ranks, at most:
                            * rows that meet no key in a launch are left out there */
 } pass_cost;
 
-/* Bytes of the running state of a token. */
+/* Bytes of a token's running state. */
 static uint64_t state_row(const fcp_plan *plan) {
     return (uint64_t)fcp_range_heads(plan->problem) * (plan->problem->value_dim + 2) * sizeof(float);
 }
@@ -95,7 +97,7 @@ static pass_cost cost_of_stages(const fcp_plan *plan, fcp_pass pass) {
         for (uint32_t i = compute->first; i < compute->first + compute->count; i++) {
             const fcp_instr *x = &plan->instrs[i];
             if (x->op != FCP_OP_ATTEND) continue;
-            for (uint32_t r = FCP_NONE; (r = fcp_kernel_next_range(plan, x->a, x->b, r)) != FCP_NONE;) launches++;
+            for (uint32_t r = FCP_NONE; (r = fcp_launch_next_range(plan, x->a, x->b, r)) != FCP_NONE;) launches++;
             for (uint32_t v = x->a; pass == FCP_FORWARD && v < x->a + x->b; v++)
                 out.state_bytes += state_bytes_of(plan, &plan->visits[v]);
         }

@@ -8,7 +8,7 @@
 
 /* Disassembles a cubin, made of `source` with line info, and reads its costs; the caller ends them with cost_free. */
 fcp_code cost_of_cubin(const char *arch, const char *source, const fcp_cubin *cubin, cost_report *out, fcp_error *err);
-/* What to compare fused passes with: their kernels by stages. fused: for each pass what it comes to, fused. */
+/* Kernels that compute stage by stage, to compare fused passes with. `fused` has the totals of each fused pass. */
 typedef struct cost_stages {
     unsigned passes; /* bit per fcp_pass: the fused ones */
     const cost_report *report;

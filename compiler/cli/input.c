@@ -1,7 +1,8 @@
 /* input.c: gets the plan that a command works on: from a plan file, or by compiling a program.
  *
- * Standard input, a pipe or a device can be read only once. So it is read into memory, up to a limit, and then looked
- * at. A regular file is left to the library, which maps plans instead of reading them.
+ * Standard input, a pipe or a device can be read only once. So it is read into memory, up to a limit, before anybody
+ * knows whether it is a plan or a program. A regular file is opened by the library, which maps plans instead of reading
+ * them.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -12,7 +13,6 @@
 #include "compiler/cli/cmd.h"
 #include "compiler/compile.h"
 #include "compiler/dump_passes.h"
-#include "compiler/shared_homes.h"
 #include "compiler/show/model.h"
 #include "runtime/plan/file.h"
 
@@ -39,16 +39,16 @@ static fcp_code cannot_read(const cmd_line *line, int why, fcp_error *err) {
     return fcp_fail_in(err, FCP_E_READ, cmd_name(line), 0, 0, "cannot be read: %s", strerror(why));
 }
 
-/* A plan begins with eight bytes that no text begins with. Half of them are enough here: so a damaged plan is still
- * refused as a plan, and not as a program that does not parse. */
+/* A plan begins with eight bytes that no text begins with. Here half of them are enough, so that a damaged plan is
+ * refused as a damaged plan, and not as a program with a syntax error. */
 static bool begins_as_plan(const char *start, size_t size) {
     size_t same = 0;
     for (size_t i = 0; i < MAGIC && i < size; i++) same += start[i] == magic[i];
     return same >= MAGIC / 2 || (size && size < MAGIC && same == size);
 }
 
-/* How many bytes a plan has, as its header says. One byte more shows that it has more: then it is refused, and so it is
- * if its header is damaged. So nobody reads a stream to the end for that. */
+/* The size of a plan, as its header says. A stream is read to one byte more than that: if that byte is there, or if the
+ * header is damaged, the plan is refused, and nobody reads an endless stream to its end. */
 static uint64_t stated_size(const char *start, size_t size) {
     file_header header;
     if (size < sizeof header) return size;
@@ -56,7 +56,7 @@ static uint64_t stated_size(const char *start, size_t size) {
     return header.total_size > size ? header.total_size : size;
 }
 
-/* Adds the rest of a stream, up to one byte more than `most`, which says that it is too long. 0, or an errno value. */
+/* Adds the rest of a stream, up to `most` + 1 bytes; so many mean that it is too long. Returns 0, or an errno value. */
 static int read_on(FILE *f, text *out, size_t most) {
     char chunk[CHUNK];
     size_t got = 1;
@@ -176,7 +176,7 @@ fcp_code cmd_max_seconds(const cmd_line *line, double *out, fcp_error *err) {
     return code;
 }
 
-/* Planning will take long: says so before it begins. */
+/* Prints the warnings so far, because planning will take long. */
 static void tell_soon(void *context, const planning *x) {
     cmd_input *input = context;
     (void)x;
@@ -187,7 +187,7 @@ static fcp_code plan_program(double max_seconds, const cmd_line *line, const fcp
                              cmd_input *input) {
     fcpc_progress progress = {0};
     const fcpc_batch own = {.size = sizeof own, .progress = &progress, .max_seconds = max_seconds,
-                            .bound = !line->quiet || line->json || input->dump}; /* those print it */
+                            .bound = !line->quiet || line->json || input->dump}; /* these print the lower bound */
     compile_watch watch = {.see = input->dump ? print_passes : NULL, .context = input, .soon = tell_soon,
                            .tried = &input->tried};
     cmd_watch(&progress);
@@ -198,7 +198,7 @@ static fcp_code plan_program(double max_seconds, const cmd_line *line, const fcp
     return code;
 }
 
-/* Does the command write a file for each mask under this option? */
+/* Does the command write one file for each mask to the path of this option? */
 static bool is_numbered(const cmd_line *line, int option) {
     if (line->command == CMD_COMPILE) return option == OPT_OUTPUT;
     return line->command == CMD_SHOW && (option == OPT_SVG || option == OPT_HTML || option == OPT_PNG);

@@ -1,8 +1,9 @@
-/* main.c: the program `fcpc`: reads the command line, calls the command, tells its error, and returns its exit
+/* main.c: the program `fcpc`: reads the command line, calls the command, reports its error, and returns its exit
  * status. */
 #include <stdlib.h>
 
 #include "compiler/cli/cmd.h"
+#include "runtime/plan/plan.h"
 
 static fcp_code (*const functions[])(const cmd_line *line, cmd_input *input, fcp_error *err) = {
 #define X(id, name, function, synopsis, help) [CMD_##id] = function,

@@ -1,6 +1,5 @@
-/* messages.c: tells errors and warnings, as text on stderr and, with --json, in one object on stdout: the member
- * "error" is the first error, and "diagnostics" lists it with all other errors and warnings.
- */
+/* messages.c: reports errors and warnings: as text on stderr and, with --json, in one object on stdout. Its member
+ * "error" is the first error, and "diagnostics" lists that error with all others and the warnings. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -113,7 +112,7 @@ void cmd_json_diagnostics(json *j, const fcpc_diagnostics *d, const fcp_error *e
     for (size_t i = 0; i < count; i++) {
         fcpc_diagnostics_get(d, i, &one);
         add_object(j, NULL, &one);
-        listed |= err && !one.warning && one.code == err->code; /* *err is a copy of it */
+        listed |= err && !one.warning && one.code == err->code; /* then *err is a copy of this one */
     }
     if (err && !listed) add_object(j, NULL, &last);
     json_end(j);
@@ -123,6 +122,16 @@ void cmd_json_diagnostics(json *j, const fcpc_diagnostics *d, const fcp_error *e
         if (one.warning) add_object(j, NULL, &one);
     }
     json_end(j);
+}
+
+fcp_code cmd_json_finish(json *j, const fcpc_diagnostics *d, fcp_code code, fcp_error *err) {
+    if (code) {
+        json_free(j);
+        return code;
+    }
+    cmd_json_diagnostics(j, d, NULL);
+    json_end(j);
+    return cmd_json_print(j, err);
 }
 
 fcp_code cmd_json_print(json *j, fcp_error *err) {

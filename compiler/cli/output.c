@@ -1,7 +1,7 @@
 /* output.c: makes sure that no file that a command reads is overwritten, and writes files whole or not at all.
  *
- * Files are compared by device and inode, because links and other spellings of a path can hide that two paths lead to
- * one file. A file that does not exist yet is identified by its folder and its name.
+ * Two paths may lead to one file, by links or by another spelling. So files are compared by device and inode. A file
+ * that does not exist yet is identified by its folder and its name.
  */
 #include <errno.h>
 #include <limits.h>
@@ -13,8 +13,8 @@
 #include "compiler/cli/cmd.h"
 #include "runtime/base/read_file.h"
 
-/* What a path leads to. If nothing is there, device and inode are those of the folder, and `name` is what would be
- * made in it. */
+/* The file that a path leads to. If there is none, device and inode are those of the folder, and `name` is the name
+ * that the file would get in it. */
 typedef struct target {
     bool there;
     mode_t mode;
@@ -23,7 +23,7 @@ typedef struct target {
     char name[NAME_MAX + 1];
 } target;
 
-/* Cuts a path into its folder (for the current one, ".") and the name in it. 0, or an errno value. */
+/* Cuts a path into its folder ("." for the current one) and the name in it. Returns 0, or an errno value. */
 static int cut_path(const char *path, char folder[PATH_MAX], const char **out_name) {
     const char *slash = strrchr(path, '/');
     size_t size = slash ? (size_t)(slash - path) + 1 : 0;
@@ -56,7 +56,7 @@ static int find_target(const char *path, target *out) {
     return why;
 }
 
-/* Whether writing one would harm the other. A character device, such as a terminal or /dev/null, is never harmed. */
+/* Would writing to one change the other? Writing to a character device, such as a terminal or /dev/null, never does. */
 static bool is_one_file(const target *a, const target *b) {
     return a->there == b->there && a->device == b->device && a->inode == b->inode && !strcmp(a->name, b->name) &&
            !(a->there && S_ISCHR(a->mode));
@@ -151,8 +151,8 @@ char *cmd_layer_path(const char *path, uint32_t n) {
 
 fcp_code cmd_file_open(cmd_file *f, const char *path, fcp_error *err) {
     struct stat st;
-    /* Something special has no temporary file, and opening a pipe may wait for a reader: that must stay
-     * interruptible. For any other file an interruption has to wait until the temporary file is known. */
+    /* A pipe or a device has no temporary file, and opening a pipe may wait for a reader, which must be interruptible.
+     * For any other file an interruption has to wait until the temporary file is registered. */
     const bool special = stat(path, &st) == 0 && !S_ISREG(st.st_mode);
     if (!special) cmd_hold();
     int why = fcp_beside_open(&f->file, path, f->regular);
@@ -177,6 +177,16 @@ void cmd_file_abandon(cmd_file *f) {
     cmd_release();
 }
 
+fcp_code cmd_files_commit(cmd_file *files, size_t count, fcp_code code, fcp_error *err) {
+    cmd_hold(); /* so that an interruption comes before or after all of them */
+    for (size_t i = 0; i < count; i++) {
+        if (!code && files[i].file.path) code = cmd_file_commit(&files[i], err);
+        cmd_file_abandon(&files[i]);
+    }
+    cmd_release();
+    return code;
+}
+
 static fcp_code write_bytes(cmd_file *f, const char *path, const void *bytes, size_t size, fcp_error *err) {
     fcp_code code = cmd_file_open(f, path, err);
     int why = code == FCP_OK ? fcp_write_all(f->file.fd, bytes, size) : 0;
@@ -198,11 +208,5 @@ fcp_code cmd_texts_write(const cmd_line *line, const cmd_text *texts, size_t cou
     for (size_t i = 0; i < count && code == FCP_OK; i++)
         if (line->value[texts[i].option])
             code = write_bytes(&files[i], line->value[texts[i].option], texts[i].bytes->at, texts[i].bytes->size, err);
-    cmd_hold();
-    for (size_t i = 0; i < count; i++) {
-        if (code == FCP_OK && line->value[texts[i].option]) code = cmd_file_commit(&files[i], err);
-        cmd_file_abandon(&files[i]);
-    }
-    cmd_release();
-    return code;
+    return cmd_files_commit(files, count, code, err);
 }

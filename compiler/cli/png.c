@@ -1,8 +1,8 @@
-/* png.c: draws one of our SVG images as a PNG file, by librsvg on cairo, at twice its size so that labels are sharp.
+/* png.c: turns one of our SVG images into a PNG file, by librsvg on cairo, at twice its size so that labels are sharp.
  *
- * librsvg brings some forty other libraries along. So it is loaded only when an image is to be drawn: other commands
- * start faster, run in little memory, and do not need it. If it cannot be loaded, E210 says so. The environment
- * variable FCPC_RSVG names another file to load.
+ * librsvg needs some forty other libraries. So it is loaded only when an image is drawn: other commands then start
+ * faster, take less memory, and work without it. If it cannot be loaded, that is E210. The environment variable
+ * FCPC_RSVG names another file to load.
  */
 #include <dlfcn.h>
 #include <errno.h>

@@ -1,44 +1,44 @@
-/* pool.c: the threads of `fcpc serve`, which answer requests side by side.
+/* pool.c: the threads of `fcpc serve`, which answer requests in parallel.
  *
- * There are two queues. A thread takes the first job that waits, answers it, adds it to those that are done, and rings.
- * Nothing else is shared: planning keeps no state outside of its arguments.
+ * There are two queues: jobs that wait, and jobs that are done. A thread takes the first job that waits, answers it,
+ * appends it to the jobs that are done, and signals that on the eventfd. Nothing else is shared, because planning keeps
+ * no state outside of its arguments.
  */
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#include "compiler/cli/pool.h"
-#include "compiler/cli/request.h"
+#include "compiler/cli/serve.h"
 #include "runtime/base/threads.h"
 
-static void add(cmd_queue *q, cmd_job *job) {
+static void append_job(cmd_queue *q, cmd_job *job) {
     job->next = NULL;
     if (q->first) q->last->next = job;
     else q->first = job;
     q->last = job;
 }
 
-static cmd_job *take(cmd_queue *q) {
+static cmd_job *remove_first(cmd_queue *q) {
     cmd_job *job = q->first;
     if (job) q->first = job->next;
     return job;
 }
 
-/* The first job that waits. NULL: the thread should end. */
+/* Waits for a job, and removes it from the queue. NULL: the thread must end. */
 static cmd_job *wait_for_job(cmd_pool *p) {
     pthread_mutex_lock(&p->lock);
     while (!p->waiting.first && !p->leave) pthread_cond_wait(&p->given, &p->lock);
-    cmd_job *job = p->leave ? NULL : take(&p->waiting);
+    cmd_job *job = p->leave ? NULL : remove_first(&p->waiting);
     pthread_mutex_unlock(&p->lock);
     return job;
 }
 
-static void *work(void *given) {
+static void *answer_jobs(void *given) {
     cmd_pool *p = given;
     cmd_job *job;
     while ((job = wait_for_job(p))) {
         job->good = cmd_answer(job->line, job->size, p->max_seconds, &job->stop, &job->answer);
         pthread_mutex_lock(&p->lock);
-        add(&p->done, job);
+        append_job(&p->done, job);
         pthread_mutex_unlock(&p->lock);
         eventfd_write(p->bell, 1);
     }
@@ -48,7 +48,7 @@ static void *work(void *given) {
 fcp_code cmd_pool_start(cmd_pool *p, unsigned threads, double max_seconds, fcp_error *err) {
     *p = (cmd_pool){.lock = PTHREAD_MUTEX_INITIALIZER, .given = PTHREAD_COND_INITIALIZER, .max_seconds = max_seconds};
     p->bell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    while (p->bell >= 0 && p->count < threads && fcp_thread_start(&p->threads[p->count], 0, work, p)) p->count++;
+    while (p->bell >= 0 && p->count < threads && fcp_thread_start(&p->threads[p->count], 0, answer_jobs, p)) p->count++;
     return p->count ? FCP_OK : fcp_fail(err, FCP_E_NO_MEMORY, "no thread can be started");
 }
 
@@ -56,7 +56,7 @@ void cmd_pool_give(cmd_pool *p, cmd_job *job) {
     job->stop = 0;
     job->answer = (text){0};
     pthread_mutex_lock(&p->lock);
-    add(&p->waiting, job);
+    append_job(&p->waiting, job);
     pthread_cond_signal(&p->given);
     pthread_mutex_unlock(&p->lock);
 }
@@ -65,9 +65,9 @@ void cmd_pool_stop(cmd_job *job) { __atomic_store_n(&job->stop, 1, __ATOMIC_RELA
 
 cmd_job *cmd_pool_take(cmd_pool *p) {
     eventfd_t rings;
-    eventfd_read(p->bell, &rings); /* before the queue is looked at, so that no later ring is lost */
+    eventfd_read(p->bell, &rings); /* read first, so that a job that is done later makes the eventfd readable again */
     pthread_mutex_lock(&p->lock);
-    cmd_job *job = take(&p->done);
+    cmd_job *job = remove_first(&p->done);
     pthread_mutex_unlock(&p->lock);
     return job;
 }

@@ -1,14 +1,14 @@
-/* progress.c: progress on a terminal, and what an interruption does.
+/* progress.c: shows progress on a terminal, and handles interruptions.
  *
- * Progress is a line on stderr that is rewritten every quarter of a second while something long is under way, and
- * erased when it ends. A thread does that; it is made when the first long step begins on a terminal.
+ * Progress is a line on stderr. It is rewritten every quarter of a second while something takes long, and erased when
+ * that ends. A thread does this; it is started when the first long step begins on a terminal.
  *
- * An interruption ends the process at once. No pass has to look for it, so Ctrl-C is as fast while planning for
- * 32,768 ranks as for one. Only temporary files must not stay behind; their paths are kept here, and the handler
- * removes them. So it does where another signal ends the process, as SIGPIPE does when nobody reads a pipe any more.
+ * An interruption ends the process at once. No pass has to look for it, so Ctrl-C is as fast while planning for 32,768
+ * ranks as for one. Only temporary files must not be left behind: their paths are kept here, and the handler removes
+ * them. It does the same for other signals that end the process, such as SIGPIPE when nobody reads a pipe any more.
  *
- * A signal handler has no argument, so what it needs is state of this file. That is right here: signals, like the
- * terminal, belong to the process.
+ * A signal handler gets no argument, so what it needs is global state of this file. That is right for a program:
+ * signals and the terminal belong to the whole process.
  */
 #include <pthread.h>
 #include <signal.h>
@@ -21,11 +21,12 @@
 #include "runtime/base/threads.h"
 #include "compiler/cli/cmd.h"
 
-/* More than any command has outputs, except a server whose threads all write plans of very many masks. A temporary file
- * that finds no place here is removed by the next who writes its target. */
+/* The most temporary files at a time. No command has as many outputs, except a server whose threads all write plans of
+ * very many masks. A file that finds no place here is not removed by an interruption, but by the next process that
+ * writes to the same path. */
 enum { GUARDED = 1024 };
 static const char *_Atomic guarded[GUARDED];
-static atomic_int held, interrupted; /* interrupted: by this signal; 0: not */
+static atomic_int held, interrupted; /* interrupted: the signal that has come; 0: none */
 static atomic_flag ending = ATOMIC_FLAG_INIT;
 static volatile sig_atomic_t tell_json, line_shown;
 
@@ -34,10 +35,10 @@ static struct {
     pthread_cond_t changed;
     bool enabled, started;
     const char *what;
-    const fcpc_progress *planning; /* NULL: none, or nobody tells how far it is */
+    const fcpc_progress *planning; /* NULL: unknown, or nothing is being planned */
     double since;
-    size_t candidate, candidates; /* the one under way, from 1, of so many; 0: there is one thing to do */
-    double begun;                 /* when the first was */
+    size_t candidate, candidates; /* the number, from 1, of the one that is worked on, and of all; 0: no candidates */
+    double begun;                 /* when the first candidate began */
 } progress = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
 
 static const char erase_line[] = "\r\033[K";
@@ -51,8 +52,8 @@ static void say(int fd, const char *bytes, size_t size) {
     }
 }
 
-/* Ends the process. A handler on another thread and the main thread may call it at the same time; the first one does
- * the work. It calls only what a signal handler may call. */
+/* Ends the process. A handler on another thread and the main thread may call it at the same time; only the first one
+ * does the work. It calls only functions that a signal handler may call. */
 static void end_interrupted(void) {
     static const char message[] = "fcpc: error[E013]: interrupted\n";
 #define INTERRUPTED                                                                                                    \
@@ -70,7 +71,7 @@ static void end_interrupted(void) {
     }
     if (line_shown) say(STDERR_FILENO, erase_line, sizeof erase_line - 1);
     const int number = atomic_load(&interrupted);
-    if (number != SIGINT && number != SIGTERM && number != SIGHUP) { /* whoever waits is to see what ended it */
+    if (number != SIGINT && number != SIGTERM && number != SIGHUP) { /* the parent should see which signal it was */
         sigset_t one;
         sigemptyset(&one);
         sigaddset(&one, number);
@@ -83,9 +84,10 @@ static void end_interrupted(void) {
     _exit(fcp_code_exit(FCP_E_INTERRUPTED));
 }
 
-/* The handler may run on any thread. If it comes while one holds, it leaves the end to the last that releases. Threads
- * look for interruptions when the first begins to hold and when the last releases. Both sides first write and then
- * read, so at least one of them sees the other. */
+/* The handler may run on any thread. If some thread is between cmd_hold and cmd_release, the process goes on until the
+ * last of them releases. The handler stores `interrupted` and then reads `held`; a thread that holds or releases
+ * changes `held` and then reads `interrupted`. So at least one of the two sees the other, and no interruption is lost.
+ */
 static void on_signal(int number) {
     atomic_store(&interrupted, number);
     if (!atomic_load(&held)) end_interrupted();

@@ -1,12 +1,13 @@
-/* request.c: one line of `fcpc serve`.
+/* request.c: reads a request of `fcpc serve`, which is one line, and answers it.
  *
  *     {"id": 7, "program": "model {...} ...", "lengths": [4096, 2048], "fields": {"doc": [0, 0, ...]}}
  *
- * Requires: any bytes; the line comes from outside.
- * Gives:    the members of `fcpc FILE --json`, or "error" with its code and place. A fault of the JSON text has the
- *           file <request>, line 1 and the column in bytes.
+ * Requires: nothing; the line comes from outside and may have any bytes.
+ * Gives:    the members of `fcpc FILE --json`, or "error" with its code and place. A syntax error of the JSON text has
+ *           the file <request>, line 1 and the column in bytes.
  */
 #include <inttypes.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -15,11 +16,11 @@
 #include "compiler/base/diag.h"
 #include "compiler/base/json_read.h"
 #include "compiler/cli/cmd.h"
-#include "compiler/cli/request.h"
+#include "compiler/cli/serve.h"
 #include "compiler/compile.h"
-#include "compiler/show/summary.h"
 #include "runtime/base/read_file.h"
 #include "runtime/base/stop.h"
+#include "runtime/plan/plan_check.h"
 
 /* A growing array in the arena of a request. */
 typedef struct list {
@@ -38,7 +39,7 @@ typedef struct request {
     list defines, lengths, queries, fields; /* of const char *, uint64_t, uint64_t, fcpc_field */
 } request;
 
-/* The last element of a list, which has room for it from now on; NULL: no memory, which r says. */
+/* Appends an element to a list and returns it; NULL: no memory, which is stored in r. */
 static void *append(request *q, list *x, size_t size, json_reader *r) {
     void *grown = arena_grow(&q->memory, x->at, x->count, &x->room, size);
     if (!grown) return json_no_memory(r), NULL;
@@ -46,36 +47,35 @@ static void *append(request *q, list *x, size_t size, json_reader *r) {
     return (char *)grown + x->count++ * size;
 }
 
-static bool read_copy(request *q, json_reader *r, const char **out) {
+static bool read_string(request *q, json_reader *r, void *to) {
+    const char **out = to;
     if (!json_read_string(r, &q->word)) return false;
     *out = arena_copy(&q->memory, q->word.at, q->word.size);
     return *out || json_no_memory(r);
 }
 
-static bool read_id(request *q, json_reader *r) {
-    if (json_peek(r) == '"') return read_copy(q, r, &q->id);
+static bool read_id(request *q, json_reader *r, void *to) {
+    if (json_peek(r) == '"') return read_string(q, r, to);
     return q->has_number = json_read_i64(r, &q->number);
 }
 
-static bool read_program(request *q, json_reader *r) {
-    const bool good = read_copy(q, r, &q->program);
+static bool read_program(request *q, json_reader *r, void *to) {
+    const bool good = read_string(q, r, to);
     q->program_size = q->word.size;
     return good;
 }
 
-static bool read_file(request *q, json_reader *r) { return read_copy(q, r, &q->file); }
-static bool read_plan(request *q, json_reader *r) { return read_copy(q, r, &q->plan); }
-
-static bool read_defines(request *q, json_reader *r) {
+static bool read_defines(request *q, json_reader *r, void *to) {
     json_enter(r, '[');
     while (json_more(r, ']')) {
-        const char **one = append(q, &q->defines, sizeof *one, r);
-        if (!one || !read_copy(q, r, one)) return false;
+        const char **one = append(q, to, sizeof *one, r);
+        if (!one || !read_string(q, r, one)) return false;
     }
     return !r->why;
 }
 
-static bool read_counts(request *q, json_reader *r, list *out) {
+static bool read_counts(request *q, json_reader *r, void *to) {
+    list *out = to;
     json_enter(r, '[');
     while (json_more(r, ']')) {
         uint64_t *one = append(q, out, sizeof *one, r);
@@ -84,15 +84,12 @@ static bool read_counts(request *q, json_reader *r, list *out) {
     return !r->why && (out->count || json_fault(r, "expected a number: a batch has a sequence at least"));
 }
 
-static bool read_lengths(request *q, json_reader *r) { return read_counts(q, r, &q->lengths); }
-static bool read_queries(request *q, json_reader *r) { return read_counts(q, r, &q->queries); }
-
 /* {"doc": [0, 0, 1], ...} */
-static bool read_fields(request *q, json_reader *r) {
+static bool read_fields(request *q, json_reader *r, void *to) {
     json_enter(r, '{');
     while (json_more(r, '}')) {
         list values = {0};
-        fcpc_field *field = append(q, &q->fields, sizeof *field, r);
+        fcpc_field *field = append(q, to, sizeof *field, r);
         if (!field || !json_key(r, &q->word)) return false;
         field->name = arena_copy(&q->memory, q->word.at, q->word.size);
         if (!field->name) return json_no_memory(r);
@@ -108,16 +105,21 @@ static bool read_fields(request *q, json_reader *r) {
     return !r->why;
 }
 
-static bool read_max_seconds(request *q, json_reader *r) {
-    return json_read_u64(r, &q->max_seconds) && (q->max_seconds || json_fault(r, "expected a number of at least 1"));
+static bool read_max_seconds(request *q, json_reader *r, void *to) {
+    (void)q;
+    return json_read_u64(r, to) && (*(uint64_t *)to || json_fault(r, "expected a number of at least 1"));
 }
 
+/* The members of a request: where each goes, and what reads it there. */
 static const struct {
     const char *name;
-    bool (*read)(request *q, json_reader *r);
-} keys[] = {{"id", read_id}, {"program", read_program}, {"file", read_file}, {"define", read_defines},
-            {"lengths", read_lengths}, {"queries", read_queries}, {"fields", read_fields}, {"plan", read_plan},
-            {"max_seconds", read_max_seconds}};
+    size_t to;
+    bool (*read)(request *q, json_reader *r, void *to);
+} keys[] = {{"id", offsetof(request, id), read_id}, {"program", offsetof(request, program), read_program},
+            {"file", offsetof(request, file), read_string}, {"define", offsetof(request, defines), read_defines},
+            {"lengths", offsetof(request, lengths), read_counts}, {"queries", offsetof(request, queries), read_counts},
+            {"fields", offsetof(request, fields), read_fields}, {"plan", offsetof(request, plan), read_string},
+            {"max_seconds", offsetof(request, max_seconds), read_max_seconds}};
 enum { KEYS = sizeof keys / sizeof *keys };
 
 /* Finds a key and reads its value. FCP_OK also if the text has a fault, which r knows. */
@@ -130,7 +132,7 @@ static fcp_code read_member(request *q, json_reader *r, unsigned *seen, uint32_t
         if (*seen & 1u << i)
             return fcp_fail_in(err, FCP_E_DUPLICATE, "<request>", 1, column, "'%s' is given twice", keys[i].name);
         *seen |= 1u << i;
-        keys[i].read(q, r);
+        keys[i].read(q, r, (char *)q + keys[i].to);
         return FCP_OK;
     }
     const char *near = diag_nearest(q->word.at, q->word.size, names, KEYS);
@@ -164,14 +166,15 @@ static fcp_code read_request(request *q, const char *line, size_t size, fcp_erro
     return FCP_OK;
 }
 
-/* A pipe or device is refused before anything is planned. The program and what it names are refused when they are
- * opened. */
+/* Refuses a plan's path that is a pipe or a device before anything is planned. The files that are read are checked when
+ * they are opened. */
 static fcp_code check_plan(const char *path, fcp_error *err) {
     struct stat st;
     return path && stat(path, &st) == 0 && !S_ISREG(st.st_mode) ? cmd_cannot_write(path, FCP_NOT_REGULAR, err) : FCP_OK;
 }
 
-/* Parses the program. Nothing is read if the plan's path is the program, or a file that it names. */
+/* Parses the program. It is an error, before anything is read, if the plan's path is the program or a file that the
+ * program names. */
 static fcp_code parse(const request *q, const volatile int *stop, fcpc_diagnostics *d,
                       fcpc_program **out, fcp_error *err) {
     cmd_line implied = {.command = CMD_COMPILE, .file = q->file, .value = {[OPT_OUTPUT] = q->plan}};
@@ -209,38 +212,6 @@ static fcp_code make_plans(const request *q, double max_seconds, const volatile 
     return code;
 }
 
-/* Adds what is known of a plan to the open object. */
-static fcp_code describe_plan(const fcp_plan *plan, const fcpc_times *times, const char *path,
-                              const volatile int *stop, json *j, fcp_error *err) {
-    uint8_t digest[FCP_DIGEST_BYTES];
-    char hex[2 * FCP_DIGEST_BYTES + 1];
-    summary_json(j, plan, times);
-    json_string(j, "plan", path);
-    fcp_code code = fcp_plan_digest(plan, digest, err);
-    if (!code) json_string(j, "digest", cmd_hex(digest, hex));
-    if (!code) code = fcp_plan_homes_until(plan, stop, digest, err);
-    if (!code) json_string(j, "homes", cmd_hex(digest, hex));
-    return code;
-}
-
-/* The first plan, and, of a program with layers, each. */
-static fcp_code describe(const request *q, const cmd_input *made, const volatile int *stop, json *j, fcp_error *err) {
-    fcp_code code = describe_plan(made->plan, &made->times, q->plan, stop, j, err);
-    cmd_balance_json(made, j);
-    if (!made->layer_count) return code;
-    json_array(j, "layers");
-    for (uint32_t i = 0; i < made->layer_count && !code; i++) {
-        char *path = q->plan ? cmd_layer_path(q->plan, i) : NULL;
-        json_object(j, NULL);
-        code = cmd_layer_json(made, i, j, err);
-        if (!code) code = describe_plan(cmd_plan(made, i), cmd_times(made, i), path, stop, j, err);
-        json_end(j);
-        free(path);
-    }
-    json_end(j);
-    return code;
-}
-
 /* Between the steps of a request: has the client gone? */
 static fcp_code go_on(const volatile int *stop, fcp_error *err) {
     return fcp_stop_asked(stop) ? fcp_fail(err, FCP_E_INTERRUPTED, "%s", fcp_code_text(FCP_E_INTERRUPTED)) : FCP_OK;
@@ -252,7 +223,8 @@ static void begin_answer(const request *q, json *j) {
     else json_string(j, "id", q->id);
 }
 
-/* Ends the object and adds it as a line. Without memory the client still gets a line, which is a constant. */
+/* Ends the object and appends it as a line. If there is no memory for that, the client still gets a line, which is a
+ * constant. */
 static void send_answer(json *j, const fcpc_diagnostics *d, const fcp_error *err, text *out) {
     cmd_json_diagnostics(j, d, err->code ? err : NULL);
     json_end(j);
@@ -274,7 +246,7 @@ bool cmd_answer(const char *line, size_t size, double max_seconds, const volatil
     if (!code) code = make_plans(&q, max_seconds, stop, &made, &err);
     begin_answer(&q, &done);
     if (!code) code = go_on(stop, &err);
-    if (!code) code = describe(&q, &made, stop, &done, &err);
+    if (!code) code = cmd_plans_json(&made, q.plan, true, stop, &done, &err);
     if (!code) code = go_on(stop, &err);
     if (!code && q.plan) code = cmd_write_plans(&made, q.plan, true, &err);
     if (code) begin_answer(&q, &failed);

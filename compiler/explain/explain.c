@@ -1,13 +1,15 @@
-/* explain.c: evaluates a mask and a score for one pair, on the syntax tree, and keeps the value of every
+/* explain.c: evaluates a mask and a score for one pair, on the syntax tree, and records the value of every
  * sub-expression.
  *
  * Requires: a program that was checked.
  * Gives:    the steps of the evaluation, in order, and the conditions that decide the answer.
- * Meaning:  as in the language. Operands are evaluated from left to right; `and` and `or` stop as soon as the answer
- *           is known, and a fault counts only if it is reached. There is one exception: an argument of a call that
- *           faults makes the call fault if the body uses the argument at all, reached or not. Whether it does is
- *           known only to the mask code, which is what a plan holds. So the mask is evaluated leniently first; if the
- *           answer is not that of the mask code, it is evaluated strictly, and then it must be.
+ * Meaning:  that of the language. Operands are evaluated from left to right; `and` and `or` stop as soon as the answer
+ *           is known, and a fault counts only if it is reached. There is one exception. If an argument of a call
+ *           faults, the call faults if its body uses the argument anywhere, reached or not. Only the mask code, which
+ *           is what a plan holds, knows whether it does. So the mask is first evaluated leniently: a fault of an
+ *           argument counts if it is reached. If that does not give the answer of the mask code, it is evaluated
+ *           strictly: any fault of an argument makes the call fault. One of the two must give the answer of the mask
+ *           code.
  * Cost:     O(distinct calls x size of their bodies). The text of a step is as long as its expression.
  */
 #include "compiler/explain/where_computed.h"
@@ -19,7 +21,7 @@
 
 #include "compiler/explain/which_sequence.h"
 #include "compiler/expr/expr.h"
-#include "compiler/front.h"
+#include "compiler/front/front.h"
 #include "compiler/base/memo.h"
 #include "compiler/base/real.h"
 #include "compiler/expr/slice_sources.h"
@@ -31,7 +33,7 @@ typedef struct known {
     int64_t value; /* of a real number: its bits */
 } known;
 
-/* Where an expression stands, and the values that names have there. */
+/* The scope of an expression: the values that names have in it. */
 typedef struct scene {
     const mask *m;
     const known *args;
@@ -44,11 +46,11 @@ typedef struct explaining {
     sema *s;
     explanation *out;
     size_t room;
-    memo memo, quiet; /* bodies that were evaluated; quiet: those of which no steps were kept */
+    memo memo, quiet; /* bodies that were evaluated already; quiet: without recording steps */
     const whereabouts *where;
-    uint32_t in_index; /* how many [ ] we are in: there `/` rounds down, also in a score */
+    uint32_t in_index; /* the depth of [ ]: inside them `/` rounds down, also in a score */
     bool strict; /* a call faults if an argument of it does */
-    bool lazy;   /* there was such a call, and it did not fault because strict is off */
+    bool lazy;   /* a call had such an argument, and did not fault because strict is off */
     bool failed;
 } explaining;
 
@@ -123,14 +125,11 @@ static known condition(bool v) { return (known){EXPLAIN_CONDITION, v}; }
 
 /* --- operators ---------------------------------------------------------------------------------------------------- */
 
+/* How two numbers compare: x < y, x == y, x > y; UNORDERED if one is not a number (NaN). */
+typedef enum order { LESS, EQUAL, GREATER, UNORDERED } order;
+
 static known apply_real(expr_op op, double x, double y) {
     switch (op) {
-    case OP_LT: return condition(x < y);
-    case OP_LE: return condition(x <= y);
-    case OP_GT: return condition(x > y);
-    case OP_GE: return condition(x >= y);
-    case OP_EQ: return condition(x == y);
-    case OP_NE: return condition(x != y);
     case OP_ADD: return real(x + y);
     case OP_SUB: return real(x - y);
     case OP_MUL: return real(x * y);
@@ -139,17 +138,9 @@ static known apply_real(expr_op op, double x, double y) {
     }
 }
 
-static known apply(expr_op op, known a, known b) {
-    if (a.kind == EXPLAIN_FAULT || b.kind == EXPLAIN_FAULT) return fault();
-    if (a.kind == EXPLAIN_REAL || b.kind == EXPLAIN_REAL) return apply_real(op, real_of(a), real_of(b));
-    int64_t v = 0, x = a.value, y = b.value;
+static known apply_whole(expr_op op, int64_t x, int64_t y) {
+    int64_t v = 0;
     switch (op) {
-    case OP_LT: return condition(x < y);
-    case OP_LE: return condition(x <= y);
-    case OP_GT: return condition(x > y);
-    case OP_GE: return condition(x >= y);
-    case OP_EQ: return condition(x == y);
-    case OP_NE: return condition(x != y);
     case OP_ADD: return __builtin_add_overflow(x, y, &v) ? fault() : number(v);
     case OP_SUB: return __builtin_sub_overflow(x, y, &v) ? fault() : number(v);
     case OP_MUL: return __builtin_mul_overflow(x, y, &v) ? fault() : number(v);
@@ -159,8 +150,25 @@ static known apply(expr_op op, known a, known b) {
     }
 }
 
-/* Operators of one precedence without parentheses, a op b op c ..., are one step. `and` and `or` stop where they
- * may. */
+static known apply(expr_op op, known a, known b) {
+    if (a.kind == EXPLAIN_FAULT || b.kind == EXPLAIN_FAULT) return fault();
+    const bool reals = a.kind == EXPLAIN_REAL || b.kind == EXPLAIN_REAL;
+    const double x = real_of(a), y = real_of(b);
+    const order o = reals ? x < y ? LESS : x == y ? EQUAL : x > y ? GREATER : UNORDERED
+                          : a.value < b.value ? LESS : a.value == b.value ? EQUAL : GREATER;
+    switch (op) {
+    case OP_LT: return condition(o == LESS);
+    case OP_LE: return condition(o == LESS || o == EQUAL);
+    case OP_GT: return condition(o == GREATER);
+    case OP_GE: return condition(o == GREATER || o == EQUAL);
+    case OP_EQ: return condition(o == EQUAL);
+    case OP_NE: return condition(o != EQUAL);
+    default: return reals ? apply_real(op, x, y) : apply_whole(op, a.value, b.value);
+    }
+}
+
+/* Evaluates a chain a op b op c ... of operators of one precedence without parentheses, which is one step. `and` and
+ * `or` stop as soon as the answer is known. */
 static known eval_chain(explaining *x, const expr *top, const scene *f, uint32_t depth, bool told) {
     expr_op kind = (expr_op)top->op;
     bool logic = kind == OP_AND || kind == OP_OR, done = false;
@@ -274,7 +282,7 @@ static known eval_rect(explaining *x, const expr *e, const scene *f, uint32_t de
     return end_step(x, step, eval(x, e->target, f, depth + 1, told), NULL);
 }
 
-/* Says which slices allow the pair: names the first and counts the others. */
+/* Finds the slices that allow the pair; the step names the first and counts the others. */
 static known eval_slices(explaining *x, const expr *e, uint32_t depth, bool told) {
     size_t step = told ? begin_step(x, e, depth, EXPLAIN_LEAF) : SIZE_MAX;
     const slice_source *from = e->target;
@@ -301,7 +309,7 @@ static known eval_slices(explaining *x, const expr *e, uint32_t depth, bool told
 
 /* --- fields and tables -------------------------------------------------------------------------------------------- */
 
-/* An array as the explained sequence sees it. */
+/* An array, from where the explained sequence begins in it. */
 static mc_array bound_array(const program_array *a, const whereabouts *w) {
     const mc_env env = {.n = w->n, .q_first = w->q_first, .queries = w->queries};
     return fcp_array_part(&a->record, a->data, w->first, &env);
@@ -370,7 +378,7 @@ static known variable(const explaining *x, uint32_t index) {
     return number(index == 0 ? o->q : index == 1 ? o->k : index == 2 ? o->n : o->h);
 }
 
-/* Whether the expression is a number or the name of one. It is then no step of its own. */
+/* Is the expression a number or the name of one? Then it has no step of its own. */
 static bool is_plain(const expr *e, const scene *f) {
     if (e->kind == EXPR_INT || e->kind == EXPR_FLOAT) return true;
     if (e->kind != EXPR_NAME) return false;
@@ -380,7 +388,7 @@ static bool is_plain(const expr *e, const scene *f) {
            (e->ref == REF_DEF_PARAM && f->def_args[e->index].kind != EXPLAIN_CONDITION);
 }
 
-/* Whether the call faults because an argument of it does. */
+/* Does the call fault because an argument does? */
 static bool argument_faults(explaining *x, const known *args, uint32_t count) {
     bool found = false;
     for (uint32_t i = 0; i < count; i++) found |= args[i].kind == EXPLAIN_FAULT;
@@ -388,7 +396,7 @@ static bool argument_faults(explaining *x, const known *args, uint32_t count) {
     return found && x->strict;
 }
 
-/* Evaluates a body with its arguments in place. If that was done before, the steps are not kept again. */
+/* Evaluates a body with its arguments in place. If the same was evaluated before, its steps are not recorded again. */
 static known eval_body(explaining *x, const void *what, const expr *body, const scene *inner, uint32_t count,
                        size_t step, uint32_t depth, bool told) {
     uint32_t own = inner->def ? inner->def->param_count : 0, words = 3 + 2 * (own + count);
@@ -532,7 +540,7 @@ static known eval(explaining *x, const expr *e, const scene *f, uint32_t depth, 
 
 /* --- because ------------------------------------------------------------------------------------------------------ */
 
-/* Lists the conditions that decide step i. */
+/* Adds the conditions that decide the value of step i. */
 static void because(explaining *x, size_t i) {
     explanation *o = x->out;
     const explain_step *s = &o->steps[i];
@@ -560,7 +568,7 @@ static void because(explaining *x, size_t i) {
 
 /* --- the pair ----------------------------------------------------------------------------------------------------- */
 
-/* The environment in which the mask code sees the explained sequence. */
+/* The environment of the mask code for the explained sequence. */
 static bool bind_program(const struct fcpc_program *p, const whereabouts *w, arena *scratch, mc_env *out) {
     mc_array *arrays = ARENA_NEW(scratch, mc_array, p->array_count + (size_t)1);
     if (!arrays) return false;
@@ -569,7 +577,7 @@ static bool bind_program(const struct fcpc_program *p, const whereabouts *w, are
     return true;
 }
 
-/* *out: whether the mask code gives the same answer. False: out of memory. */
+/* *out: does the mask code give the same answer? False: out of memory. */
 static bool agrees(const struct fcpc_program *p, const explanation *o, const whereabouts *w, arena *scratch,
                    bool *out) {
     int64_t *values = ARENA_NEW(scratch, int64_t, p->mask.count);
@@ -582,7 +590,7 @@ static bool agrees(const struct fcpc_program *p, const explanation *o, const whe
     return true;
 }
 
-/* Explains the plan's score, after the mask. */
+/* Evaluates the plan's score, after the mask. */
 static fcp_code explain_score(sema *s, explanation *o, const whereabouts *w, size_t room) {
     const struct fcpc_program *p = s->out;
     const mask *m = s->plan_score;
@@ -612,7 +620,7 @@ static fcp_code explain_score(sema *s, explanation *o, const whereabouts *w, siz
     if (!bind_program(p, w, s->scratch, &env)) return FCP_E_NO_MEMORY;
     double made = p->score.count ? mc_eval_score(p->score, &env, o->q, o->k, o->h, o->s, values) : o->s;
     if (made == o->scored || (isnan(made) && isnan(o->scored))) return FCP_OK;
-    diag_error(s->d, FCP_E_INTERNAL, p->score_span,
+    diag_error(s->d, FCP_E_INTERNAL, p->at[AT_SCORE],
                "the score's code gives another answer for q = %" PRId64 ", k = %" PRId64, o->q, o->k);
     return FCP_E_INTERNAL;
 }
@@ -649,12 +657,12 @@ static fcp_code explain_mask(sema *s, void *context) {
         if (!x.lazy) break;
     }
     if (same) return s->plan_score && o->allowed ? explain_score(s, o, &w, x.room) : FCP_OK;
-    diag_error(s->d, FCP_E_INTERNAL, p->mask_span,
+    diag_error(s->d, FCP_E_INTERNAL, p->at[AT_MASK],
                "the mask code gives another answer for q = %" PRId64 ", k = %" PRId64, o->q, o->k);
     return FCP_E_INTERNAL;
 }
 
-/* The same, and of a plan also who computes the pair: that is looked for in all of its tiles. */
+/* The same; for a plan it also finds the rank that computes the pair, for which it searches all tiles. */
 static fcp_code explain_whole(sema *s, void *context) {
     explanation *o = context;
     fcp_code code = explain_mask(s, o);

@@ -1,5 +1,5 @@
-/* explain.h: why a mask allows a pair or not, and what a score makes of its logit: the value of every
- * sub-expression. */
+/* explain.h: explains why a mask allows a pair of a query and a key or not, and what a score makes of its logit, with
+ * the value of every sub-expression. */
 #ifndef FCPC_EXPLAIN_EXPLAIN_H
 #define FCPC_EXPLAIN_EXPLAIN_H
 #include "compiler/base/arena.h"
@@ -13,7 +13,7 @@ typedef enum explain_kind {
     EXPLAIN_NUMBER,    /* an integer, in `value` */
     EXPLAIN_REAL,      /* a real number, in `real` */
     EXPLAIN_CONDITION, /* 0 or 1, in `value` */
-    EXPLAIN_FAULT,     /* it overflows, divides by zero or reads beyond an array, or something it needs does */
+    EXPLAIN_FAULT,     /* it, or something it needs, overflows, divides by zero or reads beyond an array */
     EXPLAIN_UNREACHED, /* it was not evaluated, as the answer was already known */
     EXPLAIN_ARRAY      /* a field or table; no step has this kind */
 } explain_kind;
@@ -21,8 +21,8 @@ typedef enum explain_kind {
 /* How a step's value follows from the steps below it. */
 typedef enum explain_rule { EXPLAIN_LEAF, EXPLAIN_AND, EXPLAIN_OR, EXPLAIN_NOT, EXPLAIN_BODY, EXPLAIN_IF } explain_rule;
 
-/* One sub-expression. The sub-expressions that it is made of follow it, one level deeper, in the order in which they
- * are evaluated. A number, or the name of one, is no step: its value is in `with`. */
+/* One sub-expression. The sub-expressions that it consists of follow it, one level deeper, in the order of evaluation.
+ * Numbers, and names of numbers, have no steps of their own: their values are in `with`. */
 typedef struct explain_step {
     uint32_t depth;
     explain_kind kind;
@@ -31,7 +31,7 @@ typedef struct explain_step {
     int64_t value;
     double real;
     const char *text; /* the sub-expression */
-    const char *with; /* the same with the values of its operands, "4900 < 8192"; of a call, its arguments; or "" */
+    const char *with; /* the same with the values of its operands, "4900 < 8192"; for a call, its arguments; or "" */
     const char *file; /* where it stands */
     bool builtin;     /* it stands in the prelude */
     uint32_t line, column;
@@ -43,8 +43,8 @@ typedef struct explanation {
     int64_t q, k, h;
     double s;           /* the logit */
     uint32_t layer;     /* which mask of the program, from 0: less than it has */
-    /* The length of the sequence, and its number if it was `asked` for. If not, the answer says which was taken: the
-     * first with n tokens; n 0: the longest that has q and k. */
+    /* The length of the sequence, and its number if it was `asked` for. If it was not, the answer has the one that was
+     * taken: the first with n tokens; if n is 0, the longest that has q and k. */
     int64_t n;
     uint64_t sequence;
     bool asked;
@@ -64,26 +64,26 @@ typedef struct explanation {
     double scored;      /* what the score makes of s */
     bool score_faults;
     size_t score_first;
-    const struct explain_computed *computed; /* by whom; NULL: `plan` is NULL, or the pair is not allowed */
+    const struct explain_computed *computed; /* where; NULL: `plan` is NULL, or the pair is not allowed */
 } explanation;
 enum { EXPLAIN_STEPS = 4096 };
 
-/* Explains the mask and score of the program in `bytes`. *out says what is asked; without a batch n 0 means the least
- * length that has q and k. Errors are in `d`; a pair outside the sequence is one (FCP_E_VALUE). The caller frees
- * out->arena, also after an error. */
+/* Explains the mask and score of the program in `bytes`. *out has the question. If there is no batch and n is 0, the
+ * sequence is as long as q and k need. Errors are added to `d`; a pair outside the sequence is FCP_E_VALUE. The caller
+ * frees out->arena, also after an error. */
 fcp_code explain_pair(const char *name, const char *bytes, size_t size, const fcpc_options *options, diags *d,
                       explanation *out);
 
-/* Explains many pairs of one program, which is parsed once. next gets an explanation that is empty but for `plan`, and
- * fills in the next question; false: there is none. told gets the answer, which lives until told returns. The answer
- * does not say by whom the pair is computed. Errors are in `d`. */
+/* Explains many pairs of one program, which is parsed once. `next` gets an explanation that is empty but for `plan`,
+ * and fills in the next question; false: there are no more. `told` gets the answer, which is freed when told returns.
+ * The answer does not say which rank computes the pair. Errors are added to `d`. */
 typedef bool explain_next(void *context, explanation *o);
 typedef void explain_told(void *context, const explanation *o);
 fcp_code explain_pairs(const char *name, const char *bytes, size_t size, const fcpc_options *options,
                        const fcp_plan *plan, explain_next *next, explain_told *told, diags *d, void *context);
 
-/* Adds the explanation as lines of text, at most `width` columns wide if that is 40 or more. With `colour` there are
- * ANSI escapes. `main_source` is the name that was given to explain_pair: places in it are shown without a file.
+/* Adds the explanation as lines of text, at most `width` columns wide if that is 40 or more. With `colour` it has ANSI
+ * escapes. `main_source` is the name that was given to explain_pair: places in that file are printed without its name.
  * (print.c) */
 void explain_text(const explanation *o, const char *main_source, uint32_t width, bool colour,
                   struct text *out);

@@ -1,5 +1,5 @@
-/* print.c: writes an explanation as text and as JSON, and has the public functions fcpc_explain_*, which explain a pair
- * and give the text. */
+/* print.c: prints an explanation as text and as JSON. It also has the public functions fcpc_explain_text and
+ * fcpc_explain_json, which explain a pair and return one of these. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,8 +24,8 @@ static void print_value(text *t, const explain_step *s) {
     }
 }
 
-/* Adds a line: value, expression, operands, place. If it is too long, the end of the expression is left out, and of the
- * operands if they take more than half of the room. */
+/* Adds a line: value, expression, operands, place. If the line is too long, the expression is cut off, and so are the
+ * operands if they take more than half of the line. */
 static void print_step(const explain_step *s, const char *main_source, uint32_t value_width, uint32_t width,
                        bool colour, text *out) {
     text value = {0}, middle = {0}, place = {0};
@@ -172,60 +172,44 @@ void explain_json(const explanation *o, json *j) {
 
 enum { WIDTH_MOST = 1000 }; /* each line is filled up to the width, so a text can need steps times as much memory */
 
-static fcp_code tell(diags *d, fcp_code code, const char *message) {
+static fcp_code report(diags *d, fcp_code code, const char *message) {
     if (d) diag_error(d, code, SPAN_NONE, "%s", message);
     return code;
 }
 
-/* Copies the question to *asked and explains the pair. The caller frees out->arena, also after an error. */
+/* Explains the pair, and makes its text, or JSON. */
 static fcp_code answer(const char *name, const char *bytes, size_t size, const fcpc_options *options,
-                       const fcpc_question *question, diags *d, fcpc_question *asked, explanation *out) {
+                       const fcpc_question *question, diags *d, bool as_json, char **out_text) {
+    fcpc_question asked;
     fcp_error err;
-    fcp_code code = fcp_sized_read(asked, sizeof *asked, question, "fcpc_question", &err);
-    *out = (explanation){0};
-    if (code != FCP_OK) return tell(d, code, err.message);
-    *out = (explanation){.q = asked->q, .k = asked->k, .n = (int64_t)asked->length, .h = asked->head, .s = asked->logit,
-                         .sequence = asked->sequence, .asked = asked->choose_sequence, .plan = asked->plan};
-    if (asked->width > WIDTH_MOST) return tell(d, FCP_E_ARGUMENT, "fcpc_question.width is larger than 1000");
-    if (asked->length > INT64_MAX || asked->k < 0)
-        return tell(d, FCP_E_VALUE, "a key's position is 0 or more, and a length is less than 2^63");
-    if (asked->plan) bytes = asked->plan->source, size = asked->plan->source_count;
-    return explain_pair(name ? name : "", bytes, size, options, d, out);
+    text out = {0};
+    json j = {0};
+    fcp_code code = fcp_sized_read(&asked, sizeof asked, question, "fcpc_question", &err);
+    if (code != FCP_OK) return report(d, code, err.message);
+    explanation e = {.q = asked.q, .k = asked.k, .n = (int64_t)asked.length, .h = asked.head, .s = asked.logit,
+                     .sequence = asked.sequence, .asked = asked.choose_sequence, .plan = asked.plan};
+    if (asked.width > WIDTH_MOST) return report(d, FCP_E_ARGUMENT, "fcpc_question.width is larger than 1000");
+    if (asked.length > INT64_MAX || asked.k < 0)
+        return report(d, FCP_E_VALUE, "a key's position is 0 or more, and a length is less than 2^63");
+    if (asked.plan) bytes = asked.plan->source, size = asked.plan->source_count;
+    code = explain_pair(name ? name : "", bytes, size, options, d, &e);
+    if (code == FCP_OK && as_json) {
+        json_object(&j, NULL);
+        explain_json(&e, &j);
+        json_end(&j);
+    } else if (code == FCP_OK) explain_text(&e, name ? name : "", asked.width ? asked.width : 80, asked.colour, &out);
+    arena_free(&e.arena);
+    const fcp_code made =
+        as_json ? json_hand_over(&j, code, out_text, &err) : text_hand_over(&out, code, out_text, &err);
+    return made == code ? code : report(d, made, "out of memory");
 }
 
 fcp_code fcpc_explain_text(const char *name, const char *bytes, size_t size, const fcpc_options *options,
                            const fcpc_question *question, fcpc_diagnostics *d, char **out_text) {
-    fcpc_question asked;
-    explanation e;
-    text out = {0};
-    fcp_code code = answer(name, bytes, size, options, question, d, &asked, &e);
-    if (code == FCP_OK) {
-        explain_text(&e, name ? name : "", asked.width ? asked.width : 80, asked.colour, &out);
-        char *made = out.failed ? NULL : text_take(&out);
-        if (made) *out_text = made;
-        else code = tell(d, FCP_E_NO_MEMORY, "out of memory");
-    }
-    text_free(&out);
-    arena_free(&e.arena);
-    return code;
+    return answer(name, bytes, size, options, question, d, false, out_text);
 }
 
 fcp_code fcpc_explain_json(const char *name, const char *bytes, size_t size, const fcpc_options *options,
                            const fcpc_question *question, fcpc_diagnostics *d, char **out_text) {
-    fcpc_question asked;
-    explanation e;
-    json j = {0};
-    fcp_code code = answer(name, bytes, size, options, question, d, &asked, &e);
-    if (code == FCP_OK) {
-        json_object(&j, NULL);
-        explain_json(&e, &j);
-        json_end(&j);
-        const char *object = json_text(&j);
-        char *made = object ? strdup(object) : NULL;
-        if (made) *out_text = made;
-        else code = tell(d, FCP_E_NO_MEMORY, "out of memory");
-    }
-    json_free(&j);
-    arena_free(&e.arena);
-    return code;
+    return answer(name, bytes, size, options, question, d, true, out_text);
 }

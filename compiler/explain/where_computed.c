@@ -1,17 +1,22 @@
-/* where_computed.c: finds the rank that computes a pair, and the ways of its query and key, in a plan's tables.
+/* where_computed.c: finds the rank that computes a pair, and the paths of its query and key to that rank, in a plan's
+ * tables.
  *
- * Method: the pair's pieces give the two blocks, the blocks the tile, the tile its visit, and the ATTEND that names the
- *         visit the rank. A way is followed backwards: the rank received the block from a rank, which received it from
- *         another, up to the home.
+ * Method: the pair's pieces give the two blocks, the blocks give the tile, the tile its visit, and the ATTEND that has
+ *         the visit the rank. A path is followed backwards: the rank received the block from some rank, which received
+ *         it from another, up to the block's home.
  */
 #include "compiler/explain/where_computed.h"
+#include "runtime/plan/bytes.h"
+#include "runtime/plan/enum_names.h"
+#include "runtime/plan/instructions.h"
+#include "runtime/plan/plan_summary.h"
 
 #include <inttypes.h>
 
 #include "compiler/base/json.h"
 #include "compiler/base/text.h"
 
-/* Does the range of heads of a block have query head h? A block that holds KV has all query heads of its KV heads. */
+/* Does a block's range of heads contain query head h? A block that holds KV has all query heads of its KV heads. */
 static bool has_head(const fcp_plan *plan, const fcp_block *b, uint32_t h) {
     const fcp_heads *r = &plan->heads[b->heads];
     uint32_t shared = plan->problem->heads / plan->problem->kv_heads, kv = h / shared, sub = h % shared;
@@ -46,7 +51,7 @@ static bool find_visit(const fcp_plan *plan, uint32_t q_block, uint32_t k_block,
     return false;
 }
 
-/* Reads all ATTENDs of the pass: who computes the visit, and how much everybody computes. */
+/* Reads all ATTENDs of the pass: finds the rank that computes the visit, and adds up how much each rank computes. */
 static void read_work(const fcp_plan *plan, uint32_t visit, explain_computed *c) {
     uint32_t home = c->queries.home, block = c->queries.block;
     for (uint32_t r = 0; r < plan->problem->ranks; r++) {

@@ -1,12 +1,12 @@
-/* which_sequence.c: chooses the sequence of the batch that an explained pair belongs to.
+/* which_sequence.c: chooses the sequence of the batch to which an explained pair belongs.
  *
- * It is the sequence that was asked for, by its number or its length. Otherwise it is the longest that has both
- * positions, or the longest if none has. Of several with the same length the first that has the query is taken. If
- * there is no batch, the values of a field are taken for one sequence; if there is no field either, the sequence is
- * as long as the positions need.
+ * If the question names a sequence, by its number or its length, it is that one. Otherwise it is the longest that has
+ * both positions; if none has, the longest of all. Of several with the same length the first that has the query is
+ * taken. If there is no batch, the values of a field are taken for one sequence. If there is no field either, the
+ * sequence is as long as the positions need.
  *
  * Requires: a program that was checked.
- * Cost:     O(sequences).
+ * Cost:     linear in the number of sequences.
  */
 #include "compiler/explain/which_sequence.h"
 #include "compiler/sema/lengths.h"
@@ -44,7 +44,7 @@ static bool has_pair(const sema *s, const explanation *o, size_t i) {
     return has_query(s, o, i) && (uint64_t)o->k < batch_length(s, i, FCP_KEYS);
 }
 
-/* The keys of sequence i; of a field that is one sequence, as many as it has values. */
+/* The keys of sequence i. If the values of a field are taken for one sequence, it has a key for each value. */
 static uint64_t keys_of(const sema *s, const program_array *alone, size_t i) {
     return alone ? alone->record.count : batch_length(s, i, FCP_KEYS);
 }
@@ -80,7 +80,7 @@ static fcp_code choose_sequence(sema *s, explanation *o, whereabouts *out) {
         diag_hint(s->d, "field '%s' has values for the batch's sequences only; --seq says which", field->name);
         return FCP_E_VALUE;
     }
-    /* of those of this length, the first that has the query */
+    /* of the sequences of this length, the first that has the query */
     for (size_t i = at; here && !alone && !o->asked && i < count; i++) {
         if (keys_of(s, alone, i) != keys_of(s, alone, at) || !has_query(s, o, i)) continue;
         at = i;
@@ -124,7 +124,7 @@ static bool check_pair(sema *s, const explanation *o, const whereabouts *w) {
     return false;
 }
 
-/* Refuses positions and lengths that no batch can have. Sums of the others do not overflow. */
+/* Refuses positions and lengths that no batch can have, so that later sums do not overflow. */
 static bool check_size(sema *s, const explanation *o) {
     const int64_t values[] = {o->q, o->k, o->n};
     static const char *const names[] = {"q", "k", "n"};

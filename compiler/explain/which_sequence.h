@@ -4,15 +4,15 @@
 #include "compiler/explain/explain.h"
 #include "compiler/sema/sema.h"
 
-/* A sequence: its number of keys and queries, the position of its first query, and where its tokens begin in the
+/* A sequence: how many keys and queries it has, the position of its first query, and where its tokens begin in the
  * batch. */
 typedef struct whereabouts {
     int64_t n, q_first, queries;
     uint64_t first[FCP_SIDES];
 } whereabouts;
 
-/* Chooses the sequence that o asks for, and sets o->n, o->sequence, o->by_field and *out. Errors are reported.
- * FCP_E_VALUE: the batch has no such sequence, or the sequence no such q or k, or the model no such h. FCP_E_FIELD:
- * a field has no values. */
+/* Chooses the sequence of the question, and sets o->n, o->sequence, o->by_field and *out. Errors are added to the
+ * diagnostics. FCP_E_VALUE: the batch has no such sequence, or the sequence no such q or k, or the model no such h.
+ * FCP_E_FIELD: a field has no values. */
 fcp_code explain_where(sema *s, explanation *o, whereabouts *out);
 #endif

@@ -137,7 +137,7 @@ bool expr_lower_mask(sema *s, mask *m, const arg *args, span call) {
     if (!s->failed && expr_extract(s, s->builder, root.node, &s->out->mask, &s->out->mask_spans)) keep_head(s);
     expr_end(s);
     s->out->mask_name = expr_call_text(s, m, figures);
-    s->out->mask_span = call;
+    s->out->at[AT_MASK] = call;
     if (!s->out->mask_name) sema_no_memory(s);
     return !s->failed;
 }

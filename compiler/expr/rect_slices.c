@@ -17,6 +17,7 @@
 #include "compiler/sema/files.h"
 #include "compiler/sema/names.h"
 #include "compiler/expr/slice_sources.h"
+#include "runtime/plan/plan.h"
 
 enum { FILE_MAX = 1 << 30, FIELDS = 5 };
 #define POSITION_MAX (INT64_C(1) << SLICE_POSITION_BITS)

@@ -22,6 +22,7 @@
 #include "compiler/expr/expr.h"
 #include "compiler/base/real.h"
 #include "compiler/sema/array_values.h"
+#include "runtime/plan/plan.h"
 
 /* --- parameters --------------------------------------------------------------------------------------------------- */
 
@@ -269,7 +270,7 @@ bool expr_lower_score(sema *s, mask *m, const arg *args, span call) {
     if (!good || m->state != MASK_GOOD || !p->mask.count || s->failed) return false;
     s->plan_score = m;
     s->plan_numbers = numbers;
-    p->score_span = call;
+    p->at[AT_SCORE] = call;
     p->score_name = expr_call_text(s, m, numbers);
     if (!p->score_name || !expr_begin(s)) return sema_no_memory(s);
 

@@ -1,4 +1,4 @@
-/* lower.c: what the passes made, as the tables of a plan.
+/* lower.c: writes what the passes decided as the tables of a plan.
  *
  * Requires: x->slots and everything before it; rounds.
  * Gives: x->plan, whose tables are in x->memory; the caller makes the plan own that arena (workspace_own).
@@ -49,10 +49,8 @@ static fcp_code lower_rounds(planning *x, fcp_plan *plan) {
         memcpy(rounds + starts[pass], ps->rounds, ps->round_count * sizeof *rounds);
         starts[pass + 1] += ps->round_count;
     }
-    plan->rounds = rounds;
-    plan->rounds_count = count;
-    plan->round_starts = starts;
-    plan->round_starts_count = FCP_PASSES + 1;
+    PLAN_TABLE(plan, rounds, rounds, count);
+    PLAN_TABLE(plan, round_starts, starts, FCP_PASSES + 1);
     return FCP_OK;
 }
 
@@ -64,22 +62,16 @@ static fcp_code lower_facts(planning *x, fcp_plan *plan, fcp_summary **out) {
     fcp_problem *facts = ARENA_ZNEW(memory, fcp_problem, 1);
     fcp_summary *summary = ARENA_ZNEW(memory, fcp_summary, 1);
     fcp_cluster *cluster = ARENA_ZNEW(memory, fcp_cluster, 1);
-    mc_node *mask = ARENA_NEW(memory, mc_node, g->mask.count);
+    mc_node *mask = lower_copy(memory, g->mask.nodes, g->mask.count, sizeof *mask);
     char *source = arena_copy(memory, g->plan_source, source_size);
     if (!facts || !summary || !cluster || !mask || !source) return FCP_E_NO_MEMORY;
     problem_facts(x, facts);
     *cluster = g->cluster;
-    memcpy(mask, g->mask.nodes, g->mask.count * sizeof *mask);
-    plan->source = source;
-    plan->source_count = source_size;
-    plan->problem = x->facts = facts;
-    plan->problem_count = 1;
-    plan->cluster = cluster;
-    plan->cluster_count = 1;
-    plan->summary = *out = summary;
-    plan->summary_count = 1;
-    plan->mask = mask;
-    plan->mask_count = g->mask.count;
+    PLAN_TABLE(plan, source, source, source_size);
+    PLAN_TABLE(plan, problem, x->facts = facts, 1);
+    PLAN_TABLE(plan, cluster, cluster, 1);
+    PLAN_TABLE(plan, summary, *out = summary, 1);
+    PLAN_TABLE(plan, mask, mask, g->mask.count);
     return FCP_OK;
 }
 
@@ -91,20 +83,14 @@ static fcp_code lower_problem_tables(planning *x, fcp_plan *plan) {
     const fcp_run *runs = p->runs;
     if (!sequences) return FCP_E_NO_MEMORY;
     if (!x->trial) { /* a candidate's plan does not outlive its planning */
-        fcp_shape_rec *own_shapes = ARENA_NEW(&x->memory, fcp_shape_rec, p->shape_count + (size_t)1);
-        fcp_run *own_runs = ARENA_NEW(&x->memory, fcp_run, p->run_count + (size_t)1);
-        if (!own_shapes || !own_runs) return FCP_E_NO_MEMORY;
-        if (p->shape_count) memcpy(own_shapes, p->shapes, p->shape_count * sizeof *own_shapes);
-        if (p->run_count) memcpy(own_runs, p->runs, p->run_count * sizeof *own_runs);
-        shapes = own_shapes;
-        runs = own_runs;
+        shapes = lower_copy(&x->memory, shapes, p->shape_count, sizeof *shapes);
+        runs = lower_copy(&x->memory, runs, p->run_count, sizeof *runs);
+        if (!shapes || !runs) return FCP_E_NO_MEMORY;
     }
     if (p->program->layout != FCP_LAYOUT_PLANNED) {
-        plan->deals = p->rule.deals;
-        plan->deals_count = p->rule.deal_count;
+        PLAN_TABLE(plan, deals, p->rule.deals, p->rule.deal_count);
     }
-    plan->heads = p->heads;
-    plan->heads_count = p->head_count;
+    PLAN_TABLE(plan, heads, p->heads, p->head_count);
     for (uint32_t b = 0; b < p->block_count; b++) {
         p->blocks[b].home = x->placement->home[b];
         p->blocks[b].home_slot = x->slots->home_slot[b];
@@ -112,36 +98,28 @@ static fcp_code lower_problem_tables(planning *x, fcp_plan *plan) {
     }
     for (uint32_t s = 0; s < p->sequences; s++)
         sequences[s] = (fcp_sequence){p->queries[s], p->lengths[s], problem_q_first(p, s)};
-    plan->sequences = sequences;
-    plan->sequences_count = p->sequences;
-    plan->pieces = p->pieces;
-    plan->pieces_count = p->piece_count;
-    plan->blocks = p->blocks;
-    plan->blocks_count = p->block_count;
-    plan->shapes = shapes;
-    plan->shapes_count = p->shape_count;
-    plan->runs = runs;
-    plan->runs_count = p->run_count;
-    plan->parts = p->parts;
-    plan->parts_count = p->part_count;
-    plan->visits = x->schedule->visits;
-    plan->visits_count = x->schedule->visit_count;
-    plan->head_classes = p->head_class;
-    plan->head_classes_count = p->class_count ? p->program->heads : 0;
+    PLAN_TABLE(plan, sequences, sequences, p->sequences);
+    PLAN_TABLE(plan, pieces, p->pieces, p->piece_count);
+    PLAN_TABLE(plan, blocks, p->blocks, p->block_count);
+    PLAN_TABLE(plan, shapes, shapes, p->shape_count);
+    PLAN_TABLE(plan, runs, runs, p->run_count);
+    PLAN_TABLE(plan, parts, p->parts, p->part_count);
+    PLAN_TABLE(plan, visits, x->schedule->visits, x->schedule->visit_count);
+    PLAN_TABLE(plan, head_classes, p->head_class, p->class_count ? p->program->heads : 0);
     return FCP_OK;
 }
 
-/* The plan has the shapes now, and no pass asks the mask again. So its memory is freed, and the verifier gets it next.
- * Where several plannings ask one mask, it stays. */
-static void leave_mask(planning *x, const fcp_plan *plan) {
+/* Frees the object that answered for the mask, unless other plannings use it. The plan has copies of its shapes, and no
+ * later pass asks it, so the verifier can use its memory. */
+static void close_mask(planning *x, const fcp_plan *plan) {
     if (x->trial || x->kept) return;
     x->problem->shapes = plan->shapes;
     x->problem->runs = plan->runs;
     problem_close_mask(x, &x->cells);
 }
 
-/* What takes long: each pass's streams, the tiles, the summary. The backward pass has twice as much of transfers as the
- * forward pass, so the rest is done beside it. */
+/* What takes long, for two threads: one writes the streams of the backward pass, which has twice as many transfers; the
+ * other writes those of the forward pass, the tiles and the summary. */
 typedef struct bulk {
     lower_streams *streams;
     fcp_tile *tiles;
@@ -169,8 +147,7 @@ static fcp_code lower_bulk(planning *x, fcp_plan *plan, fcp_summary *summary) {
     if (!code) code = pair_make(x, large, (pair_piece){lower_back, &b}, (pair_piece){lower_ahead, &b});
     if (code) return code;
     lower_join_passes(x, b.streams, plan);
-    plan->tiles = b.tiles;
-    plan->tiles_count = x->problem->tile_count;
+    PLAN_TABLE(plan, tiles, b.tiles, x->problem->tile_count);
     return FCP_OK;
 }
 
@@ -180,7 +157,7 @@ fcp_code lower(planning *x) {
     if (!plan) return FCP_E_NO_MEMORY;
     fcp_code code = lower_rounds(x, plan);
     if (!code) code = lower_problem_tables(x, plan);
-    if (!code) leave_mask(x, plan);
+    if (!code) close_mask(x, plan);
     if (!code) code = lower_facts(x, plan, &summary);
     if (!code) code = lower_data(x, plan);
     if (!code) code = lower_bulk(x, plan, summary);

@@ -6,10 +6,10 @@
 
 #include "compiler/lower/lower.h"
 
-static const mc_node *copy_code(mc_code code, arena *memory) {
-    mc_node *nodes = ARENA_NEW(memory, mc_node, code.count + (size_t)1);
-    if (nodes && code.count) memcpy(nodes, code.nodes, code.count * sizeof *nodes);
-    return nodes;
+void *lower_copy(arena *memory, const void *rows, size_t count, size_t size) {
+    void *copy = arena_alloc(memory, count + 1, size, _Alignof(uint64_t));
+    if (copy && count) memcpy(copy, rows, count * size);
+    return copy;
 }
 
 static fcp_code lower_slices(const struct fcpc_program *g, arena *memory, fcp_plan *plan) {
@@ -28,12 +28,9 @@ static fcp_code lower_slices(const struct fcpc_program *g, arena *memory, fcp_pl
         rows += s->row_count;
         bands += s->band_count;
     }
-    plan->slices = slices;
-    plan->slices_count = g->slices_count;
-    plan->band_rows = all_rows;
-    plan->band_rows_count = rows;
-    plan->bands = all_bands;
-    plan->bands_count = bands;
+    PLAN_TABLE(plan, slices, slices, g->slices_count);
+    PLAN_TABLE(plan, band_rows, all_rows, rows);
+    PLAN_TABLE(plan, bands, all_bands, bands);
     return FCP_OK;
 }
 
@@ -41,22 +38,16 @@ fcp_code lower_data(planning *x, fcp_plan *plan) {
     const struct fcpc_program *g = x->program;
     const binding *b = x->binding;
     arena *memory = &x->memory;
-    plan->score = copy_code(g->score, memory);
-    plan->score_count = g->score.count;
-    plan->slope = copy_code(g->slope, memory);
-    plan->slope_count = g->slope.count;
+    PLAN_TABLE(plan, score, lower_copy(memory, g->score.nodes, g->score.count, sizeof(mc_node)), g->score.count);
+    PLAN_TABLE(plan, slope, lower_copy(memory, g->slope.nodes, g->slope.count, sizeof(mc_node)), g->slope.count);
     double *sink = ARENA_NEW(memory, double, g->heads);
     if (!plan->score || !plan->slope || !sink) return FCP_E_NO_MEMORY;
     if (g->sink) memcpy(sink, g->sink, g->heads * sizeof *sink);
-    plan->sink = sink;
-    plan->sink_count = g->sink ? g->heads : 0;
+    PLAN_TABLE(plan, sink, sink, g->sink ? g->heads : 0);
     if (b && b->records) { /* in the plan's memory already: problem/bind.c */
-        plan->names = b->names;
-        plan->names_count = b->names_size;
-        plan->arrays = b->records;
-        plan->arrays_count = g->array_count;
-        plan->data = b->data;
-        plan->data_count = b->data_size;
+        PLAN_TABLE(plan, names, b->names, b->names_size);
+        PLAN_TABLE(plan, arrays, b->records, g->array_count);
+        PLAN_TABLE(plan, data, b->data, b->data_size);
     }
     return lower_slices(g, memory, plan);
 }

@@ -4,50 +4,54 @@
  * Gives: the plan's streams, instructions and transfers.
  * Cost: linear in moves and instructions.
  *
- * Before the launches of stage s the communication queue waits for two things. The computing of stages <= s - buffers
- * must be over, because only then are its slots free again. And the rank's own tokens must have been copied in. A
- * launch that sends results also waits for the computing of the stage in which these may be complete (schedule.after).
- * Backward, a launch that sends Q from home waits until delta of the blocks that leave is computed, which comes first.
+ * The communication queue launches rounds; the compute queue computes. Each waits for the other only where it must.
  *
- * Before the work of stage s the compute queue waits for the last launch of a stage <= s that receives something.
- * (Where tiles run anywhere, tiles do not wait for results that come back.) It also waits for the last launch of a
- * stage < s (with phases: <= s) that sends a result, because its slot may be used again. Results that come home whole
- * are waited for before the copies out. There are no other waits, and every rank launches its rounds in the same order.
- * Each of these is known for each fabric: a launch that receives over local and sends from home over net is waited for
- * over local alone. An example: rank 3 of a ring over two nodes of four gets each block from rank 2, and sends it on to
- * rank 4. Its tiles begin when the block has come, while it still leaves over net.
+ * Before it launches rounds of stage s, the communication queue waits
+ *   - until the computing of stages <= s - buffers is over, because only then are its slots free again;
+ *   - until the rank's own tokens have been copied in;
+ *   - if the launch sends results: until the stage is computed in which these may become complete (schedule.after);
+ *   - if it sends Q from home in the backward pass: until delta of the blocks that leave is computed.
  *
- * Where a rank divides a stage (schedule/near.c) the visits that come first wait for what came over local, and over net
- * before this stage; the others for all of it.
+ * Before it computes stage s, the compute queue waits
+ *   - for the last launch of a stage <= s that receives something (but tiles that run anywhere do not wait for results
+ *     that come back);
+ *   - for the last launch of a stage < s (with phases: <= s) that sends a result, because its slot may be used again;
+ *   - before results are copied out to the caller: for results that come home whole.
  *
- * A stage's computing is its visits; then what came back, in order of round and sender; then FINISH or ROUND of the
- * blocks that are then complete.
+ * Waits for launches are separate for each fabric. Example: in a ring over two nodes of four, rank 3 receives each
+ * block from rank 2 over local and sends it on to rank 4 over net, in one launch. Its tiles wait for local only, so
+ * they begin while the block is still leaving over net. If a rank divides a stage (schedule/near.c), its early visits
+ * wait for what came over local, and for what came over net before this stage; the other visits wait for all.
  *
- * So time can be read off the plan: give the launches of stage s the time 2 s, and its computing 2 s + 1. Every wait is
- * for something earlier, hence there is no cycle.
+ * The computing of a stage is its visits; then what came back is added, in order of round and sender; then FINISH or
+ * ROUND of the blocks that are complete.
+ *
+ * There is no deadlock: give the launches of stage s the time 2 s and its computing the time 2 s + 1. Every wait is for
+ * something earlier, and every rank launches its rounds in the same order.
  */
 #include <string.h>
 
 #include "compiler/base/group.h"
 #include "compiler/lower/lower.h"
 
-/* Writes one pass. */
+/* Writes the streams of one pass. */
 typedef struct emitter {
     planning *x;
     fcp_pass pass;
-    fcp_transfer *transfers; /* of the plan: those of the pass begin at transfer_count */
-    uint32_t transfer_count;
-    fcp_instr *instrs; /* of the pass; room for the most there can be: untouched pages cost nothing */
+    fcp_transfer *transfers; /* of the plan */
+    uint32_t transfer_count; /* where the next transfer of the pass is written */
+    fcp_instr *instrs; /* of the pass, with room for the most there can be, because untouched pages cost nothing */
     size_t instr_room, instr_count;
     fcp_instr *comm;   /* the communication queue of a rank, until its computing queue is complete */
     size_t comm_room;
     fcp_stream *streams; /* of the pass; `first` counts from its first instruction */
-    uint32_t *begin, *copies, *sides, *copies_out; /* per rank: its first transfer; how many of each kind */
+    /* per rank: its first transfer; how many it has: copies in, sends and receives, copies out */
+    uint32_t *begin, *copies, *sides, *copies_out;
     uint32_t *at;                    /* per rank: the next free transfer */
     uint32_t *side_of;               /* per transfer of a round: SIDE_ROUND * round + SIDE_* */
     uint32_t *reduce_start, *reduce; /* per rank: the hops whose returns it adds up, in order */
-    uint32_t *leaves_first, *leaves_end; /* per rank: the home slots whose Q leaves are from the one to the other - 1 */
-    uint32_t *final_start, *final; /* per rank: the Q blocks to FINISH, or whose dQ to ROUND, by stage */
+    uint32_t *leaves_first, *leaves_end; /* per rank: Q leaves from home slots leaves_first to leaves_end - 1 only */
+    uint32_t *final_start, *final; /* per rank: the Q blocks that need a FINISH, or a ROUND of dQ, by stage */
 } emitter;
 
 struct lower_streams {
@@ -60,7 +64,7 @@ struct lower_streams {
 
 /* --- a rank's two queues, while they grow ------------------------------------------------------------------------- */
 
-/* So many instructions of the communication queue, of what they move over each fabric. */
+/* How far the communication queue is, for each fabric: a number of instructions whose transfers on it are over. */
 typedef struct reach {
     uint32_t over[FCP_FABRICS];
 } reach;
@@ -74,19 +78,19 @@ static reach farther(reach a, reach b) {
 typedef struct queue {
     fcp_instr *instr;
     uint32_t count;
-    reach waited; /* how far in the other queue it has waited; of a communication queue over[0] counts */
+    reach waited; /* how far the other queue is, after the waits so far; a communication queue uses over[0] only */
 } queue;
 
 static void push(queue *q, fcp_instr instr) { q->instr[q->count++] = instr; }
 
-/* The communication queue waits for so many instructions of the compute queue. */
+/* Lets the communication queue wait until `count` instructions of the compute queue are over. */
 static void wait_for_work(queue *q, uint32_t stage, uint32_t count) {
     if (count <= q->waited.over[0]) return;
     q->waited.over[0] = count;
     push(q, (fcp_instr){.op = FCP_OP_WAIT, .stage = stage, .a = count});
 }
 
-/* The compute queue waits for transfers. The numbers of its WAITs never decrease. */
+/* Lets the compute queue wait for transfers. The numbers in its WAITs never decrease. */
 static void wait_for_moves(queue *q, uint32_t stage, reach to) {
     to = farther(to, q->waited);
     if (to.over[FCP_NET] == q->waited.over[FCP_NET] && to.over[FCP_LOCAL] == q->waited.over[FCP_LOCAL]) return;
@@ -97,12 +101,14 @@ static void wait_for_moves(queue *q, uint32_t stage, reach to) {
 /* --- transfers ---------------------------------------------------------------------------------------------------- */
 
 enum { STRETCH = 1 << 18 /* moves between two looks at stop */, FAR = 24 /* moves that are fetched early */ };
-/* It receives what tiles read; a partial result; a whole one; it sends a result that computing made; it sends Q from
- * home. The first four are known for each fabric: those of FCP_LOCAL are SIDE_FABRIC times as large. */
+/* What a transfer does, as bits: it receives what tiles read; receives a partial result; receives a whole result; sends
+ * a result that computing made; sends Q from home. The first four bits are there for each fabric: those of FCP_LOCAL
+ * are SIDE_FABRIC times as large. */
 enum { SIDE_RECEIVES = 1, SIDE_PARTIAL = 2, SIDE_COMES_HOME = 4, SIDE_RESULT = 8, SIDE_FABRIC = 16,
        SIDE_SENDS_Q = SIDE_FABRIC * SIDE_FABRIC, SIDE_ROUND = 2 * SIDE_SENDS_Q };
 
-static inline void put_sides(fcp_transfer *transfers, uint32_t *side_of, uint32_t send, uint32_t receive,
+/* Writes the two transfers of a move, that of its sender and that of its receiver. */
+static inline void write_sides(fcp_transfer *transfers, uint32_t *side_of, uint32_t send, uint32_t receive,
                              const move *m, const uint32_t *home) {
     static const uint8_t sends[FCP_CLASSES] = {[FCP_STATE] = SIDE_RESULT,
                                                [FCP_O] = SIDE_RESULT,
@@ -124,8 +130,8 @@ static inline void put_sides(fcp_transfer *transfers, uint32_t *side_of, uint32_
     side_of[receive] = round + receives[cls] * of;
 }
 
-/* Lists the transfers of a pass: per rank its copies in, then its sends and receives in launch order, then its copies
- * out. */
+/* Writes the transfers of a pass: of each rank its copies in, then its sends and receives in order of launch, then its
+ * copies out. */
 static fcp_code pass_transfers(emitter *e, const pass_schedule *ps) {
     const planning *x = e->x;
     const fcp_pass pass = e->pass;
@@ -165,13 +171,13 @@ static fcp_code pass_transfers(emitter *e, const pass_schedule *ps) {
         if (planning_stopped(x)) return FCP_E_INTERRUPTED;
         for (; m < stretch; m++) {
             __builtin_prefetch(m + FAR);
-            put_sides(transfers, side_of, at[m->src]++, at[m->dst]++, m, x->placement->home);
+            write_sides(transfers, side_of, at[m->src]++, at[m->dst]++, m, x->placement->home);
         }
     }
     return FCP_OK;
 }
 
-/* Lists the hops whose partials each rank adds up, in order of stage, round and sender. */
+/* Lists for each rank the hops along which partial results come to it, in order of stage, round and sender. */
 static fcp_code pass_reduces(emitter *e, const pass_schedule *ps) {
     const traffic *t = e->x->traffic;
     const fcp_pass pass = e->pass;
@@ -209,18 +215,18 @@ static fcp_code pass_reduces(emitter *e, const pass_schedule *ps) {
     return FCP_OK;
 }
 
-/* A Q block whose result takes a FINISH or ROUND: at which rank, in which stage. */
+/* A Q block whose result needs a FINISH or ROUND, at a rank and in a stage. */
 typedef struct final {
     uint32_t rank, stage, block;
 } final;
 
-/* Forward that is a block that several ranks compute, wherever its result is made; backward one whose result is made
- * away from home. */
-static bool is_made(const traffic *t, fcp_pass pass, uint32_t block) {
+/* Does the result of a Q block need an instruction of its own? Forward (FINISH) if several ranks compute the block;
+ * backward (ROUND) if its result is made away from home. */
+static bool needs_final(const traffic *t, fcp_pass pass, uint32_t block) {
     return pass == FCP_FORWARD ? traffic_is_shared(t, block) : t->tile_q && t->maker[block] != FCP_NONE;
 }
 
-/* Lists what each rank finishes or rounds, in order of stage. */
+/* Lists the Q blocks that each rank must FINISH or ROUND, in order of stage. */
 static fcp_code pass_finals(emitter *e, uint32_t stages) {
     const planning *x = e->x;
     const fcp_pass pass = e->pass;
@@ -233,7 +239,7 @@ static fcp_code pass_finals(emitter *e, uint32_t stages) {
     uint32_t *order = ARENA_NEW(&e->x->scratch, uint32_t, room);
     if (!found || !sorted || !start || !order) return FCP_E_NO_MEMORY;
     for (uint32_t b = 0; b < x->problem->block_count; b++) {
-        if (!is_made(t, pass, b)) continue;
+        if (!needs_final(t, pass, b)) continue;
         uint32_t rank = t->maker[b] == FCP_NONE ? x->placement->home[b] : t->hops[t->maker[b]].dst;
         found[count++] = (final){rank, x->schedule->finish[pass][b], b};
     }
@@ -257,18 +263,19 @@ typedef struct rank_emitter {
     uint32_t visit, visit_end;      /* visits not yet attended */
     uint32_t reduce, reduce_end;
     uint32_t final, final_end;
-    /* how far the communication queue must be: see the head comment */
+    /* the newest launch that received what tiles read, received partial results, sent results, received whole
+     * results */
     reach received, partials, sent_result, came_home;
-    uint32_t delta;                 /* how far the computing queue must be before Q leaves home */
-    uint32_t *computed;             /* per stage: instructions of the computing queue after it */
+    uint32_t delta;                 /* how far the compute queue must be before Q leaves home */
+    uint32_t *computed;             /* per stage: how many instructions the compute queue has after it */
 } rank_emitter;
 
-/* Launches this rank's share of the rounds of a stage: of those that are of kind OUT, or of the others.
- * wait: for how many instructions of the computing queue all wait; made: those that send results. */
+/* Launches the rank's transfers in the rounds of a stage: in rounds of kind OUT, or in all others. Each launch waits
+ * for `wait` instructions of the compute queue; one that sends results, for `made`. */
 static void launch_stage(rank_emitter *x, uint32_t stage, bool out, uint32_t wait, uint32_t made) {
     const uint32_t *side_of = x->e->side_of, end = x->side_end;
     const fcp_round *rounds = x->ps->rounds;
-    /* the newest launch of each kind; what a round brings is random, so no jump decides: these lie in registers */
+    /* kept in registers and updated without branches, because what a round brings cannot be predicted */
     reach received = x->received, partials = x->partials, sent_result = x->sent_result, came_home = x->came_home;
     uint32_t at = x->side;
     while (at < end) {
@@ -293,12 +300,12 @@ static void launch_stage(rank_emitter *x, uint32_t stage, bool out, uint32_t wai
     x->came_home = came_home;
 }
 
-/* Has a stage visits that are not attended yet? */
+/* Does the rank have a visit of this stage that is not attended yet? */
 static bool has_visit(const rank_emitter *x, uint32_t stage) {
     return x->visit < x->visit_end && x->e->x->schedule->visit_stage[x->visit] == stage;
 }
 
-/* Attends those of a stage that are left; or, of these, the ones that come first in it. */
+/* Attends the visits of a stage that are left; early: only those that come before the others of the stage. */
 static void attend(rank_emitter *x, uint32_t stage, bool early) {
     const schedule *s = x->e->x->schedule;
     uint32_t first = x->visit;
@@ -307,7 +314,7 @@ static void attend(rank_emitter *x, uint32_t stage, bool early) {
         push(&x->compute, (fcp_instr){.op = FCP_OP_ATTEND, .stage = stage, .a = first, .b = x->visit - first});
 }
 
-/* Adds up what came back in this stage. */
+/* Adds the partial results that came in this stage. */
 static void add_partials(rank_emitter *x, uint32_t stage) {
     const planning *l = x->e->x;
     const traffic *t = l->traffic;
@@ -327,7 +334,7 @@ static void add_partials(rank_emitter *x, uint32_t stage) {
     }
 }
 
-/* Makes results of what is complete in this stage. */
+/* Makes the results that are complete in this stage. */
 static void make_results(rank_emitter *x, uint32_t stage) {
     const planning *l = x->e->x;
     const slots *places = l->slots;
@@ -341,8 +348,8 @@ static void make_results(rank_emitter *x, uint32_t stage) {
     }
 }
 
-/* The computing of a stage. received_before: what had been received before the stage; result_before: how far results
- * must have been sent. */
+/* Writes the computing of a stage. received_before: what was received before the stage; result_before: the sends of
+ * results to wait for. */
 static void compute_stage(rank_emitter *x, uint32_t stage, reach received_before, reach result_before) {
     const planning *l = x->e->x;
     bool reduces = x->reduce < x->reduce_end &&
@@ -354,7 +361,7 @@ static void compute_stage(rank_emitter *x, uint32_t stage, reach received_before
         wait_for_moves(&x->compute, stage, farther(near, result_before));
         attend(x, stage, true);
     }
-    if (has_visit(x, stage)) /* where tiles run anywhere or keys go along trees, they do not wait for what comes back */
+    if (has_visit(x, stage)) /* if tiles run anywhere or keys go along trees, they do not wait for results */
         wait_for_moves(&x->compute, stage, l->traffic->tile_q || l->traffic->trees ? inputs : all);
     attend(x, stage, false);
     if (reduces) wait_for_moves(&x->compute, stage, all);
@@ -362,7 +369,7 @@ static void compute_stage(rank_emitter *x, uint32_t stage, reach received_before
     make_results(x, stage);
 }
 
-/* Backward: delta of the rank's home blocks, first that of a range with all blocks whose Q leaves. */
+/* Backward: computes delta of the rank's home blocks, first of a range that holds all blocks whose Q leaves. */
 static void emit_delta(rank_emitter *x) {
     const planning *l = x->e->x;
     const traffic *t = l->traffic;
@@ -411,7 +418,7 @@ static void emit_rank(rank_emitter *x) {
     }
 }
 
-/* The queues of all ranks, once it is known what they transfer, add up and finish. */
+/* Writes the queues of all ranks, once their transfers, partial results and final instructions are listed. */
 static fcp_code emit_ranks(emitter *e) {
     planning *l = e->x;
     const pass_schedule *ps = &l->schedule->pass[e->pass];
@@ -449,8 +456,8 @@ static fcp_code emit_ranks(emitter *e) {
     return FCP_OK;
 }
 
-/* Memory for plans in which tiles run away from home; and which home blocks leave. */
-static fcp_code open_general(emitter *e) {
+/* Gets what is needed if tiles run away from home; and finds the home slots from which Q leaves. */
+static fcp_code open_away(emitter *e) {
     const traffic *t = e->x->traffic;
     arena *scratch = &e->x->scratch;
     uint32_t ranks = e->x->problem->ranks;
@@ -483,7 +490,7 @@ static fcp_code open_pass(emitter *e) {
     if (!e->begin || !e->copies || !e->copies_out || !e->sides || !e->at || !e->reduce_start || !e->reduce ||
         !e->final_start)
         return FCP_E_NO_MEMORY;
-    return x->traffic->tile_q ? open_general(e) : FCP_OK;
+    return x->traffic->tile_q ? open_away(e) : FCP_OK;
 }
 
 fcp_code lower_pass(planning *x, lower_streams *streams, fcp_pass pass) {
@@ -497,7 +504,7 @@ fcp_code lower_pass(planning *x, lower_streams *streams, fcp_pass pass) {
     return code ? code : emit_ranks(e);
 }
 
-/* How many transfers a pass has: two for each move, and the copies in and out. */
+/* Counts the transfers of a pass: two for each move, and the copies in and out. */
 static size_t count_transfers(const planning *x, fcp_pass pass) {
     size_t count = 2 * (size_t)x->schedule->pass[pass].move_count;
     for (uint32_t i = 0; i < x->reshuffle->count; i++) {
@@ -507,8 +514,8 @@ static size_t count_transfers(const planning *x, fcp_pass pass) {
     return count;
 }
 
-/* Counts the room for the transfers of each pass, and for the most instructions there can be. Is there room in the
- * plan's 32-bit numbers for what both may need? */
+/* Counts the transfers of both passes, and the most instructions that there can be. False: these are more than the
+ * 32-bit numbers of a plan count. */
 static bool count_room(const planning *x, lower_streams *s) {
     for (int pass = 0; pass < FCP_PASSES; pass++) {
         emitter *e = &s->of[pass];
@@ -551,11 +558,8 @@ void lower_join_passes(planning *x, const lower_streams *s, fcp_plan *plan) {
         memmove(s->instrs + ahead->instr_count, back->instrs, back->instr_count * sizeof *back->instrs);
     for (size_t i = 0; i < (size_t)x->problem->ranks * FCP_QUEUES; i++) /* of a pass that is not there: empty */
         back->streams[i].first += (uint32_t)ahead->instr_count;
-    plan->streams = s->streams;
-    plan->streams_count = (uint64_t)FCP_PASSES * x->problem->ranks * FCP_QUEUES;
-    plan->instrs = s->instrs;
-    plan->instrs_count = ahead->instr_count + back->instr_count;
-    plan->transfers = s->transfers;
-    plan->transfers_count = s->transfer_count;
+    PLAN_TABLE(plan, streams, s->streams, (uint64_t)FCP_PASSES * x->problem->ranks * FCP_QUEUES);
+    PLAN_TABLE(plan, instrs, s->instrs, ahead->instr_count + back->instr_count);
+    PLAN_TABLE(plan, transfers, s->transfers, s->transfer_count);
     arena_trim(&x->memory, s->instrs, s->instr_room * sizeof *s->instrs, plan->instrs_count * sizeof *s->instrs);
 }

@@ -1,18 +1,20 @@
-/* totals.c: the figures of a plan: its memory, its summary.
+/* totals.c: counts the figures of a plan's summary: memory, bytes, rounds, peers.
  *
- * Requires: all that the passes made. Gives: numbers that the verifier counts again from the tables.
+ * Requires: all that the passes made.
+ * Gives: numbers that the verifier counts again from the plan's tables.
  * Cost: linear in tiles, hops, bundles, visits and ranks.
  */
 #include <string.h>
 
 #include "compiler/lower/lower.h"
+#include "runtime/plan/bytes.h"
 
-/* The most other ranks that one rank talks to. Along a hop, and along a bundle, something moves in every pass. */
+/* Counts the most other ranks that one rank exchanges tokens with, along hops or bundles. */
 static fcp_code count_peers(planning *x, uint64_t *out_peers) {
     const traffic *t = x->traffic;
     const reshuffle *moved = x->reshuffle;
     uint32_t ranks = x->problem->ranks, *end = ARENA_ZNEW(&x->scratch, uint32_t, ranks + (size_t)1);
-    uint32_t *met = ARENA_ZNEW(&x->scratch, uint32_t, ranks); /* by which rank last, + 1 */
+    uint32_t *met = ARENA_ZNEW(&x->scratch, uint32_t, ranks); /* per rank: the last that counted it as a peer, + 1 */
     uint32_t *peers = ARENA_NEW(&x->scratch, uint32_t, 2 * ((size_t)t->count + moved->count) + 1); /* by rank */
     if (!end || !met || !peers) return FCP_E_NO_MEMORY;
     for (uint32_t f = 0; f < t->count; f++) end[t->hops[f].src]++, end[t->hops[f].dst]++;
@@ -40,13 +42,13 @@ static fcp_code count_peers(planning *x, uint64_t *out_peers) {
     return FCP_OK;
 }
 
-/* What moves between ranks in a pass, without the reshuffle: bytes. */
+/* The bytes that move between ranks in a pass, without the reshuffle. */
 typedef struct moved {
     uint64_t total, net, of_q, send_max, recv_max;
     uint64_t bound; /* the most units that one rank sends, or receives, on one fabric */
 } moved;
 
-/* Units of a rank: by direction and fabric. */
+/* How many units a rank sends and receives on each fabric. */
 typedef uint32_t rank_units[FCP_DIRECTION_COUNT][FCP_FABRICS];
 
 static uint64_t most_units(const rank_units *kv, const rank_units *q, uint32_t ranks, fcp_pass pass) {
@@ -61,7 +63,7 @@ static uint64_t most_units(const rank_units *kv, const rank_units *q, uint32_t r
     return most;
 }
 
-/* A hop's block moves once in each pass, and what is made of it once back. */
+/* Adds up what moves along the hops in each pass: the block once, and its results once back. */
 static fcp_code count_hops(planning *x, const fcp_problem *fp, moved out[FCP_PASSES]) {
     const problem *p = x->problem;
     const traffic *t = x->traffic;

@@ -1,14 +1,17 @@
-/* page.c: one self-contained HTML page: page.css, page.js, and the data as one JSON text.
+/* page.c: writes a self-contained HTML page: page.css, page.js, and the data as one JSON text.
  *
- * Nothing is drawn here. The page's script draws what the data says; so the data has plain figures, and lists of
- * numbers where there are many of them. A policy in the page lets the browser run this script and this style, which it
- * knows by their hashes, and load nothing.
+ * This file draws nothing. The page's script draws the data, which consists of figures, and of lists of numbers where
+ * there are many of them. A Content-Security-Policy in the page lets the browser run this script and apply this style,
+ * which it knows by their hashes, and load nothing else.
  *
  * Requires: verified plans.
  * Gives:    page.h, and fcpc_show_html. The same plans give the same bytes.
  * Cost:     linear in the plan, two walks of the simulator, and some thousand explanations of pairs.
  */
 #include "compiler/page/page.h"
+#include "runtime/plan/enum_names.h"
+#include "runtime/plan/plan.h"
+#include "runtime/plan/plan_arrays.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,10 +20,8 @@
 #include "compiler/base/diag.h"
 #include "compiler/explain/explain.h"
 #include "compiler/fcpc.h"
-#include "compiler/page/time_parts.h"
 #include "compiler/show/model.h"
 #include "compiler/show/summary.h"
-#include "compiler/trace/timeline.h"
 #include "runtime/base/sha256.h"
 #include "runtime/base/sized.h"
 
@@ -38,19 +39,24 @@ enum {
 
 /* --- lists of numbers --------------------------------------------------------------------------------------------- */
 
-static void list_begin(json *j, const char *key) { json_array(j, key); }
-static void list_add(json *j, uint64_t value) { json_u64(j, NULL, value); }
-
-/* A list with an entry for each rank, or for the mean of each `per` of them. */
-typedef uint64_t rank_figure(const void *of, uint32_t rank);
-static void rank_list(json *j, const char *key, uint32_t ranks, uint32_t per, const void *of, rank_figure *figure) {
-    list_begin(j, key);
-    for (uint32_t first = 0; first < ranks; first += per) {
-        uint32_t end = first + per < ranks ? first + per : ranks;
+/* Adds a figure of all ranks as a list, or the mean of each `per` of them. `first` points to the figure of rank 0 in an
+ * array of structures of `stride` bytes. */
+static void add_ranks_figure(json *j, const char *key, uint32_t ranks, uint32_t per, const uint64_t *first,
+                             size_t stride) {
+    json_array(j, key);
+    for (uint32_t begin = 0; begin < ranks; begin += per) {
+        uint32_t end = begin + per < ranks ? begin + per : ranks;
         unsigned __int128 sum = 0;
-        for (uint32_t r = first; r < end; r++) sum += figure(of, r);
-        list_add(j, (uint64_t)(sum / (end - first)));
+        for (uint32_t r = begin; r < end; r++)
+            sum += *(const uint64_t *)(const void *)((const char *)first + r * stride);
+        json_u64(j, NULL, (uint64_t)(sum / (end - begin)));
     }
+    json_end(j);
+}
+
+static void add_numbers(json *j, const char *key, const uint64_t *at, size_t count) {
+    json_array(j, key);
+    for (size_t i = 0; i < count; i++) json_u64(j, NULL, at[i]);
     json_end(j);
 }
 
@@ -60,13 +66,13 @@ static void add_owners(json *j, const char *key, const show_grid *g, fcp_side si
                        uint32_t cuts) {
     bool whole = g->stretch_count[side] <= OWNERS;
     uint32_t count = whole ? g->stretch_count[side] : cuts;
-    list_begin(j, key); /* start, length, block, rank */
+    json_array(j, key); /* start, length, block, rank */
     for (uint32_t i = 0; i < count; i++) {
         const show_stretch *s = whole ? &g->stretches[side][i] : show_stretch_at(g, side, cut[i]);
-        list_add(j, whole ? s->start : cut[i]);
-        list_add(j, whole ? s->length : cut[i + 1] - cut[i]);
-        list_add(j, s->block);
-        list_add(j, s->home);
+        json_u64(j, NULL, whole ? s->start : cut[i]);
+        json_u64(j, NULL, whole ? s->length : cut[i + 1] - cut[i]);
+        json_u64(j, NULL, s->block);
+        json_u64(j, NULL, s->home);
     }
     json_end(j);
 }
@@ -81,22 +87,14 @@ static void add_grid(json *j, const show_model *m, const show_grid *g, bool pair
     json_u64(j, "heads", m->pair_heads);
     json_u64(j, "rows", g->rows);
     json_u64(j, "cols", g->cols);
-    list_begin(j, "row_cut");
-    for (uint32_t i = 0; i <= g->rows; i++) list_add(j, g->row_cut[i]);
-    json_end(j);
-    list_begin(j, "col_cut");
-    for (uint32_t i = 0; i <= g->cols; i++) list_add(j, g->col_cut[i]);
-    json_end(j);
-    if (pairs) {
-        list_begin(j, "pairs");
-        for (size_t i = 0; i < (size_t)g->rows * g->cols; i++) list_add(j, g->pairs[i]);
-        json_end(j);
-    }
-    /* a rank and 1, or 0 where the owner of the queries computes; empty where no work moves */
-    list_begin(j, "moved_to");
+    add_numbers(j, "row_cut", g->row_cut, g->rows + (size_t)1);
+    add_numbers(j, "col_cut", g->col_cut, g->cols + (size_t)1);
+    if (pairs) add_numbers(j, "pairs", g->pairs, (size_t)g->rows * g->cols);
+    /* a rank + 1; 0: the queries' home computes; an empty list if no work moves */
+    json_array(j, "moved_to");
     for (size_t i = 0; g->moved && i < (size_t)g->rows * g->cols; i++) {
         const uint32_t rank = show_moved_to(g, (uint32_t)(i / g->cols), (uint32_t)(i % g->cols));
-        list_add(j, rank == FCP_NONE ? 0 : (uint64_t)rank + 1);
+        json_u64(j, NULL, rank == FCP_NONE ? 0 : (uint64_t)rank + 1);
     }
     json_end(j);
     add_owners(j, "q_owners", g, FCP_QUERIES, g->row_cut, g->rows);
@@ -104,7 +102,7 @@ static void add_grid(json *j, const show_model *m, const show_grid *g, bool pair
     json_end(j);
 }
 
-/* What `explain` says about the pair in the middle of each cell of a grid. */
+/* The explanations of the pairs in the middle of each cell of a grid, while they are made. */
 typedef struct explained {
     json *j;
     const show_grid *g;
@@ -143,8 +141,8 @@ static bool next_pair(void *context, explanation *o) {
     return true;
 }
 
-/* The sentence with {q}, {k} and {d} where it has the numbers q, k and q - k: so that most pairs share their sentences.
- * The page puts the same numbers back, so it does not matter which of several equal ones was meant. */
+/* Replaces the numbers q, k and q - k in a sentence by {q}, {k} and {d}, so that most pairs share their sentences. The
+ * page puts the same numbers back; so if two of them are equal, either name will do. */
 static void without_numbers(const char *words, int64_t q, int64_t k, text *out) {
     for (const char *s = words; *s;) {
         bool begins = s == words || !(s[-1] == '_' || s[-1] == '.' || (s[-1] >= '0' && s[-1] <= '9') ||
@@ -169,12 +167,12 @@ static void told_pair(void *context, const explanation *o) {
     x->at++;
     x->steps += o->count + o->left_out;
     json_array(x->j, NULL);
-    list_add(x->j, o->kind == EXPLAIN_CONDITION ? o->allowed : 2);
+    json_u64(x->j, NULL, o->kind == EXPLAIN_CONDITION ? o->allowed : 2);
     for (unsigned i = 0; i < o->reasons; i++) {
         text t = {0};
         without_numbers(o->because[i], o->q, o->k, &t);
         if (t.failed) x->failed = true;
-        else list_add(x->j, sentence(x, t.at));
+        else json_u64(x->j, NULL, sentence(x, t.at));
         text_free(&t);
     }
     json_end(x->j);
@@ -213,31 +211,15 @@ static fcp_code explain_grid(json *j, const fcp_plan *plan, const show_grid *g) 
 
 /* --- a plan ------------------------------------------------------------------------------------------------------- */
 
-static uint64_t shown_tokens(const void *m, uint32_t r) { return ((const show_model *)m)->ranks[r].tokens; }
-static uint64_t shown_pairs(const void *m, uint32_t r) { return ((const show_model *)m)->ranks[r].pairs; }
-static uint64_t shown_sent(const void *m, uint32_t r) { return ((const show_model *)m)->ranks[r].sent; }
-static uint64_t shown_received(const void *m, uint32_t r) { return ((const show_model *)m)->ranks[r].received; }
-
 static void add_ranks(json *j, const show_model *m, uint32_t per) {
     const uint32_t ranks = m->plan->problem->ranks;
     json_object(j, "ranks");
     json_u64(j, "per", per);
-    rank_list(j, "tokens", ranks, per, m, shown_tokens);
-    rank_list(j, "pairs", ranks, per, m, shown_pairs);
-    rank_list(j, "sent", ranks, per, m, shown_sent);
-    rank_list(j, "received", ranks, per, m, shown_received);
+    add_ranks_figure(j, "tokens", ranks, per, &m->ranks->tokens, sizeof *m->ranks);
+    add_ranks_figure(j, "pairs", ranks, per, &m->ranks->pairs, sizeof *m->ranks);
+    add_ranks_figure(j, "sent", ranks, per, &m->ranks->sent, sizeof *m->ranks);
+    add_ranks_figure(j, "received", ranks, per, &m->ranks->received, sizeof *m->ranks);
     json_end(j);
-}
-
-static uint64_t predicted_compute(const void *x, uint32_t r) { return ((const sim_pass *)x)->ranks[r].compute; }
-static uint64_t predicted_end(const void *x, uint32_t r) { return ((const sim_pass *)x)->ranks[r].end; }
-typedef struct waiting {
-    const sim_pass *pass;
-    int reason;
-} waiting;
-static uint64_t predicted_wait(const void *x, uint32_t r) {
-    const waiting *w = x;
-    return w->pass->ranks[r].wait[w->reason];
 }
 
 /* Times are picoseconds throughout. */
@@ -246,19 +228,14 @@ static void add_pass(json *j, const fcp_plan *plan, int pass, const sim_pass *x,
     json_string(j, "pass", fcp_pass_names[pass]);
     json_u64(j, "makespan", x->makespan);
     json_double(j, "mfu", sim_mfu(plan, x));
-    list_begin(j, "bounds");
-    for (int b = 0; b < SIM_BOUNDS; b++) list_add(j, x->bound[b]);
-    json_end(j);
-    list_begin(j, "exposed");
-    for (int i = 0; i < SIM_REASONS; i++) list_add(j, x->exposed[i]);
-    json_end(j);
-    list_begin(j, "bytes");
-    for (int f = 0; f < FCP_FABRICS; f++) list_add(j, x->bytes[f]);
-    json_end(j);
-    rank_list(j, "compute", ranks, per, x, predicted_compute);
-    rank_list(j, "end", ranks, per, x, predicted_end);
+    add_numbers(j, "bounds", x->bound, SIM_BOUNDS);
+    add_numbers(j, "exposed", x->exposed, SIM_REASONS);
+    add_numbers(j, "bytes", x->bytes, FCP_FABRICS);
+    add_ranks_figure(j, "compute", ranks, per, &x->ranks->compute, sizeof *x->ranks);
+    add_ranks_figure(j, "end", ranks, per, &x->ranks->end, sizeof *x->ranks);
     json_array(j, "wait");
-    for (int i = 0; i < SIM_REASONS; i++) rank_list(j, NULL, ranks, per, &(waiting){x, i}, predicted_wait);
+    for (int i = 0; i < SIM_REASONS; i++)
+        add_ranks_figure(j, NULL, ranks, per, &x->ranks->wait[i], sizeof *x->ranks);
     json_end(j);
 }
 
@@ -288,8 +265,8 @@ static fcp_code add_timeline(page *on, const fcp_plan *plan, const sim_profile *
     return code;
 }
 
-/* Plans of one problem have the same mask over the same batch, drawn with the same cells; they differ
- * in who does what. */
+/* A hash of what a plan's pictures of the mask depend on. Plans with the same hash have the same mask over the same
+ * batch, in the same cells; they differ in who does what. */
 static void problem_of(const show_model *m, uint8_t out[FCP_SHA256_BYTES]) {
     const fcp_plan *plan = m->plan;
     fcp_sha256 h = fcp_sha256_begin();
@@ -335,7 +312,7 @@ static void add_facts(json *j, const show_model *m) {
         json_array(j, NULL);
         json_string(j, NULL, facts[i].label);
         json_string(j, NULL, facts[i].sentence);
-        list_add(j, facts[i].cost);
+        json_u64(j, NULL, facts[i].cost);
         json_end(j);
     }
     json_end(j);
@@ -415,7 +392,6 @@ static void add_escaped(text *t, const char *s) {
 
 /* 'sha256-...', as a policy names a script or a style. */
 static void add_hash(text *t, const char *of) {
-    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     uint8_t hash[FCP_SHA256_BYTES + 1] = {0};
     fcp_sha256_of(of, strlen(of), hash);
     text_puts(t, "'sha256-");
@@ -424,7 +400,7 @@ static void add_hash(text *t, const char *of) {
             (uint32_t)hash[i] << 16 | (uint32_t)hash[i + 1] << 8 | (i + 2 < FCP_SHA256_BYTES ? hash[i + 2] : 0);
         for (int k = 0; k < 4; k++)
             if (k == 3 && i + 2 >= FCP_SHA256_BYTES) text_puts(t, "=");
-            else text_add(t, &digits[three >> (18 - 6 * k) & 63], 1);
+            else text_add(t, &page_digits[three >> (18 - 6 * k) & 63], 1);
     }
     text_puts(t, "'");
 }
@@ -450,7 +426,7 @@ fcp_code page_end(page *p, const char *points, text *out, fcp_error *err) {
         out,
         "</style>\n</head>\n<body>\n<noscript>This page is drawn by its own script, which is switched off.</noscript>\n"
         "<main id=\"page\"></main>\n<script type=\"application/json\" id=\"data\">");
-    for (const char *s = data ? data : ""; *s;) { /* no tag begins in the data: a less-than sign is only in strings */
+    for (const char *s = data ? data : ""; *s;) { /* escaped, so that no tag begins in the data */
         size_t n = strcspn(s, "<");
         text_add(out, s, n);
         s += n;
@@ -484,9 +460,5 @@ fcp_code fcpc_show_html(const fcp_plan *plan, const fcpc_show_options *options, 
     if (!code) code = page_end(&p, NULL, &out, err);
     page_free(&p);
     arena_free(&memory);
-    char *made = code ? NULL : text_take(&out);
-    text_free(&out);
-    if (code) return code;
-    *out_text = made;
-    return made ? FCP_OK : fcp_fail(err, FCP_E_NO_MEMORY, "out of memory");
+    return text_hand_over(&out, code, out_text, err);
 }

@@ -1,13 +1,13 @@
-/* page.h: one self-contained HTML page about one plan, or about several side by side: the masks, who owns which tokens,
- * what each rank does when, and how time depends on settings. */
+/* page.h: makes a self-contained HTML page about one plan, or about several side by side: the masks, who owns which
+ * tokens, what each rank does when, and how time depends on settings. */
 #ifndef FCPC_PAGE_PAGE_H
 #define FCPC_PAGE_PAGE_H
 #include "compiler/base/json.h"
-#include "compiler/simulate/simulate.h"
+#include "compiler/trace/timeline.h"
 
 enum { PAGE_PLANS = 8 }; /* so many plans are drawn whole, each in at most a few hundred kilobytes */
 
-/* The data of a page under way. Zero-initialised; ended by page_free. */
+/* A page that is being made. It begins as zeros and ends with page_free. */
 typedef struct page {
     json data;
     uint32_t plans;
@@ -17,13 +17,42 @@ typedef struct page {
 } page;
 
 /* Adds a plan. name: what distinguishes it from the others ("strategy=ring"), or "". result: what the profile predicts
- * of it with the options `how` (NULL: none); profile NULL: nothing was predicted, and `why` says why not. ranks: those
- * whose timeline is drawn, as trace_ranks_read takes them. FCP_E_NO_MEMORY, FCP_E_USAGE (ranks). Cost: linear in the
- * plan. */
+ * with the options `how` (NULL: none). profile NULL: nothing was predicted, and `why` says why not. ranks: those whose
+ * timeline is drawn, see trace_ranks_read. FCP_E_NO_MEMORY, FCP_E_USAGE (ranks). Cost: linear in the plan. */
 fcp_code page_add(page *p, const char *name, const fcp_plan *plan, const sim_profile *profile, const char *why,
                   const sim_options *how, const sim_result *result, const char *ranks, fcp_error *err);
-/* Writes the page. points: JSON, "[...]", of all candidates of a sweep, as `fcpc sim --json` has them; NULL: there are
- * none. */
+/* Writes the page. points: all candidates of a sweep as a JSON array, with the members that `fcpc sim --json` has;
+ * NULL: there is no sweep. */
 fcp_code page_end(page *p, const char *points, text *out, fcp_error *err);
 void page_free(page *p);
+
+/* --- what a page says about time (time_parts.c) ------------------------------------------------------------------- */
+
+extern const char page_digits[]; /* of base 64 */
+
+/* Adds "tick", a PAGE_TICKS-th of the makespan in picoseconds (rounded up), and "lanes": for each rank that is drawn
+ * its intervals in the pass, as lists of numbers:
+ *
+ *   compute      begin, length, instruction kind, stage, a, b
+ *                waits: a = round (or -1), b = reason; attend: a = tiles, b = pairs;
+ *                others: a = block (or -1), b = bytes
+ *   net, local   begin, length, 0 to send and 1 to receive, class, stage, round, peer, block, bytes, waited
+ *
+ * Times are in ticks. A begin is the difference to the end of the interval before it in the list, and may be negative.
+ */
+enum { PAGE_TICKS = 1000000 };
+void page_lanes_add(json *j, const timeline *t, fcp_pass pass);
+
+/* How busy all ranks are over time. The makespan is divided into PAGE_BINS equal parts. For each of them, each lane and
+ * each row (one rank, or several) it has the time in which the lane is busy. */
+enum { PAGE_BINS = 160, PAGE_ROWS = 128 };
+typedef struct page_heat {
+    uint64_t makespan, *busy; /* [(lane * rows + row) * PAGE_BINS + bin], picoseconds of all ranks of the row */
+    uint32_t rows, per, ranks;
+} page_heat;
+fcp_code page_heat_make(const fcp_plan *plan, const sim_profile *profile, const sim_options *how,
+                        const sim_result *result, arena *memory, page_heat out[FCP_PASSES], fcp_error *err);
+/* Adds "heat": for each lane a string with one character for each row and bin, which says what part of the time the
+ * lane is busy: a digit of base 64, from "A" for never to "/" for all the time. */
+void page_heat_add(json *j, const page_heat *heat);
 #endif

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Draws compiler/page/page.png, a picture of a page for README.md: the timeline and the masks of an example, in headless
-# Chromium. Without Chromium it leaves the picture as it is, and says so. $B is the build folder.
+# Draws compiler/page/page.png, a picture of a page for compiler/OUTPUT.md: the timeline and the masks of an example, in
+# headless Chromium. Without Chromium it leaves the picture as it is, and says so. $B is the build folder.
 set -eu
 cd "$(dirname "$0")/../.."
 fcpc=${B:-build}/fcpc
@@ -25,4 +25,4 @@ timeout 120 "$chromium" --headless --no-sandbox --disable-gpu --user-data-dir="$
     --window-size=1240,1130 --virtual-time-budget=5000 --screenshot="$work/page.png" \
     "file://$work/shown.html" > "$work/log" 2>&1 ||
     { cat "$work/log"; exit 1; }
-mv "$work/page.png" compiler/page/page.png
+cmp -s "$work/page.png" compiler/page/page.png || mv "$work/page.png" compiler/page/page.png

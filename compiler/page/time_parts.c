@@ -1,7 +1,11 @@
-/* time_parts.c: what a page says about time, as lists of numbers and as strings of shares. */
-#include "compiler/page/time_parts.h"
+/* time_parts.c: what a page says about time: the lanes of some ranks as lists of numbers, and the share of all ranks as
+ * strings. */
+#include "compiler/page/page.h"
+#include "runtime/plan/instructions.h"
 
 #include <string.h>
+
+const char page_digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
 /* --- lanes -------------------------------------------------------------------------------------------------------- */
 
@@ -12,58 +16,51 @@ typedef struct list {
     bool any;
 } list;
 
-static void add(list *l, uint64_t value) {
-    if (l->any) text_puts(l->t, ",");
-    l->any = true;
-    text_number(l->t, value);
-}
 static void add_signed(list *l, uint64_t value, bool negative) {
     if (l->any) text_puts(l->t, ",");
     l->any = true;
     if (negative) text_puts(l->t, "-");
     text_number(l->t, value);
 }
+static void add_number(list *l, uint64_t value) { add_signed(l, value, false); }
 static void add_or_none(list *l, uint32_t value) { add_signed(l, value == FCP_NONE ? 1 : value, value == FCP_NONE); }
 
 static void add_span(list *l, const sim_interval *i) {
     const uint64_t start = i->start / l->tick, end = i->end / l->tick;
     add_signed(l, start < l->before ? l->before - start : start - l->before, start < l->before);
-    add(l, end - start);
+    add_number(l, end - start);
     l->before = end;
 }
 
 static void add_compute(list *l, const fcp_plan *plan, const sim_interval *i) {
     const fcp_instr *x = &plan->instrs[i->instr];
     add_span(l, i);
-    add(l, x->op);
-    add(l, i->stage);
+    add_number(l, x->op);
+    add_number(l, i->stage);
     if (i->doing == SIM_WAIT) {
         const fcp_instr *cause = i->cause == FCP_NONE ? NULL : &plan->instrs[i->cause];
         add_or_none(l, cause && cause->op == FCP_OP_LAUNCH ? cause->c : FCP_NONE);
-        add(l, i->reason);
+        add_number(l, i->reason);
     } else if (x->op == FCP_OP_ATTEND) {
-        uint64_t tiles = 0, pairs = 0;
-        for (uint32_t v = x->a; v < x->a + x->b; v++)
-            for (uint32_t k = 0; k < plan->visits[v].tiles; k++, tiles++)
-                pairs += plan->tiles[plan->visits[v].first_tile + k].pairs;
-        add(l, tiles);
-        add(l, pairs);
+        uint64_t tiles, pairs = timeline_pairs(plan, x, &tiles);
+        add_number(l, tiles);
+        add_number(l, pairs);
     } else {
         add_or_none(l, i->block);
-        add(l, i->bytes);
+        add_number(l, i->bytes);
     }
 }
 
 static void add_transfer(list *l, const fcp_plan *plan, const sim_interval *i) {
     add_span(l, i);
-    add(l, i->doing == SIM_RECV);
-    add(l, plan->transfers[i->transfer].cls);
-    add(l, i->stage);
-    add(l, i->round);
-    add(l, i->peer);
-    add(l, i->block);
-    add(l, i->bytes);
-    add(l, (i->start - i->ready) / l->tick);
+    add_number(l, i->doing == SIM_RECV);
+    add_number(l, plan->transfers[i->transfer].cls);
+    add_number(l, i->stage);
+    add_number(l, i->round);
+    add_number(l, i->peer);
+    add_number(l, i->block);
+    add_number(l, i->bytes);
+    add_number(l, (i->start - i->ready) / l->tick);
 }
 
 void page_lanes_add(json *j, const timeline *t, fcp_pass pass) {
@@ -100,7 +97,7 @@ static uint64_t bin_at(const page_heat *h, uint32_t bin) {
 static void warm(void *context, const sim_interval *x) {
     page_heat *h = (page_heat *)context + x->pass;
     if (x->doing == SIM_WAIT || !h->busy || !h->makespan) return;
-    if (x->doing == SIM_SEND) return; /* what a lane receives is counted; it sends about as much, at the same time */
+    if (x->doing == SIM_SEND) return; /* only receives are counted; a rank sends about as much at the same time */
     uint64_t *row = h->busy + ((uint64_t)x->lane * h->rows + x->rank / h->per) * PAGE_BINS;
     uint32_t bin = (uint32_t)((unsigned __int128)x->start * PAGE_BINS / h->makespan);
     while (bin && bin_at(h, bin) > x->start) bin--;
@@ -131,7 +128,6 @@ fcp_code page_heat_make(const fcp_plan *plan, const sim_profile *profile, const 
 }
 
 void page_heat_add(json *j, const page_heat *h) {
-    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     json_object(j, "heat");
     json_u64(j, "rows", h->rows);
     json_u64(j, "per", h->per);
@@ -144,7 +140,7 @@ void page_heat_add(json *j, const page_heat *h) {
                 uint64_t busy = h->busy[((uint64_t)lane * h->rows + row) * PAGE_BINS + bin],
                          all = (bin_at(h, bin + 1) - bin_at(h, bin)) * in_row;
                 uint64_t share = all ? (uint64_t)((unsigned __int128)busy * 63 / all) : 0;
-                text_add(&shares, &digits[share > 63 ? 63 : share], 1);
+                text_add(&shares, &page_digits[share > 63 ? 63 : share], 1);
             }
         }
         text_add(&shares, "", 1);

@@ -10,14 +10,13 @@
 
 typedef struct problem problem;
 
-/* One block's KV or Q, and the ranks that need it: in ascending order, without the home. work: of their tiles, per
- * rank. */
+/* The K and V of a block, or its Q, and the ranks that need them. */
 typedef struct need {
     uint32_t block, home, count;
     fcp_class cls;
-    uint64_t bytes; /* of the block, in one pass */
-    const uint32_t *ranks;
-    const uint64_t *work;
+    uint64_t bytes;        /* of the block, in one pass */
+    const uint32_t *ranks; /* `count` of them, ascending, without the home */
+    const uint64_t *work;  /* of each rank of the cluster: pairs of its tiles that use the block */
 } need;
 
 /* A way from one rank to another. */
@@ -25,40 +24,42 @@ typedef struct leg {
     uint32_t src, dst;
 } leg;
 
-/* Chooses the ways of a block: a tree rooted at the home, whose legs reach every rank that needs the block, and perhaps
- * others that pass it on. A leg leaves from the home or from where an earlier leg leads, and no two lead to one rank.
- * out_legs has room for a leg to every rank; returns how many there are. */
+/* Chooses the ways of a block: a tree of legs from its home to every rank that needs it. Other ranks may be in the
+ * tree, to pass the block on. A leg starts at the home or where an earlier leg ends, and no two end at one rank.
+ * out_legs has room for a leg to every rank. Returns the number of legs. */
 typedef uint32_t route_choice(const planning *x, const need *n, leg *out_legs);
 
-/* What a strategy decides, and all that later passes know of it. A block holds Q and KV of its tokens, or in a split
- * plan one of them (runtime/plan/plan.h), so `home` is the home of a Q side where the block holds Q and of a KV side
- * where it holds KV. */
+/* What a strategy has decided: all that later passes know of it. In a split plan (runtime/plan/FORMAT.md) a block holds
+ * either the Q or the KV of its tokens; else it holds both, and they have one home. */
 typedef struct placement {
     const uint32_t *home;   /* per block: its rank */
     const uint32_t *exec;   /* per tile: the rank that computes it; NULL: each at its Q block's home */
     const uint32_t *tile_q; /* the problem's: the Q block of each tile */
     route_choice *route;    /* NULL: as schedule/traffic.c has it */
-    /* Per entry of the problem's heads: the phase in which what is of them travels and is computed, from 0 without
-     * gaps. Blocks of a later phase leave home later. NULL: there are no phases. */
+    /* Per range of heads (the problem's `heads`): the phase in which its blocks travel and its tiles are computed.
+     * Phases are numbered from 0 without gaps; blocks of a later phase leave home later. NULL: there are no phases. */
     const uint32_t *phase;
     bool gather;            /* with phases: the tiles of a row wait for each other */
     bool relay;             /* who has received a block may send it on to other nodes (schedule/relays.c, routes.c) */
-    bool spread;            /* where work moves, other ranks of a node may send and receive for it (schedule/routes.c) */
+    bool spread;            /* where work moves, ranks may send and receive for others of their node (routes.c) */
 } placement;
 
-/* The rank that computes a tile. */
+/* The rank that computes a tile: that of exec, or if that is NULL, the home of its Q block. */
+static inline uint32_t place_rank(const uint32_t *home, const uint32_t *exec, const uint32_t *tile_q, uint32_t tile) {
+    return exec ? exec[tile] : home[tile_q[tile]];
+}
 static inline uint32_t placement_exec(const placement *p, uint32_t tile) {
     return p->exec ? p->exec[tile] : p->home[p->tile_q[tile]];
 }
 
 /* --- what strategies look at -------------------------------------------------------------------------------------- */
 
-/* Block b has tokens[b] and, as a Q block, work[b] pairs; it reads the KV of blocks reads[reads_start[b]] to
- * reads[reads_start[b + 1] - 1], ascending, perhaps its own. KV block j moves to every rank other than home[j] that
- * has a block which reads j: one transfer of tokens[j] each. (Between nodes it moves once per node, then on inside;
- * the number of transfers is the same.) In a split plan a block that holds KV alone has no work, and reads itself. So
- * it counts as one transfer less at a rank where another block reads it than elsewhere, as it should.
- * Tokens count by the bytes they keep at home (sides.c makes such an input of a problem). */
+/* The batch as strategies see it (place_input.c makes it of a problem). Block b has tokens[b] and, as a Q block,
+ * work[b] pairs. It reads the KV of blocks reads[reads_start[b]] to reads[reads_start[b + 1] - 1], which are ascending,
+ * and may contain b. KV block j costs one transfer of tokens[j] for each rank other than home[j] that has a block which
+ * reads j. (Between nodes it goes to each node once, and on from there; the number of transfers is the same.) In a
+ * split plan a block that holds KV alone has no work, and reads itself. So a placement at a rank that reads it anyway
+ * counts as one transfer less, which is right. Tokens are weighted by the bytes that they keep at home. */
 typedef struct place_input {
     uint32_t ranks, gpus;      /* rank r is in node r / gpus */
     uint32_t blocks;
@@ -74,14 +75,14 @@ typedef struct place_input {
 /* The largest number of tokens a rank may hold: floor(mean) + block. */
 uint64_t place_token_cap(const place_input *in);
 
-/* sides.c. What a problem is to the strategies. */
+/* place_input.c. */
 fcp_code place_input_of(planning *x, place_input *out);
 /* Moves KV blocks that lie where nobody reads them to a reader that has room: the cap is in `in`'s tokens. */
 fcp_code place_keys(const problem *p, const place_input *in, arena *scratch, uint32_t *home);
 
-/* equal.c. Changes homes, and cuts blocks, so that every rank has floor or ceil of the mean tokens of each side. home:
- * per block; exec: per tile, or NULL; both are exchanged where the blocks are. With exec work stays where it is;
- * else it goes with its queries, as far as ranks stay balanced. */
+/* equal_tokens.c. Changes homes, and cuts blocks, so that every rank has floor or ceil of the mean tokens of each side.
+ * home: per block; exec: per tile, or NULL. Where blocks are cut, both are replaced by arrays of the new blocks and
+ * tiles. With exec, work stays where it is; else it goes with its queries, as far as ranks stay balanced. */
 fcp_code place_equal(planning *x, uint32_t **home, uint32_t **exec);
 /* How many tokens each rank is to hold, if it holds held[r] now: those that hold most get the odd ones. */
 fcp_code place_even_targets(planning *x, const uint64_t *held, uint64_t *out_target);
@@ -90,32 +91,35 @@ fcp_code place_check_equal(planning *x, const uint32_t *home);
 
 /* --- the strategies ----------------------------------------------------------------------------------------------- */
 
-/* What the lines of compiler/sema/strategies.h name: functions that place blocks; that cut the batch, if they must know
- * homes for it; and that say where tiles run, if work moves. */
-#define X(id, by_block, in_place, cut, place, exec) fcp_code place(planning *x, const place_input *in, uint32_t *home);
-STRATEGIES(X)
-#undef X
-fcp_code cad_cut(planning *x);
-fcp_code exec_by_cad(planning *x, const uint32_t *home, uint32_t *exec);
-fcp_code dcp_cut(planning *x);
-fcp_code exec_by_dcp(planning *x, const uint32_t *home, uint32_t *exec);
-fcp_code groups_cut(planning *x);
-fcp_code exec_by_groups(planning *x, const uint32_t *home, uint32_t *exec);
-fcp_code heads_cut(planning *x);
-fcp_code exec_by_heads(planning *x, const uint32_t *home, uint32_t *exec);
+/* What a strategy does; its facts are in compiler/sema/strategies.h. */
+typedef struct strategy {
+    bool by_block;                /* it cuts blocks of x->block tokens; else plan.block does not matter */
+    bool cut_given;               /* its blocks are another plan's, and stay as they are */
+    bool in_place;                /* homes are where the caller holds the tokens, and work moves */
+    fcp_code (*cut)(planning *x); /* a problem's sequences into blocks */
+    fcp_code (*place)(planning *x, const place_input *in, uint32_t *home); /* fills home */
+    /* NULL in strategies that leave these to others: where each tile runs (fills exec); the ways of blocks; and, where
+     * it chooses homes so that few bytes move, how many it moves at least in the forward pass */
+    fcp_code (*exec)(planning *x, const uint32_t *home, uint32_t *exec);
+    route_choice *route;
+    fcp_code (*bound)(planning *x, uint64_t *out_bytes);
+    bool given;                   /* homes are those of another plan, or of a program's first layer */
+} strategy;
 
-/* rail_ranks.c. Where the network is of rails, and homes are the strategy's choice: renames nodes, and the ranks of each, in
- * home and in exec, which may be NULL, so that most bytes stay in a node, or go between ranks of equal number in their
- * nodes. */
+fcp_code place_by_ring(planning *x, const place_input *in, uint32_t *home);
+fcp_code place_by_zigzag(planning *x, const place_input *in, uint32_t *home);
+
+/* rail_ranks.c. For a network of rails, where homes are the strategy's choice: renumbers nodes, and the ranks in each,
+ * so that most bytes stay in a node, or go between ranks of equal number in their nodes. exec may be NULL. */
 fcp_code place_on_rails(planning *x, uint32_t *home, uint32_t *exec);
 
-/* shift.c. For homes that were not chosen for this mask: fills exec so that no rank has more than the tolerance over
- * the mean, as far as whole tiles allow. Cost: O(tiles + moved blocks x ranks). */
+/* shift_work.c. For homes that were not chosen for this mask: fills exec so that no rank has more than the tolerance
+ * over the mean, as far as whole tiles allow. */
 fcp_code place_shift(planning *x, const uint32_t *home, uint32_t *exec);
 
-/* masks.c. Homes that the first of several masks has balanced become balanced under all of them: no rank has more work
- * than a mask's cap, as far as moves of blocks and exchanges of two reach that. Under the first mask, and in tokens,
- * nobody gets over its cap who was not. */
+/* balance_masks.c. Balances homes under several masks, by moving blocks and exchanging two: under each mask no rank has
+ * more work than that mask's cap, where such steps reach that. No step brings a rank over the cap of the first mask, or
+ * over the cap on tokens. */
 typedef struct place_masks {
     uint32_t masks;
     const uint64_t *const *work; /* per mask and block */
@@ -123,23 +127,27 @@ typedef struct place_masks {
 } place_masks;
 fcp_code place_for_masks(const place_input *in, const place_masks *masks, arena *scratch, uint32_t *home);
 
-/* tolerance.c. Warns where work moves, and a rank still has more of it than the tolerance allows. */
+/* warn_tolerance.c. Warns where work moves, and a rank still has more of it than the tolerance allows. */
 fcp_code place_warn_tolerance(planning *x);
 
-/* weigh.c. About how long a placement takes, in picoseconds, to compare two of one problem: what is computed and moved,
- * at the cluster's rates. exec: per tile; NULL: at home. */
+/* weigh_placement.c. About how long a placement takes, in picoseconds: what is computed and moved, at the cluster's
+ * rates. It serves to compare placements of one problem. exec: per tile; NULL: at home. */
 fcp_code place_weigh(planning *x, const uint32_t *home, const uint32_t *exec, uint64_t *out_time);
-/* About how long a rank computes so many pairs, in picoseconds: at four sevenths of the FLOPs. */
+/* What a token of a block costs in the given passes of the plan, in bytes: its K and V, and dK and dV, for each rank
+ * that reads them; its Q there and its result back, if one rank computes its row; the same, with a partial result, for
+ * each of several ranks. */
+typedef struct place_bytes {
+    uint64_t kv, whole, part;
+} place_bytes;
+place_bytes place_token_bytes(const planning *x, const bool passes[FCP_PASSES]);
+/* The pairs that each rank computes; returns the most of a rank. exec: per tile; NULL: at home. */
+uint64_t place_loads(const problem *p, const uint32_t *home, const uint32_t *exec, uint64_t *out_load);
+/* About how long a rank computes so many pairs, in picoseconds. */
 unsigned __int128 place_computing(const planning *x, const fcp_problem *facts, uint64_t pairs, fcp_pass pass);
 
 /* LPT under the token cap with zig-zag tie-break, as the paper has it: what fcp is measured against, and its
  * fallback. */
 fcp_code place_lpt(const place_input *in, arena *scratch, uint32_t *out_home);
-/* The fcp strategy: balanced like LPT, then polished; of equally balanced placements one that moves fewer bytes, then
- * one with a smaller Delta. */
-fcp_code place_fcp(const place_input *in, arena *scratch, uint32_t *out_home);
-/* Is some block too heavy for one rank, so that fcp has several ranks compute it, if that is not slower? */
-bool place_splits(const planning *x);
 /* Where ring (parts_per_rank 1) and zigzag (2) put the chunks 0 .. ranks * parts_per_rank - 1 of a sequence. */
 uint32_t place_chunk(uint32_t chunk, uint32_t ranks, uint32_t parts_per_rank);
 #endif

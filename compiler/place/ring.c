@@ -1,9 +1,8 @@
-/* ring.c: ring and zigzag: every sequence cut evenly over all ranks.
+/* ring.c: ring and zigzag: every sequence is cut evenly over all ranks.
  *
  * Requires: blocks that hold the chunks of problem_cut_ring or problem_cut_zigzag.
- * Gives: homes. For ring chunk i is at rank i. For zigzag the 2 R chunks go to ranks 0 1 ... R-1 R-1 ... 1 0, so that
- *     a rank holds chunk i and chunk 2R-1-i, and under a causal mask all ranks have the same work up to the rounding
- *     of cuts.
+ * Gives: homes. In a ring chunk i is at rank i. In zigzag the 2 R chunks go to ranks 0 1 ... R-1 R-1 ... 1 0: rank i
+ *     holds chunks i and 2R-1-i, and under a causal mask all ranks have equal work, but for the rounding of cuts.
  * Cost: O(blocks).
  * Source: Ring Attention (Liu et al., 2023); the zig-zag order of Llama 3's context parallelism and Striped Attention.
  */

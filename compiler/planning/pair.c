@@ -1,4 +1,4 @@
-/* pair.c: two pieces of a pass, each with a planning of its own. */
+/* pair.c: runs two pieces of a pass, in two threads if that pays. */
 #include "compiler/planning/pair.h"
 
 #include "runtime/base/both.h"

@@ -1,13 +1,12 @@
-/* pair.h: two pieces of a pass at the same time.
+/* pair.h: runs two pieces of a pass, in two threads if that pays.
  *
- * Example: the rounds of the forward pass and those of the backward pass need nothing of each other. Each piece gets a
- * planning. For the first one, which the calling thread does, that is x itself. For the second it is a copy of x, whose
- * `work` and `scratch` are arenas of its own, because an arena serves one thread at a time. The longer piece is best
- * the first, because the second waits until its thread has started.
+ * Example: the rounds of the forward pass and those of the backward pass do not depend on each other. The calling
+ * thread makes the first piece, with x itself. The second thread makes the other, with a copy of x whose `work` and
+ * `scratch` are arenas of its own, because an arena serves one thread at a time. The longer piece is best the first,
+ * because it takes some time to start the second thread.
  *
- * The pieces must not change what they share, and the second allocates nothing from `memory`. What it leaves in its
- * `scratch` is there until the next pair. Nothing depends on which of the two ends first, nor on there being two
- * threads.
+ * The pieces must not change what they share, and the second must not allocate from `memory`. What it leaves in its
+ * `scratch` stays until the next pair. The result is the same whichever ends first, and with one thread.
  */
 #ifndef FCPC_PAIR_H
 #define FCPC_PAIR_H

@@ -1,12 +1,12 @@
-/* planning.c: the start and the end of a planning: where its arenas come from, and where they go.
+/* planning.c: begins and ends a planning: takes its arenas from the program's workspace, and gives them back.
  *
- * Gives: a planning whose arenas are empty. They have the memory of an earlier batch of the program, if there was one.
+ * Gives: empty arenas. They keep the memory of an earlier batch of the program, if there was one.
  */
 #include "compiler/planning/planning.h"
+#include "runtime/plan/plan_index.h"
 
 #include <stdlib.h>
 
-#include "compiler/problem/problem.h"
 #include "compiler/planning/workspace.h"
 
 void planning_begin(planning *x, const struct fcpc_program *program, const fcpc_batch *batch, const volatile int *stop,
@@ -27,7 +27,6 @@ void planning_rest(planning *x) {
 }
 
 void planning_end(planning *x) {
-    problem_close_mask(x, &x->cells);
     planning_rest(x);
     workspace_give(x->program->workspace, WORKSPACE_PLAN, &x->memory);
     workspace_give(x->program->workspace, WORKSPACE_WORK, &x->work);

@@ -1,19 +1,21 @@
 /* planning.h: what the passes share while one batch is planned.
  *
- * Every pass has the signature fcp_code PASS(planning *x): it reads what earlier passes left in x, adds its own part,
- * and reports what is wrong to x->d. A pass that fails returns the code; it may leave its part NULL.
+ * Every pass is a function fcp_code PASS(planning *x). It reads what earlier passes have left in x, adds its own part,
+ * and reports what is wrong to x->d. If it fails, it returns the code, and its part may stay NULL.
  *
- * Memory has three lifetimes. What the plan keeps goes to x->memory, which becomes the plan's. What later passes read
- * goes to x->work, which lives until the planning ends. What a pass needs for itself goes to x->scratch, which is
- * emptied after every pass. Where a pass does two things at the same time, the second has arenas of its own
- * (pair.h).
+ * Memory has three lifetimes:
+ *   memory   what the plan keeps; it becomes the plan's
+ *   work     what later passes read; it lives until the planning ends
+ *   scratch  what a pass needs for itself; it is emptied after every pass
+ * If a pass does two things at the same time, the second has arenas of its own (pair.h).
  */
 #ifndef FCPC_PLANNING_H
 #define FCPC_PLANNING_H
 #include "compiler/base/arena.h"
 #include "compiler/base/diag.h"
-#include "compiler/sema/program.h"
+#include "compiler/sema/strategies.h"
 #include "runtime/base/stop.h"
+#include "runtime/plan/records.h"
 
 /* The arenas of a second thread. */
 typedef struct aside {
@@ -39,7 +41,9 @@ struct planning {
 
     bool trial; /* one of several candidates: nothing is looked for that would only be said to the user */
     bool alone; /* a trial, and no other is made at this time: it may use two threads */
-    const struct strategy *strategy; /* in place of the program's; NULL: the program's (place/strategies.h) */
+    const struct strategy *strategy; /* in place of the program's; NULL: the program's (place/place.h) */
+    /* the program's masks if all are to have the homes that are chosen here: passes/other_masks.h; NULL: only one */
+    const struct other_masks *others;
     uint32_t block;    /* tokens of a block */
     uint32_t coalesce; /* independent rounds to a stage; 0: schedule_build finds out, from program->divisions */
 
@@ -64,6 +68,7 @@ struct planning {
     struct grouping *grouping; /* groups: which sequences share ranks, found before the blocks are cut */
     struct sharing *sharing;   /* ulysses, upipe: which heads are computed where and when */
     uint32_t *block_home; /* dcp: where blocks stay, found when they are cut; NULL: it chooses homes */
+    const uint64_t **other_work; /* per mask, first this one: pairs of each block (passes/other_masks.c) */
     uint32_t *tile_rank; /* who computes each tile, where a strategy finds that while it finds homes */
     struct placement *placement;
     struct traffic *traffic;
@@ -74,11 +79,11 @@ struct planning {
     fcp_problem *facts; /* the plan's PROBLEM record */
 };
 
-/* A planning of the batch, by nobody's strategy but the program's. What passes make lives until planning_end, except
- * the plan, which is the caller's. */
+/* Begins a planning of the batch by the program's strategy. What passes make lives until planning_end, except the plan,
+ * which is the caller's. */
 void planning_begin(planning *x, const struct fcpc_program *program, const fcpc_batch *batch, const volatile int *stop,
                     diags *d);
-/* Gives back what only passes need: none will run on x, but what they made of it is still read. */
+/* Gives back the scratch arenas. After that no pass may run on x, but what passes have made can still be read. */
 void planning_rest(planning *x);
 void planning_end(planning *x);
 fcp_code planning_own(planning *x); /* the pass that makes the plan the owner of its tables' memory */
@@ -96,11 +101,11 @@ static inline span planning_span(const planning *x, span at) {
     return at;
 }
 
-/* Where to show that a batch is too large for a plan: at the block size where the program states one, else at the
+/* The place to show if a batch is too large for a plan: the size of blocks if the program states one, else the
  * lengths. */
 static inline span planning_size_span(const planning *x) {
     const struct fcpc_program *g = x->program;
-    return g->block_span.source != SPAN_NONE.source ? g->block_span : g->lengths_span;
+    return g->at[AT_BLOCK].source != SPAN_NONE.source ? g->at[AT_BLOCK] : g->at[AT_LENGTHS];
 }
 
 /* Reports an error at a place of the program and returns its code: return planning_fail(x, FCP_E_LENGTHS, ...). */

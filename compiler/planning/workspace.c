@@ -1,5 +1,6 @@
-/* workspace.c: a few places for arenas. Threads take and give them by atomic exchange, so no lock is needed. */
+/* workspace.c: keeps arenas in a few places. Threads take and give them by atomic exchange, so no lock is needed. */
 #include "compiler/planning/workspace.h"
+#include "runtime/plan/plan.h"
 
 #include <stdatomic.h>
 #include <stdlib.h>

@@ -1,15 +1,16 @@
-/* workspace.h: memory that is kept from one batch to the next, so that planning need not ask the system for it again:
- * a pool, whose pieces all arenas share, and small arenas.
+/* workspace.h: keeps memory from one batch to the next, so that planning need not ask the system for it again.
  *
- * A program owns a workspace. Each plan made from the program holds it as well, because the plan's tables lie in one of
- * its arenas, which goes back to the workspace when the plan is freed. The workspace ends with its last holder.
- * Several threads may plan from one program at the same time: a thread takes an arena if one waits, and starts with an
- * empty one otherwise; afterwards it leaves its arena there if there is a free place.
+ * A workspace has arenas, and a pool from which all arenas take their pieces. The program owns it. So does each plan of
+ * the program, because the plan's tables are in one of its arenas; that goes back when the plan is freed. The workspace
+ * is freed with its last owner.
+ *
+ * Several threads may plan from one program at the same time. Each takes an arena that waits, or begins with an empty
+ * one. Afterwards it leaves its arena there, if there is a free place.
  */
 #ifndef FCPC_WORKSPACE_H
 #define FCPC_WORKSPACE_H
-#include "runtime/plan/plan.h"
 #include "compiler/base/arena.h"
+#include "runtime/plan/enums.h"
 
 typedef struct workspace workspace;
 typedef enum workspace_use {

@@ -27,14 +27,14 @@ typedef struct job {
 
 static span place_of(const job *j, const program_array *a) { return planning_span(j->x, a->at); }
 
-/* The values that come with the batch for a field; NULL: none do. */
+/* The values that come with the batch for a field; NULL: there are none. */
 static const fcpc_field *given_values(const job *j, const char *name) {
     for (size_t i = 0; i < j->batch->field_count; i++)
         if (!strcmp(j->batch->fields[i].name, name)) return &j->batch->fields[i];
     return NULL;
 }
 
-/* Every name that comes with the batch must be a field's, and come once. */
+/* Checks that every name that comes with the batch is the name of a field, and comes once. */
 static fcp_code check_names(const job *j) {
     const struct fcpc_program *g = j->program;
     for (size_t i = 0; i < j->batch->field_count; i++) {
@@ -98,7 +98,7 @@ static fcp_code check_given(const job *j, const program_array *a, const char *na
     return FCP_OK;
 }
 
-/* For run(...) of a field: the range of the values that write_given will write. */
+/* Finds the range of the values that write_given will write for run(...) of a field. */
 static void size_runs(const job *j, const mc_array *of, fcp_array *record) {
     const uint64_t *lengths = j->lengths[fcp_array_side(record)];
     uint64_t first = 0;
@@ -141,8 +141,8 @@ static fcp_code bind_names(const job *j, fcp_array *records, binding *out) {
     return FCP_OK;
 }
 
-/* Decides every array's type, size and place in DATA. values[i] are those that come with the batch for array i; its
- * data is NULL where none come. */
+/* Decides the type, size and place in DATA of every array. values[i]: the values that come with the batch for array i;
+ * its data is NULL if none come. */
 static fcp_code bind_records(job *j, fcp_array *records, mc_array *values, size_t *out_size) {
     const struct fcpc_program *g = j->program;
     size_t at = 0;
@@ -212,14 +212,15 @@ fcp_code bind_lengths(planning *x) {
     return FCP_OK;
 }
 
-/* Fields that tell documents apart are of tokens that are queries and keys alike: then each has one position. */
+/* Refuses a field that tells documents apart if a sequence has more or fewer queries than keys: a token would then have
+ * no single position in its document. */
 static fcp_code check_documents(const job *j) {
     const struct fcpc_program *g = j->program;
     if (g->documents == FCP_NONE) return FCP_OK;
     const uint64_t *queries = j->lengths[FCP_QUERIES], *keys = j->lengths[FCP_KEYS];
     for (size_t s = 0; s < j->count; s++) {
         if (queries[s] == keys[s]) continue;
-        diag_error(j->d, FCP_E_FIELD, planning_span(j->x, g->documents_span),
+        diag_error(j->d, FCP_E_FIELD, planning_span(j->x, g->at[AT_DOCUMENTS]),
                    "documents = %s: sequence %zu has %" PRIu64 " quer%s and %" PRIu64 " key%s",
                    g->arrays[g->documents].name, s, queries[s], queries[s] == 1 ? "y" : "ies", keys[s],
                    text_plural(keys[s]));

@@ -1,10 +1,10 @@
-/* bind.h: which batch is planned, and the fields and tables of the program laid out for it. */
+/* bind.h: binds a program to a batch: which lengths are planned, and the values of its fields and tables. */
 #ifndef FCPC_PROBLEM_BIND_H
 #define FCPC_PROBLEM_BIND_H
 #include "compiler/planning/planning.h"
 
-/* What mask and score read: the arrays of the batch, as the sections ARRAYS, NAMES and DATA of the plan will hold
- * them, and where each sequence's part of them begins. */
+/* The arrays that mask and score read, as the sections ARRAYS, NAMES and DATA of the plan will hold them, and where
+ * each sequence's part of them begins. */
 typedef struct binding {
     const struct fcpc_program *program;
     const uint64_t *lengths, *queries; /* keys and queries of each sequence; the same array where they are as many */
@@ -18,11 +18,11 @@ typedef struct binding {
     mc_array *arrays; /* what the sequence bound last sees; NULL likewise */
 } binding;
 
-/* Decides which lengths and queries are planned (x->lengths, queries, count): the batch's, or the program's own where
+/* Chooses the lengths and queries to be planned (x->lengths, queries, count): the batch's, or the program's own if
  * x->batch has none. FCP_E_MISSING: neither has any. FCP_E_LENGTHS: the batch has queries without keys. */
 fcp_code bind_lengths(planning *x);
-/* Binds the arrays of the program to the batch: makes x->binding. FCP_E_FIELD: values are missing, too many, out of
- * their range, or of no field. Cost: O(bytes of the arrays); every value is copied once. */
+/* Makes x->binding: the arrays of the program with the values for this batch. FCP_E_FIELD: values are missing, too
+ * many, out of their range, or of no field. Cost: O(bytes of the arrays); every value is copied once. */
 fcp_code bind_batch(planning *x);
 
 /* The environment in which mask code is evaluated for sequence s; valid until the next call. */

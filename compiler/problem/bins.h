@@ -2,10 +2,10 @@
 #ifndef FCPC_PROBLEM_BINS_H
 #define FCPC_PROBLEM_BINS_H
 #include "compiler/base/arena.h"
-#include "runtime/plan/plan.h"
+#include "runtime/plan/enums.h"
 
-/* A stack of bins for each amount of free space, and a tree of bitmaps in which the next amount that has a bin is found
- * in four steps. */
+/* A stack of bins for each amount of free space, and a tree of bitmaps. In the tree, the next larger amount that has a
+ * bin is found in four steps. */
 enum { BINS_LEVELS = 4, BINS_SPACE_MAX = 1 << 24 }; /* 64^4 amounts */
 typedef struct bins {
     uint32_t *head;               /* per amount: newest bin + 1 */

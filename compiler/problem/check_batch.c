@@ -1,16 +1,13 @@
-/* check_batch.c: what can be wrong with a batch besides its lengths: slices that end too far, and scores that fault.
+/* check_batch.c: finds two mistakes of a batch besides its lengths: slices that end too far, and scores that fault.
  *
  * Requires: for slices the lengths of the batch; for the score a problem with its tiles.
  * Gives: errors with their places.
  * Cost: O(sequences) for slices; for the score as much as the mask's classification, and nothing where it cannot fault.
  */
-#include <string.h>
-
-#include "compiler/base/sort.h"
 #include "compiler/problem/faults.h"
 #include "compiler/problem/problem.h"
 
-/* Slices that hold positions which no sequence has are a mistake of the file or of the batch. */
+/* Refuses slices that reach beyond the longest sequence: either the file or the batch is wrong. */
 fcp_code problem_check_slices(planning *x) {
     bool pairs = false; /* of a batch without any, the mask is not asked */
     uint64_t longest = 0; /* positions of a sequence: of its keys, and of queries that begin where they do */
@@ -37,7 +34,7 @@ fcp_code problem_check_slices(planning *x) {
 
 /* --- faults of the score ------------------------------------------------------------------------------------------ */
 
-/* Does code read a field, of which every sequence has its own part? */
+/* Does the code read a field? Then sequences of equal length may differ. */
 static bool reads_field(const struct fcpc_program *g, mc_code code) {
     for (uint32_t i = 0; i < code.count; i++)
         if ((code.nodes[i].op == MC_LOAD || code.nodes[i].op == MC_LOAD2) &&
@@ -46,45 +43,33 @@ static bool reads_field(const struct fcpc_program *g, mc_code code) {
     return false;
 }
 
-/* Sequences that are alike need to be asked about once. If the score reads no field and all sequences have as many
- * queries as keys, those of one length are alike; if it does not depend on n either, the longest speaks for all. */
+/* Sequences that are alike are asked about once. If the score reads no field and all sequences have as many queries as
+ * keys, sequences of one length are alike. If the score does not depend on n either, the longest sequence stands for
+ * all. */
 fcp_code problem_check_score(planning *x) {
     const struct fcpc_program *g = x->program;
     const problem *p = x->problem;
     if (g->check.nodes == g->mask.nodes) return FCP_OK;
     bool each = p->split || reads_field(g, g->check), by_length = mc_uses(g->check) & MC_USES_N;
-    uint64_t *order = ARENA_NEW(&x->scratch, uint64_t, p->sequences),
-             *room = ARENA_NEW(&x->scratch, uint64_t, p->sequences);
-    uint32_t *kept = ARENA_NEW(&x->scratch, uint32_t, p->sequences), count = 0;
+    uint32_t *order = ARENA_NEW(&x->scratch, uint32_t, p->sequences);
+    uint64_t *keys = ARENA_NEW(&x->scratch, uint64_t, 2 * (size_t)p->sequences);
+    bool *asks = ARENA_NEW(&x->scratch, bool, p->sequences);
     cells *check = cells_new(g->check, g->heads);
-    fcp_code code = order && room && kept && check ? FCP_OK : FCP_E_NO_MEMORY;
+    fcp_code code = order && keys && asks && check ? FCP_OK : FCP_E_NO_MEMORY;
+    if (check) cells_set_stop(check, x->stop);
     if (!code) {
-        cells_set_stop(check, x->stop);
-        memcpy(order, p->lengths, p->sequences * sizeof *order);
-        sort_u64(order, room, p->sequences);
-        for (uint32_t i = 0; i < p->sequences; i++) /* distinct lengths, or only the longest */
-            if (i + 1 == p->sequences || (order[i] != order[i + 1] && by_length)) order[count++] = order[i];
-        uint32_t lengths = count;
-        count = 0;
-        memset(room, 0, p->sequences * sizeof *room);
-        for (uint32_t s = 0; s < p->sequences; s++) {
-            uint32_t lo = 0, hi = lengths;
-            while (lo < hi) {
-                uint32_t middle = lo + (hi - lo) / 2;
-                if (order[middle] < p->lengths[s]) lo = middle + 1;
-                else hi = middle;
-            }
-            bool first = lo < lengths && order[lo] == p->lengths[s] && !room[lo];
-            if (first) room[lo] = 1; /* this length has been asked about */
-            if (first || each) kept[count++] = s;
-        }
+        for (uint32_t s = 0; s < p->sequences; s++) order[s] = s;
+        problem_sort(p->lengths, sizeof *p->lengths, true, order, p->sequences, keys);
+        for (uint32_t i = 0; i < p->sequences; i++) /* the first sequence of each length, or of the longest */
+            asks[order[i]] = each || !i || (by_length && p->lengths[order[i]] != p->lengths[order[i - 1]]);
     }
-    for (uint32_t i = 0; i < count && !code; i++) {
+    for (uint32_t s = 0; s < p->sequences && !code; s++) {
         cells_counts counts;
         cells_fault fault = {0};
-        const mc_env env = problem_env(p, kept[i]);
+        if (!asks[s]) continue;
+        const mc_env env = problem_env(p, s);
         code = cells_count(check, &env, &counts, &fault);
-        if (code && fault.kind != MC_OK) code = faults_report(x, code, FAULTS_SCORE, kept[i], &fault);
+        if (code && fault.kind != MC_OK) code = faults_report(x, code, FAULTS_SCORE, s, &fault);
     }
     cells_free(check);
     return code;

@@ -1,17 +1,19 @@
-/* class_tiles.c: parts of tiles, where classes of heads see different pairs.
+/* class_tiles.c: merges the parts that different classes of heads see, for a range of heads.
  *
- * Requires: for each class of heads, the parts that it sees and their shapes.
- * Gives:    for a range of heads, the parts that any of its heads sees, each with a shape for every class of the range
- *           (runtime/plan/plan.h).
- * Method:   the classes' lists have one order and are merged. Parts with the same shapes name the same copy of them.
- * Cost:     O(parts * classes), and the runs of the shapes that are told apart.
+ * Requires: for each class of heads (head_classes.c), the parts that it sees and their shapes.
+ * Gives: the parts that any head of the range sees, each with a shape for every class of the range
+ *     (runtime/plan/FORMAT.md).
+ * Cost: O(parts * classes), and the runs of the shapes that are told apart.
+ *
+ * The classes' lists of parts have the same order, so they are merged like sorted lists. Parts whose classes have the
+ * same shapes share one copy of them.
  */
 #include <string.h>
 
 #include "compiler/base/memo.h"
 #include "compiler/problem/class_tiles.h"
 
-/* What is known while a range is made. */
+/* A range of heads, while its parts are merged. */
 typedef struct joining {
     planning *x;
     class_shapes *all;
@@ -19,9 +21,9 @@ typedef struct joining {
     const uint32_t *place[FCP_SIDES];
     uint32_t *cls, *heads;   /* the range's classes, and how many of its heads each has */
     uint32_t count;          /* of classes */
-    size_t *next;            /* per class of the range: its first part that is not done */
-    int64_t *key;            /* per class of the range: its shape in the part that is made, or -1 */
-    memo sets;               /* from such keys to the number of the first shape */
+    size_t *next;            /* per class of the range: its first part that is not merged yet */
+    int64_t *key;            /* per class of the range: its shape in the part at hand; -1: it does not see the part */
+    memo sets;               /* from such a key to the number of its first shape in `all` */
 } joining;
 
 static fcp_code add_shape(joining *j, const fcp_shape_rec *from, const fcp_run *runs, problem_shape about) {
@@ -42,7 +44,7 @@ static fcp_code add_shape(joining *j, const fcp_shape_rec *from, const fcp_run *
     return all->run_count > UINT32_MAX / 4 ? FCP_E_PLAN_SIZE : FCP_OK;
 }
 
-/* The shapes of the part whose key is made: adds them if no part had these before. part: its pieces. */
+/* Finds the shapes for the key at hand, and adds them if no part had this key before. part: names the pieces. */
 static fcp_code find_set(joining *j, const fcp_part *part, uint32_t *out) {
     const problem *p = j->x->problem;
     const uint64_t hash = memo_hash(j->key, j->count);
@@ -71,12 +73,12 @@ static fcp_code find_set(joining *j, const fcp_part *part, uint32_t *out) {
     return memo_add(&j->sets, &j->x->scratch, j->key, j->count, hash, (uint64_t[3]){*out}) ? FCP_OK : FCP_E_NO_MEMORY;
 }
 
-/* Where a part stands in the order of sequence, Q piece and KV piece. */
+/* A number that orders parts by sequence, Q piece and KV piece. */
 static uint64_t place_of(const joining *j, const fcp_part *part) {
     return (uint64_t)j->place[FCP_QUERIES][part->q_piece] << 32 | j->place[FCP_KEYS][part->k_piece];
 }
 
-/* Makes the next part, which is the first of those that the classes have not done. False: there is none. */
+/* Merges the next part: the first in order that any class still has. False: there is none. */
 static bool next_part(joining *j, fcp_part *out) {
     uint64_t first = UINT64_MAX;
     for (uint32_t c = 0; c < j->count; c++) {
@@ -93,7 +95,7 @@ static bool next_part(joining *j, fcp_part *out) {
     return first != UINT64_MAX;
 }
 
-/* Finds the classes of a range, in the order of their numbers, and how many of its heads each has. */
+/* Lists the classes of a range, in the order of their numbers, with how many heads of the range each has. */
 static bool list_classes(joining *j, const fcp_heads *range) {
     const problem *p = j->x->problem;
     const uint32_t shared = p->program->heads / p->program->kv_heads;

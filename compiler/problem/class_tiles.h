@@ -1,4 +1,4 @@
-/* class_tiles.h: joins what classes of heads see. For tiles.c alone. */
+/* class_tiles.h: merges the parts that classes of heads see. Only tiles.c uses it. */
 #ifndef FCPC_PROBLEM_CLASS_TILES_H
 #define FCPC_PROBLEM_CLASS_TILES_H
 #include "compiler/problem/problem.h"
@@ -27,8 +27,8 @@ typedef struct class_shapes {
     size_t shape_count, shape_room, set_room, run_count, run_room;
 } class_shapes;
 
-/* Makes the parts of one range of heads. place: per piece and side, where it stands in the order of sequence and
- * start. FCP_E_PLAN_SIZE: more runs or pairs than a plan holds. */
+/* Makes the parts of one range of heads. place[side][i]: where piece i stands in the order of sequence and start.
+ * FCP_E_PLAN_SIZE: more runs or pairs than a plan holds. */
 fcp_code class_tiles_join(planning *x, const class_parts *of, const uint32_t *const place[FCP_SIDES],
                           const fcp_heads *range, class_shapes *all, raw_parts *out);
 #endif

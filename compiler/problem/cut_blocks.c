@@ -4,12 +4,11 @@
  * Gives: blocks of at most x->block tokens that hold every token once.
  * Cost: sorting the remainders, then O(pieces).
  *
- * Each sequence is cut at multiples of the block size. What remains of it, and every sequence shorter than a block, is
- * packed whole into shared blocks: best fit decreasing, ties by sequence index. So a block holds pieces of several
- * sequences only when each of them is shorter than a block.
- * Example: lengths 10, 7 and 1 with blocks of 4 tokens. 10 gives two full blocks and 7 gives one. The remainders 3, 2
- * and 1 are packed in that order: 3 opens a shared block, 2 does not fit and opens another, and 1 goes to the first,
- * which it fills.
+ * Each sequence is cut at multiples of the block size. Its remainder, which is shorter than a block, is packed whole
+ * into a shared block. This is bin packing by best fit decreasing, ties by sequence index. So only pieces shorter than
+ * a block share blocks. Example: lengths 10, 7 and 1 with blocks of 4 tokens. 10 gives two full blocks and 7 gives one.
+ * The remainders 3, 2 and 1 are packed in that order: 3 opens a shared block, 2 does not fit and opens another, and 1
+ * goes to the first, which it fills.
  */
 #include "compiler/problem/bins.h"
 #include "compiler/problem/problem.h"
@@ -25,7 +24,7 @@ fcp_code problem_cut_blocks(planning *x) {
     if (p->split) return problem_cut_split(x);
     fcp_code code = problem_check_blocks(x);
     if (code) return code;
-    arena *plan = &x->memory, *work = &x->work, *scratch = &x->scratch;
+    arena *plan = &x->memory, *scratch = &x->scratch;
     uint32_t block = p->block, rests = 0;
     uint64_t full = 0;
     for (uint32_t s = 0; s < p->sequences; s++) {
@@ -39,38 +38,27 @@ fcp_code problem_cut_blocks(planning *x) {
     p->piece_count = (uint32_t)full + rests;
     p->pieces = ARENA_NEW(plan, fcp_piece, p->piece_count);
     p->blocks = ARENA_NEW(plan, fcp_block, p->piece_count);
-    uint32_t *sequence_piece = ARENA_NEW(work, uint32_t, p->piece_count);
-    uint32_t *piece_start = ARENA_NEW(work, uint32_t, p->sequences + (size_t)1);
     uint64_t *keys = ARENA_NEW(scratch, uint64_t, rests + (size_t)1);
     uint64_t *room = ARENA_NEW(scratch, uint64_t, rests + (size_t)1);
     uint32_t *bin_of = ARENA_NEW(scratch, uint32_t, rests + (size_t)1);
     uint32_t *first = ARENA_ZNEW(scratch, uint32_t, rests + (size_t)2);
     bins b;
-    p->sequence_piece[FCP_QUERIES] = p->sequence_piece[FCP_KEYS] = sequence_piece;
-    p->piece_start[FCP_QUERIES] = p->piece_start[FCP_KEYS] = piece_start;
-    if (!p->pieces || !p->blocks || !sequence_piece || !piece_start || !keys || !room || !bin_of || !first ||
-        !bins_init(&b, scratch, block, rests))
+    if (!p->pieces || !p->blocks || !keys || !room || !bin_of || !first || !bins_init(&b, scratch, block, rests))
         return FCP_E_NO_MEMORY;
 
-    /* First the full blocks, in order of sequence and start. Remainders get keys that sort them by falling length,
-     * then by sequence. */
-    uint32_t at = 0, rest = 0, entry = 0;
+    /* The full blocks, in order of sequence and start. Remainders get keys that sort them by falling length, then by
+     * sequence. */
+    uint32_t at = 0, rest = 0;
     for (uint32_t s = 0; s < p->sequences; s++) {
         if (planning_stopped_at(x, s)) return FCP_E_INTERRUPTED;
         uint32_t m = (uint32_t)(p->lengths[s] / block);
-        piece_start[s] = entry;
         for (uint32_t i = 0; i < m; i++, at++) {
             p->pieces[at] = (fcp_piece){.sequence = s, .length = block, .start = (uint64_t)i * block, .block = at};
             p->blocks[at] = (fcp_block){.first_piece = at, .pieces = 1, .tokens = block, .holds = FCP_HOLDS_BOTH};
-            sequence_piece[entry++] = at;
         }
         uint32_t r = (uint32_t)(p->lengths[s] % block);
-        if (r) {
-            keys[rest++] = (uint64_t)(block - r) << 32 | s;
-            entry++; /* filled below */
-        }
+        if (r) keys[rest++] = (uint64_t)(block - r) << 32 | s;
     }
-    piece_start[p->sequences] = entry;
     sort_u64(keys, room, rest);
 
     uint32_t shared = 0;
@@ -93,7 +81,6 @@ fcp_code problem_cut_blocks(planning *x) {
         p->pieces[piece] = (fcp_piece){.sequence = s, .length = length, .start = p->lengths[s] - length,
                                        .offset = blk->tokens, .block = at + bin};
         blk->tokens += length;
-        sequence_piece[piece_start[s + 1] - 1] = piece;
     }
     p->block_count = at + shared;
     return FCP_OK;

@@ -1,14 +1,13 @@
-/* cut_evenly.c: cuts every sequence evenly over all ranks, for ring and zigzag.
+/* cut_evenly.c: cuts every sequence into equal chunks, one for each rank (ring) or two (zigzag).
  *
  * Requires: checked lengths.
- * Gives: a block for each chunk that has tokens, in order of chunk. Chunk i of R parts has the tokens from floor(i n
- *     / R) to floor((i + 1) n / R) of every sequence of n tokens. R is the number of ranks for ring, twice that for
- *     zigzag.
+ * Gives: a block for each chunk that has tokens, in order of chunk. Of every sequence of n tokens, chunk i of R has the
+ *     tokens from floor(i n / R) to floor((i + 1) n / R). R is the number of ranks for ring, twice that for zigzag.
  * Cost: O(chunks * sequences).
  *
- * A split plan has two blocks a chunk, of queries and of keys, and cuts at floor((i n + f) / R), where f is the
- * number of tokens of that side in earlier sequences, modulo R. Without f the first tokens of many short sequences
- * would all fall into the last chunk; with it, sequences of one query each go round the chunks.
+ * A split plan has two blocks for each chunk: one of queries and one of keys. It cuts at floor((i n + f) / R), where f
+ * is the number of tokens of that side in earlier sequences, modulo R. Example: 8 sequences with one query each on 8
+ * ranks. With f each rank gets one query; without f all 8 queries would be in the last chunk.
  */
 #include "compiler/problem/problem.h"
 
@@ -16,9 +15,9 @@ static uint64_t cut_at(uint64_t n, uint64_t i, uint64_t parts, uint64_t shift) {
     return (uint64_t)(((unsigned __int128)n * i + shift) / parts);
 }
 
-/* The same for tokens = equal: sequence by sequence the rounding goes on, so that over all of them chunk i ends at
- * floor((i + 1) T / parts) of T tokens. Only for sequences of at least `parts` tokens, of which no chunk ends before it
- * begins. before: tokens of earlier sequences. */
+/* The same for tokens = equal. `before` are the tokens of earlier sequences. The chunks of all sequences together are
+ * cut as if they were one long sequence, so that chunks differ by one token at most. Only for sequences of at least
+ * `parts` tokens: in shorter ones a chunk might end before it begins. */
 static uint64_t cut_on(uint64_t n, uint64_t i, uint64_t parts, uint64_t before) {
     return cut_at(before + n, i, parts, 0) - cut_at(before, i, parts, 0);
 }

@@ -4,12 +4,13 @@
  * Gives: blocks of at most x->block tokens that hold every token once, each with tokens of one rank; their homes.
  * Cost: O(runs + pieces), and sorting the remainders.
  *
- * Each run of tokens that one rank holds of a sequence is cut at multiples of the block size, counted from where the
- * run begins. What is left of a sequence that lies on one rank may share a block with others of that rank: nobody else
- * needs to read it. What is left of the others is a block of its own, because the rest of the block would travel along.
+ * A run is what one rank holds of a sequence without gaps. Each run is cut at multiples of the block size, counted from
+ * its beginning. If the whole sequence lies on one rank, its remainder may share a block with other remainders of that
+ * rank, because no other rank reads it. Else the remainder is a block of its own: other ranks read it, and all that
+ * shared its block would travel along.
  *
- * Example: rank 0 holds sequence A of 5 tokens and the first 5 of sequence B; blocks are of 4 tokens. A is cut into 4
- * and 1, B into 4 and 1. The last of A could share a block with another short sequence; that of B is alone.
+ * Example: blocks have 4 tokens. Rank 0 holds sequence A, which has 5 tokens, and the first 5 tokens of sequence B.
+ * Both are cut into 4 and 1. The last token of A may share a block with another short sequence; that of B is alone.
  */
 #include "compiler/problem/problem.h"
 
@@ -18,7 +19,7 @@ typedef struct part_list {
     size_t count, room;
 } part_list;
 
-/* Adds the blocks of a run. */
+/* Adds the parts of a run. whole: it is the whole sequence. */
 static fcp_code cut_run(planning *x, const problem_run *run, uint32_t holds, bool whole, part_list *out) {
     const uint32_t block = x->problem->block;
     for (uint64_t at = run->start; at < run->end; at += block) {

@@ -3,19 +3,18 @@
  * Requires: checked lengths; a block size.
  * Gives: blocks of queries alone and of keys alone, of at most x->block tokens, that hold every query and every key
  *     once.
- * Cost: sorting the remainders, then O(sequences * OPEN).
+ * Cost: sorting the remainders, then O(sequences * OPEN_BINS).
  * Units: tokens; work in positions, that is queries times keys, whatever the mask leaves of them.
  * Source: Csirik and Johnson, "Bounded Space On-Line Bin Packing: Best is Better than First" (1991), for the rule.
  *
- * Each side of a sequence is cut at multiples of the block size. What remains of both sides is packed together. A bin
- * takes the remainders of some sequences, at most a block of queries and a block of keys. It becomes a Q block and a
- * KV block of the same sequences, so that the Q block reads as few KV blocks as possible. Remainders come by the
- * larger of their two sides, the largest first, ties by sequence index. Each goes to the open bin in which it leaves
- * least room on that side; of equals, to the oldest.
+ * Each side of a sequence is cut at multiples of the block size. The remainders of its two sides are packed into bins
+ * together. A bin becomes a Q block and a KV block of the same sequences, so that the Q block reads as few KV blocks as
+ * possible. Sequences come by the larger of their two remainders, the largest first, ties by index. Each goes to the
+ * open bin in which it leaves least room on that side; of equals, to the oldest bin.
  *
  * A few queries can be much work, because a query may see a whole long sequence. A thousand sequences that decode one
  * token each have a thousand queries, which would fit one block, and that block would have all the work of the batch.
- * So a bin takes at most 1 / SHARE of a rank's mean work, unless a single remainder has more.
+ * So a bin takes at most 1 / BIN_WORK_PART of a rank's mean work, unless a single remainder has more.
  */
 #include "compiler/problem/problem.h"
 
@@ -23,8 +22,7 @@
 
 #include "compiler/base/group.h"
 #include "compiler/base/sort.h"
-
-enum { OPEN = 64, SHARE = 8 };
+#include "compiler/problem/problem_tuning.h"
 
 typedef struct bin {
     uint32_t number, room[FCP_SIDES];
@@ -33,7 +31,7 @@ typedef struct bin {
 
 typedef struct packing {
     problem *p;
-    bin open[OPEN];
+    bin open[OPEN_BINS];
     uint32_t count; /* bins that are open, oldest first */
     uint32_t bins;
     uint64_t most_work;
@@ -44,18 +42,18 @@ static void close_bin(packing *x, uint32_t i) {
     memmove(x->open + i, x->open + i + 1, (x->count - i) * sizeof *x->open);
 }
 
-/* Chooses the bin for the remainders of a sequence, which have this much work, and puts them into it. */
-static uint32_t pack(packing *x, const uint32_t rest[FCP_SIDES], uint64_t work) {
+/* Puts the remainders of a sequence, which have this much work, into the best bin; returns its number. */
+static uint32_t choose_bin(packing *x, const uint32_t rest[FCP_SIDES], uint64_t work) {
     int side = rest[FCP_KEYS] >= rest[FCP_QUERIES] ? FCP_KEYS : FCP_QUERIES;
-    uint32_t best = OPEN, fullest = 0;
+    uint32_t best = OPEN_BINS, fullest = 0;
     for (uint32_t i = 0; i < x->count; i++) {
         const bin *b = &x->open[i];
         if (b->room[side] < x->open[fullest].room[side]) fullest = i;
         if (b->room[FCP_QUERIES] < rest[FCP_QUERIES] || b->room[FCP_KEYS] < rest[FCP_KEYS] || b->work < work) continue;
-        if (best == OPEN || b->room[side] < x->open[best].room[side]) best = i;
+        if (best == OPEN_BINS || b->room[side] < x->open[best].room[side]) best = i;
     }
-    if (best == OPEN) {
-        if (x->count == OPEN) close_bin(x, fullest);
+    if (best == OPEN_BINS) {
+        if (x->count == OPEN_BINS) close_bin(x, fullest);
         best = x->count++;
         x->open[best] = (bin){x->bins++, {x->p->block, x->p->block}, x->most_work > work ? x->most_work : work};
     }
@@ -79,7 +77,7 @@ static void open_block(problem *p, int side) {
     p->blocks[p->block_count++] = (fcp_block){.first_piece = p->piece_count, .holds = 1u << side};
 }
 
-/* Makes the bins into blocks. Bin i has the remainders of sequence[first[i]] to sequence[first[i + 1] - 1], in the
+/* Makes two blocks of each bin. Bin i has the remainders of sequence[first[i]] to sequence[first[i + 1] - 1], in the
  * order in which they were packed. */
 static void add_bins(problem *p, const uint32_t *first, uint32_t bins, const uint32_t *sequence) {
     for (uint32_t i = 0; i < bins; i++)
@@ -139,14 +137,14 @@ fcp_code problem_cut_split(planning *x) {
         if (most) keys[count++] = (uint64_t)(p->block - most) << 32 | s;
     }
     sort_u64(keys, other, count);
-    work /= (unsigned __int128)SHARE * p->ranks;
+    work /= (unsigned __int128)BIN_WORK_PART * p->ranks;
     packed->p = p;
     packed->most_work = work > UINT64_MAX ? UINT64_MAX : (uint64_t)work;
     for (uint32_t i = 0; i < count; i++) {
         if (planning_stopped_at(x, i)) return FCP_E_INTERRUPTED;
         uint32_t s = (uint32_t)keys[i];
         const uint32_t rest[FCP_SIDES] = {(uint32_t)(p->queries[s] % p->block), (uint32_t)(p->lengths[s] % p->block)};
-        bin_of[i] = pack(packed, rest, rest[FCP_QUERIES] * p->lengths[s]); /* less than 2^20 times at most 2^40 */
+        bin_of[i] = choose_bin(packed, rest, rest[FCP_QUERIES] * p->lengths[s]); /* less than 2^20 times at most 2^40 */
     }
     if (!group_by(bin_of, sizeof *bin_of, count, packed->bins, first, member, x->stop)) return FCP_E_INTERRUPTED;
     for (uint32_t i = 0; i < count; i++) member[i] = (uint32_t)keys[member[i]]; /* the sequence it is a remainder of */

@@ -1,14 +1,15 @@
-/* far.c: finds the pairs to whose logits a score adds a constant that is far from all others.
+/* far.c: finds the pairs to whose logits a score adds a very large constant, such as -10^9 to hide a key.
  *
  * Requires: a checked program.
- * Gives: the program's mask without these pairs. A query that sees a key by the mask and none by that code has a
- *     log-sum-exp as large as the constant.
- * How: for each real node of the score two conditions are made: that no such constant moves it up, and that none moves
- *     it down. A constant decides them by its sign; `if` chooses; in a sum, two constants of different signs count as
- *     cancelled. Of a product or function with such a constant in it nothing is known, and nothing of what adds to it.
- *     Conditions on whole numbers are copied from the score. What may fault in them is guarded by the mask, because a
- *     score is proved for the pairs that the mask allows.
- * Cost: O(nodes); nothing where the score has no such constant.
+ * Gives: code for the program's mask without these pairs. If a query sees keys by the mask but none by this code, all
+ *     its logits, and so its log-sum-exp, are as large as the constant.
+ * Cost: O(nodes); nothing if the score has no such constant.
+ *
+ * For each real node of the score two conditions are made: that no large constant moves its value up, and that none
+ * moves it down. For a constant its sign decides. `if` chooses between the conditions of its values. In a sum, two
+ * large constants of different signs count as cancelled. Nothing is known of a product or a function of a large
+ * constant, and of what adds to it. Conditions on whole numbers are copied from the score. If they may fault they are
+ * guarded by the mask, because a score is only proved not to fault for pairs that the mask allows.
  */
 #include "compiler/problem/far.h"
 
@@ -21,13 +22,14 @@ typedef struct maker {
     uint32_t mask, always; /* nodes: the mask's answer; true */
     uint32_t *copy;        /* per node of the score: the same node in `to`; MC_NONE of reals and what depends on them */
     uint32_t *above, *below; /* per real node: the condition that nothing moves it up; that nothing moves it down */
-    bool *has, *unknown;     /* per real node: such a constant is in it; and nobody knows what becomes of it */
+    bool *has, *unknown;     /* per real node: it has a large constant in it; its conditions are not known */
 } maker;
 
 static uint32_t emit(maker *m, mc_op op, uint32_t a, uint32_t b, uint32_t c) {
     return mc_emit(m->to, op, a, b, c, 0, MC_NONE, 0);
 }
 
+/* Copies a node that is a whole number or a condition. */
 static void copy_whole(maker *m, uint32_t i) {
     const mc_node *n = &m->score.nodes[i];
     const uint32_t operands[3] = {n->a, n->b, n->c};
@@ -38,24 +40,27 @@ static void copy_whole(maker *m, uint32_t i) {
         to[o] = m->copy[operands[o]];
         if (to[o] == MC_NONE) return; /* a condition on reals */
     }
-    if (mc_op_faults(n->op)) guard = n->guard == MC_NONE ? m->mask : emit(m, MC_AND, m->mask, m->copy[n->guard], MC_NONE);
+    if (mc_op_faults(n->op))
+        guard = n->guard == MC_NONE ? m->mask : emit(m, MC_AND, m->mask, m->copy[n->guard], MC_NONE);
     m->copy[i] = mc_emit(m->to, (mc_op)n->op, to[0], to[1], to[2], n->imm, guard, 0);
 }
 
-/* The condition of the value that is chosen; where reals choose, either of the two. */
-static uint32_t chosen(maker *m, const mc_node *n, const uint32_t *of) {
+/* The condition for `if`: that of the value it chooses. If a condition on reals chooses, one of the two values is
+ * enough. */
+static uint32_t condition_of_if(maker *m, const mc_node *n, const uint32_t *of) {
     const uint32_t condition = m->copy[n->a];
     return condition == MC_NONE ? emit(m, MC_OR, of[n->b], of[n->c], MC_NONE)
                                 : emit(m, MC_IF_B, condition, of[n->b], of[n->c]);
 }
 
-/* Of a sum: `a` and `b` are of its operands, and `a_other`, `b_other` are their conditions of the other direction. */
-static uint32_t summed(maker *m, uint32_t a, uint32_t a_other, uint32_t b, uint32_t b_other) {
+/* The condition for a sum. a, b: the conditions of its operands for one direction; a_other, b_other: for the other. */
+static uint32_t condition_of_sum(maker *m, uint32_t a, uint32_t a_other, uint32_t b, uint32_t b_other) {
     const uint32_t left = emit(m, MC_OR, a, emit(m, MC_NOT, b_other, MC_NONE, MC_NONE), MC_NONE);
     const uint32_t right = emit(m, MC_OR, b, emit(m, MC_NOT, a_other, MC_NONE, MC_NONE), MC_NONE);
     return emit(m, MC_AND, left, right, MC_NONE);
 }
 
+/* Makes the two conditions of a real node. */
 static void judge_real(maker *m, uint32_t i) {
     const mc_node *n = &m->score.nodes[i];
     const uint32_t *above = m->above, *below = m->below;
@@ -76,12 +81,12 @@ static void judge_real(maker *m, uint32_t i) {
             *(mc_real(n->imm) > 0 ? &up : &down) = mc_emit(m->to, MC_CONST_B, MC_NONE, MC_NONE, MC_NONE, 0, MC_NONE, 0);
         break;
     case MC_ADD_F:
-        up = summed(m, above[n->a], below[n->a], above[n->b], below[n->b]);
-        down = summed(m, below[n->a], above[n->a], below[n->b], above[n->b]);
+        up = condition_of_sum(m, above[n->a], below[n->a], above[n->b], below[n->b]);
+        down = condition_of_sum(m, below[n->a], above[n->a], below[n->b], above[n->b]);
         break;
     case MC_SUB_F:
-        up = summed(m, above[n->a], below[n->a], below[n->b], above[n->b]);
-        down = summed(m, below[n->a], above[n->a], above[n->b], below[n->b]);
+        up = condition_of_sum(m, above[n->a], below[n->a], below[n->b], above[n->b]);
+        down = condition_of_sum(m, below[n->a], above[n->a], above[n->b], below[n->b]);
         break;
     case MC_NEG_F:
         up = below[n->a];
@@ -96,8 +101,8 @@ static void judge_real(maker *m, uint32_t i) {
         down = emit(m, MC_OR, below[n->a], below[n->b], MC_NONE);
         break;
     case MC_IF_F:
-        up = chosen(m, n, above);
-        down = chosen(m, n, below);
+        up = condition_of_if(m, n, above);
+        down = condition_of_if(m, n, below);
         break;
     default: m->unknown[i] = m->has[i];
     }

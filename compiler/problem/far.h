@@ -1,21 +1,21 @@
-/* far.h: constants that a score adds and beside which float32 has no room for log n. */
+/* far.h: finds constants of a score that are so large that float32 loses log n beside them. */
 #ifndef FCPC_PROBLEM_FAR_H
 #define FCPC_PROBLEM_FAR_H
 #include "compiler/problem/problem.h"
 
-/* At 2^20 the neighbours of a float are 0.125 apart, so a log-sum-exp of that size is off by up to 0.06, and what is
- * computed from it by up to 6 %. */
+/* From which size on a constant counts. At 2^20, neighbouring float32 numbers are 0.125 apart. So a log-sum-exp of that
+ * size is off by up to 0.06, and probabilities computed from it by up to 6 %. */
 #define FAR_CONSTANT 1048576.0
 
 typedef struct far_score {
-    uint32_t constant; /* the node of the score that has the largest such constant; MC_NONE: it has none */
+    uint32_t constant; /* the node of the score with the largest such constant; MC_NONE: there is none */
     double value;
-    mc_node *nodes;    /* malloc'd: the mask without the pairs to which one is added, */
-    mc_code near;      /* as code; without nodes where no constant is added, or nobody can say to which pairs */
+    mc_node *nodes;    /* of `near`, malloc'd */
+    mc_code near;      /* the mask without the pairs that get such a constant; no nodes: no pair gets one, or it is not
+                        * known which */
 } far_score;
 
-/* Which pairs get no such constant? A condition on whole numbers is decided; where a condition on reals chooses, both of
- * its sides must add one. Of products, quotients and functions nothing is known. With sinks, constants below 0 do not
- * matter: LSE is then the sink's. FCP_E_NO_MEMORY. */
+/* Finds the pairs that get no such constant; far.c says how. With sinks, constants below 0 do not matter, because then
+ * the log-sum-exp is that of the sink. FCP_E_NO_MEMORY. */
 fcp_code far_find(const struct fcpc_program *program, far_score *out);
 #endif

@@ -1,4 +1,4 @@
-/* faults.c: says what is wrong where a mask or score faults: which expression, for which query, key and sequence.
+/* faults.c: reports that a mask or score faults: which expression, for which query, key and sequence.
  *
  * Requires: a bound batch, and a fault that cells_grid or cells_count found.
  * Gives: one error with its place. A fault inside the prelude also names the call in the program.
@@ -12,7 +12,7 @@
 #include "compiler/base/text.h"
 #include "compiler/problem/problem.h"
 
-/* The fault at hand. */
+/* A fault, and the code in which it occurs. */
 typedef struct report {
     planning *x;
     mc_code code;      /* of the mask or score */
@@ -44,10 +44,10 @@ static int64_t *fault_values(const report *r) {
     return values;
 }
 
-/* If the place is not in the program's own text but, say, in the prelude, adds which call led there. */
-static void tell_call(const report *r, span at) {
+/* Adds which call led to the fault, if that is not in the program's own text but, say, in the prelude. */
+static void add_call(const report *r, span at) {
     const struct fcpc_program *g = r->x->program;
-    const span call = r->of_mask ? g->mask_span : g->score_span;
+    const span call = r->of_mask ? g->at[AT_MASK] : g->at[AT_SCORE];
     if (at.source == call.source) return;
     diag_also(r->x->d, planning_span(r->x, call), r->of_mask ? "of this mask" : "of this score");
 }
@@ -74,11 +74,11 @@ static fcp_code report_exact(const report *r, uint32_t a, uint32_t b) {
                (long long)f->n);
     if (!fixed)
         diag_hint(r->x->d, "for q = %lld, k = %lld and head %lld", (long long)f->q, (long long)f->k, (long long)f->h);
-    tell_call(r, at);
+    add_call(r, at);
     return FCP_E_MASK_EXACT;
 }
 
-/* The mask reads an element that an array does not have: says which, and which elements there are. */
+/* Reports that an element was read that the array does not have, and which elements it has. */
 static fcp_code report_index(const report *r) {
     const cells_fault *f = r->fault;
     const mc_node *x = &r->code.nodes[f->node];
@@ -112,7 +112,7 @@ static fcp_code report_index(const report *r) {
     else if (r->of_mask)
         diag_hint(r->x->d, "a condition before it keeps it from being read: q > 0 and ...[q - 1]");
     else diag_hint(r->x->d, "min and max keep an index inside, or a condition: if q > 0 then ...[q - 1] else 0.0");
-    tell_call(r, r->spans[f->node]);
+    add_call(r, r->spans[f->node]);
     return FCP_E_MASK_INDEX;
 }
 
@@ -124,13 +124,13 @@ fcp_code faults_report(planning *x, fcp_code code, faults_of of, uint32_t sequen
     if (f->kind == MC_INDEX && f->node < r.code.count) return report_index(&r);
     if (f->kind == MC_DIV_ZERO && f->node < r.code.count && is_exact(&r, &a, &b)) return report_exact(&r, a, b);
     const char *what = f->kind == MC_DIV_ZERO ? "division by zero" : "overflow of a 64-bit integer";
-    span at = f->node < r.code.count ? r.spans[f->node] : g->mask_span;
+    span at = f->node < r.code.count ? r.spans[f->node] : g->at[AT_MASK];
     if (mc_uses(r.code) & MC_USES_H)
         diag_error(x->d, code, planning_span(x, at), "%s for q = %lld, k = %lld, h = %lld in a sequence of %lld tokens",
                    what, (long long)f->q, (long long)f->k, (long long)f->h, (long long)f->n);
     else
         diag_error(x->d, code, planning_span(x, at), "%s for q = %lld, k = %lld in a sequence of %lld tokens", what,
                    (long long)f->q, (long long)f->k, (long long)f->n);
-    tell_call(&r, at);
+    add_call(&r, at);
     return code;
 }

@@ -1,4 +1,4 @@
-/* faults.h: says what is wrong where a mask or score faults. */
+/* faults.h: reports faults of masks and scores, such as a division by zero. */
 #ifndef FCPC_PROBLEM_FAULTS_H
 #define FCPC_PROBLEM_FAULTS_H
 #include "compiler/cells/cells.h"

@@ -1,27 +1,29 @@
-/* few_rows.c: finds blocks of which many readers need a few rows, and divides them, so that only these rows travel.
+/* few_rows.c: finds blocks of which many readers need only a few rows, and divides them, so that only these rows travel
+ * to all of them.
  *
  * Requires: a problem of one range of heads, with its tiles.
- * Gives: the stretches of tokens that blocks are better made of (cut_again.c makes them). A block that is divided
- *     becomes the rows that many read, and the rest. Or nothing: all blocks stay as they are.
- * Cost: O(tiles + parts + runs of the shapes), and for a block of which many do not read all O(columns) for each of its
- *     tiles, where neighbours of one shape count once.
+ * Gives: the stretches of tokens that new blocks are to be made of (cut_again.c makes them). A block that is divided
+ *     becomes two: the rows that many read, and the rest. Nothing if all blocks stay whole.
+ * Cost: O(tiles + parts + runs of the shapes); and for each block that may be divided, O(columns) for each of its
+ *     tiles.
  *
- * Example: attention sinks. Every query sees the first 64 tokens and the 4,096 before it, and blocks have 2,048 tokens.
- * So all blocks read block 0, and all but the next two read one column of cells in it: 128 tokens. On 256 ranks the
- * block is sent 255 times for that. Divided, 128 tokens are sent 255 times, and the other 1,920 to two ranks.
+ * Example: attention sinks. Every query sees the first 64 tokens and the 4,096 tokens before it, and blocks have 2,048
+ * tokens. All blocks read block 0, but all except the next two read only one column of cells in it, which is 128
+ * tokens. On 256 ranks, block 0 is sent 255 times. Once it is divided, 128 tokens are sent 255 times, and the other
+ * 1,920 only to two ranks.
  *
- * How a block is divided. For each of its columns of cells we know which blocks read it. Columns are put in order, the
- * most read first, and the list is cut at one place. So a sink in front, a question in the middle and marked tokens
- * here and there are all found in one way. The place is the one that saves most token transfers: a block's tokens times
- * the ranks that receive it. Homes are not known yet. So the readers are taken to be neighbours, with as many blocks on
- * each rank as on the mean rank. The block's own rows do not count, because they are at home.
+ * How a block is divided. For each column of cells in the block, the blocks that read it are counted. The columns are
+ * sorted, the most read first, and the sorted list is cut at one place. So rows that many read are found wherever they
+ * lie: a sink at the front, a question in the middle, or marked tokens here and there. The list is cut where that saves
+ * most token transfers: a block's tokens times the ranks that receive it. Homes are not known yet. So readers are
+ * assumed to be neighbours that share ranks, with as many blocks on each rank as on the mean rank. The block's own rows
+ * do not count as readers, because they are at home.
  *
- * What a division costs: a block, a transfer in a round of its own, and more tiles. So it must save a third of what the
- * block's transfers were. A block that few read stays whole. All do if more than a quarter would be divided and that
- * saved less than two thirds of all: else images and films, where each block is read in part by many, would be cut to
- * small blocks that many rounds carry. The rows are divided, too. If a strategy places blocks one by one, the two may
- * lie apart, and then both fetch what both read: that must be less than what is saved. Rows that lie here and there
- * make a piece each, and there is a limit to pieces. It is lowered where parts would become many.
+ * When a block is divided. problem_tuning.h has the limits. A division costs one more block, and a transfer in a round
+ * of its own; so it must save a good part of the block's transfers. If many blocks would be divided for a small gain,
+ * none is: in images and films many ranks read each block in part, and all blocks would become small. The queries of
+ * the block are divided along with its keys. If the strategy may place the two new blocks on different ranks, both
+ * fetch the keys that both read; these must be fewer than what is saved.
  */
 #include "compiler/problem/problem.h"
 
@@ -29,17 +31,7 @@
 
 #include "compiler/base/group.h"
 #include "compiler/base/sort.h"
-
-enum {
-    READERS = 4,   /* a block that fewer read is not divided */
-    SAVES = 3,     /* a division saves at least such a part, ... */
-    LEAST = 1024,  /* ... and as many tokens, over all ranks */
-    DIVIDED = 4,   /* at most such a part of all blocks is divided, unless that saves ... */
-    MUCH = 3,      /* ... all but such a part of what would travel */
-    PIECES = 8,    /* that a block is divided into, at most */
-    MORE_PARTS = 4 /* so many times more parts at most ... */
-};
-enum { FEW_PARTS = 1 << 16 }; /* ... unless there are few */
+#include "compiler/problem/problem_tuning.h"
 
 /* Columns `first` to `end` - 1 of a piece's cells, or of a block's. */
 typedef struct columns {
@@ -53,15 +45,15 @@ typedef struct reading {
     bool apart;             /* the strategy may place the two blocks apart */
     columns *range;         /* the columns that a shape reads: range[range_start[shape]] and so on */
     uint32_t *range_start;  /* shapes + 1 */
-    uint32_t *width;        /* per shape: how many that are */
+    uint32_t *width;        /* per shape: how many columns these are */
     uint32_t *column_start; /* per piece: the number of its first column among all columns */
     uint32_t *readers;      /* per block: others that read it */
     uint32_t *tile_start, *tile; /* tiles by KV block, of those that are looked at */
     uint8_t *many;          /* per column: many read it */
-    uint64_t travel, saved; /* tokens that travel, over all ranks: if no block is divided; and how many fewer then */
+    uint64_t travel, saved; /* tokens that travel, over all ranks: if no block is divided; how many fewer if some are */
     uint32_t *pieces;       /* per block: 1, and those that a division adds; 0: it stays whole */
-    /* of one block: per column its tokens, and how many read it; the columns, the most read first; and where each is in
-     * that order */
+    /* of the block at hand: per column its tokens, and how many read it; the columns, the most read first; and per
+     * column its place in that order */
     uint32_t *tokens, *read_by, *order, *place;
     uint64_t *keys, *other;
     uint32_t *first_read, *last_read; /* per place: how many readers have it as their first, and as their last */
@@ -75,7 +67,8 @@ static uint32_t block_width(const reading *g, uint32_t b) {
     return g->column_start[of->first_piece + of->pieces] - g->column_start[of->first_piece];
 }
 
-/* The columns that the classes of a part's shape read together: marks them in `marks`, which is cleared again. */
+/* Lists in `out` the ranges of columns that a shape reads, in all classes of heads together; returns how many ranges.
+ * marks: zeros, before and after. */
 static uint32_t add_ranges(const problem *p, uint32_t shape, uint8_t *marks, columns *out) {
     const fcp_shape_rec *of = &p->shapes[shape];
     const uint32_t width = columns_of(of->k_length), set = p->sets ? p->sets[shape].set : 1;
@@ -149,20 +142,21 @@ static fcp_code number_columns(reading *g) {
            g->other ? FCP_OK : FCP_E_NO_MEMORY;
 }
 
-/* The ranks that so many readers of a block are on, if those are neighbours and share ranks. */
+/* On how many ranks are so many readers of a block, if readers are neighbours and share ranks? */
 static uint32_t ranks_of(const reading *g, uint32_t readers) {
     const uint64_t ranks = ((uint64_t)readers * g->places + g->p->block_count - 1) / g->p->block_count;
     return ranks < g->places ? (uint32_t)ranks : g->places - 1;
 }
 
-/* Whoever reads all of a block reads both of what it is divided into. Do few enough read all of block b, of which
- * `whole` do? */
+/* May a division of block b gain enough? `whole` of its readers read all of it, and would receive both new blocks. */
 static bool may_gain(const reading *g, uint32_t b, uint32_t whole) {
     const uint64_t before = ranks_of(g, g->readers[b]), after = ranks_of(g, whole);
-    return g->readers[b] >= READERS && SAVES * after <= (SAVES - 1) * before && problem_holds(g->p, b, FCP_KEYS);
+    return g->readers[b] >= DIVISION_READERS && DIVISION_SAVES * after <= (DIVISION_SAVES - 1) * before &&
+           problem_holds(g->p, b, FCP_KEYS);
 }
 
-/* Counts readers, and lists the tiles of the blocks that may be divided. *out_any: there are some. */
+/* Counts the readers of each block, and lists the tiles of the blocks whose division may gain. *out_any: are there
+ * any? */
 static fcp_code find_readers(reading *g, bool *out_any) {
     const problem *p = g->p;
     arena *a = &g->x->scratch;
@@ -200,13 +194,13 @@ static fcp_code find_readers(reading *g, bool *out_any) {
 
 /* --- one block ---------------------------------------------------------------------------------------------------- */
 
-/* Range i of a part, in columns of its KV block, whose first column is `base`. */
+/* Range g->range[i], which a part reads, as columns of the part's KV block, whose first column is `base`. */
 static columns range_of(const reading *g, const fcp_part *part, uint32_t i, uint32_t base) {
     const uint32_t at = g->column_start[part->k_piece] - base;
     return (columns){at + g->range[i].first, at + g->range[i].end};
 }
 
-/* Counts who reads each of a block's columns. */
+/* Counts how many tiles read each column of a block. */
 static void count_readers(reading *g, uint32_t b, uint32_t base, uint32_t width) {
     const problem *p = g->p;
     memset(g->read_by, 0, (width + (size_t)1) * sizeof *g->read_by);
@@ -233,7 +227,7 @@ static void sort_columns(reading *g, uint32_t width) {
     }
 }
 
-/* The first and the last place of the columns that a tile reads. */
+/* The first and the last of the columns that a tile reads, as places in the sorted order. */
 static columns places_of(const reading *g, uint32_t t, uint32_t base) {
     const problem *p = g->p;
     columns found = {FCP_NONE, 0};
@@ -250,7 +244,7 @@ static columns places_of(const reading *g, uint32_t t, uint32_t base) {
     return found;
 }
 
-/* Counts, for each place, whose first or last it is. */
+/* Counts for how many tiles each place is the first, and for how many it is the last, that they read. */
 static void count_places(reading *g, uint32_t b, uint32_t base, uint32_t width) {
     const problem *p = g->p;
     uint32_t shape = FCP_NONE, piece = FCP_NONE;
@@ -275,12 +269,12 @@ static void measure_columns(reading *g, const fcp_block *of) {
         for (uint32_t left = g->p->pieces[i].length; left; left -= *out++) *out = left < FCP_CELL ? left : FCP_CELL;
 }
 
-/* How many of the ordered columns are better a block of their own; 0: none. The block has `all` tokens and so many
- * readers. *out_saved: the tokens that do not travel then, over all ranks. */
+/* Chooses how many of the sorted columns become a block of their own; 0: none. The block has `all` tokens. *out_saved:
+ * how many fewer tokens travel then, over all ranks. */
 static uint32_t best_place(const reading *g, uint64_t all, uint32_t width, uint32_t readers,
                            uint64_t *out_saved) {
     const uint64_t whole = ranks_of(g, readers) * all;
-    uint64_t best = whole - whole / SAVES, tokens = 0; /* tokens: of the columns before */
+    uint64_t best = whole - whole / DIVISION_SAVES, tokens = 0; /* tokens: of the columns before */
     uint32_t found = 0, few = readers, many = 0; /* that read a later column, and an earlier one */
     for (uint32_t i = 0; i < width; i++) {
         const uint64_t after = ranks_of(g, many) * tokens + ranks_of(g, few) * (all - tokens);
@@ -296,8 +290,8 @@ static uint32_t best_place(const reading *g, uint64_t all, uint32_t width, uint3
     return found;
 }
 
-/* The keys of other blocks that rows of both kinds read. Where the two blocks may lie apart, these travel once more,
- * except those that all ranks receive anyway. */
+/* Counts the keys of other blocks that both the rows that many read and the other rows read. If the two new blocks lie
+ * apart, these keys travel once more; but keys that all ranks receive anyway do not count. */
 static uint64_t read_twice(const reading *g, uint32_t b) {
     const problem *p = g->p;
     uint64_t sum = 0;
@@ -319,8 +313,8 @@ static uint64_t read_twice(const reading *g, uint32_t b) {
     return sum;
 }
 
-/* Marks the columns of a block that many read, if they are to become a block of their own. */
-static void look_at(reading *g, uint32_t b) {
+/* Decides whether a block is divided: marks in g->many the columns that become a block of their own. */
+static void judge_block(reading *g, uint32_t b) {
     const fcp_block *of = &g->p->blocks[b];
     const uint32_t base = g->column_start[of->first_piece], width = block_width(g, b);
     if (width < 2) return;
@@ -331,12 +325,13 @@ static void look_at(reading *g, uint32_t b) {
     uint64_t saved = 0;
     const uint32_t many = best_place(g, of->tokens, width, g->readers[b], &saved);
     for (uint32_t i = 0; i < many; i++) g->many[base + g->order[i]] = 1;
-    if (!many || saved < LEAST || (g->apart && problem_holds(g->p, b, FCP_QUERIES) && read_twice(g, b) >= saved)) {
+    const bool twice = g->apart && problem_holds(g->p, b, FCP_QUERIES);
+    if (!many || saved < DIVISION_LEAST || (twice && read_twice(g, b) >= saved)) {
         memset(g->many + base, 0, width);
         return;
     }
     g->saved += saved;
-    g->pieces[b] = 1 - of->pieces; /* wraps; and is at least 1 in the end */
+    g->pieces[b] = 1 - of->pieces; /* may wrap below 0; the sum below is at least 1 */
     for (uint32_t i = of->first_piece; i < of->first_piece + of->pieces; i++)
         for (uint32_t c = g->column_start[i]; c < g->column_start[i + 1]; c++)
             g->pieces[b] += c == g->column_start[i] || g->many[c] != g->many[c - 1];
@@ -344,7 +339,7 @@ static void look_at(reading *g, uint32_t b) {
 
 /* --- all blocks --------------------------------------------------------------------------------------------------- */
 
-/* How many parts there are at most, if blocks with more than `most` pieces stay whole. */
+/* The largest number of parts that there can be if blocks that would have more than `most` pieces stay whole. */
 static uint64_t parts_after(const reading *g, uint32_t most) {
     const problem *p = g->p;
     uint64_t sum = 0;
@@ -355,16 +350,16 @@ static uint64_t parts_after(const reading *g, uint32_t most) {
     return sum;
 }
 
-/* The limit to pieces. */
+/* Chooses the limit to the pieces of a block, so that there are not too many parts. */
 static uint32_t most_pieces(const reading *g) {
     uint64_t room = MORE_PARTS * (uint64_t)g->p->part_count;
-    uint32_t most = PIECES;
+    uint32_t most = DIVISION_PIECES;
     if (room < FEW_PARTS) room = FEW_PARTS;
     while (most > 1 && parts_after(g, most) > room) most--;
     return most;
 }
 
-/* Adds the stretches of a block's columns that many read, or of the others. */
+/* Adds the stretches of those columns of a block that many read (many is 1), or of the others (0). */
 static void add_stretches(const reading *g, uint32_t b, uint8_t many, problem_stretch *out, size_t *count) {
     const fcp_block *of = &g->p->blocks[b];
     bool opens = true;
@@ -381,7 +376,7 @@ static void add_stretches(const reading *g, uint32_t b, uint8_t many, problem_st
     }
 }
 
-/* Lists the blocks as they will be; *out_count is 0 if none is divided. */
+/* Lists the stretches of all new blocks; *out_count is 0 if no block is divided. */
 static fcp_code list_stretches(reading *g, problem_stretch **out, size_t *out_count) {
     const problem *p = g->p;
     const uint32_t most = most_pieces(g);
@@ -392,8 +387,8 @@ static fcp_code list_stretches(reading *g, problem_stretch **out, size_t *out_co
         room += g->pieces[b] + p->blocks[b].pieces;
         divided += g->pieces[b] != 0;
     }
-    const bool much = g->saved >= g->travel - g->travel / MUCH;
-    if (!divided || (divided > p->block_count / DIVIDED && !much)) return FCP_OK;
+    const bool much = g->saved >= g->travel - g->travel / TRAVEL_LEFT;
+    if (!divided || (divided > p->block_count / DIVIDED_PART && !much)) return FCP_OK;
     problem_stretch *list = *out = ARENA_NEW(&g->x->scratch, problem_stretch, room);
     if (!list) return FCP_E_NO_MEMORY;
     for (uint32_t b = 0; b < p->block_count; b++) {
@@ -415,7 +410,7 @@ fcp_code problem_few_rows(planning *x, bool apart, problem_stretch **out, size_t
     if (code || !any) return code;
     for (uint32_t b = 0; b < p->block_count; b++) {
         if (planning_stopped_at(x, b)) return FCP_E_INTERRUPTED;
-        if (g.tile_start[b] < g.tile_start[b + 1]) look_at(&g, b);
+        if (g.tile_start[b] < g.tile_start[b + 1]) judge_block(&g, b);
     }
     return list_stretches(&g, out, out_count);
 }

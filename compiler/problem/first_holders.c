@@ -1,15 +1,18 @@
-/* first_holders.c: which rank holds which tokens before the plan begins.
+/* first_holders.c: says which rank holds which tokens when attention begins: those that the caller put there.
  *
  * Requires: checked lengths.
- * Gives: the rule by which the caller holds the batch (runtime/plan/layout.h), and runs of tokens by it, by sequence
- *     and start; every token of the side in one.
+ * Gives: the rule of the caller's layout (runtime/plan/layout.h); and, made by that rule, the runs of tokens that each
+ *     rank holds, by sequence and start.
  * Cost: O(sequences + runs).
  *
- * A batch that the program divides with `on` has a deal for each part. Otherwise it is one deal, on all ranks but the
- * servers of strategy cad, which hold no tokens.
+ * The rule divides the batch into *deals*: some sequences that lie on some ranks. If the program says `on` which ranks
+ * hold which part of the batch, each part is a deal. Else there is one deal, on all ranks except the servers of
+ * strategy cad, which hold no tokens.
  */
 #include "compiler/problem/problem.h"
+#include "compiler/problem/problem_tuning.h"
 #include "compiler/sema/strategies.h"
+#include "runtime/plan/bytes.h"
 
 static const uint64_t *prefix_sums(const uint64_t *lengths, uint32_t count, arena *a) {
     uint64_t *sums = ARENA_NEW(a, uint64_t, count + (size_t)1);
@@ -36,22 +39,21 @@ fcp_code problem_deal(planning *x, problem *p) {
         deals[p->rule.deal_count++] = (fcp_deal){next, (uint32_t)part->count, first, end - first};
         next += (uint32_t)part->count;
         if (g->layout_group && (end - first) % g->layout_group)
-            return planning_fail(x, FCP_E_VALUE, g->lengths_span,
+            return planning_fail(x, FCP_E_VALUE, g->at[AT_LENGTHS],
                                  "ranks %u..%u hold tokens, and do not divide into groups of %u", first, end,
                                  g->layout_group);
     }
     return FCP_OK;
 }
 
-/* The least tokens for each of its ranks with which a sequence stays in zigzag: a shorter one would be crumbs. */
-enum { ZIGZAG_LEAST = 256 };
-
-/* A sequence that stays in zigzag has rows and keys at all its ranks, so each of its keys goes to all their nodes. That
- * is hidden behind computing if the sequence is long enough: its keys are n, its pairs about n^2 / 2. This is the least
- * length with which the keys take half as long on net as the pairs take to compute; kernels run at four sevenths of the
- * cluster's FLOPs. It must not depend on the mask, because layers share their homes. Example: with 64 heads, 8 of K
- * and V, on 8 nodes of H200s 39,600 tokens, on 32 nodes 175,000. wlbllm-256 in zigzag, whose longest sequence has
- * 131,072, takes `cad` 215 ms forward if what has 65,536 stays, and 85 ms if it is gathered. */
+/* The least length of a sequence for which zigzag pays. In zigzag all ranks of a sequence have rows and keys of it, so
+ * each key travels to all their nodes. A sequence of n tokens has n keys to send and about n^2 / 2 pairs to compute: if
+ * it is long enough, sending is hidden behind computing. This is the length at which sending the keys over net takes
+ * half as long as computing the pairs, with kernels at four sevenths of the cluster's FLOPs. It does not depend on the
+ * mask, because layers with different masks share their homes. Example: with 64 query heads and 8 KV heads on H200s it
+ * is 39,600 tokens on 8 nodes, and 175,000 on 32 nodes. With `cad`, the forward pass of wlbllm-256 in zigzag, whose
+ * longest sequence has 131,072 tokens, takes 215 ms if sequences of 65,536 tokens stay in zigzag, and 85 ms if they are
+ * gathered. */
 static uint64_t hidden_length(const problem *p, uint64_t ranks) {
     const struct fcpc_program *g = p->program;
     const uint64_t in_node = (uint64_t)g->gpus * p->lanes, nodes = (ranks + in_node - 1) / in_node;

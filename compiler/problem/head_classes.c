@@ -1,18 +1,19 @@
-/* head_classes.c: which query heads see the same pairs.
+/* head_classes.c: groups query heads into classes whose masks are the same.
  *
  * Requires: a problem whose batch is bound.
- * Gives:    p->head_class and p->class_count, if the mask names h; and the mask of one class, which does not name it.
- * Method:   in the mask's code, h becomes the head's number, and elements of tables whose index is then known become
- *           numbers. The builder folds what is constant. Heads whose code comes out the same are a class. Code is
- *           compared by a digest: that of a node is the SHA-256 of its operation, its number, and the digests of its
- *           operands.
- * Cost:     O(heads * (nodes of the mask + classes)), and the size of the tables that have a row for each head.
+ * Gives: p->head_class and p->class_count, if the mask names h, the number of the head; and the mask of one class,
+ *     which does not name h.
+ * Cost: O(heads * (nodes of the mask + classes)), and the size of the tables that have a row for each head.
  *
- * Example: `causal and q - k < w[h]`, where w is [1024, 4096, 1024]. The code of heads 0 and 2 is that of `causal and
- * q - k < 1024`. In `h < 1 or q - k < w[h]` the code of head 0 is `true`, whatever w[0] is.
+ * In the mask's code, h is replaced by the head's number, and elements of tables whose index is then known by their
+ * values. The builder of code folds what is constant. Heads whose code comes out the same are a class. Codes are
+ * compared by digests: that of a node is the SHA-256 of its operation, its number, and the digests of its operands.
  *
- * Condition: code that is equal means pairs that are equal, but not the reverse. Heads whose masks are written
- * differently and allow the same are two classes, which costs planning time and nothing else.
+ * Example: `causal and q - k < w[h]`, where w is [1024, 4096, 1024]. Heads 0 and 2 have the code of `causal and q - k <
+ * 1024`, so they are a class. In `h < 1 or q - k < w[h]` the code of head 0 is `true`, whatever w[0] is.
+ *
+ * *Condition*: equal code means equal pairs, but not the reverse. Heads whose masks are written differently and allow
+ * the same pairs are two classes, which costs planning time and nothing else.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -24,7 +25,7 @@ typedef struct digest {
     uint8_t bytes[FCP_SHA256_BYTES];
 } digest;
 
-/* The first row of a table of two dimensions that has the same elements as row i; i where the table has no such row. */
+/* The first row of a two-dimensional table that has the same elements as row i; or i, if the table has no row i. */
 static int64_t first_equal_row(const mc_array *a, int64_t i) {
     if (i < 0 || i >= a->count) return i;
     for (int64_t j = 0; j < i; j++) {
@@ -35,7 +36,7 @@ static int64_t first_equal_row(const mc_array *a, int64_t i) {
     return i;
 }
 
-/* Emits a node for one head, or what is known of it. to: its operands, there. */
+/* Emits a node of the mask for one head, or its value if that is known. to: its operands in the code of the head. */
 static uint32_t emit_node(const problem *p, const mc_env *env, mc_builder *b, const mc_node *x, const uint32_t to[4],
                           uint32_t head) {
     if (x->op == MC_H) return mc_emit(b, MC_CONST_I, MC_NONE, MC_NONE, MC_NONE, head, MC_NONE, 0);
@@ -55,8 +56,8 @@ static uint32_t emit_node(const problem *p, const mc_env *env, mc_builder *b, co
     return mc_emit(b, (mc_op)x->op, index, to[1], to[2], x->imm, to[3], 0);
 }
 
-/* The digest of a node; of: those of the nodes before it. Where the order of operands does not matter, it is that of
- * their digests: the builder's depends on the numbers of nodes. */
+/* The digest of a node. of: the digests of the nodes before it. Operands whose order does not matter are ordered by
+ * digest, because the builder orders them by their numbers, which differ between heads. */
 static digest digest_of(const mc_node *x, const digest *of) {
     const struct {
         int64_t op, imm;
@@ -85,7 +86,7 @@ typedef struct finder {
     uint32_t *at; /* per node of the mask: its number in the code of one head */
 } finder;
 
-/* The digest of the code that stands for what one head sees. */
+/* Finds the digest of the mask of one head. */
 static bool digest_of_head(const finder *f, uint32_t head, digest *out) {
     const mc_code mask = f->p->program->mask;
     mc_builder *b = mc_builder_new();

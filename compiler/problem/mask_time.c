@@ -1,21 +1,23 @@
-/* mask_time.c: what deciding the mask will cost, before it begins: refuses a batch that takes longer than the caller
- * allows, and warns of one that takes long.
+/* mask_time.c: estimates how long it takes to decide a mask, before that begins. Refuses a batch that takes longer than
+ * the caller allows, and warns of one that takes long.
  *
  * Requires: a bound batch.
- * Gives: x->outlook, of the mask and of what proves that the score does not fault; an error or a warning.
- * Cost: nothing if nobody asks; else that of cells_look_ahead, of each class of heads or of CLASSES of them.
+ * Gives: x->outlook, for the mask and for the check that the score does not fault; an error or a warning.
+ * Cost: nothing if the estimate is not needed; else that of cells_look_ahead, for each class of heads or for
+ *     CLASSES_ASKED of them.
  *
- * The estimate is counted, not measured (cells_stats.work): a batch is refused on every machine or on none.
+ * The estimate counts work (cells_stats.work) and measures no time. So a batch is refused on every machine or on none.
  */
 #include "compiler/problem/problem.h"
+#include "compiler/problem/problem_tuning.h"
 
 #include <stdio.h>
 
 #define SECOND 1e9    /* in work */
 #define WAIT_LONG 10  /* seconds that are warned of */
-enum { CLASSES = 8, LENGTH_BITS = 40 };
+enum { LENGTH_BITS = 40 };
 
-/* Are these lengths of which problem_open will say nothing? */
+/* Will problem_open accept these lengths? */
 static bool are_good(const planning *x) {
     const uint64_t most = UINT64_C(1) << LENGTH_BITS, *queries = x->queries ? x->queries : x->lengths;
     uint64_t keys = 0, rows = 0;
@@ -28,18 +30,18 @@ static bool are_good(const planning *x) {
 
 static mc_env env_of(const void *of, uint32_t sequence) { return problem_env(of, sequence); }
 
-/* How long a piece is, about, in cells. */
+/* About how long a piece is, in cells. */
 static uint64_t piece_of(const planning *x, const problem *p) {
     const struct fcpc_program *g = x->program;
     uint64_t longest = 0, tokens = x->block;
     for (uint32_t s = 0; s < p->sequences; s++)
         if (p->lengths[s] > longest) longest = p->lengths[s];
-    const uint64_t chunks = (uint64_t)g->nodes * g->gpus * (g->strategy == FCP_STRATEGY_ZIGZAG ? 2 : 1);
-    if (g->strategy == FCP_STRATEGY_RING || g->strategy == FCP_STRATEGY_ZIGZAG) tokens = longest / chunks;
+    const uint32_t even = strategy_facts_of[g->strategy].even;
+    if (even) tokens = longest / ((uint64_t)g->nodes * g->gpus * even);
     return tokens < FCP_CELL ? 1 : tokens / FCP_CELL;
 }
 
-/* Adds what a mask for some heads costs, `times` times. */
+/* Adds the cost of a mask, multiplied by `times`. */
 static fcp_code add_mask(planning *x, const problem *p, mc_code mask, uint32_t heads, double times) {
     const cells_batch batch = {p->sequences, piece_of(x, p), env_of, p};
     cells_outlook one = {0, 0};
@@ -53,13 +55,13 @@ static fcp_code add_mask(planning *x, const problem *p, mc_code mask, uint32_t h
     return code;
 }
 
-/* Adds what all classes of heads cost, by some of them where there are many. */
+/* Adds the cost of the masks of all classes of heads, estimated from some classes if there are many. */
 static fcp_code add_classes(planning *x, problem *p) {
-    planning other = *x; /* which is asked for classes alone */
+    planning other = *x; /* only finds the classes */
     other.problem = p;
     other.memory = other.scratch = (arena){.pool = x->work.pool};
     fcp_code code = problem_find_classes(&other);
-    const uint32_t all = p->class_count, asked = all < CLASSES ? all : CLASSES;
+    const uint32_t all = p->class_count, asked = all < CLASSES_ASKED ? all : CLASSES_ASKED;
     for (uint32_t i = 0; i < asked && !code; i++) {
         mc_code mask;
         if (!problem_class_mask(p, (uint32_t)((uint64_t)i * all / asked), &other.memory, &mask)) code = FCP_E_NO_MEMORY;
@@ -90,11 +92,11 @@ static void hint(planning *x) {
                     "on fields with long runs decide many pairs at a time");
 }
 
-/* One digit behind the point where there are few before it: 4.7, 52, 1670. */
+/* How many digits behind the point to print, so that numbers read 4.7, 52, 1670. */
 static int digits(double x) { return x < 10; }
 
-/* ": about 17 G of its pairs have to be looked at one by one" */
-static void why(const planning *x, char out[96]) {
+/* Writes a reason such as ": about 17 G of its pairs have to be looked at one by one", or nothing if there are few. */
+static void write_reason(const planning *x, char out[96]) {
     const double pairs = (double)x->outlook.pairs / 1e9;
     out[0] = 0;
     if (pairs >= 0.1)
@@ -114,16 +116,16 @@ fcp_code problem_check_time(planning *x) {
     fcp_code code = problem_look_ahead(x);
     const double seconds = (double)x->outlook.work / SECOND;
     if (code) return code;
-    why(x, pairs);
+    write_reason(x, pairs);
     if (most > 0 && seconds > most) {
-        code = planning_fail(x, FCP_E_TOO_LONG, x->program->mask_span,
+        code = planning_fail(x, FCP_E_TOO_LONG, x->program->at[AT_MASK],
                              "%s takes about %.*f s of one processor to plan, and the limit is %g s%s",
                              x->program->mask_name, digits(seconds), seconds, most, pairs);
         hint(x);
         return code;
     }
     if (!x->soon || !first || !problem_takes_long(x)) return FCP_OK;
-    diag_warning(x->d, planning_span(x, x->program->mask_span),
+    diag_warning(x->d, planning_span(x, x->program->at[AT_MASK]),
                  "%s takes long to plan, about %.0f s of one processor%s", x->program->mask_name, seconds, pairs);
     hint(x);
     x->soon(x->soon_context, x);

@@ -1,4 +1,4 @@
-/* pack_blocks.c: gives parts of sequences their blocks, and makes blocks and pieces of them.
+/* pack_blocks.c: packs parts of sequences into blocks.
  *
  * Requires: parts by side, sequence and start; no two parts of one sequence have one home and one place.
  * Gives: pieces, blocks, and the blocks' homes. A part without a place is a block of its own. The others share blocks
@@ -9,7 +9,7 @@
 
 #include <string.h>
 
-/* Of equals the longer first, so that few blocks are left half empty. */
+/* By side, home and place; of equals the longer first, which packs better. */
 static int compare_parts(const problem_part *a, const problem_part *b) {
     if (a->holds != b->holds) return a->holds < b->holds ? -1 : 1;
     if (a->home != b->home) return a->home < b->home ? -1 : 1;
@@ -17,7 +17,8 @@ static int compare_parts(const problem_part *a, const problem_part *b) {
     return a->length > b->length ? -1 : a->length < b->length;
 }
 
-static fcp_code sort_parts(const planning *x, const problem_part *parts, uint32_t *order, uint32_t *other,
+/* Sorts the numbers of parts in `order` by merging. other: room for as many. */
+static fcp_code merge_sort_parts(const planning *x, const problem_part *parts, uint32_t *order, uint32_t *other,
                            uint32_t count) {
     for (uint32_t width = 1; width < count; width *= 2) {
         if (planning_stopped(x)) return FCP_E_INTERRUPTED;
@@ -34,7 +35,8 @@ static fcp_code sort_parts(const planning *x, const problem_part *parts, uint32_
     return FCP_OK;
 }
 
-/* Gives parts their blocks: those that are alone in order, then the packed ones. room: what is left of each block. */
+/* Gives each part its block: first the parts without a place, in order; then the others by best fit, into one of the 64
+ * newest blocks of their side, home and place. room: what is free in each block. */
 static fcp_code choose_blocks(planning *x, problem_part *parts, size_t count, uint32_t *out_blocks) {
     uint32_t *order = ARENA_NEW(&x->scratch, uint32_t, count + 1);
     uint32_t *other = ARENA_NEW(&x->scratch, uint32_t, count + 1);
@@ -44,7 +46,7 @@ static fcp_code choose_blocks(planning *x, problem_part *parts, size_t count, ui
         if (parts[i].place == FCP_NONE) parts[i].block = blocks++;
         else order[packed++] = i;
     }
-    fcp_code code = sort_parts(x, parts, order, other, packed);
+    fcp_code code = merge_sort_parts(x, parts, order, other, packed);
     if (code) return code;
     for (uint32_t i = 0, first = blocks; i < packed; i++) {
         problem_part *m = &parts[order[i]];

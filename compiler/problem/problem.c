@@ -11,7 +11,7 @@
 enum { MAX_BATCH_BITS = 40 };
 
 static fcp_code check_lengths(planning *x, problem *p) {
-    const span at = x->program->lengths_span;
+    const span at = x->program->at[AT_LENGTHS];
     const uint64_t *lengths = x->lengths, *queries = x->queries, most = UINT64_C(1) << MAX_BATCH_BITS;
     size_t count = x->count;
     if (!count) return planning_fail(x, FCP_E_LENGTHS, at, "the batch has no sequences");
@@ -67,7 +67,7 @@ fcp_code problem_open(planning *x) {
     for (uint32_t s = 0; s < p->sequences; s++) positions += (unsigned __int128)p->queries[s] * p->lengths[s];
     if (mc_uses(x->program->mask) & MC_USES_H) positions *= x->program->heads;
     if (positions > INT64_MAX)
-        return planning_fail(x, FCP_E_LENGTHS, x->program->lengths_span,
+        return planning_fail(x, FCP_E_LENGTHS, x->program->at[AT_LENGTHS],
                              "the sequences have more than 2^63 query-key positions together");
     p->positions = (uint64_t)positions;
     x->problem = p;

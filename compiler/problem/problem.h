@@ -1,4 +1,5 @@
-/* problem.h: what a batch asks for: its tokens cut into blocks, and the tiles that the mask leaves between blocks.
+/* problem.h: the work of a batch: its tokens cut into blocks, and the tiles, which are the pairs of blocks between
+ * which the mask allows a (query, key) pair.
  *
  * Three passes fill it. problem_open checks the lengths. The strategy's cut makes pieces and blocks. problem_tiles asks
  * the mask which Q blocks see which KV blocks.
@@ -10,27 +11,27 @@
 #include "compiler/problem/bind.h"
 #include "runtime/plan/layout.h"
 
-/* Tokens start to end - 1 of one side of a sequence, at home on `rank`. */
+/* Tokens start to end - 1 of one side of a sequence, which the caller holds at `rank`. */
 typedef struct problem_run {
     uint32_t sequence, rank;
     uint64_t start, end;
 } problem_run;
 
-/* Tokens of one side of a sequence that will be a piece. */
+/* Tokens of one side of a sequence that become a piece: what a cut hands to problem_pack. */
 typedef struct problem_part {
     uint32_t sequence, length, home;
-    /* Parts of one side, home and place may share a block. FCP_NONE: it is a block of its own. */
+    /* Parts with the same side, home and place may share a block. FCP_NONE: the part is a block of its own. */
     uint32_t place;
-    uint32_t block; /* problem_pack says it */
+    uint32_t block; /* out: problem_pack chooses it */
     uint32_t holds; /* FCP_HOLDS_* */
     uint64_t start;
 } problem_part;
 
-/* What is known of a shape if the mask names h: it is then of one class of heads of one range. */
+/* What is known of each shape if the mask names h. A shape then belongs to one class of heads of one range. */
 typedef struct problem_shape {
     uint32_t heads; /* how many heads of the range are of the class */
-    uint32_t set;   /* of the first shape of a part: how many the part has, one for each class; of others 0 */
-    uint64_t pairs; /* of the part, over the heads of the range */
+    uint32_t set;   /* first shape of a part: how many shapes the part has, one for each class; other shapes: 0 */
+    uint64_t pairs; /* of the part, summed over the heads of the range */
 } problem_shape;
 
 typedef struct problem problem;
@@ -40,19 +41,19 @@ struct problem {
     const uint64_t *queries; /* of each sequence; the same array unless the plan is split */
     const binding *binding;  /* NULL: the program reads no arrays */
     uint32_t sequences;
-    /* Some sequence has more or fewer queries than keys. Then each block holds one side alone (runtime/plan/plan.h). */
+    /* Some sequence has more or fewer queries than keys. Then each block holds one side alone (plan/FORMAT.md). */
     bool split;
     uint64_t tokens, key_tokens; /* queries and keys of the whole batch */
     uint32_t ranks;
-    /* How many neighbouring ranks of the caller's a rank of this problem stands for: 1, unless these divide heads, and
-     * what a strategy divides the batch among are groups of them (place/heads/between.c). */
+    /* How many neighbouring ranks of the caller's one rank of this problem stands for. It is 1, unless groups of ranks
+     * divide heads and this problem divides the batch among the groups (place/heads/between_groups.c). */
     uint32_t lanes;
     uint32_t block;                /* the size asked for or chosen, in tokens */
     uint32_t max_block[FCP_SIDES]; /* tokens of the largest block that holds the side */
     uint32_t unit;                 /* tokens of KV in a unit */
     uint32_t unit_of[FCP_FABRICS][FCP_CLASSES]; /* tokens of a unit on each fabric, of each class (fcp_unit_tokens) */
-    /* Ranges of heads, as the plan has them. A strategy's cut may make the ranges smaller, but leaves blocks and pieces
-     * to those of one range; problem_tiles then makes the others. */
+    /* The KV heads of a range of heads, and the query heads of each of them. A strategy's cut may set a smaller range.
+     * It still makes the blocks and pieces of one range only, which problem_tiles copies for the others. */
     uint32_t range_kv, range_sub;
 
     fcp_rule rule;      /* by which the caller holds the batch, unless its layout is `planned` */
@@ -64,13 +65,12 @@ struct problem {
     fcp_heads *heads;   /* which heads blocks are of, by block.heads */
     uint32_t head_count;
     uint32_t range_blocks; /* how many blocks are of the first range: they come first */
-    /* per block: the next one with the same tokens and of other heads, or FCP_NONE; NULL: one range */
+    /* per block: the next block with the same tokens and other heads, or FCP_NONE; NULL: there is one range */
     uint32_t *twin;
     /* ring, zigzag: per block of the first range, which chunk of the sequences it holds; NULL for others */
     uint32_t *chunk;
-    /* The pieces of sequence s, of the first range of heads, in order of start:
-     * sequence_piece[side][piece_start[side][s]], and so on up to piece_start[side][s + 1]. Both sides are the same
-     * arrays unless the plan is split. */
+    /* The pieces of sequence s, of the first range of heads, in order of start: sequence_piece[side][i] for i from
+     * piece_start[side][s] to piece_start[side][s + 1] - 1. Both sides are the same arrays unless the plan is split. */
     uint32_t *sequence_piece[FCP_SIDES];
     uint32_t *piece_start[FCP_SIDES]; /* sequences + 1 */
 
@@ -82,11 +82,11 @@ struct problem {
     uint64_t *tile_pairs; /* allowed (query, key) pairs */
     fcp_part *parts;
     uint32_t part_count;
-    const fcp_shape_rec *shapes; /* these two stay with planning.cells, unless there are classes; then with the plan */
+    const fcp_shape_rec *shapes; /* these two belong to planning.cells, or to planning.work */
     const fcp_run *runs;
     uint32_t shape_count, run_count;
 
-    /* Classes of heads (runtime/plan/plan.h), if the mask names h; else NULL, 0 and NULL. */
+    /* Classes of heads (runtime/plan/FORMAT.md), if the mask names h; else NULL, 0 and NULL. */
     uint32_t *head_class;      /* per query head of the model */
     uint32_t class_count;
     const problem_shape *sets; /* per shape */
@@ -98,7 +98,7 @@ struct problem {
 
 /* A plan has at most this many blocks. */
 enum { PROBLEM_BLOCKS_MAX = 1 << 22 };
-/* Blocks of `block` tokens that the batch fills at least, without what is left over. */
+/* How many full blocks of `block` tokens the batch has at least. */
 static inline uint64_t problem_least_blocks(const problem *p, uint64_t block) {
     return p->tokens / block + (p->split ? p->key_tokens / block : 0);
 }
@@ -109,23 +109,23 @@ static inline int64_t problem_q_first(const problem *p, uint32_t sequence) {
 static inline uint64_t problem_length(const problem *p, uint32_t sequence, fcp_side side) {
     return side == FCP_KEYS ? p->lengths[sequence] : p->queries[sequence];
 }
-/* Did so many pairs have to be looked at one by one that planning took long? */
+/* Were so many pairs looked at one by one that planning took long? */
 static inline bool problem_is_unstructured(const problem *p) { return p->elements >> 28 != 0; }
 /* The next block with the same tokens, and of other heads. */
 static inline uint32_t problem_twin(const problem *p, uint32_t b) { return p->twin ? p->twin[b] : FCP_NONE; }
-/* start[s + 1] says where the list of sequence s ends, or 0 if s has no tokens. Says for those that their lists, which
- * are empty, end where they begin. */
+/* Completes a table of where the lists of sequences end: start[s + 1] is the end of the list of sequence s, or 0 if s
+ * has no tokens. Such an empty list gets the end of the list before it. */
 static inline void problem_close_gaps(uint32_t *start, uint32_t sequences) {
     for (uint32_t s = 0; s < sequences; s++)
         if (start[s + 1] < start[s]) start[s + 1] = start[s];
 }
-/* Allowed pairs of a part: of one head, or if the mask names h over the heads of its range. */
+/* The allowed pairs of a part: those of one head; if the mask names h, summed over the heads of the range. */
 static inline uint64_t problem_part_pairs(const problem *p, const fcp_part *part) {
     return p->sets ? p->sets[part->shape].pairs : p->shapes[part->shape].pairs;
 }
 /* Does block b hold this side? */
 static inline bool problem_holds(const problem *p, uint32_t b, fcp_side side) { return p->blocks[b].holds >> side & 1; }
-/* What the mask sees of a sequence; valid until the next call. */
+/* The environment in which mask code is evaluated for a sequence; valid until the next call. */
 static inline mc_env problem_env(const problem *p, uint32_t sequence) {
     const binding bare = {.program = p->program, .lengths = p->lengths, .queries = p->queries};
     return bind_sequence(p->binding ? p->binding : &bare, sequence);
@@ -133,7 +133,7 @@ static inline mc_env problem_env(const problem *p, uint32_t sequence) {
 
 /* problem.c. Checks the lengths (FCP_E_LENGTHS) and makes x->problem, without blocks. */
 fcp_code problem_open(planning *x);
-/* FCP_E_PLAN_SIZE: the batch fills more blocks of x->block tokens than a plan holds. For a cut, before it begins. */
+/* For a cut, before it begins. FCP_E_PLAN_SIZE: the batch fills more blocks of x->block tokens than a plan holds. */
 fcp_code problem_check_blocks(planning *x);
 
 /* How strategies cut the batch into blocks. FCP_E_PLAN_SIZE: more blocks or pieces than a plan holds.
@@ -142,23 +142,24 @@ fcp_code problem_cut_blocks(planning *x); /* cut_blocks.c: blocks of x->block to
 fcp_code problem_cut_ring(planning *x);   /* cut_evenly.c: every sequence in one chunk a rank */
 fcp_code problem_cut_zigzag(planning *x); /* cut_evenly.c: in two */
 fcp_code problem_cut_split(planning *x);  /* cut_split.c: what problem_cut_blocks does where the plan is split */
-/* room.c: how many parts the mask in x->cells leaves at least; 0: that was not counted. FCP_E_NO_MEMORY: more than fit
- * into memory. */
+/* room.c. *out_parts: how many parts the mask in x->cells leaves at least; 0: that was not counted. FCP_E_NO_MEMORY:
+ * more than fit into memory. */
 fcp_code problem_check_room(planning *x, uint64_t *out_parts);
 
 /* cut_held.c: blocks of x->block tokens that stay where the caller holds them. *out_home: per block, in x->work. */
 fcp_code problem_cut_held(planning *x, uint32_t **out_home);
 
-/* pack_blocks.c. Makes pieces and blocks of parts, which come by side, sequence and start; of parts of one sequence no two
- * have the same home and the same place. *out_home: per block, in x->work. */
+/* pack_blocks.c. Makes pieces and blocks of parts. These come by side, sequence and start, and no two parts of a
+ * sequence have the same home and the same place. *out_home: per block, in x->work. */
 fcp_code problem_pack(planning *x, problem_part *parts, size_t count, uint32_t **out_home);
 
-/* first_holders.c. By what rule the caller holds the batch: fills p->rule, whose deals are in x->memory. FCP_E_VALUE: ranks that
- * do not divide into groups. */
+/* first_holders.c. Fills p->rule, which says where the caller holds the batch; its deals are in x->memory. FCP_E_VALUE:
+ * ranks that do not divide into groups. */
 fcp_code problem_deal(planning *x, problem *p);
-/* All runs of the tokens of a side that the caller holds at one rank, by sequence and start, in x->work, for work to
- * move from. With layout `planned` they are contiguous. So are sequences in zigzag that would be cut into crumbs, or
- * whose keys would travel longer than pays. FCP_E_PLAN_SIZE: more than 2^30. */
+/* Lists the runs of tokens of a side that one rank holds, by sequence and start, in x->work. Strategies that keep
+ * tokens in place move work from there. With layout `planned` the batch is taken to be contiguous. So are sequences in
+ * zigzag that would be cut into crumbs, or whose keys would travel too long (hidden_length). FCP_E_PLAN_SIZE: more than
+ * 2^30. */
 fcp_code problem_held(planning *x, fcp_side side, problem_run **out, uint32_t *out_count);
 
 /* mask_time.c. Fills x->outlook, unless it is known. */
@@ -167,22 +168,22 @@ fcp_code problem_look_ahead(planning *x);
 fcp_code problem_check_time(planning *x);
 bool problem_takes_long(const planning *x); /* seconds that are worth a warning, as far as is known */
 
-/* tiles.c. Classifies the mask over all blocks: tiles, parts, shapes, work. Makes x->cells, whose shapes the problem
- * keeps using. A fault of the mask that some pair of the batch reaches is reported: FCP_E_MASK_*.
- * Cost: O(parts + boundary of the mask). */
+/* tiles.c. Asks the mask about all blocks: makes tiles, parts, shapes and work; and x->cells, whose shapes the problem
+ * goes on using. FCP_E_MASK_*, reported: the mask faults for some pair of the batch. Cost: O(parts + boundary of the
+ * mask). */
 fcp_code problem_tiles(planning *x);
 
-/* What the mask of a program has answered about a batch, for several plannings: the whole mask, or, where it tells
- * heads apart, that of each class of them. */
+/* What the mask of a program has answered about a batch, kept for several plannings of it. */
 typedef struct problem_kept {
-    struct cells *whole, *later, **of_class; /* later: of half of the sequences, where two are asked */
+    struct cells *whole, *later; /* for all heads; later: of half of the sequences, where two threads ask */
+    struct cells **of_class;     /* per class of heads, where the mask tells heads apart */
     uint32_t classes;
     bool two; /* a planning has asked two */
     struct planning_outlook outlook;
-    uint32_t told; /* times that a mask was asked, of which who watches the progress was told */
-    uint32_t *joined; /* per shape of `later`: the number that `whole` has for it; FCP_NONE: nobody needed it yet */
+    uint32_t told; /* how many masks were counted in the caller's progress */
+    uint32_t *joined; /* per shape of `later`: its number in `whole`; FCP_NONE: it was not needed yet */
     uint32_t joined_room;
-    /* cad: the sums of the mask's pairs between the caller's tokens, which no candidate changes; NULL: not asked yet */
+    /* cad: the sums of the mask's pairs between the caller's tokens, the same for all candidates; NULL: not made yet */
     const struct cad_table *tables;
     uint32_t tables_shard; /* rows and keys are cut at its multiples */
     const struct division *divisions; /* cad: those found so far, the newest first */
@@ -191,44 +192,50 @@ typedef struct problem_kept {
 } problem_kept;
 void problem_kept_free(problem_kept *k);
 
-/* What the program's mask answers, for as long as *out is not closed: what was kept, or an object of its own.
- * FCP_E_NO_MEMORY. */
+/* Opens an object that answers for the program's mask: the one that was kept, or a new one. It is valid until it is
+ * closed. FCP_E_NO_MEMORY. */
 fcp_code problem_open_mask(planning *x, cells **out);
-/* Another object, for a second thread that asks about the later sequences. It is closed alike. */
+/* Opens another one, for a second thread that asks about later sequences. It is closed alike. */
 fcp_code problem_open_second(planning *x, cells **out);
-/* The first sequence about which plannings that keep answers ask the second object, so that each is asked about the
- * same sequences every time; as many as there are sequences: all are few. It begins about half of the work. */
+/* The first sequence about which plannings that keep answers ask the second object. It depends on the lengths only, so
+ * each object is asked about the same sequences every time. The sequences from it on are about half of the work, or
+ * none if there are few keys. */
 uint32_t problem_second(const problem *p);
 void problem_close_mask(const planning *x, cells **c);
 
-/* The same once more, after blocks of one range of heads have been cut. */
+/* tiles.c. Sorts the n numbers in `order` by the value of each: that of number i lies i * stride bytes behind `first`.
+ * Equals keep their order. keys: room for 2 n. */
+void problem_sort(const uint64_t *first, size_t stride, bool falling, uint32_t *order, uint32_t n, uint64_t *keys);
+
+/* Makes all tiles once more, after the blocks have changed. */
 fcp_code problem_tiles_again(planning *x);
-/* There are tiles of all heads: makes those of ranges of so many. The mask is asked again only if it names h. */
+/* Makes tiles of smaller ranges of heads from the tiles for all heads. The mask is asked again only if it names h. */
 fcp_code problem_tiles_of_ranges(planning *x, uint32_t range_kv, uint32_t range_sub);
 
-/* Tokens `first` to `end` - 1 of a block. opens: they begin a new block; else they join that of the stretch before,
- * which is of the same block. */
+/* Tokens `first` to `end` - 1 of an old block, for a new one. opens: they begin a new block; else they join the new
+ * block of the stretch before them, which is of the same old block. */
 typedef struct problem_stretch {
     uint32_t block, first, end;
     bool opens;
 } problem_stretch;
-/* cut_again.c. Other blocks of one range of heads, made of stretches of the old ones; and their tiles. Stretches come
- * by old block, and every token is in one. *out_of: per new block the old one, in x->work. FCP_E_PLAN_SIZE. */
+/* cut_again.c. Makes other blocks, of one range of heads, from stretches of the old ones; and their tiles. Stretches
+ * come by old block, and every token is in one. *out_of: per new block its old block, in x->work. FCP_E_PLAN_SIZE. */
 fcp_code problem_cut_again(planning *x, const problem_stretch *stretches, size_t count, uint32_t **out_of);
-/* few_rows.c. Divides blocks of which many readers need a few rows. *out: the stretches of all blocks, in x->scratch;
- * *out_count is 0 if none is divided. apart: blocks are placed one by one, so that those of a divided one may lie
- * apart. */
+/* few_rows.c. Finds how to divide blocks of which many readers need a few rows. *out: the stretches of all new blocks,
+ * in x->scratch; *out_count is 0 if no block is to be divided. apart: the strategy places blocks one by one, so the two
+ * halves of a divided block may lie on different ranks. */
 fcp_code problem_few_rows(planning *x, bool apart, problem_stretch **out, size_t *out_count);
 
-/* What the time of a plan's kernels and wires depends on, before there is a problem: all heads are one range. */
+/* The facts of a program that say how long kernels and transfers take, for use before there is a problem. All heads are
+ * one range. */
 fcp_problem problem_early_facts(const struct fcpc_program *program);
-/* problem_record.c. The problem record of the plan, once the blocks are measured. */
+/* problem_record.c. Fills the PROBLEM record of the plan, once the tiles are made. */
 void problem_facts(const planning *x, fcp_problem *out);
 /* ranges.c. Makes the table of ranges of heads. Called by problem_tiles. */
 fcp_code problem_make_heads(planning *x);
-/* Where there are several ranges: makes blocks and tiles of all from those of one. of: per range of query heads, in
- * order of KV heads, the problem with its tiles; all have the same blocks and pieces. NULL: x->problem stands for each.
- * FCP_E_PLAN_SIZE. Cost: linear in what it makes. */
+/* If there are several ranges, copies blocks and tiles of one range for all. of: per range of query heads, in order of
+ * KV heads, the problem with the range's tiles; all have the same blocks and pieces. NULL: every range has the tiles of
+ * x->problem. FCP_E_PLAN_SIZE. Cost: linear in what it makes. */
 fcp_code problem_ranges(planning *x, const problem *of);
 /* How many ranges of query heads there are. */
 static inline uint32_t problem_range_count(const problem *p) {
@@ -241,7 +248,7 @@ static inline uint32_t problem_range_heads(const problem *p, uint32_t i) {
 }
 /* head_classes.c. Fills p->head_class and p->class_count. */
 fcp_code problem_find_classes(planning *x);
-/* The first head of a class; and the mask for its heads, whose nodes have the numbers that they have in the program's.
+/* The first head of a class; and the mask for its heads, whose nodes have the same numbers as in the program's mask.
  * False: no memory. */
 uint32_t problem_class_head(const problem *p, uint32_t cls);
 bool problem_class_mask(const problem *p, uint32_t cls, arena *memory, mc_code *out);

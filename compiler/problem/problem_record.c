@@ -1,7 +1,4 @@
-/* problem_record.c: the plan's problem record.
- *
- * Requires: a problem with its blocks measured (tiles.c).
- */
+/* problem_record.c: fills the PROBLEM record of a plan (runtime/plan/FORMAT.md). */
 #include "compiler/problem/problem.h"
 
 fcp_problem problem_early_facts(const struct fcpc_program *g) {

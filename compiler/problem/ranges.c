@@ -1,20 +1,22 @@
-/* ranges.c: makes the blocks and tiles of all ranges of heads out of those of one.
+/* ranges.c: copies the blocks and tiles of one range of heads for all ranges.
  *
- * Requires: a problem with blocks, pieces and tiles that are of no heads yet; range_kv and range_sub, which divide the
- *     model's heads. If several ranges share KV heads, the problem is split. If the mask uses h, tiles for each range.
- * Gives: the table of ranges; for each of them blocks, pieces, tiles and parts like those there were. Blocks are in
- *     order of KV heads, then of query heads, then as they were. A block of keys is there once for its KV heads: it
- *     comes with the first range of their query heads.
+ * Requires: a problem with blocks, pieces and tiles that stand for all heads; range_kv and range_sub, which divide the
+ *     model's heads into ranges. If several ranges share KV heads, the problem is split. If the mask uses h, tiles for
+ *     each range.
+ * Gives: the table of ranges, and for each range a copy of the blocks, pieces, tiles and parts. Blocks are in order of
+ *     KV heads, then of query heads, then as they were. A KV block is copied once for its KV heads, for the first range
+ *     of their query heads.
  * Cost: linear in what it makes.
  *
- * Example: 4 query heads and 2 KV heads, ranges of one KV head and one query head of it. Of Q block 0 and KV block 1
- * are made: Q 0 and KV 1 of range 0; Q 2 of range 1, which shares KV 1; Q 3 and KV 4 of range 2; Q 5 of range 3.
+ * Example: 4 query heads and 2 KV heads; a range is one KV head and one of its two query heads. There are Q block 0 and
+ * KV block 1. The copies are: Q 0 and KV 1 for range 0; Q 2 for range 1, which shares KV 1; Q 3 and KV 4 for range 2; Q
+ * 5 for range 3, which shares KV 4.
  */
 #include <string.h>
 
 #include "compiler/problem/problem.h"
 
-/* How many ranges there are: of KV heads, and of the query heads of each of these. */
+/* How many ranges of KV heads there are, and how many ranges of query heads each of them has. */
 typedef struct counts {
     uint32_t kv, sub;
 } counts;
@@ -30,7 +32,7 @@ fcp_code problem_make_heads(planning *x) {
     uint32_t shared = p->program->heads / p->program->kv_heads;
     p->heads = ARENA_NEW(&x->memory, fcp_heads, n.kv * ((size_t)n.sub + 1));
     if (!p->heads) return FCP_E_NO_MEMORY;
-    for (uint32_t j = 0; j < n.kv; j++) { /* of keys, and where that is not the same, of queries */
+    for (uint32_t j = 0; j < n.kv; j++) { /* an entry for KV blocks and, if there are several, one for each range */
         p->heads[p->head_count++] = (fcp_heads){j * p->range_kv, p->range_kv, 0, shared};
         for (uint32_t i = 0; n.sub > 1 && i < n.sub; i++)
             p->heads[p->head_count++] = (fcp_heads){j * p->range_kv, p->range_kv, i * p->range_sub, p->range_sub};
@@ -38,7 +40,7 @@ fcp_code problem_make_heads(planning *x) {
     return FCP_OK;
 }
 
-/* One range's copy of block b: its heads, and its pieces behind those that there are. */
+/* Copies block b and its pieces for the heads of one range. */
 static void copy_block(problem *p, const problem *one, uint32_t b, uint32_t heads) {
     fcp_block *to = &p->blocks[p->block_count];
     *to = one->blocks[b];
@@ -51,7 +53,7 @@ static void copy_block(problem *p, const problem *one, uint32_t b, uint32_t head
     p->block_count++;
 }
 
-/* The tiles of Q block b, as Q block q; block_at: where the KV blocks of its range are. */
+/* Copies the tiles of Q block b for its copy q. block_at[k]: the copy of KV block k for the same range. */
 static void copy_tiles(problem *p, const problem *one, uint32_t b, uint32_t q, const uint32_t *block_at) {
     p->work[q] = one->work[b];
     for (uint32_t t = one->tile_start[b]; t < one->tile_start[b + 1]; t++) {
@@ -91,7 +93,7 @@ static fcp_code make_room(planning *x, problem *p, const problem *one, size_t al
                    p->tile_part && p->tile_pairs ? FCP_OK : FCP_E_NO_MEMORY;
 }
 
-/* What the whole problem has, of what each range has. */
+/* Adds up the counts of all ranges. */
 static fcp_code add_counts(planning *x, const problem *one, const problem *of, uint32_t all) {
     problem *p = x->problem;
     p->pairs = p->heaviest = 0;
@@ -102,7 +104,7 @@ static fcp_code add_counts(planning *x, const problem *one, const problem *of, u
     }
     if (of) return FCP_OK; /* positions are summed over heads */
     if (p->positions > INT64_MAX / all)
-        return planning_fail(x, FCP_E_LENGTHS, x->program->lengths_span,
+        return planning_fail(x, FCP_E_LENGTHS, x->program->at[AT_LENGTHS],
                              "the sequences have more than 2^63 query-key positions together in %u ranges of heads",
                              all);
     p->positions *= all;

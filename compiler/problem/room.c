@@ -1,14 +1,14 @@
 /* room.c: refuses a batch whose tiles do not fit into memory, before the memory is taken.
  *
  * Requires: a problem with its pieces; the mask.
- * Gives: a number of parts (pairs of pieces with an allowed pair of tokens) that the mask leaves at least. So nothing
- *     is refused that would fit.
- * Cost: nothing for most batches; else that of counting the mask's pairs, which is little where it is decided for whole
- *     boxes. Where pairs would have to be looked at one by one, nothing is counted.
+ * Gives: a lower bound of the number of parts (pairs of pieces with an allowed pair of tokens). Because it is a lower
+ *     bound, no batch is refused that would fit.
+ * Cost: nothing for most batches; else that of counting the mask's pairs, which is little if the mask is decided for
+ *     whole boxes. If pairs would have to be looked at one by one, nothing is counted.
  *
- * Example: 2048 sequences of 4096 tokens, causal, in zigzag over 256 ranks. Each is cut into 512 pieces of 8 tokens,
- * and has 8,390,656 pairs. A pair of pieces has at most 64 of them, so there are at least 131,104 parts, and 268
- * million in the batch.
+ * Example: 2,048 sequences of 4,096 tokens, causal, in zigzag over 256 ranks. Each sequence is cut into 512 pieces of 8
+ * tokens, and has 8,390,656 pairs of tokens. A part has at most 8 x 8 = 64 of them. So each sequence has at least
+ * 131,104 parts, and the batch 268 million.
  */
 #include <sys/resource.h>
 #include <unistd.h>
@@ -18,15 +18,15 @@
 
 enum {
     MANY = 1 << 25, /* pairs of pieces: fewer always fit */
-    /* tiles.c: a part as it is found and as it is kept, what sorts them, and a tile's numbers for each */
+    /* tiles.c: the part as it is found and as it is kept, the arrays that sort parts, and a tile's numbers */
     PART_BYTES = 2 * sizeof(fcp_part) + 5 * sizeof(uint32_t) + sizeof(uint64_t),
-    /* the tile and its visit in the plan, and its places in what the passes make of it; where work moves, there are
-     * lists by rank */
+    /* the tile and its visit in the plan, and its entries in the arrays of later passes; where work moves, of lists by
+     * rank, too */
     TILE_BYTES = sizeof(fcp_tile) + sizeof(fcp_visit) + 4 * sizeof(uint32_t),
     MOVED_BYTES = 16 * sizeof(uint32_t)
 };
 
-/* What there is at least. */
+/* Lower bounds. */
 typedef struct amounts {
     uint64_t parts, tiles;
 } amounts;
@@ -35,13 +35,13 @@ static uint64_t pieces_of(const problem *p, uint32_t s, fcp_side side) {
     return p->piece_start[side][s + 1] - p->piece_start[side][s];
 }
 
-/* A side of a sequence: the tokens of its few longest pieces, those of pieces that share a block, and the longest of
- * all but the few. */
+/* Of a side of a sequence: the tokens of its few longest pieces together; the tokens of pieces that share a block; and
+ * the length of the longest piece that is not one of those few. */
 typedef struct lengths {
     uint64_t long_ones, shared, longest;
 } lengths;
 
-/* room: for twice as many as the sequence has pieces. */
+/* room: for twice as many numbers as the sequence has pieces. */
 static lengths lengths_of(const problem *p, uint32_t s, fcp_side side, uint64_t *room) {
     enum { FEW = 64 }; /* one of so many is long: where chunks of equal length meet, some pieces are twice as long */
     const uint64_t count = pieces_of(p, s, side);
@@ -58,14 +58,14 @@ static lengths lengths_of(const problem *p, uint32_t s, fcp_side side, uint64_t 
     return of;
 }
 
-/* So many pairs of tokens, of which `held` may be anywhere, need at least so many pairs of pieces: each holds at most
- * the product of the longest. */
+/* How many parts `pairs` pairs of tokens need at least, if up to `held` of them are in parts that do not count: each
+ * part has at most as many pairs as the longest pieces of both sides. */
 static uint64_t least_for(uint64_t pairs, uint64_t held, const lengths *q, const lengths *k) {
     const uint64_t most = q->longest * k->longest;
     return pairs > held ? (pairs - held + most - 1) / most : 0;
 }
 
-/* Adds a sequence. Two pieces that have their blocks to themselves are a tile. */
+/* Adds a sequence. A part of two pieces that share their blocks with no others is a tile of its own. */
 static void add_sequence(const problem *p, uint32_t s, uint64_t pairs, uint64_t *room, amounts *sum) {
     const uint64_t queries = problem_length(p, s, FCP_QUERIES), keys = problem_length(p, s, FCP_KEYS);
     const lengths q = lengths_of(p, s, FCP_QUERIES, room), k = lengths_of(p, s, FCP_KEYS, room);
@@ -74,7 +74,7 @@ static void add_sequence(const problem *p, uint32_t s, uint64_t pairs, uint64_t 
     sum->tiles += least_for(pairs, held + q.shared * keys + k.shared * queries, &q, &k);
 }
 
-/* Bytes of memory that this process may have; 0: unknown. */
+/* How many bytes of memory this process may have; 0: unknown. */
 static uint64_t memory_here(void) {
     const long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
     uint64_t bytes = pages > 0 && page > 0 ? (uint64_t)pages * (uint64_t)page : 0;
@@ -84,7 +84,7 @@ static uint64_t memory_here(void) {
     return bytes;
 }
 
-/* *out: zeros if nothing was counted. What faults is left to who asks the mask for its tiles. */
+/* *out: zeros if nothing was counted. A fault of the mask ends the count, and is reported when tiles are made. */
 static fcp_code count_least(planning *x, amounts *out) {
     const problem *p = x->problem;
     uint64_t most = 1;

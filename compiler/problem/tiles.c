@@ -1,13 +1,18 @@
-/* tiles.c: asks the mask which blocks see which, and gathers the answers into tiles.
+/* tiles.c: asks the mask which pieces see which, and gathers the answers into tiles.
  *
  * Requires: a problem with its blocks, every token in one.
- * Gives: every (Q block, KV block) with an allowed pair once, with its parts and pairs; the work of every block.
+ * Gives: every (Q block, KV block) with an allowed pair once: a tile, with its parts and its number of pairs; the work
+ *     of every block. (A part is a piece of the Q block and a piece of the KV block between which the mask allows a
+ *     pair.)
  * Cost: linear in pieces, parts and the boundary of the mask (cells/cells.c).
  *
- * Of large batches half of the sequences are asked about in a second thread, with an object of its own. The answers are
- * joined in the order of sequences. So the tiles and the shapes are the same as if one had been asked everything.
+ * An object of type `cells` answers for a mask, sequence by sequence, and numbers the shapes that it meets. In large
+ * batches a second thread asks about half of the sequences, with an object of its own. The answers are joined in the
+ * order of sequences, and the second object's shapes get the numbers that the first would have given them. So the
+ * result is the same as with one thread.
  */
 #include "compiler/problem/problem.h"
+#include "runtime/plan/bytes.h"
 
 #include <string.h>
 
@@ -16,6 +21,7 @@
 #include "compiler/planning/pair.h"
 #include "compiler/problem/class_tiles.h"
 #include "compiler/problem/faults.h"
+#include "compiler/problem/problem_tuning.h"
 #include "runtime/base/both.h"
 
 enum { MAX_PARTS = INT32_MAX };
@@ -36,7 +42,8 @@ fcp_code raw_reserve(planning *x, raw_parts *raw, size_t more) {
     return FCP_OK;
 }
 
-/* Sequences `first` to `end` - 1, about which one object is asked; what it says; and of an error, where it was met. */
+/* Sequences `first` to `end` - 1, about which object `of` is asked; the parts that it finds; and if it finds an error:
+ * in which sequence, and what is wrong. */
 typedef struct stretch {
     cells *of;
     uint32_t first, end;
@@ -46,7 +53,7 @@ typedef struct stretch {
     bool too_many;
 } stretch;
 
-/* Finds the parts of a stretch. Reports no error, because this may be a second thread. */
+/* Finds the parts of a stretch. Only records errors, because this may be a second thread; report() reports them. */
 static fcp_code classify(planning *x, void *given) {
     stretch *g = given;
     raw_parts *raw = g->raw;
@@ -93,7 +100,7 @@ static fcp_code classify(planning *x, void *given) {
     return FCP_OK;
 }
 
-/* Reports what went wrong in a stretch; `head` is the first of those that see the mask. */
+/* Reports what went wrong in a stretch. head: the first head that has this mask. */
 static fcp_code report(planning *x, const stretch *g, fcp_code code, uint32_t head) {
     if (g->fault.kind != MC_OK) {
         cells_fault fault = g->fault;
@@ -107,21 +114,21 @@ static fcp_code report(planning *x, const stretch *g, fcp_code code, uint32_t he
     return code;
 }
 
-/* Where to cut the sequences from `first` on, so that about as much is to be asked before as behind. */
+/* Divides the sequences from `first` on: about half of the work is in those before the returned one. */
 static uint32_t middle(const problem *p, uint32_t first) {
     uint64_t all = 0, before = 0;
     for (int turn = 0; turn < 2; turn++)
         for (uint32_t s = first; s < p->sequences; s++) {
             uint64_t rows = p->piece_start[FCP_QUERIES][s + 1] - p->piece_start[FCP_QUERIES][s];
-            uint64_t cost = rows * (p->piece_start[FCP_KEYS][s + 1] - p->piece_start[FCP_KEYS][s] + (uint64_t)4);
+            uint64_t cost = rows * (p->piece_start[FCP_KEYS][s + 1] - p->piece_start[FCP_KEYS][s] + (uint64_t)ROW_COST);
             if (!turn) all += cost;
             else if ((before += cost) >= all / 2) return s + 1;
         }
     return p->sequences;
 }
 
-/* Per shape of the second object, the number that the first one has for it. Where both are kept, only shapes that parts
- * have are given numbers, and keep them; else all are, in order. */
+/* *out: for each shape of the second object, its number in the first one. If the objects are kept for later plannings,
+ * only shapes that parts have get numbers, and keep them; else all shapes do, in order. */
 static fcp_code number_shapes(planning *x, const stretch *from, const stretch *to, uint32_t **out) {
     problem_kept *kept = x->kept;
     uint32_t count, run_count, *number = kept ? kept->joined : NULL;
@@ -148,7 +155,7 @@ static fcp_code number_shapes(planning *x, const stretch *from, const stretch *t
     return code;
 }
 
-/* Adds what a second object found of later sequences. */
+/* Adds the parts of later sequences, which the second object found, to those of the first. */
 static fcp_code join_stretch(planning *x, const stretch *from, stretch *to) {
     uint32_t *number;
     fcp_code code = number_shapes(x, from, to, &number);
@@ -165,9 +172,9 @@ static fcp_code join_stretch(planning *x, const stretch *from, stretch *to) {
     return FCP_OK;
 }
 
-/* Asks about the sequences from `first` on in two threads, with an object each. If the second had to look at pairs one
- * by one, its sequences are asked about once more with the first, for what is reported of that must not depend on
- * threads. */
+/* Asks about the sequences from `first` on in two threads, with an object each. If the second object had to look at
+ * pairs one by one, the first is asked about its sequences once more: how many pairs were looked at is reported, and
+ * must not depend on threads. */
 static fcp_code classify_both(planning *x, raw_parts *raw, uint32_t first) {
     raw_parts later = {0};
     cells_stats before, spent;
@@ -192,21 +199,21 @@ static fcp_code classify_both(planning *x, raw_parts *raw, uint32_t first) {
     return code ? report(x, a.sequence < a.end || a.too_many ? &a : &b, code, 0) : FCP_OK;
 }
 
-/* Are there many pieces, and is the mask one that is decided for whole boxes? Then it takes longer to ask than to join
- * the answers of two. Where pairs have been looked at one by one, what one object remembers is worth more. And where
- * there are so many parts that room was made for all, they are not kept twice. */
+/* Are two threads worth while? Yes if there are many pieces and the mask is decided for whole boxes: then asking takes
+ * longer than joining two answers. No if pairs were looked at one by one, because one object remembers what it has
+ * seen; and no if there are so many parts that to have them twice would take much memory. */
 static bool is_worth_two(const planning *x, const raw_parts *raw, const cells_stats *so_far) {
-    enum { MANY = 1 << 11, TOO_MANY = 1 << 24 };
-    return x->problem->piece_count >= MANY && raw->room < TOO_MANY && !so_far->elements && !x->problem->class_count &&
+    const problem *p = x->problem;
+    return p->piece_count >= PIECES_FOR_TWO && raw->room < PARTS_FOR_ONE && !so_far->elements && !p->class_count &&
            !(mc_uses(x->program->mask) & (MC_USES_DATA | MC_USES_BANDS));
 }
 
-/* Finds the parts that one class of heads sees; `head` is its first. A part of the sequences shows what it takes. */
+/* Finds the parts of all sequences for one class of heads, whose first head is `head`. The first few sequences show
+ * whether a second thread is worth while. */
 static fcp_code classify_all(planning *x, raw_parts *raw, uint32_t head) {
-    enum { PART = 16 };
     problem *p = x->problem;
     const bool known = x->kept && x->kept->two; /* an earlier planning has seen what it takes */
-    stretch begin = {.of = x->cells, .end = known ? 0 : p->sequences / PART + 1, .raw = raw}, rest = begin;
+    stretch begin = {.of = x->cells, .end = known ? 0 : p->sequences / SAMPLED_PART + 1, .raw = raw}, rest = begin;
     cells_stats spent; /* with what was asked before, if they are kept */
     fcp_code code = classify(x, &begin);
     if (code) return report(x, &begin, code, head);
@@ -223,9 +230,9 @@ static fcp_code classify_all(planning *x, raw_parts *raw, uint32_t head) {
     return code;
 }
 
-/* The blocks `first` to `end` - 1, whose tiles are gathered. Those of block b are parts order[start[b]] to
- * order[start[b + 1] - 1]. There are at most as many tiles as parts, so tile start[first] is a free place for the first
- * of them. */
+/* Blocks `first` to `end` - 1, whose parts are gathered into tiles. The parts of block b are order[start[b]] to
+ * order[start[b + 1] - 1]. There are at most as many tiles as parts, so the first tile of these blocks is written to
+ * place start[first], and two threads never write to the same place. */
 typedef struct gathering {
     const raw_parts *raw;
     const uint32_t *start;
@@ -233,7 +240,7 @@ typedef struct gathering {
     uint64_t pairs, heaviest;
 } gathering;
 
-/* Room for sorting the parts of the block that has most. */
+/* Gets memory for sorting the parts of any one block. */
 static fcp_code open_gathering(planning *x, const gathering *g, uint64_t **keys, uint64_t **room) {
     size_t most = 0;
     for (uint32_t b = g->first; b < g->end; b++)
@@ -243,10 +250,11 @@ static fcp_code open_gathering(planning *x, const gathering *g, uint64_t **keys,
     return *keys && *room ? FCP_OK : FCP_E_NO_MEMORY;
 }
 
-/* Sorts the parts of a block by KV block: keys[i] becomes that block, and which of `mine` it is. */
+/* Sorts the parts of a block, `mine`, by KV block: keys[i] becomes the i-th part's KV block and, in the low 32 bits,
+ * its place in `mine`. */
 static void sort_parts(const problem *p, uint32_t b, const fcp_part *part, uint32_t *mine, size_t count, uint64_t *keys,
                        uint64_t *room) {
-    if (p->blocks[b].pieces > 1) { /* of one piece, they come in order */
+    if (p->blocks[b].pieces > 1) { /* the parts of one piece come in order */
         for (size_t i = 0; i < count; i++) keys[i] = (uint64_t)part[mine[i]].q_piece << 32 | mine[i];
         sort_u64(keys, room, count);
         for (size_t i = 0; i < count; i++) mine[i] = (uint32_t)keys[i];
@@ -293,7 +301,7 @@ static fcp_code gather_blocks(planning *x, void *given) {
     return FCP_OK;
 }
 
-/* Moves the tiles of the later blocks up to those of the earlier ones. */
+/* Closes the gap between the tiles of the earlier blocks and those of the later ones. */
 static void join_gathered(problem *p, const gathering *earlier, const gathering *later) {
     const uint32_t from = later->start[later->first], to = earlier->tiles, gap = from - to;
     const size_t count = later->tiles - from;
@@ -310,7 +318,7 @@ static void join_gathered(problem *p, const gathering *earlier, const gathering 
     if (later->heaviest > p->heaviest) p->heaviest = later->heaviest;
 }
 
-/* Gathers the parts of each block into tiles, half of the parts in a second thread. */
+/* Gathers the parts of each block into tiles; of many parts, half in a second thread. */
 static fcp_code gather_tiles(planning *x, const raw_parts *raw) {
     problem *p = x->problem;
     arena *work = &x->work, *scratch = &x->scratch;
@@ -348,29 +356,61 @@ static fcp_code gather_tiles(planning *x, const raw_parts *raw) {
     return FCP_OK;
 }
 
-static fcp_code index_pieces(planning *x) {
-    problem *p = x->problem;
-    for (int side = 0; side < FCP_SIDES; side++) {
-        if (side && !p->split) {
-            p->sequence_piece[side] = p->sequence_piece[0];
-            p->piece_start[side] = p->piece_start[0];
-            continue;
+void problem_sort(const uint64_t *first, size_t stride, bool falling, uint32_t *order, uint32_t n, uint64_t *keys) {
+    for (int high = 0; high < 2; high++) { /* by the low 32 bits, then by the high ones */
+        for (uint32_t i = 0; i < n; i++) {
+            const uint64_t value = *(const uint64_t *)((const char *)first + order[i] * stride);
+            keys[i] = ((falling ? ~value : value) >> 32 * high & UINT32_MAX) << 32 | i;
         }
-        uint32_t *key = ARENA_NEW(&x->scratch, uint32_t, p->piece_count + (size_t)1);
-        p->sequence_piece[side] = ARENA_NEW(&x->work, uint32_t, p->piece_count + (size_t)1);
-        p->piece_start[side] = ARENA_NEW(&x->work, uint32_t, p->sequences + (size_t)2);
-        if (!key || !p->sequence_piece[side] || !p->piece_start[side]) return FCP_E_NO_MEMORY;
-        for (uint32_t i = 0; i < p->piece_count; i++)
-            key[i] = problem_holds(p, p->pieces[i].block, (fcp_side)side) ? p->pieces[i].sequence : FCP_NONE;
-        /* cuts make the pieces of a sequence in order of start, and grouping keeps that order */
-        if (!group_by(key, sizeof *key, p->piece_count, p->sequences, p->piece_start[side], p->sequence_piece[side],
-                      x->stop))
-            return FCP_E_INTERRUPTED;
+        sort_u64(keys, keys + n, n);
+        for (uint32_t i = 0; i < n; i++) keys[i] = order[(uint32_t)keys[i]];
+        for (uint32_t i = 0; i < n; i++) order[i] = (uint32_t)keys[i];
     }
+}
+
+/* Sorts a list of pieces of one sequence by start; a short one, which is nearly sorted, by insertion. keys: room for
+ * 2 n. */
+static void sort_by_start(const fcp_piece *pieces, uint32_t *list, uint32_t n, uint64_t *keys) {
+    enum { SHORT = 256 };
+    if (n > SHORT) problem_sort(&pieces->start, sizeof *pieces, false, list, n, keys);
+    for (uint32_t i = 1, j; i < n && n <= SHORT; i++) {
+        const uint32_t piece = list[i];
+        for (j = i; j && pieces[list[j - 1]].start > pieces[piece].start; j--) list[j] = list[j - 1];
+        list[j] = piece;
+    }
+}
+
+/* Lists the pieces of each sequence by start, where the cut has not done so. Most cuts number them in that order. */
+static fcp_code list_pieces(planning *x) {
+    problem *p = x->problem;
+    const size_t n = p->piece_count + (size_t)1;
+    uint32_t *key = ARENA_NEW(&x->scratch, uint32_t, n);
+    uint64_t *keys = ARENA_NEW(&x->scratch, uint64_t, 2 * n);
+    if (!key || !keys) return FCP_E_NO_MEMORY;
+    for (int side = 0; side < (p->split ? FCP_SIDES : 1); side++) {
+        uint32_t *list = p->sequence_piece[side] = ARENA_NEW(&x->work, uint32_t, n);
+        uint32_t *start = p->piece_start[side] = ARENA_NEW(&x->work, uint32_t, p->sequences + (size_t)2);
+        if (!list || !start) return FCP_E_NO_MEMORY;
+        for (uint32_t i = 0; p->split && i < p->piece_count; i++)
+            key[i] = problem_holds(p, p->pieces[i].block, (fcp_side)side) ? p->pieces[i].sequence : FCP_NONE;
+        if (!(p->split ? group_by(key, sizeof *key, p->piece_count, p->sequences, start, list, x->stop)
+                       : group_by(&p->pieces->sequence, sizeof *p->pieces, p->piece_count, p->sequences, start, list,
+                                  x->stop)))
+            return FCP_E_INTERRUPTED;
+        for (uint32_t s = 0; s < p->sequences; s++)
+            for (uint32_t i = start[s] + 1; i < start[s + 1]; i++) {
+                if (p->pieces[list[i - 1]].start < p->pieces[list[i]].start) continue;
+                sort_by_start(p->pieces, list + start[s], start[s + 1] - start[s], keys);
+                break;
+            }
+    }
+    if (p->split) return FCP_OK;
+    p->sequence_piece[FCP_KEYS] = p->sequence_piece[FCP_QUERIES];
+    p->piece_start[FCP_KEYS] = p->piece_start[FCP_QUERIES];
     return FCP_OK;
 }
 
-/* The largest block of each side, and what a transfer carries at most. */
+/* Finds the largest block of each side, and how many tokens a transfer carries at most. */
 static void measure_blocks(planning *x) {
     problem *p = x->problem;
     uint32_t largest = 0;
@@ -380,7 +420,7 @@ static void measure_blocks(planning *x) {
             if (tokens > p->max_block[side]) p->max_block[side] = tokens;
             if (tokens > largest) largest = tokens;
         }
-    if (p->unit > largest) p->unit = largest ? largest : 1; /* no blocks: a unit that nothing travels in */
+    if (p->unit > largest) p->unit = largest ? largest : 1; /* 0 is no unit, even if there are no blocks */
     fcp_problem facts;
     problem_facts(x, &facts);
     for (int fabric = 0; fabric < FCP_FABRICS; fabric++)
@@ -388,7 +428,7 @@ static void measure_blocks(planning *x) {
             p->unit_of[fabric][cls] = fcp_unit_tokens(&facts, (fcp_class)cls, (fcp_fabric)fabric);
 }
 
-/* Tells whoever watches how many pairs of the mask in x->cells will have to be looked at one by one. */
+/* Adds to the caller's progress how many pairs of the mask in x->cells must probably be looked at one by one. */
 static fcp_code tell_outlook(planning *x) {
     const uint32_t masks = x->problem->class_count ? x->problem->class_count : 1;
     fcpc_progress *progress = x->batch->progress;
@@ -401,10 +441,10 @@ static fcp_code tell_outlook(planning *x) {
     return FCP_OK;
 }
 
-/* Asks the mask by an object that was kept from an earlier candidate, or by a new one. kept: where it is kept; NULL:
- * nowhere. */
-static fcp_code open_kept(const planning *x, cells **kept, cells **out) {
-    *out = kept && *kept ? *kept : cells_new(x->program->mask, x->program->heads);
+/* Makes an object that answers for a mask, or takes the one that an earlier candidate kept. kept: where it is kept;
+ * NULL: nowhere. */
+static fcp_code open_kept(const planning *x, mc_code mask, uint32_t heads, cells **kept, cells **out) {
+    *out = kept && *kept ? *kept : cells_new(mask, heads);
     if (!*out) return FCP_E_NO_MEMORY;
     if (kept) cells_keep_grids(*kept = *out);
     cells_set_pool(*out, x->work.pool);
@@ -412,25 +452,28 @@ static fcp_code open_kept(const planning *x, cells **kept, cells **out) {
     return FCP_OK;
 }
 
-fcp_code problem_open_mask(planning *x, cells **out) { return open_kept(x, x->kept ? &x->kept->whole : NULL, out); }
+fcp_code problem_open_mask(planning *x, cells **out) {
+    return open_kept(x, x->program->mask, x->program->heads, x->kept ? &x->kept->whole : NULL, out);
+}
 
-fcp_code problem_open_second(planning *x, cells **out) { return open_kept(x, x->kept ? &x->kept->later : NULL, out); }
+fcp_code problem_open_second(planning *x, cells **out) {
+    return open_kept(x, x->program->mask, x->program->heads, x->kept ? &x->kept->later : NULL, out);
+}
 
 uint32_t problem_second(const problem *p) {
-    enum { FEW = 1 << 18, PIECE = 1 << 11, ROW = 4 }; /* keys: fewer take about as long as to start a thread */
     uint64_t keys = 0, all = 0, before = 0;
     for (int turn = 0; turn < 2; turn++) {
         for (uint32_t s = 0; s < p->sequences; s++) {
-            const uint64_t pieces = p->lengths[s] / PIECE + 1, cost = pieces * (pieces + ROW);
+            const uint64_t pieces = p->lengths[s] / PIECE_KEYS + 1, cost = pieces * (pieces + ROW_COST);
             if (!turn) all += cost, keys += p->lengths[s];
             else if ((before += cost) >= all / 2) return s + 1;
         }
-        if (keys < FEW) break;
+        if (keys < KEYS_FOR_TWO) break;
     }
     return p->sequences;
 }
 
-/* The same of the mask of one class of heads. */
+/* The same for the mask of one class of heads. */
 static fcp_code open_class(planning *x, uint32_t cls, cells **out) {
     const problem *p = x->problem;
     problem_kept *kept = x->kept;
@@ -439,17 +482,10 @@ static fcp_code open_class(planning *x, uint32_t cls, cells **out) {
         kept->classes = kept->of_class ? p->class_count : 0;
     }
     if (kept && !kept->of_class) return FCP_E_NO_MEMORY;
-    *out = kept ? kept->of_class[cls] : NULL;
-    if (!*out) {
-        mc_code mask;
-        if (!problem_class_mask(p, cls, kept ? &kept->memory : &x->work, &mask)) return FCP_E_NO_MEMORY;
-        *out = cells_new(mask, 1);
-        if (!*out) return FCP_E_NO_MEMORY;
-    }
-    if (kept) cells_keep_grids(kept->of_class[cls] = *out);
-    cells_set_pool(*out, x->work.pool);
-    cells_set_stop(*out, x->stop);
-    return FCP_OK;
+    const bool known = kept && kept->of_class[cls];
+    mc_code mask = {0};
+    if (!known && !problem_class_mask(p, cls, kept ? &kept->memory : &x->work, &mask)) return FCP_E_NO_MEMORY;
+    return open_kept(x, mask, 1, kept ? &kept->of_class[cls] : NULL, out);
 }
 
 void problem_close_mask(const planning *x, cells **c) {
@@ -466,8 +502,8 @@ void problem_kept_free(problem_kept *k) {
     *k = (problem_kept){0};
 }
 
-/* Gives the problem shapes of its own, in the order in which its parts name them first: those that are kept have other
- * plannings' among them, and grow. So a plan has the same shapes, in the same order, whatever was asked before. */
+/* Copies the shapes that the parts name, in the order in which they name them first. An object that is kept has shapes
+ * of other plannings, too; so a plan has the same shapes in the same order, whatever was asked before. */
 static fcp_code own_shapes(planning *x, raw_parts *raw) {
     problem *p = x->problem;
     uint32_t *number = ARENA_NEW(&x->scratch, uint32_t, p->shape_count + (size_t)1);
@@ -494,12 +530,12 @@ static fcp_code own_shapes(planning *x, raw_parts *raw) {
     return FCP_OK;
 }
 
-/* Asks the mask in x->cells about the whole batch; `head` is the first of those that see it. */
-static fcp_code ask(planning *x, uint32_t head, raw_parts *raw) {
+/* Asks the mask in x->cells about the whole batch. head: the first head that has this mask. */
+static fcp_code ask_mask(planning *x, uint32_t head, raw_parts *raw) {
     uint64_t least;
     fcp_code code = tell_outlook(x);
     if (!code) code = problem_check_room(x, &least);
-    if (!code) code = raw_reserve(x, raw, least + least / 2); /* not to be moved as they grow */
+    if (!code) code = raw_reserve(x, raw, least + least / 2); /* so that they need not be moved as they grow */
     return code ? code : classify_all(x, raw, head);
 }
 
@@ -507,23 +543,11 @@ static fcp_code ask(planning *x, uint32_t head, raw_parts *raw) {
 static fcp_code ask_class(planning *x, uint32_t cls, raw_parts *raw) {
     problem_close_mask(x, &x->cells);
     fcp_code code = open_class(x, cls, &x->cells);
-    if (!code) code = ask(x, problem_class_head(x->problem, cls), raw);
-    return code || !x->kept ? code : own_shapes(x, raw);
+    if (!code) code = ask_mask(x, problem_class_head(x->problem, cls), raw);
+    return code ? code : own_shapes(x, raw); /* the next class has an object of its own */
 }
 
-/* Keeps what was found for one class: the next class has cells of its own. */
-static fcp_code keep_class(planning *x, const raw_parts *raw, class_parts *out) {
-    const problem *p = x->problem;
-    fcp_shape_rec *shapes = ARENA_NEW(&x->scratch, fcp_shape_rec, p->shape_count + (size_t)1);
-    fcp_run *runs = ARENA_NEW(&x->scratch, fcp_run, p->run_count + (size_t)1);
-    if (!shapes || !runs) return FCP_E_NO_MEMORY;
-    if (p->shape_count) memcpy(shapes, p->shapes, p->shape_count * sizeof *shapes);
-    if (p->run_count) memcpy(runs, p->runs, p->run_count * sizeof *runs);
-    *out = (class_parts){raw->part, raw->count, shapes, runs};
-    return FCP_OK;
-}
-
-/* Per piece of a side, where it stands in the order of sequence and start. */
+/* place[side][i]: where piece i stands in the order of sequence and start. */
 static fcp_code place_pieces(planning *x, uint32_t *place[FCP_SIDES]) {
     const problem *p = x->problem;
     for (int side = 0; side < FCP_SIDES; side++) {
@@ -534,7 +558,8 @@ static fcp_code place_pieces(planning *x, uint32_t *place[FCP_SIDES]) {
     return FCP_OK;
 }
 
-/* Makes the tiles of each range of heads of what the classes see. *out: the problem with each range's tiles. */
+/* Makes the tiles of each range of heads from the parts of the classes. (*out)[r]: the problem with the tiles of range
+ * r. */
 static fcp_code join_ranges(planning *x, const class_parts *of, problem **out) {
     problem *p = x->problem;
     const uint32_t ranges = problem_range_count(p);
@@ -561,7 +586,7 @@ static fcp_code join_ranges(planning *x, const class_parts *of, problem **out) {
     return code;
 }
 
-/* The mask tells heads apart: asks it for each class of them. */
+/* Makes tiles where the mask tells heads apart: asks it for each class of heads. */
 static fcp_code tiles_by_class(planning *x, problem **out) {
     problem *p = x->problem;
     class_parts *of = ARENA_NEW(&x->scratch, class_parts, p->class_count);
@@ -569,7 +594,7 @@ static fcp_code tiles_by_class(planning *x, problem **out) {
     for (uint32_t c = 0; !code && c < p->class_count; c++) {
         raw_parts raw = {0};
         code = ask_class(x, c, &raw);
-        if (!code) code = keep_class(x, &raw, &of[c]);
+        of[c] = (class_parts){raw.part, raw.count, p->shapes, p->runs};
     }
     code = code ? code : join_ranges(x, of, out);
     if (code == FCP_E_PLAN_SIZE) return planning_fail(x, code, planning_size_span(x), "%s", fcp_code_text(code));
@@ -583,14 +608,14 @@ fcp_code problem_tiles(planning *x) {
     p->elements = 0;
     p->sets = NULL;
     fcp_code code = problem_make_heads(x);
-    if (!code && !p->piece_start[0]) code = index_pieces(x);
+    if (!code && !p->piece_start[0]) code = list_pieces(x);
     if (!code) code = problem_find_classes(x);
     if (!code && p->class_count) {
         code = tiles_by_class(x, &ranges);
     } else {
         problem_close_mask(x, &x->cells);
         if (!code) code = problem_open_mask(x, &x->cells);
-        if (!code) code = ask(x, 0, &raw);
+        if (!code) code = ask_mask(x, 0, &raw);
         if (!code && x->kept) code = own_shapes(x, &raw);
         if (!code) code = gather_tiles(x, &raw);
     }

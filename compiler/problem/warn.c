@@ -1,10 +1,11 @@
-/* warn.c: warns of masks that do to this batch what nobody wants: queries that see no key, masks that hide nothing, ...
+/* warn.c: warns of masks that probably do to this batch what was not meant: queries that see no key, masks that hide
+ * nothing, masks that are symmetric, and the like.
  *
  * Requires: a problem with its tiles, so that the mask is known to fault for no pair.
- * Gives: warnings; each says what is the case, where, and what follows from it.
- * Cost: O(sequences). Queries that see no key: see cells/masked_rows.c, which does not know all
- *     masks. Symmetry: a few pairs, which nearly always show that a mask is not symmetric; otherwise the mask is
- *     counted together with its mirror image.
+ * Gives: warnings. Each says what is the case, where, and what follows from it.
+ * Cost: O(sequences). Queries that see no key: see cells/masked_rows.c, which does not know all masks. Symmetry: a few
+ *     pairs, which nearly always show that a mask is not symmetric; otherwise the mask is counted together with its
+ *     mirror image.
  */
 #include "compiler/base/text.h"
 #include "compiler/problem/warn.h"
@@ -15,54 +16,28 @@
 #include <string.h>
 
 #include "compiler/cells/masked_rows.h"
-#include "compiler/base/sort.h"
 #include "compiler/problem/far.h"
-
-enum { SAMPLES = 64, SYMMETRIC_LENGTHS = 64 };
+#include "compiler/problem/problem_tuning.h"
 
 typedef struct batch {
     const struct fcpc_program *program;
     const problem *problem;
     planning *x;
     diags *d;
-    /* Of sequences that have queries and keys: the mask is asked about no others. */
+    /* Sequences that have no queries or no keys do not count here, because the mask is not asked about them. */
     uint64_t longest;  /* of keys */
     uint64_t most;     /* the most queries or keys of a sequence: no position and no distance is larger */
     bool decodes;      /* none has more than one query */
     bool by_data;      /* the mask reads arrays, so sequences of one length may differ */
-    /* Of these, sequences with as many queries and keys are a kind. Per kind, longest first: its first sequence, and
-     * how many it has. NULL until make_lengths. */
+    /* Sequences with the same numbers of queries and keys are a kind; if by_data, each sequence is one. Per kind,
+     * longest first: its first sequence, and how many sequences it has. NULL until list_kinds. */
     uint32_t *example, *times;
-    uint32_t unlike; /* kinds */
-    uint32_t first;  /* the longest of them */
+    uint32_t unlike; /* how many kinds there are */
+    uint32_t first;  /* the longest sequence */
     arena *scratch;
 } batch;
 
 static span place(const batch *b, span s) { return planning_span(b->x, s); }
-
-/* Sorts the sequences in `order` by falling length; those of equal length keep their order. */
-static void by_falling(const uint64_t *lengths, uint32_t count, uint64_t *keys, uint64_t *room, uint32_t *order,
-                       uint32_t *other) {
-    /* the distinct lengths are numbered first, so that (number, place) fits 64 bits */
-    for (uint32_t i = 0; i < count; i++) keys[i] = UINT64_MAX - lengths[order[i]];
-    sort_u64(keys, room, count);
-    uint32_t distinct = 0;
-    for (uint32_t s = 0; s < count; s++)
-        if (!s || keys[s] != keys[distinct - 1]) keys[distinct++] = keys[s];
-    for (uint32_t i = 0; i < count; i++) {
-        uint64_t want = UINT64_MAX - lengths[order[i]];
-        uint32_t low = 0, high = distinct;
-        while (high - low > 1) {
-            uint32_t middle = low + (high - low) / 2;
-            if (keys[middle] <= want) low = middle;
-            else high = middle;
-        }
-        room[i] = (uint64_t)low << 32 | i;
-    }
-    sort_u64(room, keys, count);
-    for (uint32_t i = 0; i < count; i++) other[i] = order[(uint32_t)room[i]];
-    memcpy(order, other, count * sizeof *order);
-}
 
 static bool are_alike(const problem *p, uint32_t a, uint32_t b) {
     return p->lengths[a] == p->lengths[b] && p->queries[a] == p->queries[b];
@@ -71,19 +46,18 @@ static bool are_alike(const problem *p, uint32_t a, uint32_t b) {
 /* Has a sequence a pair of a query and a key? */
 static bool has_pairs(const problem *p, uint32_t s) { return p->queries[s] && p->lengths[s]; }
 
-/* Lists the kinds: where a mask depends on n, it has to be asked about each of them. */
-static fcp_code make_lengths(batch *b) {
+/* Lists the kinds of sequences. A mask that depends on n must be asked about each kind. */
+static fcp_code list_kinds(batch *b) {
     if (b->example) return FCP_OK;
     const problem *p = b->problem;
     uint32_t all = p->sequences, count = 0, *order = ARENA_NEW(b->scratch, uint32_t, all);
-    uint32_t *other = ARENA_NEW(b->scratch, uint32_t, all);
-    uint64_t *keys = ARENA_NEW(b->scratch, uint64_t, all), *room = ARENA_NEW(b->scratch, uint64_t, all);
+    uint64_t *keys = ARENA_NEW(b->scratch, uint64_t, 2 * (size_t)all);
     b->times = ARENA_NEW(b->scratch, uint32_t, all);
-    if (!keys || !room || !order || !other || !b->times) return FCP_E_NO_MEMORY;
+    if (!keys || !order || !b->times) return FCP_E_NO_MEMORY;
     for (uint32_t s = 0; s < all; s++)
         if (has_pairs(p, s)) order[count++] = s;
-    if (p->split) by_falling(p->queries, count, keys, room, order, other);
-    by_falling(p->lengths, count, keys, room, order, other);
+    if (p->split) problem_sort(p->queries, sizeof *p->queries, true, order, count, keys);
+    problem_sort(p->lengths, sizeof *p->lengths, true, order, count, keys);
     for (uint32_t i = 0; i < count; i++) {
         if (!b->by_data && b->unlike && are_alike(p, order[b->unlike - 1], order[i])) {
             b->times[b->unlike - 1]++;
@@ -103,14 +77,14 @@ static bool warn_extremes(const batch *b) {
     const problem *p = b->problem;
     bool constant = g->mask.count == 1;
     if (!p->pairs) {
-        diag_warning(b->d, place(b, g->mask_span), "%s allows no pair in the whole batch", g->mask_name);
+        diag_warning(b->d, place(b, g->at[AT_MASK]), "%s allows no pair in the whole batch", g->mask_name);
         diag_hint(b->d, "every output is 0 and every gradient too; nothing is computed");
         return true;
     }
     if (p->pairs < p->positions) return false;
     if (p->split && b->decodes) return true; /* one query each: it sees what there is */
     if (!constant && b->longest > 1) {
-        diag_warning(b->d, place(b, g->mask_span),
+        diag_warning(b->d, place(b, g->at[AT_MASK]),
                      "%s allows every pair of the whole batch (the longest sequence has %" PRIu64 " tokens)",
                      g->mask_name, b->longest);
         diag_hint(b->d, "over these lengths it masks nothing: `full` is the same");
@@ -120,7 +94,7 @@ static bool warn_extremes(const batch *b) {
 
 /* --- queries that see nothing ------------------------------------------------------------------------------------- */
 
-/* Queries without a key, of the whole batch. */
+/* How many queries of the whole batch see no key. */
 typedef struct masked_batch {
     bool unknown;        /* of a sequence it was not known: it and those after it are not counted */
     uint64_t rows, sequences;
@@ -128,7 +102,7 @@ typedef struct masked_batch {
     masked_rows example; /* which is a stretch of its rows */
 } masked_batch;
 
-/* Counts them for a mask. `b` has kinds of sequences that are alike for that mask. */
+/* Counts the queries that see no key by a mask. The sequences of each of b's kinds are alike for that mask. */
 static fcp_code count_masked(batch *b, mc_code mask, masked_batch *out) {
     *out = (masked_batch){.rows = 0};
     row_search *search = row_search_new(mask, b->program->heads);
@@ -141,7 +115,7 @@ static fcp_code count_masked(batch *b, mc_code mask, masked_batch *out) {
      * keys */
     const bool settled = masked_rows_never(search);
     if (code == FCP_OK && (!settled || b->problem->split)) {
-        code = make_lengths(b);
+        code = list_kinds(b);
         for (uint32_t i = 0; i < b->unlike && code == FCP_OK && !out->unknown; i++) {
             if (planning_stopped(b->x)) {
                 code = FCP_E_INTERRUPTED;
@@ -181,7 +155,7 @@ static fcp_code warn_masked(batch *b, masked_batch *found) {
         snprintf(size, sizeof size, "%" PRIu64 " %s, %" PRIu64 " key%s", p->queries[s],
                  p->queries[s] == 1 ? "query" : "queries", p->lengths[s], text_plural(p->lengths[s]));
     if (by_head) snprintf(head, sizeof head, ", h = %" PRIu32, example.head);
-    diag_warning(b->d, place(b, g->mask_span),
+    diag_warning(b->d, place(b, g->at[AT_MASK]),
                  "%s: %s%" PRIu64 " %s of %" PRIu64 " sequence%s see%s no key: %s%s%s of sequence %" PRIu32 " (%s)",
                  g->mask_name, found->unknown ? "at least " : "", rows,
                  by_head     ? "rows (query and head)"
@@ -199,8 +173,8 @@ static fcp_code warn_masked(batch *b, masked_batch *found) {
 
 /* --- constants of scores ------------------------------------------------------------------------------------------ */
 
-/* A query of which all logits are near a large constant has a log-sum-exp in which float32 keeps no log n. known: its
- * mask's queries without keys, which have no logits. */
+/* Warns of queries whose logits are all near a large constant: in float32 their log-sum-exp then loses the logarithm of the
+ * number of keys. known: the queries that see no key, which have no logits. */
 static fcp_code warn_far(const batch *b, const masked_batch *known) {
     const struct fcpc_program *g = b->program;
     if (!g->passes[FCP_BACKWARD] || known->unknown) return FCP_OK; /* nobody reads LSE; or who has one? */
@@ -215,7 +189,8 @@ static fcp_code warn_far(const batch *b, const masked_batch *known) {
         code = count_masked(&own, far.near, &found);
     }
     const bool by_head = far.near.count && mc_uses(far.near) & MC_USES_H;
-    const uint64_t each = by_head && !(mc_uses(g->mask) & MC_USES_H) ? g->heads : 1; /* rows that `known` counts as one */
+    /* rows that `known` counts as one */
+    const uint64_t each = by_head && !(mc_uses(g->mask) & MC_USES_H) ? g->heads : 1;
     free(far.nodes);
     if (code != FCP_OK || found.rows <= known->rows * each) return code;
     const uint64_t rows = found.rows - known->rows * each;
@@ -248,7 +223,7 @@ static void warn_params(const batch *b) {
 /* --- structure ---------------------------------------------------------------------------------------------------- */
 
 static void warn_unstructured(const batch *b) {
-    diag_warning(b->d, place(b, b->program->mask_span),
+    diag_warning(b->d, place(b, b->program->at[AT_MASK]),
                  "%s makes planning slow: %" PRIu64 " of its pairs had to be looked at one by one",
                  b->program->mask_name, b->problem->elements);
     diag_hint(b->d,
@@ -257,10 +232,10 @@ static void warn_unstructured(const batch *b) {
 
 /* --- symmetry ----------------------------------------------------------------------------------------------------- */
 
-/* False if one of a few pairs (q, k) shows that the mask differs from its mirror image. */
+/* Compares the mask with its mirror image at a few pairs (q, k); false if they differ. */
 static bool seems_symmetric(const mc_code mask, const mc_env *env, int64_t *values) {
     uint64_t n = (uint64_t)env->n, state = n;
-    for (int i = 0; i < SAMPLES; i++) {
+    for (int i = 0; i < SYMMETRY_SAMPLES; i++) {
         state = state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
         int64_t q = (int64_t)((state >> 16) % n), k;
         if (i % 2) k = q + 1 + i / 2 < (int64_t)n ? q + 1 + i / 2 : 0; /* a near one */
@@ -270,8 +245,8 @@ static bool seems_symmetric(const mc_code mask, const mc_env *env, int64_t *valu
     return true;
 }
 
-/* Code that says whether the mask is the same for (q, k) as for (k, q). */
-static fcp_code mirror(mc_code mask, mc_node **out, uint32_t *out_count) {
+/* Makes code that says whether the mask is the same for (q, k) as for (k, q). */
+static fcp_code make_mirror_test(mc_code mask, mc_node **out, uint32_t *out_count) {
     mc_builder *builder = mc_builder_new();
     uint32_t *places = NULL, roots[2] = {MC_NONE, MC_NONE};
     if (builder) {
@@ -289,7 +264,7 @@ static fcp_code mirror(mc_code mask, mc_node **out, uint32_t *out_count) {
 static fcp_code warn_symmetric(batch *b) {
     const struct fcpc_program *g = b->program;
     if (!g->mask_own || b->longest < 2 || b->problem->split) return FCP_OK; /* only a square has a mirror image */
-    if (problem_is_unstructured(b->problem)) return FCP_OK; /* to compare it with its mirror image takes as long again */
+    if (problem_is_unstructured(b->problem)) return FCP_OK; /* the comparison would take as long as classifying it */
     int64_t *values = ARENA_NEW(b->scratch, int64_t, g->mask.count);
     if (!values) return FCP_E_NO_MEMORY;
     mc_env env = problem_env(b->problem, b->first);
@@ -298,9 +273,9 @@ static fcp_code warn_symmetric(batch *b) {
     mc_code both = {0};
     fcp_code code = FCP_OK;
     bool each = b->by_data || mc_uses(g->mask) & MC_USES_N;
-    if (each) code = make_lengths(b);
-    if (code == FCP_OK && each && b->unlike > SYMMETRIC_LENGTHS) return FCP_OK; /* too many kinds to count */
-    if (code == FCP_OK) code = mirror(g->mask, &nodes, &both.count);
+    if (each) code = list_kinds(b);
+    if (code == FCP_OK && each && b->unlike > SYMMETRY_LENGTHS) return FCP_OK; /* too many kinds to count */
+    if (code == FCP_OK) code = make_mirror_test(g->mask, &nodes, &both.count);
     if (code != FCP_OK) return g->mask.count * 2 >= MC_MAX_NODES ? FCP_OK : code;
     both.nodes = nodes;
     cells *c = cells_new(both, g->heads);
@@ -317,7 +292,7 @@ static fcp_code warn_symmetric(batch *b) {
     cells_free(c);
     free(nodes);
     if (code != FCP_OK || !same) return code;
-    diag_warning(b->d, place(b, g->mask_span),
+    diag_warning(b->d, place(b, g->at[AT_MASK]),
                  "%s is symmetric: where q sees k, k sees q, so queries see what comes after them", g->mask_name);
     diag_hint(b->d, "in a model that predicts the next token that leaks it; if that is not meant: `causal and ...`");
     return FCP_OK;

@@ -1,12 +1,13 @@
-/* colour.c: colours transfers so that a rank sends at most one unit and receives at most one in each colour, or round.
+/* colour.c: colours transfers so that in each colour a rank sends at most one unit and receives at most one. A colour
+ * becomes a round.
  *
- * Requires: edges from senders to receivers; senders and receivers are separate sides. Sizes of the edges, or NULL.
- * Gives: a colouring with exactly Delta colours (Koenig 1916), the same for the same input. Units of like size share
- *     colours where Delta allows.
+ * Requires: edges from senders to receivers; a rank as sender and as receiver is two vertices. Sizes of edges, or NULL.
+ * Gives: an edge colouring with exactly Delta colours, the largest degree (Koenig 1916); the same for the same input.
+ *     Edges of like size share colours where Delta allows.
  * Cost: O(E log Delta) time, O(E + vertices) memory; O(E) of both where few edges lie among many vertices.
  *
- * If there are fewer edges than vertices, the vertices without an edge are dropped first, by hashing. colour_by_size.c then
- * divides the edges by size, and euler.c colours each layer.
+ * If there are fewer edges than vertices, the vertices without an edge are dropped first, by hashing. colour_by_size.c
+ * then divides the edges by size, and euler.c colours each layer.
  */
 #include "compiler/schedule/colour.h"
 
@@ -14,9 +15,10 @@
 
 #define NOTHING UINT32_MAX
 
-/* Numbers the values of end[] in the order in which they first appear: out[e] is the number of end[e]. Hashes with open
- * addressing in `slots` entries, a power of two and more than twice the number of edges. Returns how many values. */
-static uint32_t number(const uint32_t *end, uint32_t edges, uint32_t *table, uint32_t slots, uint32_t *first,
+/* Numbers the values of end[] in the order in which they first appear: out[e] is the number of end[e]. The hash table
+ * has open addressing and `slots` entries, a power of two and more than twice the number of edges. first[i] becomes the
+ * value with number i. Returns how many values there are. */
+static uint32_t number_values(const uint32_t *end, uint32_t edges, uint32_t *table, uint32_t slots, uint32_t *first,
                        uint32_t *out) {
     uint32_t found = 0, shift = 32 - (uint32_t)__builtin_ctz(slots);
     for (uint32_t i = 0; i < slots; i++) table[i] = NOTHING;
@@ -32,21 +34,21 @@ static uint32_t number(const uint32_t *end, uint32_t edges, uint32_t *table, uin
     return found;
 }
 
-/* Renumbers the ends of the graph's edges without gaps. */
-static fcp_code compact(arena *scratch, bigraph *g) {
+/* Drops vertices without edges, by renumbering the others. */
+static fcp_code drop_idle_vertices(arena *scratch, bigraph *g) {
     uint32_t slots = 4;
     while (slots <= 2 * g->edges) slots *= 2;
     uint32_t *left = ARENA_NEW(scratch, uint32_t, g->edges), *right = ARENA_NEW(scratch, uint32_t, g->edges);
     uint32_t *first = ARENA_NEW(scratch, uint32_t, g->edges), *table = ARENA_NEW(scratch, uint32_t, slots);
     if (!left || !right || !first || !table) return FCP_E_NO_MEMORY;
-    g->lefts = number(g->left, g->edges, table, slots, first, left);
-    g->rights = number(g->right, g->edges, table, slots, first, right);
+    g->lefts = number_values(g->left, g->edges, table, slots, first, left);
+    g->rights = number_values(g->right, g->edges, table, slots, first, right);
     g->left = left;
     g->right = right;
     return FCP_OK;
 }
 
-/* No two edges share an end: Delta is 1. So it is in most stages of a small plan. */
+/* For edges that share no vertex, as in most stages of a small plan. */
 static fcp_code one_colour(uint32_t edges, uint32_t *out_colour, uint32_t *out_colours) {
     for (uint32_t e = 0; e < edges; e++) out_colour[e] = 0;
     *out_colours = 1;
@@ -60,7 +62,7 @@ fcp_code colour_edges(arena *scratch, const volatile int *stop, uint32_t vertice
     if (edges > INT32_MAX) return FCP_E_NO_MEMORY;
     bigraph g = {vertices, vertices, edges, src, dst, stop};
     if (edges < vertices) {
-        fcp_code code = compact(scratch, &g);
+        fcp_code code = drop_idle_vertices(scratch, &g);
         if (code) return code;
         if (g.lefts == edges && g.rights == edges) return one_colour(edges, out_colour, out_colours);
     }

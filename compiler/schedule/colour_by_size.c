@@ -1,34 +1,32 @@
 /* colour_by_size.c: divides the edges of a bipartite multigraph into layers of like size, at no cost in colours.
  *
- * A round takes as long as its largest unit. If units of like size share rounds, the large ones delay fewer small ones.
+ * A round takes as long as its largest unit. If units of like size share rounds, large units delay fewer small ones.
  *
  * Requires: edges with sizes, in any one unit.
- * Gives: an order of the edges, and where each layer begins. The largest degrees of the layers add up to Delta, so that
- *     colouring each layer with its own largest degree takes Delta colours in all. If sizes are equal: one layer.
+ * Gives: an order of the edges, and where each layer begins. The largest degrees of the layers add up to Delta, the
+ *     largest degree of the graph. So if each layer is coloured with as many colours as its own largest degree, that
+ *     takes Delta colours in all. If all sizes are equal there is one layer.
  * Cost: O(E) for each division, of which there are at most 15.
  *
- * To minimise the sum over colours of the largest size is NP-hard. That sum is the integral over t of the number of
- * colours with an edge larger than t, and at least Delta(edges larger than t) colours have one. So a layer is divided
- * where the rectangle between this bound and what it has now is largest. For a threshold t and k = D - Delta(edges >
- * t), a light layer of k colours is sought among the edges <= t: a set F with deg(v) - (D - k) <= deg_F(v) <= k at
- * every vertex v. Then F has degree at most k, and the rest D - k. The set of all light edges meets the lower bound.
- * Where it exceeds the upper one, edges are given to the heavy layer: directly while both ends can spare them, and
- * along alternating paths where one end cannot. If that fails, k is lowered. A set for k without one of its colour
- * classes is a set for k - 1, so the k for which there is a set are a range from 0 on.
+ * To find the colouring with the smallest sum over colours of the largest size is NP-hard. So a layer of degree D is
+ * divided in two, again and again, by this rule:
+ *
+ * 1. Choose a size t. Edges larger than t are heavy, the others may be light. The heavy edges need Delta(heavy) colours
+ *    at least, so at most k = D - Delta(heavy) colours could hold light edges alone. Each of these colours becomes
+ *    shorter, by the largest size minus t. The t is taken for which k times that is largest.
+ * 2. Seek the light layer: a set F of light edges with degree at most k, such that the rest has degree at most D - k.
+ *    So deg(v) - (D - k) <= deg_F(v) <= k at every vertex v. The set of all light edges meets the lower bound. Where it
+ *    exceeds the upper bound, edges are moved to the heavy layer: directly while both ends can spare the edge, else
+ *    along alternating paths.
+ * 3. If there is no such set, try a smaller k. (If there is a set for k, there is one for k - 1: leave out one colour.)
  */
 #include <string.h>
 
 #include "compiler/schedule/colour_parts.h"
+#include "compiler/schedule/schedule_tuning.h"
 #include "runtime/base/stop.h"
 
-enum {
-    BUCKETS = 8,
-    MAX_DEPTH = 4,     /* of divisions: at most 16 layers */
-    MIN_GAIN = 100,    /* a division must gain one part in so many */
-    MAX_NUMBERS = 13,  /* of colours that a division may try: down to less than half of the best */
-    MAX_PHASES = 8,    /* of the search for paths */
-    STRETCH = 1 << 16  /* edges between two looks at stop */
-};
+enum { STRETCH = 1 << 16 }; /* edges between two looks at stop */
 
 typedef struct light_edge {
     uint32_t edge, left, right; /* right: among all vertices */
@@ -36,15 +34,16 @@ typedef struct light_edge {
 typedef struct half_edge {
     uint32_t edge, other; /* other: the vertex at its other end */
 } half_edge;
-enum { OVER = 1, SPARE = 2 }; /* of a vertex, as bits: it has too many edges of the light set; it has one to spare */
+/* Of a vertex, as bits: it has more light edges than k; it can spare a light edge. */
+enum { OVER = 1, SPARE = 2 };
 
 typedef struct layering {
     const bigraph *g;
     const uint32_t *size;
     uint32_t *ids, *spare;
     uint8_t *bucket;                    /* per edge */
-    uint64_t *light, *may_light;        /* a bit for each edge, so that all fit into the first cache: it is in the light
-                                         * set; it is in a bucket of light edges */
+    uint64_t *light, *may_light;        /* a bit for each edge, to fit into the first cache: it is in the light set; its
+                                         * bucket is light */
     uint32_t *count;                    /* per vertex (lefts, then rights): edges by bucket */
     uint32_t *degree, *inside;          /* per vertex: its edges in the layer, and in the light set */
     uint32_t *may_inside;               /* per vertex: its edges that may be light */
@@ -61,43 +60,45 @@ typedef struct layering {
 } layering;
 
 static inline bool is_light(const layering *s, uint32_t e) { return s->light[e / 64] >> e % 64 & 1; }
-static inline void turn(layering *s, uint32_t e) { s->light[e / 64] ^= UINT64_C(1) << e % 64; }
+static inline void flip_light(layering *s, uint32_t e) { s->light[e / 64] ^= UINT64_C(1) << e % 64; }
 static bool is_stopped(layering *s) { return s->stopped = s->stopped || fcp_stop_asked(s->g->stop); }
 
-/* Edges of buckets from i on are larger than hi * i / BUCKETS. Counting these limits is quicker than dividing. */
+/* The bucket of a size: edges of buckets from i on are larger than hi * i / SIZE_CLASSES. Comparing with all limits is
+ * quicker than dividing. */
 static inline uint32_t bucket_of(uint32_t size, uint32_t hi) {
     uint32_t bucket = 0;
-    for (uint64_t i = 1; i < BUCKETS; i++) bucket += size > hi * i / BUCKETS;
+    for (uint64_t i = 1; i < SIZE_CLASSES; i++) bucket += size > hi * i / SIZE_CLASSES;
     return bucket;
 }
 
 /* Fills bucket and count for a layer. Chooses the bucket below which edges are light (*out_from), and returns how many
- * colours these could have alone; 0: no choice is worth it. */
-static uint32_t choose(layering *s, const uint32_t *ids, uint32_t edges, uint32_t degree, uint32_t *out_from) {
+ * colours could hold light edges alone; 0: no choice gains enough. */
+static uint32_t choose_limit(layering *s, const uint32_t *ids, uint32_t edges, uint32_t degree, uint32_t *out_from) {
     const bigraph *g = s->g;
-    uint32_t vertices = g->lefts + g->rights, hi = 0, lo = UINT32_MAX, most[BUCKETS] = {0}, largest[BUCKETS] = {0};
+    uint32_t vertices = g->lefts + g->rights, hi = 0, lo = UINT32_MAX;
+    uint32_t most[SIZE_CLASSES] = {0}, largest[SIZE_CLASSES] = {0};
     for (uint32_t i = 0; i < edges; i++) {
         uint32_t size = s->size[ids[i]];
         hi = size > hi ? size : hi;
         lo = size < lo ? size : lo;
     }
-    uint64_t best = (uint64_t)degree * hi / MIN_GAIN;
+    uint64_t best = (uint64_t)degree * hi / DIVISION_GAIN;
     if ((uint64_t)degree * (hi - lo) <= best) return 0; /* no division gains so much */
-    memset(s->count, 0, (size_t)vertices * BUCKETS * sizeof *s->count);
+    memset(s->count, 0, (size_t)vertices * SIZE_CLASSES * sizeof *s->count);
     for (uint32_t i = 0; i < edges; i++) {
         uint32_t e = ids[i], b = bucket_of(s->size[e], hi);
         s->bucket[e] = (uint8_t)b;
         if (s->size[e] > largest[b]) largest[b] = s->size[e];
-        s->count[(size_t)g->left[e] * BUCKETS + b]++;
-        s->count[((size_t)g->lefts + g->right[e]) * BUCKETS + b]++;
+        s->count[(size_t)g->left[e] * SIZE_CLASSES + b]++;
+        s->count[((size_t)g->lefts + g->right[e]) * SIZE_CLASSES + b]++;
     }
     for (uint32_t v = 0; v < vertices; v++)
-        for (uint32_t b = BUCKETS, sum = 0; b-- > 0;) {
-            sum += s->count[(size_t)v * BUCKETS + b];
+        for (uint32_t b = SIZE_CLASSES, sum = 0; b-- > 0;) {
+            sum += s->count[(size_t)v * SIZE_CLASSES + b];
             if (sum > most[b]) most[b] = sum;
         }
     uint32_t colours = 0, below = largest[0];
-    for (uint32_t b = 1; b < BUCKETS; b++) {
+    for (uint32_t b = 1; b < SIZE_CLASSES; b++) {
         uint64_t gain = (uint64_t)(degree - most[b]) * (hi - below);
         if (gain > best) {
             best = gain;
@@ -111,17 +112,17 @@ static uint32_t choose(layering *s, const uint32_t *ids, uint32_t edges, uint32_
 
 /* --- the light set ----------------------------------------------------------------------------------------------- */
 
-/* Whether vertex v has an edge of the light set to spare: its heavy edges must fit in `rest` colours. */
+/* May vertex v lose an edge of the light set? Its heavy edges must fit in `rest` colours. */
 static bool can_spare(const layering *s, uint32_t v, uint32_t rest) { return s->degree[v] - s->inside[v] < rest; }
 
 /* Sorts the edges of buckets below `from` by bucket. Counts the edges of every vertex. */
 static void sort_light_edges(layering *s, const uint32_t *ids, uint32_t edges, uint32_t from) {
     const bigraph *g = s->g;
-    uint32_t at[BUCKETS] = {0}; /* by bucket: how many; then where its next edge goes */
+    uint32_t at[SIZE_CLASSES] = {0}; /* by bucket: how many; then where its next edge goes */
     for (uint32_t v = 0; v < g->lefts + g->rights; v++) {
-        const uint32_t *count = s->count + (size_t)v * BUCKETS;
+        const uint32_t *count = s->count + (size_t)v * SIZE_CLASSES;
         s->degree[v] = s->may_inside[v] = 0;
-        for (uint32_t b = 0; b < BUCKETS; b++) {
+        for (uint32_t b = 0; b < SIZE_CLASSES; b++) {
             s->degree[v] += count[b];
             s->may_inside[v] += b < from ? count[b] : 0;
             at[b] += v < g->lefts ? count[b] : 0;
@@ -148,17 +149,17 @@ static uint8_t state_of(const layering *s, uint32_t v, uint32_t k, uint32_t rest
 }
 
 static inline void give_up(layering *s, const light_edge *x, uint8_t *state, uint32_t k, uint32_t rest) {
-    turn(s, x->edge);
+    flip_light(s, x->edge);
     s->inside[x->left]--;
     s->inside[x->right]--;
     state[x->left] = state_of(s, x->left, k, rest);
     state[x->right] = state_of(s, x->right, k, rest);
 }
 
-/* Starts with all light edges and gives up edges of vertices that are too full, the largest first: first where both
- * ends are too full, then where one is. Both ends must be able to spare the edge. A vertex may come to be neither, but
- * not the other way round. So the first turn finds out which edges the second has to look at. Which these are is
- * random: they are written down without a jump. */
+/* Starts with all edges that may be light, and moves edges of vertices that have too many to the heavy layer, the
+ * largest first: in the first turn edges with two such ends, in the second edges with one. Both ends must be able to
+ * spare the edge. The states OVER and SPARE of a vertex only ever end. So the first turn also lists the edges that the
+ * second must look at; the list is written without a branch, because which edges these are is random. */
 static void give_up_greedily(layering *s, uint32_t k, uint32_t rest) {
     uint32_t vertices = s->g->lefts + s->g->rights, later = 0, *second = s->spare;
     uint8_t *state = s->seen;
@@ -195,7 +196,7 @@ static void list_light_edges(layering *s, const uint32_t *ids, uint32_t edges, u
     s->listed = true;
     for (uint32_t v = 0; v < vertices; v++) {
         s->first[v] = sum;
-        for (uint32_t b = 0; b < from; b++) sum += s->count[(size_t)v * BUCKETS + b];
+        for (uint32_t b = 0; b < from; b++) sum += s->count[(size_t)v * SIZE_CLASSES + b];
         s->cursor[v] = s->first[v];
     }
     s->first[vertices] = sum;
@@ -208,8 +209,8 @@ static void list_light_edges(layering *s, const uint32_t *ids, uint32_t edges, u
     }
 }
 
-/* The first edge from `at` on that is in the light set (leaves), or is not, and whose other end was not seen. Most
- * edges are skipped, for one reason or the other: so there is one jump for both. */
+/* The first edge from `at` on whose other end was not seen and that is in the light set (leaves) or is not. Both
+ * conditions are one branch, because most edges are skipped, for either reason. */
 static const half_edge *find_half(const layering *s, const half_edge *at, const half_edge *end, bool leaves) {
     const uint64_t *light = s->light, turned = leaves ? 0 : UINT64_MAX;
     const uint8_t *seen = s->seen;
@@ -217,9 +218,9 @@ static const half_edge *find_half(const layering *s, const half_edge *at, const 
     return at;
 }
 
-/* Takes one edge at `start` out of the light set, along a path whose edges leave and join the set in turn. The search
- * is depth first and goes on from where the phase's earlier searches stopped. False: this phase has no such path
- * left. */
+/* Makes `start` lose one light edge, along an alternating path: its edges leave and join the light set in turn. The
+ * search is depth first, and goes on from where the phase's earlier searches stopped. False: there is no such path in
+ * this phase. */
 static bool shift_path(layering *s, uint32_t start, uint32_t k, uint32_t rest) {
     const bigraph *g = s->g;
     bool start_left = start < g->lefts;
@@ -228,7 +229,7 @@ static bool shift_path(layering *s, uint32_t start, uint32_t k, uint32_t rest) {
     s->seen[start] = 1;
     for (;;) {
         uint32_t v = s->stack[depth];
-        bool leaves = (v < g->lefts) == start_left; /* v loses an edge; else it gains one for the one it lost */
+        bool leaves = (v < g->lefts) == start_left; /* v loses an edge on this path; else it gains one */
         const half_edge *at = s->edges_of + s->cursor[v], *end = s->edges_of + s->first[v + 1];
         at = find_half(s, at, end, leaves);
         s->cursor[v] = (uint32_t)(at - s->edges_of);
@@ -244,7 +245,7 @@ static bool shift_path(layering *s, uint32_t start, uint32_t k, uint32_t rest) {
         if (leaves ? !can_spare(s, w, rest) : s->inside[w] >= k) continue;
         s->inside[start]--;
         s->inside[w] += leaves ? UINT32_MAX : 1;
-        for (; depth; depth--) turn(s, s->entered[s->stack[depth]]);
+        for (; depth; depth--) flip_light(s, s->entered[s->stack[depth]]);
         return true;
     }
 }
@@ -258,7 +259,7 @@ static bool find_light(layering *s, const uint32_t *ids, uint32_t edges, uint32_
     give_up_greedily(s, k, rest);
     if (s->stopped || !any_over(s, vertices, k)) return !s->stopped;
     list_light_edges(s, ids, edges, from);
-    for (int phase = 0; phase < MAX_PHASES; phase++) {
+    for (int phase = 0; phase < PATH_PHASES; phase++) {
         bool moved = false, over = false;
         for (int side = 0; side < 2; side++) {
             memset(s->seen, 0, vertices);
@@ -277,13 +278,13 @@ static bool find_light(layering *s, const uint32_t *ids, uint32_t edges, uint32_
 
 /* --- layers ------------------------------------------------------------------------------------------------------ */
 
-/* Seeks the light set for k colours, or for as many below k as one is found for; returns how many, or 0. Numbers that
- * have a set are a range from 0 on. So where k itself has none, the smallest number comes next: most layers have no set
- * for that either, and then for none. */
+/* Seeks the light set for k colours, or else for fewer; returns for how many colours it was found, or 0. If k itself
+ * has no set, the smallest number is tried next: if there is no set for that, there is none for any number between, and
+ * so it is in most layers. */
 static uint32_t find_largest(layering *s, const uint32_t *ids, uint32_t edges, uint32_t degree, uint32_t from,
                              uint32_t k) {
-    uint32_t numbers[MAX_NUMBERS], count = 0;
-    for (; k && count < MAX_NUMBERS; k -= (k + 15) / 16) numbers[count++] = k;
+    uint32_t numbers[COLOUR_NUMBERS], count = 0;
+    for (; k && count < COLOUR_NUMBERS; k -= (k + 15) / 16) numbers[count++] = k;
     for (uint32_t i = 0; i < count && !s->stopped; i++) {
         if (find_light(s, ids, edges, degree, from, numbers[i])) return numbers[i];
         if (!i && !find_light(s, ids, edges, degree, from, numbers[count - 1])) break;
@@ -294,7 +295,7 @@ static uint32_t find_largest(layering *s, const uint32_t *ids, uint32_t edges, u
 static void split_layer(layering *s, uint32_t begin, uint32_t end, uint32_t degree, uint32_t depth) {
     uint32_t *ids = s->ids + begin, edges = end - begin, from = 0, k = 0;
     if (is_stopped(s)) return;
-    if (depth < MAX_DEPTH && edges && degree > 1) k = choose(s, ids, edges, degree, &from);
+    if (depth < DIVISIONS_DEEP && edges && degree > 1) k = choose_limit(s, ids, edges, degree, &from);
     if (k) {
         sort_light_edges(s, ids, edges, from);
         k = find_largest(s, ids, edges, degree, from, k);
@@ -329,7 +330,7 @@ fcp_code colour_layers(arena *scratch, const bigraph *g, const uint32_t *size, u
     s.bucket = ARENA_NEW(scratch, uint8_t, g->edges);
     s.light = ARENA_NEW(scratch, uint64_t, g->edges / 64 + 1);
     s.may_light = ARENA_NEW(scratch, uint64_t, g->edges / 64 + 1);
-    s.count = ARENA_NEW(scratch, uint32_t, (size_t)vertices * BUCKETS);
+    s.count = ARENA_NEW(scratch, uint32_t, (size_t)vertices * SIZE_CLASSES);
     s.may = ARENA_NEW(scratch, light_edge, g->edges);
     s.degree = ARENA_ZNEW(scratch, uint32_t, vertices);
     s.inside = ARENA_NEW(scratch, uint32_t, vertices);

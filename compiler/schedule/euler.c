@@ -1,32 +1,33 @@
-/* euler.c: colours a bipartite multigraph with exactly Delta colours, by Euler splits.
+/* euler.c: colours the edges of a bipartite multigraph with exactly Delta colours, by Euler splits.
  *
  * Requires: a set of edges between two sides of vertices.
- * Gives: a proper colouring with Delta colours, Delta being the largest degree; the same for the same input.
+ * Gives: an edge colouring with Delta colours, where Delta is the largest degree; the same for the same input.
  * Cost: O(E log Delta) time and O(E) memory, both with small constants: padding leaves at most 2 E + Delta edges.
  *
- * 1. Vertices of a side are merged, in order, while their degrees add up to at most Delta. A proper colouring of the
- *    merged graph is proper for the original one. Any two neighbouring groups together have more than Delta edges, so
- *    at most 2 E / Delta + 1 groups remain. Dummy edges then make the graph Delta-regular.
- * 2. A d-regular graph with even d splits into two d/2-regular halves. Pair the edges of every vertex; the pairs link
- *    all edges into even cycles; the edges of a cycle go to the two halves in turn (Euler; Gabow 1976).
- * 3. Where d is odd, a colour class that is finished is put back first, which makes it d + 1. This is the idea of Gabow
- *    and Kariv (1982), spread over the recursion: classes found earlier pay for evenness, so that no matching has to be
- *    searched. Each level then holds at most 2^level classes more than Delta, which is O(E) extra work in all.
- * 4. Only on the way to the first class is there no class to put back. There one perfect matching is taken out, by
- *    truncated random walks over alternating paths (Goel, Kapralov, Khanna 2010: O(n log n) expected), with a seeded
- *    generator, and breadth-first search as the last resort. This happens at most log Delta times.
+ * 1. Vertices of a side are merged into groups, in order, while their degrees add up to at most Delta. A colouring of
+ *    the merged graph is also one of the original graph. Any two neighbouring groups together have more than Delta
+ *    edges, so at most 2 E / Delta + 1 groups remain. Dummy edges then give every group exactly Delta edges.
+ * 2. A graph in which every vertex has d edges, d even, splits into two halves in which every vertex has d / 2. Pair
+ *    the edges of every vertex; the pairs link all edges into even cycles; the edges of a cycle go to the two halves in
+ *    turn (Euler; Gabow 1976). The halves are split again, until d is 1: then a half is a colour class.
+ * 3. Where d is odd, a finished colour class is put back into the graph, which makes d even. This is the idea of Gabow
+ *    and Kariv (1982), and saves the search for a perfect matching. Level i of the recursion then has at most 2^i
+ *    classes more than Delta, which is O(E) extra work in all.
+ * 4. Until the first class is finished, there is none to put back. Then a perfect matching is taken out instead, by
+ *    truncated random walks over alternating paths (Goel, Kapralov, Khanna 2010: O(n log n) expected) with a seeded
+ *    generator; if they fail, by breadth-first search. This happens at most log Delta times.
  *
- * The graph is an array of right groups, `stride` of them for each left group. The place of an entry tells its left
- * group. Edges that join the same two groups are interchangeable, so the numbers of edges come back only at the end.
- * Splits work in place and depth first, so that small halves stay in the cache.
+ * The graph is an array x. Entries u * stride to u * stride + d - 1 are the d edges of left group u; each entry is the
+ * right group at the other end. Which edge an entry stands for is decided only at the end, because edges between the
+ * same two groups are interchangeable. Splits work in place and depth first, so that small halves stay in the cache.
  */
 #include <string.h>
 
 #include "compiler/schedule/colour_parts.h"
+#include "compiler/schedule/schedule_tuning.h"
 #include "runtime/base/stop.h"
 
 #define NOTHING UINT32_MAX
-enum { WALKS = 2 }; /* before a search; each succeeds with probability 1/2 at least, and 0.98 as a rule */
 
 typedef struct splitter {
     uint32_t n;        /* groups a side */
@@ -64,7 +65,7 @@ static void split(splitter *s, uint32_t *x, uint32_t d, uint32_t *a, uint32_t *b
     uint32_t m = s->n * d, none = s->none, *mate = s->mate, *waiting = s->waiting;
     uint8_t *choice = s->choice;
     if (is_stopped(s)) return;
-    for (uint32_t i = 0; i < m; i++) { /* without a branch: which of the two cases holds is a coin toss */
+    for (uint32_t i = 0; i < m; i++) { /* without a branch, which could not be predicted */
         uint32_t v = x[i], other = waiting[v];
         mate[i] = other;
         mate[other] = i; /* to mate[none], which nobody reads, when none waits */
@@ -74,7 +75,7 @@ static void split(splitter *s, uint32_t *x, uint32_t d, uint32_t *a, uint32_t *b
     if (is_stopped(s)) return;
     for (uint32_t p = 0; p < m / 2; p++) {
         if (choice[p] != 2) continue;
-        choice[p] = 0; /* then along the cycle both ways at once, two chains of loads, until they meet */
+        choice[p] = 0; /* then along the cycle in both directions at once, which is faster, until they meet */
         for (uint32_t ahead = mate[2 * p + 1], back = mate[2 * p];;) {
             if (choice[ahead >> 1] != 2) break;
             choice[ahead >> 1] = (uint8_t)(ahead & 1);
@@ -107,7 +108,7 @@ static void split(splitter *s, uint32_t *x, uint32_t d, uint32_t *a, uint32_t *b
 
 /* --- one perfect matching ---------------------------------------------------------------------------------------- */
 
-/* Flips the path that leaves `u` by next[u] and goes on until a free right group. */
+/* Augments the matching along the path that leaves `u` by next[u] and ends at a free right group. */
 static void augment(splitter *s, const uint32_t *x, uint32_t u) {
     for (;;) {
         uint32_t entry = s->next[u], v = x[entry], w = s->owner[v];
@@ -118,8 +119,8 @@ static void augment(splitter *s, const uint32_t *x, uint32_t u) {
     }
 }
 
-/* A random walk from the free left group `start`: any edge to the right, the matched edge back. Overwriting next[]
- * cuts out loops by itself: the path of last exits is simple. */
+/* Seeks an augmenting path by a random walk from the free left group `start`: to the right by any edge that is not
+ * matched, back by the matched edge. next[u] is overwritten at every visit, which cuts loops out of the path. */
 static bool walk(splitter *s, const uint32_t *x, uint32_t d, uint32_t stride, uint32_t start, uint32_t limit) {
     for (uint32_t u = start, step = 0; step < limit; step++) {
         uint32_t first = u * stride, entry;
@@ -137,7 +138,8 @@ static bool walk(splitter *s, const uint32_t *x, uint32_t d, uint32_t stride, ui
     return false;
 }
 
-/* The same by breadth-first search, which always succeeds: a regular bipartite graph has a perfect matching. */
+/* Seeks an augmenting path by breadth-first search, which always succeeds, because a regular bipartite graph has a
+ * perfect matching. */
 static void search(splitter *s, const uint32_t *x, uint32_t d, uint32_t stride, uint32_t start) {
     memset(s->via, 0xff, (size_t)s->n * sizeof *s->via);
     uint32_t head = 0, tail = 0, v = NOTHING;
@@ -163,8 +165,8 @@ static void search(splitter *s, const uint32_t *x, uint32_t d, uint32_t stride, 
     }
 }
 
-/* Takes a perfect matching out of x into `out`. x has d entries a group, d odd and at least 3, at stride d + 1; it
- * keeps d - 1 entries a group, at stride d - 1. */
+/* Moves a perfect matching from x to `out`. x has d entries a group, d odd and at least 3, at stride d + 1; afterwards
+ * it has d - 1 entries a group, at stride d - 1. */
 static void take_matching(splitter *s, uint32_t *x, uint32_t d, uint32_t *out) {
     uint32_t n = s->n, stride = d + 1;
     memset(s->taken, 0xff, (size_t)n * sizeof *s->taken);
@@ -188,7 +190,7 @@ static void take_matching(splitter *s, uint32_t *x, uint32_t d, uint32_t *out) {
 
 /* --- the recursion ----------------------------------------------------------------------------------------------- */
 
-/* Colours x (d entries a group at stride_of(d)), adding its classes to the finished ones. */
+/* Colours x, which has d entries a group at stride_of(d): adds its colour classes to s->classes. */
 static void colour_node(splitter *s, uint32_t *x, uint32_t d, uint32_t *spare) {
     uint32_t n = s->n;
     if (is_stopped(s)) return;
@@ -233,8 +235,8 @@ static uint64_t spare_entries(uint32_t n, uint32_t degree) {
 
 /* --- from edges to entries and back ------------------------------------------------------------------------------ */
 
-/* Merges vertices, in order, while their degrees add up to at most `most`. degree[v] becomes the group of v; it does
- * not matter where vertices without an edge go. Returns the number of groups. */
+/* Merges vertices into groups, in order, while their degrees add up to at most `most`. degree[v] becomes the group of
+ * v. Returns the number of groups. */
 static uint32_t merge(uint32_t *degree, uint32_t vertices, uint32_t most) {
     uint32_t groups = 0, sum = 0;
     for (uint32_t v = 0; v < vertices; v++) {
@@ -248,7 +250,9 @@ static uint32_t merge(uint32_t *degree, uint32_t vertices, uint32_t most) {
     return groups + 1;
 }
 
-static uint32_t degrees(const uint32_t *end, const uint32_t *ids, uint32_t count, uint32_t *degree, uint32_t vertices) {
+/* Counts the edges of each vertex of a side; returns the largest degree. */
+static uint32_t count_degrees(const uint32_t *end, const uint32_t *ids, uint32_t count, uint32_t *degree,
+                              uint32_t vertices) {
     uint32_t most = 0;
     memset(degree, 0, (size_t)vertices * sizeof *degree);
     for (uint32_t i = 0; i < count; i++) {
@@ -267,9 +271,9 @@ typedef struct grouped {
     uint32_t *starts; /* where each left group's edges begin in it; n + 1 */
 } grouped;
 
-/* Fills x with the right group of every edge, left group by left group. Dummies then give every right group `degree`
- * entries. */
-static void fill(const grouped *m, uint32_t *room, uint32_t *x) {
+/* Fills x with the right group of every edge, left group by left group, and then with dummy edges, until every group
+ * has `degree` edges. */
+static void fill_entries(const grouped *m, uint32_t *room, uint32_t *x) {
     const uint32_t n = m->n, degree = m->degree, *starts = m->starts;
     uint32_t stride = stride_of(degree);
     for (uint32_t v = 0; v < n; v++) room[v] = degree;
@@ -288,8 +292,9 @@ static void fill(const grouped *m, uint32_t *room, uint32_t *x) {
         }
 }
 
-/* Gives every edge the colour of an entry of the classes that joins the same two groups. The split is done, so
- * s->taken and s->mate are free for lists of edges. columns: HAND_OUT_TILE * degree numbers. */
+/* Gives every edge the colour of an entry that joins the same two groups. For each left group, its edges are listed by
+ * right group; then each class takes one from the list of its entry. The splits are over, so s->taken and s->mate have
+ * room for these lists. columns: room for HAND_OUT_TILE * degree numbers. */
 enum { HAND_OUT_TILE = 16 };
 static fcp_code hand_out(const grouped *m, const splitter *s, uint32_t first, uint32_t *columns,
                          uint32_t *out_colour) {
@@ -325,8 +330,8 @@ fcp_code colour_euler(arena *scratch, const colour_work *work, const bigraph *g,
     *out_degree = 0;
     if (!count) return FCP_OK;
     uint32_t *left_group = work->left, *right_group = work->right;
-    uint32_t degree = degrees(g->left, ids, count, left_group, g->lefts);
-    uint32_t right_degree = degrees(g->right, ids, count, right_group, g->rights);
+    uint32_t degree = count_degrees(g->left, ids, count, left_group, g->lefts);
+    uint32_t right_degree = count_degrees(g->right, ids, count, right_group, g->rights);
     if (right_degree > degree) degree = right_degree;
     *out_degree = degree;
     if (degree == 1) { /* no two edges meet */
@@ -359,7 +364,7 @@ fcp_code colour_euler(arena *scratch, const colour_work *work, const bigraph *g,
     for (uint32_t u = 0; u < n; u++) starts[u + 1] += starts[u];
     memcpy(s.queue, starts, (size_t)n * sizeof *starts);
     for (uint32_t i = 0; i < count; i++) order[s.queue[left_group[g->left[ids[i]]]]++] = ids[i];
-    fill(&merged, s.taken, x);
+    fill_entries(&merged, s.taken, x);
 
     for (uint32_t v = 0; v < n; v++) s.waiting[v] = s.none;
     if (!is_stopped(&s)) colour_node(&s, x, degree, spare);

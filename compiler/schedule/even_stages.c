@@ -1,43 +1,43 @@
-/* even_stages.c: lets tiles wait, so that no rank holds up the others.
+/* even_stages.c: spreads each rank's work evenly over the stages, where all tiles run at home.
  *
- * Requires: the stages in which blocks arrive; all tiles run at home.
- * Gives: for each tile whose KV comes from elsewhere a stage, not before that one.
+ * Requires: the stages in which blocks arrive.
+ * Gives: for each tile whose KV comes from another rank a stage, not before the one in which the KV comes.
+ * Cost: O(tiles + ranks stages).
  *
- * Example: of two ranks that exchange blocks in six stages, one has its work in the first three, the other in the last
- * three. The rounds of a stage take the slots of `buffers` stages before. So in the first half the second rank is
- * ready for more and waits until the first rank has computed; in the second half it is the other way round, and all
- * takes twice as long as either computes. If the first rank computes half of what it has got, and the rest later, both
- * end together.
+ * Example: two ranks exchange blocks in six stages. Rank 0 has its work in the first three stages, rank 1 in the last
+ * three. The rounds of a stage reuse slots, so they wait until all ranks have computed the stage `buffers` stages
+ * before. In the first half rank 1 therefore waits while rank 0 computes, and in the second half rank 0 waits for
+ * rank 1: the pass takes twice as long as either rank computes. If rank 0 instead leaves half of its tiles for the last
+ * three stages, both ranks are busy all the time.
  *
- * So the ranks keep pace: after stage s of S a rank has done no more than the (s + 1)th part of its S parts, but for
- * the tile that it is at. Tiles run in the order in which their KV comes. What waits keeps its slot, and the
- * gradients of its KV leave later.
+ * So after stage s of S stages, a rank has done no more than s + 1 of S equal parts of its work, except for the tile
+ * that it is at. Tiles run in the order in which their KV comes. The price: KV that waits keeps its slot, and its
+ * gradients leave later.
  *
- * *What breaks otherwise*: once nobody waited where ranks were near each other, measured over `buffers` stages. With
- * more buffers ranks look nearer. So the forward pass of prolong-64 (blocks of 2K, coalesce = 4, ports of 25 GB/s) took
- * 58.8 ms with two buffers, 70.1 with three and 65.0 with four. Now it takes 62.1, 58.3 and 55.3.
+ * Tried before: tiles waited only where ranks were far apart, measured over `buffers` stages. Then the forward pass of
+ * prolong-64 (blocks of 2K, coalesce = 4, ports of 25 GB/s) took 58.8 ms with two buffers, 70.1 with three and 65.0
+ * with four. Now it takes 62.1, 58.3 and 55.3.
  */
-#include "compiler/schedule/even_stages.h"
-
 #include <string.h>
 
 #include "compiler/base/group.h"
+#include "compiler/schedule/schedule_parts.h"
 
-typedef struct pacer {
-    planning *x;
+typedef struct evening {
     const problem *p;
-    const uint32_t *home, *hop_of, *arrival; /* of blocks; of tiles: FCP_NONE, KV is there; of hops */
+    const uint32_t *hop_of, *arrival; /* of tiles: the hop that brings KV, or FCP_NONE; of hops: its stage */
     uint32_t stages;
     uint32_t *start, *blocks; /* Q blocks by home: blocks[start[r]] to blocks[start[r + 1] - 1] */
-} pacer;
+} evening;
 
-/* A tile whose KV comes from elsewhere, and the Q block that it is of. */
+/* A tile whose KV comes from another rank, and its Q block. */
 typedef struct late_tile {
     uint32_t tile, q;
 } late_tile;
 
-/* One rank's tiles in order of arrival; bucket[s]: where those of stages after s begin. Returns all its work. */
-static uint64_t by_arrival(const pacer *c, uint32_t rank, uint32_t *bucket, late_tile *order, uint64_t *local) {
+/* Sorts the tiles of a rank that need KV of other ranks by the stage of arrival: `order`, where the tiles of stages
+ * after s begin at bucket[s]. local[q]: the work of Q block q that needs no other rank. Returns all the rank's work. */
+static uint64_t by_arrival(const evening *c, uint32_t rank, uint32_t *bucket, late_tile *order, uint64_t *local) {
     const problem *p = c->p;
     uint64_t work = 0;
     memset(bucket, 0, (c->stages + (size_t)1) * sizeof *bucket);
@@ -61,10 +61,10 @@ static uint64_t by_arrival(const pacer *c, uint32_t rank, uint32_t *bucket, late
     return work;
 }
 
-/* Gives the tiles of a rank their stages. A Q block's local tiles run with the first of its others, unless they have
- * filled a stage before. */
-static void pace(const pacer *c, const uint32_t *bucket, const late_tile *order, uint64_t *local, uint64_t work,
-                 uint32_t *stage_of) {
+/* Gives the tiles of a rank their stages. A stage that has too little work is filled with local tiles of Q blocks that
+ * come later. Otherwise a Q block's local tiles run with the first of its other tiles. */
+static void spread_tiles(const evening *c, const uint32_t *bucket, const late_tile *order, uint64_t *local,
+                         uint64_t work, uint32_t *stage_of) {
     const uint64_t part = work / c->stages;
     uint64_t done = 0, filled = 0; /* filled: by local tiles of blocks whose turn has not come */
     uint32_t at = 0;
@@ -85,23 +85,24 @@ static void pace(const pacer *c, const uint32_t *bucket, const late_tile *order,
     }
 }
 
-fcp_code pace_tiles(planning *x, const schedule *s, uint32_t stages, uint32_t **out) {
-    const problem *p = x->problem;
-    arena *scratch = &x->scratch;
-    pacer c = {x, p, x->placement->home, x->traffic->tile_kv, s->last_stage, stages,
-               ARENA_NEW(scratch, uint32_t, p->ranks + (size_t)2), ARENA_NEW(scratch, uint32_t, p->block_count)};
-    if (!c.start || !c.blocks) return FCP_E_NO_MEMORY;
-    if (!group_by(c.home, sizeof *c.home, p->block_count, p->ranks, c.start, c.blocks, x->stop))
-        return FCP_E_INTERRUPTED;
-    uint32_t *bucket = ARENA_NEW(scratch, uint32_t, stages + (size_t)1);
+fcp_code even_stages(const builder *b, uint32_t **out) {
+    planning *x = b->x;
+    const problem *p = b->p;
+    arena *scratch = b->scratch;
+    const evening c = {p, b->t->tile_kv, b->out->last_stage, b->stages,
+                       ARENA_NEW(scratch, uint32_t, p->ranks + (size_t)2),
+                       ARENA_NEW(scratch, uint32_t, p->block_count)};
+    uint32_t *bucket = ARENA_NEW(scratch, uint32_t, c.stages + (size_t)1);
     uint32_t *stage_of = ARENA_NEW(scratch, uint32_t, p->tile_count + (size_t)1);
     uint64_t *local = ARENA_NEW(scratch, uint64_t, p->block_count);
     late_tile *order = ARENA_NEW(scratch, late_tile, p->tile_count + (size_t)1);
-    if (!bucket || !stage_of || !local || !order) return FCP_E_NO_MEMORY;
+    if (!c.start || !c.blocks || !bucket || !stage_of || !local || !order) return FCP_E_NO_MEMORY;
+    if (!group_by(b->where->home, sizeof *b->where->home, p->block_count, p->ranks, c.start, c.blocks, x->stop))
+        return FCP_E_INTERRUPTED;
     for (uint32_t r = 0; r < p->ranks; r++) {
         if (planning_stopped(x)) return FCP_E_INTERRUPTED;
         uint64_t work = by_arrival(&c, r, bucket, order, local);
-        pace(&c, bucket, order, local, work, stage_of);
+        spread_tiles(&c, bucket, order, local, work, stage_of);
     }
     *out = stage_of;
     return FCP_OK;

@@ -1,35 +1,32 @@
-/* fewer_rounds.c: moves results out of stages in which few lines are busy.
+/* fewer_rounds.c: moves results to stages that have room for them, where that saves rounds.
  *
  * Requires: stages for all units of a pass (stages_away.c).
- * Gives: no more rounds in any stage than before, and in some fewer.
+ * Gives: no more rounds in any stage than before, and fewer in some.
  * Keeps: every result leaves after it was made and before it is needed; no line has more units or bytes in a stage than
  *     stages_away.c allows; no result comes later than the last of all did.
  * Cost: O(units) for each round that is saved, and some units for each that is moved.
  * Units: sizes are in tokens of KV.
  *
- * Why: when the last keys have come, results are on their way home, each after a chain of partial results. They come to
- * few ranks, and in each stage to others. So all those stages have as many rounds as one busy rank needs, and the lines
- * of the others are idle. Most results need not come as early as they can: some other result comes later.
+ * A stage has as many rounds as its busiest line has units. Example: in stage 40 rank 80 receives 5 results, and no
+ * other rank more than 3. Two of the 5 may come in stage 42, where another rank receives 4 anyway: stage 40 then has 3
+ * rounds in place of 5, and stage 42 has as many as before.
  *
- * How: a stage has one round less if each of its busiest lines has a unit less. So for each of these lines a result is
- * looked for that may travel in another stage, where both of its lines have fewer units than the busiest has. A result
- * that is merged on its way has little time until the merged one leaves; where that is too little, the units of the
- * merged one move first, if they can.
+ * Why there is something to save: when the last keys have come, chains of partial results travel home. In each stage
+ * they come to a few ranks, and to other ranks in the next stage. So each of these stages has many rounds, in which
+ * most lines are idle. Most results need not come as early as they can, because some other result comes later.
+ *
+ * How: a stage loses a round if each of its busiest lines loses a unit. For each of these lines a result is sought that
+ * may travel in another stage in which both of its lines have fewer units than the busiest one. If a partial result has
+ * too little time before the result that it is merged into leaves, the units of that one move first, if they can.
  */
-#include "compiler/schedule/fewer_rounds.h"
-
 #include "compiler/base/group.h"
+#include "compiler/schedule/schedule_parts.h"
+#include "compiler/schedule/schedule_tuning.h"
 
-enum {
-    LINES = 32, /* a stage with more busiest lines than this keeps its rounds: somebody will have nothing to move */
-    FAR = 3,    /* so many stages later a result may leave for whose sake another one moves */
-    DEEP = 2    /* so many of these in a row */
-};
-
-typedef struct squeeze {
+typedef struct moving {
     planning *x;
     const schedule *out;
-    levels *l;
+    occupancy *o;
     fcp_pass pass;
     uint32_t end;            /* the last stage in which any result travels */
     const uint32_t *ready;
@@ -39,79 +36,79 @@ typedef struct squeeze {
     uint8_t *most;           /* per stage: units of the busiest line */
     uint32_t *busiest;       /* per stage: how many lines have so many */
     uint32_t *seen, looks;   /* per line: for which look at a stage it was counted; and how many there were */
-} squeeze;
+} moving;
 
 /* What goes back along a hop. */
 typedef struct way {
     fcp_class cls;
-    uint32_t send, receive; /* lines */
+    line_pair line;
     uint32_t units, *stage; /* of each unit, ascending */
 } way;
 
-static way way_of(const squeeze *s, uint32_t f) {
+static way way_of(const moving *s, uint32_t f) {
     const hop *h = &s->x->traffic->hops[f];
     const fcp_class cls = traffic_return(h, s->pass);
-    return (way){cls, levels_line(h->dst, FCP_SEND, h->fabric), levels_line(h->src, FCP_RECV, h->fabric),
-                 return_units(s->x->problem, h, cls), s->back->unit_stage + s->back->start[f]};
+    return (way){cls, lines_of(h, cls), return_units(s->x->problem, h, cls), s->back->unit_stage + s->back->start[f]};
 }
 
 /* The stages in which the results of a hop may travel: *from to *to. */
-static void find_window(const squeeze *s, uint32_t f, uint32_t *from, uint32_t *to) {
+static void find_window(const moving *s, uint32_t f, uint32_t *from, uint32_t *to) {
     const traffic *t = s->x->traffic;
     const hop *h = &t->hops[f];
     *from = s->ready[f];
-    *to = h->parent == FCP_NONE ? s->end : s->back->first[h->parent] - levels_after(s->out, h);
+    *to = h->parent == FCP_NONE ? s->end : s->back->first[h->parent] - result_delay(s->out, h);
     for (uint32_t c = f + 1; c < t->count && t->hops[c].block == h->block && t->hops[c].cls == h->cls; c++) {
         if (t->hops[c].parent != f) continue;
-        const uint32_t made = s->back->last[c] + levels_after(s->out, &t->hops[c]);
+        const uint32_t made = s->back->last[c] + result_delay(s->out, &t->hops[c]);
         if (made > *from) *from = made;
     }
 }
 
 /* Finds the busiest lines of all stages. */
-static void find_busiest(squeeze *s) {
-    for (uint32_t line = 0; line < s->l->lines; line++) {
-        const uint8_t *units = levels_units(s->l, line, 0);
+static void find_busiest(moving *s) {
+    for (uint32_t line = 0; line < s->o->lines; line++) {
+        const uint8_t *units = occupancy_units(s->o, line, 0);
         for (uint32_t stage = 0; stage <= s->end; stage++)
             if (units[stage] > s->most[stage]) s->most[stage] = units[stage];
     }
-    for (uint32_t line = 0; line < s->l->lines; line++) {
-        const uint8_t *units = levels_units(s->l, line, 0);
+    for (uint32_t line = 0; line < s->o->lines; line++) {
+        const uint8_t *units = occupancy_units(s->o, line, 0);
         for (uint32_t stage = 0; stage <= s->end; stage++) s->busiest[stage] += units[stage] == s->most[stage];
     }
 }
 
-/* No line of a stage has as many units as the busiest had. */
-static void find_next_busiest(squeeze *s, uint32_t stage) {
+/* Finds the busiest lines of a stage again, once none has as many units as the busiest had. */
+static void find_next_busiest(moving *s, uint32_t stage) {
     while (!s->busiest[stage] && s->most[stage]) {
         s->most[stage]--;
-        for (uint32_t line = 0; line < s->l->lines; line++)
-            s->busiest[stage] += *levels_units(s->l, line, stage) == s->most[stage];
+        for (uint32_t line = 0; line < s->o->lines; line++)
+            s->busiest[stage] += *occupancy_units(s->o, line, stage) == s->most[stage];
     }
 }
 
-/* A line has a unit more or less in a stage. */
-static void change_units(squeeze *s, uint32_t line, uint32_t stage, int by) {
-    uint8_t *units = levels_units(s->l, line, stage);
+/* Counts one unit more or less of a line in a stage. */
+static void change_units(moving *s, uint32_t line, uint32_t stage, int by) {
+    uint8_t *units = occupancy_units(s->o, line, stage);
     s->busiest[stage] -= *units == s->most[stage];
     *units = (uint8_t)(*units + by);
     s->busiest[stage] += *units == s->most[stage];
 }
 
-/* Adds what the units of a way have over net, or takes it away. */
-static void change_size(squeeze *s, uint32_t f, const way *w, bool add) {
+/* Adds the sizes of a way's units to their stages, or subtracts them, if they travel over net. */
+static void change_size(moving *s, uint32_t f, const way *w, bool add) {
     const hop *h = &s->x->traffic->hops[f];
     for (uint32_t u = 0; h->fabric == FCP_NET && u < w->units; u++) {
         const uint32_t size = unit_size(s->x->problem, w->cls, unit_tokens(s->x->problem, h, w->cls, u));
         const uint32_t by = add ? size : -size;
-        *levels_size(s->l, w->send, w->stage[u]) += by;
-        *levels_size(s->l, w->receive, w->stage[u]) += by;
+        *occupancy_size(s->o, w->line.send, w->stage[u]) += by;
+        *occupancy_size(s->o, w->line.receive, w->stage[u]) += by;
     }
 }
 
-/* Gives unit u another stage. All but the last have the same size, so they may change places. */
-static void set_stage(squeeze *s, uint32_t f, const way *w, uint32_t u, uint32_t to) {
-    const uint32_t lines[] = {w->send, w->receive};
+/* Moves unit u to another stage. The units of a way stay sorted by stage: all but the last have the same size, so they
+ * may change places. */
+static void set_stage(moving *s, uint32_t f, const way *w, uint32_t u, uint32_t to) {
+    const uint32_t lines[] = {w->line.send, w->line.receive};
     for (int i = 0; i < 2; i++) {
         change_units(s, lines[i], w->stage[u], -1);
         change_units(s, lines[i], to, 1);
@@ -125,16 +122,18 @@ static void set_stage(squeeze *s, uint32_t f, const way *w, uint32_t u, uint32_t
     s->back->last[f] = w->stage[w->units - 1];
 }
 
-/* May a unit of this way, of this size, travel in a stage without making that stage longer? */
-static bool is_free(const squeeze *s, const way *w, uint32_t stage, uint32_t size) {
-    const uint8_t most = s->most[stage];
-    return *levels_units(s->l, w->send, stage) < most && *levels_units(s->l, w->receive, stage) < most &&
-           levels_has_room(s->l, w->send, stage, size) && levels_has_room(s->l, w->receive, stage, size);
+/* May one more unit of this size use a line in a stage without making that stage longer? */
+static bool is_free(const moving *s, uint32_t line, uint32_t stage, uint32_t size) {
+    return *occupancy_units(s->o, line, stage) < s->most[stage] && occupancy_has_room(s->o, line, stage, size);
 }
 
-/* Moves a unit of hop f that is in `stage` to another one, not before `least`: the nearest that is free. deep: so many
- * results may move first in a row. False: it stays. */
-static bool move_unit(squeeze *s, uint32_t f, uint32_t stage, uint32_t least, uint32_t deep) {
+static bool are_free(const moving *s, line_pair line, uint32_t stage, uint32_t size) {
+    return is_free(s, line.send, stage, size) && is_free(s, line.receive, stage, size);
+}
+
+/* Moves a unit of hop f from `stage` to the nearest stage, not before `least`, that is free. deep: how many results in
+ * a row may move first for its sake. False: it stays. */
+static bool move_unit(moving *s, uint32_t f, uint32_t stage, uint32_t least, uint32_t deep) {
     const problem *p = s->x->problem;
     const hop *h = &s->x->traffic->hops[f];
     const way w = way_of(s, f);
@@ -144,17 +143,17 @@ static bool move_unit(squeeze *s, uint32_t f, uint32_t stage, uint32_t least, ui
     const uint32_t size = unit_size(p, w.cls, unit_tokens(p, h, w.cls, 0));
     find_window(s, f, &from, &to);
     if (from < least) from = least;
-    const uint32_t last = to + (deep && h->parent != FCP_NONE ? FAR : 0);
+    const uint32_t last = to + (deep && h->parent != FCP_NONE ? LATER_STAGES : 0);
     for (uint32_t apart = 1; stage >= from + apart || stage + apart <= last; apart++)
         for (int later = 0; later < 2; later++) {
             if (later ? stage + apart > last : stage < from + apart) continue;
             const uint32_t at = later ? stage + apart : stage - apart;
-            if (at > s->end || !is_free(s, &w, at, size)) continue;
+            if (at > s->end || !are_free(s, w.line, at, size)) continue;
             if (at > to) {
                 const way up = way_of(s, h->parent);
-                const uint32_t needed = at + levels_after(s->out, h);
+                const uint32_t needed = at + result_delay(s->out, h);
                 while (up.stage[0] < needed && move_unit(s, h->parent, up.stage[0], needed, deep - 1)) continue;
-                if (up.stage[0] < needed || !is_free(s, &w, at, size)) continue;
+                if (up.stage[0] < needed || !are_free(s, w.line, at, size)) continue;
             }
             set_stage(s, f, &w, u, at);
             return true;
@@ -162,17 +161,17 @@ static bool move_unit(squeeze *s, uint32_t f, uint32_t stage, uint32_t least, ui
     return false;
 }
 
-/* Do results use each of the busiest lines of a stage? */
-static bool all_have_results(squeeze *s, uint32_t stage) {
+/* Does each of the busiest lines of a stage carry a result, so that it can lose a unit? */
+static bool all_have_results(moving *s, uint32_t stage) {
     const uint32_t most = s->most[stage];
     uint32_t found = 0;
     s->looks++;
     for (uint32_t i = s->start[stage]; i < s->start[stage + 1]; i++) {
         if (s->back->unit_stage[s->units[i]] != stage) continue;
         const way w = way_of(s, s->hop_of[s->units[i]]);
-        const uint32_t lines[] = {w.send, w.receive};
+        const uint32_t lines[] = {w.line.send, w.line.receive};
         for (int k = 0; k < 2; k++) {
-            if (*levels_units(s->l, lines[k], stage) != most || s->seen[lines[k]] == s->looks) continue;
+            if (*occupancy_units(s->o, lines[k], stage) != most || s->seen[lines[k]] == s->looks) continue;
             s->seen[lines[k]] = s->looks;
             found++;
         }
@@ -180,27 +179,27 @@ static bool all_have_results(squeeze *s, uint32_t stage) {
     return found == s->busiest[stage];
 }
 
-/* Takes rounds away from a stage while it can. */
-static void squeeze_stage(squeeze *s, uint32_t stage) {
-    while (s->most[stage] && s->busiest[stage] <= LINES) {
+/* Saves rounds of a stage, one at a time, while it can. */
+static void save_rounds(moving *s, uint32_t stage) {
+    while (s->most[stage] && s->busiest[stage] <= BUSIEST_LINES) {
         if (!all_have_results(s, stage)) return;
         for (uint32_t i = s->start[stage]; s->busiest[stage] && i < s->start[stage + 1]; i++) {
             const uint32_t f = s->hop_of[s->units[i]];
             const way w = way_of(s, f);
-            if (*levels_units(s->l, w.send, stage) == s->most[stage] ||
-                *levels_units(s->l, w.receive, stage) == s->most[stage])
-                move_unit(s, f, stage, 0, DEEP);
+            if (*occupancy_units(s->o, w.line.send, stage) == s->most[stage] ||
+                *occupancy_units(s->o, w.line.receive, stage) == s->most[stage])
+                move_unit(s, f, stage, 0, MOVES_IN_A_ROW);
         }
         if (s->busiest[stage]) return;
         find_next_busiest(s, stage);
     }
 }
 
-fcp_code squeeze_returns(planning *x, const schedule *out, levels *l, fcp_pass pass, uint32_t first,
-                         const uint32_t *ready, returns *back) {
+fcp_code fewer_rounds(planning *x, const schedule *out, occupancy *o, fcp_pass pass, uint32_t first,
+                      const uint32_t *ready, returns *back) {
     const traffic *t = x->traffic;
     arena *scratch = &x->scratch;
-    squeeze s = {.x = x, .out = out, .l = l, .pass = pass, .ready = ready, .back = back};
+    moving s = {.x = x, .out = out, .o = o, .pass = pass, .ready = ready, .back = back};
     uint32_t units = 0;
     for (uint32_t f = first; f < t->count; f++) {
         units += return_units(x->problem, &t->hops[f], traffic_return(&t->hops[f], pass));
@@ -211,7 +210,7 @@ fcp_code squeeze_returns(planning *x, const schedule *out, levels *l, fcp_pass p
     s.start = ARENA_NEW(scratch, uint32_t, s.end + (size_t)3);
     s.most = ARENA_ZNEW(scratch, uint8_t, s.end + (size_t)1);
     s.busiest = ARENA_ZNEW(scratch, uint32_t, s.end + (size_t)1);
-    s.seen = ARENA_ZNEW(scratch, uint32_t, l->lines);
+    s.seen = ARENA_ZNEW(scratch, uint32_t, o->lines);
     if (!s.hop_of || !s.units || !s.start || !s.most || !s.busiest || !s.seen) return FCP_E_NO_MEMORY;
     for (uint32_t f = first; f < t->count; f++) {
         const way w = way_of(&s, f);
@@ -222,7 +221,7 @@ fcp_code squeeze_returns(planning *x, const schedule *out, levels *l, fcp_pass p
         return FCP_E_INTERRUPTED;
     for (uint32_t stage = s.end + 1; stage-- > 0;) {
         if (planning_stopped(x)) return FCP_E_INTERRUPTED;
-        squeeze_stage(&s, stage);
+        save_rounds(&s, stage);
     }
     return FCP_OK;
 }

@@ -1,28 +1,30 @@
-/* halves.c: divides what waits for other ranks into two half batches, so that one computes while the other moves.
+/* halves.c: divides the tiles that wait for other ranks into two halves, so that one is computed while the other
+ * travels.
  *
  * Requires: traffic; which rank computes each tile.
  * Gives: the half of every tile that needs something from another rank, and the half of every hop.
- * Keeps: at each rank the works of the two halves differ by no more than its heaviest such tile. Everything that a tile
- *     of the first half needs travels in the first half.
+ * Keeps: at each rank the two halves differ in work by no more than its heaviest such tile. All that a tile of the
+ *     first half needs travels in the first half.
  * Cost: linear in tiles and hops.
  *
- * Example: a rank has six tiles of equal work that need keys from elsewhere: two of Q block 3, two of block 7, two of
- * block 8. The tiles of block 3 and the first of block 7 are the first half.
+ * Example: a rank has six tiles of equal work that need keys from other ranks: two of Q block 3, two of block 7, two of
+ * block 8. The two tiles of block 3 and the first of block 7 are its first half.
  *
- * Tiles are taken in order of (Q block, KV block). So the rows of a half lie together, their results are complete early
- * and travel home while the other half is computed. Q blocks are in order of sequence and position: of a causal
- * sequence the first half has the lower rows, which see fewer keys. So keys that only the others see wait. Tiles that
- * need nothing from elsewhere are in no half: they run while the first half moves, or wherever there is room.
+ * Tiles are taken in order of (Q block, KV block). So most rows have all their tiles in one half, and the results of
+ * the first half travel home while the second is computed. Q blocks are in order of sequence and position. So of a
+ * causal sequence the first half has the earlier rows, and keys that only later rows see travel with the second half.
+ * Tiles that need nothing from other ranks are in neither half: they run while the first half travels, or where there
+ * is room.
  *
  * Source: the ping-pong execution of "Core attention disaggregation" (DistCA, 2025), which halves the batch.
  */
-#include "compiler/schedule/halves.h"
+#include "compiler/schedule/schedule_parts.h"
 
 #include "compiler/base/group.h"
 
 static inline uint32_t hop_of_q(const traffic *t, uint32_t tile) { return t->tile_q ? t->tile_q[tile] : FCP_NONE; }
 
-/* Halves the tiles of one rank, which are in order. A tile across the middle goes where most of it is. */
+/* Halves the tiles of one rank, in their order. The tile across the middle goes to the half with more of its work. */
 static void halve(const uint64_t *pairs, const uint32_t *tiles, uint32_t count, uint8_t *out_tile) {
     uint64_t total = 0, done = 0;
     for (uint32_t i = 0; i < count; i++)

@@ -1,36 +1,39 @@
-/* near.c: decides which ranks divide their stages: near tiles first, then those that wait for the network.
+/* near.c: decides which ranks compute a stage in two steps, so that some of its tiles need not wait for the network.
  *
  * Requires: traffic and placement.
- * Gives: near.h.
+ * Gives: for each rank, whether it divides its stages.
+ * Cost: linear in hops and tiles.
  *
- * A tile of a stage is *near* if neither its KV nor its Q comes over net in that stage. *Example*: rank 4 of two nodes
- * of four gets in one stage a block from rank 5 over local, and one from rank 3 over net. With one ATTEND for both, the
- * first waits for the second:
+ * A tile of a stage is *near* if neither its KV nor its Q comes over net in that stage. A rank that divides its stages
+ * computes the near tiles first. *Example*: on nodes of four, rank 4 gets in one stage a block from rank 5 over local
+ * and one from rank 3 over net. With one ATTEND instruction for both, the first block waits for the second:
  *
  *     net    [ from 3               ]                       net    [ from 3               ]
  *     local  [ from 5 ]                                     local  [ from 5 ]
  *     one    ........................[ both tiles ]         two    ..........[ tile ].....[ tile ]
  *
- * Two ATTENDs are two launches, of fewer blocks each than may fill the device, and a Q block that has tiles of both
- * kinds is visited twice: its running state goes to memory and back once more. So a rank divides its stages only if its
- * network takes longer than its computing and one launch more in each stage. The network takes what the busiest port
- * needs, of its own and of those that send to it over net. Its computing takes its pairs, at four sevenths of the FLOPs
- * as in place/weigh.c; but no tile takes less than it takes to read and write the running state of its rows.
+ * But two ATTENDs are two launches, each of which may be too small to fill the device. And a Q block with tiles of both
+ * kinds is visited twice, so its running state is stored and loaded once more. So a rank divides its stages only if the
+ * network takes longer than its computing and one more launch in each stage. The network takes the time of the busiest
+ * port: the rank's own, or one of those that send to it over net. Computing takes the rank's pairs at four sevenths of
+ * the FLOPs (place/weigh_placement.c), but for each tile at least the time to read and write the running state of its
+ * rows.
  *
- * *What breaks if all ranks divide*: on wikipedia-64 in zigzag the backward pass takes 741 ms in place of 718. *What
- * breaks if launches take nothing*: examples/lambda.fcp, whose ranks compute for 3 us, takes 0.57 ms in place of 0.50.
+ * *What breaks if all ranks divide*: on wikipedia-64 in zigzag the backward pass takes 741 ms in place of 718.
  */
-#include "compiler/schedule/near.h"
+#include "compiler/schedule/schedule_parts.h"
+#include "compiler/schedule/schedule_tuning.h"
+#include "runtime/plan/bytes.h"
+#include "runtime/plan/head_ranges.h"
 
 typedef unsigned __int128 wide;
-static const uint64_t ATTEND = 20000000; /* picoseconds: about what one more in a stage takes */
 
 /* Bytes that a rank's port moves over net in the forward pass, each way. */
 typedef struct port {
     uint64_t bytes[FCP_DIRECTION_COUNT];
 } port;
 
-/* Of each rank the busiest port: out[r], in bytes. */
+/* out[r]: the bytes of the busiest port of rank r and of those that send to it over net. */
 static fcp_code find_busiest(planning *x, const fcp_problem *facts, uint64_t *out) {
     const problem *p = x->problem;
     const traffic *t = x->traffic;
@@ -90,7 +93,7 @@ fcp_code near_first(planning *x, uint32_t stages, bool **out) {
     for (uint32_t r = 0; !code && r < ranks; r++) {
         const uint64_t moves = time_of(bytes[r], g->cluster.inter);
         const uint64_t computes = time_of(pairs[r] * flops * 7 / 4, g->cluster.flops);
-        first[r] = moves > computes + stages * ATTEND;
+        first[r] = moves > computes + stages * LAUNCH_PICOSECONDS;
         any |= first[r];
     }
     if (any) *out = first;

@@ -1,24 +1,27 @@
-/* ports.c: exchanges the colours of units that would leave by one port at the same time.
+/* ports.c: recolours units that would leave by one port in the same round.
  *
  * Requires: a colouring in which no rank sends or receives two units of a colour.
- * Gives: such a colouring with as many colours. The sum of squares of what a port sends in a colour has become less.
- * Cost: for each sweep O(units + clashes x colours x ranks) at most; at most SWEEPS.
+ * Gives: such a colouring with as many colours. The sum over ports and colours of (what the port sends in the colour)^2
+ *     is no larger than before.
+ * Cost: for each sweep O(units + shared ports x colours x ranks) at most; at most PORT_SWEEPS.
  * Units: tokens.
  *
- * Take two colours. Their units alone make paths and circles, on which the colours alternate, because no rank has two
- * units of a colour on a side. If all units of one path or circle exchange the two colours, it is still a colouring
- * (Kempe). So of each path and circle that way is taken in which ports have less to send at once.
+ * Take two colours. No rank sends or receives two units of a colour, so the units of the two colours form paths and
+ * cycles on which the colours alternate. If all units of one path or cycle exchange the two colours, the result is
+ * still a colouring (a Kempe chain). This is done where ports then have less to send at once, and only if no round gets
+ * a larger unit than it had.
  *
- * Example: rank 0 sends to 7 and rank 1 to 11 in round 0, both by the port of rank 3, and in round 1 rank 0 sends to
- * 10, by that of rank 2. If rank 0 exchanges its two rounds, and nobody else is concerned, the ports are used in turn.
+ * Example: nodes of four. In round 0 rank 0 sends to 7 and rank 1 sends to 11, both by the port of rank 3; in round 1
+ * rank 0 sends to 10, by the port of rank 2. If rank 0 exchanges its two rounds, no port sends twice in a round.
  */
 #include "compiler/schedule/ports.h"
 
 #include <string.h>
 
+#include "compiler/schedule/schedule_tuning.h"
 #include "runtime/base/stop.h"
 
-enum { SWEEPS = 8, SIDES = 2 };
+enum { SIDES = 2 };
 #define NONE UINT32_MAX
 
 typedef struct ports {
@@ -26,12 +29,11 @@ typedef struct ports {
     uint32_t *colour;
     uint32_t *at[SIDES]; /* [colour * ranks + rank]: the unit of that colour that the rank sends, receives; or NONE */
     uint64_t *load;      /* [colour * ranks + port] */
-    uint32_t *largest;   /* per colour: the size of its largest unit, at first */
-    uint32_t *part;      /* units of the path at hand */
-    uint32_t count;
-    uint32_t *crowded;   /* units of the colour at hand that clash */
-    uint32_t *met;       /* per unit: the number of the last pair of colours in which it was met */
-    uint32_t pair;
+    uint32_t *largest;   /* per colour: the size of its largest unit at first; no unit may become larger */
+    uint32_t *path, count; /* the units of the path or cycle at hand */
+    uint32_t *crowded;   /* units of the colour at hand that share a port */
+    uint32_t *met;       /* per unit: the last pair of colours for which it was put on a path */
+    uint32_t pair;       /* the number of the pair of colours at hand */
 } ports;
 
 static uint32_t port_of(const ports *p, uint32_t unit) {
@@ -46,13 +48,14 @@ static uint32_t *place_of(const ports *p, int side, uint32_t colour, uint32_t un
     return &p->at[side][(size_t)colour * p->in->ranks + (side ? p->in->dst : p->in->src)[unit]];
 }
 
-/* Adds units to the path, from `unit` on, whose colour is a or b; first across its end on `side`. */
+/* Adds to the path the units with colour a or b that follow `unit`, first across its end on `side`, then across the
+ * other end of the next unit, and so on. */
 static void follow(ports *p, uint32_t unit, int side, uint32_t a, uint32_t b) {
     for (;; side = !side) {
         unit = *place_of(p, side, a + b - p->colour[unit], unit);
         if (unit == NONE || p->met[unit] == p->pair) return;
         p->met[unit] = p->pair;
-        p->part[p->count++] = unit;
+        p->path[p->count++] = unit;
     }
 }
 
@@ -60,7 +63,7 @@ static void follow(ports *p, uint32_t unit, int side, uint32_t a, uint32_t b) {
 static int64_t exchange(ports *p, uint32_t a, uint32_t b) {
     int64_t grows = 0;
     for (uint32_t i = 0; i < p->count; i++) {
-        const uint32_t unit = p->part[i], from = p->colour[unit], to = a + b - from, port = port_of(p, unit);
+        const uint32_t unit = p->path[i], from = p->colour[unit], to = a + b - from, port = port_of(p, unit);
         uint64_t *less = load_of(p, from, port), *more = load_of(p, to, port);
         const uint64_t size = p->in->size[unit];
         grows += (int64_t)(2 * size * (*more + size)) - (int64_t)(2 * size * *less);
@@ -70,53 +73,54 @@ static int64_t exchange(ports *p, uint32_t a, uint32_t b) {
     return grows;
 }
 
-/* Writes down who has the path's units now. */
-static void settle(ports *p, uint32_t a, uint32_t b) {
+/* Enters the path's new colours into `at`. */
+static void enter_path(ports *p, uint32_t a, uint32_t b) {
     for (uint32_t i = 0; i < p->count; i++)
         for (int side = 0; side < SIDES; side++) {
-            uint32_t *before = place_of(p, side, a + b - p->colour[p->part[i]], p->part[i]);
-            if (*before == p->part[i]) *before = NONE;
+            uint32_t *before = place_of(p, side, a + b - p->colour[p->path[i]], p->path[i]);
+            if (*before == p->path[i]) *before = NONE;
         }
     for (uint32_t i = 0; i < p->count; i++)
         for (int side = 0; side < SIDES; side++)
-            *place_of(p, side, p->colour[p->part[i]], p->part[i]) = p->part[i];
+            *place_of(p, side, p->colour[p->path[i]], p->path[i]) = p->path[i];
 }
 
-/* The path or circle of a unit of colour a, with units of b. True: it has exchanged them. */
+/* Tries the path or cycle of colours a and b through a unit of colour a. True: its units have exchanged the colours. */
 static bool try_path(ports *p, uint32_t unit, uint32_t a, uint32_t b) {
     p->count = 0;
     p->met[unit] = p->pair;
-    p->part[p->count++] = unit;
+    p->path[p->count++] = unit;
     for (int side = 0; side < SIDES; side++) follow(p, unit, side, a, b);
     for (uint32_t i = 0; i < p->count; i++)
-        if (p->in->size[p->part[i]] > p->largest[a + b - p->colour[p->part[i]]]) return false;
+        if (p->in->size[p->path[i]] > p->largest[a + b - p->colour[p->path[i]]]) return false;
     if (exchange(p, a, b) < 0) {
-        settle(p, a, b);
+        enter_path(p, a, b);
         return true;
     }
     exchange(p, a, b); /* back again */
     return false;
 }
 
-/* Does the unit's port send more than it in the unit's colour? */
-static bool clashes(const ports *p, uint32_t unit) {
+/* Does the unit's port send other units, too, in the unit's colour? */
+static bool shares_port(const ports *p, uint32_t unit) {
     return *load_of(p, p->colour[unit], port_of(p, unit)) > p->in->size[unit];
 }
 
-/* Exchanges units of a colour that clash for those of other colours. True: some have been. */
+/* Recolours units of colour a that share a port. True: something has changed. */
 static bool relieve(ports *p, uint32_t a) {
     uint32_t count = 0;
     bool changed = false;
     for (uint32_t r = 0; r < p->in->ranks; r++) {
         const uint32_t unit = p->at[0][(size_t)a * p->in->ranks + r];
-        if (unit != NONE && clashes(p, unit)) p->crowded[count++] = unit;
+        if (unit != NONE && shares_port(p, unit)) p->crowded[count++] = unit;
     }
     for (uint32_t b = 0; b < p->in->colours && count; b++) {
         if (b == a) continue;
         p->pair++;
         for (uint32_t i = 0; i < count; i++) {
             const uint32_t unit = p->crowded[i];
-            if (p->met[unit] != p->pair && p->colour[unit] == a && clashes(p, unit)) changed |= try_path(p, unit, a, b);
+            if (p->met[unit] != p->pair && p->colour[unit] == a && shares_port(p, unit))
+                changed |= try_path(p, unit, a, b);
         }
     }
     return changed;
@@ -125,13 +129,13 @@ static bool relieve(ports *p, uint32_t a) {
 fcp_code ports_spread(const ports_input *in, arena *scratch, uint32_t *colour) {
     const size_t places = (size_t)in->colours * in->ranks;
     ports p = {.in = in, .colour = colour, .load = ARENA_ZNEW(scratch, uint64_t, places + 1),
-               .part = ARENA_NEW(scratch, uint32_t, in->count + (size_t)1),
+               .path = ARENA_NEW(scratch, uint32_t, in->count + (size_t)1),
                .met = ARENA_ZNEW(scratch, uint32_t, in->count + (size_t)1)};
     p.largest = ARENA_ZNEW(scratch, uint32_t, in->colours + (size_t)1);
     p.crowded = ARENA_NEW(scratch, uint32_t, in->ranks);
     for (int side = 0; side < SIDES; side++)
         if (!(p.at[side] = ARENA_NEW(scratch, uint32_t, places + 1))) return FCP_E_NO_MEMORY;
-    if (!p.load || !p.part || !p.met || !p.largest || !p.crowded) return FCP_E_NO_MEMORY;
+    if (!p.load || !p.path || !p.met || !p.largest || !p.crowded) return FCP_E_NO_MEMORY;
     for (int side = 0; side < SIDES; side++) memset(p.at[side], 0xff, places * sizeof *p.at[side]);
     for (uint32_t i = 0; i < in->count; i++) {
         for (int side = 0; side < SIDES; side++) *place_of(&p, side, colour[i], i) = i;
@@ -139,7 +143,7 @@ fcp_code ports_spread(const ports_input *in, arena *scratch, uint32_t *colour) {
         *load_of(&p, colour[i], port_of(&p, i)) += in->size[i];
     }
     bool changed = true;
-    for (uint32_t sweep = 0; sweep < SWEEPS && changed; sweep++) {
+    for (uint32_t sweep = 0; sweep < PORT_SWEEPS && changed; sweep++) {
         changed = false;
         for (uint32_t a = 0; a < in->colours; a++) {
             if (fcp_stop_asked(in->stop)) return FCP_E_INTERRUPTED;

@@ -1,4 +1,4 @@
-/* rails.c: keeps the ways of a block on rails, whoever chose them.
+/* rails.c: changes the ways of a block so that all that crosses between nodes stays on a rail.
  *
  * Requires: a tree of legs from the block's home to all ranks that need it; a leg leaves from the home, or from where
  *     an earlier leg leads.
@@ -6,14 +6,15 @@
  *     the block is reached once. A rank that does not need it passes it on.
  * Cost: O(legs).
  *
- * A leg from rank u to rank v of another node, with another index, becomes two: by way of `there`, the rank of v's node
- * on u's rail, or of `here`, the rank of u's node on v's rail. The first that holds is taken:
+ * A rail joins the ranks that have the same index in their nodes. Take a leg from rank u to rank v of another node,
+ * with another index. It becomes two legs, by way of `there`, the rank of v's node on u's rail, or by way of `here`,
+ * the rank of u's node on v's rail. The first case that holds decides:
  *
- *   1. `there` has the block: v gets it from there, and nothing crosses.
- *   2. `here` has the block: it sends to v.
- *   3. `there` will get the block anyway: it gets it from u now.
- *   4. `here` will get the block anyway: the same.
- *   5. Neither: by way of `there`, unless that has received more over net so far than v.
+ *   1. `there` has the block already: v gets it from there, and nothing crosses.
+ *   2. `here` has the block already: it sends to v.
+ *   3. `there` needs the block anyway: it gets it from u now, and sends to v.
+ *   4. `here` needs the block anyway: the same.
+ *   5. Else by way of `there`, unless `there` has received more over net so far than v.
  *
  * Example: a ring of groups of two, on nodes of four. The keys of rank 1 are to go to rank 3, from there to rank 5, and
  * from there to rank 7. From 3 to 5 there is no rail. Rank 1 has the block and is on the rail of rank 5 (2): it sends.
@@ -26,14 +27,15 @@ typedef struct tree {
     uint32_t count;
 } tree;
 
-static void reach(tree *t, uint32_t src, uint32_t dst) {
+/* Adds a leg, unless its end has the block already. */
+static void add_leg(tree *t, uint32_t src, uint32_t dst) {
     if (t->ranks[dst].has) return;
     t->ranks[dst].has = true;
     t->legs[t->count++] = (leg){src, dst};
 }
 
-/* By way of which rank does a leg go? */
-static uint32_t stop_between(const tree *t, leg l, uint32_t gpus, const uint64_t *received) {
+/* The rank between the two legs that replace a leg off rails. */
+static uint32_t rank_between(const tree *t, leg l, uint32_t gpus, const uint64_t *received) {
     const uint32_t there = l.dst / gpus * gpus + l.src % gpus, here = l.src / gpus * gpus + l.dst % gpus;
     if (t->ranks[there].has) return there;
     if (t->ranks[here].has) return here;
@@ -42,7 +44,7 @@ static uint32_t stop_between(const tree *t, leg l, uint32_t gpus, const uint64_t
     return received[there] <= received[l.dst] ? there : here;
 }
 
-/* Leaves out who neither needs the block nor passes it on, and forgets what was known of ranks. */
+/* Removes legs to ranks that neither need the block nor pass it on, and sets what is known of ranks back to zeros. */
 static void prune(tree *t, const need *n) {
     uint32_t kept = 0;
     for (uint32_t i = t->count; i-- > 0;)
@@ -66,10 +68,10 @@ uint32_t rails_keep(const need *n, uint32_t gpus, const leg *from, uint32_t coun
         if (ranks[l.dst].has) continue;
         uint32_t src = l.src;
         if (src / gpus != l.dst / gpus && src % gpus != l.dst % gpus) {
-            src = stop_between(&t, l, gpus, received);
-            reach(&t, l.src, src);
+            src = rank_between(&t, l, gpus, received);
+            add_leg(&t, l.src, src);
         }
-        reach(&t, src, l.dst);
+        add_leg(&t, src, l.dst);
     }
     prune(&t, n);
     return t.count;

@@ -1,51 +1,52 @@
-/* relays.c: trees of keys, where some ranks have to send much more than any has to receive.
+/* relays.c: makes trees of keys, where some ranks have to send much more than any rank has to receive.
  *
  * Requires: direct ways: legs inside the home's node, then for each other node the leg that enters it and the legs
- *     inside it. On rails each leg between nodes has two ends of one index.
- * Gives: for a block whose home has too much to send, other senders of the legs between nodes. On rails a sender has
- *     the index of the receiver in its node.
+ *     inside it. On rails both ends of a leg between nodes have the same index in their nodes.
+ * Gives: for a block whose home has too much to send, other senders of the legs between nodes. On rails a sender still
+ *     has the receiver's index.
  * Cost: O(legs log legs + nodes^2) for each such block; nothing for the others.
  * Units: bytes over net; a transfer's latency counts as the bytes that pass in that time.
  *
- * Why only where senders are the limit: each rank receives what it reads, and no way changes that. As long as no rank
- * has more to send than the busiest receiver has to receive, the direct ways are as fast, and nobody waits for a relay.
- * So that is what each rank may send without reproach: the `limit`. A home above it is `busy`. It must send each of its
- * blocks once; with that its load begins, and the other copies are given to whoever is best:
+ * Each rank must receive what it reads, whichever way that takes. So as long as no rank has more to send than the
+ * busiest receiver has to receive, direct ways are as fast as any, and no rank waits for a relay. What the busiest
+ * receiver receives is therefore the `limit` for senders, and a home that sends more is `busy`. A busy home must send
+ * each of its blocks once, and its load begins with that. Who sends the other copies is chosen by a price:
  *
  *   price of a sender = the largest of  limit,
- *                                       when it would be done, as if nothing but this block travelled,
+ *                                       when it would be done, if nothing but this block travelled,
  *                                       what it would then have sent of all blocks
  *
- * The cheapest sends. Of equals it is the one that will have sent least, unless all are within the limit; then the one
- * with fewest legs from home; then the one that is done first. With one block only the second part counts, and the tree
- * is the one of relays.h: everybody who has the block sends as often as he can. With many blocks of one home the third
- * part counts: the home sends each about once, and other ranks take turns in sending it on.
+ * The cheapest rank that has the block sends. Of equals it is the one that will have sent least, unless all are within
+ * the limit; then the one with fewest legs from home; then the one that is done first. If there is one block only, the
+ * second part decides, and the tree is that of relays.h: all ranks that have the block keep sending. If a home has many
+ * blocks, the third part decides: the home sends each about once, and other ranks take turns in passing it on.
  *
  * Nodes whose receiver has sent least get the block first, because they can pass it on.
  */
 #include "compiler/schedule/relays.h"
+#include "runtime/plan/bytes.h"
 
 #include <string.h>
 
-enum { WORTH = 8 /* the busiest sender has at least a WORTHth more than the limit */ };
+#include "compiler/schedule/schedule_tuning.h"
 
 /* A rank that has the block. */
 typedef struct holder {
     uint32_t rank, legs; /* legs from home */
     uint64_t done;       /* when it has the block and has sent what it sends of it so far */
-    uint64_t next;       /* what its load grows by if it sends once more */
+    uint64_t next;       /* what its load grows by if it sends once more: 0 of a transfer that was counted before */
     uint64_t price;
 } holder;
 
 struct relays {
     uint32_t gpus;
-    uint32_t lanes; /* of holders: on rails one for each index in a node, because a rank sends to its own index alone */
+    uint32_t lanes;  /* heaps of holders: on rails one for each index in a node, because senders have the receiver's */
     uint64_t limit, latency, inter, intra;
     uint64_t *load;  /* per rank: what it will send, so far */
     bool *busy;      /* per rank */
     leg *legs;       /* of the block at hand: the direct ones */
     uint32_t *enter; /* numbers of the legs between nodes */
-    holder *heap;    /* of each lane: `room` from lane * room on, the cheapest first */
+    holder *heap;    /* a binary heap for each lane: from lane * room on, the cheapest holder first */
     uint32_t *holders, room; /* holders: how many, per lane */
 };
 
@@ -103,8 +104,8 @@ static void has_sent(relays *r, uint32_t lane, uint64_t takes) {
 
 static inline bool is_between_nodes(const relays *r, const leg *l) { return l->src / r->gpus != l->dst / r->gpus; }
 
-/* The next node to enter: the one whose receiver has sent least. Of enter[from] to enter[count - 1]; puts it at
- * enter[from], and returns the number of its leg. */
+/* Chooses which node gets the block next, of those that enter[from] to enter[count - 1] enter: the one whose receiver
+ * has sent least. Swaps it to enter[from], and returns the number of its leg. */
 static uint32_t next_node(const relays *r, uint32_t from, uint32_t count) {
     uint32_t best = from;
     for (uint32_t i = from + 1; i < count; i++)
@@ -148,7 +149,7 @@ void relays_plant(relays *r, const need *n, leg *legs, uint32_t count) {
 
 /* --- who has too much to send ------------------------------------------------------------------------------------- */
 
-/* Fills what each rank sends and receives over net, and what it would send if keys left home once. */
+/* Adds up what each rank sends and receives over net, and what it would send if keys left home once. */
 static void add_loads(const planning *x, const traffic *t, uint64_t latency, uint64_t *sent, uint64_t *received,
                       uint64_t *once) {
     const problem *p = x->problem;
@@ -182,7 +183,7 @@ fcp_code relays_open(planning *x, const traffic *direct, relays **out) {
     if (!sent || !received || !once) return FCP_E_NO_MEMORY;
     add_loads(x, direct, latency, sent, received, once);
     for (uint32_t i = 0; i < ranks; i++) most = larger(most, sent[i]), limit = larger(limit, received[i]);
-    if (most <= limit + limit / WORTH) return FCP_OK;
+    if (most <= limit + limit / SENDER_EXCESS) return FCP_OK;
     relays *r = ARENA_NEW(scratch, relays, 1);
     if (!r) return FCP_E_NO_MEMORY;
     const uint32_t lanes = g->topology == FCP_RAIL ? g->gpus : 1;

@@ -1,20 +1,21 @@
 /* reshuffle.c: compares the caller's layout with the homes, and says how many tokens of which block move between which
  * ranks.
  *
- * Requires: a problem with its blocks; a placement.
- * Gives: a bundle for every pair of a caller's rank and a home that share tokens, with its contents; every token of
- *     every block is in one. runtime/plan/layout.h states the layouts.
- * Cost: O(pieces + runs of the layout). What is kept is a number for each block and each rank that holds some of it;
- *     the runs themselves are not kept.
+ * Requires: a problem with its blocks; a placement. runtime/plan/layout.h states the layouts.
+ * Gives: a bundle for each pair of ranks of which one holds tokens for the caller and the other is their home; with the
+ *     number of tokens of each block in it. Every token of every block is in one bundle.
+ * Cost: O(pieces + runs of the layout).
  */
 #include "compiler/schedule/reshuffle.h"
+#include "runtime/plan/sides.h"
 
 #include <string.h>
 
+#include "compiler/base/group.h"
 #include "compiler/base/sort.h"
 #include "runtime/plan/layout.h"
 
-/* Tokens of a block in the bundle of the home at hand with key = side * ranks + caller. */
+/* Some tokens of a block that belong to one bundle of the home at hand: the one with key = side * ranks + caller. */
 typedef struct found {
     uint32_t key, block, tokens;
 } found;
@@ -28,14 +29,15 @@ typedef struct state {
     /* of the home at hand */
     found *found;
     size_t count, room;
-    /* planned, several ranges of heads: per block, that of the first range with its tokens */
-    uint32_t *shown;
-    uint32_t *newest, *entries; /* per key: its newest entry, + 1; how many it has. 0 between homes */
-    uint64_t *met;              /* the keys that it has entries for, and room to sort them */
+    /* with layout `planned` and several ranges of heads: per block, the block of the first range with the same
+     * tokens */
+    uint32_t *first_twin;
+    uint32_t *newest, *entries; /* per key: its newest entry in `found`, + 1; how many it has there. 0 between homes */
+    uint64_t *met;              /* the keys that have entries, and room to sort them */
     size_t met_count;
 } state;
 
-/* Makes room for so many runs of a block. */
+/* Makes room for `runs` more entries of `found`. */
 static fcp_code reserve(state *s, size_t runs) {
     while (s->room - s->count < runs) {
         s->found = arena_grow(&s->x->scratch, s->found, s->room, &s->room, sizeof *s->found);
@@ -44,8 +46,8 @@ static fcp_code reserve(state *s, size_t runs) {
     return s->count + runs < UINT32_MAX / 4 ? FCP_OK : FCP_E_PLAN_SIZE;
 }
 
-/* Adds a run of tokens of a block, for which there is room. */
-static inline void hold(state *s, uint32_t caller, fcp_side side, uint32_t block, uint32_t tokens) {
+/* Adds tokens of a block to `found`, where there is room. */
+static inline void add_tokens(state *s, uint32_t caller, fcp_side side, uint32_t block, uint32_t tokens) {
     uint32_t key = (uint32_t)side * s->p->ranks + caller, newest = s->newest[key];
     if (newest && s->found[newest - 1].block == block) {
         s->found[newest - 1].tokens += tokens;
@@ -57,18 +59,18 @@ static inline void hold(state *s, uint32_t caller, fcp_side side, uint32_t block
     s->entries[key]++;
 }
 
-/* Who holds the tokens of a block? */
-static fcp_code hold_block(state *s, fcp_walk walks[FCP_SIDES], uint32_t block, uint32_t home) {
+/* Adds the tokens of a block to `found`, by the ranks that hold them for the caller. */
+static fcp_code add_block(state *s, fcp_walk walks[FCP_SIDES], uint32_t block, uint32_t home) {
     const problem *p = s->p;
     const fcp_block *b = &p->blocks[block];
     fcp_side side = fcp_side_of(b);
     fcp_walk *walk = &walks[side];
     if (s->planned) {
-        uint32_t caller = s->shown ? s->x->placement->home[s->shown[block]] : home;
+        uint32_t caller = s->first_twin ? s->x->placement->home[s->first_twin[block]] : home;
         fcp_code code = reserve(s, 1);
         if (code) return code;
         if (caller != home) s->out->moved[block] = true;
-        hold(s, caller, side, block, b->tokens);
+        add_tokens(s, caller, side, block, b->tokens);
         return FCP_OK;
     }
     bool moved = false;
@@ -82,7 +84,7 @@ static fcp_code hold_block(state *s, fcp_walk walks[FCP_SIDES], uint32_t block, 
         for (;;) {
             uint32_t rank = fcp_walk_rank(&w);
             uint64_t to = fcp_walk_end(&w) < end ? fcp_walk_end(&w) : end;
-            hold(s, rank, side, block, (uint32_t)(to - at));
+            add_tokens(s, rank, side, block, (uint32_t)(to - at));
             moved |= rank != home;
             if ((at = to) == end) break;
             fcp_walk_next(&w);
@@ -93,7 +95,7 @@ static fcp_code hold_block(state *s, fcp_walk walks[FCP_SIDES], uint32_t block, 
     return FCP_OK;
 }
 
-/* Makes the bundles of a home of what was found, and forgets it. */
+/* Makes the bundles of a home from `found`, and empties that. */
 static fcp_code make_bundles(state *s, uint32_t home) {
     reshuffle *out = s->out;
     size_t first = s->content_count, total = first + s->count;
@@ -130,7 +132,7 @@ static fcp_code make_bundles(state *s, uint32_t home) {
     return out->units < UINT32_MAX / 8 ? FCP_OK : FCP_E_PLAN_SIZE;
 }
 
-/* A rank's places in the caller's tensors must be numbers of 31 bits. */
+/* Checks that no rank holds more tokens for the caller than 31 bits count. */
 static fcp_code check_tokens(state *s) {
     const problem *p = s->p;
     uint64_t *tokens = ARENA_ZNEW(&s->x->scratch, uint64_t, 3 * (size_t)p->ranks);
@@ -151,7 +153,7 @@ static fcp_code build(state *s) {
     const problem *p = s->p;
     arena *scratch = &x->scratch;
     const uint32_t *home = x->placement->home;
-    uint32_t *start = ARENA_ZNEW(scratch, uint32_t, p->ranks + (size_t)2);
+    uint32_t *start = ARENA_NEW(scratch, uint32_t, p->ranks + (size_t)2);
     uint32_t *blocks = ARENA_NEW(scratch, uint32_t, p->block_count + (size_t)1);
     s->newest = ARENA_ZNEW(scratch, uint32_t, FCP_SIDES * (size_t)p->ranks);
     s->entries = ARENA_ZNEW(scratch, uint32_t, FCP_SIDES * (size_t)p->ranks);
@@ -160,19 +162,18 @@ static fcp_code build(state *s) {
     if (!start || !blocks || !s->newest || !s->entries || !s->met || !s->out->moved)
         return FCP_E_NO_MEMORY;
     if (s->planned && p->twin) {
-        if (!(s->shown = ARENA_NEW(scratch, uint32_t, p->block_count))) return FCP_E_NO_MEMORY;
+        if (!(s->first_twin = ARENA_NEW(scratch, uint32_t, p->block_count))) return FCP_E_NO_MEMORY;
         for (uint32_t b = 0; b < p->range_blocks; b++)
-            for (uint32_t twin = b; twin != FCP_NONE; twin = problem_twin(p, twin)) s->shown[twin] = b;
+            for (uint32_t twin = b; twin != FCP_NONE; twin = problem_twin(p, twin)) s->first_twin[twin] = b;
     }
     fcp_code code = check_tokens(s);
-    for (uint32_t b = 0; b < p->block_count; b++) start[home[b] + 2]++;
-    for (uint32_t r = 0; r < p->ranks; r++) start[r + 1] += start[r];
-    for (uint32_t b = 0; b < p->block_count; b++) blocks[start[home[b] + 1]++] = b;
+    if (code) return code;
+    if (!group_by(home, sizeof *home, p->block_count, p->ranks, start, blocks, x->stop)) return FCP_E_INTERRUPTED;
     fcp_walk walks[FCP_SIDES] = {fcp_walk_of(&s->p->rule, FCP_QUERIES), fcp_walk_of(&s->p->rule, FCP_KEYS)};
     for (uint32_t r = 0; !code && r < p->ranks; r++) {
         for (uint32_t i = start[r]; !code && i < start[r + 1]; i++) {
             if (planning_stopped(x)) return FCP_E_INTERRUPTED; /* a block may be in many pieces and runs */
-            code = hold_block(s, walks, blocks[i], r);
+            code = add_block(s, walks, blocks[i], r);
         }
         if (!code) code = make_bundles(s, r);
     }
@@ -186,7 +187,7 @@ fcp_code reshuffle_build(planning *x) {
     state s = {.x = x, .p = p, .out = out, .planned = p->program->layout == FCP_LAYOUT_PLANNED};
     fcp_code code = build(&s);
     if (code == FCP_E_PLAN_SIZE)
-        return planning_fail(x, code, x->program->lengths_span,
+        return planning_fail(x, code, x->program->at[AT_LENGTHS],
                              "the batch is too large for a plan of so few ranks: the layout has more than 2^31 tokens "
                              "on a rank, or 2^30 parts of blocks");
     if (!code) x->reshuffle = out;

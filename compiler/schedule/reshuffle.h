@@ -1,28 +1,28 @@
-/* reshuffle.h: the layout in which the caller holds the tokens, and what moves to the blocks' homes and back. */
+/* reshuffle.h: which tokens move from where the caller holds them to the homes of their blocks, and back. */
 #ifndef FCPC_SCHEDULE_RESHUFFLE_H
 #define FCPC_SCHEDULE_RESHUFFLE_H
 #include "compiler/place/place.h"
 #include "compiler/problem/problem.h"
 
-/* So many tokens of a block. */
+/* How many tokens of a block a bundle has. */
 typedef struct content {
     uint32_t block, tokens;
 } content;
 
-/* All tokens of a side that the caller holds at one rank and that are at home at another, or the same. In a plan that
- * is not split the side is that of queries, and each token moves with both. */
+/* All tokens of a side that the caller holds at rank `caller` and whose home is rank `home`, which may be the same. In
+ * a plan that is not split, `side` is FCP_QUERIES and stands for both sides. */
 typedef struct bundle {
     uint32_t caller, home, side;
     uint32_t tokens;
-    uint32_t first, count; /* its contents, in order of block; of a block the tokens are in order */
+    uint32_t first, count; /* contents[first] and on, by block. A block's tokens are in the order of the block */
 } bundle;
 
 typedef struct reshuffle {
     bundle *bundles;   /* in order of (home, side, caller) */
     uint32_t count;
     content *contents;
-    uint32_t units;    /* of the bundles between two ranks */
-    bool *moved;       /* per block: the caller holds some of it at another rank than its home */
+    uint32_t units;    /* of all bundles between two different ranks */
+    bool *moved;       /* per block: does the caller hold some of it at another rank than its home? */
 } reshuffle;
 
 /* Makes x->reshuffle from the placement and the program's layout. FCP_E_PLAN_SIZE: more units, or more tokens on a

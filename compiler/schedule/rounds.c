@@ -1,19 +1,19 @@
-/* rounds.c: makes the rounds of each pass: what moves when, from which slot to which.
+/* rounds.c: makes the rounds of each pass: which unit moves when, from which slot to which.
  *
  * Requires: the order of independent units and the stages of hops and returns (schedule.c); their slots (slots.c);
  *     the bundles of the reshuffle.
- * Gives: every unit of the pass once, with its round, in order of round. Rounds are in the order of launching: IN; then
- *     stage by stage the dependent rounds and the independent ones; then OUT.
- * Keeps: no rank sends twice or receives twice in a round of a fabric. The dependent rounds of a stage, IN, and either
- *     part of OUT are as few as their Delta.
+ * Gives: every unit of the pass once, with its round, in order of round. Rounds are in the order of launching: first
+ *     those of class IN, which bring tokens home; then stage by stage the dependent and the independent rounds; then
+ *     OUT, which brings results to the caller.
+ * Keeps: no rank sends twice or receives twice in a round of a fabric. The dependent rounds of each stage, IN, and each
+ *     part of OUT are as few as possible: Delta, the largest degree.
  * Cost: O(units log Delta + rounds).
  *
- * Where keys go along trees, the most urgent units of a stage go first, each as soon as its ends are free, if that takes
- * no more rounds than the colouring.
+ * Where keys go along trees, the most urgent units of a stage go first, if that takes no more rounds (urgent_first).
  *
- * OUT has two parts. Units all of whose blocks are done before the pass's last stage move beside that stage, the others
- * after it. The output of a block is done after its last visit, or when its home finishes it, or when it came home
- * whole; its gradients when the last of them is in.
+ * OUT has two parts. A unit whose blocks are all done before the pass's last stage moves beside that stage, the other
+ * units move after it. The output of a block is done after its last visit, or when its home finishes it, or when it
+ * comes home whole. Its gradients are done when the last part of them has come.
  */
 #include "compiler/schedule/rounds.h"
 
@@ -25,6 +25,16 @@
 #include "compiler/planning/pair.h"
 #include "compiler/schedule/slots.h"
 #include "compiler/base/sort.h"
+
+void by_falling_work(const uint64_t *work, uint32_t count, uint64_t *keys, uint64_t *room) {
+    uint64_t most = 0;
+    unsigned shift = 0;
+    for (uint32_t i = 0; i < count; i++)
+        if (work[i] > most) most = work[i];
+    while (most >> shift >= UINT64_C(1) << 31) shift++;
+    for (uint32_t i = 0; i < count; i++) keys[i] = ((most - work[i]) >> shift) << 32 | i;
+    sort_u64(keys, room, count);
+}
 
 bool edges_new(edges *e, arena *scratch, size_t room) {
     *e = (edges){ARENA_NEW(scratch, uint32_t, room + 1), ARENA_NEW(scratch, uint32_t, room + 1),
@@ -64,7 +74,8 @@ typedef struct builder {
     uint32_t moved_colours;
 } builder;
 
-/* What the caller holds may have to leave its rail. Then others' ports send it, which do so one after the other. */
+/* May these moves leave their rail? The reshuffle is between ranks that the caller and the placement have chosen. Such
+ * moves leave by ports of other ranks, which several of them may share (ports.h). */
 static bool leaves_rails(const builder *b, const move *moves, uint32_t fabric) {
     return fabric == FCP_NET && b->p->program->topology == FCP_RAIL &&
            (moves->cls == FCP_IN || moves->cls == FCP_OUT);
@@ -95,8 +106,8 @@ static fcp_code colour_moves(builder *b, move *moves, uint32_t count, uint32_t f
     return FCP_OK;
 }
 
-/* Are the Deltas of the classes as much as that of all together? */
-static fcp_code adds_up(const builder *b, const move *moves, uint32_t count, uint32_t fabric, bool *out) {
+/* Is the sum over classes of each class's Delta no more than the Delta of all together? */
+static fcp_code classes_add_up(const builder *b, const move *moves, uint32_t count, uint32_t fabric, bool *out) {
     const uint32_t ranks = b->p->ranks, classes = FCP_CLASSES + 1; /* the last: of all classes */
     uint32_t *degree = ARENA_ZNEW(b->scratch, uint32_t, 2 * (size_t)classes * ranks);
     uint32_t most[FCP_CLASSES + 1] = {0}, sum = 0;
@@ -115,12 +126,12 @@ static fcp_code adds_up(const builder *b, const move *moves, uint32_t count, uin
     return FCP_OK;
 }
 
-/* With phases: the classes one after another, where that takes no more rounds. All ranks exchange equally much of each
- * then, and a round of several classes would last as long as its largest unit. */
+/* With phases: colours the classes one after another, if that takes no more rounds. A round of several classes would
+ * last as long as its largest unit, and with phases all ranks exchange equally much of each class. */
 static fcp_code colour_by_class(builder *b, move *moves, uint32_t count, uint32_t fabric, uint32_t *out_rounds) {
     uint32_t rounds;
     bool apart;
-    fcp_code code = adds_up(b, moves, count, fabric, &apart);
+    fcp_code code = classes_add_up(b, moves, count, fabric, &apart);
     if (code) return code;
     if (!apart) return colour_moves(b, moves, count, fabric, FCP_CLASSES, b->next, out_rounds);
     *out_rounds = 0;
@@ -131,7 +142,7 @@ static fcp_code colour_by_class(builder *b, move *moves, uint32_t count, uint32_
     return code;
 }
 
-/* Colours the moves from `first` on, fabric by fabric, and numbers their rounds from b->next on. */
+/* Colours the moves from `first` on, each fabric by itself, and numbers their rounds from b->next on. */
 static fcp_code colour_group(builder *b, uint32_t first, uint32_t *out_rounds) {
     move *moves = b->moves + first;
     uint32_t count = b->out->move_count - first, rounds = 0;
@@ -148,8 +159,9 @@ static fcp_code colour_group(builder *b, uint32_t first, uint32_t *out_rounds) {
     return FCP_OK;
 }
 
-/* Colours units of bundles. If they are all there are, the colours are those of IN in any pass, since the same pairs
- * meet: turned round, the edges of a colour still share no point. On rails OUT leaves by other ports. */
+/* Colours units of bundles. If these are all units that there are, IN and OUT of both passes have the same colouring
+ * (moved_colour), because OUT has the same edges in the other direction. On rails it has not: OUT leaves by other
+ * ports. */
 static fcp_code colour_bundles(builder *b, uint32_t first, uint32_t *out_rounds) {
     move *moves = b->moves + first;
     uint32_t count = b->out->move_count - first, base = b->next;
@@ -161,25 +173,23 @@ static fcp_code colour_bundles(builder *b, uint32_t first, uint32_t *out_rounds)
     return FCP_OK;
 }
 
-/* Where keys go along trees: colours the units of a stage once more, on each fabric. A unit whose block more work waits
- * for chooses before others, and takes the first round in which both of its ends are free. So who passes on to many
- * gets a block before who passes on to few. What has been coloured stays as it is if this would take more rounds. */
+/* Where keys go along trees: colours the units of a stage anew, greedily. The unit for whose block most work waits
+ * chooses first, and takes the first round in which its sender and its receiver are free. So a rank that passes a block
+ * on to many gets it before a rank that passes it on to few. On a fabric where this takes more rounds, the old
+ * colouring stays. */
 static fcp_code urgent_first(builder *b, move *moves, uint32_t units, uint32_t base, uint32_t count) {
     const uint32_t ranks = b->p->ranks;
-    uint64_t *busy = ARENA_NEW(b->scratch, uint64_t, 2 * (size_t)ranks); /* a bit for each round, sending and receiving */
-    uint64_t *keys = ARENA_NEW(b->scratch, uint64_t, 2 * (size_t)units + 1), *work = keys + units, most = 0;
+    /* per rank, of sending and of receiving: a bit for each round */
+    uint64_t *busy = ARENA_NEW(b->scratch, uint64_t, 2 * (size_t)ranks);
+    uint64_t *keys = ARENA_NEW(b->scratch, uint64_t, 2 * (size_t)units + 1), *work = keys + units;
     uint32_t *round = ARENA_NEW(b->scratch, uint32_t, units + (size_t)1);
-    unsigned shift = 0;
     if (!busy || !keys || !round) return FCP_E_NO_MEMORY;
     if (count > 64) return FCP_OK;
     for (uint32_t i = 0; i < units; i++) {
         const hop *x = &b->t->hops[moves[i].ref];
         work[i] = moves[i].cls == x->cls ? x->work / x->units : 0;
-        if (work[i] > most) most = work[i];
     }
-    while (most >> shift >= UINT64_C(1) << 31) shift++;
-    for (uint32_t i = 0; i < units; i++) keys[i] = ((most - work[i]) >> shift) << 32 | i;
-    sort_u64(keys, work, units);
+    by_falling_work(work, units, keys, work);
     for (int fabric = 0; fabric < FCP_FABRICS; fabric++) {
         bool fits = true;
         memset(busy, 0, 2 * (size_t)ranks * sizeof *busy);
@@ -200,7 +210,7 @@ static fcp_code urgent_first(builder *b, move *moves, uint32_t units, uint32_t b
     return FCP_OK;
 }
 
-/* Units of one hop lie one after another. Gives them their rounds in ascending order. */
+/* Sorts the rounds of the units of each hop, which lie one after another, so that its units travel in order. */
 static fcp_code order_units(builder *b, move *moves, uint32_t count) {
     for (uint32_t i = 0, j; i < count; i = j) {
         for (j = i + 1; j < count && moves[j].ref == moves[i].ref && moves[j].cls == moves[i].cls;) j++;
@@ -214,7 +224,7 @@ static fcp_code order_units(builder *b, move *moves, uint32_t count) {
     return FCP_OK;
 }
 
-/* What is the same in all units of a hop; or, of a class that is not the hop's own, of what goes back along it. */
+/* What all units of a hop have in common. If cls is not the hop's own class: all units of what goes back along it. */
 static inline move move_of(const builder *b, uint32_t f, fcp_class cls) {
     const hop *x = &b->t->hops[f];
     const slots *places = b->slots;
@@ -227,15 +237,15 @@ static inline move move_of(const builder *b, uint32_t f, fcp_class cls) {
                   .from = places->back[b->pass].from[f], .to = places->back[b->pass].to[f]};
 }
 
-/* Puts the next unit of such a move, of which `left` tokens are left, at moves[at]. */
-static inline void put_unit(const builder *b, uint32_t at, move *of, uint32_t unit, uint32_t *left) {
+/* Writes the next unit of such a move, of which `left` tokens are left, to moves[at]. */
+static inline void write_unit(const builder *b, uint32_t at, move *of, uint32_t unit, uint32_t *left) {
     of->tokens = *left < unit ? *left : unit;
     b->moves[at] = *of;
     of->first += unit;
     *left -= of->tokens;
 }
 
-/* What travels along a hop in stages of its own: its block if that is dependent, or what goes back. */
+/* The units that travel along a hop and depend on others: of its block, or of what goes back. */
 typedef struct trip {
     fcp_class cls;
     uint32_t units, stage;
@@ -252,12 +262,12 @@ static inline trip trip_of(const builder *b, uint32_t f, bool back) {
         t.units = return_units(b->p, x, t.cls);
         t.stage = r->last[f];
     }
-    if (s->levelled) t.stages = back ? r->unit_stage + r->start[f] : s->unit_round + s->unit_start[f];
+    if (s->staged) t.stages = back ? r->unit_stage + r->start[f] : s->unit_round + s->unit_start[f];
     return t;
 }
 
-/* Adds forwards and returns by stage, behind what `moves` holds already. */
-static fcp_code put_dependents(builder *b) {
+/* Adds the moves of forwards and returns, by stage, behind what `moves` holds already. */
+static fcp_code add_dependents(builder *b) {
     const traffic *t = b->t;
     uint32_t stages = b->out->stages, *start = b->stage_start;
     const uint32_t first_back = b->pass == FCP_BACKWARD ? 0 : t->keys;
@@ -265,7 +275,7 @@ static fcp_code put_dependents(builder *b) {
     for (int back = 0; back < 2; back++)
         for (uint32_t f = back ? first_back : 0; f < t->count; f++) {
             if (!back && hop_is_independent(&t->hops[f])) continue;
-            if (!b->s->levelled) { /* then no Q moves, and units go back as they came */
+            if (!b->s->staged) { /* then no Q moves, and units go back as they came */
                 start[(back ? b->s->back[b->pass].last : b->s->last_stage)[f] + 1] += t->hops[f].units;
                 continue;
             }
@@ -285,12 +295,12 @@ static fcp_code put_dependents(builder *b) {
             move m = move_of(b, f, of.cls);
             const uint32_t unit = b->p->unit_of[m.fabric][m.cls];
             for (uint32_t u = 0, left = b->p->blocks[m.block].tokens; u < of.units; u++)
-                put_unit(b, at[of.stages ? of.stages[u] : of.stage]++, &m, unit, &left);
+                write_unit(b, at[of.stages ? of.stages[u] : of.stage]++, &m, unit, &left);
         }
     return FCP_OK;
 }
 
-/* Numbers the rounds of all stages. Dependent units are coloured here; independent ones have been. */
+/* Numbers the rounds of all stages. Dependent units are coloured here, independent ones have been coloured before. */
 static fcp_code number_stages(builder *b) {
     pass_schedule *out = b->out;
     uint32_t left = out->independent;
@@ -317,21 +327,21 @@ static fcp_code number_stages(builder *b) {
         for (uint32_t u = 0, tokens = b->p->blocks[m.block].tokens; u < x->units; u++) {
             uint32_t slot = b->s->unit_round[b->s->unit_start[f] + u];
             m.round = b->stage_base[1 + slot / b->coalesce] + slot % b->coalesce;
-            put_unit(b, out->move_count++, &m, unit, &tokens);
+            write_unit(b, out->move_count++, &m, unit, &tokens);
         }
     }
     return FCP_OK;
 }
 
-/* Is there anything of this bundle to move between ranks? */
+/* Does anything of this bundle move between ranks? Keys have no results in the forward pass. */
 static inline bool is_moved(const builder *b, fcp_class cls, const bundle *of) {
     bool results = cls == FCP_IN || b->backward || of->side != FCP_KEYS;
     return results && of->caller != of->home;
 }
 
-/* Adds the units of bundles between two ranks. With `early`, which has them in this order, only those that leave after
- * the last stage (late), or before. */
-static void put_bundles(const builder *b, fcp_class cls, const bool *early, bool late) {
+/* Adds the moves of all bundles between two ranks. If `early` is not NULL it says for each unit, in this order, whether
+ * it is done early, and only the late or only the early units are added. */
+static void add_bundles(const builder *b, fcp_class cls, const bool *early, bool late) {
     const problem *p = b->p;
     bool in = cls == FCP_IN;
     uint32_t unit = 0;
@@ -349,7 +359,7 @@ static void put_bundles(const builder *b, fcp_class cls, const bool *early, bool
     }
 }
 
-/* Per unit that goes out: are all its blocks done before the last stage? NULL: no memory. */
+/* Says for each unit that goes out whether all its blocks are done before the last stage. NULL: no memory. */
 static bool *early_units(const builder *b, const uint32_t *done) {
     const problem *p = b->p;
     bool *early = ARENA_NEW(b->scratch, bool, b->r->units + (size_t)1);
@@ -373,7 +383,7 @@ static bool *early_units(const builder *b, const uint32_t *done) {
     return early;
 }
 
-/* Per block: the stage in which its results are complete. NULL: no memory. */
+/* Says for each block the stage in which its results are complete. NULL: no memory. */
 static uint32_t *results_done(const builder *b) {
     const problem *p = b->p;
     const traffic *t = b->t;
@@ -390,29 +400,30 @@ static uint32_t *results_done(const builder *b) {
     return done;
 }
 
-static void name_rounds(const builder *b, fcp_round_kind kind, uint32_t stage, uint32_t count) {
+/* Adds rounds of one kind and stage to the table. */
+static void add_rounds(const builder *b, fcp_round_kind kind, uint32_t stage, uint32_t count) {
     const uint32_t second = b->s->second_stage; /* 0: there are no halves */
     const bool late = kind == FCP_ROUND_DEPENDENT && second && stage >= second;
     const fcp_round of = {.kind = (uint16_t)kind, .flags = late ? FCP_ROUND_SECOND : 0, .stage = stage};
     for (uint32_t i = 0; i < count; i++) b->out->rounds[b->out->round_count++] = of;
 }
 
-/* Makes the table of rounds, and puts the moves in order. */
-static fcp_code finish(builder *b, const uint32_t out_rounds[2]) {
+/* Makes the table of rounds, and sorts the moves by round and fabric. */
+static fcp_code write_tables(builder *b, const uint32_t out_rounds[2]) {
     pass_schedule *out = b->out;
     uint32_t last = b->next - out->out; /* first round of OUT */
     out->rounds = ARENA_NEW(&b->x->work, fcp_round, b->next + (size_t)1);
     out->moves = ARENA_NEW(&b->x->work, move, out->move_count + (size_t)1);
     uint32_t *at = ARENA_ZNEW(b->scratch, uint32_t, 2 * (size_t)b->next + 2);
     if (!out->rounds || !out->moves || !at) return FCP_E_NO_MEMORY;
-    name_rounds(b, FCP_ROUND_IN, 0, out->in);
+    add_rounds(b, FCP_ROUND_IN, 0, out->in);
     for (uint32_t s = 1; s < out->stages; s++) {
-        name_rounds(b, FCP_ROUND_DEPENDENT, s, b->stage_dependent[s]);
+        add_rounds(b, FCP_ROUND_DEPENDENT, s, b->stage_dependent[s]);
         uint32_t end = s + 1 < out->stages ? b->stage_base[s + 1] - b->stage_dependent[s + 1] : last;
-        name_rounds(b, FCP_ROUND_INDEPENDENT, s, end - b->stage_base[s]);
+        add_rounds(b, FCP_ROUND_INDEPENDENT, s, end - b->stage_base[s]);
     }
-    name_rounds(b, FCP_ROUND_OUT, out->stages - 1, out_rounds[0]);
-    name_rounds(b, FCP_ROUND_OUT, out->stages, out_rounds[1]);
+    add_rounds(b, FCP_ROUND_OUT, out->stages - 1, out_rounds[0]);
+    add_rounds(b, FCP_ROUND_OUT, out->stages, out_rounds[1]);
     for (uint32_t i = 0; i < out->move_count; i++) at[2 * (size_t)b->moves[i].round + b->moves[i].fabric + 1]++;
     for (size_t i = 0; i < 2 * (size_t)b->next; i++) at[i + 1] += at[i];
     for (uint32_t i = 0; i < out->move_count; i++) {
@@ -422,8 +433,8 @@ static fcp_code finish(builder *b, const uint32_t out_rounds[2]) {
     return FCP_OK;
 }
 
-/* Colours OUT: the units that leave beside the last stage, then the others. Where nothing is moved, there are none, and
- * when each block is done need not be known. out_rounds: rounds of either part, 0 so far. */
+/* Adds and colours OUT: the units that leave beside the last stage, then the others. out_rounds: how many rounds each
+ * part has, 0 so far. */
 static fcp_code colour_out(builder *b, uint32_t out_rounds[2]) {
     if (!b->r->units) return FCP_OK;
     uint32_t *done = results_done(b);
@@ -431,14 +442,14 @@ static fcp_code colour_out(builder *b, uint32_t out_rounds[2]) {
     fcp_code code = early ? FCP_OK : FCP_E_NO_MEMORY;
     for (int late = 0; !code && late < 2; late++) {
         uint32_t first = b->out->move_count;
-        put_bundles(b, FCP_OUT, late && !out_rounds[0] ? NULL : early, late); /* none is early: all are late */
+        add_bundles(b, FCP_OUT, late && !out_rounds[0] ? NULL : early, late); /* none is early: all are late */
         code = colour_bundles(b, first, &out_rounds[late]);
     }
     b->out->out = out_rounds[0] + out_rounds[1];
     return code;
 }
 
-/* Makes the rounds of one pass. *b is filled but for what is the pass's own, and has room for its moves. */
+/* Makes the rounds of one pass. *b has room for its moves. */
 static fcp_code build_pass(builder *b, fcp_pass pass, pass_schedule *out) {
     const uint32_t *independent = b->s->independent;
     b->out = out;
@@ -451,13 +462,13 @@ static fcp_code build_pass(builder *b, fcp_pass pass, pass_schedule *out) {
     b->stage_dependent = ARENA_ZNEW(b->scratch, uint32_t, out->stages + (size_t)1);
     if (!b->stage_start || !b->stage_base || !b->stage_dependent) return FCP_E_NO_MEMORY;
 
-    put_bundles(b, FCP_IN, NULL, false);
+    add_bundles(b, FCP_IN, NULL, false);
     fcp_code code = colour_bundles(b, 0, &out->in);
-    if (!code) code = put_dependents(b);
+    if (!code) code = add_dependents(b);
     if (!code) code = number_stages(b);
     uint32_t out_rounds[2] = {0, 0};
     if (!code) code = colour_out(b, out_rounds);
-    return code ? code : finish(b, out_rounds);
+    return code ? code : write_tables(b, out_rounds);
 }
 
 /* A builder with room for so many moves, in x's arenas. False: no memory. */
@@ -469,7 +480,7 @@ static bool open_builder(planning *x, size_t moves, builder *b) {
     return b->moves && b->edges && edges_new(b->edges, b->scratch, moves);
 }
 
-/* Colours the units of all bundles as IN. Both passes need that, so it is done before them. */
+/* Colours the units of all bundles as IN: moved_colour, which both passes need. */
 static fcp_code colour_moved(planning *x, builder *of_passes) {
     const uint32_t count = x->reshuffle->units;
     builder b = *of_passes;
@@ -479,7 +490,7 @@ static fcp_code colour_moved(planning *x, builder *of_passes) {
     uint32_t *colour = ARENA_NEW(b.scratch, uint32_t, count);
     if (!colour) return FCP_E_NO_MEMORY;
     b.out = &in;
-    put_bundles(&b, FCP_IN, NULL, false);
+    add_bundles(&b, FCP_IN, NULL, false);
     fcp_code code = colour_group(&b, 0, &of_passes->moved_colours);
     for (uint32_t i = 0; !code && i < count; i++) colour[i] = b.moves[i].round;
     of_passes->moved_colour = colour;

@@ -1,4 +1,4 @@
-/* rounds.h: units as the edges of a graph that is to be coloured. (What rounds.c makes is declared in schedule.h.) */
+/* rounds.h: units as the edges of a graph whose colours are rounds. (rounds_build is declared in schedule.h.) */
 #ifndef FCPC_SCHEDULE_ROUNDS_H
 #define FCPC_SCHEDULE_ROUNDS_H
 #include "compiler/schedule/schedule.h"
@@ -8,6 +8,10 @@ typedef struct edges {
     uint32_t *src, *dst, *size, *colour;
     uint32_t count, colours;
 } edges;
+
+/* Puts items in the order of falling work, equals by index: keys[i] becomes the index of the i-th item, in its low 32
+ * bits. `room` has room for as many. */
+void by_falling_work(const uint64_t *work, uint32_t count, uint64_t *keys, uint64_t *room);
 
 bool edges_new(edges *e, arena *scratch, size_t room);
 fcp_code edges_colour(edges *e, planning *x); /* fills colour and colours; adds to x->times.colour */

@@ -1,80 +1,76 @@
-/* routes.c: trees of hops: once to every node over net, from a sender that has sent little.
+/* routes.c: finds a tree of hops for each block, so that no rank has to send much more over net than others.
  *
- * Requires: wants with distinct, ascending readers.
+ * Requires: wants with distinct, ascending readers. (A want is a block and the ranks that read it.)
  * Gives: for every want a tree from its source to all its readers. Every reader is reached once. A node other than the
  *     source's is entered once over net; inside a node hops are local.
- * Cost: O(hops x holders of a want) at most; without relays O(hops + ranks).
+ * Cost: O(hops x nodes of a want) at most.
  * Units: bytes.
  *
- * 1. Who receives for a node: of its readers the one whose wire is least busy in its busier direction, of equals the
- *    lowest. If that would have more than its share, any rank of the node, which passes it on inside. On rails the rank
- *    with the sender's own index, whether it reads or not.
- * 2. Who sends to it: the source. Or, where a want has more than RELAYED nodes to reach, whoever has it already, in any
- *    of the nodes: the holder for which (load + depth x bytes / 2) is least. Each hop that is relayed waits for the one
- *    before, so depth has its price. It also has a limit: halving the nodes takes some depth, and a holder that is
- *    DEEPER hops deeper than that sends nothing on.
- * 3. By which rank of its node the source sends: by itself, until it has sent or received as much as a rank of the
- *    busiest node must, if that node's ranks share what it carries; then by the rank that has least, after a local hop.
- *    Each sends over its own rail, where there are rails. Wants without results (keys) come last. The few ranks of a
- *    node that still have room then would have to send all of them. So wants with results leave some room at every rank
- *    for its part of what its node must send without results: SPARED.
+ * Wants choose their trees one after another, and see what the earlier ones load on each rank. First come wants whose
+ * results come back: they are few and heavy, and must begin at their home. Then come those with most nodes to reach, so
+ * that the smaller ones can even out the load. For each node that a want must reach, three questions are answered:
  *
- * 4. Where results are joined on their way back, one hop leaves the source, so that all of them come by its end: to a
- *    reader in the source's own node, if there is one, else to the rank that would receive for one of the other nodes,
- *    whichever wire is least busy. From there on the tree is found as if that rank were the source.
+ * 1. Who receives for the node? The reader whose wire is least busy in its busier direction. If even that wire would
+ *    have more than its share, the least busy rank of the node, which need not be a reader: it passes the block on
+ *    inside. On rails it is the rank with the sender's index in its node.
+ * 2. Who sends? The source, or a rank of another node that has got the block: whoever has the least
+ *    load + depth x bytes / 2, where depth is how many hops the block took to come there. Depth has this price because
+ *    every hop waits for the one before it. A holder DEPTH_MARGIN hops deeper than a binary tree over the nodes sends
+ *    nothing on.
+ * 3. If it is the source: by which rank of its node does the block leave? By the source itself, until that has sent or
+ *    received its share: what a rank of the busiest node must. Then by the rank of the node with least load, after a
+ *    local hop. *What breaks otherwise*: blocks without results (keys) choose last, so they would all leave by the few
+ *    ranks that still have room. So blocks with results leave SPARED_THIRDS thirds of a rank's part of the keys free.
  *
- * The load of a sender is what it has sent. Where results come back the same way it is that or what it has received,
- * whichever is more, each as a part of what the busiest node must carry of it.
+ * Where the results of a want are merged on their way back, they must all meet at one rank. So the tree begins with a
+ * single hop: to a reader in the source's node if there is one, else to the rank that would receive for one of the
+ * other nodes, whichever wire is least busy. The end of this hop is the *root*, from which the tree grows as if it were
+ * the source.
  *
- * Wants whose results come back are first: they are few, heavy, and begin at their home. Then come those with most
- * nodes, so that the others can even out what those leave.
+ * The load of a sender is what it has sent. Where results come back, it is that or what the sender has received,
+ * whichever is the larger part of what the busiest node must send or receive.
  */
 #include "compiler/schedule/routes.h"
 
 #include "compiler/base/sort.h"
+#include "compiler/schedule/schedule_tuning.h"
 #include "runtime/base/stop.h"
 
-enum { RELAYED = 1, DEEPER = 3 };
-/* In thirds of a rank's part. With more room the last wants are spread more evenly, but more of the others go by way of
- * another rank, which takes a local hop more. */
-enum { SPARED = 2 };
-
-/* A node in which somebody has got it: one of the readers[first] to readers[end - 1], or the source. */
+/* A node in which some rank has got the block. */
 typedef struct holder {
-    uint32_t rank, hop, depth; /* of those who have it, the one with least load; the hop that brings it there */
-    uint32_t first, end;
-    uint32_t entry, entered, deep; /* the rank by which it came into the node, with that hop, and its depth */
+    uint32_t rank, depth;   /* of the ranks that have it, the one with least load; hops from the source to it */
+    uint32_t first, end;    /* the node's readers, without the source: readers[first] to readers[end - 1] */
+    uint32_t entry, deep;   /* the rank by which the block came into the node, and its depth */
 } holder;
 
 typedef struct state {
     const routes_input *in;
     routes *out;
-    uint32_t count;            /* hops of the want at hand, so far */
-    /* Where its tree begins: at the source, or at the only rank that this sends to; by which hop, and how deep. */
-    uint32_t root, root_hop, root_depth;
-    route_hop *hops;           /* of the want at hand */
-    holder *holders;           /* source and representatives, in the order in which they get it */
+    leg *hops;           /* of the want at hand */
+    uint32_t count;      /* how many it has so far */
+    uint32_t root, root_depth;
+    holder *holders;     /* the root's node, then the others in the order in which they get the block */
     uint32_t holder_count;
-    uint32_t deepest;          /* of the want at hand: a holder as deep as this does not send on */
+    uint32_t deepest;    /* of the want at hand: a holder as deep as this does not send on */
     /* What a rank should send and receive over net: its part of what the busiest node will. */
     uint64_t share[FCP_DIRECTION_COUNT];
     uint64_t (*plain)[FCP_DIRECTION_COUNT]; /* per node: what it must carry over net of wants without results */
 } state;
 
-/* What comes back over the next hop: what is joined, as long as that hop leaves the source. */
+/* What comes back over the next hop. Results are merged at the root, so it is less over the hop between it and the
+ * source. */
 static uint64_t returned(const state *s, const route_want *w) {
     return w->joined && s->root == w->src ? w->joined : w->back;
 }
 
-static uint32_t add_hop(state *s, const route_want *w, uint32_t src, uint32_t dst, uint32_t parent, fcp_fabric fabric,
-                        bool relay) {
+static void add_hop(state *s, const route_want *w, uint32_t src, uint32_t dst) {
+    const int fabric = src / s->in->gpus == dst / s->in->gpus ? FCP_LOCAL : FCP_NET;
     const uint64_t back = returned(s, w);
-    s->hops[s->count] = (route_hop){src, dst, parent, (uint8_t)fabric, relay};
+    s->hops[s->count++] = (leg){src, dst};
     s->out->sent[fabric][src] += w->bytes;
     s->out->received[fabric][dst] += w->bytes;
     s->out->sent[fabric][dst] += back;
     s->out->received[fabric][src] += back;
-    return s->count++;
 }
 
 /* The load of a rank, once it has sent this want over net. */
@@ -91,49 +87,41 @@ static uint64_t load_if_received(const state *s, uint32_t rank, const route_want
     return sent > received ? sent : received;
 }
 
-/* Which of the readers from i on, all in one node, receives for it; *out_end: the first that is not. On rails who sends
- * to it decides that: on_rail. */
-static uint32_t representative(const state *s, const route_want *w, uint32_t i, uint32_t *out_end) {
+/* Which rank receives for the node of reader i (question 1 of the head comment)? *out_end: the first reader behind it
+ * in another node. */
+static uint32_t choose_receiver(const state *s, const route_want *w, uint32_t i, uint32_t *out_end) {
     const routes_input *in = s->in;
     const uint32_t *reader = in->readers + w->first;
     uint32_t v = reader[i] / in->gpus, best = reader[i];
     for (*out_end = i; *out_end < w->count && reader[*out_end] / in->gpus == v; ++*out_end)
         if (load_if_received(s, reader[*out_end], w) < load_if_received(s, best, w)) best = reader[*out_end];
-    if (in->spread && !in->rail && load_if_received(s, best, w) > s->share[FCP_RECV])
+    if (!in->rail && load_if_received(s, best, w) > s->share[FCP_RECV])
         for (uint32_t r = v * in->gpus; r < (v + 1) * in->gpus && r < in->ranks; r++)
             if (load_if_received(s, r, w) < load_if_received(s, best, w)) best = r;
     return best;
 }
 
-/* The rank that receives from a rank, where `to` would on a fat tree. */
+/* The rank of `to`'s node that receives from a rank: on rails the one with the same index, else `to`. */
 static uint32_t on_rail(const routes_input *in, uint32_t from, uint32_t to) {
     return in->rail ? to - to % in->gpus + from % in->gpus : to;
 }
 
-/* Chooses who sends for a node that has got it: whoever came by it over net, or one of those whom that rank passes it
- * on to. */
+/* Chooses who sends for a node that has got the block: the rank by which it came, or a reader to which that passed it
+ * on. */
 static void choose_rank(const state *s, const route_want *w, holder *h) {
     const uint32_t *reader = s->in->readers + w->first;
     h->rank = h->entry;
-    h->hop = h->entered;
     h->depth = h->deep;
-    if (!s->in->relay) return;
-    uint32_t local = h->hop == FCP_NONE ? 0 : h->hop + 1; /* the hops to the node's other readers lie here in order */
     for (uint32_t k = h->first; k < h->end; k++) {
-        if (reader[k] == h->entry) continue;
-        if (load_if_sent(s, reader[k], w) < load_if_sent(s, h->rank, w)) {
-            h->rank = reader[k];
-            h->hop = local;
-            h->depth = h->deep + 1;
-        }
-        local++;
+        if (load_if_sent(s, reader[k], w) >= load_if_sent(s, h->rank, w)) continue;
+        h->rank = reader[k];
+        h->depth = h->deep + 1;
     }
 }
 
-/* The holder that sends to the next node. */
-static holder *sender(const state *s, const route_want *w, bool relayed) {
+/* The holder that sends to the next node (question 2). */
+static holder *choose_sender(const state *s, const route_want *w) {
     holder *best = &s->holders[0];
-    if (!relayed) return best;
     uint64_t least = load_if_sent(s, best->rank, w) + best->depth * w->bytes / 2;
     for (holder *h = best + 1; h < s->holders + s->holder_count; h++) {
         uint64_t price = load_if_sent(s, h->rank, w) + h->depth * w->bytes / 2;
@@ -144,11 +132,12 @@ static holder *sender(const state *s, const route_want *w, bool relayed) {
     return best;
 }
 
-/* Has another rank of the root's node send for it, if that has its share; *from becomes that rank. */
+/* If `from`, in the root's node, has its share, another rank of the node sends for it (question 3): *from becomes that
+ * rank. */
 static void leave_by(state *s, const route_want *w, holder *from) {
     const routes_input *in = s->in;
     uint32_t v = s->root / in->gpus, best = from->rank;
-    const uint64_t spared = w->back ? s->plain[v][FCP_SEND] / in->gpus * SPARED / 3 : 0;
+    const uint64_t spared = w->back ? s->plain[v][FCP_SEND] / in->gpus * SPARED_THIRDS / 3 : 0;
     if (s->out->sent[FCP_NET][best] + w->bytes + spared <= s->share[FCP_SEND] &&
         s->out->received[FCP_NET][best] + returned(s, w) <= s->share[FCP_RECV])
         return;
@@ -157,56 +146,47 @@ static void leave_by(state *s, const route_want *w, holder *from) {
     if (best == from->rank) return;
     from->rank = best;
     from->depth = s->root_depth + 1;
-    for (uint32_t i = 0; i < s->count; i++) /* it may have it already */
-        if (s->hops[i].dst == best) {
-            from->hop = i;
-            return;
-        }
-    from->hop = add_hop(s, w, s->root, best, s->root_hop, FCP_LOCAL, true);
+    for (uint32_t i = 0; i < s->count; i++)
+        if (s->hops[i].dst == best) return; /* it has it already */
+    add_hop(s, w, s->root, best);
 }
 
-/* Where results are joined: makes the only hop that leaves the source, over net perhaps by way of another rank of its
- * node. Its end is the root of the rest. */
+/* Makes the single hop that leaves the source where results are merged. Over net it may go by way of another rank of
+ * the source's node. */
 static void choose_root(state *s, const route_want *w) {
     const routes_input *in = s->in;
     const uint32_t *reader = in->readers + w->first, home = w->src / in->gpus;
-    uint32_t near = FCP_NONE, far = FCP_NONE;
-    bool reads = false;
+    uint32_t near = FCP_NONE, far = FCP_NONE; /* the best rank in the source's node, and in the others */
     for (uint32_t i = 0, end; i < w->count; i = end) {
         const bool own = reader[i] / in->gpus == home;
-        const uint32_t to = own ? reader[i] : representative(s, w, i, &end);
+        const uint32_t to = own ? reader[i] : choose_receiver(s, w, i, &end);
         uint32_t *best = own ? &near : &far;
         if (own) end = i + 1;
         if (*best == FCP_NONE || load_if_received(s, to, w) < load_if_received(s, *best, w)) *best = to;
     }
-    if (near != FCP_NONE) {
-        s->root_hop = add_hop(s, w, w->src, near, FCP_NONE, FCP_LOCAL, false);
-        s->root = near;
-        s->root_depth = 1;
-        return;
+    holder from = {.rank = w->src};
+    if (near == FCP_NONE) {
+        leave_by(s, w, &from);
+        near = on_rail(in, from.rank, far);
+        if (from.depth >= s->out->depth) s->out->depth = from.depth + 1;
     }
-    holder from = {.rank = w->src, .hop = FCP_NONE};
-    if (in->spread) leave_by(s, w, &from);
-    far = on_rail(in, from.rank, far);
-    for (uint32_t i = 0; i < w->count; i++) reads |= reader[i] == far;
-    s->root_hop = add_hop(s, w, from.rank, far, from.hop, FCP_NET, !reads);
-    s->root = far;
+    add_hop(s, w, from.rank, near);
+    s->root = near;
     s->root_depth = from.depth + 1;
-    if (s->root_depth > s->out->depth) s->out->depth = s->root_depth;
 }
 
-/* The root's own node: its readers get it by local hops. */
+/* The root's own node: its readers get the block by local hops. */
 static void begin_tree(state *s, const route_want *w) {
     const routes_input *in = s->in;
     const uint32_t *reader = in->readers + w->first;
     holder *source = &s->holders[0];
     s->holder_count = 1;
-    *source = (holder){.entry = s->root, .entered = s->root_hop, .deep = s->root_depth};
+    *source = (holder){.entry = s->root, .deep = s->root_depth};
     for (uint32_t i = 0; i < w->count; i++) {
         if (reader[i] / in->gpus != s->root / in->gpus) continue;
         if (source->end != i) source->first = i;
         source->end = i + 1;
-        if (reader[i] != s->root) add_hop(s, w, s->root, reader[i], s->root_hop, FCP_LOCAL, false);
+        if (reader[i] != s->root) add_hop(s, w, s->root, reader[i]);
     }
     choose_rank(s, w, source);
 }
@@ -215,11 +195,9 @@ static void begin_tree(state *s, const route_want *w) {
 static void find_tree(state *s, const route_want *w, uint32_t nodes) {
     const routes_input *in = s->in;
     const uint32_t *reader = in->readers + w->first;
-    const bool relayed = in->relay && nodes > RELAYED;
-    for (s->deepest = DEEPER; nodes >>= 1;) s->deepest++;
+    for (s->deepest = DEPTH_MARGIN; nodes >>= 1;) s->deepest++;
     s->count = 0;
     s->root = w->src;
-    s->root_hop = FCP_NONE;
     s->root_depth = 0;
     if (w->joined && w->count) choose_root(s, w);
     begin_tree(s, w);
@@ -229,26 +207,23 @@ static void find_tree(state *s, const route_want *w, uint32_t nodes) {
             end = i + 1;
             continue;
         }
-        uint32_t to = representative(s, w, i, &end);
-        holder *by = sender(s, w, relayed), from = *by;
-        if (by == s->holders && in->spread) leave_by(s, w, &from);
+        uint32_t to = choose_receiver(s, w, i, &end);
+        holder *by = choose_sender(s, w), from = *by;
+        if (by == s->holders) leave_by(s, w, &from);
         to = on_rail(in, from.rank, to);
-        bool reads = false;
-        for (uint32_t k = i; k < end; k++) reads |= reader[k] == to;
-        uint32_t hop = add_hop(s, w, from.rank, to, from.hop, FCP_NET, !reads);
+        add_hop(s, w, from.rank, to);
         if (from.depth + 1 > s->out->depth) s->out->depth = from.depth + 1;
         for (uint32_t k = i; k < end; k++)
-            if (reader[k] != to) add_hop(s, w, to, reader[k], hop, FCP_LOCAL, false);
+            if (reader[k] != to) add_hop(s, w, to, reader[k]);
         choose_rank(s, w, by);
-        s->holders[s->holder_count] = (holder){.first = i, .end = end, .entry = to, .entered = hop,
-                                               .deep = from.depth + 1};
+        s->holders[s->holder_count] = (holder){.first = i, .end = end, .entry = to, .deep = from.depth + 1};
         choose_rank(s, w, &s->holders[s->holder_count++]);
     }
 }
 
-/* Nodes other than the source's that a want has to reach. Adds what they and the source's node send and receive over
- * net: node[v][0] and node[v][1]. */
-static uint32_t nodes_of(const routes_input *in, const route_want *w, uint64_t (*node)[2]) {
+/* Counts the nodes, other than the source's, that a want has to reach. Adds what they and the source's node must send
+ * and receive over net at least: node[v][0] and node[v][1]. */
+static uint32_t count_nodes(const routes_input *in, const route_want *w, uint64_t (*node)[2]) {
     const uint32_t home = w->src / in->gpus;
     uint32_t nodes = 0, last = home;
     bool near = false;
@@ -265,12 +240,10 @@ static uint32_t nodes_of(const routes_input *in, const route_want *w, uint64_t (
     const bool joined = w->joined && !near; /* in another node: in the last one, as good as any */
     if (joined) {
         node[last][0] -= w->back - w->joined;
-        node[last][0] += w->bytes * (in->relay ? 0 : nodes - 1);
-        node[last][1] += w->back * (in->relay ? 1 : nodes - 1) * (nodes > 1);
+        node[last][1] += w->back * (nodes > 1);
     }
-    const uint32_t sends = joined || (in->relay && nodes > RELAYED) ? 1 : nodes;
-    node[home][0] += w->bytes * sends;
-    node[home][1] += (joined ? w->joined : w->back) * sends;
+    node[home][0] += w->bytes;
+    node[home][1] += joined ? w->joined : w->back;
     return nodes;
 }
 
@@ -292,11 +265,10 @@ fcp_code routes_find(const routes_input *in, arena *memory, arena *scratch, rout
     }
     for (uint32_t i = 0; i < in->want_count; i++) {
         const route_want *w = &in->wants[i];
-        uint32_t reached = count[i] = nodes_of(in, w, w->back ? node : s.plain);
+        uint32_t reached = count[i] = count_nodes(in, w, w->back ? node : s.plain);
         out->start[i] = (uint32_t)all;
-        all += w->count + (in->rail || in->spread ? reached : 0);
-        if (in->spread && reached) /* at the source, and at the root */
-            all += (in->gpus - (uint64_t)1) * (w->joined ? 2 : 1);
+        all += w->count + reached;
+        if (reached) all += (in->gpus - (uint64_t)1) * (w->joined ? 2 : 1); /* leave_by at the source, at the root */
         if (all > UINT32_MAX / 4) return FCP_E_PLAN_SIZE;
         order[i] = (uint64_t)(w->back ? 0 : UINT32_MAX - reached) << 32 | i;
     }
@@ -305,7 +277,7 @@ fcp_code routes_find(const routes_input *in, arena *memory, arena *scratch, rout
         if (part > s.share[v % 2]) s.share[v % 2] = part;
     }
     sort_u64(order, other, in->want_count);
-    route_hop *found = ARENA_NEW(scratch, route_hop, all + 1);
+    leg *found = ARENA_NEW(scratch, leg, all + 1);
     if (!found) return FCP_E_NO_MEMORY;
     for (uint32_t i = 0; i < in->want_count; i++) {
         uint32_t w = (uint32_t)order[i];
@@ -314,10 +286,10 @@ fcp_code routes_find(const routes_input *in, arena *memory, arena *scratch, rout
         find_tree(&s, &in->wants[w], count[w]);
         count[w] = s.count;
     }
-    out->hops = ARENA_NEW(memory, route_hop, all + 1);
+    out->hops = ARENA_NEW(memory, leg, all + 1);
     if (!out->hops) return FCP_E_NO_MEMORY;
     for (uint32_t w = 0; w < in->want_count; w++) {
-        const route_hop *from = found + out->start[w];
+        const leg *from = found + out->start[w];
         out->start[w] = at;
         for (uint32_t i = 0; i < count[w]; i++) out->hops[at++] = from[i];
     }

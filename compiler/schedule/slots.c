@@ -1,26 +1,29 @@
-/* slots.c: finds a place for everything that arrives or is added up.
+/* slots.c: gives a place in a rank's memory to everything that arrives there or is added up there.
  *
  * Requires: a schedule; it may lack the rounds of its passes.
- * Gives: for every transient block a slot that nothing else uses during its life. A rank has as many slots of a
- *     class as the largest number of lives that overlap. No assignment has fewer; taking lives in order of birth and
- *     giving each the lowest free slot reaches it.
+ * Gives: for every transient block a slot that nothing else uses during its life. A rank has as many slots of a class
+ *     as lives of that class overlap at most; no assignment has fewer.
  * Cost: linear in hops, visits, and ranks * stages.
  *
- * Lives are in stages and half open: a slot may be taken at stage s by what is born at s, if its last tenant's end
- * is at most s.
- *   KV, Q  begins in the stage in which its first unit arrives. The launch of stage s waits for the computing of stage
- *          s - buffers. So what is read last in stage u may be overwritten by launches of stage u + buffers. What is
- *          sent last in stage f may be overwritten by launches of f + 1, because a queue is in order.
+ * This is interval colouring: lives are taken in order of birth, and each gets the lowest free slot. A life is a range
+ * of stages, from its birth to the stage before its end. What is born in stage s may take a slot whose last life ended
+ * at s or before. Two facts say when a life ends. The launches of stage s wait for the computing of stage s - buffers:
+ * so what is read last in stage u may be overwritten by launches of stage u + buffers. And a queue is in order: what is
+ * sent last in stage f may be overwritten by launches of stage f + 1.
+ *
+ *   KV, Q  lives from the stage in which its first unit arrives until it has been read and sent for the last time.
  *   DKV,   An accumulator lives from the first stage that adds to it until after the stage in which its last unit
- *   DQ     leaves, or until ROUND empties it. What lands lives from its first unit's arrival until it is added, in the
- *          stage of its last unit; + buffers is safe. Computing of stage s comes after the launches of stage s, so
- *          births by computing are no earlier than births by arrival.
+ *   DQ     leaves, or until ROUND empties it. A gradient that is received lives from the arrival of its first unit
+ *   until
+ *          `buffers` stages after its last, in whose stage it is added. (The computing of stage s comes after its
+ *          launches. So no birth by computing is earlier than a birth by arrival in the same stage.)
  *   STATE  lives from a Q block's first visit, or from the first partial that is merged, until after its last visit,
- *          until FINISH has made the result of it, or until its last unit has left. What lands: as above.
- *          Where partials land, a slot that computing empties in stage u is free from u + buffers on; elsewhere only
- *          computing takes slots of STATE and DQ, and u + 1 will do.
+ *          until FINISH has made the result, or until its last unit has left. Received ones: like received gradients.
  *   O, DQW lives from the last visit, from FINISH or ROUND, or from the arrival at a rank that passes it on, until its
  *          last unit has left.
+ *
+ * Slots of STATE and DQ that computing empties in stage u are free from u + buffers on at ranks that receive partials
+ * of Q blocks. At other ranks only computing takes such slots, so they are free from u + 1 on.
  *
  * With phases, what leaves in a stage has left before that stage computes. There O, DQW, DKV and DQ end a stage
  * earlier, so that a phase's results take the place of the results of the phase before.
@@ -33,11 +36,12 @@
 #include "compiler/planning/pair.h"
 
 typedef struct life {
-    uint32_t rank, birth, end;
-    uint32_t *slot; /* gets the number */
+    uint32_t rank, birth, end; /* stages */
+    uint32_t *slot;            /* gets the slot */
 } life;
 
-/* Lives in any order; count[rank] gets the peak. */
+/* Gives slots to lives, which come in any order. base[rank]: the first number; count[rank] gets how many slots it
+ * takes. */
 static fcp_code colour_lives(planning *x, const life *lives, uint32_t n, uint32_t stages, const uint32_t *base,
                              uint32_t *count) {
     uint32_t ranks = x->problem->ranks;
@@ -106,12 +110,12 @@ typedef struct builder {
     uint32_t buffers, stages;
 } builder;
 
-/* From which stage on the rank's slot may be taken whose STATE or DQ computing needs last in `stage`. */
+/* The stage from which on a slot of STATE or DQ is free that computing needs last in `stage`. */
 static uint32_t free_after(const builder *b, uint32_t rank, uint32_t stage) {
     return stage + (b->lands && b->lands[rank] ? b->buffers : 1);
 }
 
-/* KV or Q: hops `first` to `end` - 1. */
+/* Slots of received blocks of class cls (KV or Q), which hops `first` to `end` - 1 bring. */
 static fcp_code held_slots(const builder *b, fcp_class cls, uint32_t first, uint32_t end) {
     const schedule *s = b->s;
     life *lives = ARENA_NEW(&b->x->scratch, life, end - first + (size_t)1);
@@ -126,14 +130,14 @@ static fcp_code held_slots(const builder *b, fcp_class cls, uint32_t first, uint
     return colour_lives(b->x, lives, end - first, b->stages, b->out->homes, b->out->count[cls]);
 }
 
-/* Is the result of its block made by the rank that it leads to? */
+/* Does hop f lead to the rank that makes the result of its block? */
 static inline bool leads_to_maker(const builder *b, uint32_t f) {
     return b->t->hops[f].whole && b->t->maker[b->t->hops[f].block] == f;
 }
 
-/* With phases, computing waits for what leaves in its own stage (lower/streams.c): so what it makes then may take the
- * place of a result that leaves then. Unless results are passed on, and so may land there. Of hops `first` to
- * `end` - 1. */
+/* May what computing makes take the place of a result that leaves in the same stage? Yes with phases, because then
+ * computing waits for what leaves in its own stage (lower/streams.c). No if results of hops `first` to `end` - 1 are
+ * passed on: then a result may be received into that place in this stage. */
 static bool leaves_before(const builder *b, uint32_t first, uint32_t end) {
     if (!b->x->placement->phase) return false;
     for (uint32_t f = first; f < end; f++)
@@ -141,8 +145,8 @@ static bool leaves_before(const builder *b, uint32_t first, uint32_t end) {
     return true;
 }
 
-/* Lives that begin by computing, then the `n` - `made` others, which begin by arrival. `apart`: no arrival may take the
- * place of what computing made, because both may be in the stage in which that leaves. */
+/* Gives slots to `made` lives that begin by computing and then `n` - `made` that begin by arrival. apart: the two kinds
+ * share no slots, because something might arrive in the very stage in which the slot's content leaves. */
 static fcp_code colour_sums(const builder *b, const life *lives, uint32_t made, uint32_t n, bool apart,
                             uint32_t *count) {
     if (!apart) return colour_lives(b->x, lives, n, b->stages, b->out->homes, count);
@@ -156,7 +160,7 @@ static fcp_code colour_sums(const builder *b, const life *lives, uint32_t made, 
     return code;
 }
 
-/* DKV or DQ of hops `first` to `end` - 1: where it adds up, and where it lands. */
+/* Slots of DKV or DQ of hops `first` to `end` - 1: of the accumulators, and of what is received to be added. */
 static fcp_code sum_slots(const builder *b, fcp_class cls, uint32_t first, uint32_t end) {
     const schedule *s = b->s;
     const returns *back = &s->back[FCP_BACKWARD];
@@ -164,7 +168,7 @@ static fcp_code sum_slots(const builder *b, fcp_class cls, uint32_t first, uint3
     size_t room = 2 * (size_t)(end - first) + 1;
     life *lives = ARENA_NEW(&b->x->scratch, life, room);
     uint32_t *life_of =
-        cls == FCP_DQ ? ARENA_NEW(&b->x->scratch, uint32_t, room) : NULL; /* per hop; DKV: hop f's is f */
+        cls == FCP_DQ ? ARENA_NEW(&b->x->scratch, uint32_t, room) : NULL; /* per hop; of DKV hop f has life f */
     uint32_t n = 0, made, kept = leaves_before(b, first, end) ? 0 : 1;
     if (!lives || (cls == FCP_DQ && !life_of)) return FCP_E_NO_MEMORY;
     for (uint32_t f = first; f < end; f++) {
@@ -186,8 +190,8 @@ static fcp_code sum_slots(const builder *b, fcp_class cls, uint32_t first, uint3
     return colour_sums(b, lives, made, n, !kept, b->out->count[cls]);
 }
 
-/* O or DQW that is made away from home: where it is made or passed on; it lands where it is passed on, or in the home
- * slot. */
+/* Slots of O or DQW made away from home: at the rank that makes it and at ranks that pass it on. At home it has the
+ * home slot. */
 static fcp_code whole_slots(const builder *b, fcp_class cls, fcp_pass pass) {
     const schedule *s = b->s;
     const returns *back = &s->back[pass];
@@ -213,8 +217,8 @@ static fcp_code whole_slots(const builder *b, fcp_class cls, fcp_pass pass) {
     return code;
 }
 
-/* The lives of state that belong to no single visit: of partial results on their way, and of the ranks that make
- * results of them. What computing ends may be received into `buffers` stages later. Returns how many. */
+/* Lists the lives of STATE where several ranks compute a block: those of partial results on their way, and those of the
+ * ranks that merge them into a result. Returns how many there are. */
 static uint32_t partial_states(const builder *b, life *lives) {
     const traffic *t = b->t;
     const schedule *s = b->s;
@@ -244,8 +248,8 @@ static uint32_t partial_states(const builder *b, life *lives) {
     return kept;
 }
 
-/* A block whose tiles at a rank are one visit needs no slot there: its state stays with the visit. */
-static bool is_all(const fcp_visit *v) { return v->flags == (FCP_VISIT_FIRST | FCP_VISIT_LAST); }
+/* Is this the only visit of its block at the rank? Then the running state stays inside the visit, and needs no slot. */
+static bool is_only_visit(const fcp_visit *v) { return v->flags == (FCP_VISIT_FIRST | FCP_VISIT_LAST); }
 
 static fcp_code state_slots(const builder *b) {
     const traffic *t = b->t;
@@ -261,7 +265,7 @@ static fcp_code state_slots(const builder *b) {
     for (uint32_t r = 0; r < b->p->ranks; r++)
         for (uint32_t v = s->rank_visit[r]; v < s->rank_visit[r + 1]; v++) {
             const fcp_visit *w = &s->visits[v];
-            if (is_all(w) || traffic_is_shared(t, w->q_block)) continue;
+            if (is_only_visit(w) || traffic_is_shared(t, w->q_block)) continue;
             if (w->flags & FCP_VISIT_FIRST) {
                 newest[w->q_block] = n;
                 lives[n++] = (life){r, s->visit_stage[v], 0, &slot[v]};
@@ -275,14 +279,14 @@ static fcp_code state_slots(const builder *b) {
         if (traffic_is_shared(t, w->q_block))
             w->state_slot = s->visit_hop[v] == t->maker[w->q_block] ? b->out->sum_state[w->q_block]
                                                                     : b->out->back[FCP_FORWARD].from[s->visit_hop[v]];
-        else if (!is_all(w))
+        else if (!is_only_visit(w))
             w->state_slot = *lives[life_of[v]].slot;
     }
     return code;
 }
 
-/* The slots of Q, O and DQ that visits name. */
-static void visit_slots(const builder *b) {
+/* Fills in which slots of Q, O and DQ each visit uses. */
+static void name_visit_slots(const builder *b) {
     const schedule *s = b->s;
     const slots *out = b->out;
     bool backward = b->p->program->passes[FCP_BACKWARD];
@@ -330,7 +334,7 @@ static fcp_code open_slots(planning *x, slots *out) {
     return FCP_OK;
 }
 
-/* What both passes hold, and the results of the forward pass. */
+/* Slots of what both passes receive, and of the results of the forward pass. */
 static fcp_code slots_ahead(planning *x, void *given) {
     builder b = *(const builder *)given;
     const traffic *t = b.t;
@@ -342,7 +346,7 @@ static fcp_code slots_ahead(planning *x, void *given) {
     return code;
 }
 
-/* The gradients. */
+/* Slots of the gradients. */
 static fcp_code slots_back(planning *x, void *given) {
     builder b = *(const builder *)given;
     const traffic *t = b.t;
@@ -371,7 +375,7 @@ fcp_code slots_build(planning *x) {
         if (!t->hops[f].whole) b.lands[t->hops[f].src] = true;
     const bool large = t->units >= PAIR_FROM && p->program->passes[FCP_BACKWARD];
     if ((code = pair_make(x, large, (pair_piece){slots_back, &b}, (pair_piece){slots_ahead, &b}))) return code;
-    visit_slots(&b);
+    name_visit_slots(&b);
     x->slots = out;
     return FCP_OK;
 }

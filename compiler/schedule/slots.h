@@ -3,22 +3,22 @@
 #define FCPC_SCHEDULE_SLOTS_H
 #include "compiler/schedule/schedule.h"
 
-/* Slots of what goes back along the hops in one pass, of the class that goes back. NULL: nothing goes back. */
+/* Slots of what goes back along the hops in one pass. NULL: nothing goes back in this pass. */
 typedef struct back_slots {
     uint32_t *from; /* per hop: at dst, where it is made, added up, or passed on */
-    uint32_t *to;   /* per hop: at src, where it lands: until it is added up there, as a whole result where it stays */
+    uint32_t *to;   /* per hop: at src, where it is received */
 } back_slots;
 
-/* Transient slots are numbered, in their class, after the rank's home slots. */
+/* The slots of a class at a rank are numbered: first its home slots, then the transient ones. */
 typedef struct slots {
     uint32_t *home_slot; /* per block */
     uint32_t *homes;     /* per rank: how many blocks live there */
     uint64_t *home_tokens[FCP_SIDES]; /* per rank: tokens of its home blocks that hold the side */
     uint32_t *held;      /* per hop: of KV or Q, at dst */
     back_slots back[FCP_PASSES];
-    /* Where tiles run away from home; else NULL. */
-    /* per block: at the rank that makes its result, what that is made of. Backward, if it is made away from home: where
-     * dQ adds up before it is rounded. Forward, if several ranks compute it: the state of visits and of what comes. */
+    /* Per block, at the rank that makes its result: where the sum is kept that the result is made of. sum_dq: backward,
+     * if that rank is not the home. sum_state: forward, if several ranks compute the block. NULL: no tile runs away
+     * from home. */
     uint32_t *sum_dq, *sum_state;
     uint32_t *count[FCP_CLASSES]; /* per rank: how many transient slots of a class it needs */
 } slots;

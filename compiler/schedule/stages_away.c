@@ -1,105 +1,109 @@
-/* stages_away.c: finds stages for units, where work is done away from home.
+/* stages_away.c: gives every unit a stage, where most units depend on others.
  *
  * Requires: traffic; for results, the stages in which tiles run.
- * Gives: for each unit a stage, no earlier than its release, in which both of its ends have room. In no stage a line
- *     has more units than a third of `coalesce` (trees: see below), or, over net, if it has several, more than its share
- *     of bytes.
+ * Gives: for each unit a stage, no earlier than its release, in which its sender and its receiver have room; for each
+ *     tile the stage in which it runs.
+ * Keeps: in no stage a line has more than coalesce / STAGE_PART units. Over net it has no more bytes than its share
+ *     there, unless a single unit has more. (A line is one direction of a rank's wire on one fabric.)
  * Cost: linear in units and in the stages that they pass over; three bytes for each line and stage.
  * Units: sizes are in tokens of KV.
  *
- * Why levels: most units are dependent there. If each left as soon as it could, another rank would be the busiest in
- * every stage, and rounds would add up to far more than the units of any one rank.
+ * Example: with `coalesce` 16 a stage has room for 5 units of a line. A rank that sends 40 units sends them in the
+ * first 8 stages in which their receivers have room, too.
  *
- * Why small stages: what a rank passes on leaves a stage after it came, so stages are the price of a relay. And what
- * must come back should be on its way early.
+ * This is list scheduling with two resources for each unit. *What breaks otherwise*: if each unit left as soon as it
+ * could, another rank would be the busiest in every stage, and the rounds of all stages together would be far more than
+ * the units of any one rank. Stages are small because what a rank passes on leaves one stage after it came, and because
+ * results should be on their way home early.
  *
- * Why bytes, too: there are as many rounds as the busiest line has units, but a round lasts as long as its bytes. So
- * over net each line has a share of bytes for a stage. With that share the line with most bytes needs as many stages as
- * the line with most units. It is then raised by a half, because no line can be busy in every stage. Inside a node
- * bytes are cheap.
+ * Bytes have a limit, too, because a round lasts as long as its largest unit. With the mean share of bytes, the line
+ * with most bytes needs as many stages as the line with most units. The limit is half as much again, because no line
+ * can be busy in every stage. Inside a node bytes are cheap, and have no limit.
  *
- * Trees of keys (relays.c). Ranks pass on whole blocks. So a stage has room for all units of a block; inside a node, for
- * one block to each neighbour of a rank. *What breaks otherwise*: ring cuts blocks of 64K tokens, which are 16 units of
- * 4K. A rank that passes one on would do so in later and later stages, while its own computing of the block is under way,
- * for which the launches of these stages wait. On the other hand the ports of a tree carry few units. So that blocks
- * follow each other closely, the busiest line over net takes at least TREE_STAGES stages, if blocks are not larger.
+ * Order. Units that bring what most work needs choose first; of equals the lower hop. With two halves (halves.c), all
+ * hops of the first half choose first, and the second half begins in the stage after the last of them. Results choose
+ * in the order in which they are ready. A forward is ready one stage after the hop that it passes on. A result is ready
+ * schedule.after stages after the last tile that adds to it or the last partial that is merged into it; a whole result
+ * that is passed on, one stage after it came. At last fewer_rounds.c moves some results to other stages.
  *
- * With two halves (halves.h) all hops of the first choose first, and the second begins in the stage after the last of
- * them.
+ * Trees of keys (relays.c). Ranks pass on whole blocks. So a stage has room for all units of a block; inside a node,
+ * for one block to each neighbour of a rank. *What breaks otherwise*: ring cuts blocks of 64K tokens, which are 16
+ * units of 4K. A rank that passes one on would send it over many stages, while it computes on the block; and the
+ * launches of these stages wait for that computing. On the other hand, so that blocks follow each other closely, the
+ * busiest line over net takes at least TREE_STAGES stages, unless blocks are larger.
  *
- * Order. Units that bring what most work needs choose first; of equals the lower hop. Results choose in the order in
- * which they are ready. A forward is ready one stage after the hop that it passes on; a result schedule.after stages
- * after the last tile that adds to it or the last partial that is merged into it; and a whole result that is passed on,
- * one stage after it came. At last results are moved to other stages where that makes fewer rounds (fewer_rounds.c).
+ * Tiles. Ranks get what they wait for in different stages, and a rank with much of its work in one stage delays all
+ * others. So each tile takes the first stage in which its rank has less than its mean work, from the stage on in which
+ * its Q and its KV are there. Tiles of other ranks' Q blocks choose first, because their results are waited for; of
+ * these, first the tiles whose results are merged with others', because these travel twice. Local tiles choose last.
+ * STAGES_AFTER_ARRIVALS stages follow the last arrival, and hide results that go back.
  */
-#include "compiler/schedule/stages_away.h"
-
 #include <string.h>
 
 #include "compiler/base/sort.h"
-#include "compiler/schedule/fewer_rounds.h"
+#include "compiler/schedule/schedule_parts.h"
+#include "compiler/schedule/schedule_tuning.h"
 
 /* --- room --------------------------------------------------------------------------------------------------------- */
 
-/* Makes the table reach to a stage. */
-static fcp_code reach(levels *l, uint32_t stage) {
-    if (stage < l->width) return FCP_OK;
+/* Widens the table until it has a column for the stage. */
+static fcp_code widen(occupancy *o, uint32_t stage) {
+    if (stage < o->width) return FCP_OK;
     uint32_t width = stage + stage / 2 + 16;
-    uint8_t *units = ARENA_ZNEW(l->scratch, uint8_t, (size_t)l->lines * width);
-    uint32_t *size = ARENA_ZNEW(l->scratch, uint32_t, (size_t)(l->lines / FCP_FABRICS) * width);
+    uint8_t *units = ARENA_ZNEW(o->scratch, uint8_t, (size_t)o->lines * width);
+    uint32_t *size = ARENA_ZNEW(o->scratch, uint32_t, (size_t)(o->lines / FCP_FABRICS) * width);
     if (!units || !size) return FCP_E_NO_MEMORY;
-    for (uint32_t i = 0; l->width && i < l->lines; i++) {
-        memcpy(units + (size_t)i * width, l->units + (size_t)i * l->width, l->width);
+    for (uint32_t i = 0; o->width && i < o->lines; i++) {
+        memcpy(units + (size_t)i * width, o->units + (size_t)i * o->width, o->width);
         if (i % FCP_FABRICS != FCP_NET) continue;
-        memcpy(size + (size_t)(i / FCP_FABRICS) * width, l->size + (size_t)(i / FCP_FABRICS) * l->width,
-               l->width * sizeof *size);
+        memcpy(size + (size_t)(i / FCP_FABRICS) * width, o->size + (size_t)(i / FCP_FABRICS) * o->width,
+               o->width * sizeof *size);
     }
-    l->units = units;
-    l->size = size;
-    l->width = width;
+    o->units = units;
+    o->size = size;
+    o->width = width;
     return FCP_OK;
 }
 
-static fcp_code copy(levels *l, const levels *of, arena *scratch) {
+static fcp_code copy_occupancy(occupancy *o, const occupancy *of, arena *scratch) {
     size_t all = (size_t)of->lines * of->width;
-    *l = *of;
-    l->scratch = scratch;
-    l->units = ARENA_NEW(l->scratch, uint8_t, all);
-    l->size = ARENA_NEW(l->scratch, uint32_t, all / FCP_FABRICS);
-    l->full = ARENA_NEW(l->scratch, uint32_t, l->lines);
-    if (!l->units || !l->size || !l->full) return FCP_E_NO_MEMORY;
-    memcpy(l->units, of->units, all);
-    memcpy(l->size, of->size, all / FCP_FABRICS * sizeof *l->size);
-    memcpy(l->full, of->full, l->lines * sizeof *l->full);
+    *o = *of;
+    o->scratch = scratch;
+    o->units = ARENA_NEW(o->scratch, uint8_t, all);
+    o->size = ARENA_NEW(o->scratch, uint32_t, all / FCP_FABRICS);
+    o->full = ARENA_NEW(o->scratch, uint32_t, o->lines);
+    if (!o->units || !o->size || !o->full) return FCP_E_NO_MEMORY;
+    memcpy(o->units, of->units, all);
+    memcpy(o->size, of->size, all / FCP_FABRICS * sizeof *o->size);
+    memcpy(o->full, of->full, o->lines * sizeof *o->full);
     return FCP_OK;
 }
 
-static void take(levels *l, uint32_t line, uint32_t stage, uint32_t size) {
-    ++*levels_units(l, line, stage);
-    if (line % FCP_FABRICS == FCP_NET) *levels_size(l, line, stage) += size;
-    while (l->full[line] < l->width && !levels_has_room(l, line, l->full[line], 1)) l->full[line]++;
+/* A unit of this size takes its part of a stage. */
+static void take_room(occupancy *o, uint32_t line, uint32_t stage, uint32_t size) {
+    ++*occupancy_units(o, line, stage);
+    if (line % FCP_FABRICS == FCP_NET) *occupancy_size(o, line, stage) += size;
+    while (o->full[line] < o->width && !occupancy_has_room(o, line, o->full[line], 1)) o->full[line]++;
 }
 
-/* Finds stages for all units of a block, in order, that go from src to dst as class cls. FCP_E_PLAN_SIZE: too many
- * stages. */
-static fcp_code place_units(levels *l, const problem *p, const hop *x, fcp_class cls, uint32_t release, uint32_t units,
-                            uint32_t *out_stage) {
-    const bool back = cls != x->cls;
-    const uint32_t send = levels_line(back ? x->dst : x->src, FCP_SEND, x->fabric);
-    const uint32_t receive = levels_line(back ? x->src : x->dst, FCP_RECV, x->fabric);
+/* Finds stages for all units that go along a hop, or back along it, as class cls. They keep their order.
+ * FCP_E_PLAN_SIZE: too many stages. */
+static fcp_code place_units(occupancy *o, const problem *p, const hop *x, fcp_class cls, uint32_t release,
+                            uint32_t units, uint32_t *out_stage) {
+    const line_pair line = lines_of(x, cls);
     uint32_t stage = release;
     for (uint32_t u = 0; u < units; u++) {
         uint32_t size = unit_size(p, cls, unit_tokens(p, x, cls, u));
-        if (l->full[send] > stage) stage = l->full[send];
-        if (l->full[receive] > stage) stage = l->full[receive];
-        while (stage < l->width &&
-               !(levels_has_room(l, send, stage, size) && levels_has_room(l, receive, stage, size)))
+        if (o->full[line.send] > stage) stage = o->full[line.send];
+        if (o->full[line.receive] > stage) stage = o->full[line.receive];
+        while (stage < o->width &&
+               !(occupancy_has_room(o, line.send, stage, size) && occupancy_has_room(o, line.receive, stage, size)))
             stage++;
         if (stage > FCP_MAX_STAGES / 4) return FCP_E_PLAN_SIZE;
-        fcp_code code = reach(l, stage);
+        fcp_code code = widen(o, stage);
         if (code) return code;
-        take(l, send, stage, size);
-        take(l, receive, stage, size);
+        take_room(o, line.send, stage, size);
+        take_room(o, line.receive, stage, size);
         out_stage[u] = stage;
     }
     return FCP_OK;
@@ -112,37 +116,32 @@ typedef struct line_sum {
 } line_sum;
 
 static void add_units(const problem *p, line_sum *sums, const hop *x, fcp_class cls, uint32_t units) {
-    const bool back = cls != x->cls;
-    line_sum *send = &sums[levels_line(back ? x->dst : x->src, FCP_SEND, x->fabric)];
-    line_sum *receive = &sums[levels_line(back ? x->src : x->dst, FCP_RECV, x->fabric)];
+    const line_pair line = lines_of(x, cls);
+    line_sum *send = &sums[line.send], *receive = &sums[line.receive];
     uint64_t size = 0;
     for (uint32_t u = 0; u < units; u++) size += unit_size(p, cls, unit_tokens(p, x, cls, u));
     send->units += units, send->size += size;
     receive->units += units, receive->size += size;
 }
 
-enum {
-    USUAL = 16,     /* rounds to a stage, while `divisions` has not decided */
-    TREE_STAGES = 16
-};
-
-uint32_t levels_room(const planning *x, const traffic *t, uint64_t units) {
-    const uint32_t coalesce = x->coalesce ? x->coalesce : USUAL;
-    uint32_t room = coalesce > LEVELS_PART ? coalesce / LEVELS_PART : 1;
+uint32_t away_room(const planning *x, const traffic *t, uint64_t units) {
+    const uint32_t coalesce = x->coalesce ? x->coalesce : ASSUMED_COALESCE;
+    uint32_t room = coalesce > STAGE_PART ? coalesce / STAGE_PART : 1;
     if (t->trees && units / TREE_STAGES < room) room = (uint32_t)(units / TREE_STAGES) + 1;
     for (uint32_t f = 0; t->trees && f < t->count; f++)
         if (t->hops[f].units > room) room = t->hops[f].units;
     return room < UINT8_MAX ? room : UINT8_MAX; /* `divisions` may ask for few stages */
 }
 
-static fcp_code open(planning *x, levels *l) {
+/* Says how much a stage has room for, from what the lines carry in the pass that moves most. */
+static fcp_code open_occupancy(planning *x, occupancy *o) {
     const problem *p = x->problem;
     const traffic *t = x->traffic;
-    *l = (levels){.scratch = &x->scratch, .lines = p->ranks * FCP_DIRECTION_COUNT * FCP_FABRICS};
-    l->full = ARENA_NEW(l->scratch, uint32_t, l->lines);
-    line_sum *sums = ARENA_ZNEW(l->scratch, line_sum, l->lines), most = {0, 0}; /* most.size: over net */
+    *o = (occupancy){.scratch = &x->scratch, .lines = p->ranks * FCP_DIRECTION_COUNT * FCP_FABRICS};
+    o->full = ARENA_NEW(o->scratch, uint32_t, o->lines);
+    line_sum *sums = ARENA_ZNEW(o->scratch, line_sum, o->lines), most = {0, 0}; /* most.size: over net */
     uint64_t over_net = 0; /* units of the line over net with most */
-    if (!l->full || !sums) return FCP_E_NO_MEMORY;
+    if (!o->full || !sums) return FCP_E_NO_MEMORY;
     fcp_pass pass = p->program->passes[FCP_BACKWARD] ? FCP_BACKWARD : FCP_FORWARD; /* the one that moves most */
     for (uint32_t f = 0; f < t->count; f++) {
         const hop *h = &t->hops[f];
@@ -151,20 +150,20 @@ static fcp_code open(planning *x, levels *l) {
         add_units(p, sums, h, (fcp_class)h->cls, h->units);
         if (back != FCP_CLASSES) add_units(p, sums, h, back, return_units(p, h, back));
     }
-    for (uint32_t i = 0; i < l->lines; i++) {
-        l->full[i] = 1; /* nothing travels in stage 0 */
+    for (uint32_t i = 0; i < o->lines; i++) {
+        o->full[i] = 1; /* nothing travels in stage 0 */
         if (sums[i].units > most.units) most.units = sums[i].units;
         if (i % FCP_FABRICS != FCP_NET) continue;
         if (sums[i].units > over_net) over_net = sums[i].units;
         if (sums[i].size > most.size) most.size = sums[i].size;
     }
-    const uint32_t room = levels_room(x, t, over_net);
+    const uint32_t room = away_room(x, t, over_net);
     const uint32_t inside = t->trees && x->program->gpus > 1 ? room * (x->program->gpus - 1) : room;
-    l->units_most[FCP_NET] = room;
-    l->units_most[FCP_LOCAL] = inside < UINT8_MAX ? inside : UINT8_MAX;
-    uint64_t stages = most.units / room + 1, share = most.size / stages * 3 / 2 + p->unit;
-    l->size_most = share < UINT32_MAX / 2 ? (uint32_t)share : UINT32_MAX / 2;
-    return reach(l, stages < FCP_MAX_STAGES / 4 ? (uint32_t)(2 * stages) : FCP_MAX_STAGES / 4);
+    o->units_most[FCP_NET] = room;
+    o->units_most[FCP_LOCAL] = inside < UINT8_MAX ? inside : UINT8_MAX;
+    uint64_t stages = most.units / room + 1, share = most.size / stages * STAGE_BYTES_HALVES / 2 + p->unit;
+    o->size_most = share < UINT32_MAX / 2 ? (uint32_t)share : UINT32_MAX / 2;
+    return widen(o, stages < FCP_MAX_STAGES / 4 ? (uint32_t)(2 * stages) : FCP_MAX_STAGES / 4);
 }
 
 /* --- arrivals ----------------------------------------------------------------------------------------------------- */
@@ -186,24 +185,23 @@ static uint64_t *order_hops(const problem *p, const traffic *t, arena *scratch) 
     return order;
 }
 
-fcp_code levels_busiest(planning *x, uint32_t *out_units) {
+fcp_code away_busiest(planning *x, uint32_t *out_units) {
     const traffic *t = x->traffic;
-    line_sum *sums = ARENA_ZNEW(&x->scratch, line_sum, x->problem->ranks * FCP_DIRECTION_COUNT * (size_t)FCP_FABRICS);
+    const size_t lines = x->problem->ranks * FCP_DIRECTION_COUNT * (size_t)FCP_FABRICS;
+    line_sum *sums = ARENA_ZNEW(&x->scratch, line_sum, lines);
     *out_units = 0;
     if (!sums) return FCP_E_NO_MEMORY;
-    for (uint32_t f = 0; f < t->count; f++) {
-        const hop *h = &t->hops[f];
-        if (h->parent != FCP_NONE) continue;
-        const uint32_t ends[] = {levels_line(h->src, FCP_SEND, h->fabric), levels_line(h->dst, FCP_RECV, h->fabric)};
-        for (int i = 0; i < 2; i++)
-            if ((sums[ends[i]].units += h->units) > *out_units) *out_units = (uint32_t)sums[ends[i]].units;
-    }
+    for (uint32_t f = 0; f < t->count; f++)
+        if (t->hops[f].parent == FCP_NONE)
+            add_units(x->problem, sums, &t->hops[f], (fcp_class)t->hops[f].cls, t->hops[f].units);
+    for (size_t i = 0; i < lines; i++)
+        if (sums[i].units > *out_units) *out_units = (uint32_t)sums[i].units;
     return FCP_OK;
 }
 
 /* Finds stages for the hops of one half, from `release` on; returns in *end the stage after the last of them. */
-static fcp_code place_hops(planning *x, schedule *out, levels *l, const uint64_t *order, bool second, uint32_t release,
-                           uint32_t *end) {
+static fcp_code place_hops(planning *x, schedule *out, occupancy *o, const uint64_t *order, bool second,
+                           uint32_t release, uint32_t *end) {
     const traffic *t = x->traffic;
     for (uint32_t i = 0; i < t->count; i++) {
         uint32_t f = (uint32_t)order[i], *stage = out->unit_round + out->unit_start[f], from = release;
@@ -211,7 +209,7 @@ static fcp_code place_hops(planning *x, schedule *out, levels *l, const uint64_t
         if (planning_stopped_at(x, i)) return FCP_E_INTERRUPTED;
         if (out->second && out->second[f] != second) continue;
         if (h->parent != FCP_NONE && out->last_stage[h->parent] + 1 > from) from = out->last_stage[h->parent] + 1;
-        fcp_code code = place_units(l, x->problem, h, (fcp_class)h->cls, from, h->units, stage);
+        fcp_code code = place_units(o, x->problem, h, (fcp_class)h->cls, from, h->units, stage);
         if (code) return code;
         out->first_stage[f] = stage[0];
         out->last_stage[f] = stage[h->units - 1];
@@ -220,22 +218,74 @@ static fcp_code place_hops(planning *x, schedule *out, levels *l, const uint64_t
     return FCP_OK;
 }
 
-fcp_code levels_arrivals(planning *x, schedule *out, levels *l) {
+fcp_code away_arrivals(planning *x, schedule *out, occupancy *o) {
     uint32_t end = 1;
-    fcp_code code = open(x, l);
+    fcp_code code = open_occupancy(x, o);
     uint64_t *order = code ? NULL : order_hops(x->problem, x->traffic, &x->scratch);
     if (!code && !order) return FCP_E_NO_MEMORY;
-    if (!code) code = place_hops(x, out, l, order, false, 1, &end);
+    if (!code) code = place_hops(x, out, o, order, false, 1, &end);
     if (code || !out->second) return code;
     const uint32_t begin = end; /* the first half took the stages from 1 on */
-    code = place_hops(x, out, l, order, true, begin, &end);
+    code = place_hops(x, out, o, order, true, begin, &end);
     if (begin > 1 && end > begin) out->second_stage = begin;
     return code;
 }
 
+/* --- tiles -------------------------------------------------------------------------------------------------------- */
+
+/* The first stage from s on with less than `share` work; b->stages: there is none. `next` leads past full stages, and
+ * is shortened on the way (path compression). */
+static uint32_t stage_with_room(const builder *b, rank_rows *here, uint32_t s, uint64_t share) {
+    uint32_t at = s;
+    while (at < b->stages && here->load[at] >= share) at = here->next[at];
+    for (uint32_t i = s, next; i < at; i = next) {
+        next = here->next[i];
+        here->next[i] = at;
+    }
+    return at;
+}
+
+/* Gives a tile the first stage with room from `ready` on; if there is none, the last of all. */
+static uint32_t take_stage(const builder *b, rank_rows *here, uint32_t tile, uint32_t ready, uint64_t share) {
+    uint32_t s = stage_with_room(b, here, ready, share);
+    if (s == b->stages) s--;
+    here->stage_of[tile] = s;
+    here->load[s] += b->p->tile_pairs[tile];
+    return s;
+}
+
+/* Rows from elsewhere of which several ranks have a part choose first, then the other rows from elsewhere, then own
+ * tiles with KV from elsewhere, then local tiles. */
+void away_tiles(const builder *b, rank_rows *here) {
+    enum { SHARED, ALONE, OWN, LOCAL, TURNS };
+    const uint32_t *hop_of = b->t->tile_kv, *last = b->out->last_stage;
+    uint64_t total = 0;
+    for (uint32_t s = 0; s < b->stages; s++) here->next[s] = s + 1;
+    for (uint32_t i = 0; i < here->count; i++) {
+        row *r = &here->rows[here->which[i]];
+        r->local_stage = FCP_NONE;
+        for (uint32_t j = r->first; j < r->end; j++) total += b->p->tile_pairs[here->tiles[j]];
+    }
+    for (int turn = 0; turn < TURNS; turn++)
+        for (uint32_t i = 0; i < here->count; i++) {
+            row *r = &here->rows[here->which[i]];
+            const bool guest = r->hop != FCP_NONE;
+            if (guest != (turn <= ALONE)) continue;
+            if (guest && traffic_is_shared(b->t, r->q) != (turn == SHARED)) continue;
+            uint32_t floor = r->hop == FCP_NONE ? 0 : last[r->hop];
+            for (uint32_t j = r->first; j < r->end; j++) {
+                uint32_t t = here->tiles[j], f = hop_of[t];
+                if (!guest && (turn == LOCAL) != (f == FCP_NONE)) continue;
+                uint32_t ready = f != FCP_NONE && last[f] > floor ? last[f] : floor;
+                uint32_t s = take_stage(b, here, t, ready, total / b->stages);
+                if (f == FCP_NONE && s < r->local_stage) r->local_stage = s;
+            }
+        }
+}
+
 /* --- results ------------------------------------------------------------------------------------------------------ */
 
-/* Hops whose results are ready in a stage are a list. */
+/* The hops whose results are ready in a stage, as a linked list for each stage. */
 typedef struct ready {
     uint32_t *head, stages; /* per stage */
     uint32_t *next;         /* per hop */
@@ -258,30 +308,30 @@ static fcp_code add_ready(ready *r, uint32_t f, uint32_t stage) {
 }
 
 /* Finds stages for what goes back along hop f, ready in `stage`. Its parent's result is ready if that was the last. */
-static fcp_code place_return(planning *x, const schedule *out, levels *l, fcp_pass pass, uint32_t f, uint32_t stage,
+static fcp_code place_return(planning *x, const schedule *out, occupancy *o, fcp_pass pass, uint32_t f, uint32_t stage,
                              returns *back, ready *r) {
     const traffic *t = x->traffic;
     const hop *h = &t->hops[f];
     fcp_class cls = traffic_return(h, pass);
     uint32_t count = return_units(x->problem, h, cls), *stages = back->unit_stage + back->start[f], up = h->parent;
-    fcp_code code = place_units(l, x->problem, h, cls, stage, count, stages);
+    fcp_code code = place_units(o, x->problem, h, cls, stage, count, stages);
     if (code) return code;
     back->first[f] = stages[0];
     back->last[f] = stages[count - 1];
     if (up == FCP_NONE) return FCP_OK;
     if (back->last[f] > back->last[up]) back->last[up] = back->last[f];
     if (--r->waits[up]) return FCP_OK;
-    return add_ready(r, up, back->last[up] + levels_after(out, h));
+    return add_ready(r, up, back->last[up] + result_delay(out, h));
 }
 
-fcp_code levels_returns(planning *x, const schedule *out, const levels *l, fcp_pass pass, uint32_t first,
+fcp_code away_results(planning *x, const schedule *out, const occupancy *o, fcp_pass pass, uint32_t first,
                         returns *back) {
     const traffic *t = x->traffic;
     ready r = {.next = ARENA_NEW(&x->scratch, uint32_t, t->count + (size_t)1),
                .waits = ARENA_ZNEW(&x->scratch, uint32_t, t->count + (size_t)1), .scratch = &x->scratch};
-    levels own;
+    occupancy own;
     uint32_t units = 0, placed = 0, *own_ready = ARENA_ZNEW(&x->scratch, uint32_t, t->count + (size_t)1);
-    fcp_code code = copy(&own, l, &x->scratch); /* what arrives is the same in both passes */
+    fcp_code code = copy_occupancy(&own, o, &x->scratch); /* what arrives is the same in both passes */
     if (code || !r.next || !r.waits || !own_ready) return FCP_E_NO_MEMORY;
     for (uint32_t f = first; f < t->count; f++) {
         if (back->last[f]) own_ready[f] = back->last[f] + out->after;
@@ -296,5 +346,5 @@ fcp_code levels_returns(planning *x, const schedule *out, const levels *l, fcp_p
             if (planning_stopped_at(x, placed++)) return FCP_E_INTERRUPTED;
             code = place_return(x, out, &own, pass, f, stage, back, &r);
         }
-    return code ? code : squeeze_returns(x, out, &own, pass, first, own_ready, back);
+    return code ? code : fewer_rounds(x, out, &own, pass, first, own_ready, back);
 }

@@ -1,34 +1,33 @@
 /* traffic.c: decides which blocks travel to which ranks, and by which way.
  *
  * Requires: a problem with its tiles; a placement.
- * Gives: for every KV block and every rank, other than its home, that computes a tile on it: exactly one hop that
- *     brings the block there; likewise for every Q block. The hops of a block are a tree. Without a way of the
- *     placement's own, a block crosses to another node once, to a representative there, which passes it on to the
- *     others inside the node.
+ * Gives: for every KV block, and for every rank other than its home that computes a tile on it, exactly one hop that
+ *     brings the block there; the same for every Q block. The hops of a block are a tree whose root is its home.
  * Cost: O(tiles + hops + blocks + ranks); with relays that of routes.c or relays.c.
  *
- * Example: block 5 is at home on node 0 and read by ranks 8, 9 and 12 of node 1. It crosses `net` once, say to rank 9,
+ * Example: block 5 is at home on node 0, and ranks 8, 9 and 12 of node 1 read it. It crosses `net` once, say to rank 9,
  * which forwards it over `local` to ranks 8 and 12.
  *
- * Who represents a node. On a fat tree: of the node's readers the one that has received least over net so far; of
- * equals the lowest rank. On rails the home sends to a reader on its rail, if there is one; else a reader of its node
- * sends that has a reader on its own rail; else the home sends to the rank on its rail, which passes the block on.
- * Whoever chose the ways, rails.c keeps them on rails.
+ * Direct ways. Unless the placement has ways of its own, a block crosses to each other node once, and one rank there
+ * passes it on to the node's other readers. On a fat tree this is the reader that has received least over net so far;
+ * of equals the lowest rank. On rails it depends on who can send over a rail (over_a_rail). Whoever chose the ways,
+ * rails.c keeps them on rails.
  *
- * Relays. At first all that crosses to other nodes comes from the block's home, or from a neighbour in its node. If the
- * program allows relays, other ways are tried: trees of keys (relays.c); or, where work moves between ranks that hold
- * their tokens, ways of all blocks that are found together (routes.c). They are kept if by the estimate of ways.c they
- * take less time.
+ * Relays. If the program allows relays, other ways are tried, in which a rank of another node sends a block on: trees
+ * of keys (relays.c); or, where work moves between ranks that hold their tokens, ways of all blocks that are found
+ * together (routes.c). They replace the direct ways if they save enough time by the estimate of ways.c.
  *
- * What is urgent. Rounds that bring what much work needs go first. Results that must travel home should be made early,
- * so a tile away from its Q block's home counts half as much again, and double if its result is a partial one.
+ * Urgency. Rounds that bring what most work needs go first (hop.work). Results that must travel home should be made
+ * early. So a tile that runs away from its Q block's home counts half as much again, and twice if it makes a partial
+ * result.
  *
- * What comes back. If the home computes some tiles of a Q block, it merges what the other ranks send. If it computes
- * none, one of the others can merge and make the result. Then half as many bytes come home, because the result is in
- * the dtype and partials are in fp32. For that all partials must meet at that rank. So Q leaves its home on one way
- * only, which branches behind the first rank that it reaches (routes.c).
+ * Results. If the home computes some tiles of a Q block, it merges the partial results that other ranks send. If it
+ * computes none, one of the others can merge them and make the result. Then half as many bytes come home, because the
+ * result is in the plan's dtype and partials are in fp32. To meet at that rank, all partials must come by it. So Q
+ * leaves its home by one hop only, and its ways branch behind this hop (routes.c).
  */
 #include "compiler/schedule/traffic.h"
+#include "runtime/plan/bytes.h"
 
 #include <string.h>
 
@@ -36,13 +35,8 @@
 #include "compiler/schedule/rails.h"
 #include "compiler/schedule/relays.h"
 #include "compiler/schedule/routes.h"
+#include "compiler/schedule/schedule_tuning.h"
 #include "compiler/schedule/ways.h"
-
-/* Trees save at least a SAVEDth of the time that the direct ways take, and ways of all blocks that are found together a
- * LITTLEth: the estimate is harder on them than the simulator. Of 180 plans of cad and dcp (five real lists, three masks,
- * ports of 1 to 100 GB/s) they save between the two in 15 by the estimate; by the simulator these took from 18 % less to
- * 8 % more, and 6 % less in the mean. */
-enum { SAVED = 20, LITTLE = 50 };
 
 typedef struct state {
     planning *x;
@@ -67,9 +61,9 @@ typedef struct state {
     relays *trees;       /* NULL: all copies of a block come from its home */
 } state;
 
-/* On rails: who sends to a node, over its own rail, and to whom; r: the node's first reader. The home sends to a reader
- * on its rail, if there is one. Else a reader in its node sends, who has got the block by a hop inside the node. Else
- * the home sends to the rank on its rail, which passes it on. */
+/* The leg that enters a node on rails; r: the node's first reader. If a reader of the node is on the home's rail, the
+ * home sends to it. Else if a reader of the home's node has a reader on its own rail, it sends, once it has the block
+ * itself. Else the home sends to the rank on its rail, which only passes the block on. */
 static leg over_a_rail(const state *s, uint32_t home, uint32_t r) {
     const uint32_t gpus = s->p->program->gpus, home_node = home / gpus;
     leg by = {home, r / gpus * gpus + home % gpus};
@@ -84,7 +78,7 @@ static leg over_a_rail(const state *s, uint32_t home, uint32_t r) {
     return by;
 }
 
-/* The ways of a block that crosses to each node once. */
+/* The direct ways of a block. */
 static uint32_t once_per_node(state *s, const need *n, leg *legs) {
     uint32_t gpus = s->p->program->gpus, home_node = n->home / gpus, nodes = 0, count = 0;
     const bool rail = s->on_rails;
@@ -111,7 +105,7 @@ static uint32_t once_per_node(state *s, const need *n, leg *legs) {
     return count;
 }
 
-/* Makes the hops of a block from its legs. Whoever chose them, on rails they stay there. */
+/* Makes the hops of a block from its s->legs, which are first put on rails if the network has them. */
 static fcp_code add_hops(state *s, const need *n, uint32_t count) {
     const uint32_t gpus = s->p->program->gpus;
     traffic *out = s->out;
@@ -121,14 +115,10 @@ static fcp_code add_hops(state *s, const need *n, uint32_t count) {
     bool deep = false;
     if (s->on_rails)
         count = rails_keep(n, s->p->program->gpus, s->legs, count, s->on_rails, s->received, s->kept);
-    if (s->room - first < count) {
-        size_t room = 2 * s->room + count;
-        if (room > UINT32_MAX / 4) return FCP_E_PLAN_SIZE;
-        hop *grown = ARENA_NEW(&s->x->work, hop, room);
-        if (!grown) return FCP_E_NO_MEMORY;
-        memcpy(grown, out->hops, first * sizeof *grown);
-        out->hops = grown;
-        s->room = room;
+    while (s->room - first < count) {
+        if (s->room > UINT32_MAX / 8) return FCP_E_PLAN_SIZE;
+        out->hops = arena_grow(&s->x->work, out->hops, s->room, &s->room, sizeof *out->hops);
+        if (!out->hops) return FCP_E_NO_MEMORY;
     }
     for (uint32_t i = 0; i < count; i++) {
         uint32_t src = n->home, dst = legs[i].dst, parent = FCP_NONE;
@@ -151,7 +141,7 @@ static fcp_code add_hops(state *s, const need *n, uint32_t count) {
     return FCP_OK;
 }
 
-/* Sorts the readers of a block by rank. Few are sorted by insertion, many by way of a bit for each rank. */
+/* Sorts the readers of a block by rank: few by insertion, many by a bit for each rank. */
 static void sort_readers(const state *s, uint32_t readers) {
     if (readers < 64) {
         for (uint32_t i = 1; i < readers; i++) {
@@ -168,7 +158,7 @@ static void sort_readers(const state *s, uint32_t readers) {
             s->readers[at++] = w * 64 + (uint32_t)__builtin_ctzll(*word);
 }
 
-/* How much a tile counts. */
+/* How much a tile counts: see Urgency in the head comment. */
 static inline uint64_t tile_work(const state *s, uint32_t tile) {
     const problem *p = s->p;
     uint64_t pairs = p->tile_pairs[tile];
@@ -176,16 +166,16 @@ static inline uint64_t tile_work(const state *s, uint32_t tile) {
     return pairs + (s->out->results[p->tile_q[tile]] == RESULT_PARTIAL ? pairs : pairs / 2);
 }
 
-/* The ways of the next block that needs any. */
+/* Copies the ways that were found for the next block, in the order of find_routes. */
 static uint32_t next_route(state *s, leg *legs) {
     const routes *r = s->together;
     uint32_t first = r->start[s->want], count = r->start[++s->want] - first;
-    for (uint32_t i = 0; i < count; i++) legs[i] = (leg){r->hops[first + i].src, r->hops[first + i].dst};
+    memcpy(legs, r->hops + first, count * sizeof *legs);
     return count;
 }
 
-/* Finds the ranks other than its home that need a block, in ascending order. Their s->work is then not 0, and the
- * caller clears it. */
+/* Finds the ranks, other than its home, that need a block: s->readers, ascending. The tiles are listed as for
+ * route_block. Adds each reader's work to s->work, which the caller sets back to 0. */
 static uint32_t find_readers(state *s, uint32_t home, const uint32_t *tile, uint32_t first, uint32_t count) {
     uint32_t readers = 0;
     for (uint32_t i = 0; i < count; i++) {
@@ -209,9 +199,9 @@ static uint32_t count_children(const traffic *t, uint32_t first, uint32_t parent
     return count;
 }
 
-/* Finds who makes the result of the Q block whose hops are hops[first] on, where its home computes nothing of it: the
- * first rank, seen from home, that computes some of it or at which several partials meet. All that is sent home comes
- * by there, unless ways part at the home itself. */
+/* Finds who makes the result of a Q block of which the home computes nothing: the first rank on the way from home that
+ * computes some of it, or behind which ways part. All partial results come by this rank. If ways part at the home
+ * itself, the home makes the result. The block's hops are hops[first] on. */
 static void choose_maker(state *s, uint32_t block, uint32_t first) {
     traffic *t = s->out;
     uint32_t maker = FCP_NONE, child;
@@ -231,8 +221,8 @@ static bool home_computes(const state *s, uint32_t block) {
     return false;
 }
 
-/* The hops of a block, which `count` tiles need: tile[0], tile[1], and so on; or, without such a list, the tiles from
- * `first` on. by_tile gets the hop of each. */
+/* Makes the hops of a block that `count` tiles need: tiles tile[0], tile[1], ...; or, if `tile` is NULL, the tiles from
+ * `first` on. by_tile gets the hop of each tile. */
 static fcp_code route_block(state *s, uint32_t block, fcp_class cls, const uint32_t *tile, uint32_t first,
                             uint32_t count, uint32_t *by_tile) {
     uint32_t home = s->where->home[block], readers = find_readers(s, home, tile, first, count);
@@ -255,8 +245,8 @@ static fcp_code route_block(state *s, uint32_t block, fcp_class cls, const uint3
     return FCP_OK;
 }
 
-/* Finds out what becomes of each Q block's results. Which of the partial ones are joined on their way is not known
- * until the way is: choose_maker. */
+/* Says for each Q block what becomes of its results. RESULT_JOINED is not known before the block's ways are:
+ * choose_maker says it. */
 static fcp_code sort_results(state *s) {
     const problem *p = s->p;
     const uint32_t *exec = s->where->exec;
@@ -274,7 +264,7 @@ static fcp_code sort_results(state *s) {
     return FCP_OK;
 }
 
-/* Finds the ways of all blocks together, with relays: routes.c. */
+/* Finds the ways of all blocks together (routes.c). */
 static fcp_code find_routes(state *s) {
     const problem *p = s->p;
     const struct fcpc_program *g = p->program;
@@ -311,15 +301,14 @@ static fcp_code find_routes(state *s) {
                 s->work[s->readers[i]] = 0;
             }
         }
-    const routes_input in = {.ranks = p->ranks, .gpus = g->gpus, .rail = g->topology == FCP_RAIL, .relay = true,
-                             .spread = true, .wants = want, .want_count = wants, .readers = readers,
-                             .stop = s->x->stop};
+    const routes_input in = {.ranks = p->ranks, .gpus = g->gpus, .rail = g->topology == FCP_RAIL, .wants = want,
+                             .want_count = wants, .readers = readers, .stop = s->x->stop};
     s->together = ARENA_NEW(&s->x->scratch, routes, 1);
     s->want = 0;
     return s->together ? routes_find(&in, &s->x->scratch, &s->x->scratch, s->together) : FCP_E_NO_MEMORY;
 }
 
-/* How many units go back in the pass in which most do. */
+/* Counts the units that go back, in the pass in which most do. */
 static void count_returned(traffic *out, const problem *p) {
     if (p->program->passes[FCP_BACKWARD] && out->keys == out->count) out->returned = out->units; /* as they came */
     if (out->keys == out->count) return;
@@ -339,7 +328,7 @@ static fcp_code make_hops(state *s) {
     traffic *out = s->out = ARENA_ZNEW(&s->x->work, traffic, 1);
     if (!out) return FCP_E_NO_MEMORY;
     out->tile_kv = ARENA_NEW(&s->x->work, uint32_t, p->tile_count + (size_t)1);
-    out->hops = ARENA_NEW(&s->x->work, hop, s->room + 1);
+    out->hops = ARENA_NEW(&s->x->work, hop, s->room);
     out->trees = s->trees;
     if (!out->tile_kv || !out->hops) return FCP_E_NO_MEMORY;
     memset(s->received, 0, p->ranks * sizeof *s->received);
@@ -360,7 +349,7 @@ static fcp_code make_hops(state *s) {
     return out->units > UINT32_MAX / 4 || out->returned > UINT32_MAX / 4 ? FCP_E_PLAN_SIZE : FCP_OK;
 }
 
-/* Ways with relays, in place of the direct ones that s->out has, if they save enough. */
+/* Replaces the direct ways in s->out by ways with relays, if these save enough. */
 static fcp_code try_relays(state *s) {
     planning *x = s->x;
     traffic *direct = s->out;
@@ -370,7 +359,7 @@ static fcp_code try_relays(state *s) {
     if (code || (!s->relay_all && !s->trees)) return code;
     code = ways_time_of(x, direct, &now);
     if (code) return code;
-    const uint64_t most = now.all - now.all / (s->trees ? SAVED : LITTLE);
+    const uint64_t most = now.all - now.all / (s->trees ? TREES_SAVE : ROUTES_SAVE);
     if (s->trees && now.least >= most) return FCP_OK;
     code = make_hops(s);
     if (!code) code = ways_time_of(x, s->out, &then);
@@ -418,10 +407,10 @@ fcp_code traffic_build(planning *x) {
             if (bytes > s.bytes[cls]) s.bytes[cls] = bytes;
         }
 
-    /* At most one hop for each tile that is not at its KV block's home; on rails, one more for each node. A placement's
-     * own ways and those of Q may need more, and add_hops makes room for them. */
+    /* Room for one hop for each tile that is not at its KV block's home, and for twice as many on rails. A placement's
+     * own ways and those of Q may need more; add_hops then makes more room. */
     for (uint32_t t = 0; t < tiles; t++) s.room += placement_exec(where, t) != where->home[p->tile_k[t]];
-    if (rails) s.room *= 2;
+    s.room = s.room * (rails ? 2 : 1) + 1;
     fcp_code code = make_hops(&s);
     if (!code && where->relay) code = try_relays(&s);
     if (code) return code;

@@ -4,22 +4,23 @@
 #include "compiler/place/place.h"
 #include "compiler/problem/problem.h"
 
-/* KV or Q of `block`, on the way from rank src to rank dst. What dst makes of it goes the same way back. */
+/* One leg of a block's way: KV or Q of `block` goes from rank src to rank dst. Results that dst makes with it go the
+ * same way back: from KV its gradient, from Q the output and dQ. */
 typedef struct hop {
     uint32_t block, src, dst;
     uint32_t parent; /* the hop that brought it to src; FCP_NONE: src is the home */
-    uint64_t work;   /* pairs of the tiles that need it, at dst and behind it; of moved Q they count more: traffic.c */
-    uint32_t units;  /* of its class, on its fabric */
+    uint64_t work;   /* pairs of the tiles that need it, at dst and behind it; weighted as traffic.c says */
+    uint32_t units;  /* how many transfers carry it */
     uint8_t cls;     /* FCP_KV or FCP_Q */
     uint8_t fabric;
-    bool waits;      /* it leaves home in a stage of its own, as all do where work may be done away from home */
-    bool whole;      /* of Q: what comes back is a result, made at dst or behind it; else it is a partial one */
+    bool waits;      /* it leaves home in a stage that it is given, as all hops do where tiles run away from home */
+    bool whole;      /* of Q: what comes back is a complete result; else it is a partial one, to be merged at src */
 } hop;
 
-/* A unit of it may leave as soon as rounds allow: nothing has to happen before. */
+/* May its units leave as soon as a round is free? Then they wait for nothing else. */
 static inline bool hop_is_independent(const hop *h) { return h->parent == FCP_NONE && !h->waits; }
 
-/* Where the tiles of a Q block run, and so what becomes of its results (runtime/plan/plan.h). */
+/* Where the tiles of a Q block run, and so what becomes of its results (runtime/plan/FORMAT.md). */
 typedef enum result_kind {
     RESULT_HOME,    /* all at home, or there is none */
     RESULT_PARTIAL, /* at several ranks; the home makes the result of what they send it */
@@ -37,9 +38,9 @@ typedef struct traffic {
     uint32_t *tile_q;  /* per tile: the hop that brings its Q, or FCP_NONE */
     uint8_t *results;  /* per block: a result_kind */
     uint32_t *maker;   /* per block: the hop that leads to the rank which makes its result; FCP_NONE: its home does */
-    uint64_t units;    /* summed over hops; and the most that go back in a pass */
-    uint64_t returned;
-    bool trees;        /* keys are passed on from node to node, though all tiles run at home: then all units wait */
+    uint64_t units;    /* of all hops */
+    uint64_t returned; /* the units that go back, in the pass in which most do */
+    bool trees;        /* keys go along trees from node to node (relays.c): then all units wait */
 } traffic;
 
 static inline result_kind traffic_result(const traffic *t, uint32_t block) {
@@ -62,7 +63,8 @@ static inline uint32_t return_units(const problem *p, const hop *h, fcp_class cl
     const uint32_t unit = p->unit_of[h->fabric][cls];
     return (p->blocks[h->block].tokens + unit - 1) / unit;
 }
-/* How many tokens a unit has that goes along a hop, or back along it; and how many tokens of KV have as many bytes. */
+/* How many tokens a unit has that goes along a hop, or back along it; and (unit_size) about how many tokens of KV have
+ * as many bytes, which makes sizes of different classes comparable. */
 static inline uint32_t unit_tokens(const problem *p, const hop *h, fcp_class cls, uint32_t unit) {
     const uint32_t most = p->unit_of[h->fabric][cls], left = p->blocks[h->block].tokens - unit * most;
     return left < most ? left : most;

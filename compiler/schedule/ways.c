@@ -1,30 +1,33 @@
-/* ways.c: about how long a plan takes whose blocks travel by these ways: to choose between two sets of ways.
+/* ways.c: estimates how long a plan takes whose blocks travel by given ways, to choose between two sets of ways.
  *
  * Requires: hops; a placement.
- * Gives: a time, to compare two sets of ways of one placement. It is no prediction: nobody waits for anybody.
+ * Gives: a time that is good for comparing two sets of ways of one placement. It is no prediction, because it leaves
+ *     out that ranks wait for each other.
  * Cost: O(hops + tiles + ranks).
  * Units: picoseconds.
  *
- * Of each pass:
+ * For each pass these times are found:
  *
- *     ports    the busiest port, of net or of local, in one direction, or the busiest uplink of a node
- *     compute  the busiest rank's computing
- *     stage    what that port carries in one stage (stages_away.c)
- *     legs     how many hops the longest way has
+ *     ports    of the busiest port, of net or local, in one direction; or of the busiest uplink of a node
+ *     compute  of the rank that computes most
+ *     stage    what the busiest port carries in one stage (stages_away.c)
+ *     legs     (a number) how many hops the longest way has
  *
- *     wire = ports + (legs - 1) stage / 3
- *     time = larger + smaller / 4            larger, smaller: of wire and compute
+ *     wire = ports + (legs - 1) stage / LEG_NOT_HIDDEN
+ *     time = larger + smaller / NOT_HIDDEN       larger, smaller: of wire and compute
  *
- * The larger of the two is what the pass takes if all else is hidden behind it. A part of the smaller one is not: what
- * arrives last is computed last. And who passes something on does so a stage after it came; most of that time other
- * blocks are on their way. The two weights, and how much must be saved (traffic.c), are those with which the simulator
- * agreed best, of 1,000 plans with and without relays. tests/unit/simulate/test_relay_time.c looks at some.
+ * The pass takes the larger of the two if the other is hidden behind it. A part of the smaller one is not hidden: what
+ * arrives last is computed last. A rank that passes a block on does so a stage after it came; a part of that time
+ * counts, because meanwhile other blocks use the wire. tests/unit/simulate/test_relay_time.c compares estimates with
+ * the simulator.
  */
 #include "compiler/schedule/ways.h"
+#include "runtime/plan/bytes.h"
 
 #include <string.h>
 
-#include "compiler/schedule/stages_away.h"
+#include "compiler/schedule/schedule_parts.h"
+#include "compiler/schedule/schedule_tuning.h"
 
 typedef unsigned __int128 wide; /* any rate and any length fits */
 
@@ -33,7 +36,7 @@ static wide smaller(wide a, wide b) { return a < b ? a : b; }
 
 static uint64_t narrow(wide v) { return v > UINT64_MAX / 32 ? UINT64_MAX / 32 : (uint64_t)v; }
 
-/* How long a port is busy. */
+/* How long the port of a rank is busy, and with how many units. */
 typedef struct port {
     wide busy[FCP_FABRICS][FCP_DIRECTION_COUNT];
     uint64_t units[FCP_FABRICS][FCP_DIRECTION_COUNT];
@@ -49,7 +52,8 @@ typedef struct weighing {
     wide token[FCP_FABRICS][FCP_CLASSES]; /* how long a token travels in the pass */
 } weighing;
 
-static void carry(weighing *w, uint32_t from, uint32_t to, int fabric, wide takes, uint32_t units) {
+/* Adds a transfer to the ports of both ranks. */
+static void add_transfer(weighing *w, uint32_t from, uint32_t to, int fabric, wide takes, uint32_t units) {
     w->ports[from].busy[fabric][FCP_SEND] += takes;
     w->ports[to].busy[fabric][FCP_RECV] += takes;
     w->ports[from].units[fabric][FCP_SEND] += units;
@@ -57,7 +61,7 @@ static void carry(weighing *w, uint32_t from, uint32_t to, int fabric, wide take
     if (fabric == FCP_NET) w->node[from / w->x->program->gpus] += takes;
 }
 
-/* Fills the ports of a pass; returns how many legs the longest way has. */
+/* Adds up what the ports carry in a pass; returns how many legs the longest way has. */
 static uint32_t load_ports(weighing *w, fcp_pass pass) {
     const problem *p = w->x->problem;
     const struct fcpc_program *g = w->x->program;
@@ -72,8 +76,8 @@ static uint32_t load_ports(weighing *w, fcp_pass pass) {
         const fcp_class cls = traffic_return(h, pass);
         const wide there = tokens * w->token[h->fabric][h->cls] + latency;
         const wide back = cls == FCP_CLASSES ? 0 : tokens * w->token[h->fabric][cls] + latency;
-        carry(w, h->src, h->dst, h->fabric, there, h->units);
-        if (back) carry(w, h->dst, h->src, h->fabric, back, return_units(p, h, cls));
+        add_transfer(w, h->src, h->dst, h->fabric, there, h->units);
+        if (back) add_transfer(w, h->dst, h->src, h->fabric, back, return_units(p, h, cls));
         if (h->cls == FCP_KV && h->fabric == FCP_NET && h->block == left) {
             w->ports[h->src].again[FCP_SEND] += there;
             w->ports[h->src].again[FCP_RECV] += back;
@@ -86,11 +90,11 @@ static uint32_t load_ports(weighing *w, fcp_pass pass) {
     return most_legs;
 }
 
-/* What the ports of a pass come to. */
+/* How long the ports of a pass are busy. */
 typedef struct ports_sum {
-    wide busy;      /* the busiest, or the busiest uplink */
-    uint64_t units; /* that pass through it */
-    wide least;     /* the busiest, if no block of keys left its home more than once */
+    wide busy;      /* the busiest port or uplink */
+    uint64_t units; /* that pass through that port */
+    wide least;     /* the busiest port, if no block of keys left its home more than once */
 } ports_sum;
 
 static ports_sum busiest_port(const weighing *w) {
@@ -113,8 +117,8 @@ static ports_sum busiest_port(const weighing *w) {
 
 /* The time of a pass. room: how many units of a wire fit in a stage. */
 static wide pass_time(wide ports, uint64_t units, wide compute, uint32_t legs, uint64_t room) {
-    const wide stage = units > room ? ports * room / units : ports, wire = ports + stage * (legs - 1) / 3;
-    return larger(wire, compute) + smaller(wire, compute) / 4;
+    const wide stage = units > room ? ports * room / units : ports, wire = ports + stage * (legs - 1) / LEG_NOT_HIDDEN;
+    return larger(wire, compute) + smaller(wire, compute) / NOT_HIDDEN;
 }
 
 static void raise(uint64_t *to, uint64_t v) {
@@ -155,7 +159,7 @@ fcp_code ways_time_of(planning *x, const traffic *t, ways_time *out) {
         const ports_sum ports = busiest_port(&w);
         const wide compute = place_computing(x, &facts, pairs, pass);
         /* where `divisions` decides, about so many units go in each of them but the first */
-        const uint64_t room = x->coalesce ? levels_room(x, t, UINT64_MAX) : ports.units / (g->divisions - 1) + 1;
+        const uint64_t room = x->coalesce ? away_room(x, t, UINT64_MAX) : ports.units / (g->divisions - 1) + 1;
         all += pass_time(ports.busy, ports.units, compute, legs, room);
         at_least += pass_time(ports.least, ports.units, compute, 1, room);
     }

@@ -1,7 +1,7 @@
-/* ways.h: about how long a plan takes whose blocks travel by these ways.
+/* ways.h: estimates how long a plan takes whose blocks travel by given ways.
  *
- * Example: rank 0 sends a block to seven other nodes, in 8 ms each. If it sends all seven itself, its port is busy for
- * 56 ms. If those who have got the block send it on, no port is busy for more than 25 ms.
+ * Example: rank 0 sends a block to seven other nodes, in 8 ms each. If it sends all seven copies itself, its port is
+ * busy for 56 ms. If ranks that have got the block send it on, no port is busy for more than 25 ms.
  */
 #ifndef FCPC_SCHEDULE_WAYS_H
 #define FCPC_SCHEDULE_WAYS_H

@@ -321,7 +321,7 @@ static void keep_array(sema *s, uint32_t array, program_array *arrays, uint32_t 
 static uint32_t documents_array(sema *s) {
     const entry *e = s->documents;
     if (!e) return ARRAY_ANY;
-    s->out->documents_span = e->value->at;
+    s->out->at[AT_DOCUMENTS] = e->value->at;
     if (e->value->kind != EXPR_NAME) {
         diag_error(s->d, FCP_E_TYPE, e->value->at, "documents takes the name of a field");
         diag_hint(s->d, "batch { field doc = given; documents = doc }");

@@ -19,6 +19,7 @@
 #include "compiler/sema/names.h"
 #include "compiler/sema/sharing.h"
 #include "compiler/sema/strategies.h"
+#include "runtime/plan/enum_names.h"
 
 enum {
     RANKS_MAX = 1 << 20,
@@ -316,9 +317,9 @@ void sema_check_cluster(sema *s, const sema_keys *k) {
     p->nodes = p->gpus = 1;
     bool nodes = count_key(s, k, KEY_NODES, 1, RANKS_MAX, FCP_E_VALUE, &p->nodes);
     bool gpus = count_key(s, k, KEY_GPUS, 1, RANKS_MAX, FCP_E_VALUE, &p->gpus);
-    p->ranks_span = nodes ? k->at[KEY_NODES]->value->at : gpus ? k->at[KEY_GPUS]->value->at : SPAN_NONE;
+    p->at[AT_RANKS] = nodes ? k->at[KEY_NODES]->value->at : gpus ? k->at[KEY_GPUS]->value->at : SPAN_NONE;
     if ((uint64_t)p->nodes * p->gpus > RANKS_MAX) {
-        diag_error(s->d, FCP_E_VALUE, p->ranks_span, "%u nodes of %u GPUs are more than %d ranks", p->nodes, p->gpus,
+        diag_error(s->d, FCP_E_VALUE, p->at[AT_RANKS], "%u nodes of %u GPUs are more than %d ranks", p->nodes, p->gpus,
                    RANKS_MAX);
         p->nodes = p->gpus = 1;
     }
@@ -339,7 +340,7 @@ void sema_check_cluster(sema *s, const sema_keys *k) {
     quantity_key(s, k, KEY_LATENCY, UNIT_TIME, &c->latency_ns);
     quantity_key(s, k, KEY_FLOPS, UNIT_FLOPS, &c->flops);
     quantity_key(s, k, KEY_MEMORY_BANDWIDTH, UNIT_BANDWIDTH, &c->memory_bandwidth);
-    p->memory_span =
+    p->at[AT_MEMORY] =
         quantity_key(s, k, KEY_MEMORY, UNIT_BYTES, &p->memory_cap) ? k->at[KEY_MEMORY]->value->at : SPAN_NONE;
     uint64_t mantissa;
     int exponent;
@@ -359,7 +360,7 @@ void sema_check_batch(sema *s, const sema_keys *k, bool needed) {
     p->align = (fcp_align)align;
     s->documents = k->at[KEY_DOCUMENTS];
     const entry *e = k->at[KEY_LENGTHS];
-    p->lengths_span = e ? e->value->at : SPAN_NONE;
+    p->at[AT_LENGTHS] = e ? e->value->at : SPAN_NONE;
     if (!e) {
         if (!needed || k->misspelled) return;
         const section *batch = k->sections[SECTION_BATCH];
@@ -392,11 +393,11 @@ static void check_block(sema *s, const sema_keys *k) {
     struct fcpc_program *p = s->out;
     const entry *e = k->at[KEY_BLOCK];
     p->block = BLOCK_AUTO;
-    p->block_span = SPAN_NONE;
+    p->at[AT_BLOCK] = SPAN_NONE;
     if (!e) return;
     int64_t v;
     if (e->value->kind == EXPR_NAME && !strcmp(e->value->name, "auto")) {
-        p->block_span = e->value->at;
+        p->at[AT_BLOCK] = e->value->at;
         return;
     }
     if (!sema_eval_constant(s, e->value, "block", &v)) return;
@@ -413,7 +414,7 @@ static void check_block(sema *s, const sema_keys *k) {
         return;
     }
     p->block = (uint32_t)v;
-    p->block_span = e->value->at;
+    p->at[AT_BLOCK] = e->value->at;
 }
 
 /* A strategy's parameter as a program would write its usual value. */
@@ -543,13 +544,18 @@ static void take_usual(struct fcpc_program *p, uint32_t which) {
         if (strategy_takes(which, i)) *strategy_param_of(p, i) = strategy_params[i].usual;
 }
 
-/* dcp: how many stages there are is said by `divisions`, or by `coalesce`, but not by both. */
-static void check_divisions(sema *s, const arg *const *given) {
+/* The argument that states a parameter of a strategy; NULL: none does, or the strategy has no such parameter. */
+static const arg *given_for(const arg *const *given, uint32_t strategy, const char *name) {
+    const uint32_t param = strategy_find_param(strategy, name);
+    return param < STRATEGY_PARAMS ? given[param] : NULL;
+}
+
+/* Where a strategy has `divisions`, these or `coalesce` say how many stages there are, but not both. */
+static void check_divisions(sema *s, uint32_t divides, const arg *const *given) {
     struct fcpc_program *p = s->out;
-    const arg *memory = given[strategy_find_param(FCP_STRATEGY_DCP, "epsilon_memory")];
-    const arg *divisions = given[strategy_find_param(FCP_STRATEGY_DCP, "divisions")];
-    const arg *coalesce = given[strategy_find_param(FCP_STRATEGY_DCP, "coalesce")];
-    if (memory) p->epsilon_span = memory->value->at;
+    const arg *memory = given_for(given, divides, "epsilon_memory"), *divisions = given_for(given, divides, "divisions"),
+              *coalesce = given_for(given, divides, "coalesce");
+    if (memory) p->at[AT_EPSILON] = memory->value->at;
     if (p->coalesce && coalesce && divisions) {
         diag_error(s->d, FCP_E_VALUE, divisions->name_at, "coalesce and divisions both say how many stages there are");
         diag_also(s->d, coalesce->name_at, "coalesce is given here");
@@ -559,9 +565,8 @@ static void check_divisions(sema *s, const arg *const *given) {
 /* Groups that share heads: with phases each of these has its own stages, and nothing says how many rounds they have. */
 static void check_stages(sema *s, uint32_t divides, const arg *const *given) {
     struct fcpc_program *p = s->out;
-    const arg *coalesce = given[strategy_find_param(divides, "coalesce")];
-    const uint32_t divisions = strategy_find_param(divides, "divisions");
-    const arg *stated = coalesce || divisions == STRATEGY_PARAMS ? coalesce : given[divisions];
+    const arg *coalesce = given_for(given, divides, "coalesce");
+    const arg *stated = coalesce ? coalesce : given_for(given, divides, "divisions");
     if (p->together < p->heads && stated) {
         diag_error(s->d, FCP_E_ARGUMENT, stated->name_at, "%s: each phase of %u heads has its own stages",
                    stated->name, p->together);
@@ -574,9 +579,9 @@ static void check_stages(sema *s, uint32_t divides, const arg *const *given) {
 static void check_strategy(sema *s, const sema_keys *k) {
     struct fcpc_program *p = s->out;
     const entry *e = k->at[KEY_STRATEGY];
-    p->strategy = FCP_STRATEGY_FCP;
-    p->strategy_span = e ? e->value->at : SPAN_NONE;
-    p->epsilon_span = SPAN_NONE;
+    p->strategy = STRATEGY_USUAL;
+    p->at[AT_STRATEGY] = e ? e->value->at : SPAN_NONE;
+    p->at[AT_EPSILON] = SPAN_NONE;
     const expr *between = NULL, *call = e ? sema_between_of(s, e->value, &between) : NULL;
     int which = call ? choice(s, call, "strategy", strategy_names, STRATEGY_ANY) : -1;
     if (which >= 0) p->strategy = (fcp_strategy)which;
@@ -587,27 +592,25 @@ static void check_strategy(sema *s, const sema_keys *k) {
     take_usual(p, p->strategy);
     if (which >= 0) check_params(s, p->strategy, call, given);
     if (between) check_params(s, divides, between, given);
-    if (divides == FCP_STRATEGY_DCP) check_divisions(s, given);
+    check_divisions(s, divides, given);
     if (which >= 0 && strategy_shares_heads(p->strategy)) {
-        const uint32_t heads = strategy_find_param(p->strategy, "heads");
-        const arg *inside = given[strategy_find_param(p->strategy, "inside")];
-        const arg *together = heads < STRATEGY_PARAMS ? given[heads] : NULL;
+        const arg *inside = given_for(given, p->strategy, "inside"), *together = given_for(given, p->strategy, "heads");
         sema_check_sharing(s, e->value->at, inside ? inside->value : NULL, together ? together->value : NULL);
         if (program_has_groups(p)) check_stages(s, divides, given);
     }
-    const arg *among = which == STRATEGY_AUTO ? given[strategy_find_param(STRATEGY_AUTO, "among")] : NULL;
+    const arg *among = given_for(given, p->strategy, "among"), *servers = given_for(given, divides, "servers");
     if (among) sema_check_among(s, among->value->at);
-    uint32_t ranks = p->nodes * p->gpus, servers = strategy_find_param(FCP_STRATEGY_CAD, "servers");
-    if (given[servers] && program_has_groups(p) && p->servers % p->inside) {
+    uint32_t ranks = p->nodes * p->gpus;
+    if (servers && program_has_groups(p) && p->servers % p->inside) {
         const uint32_t lanes = p->inside, whole = p->servers / lanes * lanes;
-        diag_error(s->d, FCP_E_VALUE, given[servers]->value->at,
+        diag_error(s->d, FCP_E_VALUE, servers->value->at,
                    "servers = %u: groups of %u ranks share heads, and are servers as a whole or not", p->servers,
                    lanes);
         diag_hint(s->d, "servers = %u would do", whole ? whole : lanes);
         return;
     }
-    if (!given[servers] || p->servers < ranks) return;
-    diag_error(s->d, FCP_E_VALUE, given[servers]->value->at, "servers = %u of %u rank%s: none is left for tokens",
+    if (!servers || p->servers < ranks) return;
+    diag_error(s->d, FCP_E_VALUE, servers->value->at, "servers = %u of %u rank%s: none is left for tokens",
                p->servers, ranks, ranks == 1 ? "" : "s");
     if (ranks > 1) diag_hint(s->d, "at most %u", ranks - 1);
 }
@@ -703,10 +706,10 @@ static void check_tokens(sema *s, const sema_keys *k) {
     int which = 0;
     choice_key(s, k, KEY_TOKENS, words, 2, &which);
     p->equal = which == 1;
-    p->tokens_span = e ? e->value->at : SPAN_NONE;
+    p->at[AT_TOKENS] = e ? e->value->at : SPAN_NONE;
     if (!p->equal || !p->servers) return;
-    diag_error(s->d, FCP_E_VALUE, p->tokens_span, "tokens = equal: servers hold no tokens");
-    diag_also(s->d, p->strategy_span, "there are %u of them", p->servers);
+    diag_error(s->d, FCP_E_VALUE, p->at[AT_TOKENS], "tokens = equal: servers hold no tokens");
+    diag_also(s->d, p->at[AT_STRATEGY], "there are %u of them", p->servers);
 }
 
 /* Whoever asks for fp32 wants results that are right to fp32, and a partial result rounded to bf16 is off by 2^-8. */
@@ -742,7 +745,7 @@ void sema_check_plan(sema *s, const sema_keys *k) {
     check_layout(s, k);
     check_tokens(s, k);
     if (p->part_count && p->layout == FCP_LAYOUT_PLANNED && !strategy_keeps_homes(p)) {
-        diag_error(s->d, FCP_E_VALUE, p->lengths_span,
+        diag_error(s->d, FCP_E_VALUE, p->at[AT_LENGTHS],
                    "'on' says which ranks hold these sequences, but the plan chooses that");
         diag_hint(s->d, "with layout = contiguous or zigzag, or strategy = cad, tokens stay where they are");
     }

@@ -2,6 +2,7 @@
 #ifndef FCPC_SEMA_LENGTHS_H
 #define FCPC_SEMA_LENGTHS_H
 #include "compiler/sema/sema.h"
+#include "runtime/plan/plan.h"
 
 enum { LENGTHS_MAX = 1 << 24 };              /* sequences of a batch */
 #define LENGTHS_SUM_MAX (UINT64_C(1) << 40)  /* keys of a batch, and queries */

@@ -158,7 +158,7 @@ static uint32_t strategy_called(const expr *call) {
     bool named = call && (call->kind == EXPR_NAME || call->kind == EXPR_CALL);
     for (uint32_t i = 0; named && i < STRATEGY_ANY; i++)
         if (!strcmp(call->name, strategy_names[i])) return i;
-    return FCP_STRATEGY_FCP;
+    return STRATEGY_USUAL;
 }
 
 static bool has_argument(const expr *call, const char *name) {

@@ -1,8 +1,8 @@
-/* program.c: what a program keeps after its parse: its canonical text, and the sources that its spans refer to.
+/* program.c: ends a parse: makes the canonical text of the program, and copies of the sources that its places refer to.
  *
- * A span names its source by number. During a parse, that is the number in the diagnostics object of the parse. A
- * finished program keeps copies of its sources and numbers them from 0. So errors of a later batch can be shown in
- * another diagnostics object.
+ * A place in the text (struct span) names its source by a number. During a parse, that is a number in the diagnostics
+ * object of the parse. A finished program has copies of its sources and numbers them from 0. So an error of a later
+ * batch can be shown in another diagnostics object: program_attach adds the copies to it.
  */
 #include "compiler/sema/program.h"
 
@@ -51,9 +51,7 @@ static void rebase_spans(struct fcpc_program *p, uint32_t base) {
     for (uint32_t i = 0; i < p->slices_count; i++) rebase((span *)&p->slices_about[i].at, base);
     for (uint32_t i = 0; i < p->array_count; i++) rebase((span *)&p->arrays[i].at, base);
     for (uint32_t i = 0; i < p->exact_count; i++) rebase(&p->exact[i], base);
-    span *const single[] = {&p->mask_span,    &p->score_span,  &p->block_span,  &p->ranks_span,
-                            &p->lengths_span, &p->memory_span, &p->strategy_span, &p->documents_span};
-    for (size_t i = 0; i < sizeof single / sizeof *single; i++) rebase(single[i], base);
+    for (int i = 0; i < PROGRAM_PLACES; i++) rebase(&p->at[i], base);
 }
 
 static bool keep_sources(sema *s) {
@@ -119,7 +117,7 @@ uint32_t program_attach(const fcpc_program *program, diags *d) {
 fcpc_program *program_new(void) {
     fcpc_program *p = calloc(1, sizeof *p);
     if (!p) return NULL;
-    p->mask_span = p->score_span = p->documents_span = SPAN_NONE;
+    for (int i = 0; i < PROGRAM_PLACES; i++) p->at[i] = SPAN_NONE;
     p->documents = FCP_NONE;
     return p;
 }

@@ -1,10 +1,11 @@
-/* program.h: a checked program. sema makes it of a source; it has everything that later passes need. */
+/* program.h: a checked program: all that planning has to know of the text. */
 #ifndef FCPC_SEMA_PROGRAM_H
 #define FCPC_SEMA_PROGRAM_H
-#include "runtime/plan/plan.h"
 #include "compiler/base/arena.h"
 #include "compiler/base/diag.h"
 #include "compiler/fcpc.h"
+#include "runtime/plan/plan_arrays.h"
+#include "runtime/plan/plan_cluster.h"
 
 enum { BLOCK_AUTO = 0, BLOCK_USUAL = 4096 };
 #define MARGIN_AUTO UINT32_MAX
@@ -56,6 +57,21 @@ typedef struct program_layer {
     fcpc_program *program; /* with this mask; NULL: of the first one, which is the program itself */
 } program_layer;
 
+/* What errors and warnings of a batch point to in the source. */
+typedef enum program_place {
+    AT_MASK,
+    AT_SCORE, /* the calls in `plan` */
+    AT_BLOCK,
+    AT_RANKS,
+    AT_LENGTHS,
+    AT_MEMORY,
+    AT_STRATEGY,
+    AT_EPSILON,
+    AT_TOKENS,
+    AT_DOCUMENTS, /* values of keys */
+    PROGRAM_PLACES
+} program_place;
+
 struct fcpc_program {
     arena arena; /* owns everything below */
     program_layer *layers;
@@ -87,7 +103,6 @@ struct fcpc_program {
     mc_code mask;
     const span *mask_spans; /* per node: the sub-expression it came from */
     const char *mask_name;  /* "lambda(sink = 64, window = 8192)" */
-    span mask_span;         /* of the call */
     bool mask_own;          /* it is defined in the program, not in the prelude */
     /* of the call */
     const struct program_param { const char *name; int64_t value; bool is_number; span at; } *mask_params;
@@ -107,7 +122,6 @@ struct fcpc_program {
     mc_code score, slope;
     const span *score_spans; /* per node of score */
     const char *score_name;  /* "softcap(c = 50.0)", NULL: the plan has none */
-    span score_span;         /* of the call */
     /* Like the mask, but it also faults where the score would fault for a pair that the mask allows. If the score
      * cannot fault, these are the nodes of the mask. */
     mc_code check;
@@ -147,8 +161,7 @@ struct fcpc_program {
     bool deterministic;
     fcp_dtype wire;     /* of partial results as they travel: FCP_FP32 or FCP_BF16 */
     bool lse_gradient;  /* the backward pass takes a gradient of LSE; false where there is no backward pass */
-    /* where stated; SPAN_NONE for a default */
-    span block_span, ranks_span, lengths_span, memory_span, strategy_span, epsilon_span, tokens_span, documents_span;
+    span at[PROGRAM_PLACES]; /* SPAN_NONE where the program does not state it */
 
     const char *canonical;    /* printed program, overrides applied */
     const char *plan_source;  /* the same without the batch, which plans keep as tables; plans store this text */
@@ -169,25 +182,6 @@ static inline uint32_t program_block(const struct fcpc_program *p) {
 
 /* The number in `between` of a strategy. */
 #define BETWEEN(strategy) ((uint32_t)(strategy) + 1)
-/* Do keys go round a ring of groups? Then groups have their homes from the layout, like one group alone. */
-static inline bool program_has_ring(const struct fcpc_program *p) { return p->between == BETWEEN(FCP_STRATEGY_RING); }
-/* Does another strategy divide the batch among the groups, each of which stands for one rank of that strategy's? */
-static inline bool program_has_groups(const struct fcpc_program *p) { return p->between && !program_has_ring(p); }
-/* The strategy that cuts blocks and chooses homes, for each rank or for each group. */
-static inline fcp_strategy program_divides_by(const struct fcpc_program *p) {
-    return program_has_groups(p) ? (fcp_strategy)(p->between - 1) : p->strategy;
-}
-/* The rounds of a stage with such groups of `inside` ranks, where it would have `rounds` without. What crosses between
- * groups is cut by heads, too, so a stage takes as many times more. */
-static inline uint32_t program_rounds_between(uint32_t rounds, uint32_t inside) {
-    enum { MOST = 64 }; /* as of the parameter */
-    return rounds * inside < MOST ? rounds * inside : MOST;
-}
-/* How many ranks or groups that strategy divides the batch among. */
-static inline uint32_t program_places(const struct fcpc_program *p) {
-    return p->nodes * p->gpus / (program_has_groups(p) ? p->inside : 1);
-}
-
 static inline uint32_t program_layout_group(const struct fcpc_program *p) {
     return p->layout_group ? p->layout_group : p->nodes * p->gpus;
 }

@@ -9,11 +9,12 @@
  * another strategy that divides the batch among them.
  */
 #include "compiler/sema/sharing.h"
+#include "runtime/plan/enum_names.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "compiler/base/divisor.h"
+#include "compiler/base/integers.h"
 #include "compiler/base/text.h"
 #include "compiler/sema/strategies.h"
 
@@ -29,9 +30,8 @@ static bool shares(const expr *e) {
 
 /* What may divide the batch among the groups, as BETWEEN(a strategy); 0: this may not. */
 static uint32_t between_of(const expr *e) {
-    static const fcp_strategy among[] = {FCP_STRATEGY_RING, FCP_STRATEGY_FCP, FCP_STRATEGY_CAD, FCP_STRATEGY_DCP};
-    for (size_t i = 0; i < sizeof among / sizeof *among; i++)
-        if (is_named(e, fcp_strategy_names[among[i]])) return BETWEEN(among[i]);
+    for (uint32_t i = 0; i < FCP_STRATEGY_COUNT; i++)
+        if (strategy_facts_of[i].between != BETWEEN_NOTHING && is_named(e, fcp_strategy_names[i])) return BETWEEN(i);
     return 0;
 }
 
@@ -61,7 +61,7 @@ const expr *sema_between_of(sema *s, const expr *value, const expr **out_between
 
 /* The name of the strategy that stands behind '+'; without one, a name for hints. */
 static const char *name_between(const struct fcpc_program *p) {
-    return fcp_strategy_names[p->between ? p->between - 1 : FCP_STRATEGY_RING];
+    return p->between ? fcp_strategy_names[p->between - 1] : "ring";
 }
 
 /* The largest group of ranks that divides them and the heads: one that lies inside a node, if there is one. */
@@ -134,10 +134,8 @@ void sema_check_sharing(sema *s, span whole, const expr *inside, const expr *tog
         diag_hint(s->d, "%s(inside = %u) + %s would do", name, group_that_fits(p), name_between(p));
     } else if (p->heads % p->inside) {
         refuse_ranks(s, p->strategy, inside_at);
-    } else if (p->strategy == FCP_STRATEGY_ULYSSES) {
-        p->together = p->heads;
     } else {
-        if (!p->together) p->together = p->inside; /* least */
+        if (!p->together) p->together = strategy_heads_together(p);
         if (p->together % p->inside || p->heads % p->together) refuse_heads(s, together ? together->at : whole);
     }
 }

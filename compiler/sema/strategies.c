@@ -1,5 +1,6 @@
-/* strategies.c: the parameters of the strategies, as a table. */
+/* strategies.c: a line of facts for each strategy, and a line for each parameter that some of them take. */
 #include "compiler/sema/strategies.h"
+#include "runtime/plan/enum_names.h"
 
 #include <string.h>
 
@@ -11,6 +12,17 @@ enum { ALL = (1u << FCP_STRATEGY_COUNT) - 1, AUTO = 1u << STRATEGY_AUTO };
 #define X(id, name) [id] = name,
 const char *const strategy_names[STRATEGY_ANY] = {FCP_STRATEGY_LIST(X)[STRATEGY_AUTO] = "auto"};
 #undef X
+
+const strategy_facts strategy_facts_of[STRATEGY_ANY] = {
+    [FCP_STRATEGY_FCP] = {HOMES_CHOSEN, BETWEEN_BATCH, .serves_all_masks = true},
+    [FCP_STRATEGY_RING] = {HOMES_CHOSEN, BETWEEN_KEYS, .even = 1},
+    [FCP_STRATEGY_ZIGZAG] = {HOMES_CHOSEN, .even = 2},
+    [FCP_STRATEGY_CAD] = {HOMES_BASE, BETWEEN_BATCH},
+    [FCP_STRATEGY_ULYSSES] = {HOMES_CALLER},
+    [FCP_STRATEGY_UPIPE] = {HOMES_CALLER},
+    [FCP_STRATEGY_DCP] = {HOMES_LAYOUT, BETWEEN_BATCH, .serves_all_masks = true, .slow_tiles = true},
+    [FCP_STRATEGY_GROUPS] = {HOMES_LAYOUT, .packs_sequences = true},
+};
 
 static const char *const splits[] = {"off", "auto"};
 static const char *const shapes[GROUPS_SHAPES] = {[GROUPS_ZIGZAG] = "zigzag", [GROUPS_RING] = "ring"};
@@ -64,11 +76,10 @@ uint32_t strategy_param_names(uint32_t strategy, const char *out[STRATEGY_PARAMS
 }
 
 bool strategy_keeps_homes(const struct fcpc_program *p) {
-    const uint32_t by = program_divides_by(p);
-    switch (by) {
-    case FCP_STRATEGY_CAD: return p->base == CAD_BASE_CALLER;
-    case FCP_STRATEGY_DCP:
-    case FCP_STRATEGY_GROUPS: return p->layout != FCP_LAYOUT_PLANNED;
-    default: return strategy_shares_heads(by);
+    switch (strategy_facts_of[program_divides_by(p)].homes) {
+    case HOMES_CALLER: return true;
+    case HOMES_LAYOUT: return p->layout != FCP_LAYOUT_PLANNED;
+    case HOMES_BASE: return p->base == CAD_BASE_CALLER;
+    default: return false;
     }
 }

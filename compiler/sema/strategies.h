@@ -1,36 +1,50 @@
-/* strategies.h: the strategies, a line each, and their parameters.
+/* strategies.h: facts about each strategy, and the parameters of all, as tables.
  *
- * Each line says once what the whole compiler has to know of a strategy:
- *   id         FCP_STRATEGY_id: the number that plan files hold; its name is said beside it in runtime/plan/plan.h, for
- *              a plan is read, and its strategy named, where there is no compiler
- *   by block   true: it cuts the batch into blocks of plan.block tokens; false: it does not look at plan.block
- *   in place   true: homes are where the caller holds the tokens, and work moves;
- *              false: homes are the strategy's choice
- *   cut, place the functions that cut the batch and place the blocks, of compiler/problem and compiler/place
- *   exec       the function that says where each tile runs; NULL: each at its Q block's home
+ * Passes do not ask which strategy a program names. They ask a fact about it, so that a new strategy changes no pass.
+ * To add one, add:
+ *   1. its number and name to FCP_STRATEGY_LIST in runtime/plan/enums.h. They are there because a plan states its
+ *      strategy, and plans are also read where there is no compiler;
+ *   2. a line in strategy_facts_of, and lines for its parameters in strategy_params (strategies.c);
+ *   3. a folder in compiler/place with its functions, and a line for these in compiler/passes/strategy_table.c;
+ *   4. the settings with which strategy = auto tries it, in compiler/auto/candidates.c.
  *
- * Beside them a program may say `auto`, which is no strategy of plans: it tries these and keeps one (compiler/auto).
- *
- * The front end reads the parameters from here. compiler/place/strategy_table.c makes the same lines into the table of
- * functions; rooms below it need not know any function by name.
+ * `auto` is no strategy of plans: compiler/auto tries several and keeps one.
  */
 #ifndef FCPC_SEMA_STRATEGIES_H
 #define FCPC_SEMA_STRATEGIES_H
 #include "compiler/sema/program.h"
 
-/*    id      by block  in place  cut                 place            exec */
-#define STRATEGIES(X)                                                                                                  \
-    X(FCP,    true,     false,    problem_cut_blocks, place_by_fcp,    NULL)                                           \
-    X(RING,   false,    false,    problem_cut_ring,   place_by_ring,   NULL)                                           \
-    X(ZIGZAG, false,    false,    problem_cut_zigzag, place_by_zigzag, NULL)                                           \
-    X(CAD,    true,     true,     cad_cut,            place_by_cad,    exec_by_cad)                                    \
-    X(ULYSSES,false,    true,     heads_cut,          place_by_heads,  exec_by_heads)                                  \
-    X(UPIPE,  false,    true,     heads_cut,          place_by_heads,  exec_by_heads)                                  \
-    X(DCP,    true,     true,     dcp_cut,            place_by_dcp,    exec_by_dcp)                                    \
-    X(GROUPS, true,     true,     groups_cut,         place_by_groups, exec_by_groups)
-
 /* What a program's strategy may be beyond those of plans; and, for the functions below, any. */
 enum { STRATEGY_AUTO = FCP_STRATEGY_COUNT, STRATEGY_ANY };
+/* The strategy of a program that names none; and the one that computes some heads after the others, in phases that
+ * share their memory, which is what a plan that does not fit its memory is told of. */
+#define STRATEGY_USUAL FCP_STRATEGY_FCP
+#define STRATEGY_IN_PHASES FCP_STRATEGY_UPIPE
+
+/* Which rank is home to a token. */
+typedef enum strategy_homes {
+    HOMES_CHOSEN, /* one that the strategy chooses */
+    HOMES_CALLER, /* the rank where the caller holds it */
+    HOMES_LAYOUT, /* that rank where the program states a layout, and else one that the strategy chooses */
+    HOMES_BASE    /* that rank with base = caller, and else the one that the base's strategy chooses */
+} strategy_homes;
+
+/* What the strategy does behind '+', between groups of ranks that share heads: "ulysses + ring". */
+typedef enum strategy_between {
+    BETWEEN_NOTHING, /* it may not stand there */
+    BETWEEN_KEYS,    /* keys and values go round all groups */
+    BETWEEN_BATCH    /* it divides the batch among the groups, as it else does among ranks */
+} strategy_between;
+
+typedef struct strategy_facts {
+    strategy_homes homes;
+    strategy_between between;
+    uint32_t even;         /* it cuts every sequence into so many chunks a rank, of equal length; 0: it does not */
+    bool packs_sequences;  /* which sequences share ranks follows from their lengths alone */
+    bool serves_all_masks; /* with `layers`: blocks are divided for all masks, and chosen homes balanced under all */
+    bool slow_tiles;       /* to place a tile takes longer than all passes behind that */
+} strategy_facts;
+extern const strategy_facts strategy_facts_of[STRATEGY_ANY]; /* of auto: zeros */
 
 /* What a strategy takes in parentheses. The program keeps each as a uint32_t. */
 typedef enum param_kind {
@@ -64,12 +78,43 @@ static inline bool strategy_takes(uint32_t strategy, uint32_t param) {
 static inline bool strategy_shares_heads(uint32_t strategy) {
     return strategy_find_param(strategy, "inside") < STRATEGY_PARAMS;
 }
-/* Are homes where the caller holds the tokens? Else the strategy chooses them. */
+/* How many heads are computed at a time by a strategy that shares heads, if the program does not say: those of one rank
+ * each, or all of them where the strategy has no phases. */
+static inline uint32_t strategy_heads_together(const struct fcpc_program *p) {
+    return strategy_find_param(p->strategy, "heads") < STRATEGY_PARAMS ? p->inside : p->heads;
+}
+/* Are homes where the caller holds the tokens? Else they are chosen. */
 bool strategy_keeps_homes(const struct fcpc_program *p);
 /* The names of the parameters that a strategy takes; returns how many. */
 uint32_t strategy_param_names(uint32_t strategy, const char *out[STRATEGY_PARAMS]);
 /* Where the program keeps a parameter. */
 static inline uint32_t *strategy_param_of(struct fcpc_program *p, uint32_t param) {
     return (uint32_t *)((char *)p + strategy_params[param].offset);
+}
+
+/* --- groups of ranks that share heads ----------------------------------------------------------------------------- */
+
+static inline strategy_between program_between(uint32_t between) {
+    return between ? strategy_facts_of[between - 1].between : BETWEEN_NOTHING;
+}
+/* Do keys go round a ring of groups? Then the batch is divided by the layout, as with one group alone. */
+static inline bool program_has_ring(const struct fcpc_program *p) { return program_between(p->between) == BETWEEN_KEYS; }
+/* Does another strategy divide the batch among the groups, each of which stands for one rank of that strategy's? */
+static inline bool program_has_groups(const struct fcpc_program *p) {
+    return program_between(p->between) == BETWEEN_BATCH;
+}
+/* The strategy that cuts blocks and chooses homes, for each rank or for each group. */
+static inline fcp_strategy program_divides_by(const struct fcpc_program *p) {
+    return program_has_groups(p) ? (fcp_strategy)(p->between - 1) : p->strategy;
+}
+/* The rounds of a stage with such groups of `inside` ranks, where it would have `rounds` without. What crosses between
+ * groups is cut by heads, too, so a stage takes as many times more. */
+static inline uint32_t program_rounds_between(uint32_t rounds, uint32_t inside) {
+    enum { MOST = 64 }; /* as of the parameter */
+    return rounds * inside < MOST ? rounds * inside : MOST;
+}
+/* How many ranks or groups that strategy divides the batch among. */
+static inline uint32_t program_places(const struct fcpc_program *p) {
+    return p->nodes * p->gpus / (program_has_groups(p) ? p->inside : 1);
 }
 #endif

@@ -1,17 +1,21 @@
-/* model.c: gathers from a plan's tables what pictures show: the mask as a grid of counts, and figures of ranks and
+/* model.c: gathers what pictures show from a plan's tables: the mask as a grid of counts, and figures of ranks and
  * stages.
  *
  * Requires: a plan that has passed fcp_plan_check.
  * Gives:    integers only, so that pictures are the same bytes on every machine.
- * Cost:     O(plan): each instruction and transfer is read once, and so are the runs of each part of a drawn
+ * Cost:     linear in the plan: each instruction and transfer is read once, and so are the runs of each part of a drawn
  *           sequence.
  *
- * How pairs are counted: a plan stores, for each part (a piece of queries against a piece of keys), the exact number
- * of allowed pairs and the class of each cell. All pairs of a FULL cell are allowed. The rest of the part's pairs lie
- * in its PARTIAL cells, where the plan does not say how many each has: they are shared out by area. So a count over
- * whole parts is exact, and a finer one is an estimate.
+ * How pairs are counted. For each part (a piece of queries against a piece of keys) a plan has the exact number of
+ * allowed pairs and the class of each cell. In a FULL cell all pairs are allowed. The other pairs of the part lie in
+ * its PARTIAL cells, and the plan does not say how many are in each. They are divided among these cells in proportion
+ * to their areas. So a count over whole parts is exact, and a finer one is an estimate.
  */
 #include "compiler/show/model.h"
+#include "runtime/plan/bytes.h"
+#include "runtime/plan/head_ranges.h"
+#include "runtime/plan/plan_arrays.h"
+#include "runtime/plan/sides.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -65,6 +69,24 @@ const char *show_length(char out[SHOW_LENGTH], uint64_t queries, uint64_t keys) 
     else snprintf(out, SHOW_LENGTH, "%s quer%s, %s key%s", show_count(q, queries), queries == 1 ? "y" : "ies",
                   show_count(k, keys), keys == 1 ? "" : "s");
     return out;
+}
+
+const char *show_range(char out[SHOW_RANGE], uint32_t first, uint32_t count, uint32_t all) {
+    const uint32_t last = min_u32(first + count, all) - 1;
+    if (first == last) snprintf(out, SHOW_RANGE, "%" PRIu32, first);
+    else snprintf(out, SHOW_RANGE, "%" PRIu32 "-%" PRIu32, first, last);
+    return out;
+}
+
+const char *show_halves(const fcp_plan *plan, char out[SHOW_LENGTH]) {
+    const uint32_t second = fcp_second_stage(plan);
+    *out = 0;
+    if (second) snprintf(out, SHOW_LENGTH, "; from stage %" PRIu32 " on the second half moves", second);
+    return out;
+}
+
+uint64_t show_figure(const show_rank *r, int which) {
+    return which == 0 ? r->pairs : which == 1 ? r->tokens : which == 2 ? r->sent : r->received;
 }
 
 /* --- which sequences --------------------------------------------------------------------------------------------- */
@@ -123,9 +145,9 @@ uint64_t show_alike(const fcp_plan *plan, uint64_t sequence) {
     return alike;
 }
 
-/* Of sequences that have queries and keys, chooses up to `most` lengths to draw: the longest; the one in the middle
- * (half of all keys lie in sequences at least as long); and the shortest that has SHORTEST keys. For each it takes the
- * first sequence of that length. */
+/* Chooses up to `most` sequences to draw, of different lengths: the longest; the one in the middle (half of all keys
+ * lie in sequences at least as long); and the shortest that has SHORTEST keys. Sequences without queries or keys are
+ * not drawn. Of several with the same length the first is taken. */
 static fcp_code choose_sequences(const fcp_plan *plan, uint32_t most, arena *memory, show_model *out) {
     uint64_t count = 0, tokens = 0, sum = 0;
     fcp_sequence *sorted = ARENA_NEW(memory, fcp_sequence, plan->sequences_count);
@@ -191,9 +213,9 @@ static int by_start(const void *a, const void *b) {
     return x->block < y->block ? -1 : x->block > y->block;
 }
 
-/* How many cells a row (or column) of the grid stands for, if `most` rows must do. It is better if blocks begin
- * where rows begin. So a divisor or multiple of a block's cells is taken if it is at most a quarter larger than need
- * be. */
+/* How many cells a row (or column) of the grid stands for, so that at most `most` rows are needed. Rows should begin
+ * where blocks begin. So a divisor or multiple of a block's cells is taken, if it is at most a quarter larger than
+ * necessary. */
 static uint64_t choose_group(uint64_t cells, uint32_t most, uint32_t block) {
     uint64_t least = (cells + most - 1) / most, in_block = block / FCP_CELL;
     for (uint64_t group = least; in_block && group <= least + least / 4; group++)
@@ -213,8 +235,8 @@ static void fill_cuts(const show_grid *g, fcp_side side, uint64_t group, uint32_
     cut[count] = side == FCP_KEYS ? g->length : g->queries;
 }
 
-/* Whether the piece belongs to the grid's sequence and holds this side of it. */
-/* Of several ranges of heads the first is drawn: the others have the same tokens. */
+/* Does the piece belong to the grid's sequence, and does it hold this side of it? If blocks have some heads each, only
+ * those of the first range count: the others have the same tokens. */
 static bool is_on(const fcp_plan *plan, const fcp_piece *p, const show_grid *g, fcp_side side) {
     const fcp_block *block = &plan->blocks[p->block];
     return p->sequence == g->sequence && block->holds >> side & 1 && fcp_first_range(plan, block);
@@ -232,7 +254,7 @@ static fcp_code list_stretches(const fcp_plan *plan, arena *memory, show_grid *g
     n = 0;
     for (uint64_t i = 0; i < plan->pieces_count; i++) {
         const fcp_piece *p = &plan->pieces[i];
-        /* until the stretches are sorted, first_cell holds the piece's number */
+        /* first_cell holds the piece's number until the stretches are sorted */
         if (is_on(plan, p, g, side))
             list[n++] = (show_stretch){p->start, p->length, p->block, plan->blocks[p->block].home, i};
     }
@@ -327,7 +349,7 @@ static void add_shape(const fcp_plan *plan, const fcp_shape_rec *shape, uint32_t
     }
 }
 
-/* Adds a part: for each class of heads, its shape. */
+/* Adds a part. It has a shape for each class of heads. */
 static void add_part(const fcp_plan *plan, show_grid *g, const fcp_part *part, const uint64_t *first_cell,
                      uint32_t moved_to) {
     const uint32_t range = plan->blocks[plan->pieces[part->q_piece].block].heads;
@@ -337,7 +359,7 @@ static void add_part(const fcp_plan *plan, show_grid *g, const fcp_part *part, c
 }
 
 static fcp_code fill_grids(const fcp_plan *plan, const show_scale *scale, arena *memory, show_model *out) {
-    uint8_t *grid_of = ARENA_ZNEW(memory, uint8_t, plan->pieces_count + 1); /* 1 + grid, 0: none */
+    uint8_t *grid_of = ARENA_ZNEW(memory, uint8_t, plan->pieces_count + 1); /* 1 + the number of its grid; 0: none */
     uint64_t *first_cell = ARENA_ZNEW(memory, uint64_t, plan->pieces_count + 1);
     if (!grid_of || !first_cell) return FCP_E_NO_MEMORY;
     for (uint32_t i = 0; i < out->grid_count; i++) {
@@ -429,7 +451,7 @@ static void fill_streams(show_model *m) {
         for (uint32_t rank = 0; rank < plan->problem->ranks; rank++) {
             const fcp_stream *s = fcp_stream_of(plan, pass, rank, FCP_COMPUTE);
             uint64_t pairs = 0;
-            uint32_t stage = 0; /* the one that `pairs` is counted for */
+            uint32_t stage = 0; /* the stage that `pairs` is counted for */
             for (uint32_t i = s->first; i < s->first + s->count && pass == m->pass; i++) {
                 const fcp_instr *in = &plan->instrs[i];
                 if (in->op != FCP_OP_ATTEND || in->stage >= m->stages) continue;
@@ -455,7 +477,7 @@ static void fill_rounds(show_model *m) {
         }
 }
 
-/* Sorts ranks by work, heaviest first; of equal ones the lower number comes first. A merge sort from the bottom up,
+/* Sorts ranks by work, heaviest first; equal ones stay in the order of their numbers. It is a bottom-up merge sort,
  * which is stable. */
 static void sort_by_work(const show_model *m, uint32_t *order, uint32_t *spare, uint32_t n) {
     for (uint32_t i = 0; i < n; i++) order[i] = i;
@@ -471,8 +493,8 @@ static void sort_by_work(const show_model *m, uint32_t *order, uint32_t *spare, 
     }
 }
 
-/* How many ranks share a row of the pipeline: as many as it takes to need no more than `rows` rows. If several share
- * one, their number is rounded up to whole nodes, unless a node has more than four times as many. */
+/* How many ranks share a row of the pipeline, so that at most `rows` rows are needed. If several share one, their
+ * number is rounded up to whole nodes, unless a node has more than four times as many. */
 static uint32_t ranks_a_row(const fcp_problem *p, uint32_t rows) {
     uint32_t group = (p->ranks + rows - 1) / rows;
     if (group <= 1) return 1;
@@ -519,7 +541,7 @@ static fcp_code fill_ranks(const fcp_plan *plan, const show_scale *scale, arena 
 /* --- the source -------------------------------------------------------------------------------------------------- */
 
 /* Finds what follows `key` (such as "mask = ") on its line in the plan's source. The last such line counts, because the
- * section `plan` comes last. Without such a line *out stays as it is. */
+ * section `plan` comes last. If there is no such line, *out stays as it is. */
 static fcp_code find_line(const fcp_plan *plan, const char *key, arena *memory, const char **out) {
     const char *s = plan->source, *end = s + plan->source_count, *found = NULL, *found_end = NULL;
     size_t key_size = strlen(key);
@@ -548,8 +570,8 @@ static fcp_code find_line(const fcp_plan *plan, const char *key, arena *memory, 
     return FCP_OK;
 }
 
-/* A program with one mask need not name it in the section `plan`: then the mask's own line, "mask NAME = ...", has
- * it. */
+/* In a program with one mask the section `plan` may leave out its name. Then the name is taken from the mask's own
+ * line, "mask NAME = ...". */
 fcp_code show_mask_text(const fcp_plan *plan, arena *memory, const char **out) {
     const char *name = NULL;
     fcp_code code = find_line(plan, "mask = ", memory, &name);

@@ -1,12 +1,12 @@
-/* model.h: what a picture of a plan shows, gathered from the plan's tables and scaled down to the size of the
- * picture. */
+/* model.h: what a picture of a plan shows: figures that are gathered from the plan's tables, and summed up until they
+ * fit into the picture. */
 #ifndef FCPC_SHOW_MODEL_H
 #define FCPC_SHOW_MODEL_H
-#include "runtime/plan/plan.h"
 #include "compiler/base/arena.h"
 #include "compiler/base/text.h"
+#include "runtime/plan/enums.h"
 
-/* How large a picture may become: the most that it may have of each. */
+/* The size of a picture: at most so many of each. */
 typedef struct show_scale {
     uint32_t grid_cols, grid_rows;   /* of the grid of the longest sequence; rows <= cols */
     uint32_t minor_cols, minor_rows; /* of the other grids */
@@ -15,15 +15,15 @@ typedef struct show_scale {
 } show_scale;
 enum { SHOW_GRIDS = 3 };
 
-/* A stretch of a sequence that lies in one block. Stretches are sorted by position. */
+/* A stretch of a sequence's queries or keys that lies in one block. Stretches are sorted by position. */
 typedef struct show_stretch {
     uint64_t start;
     uint32_t length, block, home;
     uint64_t first_cell; /* how many cells lie before it; each piece begins a new cell */
 } show_stretch;
 
-/* The mask of one sequence, as counts of allowed pairs. Row r stands for the queries [row_cut[r], row_cut[r + 1]),
- * counted from the sequence's first query, which is at position q_first; column c for keys, likewise. */
+/* The mask of one sequence, as a grid that counts allowed pairs. Row r stands for the queries [row_cut[r], row_cut[r +
+ * 1]), counted from the sequence's first query, whose position is q_first. Columns stand for keys, likewise. */
 typedef struct show_grid {
     uint32_t sequence;
     uint64_t alike;           /* see show_alike */
@@ -34,15 +34,14 @@ typedef struct show_grid {
     uint32_t rows, cols;
     uint64_t *row_cut, *col_cut;
     uint64_t *pairs; /* rows x cols */
-    /* where work moves (else NULL), rows x cols: the pairs that another rank computes than their queries' home, and the
-     * lowest of those ranks */
+    /* if work moves, else NULL; rows x cols: how many of the pairs are computed by another rank than their queries'
+     * home, and the lowest of these ranks */
     uint64_t *moved;
     uint32_t *moved_to;
     show_stretch *stretches[FCP_SIDES];
     uint32_t stretch_count[FCP_SIDES];
 } show_grid;
-/* The rank that computes a cell of the grid, if most of the cell's pairs are computed away from their
- * queries' home; else FCP_NONE. */
+/* The rank that computes most pairs of a cell, if that is not their queries' home; else FCP_NONE. */
 uint32_t show_moved_to(const show_grid *g, uint32_t row, uint32_t col);
 /* Whether rows and columns stand for the same tokens. */
 static inline bool show_square(const show_grid *g) { return g->queries == g->length; }
@@ -54,8 +53,8 @@ typedef struct show_moves {
 } show_moves;
 fcp_code show_moves_find(const fcp_plan *plan, arena *memory, show_moves *out);
 
-/* Figures of one rank in the pass that is drawn. sent and received are bytes of Q and KV and of results on their way
- * home; reshuffled is apart. gives: pairs of its queries that others compute; takes: pairs that
+/* Figures of one rank in the pass that is drawn. sent and received are bytes of Q and KV, and of results that return
+ * home; reshuffled is for the caller's layout. gives: pairs of its queries that other ranks compute; takes: pairs that
  * it computes for others. */
 typedef struct show_rank {
     uint64_t tokens, blocks, pairs, sent, received, reshuffled, gives, takes;
@@ -69,8 +68,7 @@ typedef struct show_stage {
     uint64_t visits, again; /* all visits; those that are not the first of their block, and so read the running state */
 } show_stage;
 
-/* What a rank does in a stage, or several ranks in several stages together. bytes is the larger of sent and
- * received. */
+/* What a rank does in a stage, or several ranks in several stages. bytes is the larger of sent and received bytes. */
 typedef struct show_cell {
     uint64_t pairs, bytes, visits;
 } show_cell;
@@ -101,8 +99,8 @@ fcp_code show_model_make(const fcp_plan *plan, const show_scale *scale, arena *m
 /* The plan's mask as its source has it: "lambda(sink = 64)"; "?" where the source has none. */
 fcp_code show_mask_text(const fcp_plan *plan, arena *memory, const char **out);
 
-/* How many sequences of the batch have the same mask as this one, itself among them: as many queries and keys, and
- * where the mask reads fields, the same values. */
+/* How many sequences of the batch have the same mask as this one, which is counted too: the same numbers of queries and
+ * keys, and, if the mask reads fields, the same values. */
 uint64_t show_alike(const fcp_plan *plan, uint64_t sequence);
 
 /* How dark a cell of the grid is, from 0 to `levels`. 0 means that no pair is allowed, `levels` that all are. */
@@ -127,6 +125,13 @@ const show_stretch *show_stretch_at(const show_grid *g, fcp_side side, uint64_t 
 /* "8192 tokens", or "100 queries, 4096 keys". */
 enum { SHOW_LENGTH = 80 };
 const char *show_length(char out[SHOW_LENGTH], uint64_t queries, uint64_t keys);
+/* `count` numbers from `first` on, of `all`: "3" or "3-5". */
+enum { SHOW_RANGE = 24 };
+const char *show_range(char out[SHOW_RANGE], uint32_t first, uint32_t count, uint32_t all);
+/* Of a plan that moves in two halves: "; from stage 4 on the second half moves"; of others "". */
+const char *show_halves(const fcp_plan *plan, char out[SHOW_LENGTH]);
+/* Figure number `which` of a rank: pairs, tokens, bytes sent, bytes received. */
+uint64_t show_figure(const show_rank *r, int which);
 
 /* sentences.c: what the plan is for and what it costs: a label and a sentence each. Returns how many. */
 enum { SHOW_FACTS = 20, SHOW_SENTENCE = 512 };
@@ -136,8 +141,8 @@ typedef struct show_fact {
     char sentence[SHOW_SENTENCE];
 } show_fact;
 uint32_t show_facts(const show_model *m, show_fact out[SHOW_FACTS]);
-/* Of a plan some of whose sequences have fewer queries than keys: do the heads of a group share tiles in the kernels'
- * forward pass, and if not, why? False: there is no such sequence, and nothing to say. */
+/* Says whether heads that share a KV head also share tiles in the forward kernels, and if not, why. This matters for
+ * sequences that have fewer queries than keys. False: there is none, and nothing to say. */
 bool show_packing(const fcp_plan *plan, char out_sentence[SHOW_SENTENCE]);
 /* 1048576 as "1,048,576". */
 enum { SHOW_COUNT = 32 };

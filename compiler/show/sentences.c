@@ -1,6 +1,6 @@
-/* sentences.c: the sentences at the head of a picture: what the plan is for and what it costs.
+/* sentences.c: the sentences at the top of a picture: what the plan is for and what it costs.
  *
- * Every setting is told, also those that the program leaves at their default.
+ * All settings are listed, also those that the program leaves at their defaults.
  */
 #include <inttypes.h>
 #include <stdarg.h>
@@ -9,6 +9,12 @@
 
 #include "compiler/show/model.h"
 #include "compiler/show/summary.h"
+#include "runtime/plan/enum_names.h"
+#include "runtime/plan/head_ranges.h"
+#include "runtime/plan/instructions.h"
+#include "runtime/plan/plan_arrays.h"
+#include "runtime/plan/plan_cluster.h"
+#include "runtime/plan/plan_summary.h"
 
 const char *show_count(char out[SHOW_COUNT], uint64_t value) {
     char digits[24];
@@ -23,16 +29,10 @@ const char *show_count(char out[SHOW_COUNT], uint64_t value) {
 
 size_t show_utf8(const char *bytes, size_t left) {
     const unsigned char *s = (const unsigned char *)bytes;
-    if (s[0] < 0x80) return s[0] >= ' ' && s[0] != 127;
-    size_t n = s[0] >= 0xf0 && s[0] < 0xf5 ? 4 : s[0] >= 0xe0 && s[0] < 0xf0 ? 3 : s[0] >= 0xc2 && s[0] < 0xe0 ? 2 : 0;
-    if (!n || n > left) return 0;
-    for (size_t i = 1; i < n; i++)
-        if ((s[i] & 0xc0) != 0x80) return 0;
-    if ((s[0] == 0xc2 && s[1] < 0xa0) || (s[0] == 0xe0 && s[1] < 0xa0) || (s[0] == 0xed && s[1] >= 0xa0) ||
-        (s[0] == 0xf0 && s[1] < 0x90) || (s[0] == 0xf4 && s[1] >= 0x90) ||
-        (s[0] == 0xef && s[1] == 0xbf && s[2] >= 0xbe))
-        return 0;
-    return n;
+    const size_t n = left ? text_utf8(bytes, left) : 0;
+    const bool control = n == 1 ? *s < ' ' || *s == 127 : n == 2 && s[0] == 0xc2 && s[1] < 0xa0;
+    const bool no_character = n == 3 && s[0] == 0xef && s[1] == 0xbf && s[2] >= 0xbe; /* U+FFFE, U+FFFF */
+    return control || no_character ? 0 : n;
 }
 
 typedef struct facts {
@@ -52,7 +52,8 @@ __attribute__((format(printf, 3, 4))) static void add_fact(facts *f, const char 
     va_end(args);
 }
 
-/* Copies text of a plan so that it can be printed: a control character, or a byte that is not UTF-8, becomes '?'. */
+/* Copies text of a plan so that it can be printed safely: control characters, and bytes that are not UTF-8, become '?'.
+ */
 static void plain(char *out, size_t size, const char *from) {
     size_t left = strlen(from), at = 0;
     while (left) {
@@ -185,7 +186,6 @@ static void add_cost(facts *f, const show_model *m) {
     const fcp_problem *p = m->plan->problem;
     const fcp_summary *s = m->plan->summary;
     summary_figures x = summary_derive(m->plan);
-    const uint32_t second = fcp_second_stage(m->plan);
     bool backward = p->passes & 1u << FCP_BACKWARD;
     f->cost = true;
     add_fact(f, "work", "%s of %s pairs are allowed (%.2f %%)%s: %s forward%s%s%s",
@@ -220,12 +220,11 @@ static void add_cost(facts *f, const show_model *m) {
                  backward ? ", and " : "",
                  backward ? summary_number(f->number[3], (double)s->backward_bytes_moved, "B") : "",
                  backward ? " backward" : "");
-    char halves[64] = "";
-    if (second) snprintf(halves, sizeof halves, "; from stage %" PRIu32 " on the second half moves", second);
+    char halves[SHOW_LENGTH];
     if (!s->rounds && s->rounds_dependent)
         add_fact(f, "rounds",
             "%" PRIu64 ", divided stage by stage (no schedule needs fewer than %" PRIu64 "), in %" PRIu64 " stage%s%s",
-            s->rounds_dependent, s->rounds_bound, s->stages, text_plural(s->stages), halves);
+            s->rounds_dependent, s->rounds_bound, s->stages, text_plural(s->stages), show_halves(m->plan, halves));
     else add_fact(f, "rounds",
         "%" PRIu64 " (no schedule needs fewer than %" PRIu64 ") and %" PRIu64 " dependent, in %" PRIu64 " stage%s",
         s->rounds, s->rounds_lower_bound, s->rounds_dependent, s->stages, text_plural(s->stages));

@@ -1,10 +1,14 @@
 /* summary.c: what a plan costs, as five lines of text or as members of a JSON object.
  *
- * Requires: a checked plan, and the times that fcpc_plan gave. Of a plan from a file most times are 0.
- * Units:    FLOPs of a pair are those of fcp_pair_flops. If the mask names h, pairs are already summed over heads;
- *           else a plan counts them once for each range of query heads, and so it does home tokens.
+ * Requires: a checked plan, and the times that fcpc_plan gave. For a plan from a file most times are 0.
+ * Units:    FLOPs of a pair are those of fcp_pair_flops. If the mask names h, a plan's pairs are already sums over
+ *           heads. Otherwise a plan counts pairs, and tokens at home, once for each range of query heads.
  */
 #include "compiler/show/summary.h"
+#include "runtime/plan/bytes.h"
+#include "runtime/plan/enum_names.h"
+#include "runtime/plan/instructions.h"
+#include "runtime/plan/plan_summary.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -33,7 +37,8 @@ summary_figures summary_derive(const fcp_plan *plan) {
         .tokens_max_over_mean = ratio((double)s->tokens_max_rank * ranks, (double)p->tokens * ranges),
         .key_tokens_max_over_mean = ratio((double)s->key_tokens_max_rank * ranks, (double)p->key_tokens * kv_ranges),
     };
-    if (f.compute_floor < 1 || s->bytes_moved || s->backward_bytes_moved) f.compute_floor = 1; /* blocks are divided */
+    /* where work moves, blocks are divided among ranks, so no block limits the balance */
+    if (f.compute_floor < 1 || s->bytes_moved || s->backward_bytes_moved) f.compute_floor = 1;
     return f;
 }
 
@@ -165,7 +170,7 @@ void summary_text(text *out, const fcp_plan *plan, const fcpc_times *times, cons
     /* of_q is empty where no work moves, least where no bound is known */
     char of_q[64] = "", least[64] = "", off[64] = "", rounds[128];
     const uint64_t off_rails = fcp_bytes_off_rails(plan, FCP_FORWARD);
-    if (!s->rounds && s->rounds_dependent) /* work may be done anywhere: rounds are of a stage */
+    if (!s->rounds && s->rounds_dependent) /* work may move to any rank: then rounds are counted by stages */
         snprintf(rounds, sizeof rounds, "%" PRIu64 " round%s, stage by stage (bound %" PRIu64 ")", s->rounds_dependent,
                  text_plural(s->rounds_dependent), s->rounds_bound);
     else

@@ -1,12 +1,11 @@
 /* summary.h: what a plan costs, as five lines of text or as members of a JSON object. */
 #ifndef FCPC_SHOW_SUMMARY_H
 #define FCPC_SHOW_SUMMARY_H
-#include "runtime/plan/plan.h"
 #include "compiler/fcpc.h"
 #include "compiler/base/json.h"
 
-/* Figures that follow from the plan's summary record. A ratio to the mean (over all ranks, also those that own nothing)
- * is 1 if there is nothing to balance. */
+/* Figures that follow from the plan's summary record. A mean is over all ranks, also those without tokens. A ratio to a
+ * mean is 1 if there is nothing to balance. */
 typedef struct summary_figures {
     double pairs, positions;        /* allowed pairs, and all; summed over heads if the mask names h */
     double density;                 /* allowed pairs / pairs of queries and keys in the same sequence */
@@ -22,9 +21,8 @@ const char *summary_layout(uint32_t layout);     /* "planned", "contiguous", "zi
 /* Adds the summary's members to the open object of `j`. */
 void summary_json(json *j, const fcp_plan *plan, const fcpc_times *times);
 
-/* Adds five lines, each ended by a newline. `name` is what the first line begins with (without its folder);
- * `written` is the path of the plan file, NULL when none was written. Of names longer than 200 bytes the rest is
- * left out. */
+/* Adds five lines, each with a newline at its end. The first begins with `name`, without its folder. `written` is the
+ * path of the plan file; NULL: none was written. Names are cut off after 200 bytes. */
 void summary_text(text *out, const fcp_plan *plan, const fcpc_times *times, const char *name, const char *written);
 /* A number as a person reads it, in units of 1000: "1.25 GB", "3.10 TFLOP". */
 enum { SUMMARY_NUMBER = 32 };

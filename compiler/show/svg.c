@@ -1,14 +1,15 @@
 /* svg.c: draws a plan as an SVG image.
  *
  * The image shows what the plan is for and what it costs, the masks, the ranks and the pipeline, with tooltips. The
- * same plan gives the same bytes: coordinates are integers, in tenths of a pixel.
+ * same plan gives the same bytes, because all coordinates are integers, in tenths of a pixel.
  *
  * Requires: a plan that has passed fcp_plan_check.
- * Cost:     O(plan). The image has grids of at most 64 x 64 cells, and at most 64 rows of ranks and 64 stages.
+ * Cost:     linear in the plan. The image has grids of at most 64 x 64 cells, and at most 64 rows of ranks and 64
+ *           stages.
  *
- * Colours: shares are a ramp of one blue, which survives a black-and-white print and colour blindness. Computation is
- * blue and communication orange; they differ in lightness too. Ranks have sixteen colours, always with the number
- * nearby.
+ * Colours: shares of pairs are a ramp of one blue, which also works in black and white and for the colour-blind.
+ * Computing is blue and communication orange; they differ in lightness too. Ranks have sixteen colours, and their
+ * numbers stand beside them.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -18,6 +19,7 @@
 #include "compiler/show/model.h"
 #include "compiler/show/summary.h"
 #include "compiler/base/text.h"
+#include "runtime/plan/instructions.h"
 
 enum {
     WIDTH = 12000, /* all lengths are in tenths of a pixel */
@@ -71,14 +73,19 @@ static void attribute(pen *p, const char *name, int64_t tenths) {
     text_puts(p->t, "\"");
 }
 
-/* Adds a rectangle. `title` is its tooltip; NULL: it has none. */
-static void rect(pen *p, int x, int y, int w, int h, const char *fill, const char *title) {
-    if (w <= 0 || h <= 0) return;
-    text_puts(p->t, "<rect");
+/* Adds the beginning of a rectangle's tag, with its place. */
+static void box(pen *p, const char *tag, int x, int y, int w, int h) {
+    text_puts(p->t, tag);
     attribute(p, "x", x);
     attribute(p, "y", y);
     attribute(p, "width", w);
     attribute(p, "height", h);
+}
+
+/* Adds a rectangle. `title` is its tooltip; NULL: it has none. */
+static void rect(pen *p, int x, int y, int w, int h, const char *fill, const char *title) {
+    if (w <= 0 || h <= 0) return;
+    box(p, "<rect", x, y, w, h);
     text_printf(p->t, " fill=\"%s\"", fill);
     if (title) {
         text_puts(p->t, "><title>");
@@ -99,11 +106,7 @@ static void line(pen *p, int x1, int y1, int x2, int y2, const char *class) {
 }
 
 static void frame(pen *p, int x, int y, int w, int h) {
-    text_puts(p->t, "<rect class=\"f\"");
-    attribute(p, "x", x);
-    attribute(p, "y", y);
-    attribute(p, "width", w);
-    attribute(p, "height", h);
+    box(p, "<rect class=\"f\"", x, y, w, h);
     text_puts(p->t, "/>\n");
 }
 
@@ -202,8 +205,8 @@ static void draw_shares(pen *p, const show_grid *g, int x, int y, int side) {
     }
 }
 
-/* Marks what is computed away from its queries' home: a bar through the cells, in the colour of
- * the rank that computes. */
+/* Marks what is computed on another rank than the queries' home: a bar through the cells, in the colour of the rank
+ * that computes. */
 static void draw_moved(pen *p, const show_grid *g, int x, int y, int side) {
     for (uint32_t row = 0; row < g->rows; row++) {
         int top = cut_at(g, g->row_cut, row, side), high = cut_at(g, g->row_cut, row + 1, side) - top;
@@ -223,8 +226,8 @@ static void draw_moved(pen *p, const show_grid *g, int x, int y, int side) {
     }
 }
 
-/* Adds the strips that show which rank owns the queries (left) and the keys (top). A strip has one piece for each
- * block, or, if there are too many blocks, one for each row or column. */
+/* Adds the strips that show which rank owns the queries (left) or the keys (top). A strip has one piece for each block.
+ * If there are too many blocks for that, it has one for each row or column. */
 static void draw_owners_of(pen *p, const show_grid *g, fcp_side of, bool left, bool above, int x, int y, int side,
                            int thick) {
     const uint64_t *cut = of == FCP_KEYS ? g->col_cut : g->row_cut, length = of == FCP_KEYS ? g->length : g->queries;
@@ -252,8 +255,8 @@ static void draw_owners(pen *p, const show_grid *g, int x, int y, int side, int 
     if (!square) draw_owners_of(p, g, FCP_KEYS, false, true, x, y, side, thick);
 }
 
-/* Adds ticks to an axis: at the first token, then at every multiple of a power of two that gives four to eight ticks
- * (half as many at a small grid), and at the end. */
+/* Adds ticks to an axis: at the first token, at every multiple of a power of two, and at the end. The power is such
+ * that there are four to eight ticks, or half as many on a small grid. */
 static void draw_ticks_of(pen *p, uint64_t length, int64_t first, bool below, bool right, int x, int y, int side) {
     uint64_t step = 1;
     while (step * (side > 3000 ? 8 : 4) < length) step *= 2;
@@ -324,15 +327,10 @@ static void draw_masks(pen *p) {
 
 /* --- ranks ------------------------------------------------------------------------------------------------------- */
 
-static uint64_t figure(const show_rank *r, int which) {
-    return which == 0 ? r->pairs : which == 1 ? r->tokens : which == 2 ? r->sent : r->received;
-}
-
 static void row_name(const show_model *m, uint32_t row, char out[40]) {
-    uint32_t first = row * m->ranks_a_row, last = first + m->ranks_a_row - 1;
-    if (last >= m->plan->problem->ranks) last = m->plan->problem->ranks - 1;
-    if (first == last) snprintf(out, 40, "rank %" PRIu32, first);
-    else snprintf(out, 40, "%" PRIu32 "-%" PRIu32, first, last);
+    char range[SHOW_RANGE];
+    show_range(range, row * m->ranks_a_row, m->ranks_a_row, m->plan->problem->ranks);
+    snprintf(out, 40, "%s%s", strchr(range, '-') ? "" : "rank ", range);
 }
 
 static int row_height(const show_model *m) { return m->rank_rows <= 16 ? 220 : m->rank_rows <= 32 ? 170 : 130; }
@@ -345,7 +343,7 @@ static void draw_bar(pen *p, uint32_t row, int which, int x, int y, int wide, in
     if (end > m->plan->problem->ranks) end = m->plan->problem->ranks;
     uint64_t largest = 0, sum = 0;
     for (uint32_t r = first; r < end; r++) {
-        uint64_t v = figure(&m->ranks[r], which);
+        uint64_t v = show_figure(&m->ranks[r], which);
         sum += v;
         if (v > largest) largest = v;
     }
@@ -377,7 +375,7 @@ static void draw_ranks(pen *p) {
     for (int which = 0; which < 4; which++) {
         uint64_t most = 0, sum = 0;
         for (uint32_t r = 0; r < ranks; r++) {
-            uint64_t v = figure(&m->ranks[r], which);
+            uint64_t v = show_figure(&m->ranks[r], which);
             sum += v;
             if (v > most) most = v;
         }
@@ -443,13 +441,11 @@ static void draw_lanes(pen *p, int y, int height) {
         for (uint32_t col = 0; col < m->stage_cols; col++) {
             const show_cell *c = &m->cell[(size_t)row * m->stage_cols + col];
             int x = column_at(m, col), wide = column_at(m, col + 1) - x - 30;
-            char title[240], pairs[SHOW_COUNT], bytes[SUMMARY_NUMBER], stage[48];
-            uint32_t first = col * m->stages_a_col, last = first + m->stages_a_col - 1;
-            if (last >= m->stages) last = m->stages - 1;
-            if (first == last) snprintf(stage, sizeof stage, "stage %" PRIu32, first);
-            else snprintf(stage, sizeof stage, "stages %" PRIu32 "-%" PRIu32, first, last);
-            snprintf(title, sizeof title, "%s, %s: %s pairs in %" PRIu64 " visits, %s moved", name, stage,
-                     show_count(pairs, c->pairs), c->visits, summary_number(bytes, (double)c->bytes, "B"));
+            char title[240], pairs[SHOW_COUNT], bytes[SUMMARY_NUMBER], stages[SHOW_RANGE];
+            show_range(stages, col * m->stages_a_col, m->stages_a_col, m->stages);
+            snprintf(title, sizeof title, "%s, stage%s %s: %s pairs in %" PRIu64 " visits, %s moved", name,
+                     strchr(stages, '-') ? "s" : "", stages, show_count(pairs, c->pairs), c->visits,
+                     summary_number(bytes, (double)c->bytes, "B"));
             rect(p, x, y, scale_to(c->pairs, m->cell_pairs_max, wide), half, COMPUTE, title);
             rect(p, x, y + half, scale_to(c->bytes, m->cell_bytes_max, wide), half, COMM, title);
         }
@@ -465,13 +461,11 @@ static void draw_pipeline(pen *p) {
     const show_model *m = p->m;
     char rest[320], in[SUMMARY_NUMBER], out[SUMMARY_NUMBER];
     int height = row_height(m) + 20, y;
-    const uint32_t second = fcp_second_stage(m->plan);
-    char halves[64] = "";
-    if (second) snprintf(halves, sizeof halves, "; from stage %" PRIu32 " on the second half moves", second);
+    char halves[SHOW_LENGTH];
     snprintf(rest, sizeof rest,
              "%s pass, %" PRIu32 " stage%s%s%s. What the rounds of a stage bring is used in that stage or later; %s.",
              m->pass == FCP_FORWARD ? "Forward" : "Backward", m->stages, m->stages == 1 ? "" : "s",
-             m->stages_a_col > 1 ? ", several to a column" : "", halves,
+             m->stages_a_col > 1 ? ", several to a column" : "", show_halves(m->plan, halves),
              m->plan->problem->buffers > 1 ? "meanwhile the rounds of later stages run"
                                            : "nothing else is sent meanwhile");
     panel(p, "The pipeline", rest);

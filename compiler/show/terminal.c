@@ -1,12 +1,14 @@
 /* terminal.c: draws a plan for a terminal.
  *
- * The text shows, one after the other: what the plan is for and what it costs, the masks of up to three sequences, who
- * owns what, and the pipeline stage by stage. It explains its signs. The same plan and options give the same bytes.
+ * The text shows what the plan is for and what it costs, the masks of up to three sequences, who owns what, and the
+ * pipeline stage by stage. Notes explain the signs. The same plan and options give the same bytes.
  *
  * Requires: a plan that has passed fcp_plan_check.
- * Cost:     O(plan). The text has some hundred lines at most, however large the plan is.
+ * Cost:     linear in the plan. The text has some hundred lines at most, however large the plan is.
  */
 #include "compiler/show/terminal.h"
+#include "runtime/plan/enum_names.h"
+#include "runtime/plan/instructions.h"
 
 #include <inttypes.h>
 #include <stdarg.h>
@@ -28,7 +30,7 @@ enum {
     MAX_STAGES = 24, /* most lines of the table of stages */
     TWO_PASSES = 80, /* columns that the table of stages needs for both passes */
     BESIDE_BAR = 57, /* characters of a rank's line besides its bar */
-    MOVES = 14       /* those that moved work takes */
+    MOVES = 14       /* characters of the columns for moved work */
 };
 
 /* The signs of a picture. shade[0] means nothing and shade[shades] everything; bar likewise. */
@@ -102,7 +104,7 @@ static uint32_t characters(const char *s, size_t size) {
     return n;
 }
 
-/* Adds words, breaking lines at spaces. The cursor stands at column `indent`, where further lines begin too. */
+/* Adds words, and breaks lines at spaces. The cursor is at column `indent`, where new lines begin too. */
 static void break_words(const drawing *d, uint32_t indent, const char *s) {
     for (uint32_t at = indent; *s;) {
         size_t word = strcspn(s, " ");
@@ -202,8 +204,8 @@ static void position_name(char out[SHOW_COUNT], int64_t position) {
     else snprintf(out, SHOW_COUNT, "%" PRId64 "M", position / 1024 / 1024);
 }
 
-/* Adds line `line` of a grid: the axis of keys, the frame, the rows, the frame. Returns how many characters wide it is,
- * with the spaces at its end. */
+/* Adds one line of a grid. The lines are the axis of keys, the frame, the rows, and the frame. Returns how many
+ * characters the line has, with the spaces at its end. */
 static uint32_t grid_line(const drawing *d, const show_grid *g, uint32_t across, uint32_t down, uint32_t line) {
     uint32_t inside = g->cols * across, width = GUTTER + 2 + inside + 1 + OWNERS;
     text *t = d->out;
@@ -338,10 +340,6 @@ static void draw_rank(const drawing *d, uint32_t rank, uint64_t most, uint64_t t
                 summary_number(received, (double)r->received, "B"));
 }
 
-static uint64_t figure(const show_rank *r, int which) {
-    return which == 0 ? r->pairs : which == 1 ? r->tokens : which == 2 ? r->sent : r->received;
-}
-
 /* One line of figures over all ranks: the smallest, the mean, the largest, and a histogram. */
 static void draw_histogram(const drawing *d, int which, const char *label, const char *unit) {
     const show_model *m = d->m;
@@ -349,13 +347,13 @@ static void draw_histogram(const drawing *d, int which, const char *label, const
     uint64_t low = UINT64_MAX, high = 0;
     double sum = 0;
     for (uint32_t i = 0; i < ranks; i++) {
-        uint64_t v = figure(&m->ranks[i], which);
+        uint64_t v = show_figure(&m->ranks[i], which);
         sum += (double)v;
         if (v < low) low = v;
         if (v > high) high = v;
     }
     for (uint32_t i = 0; i < ranks; i++) {
-        uint32_t b = (uint32_t)((unsigned __int128)(figure(&m->ranks[i], which) - low) * BINS / (high - low + 1));
+        uint32_t b = (uint32_t)((unsigned __int128)(show_figure(&m->ranks[i], which) - low) * BINS / (high - low + 1));
         if (++bin[b] > most) most = bin[b];
     }
     char n[3][SUMMARY_NUMBER];
@@ -438,11 +436,10 @@ static void draw_pipeline(const drawing *d) {
     if (across > 6) across = 6;
     if (!across) across = 1;
     wide = m->stage_cols * across;
-    const uint32_t second = fcp_second_stage(m->plan);
-    char halves[64] = "";
-    if (second) snprintf(halves, sizeof halves, "; from stage %" PRIu32 " on the second half moves", second);
+    char halves[SHOW_LENGTH];
     snprintf(rest, sizeof rest, "%s, %" PRIu32 " stage%s%s%s", fcp_pass_names[m->pass], m->stages,
-             m->stages == 1 ? "" : "s", m->stages_a_col > 1 ? ", several to a column" : "", halves);
+             m->stages == 1 ? "" : "s", m->stages_a_col > 1 ? ", several to a column" : "",
+             show_halves(m->plan, halves));
     heading(d, "PIPELINE", rest);
     text_printf(d->out, "%11s  %-*s   %s\n", m->ranks_a_row > 1 ? "ranks" : "rank", (int)wide, "compute",
                 "communication");
@@ -452,12 +449,8 @@ static void draw_pipeline(const drawing *d) {
     draw_stage_numbers(d, across);
     show_end_line(d->out);
     for (uint32_t row = 0; row < m->rank_rows; row++) {
-        char name[32];
-        uint32_t first = row * m->ranks_a_row, last = first + m->ranks_a_row - 1;
-        if (last >= ranks) last = ranks - 1;
-        if (first == last) snprintf(name, sizeof name, "%" PRIu32, first);
-        else snprintf(name, sizeof name, "%" PRIu32 "-%" PRIu32, first, last);
-        text_printf(d->out, "%11s ", name);
+        char name[SHOW_RANGE];
+        text_printf(d->out, "%11s ", show_range(name, row * m->ranks_a_row, m->ranks_a_row, ranks));
         draw_lane(d, row, across, false);
         text_puts(d->out, " ");
         draw_lane(d, row, across, true);
@@ -506,12 +499,9 @@ static void draw_stages(const drawing *d) {
     draw_reshuffle(d, "in", m->in_rounds, m->in_bytes);
     for (uint32_t first = 0; first < stages; first += group) {
         show_stage s = sum_stages(m, first, group);
-        char name[32];
-        uint32_t last = first + group - 1 < stages ? first + group - 1 : stages - 1;
-        if (first == last) snprintf(name, sizeof name, "%" PRIu32, first);
-        else snprintf(name, sizeof name, "%" PRIu32 "-%" PRIu32, first, last);
+        char name[SHOW_RANGE];
         double busiest = s.pairs ? (double)s.pairs_max * m->plan->problem->ranks / (double)s.pairs : 0;
-        text_printf(d->out, "%6s", name);
+        text_printf(d->out, "%6s", show_range(name, first, group, stages));
         if (first < m->stages)
             text_printf(d->out, " %6.2f %8.3f %7" PRIu64 " %6" PRIu64 " %6" PRIu64 " %4" PRIu64 " %9s",
                         total ? 100 * (double)s.pairs / (double)total : 0.0, busiest, s.visits, s.again,
@@ -531,9 +521,8 @@ static void draw_stages(const drawing *d) {
          m->in_rounds || m->out_rounds ? "; in, out: the reshuffle" : "");
 }
 
-fcp_code show_text(const fcp_plan *plan, const show_options *options, text *out, fcp_error *err) {
-    show_options o = options ? *options : (show_options){0};
-    uint32_t width = !o.width ? 80 : o.width < MIN_WIDTH ? MIN_WIDTH : o.width > MAX_WIDTH ? MAX_WIDTH : o.width;
+fcp_code show_text(const fcp_plan *plan, const fcpc_show_options *options, text *out, fcp_error *err) {
+    const uint32_t wide = options->width, width = wide < MIN_WIDTH ? MIN_WIDTH : wide > MAX_WIDTH ? MAX_WIDTH : wide;
     uint32_t cols = (width - GUTTER - OWNERS - 3) & ~1u, minor = (width / 2 - GUTTER - OWNERS - 4) & ~1u;
     if (cols > 64) cols = 64;
     show_scale scale = {.grid_cols = cols,
@@ -547,7 +536,8 @@ fcp_code show_text(const fcp_plan *plan, const show_options *options, text *out,
     show_model m;
     fcp_code code = show_model_make(plan, &scale, &memory, &m);
     if (!code) {
-        drawing d = {.m = &m, .signs = o.unicode ? &UNICODE : &ASCII, .colour = o.colour, .width = width, .out = out};
+        drawing d = {.m = &m, .signs = options->unicode ? &UNICODE : &ASCII, .colour = options->colour, .width = width,
+                     .out = out};
         draw_facts(&d);
         draw_masks(&d);
         draw_ranks(&d);

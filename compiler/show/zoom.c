@@ -1,13 +1,16 @@
 /* zoom.c: counts and draws a part of one sequence's mask, down to single pairs.
  *
  * The mask itself is analysed again, so that all counts are exact: the allowed pairs of each sign of the picture, the
- * classes of the whole sequence's cells, and for the first query of each line how many runs of keys it sees.
+ * classes of the whole sequence's cells, and how many runs of keys the first query of each row sees.
  *
  * Requires: a plan that has passed fcp_plan_check.
- * Cost:     that of analysing the mask once over the sequence and once over the signs. Counting the runs of a query
- *           takes O(runs x log n).
+ * Cost:     that of analysing the mask once over the whole sequence and once over the part. Counting the runs of a
+ *           query takes O(runs x log n).
  */
 #include "compiler/show/zoom.h"
+#include "runtime/plan/bytes.h"
+#include "runtime/plan/plan.h"
+#include "runtime/plan/plan_arrays.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -31,7 +34,7 @@ void zoom_room(uint32_t width, uint32_t *down, uint32_t *across) {
 /* Counts the runs of allowed keys in one row, from left to right. */
 typedef struct row_runs {
     cells *c;
-    int64_t q, last; /* last: where the run before ended; -1: there was none */
+    int64_t q, last; /* last: where the run before it ended; -1: there is none */
     uint32_t count;
 } row_runs;
 
@@ -61,12 +64,12 @@ static fcp_code find_row_runs(row_runs *r, int64_t first, int64_t end, const box
     return code;
 }
 
-/* How many positions a sign stands for on each side: the least of 1, 2, 3, 4, 6, 8, 12, 16, ... with which the picture
- * fits. */
-static uint64_t choose_group(uint64_t queries, uint64_t keys, const zoom_view *v) {
+/* How many positions a sign stands for on each side: the first of 1, 2, 3, 4, 6, 8, 12, 16, ... with which the picture
+ * is small enough. */
+static uint64_t choose_group(uint64_t queries, uint64_t keys, uint32_t down, uint32_t across) {
     for (uint64_t power = 1;; power *= 2)
         for (uint64_t group = power; group <= power + power / 2; group += power / 2 ? power / 2 : 1)
-            if ((queries + group - 1) / group <= v->most_rows && (keys + group - 1) / group <= v->most_cols)
+            if ((queries + group - 1) / group <= down && (keys + group - 1) / group <= across)
                 return group;
 }
 
@@ -78,14 +81,15 @@ static uint64_t *make_cuts(arena *memory, uint64_t from, uint64_t to, uint64_t g
     return cut;
 }
 
-static fcp_code choose_view(const fcp_plan *plan, const zoom_view *v, zoom *z, uint64_t range[4], fcp_error *err) {
+static fcp_code choose_view(const fcp_plan *plan, const fcpc_show_options *v, zoom *z, uint64_t range[4],
+                            fcp_error *err) {
     static const char *const sides[] = {"rows", "cols"};
     uint64_t count = plan->sequences_count;
-    if (v->sequence != FCP_NONE && v->sequence >= count)
-        return fcp_fail(err, FCP_E_VALUE, "there is no sequence %" PRIu64 ": the batch has %" PRIu64 ", from 0",
+    if (v->choose_sequence && v->sequence >= count)
+        return fcp_fail(err, FCP_E_VALUE, "there is no sequence %" PRIu32 ": the batch has %" PRIu64 ", from 0",
                         v->sequence, count);
-    z->sequence = v->sequence == FCP_NONE ? 0 : (uint32_t)v->sequence;
-    for (uint32_t s = 0; s < count && v->sequence == FCP_NONE; s++) { /* the longest of those that have pairs */
+    z->sequence = v->choose_sequence ? v->sequence : 0;
+    for (uint32_t s = 0; s < count && !v->choose_sequence; s++) { /* the longest of those that have pairs */
         const fcp_sequence *x = &plan->sequences[s], *best = &plan->sequences[z->sequence];
         const bool has = x->queries && x->keys, had = best->queries && best->keys;
         if (has > had || (has == had && x->keys > best->keys)) z->sequence = s;
@@ -163,17 +167,18 @@ static fcp_code count_runs(cells *c, zoom *z) {
     return FCP_OK;
 }
 
-fcp_code zoom_make(const fcp_plan *plan, const zoom_view *view, arena *memory, zoom *out, fcp_error *err) {
+fcp_code zoom_make(const fcp_plan *plan, const fcpc_show_options *asked, uint32_t down, uint32_t across, arena *memory,
+                   zoom *out, fcp_error *err) {
     const fcp_problem *p = plan->problem;
-    const bool by_head = p->mask_uses & MC_USES_H, one = view->one_head;
-    *out = (zoom){.plan = plan, .heads = by_head && !one ? p->heads : 1, .head = one ? view->head : FCP_NONE};
+    const bool by_head = p->mask_uses & MC_USES_H, one = asked->choose_head;
+    *out = (zoom){.plan = plan, .heads = by_head && !one ? p->heads : 1, .head = one ? asked->head : FCP_NONE};
     uint64_t range[4] = {0};
-    fcp_code code = choose_view(plan, view, out, range, err);
+    fcp_code code = choose_view(plan, asked, out, range, err);
     if (code != FCP_OK) return code;
-    if (one && view->head >= p->heads)
-        return fcp_fail(err, FCP_E_VALUE, "there is no head %" PRIu32 ": the model has %" PRIu32 ", from 0", view->head,
-                        p->heads);
-    out->group = choose_group(range[1] - range[0], range[3] - range[2], view);
+    if (one && asked->head >= p->heads)
+        return fcp_fail(err, FCP_E_VALUE, "there is no head %" PRIu32 ": the model has %" PRIu32 ", from 0",
+                        asked->head, p->heads);
+    out->group = choose_group(range[1] - range[0], range[3] - range[2], down, across);
     out->row_cut = make_cuts(memory, range[0], range[1], out->group, &out->rows);
     out->col_cut = make_cuts(memory, range[2], range[3], out->group, &out->cols);
     out->pairs = ARENA_ZNEW(memory, uint64_t, (size_t)out->rows * out->cols);
@@ -181,7 +186,7 @@ fcp_code zoom_make(const fcp_plan *plan, const zoom_view *view, arena *memory, z
     out->positions_drawn = (range[1] - range[0]) * (range[3] - range[2]) * out->heads;
     mc_node *nodes = ARENA_NEW(memory, mc_node, plan->mask_count + 1);
     mc_code mask = {plan->mask, (uint32_t)plan->mask_count};
-    if (one && nodes) mask = mc_of_head(mask, view->head, nodes);
+    if (one && nodes) mask = mc_of_head(mask, asked->head, nodes);
     cells *c = nodes ? cells_new(mask, p->heads) : NULL;
     code = out->row_cut && out->col_cut && out->pairs && out->runs && c ? FCP_OK : FCP_E_NO_MEMORY;
     mc_array *arrays = ARENA_NEW(memory, mc_array, plan->arrays_count + 1);
@@ -199,20 +204,6 @@ fcp_code zoom_make(const fcp_plan *plan, const zoom_view *view, arena *memory, z
     for (int pass = 0; pass < FCP_PASSES; pass++)
         *flops[pass] = p->passes >> pass & 1 ? pairs * fcp_pair_flops(p->head_dim, p->value_dim, (fcp_pass)pass) : 0;
     return FCP_OK;
-}
-
-fcp_code zoom_part(const fcp_plan *plan, const fcpc_show_options *asked, uint32_t down, uint32_t across, arena *memory,
-                   zoom *out, fcp_error *err) {
-    const zoom_view view = {.sequence = asked->choose_sequence ? asked->sequence : FCP_NONE,
-                            .one_head = asked->choose_head,
-                            .head = asked->head,
-                            .row = asked->row,
-                            .row_end = asked->row_end,
-                            .col = asked->col,
-                            .col_end = asked->col_end,
-                            .most_rows = down,
-                            .most_cols = across};
-    return zoom_make(plan, &view, memory, out, err);
 }
 
 /* --- in words ----------------------------------------------------------------------------------------------------- */
@@ -305,14 +296,13 @@ static void put_frame(text *t, const zoom *z, bool unicode, bool top) {
     text_puts(t, "\n");
 }
 
-fcp_code zoom_text(const zoom *z, const show_options *options, text *t, fcp_error *err) {
-    const show_options o = options ? *options : (show_options){.width = 80};
-    uint32_t width = o.width ? o.width : 80;
+fcp_code zoom_text(const zoom *z, const fcpc_show_options *options, text *t, fcp_error *err) {
+    const uint32_t width = options->width;
     char line[256], number[32];
     words w;
     describe(z, &w);
     title(z, line, sizeof line);
-    text_printf(t, "%sMASK%s  %s\n", o.colour ? "\033[1m" : "", o.colour ? "\033[0m" : "", line);
+    text_printf(t, "%sMASK%s  %s\n", options->colour ? "\033[1m" : "", options->colour ? "\033[0m" : "", line);
     for (int i = 0; i < SENTENCES; i++) put_words(t, w.label[i], w.line[i], width);
 
     int digits_most = snprintf(number, sizeof number, "%" PRIu64, z->col_cut[z->cols]);
@@ -328,26 +318,26 @@ fcp_code zoom_text(const zoom *z, const show_options *options, text *t, fcp_erro
     }
     text_pad(t, ' ', at < 2 * z->cols + 2 ? 2 * z->cols + 2 - at : 1);
     text_puts(t, "runs\n");
-    put_frame(t, z, o.unicode, true);
-    uint32_t levels = show_shades(o.unicode);
+    put_frame(t, z, options->unicode, true);
+    uint32_t levels = show_shades(options->unicode);
     for (uint32_t r = 0; r < z->rows; r++) {
-        text_printf(t, "%*" PRId64 " %s", GUTTER - 1, z->q_first + (int64_t)z->row_cut[r], o.unicode ? "│" : "|");
-        if (o.colour) text_puts(t, "\033[34m");
+        text_printf(t, "%*" PRId64 " %s", GUTTER - 1, z->q_first + (int64_t)z->row_cut[r], options->unicode ? "│" : "|");
+        if (options->colour) text_puts(t, "\033[34m");
         for (uint32_t c = 0; c < z->cols; c++) {
-            const char *sign = show_shade(o.unicode, level(z, r, c, levels));
+            const char *sign = show_shade(options->unicode, level(z, r, c, levels));
             text_puts(t, sign);
             text_puts(t, sign);
         }
-        if (o.colour) text_puts(t, "\033[0m");
-        text_printf(t, "%s %" PRIu32, o.unicode ? "│" : "|", z->runs[r]);
+        if (options->colour) text_puts(t, "\033[0m");
+        text_printf(t, "%s %" PRIu32, options->unicode ? "│" : "|", z->runs[r]);
         show_end_line(t);
     }
-    put_frame(t, z, o.unicode, false);
+    put_frame(t, z, options->unicode, false);
     if (z->group == 1) snprintf(line, sizeof line, "two characters are one pair of a query and a key");
     else
         snprintf(line, sizeof line, "two characters are %" PRIu64 " queries by %" PRIu64 " keys: %s", z->group,
                  z->group,
-                 o.unicode ? "blank none, ░ ▒ ▓ a third more each, █ all"
+                 options->unicode ? "blank none, ░ ▒ ▓ a third more each, █ all"
                            : "blank none, then . : - = + * # %, @ all");
     put_words(t, "signs", line, width);
     return check_made(t, err);

@@ -4,18 +4,7 @@
 #include "compiler/base/arena.h"
 #include "compiler/base/json.h"
 #include "compiler/cells/cells.h"
-#include "compiler/fcpc.h"
 #include "compiler/show/terminal.h"
-
-/* What to draw. Ranges are half-open, and rows are counted from the sequence's first query. An end of 0 means up to the
- * last. */
-typedef struct zoom_view {
-    uint64_t sequence;             /* FCP_NONE: the longest */
-    uint64_t row, row_end, col, col_end;
-    uint32_t most_rows, most_cols; /* the picture has at most so many signs on a side */
-    bool one_head;                 /* what query head `head` sees; else the pairs of all heads are added up */
-    uint32_t head;
-} zoom_view;
 
 typedef struct zoom {
     const fcp_plan *plan;
@@ -36,13 +25,12 @@ typedef struct zoom {
     uint64_t runs_sum;
 } zoom;
 
-/* Counts the pairs of a part. The lists of *out lie in `memory`. FCP_E_VALUE: the batch has no such sequence, or the
- * sequence no such row or column, or the model no such head; FCP_E_NO_MEMORY, FCP_E_PLAN_SIZE. */
-fcp_code zoom_make(const fcp_plan *plan, const zoom_view *view, arena *memory, zoom *out, fcp_error *err);
-/* The same of the part that is asked for, for a picture of at most this many signs down and across. */
-fcp_code zoom_part(const fcp_plan *plan, const fcpc_show_options *asked, uint32_t down, uint32_t across, arena *memory,
+/* Counts the pairs of the part of a mask that the options choose, for a picture of at most `down` x `across` signs. The
+ * lists of *out lie in `memory`. FCP_E_VALUE: the batch has no such sequence, or the sequence no such row or column, or
+ * the model no such head; FCP_E_NO_MEMORY, FCP_E_PLAN_SIZE. */
+fcp_code zoom_make(const fcp_plan *plan, const fcpc_show_options *asked, uint32_t down, uint32_t across, arena *memory,
                    zoom *out, fcp_error *err);
-fcp_code zoom_text(const zoom *z, const show_options *options, text *out, fcp_error *err);
+fcp_code zoom_text(const zoom *z, const fcpc_show_options *options, text *out, fcp_error *err);
 fcp_code zoom_svg(const zoom *z, text *out, fcp_error *err);
 /* Adds what was counted to the open object. */
 void zoom_json(json *j, const zoom *z);

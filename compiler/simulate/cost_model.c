@@ -1,19 +1,23 @@
-/* cost_model.c: what one instruction or transfer takes, all by itself.
+/* cost_model.c: how long one instruction or transfer takes if nothing else runs.
  *
- * Attention. Its time follows the cells: a FULL cell of one head costs `full`, a PARTIAL one `partial`, a row item (128
- * queries of a head) `row`, a launch `launch`. It is never less than its bytes over the memory's bandwidth. A small
- * launch does not fill the device: below FOUR_WAVES waves of thread blocks, waves count as whole ones. That rule is
- * assumed; the constants are the profile's.
+ * Attention is priced by a roofline: the larger of its computing time and its bytes over the memory's bandwidth. The
+ * computing time is linear: a FULL cell of one head takes `full`, a PARTIAL one `partial`, a row item (128 queries of a
+ * head) `row`, a launch `launch`. A small launch does not fill the device: if it has fewer than FOUR_WAVES waves of
+ * thread blocks, each wave that has begun counts as a whole one. This rule is assumed; the constants are the profile's.
  *
- * Communication. A transfer takes the latency and then its bytes at the rate of its wire. Over net that is no more than
- * what the multiprocessors of the margin can move (without a margin: one; of two fabrics: half of them), where the
- * profile says how much that is.
+ * Communication. A transfer takes the latency, and then its bytes at the rate of its link. Over net that rate is at
+ * most what the SMs of the margin can move, if the profile says how much that is. If there are two fabrics, half of
+ * these SMs serve net. A margin of 0 counts as one SM.
  *
- * Everything else (COPY, DELTA, REDUCE, MERGE, ...) moves memory: a launch, and its bytes over the memory's bandwidth.
+ * Everything else (COPY, DELTA, REDUCE, MERGE, ...) moves memory: it takes a small launch, and its bytes over the
+ * memory's bandwidth.
  *
- * Source: the form of the attention model is fitted in the project's notes to published throughputs; see the profiles.
+ * Source: the form of the attention model was fitted to published throughputs; see the profiles.
  */
 #include "compiler/simulate/cost_model.h"
+#include "runtime/plan/bytes.h"
+#include "runtime/plan/head_ranges.h"
+#include "runtime/plan/plan_summary.h"
 
 #include <string.h>
 
@@ -23,7 +27,7 @@
 enum { FOUR_WAVES = 4 };
 
 uint64_t sim_model_time(uint64_t bytes, uint64_t rate) {
-    if (bytes <= UINT64_MAX / SIM_SECOND && rate) { /* as most: 64 bits suffice, which is much faster */
+    if (bytes <= UINT64_MAX / SIM_SECOND && rate) { /* the usual case: 64 bits are enough, which is much faster */
         uint64_t work = bytes * SIM_SECOND;
         return work / rate + (work % rate != 0);
     }
@@ -43,21 +47,21 @@ static uint64_t noisy(const sim_model *m, uint64_t time, uint64_t number) {
     return time + (uint64_t)((unsigned __int128)time * m->noise * sim_model_drawn(m->seed, number) / 1000 >> 32);
 }
 
-/* What a launch has. */
+/* What a launch computes. */
 typedef struct cell_counts {
-    uint64_t full, partial, rows; /* rows: row items */
+    uint64_t full, partial, rows; /* rows: row items, 128 queries of a head each */
 } cell_counts;
 
 uint64_t sim_model_waves(uint64_t items, uint64_t share) {
     return items < FOUR_WAVES * share ? (items + share - 1) / share * share : items;
 }
 
-/* No instruction is taken to last longer than this; simulate() refuses what takes so long. */
+/* The longest time of an instruction that is represented; simulate() refuses plans that take so long. */
 #define LONGEST (UINT64_C(1) << 60)
 static uint64_t at_most(unsigned __int128 time) { return time < LONGEST ? (uint64_t)time : LONGEST; }
 
-/* What `time` of a launch's cells and rows takes on the device: on its share of it, in whole waves where they are few,
- * and no less than its bytes. */
+/* The time of a launch. `time` is that of its cells and rows on the whole device. It gets longer because attention has
+ * a share of the device, and by whole waves where they are few; it is never less than that of its bytes. */
 static uint64_t launched(const sim_model *m, uint64_t time, uint64_t items, uint64_t bytes) {
     const uint64_t share = m->sms - m->margin;
     time = at_most((unsigned __int128)time * m->sms / share);
@@ -89,8 +93,8 @@ static void add_cells(const fcp_plan *plan, const sim_cells *shapes, const fcp_p
     }
 }
 
-/* What tiles [first, end) have, all query heads of their blocks together. They are one launch: each row of cells counts
- * once. `seen` has for each piece the number of the launch that counted its rows last; this is launch `number`. */
+/* Counts what one launch computes, for tiles [first, end): all query heads of their blocks, and each row of cells once.
+ * `seen` has, for each piece, the number of the launch that counted its rows last; this launch is `number`. */
 static cell_counts count_tiles(const fcp_plan *plan, const sim_cells *shapes, uint32_t first, uint32_t end,
                                uint64_t *seen, uint64_t number) {
     const uint64_t heads = (uint64_t)plan->problem->range_kv * plan->problem->range_sub;
@@ -112,7 +116,7 @@ static uint64_t cells_time(const sim_model *m, const cell_counts *c) {
     return at_most(time + (unsigned __int128)c->rows * m->kernel.at[SIM_ROW]);
 }
 
-/* Bytes that a visit moves between the device's memory and its multiprocessors at least: its queries' tensors and state
+/* The least number of bytes that a visit moves between the device's memory and its SMs: its queries' tensors and state
  * once, and the keys of each tile once. */
 static uint64_t memory_bytes(const sim_model *m, uint32_t q_block, uint64_t keys, bool first, bool last) {
     const uint64_t *slot = m->slot, tokens = m->plan->blocks[q_block].tokens;
@@ -130,16 +134,15 @@ static uint64_t visit_bytes(const sim_model *m, const fcp_visit *v) {
     return memory_bytes(m, v->q_block, keys, v->flags & FCP_VISIT_FIRST, v->flags & FCP_VISIT_LAST);
 }
 
-/* The same of one tile of the visit, if it is a launch of its own. */
+/* The same for one tile of a visit, if that tile is a launch of its own. */
 static uint64_t tile_bytes(const sim_model *m, const fcp_visit *v, uint32_t t) {
     bool first = t == v->first_tile && v->flags & FCP_VISIT_FIRST,
          last = t + 1 == v->first_tile + v->tiles && v->flags & FCP_VISIT_LAST;
     return memory_bytes(m, v->q_block, m->plan->blocks[m->plan->tiles[t].k_block].tokens, first, last);
 }
 
-/* Only of several ranks is there a margin. */
-static void share_device(sim_model *m, const fcp_problem *p, const fcp_cluster *c, const sim_profile *profile,
-                         uint32_t margin) {
+void sim_model_share(sim_model *m, const fcp_problem *p, const fcp_cluster *c, const sim_profile *profile,
+                     uint32_t margin) {
     const uint64_t moved = sim_margin_moves(margin, fcp_two_fabrics(p), profile);
     m->margin = p->ranks < 2 ? 0 : margin < m->sms ? margin : m->sms - 1;
     m->rate[FCP_NET] = moved < c->inter ? moved : c->inter;
@@ -154,7 +157,7 @@ void sim_model_device(const fcp_problem *p, const fcp_cluster *c, fcp_pass pass,
         .rate = {[FCP_LOCAL] = c->intra}, .hbm = c->memory_bandwidth,
         .apart = profile->queues == 2 && fcp_two_fabrics(p)};
     if (profile->local && profile->local < out->latency[FCP_LOCAL]) out->latency[FCP_LOCAL] = profile->local;
-    share_device(out, p, c, profile, p->margin);
+    sim_model_share(out, p, c, profile, p->margin);
     uint64_t whole = (uint64_t)p->gpus * c->inter;
     out->uplink =
         (uint64_t)((unsigned __int128)whole * 1000 / (c->oversubscription_milli ? c->oversubscription_milli : 1000));
@@ -184,7 +187,7 @@ static fcp_code price_visits(const fcp_plan *plan, fcp_pass pass, const sim_prof
     uint64_t *seen = ARENA_ZNEW(memory, uint64_t, plan->pieces_count);
     fcp_code code = shapes && visits && tokens && first && seen ? FCP_OK : FCP_E_NO_MEMORY;
     for (uint64_t b = 0; !code && b < plan->blocks_count; b++) first[plan->blocks[b].home + 1]++;
-    for (uint32_t r = 0; !code && r < p->ranks; r++) first[r + 1] += first[r] + 1; /* one entry more: the sum of all */
+    for (uint32_t r = 0; !code && r < p->ranks; r++) first[r + 1] += first[r] + 1; /* + 1: the sum of all */
     for (uint64_t b = 0; !code && b < plan->blocks_count; b++) {
         const fcp_block *x = &plan->blocks[b];
         tokens[first[x->home] + x->home_slot + 1] = x->holds & FCP_HOLDS_Q ? x->tokens : 0;
@@ -213,14 +216,14 @@ static fcp_code price_visits(const fcp_plan *plan, fcp_pass pass, const sim_prof
     return code;
 }
 
-/* Where partials are rounded on their way, each end has a small launch, between the slot and what travels. */
+/* If partial results are rounded for the wire, each end needs a small launch, which converts between slot and wire. */
 static unsigned __int128 rounding_time(const sim_model *m, const fcp_transfer *t) {
     if (!fcp_is_rounded(m->plan, t)) return 0;
     const uint64_t slot = t->tokens * m->slot[t->cls];
     return 2 * ((unsigned __int128)m->small + sim_model_time(slot + sim_model_bytes(m, t), m->hbm));
 }
 
-/* What leaves its rail goes inside the node first, to the GPU whose port sends it. */
+/* A transfer that leaves its rail first goes to another GPU of its node, whose port sends it: the time of that hop. */
 static uint64_t detour_time(const sim_model *m, uint32_t from, const fcp_transfer *t) {
     if (t->fabric != FCP_NET || sim_model_port(m, from, t->peer) == from) return 0;
     return m->latency[FCP_LOCAL] + sim_model_time(sim_model_bytes(m, t), m->rate[FCP_LOCAL]);
@@ -249,8 +252,8 @@ uint64_t sim_model_copied(const sim_model *m, const fcp_instr *copy) {
     return bytes;
 }
 
-/* What an instruction reads and writes of its block: classes, and how often. Two are added into one of them, or one is
- * made of another. */
+/* What an instruction reads and writes of its block: classes, and how often. An addition reads two blocks and writes
+ * one of them; a conversion reads one and writes another. */
 static const struct touched {
     fcp_class from, into;
     uint64_t times;
@@ -295,10 +298,6 @@ fcp_code sim_model_new(const fcp_plan *plan, fcp_pass pass, const sim_profile *p
     if (!out->computes) return FCP_E_NO_MEMORY;
     if (!code) sim_model_price(out);
     return code;
-}
-
-void sim_model_share(sim_model *m, const sim_profile *profile, uint32_t margin) {
-    share_device(m, m->plan->problem, m->plan->cluster, profile, margin);
 }
 
 fcp_code sim_model_count(const fcp_plan *plan, fcp_pass pass, uint32_t rank, uint64_t out[SIM_CONSTANT_COUNT]) {

@@ -1,41 +1,40 @@
-/* events.c: times by events, where transfers do not wait for rounds, or share what they pass through.
+/* events.c: discrete-event simulation of a pass, for networks in which transfers do not wait for rounds, or share links
+ * fairly.
  *
- * Each rank has its two queues as tasks (tasks.c), of which a communication queue moves those of the two fabrics
- * side by side where they are apart. A task of the compute queue begins when the one before it has ended
- * and it has what it needs of the other queue. What a launch does is one of three:
+ * The instructions of a rank's two queues are tasks (tasks.c). A task of the compute queue begins when the one before
+ * it has ended, and when it has what it needs of the communication queue. What a launch does depends on the network:
  *
- *   shared  As in the plan: the launch before it has ended, a transfer begins when both its ranks have come to it, and
- *           all transfers that pass through one port or uplink share it (flows.c).
- *   fluid   The same, but a rank begins all launches of a group (tasks.h) at once.
- *   pulls   No rounds. A launch asks for one block on each fabric: not the one that the plan says, but one that is
- *           drawn from those that the rank's launches of this group bring. The launch ends when it has come. A sender
- *           serves one at a time on each fabric, in the order in which it was asked, of what it has. So ranks wait
- *           behind each other, which is what rounds avoid.
+ *   shared  As in the plan: it begins when the launch before it has ended. A transfer begins when both its ranks have
+ *           reached it. All transfers that pass through one port or uplink share it fairly (fair_sharing.c).
+ *   fluid   The same, but a rank begins all launches of a group (pass_times.h) at once.
+ *   pulls   There are no rounds. A launch asks for one block on each fabric: not the one that the plan says, but one
+ *           that is drawn from those that the rank's launches of this group bring. The launch ends when it has come.
+ *           A sender serves one request at a time on each fabric, in the order of asking. So ranks queue up behind each
+ *           other, which is what rounds avoid.
  *
- * What a sender has, in `pulls`: of group 0 all, once its own blocks are in; of others, what the plan has computed by
- * then, once the launches before that group have ended. So no rank waits for a rank that waits for it.
+ * In `pulls` a sender can only serve blocks that it has. For group 0 these are all blocks, once its own are in place.
+ * For other groups it is what the plan has computed by then, once the launches before that group have ended. So there
+ * are no circular waits.
  *
  * Requires: a verified plan.
  */
-#include "compiler/simulate/events.h"
+#include "compiler/simulate/pass_times.h"
 
 #include <string.h>
 
 #include "compiler/base/sort.h"
-#include "compiler/simulate/flows.h"
-#include "compiler/simulate/tasks.h"
-#include "compiler/simulate/intervals.h"
+#include "compiler/simulate/fair_sharing.h"
 
 typedef struct event {
-    uint64_t time, order; /* of two at the same time the one that was made first */
+    uint64_t time, order; /* of two events at the same time the one that was made first comes first */
     uint32_t kind, which, version;
 } event;
 enum { EVENT_COMPUTED, EVENT_SENT_OFF, EVENT_THROUGH }; /* which: a rank, a transfer, a transfer */
 
 typedef struct queue {
     uint32_t first, count; /* tasks */
-    /* of each fabric: its first task that has not begun, and that has not ended; `count` if there is none. A task of a
-     * compute queue is of both. */
+    /* of each fabric: the first task that has not begun, and the first that has not ended; `count` if there is none. A
+     * task of a compute queue belongs to both fabrics. */
     uint32_t begun[FCP_FABRICS], done[FCP_FABRICS];
     uint32_t lacks;        /* of a compute queue: for which fabrics its next task still waits, a bit each */
     uint64_t end;          /* of its last task */
@@ -44,13 +43,13 @@ typedef struct queue {
 typedef struct transfer_state {
     uint32_t from, to;    /* ranks; the record itself is the sender's */
     uint32_t owner[2];    /* tasks: of the sender, of the receiver */
-    uint32_t came;        /* of its two ends */
-    uint32_t asked_next;  /* in its sender's list */
+    uint32_t came;        /* how many of its two ends have reached it */
+    uint32_t asked_next;  /* the next in the list of what its sender was asked for */
     uint64_t start, ready[2];
 } transfer_state;
 
-typedef struct port_state { /* of a rank's sending side on a fabric, for pulls */
-    uint32_t first, last; /* who asked, in order; FCP_NONE: nobody */
+typedef struct port_state { /* the sending side of a rank's port, for pulls */
+    uint32_t first, last; /* the transfers that were asked for, in order; FCP_NONE: none */
     bool busy;
 } port_state;
 
@@ -65,14 +64,13 @@ typedef struct events {
     uint32_t (*own_in)[FCP_QUEUES]; /* per rank: how many tasks of each queue bring its own blocks in, DELTA included */
     transfer_state *transfers;   /* per transfer; only senders' records are used */
     uint32_t *pair;              /* per received record: the sender's */
-    uint32_t *drawn;             /* per received record: the one that is asked for in its place */
+    uint32_t *drawn;             /* per received record: the transfer that is asked for instead, drawn at random */
     port_state (*ports)[FCP_FABRICS];
     flows flows;
-    uint64_t *capacity;
     event *heap;
     size_t heap_count, heap_room;
     uint64_t now, order;
-    uint32_t *wake, wake_count;  /* ranks that may go on */
+    uint32_t *wake, wake_count;  /* ranks whose queues may be able to go on */
     bool *awake;
     sim_rank *ranks;
     arena *scratch;
@@ -122,8 +120,9 @@ static void begin_transfer(events *x, uint32_t number) {
     const fcp_transfer *t = &x->m->plan->transfers[number];
     uint64_t rate = x->m->rate[t->fabric], bytes = sim_model_bytes(x->m, t);
     x->transfers[number].start = x->now;
-    /* the latency, and the noise of the whole */
-    push(x, x->now + sim_model_transfer(x->m, x->transfers[number].from, number, rate) - sim_model_time(bytes, rate), EVENT_SENT_OFF, number, 0);
+    /* first the latency, and the noise of the whole transfer; then its bytes */
+    const uint64_t whole = sim_model_transfer(x->m, x->transfers[number].from, number, rate);
+    push(x, x->now + whole - sim_model_time(bytes, rate), EVENT_SENT_OFF, number, 0);
 }
 
 static void sent_off(events *x, uint32_t number) {
@@ -147,25 +146,25 @@ static void rate_changed(void *context, uint32_t number, uint64_t through) {
     push(x, through, EVENT_THROUGH, number, x->flows.at[number].version);
 }
 
-/* How many tasks of a queue have ended, before the first one that has not. */
+/* How many tasks of a queue have ended before the first one that has not. */
 static uint32_t ended(const queue *q) {
     return q->done[FCP_NET] < q->done[FCP_LOCAL] ? q->done[FCP_NET] : q->done[FCP_LOCAL];
 }
 
-/* Over which fabrics a task still needs something of the other queue, a bit each. */
+/* The fabrics over which a task still waits for the other queue, a bit each. */
 static uint32_t lacking(const queue *other, const sim_task *k) {
     uint32_t lacks = 0;
     for (int f = 0; f < FCP_FABRICS; f++) lacks |= (uint32_t)(other->done[f] < k->needs[f]) << f;
     return lacks;
 }
 
-/* The first task from `at` on that is of a fabric. */
+/* The first task, from `at` on, that belongs to a fabric. */
 static uint32_t next_of(const events *x, const queue *q, uint32_t at, int fabric) {
     while (at < q->count && !(x->tasks.at[q->first + at].fabrics >> fabric & 1)) at++;
     return at;
 }
 
-/* Goes on over tasks that have begun and of which nothing is left. */
+/* Moves `done` over tasks that have begun and have no pending transfers. */
 static void settle(events *x, queue *q) {
     for (int f = 0; f < FCP_FABRICS; f++)
         while (q->done[f] < q->begun[f] && !x->pending[q->first + q->done[f]])
@@ -209,7 +208,7 @@ static bool has(const events *x, uint32_t number) {
     return ended(&q[FCP_COMM]) >= x->entry[s->owner[FCP_SEND]] && !lacking(&q[FCP_COMPUTE], task);
 }
 
-/* Begins the first transfer that a rank was asked for and has. */
+/* Begins the first transfer among those that a rank was asked for and can serve. */
 static void serve(events *x, uint32_t rank, int fabric) {
     port_state *port = &x->ports[rank][fabric];
     if (port->busy) return;
@@ -238,7 +237,7 @@ static void ask(events *x, uint32_t task, uint32_t number) {
 
 /* --- queues ------------------------------------------------------------------------------------------------------- */
 
-/* Is a transfer of its launch part of the task? */
+/* Does this transfer of the task's launch belong to the task? */
 static bool part_of(const events *x, const sim_task *task, const fcp_transfer *t) {
     return x->tasks.phases[t->cls] == task->phase && task->fabrics >> t->fabric & 1;
 }
@@ -260,7 +259,7 @@ static void begin_launch(events *x, uint32_t task) {
     }
 }
 
-/* May a communication queue begin its task number `at`, of what it waits for in its own queue? */
+/* May a communication queue begin its task number `at`, as far as its own earlier tasks are concerned? */
 static bool in_turn(const events *x, const queue *q, uint32_t at) {
     const sim_task *k = &x->tasks.at[q->first + at];
     const uint32_t before = x->fluid ? x->entry[q->first + at] : at;
@@ -272,7 +271,7 @@ static bool in_turn(const events *x, const queue *q, uint32_t at) {
     return true;
 }
 
-/* Begins what a communication queue can begin over a fabric. True: something. */
+/* Begins the next task of a communication queue over a fabric, if it can begin. Returns whether it has. */
 static bool go_on_sending(events *x, uint32_t rank, int fabric) {
     queue *q = &x->queues[rank][FCP_COMM];
     const uint32_t at = q->begun[fabric];
@@ -282,7 +281,7 @@ static bool go_on_sending(events *x, uint32_t rank, int fabric) {
     for (int f = 0; f < FCP_FABRICS; f++)
         if (k->fabrics >> f & 1) q->begun[f] = next_of(x, q, at + 1, f);
     if (x->m->plan->instrs[k->instr].op == FCP_OP_LAUNCH) begin_launch(x, q->first + at);
-    /* only sends, and nobody waits for those in pulls */
+    /* it has only sends, and in pulls nobody waits for these */
     if (!x->pending[q->first + at] && x->now > q->end) q->end = x->now;
     settle(x, q);
     return true;
@@ -306,7 +305,7 @@ static bool go_on_computing(events *x, uint32_t rank) {
     if (lacks) return false;
     uint64_t takes = task_time(x, k);
     if (x->now > q->end && lacked) {
-        uint32_t needs = 0; /* of what came at last */
+        uint32_t needs = 0; /* how many tasks had to end, of those that ended last */
         for (int f = 0; f < FCP_FABRICS; f++)
             if (lacked >> f & 1 && k->needs[f] > needs) needs = k->needs[f];
         const uint32_t cause = x->tasks.at[comm->first + needs - 1].instr;
@@ -337,7 +336,8 @@ static void go_on(events *x) {
 
 /* --- setting up --------------------------------------------------------------------------------------------------- */
 
-/* Which sender's record belongs to which receiver's: on each fabric a rank receives once in a round. */
+/* Pairs each receiver's record of a transfer with the sender's: on each fabric a rank receives at most once in a round.
+ */
 static fcp_code pair_up(events *x, const sim_rounds *rounds) {
     const fcp_plan *plan = x->m->plan;
     uint32_t(*sent)[FCP_FABRICS] = arena_alloc(x->scratch, plan->problem->ranks, sizeof *sent, _Alignof(uint32_t));
@@ -359,7 +359,8 @@ static fcp_code pair_up(events *x, const sim_rounds *rounds) {
     return FCP_OK;
 }
 
-/* Which task each end of a transfer belongs to, what each task waits for, and what comes before its group. */
+/* Notes for each end of a transfer its task, for each task how many transfers it waits for, and how many launches come
+ * before its group. */
 static void count_tasks(events *x) {
     const fcp_plan *plan = x->m->plan;
     for (uint32_t r = 0; r < plan->problem->ranks; r++)
@@ -368,7 +369,7 @@ static void count_tasks(events *x) {
             queue *own = &x->queues[r][q];
             *own = (queue){.first = first, .count = last - first};
             for (int f = 0; f < FCP_FABRICS; f++) own->begun[f] = own->done[f] = next_of(x, own, 0, f);
-            bool begun = false; /* computing: what is before it belongs to bringing blocks in */
+            bool begun = false; /* has an ATTEND been seen? What is before it brings the rank's own blocks in */
             for (uint32_t k = first; k < last; k++) {
                 const sim_task *task = &x->tasks.at[k];
                 const fcp_instr *i = &plan->instrs[task->instr];
@@ -388,8 +389,7 @@ static void count_tasks(events *x) {
         }
 }
 
-/* Draws in which order a rank asks for what its launches bring: of the orders of a group, fabric by fabric, each is as
- * likely as another. */
+/* Draws the order in which a rank asks for what its launches bring: a random permutation of each group and fabric. */
 static fcp_code draw_orders(events *x, uint64_t seed) {
     const fcp_plan *plan = x->m->plan;
     uint32_t most = 0;

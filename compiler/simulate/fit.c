@@ -1,16 +1,18 @@
-/* fit.c: reads rows, and fits a profile's constants to them.
+/* fit.c: reads measured rows, and fits a profile's constants to them.
  *
- * The fit. Each row is divided by its time, so that a relative error counts alike whether a row took a microsecond or a
- * second. The least sum of squares then follows from a system of four linear equations (the normal equations). Where
- * its solution has a negative constant, the best one without is found among those in which some constants are 0: there
- * are fifteen choices of constants, and all are tried.
+ * The fit. Each row is divided by its time, so that relative errors count alike whether a row took a microsecond or a
+ * second. The least sum of squares is then the solution of four linear equations (the normal equations), solved by a
+ * Cholesky decomposition. If a constant of the solution is negative, the fit is repeated with some constants fixed at
+ * 0. There are fifteen such subsets, and all are tried.
  *
- * Example of what cannot be fitted: causal rows alone. Of n row items each has n PARTIAL cells, so nothing tells a
- * PARTIAL cell's time from a row item's. Then the system has no single solution, and the error says so.
+ * Example of what cannot be fitted: causal rows alone. With n row items each has n PARTIAL cells. So nothing
+ * distinguishes the time of a PARTIAL cell from that of a row item, the equations have no unique solution, and the
+ * error says so.
  *
  * Cost: linear in the rows.
  */
 #include "compiler/simulate/fit.h"
+#include "runtime/plan/enum_names.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -25,7 +27,7 @@
 enum { N = SIM_CONSTANT_COUNT, FIELDS = 10, NAME = 40 };
 #define COUNT_MAX (UINT64_C(1) << 50)
 #define SECONDS_MAX 1e6
-#define ALONE 1e-9 /* of a column's length squared: what must be left of it when the others are taken out */
+#define ALONE 1e-9 /* the least part of a column's squared length that must be independent of the others */
 
 /* --- reading ------------------------------------------------------------------------------------------------------ */
 
@@ -174,7 +176,7 @@ fcp_code calibrate_read(const char *file, const char *bytes, size_t size, arena 
 
 /* --- fitting ------------------------------------------------------------------------------------------------------ */
 
-/* What a row counts of each constant. A launch with few thread blocks works for whole waves, as in the model. */
+/* How often a row has each constant. A launch with few thread blocks counts whole waves, as in cost_model.c. */
 static void regressors(const calibrate_row *row, double out[N]) {
     uint64_t items = row->counts[SIM_ROW] / row->counts[SIM_LAUNCH], whole = sim_model_waves(items, row->sms);
     double waves = items ? (double)whole / (double)items : 1;
@@ -216,8 +218,8 @@ static void make_normal(const calibration *x, const calibrate_fit *f, normal *ou
     }
 }
 
-/* Solves for the constants of `set` (a bit each); the others are 0. -1: solved; else the first constant that those
- * before it say already. *out_gain: by how much the sum of squares falls. */
+/* Solves the normal equations for the constants of `set` (a bit each); the others are 0. Returns -1; or, if there is no
+ * unique solution, the first constant that depends on those before it. *out_gain: how much the sum of squares falls. */
 static int solve(const normal *n, unsigned set, double out[N], double *out_gain) {
     double lower[N][N] = {{0}}, y[N] = {0};
     *out_gain = 0;
@@ -312,7 +314,7 @@ fcp_code calibrate_fit_rows(calibration *x, uint32_t hold_out, fcp_error *err) {
         for (uint32_t r = 0; r < x->row_count; r++) {
             calibrate_row *row = &x->rows[r];
             if (row->pass != f->pass || row->head_dim != f->head_dim) continue;
-            /* row `seen` is the last of its share: of 10 rows with 5 held out, rows 1, 3, 5, 7, 9 */
+            /* held-out rows are evenly spaced: of 10 rows with 5 held out, rows 1, 3, 5, 7, 9 */
             row->held_out = (uint64_t)(seen + 1) * hold_out / f->rows > (uint64_t)seen * hold_out / f->rows;
             seen++;
         }
@@ -324,7 +326,9 @@ fcp_code calibrate_fit_rows(calibration *x, uint32_t hold_out, fcp_error *err) {
 
 /* --- writing ------------------------------------------------------------------------------------------------------ */
 
-static void put_time(text *out, const char *name, uint64_t time) {
+#define OF_BASE "\"of the profile that comes with fcpc\"\n" /* the source of figures that rows do not tell */
+
+static void add_time(text *out, const char *name, uint64_t time) {
     static const struct {
         const char *unit;
         uint64_t scale, most;
@@ -346,20 +350,17 @@ fcp_code calibrate_profile(const calibration *x, const char *from, const sim_pro
     source[used] = 0;
     text_printf(out, "# Written by fcpc calibrate.\ngpu %s\n%-24s %14llu  \"as the rows say: %s\"\n", x->rows[0].gpu,
                 "sms", (unsigned long long)x->rows[0].sms, source);
-    put_time(out, "small", base ? base->small : UINT64_C(5000000));
-    text_printf(out, base ? "\"of the profile that comes with fcpc\"\n" : "\"assumed\"\n");
+    add_time(out, "small", base ? base->small : UINT64_C(5000000));
+    text_puts(out, base ? OF_BASE : "\"assumed\"\n");
     if (base && base->local) {
-        put_time(out, "latency.local", base->local);
-        text_puts(out, "\"of the profile that comes with fcpc\"\n");
+        add_time(out, "latency.local", base->local);
+        text_puts(out, OF_BASE);
     }
     if (base && base->channel)
-        text_printf(out, "%-24s %11.3f GB/s  \"of the profile that comes with fcpc\"\n", "channel",
-                    1e-9 * (double)base->channel);
-    if (base && base->queues == 1)
-        text_printf(out, "%-24s %14d  \"of the profile that comes with fcpc\"\n", "queues", 1);
+        text_printf(out, "%-24s %11.3f GB/s  " OF_BASE, "channel", 1e-9 * (double)base->channel);
+    if (base && base->queues == 1) text_printf(out, "%-24s %14d  " OF_BASE, "queues", 1);
     if (base && base->part > 1)
-        text_printf(out, "%-24s %14llu  \"of the profile that comes with fcpc\"\n", "part",
-                    (unsigned long long)base->part);
+        text_printf(out, "%-24s %14llu  " OF_BASE, "part", (unsigned long long)base->part);
     for (uint32_t pass = 0; pass < FCP_PASSES; pass++) {
         uint32_t fits = 0;
         for (uint32_t i = 0; i < x->fit_count; i++) {
@@ -370,7 +371,7 @@ fcp_code calibrate_profile(const calibration *x, const char *from, const sim_pro
                                 SIM_HEAD_DIMS);
             for (int c = 0; c < N; c++) {
                 snprintf(name, sizeof name, "%s.%u.%s", fcp_pass_names[pass], f->head_dim, sim_constant_names[c]);
-                put_time(out, name, (uint64_t)(f->constants[c] * (double)SIM_SECOND + 0.5));
+                add_time(out, name, (uint64_t)(f->constants[c] * (double)SIM_SECOND + 0.5));
                 text_printf(out, "\"fitted to %s: %u rows, errors at most %.1f %%\"\n", source, f->rows - f->held_out,
                             100 * f->worst);
             }
@@ -379,8 +380,8 @@ fcp_code calibrate_profile(const calibration *x, const char *from, const sim_pro
             for (int c = 0; c < N; c++) {
                 snprintf(name, sizeof name, "%s.%u.%s", fcp_pass_names[pass], base->head_dims[pass][i],
                          sim_constant_names[c]);
-                put_time(out, name, base->kernels[pass][i].at[c]);
-                text_puts(out, "\"of the profile that comes with fcpc\"\n");
+                add_time(out, name, base->kernels[pass][i].at[c]);
+                text_puts(out, OF_BASE);
             }
         if (!fits && !base)
             return fcp_fail(err, FCP_E_ROWS,

@@ -1,12 +1,11 @@
-/* fit.h: a profile's constants from measured rows, by least squares.
+/* fit.h: fits the constants of a profile to measured rows, by least squares.
  *
- * A row says how many cells, row items and launches some attention had, and how long it took. The constants are those
- * with which the sum
+ * A row says how many cells, row items and launches some attention had, and how long it took. The model is
  *
  *   full cells * full + partial cells * partial + row items * row + launches * launch
  *
- * comes nearest to what was measured: the sum of squares of relative errors is least, and no constant is negative. Each
- * pass and head_dim is a fit of its own.
+ * The fit minimises the sum of squares of relative errors, with all constants at least 0. Each pass and head_dim is a
+ * fit of its own.
  *
  * Example of rows: the header, and causal attention of 2048 tokens and 64 heads. There are 16 rows of cells, so each
  * head has 120 FULL cells, 16 PARTIAL ones and 16 row items.
@@ -14,7 +13,7 @@
  *   name,gpu,sms,pass,head_dim,full,partial,rows,launches,seconds
  *   causal.2048,h200,132,forward,128,7680,1024,1024,1,0.000141976
  *
- * All counts are of query heads together. `make bench ROWS=calibrate` and `make gpu-check` print such rows.
+ * All counts are sums over query heads. `make bench ROWS=calibrate` and `make gpu-check` print such rows.
  */
 #ifndef FCPC_SIMULATE_FIT_H
 #define FCPC_SIMULATE_FIT_H
@@ -29,7 +28,7 @@ typedef struct calibrate_row {
     uint64_t sms, counts[SIM_CONSTANT_COUNT]; /* in the order of sim_constant */
     uint32_t pass, head_dim;
     double seconds;
-    /* filled by the fit */
+    /* set by the fit */
     double predicted; /* seconds */
     bool held_out;
 } calibrate_row;
@@ -52,12 +51,13 @@ typedef struct calibration {
  * is not above 0, rows of several gpus. `file` is what messages call the text. */
 fcp_code calibrate_read(const char *file, const char *bytes, size_t size, arena *memory, calibration *out,
                         fcp_error *err);
-/* Fits, but for `hold_out` rows of each fit, evenly chosen. FCP_E_ROWS: fewer rows are left than constants and one
- * more; the rows do not tell two constants apart, or say that a cell costs nothing. */
+/* Fits the constants to all rows except `hold_out` rows of each fit, chosen at even distances. FCP_E_ROWS: too few rows
+ * are left (one more than constants are needed); the rows do not distinguish two constants; or a cell would cost
+ * nothing. */
 fcp_code calibrate_fit_rows(calibration *x, uint32_t hold_out, fcp_error *err);
-/* The profile as text. `from` says where the rows are from, in its sources. What the rows do not tell (small,
- * latency.local, channel, queues, part; the constants of a pass without rows) is `base`'s; NULL: there is none, and
- * FCP_E_ROWS where a pass is missing. */
+/* Writes the profile as text. `from` names the rows in its sources. What the rows do not tell (small, latency.local,
+ * channel, queues, part; the constants of a pass without rows) is taken from `base`. If `base` is NULL, a pass without
+ * rows is FCP_E_ROWS. */
 fcp_code calibrate_profile(const calibration *x, const char *from, const sim_profile *base, struct text *out,
                            fcp_error *err);
 

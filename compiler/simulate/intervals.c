@@ -1,12 +1,13 @@
-/* intervals.c: makes the intervals of simulate.h. */
-#include "compiler/simulate/intervals.h"
+/* intervals.c: makes the intervals of a timeline (simulate.h). */
+#include "compiler/simulate/pass_times.h"
 
-/* What waits for a class waits for this. Of what a launch moves, the last reason in the order of sim_reason counts. */
+/* The reason of waiting for each class. A launch that moves several classes has the last of their reasons in the order
+ * of sim_reason. */
 static const sim_reason reasons[FCP_CLASSES] = {
     [FCP_KV] = SIM_KV,      [FCP_Q] = SIM_Q,          [FCP_STATE] = SIM_RETURN,
     [FCP_O] = SIM_RETURN,   [FCP_DKV] = SIM_RETURN,   [FCP_DQ] = SIM_RETURN,
     [FCP_DQW] = SIM_RETURN, [FCP_IN] = SIM_RESHUFFLE, [FCP_OUT] = SIM_RESHUFFLE};
-/* Instructions whose `a` is a block. */
+/* Which instructions have a block as `a`. */
 static const bool of_block[FCP_OP_COUNT] = {[FCP_OP_REDUCE] = true, [FCP_OP_MERGE] = true, [FCP_OP_FINISH] = true,
                                             [FCP_OP_REDUCE_Q] = true, [FCP_OP_ROUND] = true};
 

@@ -1,27 +1,30 @@
-/* margin.c: the margins among which a plan gets one, where the program does not say.
+/* margin.c: lists the margins from which the simulator chooses, for a program that states none.
  *
- * A margin costs whoever computes: attention takes sms / (sms - margin) times as long. One that is too small costs
- * whoever waits for the network: its multiprocessors move less than a port could. Which of the two a plan does depends
- * on its batch. So the simulator chooses, plan by plan (sim_choose_margin in simulate.c); here stands among what.
+ * The margin is the number of SMs that attention leaves to communication. A large margin makes computing slow:
+ * attention takes sms / (sms - margin) times as long. A small margin makes the network slow, because its SMs move less
+ * than a port could. Which of the two matters more depends on the plan. So the simulator chooses for each plan
+ * (sim_choose_margin in simulate.c) among the margins that are listed here.
  *
- * Example: an H200 has 132 multiprocessors, and its green contexts grow by 8, so attention may have 128, 120, 112, ...
- * Over a port of 50 GB/s one multiprocessor moves 8.4 GB/s, and in a plan with two fabrics half of the margin is for
- * net. With a margin of 4 the network moves 16.8 GB/s, with 12 all 50. More would gain nothing: so it is 4 or 12.
+ * Example: an H200 has 132 SMs, and the size of its green contexts is a multiple of 8. So attention may have 128, 120,
+ * 112, ... SMs. One SM moves 8.4 GB/s over a port of 50 GB/s, and in a plan with two fabrics half of the margin serves
+ * net. With a margin of 4 the network moves 16.8 GB/s, and with 12 all 50. More would gain nothing, so the choice is 4
+ * or 12.
  *
- * Inside a node no limit is known, so ranks of a single node get the least. Where the profile does not say what a
- * multiprocessor moves, nothing can be compared, and all plans get the same.
+ * Inside a node no limit is known, so ranks of a single node get the smallest margin. If the profile does not say what
+ * an SM moves, nothing can be compared, and all plans get the same margin.
  *
- * Requires: a cluster and a profile that were checked. Gives: margin.h.
- * Cost:     a step for each margin.
+ * Requires: a cluster and a profile that were checked.
+ * Gives:    margin.h.
+ * Cost:     constant time for each margin.
  */
 #include "compiler/simulate/margin.h"
 
 #include "runtime/plan/fabrics.h"
 
-enum { UNKNOWN = 16 }; /* where the profile does not say what a multiprocessor moves */
+enum { UNKNOWN = 16 }; /* the margin, if the profile does not say what an SM moves */
 
 uint64_t sim_margin_moves(uint64_t margin, bool two_fabrics, const sim_profile *profile) {
-    /* as the runtime divides it between two communicators; without a margin one multiprocessor does it */
+    /* as the runtime divides it between two NCCL communicators; without a margin one SM moves data */
     const uint64_t share = two_fabrics ? (margin + 1) / 2 : margin;
     if (!profile->channel) return UINT64_MAX;
     const uint64_t most = UINT64_MAX / profile->channel;
@@ -44,5 +47,5 @@ void sim_margins_list(uint32_t nodes, uint32_t gpus, const fcp_cluster *cluster,
         out->at[count++] = (uint32_t)margin;
         if (nodes == 1 || sim_margin_moves(margin, fcp_two_fabrics(&p), profile) >= cluster->inter) break;
     }
-    out->count = count ? count : 1; /* a device that cannot be divided so gets what is usual elsewhere */
+    out->count = count ? count : 1; /* a device that cannot be divided like this gets the usual margin */
 }

@@ -1,28 +1,31 @@
-/* phases.c: counts the slots of each phase from the tables, and evaluates the paper's tables.
+/* phases.c: counts the slots that each phase of a plan uses.
  *
  * Requires: a checked plan.
  * Gives:    phases.h.
- * Source:   "Untied Ulysses" (UPipe), Tables 2 and 6. There g is the number of query heads to a KV head, nu the
- *           number of phases, gamma = 1 + 2 / g (Q, K and V) and beta = 4 + 4 / g (Q, K, V, O and their gradients).
+ * Source:   the phases are those of UPipe ("Untied Ulysses").
  */
 #include "compiler/simulate/phases.h"
+#include "runtime/plan/bytes.h"
+#include "runtime/plan/head_ranges.h"
+#include "runtime/plan/instructions.h"
 
 #include <string.h>
 
 typedef struct counter {
     const fcp_plan *plan;
     fcp_pass pass;
-    uint32_t rank, homes;
-    bool *seen[FCP_CLASSES];      /* [slot * (phases + 1) + phase]; in the last place: in any phase */
-    uint32_t *phase_of;           /* per entry of heads: its phase at the rank; FCP_NONE: not yet */
-    uint32_t slots, phases;       /* at most */
-    uint64_t bytes[FCP_CLASSES];  /* of a slot */
-    uint64_t (*held)[FCP_CLASSES]; /* of the rank, per phase */
-    uint64_t all;                 /* of the rank, in all phases */
-    uint64_t named;               /* how often anything named a slot */
+    uint32_t rank, homes; /* homes: how many blocks are at home on the rank; their slots are the first ones */
+    bool *seen[FCP_CLASSES];       /* [slot * (phases + 1) + phase]; the last column is for any phase */
+    uint32_t *phase_of;            /* per range of heads: its phase on the rank; FCP_NONE: not yet */
+    uint32_t slots, phases;        /* the most of a class; the most of a rank */
+    uint64_t bytes[FCP_CLASSES];   /* of a slot */
+    uint64_t (*held)[FCP_CLASSES]; /* bytes that the rank holds, per phase */
+    uint64_t all;                  /* bytes that the rank holds in any phase */
+    uint64_t named;                /* how often a slot was named */
 } counter;
 
-static void name_slot(counter *c, fcp_class cls, uint32_t slot, uint32_t phase) {
+/* Counts a slot that is used in a phase, unless it is that of a block at home. */
+static void count_slot(counter *c, fcp_class cls, uint32_t slot, uint32_t phase) {
     if (slot == FCP_NONE || slot >= c->slots || (cls != FCP_STATE && slot < c->homes)) return;
     c->named++;
     bool *seen = c->seen[cls] + (size_t)slot * (c->phases + 1);
@@ -31,39 +34,40 @@ static void name_slot(counter *c, fcp_class cls, uint32_t slot, uint32_t phase) 
     seen[phase] = seen[c->phases] = true;
 }
 
-/* A rank that computes nothing of a range of heads, and only merges what others have, has no phase for it. */
-static void name_result(counter *c, fcp_class cls, uint32_t slot, uint32_t block) {
+/* Counts the slot of a block's result. A rank that only merges what others have computed of a range of heads has no
+ * phase for that range. */
+static void count_result(counter *c, fcp_class cls, uint32_t slot, uint32_t block) {
     const uint32_t phase = c->phase_of[c->plan->blocks[block].heads];
-    if (phase != FCP_NONE) name_slot(c, cls, slot, phase);
+    if (phase != FCP_NONE) count_slot(c, cls, slot, phase);
 }
 
-static void name_visit(counter *c, const fcp_visit *v, uint32_t phase) {
+static void count_visit(counter *c, const fcp_visit *v, uint32_t phase) {
     const bool back = c->pass == FCP_BACKWARD;
-    name_slot(c, FCP_Q, v->q_slot, phase);
-    if (!back) name_slot(c, FCP_STATE, v->state_slot, phase);
-    if (!back) name_slot(c, FCP_O, v->o_slot, phase);
-    if (back) name_slot(c, FCP_DQ, v->dq_slot, phase);
+    count_slot(c, FCP_Q, v->q_slot, phase);
+    if (!back) count_slot(c, FCP_STATE, v->state_slot, phase);
+    if (!back) count_slot(c, FCP_O, v->o_slot, phase);
+    if (back) count_slot(c, FCP_DQ, v->dq_slot, phase);
     for (uint32_t t = v->first_tile; t < v->first_tile + v->tiles; t++) {
-        name_slot(c, FCP_KV, c->plan->tiles[t].kv_slot, phase);
-        if (back) name_slot(c, FCP_DKV, c->plan->tiles[t].dkv_slot, phase);
+        count_slot(c, FCP_KV, c->plan->tiles[t].kv_slot, phase);
+        if (back) count_slot(c, FCP_DKV, c->plan->tiles[t].dkv_slot, phase);
     }
 }
 
-/* What is named by the visits and results of the rank; returns how many phases it has. */
+/* Counts all slots of the rank; returns how many phases it has. */
 static uint32_t walk_rank(counter *c, sim_phases *out) {
     const fcp_plan *plan = c->plan;
     const fcp_stream *s = fcp_stream_of(plan, c->pass, c->rank, FCP_COMPUTE);
     uint32_t count = 0;
     for (uint32_t i = 0; i < s->count; i++) {
         const fcp_instr *x = &plan->instrs[s->first + i];
-        if (x->op == FCP_OP_ROUND) name_result(c, FCP_DQW, x->c, x->a);
-        if (x->op == FCP_OP_FINISH) name_result(c, FCP_O, fcp_finish_slot(plan, c->rank, x), x->a);
+        if (x->op == FCP_OP_ROUND) count_result(c, FCP_DQW, x->c, x->a);
+        if (x->op == FCP_OP_FINISH) count_result(c, FCP_O, fcp_finish_slot(plan, c->rank, x), x->a);
         for (uint32_t v = x->a; x->op == FCP_OP_ATTEND && v < x->a + x->b; v++) {
             uint32_t *phase = &c->phase_of[plan->blocks[plan->visits[v].q_block].heads];
             if (*phase == FCP_NONE) *phase = count++;
             sim_phase *p = &out->phase[*phase];
             const uint64_t named = c->named;
-            name_visit(c, &plan->visits[v], *phase);
+            count_visit(c, &plan->visits[v], *phase);
             if (c->named == named) continue;
             if (x->stage < p->first_stage) p->first_stage = x->stage;
             if (x->stage > p->last_stage) p->last_stage = x->stage;
@@ -89,18 +93,17 @@ static void count_rank(counter *c, sim_phases *out) {
     if (c->all > out->peak) out->peak = c->all;
 }
 
-/* The most slots of a class that anything names. */
+/* How many slots the class with the most slots has. */
 static uint32_t most_slots(const fcp_plan *plan) {
     uint32_t most = 0;
     for (uint64_t i = 0; i < plan->transfers_count; i++) {
         const fcp_transfer *t = &plan->transfers[i];
         if (t->cls != FCP_IN && t->cls != FCP_OUT && t->slot >= most) most = t->slot + 1;
     }
-    for (uint64_t v = 0; v < plan->visits_count; v++)
-        if (plan->visits[v].state_slot != FCP_NONE && plan->visits[v].state_slot >= most)
-            most = plan->visits[v].state_slot + 1;
-    for (uint64_t v = 0; v < plan->visits_count; v++)
-        if (plan->visits[v].dq_slot != FCP_NONE && plan->visits[v].dq_slot >= most) most = plan->visits[v].dq_slot + 1;
+    for (const fcp_visit *v = plan->visits; v < plan->visits + plan->visits_count; v++) {
+        if (v->state_slot != FCP_NONE && v->state_slot >= most) most = v->state_slot + 1;
+        if (v->dq_slot != FCP_NONE && v->dq_slot >= most) most = v->dq_slot + 1;
+    }
     return most;
 }
 
@@ -126,18 +129,6 @@ fcp_code sim_phases_of(const fcp_plan *plan, fcp_pass pass, arena *memory, sim_p
         count_rank(&c, out);
     }
     return FCP_OK;
-}
-
-sim_fractions sim_phase_fractions(fcp_pass pass, uint32_t group, uint32_t phases) {
-    const uint64_t g = group, n = phases, gamma = g + 2, beta = 4 * g + 4; /* gamma, beta: times g */
-    sim_fractions f = {.under = g * n};
-    const uint64_t one = g * n, forward[2][SIM_MOMENTS] = {{one, one + gamma + g, one + gamma + g, 3 * one},
-                                                           {one, 2 * one + gamma + g, 2 * one + gamma, one + 2 * g}};
-    const uint64_t backward[2][SIM_MOMENTS] = {{2 * one, 3 * one, beta + 2 * one, gamma + 2 * one},
-                                               {2 * one, 2 * one + 2 * g, 2 * one + beta + g,
-                                                             2 * one + 2 * (gamma + g)}};
-    memcpy(f.over, pass == FCP_FORWARD ? forward[n > 1] : backward[n > 1], sizeof f.over);
-    return f;
 }
 
 double sim_phase_part(uint32_t group, uint32_t phases, uint32_t group_of_all, double key) {

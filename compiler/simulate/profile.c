@@ -1,10 +1,12 @@
 /* profile.c: reads the text of a profile.
  *
- * Requires: nothing; the text is from outside and is checked to the last byte.
- * Gives:    every figure of the profile, or the line that is wrong.
+ * Requires: nothing: the text is from outside, and is checked to the last byte.
+ * Gives:    every figure of the profile, or an error with the line that is wrong.
  * Cost:     linear in the text.
  */
 #include "compiler/simulate/profile.h"
+#include "runtime/plan/bytes.h"
+#include "runtime/plan/enum_names.h"
 
 #include <stddef.h>
 #include <stdio.h>
@@ -13,7 +15,6 @@
 #include "compiler/base/diag.h"
 #include "compiler/base/text.h"
 #include "runtime/base/read_file.h"
-#include "runtime/plan/plan.h"
 
 extern const char *const sim_profile_names[], *const sim_profile_texts[];
 extern const unsigned sim_profile_count;
@@ -22,7 +23,7 @@ extern const unsigned sim_profile_count;
 const char *const sim_constant_names[SIM_CONSTANT_COUNT] = {SIM_CONSTANTS(NAME)};
 #undef NAME
 
-/* A line of the text, and what is left of it to read. */
+/* A line of the text, and the part of it that is still to be read. */
 typedef struct line {
     const char *file;
     uint32_t number;
@@ -64,7 +65,7 @@ static const struct unit {
 } units[] = {{"ps", 1}, {"ns", 1000}, {"us", 1000000}, {"ms", UINT64_C(1000000000)}};
 typedef enum figure_kind { COUNT, TIME, RATE } figure_kind; /* what a figure is */
 
-/* What has been read: which lines were there. */
+/* What has been read so far, and which figures were there. */
 typedef struct reading {
     sim_profile p;
     bool sms, small, local, channel, queues, part;
@@ -105,7 +106,7 @@ static fcp_code figure(line *l, const char *name, figure_kind kind, uint64_t *ou
     return FCP_OK;
 }
 
-/* A name that is none: the nearest one, with the head_dim that was typed. */
+/* The error of an unknown name. It suggests the nearest name, with the head_dim that was typed. */
 static fcp_code unknown(line *l, const char *name, fcp_error *err) {
     enum { PLAIN = 7 };
     const char *names[PLAIN + FCP_PASSES * SIM_CONSTANT_COUNT] = {"gpu",     "sms",    "small", "latency.local",
@@ -127,7 +128,8 @@ static fcp_code unknown(line *l, const char *name, fcp_error *err) {
                          "forward.128.full, .partial, .row, .launch, backward....", name);
 }
 
-/* forward.128.full: which constant of which kernel. *out_given: its bit, and where the bits are. */
+/* Finds the constant that a name such as forward.128.full means: *out. *out_given and *out_bit: the bit that says
+ * whether it was given. */
 static fcp_code constant(line *l, const char *name, reading *r, uint64_t **out, unsigned **out_given, unsigned *out_bit,
                          fcp_error *err) {
     for (int pass = 0; pass < FCP_PASSES; pass++) {
@@ -192,13 +194,13 @@ static fcp_code read_line(line *l, const char *name, reading *r, fcp_error *err)
     return FCP_OK;
 }
 
-/* What holds where the text does not say it. */
+/* Sets the figures that may be missing. */
 static void default_figures(reading *r) {
     if (!r->queues) r->p.queues = 2;
     if (!r->part) r->p.part = 1;
 }
 
-/* Is all there that a profile needs? */
+/* Checks that no figure is missing. */
 static fcp_code complete(const line *end, reading *r, fcp_error *err) {
     sim_profile *p = &r->p;
     if (!*p->name) return wrong(end, err, "the profile does not say which gpu it is of");
@@ -233,7 +235,8 @@ static bool is_of_kernel(const char *name) {
     return false;
 }
 
-/* Reads lines until *at is `end`; of those about the `device`, which come first, until one is about a kernel. */
+/* Reads lines up to `end`. With `device` it stops at the first line about a kernel: those about the device come first.
+ */
 static fcp_code read_lines(line *last, const char *end, bool device, reading *r, fcp_error *err) {
     for (const char *at = last->at; at < end;) {
         const char *newline = memchr(at, '\n', (size_t)(end - at));
@@ -265,28 +268,30 @@ fcp_code sim_profile_read(const char *file, const char *bytes, size_t size, sim_
     return code;
 }
 
+/* The text of a profile that comes with the compiler; NULL: there is none of that name. */
+static const char *find_text(const char *name) {
+    for (unsigned i = 0; i < sim_profile_count; i++)
+        if (!strcmp(name, sim_profile_names[i])) return sim_profile_texts[i];
+    return NULL;
+}
+
 bool sim_profile_device(const char *name, sim_profile *out) {
-    for (unsigned i = 0; i < sim_profile_count; i++) {
-        if (strcmp(name, sim_profile_names[i])) continue;
-        reading r = {.p = {.name = ""}};
-        line last = {.file = name, .at = sim_profile_texts[i]};
-        fcp_error ignored;
-        if (read_lines(&last, last.at + strlen(last.at), true, &r, &ignored)) return false;
-        default_figures(&r);
-        *out = r.p;
-        return true;
-    }
-    return false;
+    reading r = {.p = {.name = ""}};
+    line last = {.file = name, .at = find_text(name)};
+    fcp_error ignored;
+    if (!last.at || read_lines(&last, last.at + strlen(last.at), true, &r, &ignored)) return false;
+    default_figures(&r);
+    *out = r.p;
+    return true;
 }
 
 fcp_code sim_profile_find(const char *name, sim_profile *out, fcp_error *err) {
+    const char *found = find_text(name);
     char known[256];
     size_t used = 0;
-    for (unsigned i = 0; i < sim_profile_count; i++) {
-        if (!strcmp(name, sim_profile_names[i]))
-            return sim_profile_read(name, sim_profile_texts[i], strlen(sim_profile_texts[i]), out, err);
+    if (found) return sim_profile_read(name, found, strlen(found), out, err);
+    for (unsigned i = 0; i < sim_profile_count; i++)
         used += (size_t)snprintf(known + used, sizeof known - used, " %s", sim_profile_names[i]);
-    }
     const char *near = diag_nearest(name, strlen(name), sim_profile_names, sim_profile_count);
     return fcp_fail(err, FCP_E_PROFILE, "there is no profile of '%.40s'%s%s%s there are%s, and files with --profile",
                     name, near ? "; did you mean " : ":", near ? near : "", near ? "?" : "", known);

@@ -1,25 +1,29 @@
-/* simulate.c: both passes of a plan: their times, and the bounds beside them; and with which margin it is fastest.
+/* simulate.c: predicts both passes of a plan and computes their lower bounds, and finds the margin with which a plan is
+ * fastest.
  *
- * Gives:  for each pass the makespan and six bounds, none of which a plan with these tables can beat.
- * Cost:   two walks over the pass (engine.c), one with the real ports and one with free ones. For the choice of a
- *         margin two or three walks with real ports; what is no walk is done once.
+ * Gives: for each pass the makespan and six lower bounds. No plan with these tables is faster than any of them.
+ * Cost:  two walks over a pass (round_walk.c): one with the real ports, and one with ports that are always free, which
+ *        gives the critical path. The choice of a margin takes two or three walks with real ports, and everything else
+ *        once.
  *
- * How a margin is chosen. A plan's time is the longest of many chains of computing and transfers. With a larger margin
- * all computing takes longer, by a factor that grows ever faster, and transfers take less time, by one that falls ever
- * slower. So each chain has one lowest point, and so has the longest of them: from any margin on, it is found downhill.
- * *What follows*: with everything else equal, a faster wire never gives a slower plan, because it makes none of the
- * margins slower.
+ * How a margin is chosen. Of m multiprocessors (SMs) of a device, the margin is what attention leaves to communication.
+ * A plan's makespan is the longest of many chains of computing and transfers. If the margin grows, computing takes
+ * longer, at a growing rate, and transfers take less time, at a falling rate. So the length of each chain is a convex
+ * function of the margin, and so is their maximum. Therefore descending from any margin ends at the best one. *What
+ * follows*: with everything else equal, a faster link never gives a slower plan, because it makes none of the margins
+ * slower.
  *
  * Example: wlbllm-64, causal, over ports of 200 GB/s takes 98 ms with a margin of 4, 80 with 12, 84 with 20, and 115
- * with 52, which alone moves 200 GB/s. The walk begins at 12, where the busiest port takes no longer than the busiest
- * rank, looks at 4 and at 20, and stays.
+ * with 52, which is the first that moves 200 GB/s. The search begins at 12, where the busiest port takes no longer than
+ * the busiest rank, tries 4 and 20, and stays.
  */
 #include "compiler/simulate/simulate.h"
+#include "runtime/plan/bytes.h"
+#include "runtime/plan/plan_summary.h"
 
 #include <string.h>
 
-#include "compiler/simulate/engine.h"
-#include "compiler/simulate/events.h"
+#include "compiler/simulate/pass_times.h"
 
 const char *const sim_reason_names[SIM_REASONS] = {"kv", "q", "return", "reshuffle"};
 const char *const sim_network_names[SIM_NETWORKS] = {"rounds", "shared", "fluid", "pulls"};
@@ -43,13 +47,12 @@ static void raise(uint64_t *bound, uint64_t to) {
     if (to > *bound) *bound = to;
 }
 
-/* What each node sends and receives over net, against its share of the network; and what ports are busy for at
- * least. */
+/* Adds up what passes through each port and each node's uplink. Each of them is a lower bound on the makespan. */
 static fcp_code bound_wires(const sim_model *m, const sim_rounds *rounds, bool matched, sim_pass *out, arena *scratch) {
     const fcp_problem *p = m->plan->problem;
     uint64_t(*nodes)[2] = arena_zalloc(scratch, p->nodes, sizeof *nodes, _Alignof(uint64_t));
     uint64_t(*ports)[FCP_FABRICS][2] = arena_zalloc(scratch, p->ranks, sizeof *ports, _Alignof(uint64_t));
-    uint64_t *shared = ARENA_ZNEW(scratch, uint64_t, p->ranks); /* per port: what passes it of whichever ranks */
+    uint64_t *shared = ARENA_ZNEW(scratch, uint64_t, p->ranks); /* per port: its time, for any rank */
     if (!nodes || !ports || !shared) return FCP_E_NO_MEMORY;
     for (const sim_send *t = rounds->sends; t < &rounds->sends[rounds->send_start[rounds->count]]; t++) {
         uint64_t takes = matched ? t->takes : sim_model_time(t->bytes, m->rate[t->fabric]);
@@ -73,8 +76,9 @@ static fcp_code bound_wires(const sim_model *m, const sim_rounds *rounds, bool m
     return FCP_OK;
 }
 
-/* A rank may still send and receive when it has computed all that it computes: results on their way to the caller, say.
- * That time counts as waiting for what its last launch moves. So computing and waiting add up to a rank's whole time. */
+/* After its last computation a rank may still send and receive, for example results on their way to the caller. That
+ * time counts as waiting for what the rank's last launch moves. So computing and waiting add up to the whole time of a
+ * rank. */
 static void count_last_transfers(const sim_model *m, sim_rank *ranks) {
     for (uint32_t r = 0; r < m->plan->problem->ranks; r++) {
         const fcp_stream *s = fcp_stream_of(m->plan, m->pass, r, FCP_COMM);
@@ -87,7 +91,7 @@ static void count_last_transfers(const sim_model *m, sim_rank *ranks) {
     }
 }
 
-/* What keeps the rank that ends last: of several the one that waits longest. */
+/* Copies the waiting times of the rank that ends last; of several, of the one that waits longest. */
 static void find_exposed(uint32_t ranks, sim_pass *out) {
     const sim_rank *last = out->ranks;
     for (const sim_rank *x = out->ranks; x < out->ranks + ranks; x++)
@@ -95,13 +99,13 @@ static void find_exposed(uint32_t ranks, sim_pass *out) {
     memcpy(out->exposed, last->wait, sizeof out->exposed);
 }
 
-/* A pass that is ready to be walked. */
+/* A pass that is ready for a walk. */
 typedef struct opened {
     sim_model m;
     sim_rounds rounds;
 } opened;
 
-/* So that no sum of times overflows, in whatever order. */
+/* Makes sure that no sum of times overflows, in whatever order they are added. */
 static fcp_code check_sums(const opened *x) {
     return (x->m.total + x->rounds.total) >> 62 ? FCP_E_PROFILE : FCP_OK;
 }
@@ -150,7 +154,7 @@ void sim_room_free(sim_room *room) {
     arena_free(&room->walks);
 }
 
-/* What went wrong, in words. */
+/* Makes the error that belongs to a code. */
 static fcp_code explain(fcp_code code, const sim_profile *profile, fcp_error *err) {
     if (code == FCP_E_PROFILE)
         fcp_fail(err, code,
@@ -181,7 +185,7 @@ fcp_code simulate(const fcp_plan *plan, const sim_profile *profile, const sim_op
 
 /* --- the margin --------------------------------------------------------------------------------------------------- */
 
-/* A plan whose margin is looked for. */
+/* A plan for which a margin is chosen. */
 typedef struct choice {
     const fcp_plan *plan;
     const sim_profile *profile;
@@ -196,14 +200,14 @@ static uint64_t time_of(const sim_result *r) {
     return r->pass[FCP_FORWARD].makespan + r->pass[FCP_BACKWARD].makespan;
 }
 
-/* Both passes with margin number i. */
+/* Predicts both passes with margin number i. */
 static fcp_code walk_with(choice *c, uint32_t i, sim_result *out) {
     fcp_code code = FCP_OK;
     memset(out, 0, sizeof *out);
     for (int pass = 0; pass < FCP_PASSES && !code; pass++) {
         opened *x = &c->pass[pass];
         if (!x->m.plan) continue;
-        sim_model_share(&x->m, c->profile, c->margins->at[i]);
+        sim_model_share(&x->m, c->plan->problem, c->plan->cluster, c->profile, c->margins->at[i]);
         sim_model_price(&x->m);
         sim_rounds_price(&x->m, &x->rounds);
         code = check_sums(x);
@@ -213,7 +217,7 @@ static fcp_code walk_with(choice *c, uint32_t i, sim_result *out) {
     return code;
 }
 
-/* Bytes that the busiest port carries over net, in one direction. */
+/* Bytes of the busiest net port, in one direction. */
 static fcp_code busiest_port(const opened *x, arena *scratch, uint64_t *out) {
     uint64_t(*ports)[2] = arena_zalloc(scratch, x->m.plan->problem->ranks, sizeof *ports, _Alignof(uint64_t));
     *out = 0;
@@ -226,7 +230,7 @@ static fcp_code busiest_port(const opened *x, arena *scratch, uint64_t *out) {
     return FCP_OK;
 }
 
-/* What the busiest rank computes, with the margin that the model has now. */
+/* The computing time of the busiest rank, with the model's margin. */
 static uint64_t busiest_rank(const opened *x) {
     uint64_t most = 0;
     for (uint32_t r = 0; r < x->m.plan->problem->ranks; r++) {
@@ -238,7 +242,8 @@ static uint64_t busiest_rank(const opened *x) {
     return most;
 }
 
-/* Where to begin: each pass is taken to last as long as its busiest rank or its busiest port. */
+/* The margin at which the search begins: the best one if each pass took as long as its busiest rank or its busiest
+ * port. */
 static fcp_code find_start(choice *c, uint32_t *out) {
     unsigned __int128 times[SIM_MARGINS] = {0};
     fcp_code code = FCP_OK;
@@ -251,7 +256,7 @@ static fcp_code find_start(choice *c, uint32_t *out) {
         const unsigned __int128 work = (unsigned __int128)busiest_rank(x) * (x->m.sms - x->m.margin);
         for (uint32_t i = 0; i < c->margins->count && !code; i++) {
             sim_model m = x->m;
-            sim_model_share(&m, c->profile, c->margins->at[i]);
+            sim_model_share(&m, c->plan->problem, c->plan->cluster, c->profile, c->margins->at[i]);
             const unsigned __int128 computing = work / (m.sms - m.margin);
             const uint64_t moving = sim_model_time(bytes, m.rate[FCP_NET]);
             times[i] += computing > moving ? computing : moving;
@@ -262,7 +267,8 @@ static fcp_code find_start(choice *c, uint32_t *out) {
     return code;
 }
 
-/* Downhill from margin number *best, and along the level only towards smaller margins. */
+/* Descends from margin number *best, first to smaller margins, then to larger ones. Of margins that are equal the
+ * smaller is taken. */
 static fcp_code go_down(choice *c, uint32_t *best, sim_result *out) {
     fcp_code code = walk_with(c, *best, out);
     for (int step = -1; step <= 1; step += 2) {
@@ -275,7 +281,7 @@ static fcp_code go_down(choice *c, uint32_t *best, sim_result *out) {
             *out = there;
             *best = next;
         }
-        if (*best != start) break; /* what is behind is known */
+        if (*best != start) break; /* the margins on the other side are known to be worse */
     }
     return code;
 }

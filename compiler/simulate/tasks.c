@@ -1,22 +1,24 @@
-/* tasks.c: instructions as tasks, each with what it needs of the rank's other queue.
+/* tasks.c: turns the instructions of a pass into tasks, each of which knows what it waits for.
  *
- * In the plan a WAIT stands between two instructions. Here each task says itself how many tasks of the other queue must
- * have ended. So tasks can be put into another order, and what they need can be told again.
+ * In a plan a WAIT stands between two instructions. Here each task says itself how many tasks of the other queue must
+ * have ended. So tasks can be reordered, and what they need can be computed anew.
  *
- * Without overlap, tasks are put in order of phases: the caller's layout comes in, blocks come to where they are
- * read, tiles are computed, partial results and gradients return, results go out. A task needs all tasks of earlier
- * phases, and of its own phase those that the plan says.
+ * Without overlap, tasks are sorted by phases: the caller's layout comes in, blocks come to where they are read, tiles
+ * are computed, partial results and gradients return, results go out. A task needs all tasks of earlier phases, and of
+ * its own phase those that the plan says.
  *
- * Example: a rank's launches are KV of round 0, dKV of round 0 and KV of round 1, and its ATTENDs are two. Without
- * overlap the launches are KV, KV, dKV; both ATTENDs need the first two; the third needs both ATTENDs.
+ * Example: a rank's launches are KV of round 0, dKV of round 0 and KV of round 1, and it has two ATTENDs. Without
+ * overlap the launches are sorted to KV, KV, dKV. Both ATTENDs need the first two launches, and the third launch needs
+ * both ATTENDs.
  */
-#include "compiler/simulate/tasks.h"
+#include "compiler/simulate/pass_times.h"
 
 #include <string.h>
 
 #include "runtime/plan/fabrics.h"
 
-/* In which phase a class moves, and an instruction of the compute queue runs. Between phases nothing overlaps. */
+/* The phase in which a class of blocks moves, and in which an instruction of the compute queue runs. Different phases
+ * never overlap. */
 typedef struct order {
     uint32_t classes[FCP_CLASSES], ops[FCP_OP_COUNT], copy_out;
 } order;
@@ -72,8 +74,9 @@ static void sort_phases(sim_task *at, uint32_t count, sim_task *room) {
     memcpy(at, room, filled * sizeof *at);
 }
 
-/* How many of the other queue's tasks a task needs that waited for the first `waits` instructions of that queue: up to
- * the last one of an earlier phase, and up to the last one of its own phase that is among them. */
+/* How many tasks of the other queue a task needs. In the plan its instruction waited for the first `waits` instructions
+ * of that queue. So it needs all tasks of earlier phases, and of its own phase those up to the last of these
+ * instructions. */
 static uint32_t needs_of(const sim_task *other, uint32_t count, uint32_t phase, uint32_t waits) {
     uint32_t begin = 0, end = count;
     while (begin < end) { /* the first task of this phase or a later one */
@@ -89,9 +92,10 @@ static uint32_t needs_of(const sim_task *other, uint32_t count, uint32_t phase, 
     }
 }
 
-/* What the tasks of a queue need of the other. Room for each instruction of the queue: `waits`, for how much of the
- * other queue it and those before it have waited, over each fabric; `from`, the last WAIT that said more. */
-static void tell_needs(const fcp_plan *plan, fcp_queue queue, const fcp_stream *stream, sim_task *own, uint32_t count,
+/* Computes what the tasks of a queue need of the other queue. `waits` and `from` have room for each instruction of the
+ * queue. waits: for how many instructions of the other queue this instruction and those before it have waited, over
+ * each fabric. from: the WAIT that raised that number last. */
+static void find_needs(const fcp_plan *plan, fcp_queue queue, const fcp_stream *stream, sim_task *own, uint32_t count,
                        const sim_task *other, uint32_t others, uint32_t (*waits)[FCP_FABRICS], uint32_t *from) {
     uint32_t longest[FCP_FABRICS] = {0}, last = FCP_NONE;
     for (uint32_t i = 0; i < stream->count; i++) {
@@ -113,9 +117,9 @@ static void tell_needs(const fcp_plan *plan, fcp_queue queue, const fcp_stream *
     }
 }
 
-/* What tasks of one fabric wait for over the other one, `after` by instruction of the queue. It touches the same slot,
- * so it is of the same class and phase; and all tasks of earlier phases come first. */
-static void tell_after(uint32_t first, const uint32_t (*after)[FCP_FABRICS], sim_task *own, uint32_t count) {
+/* Computes what tasks of one fabric wait for over the other. `after` has it for each instruction of the queue. Both
+ * touch the same slot, so they are of the same class and phase; and all tasks of earlier phases come first. */
+static void find_after(uint32_t first, const uint32_t (*after)[FCP_FABRICS], sim_task *own, uint32_t count) {
     for (uint32_t i = 0; i < count; i++) {
         if (own[i].fabrics == SIM_BOTH_FABRICS) continue;
         const int fabric = own[i].fabrics >> FCP_NET & 1 ? FCP_NET : FCP_LOCAL;
@@ -134,7 +138,7 @@ fcp_code sim_tasks_new(const sim_model *m, uint32_t without, arena *memory, sim_
         for (int q = 0; q < FCP_QUEUES; q++) {
             const fcp_stream *s = fcp_stream_of(plan, m->pass, r, (fcp_queue)q);
             if (s->count > longest) longest = s->count;
-            /* a launch moves IN, OUT, or over each fabric what has one of two phases */
+            /* a launch moves IN, or OUT, or, over each fabric, classes of two phases */
             most += (size_t)(q == FCP_COMM ? 2 * FCP_FABRICS : 1) * s->count;
         }
     out->at = ARENA_NEW(memory, sim_task, most);
@@ -145,7 +149,8 @@ fcp_code sim_tasks_new(const sim_model *m, uint32_t without, arena *memory, sim_
     uint32_t *from = ARENA_NEW(memory, uint32_t, longest);
     sim_task *room = ARENA_NEW(memory, sim_task, 2 * FCP_FABRICS * (size_t)longest);
     uint32_t(*after)[FCP_FABRICS] = arena_alloc(memory, longest, sizeof *after, _Alignof(uint32_t));
-    if (!after || !out->at || !out->start || !out->phases || !groups || !waits || !from || !room) return FCP_E_NO_MEMORY;
+    if (!after || !out->at || !out->start || !out->phases || !groups || !waits || !from || !room)
+        return FCP_E_NO_MEMORY;
     memcpy(out->phases, o->classes, sizeof o->classes);
     for (uint32_t c = 0, group = 0; c < count; c++) {
         const fcp_round *x = &plan->rounds[first + c];
@@ -159,7 +164,7 @@ fcp_code sim_tasks_new(const sim_model *m, uint32_t without, arena *memory, sim_
             out->start[r][q] = used;
             for (uint32_t i = 0; i < s->count; i++) {
                 const fcp_instr *x = &plan->instrs[s->first + i];
-                /* a WAIT says itself what it waits for if it is the last, and says why if the order is the plan's */
+                /* a WAIT is a task of its own if it is the last, or, in the plan's order, to show why a rank waits */
                 bool trailing = x->op == FCP_OP_WAIT && i + 1 == s->count;
                 if (x->op == FCP_OP_WAIT && !trailing && (q == FCP_COMM || o != &whole)) continue;
                 uint32_t added = append(m, o, s->first + i, i, &out->at[used]);
@@ -173,12 +178,12 @@ fcp_code sim_tasks_new(const sim_model *m, uint32_t without, arena *memory, sim_
         out->start[r][FCP_QUEUES] = used;
         for (int q = 0; q < FCP_QUEUES; q++) {
             const uint32_t *at = out->start[r];
-            tell_needs(plan, (fcp_queue)q, fcp_stream_of(plan, m->pass, r, (fcp_queue)q), &out->at[at[q]], at[q + 1] - at[q],
-                       &out->at[at[!q]], at[!q + 1] - at[!q], waits, from);
+            find_needs(plan, (fcp_queue)q, fcp_stream_of(plan, m->pass, r, (fcp_queue)q), &out->at[at[q]],
+                       at[q + 1] - at[q], &out->at[at[!q]], at[!q + 1] - at[!q], waits, from);
         }
         if (!m->apart) continue;
         if (!fcp_fabric_waits(plan, m->pass, r, after)) return FCP_E_NO_MEMORY;
-        tell_after(fcp_stream_of(plan, m->pass, r, FCP_COMM)->first, after, &out->at[out->start[r][FCP_COMM]],
+        find_after(fcp_stream_of(plan, m->pass, r, FCP_COMM)->first, after, &out->at[out->start[r][FCP_COMM]],
                    used - out->start[r][FCP_COMM]);
     }
     return FCP_OK;

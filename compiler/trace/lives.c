@@ -1,6 +1,7 @@
-/* lives.c: how many slots of a rank hold something at a time, and how many bytes are on their way.
+/* lives.c: counts, over time, how many slots of a rank are in use and how many bytes are on their way.
  *
- * A transient slot lives from the first to the last access before it is filled anew:
+ * A transient slot is in use from the first to the last access before it is filled anew:
+ *
  *   whole (KV, Q, O, DQW)       from the receive of the block's first unit, or from what writes it, to its last reader:
  *                               a tile, or a send
  *   partial (STATE, DKV, DQ)    from the receive, or the first tile or addition, to the send or the addition that
@@ -14,6 +15,8 @@
 #include <string.h>
 
 #include "compiler/trace/timeline.h"
+#include "runtime/plan/bytes.h"
+#include "runtime/plan/instructions.h"
 
 typedef struct life {
     bool alive;
@@ -23,24 +26,20 @@ typedef struct life {
 typedef struct lives {
     const timeline *t;
     fcp_pass pass;
-    uint32_t rank, homes, slots; /* slots: the most of a class */
-    life *at;              /* [class * slots + slot] */
+    uint32_t rank, homes;
+    life *at; /* [slot * FCP_CLASSES + class] */
+    size_t slots;
     trace_change *changes;
-    uint64_t count, room;
+    size_t count, room;
+    arena *memory;
     bool failed;
 } lives;
 
-static void add(lives *x, uint64_t time, int64_t change, trace_counter counter, uint32_t what) {
-    if (x->count == x->room) {
-        uint64_t room = x->room ? 2 * x->room : 256;
-        trace_change *bigger = x->failed ? NULL : realloc(x->changes, room * sizeof *bigger);
-        if (!bigger) {
-            x->failed = true;
-            return;
-        }
-        x->changes = bigger;
-        x->room = room;
-    }
+static void add_change(lives *x, uint64_t time, int64_t change, trace_counter counter, uint32_t what) {
+    trace_change *grown = arena_grow(x->memory, x->changes, x->count, &x->room, sizeof *grown);
+    x->failed |= !grown;
+    if (!grown) return;
+    x->changes = grown;
     x->changes[x->count++] = (trace_change){time, change, counter, what};
 }
 
@@ -50,29 +49,25 @@ static bool transient(const lives *x, uint32_t cls, uint32_t slot) {
 
 static life *life_of(lives *x, uint32_t cls, uint32_t slot) {
     if (slot >= x->slots) {
-        uint32_t slots = 2 * slot + 8;
-        life *bigger = x->failed ? NULL : calloc((size_t)slots * FCP_CLASSES, sizeof *bigger);
-        if (!bigger) {
-            x->failed = true;
-            return NULL;
-        }
-        for (uint32_t c = 0; c < FCP_CLASSES && x->slots; c++)
-            memcpy(bigger + (size_t)c * slots, x->at + (size_t)c * x->slots, x->slots * sizeof *bigger);
-        free(x->at);
-        x->at = bigger;
+        const size_t slots = 2 * (size_t)slot + 8;
+        life *grown = ARENA_ZNEW(x->memory, life, slots * FCP_CLASSES);
+        x->failed |= !grown;
+        if (!grown) return NULL;
+        if (x->slots) memcpy(grown, x->at, x->slots * FCP_CLASSES * sizeof *grown);
+        x->at = grown;
         x->slots = slots;
     }
-    return &x->at[(size_t)cls * x->slots + slot];
+    return &x->at[(size_t)slot * FCP_CLASSES + cls];
 }
 
 static void end_life(lives *x, life *l, uint32_t cls) {
     if (!l->alive) return;
-    add(x, l->birth, 1, TRACE_SLOTS, cls);
-    add(x, l->last, -1, TRACE_SLOTS, cls);
+    add_change(x, l->birth, 1, TRACE_SLOTS, cls);
+    add_change(x, l->last, -1, TRACE_SLOTS, cls);
     l->alive = false;
 }
 
-/* The interval touches a slot. born: it fills it anew; dies: it empties it. */
+/* Notes that an interval uses a slot. born: it fills the slot anew; dies: it empties it. */
 static void touch(lives *x, const sim_interval *i, uint32_t cls, uint32_t slot, bool born, bool dies) {
     if (!transient(x, cls, slot)) return;
     life *l = life_of(x, cls, slot);
@@ -90,8 +85,8 @@ static void touch_transfers(lives *x, const sim_interval *i) {
     const fcp_instr *launch = &plan->instrs[i->instr];
     const fcp_fabric fabric = i->lane == SIM_LANE_NET ? FCP_NET : FCP_LOCAL;
     const fcp_direction dir = i->doing == SIM_SEND ? FCP_SEND : FCP_RECV;
-    add(x, i->start, (int64_t)i->bytes, TRACE_FLIGHT, fabric);
-    add(x, i->end, -(int64_t)i->bytes, TRACE_FLIGHT, fabric);
+    add_change(x, i->start, (int64_t)i->bytes, TRACE_FLIGHT, fabric);
+    add_change(x, i->end, -(int64_t)i->bytes, TRACE_FLIGHT, fabric);
     for (uint32_t n = launch->a; n < launch->a + launch->b; n++) { /* this rank's record of it */
         const fcp_transfer *t = &plan->transfers[n];
         if (t->fabric != fabric || t->dir != dir || t->peer != i->peer || t->block != i->block) continue;
@@ -147,29 +142,24 @@ static int by_time(const void *a, const void *b) {
 
 fcp_code trace_changes(const timeline *t, uint32_t rank, fcp_pass pass, uint64_t first, uint64_t count, arena *memory,
                        trace_change **out, uint64_t *out_count) {
-    lives x = {.t = t, .pass = pass, .rank = rank};
-    const sim_interval **order = malloc((count + 1) * sizeof *order);
+    lives x = {.t = t, .pass = pass, .rank = rank, .memory = memory};
+    const sim_interval **order = ARENA_NEW(memory, const sim_interval *, count + 1);
+    if (!order) return FCP_E_NO_MEMORY;
     for (uint64_t b = 0; b < t->plan->blocks_count; b++) x.homes += t->plan->blocks[b].home == rank;
-    x.failed = !order;
-    for (uint64_t i = 0; i < count && order; i++) order[i] = &t->at[first + i];
-    if (order) qsort(order, count, sizeof *order, by_start);
-    for (uint64_t n = 0; n < count && order; n++) {
+    for (uint64_t i = 0; i < count; i++) order[i] = &t->at[first + i];
+    qsort(order, count, sizeof *order, by_start);
+    for (uint64_t n = 0; n < count; n++) {
         const sim_interval *i = order[n];
         const fcp_instr *instr = &t->plan->instrs[i->instr];
         if (i->doing == SIM_SEND || i->doing == SIM_RECV) touch_transfers(&x, i);
         else if (i->doing == SIM_WORK && instr->op == FCP_OP_ATTEND) touch_visits(&x, i);
         else if (i->doing == SIM_WORK) touch_sums(&x, i);
     }
-    for (uint32_t c = 0; c < FCP_CLASSES; c++)
-        for (uint32_t s = 0; s < x.slots; s++) end_life(&x, &x.at[(size_t)c * x.slots + s], c);
-    if (!x.failed && x.count) qsort(x.changes, x.count, sizeof *x.changes, by_time);
-    *out = ARENA_NEW(memory, trace_change, x.count + 1);
+    for (size_t i = 0; i < x.slots * FCP_CLASSES; i++) end_life(&x, &x.at[i], i % FCP_CLASSES);
+    if (x.count) qsort(x.changes, x.count, sizeof *x.changes, by_time);
+    *out = x.changes;
     *out_count = x.count;
-    if (*out && x.count) memcpy(*out, x.changes, x.count * sizeof *x.changes);
-    free(order);
-    free(x.at);
-    free(x.changes);
-    return x.failed || !*out ? FCP_E_NO_MEMORY : FCP_OK;
+    return x.failed ? FCP_E_NO_MEMORY : FCP_OK;
 }
 
 uint64_t trace_memory_base(const fcp_plan *plan, fcp_pass pass, uint32_t rank) {

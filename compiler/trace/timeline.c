@@ -1,10 +1,11 @@
-/* timeline.c: collects the simulator's intervals, or makes the same of what a session has measured.
+/* timeline.c: collects the simulator's intervals, or makes such intervals of what a session has measured.
  *
  * Requires: a verified plan; a profile, or a session that recorded its runs.
  * Gives:    timeline.h.
- * Cost:     linear in instructions and transfers, and the sorting of one rank's intervals at a time.
+ * Cost:     linear in instructions and transfers, plus sorting each rank's intervals.
  */
 #include "compiler/trace/timeline.h"
+#include "runtime/plan/sides.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -69,13 +70,12 @@ fcp_code trace_ranks_read(const fcp_plan *plan, const char *typed, const uint64_
     if (typed && strcmp(typed, "all") && !busiest) code = read_list(plan, typed, out->has, err);
     else if (!busiest || ranks <= TRACE_BUSIEST) memset(out->has, 1, ranks);
     else if (work) {
-        busy *order = calloc(ranks, sizeof *order);
+        busy *order = ARENA_NEW(memory, busy, ranks);
         if (!order) return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for %u ranks", ranks);
         for (uint32_t r = 0; r < ranks; r++) order[r] = (busy){work[r], r};
         qsort(order, ranks, sizeof *order, by_work);
         for (uint32_t i = 0; i < TRACE_BUSIEST; i++) out->has[order[i].rank] = true;
         out->has[order[ranks / 2].rank] = true;
-        free(order);
     }
     for (uint32_t r = 0; r < ranks && !code; r++)
         if (out->has[r]) out->at[out->count++] = r;
@@ -86,22 +86,19 @@ fcp_code trace_ranks_read(const fcp_plan *plan, const char *typed, const uint64_
 
 typedef struct collector {
     const trace_ranks *ranks;
+    arena memory; /* of the intervals, until they are put in order */
     sim_interval *at;
-    uint64_t count, room;
+    size_t count, room;
     bool failed;
 } collector;
 
 static void collect(void *context, const sim_interval *x) {
     collector *c = context;
     if (c->failed || !c->ranks->has[x->rank]) return;
-    if (c->count == c->room) {
-        uint64_t room = c->room ? 2 * c->room : 4096;
-        sim_interval *bigger = realloc(c->at, room * sizeof *bigger);
-        c->failed = !bigger;
-        if (!bigger) return;
-        c->at = bigger;
-        c->room = room;
-    }
+    sim_interval *grown = arena_grow(&c->memory, c->at, c->count, &c->room, sizeof *grown);
+    c->failed = !grown;
+    if (!grown) return;
+    c->at = grown;
     c->at[c->count++] = *x;
 }
 
@@ -114,23 +111,29 @@ static int by_place(const void *a, const void *b) {
     return (x->doing > y->doing) - (x->doing < y->doing);
 }
 
-/* Puts what was collected in order: first by rank, in one go, and then each rank's. */
+/* Sorts the intervals: by rank with a counting sort, and then each rank's. */
 static fcp_code put_in_order(collector *c, arena *memory, timeline *out, fcp_error *err) {
     const uint32_t ranks = out->plan->problem->ranks;
-    uint64_t *start = calloc((size_t)ranks + 1, sizeof *start);
+    uint64_t *start = ARENA_ZNEW(&c->memory, uint64_t, (size_t)ranks + 1);
     out->at = ARENA_NEW(memory, sim_interval, c->count + 1);
     out->count = c->count;
-    if (c->failed || !start || !out->at) {
-        free(start);
-        return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for the timeline");
-    }
+    if (c->failed || !start || !out->at) return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for the timeline");
     for (uint64_t i = 0; i < c->count; i++) start[c->at[i].rank + 1]++;
     for (uint32_t r = 0; r < ranks; r++) start[r + 1] += start[r];
     for (uint64_t i = 0; i < c->count; i++) out->at[start[c->at[i].rank]++] = c->at[i];
     for (uint64_t first = 0, r = 0; r < ranks; first = start[r++])
         if (start[r] - first > 1) qsort(out->at + first, start[r] - first, sizeof *out->at, by_place);
-    free(start);
     return FCP_OK;
+}
+
+uint64_t timeline_pairs(const fcp_plan *plan, const fcp_instr *attend, uint64_t *out_tiles) {
+    uint64_t pairs = 0;
+    *out_tiles = 0;
+    for (const fcp_visit *v = &plan->visits[attend->a]; v < &plan->visits[attend->a + attend->b]; v++) {
+        *out_tiles += v->tiles;
+        for (uint32_t t = v->first_tile; t < v->first_tile + v->tiles; t++) pairs += plan->tiles[t].pairs;
+    }
+    return pairs;
 }
 
 /* --- predicted ---------------------------------------------------------------------------------------------------- */
@@ -141,10 +144,9 @@ fcp_code timeline_predict(const fcp_plan *plan, const sim_profile *profile, cons
     sim_options options = how ? *how : (sim_options){0};
     options.watch = collect;
     options.context = &c;
-    arena scratch = {0};
     sim_result again;
     *out = (timeline){.plan = plan};
-    uint64_t *work = ARENA_ZNEW(&scratch, uint64_t, plan->problem->ranks);
+    uint64_t *work = ARENA_ZNEW(&c.memory, uint64_t, plan->problem->ranks);
     if (!work) return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for %u ranks", plan->problem->ranks);
     for (int pass = 0; pass < FCP_PASSES; pass++)
         for (uint32_t r = 0; result->pass[pass].ranks && r < plan->problem->ranks; r++)
@@ -152,10 +154,9 @@ fcp_code timeline_predict(const fcp_plan *plan, const sim_profile *profile, cons
     snprintf(out->source, sizeof out->source, "%s", profile->name);
     for (int pass = 0; pass < FCP_PASSES; pass++) out->makespan[pass] = result->pass[pass].makespan;
     fcp_code code = trace_ranks_read(plan, typed, work, memory, &out->ranks, err);
-    if (!code) code = simulate(plan, profile, &options, &scratch, &again, err);
+    if (!code) code = simulate(plan, profile, &options, &c.memory, &again, err);
     if (!code) code = put_in_order(&c, memory, out, err);
-    arena_free(&scratch);
-    free(c.at);
+    arena_free(&c.memory);
     return code;
 }
 
@@ -175,8 +176,8 @@ static uint64_t bytes_of(const measured *m, const fcp_transfer *t) {
     return t->tokens * fcp_held_bytes(m->plan->problem, fcp_moved_holds(m->plan, t), (fcp_class)t->cls, m->pass);
 }
 
-/* The other side of a transfer: its record, of launch *out_launch. FCP_NONE: the peer has none, which no verified plan
- * does. */
+/* The record of a transfer's other side, and its launch in *out_launch. FCP_NONE: there is none, which does not happen
+ * in a verified plan. */
 static uint32_t other_side(const measured *m, uint32_t rank, const fcp_instr *launch, const fcp_transfer *t,
                            uint32_t *out_launch) {
     *out_launch = m->launches[(uint64_t)t->peer * m->rounds + launch->c];
@@ -224,7 +225,7 @@ static uint64_t ended_over(const measured *m, const fcp_instr *launch, fcp_fabri
     return end;
 }
 
-/* Of the launches that a WAIT of a compute queue is for, the one that ended last; FCP_NONE: it is for none. */
+/* The launch that ended last, among those that a WAIT of a compute queue waits for; FCP_NONE: it waits for none. */
 static uint32_t cause_of(const measured *m, const fcp_instr *wait, const fcp_stream *comm) {
     uint32_t cause = FCP_NONE;
     uint64_t last = 0;
@@ -259,7 +260,7 @@ static void measure_compute(const measured *m, uint32_t rank, uint32_t instr, co
     collect(m->to, &i);
 }
 
-/* When a rank ends, and in *work how long it computes. */
+/* When a rank ends. Adds to *work how long it computes. */
 static uint64_t sum_up(const measured *m, uint32_t rank, uint64_t *work) {
     uint64_t last = 0;
     for (int q = 0; q < FCP_QUEUES; q++) {
@@ -276,8 +277,7 @@ static uint64_t sum_up(const measured *m, uint32_t rank, uint64_t *work) {
 static fcp_code find_launches(measured *m, fcp_error *err) {
     const uint32_t ranks = m->plan->problem->ranks;
     m->rounds = m->plan->round_starts[m->pass + 1] - m->plan->round_starts[m->pass];
-    free(m->launches);
-    m->launches = malloc(((uint64_t)ranks * m->rounds + 1) * sizeof *m->launches);
+    m->launches = ARENA_NEW(&m->to->memory, uint32_t, (uint64_t)ranks * m->rounds + 1);
     if (!m->launches)
         return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for %u rounds of %u ranks", m->rounds, ranks);
     memset(m->launches, 0xff, (uint64_t)ranks * m->rounds * sizeof *m->launches);
@@ -300,7 +300,7 @@ fcp_code timeline_measure(const fcp_session *session, const char *typed, arena *
                         "this process has no timings of the other ranks: fcp_session_timings_collect");
     collector c = {.ranks = &out->ranks};
     measured m = {.session = session, .plan = plan, .to = &c};
-    uint64_t *work = calloc(ranks, sizeof *work);
+    uint64_t *work = ARENA_ZNEW(&c.memory, uint64_t, ranks);
     fcp_code code = work ? FCP_OK : fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for %u ranks", ranks);
     *out = (timeline){.plan = plan, .measured = true};
     snprintf(out->source, sizeof out->source, "%s", session->kind->name);
@@ -325,8 +325,6 @@ fcp_code timeline_measure(const fcp_session *session, const char *typed, arena *
         }
     }
     if (!code) code = put_in_order(&c, memory, out, err);
-    free(m.launches);
-    free(work);
-    free(c.at);
+    arena_free(&c.memory);
     return code;
 }

@@ -1,15 +1,16 @@
-/* trace.c: a timeline as a trace file: JSON of the Trace Event Format.
+/* trace.c: writes a timeline as a trace file, in JSON of the Trace Event Format.
  *
  *   process  a rank
  *   thread   compute: instructions, and waits with their reasons; net and local: a slice for each launch and fabric,
  *            with what it sends and receives, from the first byte to the last
- *   arrows   from the slice that sends to the slice that receives, where both ranks are drawn
+ *   arrows   from the slice that sends to the slice that receives, if both ranks are drawn
  *   counters slots in use by class, bytes in flight by fabric, bytes of memory
  *
  * Requires: a timeline in order.
- * Cost:     linear in the timeline. Numbers are written by hand: printf would take most of the time.
+ * Cost:     linear in the timeline. Numbers are written without printf, which would take most of the time.
  */
 #include "compiler/trace/trace.h"
+#include "runtime/plan/enum_names.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -27,13 +28,11 @@ typedef struct pen {
     bool any;                   /* an event has been written */
 } pen;
 
-static void put(pen *p, const char *words) { text_add(p->out, words, strlen(words)); }
+static void put_text(pen *p, const char *words) { text_puts(p->out, words); }
 
-static void put_number(pen *p, uint64_t value) { text_number(p->out, value); }
-
-/* Picoseconds as microseconds, to the last of them. */
+/* Writes picoseconds as microseconds, exactly. */
 static void put_time(pen *p, uint64_t time) {
-    put_number(p, time / 1000000);
+    text_number(p->out, time / 1000000);
     uint64_t rest = time % 1000000;
     if (!rest) return;
     char digits[7] = ".";
@@ -44,35 +43,40 @@ static void put_time(pen *p, uint64_t time) {
 }
 
 static void put_field(pen *p, const char *name, uint64_t value) {
-    put(p, name);
-    put_number(p, value);
+    put_text(p, name);
+    text_number(p->out, value);
 }
 
-/* Begins an event of a rank: {"ph":"X","pid":3,"tid":1,"ts":12.5 */
+/* A field whose value is a string that needs no escapes. `name` ends with the value's opening quote. */
+static void put_word(pen *p, const char *name, const char *value) {
+    put_text(p, name);
+    put_text(p, value);
+    put_text(p, "\"");
+}
+
+/* Writes the beginning of an event of a rank: {"ph":"X","pid":3,"tid":1,"ts":12.5 */
 static void begin(pen *p, const char *kind, uint32_t rank, uint32_t thread, uint64_t time) {
-    put(p, p->any ? ",\n{\"ph\":\"" : "\n{\"ph\":\"");
+    put_word(p, p->any ? ",\n{\"ph\":\"" : "\n{\"ph\":\"", kind);
     p->any = true;
-    put(p, kind);
-    put_field(p, "\",\"pid\":", rank);
+    put_field(p, ",\"pid\":", rank);
     if (thread) put_field(p, ",\"tid\":", thread);
-    put(p, ",\"ts\":");
+    put_text(p, ",\"ts\":");
     put_time(p, time);
 }
 
 static void put_duration(pen *p, uint64_t time) {
-    put(p, ",\"dur\":");
+    put_text(p, ",\"dur\":");
     put_time(p, time);
 }
 
 static void meta(pen *p, const char *name, uint32_t rank, uint32_t thread, const char *value, uint32_t number) {
-    put(p, p->any ? ",\n{\"ph\":\"M\",\"pid\":" : "\n{\"ph\":\"M\",\"pid\":");
+    put_field(p, p->any ? ",\n{\"ph\":\"M\",\"pid\":" : "\n{\"ph\":\"M\",\"pid\":", rank);
     p->any = true;
-    put_number(p, rank);
     if (thread) put_field(p, ",\"tid\":", thread);
-    put(p, ",\"name\":\"");
-    put(p, name);
-    if (value) put(p, "\",\"args\":{\"name\":\""), put(p, value), put(p, "\"}}");
-    else put_field(p, "\",\"args\":{\"sort_index\":", number), put(p, "}}");
+    put_word(p, ",\"name\":\"", name);
+    if (value) put_word(p, ",\"args\":{\"name\":\"", value);
+    else put_field(p, ",\"args\":{\"sort_index\":", number);
+    put_text(p, "}}");
 }
 
 static void name_rank(pen *p, uint32_t rank) {
@@ -97,40 +101,34 @@ static void compute_slice(pen *p, const sim_interval *i) {
     const fcp_instr *x = &plan->instrs[i->instr];
     begin(p, "X", i->rank, SIM_LANE_COMPUTE + 1, p->shift[i->pass] + i->start);
     put_duration(p, i->end - i->start);
-    put(p, ",\"name\":\"");
-    put(p, fcp_op_names[x->op]);
-    if (i->doing == SIM_WAIT) put(p, " "), put(p, sim_reason_names[i->reason]);
-    put(p, i->doing == SIM_WAIT ? "\",\"cat\":\"wait\",\"args\":{\"pass\":\""
-                                : "\",\"cat\":\"compute\",\"args\":{\"pass\":\"");
-    put(p, fcp_pass_names[i->pass]);
-    put_field(p, "\",\"stage\":", i->stage);
+    put_text(p, ",\"name\":\"");
+    put_text(p, fcp_op_names[x->op]);
+    if (i->doing == SIM_WAIT) put_text(p, " "), put_text(p, sim_reason_names[i->reason]);
+    put_word(p, "\",\"cat\":\"", i->doing == SIM_WAIT ? "wait" : "compute");
+    put_word(p, ",\"args\":{\"pass\":\"", fcp_pass_names[i->pass]);
+    put_field(p, ",\"stage\":", i->stage);
     put_field(p, ",\"instruction\":", place_in_queue(p, i, FCP_COMPUTE));
     if (i->block != FCP_NONE) put_field(p, ",\"block\":", i->block);
     if (i->doing == SIM_WAIT && i->cause != FCP_NONE && plan->instrs[i->cause].op == FCP_OP_LAUNCH)
         put_field(p, ",\"round\":", plan->instrs[i->cause].c);
     if (x->op == FCP_OP_ATTEND) {
-        uint64_t pairs = 0, tiles = 0;
-        for (uint32_t v = x->a; v < x->a + x->b; v++) {
-            tiles += plan->visits[v].tiles;
-            for (uint32_t k = 0; k < plan->visits[v].tiles; k++)
-                pairs += plan->tiles[plan->visits[v].first_tile + k].pairs;
-        }
+        uint64_t tiles, pairs = timeline_pairs(plan, x, &tiles);
         put_field(p, ",\"visits\":", x->b);
         put_field(p, ",\"tiles\":", tiles);
         put_field(p, ",\"pairs\":", pairs);
     }
     if (i->bytes) put_field(p, ",\"bytes\":", i->bytes);
-    put(p, "}}");
+    put_text(p, "}}");
 }
 
-/* Both ends of a transfer find the same number: its receiver, round and fabric. */
+/* The number of the arrow of a transfer. Both ends compute the same: from its receiver, round and fabric. */
 static uint64_t arrow(const pen *p, const sim_interval *i) {
     uint64_t to = i->doing == SIM_RECV ? i->rank : i->peer;
     uint64_t round = (i->pass ? p->t->plan->round_starts[i->pass] : 0) + (uint64_t)i->round;
     return (to * (p->rounds + 1) + round) * FCP_FABRICS + (i->lane == SIM_LANE_NET ? FCP_NET : FCP_LOCAL);
 }
 
-/* What one launch does on one fabric: intervals i[0] to i[count - 1], a send, a receive, or both. */
+/* Writes what one launch does on one fabric: intervals i[0] to i[count - 1], which are a send, a receive, or both. */
 static void transfer_slice(pen *p, const sim_interval *i, uint64_t count) {
     const fcp_plan *plan = p->t->plan;
     const uint32_t thread = i->lane + 1;
@@ -143,42 +141,37 @@ static void transfer_slice(pen *p, const sim_interval *i, uint64_t count) {
     }
     begin(p, "X", i->rank, thread, shift + start);
     put_duration(p, end - start);
-    put(p, ",\"name\":\"");
+    put_text(p, ",\"name\":\"");
     for (uint32_t c = 0; c < FCP_CLASSES; c++)
         if (classes >> c & 1) {
-            if (all++) put(p, "+");
-            put(p, fcp_class_names[c]);
+            if (all++) put_text(p, "+");
+            put_text(p, fcp_class_names[c]);
         }
-    put(p, "\",\"cat\":\"");
-    put(p, sim_lane_names[i->lane]);
-    put(p, "\",\"args\":{\"pass\":\"");
-    put(p, fcp_pass_names[i->pass]);
-    put_field(p, "\",\"stage\":", i->stage);
+    put_word(p, "\",\"cat\":\"", sim_lane_names[i->lane]);
+    put_word(p, ",\"args\":{\"pass\":\"", fcp_pass_names[i->pass]);
+    put_field(p, ",\"stage\":", i->stage);
     put_field(p, ",\"round\":", i->round);
-    put(p, ",\"kind\":\"");
-    put(p, fcp_round_names[plan->rounds[plan->round_starts[i->pass] + i->round].kind]);
-    put_field(p, "\",\"instruction\":", place_in_queue(p, i, FCP_COMM));
+    put_word(p, ",\"kind\":\"", fcp_round_names[plan->rounds[plan->round_starts[i->pass] + i->round].kind]);
+    put_field(p, ",\"instruction\":", place_in_queue(p, i, FCP_COMM));
     for (uint64_t n = 0; n < count; n++) {
-        put(p, i[n].doing == SIM_SEND ? ",\"send\":{\"to\":" : ",\"receive\":{\"from\":");
-        put_number(p, i[n].peer);
-        put(p, ",\"class\":\"");
-        put(p, fcp_class_names[plan->transfers[i[n].transfer].cls]);
-        put_field(p, "\",\"block\":", i[n].block);
+        put_field(p, i[n].doing == SIM_SEND ? ",\"send\":{\"to\":" : ",\"receive\":{\"from\":", i[n].peer);
+        put_word(p, ",\"class\":\"", fcp_class_names[plan->transfers[i[n].transfer].cls]);
+        put_field(p, ",\"block\":", i[n].block);
         put_field(p, ",\"bytes\":", i[n].bytes);
-        put(p, ",\"waited_us\":");
+        put_text(p, ",\"waited_us\":");
         put_time(p, i[n].start - i[n].ready);
-        put(p, "}");
+        put_text(p, "}");
     }
-    put(p, "}}");
+    put_text(p, "}}");
     for (uint64_t n = 0; n < count; n++) {
         if (!p->t->ranks.has[i[n].peer]) continue;
         const bool sends = i[n].doing == SIM_SEND;
-        uint64_t at = sends ? i[n].start : i[n].end - 1; /* inside of the slice, which it binds to */
+        uint64_t at = sends ? i[n].start : i[n].end - 1; /* a time inside of the slice to which the arrow belongs */
         begin(p, sends ? "s" : "f", i->rank, thread, shift + at);
         put_field(p, sends ? ",\"id\":" : ",\"bp\":\"e\",\"id\":", arrow(p, &i[n]));
-        put(p, ",\"name\":\"");
-        put(p, fcp_class_names[plan->transfers[i[n].transfer].cls]);
-        put(p, p->t->measured ? "\",\"cat\":\"measured\"}" : "\",\"cat\":\"predicted\"}");
+        put_word(p, ",\"name\":\"", fcp_class_names[plan->transfers[i[n].transfer].cls]);
+        put_word(p, ",\"cat\":\"", p->t->measured ? "measured" : "predicted");
+        put_text(p, "}");
     }
 }
 
@@ -186,9 +179,8 @@ static void transfer_slice(pen *p, const sim_interval *i, uint64_t count) {
 
 static void counter(pen *p, const char *name, uint32_t rank, uint64_t time) {
     begin(p, "C", rank, 0, time);
-    put(p, ",\"name\":\"");
-    put(p, name);
-    put(p, "\",\"args\":{");
+    put_word(p, ",\"name\":\"", name);
+    put_text(p, ",\"args\":{");
 }
 
 static fcp_code counters(pen *p, uint32_t rank, fcp_pass pass, uint64_t first, uint64_t count, arena *scratch) {
@@ -200,7 +192,7 @@ static fcp_code counters(pen *p, uint32_t rank, fcp_pass pass, uint64_t first, u
     if (code) return code;
     counter(p, "memory", rank, shift);
     put_field(p, "\"bytes\":", base);
-    put(p, "}}");
+    put_text(p, "}}");
     for (uint64_t i = 0, end; i < changed; i = end) {
         bool of[TRACE_COUNTERS] = {false};
         for (end = i; end < changed && changes[end].time == changes[i].time; end++) {
@@ -214,23 +206,21 @@ static fcp_code counters(pen *p, uint32_t rank, fcp_pass pass, uint64_t first, u
             for (uint32_t c = 0; c < FCP_CLASSES; c++) {
                 if (c == FCP_IN || c == FCP_OUT) continue;
                 bytes += (uint64_t)slots[c] * trace_slot_bytes(plan, pass, c);
-                put(p, shown++ ? ",\"" : "\"");
-                put(p, fcp_class_names[c]);
-                put_field(p, "\":", (uint64_t)slots[c]);
+                put_word(p, shown++ ? ",\"" : "\"", fcp_class_names[c]);
+                put_field(p, ":", (uint64_t)slots[c]);
             }
-            put(p, "}}");
+            put_text(p, "}}");
             counter(p, "memory", rank, shift + changes[i].time);
             put_field(p, "\"bytes\":", bytes);
-            put(p, "}}");
+            put_text(p, "}}");
         }
         if (of[TRACE_FLIGHT]) {
             counter(p, "bytes in flight", rank, shift + changes[i].time);
             for (uint32_t f = 0; f < FCP_FABRICS; f++) {
-                put(p, f ? ",\"" : "\"");
-                put(p, fcp_fabric_names[f]);
-                put_field(p, "\":", (uint64_t)flight[f]);
+                put_word(p, f ? ",\"" : "\"", fcp_fabric_names[f]);
+                put_field(p, ":", (uint64_t)flight[f]);
             }
-            put(p, "}}");
+            put_text(p, "}}");
         }
     }
     return FCP_OK;
@@ -263,7 +253,7 @@ fcp_code trace_json(const timeline *t, text *out, fcp_error *err) {
         code = counters(&p, x->rank, (fcp_pass)x->pass, first, end - first, &scratch);
         arena_reset(&scratch);
     }
-    put(&p, "\n]}\n");
+    put_text(&p, "\n]}\n");
     arena_free(&scratch);
     return code || out->failed ? fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for the trace") : FCP_OK;
 }
@@ -276,9 +266,5 @@ fcp_code fcpc_trace_json(const fcp_session *session, char **out_text, fcp_error 
                                         : fcp_fail(err, FCP_E_ARGUMENT, "a trace needs a session");
     if (!code) code = trace_json(&t, &out, err);
     arena_free(&memory);
-    char *made = code ? NULL : text_take(&out);
-    text_free(&out);
-    if (code) return code;
-    *out_text = made;
-    return made ? FCP_OK : fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for the trace");
+    return text_hand_over(&out, code, out_text, err);
 }

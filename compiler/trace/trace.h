@@ -4,8 +4,8 @@
 #include "compiler/base/text.h"
 #include "compiler/trace/timeline.h"
 
-/* Adds the trace as JSON. A process per rank has the threads compute (1), net (2) and local (3), in predicted and in
- * measured traces alike. The backward pass follows the forward pass. FCP_E_NO_MEMORY. Cost: linear in what is
- * written. */
+/* Adds the trace as JSON. Each rank is a process with the threads compute (1), net (2) and local (3), in predicted and
+ * measured traces alike. The backward pass follows the forward pass. FCP_E_NO_MEMORY. Cost: linear in what is written.
+ */
 fcp_code trace_json(const timeline *t, text *out, fcp_error *err);
 #endif

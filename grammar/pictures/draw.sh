@@ -1,7 +1,7 @@
 #!/bin/sh
 # Draws grammar/pictures/NAME.svg, one for each mask of the prelude, and for rect and slices. Each is the mask of what
 # `fcpc show --svg` draws for 4096 tokens in blocks of 128; words, ranks and pipeline are left out. The bytes are the
-# same every time. $B is the build folder.
+# same every time, and a picture that stays as it is is not written. $B is the build folder.
 # --list prints the calls that are drawn. --fields FOLDER writes the files of the fields that the calls read into
 # FOLDER, and prints the declarations of these fields.
 set -eu
@@ -92,5 +92,7 @@ echo "$calls" | while read -r call; do
         /^<\/?s/ || /^[a-z.]/ { if (!mask) { print; next } }
         mask { sub(/"><title>.*<\/title><\/rect>/, "\"/>"); print }
     ' "$work/page.svg" > "$work/$name.svg"
+    cmp -s "$work/$name.svg" "grammar/pictures/$name.svg" && continue
     mv "$work/$name.svg" "grammar/pictures/$name.svg"
+    echo "  draw  grammar/pictures/$name.svg"
 done

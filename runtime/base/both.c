@@ -29,7 +29,7 @@ static void wait_for(sem_t *s) {
     while (sem_wait(s)) {} /* a signal's handler may have run */
 }
 
-static void *run(void *given) {
+static void *run_task(void *given) {
     const task *t = given;
     t->work(t->on);
     return NULL;
@@ -55,13 +55,14 @@ bool fcp_both_at_once(void) {
     return sched_getaffinity(0, sizeof mine, &mine) || CPU_COUNT(&mine) > 1; /* too many to ask about are several */
 }
 
-/* For a pair within a pair, whose helper is busy, and for who has only one. */
+/* Starts a thread for this pair alone: for a pair inside another pair, whose helper is busy, and for callers outside
+ * of fcp_both_begin and fcp_both_end. */
 static void do_once(task first, task second) {
     pthread_t thread;
-    bool started = fcp_thread_start(&thread, 0, run, &second);
-    run(&first);
+    bool started = fcp_thread_start(&thread, 0, run_task, &second);
+    run_task(&first);
     if (started) pthread_join(thread, NULL);
-    else run(&second);
+    else run_task(&second);
 }
 
 void fcp_both(void (*work)(void *), void *first, void *second) {

@@ -1,26 +1,27 @@
-/* both.h: two pieces of work at the same time, where a thread can be had for one of them.
+/* both.h: runs two pieces of work at the same time, the second in a thread of its own.
  *
- * The two may share what neither changes. Nothing may depend on which ends first: so where there is no thread, one is
- * done after the other, and the result is the same.
+ * If no thread can be had, one piece is done after the other. So the result must not depend on which ends first, and
+ * the two may share only what neither changes.
  *
- * To start a thread takes as long as to plan a thousandth of a batch. So who has several pairs to do says
- * fcp_both_begin() before the first and fcp_both_end() after the last: one thread then serves all of them.
+ * Starting a thread takes as long as planning a thousandth of a batch. A caller with several pairs to run therefore
+ * calls fcp_both_begin() before the first and fcp_both_end() after the last: one helper thread then serves all of them.
  */
 #ifndef FCP_BASE_BOTH_H
 #define FCP_BASE_BOTH_H
 #include <stdbool.h>
 
-enum { FCP_BOTH_FROM = 1 << 15 }; /* records of a plan: to go over fewer takes less time than to start a thread */
+enum { FCP_BOTH_FROM = 1 << 15 }; /* records of a plan: going over fewer takes less time than starting a thread */
 
-/* May two threads run at the same time? Not where the calling one is held to a single processor: a second thread would
- * only cost. */
+/* May two threads run at the same time? No, if the calling thread is bound to a single processor: then a second
+ * thread would only add cost. */
 bool fcp_both_at_once(void);
 /* Does work(first) and work(second), the second in a thread of its own if there can be one. That thread gets no
  * signals. */
 void fcp_both(void (*work)(void *), void *first, void *second);
 
-/* From now on the calling thread's second pieces share a thread. It is started for the first of them, and ends with
- * fcp_both_end(), which every fcp_both_begin() needs, on the same thread. They nest: the outermost counts. */
+/* From now on one helper thread runs the second pieces of all the calling thread's pairs. It is started for the
+ * first of them and ends with fcp_both_end(), which the same thread must call once for every fcp_both_begin(). Calls
+ * nest: only the outermost pair counts. */
 void fcp_both_begin(void);
 void fcp_both_end(void);
 #endif

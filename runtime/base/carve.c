@@ -27,7 +27,7 @@
 #endif
 
 /* Adds an array to the bytes before it; false: that is more than there can be. */
-static bool add(const fcp_carved *t, size_t *bytes) {
+static bool add_size(const fcp_carved *t, size_t *bytes) {
     const size_t unit = alignof(max_align_t);
     size_t mine;
     if (__builtin_mul_overflow(t->count, t->size, &mine) || mine > SIZE_MAX / 2 - *bytes) return false;
@@ -38,12 +38,12 @@ static bool add(const fcp_carved *t, size_t *bytes) {
 void *fcp_carve(const fcp_carved *arrays, size_t count) {
     size_t bytes = 0, at = 0;
     for (size_t i = 0; i < count; i++)
-        if (!add(&arrays[i], &bytes)) return NULL;
+        if (!add_size(&arrays[i], &bytes)) return NULL;
     char *room = calloc(bytes + 1, 1);
     for (size_t i = 0; i < count && room; i++) {
         char *array = room + at;
         memcpy(arrays[i].pointer, &array, sizeof array); /* a pointer of any type */
-        add(&arrays[i], &at);
+        add_size(&arrays[i], &at);
         const size_t mine = arrays[i].count * arrays[i].size;
         ASAN_POISON_MEMORY_REGION(array + mine, (size_t)(room + at - array) - mine);
     }

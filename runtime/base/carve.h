@@ -1,6 +1,6 @@
-/* carve.h: several arrays of one allocation, for what begins and ends together.
+/* carve.h: allocates several arrays with one call, for arrays that begin and end together.
  *
- * Where a plan is small, asking for memory a dozen times costs more than what is done with it.
+ * For a small plan a dozen calls of malloc would cost more than the work that is done in the arrays.
  */
 #ifndef FCP_BASE_CARVE_H
 #define FCP_BASE_CARVE_H
@@ -11,8 +11,8 @@ typedef struct fcp_carved {
     size_t count, size;
 } fcp_carved;
 
-/* Makes the arrays, all 0. Returns what the caller frees to free all of them, or NULL where there is no memory: then
- * the pointers are as before. Under the address sanitizer nobody may touch what lies between two arrays. */
+/* Makes the arrays, all 0. Returns the one pointer that the caller frees, or NULL if memory has run out: then no
+ * pointer has been set. Under the address sanitizer the gaps between the arrays are poisoned. */
 void *fcp_carve(const fcp_carved *arrays, size_t count);
 #define FCP_CARVE(arrays) fcp_carve(arrays, sizeof(arrays) / sizeof *(arrays))
 #endif

@@ -20,8 +20,8 @@ static inline uint64_t fcp_clock_ns(void) {
     return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
-/* A time limit for something that is polled. If this process was stopped, or had no processor, whoever it waits for is
- * not to blame; so of the time between two polls at most `step` counts. */
+/* A time limit for something that is polled. Between two polls at most `step` seconds count: if more time has
+ * passed, this process was stopped or had no processor, and the other side is not to blame for that. */
 typedef struct fcp_patience {
     double last, left, step;
 } fcp_patience;

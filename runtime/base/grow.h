@@ -1,4 +1,4 @@
-/* grow.h: arrays that grow. */
+/* grow.h: makes a malloc'd array larger. */
 #ifndef FCP_BASE_GROW_H
 #define FCP_BASE_GROW_H
 #include <stdbool.h>

@@ -1,8 +1,9 @@
-/* interrupt.h: how the caller of a session ends a function that works or waits for long.
+/* interrupt.h: lets the caller of a session end a function that computes or waits for long.
  *
- * The caller gives a function of his own, which says whether he wants no more. Only the thread that he has called from
- * may call it: a program of Python, say, handles its signals in it. So whoever works for more than some milliseconds
- * asks here, in whichever thread he is, and in that thread it is passed on to the caller, now and then.
+ * The caller may give a function that says whether to stop. It may be called only in the thread in which the caller has
+ * called the session: a Python program, for example, handles its signals in that thread. So code that runs for more
+ * than some milliseconds calls fcp_interrupted in whichever thread it runs. In the caller's thread, and often enough,
+ * this asks the caller; in other threads it does nothing.
  */
 #ifndef FCP_BASE_INTERRUPT_H
 #define FCP_BASE_INTERRUPT_H
@@ -10,8 +11,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Milliseconds between two questions to the caller. He is promised less than 50: the rest is for what is done between
- * two calls of fcp_interrupted. */
+/* Milliseconds between two calls of the caller's function. The caller is promised less than 50: the rest is for the
+ * work between two calls of fcp_interrupted. */
 enum { FCP_INTERRUPT_MS = 30 };
 
 typedef struct fcp_interrupt {
@@ -24,7 +25,7 @@ typedef struct fcp_interrupt {
 
 /* The calling thread begins a function of the session. */
 void fcp_interrupt_begin(fcp_interrupt *x);
-/* Does the caller want no more? Only in his thread, and when it is time to ask him; else false. True: the function ends
- * with FCP_E_INTERRUPTED. x may be NULL: nobody is asked. */
+/* Does the caller want the function to end? True only in the caller's thread; then the function returns
+ * FCP_E_INTERRUPTED. If x is NULL, nobody is asked. */
 bool fcp_interrupted(fcp_interrupt *x);
 #endif

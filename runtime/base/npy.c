@@ -1,9 +1,10 @@
-/* npy.c: reading and writing .npy files.
+/* npy.c: reads and writes .npy files.
  *
- * Source: the description of the .npy format, versions 1.0 to 3.0. Cost: one pass over the file.
+ * Source: the description of the .npy format, versions 1.0 to 3.0.
+ * Cost:   one pass over the file.
  *
- * The header is a Python dictionary. This reads what NumPy itself writes: the keys 'descr', 'fortran_order' and
- * 'shape', once each, in any order, in either kind of quotes, with or without a last comma.
+ * The header of a file is a Python dictionary. The parser takes what NumPy itself writes: the keys 'descr',
+ * 'fortran_order' and 'shape', once each, in any order, in either kind of quotes, with or without a last comma.
  */
 #include "runtime/base/npy.h"
 
@@ -15,6 +16,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "runtime/base/numeric.h"
 #include "runtime/base/read_file.h"
 
 enum { MAX_HEADER = FCP_NPY_START - 12, ALIGN = 64 };
@@ -107,7 +109,7 @@ static bool eat_shape(struct cursor *c, fcp_npy *out) {
     return out->dims != 1 || comma; /* (3) is a number, not a shape */
 }
 
-static bool is(const char *text, size_t length, const char *word) {
+static bool equals(const char *text, size_t length, const char *word) {
     return length == strlen(word) && memcmp(text, word, length) == 0;
 }
 
@@ -120,15 +122,15 @@ static const char *parse_header(const char *text, size_t size, fcp_npy *out) {
         const char *key, *value;
         size_t length, value_length;
         if (!eat_string(&c, &key, &length) || !eat(&c, ':')) return "the header is not a dictionary";
-        if (is(key, length, "descr") && !descr) {
+        if (equals(key, length, "descr") && !descr) {
             if (!eat_string(&c, &value, &value_length)) return "its element type is not a plain one";
             for (int t = 0; t < FCP_NPY_TYPES; t++)
-                if (is(value, value_length, types[t].descr)) out->type = (fcp_npy_type)t, descr = true;
+                if (equals(value, value_length, types[t].descr)) out->type = (fcp_npy_type)t, descr = true;
             if (!descr) return "its element type is no little-endian float16, 32 or 64, no bool and no integer";
-        } else if (is(key, length, "fortran_order") && !order) {
+        } else if (equals(key, length, "fortran_order") && !order) {
             if (eat_word(&c, "True")) return "it is in Fortran order; C order is needed";
             if (!(order = eat_word(&c, "False"))) return "its fortran_order is neither True nor False";
-        } else if (is(key, length, "shape") && !shape) {
+        } else if (equals(key, length, "shape") && !shape) {
             if (!(shape = eat_shape(&c, out))) return "its shape is malformed";
         } else return "the header has a key that it should not have";
         if (eat(&c, ',')) continue;
@@ -274,22 +276,13 @@ bool fcp_npy_int(const fcp_npy *npy, uint64_t i, int64_t *out) {
     }
 }
 
-/* The value of a float16: a sign, 5 bits of exponent, 10 of fraction. */
-static double half(uint64_t bits) {
-    int exponent = (int)(bits >> 10 & 31);
-    double fraction = (double)(bits & 1023), sign = bits >> 15 & 1 ? -1 : 1;
-    if (exponent == 31) return fraction > 0 ? (double)NAN : sign * (double)INFINITY;
-    return exponent ? sign * ldexp(1024 + fraction, exponent - 25) : sign * ldexp(fraction, -24);
-}
-
 double fcp_npy_real(const fcp_npy *npy, uint64_t i) {
     uint64_t bits = bits_at(npy, i);
-    uint32_t low = (uint32_t)bits;
-    float f;
+    const float half = fcp_fp16_float((uint16_t)bits);
     double d;
     switch (npy->type) {
-    case FCP_NPY_F2: return half(bits);
-    case FCP_NPY_F4: memcpy(&f, &low, sizeof f); return (double)f;
+    case FCP_NPY_F2: return isnan(half) ? (double)NAN : (double)half; /* NumPy's sign of a NaN does not count */
+    case FCP_NPY_F4: return (double)fcp_bits_float((uint32_t)bits);
     case FCP_NPY_F8: memcpy(&d, &bits, sizeof d); return d;
     default: return 0;
     }

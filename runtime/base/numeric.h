@@ -33,7 +33,8 @@ static inline uint16_t fcp_float_bf16(float f) {
     return (uint16_t)((u & 0x7fffffff) > 0x7f800000 ? nan : rounded);
 }
 
-/* fp16: the exponent gets another bias; infinities and NaNs get it a second time; a subtraction makes subnormals. */
+/* fp16 to float32: the exponent gets another bias. Infinities and NaNs get the difference a second time, and a
+ * subtraction normalises subnormals. */
 static inline float fcp_fp16_float(uint16_t h) {
     uint32_t u = (uint32_t)(h & 0x7fff) << 13, exponent = u & 0x0f800000;
     uint32_t normal = u + 0x38000000, special = u + 0x70000000;

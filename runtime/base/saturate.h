@@ -1,5 +1,6 @@
-/* saturate.h: sums and products of sizes. What would not fit in 64 bits is UINT64_MAX, so that comparing it with a cap
- * stays right. */
+/* saturate.h: sums and products of sizes that become UINT64_MAX where they do not fit in 64 bits, so that comparing
+ * them with a limit stays right.
+ */
 #ifndef FCP_BASE_SATURATE_H
 #define FCP_BASE_SATURATE_H
 #include <stdint.h>

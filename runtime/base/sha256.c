@@ -1,5 +1,7 @@
-/* sha256.c: SHA-256 by Nettle, which is loaded in a fifth of the time that libcrypto takes. Cost: one pass over the
- * bytes. */
+/* sha256.c: SHA-256 by Nettle, which is loaded in a fifth of the time that libcrypto takes.
+ *
+ * Cost: one pass over the bytes.
+ */
 #include "runtime/base/sha256.h"
 
 #include <errno.h>

@@ -1,4 +1,4 @@
-/* stop.c: one question, alone in its file, so that a program may link another answer. */
+/* stop.c: one function, alone in its file, so that a test may link another one in its place. */
 #include "runtime/base/stop.h"
 
 #include <stddef.h>

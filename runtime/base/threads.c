@@ -1,4 +1,4 @@
-/* threads.c: what all threads that this project starts have in common. */
+/* threads.c: starts threads, and counts processors. */
 #include "runtime/base/threads.h"
 
 #include <signal.h>

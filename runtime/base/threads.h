@@ -1,4 +1,4 @@
-/* threads.h: what all threads that this project starts have in common. */
+/* threads.h: starts threads, and counts processors. */
 #ifndef FCP_BASE_THREADS_H
 #define FCP_BASE_THREADS_H
 #include <pthread.h>

@@ -1,4 +1,6 @@
-/* whole_file.c: replacing files atomically. whole_file.h says how, and what becomes of a killed writer's file. */
+/* whole_file.c: replaces files atomically. whole_file.h says how, and what becomes of the temporary file of a killed
+ * writer.
+ */
 #include "runtime/base/whole_file.h"
 
 #include <errno.h>
@@ -66,9 +68,9 @@ static bool same(const struct stat *a, const struct stat *b) {
     return a->st_dev == b->st_dev && a->st_ino == b->st_ino;
 }
 
-/* Removes a temporary file whose writer is dead. Returns whether the name is free.
- * A file is removed only while its lock is held here, and only if it still has that name: whoever holds the lock is the
- * only one who may rename or remove it. */
+/* Removes a temporary file whose writer is dead. Returns whether the name is free. A file is removed only while this
+ * process holds its lock, and only if it still has that name: nobody but the holder of the lock may rename or remove
+ * it. */
 static bool clear_name(const char *name) {
     struct stat opened, named;
     int fd = open(name, O_WRONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
@@ -80,8 +82,8 @@ static bool clear_name(const char *name) {
     return is_free;
 }
 
-/* Makes a temporary file and locks it. EEXIST: another writer has the name, or took the new file for a leftover before
- * it was locked. */
+/* Makes a temporary file and locks it. EEXIST: another writer has the name, or has locked the new file first because
+ * it took it for a leftover. */
 static int create(const char *name, int *out_fd) {
     struct stat about;
     int fd = open(name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
@@ -120,8 +122,7 @@ static int open_temporary(fcp_beside *f) {
     return why;
 }
 
-/* --- what the header promises ---------------------------------------------------------------------------------------
- * */
+/* --- the functions of the header ---------------------------------------------------------------------------------- */
 
 int fcp_beside_open(fcp_beside *f, const char *path, bool regular) {
     *f = (fcp_beside){.path = path, .fd = -1, .lock = -1};

@@ -24,12 +24,12 @@ typedef struct fcp_beside {
     int lock;         /* keeps the lock until the file has its name */
 } fcp_beside;
 
-/* Follows links to the name that opening would replace; nothing need be there. *out_target is malloc'd. It is NULL
- * where the path leads to something that is written to directly: no regular file, or an open one, named by way of /proc
- * (/dev/stdout). */
+/* Follows symbolic links to the name that opening would replace; the file need not exist. *out_target is malloc'd.
+ * It is NULL if the path leads to something that is written to directly: to what is not a regular file, or to an
+ * open file by way of /proc (as /dev/stdout is). */
 int fcp_beside_target(const char *path, char **out_target);
-/* `regular`: nothing is written to directly; a pipe or device is FCP_NOT_REGULAR (read_file.h), and is not opened,
- * which could wait for ever. */
+/* `regular`: what is not a regular file, such as a pipe or device, is refused with FCP_NOT_REGULAR (read_file.h). It
+ * is not opened, because opening could wait for ever. */
 int fcp_beside_open(fcp_beside *f, const char *path, bool regular);
 /* Ends the writing. The file is complete but does not have its name yet. */
 int fcp_beside_close(fcp_beside *f);

@@ -1,27 +1,22 @@
 /* compute_queue.c: puts the instructions of a compute queue into the rank's compute stream.
  *
  * Requires: kernels and environment on the rank's device; the rank's arena and work lists there.
- * Gives:    compute_queue.h.
- * Method:   a grid has as many blocks as the multiprocessors hold at once, or fewer if there is less to do. Attention
- *           uses the multiprocessors that partition.c gives it. No bit depends on a grid.
+ * Method:   a grid has as many CTAs as the SMs hold at once, or fewer if there is less to do. Attention uses as many
+ *           SMs as partition.c gives it. The bits of results do not depend on the size of a grid.
  * Cost:     work lists are made once for a plan, linear in it. An instruction is one to three launches, and two
  *           clears for each accumulator that it begins.
  */
-#include "runtime/cuda/compute_queue.h"
+#include "runtime/cuda/cuda.h"
+#include "runtime/plan/head_ranges.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-#include "runtime/cuda/maps.h"
-#include "runtime/cuda/maxima.h"
-#include "runtime/cuda/marks.h"
-#include "runtime/cuda/memory.h"
-#include "runtime/worklists/worklists.h"
 
 enum { ALIGN = 64 };
 
 /* --- work lists --------------------------------------------------------------------------------------------------- */
 
+/* Copies a list behind those that there are. *out_at: where it begins. */
 static fcp_code append(cuda_work *w, const void *records, size_t bytes, uint64_t *out_at, fcp_error *err) {
     size_t need = w->size + (bytes + ALIGN - 1) / ALIGN * ALIGN;
     *out_at = w->size;
@@ -40,8 +35,8 @@ static fcp_code append(cuda_work *w, const void *records, size_t bytes, uint64_t
 }
 
 /* The counters of rows whose keys are cut, all 0. A kernel leaves them so, and nothing else writes there. */
-static fcp_code append_counters(cuda_work *w, const fcp_kernel_work *lists, uint64_t *out_at, fcp_error *err) {
-    const size_t count = fcp_kernel_part_counters(lists);
+static fcp_code append_counters(cuda_work *w, const fcp_worklists *lists, uint64_t *out_at, fcp_error *err) {
+    const size_t count = fcp_worklists_part_counters(lists);
     fk_u32 *zeros = calloc(count, sizeof *zeros);
     fcp_code code = zeros ? append(w, zeros, count * sizeof *zeros, out_at, err)
                           : fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for %zu counters", count);
@@ -51,17 +46,17 @@ static fcp_code append_counters(cuda_work *w, const fcp_kernel_work *lists, uint
 
 /* The lists of an ATTEND for a range of heads; or of several ATTENDs, as lists->fusion says. */
 static fcp_code add_attend(cuda_rank *rank, fcp_pass pass, const fcp_instr *x, uint32_t instr, uint32_t range,
-                           fcp_kernel_work *lists, fcp_error *err) {
+                           fcp_worklists *lists, fcp_error *err) {
     cuda_work *w = &rank->work[pass];
     cuda_attend *a = &w->attends[w->attend_count++];
     const fcp_arena *arena = &rank->arena[pass];
-    fcp_kernel_order order = fcp_kernel_order_of(rank->device->backward);
+    fcp_key_order order = fcp_key_order_of(rank->device->backward);
     fcp_code code = FCP_OK;
     *a = (cuda_attend){.instr = instr, .range = range};
     lists->range = range;
     if (pass == FCP_FORWARD || order == FCP_KEYS_ALONE) { /* otherwise dK, dV and dQ are all done by keys */
-        code = lists->fusion ? fcp_kernel_rows_fused(lists, arena, err)
-                             : fcp_kernel_rows(lists, arena, x->a, x->b, err);
+        code = lists->fusion ? fcp_worklists_rows_fused(lists, arena, err)
+                             : fcp_worklists_rows(lists, arena, x->a, x->b, err);
         a->row_count = lists->row_count;
         a->single = lists->single;
         a->cut = lists->cut_parts != 0;
@@ -74,12 +69,12 @@ static fcp_code add_attend(cuda_rank *rank, fcp_pass pass, const fcp_instr *x, u
         if (!code) code = append(w, lists->key_runs, lists->key_run_count * sizeof *lists->key_runs, &a->key_runs, err);
     }
     if (!code && pass == FCP_BACKWARD) {
-        code = lists->fusion ? fcp_kernel_keys_fused(lists, arena, order, err)
-                             : fcp_kernel_keys(lists, arena, x->a, x->b, order, err);
+        code = lists->fusion ? fcp_worklists_keys_fused(lists, arena, order, err)
+                             : fcp_worklists_keys(lists, arena, x->a, x->b, order, err);
         a->key_count = lists->key_count;
         a->lock_count = lists->lock_count;
         a->subs = lists->subs;
-        if (!code) code = append(w, lists->keys, fcp_kernel_key_bytes(lists), &a->keys, err);
+        if (!code) code = append(w, lists->keys, fcp_worklists_key_bytes(lists), &a->keys, err);
         if (!code) code = append(w, lists->row_runs, lists->row_run_count * sizeof *lists->row_runs, &a->row_runs, err);
     }
     return code;
@@ -97,7 +92,7 @@ static uint32_t count_attends(const fcp_plan *plan, const fcp_stream *stream) {
     for (uint32_t i = 0; i < stream->count; i++) {
         const fcp_instr *x = &plan->instrs[stream->first + i];
         if (x->op != FCP_OP_ATTEND) continue;
-        for (uint32_t r = FCP_NONE; (r = fcp_kernel_next_range(plan, x->a, x->b, r)) != FCP_NONE;) count++;
+        for (uint32_t r = FCP_NONE; (r = fcp_launch_next_range(plan, x->a, x->b, r)) != FCP_NONE;) count++;
     }
     return count;
 }
@@ -107,7 +102,7 @@ static fcp_code add_run(cuda_rank *rank, fcp_pass pass, const fcp_fusion_run *ru
     const fcp_arena *arena = &rank->arena[pass];
     cuda_work *w = &rank->work[pass];
     fcp_fusion fusion = {0};
-    fcp_kernel_work lists = {.fusion = &fusion};
+    fcp_worklists lists = {.fusion = &fusion};
     fcp_code code = fcp_fusion_make(&fusion, arena, run, err);
     for (uint32_t range = 0; !code && range < arena->plan->heads_count; range++) {
         code = add_attend(rank, pass, NULL, run->first, range, &lists, err);
@@ -116,7 +111,7 @@ static fcp_code add_run(cuda_rank *rank, fcp_pass pass, const fcp_fusion_run *ru
         w->attends[w->attend_count - 1].needs = run->needs;
         w->attends[w->attend_count - 1].round = fcp_fusion_round(arena->plan, pass, arena->rank, run);
     }
-    fcp_kernel_work_free(&lists);
+    fcp_worklists_free(&lists);
     fcp_fusion_free(&fusion);
     return code;
 }
@@ -138,15 +133,15 @@ static fcp_code make_fused(fcp_cuda_session *s, cuda_rank *rank, fcp_pass pass, 
 /* The lists of each ATTEND and range of heads. */
 static fcp_code make_by_stages(fcp_cuda_session *s, cuda_rank *rank, fcp_pass pass, const fcp_stream *stream,
                                fcp_error *err) {
-    fcp_kernel_work lists = {0};
+    fcp_worklists lists = {0};
     fcp_code code = open_attends(&rank->work[pass], count_attends(s->plan, stream), err);
     for (uint32_t i = 0; !code && i < stream->count; i++) {
         const fcp_instr *x = &s->plan->instrs[stream->first + i];
         if (x->op != FCP_OP_ATTEND) continue;
-        for (uint32_t r = FCP_NONE; !code && (r = fcp_kernel_next_range(s->plan, x->a, x->b, r)) != FCP_NONE;)
+        for (uint32_t r = FCP_NONE; !code && (r = fcp_launch_next_range(s->plan, x->a, x->b, r)) != FCP_NONE;)
             code = add_attend(rank, pass, x, i, r, &lists, err);
     }
-    fcp_kernel_work_free(&lists);
+    fcp_worklists_free(&lists);
     return code;
 }
 
@@ -156,7 +151,7 @@ fcp_code fcp_cuda_work_make(fcp_cuda_session *s, cuda_rank *rank, fcp_pass pass,
     fcp_code code =
         fcp_cuda_fused(s, pass) ? make_fused(s, rank, pass, err) : make_by_stages(s, rank, pass, stream, err);
     for (uint32_t i = 0; i < w->attend_count; i++) {
-        size_t words = fcp_kernel_lock_words(w->attends[i].lock_count, rank->arena[pass].heads) + 1;
+        size_t words = fcp_worklists_lock_words(w->attends[i].lock_count, rank->arena[pass].heads) + 1;
         if (words < w->attends[i].split_bytes / 4) words = w->attends[i].split_bytes / 4;
         if (words > rank->lock_words) rank->lock_words = words;
     }
@@ -165,73 +160,70 @@ fcp_code fcp_cuda_work_make(fcp_cuda_session *s, cuda_rank *rank, fcp_pass pass,
 
 /* --- launches ----------------------------------------------------------------------------------------------------- */
 
-static fcp_code launch(fcp_cuda_session *s, cuda_rank *rank, fcp_queue queue, cuda_kernel_id id, uint64_t work,
-                       uint32_t multiprocessors, void *parameters, fcp_error *err) {
-    const cuda_kernel *k = &rank->device->kernels[id];
-    uint64_t most = (uint64_t)k->resident * multiprocessors;
-    void *list[] = {parameters};
-    if (!work) return FCP_OK;
-    unsigned blocks = (unsigned)(work < most ? work : most);
-    return fcp_cuda_check(s->cuda,
-                          s->cuda->call.launch(k->function, blocks, 1, 1, k->threads, 1, 1, k->shared,
-                                               rank->streams[queue], list, NULL),
-                          err, "%s of %u blocks cannot be launched", k->name, blocks);
+/* A small kernel, which is bound by memory and may use all SMs: a CTA for each `per_cta` of `count` things. */
+static fcp_code support_in(fcp_cuda_session *s, cuda_rank *rank, fcp_queue queue, cuda_kernel_id id, fk_support x,
+                           uint64_t count, uint64_t per_cta, fcp_error *err) {
+    return fcp_cuda_launch(s, rank->device, id, (count + per_cta - 1) / per_cta,
+                           (uint32_t)rank->device->multiprocessors, rank->streams[queue], &x, err);
 }
 
-static fcp_code support(fcp_cuda_session *s, cuda_rank *rank, cuda_kernel_id id, fk_support x,
-                        uint64_t per_block, fcp_error *err) {
+/* The same as an instruction of the compute queue: it writes the queue's mark. */
+static fcp_code support(fcp_cuda_session *s, cuda_rank *rank, cuda_kernel_id id, fk_support x, uint64_t per_cta,
+                        fcp_error *err) {
     x.mark = rank->mark ? fcp_cuda_mark_at(s, rank) : 0;
     x.mark_value = rank->mark;
-    uint64_t blocks = (x.count + per_block - 1) / per_block;
-    return launch(s, rank, FCP_COMPUTE, id, blocks, (uint32_t)rank->device->multiprocessors, &x, err);
+    return support_in(s, rank, FCP_COMPUTE, id, x, x.count, per_cta, err);
 }
 
 fcp_code fcp_cuda_fold_sinks(fcp_cuda_session *s, cuda_rank *rank, fk_support x, fcp_error *err) {
-    const uint64_t sums = (x.count + FK_FOLD - 1) / FK_FOLD * x.heads;
-    return launch(s, rank, FCP_COMM, CUDA_FOLD_SINKS, (sums + FK_SUPPORT_THREADS - 1) / FK_SUPPORT_THREADS,
-                  (uint32_t)rank->device->multiprocessors, &x, err);
+    return support_in(s, rank, FCP_COMM, CUDA_FOLD_SINKS, x, (x.count + FK_FOLD - 1) / FK_FOLD * x.heads,
+                      FK_SUPPORT_THREADS, err);
 }
 
 fcp_code fcp_cuda_round_sums(fcp_cuda_session *s, cuda_rank *rank, fk_support x, fcp_error *err) {
-    return launch(s, rank, FCP_COMM, CUDA_ROUND_SUMS, (x.count + FK_SUPPORT_THREADS - 1) / FK_SUPPORT_THREADS,
-                  (uint32_t)rank->device->multiprocessors, &x, err);
+    return support_in(s, rank, FCP_COMM, CUDA_ROUND_SUMS, x, x.count, FK_SUPPORT_THREADS, err);
 }
 
-static fcp_code fill(fcp_cuda_session *s, cuda_rank *rank, cu_ptr to, unsigned word, size_t bytes, fcp_error *err) {
-    if (!bytes) return FCP_OK;
-    return fcp_cuda_check(s->cuda, s->cuda->call.fill(to, word, bytes / 4, rank->streams[FCP_COMPUTE]), err,
-                          "cannot clear %zu bytes", bytes);
+static fcp_code fill(fcp_cuda_session *s, cuda_rank *rank, const void *to, unsigned word, size_t bytes,
+                     fcp_error *err) {
+    return fcp_cuda_fill(s, (uintptr_t)to, word, bytes, rank->streams[FCP_COMPUTE], err);
+}
+
+/* A launch by work lists, on the SMs that attention may use. */
+static fcp_code by_list(fcp_cuda_session *s, const cuda_rank *rank, fcp_pass pass, cuda_kernel_id id, uint64_t pieces,
+                        void *parameters, fcp_error *err) {
+    return fcp_cuda_launch(s, rank->device, id, pieces, rank->device->attention[pass], rank->streams[FCP_COMPUTE],
+                           parameters, err);
 }
 
 /* Attention of the forward pass, and then putting together the rows whose keys are in parts. */
 static fcp_code attend_forward(fcp_cuda_session *s, cuda_rank *rank, const cuda_attend *a, fk_launch *rows,
                                fcp_error *err) {
     const fcp_arena *arena = &rank->arena[FCP_FORWARD];
-    const uint32_t share = rank->device->attention[FCP_FORWARD];
     fk_launch_maps maps;
-    rows->splits = rank->locks;
+    rows->splits = rank->kept[CUDA_LOCKS].at;
     rows->locks = fcp_cuda_flag_at(rank, 1);
-    if (a->cut) rows->counter = rank->work[FCP_FORWARD].memory + a->counters;
-    fcp_code code = launch(s, rank, FCP_COMPUTE, CUDA_FORWARD,
-                           fcp_kernel_pieces(a->single, a->row_count, arena->heads), share,
-                           fcp_cuda_with_maps(rank, FCP_FORWARD, CUDA_FORWARD, rows, &maps), err);
+    if (a->cut) rows->counter = rank->kept[CUDA_LISTS + FCP_FORWARD].at + a->counters;
+    fcp_code code = by_list(s, rank, FCP_FORWARD, CUDA_FORWARD,
+                            fcp_worklists_pieces(a->single, a->row_count, arena->heads),
+                            fcp_cuda_with_maps(rank, FCP_FORWARD, CUDA_FORWARD, rows, &maps), err);
     if (code || !a->merge_count) return code;
     fk_launch merge = *rows;
-    merge.items = rank->work[FCP_FORWARD].memory + a->merges;
+    merge.items = rank->kept[CUDA_LISTS + FCP_FORWARD].at + a->merges;
     merge.item_count = a->merge_count;
-    return launch(s, rank, FCP_COMPUTE, CUDA_COMBINE, a->merge_count, share, &merge, err);
+    return by_list(s, rank, FCP_FORWARD, CUDA_COMBINE, a->merge_count, &merge, err);
 }
 
 /* The parameters of a launch by lists of rows, and of one by lists of keys. */
 static void parameters_of(const fcp_cuda_session *s, const cuda_rank *rank, fcp_pass pass, const cuda_attend *a,
                           fk_launch *rows, fk_launch *keys) {
     const cuda_device *d = rank->device;
-    const cu_ptr base = rank->work[pass].memory;
-    fcp_kernel_launch(&rank->arena[pass], a->range, rows);
+    const cu_ptr base = rank->kept[CUDA_LISTS + pass].at;
+    fcp_launch_parameters(&rank->arena[pass], a->range, rows);
     rows->sequences = d->sequences;
     rows->arrays = d->arrays;
     rows->bands = d->bands;
-    rows->sinks = fcp_kernel_sinks_of(s->plan, d->sinks, a->range);
+    rows->sinks = fcp_launch_sinks_of(s->plan, d->sinks, a->range);
     rows->maxima = fcp_cuda_maxima_of(s, rank, pass);
     rows->mark = rank->mark ? fcp_cuda_mark_at(s, rank) : 0;
     rows->mark_value = rank->mark;
@@ -247,14 +239,13 @@ static void parameters_of(const fcp_cuda_session *s, const cuda_rank *rank, fcp_
 }
 
 fcp_code fcp_cuda_attend_tables(fcp_cuda_session *s, cuda_rank *rank, const cuda_attend *a, fcp_error *err) {
-    const cuda_device *d = rank->device;
     fk_launch rows, keys;
     parameters_of(s, rank, FCP_BACKWARD, a, &rows, &keys);
-    fk_launch_tables x = {keys, rank->sums};
-    return launch(s, rank, FCP_COMPUTE, CUDA_TABLES,
-                  fcp_kernel_pieces(fcp_plan_by_head(s->plan), a->key_count, keys.kv_heads) *
-                      d->kernels[CUDA_TABLES].parts,
-                  d->attention[FCP_BACKWARD], &x, err);
+    fk_launch_tables x = {keys, rank->kept[CUDA_SUMS].at};
+    return by_list(s, rank, FCP_BACKWARD, CUDA_TABLES,
+                   fcp_worklists_pieces(fcp_plan_by_head(s->plan), a->key_count, keys.kv_heads) *
+                       rank->device->kernels[CUDA_TABLES].parts,
+                   &x, err);
 }
 
 fcp_code fcp_cuda_attend(fcp_cuda_session *s, cuda_rank *rank, fcp_pass pass, const cuda_attend *a, fcp_error *err) {
@@ -263,25 +254,24 @@ fcp_code fcp_cuda_attend(fcp_cuda_session *s, cuda_rank *rank, fcp_pass pass, co
     fk_launch rows, keys;
     fk_launch_maps maps;
     parameters_of(s, rank, pass, a, &rows, &keys);
-    const uint32_t share = d->attention[pass];
     if (pass == FCP_FORWARD) return attend_forward(s, rank, a, &rows, err);
     const cuda_kernel_id id = d->backward == EMIT_SPLIT                              ? CUDA_DKV
                               : d->backward & (EMIT_ORDERED | EMIT_ORDERED_SM90) ? CUDA_ORDERED
                                                                                  : CUDA_UNORDERED;
-    const size_t words = fcp_kernel_lock_words(a->lock_count, arena->heads) + 1;
-    const uint64_t pieces = d->kernels[id].parts * fcp_kernel_key_pieces(fcp_plan_by_head(s->plan), a->key_count,
+    const size_t words = fcp_worklists_lock_words(a->lock_count, arena->heads) + 1;
+    const uint64_t pieces = d->kernels[id].parts * fcp_worklists_key_pieces(fcp_plan_by_head(s->plan), a->key_count,
                                                                          a->subs, arena->kv_heads, keys.group);
-    keys.locks = rank->locks;
-    keys.counter = rank->locks + (words - 1) * 4;
+    keys.locks = rank->kept[CUDA_LOCKS].at;
+    keys.counter = keys.locks + (words - 1) * 4;
     keys.splits = fcp_cuda_flag_at(rank, 1);
     fcp_code code = FCP_OK;
     if (id == CUDA_DKV)
-        code = launch(s, rank, FCP_COMPUTE, CUDA_DQ,
-                      fcp_kernel_pieces(a->single, a->row_count, arena->heads) * d->kernels[CUDA_DQ].parts, share,
-                      &rows, err);
-    if (!code && a->key_count) code = fill(s, rank, rank->locks, 0, words * 4, err);
+        code = by_list(s, rank, pass, CUDA_DQ,
+                       fcp_worklists_pieces(a->single, a->row_count, arena->heads) * d->kernels[CUDA_DQ].parts, &rows,
+                       err);
+    if (!code && a->key_count) code = fcp_cuda_fill(s, keys.locks, 0, words * 4, rank->streams[FCP_COMPUTE], err);
     void *parameters = fcp_cuda_with_maps(rank, pass, id, &keys, &maps);
-    return code ? code : launch(s, rank, FCP_COMPUTE, id, pieces, share, parameters, err);
+    return code ? code : by_list(s, rank, pass, id, pieces, parameters, err);
 }
 
 fcp_code fcp_cuda_prepare(fcp_cuda_session *s, cuda_rank *rank, fcp_pass pass, fcp_error *err) {
@@ -291,21 +281,21 @@ fcp_code fcp_cuda_prepare(fcp_cuda_session *s, cuda_rank *rank, fcp_pass pass, f
     const size_t rows = queries[a->homes] * a->heads, keys = a->home_first[FCP_KEYS][a->homes] * a->kv_heads;
     fcp_code code;
     if (pass == FCP_BACKWARD) {
-        code = fill(s, rank, (uintptr_t)a->dq, 0, rows * p->head_dim * sizeof *a->dq, err);
-        if (!code) code = fill(s, rank, (uintptr_t)a->dk, 0, keys * p->head_dim * sizeof *a->dk, err);
-        return code ? code : fill(s, rank, (uintptr_t)a->dv, 0, keys * p->value_dim * sizeof *a->dv, err);
+        code = fill(s, rank, a->dq, 0, rows * p->head_dim * sizeof *a->dq, err);
+        if (!code) code = fill(s, rank, a->dk, 0, keys * p->head_dim * sizeof *a->dk, err);
+        return code ? code : fill(s, rank, a->dv, 0, keys * p->value_dim * sizeof *a->dv, err);
     }
-    code = fill(s, rank, (uintptr_t)a->o, 0, rows * p->value_dim * fcp_dtype_size((fcp_dtype)p->dtype), err);
-    if (!code && !rank->device->sinks) code = fill(s, rank, (uintptr_t)a->lse_low, 0, rows * sizeof *a->lse_low, err);
+    code = fill(s, rank, a->o, 0, rows * p->value_dim * fcp_dtype_size((fcp_dtype)p->dtype), err);
+    if (!code && !rank->device->sinks) code = fill(s, rank, a->lse_low, 0, rows * sizeof *a->lse_low, err);
     if (code) return code;
     if (!rank->device->sinks)
-        return fill(s, rank, (uintptr_t)a->lse, 0xff800000u, rows * sizeof *a->lse, err); /* -inf */
+        return fill(s, rank, a->lse, 0xff800000u, rows * sizeof *a->lse, err); /* -inf */
     for (uint32_t from = 0, to; !code && from < a->homes; from = to) { /* neighbours of one range of heads */
         const uint32_t range = s->plan->blocks[a->home_block[from]].heads;
         for (to = from + 1; to < a->homes && s->plan->blocks[a->home_block[to]].heads == range;) to++;
         fk_support x = {.to = (uintptr_t)(a->lse + queries[from] * a->heads), .heads = a->heads,
                         .lse_low = (uintptr_t)(a->lse_low + queries[from] * a->heads),
-                        .from = fcp_kernel_sinks_of(s->plan, rank->device->sinks, range),
+                        .from = fcp_launch_sinks_of(s->plan, rank->device->sinks, range),
                         .count = (queries[to] - queries[from]) * a->heads};
         code = support(s, rank, CUDA_BEGIN_LSE, x, FK_SUPPORT_THREADS, err);
     }
@@ -389,7 +379,7 @@ fcp_code fcp_cuda_make_result(fcp_cuda_session *s, cuda_rank *rank, const fcp_in
     fcp_arena_state(a, x->b, &o, &m, &l);
     fk_support finish = {.to = (uintptr_t)into.o, .lse = (uintptr_t)into.lse, .lse_low = (uintptr_t)into.lse_low,
                          .from = (uintptr_t)o, .other = (uint64_t)p->max_q_block * a->heads, .count = rows,
-                         .sinks = fcp_kernel_sinks_of(s->plan, rank->device->sinks, block->heads), .heads = a->heads,
+                         .sinks = fcp_launch_sinks_of(s->plan, rank->device->sinks, block->heads), .heads = a->heads,
                          .maxima = fcp_cuda_maxima_of(s, rank, FCP_FORWARD),
                          .model_head = fcp_model_head(p, &s->plan->heads[block->heads], 0),
                          .group = a->heads / a->kv_heads, .shared = p->heads / p->kv_heads};
@@ -406,13 +396,13 @@ fcp_code fcp_cuda_open_accumulators(fcp_cuda_session *s, cuda_rank *rank, const 
         const size_t heads = (size_t)sum.tokens * (sum.cls == FCP_DQ ? a->heads : a->kv_heads);
         const size_t wide = heads * p->head_dim * sizeof(float);
         if (sum.cls == FCP_DQ) {
-            code = fill(s, rank, (uintptr_t)fcp_arena_rows(a, sum.slot).dq, 0, wide, err);
+            code = fill(s, rank, fcp_arena_rows(a, sum.slot).dq, 0, wide, err);
             continue;
         }
         float *dk, *dv;
         fcp_arena_dkv(a, sum.slot, &dk, &dv);
-        code = fill(s, rank, (uintptr_t)dk, 0, wide, err);
-        if (!code) code = fill(s, rank, (uintptr_t)dv, 0, heads * p->value_dim * sizeof(float), err);
+        code = fill(s, rank, dk, 0, wide, err);
+        if (!code) code = fill(s, rank, dv, 0, heads * p->value_dim * sizeof(float), err);
     }
     return code;
 }
@@ -420,12 +410,9 @@ fcp_code fcp_cuda_open_accumulators(fcp_cuda_session *s, cuda_rank *rank, const 
 /* Rounds numbers [first, end) of an accumulator to the input type, in a queue's stream. It writes no mark. */
 static fcp_code round_part(fcp_cuda_session *s, cuda_rank *rank, fcp_queue queue, const void *to, const float *from,
                            uint64_t first, uint64_t end, fcp_error *err) {
-    const uint64_t per_block = 2 * FK_SUPPORT_THREADS;
-    fk_support x = {.to = (uintptr_t)to + first * sizeof(uint16_t),
-                    .from = (uintptr_t)(from + first),
-                    .count = end - first};
-    uint64_t blocks = (x.count + per_block - 1) / per_block;
-    return launch(s, rank, queue, CUDA_ROUND, blocks, (uint32_t)rank->device->multiprocessors, &x, err);
+    const fk_support x = {.to = (uintptr_t)to + first * sizeof(uint16_t), .from = (uintptr_t)(from + first),
+                          .count = end - first};
+    return support_in(s, rank, queue, CUDA_ROUND, x, x.count, 2 * FK_SUPPORT_THREADS, err);
 }
 
 /* Rounds the dQ of home slots [first, end), but of those blocks that get it rounded. */

@@ -1,27 +1,27 @@
 /* cuda_reshuffle.c: moves tokens between the caller's tensors and home blocks.
  *
- * Requires: no tensor that the pass needs is NULL. One that a caller may leave out (lse_low, d_lse) and has left out is
- *           zeros on its way in, and what is in its place in a message is not written on its way out.
- * Gives:    cuda_reshuffle.h.
- * Order:    IN comes before the pass. OUT comes after it, except for what leaves early (early.c). A COPY, and with a
- *           transport that reaches all memory any unit, is one gather in its home's communication stream, if the
- *           tensors are on the home's device. Tensors on the caller's device go by a message between two gathers.
- *           Tensors in host memory go by a message, too, through the stage of the home's device; but a unit that is
- *           one piece of pinned tensors is copied directly. What is left (tensors of a unit in several places) is
- *           copied run by run. Other transports move messages.
- * Cost:     a few questions to the driver for each tensor of each rank; where a tensor is pinned, two for each run that
- *           is copied. A launch for each unit; from the host a copy and a launch for as many bytes as a stage has.
+ * How a unit moves depends on where the caller's tensors are:
+ *   - All on the home's device: one launch of fk_gather in the home's communication stream. (This is how a COPY moves,
+ *     and with a transport that reaches all memory any unit.)
+ *   - All on the caller's own device: one fk_gather packs a message there, it is copied, and another fk_gather unpacks
+ *     it.
+ *   - In host memory: as a message through the staging buffers of the home's device. But a unit that is one piece of
+ *     pinned tensors is copied directly.
+ *   - In several of these places: copied run by run.
+ * Transports that do not reach all memory move messages.
+ *
+ * Requires: no tensor that the pass needs is NULL. If a caller has left out one that is optional (lse_low, d_lse), it
+ *           counts as zeros on its way in, and on its way out its place in a message is ignored.
+ * Order:    IN comes before the pass. OUT comes after it, except for results that are sent early (early.c).
+ * Cost:     a few questions to the driver for each tensor of each rank; if a tensor is pinned, two for each run that is
+ *           copied. A launch for each unit; from the host also a copy and a launch for as many bytes as a staging
+ *           buffer has.
  */
-#include "runtime/cuda/cuda_reshuffle.h"
+#include "runtime/cuda/cuda.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "runtime/cuda/device.h"
-#include "runtime/cuda/gather.h"
-#include "runtime/cuda/memory.h"
-#include "runtime/cuda/io_rounds.h"
-#include "runtime/cuda/stage.h"
 #include "runtime/exec/host_reshuffle.h"
 #include "runtime/exec/error_place.h"
 
@@ -49,9 +49,9 @@ static const cuda_tensor_memory *known_memory(const fcp_cuda_session *s, uint32_
     return NULL;
 }
 
-/* Asks the driver of which kind memory is, and on which device, unless the check of the rank's tensors has: a run may
- * have a thousand pieces, and a question for each would cost more than their copies. Kind 0: the driver does not know
- * the memory, so it is ordinary host memory. */
+/* Finds out of which kind memory is, and on which device, from the driver, unless the check of the rank's tensors has
+ * found that out already: a run may have a thousand pieces, and a question for each would cost more than their copies.
+ * Kind 0: the driver does not know the memory, so it is ordinary host memory. */
 static fcp_code memory_of(fcp_cuda_session *s, cu_ptr at, const char *name, uint32_t rank, unsigned *out_type,
                           int *out_device, fcp_error *err) {
     const fcp_cuda_table *call = &s->cuda->call;
@@ -168,9 +168,9 @@ fcp_code fcp_cuda_tensors_check(fcp_cuda_session *s, fcp_pass pass, const fcp_te
     return code;
 }
 
-/* Is it pinned, so that the driver can copy it by itself? Its two ends are asked about. If they lie in two pinned
+/* Is it pinned, so that the driver can copy it directly? Only its two ends are asked about. If they lie in two pinned
  * allocations with a gap between them, the driver refuses the copy (cuMemcpy: a range that is registered in part is
- * CUDA_ERROR_INVALID_VALUE), so that nothing wrong is copied. */
+ * CUDA_ERROR_INVALID_VALUE), so nothing wrong is copied. */
 static bool is_pinned(fcp_cuda_session *s, uint32_t rank, const void *from, size_t bytes) {
     const fcp_cuda_table *call = &s->cuda->call;
     const cuda_tensor_memory *known = known_memory(s, rank, (uintptr_t)from);
@@ -183,8 +183,8 @@ static bool is_pinned(fcp_cuda_session *s, uint32_t rank, const void *from, size
 
 /* --- copies, where a tensor is not where a kernel reaches it ------------------------------------------------------ */
 
-/* Between which ranks a unit moves, and where: message: the device memory in which its part of a message lies; 0:
- * its home's blocks. */
+/* Where a unit moves: between the tensors of rank `caller` and the blocks of rank `home`. message: the device memory
+ * where its part of a message lies; 0: it moves to or from the home's blocks directly. */
 struct way {
     uint32_t caller, home;
     bool in;
@@ -192,8 +192,8 @@ struct way {
     cu_ptr message;
 };
 
-/* Copies bytes between a tensor of the caller, at `outside`, and the home's device, in the home's stream. A message is
- * copied by the stage. */
+/* Copies bytes between a tensor of the caller, at `outside`, and the home's device, in the home's stream. A message
+ * goes through the staging buffers. */
 static fcp_code copy_bytes(fcp_cuda_session *s, const struct way *way, void *outside, void *inside, size_t bytes,
                            fcp_error *err) {
     const fcp_cuda_table *call = &s->cuda->call;
@@ -205,8 +205,8 @@ static fcp_code copy_bytes(fcp_cuda_session *s, const struct way *way, void *out
     unsigned type;
     int ordinal;
     if (way->message)
-        return in ? fcp_cuda_stage_in(s, r->device, at, outside, bytes, err)
-                  : fcp_cuda_stage_out(s, r->device, outside, at, bytes, err);
+        return in ? fcp_cuda_staging_in(s, r->device, at, outside, bytes, err)
+                  : fcp_cuda_staging_out(s, r->device, outside, at, bytes, err);
     fcp_code code = memory_of(s, theirs, "data", caller, &type, &ordinal, err);
     if (code) return code;
     if (type == CU_MEMORY_DEVICE) {
@@ -221,8 +221,8 @@ static fcp_code copy_bytes(fcp_cuda_session *s, const struct way *way, void *out
                               r->device->handle);
         return at_rank(code, caller, err);
     }
-    return in ? fcp_cuda_stage_in(s, r->device, at, outside, bytes, err)
-              : fcp_cuda_stage_out(s, r->device, outside, at, bytes, err);
+    return in ? fcp_cuda_staging_in(s, r->device, at, outside, bytes, err)
+              : fcp_cuda_staging_out(s, r->device, outside, at, bytes, err);
 }
 
 fcp_code fcp_cuda_copy_outside(fcp_cuda_session *s, uint32_t rank, bool in, void *outside, cu_ptr inside, size_t bytes,
@@ -231,13 +231,20 @@ fcp_code fcp_cuda_copy_outside(fcp_cuda_session *s, uint32_t rank, bool in, void
     return copy_bytes(s, &way, outside, (void *)(uintptr_t)inside, bytes, err);
 }
 
+fcp_code fcp_cuda_result_out(fcp_cuda_session *s, uint32_t rank, int which, void *outside, cu_ptr inside, size_t bytes,
+                             fcp_error *err) {
+    const cuda_rank *r = &s->ranks[rank];
+    const bool staged = r->tensors[which].type != CU_MEMORY_DEVICE; /* or perhaps pinned, and copied directly */
+    fcp_code code = staged ? fcp_cuda_follow(s, r->device, r->streams[FCP_COMM], r->device->staging.stream, err)
+                           : FCP_OK;
+    return code ? code : fcp_cuda_copy_outside(s, rank, false, outside, inside, bytes, err);
+}
+
 /* Clears bytes of a message or of home blocks, for a tensor that the caller has left out. */
 static fcp_code clear_bytes(fcp_cuda_session *s, const struct way *way, void *inside, size_t bytes, fcp_error *err) {
     const cuda_rank *r = &s->ranks[way->home];
-    return fcp_cuda_check(s->cuda,
-                          s->cuda->call.fill((uintptr_t)inside, 0, bytes / 4,
-                                             way->message ? r->device->stage.stream : r->streams[FCP_COMM]),
-                          err, "cannot clear %zu bytes", bytes);
+    cu_stream stream = way->message ? r->device->staging.stream : r->streams[FCP_COMM];
+    return fcp_cuda_fill(s, (uintptr_t)inside, 0, bytes, stream, err);
 }
 
 /* Copies a run of one tensor; if its block has not all heads, row by row and chunk by chunk. `first`: the first token
@@ -315,26 +322,26 @@ static bool is_one_piece(const fcp_cuda_session *s, uint32_t caller, const fcp_t
     return fcp_bundle_next(&bundle, t, &i, &run) && run.tokens == t->tokens && s->plan->heads_count == 1;
 }
 
-/* Moves a unit between tensors in host memory and home blocks: by a message, part by part, each as long as the stage
- * has room for. All of it is in the stage's stream. */
-static fcp_code by_stage(fcp_cuda_session *s, struct way way, const fcp_transfer *t, const fcp_tensors *tensors,
+/* Moves a unit between tensors in host memory and home blocks as a message, in parts of at most `most` tokens. All of
+ * it is in the staging stream. */
+static fcp_code by_staging(fcp_cuda_session *s, struct way way, const fcp_transfer *t, const fcp_tensors *tensors,
                          uint32_t most, fcp_error *err) {
     cuda_device *d = s->ranks[way.home].device;
     fcp_transfer part = *t;
     fcp_code code = FCP_OK;
-    way.message = d->stage.landing;
+    way.message = d->staging.landing;
     for (uint32_t at = 0; !code && at < t->tokens; at += part.tokens) {
         part.first = t->first + at;
         part.tokens = t->tokens - at < most ? t->tokens - at : most;
         const fcp_transfer theirs = other_side(&part, way.caller), *of_home = way.home == way.caller ? &part : &theirs;
         if (way.in) code = copy_unit(s, way, &part, tensors, err);
-        if (way.in && !code) code = fcp_cuda_stage_push(s, d, err);
+        if (way.in && !code) code = fcp_cuda_staging_push(s, d, err);
         const cuda_unit_move move = {.transfer = of_home, .home = way.arena, .caller = tensors, .message = way.message,
                                      .to = way.in ? FK_AT_BLOCKS : FK_IN_MESSAGE,
                                      .from = way.in ? FK_IN_MESSAGE : FK_AT_BLOCKS};
-        if (!code) code = fcp_cuda_gather(s, way.home, &move, d->stage.stream, err);
+        if (!code) code = fcp_cuda_gather(s, way.home, &move, d->staging.stream, err);
         if (!way.in && !code) code = copy_unit(s, way, &part, tensors, err);
-        if (!way.in && !code) code = fcp_cuda_stage_push(s, d, err);
+        if (!way.in && !code) code = fcp_cuda_staging_push(s, d, err);
     }
     return code;
 }
@@ -347,9 +354,10 @@ static fcp_code by_message(fcp_cuda_session *s, uint32_t caller, uint32_t home, 
     uint32_t from = in ? caller : home, to = in ? home : caller;
     cuda_rank *sender = &s->ranks[from], *receiver = &s->ranks[to];
     const fcp_transfer theirs = other_side(t, caller);
-    cu_ptr landing = receiver->messages + receiver->messages_bytes / 2;
+    cu_ptr landing = receiver->kept[CUDA_MESSAGES].at + receiver->messages_bytes / 2;
     cuda_unit_move pack = {.transfer = in ? t : &theirs, .home = &s->ranks[home].arena[pass], .caller = tensors,
-                           .to = FK_IN_MESSAGE, .from = in ? FK_AT_CALLER : FK_AT_BLOCKS, .message = sender->messages};
+                           .to = FK_IN_MESSAGE, .from = in ? FK_AT_CALLER : FK_AT_BLOCKS,
+                           .message = sender->kept[CUDA_MESSAGES].at};
     cuda_unit_move unpack = {.transfer = in ? &theirs : t, .home = pack.home, .caller = tensors,
                              .to = in ? FK_AT_BLOCKS : FK_AT_CALLER, .from = FK_IN_MESSAGE, .message = landing};
     fcp_code code = fcp_net_pace(s->base.net, 3, err);
@@ -357,7 +365,7 @@ static fcp_code by_message(fcp_cuda_session *s, uint32_t caller, uint32_t home, 
     if (!code) code = fcp_cuda_follow(s, sender->device, sender->streams[FCP_COMM], receiver->streams[FCP_COMM], err);
     if (!code) code = fcp_cuda_use(s, receiver->device, err);
     if (!code)
-        code = fcp_cuda_copy(s, receiver->device, landing, sender->device, sender->messages,
+        code = fcp_cuda_copy(s, receiver->device, landing, sender->device, pack.message,
                              fcp_message_bytes(s->plan, pass, t), receiver->streams[FCP_COMM], err);
     if (!code) code = fcp_cuda_follow(s, receiver->device, receiver->streams[FCP_COMM], sender->streams[FCP_COMM], err);
     return code ? code : fcp_cuda_gather(s, to, &unpack, receiver->streams[FCP_COMM], err);
@@ -387,13 +395,13 @@ fcp_code fcp_cuda_move_units(fcp_cuda_session *s, uint32_t rank, fcp_pass pass, 
         } else if (device && home != rank && device == s->ranks[rank].device) {
             code = by_message(s, rank, home, pass, t, tensors, err);
         } else {
-            uint64_t most = r->device->stage.bytes / (fcp_message_bytes(s->plan, pass, t) / t->tokens);
+            uint64_t most = r->device->staging.bytes / (fcp_message_bytes(s->plan, pass, t) / t->tokens);
             bool direct = types == 1u << CU_MEMORY_HOST && is_one_piece(s, rank, t);
             code = fcp_cuda_use(s, r->device, err);
             if (!code)
                 code = types >> CU_MEMORY_DEVICE & 1 || direct || !most
                            ? copy_unit(s, way, t, tensors, err)
-                           : by_stage(s, way, t, tensors, most < t->tokens ? (uint32_t)most : t->tokens, err);
+                           : by_staging(s, way, t, tensors, most < t->tokens ? (uint32_t)most : t->tokens, err);
         }
     }
     return code;
@@ -424,8 +432,8 @@ static fcp_code move_launch(fcp_cuda_session *s, uint32_t rank, fcp_pass pass, c
     if (transport->reshuffle) return transport->reshuffle(s->base.net, rank, pass, x, tensors, err);
     fcp_code code = fcp_cuda_use(s, r->device, err);
     if (!code) code = fcp_net_pace(s->base.net, 1 + x->b, err);
-    if (!code) code = fcp_wires_make(wires, &r->arena[pass], (void *)(uintptr_t)r->messages, r->messages_bytes, x,
-                                      err);
+    void *messages = (void *)(uintptr_t)r->kept[CUDA_MESSAGES].at;
+    if (!code) code = fcp_wires_make(wires, &r->arena[pass], messages, r->messages_bytes, x, err);
     if (!code) code = do_messages(s, rank, pass, x, tensors, wires, FCP_SEND, err);
     if (!code) code = fcp_net_launch(s->base.net, rank, pass, x->c, wires->list, x->b, err);
     if (!code && fcp_net_wait(s->base.net, rank, 0, NULL, err) != FCP_WAIT_DONE)

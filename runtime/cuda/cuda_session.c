@@ -4,20 +4,13 @@
  * with "nccl" one, on one device. Nothing here or above asks which transport it is.
  *
  * Requires: a verified plan; a driver, and NVRTC unless the kernels are in the disk cache.
- * Gives:    cuda_session.h.
  * Cost:     see ranks.c, kernels.c and run_pass.c.
  */
 #include "runtime/cuda/cuda_session.h"
 
 #include <stdlib.h>
 
-#include "runtime/cuda/device.h"
-#include "runtime/cuda/devices.h"
-#include "runtime/cuda/marks.h"
-#include "runtime/cuda/cuda_parts.h"
-#include "runtime/cuda/ranks.h"
-#include "runtime/cuda/run_pass.h"
-#include "runtime/cuda/transports.h"
+#include "runtime/cuda/cuda.h"
 #include "runtime/exec/agree.h"
 #include "runtime/exec/error_place.h"
 #include "runtime/jit/kernel_source.h"
@@ -51,10 +44,7 @@ static fcp_code make(fcp_cuda_session *s, const fcp_transport *transport, const 
     fcp_code code = fcp_net_open(transport, p->ranks, p->gpus, start, &s->base.net, err);
     if (!code) code = choose_devices(s, start, err);
     if (!code) code = fcp_cuda_devices_open(s, err);
-    if (!code) code = fcp_cuda_use(s, &s->devices[0], err);
-    if (!code)
-        code = fcp_cuda_check(s->cuda, s->cuda->call.stream_create(&s->origin, CU_STREAM_NON_BLOCKING, 0), err,
-                              "device %d makes no stream", s->devices[0].handle);
+    if (!code) code = fcp_cuda_stream_make(s, &s->devices[0], &s->origin, err);
     if (!code) code = fcp_net_connect(s->base.net, &s->base, start, err);
     if (code) return code;
     code = fcp_cuda_ranks_plan(s, s->plan, err);
@@ -120,7 +110,7 @@ static fcp_code session_create(const fcp_plan *plan, const fcp_session_options *
     s->base.timeout_s = options->timeout_s ? options->timeout_s : DEFAULT_TIMEOUT_S;
     s->partition_wanted = options->partition;
     s->graph_from = options->timings ? UINT32_MAX : options->graph_from ? options->graph_from : DEFAULT_GRAPH_FROM;
-    s->stage_bytes = options->stage_bytes;
+    s->staging_bytes = options->stage_bytes;
     s->allocator = options->allocator;
     s->host_tensors = options->host_tensors;
     cu_context before = NULL;
@@ -191,37 +181,29 @@ static fcp_code session_wait(fcp_session *base, fcp_error *err) {
     return fcp_cuda_run_wait((fcp_cuda_session *)base, err);
 }
 
-/* What processes tell each other goes through the device. So the caller's context is kept and set again, and an error
- * ends the session. */
-static fcp_code begin_telling(fcp_cuda_session *s, cu_context *out_before, fcp_error *why) {
-    fcp_code code = fcp_cuda_run_check(s, why);
-    return code ? code : fcp_cuda_check(s->cuda, s->cuda->call.context_get(out_before), why, "no current context");
-}
-static fcp_code end_telling(fcp_cuda_session *s, cu_context before, fcp_code code, fcp_error *why, fcp_error *err) {
-    if (code) fcp_cuda_break(s, code, why);
+/* What processes tell each other goes through the device: rank `from` to rank 0; or, if `mine` is not NULL, every rank to
+ * all. So the caller's context is kept and set again, and an error ends the session. */
+static fcp_code tell(fcp_session *base, const void *mine, uint32_t from, void *memory, size_t bytes, fcp_error *err) {
+    fcp_cuda_session *s = (fcp_cuda_session *)base;
+    cu_context before = NULL;
+    fcp_error why = {0};
+    fcp_code code = fcp_cuda_run_check(s, err);
+    if (!code) code = fcp_cuda_check(s->cuda, s->cuda->call.context_get(&before), err, "no current context");
+    if (code) return code;
+    code = mine ? fcp_net_gather(base->net, mine, bytes, memory, &why)
+                : fcp_net_collect(base->net, from, memory, bytes, &why);
+    if (code) fcp_cuda_break(s, code, &why);
     s->cuda->call.context_set(before);
-    if (code && err) *err = *why;
+    if (code && err) *err = why;
     return code;
 }
 
 static fcp_code session_gather(fcp_session *base, const void *mine, size_t bytes, void *out_all, fcp_error *err) {
-    fcp_cuda_session *s = (fcp_cuda_session *)base;
-    cu_context before = NULL;
-    fcp_error why = {0};
-    fcp_code code = begin_telling(s, &before, err);
-    if (code) return code;
-    code = fcp_net_gather(base->net, mine, bytes, out_all, &why);
-    return end_telling(s, before, code, &why, err);
+    return tell(base, mine, 0, out_all, bytes, err);
 }
 
 static fcp_code session_collect(fcp_session *base, uint32_t from, void *memory, size_t bytes, fcp_error *err) {
-    fcp_cuda_session *s = (fcp_cuda_session *)base;
-    cu_context before = NULL;
-    fcp_error why = {0};
-    fcp_code code = begin_telling(s, &before, err);
-    if (code) return code;
-    code = fcp_net_collect(base->net, from, memory, bytes, &why);
-    return end_telling(s, before, code, &why, err);
+    return tell(base, NULL, from, memory, bytes, err);
 }
 
 static fcp_partition session_partition(const fcp_session *base, const char **out_why) {

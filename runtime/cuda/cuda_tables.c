@@ -1,18 +1,15 @@
 /* cuda_tables.c: tables of reals that a run brings, and their gradients.
  *
  * Requires: a run whose tensors were checked.
- * Method:   fk_backward_tables runs behind the kernels of each ATTEND (compute_queue.c) and adds to sums of whole numbers, in
- *           which no order of blocks makes a difference. They are cleared before the pass and rounded behind it.
+ * Method:   fk_backward_tables runs behind the kernels of each ATTEND (compute_queue.c). Its sums are whole numbers, so
+ *           they do not depend on the order in which CTAs add. They are cleared before the pass and rounded behind it.
  * Order:    what is done here is in communication streams, as IN and OUT are, and outside the graph of the pass.
  * Cost:     FK_SUM_BYTES for each number and rank, from the first run on that wants gradients; they are cleared and
  *           read in every such run.
  */
-#include "runtime/cuda/cuda_tables.h"
+#include "runtime/cuda/cuda.h"
+#include "runtime/plan/plan_arrays.h"
 
-#include "runtime/cuda/device.h"
-#include "runtime/cuda/memory.h"
-#include "runtime/cuda/cuda_reshuffle.h"
-#include "runtime/cuda/compute_queue.h"
 #include "runtime/plan/table_reads.h"
 
 /* Takes room for the sums of each rank, and for the floats that are made of them. A capture allows no allocation. */
@@ -21,21 +18,20 @@ static fcp_code take_room(fcp_cuda_session *s, fcp_error *err) {
     fcp_code code = FCP_OK;
     for (uint32_t r = s->base.first_rank; !code && r < fcp_cuda_end(s); r++) {
         cuda_rank *rank = &s->ranks[r];
-        if (rank->sums_held >= bytes) continue;
+        if (rank->kept[CUDA_SUMS].held >= bytes) continue;
         if (s->outer)
             return fcp_fail(err, FCP_E_ARGUMENT, "the stream is being captured, and no run has had gradients of tables "
                             "yet: run the backward pass with them once outside the capture");
-        code = fcp_cuda_memory_again(s, rank->device, bytes, NULL, "gradients of tables", &rank->sums,
-                                     &rank->sums_held, err);
+        code = fcp_cuda_keep(s, rank->device, bytes, NULL, "gradients of tables", &rank->kept[CUDA_SUMS], err);
     }
     return code;
 }
 
 fcp_code fcp_cuda_tables_check(fcp_cuda_session *s, fcp_pass pass, const fcp_tensors *tensors, fcp_error *err) {
-    s->learning = false;
+    s->table_gradients = false;
     for (uint32_t i = 0; pass == FCP_BACKWARD && i < s->base.rank_count; i++)
-        s->learning = s->learning || tensors[i].d_table;
-    if (!s->learning) return FCP_OK;
+        s->table_gradients = s->table_gradients || tensors[i].d_table;
+    if (!s->table_gradients) return FCP_OK;
     if (s->sums) return take_room(s, err);
     fcp_table_reads *reads = NULL; /* they say what is wrong with the score */
     const fcp_code code = fcp_table_reads_make(s->plan, &reads, err);
@@ -64,14 +60,6 @@ static fcp_code put_tables(fcp_cuda_session *s, uint32_t r, const float *given, 
     return code;
 }
 
-static fcp_code clear_sums(fcp_cuda_session *s, const cuda_rank *rank, fcp_error *err) {
-    const size_t bytes = s->sums * FK_SUM_BYTES;
-    const fcp_code code = fcp_cuda_use(s, rank->device, err);
-    if (code) return code;
-    return fcp_cuda_check(s->cuda, s->cuda->call.fill(rank->sums, 0, bytes / 4, rank->streams[FCP_COMM]), err,
-                          "cannot clear %zu bytes", bytes);
-}
-
 fcp_code fcp_cuda_tables_in(fcp_cuda_session *s, const fcp_tensors *tensors, fcp_error *err) {
     fcp_code code = FCP_OK;
     for (uint32_t i = 0; !code && i < s->device_count; i++) {
@@ -84,8 +72,12 @@ fcp_code fcp_cuda_tables_in(fcp_cuda_session *s, const fcp_tensors *tensors, fcp
         if (!code && (given || d->own_tables)) code = put_tables(s, r, given, err);
         d->own_tables |= given != NULL;
     }
-    for (uint32_t r = s->base.first_rank; s->learning && !code && r < fcp_cuda_end(s); r++)
-        code = clear_sums(s, &s->ranks[r], err);
+    for (uint32_t r = s->base.first_rank; s->table_gradients && !code && r < fcp_cuda_end(s); r++) {
+        const cuda_rank *rank = &s->ranks[r];
+        code = fcp_cuda_use(s, rank->device, err);
+        if (!code) code = fcp_cuda_fill(s, rank->kept[CUDA_SUMS].at, 0, s->sums * FK_SUM_BYTES, rank->streams[FCP_COMM],
+                                        err);
+    }
     return code;
 }
 
@@ -94,13 +86,12 @@ fcp_code fcp_cuda_tables_out(fcp_cuda_session *s, const fcp_tensors *tensors, fc
     for (uint32_t r = s->base.first_rank; !code && r < fcp_cuda_end(s); r++) {
         cuda_rank *rank = &s->ranks[r];
         float *out = tensors[r - s->base.first_rank].d_table;
-        const fk_support x = {.to = rank->sums + s->sums * FK_SUM_BYTES, .from = rank->sums, .count = s->sums};
+        const cu_ptr sums = rank->kept[CUDA_SUMS].at;
+        const fk_support x = {.to = sums + s->sums * FK_SUM_BYTES, .from = sums, .count = s->sums};
         if (!out) continue;
         code = fcp_cuda_use(s, rank->device, err);
         if (!code) code = fcp_cuda_round_sums(s, rank, x, err);
-        if (!code && rank->tensors[CUDA_D_TABLE].type != CU_MEMORY_DEVICE) /* the stage may copy it */
-            code = fcp_cuda_follow(s, rank->device, rank->streams[FCP_COMM], rank->device->stage.stream, err);
-        if (!code) code = fcp_cuda_copy_outside(s, r, false, out, x.to, s->sums * sizeof(float), err);
+        if (!code) code = fcp_cuda_result_out(s, r, CUDA_D_TABLE, out, x.to, s->sums * sizeof(float), err);
     }
     return code;
 }

@@ -1,30 +1,21 @@
-/* cuda_wire.c: rounds partial results before they are sent, and makes fp32 of what has come.
+/* cuda_wire.c: rounds partial results before they are sent, and makes fp32 of those that were received.
  *
  * Requires: a launch whose wires have messages in the rank's memory.
- * Gives:    cuda_wire.h.
  * Order:    a message is written, sent, received and read in the stream of its fabric, in which rounds come one after
- *           the other. So each rank needs a message for each fabric and direction, and no event.
+ *           the other. So a rank needs only one message for each fabric and direction, and no event.
  * Cost:     a launch for each tensor of a partial, at each end. Numbers are read once and written once.
  */
-#include "runtime/cuda/cuda_wire.h"
-
-#include "runtime/cuda/device.h"
-#include "runtime/cuda/fabrics.h"
+#include "runtime/cuda/cuda.h"
 
 /* One tensor of a partial, between its slot and its message. */
 static fcp_code convert(fcp_cuda_session *s, const cuda_rank *r, const fcp_transfer *t, const fcp_segment *slot,
                         const fcp_segment *message, fcp_error *err) {
     const bool sends = t->dir == FCP_SEND;
-    const cuda_kernel *k = &r->device->kernels[sends ? CUDA_NARROW : CUDA_WIDEN];
     fk_support x = {.to = (uintptr_t)(sends ? message : slot)->data, .from = (uintptr_t)(sends ? slot : message)->data,
                     .count = slot->bytes / sizeof(float)};
-    void *list[] = {&x};
-    const uint64_t blocks = (x.count + 2 * FK_SUPPORT_THREADS - 1) / (2 * FK_SUPPORT_THREADS);
-    const uint64_t most = (uint64_t)k->resident * (uint32_t)r->device->multiprocessors;
-    return fcp_cuda_check(s->cuda,
-                          s->cuda->call.launch(k->function, (unsigned)(blocks < most ? blocks : most), 1, 1, k->threads,
-                                               1, 1, k->shared, fcp_cuda_fabric_stream(r, t->fabric), list, NULL),
-                          err, "%s of %llu blocks cannot be launched", k->name, (unsigned long long)blocks);
+    return fcp_cuda_launch(s, r->device, sends ? CUDA_NARROW : CUDA_WIDEN,
+                           (x.count + 2 * FK_SUPPORT_THREADS - 1) / (2 * FK_SUPPORT_THREADS),
+                           (uint32_t)r->device->multiprocessors, fcp_cuda_fabric_stream(r, t->fabric), &x, err);
 }
 
 fcp_code fcp_cuda_wire(fcp_cuda_session *s, uint32_t rank, fcp_pass pass, const fcp_instr *launch,

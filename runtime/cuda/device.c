@@ -1,11 +1,10 @@
-/* device.c: one device: making it current, its events, streams that follow each other, waiting with a time limit.
+/* device.c: the current device, its events, streams that follow each other, waiting with a time limit.
  *
  * Requires: an open device.
- * Gives:    device.h.
  * Cost:     an event is made once and used again and again. Waiting asks the driver every 5 microseconds to 1
  *           millisecond.
  */
-#include "runtime/cuda/device.h"
+#include "runtime/cuda/cuda.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,6 +19,12 @@ bool fcp_cuda_is_sm_90a(const cuda_device *d) { return d->major == 9 && d->minor
 
 void fcp_cuda_arch(const cuda_device *d, char out[32]) {
     snprintf(out, 32, "sm_%d%d%s", d->major, d->minor, fcp_cuda_is_sm_90a(d) ? "a" : "");
+}
+
+fcp_code fcp_cuda_stream_make(const fcp_cuda_session *s, const cuda_device *d, cu_stream *out, fcp_error *err) {
+    fcp_code code = fcp_cuda_use(s, d, err);
+    return code ? code : fcp_cuda_check(s->cuda, s->cuda->call.stream_create(out, CU_STREAM_NON_BLOCKING, 0), err,
+                                        "device %d makes no stream", d->handle);
 }
 
 /* --- order -------------------------------------------------------------------------------------------------------- */

@@ -1,17 +1,12 @@
 /* devices.c: opening and closing the devices of a session.
  *
- * Requires: a driver that fcp_cuda_open opened.
- * Gives:    devices.h.
  * All parts of a device are closed here, not in the files that open them, because the order of closing matters.
+ *
+ * Requires: a driver that fcp_cuda_open opened.
  */
-#include "runtime/cuda/devices.h"
+#include "runtime/cuda/cuda.h"
 
 #include <stdlib.h>
-
-#include "runtime/cuda/device.h"
-#include "runtime/cuda/memory.h"
-#include "runtime/cuda/partition.h"
-#include "runtime/cuda/stage.h"
 
 static fcp_code attribute(fcp_cuda_session *s, cuda_device *d, int which, int *out, fcp_error *err) {
     return fcp_cuda_check(s->cuda, s->cuda->call.device_attribute(out, which, d->handle), err,
@@ -77,7 +72,7 @@ fcp_code fcp_cuda_devices_open(fcp_cuda_session *s, fcp_error *err) {
     for (uint32_t i = 0; !code && i < s->device_count; i++)
         code = open_device(s, &s->devices[i], (int)(s->first_device + i), err);
     if (!code) code = open_peers(s, err);
-    for (uint32_t i = 0; !code && i < s->device_count; i++) code = fcp_cuda_stage_open(s, &s->devices[i], err);
+    for (uint32_t i = 0; !code && i < s->device_count; i++) code = fcp_cuda_staging_open(s, &s->devices[i], err);
     return code;
 }
 
@@ -85,10 +80,10 @@ static void close_device(fcp_cuda_session *s, cuda_device *d) {
     const fcp_cuda_table *call = &s->cuda->call;
     if (!d->retained) return;
     call->context_set(d->context);
-    fcp_cuda_stage_close(s, d);
+    fcp_cuda_staging_close(s, d);
     for (uint32_t i = 0; i < d->event_count; i++) call->event_destroy(d->events[i]);
-    fcp_cuda_release(s, d, d->stage.landing, NULL);
-    fcp_cuda_release(s, d, d->environment, NULL);
+    fcp_cuda_release(s, d, d->staging.landing, NULL);
+    fcp_cuda_release(s, d, d->environment.at, NULL);
     fcp_cuda_partition_close(s, d);
     for (int pass = 0; pass < FCP_PASSES; pass++)
         if (d->modules[pass]) call->module_unload(d->modules[pass]);
@@ -101,7 +96,7 @@ void fcp_cuda_devices_close(fcp_cuda_session *s) {
 
 void fcp_cuda_devices_free(fcp_cuda_session *s) {
     for (uint32_t i = 0; s->devices && i < s->device_count; i++) {
-        for (int b = 0; b < 2; b++) free(s->devices[i].stage.buffers[b].out);
+        for (int b = 0; b < 2; b++) free(s->devices[i].staging.buffers[b].out);
         free(s->devices[i].events);
         for (int pass = 0; pass < FCP_PASSES; pass++) free(s->devices[i].sources[pass]);
     }

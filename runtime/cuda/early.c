@@ -1,34 +1,29 @@
-/* early.c: results that leave while the last stage of a pass still computes.
+/* early.c: results that are sent while the last stage of a pass still computes.
  *
  *   stage     0          1          2, the last
  *   compute   [ATTEND]   [ATTEND]   [ATTEND                        ]
  *   comm      [round 0]  [round 1]  [OUT of finished blocks]           [OUT of the rest]
  *                                   ^ the first early round
  *
- * A home block that is finished before the last stage has rounds of OUT that belong to an earlier stage. In the plan,
- * rounds of OUT come after all other rounds, and these early ones come first among them. So in a rank's
- * communication queue they are after all transfers of the pass, and before what waits for the whole pass.
+ * If a home block is finished before the last stage, its rounds of OUT belong to an earlier stage. In the plan, rounds
+ * of OUT come after all other rounds, and these early ones come first among them. So in a rank's communication queue
+ * they are after all transfers of the pass, and before what waits for the whole pass.
+ *
+ * A pass touches only arenas and may be a graph, so it cannot move results to the caller's tensors itself. At the place
+ * of the first early round it only makes them ready in the communication stream (the backward pass rounds them there).
+ * Outside a graph, the stream then continues with OUT. In a graph, a node records an event in each launch, and a stream
+ * outside of the graph waits for it. Such a wait refers to the last record before it in the order of the host's calls;
+ * so it is put into the stream after the graph was launched, and every run waits for its own record.
  *
  * Requires: a verified plan.
- * Gives:    early.h.
- * Method:   the pass itself touches only arenas and may be a graph. At the place of the first early round it makes
- *           the results ready in the communication stream; the backward pass rounds them there. Outside a graph, the
- *           stream then simply goes on with OUT. In a graph, a node records an event in each launch, and a stream
- *           outside the graph waits for it. Such a wait means the last record before it in the order of the host's
- *           calls; so it is put into the stream after the graph was launched, and every run waits for its own.
- * Order:    with nccl, groups of early rounds come after all groups of the pass, and so does the event. Results that
- *           go to pageable memory go through the device's one stage, which waits for all ranks of the device.
- * Cost:     an event for each rank and pass of a graph; in a backward pass two more launches for each stretch of
- *           early home slots.
+ * Order:    with nccl, groups of early rounds come after all groups of the pass, and so does the event. Results for
+ *           pageable memory go through the device's one staging stream, which waits for all ranks of the device.
+ * Cost:     an event for each rank and pass of a graph; in a backward pass two more launches for each stretch of early
+ *           home slots.
  */
-#include "runtime/cuda/early.h"
+#include "runtime/cuda/cuda.h"
 
 #include <stdlib.h>
-
-#include "runtime/cuda/device.h"
-#include "runtime/cuda/cuda_reshuffle.h"
-#include "runtime/cuda/io_rounds.h"
-#include "runtime/cuda/compute_queue.h"
 
 fcp_code fcp_cuda_early_find(fcp_cuda_session *s, uint32_t rank, fcp_pass pass, fcp_error *err) {
     const fcp_plan *plan = s->plan;
@@ -84,7 +79,8 @@ fcp_code fcp_cuda_early_move(fcp_cuda_session *s, fcp_pass pass, const fcp_tenso
         code = fcp_cuda_use(s, rank->device, err);
         if (!code && graph)
             code = fcp_cuda_event_await(s, stream, e->event, err);
-        if (!code && host && e->slots) code = fcp_cuda_follow(s, rank->device, stream, rank->device->stage.stream, err);
+        if (!code && host && e->slots)
+            code = fcp_cuda_follow(s, rank->device, stream, rank->device->staging.stream, err);
     }
     return code ? code : fcp_cuda_reshuffle(s, pass, FCP_OUT, true, tensors, err);
 }

@@ -1,18 +1,15 @@
-/* environment.c: what masks and scores read on a device: sequences, fields, slices, sinks. It is one allocation, and
- * has room for sinks and tables that a run brings (sinks.c, cuda_tables.c), and for what it finds of them and of logits
- * (maxima.c).
+/* environment.c: what masks and scores read on a device: sequences, fields, slices, sinks. It is one allocation. It
+ * also has room for sinks and tables that a run brings, for gradients of sinks, and for the largest logits (sinks.c,
+ * cuda_tables.c, maxima.c).
  *
  * Requires: open devices.
- * Gives:    environment.h.
  * Cost:     a copy of the plan's fields and slices on each device.
  */
-#include "runtime/cuda/environment.h"
+#include "runtime/cuda/cuda.h"
+#include "runtime/plan/plan_arrays.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-#include "runtime/cuda/memory.h"
-#include "runtime/cuda/stage.h"
 
 enum { ALIGN = 64 };
 
@@ -31,8 +28,8 @@ static struct parts parts_of(const fcp_plan *plan, uint32_t ranks) {
     x.sequences = at, at += aligned(plan->sequences_count * sizeof(fk_sequence));
     x.arrays = at, at += aligned(plan->arrays_count * sizeof(fk_u64));
     x.bands = at, at += aligned(plan->slices_count * sizeof(fk_bands));
-    x.sinks = at, at += aligned(fcp_kernel_sink_count(plan) * sizeof(float));
-    x.plan_sinks = at, at += aligned(fcp_kernel_sink_count(plan) * sizeof(float));
+    x.sinks = at, at += aligned(fcp_launch_sink_count(plan) * sizeof(float));
+    x.plan_sinks = at, at += aligned(fcp_launch_sink_count(plan) * sizeof(float));
     x.sink_sums = at, at += ranks * fcp_cuda_sink_sums_size(plan);
     x.maxima = at, at += ranks * fcp_cuda_maxima_size(plan);
     x.data = at, at += aligned(plan->data_count);
@@ -65,33 +62,31 @@ fcp_code fcp_cuda_environment_load(fcp_cuda_session *s, fcp_error *err) {
     char *bytes = calloc(1, x.size + ALIGN);
     if (!bytes) return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for %zu bytes of fields", x.size);
     fcp_code code = FCP_OK;
-    fcp_kernel_sequences(plan, (fk_sequence *)(void *)(bytes + x.sequences));
-    fcp_kernel_sinks(plan, (float *)(void *)(bytes + x.sinks));
-    fcp_kernel_sinks(plan, (float *)(void *)(bytes + x.plan_sinks));
-    fcp_kernel_data(plan, bytes + x.data);
+    fcp_launch_sequences(plan, (fk_sequence *)(void *)(bytes + x.sequences));
+    fcp_launch_sinks(plan, (float *)(void *)(bytes + x.sinks));
+    fcp_launch_sinks(plan, (float *)(void *)(bytes + x.plan_sinks));
+    fcp_launch_data(plan, bytes + x.data);
     put_tables(plan, bytes + x.data, bytes + x.plan_tables);
     put(bytes + x.band_rows, plan->band_rows, plan->band_rows_count * sizeof *plan->band_rows);
     put(bytes + x.band, plan->bands, plan->bands_count * sizeof *plan->bands);
     for (uint32_t i = 0; !code && i < s->device_count; i++) {
         cuda_device *d = &s->devices[i];
-        code = fcp_cuda_memory_again(s, d, x.size, NULL, "fields", &d->environment, &d->environment_held, err);
+        code = fcp_cuda_keep(s, d, fcp_cuda_allocated(x.size), NULL, "fields", &d->environment, err);
         if (code) break;
-        fcp_kernel_arrays(plan, d->environment + x.data, (fk_u64 *)(void *)(bytes + x.arrays));
-        fcp_kernel_bands(plan, d->environment + x.band_rows, d->environment + x.band,
-                         (fk_bands *)(void *)(bytes + x.bands));
-        d->sequences = d->environment + x.sequences;
-        d->arrays = d->environment + x.arrays;
-        d->bands = d->environment + x.bands;
-        d->sinks = plan->sink_count ? d->environment + x.sinks : 0;
-        d->plan_sinks = d->environment + x.plan_sinks;
-        d->sink_sums = d->environment + x.sink_sums;
-        d->maxima = d->environment + x.maxima;
-        d->data = d->environment + x.data;
-        d->plan_tables = d->environment + x.plan_tables;
+        const cu_ptr at = d->environment.at;
+        fcp_launch_arrays(plan, at + x.data, (fk_u64 *)(void *)(bytes + x.arrays));
+        fcp_launch_bands(plan, at + x.band_rows, at + x.band, (fk_bands *)(void *)(bytes + x.bands));
+        d->sequences = at + x.sequences;
+        d->arrays = at + x.arrays;
+        d->bands = at + x.bands;
+        d->sinks = plan->sink_count ? at + x.sinks : 0;
+        d->plan_sinks = at + x.plan_sinks;
+        d->sink_sums = at + x.sink_sums;
+        d->maxima = at + x.maxima;
+        d->data = at + x.data;
+        d->plan_tables = at + x.plan_tables;
         d->own_sinks = d->own_tables = false;
-        if (!x.size) continue;
-        code = fcp_cuda_stage_in(s, d, d->environment, bytes, x.size, err);
-        if (!code) code = fcp_cuda_stage_flush(s, d, err);
+        if (x.size) code = fcp_cuda_upload(s, d, at, bytes, x.size, err);
     }
     free(bytes);
     return code;

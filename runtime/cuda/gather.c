@@ -1,15 +1,13 @@
-/* gather.c: puts the moving of a unit's rows into streams.
+/* gather.c: moves the rows of a unit by one launch of fk_gather.
  *
  * Requires: the session's bundles; the kernels.
- * Gives:    gather.h.
  * Cost:     on the device 24 bytes for each run of a rank's bundles; a launch for each unit.
  */
-#include "runtime/cuda/gather.h"
+#include "runtime/cuda/cuda.h"
+#include "runtime/plan/sides.h"
 
 #include <stdlib.h>
 
-#include "runtime/cuda/device.h"
-#include "runtime/cuda/memory.h"
 #include "runtime/exec/host_reshuffle.h"
 
 _Static_assert((int)FK_GATHER_TENSORS == (int)FCP_MOVED, "as many tensors move");
@@ -37,10 +35,8 @@ fcp_code fcp_cuda_gather_plan(fcp_cuda_session *s, uint32_t rank, fcp_error *err
 
 fcp_code fcp_cuda_gather_load(fcp_cuda_session *s, uint32_t rank, fcp_error *err) {
     cuda_rank *r = &s->ranks[rank];
-    size_t bytes = r->run_count * sizeof *r->runs;
-    fcp_code code = bytes ? fcp_cuda_memory_again(s, r->device, bytes, r->runs, "the bundles", &r->runs_memory,
-                                                  &r->runs_held, err)
-                          : FCP_OK;
+    fcp_code code = fcp_cuda_keep(s, r->device, r->run_count * sizeof *r->runs, r->runs, "the bundles",
+                                  &r->kept[CUDA_RUNS], err);
     free(r->runs);
     r->runs = NULL;
     return code;
@@ -52,10 +48,9 @@ fcp_code fcp_cuda_gather(fcp_cuda_session *s, uint32_t rank, const cuda_unit_mov
     const fcp_transfer *t = move->transfer;
     cu_ptr message = move->message;
     const cuda_rank *r = &s->ranks[rank];
-    const cuda_kernel *k = &r->device->kernels[CUDA_GATHER];
     fcp_moved tensors[FCP_MOVED];
     const fcp_bundle all = fcp_bundles_of(s->bundles, rank), bundle = fcp_bundle_of(s->bundles, rank, t);
-    fk_gather_launch x = {.runs = r->runs_memory + (cu_ptr)(bundle.runs - all.runs) * sizeof(fk_gather_run),
+    fk_gather_launch x = {.runs = r->kept[CUDA_RUNS].at + (cu_ptr)(bundle.runs - all.runs) * sizeof(fk_gather_run),
                           .run_count = bundle.count,
                           .first = t->first,
                           .tokens = t->tokens,
@@ -80,12 +75,7 @@ fcp_code fcp_cuda_gather(fcp_cuda_session *s, uint32_t rank, const cuda_unit_mov
         message += t->tokens * m->row;
     }
     uint64_t blocks = ((uint64_t)t->tokens + FK_SUPPORT_THREADS / 32 - 1) / (FK_SUPPORT_THREADS / 32);
-    uint64_t most = (uint64_t)k->resident * (uint32_t)r->device->multiprocessors;
-    void *parameters[] = {&x};
     fcp_code code = fcp_cuda_use(s, r->device, err);
-    if (code) return code;
-    return fcp_cuda_check(s->cuda,
-                          s->cuda->call.launch(k->function, (unsigned)(blocks < most ? blocks : most), 1, 1, k->threads,
-                                               1, 1, k->shared, stream, parameters, NULL),
-                          err, "%s of %llu blocks cannot be launched", k->name, (unsigned long long)blocks);
+    return code ? code : fcp_cuda_launch(s, r->device, CUDA_GATHER, blocks, (uint32_t)r->device->multiprocessors,
+                                         stream, &x, err);
 }

@@ -1,6 +1,9 @@
-/* io_rounds.c: which rounds of a plan move inputs and outputs, and which outputs leave early. Cost: linear in the
- * rounds, or in a rank's instructions. */
-#include "runtime/cuda/io_rounds.h"
+/* io_rounds.c: which rounds of a plan move inputs and outputs, and which outputs are sent early.
+ *
+ * Cost:     linear in the rounds, or in a rank's instructions.
+ */
+#include "runtime/cuda/cuda.h"
+#include "runtime/plan/plan_summary.h"
 
 fcp_class fcp_cuda_moved_by(const fcp_plan *plan, fcp_pass pass, const fcp_instr *launch) {
     uint32_t kind = plan->rounds[plan->round_starts[pass] + launch->c].kind;

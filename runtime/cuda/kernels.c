@@ -1,18 +1,16 @@
 /* kernels.c: compiles, loads and checks the kernels of a session on each device.
  *
  * Requires: open devices.
- * Gives:    kernels.h.
  * Cost:     kernels come from the disk cache, or are compiled once for each architecture, those of the two passes
  *           side by side.
  */
-#include "runtime/cuda/kernels.h"
+#include "runtime/cuda/cuda.h"
 
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "runtime/cuda/device.h"
 #include "runtime/jit/kernel_source.h"
 
 /* Keeps the first warning only. */
@@ -26,8 +24,9 @@ static void warn(fcp_cuda_session *s, const char *format, ...) {
 }
 
 /* Compares what the driver says of a kernel with what its skeleton asks for. More registers or shared memory are an
- * error. Spilled registers give right results slowly, so they are a warning. If warpgroups give each other registers,
- * fewer are an error too: a warpgroup would wait for ever for registers that do not exist. */
+ * error. Spilled registers give right results slowly, so they are a warning. In kernels whose warpgroups pass registers
+ * to each other (setmaxnreg), fewer registers are an error, too: a warpgroup would wait for ever for registers that do
+ * not exist. */
 static fcp_code check_kernel(fcp_cuda_session *s, const cuda_device *d, const cuda_kernel *k, const emit_kernel *asked,
                              fcp_error *err) {
     static const int which[] = {CU_FUNC_MAX_THREADS, CU_FUNC_SHARED, CU_FUNC_LOCAL, CU_FUNC_REGISTERS};
@@ -152,8 +151,7 @@ static fcp_code load_kernels(fcp_cuda_session *s, fcp_jit *jit, cuda_device *d, 
         unsigned skeletons = skeletons_of(s, d, pass);
         char *source = NULL;
         if (!skeletons) continue;
-        code = fcp_cuda_fused(s, (fcp_pass)pass) ? fcp_kernel_source_fused(s->plan, skeletons, &source, err)
-                                                 : fcp_kernel_source(s->plan, skeletons, &source, err);
+        code = fcp_kernel_source(s->plan, skeletons, fcp_cuda_fused(s, (fcp_pass)pass), &source, err);
         if (code) break;
         if (d->modules[pass] && d->sources[pass] && strcmp(d->sources[pass], source) == 0) {
             free(source);
@@ -177,6 +175,19 @@ static fcp_code load_kernels(fcp_cuda_session *s, fcp_jit *jit, cuda_device *d, 
         free(sources[i]);
     }
     return code;
+}
+
+fcp_code fcp_cuda_launch(const fcp_cuda_session *s, const cuda_device *d, cuda_kernel_id id, uint64_t work,
+                         uint32_t sms, cu_stream stream, void *parameters, fcp_error *err) {
+    const cuda_kernel *k = &d->kernels[id];
+    const uint64_t most = (uint64_t)k->resident * sms;
+    const unsigned ctas = (unsigned)(work < most ? work : most);
+    void *list[] = {parameters};
+    if (!work) return FCP_OK;
+    return fcp_cuda_check(s->cuda,
+                          s->cuda->call.launch(k->function, ctas, 1, 1, k->threads, 1, 1, k->shared, stream, list,
+                                               NULL),
+                          err, "%s of %u blocks cannot be launched", k->name, ctas);
 }
 
 fcp_code fcp_cuda_kernels_load(fcp_cuda_session *s, fcp_error *err) {

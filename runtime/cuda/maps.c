@@ -1,17 +1,14 @@
-/* maps.c: makes tensor maps, which describe the tensors in a rank's arena to the copy engine of sm_90a.
+/* maps.c: makes tensor maps, which describe the tensors in a rank's arena to the TMA of sm_90a.
  *
  * Requires: an arena with its final address, and rows at multiples of 16 bytes.
- * Gives:    maps.h.
  * Cost:     six calls of the driver for each rank and pass, once for a plan. Launches carry the maps as parameters.
  */
-#include "runtime/cuda/maps.h"
+#include "runtime/cuda/cuda.h"
 
 #include <inttypes.h>
 #include <string.h>
 
-#include "runtime/cuda/device.h"
-
-static fcp_code make_map(fcp_cuda_session *s, const fcp_kernel_tensor *x, fk_u64 out[16], fcp_error *err) {
+static fcp_code make_map(fcp_cuda_session *s, const fcp_launch_tensor *x, fk_u64 out[16], fcp_error *err) {
     const fcp_problem *p = s->plan->problem;
     const uint64_t dims[4] = {x->numbers, x->heads, x->rows, x->slots};
     const unsigned box[4] = {FK_BOX, 1, FK_BOX, 1}, steps[4] = {1, 1, 1, 1};
@@ -39,20 +36,20 @@ static bool any_maps(const cuda_device *d, fcp_pass pass) {
 }
 
 fcp_code fcp_cuda_maps_make(fcp_cuda_session *s, cuda_rank *rank, fcp_pass pass, fcp_error *err) {
-    fcp_kernel_tensor tensors[FCP_KERNEL_TENSORS];
+    fcp_launch_tensor tensors[FCP_LAUNCH_TENSORS];
     fcp_code code = FCP_OK;
     if (!any_maps(rank->device, pass)) return FCP_OK;
     code = fcp_cuda_use(s, rank->device, err); /* the driver may need a current context */
-    fcp_kernel_tensors(&rank->arena[pass], tensors);
-    for (int i = 0; !code && i < FCP_KERNEL_TENSORS; i++) code = make_map(s, &tensors[i], rank->maps[pass][i], err);
+    fcp_launch_tensors(&rank->arena[pass], tensors);
+    for (int i = 0; !code && i < FCP_LAUNCH_TENSORS; i++) code = make_map(s, &tensors[i], rank->maps[pass][i], err);
     return code;
 }
 
 void *fcp_cuda_with_maps(const cuda_rank *rank, fcp_pass pass, cuda_kernel_id id, fk_launch *launch,
                          fk_launch_maps *maps) {
-    fk_map all[FCP_KERNEL_TENSORS];
+    fk_map all[FCP_LAUNCH_TENSORS];
     if (!rank->device->kernels[id].maps) return launch;
     memcpy(all, rank->maps[pass], sizeof all);
-    fcp_kernel_maps(launch, all, maps);
+    fcp_launch_maps(launch, all, maps);
     return maps;
 }

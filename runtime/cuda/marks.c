@@ -1,46 +1,47 @@
 /* marks.c: how far each queue of each rank has come, as the devices write it, so that an error can name the place.
  *
- * Each queue of each rank has a word in host memory, which the device writes: the instruction that the queue has
- * begun last. The host can read it at any time, also while a stream hangs. A kernel writes its word itself
- * (fk_begin). For instructions of the communication queue, reductions that are copies, and the end of a queue a fill
- * of one word writes it. A fill of host memory takes microseconds, so it stands beside the queue and not in it:
+ * Each queue of each rank has a word in host memory, its mark: the instruction that the queue has begun last. The
+ * device writes it, and the host can read it at any time, also while a stream hangs. A kernel writes the mark itself
+ * when it begins (fk_begin). For instructions without a kernel (those of the communication queue, reductions that are
+ * copies, the end of a queue) a fill of one word writes it. A fill of host memory takes microseconds, so it is put into
+ * a stream of its own that follows the queue's:
  *
  *   queue   ──[launch 3]──●──[launch 5]──●──          ● an event
  *   marks                 └▶[fill: 5]    └▶[fill: 6]
  *
- * The queue does not wait for its marks. Only the end of a pass does. So a fill may be late. A compute queue, where
- * kernels write marks too, has a second word for its fills; what counts is the later of the two. A communication queue
- * with two streams (runtime/plan/fabrics.c) has a word for each, and has come as far as the one that is behind.
+ * The queue does not wait for its fills; only the end of a pass does. So a fill may be late. A compute queue, where
+ * kernels write marks too, therefore has a second word for its fills, and the later of the two counts. A communication
+ * queue with two streams (runtime/plan/fabrics.c) has a word for each, and the earlier of the two counts.
  *
- * Requires: open devices with their stages, and ranks.
- * Gives:    marks.h. Where the driver refuses to fill host memory, in a stream or in a graph, the session has no marks
- *           and its errors do not name the instruction; a warning says so.
- * Method:   if everything has stopped, some rank is not waiting for any other. Who waits for whom? A communication
- *           queue in a LAUNCH waits for those ranks of the launch that have not come to its round. A communication
- *           queue in a WAIT waits for its own compute queue, which then has not finished what it began last:
- *           otherwise the WAIT would be over, since a plan has no cycles. Of the ranks that wait for nobody, the one
- *           in the earliest stage is named. If things still move, the answer is who is furthest behind, and not who
- *           is to blame.
+ * Which rank is to blame? If everything has stopped, some rank waits for no other. A communication queue in a LAUNCH
+ * waits for those ranks of the launch that have not come to its round. A communication queue in a WAIT waits for its
+ * own compute queue, which has not finished what it began last; otherwise the WAIT would be over, since a plan has no
+ * cycles. Of the ranks that wait for no other, the one in the earliest stage is named. If things still move, this names
+ * the rank that is furthest behind, which need not be the one to blame.
+ *
+ * Requires: open devices with their staging streams, and ranks.
+ * Gives:    if the driver refuses to fill host memory, in a stream or in a graph, the session has no marks, its errors
+ *           do not name the instruction, and a warning says so.
  * Cost:     one fill for a run, while inputs are moved. In a pass, and so in its graph, a fill for each WAIT and LAUNCH
  *           of a communication queue, one for each REDUCE that copies, and two for each rank at the end. Reading is
  *           linear in what the queues have left.
  */
-#include "runtime/cuda/marks.h"
+#include "runtime/cuda/cuda.h"
+#include "runtime/plan/enum_names.h"
 
 #include <stdio.h>
 #include <string.h>
 
-#include "runtime/cuda/device.h"
 #include "runtime/exec/error_place.h"
 
-/* A word is the pass, and the number of the instruction that was begun, counted from 1. At the end of the queue the
- * number is one more than there are instructions. BEFORE: the run has begun, but none of its instructions. 0: nothing
- * has ever run. */
+/* A mark has the pass in its upper bits, and in the others the number of the instruction that was begun, counted from
+ * 1. At the end of the queue the number is one more than there are instructions. BEFORE: the run has begun, but none of
+ * its instructions. 0: nothing has ever run. */
 enum { PASS_SHIFT = 30, INSTR_MASK = (1u << PASS_SHIFT) - 1 };
 #define BEFORE (1u << 31)
 
-/* The words: two for each rank, of its queues; then one for each rank, which fills of its compute queue write; then one
- * for each rank, of its transfers over net. */
+/* Where the words are. First two for each rank, of its queues; then one for each rank, which fills of its compute queue
+ * write; then one for each rank, of its transfers over net. */
 static uint32_t index_of(const fcp_cuda_session *s, uint32_t rank, int stream, bool fills) {
     uint32_t local = rank - s->base.first_rank, count = s->base.rank_count;
     if (stream == CUDA_NET) return count * (FCP_QUEUES + 1) + local;
@@ -97,10 +98,7 @@ static fcp_code try_graph(fcp_cuda_session *s, const cuda_device *d, cu_stream s
 static fcp_code probe(fcp_cuda_session *s, const cuda_device *d, fcp_error *err) {
     const fcp_cuda_table *call = &s->cuda->call;
     cu_stream stream = NULL;
-    fcp_code code = fcp_cuda_use(s, d, err);
-    if (!code)
-        code = fcp_cuda_check(s->cuda, call->stream_create(&stream, CU_STREAM_NON_BLOCKING, 0), err,
-                              "device %d makes no stream", d->handle);
+    fcp_code code = fcp_cuda_stream_make(s, d, &stream, err);
     if (!code) code = try_fill(s, d, stream, NULL, 1, err);
     if (!code) code = try_graph(s, d, stream, 2, err);
     if (stream) call->stream_destroy(stream);

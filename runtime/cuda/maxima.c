@@ -1,20 +1,16 @@
 /* maxima.c: the largest logit of each head, of the rows that a rank finishes.
  *
- * A kernel that makes O and LSE of a row knows the row's largest logit, and raises the head's number by it, with one
- * atomic maximum for some rows at once. A maximum is exact and does not depend on the order, so neither do the bits.
+ * Each head has one number. A kernel that makes O and LSE of rows knows their largest logit, and raises the head's
+ * number to it by an atomic maximum. A maximum is exact and does not depend on the order, so the bits do not either.
  *
  * Requires: a run whose tensors were checked.
  * Order:    the numbers become -inf where the pass begins, within its graph, and are copied in communication streams
- *           behind it, as results are. A graph has the address of the numbers, or that there are none. So a forward
- *           pass that wants them is a graph of its own.
+ *           behind it, as results are. The launches in a graph have the address of the numbers, or 0. So a forward pass
+ *           that wants them is a graph of its own.
  * Cost:     4 bytes for each head and rank, whether a run wants them or not; if it does, a fill, a copy, and the
  *           maxima in kernels.
  */
-#include "runtime/cuda/maxima.h"
-
-#include "runtime/cuda/device.h"
-#include "runtime/cuda/environment.h"
-#include "runtime/cuda/cuda_reshuffle.h"
+#include "runtime/cuda/cuda.h"
 
 static size_t bytes_of(const fcp_cuda_session *s) { return s->plan->problem->heads * sizeof(float); }
 
@@ -32,9 +28,7 @@ cu_ptr fcp_cuda_maxima_of(const fcp_cuda_session *s, const cuda_rank *rank, fcp_
 fcp_code fcp_cuda_maxima_begin(fcp_cuda_session *s, cuda_rank *rank, fcp_pass pass, fcp_error *err) {
     const cu_ptr maxima = fcp_cuda_maxima_of(s, rank, pass);
     if (!maxima) return FCP_OK;
-    return fcp_cuda_check(s->cuda,
-                          s->cuda->call.fill(maxima, 0xff800000u, bytes_of(s) / 4, rank->streams[FCP_COMPUTE]), err,
-                          "cannot fill %zu bytes", bytes_of(s));
+    return fcp_cuda_fill(s, maxima, 0xff800000u, bytes_of(s), rank->streams[FCP_COMPUTE], err);
 }
 
 fcp_code fcp_cuda_maxima_out(fcp_cuda_session *s, const fcp_tensors *tensors, fcp_error *err) {
@@ -44,10 +38,9 @@ fcp_code fcp_cuda_maxima_out(fcp_cuda_session *s, const fcp_tensors *tensors, fc
         float *out = tensors[r - s->base.first_rank].max_logit;
         if (!out) continue;
         code = fcp_cuda_use(s, rank->device, err);
-        if (!code && rank->tensors[CUDA_MAX_LOGIT].type != CU_MEMORY_DEVICE) /* the stage may copy it */
-            code = fcp_cuda_follow(s, rank->device, rank->streams[FCP_COMM], rank->device->stage.stream, err);
         if (!code)
-            code = fcp_cuda_copy_outside(s, r, false, out, fcp_cuda_maxima_of(s, rank, FCP_FORWARD), bytes_of(s), err);
+            code = fcp_cuda_result_out(s, r, CUDA_MAX_LOGIT, out, fcp_cuda_maxima_of(s, rank, FCP_FORWARD),
+                                       bytes_of(s), err);
     }
     return code;
 }

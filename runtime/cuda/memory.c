@@ -3,12 +3,8 @@
  * All device memory of a session is taken and given back here, except arenas that NCCL must allocate itself.
  *
  * Requires: open devices.
- * Gives:    memory.h.
  */
-#include "runtime/cuda/memory.h"
-
-#include "runtime/cuda/device.h"
-#include "runtime/cuda/stage.h"
+#include "runtime/cuda/cuda.h"
 
 enum { LEAST = 64 }; /* bytes that are allocated for a size of 0, because an address is needed */
 
@@ -48,8 +44,7 @@ fcp_code fcp_cuda_memory(fcp_cuda_session *s, cuda_device *d, size_t bytes, cons
         code = fcp_cuda_check(s->cuda, call->allocate(out, fcp_cuda_allocated(bytes)), err,
                               "device %d has no %zu bytes for %s", d->handle, bytes, what);
     if (code || !from || !bytes) return code;
-    code = fcp_cuda_stage_in(s, d, *out, from, bytes, err);
-    return code ? code : fcp_cuda_stage_flush(s, d, err);
+    return fcp_cuda_upload(s, d, *out, from, bytes, err);
 }
 
 fcp_code fcp_cuda_release(fcp_cuda_session *s, cuda_device *d, cu_ptr memory, fcp_error *err) {
@@ -62,19 +57,16 @@ fcp_code fcp_cuda_release(fcp_cuda_session *s, cuda_device *d, cu_ptr memory, fc
     return fcp_cuda_use(s, d, err);
 }
 
-fcp_code fcp_cuda_memory_again(fcp_cuda_session *s, cuda_device *d, size_t bytes, const void *from, const char *what,
-                               cu_ptr *memory, size_t *held, fcp_error *err) {
-    if (*memory && bytes <= *held) {
-        fcp_code code = from ? fcp_cuda_stage_in(s, d, *memory, from, bytes, err) : FCP_OK;
-        return code || !from ? code : fcp_cuda_stage_flush(s, d, err);
-    }
+fcp_code fcp_cuda_keep(fcp_cuda_session *s, cuda_device *d, size_t bytes, const void *from, const char *what,
+                       cuda_memory *m, fcp_error *err) {
+    if (!bytes) return FCP_OK;
+    if (m->at && bytes <= m->held) return from ? fcp_cuda_upload(s, d, m->at, from, bytes, err) : FCP_OK;
     fcp_code code = fcp_cuda_use(s, d, err);
     if (code) return code;
-    code = fcp_cuda_release(s, d, *memory, err);
-    *memory = 0;
-    *held = 0;
-    if (!code) code = fcp_cuda_memory(s, d, bytes, from, what, memory, err);
-    if (!code) *held = fcp_cuda_allocated(bytes);
+    code = fcp_cuda_release(s, d, m->at, err);
+    *m = (cuda_memory){0};
+    if (!code) code = fcp_cuda_memory(s, d, bytes, from, what, &m->at, err);
+    if (!code) m->held = fcp_cuda_allocated(bytes);
     return code;
 }
 
@@ -87,4 +79,11 @@ fcp_code fcp_cuda_copy(fcp_cuda_session *s, cuda_device *to_device, cu_ptr to, c
                            : call->copy_peer(to, to_device->context, from, from_device->context, bytes, stream);
     return fcp_cuda_check(s->cuda, result, err, "cannot copy %zu bytes from device %d to device %d", bytes,
                           from_device->handle, to_device->handle);
+}
+
+fcp_code fcp_cuda_fill(const fcp_cuda_session *s, cu_ptr to, unsigned word, size_t bytes, cu_stream stream,
+                       fcp_error *err) {
+    if (!bytes) return FCP_OK;
+    return fcp_cuda_check(s->cuda, s->cuda->call.fill(to, word, bytes / 4, stream), err,
+                          word ? "cannot fill %zu bytes" : "cannot clear %zu bytes", bytes);
 }

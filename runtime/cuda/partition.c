@@ -1,39 +1,34 @@
-/* partition.c: divides the multiprocessors of a device between attention and communication.
+/* partition.c: divides the SMs of a device between attention and communication.
  *
- * `margin` is that of the session's first plan: green contexts and NCCL's communicators are made with it, and a later
- * plan with another margin has to live with them. If attention took more of the device for such a plan, communication
- * would find too few multiprocessors. Results do not depend on it.
+ * NCCL copies with kernels, and so does the driver within a device: such transfers need SMs. So does rounding partial
+ * results, at both ends. Copies between two devices of this process are done by copy engines (DMA), which need none. In
+ * a pass in which a rank of the device has transfers that need SMs, attention leaves `margin` SMs alone: it launches
+ * only as many CTAs as fit on the others (at least on one). In any other pass it may use all.
  *
- * In a pass in which a transfer of a rank of the device needs multiprocessors, attention leaves `margin` of them alone:
- * it launches only as many blocks as fit on the others, or on one if there are no others. In any other pass it may use
- * all. NCCL copies with kernels, and so does the driver inside a device; but between two devices of this process copy
- * engines move, which need none. Partial results that are rounded on their way need them at both ends. If every pass
- * has such transfers, compute streams may also belong to a green context: a context for so many multiprocessors, which
- * no block of its kernels leaves. The driver rounds their number up, and attention then uses all that it got. Either
- * all devices have green contexts or none has.
+ * If every pass has such transfers, compute streams may also belong to a green context: a context for a set of SMs,
+ * which no CTA of its kernels leaves. The driver rounds the number of SMs up, and attention then uses all that it got.
+ * Either all devices have green contexts or none has. A green context is used only if a probe on it gives right
+ * results. The probe does what a session will do: streams that follow each other by events, a fill, a copy and a
+ * launch; the same captured, with another stream as origin; and the graph replayed twice. If the driver rounds a set up
+ * to all SMs, there is no green context, since it would hold nothing back.
+ *
+ * The margin is that of the session's first plan, because green contexts and NCCL's communicators are made with it. If
+ * attention used more SMs for a later plan with a smaller margin, communication would find too few. Results do not
+ * depend on it.
  *
  * Requires: devices with their kernels; the session's origin. It comes before the streams of ranks are made.
- * Gives:    partition.h.
- * Method:   a green context is used only if a probe on it gives right results. The probe does what a session will do:
- *           streams that follow each other by events, a fill, a copy and a launch; the same captured, with another
- *           stream as origin; and the graph replayed twice. If the driver rounds a partition up to all
- *           multiprocessors, there is no green context, for it would hold nothing back.
  * Cost:     linear in the plan's instructions; with green contexts some milliseconds a device.
  */
-#include "runtime/cuda/partition.h"
+#include "runtime/cuda/cuda.h"
+#include "runtime/plan/enum_names.h"
 
 #include <stdio.h>
-
-#include "runtime/cuda/device.h"
-#include "runtime/cuda/memory.h"
-#include "runtime/cuda/io_rounds.h"
-#include "runtime/cuda/stage.h"
 
 #define NO_NEED "no rank sends or receives by multiprocessors"
 #define NO_MARGIN "the margin of the session's first plan is 0"
 enum { PROBE_NUMBERS = 1024, ONE = 0x3f800000, TWO = 0x40000000, SEVEN = 0x40e00000 /* as float */ };
 
-/* How many multiprocessors attention gets if it leaves `margin` of them alone: at least one. */
+/* How many SMs attention gets if it leaves `margin` of them alone: at least one. */
 static uint32_t attention_share(uint32_t multiprocessors, uint32_t margin) {
     return margin < multiprocessors ? multiprocessors - margin : 1;
 }
@@ -122,9 +117,8 @@ static fcp_code try_all(fcp_cuda_session *s, trial *t, fcp_error *err) {
         code = fcp_cuda_check(s->cuda, call->graph_launch(t->exec, s->origin), err, "a replay");
     if (!code) code = fcp_cuda_use(s, t->device, err);
     if (!code) code = fcp_cuda_follow(s, &s->devices[0], s->origin, t->stream, err);
-    if (!code) code = fcp_cuda_follow(s, t->device, t->stream, t->device->stage.stream, err);
-    if (!code) code = fcp_cuda_stage_out(s, t->device, sums, t->numbers, sizeof sums, err);
-    if (!code) code = fcp_cuda_stage_flush(s, t->device, err);
+    if (!code) code = fcp_cuda_follow(s, t->device, t->stream, t->device->staging.stream, err);
+    if (!code) code = fcp_cuda_download(s, t->device, sums, t->numbers, sizeof sums, err);
     /* the memory is freed next, and what is still running may write it */
     fcp_error ignored;
     fcp_code waited = t->stream ? fcp_cuda_wait(s, t->stream, "the probe", code ? &ignored : err) : FCP_OK;
@@ -178,7 +172,7 @@ static void share_green(fcp_cuda_session *s) {
 
 /* --- the session's partition -------------------------------------------------------------------------------------- */
 
-/* Does a transfer of a rank in a pass need multiprocessors of its device? */
+/* Does a transfer of a rank in a pass need SMs of its device? */
 static bool needs_share(const fcp_cuda_session *s, fcp_pass pass, uint32_t rank) {
     const fcp_stream *stream = fcp_stream_of(s->plan, pass, rank, FCP_COMM);
     for (uint32_t i = 0; i < stream->count; i++) {
@@ -193,7 +187,7 @@ static bool needs_share(const fcp_cuda_session *s, fcp_pass pass, uint32_t rank)
     return false;
 }
 
-/* Sets every device's share for attention, pass by pass. *out_any: some transfer needs multiprocessors; *out_apart: on
+/* Sets every device's share for attention, pass by pass. *out_any: some transfer needs SMs; *out_apart: on
  * some device, every pass has such. */
 static void share(fcp_cuda_session *s, fcp_partition wanted, bool *out_any, bool *out_apart) {
     const fcp_problem *p = s->plan->problem;

@@ -1,25 +1,14 @@
 /* ranks.c: what the ranks of this process have on their devices: arenas, work lists, locks, streams.
  *
  * Requires: open devices.
- * Gives:    ranks.h.
  * Cost:     for each rank an arena of as many bytes as fcp_rank_memory says, work lists as long as the plan's cells,
  *           and four streams, two of them for marks; six if it has transfers over two fabrics.
  */
-#include "runtime/cuda/ranks.h"
+#include "runtime/cuda/cuda.h"
 
 #include <stdlib.h>
+#include <string.h>
 
-#include "runtime/cuda/device.h"
-#include "runtime/cuda/early.h"
-#include "runtime/cuda/environment.h"
-#include "runtime/cuda/gather.h"
-#include "runtime/cuda/kernels.h"
-#include "runtime/cuda/maps.h"
-#include "runtime/cuda/marks.h"
-#include "runtime/cuda/memory.h"
-#include "runtime/cuda/partition.h"
-#include "runtime/cuda/stage.h"
-#include "runtime/cuda/compute_queue.h"
 #include "runtime/exec/host_reshuffle.h"
 #include "runtime/exec/segments.h"
 #include "runtime/jit/kernel_source.h"
@@ -49,7 +38,7 @@ static fcp_code plan_rank(fcp_cuda_session *s, uint32_t index, fcp_error *err) {
         if (r->arena[pass].bytes > r->arena_bytes) r->arena_bytes = r->arena[pass].bytes;
         code = fcp_cuda_work_make(s, r, (fcp_pass)pass, err);
         if (!code) code = fcp_cuda_early_find(s, index, (fcp_pass)pass, err);
-        count_memory(r->device, r->work[pass].size, r->work[pass].held);
+        count_memory(r->device, r->work[pass].size, r->kept[CUDA_LISTS + pass].held);
         size_t messages = fcp_messages_bytes(s->plan, (fcp_pass)pass);
         if (messages > r->messages_bytes) r->messages_bytes = messages;
         const size_t rounded = fcp_rounded_bytes(s->plan, (fcp_pass)pass) + FCP_MESSAGE_ALIGN - 1;
@@ -59,11 +48,11 @@ static fcp_code plan_rank(fcp_cuda_session *s, uint32_t index, fcp_error *err) {
     bool apart = s->base.net->transport->processes || s->device_count > 1; /* else rows go straight to home blocks */
     if (!apart) r->messages_bytes = 0;
     if (!code) code = fcp_cuda_gather_plan(s, index, err);
-    count_memory(r->device, r->run_count * sizeof *r->runs, r->runs_held);
-    count_memory(r->device, r->messages_bytes, r->messages_held);
-    count_memory(r->device, r->rounded_bytes, r->rounded_held);
+    count_memory(r->device, r->run_count * sizeof *r->runs, r->kept[CUDA_RUNS].held);
+    count_memory(r->device, r->messages_bytes, r->kept[CUDA_MESSAGES].held);
+    count_memory(r->device, r->rounded_bytes, r->kept[CUDA_ROUNDED].held);
     count_memory(r->device, fcp_cuda_allocated(r->arena_bytes), r->memory_held);
-    count_memory(r->device, (r->lock_words + r->flag_words) * 4, r->locks_held);
+    count_memory(r->device, (r->lock_words + r->flag_words) * 4, r->kept[CUDA_LOCKS].held);
     if (!code && fcp_partials_make(&r->partials, h->homes, r->slots))
         code = fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for rank %u", index);
     return code;
@@ -79,9 +68,9 @@ static fcp_code check_memory(fcp_cuda_session *s, fcp_error *err) {
         cuda_device *d = &s->devices[i];
         size_t available = 0, total = 0;
         count_memory(d, fcp_cuda_allocated(fcp_cuda_environment_size(s->plan, s->base.rank_count)),
-                     d->environment_held);
-        count_memory(d, d->stage.bytes, d->stage.landing ? d->stage.bytes : 0);
-        d->need.pinned = fcp_cuda_stage_pinned(d) + (i ? 0 : fcp_cuda_marks_pinned(s));
+                     d->environment.held);
+        count_memory(d, d->staging.bytes, d->staging.landing ? d->staging.bytes : 0);
+        d->need.pinned = fcp_cuda_staging_pinned(d) + (i ? 0 : fcp_cuda_marks_pinned(s));
         if (s->allocator.allocate) continue;
         code = fcp_cuda_use(s, d, err);
         if (!code)
@@ -144,8 +133,13 @@ static fcp_code make_arena(fcp_cuda_session *s, uint32_t index, fcp_error *err) 
     cuda_rank *r = &s->ranks[index];
     fcp_net *net = s->base.net;
     if (fcp_cuda_lender(s) != s || s->lends) return borrow_arena(s, index, err);
-    if (!net->transport->allocate)
-        return fcp_cuda_memory_again(s, r->device, r->arena_bytes, NULL, "an arena", &r->memory, &r->memory_held, err);
+    if (!net->transport->allocate) {
+        cuda_memory arena = {r->memory, r->memory_held};
+        fcp_code code = fcp_cuda_keep(s, r->device, fcp_cuda_allocated(r->arena_bytes), NULL, "an arena", &arena, err);
+        r->memory = arena.at;
+        r->memory_held = arena.held;
+        return code;
+    }
     if (r->memory && r->arena_bytes <= r->memory_held) return FCP_OK;
     void *memory = NULL;
     r->memory_held = 0;
@@ -183,21 +177,19 @@ static fcp_code make_rank(fcp_cuda_session *s, uint32_t index, fcp_error *err) {
     fcp_code code = r->streams[0] ? FCP_OK : make_streams(s, r, err);
     if (!code) code = make_arena(s, index, err);
     if (!code && r->memory % ARENA_ALIGN) code = fcp_fail(err, FCP_E_RUN, "device memory at an odd address");
-    if (!code && r->lock_words + r->flag_words)
-        code = fcp_cuda_memory_again(s, r->device, (r->lock_words + r->flag_words) * 4, NULL, "locks", &r->locks,
-                                     &r->locks_held, err);
+    if (!code)
+        code = fcp_cuda_keep(s, r->device, (r->lock_words + r->flag_words) * 4, NULL, "locks", &r->kept[CUDA_LOCKS],
+                             err);
     if (!code) code = fcp_cuda_gather_load(s, index, err);
-    if (!code && r->messages_bytes)
-        code = fcp_cuda_memory_again(s, r->device, r->messages_bytes, NULL, "messages", &r->messages,
-                                     &r->messages_held, err);
-    if (!code && r->rounded_bytes)
-        code = fcp_cuda_memory_again(s, r->device, r->rounded_bytes, NULL, "messages of partial results", &r->rounded,
-                                     &r->rounded_held, err);
+    if (!code)
+        code = fcp_cuda_keep(s, r->device, r->messages_bytes, NULL, "messages", &r->kept[CUDA_MESSAGES], err);
+    if (!code)
+        code = fcp_cuda_keep(s, r->device, r->rounded_bytes, NULL, "messages of partial results",
+                             &r->kept[CUDA_ROUNDED], err);
     for (int pass = 0; !code && pass < FCP_PASSES; pass++) {
         if (!(s->plan->problem->passes >> pass & 1)) continue;
         cuda_work *w = &r->work[pass];
-        if (w->size)
-            code = fcp_cuda_memory_again(s, r->device, w->size, w->bytes, "work lists", &w->memory, &w->held, err);
+        code = fcp_cuda_keep(s, r->device, w->size, w->bytes, "work lists", &r->kept[CUDA_LISTS + pass], err);
         free(w->bytes);
         w->bytes = NULL;
         w->capacity = 0;
@@ -222,18 +214,11 @@ static void free_ranks(const fcp_cuda_session *s, cuda_rank *ranks) {
 
 /* A rank of a new plan takes over what the rank of the old plan has on the device. */
 static void take_over(cuda_rank *r, const cuda_rank *before) {
-    *r = (cuda_rank){.memory = before->memory, .memory_held = before->memory_held, .memory_lent = before->memory_lent,
-                     .locks = before->locks, .locks_held = before->locks_held,
-                     .sums = before->sums, .sums_held = before->sums_held,
-                     .runs_memory = before->runs_memory, .runs_held = before->runs_held,
-                     .messages = before->messages, .messages_held = before->messages_held,
-                     .rounded = before->rounded, .rounded_held = before->rounded_held};
-    for (int q = 0; q < CUDA_STREAMS; q++) r->streams[q] = before->streams[q];
-    for (int q = 0; q < CUDA_STREAMS; q++) r->marks[q] = before->marks[q];
-    for (int pass = 0; pass < FCP_PASSES; pass++) {
-        r->work[pass] = (cuda_work){.memory = before->work[pass].memory, .held = before->work[pass].held};
-        r->early[pass].event = before->early[pass].event;
-    }
+    *r = (cuda_rank){.memory = before->memory, .memory_held = before->memory_held, .memory_lent = before->memory_lent};
+    memcpy(r->kept, before->kept, sizeof r->kept);
+    memcpy(r->streams, before->streams, sizeof r->streams);
+    memcpy(r->marks, before->marks, sizeof r->marks);
+    for (int pass = 0; pass < FCP_PASSES; pass++) r->early[pass].event = before->early[pass].event;
 }
 
 fcp_code fcp_cuda_ranks_plan(fcp_cuda_session *s, const fcp_plan *plan, fcp_error *err) {
@@ -277,7 +262,7 @@ fcp_code fcp_cuda_ranks_plan(fcp_cuda_session *s, const fcp_plan *plan, fcp_erro
 
 /* Makes the device memory of a stage, unless it has it. That comes after what a session needs has been counted. */
 static fcp_code land(fcp_cuda_session *s, cuda_device *d, fcp_error *err) {
-    cuda_stage *x = &d->stage;
+    cuda_staging *x = &d->staging;
     if (x->landing) return FCP_OK;
     return fcp_cuda_memory(s, d, x->bytes, NULL, "what comes from the host", &x->landing, err);
 }
@@ -304,11 +289,8 @@ static void close_rank(fcp_cuda_session *s, cuda_rank *r) {
         if (r->streams[q]) call->stream_destroy(r->streams[q]);
         if (r->marks[q]) call->stream_destroy(r->marks[q]);
     }
-    for (int pass = 0; pass < FCP_PASSES; pass++)
-        fcp_cuda_release(s, r->device, r->work[pass].memory, NULL);
-    const cu_ptr all[] = {r->locks,   r->sums, r->runs_memory, r->messages,
-                          r->rounded, r->memory_lent || s->kept ? 0 : r->memory};
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++) fcp_cuda_release(s, r->device, all[i], NULL);
+    for (int i = 0; i < CUDA_KEPT; i++) fcp_cuda_release(s, r->device, r->kept[i].at, NULL);
+    if (!r->memory_lent && !s->kept) fcp_cuda_release(s, r->device, r->memory, NULL);
 }
 
 void fcp_cuda_ranks_close(fcp_cuda_session *s) {

@@ -1,34 +1,27 @@
 /* record.c: puts a pass of this process's ranks into their streams.
  *
- * Each rank has two queues in the plan, compute and communication, and each queue becomes a stream; that of
- * communication becomes two, if it has transfers over two fabrics (runtime/plan/fabrics.c). A WAIT for n instructions
- * becomes a wait for an event that was recorded after the n-th instruction of the other queue: of computing for one in
- * the stream of each fabric, of communication one in both its streams. A LAUNCH becomes a group of the transport, which
- * is complete when all its transfers are in streams.
+ * Each rank has two queues in the plan, compute and communication, and each queue becomes a stream. The communication
+ * queue becomes two streams if it has transfers over two fabrics (runtime/plan/fabrics.c). A WAIT for the first n
+ * instructions of the other queue becomes a wait for an event that was recorded after the n-th of them. If there are
+ * two communication streams, a WAIT of the compute queue waits for an event in each, and a WAIT of the communication
+ * queue makes both of them wait. A LAUNCH becomes a group of the transport, which is complete when all its transfers
+ * are in streams.
+ *
+ * IN, OUT and COPY are not done here: home blocks have their inputs before the pass, and results are taken from them
+ * afterwards (or earlier, see early.c).
  *
  * Requires: a verified plan, whose waits have no cycle; work lists and arenas on the devices.
- * Gives:    record.h.
- * Method:   all queues are walked in turns, each as far as it can go: until an instruction waits for something that
- *           is not in a stream yet. This order decides only when the host makes a call; what has to run after what is
- *           in the plan.
- * IN, OUT and COPY are not done here: home blocks have their inputs before, and results are taken from them
- * afterwards (or earlier, where early.c says so).
+ * Method:   it goes through all queues in turns, each as far as possible: until an instruction waits for something that
+ *           is not in a stream yet. This order decides only when the host makes a call; what has to run after what
+ *           follows from the plan.
  * Cost:     linear in instructions and transfers, times the transfers of a launch.
  */
-#include "runtime/cuda/record.h"
+#include "runtime/cuda/cuda.h"
+#include "runtime/plan/enum_names.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "runtime/cuda/device.h"
-#include "runtime/cuda/early.h"
-#include "runtime/cuda/fabrics.h"
-#include "runtime/cuda/marks.h"
-#include "runtime/cuda/maxima.h"
-#include "runtime/cuda/io_rounds.h"
-#include "runtime/cuda/timing.h"
-#include "runtime/cuda/cuda_wire.h"
-#include "runtime/cuda/compute_queue.h"
 #include "runtime/exec/error_place.h"
 #include "runtime/worklists/fuse.h"
 #include "runtime/plan/fabrics.h"
@@ -37,8 +30,8 @@ typedef struct queue {
     uint32_t at;      /* how many of its instructions are done */
     cu_event *done;   /* for each instruction that is awaited: recorded after it */
     cu_event *over_net; /* of a communication queue with two streams: the same in that for net, and `done` of local */
-    /* for each instruction: does a WAIT of the other queue, or a transfer over the other fabric, wait for it? Of a
-     * communication queue with two streams: in which, a bit for each fabric */
+    /* for each instruction: does a WAIT of the other queue, or a transfer over the other fabric, wait for it? In a
+     * communication queue with two streams it says in which, with a bit for each fabric */
     uint8_t *awaited;
 } queue;
 
@@ -115,9 +108,9 @@ static fcp_code put_done(recorder *x, cuda_rank *r, fcp_queue q, queue *k, fcp_e
     return fcp_cuda_event_record(x->s, r->device, r->streams[CUDA_NET], &k->over_net[k->at], err);
 }
 
-/* Fused: what a launch has brought is there when its streams come to this place, and computing, which may be under way
- * already, is told so. The driver writes the word: a kernel or a fill might find no multiprocessor, because computing
- * that waits for this word has them all. */
+/* Fused: sets the flags of what a launch has brought, so that CTAs that are running already may read it. The driver
+ * writes the words when the streams come to this place. A kernel or a fill might find no SM for that, because CTAs that
+ * wait for the flags may have them all. */
 static fcp_code raise_flags(recorder *x, cuda_rank *r, const fcp_instr *launch, uint32_t at, fcp_error *err) {
     bool brings[FCP_FABRICS] = {false};
     fcp_code code = FCP_OK;
@@ -133,8 +126,8 @@ static fcp_code raise_flags(recorder *x, cuda_rank *r, const fcp_instr *launch, 
     return code;
 }
 
-/* Does a launch as far as it can. *out_behind: it is complete. It is not before the ranks on the other side have come
- * to theirs. */
+/* Does as much of a launch as is possible. *out_behind: it is complete, which needs the ranks on the other side to have
+ * come to their launch. */
 static fcp_code advance_launch(recorder *x, uint32_t rank, const fcp_instr *launch, bool *out_behind, fcp_error *err) {
     walk *w = &x->walks[rank];
     cuda_rank *r = &x->s->ranks[rank];
@@ -145,8 +138,8 @@ static fcp_code advance_launch(recorder *x, uint32_t rank, const fcp_instr *laun
         code = mark(x, rank, FCP_COMM, err);
         if (!code) code = wait_across(x, rank, err);
         if (!code)
-            code = fcp_wires_make(&w->wires, &r->arena[x->pass], (void *)(uintptr_t)r->rounded, r->rounded_bytes,
-                                  launch, err);
+            code = fcp_wires_make(&w->wires, &r->arena[x->pass], (void *)(uintptr_t)r->kept[CUDA_ROUNDED].at,
+                                  r->rounded_bytes, launch, err);
         if (!code) code = fcp_cuda_wire(x->s, rank, x->pass, launch, &w->wires, FCP_SEND, err);
         if (!code) code = fcp_net_launch(net, rank, x->pass, launch->c, w->wires.list, launch->b, err);
         if (code) return code;
@@ -177,18 +170,18 @@ static uint32_t end_of_round(const recorder *x, uint32_t rank, uint32_t round) {
     return end;
 }
 
-/* Fused: are the rounds that a launch waits for in the streams of all ranks? Then not even a driver that makes streams
- * follow each other in the order of the calls puts one of them behind the launch. */
+/* Fused: are the rounds for which a launch waits in the streams of all ranks already? Then even a driver that lets
+ * streams run in the order of the calls puts none of these rounds behind the launch. */
 static bool may_begin(const recorder *x, uint32_t rank, const cuda_attend *a) {
     if (x->walks[rank].queues[FCP_COMM].at < a->holds) return false;
-    if (x->s->learning && x->walks[rank].queues[FCP_COMM].at < a->needs) return false;
+    if (x->s->table_gradients && x->walks[rank].queues[FCP_COMM].at < a->needs) return false;
     for (uint32_t r = x->s->base.first_rank; r < fcp_cuda_end(x->s); r++)
         if (x->walks[r].queues[FCP_COMM].at < end_of_round(x, r, a->round)) return false;
     return true;
 }
 
-/* Fused: what other ranks of the device must compute before the rounds that a launch waits for comes before the launch,
- * whose blocks may take all multiprocessors. */
+/* Fused: lets a launch wait for what other ranks of the same device must compute before the rounds that the launch
+ * needs. The CTAs of the launch may take all SMs, and then those ranks could not compute any more. */
 static fcp_code await_neighbours(recorder *x, uint32_t rank, const cuda_attend *a, fcp_error *err) {
     const cuda_rank *r = &x->s->ranks[rank];
     fcp_code code = FCP_OK;
@@ -219,8 +212,8 @@ static fcp_code open_accumulators(recorder *x, uint32_t rank, uint32_t first, ui
     return code;
 }
 
-/* Gradients of tables, behind attention of the same ATTEND or run. What a fused launch has waited for within is waited
- * for once more: this kernel reads it, too, and does not look at flags. */
+/* Gradients of tables, behind attention of the same ATTEND or run. A fused launch has waited for arrivals within; here
+ * the stream waits for all of them, because this kernel reads the same and does not look at flags. */
 static fcp_code attend_tables(recorder *x, uint32_t rank, const cuda_attend *attends, uint32_t count, fcp_error *err) {
     cuda_rank *r = &x->s->ranks[rank];
     const bool waits = count && fcp_cuda_fused(x->s, x->pass) && attends->needs;
@@ -230,8 +223,8 @@ static fcp_code attend_tables(recorder *x, uint32_t rank, const cuda_attend *att
     return code;
 }
 
-/* The next ATTEND: its launches stand together, one for each range of heads. Fused, the first ATTEND of a run does all
- * of it. *out_behind: it is done. */
+/* The next ATTEND: its launches, one for each range of heads, follow each other. Fused, the first ATTEND of a run does
+ * all of the run. *out_behind: it is done. */
 static fcp_code attend(recorder *x, uint32_t rank, const fcp_instr *i, bool *out_behind, fcp_error *err) {
     walk *w = &x->walks[rank];
     cuda_rank *r = &x->s->ranks[rank];
@@ -248,20 +241,20 @@ static fcp_code attend(recorder *x, uint32_t rank, const fcp_instr *i, bool *out
     else if (!code && (a || !fused)) code = open_accumulators(x, rank, at, fused ? a->last : at, err);
     for (; !code && w->attend < work->attend_count && work->attends[w->attend].instr == at; w->attend++)
         code = fcp_cuda_attend(x->s, r, x->pass, &work->attends[w->attend], err);
-    if (!code && x->pass == FCP_BACKWARD && x->s->learning)
+    if (!code && x->pass == FCP_BACKWARD && x->s->table_gradients)
         code = attend_tables(x, rank, work->attends + next, w->attend - next, err);
     return code;
 }
 
-/* How far in the other queue a WAIT is for, over each fabric. In a timed run each instruction ends when both fabrics
- * have ended (timing.c), and so a WAIT is for both. */
+/* For how many instructions of the other queue a WAIT waits, over each fabric. In a timed run each instruction ends
+ * when both fabrics have ended (timing.c), so a WAIT is for both. */
 static void counts_of(const recorder *x, fcp_queue q, const fcp_instr *wait, uint32_t counts[FCP_FABRICS]) {
     for (int f = 0; f < FCP_FABRICS; f++)
         counts[f] = x->s->base.times ? fcp_waits_whole(wait) : fcp_waits_over(wait, q, (fcp_fabric)f);
 }
 
-/* A WAIT. Fused, computing waits later: for what it reads by flags, and for the rest before the next instruction that
- * is not a part of a run. */
+/* A WAIT. Fused, the compute queue waits later: for what a run reads by flags, and for the rest before the next
+ * instruction that is not a part of a run. */
 static fcp_code wait_for(recorder *x, uint32_t rank, fcp_queue q, const fcp_instr *i, bool *out_behind,
                          fcp_error *err) {
     walk *w = &x->walks[rank];
@@ -371,8 +364,9 @@ static bool open_across(recorder *x, uint32_t rank) {
     return true;
 }
 
-/* Which instructions of the other queue a WAIT waits for, and over which fabrics. Fused, a launch of ATTENDs waits for
- * whole ones, and a rank with one stream has no others. */
+/* Notes for which instructions of the other queue a WAIT waits, and over which fabrics. It is for both fabrics if the
+ * rank has one communication stream, or if the pass is fused, since a launch of several ATTENDs waits for whole
+ * instructions. */
 static void note_awaited(const recorder *x, uint32_t rank, fcp_queue q, const fcp_instr *wait) {
     uint8_t *awaited = x->walks[rank].queues[q == FCP_COMPUTE ? FCP_COMM : FCP_COMPUTE].awaited;
     const uint32_t whole = fcp_waits_whole(wait);
@@ -443,7 +437,7 @@ static fcp_code walk_all(recorder *x, fcp_error *err) {
     }
 }
 
-/* Fused: no flag is up when the pass begins. The rank's streams follow. */
+/* Fused: clears all flags before the pass begins. The rank's other streams follow. */
 static fcp_code lower_flags(recorder *x, cuda_rank *r, fcp_error *err) {
     if (!fcp_cuda_fused(x->s, x->pass) || !r->flag_words) return FCP_OK;
     fcp_code code = fcp_cuda_check(x->s->cuda,

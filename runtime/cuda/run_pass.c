@@ -1,36 +1,23 @@
 /* run_pass.c: a run of a pass: inputs in, the pass or its graph, outputs out; and what happens if that fails.
  *
  * Requires: a session that was made completely; tensors of all its ranks.
- * Gives:    run_pass.h.
- * Order:    IN, the pass and OUT come one after the other, except for results that leave early (early.c). Each run
- *           comes after the run before it, whatever streams the caller names; and so do runs of sessions that share
- *           arenas.
+ * Order:    IN, the pass and OUT come one after the other, except for results that are sent early (early.c). Each run
+ *           comes after the run before it, whatever streams the caller names. The same holds for runs of sessions that
+ *           share arenas.
  * Graphs:   the first runs of a pass put its instructions into streams one by one. From run graph_from on the pass is
- *           one graph. That touches nothing but arenas, so it serves any tensors. A backward pass with gradients of
- *           tables launches more, and a forward pass with the largest logits has more parameters: each is a graph of
- *           its own.
- *           A stream that the caller captures gets the instructions one by one, and they become a part of the
- *           caller's graph, with IN and OUT. Such a graph has nodes that wait for the event of the run before and
+ *           one graph. It touches nothing but arenas, so it serves any tensors. A backward pass with gradients of
+ *           tables launches more, and a forward pass with the largest logits has other parameters: each is a graph of
+ *           its own. If the caller captures the stream, the instructions are put into it one by one and become a part
+ *           of the caller's graph, with IN and OUT. That graph has nodes that wait for the event of the run before and
  *           record it, so its launches and other runs come one after the other.
- * Failure:  an error names rank, stage and instruction: the instruction that was being put into a stream, or the one
- *           that the marks of the devices point to (marks.c). Then the run waits for what is in streams, at most
- *           timeout_s a stream, and the session refuses further runs.
+ * Failure:  an error names rank, stage and instruction: the one that was being put into a stream, or the one that the
+ *           marks of the devices point to (marks.c). Then the run waits for what is in streams, at most timeout_s for
+ *           each, and the session refuses further runs.
  */
-#include "runtime/cuda/run_pass.h"
+#include "runtime/cuda/cuda.h"
+#include "runtime/plan/enum_names.h"
 
 #include <string.h>
-
-#include "runtime/cuda/device.h"
-#include "runtime/cuda/early.h"
-#include "runtime/cuda/marks.h"
-#include "runtime/cuda/maxima.h"
-#include "runtime/cuda/ranks.h"
-#include "runtime/cuda/record.h"
-#include "runtime/cuda/cuda_reshuffle.h"
-#include "runtime/cuda/sinks.h"
-#include "runtime/cuda/stage.h"
-#include "runtime/cuda/cuda_tables.h"
-#include "runtime/cuda/timing.h"
 
 enum { RUN_COST = 4 }; /* a run puts about as much into streams as so many instructions, beside its own */
 
@@ -48,7 +35,7 @@ void fcp_cuda_graphs_destroy(fcp_cuda_session *s) {
 
 /* The number of the graph that a run of a pass would be. */
 static int graph_of(const fcp_cuda_session *s, fcp_pass pass) {
-    return s->learning ? CUDA_LEARNING : s->maxima ? CUDA_MAXIMA : (int)pass;
+    return s->table_gradients ? CUDA_TABLE_GRADIENTS : s->maxima ? CUDA_MAXIMA : (int)pass;
 }
 
 /* Waits for a stream, or only looks at it. True: it has ended or failed. */
@@ -67,7 +54,7 @@ void fcp_cuda_drain(fcp_cuda_session *s) {
             quiet &= drain_stream(s, s->ranks[r].marks[q], waits && quiet);
         }
     for (uint32_t i = 0; s->devices && i < s->device_count; i++)
-        quiet &= drain_stream(s, s->devices[i].stage.stream, waits && quiet);
+        quiet &= drain_stream(s, s->devices[i].staging.stream, waits && quiet);
     s->hung = !quiet;
 }
 
@@ -107,7 +94,7 @@ static fcp_code run_pass(fcp_cuda_session *s, fcp_pass pass, cuda_device *d, cu_
                           "the graph of the %s pass cannot be launched", fcp_pass_names[pass]);
 }
 
-/* Waits for the run before, on whatever stream that was put. In a graph of the caller's each launch waits for it. */
+/* Waits for the run before, whatever stream that was put into. In a graph of the caller's each launch waits for it. */
 static fcp_code await_before(fcp_cuda_session *s, cu_stream origin, fcp_error *err) {
     const cu_event finished = fcp_cuda_lender(s)->finished;
     if (!finished) return FCP_OK;
@@ -116,8 +103,8 @@ static fcp_code await_before(fcp_cuda_session *s, cu_stream origin, fcp_error *e
                           err, "cannot wait for the run before");
 }
 
-/* Records the event for which the next run waits. In a graph of the caller's each launch records it. So there is no
- * other as long as the session lives. */
+/* Records the event for which the next run waits. In a graph of the caller's each launch records it, so it is the same
+ * event as long as the session lives. */
 static fcp_code mark_finished(fcp_cuda_session *s, cu_stream origin, fcp_error *err) {
     fcp_cuda_session *of = fcp_cuda_lender(s); /* its events live longer */
     fcp_code code = of->finished ? FCP_OK : fcp_cuda_event_take(of, &of->devices[0], &of->finished, err);
@@ -135,19 +122,19 @@ static fcp_code reshuffle(fcp_cuda_session *s, fcp_pass pass, fcp_class cls, con
     fcp_net *net = s->base.net;
     fcp_code code = fcp_cuda_fork(s, CUDA_COMM_STREAMS, d, origin, err);
     if (!code && cls == FCP_IN) code = fcp_cuda_marks_begin(s, pass, d, origin, err);
-    if (!code && host) code = fcp_cuda_stages_follow(s, d, origin, err);
+    if (!code && host) code = fcp_cuda_stagings_follow(s, d, origin, err);
     if (!code && cls == FCP_IN) code = fcp_net_stage_in(net, pass, tensors, inside, err);
     if (!code && cls == FCP_IN) code = fcp_cuda_sinks_in(s, tensors, err);
     if (!code && cls == FCP_IN) code = fcp_cuda_tables_in(s, tensors, err);
     if (!code) code = fcp_cuda_reshuffle(s, pass, cls, false, *inside, err);
     if (!code && cls == FCP_OUT && pass == FCP_BACKWARD) code = fcp_cuda_sinks_out(s, tensors, err);
-    if (!code && cls == FCP_OUT && s->learning) code = fcp_cuda_tables_out(s, tensors, err);
+    if (!code && cls == FCP_OUT && s->table_gradients) code = fcp_cuda_tables_out(s, tensors, err);
     if (!code && cls == FCP_OUT) code = fcp_cuda_maxima_out(s, tensors, err);
     if (!code && cls == FCP_OUT) code = fcp_net_stage_out(net, pass, tensors, *inside, err);
     for (uint32_t i = 0; !code && host && cls == FCP_OUT && i < s->device_count; i++)
-        code = fcp_cuda_stage_flush(s, &s->devices[i], err);
+        code = fcp_cuda_staging_flush(s, &s->devices[i], err);
     if (!code && cls == FCP_OUT) code = fcp_cuda_timing_out(s, err);
-    if (!code && host) code = fcp_cuda_stages_join(s, origin, err);
+    if (!code && host) code = fcp_cuda_stagings_join(s, origin, err);
     return code ? code : fcp_cuda_join(s, CUDA_COMM_STREAMS, origin, err);
 }
 
@@ -222,7 +209,7 @@ void fcp_cuda_break(fcp_cuda_session *s, fcp_code code, fcp_error *why) {
     fcp_cuda_fail_where(s, code, why);
     s->broken = true;
     s->why = *why;
-    for (uint32_t i = 0; i < s->device_count; i++) fcp_cuda_stage_drop(&s->devices[i]);
+    for (uint32_t i = 0; i < s->device_count; i++) fcp_cuda_staging_drop(&s->devices[i]);
     fcp_net_abort(s->base.net);
     fcp_cuda_drain(s);
 }
@@ -233,8 +220,8 @@ static bool is_default(cu_stream stream) {
 }
 
 /* Runs a pass for a default stream, or for a stream of another device d than the first. A default stream can be used
- * only while its device is current, and a run makes other devices current. So the session's own stream follows the
- * caller's and does the run, and then the caller's follows the session's. */
+ * only while its device is current, and a run makes other devices current. So the session's own stream does the run: it
+ * follows the caller's stream, which then follows it. */
 static fcp_code run_beside(fcp_cuda_session *s, fcp_pass pass, const fcp_tensors *tensors, cuda_device *d,
                            cu_stream stream, bool host, fcp_error *err) {
     fcp_code code = fcp_cuda_use(s, d, err);
@@ -267,7 +254,7 @@ fcp_code fcp_cuda_run(fcp_cuda_session *s, fcp_pass pass, const fcp_tensors *ten
     if (!code) code = fcp_cuda_tensors_check(s, pass, tensors, &host, &why);
     if (!code) code = fcp_cuda_tables_check(s, pass, tensors, &why);
     fcp_cuda_maxima_check(s, pass, tensors);
-    if (!code && s->learning) code = fcp_cuda_use(s, d, &why);
+    if (!code && s->table_gradients) code = fcp_cuda_use(s, d, &why);
     if (!code && s->outer && host) code = refuse_host(&why);
     else if (!code) {
         code = is_default(stream) || d != &s->devices[0]

@@ -1,20 +1,17 @@
-/* sinks.c: sinks that a run brings, and their gradients: -sum of exp(sink - LSE) delta over the rows of a head.
- * LSE is two floats, and delta includes the gradient of LSE if the run has one.
+/* sinks.c: sinks that a run brings, and their gradients.
+ *
+ * The gradient of a head's sink is -sum of exp(sink - LSE) delta over the head's rows. LSE is two floats, and delta
+ * includes the gradient of LSE if the run has one.
  *
  * Requires: a run whose tensors were checked; for gradients, a pass that has ended, so that LSE and delta of home rows
- *           lie in the arena, and dQ has been rounded and its room is free.
+ *           lie in the arena. dQ has been rounded by then, and its memory is used for sums.
  * Order:    all of it is in communication streams, as IN and OUT are, and outside the graph of the pass.
- * Sums:     FK_FOLD neighbouring rows of each head are added up to one row, and those again, until one is left. So the
- *           bits depend on nothing but where rows are.
+ * Sums:     each FK_FOLD neighbouring rows of a head are added up to one row, and these again, until one is left. So
+ *           the bits depend on nothing but where rows are.
  * Cost:     LSE and delta are read once; a launch for each factor of FK_FOLD in the number of rows.
  */
-#include "runtime/cuda/sinks.h"
-
-#include "runtime/cuda/device.h"
-#include "runtime/cuda/environment.h"
-#include "runtime/cuda/memory.h"
-#include "runtime/cuda/cuda_reshuffle.h"
-#include "runtime/cuda/compute_queue.h"
+#include "runtime/cuda/cuda.h"
+#include "runtime/plan/head_ranges.h"
 
 /* Copies the sinks of the model's heads to those of each range, neighbouring heads at once. */
 static fcp_code put_ranges(fcp_cuda_session *s, uint32_t rank, const float *from, fcp_error *err) {
@@ -43,7 +40,7 @@ fcp_code fcp_cuda_sinks_in(fcp_cuda_session *s, const fcp_tensors *tensors, fcp_
         code = fcp_cuda_use(s, d, err);
         if (!code && given) code = put_ranges(s, r, given, err);
         else if (!code && d->own_sinks)
-            code = fcp_cuda_copy(s, d, d->sinks, d, d->plan_sinks, fcp_kernel_sink_count(s->plan) * sizeof(float),
+            code = fcp_cuda_copy(s, d, d->sinks, d, d->plan_sinks, fcp_launch_sink_count(s->plan) * sizeof(float),
                                  s->ranks[r].streams[FCP_COMM], err);
         if (code) return code;
         d->own_sinks |= given != NULL;
@@ -67,7 +64,7 @@ static fcp_code fold_range(fcp_cuda_session *s, cuda_rank *rank, uint32_t range,
         const fk_support x = {.to = from + count * row, .from = (uintptr_t)a->delta + queries[slot] * row,
                               .lse = (uintptr_t)a->lse + queries[slot] * row,
                               .lse_low = (uintptr_t)a->lse_low + queries[slot] * row, .count = rows, .heads = a->heads,
-                              .sinks = fcp_kernel_sinks_of(s->plan, rank->device->sinks, range)};
+                              .sinks = fcp_launch_sinks_of(s->plan, rank->device->sinks, range)};
         code = fcp_cuda_fold_sinks(s, rank, x, err);
         count += (rows + FK_FOLD - 1) / FK_FOLD;
     }
@@ -93,13 +90,9 @@ fcp_code fcp_cuda_sinks_out(fcp_cuda_session *s, const fcp_tensors *tensors, fcp
         if (!out) continue;
         const cu_ptr sums = rank->device->sink_sums + (r - s->base.first_rank) * fcp_cuda_sink_sums_size(s->plan);
         code = fcp_cuda_use(s, rank->device, err);
-        if (!code)
-            code = fcp_cuda_check(s->cuda, s->cuda->call.fill(sums, 0, bytes / 4, rank->streams[FCP_COMM]), err,
-                                  "cannot clear %zu bytes", bytes);
+        if (!code) code = fcp_cuda_fill(s, sums, 0, bytes, rank->streams[FCP_COMM], err);
         for (uint32_t i = 0; !code && i < s->plan->heads_count; i++) code = fold_range(s, rank, i, sums, err);
-        if (!code && rank->tensors[CUDA_D_SINK].type != CU_MEMORY_DEVICE) /* the stage may copy it */
-            code = fcp_cuda_follow(s, rank->device, rank->streams[FCP_COMM], rank->device->stage.stream, err);
-        if (!code) code = fcp_cuda_copy_outside(s, r, false, out, sums, bytes, err);
+        if (!code) code = fcp_cuda_result_out(s, r, CUDA_D_SINK, out, sums, bytes, err);
     }
     return code;
 }

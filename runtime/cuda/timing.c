@@ -1,4 +1,4 @@
-/* timing.c: when each instruction of a run began and ended, as events in the streams saw it.
+/* timing.c: when each instruction of a run began and ended, by events in the streams.
  *
  * A stream does its work in order. So one event between every two instructions of a queue tells the end of one and the
  * beginning of the next:
@@ -6,20 +6,17 @@
  *   base     at[0]       at[1]         at[2]                  at[n]      out
  *   |  IN    | instr 0   |  instr 1    |         ...          |   OUT    |
  *
- * Requires: a session that records timings: it makes no graphs, in which an event would be no more than an edge.
- * Gives:    timing.h.
- * Method:   times count from `base`, an event of each device, which follows the stream in which the run begins. IN and
- *           OUT are not instructions of a stream here; the first of their launches gets the time of all. Where
- *           transfers over net have a stream of their own, each instruction ends when both have ended: in a timed run
- *           local rounds wait for those over net before them.
+ * Requires: a session that records timings. It makes no graphs, because an event within a graph is only an edge and has
+ *           no time.
+ * Method:   times count from `base`, an event of each device, which follows the stream in which the run begins. The
+ *           launches of IN and OUT have no events of their own; the first of them gets the time of all. If transfers
+ *           over net have their own stream, an instruction ends when both streams have done it: in a timed run local
+ *           rounds wait for those over net before them.
  * Cost:     an event for each instruction and two for each rank, made and freed in each run.
  */
-#include "runtime/cuda/timing.h"
+#include "runtime/cuda/cuda.h"
 
 #include <stdlib.h>
-
-#include "runtime/cuda/device.h"
-#include "runtime/cuda/io_rounds.h"
 
 static fcp_code make(fcp_cuda_session *s, cu_event *out, fcp_error *err) {
     return fcp_cuda_check(s->cuda, s->cuda->call.event_create(out, 0), err, "no event that tells the time can be made");

@@ -2,25 +2,18 @@
  * another.
  *
  * When two ranks have launched the same round, the copies of their transfers are put into the receiver's stream for the
- * fabric, after the place in the sender's stream where its launch began. A launch is complete when the copies of all
- * its transfers are in streams. The sender's stream then waits for the copies of what it sent, so that the block is not
- * overwritten before it has been copied.
+ * fabric. There they wait for the event that was recorded in the sender's stream when its launch began. A launch is
+ * complete when the copies of all its transfers are in streams. The sender's stream then waits for the copies of what
+ * it sent, so that nothing overwrites the block before it has been copied.
  *
  * Requires: the streams of all ranks; all calls come from one thread.
- * Gives:    fcp_transport_local.
- * Cost:     an event for each launch and each send. Finding the other side of a transfer is linear in the transfers
- *           of a launch, which are one sent and one received on each fabric.
+ * Cost:     an event for each launch and each send. Finding the other side of a transfer is linear in the transfers of
+ *           a launch, which are one sent and one received on each fabric.
  */
 #include <stdlib.h>
 #include <string.h>
 
-#include "runtime/cuda/device.h"
-#include "runtime/cuda/fabrics.h"
-#include "runtime/cuda/memory.h"
-#include "runtime/cuda/cuda_parts.h"
-#include "runtime/cuda/cuda_reshuffle.h"
-#include "runtime/cuda/io_rounds.h"
-#include "runtime/cuda/transports.h"
+#include "runtime/cuda/cuda.h"
 
 /* A transfer that was sent: when this event has come, the receiver has it. */
 typedef struct sent {

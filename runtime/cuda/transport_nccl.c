@@ -2,28 +2,26 @@
  * with NCCL.
  *
  * A LAUNCH is one group of sends and receives on the rank's communication stream. Groups are never merged, and every
- * rank issues them in the same order: rounds of IN, rounds of the pass, rounds of OUT, each in increasing order. A
- * rank without a transfer in a round issues nothing. In a round a rank sends at most once and receives at most once
- * on each fabric, so no group can wait for one that waits for it.
+ * rank issues them in the same order: rounds of IN, rounds of the pass, rounds of OUT, each in increasing order. A rank
+ * without a transfer in a round issues nothing. In a round a rank sends at most once and receives at most once on each
+ * fabric. So there is no deadlock: no group can wait for one that waits for it.
  *
- * In a plan with two fabrics, what a round of the pass moves over net is a group of its own, on a stream and of a
- * communicator of its own (runtime/plan/fabrics.c). In each of the two the order is that of the rounds, and groups of a
- * round wait only for groups of earlier ones. So of the groups that have not ended, those of the first round wait for
- * none. They find multiprocessors, since both communicators together take no more than the margin.
+ * If a plan has two fabrics, the transfers of a round over net are a group of their own, on a stream and of a
+ * communicator of their own (runtime/plan/fabrics.c). On each of the two streams groups come in the order of the
+ * rounds, and groups of a round wait only for groups of earlier rounds. So of the groups that have not ended, those of
+ * the first round wait for none. They find SMs, since both communicators together take no more than the margin.
  *
- * Requires: NCCL 2.19 or later; as many processes as ranks, which all make their session, run it and end it in the
- * same way.
- * Gives:    fcp_transport_nccl.
- * Method:   the communicator does not block. What is in progress is asked about again and again, until it is done,
- *           has failed, or timeout_s is over. Before anything is captured, each pair of ranks that will talk does so
- *           once, so that all connections exist. The arena is memory of NCCL, registered once. No more than some
- *           hundred instructions wait in the rank's streams: the driver takes about a thousand, and then blocks in
- *           the next call, for ever if a peer has died.
+ * Requires: NCCL 2.19 or later; as many processes as ranks, which all make their session, run it and end it in the same
+ *           way.
+ * Method:   the communicator does not block. The host polls what is in progress until it is done, has failed, or
+ *           timeout_s is over. Before anything is captured, each pair of ranks that will talk does so once, so that all
+ *           connections exist. The arena is memory of NCCL, registered once. No more than some hundred instructions
+ *           wait in the rank's streams: the driver takes about a thousand, and then blocks in the next call, for ever
+ *           if a peer has died.
  * Cost:     a thread of NCCL; some tens of microseconds for a group outside a graph; for tensors in host memory of
  *           which other ranks have parts, as much device memory.
- * Failure:  an error of a peer shows in the communicator, and a peer that stalls exceeds the time limit. In both
- *           cases the communicator is aborted, which ends what waits on the device, and the session refuses further
- *           runs.
+ * Failure:  an error of a peer shows in the communicator, and a peer that stalls exceeds the time limit. In both cases
+ *           the communicator is aborted, which ends what waits on the device, and the session refuses further runs.
  */
 #include <pthread.h>
 #include <stdio.h>
@@ -33,13 +31,7 @@
 
 #include "runtime/base/clock.h"
 #include "runtime/base/threads.h"
-#include "runtime/cuda/device.h"
-#include "runtime/cuda/memory.h"
-#include "runtime/cuda/cuda_parts.h"
-#include "runtime/cuda/io_rounds.h"
-#include "runtime/cuda/run_pass.h"
-#include "runtime/cuda/stage.h"
-#include "runtime/cuda/transports.h"
+#include "runtime/cuda/cuda.h"
 #include "runtime/libraries/mpi.h"
 #include "runtime/libraries/nccl.h"
 #include "runtime/plan/fabrics.h"
@@ -75,7 +67,7 @@ static fcp_code check(const nccl_net *n, nccl_result result, const char *what, f
     return fcp_nccl_check(n->nccl, result, n->comm, err, "%s", what);
 }
 
-/* Waits until a call that has returned `result` is really done, so that its work is in the stream. An error: it
+/* Waits until a call that has returned `result` is really complete, so that its work is in the stream. An error: it
  * failed, or took longer than the time limit. */
 static fcp_code settle_on(nccl_net *n, nccl_comm comm, nccl_result result, const char *what, fcp_error *err) {
     const uint32_t timeout_s = n->session->base.timeout_s;
@@ -186,7 +178,7 @@ static fcp_code forget_arena(nccl_net *n, fcp_error *err) {
     return code || !enrolled ? code : check(n, call->strike(n->comm, enrolled), "forgetting an arena", err);
 }
 
-/* A call that may never return. It runs on a thread of its own; the last of the two users frees this record. */
+/* A call that may never return. It runs in a thread of its own; the last of the two users frees this record. */
 typedef struct ending {
     pthread_mutex_t lock;
     pthread_cond_t ended;
@@ -318,16 +310,14 @@ static fcp_code nccl_gather(fcp_net *base, const void *mine, size_t bytes, void 
     cu_ptr own = n->scratch + (cu_ptr)n->place.ranks * FCP_GATHER_BYTES;
     fcp_code code = fcp_cuda_use(s, &s->devices[0], err);
     if (!code && s->finished) code = fcp_cuda_event_await(s, s->origin, s->finished, err);
-    if (!code) code = fcp_cuda_stage_in(s, &s->devices[0], own, mine, bytes, err);
-    if (!code) code = fcp_cuda_stage_flush(s, &s->devices[0], err);
+    if (!code) code = fcp_cuda_upload(s, &s->devices[0], own, mine, bytes, err);
     if (!code)
         code = settle(n,
                       n->nccl->call.all_gather((void *)(uintptr_t)own, (void *)(uintptr_t)n->scratch, bytes, NCCL_INT8,
                                                n->comm, s->origin),
                       "telling all ranks", err);
     if (!code) code = fcp_cuda_wait(s, s->origin, "telling all ranks", err);
-    if (!code) code = fcp_cuda_stage_out(s, &s->devices[0], all, n->scratch, bytes * n->place.ranks, err);
-    return code ? code : fcp_cuda_stage_flush(s, &s->devices[0], err);
+    return code ? code : fcp_cuda_download(s, &s->devices[0], all, n->scratch, bytes * n->place.ranks, err);
 }
 
 /* Finds out to whom a rank sends and from whom it receives, in all passes; or only what goes over net within a pass. */
@@ -483,9 +473,7 @@ static fcp_code collect_piece(nccl_net *n, uint32_t from, char *memory, size_t b
     const fcp_nccl_table *call = &n->nccl->call;
     void *at = (void *)(uintptr_t)piece;
     bool sends = n->place.rank == from;
-    fcp_code code = FCP_OK;
-    if (sends) code = fcp_cuda_stage_in(s, &s->devices[0], piece, memory, bytes, err);
-    if (sends && !code) code = fcp_cuda_stage_flush(s, &s->devices[0], err);
+    fcp_code code = sends ? fcp_cuda_upload(s, &s->devices[0], piece, memory, bytes, err) : FCP_OK;
     if (!code) code = check(n, call->group_start(), "beginning a group", err);
     if (code) return code;
     code = check(n, sends ? call->send(at, bytes, NCCL_INT8, 0, n->comm, s->origin)
@@ -493,9 +481,7 @@ static fcp_code collect_piece(nccl_net *n, uint32_t from, char *memory, size_t b
     nccl_result ended = call->group_end();
     if (!code) code = settle(n, ended, "collecting", err);
     if (!code) code = fcp_cuda_wait(s, s->origin, "collecting", err);
-    if (code || sends) return code;
-    code = fcp_cuda_stage_out(s, &s->devices[0], memory, piece, bytes, err);
-    return code ? code : fcp_cuda_stage_flush(s, &s->devices[0], err);
+    return code || sends ? code : fcp_cuda_download(s, &s->devices[0], memory, piece, bytes, err);
 }
 
 static fcp_code nccl_collect(fcp_net *base, uint32_t from, void *memory, size_t bytes, fcp_error *err) {
@@ -612,12 +598,12 @@ static fcp_code nccl_stage_in(fcp_net *base, fcp_pass pass, const fcp_tensors *t
         const void *from = fcp_tensors_get(tensors, (fcp_tensor)t);
         if (!(all >> t & 1) || !bytes || !from || !on_host(s, from)) continue;
         if (n->staged_bytes[t] < bytes) code = make_staged(n, t, bytes, err);
-        if (!code && inputs >> t & 1) code = fcp_cuda_stage_in(s, rank->device, n->staged[t], from, bytes, err);
+        if (!code && inputs >> t & 1) code = fcp_cuda_staging_in(s, rank->device, n->staged[t], from, bytes, err);
         if (!code) fcp_tensors_set(&n->inside, (fcp_tensor)t, (void *)(uintptr_t)n->staged[t]);
         any = s->host_tensors = true;
     }
-    if (!code) code = fcp_cuda_stage_push(s, rank->device, err);
-    return code || !any ? code : fcp_cuda_follow(s, rank->device, rank->device->stage.stream, rank->streams[FCP_COMM],
+    if (!code) code = fcp_cuda_staging_push(s, rank->device, err);
+    return code || !any ? code : fcp_cuda_follow(s, rank->device, rank->device->staging.stream, rank->streams[FCP_COMM],
                                                  err);
 }
 
@@ -632,9 +618,9 @@ static fcp_code nccl_stage_out(fcp_net *base, fcp_pass pass, const fcp_tensors *
         const void *from = fcp_tensors_get(inside, (fcp_tensor)t);
         size_t bytes = tensor_bytes(s, (fcp_tensor)t);
         if (!(outputs_of(s, pass) >> t & 1) || to == from || !bytes) continue;
-        if (!any) code = fcp_cuda_follow(s, rank->device, rank->streams[FCP_COMM], rank->device->stage.stream, err);
+        if (!any) code = fcp_cuda_follow(s, rank->device, rank->streams[FCP_COMM], rank->device->staging.stream, err);
         any = true;
-        if (!code) code = fcp_cuda_stage_out(s, rank->device, to, (uintptr_t)from, bytes, err);
+        if (!code) code = fcp_cuda_staging_out(s, rank->device, to, (uintptr_t)from, bytes, err);
     }
     return code;
 }

@@ -1,4 +1,4 @@
-/* agree.c: see agree.h.
+/* agree.c: exchanges what each process was asked for, and compares (agree.h).
  *
  * Cost: one gather of FCP_GATHER_BYTES a process, and a SHA-256 of the plan.
  */

@@ -1,10 +1,10 @@
-/* agree.h: the processes of a session make sure that they all run the same thing.
+/* agree.h: before a session runs, its processes make sure that they all run the same plan.
  *
- * Suppose rank 3 was given another plan than rank 0. Without this both would wait in a round for messages that never
- * come. So before the first pass, and whenever the plan changes, every process tells all others which plan it has (by
- * its digest), what it was asked for, and whether it is ready. Each then comes to the same verdict by itself.
+ * Suppose rank 3 was given another plan than rank 0. Unchecked, both would wait in a round for messages that never
+ * come. So before the first pass, and whenever the plan changes, every process tells all others the digest of its plan,
+ * what it was asked for, and whether it is ready. All processes see the same answers, so all come to the same verdict.
  *
- * With one process there is nothing to agree about, and these functions only return what they were given.
+ * With one process there is nothing to compare, and these functions only return what they were given.
  */
 #ifndef FCP_EXEC_AGREE_H
 #define FCP_EXEC_AGREE_H
@@ -17,11 +17,11 @@ typedef struct fcp_promise {
     fcp_code made;       /* what has become of getting ready: FCP_OK, or the error */
 } fcp_promise;
 
-/* All processes do this at the same point. FCP_OK: all are ready for the same plan, and the ranks that will talk have
- * met. Otherwise: this process's own error, for which *err stays as it is, or FCP_E_START with the first rank that
- * differs or that failed. May be repeated for another plan. */
+/* Compares with all other processes. All of them must call this at the same point; it may be repeated for another
+ * plan. FCP_OK: all are ready for the same plan, and ranks that exchange messages are connected. Otherwise: this
+ * process's own error, which *err has already, or FCP_E_START with the first rank that differs or has failed. */
 fcp_code fcp_agree(fcp_net *net, const fcp_promise *mine, fcp_error *err);
-/* The same where this process refuses the plan (mine->made is an error). True: all processes refuse it, so that
- * nothing has changed for anyone. False: some have taken it, or it cannot be known. */
+/* The same for a process that refuses the plan (mine->made is an error). True: all processes refuse it, so nothing
+ * has changed for any of them. False: some have taken it, or it is unknown. */
 bool fcp_agree_to_refuse(fcp_net *net, const fcp_promise *mine);
 #endif

@@ -1,13 +1,16 @@
-/* bundles.c: works out what is in the bundles of IN, OUT and COPY.
+/* bundles.c: works out which tokens are in the bundles that IN, OUT and COPY move.
  *
  * Requires: a verified plan.
  * Gives:    bundles.h.
- * Method:   Sequence by sequence the runs of the layout are listed, each with its place at its rank. Every piece of the
- *           sequence is cut at their ends. The stretches that come of it are brought into the order of pieces, which is
- *           that of (block, offset), by a counting sort, and then handed out to the bundles.
- * Cost:     linear in pieces, runs and stretches; pieces of a sequence that are not in order of start are sorted.
+ * Method:   sequence by sequence, the runs of the layout are listed, each with its place at its rank. Every piece of
+ *           the sequence is cut where a run ends. A counting sort brings the resulting stretches of tokens into the
+ *           order of (block, offset), which is the order of pieces, and then they are appended to their bundles.
+ * Cost:     linear in pieces, runs and stretches, plus a sort of the pieces of a sequence that are not in order of
+ *           start.
  */
 #include "runtime/exec/bundles.h"
+#include "runtime/plan/head_ranges.h"
+#include "runtime/plan/sides.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -203,8 +206,8 @@ static uint32_t keys_of(const maker *m, const stretch *s, size_t out_keys[ENDS])
     return n;
 }
 
-/* Adds a stretch to the bundle whose runs are runs[first] to runs[*end - 1]: to its last run, if it lies next to that
- * at both ends. */
+/* Adds a stretch of tokens to the bundle whose runs are runs[first] to runs[*end - 1]. If it follows the last run
+ * both in the caller's tensor and in the block, it makes that run longer. */
 static void add_stretch(const maker *m, const stretch *s, uint64_t first, uint64_t *end) {
     const fcp_piece *p = &m->plan->pieces[s->piece];
     const uint32_t offset = p->offset + s->from;

@@ -1,11 +1,12 @@
-/* bundles.h: what is in the bundles that IN, OUT and COPY move.
+/* bundles.h: which tokens are in each bundle that IN, OUT and COPY move. A bundle is all tokens that one rank's caller
+ * holds and whose home is one other rank (plan/FORMAT.md).
  *
- * A plan does not list it: it follows from the layout and the blocks (plan/plan.h). Here it is worked out once, when a
- * session gets its plan, for the ranks of this process.
+ * The plan does not list them, because they follow from the layout and the blocks. These functions work them out once,
+ * when a session gets its plan, for the ranks of this process.
  */
 #ifndef FCP_EXEC_BUNDLES_H
 #define FCP_EXEC_BUNDLES_H
-#include "runtime/plan/plan.h"
+#include "runtime/plan/instructions.h"
 
 /* Tokens of a bundle that lie next to each other in the caller's tensors, and in a home block. */
 typedef struct fcp_bundle_run {
@@ -21,9 +22,9 @@ typedef struct fcp_bundle {
 } fcp_bundle;
 
 typedef struct fcp_bundles fcp_bundles;
-/* The bundles that ranks first_rank to first_rank + rank_count - 1 have with all ranks. The plan must
- * be verified. Cost: O(pieces + runs of the layout); memory for the runs of these ranks, and 16 bytes for each pair of
- * one of these ranks with any. */
+/* Makes the bundles that ranks first_rank to first_rank + rank_count - 1 have with all ranks. The plan must be
+ * verified. Cost: O(pieces + runs of the layout); memory for the runs of these ranks, and 16 bytes for each pair of
+ * one of these ranks with any rank. */
 fcp_code fcp_bundles_make(const fcp_plan *plan, uint32_t first_rank, uint32_t rank_count, fcp_bundles **out_bundles,
                           fcp_error *err);
 void fcp_bundles_free(fcp_bundles *bundles); /* NULL: nothing happens */
@@ -31,7 +32,7 @@ void fcp_bundles_free(fcp_bundles *bundles); /* NULL: nothing happens */
 fcp_bundle fcp_bundle_of(const fcp_bundles *bundles, uint32_t rank, const fcp_transfer *t);
 /* All runs of a rank's bundles, one bundle after the other; fcp_bundle_of points into them. */
 fcp_bundle fcp_bundles_of(const fcp_bundles *bundles, uint32_t rank);
-/* The parts of the runs that a transfer moves, one after the other. `i` is where the walk stands, 0 at the beginning.
+/* Walks over the parts of a bundle's runs that a transfer moves. `i` is where the walk stands, 0 at the beginning.
  * False: there are no more. */
 bool fcp_bundle_next(const fcp_bundle *bundle, const fcp_transfer *t, uint32_t *i, fcp_bundle_run *out_run);
 #endif

@@ -1,5 +1,7 @@
-/* error_place.c: see error_place.h. */
+/* error_place.c: the place in a plan that an error names, in words (error_place.h). */
 #include "runtime/exec/error_place.h"
+#include "runtime/plan/enum_names.h"
+#include "runtime/plan/instructions.h"
 
 #include <stdio.h>
 

@@ -1,10 +1,11 @@
 /* host_reshuffle.c: moves the tokens of bundles between the caller's tensors, messages and home blocks, in host memory.
  *
  * Requires: a verified plan, its bundles, and arenas laid out for the pass.
- * Cost:     what moves is read once and written once. A run is one copy if its block has all heads, else one for each
- *           row and chunk of heads.
+ * Cost:     each byte that moves is read once and written once. A run of tokens is one copy if its block has all heads,
+ *           else one copy for each row and chunk of heads.
  */
 #include "runtime/exec/host_reshuffle.h"
+#include "runtime/plan/sides.h"
 
 #include <string.h>
 
@@ -16,7 +17,7 @@ struct list {
     uint32_t count;
 };
 
-static void add(struct list *l, void *home, const void *caller, bool of_keys, size_t head) {
+static void add_tensor(struct list *l, void *home, const void *caller, bool of_keys, size_t head) {
     size_t heads = of_keys ? l->p->range_kv : (size_t)l->p->range_kv * l->p->range_sub;
     size_t all = of_keys ? l->p->kv_heads : l->p->heads;
     l->out[l->count++] = (fcp_moved){home, (void *)(uintptr_t)caller, heads * head, all * head, head, of_keys};
@@ -32,18 +33,18 @@ uint32_t fcp_moved_tensors(const fcp_arena *a, const fcp_tensors *caller, const 
     bool q = !split || t->side == FCP_QUERIES, kv = !split || t->side == FCP_KEYS;
     struct list l = {p, a, x, out, 0};
     if (in || backward) {
-        if (q) add(&l, in ? a->q : a->dq_out, in ? x->q : x->dq, false, head);
+        if (q) add_tensor(&l, in ? a->q : a->dq_out, in ? x->q : x->dq, false, head);
         if (kv) {
-            add(&l, in ? a->k : a->dk_out, in ? x->k : x->dk, true, head);
-            if (!p->values_in_keys) add(&l, in ? a->v : a->dv_out, in ? x->v : x->dv, true, value);
+            add_tensor(&l, in ? a->k : a->dk_out, in ? x->k : x->dk, true, head);
+            if (!p->values_in_keys) add_tensor(&l, in ? a->v : a->dv_out, in ? x->v : x->dv, true, value);
         }
     }
     if (q && in == backward) { /* results of the forward pass, which the backward pass reads */
-        add(&l, a->o, x->o, false, value);
-        if (backward) add(&l, a->d_o, x->d_o, false, value);
-        add(&l, a->lse, x->lse, false, sizeof(float));
-        add(&l, a->lse_low, x->lse_low, false, sizeof(float));
-        if (backward && p->lse_gradient) add(&l, a->d_lse, x->d_lse, false, sizeof(float));
+        add_tensor(&l, a->o, x->o, false, value);
+        if (backward) add_tensor(&l, a->d_o, x->d_o, false, value);
+        add_tensor(&l, a->lse, x->lse, false, sizeof(float));
+        add_tensor(&l, a->lse_low, x->lse_low, false, sizeof(float));
+        if (backward && p->lse_gradient) add_tensor(&l, a->d_lse, x->d_lse, false, sizeof(float));
     }
     return l.count;
 }

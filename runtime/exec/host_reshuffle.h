@@ -1,7 +1,7 @@
 /* host_reshuffle.h: moves the tokens of bundles between the caller's tensors, messages and home blocks, in host memory.
  *
- * A message is a unit of a bundle: for each tensor of its class the rows of the unit's tokens, one after the other. A
- * row in a message or in a home block is of one range of heads. A row of the caller's tensors has all heads.
+ * A message holds one unit of a bundle: for each tensor of its class, the rows of the unit's tokens one after the
+ * other. A row in a message or in a home block has the heads of one range. A row of the caller's tensors has all heads.
  */
 #ifndef FCP_EXEC_HOST_RESHUFFLE_H
 #define FCP_EXEC_HOST_RESHUFFLE_H

@@ -1,7 +1,7 @@
-/* partials.c: see partials.h.
+/* partials.c: keeps track of which transient slots hold a partial result (partials.h).
  *
- * Requires: a verified plan, whose instructions are given in the order of the rank's queues. Cost: linear in an
- * instruction's tiles or transfers.
+ * Requires: a verified plan, whose instructions are given in the order of the rank's queues.
+ * Cost:     linear in an instruction's tiles or transfers.
  */
 #include "runtime/exec/partials.h"
 

@@ -1,13 +1,15 @@
 /* partials.h: which transient slots of a rank hold a partial result.
  *
- * In the backward pass a rank adds to dK and dV of blocks that live elsewhere, and to dQ of blocks that it computes for
- * others. In the forward pass it has states: running sums of rows. Such a sum has a transient slot, which is empty at
- * first: the first contribution must clear it or overwrite it, the others add. Sessions ask here which it is, as they
- * carry out (or put into a stream) the rank's instructions in order. Gradients of home blocks are always there.
+ * In the backward pass a rank adds to dK and dV of blocks whose home is elsewhere, and to dQ of blocks that it computes
+ * for others. In the forward pass it has states: running sums of rows. Such a sum lies in a transient slot, which is
+ * empty at first. The first contribution must clear or overwrite the slot, and the others add to it. A session asks
+ * these functions which case it is, in the order in which it carries out the rank's instructions or puts them into a
+ * stream. Gradients of home blocks are never empty: they are 0 when the pass begins.
  */
 #ifndef FCP_EXEC_PARTIALS_H
 #define FCP_EXEC_PARTIALS_H
 #include "runtime/exec/rank_memory.h"
+#include "runtime/plan/instructions.h"
 
 typedef struct fcp_partials {
     uint32_t homes;             /* slots below are home slots, but of STATE */
@@ -26,9 +28,9 @@ void fcp_partials_free(fcp_partials *partials);
 /* A pass begins: all slots are empty. */
 void fcp_partials_clear(fcp_partials *partials);
 
-/* Walks over the empty slots of DKV and DQ that a backward ATTEND adds to. Each call gives one of them, which holds a
- * sum from then on, and the tokens of its block: the caller clears so many. False: there are no more. A walk begins as
- * {0}. */
+/* Walks over the empty slots of DKV and DQ that a backward ATTEND adds to. Each call gives one slot, which counts as
+ * holding a sum from then on, and how many tokens of it the caller must clear. False: there are no more. A walk
+ * begins as {0}. */
 typedef struct fcp_partials_walk {
     uint32_t visit, tile; /* the next to look at: of the instruction's visits, of that visit's tiles; tile 0 is dQ */
 } fcp_partials_walk;
@@ -40,12 +42,12 @@ bool fcp_partials_next(fcp_partials *partials, const fcp_plan *plan, const fcp_i
                        fcp_partial *out);
 /* A forward ATTEND: its visits leave states in their slots, or take them for good. */
 void fcp_partials_attended(fcp_partials *partials, const fcp_plan *plan, const fcp_instr *attend);
-/* A REDUCE, REDUCE_Q or MERGE of slot b into slot c: true if c was empty, so that b is copied there and not added.
- * Afterwards c holds the sum and b is empty. */
+/* A REDUCE, REDUCE_Q or MERGE of slot b into slot c. Returns true if c was empty, so that b is copied there and not
+ * added. Afterwards c holds the sum, and b is empty. */
 bool fcp_partials_reduce(fcp_partials *partials, const fcp_instr *reduce);
 /* A FINISH or ROUND: what slot b held is a result now. */
 void fcp_partials_finished(fcp_partials *partials, const fcp_instr *x);
-/* The transfers of a LAUNCH are complete: slots that received a sum hold one; slots whose last tokens were sent are
- * empty. */
+/* The transfers of a LAUNCH are complete. Slots that received a partial result now hold one; slots whose last tokens
+ * were sent are now empty. */
 void fcp_partials_launched(fcp_partials *partials, const fcp_plan *plan, const fcp_instr *launch);
 #endif

@@ -1,7 +1,7 @@
-/* rank_memory.c: how a rank's arena is laid out.
+/* rank_memory.c: lays out a rank's arena.
  *
  * Requires: a verified plan.
- * Gives:    the parts that fcp_rank_memory counts, each beginning at a multiple of ALIGN bytes.
+ * Gives:    the parts that fcp_rank_memory counts, each at a multiple of ALIGN bytes.
  * Cost:     one walk over a rank's instructions.
  */
 #include "runtime/exec/rank_memory.h"

@@ -1,15 +1,17 @@
 /* rank_memory.h: the memory of one rank during a pass.
  *
- * A rank is home of some blocks: it owns their tokens. During a pass it also holds blocks of other ranks for a while:
- * keys and values that it received, rows that it computes for their home, partial gradients, and running sums of rows
- * that have not seen all their keys. These are in *slots*. The plan numbers them: slots below the number of home blocks
- * are the home blocks themselves, the others are transient, and are used again and again.
+ * A rank is the home of some blocks: it keeps their tokens. During a pass it also holds blocks of other ranks for a
+ * while: keys and values that it received, rows that it computes for their home, partial gradients, and running sums of
+ * rows that have not seen all their keys. All of these lie in *slots*, which the plan numbers. The first slots are the
+ * home blocks themselves; the others are transient, and are used again and again.
  *
  * Example: a rank with 3 home blocks and 2 transient KV slots has KV slots 0 to 4. A tile that reads slot 1 reads the
- * rank's own second block; one that reads slot 4 reads what a launch has put into the second transient slot.
+ *          rank's own second block. A tile that reads slot 4 reads what a launch has put into the second transient
+ *          slot.
  */
 #ifndef FCP_EXEC_RANK_MEMORY_H
 #define FCP_EXEC_RANK_MEMORY_H
+#include "runtime/plan/bytes.h"
 #include "runtime/plan/plan.h"
 
 /* The home blocks of a rank. A block that does not hold a side has no tokens of it. */
@@ -19,30 +21,30 @@ typedef struct fcp_homes {
     uint64_t tokens[FCP_SIDES];       /* of all of them */
     const uint64_t *first[FCP_SIDES]; /* [homes + 1]: the first home query, or key, of each home slot */
 } fcp_homes;
-/* An array with an entry for each rank, in one piece of memory that the caller frees with free(). NULL: out of
- * memory. */
+/* The home blocks of every rank: an array with an entry for each, in one piece of memory that the caller frees with
+ * free(). NULL: out of memory. */
 fcp_homes *fcp_homes_of(const fcp_plan *plan);
 
-/* How many transient slots of each class a rank uses in a pass; 0 of IN and OUT, and of classes that the pass does not
- * have. It is found by walking over the rank's instructions. */
+/* How many transient slots of each class a rank uses in a pass, found by a walk over its instructions. 0 for IN, OUT
+ * and classes that the pass does not have. */
 typedef struct fcp_slots {
     uint64_t count[FCP_CLASSES];
 } fcp_slots;
 void fcp_slots_of(const fcp_plan *plan, fcp_pass pass, uint32_t rank, uint32_t homes, fcp_slots *out_slots);
 
-/* Where everything lies in a rank's arena. Rows are as on the wire: [heads][head_dim] of Q and dQ, [heads][value_dim]
- * of O and dO, [kv_heads][head_dim] of K and dK, [kv_heads][value_dim] of V and dV, dense, with the heads of the block's
- * range only. The home blocks of a rank follow each other in the order of their home
- * slots; of each side (queries, keys) only blocks that hold it are there. A transient slot is as large as the largest
- * block:
+/* Where everything lies in a rank's arena. Rows are as they travel: [heads][head_dim] of Q and dQ,
+ * [heads][value_dim] of O and dO, [kv_heads][head_dim] of K and dK, [kv_heads][value_dim] of V and dV, dense, with
+ * the heads of the block's range only. The home blocks of a rank follow each other in the order of their home slots.
+ * A tensor of one side (queries or keys) has only the blocks that hold that side. A transient slot is as large as
+ * the largest block:
  *   KV      K of max_block tokens, then V, in the dtype
  *   DKV     dK of max_block tokens, then dV, in float32
- *   STATE   O before it is divided, [max_q_block][heads][value_dim], then m [max_q_block][heads], then l likewise, in
- *           float32
- * With values_in_keys V and dV have no memory of their own: v is k, and dv is dk, and from one of their tokens to the
- * next it is as far as in K (fcp_value_stride).
+ *   STATE   O before it is divided by l, [max_q_block][heads][value_dim], then m [max_q_block][heads], then l
+ *           [max_q_block][heads], in float32
  *   others  max_q_block rows of each tensor of the class. They follow the home rows of that tensor without a gap, so
- *           that one number tells where the rows of any slot begin: fcp_arena_row */
+ *           that one number says where the rows of any slot begin: fcp_arena_row
+ * With values_in_keys, V and dV have no memory of their own: v is k, and dv is dk, with the stride of K from one
+ * token to the next (fcp_value_stride). */
 typedef struct fcp_arena {
     const fcp_plan *plan;
     fcp_pass pass;
@@ -53,9 +55,9 @@ typedef struct fcp_arena {
     fcp_slots slots;
     size_t bytes;                          /* of all of it */
 
-    /* Of home tokens. A pass has those that it reads or writes; the others are NULL. Behind home queries follow
-     * transient slots: of class Q in q, and backward in d_o, lse, lse_low and delta; of class O, forward, in o, lse and
-     * lse_low; of DQ in dq; and of DQW in dq_out. */
+    /* The tensors of home tokens. Those that the pass neither reads nor writes are NULL. Behind the home queries lie
+     * transient slots: class Q in q and, backward, in d_o, lse, lse_low and delta; class O, forward, in o, lse and
+     * lse_low; DQ in dq; DQW in dq_out. */
     void *q, *k, *v, *o, *d_o;      /* in the dtype */
     float *lse, *lse_low, *delta;   /* [queries][heads] */
     float *d_lse;                   /* likewise, of home queries; NULL: the plan takes no gradient of LSE */
@@ -82,8 +84,8 @@ size_t fcp_arena_size(const fcp_plan *plan, fcp_pass pass, const fcp_homes *home
 void fcp_arena_lay(const fcp_plan *plan, fcp_pass pass, uint32_t rank, const fcp_homes *homes, const fcp_slots *slots,
                    void *memory, fcp_arena *out_arena);
 
-/* Where a slot begins: K and V of a KV slot, dK and dV of a DKV slot, O, m and l of a STATE slot (which are all
- * transient). */
+/* Where the tensors of a slot begin: K and V of a KV slot, dK and dV of a DKV slot, O, m and l of a STATE slot
+ * (which is always transient). */
 static inline void fcp_arena_kv(const fcp_arena *a, uint32_t slot, char **out_k, char **out_v) {
     const fcp_problem *p = a->plan->problem;
     size_t number = a->kv_heads * fcp_dtype_size((fcp_dtype)p->dtype), row = p->head_dim * number;
@@ -117,8 +119,8 @@ static inline size_t fcp_arena_row(const fcp_arena *a, uint32_t slot) {
     if (slot < a->homes) return a->home_first[FCP_QUERIES][slot];
     return a->home_first[FCP_QUERIES][a->homes] + (size_t)(slot - a->homes) * a->plan->problem->max_q_block;
 }
-/* The rows of a slot of class Q, O, DQ or DQW. Those tensors are there that the class has in the pass, and others mean
- * nothing: Q has q, and backward d_o, lse, lse_low and delta; O has o, lse and lse_low; DQ has dq; DQW has dq_out. */
+/* The rows of a slot of class Q, O, DQ or DQW. Only the tensors that the class has in the pass are meaningful: Q has
+ * q and, backward, d_o, lse, lse_low and delta; O has o, lse and lse_low; DQ has dq; DQW has dq_out. */
 typedef struct fcp_rows_at {
     char *q, *o, *d_o, *dq_out;
     float *lse, *lse_low, *delta, *dq;

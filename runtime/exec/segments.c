@@ -1,7 +1,7 @@
-/* segments.c: which memory a transfer reads or writes, and how a partial result is rounded on its way.
+/* segments.c: which memory a transfer reads or writes, and how a partial result is rounded for its way.
  *
  * Requires: a verified plan, and the rank's arena laid out for the pass.
- * Cost:     constant; to round or to widen, linear in the bytes.
+ * Cost:     constant; rounding and widening are linear in the bytes.
  */
 #include "runtime/exec/segments.h"
 
@@ -14,7 +14,7 @@ struct list {
 };
 
 /* Adds the rows of a tensor in which a token takes `bytes`. */
-static void add(struct list *l, const void *tensor, size_t bytes) {
+static void add_segment(struct list *l, const void *tensor, size_t bytes) {
     l->out[l->count++] = (fcp_segment){(char *)(uintptr_t)tensor + l->first * bytes, l->tokens * bytes};
 }
 
@@ -40,37 +40,37 @@ static void add_slot(struct list *l, const fcp_arena *a, const fcp_transfer *t, 
     switch (t->cls) {
     case FCP_KV:
         fcp_arena_kv(a, t->slot, &k, &v);
-        add(l, k, b.k);
-        if (!p->values_in_keys) add(l, v, b.v);
+        add_segment(l, k, b.k);
+        if (!p->values_in_keys) add_segment(l, v, b.v);
         break;
     case FCP_DKV:
         fcp_arena_dkv(a, t->slot, &m, &sum);
-        add(l, m, a->kv_heads * wide);
-        if (!p->values_in_keys) add(l, sum, a->kv_heads * value);
+        add_segment(l, m, a->kv_heads * wide);
+        if (!p->values_in_keys) add_segment(l, sum, a->kv_heads * value);
         break;
     case FCP_STATE:
         fcp_arena_state(a, t->slot, &o, &m, &sum);
-        add(l, o, a->heads * value);
-        add(l, m, b.row);
-        add(l, sum, b.row);
+        add_segment(l, o, a->heads * value);
+        add_segment(l, m, b.row);
+        add_segment(l, sum, b.row);
         break;
     case FCP_Q:
         x = fcp_arena_rows(a, t->slot);
-        add(l, x.q, b.q);
+        add_segment(l, x.q, b.q);
         if (a->pass == FCP_FORWARD) break;
-        add(l, x.d_o, b.o);
-        add(l, x.lse, b.row);
-        add(l, x.lse_low, b.row);
-        add(l, x.delta, b.row);
+        add_segment(l, x.d_o, b.o);
+        add_segment(l, x.lse, b.row);
+        add_segment(l, x.lse_low, b.row);
+        add_segment(l, x.delta, b.row);
         break;
     case FCP_O:
         x = fcp_arena_rows(a, t->slot);
-        add(l, x.o, b.o);
-        add(l, x.lse, b.row);
-        add(l, x.lse_low, b.row);
+        add_segment(l, x.o, b.o);
+        add_segment(l, x.lse, b.row);
+        add_segment(l, x.lse_low, b.row);
         break;
-    case FCP_DQ: add(l, fcp_arena_rows(a, t->slot).dq, a->heads * wide); break;
-    default: add(l, fcp_arena_rows(a, t->slot).dq_out, b.q); /* DQW */
+    case FCP_DQ: add_segment(l, fcp_arena_rows(a, t->slot).dq, a->heads * wide); break;
+    default: add_segment(l, fcp_arena_rows(a, t->slot).dq_out, b.q); /* DQW */
     }
 }
 

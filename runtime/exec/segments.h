@@ -6,6 +6,7 @@
 #ifndef FCP_EXEC_SEGMENTS_H
 #define FCP_EXEC_SEGMENTS_H
 #include "runtime/exec/rank_memory.h"
+#include "runtime/plan/instructions.h"
 
 enum { FCP_SEGMENTS = 6 }; /* room for more than any transfer has */
 typedef struct fcp_segment {
@@ -18,8 +19,8 @@ uint32_t fcp_segments_block(const fcp_arena *arena, const fcp_transfer *t, fcp_s
 
 /* Is a segment of a partial one of sums, and not m or l? Those are a STATE's second and third. */
 static inline bool fcp_is_sum(const fcp_transfer *t, uint32_t segment) { return t->cls != FCP_STATE || segment == 0; }
-/* What travels of a rounded partial: m and l as they lie in the slot, and the sums as numbers in bf16, which lie end to
- * end in a message. fcp_rounded_bytes: room for the message of any one transfer in a pass; 0 if nothing is rounded. */
+/* What travels of a partial result that is rounded for its way: m and l as they lie in the slot, then the sums as
+ * bf16 in a message. fcp_rounded_bytes: room for the message of any one transfer of a pass; 0 if nothing is rounded. */
 uint32_t fcp_segments_rounded(const fcp_arena *arena, const fcp_transfer *t, void *message,
                               fcp_segment out[FCP_SEGMENTS]);
 uint64_t fcp_rounded_bytes(const fcp_plan *plan, fcp_pass pass);

@@ -1,14 +1,12 @@
-/* session.h: what a session is to the functions of fcp.h: one of a few kinds ("host", "cuda"), each a table of
- * functions.
+/* session.h: the inside of a session. There are a few kinds ("host", "cuda"), and each is a table of functions.
  *
- * The public functions (runtime/session.c) check what is asked and call the table. They do not check twice: a kind's
- * functions get a plan that was verified and arguments that were checked.
+ * The public functions of fcp.h (runtime/session.c) check their arguments and call the table. The table's functions do
+ * not check again: the plan they get is verified.
  */
 #ifndef FCP_EXEC_SESSION_H
 #define FCP_EXEC_SESSION_H
 #include "runtime/base/interrupt.h"
 #include "runtime/exec/transport.h"
-#include "runtime/plan/plan.h"
 
 /* What a session asks of its caller, from its options on. */
 static inline fcp_interrupt fcp_interrupt_of(const fcp_session_options *options) {
@@ -23,19 +21,19 @@ typedef struct fcp_session_kind {
     bool streams;                            /* a caller may name a stream to run on */
     bool sinks, tables;                      /* they may be a run's own, and have gradients */
 
-    /* options and the start that they name are whole: of this library's size, what a caller left out being 0. lender:
-     * a session of the same kind, ranks and transport that outlives this one, whose arenas it may use and whose margin
-     * it has; or NULL. */
+    /* `options`, and the start that they name, have this library's size, with 0 for what the caller left out.
+     * `lender`, if not NULL, is a session of the same kind, ranks and transport that outlives this one; this one may
+     * use its arenas, and has its margin. */
     fcp_code (*create)(const fcp_plan *plan, const fcp_session_options *options, const fcp_transport *transport,
                        fcp_session *lender, fcp_session **out_session, fcp_error *err);
     void (*free)(fcp_session *session);
-    /* A pass over this process's ranks; tensors has one entry for each of them. `stream`: the caller's; NULL: the
-     * session uses its own, and the run has ended when this returns. */
+    /* Runs a pass on this process's ranks; `tensors` has one entry for each of them. `stream` is the caller's. If it
+     * is NULL, the session uses its own, and the run has ended when this returns. */
     fcp_code (*run)(fcp_session *session, fcp_pass pass, const fcp_tensors *tensors, void *stream, fcp_error *err);
     /* Waits for all runs. NULL: runs have ended when they return. */
     fcp_code (*wait)(fcp_session *session, fcp_error *err);
-    /* Goes on with another plan of the same model and ranks. An error leaves the session with the plan it had, or
-     * refusing all further runs. */
+    /* Takes another plan of the same model and ranks. After an error the session has its old plan, or refuses all
+     * further runs. */
     fcp_code (*rebind)(fcp_session *session, const fcp_plan *plan, fcp_error *err);
     /* This process refuses the plan to rebind to, with that error; where ranks are processes the others are told. */
     void (*refuse)(fcp_session *session, const fcp_plan *plan, const fcp_error *why);
@@ -60,9 +58,10 @@ typedef struct fcp_times {
     bool ran[FCP_PASSES], collected;
 } fcp_times;
 
-/* The plans of a session. Each has a session of the same kind, with work lists, streams and connections of its own.
- * That of the first plan is the session that callers have. It lends its arenas to the others, because one plan runs at
- * a time, and each run puts into arenas all that it reads there. runtime/session.c alone knows of the list. */
+/* The plans of a session. Each plan has a session of the same kind, with work lists, streams and connections of its
+ * own. The session of the first plan is the one that the caller has. It lends its arenas to the others; they can
+ * share, because one plan runs at a time, and each run writes into an arena before it reads there. Only
+ * runtime/session.c uses this list. */
 typedef struct fcp_session_plans {
     fcp_session **parts;
     uint32_t count, now; /* now: the part that runs */
@@ -77,8 +76,8 @@ struct fcp_session {
     const fcp_plan *plan;
     fcp_net *net;
     uint32_t first_rank, rank_count; /* the ranks of the plan that are this process's: the net's */
-    /* What attention leaves to communication, whichever plan runs: the margin of the first plan. Streams, green contexts
-     * and NCCL's communicators were made with it. */
+    /* The SMs that attention leaves to communication, whichever plan runs: the margin of the first plan. Streams,
+     * green contexts and NCCL's communicators were made with it. */
     uint32_t margin;
     uint32_t timeout_s;              /* how long a wait may last in which nothing goes on */
     fcp_interrupt interrupt;         /* runtime/session.c begins it with each function that may take long */

@@ -1,7 +1,7 @@
-/* tensors.c: see tensors.h.
+/* tensors.c: sizes, memory and random numbers of the tensors of attention (tensors.h).
  *
  * Cost:   linear in the tensors.
- * Source: drawing uses splitmix64 (Steele, Lea, Flood) on a counter, so that every number can be made on its own.
+ * Source: random numbers are splitmix64 (Steele, Lea, Flood) of a counter, so that each can be made on its own.
  */
 #include "runtime/exec/tensors.h"
 

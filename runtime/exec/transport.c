@@ -1,4 +1,4 @@
-/* transport.c: checks what is asked of a transport, and does what is right where its table has no function for it.
+/* transport.c: checks the arguments of calls to a transport, and does the right thing where its table has no function.
  *
  * Cost: linear in a group's wires.
  */

@@ -1,19 +1,19 @@
-/* transport.h: what moves data between ranks: one table of functions, which every kind of wire fills.
+/* transport.h: the table of functions by which a session moves data between ranks. Every kind of transport fills it.
  *
- * A plan says which rank sends which bytes to which other rank, round by round. A session builds a list of wires for
- * each round, and a transport moves what they name. There are five. In host memory: "threads" (all ranks in this
- * process), "mpi" and "tcp" (every rank a process). On CUDA devices: "local" (all ranks in this process) and "nccl"
- * (every rank a process with a device of its own).
+ * A plan says which rank sends which bytes to which other rank, round by round. A session builds a list of *wires* for
+ * each round (one for each send or receive), and a transport moves what they name. There are five transports. In host
+ * memory: "threads" (all ranks in this process), "mpi" and "tcp" (every rank a process). On CUDA devices: "local" (all
+ * ranks in this process) and "nccl" (every rank a process with a device of its own).
  *
- * A net is one transport opened for one session. Some transports carry every rank in one process, others have a
- * process for each rank (`processes`). Slots that only the latter need may be NULL in the former; the fcp_net_*
- * functions below, which sessions call, then do what is right for one process. They also check their arguments; the
- * table's functions do not.
+ * A *net* is one transport opened for one session. Some transports carry every rank in one process; others have a
+ * process for each rank (`processes`). Functions that only the latter need may be NULL in the former. Sessions call the
+ * fcp_net_* functions below, which do the right thing for NULL and check their arguments; the table's functions do not
+ * check.
  *
- * A rank launches one group at a time: its sends and receives of one round. A group completes as a whole: when every
+ * A rank launches one *group* at a time: its sends and receives of one round. A group completes as a whole: when every
  * receive has come and every send has been taken. A send is matched with the receive of the same pass, round, fabric
- * and pair of ranks. The wires and the memory that they name stay the caller's and must not change until the group is
- * complete.
+ * and pair of ranks. The caller keeps the wires, and must not change them or the memory that they name until the group
+ * is complete.
  */
 #ifndef FCP_EXEC_TRANSPORT_H
 #define FCP_EXEC_TRANSPORT_H
@@ -49,11 +49,11 @@ typedef struct fcp_transport {
     bool processes;   /* every rank is a process of its own; false: this process has all ranks */
 
     /* --- opening and closing */
-    /* Makes the id by which the processes of another net will find each other: FCP_ID_BYTES, in rank 0's process. NULL:
-     * they need none. */
+    /* Makes the id by which the processes of another net will find each other: FCP_ID_BYTES, in rank 0's process.
+     * NULL: they need no id. */
     fcp_code (*make_id)(const fcp_net *net, void *out_id, fcp_error *err);
-    /* Finds out which ranks this process has, of a plan for `ranks` of them with `gpus` on a node. start: as
-     * fcp_session_options has it, or NULL. */
+    /* Opens a net: finds out which ranks this process has, of a plan for `ranks` of them with `gpus` on a node.
+     * `start` is that of fcp_session_options, or NULL. */
     fcp_code (*open)(uint32_t ranks, uint32_t gpus, const fcp_start *start, fcp_net **out_net, fcp_error *err);
     /* The session has opened its devices: joins the other ranks. NULL: there is nothing to join. */
     fcp_code (*connect)(fcp_net *net, fcp_session *session, const fcp_start *start, fcp_error *err);
@@ -64,26 +64,26 @@ typedef struct fcp_transport {
     /* Starts a group of `rank`. An error leaves no group. */
     fcp_code (*launch)(fcp_net *net, uint32_t rank, fcp_pass pass, uint32_t round, const fcp_wire *wires,
                        uint32_t count, fcp_error *err);
-    /* Waits for the group, at most so long. PENDING: *out_wire is one that is not complete. FAILED: *err says why.
-     * Where a session computes in streams, a group is complete once everything about it is in the streams. */
+    /* Waits at most so long for the group. PENDING: *out_wire is one that is not complete. FAILED: *err says why. If
+     * the session computes in streams, a group counts as complete once all its work is in the streams. */
     fcp_wait (*wait)(fcp_net *net, uint32_t rank, uint32_t milliseconds, uint32_t *out_wire, fcp_error *err);
-    /* A LAUNCH of inputs or outputs, between this rank's tensors (the caller's) and home blocks. NULL: it is a launch
-     * like any other. A transport that reaches the memory of all ranks can move the bytes without the other side. */
+    /* Runs a LAUNCH of inputs or outputs, between the caller's tensors of this rank and home blocks. A transport
+     * that reaches the memory of all ranks can move the bytes without the other side. NULL: such a LAUNCH is like
+     * any other. */
     fcp_code (*reshuffle)(fcp_net *net, uint32_t rank, fcp_pass pass, const fcp_instr *launch,
                           const fcp_tensors *tensors, fcp_error *err);
     /* Forgets groups, messages and an abort. No rank is inside. NULL: there is nothing to forget. */
     void (*reset)(fcp_net *net);
-    /* The session has failed: ends what is under way, so that nobody waits for ever. From any thread. NULL: nobody
-     * can. */
+    /* The session has failed: ends what is under way, so that no rank waits for ever. Callable from any thread.
+     * NULL: it cannot. */
     void (*abort)(fcp_net *net);
-    /* Whether a peer has failed meanwhile; asked again and again while the session waits for `what`. NULL: it cannot.
-     */
+    /* Asks whether a peer has failed; called again and again while the session waits for `what`. NULL: it cannot
+     * tell. */
     fcp_code (*watch)(fcp_net *net, const char *what, fcp_error *err);
-    /* A number that grows whenever another process gets on: it computes, or bytes have come. The time limit of a wait
-     * starts anew then. NULL: it is not known. */
+    /* A number that grows whenever another process makes progress: it computes, or bytes have come. Then the time
+     * limit of a wait starts anew. NULL: unknown. */
     uint64_t (*progress)(const fcp_net *net);
-    /* `instructions` more are about to be put into this process's streams: waits until there is room for them. NULL:
-     * there always is. */
+    /* Waits until there is room for `instructions` more in this process's streams. NULL: there always is. */
     fcp_code (*pace)(fcp_net *net, uint32_t instructions, fcp_error *err);
 
     /* --- memory */
@@ -92,12 +92,12 @@ typedef struct fcp_transport {
     void (*need)(const fcp_net *net, size_t *out_bytes, size_t *out_held);
     /* Takes the memory that `need` counts. NULL: none. */
     fcp_code (*reserve)(fcp_net *net, fcp_error *err);
-    /* An arena of `bytes` for a rank, of memory that transfers reach, in place of an earlier one. The net frees it
-     * when it is closed. NULL: any memory of the session's will do. */
+    /* Allocates an arena of `bytes` for a rank, in memory that transfers reach, in place of an earlier one. The net
+     * frees it when it is closed. NULL: any memory of the session's will do. */
     fcp_code (*allocate)(fcp_net *net, uint32_t rank, size_t bytes, void **out_memory, fcp_error *err);
-    /* The caller's tensors (one entry for each rank of this process) may lie where transfers do not reach. stage_in,
-     * before inputs are moved: *out_inside are those that transfers use instead, with the inputs in them. stage_out,
-     * once outputs have been moved: brings these back. Both NULL: transfers reach everything. */
+    /* For transports whose transfers may not reach the caller's tensors (one entry for each rank of this process).
+     * stage_in, before inputs are moved: *out_inside are the tensors that transfers use instead, with the inputs in
+     * them. stage_out, once outputs have been moved: brings the outputs back. Both NULL: transfers reach everything. */
     fcp_code (*stage_in)(fcp_net *net, fcp_pass pass, const fcp_tensors *tensors, const fcp_tensors **out_inside,
                          fcp_error *err);
     fcp_code (*stage_out)(fcp_net *net, fcp_pass pass, const fcp_tensors *tensors, const fcp_tensors *inside,
@@ -151,11 +151,12 @@ typedef struct fcp_wires {
     char *messages;
     size_t messages_held;
 } fcp_wires;
-/* Inputs, outputs and rounded partials travel in messages, which are to be packed before the launch and unpacked once
- * it is complete: inputs and outputs in one segment each, partials as fcp_segments_rounded says. `messages`: memory of
- * `room` bytes, in which each fabric and direction has a part of its own, at least as large as any message of the pass
- * (fcp_messages_bytes in host_reshuffle.h, fcp_rounded_bytes in segments.h); a launch sends and receives at most one of
- * each. NULL: they get host memory of the wires' own. */
+/* Makes the wires of a LAUNCH. Inputs, outputs and rounded partial results travel in messages, which the caller
+ * packs before the launch and unpacks once it is complete: inputs and outputs are one segment each, partial results
+ * are as fcp_segments_rounded says. `messages` is memory of `room` bytes, in which each fabric and direction has a
+ * part of its own, at least as large as any message of the pass (fcp_messages_bytes in host_reshuffle.h,
+ * fcp_rounded_bytes in segments.h). A launch sends and receives at most one message over each fabric. If `messages`
+ * is NULL, the wires get host memory of their own. */
 fcp_code fcp_wires_make(fcp_wires *wires, const fcp_arena *arena, void *messages, size_t room, const fcp_instr *launch,
                         fcp_error *err);
 void fcp_wires_free(fcp_wires *wires);

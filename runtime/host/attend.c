@@ -1,32 +1,36 @@
-/* attend.c: attention on the host: a visit, forward or backward, as matrix products and functions of rows.
+/* attend.c: attention on the host: computes a visit, forward or backward, by matrix products and row operations.
  *
- * Requires: a verified plan. Rows, keys and values of the visit are in their slots. Backward also needs LSE and delta
- *           of the rows, and sums to add to.
- * Gives:    O and LSE of the visit's rows if this is their last visit, else their running state; or dQ, dK, dV added
- *           to their sums. O and LSE of a state. The largest logits of rows that are finished, if the run wants them.
- * Cost:     for each pair in a cell that is not NONE, 2 (head_dim + value_dim) operations, or backward 6 head_dim + 4
- *           value_dim. K and V of a job are converted once for each strip and head.
- * Source:   FlashAttention's forward and backward recurrences. A strip's scores against a job stay in the
- *           second-level cache.
+ * Requires: a verified plan. Rows, keys and values of the visit are in their slots. The backward pass also needs LSE
+ *           and delta of the rows, and sums to add to.
+ * Gives:    forward: O and LSE of the visit's rows if this is their last visit, else their running state; the largest
+ *           logits of finished rows, if the run wants them. Backward: dQ, dK and dV, added to their sums. fcp_host_end:
+ *           O and LSE of a state.
+ * Cost:     for each pair in a cell that is not NONE, 2 (head_dim + value_dim) operations forward, and 6 head_dim + 4
+ *           value_dim backward. K and V of a job are converted once for each strip and head.
+ * Source:   FlashAttention's forward and backward recurrences. A strip's scores against a job stay in the second-level
+ *           cache.
  *
- * Numbers.  The softmax scale is part of the product. Logits, m and LSE are in natural units, and only differences of
- *           them are scaled to base 2: the logits of a row may be huge, and what matters is how far they are apart. P
- *           and dS stay in float32.
- * Bits.     The backward pass computes each logit again, and P is e^ of how far it is from the LSE. So it must have the
- *           same bits as in the forward pass: in a row with one key, or one key that outweighs all others, the two are
- *           equal, and P is 1. They are, because both passes have the same jobs, and make the same product of each.
- * Values.   With values_in_keys V is the front of each row of K, here as in the arena: one conversion gives both, and
+ * Numbers:  the softmax scale is part of the product. Logits, m and LSE are natural logarithms; only differences of
+ *           them are scaled to base 2. The logits of a row may be huge, and only how far they are apart matters. P and
+ *           dS stay in float32.
+ * Bits:     the backward pass computes each logit again, and P is e^(logit - LSE). In a row whose LSE is one key's
+ *           logit, because the row has one key or one that outweighs all others, P must be exactly 1, so the logit must
+ *           have the same bits as in the forward pass. It has, because both passes cut the same jobs, and compute each
+ *           by the same product.
+ * Values:   with values_in_keys V is the front of each row of K, here as in the arena. One conversion gives both, and
  *           what would be added to dV is added to dK.
- * Sinks.    A sink joins the sum when a row's last visit ends, or its state is finished. LSE then includes it, and the
- *           backward pass needs nothing more.
- * Heads.    A block has the heads of one range, and so have its rows in memory. Masks, scores and sinks count heads
- *           from the model's first.
- * Masks.    A masked score is replaced, never computed with. Keys that a row may not see must not reach it even if
- *           they are NaN or infinite, but 0 * NaN is NaN. So where a job has masked pairs and such numbers, the
- *           product is done pair by pair.
+ * Sinks:    a sink joins the sum when a row's last visit ends, or when its state is finished. LSE then includes it, so
+ *           the backward pass needs nothing more.
+ * Heads:    a block's rows in memory have the heads of its range. Masks, scores and sinks count heads from the model's
+ *           first.
+ * Masks:    a masked score is replaced, never computed with. A key that a row may not see must not reach it even if it
+ *           is NaN or infinite, but 0 * NaN is NaN. So where a job has masked pairs and such numbers, the product is
+ *           computed pair by pair.
  */
 #include "runtime/host/blas.h"
 #include "runtime/host/host.h"
+#include "runtime/plan/head_ranges.h"
+#include "runtime/plan/plan_arrays.h"
 
 /* What the functions here need of a plan, a visit and a head. */
 struct view {
@@ -69,8 +73,8 @@ struct cell {
     const fcp_mask_bits *bits;
 };
 
-/* The next cell of a job, from (*r, *c) on, which then stand behind it. Only PARTIAL ones if asked. False: there is
- * none. */
+/* Finds the next cell of a job from (*r, *c) on, which then stand behind it; if asked, only PARTIAL cells. False:
+ * there is none. */
 static bool next_cell(const struct view *x, const fcp_job *job, bool partial_only, uint32_t *r, uint32_t *c,
                       struct cell *out) {
     for (; *r * FCP_CELL < job->rows; ++*r, *c = 0)
@@ -116,8 +120,7 @@ static mc_tile tile_of(const struct view *x, const fcp_job *job) {
     return (mc_tile){.q = job->q_position, .k = job->k_position, .h = x->head, .rows = job->rows, .keys = job->keys};
 }
 
-/* Puts the softmax's arguments into w->s. If the plan has a score, it is applied, and its slopes are kept if asked
- * for. */
+/* Computes the logits of a job into w->s. If the plan has a score, applies it, and keeps its slopes if asked. */
 static void logits(const struct view *x, const fcp_job *job, struct matrix q, struct matrix k, bool slopes) {
     fcp_host_worker *w = x->w;
     scores(job, x->scale, q, k, w->s);
@@ -153,8 +156,8 @@ static void add_times(float f, const float *from, uint32_t width, float *to) {
     for (uint32_t t = 0; t < width; t++) to[t] += f * from[t];
 }
 
-/* gather and scatter cell by cell, and in PARTIAL cells pair by pair, so that what is masked is not multiplied at
- * all. */
+/* gather and scatter for jobs with masked pairs and numbers that are not finite: cell by cell, and in PARTIAL cells
+ * pair by pair, so that masked pairs are not multiplied at all. */
 static void gather_careful(const struct view *x, const fcp_job *job, float scale, const float *p, struct matrix values,
                            float *out) {
     struct cell cell;
@@ -357,16 +360,16 @@ static void end_strip(const struct view *x) {
     close_state(x);
 }
 
-/* What a strip does that meets no key: outputs of home blocks were prepared for such rows; if a visit is the first and
- * the last, it can leave them as they are. */
+/* May the rows of a strip that meets no key be left as they are? Yes, if nothing is added to them, or if they are
+ * rows of a home block, whose outputs were prepared, in its only visit. */
 static bool leaves_idle_rows(const fcp_arena *a, const fcp_visit *visit) {
     if (a->pass == FCP_BACKWARD) return true; /* nothing is added */
     const unsigned single = FCP_VISIT_FIRST | FCP_VISIT_LAST;
     return (visit->flags & single) == single && visit->o_slot < a->homes;
 }
 
-/* Calls `strip` for one strip, from `row` of a piece on, and the query heads of one class among KV heads [head, head +
- * heads) of the range. */
+/* Calls `strip` for the strip that begins at `row` of a piece, for the query heads of one class among KV heads
+ * [head, head + heads) of the range. */
 static fcp_code walk_class(struct view *x, uint32_t piece, uint32_t row, uint32_t cls, uint32_t head, uint32_t heads,
                            void (*strip)(const struct view *)) {
     const fcp_plan *plan = x->plan;

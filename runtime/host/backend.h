@@ -1,13 +1,14 @@
-/* backend.h: what carries out the work of an instruction, as a table of functions below the executor.
+/* backend.h: the table of functions that compute what a plan's instructions say.
  *
- * The executor (executor.c, queues.c) walks a plan's queues: threads, waits, messages, time limits. It asks a backend
- * for everything that touches numbers. The library has one backend, the processor (host.c). The table is a seam for
- * tests: they run the same executor on machines of their own, which execute the CUDA kernels without a GPU
- * (tests/machines/fibers, tests/machines/ptx).
+ * The executor (executor.c, queues.c) walks a plan's queues; it has the threads, waits, messages and time limits.
+ * Everything that touches numbers is a function of this table, a *backend*. The library has one backend, the processor
+ * (host.c). The table exists for tests: they run the same executor on machines of their own, which execute the CUDA
+ * kernels without a GPU (tests/machines/fibers, tests/machines/ptx).
  *
- * A device is a backend opened for one plan. It has `workers` workers, each with scratch memory of its own and used
- * by one thread at a time. Different workers may work at the same time, also on one arena where a function says so. A
- * backend does not check its arguments: the plan was verified, and the executor asks only for what the plan says.
+ * A *device* is a backend opened for one plan. It has `workers` workers, each with scratch memory of its own and used
+ * by one thread at a time. Different workers may work at the same time; whether they may share an arena is said at each
+ * function. A backend does not check its arguments: the plan was verified, and the executor asks only for what the plan
+ * says.
  */
 #ifndef FCP_HOST_BACKEND_H
 #define FCP_HOST_BACKEND_H
@@ -34,14 +35,14 @@ struct fcp_backend {
     void (*clear)(fcp_device *device, void *dst, size_t bytes);
     /* dst += src, or dst = src if this is the first contribution; `count` numbers of float32. */
     void (*reduce)(fcp_device *device, float *dst, const float *src, size_t count, bool first);
-    /* Gives a rank's outputs the values that they have before anything is computed: forward O = 0, LSE = -inf
-     * (with a sink: the sink) and the largest logits -inf, backward dQ = dK = dV = 0. */
+    /* Sets a rank's outputs to what they are for rows that see no key: forward O = 0, LSE = -inf (with a sink: the
+     * sink) and the largest logits -inf; backward dQ = dK = dV = 0. */
     void (*prepare)(fcp_device *device, const fcp_arena *arena);
-    /* delta = sum(dO * O), minus d_lse if the plan has that, for each query and head of home slots [first, first +
-     * count). */
+    /* Computes delta = sum(dO * O), minus d_lse if the plan has that, for each query and head of home slots [first,
+     * first + count). */
     void (*delta)(fcp_device *device, uint32_t worker, const fcp_arena *arena, uint32_t first, uint32_t count);
-    /* Computes visits [first, first + count) for the query heads that belong to KV heads [head, head + heads) of the
-     * visits' ranges, which are counted from the first of a range. Several workers may do the same visits for different
+    /* Computes visits [first, first + count) for the query heads of KV heads [head, head + heads) of the visits'
+     * ranges; KV heads are counted from the range's first. Several workers may compute the same visits for different
      * heads at the same time. */
     fcp_code (*attend)(fcp_device *device, uint32_t worker, const fcp_arena *arena, uint32_t first, uint32_t count,
                        uint32_t head, uint32_t heads, fcp_error *err);
@@ -52,8 +53,8 @@ struct fcp_backend {
                          uint32_t into);
     /* Rounds the sum of a Q block's dQ in a DQ slot to the dtype, into a DQW slot. */
     void (*round)(fcp_device *device, const fcp_arena *arena, uint32_t block, uint32_t from, uint32_t into);
-    /* Rounds tokens [first, first + tokens) of a home block's dQ, dK, dV (of the sides that it holds) to the dtype. dQ
-     * of a block with FCP_BLOCK_WHOLE has come rounded, and stays. */
+    /* Rounds dQ, dK and dV of tokens [first, first + tokens) of a home block to the dtype, as far as the block holds
+     * these sides. dQ of a block with FCP_BLOCK_WHOLE has come rounded, and stays as it is. */
     void (*finish)(fcp_device *device, const fcp_arena *arena, uint32_t block, uint32_t first, uint32_t tokens);
 };
 
@@ -62,8 +63,8 @@ struct fcp_device {
     const fcp_backend *backend;
     const fcp_plan *plan;
     uint32_t workers;
-    /* Whether the pass has failed meanwhile. A function that works for more than some milliseconds asks, and returns if
-     * it has: what it computes is not wanted any more. The caller sets it; NULL: nobody can say. */
+    /* Has the pass failed meanwhile? A function that works for more than some milliseconds asks, and returns if so,
+     * because its result is not wanted any more. The caller sets this function; NULL: never. */
     bool (*over)(void *session);
     void *session;
 };

@@ -1,7 +1,9 @@
-/* blas.c: see blas.h.
+/* blas.c: loads OpenBLAS and guards its process-wide state (blas.h).
  *
- * Requires: open after load; enter only between open and close; calls in pairs. Cost: a lock each.
- * OpenBLAS is declared here, not included: the machine that builds need not have it.
+ * Requires: open after load; enter only between open and close; calls in pairs.
+ * Cost:     a lock each.
+ *
+ * OpenBLAS is declared here, not included, so that the machine that builds need not have it.
  */
 #include "runtime/host/blas.h"
 
@@ -121,16 +123,16 @@ fcp_code fcp_blas_load(fcp_error *err) {
 
 /* --- passes ------------------------------------------------------------------------------------------------------- */
 
-/* Makes sure that OpenBLAS has, or can get, buffers for so many callers. If address space is plentiful, there is
- * nothing to do: OpenBLAS takes a buffer whenever a call needs one, and keeps it. If it is scarce, other parts of the
- * process could use it up first. Then OpenBLAS is made to take all buffers now, by taking them at the same time and
- * giving them back. Callers that are inside, and threads of OpenBLAS that are still starting, may take some of these,
- * so there must be enough for them too. The lock is held. */
+/* Makes sure that OpenBLAS has, or can get, buffers for `count` callers. While address space is plentiful, there is
+ * nothing to do: OpenBLAS takes a buffer whenever a call needs one, and keeps it. If address space is scarce, other
+ * parts of the process could use it up first. Then this function makes OpenBLAS map all buffers now, by taking them
+ * at the same time and giving them back. Callers that are inside OpenBLAS, and threads of it that are still
+ * starting, may take some of these, so there must be enough for them too. The lock is held. */
 static fcp_code make_buffers(uint32_t count, fcp_error *err) {
     if (count <= guard.buffers) return FCP_OK;
     size_t most = count + guard.callers + guard.starting, bytes = (most - guard.buffers) * BUFFER_BYTES;
-    /* A thread that is starting may take its own buffer while we hold all of ours, and OpenBLAS waits for ever for one
-     * that it cannot map. So there must be room for these beside ours. */
+    /* A thread of OpenBLAS that is starting may take its buffer while all of ours are held, and it waits for ever
+     * for one that cannot be mapped. So there must be room for these beside ours. */
     if (!has_room(bytes + guard.starting * BUFFER_BYTES))
         return fcp_fail(err, FCP_E_NO_MEMORY,
                         "out of memory: OpenBLAS takes %zu MB of address space to compute on %u threads, and there is "

@@ -1,16 +1,17 @@
-/* blas.h: OpenBLAS as the host backend uses it: loaded when first needed, every call on one thread, not too many at
+/* blas.h: OpenBLAS for the host backend: loaded when first needed, one thread for each call, and not too many calls at
  * once.
  *
- * OpenBLAS is not linked, because loading it is not harmless. It starts a thread for each processor, and each of
- * those takes a buffer of 128 MB of address space; where there is less, the thread tries again for ever, and the
- * process never ends. So it is loaded when the first plan is about to run on the host, and only after it has been
- * seen that there is room. Buffers for the calls of a pass are taken before the pass, for the same reason. A program
- * that has OpenBLAS linked in (gpu-check has, so that it runs where no such library is installed) uses that one.
+ * OpenBLAS is not linked, because loading it can hang. It starts a thread for each processor, and each thread takes a
+ * buffer of 128 MB of address space. Where there is less, the thread tries again for ever, and the process never ends.
+ * So OpenBLAS is loaded when the first plan is about to run on the host, after a check that there is room. Buffers for
+ * the calls of a pass are taken before the pass, for the same reason. A program that has OpenBLAS linked in (gpu-check
+ * has, so that it runs where no such library is installed) uses that one.
  *
- * How many threads OpenBLAS gives a product is a setting of the whole process. The backend computes on threads of its
- * own, so while any pass runs the setting is 1; when the last one ends it is what it was before. A program that calls
- * OpenBLAS from other threads meanwhile gets right results, on one thread. OpenBLAS also ends the process when too
- * many threads are inside it at once; here no more than FCP_BLAS_CALLERS are, over all sessions of the process.
+ * The number of threads that OpenBLAS gives to a product is a setting of the whole process. The backend computes on
+ * threads of its own, so the setting is 1 while any pass runs; when the last one ends, it gets its former value. A
+ * program that calls OpenBLAS from other threads meanwhile gets right results, on one thread. OpenBLAS also ends the
+ * process when too many threads are inside it at once; here at most FCP_BLAS_CALLERS are, over all sessions of the
+ * process.
  *
  * This guard of a process-wide library is the only mutable state of libfcp that is not in an object.
  */
@@ -24,8 +25,8 @@ enum { FCP_BLAS_CALLERS = 32 };
  * OpenBLAS; FCP_E_NO_MEMORY: there is too little memory for it to start. */
 fcp_code fcp_blas_load(fcp_error *err);
 
-/* Before a pass in which up to `callers` threads compute products at the same time. FCP_E_NO_MEMORY: there is no room
- * for the buffers of so many calls. The pass must then not begin, and fcp_blas_close is not called. */
+/* To be called before a pass in which up to `callers` threads compute products at the same time. FCP_E_NO_MEMORY:
+ * there is no room for the buffers of so many calls. Then the pass must not begin, and fcp_blas_close is not called. */
 fcp_code fcp_blas_open(uint32_t callers, fcp_error *err);
 /* After that pass. */
 void fcp_blas_close(uint32_t callers);

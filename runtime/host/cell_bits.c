@@ -1,10 +1,10 @@
 /* cell_bits.c: the mask of a PARTIAL cell as bits, with a cache.
  *
  * Requires: code that mc_check accepts.
- * Method:   the cache is a set-associative table; in a full set the oldest cell goes. Whether a mask depends on q - k
- *           alone is decided node by node: if q and k both grow by d, a node's value grows by slope * d, or by
- *           something unknown.
- * Cost:     evaluating 128 rows for a cell that is new, a look-up for one that is not. 2 MiB.
+ * Method:   the cache is set-associative; in a full set the oldest cell is replaced. Whether a mask depends only on q -
+ *           k is decided node by node: if q and k both grow by d, a node's value grows by slope * d, or in an unknown
+ *           way.
+ * Cost:     evaluating 128 rows for a new cell, a look-up for a known one. 2 MiB.
  */
 #include "runtime/host/cell_bits.h"
 
@@ -70,9 +70,9 @@ static struct slope slope_of(const mc_node *x, const mc_node *nodes, const struc
     }
 }
 
-/* Whether the mask depends on q - k alone. *out_known is false if there is no memory to find out. Deciding
- * comparisons and minima by slope would be wrong if arithmetic wrapped. But a plan's mask was proven not to overflow
- * anywhere in a sequence, and a cell is never evaluated beyond its rows and columns. */
+/* Does the mask depend only on q - k? *out_known is false if there is no memory to find out. Comparisons and minima
+ * are decided by slopes, which would be wrong if arithmetic wrapped. It does not: a plan's mask was proven not to
+ * overflow anywhere in a sequence, and a cell is never evaluated beyond its rows and columns. */
 static bool is_relative(mc_code code, bool *out_known) {
     struct slope *s = malloc(code.count * sizeof *s);
     *out_known = s != NULL;

@@ -1,8 +1,8 @@
 /* cell_bits.h: the mask of a PARTIAL cell as bits, with a cache.
  *
- * Most masks ask the same question many times: a causal mask looks the same in every cell on the diagonal. If a mask
- * depends only on q - k (and on n and h), this is recognised, and a cell serves all cells at the same distance from
- * the diagonal. One object serves one thread.
+ * The cells of most masks repeat: a causal mask looks the same in every cell on the diagonal. If a mask depends only on
+ * q - k (and on n and h), the cache keeps one cell for all cells at the same distance from the diagonal. One object
+ * serves one thread.
  */
 #ifndef FCP_HOST_CELL_BITS_H
 #define FCP_HOST_CELL_BITS_H
@@ -13,8 +13,8 @@ typedef struct fcp_maskcells fcp_maskcells;
 
 /* `code` must live as long as the object. NULL: out of memory. */
 fcp_maskcells *fcp_maskcells_new(mc_code code);
-/* From now on cells of this sequence are asked for. `env` has its length and arrays, and must live until the next
- * call. `sequence` is its number in the plan: where the mask reads arrays, cells are remembered for one sequence
+/* Sets the sequence of the cells that are asked for next. `env` has its length and arrays, and must live until the
+ * next call. `sequence` is its number in the plan: if the mask reads arrays, cells are remembered for one sequence
  * only. */
 void fcp_maskcells_sequence(fcp_maskcells *cells, const mc_env *env, uint32_t sequence);
 void fcp_maskcells_free(fcp_maskcells *cells);

@@ -1,18 +1,20 @@
 /* executor.c: sessions on the host: their memory, and the threads that run a pass.
  *
- * Requires: a verified plan. Gives: what the plan's passes compute, in the caller's tensors.
- * Method:   a run lays each rank's arena for its pass, and starts two threads for each rank and its helpers; queues.c
- *           is what they do. The caller's thread is one of them: starting one takes longer than a small rank computes.
- *           Then it waits for them all.
- * Failure:  an error of a run ends it for all ranks. If other processes take part, the session runs no more.
- * Caller:   the thread that runs a pass asks the caller, now and then, whether he wants no more of it
- *           (runtime/base/interrupt.h): between the products that it computes itself, and in all its waits.
- * Cost:     while a pass runs, two threads a rank, and helpers if there are more processors than ranks. All the time,
- *           an arena for each rank (as much as fcp_rank_memory counts) and scratch for each worker. Sessions of one
- *           lender share its arenas.
+ * Requires: a verified plan.
+ * Gives:    what the plan's passes compute, in the caller's tensors.
+ * Method:   a run lays out each rank's arena for its pass, and starts two threads for each rank and its helpers;
+ *           queues.c is what they execute. The caller's thread serves as one of them, because starting a thread takes
+ *           longer than a small rank computes. Then it waits for the others.
+ * Failure:  an error of a run ends it for all ranks. If other processes take part, the session cannot run again.
+ * Caller:   the thread that runs a pass asks the caller now and then whether to stop (runtime/base/interrupt.h):
+ *           between the products that it computes itself, and in all its waits.
+ * Cost:     while a pass runs, two threads for each rank, and helpers if there are more processors than ranks. All the
+ *           time, an arena for each rank (as much as fcp_rank_memory counts) and scratch memory for each worker.
+ *           Sessions of one lender share its arenas.
  */
 #define _GNU_SOURCE /* pthread_timedjoin_np */
 #include "runtime/host/executor.h"
+#include "runtime/plan/enum_names.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -89,8 +91,8 @@ static fcp_code make_rank(fcp_exec *s, fcp_rank *rank, fcp_error *err) {
     return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory: the arena of rank %u needs %zu bytes", rank->index, most);
 }
 
-/* How many workers there are, and whether each rank has a team of its own. By default the processes of a node share its
- * processors. */
+/* Chooses how many workers there are, and whether each rank has a team of its own. By default the processes of a
+ * node share its processors. */
 static void choose_workers(fcp_exec *s, uint32_t threads) {
     const fcp_problem *p = s->plan->problem;
     const uint32_t ranks = s->base.rank_count, of_node = p->gpus < p->ranks ? p->gpus : p->ranks;
@@ -175,8 +177,8 @@ static fcp_code make_own(fcp_exec *s, const fcp_backend *backend, fcp_error *err
     return code;
 }
 
-/* Processes join first: from then on the others know that this one lives, however long it takes to get ready. If one
- * of them fails, all learn of it when they agree. */
+/* The processes join before anything else: from then on the others know that this one lives, however long it takes
+ * to get ready. If one of them fails, all learn of it when they compare plans (agree.h). */
 fcp_code fcp_executor_create(const fcp_plan *plan, const fcp_backend *backend, const fcp_transport *transport,
                              const fcp_session_options *options, fcp_session *lender, fcp_session **out_session,
                              fcp_error *err) {
@@ -299,8 +301,8 @@ static void no_thread(fcp_exec *s, const fcp_rank *rank) {
     fcp_queue_fail(s, FCP_E_NO_MEMORY, fcp_where_rank(rank->index), text);
 }
 
-/* Waits for a thread, and asks the caller meanwhile. That wait takes the time of day; if somebody sets it back, asking
- * has to wait. */
+/* Waits for a thread, and asks the caller meanwhile. The timed wait uses the time of day: if somebody sets the clock
+ * back, the caller is asked later. */
 static void join(fcp_exec *s, pthread_t thread) {
     struct timespec until;
     while (s->base.interrupt.asked && !s->failed) {
@@ -313,8 +315,8 @@ static void join(fcp_exec *s, pthread_t thread) {
     pthread_join(thread, NULL);
 }
 
-/* Starts a thread for each queue that has something to do, but for the last rank's computing: that is done by this
- * thread. Then it waits for all. */
+/* Starts a thread for each queue that has instructions, except the last rank's compute queue, which this thread
+ * executes itself. Then waits for all. */
 static void run_threads(fcp_exec *s, pthread_t *threads) {
     uint32_t ranks = s->base.rank_count, helpers = ranks * (s->team_size - 1), started = 0, helping = 0;
     for (uint32_t i = 0; i < helpers && !s->failed; i++) {

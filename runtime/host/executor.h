@@ -6,8 +6,8 @@
 
 /* The table of the backend "host". */
 extern const fcp_session_kind fcp_session_host;
-/* As fcp_session_create, but with this backend and transport. options->size, backend and transport are not read;
- * options may be NULL. lender: a session whose memory this one uses, or NULL. */
+/* As fcp_session_create, but with this backend and transport: options->size, backend and transport are not read.
+ * `options` may be NULL. `lender` is a session whose memory this one uses, or NULL. */
 fcp_code fcp_executor_create(const fcp_plan *plan, const fcp_backend *backend, const fcp_transport *transport,
                              const fcp_session_options *options, fcp_session *lender, fcp_session **out_session,
                              fcp_error *err);

@@ -1,12 +1,12 @@
-/* heartbeat.c: the thread that beats, and what is known of the ranks of other processes.
+/* heartbeat.c: the thread that sends heartbeats, and what is known of the ranks of other processes.
  *
- * Requires: a transport that brings beats from each process to each other one.
+ * Requires: a transport that brings heartbeats from each process to every other.
  * Gives:    heartbeat.h.
- * Method:   the processor's time is asked of the system, so nobody has to say that he is busy, and nobody can forget
- *           it. Of a thread that asks again and again whether something has come, it does not count.
- * Limits:   a process that sleeps, or waits for a disk or for another program, does not get on. One that computes for
+ * Method:   progress is measured as processor time, which the system counts. So no code has to report that it is busy,
+ *           and none can forget to. The time that a thread spends polling is subtracted.
+ * Limits:   a process that sleeps, or waits for a disk or for another program, makes no progress. One that computes for
  *           ever does: no time limit ends that.
- * Cost:     a thread that runs 1 to 8 times a second, and a small message from each process to each other one.
+ * Cost:     a thread that runs 1 to 8 times a second, and a small message from each process to every other.
  */
 #include "runtime/host/heartbeat.h"
 
@@ -22,8 +22,8 @@ static uint32_t interval(const fcp_heartbeat *h) {
     return h->timeout_s < LONGEST * BEATS / 1000 ? h->timeout_s * 1000 / BEATS : LONGEST;
 }
 
-/* How long a rank may be silent. Its beats are looked for once in an interval; if this process had no processor for
- * longer than that, the others are not to blame. */
+/* How long a rank may be silent. Its heartbeats are looked for once in an interval; if this process had no processor
+ * for longer than that, the others are not to blame. */
 static fcp_patience silence(const fcp_heartbeat *h) { return fcp_patience_of(h->timeout_s, 2e-3 * interval(h)); }
 
 static uint64_t used_ns(clockid_t clock) {

@@ -1,13 +1,14 @@
-/* heartbeat.h: what the processes of a session tell each other about themselves, while some wait for others.
+/* heartbeat.h: tells the processes of a session that wait for each other from processes that are dead or stuck.
  *
- * Suppose rank 0 judges a result for an hour, and rank 1 waits for it. Rank 1 must not take that for a rank that died.
- * So a thread of each process sends a beat to all others, several times within a time limit, whatever else the process
- * does. A beat says one thing more: whether the process has got on since the last one. It has if it used a tenth of a
- * processor's time or more, whatever for (a pass, a judge, a plan, the caller's own work), or if it moved bytes.
+ * Suppose rank 0 judges a result for an hour, and rank 1 waits for it. Rank 1 must not take rank 0 for dead. So a
+ * thread of each process sends a heartbeat to all others, several times within a time limit, whatever else the process
+ * does. The heartbeat also says whether the process has made progress since the last one: whether it used a tenth of a
+ * processor's time or more, for whatever work, or moved bytes.
  *
- * Who waits then learns two things. A rank without beats is *silent*: it is stopped, or its machine is not reached. And
- * *progress* is what the time limit of a wait starts anew with: some rank has got on. A rank that waits uses no
- * processor. So if all ranks wait for one another, or for one whose program sleeps, nobody gets on, and the limit ends.
+ * A rank that waits learns two things from this. A rank without heartbeats is *silent*: it is stopped, or its machine
+ * cannot be reached. And the time limit of a wait starts anew whenever some rank makes *progress*. A rank that waits
+ * uses no processor time. So if all ranks wait for one another, or for one whose program sleeps, none makes progress,
+ * and the limit ends the wait.
  */
 #ifndef FCP_HOST_HEARTBEAT_H
 #define FCP_HOST_HEARTBEAT_H
@@ -18,8 +19,8 @@
 #include "runtime/fcp.h"
 
 typedef struct fcp_heartbeat fcp_heartbeat;
-/* What a transport does at each beat: it tells all others whether this process has got on, and calls the functions
- * below with what has come of them. It must not wait. */
+/* Called at each heartbeat: the transport tells all others whether this process has made progress, and reports
+ * through the functions below what has come from them. It must not wait. */
 typedef void fcp_heartbeat_call(void *context, bool got_on);
 
 struct fcp_heartbeat {
@@ -48,8 +49,8 @@ void fcp_heartbeat_end(fcp_heartbeat *h);
 void fcp_heartbeat_heard(fcp_heartbeat *h, uint32_t rank, bool got_on);
 void fcp_heartbeat_ended(fcp_heartbeat *h, uint32_t rank);
 
-/* From any thread: this process has moved bytes; and since *mark the calling thread has only asked whether something
- * has come, so what it used of the processor does not count. *mark is 0 at first. */
+/* Both may be called from any thread. fcp_heartbeat_moved: this process has moved bytes. fcp_heartbeat_idle: since
+ * *mark the calling thread has only polled, so its processor time does not count; *mark is 0 at first. */
 void fcp_heartbeat_moved(fcp_heartbeat *h);
 void fcp_heartbeat_idle(fcp_heartbeat *h, uint64_t *mark);
 

@@ -1,10 +1,12 @@
-/* host.c: the host backend: the processor that this program runs on, with OpenBLAS for matrix products.
+/* host.c: the host backend, which computes on the processor that this program runs on, with OpenBLAS for matrix
+ * products.
  *
  * Requires: a verified plan.
- * Cost:     memory of a worker: about 3 MiB, 4 KiB for each unit of head_dim and 3 KiB for each of value_dim; half a
- *           MiB more for a score whose slope is not 1. What OpenBLAS takes is in blas.h.
+ * Cost:     memory of a worker: about 3 MiB, plus 4 KiB for each unit of head_dim and 3 KiB for each of value_dim; half
+ *           a MiB more for a score whose slope is not 1. blas.h says what OpenBLAS takes.
  */
 #include "runtime/host/host.h"
+#include "runtime/plan/head_ranges.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* host.h: inside the host backend: what a worker computes in. */
+/* host.h: the host backend's own structures: a worker and its scratch memory. Only host.c and attend.c include it. */
 #ifndef FCP_HOST_HOST_H
 #define FCP_HOST_HOST_H
 #include "runtime/host/backend.h"
@@ -7,8 +7,8 @@
 #include "runtime/host/table_gradients.h"
 #include "runtime/host/visit_products.h"
 
-/* A worker computes a strip (some rows of a Q block) against one job (some keys) at a time, for one head. These are
- * converted to float32 and dense here. */
+/* The scratch memory of one thread. A worker computes one strip (up to 256 rows of a Q block) against one job (up to
+ * 512 keys) at a time, for one head (visit_products.h). It converts the numbers of both to dense float32 here. */
 typedef struct fcp_host_worker {
     const fcp_device *device;
     fcp_work work;

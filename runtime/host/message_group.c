@@ -1,4 +1,4 @@
-/* message_group.c: the wires that a rank has launched together, as messages between processes. */
+/* message_group.c: the messages of a group of wires, and their memory (message_group.h). */
 #include "runtime/host/message_group.h"
 
 #include <stdlib.h>

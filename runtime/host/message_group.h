@@ -1,8 +1,8 @@
-/* message_group.h: the wires that a rank has launched together, as messages between processes.
+/* message_group.h: turns the wires that a rank has launched together into messages, for transports between processes.
  *
- * A transport that cannot reach the memory of other ranks sends each wire as one message: a header of its own, which
- * says what the message is, and behind it the wire's segments end to end. What such transports keep of the group that
- * is under way is the same, and stands here. How bytes travel is theirs.
+ * A transport that cannot reach the memory of other ranks sends each wire as one message: a header that says what the
+ * message is, and behind it the wire's segments end to end. This file holds what all such transports keep of the group
+ * that is under way. The transports differ in how the bytes travel.
  */
 #ifndef FCP_HOST_MESSAGE_GROUP_H
 #define FCP_HOST_MESSAGE_GROUP_H
@@ -19,8 +19,8 @@ typedef struct fcp_group {
     uint32_t held;
 } fcp_group;
 
-/* Begins a group: makes room for its messages, and packs what is sent behind its header, which the caller fills.
- * Room is kept from group to group. Errors: FCP_E_NO_MEMORY. */
+/* Begins a group: makes room for its messages, and packs what is sent behind its header, which the caller fills. The
+ * room is kept for later groups. Errors: FCP_E_NO_MEMORY. */
 fcp_code fcp_group_begin(fcp_group *group, const fcp_wire *wires, uint32_t count, size_t header, fcp_error *err);
 /* The bytes of a wire's message, its header included. */
 size_t fcp_group_bytes(const fcp_group *group, uint32_t wire);

@@ -1,18 +1,20 @@
-/* queues.c: the threads of a rank on the host: they walk its two queues of instructions and share out its heads.
+/* queues.c: the threads of a rank on the host: they execute its two queues of instructions, and share out its heads.
  *
- * Requires: a verified plan; ranks and teams as executor.c lays them for a pass.
- * Gives:    queues.h: what the pass computes, or the first error with its place.
+ * Requires: a verified plan; ranks and teams as executor.c sets them up for a pass.
+ * Gives:    what the pass computes, or the first error with its place.
  * Order:    an instruction begins when the one before it in its queue is complete. A WAIT ends when the other queue has
- *           completed so many instructions. Nothing else orders anything, and nothing is decided here: the plan says
- *           everything that the bits of a result depend on. Both fabrics are one queue here, which does a launch at a
- *           time: so a WAIT that names a number for each waits for the larger one. Helpers of a rank share out its KV heads as they come
- *           free; that changes no bit, because different heads are different numbers.
- * Failure:  the first error is kept with its place, and everybody is woken to leave. A wait fails if for timeout_s
- *           seconds nobody in the session completes an instruction and nobody computes; where ranks are processes, as
- *           far as the transport knows of the others (fcp_net_progress).
+ *           completed the given number of instructions. Nothing else orders anything: the plan determines everything
+ *           that the bits of a result depend on. Both fabrics share one queue here, which runs one launch at a time; so
+ *           a WAIT that names a number for each fabric waits for the larger one. The helpers of a rank take its KV
+ *           heads in whatever order they become free. That changes no bit, because each head's results are numbers of
+ *           their own.
+ * Failure:  the first error is kept with its place, and all threads are woken to leave. A wait fails if for timeout_s
+ *           seconds no rank of the session completes an instruction or computes. Of ranks in other processes this is
+ *           known as far as the transport tells (fcp_net_progress).
  * Cost:     beside what the instructions cost, a lock for each of them and one for each head that is given out.
  */
 #include "runtime/host/queues.h"
+#include "runtime/plan/enum_names.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -60,8 +62,8 @@ bool fcp_queue_over(void *session) {
     return s->failed;
 }
 
-/* Waits until a condition is signalled, at most until then; until NULL: without a limit. True: the time is over. It may
- * return earlier: in the caller's thread it lets go of the lock now and then, to ask him. */
+/* Waits until a condition is signalled, or until `until`; NULL: no limit. True: the time is over. It may return
+ * early: in the caller's thread it lets go of the lock now and then, to ask the caller. */
 static bool pause_until(fcp_exec *s, pthread_cond_t *changed, pthread_mutex_t *lock, const struct timespec *until) {
     const struct timespec soon = fcp_deadline(FCP_INTERRUPT_MS / 2);
     if (!s->base.interrupt.asked || !pthread_equal(s->base.interrupt.caller, pthread_self()) ||
@@ -74,10 +76,10 @@ static bool pause_until(fcp_exec *s, pthread_cond_t *changed, pthread_mutex_t *l
     return false;
 }
 
-/* How long a wait may still last. A wait is cut into slices, and after each of them it asks. The limit starts anew
- * whenever somebody in the session gets on or computes, in this process or in another. If many ranks wait for one
- * another, the one that waits in the earliest round is nearest to the cause; the others let it speak first, for a few
- * slices. */
+/* How long a wait may still last. A wait is cut into slices, and each slice ends with a look at the progress. The
+ * limit starts anew whenever a rank of the session, in this process or another, makes progress. If many ranks wait
+ * for one another, the one that waits in the earliest round is nearest to the cause: the others wait a few slices
+ * longer, so that its error comes first. */
 struct patience {
     uint64_t progress;
     fcp_patience left;
@@ -279,8 +281,8 @@ static fcp_code compute(fcp_rank *rank, const fcp_instr *x, fcp_error *err) {
     return code;
 }
 
-/* Packs what a launch sends by message, or unpacks what it has received: inputs, outputs, and partials if they are
- * rounded on their way. All else moves from slot to slot. */
+/* Packs the messages that a launch sends, or unpacks those that it has received: inputs, outputs, and partial
+ * results if they are rounded on their way. All else moves from slot to slot. */
 static void do_messages(fcp_rank *rank, const fcp_instr *x, fcp_direction dir) {
     const fcp_transfer *transfers = &rank->arena.plan->transfers[x->a];
     for (uint32_t i = 0; i < x->b && !rank->session->failed; i++) {

@@ -1,4 +1,6 @@
-/* queues.h: a session on the host and its ranks, as executor.c lays them and the threads of queues.c walk them. */
+/* queues.h: the structures of a session on the host and its ranks. executor.c sets them up, and the threads of queues.c
+ * use them.
+ */
 #ifndef FCP_HOST_QUEUES_H
 #define FCP_HOST_QUEUES_H
 #include <pthread.h>
@@ -77,13 +79,13 @@ struct fcp_exec {
     fcp_error error; /* the first, under lock */
 };
 
-/* What threads run. fcp_queue_compute and fcp_queue_comm take an fcp_rank: they walk the queue of that name to its end,
- * or until the pass fails. fcp_queue_help takes a struct fcp_member: it computes heads until its team stops. */
+/* The functions that threads run. fcp_queue_compute and fcp_queue_comm take an fcp_rank: they execute the queue of
+ * that name to its end, or until the pass fails. fcp_queue_help takes a struct fcp_member: it computes heads until
+ * its team stops. */
 void *fcp_queue_compute(void *rank);
 void *fcp_queue_comm(void *rank);
 void *fcp_queue_help(void *member);
-/* Has the pass failed? `session` is an fcp_exec. In the caller's thread it first asks him whether he wants no more of
- * it. */
+/* Has the pass failed? `session` is an fcp_exec. In the caller's thread, first asks the caller whether to stop. */
 bool fcp_queue_over(void *session);
 /* Keeps the first error and ends the pass. */
 void fcp_queue_fail(fcp_exec *s, fcp_code code, fcp_where where, const char *text);

@@ -1,4 +1,4 @@
-/* row_ops.c: what the host backend does between matrix products.
+/* row_ops.c: what the host backend computes between matrix products: softmax, merging, rounding of rows.
  *
  * Requires: tiles and rows that do not overlap.
  * Cost:     one or two passes over a tile, which is still in the cache. Most of it is the exponential.
@@ -79,8 +79,9 @@ FCP_CLONES static float row_max(const float *restrict row, size_t width, float m
     return most;
 }
 
-/* row = e^(row - base); returns the sum. The difference is taken before the scale to base 2: a score times log2 e may
- * leave float32, and rounding it would cost more than rounding a difference, which is small where e^ is not 0. */
+/* row = e^(row - base); returns the sum. The difference is taken before it is scaled to base 2, for two reasons: a
+ * score times log2 e may not fit in float32, and rounding that product loses more than rounding the difference,
+ * which is small wherever e^ is not 0. */
 FCP_CLONES static float row_exp(float *restrict row, size_t width, float base) {
     float lanes[FCP_LANES] = {0}, sum = 0;
     for (size_t c = 0; c < width; c += FCP_LANES)
@@ -97,8 +98,8 @@ FCP_CLONES static void row_scale(float *restrict row, size_t width, float factor
     for (size_t c = 0; c < width; c++) row[c] *= factor;
 }
 
-/* p = e^(p - base - low), ds = p * (ds - delta). p - base is exact where the result is not far below 1, however large
- * both are, so that `low` is not lost beside them. */
+/* p = e^(p - base - low), ds = p * (ds - delta). Subtracting `base` first is exact where the result is not far below
+ * 1, however large p and base are, so `low` is not lost beside them. */
 FCP_CLONES static void row_gradient(float *restrict p, float *restrict ds, size_t width, float base, float low,
                                     float delta) {
     for (size_t c = 0; c < width; c++) {

@@ -1,9 +1,9 @@
-/* row_ops.h: what the host backend does between matrix products, row by row, in float32.
+/* row_ops.h: what the host backend computes between matrix products, row by row, in float32.
  *
- * A tile of scores has `ld` numbers from one row to the next. Scores, m and LSE are in natural units. Functions that
+ * A tile of scores has `ld` numbers from one row to the next. Scores, m and LSE are natural logarithms. Functions that
  * take a `width` work on whole groups of FCP_LANES numbers: the width is a multiple of FCP_LANES, and the numbers
- * behind the tile's true width must have been filled (fcp_rows_pad). Sums are made in FCP_LANES partial sums, which are
- * then added in order, so that their bits do not depend on how wide the machine's vectors are.
+ * behind the tile's true width must have been filled (fcp_rows_pad). Sums are made as FCP_LANES partial sums, which are
+ * then added in order, so that their bits do not depend on the width of the machine's vectors.
  */
 #ifndef FCP_HOST_ROW_OPS_H
 #define FCP_HOST_ROW_OPS_H
@@ -28,14 +28,14 @@ void fcp_rows_select(float *s, size_t ld, uint32_t rows, uint32_t columns, const
 /* s[r][c] = value for all c from `from` to width - 1. */
 void fcp_rows_pad(float *s, size_t ld, uint32_t rows, uint32_t from, uint32_t width, float value);
 
-/* One step of the online softmax, for each row: m becomes the maximum of m and the scores; s becomes e^(s - m); l and
- * o (dense rows of head_dim) are scaled to the new m, and the sum of s is added to l. A row that has seen no key has
- * m = -inf and l = 0. */
+/* One step of the online softmax, for each row: m becomes the maximum of m and the scores, and s becomes e^(s - m).
+ * l and o (dense rows of head_dim) are scaled to the new m, and the sum of s is added to l. A row that has seen no
+ * key has m = -inf and l = 0. */
 void fcp_rows_softmax(float *s, size_t ld, uint32_t rows, uint32_t width, float *m, float *l, float *o,
                       uint32_t head_dim);
 
-/* Merges states of the same rows, dense rows of head_dim, that have seen different keys: adds the second to the first.
- * m becomes the greater of the two, to which l and o of both are scaled. */
+/* Merges two states (dense rows of head_dim) of the same rows that have seen different keys: adds the second to the
+ * first. m becomes the greater of the two, to which l and o of both are scaled. */
 void fcp_rows_merge(size_t rows, uint32_t head_dim, float *o, float *m, float *l, const float *more_o,
                     const float *more_m, const float *more_l);
 

@@ -1,10 +1,11 @@
-/* score_values.c: scores, their slopes and sinks on the host.
+/* score_values.c: evaluates scores, their slopes and sinks on the host.
  *
  * Requires: a checked plan, and an environment bound to the tile's sequence.
- * Cost:     one evaluation of the score's code a tile; one of the slope's in the backward pass. A sink takes two
- *           exponentials and a logarithm a row.
+ * Cost:     for each tile one evaluation of the score's code, and in the backward pass one of the slope's. For each row
+ *           with a sink, two exponentials and a logarithm.
  */
 #include "runtime/host/score_values.h"
+#include "runtime/plan/plan.h"
 
 #include <stdlib.h>
 
@@ -76,7 +77,7 @@ void fcp_host_lse(uint32_t rows, const float *m, const float *l, float *out_lse,
     }
 }
 
-/* The sink is one more key, whose value is 0. So the state gets the larger of m and the sink as its m: nothing is
+/* The sink acts as one more key whose value is 0. The state's m becomes the larger of m and the sink. So nothing is
  * subtracted that was added before, and nothing overflows. */
 void fcp_host_sink(double z, uint32_t rows, size_t width, float *o, const float *m, float *l, float *out_lse,
                    float *out_low) {

@@ -1,12 +1,13 @@
-/* score_values.h: scores, their slopes and sinks on the host.
+/* score_values.h: evaluates scores, their slopes and sinks on the host.
  *
- * A score is a function of the logit s = scale * q . k and of the positions: a soft-cap, say, or a bias by distance.
- * Its slope is its derivative by s, which the backward pass needs. Scores of a tile are rows of float32, `ld`
+ * A score is a function of the logit s = scale * q . k and of the positions: a soft cap, for example, or a bias by
+ * distance. Its slope is its derivative by s, which the backward pass needs. Scores of a tile are rows of float32, `ld`
  * numbers apart.
  */
 #ifndef FCP_HOST_SCORE_VALUES_H
 #define FCP_HOST_SCORE_VALUES_H
-#include "runtime/plan/plan.h"
+#include "codegen/mask/code.h"
+#include "runtime/fcp.h"
 
 /* What a worker needs of a plan's score. */
 typedef struct fcp_host_score {
@@ -35,8 +36,8 @@ void fcp_host_score_chain(const fcp_host_score *score, uint32_t rows, uint32_t k
 /* The LSE of rows, m + log l, as two floats: the nearest float, and what rounding took from it. The sum of the two is
  * right to the last bits of log l, however large m is. A row that saw no key has l = 0, and gets -inf and 0. */
 void fcp_host_lse(uint32_t rows, const float *m, const float *l, float *out_lse, float *out_low);
-/* The same with a sink of logit z, for rows that have seen all their keys; `o` is [rows][width]. l becomes what o is to
- * be divided by, and o is scaled to that. A row that saw no key has LSE z, and its l stays 0. */
+/* The same with a sink of logit z, for rows that have seen all their keys; `o` is [rows][width]. l becomes the
+ * number by which o must be divided, and o is scaled to match. A row that saw no key has LSE z, and its l stays 0. */
 void fcp_host_sink(double z, uint32_t rows, size_t width, float *o, const float *m, float *l, float *out_lse,
                    float *out_low);
 #endif

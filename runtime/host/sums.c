@@ -1,8 +1,8 @@
-/* sums.c: see sums.h.
+/* sums.c: exact sums of floats as wide integers (sums.h).
  *
- * A finite float is a whole number of 24 bits times a power of two, which is at least 2^-149. A sum has DIGITS digits
- * of 32 bits each, in words of 64 bits: so what a number adds to a digit is below 2^32, and 2^31 numbers fit before
- * carries have to be passed on. Digits may be negative in between.
+ * A finite float is a 24-bit integer times a power of two, which is at least 2^-149. A sum is an integer of DIGITS
+ * digits of 32 bits each, each in a word of 64 bits. A number adds less than 2^32 to a digit, so 2^31 numbers can be
+ * added before carries must be propagated. Digits may be negative in between.
  *
  * Cost: an addition touches two words. A sum takes 88 bytes.
  */
@@ -83,8 +83,8 @@ void fcp_sums_add(fcp_sums *s, size_t i, float x) {
     to->digit[place / 32 + 1] += bits >> 31 ? -high : high;
 }
 
-/* The sum as a float. The two highest digits have at least 33 bits, and a float has 24: of the digits below, only
- * whether they are all 0 can matter, which the lowest bit tells. */
+/* Rounds the sum to a float. The two highest digits have at least 33 bits, and a float has 24. Of the digits below
+ * them, rounding needs to know only whether all are 0, which goes into the lowest bit. */
 static float rounded(struct sum *x) {
     if (x->other != 0) return isnan(x->other) ? NAN : (float)x->other; /* also if it is NaN */
     carry(x);

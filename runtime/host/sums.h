@@ -1,8 +1,8 @@
-/* sums.h: sums of float32 that come out the same in whatever order they are added.
+/* sums.h: sums of float32 that come out the same in whatever order the numbers are added.
  *
- * Why: every pair of a batch adds to the gradient of a table, and threads reach pairs in an order that nobody fixes. A
- * sum in floating point would depend on that order. These are kept exactly, as whole numbers of the smallest float,
- * 2^-149, and are rounded once, when they are read. So there is nothing that an order could change.
+ * Every pair of a batch adds to the gradient of a table, and threads reach pairs in no fixed order. A floating-point
+ * sum would depend on that order. These sums are exact: they are kept as integer multiples of the smallest float,
+ * 2^-149, and rounded once, when they are read. So no order can change them.
  */
 #ifndef FCP_HOST_SUMS_H
 #define FCP_HOST_SUMS_H

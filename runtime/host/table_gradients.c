@@ -1,11 +1,12 @@
 /* table_gradients.c: gradients of the tables that a score reads, on the host.
  *
  * Requires: a checked plan.
- * Cost:     for each read and pair an evaluation of the read's derivative and of its index, and an addition. Three
- *           quarters of a MiB for each worker.
- * Order:    none matters: sums are exact (sums.h).
+ * Cost:     for each read and pair, one evaluation of the read's derivative and one of its index, and an addition.
+ *           Three quarters of a MiB for each worker.
+ * Order:    any; the sums are exact (sums.h), so their bits do not depend on it.
  */
 #include "runtime/host/table_gradients.h"
+#include "runtime/plan/plan_arrays.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -59,8 +60,8 @@ void fcp_host_tables_keep(fcp_host_tables *t, uint32_t rows, uint32_t keys, cons
     for (uint32_t r = 0; r < rows; r++) memcpy(t->s + (size_t)r * keys, s + r * ld, keys * sizeof *s);
 }
 
-/* part = the derivative of the loss by what each pair reads; 0 where P is 0, even if the read's derivative is not
- * finite there. */
+/* part = the derivative of the loss by what each pair reads. It is 0 where P is 0, even if the read's derivative is
+ * not finite there. */
 static void multiply(const fcp_host_pairs *x, bool one, float *part) {
     for (uint32_t r = 0; r < x->tile.rows; r++)
         for (uint32_t c = 0; c < x->tile.keys; c++) {

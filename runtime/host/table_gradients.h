@@ -1,5 +1,10 @@
-/* table_gradients.h: gradients of the tables that a score reads, on the host. Each read of the score adds dS times its
- * derivative (runtime/plan/table_reads.h). */
+/* table_gradients.h: gradients of the tables that a score reads, on the host.
+ *
+ * Example: the score s + bias[h, q - k] reads the table `bias` once. In the backward pass each pair (q, k) of head h
+ *          adds dS, the derivative of the loss by its score, to the gradient of the element bias[h, q - k]. In general
+ *          a score has several such reads, and each adds dS times the score's derivative by what it reads
+ *          (runtime/plan/table_reads.h).
+ */
 #ifndef FCP_HOST_TABLE_GRADIENTS_H
 #define FCP_HOST_TABLE_GRADIENTS_H
 #include "runtime/host/sums.h"
@@ -21,8 +26,8 @@ void fcp_host_tables_bind(const fcp_plan *plan, const double *table, mc_array *a
 /* Keeps the logits of a job, in natural units, before the score is applied to them. */
 void fcp_host_tables_keep(fcp_host_tables *tables, uint32_t rows, uint32_t keys, const float *s, size_t ld);
 
-/* The pairs of a job: their tile, P, and the derivative of the loss by the score, both of which are 0 where the mask
- * does not allow the pair. Rows are `ld` numbers apart. */
+/* The pairs of a job. p is P, and ds is the derivative of the loss by the score; both are 0 where the mask does not
+ * allow the pair. Rows are `ld` numbers apart. */
 typedef struct fcp_host_pairs {
     const mc_env *env;
     mc_tile tile;

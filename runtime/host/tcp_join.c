@@ -1,19 +1,20 @@
-/* tcp_join.c: how the ranks of the transport "tcp" find each other.
+/* tcp_join.c: connects the ranks of the transport "tcp".
  *
- * Requires: as many processes as ranks, whose machines reach each other by IPv4, and the same id in all of them.
- * Gives:    tcp_join.h.
- * Method:   every rank listens. All connect to rank 0, say where they listen, and get the list of all ranks; then each
- *           connects to those between 0 and itself.
- * Proofs:   both ends of a connection prove that they know the id's secret, and neither says it: each draws a number,
- *           and the other answers with a hash of the secret, both numbers and what the connection is for. So a stranger
- *           who has taken the port before rank 0 came cannot pass for it, and learns nothing from those that come to
- *           him. Nothing after that is encrypted or signed: whoever can change what travels can do so.
- * Strangers: those that come are listened to side by side, and none is waited for. One that says what no rank says is
- *           dropped at once, one that says nothing or little at the end of the start, or when there are too many.
- * Address:  rank 0 listens at the address of the id's host, another rank at the one by which it has reached rank 0. If
- *           rank 0's host is no address of this machine (others see it through a translation), or a name that means
- *           this machine to itself alone, it has to listen at all addresses.
- * Cost:     two connections for each pair of ranks, made one after the other by the later rank.
+ * Requires:  as many processes as ranks, whose machines reach each other by IPv4, and the same id in all of them.
+ * Gives:     tcp_join.h.
+ * Method:    every rank listens. All connect to rank 0, tell it where they listen, and get the list of all ranks. Then
+ *            each rank connects to those between 0 and itself.
+ * Proofs:    both ends of a connection prove that they know the id's secret without sending it. Each end sends a random
+ *            number, and the other answers with a hash of the secret, both numbers and the purpose of the connection.
+ *            So a stranger who took the port before rank 0 came cannot pass for rank 0, and learns nothing from those
+ *            that connect. Nothing after that is encrypted or signed: whoever can change what travels can do so.
+ * Strangers: connections of unknown origin are read side by side, and none is waited for. One that sends what no rank
+ *            sends is dropped at once. One that sends too little is dropped at the end of the start, or when there are
+ *            too many.
+ * Address:   rank 0 listens at the address of the id's host; any other rank listens at the address by which it reached
+ *            rank 0. Rank 0's host may be no address of this machine (if others see it through address translation), or
+ *            a name that on this machine means only itself. Then rank 0 listens at all addresses.
+ * Cost:      two connections for each pair of ranks, made one after the other by the later rank.
  */
 #define _GNU_SOURCE
 #include "runtime/host/tcp_join.h"
@@ -215,8 +216,8 @@ static void drop(joining *j, uint32_t i, bool closes) {
     memmove(&j->halves[i], &j->halves[i + 1], (--j->half_count - i) * sizeof *j->halves);
 }
 
-/* Takes somebody who has connected. If there are too many, the oldest has to go, and first of all one that has said
- * nothing yet: a rank speaks at once. */
+/* Accepts a connection. If there are too many, the oldest is dropped, first of all one that has sent nothing yet: a
+ * rank sends at once. */
 static void let_in(joining *j) {
     struct sockaddr_in from = {0};
     socklen_t size = sizeof from;
@@ -339,8 +340,8 @@ static int connect_to(joining *j, int socket, const struct sockaddr_in *at) {
     return getsockopt(socket, SOL_SOCKET, SO_ERROR, &failed, &size) ? errno : failed;
 }
 
-/* Connects to a rank. It may not listen yet, or somebody else may listen in its place; so this tries until the time is
- * over. */
+/* Connects to a rank. The rank may not listen yet, or another program may listen in its place. So this tries again
+ * until the time is over. */
 static fcp_code reach(joining *j, uint32_t rank, uint32_t line, fcp_error *err) {
     const struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr = {j->where[rank].host},
                                    .sin_port = j->where[rank].port};

@@ -1,17 +1,17 @@
 /* transport_mpi.c: the transport "mpi": every rank of a plan is a process, and messages go by MPI.
  *
  * Requires: as many processes as ranks, started by mpirun or srun, which all make their session, run it and end it in
- *           the same way; an MPI for threads (runtime/libraries/mpi.h).
+ *           the same way; an MPI that allows threads (runtime/libraries/mpi.h).
  * Gives:    fcp_transport_mpi.
  * Method:   a session has a communicator of its own. A wire is one message: a header that says what it is, then its
  *           segments end to end. Its tag is the fabric. Two ranks launch their rounds in the same order, and MPI keeps
  *           the order of messages with one tag between two ranks. So a receive gets the message that is meant for it;
- *           the header proves it. Nothing here blocks inside MPI: what is under way is asked about again and again.
- * Failure:  a rank whose session fails tells all others, who listen while they wait, and their sessions fail too. One
- *           that is stopped sends no beats (heartbeat.h), so all who wait give up once the time limit is over. The
- *           limit also ends a wait in which no rank gets on. If a process dies, mpirun ends the others. Where MPI was
- *           begun without MPI_THREAD_MULTIPLE there are no beats: a rank that is busy for longer than the time limit
- *           then seems to stall.
+ *           the header proves it. No call blocks inside MPI: requests under way are polled.
+ * Failure:  a rank whose session fails tells all others. They listen while they wait, and their sessions fail too. A
+ *           rank that is stopped sends no heartbeats (heartbeat.h), so all that wait give up after the time limit. The
+ *           limit also ends a wait in which no rank makes progress. If a process dies, mpirun ends the others. Where
+ *           MPI was initialised without MPI_THREAD_MULTIPLE there are no heartbeats: a rank that is busy for longer
+ *           than the time limit then counts as stalled.
  * Cost:     two copies of the data, beside those of MPI; while a rank waits, a processor now and then.
  */
 #include "runtime/host/transport_mpi.h"
@@ -110,8 +110,8 @@ static void beat(void *context, bool got_on) {
     }
 }
 
-/* Waits until MPI has done what was asked, or another rank fails, or the time limit is over, which starts anew whenever
- * some rank gets on. */
+/* Waits until MPI has completed a request, another rank fails, or the time limit is over. The limit starts anew
+ * whenever some rank makes progress. */
 static fcp_code settle(mpi_net *n, fcp_mpi_handle *request, const char *what, fcp_error *err) {
     fcp_heartbeat_wait wait = fcp_heartbeat_wait_begin(&n->heartbeat);
     uint64_t idle = 0;

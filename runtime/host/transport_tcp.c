@@ -1,21 +1,20 @@
 /* transport_tcp.c: the transport "tcp": every rank of a plan is a process, and each pair of them has connections.
+ * Unlike MPI it needs no launcher of its own, so it works under torchrun and where no MPI is installed.
  *
- * MPI needs its own launcher. This one works under torchrun too, and where no MPI is installed.
- *
- * Requires: as many processes as ranks, whose machines reach each other by IPv4; an id for them to find each other
- *           (HOST:PORT:SECRET, the text that rank 0 prints or a caller hands in).
+ * Requires: as many processes as ranks, whose machines reach each other by IPv4; an id by which they find each other
+ *           (HOST:PORT:SECRET, the text that rank 0 prints or a caller passes).
  * Gives:    fcp_transport_tcp.
  * Method:   tcp_join.c connects all ranks. A wire is a frame: a header, then its segments end to end. Two ranks launch
- *           their rounds in the same order, so a frame is for the round that its receiver is in, or for a later one,
- *           and then it stays in the socket. The header proves it. Beats (heartbeat.h) have connections of their own;
- *           a beat is one byte.
- * Failure:  a rank whose session fails closes its connections. Whoever needs something of it sees that, fails too, and
- *           closes its own, and so on, until all know. A process that dies is seen in the same way. One that is stopped
- *           sends no beats, so all who wait give up once the time limit is over. The limit also ends a wait in which
- *           no rank gets on.
- * Cost:     two connections for each pair of ranks: it is meant for tens of ranks, not for thousands. One copy of the
- *           data on each side, beside the kernel's. Nothing is encrypted: an id's secret keeps strangers' connections
- *           out, not their eyes.
+ *           their rounds in the same order. So a frame is for the round that its receiver is in, or for a later one,
+ *           and then it stays in the socket. The header proves it. Heartbeats (heartbeat.h) have connections of their
+ *           own; a heartbeat is one byte.
+ * Failure:  a rank whose session fails closes its connections. Every rank that needs something from it sees that, fails
+ *           too, and closes its own connections, until all ranks know. A process that dies is noticed in the same way.
+ *           One that is stopped sends no heartbeats, so all that wait give up after the time limit. The limit also ends
+ *           a wait in which no rank makes progress.
+ * Cost:     two connections for each pair of ranks: this is meant for tens of ranks, not for thousands. One copy of the
+ *           data on each side, beside the kernel's. Nothing is encrypted: an id's secret keeps strangers from
+ *           connecting, but not from reading what travels.
  */
 #include "runtime/host/transport_tcp.h"
 

@@ -1,11 +1,11 @@
-/* transport_threads.c: the transport between ranks of one process that compute in host memory: messages.
+/* transport_threads.c: the transport between ranks of one process that compute in host memory.
  *
- * A send copies its segments into a message, which it puts into the receiver's inbox. The receiver takes the message
- * out, copies it to its own segments, and tells the sender. So no rank reads another rank's memory, and the thread
- * sanitizer can see that.
+ * A send copies its segments into a message, and puts it into the receiver's inbox. The receiver takes the message out,
+ * copies it to its own segments, and tells the sender. So no rank reads another rank's memory, and the thread sanitizer
+ * can check that.
  *
- * Cost: two copies of the data, and memory for what is on its way. An inbox holds at most one message for each peer
- *       and fabric, so that looking through it is short. Each rank has one lock, and nobody ever holds two.
+ * Cost: two copies of the data, and memory for messages on their way. An inbox holds at most one message for each peer
+ *       and fabric, so searching it is short. Each rank has one lock, and no thread ever holds two.
  */
 #include "runtime/host/transport_threads.h"
 
@@ -149,9 +149,9 @@ static fcp_code threads_launch(fcp_net *base, uint32_t rank, fcp_pass pass, uint
     return FCP_OK;
 }
 
-/* Takes a message out of the inbox that a receive of the group waits for: *out_wire. NULL: there is none. The lock is
- * held. */
-static struct message *take(struct endpoint *e, uint32_t *out_wire) {
+/* Takes a message out of the inbox for which a receive of the group waits: *out_wire. NULL: there is none. The lock
+ * is held. */
+static struct message *take_message(struct endpoint *e, uint32_t *out_wire) {
     for (struct message **at = &e->inbox; *at; at = &(*at)->next) {
         struct message *m = *at;
         if (m->pass != e->pass || m->round != e->round) continue;
@@ -190,7 +190,7 @@ static fcp_wait threads_wait(fcp_net *base, uint32_t rank, uint32_t milliseconds
             pthread_mutex_unlock(&own->lock);
             return FCP_WAIT_DONE;
         }
-        struct message *m = take(own, &wire);
+        struct message *m = take_message(own, &wire);
         if (!m) {
             if (late) break;
             late = pthread_cond_timedwait(&own->changed, &own->lock, &until) != 0;

@@ -2,9 +2,9 @@
  *
  * Requires: a verified plan: parts in the order of Q pieces, runs in the order of rows and columns.
  * Method:   a strip has two rows of cells, and each row has runs of cells that are not NONE. A sweep over the columns
- *           stops wherever a run begins or ends; between two stops the same rows are active. Neighbouring columns
- *           with the same active rows are joined, up to FCP_JOB_CELLS, and each stretch of neighbouring active rows
- *           becomes a job.
+ *           stops wherever a run begins or ends; between two stops the same rows are active. Neighbouring columns with
+ *           the same active rows are joined into a segment, up to FCP_JOB_CELLS, and each stretch of neighbouring
+ *           active rows of a segment becomes a job.
  * Cost:     linear in the runs of the strip's rows, and a binary search for each part and row.
  */
 #include "runtime/host/visit_products.h"
@@ -13,8 +13,8 @@
 
 #include "runtime/base/grow.h"
 
-/* Columns [begin, end) of cells in which the rows of `active` (bit r is row r) are not NONE. Bit j of partial[r]:
- * cell (r, begin + j) is PARTIAL. */
+/* Columns [begin, end) of cells in which the same rows are not NONE: bit r of `active` is row r. Bit j of partial[r]
+ * says that cell (r, begin + j) is PARTIAL. */
 struct segment {
     uint32_t begin, end, active;
     uint8_t partial[FCP_STRIP_CELLS];

@@ -1,9 +1,9 @@
 /* visit_products.h: cuts a visit into matrix products.
  *
- * A visit is a Q block with the KV blocks that it reads in one stage. A *strip* is FCP_STRIP rows of it (256; fewer
- * at the end of a piece). A *job* is a rectangle of a strip's rows and up to FCP_JOB keys in which no cell of the
- * mask is NONE; it is computed as one matrix product. Each row meets its jobs in the order of the visit's tiles and,
- * in a tile, of its keys: the order of its sums, and so their bits, are the plan's.
+ * A visit is a Q block with the KV blocks that it reads in one stage. A *strip* is FCP_STRIP rows of it (256; fewer at
+ * the end of a piece). A *job* is a rectangle of a strip's rows and up to FCP_JOB keys in which no cell of the mask is
+ * NONE; it is computed as one matrix product. Each row meets its jobs in the order of the visit's tiles and, within a
+ * tile, of its keys. So the plan fixes the order of a row's sums, and with it their bits.
  */
 #ifndef FCP_HOST_VISIT_PRODUCTS_H
 #define FCP_HOST_VISIT_PRODUCTS_H
@@ -30,8 +30,8 @@ typedef struct fcp_work {
 void fcp_work_free(fcp_work *work);
 /* Begins a visit. Errors: FCP_E_NO_MEMORY. */
 fcp_code fcp_work_begin(fcp_work *work, const fcp_plan *plan, const fcp_visit *visit);
-/* Fills work->jobs with the jobs of the strip that begins at `row`, a multiple of FCP_STRIP, of a piece of the Q
- * block, for one class of heads of its range. Strips are asked for in order. FCP_E_NO_MEMORY. */
+/* Fills work->jobs with the jobs of one strip, for one class of heads of its range. The strip begins at `row`, a
+ * multiple of FCP_STRIP, of a piece of the Q block. The strips of a visit are asked for in order. FCP_E_NO_MEMORY. */
 fcp_code fcp_work_strip(fcp_work *work, const fcp_plan *plan, const fcp_visit *visit, uint32_t cls, uint32_t q_piece,
                         uint32_t row);
 #endif

@@ -1,9 +1,9 @@
 /* disassemble.c: runs nvdisasm on a cubin and reads what it prints.
  *
+ * nvdisasm only reads files, so the cubin is in a temporary file while it runs. It is run without a shell.
+ *
  * Requires: a cubin.
- * Gives:    disassemble.h.
  * Cost:     about a second for the kernels of a pass.
- * nvdisasm reads files alone, so the cubin lies in a temporary one while it runs. It is run without a shell.
  */
 #define _GNU_SOURCE
 #include "runtime/jit/disassemble.h"

@@ -1,7 +1,6 @@
 /* jit.c: compiles a kernel once and keeps the cubin in a folder, so that the next run reads it instead of compiling.
  *
  * Requires: sources without #include, so that the text of a source is all that its cubin depends on.
- * Gives:    jit.h.
  * Cost:     a hit reads the entry and hashes it. A miss takes as long as NVRTC does: of several sources the longest,
  *           if there are as many cores and NVRTC is of CUDA 12.3 or later (older ones optimise one program at a time).
  *           NVRTC's own file (100 MB) is hashed once: the cache remembers the hash with the file's path, inode, size
@@ -178,7 +177,7 @@ static char *entry_path(const fcp_jit *j, const uint8_t key[HASH], const char *s
 
 /* --- which NVRTC -------------------------------------------------------------------------------------------------- */
 
-/* The cache's file "nvrtc": which NVRTC was found, and the hash of its file, so that a run whose kernels are all in
+/* The cache's file "nvrtc": which NVRTC was found, and the hash of its file. With it, a run whose kernels are all in
  * the cache neither loads NVRTC nor hashes 100 MB. It is believed only if the file at `path` has not changed, and if
  * the search for NVRTC would go through the same places. */
 typedef struct compiler_record {

@@ -10,8 +10,8 @@
  * and digest; if one of them is wrong, the source is compiled again. Entries are written under a temporary name and
  * renamed.
  */
-#ifndef FCP_KERNELS_JIT_H
-#define FCP_KERNELS_JIT_H
+#ifndef FCP_JIT_JIT_H
+#define FCP_JIT_JIT_H
 #include "runtime/jit/nvrtc.h"
 
 typedef struct fcp_jit fcp_jit;
@@ -23,9 +23,9 @@ void fcp_jit_close(fcp_jit *jit);
 /* Why there is no disk cache, or why something could not be written to it; "" if all is well. Valid until the close. */
 const char *fcp_jit_warning(const fcp_jit *jit);
 
-/* Gives the cubin of `source`: from the disk, and then *out_cached is true and the log empty, or from NVRTC. The other
- * parameters are those of fcp_nvrtc_compile. NVRTC is loaded only when something is compiled, or when the cache does
- * not yet know the hash of NVRTC's file. Errors: FCP_E_BACKEND, FCP_E_ARCH, FCP_E_COMPILE, FCP_E_NO_MEMORY. The caller
+/* Gives the cubin of `source`, from the disk or from NVRTC; from the disk *out_cached is true and the log empty. The
+ * other parameters are those of fcp_nvrtc_compile. NVRTC is loaded only if something is compiled, or if the cache does
+ * not know the hash of NVRTC's file yet. Errors: FCP_E_BACKEND, FCP_E_ARCH, FCP_E_COMPILE, FCP_E_NO_MEMORY. The caller
  * frees *out with fcp_cubin_free, also after an error. */
 fcp_code fcp_jit_compile(fcp_jit *jit, const char *name, const char *source, const char *arch,
                          const char *const *options, fcp_cubin *out, bool *out_cached, fcp_error *err);

@@ -1,10 +1,12 @@
 /* kernel_source.c: describes a plan to codegen, which prints its kernels.
  *
  * Requires: a plan that passed fcp_plan_check.
- * Gives:    kernel_source.h.
  * Cost:     linear in the text, about 50 KB.
  */
 #include "runtime/jit/kernel_source.h"
+#include "runtime/plan/enum_names.h"
+#include "runtime/plan/head_ranges.h"
+#include "runtime/plan/plan_arrays.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -50,11 +52,12 @@ fcp_code fcp_kernel_check(const fcp_plan *plan, fcp_error *err) {
             fcp_dtype_name((fcp_dtype)p->dtype));
     if (p->values_in_keys)
         return fcp_fail(err, FCP_E_HEADS,
-                        "kernels read V from memory of its own, and the plan's values are in its keys: give V apart, as "
-                        "in model { head_dim = 192; value_dim = 128; values = own }, or run the plan on the host");
+                        "kernels read V from memory of its own, and the plan's values are in its keys: give V apart, "
+                        "as in model { head_dim = 192; value_dim = 128; values = own }, or run the plan on the host");
     if (!emit_has_dims(p->head_dim, p->value_dim))
-        return fcp_fail(err, FCP_E_HEADS, "there are kernels for " EMIT_DIMS "; the plan's are %" PRIu32 " and %" PRIu32,
-                        p->head_dim, p->value_dim);
+        return fcp_fail(err, FCP_E_HEADS,
+                        "there are kernels for " EMIT_DIMS "; the plan's are %" PRIu32 " and %" PRIu32, p->head_dim,
+                        p->value_dim);
     return FCP_OK;
 }
 
@@ -128,7 +131,7 @@ static fcp_code describe_plan(const fcp_plan *plan, emit_program *out, emit_arra
     return FCP_OK;
 }
 
-static fcp_code make_source(const fcp_plan *plan, unsigned skeletons, bool fused, char **out_text, fcp_error *err) {
+fcp_code fcp_kernel_source(const fcp_plan *plan, unsigned skeletons, bool fused, char **out_text, fcp_error *err) {
     emit_program program;
     emit_array *arrays = NULL;
     fcp_table_reads *reads = NULL;
@@ -138,9 +141,10 @@ static fcp_code make_source(const fcp_plan *plan, unsigned skeletons, bool fused
     fcp_code code = fcp_kernel_check(plan, err);
     unsigned passes = (skeletons & EMIT_FORWARDS ? 1u << FCP_FORWARD : 0) |
                       (skeletons & (EMIT_BACKWARD | EMIT_TABLES) ? 1u << FCP_BACKWARD : 0);
-    if (!code && passes & ~plan->problem->passes)
+    const unsigned missing = passes & ~plan->problem->passes;
+    if (!code && missing)
         code = fcp_fail(err, FCP_E_PASS, "the plan has no %s pass",
-                        fcp_pass_names[passes & ~plan->problem->passes & 1u << FCP_FORWARD ? FCP_FORWARD : FCP_BACKWARD]);
+                        fcp_pass_names[missing >> FCP_FORWARD & 1 ? FCP_FORWARD : FCP_BACKWARD]);
     const uint32_t d = plan->problem->head_dim, v = plan->problem->value_dim;
     if (!code && skeletons & (EMIT_ORDERED | EMIT_UNORDERED) && emit_backward(d, v, true, false) == EMIT_SPLIT)
         code = fcp_fail(err, FCP_E_HEADS,
@@ -181,12 +185,4 @@ static fcp_code make_source(const fcp_plan *plan, unsigned skeletons, bool fused
     if (!code) *out_text = s.text;
     else free(s.text);
     return code;
-}
-
-fcp_code fcp_kernel_source(const fcp_plan *plan, unsigned skeletons, char **out_text, fcp_error *err) {
-    return make_source(plan, skeletons, false, out_text, err);
-}
-
-fcp_code fcp_kernel_source_fused(const fcp_plan *plan, unsigned skeletons, char **out_text, fcp_error *err) {
-    return make_source(plan, skeletons, true, out_text, err);
 }

@@ -1,10 +1,10 @@
 /* nvrtc.c: compiles CUDA source with NVRTC, and reads in the log what registers and memory each kernel takes.
  *
- * Requires: a source without #include.
- * Gives:    nvrtc.h.
- * Cost:     60 to 1000 ms a compilation.
  * NVRTC's functions are declared in nvrtc_symbols.h rather than included, so that a machine without CUDA can build
  * this.
+ *
+ * Requires: a source without #include.
+ * Cost:     60 to 1000 ms a compilation.
  */
 #include "runtime/jit/nvrtc.h"
 

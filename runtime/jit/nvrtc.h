@@ -1,6 +1,6 @@
 /* nvrtc.h: compiles CUDA source to a cubin with NVRTC, which is loaded when it is first needed. No GPU is needed. */
-#ifndef FCP_KERNELS_NVRTC_H
-#define FCP_KERNELS_NVRTC_H
+#ifndef FCP_JIT_NVRTC_H
+#define FCP_JIT_NVRTC_H
 #include "runtime/fcp.h"
 
 typedef struct fcp_nvrtc {

@@ -1,11 +1,13 @@
-/* hops.c: how often a partial result is rounded on its way.
+/* hops.c: counts how often a partial result is rounded on its way.
  *
  * Requires: a verified plan.
- * Method:   of each block, the transfers of its partials in the order of their rounds. A rank sends a partial on after
- *           it has received all that it adds, so what it sends has come over one hop more than what it has received.
- * Cost:     sorts the transfers of partials.
+ * Method:   for each block, the transfers of its partial results in the order of their rounds. A rank sends a partial
+ *           result on after it has received all that it adds. So what it sends has made one hop more than what it has
+ *           received.
+ * Cost:     sorts the transfers of partial results.
  */
 #include "runtime/judge/hops.h"
+#include "runtime/plan/instructions.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -2,7 +2,6 @@
 #ifndef FCP_JUDGE_JUDGE_PARTS_H
 #define FCP_JUDGE_JUDGE_PARTS_H
 #include "runtime/judge/reference.h"
-#include "runtime/plan/plan.h"
 
 /* A number of the result beside the reference. */
 typedef struct place {
@@ -23,9 +22,9 @@ typedef struct measure {
     double odd_result, odd_expected;
 } measure;
 
-/* One number of the result beside what it should be. `result` is NULL where it is not to be judged: then only the
- * naive computation's error counts. allowance: how far it may be off. `told`: that is little enough to prove something.
- * `empty`: it is of a row that sees no keys. */
+/* Compares one number of the result with the reference. `result` is NULL if it is not to be judged: then only the
+ * naive computation's error counts. allowance: how far off it may be. told: the allowance is small enough that the
+ * number proves something. empty: the row sees no keys. */
 void measure_number(measure *m, fcp_dtype dtype, uint64_t at, const double *result, double naive, double exact,
                     double allowance, bool told, bool empty);
 void measure_merge(measure *into, const measure *m);

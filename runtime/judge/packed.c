@@ -1,6 +1,7 @@
 /* packed.c: cuts packed tensors by a plan's layout, runs a session on the parts, and puts the results together again.
  *
- * Requires: a checked plan; tensors of the plan's shape. Cost: linear in the tensors.
+ * Requires: a checked plan; tensors of the plan's shape.
+ * Cost:     linear in the tensors.
  */
 #include "runtime/judge/packed.h"
 

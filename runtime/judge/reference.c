@@ -1,10 +1,12 @@
-/* reference.c: holds a result against the definition of attention. reference.h says what is computed.
+/* reference.c: runs a judgement: cuts it into tasks and shares them out to threads (reference.h).
  *
  * Requires: a checked plan; packed inputs.
- * Method:   A task is one KV head of one sequence, with the query heads that share it; in a sample it is one run of
- *           rows. Threads take tasks, the longest sequences first; task.c does one, and verdict.c judges.
+ * Method:   a task is one KV head of one sequence, with the query heads that share it; in a sample it is one run of
+ *           rows. Threads take tasks, the longest sequences first. task.c computes a task, and verdict.c judges.
  */
 #include "runtime/judge/reference.h"
+#include "runtime/plan/layout.h"
+#include "runtime/plan/sides.h"
 
 #include <stdlib.h>
 

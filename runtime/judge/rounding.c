@@ -1,9 +1,9 @@
-/* rounding.c: what rounding may do to the numbers of a strip: the rule of reference.h.
+/* rounding.c: bounds what rounding may do to the numbers of a strip, by the rule of RULE.md.
  *
  * Requires: a strip between the steps of its exact computation.
- * Gives:    strip.h: squares of errors, number by number, and what is known of rows and keys.
- * Cost:     half as many multiplications as the exact computation; in the backward pass five sixths. A score is evaluated
- *           twice more in float64, and where logits are large four times.
+ * Gives:    squares of errors, number by number, and bounds that rows and keys share (strip.h).
+ * Cost:     half as many multiplications as the exact computation; in the backward pass five sixths. A score is
+ *           evaluated twice more in float64, and where logits are large four times.
  */
 #include <float.h>
 #include <math.h>
@@ -46,8 +46,8 @@ static double term_of(const struct strip *s, double n) {
     return square(added(s, n) * UNIT) + square(spread(n) * part_rounded(s->dtype));
 }
 
-/* How many units the base that kernels subtract from exponents is off by, where LSE is x: without a score they may
- * scale before they subtract, while the base is below 256 in units of log2. */
+/* How many units the base that kernels subtract from exponents is off by, where LSE is x. Kernels without a score
+ * may scale before they subtract, while the base is below 256 in units of log2. */
 static double base_off(const struct strip *s, double x) {
     return s->score.count || !for_gpus(s) ? 0 : fmin(fabs(x), 178);
 }
@@ -115,8 +115,8 @@ static struct compared compare_scores(const struct task *t, uint32_t i) {
     return c;
 }
 
-/* Raises c->logit to what the naive score is off by for logits `by` times those of a row. Where a score moves logits
- * far away, rounding is coarse, and in a row of few keys it may do little by chance. */
+/* Raises c->logit to the error of the naive score for logits that are `by` times those of a row. Where a score moves
+ * logits far away, rounding is coarse, and a row of few keys may show little of that by chance. */
 static void compare_elsewhere(const struct task *t, uint32_t i, double by, struct compared *c) {
     const struct strip *s = &t->strip;
     float moved[TILE], naive[TILE];
@@ -145,8 +145,8 @@ static bool has_kinks(mc_code code) {
     return false;
 }
 
-/* How far the score and its slope move in a row if its logits do, up or down, by as much as they may be off. What was
- * there before is kept if it is more. */
+/* How far the score and its slope move in a row if its logits move, up or down, by as much as they may be off. Keeps
+ * what was there before if that is more. */
 static void move_scores(struct task *t, uint32_t i, const double *dots, bool up) {
     const struct strip *s = &t->strip;
     double moved[TILE], score[TILE], slope[TILE] = {0};
@@ -167,11 +167,11 @@ static void move_scores(struct task *t, uint32_t i, const double *dots, bool up)
     }
 }
 
-/* What the arguments of the softmax are off by, and the slopes, where there is a score: it is evaluated again for
+/* Bounds the errors of the softmax's arguments, and of the slopes, where there is a score: evaluates it again for
  * logits that are as far off as they may be. Called when p holds the arguments in both computations.
  *
- * Rows of keys in a sample take LSE as the result has it, which is as far off as the logits are together. So there the
- * exact logits are moved to where the naive ones are. */
+ * Rows of keys in a sample take LSE from the result, which is off by as much as the row's logits are off together. So
+ * there the exact logits are moved to where the naive ones are. */
 static void bound_scores(struct task *t) {
     struct strip *s = &t->strip;
     const bool kinks = has_kinks(s->score), gpus = for_gpus(s);
@@ -228,8 +228,8 @@ static void gather_squares(const struct strip *s, struct check_exact_buffers *b,
     }
 }
 
-/* By how much a part p of a sum of 1 grows, or shrinks, if its exponent is up to `off` more, or less. `x` is its
- * logarithm, which is finite where p is 0 because it is small. */
+/* By how much a part p of a sum of 1 grows, or shrinks, if its exponent is up to `off` more, or less. `x` is the
+ * logarithm of p, which is finite even where p itself is rounded to 0. */
 static double growth(double p, double x, double off) {
     enum { MOST = 300 };
     if (off < 1e-4) return p * (off + off * off / 2);
@@ -237,8 +237,8 @@ static double growth(double p, double x, double off) {
 }
 static double shrinkage(double p, double off) { return off < 1e-4 ? p * off : -p * expm1(-off); }
 
-/* How far a part p of a sum of 1 may be off that grows or shrinks by so much itself, and of which the others do,
- * added up. */
+/* How far off a part p of a sum of 1 may be, if the part itself grows or shrinks by so much, and the other parts by
+ * so much together. */
 static double part_off(double p, double grows, double shrinks, double others_grow, double others_shrink) {
     const double rest = fmax(1 - p, 0), kept = fmax(1 - shrinks, 0), left = fmax(1 - others_shrink, 0);
     const double up = rest * grows / (1 + grows), down = rest > 0 ? fmin(rest * shrinks / kept, p) : 0;
@@ -270,8 +270,9 @@ static void add_part(struct softmax_off *r, double p, double x, double off) {
     r->reach = fmax(r->reach, x + all);
 }
 
-/* `sink` is the logarithm of the sink's part of the sum, and `sink_off` what its exponent is off by. Arguments of the
- * softmax are in `weight`. What the keys are off by together they are off by beside the sink. */
+/* Bounds the errors of a row's P. `sink` is the logarithm of the sink's part of the sum, and `sink_off` the error of
+ * its exponent. `weight` holds the arguments of the softmax. An error that all keys share is an error relative to
+ * the sink. */
 static struct softmax_off bound_softmax(struct task *t, uint32_t i, double sink, double sink_off) {
     const struct strip *s = &t->strip;
     const double *p = t->exact.p + i * s->n, *x = t->weight + i * s->n;
@@ -295,8 +296,8 @@ static struct softmax_off bound_softmax(struct task *t, uint32_t i, double sink,
     return r;
 }
 
-/* How often an error of P counts in a sum of squares. What a small error of an exponent is called is much more than it
- * mostly is; a large one leaves P anywhere. */
+/* The factor of an error of P in a sum of squares. The bound of a small error of an exponent is much larger than the
+ * usual error; a large one leaves P anywhere. */
 static double counted(double off) { return fmin(1 + off, 4); }
 
 /* What a part of the sum is off by, whose exponent is off by so much. */
@@ -317,8 +318,8 @@ static void bound_parts(struct task *t, uint32_t i, const struct softmax_off *r)
             off[j] = s->allow[i * s->n + j] ? bound_part(r, j == r->top, p[j], x[j] - lse, off[j]) : 0;
 }
 
-/* The same where LSE is given: nothing makes up for what an exponent is off by, and for what LSE is, if it is not given
- * as a pair. */
+/* The same where LSE is given: no sum compensates for the errors of an exponent, nor for that of LSE, if it is not
+ * given as a pair. */
 static void bound_given(struct task *t, uint32_t i) {
     const struct strip *s = &t->strip;
     const double *p = t->exact.p + i * s->n, *x = t->weight + i * s->n, lse = t->exact.lse[i], low = t->exact.low[i];
@@ -387,8 +388,8 @@ static void add_rounded(struct rounded *r, double x) {
 }
 static double rounded_off(const struct rounded *r) { return fmin(r->all, 4 * sqrt(r->squares)); }
 
-/* How far delta may be off, which is made of O as it was rounded. What moves P moves O by v - O, and delta by
- * dP - delta; what rounding takes from P v is not made up for. Called when p holds dP and ds P. */
+/* Bounds the error of delta, which is computed from O as it was rounded. An error of P moves O by v - O, and delta
+ * by dP - delta; the rounding of P v is not compensated. Called when p holds dP and ds P. */
 static void bound_delta(struct task *t) {
     const struct strip *s = &t->strip;
     const struct check_exact_buffers *b = &t->exact;

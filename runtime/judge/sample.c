@@ -1,14 +1,16 @@
-/* sample.c: which rows are checked where checking all would take too long.
+/* sample.c: chooses the rows to check where checking all would take too long.
  *
- * Method:  Rows are taken in runs of neighbours, for one head each. All runs of a side, through all sequences and
- *          heads, make one long list; it is cut into as many equal parts as runs can be afforded, and one run is drawn
- *          from each part, by a hash of the part's number. So the sample is spread evenly, depends on the plan alone,
- *          and does not fall into step with lengths or heads.
- * Cost:    linear in sequences.
+ * Method: rows are taken in runs of neighbours, for one head each. All runs of a side, through all sequences and heads,
+ *         form one long list. The list is cut into as many equal parts as runs can be afforded, and from each part one
+ *         run is drawn, by a hash of the part's number. So the sample is spread evenly, depends only on the plan, and
+ *         is not in step with lengths or heads.
+ * Cost:   linear in sequences.
  */
 #include <stdlib.h>
 
 #include "runtime/judge/sample.h"
+#include "runtime/plan/plan_summary.h"
+#include "runtime/plan/sides.h"
 
 enum { LEAST_RUNS = 16 };
 
@@ -23,8 +25,8 @@ static uint64_t runs_of(const fcp_sequence *s, fcp_side side, uint32_t heads, ui
     return (fcp_side_length(s, side) + width - 1) / width * heads;
 }
 
-/* The work of all pairs, where each takes part in `products` products, as many of head_dim numbers as of value_dim. The
- * mask's value costs about one multiplication, and is taken for pairs that are not allowed, too. */
+/* The work of all pairs, if each takes part in `products` products of head_dim numbers and as many of value_dim.
+ * Evaluating the mask costs about one multiplication, also for pairs that are not allowed. */
 static double work_of(const fcp_plan *plan, double products) {
     const fcp_problem *p = plan->problem;
     bool by_head = p->mask_uses & MC_USES_H; /* then the summary counts each head's pairs and positions */
@@ -37,8 +39,8 @@ double fcp_check_work(const fcp_plan *plan, unsigned passes) {
     return work_of(plan, passes >> FCP_BACKWARD & 1 ? 6 : 2);
 }
 
-/* Adds runs of a side that take about `work` in all. If those would be fewer than LEAST_RUNS, they get shorter, and if
- * they cannot, take more. */
+/* Adds runs of a side that take about `work` in all. If those would be fewer than LEAST_RUNS, the runs get shorter;
+ * if they cannot, they take more work. */
 static bool add_runs(const fcp_plan *plan, unsigned passes, fcp_side side, double work, check_sample *sample) {
     const fcp_problem *p = plan->problem;
     uint32_t heads = side == FCP_KEYS ? p->kv_heads : p->heads;

@@ -1,8 +1,8 @@
-/* sample.h: which rows are checked. Private to runtime/judge; reference.h says what users see of it. */
+/* sample.h: chooses the rows to check. Private to runtime/judge; RULE.md says what users see of it. */
 #ifndef FCP_JUDGE_SAMPLE_H
 #define FCP_JUDGE_SAMPLE_H
 #include "runtime/judge/reference.h"
-#include "runtime/plan/plan.h"
+#include "runtime/plan/enums.h"
 
 enum { CHECK_RUN = 32 }; /* rows of a run, at most */
 

@@ -1,15 +1,14 @@
-/* slope.c: the derivative of a score by s, derived anew; and a score whose functions are rough.
+/* slope.c: derives a score by s in the judge's own way; and makes a score whose functions are inexact, as on GPUs.
  *
- * Why: a plan brings the derivative that the compiler made, and the backward pass computes with it. If the judge did,
+ * A plan brings the derivative that the compiler made, and the backward pass computes with it. If the judge used it,
  * too, it could not see that it is wrong. So this file shares nothing with codegen/mask/derive.c, which makes it.
  *
  * Requires: a score that mc_check accepts.
- * Method:   forward-mode differentiation: behind the score's nodes stands, for each real one that s reaches, its
+ * Method:   forward-mode differentiation. Behind the score's nodes comes, for each real node that s reaches, its
  *           derivative, by the textbook's rule for the operation and in terms of the operands' derivatives. Nothing is
- *           simplified or cancelled. Where the derivative of an operand is 0, so is what follows from it, even where
- *           the rule would multiply it by an infinity, as for sqrt(max(s, 0.0)).
- * Meaning:  of min, max, abs and if, the derivative of the branch that they take; abs at 0 has that of +x; a floor is
- *           constant.
+ *           simplified or cancelled. Where the derivative of an operand is 0, so is the result, even where the rule
+ *           would multiply it by an infinity, as for sqrt(max(s, 0.0)). min, max, abs and if have the derivative of the
+ *           branch that they take; abs at 0 has that of +x; a floor is constant.
  * Cost:     O(nodes); at most nine nodes for one of the score.
  */
 #include "runtime/judge/slope.h"

@@ -1,10 +1,10 @@
-/* strip.c: attention of a strip of rows by its definition, in float64 and naively.
+/* strip.c: computes attention of a strip of rows by its definition, in float64 and naively.
  *
  * Requires: buffers of the type, with inputs in them.
  * Gives:    strip.h.
- * Method:   Scores and slopes are evaluated pair by pair in float64, of allowed pairs alone; for the naive computation in
- *           rows of float32, as kernels do.
- * Cost:     as fcp_check_run says, of its rows.
+ * Method:   scores and slopes are evaluated pair by pair in float64, for allowed pairs only; for the naive computation
+ *           in rows of float32, as kernels do.
+ * Cost:     as fcp_check_run says, for its rows.
  */
 #include "runtime/judge/strip.h"
 

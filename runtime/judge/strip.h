@@ -1,5 +1,5 @@
-/* strip.h: some rows of queries against all keys: attention by its definition, in float64 and as a simple program would
- * compute it; and what rounding may do to its numbers. Private to runtime/judge.
+/* strip.h: a strip: some rows of queries against all keys. Its attention by definition, in float64 and naively, and
+ * bounds of what rounding may do to its numbers. Private to runtime/judge.
  */
 #ifndef FCP_JUDGE_STRIP_H
 #define FCP_JUDGE_STRIP_H
@@ -25,8 +25,8 @@ struct strip {
     bool *live;     /* per TILE keys: some pair with them is allowed */
 };
 
-/* TILE keys, with some of which the strip has an allowed pair. first_tile and next_tile go through them; count is 0
- * behind the last. */
+/* TILE neighbouring keys, with at least one of which the strip has an allowed pair. first_tile and next_tile walk
+ * over them; count is 0 behind the last. */
 struct tile {
     size_t key;
     uint32_t count;
@@ -80,13 +80,13 @@ CHECK_NUMBERS(double, exact)
 CHECK_NUMBERS(float, naive)
 #undef CHECK_NUMBERS
 
-/* Of a row of a tensor: the absolute values that its numbers are sums of, and what of them may be lost because it is
- * small; and the most that one pair could add to a number if its P were 1. All for the largest component. */
+/* For a row of a tensor, each for its largest component: the sum of the absolute values that a number is made of;
+ * how much of it may be lost because it is small; and the most that one pair could add to it if its P were 1. */
 struct sums {
     double all, lost, one;
 };
 
-/* What is known of a row of the strip, for bounds of its errors: see reference.h. */
+/* Bounds of a row of the strip (RULE.md). */
 struct row_bounds {
     bool live;                /* it sees a key, and LSE is finite */
     double term, spread, added; /* see term_of, spread and added; of sums over the keys that it sees */
@@ -125,7 +125,7 @@ struct task {
     struct row_bounds rows[STRIP];
     struct sums *sums_k, *sums_v, sums_q[STRIP], sums_o[STRIP]; /* per key, and per row */
     /* Sums of squares of errors, number by number: of dK [n][d] and dV [n][vd], of O [STRIP][vd] and dQ [STRIP][d].
-     * common: how far one of delta moves dQ [STRIP][d]. */
+     * common: how far an error of 1 in delta moves dQ [STRIP][d]. */
     double *squares, *squares_k, *squares_v, *squares_o, *squares_q, *common;
     double *q2, *g2; /* [STRIP][d], [STRIP][vd]: squares of Q and dO */
     double *weight;  /* [STRIP][n]: what a pair's error counts; before P is there, the softmax's argument */
@@ -141,8 +141,9 @@ static inline double square(double x) { return x * x; }
 
 /* The length of a vector, and its largest number. */
 double check_length_of(const double *x, size_t d, double *out_most);
-/* What rounding may do, by reference.h. A task begins with the first; terms: of a sum over queries, at most. The others
- * are called between the steps of the exact computation, when p holds the arguments of the softmax, P, and dP. */
+/* Bound what rounding may do (RULE.md). A task begins with the first; terms: the most terms of a sum over queries.
+ * The others are called between the steps of the exact computation, when p holds the arguments of the softmax, P,
+ * and dP. */
 void check_bound_task(struct task *t, double terms);
 void check_bound_arguments(struct task *t);
 void check_bound_forward(struct task *t);

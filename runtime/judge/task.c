@@ -1,13 +1,16 @@
-/* task.c: one task of the judge: attention of some rows by its definition, and what the judged numbers are off by.
+/* task.c: computes one task of the judge: attention of some rows by its definition, and the errors of the judged
+ * numbers.
  *
  * Requires: a checked plan; packed inputs.
- * Gives:    what the judged results are off by, as reference.h says; and the reference itself, where it is wanted.
+ * Gives:    how far off the judged results are, and may be (RULE.md); and the reference itself, if it is wanted.
  * Method:   STRIP queries are computed at a time, so that a tile of keys, once loaded, serves many. The mask is
- *           evaluated for every pair of a strip. What rounding may do (rounding.c) is bounded between the steps of the
- *           exact computation (strip.c), from what they have just made.
- * Cost:     as fcp_check_run says, of its rows.
+ *           evaluated for every pair of a strip. The bounds (rounding.c) are computed between the steps of the exact
+ *           computation (strip.c), from the results of those steps.
+ * Cost:     as fcp_check_run says, for its rows.
  */
 #include "runtime/judge/task.h"
+#include "runtime/plan/plan.h"
+#include "runtime/plan/plan_arrays.h"
 
 #include <float.h>
 #include <math.h>
@@ -46,9 +49,9 @@ static void fill_mask(struct task *t, uint32_t head) {
 
 /* --- judgement ---------------------------------------------------------------------------------------------------- */
 
-/* How far the numbers of a row may be off: each by the root of `squares`, by `factor` times |common|, by `relative`
- * times itself, and by `flat`. NULL counts as 0. The first two are at most what one pair could add, `one`, and the
- * number itself, where `capped`. */
+/* How far off the numbers of a row may be: the sum of the root of `squares`, `factor` times |common|, `relative`
+ * times the number itself, and `flat`. NULL counts as 0. If `capped`, the first two are at most `one`, the most that
+ * one pair could add, plus the number itself. */
 struct allowed {
     const double *squares, *common;
     double factor, relative, flat, one;

@@ -4,6 +4,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "codegen/mask/code.h"
 #include "runtime/judge/judge_parts.h"
 #include "runtime/judge/sample.h"
 
@@ -22,13 +23,13 @@ typedef struct check_run {
     uint32_t *order;          /* sequences, longest first */
     _Atomic uint64_t next;    /* task */
     pthread_mutex_t lock;
-    double wire[FCP_TENSORS]; /* see reference.h */
+    double wire[FCP_TENSORS]; /* RULE.md: flat */
     measure measures[FCP_TENSORS]; /* under lock */
     fcp_code code;                        /* under lock */
 } check_run;
 
-/* Task `index`: all rows of a KV head of a sequence; or, of a sample, some rows of queries for one head (against all
- * keys), or some keys of one KV head (against all queries). Any number of threads may do tasks of a run. `measures`
- * gets what its numbers are off by. False: out of memory. */
+/* Computes task `index`: all rows of a KV head of a sequence; or, in a sample, some rows of queries for one head
+ * (against all keys), or some keys of one KV head (against all queries). Any number of threads may compute tasks of
+ * a run. `measures` gets the errors of its numbers. False: out of memory. */
 bool check_task(check_run *run, uint64_t index, measure measures[FCP_TENSORS]);
 #endif

@@ -1,4 +1,4 @@
-/* verdict.c: from numbers beside their references to a verdict on each tensor. reference.h says what is allowed. */
+/* verdict.c: turns the errors of a tensor's numbers into a verdict. RULE.md says what is allowed. */
 #include <math.h>
 
 #include <stdio.h>

@@ -1,7 +1,6 @@
 /* mpi.c: loads MPI, begins and ends it, and hides which kind it is.
  *
  * Requires: a process started by mpirun or srun, in which nobody has called MPI_Finalize.
- * Gives:    mpi.h.
  * Method:   no MPI is linked: its functions are found by name, in the process itself or in a library. The symbols that
  *           are there tell which kind of MPI it is (mpi_symbols.h).
  * Cost:     some tenths of a second for MPI_Init. MPI has no timeout: if a rank does not come, it is mpirun that has

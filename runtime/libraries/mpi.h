@@ -23,9 +23,9 @@ typedef union fcp_mpi_handle {
  * `ranks`; MPI must say the same. FCP_E_START: there is no MPI, it says otherwise, it cannot be used from threads, or
  * it has been ended. */
 fcp_code fcp_mpi_begin(uint32_t rank, uint32_t ranks, const char *from, fcp_error *err);
-/* For a process whose other ranks may hang: MPI is not ended at exit, because that would wait for them. The launcher
- * sees a process that ends without having ended MPI, and ends all others. MPI may still write to memory that `kept` is
- * a part of, so that memory is never freed. NULL: there is none. */
+/* For a process whose other ranks may hang: MPI is then not ended at exit, because that would wait for them. The
+ * launcher sees that the process ends without having ended MPI, and ends all others. MPI may still write to the memory
+ * that begins with `kept` (NULL: there is none), so that memory is never freed. */
 typedef struct fcp_mpi_kept {
     struct fcp_mpi_kept *next;
 } fcp_mpi_kept;
@@ -52,12 +52,14 @@ bool fcp_mpi_test(fcp_mpi_handle *request, bool *out_done);
 /* Gives up a receive that nothing has come for. */
 void fcp_mpi_cancel(fcp_mpi_handle *request);
 
-/* Beats: what processes tell each other about themselves while others wait (runtime/host/heartbeat.h). They have a
- * communicator that stays until the process exits: a beat may still be on its way when the session ends for which it
- * was sent. They are sent at any time, so this needs MPI_THREAD_MULTIPLE, which is asked for where MPI is begun here.
+/* Beats: short messages by which processes tell each other that they are alive while others wait
+ * (runtime/host/heartbeat.h). They have a communicator that stays until the process exits, because a beat may still be
+ * on its way when the session ends for which it was sent. They are sent at any time, so they need MPI_THREAD_MULTIPLE,
+ * which is asked for where MPI is begun here.
  *
- * Begins to make the communicator; all processes do this at the same point. *out_request: needs to be done if *out_new;
- * else the communicator is there already. */
+ * Begins to make the communicator; all processes do this at the same point. If *out_new, *request must be waited for;
+ * else the communicator is there already.
+ */
 bool fcp_mpi_beats(fcp_mpi_handle *out_request, bool *out_new);
 /* It is done, and a session begins to beat. False: this MPI does not serve threads at any time, or there is no memory:
  * this process sends no beats. */

@@ -1,8 +1,8 @@
 /* mpi_symbols.h: the functions of MPI that are used, declared here so that no MPI is needed to build.
  *
- * The two kinds of MPI have different handles. In Open MPI a communicator or a type is a pointer to an object with a
- * symbol of its own; in MPICH and its relatives it is an integer with a fixed value. So there is a table of functions
- * for each. Both have room for a status in a structure of FCP_MPI_STATUS bytes.
+ * There are two kinds of MPI, with different handles. In Open MPI a communicator or a type is a pointer to an object
+ * with a symbol of its own; in MPICH and its relatives it is an integer with a fixed value. So there is a table of
+ * functions for each kind. A status of either fits into FCP_MPI_STATUS bytes.
  */
 #ifndef FCP_LIBRARIES_MPI_SYMBOLS_H
 #define FCP_LIBRARIES_MPI_SYMBOLS_H

@@ -1,8 +1,7 @@
 /* nccl.h: the functions of NCCL that are used, how it is loaded, and how its results become our errors.
  *
  * Nothing of NCCL is included, so that a machine without it can build. Types and numbers are those of NCCL 2.19, the
- * oldest version that has everything that is used here. Later versions accept the configuration structure of 2.19 as
- * it is.
+ * oldest version that has everything that is used here. Later versions accept the configuration structure of 2.19.
  */
 #ifndef FCP_LIBRARIES_NCCL_H
 #define FCP_LIBRARIES_NCCL_H

@@ -1,9 +1,9 @@
 /* shared_library.c: dlopen and dlsym, with a message that says where a library was looked for.
  *
- * Requires: a description of the library that outlives the call.
- * Gives:    shared_library.h.
- * Cost:     one dlopen for each place.
  * A library is never unloaded, because CUDA, NCCL and MPI leave threads running that would not survive it.
+ *
+ * Requires: a description of the library that outlives the call.
+ * Cost:     one dlopen for each place.
  */
 #define _GNU_SOURCE
 #include "runtime/libraries/shared_library.h"
@@ -14,8 +14,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What was tried: the files that are not there, and what the loader says of those that it cannot load, as when a library
- * that they need is missing. */
+/* What was tried: the files that are not there, and what the loader says of those that it cannot load, for example
+ * because a library that they need is missing. */
 typedef struct tried {
     char missing[360], broken[260];
     int flags; /* dlopen's */
@@ -54,7 +54,7 @@ static void *open_any(const fcp_library *l, tried *t) {
     if (home && !strcmp(home, "/usr/local/cuda")) home = NULL; /* it is among the usual folders */
     if (only && *only) return open_one(only, t);
     void *handle = NULL;
-    /* Of the toolkit's libraries the process may have one that is older than the system's, as of a package of Python. */
+    /* Of the toolkit's libraries the process may have loaded one already, such as that of a Python package. */
     for (size_t i = 0; l->names[i] && !handle && !l->installed; i++)
         handle = dlopen(l->names[i], t->flags | RTLD_NOLOAD);
     for (size_t i = 0; l->names[i] && !handle; i++) handle = open_one(l->names[i], t);

@@ -1,8 +1,10 @@
-/* array_extremes.c: the least and the greatest elements of arrays, and which keys slices let rows see, over any range.
+/* array_extremes.c: the least and the greatest elements of arrays over any range, and the keys that slices let rows
+ * see.
  *
  * Requires: a checked plan.
- * Method:   trees of extremes, whose groups have FCP_PAIRS_FAN members. Bands of a row are in order and do not touch,
- *           and their edges are linear in the row: so extremes over the rows of a record are at its first or last row.
+ * Method:   trees of minima and maxima, whose groups have FCP_PAIRS_FAN members. The bands of a row are in order and do
+ *           not touch, and their edges are linear in the row. So extremes over the rows of a record are at its first or
+ *           last row.
  * Cost:     to open: linear in the arrays and slices that the mask reads. A range: logarithmic in its length. Memory:
  *           16 bytes for every 15 elements, and 68 for each record of rows.
  */
@@ -10,6 +12,8 @@
 
 #include "runtime/base/stop.h"
 #include "runtime/pairs/pairs_parts.h"
+#include "runtime/plan/plan.h"
+#include "runtime/plan/plan_arrays.h"
 
 /* Elements of an array are looked at one by one at the ends of a range, so there level 0 has groups of them. */
 enum { UNIT = FCP_PAIRS_FAN, FEW_RECORDS = 64, BETWEEN_STOPS = 1 << 16 };
@@ -145,8 +149,8 @@ static fcp_code bands_open(pairs_facts *f, uint32_t id, const volatile int *stop
     return FCP_OK;
 }
 
-/* The first band of a record that some row of [r0, r1] has not left behind at key c0. Ends ascend from band to band in
- * each row, so the first that is so in either end of the rows is the first in any. */
+/* The first band of a record that ends behind key c0 in some row of [r0, r1]. In each row the ends of bands ascend.
+ * So the first such band in the first or the last row is the first in any row. */
 static const mc_band *first_ahead(const mc_band *bands, uint32_t count, int64_t r0, int64_t r1, int64_t c0) {
     uint32_t lo = 0, hi = count;
     while (lo < hi) {

@@ -1,16 +1,17 @@
-/* box_memo.c: answers that are remembered: by what is left to decide in a box, relative to the box's corner.
+/* box_memo.c: remembers how many pairs the mask allows in a box, so that boxes with equal masks are counted once.
  *
- * Example: of `causal` there is left, in each box on the diagonal, "key - query <= 0", and at the box's corner key -
- * query is 0. So the boxes have one key, and the pairs of one of them are those of all.
+ * Example:  in every box on the diagonal, `causal` is "key - query <= 0", where key - query is 0 at the box's corner.
+ *           Relative to their corners these boxes have the same mask. So they have the same key, and the same number of
+ *           pairs.
  *
  * Requires: the box was the last that the mask was asked about; a node is linear or exact as values.c says.
- * Method:   each number is the sum of an offset, which is a constant of the box, and of something that depends on the
- *           place in the box alone: of "query / 64" in a box from query 1024 on, 16 and (place) / 64. Sums add offsets,
- *           and comparisons keep their difference. A key has what depends on the place, and of offsets what matters: of
- *           those of divided numbers the remainder. What is decided in the box is a constant.
- *           So two boxes with equal keys have equal masks at equal places. Two boxes of equal masks may have unlike
- *           keys.
- * Cost:     O(nodes) a key. Memory: at most 4 M words of keys, and a table of them; further ones are not kept.
+ * Method:   each number of the mask's code is split into an offset, which is constant in the box, and a part that
+ *           depends only on the place in the box. Example: in a box from query 1024 on, "query / 64" is 16 + place /
+ *           64. Sums add offsets, and comparisons keep the difference of their operands' offsets. A key consists of the
+ *           parts that depend on the place, and of what matters of the offsets: of a divided number's offset, the
+ *           remainder. What is decided in the whole box is a constant. So two boxes with equal keys have equal masks at
+ *           equal places. The converse need not hold.
+ * Cost:     O(nodes) a key. Memory: at most 4 M words of keys, and a table of them; further keys are not kept.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -49,7 +50,7 @@ void fcp_pairs_memo_close(pairs_memo *m) {
     free(m->offsets);
 }
 
-static void put(spelling *s, int64_t word) { s->memo->key[s->memo->key_count++] = word; }
+static void append_word(spelling *s, int64_t word) { s->memo->key[s->memo->key_count++] = word; }
 
 /* The value at the box's corner. */
 static int64_t at_corner(const pairs_value *v, const pairs_box *b) {
@@ -69,17 +70,17 @@ static void spell_division(spelling *s, const mc_node *x, int64_t *offset) {
     const operand a = operand_of(s, x->a), b = operand_of(s, x->b);
     const pairs_value *by = &s->m->values[x->b];
     if (by->lo == by->hi && by->lo > 0) {
-        put(s, x->op == MC_DIV ? OVER : REST);
-        put(s, a.number);
-        put(s, by->lo);
-        put(s, mc_mod(a.offset, by->lo));
+        append_word(s, x->op == MC_DIV ? OVER : REST);
+        append_word(s, a.number);
+        append_word(s, by->lo);
+        append_word(s, mc_mod(a.offset, by->lo));
         if (x->op == MC_DIV) *offset = mc_div(a.offset, by->lo);
     } else {
-        put(s, x->op);
-        put(s, a.number);
-        put(s, a.offset);
-        put(s, b.number);
-        put(s, b.offset);
+        append_word(s, x->op);
+        append_word(s, a.number);
+        append_word(s, a.offset);
+        append_word(s, b.number);
+        append_word(s, b.offset);
     }
 }
 
@@ -88,16 +89,16 @@ static bool spell_product(spelling *s, const mc_node *x, int64_t *offset) {
     const operand a = operand_of(s, swapped ? x->b : x->a), b = operand_of(s, swapped ? x->a : x->b);
     const pairs_value *by = &s->m->values[swapped ? x->a : x->b];
     if (by->lo == by->hi) {
-        put(s, TIMES);
-        put(s, a.number);
-        put(s, by->lo);
+        append_word(s, TIMES);
+        append_word(s, a.number);
+        append_word(s, by->lo);
         return !__builtin_mul_overflow(a.offset, by->lo, offset);
     }
-    put(s, x->op);
-    put(s, a.number);
-    put(s, a.offset);
-    put(s, b.number);
-    put(s, b.offset);
+    append_word(s, x->op);
+    append_word(s, a.number);
+    append_word(s, a.offset);
+    append_word(s, b.number);
+    append_word(s, b.offset);
     return true;
 }
 
@@ -110,13 +111,13 @@ static bool spell_bands(spelling *s, const mc_node *x) {
         __builtin_add_overflow(band->hi, band->hi_slope ? a.offset : 0, &hi) ||
         __builtin_sub_overflow(lo, b.offset, &lo) || __builtin_sub_overflow(hi, b.offset, &hi))
         return false;
-    put(s, x->op);
-    put(s, a.number);
-    put(s, b.number);
-    put(s, lo);
-    put(s, band->lo_slope);
-    put(s, hi);
-    put(s, band->hi_slope);
+    append_word(s, x->op);
+    append_word(s, a.number);
+    append_word(s, b.number);
+    append_word(s, lo);
+    append_word(s, band->lo_slope);
+    append_word(s, hi);
+    append_word(s, band->hi_slope);
     return true;
 }
 
@@ -125,15 +126,15 @@ static bool spell_two(spelling *s, uint32_t a_node, uint32_t b_node, int64_t *of
     const operand a = operand_of(s, a_node), b = operand_of(s, b_node);
     int64_t apart;
     if (__builtin_sub_overflow(b.offset, a.offset, &apart)) return false;
-    put(s, a.number);
-    put(s, b.number);
-    put(s, apart);
+    append_word(s, a.number);
+    append_word(s, b.number);
+    append_word(s, apart);
     *offset = a.offset;
     return true;
 }
 
-/* Writes a node that is needed, is not linear, and has the value of no other. Each operation has its number of words,
- * so that a key can be read in one way. False: it has no key. */
+/* Writes a node that is needed, is not linear, and does not equal another node. Each operation has a fixed number of
+ * words, so a key can be read in only one way. False: it has no key. */
 static bool spell_node(spelling *s, const mc_node *x, int64_t *offset) {
     int64_t apart;
     switch ((mc_op)x->op) {
@@ -146,7 +147,7 @@ static bool spell_node(spelling *s, const mc_node *x, int64_t *offset) {
     default: break;
     }
     const operand a = operand_of(s, x->a), b = x->b != MC_NONE ? operand_of(s, x->b) : (operand){0, 0};
-    put(s, x->op);
+    append_word(s, x->op);
     switch ((mc_op)x->op) {
     case MC_MIN:
     case MC_MAX: return spell_two(s, x->a, x->b, offset);
@@ -154,22 +155,22 @@ static bool spell_node(spelling *s, const mc_node *x, int64_t *offset) {
     case MC_NE:
     case MC_LT:
     case MC_LE: return spell_two(s, x->a, x->b, &apart);
-    case MC_IF_I: put(s, a.number); return spell_two(s, x->b, x->c, offset);
+    case MC_IF_I: append_word(s, a.number); return spell_two(s, x->b, x->c, offset);
     default: break;
     }
-    put(s, a.number);
+    append_word(s, a.number);
     switch ((mc_op)x->op) {
-    case MC_ADD: put(s, b.number); return !__builtin_add_overflow(a.offset, b.offset, offset);
-    case MC_SUB: put(s, b.number); return !__builtin_sub_overflow(a.offset, b.offset, offset);
+    case MC_ADD: append_word(s, b.number); return !__builtin_add_overflow(a.offset, b.offset, offset);
+    case MC_SUB: append_word(s, b.number); return !__builtin_sub_overflow(a.offset, b.offset, offset);
     case MC_NEG: return !__builtin_sub_overflow(INT64_C(0), a.offset, offset);
-    case MC_ABS: put(s, a.offset); return true;
+    case MC_ABS: append_word(s, a.offset); return true;
     case MC_NOT: return true;
     case MC_AND:
     case MC_OR:
-    case MC_IFF: put(s, b.number); return true;
+    case MC_IFF: append_word(s, b.number); return true;
     case MC_IF_B:
-        put(s, b.number);
-        put(s, operand_of(s, x->c).number);
+        append_word(s, b.number);
+        append_word(s, operand_of(s, x->c).number);
         return true;
     default: return false;
     }
@@ -183,9 +184,9 @@ bool fcp_pairs_key(pairs_memo *memo, const pairs_mask *m, const pairs_box *b, in
     const uint32_t count = m->code.count, root = m->values[count - 1].same;
     spelling s = {memo, m, b, memo->numbers, memo->numbers + count, memo->offsets, 0};
     memo->key_count = 0;
-    put(&s, label);
-    put(&s, b->q1 - b->q0);
-    put(&s, b->k1 - b->k0);
+    append_word(&s, label);
+    append_word(&s, b->q1 - b->q0);
+    append_word(&s, b->k1 - b->k0);
     memset(s.needed, 0, count * sizeof *s.needed);
     s.needed[root] = 1;
     for (uint32_t i = root + 1; i-- > 0;) {
@@ -203,15 +204,15 @@ bool fcp_pairs_key(pairs_memo *memo, const pairs_mask *m, const pairs_box *b, in
         s.offset[i] = 0;
         if (v->linear) {
             const bool is_bool = mc_op_type(m->code.nodes[i].op) == 'b';
-            put(&s, FORM);
-            put(&s, is_bool ? v->lo : v->q); /* a decided bool has no offset */
-            put(&s, v->k);
+            append_word(&s, FORM);
+            append_word(&s, is_bool ? v->lo : v->q); /* a decided bool has no offset */
+            append_word(&s, v->k);
             if (!is_bool) s.offset[i] = at_corner(v, b);
         } else if (!spell_node(&s, &m->code.nodes[i], &s.offset[i])) {
             return false;
         }
     }
-    put(&s, s.number[root]);
+    append_word(&s, s.number[root]);
     return true;
 }
 

@@ -1,13 +1,12 @@
-/* check_cells.c: are the cells of one part of a tile those of the mask?
+/* check_cells.c: checks that the cells of one part of a tile are those of the mask.
  *
  * Requires: a checked plan; the mask is that of the part's sequence, and of a head that the shape is for.
- * Proves:   - The mask allows every pair of a FULL cell.
- *           - It allows no pair of a cell that the shape does not name; none at all where no tile has the two pieces.
- *           - The shape has as many pairs as the mask allows.
- *           A PARTIAL cell may have any pairs: whoever computes it asks the mask.
- * Method:   the part is halved until a box of cells is decided, or is a single cell; the pairs of a single cell are
- *           counted by codegen/mask, unless an equal one has been counted before (box_memo.c). A whole part that is equal
- *           to one that has been proven, of the same shape, is not looked at again.
+ * Proves:   the mask allows every pair of a FULL cell. It allows no pair of a cell that the shape does not name, and
+ *           none at all where no tile has the two pieces. The shape has as many pairs as the mask allows. A PARTIAL
+ *           cell may have any pairs, because kernels evaluate the mask there.
+ * Method:   the part is halved until a box of cells is decided, or is a single cell. The pairs of a single cell are
+ *           counted by codegen/mask, unless an equal one has been counted before (box_memo.c). A whole part that equals
+ *           one of the same shape that has been proven is not looked at again.
  * Cost:     boxes on the boundary of the mask, times the nodes of its code; and where those are not alike, the pairs of
  *           their cells.
  */
@@ -15,6 +14,7 @@
 
 #include "runtime/base/stop.h"
 #include "runtime/pairs/pairs_parts.h"
+#include "runtime/plan/plan.h"
 
 typedef unsigned long long ull;
 
@@ -33,8 +33,8 @@ typedef struct part_view {
     uint64_t pairs;             /* that the mask allows, so far */
 } part_view;
 
-/* What counts as work, about a nanosecond of one processor each: of a box, and of a pair in it that is looked at by
- * itself. */
+/* The work of a box, and of a pair in it that is evaluated by itself. The unit is about a nanosecond of one
+ * processor. */
 static uint64_t box_work(const pairs_prover *p) { return 64 + 8 * (uint64_t)p->mask.code.count; }
 static uint64_t pairs_work(const pairs_prover *p, uint64_t pairs) { return pairs * p->mask.code.count / 2; }
 

@@ -1,27 +1,25 @@
-/* pairs.c: does a plan compute the pairs of its mask, each once?
+/* pairs.c: proves that a plan computes the pairs of its mask, each once.
  *
- * It asks the mask's code, as the plan has it, and shares no code with what builds plans: neither with the compiler's
- * evaluator of boxes nor with its analysis of cells.
+ * It evaluates the mask's code, as the plan has it, and shares no code with what builds plans: neither the compiler's
+ * evaluator of boxes nor its analysis of cells.
  *
  * Requires: fcp_plan_check and fcp_plan_verify have passed. Then pieces hold each token once for each range of heads, a
  *           tile has no two parts of the same pieces, no two tiles are of the same blocks, and each tile is computed
  *           once. So a query and a key of one sequence meet in one pair of pieces for each head, and at most one part
  *           has it.
- * Proves:   for every sequence and head (E615):
- *           - Pieces of which no tile has a part have no allowed pair between them.
- *           - Of a part, check_cells.c: FULL cells have allowed pairs alone, cells that are not computed have none, and the
- *             number of pairs is right. By fcp_plan_check those of tiles are the sums of it, and by the verifier those
- *             of the summary.
- *           So kernels compute exactly the allowed pairs: those of FULL cells without asking the mask, those of PARTIAL
- *           cells by its code.
- * Not proven: that the code is what the plan's source says, or that it reaches no fault. It is taken in its total
- *           meaning, as kernels take it.
+ * Proves:   for every sequence and head (E615): Two pieces of which no tile has a part have no allowed pair between
+ *           them. In a part (check_cells.c) FULL cells have only allowed pairs, cells that are not computed have none,
+ *           and the number of pairs is right. fcp_plan_check proves that the pairs of tiles are sums of those, and the
+ *           verifier that those of the summary are. So kernels compute exactly the allowed pairs: those of FULL cells
+ *           without evaluating the mask, those of PARTIAL cells by its code.
+ * Limits:   that the code is what the plan's source says, or that it reaches no fault, is not proven. Every operation
+ *           is taken as defined for all operands, as in kernels.
  * Method:   for each sequence and range of heads the pieces are put in order of their tokens. Rectangles of pieces are
  *           halved until the mask is decided for all of their pairs, or one pair of pieces is left. Heads whose code is
- *           equal once h is a constant are looked at once; those of one class have one shape.
+ *           equal once h is a constant are proven once; those of one class have one shape.
  * Cost:     linear in pieces and parts (pieces that are not in order are sorted), times the halvings of their
- *           rectangles; and the boxes of check_cells.c. Memory: linear in pieces and parts, the code of heads that differ,
- *           and the memo.
+ *           rectangles; and the boxes of check_cells.c. Memory: linear in pieces and parts, the code of heads that
+ *           differ, and the memo.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -31,6 +29,8 @@
 #include "runtime/base/stop.h"
 #include "runtime/pairs/pairs_parts.h"
 #include "runtime/plan/file.h"
+#include "runtime/plan/head_ranges.h"
+#include "runtime/plan/sides.h"
 
 typedef struct stretch {
     uint64_t start;
@@ -44,8 +44,8 @@ typedef struct head_code {
     uint32_t head;
 } head_code;
 
-/* What is listed of the plan. A *group* is one sequence that has tokens of a side, and one range of heads of it: number
- * i * ranges + range, where i counts these sequences. */
+/* Lists of the plan's pieces and parts by group. A *group* is one sequence that has tokens of a side, and one range
+ * of heads of it. Its number is i * ranges + range, where i counts these sequences. */
 typedef struct lists {
     const fcp_plan *plan;
     uint32_t ranges[FCP_SIDES];
@@ -223,8 +223,8 @@ static pairs_box box_of(const group *g, piece_rect r) {
     return (pairs_box){first.q0, last.q1, first.k0, last.k1};
 }
 
-/* Do all of these parts have the pairs of their pieces, or none? Then, by fcp_plan_check, their cells are FULL, or they
- * have none. */
+/* Do all of these parts have all pairs of their pieces, or none? Then fcp_plan_check has proven that their cells are
+ * FULL, or that they have none. */
 static bool parts_are(const group *g, const uint32_t *parts, uint32_t count, bool full) {
     const fcp_plan *plan = g->l->plan;
     for (uint32_t i = 0; i < count; i++) {

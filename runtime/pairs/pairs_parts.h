@@ -1,13 +1,15 @@
-/* pairs_parts.h: what the files of this room share: a mask that is asked about boxes, the memo of answers, and a pair of
- * pieces whose cells are looked at. Private to runtime/pairs; pairs.c says what is proven. */
+/* pairs_parts.h: what the files of this room share: a mask that is evaluated over boxes, the memo of counted boxes, and
+ * a pair of pieces whose cells are checked. Private to runtime/pairs; pairs.c says what is proven.
+ */
 #ifndef FCP_PAIRS_PAIRS_PARTS_H
 #define FCP_PAIRS_PAIRS_PARTS_H
-#include "runtime/plan/plan.h"
+#include "codegen/mask/code.h"
+#include "runtime/fcp.h"
 
 /* --- array_extremes.c: what is known of arrays and slices, for all sequences ----------------------------------------------- */
 
-/* The least of some numbers and the greatest of others, which have the same indices: of groups of `unit` indices, of
- * groups of FCP_PAIRS_FAN such groups, and so on. */
+/* A tree of the least of some numbers and the greatest of others, which have the same indices: for groups of `unit`
+ * indices, for groups of FCP_PAIRS_FAN such groups, and so on. */
 enum { FCP_PAIRS_FAN = 16, FCP_PAIRS_LEVELS = 16 };
 typedef struct pairs_tree {
     int64_t *least[FCP_PAIRS_LEVELS], *greatest[FCP_PAIRS_LEVELS];
@@ -30,15 +32,15 @@ typedef struct pairs_facts {
 
 fcp_code fcp_pairs_facts_open(pairs_facts *f, const fcp_plan *plan, const volatile int *stop, fcp_error *err);
 void fcp_pairs_facts_close(pairs_facts *f);
-/* Widens [*lo, *hi] by the values of elements [from, to) of an array's data, which may be the part of it that one
- * sequence sees: then `part` says where the part begins. from < to. */
+/* Widens [*lo, *hi] to include elements [from, to) of an array's data. from < to. If the data is the part of the
+ * array that one sequence sees, `part` says where the part begins. */
 void fcp_pairs_extremes(const pairs_facts *f, uint32_t array, const mc_array *part, uint64_t from, uint64_t to,
                         int64_t *lo, int64_t *hi);
 /* Is (row, key) in a band for all rows of [r0, r1] and keys of [c0, c1], or for none? */
 typedef enum pairs_answer { FCP_PAIRS_NONE, FCP_PAIRS_ALL, FCP_PAIRS_MIXED } pairs_answer;
 pairs_answer fcp_pairs_in_bands(const pairs_facts *f, uint32_t bands, int64_t r0, int64_t r1, int64_t c0, int64_t c1);
-/* The one band that these rows have among these keys; NULL if there are several, or none, or the rows do not have the
- * same bands. */
+/* The only band that these rows have among these keys; NULL if there are several, or none, or the rows do not have
+ * the same bands. */
 const mc_band *fcp_pairs_only_band(const pairs_facts *f, uint32_t bands, int64_t r0, int64_t r1, int64_t c0,
                                    int64_t c1);
 
@@ -69,8 +71,8 @@ typedef struct pairs_mask {
 
 /* Is the mask true for all pairs of the box, or for none? MIXED: neither, or it could not be told. Fills m->values. */
 pairs_answer fcp_pairs_evaluate(const pairs_mask *m, const pairs_box *b);
-/* The code for one head, with what is constant folded, elements of tables too, and what the answer does not need
- * replaced by `false`. So heads that see the same often have equal code. `out` has room for code.count nodes. */
+/* Makes the mask's code for one head: folds constants, elements of tables too, and replaces by `false` what the
+ * answer does not need. So heads with the same mask often get equal code. `out` has room for code.count nodes. */
 void fcp_pairs_fold(const fcp_plan *plan, int64_t head, mc_node *out);
 
 /* --- box_memo.c: answers that are remembered -------------------------------------------------------------------------- */
@@ -88,9 +90,9 @@ typedef struct pairs_memo {
 
 bool fcp_pairs_memo_open(pairs_memo *m, uint32_t nodes);
 void fcp_pairs_memo_close(pairs_memo *m);
-/* Makes the key of the box that m was asked about last: what is left to decide there, relative to the box's corner.
- * Boxes of equal sides with equal keys have the same pairs. `label` becomes a part of it. False: it has no key, because
- * it reads an array, say, whose elements are others elsewhere. */
+/* Makes the key of the last box that m was asked about: what is undecided there, relative to the box's corner. Boxes
+ * of equal sides with equal keys have the same pairs. `label` becomes a part of the key. False: the box has no key,
+ * for example because the mask reads an array, whose elements differ from place to place. */
 bool fcp_pairs_key(pairs_memo *memo, const pairs_mask *m, const pairs_box *b, int64_t label);
 /* The number that was kept under the key that was made last. False: there is none. */
 bool fcp_pairs_find(const pairs_memo *m, uint64_t *out);
@@ -121,7 +123,7 @@ typedef struct pairs_meeting {
 fcp_code fcp_pairs_ask(pairs_prover *p, const pairs_box *b, pairs_answer *out);
 /* The box of two pieces. */
 pairs_box fcp_pairs_box_of(const pairs_prover *p, uint32_t q_piece, uint32_t k_piece);
-/* The cells of a meeting are right, and so is its number of pairs. `answer` is the mask's for its box, the last that
- * was asked about. */
+/* Checks that the cells of a meeting are right, and its number of pairs. `answer` is the mask's answer for its box,
+ * which must be the last that it was asked about. */
 fcp_code fcp_pairs_cells(pairs_prover *p, const pairs_meeting *m, pairs_answer answer);
 #endif

@@ -1,15 +1,17 @@
-/* values.c: evaluates a mask's code over a box of queries and keys: is it true for all pairs, for none, or is it mixed?
+/* values.c: evaluates a mask's code over a box of queries and keys: is it true for all pairs, for none, or mixed?
  *
  * Requires: code that has passed mc_check; the box is within the positions of the sequence.
- * Gives:    ALL and NONE are proofs, in the total meaning of codegen/mask/code.h, which is what kernels compute. MIXED
- *           means that the mask differs inside the box, or that the ranges do not tell.
- * Method:   interval arithmetic. Of a number that is linear in query and key, the form is kept, too: its range is
- *           exact, because its ends are at corners of the box, and so is that of the difference of two of them. Numbers
- *           that may wrap around have the range of all 64-bit numbers. A node that is equal to one of its operands all
- *           over the box, as min(x, y) is where x <= y, is known to be the same.
+ * Gives:    ALL and NONE are proofs, for the meaning of the code that codegen/mask/code.h defines, which is what
+ *           kernels compute. MIXED means that the mask differs inside the box, or that the ranges do not tell.
+ * Method:   interval arithmetic. For a number that is linear in query and key, the linear form is kept, too. Its range
+ *           is exact, because its extremes are at corners of the box, and so is the range of the difference of two such
+ *           numbers. Numbers that may wrap around have the range of all 64-bit numbers. A node that equals one of its
+ *           operands all over the box, as min(x, y) does where x <= y, is known to be the same.
  * Cost:     O(nodes) a box, and for each element of an array a logarithm.
  */
 #include "runtime/pairs/pairs_parts.h"
+#include "runtime/plan/plan.h"
+#include "runtime/plan/plan_arrays.h"
 
 typedef __int128 wide;
 typedef struct span { wide lo, hi; } span;
@@ -121,8 +123,8 @@ static void remain(pairs_value *v, const pairs_box *b, const pairs_value *x, con
     set_range(v, s);
 }
 
-/* The elements of an array at indices of [i0, i1]; of one that has columns, in those of [j0, j1]. What is not there
- * counts as 0. */
+/* Bounds the elements of an array at indices of [i0, i1] and, if it has columns, [j0, j1]. Elements outside of the
+ * array count as 0. */
 static void load(const pairs_mask *m, pairs_value *v, uint32_t id, const pairs_value *i, const pairs_value *j) {
     enum { FEW_ROWS = 64 };
     const mc_array *a = &m->env.arrays[id];

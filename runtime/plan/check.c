@@ -1,15 +1,17 @@
-/* check.c: are a plan's tables sound by themselves? Every count, index, sum and enum is checked before it is used.
+/* check.c: checks that the tables of a plan fit together, so that other code can use every index in them unchecked.
  *
  * Requires: pointers to as many records as their counts say, and an index (fcp_plan_index). The contents may be
  *           hostile.
- * Gives:    - Whatever refers to a record finds one.
- *           - Pieces hold every token of the batch exactly once, for each range of heads; so the caller's layout does,
- *             which is a rule or their homes.
- *           - Ranges that must not overlap add up to no more than there is, so that walking them is linear.
- *           - Pairs, runs and shapes fit together.
- *           It does not say whether the plan is right: verify/verify.c does.
- * Cost:     linear (pieces of a sequence that are not in order of start are sorted); memory linear in the tables.
- * Errors:   FCP_E_PLAN_FORMAT, FCP_E_NO_MEMORY.
+ * Gives:    every index, count, sum and enum is in range, or an error:
+ *            - Each reference to a record finds one.
+ *            - Pieces hold every token of the batch exactly once, for each range of heads. So the caller's layout does
+ *              too, whether it is a rule or follows from the homes.
+ *            - Ranges that must not overlap add up to no more than there is, so that walking them is linear.
+ *            - Pairs, runs and shapes agree.
+ *            Whether the plan does the right thing is for verify/verify.c.
+ * Cost:     linear, plus a sort of the pieces of a sequence that are not in order of start; memory linear in the
+ *           tables.
+ * Errors:   FCP_E_PLAN_FORMAT, FCP_E_NO_MEMORY, FCP_E_INTERRUPTED.
  */
 #include <float.h>
 #include <math.h>
@@ -19,7 +21,12 @@
 
 #include "runtime/base/both.h"
 #include "runtime/base/stop.h"
+#include "runtime/plan/enum_names.h"
 #include "runtime/plan/file.h"
+#include "runtime/plan/head_ranges.h"
+#include "runtime/plan/layout.h"
+#include "runtime/plan/plan_check.h"
+#include "runtime/plan/sides.h"
 
 typedef unsigned long long ull;
 
@@ -86,8 +93,8 @@ static uint32_t range_of(const fcp_plan *plan, fcp_side side, const fcp_block *b
     return side == FCP_KEYS ? kv : kv * (p->heads / p->kv_heads / p->range_sub) + h->sub_first / p->range_sub;
 }
 
-/* Do the stretches of every sequence cover it, for each of its ranges of heads? Those of range h of the i-th sequence
- * that has tokens are all[first[j]] to all[first[j + 1] - 1], where j is i * ranges + h. */
+/* Do the stretches of every sequence cover it, for each range of heads? The stretches of range h of the i-th
+ * sequence that has tokens are all[first[j]] to all[first[j + 1] - 1], where j is i * ranges + h. */
 static fcp_code covered(const fcp_plan *plan, fcp_side side, uint32_t ranges, stretch *all, const uint32_t *first,
                         fcp_error *err) {
     for (uint64_t s = 0, next = 0; s < plan->sequences_count; s++) {
@@ -108,11 +115,10 @@ static fcp_code covered(const fcp_plan *plan, fcp_side side, uint32_t ranges, st
             if (fit == n && at == length) continue;
             if (ranges > 1) snprintf(heads, sizeof heads, " for range %u of heads", h);
             if (fit < n)
-                return fcp_fail(err, FCP_E_PLAN_FORMAT,
-                                "piece %u begins at token %llu of sequence %llu, where %llu tokens are covered so "
-                                "far%s", these[fit].item, (ull)these[fit].start, (ull)s, (ull)at, heads);
-            return fcp_fail(err, FCP_E_PLAN_FORMAT, "pieces hold %llu tokens of sequence %llu, which has %llu%s",
-                            (ull)at, (ull)s, (ull)length, heads);
+                return malformed(err, "piece %u begins at token %llu of sequence %llu, where %llu tokens are covered "
+                                 "so far%s", these[fit].item, (ull)these[fit].start, (ull)s, (ull)at, heads);
+            return malformed(err, "pieces hold %llu tokens of sequence %llu, which has %llu%s", (ull)at, (ull)s,
+                             (ull)length, heads);
         }
     }
     return FCP_OK;
@@ -127,9 +133,8 @@ static fcp_code check_cover(const fcp_plan *plan, fcp_side side, fcp_error *err)
     uint64_t held = number ? fcp_number_sequences(plan, side, number) : 0;
     if (ranges > 1 && held > n / ranges) {
         free(number);
-        return fcp_fail(err, FCP_E_PLAN_FORMAT,
-                        "%llu pieces for %llu sequences in %u ranges of heads: some are not held", (ull)n, (ull)held,
-                        ranges);
+        return malformed(err, "%llu pieces for %llu sequences in %u ranges of heads: some are not held", (ull)n,
+                         (ull)held, ranges);
     }
     first = calloc((size_t)held * ranges + 2, sizeof *first);
     stretch *all = malloc((size_t)(n + 1) * sizeof *all);
@@ -169,23 +174,20 @@ static fcp_code check_counts(const fcp_plan *plan, fcp_error *err) {
     };
     for (size_t i = 0; i < sizeof tables / sizeof *tables; i++) {
         if (tables[i].count >= FCP_NONE)
-            return fcp_fail(err, FCP_E_PLAN_FORMAT, "%llu records in table %s", (ull)tables[i].count, tables[i].name);
-        if (!(tables[i].table || !tables[i].count))
-            return fcp_fail(err, FCP_E_PLAN_FORMAT, "table %s is not there", tables[i].name);
+            return malformed(err, "%llu records in table %s", (ull)tables[i].count, tables[i].name);
+        if (!(tables[i].table || !tables[i].count)) return malformed(err, "table %s is not there", tables[i].name);
     }
     if (!(plan->problem_count == 1 && plan->cluster_count == 1 && plan->summary_count == 1))
-        return fcp_fail(err, FCP_E_PLAN_FORMAT, "a plan has one problem, one cluster and one summary");
-    if (plan->source_count > MAX_SOURCE)
-        return fcp_fail(err, FCP_E_PLAN_FORMAT, "a source of %llu bytes", (ull)plan->source_count);
-    if (plan->rounds_count > MAX_ROUNDS)
-        return fcp_fail(err, FCP_E_PLAN_FORMAT, "%llu rounds", (ull)plan->rounds_count);
-    if (!plan->sequences_count) return fcp_fail(err, FCP_E_PLAN_FORMAT, "a plan without sequences");
-    if (!plan->sequence_offsets) return fcp_fail(err, FCP_E_PLAN_FORMAT, "a plan without its index");
+        return malformed(err, "a plan has one problem, one cluster and one summary");
+    if (plan->source_count > MAX_SOURCE) return malformed(err, "a source of %llu bytes", (ull)plan->source_count);
+    if (plan->rounds_count > MAX_ROUNDS) return malformed(err, "%llu rounds", (ull)plan->rounds_count);
+    if (!plan->sequences_count) return malformed(err, "a plan without sequences");
+    if (!plan->sequence_offsets) return malformed(err, "a plan without its index");
     uint64_t ranks = plan->problem->ranks;
     if (!(ranks > 0 && plan->streams_count == FCP_PASSES * ranks * FCP_QUEUES &&
           plan->round_starts_count == FCP_PASSES + 1))
-        return fcp_fail(err, FCP_E_PLAN_FORMAT, "%llu streams, %llu round starts for %llu ranks",
-                        (ull)plan->streams_count, (ull)plan->round_starts_count, (ull)ranks);
+        return malformed(err, "%llu streams, %llu round starts for %llu ranks", (ull)plan->streams_count,
+                         (ull)plan->round_starts_count, (ull)ranks);
     return FCP_OK;
 }
 
@@ -194,77 +196,74 @@ static fcp_code check_sequences(const fcp_plan *plan, fcp_error *err) {
     uint64_t queries = fcp_offsets(plan, FCP_QUERIES)[plan->sequences_count];
     uint64_t keys = fcp_offsets(plan, FCP_KEYS)[plan->sequences_count];
     if (!(p->tokens <= max_tokens && queries == p->tokens && p->key_tokens <= max_tokens && keys == p->key_tokens))
-        return fcp_fail(err, FCP_E_PLAN_FORMAT, "sequences of %llu queries and %llu keys in all, for %llu and %llu",
-                        (ull)queries, (ull)keys, (ull)p->tokens, (ull)p->key_tokens);
+        return malformed(err, "sequences of %llu queries and %llu keys in all, for %llu and %llu", (ull)queries,
+                         (ull)keys, (ull)p->tokens, (ull)p->key_tokens);
     bool split = false;
     for (uint64_t i = 0; i < plan->sequences_count; i++) {
         const fcp_sequence *s = &plan->sequences[i];
         split |= s->queries != s->keys;
         if (!(s->q_first == (p->align == FCP_TOP_LEFT ? 0 : (int64_t)s->keys - (int64_t)s->queries)))
-            return fcp_fail(err, FCP_E_PLAN_FORMAT, "sequence %llu: its %llu queries are aligned at %lld of %llu keys",
-                            (ull)i, (ull)s->queries, (long long)s->q_first, (ull)s->keys);
+            return malformed(err, "sequence %llu: its %llu queries are aligned at %lld of %llu keys", (ull)i,
+                             (ull)s->queries, (long long)s->q_first, (ull)s->keys);
     }
     if (!(split || p->align == FCP_BOTTOM_RIGHT))
-        return fcp_fail(err, FCP_E_PLAN_FORMAT, "an alignment, where every sequence has as many queries as keys");
+        return malformed(err, "an alignment, where every sequence has as many queries as keys");
     if (p->documents != FCP_NONE && !fcp_documents_are_sound(plan))
-        return fcp_fail(err, FCP_E_PLAN_FORMAT, "array %u, of %llu, does not tell documents of %llu tokens apart",
-                        p->documents, (ull)plan->arrays_count, (ull)keys);
-    if (p->pad) return fcp_fail(err, FCP_E_PLAN_FORMAT, "the problem's padding");
+        return malformed(err, "array %u, of %llu, does not tell documents of %llu tokens apart", p->documents,
+                         (ull)plan->arrays_count, (ull)keys);
+    if (p->pad) return malformed(err, "the problem's padding");
     if (split && !fcp_plan_split(plan))
-        return fcp_fail(err, FCP_E_PLAN_FORMAT,
-                        "blocks of both sides, and a sequence with more keys than queries, or fewer");
+        return malformed(err, "blocks of both sides, and a sequence with more keys than queries, or fewer");
     return FCP_OK;
 }
 
 static fcp_code check_problem(const fcp_plan *plan, fcp_error *err) {
     const fcp_problem *p = plan->problem;
     if ((uint64_t)p->nodes * p->gpus != p->ranks)
-        return fcp_fail(err, FCP_E_PLAN_FORMAT, "%u ranks on %u nodes of %u GPUs", p->ranks, p->nodes, p->gpus);
+        return malformed(err, "%u ranks on %u nodes of %u GPUs", p->ranks, p->nodes, p->gpus);
     if (!(p->heads > 0 && p->heads <= MAX_HEADS && p->kv_heads > 0 && p->heads % p->kv_heads == 0 && p->head_dim > 0 &&
           p->head_dim <= MAX_HEAD_DIM && p->value_dim > 0 && p->value_dim <= MAX_HEAD_DIM))
-        return fcp_fail(err, FCP_E_PLAN_FORMAT, "%u heads, %u KV heads, head dimensions %u and %u", p->heads,
-                        p->kv_heads, p->head_dim, p->value_dim);
+        return malformed(err, "%u heads, %u KV heads, head dimensions %u and %u", p->heads, p->kv_heads, p->head_dim,
+                         p->value_dim);
     if (!(p->values_in_keys <= 1 && p->lse_gradient <= (p->passes >> FCP_BACKWARD & 1) &&
           (!p->values_in_keys || p->value_dim <= p->head_dim)))
-        return fcp_fail(err, FCP_E_PLAN_FORMAT,
-                        "values in keys %u, gradient of LSE %u, where heads have %u and %u numbers", p->values_in_keys,
-                        p->lse_gradient, p->head_dim, p->value_dim);
-    if (p->ranks > FCP_MAX_RANKS) return fcp_fail(err, FCP_E_PLAN_FORMAT, "%u ranks", p->ranks);
+        return malformed(err, "values in keys %u, gradient of LSE %u, where heads have %u and %u numbers",
+                         p->values_in_keys, p->lse_gradient, p->head_dim, p->value_dim);
+    if (p->ranks > FCP_MAX_RANKS) return malformed(err, "%u ranks", p->ranks);
     if (!(p->range_kv > 0 && p->kv_heads % p->range_kv == 0 && p->range_sub > 0 &&
           p->heads / p->kv_heads % p->range_sub == 0))
-        return fcp_fail(err, FCP_E_PLAN_FORMAT, "ranges of %u KV heads and %u query heads of each, of %u and %u",
-                        p->range_kv, p->range_sub, p->kv_heads, p->heads / p->kv_heads);
+        return malformed(err, "ranges of %u KV heads and %u query heads of each, of %u and %u", p->range_kv,
+                         p->range_sub, p->kv_heads, p->heads / p->kv_heads);
     if (!(p->dtype < FCP_DTYPES && p->layout < FCP_LAYOUTS && p->strategy < FCP_STRATEGY_COUNT &&
           p->topology < FCP_TOPOLOGY_COUNT && p->align < FCP_ALIGN_COUNT))
-        return fcp_fail(err, FCP_E_PLAN_FORMAT, "dtype %u, layout %u, strategy %u, topology %u, align %u", p->dtype,
-                        p->layout, p->strategy, p->topology, p->align);
+        return malformed(err, "dtype %u, layout %u, strategy %u, topology %u, align %u", p->dtype, p->layout,
+                         p->strategy, p->topology, p->align);
     if (p->wire != FCP_FP32 && p->wire != FCP_BF16)
-        return fcp_fail(err, FCP_E_PLAN_FORMAT, "partial results of dtype %u on the wire", p->wire);
+        return malformed(err, "partial results of dtype %u on the wire", p->wire);
     if (!fcp_layout_is_sound(plan))
-        return fcp_fail(err, FCP_E_PLAN_FORMAT, "layout %u in %llu deals over groups of %u ranks, of %u", p->layout,
-                        (ull)plan->deals_count, p->layout_group, p->ranks);
+        return malformed(err, "layout %u in %llu deals over groups of %u ranks, of %u", p->layout,
+                         (ull)plan->deals_count, p->layout_group, p->ranks);
     if (!(p->block > 0 && (p->block < FCP_CELL || p->block % FCP_CELL == 0)))
-        return fcp_fail(err, FCP_E_PLAN_FORMAT, "a block size of %u tokens", p->block);
+        return malformed(err, "a block size of %u tokens", p->block);
     if (!(p->unit > 0 && (p->unit <= p->max_block || p->unit <= p->max_q_block || p->unit == 1)))
-        return fcp_fail(err, FCP_E_PLAN_FORMAT, "units of %u tokens in blocks of %u and %u", p->unit, p->max_q_block,
-                        p->max_block);
-    if (!(p->coalesce > 0 && p->buffers > 0))
-        return fcp_fail(err, FCP_E_PLAN_FORMAT, "coalesce %u, buffers %u", p->coalesce, p->buffers);
+        return malformed(err, "units of %u tokens in blocks of %u and %u", p->unit, p->max_q_block, p->max_block);
+    if (!(p->coalesce > 0 && p->buffers > 0)) return malformed(err, "coalesce %u, buffers %u", p->coalesce, p->buffers);
     if (!(p->passes & 1u << FCP_FORWARD && p->passes < 1u << FCP_PASSES && p->deterministic <= 1))
-        return fcp_fail(err, FCP_E_PLAN_FORMAT, "passes %#x, deterministic %u", p->passes, p->deterministic);
+        return malformed(err, "passes %#x, deterministic %u", p->passes, p->deterministic);
     if (!isfinite((float)p->scale) || fabsf((float)p->scale) < FLT_MIN)
-        return fcp_fail(err, FCP_E_PLAN_FORMAT, "a scale that no float holds, or 0");
+        return malformed(err, "a scale that no float holds, or 0");
     if (!padded_name(plan->cluster->gpu, sizeof plan->cluster->gpu))
-        return fcp_fail(err, FCP_E_PLAN_FORMAT, "the cluster's GPU name is not text");
+        return malformed(err, "the cluster's GPU name is not text");
     if (plan->cluster->multiprocessors > MAX_MULTIPROCESSORS)
-        return fcp_fail(err, FCP_E_PLAN_FORMAT, "a GPU of %u multiprocessors", plan->cluster->multiprocessors);
-    if (!printable(plan->source, plan->source_count)) return fcp_fail(err, FCP_E_PLAN_FORMAT, "the source is not text");
+        return malformed(err, "a GPU of %u multiprocessors", plan->cluster->multiprocessors);
+    if (!printable(plan->source, plan->source_count)) return malformed(err, "the source is not text");
     fcp_code code = check_sequences(plan, err);
     return code ? code : fcp_plan_check_data(plan, err);
 }
 
-/* Every range of heads begins at a multiple of its size: ranges of equal size that share no head, and leave out none,
- * do. Of query heads it has as many as the problem states; a block that holds KV has all those of its KV heads. */
+/* Every range of heads has the problem's number of KV heads and begins at a multiple of it. So two ranges are the
+ * same or share no head. It has the problem's number of query heads of each KV head or, for blocks that hold KV, all
+ * of them. */
 static fcp_code check_heads(const fcp_plan *plan, fcp_error *err) {
     const fcp_problem *p = plan->problem;
     uint32_t shared = p->heads / p->kv_heads;
@@ -273,23 +272,22 @@ static fcp_code check_heads(const fcp_plan *plan, fcp_error *err) {
         bool all = h->sub_first == 0 && h->sub_count == shared;
         if (!(h->kv_count == p->range_kv && h->kv_first < p->kv_heads && h->kv_first % p->range_kv == 0 &&
               (all || (h->sub_count == p->range_sub && h->sub_first < shared && h->sub_first % p->range_sub == 0))))
-            return fcp_fail(err, FCP_E_PLAN_FORMAT,
-                            "heads %llu: KV heads from %u on, %u of them, of each query heads from %u on, %u of them",
-                            (ull)i, h->kv_first, h->kv_count, h->sub_first, h->sub_count);
+            return malformed(err, "heads %llu: KV heads from %u on, %u of them, of each query heads from %u on, %u of "
+                             "them", (ull)i, h->kv_first, h->kv_count, h->sub_first, h->sub_count);
     }
     return FCP_OK;
 }
-/* Heads have classes if the mask names h. A class gets its number where its first head is. */
+/* If the mask names h, every head has a class. Classes are numbered in the order of their first heads. */
 static fcp_code check_classes(const fcp_plan *plan, fcp_error *err) {
     const uint64_t heads = plan->problem->mask_uses & MC_USES_H ? plan->problem->heads : 0;
     if (plan->head_classes_count != heads || !heads != !plan->range_classes)
-        return fcp_fail(err, FCP_E_PLAN_FORMAT, "classes of %llu heads, where the mask tells %llu apart",
-                        (ull)plan->head_classes_count, (ull)heads);
+        return malformed(err, "classes of %llu heads, where the mask tells %llu apart", (ull)plan->head_classes_count,
+                         (ull)heads);
     uint32_t classes = 0;
     for (uint64_t h = 0; h < heads; h++) {
         if (plan->head_classes[h] > classes)
-            return fcp_fail(err, FCP_E_PLAN_FORMAT, "head %llu is of class %u, and %u come before it", (ull)h,
-                            plan->head_classes[h], classes);
+            return malformed(err, "head %llu is of class %u, and %u come before it", (ull)h, plan->head_classes[h],
+                             classes);
         classes += plan->head_classes[h] == classes;
     }
     return FCP_OK;
@@ -314,15 +312,14 @@ static fcp_code check_blocks(const fcp_plan *plan, fcp_error *err) {
         const fcp_block *k = &plan->blocks[b];
         uint64_t tokens = 0;
         if (split ? k->holds != FCP_HOLDS_Q && k->holds != FCP_HOLDS_KV : k->holds != FCP_HOLDS_BOTH) {
-            code = fcp_fail(err, FCP_E_PLAN_FORMAT, "block %llu holds %#x in a plan that is %ssplit", (ull)b, k->holds,
-                            split ? "" : "not ");
+            code = malformed(err, "block %llu holds %#x in a plan that is %ssplit", (ull)b, k->holds,
+                             split ? "" : "not ");
             break;
         }
         fcp_side side = fcp_side_of(k);
         if (k->first_piece != next || k->pieces == 0 || k->pieces > plan->pieces_count - next) {
-            code =
-                fcp_fail(err, FCP_E_PLAN_FORMAT, "block %llu has pieces from %u on, %u of them; %llu come next of %llu",
-                         (ull)b, k->first_piece, k->pieces, (ull)next, (ull)plan->pieces_count);
+            code = malformed(err, "block %llu has pieces from %u on, %u of them; %llu come next of %llu", (ull)b,
+                             k->first_piece, k->pieces, (ull)next, (ull)plan->pieces_count);
             break;
         }
         for (; next < (uint64_t)k->first_piece + k->pieces; next++) {
@@ -330,10 +327,9 @@ static fcp_code check_blocks(const fcp_plan *plan, fcp_error *err) {
             const fcp_sequence *s = c->sequence < plan->sequences_count ? &plan->sequences[c->sequence] : NULL;
             if (c->block != b || c->offset != tokens || c->length == 0 || !s || c->start > fcp_side_length(s, side) ||
                 c->length > fcp_side_length(s, side) - c->start) {
-                code = fcp_fail(err, FCP_E_PLAN_FORMAT,
-                                "piece %llu of block %llu: tokens %llu to %llu of sequence %u, offset %u, block %u",
-                                (ull)next, (ull)b, (ull)c->start, (ull)c->start + c->length, c->sequence, c->offset,
-                                c->block);
+                code = malformed(err, "piece %llu of block %llu: tokens %llu to %llu of sequence %u, offset %u, block "
+                                 "%u", (ull)next, (ull)b, (ull)c->start, (ull)c->start + c->length, c->sequence,
+                                 c->offset, c->block);
                 break;
             }
             tokens += c->length;
@@ -342,20 +338,18 @@ static fcp_code check_blocks(const fcp_plan *plan, fcp_error *err) {
         if (k->tokens != tokens || k->home >= p->ranks || k->home_slot != homes[k->home]++ ||
             k->heads >= plan->heads_count || !heads_fit(plan, k) || k->flags & ~FCP_BLOCK_WHOLE ||
             (k->flags && !(k->holds & FCP_HOLDS_Q)))
-            code = fcp_fail(err, FCP_E_PLAN_FORMAT,
-                            "block %llu: %u tokens (its pieces: %llu), home %u, home slot %u, heads %u, flags %#x",
-                            (ull)b, k->tokens, (ull)tokens, k->home, k->home_slot, k->heads, k->flags);
+            code = malformed(err, "block %llu: %u tokens (its pieces: %llu), home %u, home slot %u, heads %u, flags "
+                             "%#x", (ull)b, k->tokens, (ull)tokens, k->home, k->home_slot, k->heads, k->flags);
         for (int i = 0; i < FCP_SIDES; i++)
             if (k->holds >> i & 1 && k->tokens > largest[i]) largest[i] = k->tokens;
     }
     free(homes);
     if (code) return code;
     if (next != plan->pieces_count)
-        return fcp_fail(err, FCP_E_PLAN_FORMAT, "%llu pieces, %llu of them in blocks", (ull)plan->pieces_count,
-                        (ull)next);
+        return malformed(err, "%llu pieces, %llu of them in blocks", (ull)plan->pieces_count, (ull)next);
     if (!(largest[FCP_KEYS] == p->max_block && largest[FCP_QUERIES] == p->max_q_block))
-        return fcp_fail(err, FCP_E_PLAN_FORMAT, "the largest blocks have %u and %u tokens, not %u and %u",
-                        largest[FCP_QUERIES], largest[FCP_KEYS], p->max_q_block, p->max_block);
+        return malformed(err, "the largest blocks have %u and %u tokens, not %u and %u", largest[FCP_QUERIES],
+                         largest[FCP_KEYS], p->max_q_block, p->max_block);
     for (int side = 0; side < (split ? FCP_SIDES : 1) && !code; side++)
         code = check_cover(plan, (fcp_side)side, err);
     return code;
@@ -364,12 +358,12 @@ static fcp_code check_blocks(const fcp_plan *plan, fcp_error *err) {
 /* Places in the caller's tensors, and in bundles, are 32-bit numbers. */
 static fcp_code check_layout(const fcp_plan *plan, fcp_error *err) {
     uint32_t ranks = plan->problem->ranks;
-    if (!plan->rank_tokens) return fcp_fail(err, FCP_E_PLAN_FORMAT, "a plan without its index");
+    if (!plan->rank_tokens) return malformed(err, "a plan without its index");
     for (uint32_t r = 0; r < ranks; r++)
         for (int side = 0; side < FCP_SIDES; side++)
             if (fcp_side_tokens(plan, (fcp_side)side, r) > INT32_MAX)
-                return fcp_fail(err, FCP_E_PLAN_FORMAT, "the layout gives rank %u %llu tokens", r,
-                                (ull)fcp_side_tokens(plan, (fcp_side)side, r));
+                return malformed(err, "the layout gives rank %u %llu tokens", r,
+                                 (ull)fcp_side_tokens(plan, (fcp_side)side, r));
     return FCP_OK;
 }
 
@@ -386,11 +380,10 @@ static fcp_code check_shapes(const fcp_plan *plan, fcp_error *err) {
         const fcp_shape_rec *s = &plan->shapes[i];
         if (!(s->q_length && s->k_length && (s->runs || by_class) && s->first_run <= plan->runs_count &&
               s->runs <= plan->runs_count - s->first_run))
-            return fcp_fail(err, FCP_E_PLAN_FORMAT, "shape %llu: %u x %u tokens, %u runs from %u on", (ull)i,
-                            s->q_length, s->k_length, s->runs, s->first_run);
+            return malformed(err, "shape %llu: %u x %u tokens, %u runs from %u on", (ull)i, s->q_length, s->k_length,
+                             s->runs, s->first_run);
         total += s->runs;
-        if (total > plan->runs_count)
-            return fcp_fail(err, FCP_E_PLAN_FORMAT, "shape %llu shares runs with others", (ull)i);
+        if (total > plan->runs_count) return malformed(err, "shape %llu shares runs with others", (ull)i);
         uint64_t rows = ((uint64_t)s->q_length + FCP_CELL - 1) / FCP_CELL;
         uint64_t cols = ((uint64_t)s->k_length + FCP_CELL - 1) / FCP_CELL;
         uint64_t next = 0;                     /* the first cell that may come next: row << 32 | column */
@@ -400,9 +393,8 @@ static fcp_code check_shapes(const fcp_plan *plan, fcp_error *err) {
             const uint64_t count = r->count, full = r->cls == FCP_CELL_FULL, row = (uint64_t)r->row << 32;
             if (!((full || r->cls == FCP_CELL_PARTIAL) && r->row < rows && count > 0 && r->col + count <= cols &&
                   (row | r->col) >= next))
-                return fcp_fail(err, FCP_E_PLAN_FORMAT,
-                                "shape %llu, run %u: %u cells of class %u from row %u, column %u", (ull)i, j, r->count,
-                                r->cls, r->row, r->col);
+                return malformed(err, "shape %llu, run %u: %u cells of class %u from row %u, column %u", (ull)i, j,
+                                 r->count, r->cls, r->row, r->col);
             next = row + r->col + count; /* at most `cols`, which fits below the row */
             unsigned __int128 area =
                 (unsigned __int128)extent(s->q_length, r->row, 1) * extent(s->k_length, r->col, count);
@@ -410,16 +402,15 @@ static fcp_code check_shapes(const fcp_plan *plan, fcp_error *err) {
             most += full ? area : area - count;
         }
         if (!(s->pairs >= least && s->pairs <= most))
-            return fcp_fail(err, FCP_E_PLAN_FORMAT, "shape %llu has %llu pairs, which its runs cannot hold", (ull)i,
-                            (ull)s->pairs);
+            return malformed(err, "shape %llu has %llu pairs, which its runs cannot hold", (ull)i, (ull)s->pairs);
     }
     if (total != plan->runs_count)
-        return fcp_fail(err, FCP_E_PLAN_FORMAT, "%llu runs, %llu of them in shapes", (ull)plan->runs_count, (ull)total);
+        return malformed(err, "%llu runs, %llu of them in shapes", (ull)plan->runs_count, (ull)total);
     return FCP_OK;
 }
 
-/* The pairs of a part: of its one shape, or of the shapes of its classes, over their heads. All shapes are between
- * pieces of these lengths, and some head sees something. */
+/* The pairs of a part. With classes of heads it has a shape for each class of its range, and its pairs are those of
+ * all the heads. All its shapes are between pieces of the same lengths, and at least one head sees something. */
 static fcp_code part_pairs(const fcp_plan *plan, const fcp_part *c, uint32_t heads, uint64_t *out, fcp_error *err) {
     const fcp_shape_rec *first = &plan->shapes[c->shape];
     *out = first->pairs;
@@ -427,26 +418,25 @@ static fcp_code part_pairs(const fcp_plan *plan, const fcp_part *c, uint32_t hea
     const uint32_t classes = fcp_class_count(plan, heads);
     const size_t id = (size_t)(c - plan->parts);
     if (classes > plan->shapes_count - c->shape)
-        return fcp_fail(err, FCP_E_PLAN_FORMAT, "part %zu has shapes from %u on, for %u classes of heads", id, c->shape,
-                        classes);
+        return malformed(err, "part %zu has shapes from %u on, for %u classes of heads", id, c->shape, classes);
     uint64_t runs = 0;
     *out = 0;
     for (uint32_t i = 0; i < classes; i++) {
         const fcp_shape_rec *s = first + i;
         uint64_t pairs;
         if (s->q_length != first->q_length || s->k_length != first->k_length)
-            return fcp_fail(err, FCP_E_PLAN_FORMAT, "part %zu: shape %u is between other pieces than shape %u", id,
-                            c->shape + i, c->shape);
+            return malformed(err, "part %zu: shape %u is between other pieces than shape %u", id, c->shape + i,
+                             c->shape);
         if (__builtin_mul_overflow(s->pairs, (uint64_t)fcp_class_size(plan, heads, i), &pairs) ||
             __builtin_add_overflow(*out, pairs, out))
-            return fcp_fail(err, FCP_E_PLAN_FORMAT, "part %zu has more than 2^64 pairs", id);
+            return malformed(err, "part %zu has more than 2^64 pairs", id);
         runs += s->runs;
     }
-    return runs ? FCP_OK : fcp_fail(err, FCP_E_PLAN_FORMAT, "part %zu: no class of heads sees anything", id);
+    return runs ? FCP_OK : malformed(err, "part %zu: no class of heads sees anything", id);
 }
 
-/* Where the parts of tiles have shapes for classes of heads: parts either have the same shapes or none in common. Only
- * then is it clear which shape is for whom. */
+/* With classes of heads, a part has several shapes, which lie next to each other. Two parts must have the same
+ * shapes or none in common: only then is it clear which class a shape is for. */
 static fcp_code check_shared_shapes(const fcp_plan *plan, fcp_error *err) {
     if (!plan->range_classes) return FCP_OK;
     uint32_t *count = calloc((size_t)plan->shapes_count + 1, sizeof *count); /* of a part's first shape: how many */
@@ -457,16 +447,16 @@ static fcp_code check_shared_shapes(const fcp_plan *plan, fcp_error *err) {
         const uint32_t classes = fcp_class_count(plan, plan->blocks[t->q_block].heads);
         for (const fcp_part *c = plan->parts + t->first_part, *end = c + t->parts; c < end && !code; c++) {
             if (count[c->shape] && count[c->shape] != classes)
-                code = fcp_fail(err, FCP_E_PLAN_FORMAT, "shape %u is the first of %u for one part, and of %u for "
-                                "another", c->shape, count[c->shape], classes);
+                code = malformed(err, "shape %u is the first of %u for one part, and of %u for another", c->shape,
+                                 count[c->shape], classes);
             count[c->shape] = classes;
         }
     }
     for (uint64_t s = 0, last = 0, end = 0; s < plan->shapes_count && !code; s++) {
         if (!count[s]) continue;
         if (s < end)
-            code = fcp_fail(err, FCP_E_PLAN_FORMAT,
-                            "parts have shapes from %llu on and from %llu on, with some in common", (ull)last, (ull)s);
+            code = malformed(err, "parts have shapes from %llu on and from %llu on, with some in common", (ull)last,
+                             (ull)s);
         last = s;
         end = s + count[s];
     }
@@ -487,52 +477,45 @@ static fcp_code check_tiles(const fcp_plan *plan, const volatile int *stop, fcp_
             __builtin_prefetch(&plan->parts[t[AHEAD].first_part]);
         if (!(t->q_block < blocks && t->k_block < blocks && t->parts > 0 && t->first_part <= parts &&
               t->parts <= parts - t->first_part))
-            return fcp_fail(err, FCP_E_PLAN_FORMAT, "tile %llu: Q block %u, KV block %u, parts from %u on, %u of them",
-                            (ull)i, t->q_block, t->k_block, t->first_part, t->parts);
+            return malformed(err, "tile %llu: Q block %u, KV block %u, parts from %u on, %u of them", (ull)i,
+                             t->q_block, t->k_block, t->first_part, t->parts);
         if (!(t->kv_slot != FCP_NONE && (t->dkv_slot != FCP_NONE) == backward))
-            return fcp_fail(err, FCP_E_PLAN_FORMAT, "tile %llu: KV slot %u, dKV slot %u", (ull)i, t->kv_slot,
-                            t->dkv_slot);
+            return malformed(err, "tile %llu: KV slot %u, dKV slot %u", (ull)i, t->kv_slot, t->dkv_slot);
         total += t->parts;
-        if (total > plan->parts_count)
-            return fcp_fail(err, FCP_E_PLAN_FORMAT, "tile %llu shares parts with others", (ull)i);
+        if (total > plan->parts_count) return malformed(err, "tile %llu shares parts with others", (ull)i);
         const fcp_block *q = &plan->blocks[t->q_block], *k = &plan->blocks[t->k_block];
         if (!(q->holds & FCP_HOLDS_Q && k->holds & FCP_HOLDS_KV))
-            return fcp_fail(err, FCP_E_PLAN_FORMAT, "tile %llu of blocks %u and %u, which hold no Q or no KV", (ull)i,
-                            t->q_block, t->k_block);
+            return malformed(err, "tile %llu of blocks %u and %u, which hold no Q or no KV", (ull)i, t->q_block,
+                             t->k_block);
         if (q->heads != k->heads && plan->heads[q->heads].kv_first != plan->heads[k->heads].kv_first)
-            return fcp_fail(err, FCP_E_PLAN_FORMAT, "tile %llu: Q block %u has other KV heads than KV block %u", (ull)i,
-                            t->q_block, t->k_block);
+            return malformed(err, "tile %llu: Q block %u has other KV heads than KV block %u", (ull)i, t->q_block,
+                             t->k_block);
         uint64_t pairs = 0;
         const fcp_part *last = NULL;
         for (const fcp_part *c = plan->parts + t->first_part, *end = c + t->parts; c < end; last = c++) {
             if (!(c->q_piece - q->first_piece < q->pieces && c->k_piece - k->first_piece < k->pieces &&
                   c->shape < plan->shapes_count))
-                return fcp_fail(err, FCP_E_PLAN_FORMAT, "part %zu of tile %llu: Q piece %u, KV piece %u, shape %u",
-                                (size_t)(c - plan->parts), (ull)i, c->q_piece, c->k_piece, c->shape);
+                return malformed(err, "part %zu of tile %llu: Q piece %u, KV piece %u, shape %u",
+                                 (size_t)(c - plan->parts), (ull)i, c->q_piece, c->k_piece, c->shape);
             const fcp_piece *qp = &plan->pieces[c->q_piece], *kp = &plan->pieces[c->k_piece];
             const fcp_shape_rec *s = &plan->shapes[c->shape];
             if (!(qp->sequence == kp->sequence && s->q_length == qp->length && s->k_length == kp->length))
-                return fcp_fail(err, FCP_E_PLAN_FORMAT,
-                                "part %zu of tile %llu: piece %u of sequence %u against piece %u of sequence %u in "
-                                "shape %u",
-                                (size_t)(c - plan->parts), (ull)i, c->q_piece, qp->sequence, c->k_piece, kp->sequence,
-                                c->shape);
+                return malformed(err, "part %zu of tile %llu: piece %u of sequence %u against piece %u of sequence %u "
+                                 "in shape %u", (size_t)(c - plan->parts), (ull)i, c->q_piece, qp->sequence, c->k_piece,
+                                 kp->sequence, c->shape);
             if (last && (last->q_piece > c->q_piece || (last->q_piece == c->q_piece && last->k_piece >= c->k_piece)))
-                return fcp_fail(err, FCP_E_PLAN_FORMAT, "part %zu of tile %llu is out of order",
-                                (size_t)(c - plan->parts), (ull)i);
+                return malformed(err, "part %zu of tile %llu is out of order", (size_t)(c - plan->parts), (ull)i);
             uint64_t more;
             fcp_code code = part_pairs(plan, c, q->heads, &more, err);
             if (code) return code;
             if (__builtin_add_overflow(pairs, more, &pairs))
-                return fcp_fail(err, FCP_E_PLAN_FORMAT, "tile %llu has more than 2^64 pairs", (ull)i);
+                return malformed(err, "tile %llu has more than 2^64 pairs", (ull)i);
         }
         if (t->pairs != pairs)
-            return fcp_fail(err, FCP_E_PLAN_FORMAT, "tile %llu has %llu pairs, its parts %llu", (ull)i, (ull)t->pairs,
-                            (ull)pairs);
+            return malformed(err, "tile %llu has %llu pairs, its parts %llu", (ull)i, (ull)t->pairs, (ull)pairs);
     }
     if (total != plan->parts_count)
-        return fcp_fail(err, FCP_E_PLAN_FORMAT, "%llu parts, %llu of them in tiles", (ull)plan->parts_count,
-                        (ull)total);
+        return malformed(err, "%llu parts, %llu of them in tiles", (ull)plan->parts_count, (ull)total);
     return FCP_OK;
 }
 
@@ -544,12 +527,10 @@ static fcp_code check_visits(const fcp_plan *plan, fcp_error *err) {
               v->tiles <= plan->tiles_count - v->first_tile && !(v->flags & ~(FCP_VISIT_FIRST | FCP_VISIT_LAST)) &&
               v->pad == 0 && v->q_slot != FCP_NONE &&
               (v->dq_slot != FCP_NONE) == backward))
-            return fcp_fail(err, FCP_E_PLAN_FORMAT,
-                            "visit %llu: Q block %u, tiles from %u on, %u of them, slots %u of Q and %u of dQ, "
-                            "flags %#x",
-                            (ull)i, v->q_block, v->first_tile, v->tiles, v->q_slot, v->dq_slot, v->flags);
+            return malformed(err, "visit %llu: Q block %u, tiles from %u on, %u of them, slots %u of Q and %u of dQ, "
+                             "flags %#x", (ull)i, v->q_block, v->first_tile, v->tiles, v->q_slot, v->dq_slot, v->flags);
         if (!(plan->blocks[v->q_block].holds & FCP_HOLDS_Q))
-            return fcp_fail(err, FCP_E_PLAN_FORMAT, "visit %llu to block %u, which holds no Q", (ull)i, v->q_block);
+            return malformed(err, "visit %llu to block %u, which holds no Q", (ull)i, v->q_block);
     }
     return FCP_OK;
 }
@@ -557,24 +538,23 @@ static fcp_code check_visits(const fcp_plan *plan, fcp_error *err) {
 static fcp_code check_rounds(const fcp_plan *plan, fcp_error *err) {
     const uint32_t *starts = plan->round_starts;
     if (!(starts[0] == 0 && starts[FCP_PASSES] == plan->rounds_count))
-        return fcp_fail(err, FCP_E_PLAN_FORMAT, "the rounds' starts do not span the %llu rounds",
-                        (ull)plan->rounds_count);
+        return malformed(err, "the rounds' starts do not span the %llu rounds", (ull)plan->rounds_count);
     for (int pass = 0; pass < FCP_PASSES; pass++) {
         if (!(starts[pass] <= starts[pass + 1] && starts[pass + 1] <= plan->rounds_count))
-            return fcp_fail(err, FCP_E_PLAN_FORMAT, "rounds of pass %d: %u to %u", pass, starts[pass],
-                            starts[pass + 1]);
+            return malformed(err, "rounds of pass %d: %u to %u", pass, starts[pass], starts[pass + 1]);
         if (!(plan->problem->passes & 1u << pass || starts[pass] == starts[pass + 1]))
-            return fcp_fail(err, FCP_E_PLAN_FORMAT, "rounds of pass %d, which is not there", pass);
+            return malformed(err, "rounds of pass %d, which is not there", pass);
     }
     for (uint64_t i = 0; i < plan->rounds_count; i++)
         if (!(plan->rounds[i].kind < FCP_ROUND_KIND_COUNT && plan->rounds[i].stage <= FCP_MAX_STAGES &&
               !(plan->rounds[i].flags & ~FCP_ROUND_SECOND)))
-            return fcp_fail(err, FCP_E_PLAN_FORMAT, "round %llu: kind %u, stage %u, flags %#x", (ull)i,
-                            plan->rounds[i].kind, plan->rounds[i].stage, plan->rounds[i].flags);
+            return malformed(err, "round %llu: kind %u, stage %u, flags %#x", (ull)i, plan->rounds[i].kind,
+                             plan->rounds[i].stage, plan->rounds[i].flags);
     return FCP_OK;
 }
 
-/* Of a WAIT of the compute queue a is for net and b for local; a fabric that the cluster does not have has none. */
+/* May a WAIT have these operands? In the compute queue a is for net and b is for local; a fabric that the cluster
+ * does not have has 0. */
 static bool is_wait(const fcp_plan *plan, fcp_queue queue, const fcp_instr *x) {
     const fcp_problem *p = plan->problem;
     if (queue == FCP_COMM) return !x->b && !x->c;
@@ -590,11 +570,10 @@ static fcp_code check_streams(const fcp_plan *plan, fcp_error *err) {
         uint32_t pass = (uint32_t)(s / FCP_QUEUES / plan->problem->ranks);
         uint32_t rounds = plan->round_starts[pass + 1] - plan->round_starts[pass];
         if (!(stream->first == next && stream->count <= plan->instrs_count - next))
-            return fcp_fail(err, FCP_E_PLAN_FORMAT,
-                            "stream %llu has instructions from %u on, %u of them; %llu come next of %llu", (ull)s,
-                            stream->first, stream->count, (ull)next, (ull)plan->instrs_count);
+            return malformed(err, "stream %llu has instructions from %u on, %u of them; %llu come next of %llu", (ull)s,
+                             stream->first, stream->count, (ull)next, (ull)plan->instrs_count);
         if (!(plan->problem->passes & 1u << pass || !stream->count))
-            return fcp_fail(err, FCP_E_PLAN_FORMAT, "instructions of pass %u, which is not there", pass);
+            return malformed(err, "instructions of pass %u, which is not there", pass);
         for (uint64_t end = next + stream->count; next < end; next++) {
             const fcp_instr *x = &plan->instrs[next];
             __builtin_prefetch(x + FAR);
@@ -616,44 +595,44 @@ static fcp_code check_streams(const fcp_plan *plan, fcp_error *err) {
                        a < plan->blocks_count && plan->blocks[a].holds & side;
             }
             if (!good)
-                return fcp_fail(err, FCP_E_PLAN_FORMAT, "instruction %llu: op %u, stage %u, operands %u %u %u",
-                                (ull)next, x->op, x->stage, x->a, x->b, x->c);
+                return malformed(err, "instruction %llu: op %u, stage %u, operands %u %u %u", (ull)next, x->op,
+                                 x->stage, x->a, x->b, x->c);
         }
     }
     if (next != plan->instrs_count)
-        return fcp_fail(err, FCP_E_PLAN_FORMAT, "%llu instructions, %llu of them in streams", (ull)plan->instrs_count,
-                        (ull)next);
+        return malformed(err, "%llu instructions, %llu of them in streams", (ull)plan->instrs_count, (ull)next);
     return FCP_OK;
 }
 
-/* A transfer of a bundle; or one that `is_sound` finds wrong, to say why. */
+/* Checks one transfer, and says what is wrong with it. check_transfers calls this for transfers of bundles, and for
+ * those that are not sound (is_sound). */
 static fcp_code check_transfer(const fcp_plan *plan, const fcp_transfer *t, fcp_error *err) {
     uint32_t blocks = (uint32_t)plan->blocks_count;
     ull id = (ull)(t - plan->transfers);
     bool bundle = t->cls == FCP_IN || t->cls == FCP_OUT;
     if (!(t->peer < plan->problem->ranks && (bundle ? t->block == FCP_NONE : t->block < blocks) &&
           t->fabric < FCP_FABRICS && t->dir < FCP_DIRECTION_COUNT && t->cls < FCP_CLASSES))
-        return fcp_fail(err, FCP_E_PLAN_FORMAT, "transfer %llu: peer %u, block %u, class %u, fabric %u, direction %u",
-                        id, t->peer, t->block, t->cls, t->fabric, t->dir);
+        return malformed(err, "transfer %llu: peer %u, block %u, class %u, fabric %u, direction %u", id, t->peer,
+                         t->block, t->cls, t->fabric, t->dir);
     if (bundle) {
         if (t->tokens && t->first <= INT32_MAX && t->tokens <= INT32_MAX && t->side <= fcp_plan_split(plan))
             return FCP_OK;
-        return fcp_fail(err, FCP_E_PLAN_FORMAT, "transfer %llu: tokens %u to %llu of a bundle of side %u", id, t->first,
-                        (ull)t->first + t->tokens, t->side);
+        return malformed(err, "transfer %llu: tokens %u to %llu of a bundle of side %u", id, t->first,
+                         (ull)t->first + t->tokens, t->side);
     }
     const fcp_block *k = &plan->blocks[t->block];
     uint32_t needs = t->cls == FCP_KV || t->cls == FCP_DKV ? FCP_HOLDS_KV : FCP_HOLDS_Q;
     if (!(k->holds & needs))
-        return fcp_fail(err, FCP_E_PLAN_FORMAT, "transfer %llu moves %s of block %u, which holds none", id,
-                        fcp_class_texts[t->cls], t->block);
+        return malformed(err, "transfer %llu moves %s of block %u, which holds none", id, fcp_class_texts[t->cls],
+                         t->block);
     if (!(t->tokens && (uint64_t)t->first + t->tokens <= k->tokens))
-        return fcp_fail(err, FCP_E_PLAN_FORMAT, "transfer %llu: tokens %u to %llu of block %u, which has %u", id,
-                        t->first, (ull)t->first + t->tokens, t->block, k->tokens);
-    if (t->slot == FCP_NONE) return fcp_fail(err, FCP_E_PLAN_FORMAT, "transfer %llu names no slot", id);
+        return malformed(err, "transfer %llu: tokens %u to %llu of block %u, which has %u", id, t->first,
+                         (ull)t->first + t->tokens, t->block, k->tokens);
+    if (t->slot == FCP_NONE) return malformed(err, "transfer %llu names no slot", id);
     return FCP_OK;
 }
 
-/* Does `check_transfer` find nothing wrong with what is no bundle? Most transfers take this way. */
+/* Would check_transfer find nothing wrong? A faster test for transfers that are not of bundles, which are most. */
 static inline bool is_sound(const fcp_transfer *t, uint32_t ranks, uint32_t blocks, const fcp_block *block) {
 #define NEEDS(way) [FCP_KV | (way)] = FCP_HOLDS_KV, [FCP_DKV | (way)] = FCP_HOLDS_KV, [FCP_Q | (way)] = FCP_HOLDS_Q,   \
                    [FCP_STATE | (way)] = FCP_HOLDS_Q, [FCP_O | (way)] = FCP_HOLDS_Q, [FCP_DQ | (way)] = FCP_HOLDS_Q,   \
@@ -694,7 +673,7 @@ static fcp_code check_work(const fcp_plan *plan, const volatile int *stop, fcp_e
     return code;
 }
 
-/* What the queues do: rounds, instructions, transfers. */
+/* What the queues contain: rounds, instructions, transfers. */
 static fcp_code check_queues(const fcp_plan *plan, const volatile int *stop, fcp_error *err) {
     fcp_code code = check_rounds(plan, err);
     if (!code) code = check_streams(plan, err);
@@ -702,7 +681,7 @@ static fcp_code check_queues(const fcp_plan *plan, const volatile int *stop, fcp
     return code;
 }
 
-/* One of these, and what came of it. */
+/* One of the two checks above, as a piece of work for a thread. */
 typedef struct half {
     fcp_code (*check)(const fcp_plan *plan, const volatile int *stop, fcp_error *err);
     const fcp_plan *plan;
@@ -716,8 +695,8 @@ static void check_half(void *given) {
     h->code = h->check(h->plan, h->stop, &h->err);
 }
 
-/* Neither half needs the other, so those of a large plan are checked at the same time. An error of the first comes
- * first. */
+/* The two checks do not need each other, so for a large plan they run at the same time. If both find an error, the
+ * first check's is returned, as if they had run one after the other. */
 static fcp_code check_halves(const fcp_plan *plan, const volatile int *stop, fcp_error *err) {
     half work = {check_work, plan, stop, FCP_OK, {0}}, queues = {check_queues, plan, stop, FCP_OK, {0}};
     if (plan->instrs_count + plan->transfers_count >= FCP_BOTH_FROM) {
@@ -731,9 +710,7 @@ static fcp_code check_halves(const fcp_plan *plan, const volatile int *stop, fcp
     return wrong->code;
 }
 
-fcp_code fcp_plan_check(const fcp_plan *given, fcp_error *err) { return fcp_plan_check_until(given, NULL, err); }
-
-fcp_code fcp_plan_check_until(const fcp_plan *given, const volatile int *stop, fcp_error *err) {
+fcp_code fcp_plan_check(const fcp_plan *given, const volatile int *stop, fcp_error *err) {
     fcp_code code = check_counts(given, err);
     fcp_plan view = fcp_plan_view(given);
     const fcp_plan *plan = &view;

@@ -1,9 +1,10 @@
-/* data.c: what a plan's mask and score are, and what they read: checks their code, arrays and slices, and binds them to
- * a sequence.
+/* data.c: checks the code of a plan's mask and score, and the arrays and slices that it reads; binds them to a
+ * sequence.
  *
- * Requires: fcp_plan_check_data needs counts that match the pointers, and the plan's index; fcp_plan_env a checked
- *           plan.
- * Cost:     linear in nodes, arrays and bands. An array's values are not looked at: code is defined for all of them.
+ * Requires: fcp_plan_check_data needs counts that match the pointers, and the plan's index; fcp_plan_env needs a
+ *           checked plan.
+ * Cost:     linear in nodes, arrays and bands. The values of arrays are not checked, because code is defined for all
+ *           values.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -26,37 +27,35 @@ static uint64_t field_tokens(const fcp_plan *plan, uint32_t kind) {
 
 static fcp_code check_arrays(const fcp_plan *plan, fcp_error *err) {
     uint64_t next = 0;
-    if (plan->names_count && plan->names[plan->names_count - 1])
-        return fcp_fail(err, FCP_E_PLAN_FORMAT, "the names do not end");
+    if (plan->names_count && plan->names[plan->names_count - 1]) return malformed(err, "the names do not end");
     for (uint64_t i = 0; i < plan->arrays_count; i++) {
         const fcp_array *a = &plan->arrays[i];
         if (!(a->name < plan->names_count && (a->file == FCP_NONE || a->file < plan->names_count)))
-            return fcp_fail(err, FCP_E_PLAN_FORMAT, "array %llu has no name", (ull)i);
+            return malformed(err, "array %llu has no name", (ull)i);
         if (!(a->kind < FCP_ARRAY_KINDS && is_width(a->width) && a->lo <= a->hi && a->columns <= UINT32_MAX))
-            return fcp_fail(err, FCP_E_PLAN_FORMAT, "array %llu: kind %u, width %u", (ull)i, a->kind, a->width);
+            return malformed(err, "array %llu: kind %u, width %u", (ull)i, a->kind, a->width);
         if (!(a->kind == FCP_TABLE || (a->width != MC_F64 && !a->columns && a->count == field_tokens(plan, a->kind))))
-            return fcp_fail(err, FCP_E_PLAN_FORMAT, "array %llu is no field of the batch's %llu tokens", (ull)i,
-                            (ull)field_tokens(plan, a->kind));
+            return malformed(err, "array %llu is no field of the batch's %llu tokens", (ull)i,
+                             (ull)field_tokens(plan, a->kind));
         uint64_t bytes;
         if (!((a->count || a->kind != FCP_TABLE) && !__builtin_mul_overflow(a->count, a->columns ? a->columns : 1, &bytes) &&
               !__builtin_mul_overflow(bytes, (uint64_t)width_bytes(a->width), &bytes) && a->offset == next &&
               bytes <= plan->data_count && next <= plan->data_count - bytes))
-            return fcp_fail(err, FCP_E_PLAN_FORMAT, "array %llu: %llu elements at byte %llu of %llu", (ull)i,
-                            (ull)a->count, (ull)a->offset, (ull)plan->data_count);
+            return malformed(err, "array %llu: %llu elements at byte %llu of %llu", (ull)i, (ull)a->count,
+                             (ull)a->offset, (ull)plan->data_count);
         next += bytes;
         while (next % FCP_FILE_ALIGN && next < plan->data_count)
-            if (plan->data[next++]) return fcp_fail(err, FCP_E_PLAN_FORMAT, "array %llu: padding", (ull)i);
+            if (plan->data[next++]) return malformed(err, "array %llu: padding", (ull)i);
     }
     if (next != plan->data_count)
-        return fcp_fail(err, FCP_E_PLAN_FORMAT, "%llu bytes of data, %llu of them in arrays", (ull)plan->data_count,
-                        (ull)next);
+        return malformed(err, "%llu bytes of data, %llu of them in arrays", (ull)plan->data_count, (ull)next);
     return FCP_OK;
 }
 
 static int64_t edge_at(int64_t edge, int32_t slope, int64_t q) { return edge + (slope ? q : 0); }
 
-/* In row q, are the bands of a record not empty, in order, and apart? Their edges are linear in q, so if they are in
- * the first row and in the last, they are in all rows between. */
+/* In row q, are the bands of a record not empty, in order, and apart? The edges of bands are linear in q. So if this
+ * holds in the first row and in the last, it holds in all rows between. */
 static bool bands_in_order(const mc_band *bands, uint32_t count, int64_t q) {
     const int64_t far = INT64_C(1) << 42;
     if (q < -far || q > far) return count == 0;
@@ -77,37 +76,35 @@ static fcp_code check_slices(const fcp_plan *plan, fcp_error *err) {
         const fcp_slices *s = &plan->slices[i];
         if (!(s->first_row == row && s->first_band == band && s->rows && s->rows <= plan->band_rows_count - row &&
               s->bands <= plan->bands_count - band))
-            return fcp_fail(err, FCP_E_PLAN_FORMAT, "slices %llu: rows from %u on, bands from %u on", (ull)i,
-                            s->first_row, s->first_band);
+            return malformed(err, "slices %llu: rows from %u on, bands from %u on", (ull)i, s->first_row,
+                             s->first_band);
         const mc_band_rows *r = plan->band_rows + row;
         uint64_t seen = 0; /* bands of all rows; no more than there are, so that this is linear */
         for (uint32_t j = 0; j < s->rows; j++) {
             bool last = j + 1 == s->rows;
             if (!(r[j].first <= s->bands && r[j].count <= s->bands - r[j].first && (j == 0 || r[j - 1].q < r[j].q) &&
                   (!last || r[j].count == 0)))
-                return fcp_fail(err, FCP_E_PLAN_FORMAT, "slices %llu, rows %u: from row %lld on, bands %u, %u of them",
-                                (ull)i, j, (long long)r[j].q, r[j].first, r[j].count);
+                return malformed(err, "slices %llu, rows %u: from row %lld on, bands %u, %u of them", (ull)i, j,
+                                 (long long)r[j].q, r[j].first, r[j].count);
             seen += r[j].count;
-            if (seen > s->bands)
-                return fcp_fail(err, FCP_E_PLAN_FORMAT, "slices %llu, rows %u share bands with others", (ull)i, j);
+            if (seen > s->bands) return malformed(err, "slices %llu, rows %u share bands with others", (ull)i, j);
         }
         for (uint32_t j = 0; j < s->bands; j++) {
             const mc_band *b = &plan->bands[band + j];
             if (!((b->lo_slope & ~1) == 0 && (b->hi_slope & ~1) == 0))
-                return fcp_fail(err, FCP_E_PLAN_FORMAT, "slices %llu, band %u: slopes %d and %d", (ull)i, j,
-                                b->lo_slope, b->hi_slope);
+                return malformed(err, "slices %llu, band %u: slopes %d and %d", (ull)i, j, b->lo_slope, b->hi_slope);
         }
         for (uint32_t j = 0; j + 1 < s->rows; j++) {
             const mc_band *b = plan->bands + band + r[j].first;
             if (!(bands_in_order(b, r[j].count, r[j].q) && bands_in_order(b, r[j].count, r[j + 1].q - 1)))
-                return fcp_fail(err, FCP_E_PLAN_FORMAT,
-                                "slices %llu, rows %u: bands that are empty, touch or are out of order", (ull)i, j);
+                return malformed(err, "slices %llu, rows %u: bands that are empty, touch or are out of order", (ull)i,
+                                 j);
         }
         row += s->rows;
         band += s->bands;
     }
     if (!(row == plan->band_rows_count && band == plan->bands_count))
-        return fcp_fail(err, FCP_E_PLAN_FORMAT, "rows or bands of no slices");
+        return malformed(err, "rows or bands of no slices");
     return FCP_OK;
 }
 
@@ -117,20 +114,18 @@ static fcp_code check_code(const fcp_plan *plan, const mc_decls *decls, fcp_erro
     mc_code mask = {plan->mask, (uint32_t)plan->mask_count}, score = {plan->score, (uint32_t)plan->score_count};
     mc_code slope = {plan->slope, (uint32_t)plan->slope_count};
     const char *wrong = mc_check(mask, MC_MASK, decls, &node);
-    if (wrong) return fcp_fail(err, FCP_E_PLAN_FORMAT, "mask node %u: %s", node, wrong);
+    if (wrong) return malformed(err, "mask node %u: %s", node, wrong);
     if (p->mask_uses != mc_uses(mask))
-        return fcp_fail(err, FCP_E_PLAN_FORMAT, "the mask uses %#x and is said to use %#x", mc_uses(mask),
-                        p->mask_uses);
-    if (!score.count != !slope.count)
-        return fcp_fail(err, FCP_E_PLAN_FORMAT, "a score without its derivative, or the reverse");
+        return malformed(err, "the mask uses %#x and is said to use %#x", mc_uses(mask), p->mask_uses);
+    if (!score.count != !slope.count) return malformed(err, "a score without its derivative, or the reverse");
     wrong = score.count ? mc_check(score, MC_SCORE, decls, &node) : NULL;
-    if (wrong) return fcp_fail(err, FCP_E_PLAN_FORMAT, "score node %u: %s", node, wrong);
+    if (wrong) return malformed(err, "score node %u: %s", node, wrong);
     wrong = slope.count ? mc_check(slope, MC_SCORE, decls, &node) : NULL;
-    if (wrong) return fcp_fail(err, FCP_E_PLAN_FORMAT, "slope node %u: %s", node, wrong);
+    if (wrong) return malformed(err, "slope node %u: %s", node, wrong);
     if (plan->sink_count && plan->sink_count != p->heads)
-        return fcp_fail(err, FCP_E_PLAN_FORMAT, "%llu sinks for %u heads", (ull)plan->sink_count, p->heads);
+        return malformed(err, "%llu sinks for %u heads", (ull)plan->sink_count, p->heads);
     for (uint64_t h = 0; h < plan->sink_count; h++)
-        if (!isfinite(plan->sink[h])) return fcp_fail(err, FCP_E_PLAN_FORMAT, "the sink of head %llu", (ull)h);
+        if (!isfinite(plan->sink[h])) return malformed(err, "the sink of head %llu", (ull)h);
     return FCP_OK;
 }
 

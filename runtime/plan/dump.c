@@ -1,17 +1,18 @@
-/* dump.c: a plan as text, one record a line, or as one JSON object.
+/* dump.c: writes a plan as text, one record a line, or as one JSON object.
  *
  * Requires: a checked plan.
  * Gives:    every table in file order, every field by its name; always the same bytes for the same plan. A line of text
  *           is "table index field=value ...". An index that refers to nothing is "-" (null in JSON). Numbers are exact.
  *           Operands of instructions have names that say what they are.
- * Method:   each record type has one description, with the name, place and kind of every field, which serves both
- *           forms.
+ * Method:   each record type has one description, with the name, place and kind of every field. It serves both forms.
  * Cost:     linear; `emit` gets chunks of up to 64 KiB.
  */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "runtime/plan/dump.h"
+#include "runtime/plan/enum_names.h"
 #include "runtime/plan/file.h"
 
 enum { ROOM = 1 << 16 };
@@ -27,7 +28,7 @@ typedef struct out {
 
 /* --- characters --------------------------------------------------------------------------------------------------- */
 
-static void put(out *o, const char *text, size_t size) {
+static void append_bytes(out *o, const char *text, size_t size) {
     while (size) {
         if (o->used == ROOM) {
             o->emit(o->context, o->text, o->used);
@@ -41,7 +42,7 @@ static void put(out *o, const char *text, size_t size) {
     }
 }
 
-static void put_text(out *o, const char *text) { put(o, text, strlen(text)); }
+static void put_text(out *o, const char *text) { append_bytes(o, text, strlen(text)); }
 
 static void put_u64(out *o, uint64_t value) {
     char digits[20];
@@ -49,11 +50,11 @@ static void put_u64(out *o, uint64_t value) {
     do
         digits[--at] = (char)('0' + value % 10);
     while (value /= 10);
-    put(o, digits + at, sizeof digits - at);
+    append_bytes(o, digits + at, sizeof digits - at);
 }
 
 static void put_i64(out *o, int64_t value) {
-    if (value < 0) put(o, "-", 1);
+    if (value < 0) append_bytes(o, "-", 1);
     put_u64(o, value < 0 ? -(uint64_t)value : (uint64_t)value);
 }
 
@@ -72,13 +73,13 @@ static void put_escaped(out *o, const char *text, size_t size) {
         unsigned char c = (unsigned char)text[i];
         char code[8];
         if (c == '"' || c == '\\')
-            put(o, (char[]){'\\', (char)c}, 2);
+            append_bytes(o, (char[]){'\\', (char)c}, 2);
         else if (c == '\n')
-            put(o, "\\n", 2);
+            append_bytes(o, "\\n", 2);
         else if (c < 0x20)
-            put(o, code, (size_t)snprintf(code, sizeof code, "\\u%04x", c));
+            append_bytes(o, code, (size_t)snprintf(code, sizeof code, "\\u%04x", c));
         else
-            put(o, text + i, 1);
+            append_bytes(o, text + i, 1);
     }
 }
 
@@ -223,23 +224,23 @@ static const field band_fields[] = {F(mc_band, lo, I64), F(mc_band, lo_slope, I3
 
 static void begin_value(out *o, const char *name) {
     if (o->json) {
-        if (!o->first) put(o, ",", 1);
-        put(o, "\"", 1);
+        if (!o->first) append_bytes(o, ",", 1);
+        append_bytes(o, "\"", 1);
         put_text(o, name);
-        put(o, "\":", 2);
+        append_bytes(o, "\":", 2);
         o->first = false;
     } else {
-        put(o, " ", 1);
+        append_bytes(o, " ", 1);
         put_text(o, name);
-        put(o, "=", 1);
+        append_bytes(o, "=", 1);
     }
 }
 
 static void put_word(out *o, const char *name, const char *word) {
     begin_value(o, name);
-    if (o->json) put(o, "\"", 1);
+    if (o->json) append_bytes(o, "\"", 1);
     put_escaped(o, word, strlen(word)); /* words are names, or printable text in one line, which this leaves as it is */
-    if (o->json) put(o, "\"", 1);
+    if (o->json) append_bytes(o, "\"", 1);
 }
 
 static void put_number(out *o, const char *name, uint64_t value) {
@@ -290,19 +291,19 @@ static void put_fields(out *o, const field *fields, size_t count, const void *re
 /* The beginning and the end of a record: "name index ..." in text, {...} in JSON. */
 static void begin_record(out *o, const char *name, uint64_t index) {
     if (o->json) {
-        if (!o->first) put(o, ",", 1);
-        put(o, "\n{", 2);
+        if (!o->first) append_bytes(o, ",", 1);
+        append_bytes(o, "\n{", 2);
         o->first = true;
         return;
     }
     put_text(o, name);
-    put(o, " ", 1);
+    append_bytes(o, " ", 1);
     put_u64(o, index);
 }
 
 static void end_record(out *o) {
-    if (o->json) put(o, "}", 1);
-    put(o, "\n", !o->json);
+    if (o->json) append_bytes(o, "}", 1);
+    append_bytes(o, "\n", !o->json);
     o->first = false;
 }
 
@@ -315,7 +316,7 @@ static void begin_table(out *o, const char *name) {
 }
 
 static void end_table(out *o) {
-    if (o->json) put(o, "]", 1);
+    if (o->json) append_bytes(o, "]", 1);
     o->first = false;
 }
 
@@ -359,7 +360,7 @@ static void put_source(out *o, const fcp_plan *plan) {
         const char *line = memchr(at, '\n', (size_t)(end - at));
         size_t size = (size_t)((line ? line : end) - at);
         put_text(o, size ? "source | " : "source |");
-        put(o, at, size);
+        append_bytes(o, at, size);
         put_text(o, "\n");
         at += size + (line != NULL);
     }
@@ -370,7 +371,7 @@ static void put_numbers(out *o, const char *table, const char *name, const char 
     if (o->json) {
         begin_table(o, table);
         for (uint64_t i = 0; i < n; i++) {
-            if (i) put(o, ",", 1);
+            if (i) append_bytes(o, ",", 1);
             put_u64(o, values[i]);
         }
         end_table(o);

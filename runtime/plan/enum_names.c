@@ -1,11 +1,10 @@
-/* enum_names.c: the names of enums, each in one place.
+/* enum_names.c: the tables of words for enum values.
  *
- * plan.h lists the values and names of the plan's enums. The enums of fcp.h are plain there, so that the public header
- * stays easy to read; their names are listed here.
+ * The words for a plan's own enums come from the lists in enums.h. The enums of fcp.h have no such lists, so that the
+ * public header stays easy to read; their words are listed here.
  */
+#include "runtime/plan/enum_names.h"
 #include <string.h>
-
-#include "runtime/plan/plan.h"
 
 #define NAME(id, name, ...) [id] = name,
 #define TEXT(id, name, text) [id] = text,

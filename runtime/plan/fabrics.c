@@ -1,23 +1,24 @@
-/* fabrics.c: transfers over net beside those over local.
+/* fabrics.c: what transfers over one fabric must wait for in the other, if each fabric has a queue of its own.
  *
- * A rank does its rounds in order. If they were in one queue, a round over the slow net would keep the local rounds
- * behind it waiting, and those the next over net. So on GPUs each fabric has a stream:
+ * A rank executes its rounds in order. In a single queue, a round over the slow net would delay the local rounds behind
+ * it, and those the next round over net. So on GPUs each fabric has a stream:
  *
  *   plan     round 0: net, local   round 1: local   round 2: net, local
  *   net      [0                 ][2                 ]
  *   local    [0 ][1 ]  [2 ]
  *
- * Within a fabric the order stays that of the plan. Between fabrics only that order matters in which both touch one
- * slot: what came over net is passed on over local, or a slot that was sent over one is received into over the other.
- * There a stream waits for an event of the other. A WAIT of the queue holds both streams back. Computing waits for the
- * two apart, for each as far as its WAITs say. So every wait is one that a single stream would have had, too, and a plan
- * that cannot deadlock with one cannot with two.
+ * Within a fabric the order stays that of the plan. Between the fabrics order matters only where both touch one slot:
+ * data that came over net is passed on over local, or a slot that was sent over one fabric is received into over the
+ * other. There one stream waits for an event of the other. A WAIT of the communication queue holds both streams back.
+ * The compute queue waits for the two streams separately, for each as far as its WAITs say. So each of these waits
+ * would also occur with a single stream, and a plan that cannot deadlock with one stream cannot deadlock with two.
  *
  * Requires: a verified plan.
  * Gives:    fabrics.h, to the runtime and to the simulator.
  * Cost:     linear in a rank's transfers and slots.
  */
 #include "runtime/plan/fabrics.h"
+#include "runtime/plan/instructions.h"
 
 #include <stdlib.h>
 
@@ -52,8 +53,8 @@ static void look_at(const fcp_plan *plan, const fcp_instr *x, uint32_t number, t
     }
 }
 
-/* Makes room for the slots that the queue touches, class by class. What it returns is to be freed; NULL: out of
- * memory. */
+/* Allocates the records of the slots that the queue touches, class by class. The caller frees what it returns; NULL:
+ * out of memory. */
 static touched *open_slots(const fcp_plan *plan, fcp_pass pass, const fcp_stream *stream,
                            touched *slots[FCP_CLASSES]) {
     size_t counts[FCP_CLASSES] = {0}, all = 0;

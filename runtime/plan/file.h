@@ -1,12 +1,11 @@
-/* file.h: the bytes of a plan file around its tables. For the loader, the writer, who reads a plan from a pipe, and the
- * fuzz targets only.
+/* file.h: the layout of a plan file around its tables. Only the loader, the writer, readers of plans from pipes and the
+ * fuzz targets need it.
  *
  *   file_header | file_entry x sections | zeros | section 0 | zeros | section 1 | ...
  *
  * All numbers are little-endian. Sections lie in the order of FCP_SECTIONS, each at the next multiple of 64; the first
- * comes after the section table, and the file ends at a multiple of 64, too. All gaps are zero. So every offset follows
- * from the lengths, every byte is either under a checksum or must be zero, and a table is aligned where the file is
- * mapped.
+ * comes after the section table, and the file too ends at a multiple of 64. All gaps are zero. So every offset follows
+ * from the lengths, every byte is under a checksum or must be zero, and tables are aligned where the file is mapped.
  *
  * The last section, HEAD_CLASSES, is there only if it is not empty; then the file requires FCP_FEATURE_HEADS.
  *
@@ -14,7 +13,10 @@
  */
 #ifndef FCP_PLAN_FILE_H
 #define FCP_PLAN_FILE_H
-#include "runtime/plan/plan.h"
+#include "runtime/plan/instructions.h"
+#include "runtime/plan/plan_arrays.h"
+#include "runtime/plan/plan_cluster.h"
+#include "runtime/plan/plan_summary.h"
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "plans are used as they lie in the file: little-endian");
 _Static_assert(sizeof(fcp_problem) == 144 && sizeof(fcp_cluster) == 64 && sizeof(fcp_summary) == 8 * 34, "format");
@@ -78,9 +80,11 @@ bool fcp_file_offsets(const uint64_t lengths[FCP_SECTION_COUNT], uint64_t out_of
 /* Where a plan's tables are, and their lengths in bytes. False: a length overflows. */
 bool fcp_plan_sections(const fcp_plan *plan, const void *out_data[FCP_SECTION_COUNT],
                        uint64_t out_lengths[FCP_SECTION_COUNT]);
-/* The same plan with an address for every table, also for empty ones that are NULL, so that pointers into any table can
- * be computed. It is a view, and not to be freed. */
+/* A view of the plan in which no table is NULL, so that pointers into any table can be computed, even into an empty
+ * one. It must not be freed. */
 fcp_plan fcp_plan_view(const fcp_plan *plan);
+/* The error of a plan whose tables do not fit together. */
+#define malformed(err, ...) fcp_fail(err, FCP_E_PLAN_FORMAT, __VA_ARGS__)
 /* The part of fcp_plan_check that looks at mask, score, arrays and slices. */
 fcp_code fcp_plan_check_data(const fcp_plan *plan, fcp_error *err);
 uint32_t fcp_crc32c(const void *bytes, uint64_t size);

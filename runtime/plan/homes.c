@@ -1,8 +1,8 @@
 /* homes.c: a digest of where a plan's tokens are.
  *
- * Two plans may cut the same tokens into different blocks, and still have each token at the same rank. Then they have
- * the same digest. So pieces are sorted by side, heads, sequence and start, and neighbours at one rank are joined
- * before they are digested. With the layout `planned` the digest also covers the order in which a rank's tokens lie.
+ * Two plans that have each token at the same rank have the same digest, even if they cut the tokens into different
+ * blocks. So pieces are sorted by side, heads, sequence and start, and neighbours at one rank are joined, before they
+ * are hashed. With the layout `planned` the digest also covers the order in which a rank's tokens lie.
  *
  * Cost: sorting the pieces.
  */
@@ -11,6 +11,7 @@
 #include "runtime/base/sha256.h"
 #include "runtime/base/stop.h"
 #include "runtime/plan/plan.h"
+#include "runtime/plan/plan_check.h"
 
 enum { PART = 1 << 18 }; /* runs between two looks at a stop */
 

@@ -1,9 +1,14 @@
-/* layout.c: the caller's layouts as functions of the lengths and the homes. layout.h states the rules.
+/* layout.c: computes the caller's layouts from the lengths and the homes. layout.h states the rules.
  *
- * Requires: a checked plan; fcp_plan_index_layout an indexed one, and only that.
- * Cost:     a walk takes a few divisions for each piece that it is sent to, and additions for each run after that.
+ * Requires: a checked plan, except that fcp_plan_index_layout needs only the rest of the index.
+ * Cost:     a walk takes a few divisions for each piece that it goes to, and additions for each run after that.
  */
+#include "runtime/plan/head_ranges.h"
 #include "runtime/plan/layout.h"
+#include "runtime/plan/plan_arrays.h"
+#include "runtime/plan/plan_check.h"
+#include "runtime/plan/plan_index.h"
+#include "runtime/plan/sides.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -85,8 +90,8 @@ void fcp_walk_cut(fcp_walk *w, uint64_t total, uint64_t parts, uint64_t at) {
     w->over = w->begin + w->whole + (w->error + w->rest >= parts);
 }
 
-/* Zigzag: sequences whose lengths leave the same rest have the same parts with a token more. So each rest is looked at
- * once, with the number of its sequences. */
+/* Zigzag: sequences whose lengths leave the same remainder give one token more to the same parts. So each remainder
+ * is looked at once, with the number of its sequences. */
 static void zigzag_tokens(const uint64_t *offsets, uint64_t first, uint64_t end, uint64_t count, uint64_t *rests,
                           uint64_t *out) {
     uint64_t whole = 0, parts = 2 * count;
@@ -143,8 +148,8 @@ bool fcp_layout_is_sound(const fcp_plan *plan) {
            plan->streams_count == (uint64_t)FCP_PASSES * p->ranks * FCP_QUEUES;
 }
 
-/* Does the planned layout show this block's tokens at its home? Of the blocks of a token it is one: that of the first
- * range of heads. */
+/* Is this block the one that the planned layout counts for its tokens? A token may have several blocks, of different
+ * heads; the one of the first range of heads counts. */
 static bool shows(const fcp_plan *plan, const fcp_block *b, fcp_side side) {
     return b->holds >> side & 1 && fcp_first_range(plan, b);
 }
@@ -278,8 +283,8 @@ void fcp_plan_ranks_tokens(const fcp_plan *plan, uint32_t first, uint32_t count,
     }
 }
 
-/* One rank's layout, document by document: rows `row` to end - 1 of the packed side, of the document whose rows are
- * `first` to last - 1. A span of the layout may be of several documents. */
+/* A walk over one rank's layout, document by document: rows `row` to end - 1 of the packed side, in the document
+ * whose rows are `first` to last - 1. A span of the layout may contain several documents. */
 typedef struct documents_walk {
     fcp_layout_at at;
     fcp_span span;
@@ -345,7 +350,7 @@ static uint64_t document_end(const uint8_t *values, uint64_t width, uint64_t i, 
     return i;
 }
 
-/* How many documents there are; field NULL: sequences are the documents. Where `starts` is not NULL, also where each
+/* Counts the documents; if `field` is NULL, sequences are the documents. If `starts` is not NULL, stores where each
  * begins. */
 static uint64_t find_documents(const fcp_plan *plan, const fcp_array *field, uint64_t *starts) {
     const uint64_t *offsets = fcp_offsets(plan, FCP_QUERIES);

@@ -1,29 +1,30 @@
-/* layout.h: the layouts that are rules: which rank holds which tokens of the caller's.
+/* layout.h: the layouts that are rules: which rank's caller holds which tokens.
  *
- * A rule cuts n tokens into equal parts: part i of P has tokens floor(i n / P) to floor((i + 1) n / P) - 1.
+ * Example: sequences of 4, 8, 8 and 12 tokens on 4 ranks, in groups of 2 ranks. The first two sequences go to ranks 0
+ *          and 1, the others to ranks 2 and 3. Contiguous: rank 0 has the first sequence and two tokens of the second,
+ *          and rank 1 the other six; ranks 2 and 3 share 20 tokens. Zigzag: of the second sequence rank 0 has tokens 0,
+ *          1, 6 and 7, and rank 1 has 2 to 5.
  *
- *   deals       a deal gives neighbouring sequences of the batch to neighbouring ranks. Most plans have one: all
- *               sequences, to all ranks. Ranks of several deals may be the same: a rank holds the tokens of the first
- *               deal, then those of the next. Everything below is about one deal, its sequences and its ranks.
- *   groups      the ranks are divided into groups of `group` neighbours. Each group holds whole sequences. A sequence
+ * The rules cut n tokens into equal parts: part i of P has tokens floor(i n / P) to floor((i + 1) n / P) - 1.
+ *
+ *   deals       A deal gives neighbouring sequences of the batch to neighbouring ranks. Most plans have one: all
+ *               sequences, to all ranks. A rank may be in several deals: it holds the tokens of the first deal, then
+ *               those of the next. Everything below is about one deal, its sequences and its ranks.
+ *   groups      The ranks are divided into groups of `group` neighbours. Each group holds whole sequences. A sequence
  *               goes to the group into whose equal share of all tokens its middle falls, so neighbours in the batch
  *               stay neighbours. In numbers: let o(s) be the tokens, queries and keys together, of the sequences
- *               before s, and T all of them. Then group g of n holds s if g = floor((o(s) + o(s + 1)) n / 2T). Of
- *               sequences without tokens the last group holds those for which that is n, and group 0 all if T is 0.
- *   contiguous  a group's tokens, sequence after sequence, are cut in `group` parts. Rank i of the group holds part i.
- *   zigzag      each sequence is cut in 2 `group` parts. Rank i of its group holds parts i and 2 `group` - 1 - i of
+ *               before s, and T all of them. Then group g of n holds s if g = floor((o(s) + o(s + 1)) n / 2T). In the
+ *               example the middles are 2, 8, 16 and 26 of 32. A sequence without tokens for which that is n goes to
+ *               the last group; if T is 0, all go to group 0.
+ *   contiguous  A group's tokens, sequence after sequence, are cut in `group` parts. Rank i of the group holds part i.
+ *   zigzag      Each sequence is cut in 2 `group` parts. Rank i of its group holds parts i and 2 `group` - 1 - i of
  *               each, sequence after sequence.
  *
- * Example: sequences of 4, 8, 8 and 12 tokens on 4 ranks, group = 2. The middles are 2, 8, 16 and 26 of 32, so group 0
- * has the first two sequences. Contiguous: rank 0 has the first sequence and two tokens of the second, rank 1 the other
- * six; ranks 2 and 3 share 20 tokens. Zigzag: of the second sequence rank 0 has tokens 0, 1, 6 and 7, rank 1 has 2 to
- * 5.
- *
- * In a split plan queries and keys are cut by themselves. A sequence's queries and keys are in the same group.
+ * In a split plan queries and keys are cut separately. A sequence's queries and keys are in the same group.
  */
 #ifndef FCP_PLAN_LAYOUT_H
 #define FCP_PLAN_LAYOUT_H
-#include "runtime/plan/plan.h"
+#include "runtime/plan/records.h"
 
 typedef struct fcp_rule {
     uint32_t layout;       /* FCP_LAYOUT_CONTIGUOUS or FCP_LAYOUT_ZIGZAG */
@@ -38,8 +39,7 @@ fcp_rule fcp_rule_of(const fcp_plan *plan);
 static inline uint32_t fcp_rule_group(const fcp_rule *rule, const fcp_deal *deal) {
     return rule->group == rule->ranks ? deal->ranks : rule->group;
 }
-/* How many tokens of a side each rank holds. `parts` has room for 2 * ranks numbers, and what is left there means
- * nothing. */
+/* How many tokens of a side each rank holds. `parts` is scratch memory for 2 * ranks numbers. */
 void fcp_rule_tokens(const fcp_rule *rule, fcp_side side, uint64_t *parts, uint64_t *out_tokens);
 
 /* Where a walk along a side's tokens stands: in one part of what is cut. */
@@ -56,7 +56,7 @@ static inline fcp_walk fcp_walk_of(const fcp_rule *rule, fcp_side side) {
     return (fcp_walk){.rule = rule, .side = side};
 }
 
-/* For the functions below: moves to the part that holds token `at`. */
+/* For the functions below: moves to the part that holds token `at`, and to the group that holds a sequence. */
 void fcp_walk_cut(fcp_walk *w, uint64_t total, uint64_t parts, uint64_t at);
 void fcp_walk_group(fcp_walk *w, uint64_t sequence);
 
@@ -93,4 +93,8 @@ static inline void fcp_walk_next(fcp_walk *w) {
     w->begin = w->over;
     w->over += w->whole + (w->error + w->rest >= w->parts);
 }
+
+/* One rank's layout of a side, run by run, as fcp_plan_layout; and how many tokens it holds. */
+bool fcp_side_layout(const fcp_plan *plan, fcp_side side, uint32_t rank, fcp_layout_at *at, fcp_span *out_span);
+uint64_t fcp_side_tokens(const fcp_plan *plan, fcp_side side, uint32_t rank);
 #endif

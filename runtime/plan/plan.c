@@ -1,7 +1,7 @@
-/* plan.c: what is derived from a plan's tables: index, sizes, and the accessors of fcp.h.
+/* plan.c: what is derived from a plan's tables: the index, sizes, and the accessors of fcp.h. Layouts are in layout.c.
  *
- * Requires: the accessors need a checked plan. fcp_plan_index needs only counts that match the pointers.
- * Cost:     fcp_plan_index is linear in the sequences and blocks; the rest is constant. Layouts are in layout.c.
+ * Requires: the accessors need a checked plan; fcp_plan_index needs only counts that match the pointers.
+ * Cost:     fcp_plan_index is linear in the sequences and blocks; the rest is constant.
  * Units:    bytes and tokens. Sizes saturate (base/saturate.h).
  */
 #include <stdlib.h>
@@ -10,7 +10,11 @@
 #include <isa-l/crc.h>
 
 #include "runtime/base/saturate.h"
+#include "runtime/plan/bytes.h"
 #include "runtime/plan/file.h"
+#include "runtime/plan/head_ranges.h"
+#include "runtime/plan/plan_index.h"
+#include "runtime/plan/sides.h"
 
 const uint32_t fcp_record_sizes[FCP_SECTION_COUNT] = {
 #define X(id, type, member) [FCP_SECTION_##id] = sizeof(type),
@@ -73,9 +77,9 @@ fcp_plan fcp_plan_view(const fcp_plan *plan) {
     return view;
 }
 
-/* Classes are numbered over the model. Here those of one range are numbered from 0, in the same order. to[0]: how many
- * there are; to[1 + i]: that of head i; to[1 + heads + c]: how many heads are of class c. seen: per class of the
- * model, all 0 before and after. */
+/* Numbers the classes of one range of heads from 0, in the order of their numbers in the model. to[0]: how many
+ * there are; to[1 + i]: the class of head i; to[1 + heads + c]: how many heads are of class c. seen: for each class
+ * of the model, 0 before and after. */
 static void index_range(const fcp_plan *plan, uint32_t heads, uint32_t *seen, uint32_t *to) {
     const uint32_t count = fcp_range_heads(plan->problem), all = (uint32_t)plan->head_classes_count;
     uint32_t classes = 0;
@@ -92,8 +96,8 @@ static void index_range(const fcp_plan *plan, uint32_t heads, uint32_t *seen, ui
     to[0] = classes;
 }
 
-/* Fills range_classes; leaves it NULL where the counts are nonsense, which fcp_plan_check refuses. Ranges share no
- * heads, but keys may have ranges of their own. */
+/* Fills range_classes. It stays NULL where the counts make no sense, which fcp_plan_check refuses. Ranges of query
+ * heads share no heads, and ranges of KV heads share none; so there are at most twice as many as fit. */
 static fcp_code index_classes(fcp_plan *plan, fcp_error *err) {
     free(plan->range_classes);
     plan->range_classes = NULL;

@@ -1,9 +1,9 @@
 /* save.c: writes a plan to a file, or computes the hash of that file.
  *
  * Requires: an indexed plan.
- * Gives:    the bytes that file.h describes; the same for equal tables.
- * Atomic:   as base/whole_file.h says: on any error the path is as it was. The data is not forced to the disk, so a
- *           crash of the machine may lose a plan; its checksums tell.
+ * Gives:    the bytes that file.h describes; equal tables give equal bytes. The file is replaced atomically
+ *           (base/whole_file.h): on any error the path is as it was. The data is not forced to the disk, so a crash of
+ *           the machine may lose a plan, which its checksums show.
  * Cost:     one pass over the tables for the checksums, and one gathering write; nothing is copied.
  */
 #include <errno.h>
@@ -18,6 +18,7 @@
 #include "runtime/base/sha256.h"
 #include "runtime/base/whole_file.h"
 #include "runtime/plan/file.h"
+#include "runtime/plan/save.h"
 
 typedef struct image {
     struct {
@@ -31,7 +32,7 @@ typedef struct image {
 
 static const char zeros[FCP_FILE_ALIGN];
 
-static void add(image *im, const void *data, uint64_t size) {
+static void add_bytes(image *im, const void *data, uint64_t size) {
     if (size) im->parts[im->count++] = (struct iovec){(void *)(uintptr_t)data, (size_t)size};
 }
 
@@ -43,16 +44,16 @@ static bool image_make(const fcp_plan *plan, image *im) {
     im->count = 0;
     if (!fcp_plan_sections(plan, data, lengths) || !fcp_file_offsets(lengths, offsets, &size)) return false;
     const uint32_t sections = fcp_file_sections(lengths);
-    add(im, &im->head, FCP_HEADER_SIZE);
+    add_bytes(im, &im->head, FCP_HEADER_SIZE);
     for (uint32_t i = 0; i < sections; i++) {
         im->head.entries[i] = (file_entry){.type = i,
                                            .record_size = fcp_record_sizes[i],
                                            .offset = offsets[i],
                                            .length = lengths[i],
                                            .crc = fcp_crc32c(data[i], lengths[i])};
-        add(im, data[i], lengths[i]);
+        add_bytes(im, data[i], lengths[i]);
         uint64_t next = i + 1 < sections ? offsets[i + 1] : size;
-        add(im, zeros, next - offsets[i] - lengths[i]);
+        add_bytes(im, zeros, next - offsets[i] - lengths[i]);
     }
     im->head.header = (file_header){.magic = FCP_MAGIC,
                                     .header_size = FCP_HEADER_SIZE,

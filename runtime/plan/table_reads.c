@@ -1,14 +1,16 @@
-/* table_reads.c: see table_reads.h.
+/* table_reads.c: finds where a score reads tables, and makes the derivatives (table_reads.h).
  *
  * Requires: a checked plan.
  * Cost:     a derivative of the score for each read.
  */
+#include "runtime/plan/plan.h"
+#include "runtime/plan/plan_arrays.h"
 #include "runtime/plan/table_reads.h"
 
 #include <stdlib.h>
 
-/* A plan comes from outside, and a score of many reads would take long: each costs a derivative. The code of all reads
- * together is at most as long as a score may be. */
+/* The most reads that are taken, because each costs a derivative, and a plan from outside may have very many. The
+ * code of all derivatives together is at most as long as a score may be. */
 enum { READS_MAX = 256 };
 
 static bool is_read(const mc_node *x) { return x->op == MC_LOAD_F || x->op == MC_LOAD2_F; }

@@ -1,12 +1,14 @@
 /* table_reads.h: where a score reads tables of reals, and its derivative by what it reads there.
  *
- * Example: the score s + bias[h, q - k]. The derivative of the score by the element that a pair reads is 1, so each
- * pair adds dS to one element: that of its head and distance. In general a score reads tables at several places; each
- * such *read* has a derivative of its own, which is code like the score, and adds dS times its value.
+ * Example: the score s + bias[h, q - k]. Its derivative by the element of `bias` that a pair reads is 1, so each pair
+ *          adds dS to the gradient of one element: that of its head and distance. In general a score reads tables at
+ *          several places. Each such *read* has a derivative of its own, which is code like the score, and adds dS
+ *          times its value.
  */
 #ifndef FCP_TABLE_READS_H
 #define FCP_TABLE_READS_H
-#include "runtime/plan/plan.h"
+#include "codegen/mask/code.h"
+#include "runtime/fcp.h"
 
 /* One place in the score that reads a table. */
 typedef struct fcp_table_read {

@@ -1,14 +1,15 @@
 /* by_file.c: sends an id from rank 0 to all ranks through files in a folder that all of them see.
  *
+ * An earlier run that died may have left its files, and they must not be taken for this run's. So each rank r but 0
+ * draws a random number and asks with it in the file PATH.r. Rank 0 answers in PATH with the id and the numbers that it
+ * has seen. A rank believes only an answer that has its own number in it. It then notes in PATH.r that it has the id;
+ * rank 0 removes PATH.r, and after the last rank PATH itself, so that none of the files is left. An old PATH.r is
+ * answered too, but that does no harm: this run's rank r soon replaces it with a new number.
+ *
+ * Files have mode 0600 and are written under another name and renamed, so that nobody reads half of one. Symbolic links
+ * are not followed, and a file of another user, or one that others may write, is not believed.
+ *
  * Requires: a PATH that only one run uses at a time.
- * Gives:    rendezvous.h. When all ranks have come, none of the files is left.
- * Method:   an earlier run that died may have left its files, and they must not be taken for this run's. So each rank
- *           r but 0 draws a random number and asks with it in the file PATH.r. Rank 0 answers in PATH with the id and
- *           the numbers that it has seen. A rank believes only an answer that has its own number in it. It then notes
- *           in PATH.r that it has the id, and rank 0 removes PATH.r, and PATH itself after the last rank. An old
- *           PATH.r is answered too, but that does no harm: this run's rank r soon replaces it with a new number.
- * Files:    have mode 0600 and are written beside their place and renamed, so that nobody reads half of one. Symbolic
- *           links are not followed, and a file of another user, or one that others may write, is not believed.
  * Cost:     rank 0 reads one file of each rank that has not come yet, every 1 to 40 milliseconds.
  */
 #include <errno.h>

@@ -1,7 +1,6 @@
 /* by_mpi.c: sends an id from rank 0 to all ranks with MPI_Bcast, through whichever MPI started the process.
  *
  * Requires: as fcp_mpi_begin (runtime/libraries/mpi.h).
- * Gives:    rendezvous.h.
  * Cost:     the first time, some tenths of a second for MPI_Init. MPI has no timeout: if a rank does not come, it is
  *           mpirun that has to notice.
  */

@@ -1,7 +1,6 @@
 /* rendezvous.c: finds out which rank this process is, and chooses the way by which the id goes round.
  *
  * Requires: nothing.
- * Gives:    rendezvous.h.
  * Order:    one launcher may have started another: torchrun inside a Slurm job, say. The inner one knows which rank
  *           this is, so torchrun is asked before Open MPI, Open MPI before MPICH, and Slurm last, because it sets its
  *           variables in every process of a job.

@@ -17,13 +17,13 @@ typedef struct fcp_place {
 } fcp_place;
 
 /* Finds out which rank this process is: from `start` if that says it, else from the environment. A plan of one rank
- * needs nobody to say it. `ranks` and `gpus` (per node) are the plan's. FCP_E_START: nobody says it, or there are not
- * as many processes as the plan has ranks. */
+ * needs no such information. `ranks` and `gpus` (per node) are the plan's. FCP_E_START: the rank is not known, or there
+ * are not as many processes as the plan has ranks. */
 fcp_code fcp_place_find(const fcp_start *start, uint32_t ranks, uint32_t gpus, fcp_place *out_place, fcp_error *err);
 
 /* Gives rank 0's `id` to all ranks; in rank 0 it is read, in the others written. It is the caller's id if `start` has
- * one; else it goes through the file that `start` names; else through MPI. FCP_E_START: it did not come within
- * timeout_s, or there is no way for it. */
+ * one; else it is sent through the file that `start` names; else through MPI. FCP_E_START: it did not arrive within
+ * timeout_s, or there is no way to send it. */
 fcp_code fcp_id_share(const fcp_place *place, const fcp_start *start, uint32_t timeout_s, uint8_t id[FCP_ID_BYTES],
                       fcp_error *err);
 

@@ -1,15 +1,15 @@
-/* check_compute.c: what a rank computes, and how a Q block gets its results.
+/* check_compute.c: checks the compute instructions of a rank, and how a Q block gets its results.
  *
- * Proves:  - A visit finds its Q block, and each of its tiles the KV block, in the slots that it names; backward, Q
- *            comes with a delta.
- *          - The visits and MERGEs of a Q block at a rank form one chain of state. FIRST begins it. It ends in LAST,
- *            in a send, or in FINISH. LAST is where all tiles of the block have been computed. A result is made at
- *            home or, of a block that is WHOLE, elsewhere.
- *          - The results of a block are made once, by LAST or FINISH at home, or come home once. They go out after
- *            that; backward, after the last addition to them.
- *          - Tokens are brought in before use.
- * Method:  verify.c proves that each tile is computed once. So if a rank has computed as many tiles of a block as the
- *          block has, it has computed all of them, and no other rank computes any.
+ * Proves: - A visit finds its Q block, and each of its tiles the KV block, in the slots that it names; in the backward
+ *           pass, Q comes with a delta.
+ *         - The visits and MERGEs of a Q block at a rank form one chain of state. FIRST begins it. It ends in LAST, in
+ *           a send, or in FINISH. At LAST all tiles of the block have been computed. A result is made at home or, for a
+ *           block that is WHOLE, elsewhere.
+ *         - The results of a block are made once, by LAST or FINISH at home, or come home once. They go out after that
+ *           and, in the backward pass, after the last addition to them.
+ *         - Tokens are brought in before use.
+ * Method: verify.c proves that each tile is computed once. So if a rank has computed as many tiles of a block as the
+ *         block has, it has computed all of them, and no other rank computes any.
  */
 #include "runtime/base/saturate.h"
 #include "runtime/verify/held.h"
@@ -65,7 +65,7 @@ static fcp_code visit_state(run *r, uint32_t id, const fcp_visit *w, const fcp_b
         if (home) {
             q->made = now;
         } else {
-            fcp_code code = fcp_verify_put(r, FCP_O, w->q_block, w->o_slot);
+            fcp_code code = fcp_verify_store_result(r, FCP_O, w->q_block, w->o_slot);
             if (code) return code;
         }
     }
@@ -220,7 +220,7 @@ fcp_code fcp_verify_finish(run *r, const fcp_instr *x) {
     q->chain = 0;
     q->ended = true;
     q->made = s->touched[BY_COMPUTE] = r->done[FCP_COMPUTE] + 1;
-    return home ? FCP_OK : fcp_verify_put(r, FCP_O, x->a, x->c);
+    return home ? FCP_OK : fcp_verify_store_result(r, FCP_O, x->a, x->c);
 }
 
 /* --- home blocks -------------------------------------------------------------------------------------------------- */

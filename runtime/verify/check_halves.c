@@ -1,4 +1,7 @@
-/* check_halves.c: where a plan says that its work moves in two halves, does it?
+/* check_halves.c: checks the claim of a plan that its work moves in two halves.
+ *
+ * Example:  a rank has five tiles of 10 pairs that wait for others, and two tiles that do not. Of the five, three may
+ *           need something of the second half: 30 <= (50 + 10) / 2. Four may not.
  *
  * Requires: both passes are verified.
  * Proves:   - There is a stage S from which on all DEPENDENT rounds, and no others, have the flag SECOND. It is the
@@ -6,18 +9,15 @@
  *           - Keys or queries come in stage S, and in the stage before it. What comes before S is of the first half.
  *           - All units of a block that come to a rank are of one half.
  *           - At each rank the tiles that need something of the second half have at most half of the work that waits
- *             for other ranks, and half of its heaviest tile.
- * Cost:     a look at the rounds; of a plan with halves, linear in the forward pass's transfers and in tiles.
- *
- * Example: a rank has five tiles of 10 pairs that wait for others, and two that do not. Of the five, three may need
- * something of the second half: 30 <= (50 + 10) / 2. Four may not.
- *
- * Why no less than half is asked of the second half: a key that tiles of both halves need travels in the first. So
- * tiles that are meant to be computed in the second half may need nothing of it.
+ *             for other ranks, plus half of its heaviest tile.
+ *           No least share is asked of the second half: a key that tiles of both halves need travels in the first, so
+ *           tiles that are meant for the second half may need nothing of it.
+ * Cost:     a look at the rounds; for a plan with halves, linear in the forward pass's transfers and in tiles.
  */
 #include <stdlib.h>
 
 #include "runtime/base/saturate.h"
+#include "runtime/plan/enum_names.h"
 #include "runtime/verify/verify_parts.h"
 
 enum { OF_KV, OF_Q, BROUGHT }; /* the classes that come in halves */
@@ -74,8 +74,8 @@ static fcp_code read_arrivals(halves *h, uint32_t rank) {
     return FCP_OK;
 }
 
-/* Of a rank's tiles that wait for others: those that need something of the second half have about half of the work, or
- * less. */
+/* Checks that of a rank's tiles that wait for others, those that need something of the second half have about half
+ * of the work, or less. */
 static fcp_code judge_work(const halves *h, uint32_t rank) {
     const fcp_plan *plan = h->v->plan;
     const fcp_stream *s = fcp_stream_of(plan, FCP_FORWARD, rank, FCP_COMPUTE);

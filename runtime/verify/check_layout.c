@@ -1,11 +1,12 @@
-/* check_layout.c: which tokens of a rank's home blocks its peers' callers hold, and that the reshuffle moves all of them.
+/* check_layout.c: works out which callers hold the tokens of a rank's home blocks, and checks that the reshuffle moves
+ * all of them.
  *
  * Requires: checked tables: pieces hold every token of a side once, for every head; a layout that is sound.
  * Gives:    for each rank its bundles with every caller: which blocks they hold tokens of, and how many.
  * Proves:   every unit of each of these bundles comes in once and goes out once; keys do not go out in the forward
- *           pass. match.c proves that what the home's side says of a transfer is what the caller's side says. So over
- *           all ranks every token is moved once each way, since layout and homes give it one caller and one home.
- * Method:   The layout is worked out here from its definition (plan/layout.h), without the code that executors use.
+ *           pass. match.c proves that the home and the caller agree on each transfer. Layout and homes give every token
+ *           one caller and one home. So over all ranks every token is moved once each way.
+ * Method:   the layout is worked out here from its definition (plan/layout.h), without the code that executors use.
  * Cost:     linear in the pieces and runs of the rank's home blocks.
  */
 #include <stdio.h>
@@ -14,6 +15,9 @@
 
 #include "runtime/base/carve.h"
 #include "runtime/base/grow.h"
+#include "runtime/plan/enum_names.h"
+#include "runtime/plan/head_ranges.h"
+#include "runtime/plan/sides.h"
 #include "runtime/verify/verify_parts.h"
 
 enum { CAME_IN = 1, WENT_OUT = 2 };
@@ -107,8 +111,8 @@ static void find_group(const verifier *v, uint64_t sequence) {
     l->group_end = bounds[1];
 }
 
-/* Planned: a token is where the block of the first range of heads lives. Finds for a piece of another range the pieces
- * of the first one that hold its tokens. */
+/* With the layout `planned` a token's caller is the home of its block of the first range of heads. Finds, for a
+ * piece of another range, the pieces of the first range that hold its tokens. */
 static bool hold_planned(const verifier *v, const fcp_piece *piece, fcp_side side) {
     const fcp_plan *plan = v->plan;
     const fcp_block *k = &plan->blocks[piece->block];

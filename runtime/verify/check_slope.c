@@ -1,14 +1,14 @@
-/* check_slope.c: is the slope the derivative of the score?
+/* check_slope.c: checks that the slope which a plan brings is the derivative of its score.
  *
- * The backward pass computes with the slope that a plan brings. A plan whose slope is another function would give
- * gradients of another attention, and nothing else of the plan would say so. The derivative follows from the score, and
- * the same score always gives the same code, so it is made again and compared node by node (E614).
+ * The backward pass computes with that slope. A plan with another function for it would give the gradients of another
+ * attention, and nothing else in the plan would show it. The same score always gives the same code for its derivative,
+ * so the derivative is made again and compared node by node (E614).
  *
  * Requires: fcp_plan_check has passed.
  * Cost:     linear in the nodes of the score. Plans without a score cost nothing.
  *
- * The compiler makes the derivative with the same code (codegen/mask/derive.c). Whether that code is right is for the
- * judge to say, which derives scores in its own way (runtime/judge/slope.c).
+ * The compiler makes the derivative with the same code (codegen/mask/derive.c). Whether that code is right is checked
+ * by the judge, which derives scores in its own way (runtime/judge/slope.c).
  */
 #include <stdlib.h>
 

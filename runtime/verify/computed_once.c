@@ -1,17 +1,18 @@
-/* computed_once.c: is every tile computed exactly once, and where?
+/* computed_once.c: checks that every tile is computed exactly once, and finds out where.
  *
- * Requires: checked tables; which blocks are at home where (verify.c).
+ * Requires: checked tables; the list of home blocks of each rank (verify.c).
  * Proves:   - No two tiles are of the same Q block and KV block, and every tile is in one visit.
  *           - Every visit is computed once in a pass.
- *           - Of a block that is WHOLE all tiles run away from its home, and its result is made once. A block of
- *             which all tiles run at one other rank is WHOLE.
- * Gives:    how many tiles each Q block has, what of them runs away from its home, and the pairs of each rank.
+ *           - All tiles of a block that is WHOLE run away from its home, and its result is made once. A block whose
+ *             tiles all run at one other rank is WHOLE.
+ * Gives:    how many tiles each Q block has, which of them run away from its home, and the pairs of each rank.
  * Cost:     linear in tiles, visits and compute instructions.
  */
 #include <stdlib.h>
 
 #include "runtime/base/saturate.h"
 #include "runtime/base/carve.h"
+#include "runtime/plan/enum_names.h"
 #include "runtime/verify/verify_parts.h"
 
 typedef unsigned long long ull;
@@ -91,8 +92,8 @@ static void count_away(verifier *v, uint32_t id, uint32_t rank) {
     }
 }
 
-/* Every visit is computed exactly once in this pass. Counts MERGEs, how often results are made, and forward what runs
- * away from home. */
+/* Checks that every visit is computed exactly once in this pass. Counts MERGEs and how often results are made and,
+ * in the forward pass, the work away from home. */
 fcp_code fcp_verify_attended(verifier *v) {
     const fcp_plan *plan = v->plan;
     for (uint32_t r = 0; r < v->p->ranks; r++) {
@@ -120,8 +121,8 @@ fcp_code fcp_verify_attended(verifier *v) {
     return FCP_OK;
 }
 
-/* Of a block that is WHOLE all tiles run away from its home, and its result is made once. It is WHOLE if all run at one
- * rank. */
+/* Checks the blocks that are WHOLE: all tiles of one run away from its home, and its result is made once. A block
+ * whose tiles all run at one other rank must be WHOLE. */
 fcp_code fcp_verify_whole(const verifier *v) {
     for (uint64_t b = 0; b < v->plan->blocks_count; b++) {
         const fcp_block *k = &v->plan->blocks[b];

@@ -1,8 +1,9 @@
-/* fail.c: how the verifier words its errors, and whether it is to stop. */
+/* fail.c: words the verifier's errors, and ends it when its caller asks. */
 #include <stdarg.h>
 #include <stdio.h>
 
 #include "runtime/base/stop.h"
+#include "runtime/plan/enum_names.h"
 #include "runtime/verify/verify_parts.h"
 
 fcp_code fcp_verify_vfail(const verifier *v, fcp_code code, uint32_t rank, fcp_queue queue, uint32_t index,

@@ -1,4 +1,4 @@
-/* held.c: what held.h needs seldom: words for what is wrong, and the rules of results. */
+/* held.c: the rare cases of held.h: the words of errors, and the rules of results. */
 #include "runtime/verify/held.h"
 
 /* Finds out why a block is not there, to word the error: it may have been there and have been overwritten. */
@@ -68,7 +68,7 @@ fcp_code fcp_verify_receive_at_home(run *r, const fcp_transfer *t) {
                 (uint32_t)(t - r->plan->transfers), fcp_class_texts[t->cls], t->block, t->slot, r->blocks[t->slot]);
 }
 
-fcp_code fcp_verify_put(run *r, fcp_class cls, uint32_t block, uint32_t slot) {
+fcp_code fcp_verify_store_result(run *r, fcp_class cls, uint32_t block, uint32_t slot) {
     uint32_t now = r->done[FCP_COMPUTE] + 1;
     const char *what = fcp_class_texts[cls];
     if (slot < r->homes)

@@ -1,22 +1,24 @@
-/* held.h: slots that hold a block: KV, Q, and the results O and DQW on their way home. Private to runtime/verify.
+/* held.h: the rules of slots that hold a block: KV, Q, and the results O and DQW on their way home. Private to
+ * runtime/verify.
  *
- * Proves:  - What is read or sent is in the slot that is named, whole, and ordered after what brought it there.
- *          - A transient slot gets its block from the first unit to the last, in order, and is not overwritten while
- *            what was in it may still be read.
- *          - What was received is read, or every unit of it is sent on; and a result is sent once.
- * Method:  A send counts the tokens of the block that have been sent so far, from its first. Units arrive in order, so
- *          whoever gets a block from this slot alone gets them in order, too.
+ * Proves: - What is read or sent is in the slot that is named, whole, and ordered after what brought it there.
+ *         - A transient slot gets its block from the first unit to the last, in order, and is not overwritten while its
+ *           old contents may still be read.
+ *         - What was received is read, or every unit of it is sent on; and a result is sent once.
+ * Method: a send counts the tokens of the block that have been sent so far, from its first. Units arrive in order, so a
+ *         rank that gets a block from this slot alone gets them in order, too.
  *
- * Over which fabric a block comes into a slot, or leaves it, is written down with the access: computing must have waited
- * for that fabric. Transfers of one rank that touch one slot are in order, whichever fabrics they take, unless all of
- * them send: whoever runs the two fabrics side by side sees to that (runtime/plan/fabrics.c). So a block that was sent on
- * had come, over whichever fabric; and what was sent from a slot before a block was received into it is over when that
- * block is there, and is forgotten here.
+ * Each access records the fabric over which a block comes into a slot, or leaves it, because the compute queue waits
+ * for each fabric separately. Transfers of one rank that touch one slot are in order, whichever fabrics they take,
+ * unless all of them send: an executor with a queue for each fabric ensures that (runtime/plan/fabrics.c). So a block
+ * that was sent on had come before, over whichever fabric. And when a block has come into a slot, all earlier sends
+ * from that slot are over, and are forgotten here.
  *
- * Every transfer goes through this, so it is inline: a twentieth of all that the verifier takes.
+ * Every transfer goes through this, so it is inline, which saves a twentieth of the verifier's time.
  */
 #ifndef FCP_VERIFY_HELD_H
 #define FCP_VERIFY_HELD_H
+#include "runtime/plan/enum_names.h"
 #include "runtime/verify/rank_state.h"
 
 /* The slot of a class and number, or NULL. */
@@ -36,7 +38,7 @@ fcp_code fcp_verify_may_send(run *r, const fcp_transfer *t, const held_slot *s);
 /* A home slot receives nothing but the result of its block. */
 fcp_code fcp_verify_receive_at_home(run *r, const fcp_transfer *t);
 /* Instruction `now` of the compute queue puts a result of a block into a transient slot of class O or DQW. */
-fcp_code fcp_verify_put(run *r, fcp_class cls, uint32_t block, uint32_t slot);
+fcp_code fcp_verify_store_result(run *r, fcp_class cls, uint32_t block, uint32_t slot);
 /* What lies in a slot goes away: it must have been of use. */
 void fcp_verify_dead(run *r, fcp_class cls, const held_slot *s) __attribute__((cold));
 static inline void fcp_verify_leave(run *r, fcp_class cls, const held_slot *s) {

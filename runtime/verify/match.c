@@ -1,20 +1,20 @@
-/* match.c: do the ranks' launches fit together?
+/* match.c: checks that the launches of all ranks fit together.
  *
  * Requires: checked tables.
  * Proves:   - Along each communication queue rounds strictly increase and stages never decrease.
- *           - In a round a rank sends at most once and receives at most once a fabric.
+ *           - In a round a rank sends at most once and receives at most once over each fabric.
  *           - Every send has exactly one receive, of the same round, fabric, block, tokens and class, at the peer that
  *             it names, and that receive names the sender. The reverse holds, too.
- *           - On rails, what crosses between nodes joins ranks of the same index in their nodes; but not IN and OUT,
- *             because where the caller holds tokens is not the plan's choice.
- *           - There are as many INDEPENDENT rounds as Delta on each fabric. Every other group of rounds (IN; the
- *             DEPENDENT ones of a stage; the OUT ones of a stage) has as many as the larger Delta of the two fabrics.
- *             So no round is idle.
- * Method:   Rank by rank, all sends and receives are listed. Sends are put into the inbox of the rank that they name,
- *           by a counting sort. Then each rank's receives, indexed by (round, fabric), are held against its inbox. The
- *           tables are read once, in order.
- * Cost:     linear in communication instructions, transfers and rounds; 28 bytes a send, and 4 bytes a pair
- *           of ranks that talk.
+ *           - On a rail-optimised network, transfers between nodes join ranks of the same index in their nodes. IN and
+ *             OUT are exempt, because the plan does not choose where the caller holds tokens.
+ *           - There are as many INDEPENDENT rounds as Delta on each fabric: the most units that one rank sends, or
+ *             receives, in them. Every other group of rounds (IN; the DEPENDENT ones of a stage; the OUT ones of a
+ *             stage) has as many as the larger Delta of the two fabrics. So no round is idle.
+ * Method:   rank by rank, all sends and receives are listed. A counting sort puts sends into the inbox of the rank that
+ *           they name. Then each rank's receives, indexed by (round, fabric), are compared with its inbox. The tables
+ *           are read once, in order.
+ * Cost:     linear in communication instructions, transfers and rounds; 28 bytes for each send, and 4 bytes for each
+ *           pair of ranks that communicate.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,10 +22,12 @@
 
 #include "runtime/base/saturate.h"
 #include "runtime/base/carve.h"
+#include "runtime/plan/bytes.h"
+#include "runtime/plan/enum_names.h"
 #include "runtime/verify/verify_parts.h"
 
-/* A send or a receive: its transfer, as an index in the plan's table, and above it, from bit 32 on, its key. That is
- * round * FCP_FABRICS + fabric; rounds are few enough for it: check.c. */
+/* A send or a receive: the index of its transfer in the plan's table in the low 32 bits, and its key above. The key
+ * is round * FCP_FABRICS + fabric; check.c limits rounds so that it fits. */
 typedef uint64_t side;
 static inline uint32_t transfer_of(side s) { return (uint32_t)s; }
 static inline uint32_t key_of(side s) { return (uint32_t)(s >> 32); }
@@ -38,8 +40,8 @@ typedef struct match {
     verifier *v;
     const fcp_round *rounds;
     uint32_t round_count;
-    /* Groups of rounds that share one bound: 0 is IN, 1 is INDEPENDENT, then one for DEPENDENT and OUT of each stage.
-     * */
+    /* The group of rounds that shares one bound: 0 is IN, 1 is INDEPENDENT, then one for DEPENDENT and one for OUT
+     * of each stage. */
     struct round_info {
         uint32_t group, kind, stage;
     } *info;                /* per round */
@@ -186,8 +188,9 @@ typedef struct scene {
     uint32_t rails; /* GPUs of a node, each on a rail of its own; 0: there are no rails */
 } scene;
 
-/* The conditions of check_transfer. Those that always hold in a plan that is right are jumps, which are foreseen; but
- * sends and receives come in random order, so what differs between them is decided without. */
+/* The conditions of check_transfer, without words. Conditions that hold in every correct plan are branches, which
+ * are predicted well. Sends and receives come in random order, so conditions that differ between them are computed
+ * without branches. */
 static inline bool acceptable(const scene *c, const struct way_rules *is, uint32_t kind, const fcp_transfer *t) {
     _Static_assert(FCP_NET == 0 && FCP_LOCAL == 1 && FCP_SEND == 0 && FCP_RECV == 1, "used here");
     const uint32_t unit = is->unit, tokens = t->tokens, near = c->node[t->peer] == c->my_node;
@@ -247,8 +250,8 @@ static void count_moves(match *m, uint32_t rank, const moved *by_way) {
         }
 }
 
-/* One rank's communication queue: its order, and at most one send and one receive a round and fabric. Counts units and
- * tokens, and lists sends and receives. */
+/* Reads one rank's communication queue: checks its order, and that it sends and receives at most once in a round and
+ * fabric. Counts units and tokens, and lists sends and receives. */
 static fcp_code scan_rank(match *m, uint32_t rank) {
     verifier *v = m->v;
     const fcp_plan *plan = v->plan;

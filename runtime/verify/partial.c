@@ -1,4 +1,6 @@
-/* partial.c: proves partial results: what is added to each slot, by whom, and that nothing is left in one. */
+/* partial.c: proves the rules of partial results: what is added to each slot, by which rank, and that nothing is left
+ * in one (partial.h).
+ */
 #include "runtime/verify/held.h"
 #include "runtime/verify/partial.h"
 
@@ -134,7 +136,7 @@ fcp_code fcp_verify_round(run *r, const fcp_instr *x) {
                     x->b);
     s->kind = EMPTY;
     s->touched[BY_COMPUTE] = r->done[FCP_COMPUTE] + 1;
-    return fcp_verify_put(r, FCP_DQW, x->a, x->c);
+    return fcp_verify_store_result(r, FCP_DQW, x->a, x->c);
 }
 
 fcp_code fcp_verify_nothing_left(run *r, fcp_class cls) {

@@ -1,17 +1,19 @@
-/* partial.h: slots that are added to: the running state of Q blocks (STATE), dK and dV (DKV), and dQ (DQ).
+/* partial.h: the rules of slots that are added to: the running state of Q blocks (STATE), dK and dV (DKV), and dQ (DQ).
  *
- * Proves:  - A slot adds up one block at a time, from its first contribution until its last token leaves, is added
- *            elsewhere or is rounded. Nothing that it holds is overwritten or left over.
- *          - What a rank receives it adds to another slot, once, before that travels on; and additions into one slot
- *            are in order of (round of the last unit, sender).
- *          - At its home a block's dKV and dQ are added to its home slot.
- * So no partial needs to be counted: each goes to one other slot of its block, or is found left over. Because time
- * moves forward, all of them end where the result is made: at the home or, of a block that is WHOLE, at one other rank.
+ * Proves:   - A slot adds up one block at a time, from its first contribution until its last token leaves, is added
+ *             elsewhere or is rounded. Nothing that it holds is overwritten or left over.
+ *           - A rank adds each partial result that it receives to another slot, once, before that travels on; and
+ *             additions into one slot are in order of (round of the last unit, sender).
+ *           - At its home a block's dKV and dQ are added to its home slot.
  *
- * Transfers and tiles are many, so what they go through is inline. Private to runtime/verify.
+ * So partial results need not be counted: each goes to one other slot of its block, or is found left over. Rounds end,
+ * so all of them end where the result is made: at the home or, for a block that is WHOLE, at one other rank.
+ *
+ * There are many transfers and tiles, so the code that each goes through is inline. Private to runtime/verify.
  */
 #ifndef FCP_VERIFY_PARTIAL_H
 #define FCP_VERIFY_PARTIAL_H
+#include "runtime/plan/enum_names.h"
 #include "runtime/verify/rank_state.h"
 
 extern const char *const fcp_verify_kinds[]; /* of a partial_kind, for messages */
@@ -21,8 +23,8 @@ static inline partial_slot *fcp_verify_transient(const run *r, fcp_class cls, ui
     return slot >= r->first[cls] && slot < r->room[cls] ? &r->b->partial[cls][slot] : NULL;
 }
 
-/* `what` (number id) adds to a slot: a transient one, or, at the block's home, home slot `home`; elsewhere that is
- * FCP_NONE. The first contribution begins a transient slot. */
+/* `what` (number id) adds to a slot: a transient one or, at the block's home, home slot `home`, which is FCP_NONE
+ * elsewhere. The first contribution begins a transient slot. */
 fcp_code fcp_verify_begin(run *r, fcp_class cls, const char *what, uint32_t id, uint32_t block, uint32_t slot,
                           uint32_t home);
 static inline fcp_code fcp_verify_contribute(run *r, fcp_class cls, const char *what, uint32_t id, uint32_t block,

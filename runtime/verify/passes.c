@@ -1,20 +1,21 @@
-/* passes.c: looks at the passes of a plan, in two threads if it is large.
+/* passes.c: verifies the passes of a plan, in two threads if the plan is large.
  *
- * Requires: checked tables; which blocks are at home where (verify.c).
- * Proves:   what verify.c lists of each pass, by the files that it names.
+ * Requires: checked tables; the list of home blocks of each rank (verify.c).
+ * Proves:   what verify.c lists for each pass, by the files that it names.
  * Cost:     linear in the plan.
  *
- * In two threads. First one looks at the launches of the backward pass, the other at the tiles and the launches of the
- * forward pass, which are fewer. So it also runs the queues of the first ranks forward. All ranks that are left are
- * then shared out: one thread takes those of the forward pass and the last ones of the backward pass, the other the
- * rest, about as many instructions. Where there is no backward pass, each thread runs half of the forward pass's ranks.
- * What is found is kept apart until both have ended. So the error that is reported is the same, whichever ends first:
- * the first in the order of verify.c.
+ * With two threads the work is shared as follows. First one thread matches the launches of the backward pass. The other
+ * checks the tiles and matches the launches of the forward pass, which are fewer; so it also runs the queues of the
+ * first ranks of the forward pass. Then the remaining ranks are divided into two shares of about as many instructions:
+ * one thread runs those of the forward pass and the last ones of the backward pass, the other the rest. Without a
+ * backward pass, each thread runs half of the forward pass's ranks. Findings are kept apart until both threads have
+ * ended. So the reported error does not depend on which ends first: it is the first in the order of verify.c.
  */
 #include <stdlib.h>
 
 #include "runtime/base/both.h"
 #include "runtime/base/carve.h"
+#include "runtime/plan/enum_names.h"
 #include "runtime/verify/rank_state.h"
 
 /* What came of a step. */
@@ -150,16 +151,17 @@ static fcp_code report(const outcome *o, fcp_error *err) {
     return o->code;
 }
 
-/* Of how many ranks the thread of the forward pass runs the queues before the backward pass's launches are matched.
- * Times are in instructions matched: a tile takes about half of one, and to run an instruction takes about two. */
+/* For how many ranks the thread of the forward pass runs the queues before the backward pass's launches are matched.
+ * The unit of time is matching one instruction: checking a tile takes about half of that, and running an instruction
+ * about two. */
 static uint32_t ranks_at_once(const verifier *v) {
     const uint64_t ahead = fcp_stream_of(v->plan, FCP_BACKWARD, 0, FCP_COMPUTE)->first;
     const uint64_t back = v->plan->instrs_count - ahead, busy = ahead + v->plan->tiles_count / 2;
     return busy < back ? rank_after(v, FCP_FORWARD, (back - busy) / 2) : 0;
 }
 
-/* The last ranks of a pass, which another thread runs: `rest` is to be what it knows and finds, with a layout of its
- * own, because that is of the rank at hand. */
+/* The share of another thread: the last ranks of a pass. `rest` becomes a copy of the verifier with a layout of its
+ * own, because the layout's scratch memory is for one rank at a time. */
 static share share_last(const verifier *of, uint32_t first, verifier *rest) {
     *rest = *of;
     rest->named = rest->facts.state_tokens = 0; /* these are added up */

@@ -1,21 +1,22 @@
-/* rank.c: one rank's two queues, executed against its slots.
+/* rank.c: runs one rank's two queues symbolically: it checks each instruction against what lies in the rank's slots.
  *
  * Requires: checked tables; launches that fit together (match.c); visits that hold each tile once, and ATTENDs that
  *           name each visit once (verify.c).
  * Proves:   - Both queues run to their ends.
  *           - Whatever an instruction reads is in the slot that it names, whole, and ordered after what wrote it;
- *             nothing is overwritten before what reads it has completed; what is received is of use (held.h).
- *           - Every partial is added or sent on, once, and in order (partial.h).
+ *             nothing is overwritten before what reads it has completed; everything received is used (held.h).
+ *           - Every partial result is added or sent on, once, and in order (partial.h).
  *           - Visits have the right flags and slots, and every result comes home once (check_compute.c).
  *           - Tokens are brought in before use and taken out after the last use.
  *           - Launches keep to `buffers`.
- * Method:   The queues are run in one order that respects the waits. One order is enough: any two accesses of a slot of
+ * Method:   the queues are run in one order that respects the waits. One order is enough: any two accesses of a slot of
  *           which one writes must be ordered by waits, so in every other order each access finds the same contents.
  *           Compute instruction i comes before communication instruction j if and only if a WAIT at or before j asks
  *           for more than i. What communication instruction i moves over a fabric comes before compute instruction j if
  *           and only if a WAIT at or before j asks for more than i over that fabric. The queues run as if each WAIT
- *           asked for whole instructions: if that has no circle, neither has what the WAITs ask for. Sends are checked here, too: what arrives is what was sent, since both sides agree on
- *           block, tokens and class, and the sender's own run proves that it had them.
+ *           asked for whole instructions: if that has no circle, the weaker waits of the plan have none. Sends are
+ *           checked here, too. What arrives is what was sent, because both sides agree on block, tokens and class, and
+ *           the sender's own run proves that it had them.
  * Cost:     linear in the rank's instructions, transfers, visits and tiles.
  */
 #include <stdarg.h>
@@ -23,6 +24,7 @@
 #include <string.h>
 
 #include "runtime/base/carve.h"
+#include "runtime/plan/bytes.h"
 #include "runtime/verify/held.h"
 #include "runtime/verify/partial.h"
 
@@ -61,8 +63,8 @@ static fcp_code copy(run *r, const fcp_instr *x) {
 
 /* --- communication queue ------------------------------------------------------------------------------------------ */
 
-/* A launch of stage t waits for every ATTEND of stage t - buffers or earlier. Stages do not decrease on either queue,
- * so one pointer, which only moves on, finds the last of them. */
+/* Checks that a launch of stage t waits for every ATTEND of stage t - buffers or earlier. Stages do not decrease on
+ * either queue, so a pointer that only moves forward finds the last of these ATTENDs. */
 static inline fcp_code check_buffers(run *r, const fcp_instr *x) {
     if (x->stage == r->buffered) return FCP_OK; /* since the first launch of the stage the queue knows no less */
     const fcp_instr *compute = r->instr[FCP_COMPUTE];
@@ -173,10 +175,10 @@ static fcp_code execute(run *r) {
 
 /* --- slots -------------------------------------------------------------------------------------------------------- */
 
-/* How many slots of a class a rank can have any use for. A transient slot is received into; or it is filled, or added
- * to, and sent from, rounded, or merged into another; so there are no more than there are such transfers and
- * instructions. A few more are kept, so that damage by a missing transfer is reported by what is missing, and not as a
- * slot too many. A chain of state at its home may end there, so there can be one for each home block. */
+/* The most slots of a class that a rank can use. A transient slot is received into; or it is filled or added to, and
+ * then sent from, rounded, or merged into another. So there are no more slots than such transfers and instructions.
+ * A chain of state may also end at its home, so each home block adds one. SPARE more are allowed, so that a plan
+ * that lacks a transfer is reported as such, and not as having a slot too many. */
 static uint32_t slot_room(const verifier *v, uint32_t rank, fcp_class cls) {
     enum { SPARE = 16 };
     const rank_moves *m = &v->moves[rank];

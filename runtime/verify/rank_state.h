@@ -1,20 +1,20 @@
-/* rank_state.h: one rank's two queues while they run: what lies in its slots, and how far its Q blocks have come. Private to
- * runtime/verify; rank.c says what is proven.
+/* rank_state.h: the state of one rank while its two queues run: what lies in its slots, and how far its Q blocks have
+ * come. Private to runtime/verify; rank.c says what is proven.
  *
- * There are two kinds of slots. A *held* slot gets a block's tokens from elsewhere, unit by unit, or from one
- * instruction, and they are read: KV, Q, and the results O and dQ (O, DQW). A *partial* slot is one that is added to:
- * STATE, DKV, DQ. Every rule about a slot is stated for one of the two kinds, for whatever class it is of.
+ * There are two kinds of slots. A *held* slot gets a block's tokens, unit by unit from elsewhere or from one
+ * instruction, and then they are read: KV, Q, and the results O and DQW. A *partial* slot is added to: STATE, DKV, DQ.
+ * Every rule about slots is stated for one of the two kinds, whatever the class.
  */
 #ifndef FCP_VERIFY_RANK_STATE_H
 #define FCP_VERIFY_RANK_STATE_H
 #include "runtime/verify/verify_parts.h"
 
-/* Who accesses a slot: transfers over net, transfers over local, and the compute queue. Each has an order of its own. An
- * access is written down as the number of its instruction in its queue, + 1; 0 means that there was none. */
+/* The three actors that access a slot: transfers over net, transfers over local, and the compute queue. The accesses
+ * of each are in order. An access is recorded as the number of its instruction in its queue, + 1; 0 means none. */
 enum { OVER_NET = FCP_NET, OVER_LOCAL = FCP_LOCAL, BY_COMPUTE = FCP_FABRICS, ACTORS };
 
-/* A slot that holds a block, or receives one. KV and Q of a home block come in together, so its home slots of KV and Q
- * are one. */
+/* A slot that holds a block, or receives one. KV and Q of a home block come in together, so its home slots of KV and
+ * Q are one record. */
 typedef struct held_slot {
     uint32_t block, left;                             /* left: tokens that have not arrived */
     uint32_t wrote[ACTORS], read[ACTORS];             /* since this block is in it */
@@ -32,8 +32,8 @@ typedef struct partial_slot {
     uint32_t touched[ACTORS];       /* over a fabric: since it was last received into */
 } partial_slot;
 
-/* A Q block at this rank: one at home here, or a guest that is visited or merged here. Of a home block that holds KV
- * alone, `out` is used. */
+/* A Q block at this rank: one whose home is here, or one of another home that is visited or merged here (a guest).
+ * For a home block that holds only KV, just `out` is used. */
 typedef struct q_state {
     uint32_t rank, block;     /* of a guest: whose record this is, rank + 1, since all ranks use the same memory */
     uint32_t visits, visited; /* how many visits so far; instruction + 1 of the last */

@@ -1,26 +1,27 @@
 /* verify.c: the verifier: does a plan compute each tile once, on data that is there?
  *
- * It looks at nothing but the tables and instruction streams, and shares no code with what builds plans.
+ * It reads only the plan's tables and instruction streams, and shares no code with what builds plans.
  *
  * Requires: fcp_plan_check has passed.
- * Proves, for every pass that the plan has:
- *   1. Every tile is computed exactly once. Its Q block and KV block are at that time in the slots that the visit and
- *      the tile name, whole, and ordered after what brought them there; backward, with the delta of the Q block (E600,
- *      E601).
- *   2. Every send meets its receive: of the same round, peer, block, tokens and class, and none has more tokens than a
- *      unit of its class. No rank sends twice, or receives twice, in a round of one fabric. On rails all that crosses
- *      between nodes stays on its rail, but for the reshuffle (E602, E603).
+ * Proves:   for every pass that the plan has:
+ *   1. Every tile is computed exactly once. At that time its Q block and KV block are in the slots that the visit and
+ *      the tile name, whole, and ordered after what brought them there; in the backward pass, with the delta of the Q
+ *      block (E600, E601).
+ *   2. Every send meets its receive: of the same round, peer, block, tokens and class, and with no more tokens than a
+ *      unit of its class. No rank sends twice, or receives twice, in a round of one fabric. On a rail-optimised network
+ *      all transfers between nodes, except the reshuffle, stay on their rail (E602, E603).
  *   3. No slot is overwritten while it is still to be read. Slots and bytes are as many as the summary says, and within
  *      the cap (E604, E605).
  *   4. Partial results and whole ones:
  *      a. At each rank the visits and MERGEs of a Q block form one chain of state, which ends in LAST, in a send, or in
- *         FINISH. Every partial that is received is added to another slot once, in order (E606).
- *      b. The result of a block is made once: by its home or, of a block that is WHOLE, by one other rank, and then no
- *         tile of it runs at its home. So a partial that is not in that one result would have no end (a): it could only
- *         be sent on and on, and rounds end. So all partials reach the one that makes it.
- *      c. The home of a WHOLE block gets each token of its result once, as O. A block of which all tiles run at one
- *         other rank is WHOLE.
- *      d. The same of dQ: added up in the home slot, or, of a WHOLE block, by one ROUND, and as DQW (b to d: E612).
+ *         FINISH. Every received partial result is added to another slot once, in order (E606).
+ *      b. The result of a block is made once: by its home or, for a block that is WHOLE, by one other rank, and then no
+ *         tile of it runs at its home. A partial result that misses this one result could only be sent on and on (a),
+ *         but rounds end. So all partial results reach the rank that makes the result.
+ *      c. The home of a WHOLE block gets each token of its result once, as O. A block whose tiles all run at one other
+ *         rank is WHOLE.
+ *      d. The same of dQ: it is added up in the home slot or, for a WHOLE block, comes from one ROUND, and as DQW (b to
+ *         d: E612).
  *   5. There is no deadlock (E607). It is enough to run each rank alone, assuming that its launches complete. They do,
  *      by induction over rounds: every rank launches its rounds in increasing order (E611), every send has its receive
  *      in the same round (2), and the two queues of a rank have no cycle of waits between them. So what the launch of
@@ -30,28 +31,31 @@
  *   6. There are as many INDEPENDENT rounds as Delta on each fabric: the most units of KV and Q in them that one rank
  *      sends, or receives; all are from home slots. There are as many DEPENDENT rounds as the Deltas of their stages
  *      add up to, and likewise IN and OUT rounds (E608).
- *   7. No transfer is in vain: what is received is read, added, or sent on as a whole (E602; a result: E612). Who sends
- *      on has what it sends (E601).
+ *   7. No transfer is in vain: what is received is read, added, or sent on as a whole (E602; a result: E612). A rank
+ *      that sends a block on has the block (E601).
  *   8. The reshuffle moves every unit of every bundle in and out exactly once, and with them every token for each range
  *      of heads (E610). Queues, stages, rounds and `buffers` are in order (E611). Every figure of the summary follows
  *      from the tables (E609).
  *   9. Where rounds say that work moves in two halves, the second begins at one stage, with arrivals, and at each rank
  *      at most half of the work that waits for others needs it (E613).
  *  10. The slope of a score is its derivative (E614).
- * That every (token, head) has one home, and that a tile's Q is of the heads of its KV, is for fcp_plan_check.
- * Not proven: that tiles have the pairs of the mask. The compiler's analysis decides that; runtime/pairs proves it.
+ *
+ * That every (token, head) has one home, and that a tile's Q is of the heads of its KV, is proven by fcp_plan_check.
+ * That tiles have the pairs of the mask is not proven here: the compiler's analysis decides it, and runtime/pairs
+ * proves it.
  *
  * The first error found is reported. The order is: tiles and visits; for each pass the launches, then each rank's
  * queues and reshuffle, then Delta and memory, which other damage disturbs, too; then the halves, the score, and the
  * summary.
  *
- * Files: passes.c goes through both passes, in two threads if the plan is large; what is reported is the same.
- *        computed_once.c proves that each tile is computed once (1); match.c 2 and 6; rank.c 5, with held.h (1, 3, 7),
- *        partial.h (3, 4a) and check_compute.c (1, 4); check_layout.c what the reshuffle does; check_halves.c 9; check_slope.c 10;
- *        fail.c words errors.
- * Cost:  linear in the plan (where something may have to be sorted, the file says so): one pass over the tiles, and for
- *        each pass of the plan two over the transfers. Memory is linear in blocks, visits and transfers.
+ * Files:    passes.c goes through both passes, in two threads if the plan is large. computed_once.c proves that each
+ *           tile is computed once (1); match.c proves 2 and 6; rank.c 5, with held.h (1, 3, 7), partial.h (3, 4a) and
+ *           check_compute.c (1, 4); check_layout.c 8; check_halves.c 9; check_slope.c 10; fail.c words errors.
+ * Cost:     linear in the plan (a file that may have to sort says so): one pass over the tiles, and for each pass of
+ *           the plan two over the transfers. Memory is linear in blocks, visits and transfers.
  */
+#include "runtime/plan/bytes.h"
+#include "runtime/verify/verify.h"
 #include "runtime/verify/verify_parts.h"
 
 #include <stddef.h>

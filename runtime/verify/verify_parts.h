@@ -1,8 +1,10 @@
-/* verify_parts.h: what the files of the verifier share. Private to runtime/verify; verify.c says what is proven and how. */
+/* verify_parts.h: what the files of the verifier share. Private to runtime/verify; verify.c says what is proven, and
+ * how.
+ */
 #ifndef FCP_VERIFY_VERIFY_PARTS_H
 #define FCP_VERIFY_VERIFY_PARTS_H
 #include <stdarg.h>
-
+#include "runtime/plan/instructions.h"
 #include "runtime/plan/plan.h"
 
 /* What was found of a pass. */
@@ -65,15 +67,15 @@ typedef struct layout_facts {
 } layout_facts;
 
 
-/* What runs away from a Q block's home in the forward pass: how many tiles; and where, which is the rank + 1,
- * FCP_VERIFY_SEVERAL, or 0 if nothing does. */
+/* The tiles of a Q block that run away from its home in the forward pass: how many, and where. `where` is the rank +
+ * 1, FCP_VERIFY_SEVERAL, or 0 if there are none. */
 typedef struct away_work {
     uint32_t tiles, where;
 } away_work;
 enum { FCP_VERIFY_SEVERAL = FCP_NONE };
 
-/* What the verifier knows. Each pass is looked at with a copy of its own, maybe at the same time as the other: what is
- * of the plan is then no longer changed, and what is of the pass is the copy's. */
+/* The state of the verifier. Each pass has a copy, and the two passes may be verified at the same time. Members that
+ * describe the plan no longer change then; members that describe the pass belong to the copy. */
 typedef struct verifier {
     const fcp_plan *plan;
     const fcp_problem *p;
@@ -124,15 +126,15 @@ fcp_code fcp_verify_fail(const verifier *v, fcp_code code, uint32_t rank, fcp_qu
                          const char *format, ...) __attribute__((format(printf, 6, 7), cold));
 fcp_code fcp_verify_vfail(const verifier *v, fcp_code code, uint32_t rank, fcp_queue queue, uint32_t index,
                           const char *format, va_list args) __attribute__((format(printf, 6, 0), cold));
-/* An error of a rank that no single instruction causes. It goes into *err, which is v->err or &v->late. The message
- * gets "PASS, rank RANK" in front, and begins with ", " or ": ". */
+/* Sets an error of a rank that no single instruction causes. It goes into *err, which is v->err or &v->late.
+ * `format` begins with ", " or ": ", because the message gets "PASS, rank RANK" in front. */
 fcp_code fcp_verify_fail_rank(const verifier *v, fcp_error *err, fcp_code code, uint32_t rank, const char *format, ...)
     __attribute__((format(printf, 5, 6), cold));
 /* FCP_E_INTERRUPTED once the caller wants the verifier to end. */
 fcp_code fcp_verify_stopped(const verifier *v);
 
-/* computed_once.c: visits hold every tile once. Then, of a pass, every visit is computed once; forward, finds what runs away
- * from home. Then blocks are flagged as WHOLE if they are. */
+/* computed_once.c: fcp_verify_tiles: visits hold every tile once. fcp_verify_attended: every visit is computed once
+ * in a pass; in the forward pass it finds the work away from home. fcp_verify_whole: the right blocks are WHOLE. */
 fcp_code fcp_verify_tiles(verifier *v);
 fcp_code fcp_verify_attended(verifier *v);
 fcp_code fcp_verify_whole(const verifier *v);
@@ -141,12 +143,12 @@ fcp_code fcp_verify_whole(const verifier *v);
 fcp_code fcp_verify_passes(verifier *v, verifier of[FCP_PASSES]);
 void fcp_verify_passes_close(verifier of[FCP_PASSES]); /* where nothing was filled they are zero */
 
-/* match.c: the communication queues are in order, and sends and receives meet. Fills what `moves` counts of transfers,
- * peers, and `late` if there are more rounds than Delta. */
+/* match.c: the communication queues are in order, and sends and receives meet. Fills what `moves` counts of
+ * transfers and peers, and `late` if there are more rounds than Delta. */
 fcp_code fcp_verify_match(verifier *v);
-/* Room for that, of both passes in one block: the allocator keeps up to twice the largest block that it got back. So it
- * has this memory at hand for the next plan, and what the second thread needs, too: 300 page faults fewer for 256
- * ranks. *out_room is the caller's to free. */
+/* Memory for fcp_verify_match, for both passes in one allocation. The C library keeps up to twice the largest block
+ * that was given back. So it has this memory at hand for the next plan, and memory for the second thread, too: 300
+ * page faults fewer for 256 ranks. *out_room is the caller's to free. */
 fcp_code fcp_verify_match_open(verifier of[FCP_PASSES], void **out_room);
 
 /* rank.c: one rank's two queues against its slots. */
@@ -161,9 +163,9 @@ fcp_code fcp_verify_score(const verifier *v);
 /* check_halves.c: where rounds say that work moves in two halves, it does. The passes are right. */
 fcp_code fcp_verify_halves(const verifier *v, bool *out_halves);
 
-/* check_layout.c: opens and closes v->layout. Works out a rank's bundles. Checks a unit on the home's side and marks it as
- * moved; out->at is then the first block of which it has tokens, and fcp_verify_share says how many. At the rank's end:
- * is every unit marked? */
+/* check_layout.c: opens and closes v->layout, and works out a rank's bundles. fcp_verify_unit checks a unit on the
+ * home's side and marks it as moved; out->at is then the first block of which it has tokens, and fcp_verify_share
+ * says how many. At the rank's end, checks that every unit is marked. */
 typedef struct unit_walk {
     const held_in_bundle *at;
     uint32_t begin, first, end; /* tokens of the bundle: before *at; the unit's */

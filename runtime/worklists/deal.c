@@ -1,34 +1,36 @@
-/* deal.c: puts a list of rows of the forward pass into an order in which blocks end earlier, where there is one, and
- * cuts the keys of rows where blocks end earlier still.
+/* deal.c: orders a list of rows of the forward pass so that the last CTA ends earlier, and cuts rows by keys if it then
+ * ends earlier still.
  *
  * Requires: a list of rows, longest first.
- * Gives:    fcp_list_deal of list.h.
- * Method:   blocks take pieces of work as fk_piece says: one each in their order, then one each in the reverse order.
- *           That is fair if pieces become shorter evenly. Another way is to give each block one of the longest pieces,
- *           then one each of the longest that are left, the longest of them to the block that has least to do so far,
- *           and so on. Both are counted. If time is still left unused, pieces are cut into parts of their keys and
- *           dealt out in the second way: all long ones, where there are few; or those that are left when each block
- *           has got as many as any other. Several lengths of parts are compared; and chains, if more than half of the
- *           blocks get one of those that are left. Of equal cuts the first is kept. If the last block ends a hundredth
- *           earlier, the list has an item for each piece, in the order in which blocks find theirs. The times are a
- *           model's, which counts in whole numbers: the same plan has the same list.
- * Cost:     for each length of parts a sort of the blocks for each turn, and only where blocks have few pieces each.
+ * Gives:    fcp_worklists_deal of list.h.
+ * Method:   CTAs take pieces of work as fk_piece says: one each in their order, then one each in the reverse order.
+ *           That is fair if pieces become shorter evenly. The other way is list scheduling by rounds: in each round the
+ *           longest piece that is left goes to the CTA that has least to do so far, the next longest to the next CTA,
+ *           and so on. Both are simulated. If time is still left unused, rows are cut into parts of their keys and
+ *           dealt out in the second way. Where there are few rows, all long ones are cut; otherwise only those of the
+ *           last round, which is not full. Several lengths of parts are compared, and chains (add_chain) if the last
+ *           round would fill more than half of the CTAs. Of equal cuts the first is kept. If the last CTA ends at least
+ *           a hundredth earlier, the list gets an item for each piece, in the order in which CTAs find theirs. The
+ *           simulated times are whole numbers, so the same plan has the same list.
+ * Cost:     for each length of parts a sort of the CTAs for each round, and only where CTAs have few pieces each.
  */
 #include <stdlib.h>
 #include <string.h>
 
 #include "runtime/base/grow.h"
+#include "runtime/plan/head_ranges.h"
+#include "runtime/plan/plan_cluster.h"
 #include "runtime/worklists/list.h"
 
 enum {
-    MOST_TURNS = 64, /* pieces for each block: where there are more, the last of them does not matter */
+    MOST_TURNS = 64, /* pieces for each CTA: where there are more, the last of them does not matter */
     FEW_TURNS = 4,   /* with so many or fewer, all long pieces may be cut */
     MOST_PARTS = 8,  /* of a piece */
     LEAST_CELLS = 2, /* of a part */
     LENGTHS = 16,    /* lengths of parts that are compared, where the longest piece is one of them */
     /* Units of time. A cell takes two; to begin and end a piece takes one. To leave the running state of a part takes
      * three, and the last part of a row takes three more for each of the others. With head_dim 128 a state is 64 KB.
-     * If all multiprocessors move theirs at once, each moves about 24 bytes a clock, and the products of a cell are
+     * If all SMs move theirs at once, each moves about 24 bytes a clock, and the products of a cell are
      * 2048 clocks. */
     CELL = 2,
     ENDS = 1,
@@ -36,8 +38,8 @@ enum {
     JOIN = 3
 };
 
-/* How many blocks attention has, as far as the plan knows. A session may leave another margin than this plan's: then
- * blocks find their work in another order, and results have the same bits. */
+/* How many CTAs attention has, as far as the plan knows. A session may leave another margin than this plan's; then CTAs
+ * get other pieces, and results have the same bits. */
 static uint64_t blocks_of(const fcp_arena *a) {
     const fcp_plan *plan = a->plan;
     const uint64_t all = plan->cluster->multiprocessors, margin = plan->problem->margin;
@@ -45,21 +47,21 @@ static uint64_t blocks_of(const fcp_arena *a) {
     return margin < all ? all - margin : 1; /* as runtime/cuda/partition.c gives them for a first plan */
 }
 
-/* A piece of work: a row of the list before it was cut, which is an item for one query head; or a part of its keys,
- * which are cells [from, to) of them. */
+/* A piece of work. It is a row of the list before it was cut, which is an item for one query head; or a part of its
+ * keys, namely cells [from, to) of them. */
 struct piece {
     uint32_t row, part, parts, from, to;
     uint64_t units;
 };
-/* Of a row whose keys are cut: when its last part ends, and in which block; once it is in the list, its number there.
- */
+/* Of a row whose keys are cut: when its last part ends, and in which CTA; once the part is in the list, its number
+ * there. */
 struct join {
     uint64_t end;
     uint32_t block, cut;
 };
 
 struct dealing {
-    fcp_kernel_work *w;
+    fcp_worklists *w;
     const fcp_arena *a;
     uint64_t blocks;
     uint32_t heads, rows; /* row i is item i / heads */
@@ -67,16 +69,17 @@ struct dealing {
     struct piece *pieces;
     uint64_t count;
     struct join *joins;          /* of each row */
-    struct fcp_list_size *sizes; /* of each block: what it has to do, and its number */
+    struct fcp_worklists_size *sizes; /* of each CTA: what it has to do, and its number */
     uint64_t *loads;             /* the same, by number */
-    uint64_t *before;            /* the same, when each block has got as many whole rows as any other */
-    uint32_t *owners;            /* of each piece: the number of its block */
+    uint64_t *before;            /* the same, when each CTA has got as many whole rows as any other */
+    uint32_t *owners;            /* of each piece: the number of its CTA */
 };
 
-/* How the rows from `from` on are cut: into so many chains; or if 0, into parts of at most `part` cells. */
+/* A way to cut the rows from `from` on: into `chains` chains; or if that is 0, into parts of at most `part` cells. end:
+ * when the last CTA ends. */
 struct dealt {
     uint32_t from, part, chains;
-    uint64_t end; /* of the last block */
+    uint64_t end; /* of the last CTA */
 };
 
 static uint32_t parts_of(const struct dealing *x, uint32_t row, const struct dealt *cut) {
@@ -103,10 +106,10 @@ static void add_piece(struct dealing *x, uint32_t row, uint32_t part, uint32_t p
     x->pieces[x->count++] = (struct piece){row, part, parts, from, to, units};
 }
 
-/* Cuts `count` rows in two so that one block more than rows is busy with them, and all for the same time: the second
- * part of each row and the first part of the next are one block's. An example, three rows of 64 cells: parts of 48 and
- * 16, 32 and 32, 16 and 48, for blocks with 48, 16 + 32, 32 + 16 and 48 cells. The longer part of a row, which stands
- * first in the list, ends later, and joins. */
+/* Makes a chain: cuts `count` rows in two so that they keep count + 1 CTAs busy for equal times. The second part of
+ * each row and the first part of the next belong to one CTA. For example, three rows of 64 cells become parts of 48 and
+ * 16, 32 and 32, 16 and 48, for CTAs with 48, 16 + 32, 32 + 16 and 48 cells. The longer part of a row, which stands
+ * first in the list, ends later, and joins both. */
 static void add_chain(struct dealing *x, uint32_t row, uint32_t count) {
     uint64_t all = 0, used = 0;
     for (uint32_t i = 0; i < count; i++)
@@ -126,8 +129,8 @@ static void add_chain(struct dealing *x, uint32_t row, uint32_t count) {
     }
 }
 
-/* Makes the pieces of a cut: first the rows that are not cut, in their order, of which those before `begin` are there;
- * then the others' parts, longest first. */
+/* Makes the pieces of a cut: first the rows that are not cut, in their order (of which those before `begin` are made
+ * already); then the others' parts, longest first. */
 static void make_pieces(struct dealing *x, const struct dealt *cut, uint32_t begin) {
     const uint32_t end = cut->chains ? cut->from : x->rows;
     x->count = begin;
@@ -143,7 +146,7 @@ static void make_pieces(struct dealing *x, const struct dealt *cut, uint32_t beg
     if (cut->from < x->rows) qsort(x->pieces + cut->from, x->count - cut->from, sizeof *x->pieces, longer);
 }
 
-/* When the last block ends that takes pieces from the list as it is. */
+/* When the last CTA ends that takes pieces from the list as it is. */
 static uint64_t end_as_listed(const struct dealing *x) {
     uint64_t end = 0;
     for (uint64_t block = 0; block < x->blocks; block++) {
@@ -157,13 +160,14 @@ static uint64_t end_as_listed(const struct dealing *x) {
 }
 
 static int less_to_do(const void *a, const void *b) {
-    const struct fcp_list_size *x = a, *y = b;
+    const struct fcp_worklists_size *x = a, *y = b;
     if (x->size != y->size) return x->size < y->size ? -1 : 1;
     return x->index < y->index ? -1 : x->index > y->index;
 }
 
-/* Deals the pieces out in the other way; returns when the last block ends. Those before `begin`, where a turn begins,
- * have been dealt out: by all rows that are whole, which leave what blocks had in `before`. */
+/* Deals the pieces out by list scheduling, a round at a time: in each round the longest piece goes to the CTA that has
+ * least to do. Returns when the last CTA ends. Pieces before `begin`, where a round begins, were dealt out before, with
+ * all rows whole; what CTAs had then is in `before`. */
 static uint64_t deal(struct dealing *x, uint32_t begin) {
     uint64_t end = 0;
     memset(x->joins + begin, 0, (x->rows - begin) * sizeof *x->joins);
@@ -189,8 +193,8 @@ static uint64_t deal(struct dealing *x, uint32_t begin) {
     return end;
 }
 
-/* Where piece i stands in the list, so that its owner finds it. In the last turn the pieces stand as they were dealt;
- * which block is which follows from that. */
+/* Where piece i stands in the list, so that its CTA finds it. In the last round the pieces stand as they were dealt;
+ * which CTA is which follows from that. */
 static uint64_t place_of(const struct dealing *x, const uint32_t *ranks, uint64_t i) {
     const uint64_t turn = i / x->blocks, last = (x->count - 1) / x->blocks;
     const uint64_t rank = ranks[x->owners[i]];
@@ -199,9 +203,9 @@ static uint64_t place_of(const struct dealing *x, const uint32_t *ranks, uint64_
 
 /* Makes an item a part of its rows. */
 static fcp_code cut_item(struct dealing *x, const struct piece *piece, fk_row_item *out, fcp_error *err) {
-    fcp_kernel_work *w = x->w;
+    fcp_worklists *w = x->w;
     struct join *join = &x->joins[piece->row];
-    fcp_code code = fcp_list_copy_runs(w, x->a, out, piece->from, piece->to, err);
+    fcp_code code = fcp_worklists_copy_runs(w, x->a, out, piece->from, piece->to, err);
     if (code) return code;
     if (!join->cut) {
         join->cut = w->cut_parts + 1;
@@ -216,11 +220,11 @@ static fcp_code cut_item(struct dealing *x, const struct piece *piece, fk_row_it
 
 /* Makes an item of each piece, and puts them into the order in which they were dealt. */
 static fcp_code put_in_order(struct dealing *x, uint32_t first_head, fcp_error *err) {
-    fcp_kernel_work *w = x->w;
-    uint32_t *ranks = fcp_list_scratch(w, FCP_LIST_TURNS, x->blocks, sizeof *ranks);
-    fk_row_item *out = fcp_list_scratch(w, FCP_LIST_PERMUTED, x->count, sizeof *out);
+    fcp_worklists *w = x->w;
+    uint32_t *ranks = fcp_worklists_scratch(w, FCP_WORKLISTS_TURNS, x->blocks, sizeof *ranks);
+    fk_row_item *out = fcp_worklists_scratch(w, FCP_WORKLISTS_PERMUTED, x->count, sizeof *out);
     if (!ranks || !out || !FCP_GROW(w->rows, w->row_capacity, (uint32_t)x->count))
-        return fcp_list_no_memory(err);
+        return fcp_worklists_no_memory(err);
     for (uint32_t r = 0; r < x->rows; r++) x->joins[r].cut = 0;
     for (uint32_t b = 0; b < x->blocks; b++) ranks[x->sizes[b].index] = b;
     for (uint64_t i = 0; i < x->count; i++) {
@@ -238,7 +242,7 @@ static fcp_code put_in_order(struct dealing *x, uint32_t first_head, fcp_error *
     return FCP_OK;
 }
 
-/* Deals a cut out, and keeps it if it is the best so far. */
+/* Deals out the pieces of a cut, and keeps the cut if it is the best so far. */
 static void try_cut(struct dealing *x, uint32_t from, uint32_t part, uint32_t chains, struct dealt *best) {
     const uint32_t begin = from < x->rows ? from : 0;
     struct dealt cut = {from, part, chains, 0};
@@ -259,20 +263,20 @@ static void try_cuts(struct dealing *x, uint32_t from, uint32_t cells, struct de
 
 /* Room for the pieces of any cut. */
 static bool open_dealing(struct dealing *x) {
-    fcp_kernel_work *w = x->w;
+    fcp_worklists *w = x->w;
     const uint64_t parts = x->rows <= FEW_TURNS * x->blocks ? MOST_PARTS : 1;
     const uint64_t most = x->rows * parts + x->blocks * MOST_PARTS;
-    x->cells = fcp_list_scratch(w, FCP_LIST_FIRSTS, w->row_count, sizeof *x->cells);
-    x->pieces = fcp_list_scratch(w, FCP_LIST_PIECES, most, sizeof *x->pieces);
-    x->joins = fcp_list_scratch(w, FCP_LIST_JOINS, x->rows, sizeof *x->joins);
-    x->sizes = fcp_list_scratch(w, FCP_LIST_SIZES, x->blocks, sizeof *x->sizes);
-    x->loads = fcp_list_scratch(w, FCP_LIST_CURSORS, 2 * x->blocks, sizeof *x->loads);
+    x->cells = fcp_worklists_scratch(w, FCP_WORKLISTS_FIRSTS, w->row_count, sizeof *x->cells);
+    x->pieces = fcp_worklists_scratch(w, FCP_WORKLISTS_PIECES, most, sizeof *x->pieces);
+    x->joins = fcp_worklists_scratch(w, FCP_WORKLISTS_JOINS, x->rows, sizeof *x->joins);
+    x->sizes = fcp_worklists_scratch(w, FCP_WORKLISTS_SIZES, x->blocks, sizeof *x->sizes);
+    x->loads = fcp_worklists_scratch(w, FCP_WORKLISTS_CURSORS, 2 * x->blocks, sizeof *x->loads);
     x->before = x->loads ? x->loads + x->blocks : NULL;
-    x->owners = fcp_list_scratch(w, FCP_LIST_LOCKS, most, sizeof *x->owners);
+    x->owners = fcp_worklists_scratch(w, FCP_WORKLISTS_LOCKS, most, sizeof *x->owners);
     return x->cells && x->pieces && x->joins && x->sizes && x->loads && x->owners;
 }
 
-fcp_code fcp_list_deal(fcp_kernel_work *w, const fcp_arena *a, fcp_error *err) {
+fcp_code fcp_worklists_deal(fcp_worklists *w, const fcp_arena *a, fcp_error *err) {
     const fcp_problem *p = a->plan->problem;
     const uint32_t kv_heads = w->kv_count ? w->kv_count : p->range_kv, kv_first = w->kv_count ? w->kv_first : 0;
     struct dealing x = {.w = w, .a = a, .heads = w->single ? 1 : kv_heads * p->range_sub, .blocks = blocks_of(a)};
@@ -280,9 +284,9 @@ fcp_code fcp_list_deal(fcp_kernel_work *w, const fcp_arena *a, fcp_error *err) {
     uint64_t work = 0;
     if (!rows || rows > MOST_TURNS * x.blocks) return FCP_OK;
     x.rows = (uint32_t)rows;
-    if (!open_dealing(&x)) return fcp_list_no_memory(err);
+    if (!open_dealing(&x)) return fcp_worklists_no_memory(err);
     for (uint32_t i = 0; i < w->row_count; i++) {
-        x.cells[i] = fcp_list_cells(w, &w->rows[i]);
+        x.cells[i] = fcp_worklists_cells(w, &w->rows[i]);
         work += (uint64_t)x.heads * CELL * x.cells[i];
     }
     struct dealt best = {x.rows, UINT32_MAX, 0, 0};

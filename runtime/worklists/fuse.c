@@ -1,24 +1,25 @@
 /* fuse.c: finds the runs of ATTENDs that are one launch each, and what the lists of such a launch need to know.
  *
+ * It goes through a rank's compute queue once. An ATTEND joins the run under way if all of this holds:
+ *   - The rounds for which it waits come before the first round that waits for the run.
+ *   - It writes no slot that an earlier round may still be sending. By stages it would wait for that round, but flags
+ *     only say what has arrived. In the backward pass it also adds to no slot that an earlier round may still bring.
+ *   - No MERGE, FINISH, REDUCE, REDUCE_Q or ROUND since the beginning of the run has touched its slots. Such
+ *     instructions are done behind the whole run, so the order of additions to a sum would change. Nor has there been a
+ *     DELTA, whose result it might read.
+ *   - Forward: if the run has visited one of its Q blocks, this visit continues the same running state.
+ *   - Forward: if the run has visited another Q block with the same state slot, that block began and ended in the run,
+ *     so that its state never left registers. Otherwise rows of one block would read what rows of the other write.
+ *
+ * A WAIT is taken as a wait for whole instructions of the communication queue, on both fabrics (plan/FORMAT.md). Flags
+ * are per fabric, so a CTA waits for what it reads and for no more. A communication queue is in order, so a slot holds
+ * what the last launch has brought for which the run waits. Whatever overwrites a slot that an ATTEND reads waits for
+ * this ATTEND, as the verifier has proven, and so it comes behind the run.
+ *
  * Requires: a verified plan.
- * Gives:    fuse.h.
- * Method:   one walk over a rank's compute queue. An ATTEND joins the run under way if all of this holds:
- *           - The rounds that it waits for come before the first round that waits for the run.
- *           - It writes no slot that an earlier round may still be sending. By stages it waited for that round; flags
- *             say only what has come. In the backward pass it adds to no slot that an earlier round may still bring.
- *           - No MERGE, FINISH, REDUCE, REDUCE_Q or ROUND since the run began touched its slots. These now come behind
- *             the whole run. So additions to a sum keep their order. And no DELTA: what it makes might be read.
- *           - Forward, if the run has visited one of its Q blocks, the visit goes on with the same running state.
- *           - Forward, if the run has visited another Q block with the same state slot, that block began and ended in
- *             the run. Then its state never leaves registers. Otherwise rows of the one would read what rows of the
- *             other write.
- *           A WAIT is taken as one for whole instructions, which no round before the run waits for either (plan.h). What
- *           the flags of a launch say is of one fabric each: so a block waits for what it reads, and not for more.
- *           A communication queue is in order, so what a slot holds is what the last launch has brought that the run
- *           waits for. Whatever overwrites a slot that an ATTEND reads waits for this ATTEND, as the verifier has
- *           proven, and so it comes behind the run.
  * Cost:     linear in the rank's instructions, visits and transfers, and in the plan's blocks.
  */
+#include "runtime/plan/enum_names.h"
 #include "runtime/worklists/fuse.h"
 
 #include <stdlib.h>
@@ -33,8 +34,8 @@ static const fcp_instr *instr_of(const fcp_plan *plan, const fcp_stream *stream,
 
 /* --- runs --------------------------------------------------------------------------------------------------------- */
 
-/* Slots that an ATTEND writes: one more than the instruction of the compute queue that touched the slot last, and than
- * the one of the communication queue that sent it last. */
+/* For each slot that an ATTEND writes, two numbers. touched: one more than the instruction of the compute queue that
+ * touched the slot last. sent: one more than the instruction of the communication queue that sent it last. */
 struct used {
     uint32_t count, *touched, *sent;
 };
@@ -153,7 +154,7 @@ static void close_walk(struct walk *w) {
 }
 
 /* The next ATTEND waits for the first `after` instructions of the communication queue: notes what these send, and
- * backward what they bring, too. */
+ * backward also what they bring. */
 static void note_sends(struct walk *w, uint32_t after) {
     if (after > w->after) w->after = after;
     for (; w->listed < w->after && w->listed < w->comm->count; w->listed++) {
@@ -184,14 +185,15 @@ static bool touched_since(const struct walk *w, const fcp_visit *v, uint32_t fir
     return touched;
 }
 
-/* Does a visit go on where the run's last visit of its Q block ended? It does if there was none. */
+/* Forward: does a visit continue the running state of the run's last visit of its Q block? True if there was none. */
 static bool goes_on(const struct walk *w, const fcp_visit *v, uint32_t first) {
     if (w->visited_at[v->q_block] <= first) return true;
     const fcp_visit *before = &w->plan->visits[w->visited[v->q_block]];
     return !(v->flags & FCP_VISIT_FIRST) && v->state_slot == before->state_slot && v->q_slot == before->q_slot;
 }
 
-/* May a visit have its state slot? If another Q block of the run has had it, that block's state stayed in registers. */
+/* May a visit use its state slot? If another Q block of the run has used it, that block's state must have stayed in
+ * registers. */
 static bool has_slot(const struct walk *w, const fcp_visit *v, uint32_t first) {
     if (v->state_slot == FCP_NONE || w->owner_at[v->state_slot] <= first) return true;
     const fcp_visit *before = &w->plan->visits[w->owner[v->state_slot]];
@@ -239,7 +241,8 @@ static void note_visits(struct walk *w, fcp_fusion_run *run, uint32_t at, const 
     run->needs = w->after;
 }
 
-/* Another instruction comes behind the run under way, when all that was waited for so far is complete. */
+/* Notes an instruction other than an ATTEND: it comes behind the run under way, when all that was waited for so far is
+ * complete. */
 static void note_touched(struct walk *w, uint32_t at, const fcp_instr *x) {
     struct place p[2];
     if (!touches(w, x, p)) return;
@@ -307,7 +310,7 @@ uint32_t fcp_fusion_round(const fcp_plan *plan, fcp_pass pass, uint32_t rank, co
 
 /* --- what the lists of a run need to know ------------------------------------------------------------------------- */
 
-/* Where a walk over the visits of a run's ATTENDs is. */
+/* A position in the visits of a run's ATTENDs. */
 typedef struct visit_walk {
     uint32_t instr, visit;
 } visit_walk;
@@ -385,7 +388,7 @@ void fcp_fusion_free(fcp_fusion *f) {
 
 /* --- what fused passes come to ------------------------------------------------------------------------------------ */
 
-/* Adds what a run comes to. of_block, of_range: the number of the last run that had each. */
+/* Adds a run to the totals. of_block, of_range: the number of the last run that had each. */
 static void count_run(const fcp_plan *plan, fcp_pass pass, uint32_t rank, const fcp_fusion_run *run, uint32_t number,
                       uint32_t *of_block, uint32_t *of_range, fcp_fusion_totals *out) {
     const fcp_stream *compute = fcp_stream_of(plan, pass, rank, FCP_COMPUTE);

@@ -3,25 +3,27 @@
  *   by stages    round 0 | ATTEND 0, round 1 | ATTEND 1, round 2 | ATTEND 2       a launch for each ATTEND
  *   fused        round 0 | round 1 | round 2                                      one launch, which begins at once
  *
- * Each round sets a flag when what it brings is there, and a block waits for the flag before it reads that. So no stage
- * has blocks that wait for the stage's last one. Forward, a launch has one item for each row of cells, with the keys of
- * all its ATTENDs, and the running state of a row stays in registers. Backward, its list is those of its ATTENDs, one
- * behind the other. So sums get what they get by stages, in the same order, and have the same bits.
+ * Each round sets a flag when what it brings is there, and a CTA waits for the flag before it reads that. So no CTA
+ * waits for the end of a stage. Forward, a launch has one item for each row of cells, with the keys of all its ATTENDs,
+ * and the running state of a row stays in registers. Backward, its list is those of its ATTENDs, one behind the other.
+ * So the same numbers are added to each sum in the same order as by stages, and the bits are the same.
  *
- * A *run* is a sequence of ATTENDs that are one launch. It ends where an ATTEND needs a round that waits for the run
- * itself, directly or for anything behind it in its queue: because that round takes a slot that the run reads, or sends
- * what the run makes. If rows are computed at home and a pass has as many `buffers` as stages, the pass is one run.
+ * A *run* is a sequence of ATTENDs that are one launch. It ends before an ATTEND that needs a round which itself waits
+ * for the run, or for something behind the run in its queue: such a round overwrites a slot that the run reads, or
+ * sends what the run makes. If rows are computed at home and a pass has as many `buffers` as stages, the pass is one
+ * run.
  *
- * Nothing waits in a circle, whatever order blocks begin in. Let d be the first round that waits for a run. All rounds
- * that the run waits for are before d: that is what ends a run. A round waits for earlier rounds, and for runs whose d
- * it is or has passed. So rounds in the order of their numbers, with each run right before its d, are an order in
- * which everything waits for earlier things only. Within a run, blocks of a backward pass take pieces in the order of
- * the list, and wait for turns of earlier pieces alone: the first piece that is not done waits for flags and nothing
- * else.
+ * There is no deadlock, in whatever order CTAs begin. Let d be the first round that waits for a run. All rounds for
+ * which the run waits come before d, because a run ends before any other ATTEND. A round waits for earlier rounds, and
+ * for runs whose d is this round or an earlier one. So if the rounds are put in the order of their numbers, and each
+ * run right before its d, everything waits for earlier things only. Within a run, CTAs of a backward pass take pieces
+ * in the order of the list, and wait for turns of earlier pieces only: the first piece that is not done waits for flags
+ * and nothing else.
  */
-#ifndef FCP_KERNELS_FUSE_H
-#define FCP_KERNELS_FUSE_H
+#ifndef FCP_WORKLISTS_FUSE_H
+#define FCP_WORKLISTS_FUSE_H
 #include "runtime/exec/rank_memory.h"
+#include "runtime/plan/instructions.h"
 
 typedef struct fcp_fusion_run {
     uint32_t first, last; /* its first ATTEND and its last, as indices into the compute queue */
@@ -35,9 +37,9 @@ fcp_code fcp_fusion_runs(const fcp_plan *plan, fcp_pass pass, uint32_t rank, fcp
 /* The last round that a run waits for, by its number in the pass; FCP_NONE: it waits for none. */
 uint32_t fcp_fusion_round(const fcp_plan *plan, fcp_pass pass, uint32_t rank, const fcp_fusion_run *run);
 
-/* What a pass of all ranks comes to if it is fused. launches: of the rank that has most, a run being one for each range
- * of heads; state_tokens: forward, of Q blocks whose running state a launch writes for a later one, and of those that
- * read it. */
+/* What fusing a pass would give, over all ranks. launches: of the rank that has most; a run counts once for each range
+ * of heads. state_tokens: forward, the tokens whose running state a launch writes for a later one, plus those whose
+ * state a launch reads. */
 typedef struct fcp_fusion_totals {
     uint64_t launches, state_tokens;
 } fcp_fusion_totals;
@@ -52,8 +54,8 @@ typedef struct fcp_fusion {
     uint32_t homes;        /* slots below are home slots, whose tokens are there */
 } fcp_fusion;
 
-/* The flag of the transfers over a fabric of instruction i of a communication queue, counted from 1; and how many flags
- * such a queue has. Later instructions have higher flags. */
+/* Flags of a communication queue are counted from 1. flag: that of the transfers of instruction `instr` over a fabric;
+ * later instructions have higher flags. flags: how many the queue has. */
 static inline uint32_t fcp_fusion_flag(uint32_t instr, unsigned fabric) { return instr * FCP_FABRICS + fabric + 1; }
 static inline uint32_t fcp_fusion_flags(const fcp_stream *comm) { return comm->count * FCP_FABRICS; }
 

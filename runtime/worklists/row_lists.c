@@ -1,10 +1,10 @@
 /* row_lists.c: lists rows of queries with the keys that they meet, for the forward pass and for dQ.
  *
  * Requires: a verified plan; an arena as fcp_arena_lay gives it.
- * Gives:    fcp_kernel_rows and fcp_kernel_rows_fused of worklists.h.
- * Method:   visit by visit (fused: all visits of a Q block at once) and piece by piece, one row of cells at a time,
- *           over the tiles in their order. Then items of short sequences are replaced by tiles that the heads of a
- *           group share, each cut into parts of its keys.
+ * Gives:    fcp_worklists_rows and fcp_worklists_rows_fused of worklists.h.
+ * Method:   it goes through the visits (fused: all visits of a Q block at once) and their pieces, one row of cells at a
+ *           time, and through the tiles in their order. Then items of short sequences are replaced by tiles that the
+ *           heads of a group share, each cut into parts of its keys.
  * Cost:     linear in the runs of the visits' tiles and in their rows of cells; then a sort of the items. Memory: the
  *           list, and as much again while it is sorted.
  */
@@ -12,16 +12,18 @@
 #include <string.h>
 
 #include "runtime/base/grow.h"
+#include "runtime/plan/head_ranges.h"
+#include "runtime/plan/plan_cluster.h"
 #include "runtime/worklists/list.h"
 
 /* Adds the runs of keys that one row of cells meets in one part of a tile, for a class of heads. */
-static fcp_code add_key_runs(fcp_kernel_work *w, const fcp_arena *a, const fcp_tile *tile, const fcp_part *part,
+static fcp_code add_key_runs(fcp_worklists *w, const fcp_arena *a, const fcp_tile *tile, const fcp_part *part,
                              uint32_t cls, uint32_t row, fcp_error *err) {
     const fcp_plan *plan = a->plan;
     const fcp_problem *p = plan->problem;
     const fcp_shape_rec *shape = &plan->shapes[part->shape + cls];
     const fcp_piece *piece = &plan->pieces[part->k_piece];
-    const size_t number = a->kv_heads * fcp_dtype_size((fcp_dtype)p->dtype);
+    const size_t number = a->kv_heads * fcp_dtype_size((fcp_dtype)p->dtype), v_row = fcp_value_stride(p) * number;
     char *k, *v;
     fcp_arena_kv(a, tile->kv_slot, &k, &v);
     const uint32_t arrival = w->fusion ? fcp_fusion_arrival(w->fusion, w->fusion->kv, tile->kv_slot) : 0;
@@ -30,15 +32,15 @@ static fcp_code add_key_runs(fcp_kernel_work *w, const fcp_arena *a, const fcp_t
         const fcp_run *run = &plan->runs[i];
         uint64_t begin = (uint64_t)run->col * FCP_CELL, end = begin + (uint64_t)run->count * FCP_CELL;
         if (end > piece->length) end = piece->length;
-        if (w->key_run_count == UINT32_MAX) return fcp_list_too_long(err);
+        if (w->key_run_count == UINT32_MAX) return fcp_worklists_too_long(err);
         if (!FCP_GROW(w->key_runs, w->key_run_capacity, w->key_run_count + 1))
-            return fcp_list_no_memory(err);
+            return fcp_worklists_no_memory(err);
         const size_t at = piece->offset + begin;
-        struct fcp_list_place rows;
-        if (!fcp_list_key_rows(a, tile->kv_slot, at, &rows)) return fcp_list_too_long(err);
+        struct fcp_worklists_place rows;
+        if (!fcp_worklists_key_rows(a, tile->kv_slot, at, &rows)) return fcp_worklists_too_long(err);
         w->key_runs[w->key_run_count++] = (fk_key_run){.position = (fk_i64)(piece->start + begin),
-                                                       .k = fcp_list_offset(a, k + at * p->head_dim * number),
-                                                       .v = fcp_list_offset(a, v + at * fcp_value_stride(p) * number),
+                                                       .k = fcp_worklists_offset(a, k + at * p->head_dim * number),
+                                                       .v = fcp_worklists_offset(a, v + at * v_row),
                                                        .count = (fk_u32)(end - begin),
                                                        .cls = run->cls,
                                                        .place = rows.place,
@@ -49,30 +51,30 @@ static fcp_code add_key_runs(fcp_kernel_work *w, const fcp_arena *a, const fcp_t
     return FCP_OK;
 }
 
-static fcp_code push_row(fcp_kernel_work *w, const fk_row_item *item, fcp_error *err) {
-    if (w->row_count == UINT32_MAX) return fcp_list_too_long(err);
+static fcp_code push_row(fcp_worklists *w, const fk_row_item *item, fcp_error *err) {
+    if (w->row_count == UINT32_MAX) return fcp_worklists_too_long(err);
     if (!FCP_GROW(w->rows, w->row_capacity, w->row_count + 1))
-        return fcp_list_no_memory(err);
+        return fcp_worklists_no_memory(err);
     w->rows[w->row_count++] = *item;
     return FCP_OK;
 }
 
 /* A row item, or where lists are by head one for each head of a class. */
-static fcp_code put_row_item(fcp_kernel_work *w, const fcp_plan *plan, fk_row_item item, uint32_t cls, bool by_head,
+static fcp_code put_row_item(fcp_worklists *w, const fcp_plan *plan, fk_row_item item, uint32_t cls, bool by_head,
                              fcp_error *err) {
     const uint32_t heads = by_head ? fcp_range_heads(plan->problem) : 1;
     const fk_u32 flags = item.flags;
     fcp_code code = FCP_OK;
     for (uint32_t h = 0; !code && h < heads; h++) {
-        if (by_head && (fcp_class_of(plan, w->range, h) != cls || !fcp_list_wants(w, h / plan->problem->range_sub)))
-            continue;
+        const uint32_t kv = h / plan->problem->range_sub;
+        if (by_head && (fcp_class_of(plan, w->range, h) != cls || !fcp_worklists_wants(w, kv))) continue;
         if (by_head) item.flags = flags | h << FK_HEAD_SHIFT;
         code = push_row(w, &item, err);
     }
     return code;
 }
 
-/* What rows of a Q block are listed for: one visit of it, or all of a run of ATTENDs. */
+/* The visits for which a Q block's rows are listed: one visit, or all visits of a run of ATTENDs. */
 struct visits {
     const uint32_t *list;
     uint32_t count;
@@ -81,18 +83,19 @@ struct visits {
 };
 
 /* Puts the runs from `first` on into the order in which they arrive. */
-static fcp_code sort_runs(fcp_kernel_work *w, uint32_t first, fcp_error *err) {
+static fcp_code sort_runs(fcp_worklists *w, uint32_t first, fcp_error *err) {
     const uint32_t count = w->key_run_count - first;
     if (count < 2) return FCP_OK; /* if the first rows of a list meet no key, there is no memory of runs yet */
-    struct fcp_list_size *sizes = fcp_list_scratch(w, FCP_LIST_SIZES, count, sizeof *sizes);
-    if (!sizes) return fcp_list_no_memory(err);
+    struct fcp_worklists_size *sizes = fcp_worklists_scratch(w, FCP_WORKLISTS_SIZES, count, sizeof *sizes);
+    if (!sizes) return fcp_worklists_no_memory(err);
     for (uint32_t i = 0; i < count; i++)
-        sizes[i] = (struct fcp_list_size){UINT32_MAX - w->key_runs[first + i].arrival, i};
-    return fcp_list_sort(w, w->key_runs + first, count, sizeof *w->key_runs, sizes) ? FCP_OK : fcp_list_no_memory(err);
+        sizes[i] = (struct fcp_worklists_size){UINT32_MAX - w->key_runs[first + i].arrival, i};
+    const bool sorted = fcp_worklists_sort(w, w->key_runs + first, count, sizeof *w->key_runs, sizes);
+    return sorted ? FCP_OK : fcp_worklists_no_memory(err);
 }
 
 /* Adds the keys that one row of cells of a Q piece meets in the visits, for a class of heads. */
-static fcp_code add_row_runs(fcp_kernel_work *w, const fcp_arena *a, const struct visits *of, uint32_t q_piece,
+static fcp_code add_row_runs(fcp_worklists *w, const fcp_arena *a, const struct visits *of, uint32_t q_piece,
                              uint32_t row, uint32_t cls, fcp_error *err) {
     const fcp_plan *plan = a->plan;
     const uint32_t first = w->key_run_count, *cursor = of->cursors;
@@ -111,7 +114,7 @@ static fcp_code add_row_runs(fcp_kernel_work *w, const fcp_arena *a, const struc
 }
 
 /* Adds the items of one row of cells of a Q piece, for a class of heads. */
-static fcp_code add_row(fcp_kernel_work *w, const fcp_arena *a, const struct visits *of, uint32_t q_piece, uint32_t row,
+static fcp_code add_row(fcp_worklists *w, const fcp_arena *a, const struct visits *of, uint32_t q_piece, uint32_t row,
                         uint32_t cls, fcp_error *err) {
     const fcp_plan *plan = a->plan;
     const fcp_piece *piece = &plan->pieces[q_piece];
@@ -124,12 +127,12 @@ static fcp_code add_row(fcp_kernel_work *w, const fcp_arena *a, const struct vis
     uint32_t first = w->key_run_count, block_token = piece->offset + row;
     fcp_code code = add_row_runs(w, a, of, q_piece, row, cls, err);
     if (code) return code;
-    /* Rows without keys: dQ gets nothing added. In the forward pass, if this is the block's only visit and the
-     * block is at home, the outputs hold what they were prepared with, and that is right unless there is a sink. */
+    /* Rows without keys. In the backward pass nothing is added to their dQ. In the forward pass the outputs already
+     * hold the right values if this is the block's only visit, the block is at home, and there is no sink. */
     bool single = flags == (FK_FIRST | FK_LAST);
     bool idle = back || (single && !plan->sink_count && out_slot < a->homes);
     if (first == w->key_run_count && idle) return FCP_OK;
-    if (in + block_token > UINT32_MAX || out + block_token > UINT32_MAX) return fcp_list_too_long(err);
+    if (in + block_token > UINT32_MAX || out + block_token > UINT32_MAX) return fcp_worklists_too_long(err);
     fk_row_item item = {.position = plan->sequences[piece->sequence].q_first + (fk_i64)(piece->start + row),
                         .token = (fk_u32)in + block_token,
                         .out = (fk_u32)out + block_token,
@@ -146,13 +149,13 @@ static fcp_code add_row(fcp_kernel_work *w, const fcp_arena *a, const struct vis
     if (visit->state_slot != FCP_NONE && !back && !single) {
         float *o, *m, *l;
         fcp_arena_state(a, visit->state_slot, &o, &m, &l);
-        item.state = fcp_list_offset(a, o);
+        item.state = fcp_worklists_offset(a, o);
     }
     return put_row_item(w, plan, item, cls, by_head, err);
 }
 
-/* Adds the items of one Q piece of a block. */
-static fcp_code add_row_items(fcp_kernel_work *w, const fcp_arena *a, const struct visits *of, uint32_t q_piece,
+/* Adds the items of one Q piece of a CTA. */
+static fcp_code add_row_items(fcp_worklists *w, const fcp_arena *a, const struct visits *of, uint32_t q_piece,
                               fcp_error *err) {
     const fcp_plan *plan = a->plan;
     uint32_t *cursor = of->cursors;
@@ -172,15 +175,15 @@ static fcp_code add_row_items(fcp_kernel_work *w, const fcp_arena *a, const stru
 }
 
 /* Adds the items of a Q block, if it is of the range of heads that is listed. */
-static fcp_code add_block(fcp_kernel_work *w, const fcp_arena *a, struct visits *of, fcp_error *err) {
+static fcp_code add_block(fcp_worklists *w, const fcp_arena *a, struct visits *of, fcp_error *err) {
     const fcp_plan *plan = a->plan;
     const fcp_block *block = &plan->blocks[plan->visits[of->list[0]].q_block];
     size_t tiles = 0, at = 0;
     fcp_code code = FCP_OK;
     if (block->heads != w->range) return FCP_OK;
     for (uint32_t v = 0; v < of->count; v++) tiles += plan->visits[of->list[v]].tiles;
-    of->cursors = fcp_list_scratch(w, FCP_LIST_CURSORS, tiles, sizeof *of->cursors);
-    if (!of->cursors) return fcp_list_no_memory(err);
+    of->cursors = fcp_worklists_scratch(w, FCP_WORKLISTS_CURSORS, tiles, sizeof *of->cursors);
+    if (!of->cursors) return fcp_worklists_no_memory(err);
     for (uint32_t v = 0; v < of->count; v++) {
         const fcp_visit *visit = &plan->visits[of->list[v]];
         for (uint32_t i = 0; i < visit->tiles; i++)
@@ -195,7 +198,7 @@ static fcp_code add_block(fcp_kernel_work *w, const fcp_arena *a, struct visits 
 
 /* A walk over the items of a list that are not yet of single heads. */
 struct packing {
-    fcp_kernel_work *w;
+    fcp_worklists *w;
     const fcp_arena *a;
     uint32_t part; /* so many cells of keys has about each part of an item of a short sequence */
 };
@@ -209,7 +212,7 @@ static uint32_t parts_of(uint32_t cells, uint32_t part) {
     return parts ? (uint32_t)parts : 1;
 }
 
-/* So many pieces of work have so many cells; cut: may each be cut into parts? */
+/* A kind of pieces of work: `count` of them have `cells` cells each; cut: may each be cut into parts? */
 struct pieces {
     uint32_t cells;
     bool cut;
@@ -223,14 +226,14 @@ static int larger(const void *a, const void *b) {
 }
 
 /* What a list's pieces are before any is cut, largest first; returns how many kinds there are. */
-static size_t count_whole(const fcp_kernel_work *w, const fcp_plan *plan, struct pieces *out) {
+static size_t count_whole(const fcp_worklists *w, const fcp_plan *plan, struct pieces *out) {
     const fcp_problem *p = plan->problem;
     size_t kinds = 0;
     for (uint32_t i = 0; i < w->row_count; i++) {
         const fk_row_item *item = &w->rows[i];
         const bool cut = fcp_is_short(&plan->sequences[item->sequence]);
         const uint64_t count = cut ? (uint64_t)p->range_kv * tiles_of(item) : fcp_range_heads(p);
-        out[i] = (struct pieces){fcp_list_cells(w, item), cut, count};
+        out[i] = (struct pieces){fcp_worklists_cells(w, item), cut, count};
     }
     qsort(out, w->row_count, sizeof *out, larger);
     for (uint32_t i = 0; i < w->row_count; i++)
@@ -249,9 +252,9 @@ static void count_parts(const struct pieces *whole, size_t kinds, uint32_t part,
     qsort(out, 2 * kinds, sizeof *out, larger);
 }
 
-/* When the last of `blocks` blocks has done its pieces, which they get as fk_piece says. A cell takes two units, and to
- * begin and end a piece takes one. Any 2 * blocks pieces in a row are two for each block, so those of one size are not
- * dealt out one by one. busy: room for a number for each block. */
+/* When the last of `blocks` CTAs has done its pieces, which they get as fk_piece says. A cell takes two units, and to
+ * begin and end a piece takes one. Any 2 * blocks pieces in a row are two for each CTA, so whole rounds of equal pieces
+ * are added up at once. busy: room for a number for each CTA. */
 static uint64_t end_of(const struct pieces *pieces, size_t kinds, uint64_t blocks, uint64_t *busy) {
     uint64_t all = 0, end = 0, k = 0;
     memset(busy, 0, blocks * sizeof *busy);
@@ -269,22 +272,22 @@ static uint64_t end_of(const struct pieces *pieces, size_t kinds, uint64_t block
 
 enum {
     LEAST_CELLS = 4, /* of a part: fewer, and putting parts together would take longer than they do */
-    MOST_HALVES = 12 /* half parts for each multiprocessor */
+    MOST_HALVES = 12 /* half parts for each SM */
 };
 
-/* How many cells a part has. From one part for each multiprocessor that the plan is made for to six, by halves, that
- * number of parts is taken with which the last block ends first. More parts do not always help: 256 of four cells take
- * 132 blocks 18 units, and 128 of eight cells 17. */
-static fcp_code part_cells(fcp_kernel_work *w, const fcp_plan *plan, uint32_t *out_part, fcp_error *err) {
+/* How many cells a part has. The number of parts is one to six for each SM that the plan is made for, in steps of a
+ * half; of these it takes the one with which the last CTA ends first. More parts do not always help: 256 parts of four
+ * cells take 132 CTAs 18 units, and 128 parts of eight cells 17. */
+static fcp_code part_cells(fcp_worklists *w, const fcp_plan *plan, uint32_t *out_part, fcp_error *err) {
     const uint64_t blocks = plan->cluster->multiprocessors;
     uint64_t cells = 0, best = UINT64_MAX;
     uint32_t part = 0;
     *out_part = UINT32_MAX; /* parts_of then says 1 */
     if (!blocks) return FCP_OK;
-    struct pieces *whole = fcp_list_scratch(w, FCP_LIST_FIRSTS, w->row_count, sizeof *whole);
-    struct pieces *pieces = fcp_list_scratch(w, FCP_LIST_PERMUTED, 2 * (size_t)w->row_count, sizeof *pieces);
-    uint64_t *busy = fcp_list_scratch(w, FCP_LIST_SIZES, blocks, sizeof *busy);
-    if (!whole || !pieces || !busy) return fcp_list_no_memory(err);
+    struct pieces *whole = fcp_worklists_scratch(w, FCP_WORKLISTS_FIRSTS, w->row_count, sizeof *whole);
+    struct pieces *pieces = fcp_worklists_scratch(w, FCP_WORKLISTS_PERMUTED, 2 * (size_t)w->row_count, sizeof *pieces);
+    uint64_t *busy = fcp_worklists_scratch(w, FCP_WORKLISTS_SIZES, blocks, sizeof *busy);
+    if (!whole || !pieces || !busy) return fcp_worklists_no_memory(err);
     const size_t kinds = count_whole(w, plan, whole);
     for (size_t i = 0; i < kinds; i++)
         if (whole[i].cut) cells += whole[i].count * whole[i].cells;
@@ -298,7 +301,7 @@ static fcp_code part_cells(fcp_kernel_work *w, const fcp_plan *plan, uint32_t *o
     return FCP_OK;
 }
 
-fcp_code fcp_list_copy_runs(fcp_kernel_work *w, const fcp_arena *a, fk_row_item *item, uint32_t from, uint32_t to,
+fcp_code fcp_worklists_copy_runs(fcp_worklists *w, const fcp_arena *a, fk_row_item *item, uint32_t from, uint32_t to,
                             fcp_error *err) {
     const fcp_problem *p = a->plan->problem;
     const uint64_t number = a->kv_heads * fcp_dtype_size((fcp_dtype)p->dtype);
@@ -316,9 +319,9 @@ fcp_code fcp_list_copy_runs(fcp_kernel_work *w, const fcp_arena *a, fk_row_item 
         run.k += begin * FCP_CELL * number * p->head_dim;
         run.v += begin * FCP_CELL * number * fcp_value_stride(p);
         run.row += begin * FCP_CELL;
-        if (w->key_run_count == UINT32_MAX) return fcp_list_too_long(err);
+        if (w->key_run_count == UINT32_MAX) return fcp_worklists_too_long(err);
         if (!FCP_GROW(w->key_runs, w->key_run_capacity, w->key_run_count + 1))
-            return fcp_list_no_memory(err);
+            return fcp_worklists_no_memory(err);
         w->key_runs[w->key_run_count++] = run;
     }
     item->first = first;
@@ -329,11 +332,11 @@ fcp_code fcp_list_copy_runs(fcp_kernel_work *w, const fcp_arena *a, fk_row_item 
 /* Cuts one tile of an item of a short sequence into `parts` parts of its keys, whose runs stand in `runs`. */
 static fcp_code put_parts(struct packing *x, const fk_row_item *tile, const fk_row_item *runs, uint32_t parts,
                           fcp_error *err) {
-    fcp_kernel_work *w = x->w;
+    fcp_worklists *w = x->w;
     if (parts == 1) return push_row(w, tile, err);
     const uint64_t bytes = (uint64_t)tile->count * (x->a->plan->problem->value_dim + 2) * sizeof(float);
     if (!FCP_GROW(w->merges, w->merge_capacity, w->merge_count + 1))
-        return fcp_list_no_memory(err);
+        return fcp_worklists_no_memory(err);
     w->merges[w->merge_count++] = (fk_merge_item){.rows = *tile, .first = w->split_bytes, .parts = parts};
     fcp_code code = FCP_OK;
     for (uint32_t i = 0; !code && i < parts; i++) {
@@ -350,19 +353,19 @@ static fcp_code put_parts(struct packing *x, const fk_row_item *tile, const fk_r
 
 /* Lists an item of a short sequence: for each KV head its tiles, each of them in parts. */
 static fcp_code pack_item(struct packing *x, const fk_row_item *item, fcp_error *err) {
-    fcp_kernel_work *w = x->w;
+    fcp_worklists *w = x->w;
     const fcp_problem *p = x->a->plan->problem;
-    const uint64_t cells = fcp_list_cells(w, item);
+    const uint64_t cells = fcp_worklists_cells(w, item);
     const uint32_t parts = parts_of((uint32_t)cells, x->part), rows = item->count * item->pack;
-    fk_row_item *runs = fcp_list_scratch(w, FCP_LIST_FIRSTS, parts, sizeof *runs);
-    fcp_code code = runs ? FCP_OK : fcp_list_no_memory(err);
+    fk_row_item *runs = fcp_worklists_scratch(w, FCP_WORKLISTS_FIRSTS, parts, sizeof *runs);
+    fcp_code code = runs ? FCP_OK : fcp_worklists_no_memory(err);
     for (uint32_t i = 0; !code && parts > 1 && i < parts; i++) {
         runs[i] = *item;
-        code = fcp_list_copy_runs(w, x->a, &runs[i], (uint32_t)(cells * i / parts),
+        code = fcp_worklists_copy_runs(w, x->a, &runs[i], (uint32_t)(cells * i / parts),
                                   (uint32_t)(cells * (i + 1) / parts), err);
     }
     for (uint32_t kv = 0; kv < p->range_kv; kv++)
-        for (uint32_t skip = 0; !code && fcp_list_wants(w, kv) && skip < rows; skip += FK_ROWS) {
+        for (uint32_t skip = 0; !code && fcp_worklists_wants(w, kv) && skip < rows; skip += FK_ROWS) {
             fk_row_item tile = *item;
             tile.flags |= kv * item->pack << FK_HEAD_SHIFT;
             tile.skip = skip;
@@ -373,7 +376,7 @@ static fcp_code pack_item(struct packing *x, const fk_row_item *item, fcp_error 
 }
 
 /* Turns a list whose items are for all heads into one of items with a head, or a group of heads, each. */
-static fcp_code pack_rows(fcp_kernel_work *w, const fcp_arena *a, fcp_error *err) {
+static fcp_code pack_rows(fcp_worklists *w, const fcp_arena *a, fcp_error *err) {
     const fcp_plan *plan = a->plan;
     struct packing x = {w, a, 0};
     fcp_code code = part_cells(w, plan, &x.part, err);
@@ -390,20 +393,20 @@ static fcp_code pack_rows(fcp_kernel_work *w, const fcp_arena *a, fcp_error *err
         for (uint32_t h = 0; !code && h < fcp_range_heads(plan->problem); h++) {
             fk_row_item item = all[i];
             item.flags |= h << FK_HEAD_SHIFT;
-            if (fcp_list_wants(w, h / plan->problem->range_sub)) code = push_row(w, &item, err);
+            if (fcp_worklists_wants(w, h / plan->problem->range_sub)) code = push_row(w, &item, err);
         }
     }
     free(all);
     return code;
 }
 
-static void clear_rows(fcp_kernel_work *w) {
+static void clear_rows(fcp_worklists *w) {
     w->row_count = w->key_run_count = w->merge_count = w->cut_parts = 0;
     w->split_bytes = 0;
 }
 
 /* How early an item stands in the list: longest first; fused, before that, those whose last keys arrive first. */
-static uint64_t rank_of(const fcp_kernel_work *w, const fk_row_item *item) {
+static uint64_t rank_of(const fcp_worklists *w, const fk_row_item *item) {
     uint64_t keys = 0;
     uint32_t arrival = item->arrival;
     for (uint32_t j = item->first; j < item->first + item->runs; j++) {
@@ -415,21 +418,21 @@ static uint64_t rank_of(const fcp_kernel_work *w, const fk_row_item *item) {
 }
 
 /* When all items are there: packs those of short sequences, and puts them in order. */
-static fcp_code close_rows(fcp_kernel_work *w, const fcp_arena *a, fcp_error *err) {
+static fcp_code close_rows(fcp_worklists *w, const fcp_arena *a, fcp_error *err) {
     w->single = fcp_plan_by_head(a->plan);
     if (a->pass == FCP_FORWARD && fcp_plan_packed(a->plan)) {
         w->single = true;
         fcp_code code = pack_rows(w, a, err);
         if (code) return code;
     }
-    struct fcp_list_size *sizes = fcp_list_scratch(w, FCP_LIST_SIZES, w->row_count, sizeof *sizes);
-    if (!sizes) return fcp_list_no_memory(err);
-    for (uint32_t i = 0; i < w->row_count; i++) sizes[i] = (struct fcp_list_size){rank_of(w, &w->rows[i]), i};
-    if (!fcp_list_sort(w, w->rows, w->row_count, sizeof *w->rows, sizes)) return fcp_list_no_memory(err);
-    return a->pass == FCP_FORWARD && !w->fusion ? fcp_list_deal(w, a, err) : FCP_OK;
+    struct fcp_worklists_size *sizes = fcp_worklists_scratch(w, FCP_WORKLISTS_SIZES, w->row_count, sizeof *sizes);
+    if (!sizes) return fcp_worklists_no_memory(err);
+    for (uint32_t i = 0; i < w->row_count; i++) sizes[i] = (struct fcp_worklists_size){rank_of(w, &w->rows[i]), i};
+    if (!fcp_worklists_sort(w, w->rows, w->row_count, sizeof *w->rows, sizes)) return fcp_worklists_no_memory(err);
+    return a->pass == FCP_FORWARD && !w->fusion ? fcp_worklists_deal(w, a, err) : FCP_OK;
 }
 
-fcp_code fcp_kernel_rows(fcp_kernel_work *w, const fcp_arena *a, uint32_t first, uint32_t count, fcp_error *err) {
+fcp_code fcp_worklists_rows(fcp_worklists *w, const fcp_arena *a, uint32_t first, uint32_t count, fcp_error *err) {
     fcp_code code = FCP_OK;
     clear_rows(w);
     for (uint32_t v = first; !code && v < first + count; v++)
@@ -437,7 +440,7 @@ fcp_code fcp_kernel_rows(fcp_kernel_work *w, const fcp_arena *a, uint32_t first,
     return code ? code : close_rows(w, a, err);
 }
 
-fcp_code fcp_kernel_rows_fused(fcp_kernel_work *w, const fcp_arena *a, fcp_error *err) {
+fcp_code fcp_worklists_rows_fused(fcp_worklists *w, const fcp_arena *a, fcp_error *err) {
     const fcp_fusion *f = w->fusion;
     const fcp_visit *visits = a->plan->visits;
     fcp_code code = FCP_OK;

@@ -19,6 +19,7 @@
 #include "compiler/auto/report.h"
 #include "compiler/compile.h"
 #include "compiler/simulate/simulate.h"
+#include "runtime/plan/plan.h"
 #include "tests/bench/bench.h"
 #include "tests/bench/fixed.h"
 #include "tests/bench/workload.h"

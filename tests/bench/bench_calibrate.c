@@ -18,6 +18,8 @@
 #include "compiler/base/text.h"
 #include "compiler/simulate/fit.h"
 #include "runtime/judge/packed.h"
+#include "runtime/plan/enum_names.h"
+#include "runtime/plan/plan.h"
 #include "tests/bench/bench.h"
 
 enum { RUNS = 3, HEADS = 4, HEAD_DIM = 128 };

@@ -9,8 +9,10 @@
 #include <string.h>
 
 #include "compiler/compile.h"
-#include "compiler/place/strategy_table.h"
+#include "compiler/passes/strategy_table.h"
 #include "compiler/problem/problem.h"
+#include "runtime/plan/plan.h"
+#include "runtime/plan/plan_summary.h"
 #include "tests/bench/bench.h"
 #include "tests/bench/workload.h"
 

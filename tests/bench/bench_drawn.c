@@ -18,6 +18,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "runtime/plan/plan.h"
+#include "runtime/plan/plan_summary.h"
 #include "tests/bench/bench.h"
 #include "tests/bench/bench_move.h"
 #include "tests/bench/workload.h"

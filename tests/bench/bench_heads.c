@@ -10,6 +10,7 @@
 #include "compiler/fcpc.h"
 #include "runtime/judge/packed.h"
 #include "runtime/plan/plan.h"
+#include "runtime/plan/plan_summary.h"
 #include "tests/bench/bench.h"
 
 enum { HEADS = 8, RUNS = 3, ALL = (1 << FCP_TENSORS) - 1 };

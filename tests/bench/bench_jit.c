@@ -61,7 +61,7 @@ static bool make_sources(const fcp_plan *plan, const measured *m, char *sources[
     fcp_error err = {0};
     fcp_code code = FCP_OK;
     for (int i = 0; !code && i < 2; i++)
-        if (m->skeletons[i]) code = fcp_kernel_source(plan, m->skeletons[i], &sources[i], &err);
+        if (m->skeletons[i]) code = fcp_kernel_source(plan, m->skeletons[i], false, &sources[i], &err);
     if (code) printf("jit: %s\n", err.message);
     return !code;
 }

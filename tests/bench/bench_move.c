@@ -11,7 +11,7 @@
  * has much more work than others first sends rows, which are computed only when the last of their keys has come, and
  * then receives results, so that its wire is idle in one direction at a time. Its two times are in the notes.
  *
- * These two are quotients, and can fall while time grows. If levels.c gave each line two units in a stage in place of
+ * These two are quotients, and can fall while time grows. If stages_away.c gave each line two units in a stage in place of
  * five, prolong-256 would have 1.11 and 1.18, but more launches and more running state: the bound would grow, forward
  * from 14.9 to 17.4 ms and backward from 42 to 53. So look at the milliseconds in the note, too.
  *
@@ -25,6 +25,8 @@
 
 #include "compiler/compile.h"
 #include "compiler/simulate/simulate.h"
+#include "runtime/plan/plan.h"
+#include "runtime/plan/plan_summary.h"
 #include "tests/bench/bench.h"
 #include "tests/bench/bench_move.h"
 #include "tests/bench/workload.h"
@@ -79,7 +81,7 @@ static void look(void *context, const planning *x) {
     fcp_code code = cad_bound(&in, &scratch, &s->bound);
     arena_free(&scratch);
     if (!code && s->all) code = time_placing(&x->division->in, &s->place);
-    s->good = !code && moved_of(x, true, &s->relayed) && (!s->all || moved_of(x, false, &s->direct));
+    s->good = !code && moved_of(x, &s->relayed);
 }
 
 fcp_plan *bench_cad(const uint64_t *lengths, size_t count, uint32_t ranks, uint32_t heads, const char *tolerance,
@@ -158,11 +160,11 @@ static void print_rows(const figures *f, int which, const bench_moved *s) {
              "%.1f of %.1f ms, busiest node %.1f, receiver %.1f; without relays %.1f ms; depth %u; "
              "%.1f GB on all wires",
              (double)m->net_sent / 50e6, compute * 1e3, (double)m->net_node / 50e6, (double)m->net_received / 50e6,
-             (double)s->direct.net_sent / 50e6, m->depth, m->sent / 1e9);
+             (double)m->direct_sent / 50e6, m->depth, m->sent / 1e9);
     bench_row(row, sent, "x", goal, sent <= limit, note);
     snprintf(row, sizeof row, "move: KV's busiest net sender / max(receiver, copy), %s", of);
     snprintf(note, sizeof note, "%.2f, %.2f, %.2f GB; without relays %.2f", (double)m->kv_sent / 1e9,
-             (double)m->kv_received / 1e9, (double)m->kv_copy / 1e9, (double)s->direct.kv_sent / 1e9);
+             (double)m->kv_received / 1e9, (double)m->kv_copy / 1e9, (double)m->direct_kv / 1e9);
     bench_row(row, bench_kv_sent(m), "x", "<= 1.3", bench_kv_sent(m) <= 1.3, note);
 }
 

@@ -13,10 +13,9 @@
 enum { BENCH_GPUS = 8 /* of a node */, BENCH_TOKENS = 32768 /* of a rank */ };
 
 typedef struct bench_moved {
-    bool all;        /* `direct` and `place` are asked for, too */
+    bool all;        /* `place` is asked for, too */
     bool good;
     moved relayed;
-    moved direct;    /* without relays */
     uint64_t bound;  /* bytes that any placement moves at least */
     double place;    /* seconds of processor time */
 } bench_moved;

@@ -39,7 +39,7 @@ static fcp_plan *plan_of(size_t i) {
 /* How much of the multiprocessors' time steps use, on one rank. Masks that name h differ by head. */
 static void bench_used(uint32_t heads, uint32_t kv_heads, uint32_t head_dim, const char *mask, const char *length) {
     char name[140], note[120], text[500], of[40] = "";
-    fcp_list_time with, without;
+    fcp_worklists_time with, without;
     if (head_dim != 128) snprintf(of, sizeof of, " of %u, dK and dV", head_dim);
     snprintf(name, sizeof name, "backward lists, (%u, %u) heads%s, %s, %s: model, time used", heads, kv_heads, of, mask,
              length);
@@ -49,7 +49,7 @@ static void bench_used(uint32_t heads, uint32_t kv_heads, uint32_t head_dim, con
              "mask m = %s\nplan { mask = m; block = 2K; strategy = fcp(coalesce = 64) }\n",
              heads, kv_heads, head_dim, length, mask);
     fcp_plan *plan = bench_plan_of(text, NULL, 0);
-    const fcp_kernel_order order = head_dim > 128 ? FCP_KEYS_ALONE : FCP_KEYS_ORDERED;
+    const fcp_key_order order = head_dim > 128 ? FCP_KEYS_ALONE : FCP_KEYS_ORDERED;
     const double begin = bench_processor();
     if (plan && order_model_of_rank(plan, 0, ALL, order, &with, &without)) {
         const double spent = bench_processor() - begin;
@@ -83,7 +83,7 @@ static void bench_all_used(void) {
 static void bench_forward(uint32_t heads, uint32_t kv_heads, const char *mask, const char *lengths, uint32_t ends,
                           double goal) {
     char name[100], wanted[20], note[120], text[400];
-    fcp_list_time model;
+    fcp_worklists_time model;
     snprintf(name, sizeof name, "forward lists, (%u, %u) heads, %s, %s: model, time used", heads, kv_heads, mask, lengths);
     if (!bench_wants(name)) return;
     snprintf(text, sizeof text,
@@ -126,7 +126,7 @@ void bench_order(void) {
         fcp_plan *plan = plan_of(i);
         double start = bench_now();
         for (uint32_t rank = 0; plan && rank < plan->problem->ranks; rank++) {
-            fcp_list_time a, b;
+            fcp_worklists_time a, b;
             if (!order_model_of_rank(plan, rank, BLOCKS, FCP_KEYS_ORDERED, &a, &b)) printf("out of memory\n");
             else with += a.end, without += b.end, work += a.work;
         }

@@ -11,7 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "compiler/place/place.h"
+#include "compiler/place/fcp/place_fcp.h"
 #include "tests/bench/bench.h"
 #include "tests/bench/place_batch.h"
 #include "tests/support/place_cost.h"

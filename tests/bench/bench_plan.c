@@ -19,7 +19,7 @@
 #include <unistd.h>
 
 #include "compiler/fcpc.h"
-#include "runtime/plan/plan.h"
+#include "runtime/plan/instructions.h"
 #include "tests/bench/bench.h"
 #include "tests/bench/workload.h"
 

@@ -27,6 +27,7 @@
 #include "compiler/fcpc.h"
 #include "compiler/simulate/phases.h"
 #include "compiler/simulate/simulate.h"
+#include "runtime/plan/enum_names.h"
 #include "tests/bench/bench.h"
 #include "tests/bench/published.h"
 

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "compiler/place/strategy_table.h"
+#include "compiler/passes/strategy_table.h"
 #include "compiler/problem/problem.h"
 #include "tests/bench/bench.h"
 

@@ -10,7 +10,6 @@
 
 #include "runtime/exec/tensors.h"
 #include "runtime/libraries/cuda_driver.h"
-#include "runtime/plan/plan.h"
 #include "tests/bench/bench.h"
 #include "tests/machines/standin/standin.h"
 

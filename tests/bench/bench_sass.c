@@ -9,6 +9,7 @@
 #include "runtime/jit/disassemble.h"
 #include "runtime/jit/jit.h"
 #include "runtime/jit/kernel_source.h"
+#include "runtime/plan/plan.h"
 #include "tests/bench/bench.h"
 
 static const struct measured {
@@ -31,7 +32,7 @@ static bool read_costs(fcp_jit *jit, const fcp_plan *plan, unsigned skeletons, c
     char *source = NULL, *listing = NULL, wrong[160];
     fcp_cubin cubin = {0};
     bool cached;
-    fcp_code code = fcp_kernel_source(plan, skeletons, &source, err);
+    fcp_code code = fcp_kernel_source(plan, skeletons, false, &source, err);
     if (!code) code = fcp_jit_compile(jit, "fcpc.cu", source, "sm_90a", lines, &cubin, &cached, err);
     if (!code) code = fcp_disassemble(cubin.bytes, cubin.size, &listing, err);
     if (!code && !cost_read(source, listing, cost_machine_of("sm_90a"), out, wrong))

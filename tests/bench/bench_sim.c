@@ -8,6 +8,7 @@
 #include "compiler/fcpc.h"
 #include "compiler/base/text.h"
 #include "compiler/simulate/fit.h"
+#include "runtime/plan/enum_names.h"
 #include "tests/bench/bench.h"
 #include "tests/bench/workload.h"
 

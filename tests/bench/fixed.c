@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "compiler/auto/auto.h"
-#include "compiler/compile.h"
+#include "compiler/passes/pass_list.h"
 #include "compiler/problem/problem.h"
 #include "compiler/schedule/reshuffle.h"
 #include "compiler/simulate/simulate.h"
@@ -58,12 +58,12 @@ static fcp_code predict(planning *x, const sim_profile *profile, uint64_t limit,
     uint32_t rank, margin;
     const sim_margins stated = {1, {x->program->margin}};
     const sim_margins *margins = x->program->margins ? x->program->margins : &stated;
-    fcp_code code = compile_stretch(x, NULL, reshuffle_build, false);
+    fcp_code code = passes_run(x, NULL, reshuffle_build);
     if (!code) code = auto_bound_routes(x, profile, &counts, &bound, &least, &rank);
     if (!code && bound.all >= limit) {
         *end = FIXED_BOUND;
     } else if (!code) {
-        code = compile_stretch(x, reshuffle_build, planning_own, false);
+        code = passes_run(x, reshuffle_build, planning_own);
         if (!code) code = sim_choose_margin(x->plan, margins, profile, &options, &memory, &result, &margin, &err);
         if (!code) *out_time = auto_time(&result);
     }
@@ -98,7 +98,7 @@ static fcp_code try_one(const char *head, const fixed_setting *of, const fcpc_ba
         x.kept = kept;
         code = predict(&x, &profile, limit, end, out_time);
         fcp_plan_free(x.plan);
-        planning_end(&x);
+        passes_end(&x);
     }
     if (of_setting(code)) {
         *end = FIXED_REFUSED;

@@ -548,7 +548,7 @@ static bool open_asked(asked *q) {
         q->g->control->idle = false;
     }
     snprintf(arch, sizeof arch, "sm_%d%d", q->g->machine.major, q->g->machine.minor);
-    fcp_code code = fcp_kernel_source(q->plan, EMIT_SUPPORT, &source, &err);
+    fcp_code code = fcp_kernel_source(q->plan, EMIT_SUPPORT, false, &source, &err);
     if (!code) code = fcp_jit_open(NULL, &jit, &err);
     if (!code) code = fcp_jit_compile(jit, "fcpc.cu", source, arch, NULL, &cubin, &cached, &err);
     fcp_jit_close(jit);

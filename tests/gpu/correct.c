@@ -1,7 +1,7 @@
 /* correct.c: compares what the device computes with the definition of attention in float64.
  *
  * Each plan runs in a process of its own with all its ranks on the devices of the machine, twice stream by stream and
- * twice as a graph. All four runs must give the same bits, and one of them is judged (runtime/judge/reference.h).
+ * twice as a graph. All four runs must give the same bits, and one of them is judged (runtime/judge/RULE.md).
  * Examples are made small by other lengths and other arguments of their masks. Random programs are those of
  * tests/oracle, with a head_dim that has kernels.
  */
@@ -13,6 +13,7 @@
 #include "runtime/libraries/nccl.h"
 #include "runtime/judge/packed.h"
 #include "runtime/judge/reference.h"
+#include "runtime/plan/plan.h"
 #include "tests/oracle/random_program.h"
 #include "tests/gpu/gpu.h"
 

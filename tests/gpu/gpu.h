@@ -11,7 +11,6 @@
 #include <sys/types.h>
 
 #include "runtime/libraries/cuda_driver.h"
-#include "runtime/plan/plan.h"
 #include "runtime/exec/tensors.h"
 #include "tests/machines/standin/standin.h"
 

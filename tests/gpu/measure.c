@@ -10,9 +10,9 @@
 #include <string.h>
 
 #include "runtime/base/clock.h"
-#include "runtime/cuda/cuda_parts.h"
-#include "runtime/cuda/record.h"
+#include "runtime/cuda/cuda.h"
 #include "runtime/exec/tensors.h"
+#include "runtime/plan/plan_summary.h"
 #include "tests/gpu/gpu.h"
 
 enum { WARM = 2, LEAST = 5, MOST = 40, NUMBERS = 1000008, ALIGN = 256 };

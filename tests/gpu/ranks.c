@@ -31,6 +31,7 @@
 #include <unistd.h>
 
 #include "runtime/base/clock.h"
+#include "runtime/plan/plan.h"
 #include "tests/gpu/gpu.h"
 
 extern char **environ;

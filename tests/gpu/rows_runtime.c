@@ -7,8 +7,9 @@
 #include <unistd.h>
 
 #include "runtime/base/clock.h"
-#include "runtime/cuda/environment.h"
+#include "runtime/cuda/cuda.h"
 #include "runtime/jit/kernel_source.h"
+#include "runtime/plan/plan_summary.h"
 #include "tests/gpu/gpu.h"
 
 enum { TIMES = 21, TEXT = 800 };
@@ -142,7 +143,7 @@ gpu_result step_jit(gpu *g, char why[GPU_WHY]) {
         char *source = NULL, name[60];
         double cold = 0, hits[TIMES] = {0};
         bool cached = true;
-        good = !fcp_kernel_source(plan, skeletons[pass], &source, &err) &&
+        good = !fcp_kernel_source(plan, skeletons[pass], false, &source, &err) &&
                compile(folder, source, arch, &cold, &cached, why);
         if (good && cached) {
             snprintf(why, GPU_WHY, "an empty cache had the kernels");

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "runtime/cuda/cuda_parts.h"
+#include "runtime/cuda/cuda.h"
 #include "runtime/judge/packed.h"
 #include "tests/gpu/gpu.h"
 

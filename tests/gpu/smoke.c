@@ -15,6 +15,7 @@
 #include "runtime/base/numeric.h"
 #include "runtime/judge/packed.h"
 #include "runtime/judge/reference.h"
+#include "runtime/plan/plan.h"
 #include "tests/gpu/gpu.h"
 
 enum { ALL = (1 << FCP_TENSORS) - 1, TEXT = 500, PARTS = 8, MAP = PARTS * (PARTS + 1), SEED = 11 };

@@ -1,8 +1,9 @@
-/* tables.h: what the machines keep for launches: what all launches of a plan read, and room that grows for locks and
- * for parts of rows. */
+/* tables.h: what the machines that run kernels (fibers and ptx) keep for launches: what all launches of a plan read;
+ * memory for locks and for parts of rows, which grows; and the parameters that follow from a work list. */
 #ifndef MACHINES_TABLES_H
 #define MACHINES_TABLES_H
 #include <stdlib.h>
+#include <string.h>
 
 #include "runtime/worklists/worklists.h"
 
@@ -28,13 +29,13 @@ static inline bool tables_make(const fcp_plan *plan, plan_tables *t) {
     t->arrays = calloc(plan->arrays_count + 1, sizeof *t->arrays);
     t->bands = calloc(plan->slices_count + 1, sizeof *t->bands);
     t->data = malloc(plan->data_count + 1);
-    t->sinks = calloc(fcp_kernel_sink_count(plan) + 1, sizeof *t->sinks);
+    t->sinks = calloc(fcp_launch_sink_count(plan) + 1, sizeof *t->sinks);
     if (!t->sequences || !t->arrays || !t->bands || !t->data || !t->sinks) return false;
-    fcp_kernel_sequences(plan, t->sequences);
-    fcp_kernel_data(plan, t->data);
-    fcp_kernel_arrays(plan, (uintptr_t)t->data, t->arrays);
-    fcp_kernel_bands(plan, (uintptr_t)plan->band_rows, (uintptr_t)plan->bands, t->bands);
-    fcp_kernel_sinks(plan, t->sinks);
+    fcp_launch_sequences(plan, t->sequences);
+    fcp_launch_data(plan, t->data);
+    fcp_launch_arrays(plan, (uintptr_t)t->data, t->arrays);
+    fcp_launch_bands(plan, (uintptr_t)plan->band_rows, (uintptr_t)plan->bands, t->bands);
+    fcp_launch_sinks(plan, t->sinks);
     return true;
 }
 
@@ -43,7 +44,7 @@ static inline void tables_tell(const plan_tables *t, const fcp_plan *plan, uint3
     launch->sequences = (uintptr_t)t->sequences;
     launch->arrays = (uintptr_t)t->arrays;
     launch->bands = (uintptr_t)t->bands;
-    launch->sinks = fcp_kernel_sinks_of(plan, (uintptr_t)t->sinks, range);
+    launch->sinks = fcp_launch_sinks_of(plan, (uintptr_t)t->sinks, range);
 }
 
 typedef struct machine_room {
@@ -58,5 +59,58 @@ static inline bool room_for(machine_room *room, uint32_t words) {
     room->at = malloc(words * sizeof *room->at);
     room->words = room->at ? words : 0;
     return room->at != NULL;
+}
+
+/* How many words the parts of a list of rows need: their running states, and behind these their counters. */
+typedef struct part_words {
+    uint32_t states, all;
+} part_words;
+
+/* Fills the parameters of a launch for a list of rows, and gives the parts of its rows memory: NaN as states, 0 as
+ * counters. False: there is no memory. */
+static inline bool tables_rows(const fcp_worklists *w, machine_room *room, fk_launch *launch, part_words *out) {
+    const uint32_t counters = (uint32_t)fcp_worklists_part_counters(w), states = (uint32_t)(w->split_bytes / 4);
+    *out = (part_words){states, states + counters};
+    if (out->all && !room_for(room, out->all)) return false;
+    if (states) memset(room->at, 0xff, states * sizeof *room->at); /* NaN */
+    if (counters) memset(room->at + states, 0, counters * sizeof *room->at);
+    launch->splits = (uintptr_t)room->at;
+    launch->counter = counters ? (uintptr_t)(room->at + states) : 0;
+    launch->items = (uintptr_t)w->rows;
+    launch->runs = (uintptr_t)w->key_runs;
+    launch->item_count = w->row_count;
+    launch->subs = w->single;
+    return true;
+}
+
+/* After the launch: checks that all counters of parts are 0 again. */
+static inline fcp_code tables_rows_ended(const machine_room *room, const part_words *words, fcp_error *err) {
+    for (uint32_t i = words->states; i < words->all; i++)
+        if (room->at[i])
+            return fcp_fail(err, FCP_E_INTERNAL, "counter %u of parts is not 0 again", i - words->states);
+    return FCP_OK;
+}
+
+/* The launch that joins the parts of rows whose heads share tiles (fk_combine). */
+static inline fk_launch tables_merges(const fcp_worklists *w, const fk_launch *rows) {
+    fk_launch merge = *rows;
+    merge.items = (uintptr_t)w->merges;
+    merge.item_count = w->merge_count;
+    return merge;
+}
+
+/* Fills the parameters of a launch for a list of keys, and gives it locks if pieces take turns, and a counter behind
+ * them, all 0. Returns how many words these are; 0: there is no memory. */
+static inline uint32_t tables_keys(const fcp_worklists *w, machine_room *room, bool turns, fk_launch *launch) {
+    const uint32_t words = (turns ? (uint32_t)fcp_worklists_lock_words(w->lock_count, launch->heads) : 0) + 1;
+    if (!room_for(room, words)) return 0;
+    memset(room->at, 0, words * sizeof *room->at);
+    launch->locks = turns ? (uintptr_t)room->at : 0;
+    launch->counter = (uintptr_t)(room->at + words - 1);
+    launch->items = (uintptr_t)w->keys;
+    launch->runs = (uintptr_t)w->row_runs;
+    launch->item_count = w->key_count;
+    launch->subs = w->subs;
+    return words;
 }
 #endif

@@ -17,6 +17,7 @@
 
 #include "compiler/fcpc.h"
 #include "runtime/plan/plan.h"
+#include "runtime/plan/plan_summary.h"
 #include "tests/support/temporary.h"
 #include "tests/oracle/random_program.h"
 

@@ -14,6 +14,7 @@
 #include "runtime/base/numeric.h"
 #include "runtime/judge/packed.h"
 #include "runtime/judge/reference.h"
+#include "runtime/plan/plan.h"
 #include "tests/support/plan_of.h"
 #include "tests/support/splitmix.h"
 

@@ -40,7 +40,7 @@ static inline dice dice_of(uint64_t seed, uint64_t salt) {
     return d;
 }
 
-#include "runtime/plan/plan.h"
+#include "runtime/plan/enum_names.h"
 #include "tests/oracle/random_score.h"
 
 /* --- expressions -------------------------------------------------------------------------------------------------- */
@@ -78,7 +78,7 @@ typedef struct random_program {
     uint32_t value_dim;
     bool values_in_keys, lse_gradient;
     bool large;                  /* inputs are much larger than 1 */
-    int dtype, strategy, layout; /* as in runtime/plan/plan.h */
+    int dtype, strategy, layout; /* as in runtime/plan/enums.h */
     uint32_t group;              /* of the layout; 0: none is stated */
     uint32_t servers;            /* ranks of strategy cad that hold no tokens */
     bool wire;                   /* partial results travel in bf16 */
@@ -474,8 +474,6 @@ static void draw_queries(random_program *p, dice *d) {
     }
 }
 
-static const char *const program_strategies[] = {"fcp", "ring", "zigzag", "cad", "ulysses", "upipe", "dcp", "groups"};
-
 /* How many ranks strategy groups needs, where each holds so many tokens: best fit decreasing. */
 static inline uint32_t ranks_for_groups(const random_program *p, uint32_t tokens) {
     uint64_t room[MAX_SEQUENCES], size[MAX_SEQUENCES];
@@ -564,7 +562,7 @@ static bool put_sharing(random_program *p, dice *d) {
         put_set(p, ", heads = ", p->together, "");
     put_word(p, p->ring ? ") + ring" : p->joined ? ") + " : ")");
     if (!p->joined) return true;
-    put_word(p, program_strategies[p->between]);
+    put_word(p, fcp_strategy_names[p->between]);
     return draw_params(p, d, p->between, p->inside);
 }
 
@@ -696,7 +694,7 @@ static inline void draw_program_with(random_program *p, dice *d, uint64_t budget
     if ((p->heads + p->sequences + p->head_dim / 16) % 8) put_set(p, "  block = ", p->block, "\n");
     put_word(p, "  strategy = "); /* where nothing is said of blocks, auto finds their size */
     p->by = p->size;
-    put_word(p, program_strategies[p->strategy]);
+    put_word(p, fcp_strategy_names[p->strategy]);
     const bool shares = p->strategy == FCP_STRATEGY_ULYSSES || p->strategy == FCP_STRATEGY_UPIPE;
     if (shares) draw_sharing(p, d);
     const bool held = shares ? put_sharing(p, d) : draw_params(p, d, p->strategy, 1);
@@ -729,7 +727,7 @@ static inline void draw_auto(random_program *p, dice *d, uint32_t one_in) {
     size_t size = (size_t)snprintf(by, sizeof by, "auto(among = [");
     for (int s = 0, count = 0; s < FCP_STRATEGY_COUNT; s++)
         if (p->among >> s & 1)
-            size += (size_t)snprintf(by + size, sizeof by - size, "%s%s", count++ ? ", " : "", program_strategies[s]);
+            size += (size_t)snprintf(by + size, sizeof by - size, "%s%s", count++ ? ", " : "", fcp_strategy_names[s]);
     size += (size_t)snprintf(by + size, sizeof by - size, roll(d, 4) ? "])" : "], coalesce = 2)");
     memmove(p->text + p->by + size, p->text + p->by_end, p->size + 1 - p->by_end);
     memcpy(p->text + p->by, by, size);

@@ -12,7 +12,10 @@
 #   make TARGET            is not run: the target must exist
 #   ```sh gpu              needs GPUs, MPI or several machines: not run; its commands and options must exist
 # Commands between backquotes in the text are not run: their targets, commands and options must exist.
-# The prelude: each of its masks and scores must be described.
+# Links lead to a file, and to a heading of it. Sources that the text names between backquotes exist: the name is the
+# end of some path (`lpt.c`, `place/lpt.c`), or a path from the page's folder.
+# The Python of README.md runs, where build/python is there (make setup).
+# TIMES=1 also prints how long each command took, in seconds.
 # Closing line: "readme: N passed, M failed".
 set -u
 cd "$(dirname "$0")/../.." || exit 1
@@ -57,7 +60,8 @@ exists() {
     shift
     if [ "$program" = make ]; then
         for test in $(echo "$text" | sed -n "s/.*T='\([^']*\)'.*/\1/p"); do
-            find tests -name "$test.c" | grep -q . || { bad "$where" "there is no test '$test'"; return; }
+            find tests -name "$test.c" -o -path "tests/$test/run.sh" | grep -q . ||
+                { bad "$where" "there is no test '$test'"; return; }
         done
         for word in "$@"; do
             case "$word" in
@@ -123,8 +127,10 @@ fences() {
 run() {
     wanted=$(echo "$2" | sed -n 's/.*# exit \([0-9][0-9]*\)$/\1/p')
     shown=$(echo "$2" | sed -nE 's/.*# ([0-9.]+ [kMGT]?[A-Za-z]+)$/\1/p')
+    began=$(date +%s%N)
     (cd "$work/tree" && sh -c "$2") > "$work/out" 2>&1 < /dev/null
     status=$?
+    [ -z "${TIMES:-}" ] || echo "$(($(date +%s%N) - began)) $1 $2" | awk '{$1 = sprintf("%8.3f s  ", $1 / 1e9); print}'
     cp "$work/out" "$work/log"
     if [ $status != "${wanted:-0}" ]; then
         bad "$1" "'$2' ends with status $status"
@@ -135,8 +141,68 @@ run() {
     fi
 }
 
+# Every file, and "FILE#ANCHOR" of every heading, as GitHub names it
+find . -type f ! -path './build*' ! -path './.git/*' | sed 's|^\./||' | sort > "$work/files"
+grep '\.md$' "$work/files" | xargs awk '
+    FNR == 1 {fence = 0}
+    /^ *```/ {fence = !fence}
+    !fence && /^#+ / {
+        text = tolower($0)
+        sub(/^#+ /, "", text)
+        gsub(/[^a-z0-9_ -]/, "", text)
+        gsub(/ /, "-", text)
+        print FILENAME "#" text
+    }' > "$work/anchors"
+
+# names FILE: "WHERE: WHAT" for every link that leads nowhere, and for every source that is named and is not there
+names() {
+    awk -v page="$1" '
+        function resolve(path,    parts, out, n, m, i) { # without . and ..
+            n = split(path, parts, "/")
+            m = 0
+            for (i = 1; i <= n; i++)
+                if (parts[i] == ".." && m) m--
+                else if (parts[i] != "" && parts[i] != ".") out[++m] = parts[i]
+            path = ""
+            for (i = 1; i <= m; i++) path = path (i > 1 ? "/" : "") out[i]
+            return path
+        }
+        BEGIN {
+            folder = page
+            sub(/[^\/]*$/, "", folder)
+        }
+        FILENAME ~ /files$/ {
+            there[$0]
+            for (path = $0; sub(/\/[^\/]*$/, "", path); ) there[path]
+            for (path = $0; sub(/^[^\/]*\//, "", path); ) ends[path]
+            next
+        }
+        FILENAME ~ /anchors$/ {there[$0]; next}
+        /^ *```/ {fence = !fence}
+        fence {next}
+        {
+            text = $0
+            while (match(text, /\]\([^) ]+\)/)) {
+                link = substr(text, RSTART + 2, RLENGTH - 3)
+                text = substr(text, RSTART + RLENGTH)
+                if (link ~ /^https?:/) continue
+                target = link ~ /^#/ ? page link : resolve(folder link)
+                if (!(target in there)) print page ":" FNR ": the link " link " leads nowhere"
+            }
+            text = $0
+            while (match(text, /`[a-z0-9_.\/]+\.[chly]`/)) {
+                name = substr(text, RSTART + 1, RLENGTH - 2)
+                text = substr(text, RSTART + RLENGTH)
+                if (name in ends || name in there || resolve(folder name) in there) continue
+                print page ":" FNR ": there is no " name
+            }
+        }' "$work/files" "$work/anchors" "$1"
+}
+
 for document in $(find . -name '*.md' ! -path './build*' ! -path './tests/bench/*' ! -path './.git/*' | sed 's|^\./||' \
     | sort); do
+    names "$document" > "$work/log"
+    if [ -s "$work/log" ]; then bad "$document" "it names what is not there"; else good; fi
     fences "$document" > "$work/fences"
     : > "$work/expected"
     while read -r line kind text; do
@@ -161,20 +227,13 @@ for document in $(find . -name '*.md' ! -path './build*' ! -path './tests/bench/
         esac
     done < "$work/fences"
 done
-# Each mask and score of the prelude is in the README's list and in the language's table; each mask has its picture.
-for item in $(sed -n 's/^\(mask\|score\) \([a-z0-9_]*\).*/\1:\2/p' grammar/prelude.fcp); do
-    name=${item#*:}
-    : > "$work/log"
-    if ! sed -n '/^A \*prelude\* of masks/,/^$/p' README.md | grep -qw "$name"; then
-        bad README.md "the prelude's '$name' is missing"
-    elif ! grep -q "^| \`$name[(\`]" grammar/LANGUAGE.md; then
-        bad grammar/LANGUAGE.md "the prelude's '$name' has no row in its table"
-    elif [ "${item%:*}" = mask ] && ! grep -q "pictures/$name.svg" grammar/LANGUAGE.md; then
-        bad grammar/LANGUAGE.md "the prelude's '$name' has no picture"
-    else
-        good
-    fi
-done
+if [ -e "$root/build/python/made-of" ] && [ -z "${SAN:-}" ] && [ -e "$B/libfcpc.so" ]; then
+    sed -n '/^```python$/,/^```$/p' README.md | grep -v '^```' > "$work/front.py"
+    run README.md "env OMP_NUM_THREADS=1 FCPC_LIBRARIES='$B' PYTHONPATH='$work/tree/runtime/python' \
+        '$root/build/python/bin/python' '$work/front.py'"
+else
+    echo "skipped: the Python of README.md: there is no build/python, or no shared library"
+fi
 
 [ $passed -gt 20 ] || { echo "FAILED: only $passed commands were found"; failed=$((failed + 1)); }
 echo "readme: $passed passed, $failed failed"

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "runtime/plan/plan.h"
 #include "tests/machines/standin/standin.h"
 #include "tests/support/judge_packed.h"
 #include "tests/support/plan_of.h"

@@ -15,10 +15,10 @@ typedef struct cut_items {
 } cut_items;
 
 /* Of the lists of a pass, of all ranks together. `order` is that of the backward kernel. */
-static inline cut_items cut_items_of(const fcp_plan *plan, fcp_pass pass, fcp_kernel_order order) {
+static inline cut_items cut_items_of(const fcp_plan *plan, fcp_pass pass, fcp_key_order order) {
     cut_items out = {0};
     for (uint32_t rank = 0; rank < plan->problem->ranks; rank++) {
-        fcp_kernel_work w = {0};
+        fcp_worklists w = {0};
         fcp_arena a;
         fcp_error err;
         uint64_t *first = order_model_arena(plan, rank, pass, &a);
@@ -26,9 +26,9 @@ static inline cut_items cut_items_of(const fcp_plan *plan, fcp_pass pass, fcp_ke
         for (uint32_t i = stream->first; i < stream->first + stream->count; i++) {
             const fcp_instr *x = &plan->instrs[i];
             if (x->op != FCP_OP_ATTEND) continue;
-            for (w.range = FCP_NONE; (w.range = fcp_kernel_next_range(plan, x->a, x->b, w.range)) != FCP_NONE;) {
-                cr_assert_eq(pass == FCP_FORWARD ? fcp_kernel_rows(&w, &a, x->a, x->b, &err)
-                                                 : fcp_kernel_keys(&w, &a, x->a, x->b, order, &err), FCP_OK);
+            for (w.range = FCP_NONE; (w.range = fcp_launch_next_range(plan, x->a, x->b, w.range)) != FCP_NONE;) {
+                cr_assert_eq(pass == FCP_FORWARD ? fcp_worklists_rows(&w, &a, x->a, x->b, &err)
+                                                 : fcp_worklists_keys(&w, &a, x->a, x->b, order, &err), FCP_OK);
                 for (uint32_t r = 0; pass == FCP_FORWARD && r < w.row_count; r++) {
                     const bool part = w.rows[r].parts > 1;
                     out.parts += part;
@@ -39,7 +39,7 @@ static inline cut_items cut_items_of(const fcp_plan *plan, fcp_pass pass, fcp_ke
                     out.shared += w.keys[k].lock != FK_NONE;
             }
         }
-        fcp_kernel_work_free(&w);
+        fcp_worklists_free(&w);
         free(first);
     }
     return out;

@@ -15,6 +15,7 @@
 #include "runtime/base/numeric.h"
 #include "runtime/exec/tensors.h"
 #include "runtime/plan/plan.h"
+#include "runtime/plan/plan_arrays.h"
 #include "tests/support/plain.h"
 
 typedef struct exact {

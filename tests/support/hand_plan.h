@@ -6,8 +6,9 @@
 #define HAND_PLAN_H
 #include <stdlib.h>
 #include <string.h>
-
-#include "runtime/plan/plan.h"
+#include "runtime/plan/instructions.h"
+#include "runtime/plan/plan_cluster.h"
+#include "runtime/plan/plan_index.h"
 
 typedef struct hand {
     fcp_plan plan;

@@ -3,6 +3,7 @@
 #define HAND_SCORE_H
 #include <math.h>
 
+#include "runtime/plan/plan_arrays.h"
 #include "tests/support/hand_plan.h"
 
 enum { HAND_REACH = 20 }; /* the table's columns are distances 0 .. HAND_REACH */

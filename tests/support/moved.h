@@ -22,6 +22,9 @@ typedef struct moved {
     /* over net: busiest sender and receiver, one copy of the home's that sends most */
     uint64_t kv_sent, kv_received, kv_copy;
     uint32_t depth;
+    /* over net, the busiest sender, if each home sent to the first reader of each node itself: of all, and of K and
+     * V */
+    uint64_t direct_sent, direct_kv;
     uint64_t blocks, tiles;
 } moved;
 
@@ -46,7 +49,7 @@ static inline moved_rows *moved_parts(const planning *x) {
 }
 
 /* What has to travel: K and V of a block, and Q of a block with its result on the way back. */
-static inline bool moved_of(const planning *x, bool relay, moved *out) {
+static inline bool moved_of(const planning *x, moved *out) {
     const problem *p = x->problem;
     const placement *where = x->placement;
     const struct fcpc_program *g = x->program;
@@ -54,6 +57,7 @@ static inline bool moved_of(const planning *x, bool relay, moved *out) {
     const uint64_t q_bytes = g->heads * (uint64_t)g->head_dim * fcp_dtype_size(g->dtype);
     uint64_t *load = calloc(p->ranks, sizeof *load), *copy = calloc(p->ranks, sizeof *copy);
     uint64_t *kv[2] = {calloc(p->ranks, sizeof **kv), calloc(p->ranks, sizeof **kv)}; /* sent, received */
+    uint64_t *direct[2] = {calloc(p->ranks, sizeof **direct), calloc(p->ranks, sizeof **direct)}; /* all; K and V */
     uint64_t *pair = malloc((2 * (size_t)p->tile_count + 1) * sizeof *pair);
     uint32_t *reader = malloc((2 * (size_t)p->tile_count + 1) * sizeof *reader), wants = 0, readers = 0;
     uint64_t *node = calloc(g->nodes, sizeof *node);
@@ -88,8 +92,8 @@ static inline bool moved_of(const planning *x, bool relay, moved *out) {
         if (rows) out->rows += (double)(tokens * each);
         else out->kv += (double)(tokens * price.kv);
     }
-    const routes_input in = {.ranks = p->ranks, .gpus = g->gpus, .rail = g->topology == FCP_RAIL, .relay = relay,
-                             .spread = relay, .wants = want, .want_count = wants, .readers = reader};
+    const routes_input in = {.ranks = p->ranks, .gpus = g->gpus, .rail = g->topology == FCP_RAIL,
+                             .wants = want, .want_count = wants, .readers = reader};
     bool good = !routes_find(&in, &a, &a, &r);
     for (uint32_t w = 0; good && w < wants; w++) {
         uint32_t home = want[w].src / g->gpus, last = home;
@@ -100,14 +104,18 @@ static inline bool moved_of(const planning *x, bool relay, moved *out) {
             if (v == home || v == last) continue;
             if (last == home) node[home] += want[w].bytes;
             node[v] += want[w].back;
+            direct[0][want[w].src] += want[w].bytes;
+            direct[0][reader[i]] += want[w].back;
+            if (!want[w].back) direct[1][want[w].src] += want[w].bytes;
             last = v;
         }
         if (joined && !near) node[last] -= want[w].back - want[w].joined;
         bool crosses = false;
         for (uint32_t h = r.start[w]; h < r.start[w + 1]; h++) {
             bool here = joined;
-            joined = joined && !near && r.hops[h].fabric == FCP_LOCAL;
-            if (r.hops[h].fabric != FCP_NET) continue;
+            const bool local = r.hops[h].src / g->gpus == r.hops[h].dst / g->gpus;
+            joined = joined && !near && local;
+            if (local) continue;
             out->net += (double)(want[w].bytes + (here ? want[w].joined : want[w].back));
             if (want[w].back) continue;
             kv[0][r.hops[h].src] += want[w].bytes;
@@ -124,12 +132,15 @@ static inline bool moved_of(const planning *x, bool relay, moved *out) {
         if (r.received[FCP_NET][i] > out->net_received) out->net_received = r.received[FCP_NET][i];
         if (kv[0][i] > out->kv_sent) out->kv_sent = kv[0][i];
         if (kv[1][i] > out->kv_received) out->kv_received = kv[1][i];
+        if (direct[0][i] > out->direct_sent) out->direct_sent = direct[0][i];
+        if (direct[1][i] > out->direct_kv) out->direct_kv = direct[1][i];
         if (copy[i] > out->kv_copy) out->kv_copy = copy[i];
     }
     for (uint32_t v = 0; v < g->nodes; v++)
         if (node[v] / g->gpus > out->net_node) out->net_node = node[v] / g->gpus;
     out->depth = good ? r.depth : 0;
-    free(node), free(load), free(copy), free(kv[0]), free(kv[1]), free(pair), free(reader), free(want), free(of);
+    free(direct[0]), free(direct[1]), free(node), free(load), free(copy), free(kv[0]), free(kv[1]);
+    free(pair), free(reader), free(want), free(of);
     arena_free(&a);
     return good;
 }

@@ -8,6 +8,9 @@
  * queue waits for the other before each of its events, so the order of all events is kept. */
 #ifndef MOVED_PLAN_H
 #define MOVED_PLAN_H
+#include "runtime/plan/bytes.h"
+#include "runtime/plan/layout.h"
+#include "runtime/plan/sides.h"
 #include "tests/support/hand_plan.h"
 #include "tests/support/splitmix.h"
 

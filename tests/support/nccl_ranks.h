@@ -2,7 +2,7 @@
  * end. */
 #ifndef NCCL_RANKS_H
 #define NCCL_RANKS_H
-#include "runtime/cuda/cuda_parts.h"
+#include "runtime/cuda/cuda.h"
 #include "runtime/judge/reference.h"
 #include "runtime/judge/packed.h"
 #include "tests/support/plan_of.h"

@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "runtime/plan/head_ranges.h"
 #include "runtime/worklists/turns.h"
-#include "runtime/plan/plan.h"
 
 /* Lays out the arena of a rank that is not there. What it returns is to be freed; NULL: out of memory. */
 static inline uint64_t *order_model_arena(const fcp_plan *plan, uint32_t rank, fcp_pass pass, fcp_arena *out) {
@@ -25,7 +25,7 @@ static inline uint64_t *order_model_arena(const fcp_plan *plan, uint32_t rank, f
 
 /* What an item of the forward pass takes: a cell of keys two units, to begin and end it `ends`, and to leave the
  * running state of a part three. *out_cells: what its cells alone take. */
-static inline uint64_t order_model_item(const fcp_kernel_work *w, const fk_row_item *item, uint32_t ends,
+static inline uint64_t order_model_item(const fcp_worklists *w, const fk_row_item *item, uint32_t ends,
                                         uint64_t *out_cells) {
     *out_cells = 0;
     for (uint32_t r = item->first; r < item->first + item->runs; r++)
@@ -36,7 +36,7 @@ static inline uint64_t order_model_item(const fcp_kernel_work *w, const fk_row_i
 /* When the last block has done its pieces, each of which has `each` to an item. Blocks take pieces as fk_piece says.
  * The last part of a row takes three more for each of the others. at, next: room for a number for each block; came: for
  * each part. */
-static inline uint64_t order_model_run(const fcp_kernel_work *w, uint64_t pieces, uint32_t blocks, uint32_t ends,
+static inline uint64_t order_model_run(const fcp_worklists *w, uint64_t pieces, uint32_t blocks, uint32_t ends,
                                        uint64_t *at, uint64_t *next, uint32_t *came, uint64_t *out_work) {
     const uint64_t each = w->row_count ? pieces / w->row_count : 1;
     uint64_t end = 0;
@@ -61,25 +61,25 @@ static inline uint64_t order_model_run(const fcp_kernel_work *w, uint64_t pieces
 }
 
 /* How much of the time of `blocks` multiprocessors the forward pass of rank 0 uses. False: out of memory. */
-static inline bool order_model_forward(const fcp_plan *plan, uint32_t blocks, uint32_t ends, fcp_list_time *out) {
+static inline bool order_model_forward(const fcp_plan *plan, uint32_t blocks, uint32_t ends, fcp_worklists_time *out) {
     const fcp_problem *p = plan->problem;
-    fcp_kernel_work w = {0};
+    fcp_worklists w = {0};
     fcp_arena a;
     fcp_error err;
     uint64_t *first = order_model_arena(plan, 0, FCP_FORWARD, &a), *at = calloc(2 * (size_t)blocks, sizeof *at);
     const fcp_stream *stream = fcp_stream_of(plan, FCP_FORWARD, 0, FCP_COMPUTE);
     bool good = first && at;
-    *out = (fcp_list_time){0, 0};
+    *out = (fcp_worklists_time){0, 0};
     for (uint32_t i = stream->first; good && i < stream->first + stream->count; i++) {
         const fcp_instr *x = &plan->instrs[i];
         if (x->op != FCP_OP_ATTEND) continue;
         uint32_t *came = NULL;
-        good = !fcp_kernel_rows(&w, &a, x->a, x->b, &err) && (came = calloc(w.cut_parts + 1, sizeof *came));
-        const uint64_t pieces = good ? fcp_kernel_pieces(w.single, w.row_count, p->heads) : 0;
+        good = !fcp_worklists_rows(&w, &a, x->a, x->b, &err) && (came = calloc(w.cut_parts + 1, sizeof *came));
+        const uint64_t pieces = good ? fcp_worklists_pieces(w.single, w.row_count, p->heads) : 0;
         out->end += order_model_run(&w, pieces, blocks, ends, at, at + blocks, came, &out->work);
         free(came);
     }
-    fcp_kernel_work_free(&w);
+    fcp_worklists_free(&w);
     free(first);
     free(at);
     return good;
@@ -87,33 +87,33 @@ static inline bool order_model_forward(const fcp_plan *plan, uint32_t blocks, ui
 
 /* A rank's stages, one after the other, by lists of an order: with turns, without, and their work. The arena is laid
  * out, not there. */
-static inline bool order_model_of_rank(const fcp_plan *plan, uint32_t rank, uint32_t blocks, fcp_kernel_order order,
-                                       fcp_list_time *out_with, fcp_list_time *out_without) {
+static inline bool order_model_of_rank(const fcp_plan *plan, uint32_t rank, uint32_t blocks, fcp_key_order order,
+                                       fcp_worklists_time *out_with, fcp_worklists_time *out_without) {
     const fcp_problem *p = plan->problem;
-    const fcp_list_user never = {.kv_heads = p->kv_heads, .group = p->heads / p->kv_heads, .blocks = blocks,
+    const fcp_worklists_user never = {.kv_heads = p->kv_heads, .group = p->heads / p->kv_heads, .blocks = blocks,
                                  .parts = order == FCP_KEYS_ALONE ? FK_DKV_PARTS(p->head_dim) : 1,
                                  .by_head = fcp_plan_by_head(plan)};
-    fcp_list_user waits = never;
+    fcp_worklists_user waits = never;
     waits.turns_at_rows = order == FCP_KEYS_ORDERED;
     waits.turns_at_keys = true;
-    fcp_kernel_work w = {0};
+    fcp_worklists w = {0};
     fcp_arena a;
     uint64_t *first = order_model_arena(plan, rank, FCP_BACKWARD, &a);
     bool good = first != NULL;
     const fcp_stream *stream = fcp_stream_of(plan, FCP_BACKWARD, rank, FCP_COMPUTE);
-    *out_with = *out_without = (fcp_list_time){0, 0};
+    *out_with = *out_without = (fcp_worklists_time){0, 0};
     for (uint32_t i = stream->first; good && i < stream->first + stream->count; i++) {
         const fcp_instr *x = &plan->instrs[i];
-        fcp_list_time with, without;
+        fcp_worklists_time with, without;
         fcp_error err;
         if (x->op != FCP_OP_ATTEND) continue;
-        good = !fcp_kernel_keys(&w, &a, x->a, x->b, order, &err) && fcp_list_time_of(&w, &waits, &with) &&
-               fcp_list_time_of(&w, &never, &without);
+        good = !fcp_worklists_keys(&w, &a, x->a, x->b, order, &err) && fcp_worklists_time_of(&w, &waits, &with) &&
+               fcp_worklists_time_of(&w, &never, &without);
         if (!good) break;
         out_with->end += with.end, out_with->work += with.work;
         out_without->end += without.end, out_without->work += without.work;
     }
-    fcp_kernel_work_free(&w);
+    fcp_worklists_free(&w);
     free(first);
     return good;
 }

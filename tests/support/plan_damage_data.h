@@ -2,6 +2,7 @@
  * part of plan_damage.h. All of this is damage to the format, which the check of a loaded plan must find. */
 #ifndef PLAN_DAMAGE_DATA_H
 #define PLAN_DAMAGE_DATA_H
+#include "runtime/plan/head_ranges.h"
 #include "tests/support/plan_places.h"
 #include <math.h>
 

@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "compiler/fcpc.h"
-#include "runtime/plan/plan.h"
 #include "tests/support/plain.h"
 
 /* The program of a text, to which errors refer as `name`. */

@@ -3,8 +3,13 @@
 #define PLAN_TABLES_H
 #include <stdlib.h>
 #include <string.h>
-
-#include "runtime/plan/plan.h"
+#include "runtime/plan/instructions.h"
+#include "runtime/plan/plan_arrays.h"
+#include "runtime/plan/plan_check.h"
+#include "runtime/plan/plan_cluster.h"
+#include "runtime/plan/plan_index.h"
+#include "runtime/plan/plan_summary.h"
+#include "runtime/verify/verify.h"
 
 /* Tables with room for more records, and the plan that shows them. */
 typedef struct tables {
@@ -73,7 +78,7 @@ static fcp_plan *tables_plan(tables *t) {
 /* Check, then verify: the code of the first that fails. */
 static inline fcp_code judge(tables *t, fcp_error *err) {
     fcp_plan *plan = tables_plan(t);
-    fcp_code code = fcp_plan_check(plan, err);
+    fcp_code code = fcp_plan_check(plan, NULL, err);
     return code ? code : fcp_plan_verify(plan, NULL, NULL, err);
 }
 

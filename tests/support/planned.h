@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "compiler/lower/lower.h"
-#include "compiler/place/strategy_table.h"
+#include "compiler/passes/strategy_table.h"
 #include "tests/support/scatter.h"
 
 typedef struct planned {

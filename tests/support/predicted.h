@@ -2,6 +2,7 @@
 #ifndef PREDICTED_H
 #define PREDICTED_H
 #include "compiler/simulate/simulate.h"
+#include "runtime/plan/plan.h"
 #include "tests/support/plain.h"
 
 /* The makespan of each pass, in picoseconds. */

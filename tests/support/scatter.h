@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "compiler/compile.h"
-#include "compiler/place/strategy_table.h"
+#include "compiler/passes/strategy_table.h"
 #include "compiler/problem/problem.h"
 
 typedef struct scatter {
@@ -47,7 +47,7 @@ static inline fcp_code scatter_cut(planning *x) {
     problem *p = x->problem;
     const scatter *s = scatter_of(x);
     const uint32_t kv_heads = p->program->kv_heads, shared = p->program->heads / kv_heads, block = p->block;
-    if (!s->one_range && !x->sharing) { /* else heads are divided after it: place/heads/between.c */
+    if (!s->one_range && !x->sharing) { /* else heads are divided after it: place/heads/between_groups.c */
         p->range_kv = scatter_divisor(s->seed, SCATTER_KV, kv_heads);
         p->range_sub = scatter_divisor(s->seed, SCATTER_SUB, shared);
     }

@@ -2,41 +2,39 @@
  *
  * Requires: the rows and keys that each rank holds, every token once; prices; a tolerance.
  * Gives: shares of the work. No rank has more than its cap, unless a single shard does not fit anywhere.
- * Cost: O((pieces + shares) log), and the tries of tries.c: 1.5 to 3 ms at 256 ranks of 32K tokens, 3 to 4 at 1,024.
+ * Cost: O((pieces + shares) log), and the tries of random_restarts.c: 1.5 to 3 ms at 256 ranks of 32K tokens, 3 to 4 at
+ *     1,024.
  * Units: pairs, bytes; the tolerance is in millionths.
  * Source: our own. "Core attention disaggregation" (DistCA, 2025) moves work of that kind, with rows alone.
  *
  * In order:
  *   1. Tails. If the last rows of a sequence lie on a rank of their own, and bringing them the keys before them costs
  *      more than sending the rows to those keys, they are computed where the keys are.
- *   2. Keep. Every rank keeps what is within its cap (keep.c); the rest leaves it. A rank likes to keep part of each
- *      row: its own keys come for nothing. But Q of such a row leaves the node all the same, because others compute the
- *      rest. So where a node would send more than its wires carry beside the computing, some of its ranks keep whole
- *      rows alone. They get room for the rows of their node that see fewest keys, and Q of those stays in the node.
- *   3. Nodes. What leaves a rank stays in its node as far as its ranks have room. The rest goes to other nodes
+ *   2. Keep. Every rank keeps what is within its cap (keep_rows.c); the rest leaves it. For a rank it is cheapest to
+ *      keep part of each row, because its own keys need not travel. But then others compute the rest of the row, so its
+ *      Q leaves the node all the same. So if a node would send more than its wires carry while it computes, some of its
+ *      ranks keep only whole rows. That leaves them room for those rows of their node that see fewest keys, and Q of
+ *      these stays in the node.
+ *   3. Nodes. What leaves a rank stays in its node as far as ranks there have room. The rest goes to other nodes
  *      (sweep.c).
- *   4. Ranks. In every node, what is left is given to its ranks, in the cheapest of several ways (tries.c).
+ *   4. Ranks. In every node, what came to it is divided among its ranks, in the cheapest of several ways
+ *      (random_restarts.c).
  *
- * Nodes come first because a byte on net is dearer than one inside a node. They promise a little less than the room of
- * their ranks, so that the ranks can leave their smallest rooms empty: those are dearest for each pair.
+ * Nodes come first because a byte between nodes is dearer than one inside a node. A node promises a little less than
+ * the room of its ranks, so that the ranks can leave their smallest rooms empty: those cost most for each pair.
  *
- * In steps 2 and 4 nodes need nothing of each other. So half of them are the work of a second thread, if there is one.
- * What it finds follows what the first finds, as if one had done all.
+ * In steps 2 and 4 nodes are independent. So half of them are the work of a second thread, if there is one. Its results
+ * are put behind those of the first, so they are the same as if one thread had done all.
  */
 #include "compiler/place/cad/cad.h"
 
 #include <string.h>
 
+#include "compiler/base/bisect.h"
+#include "compiler/base/group.h"
+#include "compiler/base/integers.h"
 #include "compiler/base/sort.h"
 #include "runtime/base/both.h"
-
-enum {
-    SKIP = 400000, /* millionths of the slack of all ranks: what small rooms that are left empty may add up to */
-    RESERVE = 250000, /* millionths of its ranks' tolerance that a node keeps back */
-    SENT = 550000, /* millionths of what its wires carry while its ranks compute: a node should send no more */
-    TRIES = 1024, PATIENCE_LEAST = 8, PATIENCE_MOST = 48, /* tries that may fail: of all nodes, and of one */
-    NODES = 8 /* fewer take about as long as to wake a thread */
-};
 
 typedef struct dividing {
     const cad_input *in;
@@ -44,14 +42,14 @@ typedef struct dividing {
     cad_shares *out;
     uint64_t *load, *room, *cap; /* per rank */
     uint64_t mean;
-    uint32_t *bin;    /* per piece of rows: the rank that computes it at first */
-    cad_own *own;     /* per piece: the keys of its sequence that this rank holds */
-    cad_own *node_own; /* ... that its home's node holds */
-    cad_runs *away;   /* per node */
-    size_t *kept;     /* per node: the first of `out` that its ranks keep; nodes + 1 */
+    uint32_t *bin;     /* per piece of rows: the rank that computes it at first */
+    cad_own *own;      /* per piece: the keys of its sequence that this rank holds */
+    cad_own *node_own; /* per piece: those that its home's node holds */
+    cad_runs *away;    /* per node: what leaves its ranks; from step 3 on, what comes to them */
+    size_t *kept;      /* per node: the first of `out` that its ranks keep; nodes + 1 */
 } dividing;
 
-/* Nodes first to end - 1, whose work one thread does, with arenas and lists of its own. */
+/* The part of one thread: nodes first to end - 1. It has arenas and lists of its own. */
 typedef struct half {
     dividing d;
     arena *scratch;
@@ -61,6 +59,8 @@ typedef struct half {
     cad_runs left; /* what no rank of a node has room for */
     fcp_code code;
 } half;
+
+static uint32_t nodes_of(const cad_input *in) { return (in->ranks + in->gpus - 1) / in->gpus; }
 
 static uint64_t scaled(uint64_t v, uint64_t millionths) {
     unsigned __int128 x = (unsigned __int128)v * millionths / 1000000;
@@ -79,10 +79,11 @@ static uint64_t overlap(const cad_own *own, uint64_t end) {
     return to > own->first ? to - own->first : 0;
 }
 
-/* The keys that ranks and nodes hold of the sequences of their rows, and where each piece is computed at first. */
-static fcp_code look_at_pieces(dividing *d, arena *scratch) {
+/* Finds the keys that ranks and nodes hold of the sequences of their rows, and where each piece is computed at
+ * first. */
+static fcp_code assign_pieces(dividing *d, arena *scratch) {
     const cad_input *in = d->in;
-    uint32_t nodes = (in->ranks + in->gpus - 1) / in->gpus;
+    const uint32_t nodes = nodes_of(in);
     uint32_t *seen = ARENA_ZNEW(scratch, uint32_t, in->ranks), *node_seen = ARENA_ZNEW(scratch, uint32_t, nodes);
     cad_own *held = ARENA_NEW(scratch, cad_own, in->ranks), *node_held = ARENA_NEW(scratch, cad_own, nodes);
     if (!seen || !node_seen || !held || !node_held) return FCP_E_NO_MEMORY;
@@ -117,7 +118,7 @@ static fcp_code look_at_pieces(dividing *d, arena *scratch) {
     return FCP_OK;
 }
 
-/* What the home's node holds of a run's sequence. */
+/* The keys of a run's sequence that the node of its home holds. */
 static cad_own own_of_node(const dividing *d, const cad_run *r) {
     const cad_input *in = d->in;
     uint32_t low = 0, high = in->row_count;
@@ -132,8 +133,6 @@ static cad_own own_of_node(const dividing *d, const cad_run *r) {
 
 /* --- caps --------------------------------------------------------------------------------------------------------- */
 
-/* The mean that a rank can be brought to: all ranks alike, or, where some are servers, those that need no help do their
- * own work and the others share the rest with the servers. */
 fcp_code cad_caps(const cad_input *in, const uint64_t *load, arena *scratch, uint64_t *out_cap) {
     uint64_t left = 0, sharing = in->ranks, *sorted = ARENA_NEW(scratch, uint64_t, in->ranks);
     uint64_t *other = ARENA_NEW(scratch, uint64_t, in->ranks);
@@ -160,25 +159,19 @@ typedef struct pieces {
     uint32_t *first, *item;
     cad_run *runs; /* of the rank at hand */
     cad_own *own;
-    bool *whole; /* per rank: it keeps whole rows alone */
+    bool *whole; /* per rank: it keeps only whole rows */
 } pieces;
 
-static bool list_pieces(const dividing *d, arena *scratch, pieces *p) {
+static fcp_code list_pieces(const dividing *d, arena *scratch, pieces *p) {
     const cad_input *in = d->in;
     uint32_t most = 0;
-    p->first = ARENA_ZNEW(scratch, uint32_t, in->ranks + (size_t)2);
-    p->item = ARENA_NEW(scratch, uint32_t, in->row_count + (size_t)1);
+    fcp_code code = group_new(scratch, d->bin, sizeof *d->bin, in->row_count, in->ranks, in->stop, &p->first, &p->item);
+    for (uint32_t r = 0; r < in->ranks && !code; r++)
+        if (p->first[r + 1] - p->first[r] > most) most = p->first[r + 1] - p->first[r];
     p->whole = ARENA_ZNEW(scratch, bool, in->ranks);
-    if (!p->first || !p->item || !p->whole) return false;
-    for (uint32_t i = 0; i < in->row_count; i++) p->first[d->bin[i] + 2]++;
-    for (uint32_t r = 0; r < in->ranks; r++) {
-        if (p->first[r + 2] > most) most = p->first[r + 2];
-        p->first[r + 2] += p->first[r + 1];
-    }
-    for (uint32_t i = 0; i < in->row_count; i++) p->item[p->first[d->bin[i] + 1]++] = i;
     p->runs = ARENA_NEW(scratch, cad_run, most + (size_t)1);
     p->own = ARENA_NEW(scratch, cad_own, most + (size_t)1);
-    return p->runs && p->own;
+    return code || (p->whole && p->runs && p->own) ? code : FCP_E_NO_MEMORY;
 }
 
 static fcp_code keep_at_rank(dividing *d, const pieces *p, uint32_t r) {
@@ -191,7 +184,7 @@ static fcp_code keep_at_rank(dividing *d, const pieces *p, uint32_t r) {
     }
     if (d->load[r] <= d->cap[r]) {
         for (size_t i = 0; i < count; i++)
-            if (!cad_give(d->a, d->out, &p->runs[i], r)) return FCP_E_NO_MEMORY;
+            if (!cad_add_share(d->a, d->out, &p->runs[i], r)) return FCP_E_NO_MEMORY;
         d->room[r] = d->cap[r] - d->load[r];
         return FCP_OK;
     }
@@ -201,9 +194,9 @@ static fcp_code keep_at_rank(dividing *d, const pieces *p, uint32_t r) {
     uint64_t left = 0;
     for (size_t i = 0; i < kept.count; i++) {
         left += cad_work(&in->pairs, &kept.at[i]);
-        if (!cad_give(d->a, d->out, &kept.at[i], r)) return FCP_E_NO_MEMORY;
+        if (!cad_add_share(d->a, d->out, &kept.at[i], r)) return FCP_E_NO_MEMORY;
     }
-    d->room[r] = d->cap[r] > left ? d->cap[r] - left : 0;
+    d->room[r] = sub_sat(d->cap[r], left);
     return FCP_OK;
 }
 
@@ -217,8 +210,8 @@ static fcp_code keep_in_node(dividing *d, const pieces *p, uint32_t first, uint3
     return FCP_OK;
 }
 
-/* About what the node of ranks first to end - 1 sends over net in the forward pass: Q of each row that its ranks have
- * no room for, once, and K and V of all that it holds of these rows' sequences. */
+/* About what the node of ranks first to end - 1 sends to other nodes in the forward pass: Q of each row that its ranks
+ * have no room for, once, and K and V of all that it holds of these rows' sequences. */
 static fcp_code sent_by_node(const dividing *d, arena *a, uint32_t first, uint32_t end, uint64_t *out) {
     const cad_input *in = d->in;
     const cad_runs *away = &d->away[first / in->gpus];
@@ -244,7 +237,7 @@ static fcp_code sent_by_node(const dividing *d, arena *a, uint32_t first, uint32
     return code;
 }
 
-/* Of the ranks that have too much, and keep parts of rows, the one that has most. FCP_NONE: there is none. */
+/* The rank with most work, of those that have too much and may keep parts of rows. FCP_NONE: there is none. */
 static uint32_t heaviest(const dividing *d, const pieces *p, uint32_t first, uint32_t end) {
     uint32_t best = FCP_NONE;
     for (uint32_t r = first; r < end; r++)
@@ -252,11 +245,10 @@ static uint32_t heaviest(const dividing *d, const pieces *p, uint32_t first, uin
     return best;
 }
 
-/* While a node would send too much, one rank more of it keeps no parts of rows. A node with less than twice its share
- * of the work gives little away; under a sparse mask, where all computing is short, that would still look like too
- * much. */
+/* While a node would send too much, one more of its ranks keeps only whole rows. Nodes with less than twice their share
+ * of the work are left alone (CAD_SENT in place_tuning.h). */
 static fcp_code relieve_wires(dividing *d, const pieces *p, uint32_t first, uint32_t end, arena *scratch) {
-    const uint64_t most = scaled(scaled(d->mean, d->in->wire.bytes), SENT) * (end - first);
+    const uint64_t most = scaled(scaled(d->mean, d->in->wire.bytes), CAD_SENT) * (end - first);
     uint64_t before = UINT64_MAX, sent = 0, load = 0;
     uint32_t next = FCP_NONE;
     for (uint32_t r = first; r < end; r++) load += d->load[r] / 2;
@@ -287,11 +279,11 @@ static void keep_half(void *given) {
     }
 }
 
-/* Adds what two halves have found, one after the other, and forgets it there. */
+/* Moves what both halves have found to the list of all, one after the other. */
 static fcp_code join_halves(dividing *d, half of[2]) {
     for (int i = 0; i < 2; i++) {
         for (size_t n = 0; n < of[i].found.count && !of[i].code; n++)
-            if (!cad_give(d->a, d->out, &of[i].found.at[n].run, of[i].found.at[n].rank)) return FCP_E_NO_MEMORY;
+            if (!cad_add_share(d->a, d->out, &of[i].found.at[n].run, of[i].found.at[n].rank)) return FCP_E_NO_MEMORY;
         if (of[i].code) return of[i].code;
         of[i].found = (cad_shares){0};
     }
@@ -310,7 +302,8 @@ static void do_halves(const cad_input *in, void (*work)(void *), half of[2]) {
 static fcp_code keep_at_ranks(dividing *d, half of[2]) {
     pieces p[2];
     for (int i = 0; i < 2; i++) {
-        if (!list_pieces(d, of[i].scratch, &p[i])) return FCP_E_NO_MEMORY;
+        fcp_code code = list_pieces(d, of[i].scratch, &p[i]);
+        if (code) return code;
         of[i].pieces = &p[i];
     }
     do_halves(d->in, keep_half, of);
@@ -321,23 +314,17 @@ static fcp_code keep_at_ranks(dividing *d, half of[2]) {
     return code;
 }
 
-/* Leaves the smallest rooms empty, as far as the tolerance allows: what is brought to them is dearest for each pair. */
+/* Leaves the smallest rooms empty, as far as the tolerance allows: filling them costs most for each pair. */
 static fcp_code skip_small_rooms(dividing *d, arena *scratch) {
     const cad_input *in = d->in;
     uint64_t *order = ARENA_NEW(scratch, uint64_t, in->ranks), *other = ARENA_NEW(scratch, uint64_t, in->ranks);
     if (!order || !other) return FCP_E_NO_MEMORY;
-    uint64_t slack = 0, away = 0, most = 0;
-    for (uint32_t r = 0; r < in->ranks; r++) {
-        slack += d->room[r];
-        if (d->room[r] > most) most = d->room[r];
-    }
+    uint64_t slack = 0, away = 0;
+    for (uint32_t r = 0; r < in->ranks; r++) slack += order[r] = d->room[r];
     for (uint32_t v = 0; v * in->gpus < in->ranks; v++)
         for (size_t i = 0; i < d->away[v].count; i++) away += cad_work(&in->pairs, &d->away[v].at[i]);
-    slack = slack > away ? scaled(slack - away, SKIP) : 0;
-    unsigned shift = 0;
-    while (most >> shift > UINT32_MAX) shift++;
-    for (uint32_t r = 0; r < in->ranks; r++) order[r] = (d->room[r] >> shift) << 32 | r;
-    sort_u64(order, other, in->ranks);
+    slack = scaled(sub_sat(slack, away), CAD_SKIP);
+    order_rising(order, other, in->ranks);
     for (uint32_t i = 0; i < in->ranks; i++) {
         uint32_t r = (uint32_t)order[i];
         if (d->room[r] > slack) break;
@@ -351,14 +338,14 @@ static fcp_code skip_small_rooms(dividing *d, arena *scratch) {
 
 static fcp_code move_between_nodes(dividing *d, arena *scratch) {
     const cad_input *in = d->in;
-    uint32_t nodes = (in->ranks + in->gpus - 1) / in->gpus;
+    const uint32_t nodes = nodes_of(in);
     uint64_t *room = ARENA_ZNEW(scratch, uint64_t, nodes), free_room = 0;
     if (!room) return FCP_E_NO_MEMORY;
-    uint64_t reserve = scaled(scaled(d->mean, in->tolerance), RESERVE) * in->gpus;
+    uint64_t reserve = scaled(scaled(d->mean, in->tolerance), CAD_RESERVE) * in->gpus;
     cad_runs go = {0};
     for (uint32_t r = 0; r < in->ranks; r++) room[r / in->gpus] += d->room[r];
     for (uint32_t v = 0; v < nodes; v++) {
-        room[v] = room[v] > reserve ? room[v] - reserve : 0;
+        room[v] = sub_sat(room[v], reserve);
         free_room += room[v];
     }
     for (uint32_t v = 0; v < nodes; v++) {
@@ -371,24 +358,24 @@ static fcp_code move_between_nodes(dividing *d, arena *scratch) {
                                  &go);
         if (code) return code;
         for (size_t i = 0; i < stay.count; i++) work += cad_work(&in->pairs, &stay.at[i]);
-        room[v] = room[v] > work ? room[v] - work : 0;
+        room[v] = sub_sat(room[v], work);
         d->away[v] = stay;
     }
     cad_shares moved = {0};
     cad_groups groups;
     fcp_code code = cad_group(in, d->a, go.at, go.count, &groups);
-    uint64_t crumb = scaled(d->mean, in->tolerance) / 4;
+    uint64_t crumb = scaled(d->mean, in->tolerance) / CAD_CRUMB;
     if (!code) code = cad_sweep(in, d->a, &groups, NULL, room, nodes, crumb, &moved);
     for (size_t i = 0; i < moved.count && !code; i++) {
         uint32_t v = moved.at[i].rank == FCP_NONE ? moved.at[i].run.home / in->gpus : moved.at[i].rank;
-        if (!cad_add(d->a, &d->away[v], &moved.at[i].run)) code = FCP_E_NO_MEMORY;
+        if (!cad_add_run(d->a, &d->away[v], &moved.at[i].run)) code = FCP_E_NO_MEMORY;
     }
     return code;
 }
 
 /* --- 4. ranks ----------------------------------------------------------------------------------------------------- */
 
-/* What a node has no room for goes to any rank at the end, or home. */
+/* What a node has no room for goes to any rank that has room, or home. */
 static fcp_code give_what_is_left(dividing *d, const cad_runs *left) {
     const cad_input *in = d->in;
     cad_groups groups;
@@ -397,7 +384,7 @@ static fcp_code give_what_is_left(dividing *d, const cad_runs *left) {
     if (!code) code = cad_sweep(in, d->a, &groups, NULL, d->room, in->ranks, 0, &shares);
     for (size_t i = 0; i < shares.count && !code; i++) {
         const cad_share *s = &shares.at[i];
-        if (!cad_give(d->a, d->out, &s->run, s->rank == FCP_NONE ? s->run.home : s->rank)) code = FCP_E_NO_MEMORY;
+        if (!cad_add_share(d->a, d->out, &s->run, s->rank == FCP_NONE ? s->run.home : s->rank)) code = FCP_E_NO_MEMORY;
     }
     return code;
 }
@@ -406,20 +393,20 @@ static void give_half(void *given) {
     half *h = given;
     const dividing *d = &h->d;
     const cad_input *in = d->in;
-    uint32_t nodes = (in->ranks + in->gpus - 1) / in->gpus, patience = TRIES / nodes;
-    if (patience < PATIENCE_LEAST) patience = PATIENCE_LEAST;
-    if (patience > PATIENCE_MOST) patience = PATIENCE_MOST;
+    const uint32_t share = CAD_TRIES / nodes_of(in);
+    const uint32_t patience = (uint32_t)min_u64(CAD_PATIENCE_MOST, max_u64(CAD_PATIENCE_LEAST, share));
     arena now = {.pool = d->a->pool};
     for (uint32_t v = h->first; v < h->end && !h->code; v++) {
         uint32_t first = v * in->gpus, ranks = first + in->gpus > in->ranks ? in->ranks - first : in->gpus;
         cad_shares shares;
         const size_t kept = d->kept[v + 1] - d->kept[v]; /* where no rank keeps anything there is no list */
         const cad_node node = {first, ranks, d->room + first, kept ? d->out->at + d->kept[v] : NULL, kept};
-        h->code = cad_try(in, d->a, &now, &d->away[v], &node, scaled(d->mean, in->tolerance) / 4, patience, &shares);
+        h->code = cad_try(in, d->a, &now, &d->away[v], &node, scaled(d->mean, in->tolerance) / CAD_CRUMB, patience,
+                          &shares);
         for (size_t i = 0; i < shares.count && !h->code; i++) {
             const cad_share *s = &shares.at[i];
-            if (s->rank == FCP_NONE ? !cad_add(d->a, &h->left, &s->run)
-                                    : !cad_give(d->a, &h->found, &s->run, first + s->rank))
+            if (s->rank == FCP_NONE ? !cad_add_run(d->a, &h->left, &s->run)
+                                    : !cad_add_share(d->a, &h->found, &s->run, first + s->rank))
                 h->code = FCP_E_NO_MEMORY;
         }
     }
@@ -433,12 +420,12 @@ static fcp_code give_to_ranks(dividing *d, half of[2]) {
     fcp_code code = join_halves(d, of);
     for (int i = 0; i < 2 && !code; i++)
         for (size_t n = 0; n < of[i].left.count; n++)
-            if (!cad_add(d->a, &left, &of[i].left.at[n])) return FCP_E_NO_MEMORY;
+            if (!cad_add_run(d->a, &left, &of[i].left.at[n])) return FCP_E_NO_MEMORY;
     return !code && left.count ? give_what_is_left(d, &left) : code;
 }
 
 fcp_code cad_divide(const cad_input *in, arena *memory, arena *scratch, cad_shares *out) {
-    uint32_t nodes = (in->ranks + in->gpus - 1) / in->gpus;
+    const uint32_t nodes = nodes_of(in);
     dividing d = {.in = in, .a = memory, .out = out};
     *out = (cad_shares){0};
     d.load = ARENA_ZNEW(scratch, uint64_t, in->ranks);
@@ -451,8 +438,8 @@ fcp_code cad_divide(const cad_input *in, arena *memory, arena *scratch, cad_shar
     d.kept = ARENA_NEW(scratch, size_t, nodes + (size_t)1);
     if (!d.load || !d.room || !d.cap || !d.bin || !d.own || !d.node_own || !d.away || !d.kept)
         return FCP_E_NO_MEMORY;
-    const uint32_t middle = nodes < NODES ? nodes : nodes / 2;
-    fcp_code code = look_at_pieces(&d, scratch);
+    const uint32_t middle = nodes < CAD_NODES ? nodes : nodes / 2;
+    fcp_code code = assign_pieces(&d, scratch);
     if (code) return code;
     for (uint32_t i = 0; i < in->row_count; i++) {
         cad_run r = run_of(in, i);

@@ -1,26 +1,28 @@
-/* cad.h: the cad strategy's own parts: who computes what, where homes are given.
+/* cad.h: the parts of the cad strategy: which rank computes what, where homes are given.
  *
- * Example: rank 0 holds 1000 tokens of a causal sequence, rank 1 another 1000 of it, rank 2 a thousand tokens of ten
+ * Example: rank 0 holds 1000 tokens of a causal sequence, rank 1 the next 1000 of it, rank 2 a thousand tokens of ten
  * short sequences. Rank 1 has three quarters of the work. Cad leaves all tokens where they are and has rank 2 compute
  * the last rows of the long sequence: their Q travels to rank 2, K and V too, and the results come back.
  *
- * A run is some rows of one home against some keys of their sequence. Work is counted in allowed pairs, rows and keys
- * in tokens from the sequence's first query and first key. Prices are bytes.
+ * A *run* is a rectangle of a sequence: some rows of one home against some keys. Work is counted in allowed pairs, rows
+ * and keys in tokens from the sequence's first query and first key. Prices are bytes.
  */
 #ifndef FCPC_PLACE_CAD_CAD_H
 #define FCPC_PLACE_CAD_CAD_H
 #include "compiler/place/place.h"
+#include "compiler/place/place_tuning.h"
 #include "compiler/problem/problem.h"
 
-/* --- pair_counts.c: how many pairs the mask leaves of a rectangle ------------------------------------------------------- */
+/* --- pair_counts.c: how many pairs of a rectangle the mask allows
+ * ------------------------------------------------------- */
 
-/* The pairs of one sequence, summed: at row cut i and key cut j, sum[i * (key_cuts) + j] is what the rows before
- * row_cut[i] have with the keys before key_cut[j]. Runs end at cuts. */
+/* A summed-area table of one sequence: sum[i * key_cuts + j] is the number of pairs of the rows before row_cut[i] with
+ * the keys before key_cut[j]. Runs end at cuts. */
 typedef struct cad_table {
     const uint64_t *row_cut, *key_cut, *sum;
     uint32_t row_cuts, key_cuts;
-    uint64_t row_step, key_step; /* all multiples of these are cuts; 0: they need not be */
-    const uint32_t *row_at, *key_at; /* then: the number of the cut at each multiple */
+    uint64_t row_step, key_step;     /* all multiples of these are cuts; 0: that is not so */
+    const uint32_t *row_at, *key_at; /* the number of the cut at each multiple */
 } cad_table;
 
 typedef struct cad_pairs {
@@ -38,14 +40,15 @@ typedef struct cad_run {
 } cad_run;
 
 uint64_t cad_work(const cad_pairs *p, const cad_run *r);
-/* Keys of the run that some row of it may see, or a few more where the table is coarse. */
+/* How many keys of the run some row of it sees; or a few more where the table is coarse. */
 uint64_t cad_span(const cad_pairs *p, const cad_run *r);
-/* The least cut c from which on the rows c to y - 1 have no more work than `most`; y: not even the last rows fit. */
+/* The least cut c such that the rows c to y - 1 have at most `most` work; y: not even the last rows fit. */
 uint64_t cad_last_rows(const cad_pairs *p, const cad_run *r, uint64_t most, uint64_t *out_work);
-/* The largest cut c up to which the keys k0 to c - 1 of the runs, which are of one sequence, have no more. */
+/* The largest cut c such that the keys k0 to c - 1 have at most `most` work in all of the runs, which are of one
+ * sequence. */
 uint64_t cad_first_keys(const cad_pairs *p, const cad_run *runs, size_t count, uint64_t k0, uint64_t k1, uint64_t most,
                         uint64_t *out_work);
-/* The least cut from which on the keys c to k1 - 1 of the run have no more. */
+/* The least cut c such that the keys c to k1 - 1 of the run have at most `most` work. */
 uint64_t cad_last_keys(const cad_pairs *p, const cad_run *r, uint64_t most);
 /* The last cut before row y, no lower than x. */
 uint64_t cad_row_before(const cad_pairs *p, const cad_run *r);
@@ -55,14 +58,16 @@ static inline bool cad_whole(const cad_pairs *p, const cad_run *r) {
 
 /* --- what is given, and what is found ----------------------------------------------------------------------------- */
 
-/* Bytes that a token costs: K and V to a reader; Q to the rank that computes it, and the result or a partial one back.
- * Of a row whose home computes nothing, one rank sends a result: `whole`; every other one costs `part`. */
+/* Bytes that a token costs: `kv`: K and V to a reader. `whole`: Q to a rank that computes all of its row, and the
+ * result back. `part`: Q to a rank that computes part of its row, and a partial result back. If the home computes
+ * nothing of a row in parts, one of the ranks merges the partial results and sends the result, so that one costs
+ * `whole`. */
 typedef struct cad_price {
     uint64_t kv, whole, part;
 } cad_price;
 
-/* What a token costs over net in the forward pass: its Q, once to all that compute it, and its K and V. `bytes` is what
- * a rank can send while it computes a million pairs; 0: nobody asks what wires carry. */
+/* What a token costs between nodes in the forward pass: its Q, and its K and V. `bytes` is what a rank can send while
+ * it computes a million pairs; 0: wires do not count. */
 typedef struct cad_wire {
     uint64_t q, kv, bytes;
 } cad_wire;
@@ -77,7 +82,7 @@ typedef struct cad_input {
     const problem_run *rows, *keys; /* by sequence and start; every token once */
     uint32_t row_count, key_count;
     const volatile int *stop;
-    arena *second; /* of a second thread, which does half of it; NULL: there is none */
+    arena *second; /* memory of a second thread, which does half of the work; NULL: there is none */
 } cad_input;
 
 typedef struct cad_share {
@@ -90,13 +95,15 @@ typedef struct cad_shares {
     size_t count, room;
 } cad_shares;
 
-/* cad.c. Divides the work: every pair is in one share. What is found lies in `memory`. */
+/* cad.c. Divides the work: every pair is in one share. The shares are in `memory`. */
 fcp_code cad_divide(const cad_input *in, arena *memory, arena *scratch, cad_shares *out);
-/* The work that each rank may have, where its own rows have load[rank]: the tolerance over the mean, rounded up. Where
- * some ranks are servers, no other takes work: the mean is that of the servers and of those that they relieve. */
+/* The work that each rank may have, where its own rows have load[rank]: the tolerance over the mean, rounded up. If
+ * some ranks are servers, only they take work: then the mean is that of the servers and of the ranks that they
+ * relieve. */
 fcp_code cad_caps(const cad_input *in, const uint64_t *load, arena *scratch, uint64_t *out_cap);
 
-/* --- cad_cut.c: on a problem ------------------------------------------------------------------------------------------ */
+/* --- cad_cut.c: on a problem
+ * ------------------------------------------------------------------------------------------ */
 
 /* What cutting finds and placing reads: x->division. */
 typedef struct division {
@@ -105,7 +112,7 @@ typedef struct division {
     uint32_t *first;   /* of each sequence; sequences + 1 */
     uint32_t *home;    /* per block: the caller's rank, where homes are the caller's */
     const problem_run *held[FCP_SIDES]; /* rows and keys, as in `in`; at the caller's ranks, where those are homes */
-    const struct division *next; /* of those that several plannings keep */
+    const struct division *next; /* in the list of those that are kept for further plannings */
 } division;
 
 /* Bytes a token for the forward pass, and for the backward pass too. */
@@ -120,11 +127,11 @@ typedef struct cad_runs {
     size_t count, room;
 } cad_runs;
 
-bool cad_add(arena *a, cad_runs *list, const cad_run *r);
-bool cad_give(arena *a, cad_shares *list, const cad_run *r, uint32_t rank);
+bool cad_add_run(arena *a, cad_runs *list, const cad_run *r);
+bool cad_add_share(arena *a, cad_shares *list, const cad_run *r, uint32_t rank);
 
-/* keep.c. Chooses the runs that a bin with too much work keeps, `cap` in all; the rest is added to
- * *away. own: per run, the keys of its sequence that the bin holds. room: the work that a typical receiver takes, or
+/* keep_rows.c. Chooses the runs that a bin (a rank or a node) keeps, with at most `cap` work; the others are added to
+ * *away. own: per run, the keys of its sequence that the bin holds. room: the work that a typical receiver takes; or
  * CAD_WHOLE_RUNS: no run is cut, and one that does not fit leaves. */
 #define CAD_WHOLE_RUNS UINT64_MAX
 typedef struct cad_own {
@@ -133,28 +140,30 @@ typedef struct cad_own {
 fcp_code cad_keep(const cad_input *in, arena *a, const cad_run *runs, const cad_own *own, size_t count, uint64_t cap,
                   uint64_t room, cad_runs *kept, cad_runs *away);
 
-/* sweep.c. Runs by sequence: group g has the runs first[g] to first[g + 1] - 1; long rows come first in `order`. */
+/* sweep.c. Runs by sequence: group g has the runs first[g] to first[g + 1] - 1. `order` has the groups with the longest
+ * rows first. */
 typedef struct cad_groups {
     cad_run *runs;
     uint64_t *work; /* of each run */
-    size_t *first, *order, count;
+    size_t *first, count;
+    uint64_t *order;
 } cad_groups;
 fcp_code cad_group(const cad_input *in, arena *a, const cad_run *runs, size_t count, cad_groups *out);
 
-/* Where a sweep chooses, it asks for the next of these; 0 is what it would choose by itself. */
+/* What a sweep decides: each time that it has a choice, it takes the next `way`. 0 is its usual choice. */
 enum { CAD_DECISIONS = 128, CAD_WAYS = 8, CAD_NOTED = 24 };
 typedef struct cad_decisions {
     uint8_t way[CAD_DECISIONS]; /* below CAD_WAYS */
-    uint8_t same[CAD_NOTED];    /* of the last sweep: a bit for each way with which it would have done the same there */
-    uint32_t asked;             /* by the last sweep; it may be more than there are */
+    uint8_t same[CAD_NOTED];    /* of the last sweep: a bit for each way that would have had the same effect there */
+    uint32_t asked;             /* choices of the last sweep; there may be more than CAD_DECISIONS */
 } cad_decisions;
 
 /* Gives runs to bins that have room. room[b]: what bin b still takes; it is brought up to date. What no bin takes is
- * given to bin FCP_NONE. crumb: rooms below it are left empty. decisions: NULL: all as usual. */
+ * given to bin FCP_NONE. Rooms up to `crumb` are left empty. decisions: NULL: all as usual. */
 fcp_code cad_sweep(const cad_input *in, arena *a, const cad_groups *groups, cad_decisions *decisions, uint64_t *room,
                    uint32_t bins, uint64_t crumb, cad_shares *out);
-/* Bytes that it costs a receiver with this much room to take its share of rows which see so many keys; *out_parts: in
- * how many the keys are best divided. */
+/* The bytes that it costs a receiver to fill this room with rows that see so many keys; *out_parts: into how many
+ * segments the keys are best divided. whole: the rows are not divided along the keys yet. */
 uint64_t cad_cost(const cad_price *p, uint64_t keys, uint64_t room, bool whole, uint32_t *out_parts);
 
 /* The ranks first to first + ranks - 1, as the bins of a sweep. */
@@ -164,15 +173,20 @@ typedef struct cad_node {
     const cad_share *kept; /* what these ranks compute of their own rows */
     size_t kept_count;
 } cad_node;
-/* tries.c. As cad_sweep, but with the best decisions that it finds. now: the memory of one try. patience: how many
- * tries in a row may fail; half as many before the first success. */
+/* random_restarts.c. As cad_sweep, but with the best decisions that it finds. now: the memory of one try. patience: how
+ * many tries in a row may fail; half as many before the first success. */
 fcp_code cad_try(const cad_input *in, arena *a, arena *now, const cad_runs *runs, const cad_node *node, uint64_t crumb,
                  uint32_t patience, cad_shares *out);
 
-uint64_t cad_root(unsigned __int128 v); /* the square root, rounded down */
+/* --- cad_bound.c
+ * ------------------------------------------------------------------------------------------------------ */
 
-/* --- cad_bound.c ------------------------------------------------------------------------------------------------------ */
-
-/* Bytes that every division with these homes moves at least, if no rank is more than the tolerance over the mean. */
+/* A lower bound of the bytes that a division moves, with these homes and no rank more than the tolerance over the
+ * mean. */
 fcp_code cad_bound(const cad_input *in, arena *scratch, uint64_t *out_bytes);
+
+/* The strategy's functions: place.h. */
+fcp_code cad_cut(planning *x);
+fcp_code place_by_cad(planning *x, const place_input *in, uint32_t *home);
+fcp_code exec_by_cad(planning *x, const uint32_t *home, uint32_t *exec);
 #endif

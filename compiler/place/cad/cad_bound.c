@@ -1,29 +1,32 @@
-/* cad_bound.c: the least bytes that any division of the work moves, where homes and the tolerance are given.
+/* cad_bound.c: a lower bound of the bytes that any division of the work moves, where homes and the tolerance are given.
  *
  * Requires: homes, prices, the work of every rank's own rows against its own keys.
  * Gives: a number of bytes that no division goes below which keeps every rank within its cap.
  * Cost: O(pieces) and a few hundred divisions a rank.
  * Units: pairs, tokens, bytes.
  *
- * One rank. What own rows have with own keys, L pairs, costs nothing. To have w more, a rows and b keys come from
- * elsewhere. A key that comes meets at most g own rows, and no more than p keys meet any; a row that comes meets at
- * most h own keys, and no more than f rows meet any; and the rows that come meet the keys that come, of which a row
- * sees at most n. So
+ * One rank. Its own rows against its own keys are L pairs, and cost nothing. To compute w more pairs, it needs `a` rows
+ * and `b` keys from elsewhere. There are three kinds of such pairs.
+ *   Keys that come, with own rows: a key meets at most g own rows, and at most p of the keys meet any.
+ *   Rows that come, with own keys: a row meets at most h own keys, and at most f of the rows meet any.
+ *   Rows that come, with keys that come: a row sees at most n keys.
+ * So
  *
  *     w <= g min(b, p) + h min(a, f) + a min(b, n),        and it costs   B(w) = min  whole a + kv b.
  *
- * For a given b the least a follows. Between the places where a minimum changes, the cost is convex in b, so that only
- * these places and four stationary points need be looked at.
+ * For a given b the least a follows. Between the places where one of the minima changes, the cost is convex in b. So
+ * only those places and four stationary points are looked at.
  *
- * All ranks. The work adds up to W, and no rank has more than its cap. So all ranks together fall short of their caps
- * by S = sum of caps - W. That saves most where B falls steepest below its value at the cap: per rank, the steepest
- * chord is found, and S is given to the steepest first (a fractional knapsack). B is neither convex nor concave. The
- * chord to a w between two looked-at points is bounded by what is known at both, and near the cap by the derivative at
- * the smaller point: whole / (keys that come), because more work brings more keys.
+ * All ranks. The work adds up to W, and no rank has more than its cap. So all ranks together have S less than their
+ * caps, where S is the sum of the caps minus W. How many bytes can that save? It saves most at the rank where B falls
+ * most steeply below its value at the cap. So the steepest chord of each B is found, and S is given to the steepest
+ * first (a fractional knapsack). B is neither convex nor concave: between two points that were looked at, the chord is
+ * bounded by what is known at both; near the cap it is bounded by the derivative at the smaller point, which is whole /
+ * (keys that come), because more work brings more keys.
  */
 #include "compiler/place/cad/cad.h"
 
-#include "compiler/base/sort.h"
+#include "compiler/base/integers.h"
 
 enum { LOOKS = 16, SCALE = 20 /* chords are in bytes for each 2^20 pairs */ };
 
@@ -32,12 +35,10 @@ typedef struct rank_of {
     uint64_t g, p, h, f, n;
 } rank_of;
 
-static uint64_t least_of(uint64_t a, uint64_t b) { return a < b ? a : b; }
-
 /* Bytes of `w` pairs with b keys from elsewhere, rounded down; UINT64_MAX: impossible. *far: more than f rows come. */
 static uint64_t cost_with(const rank_of *r, const cad_price *price, uint64_t w, uint64_t b, bool *far) {
-    unsigned __int128 with_own = (unsigned __int128)r->g * least_of(b, r->p);
-    uint64_t keys = least_of(b, r->n);
+    unsigned __int128 with_own = (unsigned __int128)r->g * min_u64(b, r->p);
+    uint64_t keys = min_u64(b, r->n);
     *far = false;
     if (with_own >= w) return price->kv * b;
     uint64_t rest = w - (uint64_t)with_own;
@@ -49,7 +50,7 @@ static uint64_t cost_with(const rank_of *r, const cad_price *price, uint64_t w, 
     return price->kv * b + (uint64_t)((unsigned __int128)price->whole * rest / keys);
 }
 
-/* B(w), and the keys that come. */
+/* B(w); *out_keys: the keys that come. */
 static uint64_t least_cost(const rank_of *r, const cad_price *price, uint64_t w, uint64_t *out_keys) {
     const unsigned __int128 ratio_w = (unsigned __int128)price->whole;
     uint64_t at[16], count = 0, best = UINT64_MAX;
@@ -64,14 +65,14 @@ static uint64_t least_cost(const rank_of *r, const cad_price *price, uint64_t w,
         uint64_t x = (w - (uint64_t)gp) / r->f;
         at[count++] = x > r->h ? x - r->h : 0;
     }
-    uint64_t root = cad_root((w + (unsigned __int128)r->g * r->h) / kv * ratio_w);
+    uint64_t root = square_root((w + (unsigned __int128)r->g * r->h) / kv * ratio_w);
     at[count++] = root > r->h ? root - r->h : 0;
     if (w > gp) {
-        root = cad_root((w - gp) / kv * ratio_w);
+        root = square_root((w - gp) / kv * ratio_w);
         at[count++] = root > r->h ? root - r->h : 0;
     }
-    if (w > hf) at[count++] = cad_root((w - hf) / kv * ratio_w);
-    if (w > gp + hf) at[count++] = cad_root((w - gp - hf) / kv * ratio_w);
+    if (w > hf) at[count++] = square_root((w - hf) / kv * ratio_w);
+    if (w > gp + hf) at[count++] = square_root((w - gp - hf) / kv * ratio_w);
     *out_keys = 0;
     for (uint64_t i = 0; i < count; i++)
         for (uint64_t b = at[i] ? at[i] - 1 : 0; b <= at[i] + 1; b++) {
@@ -96,8 +97,8 @@ static uint64_t steepest(const rank_of *r, const cad_price *price, uint64_t top)
         uint64_t most = chord(top - bytes, r->need - here);
         bool far = false;
         if (before) cost_with(r, price, r->need, keys, &far);
-        uint64_t seen = least_of(keys, r->n) + (far ? 0 : r->h);
-        if (before && seen) most = least_of(most, chord(price->whole, seen));
+        uint64_t seen = min_u64(keys, r->n) + (far ? 0 : r->h);
+        if (before && seen) most = min_u64(most, chord(price->whole, seen));
         if (most > steep) steep = most;
         before = here;
         if (i < LOOKS) bytes = least_cost(r, price, here, &keys);
@@ -107,7 +108,7 @@ static uint64_t steepest(const rank_of *r, const cad_price *price, uint64_t top)
 
 /* --- what ranks have ---------------------------------------------------------------------------------------------- */
 
-/* The longest row of the mask; a bound of it where the table is coarse. */
+/* The most keys that a row sees; an upper bound of it where the table is coarse. */
 static uint64_t longest_row(const cad_input *in) {
     uint64_t longest = 0;
     for (uint32_t s = 0; s < in->pairs.sequences; s++) {
@@ -126,10 +127,10 @@ static uint64_t longest_row(const cad_input *in) {
     return longest;
 }
 
-/* Rows of `r` if some of them see one of its keys. */
+/* The number of rows of `r` if some of them see one of its keys, else 0. */
 static uint64_t rows_if_any(const cad_pairs *p, const cad_run *r) { return cad_work(p, r) ? r->y - r->x : 0; }
 
-/* Adds a piece of keys, and the pieces of rows of the same rank and sequence, to what the rank has. */
+/* Adds a piece of keys, and a piece of rows of the same rank and sequence, to what the rank has. */
 static void add_piece(const cad_input *in, const problem_run *rows, const problem_run *keys, rank_of *r,
                       uint64_t *own) {
     const cad_pairs *p = &in->pairs;
@@ -205,10 +206,10 @@ fcp_code cad_bound(const cad_input *in, arena *scratch, uint64_t *out_bytes) {
         if (most >= bytes[r]) {
             sum -= bytes[r];
             uint64_t spent = (uint64_t)(((unsigned __int128)bytes[r] << SCALE) / steep[r]);
-            slack -= least_of(spent, slack);
+            slack -= min_u64(spent, slack);
         } else {
             uint64_t saved = (uint64_t)most + 1;
-            sum -= least_of(saved, bytes[r]);
+            sum -= min_u64(saved, bytes[r]);
             slack = 0;
         }
     }

@@ -1,4 +1,4 @@
-/* cad_cut.c: cad on a problem: where homes are, what is computed where, and blocks that end wherever one of these changes.
+/* cad_cut.c: cad on a problem: finds homes, divides the work, and cuts blocks that end wherever one of the two changes.
  *
  * Requires: checked lengths, without blocks.
  * Gives: x->division; blocks of at most x->block tokens; then, with tiles, a home for each block and a rank for each
@@ -6,20 +6,22 @@
  * Cost: dividing the work; O(pieces log pieces); O(tiles x shares of a row) to place. With base = fcp the batch is cut
  *     and placed once more before.
  *
- * A block ends at multiples of the block size, where another rank's tokens begin, and where a share begins or ends. So
- * every tile lies in one share. Pieces shorter than a block share one if they have the same home, if the same rank
- * computes all rows of each, and if the same ranks read their keys. Then nothing travels that is not needed. Ring and
- * zigzag as bases cut short sequences into a few tokens for each rank; of those, pieces with the same number go to the
- * same ranks, and are packed.
+ * A block ends at multiples of the block size, where another rank's tokens begin, and where a share of the work begins
+ * or ends. So every tile lies in one share. Several pieces that are shorter than a block are put into one block if they
+ * have the same home, if the same rank computes all rows of each, and if the same ranks read their keys. Then nothing
+ * travels that is not needed. With ring or zigzag as base, short sequences are cut into a few tokens for each rank;
+ * pieces of these with the same number go to the same ranks, so they share blocks.
  */
-
 #include <string.h>
 
+#include "compiler/base/integers.h"
 #include "compiler/base/memo.h"
 #include "compiler/base/sort.h"
 #include "compiler/planning/pair.h"
 #include "compiler/place/cad/cad.h"
+#include "compiler/place/fcp/place_fcp.h"
 #include "compiler/problem/faults.h"
+#include "runtime/plan/bytes.h"
 
 /* --- homes -------------------------------------------------------------------------------------------------------- */
 
@@ -35,16 +37,12 @@ static bool add_run(planning *x, run_list *l, uint32_t sequence, uint32_t rank, 
         last->end = end;
         return true;
     }
-    if (l->count == l->room) {
-        problem_run *grown = arena_grow(&x->work, l->at, l->count, &l->room, sizeof *grown);
-        if (!grown) return false;
-        l->at = grown;
-    }
+    if (!(l->at = arena_grow(&x->work, l->at, l->count, &l->room, sizeof *l->at))) return false;
     l->at[l->count++] = (problem_run){sequence, rank, start, end};
     return true;
 }
 
-/* The chunks of ring or zigzag as homes. */
+/* Homes where ring or zigzag would put the chunks of each sequence. */
 static fcp_code chunk_homes(planning *x, fcp_side side, uint32_t per_rank, run_list *out) {
     const problem *p = x->problem;
     uint32_t holders = p->ranks - x->program->servers, parts = holders * per_rank;
@@ -59,7 +57,7 @@ static fcp_code chunk_homes(planning *x, fcp_side side, uint32_t per_rank, run_l
     return FCP_OK;
 }
 
-/* The homes that fcp would choose for the blocks that it would cut. */
+/* Homes that fcp would choose: cuts the batch and places it, in a planning of its own. */
 static fcp_code fcp_homes(planning *x, run_list out[FCP_SIDES]) {
     planning other = *x;
     other.memory = (arena){.pool = x->memory.pool};
@@ -114,7 +112,7 @@ static fcp_code find_homes(planning *x, cad_input *in) {
 
 /* --- prices ------------------------------------------------------------------------------------------------------- */
 
-/* Partial results count as in fp32, whatever they travel in. */
+/* Partial results count as fp32, in whatever type they travel. */
 cad_price cad_price_of(const struct fcpc_program *g, bool backward) {
     const fcp_problem p = problem_early_facts(g);
     const uint64_t q = fcp_slot_bytes(&p, FCP_Q, FCP_FORWARD), back = fcp_slot_bytes(&p, FCP_Q, FCP_BACKWARD);
@@ -128,14 +126,14 @@ cad_price cad_price_of(const struct fcpc_program *g, bool backward) {
     return price;
 }
 
-/* Kernels run at four sevenths of the cluster's FLOPs, as in weigh.c. */
 static cad_wire wire_of(const struct fcpc_program *g) {
     const fcp_problem p = problem_early_facts(g);
     const uint64_t heads = mc_uses(g->mask) & MC_USES_H ? 1 : g->heads;
     cad_wire wire = {fcp_slot_bytes(&p, FCP_Q, FCP_FORWARD), fcp_slot_bytes(&p, FCP_KV, FCP_FORWARD), 0};
     if (g->nodes < 2 || !g->cluster.flops) return wire;
     const unsigned __int128 operations =
-        (unsigned __int128)heads * fcp_pair_flops(g->head_dim, g->value_dim, FCP_FORWARD) * 1000000 * 7 / 4;
+        (unsigned __int128)heads * fcp_pair_flops(g->head_dim, g->value_dim, FCP_FORWARD) * 1000000 *
+        PLACE_FLOPS_OF / PLACE_FLOPS_PART;
     const unsigned __int128 bytes = operations * g->cluster.inter / g->cluster.flops;
     wire.bytes = bytes > UINT64_MAX ? UINT64_MAX : (uint64_t)bytes;
     return wire;
@@ -175,9 +173,7 @@ static const uint32_t *number_multiples(arena *a, const uint64_t *cut, uint32_t 
     return at;
 }
 
-enum { TABLE_SUMS = 1 << 19, KEYS_TO_ROWS = 4 };
-
-/* The tables of the sequences `first` to `end` - 1, for which one object is asked. */
+/* The part of one thread: the tables of the sequences `first` to `end` - 1, made with one `cells` object. */
 typedef struct tabling {
     const cad_input *in;
     cells *of;
@@ -192,13 +188,14 @@ typedef struct tabling {
 
 static uint64_t table_work(const cad_table *t) { return t->sum[(size_t)t->row_cuts * t->key_cuts - 1]; }
 
-/* Is the sequence a single piece, also when tiles are made? Then its cells are needed anyway, and are kept. */
+/* Will the sequence be a single piece when tiles are made? Then its cells are needed again, and are asked for in the
+ * way that keeps them. */
 static bool is_block(const planning *x, uint32_t s, const cad_table *t) {
     const problem *p = x->problem;
     return x->kept && t->row_cuts == 2 && t->key_cuts == 2 && p->queries[s] <= x->block && p->lengths[s] <= x->block;
 }
 
-/* The sums of one sequence, of rows cut at multiples of the step and keys at four times that. */
+/* Makes the table of one sequence: rows are cut at multiples of the step, keys at four times that. */
 static fcp_code make_table(planning *x, tabling *g, uint32_t s) {
     const problem *p = x->problem;
     const mc_env env = problem_env(p, s);
@@ -210,9 +207,10 @@ static fcp_code make_table(planning *x, tabling *g, uint32_t s) {
     uint64_t *rows = side_cuts(a, g->in->rows, first[0][s], first[0][s + 1], p->queries[s], g->step,
                                &t->row_cuts);
     uint64_t *keys = side_cuts(a, g->in->keys, first[1][s], first[1][s + 1], p->lengths[s],
-                               g->step * KEYS_TO_ROWS, &t->key_cuts);
-    const uint32_t *row_at = rows && g->step ? number_multiples(a, rows, t->row_cuts, g->step) : NULL,
-                   *key_at = keys && g->step ? number_multiples(a, keys, t->key_cuts, g->step * KEYS_TO_ROWS) : NULL;
+                               g->step * CAD_KEYS_TO_ROWS, &t->key_cuts);
+    const uint64_t key_step = g->step * CAD_KEYS_TO_ROWS;
+    const uint32_t *row_at = rows && g->step ? number_multiples(a, rows, t->row_cuts, g->step) : NULL;
+    const uint32_t *key_at = keys && g->step ? number_multiples(a, keys, t->key_cuts, key_step) : NULL;
     if (g->step && (!row_at || !key_at)) return FCP_E_NO_MEMORY;
     uint64_t *sum = rows && keys ? ARENA_ZNEW(a, uint64_t, (size_t)t->row_cuts * t->key_cuts) : NULL;
     if (!sum) return FCP_E_NO_MEMORY;
@@ -236,14 +234,14 @@ static fcp_code make_table(planning *x, tabling *g, uint32_t s) {
     t->row_cut = rows;
     t->key_cut = keys;
     t->row_step = g->step;
-    t->key_step = g->step * KEYS_TO_ROWS;
+    t->key_step = key_step;
     t->row_at = row_at;
     t->key_at = key_at;
     t->sum = sum;
     return FCP_OK;
 }
 
-/* Reports no error, because this may be a second thread. */
+/* Makes the tables of one part. Reports no error, because this may be a second thread. */
 static fcp_code make_stretch(planning *x, void *given) {
     tabling *g = given;
     fcp_code code = FCP_OK;
@@ -262,8 +260,9 @@ static fcp_code make_all(planning *x, tabling *earlier, tabling *later) {
     return g->fault.kind != MC_OK ? faults_report(x, code, FAULTS_MASK, g->sequence, &g->fault) : code;
 }
 
-/* Sums for a mask that is not causal: of every sequence between its runs; of those that have more than a 16th of a
- * rank's share, finer, in steps that grow until the tables hold no more than TABLE_SUMS. */
+/* Makes the tables for a mask that is not causal: first of every sequence between its runs; then finer ones of those
+ * that have more than a 16th of a rank's share, at steps so large that all of them hold at most about
+ * CAD_TABLE_SUMS. */
 static fcp_code make_tables(planning *x, cad_input *in) {
     const problem *p = x->problem;
     problem_kept *kept = (cad_base)x->program->base == CAD_BASE_CALLER ? x->kept : NULL;
@@ -281,7 +280,8 @@ static fcp_code make_tables(planning *x, cad_input *in) {
         for (uint32_t i = 0; i < count; i++) first[side][runs[i].sequence + 1]++;
         for (uint32_t s = 0; s < p->sequences; s++) first[side][s + 1] += first[side][s];
     }
-    /* where nobody will ask a second object again, what it found out anew the first one knew */
+    /* a second `cells` object is worth making only if it is kept for later, because it learns what the first one
+     * knows */
     tabling a = {.in = in, .runs = first, .tables = tables, .end = x->kept ? problem_second(p) : p->sequences}, b = a;
     b.first = a.end, b.end = p->sequences;
     if (kept) a.memory = &kept->memory, b.memory = &kept->memory_second;
@@ -295,9 +295,9 @@ static fcp_code make_tables(planning *x, cad_input *in) {
     for (uint32_t s = 0; s < p->sequences && !code; s++)
         if (table_work(&tables[s]) >= least)
             heavy += (unsigned __int128)(p->queries[s] / in->pairs.shard + 1) *
-                     (p->lengths[s] / in->pairs.shard / KEYS_TO_ROWS + 1);
+                     (p->lengths[s] / in->pairs.shard / CAD_KEYS_TO_ROWS + 1);
     uint64_t step = in->pairs.shard;
-    for (; heavy > TABLE_SUMS; heavy /= 4) step *= 2;
+    for (; heavy > CAD_TABLE_SUMS; heavy /= 4) step *= 2;
     a.step = b.step = step;
     a.least = b.least = least;
     if (!code) code = make_all(x, &a, &b);
@@ -329,27 +329,22 @@ typedef struct cutter {
     division *d;
     problem_part *parts;
     size_t count, room;
-    uint64_t *cut, *other;
+    uint64_t *cut;
     size_t cut_count, cut_room;
-    memo places;        /* by who computes the rows, and who reads the keys: a number */
-    int64_t *place;     /* of the piece at hand: these ranks, the readers in ascending order */
+    memo places;        /* the number of each set of ranks that need a short piece */
+    int64_t *place;     /* of the piece at hand: the rank that computes its rows, then the readers, ascending */
     uint32_t *read_by;  /* per rank: the last piece that it was found to read, + 1 */
     uint64_t *ranks[2]; /* for sorting */
 } cutter;
 
 static bool add_cut(cutter *c, uint64_t at) {
-    if (c->cut_count == c->cut_room) {
-        uint64_t *grown = arena_grow(&c->x->scratch, c->cut, c->cut_count, &c->cut_room, sizeof *grown);
-        c->other = grown ? ARENA_NEW(&c->x->scratch, uint64_t, c->cut_room) : NULL;
-        if (!c->other) return false;
-        c->cut = grown;
-    }
+    if (!(c->cut = arena_grow(&c->x->scratch, c->cut, c->cut_count, &c->cut_room, sizeof *c->cut))) return false;
     c->cut[c->cut_count++] = at;
     return true;
 }
 
-/* Looks at who computes the rows of tokens start to end - 1 and who reads their keys: fills c->place. Returns how many
- * words of it; 0: several ranks compute the rows, or nobody needs anything. */
+/* Fills c->place for the tokens start to end - 1: the rank that computes their rows, and the ranks that read their
+ * keys. Returns its number of words; 0: several ranks compute the rows, or no rank needs anything. */
 static size_t find_place(cutter *c, uint32_t s, uint32_t holds, uint64_t start, uint64_t end) {
     const division *d = c->d;
     size_t readers = 0;
@@ -375,8 +370,9 @@ static size_t find_place(cutter *c, uint32_t s, uint32_t holds, uint64_t start, 
     return readers || c->place[0] != FCP_NONE ? readers + 1 : 0;
 }
 
-/* Says of the last piece, which is shorter than a block, with which others it may share one. first: the first piece of
- * its sequence; no two of a sequence share a block. Where one rank does all, the place is that rank. */
+/* Chooses the place of the last piece, which is shorter than a block: pieces with the same home and the same place may
+ * share a block. If one rank computes and reads all of the piece, the place is that rank; else it is the number of the
+ * set of ranks. first: the first piece of its sequence; no two pieces of a sequence share a block. */
 static fcp_code choose_place(cutter *c, size_t first) {
     problem_part *made = &c->parts[c->count - 1];
     size_t words = find_place(c, made->sequence, made->holds, made->start, made->start + made->length);
@@ -410,7 +406,9 @@ static fcp_code cut_sequence(cutter *c, uint32_t s, uint32_t holds, const proble
         if (holds & FCP_HOLDS_KV && !alone && (!add_cut(c, r->k0) || !add_cut(c, r->k1))) return FCP_E_NO_MEMORY;
     }
     if (!add_cut(c, n)) return FCP_E_NO_MEMORY;
-    sort_u64(c->cut, c->other, c->cut_count);
+    uint64_t *other = ARENA_NEW(&c->x->scratch, uint64_t, c->cut_count);
+    if (!other) return FCP_E_NO_MEMORY;
+    sort_u64(c->cut, other, c->cut_count);
     uint64_t at = 0;
     size_t first = c->count;
     uint32_t run = 0;
@@ -419,11 +417,8 @@ static fcp_code cut_sequence(cutter *c, uint32_t s, uint32_t holds, const proble
         uint64_t to = c->cut[i], end = (at / block + 1) * block;
         if (to > end) to = end;
         while (runs[run].end <= at) run++;
-        if (c->count == c->room) {
-            problem_part *grown = arena_grow(&c->x->scratch, c->parts, c->count, &c->room, sizeof *grown);
-            if (!grown) return FCP_E_NO_MEMORY;
-            c->parts = grown;
-        }
+        c->parts = arena_grow(&c->x->scratch, c->parts, c->count, &c->room, sizeof *c->parts);
+        if (!c->parts) return FCP_E_NO_MEMORY;
         c->parts[c->count++] = (problem_part){.sequence = s, .length = (uint32_t)(to - at), .home = runs[run].rank,
                                               .place = FCP_NONE, .holds = holds, .start = at};
         fcp_code code = to - at < block ? choose_place(c, first) : FCP_OK;
@@ -433,7 +428,7 @@ static fcp_code cut_sequence(cutter *c, uint32_t s, uint32_t holds, const proble
     return FCP_OK;
 }
 
-/* Shares by sequence; of one sequence in the order in which they were found. */
+/* Sorts the shares by sequence; those of one sequence stay in order. */
 static fcp_code sort_shares(arena *memory, const cad_shares *found, division *d) {
     uint32_t sequences = d->in.pairs.sequences;
     d->first = ARENA_ZNEW(memory, uint32_t, sequences + (size_t)2);
@@ -446,8 +441,9 @@ static fcp_code sort_shares(arena *memory, const cad_shares *found, division *d)
 }
 
 /* Fills shares and `first` of d. How the work is divided does not depend on the size of blocks, nor on what is
- * scheduled later. So plannings of one batch that keep answers divide it once for each tolerance. */
-static fcp_code divide(planning *x, division *d) {
+ * scheduled later. So if several plannings of one batch share what they find (x->kept), it is divided once for each
+ * tolerance. */
+static fcp_code divide_work(planning *x, division *d) {
     problem_kept *kept = (cad_base)x->program->base == CAD_BASE_CALLER ? x->kept : NULL;
     cad_shares found;
     for (const division *k = kept ? kept->divisions : NULL; k; k = k->next)
@@ -473,8 +469,8 @@ static fcp_code divide(planning *x, division *d) {
     return code;
 }
 
-/* Work is divided among the ranks of the problem. Where each stands for several of the caller's, tokens stay at those,
- * and `in` gets runs that are at the ranks of the problem. */
+/* Work is divided among the ranks of the problem. If each of these stands for several ranks of the caller, tokens stay
+ * at the caller's (d->held), and d->in gets runs at the ranks of the problem. */
 static fcp_code find_held(planning *x, division *d) {
     const problem *p = x->problem;
     const bool split = d->in.keys != d->in.rows;
@@ -505,7 +501,7 @@ fcp_code cad_cut(planning *x) {
     fcp_code code = problem_check_blocks(x);
     if (!code) code = cad_input_of(x, &c.d->in);
     if (!code) code = find_held(x, c.d);
-    if (!code) code = divide(x, c.d);
+    if (!code) code = divide_work(x, c.d);
     for (int side = 0; side < (p->split ? FCP_SIDES : 1) && !code; side++) {
         const problem_run *runs = c.d->held[side];
         uint32_t total = side ? c.d->in.key_count : c.d->in.row_count, from = 0;
@@ -539,25 +535,30 @@ fcp_code exec_by_cad(planning *x, const uint32_t *home, uint32_t *exec) {
     const problem *p = x->problem;
     const division *d = x->division;
     const cad_share **near = ARENA_NEW(&x->scratch, const cad_share *, p->tile_count + (size_t)1);
+    uint32_t count = 0, at = 0, sequence = FCP_NONE;
+    uint64_t from = 0, until = 0; /* `near` are the shares of the rows that begin from `from` to `until` - 1 */
     (void)home;
     if (!near) return FCP_E_NO_MEMORY;
     for (uint32_t b = 0; b < p->block_count; b++) {
-        uint32_t count = 0;
         if (planning_stopped_at(x, b)) return FCP_E_INTERRUPTED;
         for (uint32_t t = p->tile_start[b]; t < p->tile_start[b + 1]; t++) {
             const fcp_part *part_of = &p->parts[p->tile_part[t]];
             const fcp_piece *q = &p->pieces[part_of->q_piece], *k = &p->pieces[part_of->k_piece];
-            if (t == p->tile_start[b] || p->blocks[b].pieces > 1) { /* the shares of these rows */
-                count = 0;
-                for (uint32_t i = d->first[q->sequence]; i < d->first[q->sequence + 1]; i++)
-                    if (d->shares[i].run.x <= q->start && q->start < d->shares[i].run.y) near[count++] = &d->shares[i];
+            if (q->sequence != sequence || q->start < from || q->start >= until) {
+                sequence = q->sequence, from = q->start, until = UINT64_MAX, count = at = 0;
+                for (uint32_t i = d->first[sequence]; i < d->first[sequence + 1]; i++) {
+                    const cad_run *r = &d->shares[i].run;
+                    if (r->x <= from && from < r->y) near[count++] = &d->shares[i];
+                    until = min_u64(until, r->x > from ? r->x : r->y > from ? r->y : UINT64_MAX);
+                }
             }
-            uint32_t i = 0;
-            while (i < count && (k->start < near[i]->run.k0 || k->start >= near[i]->run.k1)) i++;
-            if (i == count)
+            uint32_t tries = 0; /* mostly the share of the tile before */
+            for (; tries < count && (k->start < near[at]->run.k0 || k->start >= near[at]->run.k1); tries++)
+                at = at + 1 < count ? at + 1 : 0;
+            if (tries == count)
                 return planning_fail(x, FCP_E_INTERNAL, SPAN_NONE, "tile %u of block %u is in no share of the work",
                                      t, b);
-            exec[t] = near[i]->rank;
+            exec[t] = near[at]->rank;
         }
     }
     return FCP_OK;

@@ -1,4 +1,4 @@
-/* pair_counts.c: how many pairs the mask leaves of some rows against some keys.
+/* pair_counts.c: how many pairs the mask allows of some rows against some keys.
  *
  * Requires: a causal mask, or a table of sums for each sequence.
  * Gives: the pairs of a run, and where to cut a run so that a part of it has a given number of pairs.
@@ -6,12 +6,13 @@
  *     4; under the causal mask mostly none.
  *
  * Causal: the row at position q has min(q + 1, k1) - k0 of the keys k0 to k1 - 1, or none. Summed over rows this is a
- * triangle, a rectangle, or a triangle below a rectangle.
+ * triangle, a rectangle, or a triangle on top of a rectangle.
  */
+#include "compiler/base/bisect.h"
 #include "compiler/place/cad/cad.h"
 
-/* Keys before `k` that rows at positions a to b - 1 see, summed: each sees the keys up to its own position. */
-static uint64_t below(int64_t a, int64_t b, int64_t k) {
+/* The pairs of rows at positions a to b - 1 with the keys before `k`: each row sees the keys up to its own position. */
+static uint64_t causal_pairs(int64_t a, int64_t b, int64_t k) {
     if (a < 0) a = 0; /* rows before the first key see nothing */
     if (b <= a || k <= 0) return 0;
     int64_t turn = k < a ? a : k < b ? k : b; /* rows from here on see all k keys */
@@ -24,8 +25,8 @@ static int64_t first_position(const cad_pairs *p, uint32_t s) {
     return p->top_left ? 0 : (int64_t)p->keys[s] - (int64_t)p->queries[s];
 }
 
-/* The number of the cut at `at`, or of the last one before it. Between two multiples of the step there is hardly ever
- * another cut. */
+/* The number of the cut at `at`, or of the last one before it. With a step the search begins at a multiple of it;
+ * between two multiples there is hardly ever another cut. */
 static uint32_t cut_index(const uint64_t *cut, uint32_t cuts, uint64_t step, const uint32_t *multiple, uint64_t at) {
     uint32_t low = 0, high = cuts;
     if (step) {
@@ -33,12 +34,8 @@ static uint32_t cut_index(const uint64_t *cut, uint32_t cuts, uint64_t step, con
         while (low + 1 < cuts && cut[low + 1] <= at) low++;
         return low;
     }
-    while (high - low > 1) {
-        uint32_t mid = low + (high - low) / 2;
-        if (cut[mid] <= at) low = mid;
-        else high = mid;
-    }
-    return low;
+    BISECT(low, high, i, cut[i] <= at)
+    return low ? low - 1 : 0;
 }
 
 static uint32_t row_index(const cad_table *t, uint64_t at) {
@@ -61,7 +58,7 @@ static uint64_t work_of(const cad_pairs *p, uint32_t s, uint64_t x, uint64_t y, 
     if (x >= y || k0 >= k1) return 0;
     if (p->tables) return table_work(&p->tables[s], x, y, k0, k1);
     int64_t first = first_position(p, s), a = first + (int64_t)x, b = first + (int64_t)y;
-    return below(a, b, (int64_t)k1) - below(a, b, (int64_t)k0);
+    return causal_pairs(a, b, (int64_t)k1) - causal_pairs(a, b, (int64_t)k0);
 }
 
 uint64_t cad_work(const cad_pairs *p, const cad_run *r) { return work_of(p, r->sequence, r->x, r->y, r->k0, r->k1); }
@@ -86,8 +83,8 @@ uint64_t cad_span(const cad_pairs *p, const cad_run *r) {
 
 /* --- cuts --------------------------------------------------------------------------------------------------------- */
 
-/* The cuts from `low` to `high`, by number: 0 is low, `last` is high, and between them are the table's or the multiples
- * of shard. */
+/* The cuts from `low` to `high`, numbered from 0: cut 0 is low, cut `last` is high, and between them are those of the
+ * table, or else the multiples of shard. */
 typedef struct cuts {
     const uint64_t *listed; /* NULL: multiples */
     uint64_t low, high, first, shard;
@@ -115,7 +112,7 @@ static uint64_t cut_at(const cuts *c, uint32_t i) {
     return i == 0 ? c->low : i >= c->last ? c->high : (c->first + i - 1) * c->shard;
 }
 
-/* Where a table has a run: the line of sums before its rows, and that with them; its first key cut, and its last. */
+/* Where a run is in a table: the line of sums above its rows, the line at their end; its first and last key cut. */
 typedef struct lines {
     const uint64_t *above, *under;
     uint32_t from, to;
@@ -123,7 +120,7 @@ typedef struct lines {
 
 enum { FEW_RUNS = 8 };
 
-/* What is asked of a cut: the work of `runs` before it or from it on. */
+/* A search for a cut: how much work have `runs` from each cut on, or before it? */
 typedef struct question {
     const cad_pairs *pairs;
     cuts at;
@@ -135,7 +132,7 @@ typedef struct question {
     lines lines[FEW_RUNS];
 } question;
 
-/* Looks up once what each cut is asked about. */
+/* Finds the runs in the table, once for all cuts that are tried. */
 static void find_lines(question *q) {
     if (!q->pairs->tables || q->count > FEW_RUNS) return;
     const cad_table *t = q->table = &q->pairs->tables[q->runs[0].sequence];
@@ -181,10 +178,11 @@ static uint64_t work_at(const question *q, uint32_t i) {
     return work;
 }
 
-/* The cut farthest from `in` on the way to `out` at which the work is at most `most`; at `in` it is 0. Work grows about
- * evenly from cut to cut, so the next cut to look at is where `most` would then be: 4 sums in place of 10. Where it
- * does not, the middle is looked at every third time. Which cuts are looked at does not change the answer. */
-static uint64_t farthest(question *q, uint32_t in, uint32_t out, uint64_t most, uint64_t *out_work) {
+/* The cut farthest from cut number `in` on the way to `out` at which the work is at most `most`; at `in` it is 0. It is
+ * found by interpolation search: work grows about evenly from cut to cut, so the cut is tried where `most` would then
+ * be. That takes 4 sums, and halving 10. From the sixth step on every third one halves, for work that grows
+ * unevenly. */
+static uint64_t farthest_cut(question *q, uint32_t in, uint32_t out, uint64_t most, uint64_t *out_work) {
     find_lines(q);
     uint64_t at_in = 0, at_out = work_at(q, out);
     if (at_out <= most) in = out, at_in = at_out;
@@ -202,8 +200,8 @@ static uint64_t farthest(question *q, uint32_t in, uint32_t out, uint64_t most, 
     return cut_at(&q->at, in);
 }
 
-/* How many rows from the last one up have at most `most` work, where the last sees `keys` and each one before it a key
- * less. */
+/* How many rows, counted from the last one up, have at most `most` work together, where the last one sees `keys` keys
+ * and each one before it a key less. */
 static uint64_t rows_of_triangle(uint64_t keys, uint64_t most) {
     const double side = 2.0 * (double)keys + 1, under = side * side - 8.0 * (double)most;
     uint64_t n = (uint64_t)((side - (under > 0 ? __builtin_sqrt(under) : 0)) / 2);
@@ -266,7 +264,7 @@ static bool keys_at_once(const question *q, uint64_t most, uint64_t *out_cut, ui
 uint64_t cad_last_rows(const cad_pairs *p, const cad_run *r, uint64_t most, uint64_t *out_work) {
     uint64_t cut;
     question q = {p, cuts_of(p, r->sequence, true, r->x, r->y), r, 1, ROWS_FROM};
-    return rows_at_once(&q, most, &cut, out_work) ? cut : farthest(&q, q.at.last, 0, most, out_work);
+    return rows_at_once(&q, most, &cut, out_work) ? cut : farthest_cut(&q, q.at.last, 0, most, out_work);
 }
 
 uint64_t cad_first_keys(const cad_pairs *p, const cad_run *runs, size_t count, uint64_t k0, uint64_t k1, uint64_t most,
@@ -275,13 +273,13 @@ uint64_t cad_first_keys(const cad_pairs *p, const cad_run *runs, size_t count, u
     *out_work = 0;
     if (!count) return k0;
     question q = {p, cuts_of(p, runs[0].sequence, false, k0, k1), runs, count, KEYS_BEFORE};
-    return keys_at_once(&q, most, &cut, out_work) ? cut : farthest(&q, 0, q.at.last, most, out_work);
+    return keys_at_once(&q, most, &cut, out_work) ? cut : farthest_cut(&q, 0, q.at.last, most, out_work);
 }
 
 uint64_t cad_last_keys(const cad_pairs *p, const cad_run *r, uint64_t most) {
     uint64_t work;
     question q = {p, cuts_of(p, r->sequence, false, r->k0, r->k1), r, 1, KEYS_FROM};
-    return farthest(&q, q.at.last, 0, most, &work);
+    return farthest_cut(&q, q.at.last, 0, most, &work);
 }
 
 uint64_t cad_row_before(const cad_pairs *p, const cad_run *r) {

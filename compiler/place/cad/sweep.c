@@ -1,4 +1,4 @@
-/* sweep.c: gives runs of rows to bins that have room, in shares of good shape.
+/* sweep.c: gives runs of rows to bins (ranks or nodes) that have room, in rectangles of good shape.
  *
  * Requires: runs in groups, one for each sequence (cad_group); the room of every bin; decisions, or none.
  * Gives: shares. No bin gets more than its room. What no bin has room for goes to FCP_NONE.
@@ -6,8 +6,8 @@
  * Units: pairs, bytes.
  *
  * What shape is good. A bin that takes W pairs needs x rows and y keys, x y >= W. A row costs `part` bytes, a key `kv`.
- * The sum is least at y = sqrt(W part / kv). So rows that see few more keys than that are taken whole, and rows that
- * see many more are divided between several bins, each with a segment of the keys. The more room, the larger y: so long
+ * The sum is least at y = sqrt(W part / kv). So rows that see few more keys than that are taken whole. Rows that see
+ * many more are divided between several bins, each with a segment of the keys. The more room, the larger y: so long
  * rows go to the bins with most room.
  *
  * How bins are filled. The rows of a sequence are taken from the last one down. In each turn a few bins are chosen
@@ -22,45 +22,26 @@
  *         |  bin 4   |  bin 5      |  bin 6 |
  *
  * So each bin is filled at once. Room that is left over would be filled with a small share later, and small shares cost
- * most for each pair. The rows that are left of a sequence go to the bin that they fill best.
+ * most for each pair. When few rows of a sequence are left, they go to the bin that they fill best.
  *
- * The caller can change these choices (`decide`): the order of sequences, the first bin, one part more or less, or that
- * bins of similar room are put together. tries.c looks for better decisions.
+ * The caller can change some choices (cad_decisions): the order of sequences, the first bin of a strip, one part more
+ * or less, and whether bins of similar room are put together. random_restarts.c looks for better ones.
  */
 #include "compiler/place/cad/cad.h"
 
 #include <string.h>
 
+#include "compiler/base/bisect.h"
+#include "compiler/base/integers.h"
 #include "compiler/base/sort.h"
 
-enum { PARTS_MOST = 64, SMALL_STEPS = 16 };
-
-bool cad_give(arena *a, cad_shares *list, const cad_run *r, uint32_t rank) {
-    if (list->count == list->room) {
-        cad_share *grown = arena_grow(a, list->at, list->count, &list->room, sizeof *grown);
-        if (!grown) return false;
-        list->at = grown;
-    }
+bool cad_add_share(arena *a, cad_shares *list, const cad_run *r, uint32_t rank) {
+    if (!(list->at = arena_grow(a, list->at, list->count, &list->room, sizeof *list->at))) return false;
     list->at[list->count++] = (cad_share){*r, rank};
     return true;
 }
 
 /* --- prices ------------------------------------------------------------------------------------------------------- */
-
-uint64_t cad_root(unsigned __int128 v) {
-    if (!v) return 0;
-    if (v >> 52 == 0) { /* exact as a double */
-        uint64_t x = (uint64_t)__builtin_sqrt((double)v);
-        while ((unsigned __int128)x * x > v) x--;
-        while ((unsigned __int128)(x + 1) * (x + 1) <= v) x++;
-        return x;
-    }
-    uint64_t high = (uint64_t)(v >> 64);
-    unsigned bits = high ? 128 - (unsigned)__builtin_clzll(high) : 64 - (unsigned)__builtin_clzll((uint64_t)v);
-    unsigned __int128 x = (unsigned __int128)1 << (bits + 1) / 2, y; /* at least the root */
-    while ((y = (x + v / x) / 2) < x) x = y;
-    return (uint64_t)x;
-}
 
 /* price * room * parts / keys, without overflow. */
 static uint64_t rows_cost(uint64_t price, uint64_t room, uint64_t parts, uint64_t keys) {
@@ -71,10 +52,10 @@ static uint64_t rows_cost(uint64_t price, uint64_t room, uint64_t parts, uint64_
 uint64_t cad_cost(const cad_price *p, uint64_t keys, uint64_t room, bool whole, uint32_t *out_parts) {
     if (!keys) keys = 1;
     uint64_t best = p->kv * keys + rows_cost(whole ? p->whole : p->part, room, 1, keys);
-    uint64_t good = p->kv ? cad_root((unsigned __int128)p->part * room / p->kv) : keys;
+    uint64_t good = p->kv ? square_root((unsigned __int128)p->part * room / p->kv) : keys;
     uint64_t parts = keys / (good ? good : 1);
     *out_parts = 1;
-    for (uint64_t s = parts; s <= parts + 1 && s <= PARTS_MOST; s++) {
+    for (uint64_t s = parts; s <= parts + 1 && s <= CAD_PARTS; s++) {
         if (s < 2) continue;
         uint64_t row = whole ? p->part - (p->part - p->whole) / s : p->part; /* one in s returns a result, no state */
         uint64_t cost = p->kv * (keys / s) + rows_cost(row, room, s, keys);
@@ -92,6 +73,7 @@ typedef struct entry {
     uint32_t bin;
 } entry;
 
+/* A growing list of runs. */
 typedef struct pile {
     cad_run *runs;
     uint64_t *work; /* of each */
@@ -108,15 +90,15 @@ typedef struct sweep {
     entry *bins; /* not taken, by rising room; of equal rooms the lower bin comes last */
     uint32_t count;
     uint64_t crumb;
-    pile stack; /* the runs at hand; the last is taken first */
+    pile stack; /* the runs that are left of the group at hand; the last is taken first */
     pile saved; /* the stack before a strip was cut */
-    uint64_t rest; /* their work */
-    uint64_t first_key, last_key; /* of their group */
+    uint64_t rest; /* the work of the stack */
+    uint64_t first_key, last_key; /* of the group */
     pile strip; /* what is given to the next bins */
 } sweep;
 
 /* Makes room for so many runs; what the pile has is kept. */
-static bool reach(sweep *s, pile *p, size_t count) {
+static bool reserve(sweep *s, pile *p, size_t count) {
     if (count <= p->room) return true;
     const size_t room = 2 * count + 14;
     cad_run *runs = ARENA_NEW(s->memory, cad_run, room);
@@ -128,48 +110,41 @@ static bool reach(sweep *s, pile *p, size_t count) {
 }
 
 static bool push(sweep *s, pile *p, const cad_run *r, uint64_t work) {
-    if (!reach(s, p, p->count + 1)) return false;
+    if (!reserve(s, p, p->count + 1)) return false;
     p->runs[p->count] = *r;
     p->work[p->count++] = work;
     return true;
 }
 
-static bool copy(sweep *s, pile *to, const cad_run *runs, const uint64_t *work, size_t count) {
+static bool copy_runs(sweep *s, pile *to, const cad_run *runs, const uint64_t *work, size_t count) {
     to->count = 0;
-    if (!reach(s, to, count)) return false;
+    if (!reserve(s, to, count)) return false;
     memcpy(to->runs, runs, count * sizeof *runs);
     memcpy(to->work, work, count * sizeof *work);
     to->count = count;
     return true;
 }
 
-static void put(sweep *s, uint32_t bin) {
+/* Adds a bin to the list, unless its room is too small to use. */
+static void insert_bin(sweep *s, uint32_t bin) {
     uint64_t room = s->room[bin];
     if (room <= s->crumb) return;
     uint32_t low = 0, high = s->count;
-    while (low < high) {
-        uint32_t mid = low + (high - low) / 2;
-        if (s->bins[mid].room < room || (s->bins[mid].room == room && s->bins[mid].bin > bin)) low = mid + 1;
-        else high = mid;
-    }
+    BISECT(low, high, i, s->bins[i].room < room || (s->bins[i].room == room && s->bins[i].bin > bin))
     for (uint32_t i = s->count++; i > low; i--) s->bins[i] = s->bins[i - 1];
     s->bins[low] = (entry){room, bin};
 }
 
-static uint32_t take_at(sweep *s, uint32_t i) {
+static uint32_t remove_bin(sweep *s, uint32_t i) {
     uint32_t bin = s->bins[i].bin;
     for (s->count--; i < s->count; i++) s->bins[i] = s->bins[i + 1];
     return bin;
 }
 
-/* The place of the tightest bin that has room for `work`, or else of the one with most room. */
+/* Best fit: the place of the bin with least room that has room for `work`, or else of the one with most room. */
 static uint32_t tightest(const sweep *s, uint64_t work) {
     uint32_t low = 0, high = s->count;
-    while (low < high) {
-        uint32_t mid = low + (high - low) / 2;
-        if (s->bins[mid].room < work) low = mid + 1;
-        else high = mid;
-    }
+    BISECT(low, high, i, s->bins[i].room < work)
     return low < s->count ? low : s->count - 1;
 }
 
@@ -185,20 +160,20 @@ static uint32_t decide(sweep *s) {
 
 enum { ALL_WAYS = (1 << CAD_WAYS) - 1 };
 
-/* Of the last decision: the ways, a bit each, that would have come to the same. */
+/* Notes which ways, a bit each, would have had the same effect in the last decision. */
 static void note_same(sweep *s, uint32_t ways) {
     cad_decisions *d = s->decisions;
     const uint32_t last = d ? d->asked - 1 : CAD_NOTED;
     if (last < CAD_NOTED) d->same[last] = (uint8_t)ways;
 }
 
-/* The ways on the same side of `from` as the one that was decided on. */
+/* The ways that are below `from`, if `way` is; else those that are not. */
 static uint32_t side_of(uint32_t way, uint32_t from) {
     const uint32_t below = (1u << from) - 1;
     return way < from ? below : ALL_WAYS & ~below;
 }
 
-/* Takes the first bin of a strip; *beside: the place in the list below which bins of like room are. */
+/* Removes the first bin of a strip from the list. *beside: bins of similar room are before this place of the list. */
 static uint32_t take_first(sweep *s, uint32_t *beside) {
     const uint32_t way = decide(s), last = s->count - 1, usual = tightest(s, s->rest);
     uint32_t same = 0, place[CAD_WAYS];
@@ -208,10 +183,10 @@ static uint32_t take_first(sweep *s, uint32_t *beside) {
     for (uint32_t w = 0; w < CAD_WAYS; w++)
         if (place[w] == *beside && (w <= CAD_WAYS / 2 ? usual : place[w]) == at) same |= 1u << w;
     note_same(s, same);
-    return take_at(s, at);
+    return remove_bin(s, at);
 }
 
-/* Into how many parts the keys are divided, where `usual` would be cheapest for one bin, and at most `most`. */
+/* Decides into how many parts the keys are divided, at most `most`, where `usual` would be cheapest for one bin. */
 static uint32_t decide_parts(sweep *s, uint32_t usual, uint32_t most) {
     const uint32_t way = decide(s);
     uint32_t same = 0, parts[CAD_WAYS];
@@ -224,14 +199,14 @@ static uint32_t decide_parts(sweep *s, uint32_t usual, uint32_t most) {
     return parts[way];
 }
 
-/* Are the other bins of a strip those of like room? */
+/* Decides whether the other bins of a strip are those of similar room. */
 static bool decide_alike(sweep *s, bool open) {
     const uint32_t way = decide(s);
     note_same(s, open ? side_of(way, CAD_WAYS / 2) : ALL_WAYS);
     return way >= CAD_WAYS / 2;
 }
 
-/* Does the next sequence come before the one at hand? Without bins it is all the same. */
+/* Decides whether the next sequence comes before the one at hand. Without bins that has no effect. */
 static bool decide_waits(sweep *s) {
     const uint32_t way = decide(s);
     note_same(s, s->count ? side_of(way, CAD_WAYS * 3 / 4) : ALL_WAYS);
@@ -281,7 +256,7 @@ static uint64_t cut_strip(sweep *s, uint64_t most) {
 }
 
 /* Gives the strip's part against keys k0 to k1 - 1 to a bin. */
-static bool give(sweep *s, uint64_t k0, uint64_t k1, uint32_t bin) {
+static bool give_strip(sweep *s, uint64_t k0, uint64_t k1, uint32_t bin) {
     for (size_t i = 0; i < s->strip.count; i++) {
         cad_run r = s->strip.runs[i];
         uint64_t work = s->strip.work[i];
@@ -293,15 +268,15 @@ static bool give(sweep *s, uint64_t k0, uint64_t k1, uint32_t bin) {
         if (!work) continue;
         s->room[bin] -= work;
         s->rest -= work;
-        if (!cad_give(s->memory, s->out, &r, bin)) return false;
+        if (!cad_add_share(s->memory, s->out, &r, bin)) return false;
     }
     return true;
 }
 
 /* Fills a few bins with the next strip of the stack. */
-static fcp_code fill(sweep *s) {
+static fcp_code fill_bins(sweep *s) {
     const cad_run *top = &s->stack.runs[s->stack.count - 1];
-    uint32_t bin[PARTS_MOST], count = 0, parts, beside;
+    uint32_t bin[CAD_PARTS], count = 0, parts, beside;
     uint64_t k0 = s->first_key, k1 = s->last_key, all = 0;
     bin[count++] = take_first(s, &beside);
     uint64_t room = s->room[bin[0]] < s->rest ? s->room[bin[0]] : s->rest;
@@ -310,17 +285,17 @@ static fcp_code fill(sweep *s) {
     if (below > keys) rows--, keys = below;
     cad_cost(&s->in->price, keys, room / s->pairs->weight, cad_whole(s->pairs, rows), &parts);
     all = s->room[bin[0]];
-    parts = decide_parts(s, parts, all >= s->rest ? 1 : s->count < PARTS_MOST ? s->count + 1 : PARTS_MOST);
+    parts = decide_parts(s, parts, all >= s->rest ? 1 : s->count < CAD_PARTS ? s->count + 1 : CAD_PARTS);
     const bool alike = decide_alike(s, parts > 1 && beside);
     for (; count < parts && all < s->rest; count++) {
-        if (alike && beside && beside <= s->count) bin[count] = take_at(s, --beside);
-        else bin[count] = take_at(s, tightest(s, s->rest - all));
+        if (alike && beside && beside <= s->count) bin[count] = remove_bin(s, --beside);
+        else bin[count] = remove_bin(s, tightest(s, s->rest - all));
         all += s->room[bin[count]];
     }
-    uint64_t work, over, to[PARTS_MOST];
+    uint64_t work, over, to[CAD_PARTS];
     uint32_t steps = 0;
-    if (!copy(s, &s->saved, s->stack.runs, s->stack.work, s->stack.count)) return FCP_E_NO_MEMORY;
-    for (;;) { /* keys are cut too: bins get a little less than their room; if the last gets more, a smaller strip */
+    if (!copy_runs(s, &s->saved, s->stack.runs, s->stack.work, s->stack.count)) return FCP_E_NO_MEMORY;
+    for (;;) { /* keys are cut at shards, so bins get a little less than their room: if the last gets more, retry */
         if ((work = cut_strip(s, all)) == UINT64_MAX) return FCP_E_NO_MEMORY;
         uint64_t from = k0, last = work, part;
         for (uint32_t i = 0; i + 1 < count; i++, last -= part)
@@ -328,32 +303,32 @@ static fcp_code fill(sweep *s) {
         to[count - 1] = k1;
         over = last > s->room[bin[count - 1]] ? last - s->room[bin[count - 1]] : 0;
         if (!over) break;
-        if (steps++ >= SMALL_STEPS) over += all / 8; /* by a little each time it can take thousands of steps */
+        if (steps++ >= CAD_EXACT_STEPS) over += all / 8; /* by a little each time it can take thousands of steps */
         all -= over < all ? over : all;
-        if (!copy(s, &s->stack, s->saved.runs, s->saved.work, s->saved.count)) return FCP_E_NO_MEMORY;
+        if (!copy_runs(s, &s->stack, s->saved.runs, s->saved.work, s->saved.count)) return FCP_E_NO_MEMORY;
     }
     for (uint32_t i = 0; i < count; k0 = to[i++])
-        if (!give(s, k0, to[i], bin[i])) return FCP_E_NO_MEMORY;
+        if (!give_strip(s, k0, to[i], bin[i])) return FCP_E_NO_MEMORY;
     for (uint32_t i = 0; i < count; i++)
-        if (work || i) put(s, bin[i]); /* without work the first has too little room for anything here */
+        if (work || i) insert_bin(s, bin[i]); /* without work the first has too little room for anything here */
     return FCP_OK;
 }
 
 /* --- groups: the runs of one sequence ----------------------------------------------------------------------------- */
 
-static int compare(const cad_run *a, const cad_run *b) {
+static int compare_runs(const cad_run *a, const cad_run *b) {
     if (a->sequence != b->sequence) return a->sequence < b->sequence ? -1 : 1;
     if (a->x != b->x) return a->x < b->x ? -1 : 1;
     return a->k0 < b->k0 ? -1 : a->k0 > b->k0;
 }
 
-/* Sorts by sequence and row: merging, so that the order of equals is that of the input. */
+/* Sorts by sequence, row and key, by merging, so that equal runs stay in order. */
 static void sort_runs(cad_run *runs, cad_run *other, size_t count) {
     for (size_t width = 1; width < count; width *= 2) {
         for (size_t from = 0; from + width < count; from += 2 * width) {
             size_t i = from, mid = from + width, j = mid, end = mid + width < count ? mid + width : count, at = from;
-            if (compare(&runs[mid - 1], &runs[mid]) <= 0) continue;
-            while (i < mid && j < end) other[at++] = compare(&runs[j], &runs[i]) < 0 ? runs[j++] : runs[i++];
+            if (compare_runs(&runs[mid - 1], &runs[mid]) <= 0) continue;
+            while (i < mid && j < end) other[at++] = compare_runs(&runs[j], &runs[i]) < 0 ? runs[j++] : runs[i++];
             while (i < mid) other[at++] = runs[i++];
             while (j < end) other[at++] = runs[j++];
             for (at = from; at < end; at++) runs[at] = other[at];
@@ -372,24 +347,23 @@ static fcp_code sweep_group(sweep *s, const cad_groups *of, size_t group) {
         if (runs[i].k1 > s->last_key) s->last_key = runs[i].k1;
         s->rest += of->work[first + i];
     }
-    if (!copy(s, &s->stack, runs, of->work + first, count)) return FCP_E_NO_MEMORY;
+    if (!copy_runs(s, &s->stack, runs, of->work + first, count)) return FCP_E_NO_MEMORY;
     while (s->stack.count && s->count) {
         if (fcp_stop_asked(s->in->stop)) return FCP_E_INTERRUPTED;
-        fcp_code code = fill(s);
+        fcp_code code = fill_bins(s);
         if (code) return code;
     }
     while (s->stack.count)
-        if (!cad_give(s->memory, s->out, &s->stack.runs[--s->stack.count], FCP_NONE)) return FCP_E_NO_MEMORY;
+        if (!cad_add_share(s->memory, s->out, &s->stack.runs[--s->stack.count], FCP_NONE)) return FCP_E_NO_MEMORY;
     return FCP_OK;
 }
 
 fcp_code cad_group(const cad_input *in, arena *a, const cad_run *runs, size_t count, cad_groups *out) {
     cad_run *sorted = ARENA_NEW(a, cad_run, count + 1), *other = ARENA_NEW(a, cad_run, count + 1);
-    uint64_t *order = ARENA_NEW(a, uint64_t, count + 1), *scratch = ARENA_NEW(a, uint64_t, count + 1), most = 0;
+    uint64_t *order = ARENA_NEW(a, uint64_t, count + 1), *scratch = ARENA_NEW(a, uint64_t, count + 1);
     *out = (cad_groups){.runs = sorted, .work = ARENA_NEW(a, uint64_t, count + 1),
-                        .first = ARENA_NEW(a, size_t, count + 2), .order = ARENA_NEW(a, size_t, count + 1)};
-    if (!sorted || !other || !order || !scratch || !out->work || !out->first || !out->order)
-        return FCP_E_NO_MEMORY;
+                        .first = ARENA_NEW(a, size_t, count + 2), .order = order};
+    if (!sorted || !other || !order || !scratch || !out->work || !out->first) return FCP_E_NO_MEMORY;
     size_t groups = 0;
     for (size_t i = 0; i < count; i++) sorted[i] = runs[i];
     sort_runs(sorted, other, count);
@@ -398,14 +372,9 @@ fcp_code cad_group(const cad_input *in, arena *a, const cad_run *runs, size_t co
         uint64_t keys = cad_span(&in->pairs, &sorted[i]);
         out->work[i] = cad_work(&in->pairs, &sorted[i]);
         if (out->first[groups - 1] == i || order[groups - 1] < keys) order[groups - 1] = keys;
-        if (keys > most) most = keys;
     }
     out->first[out->count = groups] = count;
-    unsigned shift = 0;
-    while (most >> shift > UINT32_MAX) shift++;
-    for (size_t g = 0; g < groups; g++) order[g] = (UINT32_MAX - (order[g] >> shift)) << 32 | g;
-    sort_u64(order, scratch, groups);
-    for (size_t i = 0; i < groups; i++) out->order[i] = (uint32_t)order[i];
+    order_falling(order, scratch, groups);
     return FCP_OK;
 }
 
@@ -414,7 +383,7 @@ fcp_code cad_sweep(const cad_input *in, arena *a, const cad_groups *groups, cad_
     sweep s = {.in = in, .decisions = decisions, .pairs = &in->pairs, .memory = a, .out = out, .room = room,
                .crumb = crumb, .bins = ARENA_NEW(a, entry, bins + (size_t)1)};
     if (!s.bins) return FCP_E_NO_MEMORY;
-    for (uint32_t b = bins; b-- > 0;) put(&s, b);
+    for (uint32_t b = bins; b-- > 0;) insert_bin(&s, b);
     size_t g = groups->count ? groups->order[0] : 0;
     for (size_t i = 1; i <= groups->count; i++) {
         size_t next = i < groups->count ? groups->order[i] : g, now = g;

@@ -1,52 +1,61 @@
-/* dcp.h: the dcp strategy's own parts: a partitioner of blocks and tiles among ranks, under a cap on pairs and one on
- * tokens.
+/* dcp.h: the parts of the dcp strategy: a multilevel hypergraph partitioner, which divides blocks and tiles among ranks
+ * under a cap on pairs and one on tokens.
  *
  * Example: three sequences of 10 blocks, 4 ranks, a lambda mask. A rank takes 8 blocks at most, so a sequence does not
  * fit on one. Dcp gives one rank 8 blocks of the first sequence and another the 2 that are left, and so on; two ranks
  * then receive the few blocks that their rows see across the cut.
  *
- * What is divided is a hypergraph. A vertex is some tiles of one row of tiles (of one Q block), all at one rank; one
- * vertex of each block also holds its tokens. Where homes are given, that vertex has no tiles and stays. A net joins
- * what should be together: the readers of a block's K and V with its home, or the vertices of one row. A net that lies
- * on n ranks costs n - 1 transfers of its bytes.
+ * The words are those of Mt-KaHyPar. A *vertex* of the hypergraph is the tokens of a block with the tiles of its row
+ * that run at the block's home, or the tiles of a row that run at one other rank. (A row is the tiles of one Q block;
+ * if homes are given, the tokens are a vertex of their own, which is fixed.) A *net* joins what should be together: the
+ * readers of a block's K and V with its home, or the vertices of one row. The vertices of a net are its *pins*. A net
+ * whose pins are on n ranks costs n - 1 transfers of its bytes (the connectivity metric). Source: Karypis et al.,
+ * "Multilevel hypergraph partitioning" (1997); Gottesbueren et al., "Scalable shared-memory hypergraph partitioning"
+ * (2021).
  *
- *   place.c    the strategy: from a problem to homes, and to a rank for each tile
- *   dcp.c      the order of the steps below, and what a placement costs
- *   join.c     a coarser batch, where sequences have very many tiles
- *   build.c    a first placement: whole sequences, and strips of those that are too heavy
- *   nodes.c    another: among nodes first, then each node's part among its ranks
- *   give.c     the same where homes are given: rows that leave ranks with too much work
- *   graph.c    the hypergraph of a placement, and coarser ones of it
- *   refine.c   moves that save bytes, on a hypergraph, under the caps
- *   moves.c    what a move saves, and what it changes
- *   tiles.c    moves of some tiles of a row, to reach the cap on pairs
- *   dcp_bound.c    what no placement goes below
+ *   dcp_problem.c          the strategy: from a problem to homes, and to a rank for each tile
+ *   dcp.c                  the order of the steps, and what a placement costs
+ *   coarsen_batch.c        coarsening of the batch, where sequences have very many tiles
+ *   initial_partition.c    an initial partition: whole sequences, and strips of those that are too heavy
+ *   initial_by_nodes.c     another one: among nodes first, then each node's part among its ranks
+ *   initial_given_homes.c  one for given homes: rows leave ranks that have too much work
+ *   rebalance_tiles.c      moves some tiles of a row, to reach the cap on pairs
+ *   hypergraph.c           the hypergraph of a placement, and coarsening of it
+ *   gains.c                the gain of a move, kept up to date while vertices move
+ *   refine.c               refinement: moves that save bytes under the caps
+ *   dcp_bound.c            a lower bound of the bytes
  */
 #ifndef FCPC_PLACE_DCP_DCP_H
 #define FCPC_PLACE_DCP_DCP_H
 #include "compiler/place/place.h"
+#include "compiler/place/place_tuning.h"
+
+/* A block: its tokens, as they count in the cap; and the bytes of a transfer: of K and V to a reader; of Q to the rank
+ * that computes its row and of the result back, if that is one rank (`whole`); of the same to each rank but the home,
+ * if they are several (`part`). */
+typedef struct dcp_block {
+    uint32_t tokens;
+    uint64_t kv, whole, part;
+} dcp_block;
 
 typedef struct dcp_input {
     uint32_t ranks, gpus;       /* rank r is in node r / gpus */
     uint32_t blocks;
-    const uint32_t *tokens;     /* per block: what it counts in the cap on tokens */
+    const dcp_block *block;
     const uint32_t *tile_start; /* of each Q block; blocks + 1 */
     const uint32_t *tile_k;     /* ascending in each row */
     const uint64_t *tile_pairs;
-    /* Bytes of a block: of K and V to a reader; of Q to the rank that computes its row and of the result back, if that
-     * is one rank; of the same to each rank but the home, if they are several. */
-    const uint64_t *kv, *whole, *part;
     const uint32_t *fixed;      /* per block: its home, where homes are given and only tiles are placed; or NULL */
     uint32_t net;               /* a byte between nodes counts as so many inside one */
     uint64_t pair_cap, token_cap;
     const volatile int *stop;
 } dcp_input;
 
-/* Where blocks are at home and tiles run, and what that adds up to. */
-typedef struct dcp_parts {
+/* A partition: where blocks are at home and tiles run, and what that adds up to. */
+typedef struct dcp_partition {
     uint32_t *home, *exec; /* per block, per tile */
     uint64_t *load, *held; /* per rank: pairs, tokens */
-} dcp_parts;
+} dcp_partition;
 
 /* What a placement costs. */
 typedef struct dcp_cost {
@@ -54,19 +63,20 @@ typedef struct dcp_cost {
     uint64_t most_pairs, most_tokens;
 } dcp_cost;
 
-/* dcp.c. Divides, and keeps both caps where it can: see most_pairs, most_tokens. `out` has room for blocks and tiles.
- * Cost: about 10 ms at 64 ranks of 32 blocks. Memory: O(blocks + tiles). */
-fcp_code dcp_divide(const dcp_input *in, arena *scratch, uint32_t *out_home, uint32_t *out_exec);
-/* dcp_bound.c. The bytes, between nodes or not, that any placement moves which keeps both caps. */
+/* dcp.c. Divides blocks and tiles among ranks. Both caps are kept, unless single blocks or tiles are too large for
+ * that: dcp_cost_of tells. Cost: about 10 ms at 64 ranks of 32 blocks. Memory: O(blocks + tiles). */
+fcp_code dcp_partition_batch(const dcp_input *in, arena *scratch, uint32_t *out_home, uint32_t *out_exec);
+/* dcp_bound.c. A lower bound of the bytes that a placement moves, inside nodes and between them, if it keeps both
+ * caps. */
 fcp_code dcp_bound(const dcp_input *in, arena *scratch, uint64_t *out_bytes);
-/* place.c. The same of a problem that dcp has placed, in the forward pass; 0: no bound is known. */
+/* dcp_problem.c. The same for the forward pass of a problem that dcp has placed; 0: no bound is known. */
 fcp_code dcp_bound_of(planning *x, uint64_t *out_bytes);
 fcp_code dcp_cost_of(const dcp_input *in, const uint32_t *home, const uint32_t *exec, arena *scratch, dcp_cost *out);
 
 /* --- inside the folder -------------------------------------------------------------------------------------------- */
 
+/* What part of a cap v is; the whole cap is DCP_ONE. At most UINT32_MAX. */
 enum { DCP_ONE = 1 << 20 };
-/* A cap's share, where the whole cap is DCP_ONE; at most UINT32_MAX. */
 static inline uint64_t dcp_share(uint64_t v, uint64_t cap) {
     if (!cap) cap = 1;
     /* dividing 128 bits takes several times as long */
@@ -78,69 +88,81 @@ static inline uint64_t dcp_share(uint64_t v, uint64_t cap) {
 /* The tiles of a block as KV block: tile[start[b]], and so on. */
 typedef struct dcp_columns {
     uint32_t *start, *tile, *tile_q;
-    /* Per block: 1: its row sees so many keys that each tile runs where its keys are, and counts as work of the block
-     * that holds those. */
+    /* Per block: 1: its row is wide: it sees so many keys that each of its tiles runs where the keys are, and counts as
+     * work of the block that holds those. */
     uint8_t *wide;
-    uint32_t *first, *member; /* blocks that share readers, directly or not: the blocks of each such component */
+    /* Components: blocks that share readers, directly or through others. They are the sequences of the batch.
+     * Component i has the blocks member[first[i]] to member[first[i + 1] - 1]. */
+    uint32_t *first, *member;
     uint32_t components;
 } dcp_columns;
 
-/* Does tile t count as work of its KV block, and not of its Q block? */
-static inline bool dcp_with_keys(const dcp_input *in, const dcp_columns *c, uint32_t t) {
+/* Does tile t run where its keys are, and count as work of its KV block? So do tiles of wide rows. */
+static inline bool dcp_runs_at_keys(const dcp_input *in, const dcp_columns *c, uint32_t t) {
     return c->wide[c->tile_q[t]] && in->tile_k[t] != c->tile_q[t];
 }
 
-/* build.c. Finds components, and wide rows. */
+/* initial_partition.c. Finds components, and wide rows. */
 fcp_code dcp_find_components(const dcp_input *in, dcp_columns *c, arena *scratch);
 void dcp_find_wide(const dcp_input *in, dcp_columns *c);
-/* What a component fills, of pairs or of tokens, whichever is more; a whole rank is DCP_ONE. */
+/* What part of a rank a component fills, by pairs or by tokens, whichever is more; a whole rank is DCP_ONE. */
 uint64_t dcp_share_of(const dcp_input *in, const dcp_columns *c, uint32_t component, uint64_t *out_tiles);
-/* A first placement: every block has a home, every tile a rank. */
-fcp_code dcp_build(const dcp_input *in, const dcp_columns *c, arena *scratch, dcp_parts *out);
+/* The initial partition: every block has a home, every tile a rank. */
+fcp_code dcp_initial(const dcp_input *in, const dcp_columns *c, arena *scratch, dcp_partition *out);
 
-/* dcp.c. Takes room for a placement; false: no memory. */
-bool dcp_open_parts(const dcp_input *in, arena *scratch, dcp_parts *out);
-/* dcp.c. That first placement, with no rank over the cap on pairs if that can be, where homes are free. `refine`: it is
- * refined, with memory from there, which is empty before and after; or NULL. `out` has its arrays. */
-fcp_code dcp_start(const dcp_input *in, arena *refine, arena *scratch, dcp_parts *out);
-/* nodes.c. Another first placement, where there are several nodes: these first. `step` is empty before and after. */
-fcp_code dcp_by_nodes(const dcp_input *in, arena *scratch, arena *step, dcp_parts *out);
+/* dcp.c. Takes room for a partition; false: no memory. */
+bool dcp_open_partition(const dcp_input *in, arena *scratch, dcp_partition *out);
+/* dcp.c. An initial partition of dcp_initial or dcp_initial_given_homes, rebalanced. If `refine` is not NULL it is also
+ * refined, with memory from there, which is empty before and after. `out` has its arrays. */
+fcp_code dcp_initial_partition(const dcp_input *in, arena *refine, arena *scratch, dcp_partition *out);
+/* initial_by_nodes.c. The initial partition that divides among nodes first. `step` is empty before and after. */
+fcp_code dcp_initial_by_nodes(const dcp_input *in, arena *scratch, arena *step, dcp_partition *out);
+/* initial_given_homes.c. An initial partition of tiles alone, where homes are given. */
+fcp_code dcp_initial_given_homes(const dcp_input *in, const dcp_columns *c, arena *scratch, dcp_partition *out);
 
-/* join.c. A coarser batch: which block each block, and which tile each tile is part of. */
-typedef struct dcp_joined {
-    dcp_input in;
+/* A batch that was made of another one: of fewer and larger blocks (coarsen_batch.c), or of what one node got
+ * (initial_by_nodes.c). block and tile say how the numbers of both correspond. */
+typedef struct dcp_derived {
+    dcp_input in; /* with the arrays that follow */
+    dcp_block *made;
+    uint32_t *tile_start, *tile_k;
+    uint64_t *tile_pairs;
     uint32_t *block, *tile;
-} dcp_joined;
+} dcp_derived;
 
-/* join.c. Joins neighbours of sequences that have more tiles than dividing them takes; in.blocks as before: none. */
-fcp_code dcp_join(const dcp_input *in, const dcp_columns *c, arena *scratch, dcp_joined *out);
+/* dcp.c. Takes room for so many blocks and tiles; `in` is otherwise that of the whole batch. False: no memory. */
+bool dcp_open_derived(const dcp_input *of, uint32_t blocks, uint32_t tiles, arena *scratch, dcp_derived *out);
+/* coarsen_batch.c. Contracts neighbouring blocks of sequences that have more tiles than dividing them takes.
+ * out->block, out->tile: what each block and tile became part of. If in.blocks is as before, nothing was contracted. */
+fcp_code dcp_coarsen_batch(const dcp_input *in, const dcp_columns *c, arena *scratch, dcp_derived *out);
 
-/* give.c. A first placement of tiles alone, where homes are given. */
-fcp_code dcp_give(const dcp_input *in, const dcp_columns *c, arena *scratch, dcp_parts *out);
-
-typedef struct dcp_graph {
+typedef struct dcp_hypergraph {
     uint32_t vertices, nets;
-    uint64_t *work, *tokens;    /* of each vertex */
-    uint32_t *part;             /* the rank of each vertex */
-    uint8_t *fixed;             /* of each vertex: it stays there */
-    uint32_t *pin_start, *pin;  /* the nets of each vertex */
-    uint32_t *net_start, *end;  /* the vertices of each net */
-    uint64_t *bytes;            /* of each net */
-} dcp_graph;
+    uint64_t *work, *tokens;             /* of each vertex */
+    uint32_t *part;                      /* the rank of each vertex */
+    uint8_t *fixed;                      /* of each vertex: it stays there */
+    uint32_t *incident_start, *incident; /* the nets of each vertex */
+    uint32_t *net_start, *pin;           /* the vertices of each net */
+    uint64_t *bytes;                     /* of each net */
+} dcp_hypergraph;
 
-/* graph.c. The hypergraph of a placement. out_data, out_tile: the vertex of each block's tokens and of each tile.
- * tiles_apart: in rows that do not run at home, each tile is a vertex of its own. Nets that lie within one vertex are
- * left out. */
-fcp_code dcp_graph_of(const dcp_input *in, const dcp_columns *c, const dcp_parts *p, bool tiles_apart, arena *scratch,
-                      dcp_graph *out, uint32_t *out_data, uint32_t *out_tile);
-/* A coarser one: vertices that share many bytes and are at one rank become one, of at most so much work and so many
- * tokens. out_up: the vertex that each became part of. `keep` holds the graph, `scratch` what may go afterwards. */
-fcp_code dcp_coarsen(const dcp_input *in, const dcp_graph *g, uint64_t work, uint64_t tokens, arena *keep,
-                     arena *scratch, dcp_graph *out, uint32_t *out_up);
+/* hypergraph.c. The hypergraph of a placement. out_data, out_tile: the vertex of each block's tokens and of each tile.
+ * tiles_apart: in rows that do not run at home, each tile is a vertex of its own. Nets with one pin are left out. */
+fcp_code dcp_hypergraph_of(const dcp_input *in, const dcp_columns *c, const dcp_partition *p, bool tiles_apart,
+                           arena *scratch, dcp_hypergraph *out, uint32_t *out_data, uint32_t *out_tile);
+/* Contracts vertices of one rank that share many bytes, up to so much work and so many tokens. out_coarse: the vertex
+ * that each became part of. `keep` holds the hypergraph, `scratch` what may go afterwards. */
+fcp_code dcp_coarsen(const dcp_input *in, const dcp_hypergraph *g, uint64_t work, uint64_t tokens, arena *keep,
+                     arena *scratch, dcp_hypergraph *out, uint32_t *out_coarse);
 
 /* refine.c. Moves vertices to save bytes; never brings a rank over a cap. */
-fcp_code dcp_refine(const dcp_input *in, dcp_graph *g, uint64_t *load, uint64_t *held, arena *scratch);
+fcp_code dcp_refine(const dcp_input *in, dcp_hypergraph *g, uint64_t *load, uint64_t *held, arena *scratch);
 
-/* tiles.c. Moves tiles from ranks that are over the cap on pairs. */
-fcp_code dcp_relieve(const dcp_input *in, const dcp_columns *c, dcp_parts *p, arena *scratch);
+/* rebalance_tiles.c. Moves tiles from ranks that are over the cap on pairs. */
+fcp_code dcp_rebalance_tiles(const dcp_input *in, const dcp_columns *c, dcp_partition *p, arena *scratch);
+
+/* The strategy's functions: place.h. */
+fcp_code dcp_cut(planning *x);
+fcp_code place_by_dcp(planning *x, const place_input *in, uint32_t *home);
+fcp_code exec_by_dcp(planning *x, const uint32_t *home, uint32_t *exec);
 #endif

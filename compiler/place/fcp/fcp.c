@@ -1,4 +1,4 @@
-/* fcp.c: the fcp strategy: it balances work, keeps tokens under the cap, and moves few blocks, from no busy sender.
+/* fcp.c: the fcp strategy: it balances work, keeps tokens under the cap, moves few blocks, and has no very busy sender.
  *
  * Requires: tokens[b] <= block; less than 2^40 tokens in all; work that adds up to less than 2^64; reads ascending.
  * Gives: a home for every block. Every rank has at most floor(mean) + block tokens. Its work is at most the
@@ -8,7 +8,7 @@
  * Cost: O(blocks log blocks + reads + blocks x ranks of a sequence), the last bounded; memory O(blocks + reads).
  * Units: work in 1 / PLACE_ONE of the limit, tokens; transfers are KV blocks.
  * Source: our own. The frame is FCP's: fixed blocks, LPT's order, its token cap, work where Q lives. The packing is
- *     best fit decreasing with affinity, in two dimensions.
+ *     best fit decreasing with affinity, in two dimensions (work and tokens).
  *
  * What moves. KV block j moves to every rank other than its home that reads it, and a block that reads itself is at
  * one of its readers. Let U(r) be the set of KV blocks that the blocks of rank r read. Then
@@ -17,9 +17,9 @@
  *
  * so transfers are saved by keeping these sets small. Two facts help.
  *
- * 1. Blocks that share reads, directly or through others, form a cluster: a long sequence, or a few short ones whose
- *    remainders share a block. A cluster that lies on one rank moves nothing. So light clusters are packed whole, and
- *    divided only when no rank takes them.
+ * 1. Blocks that share reads, directly or through others, form a cluster: a long sequence, or a few short ones that
+ *    share a block. A cluster that lies on one rank moves nothing. So light clusters are packed whole, and divided only
+ *    when no rank takes them.
  * 2. Within a causal sequence the reads are nested: block i reads blocks 0 to i. A rank that holds block i has paid
  *    for all earlier ones. So the sequence costs, summed over its ranks, the largest index held plus 1. Its blocks
  *    therefore come heaviest first. Each goes to a rank that has a later block and where it still fits, which costs
@@ -27,35 +27,46 @@
  *    Block j then has about as many readers as ranks are needed for the work of blocks j and later. Other masks are
  *    treated the same way: the rank whose blocks share most reads is preferred.
  *
- * Why that is not enough. Take a rank that is full with two blocks, the last of a long sequence. It has room for
- * fourteen more blocks, but only for such as have hardly any work, and there are not many of those. If they have been
- * given away early, that room stays empty, tokens go to other ranks, and on real batches the busiest rank ends 2 to 6
- * % over the mean. So need.c is asked first: a rank takes a block only if everything else can still be placed under
- * both limits. It judges what is still to come by density. So items come from the densest (work per token) to the
- * lightest: blocks of heavy clusters one by one, light clusters whole.
+ * Why that is not enough. Take a rank that is full of work with two blocks, the last of a long sequence. It has room
+ * for the tokens of fourteen more blocks, but only for such as have hardly any work, and there are not many of those.
+ * If they have been given away early, that room stays empty, tokens go to other ranks, and on real batches the busiest
+ * rank ends 2 to 6 % over the mean. So feasibility.c is asked first: a rank takes a block only if everything else can
+ * still be placed under both limits. It judges what is still to come by density (work per token). So items come from
+ * the densest to the lightest: blocks of heavy clusters one by one, light clusters whole.
  *
- * Where an item goes: to the rank that reads most of it already; if there is none, together with all that is left of
- * its cluster to one rank; if none takes that, to the neediest rank. A rank that would have to send more units than
- * any block receives gives way to others, which then read a short prefix again. If blocks are too coarse, a rank may
- * end up over the limit; repair.c then exchanges blocks. spread.c moves homes away from the busiest senders, and
- * renumber_ranks.c renumbers the ranks so that those of a cluster share nodes.
+ * Where an item goes. To the rank that reads most of it already. If no rank reads any, it goes with all that is left of
+ * its cluster to one rank; and if none takes that, to the rank with the largest need (feasibility.c). A rank that would
+ * have to send more blocks than any block receives gives way to others, which then read a short prefix again.
+ *
+ * Afterwards. If blocks are too coarse, a rank may be over the limit; repair.c exchanges blocks. spread_senders.c moves
+ * homes away from the busiest senders, and renumber_ranks.c renumbers the ranks so that those of a cluster share nodes.
  */
 #include <string.h>
 
 #include "compiler/base/group.h"
+#include "compiler/base/integers.h"
 #include "compiler/base/sort.h"
+#include "compiler/base/union_find.h"
 #include "compiler/place/fcp/fcp_parts.h"
+#include "compiler/place/fcp/place_fcp.h"
 #include "compiler/problem/problem.h"
 
-typedef struct node {
-    uint32_t rank, next; /* of the same cluster */
+/* A rank that has blocks of a cluster. */
+typedef struct member_rank {
+    uint32_t rank, next; /* next: of the same cluster */
     uint32_t top, last;  /* of its blocks there: the one with most reads, the newest */
-} node;
+} member_rank;
 
 /* The blocks member[first] to member[first + count - 1]: a light cluster, or one block. */
 typedef struct item {
     uint32_t first, count;
 } item;
+
+/* A cluster: its ranks, and what is not placed yet. */
+typedef struct progress {
+    uint32_t first_rank, rank_count, blocks_left;
+    int64_t work_left, tokens_left;
+} progress;
 
 typedef struct packing {
     place_state s;
@@ -64,12 +75,10 @@ typedef struct packing {
     need_item *sizes;
     uint32_t item_count;
     uint64_t *sequence; /* items in the order they are placed */
-    /* per cluster: its ranks, and what is not placed yet */
-    uint32_t *nodes_first, *nodes_count, *blocks_left;
-    int64_t *work_left, *tokens_left;
-    node *nodes;
-    uint32_t node_count;
-    uint64_t *sends; /* per rank: transfers it must send, so far */
+    progress *clusters; /* by the number of their first block */
+    member_rank *ranks;
+    uint32_t rank_count; /* of `ranks` */
+    uint64_t *sends;     /* per rank: transfers it must send, so far */
     uint64_t most_sends;
     uint64_t total_tokens;
 } packing;
@@ -89,19 +98,7 @@ uint32_t place_overlap(const place_state *s, uint32_t a, uint32_t b) {
 
 /* --- setup -------------------------------------------------------------------------------------------------------- */
 
-static uint32_t find(uint32_t *parent, uint32_t x) {
-    while (parent[x] != x) x = parent[x] = parent[parent[x]];
-    return x;
-}
-
-static void join(uint32_t *parent, uint32_t a, uint32_t b) {
-    a = find(parent, a);
-    b = find(parent, b);
-    if (a < b) parent[b] = a;
-    else parent[a] = b;
-}
-
-/* The run of neighbours with which a list of reads begins; *read goes to what is behind it. */
+/* The run of consecutive blocks with which a list of reads begins; *read goes to what is behind it. */
 static inline place_run next_run(const uint32_t **read, const uint32_t *end) {
     const uint32_t *at = *read, first = *at;
     if (end[-1] - first == end - at - 1) at = end;
@@ -110,14 +107,14 @@ static inline place_run next_run(const uint32_t **read, const uint32_t *end) {
     return (place_run){first, at[-1] + 1};
 }
 
-/* Finds the runs of reads, and the clusters. A run joins its reader with the run's first block, and each block of it
- * with the next. `linked` remembers which neighbours are joined already, so that the cost does not grow with the
+/* Finds the runs of reads, and the clusters. A run joins its reader with the run's first block, and each block of the
+ * run with the next. `linked` remembers which neighbours are joined already, so that the cost does not grow with the
  * length of runs. */
 static fcp_code find_clusters(packing *p, arena *scratch) {
     const place_input *in = p->s.in;
     uint32_t n = in->blocks, runs = 0;
     uint32_t *parent = ARENA_NEW(scratch, uint32_t, n + (size_t)1);
-    uint32_t *linked = ARENA_NEW(scratch, uint32_t, n + (size_t)1); /* blocks j to linked[j] are joined; a forest */
+    uint32_t *linked = ARENA_NEW(scratch, uint32_t, n + (size_t)1); /* its sets are runs that are joined already */
     p->s.run_start = ARENA_NEW(scratch, uint32_t, n + (size_t)1);
     if (!parent || !linked || !p->s.run_start) return FCP_E_NO_MEMORY;
     for (uint32_t b = 0; b <= n; b++) parent[b] = linked[b] = b;
@@ -131,9 +128,9 @@ static fcp_code find_clusters(packing *p, arena *scratch) {
                 const place_run run = next_run(&read, end);
                 if (!pass) continue;
                 p->s.runs[runs] = run;
-                join(parent, b, run.first);
-                for (uint32_t j = find(linked, run.first); j + 1 < run.end; j = find(linked, j)) {
-                    join(parent, j, j + 1);
+                union_join(parent, b, run.first);
+                for (uint32_t j = union_find(linked, run.first); j + 1 < run.end; j = union_find(linked, j)) {
+                    union_join(parent, j, j + 1);
                     linked[j] = j + 1;
                 }
             }
@@ -141,19 +138,14 @@ static fcp_code find_clusters(packing *p, arena *scratch) {
         if (!pass && !(p->s.runs = ARENA_NEW(scratch, place_run, runs + (size_t)1))) return FCP_E_NO_MEMORY;
     }
     p->s.run_start[n] = runs;
-    for (uint32_t b = 0; b < n; b++) parent[b] = find(parent, b);
+    for (uint32_t b = 0; b < n; b++) parent[b] = union_find(parent, b);
     p->s.cluster = parent;
-
-    p->s.member = ARENA_NEW(scratch, uint32_t, n + (size_t)1);
-    p->s.member_start = ARENA_NEW(scratch, uint32_t, n + (size_t)2);
-    if (!p->s.member || !p->s.member_start) return FCP_E_NO_MEMORY;
-    if (!group_by(parent, sizeof *parent, n, n, p->s.member_start, p->s.member, in->stop)) return FCP_E_INTERRUPTED;
-    return FCP_OK;
+    return group_new(scratch, parent, sizeof *parent, n, n, in->stop, &p->s.member_start, &p->s.member);
 }
 
-/* The work that the busiest rank may have: the tolerance over the mean or over the heaviest block. It is more where
- * it must be: of the k ranks + 1 heaviest blocks some rank holds k + 1, and so at least the work of the k + 1
- * lightest of them. */
+/* The work that the busiest rank may have: the tolerance over the mean or over the heaviest block, whichever is more;
+ * and at least this lower bound: of the k x ranks + 1 heaviest blocks some rank holds k + 1, and so at least the work
+ * of the k + 1 lightest of them. */
 static fcp_code find_limit(const place_input *in, arena *scratch, const uint64_t *work, uint64_t *out_limit) {
     uint32_t n = in->blocks, ranks = in->ranks;
     uint64_t *sorted = ARENA_NEW(scratch, uint64_t, n + (size_t)1);
@@ -193,7 +185,7 @@ static fcp_code list_items(packing *p, arena *scratch) {
             all.work += p->s.work[p->s.member[i]];
             all.tokens += in->tokens[p->s.member[i]];
         }
-        if (all.work <= PLACE_ONE / 4 && all.tokens <= p->n.cap / 2) {
+        if (all.work <= PLACE_ONE / PACK_WHOLE_WORK && all.tokens <= p->n.cap / PACK_WHOLE_TOKENS) {
             if (from == to) continue;
             p->items[count] = (item){from, to - from};
             p->sizes[count++] = all;
@@ -207,17 +199,16 @@ static fcp_code list_items(packing *p, arena *scratch) {
     for (uint32_t i = 0; i < count; i++) {
         uint64_t tokens = p->sizes[i].tokens ? (uint64_t)p->sizes[i].tokens : 1;
         uint64_t density = (uint64_t)p->sizes[i].work * 1024 / tokens;
-        if (density > UINT32_MAX) density = UINT32_MAX;
-        p->sequence[i] = (UINT32_MAX - density) << 32 | i;
+        p->sequence[i] = density > UINT32_MAX ? UINT32_MAX : density;
     }
-    sort_u64(p->sequence, other, count);
-    for (uint32_t i = 0; i < count; i++) light[i] = p->sizes[(uint32_t)p->sequence[count - 1 - i]];
+    order_falling(p->sequence, other, count);
+    for (uint32_t i = 0; i < count; i++) light[i] = p->sizes[p->sequence[count - 1 - i]];
     needs_supply(&p->n, light, count);
     p->item_count = count;
     return FCP_OK;
 }
 
-static fcp_code setup(packing *p, const place_input *in, arena *scratch, uint32_t *home) {
+static fcp_code open_packing(packing *p, const place_input *in, arena *scratch, uint32_t *home) {
     uint32_t n = in->blocks;
     uint64_t total = 0, limit = 0, cap = place_token_cap(in);
     uint64_t *weight = NULL;
@@ -246,51 +237,45 @@ static fcp_code setup(packing *p, const place_input *in, arena *scratch, uint32_
     p->s.left = p->n.left;
     p->s.room = p->n.room;
     if ((code = find_clusters(p, scratch))) return code;
-
-    p->nodes_first = ARENA_NEW(scratch, uint32_t, n + (size_t)1);
-    p->nodes_count = ARENA_NEW(scratch, uint32_t, n + (size_t)1);
-    p->blocks_left = ARENA_NEW(scratch, uint32_t, n + (size_t)1);
-    p->work_left = ARENA_NEW(scratch, int64_t, n + (size_t)1);
-    p->tokens_left = ARENA_NEW(scratch, int64_t, n + (size_t)1);
-    p->nodes = ARENA_NEW(scratch, node, n + (size_t)1);
-    p->sends = ARENA_NEW(scratch, uint64_t, in->ranks + (size_t)1);
-    if (!p->nodes_first || !p->nodes_count || !p->blocks_left || !p->work_left || !p->tokens_left || !p->nodes ||
-        !p->sends)
-        return FCP_E_NO_MEMORY;
+    p->clusters = ARENA_NEW(scratch, progress, n + (size_t)1);
+    p->ranks = ARENA_NEW(scratch, member_rank, n + (size_t)1);
+    p->sends = ARENA_ZNEW(scratch, uint64_t, in->ranks + (size_t)1);
+    if (!p->clusters || !p->ranks || !p->sends) return FCP_E_NO_MEMORY;
     p->most_sends = p->s.most_reads;
     return list_items(p, scratch);
 }
 
 /* --- packing ------------------------------------------------------------------------------------------------------ */
 
-/* How many nodes of a cluster are looked at for each of its blocks: all of them, unless the cluster has very many
+/* How many ranks of a cluster are looked at for each of its blocks: all of them, unless the cluster has very many
  * blocks. */
-static uint32_t nodes_seen(const packing *p, uint32_t c) {
+static uint32_t ranks_seen(const packing *p, uint32_t c) {
     uint32_t blocks = p->s.member_start[c + 1] - p->s.member_start[c];
     return blocks < 1024 ? 4096 : blocks < 8192 ? (1u << 19) / blocks : 64;
 }
 
-static void put(packing *p, uint32_t b, uint32_t rank) {
-    uint32_t c = p->s.cluster[b], looks = nodes_seen(p, c);
+/* Makes a rank the home of block b. */
+static void set_home(packing *p, uint32_t b, uint32_t rank) {
+    uint32_t c = p->s.cluster[b], looks = ranks_seen(p, c);
     p->s.home[b] = rank;
-    for (uint32_t i = p->nodes_first[c]; i != FCP_NONE && looks--; i = p->nodes[i].next) {
-        node *d = &p->nodes[i];
+    for (uint32_t i = p->clusters[c].first_rank; i != FCP_NONE && looks--; i = p->ranks[i].next) {
+        member_rank *d = &p->ranks[i];
         if (d->rank != rank) continue;
         d->last = b;
         const uint32_t *start = p->s.in->reads_start;
         if (start[b + 1] - start[b] > start[d->top + 1] - start[d->top]) d->top = b;
         return;
     }
-    p->nodes[p->node_count] = (node){rank, p->nodes_first[c], b, b};
-    p->nodes_first[c] = p->node_count++;
-    p->nodes_count[c]++;
+    p->ranks[p->rank_count] = (member_rank){rank, p->clusters[c].first_rank, b, b};
+    p->clusters[c].first_rank = p->rank_count++;
+    p->clusters[c].rank_count++;
 }
 
 /* How many ranks other than `rank` read b so far. */
-static uint32_t readers(const packing *p, uint32_t b, uint32_t rank) {
-    uint32_t c = p->s.cluster[b], looks = nodes_seen(p, c), count = 0;
-    for (uint32_t i = p->nodes_first[c]; i != FCP_NONE && looks--; i = p->nodes[i].next) {
-        const node *d = &p->nodes[i];
+static uint32_t count_readers(const packing *p, uint32_t b, uint32_t rank) {
+    uint32_t c = p->s.cluster[b], looks = ranks_seen(p, c), count = 0;
+    for (uint32_t i = p->clusters[c].first_rank; i != FCP_NONE && looks--; i = p->ranks[i].next) {
+        const member_rank *d = &p->ranks[i];
         if (d->rank == rank) continue;
         for (uint32_t k = p->s.run_start[d->top]; k < p->s.run_start[d->top + 1]; k++)
             if (p->s.runs[k].first <= b && b < p->s.runs[k].end) {
@@ -301,22 +286,20 @@ static uint32_t readers(const packing *p, uint32_t b, uint32_t rank) {
     return count;
 }
 
-enum {
-    TRIES = 24,            /* allowed ranks looked for, at most so many */
-    LIGHT = (1 << 30) / 32 /* blocks below this share of the limit go to the rank that sends least */
-};
+enum { LIGHT = PLACE_ONE / PACK_LIGHT };
 
 static void place_block(packing *p, uint32_t b) {
     place_state *s = &p->s;
     needs *n = &p->n;
     int64_t work = s->work[b], tokens = s->in->tokens[b];
-    uint32_t c = s->cluster[b], looks = nodes_seen(p, c), sends = readers(p, b, FCP_NONE);
+    uint32_t c = s->cluster[b], looks = ranks_seen(p, c), sends = count_readers(p, b, FCP_NONE);
+    progress *all = &p->clusters[c];
     uint32_t best = FCP_NONE, best_common = 0;
     bool best_busy = false;
     int64_t best_value = 0, keep = n->keep;
     if (work >= LIGHT) n->keep = 0;
-    for (uint32_t i = p->nodes_first[c]; i != FCP_NONE && looks--; i = p->nodes[i].next) {
-        const node *d = &p->nodes[i];
+    for (uint32_t i = p->clusters[c].first_rank; i != FCP_NONE && looks--; i = p->ranks[i].next) {
+        const member_rank *d = &p->ranks[i];
         uint32_t r = d->rank;
         if (n->room[r] < tokens || n->left[r] < work) continue;
         uint32_t common = place_overlap(s, b, d->top);
@@ -337,18 +320,18 @@ static void place_block(packing *p, uint32_t b) {
         best_busy = busy;
         best_value = value;
     }
-    if (best == FCP_NONE && p->blocks_left[c] > 1 && p->work_left[c] <= PLACE_ONE && p->tokens_left[c] <= n->cap) {
-        uint64_t rest = (uint64_t)p->blocks_left[c] * p->nodes_count[c];
+    if (best == FCP_NONE && all->blocks_left > 1 && all->work_left <= PLACE_ONE && all->tokens_left <= n->cap) {
+        uint64_t rest = (uint64_t)all->blocks_left * all->rank_count;
         n->keep = 0;
-        uint32_t r = rest > p->most_sends ? FCP_NONE
-                                          : needs_best(n, p->work_left[c], p->tokens_left[c], TRIES, p->sends,
-                                                       p->most_sends - rest);
+        uint32_t r = rest > p->most_sends
+                         ? FCP_NONE
+                         : needs_best(n, all->work_left, all->tokens_left, PACK_TRIES, p->sends, p->most_sends - rest);
         if (r != FCP_NONE) { /* all that is left of the cluster */
             for (uint32_t i = p->s.member_start[c]; i < p->s.member_start[c + 1]; i++)
-                if (s->home[p->s.member[i]] == FCP_NONE) put(p, p->s.member[i], r);
-            needs_take(n, r, p->work_left[c], p->tokens_left[c]);
+                if (s->home[p->s.member[i]] == FCP_NONE) set_home(p, p->s.member[i], r);
+            needs_take(n, r, all->work_left, all->tokens_left);
             p->sends[r] += rest;
-            p->work_left[c] = p->tokens_left[c] = p->blocks_left[c] = 0;
+            all->work_left = all->tokens_left = all->blocks_left = 0;
             n->keep = keep;
             return;
         }
@@ -356,34 +339,29 @@ static void place_block(packing *p, uint32_t b) {
     }
     uint32_t reads = s->in->reads_start[b + 1] - s->in->reads_start[b];
     if (best == FCP_NONE || (best_busy && reads <= sends)) { /* reading it all costs less than sending it all */
-        uint32_t r = needs_best(n, work, tokens, TRIES, p->sends, p->most_sends > sends ? p->most_sends - sends : 0);
+        uint32_t r = needs_best(n, work, tokens, PACK_TRIES, p->sends, sub_sat(p->most_sends, sends));
         if (r != FCP_NONE) best = r;
     }
     if (best == FCP_NONE) best = needs_any(n, work, tokens);
     n->keep = keep;
-    put(p, b, best);
+    set_home(p, b, best);
     needs_take(n, best, work, tokens);
-    p->sends[best] += readers(p, b, best);
-    p->work_left[c] -= work;
-    p->tokens_left[c] -= tokens;
-    p->blocks_left[c]--;
+    p->sends[best] += count_readers(p, b, best);
+    all->work_left -= work;
+    all->tokens_left -= tokens;
+    all->blocks_left--;
 }
 
 static fcp_code pack(packing *p) {
     const place_input *in = p->s.in;
     needs *n = &p->n;
     memset(p->s.home, 0xff, in->blocks * sizeof *p->s.home);
-    memset(p->nodes_first, 0xff, in->blocks * sizeof *p->nodes_first);
-    memset(p->nodes_count, 0, in->blocks * sizeof *p->nodes_count);
-    memset(p->sends, 0, in->ranks * sizeof *p->sends);
-    p->node_count = 0;
-    for (uint32_t c = 0; c < in->blocks; c++) {
-        p->work_left[c] = p->tokens_left[c] = 0;
-        p->blocks_left[c] = p->s.member_start[c + 1] - p->s.member_start[c];
-    }
+    for (uint32_t c = 0; c < in->blocks; c++)
+        p->clusters[c] =
+            (progress){.first_rank = FCP_NONE, .blocks_left = p->s.member_start[c + 1] - p->s.member_start[c]};
     for (uint32_t b = 0; b < in->blocks; b++) {
-        p->work_left[p->s.cluster[b]] += p->s.work[b];
-        p->tokens_left[p->s.cluster[b]] += in->tokens[b];
+        p->clusters[p->s.cluster[b]].work_left += p->s.work[b];
+        p->clusters[p->s.cluster[b]].tokens_left += in->tokens[b];
     }
     int64_t open = n->cap * in->ranks;
     needs_reset(n, open - (int64_t)p->total_tokens);
@@ -392,12 +370,12 @@ static fcp_code pack(packing *p) {
         uint32_t which = (uint32_t)p->sequence[i];
         uint32_t *block = p->s.member + p->items[which].first, count = p->items[which].count;
         need_item size = p->sizes[which];
-        int64_t keep = (open / in->ranks - in->block) / 10;
+        int64_t keep = (open / in->ranks - in->block) / PACK_KEEP;
         n->keep = keep > 0 ? keep : 0;
         open -= size.tokens;
         uint32_t c = p->s.cluster[*block];
         if (p->s.member_start[c + 1] - p->s.member_start[c] == count) { /* a whole cluster */
-            uint32_t r = count > 1 ? needs_best(n, size.work, size.tokens, TRIES, NULL, 0)
+            uint32_t r = count > 1 ? needs_best(n, size.work, size.tokens, PACK_TRIES, NULL, 0)
                                    : needs_any(n, size.work, size.tokens);
             if (r == FCP_NONE) r = needs_like(n, size.work, size.tokens);
             if (r != FCP_NONE) {
@@ -419,7 +397,7 @@ static fcp_code pack(packing *p) {
 
 /* --- the strategy ------------------------------------------------------------------------------------------------- */
 
-/* By how much the busiest rank is over the limit, as a negative number; 0: it is not. */
+/* The work by which the busiest rank is over the limit, as a negative number; 0: no rank is. */
 static int64_t least_left(const place_state *s) {
     int64_t least = 0;
     for (uint32_t r = 0; r < s->in->ranks; r++)
@@ -427,8 +405,8 @@ static int64_t least_left(const place_state *s) {
     return least;
 }
 
-/* Some rank is still over the limit, because blocks are coarse. Takes plain LPT instead, repaired in the same way, if
- * that is better balanced by a thousandth. */
+/* Where some rank is still over the limit, because blocks are coarse: takes plain LPT instead, repaired in the same
+ * way, if that is better balanced by a thousandth. */
 static fcp_code try_lpt(packing *p, place_lists *lists, arena *scratch) {
     const place_input *in = p->s.in;
     place_state other = p->s;
@@ -449,7 +427,7 @@ static fcp_code try_lpt(packing *p, place_lists *lists, arena *scratch) {
     }
     if ((code = place_lists_init(&other_lists, &other, scratch))) return code;
     if ((code = place_repair(&other, &other_lists, scratch))) return code;
-    if (least_left(&other) <= least_left(&p->s) + PLACE_ONE / 1000) return FCP_OK;
+    if (least_left(&other) <= least_left(&p->s) + PLACE_ONE / PACK_LPT_GAIN) return FCP_OK;
     memcpy(p->s.home, other.home, in->blocks * sizeof *other.home);
     other.home = p->s.home;
     p->s = other;
@@ -465,7 +443,7 @@ fcp_code place_fcp(const place_input *in, arena *scratch, uint32_t *out_home) {
         memset(out_home, 0, in->blocks * sizeof *out_home);
         return FCP_OK;
     }
-    fcp_code code = setup(&p, in, scratch, out_home);
+    fcp_code code = open_packing(&p, in, scratch, out_home);
     if (!code) code = pack(&p);
     if (!code) code = place_lists_init(&lists, &p.s, scratch);
     if (!code) code = place_repair(&p.s, &lists, scratch);

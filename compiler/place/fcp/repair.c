@@ -1,25 +1,26 @@
-/* repair.c: exchanges blocks between ranks until none is over the limit; also the lists that exchanges work on.
+/* repair.c: exchanges blocks between ranks until none is over the limit (local search); and the lists of each rank's
+ * blocks that exchanges work on.
  *
  * Requires: a home for every block; left and room of every rank (left < 0: it is over the limit).
  * Gives: the placement with a few blocks exchanged. Fewer ranks are over the limit, the busiest is less busy, the
- *     token cap is kept, and as few transfers are added as the exchanges that were looked at allow. Afterwards no
- *     rank is without a block while another has two.
+ *     token cap is kept, and few transfers are added. Afterwards no rank is without a block while another has two.
  * Cost: a bounded number of looks, each linear in the blocks of two ranks; nothing if no rank is over the limit.
  * Units: work in 1 / PLACE_ONE of the limit, tokens; prices in transfers.
  *
  * Say a rank is over the limit by e, and a partner can take f more. They look for a block a here and a block b there
- * (or none) with e <= work(a) - work(b) <= f. With both lists by falling work, the candidates are a window that only
- * moves forward. Of the exchanges that end the excess the cheapest is taken; if there is none, the one that relieves
- * most. Partners are tried by falling room. A rank that finds little looks at twice as many partners in the next
- * round. Later rounds also take exchanges that leave the partner over by less than the rank was, so that the excess
- * wanders to where it can be absorbed. The last rounds exchange pairs of blocks for pairs.
+ * (or none) with e <= work(a) - work(b) <= f. Both lists are by falling work, so for the next a the candidates for b
+ * are a window that has only moved on. Of the exchanges that end the excess the one with fewest transfers is taken; if
+ * there is none, the one that relieves most. Partners are tried by falling room. A rank that finds little tries twice
+ * as many partners in the next round. Later rounds also take exchanges that leave the partner over the limit, but by
+ * less than the rank was: so the excess wanders to where it can be absorbed. The last rounds exchange up to two blocks
+ * for two.
  */
 #include <string.h>
 
 #include "compiler/place/fcp/fcp_parts.h"
 #include "compiler/base/sort.h"
 
-enum { PARTNERS = 8, ROUNDS = 9, LOOSE_ROUND = 3, PAIR_ROUND = 5, PAIR_PARTNERS = 16, STEPS = 8, MAX_SUMS = 1024 };
+enum { MAX_SUMS = 1024 };
 
 typedef struct repair {
     place_state *s;
@@ -38,7 +39,7 @@ static const swap NO_SWAP = {{FCP_NONE, FCP_NONE}, {FCP_NONE, FCP_NONE}, FCP_NON
 /* --- lists -------------------------------------------------------------------------------------------------------- */
 
 /* Puts b into the list of r. At least the first PLACE_MAX_HELD blocks of a list are in order. */
-static void attach(place_state *s, place_lists *l, uint32_t b, uint32_t r) {
+static void insert_block(place_state *s, place_lists *l, uint32_t b, uint32_t r) {
     uint32_t before = FCP_NONE, after = l->head[r];
     for (uint32_t i = 0; after != FCP_NONE && s->work[after] > s->work[b] && i < PLACE_MAX_HELD; i++) {
         before = after;
@@ -62,7 +63,7 @@ fcp_code place_lists_init(place_lists *l, place_state *s, arena *scratch) {
     memset(l->head, 0xff, s->in->ranks * sizeof *l->head);
     for (uint32_t b = 0; b < n; b++) keys[b] = (uint64_t)s->work[b] << 32 | b;
     sort_u64(keys, other, n);
-    for (uint32_t i = 0; i < n; i++) attach(s, l, (uint32_t)keys[i], s->home[(uint32_t)keys[i]]);
+    for (uint32_t i = 0; i < n; i++) insert_block(s, l, (uint32_t)keys[i], s->home[(uint32_t)keys[i]]);
     return FCP_OK;
 }
 
@@ -71,7 +72,7 @@ void place_move(place_state *s, place_lists *l, uint32_t b, uint32_t to) {
     if (l->previous[b] != FCP_NONE) l->next[l->previous[b]] = l->next[b];
     else l->head[from] = l->next[b];
     if (l->next[b] != FCP_NONE) l->previous[l->next[b]] = l->previous[b];
-    attach(s, l, b, to);
+    insert_block(s, l, b, to);
     s->left[from] += s->work[b];
     s->room[from] += t;
     s->left[to] -= s->work[b];
@@ -84,7 +85,7 @@ uint32_t place_gather(const place_lists *l, uint32_t r, uint32_t *out) {
     return count;
 }
 
-/* KV blocks of b's that another block of rank r (not `without`) reads too: at least so many. */
+/* At least how many of the KV blocks that b reads another block of rank r (not `without`) reads too. */
 static uint32_t covered(const place_state *s, const place_lists *l, uint32_t b, uint32_t r, uint32_t without) {
     uint32_t most = 0;
     for (uint32_t y = l->head[r]; y != FCP_NONE; y = l->next[y]) {
@@ -112,7 +113,7 @@ typedef struct excess {
     uint32_t sum_count;
 } excess;
 
-/* Block for block (or for nothing). `room`: what the partner takes. */
+/* Tries to exchange a block for a block, or for nothing. `room`: the work that the partner can take. */
 static void try_blocks(const repair *x, const excess *e, uint32_t partner, int64_t room, swap *best) {
     const place_state *s = x->s;
     const uint32_t r = e->rank, *mine = e->mine;
@@ -144,8 +145,8 @@ static void try_blocks(const repair *x, const excess *e, uint32_t partner, int64
     }
 }
 
-/* All choices of none, one or two blocks: their work in the upper 44 bits of a number, and which they are in the
- * lower 20. */
+/* Lists all choices of none, one or two blocks by rising work: the work in the upper 44 bits of a number, and which
+ * blocks they are in the lower 20 (1023: none). */
 static uint32_t list_sums(const place_state *s, const uint32_t *blocks, uint32_t count, uint64_t *out,
                           uint64_t *other) {
     uint32_t n = 0;
@@ -159,7 +160,8 @@ static uint32_t list_sums(const place_state *s, const uint32_t *blocks, uint32_t
     return n;
 }
 
-static int64_t sum_tokens(const place_state *s, const uint32_t *blocks, uint64_t sum, uint32_t out[2]) {
+/* The blocks of such a choice; returns their tokens. */
+static int64_t read_sum(const place_state *s, const uint32_t *blocks, uint64_t sum, uint32_t out[2]) {
     uint32_t i = sum >> 10 & 1023, j = sum & 1023;
     out[0] = j == 1023 ? FCP_NONE : blocks[j];
     out[1] = i == 1023 ? FCP_NONE : blocks[i];
@@ -181,7 +183,7 @@ static void try_pairs(const repair *x, const excess *e, uint32_t partner, int64_
             int64_t relief = work - (int64_t)(other[k] >> 20);
             if (relief <= best->relief) break;
             swap w = {.partner = partner, .relief = relief};
-            int64_t more = sum_tokens(s, e->mine, sums[i], w.a) - sum_tokens(s, theirs, other[k], w.b);
+            int64_t more = read_sum(s, e->mine, sums[i], w.a) - read_sum(s, theirs, other[k], w.b);
             looks--;
             if (more > s->room[partner] || -more > s->room[e->rank]) continue;
             *best = w;
@@ -205,23 +207,23 @@ static bool relieve(repair *x, uint32_t r, const uint64_t *by_room, uint32_t ran
     excess e = {.rank = r, .over = over};
     e.count = place_gather(x->l, r, e.mine);
     swap best = NO_SWAP;
-    for (uint32_t k = 0; k < ranks && tried < (uint32_t)PARTNERS << round && x->looks; k++) {
+    for (uint32_t k = 0; k < ranks && tried < (uint32_t)REPAIR_PARTNERS << round && x->looks; k++) {
         uint32_t partner = (uint32_t)by_room[k];
-        int64_t room = s->left[partner] + (round >= LOOSE_ROUND ? over / 2 : 0);
+        int64_t room = s->left[partner] + (round >= REPAIR_LOOSE_ROUND ? over / 2 : 0);
         if (room <= 0 || partner == r) continue;
         tried++;
         x->looks--;
         try_blocks(x, &e, partner, room, &best);
-        if (best.relief >= over ? best.price <= 0 || tried >= PARTNERS : tried >= PARTNERS && best.relief >= over / 4)
-            break;
+        if (best.relief >= over && best.price <= 0) break;
+        if (tried >= REPAIR_PARTNERS && best.relief >= over / 4) break;
     }
-    if (best.relief < over && round >= PAIR_ROUND) {
+    if (best.relief < over && round >= REPAIR_PAIR_ROUND) {
         e.sums = sums;
         e.sum_count = list_sums(s, e.mine, e.count, sums, sums + MAX_SUMS);
         tried = 0;
-        for (uint32_t k = 0; k < ranks && tried < PAIR_PARTNERS && x->looks && best.relief < over; k++) {
+        for (uint32_t k = 0; k < ranks && tried < REPAIR_PAIR_PARTNERS && x->looks && best.relief < over; k++) {
             uint32_t partner = (uint32_t)by_room[k];
-            int64_t room = s->left[partner] + (round >= LOOSE_ROUND ? over / 2 : 0);
+            int64_t room = s->left[partner] + (round >= REPAIR_LOOSE_ROUND ? over / 2 : 0);
             if (room <= 0 || partner == r) continue;
             tried++;
             x->looks -= x->looks < 16 ? x->looks : 16;
@@ -239,32 +241,31 @@ static fcp_code balance(repair *x, arena *scratch) {
     uint64_t *by_room = ARENA_NEW(scratch, uint64_t, ranks), *other = ARENA_NEW(scratch, uint64_t, ranks);
     uint64_t *sums = ARENA_NEW(scratch, uint64_t, 3 * MAX_SUMS);
     if (!by_room || !other || !sums) return FCP_E_NO_MEMORY;
-    x->looks = 256 * (uint64_t)ranks + 65536;
-    for (uint32_t round = 0; round < ROUNDS && x->looks; round++) {
+    x->looks = REPAIR_LOOKS_EACH * (uint64_t)ranks + REPAIR_LOOKS;
+    for (uint32_t round = 0; round < REPAIR_ROUNDS && x->looks; round++) {
         uint32_t over = 0, done = 0;
         for (uint32_t r = 0; r < ranks; r++) {
             int64_t left = s->left[r] < -PLACE_ONE ? -PLACE_ONE : s->left[r];
-            by_room[r] = (uint64_t)(2 * PLACE_ONE - left) << 32 | r;
+            by_room[r] = (uint64_t)(2 * PLACE_ONE - left);
             over += left < 0;
         }
         if (!over) break;
         if (fcp_stop_asked(s->in->stop)) return FCP_E_INTERRUPTED;
-        sort_u64(by_room, other, ranks);
+        order_rising(by_room, other, ranks);
         for (uint32_t i = ranks; i-- > ranks - over;) {
             uint32_t r = (uint32_t)by_room[i];
             if (!(i & 63) && fcp_stop_asked(s->in->stop)) return FCP_E_INTERRUPTED;
-            for (uint32_t step = 0; step < STEPS && s->left[r] < 0; step++) {
+            for (uint32_t step = 0; step < REPAIR_STEPS && s->left[r] < 0; step++) {
                 if (!relieve(x, r, by_room, ranks, round, sums)) break;
                 done++;
             }
         }
-        if (!done && round >= PAIR_ROUND) break;
+        if (!done && round >= REPAIR_PAIR_ROUND) break;
     }
     return FCP_OK;
 }
 
-/* Gives each empty rank a block: the lightest of a rank that has two or more, taking the ranks with most tokens
- *     first. */
+/* Gives each empty rank a block: the lightest one of a rank that has two or more. Ranks with most tokens give first. */
 static fcp_code fill_empty(place_state *s, place_lists *l, arena *scratch) {
     uint32_t ranks = s->in->ranks, empty = 0, given = 1;
     while (empty < ranks && l->head[empty] != FCP_NONE) empty++;
@@ -273,9 +274,9 @@ static fcp_code fill_empty(place_state *s, place_lists *l, arena *scratch) {
     if (!donor || !other) return FCP_E_NO_MEMORY;
     for (uint32_t r = 0; r < ranks; r++) {
         int64_t room = s->room[r] < 0 ? 0 : s->room[r] > UINT32_MAX ? UINT32_MAX : s->room[r];
-        donor[r] = (uint64_t)room << 32 | r;
+        donor[r] = (uint64_t)room;
     }
-    sort_u64(donor, other, ranks);
+    order_rising(donor, other, ranks);
     while (empty < ranks && given) {
         given = 0;
         for (uint32_t i = 0; i < ranks && empty < ranks; i++) {

@@ -1,30 +1,32 @@
-/* degrees.c: how many ranks each group gets.
+/* degrees.c: how many ranks each group gets (its degree).
  *
  * Requires: groups with the least ranks that each needs, in all no more than there are; the cost of cells and bytes.
- * Gives: a degree for each group. The largest time of a group is as small as any choice of degrees makes it.
+ * Gives: a degree for each group. They minimize the makespan: the largest time of a group.
  * Cost: O(ranks + groups) evaluations of the time, O(log) of it for each step of a binary search, and sorting.
  * Source: the objective and the form of the time are those of "Flexible Context Parallelism" (2025), sections 4.2 and
  *     4.3, which finds degrees by a program over groups and ranks in O(groups ranks^2). Ours is a search of the answer.
  *
- * The answer X is one of the times that some group may take on some number of ranks. Given X, each group takes the
- * least degree at which its time is X or less; X can be had if these add up to no more than the ranks. So X is found by
- * halving the sorted times. For a group only those degrees matter at which its time is less than at all smaller ones.
- * No X is less than the work of all groups over all ranks, so the list of a group ends where its time is that small, or
- * where launches alone would take longer.
+ * The makespan X is one of the times that some group takes on some number of ranks. Given X, each group takes the least
+ * degree at which its time is X or less; X is possible if these degrees add up to no more than the ranks. So X is found
+ * by binary search in the sorted times. For a group only those degrees matter at which its time is less than at all
+ * smaller ones. No X is less than the work of all groups over all ranks. So the list of a group ends where its time is
+ * that small, or where launches alone would take longer.
  *
- * Time of a group on d ranks: its work over d; and in each of the d - 1 steps of the ring what the transfer of a chunk
- * of K and V, or a launch, takes longer than the step's kernel. Work is counted in FULL cells: a PARTIAL cell is two,
- * and 128 queries in a step are a half, which is about what the profiles say of all GPUs (H200 forward: 2.3 and 0.64).
- * In zigzag ranks have equal work. In a ring the last rank has most: under a causal mask 2 - 1 / d times the mean,
- * under a full one the mean; of both formulas the smaller one counts, and the mean at least. A chunk goes to a node
- * once and then round inside it, so that the ranks of a node share what comes over net.
+ * The time of a group on d ranks is its work over d, and in each of the d - 1 steps of the ring that by which the
+ * transfer of a chunk of K and V, or a launch, takes longer than the step's kernel. Work is counted in FULL cells. A
+ * PARTIAL cell is two, and 128 queries in a step are a half, which is about what the profiles say of all GPUs (H200
+ * forward: 2.3 and
+ * 0.64). In zigzag ranks have equal work. In a ring the last rank has most: under a causal mask 2 - 1 / d times the
+ * mean, under a full one the mean; the smaller result of both formulas counts, and the mean at least. A chunk goes to a
+ * node once and then round inside it, so the ranks of a node share what comes from other nodes.
  *
- * Why not the profile's own figure for every kind of cell? Because where kernels hide the ring, one figure then scales
- * the times of all groups alike, and an error in it changes no choice. With four figures near ties would be decided by
- * their errors.
+ * Why one figure and not the profile's for every kind of cell? Where kernels hide the ring, one figure scales the times
+ * of all groups alike, and an error in it changes no choice. With four figures their errors would decide near ties.
  */
 #include "compiler/place/groups/groups.h"
 
+#include "compiler/base/bisect.h"
+#include "compiler/base/heap.h"
 #include "compiler/base/sort.h"
 
 typedef unsigned __int128 wide;
@@ -35,7 +37,7 @@ static uint64_t at_most(wide time) { return time < LONGEST ? (uint64_t)time : LO
 static uint64_t shared_work(const groups_group *g) { return 2 * g->full + 4 * g->partial; }
 static uint64_t own_work(const groups_group *g) { return g->queries / FCP_CELL + 1; }
 
-/* Of the rank that has most, times d. */
+/* The work of the rank that has most, times d. */
 static wide most_work(const groups_model *m, const groups_group *g, uint32_t d) {
     wide work = shared_work(g), most = work;
     if (m->ring) {
@@ -46,7 +48,7 @@ static wide most_work(const groups_model *m, const groups_group *g, uint32_t d) 
     return most + (wide)own_work(g) * d;
 }
 
-/* What a step of the ring takes at least, if its kernel takes no time. */
+/* The time of a step of the ring whose kernel takes no time. */
 static wide least_step(const groups_model *m, const groups_pass *p, const groups_group *g, uint32_t d) {
     const wide bytes = (wide)(g->keys / d + 1) * p->bytes * 1000000000000;
     wide least = m->latency[FCP_LOCAL] + bytes / m->rate[FCP_LOCAL];
@@ -70,7 +72,7 @@ uint64_t groups_time(const groups_model *m, const groups_group *g, uint32_t d) {
     return at_most(time);
 }
 
-/* No degree from d on takes less than this: d - 1 launches, or each rank's own work. */
+/* A lower bound of the time on d or more ranks: d - 1 launches, or each rank's own work. */
 static uint64_t floor_of(const groups_model *m, const groups_group *g, uint32_t d) {
     wide time = 0;
     for (int pass = 0; pass < FCP_PASSES; pass++) {
@@ -121,11 +123,7 @@ static fcp_code make_stairs(const groups_model *m, const groups_group *groups, u
 /* The least degree at which the group takes `time` or less; FCP_NONE: there is none. */
 static uint32_t degree_for(const stairs *s, uint32_t g, uint64_t time) {
     size_t low = s->start[g], high = s->start[g + 1];
-    while (low < high) { /* times fall */
-        size_t mid = low + (high - low) / 2;
-        if (s->steps[mid].time <= time) high = mid;
-        else low = mid + 1;
-    }
+    BISECT(low, high, i, s->steps[i].time > time) /* times fall */
     return low < s->start[g + 1] ? s->steps[low].degree : FCP_NONE;
 }
 
@@ -135,42 +133,22 @@ static bool fits(const stairs *s, uint32_t count, uint32_t ranks, uint64_t time)
     return sum <= ranks;
 }
 
-/* Of two groups the one with the larger time goes to the top; of equals the earlier. */
-static bool above(const uint64_t *time, uint32_t a, uint32_t b) {
-    return time[a] != time[b] ? time[a] > time[b] : a < b;
-}
-
-static void sink(uint32_t *heap, uint32_t count, uint32_t at, const uint64_t *time) {
-    for (uint32_t child; (child = 2 * at + 1) < count; at = child) {
-        if (child + 1 < count && above(time, heap[child + 1], heap[child])) child++;
-        if (!above(time, heap[child], heap[at])) return;
-        uint32_t moved = heap[at];
-        heap[at] = heap[child];
-        heap[child] = moved;
-    }
-}
-
 /* Gives away ranks that are left over. */
 static fcp_code give_rest(const groups_model *m, groups_group *groups, uint32_t count, uint32_t rest, arena *scratch) {
-    uint32_t *heap = ARENA_NEW(scratch, uint32_t, count + (size_t)1);
-    uint64_t *time = ARENA_NEW(scratch, uint64_t, count + (size_t)1);
-    if (!heap || !time) return FCP_E_NO_MEMORY;
-    for (uint32_t i = 0; i < count; i++) {
-        heap[i] = i;
-        time[i] = groups_time(m, &groups[i], groups[i].degree);
-    }
-    for (uint32_t i = count / 2; i-- > 0;) sink(heap, count, i, time);
+    heap_entry *heap = ARENA_NEW(scratch, heap_entry, count + (size_t)1); /* the largest time first */
+    if (!heap) return FCP_E_NO_MEMORY;
+    for (uint32_t i = 0; i < count; i++)
+        heap_push(heap, i, (heap_entry){UINT64_MAX - groups_time(m, &groups[i], groups[i].degree), i});
     while (rest && count) {
-        groups_group *g = &groups[heap[0]];
-        uint64_t with = groups_time(m, g, g->degree + 1);
-        if (with < time[heap[0]]) {
-            time[heap[0]] = with;
+        groups_group *g = &groups[heap[0].value];
+        heap_entry next = {UINT64_MAX - groups_time(m, g, g->degree + 1), heap[0].value};
+        if (next.key > heap[0].key) {
             g->degree++;
             rest--;
         } else {
-            heap[0] = heap[--count]; /* no rank helps it, now or later */
+            next = heap[--count]; /* no rank helps it, now or later */
         }
-        sink(heap, count, 0, time);
+        heap_replace(heap, count, next);
     }
     return FCP_OK;
 }
@@ -184,11 +162,7 @@ fcp_code groups_choose(const groups_model *m, groups_group *groups, uint32_t cou
     for (size_t i = 0; i < s.count; i++) times[i] = s.steps[i].time;
     sort_u64(times, times + s.count, s.count);
     size_t low = 0, high = s.count - 1; /* the largest time always fits: it is that of a group on its least ranks */
-    while (low < high) {
-        size_t mid = low + (high - low) / 2;
-        if (fits(&s, count, ranks, times[mid])) high = mid;
-        else low = mid + 1;
-    }
+    BISECT(low, high, i, !fits(&s, count, ranks, times[i]))
     uint32_t rest = ranks;
     for (uint32_t i = 0; i < count; i++) rest -= groups[i].degree = degree_for(&s, i, times[low]);
     return give_rest(m, groups, count, rest, scratch);

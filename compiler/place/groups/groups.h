@@ -1,8 +1,8 @@
-/* groups.h: the groups strategy's own parts: which sequences share ranks, and how many ranks each group gets.
+/* groups.h: the parts of the groups strategy: which sequences share ranks, and how many ranks each group gets.
  *
- * Example: sequences of 90K, 20K and 10K tokens on four ranks, at most 64K on each. The first needs two ranks, and has
- * room for the other two. But a group of its own for each pair of ranks would let them work side by side; how the ranks
- * are best divided, the times of the groups say.
+ * Example: sequences of 90K, 20K and 10K tokens on four ranks, at most 64K on each. The first needs two ranks, and
+ * these have room for the other two sequences. If those form a group of their own on the other two ranks, both groups
+ * work side by side. The predicted times of the groups decide how the ranks are divided.
  *
  * Times are in picoseconds, lengths in tokens.
  */
@@ -18,8 +18,8 @@ typedef struct groups_group {
     uint32_t least, degree; /* how many ranks it needs; how many it gets */
 } groups_group;
 
-/* What a pass costs: a FULL cell of all query heads, the least that a step of the ring takes (a launch), in
- * picoseconds; and the bytes that travel for a key. */
+/* What a pass costs: `cell`: a FULL cell of all query heads, and `launch`: the least that a step of the ring takes,
+ * both in picoseconds; `bytes`: what travels for a key. */
 typedef struct groups_pass {
     uint64_t cell, launch, bytes;
 } groups_pass;
@@ -30,18 +30,19 @@ typedef struct groups_model {
     bool ring;                    /* one chunk a rank, and not two in zigzag */
 } groups_model;
 
-/* pack_sequences.c. Best fit decreasing: every sequence joins the fullest group that has room for it, or begins one. size: tokens
- * of each sequence. A group of `least` ranks holds least * tokens. Fills out_group (per sequence), and tokens and least
- * of the groups; returns how many there are in *out_count. FCP_E_VALUE: a sequence needs more than `most` ranks; it is
- * *out_count. */
+/* pack_sequences.c. Best fit decreasing: every sequence joins the fullest group that has room for it, or begins a new
+ * one. size: the tokens of each sequence. A group of `least` ranks holds least * tokens. Fills out_group (per
+ * sequence), and tokens and least of the groups; *out_count: how many groups there are. FCP_E_VALUE: a sequence needs
+ * more than `most` ranks; *out_count is that sequence. */
 fcp_code groups_pack(const uint64_t *size, uint32_t count, uint32_t tokens, uint32_t most, arena *scratch,
                      uint32_t *out_group, groups_group *out, uint32_t *out_count);
 
-/* degrees.c. What a group takes on `degree` ranks: its kernels, and what its ring does not hide. */
+/* degrees.c. The time of a group on `degree` ranks: its kernels, and the transfers of its ring that these do not
+ * hide. */
 uint64_t groups_time(const groups_model *m, const groups_group *g, uint32_t degree);
-/* Chooses degrees: no choice of at most `ranks` ranks in all has a smaller largest time. Ranks that are left over go,
- * one by one, to the group with the largest time that one rank helps. Requires: the leasts add up to at most `ranks`.
- * Cost: O(ranks + groups) times, and sorting them. */
+/* Chooses degrees that add up to at most `ranks` and minimize the makespan, the largest time of a group. Ranks that are
+ * left over go, one by one, to the group with the largest time that one more rank makes faster. Requires: the leasts
+ * add up to at most `ranks`. Cost: O(ranks + groups) times, and sorting them. */
 fcp_code groups_choose(const groups_model *m, groups_group *groups, uint32_t count, uint32_t ranks, arena *scratch);
 
 /* What cutting finds and placing reads: x->grouping. */
@@ -56,4 +57,9 @@ typedef struct grouping {
 
 /* groups_cut.c. The model of a program. FCP_E_PROFILE: there is no profile of its GPU. */
 fcp_code groups_model_of(const struct fcpc_program *g, groups_model *out, fcp_error *err);
+
+/* The strategy's functions: place.h. */
+fcp_code groups_cut(planning *x);
+fcp_code place_by_groups(planning *x, const place_input *in, uint32_t *home);
+fcp_code exec_by_groups(planning *x, const uint32_t *home, uint32_t *exec);
 #endif

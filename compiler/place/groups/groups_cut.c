@@ -5,17 +5,18 @@
  *     another rank's tokens begin. All rows of a block are computed by one rank.
  * Cost: sorting the sequences and the pieces; counting the cells of each distinct length.
  *
- * A group of d ranks cuts each of its sequences into d chunks (ring) or 2 d (zigzag), at floor((i n + f) / parts),
- * where f is the number of tokens of earlier sequences of the group, modulo parts: so first tokens of short sequences
- * do not all fall into the last chunk. Rank i of the group computes chunk i, in zigzag also chunk 2 d - 1 - i, and
- * needs all keys of the group: the blocks go round, as the schedule has it.
+ * A group of d ranks cuts each of its sequences into d chunks (ring) or 2 d (zigzag). A sequence of n tokens is cut at
+ * floor((i n + f) / parts), where f is the number of tokens of earlier sequences of the group, modulo parts. Without f,
+ * the few tokens of very short sequences would all be in their last chunk, and so on one rank. Rank i of the group
+ * computes chunk i, in zigzag also chunk 2 d - 1 - i, and needs all keys of the group.
  *
- * With layout = planned chunks are at home where they are computed. With a stated layout tokens stay where they are,
- * and their queries, keys and results travel. Then groups take ranks in the order in which their tokens lie, so that
- * neighbours of a batch are neighbours on the cluster. Else large groups take whole nodes, and small ones share nodes,
- * best fit: no group of at most a node's ranks is on two nodes, unless none has room for it.
+ * With layout = planned chunks are at home where they are computed. Then large groups take whole nodes, and small ones
+ * share nodes, best fit: no group of at most a node's ranks is on two nodes, unless no node has room for it. With a
+ * stated layout tokens stay where they are, and their queries, keys and results travel. Then groups take ranks in the
+ * order in which their tokens lie, so that what is near in the batch is near on the cluster.
  */
 #include "compiler/place/groups/groups.h"
+#include "runtime/plan/bytes.h"
 
 #include <stdio.h>
 
@@ -56,7 +57,7 @@ static void print_tokens(uint64_t n, char out[TOKENS_TEXT]) {
     else snprintf(out, TOKENS_TEXT, "%lluK", (unsigned long long)n / 1024);
 }
 
-/* Suggests a number of tokens with which there is room for all: a multiple of 1024, or below that a multiple of 16. */
+/* Hints at a number of tokens with which there is room for all: a multiple of 1024, or below that a multiple of 16. */
 static void hint_tokens(planning *x, const uint64_t *size, uint64_t tokens, groups_group *groups, uint32_t *of) {
     const problem *p = x->problem;
     for (bool good = false; !good && tokens < BINS_SPACE_MAX; tokens += tokens / 16) {
@@ -78,22 +79,22 @@ static void hint_tokens(planning *x, const uint64_t *size, uint64_t tokens, grou
     }
 }
 
-/* The batch does not fit on the ranks: sequence s alone, or, where that is FCP_NONE, all groups together. */
-static fcp_code too_few(planning *x, const uint64_t *size, uint32_t s, uint64_t ranks, groups_group *groups,
+/* Reports that the batch does not fit on the ranks: sequence s alone, or if that is FCP_NONE, all groups together. */
+static fcp_code report_too_few(planning *x, const uint64_t *size, uint32_t s, uint64_t ranks, groups_group *groups,
                         uint32_t *of) {
     const uint32_t tokens = x->program->tokens;
     char each[TOKENS_TEXT], who[64] = "the sequences need";
     print_tokens(tokens, each);
     if (s != FCP_NONE)
         snprintf(who, sizeof who, "sequence %u (%llu tokens) needs", s, (unsigned long long)size[s]);
-    diag_error(x->d, FCP_E_VALUE, planning_span(x, x->program->strategy_span),
+    diag_error(x->d, FCP_E_VALUE, planning_span(x, x->program->at[AT_STRATEGY]),
                "groups: %s %llu ranks at %s tokens each; there are %u", who, (unsigned long long)ranks, each,
                x->problem->ranks);
     hint_tokens(x, size, s == FCP_NONE ? tokens : (size[s] - 1) / x->problem->ranks, groups, of);
     return FCP_E_VALUE;
 }
 
-/* Sequences first to end - 1, whose cells one object counts, in order of length. */
+/* The part of one thread: it counts the cells of sequences first to end - 1, in order of length. */
 typedef struct counting {
     cells *of;
     const uint64_t *keys; /* of all sequences; the lower 24 bits are the sequence */
@@ -102,8 +103,8 @@ typedef struct counting {
     cells_fault fault;
 } counting;
 
-/* Sequences of equal lengths have equal cells, unless the mask reads an array. Reports no error, because this may be a
- * second thread. */
+/* Counts the cells of one part. Sequences of equal lengths have equal cells, unless the mask reads an array. Reports no
+ * error, because this may be a second thread. */
 static fcp_code count_stretch(planning *x, void *given) {
     counting *g = given;
     const problem *p = x->problem;
@@ -123,8 +124,8 @@ static fcp_code count_stretch(planning *x, void *given) {
     return code;
 }
 
-/* Adds the cells of each sequence to its group. Where objects are kept for further plannings, the later sequences are
- * counted in a second thread, by the second object. */
+/* Adds the cells of each sequence to its group. A second thread counts half of the sequences, with a `cells` object of
+ * its own, if such objects are kept for further plannings. */
 static fcp_code count_cells(planning *x, const uint32_t *of, groups_group *groups) {
     const problem *p = x->problem;
     uint64_t *keys = ARENA_NEW(&x->scratch, uint64_t, 2 * (size_t)p->sequences + 1);
@@ -171,14 +172,14 @@ static fcp_code make_groups(planning *x, grouping *out) {
     const uint32_t tokens = x->program->tokens;
     fcp_code code = groups_pack(size, p->sequences, tokens, p->ranks, &x->scratch, out->of, out->groups, &out->count);
     if (code == FCP_E_VALUE)
-        return too_few(x, size, out->count, size[out->count] / tokens + (size[out->count] % tokens != 0), out->groups,
-                       out->of);
+        return report_too_few(x, size, out->count, size[out->count] / tokens + (size[out->count] % tokens != 0),
+                              out->groups, out->of);
     for (uint32_t i = 0; i < out->count && !code; i++) sum += out->groups[i].least;
-    if (sum > p->ranks) return too_few(x, size, FCP_NONE, sum, out->groups, out->of);
+    if (sum > p->ranks) return report_too_few(x, size, FCP_NONE, sum, out->groups, out->of);
     if (!code) code = count_cells(x, out->of, out->groups);
     if (code) return code;
     code = groups_model_of(x->program, &model, &err);
-    if (code) return planning_fail(x, code, x->program->strategy_span, "%s", err.message);
+    if (code) return planning_fail(x, code, x->program->at[AT_STRATEGY], "%s", err.message);
     return groups_choose(&model, out->groups, out->count, p->ranks, &x->scratch);
 }
 
@@ -195,8 +196,8 @@ static fcp_code take_nodes(planning *x, grouping *g) {
         next[n] = 0;
         bins_put(&b, gpus, n);
     }
-    for (uint32_t i = 0; i < g->count; i++) keys[i] = (uint64_t)(UINT32_MAX - g->groups[i].degree) << 32 | i;
-    sort_u64(keys, keys + g->count, g->count);
+    for (uint32_t i = 0; i < g->count; i++) keys[i] = g->groups[i].degree;
+    order_falling(keys, keys + g->count, g->count);
     for (uint32_t i = 0; i < g->count; i++) {
         uint32_t which = (uint32_t)keys[i], *at = g->ranks + g->first[which], left = g->groups[which].degree;
         while (left) {
@@ -217,9 +218,9 @@ static fcp_code take_neighbours(planning *x, grouping *g, const problem_run *run
     if (!sum || !keys) return FCP_E_NO_MEMORY;
     for (uint32_t i = 0; i < count; i++)
         sum[g->of[runs[i].sequence]] += (unsigned __int128)runs[i].rank * (runs[i].end - runs[i].start);
-    for (uint32_t i = 0; i < g->count; i++) /* 128ths of a rank; a rank is below 2^20 */
-        keys[i] = (uint64_t)(sum[i] * 128 / (g->groups[i].queries ? g->groups[i].queries : 1)) << 32 | i;
-    sort_u64(keys, keys + g->count, g->count);
+    for (uint32_t i = 0; i < g->count; i++) /* the mean rank, in 128ths of a rank */
+        keys[i] = (uint64_t)(sum[i] * 128 / (g->groups[i].queries ? g->groups[i].queries : 1));
+    order_rising(keys, keys + g->count, g->count);
     for (uint32_t i = 0, rank = 0; i < g->count; i++)
         for (uint32_t which = (uint32_t)keys[i], k = 0; k < g->groups[which].degree; k++)
             g->ranks[g->first[which] + k] = rank++;

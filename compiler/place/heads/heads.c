@@ -1,29 +1,31 @@
 /* heads.c: the strategies ulysses and upipe, alone or with a ring.
  *
  * Requires: checked lengths; groups of ranks that divide the heads (sema/sharing.c).
- * Gives: one block, of each range of heads, for the tokens that a rank holds: where the caller has them, or an even
+ * Gives: one block, for each range of heads, of the tokens that a rank holds: where the caller has them, or an even
  *     share. For each range the rank of a group that computes it, and in which phase.
  * Cost: O(runs of tokens + blocks + tiles).
  * Source: Jacobs et al., "DeepSpeed Ulysses" (2023), for heads over ranks; UPipe ("Untied Ulysses"), for heads in
  *     phases and the order of query heads that share KV heads; Fang and Zhao, "USP" (2024), for a ring around groups.
  *
- * Which heads. A rank computes `each` query heads at a time. They should share KV heads, since all tokens of those must
- * come, too: so of `range_kv` KV heads it takes `range_sub`, as many as divide both. Ranges of neighbouring KV heads go
- * to neighbouring lanes. If there are fewer of them than lanes, several lanes take different query heads of the same KV
+ * Which heads. A rank computes `each` query heads at a time. They should share KV heads, because all tokens of the KV
+ * heads must come, too. So it takes range_sub query heads of each of range_kv KV heads, where range_sub is the largest
+ * number that divides both `each` and the query heads of a KV head. Neighbouring ranges of KV heads go to neighbouring
+ * lanes. If there are fewer ranges of KV heads than lanes, several lanes take different query heads of the same KV
  * heads. If there are more ranges than lanes, the rest waits for later phases: first the other query heads of the same
  * KV heads, because these are there already, then the next KV heads.
  *
- * *Example*: 16 query heads, 4 of K and V, 4 ranks, one head each at a time. Phase 0 computes heads 0 4 8 12, phase 1
+ * Example: 16 query heads, 4 of K and V, 4 ranks, one head each at a time. Phase 0 computes heads 0 4 8 12, phase 1
  * heads 1 5 9 13. K and V of four heads arrive in phase 0 and stay for four phases.
  *
- * With a ring, a group has the heads of its own queries alone, and needs the keys of all groups. They go from home to
- * the rank of their own group that has this lane, and from there from group to group.
+ * With a ring, a group computes its own queries alone, and needs the keys of all groups. Keys go from their home to the
+ * rank of the home's group that computes their heads, and from there from group to group, in the same lane.
  */
 #include "compiler/place/heads/heads.h"
 
 #include <string.h>
 
-#include "compiler/base/divisor.h"
+#include "compiler/base/group.h"
+#include "compiler/base/integers.h"
 
 heads_shape heads_shape_of(uint32_t heads, uint32_t kv_heads, uint32_t each) {
     uint32_t sub = (uint32_t)common_divisor(each, heads / kv_heads);
@@ -40,7 +42,7 @@ void heads_divide(uint32_t parts, uint32_t subs, uint32_t group, uint32_t kv, ui
 
 /* --- cutting ------------------------------------------------------------------------------------------------------ */
 
-/* A block for all runs of a rank: a piece for each. Runs come by sequence and start. */
+/* Makes one block of all runs of each rank; each run is a piece. Runs come by sequence and start. */
 static fcp_code add_blocks(planning *x, const problem_run *runs, uint32_t count, int side, sharing *out) {
     problem *p = x->problem;
     const uint16_t holds = (uint16_t)(p->split ? 1u << side : FCP_HOLDS_BOTH);
@@ -55,8 +57,8 @@ static fcp_code add_blocks(planning *x, const problem_run *runs, uint32_t count,
         first[runs[i].rank + 1]++;
         tokens[runs[i].rank] += runs[i].end - runs[i].start;
     }
+    group_starts(first, p->ranks);
     for (uint32_t r = 0; r < p->ranks; r++) {
-        first[r + 1] += first[r];
         if (!tokens[r]) continue;
         if (tokens[r] > INT32_MAX)
             return planning_fail(x, FCP_E_PLAN_SIZE, planning_size_span(x), "rank %u holds more than 2^31 tokens", r);

@@ -6,9 +6,9 @@
     plan = prog.plan([4096, 2048], {"doc": documents})
     mine = plan.take(tokens)
 
-`fcpc.torch` has attention as a module of PyTorch, `fcpc.trace` makes masks of functions. Lengths are in tokens,
-sizes in bytes, times in seconds, positions count from 0. What goes wrong is an fcpc.Error with the code of
-runtime/errors.def; what is hardly meant is an fcpc.Warning.
+`fcpc.torch` has attention for PyTorch, and `fcpc.trace` turns Python functions into masks. Lengths are in tokens,
+sizes in bytes, times in seconds, and positions count from 0. Errors are of the class fcpc.Error, with a code of
+runtime/errors.def. What is allowed but probably a mistake is an fcpc.Warning.
 """
 from ._c import C as _C
 from .errors import Error, Warning

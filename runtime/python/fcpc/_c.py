@@ -1,10 +1,10 @@
 """_c.py: the two C libraries, as ctypes sees them.
 
-The functions are declared below in the words of runtime/fcp.h and compiler/fcpc.h. A test repeats these lines behind
-the headers and lets a C compiler compare them, and asks it for the size and the offsets of each structure. So a header
-that changes without this file is found before anybody calls the wrong thing.
+The functions are declared below with the words of runtime/fcp.h and compiler/fcpc.h. A test compiles these lines
+together with the headers, so that the C compiler compares both, and checks the size and the offsets of each structure.
+So the test fails if a header changes and this file does not.
 
-ctypes.CDLL gives the interpreter lock back while a C function runs: threads of Python plan and compute side by side.
+ctypes.CDLL releases the interpreter lock while a C function runs, so threads of Python plan and compute in parallel.
 """
 from __future__ import annotations
 
@@ -112,7 +112,8 @@ class fcpc_question(ctypes.Structure):
 
 
 STRUCTURES = [fcp_where, fcp_error, fcp_shape, fcp_tensors, fcp_table, fcp_pairs_proof, fcp_start, fcp_allocator,
-              fcp_session_options, fcpc_diagnostic, fcpc_options, fcpc_field, fcpc_batch, fcpc_times, fcpc_show_options, fcpc_question]
+              fcp_session_options, fcpc_diagnostic, fcpc_options, fcpc_field, fcpc_batch, fcpc_times, fcpc_show_options,
+              fcpc_question]
 
 FUNCTIONS = """
 const char *fcp_version(void);
@@ -207,8 +208,8 @@ def _declare(libraries: dict[str, Any]) -> dict[str, Any]:
 
 
 def folder() -> Path:
-    """Where the libraries and the program are: FCPC_LIBRARIES; for the package in a tree, the tree's build folder (build,
-    or FCPC_BUILD); else the package's own folder."""
+    """The folder of the libraries and the program: FCPC_LIBRARIES, if it is set; the build folder of the repository
+    (build, or FCPC_BUILD), if the package is in one; else the package's own folder."""
     named, here = os.environ.get("FCPC_LIBRARIES"), Path(__file__).resolve().parent
     tree = here.parent.parent.parent
     if named:
@@ -236,9 +237,9 @@ Me = TypeVar("Me")
 
 
 class Owner:
-    """Has an object of C, and frees it. A copy that had the same address would free it again, so copies are the object
-    itself: a deep copy of a model goes on with the attention of the model. In another process the address means
-    nothing, so there is no pickle, unless a class says of what the object is made anew."""
+    """An object that owns an object of C, and frees it. A real copy would free it twice, so a copy is the object
+    itself: a deep copy of a model shares the attention of the model. In another process the address means nothing, so
+    these objects are not pickled, unless a class says from what the object can be made again."""
 
     def __copy__(self: Me) -> Me:
         return self
@@ -253,7 +254,7 @@ class Owner:
 
 
 class ReadOnly(Owner):
-    """An Owner whose attributes are set by its own class alone, by `_put`."""
+    """An Owner with read-only attributes: only its own class sets them, by `_put`."""
 
     def _put(self, **attributes: Any) -> None:
         """Sets attributes, which nobody else may."""
@@ -275,7 +276,7 @@ def path_bytes(path: str | bytes | os.PathLike[Any]) -> bytes:
 
 
 def take_text(pointer: int | None) -> str:
-    """The text at a char * that C has made for its caller, which is freed."""
+    """The text at a char * that C has allocated for its caller; frees it."""
     if not pointer:
         raise MemoryError("fcpc is out of memory")
     try:
@@ -285,7 +286,7 @@ def take_text(pointer: int | None) -> str:
 
 
 def call_text(name: str, *arguments: Any) -> str:
-    """Calls a function that makes a string in *out_text and says why it cannot in *err."""
+    """Calls a function of C whose last parameters are out_text and err, and returns the text."""
     made, err = _pointer(), fcp_error()
     check(C[name](*arguments, ctypes.byref(made), ctypes.byref(err)), err)
     return take_text(made.value)

@@ -1,11 +1,11 @@
-"""arrays.py: tensors of torch and arrays of numpy, whichever the caller has: rows are taken from both alike."""
+"""arrays.py: takes rows from tensors of torch and from arrays of numpy, whichever the caller has."""
 from __future__ import annotations
 
 import math
-import operator
 import sys
 from typing import Any, TypeVar, cast
 
+from .batches import index_or_none
 from .errors import Error
 
 Rows = TypeVar("Rows")  # a tensor of torch, or an array of numpy
@@ -20,17 +20,17 @@ def is_array(x: Any) -> bool:
 
 
 def whole(who: str, name: str, number: Any) -> int:
-    """An argument that must be a whole number."""
-    try:
-        return operator.index(number)
-    except TypeError:
-        raise Error("E203", f"{who}: {name} is {number!r}, and a whole number is expected") from None
+    """An argument that must be a whole number. Errors: E203"""
+    found = index_or_none(number)
+    if found is None:
+        raise Error("E203", f"{who}: {name} is {number!r}, and a whole number is expected")
+    return found
 
 
 def dim_of_tokens(who: str, x: Any, dim: Any, want: int, others: dict[int, str]) -> int:
-    """The dimension of x that is the tokens, counted from 0. It must have `want` of them.
+    """The number of the dimension of x whose rows are tokens, from 0. It must have `want` rows.
 
-    others   {number: what x may be by mistake, if it has so many rows}
+    others   {a wrong number of rows: a hint, which the error then has}
     """
     if not (is_tensor(x) or is_array(x)):
         _library()
@@ -52,7 +52,7 @@ def dim_of_tokens(who: str, x: Any, dim: Any, want: int, others: dict[int, str])
 
 
 def check_holds(who: str, x: Any, name: str, number: Any) -> Any:
-    """The number, which x can hold as it is. Torch would put another one there."""
+    """Checks that the type of x can hold the number exactly, and returns it. Torch would silently store another one."""
     if getattr(number, "shape", None) == ():
         number = number.item()
     if not isinstance(number, (int, float, complex)):
@@ -89,12 +89,12 @@ def taken(rows: Rows, index: Any, dim: int, fill: Any = None) -> Rows:
 
 
 def index_of(rows: Any, x: Any) -> Any:
-    """Numbers of rows as an int64 array or a tensor on the CPU, as x is one. It shares their memory."""
+    """Row numbers as an int64 array if x is an array, else as a tensor on the CPU. It shares their memory."""
     return array_of(rows, "numpy" if is_array(x) else "torch")
 
 
 def reverse(index: Any) -> Any:
-    """Of a permutation of rows, the one that undoes it."""
+    """The inverse of a permutation of rows."""
     library = sys.modules["torch" if is_tensor(index) else "numpy"]
     made = library.empty_like(index)
     made[index] = library.arange(len(index))
@@ -111,7 +111,7 @@ def array_of(numbers: Any, library: str = "") -> Any:
 
 
 def _library() -> str:
-    """Loads what arrays are made with."""
+    """Imports numpy, or else torch."""
     for name in ("numpy", "torch"):
         try:
             __import__(name)

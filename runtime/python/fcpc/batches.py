@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import array
 import ctypes
+import operator
 from typing import Any, Mapping, NamedTuple
 
 from .errors import Error
@@ -17,8 +18,18 @@ class Numbers(NamedTuple):
     owner: Any
 
 
+def index_or_none(x: Any) -> int | None:
+    """A whole number of any type as an int; None: it is no whole number."""
+    try:
+        return operator.index(x)
+    except TypeError:
+        return None
+
+
 def numbers_of(values: Any, kind: str, what: str) -> Numbers | None:
-    """Whole numbers of a list, an array or a tensor: signed, those of a field ('q'), or not ('Q'). Of None: None.
+    """The whole numbers of a list, an array or a tensor, as C takes them; None for None.
+
+    kind   "q" for the signed values of a field, "Q" for lengths, which are unsigned
 
     Errors: E202 (no numbers, or not in one dimension), E206 (out of range)
     """
@@ -63,7 +74,7 @@ def _check_shape(shape: tuple[int, ...], kind: str, what: str) -> None:
 
 
 def _misfit(values: Any, kind: str) -> str:
-    """Says which of the values is no whole number that `kind` of array holds."""
+    """A message about the first value that is no whole number, or that an array of `kind` cannot hold."""
     expected = "a whole number of at most 64 bits" if kind == "q" else "a whole number from 0 on"
     if isinstance(values, (str, bytes)) or not hasattr(values, "__iter__"):
         made = f": write [{values}]" if isinstance(values, int) and values >= 0 else ""
@@ -92,7 +103,7 @@ def fields_of(fields: Any) -> Mapping[str, Any]:
 
 
 def kind_of(x: Any) -> str:
-    """What something is, for a message: itself if it is short."""
+    """What something is, for a message: its repr if that is short, else its type."""
     shown = repr(x)
     kind = type(x).__name__
     return shown if len(shown) <= 40 and "\n" not in shown and " at 0x" not in shown else \
@@ -100,10 +111,11 @@ def kind_of(x: Any) -> str:
 
 
 def cu_seqlens(lengths: Numbers | None, fields: Mapping[str, Numbers]) -> list[int] | None:
-    """Lengths that seem to be cumulative, as flash_attn_varlen_func takes them: [0, 100, 250] in place of [100, 150].
+    """Finds lengths that look cumulative, as flash_attn_varlen_func takes them: [0, 100, 250] instead of [100, 150].
+    Returns them as a list; None: they do not look so.
 
-    They may be right, because a sequence may have no tokens. A field of the batch decides: one value for each token.
-    Errors: E300 (they are cumulative)
+    They may be right all the same, because a sequence may have no tokens. A field of the batch, which has a value for
+    each token, settles it. Errors: E300 (they are cumulative)
     """
     if lengths is None or lengths.size < 3:
         return None
@@ -119,7 +131,7 @@ def cu_seqlens(lengths: Numbers | None, fields: Mapping[str, Numbers]) -> list[i
 
 
 def differences(said: list[int]) -> str:
-    """The lengths that somebody means who gives cu_seqlens, for a message."""
+    """The lengths that belong to cu_seqlens, for a message."""
     return shortly([b - a for a, b in zip(said, said[1:])])
 
 

@@ -1,5 +1,5 @@
-"""errors.py: what goes wrong, as one kind of exception with the stable codes of runtime/errors.def, and one of warning.
-"""
+"""errors.py: the one class of exceptions, with the stable codes of runtime/errors.def, and the one class of
+warnings."""
 from __future__ import annotations
 
 import ctypes
@@ -18,7 +18,7 @@ class Error(Exception):
     message   one line
     file, line, column   the place in a program's text; "" and 0 where there is none
     where     the place in a plan: a dict that may have rank, pass, stage, queue and instruction
-    warnings  what the compiler said besides, line by line
+    warnings  the compiler's warnings before the error, a line each
 
     str() of it is what a terminal would show: the message, the source line, a caret below the place, and hints.
     """
@@ -48,10 +48,10 @@ def _again(*arguments: Any) -> Error:
 
 
 class Warning(UserWarning):
-    """What is right, and yet hardly what was meant, such as ranks without tokens, or a mask that allows no pair.
+    """A warning of what is allowed but probably a mistake, such as ranks without tokens, or a mask that allows no pair.
 
-    The compiler's warnings of a program are warned when it is made, those of a plan when the caller gets it: by the
-    process that has planned it. They are also in `warnings` of both.
+    The compiler's warnings about a program are issued when it is made. Those about a plan are issued when the caller
+    gets it, in the process that has planned it. Both objects also have them in their attribute `warnings`.
 
         warnings.filterwarnings("error", category=fcpc.Warning)     # raises them; "ignore" is silent
     """
@@ -61,10 +61,10 @@ _HERE = os.path.dirname(os.path.abspath(__file__))
 
 
 def warn(text: str, stacklevel: int = 0) -> None:
-    """Warns with an fcpc.Warning.
+    """Issues an fcpc.Warning.
 
-    stacklevel   which line it is about: 1 calls this function, 2 calls the function that does, and so on. 0: the
-                 innermost line that is not of this package
+    stacklevel   the line that it points to, as in warnings.warn: 1 is the caller of this function, 2 its caller, and
+                 so on. 0: the innermost line outside of this package
     """
     if not stacklevel:
         frame = sys._getframe(1)

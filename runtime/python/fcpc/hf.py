@@ -1,18 +1,19 @@
-"""hf.py: models of Hugging Face's transformers compute their attention by a plan.
+"""hf.py: lets models of Hugging Face's transformers compute their attention by a plan.
 
-    import fcpc.hf                                       # enters "fcpc" into transformers' registries
+    import fcpc.hf                                       # registers "fcpc" with transformers
     model = AutoModelForCausalLM.from_pretrained(name, attn_implementation="fcpc")
     prog = fcpc.hf.program(model, cluster=fcpc.detect(group))
     attn = Attention(prog, group=group)
     for batch, plan in prog.ahead(loader):
         loss = model(**fcpc.hf.inputs(attn, plan, batch.tokens, batch.labels)).loss
 
-A model hands the keyword `fcpc` down to each of its layers, so nothing here keeps state: the plan is the caller's, as
-in fcpc.torch. The batch dimension is 1, because sequences are packed end to end.
+A model passes the keyword `fcpc` on to each of its layers, and with it the plan. So nothing here keeps state. The batch
+dimension is 1, because sequences are packed end to end.
 
-What a model asks for is compared with what the plan does, in every layer. Whatever differs is an error. Some of it a
-layer cannot see: labels, the last logits alone, images, and that the model attends by something else. So the import
-also wraps three methods of transformers' classes and its losses, below. For calls without `fcpc=` they do what they did.
+Every layer compares what the model asks for with what the plan does, and any difference is an error. Some differences a
+layer cannot see: labels, a model that keeps only the last logits, images, another attention function. So the import
+also wraps three methods of transformers' classes and its losses, below. For calls without `fcpc=` they do what they
+did.
 """
 from __future__ import annotations
 
@@ -63,7 +64,7 @@ _SINKS = {"gpt_oss", "flint", "granite_swa", "granitemoe_swa"}
 
 
 def _get(config: Any, name: str, default: Any = None) -> Any:
-    """A setting. Where it may differ between layers, the config's own value is refused, so that of layer 0 counts."""
+    """A setting. A config whose layers differ refuses to give some of its settings; then that of layer 0 is taken."""
     try:
         return getattr(config, name, default)
     except RuntimeError:
@@ -71,7 +72,7 @@ def _get(config: Any, name: str, default: Any = None) -> Any:
 
 
 def _types(config: Any) -> list[str] | None:
-    """What each layer is; None: the config does not say it, so all are alike."""
+    """The type of each layer; None: the config does not list them, so all are alike."""
     found: list[str] | None = _get(config, "layer_types") or _get(config, "layers_block_type")
     return found or _get(config, "block_types")
 
@@ -161,7 +162,7 @@ def _shape_of(config: Any, layer: Any) -> dict[str, Any]:
 
 
 def _yarn(config: Any) -> float:
-    """By what models with latent attention multiply their scale, where YaRN makes contexts longer."""
+    """The factor of the scale in models with latent attention (MLA) whose context is extended by YaRN."""
     try:
         from transformers.models.deepseek_v3.modeling_deepseek_v3 import yarn_apply_mscale
     except ImportError:
@@ -170,8 +171,9 @@ def _yarn(config: Any) -> float:
 
 
 def _reach(config: Any) -> int | None:
-    """How many positions a model rotates alike whatever else the batch has; None: all. Beyond them its furthest
-    position decides about all tokens (dynamic, longrope), and a process sees those of its own alone."""
+    """Below this position, how a model rotates a token does not depend on other tokens; None: it never does. Beyond it
+    the furthest position of the tensor changes the rotation of all tokens (dynamic, longrope), and the tensor of a
+    process has only its own tokens."""
     said = _get(config, "rope_parameters") or {}
     found = []
     for one in [said] if "rope_type" in said else said.values():
@@ -182,7 +184,7 @@ def _reach(config: Any) -> int | None:
 
 
 def _scale_and_sinks(config: Any, text: Any) -> dict[str, float]:
-    """What layers have, of a model, or what is known by the model's name."""
+    """The scale and the sinks of the layers, from the model, or else from its name."""
     found = {"sink": 0.0} if text.model_type in _SINKS else {}
     for module in config.modules() if isinstance(config, PreTrainedModel) else ():
         if not hasattr(module, "layer_idx") or getattr(module, "config", None) is not text:
@@ -198,24 +200,26 @@ def _scale_and_sinks(config: Any, text: Any) -> dict[str, float]:
 
 def program(config: Any, *, cluster: Cluster | None = None, fields: Any = (),
             documents: str | None | Unset = UNSET, dtype: Any = None, mask: str | None = None, **plan: Any) -> Program:
-    """The program of a model of transformers: each layer has the mask that its config says.
+    """Makes the program of a model of transformers: each layer has the mask that its config says.
 
-    config    a config, or a model, whose `config` it is. Of a model of several parts it is about the text model:
+    config    a config, or a model, of which the `config` is read. In a model of several parts it is that of the text
+    model:
               from_pretrained(name, attn_implementation={"text_config": "fcpc"})
     cluster   from fcpc.detect, or an fcpc.Cluster; None: one rank
     fields    names of numbers that each batch brings for each of its tokens, as in fcpc.program
     documents name of the field that tells documents of a sequence apart, as in fcpc.program. Then no token sees
               another document. Sequences are separate always
     dtype     of q, k and v; None: that of the model, or of the config
-    mask      text of the language that every layer's mask is and-ed with, such as "k <= last[q]"
-    plan      what else fcpc.program takes. heads, kv_heads, head_dim, value_dim, scale, score and sink stand in place
-              of what the config says
+    mask      text of the language, such as "k <= last[q]": a condition that all layers' masks have in addition
+    plan      other arguments of fcpc.program. heads, kv_heads, head_dim, value_dim, scale, score and sink replace
+              what the config says
 
     Layers of the same kind share a mask. Kinds are full_attention, sliding_attention (a token sees itself and the
-    sliding_window - 1 before it) and chunked_attention. The score is the config's attn_logit_softcapping. That a model
-    learns sinks, or has a scale of its own, not every config says: give the model in place of its config.
+    sliding_window - 1 before it) and chunked_attention. The score is the config's attn_logit_softcapping. Some configs
+    do not say that their model learns sinks or has a scale of its own: then pass the model in place of its config.
 
-    Errors: E702 (what this model does beside attention of these kinds, by name), and those of fcpc.program.
+    Errors: E702 (this model does something else than attention of these kinds; the message names it), and those of
+    fcpc.program.
     """
     text = _text_config(config)
     kinds = _kinds(text)
@@ -251,8 +255,8 @@ class BoundModel:
 
     plan        the plan; its `layers` are the plans of the masks
     attentions  what Attention.bind gave for each mask, in their order
-    model       what the program knows of the model; None: the program was made by hand
-    positions   what position_ids are compared with, [..., tokens]; None: nothing
+    model       what the program knows of the model; None: it was not made by fcpc.hf.program
+    positions   position_ids must be equal to these, [..., tokens]; None: they are not compared
     sinks       does the program have sinks?
     """
 
@@ -267,8 +271,8 @@ class BoundModel:
         self._compared: tuple[weakref.ref[torch.Tensor], int] | None = None
 
     def compare(self, position_ids: torch.Tensor | None) -> None:
-        """Is each token at the position that the model was told? All layers of a pass have the same tensor, so it is
-        looked at once."""
+        """Checks that each token has the position that the model was given. All layers of a pass have the same tensor,
+        so it is compared once."""
         if self.positions is None:
             return
         if position_ids is None:
@@ -293,7 +297,7 @@ def _has_sinks(of: Program) -> bool:
 
 
 def _idle(plan: Plan) -> int | None:
-    """The first rank that has no tokens, where ranks are processes; None: there is none. All ranks find the same."""
+    """The first rank without tokens, if ranks are processes; None: there is none. All ranks find the same one."""
     if len(plan.here) != 1 < plan.ranks:
         return None if plan.tokens else plan.here.start
     queries, _ = plan._counts(range(plan.ranks))
@@ -301,17 +305,17 @@ def _idle(plan: Plan) -> int | None:
 
 
 def bind(attn: Attention, plan: Plan, positions: Any = None) -> BoundModel:
-    """What a model takes as `fcpc=`: each of its layers finds the plan of its own mask.
+    """Makes what a model takes as `fcpc=`, with the attention of each of its layers.
 
     attn       the fcpc.torch.Attention of the program
     plan       a plan of the program
     positions  what the model's position_ids must be: a tensor whose last dimension is the tokens of this process.
-               None: plan.positions(). Position ids of several planes, as [3, 1, tokens] of models that see images, are
-               compared with a tensor of the same planes that is given here. False: they are not compared, as in a step
-               that a CUDA graph captures
+               None: plan.positions(). If position ids have several planes, such as [3, 1, tokens] in models that see
+               images, pass a tensor with the same planes. False: they are not compared; a step that a CUDA graph
+               captures needs this
 
-    A program of several masks comes from `program`, because else nobody knows which layer has which (E203). Models of
-    transformers cannot compute without tokens, so each process must have some (E203, on all of them).
+    If a program has several masks, only one made by `program` knows which layer has which; any other is E203. Models
+    of transformers cannot compute without tokens, so each process must have some (else E203, on all of them).
     """
     return _bind(attn, plan, positions, None if positions is None or positions is False else positions)
 
@@ -348,13 +352,13 @@ def _bind(attn: Attention, plan: Plan, positions: Any, known: torch.Tensor | Non
 
 def inputs(attn: Attention, plan: Plan, input_ids: torch.Tensor, labels: torch.Tensor | None = None, *,
            positions: Any = None, ignore: int = -100) -> dict[str, Any]:
-    """What a model is called with: model(**fcpc.hf.inputs(attn, plan, batch.tokens, batch.labels)).
+    """Makes the arguments of a call of a model: model(**fcpc.hf.inputs(attn, plan, batch.tokens, batch.labels)).
 
     input_ids  [global_tokens]: the packed batch
     labels     [global_tokens], not shifted: the token itself, or `ignore`; None: the model computes no loss
-    positions  [global_tokens]: the position of each token of the packed batch, where it is not its place in its
-               document. Position ids of several planes are [3, global_tokens]. False: the model hands no position_ids
-               to its layers, as Llama 4 does not, and is trusted to use those that it is given
+    positions  [global_tokens]: the position of each token of the packed batch, if that is not its place in its
+               document. With several planes they are [3, global_tokens]. False: positions are not compared, for
+               models that do not pass position_ids to their layers, such as Llama 4
     ignore     the label of tokens that the loss leaves out. The model gets -100 in its place
 
     The loss is the sum over the labels of this process, divided by the number of labels of the whole batch. So the
@@ -405,11 +409,11 @@ def _bound(given: BoundModel | BoundAttention | None) -> BoundModel:
 # --- attention --------------------------------------------------------------------------------------------------------
 
 class _Computed(Error, AttributeError):
-    """A model reads its mask. It is an AttributeError too, for whoever asks by hasattr."""
+    """The error that a model reads its mask. It is also an AttributeError, so that hasattr works."""
 
 
 class Unmade:
-    """What stands for the mask that a model would have made: a plan has it already.
+    """Takes the place of the mask that a model would have made, which the plan already contains.
 
     window  the window or chunk of the mask, or None
     causal  does no query see a key behind it?
@@ -426,7 +430,8 @@ class Unmade:
 def _mask(*_: Any, attention_mask: torch.Tensor | None = None, mask_function: Callable[..., Any] | None = None,
           local_size: int | None = None, use_vmap: bool = False, allow_is_bidirectional_skip: bool | None = None,
           **__: Any) -> Unmade:
-    """What transformers calls to make the mask of a kind of layers. It makes none, and refuses what a plan has not."""
+    """What transformers calls to make the mask of some layers. It makes no mask, and refuses one that a plan cannot
+    have."""
     compiling = torch.compiler.is_compiling()
     if attention_mask is not None and (compiling or not attention_mask.all()):
         what = "cannot be looked at under torch.compile" if compiling else "leaves tokens out"
@@ -439,7 +444,8 @@ def _mask(*_: Any, attention_mask: torch.Tensor | None = None, mask_function: Ca
 
 
 def _layer(module: Any, bound: BoundModel) -> tuple[Kind | None, int]:
-    """(what this layer of the model is to be, the number of its mask). None: the program was made by hand."""
+    """(the kind of attention that this layer must have, the number of its mask). The kind is None if the program was
+    not made by fcpc.hf.program."""
     number = getattr(module, "layer_idx", None)
     config = getattr(module, "config", None)
     if bound.model is None:
@@ -478,16 +484,16 @@ def attention(module: Any, query: torch.Tensor, key: torch.Tensor, value: torch.
     query            [1, heads, tokens, head_dim] in the plan's order
     key              [1, kv_heads, tokens, head_dim], likewise
     value            [1, kv_heads, tokens, value_dim], likewise
-    attention_mask   what the model's mask became: nothing, because the program has the mask
+    attention_mask   what the model has as its mask: it must be empty, because the program has the mask
     scaling          the plan's own scale; None: head_dim ** -0.5
     fcpc             what `bind` gave, or for a program of one mask what `Attention.bind` gave
     s_aux            sinks, [heads], of models that learn them
     sliding_window, softcap   those of this layer
     position_ids     [1, tokens]: compared with the plan's
 
-    o is [1, tokens, heads, value_dim]. What the model asks for and a plan does not do is an error: E209 (no plan), E701
-    (shapes, a mask, positions), E203 (scale, dropout, window, softcap, sinks, another keyword), E702 (layers that are
-    no attention).
+    o is [1, tokens, heads, value_dim]. If the model asks for something that the plan does not do, that is an error:
+    E209 (no plan), E701 (shapes, a mask, positions), E203 (scale, dropout, window, softcap, sinks, another keyword),
+    E702 (layers that are no attention).
     """
     bound = _bound(fcpc)
     if query.shape[0] != 1:
@@ -517,7 +523,7 @@ def attention(module: Any, query: torch.Tensor, key: torch.Tensor, value: torch.
 def _check(module: Any, bound: BoundModel, kind: Kind | None, query: torch.Tensor, scaling: float | None,
            dropout: float, s_aux: torch.Tensor | None, window: int | None, softcap: float | None,
            is_causal: bool | None, more: dict[str, Any]) -> None:
-    """Is what the layer asks for what the plan does?"""
+    """Checks that the layer asks for what the plan does."""
     plan, model = bound.plan, bound.model
     scaling = query.shape[-1] ** -0.5 if scaling is None else scaling
     if abs(scaling - plan.scale) > 1e-6 * abs(plan.scale):
@@ -573,7 +579,7 @@ def _compare(given: torch.Tensor, right: torch.Tensor) -> None:
 
 @torch.library.custom_op("fcpc::positions", mutates_args=())
 def _positions(given: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
-    """0.0, or E701. A graph keeps it, because something is added to it."""
+    """0.0, or E701. Its result is added to something, so that a compiled graph does not drop the call."""
     _compare(given, right)
     return torch.zeros((), device=given.device)
 
@@ -584,7 +590,8 @@ def _(given: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
 
 
 def _compared_in_graph(query: torch.Tensor, position_ids: torch.Tensor | None, bound: BoundModel) -> torch.Tensor:
-    """The query, whose graph compares positions. torch.compile keeps no tensor in mind, so each layer compares."""
+    """The query, plus a 0 that compares positions in a compiled graph. A graph cannot remember a tensor that it has
+    compared, so each layer compares."""
     if bound.positions is None:
         return query
     if position_ids is None:
@@ -602,7 +609,7 @@ def _unshifted() -> Error:
 
 
 def _guarded(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
-    """A loss of transformers, which refuses what is wrong in the plan's order."""
+    """Wraps a loss of transformers: with `fcpc=` it refuses what would be wrong in the plan's order of tokens."""
     @functools.wraps(function)
     def loss(*args: Any, **kwargs: Any) -> Any:
         given = kwargs.get("fcpc")
@@ -634,7 +641,7 @@ _HEADS = re.compile(r"For(Sequence|Token|Audio|Image)Classification$|For(Questio
 
 
 def _usable(model: type) -> None:
-    """A model's class must ask the registry for its attention, and must use the positions that it is given."""
+    """Checks that a model's class takes its attention from the registry and uses the positions that it is given."""
     name = model.__name__
     if not getattr(model, "_supports_attention_backend", False):
         raise Error("E702", f"fcpc cannot compute a {name}: it computes attention by itself and asks no registry "
@@ -652,7 +659,7 @@ _OTHER_INPUTS = re.compile(r"(pixel|image|video|audio|speech)_|input_(features|v
 
 
 def _calling(call: Callable[..., Any]) -> Callable[..., Any]:
-    """A call of a model. What it makes of these arguments its layers do not see."""
+    """Wraps the call of a model. It refuses arguments whose effect the layers could not see."""
     @functools.wraps(call)
     def calling(self: Any, *args: Any, **kwargs: Any) -> Any:
         if kwargs.get("fcpc") is not None:
@@ -676,7 +683,7 @@ def _calling(call: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _guarding(interface: Callable[..., Any]) -> Callable[..., Any]:
-    """What a layer asks for its attention function. One that knows no plans would leave the plan out."""
+    """Wraps the method that gives a layer its attention function: another function than ours would ignore the plan."""
     @functools.wraps(interface)
     def guarding(self: Any, attn_implementation: str, default: Callable[..., Any]) -> Callable[..., Any]:
         function: Callable[..., Any] = interface(self, attn_implementation, default)
@@ -692,7 +699,7 @@ def _guarding(interface: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _looking(applicable: Callable[..., str]) -> Callable[..., str]:
-    """What transformers asks whenever a model is made, or gets another attention."""
+    """Wraps the method that transformers calls when a model is made, or gets another attention function."""
     @functools.wraps(applicable)
     def looking(self: Any, requested_attention: str | None, *args: Any, **kwargs: Any) -> str:
         if requested_attention == NAME:

@@ -1,8 +1,9 @@
 """interrupt.py: Ctrl-C, and whatever else a handler of signals raises, while C computes.
 
-Python runs handlers in its main thread, between two of its own instructions, and not while that thread is in a function
-of C. So a session calls Python now and then (Interruption). Functions that end when a number is set are given to
-another thread, while the main thread waits in Python (interruptibly).
+Python runs signal handlers in its main thread, between two of its own instructions. So a handler cannot run while the
+main thread is inside a function of C. There are two ways out. A session of C calls back into Python now and then
+(Interruption). Functions of C that end when a number is set run in another thread, while the main thread waits in
+Python (interruptibly).
 """
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ T = TypeVar("T")
 
 
 def _asked(raised: List[BaseException]) -> Generator[int, Any, None]:
-    """Says 1, and puts it into the list, when a handler has raised something; else 0."""
+    """Yields 0 as long as no handler has raised an exception; else appends the exception to the list and yields 1."""
     said = 0
     while True:
         try:
@@ -34,10 +35,11 @@ def _asked(raised: List[BaseException]) -> Generator[int, Any, None]:
 
 
 class Interruption:
-    """What C calls to learn whether the user wants no more of a run: handlers of signals run in that call. An exception
-    must not go through C. So it is kept, C ends the run, and `check` raises it.
+    """What C calls to ask whether it should end a run. Signal handlers run during that call. An exception must not pass
+    through C. So it is stored, C ends the run, and `check` raises the exception.
 
-    C calls a generator's `send`: in a function a handler would run before the first line, outside of any `try`."""
+    C calls the `send` of a generator. In a plain function a handler could run before the first line, outside of `try`.
+    """
 
     def __init__(self) -> None:
         self._raised: List[BaseException] = []
@@ -54,10 +56,11 @@ class Interruption:
 
 
 def interruptibly(function: Callable[[ctypes.c_int], T], stop: ctypes.c_int | None = None, quick: bool = False) -> T:
-    """function(stop), which ends with an error soon after stop.value is no longer 0.
+    """Calls function(stop), which must end with an error soon after stop.value is set, so that signals can end it.
 
-    In the main thread another thread calls it, and this one waits. If a handler raises something, `stop` is set until
-    the function has ended, and then that is raised. quick: the function ends soon anyway; a thread would take longer."""
+    If this is the main thread, another thread calls the function, and this one waits. If a handler raises an exception,
+    `stop` is set, and the exception is raised when the function has ended.
+    quick   the function takes less time than starting a thread: it is called here"""
     number = ctypes.c_int(0) if stop is None else stop
     if quick or threading.get_ident() != threading.main_thread().ident:
         return function(number)

@@ -1,12 +1,13 @@
-"""layers.py: what the layers of a model attend to. It goes with a program into processes that plan, and that need not
-load transformers for it."""
+"""layers.py: what the layers of a model attend to. It is pickled with a program. So it is apart from hf.py: processes
+that only plan need not load transformers."""
 from __future__ import annotations
 
 from typing import NamedTuple
 
 
 class Kind(NamedTuple):
-    """The attention of a layer: the window or the chunk that it has, or None of both."""
+    """The attention of a layer: the size of its window, or of its chunks; None and None: it sees everything before
+    it."""
     window: int | None = None
     chunk: int | None = None
 
@@ -29,7 +30,7 @@ class Model(NamedTuple):
     kinds     what each of the program's masks is, in their order
     layers    for each layer of the model, from 0 on, the number of its mask
     softcap   c of c * tanh(s / c), or None
-    reach     how many positions the model rotates (RoPE) alike whatever else the batch has; None: all
+    reach     below this position, how the model rotates a token (RoPE) does not depend on other tokens; None: never
     """
     name: str
     kinds: tuple[Kind, ...]

@@ -1,9 +1,10 @@
-"""libraries.py: where NVIDIA's libraries are in an environment of Python.
+"""libraries.py: finds NVIDIA's libraries in an environment of Python.
 
-The C library opens NVRTC and NCCL by their names. Of a name that this process has loaded already, as NCCL by torch, it
-gets that file; else the system's. The packages nvidia-* put theirs into folders where nobody looks but NVIDIA's
-cuda-pathfinder, which PyTorch's packages for CUDA bring along: it loads them from there, or from conda's environment, and
-then they are found by name. Without it the system's are used. FCP_NVRTC and FCP_NCCL name other files.
+The C library opens NVRTC and NCCL by their names. If this process has loaded a library of that name already, as torch
+loads NCCL, it gets that one; else the system's. But the packages nvidia-* of Python put their libraries into folders
+where the system does not look. NVIDIA's cuda-pathfinder, which is installed with PyTorch for CUDA, loads them from
+there, or from conda's environment. After that they are found by name. Without cuda-pathfinder the system's are used.
+The variables FCP_NVRTC and FCP_NCCL name other files.
 """
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ _VARIABLES = {"nvrtc": "FCP_NVRTC", "nccl": "FCP_NCCL"}
 
 
 def load() -> list[str]:
-    """Loads what is not named by a variable, as far as it is there. Returns the files of what was loaded now or before.
+    """Loads the libraries that are there, except those that a variable names. Returns their files.
     E702: a library is there and cannot be loaded."""
     try:
         pathfinder = importlib.import_module("cuda.pathfinder")
@@ -36,7 +37,8 @@ def load() -> list[str]:
 
 
 def explained(error: Error) -> Error:
-    """An error of C; with a word of cuda-pathfinder, where that is missing and could have found a library."""
+    """An error of C. If a library is missing that cuda-pathfinder could have found, and that is missing too, it says
+    so."""
     if error.code == "E702" and any(name.upper() in error.message for name in _VARIABLES):
         try:
             importlib.import_module("cuda.pathfinder")

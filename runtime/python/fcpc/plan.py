@@ -35,9 +35,9 @@ class Labels(NamedTuple):
 class Plan(ReadOnly):
     """The plan of one batch. `Program.plan` and `Program.ahead` make it; `fcpc.load` reads it from a file.
 
-    The *packed batch* has all sequences end to end. The *plan's order* has the tokens of this process as the plan
-    places them: those of its first rank, then those of the next. With all ranks in one process it is a permutation of
-    the packed batch; where ranks are processes, each holds its part.
+    The *packed batch* is all sequences end to end. The *plan's order* is the order in which this process holds its
+    tokens: first those of its first rank, then those of the next. If all ranks are in one process, it is a permutation
+    of the packed batch; if ranks are processes, each holds its part.
 
     ranks, heads, kv_heads, head_dim, value_dim, dtype, layout, scale   as the program says
     passes          those that the plan has, of "forward" and "backward"
@@ -45,19 +45,20 @@ class Plan(ReadOnly):
     lse_gradient    the backward pass takes a gradient of lse
     global_tokens, global_key_tokens   queries, and keys, of the whole batch
     sequences       how many there are
-    documents       how many there are, of neighbouring tokens of one sequence in which the field that the program names
-                    with `documents` is the same. If it names none, each sequence that has queries is a document
+    documents       how many there are. A document is a run of neighbouring tokens of a sequence that have the same
+                    value in the field that the program names with `documents`. If it names none, each sequence with
+                    queries is a document
     here            the ranks of this process, a range of neighbours
     tokens, key_tokens   queries, and keys, that this process holds: the rows of its tensors
     rank_queries, rank_keys   the same of each rank of this process
     table_numbers   how many numbers the tables of reals have that the score reads
     program         the Program that made it; None if it comes from a file
-    layers          of a program with `layers` the plan of each mask, else this plan alone. This plan is the first
+    layers          the plans of all masks, of which this plan is the first: more than one if the program has `layers`
     seconds         how long planning took, all layers together; 0 if another process has planned it
     warnings        what the compiler said, line by line
 
     A plan does not change: its attributes are read-only, a copy of it is the plan itself, and any number of threads may
-    use it. A pickle has the plan's file and its program, and what comes out of it is verified as a file is.
+    use it. A pickle contains the plan's file and its program; when it is loaded, the plan is verified as from a file.
     """
     ranks: int
     heads: int
@@ -127,7 +128,7 @@ class Plan(ReadOnly):
 
     @property
     def layers(self) -> tuple[Plan, ...]:
-        """Of a program with `layers` the plan of each mask, else this plan alone. This plan is the first."""
+        """The plans of all masks, of which this plan is the first: more than one if the program has `layers`."""
         return (self, *self._others)
 
     @property
@@ -152,7 +153,7 @@ class Plan(ReadOnly):
         return tuple(queries), tuple(keys)
 
     def _list(self, function: str, keys: bool, *more: Any, ranks: range | None = None) -> Any:
-        """The numbers that a function of C writes for each rank of this process, or of `ranks`, end to end."""
+        """The lists that a function of C makes for each rank of this process, or of `ranks`, end to end."""
         kept = function, keys, more, ranks
         if kept not in self._kept:
             ranks = self.here if ranks is None else ranks
@@ -170,12 +171,11 @@ class Plan(ReadOnly):
         return self._list("fcp_plan_rows", keys, shift, ranks=ranks)
 
     def rows(self, shift: int = 0, keys: bool = False) -> memoryview:
-        """Where the tokens of this process stand in the packed batch, in the plan's order: [tokens], a read-only
+        """The row in the packed batch of each token of this process, in the plan's order: [tokens], a read-only
         memoryview of int64, which numpy.asarray takes without a copy.
 
-        With a shift it gives, for each of them, the row of the token so many places behind in the same document; -1
-        where there is none. With `keys` it is about keys, which differs only if a sequence has not as many keys as
-        queries.
+        shift   for each token, the row of the token `shift` places after it in the same document; -1: there is none
+        keys    the rows of keys: they differ only if a sequence has more or fewer keys than queries
         """
         rows = self._rows(whole("rows", "shift", shift), bool(keys))
         return memoryview(rows).cast("B").cast("q").toreadonly()
@@ -184,12 +184,12 @@ class Plan(ReadOnly):
         """The rows of `x` that this process holds, in the plan's order: [global_tokens, ...] becomes [tokens, ...].
 
         x       a tensor of torch, on any device, or an array of numpy, of the packed batch
-        shift   1: of each token, the row of the one behind it in its document. `take_labels` does that with labels
-        fill    stands where the document has no such token. With a shift it must be named, and fit the type of x
-        keys    x is about the keys, which differ from the queries where a sequence has more of them
-        dim     the dimension of x that is the tokens: 1, or -1, for positions of shape [3, global_tokens]
+        shift   1: for each token, the row of the next token in its document. `take_labels` does that with labels
+        fill    the value where the document has no such token. With a shift it is required, and must fit the type of x
+        keys    the rows of x are keys: they differ from queries if a sequence has more keys than queries
+        dim     the dimension of x whose rows are tokens: 1, or -1, for positions of shape [3, global_tokens]
 
-        What is taken has memory of its own. In a tensor of torch gradients go through.
+        The result has memory of its own. Gradients flow through it, if x is a tensor of torch.
 
         Errors: E701 (x has not as many rows, or cannot hold `fill`), E209 (no `fill`)
         """
@@ -207,10 +207,10 @@ class Plan(ReadOnly):
         """The labels of this process for the loss of a language model, and how many the whole batch has: Labels.
 
         labels   whole numbers [global_tokens, ...] of the packed batch, a tensor or an array, NOT shifted: each token's
-                 own number, or `ignore`. With more dimensions each row has several labels, which count one by one
-        ignore   stands for a token that has no label. It also takes the place of the label behind the last token of
-                 each document, so that none is predicted from another document or from another rank's tokens
-        dim      the dimension of labels that is the tokens
+                 own number, or `ignore`. With more dimensions each row has several labels, and each of them counts
+        ignore   the label of tokens that have none. The last token of each document gets it too, so that no token is
+                 predicted from another document
+        dim      the dimension of labels whose rows are tokens
 
         The loss is the sum over the tokens of this process, divided by `count`, which is the same in all processes.
         Where all labels may be `ignore`, divide by max(count, 1).
@@ -235,16 +235,16 @@ class Plan(ReadOnly):
         return self._kept["first rows"]
 
     def restore(self, x: Rows, group: Any = None, dim: int = 0) -> Rows:
-        """The reverse of `take`: rows in the plan's order, [tokens, ...], become rows of the packed batch,
+        """The inverse of `take`: rows in the plan's order, [tokens, ...], become rows of the packed batch,
         [global_tokens, ...].
 
-        x      a tensor of torch, on any device, or an array of numpy. Numbers of all types come back as they are
+        x      a tensor of torch, on any device, or an array of numpy, of any type
         group  the process group of torch.distributed whose processes are the ranks of the plan. All of them call this,
                each with its own rows, and each gets the rows of all. None: this process holds all ranks
-        dim    the dimension of x that is the tokens
+        dim    the dimension of x whose rows are tokens
 
-        Without a group gradients go through. With one, x must not require a gradient, because each process would count
-        it: restore(x.detach(), group=group).
+        Without a group gradients flow through. With one, x must not require a gradient, because every process would add
+        its own: restore(x.detach(), group=group).
 
         Errors: E701 (x has not as many rows, or requires a gradient), E203 (this process holds a part of the ranks, or
         is another rank of the group), E706 (a group that is not the plan's; processes that restore unlike things)
@@ -260,7 +260,7 @@ class Plan(ReadOnly):
         return taken(x, reverse(index_of(self._rows(), x)), dim)
 
     def _dim(self, who: str, x: Any, dim: Any, want: int) -> int:
-        """The dimension of x that is the tokens, of which it must have `want`."""
+        """The dimension of x whose rows are tokens; it must have `want` of them."""
         others = {self._kept.get("cu_seqlens", -1): "its lengths are cu_seqlens, it seems: lengths are the differences",
                   self.global_tokens: "so many has the whole batch",
                   self.tokens: "so many has this process: is it taken already?"}
@@ -269,8 +269,8 @@ class Plan(ReadOnly):
     def positions(self, like: Any = None) -> Any:
         """The position of each token of this process in its document, in the plan's order: int64, [tokens].
 
-        It is a tensor if torch is loaded, on the device of the tensor `like`; else, or if `like` is one, an array of
-        numpy.
+        like   a tensor: the result is a tensor on its device; an array: the result is an array of numpy. None: a tensor
+               if torch is loaded, else an array
         """
         if not (like is None or is_tensor(like) or is_array(like)):
             raise Error("E701", f"positions: like is {like!r}, and a tensor or an array is expected")
@@ -295,7 +295,8 @@ class Plan(ReadOnly):
 
     @property
     def homes(self) -> str:
-        """The SHA-256 of where tokens are. Plans in which it is equal may share tensors, as layers of a model do."""
+        """The SHA-256 of where each token is. Plans with the same value hold their tokens in the same order, so layers
+        of a model may use different ones."""
         return self._digest("fcp_plan_homes")
 
     def save(self, path: Path) -> None:
@@ -306,13 +307,13 @@ class Plan(ReadOnly):
     def verify_pairs(self, stop: ctypes.c_int | None = None, max_seconds: float = 0) -> int:
         """Proves that the plan computes exactly the pairs that its mask allows, and returns how many it has.
 
-        Planning and loading prove that each tile is computed once, on data that is there; they do not ask the mask
-        which pairs a tile has. This does, and takes time where the boundary of the mask does not repeat itself. With
-        layers it is about this plan alone.
+        Planning and loading prove that each tile is computed once, on data that is there. They do not evaluate the mask
+        to see which pairs a tile has. This method does, which can take long for a mask without a regular structure. If
+        the program has layers, it verifies this plan alone.
 
         stop         a ctypes.c_int that another thread may set to end it (E013)
-        max_seconds  it is given up (E405) once it has worked for so many seconds of one processor, which are counted
-                     and not measured; 0: never
+        max_seconds  ends it (E405) after an amount of work that takes one processor about so many seconds; the amount
+                     is counted, so it is the same on every machine; 0: no limit
 
         Errors: E615 (the plan computes other pairs, or counts them wrongly)
         """
@@ -322,7 +323,7 @@ class Plan(ReadOnly):
         return int(proof.pairs)
 
     def summary(self) -> dict[str, Any]:
-        """The figures of the plan, as a dict; README.md explains them. Units: bytes, seconds, FLOP."""
+        """The figures of the plan, as a dict; compiler/OUTPUT.md explains them. Units: bytes, seconds, FLOP."""
         made: dict[str, Any] = json.loads(call_text("fcpc_summary_json", self._handle, ctypes.byref(self._times)))
         return made
 
@@ -344,7 +345,7 @@ class Plan(ReadOnly):
         return call_text("fcpc_show_svg", self._handle, None)
 
     def html(self) -> str:
-        """A page about the plan that needs no other file: what each rank does when, and why it waits."""
+        """A self-contained HTML page about the plan: what each rank does when, and why it waits."""
         return call_text("fcpc_show_html", self._handle, None)
 
     def part(self, rows: tuple[int, int] | None = None, cols: tuple[int, int] | None = None,
@@ -380,14 +381,16 @@ class Plan(ReadOnly):
 
 
 def over_bound(x: Mapping[str, Any]) -> float:
-    """How many times as long as the largest bound a simulated pass takes. A batch without tokens takes no time."""
+    """The makespan of a simulated pass over its largest lower bound; 1 for a batch without tokens, which takes no
+    time."""
     return float(x["makespan_s"] / x["makespan_lower_bound_s"]) if x["makespan_lower_bound_s"] else 1.0
 
 
 class Simulation(Dict[str, Any]):
-    """What the simulator predicts: `forward` and `backward`, each a dict as `fcpc sim --json` has it. Times in seconds.
+    """What the simulator predicts: `forward` and `backward`, each a dict with the members that `fcpc sim --json` has
+    for a pass. Times are in seconds.
 
-    In a notebook it is a table, and a bar for each rank: how long it computes, and how long it waits for what.
+    A notebook shows it as a table, with a bar for each rank: how long it computes, and how long it waits for what.
     """
     _COLOURS = {"compute": "#4878a8", "kv": "#d8a048", "q": "#b86878", "return": "#78a868", "reshuffle": "#9080b0"}
 

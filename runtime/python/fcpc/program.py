@@ -1,4 +1,4 @@
-"""program.py: a program of the language: a mask, a model and a cluster, from which batches are planned."""
+"""program.py: a program of the language: a mask, a model and a cluster, for which batches are planned."""
 from __future__ import annotations
 
 import array
@@ -34,7 +34,7 @@ Mask = Union[str, Callable[..., Any]]  # text of the language, or a function as 
 
 
 class Unset(enum.Enum):
-    """An argument that is not said, where None says something."""
+    """The default of an argument for which None has a meaning of its own."""
     UNSET = 0
 
     def __repr__(self) -> str:
@@ -42,7 +42,7 @@ class Unset(enum.Enum):
 
 
 UNSET = Unset.UNSET
-QUICK = 1024  # tokens of a batch that is planned in no time that anybody notices, whatever its mask is
+QUICK = 1024  # batches of up to so many tokens are planned in an unnoticeable time, whatever the mask is
 
 
 def _hash_of(path: str) -> str | None:
@@ -75,11 +75,13 @@ class Cluster:
 def detect(group: Any = None, ranks: int = 4) -> Cluster:
     """The cluster of a process group of torch.distributed.
 
-    The ranks of the plan are the processes of the group, in its order. Processes of one host are a node; each node must
-    have as many as the others, side by side. group None: there are no other processes, and `ranks` ranks live in this
-    one, on the CPU. "mpi": the processes that mpirun has started, as its environment says.
+    The ranks of the plan are the processes of the group, in its order. Processes of one host are a node. All nodes must
+    have the same number of processes, and those of a node must be neighbours in the group.
 
-    Errors: E706 (hosts have unlike numbers of ranks, or this is no group), E202 (what is no number of ranks)
+    group  None: there are no other processes, and `ranks` ranks are in this one, on the CPU. "mpi": the processes that
+           mpirun has started, according to its environment variables
+
+    Errors: E706 (hosts have different numbers of ranks, or this is no group), E202 (this is no number of ranks)
     """
     if isinstance(group, int):
         raise Error("E706", f"detect: {group} is no group of processes: fcpc.detect(ranks={int(group)}) is for ranks "
@@ -107,19 +109,19 @@ class Program(ReadOnly):
 
     source     the text it was parsed from
     name       what the compiler's messages call it
-    fields     the names of the fields that each batch brings
-    documents  the field that tells documents of a sequence apart: positions and labels begin anew where it changes.
-               None: each sequence is a document
+    fields     the names of the fields, which each batch has values for
+    documents  the field that separates the documents of a sequence: where it changes, a new document begins, and with
+               it positions and labels. None: each sequence is a document
     masks      how many masks there are: more than one if it has `layers`
     here       the ranks of this process, a range; None: all
     share      the folder in which processes of this machine share plans; None: each process plans for itself
     node       how many ranks a node has
     warnings   what the compiler said, line by line
-    model      what `fcpc.hf.program` has read from a model's config; else None. It goes where the program goes
+    model      what `fcpc.hf.program` has read from a model's config; else None. It is pickled with the program
 
-    Its attributes are read-only. Programs of the same parts are equal. It is pickled as its parts, with the values
-    that mask functions have captured: another process parses it again, once, and warns of nothing again. It is an
-    error there (E010) if a file that it has read is another one.
+    Its attributes are read-only. Programs with the same parts are equal. A pickle has these parts, and the values that
+    mask functions have captured. Another process parses the program again, once, and does not repeat its warnings. It
+    is an error there (E010) if a file that the program reads has changed.
     """
     source: str
     name: str
@@ -177,7 +179,8 @@ class Program(ReadOnly):
         self._remember()
 
     def _remember(self) -> None:
-        """So that what this process has of a program that comes back to it in a pickle is found."""
+        """Registers the program by a digest of its parts, so that a pickle that returns to this process becomes the
+        same object."""
         parts = (C["fcp_version"]().decode(), self.source, self.name, self._defines, self.fields, self.here, self.share,
                  self.node, self._files, self.model, list(self._values))
         arrays = [(x.buffer_info()[0], 8 * len(x)) for x in self._values.values()]
@@ -213,7 +216,7 @@ class Program(ReadOnly):
                 raise Error("E010", f"{path} is not a regular file: a program that reads it cannot {what}", path)
 
     def _identity(self) -> list[str]:
-        """All that decides about plans besides the batch: the program, and what it has read."""
+        """All that plans depend on besides the batch: the program, and the files that it has read."""
         if self._texts is None:
             self._check_files("share its plans")
             self._put(_texts=[C["fcp_version"]().decode(), self.text, *(digest or "" for _, digest in self._files)])
@@ -237,10 +240,10 @@ class Program(ReadOnly):
         queries   where it differs from the number of keys: queries of each sequence
         here      the ranks of this process; None: as the program's cluster says
         stop      a ctypes.c_int that another thread may set to end the planning (E013)
-        max_seconds  a mask that is estimated to take longer to decide, on one processor, is refused at once (E405). The
-                  estimate counts work and no time, so it is the same on every machine; 0: no limit
+        max_seconds  a mask whose analysis is estimated to take longer on one processor is refused at once (E405). The
+                  estimate counts work, not time, so it is the same on every machine; 0: no limit
 
-        What the compiler has to say of the plan is warned here, as fcpc.Warning, and is in its `warnings`.
+        The compiler's warnings about the plan are issued here, as fcpc.Warning, and are also in its `warnings`.
 
         Errors: E300 (lengths), E320 (fields), E31x (the mask fails at a pair), E403 and E404 (too large), E405.
         """
@@ -249,8 +252,8 @@ class Program(ReadOnly):
     def _plan(self, lengths: Any, fields: Mapping[str, Any] | None, queries: Any, here: range | None,
               stop: ctypes.c_int | None, gate: ContextManager[Any] = nullcontext(), turns: Turns | None = None,
               number: int = 0, max_seconds: float = 0) -> Plan:
-        """`plan`, which warns of nothing; `gate` is entered while planning. With `turns`, the batch has this number,
-        and another rank may plan it."""
+        """`plan` without warnings. `gate` is a context that is entered while planning. With `turns`, `number` is the
+        number of the batch in the loop, and another rank may plan it."""
         held, asked = numbers_of(lengths, "Q", "lengths"), numbers_of(queries, "Q", "queries")
         if held and asked and held.size != asked.size:
             raise Error("E300", f"there are {held.size} lengths and {asked.size} numbers of queries")
@@ -310,22 +313,22 @@ class Program(ReadOnly):
               max_seconds: float = 0) -> Iterator[tuple[Batch, Plan]]:
         """Yields (batch, plan) for each batch of a loader, planned by threads while the steps before it run.
 
-        depth     so many batches are taken from the loader before they are needed
-        threads   so many plan at once
+        depth     how many batches are taken from the loader before they are needed
+        threads   how many batches are planned at once
         of        a function from a batch to (lengths, fields), or to lengths alone. None: the batch has `lengths` and
                   what the program names as fields, as attributes or as keys
         group     None: each process plans every batch. The group of torch.distributed whose processes are the ranks:
-                  its nodes plan in turn, and the others get the plan through the group's store. A node plans one of as
-                  many batches as there are nodes, so that `depth` should be as large
+                  its nodes plan in turn, and the others get the plan through the group's store. With n nodes each node
+                  plans one of n batches, so `depth` should be at least n
         timeout   with a group: seconds after which a plan that has not come is an error (E703), unless the rank that
-                  plans it says that it is still planning
-        max_seconds  as `plan` takes it
+                  plans it reports that it is still planning
+        max_seconds  as in `plan`
 
-        Batches come in the loader's order. An error of planning is raised where its batch would have come, and what the
-        compiler has to say of a plan is warned where the plan comes: once in a loop, whatever its numbers are, because
-        each batch has others. `plan.warnings` has it every time. When the loop ends early, planning that is under way
-        is stopped. Threads that plan have a lower priority (nice 10).
-        With a group, an error of the rank that plans is raised in all, and a batch that is not the same in all is E706.
+        Batches come in the loader's order. An error of planning is raised when its batch is due. The compiler's
+        warnings about a plan are issued when the loop gets that plan. Warnings that differ only in their numbers are
+        issued once in a loop; `plan.warnings` always has them. If the loop ends early, planning that is under way is
+        stopped. Threads that plan have a lower priority (nice 10). With a group, an error of the rank that plans is
+        raised in all of its processes, and a batch that is not the same in all of them is E706.
         """
         if depth < 1 or threads < 1:
             raise Error("E203", f"ahead: depth is {depth} and threads {threads}; both are at least 1")
@@ -366,10 +369,11 @@ class Program(ReadOnly):
         return found.pop("lengths"), found
 
     def explain(self, q: int, k: int, length: int = 0, head: int = 0, logit: float = 0.0, width: int = 80) -> str:
-        """Says why query q sees key k or does not, with the value of every sub-expression; and what the score does.
+        """Explains why query q sees key k or not, with the value of every sub-expression, and what the score does.
 
         length   tokens of the sequence; 0: as many as q and k need
-        head     whose score it is, of a logit of this size
+        head     the query head, for masks and scores that name h
+        logit    the logit that the score gets
         width    columns of the text
 
         Errors: E206 (q or k is not in the sequence), and those of the mask at this pair
@@ -415,8 +419,8 @@ def _again(key: str, version: str, files: Any, model: Any, parts: Any) -> Progra
 
 
 def _warned(plan: Plan, known: set[str] | None = None) -> Plan:
-    """A plan that the caller gets now, in the caller's thread. known: warnings without their numbers and plurals, of which
-    it is not warned again."""
+    """Issues the warnings of a plan, in the thread of the caller who gets the plan. known: those issued already,
+    without their numbers and plurals; they are not issued again."""
     for said in plan.warnings:
         kind = re.sub(r"[0-9]+|s\b", "", said)
         if known is None or kind not in known:
@@ -433,7 +437,7 @@ def _field(name: str, values: Any) -> Numbers:
 
 
 def _copy(values: Any, what: str) -> array.array[int]:
-    """Numbers of a field that nobody else can change."""
+    """A copy of the numbers of a field, which nobody else can change."""
     numbers, made = numbers_of(values, "q", what), array.array("q")
     if numbers:
         made.frombytes(ctypes.string_at(numbers.address, 8 * numbers.size))
@@ -441,7 +445,7 @@ def _copy(values: Any, what: str) -> array.array[int]:
 
 
 def _after_others() -> None:
-    """This thread, and those that it will start, take the processor time that others leave: steps come before plans."""
+    """Lowers the priority of this thread, and of threads that it starts: training steps come before planning."""
     os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 10)
 
 
@@ -473,32 +477,33 @@ def program(mask: Mask | None = None, fields: Any = (), heads: int = 8, kv_heads
 
     mask      who attends to whom: text of the language, such as "causal and doc[q] == doc[k]"; or a function
               (b, h, q_idx, kv_idx) as FlexAttention takes it, see fcpc.trace
-    fields    names of numbers that each batch brings for each of its tokens; or {name: "given(range = 0..64)"}
-    documents the name of the field that tells documents of a sequence apart: a document is a run of neighbouring tokens
-              of a sequence in which it is the same. Then positions() begin anew, and labels end, at each of them. It is
-              one of the fields, also if those do not name it. None: each sequence is a document. It changes no mask
+    fields    the names of fields, for which each batch has a number for each of its tokens; or {name:
+              "given(range = 0..64)"}
+    documents the name of the field that separates the documents of a sequence. A document is a run of neighbouring
+              tokens of a sequence in which this field is the same. Positions begin anew in each document, and labels
+              end with it; masks do not change. `fields` need not list it. None: each sequence is a document
     heads, kv_heads, head_dim, scale   of the model; kv_heads None: as many as heads
     dtype     of the tensors: bf16, fp16 or fp32, or what torch or numpy calls so, such as torch.bfloat16
-    value_dim numbers of a head of v and o; None: head_dim
+    value_dim how many numbers a head of v and o has; None: head_dim
     values    "keys": the values are the first value_dim numbers of each key, as when latents are keys and values at
               once (MLA); there are then no v and no dv
     cluster   from `detect`, or a Cluster; None: one rank
-    score     what takes the place of a logit: text, such as "softcap(c = 30.0)"; or a function
+    score     a function that is applied to each logit: text, such as "softcap(c = 30.0)"; or a Python function
               (score, b, h, q_idx, kv_idx)
     tables    {name: numbers}, of one or two dimensions: data of the model that mask and score may read
-    layers    in place of mask, where layers of the model differ: a list of masks, each alone or as (mask, how many
-              layers have it). All are planned with each token at the same rank, so that nothing moves between layers
+    layers    instead of mask, if layers of the model differ: a list of masks, each alone or as (mask, how many layers
+              have it). Their plans have each token on the same rank, so that nothing moves between layers
     share     the folder in which processes of this machine share plans: one of them makes a plan and the others map it.
               None: /dev/shm/fcpc-USER if each process is one of more than 1024 ranks and a machine has several; ""
               never
     plan      keys of the section `plan`: block=512, strategy="dcp", sink=0.5, layout="zigzag", lse_gradient=True.
               layout is "planned" unless it is stated
 
-    What the compiler has to say of the program is warned, as fcpc.Warning. So is a mask that lets tokens see only those
-    of their own document, f[q] == f[k], where nothing is said about `documents`.
+    The compiler's warnings about the program are issued as fcpc.Warning. There is also a warning if a mask keeps tokens
+    within their document, f[q] == f[k], and the argument `documents` is missing.
 
     Errors: those of the language (E1xx, E2xx), with the place in the text that was made of the parts; E202 (an argument
-    of another type than is said here)
+    of a wrong type)
     """
     cluster = Cluster() if cluster is None else cluster
     if not isinstance(cluster, Cluster):

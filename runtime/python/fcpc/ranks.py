@@ -1,4 +1,4 @@
-"""ranks.py: how the processes of a plan, one a rank, learn who they are and find each other."""
+"""ranks.py: how the processes of a plan, each of which is a rank, learn their ranks and find each other."""
 from __future__ import annotations
 
 import ctypes
@@ -15,7 +15,7 @@ from .errors import Error
 _LAUNCHERS = (("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE"),
               ("PMI_RANK", "PMI_SIZE", "MPI_LOCALNRANKS"),
               ("SLURM_PROCID", "SLURM_NTASKS", "SLURM_NTASKS_PER_NODE"))
-_turns: Dict[str, Iterator[int]] = {}  # members of a group -> how often they have spoken: the same in all of them
+_turns: Dict[str, Iterator[int]] = {}  # members of a group -> how many calls they have made; in all the same number
 
 
 def mpi_place(group: str) -> tuple[int, int, str, range]:
@@ -33,8 +33,8 @@ def mpi_place(group: str) -> tuple[int, int, str, range]:
 
 
 def meet(group: Any) -> tuple[int, int, Any, str]:
-    """(rank, ranks, store, key) of a group of torch.distributed. Its processes found each other through the store. What
-    they tell each other there, under the key, is for this call alone."""
+    """(rank, ranks, store, key) of a group of torch.distributed. Its processes have found each other through the store,
+    and can exchange data in it. The key is one that no other call uses."""
     import torch.distributed as dist
     from torch.distributed import distributed_c10d
     if isinstance(group, str):
@@ -59,8 +59,8 @@ def gather_hosts(group: Any) -> tuple[int, list[str]]:
 def connection_id(group: Any, nccl: bool = False) -> tuple[int, int, Any]:
     """(rank, ranks, id) for connections of our own among the processes of a group.
 
-    The id is a buffer of 128 bytes, HOST:PORT:SECRET or what NCCL makes, which the group's first process makes and the
-    others get from the store.
+    The id is a buffer of 128 bytes: HOST:PORT:SECRET, or an id of NCCL. The group's first process makes it, and the
+    others get it from the store.
     """
     rank, ranks, store, key = meet(group)
     if rank == 0:

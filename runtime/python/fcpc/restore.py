@@ -1,4 +1,4 @@
-"""restore.py: rows of all processes in the order of the packed batch, on each of them, by torch.distributed."""
+"""restore.py: gathers the rows of all processes on each of them, in the order of the packed batch (Plan.restore)."""
 from __future__ import annotations
 
 import math
@@ -60,7 +60,8 @@ def _rank(plan: Plan, group: Any) -> int:
 
 
 def _gathered(plan: Plan, x: Any, group: Any, dim: int) -> Any:
-    """Rows travel as bytes, which every backend takes, and all processes send as many as the one that has most."""
+    """Gathers the rows. They are sent as bytes, which every backend can send, and padded to the same size
+    everywhere."""
     import torch
     import torch.distributed as dist
     rest = [*x.shape[:dim], *x.shape[dim + 1:]]

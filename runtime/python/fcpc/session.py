@@ -1,22 +1,22 @@
-"""session.py: runs plans on tensors of any library that speaks DLPack: numpy, CuPy, JAX, torch.
+"""session.py: runs plans on tensors of any library that supports DLPack: numpy, CuPy, JAX, torch.
 
     session = fcpc.Session(plan)
     session.forward(q, k, v, o, lse)        # reads q, k, v; writes into o and lse, which the caller has made
 
-fcpc.torch does the same for torch alone, with gradients; it shares what is below `Session` here.
+fcpc.torch does the same for torch alone, with gradients. It uses what stands above `Session` here.
 """
 from __future__ import annotations
 
 import ctypes
 import itertools
 import math
-import operator
 import os
 import threading
 from typing import Any, Protocol, Sequence
 
-from ._c import (ALLOCATE, RELEASE, C, Owner, check, fcp_allocator, fcp_error, fcp_session_options, fcp_start,
+from ._c import (ALLOCATE, RELEASE, C, Me, Owner, check, fcp_allocator, fcp_error, fcp_session_options, fcp_start,
                  fcp_tensors)
+from .batches import index_or_none
 from .errors import Error, warn
 from .interrupt import Interruption
 from .plan import Plan
@@ -25,7 +25,7 @@ from .ranks import connection_id
 FORWARD, BACKWARD = 0, 1        # fcp_pass
 SHARED = ("sink", "table")      # parameters that all ranks have: what each has of their gradients is summed
 VALUES = ("v", "dv")            # which a plan has unless its values are in its keys
-FAR = 16384.0                   # from here on steps of float32 are so large that half of one changes exp by a thousandth
+FAR = 16384.0                   # beyond it float32 is so coarse that rounding changes exp by a thousandth or more
 _NAMES = [field[0] for field in fcp_tensors._fields_]
 _SIZES = {"fp32": 4, "fp16": 2, "bf16": 2}
 _TYPES = {(2, 32): "fp32", (2, 16): "fp16", (4, 16): "bf16"}  # of DLPack: code and bits
@@ -49,7 +49,7 @@ class Allocator(Protocol):
 
 
 class Alone:
-    """A lock for one call. Two threads, or a process that was forked, get an error instead of a wrong result."""
+    """A lock that a call holds. A second thread, or a forked process, gets an error instead of a wrong result."""
 
     def __init__(self, what: str) -> None:
         self.what, self.process, self.lock = what, os.getpid(), threading.Lock()
@@ -68,9 +68,10 @@ class Alone:
 
 
 class Places:
-    """What the tensors of a plan look like, and where in them the rows of each rank of this process begin.
+    """The shapes and dtypes of a plan's tensors, and where in them the rows of each rank of this process begin.
 
-    needs   {name: (shape, dtype)}; gradients of what all ranks share, and largest logits, have a row for each rank
+    needs   {name: (shape, dtype)}. Gradients of parameters that all ranks share, and largest logits, have a row for
+            each rank
     """
 
     def __init__(self, plan: Plan) -> None:
@@ -90,14 +91,14 @@ class Places:
             self.needs["d_" + name] = (ranks, shared[name]), "fp32"
         begins = {name: self._begins(plan, name) for name in self.needs}
         begins.update(dict.fromkeys(SHARED, [0] * ranks))
-        # C reads an fcp_tensors for each rank. They are filled as one array of pointers, which is faster. Here is where
-        # in it the pointers to each tensor stand, and how far behind the tensor's begin each points.
+        # C reads a structure fcp_tensors for each rank. They are filled as one array of pointers, which is faster. Here
+        # is, for each tensor and rank, the place of the pointer in that array, and its offset from the tensor's address.
         self.pointers = len(_NAMES) * ranks
         self.places = {name: [(rank * len(_NAMES) + at, begin) for rank, begin in enumerate(begins[name])]
                        for at, name in enumerate(_NAMES) if name in begins}
 
     def _begins(self, plan: Plan, name: str) -> list[int]:
-        """How many bytes behind the tensor's begin the rows of each rank begin."""
+        """The offset in bytes, from the tensor's address, of the rows of each rank."""
         shape, dtype = self.needs[name]
         row = _SIZES[dtype]
         for size in shape[1:]:
@@ -117,10 +118,11 @@ class Places:
 
 
 class DeviceMemory:
-    """What C calls to have device memory from an object with allocate(device, bytes) and release(device, address).
+    """The functions by which C takes device memory from an object with allocate(device, bytes) and release(device,
+    address).
 
-    An exception must not go through C, so `allocate` then has none to give: C fails, and `raised` is the exception.
-    What `release` raises nobody waits for; ctypes hands it to sys.unraisablehook.
+    An exception must not pass through C. If `allocate` raises one, C gets no memory and fails, and the exception is in
+    `raised`. An exception of `release` goes to sys.unraisablehook.
     """
 
     def __init__(self, allocator: Allocator) -> None:
@@ -139,15 +141,15 @@ class DeviceMemory:
 
 
 class Options(fcp_session_options):
-    """The options of a session, and what they point to. They live as long as the session."""
+    """The options of a session, and all that they point to, which must live as long as the session."""
     memory: DeviceMemory | None = None
     interruption: Interruption
     id: Any = None
     start_record: fcp_start
 
     def check(self, code: int, err: fcp_error) -> None:
-        """Raises the error that a C function has returned, unless it is none; or what a handler of a signal, or the
-        caller's allocator, has raised meanwhile."""
+        """Raises what a signal handler or the caller's allocator has raised during a call of C; else the error that C
+        has returned, if it is one."""
         self.interruption.check()
         raised = None if self.memory is None else self.memory.raised
         if raised is None:
@@ -164,19 +166,16 @@ class Options(fcp_session_options):
 
 
 def _number(name: str, given: Any) -> int:
-    try:
-        number = operator.index(given)
-    except TypeError:
-        number = -1
-    if not 0 <= number < 1 << 32:
+    found = index_or_none(given)
+    if found is None or not 0 <= found < 1 << 32:
         raise Error("E203", f"{name} is {given!r}: it is a whole number from 0 on, of at most 32 bits")
-    return number
+    return found
 
 
 def session_options(group: Any, cuda: bool = False, device: int = 0, threads: int = 0, timeout: int = 0,
                     allocator: Allocator | None = None) -> Options:
-    """The options of a session of a group. device: of this process, with cuda. allocator: where device memory comes
-    from, or None. Whoever calls C with them then calls their `check`."""
+    """The options of a session of a group. device: the GPU of this process. allocator: where device memory comes from,
+    or None. After each call of C with these options their `check` must be called."""
     transport = None if group is None else b"nccl" if cuda else b"mpi" if group == "mpi" else b"tcp"
     options = Options(ctypes.sizeof(fcp_session_options), b"cuda" if cuda else b"host", transport,
                       compute_threads=_number("threads", threads), timeout_s=_number("timeout", timeout))
@@ -198,7 +197,7 @@ def session_options(group: Any, cuda: bool = False, device: int = 0, threads: in
 
 
 def words(shape: Sequence[int], dtype: str, device: object) -> str:
-    """A tensor's looks, for messages."""
+    """A description of a tensor, for messages."""
     return f"{list(shape)} of {dtype} on {device}"
 
 
@@ -216,7 +215,7 @@ _pointer_of.argtypes, _pointer_of.restype = [ctypes.py_object, ctypes.c_char_p],
 
 
 def borrow(x: Tensor, stream: int | None = None) -> tuple[Any, _DLTensor]:
-    """(capsule, DLTensor) of an object with __dlpack__. The capsule is not consumed: with it ends the loan."""
+    """(capsule, DLTensor) of an object with __dlpack__. The tensor is borrowed as long as the capsule lives."""
     if not hasattr(x, "__dlpack__") or not hasattr(x, "__dlpack_device__"):
         raise Error("E701", f"a {type(x).__name__} has no __dlpack__: tensors come by DLPack")
     on_cuda = x.__dlpack_device__()[0] in (_CUDA, _MANAGED)
@@ -233,7 +232,7 @@ def _device(t: _DLTensor) -> str:
 
 
 def _dense(t: _DLTensor, shape: tuple[int, ...]) -> bool:
-    """Do rows lie behind each other? Dimensions of one entry, and tensors without any, may have any strides."""
+    """Is the tensor contiguous? The strides of dimensions of size 1, and of empty tensors, do not matter."""
     if not t.strides:
         return True
     stride = 1
@@ -245,7 +244,7 @@ def _dense(t: _DLTensor, shape: tuple[int, ...]) -> bool:
 
 
 def largest_of(lse: Tensor) -> float:
-    """The largest magnitude of a dense tensor of float32 in host memory; rows without keys do not count."""
+    """The largest magnitude in a dense tensor of float32 in host memory, without -inf, which rows without keys have."""
     capsule, t = borrow(lse)
     count = math.prod(t.shape[i] for i in range(t.ndim))
     if t.device_type not in (_CPU, _PINNED) or (t.code, t.bits) != (2, 32) or not count:
@@ -258,26 +257,57 @@ def largest_of(lse: Tensor) -> float:
 
 
 def warn_of_low(largest: float, instead: str) -> None:
-    """Warns of an LSE that says too little. stacklevel: who called the function that was called."""
+    """Warns that LSE is so large that float32 is too coarse for it. It points to the caller of the public function."""
     if FAR <= largest < math.inf:
         step = 2.0 ** (math.frexp(largest)[1] - 24)
         warn(f"lse is up to {largest:.6g}, where float32 has steps of {step:.3g}: exp(x - lse) may be off by a factor "
              f"of {math.exp(min(step / 2, 700.0)):.6g}. {instead}", stacklevel=3)
 
 
-class Session(Owner):
+class Running(Owner):
+    """Has a session of C, for one process and one thread at a time. What Session and Attention have in common."""
+
+    def __init__(self) -> None:
+        self._session: int | None = None
+        self._closed = False
+        self._alone, self._error = Alone(type(self).__name__), fcp_error()
+
+    def __del__(self) -> None:
+        if getattr(self, "_session", None) and C and self._alone.here():
+            C["fcp_session_free"](self._session)
+
+    def close(self) -> None:
+        with self._alone:
+            if self._session is not None:
+                C["fcp_session_free"](self._session)
+            self._session, self._closed = None, True
+
+    def __enter__(self: Me) -> Me:
+        self._refuse_closed()  # type: ignore[attr-defined]
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _refuse_closed(self) -> None:
+        if self._closed:
+            raise Error("E203", f"this {type(self).__name__} is closed")
+
+
+class Session(Running):
     """Runs a plan on tensors of any library that has DLPack (numpy, CuPy, JAX, torch), without gradients of its own.
 
     plan      an fcpc.Plan
     backend   "host", or "cuda" for NVIDIA GPUs
-    group     None: all ranks live in this process. Else a process group of torch.distributed, or "mpi": each process is
+    group     None: all ranks are in this process. Else a process group of torch.distributed, or "mpi": each process is
               a rank, as in fcpc.torch
     device    with "cuda" and a group: the number of this process's GPU
     threads, timeout   as in fcpc.torch.Attention
-    allocator  with "cuda", where the session takes its device memory from: an object with two methods. allocate(device,
-              bytes) returns an address, a multiple of 256, in memory that no work in any stream still uses; None or 0:
-              there is none, and so does an exception. release(device, address) gives it back. None: the driver's
-              memory. Both are called in the thread that uses the session, or lets it go
+    allocator  with "cuda", the source of the session's device memory; None: the driver. It is an object with two
+    methods.
+              allocate(device, bytes) returns an address that is a multiple of 256, of memory that no work in any stream
+              still uses; None, 0 or an exception mean that there is none. release(device, address) gives memory back.
+              Both are called in the thread that uses or closes the session
 
     `forward` and `backward` run the plan's passes on tensors of the caller's, dense, in the plan's order and dtype:
 
@@ -289,32 +319,32 @@ class Session(Owner):
 
     By keyword, and only where they are wanted:
 
-    lse_low         as lse. `forward` writes what rounding took from lse, and `backward` reads it. Where lse is large,
-                    float32 has no room for the logarithm of a sum of n equal terms: beyond 16384 the gradients are off
-                    by a thousandth or more without lse_low, and beyond 1e9 each key may weigh 1 in place of 1/n.
-                    `backward` on the host warns (fcpc.Warning) if it would have needed it
-    d_lse           as lse: a gradient of lse, which `backward` reads, of programs with lse_gradient
+    lse_low         like lse: the rounding error of lse. `forward` writes it, and `backward` reads it. If lse is large,
+                    float32 is too coarse for it: beyond 16384 gradients are wrong by a thousandth or more without
+                    lse_low, and beyond 1e9 each of n keys may get the weight 1 instead of 1/n. `backward` on the host
+                    warns (fcpc.Warning) if it would have needed it
+    d_lse           like lse: a gradient of lse, which `backward` reads, for programs with lse_gradient
     max_logit       a row of [heads] for each rank of this process, float32: `forward` writes the largest logit of the
-                    rows that each rank has finished, without the sink; -inf where it has none. The largest of all ranks
-                    is the batch's
+                    rows that each rank has finished, without the sink; -inf if there are none. The batch's is the
+                    maximum over all ranks
     sink, table     [heads] and [plan.table_numbers], float32, of this run; d_sink, d_table: a row for each rank of this
                     process, float32. Only where the program has sinks or tables of reals
 
-    With "cuda" a tensor lies in host memory or in that of a GPU; there what each rank has of it begins at a multiple of
-    4 bytes. `stream` (an address, as cudaStream_t; 0 is the legacy stream) is where the run is put, behind what is
-    there; without it the run has ended when the call returns, and tensors must be ready when it begins. If the stream
-    is being captured, the run becomes a part of that graph, and each launch of the graph is a run; tensors then lie in
-    device memory, and the graph ends before the session.
+    With "cuda" a tensor is in host memory or in that of a GPU; on a GPU the rows of each rank begin at a multiple of 4
+    bytes. `stream` (an address, as cudaStream_t; 0 is the legacy stream) is the stream to which the run is appended.
+    Without it, tensors must be ready when the call begins, and the run has ended when it returns. If the stream is
+    being captured, the run becomes a part of that graph, and each launch of the graph is a run; then tensors are in
+    device memory, and the graph must be destroyed before the session.
 
-    No output overlaps another tensor of the run. A session belongs to one process and is used by one thread at a time;
-    otherwise E203.
+    An output must not overlap another tensor of the run. A session belongs to one process, and one thread may use it at
+    a time; otherwise E203.
 
-    Ctrl-C ends a run on the host within 0.2 s, and with a group also the wait for other ranks; so does whatever else a
-    handler of signals raises. Outputs are then undefined. Without a group the session can be used again. With one it
-    refuses further runs, and the other ranks get E703 as if this process had ended.
+    Ctrl-C ends a run on the host within 0.2 s, and with a group also the wait for other ranks; so does any exception of
+    a signal handler. Outputs are then undefined. Without a group the session can be used again. With one it refuses
+    further runs, and the other ranks get E703 as if this process had ended.
 
-    `close` gives back the session's threads, memory and connections, and so does the end of a `with` block, or of the
-    object.
+    `close`, the end of a `with` block, or the end of the object give back the session's threads, memory and
+    connections.
 
     Errors: E701 (shape, dtype, strides or device), E702 (no GPU), E703, E203 (another argument; closed); E012 (no
     memory), whose __cause__ is what the allocator raised.
@@ -322,8 +352,7 @@ class Session(Owner):
 
     def __init__(self, plan: Plan, backend: str = "host", group: Any = None, device: int = 0, threads: int = 0,
                  timeout: int = 0, allocator: Allocator | None = None) -> None:
-        self._session: int | None = None
-        self._alone = Alone("Session")
+        super().__init__()
         if not isinstance(plan, Plan):
             raise Error("E203", f"Session: a plan is expected, and a {type(plan).__name__} is none: prog.plan(lengths) "
                                 "makes one")
@@ -334,43 +363,23 @@ class Session(Owner):
         if allocator is not None and not (hasattr(allocator, "allocate") and hasattr(allocator, "release")):
             raise Error("E203", f"Session: a {type(allocator).__name__} is no allocator: it needs the methods allocate "
                                 "and release")
-        self.plan, self._cuda, self._places, self._error = plan, backend == "cuda", Places(plan), fcp_error()
+        self.plan, self._cuda, self._places = plan, backend == "cuda", Places(plan)
         self._options = session_options(group, self._cuda, device, threads, timeout, allocator)
         made = ctypes.c_void_p()
         self._options.check(C["fcp_session_create"](plan._handle, ctypes.byref(self._options), ctypes.byref(made),
                                                     ctypes.byref(self._error)), self._error)
         self._session = made.value
 
-    def __del__(self) -> None:
-        if getattr(self, "_session", None) and C and self._alone.here():
-            C["fcp_session_free"](self._session)
-
     def close(self) -> None:
         """Ends the session: gives back its threads, memory and connections. Then runs are an error (E203). To close
         twice is no error."""
-        with self._alone:
-            if self._session is not None:
-                C["fcp_session_free"](self._session)
-            self._session = None
-
-    def __enter__(self) -> Session:
-        self._open()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def _open(self) -> int:
-        """What C knows the session by."""
-        if self._session is None:
-            raise Error("E203", "this Session is closed")
-        return self._session
+        super().close()
 
     def forward(self, q: Tensor, k: Tensor, v: Tensor | None, o: Tensor, lse: Tensor, stream: int | None = None,
                 **more: Tensor | None) -> None:
         """Attention: reads q, k and v, and writes o and lse, and lse_low and max_logit if they are there.
 
-        stream   with "cuda", the address of the CUDA stream that the run is put into; None: it has ended on return
+        stream   with "cuda", the address of the CUDA stream to which the run is appended; None: it has ended on return
         more     lse_low, max_logit, sink, table: see Session
 
         Errors: E701 (a tensor that does not fit the plan), E209 (a name that no tensor has), E705 (the plan has no such
@@ -394,28 +403,30 @@ class Session(Owner):
             warn_of_low(largest_of(lse), "session: pass lse_low, which forward writes, to backward, too")
 
     def wait(self) -> None:
-        """Waits for everything that runs have put into streams, at most the session's timeout. On the host there is
-        nothing to wait for. Errors: E703, also of a run whose failure shows itself now; E203."""
+        """Waits until all runs in streams have ended, at most for the session's timeout. On the host there is nothing
+        to wait for. Errors: E703, also if a run before has failed; E203."""
         with self._alone:
-            self._options.check(C["fcp_session_wait"](self._open(), ctypes.byref(self._error)), self._error)
+            self._refuse_closed()
+            self._options.check(C["fcp_session_wait"](self._session, ctypes.byref(self._error)), self._error)
 
     def _run(self, which: int, tensors: dict[str, Tensor | None], stream: int | None) -> None:
-        self._open()
+        self._refuse_closed()
         if stream is not None:
-            try:
-                stream = operator.index(stream) or 1  # the legacy stream's own name
-            except TypeError:
+            address = index_or_none(stream)
+            if address is None:
                 raise Error("E203", f"session: a {type(stream).__name__} is no stream: its address is wanted, such as "
-                                    "torch.cuda.current_stream().cuda_stream") from None
+                                    "torch.cuda.current_stream().cuda_stream")
+            stream = address or 1  # the legacy stream's own name
         array, held = self._places.array(), []
         for name, x in tensors.items():
             if x is not None:
                 held.append(self._put(array, name, x, stream))
         with self._alone:
+            self._refuse_closed()
             if stream is None:
-                code = C["fcp_session_run"](self._open(), which, array, ctypes.byref(self._error))
+                code = C["fcp_session_run"](self._session, which, array, ctypes.byref(self._error))
             else:
-                code = C["fcp_session_run_on"](self._open(), which, array, stream, ctypes.byref(self._error))
+                code = C["fcp_session_run_on"](self._session, which, array, stream, ctypes.byref(self._error))
             self._options.check(code, self._error)
 
     def _put(self, array: ctypes.Array[ctypes.c_void_p], name: str, x: Tensor, stream: int | None) -> Any:

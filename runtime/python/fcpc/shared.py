@@ -1,21 +1,22 @@
-"""shared.py: one planner for all processes of a machine.
+"""shared.py: lets the processes of a machine share plans, so that each plan is made once.
 
-Each process of a group would make the same plans: eight of them on a machine spend eight times the processor time and
-the memory. So they share a folder of the machine's memory. Of a batch, the process that comes first makes the plan and
-writes it; the others wait, and map that file. Its name is a digest of what is planned, so whoever finds a file finds
-what it would have made.
+Without this, eight processes of a group on a machine would all make the same plan, and spend eight times the processor
+time and the memory. So they share a folder in the machine's memory. The process that comes first makes the plan of a
+batch and writes it there. The others wait for that file and map it. The name of the file is a digest of what is
+planned. So whoever finds a file knows that it has the plan that it would have made itself.
 
-    KEY.lock                      held alone by who plans, and together by all who use the plan
+    KEY.lock                      held exclusively by the process that plans, and shared by all that use the plan
     KEY.plan, KEY.2.plan, ...     one for each mask; each appears whole, by renaming
 
-The kernel takes a lock from a process that ends, however it ends. So nobody waits for a process that was killed: the
-next one finds no plan, and makes it. The last who uses a plan removes its files; those of processes that were killed
-are removed by the next process that begins. Locks belong to an open file (F_OFD_SETLK), so that threads of one process
-exclude each other too, and a child has its parent's. Who has planned makes its own lock a common one in one step: with
-flock there is a moment between in which it has none, and who takes the lock then removes files that are in use.
+The kernel releases a lock when its process ends, however it ends. So nobody waits for a process that was killed: the
+next one finds no plan, and makes it. The last user of a plan removes its files. Files of processes that were killed are
+removed by the next process that opens the folder. The locks belong to an open file (F_OFD_SETLK). So threads of one
+process exclude each other too, and a forked child shares its parent's lock. The process that has planned turns its
+exclusive lock into a shared one in a single step. With flock there would be a moment without a lock, in which another
+process could remove files that are in use.
 
-Whoever can write into the folder can give others a plan. It must belong to the user, and nobody else may enter it. What
-is in it is treated as every file from outside: the loader verifies it, or it is removed and planned anew.
+Whoever can write into the folder can give others a plan. So it must belong to the user, and no other user may enter it.
+Plans in it are not trusted: the loader verifies them, and one that is wrong is removed and made again.
 """
 from __future__ import annotations
 
@@ -34,8 +35,8 @@ from .errors import Error
 if TYPE_CHECKING:
     from .plan import Plan
 
-MANY_RANKS = 1024  # up to so many, planning is cheaper than to agree on who does it
-_ROUNDS = 50       # so often somebody waits for a plan that is then not there, before he plans for himself
+MANY_RANKS = 1024  # up to this many ranks planning is cheaper than sharing
+_ROUNDS = 50       # how often a process waits for a plan that then is not there, before it plans alone
 
 
 def usual_folder() -> str:
@@ -44,7 +45,7 @@ def usual_folder() -> str:
 
 
 def key_of(parts: Iterable[str | tuple[int, int]]) -> str:
-    """A digest of what decides about a plan, in order: texts, and (address, bytes) of arrays."""
+    """A digest of all that a plan depends on: texts, and arrays as (address, bytes)."""
     digest = hashlib.sha256()
     for part in parts:
         data = part.encode() if isinstance(part, str) else (ctypes.c_char * part[1]).from_address(part[0])
@@ -73,10 +74,10 @@ class Folder:
     def plan(self, key: str, count: int, load: Callable[[str], Plan], make: Callable[[], list[Plan]],
              gate: ContextManager[object], stop: ctypes.c_int | None = None
              ) -> tuple[list[Plan], _Use | None, list[str]]:
-        """(the `count` plans of a key, who holds their files for us, why files were not used).
+        """The `count` plans of a key, from files or newly made: (plans, their _Use or None, warnings about files).
 
         load, make   load(path) gives a plan from a file or raises Error; make() makes all plans, each with `save`
-        gate         what is entered while planning: a semaphore, if few may plan at once
+        gate         a context that is entered while planning: a semaphore, to limit how many plan at once
         stop         see Program.plan
         """
         files = [self._name(key, f"{i}.plan" if i > 1 else "plan") for i in range(1, count + 1)]
@@ -109,7 +110,7 @@ class Folder:
         return os.path.join(self.path, f"{key}.{what}")
 
     def _lock(self, key: str, files: list[str], kind: int) -> _Use | None:
-        """A _Use with the lock of a key; None: others have it."""
+        """Takes the lock of a key; None: others have it."""
         name = self._name(key, "lock")
         fd = os.open(name, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         if _try_lock(fd, kind) and _is(fd, name):
@@ -127,14 +128,14 @@ class Folder:
 
 
 class _Use:
-    """Files of the folder that somebody uses, until `release` is called or the object goes."""
+    """Files of the folder that are in use, until `release` is called or the object is deleted."""
 
     def __init__(self, fd: int, files: list[str]) -> None:
         self.fd, self.release = fd, weakref.finalize(self, _release, fd, files, os.getpid())
 
 
 def _release(fd: int, files: list[str], process: int) -> None:
-    """Gives a lock back. The last who has it removes the files."""
+    """Releases a lock. The last process that has it removes the files."""
     if os.getpid() != process:  # a copy by fork: the lock is the parent's
         return
     _try_lock(fd, fcntl.F_UNLCK)  # first: of two who ask at once whether they are the last, one is
@@ -145,7 +146,7 @@ def _release(fd: int, files: list[str], process: int) -> None:
 
 
 def _try_lock(fd: int, kind: int) -> bool:
-    """Has the open file now this lock, F_WRLCK or F_RDLCK, or none, F_UNLCK? Then it has it in place of its own."""
+    """Changes the open file's lock to F_WRLCK, F_RDLCK or F_UNLCK; False: others have a lock that forbids it."""
     try:
         fcntl.fcntl(fd, fcntl.F_OFD_SETLK, struct.pack("hhqqi0q", kind, os.SEEK_SET, 0, 0, 0))  # a struct flock
         return True
@@ -154,7 +155,8 @@ def _try_lock(fd: int, kind: int) -> bool:
 
 
 def _is(fd: int, name: str) -> bool:
-    """Is this file the one of that name? Its last user may have removed it between our opening and our locking it."""
+    """Does the name still lead to this file? Its last user may have removed it between our opening and our locking
+    it."""
     try:
         there = os.lstat(name)
     except FileNotFoundError:
@@ -172,7 +174,7 @@ def _remove(files: list[str]) -> None:
 
 
 def _loaded(files: list[str], load: Callable[[str], Plan], warnings: list[str]) -> list[Plan] | None:
-    """The plans in the files; None: they are not there, or not right, and gone."""
+    """The plans in the files; None: they are not there, or were wrong and have been removed."""
     plans = []
     try:
         for name in files:

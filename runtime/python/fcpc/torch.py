@@ -1,4 +1,4 @@
-"""torch.py: attention as PyTorch calls it: an operator with gradients, which torch.compile takes whole.
+"""torch.py: attention for PyTorch: an operator with gradients, which torch.compile keeps as one node of its graph.
 
     attn = Attention(prog, group=group)             # once; group None: all ranks in this process
     for batch, plan in prog.ahead(loader):
@@ -6,9 +6,9 @@
         loss = model(x, plan.positions(), attn.bind(plan))      # in a layer: o = attention(q, k, v)
         loss.backward()
 
-The plan goes through the graph as a tensor that holds its number. So torch.compile does not see which plan it is, and a
-new plan in each step compiles nothing anew; and what autograd has saved for a backward pass finds the plan of its own
-forward pass, whatever was bound since: under activation checkpointing, and with several micro-batches in flight.
+In the graph the plan is a tensor that holds the plan's number. So torch.compile does not see which plan it is, and a
+new plan in each step causes no new compilation. Autograd saves this tensor for the backward pass. So each backward pass
+finds the plan of its own forward pass, also under activation checkpointing and with several micro-batches in flight.
 """
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from ._c import C, Owner, fcp_error
 from .errors import Error
 from .plan import Plan
 from .program import Program
-from .session import BACKWARD, FORWARD, VALUES, Alone, Places, session_options, warn_of_low, words
+from .session import BACKWARD, FORWARD, VALUES, Places, Running, session_options, warn_of_low, words
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -41,39 +41,38 @@ _bound: dict[int, _Binding] = {}  # by number, as long as the tensor lives that 
 _numbers = itertools.count(1)
 
 
-class Attention(Owner):
-    """Runs the plans of a program. It holds the session: threads, memory, connections and plans.
+class Attention(Running):
+    """Runs the plans of a program. It owns a session: threads, memory, connections and plans.
 
-    prog      an fcpc.Program; its plans are what `bind` takes
-    group     None: all ranks live in this process.
+    prog      an fcpc.Program; `bind` takes its plans
+    group     None: all ranks are in this process.
               A process group of torch.distributed: each of its processes is a rank. They find each other through the
-              store that init_process_group has made, and then have connections of their own, so that any backend of
-              the group will do.
+              store that init_process_group has made, and then use connections of their own, so any backend of the
+              group will do.
               "mpi": each process that mpirun has started is a rank.
     device    where tensors are and attention is computed: "cpu", or "cuda" for NVIDIA GPUs. With a group "cuda" is the
               current device, unless it has a number ("cuda:1"); without one, ranks take turns on all of them
     threads   how many threads may compute at once; 0: one for each processor, or this process's share of them
-    timeout   seconds that a wait may last in which nothing goes on; 0: 120
+    timeout   how many seconds a rank may wait while no rank makes progress; 0: 120
 
     With "cuda" its device memory comes from torch's caching allocator. If there is too little, `bind` raises E012,
-    whose __cause__ is what torch says.
+    whose __cause__ is torch's error.
 
-    `close` gives all of it back, and so does the end of a `with` block, or of the object.
+    `close`, the end of a `with` block, or the end of the object give all of it back.
 
-    Where ranks are processes, all of them make their Attention, bind their plans and run them in the same order, and
-    sum the gradients of sinks and tables among themselves, as of any parameter that they share. It belongs to one
-    process and is used by one thread at a time; otherwise E203. Errors: E203 (another argument), E702 (device), E706
-    (group).
+    If ranks are processes, all of them must make their Attention, bind their plans and run them in the same order. They
+    must sum the gradients of sinks and tables over all processes, as for any shared parameter. An Attention belongs to
+    one process, and one thread may use it at a time; otherwise E203. Errors: E203 (another argument), E702 (device),
+    E706 (group).
     """
 
     def __init__(self, prog: Program, group: Any = None, device: str | torch.device = "cpu", threads: int = 0,
                  timeout: int = 0) -> None:
-        self._session: int | None = None
-        self._alone = Alone("Attention")
+        super().__init__()
         if not isinstance(prog, Program):
             raise Error("E203", f"Attention: {_a(prog)} is no program: fcpc.program(...) makes one" + (
                 ", and this plan's is plan.program" if isinstance(prog, Plan) else ""))
-        self._prog, self._error, self._closed = prog, fcp_error(), False
+        self._prog = prog
         self.device = _device(device)
         _check_group(group)
         cuda = self.device.type == "cuda"
@@ -84,62 +83,44 @@ class Attention(Owner):
         self._free: list[int] = []  # numbers of session plans that nobody uses
         self._selected = 0  # the number of the plan that the session would run
 
-    def __del__(self) -> None:
-        if getattr(self, "_session", None) and C and self._alone.here():
-            C["fcp_session_free"](self._session)
-
     def close(self) -> None:
         """Ends the session: gives back its threads, memory and connections. Then `bind` is an error (E203), and so are
         calls of what it gave and backward passes of these. To close twice is no error."""
-        with self._alone:
-            if self._session is not None:
-                C["fcp_session_free"](self._session)
-            self._session, self._closed = None, True
-            self._plans.clear()
-
-    def __enter__(self) -> Attention:
-        self._refuse_closed()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def _refuse_closed(self) -> None:
-        if self._closed:
-            raise Error("E203", "this Attention is closed")
+        super().close()
+        self._plans.clear()
 
     def bind(self, plan: Plan, layer: int = 0) -> BoundAttention:
-        """Attention of one batch: a function (q, k, v=None, sink=None, tables=None, return_lse=False,
+        """Returns attention for one batch: a function (q, k, v=None, sink=None, tables=None, return_lse=False,
         return_max=False) -> o.
 
-        layer  of a program with `layers`, the number of the mask in that list, from 0
+        layer  if the program has `layers`: the number of the mask in that list, from 0
 
         q      [plan.tokens, heads, head_dim] in the plan's order, in the program's dtype
         k      [plan.key_tokens, kv_heads, head_dim], likewise
-        v      [plan.key_tokens, kv_heads, value_dim], likewise; left out where the program's values are in its keys:
-               the gradient of k then has both
+        v      [plan.key_tokens, kv_heads, value_dim], likewise. It is left out if the program's values are in its keys;
+               then the gradient of k is that of both
         o      [plan.tokens, heads, value_dim], likewise
-        sink   [heads], float32: a logit of each head in every softmax, in place of what the program says, with a
-               gradient; the program must have one (sink=0.0 will do)
-        tables {name: tensor}, float32, each of the shape that the program gives it: tables of reals that the score
-               reads, with gradients. Those that are not named have the program's numbers
+        sink   [heads], float32: the logit of each head's sink, which takes part in every softmax. It replaces what the
+               program says, and has a gradient. The program must have a sink (sink=0.0 will do)
+        tables {name: tensor}, float32, each of the shape that it has in the program: tables of reals that the score
+               reads, with gradients. Tables that are not named have the program's numbers
         return_lse   True: the result is (o, lse). lse is [plan.tokens, heads] in float32, the natural logarithm of the
                sum of exponentials; -inf, or the sink, in a row that sees no key. A loss may depend on it if the program
-               has lse_gradient=True; else its backward pass is an error (E701). Here float32 is enough for gradients,
-               because what rounding took from lse is kept beside it. Who computes with lse has it no more: beyond 16384
-               exp(x - lse) is off by a thousandth or more. On the CPU that is an fcpc.Warning
-        return_max   True: the largest logit of each head comes last, [heads] in float32, without gradient: of the rows
-               that this process's ranks have finished, with the score and without the sink; -inf if there are none.
-               Where ranks are processes, dist.all_reduce(most, dist.ReduceOp.MAX, group=group) is the batch's
+               has lse_gradient=True; else the backward pass is an error (E701). The gradients of attention are exact
+               enough, because the rounding error of lse is kept beside it. But the tensor lse does not have it: beyond
+               16384, exp(x - lse) is wrong by a thousandth or more. On the CPU that is an fcpc.Warning
+        return_max   True: the largest logit of each head is the last result, [heads] in float32, without gradient: of
+               the rows that this process's ranks have finished, with the score and without the sink; -inf if there are
+               none. If ranks are processes, dist.all_reduce(most, dist.ReduceOp.MAX, group=group) makes it the batch's
 
         Under torch.autocast q, k and v come in any of float32, float16 and bfloat16, and are cast to the program's
-        dtype, whatever dtype autocast has; sinks and tables are cast to float32. So o is in the program's dtype, and
-        each gradient in that of its tensor. Without autocast another dtype is an error.
+        dtype, whatever dtype autocast has; sinks and tables are cast to float32. So o has the program's dtype, and each
+        gradient that of its tensor. Without autocast another dtype is an error.
 
         There are first derivatives, also by torch.func.grad and vjp. Second derivatives are an error (E702), and so are
         forward mode and torch.func.vmap.
 
-        Other strides than those of a dense tensor are copied first. A row that sees no key has o = 0. Errors: E701
+        A tensor that is not contiguous is copied first. A row that sees no key has o = 0. Errors: E701
         (shape, dtype or device), E203 (no plan, or a plan of another program: heads, ranks, ...; closed), E703.
         """
         if not isinstance(plan, Plan):
@@ -165,8 +146,8 @@ class Attention(Owner):
         return BoundAttention(_Binding(self, slot, plan))
 
     def _put(self, plan: Plan, slot: int | None) -> tuple[int, int | None]:
-        """Gives a plan a place in the session: (C's code, the place's number if there is one). slot: a place that
-        nobody uses any more, or None."""
+        """Adds a plan to the session: (C's code, the plan's number in the session, if it has one). slot: the number of
+        a plan that is not used any more, and is replaced; or None."""
         err = ctypes.byref(self._error)
         if self._session is None:
             made = ctypes.c_void_p()
@@ -183,7 +164,8 @@ class Attention(Owner):
         return code, slot
 
     def _select(self, slot: int) -> int:
-        """Makes a plan the one that the session runs. Most calls run the plan of the call before."""
+        """Selects the plan that the session runs. Most calls run the same plan as the call before, and select
+        nothing."""
         code = 0
         if slot != self._selected:
             code = C["fcp_session_select"](self._session, slot, ctypes.byref(self._error))
@@ -192,8 +174,8 @@ class Attention(Owner):
         return code
 
     def _take_slot(self) -> int | None:
-        """The number of a session's plan that nobody uses any more; None: there is none. All processes take the same:
-        when a plan is given up depends on when each collects its garbage, so they tell each other."""
+        """The number of a session's plan that is not used any more; None: there is none. All processes must take the
+        same one. But when a plan is free depends on each process's garbage collection, so they tell each other."""
         if self._session is None or self._here is None:
             return self._free.pop() if self._free else None
         mine, err = (ctypes.c_uint8 * 64)(), fcp_error()
@@ -257,7 +239,7 @@ class BoundAttention(Owner):
         return (o, lse, most) if return_max else (o, lse)
 
     def _together(self, tables: Mapping[str, Tensor]) -> Tensor:
-        """All tables of the plan as C takes them: in one tensor, in the plan's order."""
+        """All tables of the plan in one tensor, in the plan's order, as C takes them."""
         for name, x in tables.items():
             own = self._own.get(name)
             if own is None or x.shape != own.shape:
@@ -268,7 +250,7 @@ class BoundAttention(Owner):
 
 
 class _Binding:
-    """A plan in its place in a session, and where in a tensor of all tokens the rows of each rank begin."""
+    """A plan in a session, and where the rows of each rank begin in a tensor of all tokens."""
 
     def __init__(self, attention: Attention, slot: int, plan: Plan) -> None:
         self.attention, self.slot, self.plan = attention, slot, plan
@@ -285,12 +267,13 @@ class _Binding:
                        for name, (shape, doubles) in plan.tables.items()}
 
     def end(self, number: int) -> None:
-        """Nobody holds the number any more: no pass of this plan will come."""
+        """Frees the plan's number in the session. The tensor with its number is gone, so no pass of the plan can
+        follow."""
         _bound.pop(number, None)
         self.attention._free.append(self.slot)
 
     def run(self, which: int, inputs: Sequence[Tensor | None], outputs: Sequence[Tensor | None]) -> None:
-        """Runs a pass. inputs, outputs: the tensors of all tokens that _INPUTS and _OUTPUTS name; None is left out."""
+        """Runs a pass. inputs, outputs: the tensors that _INPUTS and _OUTPUTS name, or None."""
         array, copies = self.places.array(), []
         for x, (name, shape, dtype, places) in zip(inputs, self.takes[which]):
             if x is None:
@@ -325,7 +308,7 @@ class _Binding:
             attention._options.check(code, attention._error)
 
     def _advice(self, name: str, x: Tensor, shape: tuple[int, ...], dtype: torch.dtype) -> str:
-        """What to do about a tensor of another shape or dtype; "" where nothing is to be guessed."""
+        """How to correct a tensor of a wrong shape or dtype, if that can be guessed; else ""."""
         got, plan, per_token = tuple(x.shape), self.plan, len(shape) == 3
         whole = plan.global_key_tokens if name in ("k", "v") else plan.global_tokens
         if got == shape and x.dtype != dtype:
@@ -364,7 +347,7 @@ def _device(device: object) -> torch.device:
 
 
 def _check_group(group: Any) -> None:
-    """Refuses what is no group; that a process is not in its group is found when the processes meet."""
+    """Refuses what is no group. A process that is not in its group is found later, when the processes meet."""
     if group is None or isinstance(group, str):
         return
     if not dist.is_available() or not (isinstance(group, dist.ProcessGroup)
@@ -380,11 +363,11 @@ def _type(dtype: torch.dtype) -> str:
 # Without a GPU no test can run what these say of CUDA: keep them small.
 
 class _Caching:
-    """The allocator of torch, so that a session and torch share what a GPU has, and do not compete for it.
+    """Takes the session's memory from torch's allocator, so that both share the memory of a GPU.
 
-    torch frees memory for a stream: what it hands out in the current stream is free there, though work that is in the
-    stream may still use it. The session has other streams, so this waits for that work. The session gives memory back
-    when its streams have ended, so any stream of torch may have it next.
+    torch may hand out memory that work in the current stream still uses, because later work in the same stream has to
+    wait for it anyway. The session uses other streams, so `allocate` waits for that work. The session releases memory
+    after its streams have ended, so any stream of torch may use it next.
     """
 
     def allocate(self, device: int, size: int) -> int:
@@ -422,26 +405,26 @@ def _binding(number: Tensor) -> _Binding:
 
 
 def _largest(lse: Tensor) -> float:
-    """The largest magnitude of a tensor; rows without keys do not count."""
+    """The largest magnitude in a tensor, without infinities, which rows without keys have."""
     finite = lse.detach()[lse.isfinite()]
     return finite.abs().max().item() if len(finite) else 0.0
 
 
 def _dense(x: Tensor) -> Tensor:
-    """A tensor that looks like x, and whose rows lie behind each other."""
+    """An empty contiguous tensor with the shape, dtype and device of x."""
     return torch.empty_like(x, memory_format=torch.contiguous_format)
 
 
 # --- the operators ----------------------------------------------------------------------------------------------------
-# By what torch.library and torch.autograd have in public, and no more. Private functions would save 45 microseconds of a
+# They use only public functions of torch.library and torch.autograd. Private ones would save 45 microseconds of a
 # forward and a backward pass, which on the CPU take 10 milliseconds for 512 tokens and 4 heads of 64.
 
 _NO_TANGENTS = ("attention: there are no derivatives in forward mode (torch.func.jvp, torch.autograd.forward_ad): "
                 "backward(), torch.autograd.grad and torch.func.vjp have gradients")
 _torch_library: Any = torch.library  # whose types are not all declared
 
-# autocast: what q, k and v are cast to where torch.autocast is on; None: the plan's dtype, if the plan is there to see.
-# value_dim: how wide values are, for who sees no plan.
+# autocast: the dtype to which q, k and v are cast under torch.autocast; None: that of the plan, if it is known.
+# value_dim: the width of values, for compilers, which do not know the plan.
 _library = _torch_library.Library("fcpc", "DEF")
 _library.define("attention(Tensor q, Tensor k, Tensor? v, Tensor? sink, Tensor? table, Tensor plan, "
                 "SymInt? value_dim=None, bool want_max=False, ScalarType? autocast=None) -> "
@@ -452,7 +435,7 @@ _operator, _operator_backward = torch.ops.fcpc.attention.default, torch.ops.fcpc
 
 
 def _refuse_tangents(*inputs: Tensor | None) -> None:
-    """An error in forward mode, in which torch would take what nobody computes for zero."""
+    """An error in forward mode: without it torch would take the missing derivative for zero."""
     unpack: Any = forward_ad.unpack_dual
     for x in inputs:
         if x is not None and unpack(x).tangent is not None:
@@ -462,7 +445,7 @@ def _refuse_tangents(*inputs: Tensor | None) -> None:
 def _attention(q: Tensor, k: Tensor, v: Tensor | None, sink: Tensor | None, table: Tensor | None, plan: Tensor,
                value_dim: int | None = None, want_max: bool = False,
                autocast: torch.dtype | None = None) -> tuple[Tensor, ...]:
-    """(o, lse, lse_low, the largest logits). What nobody wants has no numbers."""
+    """(o, lse, lse_low, the largest logits). A result that is not wanted is an empty tensor."""
     _refuse_tangents(q, k, v, sink, table)
     binding = _binding(plan)
     shapes = binding.shapes
@@ -475,7 +458,7 @@ def _attention(q: Tensor, k: Tensor, v: Tensor | None, sink: Tensor | None, tabl
 def _attention_backward(d_o: Tensor | None, d_lse: Tensor | None, q: Tensor, k: Tensor, v: Tensor | None, o: Tensor,
                         lse: Tensor, lse_low: Tensor, sink: Tensor | None, table: Tensor | None,
                         plan: Tensor) -> tuple[Tensor, ...]:
-    """The gradients of q, k, v, sink and table. What nobody wants has no numbers."""
+    """The gradients of q, k, v, sink and table. A result that is not wanted is an empty tensor."""
     _refuse_tangents(d_o, d_lse)
     binding, shared = _binding(plan), {"d_sink": sink, "d_table": table}
     if d_lse is not None and not binding.plan.lse_gradient:
@@ -499,7 +482,7 @@ _library.impl("attention_backward", _attention_backward, "CompositeExplicitAutog
 def _looks(q: Tensor, k: Tensor, v: Tensor | None, sink: Tensor | None, table: Tensor | None, plan: Tensor,
            value_dim: int | None = None, want_max: bool = False,
            autocast: torch.dtype | None = None) -> tuple[Tensor, ...]:
-    """What _attention gives, without its numbers, for compilers."""
+    """The shapes and dtypes of what _attention returns, for compilers."""
     rows, wide = q.shape[:2], value_dim if v is None else v.shape[2]
     if wide is None:
         raise Error("E209", "attention: there is no v, and no value_dim says how wide o is")
@@ -519,7 +502,7 @@ _torch_library.register_fake("fcpc::attention", _looks)
 _torch_library.register_fake("fcpc::attention_backward", _looks_backward)
 
 
-# Gradients. attention_backward has a derivative as well, which is an error: without one torch would take it for zero.
+# Gradients. attention_backward has a derivative too, which raises an error: without it torch would take it for zero.
 
 def _keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
     q, k, v, sink, table, plan = inputs[:6]
@@ -546,8 +529,8 @@ torch.library.register_autograd("fcpc::attention", _differentiate, setup_context
 torch.library.register_autograd("fcpc::attention_backward", _refuse_second)
 
 
-# torch.func. What register_autograd makes is not for it, and has tangents of zero under jvp. So where a transform of
-# torch.func is active, the operators are functions of the kind that it takes: grad and vjp work.
+# torch.func does not support what register_autograd makes, and under jvp it would get tangents of zero. So while a
+# transform of torch.func is active, the operators are autograd Functions, for which grad and vjp work.
 
 class _Transformed(torch.autograd.Function):
     forward = staticmethod(_operator)
@@ -582,8 +565,9 @@ _library.impl("attention", _transform, "FuncTorchDynamicLayerFrontMode")
 _library.impl("attention_backward", _TransformedBackward.apply, "FuncTorchDynamicLayerFrontMode")
 
 
-# Autocast. torch.library.register_autocast casts all tensors to one dtype, named when it is called: it would cast sinks
-# and tables, and knows no plan. So this is a rule of our own: q, k and v are cast to the dtype of their plan.
+# Autocast. torch.library.register_autocast casts all tensors to one dtype that is fixed when it is called. It would
+# cast sinks and tables too, and does not know the plan. So there is a rule of our own: q, k and v are cast to the
+# plan's dtype.
 
 def _autocast_rule(device: str) -> Callable[..., Any]:
     def cast(x: Tensor | None, dtype: torch.dtype) -> Tensor | None:

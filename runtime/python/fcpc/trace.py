@@ -3,13 +3,13 @@
     def mine(b, h, q_idx, kv_idx):
         return (q_idx >= kv_idx) & (doc[q_idx] == doc[kv_idx])
 
-The function is called once, with symbols in place of numbers. Each operation on a symbol makes a symbol, so what
-it returns is the tree of what it would have computed, and that is written down:
+The function is called once, with symbols instead of numbers. Each operation on a symbol makes a new symbol. So the
+result is the expression tree of what the function computes, and it is written in the language:
 
     mask main_mask = q >= k and doc[q] == doc[k]
 
-What cannot be written down is refused with the function's own line: `if`, `and`, `or`, `not` and chained comparisons
-look at a value that is not there yet; so do loops over symbols.
+Some of Python cannot be traced: `if`, `and`, `or`, `not`, chained comparisons and loops over symbols need a value that
+is not there yet. These are errors that name the function's own line.
 """
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from .errors import Error
 _HERE = os.path.dirname(os.path.abspath(__file__))
 _RESERVED = {"and", "or", "not", "if", "then", "else", "where", "true", "false", "q", "k", "n", "h", "s", "heads",
              "kv_heads", "x", "rect", "slices", "run", "exact", "min", "max", "abs", "file"}
-# Operators and how tight they bind; what is looser than its surroundings gets parentheses.
+# The precedence of operators; an operand with a lower one than its operator gets parentheses.
 _BINDS = {"if": 0, "or": 1, "and": 2, "not": 3, **dict.fromkeys(("<", "<=", ">", ">=", "==", "!="), 4),
           "+": 5, "-": 5, "*": 6, "/": 6, "%": 6, "neg": 7}
 _ATOM = 8
@@ -52,12 +52,12 @@ def _refuse(message: str, at: tuple[str, int] | None = None, code: str = "E210")
 
 
 class Sym:
-    """What an expression would be.
+    """A symbol: a node of the expression tree.
 
     kind   "int", "real" or "bool"
     at     the line that made it
-    real   does it, or anything in it, compute with reals?
-    bits   of a whole number from 0 on: those that may be set in it; None: that is not known
+    real   does it, or any of its operands, compute with reals?
+    bits   for a whole number that is never negative: the bits that may be set in it; None: not known
     """
     __slots__ = ("op", "args", "kind", "at", "real", "bits")
     __hash__ = object.__hash__
@@ -94,7 +94,7 @@ class Sym:
 
 
 def _symbol(value: Any) -> Sym:
-    """A value that takes part in an expression, as a symbol."""
+    """A value as a symbol."""
     if isinstance(value, Sym):
         return value
     if hasattr(value, "item") and getattr(value, "ndim", None) == 0:
@@ -159,7 +159,8 @@ def _logic(op: str, bits: Callable[[Sym, Sym], Sym]) -> Callable[[Any, Any], Sym
 
 
 def _bits_of_both(a: Sym, b: Sym) -> Sym:
-    """x & 0b1100110 is x / 2 % 4 * 2 + x / 32 % 4 * 32: a part for each run of ones."""
+    """& of a number and a constant, as a sum with a part for each run of ones in the constant: x & 0b1100110 is
+    x / 2 % 4 * 2 + x / 32 % 4 * 32."""
     x, mask = (a, _constant(b)) if _constant(a) is None else (b, _constant(a))
     if mask is None or mask < 0:
         _refuse("bits of numbers: & takes a constant from 0 on", code="E202")
@@ -179,7 +180,7 @@ def _bits_of_both(a: Sym, b: Sym) -> Sym:
 
 
 def _bits_of_either(a: Sym, b: Sym) -> Sym:
-    """Two numbers that have no bit in common: | and ^ are their sum."""
+    """| and ^ of two numbers that have no bit in common: their sum."""
     if a.bits is None or b.bits is None or a.bits & b.bits:
         _refuse("bits of numbers: | and ^ take two that cannot have a bit in common, as (x & 3) | (y & 3) << 2",
                 code="E202")
@@ -277,9 +278,9 @@ for _name in ("add", "sub", "mul", "mod", "truediv", "floordiv", "and", "or", "x
 
 
 class Field:
-    """A field by its name, for functions: `doc = fcpc.Field("doc")`, then `doc[q_idx] == doc[kv_idx]`.
+    """A field, for use in mask functions: `doc = fcpc.Field("doc")`, then `doc[q_idx] == doc[kv_idx]`.
 
-    name   that of one of the program's `fields`, which each batch brings
+    name   the name of one of the program's `fields`, for which each batch has values
     """
 
     def __init__(self, name: str) -> None:
@@ -301,7 +302,7 @@ def _whole(index: Any) -> Sym:
 
 
 class _Row:
-    """A few symbols side by side, as t[q_idx] of a table with several columns: all may be compared with one."""
+    """A row of symbols, such as t[q_idx] of a table with several columns. An operation applies to each of them."""
     __hash__ = object.__hash__
 
     def __init__(self, symbols: list[Any]) -> None:
@@ -391,7 +392,7 @@ def _as_table(tensor: Any, index: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...]
     count = tensor[0].numel()
 
     def within(i: Any, size: int) -> Sym:
-        """One that is out of its range leaves the table, and does not get into another row."""
+        """The index i; if it is out of its range, one that is outside of the table, not in another row."""
         i = _whole(i)
         inside = _FUNCTIONS["logical_and"](_FUNCTIONS["ge"](i, 0), _FUNCTIONS["lt"](i, size))
         return i if _constant(i) in range(size) else _where(inside, i, count)
@@ -432,7 +433,7 @@ def _filled(cell: CellType) -> bool:
 
 
 class Traced:
-    """What a function has become.
+    """The result of tracing a function.
 
     text          the condition or number, as it stands behind `mask name =`
     definitions   masks that the text calls, each a line
@@ -508,7 +509,7 @@ def trace(function: Callable[..., Any], kind: str = "mask", fields: Iterable[str
 
 
 def _Reads() -> AbstractContextManager[Any]:
-    """While a function is traced: t[q_idx] of a captured tensor is an element and not a read."""
+    """The context of tracing: in it t[q_idx] of a captured tensor is a symbol, and reads nothing."""
     torch: Any = sys.modules.get("torch")
     if torch is None:
         import contextlib
@@ -526,7 +527,8 @@ def _Reads() -> AbstractContextManager[Any]:
 
 
 class _Writer:
-    """Writes an expression. What is used more than once becomes a definition behind `where`."""
+    """Writes an expression as text. A sub-expression that is used more than once becomes a definition behind
+    `where`."""
 
     def __init__(self, traced: Traced, in_score: bool) -> None:
         self.traced, self.in_score = traced, in_score
@@ -547,7 +549,7 @@ class _Writer:
         return node.kind == "bool" and len(node.args) > 0 and not node.real
 
     def _count(self, node: Sym) -> None:
-        """How often each expression is used; what is a mask of its own counts by itself."""
+        """Counts how often each expression is used. What becomes a mask of its own is counted by its own writer."""
         self.uses[id(node)] = self.uses.get(id(node), 0) + 1
         if self.uses[id(node)] == 1 and not (self.in_score and self._is_mask(node)):
             for argument in self._arguments(node):

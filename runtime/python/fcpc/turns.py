@@ -1,18 +1,17 @@
-"""turns.py: nodes that plan batches in turn, and hand each other the plans.
+"""turns.py: lets nodes plan batches in turn, and send each other the plans.
 
-Where a plan takes longer than a step, `ahead` cannot keep up as long as each node plans every batch. So node 0 plans
-batch 0, node 1 plans batch 1, and so on around; four nodes plan four batches at the same time. Of a node the first
-process plans. All others get the plan's bytes through the store by which the processes of the group found each other:
+If planning takes longer than a training step, `ahead` cannot keep up while each node plans every batch. So node 0 plans
+batch 0, node 1 plans batch 1, and so on, and four nodes plan four batches at the same time. On each node the first
+process plans. All other processes get the plan's bytes through the store of torch.distributed:
 
-    KEY/7             what is there of batch 7, or the error that its planner has met: JSON
-    KEY/7/0, 1, ...   the bytes, in pieces that every store takes
-    KEY/7/taken       how many processes have the plan: the last removes all of these
+    KEY/7             a description of batch 7's plans, or the error of the rank that planned it: JSON
+    KEY/7/0, 1, ...   the bytes, in pieces that every store accepts
+    KEY/7/taken       how many processes have the plan; the last one removes all of these keys
     KEY/left/4        rank 4 has left its loop
-    KEY/busy/4        rank 4 is planning, and has been for a while: a number that it counts up
+    KEY/busy/4        rank 4 has been planning for a while: a number that it increments
 
-A plan that comes from elsewhere is treated as every file from outside: the loader verifies it. Then it must have
-the digest of the planner's, and be of the batch that this process has: what decides about a plan has a digest of its
-own, see shared.key_of.
+Plans that come from other processes are not trusted. The loader verifies a plan; it must have the digest that its
+planner has sent, and be of the batch that this process has, which is compared by a digest too (shared.key_of).
 """
 from __future__ import annotations
 
@@ -54,7 +53,7 @@ class Turns:
         return batch * self._node % self._ranks
 
     def give(self, batch: int, what: str, make: Callable[[], list[Plan]]) -> list[Plan]:
-        """Plans a batch, for all: `make()`. `what`: the digest of what decides about its plans."""
+        """Makes the plans of a batch, by make(), and sends them to all. `what`: a digest of all that they depend on."""
         try:
             with self._busy():
                 plans = make()
@@ -68,10 +67,11 @@ class Turns:
         return plans
 
     def take(self, batch: int, what: str, load: Callable[[str], Plan], stop: ctypes.c_int | None) -> list[Plan]:
-        """The plans of a batch that another rank plans. `load`: gives a plan from a path; `stop`: see Program.plan.
+        """Gets the plans of a batch that another rank plans. `load`: gives a plan from a path; `stop`: see
+        Program.plan.
 
-        Errors: the planner's own; E706 (it has planned another batch than the one that is here); E703 (it has ended, or
-        sent nothing in time); those of the loader.
+        Errors: that of the planner; E706 (it has planned another batch than this process has); E703 (it has ended, or
+        has sent nothing in time); those of the loader.
         """
         said = json.loads(self._wait(batch, stop))
         if "error" in said:
@@ -98,7 +98,7 @@ class Turns:
         self._store.delete_key(self._name(batch, "taken"))
 
     def leave(self) -> None:
-        """This process will plan no more, and others may wait for it."""
+        """Tells the others, which may be waiting, that this process will not plan any more."""
         with suppress(RuntimeError):  # there may be nobody left, nor a store
             self._store.set(f"{self._key}/left/{self.rank}", b"")
 
@@ -107,8 +107,8 @@ class Turns:
 
     @contextmanager
     def _busy(self) -> Iterator[None]:
-        """While this lasts, the others are told again and again that this process plans. One that is stopped or dies
-        tells them no more."""
+        """Tells the others again and again, as long as the context lasts, that this process is planning. They then know
+        it from one that has died."""
         over, name = threading.Event(), f"{self._key}/busy/{self.rank}"
 
         def beat() -> None:
@@ -137,8 +137,8 @@ class Turns:
         self._say(batch, {"error": said})
 
     def _wait(self, batch: int, stop: ctypes.c_int | None) -> bytes:
-        """What the planner says of a batch. The store is asked now and then: to wait in it would keep it from the other
-        threads of this process."""
+        """Waits for what the planner says of a batch. It asks the store now and then: waiting inside the store would
+        block the other threads of this process."""
         name, left = self._name(batch), f"{self._key}/left/{self.planner(batch)}"
         busy, heard, look = f"{self._key}/busy/{self.planner(batch)}", None, 0.0
         end, pause = time.monotonic() + self._timeout, 0.001
@@ -189,7 +189,7 @@ def _plans_of(data: bytes, sizes: list[int], load: Callable[[str], Plan]) -> lis
 
 
 def _memory() -> IO[bytes]:
-    """A file that is nowhere but in memory, and goes when nobody has it open or mapped."""
+    """A file in memory, which is deleted when nobody has it open or mapped."""
     return os.fdopen(os.memfd_create("fcpc-plan", os.MFD_CLOEXEC), "w+b")
 
 

@@ -1,11 +1,10 @@
-"""written.py: values of Python as the language writes them, and what a program's text says."""
+"""written.py: writes values of Python in the language, and finds out a few things from a program's text."""
 from __future__ import annotations
 
-import operator
 import re
 from typing import Any, Iterable, Mapping
 
-from .batches import kind_of
+from .batches import index_or_none, kind_of
 from .errors import Error
 
 _DTYPES = {"bf16": "bf16", "bfloat16": "bf16", "fp16": "fp16", "float16": "fp16", "half": "fp16", "fp32": "fp32",
@@ -68,12 +67,10 @@ def table_of(name: str, table: Any) -> str:
 
 def count_of(key: str, value: Any) -> int:
     """A whole number, as of heads. Text would stand for itself, and True for 1."""
-    try:
-        if isinstance(value, bool):
-            raise TypeError
-        return operator.index(value)
-    except TypeError:
-        raise Error("E202", f"{key}: a whole number is expected, this is {kind_of(value)}") from None
+    found = None if isinstance(value, bool) else index_or_none(value)
+    if found is None:
+        raise Error("E202", f"{key}: a whole number is expected, this is {kind_of(value)}")
+    return found
 
 
 def dtype_of(dtype: Any) -> str | None:

@@ -1,10 +1,12 @@
 /* fibers.c: the backends of the machine of fibers (fibers.h).
  *
- * Requires: a plan for whose head_dim, dtype and score there is a build (FIBER_KERNELS in the Makefile).
- * Method:   memory, reductions, delta and output types are those of the host backend, of which it opens a device. An
- *           ATTEND becomes work lists and launches, as on a real device. The grid is drawn anew for each launch and
- *           is smaller than its work, so that blocks do several items.
+ * Requires: a plan for whose sizes, dtype and score there is a build (builds.def).
+ * Method:   a backend opens a device of the host backend, which does memory, reductions, delta and output types. An
+ *           ATTEND becomes work lists and launches, as on a real device. The grid is drawn anew for each launch and is
+ *           smaller than its work, so that CTAs do several items.
  */
+#include "runtime/plan/head_ranges.h"
+#include "runtime/plan/plan_arrays.h"
 #include "tests/machines/fibers/fibers.h"
 
 #include <stdlib.h>
@@ -13,18 +15,12 @@
 #include "runtime/worklists/worklists.h"
 #include "tests/machines/tables.h"
 
-/* All builds, the same as in FIBER_KERNELS of the Makefile. */
-#define BUILDS(X)                                                                                                      \
-    X(16_16_1_0) X(16_16_0_0) X(32_32_1_0) X(32_32_0_0) X(16_16_1_1) X(16_16_0_1) X(32_32_1_1) X(32_32_0_1)            \
-    X(32_16_1_0) X(32_16_0_1) X(96_96_1_0) X(96_64_0_1) X(64_64_1_0) X(64_64_0_0) X(128_128_1_0) X(128_128_0_0)        \
-    X(256_256_1_0) X(256_256_0_0) X(64_64_1_1) X(128_128_0_1) X(128_64_0_0) X(192_192_0_0) X(192_128_1_0)              \
-    X(192_128_0_1)
-#define X(build) extern const fibers_kernels fibers_kernels_##build;
-BUILDS(X)
+#define X(d, v, bf16, score) extern const fibers_kernels fibers_kernels_##d##_##v##_##bf16##_##score;
+#include "tests/machines/fibers/builds.def"
 #undef X
 static const fibers_kernels *const builds[] = {
-#define X(build) &fibers_kernels_##build,
-    BUILDS(X)
+#define X(d, v, bf16, score) &fibers_kernels_##d##_##v##_##bf16##_##score,
+#include "tests/machines/fibers/builds.def"
 #undef X
 };
 
@@ -43,7 +39,7 @@ const fibers_kernels *fibers_kernels_of(const fcp_plan *plan) {
 }
 
 struct worker {
-    fcp_kernel_work work;
+    fcp_worklists work;
     machine *machine;
     fibers_mask mask;
     uint32_t *owners;
@@ -176,7 +172,7 @@ fk_i64 fibers_place(const fk_env *env, fk_u32 read, float s, fk_i64 q, fk_i64 k,
 static void fibers_close(fcp_device *device) {
     struct fibers *f = (struct fibers *)device;
     for (uint32_t i = 0; i < f->base.workers; i++) {
-        fcp_kernel_work_free(&f->workers[i].work);
+        fcp_worklists_free(&f->workers[i].work);
         machine_free(f->workers[i].machine);
         fibers_mask_close(&f->workers[i].mask);
         free(f->workers[i].owners);
@@ -279,13 +275,13 @@ static void fibers_finish(fcp_device *device, const fcp_arena *arena, uint32_t b
 
 /* Makes the maps of an arena. */
 static bool make_maps(const fcp_arena *a, const fk_launch *launch, fk_launch_maps *out) {
-    fcp_kernel_tensor tensors[FCP_KERNEL_TENSORS];
-    fk_map maps[FCP_KERNEL_TENSORS];
+    fcp_launch_tensor tensors[FCP_LAUNCH_TENSORS];
+    fk_map maps[FCP_LAUNCH_TENSORS];
     bool good = true;
     memset(maps, 0, sizeof maps);
-    fcp_kernel_tensors(a, tensors);
-    for (int i = 0; good && i < FCP_KERNEL_TENSORS; i++) {
-        const fcp_kernel_tensor *x = &tensors[i];
+    fcp_launch_tensors(a, tensors);
+    for (int i = 0; good && i < FCP_LAUNCH_TENSORS; i++) {
+        const fcp_launch_tensor *x = &tensors[i];
         const machine_map map = {.base = x->address,
                                  .dims = {x->numbers, x->heads, x->rows, x->slots},
                                  .strides = {x->strides[0], x->strides[1], x->strides[2]},
@@ -294,7 +290,7 @@ static bool make_maps(const fcp_arena *a, const fk_launch *launch, fk_launch_map
                                  .swizzle = MACHINE_SWIZZLE_128};
         if (x->rows) good = machine_map_encode(&maps[i], &map);
     }
-    fcp_kernel_maps(launch, maps, out);
+    fcp_launch_maps(launch, maps, out);
     return good;
 }
 
@@ -384,54 +380,35 @@ static fcp_code run_kernel(struct worker *w, const fcp_arena *a, const fibers_ke
 /* Runs attention, or dQ, of the rows that are listed; then puts together rows whose keys are in parts. */
 static fcp_code run_rows(struct fibers *f, struct worker *w, const fcp_arena *a, const fibers_kernel *rows,
                          fk_launch *launch, fcp_error *err) {
-    const uint32_t counters = (uint32_t)fcp_kernel_part_counters(&w->work);
-    const uint32_t states = (uint32_t)(w->work.split_bytes / 4), words = states + counters;
-    if (words && !room_for(&w->locks, words)) return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory");
-    if (states) memset(w->locks.at, 0xff, states * sizeof *w->locks.at); /* NaN */
-    if (counters) memset(w->locks.at + states, 0, counters * sizeof *w->locks.at);
-    launch->splits = (uintptr_t)w->locks.at;
-    launch->counter = counters ? (uintptr_t)(w->locks.at + states) : 0;
-    launch->items = (uintptr_t)w->work.rows;
-    launch->runs = (uintptr_t)w->work.key_runs;
-    launch->item_count = w->work.row_count;
-    launch->subs = w->work.single;
-    const uint64_t pieces = fcp_kernel_pieces(w->work.single, w->work.row_count, launch->head_count * launch->group);
-    w->part_words = counters ? states : 0;
-    fcp_code code = run_kernel(w, a, rows, launch, pieces * rows->parts, words, false, false, err);
+    part_words words;
+    if (!tables_rows(&w->work, &w->locks, launch, &words)) return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory");
+    const uint64_t pieces = fcp_worklists_pieces(w->work.single, w->work.row_count, launch->head_count * launch->group);
+    w->part_words = words.all > words.states ? words.states : 0;
+    fcp_code code = run_kernel(w, a, rows, launch, pieces * rows->parts, words.all, false, false, err);
     w->part_words = 0;
-    for (uint32_t i = states; !code && i < words; i++)
-        if (w->locks.at[i]) code = fcp_fail(err, FCP_E_INTERNAL, "counter %u of parts is not 0 again", i - states);
+    if (!code) code = tables_rows_ended(&w->locks, &words, err);
     if (code || !w->work.merge_count) return code;
-    fk_launch merge = *launch;
-    merge.items = (uintptr_t)w->work.merges;
-    merge.item_count = w->work.merge_count;
-    return run_kernel(w, a, &f->kernels->combine, &merge, w->work.merge_count, words, false, false, err);
+    const fk_launch merge = tables_merges(&w->work, launch);
+    return run_kernel(w, a, &f->kernels->combine, &merge, w->work.merge_count, words.all, false, false, err);
 }
 
 /* Runs the kernel for dK and dV, or for dQ as well, of lists in `order`. The unordered one has no lock but the
  * counter. */
 static fcp_code attend_keys(struct fibers *f, struct worker *w, const fcp_arena *a, fk_launch *launch, uint32_t first,
-                            uint32_t count, fcp_kernel_order order, fcp_error *err) {
-    fcp_code code = fcp_kernel_keys(&w->work, a, first, count, order, err);
+                            uint32_t count, fcp_key_order order, fcp_error *err) {
+    fcp_code code = fcp_worklists_keys(&w->work, a, first, count, order, err);
     if (code != FCP_OK) return code;
     const bool ordered = order != FCP_KEYS_JOINT;
     bool shared = false;
     for (uint32_t i = 0; ordered && i < w->work.key_count; i++) shared = shared || w->work.keys[i].lock != FK_NONE;
-    uint32_t locks = (ordered ? (uint32_t)fcp_kernel_lock_words(w->work.lock_count, launch->heads) : 0) + 1;
-    if (!room_for(&w->locks, locks)) return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory");
-    memset(w->locks.at, 0, locks * sizeof *w->locks.at);
-    launch->locks = ordered ? (uintptr_t)w->locks.at : 0;
-    launch->counter = (uintptr_t)(w->locks.at + locks - 1);
-    launch->items = (uintptr_t)w->work.keys;
-    launch->runs = (uintptr_t)w->work.row_runs;
-    launch->item_count = w->work.key_count;
-    launch->subs = w->work.subs;
+    const uint32_t locks = tables_keys(&w->work, &w->locks, ordered, launch);
+    if (!locks) return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory");
     const fibers_kernels *k = f->kernels;
     const fibers_kernel *mma = ordered ? &k->ordered : &k->unordered,
                         *sm90 = ordered ? &k->ordered_sm90 : &k->unordered_sm90;
     const fibers_kernel *keys = order == FCP_KEYS_ALONE ? &k->dkv : is_sm90(f) && sm90->run ? sm90 : mma;
     return run_kernel(w, a, keys, launch,
-                      keys->parts * fcp_kernel_key_pieces(w->mask.by_head, w->work.key_count, w->work.subs,
+                      keys->parts * fcp_worklists_key_pieces(w->mask.by_head, w->work.key_count, w->work.subs,
                                                           launch->head_count, launch->group),
                       locks, order == FCP_KEYS_ORDERED, shared, err);
 }
@@ -453,7 +430,7 @@ static fcp_code attend_range(fcp_device *device, uint32_t worker, const fcp_aren
     struct fibers *f = (struct fibers *)device;
     struct worker *w = &f->workers[worker];
     fk_launch launch;
-    fcp_kernel_launch(a, range, &launch);
+    fcp_launch_parameters(a, range, &launch);
     w->work.range = range;
     tables_tell(&f->tables, device->plan, range, &launch);
     launch.first_head = w->work.kv_first = head;
@@ -468,7 +445,7 @@ static fcp_code attend_range(fcp_device *device, uint32_t worker, const fcp_aren
                                device->backend == &fibers_unordered_sm90_backend;
         return attend_keys(f, w, a, &launch, first, count, unordered ? FCP_KEYS_JOINT : FCP_KEYS_ORDERED, err);
     }
-    fcp_code code = fcp_kernel_rows(&w->work, a, first, count, err);
+    fcp_code code = fcp_worklists_rows(&w->work, a, first, count, err);
     if (code != FCP_OK) return code;
     turn_round(w);
     code = run_rows(f, w, a, rows, &launch, err);
@@ -478,7 +455,7 @@ static fcp_code attend_range(fcp_device *device, uint32_t worker, const fcp_aren
 static fcp_code fibers_attend(fcp_device *device, uint32_t worker, const fcp_arena *a, uint32_t first, uint32_t count,
                               uint32_t head, uint32_t heads, fcp_error *err) {
     fcp_code code = FCP_OK;
-    for (uint32_t r = FCP_NONE; !code && (r = fcp_kernel_next_range(a->plan, first, count, r)) != FCP_NONE;)
+    for (uint32_t r = FCP_NONE; !code && (r = fcp_launch_next_range(a->plan, first, count, r)) != FCP_NONE;)
         code = attend_range(device, worker, a, r, first, count, head, heads, err);
     return code;
 }

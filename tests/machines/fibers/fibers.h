@@ -1,9 +1,5 @@
-/* fibers.h: backends that run the kernels on the machine of fibers. Everything that is no kernel they do as the host
- * backend does.
- *
- * Masks and scores are evaluated by the interpreter of mask code, from the same environment that kernels read on a
- * device.
- */
+/* fibers.h: backends that run the kernels on the machine of fibers. What is no kernel the host backend does. Masks and
+ * scores are evaluated by the interpreter of mask code, from the same environment that kernels read on a device. */
 #ifndef FIBERS_H
 #define FIBERS_H
 #include "codegen/kernels/abi.h"
@@ -11,10 +7,9 @@
 #include "runtime/plan/table_reads.h"
 #include "tests/machines/fibers/machine.h"
 
-/* They differ in the backward pass: two kernels; one kernel, ordered; one kernel, unordered; the latter two run
- * several blocks at a time, and are for head_dim up to 128 only. The last two backends are the same, but with the
- * skeletons for sm_90a where there are any.
- */
+/* They differ in the backward pass: two kernels; one kernel, ordered; one kernel, unordered. The latter two run several
+ * CTAs at a time, and are for head_dim up to 128 only. The sm90 backends are the same, but with the skeletons for
+ * sm_90a where there are any. */
 extern const fcp_backend fibers_backend, fibers_ordered_backend, fibers_unordered_backend, fibers_sm90_backend,
     fibers_unordered_sm90_backend;
 

@@ -59,7 +59,7 @@ static void run_tables(const void *launch) { fk_backward_tables(*(const fk_launc
 static void run_round_sums(const void *launch) { fk_round_sums(*(const fk_support *)launch); }
 static void run_add_to_sums(const void *launch) {
     const fk_support *p = launch;
-    for (fk_u64 i = fk_block() * FK_SUPPORT_THREADS + fk_thread(); i < p->count; i += fk_blocks() * FK_SUPPORT_THREADS)
+    for (fk_u64 i = fk_cta() * FK_SUPPORT_THREADS + fk_thread(); i < p->count; i += fk_ctas() * FK_SUPPORT_THREADS)
         fk_add_to_sum(p->to + i % p->other * FK_SUM_BYTES, fk_load(p->from + i * 4));
 }
 #endif

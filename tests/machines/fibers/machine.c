@@ -1,14 +1,13 @@
-/* machine.c: blocks on the machine of fibers: their fibers, the order in which they run, where they meet, and how a
+/* machine.c: CTAs on the machine of fibers: their fibers, the order in which they run, where they meet, and how a
  * launch ends.
  *
  * Requires: what machine.h says.
- * Method:   fibers hand over to each other. A thread that waits gives way to the next lane of its warp that can go
- *           on; if there is none, to a warp drawn at random, of any block; if there is none, the launch is stuck, and
- *           copies that are under way come. The last thread of a block that ends hands back to machine_run, which
- *           begins the next block. So does a failure, from wherever it is, because fibers hold nothing that has to be
- *           freed.
- * Cost:     a switch between fibers is a few instructions on x86-64, a system call elsewhere. Memory: 64 KiB of
- *           stack, and 20 KiB for pending copies, a thread.
+ * Method:   fibers switch to each other directly. A thread that waits switches to the next lane of its warp that can
+ *           continue; if there is none, to a warp of any CTA, drawn at random; if there is none, the launch is stuck,
+ *           and copies under way arrive. The last thread of a CTA that ends switches back to machine_run, which begins
+ *           the next CTA. So does a failure, from wherever it is, because fibers hold nothing that has to be freed.
+ * Cost:     a switch between fibers is a few instructions on x86-64, a system call elsewhere. Memory: 64 KiB of stack,
+ *           and 20 KiB for pending copies, a thread.
  */
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -154,7 +153,7 @@ static void describe(const thread *where, const char *format, va_list args) {
     int used = vsnprintf(m->text, MACHINE_TEXT, format, args);
     if (used >= 0 && used < MACHINE_TEXT)
         snprintf(m->text + used, (size_t)(MACHINE_TEXT - used), " (block %u, warp %u, lane %u, %s:%d)",
-                 where->block->number, where->index / WARP, where->index % WARP,
+                 where->cta->number, where->index / WARP, where->index % WARP,
                  file ? file + 1 : where->at.file ? where->at.file : "?",
                  where->at.line);
     m->failed = true;
@@ -197,11 +196,11 @@ static void fail_at(thread *t, const thread *where, const char *format, ...) {
 /* Of a thread that waits for anything but its warp. */
 __attribute__((noinline)) static bool has_waited(const thread *t) {
     switch (t->state) {
-    case MEETS_BLOCK: return t->block->generation != t->seen;
+    case MEETS_BLOCK: return t->cta->generation != t->seen;
     case MEETS_VALUE: return *t->value == t->seen;
-    case MEETS_BARRIER: return machine_phase_over(t);
-    case MEETS_SOME: return t->block->named[t->waits].generation != t->seen;
-    case MEETS_PRODUCTS: return machine_products_over(t);
+    case MEETS_MBARRIER: return machine_phase_over(t);
+    case MEETS_NAMED_BARRIER: return t->cta->named[t->waits].generation != t->seen;
+    case MEETS_WGMMA: return machine_products_over(t);
     case MEETS_REGISTERS: return machine_registers_over(t);
     default: return false;
     }
@@ -210,7 +209,7 @@ __attribute__((noinline)) static bool has_waited(const thread *t) {
 /* Nearly all threads asked about are ready or wait for their warp: two branches are guessed better than a table. */
 static inline bool can_go_on(const thread *t) {
     if (t->state == READY) return true;
-    if (t->state == MEETS_WARP) return t->block->warps[t->index / WARP].generation != t->seen;
+    if (t->state == MEETS_WARP) return t->cta->warps[t->index / WARP].generation != t->seen;
     return has_waited(t);
 }
 
@@ -219,7 +218,7 @@ static thread *anyone(machine *m) {
     uint32_t warps = m->launch->threads / WARP, all = warps * MACHINE_RESIDENT;
     uint32_t start = (uint32_t)machine_roll(m, all);
     for (uint32_t w = 0; w < all; w++) {
-        const block *b = &m->blocks[(start + w) % all / warps];
+        const cta *b = &m->blocks[(start + w) % all / warps];
         thread *lanes = b->threads + (start + w) % all % warps * WARP;
         for (uint32_t i = 0; b->live && i < WARP; i++)
             if (can_go_on(&lanes[i])) return &lanes[i];
@@ -229,7 +228,7 @@ static thread *anyone(machine *m) {
 
 /* Decides who runs after t. NULL: nobody can. */
 static thread *next_after(const thread *t) {
-    thread *lanes = t->block->threads + t->index / WARP * WARP;
+    thread *lanes = t->cta->threads + t->index / WARP * WARP;
     for (uint32_t i = 1; i <= WARP; i++) {
         thread *x = &lanes[(t->index + i) % WARP];
         if (can_go_on(x)) return x;
@@ -247,22 +246,22 @@ static bool gets_on(machine *m) {
     return any || (live && m->launch->outside && m->launch->outside(m->launch->outside_context));
 }
 
-/* Nobody can go on: reports a thread of t's block, if possible one that waits for few others. */
+/* Nobody can go on: reports a thread of t's CTA, if possible one that waits for few others. */
 static _Noreturn void fail_stuck(thread *t) {
     static const uint8_t worth[ENDED + 1] = {
-        [MEETS_BLOCK] = 1,   [MEETS_SOME] = 2,  [MEETS_PRODUCTS] = 3, [MEETS_REGISTERS] = 4,
-        [MEETS_BARRIER] = 5, [MEETS_VALUE] = 6, [MEETS_WARP] = 7};
-    const block *b = t->block;
+        [MEETS_BLOCK] = 1,   [MEETS_NAMED_BARRIER] = 2,  [MEETS_WGMMA] = 3, [MEETS_REGISTERS] = 4,
+        [MEETS_MBARRIER] = 5, [MEETS_VALUE] = 6, [MEETS_WARP] = 7};
+    const cta *b = t->cta;
     uint32_t waits[ENDED + 1] = {0};
     const thread *example = t, *missed = NULL;
     for (uint32_t i = 0; i < t->machine->launch->threads; i++) {
         const thread *x = &b->threads[i];
         waits[x->state]++;
         if (worth[x->state] > worth[example->state]) example = x;
-        if (!missed && x->state == MEETS_BARRIER && machine_missed(x)) missed = x;
+        if (!missed && x->state == MEETS_MBARRIER && machine_missed(x)) missed = x;
     }
     if (missed) {
-        const barrier *x = &b->barriers[missed->waits];
+        const mbarrier *x = &b->mbarriers[missed->waits];
         fail_at(t, missed,
                 "phase error: the thread waits for parity %u of barrier %u, of which %u phases have ended; "
                 "it waited for the "
@@ -278,7 +277,7 @@ static _Noreturn void fail_stuck(thread *t) {
         "deadlock: of %u threads %u have ended, %u wait for their warp, %u for their block, %u for a value, %u for a "
         "barrier, %u for a named barrier, %u for products, %u for registers",
         t->machine->launch->threads, waits[ENDED], waits[MEETS_WARP], waits[MEETS_BLOCK], waits[MEETS_VALUE],
-        waits[MEETS_BARRIER], waits[MEETS_SOME], waits[MEETS_PRODUCTS], waits[MEETS_REGISTERS]);
+        waits[MEETS_MBARRIER], waits[MEETS_NAMED_BARRIER], waits[MEETS_WGMMA], waits[MEETS_REGISTERS]);
 }
 
 void machine_pause(thread *t) {
@@ -294,7 +293,7 @@ void machine_pause(thread *t) {
 
 void machine_give_way(thread *t) {
     machine *m = t->machine;
-    if (m->eager && machine_roll(m, 8) < m->eager) machine_progress(t->block, false);
+    if (m->eager && machine_roll(m, 8) < m->eager) machine_progress(t->cta, false);
     machine_look(t);
     if (machine_roll(m, 8)) return;
     thread *next = anyone(m);
@@ -307,9 +306,9 @@ static _Noreturn void leave(thread *t) {
     machine_close_products(t);
     t->state = ENDED;
     thread *next = NULL;
-    if (++t->block->ended == m->launch->threads) {
+    if (++t->cta->ended == m->launch->threads) {
         machine_close_async(t);
-        t->block->live = false;
+        t->cta->live = false;
     } else
         while (!(next = next_after(t))) {
             if (!gets_on(m)) fail_stuck(t);
@@ -321,7 +320,7 @@ static _Noreturn void leave(thread *t) {
 
 /* --- launches ----------------------------------------------------------------------------------------------------- */
 
-static void begin_block(machine *m, block *b, uint32_t number) {
+static void begin_block(machine *m, cta *b, uint32_t number) {
     const machine_launch *x = m->launch;
     b->live = true;
     b->number = number;
@@ -345,7 +344,7 @@ static void begin_block(machine *m, block *b, uint32_t number) {
         t->time = 1;
         t->fenced = t->products = t->products_known = t->commits = t->commits_known = 0;
         t->begun = t->packed = t->waited = false;
-        for (uint32_t j = 0; j < BARRIERS; j++) t->phases[j] = -2;
+        for (uint32_t j = 0; j < MBARRIERS; j++) t->phases[j] = -2;
 #ifdef HAVE_THREAD_SANITIZER
         if (t->sanitizer) __tsan_destroy_fiber(t->sanitizer);
         t->sanitizer = __tsan_create_fiber(0);
@@ -357,17 +356,16 @@ static void begin_block(machine *m, block *b, uint32_t number) {
     machine_drop(m, nothing);
 }
 
-/* Lays a page between stacks that cannot be touched, so that a stack overflow faults: before those that a launch uses,
- * and that no launch has used. For all stacks it would be a thousand system calls in each process. False: there are
- * none. */
-static bool guard_stacks(machine *m, block *b) {
+/* Protects a page between stacks, so that a stack overflow faults. It does so only for stacks that a launch uses and
+ * none has used before: for all stacks it would be a thousand system calls in each process. False: out of memory. */
+static bool guard_stacks(machine *m, cta *b) {
     const bool any = b->guarded < m->launch->threads;
     for (; b->guarded < m->launch->threads; b->guarded++)
         mprotect(stack_of(&b->threads[b->guarded]) - GUARD, GUARD, PROT_NONE);
     return any;
 }
 
-static bool reserve_shared(block *b, uint32_t bytes) {
+static bool reserve_shared(cta *b, uint32_t bytes) {
     if (bytes <= b->shared_capacity) return true;
     uint8_t *shared = realloc(b->shared, bytes);
     if (shared) b->shared = shared;
@@ -382,7 +380,7 @@ static bool reserve_shared(block *b, uint32_t bytes) {
 
 /* Fills the fibers' stacks with what they hold before they are used. These are megabytes, and many launches are
  * short. */
-static void poison_stacks(machine *m, block *b) {
+static void poison_stacks(machine *m, cta *b) {
     for (uint32_t i = 0; i < m->launch->threads; i++) {
         const thread *t = &b->threads[i];
         char *stack = stack_of(t);
@@ -393,7 +391,7 @@ static void poison_stacks(machine *m, block *b) {
     }
 }
 
-/* Draws a number below n without a common divisor with n. Taken as a stride, it visits every block once. */
+/* Draws a number below n without a common divisor with n. Taken as a stride, it visits every CTA once. */
 static uint64_t draw_stride(machine *m, uint64_t n) {
     while (n > 2) {
         uint64_t stride = 1 + machine_roll(m, n - 1), a = n, b = stride;
@@ -482,10 +480,10 @@ machine *machine_new(void) {
     char *stacks = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     m->stacks = stacks == MAP_FAILED ? NULL : stacks;
     for (uint32_t i = 0; i < count && m->threads && m->stacks; i++) {
-        block *b = &m->blocks[i / MACHINE_THREADS];
+        cta *b = &m->blocks[i / MACHINE_THREADS];
         b->threads = m->threads + i / MACHINE_THREADS * MACHINE_THREADS;
         m->threads[i].machine = m;
-        m->threads[i].block = b;
+        m->threads[i].cta = b;
         m->threads[i].index = i % MACHINE_THREADS;
     }
     if (m->threads && m->stacks) return m;

@@ -1,13 +1,13 @@
-/* machine_async.c: barriers in shared memory, barriers for some threads, and tensor copies, on the machine of fibers.
+/* machine_async.c: mbarriers, named barriers and TMA loads on the machine of fibers.
  *
  * Requires: maps of machine_map_encode.
  * Gives:    these primitives of prim_sm90.h, and a failure by name for every misuse that machine.h lists.
- * Method:   a tensor copy is a list of rows of 128 bytes. They come in an order that the seed draws, between the
- *           moment when the copy is asked for and the wait for its barrier, and count for the phase that is under way
- *           then. A thread that waits for a phase learns what all knew who arrived up to it, and sees the copies up
- *           to it.
- * Source:   the PTX manual: mbarrier, cp.async.bulk.tensor, bar; the 128-byte swizzle, which replaces bits 4 to 6 of
- *           an address by their exclusive or with bits 7 to 9.
+ * Method:   a TMA load is a list of rows of 128 bytes. Rows arrive in an order that the seed draws, after the load was
+ *           begun and before the wait for its mbarrier ends. They count for the phase that is under way then. A thread
+ *           that waits for a phase acquires what all threads released that arrived in it, and sees the loads that it
+ *           counted.
+ * Source:   the PTX manual: mbarrier, cp.async.bulk.tensor, bar; the 128-byte swizzle, which replaces bits 4 to 6 of an
+ *           address by their exclusive or with bits 7 to 9.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -22,45 +22,45 @@ enum { MOST_BYTES = (1 << 20) - 1, MOST_ARRIVALS = (1 << 20) - 1, ROW = 128 };
 
 static uint32_t byte_of(uint32_t address) { return address - MACHINE_SHARED_BASE; }
 
-/* --- barriers in shared memory ------------------------------------------------------------------------------------ */
+/* --- mbarriers ------------------------------------------------------------------------------------ */
 
-void fk_barrier_open_host(fk_u32 address, fk_u32 count) {
+void fk_mbarrier_init_host(fk_u32 address, fk_u32 count) {
     thread *t = machine_self;
-    block *b = t->block;
+    cta *b = t->cta;
     uint8_t *data = machine_shared(t, address, 8, 8);
     uint32_t byte = byte_of(address);
     chunk *x = &b->chunks[byte / 16];
-    if (x->barrier[byte / 8 % 2]) machine_fail(t, "barrier: the one at shared byte %u is opened twice", byte);
+    if (x->mbarrier[byte / 8 % 2]) machine_fail(t, "barrier: the one at shared byte %u is opened twice", byte);
     if (count == 0 || count > MOST_ARRIVALS) machine_fail(t, "barrier: opened for %u arrivals", count);
-    if (b->barrier_count == BARRIERS) machine_fail(t, "barrier: more than %d in a block", BARRIERS);
+    if (b->mbarrier_count == MBARRIERS) machine_fail(t, "barrier: more than %d in a block", MBARRIERS);
     machine_writes(t, address, 8, false);
     machine_wrote(b, address, 8, t->index, t->time);
     memset(data, 0xff, 8);
-    b->barriers[b->barrier_count] = (barrier){.at = byte, .count = count, .pending = count, .opener = t->index};
-    x->barrier[byte / 8 % 2] = (uint8_t)++b->barrier_count;
+    b->mbarriers[b->mbarrier_count] = (mbarrier){.at = byte, .count = count, .pending = count, .opener = t->index};
+    x->mbarrier[byte / 8 % 2] = (uint8_t)++b->mbarrier_count;
 }
 
-void fk_barrier_fence_host(void) {
+void fk_mbarrier_init_fence_host(void) {
     thread *t = machine_self;
-    block *b = t->block;
-    for (uint32_t i = 0; i < b->barrier_count; i++)
-        if (b->barriers[i].opener == t->index && !b->barriers[i].fenced) b->barriers[i].fenced = t->time + 1;
+    cta *b = t->cta;
+    for (uint32_t i = 0; i < b->mbarrier_count; i++)
+        if (b->mbarriers[i].opener == t->index && !b->mbarriers[i].fenced) b->mbarriers[i].fenced = t->time + 1;
     t->fenced = t->time++;
 }
 
-void fk_fence_async_host(void) {
+void fk_fence_proxy_async_host(void) {
     thread *t = machine_self;
     t->fenced = t->time++;
 }
 
-void fk_fence_async_global_host(void) { machine_self->waited = false; }
+void fk_fence_proxy_async_global_host(void) { machine_self->waited = false; }
 
-static barrier *find(thread *t, uint32_t address) {
-    block *b = t->block;
+static mbarrier *find(thread *t, uint32_t address) {
+    cta *b = t->cta;
     machine_shared(t, address, 8, 8);
-    uint32_t byte = byte_of(address), number = b->chunks[byte / 16].barrier[byte / 8 % 2];
+    uint32_t byte = byte_of(address), number = b->chunks[byte / 16].mbarrier[byte / 8 % 2];
     if (!number) machine_fail(t, "barrier: there is none open at shared byte %u", byte);
-    barrier *x = &b->barriers[number - 1];
+    mbarrier *x = &b->mbarriers[number - 1];
     if (!x->fenced || !machine_knows(t, x->opener, x->fenced))
         machine_fail(
             t,
@@ -71,21 +71,21 @@ static barrier *find(thread *t, uint32_t address) {
 }
 
 /* Ends the phase if all have arrived and all bytes have come. */
-static void settle(const thread *where, block *b, barrier *x) {
+static void settle(const thread *where, cta *b, mbarrier *x) {
     if (x->pending) return;
     if (x->bytes < 0)
         machine_wrong(where,
                       "barrier: for a phase of the one at shared byte %u, %lld bytes more came than were expected",
                       x->at, (long long)-x->bytes);
     if (x->bytes) return;
-    x->arriving.sum->time[OF_BARRIER + (x - b->barriers)] = ++x->phases;
+    x->arriving.sum->time[OF_MBARRIER + (x - b->mbarriers)] = ++x->phases;
     machine_gathered(b->threads, &x->arriving, &x->ended);
     x->pending = x->count;
 }
 
 static void arrive(uint32_t address, uint32_t bytes) {
     thread *t = machine_self;
-    barrier *x = find(t, address);
+    mbarrier *x = find(t, address);
     if (!x->pending)
         machine_fail(t, "barrier: more than %u arrive in a phase of the one at shared byte %u", x->count, x->at);
     if (x->bytes + (int64_t)bytes > MOST_BYTES)
@@ -94,25 +94,25 @@ static void arrive(uint32_t address, uint32_t bytes) {
     x->bytes += bytes;
     machine_release(t, &x->arriving);
     x->pending--;
-    settle(t, t->block, x);
+    settle(t, t->cta, x);
     machine_give_way(t);
 }
-void fk_barrier_arrive_host(fk_u32 address) { arrive(address, 0); }
-void fk_barrier_expect_host(fk_u32 address, fk_u32 bytes) { arrive(address, bytes); }
+void fk_mbarrier_arrive_host(fk_u32 address) { arrive(address, 0); }
+void fk_mbarrier_arrive_expect_host(fk_u32 address, fk_u32 bytes) { arrive(address, bytes); }
 
-bool machine_phase_over(const thread *t) { return (t->block->barriers[t->waits].phases & 1) != t->seen; }
+bool machine_phase_over(const thread *t) { return (t->cta->mbarriers[t->waits].phases & 1) != t->seen; }
 
 /* Has it missed a phase: are there others between the one that it waited for last and the one whose end it would see
  * now? */
 bool machine_missed(const thread *t) {
-    const barrier *x = &t->block->barriers[t->waits];
+    const mbarrier *x = &t->cta->mbarriers[t->waits];
     return (int64_t)x->phases > (int64_t)t->phases[t->waits] + (t->phases[t->waits] == -2 ? 2 : 1);
 }
 
-void fk_barrier_wait_host(fk_u32 address, fk_u32 parity) {
+void fk_mbarrier_wait_host(fk_u32 address, fk_u32 parity) {
     thread *t = machine_self;
-    barrier *x = find(t, address);
-    uint32_t number = (uint32_t)(x - t->block->barriers);
+    mbarrier *x = find(t, address);
+    uint32_t number = (uint32_t)(x - t->cta->mbarriers);
     if (parity > 1) machine_fail(t, "phase error: a wait for parity %u", parity);
     machine_give_way(t);
     t->waits = number;
@@ -120,18 +120,18 @@ void fk_barrier_wait_host(fk_u32 address, fk_u32 parity) {
     if (machine_phase_over(t) && (int32_t)x->phases - 1 == t->phases[number])
         machine_fail(t, "phase error: the thread waits again for phase %d of barrier %u, for which it has waited",
                      t->phases[number], x->at);
-    t->state = MEETS_BARRIER;
+    t->state = MEETS_MBARRIER;
     machine_pause(t);
     t->phases[number] = (int32_t)x->phases - 1;
     machine_acquire(t, x->ended);
 }
 
-/* --- barriers of some threads ------------------------------------------------------------------------------------- */
+/* --- named barriers ------------------------------------------------------------------------------------- */
 
 static void named_warp(thread *t, uint32_t id, uint32_t threads, bool waits) {
-    block *b = t->block;
+    cta *b = t->cta;
     thread *lanes = &b->threads[t->index / WARP * WARP];
-    named *x = &b->named[id];
+    named_barrier *x = &b->named[id];
     for (uint32_t i = 0; i < WARP; i++)
         if (lanes[i].operands->in[0] != id || lanes[i].operands->in[1] != threads)
             machine_fail(t, "divergence: lanes of a warp name barrier %u of %u threads, and barrier %u of %u", id,
@@ -155,7 +155,7 @@ static void named_warp(thread *t, uint32_t id, uint32_t threads, bool waits) {
     x->generation++;
 }
 
-static void meet_some(meeting kind, fk_u32 id, fk_u32 threads) {
+static void meet_named(meeting kind, fk_u32 id, fk_u32 threads) {
     thread *t = machine_self;
     if (id == 0 || id >= NAMED) machine_fail(t, "named barrier: there is no number %u", id);
     if (threads == 0 || threads % WARP || threads > t->machine->launch->threads)
@@ -163,20 +163,20 @@ static void meet_some(meeting kind, fk_u32 id, fk_u32 threads) {
                      t->machine->launch->threads);
     operands mine = {.in = {id, threads}};
     if (machine_meet(t, kind, &mine)) {
-        named_warp(t, id, threads, kind == MEET_SYNC_SOME);
+        named_warp(t, id, threads, kind == MEET_NAMED_SYNC);
         machine_met(t);
     }
-    if (kind == MEET_ARRIVE_SOME) return;
+    if (kind == MEET_NAMED_ARRIVE) return;
     t->waits = id;
-    t->seen = t->block->warps[t->index / WARP].named_seen;
-    t->state = MEETS_SOME;
+    t->seen = t->cta->warps[t->index / WARP].named_seen;
+    t->state = MEETS_NAMED_BARRIER;
     machine_pause(t);
-    machine_acquire(t, t->block->named[id].ended);
+    machine_acquire(t, t->cta->named[id].ended);
 }
-void fk_sync_some_host(fk_u32 id, fk_u32 threads) { meet_some(MEET_SYNC_SOME, id, threads); }
-void fk_arrive_some_host(fk_u32 id, fk_u32 threads) { meet_some(MEET_ARRIVE_SOME, id, threads); }
+void fk_named_barrier_sync_host(fk_u32 id, fk_u32 threads) { meet_named(MEET_NAMED_SYNC, id, threads); }
+void fk_named_barrier_arrive_host(fk_u32 id, fk_u32 threads) { meet_named(MEET_NAMED_ARRIVE, id, threads); }
 
-/* --- tensor copies ------------------------------------------------------------------------------------------------ */
+/* --- TMA loads ------------------------------------------------------------------------------------------------ */
 
 /* A map in memory: a mark, what it says, and a checksum over both. */
 enum { MARK, BASE, DIM, STRIDE = DIM + MACHINE_DIMS, BOX = STRIDE + MACHINE_DIMS - 1, SHAPE = BOX + MACHINE_DIMS, SUM };
@@ -226,13 +226,13 @@ static machine_map decode(thread *t, const fk_map *map) {
 }
 
 /* Lets row i of a box arrive. */
-static void row_comes(block *b, box *x, uint32_t i) {
-    uint32_t to = x->to + i * ROW, number = x->barrier;
-    barrier *counts = &b->barriers[number];
+static void box_row_arrives(cta *b, box *x, uint32_t i) {
+    uint32_t to = x->to + i * ROW, number = x->mbarrier;
+    mbarrier *counts = &b->mbarriers[number];
     uint8_t *data = b->shared + byte_of(to), zeros[ROW] = {0};
     const uint8_t *row = x->taken ? x->data[i] : zeros;
     if (!x->taken && x->from[i]) memcpy(zeros, (const void *)(uintptr_t)x->from[i], x->bytes);
-    machine_wrote(b, to, ROW, OF_BARRIER + number, counts->phases + 1);
+    machine_wrote(b, to, ROW, OF_MBARRIER + number, counts->phases + 1);
     for (uint32_t c = 0; c < ROW / 16; c++) {
         uint32_t at = x->swizzle ? c ^ byte_of(to) / ROW % 8 : c;
         chunk *there = &b->chunks[byte_of(to) / 16 + at];
@@ -244,24 +244,24 @@ static void row_comes(block *b, box *x, uint32_t i) {
     settle(x->asker, b, counts);
 }
 
-bool machine_progress(block *b, bool must) {
+bool machine_progress(cta *b, bool must) {
     struct machine *m = b->threads->machine;
     if (!b->box_count) return false;
     uint64_t rows = machine_roll(m, 2) ? 1 + machine_roll(m, 2 * BOX_ROWS) : must;
     for (; rows && b->box_count && !m->failed; rows--) {
         uint32_t which = (uint32_t)machine_roll(m, b->box_count);
         box *x = &b->boxes[which];
-        row_comes(b, x, (x->first + --x->left * x->step) % BOX_ROWS);
+        box_row_arrives(b, x, (x->first + --x->left * x->step) % BOX_ROWS);
         if (!x->left && which != --b->box_count) *x = b->boxes[b->box_count];
     }
     return true;
 }
 
-void fk_tensor_copy_host(fk_u32 to, const fk_map *map, fk_u32 column, fk_u32 head, fk_u32 row, fk_u32 slot,
-                         fk_u32 address) {
+void fk_tma_load_host(fk_u32 to, const fk_map *map, fk_u32 column, fk_u32 head, fk_u32 row, fk_u32 slot,
+                      fk_u32 address) {
     thread *t = machine_self;
-    block *b = t->block;
-    barrier *counts = find(t, address);
+    cta *b = t->cta;
+    mbarrier *counts = find(t, address);
     machine_map from = decode(t, map);
     if (!b->boxes) b->boxes = calloc(BOXES, sizeof *b->boxes);
     if (!b->boxes) machine_fail(t, "out of memory");
@@ -281,7 +281,7 @@ void fk_tensor_copy_host(fk_u32 to, const fk_map *map, fk_u32 column, fk_u32 hea
     for (uint32_t i = 0; i < FK_BOX_BYTES / 16; i++) b->chunks[byte_of(to) / 16 + i].copying = true;
     box *x = &b->boxes[b->box_count++];
     x->to = to;
-    x->barrier = (uint32_t)(counts - b->barriers);
+    x->mbarrier = (uint32_t)(counts - b->mbarriers);
     x->swizzle = from.swizzle;
     x->left = BOX_ROWS;
     x->first = (uint32_t)machine_roll(t->machine, BOX_ROWS);
@@ -305,19 +305,19 @@ void fk_tensor_copy_host(fk_u32 to, const fk_map *map, fk_u32 column, fk_u32 hea
     machine_give_way(t);
 }
 
-/* --- blocks ------------------------------------------------------------------------------------------------------- */
+/* --- CTAs ------------------------------------------------------------------------------------------------------- */
 
-void machine_open_async(block *b) {
-    b->barrier_count = b->box_count = 0;
+void machine_open_async(cta *b) {
+    b->mbarrier_count = b->box_count = 0;
     memset(b->named, 0, sizeof b->named);
 }
 
 void machine_close_async(thread *t) {
-    block *b = t->block;
+    cta *b = t->cta;
     if (b->box_count)
         machine_fail(t, "unfinished copy: the block ends with %u tensor copies under way", b->box_count);
-    for (uint32_t i = 0; i < b->barrier_count; i++) {
-        const barrier *x = &b->barriers[i];
+    for (uint32_t i = 0; i < b->mbarrier_count; i++) {
+        const mbarrier *x = &b->mbarriers[i];
         if (x->pending != x->count || x->bytes)
             machine_fail(
                 t,

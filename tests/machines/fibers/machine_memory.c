@@ -1,11 +1,11 @@
 /* machine_memory.c: the memory of the machine of fibers, and who may touch it when.
  *
  * Requires: the clocks of machine_order.c.
- * Gives:    a failure for an access that conflicts with an earlier one and is not ordered to come after it; for an
- *           access to global memory that the launch does not have, or that blocks share.
- * Method:   for each word of shared memory it keeps the last write and the reads since. The reads are those of one
- *           thread, or, once several threads have read that nothing orders, a row with a time for each thread. For
- *           each 16 bytes it keeps the reads of warps and of products.
+ * Gives:    a failure for an access that conflicts with an earlier one and is not ordered to come after it; and for an
+ *           access to global memory that the launch does not have, or that CTAs share.
+ * Method:   for each word of shared memory it keeps the last write and the reads since. These are the reads of one
+ *           thread, or, once several threads have read it without order between them, a row with a time for each
+ *           thread. For each 16 bytes it keeps the reads of warps and of products.
  * Cost:     a few comparisons a word. A row is 1.5 KB, for words that many threads read one by one.
  */
 #include <stdio.h>
@@ -21,16 +21,16 @@ uint8_t *machine_shared(thread *t, uint32_t address, uint32_t bytes, uint32_t al
         m->launch->shared - (address - MACHINE_SHARED_BASE) < bytes)
         machine_fail(t, "out of bounds: shared byte %lld of %u", (long long)address - MACHINE_SHARED_BASE,
                      m->launch->shared);
-    return t->block->shared + (address - MACHINE_SHARED_BASE);
+    return t->cta->shared + (address - MACHINE_SHARED_BASE);
 }
 
 /* --- shared memory ------------------------------------------------------------------------------------------------ */
 
 enum { NAME = 60 };
-static const char *name_of(const block *b, uint32_t clock, char name[NAME]) {
+static const char *name_of(const cta *b, uint32_t clock, char name[NAME]) {
     if (clock < MACHINE_THREADS) snprintf(name, NAME, "thread %u", clock);
-    else if (clock >= OF_BARRIER) snprintf(name, NAME, "a copy for barrier %u", b->barriers[clock - OF_BARRIER].at);
-    else if (clock >= OF_PRODUCT) snprintf(name, NAME, "a product of warpgroup %u", clock - OF_PRODUCT);
+    else if (clock >= OF_MBARRIER) snprintf(name, NAME, "a copy for barrier %u", b->mbarriers[clock - OF_MBARRIER].at);
+    else if (clock >= OF_WGMMA) snprintf(name, NAME, "a product of warpgroup %u", clock - OF_WGMMA);
     else snprintf(name, NAME, "warp %u", clock - OF_WARP);
     return name;
 }
@@ -38,7 +38,7 @@ static const char *name_of(const block *b, uint32_t clock, char name[NAME]) {
 static _Noreturn void fail_race(thread *t, uint32_t byte, bool write, uint32_t clock, bool wrote) {
     char name[NAME];
     machine_fail(t, "race: shared byte %u is %s, and nothing orders that behind %s, which %s it", byte,
-                 write ? "written" : "read", name_of(t->block, clock, name), wrote ? "wrote" : "read");
+                 write ? "written" : "read", name_of(t->cta, clock, name), wrote ? "wrote" : "read");
 }
 
 static void check_chunk(thread *t, const chunk *x, uint32_t byte, uint32_t bytes, bool write) {
@@ -46,9 +46,9 @@ static void check_chunk(thread *t, const chunk *x, uint32_t byte, uint32_t bytes
     if (x->copying)
         machine_fail(t, "unfinished copy: shared byte %u is %s before the copy to it is there", byte, verb);
     for (uint32_t half = 0; half < 2; half++)
-        if (x->barrier[half] && byte % 16 < half * 8 + 8 && byte % 16 + bytes > half * 8)
+        if (x->mbarrier[half] && byte % 16 < half * 8 + 8 && byte % 16 + bytes > half * 8)
             machine_fail(t, "barrier: shared byte %u is %s, and is of the barrier at %u", byte, verb,
-                         t->block->barriers[x->barrier[half] - 1].at);
+                         t->cta->mbarriers[x->mbarrier[half] - 1].at);
 }
 
 static void check_writer(thread *t, const chunk *x, uint32_t byte, uint32_t word, bool write) {
@@ -56,7 +56,7 @@ static void check_writer(thread *t, const chunk *x, uint32_t byte, uint32_t word
 }
 
 static void check_readers(thread *t, const chunk *x, uint32_t byte, uint32_t word) {
-    block *b = t->block;
+    cta *b = t->cta;
     if (!x->read_time[word]) return;
     if (x->reader[word] != MANY) {
         if (!machine_knows(t, x->reader[word], x->read_time[word])) fail_race(t, byte, true, x->reader[word], false);
@@ -68,12 +68,12 @@ static void check_readers(thread *t, const chunk *x, uint32_t byte, uint32_t wor
 }
 
 /* Rows of times. Row 0 means none; free rows form a list. */
-static void free_times(block *b, uint32_t row) {
+static void free_times(cta *b, uint32_t row) {
     b->times[row][0] = b->times_free;
     b->times_free = row;
 }
 static uint32_t new_times(thread *t) {
-    block *b = t->block;
+    cta *b = t->cta;
     uint32_t row = b->times_free;
     if (row) b->times_free = b->times[row][0];
     else {
@@ -91,7 +91,7 @@ static uint32_t new_times(thread *t) {
 }
 
 static void note_read(thread *t, chunk *x, uint32_t word) {
-    block *b = t->block;
+    cta *b = t->cta;
     if (x->read_time[word] && x->reader[word] == MANY) {
         b->times[x->read_time[word]][t->index] = t->time;
         return;
@@ -111,7 +111,7 @@ static void note_read(thread *t, chunk *x, uint32_t word) {
 const uint8_t *machine_reads(thread *t, uint32_t address, uint32_t bytes, uint32_t align) {
     const uint8_t *data = machine_shared(t, address, bytes, align);
     uint32_t byte = address - MACHINE_SHARED_BASE;
-    chunk *x = &t->block->chunks[byte / 16];
+    chunk *x = &t->cta->chunks[byte / 16];
     check_chunk(t, x, byte, bytes, false);
     for (uint32_t i = 0; i < bytes; i += 4) {
         uint32_t word = (byte + i) / 4 % 4;
@@ -124,8 +124,8 @@ const uint8_t *machine_reads(thread *t, uint32_t address, uint32_t bytes, uint32
 const uint8_t *machine_warp_reads(thread *t, uint32_t address, bool alike) {
     const uint8_t *data = machine_shared(t, address, 16, 16);
     uint32_t byte = address - MACHINE_SHARED_BASE, number = t->index / WARP;
-    chunk *x = &t->block->chunks[byte / 16];
-    thread *lanes = &t->block->threads[number * WARP];
+    chunk *x = &t->cta->chunks[byte / 16];
+    thread *lanes = &t->cta->threads[number * WARP];
     check_chunk(t, x, byte, 16, false);
     for (uint32_t word = 0; word < (x->split ? 4 : 1); word++) {
         uint32_t writer = x->writer[word], time = x->write_time[word];
@@ -138,13 +138,13 @@ const uint8_t *machine_warp_reads(thread *t, uint32_t address, bool alike) {
                 fail_race(t, byte + 4 * word, false, writer, true);
         }
     }
-    t->block->agent_times[byte / 16][number] = t->block->warps[number].time;
+    t->cta->agent_times[byte / 16][number] = t->cta->warps[number].time;
     x->agents |= (uint16_t)(1u << number);
     return data;
 }
 
 void machine_writes(thread *t, uint32_t address, uint32_t bytes, bool async) {
-    block *b = t->block;
+    cta *b = t->cta;
     for (uint32_t byte = address - MACHINE_SHARED_BASE, end = byte + bytes; byte < end;) {
         chunk *x = &b->chunks[byte / 16];
         uint32_t stop = byte / 16 * 16 + 16 < end ? byte / 16 * 16 + 16 : end;
@@ -170,7 +170,7 @@ void machine_writes(thread *t, uint32_t address, uint32_t bytes, bool async) {
     }
 }
 
-void machine_wrote(block *b, uint32_t address, uint32_t bytes, uint32_t writer, uint32_t time) {
+void machine_wrote(cta *b, uint32_t address, uint32_t bytes, uint32_t writer, uint32_t time) {
     for (uint32_t byte = address - MACHINE_SHARED_BASE, end = byte + bytes; byte < end; byte += 4) {
         chunk *x = &b->chunks[byte / 16];
         x->writer[byte / 4 % 4] = (uint16_t)writer;
@@ -203,7 +203,7 @@ void *machine_global(thread *t, uint64_t address, uint32_t bytes, uint32_t align
                      (unsigned long long)(address - r->begin));
     if (!r->owners) return (void *)(uintptr_t)address;
     const uint32_t WRITTEN = 1u << 30, ADDED = 1u << 31, others = (1u << 30) - 1;
-    uint32_t self = t->block->number + 1;
+    uint32_t self = t->cta->number + 1;
     uint32_t *owner = r->owners + (address - r->begin) / 4;
     for (uint32_t i = 0; i < bytes / 4; i++) {
         uint32_t who = owner[i] & others;

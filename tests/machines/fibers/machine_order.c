@@ -1,12 +1,12 @@
 /* machine_order.c: what happens before what on the machine of fibers: vector clocks that threads share.
  *
  * Requires: the time of a clock only rises; a shared clock is not changed.
- * Gives:    for a thread, a clock and a time: does this time lie behind the thread?
- * Method:   what a thread knows is what it acquired last, which it shares with all who acquired the same, and its own
- *           clocks. Who releases adds both to a sum. Who acquires takes the join of its knowledge and that sum. The
- *           join is kept beside the sum under the serial number of the other part, so that the 128 threads of a
- *           warpgroup, which know the same, make one join. A join that is kept always knows strictly more than what
- *           keeps it; so references make no cycles.
+ * Gives:    for a thread, a clock and a time: has the thread seen that time?
+ * Method:   a thread's knowledge is what it acquired last, which it shares with all threads that acquired the same,
+ *           plus its own clocks. A release adds both to a sum. An acquire joins the thread's knowledge with that sum.
+ *           The join is kept beside the sum under the serial number of the other part: so the 128 threads of a
+ *           warpgroup, which know the same, make one join. A kept join knows strictly more than what keeps it; so
+ *           references make no cycles.
  * Cost:     making a join is CLOCKS comparisons (3.5 KB); everything else is a few.
  */
 #include <stdlib.h>
@@ -60,22 +60,23 @@ void machine_forget(machine *m) {
     m->known_free = NULL;
     for (known *k = m->known_all; k; k = k->all) k->next = m->known_free, m->known_free = k;
     for (uint32_t i = 0; i < MACHINE_RESIDENT; i++) {
-        block *b = &m->blocks[i];
+        cta *b = &m->blocks[i];
         for (uint32_t j = 0; j < MACHINE_THREADS; j++) b->threads[j].order = NULL;
-        for (uint32_t j = 0; j < BARRIERS; j++) b->barriers[j].arriving = (gathering){0}, b->barriers[j].ended = NULL;
+        for (uint32_t j = 0; j < MBARRIERS; j++)
+            b->mbarriers[j].arriving = (gathering){0}, b->mbarriers[j].ended = NULL;
         for (uint32_t j = 0; j < NAMED; j++) b->named[j].arriving = (gathering){0}, b->named[j].ended = NULL;
         b->syncing = (gathering){0};
         b->synced = NULL;
     }
 }
 
-void machine_forget_block(block *b) {
+void machine_forget_block(cta *b) {
     machine *m = b->threads->machine;
     for (uint32_t j = 0; j < MACHINE_THREADS; j++) machine_drop(m, b->threads[j].order), b->threads[j].order = NULL;
-    for (uint32_t j = 0; j < BARRIERS; j++) {
-        machine_drop(m, b->barriers[j].arriving.sum);
-        machine_drop(m, b->barriers[j].ended);
-        b->barriers[j].arriving = (gathering){0}, b->barriers[j].ended = NULL;
+    for (uint32_t j = 0; j < MBARRIERS; j++) {
+        machine_drop(m, b->mbarriers[j].arriving.sum);
+        machine_drop(m, b->mbarriers[j].ended);
+        b->mbarriers[j].arriving = (gathering){0}, b->mbarriers[j].ended = NULL;
     }
     for (uint32_t j = 0; j < NAMED; j++) {
         machine_drop(m, b->named[j].arriving.sum);
@@ -91,7 +92,7 @@ void machine_forget_block(block *b) {
 static void raise_to(uint32_t *time, uint32_t x) { *time = *time < x ? x : *time; }
 
 void machine_release(thread *t, gathering *to) {
-    warp *w = &t->block->warps[t->index / WARP];
+    warp *w = &t->cta->warps[t->index / WARP];
     if (!to->sum) to->sum = machine_known(t);
     uint32_t *sum = to->sum->time;
     if (to->last != t->order->serial) {
@@ -102,7 +103,7 @@ void machine_release(thread *t, gathering *to) {
     sum[t->index] = t->time++;
     raise_to(&sum[OF_FENCE + t->index], t->fenced);
     sum[OF_WARP + t->index / WARP] = w->time++;
-    raise_to(&sum[OF_PRODUCT + t->index / GROUP], t->products_known);
+    raise_to(&sum[OF_WGMMA + t->index / GROUP], t->products_known);
 }
 
 void machine_gathered(thread *t, const gathering *from, known **out) {
@@ -145,5 +146,5 @@ void machine_acquire(thread *t, known *released) {
 bool machine_knows(const thread *t, uint32_t clock, uint32_t time) {
     if (t->order->time[clock] >= time || clock == t->index || clock == OF_WARP + t->index / WARP) return true;
     if (clock == OF_FENCE + t->index) return t->fenced >= time;
-    return clock == OF_PRODUCT + t->index / GROUP && t->products_known >= time;
+    return clock == OF_WGMMA + t->index / GROUP && t->products_known >= time;
 }

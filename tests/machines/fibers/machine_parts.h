@@ -11,36 +11,36 @@ enum {
     GROUP = 128,
     GROUPS = MACHINE_THREADS / GROUP,
     COPIES = 512,    /* of a thread, under way */
-    BARRIERS = 64,   /* of a block, in its shared memory */
-    NAMED = 16,      /* barriers of some threads */
-    BOXES = 128,     /* tensor copies of a block, under way */
+    MBARRIERS = 64,   /* of a CTA, in its shared memory */
+    NAMED = 16,      /* named barriers */
+    BOXES = 128,     /* TMA loads of a CTA, under way */
     PRODUCTS = 128,  /* of a warpgroup, under way */
     TILES = 8,       /* accumulators of a warpgroup under way */
     COMMITS = 64,    /* groups of products not waited for */
     ADDITIONS = 4096, /* of a launch, under way */
     JOINS = 4,
     BOX_ROWS = 64,
-    REGISTERS = 65536,   /* of a block */
+    REGISTERS = 65536,   /* of a CTA */
     MOST_REGISTERS = 248 /* of a thread, unless the launch says */
 };
 
 /* --- what happens before what ------------------------------------------------------------------------------------- */
 
-/* Everybody whose accesses to shared memory have to be ordered has a clock: each thread; what a thread has written
- * and then fenced; the reads of a warp together; the products of a warpgroup; the copies that count for a barrier.
- */
+/* The clocks. Everybody has one whose accesses to shared memory have to be ordered: each thread; what a thread has
+ * written and then fenced; the reads of a warp together; the WGMMAs of a warpgroup; the TMA loads that count for an
+ * mbarrier. */
 enum {
     OF_FENCE = MACHINE_THREADS,
     OF_WARP = OF_FENCE + MACHINE_THREADS,
-    OF_PRODUCT = OF_WARP + WARPS,
-    OF_BARRIER = OF_PRODUCT + GROUPS,
-    CLOCKS = OF_BARRIER + BARRIERS,
+    OF_WGMMA = OF_WARP + WARPS,
+    OF_MBARRIER = OF_WGMMA + GROUPS,
+    CLOCKS = OF_MBARRIER + MBARRIERS,
     AGENTS = WARPS + GROUPS /* OF_WARP to OF_BARRIER */
 };
 
-/* What a thread, a copy or a product knows: for each clock, the latest time that lies behind it. Once threads share it,
- * it is never changed. Its joins with others are kept with it. The result of a join is NULL if the other brings nothing
- * new; otherwise it knows at least what both know. */
+/* What a thread, a copy or a product knows: for each clock, the latest time that it has seen. Once threads share it, it
+ * is never changed. Its joins with others are kept with it. The result of a join is NULL if the other adds nothing new;
+ * otherwise it knows at least what both know. */
 typedef struct known {
     uint32_t references;
     uint64_t serial;
@@ -66,27 +66,27 @@ typedef enum thread_state {
     MEETS_WARP,
     MEETS_BLOCK,
     MEETS_VALUE,
-    MEETS_BARRIER,
-    MEETS_SOME,
-    MEETS_PRODUCTS,
+    MEETS_MBARRIER,
+    MEETS_NAMED_BARRIER,
+    MEETS_WGMMA,
     MEETS_REGISTERS,
     ENDED
 } thread_state;
 
 /* Why the lanes of a warp come together. */
 typedef enum meeting {
-    MEET_MATRICES,
-    MEET_TRANSPOSED,
-    MEET_MULTIPLY_BF16,
-    MEET_MULTIPLY_FP16,
-    MEET_EXCHANGE,
+    MEET_LDMATRIX,
+    MEET_LDMATRIX_TRANS,
+    MEET_MMA_BF16,
+    MEET_MMA_FP16,
+    MEET_SHUFFLE,
     MEET_UNIFORM,
     MEET_ANY,
     MEET_LAST,
-    MEET_SYNC_SOME,
-    MEET_ARRIVE_SOME,
-    MEET_REGISTERS_UP,
-    MEET_REGISTERS_DOWN
+    MEET_NAMED_SYNC,
+    MEET_NAMED_ARRIVE,
+    MEET_SETMAXNREG_INC,
+    MEET_SETMAXNREG_DEC
 } meeting;
 typedef struct operands {
     uint32_t in[6], out[4];
@@ -104,7 +104,7 @@ typedef struct copy {
 typedef struct addition {
     uint64_t to;
     float x;
-    const struct block *block;
+    const struct cta *cta;
     uint32_t thread, time;
 } addition;
 
@@ -113,11 +113,11 @@ typedef machine_place place;
 typedef struct thread {
     void *stack_pointer; /* while it does not run */
     struct machine *machine;
-    struct block *block;
-    uint32_t index; /* in the block */
+    struct cta *cta;
+    uint32_t index; /* in the CTA */
     thread_state state;
-    uint32_t seen; /* generation of what it waits for; the value; a barrier's parity; products */
-    uint32_t waits; /* for which barrier, of either kind */
+    uint32_t seen; /* generation of what it waits for; the value; an mbarrier's parity; products */
+    uint32_t waits; /* for which mbarrier or named barrier */
     place at;      /* of the primitive under way, or the last */
     operands *operands; /* up to here, what a meeting of the warp reads, in one line of the cache */
     const uint32_t *value; /* where it waits for a value */
@@ -125,8 +125,8 @@ typedef struct thread {
     uint32_t copy_count;
     known *order;
     uint32_t time, fenced; /* its clock; its writes up to `fenced` were fenced */
-    bool waited;           /* for an arrival, and has not fenced since what tensor copies may read */
-    int32_t phases[BARRIERS]; /* of each barrier, the phase that it waited for last */
+    bool waited;           /* for an arrival, and has not fenced since what TMA loads may read */
+    int32_t phases[MBARRIERS]; /* of each mbarrier, the phase that it waited for last */
     uint32_t products, products_known; /* asked for, and known to have ended */
     uint32_t commits, commits_known, committed[COMMITS];
     bool begun, packed;
@@ -138,7 +138,7 @@ typedef struct warp {
     meeting kind;
     place at;
     uint32_t time;       /* its clock */
-    uint32_t named_seen; /* by the barrier of some threads to which it came last */
+    uint32_t named_seen; /* by the named barrier to which it came last */
 } warp;
 
 /* --- shared memory ------------------------------------------------------------------------------------------------ */
@@ -147,17 +147,17 @@ typedef struct warp {
 typedef struct chunk {
     uint32_t write_time[4], read_time[4]; /* time 0: nobody did */
     uint16_t writer[4], reader[4];        /* reader MANY: read_time is that of a row of times, of each thread */
-    uint16_t agents;    /* bit i: warp or warpgroup OF_WARP + i has read it, at the time in the block's agent_times */
+    uint16_t agents;    /* bit i: warp or warpgroup OF_WARP + i has read it, at the time in the CTA's agent_times */
     bool split;         /* the words' writers differ */
     bool copying;       /* a copy to it is under way */
-    uint8_t swizzle;    /* 0: unknown; or 1 + how the tensor copy that wrote it placed it */
-    uint8_t barrier[2]; /* 1 + the barrier that the half is */
+    uint8_t swizzle;    /* 0: unknown; or 1 + how the TMA load that wrote it placed it */
+    uint8_t mbarrier[2]; /* 1 + the mbarrier that the half is */
 } chunk;
 enum { MANY = 0xffff };
 
 /* --- sm_90a ------------------------------------------------------------------------------------------------------- */
 
-typedef struct barrier {
+typedef struct mbarrier {
     uint32_t at; /* byte of shared memory */
     uint32_t count, pending;
     int64_t bytes;
@@ -165,18 +165,18 @@ typedef struct barrier {
     uint32_t opener, fenced; /* the thread that opened it, and its time when it had fenced that; 0: not yet */
     gathering arriving;
     known *ended; /* what those released who arrived, up to the last phase that ended */
-} barrier;
+} mbarrier;
 
-typedef struct named {
+typedef struct named_barrier {
     uint32_t threads, arrived, generation;
     uint32_t came; /* bit per warp */
     gathering arriving;
     known *ended;
-} named;
+} named_barrier;
 
-/* A tensor copy under way: rows of 128 bytes, which come in any order. */
+/* A TMA load under way: rows of 128 bytes, which come in any order. */
 typedef struct box {
-    uint32_t to, barrier, swizzle;
+    uint32_t to, mbarrier, swizzle;
     uint32_t left, first, step; /* rows still to come: row first + i step, modulo their number */
     uint64_t from[BOX_ROWS]; /* 0: outside of the tensor */
     uint32_t bytes;             /* of a row that are in the tensor */
@@ -185,7 +185,7 @@ typedef struct box {
     uint8_t data[BOX_ROWS][128];
 } box;
 
-typedef enum product_kind { BY_ROWS, TURNED, FROM_REGISTERS } product_kind;
+typedef enum product_kind { K_MAJOR, MN_MAJOR, FROM_REGISTERS } product_kind;
 typedef struct product {
     uint32_t number;
     product_kind kind;
@@ -228,8 +228,8 @@ typedef struct holding {
     place at;
 } holding;
 
-/* A block that runs. */
-typedef struct block {
+/* A CTA that runs. */
+typedef struct cta {
     bool live;
     uint32_t number;
     thread *threads; /* MACHINE_THREADS */
@@ -239,7 +239,7 @@ typedef struct block {
     holding holdings[GROUPS];
     uint8_t *shared;
     chunk *chunks;
-    uint32_t (*agent_times)[AGENTS]; /* per chunk; beside the chunks, since it need not be cleared for each block */
+    uint32_t (*agent_times)[AGENTS]; /* per chunk; beside the chunks, since it need not be cleared for each CTA */
     uint32_t shared_capacity;
     uint32_t arrived, generation, ended;
     place sync_at;
@@ -247,22 +247,22 @@ typedef struct block {
     known *synced;
     uint32_t (*times)[MACHINE_THREADS]; /* rows of times of readers */
     uint32_t times_count, times_capacity, times_free;
-    barrier barriers[BARRIERS];
-    uint32_t barrier_count;
-    named named[NAMED];
-    box *boxes; /* BOXES, once there were tensor copies; those under way first */
+    mbarrier mbarriers[MBARRIERS];
+    uint32_t mbarrier_count;
+    named_barrier named[NAMED];
+    box *boxes; /* BOXES, once there were TMA loads; those under way first */
     uint32_t box_count;
     uint32_t registers; /* that no warpgroup has */
-} block;
+} cta;
 
-/* Order between blocks: how often each has released something, what it knows of all others, and what locks hand on. */
+/* Order between CTAs: how often each has released something, what it knows of all others, and what locks hand on. */
 typedef struct turn_lock {
     uint64_t address;
-    uint32_t *known; /* per block */
+    uint32_t *known; /* per CTA */
 } turn_lock;
 typedef struct turns {
     uint32_t blocks; /* 0: nothing is handed on */
-    uint32_t *time, *known; /* per block; per block a row of them */
+    uint32_t *time, *known; /* per CTA; per CTA a row of them */
     turn_lock *locks;
     uint32_t lock_count, lock_capacity;
 } turns;
@@ -272,9 +272,9 @@ struct machine {
     turns turns;
     uint64_t random;
     uint32_t eager; /* how readily copies come: 0, only when nobody can go on */
-    block blocks[MACHINE_RESIDENT];
+    cta blocks[MACHINE_RESIDENT];
     struct machine *next_idle;
-    thread *threads; /* of all blocks */
+    thread *threads; /* of all CTAs */
     char *stacks;
     known *known_all, *known_free, none;
     uint64_t serial;
@@ -293,7 +293,7 @@ extern _Thread_local thread *machine_self __attribute__((tls_model("initial-exec
 
 void machine_add_one(struct machine *m); /* one of those under way, drawn */
 uint64_t machine_roll(struct machine *m, uint64_t n); /* 0 .. n - 1 */
-/* Ends the launch with a message that says what is wrong, and in which block, warp, lane and line. */
+/* Ends the launch with a message that says what is wrong, and in which CTA, warp, lane and line. */
 _Noreturn void machine_fail(thread *t, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* The same for a thread that may not be running: the launch ends when somebody calls machine_look. */
 void machine_wrong(const thread *where, const char *format, ...) __attribute__((format(printf, 2, 3)));
@@ -312,7 +312,7 @@ known *machine_known(thread *t); /* nothing, one reference */
 known *machine_keep(known *k);
 void machine_drop(struct machine *m, known *k);
 void machine_forget(struct machine *m);     /* all of them */
-void machine_forget_block(block *b);        /* those of a block */
+void machine_forget_block(cta *b);        /* those of a CTA */
 void machine_release(thread *t, gathering *to);
 void machine_gathered(thread *t, const gathering *from, known **out); /* in the place of what was there */
 void machine_acquire(thread *t, known *released);
@@ -322,7 +322,7 @@ bool machine_knows(const thread *t, uint32_t clock, uint32_t time);
 uint8_t *machine_shared(thread *t, uint32_t address, uint32_t bytes, uint32_t align);
 /* Looks whether t may write there, by itself or (`async`) through a copy that others make. */
 void machine_writes(thread *t, uint32_t address, uint32_t bytes, bool async);
-void machine_wrote(block *b, uint32_t address, uint32_t bytes, uint32_t writer, uint32_t time);
+void machine_wrote(cta *b, uint32_t address, uint32_t bytes, uint32_t writer, uint32_t time);
 const uint8_t *machine_reads(thread *t, uint32_t address, uint32_t bytes, uint32_t align);
 /* All lanes of t's warp read 16 bytes; `alike`: they know the same. */
 const uint8_t *machine_warp_reads(thread *t, uint32_t address, bool alike);
@@ -335,17 +335,17 @@ void machine_turns_acquire(thread *t, uint64_t address);
 void machine_turns_access(thread *t, uint32_t *owner, const char *name, uint64_t byte, const char *verb);
 void *machine_global(thread *t, uint64_t address, uint32_t bytes, uint32_t align, use how);
 
-/* --- machine_async.c: barriers, tensor copies */
-void machine_open_async(block *b);
+/* --- machine_async.c: barriers, TMA loads */
+void machine_open_async(cta *b);
 void machine_close_async(thread *t); /* when its last thread ends */
-bool machine_progress(block *b, bool must); /* some copies come; false: none are under way */
+bool machine_progress(cta *b, bool must); /* some copies come; false: none are under way */
 bool machine_phase_over(const thread *t);
 bool machine_missed(const thread *t); /* it waits for a phase, and others ended meanwhile */
 
 /* --- machine_products.c */
-void machine_open_products(block *b);
+void machine_open_products(cta *b);
 void machine_close_products(thread *t); /* when it ends */
 bool machine_products_over(const thread *t);
 bool machine_registers_over(const thread *t);
-uint32_t machine_warps_missing(const block *b); /* of a warpgroup that came to change its registers */
+uint32_t machine_warps_missing(const cta *b); /* of a warpgroup that came to change its registers */
 #endif

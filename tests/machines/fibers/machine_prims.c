@@ -19,16 +19,16 @@
 #include "codegen/kernels/prim_sm90.h"
 #undef FK_PRIMITIVE
 fk_u32 fk_thread_host(void) { return machine_self->index; }
-fk_u32 fk_block_host(void) { return machine_self->block->number; }
-fk_u32 fk_blocks_host(void) { return machine_self->machine->launch->blocks; }
-fk_u32 fk_count_bits_host(fk_u32 x) { return (fk_u32)__builtin_popcount(x); }
+fk_u32 fk_cta_host(void) { return machine_self->cta->number; }
+fk_u32 fk_ctas_host(void) { return machine_self->machine->launch->blocks; }
+fk_u32 fk_popcount_host(fk_u32 x) { return (fk_u32)__builtin_popcount(x); }
 fk_u32 fk_shared_host(void) { return MACHINE_SHARED_BASE; }
 
 /* --- meetings ----------------------------------------------------------------------------------------------------- */
 
 void fk_sync_host(void) {
     thread *t = machine_self;
-    block *b = t->block;
+    cta *b = t->cta;
     if (b->arrived == 0) b->sync_at = t->at;
     if (b->sync_at.line != t->at.line || b->sync_at.file != t->at.file)
         machine_fail(t, "divergence: a fk_sync while others are at line %d", b->sync_at.line);
@@ -96,7 +96,7 @@ static void matrices(bool transposed, thread *lanes) {
 }
 
 bool machine_meet(thread *t, meeting kind, operands *mine) {
-    warp *w = &t->block->warps[t->index / WARP];
+    warp *w = &t->cta->warps[t->index / WARP];
     if (w->arrived == 0) w->kind = kind, w->at = t->at;
     if (w->kind != kind || w->at.line != t->at.line || w->at.file != t->at.file)
         machine_fail(t, "divergence: other lanes of the warp are at line %d", w->at.line);
@@ -108,13 +108,13 @@ bool machine_meet(thread *t, meeting kind, operands *mine) {
     return false;
 }
 void machine_met(thread *t) {
-    warp *w = &t->block->warps[t->index / WARP];
+    warp *w = &t->cta->warps[t->index / WARP];
     w->arrived = 0;
     w->generation++;
     t->state = READY;
 }
 
-/* A warp comes to a counter: it hands on what its block did, and if it is the last it knows what all did. */
+/* A warp comes to a counter: it hands on what its CTA did, and if it is the last it knows what all did. */
 static void come(thread *lanes) {
     operands *first = lanes->operands;
     const fk_u64 counter = first->in[0] | (fk_u64)first->in[1] << 32;
@@ -134,8 +134,8 @@ static void come(thread *lanes) {
 
 /* What a warp came together for, done for all its lanes. Apart from meet, whose frame every lane pays for. */
 __attribute__((noinline)) static void do_for_all(meeting kind, thread *lanes) {
-    if (kind == MEET_MATRICES || kind == MEET_TRANSPOSED) matrices(kind == MEET_TRANSPOSED, lanes);
-    else if (kind == MEET_EXCHANGE)
+    if (kind == MEET_LDMATRIX || kind == MEET_LDMATRIX_TRANS) matrices(kind == MEET_LDMATRIX_TRANS, lanes);
+    else if (kind == MEET_SHUFFLE)
         for (uint32_t i = 0; i < WARP; i++) {
             operands *x = lanes[i].operands;
             x->out[0] = lanes[(i ^ x->in[1]) % WARP].operands->in[0];
@@ -153,7 +153,7 @@ __attribute__((noinline)) static void do_for_all(meeting kind, thread *lanes) {
                              x->in[0], x->out[0]);
         }
     else if (kind == MEET_LAST) come(lanes);
-    else if (kind == MEET_MULTIPLY_BF16) multiply_bf16(lanes);
+    else if (kind == MEET_MMA_BF16) multiply_bf16(lanes);
     else multiply_fp16(lanes);
 }
 
@@ -161,18 +161,18 @@ __attribute__((noinline)) static void do_for_all(meeting kind, thread *lanes) {
 static void meet(meeting kind, operands *mine) {
     thread *t = machine_self;
     if (!machine_meet(t, kind, mine)) return;
-    do_for_all(kind, &t->block->threads[t->index / WARP * WARP]);
+    do_for_all(kind, &t->cta->threads[t->index / WARP * WARP]);
     machine_met(t);
 }
 
-void fk_matrices_host(fk_u32 out[4], fk_u32 row) {
+void fk_ldmatrix_host(fk_u32 out[4], fk_u32 row) {
     operands x = {.in = {row}};
-    meet(MEET_MATRICES, &x);
+    meet(MEET_LDMATRIX, &x);
     memcpy(out, x.out, sizeof x.out);
 }
-void fk_matrices_transposed_host(fk_u32 out[4], fk_u32 row) {
+void fk_ldmatrix_trans_host(fk_u32 out[4], fk_u32 row) {
     operands x = {.in = {row}};
-    meet(MEET_TRANSPOSED, &x);
+    meet(MEET_LDMATRIX_TRANS, &x);
     memcpy(out, x.out, sizeof x.out);
 }
 static void multiply_lane(meeting kind, float c[4], const fk_u32 a[4], fk_u32 b0, fk_u32 b1) {
@@ -180,15 +180,15 @@ static void multiply_lane(meeting kind, float c[4], const fk_u32 a[4], fk_u32 b0
     meet(kind, &x);
     memcpy(c, x.c, sizeof x.c);
 }
-void fk_multiply_bf16_host(float c[4], const fk_u32 a[4], fk_u32 b0, fk_u32 b1) {
-    multiply_lane(MEET_MULTIPLY_BF16, c, a, b0, b1);
+void fk_mma_bf16_host(float c[4], const fk_u32 a[4], fk_u32 b0, fk_u32 b1) {
+    multiply_lane(MEET_MMA_BF16, c, a, b0, b1);
 }
-void fk_multiply_fp16_host(float c[4], const fk_u32 a[4], fk_u32 b0, fk_u32 b1) {
-    multiply_lane(MEET_MULTIPLY_FP16, c, a, b0, b1);
+void fk_mma_fp16_host(float c[4], const fk_u32 a[4], fk_u32 b0, fk_u32 b1) {
+    multiply_lane(MEET_MMA_FP16, c, a, b0, b1);
 }
-float fk_exchange_host(float value, fk_u32 mask) {
+float fk_shuffle_xor_host(float value, fk_u32 mask) {
     operands x = {.in = {fcp_float_bits(value), mask}};
-    meet(MEET_EXCHANGE, &x);
+    meet(MEET_SHUFFLE, &x);
     return fcp_bits_float(x.out[0]);
 }
 
@@ -216,7 +216,7 @@ static void store_shared(fk_u32 to, const void *x, fk_u32 bytes) {
     thread *t = machine_self;
     uint8_t *data = machine_shared(t, to, bytes, bytes);
     machine_writes(t, to, bytes, false);
-    machine_wrote(t->block, to, bytes, t->index, t->time);
+    machine_wrote(t->cta, to, bytes, t->index, t->time);
     memcpy(data, x, bytes);
 }
 void fk_store_shared_host(fk_u32 to, float x) { store_shared(to, &x, sizeof x); }
@@ -271,7 +271,7 @@ void fk_add_global2_host(fk_u64 to, float a, float b) {
     machine_global(t, to, 8, 8, ADD);
     for (int i = 0; i < 2; i++) {
         if (m->addition_count == ADDITIONS) machine_add_one(m);
-        m->additions[m->addition_count++] = (addition){to + (uint64_t)i * 4, i ? b : a, t->block, t->index, t->time};
+        m->additions[m->addition_count++] = (addition){to + (uint64_t)i * 4, i ? b : a, t->cta, t->index, t->time};
     }
 }
 
@@ -286,11 +286,11 @@ void fk_max_global_host(fk_u64 to, float x) {
 }
 
 /* A thread that waits for a value lets others run. One that has released something does so sometimes. */
-fk_u32 fk_take_host(fk_u64 counter) {
+fk_u32 fk_fetch_increment_host(fk_u64 counter) {
     uint32_t *at = machine_global(machine_self, counter, 4, 4, WRITE);
     return (*at)++;
 }
-void fk_wait_for_host(fk_u64 lock, fk_u32 x) {
+void fk_acquire_host(fk_u64 lock, fk_u32 x) {
     thread *t = machine_self;
     t->value = machine_global(t, lock, 4, 4, READ);
     t->seen = x;
@@ -299,7 +299,7 @@ void fk_wait_for_host(fk_u64 lock, fk_u32 x) {
     machine_turns_acquire(t, lock);
 }
 void fk_wait_arrival_host(fk_u64 flag) {
-    fk_wait_for_host(flag, 1);
+    fk_acquire_host(flag, 1);
     machine_self->waited = true;
 }
 void fk_release_host(fk_u64 lock, fk_u32 x) {
@@ -307,7 +307,7 @@ void fk_release_host(fk_u64 lock, fk_u32 x) {
     struct machine *m = t->machine;
     for (uint32_t i = m->addition_count; i-- > 0;) {
         const addition *a = &m->additions[i];
-        if (a->block == t->block && (a->thread == t->index || machine_knows(t, a->thread, a->time))) add(m, i);
+        if (a->cta == t->cta && (a->thread == t->index || machine_knows(t, a->thread, a->time))) add(m, i);
     }
     memcpy(machine_global(t, lock, 4, 4, WRITE), &x, 4);
     machine_turns_release(t, lock);
@@ -315,7 +315,7 @@ void fk_release_host(fk_u64 lock, fk_u32 x) {
 
 /* --- copies ------------------------------------------------------------------------------------------------------- */
 
-void fk_copy_host(fk_u32 to, fk_u64 from, fk_u32 bytes) {
+void fk_cp_async_host(fk_u32 to, fk_u64 from, fk_u32 bytes) {
     thread *t = machine_self;
     if (bytes != 0 && bytes != 16) machine_fail(t, "a copy of %u bytes", bytes);
     if (!t->copies) t->copies = malloc(COPIES * sizeof *t->copies);
@@ -324,22 +324,22 @@ void fk_copy_host(fk_u32 to, fk_u64 from, fk_u32 bytes) {
     uint8_t *data = machine_shared(t, to, 16, 16);
     machine_writes(t, to, 16, false);
     memset(data, 0xff, 16);
-    t->block->chunks[(to - MACHINE_SHARED_BASE) / 16].copying = true;
+    t->cta->chunks[(to - MACHINE_SHARED_BASE) / 16].copying = true;
     copy *c = &t->copies[t->copy_count++];
     *c = (copy){.to = to, .from = from, .bytes = bytes, .taken = machine_roll(t->machine, 2) == 0};
     const void *source = bytes ? machine_global(t, from, 16, 16, READ) : NULL;
     if (source && c->taken) memcpy(c->data, source, 16);
 }
 
-void fk_copy_wait_host(void) {
+void fk_cp_async_wait_host(void) {
     thread *t = machine_self;
     for (; t->copy_count; t->copy_count--) {
         copy *last = &t->copies[t->copy_count - 1], *any = &t->copies[machine_roll(t->machine, t->copy_count)];
         copy c = *any;
         *any = *last;
         if (c.bytes && !c.taken) memcpy(c.data, (const void *)(uintptr_t)c.from, 16);
-        t->block->chunks[(c.to - MACHINE_SHARED_BASE) / 16].copying = false;
-        machine_wrote(t->block, c.to, 16, t->index, t->time);
+        t->cta->chunks[(c.to - MACHINE_SHARED_BASE) / 16].copying = false;
+        machine_wrote(t->cta, c.to, 16, t->index, t->time);
         memcpy(machine_shared(t, c.to, 16, 16), c.data, 16);
     }
 }

@@ -1,14 +1,14 @@
-/* machine_products.c: products of a warpgroup, and registers that move between warpgroups, on the machine of fibers.
+/* machine_products.c: WGMMA, and setmaxnreg, on the machine of fibers.
  *
  * Requires: arrays that are given as accumulators or operands stay alive, and the same, until they have been waited
- * for.
+ *           for.
  * Gives:    these primitives of prim_sm90.h, and a failure by name for every misuse that machine.h lists.
- * Method:   a thread only notes the product that it asks for, and goes on. When all 128 threads have asked, the
- *           product may be computed, at once or when somebody waits, as the seed says; from then on its operands
- *           count as being read, so that a thread that overwrites them without knowing that the product has ended is
- *           caught. From the first product on them until they are settled, accumulators live in a tile of the
- *           machine, and the threads' arrays hold signalling NaNs. Arithmetic on those makes quiet NaNs, which gives
- *           it away.
+ * Method:   a thread only notes the product that it asks for, and continues. When all 128 threads have asked, the
+ *           product may be computed, at once or when somebody waits, as the seed says. From then on its operands count
+ *           as being read, so that a thread is caught that overwrites them without knowing that the product has ended.
+ *           From the first product on them until they are settled, accumulators live in a tile of the machine, and the
+ *           threads' arrays hold signalling NaNs. Arithmetic on those makes quiet NaNs, by which a wrong access is
+ *           noticed.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -19,8 +19,8 @@
 #define FK_PRIMITIVE(type, name, parameters) type name##_host parameters;
 #include "codegen/kernels/prim_sm90.h"
 #undef FK_PRIMITIVE
-void fk_registers_up_host(fk_u32 n);
-void fk_registers_down_host(fk_u32 n);
+void fk_setmaxnreg_inc_host(fk_u32 n);
+void fk_setmaxnreg_dec_host(fk_u32 n);
 
 enum { ROWS = 64, DEPTH = 16, MOST_COLUMNS = 256, NUMBERS = 8 };
 static const uint32_t poison = 0x7fa5a5a5; /* a signalling NaN */
@@ -30,19 +30,19 @@ static const uint32_t poison = 0x7fa5a5a5; /* a signalling NaN */
 /* What a descriptor says: a pattern of eight rows of `wide` chunks of 16 bytes, which repeats. */
 typedef struct operand {
     uint32_t start, lead, stride, wide, swizzle;
-    bool by_columns;
+    bool mn_major;
 } operand;
 
-static operand decode(thread *t, uint64_t d, bool by_columns) {
+static operand decode(thread *t, uint64_t d, bool mn_major) {
     static const uint8_t wide[4] = {1, 8, 4, 2};
     operand x = {(uint32_t)(d & 0x3fff) << 4, (uint32_t)(d >> 16 & 0x3fff) << 4, (uint32_t)(d >> 32 & 0x3fff) << 4,
-                 wide[d >> 62], (uint32_t)(d >> 62), by_columns};
+                 wide[d >> 62], (uint32_t)(d >> 62), mn_major};
     if (d & UINT64_C(0x3ff1c000c000c000))
         machine_fail(t, "descriptor: %#llx has bits that mean nothing", (unsigned long long)d);
     if (d >> 49 & 7)
         machine_fail(t, "descriptor: a base offset of %u: patterns begin at their size here", (uint32_t)(d >> 49 & 7));
     uint32_t pattern = x.wide * 128;
-    if (x.swizzle && (x.start % pattern / 128 || (by_columns && x.start % 128)))
+    if (x.swizzle && (x.start % pattern / 128 || (mn_major && x.start % 128)))
         machine_fail(t, "descriptor: an operand begins inside a pattern of %u bytes, at shared byte %lld", pattern,
                      (long long)x.start - MACHINE_SHARED_BASE);
     return x;
@@ -52,7 +52,7 @@ static operand decode(thread *t, uint64_t d, bool by_columns) {
  * column of b. */
 static uint32_t address_of(const operand *x, uint32_t r, uint32_t c) {
     uint32_t at = x->start;
-    if (!x->by_columns) at += r % 8 * x->wide * 16 + r / 8 * x->stride + c * (x->swizzle ? 16 : x->lead);
+    if (!x->mn_major) at += r % 8 * x->wide * 16 + r / 8 * x->stride + c * (x->swizzle ? 16 : x->lead);
     else if (x->swizzle) at += c % x->wide * 16 + c / x->wide * x->lead + r % 8 * x->wide * 16 + r / 8 * x->stride;
     else at += c * x->stride + r % 8 * 16 + r / 8 * x->lead;
     return at ^ (at >> 7 & (x->wide - 1)) << 4;
@@ -60,7 +60,7 @@ static uint32_t address_of(const operand *x, uint32_t r, uint32_t c) {
 
 /* Product p reads 16 bytes for the first time: checks that it may. */
 static void check_read(thread *t, const product *p, uint32_t address, uint32_t swizzle) {
-    block *b = t->block;
+    cta *b = t->cta;
     if (address < MACHINE_SHARED_BASE || address - MACHINE_SHARED_BASE + 16 > t->machine->launch->shared)
         machine_fail(t, "out of bounds: a product reads shared byte %lld of %u",
                      (long long)address - MACHINE_SHARED_BASE, t->machine->launch->shared);
@@ -68,7 +68,7 @@ static void check_read(thread *t, const product *p, uint32_t address, uint32_t s
     chunk *x = &b->chunks[byte / 16];
     if (x->copying)
         machine_fail(t, "unfinished copy: a product reads shared byte %u before the copy to it is there", byte);
-    if (x->barrier[0] || x->barrier[1])
+    if (x->mbarrier[0] || x->mbarrier[1])
         machine_fail(t, "barrier: a product reads shared byte %u, which is of one", byte);
     if (x->swizzle && x->swizzle != 1 + (swizzle == 1 ? MACHINE_SWIZZLE_128 : swizzle ? 255 : 0))
         machine_fail(t, "swizzle mismatch: a product reads shared byte %u by swizzle %u, and a tensor copy %s", byte,
@@ -83,20 +83,20 @@ static void check_read(thread *t, const product *p, uint32_t address, uint32_t s
                 machine_fail(
                     t, "race: a product reads shared byte %u, and nothing orders that behind %s %u, which wrote it",
                     byte + word * 4, thread_wrote ? "thread" : "a copy for barrier number",
-                    thread_wrote ? writer : writer - OF_BARRIER);
+                    thread_wrote ? writer : writer - OF_MBARRIER);
             if (thread_wrote && order->time[OF_FENCE + writer] < time && !(self && p->orders[i].fenced >= time))
                 machine_fail(
                     t, "missing proxy fence: a product reads shared byte %u, which thread %u wrote and did not fence",
                     byte + word * 4, writer);
         }
     }
-    t->block->agent_times[byte / 16][agent] = p->number + 1;
+    t->cta->agent_times[byte / 16][agent] = p->number + 1;
     x->agents |= (uint16_t)(1u << agent);
 }
 
-static void check_operand(thread *t, const product *p, uint64_t d, bool by_columns, uint32_t lines) {
-    operand x = decode(t, d, by_columns);
-    uint32_t rows = by_columns ? DEPTH : lines, chunks = (by_columns ? lines : DEPTH) / NUMBERS;
+static void check_operand(thread *t, const product *p, uint64_t d, bool mn_major, uint32_t lines) {
+    operand x = decode(t, d, mn_major);
+    uint32_t rows = mn_major ? DEPTH : lines, chunks = (mn_major ? lines : DEPTH) / NUMBERS;
     for (uint32_t r = 0; r < rows; r++)
         for (uint32_t c = 0; c < chunks; c++) check_read(t, p, address_of(&x, r, c), x.swizzle);
 }
@@ -111,16 +111,16 @@ typedef union matrix {
 typedef uint16_t halves[DEPTH][MOST_COLUMNS];
 
 /* out[depth][line] */
-static void take_operand(const block *b, uint64_t d, bool by_columns, uint32_t lines, halves out) {
+static void take_operand(const cta *b, uint64_t d, bool mn_major, uint32_t lines, halves out) {
     static const uint8_t wide[4] = {1, 8, 4, 2};
     operand x = {(uint32_t)(d & 0x3fff) << 4, (uint32_t)(d >> 16 & 0x3fff) << 4, (uint32_t)(d >> 32 & 0x3fff) << 4,
-                 wide[d >> 62], (uint32_t)(d >> 62), by_columns};
-    uint32_t rows = by_columns ? DEPTH : lines, chunks = (by_columns ? lines : DEPTH) / NUMBERS;
+                 wide[d >> 62], (uint32_t)(d >> 62), mn_major};
+    uint32_t rows = mn_major ? DEPTH : lines, chunks = (mn_major ? lines : DEPTH) / NUMBERS;
     for (uint32_t r = 0; r < rows; r++)
         for (uint32_t c = 0; c < chunks; c++) {
             uint16_t numbers[NUMBERS];
             memcpy(numbers, b->shared + (address_of(&x, r, c) - MACHINE_SHARED_BASE), 16);
-            if (by_columns) memcpy(&out[r][c * NUMBERS], numbers, 16);
+            if (mn_major) memcpy(&out[r][c * NUMBERS], numbers, 16);
             else
                 for (uint32_t i = 0; i < NUMBERS; i++) out[c * NUMBERS + i][r] = numbers[i];
         }
@@ -159,20 +159,20 @@ FCP_CLONES static void multiply(float (*restrict sums)[MOST_COLUMNS], const matr
         }
 }
 
-static void compute(const block *b, group *g, const product *p) {
+static void compute(const cta *b, group *g, const product *p) {
     matrix a, columns;
     halves half;
     float(*sums)[MOST_COLUMNS] = g->tiles[p->tile].sums;
     if (p->kind == FROM_REGISTERS) take_registers(p, half);
-    else take_operand(b, p->a, p->kind == TURNED, ROWS, half);
+    else take_operand(b, p->a, p->kind == MN_MAJOR, ROWS, half);
     widen(p->bf16, half, ROWS, &a);
-    take_operand(b, p->b, p->kind != BY_ROWS, p->columns, half);
+    take_operand(b, p->b, p->kind != K_MAJOR, p->columns, half);
     widen(p->bf16, half, p->columns, &columns);
     for (uint32_t i = 0; i < ROWS && !p->add; i++) memset(sums[i], 0, p->columns * sizeof **sums);
     multiply(sums, &a, &columns, p->columns);
 }
 
-static void compute_to(const block *b, group *g, uint32_t end) {
+static void compute_to(const cta *b, group *g, uint32_t end) {
     for (; (int32_t)(end - g->done) > 0; g->done++) compute(b, g, &g->products[g->done % PRODUCTS]);
 }
 
@@ -213,7 +213,7 @@ static void enter_tile(thread *t, group *g, product *p, float *c) {
     x->last[lane] = p->number;
     if (x->here[lane]) return;
     if (!t->begun)
-        machine_fail(t, "missing begin: accumulators are given to a product, and no fk_products_begin stands before");
+        machine_fail(t, "missing begin: accumulators are given to a product, and no fk_wgmma_fence stands before");
     x->here[lane] = true;
     x->at[lane] = c;
     x->lanes++;
@@ -239,7 +239,7 @@ static void leave_tile(thread *t, tile *x) {
 /* --- asking and waiting ------------------------------------------------------------------------------------------- */
 
 static group *group_of(thread *t) {
-    block *b = t->block;
+    cta *b = t->cta;
     if (t->index / GROUP * GROUP + GROUP > t->machine->launch->threads)
         machine_fail(t, "divergence: the thread is of no whole warpgroup");
     if (!b->groups) {
@@ -285,23 +285,23 @@ static void ask(product_kind kind, uint32_t columns, bool bf16, float *c, const 
     if (registers) {
         if (!t->begun || t->packed)
             machine_fail(
-                t, "missing begin: registers were written since the last fk_products_begin, and a product reads some");
+                t, "missing begin: registers were written since the last fk_wgmma_fence, and a product reads some");
         p->a_at[lane] = registers;
         memcpy(p->a_values[lane], registers, sizeof p->a_values[lane]);
     }
     add_order(t, p);
     t->products++;
     if (++p->issued < GROUP) return;
-    if (kind != FROM_REGISTERS) check_operand(t, p, a, kind == TURNED, ROWS);
-    check_operand(t, p, b, kind != BY_ROWS, columns);
+    if (kind != FROM_REGISTERS) check_operand(t, p, a, kind == MN_MAJOR, ROWS);
+    check_operand(t, p, b, kind != K_MAJOR, columns);
     for (uint32_t i = 0; i < p->order_count; i++) machine_drop(t->machine, p->orders[i].order);
     p->order_count = 0;
     g->complete++;
-    if (machine_roll(t->machine, 2)) compute_to(t->block, g, g->complete);
+    if (machine_roll(t->machine, 2)) compute_to(t->cta, g, g->complete);
 }
 
 bool machine_products_over(const thread *t) {
-    return (int32_t)(t->block->groups[t->index / GROUP].complete - t->seen) >= 0;
+    return (int32_t)(t->cta->groups[t->index / GROUP].complete - t->seen) >= 0;
 }
 
 static void wait_products(uint32_t most) {
@@ -313,9 +313,9 @@ static void wait_products(uint32_t most) {
     if (t->commits <= most || t->commits - most <= t->commits_known) return;
     uint32_t groups = t->commits - most, end = t->committed[(groups - 1) % COMMITS];
     t->seen = end;
-    t->state = MEETS_PRODUCTS;
+    t->state = MEETS_WGMMA;
     machine_pause(t);
-    compute_to(t->block, g, end);
+    compute_to(t->cta, g, end);
     for (; t->products_known != end; t->products_known++) {
         product *p = &g->products[t->products_known % PRODUCTS];
         p->left--;
@@ -325,23 +325,23 @@ static void wait_products(uint32_t most) {
     t->commits_known = groups;
 }
 
-void fk_products_begin_host(void) {
+void fk_wgmma_fence_host(void) {
     thread *t = machine_self;
     group_of(t);
     t->begun = true;
     t->packed = false;
 }
-void fk_products_end_host(void) {
+void fk_wgmma_commit_host(void) {
     thread *t = machine_self;
     group_of(t);
     if (t->commits - t->commits_known == COMMITS) machine_fail(t, "unfinished products: more than %d groups", COMMITS);
     t->committed[t->commits++ % COMMITS] = t->products;
 }
-void fk_products_wait_0_host(void) { wait_products(0); }
-void fk_products_wait_1_host(void) { wait_products(1); }
+void fk_wgmma_wait_0_host(void) { wait_products(0); }
+void fk_wgmma_wait_1_host(void) { wait_products(1); }
 /* A compiler may use the registers before a wait that does not mention them. Therefore they hold signalling NaNs
  * until this call. */
-void fk_products_settle_host(float *c, fk_u32 count) {
+void fk_wgmma_settle_host(float *c, fk_u32 count) {
     thread *t = machine_self;
     group *g = group_of(t);
     uint32_t lane = t->index % GROUP;
@@ -358,13 +358,13 @@ void fk_products_settle_host(float *c, fk_u32 count) {
 }
 
 #define PRODUCTS_OF(n, type, bf16)                                                                                     \
-    void fk_product_##n##_##type##_host(float *c, fk_u64 a, fk_u64 b, fk_u32 add) {                                    \
-        ask(BY_ROWS, n, bf16, c, NULL, a, b, add);                                                                     \
+    void fk_wgmma_##n##_##type##_host(float *c, fk_u64 a, fk_u64 b, fk_u32 add) {                                      \
+        ask(K_MAJOR, n, bf16, c, NULL, a, b, add);                                                                     \
     }                                                                                                                  \
-    void fk_product_turned_##n##_##type##_host(float *c, fk_u64 a, fk_u64 b, fk_u32 add) {                             \
-        ask(TURNED, n, bf16, c, NULL, a, b, add);                                                                      \
+    void fk_wgmma_transposed_##n##_##type##_host(float *c, fk_u64 a, fk_u64 b, fk_u32 add) {                           \
+        ask(MN_MAJOR, n, bf16, c, NULL, a, b, add);                                                                    \
     }                                                                                                                  \
-    void fk_product_registers_##n##_##type##_host(float *c, const fk_u32 a[4], fk_u64 b, fk_u32 add) {                 \
+    void fk_wgmma_registers_##n##_##type##_host(float *c, const fk_u32 a[4], fk_u64 b, fk_u32 add) {                   \
         ask(FROM_REGISTERS, n, bf16, c, a, 0, b, add);                                                                 \
     }
 PRODUCTS_OF(32, bf16, true)
@@ -380,7 +380,7 @@ PRODUCTS_OF(256, fp16, false)
 
 /* --- registers ---------------------------------------------------------------------------------------------------- */
 
-static void grant(block *b) {
+static void grant(cta *b) {
     for (uint32_t i = 0; i < GROUPS; i++) {
         holding *h = &b->holdings[i];
         if (!h->wanted || (h->wanted - h->registers) * GROUP > b->registers) continue;
@@ -392,7 +392,7 @@ static void grant(block *b) {
 }
 
 static void change(thread *t, meeting way, uint32_t n) {
-    block *b = t->block;
+    cta *b = t->cta;
     group_of(t);
     if (n % 8 || n < 24 || n > 256) machine_fail(t, "registers: %u is no multiple of 8 from 24 to 256", n);
     operands mine = {.in = {n}};
@@ -403,7 +403,7 @@ static void change(thread *t, meeting way, uint32_t n) {
         if (!h->warps) h->to = n, h->way = way, h->at = t->at;
         if (h->way != way || h->to != n || h->at.line != t->at.line || h->at.file != t->at.file)
             machine_fail(t, "divergence: other warps of the warpgroup change their registers at line %d", h->at.line);
-        bool down = way == MEET_REGISTERS_DOWN;
+        bool down = way == MEET_SETMAXNREG_DEC;
         if (down ? n > h->registers : n < h->registers)
             machine_fail(t, "registers: %s to %u, and the warpgroup has %u", down ? "down" : "up", n, h->registers);
         if (++h->warps == GROUP / WARP) {
@@ -417,20 +417,20 @@ static void change(thread *t, meeting way, uint32_t n) {
     t->state = MEETS_REGISTERS;
     machine_pause(t);
 }
-void fk_registers_up_host(fk_u32 n) { change(machine_self, MEET_REGISTERS_UP, n); }
-void fk_registers_down_host(fk_u32 n) { change(machine_self, MEET_REGISTERS_DOWN, n); }
+void fk_setmaxnreg_inc_host(fk_u32 n) { change(machine_self, MEET_SETMAXNREG_INC, n); }
+void fk_setmaxnreg_dec_host(fk_u32 n) { change(machine_self, MEET_SETMAXNREG_DEC, n); }
 
-bool machine_registers_over(const thread *t) { return t->block->holdings[t->index / GROUP].generation != t->seen; }
+bool machine_registers_over(const thread *t) { return t->cta->holdings[t->index / GROUP].generation != t->seen; }
 
-uint32_t machine_warps_missing(const block *b) {
+uint32_t machine_warps_missing(const cta *b) {
     for (uint32_t i = 0; i < GROUPS; i++)
         if (b->holdings[i].warps) return GROUP / WARP - b->holdings[i].warps;
     return 0;
 }
 
-/* --- blocks ------------------------------------------------------------------------------------------------------- */
+/* --- CTAs ------------------------------------------------------------------------------------------------------- */
 
-void machine_open_products(block *b) {
+void machine_open_products(cta *b) {
     const machine_launch *x = b->threads->machine->launch;
     uint32_t most = REGISTERS / x->threads / 8 * 8;
     uint32_t registers = x->registers ? x->registers : most < MOST_REGISTERS ? most : MOST_REGISTERS;

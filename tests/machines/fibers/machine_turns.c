@@ -1,14 +1,13 @@
-/* machine_turns.c: blocks that hand global memory on to each other by locks: what happens before what between blocks.
+/* machine_turns.c: CTAs that hand global memory on to each other by locks: what happens before what between CTAs.
  *
- * Requires: ranges that are `handed` on, with owners of 0; fk_release and fk_wait_for on locks that lie outside of
- * them.
- * Gives:    a failure "turn" for two accesses of one word by different blocks if nothing orders the second after the
+ * Requires: ranges that are `handed` on, with owners of 0; fk_release and fk_acquire on locks that lie outside of them.
+ * Gives:    a failure "turn" for two accesses of one word by different CTAs if nothing orders the second after the
  *           first.
- * Method:   the clock of a block counts its releases. A block knows of others what had been released, by anybody,
- *           before what it waited for. A word remembers who accessed it last, and at what time of that block. This
- *           file does not check that the threads of a block meet before one of them releases; for additions that is
- *           checked when they are released.
- * Cost:     a number for each pair of blocks of the launch, and for each block and released lock.
+ * Method:   vector clocks. The clock of a CTA counts its releases. When a CTA acquires a lock, it learns how far all
+ *           CTAs had come when the lock was released. A word remembers who accessed it last, and at what time of that
+ *           CTA. This file does not check that the threads of a CTA meet before one of them releases; for additions
+ *           that is checked when they are released.
+ * Cost:     a number for each pair of CTAs of the launch, and for each CTA and released lock.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -17,7 +16,7 @@
 
 enum { BLOCK_BITS = 14, TIME_BITS = 32 - BLOCK_BITS };
 
-/* Begins a launch: no block knows anything of another one yet. False: out of memory, or too many blocks. */
+/* Begins a launch: no CTA knows anything of another one yet. False: out of memory, or too many CTAs. */
 bool machine_turns_begin(struct machine *m) {
     turns *x = &m->turns;
     bool wanted = false;
@@ -55,7 +54,7 @@ static turn_lock *lock_at(turns *x, uint64_t address) {
 
 void machine_turns_release(thread *t, uint64_t address) {
     turns *x = &t->machine->turns;
-    uint32_t self = t->block->number;
+    uint32_t self = t->cta->number;
     if (!x->blocks) return;
     turn_lock *lock = lock_at(x, address);
     if (!lock) {
@@ -83,12 +82,12 @@ void machine_turns_release(thread *t, uint64_t address) {
 void machine_turns_acquire(thread *t, uint64_t address) {
     turns *x = &t->machine->turns;
     const turn_lock *lock = x->blocks ? lock_at(x, address) : NULL;
-    if (lock) join(x->known + (size_t)t->block->number * x->blocks, lock->known, x->blocks);
+    if (lock) join(x->known + (size_t)t->cta->number * x->blocks, lock->known, x->blocks);
 }
 
 void machine_turns_access(thread *t, uint32_t *owner, const char *name, uint64_t byte, const char *verb) {
     turns *x = &t->machine->turns;
-    uint32_t self = t->block->number, who = *owner >> TIME_BITS, when = *owner & ((1u << TIME_BITS) - 1);
+    uint32_t self = t->cta->number, who = *owner >> TIME_BITS, when = *owner & ((1u << TIME_BITS) - 1);
     if (who && who != self + 1 && x->known[(size_t)self * x->blocks + who - 1] <= when)
         machine_fail(t, "turn: %s, byte %llu, is %s, and nothing orders that behind block %u, which did so too", name,
                      (unsigned long long)byte, verb, who - 1);

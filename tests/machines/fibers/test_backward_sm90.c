@@ -18,7 +18,7 @@ static const uint64_t mixed[] = {200, 60, 129, 1, 64};
 
 static const char *const masks[] = {"full", "causal", "none", "window", "odd", "head", "tail", "gap"};
 
-/* Whole tiles by the copy engine, ragged ones gathered; visits that are first, last, or neither; rows and keys that
+/* Whole tiles by TMA, ragged ones gathered; visits that are first, last, or neither; rows and keys that
  * moved. */
 Test(backward_sm90, masks) {
     for (size_t m = 0; m < sizeof masks / sizeof *masks; m++) {

@@ -1,6 +1,6 @@
-/* test_cut_rows.c: rows whose keys are cut, because there are fewer rows than multiprocessors. Each part leaves a
- * running state, and the one that comes last joins them. The results are right, and their bits the same in every run,
- * whichever part that is. */
+/* test_cut_rows.c: rows whose keys are cut, because there are fewer rows than SMs. Each part leaves a running state,
+ * and the one that comes last joins them. The results are right, and their bits the same in every run, whichever part
+ * comes last. */
 #include <stdio.h>
 
 #include "tests/machines/fibers/fibers.h"
@@ -62,7 +62,7 @@ Test(cut_rows, stages_sm90) {
     judge_stages("heads = 2; kv_heads = 1; head_dim = 64", FOUR, &fibers_sm90_backend, true, true);
 }
 
-/* Two rows that are left for three multiprocessors: parts of different lengths. */
+/* Two rows that are left for three SMs: parts of different lengths. */
 #define CHAIN "cluster { gpus = 2; gpu = h100 }\nbatch { lengths = [256:4K] }\nplan { mask = full; block = 1K; " \
               "strategy = ring; margin = 129; passes = forward }\n"
 Test(cut_rows, chains) { judge("heads = 5; kv_heads = 1; head_dim = 16", CHAIN, &fibers_backend, true); }

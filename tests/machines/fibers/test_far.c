@@ -1,5 +1,5 @@
 /* test_far.c: logits of any size, on every kernel: rows far from 0, rows near it beside them, and rows without a key.
- * Results are those of float64, and each bit of a logit is the same in both passes (far_logits.h). */
+ * Results are those of float64, and each logit has the same bits in both passes (far_logits.h). */
 #include "tests/machines/fibers/fibers.h"
 #include "tests/support/amount.h"
 #include "tests/support/cut_items.h"

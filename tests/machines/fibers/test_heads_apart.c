@@ -1,5 +1,6 @@
-/* test_heads_apart.c: masks that differ by head, on all kernels: lists are then by head. Of a group some heads see the
- * same and some do not; groups have more heads than a set names; items are cut; heads are divided among ranks. */
+/* test_heads_apart.c: masks that differ by head, on all kernels. Work lists are then by head. In a group some heads
+ * see the same and some do not; groups have more heads than a set can name; items are cut; heads are divided among
+ * ranks. */
 #include "tests/machines/fibers/fibers.h"
 #include "tests/support/amount.h"
 #include "tests/support/cut_items.h"

@@ -93,35 +93,35 @@ static void does_not_wait(const void *p) {
     const struct numbers *n = p;
     float x[2];
     if (fk_thread()) return;
-    fk_copy(fk_shared(), n->a, 16);
+    fk_cp_async(fk_shared(), n->a, 16);
     fk_load_shared2(x, fk_shared());
-    fk_copy_wait();
+    fk_cp_async_wait();
 }
 static void ends_too_early(const void *p) {
     const struct numbers *n = p;
-    if (fk_thread() == 0) fk_copy(fk_shared(), n->a, 16);
+    if (fk_thread() == 0) fk_cp_async(fk_shared(), n->a, 16);
 }
 static void waits_for_itself_alone(const void *p) {
     const struct numbers *n = p;
     float x[2];
-    fk_copy(fk_shared() + fk_thread() * 16, n->a, 16);
-    fk_copy_wait();
+    fk_cp_async(fk_shared() + fk_thread() * 16, n->a, 16);
+    fk_cp_async_wait();
     fk_load_shared2(x, fk_shared() + (fk_thread() ^ 1) * 16);
 }
 static void copies_over_what_is_read(const void *p) {
     const struct numbers *n = p;
     float x[2];
     if (fk_thread() == 9) fk_load_shared2(x, fk_shared());
-    if (fk_thread() == 40) fk_copy(fk_shared(), n->a, 16);
-    fk_copy_wait();
+    if (fk_thread() == 40) fk_cp_async(fk_shared(), n->a, 16);
+    fk_cp_async_wait();
     if (fk_thread() == 9) fk_load_shared2(x, fk_shared());
 }
 static void copies_and_reads(const void *p) {
     struct numbers *n = (struct numbers *)p;
     float x[2];
     fk_u32 t = fk_thread();
-    fk_copy(fk_shared() + t * 16, t == 63 ? 0 : n->a + t % 4 * 16, t == 63 ? 0 : 16);
-    fk_copy_wait();
+    fk_cp_async(fk_shared() + t * 16, t == 63 ? 0 : n->a + t % 4 * 16, t == 63 ? 0 : 16);
+    fk_cp_async_wait();
     fk_sync();
     fk_load_shared2(x, fk_shared() + (63 - t) * 16);
     n->out[t] = x[1];
@@ -147,11 +147,11 @@ static void writes_one_word(const void *p) { fk_store(((const struct numbers *)p
 static void reads_one_writes_one(const void *p) {
     const struct numbers *n = p;
     if (fk_thread()) return;
-    fk_store(n->a + fk_block() * 4, fk_load(n->a + (fk_block() + 1) % fk_blocks() * 4));
+    fk_store(n->a + fk_cta() * 4, fk_load(n->a + (fk_cta() + 1) % fk_ctas() * 4));
 }
 static void writes_its_own(const void *p) {
     const struct numbers *n = p;
-    fk_store(n->a + (fk_block() * 64 + fk_thread()) * 4, (float)fk_block());
+    fk_store(n->a + (fk_cta() * 64 + fk_thread()) * 4, (float)fk_cta());
 }
 static void misaligned(const void *p) {
     float x[2];
@@ -184,12 +184,12 @@ static void adds(const void *p) {
 static void adds_and_reads(const void *p) {
     const struct numbers *n = p;
     if (fk_thread()) return;
-    if (fk_block() == 1) fk_load(n->a + 4);
+    if (fk_cta() == 1) fk_load(n->a + 4);
     else fk_add_global2(n->a, 1, 1);
 }
 static void adds_and_writes(const void *p) {
     const struct numbers *n = p;
-    if (fk_thread() || fk_block()) return;
+    if (fk_thread() || fk_cta()) return;
     fk_store(n->a, 1);
     fk_add_global2(n->a, 1, 1);
 }
@@ -232,10 +232,10 @@ Test(machine, additions) {
 static void add_in_turn(const struct numbers *n, bool meet) {
     static const float parts[] = {1, 1 << 25, -(1 << 25)};
     fk_u64 counter = n->a + 16, lock = n->a + 20;
-    if (fk_thread() == 0) fk_store_shared_bits(word(0), fk_take(counter));
+    if (fk_thread() == 0) fk_store_shared_bits(word(0), fk_fetch_increment(counter));
     fk_sync();
     fk_u32 turn = fk_load_shared_bits(word(0));
-    if (fk_thread() == 0) fk_wait_for(lock, turn);
+    if (fk_thread() == 0) fk_acquire(lock, turn);
     fk_sync();
     if (fk_thread() == 33) fk_add_global2(n->a, parts[turn], parts[turn]);
     if (meet) fk_sync();
@@ -264,15 +264,15 @@ Test(machine, additions_in_turn) {
 
 static void adds_without_turn(const void *p) {
     const struct numbers *n = p;
-    if (fk_thread() == 0) fk_wait_for(n->a + 20, 0); /* nobody has released that */
+    if (fk_thread() == 0) fk_acquire(n->a + 20, 0); /* nobody has released that */
     if (fk_thread() == 0) fk_add_global2(n->a, 1, 1);
 }
 /* A turn at one lock says nothing of what another lock is for. */
 static void adds_in_another_turn(const void *p) {
     const struct numbers *n = p;
-    fk_u64 lock = n->a + 24 + fk_block() * 4;
+    fk_u64 lock = n->a + 24 + fk_cta() * 4;
     if (fk_thread()) return;
-    fk_wait_for(lock, 0);
+    fk_acquire(lock, 0);
     fk_add_global2(n->a, 1, 1);
     fk_release(lock, 1);
 }
@@ -302,12 +302,12 @@ Test(machine, handed_on) {
 
 static void lanes_apart(const void *p) {
     (void)p;
-    if (fk_thread() % 32 < 16) fk_exchange(1, 1);
-    else fk_exchange(2, 1);
+    if (fk_thread() % 32 < 16) fk_shuffle_xor(1, 1);
+    else fk_shuffle_xor(2, 1);
 }
 static void lane_missing(const void *p) {
     (void)p;
-    if (fk_thread() != 33) fk_exchange(1, 1);
+    if (fk_thread() != 33) fk_shuffle_xor(1, 1);
 }
 static void warps_apart(const void *p) {
     (void)p;
@@ -356,7 +356,7 @@ enum { LARGE = sizeof large / sizeof *large };
 /* All blocks tell the first numbers, `b` of them. */
 static void largest(const void *p) {
     const struct numbers *n = p;
-    if (fk_thread() < n->b) fk_max_global(n->a, large[(fk_block() + fk_thread()) % (n->b)]);
+    if (fk_thread() < n->b) fk_max_global(n->a, large[(fk_cta() + fk_thread()) % (n->b)]);
 }
 Test(machine, largest) {
     for (uint32_t count = 1; count <= LARGE; count++) {
@@ -373,16 +373,16 @@ Test(machine, largest) {
 static void product(const void *p) {
     struct numbers *n = (struct numbers *)p;
     fk_u32 lane = fk_thread(), a[4], b[4], columns[4];
-    for (fk_u32 i = lane; i < 64; i += 32) fk_copy(fk_shared() + i * 16, (i < 32 ? n->a : n->b - 512) + i * 16, 16);
-    fk_copy_wait();
+    for (fk_u32 i = lane; i < 64; i += 32) fk_cp_async(fk_shared() + i * 16, (i < 32 ? n->a : n->b - 512) + i * 16, 16);
+    fk_cp_async_wait();
     fk_sync();
     fk_u32 b_rows = fk_shared() + 512, b_columns = fk_shared() + 768;
-    fk_matrices(a, fk_shared() + lane % 16 * 32 + lane / 16 * 16);
-    fk_matrices(b, b_rows + lane % 8 * 32 + lane / 8 % 2 * 16);
-    fk_matrices_transposed(columns, b_columns + lane % 16 * 16);
+    fk_ldmatrix(a, fk_shared() + lane % 16 * 32 + lane / 16 * 16);
+    fk_ldmatrix(b, b_rows + lane % 8 * 32 + lane / 8 % 2 * 16);
+    fk_ldmatrix_trans(columns, b_columns + lane % 16 * 16);
     float c[4] = {0}, d[4] = {0};
-    fk_multiply_bf16(c, a, b[0], b[1]);
-    fk_multiply_bf16(d, a, columns[0], columns[1]);
+    fk_mma_bf16(c, a, b[0], b[1]);
+    fk_mma_bf16(d, a, columns[0], columns[1]);
     for (fk_u32 i = 0; i < 4; i++) {
         fk_u32 at = (lane / 4 + i / 2 * 8) * 8 + lane % 4 * 2 + i % 2;
         n->out[at] = c[i];

@@ -1,5 +1,5 @@
 /* test_machine_order.c: what the machine of fibers knows of the order between threads, copies and products. Kernels
- * of a few lines make the same accesses with and without the thing that orders them. Also what tensor copies bring,
+ * of a few lines make the same accesses with and without the thing that orders them. Also what TMA loads bring,
  * and operands in every swizzle.
  */
 #include <math.h>
@@ -74,9 +74,9 @@ static fk_u32 variant_of(const void *parameters) { return ((const struct job *)p
 static fk_u32 at_barrier(fk_u32 i) { return fk_shared() + SHARED - 64 + i * 8; }
 static void open_barriers(fk_u32 first, fk_u32 second) {
     if (fk_thread() == 0) {
-        fk_barrier_open(at_barrier(0), first);
-        fk_barrier_open(at_barrier(1), second);
-        fk_barrier_fence();
+        fk_mbarrier_init(at_barrier(0), first);
+        fk_mbarrier_init(at_barrier(1), second);
+        fk_mbarrier_init_fence();
     }
     fk_sync();
 }
@@ -92,9 +92,9 @@ static void lanes_store(const void *p) {
     open_barriers(v == right ? 32 : 1, 1);
     if (thread < 32) {
         fk_store_shared(fk_shared() + thread * 4, 1);
-        if (v == right || thread == 0) fk_barrier_arrive(at_barrier(0));
+        if (v == right || thread == 0) fk_mbarrier_arrive(at_barrier(0));
     } else if (thread < 64) {
-        fk_barrier_wait(at_barrier(0), 0);
+        fk_mbarrier_wait(at_barrier(0), 0);
         read_pair(p, fk_shared() + thread % 16 * 8);
     }
     fk_sync();
@@ -107,18 +107,18 @@ static void chain(const void *p) {
     if (thread == 0) {
         fk_store_shared(fk_shared(), 1);
         fk_store_shared(fk_shared() + 4, 1);
-        fk_barrier_arrive(at_barrier(0));
-        fk_barrier_wait(at_barrier(1), 0);
+        fk_mbarrier_arrive(at_barrier(0));
+        fk_mbarrier_wait(at_barrier(1), 0);
         fk_store_shared(fk_shared(), 2);
     } else if (w == 1) {
-        if (v) fk_barrier_wait(at_barrier(0), 0);
-        if (v) fk_sync_some(3, 64);
-        else fk_sync_some(3, 64);
+        if (v) fk_mbarrier_wait(at_barrier(0), 0);
+        if (v) fk_named_barrier_sync(3, 64);
+        else fk_named_barrier_sync(3, 64);
     } else if (w == 2) {
-        if (v) fk_sync_some(3, 64);
-        else fk_arrive_some(3, 64);
+        if (v) fk_named_barrier_sync(3, 64);
+        else fk_named_barrier_arrive(3, 64);
         read_pair(p, fk_shared());
-        if (v != 1 || thread == 64) fk_barrier_arrive(at_barrier(1));
+        if (v != 1 || thread == 64) fk_mbarrier_arrive(at_barrier(1));
     }
     fk_sync();
 }
@@ -129,7 +129,7 @@ Test(machine_order, threads) {
           (const char *[]){"race: shared byte", "race: shared byte 0 is written, and nothing orders that behind"});
 }
 
-/* --- tensor copies ------------------------------------------------------------------------------------------------ */
+/* --- TMA loads ------------------------------------------------------------------------------------------------ */
 
 /* A copy over what was stored and read. 0: not fenced; 1: a reader not waited for; 2: read without a wait; 3: more than
  * the launch has; 4: waits twice for the same; 5: no such parity */
@@ -138,17 +138,17 @@ static void copied_over(const void *p) {
     fk_u32 v = x->variant, thread = fk_thread();
     open_barriers(1, v == 1 ? 255 : 256);
     for (fk_u32 i = thread; i < FK_BOX_BYTES / 4; i += 256) fk_store_shared(fk_shared() + i * 4, 0);
-    if (v != 0) fk_fence_async();
+    if (v != 0) fk_fence_proxy_async();
     fk_sync();
     read_pair(p, fk_shared() + thread * 8);
-    if (v != 1 || thread != 99) fk_barrier_arrive(at_barrier(1));
+    if (v != 1 || thread != 99) fk_mbarrier_arrive(at_barrier(1));
     if (thread == 0) {
-        fk_barrier_wait(at_barrier(1), 0);
-        fk_barrier_expect(at_barrier(0), FK_BOX_BYTES);
-        fk_tensor_copy(fk_shared(), v == 3 ? &x->beyond : &x->map, 0, 0, 64, 0, at_barrier(0));
+        fk_mbarrier_wait(at_barrier(1), 0);
+        fk_mbarrier_arrive_expect(at_barrier(0), FK_BOX_BYTES);
+        fk_tma_load(fk_shared(), v == 3 ? &x->beyond : &x->map, 0, 0, 64, 0, at_barrier(0));
     }
-    if (v != 2 || thread != 77) fk_barrier_wait(at_barrier(0), v == 5 ? 2 : 0);
-    if (v == 4) fk_barrier_wait(at_barrier(0), 0);
+    if (v != 2 || thread != 77) fk_mbarrier_wait(at_barrier(0), v == 5 ? 2 : 0);
+    if (v == 4) fk_mbarrier_wait(at_barrier(0), 0);
     read_pair(p, fk_shared() + thread * 8);
 }
 
@@ -177,17 +177,17 @@ Test(machine_order, copies) {
     }
 }
 
-/* A tensor copy of what has arrived. 0: nothing arrives; 1: not fenced */
+/* A TMA load of what has arrived. 0: nothing arrives; 1: not fenced */
 static void arrived(const void *p) {
     const struct job *x = p;
     open_barriers(1, 256);
     if (fk_thread() == 0) {
         fk_wait_arrival((uintptr_t)&the_flag);
-        if (x->variant != 1) fk_fence_async_global();
-        fk_barrier_expect(at_barrier(0), FK_BOX_BYTES);
-        fk_tensor_copy(fk_shared(), &x->map, 0, 0, 0, 0, at_barrier(0));
+        if (x->variant != 1) fk_fence_proxy_async_global();
+        fk_mbarrier_arrive_expect(at_barrier(0), FK_BOX_BYTES);
+        fk_tma_load(fk_shared(), &x->map, 0, 0, 0, 0, at_barrier(0));
     }
-    fk_barrier_wait(at_barrier(0), 0);
+    fk_mbarrier_wait(at_barrier(0), 0);
     read_pair(p, fk_shared() + fk_thread() * 8);
 }
 
@@ -203,10 +203,10 @@ static void outside(const void *p) {
     const fk_u32 thread = fk_thread(), *from = outside_from[x->variant];
     open_barriers(1, 1);
     if (thread == 0) {
-        fk_barrier_expect(at_barrier(0), FK_BOX_BYTES);
-        fk_tensor_copy(fk_shared(), &x->map, from[0], from[1], from[2], from[3], at_barrier(0));
+        fk_mbarrier_arrive_expect(at_barrier(0), FK_BOX_BYTES);
+        fk_tma_load(fk_shared(), &x->map, from[0], from[1], from[2], from[3], at_barrier(0));
     }
-    fk_barrier_wait(at_barrier(0), 0);
+    fk_mbarrier_wait(at_barrier(0), 0);
     for (fk_u32 i = thread; i < 64 * 32; i += 256) {
         fk_u32 row = i / 32, column = i % 32 * 2, bits;
         bits = fk_load_shared_bits(fk_shared() + row * 128 + (column / 8 ^ row % 8) * 16 + column % 8 * 2);
@@ -244,18 +244,18 @@ Test(machine_order, maps) {
 /* --- blocks and registers ----------------------------------------------------------------------------------------- */
 
 static void end_of_block(const void *p) {
-    if (variant_of(p) == 0 && fk_thread() < 32) fk_arrive_some(5, 64);
-    if (variant_of(p) == 1 && fk_thread() < 32) fk_sync_some(5, 64);
+    if (variant_of(p) == 0 && fk_thread() < 32) fk_named_barrier_arrive(5, 64);
+    if (variant_of(p) == 1 && fk_thread() < 32) fk_named_barrier_sync(5, 64);
 }
 /* 0: up without anybody's down; 1: down to more; 2: no such number; 3: half of a warpgroup */
 static void registers(const void *p) {
     fk_u32 v = variant_of(p), first = fk_thread() / 128;
     if (first && v != 0 && !(v == 3 && fk_thread() % 128 >= 64)) {
-        if (v == 1) fk_registers_down(256);
-        else if (v == 2) fk_registers_down(100);
-        else fk_registers_down(40);
+        if (v == 1) fk_setmaxnreg_dec(256);
+        else if (v == 2) fk_setmaxnreg_dec(100);
+        else fk_setmaxnreg_dec(40);
     }
-    if (!first) fk_registers_up(256);
+    if (!first) fk_setmaxnreg_inc(256);
 }
 
 Test(machine_order, ends_and_registers) {
@@ -298,17 +298,17 @@ static void by_swizzle(const void *p) {
         fk_store_shared_bits(a + to, fk_pack_bf16(a_of(line, k), a_of(l, q)));
         fk_store_shared_bits(b + to, fk_pack_bf16(b_of(line, k), b_of(l, q)));
     }
-    fk_fence_async();
+    fk_fence_proxy_async();
     fk_sync();
     if (thread >= 128) return;
     float c[32];
     fk_u64 da = descriptor(a, x->swizzle, by_columns), db = descriptor(b, x->swizzle, by_columns);
-    fk_products_begin();
-    if (by_columns) fk_product_turned_64_bf16(c, da, db, 0);
-    else fk_product_64_bf16(c, da, db, 0);
-    fk_products_end();
-    fk_products_wait_0();
-    fk_products_settle(c, 32);
+    fk_wgmma_fence();
+    if (by_columns) fk_wgmma_transposed_64_bf16(c, da, db, 0);
+    else fk_wgmma_64_bf16(c, da, db, 0);
+    fk_wgmma_commit();
+    fk_wgmma_wait_0();
+    fk_wgmma_settle(c, 32);
     for (fk_u32 i = 0; i < 32; i++) x->out[row + i % 4 / 2 * 8][i / 4 * 8 + lane % 4 * 2 + i % 2] = c[i];
 }
 

@@ -39,8 +39,10 @@ struct product_of {
     by_registers registers;
 };
 #define PRODUCT_OF(n, type, is)                                                                                        \
-    { n, is, fk_product_##n##_##type##_host, fk_product_turned_##n##_##type##_host,                                    \
-      fk_product_registers_##n##_##type##_host }
+    {                                                                                                                  \
+        n, is, fk_wgmma_##n##_##type##_host, fk_wgmma_transposed_##n##_##type##_host,                                  \
+            fk_wgmma_registers_##n##_##type##_host                                                                     \
+    }
 static const struct product_of products_of[] = {PRODUCT_OF(32, bf16, true),   PRODUCT_OF(64, bf16, true),
                                                 PRODUCT_OF(128, bf16, true),  PRODUCT_OF(192, bf16, true),
                                                 PRODUCT_OF(256, bf16, true),
@@ -63,7 +65,7 @@ static fk_u32 barrier_at(fk_u32 i) { return fk_shared() + 200 * 1024 + i * 8; }
 static void fetch(fk_u32 tile, fk_u32 rows, fk_u32 boxes, const fk_map *map, fk_u32 barrier) {
     for (fk_u32 box = 0; box < boxes; box++)
         for (fk_u32 r = 0; r < rows; r += FK_BOX)
-            fk_tensor_copy(tile + (box * rows + r) * FK_TILE_ROW, map, box * FK_BOX, 0, r, 0, barrier);
+            fk_tma_load(tile + (box * rows + r) * FK_TILE_ROW, map, box * FK_BOX, 0, r, 0, barrier);
 }
 
 static void multiply(const void *parameters) {
@@ -73,34 +75,35 @@ static void multiply(const void *parameters) {
     fk_u32 x_tile = fk_shared(), y_tile = fk_shared() + 64 * 1024;
     fk_u32 depth = m->steps * 16, wide = (of->n + 63) / 64 * 64;
     if (thread == 0) {
-        fk_barrier_open(barrier_at(0), 1);
-        fk_barrier_fence();
+        fk_mbarrier_init(barrier_at(0), 1);
+        fk_mbarrier_init_fence();
     }
     fk_sync();
     if (thread == 0) {
         fk_u32 y_rows = m->kind ? depth : wide, y_boxes = m->kind ? wide / 64 : depth / 64;
         fk_u32 x_rows = m->kind == 1 ? depth : 64, x_boxes = m->kind == 1 ? 1 : depth / 64;
-        fk_barrier_expect(barrier_at(0), (y_rows * y_boxes + x_rows * x_boxes) * FK_TILE_ROW);
+        fk_mbarrier_arrive_expect(barrier_at(0), (y_rows * y_boxes + x_rows * x_boxes) * FK_TILE_ROW);
         fetch(y_tile, y_rows, y_boxes, &m->y, barrier_at(0));
         fetch(x_tile, x_rows, x_boxes, &m->x, barrier_at(0));
     }
-    fk_barrier_wait(barrier_at(0), 0);
+    fk_mbarrier_wait(barrier_at(0), 0);
     float c[WIDTH / 2];
     fk_u32 a[16][4];
     for (fk_u32 i = 0; i < of->n / 2; i++) c[i] = 1000;
     for (fk_u32 s = 0; s < m->steps; s++)
         for (fk_u32 i = 0; i < 4; i++)
             a[s][i] = fk_load_bits(m->x_at + ((row + i % 2 * 8) * WIDTH + s * 16 + i / 2 * 8 + lane % 4 * 2) * 2);
-    fk_products_begin();
+    fk_wgmma_fence();
     for (fk_u32 s = 0; s < m->steps; s++) {
-        fk_u64 by_columns = fk_by_columns(y_tile, depth, s, 0);
-        if (m->kind == 0) of->by_rows(c, fk_by_rows(x_tile, 64, 0, s), fk_by_rows(y_tile, wide, 0, s), s);
-        else if (m->kind == 1) of->turned(c, fk_by_columns(x_tile, depth, s, 0), by_columns, s);
+        fk_u64 by_columns = fk_descriptor_mn_major(y_tile, depth, s, 0);
+        if (m->kind == 0)
+            of->by_rows(c, fk_descriptor_k_major(x_tile, 64, 0, s), fk_descriptor_k_major(y_tile, wide, 0, s), s);
+        else if (m->kind == 1) of->turned(c, fk_descriptor_mn_major(x_tile, depth, s, 0), by_columns, s);
         else of->registers(c, a[s], by_columns, s);
     }
-    fk_products_end();
-    fk_products_wait_0();
-    fk_products_settle(c, of->n / 2);
+    fk_wgmma_commit();
+    fk_wgmma_wait_0();
+    fk_wgmma_settle(c, of->n / 2);
     for (fk_u32 i = 0; i < of->n / 2; i++)
         m->out[row + i % 4 / 2 * 8][i / 4 * 8 + lane % 4 * 2 + i % 2] = c[i];
 }
@@ -217,73 +220,74 @@ enum { Q_FULL = 4, Q_EMPTY, UNUSED, RING_SHARED = 49152 + 64 };
 static void produce(const struct ring *r, flaw f) {
     fk_u32 thread = fk_thread(), step = 0;
     if (f == WARP_KEEPS_REGISTERS && thread / 32 == 2) return;
-    if (f != REGISTERS_KEPT) fk_registers_down(24);
+    if (f != REGISTERS_KEPT) fk_setmaxnreg_dec(24);
     for (fk_u32 item = 0; item < ITEMS; item++) {
         if (thread == 0) {
-            fk_barrier_wait(ring_barrier(Q_EMPTY), (item & 1) ^ 1);
-            fk_barrier_expect(ring_barrier(Q_FULL), 2 * FK_BOX_BYTES);
-            fk_tile_fetch(fk_shared(), 1, 2 * TILE, 2 * TILE, &r->q, 0, item * 2 * TILE, 0, ring_barrier(Q_FULL));
+            fk_mbarrier_wait(ring_barrier(Q_EMPTY), (item & 1) ^ 1);
+            fk_mbarrier_arrive_expect(ring_barrier(Q_FULL), 2 * FK_BOX_BYTES);
+            fk_tma_load_rows(fk_shared(), 1, 2 * TILE, 2 * TILE, &r->q, 0, item * 2 * TILE, 0, ring_barrier(Q_FULL));
         }
         for (fk_u32 tile = 0; tile < TILES; tile++, step++) {
             fk_u32 stage = step % RING, row = (item * TILES + tile) * TILE;
             bool gathered = tile == TILES - 1;
             if (f != EMPTY_NOT_WAITED && !(f == PHASE_SKIPPED && thread && !gathered))
-                fk_barrier_wait(empty(stage), (step / RING & 1) ^ 1);
+                fk_mbarrier_wait(empty(stage), (step / RING & 1) ^ 1);
             if (gathered) {
-                fk_tile_gather(k_tile(stage), 1, TILE, thread, 128, r->k_at + row * 128, 128, LAST);
-                fk_copy_wait();
-                if (f != GATHERED_NOT_FENCED) fk_fence_async();
-                fk_sync_some(f == NAMED_ZERO ? 0 : 1, 128);
-                if (thread == 0) fk_barrier_arrive(full(stage));
+                fk_copy_rows(k_tile(stage), 1, TILE, thread, 128, r->k_at + row * 128, 128, LAST);
+                fk_cp_async_wait();
+                if (f != GATHERED_NOT_FENCED) fk_fence_proxy_async();
+                fk_named_barrier_sync(f == NAMED_ZERO ? 0 : 1, 128);
+                if (thread == 0) fk_mbarrier_arrive(full(stage));
             } else if (thread == 0) {
-                fk_barrier_expect(full(stage), f == EXPECTS_LESS ? 4096 : f == EXPECTS_MORE ? 16384 : 8192);
-                if (f == ARRIVES_TWICE) fk_barrier_arrive(full(stage));
-                fk_tensor_copy(k_tile(stage) + (f == TENSOR_UNALIGNED ? 128 : 0), f == NOT_SWIZZLED ? &r->other : &r->k,
-                               0, 0, row, 0, full(stage));
+                fk_mbarrier_arrive_expect(full(stage), f == EXPECTS_LESS ? 4096 : f == EXPECTS_MORE ? 16384 : 8192);
+                if (f == ARRIVES_TWICE) fk_mbarrier_arrive(full(stage));
+                fk_tma_load(k_tile(stage) + (f == TENSOR_UNALIGNED ? 128 : 0), f == NOT_SWIZZLED ? &r->other : &r->k, 0,
+                            0, row, 0, full(stage));
             }
         }
     }
     if (f == COPY_AT_END && thread == 0) {
-        for (fk_u32 i = 0; i < RING; i++, step++) fk_barrier_wait(empty(step % RING), (step / RING & 1) ^ 1);
-        fk_tile_fetch(fk_shared() + 16384, 1, TILE, TILE, &r->k, 0, 0, 0, full(0));
+        for (fk_u32 i = 0; i < RING; i++, step++) fk_mbarrier_wait(empty(step % RING), (step / RING & 1) ^ 1);
+        fk_tma_load_rows(fk_shared() + 16384, 1, TILE, TILE, &r->k, 0, 0, 0, full(0));
     }
 }
 
 static void consume(struct ring *r, flaw f) {
     fk_u32 consumer = fk_thread() / 128 - 1, thread = fk_thread() % 128, step = 0, lane = thread % 32;
     fk_u32 row = thread / 32 * 16 + lane / 4, columns = lane % 4 * 2;
-    if (f != REGISTERS_UP_AND_AWAY || consumer) fk_registers_up(240);
+    if (f != REGISTERS_UP_AND_AWAY || consumer) fk_setmaxnreg_inc(240);
     for (fk_u32 item = 0; item < ITEMS; item++) {
         float t[TILE / 2], u[TILE / 2];
-        fk_barrier_wait(ring_barrier(Q_FULL), item & 1);
+        fk_mbarrier_wait(ring_barrier(Q_FULL), item & 1);
         if (f == PHASES_BEGIN_ANEW) step = 0;
         for (fk_u32 tile = 0; tile < TILES; tile++, step++) {
             fk_u32 stage = step % RING, keys = k_tile(stage);
             float s[TILE];
             fk_u32 p[4][4];
-            if (f != FULL_NOT_WAITED) fk_barrier_wait(full(stage), step / RING & 1);
+            if (f != FULL_NOT_WAITED) fk_mbarrier_wait(full(stage), step / RING & 1);
             if (f == WARP_MISSING && consumer && thread / 32 == 3 && step == 3) return;
-            if (f != NO_BEGIN || step != 4) fk_products_begin();
+            if (f != NO_BEGIN || step != 4) fk_wgmma_fence();
             for (fk_u32 i = 0; i < 4; i++) {
-                fk_u64 a = fk_by_rows(fk_shared(), 2 * TILE, consumer * TILE, i), b = fk_by_rows(keys, TILE, 0, i);
+                fk_u64 a = fk_descriptor_k_major(fk_shared(), 2 * TILE, consumer * TILE, i),
+                       b = fk_descriptor_k_major(keys, TILE, 0, i);
                 if (f == OTHER_SWIZZLE) b ^= (fk_u64)3 << 62;
                 if (f == INSIDE_PATTERN) b += 128 >> 4;
-                if (f == BEYOND_SHARED) b = fk_by_rows(fk_shared() + 49152, TILE, 0, i);
-                if (f == OTHER_OPERANDS && thread == 77) b = fk_by_rows(keys, TILE, 8, i);
-                if (f == OTHER_LINE && thread == 99) fk_product_64_bf16(s, a, b, i);
-                else fk_product_64_bf16(s, a, b, i);
-                if (f == OVERLAPPING_SUMS) fk_product_32_bf16(s + 8, a, b, i);
+                if (f == BEYOND_SHARED) b = fk_descriptor_k_major(fk_shared() + 49152, TILE, 0, i);
+                if (f == OTHER_OPERANDS && thread == 77) b = fk_descriptor_k_major(keys, TILE, 8, i);
+                if (f == OTHER_LINE && thread == 99) fk_wgmma_64_bf16(s, a, b, i);
+                else fk_wgmma_64_bf16(s, a, b, i);
+                if (f == OVERLAPPING_SUMS) fk_wgmma_32_bf16(s + 8, a, b, i);
             }
-            fk_products_end();
+            fk_wgmma_commit();
             if (f == SUMS_TOUCHED && thread == 5) s[7] = 0;
             if (f == SUMS_SCALED && thread == 5) s[7] *= 0.5f;
             if (f == NEVER_WAITED && item == ITEMS - 1 && tile == TILES - 1) return;
-            if (f == EMPTY_TOO_EARLY && thread == 0) fk_barrier_arrive(empty(stage));
-            if (f == SETTLED_TOO_EARLY) fk_products_settle(s, TILE / 2);
-            fk_products_wait_0();
-            if (f != NEVER_SETTLED) fk_products_settle(s, f == HALF_SETTLED ? TILE / 4 : TILE / 2);
-            if (f == SETTLED_TWICE) fk_products_settle(s, TILE / 2);
-            if (f == PACKED_AFTER_BEGIN) fk_products_begin();
+            if (f == EMPTY_TOO_EARLY && thread == 0) fk_mbarrier_arrive(empty(stage));
+            if (f == SETTLED_TOO_EARLY) fk_wgmma_settle(s, TILE / 2);
+            fk_wgmma_wait_0();
+            if (f != NEVER_SETTLED) fk_wgmma_settle(s, f == HALF_SETTLED ? TILE / 4 : TILE / 2);
+            if (f == SETTLED_TWICE) fk_wgmma_settle(s, TILE / 2);
+            if (f == PACKED_AFTER_BEGIN) fk_wgmma_fence();
             for (fk_u32 i = 0; i < 4; i++)
                 for (fk_u32 j = 0; j < 4; j++) {
                     const float *x = s + 8 * i + 4 * (j / 2) + 2 * (j % 2);
@@ -292,35 +296,35 @@ static void consume(struct ring *r, flaw f) {
                     fk_store_shared_bits(s_tile(consumer) + line * 128 + (key / 8 ^ line % 8) * 16 + key % 8 * 2,
                                          p[i][j]);
                 }
-            if (f != STORED_NOT_FENCED) fk_fence_async();
-            if (f == NAMED_COUNTS && step == 1) fk_sync_some(2, consumer ? 256 : 128);
-            if (f == NAMED_TWICE && thread / 32 == 1) fk_arrive_some(2 + consumer, 128);
-            if (f != STORED_NOT_MET) fk_sync_some(2 + consumer, 128);
-            if (f != PACKED_AFTER_BEGIN) fk_products_begin();
+            if (f != STORED_NOT_FENCED) fk_fence_proxy_async();
+            if (f == NAMED_COUNTS && step == 1) fk_named_barrier_sync(2, consumer ? 256 : 128);
+            if (f == NAMED_TWICE && thread / 32 == 1) fk_named_barrier_arrive(2 + consumer, 128);
+            if (f != STORED_NOT_MET) fk_named_barrier_sync(2 + consumer, 128);
+            if (f != PACKED_AFTER_BEGIN) fk_wgmma_fence();
             for (fk_u32 i = 0; i < 4; i++)
-                fk_product_registers_64_bf16(t, p[i], fk_by_columns(keys, TILE, i, 0), tile || i);
-            fk_products_end();
+                fk_wgmma_registers_64_bf16(t, p[i], fk_descriptor_mn_major(keys, TILE, i, 0), tile || i);
+            fk_wgmma_commit();
             for (fk_u32 i = 0; i < 4; i++)
-                fk_product_turned_64_bf16(u, fk_by_columns(s_tile(consumer), TILE, i, 0),
-                                          fk_by_columns(fk_shared() + consumer * TILE * 128, 2 * TILE, i, 0),
-                                          tile || i);
-            fk_products_end();
+                fk_wgmma_transposed_64_bf16(u, fk_descriptor_mn_major(s_tile(consumer), TILE, i, 0),
+                                            fk_descriptor_mn_major(fk_shared() + consumer * TILE * 128, 2 * TILE, i, 0),
+                                            tile || i);
+            fk_wgmma_commit();
             if (f == OPERAND_TOUCHED && thread == 100) p[2][1]++;
-            fk_products_wait_1();
-            if (thread == 0 && f != EMPTY_TOO_EARLY) fk_barrier_arrive(empty(stage));
-            fk_products_wait_0();
-            fk_sync_some(2 + consumer, 128); /* before the next S is stored */
+            fk_wgmma_wait_1();
+            if (thread == 0 && f != EMPTY_TOO_EARLY) fk_mbarrier_arrive(empty(stage));
+            fk_wgmma_wait_0();
+            fk_named_barrier_sync(2 + consumer, 128); /* before the next S is stored */
         }
-        if (thread == 0) fk_barrier_arrive(ring_barrier(Q_EMPTY));
-        fk_products_settle(t, TILE / 2);
-        fk_products_settle(u, TILE / 2);
+        if (thread == 0) fk_mbarrier_arrive(ring_barrier(Q_EMPTY));
+        fk_wgmma_settle(t, TILE / 2);
+        fk_wgmma_settle(u, TILE / 2);
         for (fk_u32 i = 0; i < TILE / 2; i++) {
             fk_u32 line = row + i % 4 / 2 * 8, column = i / 4 * 8 + columns + i % 2;
             r->t[item * 2 + consumer][line][column] = t[i];
             r->u[item * 2 + consumer][line][column] = u[i];
         }
     }
-    if (f == HALF_A_PHASE && thread == 0 && consumer) fk_barrier_arrive(empty(0));
+    if (f == HALF_A_PHASE && thread == 0 && consumer) fk_mbarrier_arrive(empty(0));
 }
 
 static void ring(const void *parameters) {
@@ -328,9 +332,9 @@ static void ring(const void *parameters) {
     flaw f = r->flaw;
     if (fk_thread() == 0) {
         for (fk_u32 i = 0; i < UNUSED; i++)
-            if (f != NO_BARRIER || i != 1) fk_barrier_open(ring_barrier(i), i < 2 || i == Q_FULL ? 1 : 2);
-        if (f == BARRIER_TWICE) fk_barrier_open(ring_barrier(3), 1);
-        if (f != BARRIER_NOT_FENCED) fk_barrier_fence();
+            if (f != NO_BARRIER || i != 1) fk_mbarrier_init(ring_barrier(i), i < 2 || i == Q_FULL ? 1 : 2);
+        if (f == BARRIER_TWICE) fk_mbarrier_init(ring_barrier(3), 1);
+        if (f != BARRIER_NOT_FENCED) fk_mbarrier_init_fence();
         if (f == BARRIER_STORED) fk_store_shared(ring_barrier(2), 1);
     }
     if (f != BARRIER_NOT_MET) fk_sync();

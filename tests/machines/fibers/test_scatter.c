@@ -1,5 +1,5 @@
-/* test_scatter.c: random programs, planned by the strategy of tests that draws everything a plan may choose. Visits to
- * moved rows and to home rows run on the kernels; they go on from states that were merged, and leave states that are
+/* test_scatter.c: random programs, planned by a strategy of the tests that draws everything a plan may choose. Visits
+ * to moved rows and to home rows run on the kernels; they continue states that were merged, and leave states that are
  * sent. */
 #include "tests/machines/fibers/programs.h"
 #include "tests/support/scatter.h"

@@ -6,7 +6,7 @@
 #include "tests/support/judge_plan.h"
 #include "tests/support/plan_of.h"
 
-static void judge_length(const char *model, unsigned length, const fcp_backend *backend, fcp_kernel_order order,
+static void judge_length(const char *model, unsigned length, const fcp_backend *backend, fcp_key_order order,
                          bool twice) {
     char text[300];
     snprintf(text, sizeof text, "model { %s }\ncluster { gpus = 1 }\nbatch { lengths = [%u] }\n"
@@ -17,7 +17,7 @@ static void judge_length(const char *model, unsigned length, const fcp_backend *
     judge_plan(plan, backend, 3, twice && (amount(false, true) || backend == &fibers_ordered_backend), model);
     fcp_plan_free(plan);
 }
-static void judge(const char *model, const fcp_backend *backend, fcp_kernel_order order, bool twice) {
+static void judge(const char *model, const fcp_backend *backend, fcp_key_order order, bool twice) {
     judge_length(model, 1500, backend, order, twice);
 }
 

@@ -1,5 +1,5 @@
 /* test_value_dim.c: V narrower than K, and rows of 96 and 192 numbers, on every kernel: whole plans, forward and
- * backward, compared with the definition of attention. Keys move from rank to rank, so that slots have rows of two
+ * backward, compared with the definition of attention. Keys move between ranks, so that slots have rows of two
  * lengths. */
 #include <stdio.h>
 
@@ -62,7 +62,7 @@ Test(value_dim, rows_of_192_and_128_score) {
               BOTH("causal", "; score = alibi; sink = [0.5, -1.0]"));
 }
 
-/* Moved keys on the copy engine: several slots, each with rows of K and then of V. */
+/* Moved keys on TMA: several slots, each with rows of K and then of V. */
 Test(value_dim, slots_sm90) {
     judge("heads = 2; kv_heads = 2; head_dim = 192; value_dim = 128",
           "cluster { gpus = 4 }\nbatch { lengths = [900, 200] }\nplan { mask = full; block = 128; strategy = ring; "

@@ -1,13 +1,13 @@
-/* async.c: barriers in shared memory, tensor copies, fences between proxies, registers that move between warpgroups.
+/* async.c: mbarriers, TMA loads, fences between proxies, setmaxnreg.
  *
  * Requires: clocks with room for agents (async.h).
- * Method:   a tensor copy is noted when it is asked for. It arrives as a whole; the seed decides whether at once or
- *           while somebody waits. Until then nobody may touch its bytes. It counts for the phase of its barrier that is
- *           under way when it arrives. A barrier has a clock, to which every warp that arrives, and every copy, adds
+ * Method:   a TMA load is noted when it is asked for. It arrives as a whole; the seed decides whether at once or while
+ *           some warp waits. Until then nobody may touch its bytes. It counts for the phase of its mbarrier that is
+ *           under way when it arrives. An mbarrier has a clock, to which every warp that arrives, and every load, adds
  *           what it knows. A warp that finds the phase ended acquires that clock. A fence advances the clock of its
  *           warp. An ordinary write is fenced once the same lane has executed a fence after it. Another warp may rely
  *           on that once it has acquired the time of the fence.
- * Cost:     a copy takes some microseconds.
+ * Cost:     a load takes some microseconds.
  * Source:   the manual's pages of mbarrier, cp.async.bulk.tensor, fence, setmaxnreg; its chapter on tensors (boxes,
  *           what lies outside of them, the 128-byte swizzle); its memory consistency model (proxies).
  */
@@ -26,7 +26,7 @@ typedef struct mbarrier {
     uint32_t address, count, pending, phase;
     int64_t bytes;     /* expected and not yet there */
     uint32_t by, when; /* the warp that opened it, and the time of its clock then */
-    bool fenced;       /* so that the copy engine sees it */
+    bool fenced;       /* so that TMA sees it */
     uint32_t *gathers, *ended; /* clocks: of the phase under way; of those that have ended */
 } mbarrier;
 
@@ -173,7 +173,7 @@ static ptx_next arrive(ptx_warp *w, const ptx_insn *i, uint32_t mask) {
     return PTX_NEXT;
 }
 
-/* --- tensor copies ------------------------------------------------------------------------------------------------ */
+/* --- TMA loads ------------------------------------------------------------------------------------------------ */
 
 #define MARK UINT64_C(0x70616d2078747021)
 enum { DIMS = 4, STRIDES = DIMS + PTX_DIMS, BOX = STRIDES + PTX_DIMS - 1 }; /* words of a map */
@@ -240,7 +240,7 @@ static void land(ptx_block *b, block_state *s, uint32_t n) {
     ptx_moved(b->machine);
 }
 
-/* For global memory: what a lane may read, tensor copies that it begins may read, too. */
+/* For global memory: what a lane may read, TMA loads that it begins may read, too. */
 static ptx_next fence_global(ptx_warp *w, const ptx_insn *i, uint32_t mask) {
     (void)i;
     w->unproxied &= ~mask;

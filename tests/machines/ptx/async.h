@@ -1,14 +1,14 @@
-/* async.h: what sm_90a does beside its threads: barriers in shared memory, tensor copies, fences between proxies,
- * products of a warpgroup, and registers that move. For the files that implement it.
+/* async.h: what sm_90a does beside its threads: mbarriers, TMA loads, fences between proxies, WGMMA, and setmaxnreg.
+ * For the files that implement it.
  *
- * Behind its warps, a block's clocks have PTX_AGENTS agents. Agent n is all copies that count for the n-th barrier in
- * shared memory; who has waited for that barrier knows what they wrote.
+ * Behind its warps, a CTA's clocks have PTX_AGENTS agents. Agent n is all TMA loads that count for the n-th mbarrier;
+ * who has waited for that mbarrier knows what they wrote.
  */
 #ifndef PTX_ASYNC_H
 #define PTX_ASYNC_H
 #include "tests/machines/ptx/ptx.h"
 
-/* A map of the copy engine, of three dimensions, in the 128 bytes of a CUtensorMap. False: a driver would not make
+/* A map of TMA, of three dimensions, in the 128 bytes of a CUtensorMap. False: a driver would not make
  * it. */
 enum { PTX_DIMS = 4 };
 typedef struct ptx_map {

@@ -1,11 +1,12 @@
 /* device.c: the backends of PTX (device.h).
  *
  * Requires: NVRTC; a plan of fp16 or bf16 with a head_dim that has kernels.
- * Method:   it follows the runtime on devices. It compiles the sources of each pass, makes the environment and the work
- *           lists of visits, and launches the kernels. The grid is drawn anew for each launch, and is often smaller
- *           than the work, so that blocks do several items.
+ * Method:   as the runtime on devices, it compiles the sources of each pass, makes the environment and the work lists
+ *           of visits, and launches the kernels. The grid is drawn anew for each launch, and is often smaller than the
+ *           work, so that CTAs do several items.
  */
 #define _GNU_SOURCE
+#include "runtime/plan/head_ranges.h"
 #include "tests/machines/ptx/device.h"
 
 #include <pthread.h>
@@ -24,7 +25,7 @@
 enum { RESIDENT = 3, RANGES = 16, LATE = 6 };
 
 typedef struct worker {
-    fcp_kernel_work work;
+    fcp_worklists work;
     machine_room locks;
     char *sums; /* of the gradients of tables; NULL: none were wanted yet */
     uint64_t launches;
@@ -138,7 +139,7 @@ static char *changed(char *text) {
 static void ptx_close(fcp_device *base) {
     device *d = (device *)base;
     for (uint32_t i = 0; i < d->base.workers; i++) {
-        fcp_kernel_work_free(&d->workers[i].work);
+        fcp_worklists_free(&d->workers[i].work);
         free(d->workers[i].locks.at);
         free(d->workers[i].sums);
     }
@@ -154,8 +155,7 @@ static bool is_fused(const device *d, int pass) {
 
 static fcp_code open_module(device *d, int pass, unsigned skeletons, const char *target, fcp_error *err) {
     char *kernels, *source = NULL, *text, why[PTX_ERROR];
-    fcp_code code = is_fused(d, pass) ? fcp_kernel_source_fused(d->base.plan, skeletons, &kernels, err)
-                                      : fcp_kernel_source(d->base.plan, skeletons, &kernels, err);
+    fcp_code code = fcp_kernel_source(d->base.plan, skeletons, is_fused(d, pass), &kernels, err);
     if (code) return code;
     if (asprintf(&source, "%s%s", definitions, kernels) < 0) code = fcp_fail(err, FCP_E_NO_MEMORY, "out of memory");
     if (!code) code = ptx_compile(source, target, &text, err);
@@ -296,7 +296,7 @@ static void ptx_prepare(fcp_device *base, const fcp_arena *a) {
         uint64_t rows = (queries[i + 1] - queries[i]) * a->heads;
         fk_support x = {.to = (uintptr_t)(a->lse + queries[i] * a->heads), .count = rows, .heads = a->heads,
                         .lse_low = (uintptr_t)(a->lse_low + queries[i] * a->heads),
-                        .from = fcp_kernel_sinks_of(base->plan, (uintptr_t)d->tables.sinks,
+                        .from = fcp_launch_sinks_of(base->plan, (uintptr_t)d->tables.sinks,
                                                     base->plan->blocks[a->home_block[i]].heads)};
         support(d, FCP_FORWARD, "fk_begin_lse", x, FK_SUPPORT_THREADS, rows * 4, a->heads * 4, 0);
     }
@@ -315,7 +315,7 @@ static void fold_sinks(device *d, const fcp_arena *a, uint32_t slot) {
         fk_support x = {.to = (uintptr_t)part, .from = (uintptr_t)(a->delta + first),
                         .lse = (uintptr_t)(a->lse + first), .lse_low = (uintptr_t)(a->lse_low + first), .count = rows,
                         .heads = heads,
-                        .sinks = fcp_kernel_sinks_of(a->plan, (uintptr_t)d->tables.sinks, range)};
+                        .sinks = fcp_launch_sinks_of(a->plan, (uintptr_t)d->tables.sinks, range)};
         fk_support end = {.to = (uintptr_t)sum, .from = (uintptr_t)part, .count = parts, .heads = heads,
                           .model_head = fcp_model_head(p, &a->plan->heads[range], 0),
                           .group = heads / a->kv_heads, .shared = p->heads / p->kv_heads};
@@ -367,7 +367,7 @@ static void ptx_finish_state(fcp_device *base, uint32_t worker_number, const fcp
                     .model_head = fcp_model_head(p, &base->plan->heads[range], 0), .group = a->heads / a->kv_heads,
                     .shared = p->heads / p->kv_heads,
                     .count = (uint64_t)base->plan->blocks[block].tokens * a->heads, .heads = a->heads,
-                    .sinks = fcp_kernel_sinks_of(base->plan, (uintptr_t)d->tables.sinks, range)};
+                    .sinks = fcp_launch_sinks_of(base->plan, (uintptr_t)d->tables.sinks, range)};
     (void)worker_number;
     support(d, FCP_FORWARD, "fk_state_out", x, FK_SUPPORT_THREADS / 32, x.count * p->value_dim * 2,
             rows * (p->value_dim + 2) * 4, 0);
@@ -403,13 +403,13 @@ static void ptx_finish(fcp_device *base, const fcp_arena *a, uint32_t block, uin
 
 /* Makes the maps of an arena. */
 static bool make_maps(const fcp_arena *a, const fk_launch *launch, fk_launch_maps *out) {
-    fcp_kernel_tensor tensors[FCP_KERNEL_TENSORS];
-    fk_map maps[FCP_KERNEL_TENSORS];
+    fcp_launch_tensor tensors[FCP_LAUNCH_TENSORS];
+    fk_map maps[FCP_LAUNCH_TENSORS];
     bool good = true;
     memset(maps, 0, sizeof maps);
-    fcp_kernel_tensors(a, tensors);
-    for (int i = 0; i < FCP_KERNEL_TENSORS; i++) {
-        const fcp_kernel_tensor *x = &tensors[i];
+    fcp_launch_tensors(a, tensors);
+    for (int i = 0; i < FCP_LAUNCH_TENSORS; i++) {
+        const fcp_launch_tensor *x = &tensors[i];
         const ptx_map map = {.base = x->address,
                              .dims = {x->numbers, x->heads, x->rows, x->slots},
                              .strides = {x->strides[0], x->strides[1], x->strides[2]},
@@ -418,7 +418,7 @@ static bool make_maps(const fcp_arena *a, const fk_launch *launch, fk_launch_map
                              .swizzle = 128};
         if (x->rows) good = good && ptx_map_encode(&maps[i], &map);
     }
-    fcp_kernel_maps(launch, maps, out);
+    fcp_launch_maps(launch, maps, out);
     return good;
 }
 
@@ -493,29 +493,17 @@ static fcp_code run_kernel(device *d, worker *w, const fcp_arena *a, const char 
 
 /* Attention, or dQ, of the rows that are listed; then rows whose keys are in parts are put together. */
 static fcp_code run_rows(device *d, worker *w, const fcp_arena *a, fk_launch *launch, uint32_t heads, fcp_error *err) {
-    const uint32_t counters = (uint32_t)fcp_kernel_part_counters(&w->work);
-    const uint32_t states = (uint32_t)(w->work.split_bytes / 4), words = states + counters;
-    if (words && !room_for(&w->locks, words)) return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory");
-    if (states) memset(w->locks.at, 0xff, states * sizeof *w->locks.at); /* NaN */
-    if (counters) memset(w->locks.at + states, 0, counters * sizeof *w->locks.at);
-    launch->splits = (uintptr_t)w->locks.at;
-    launch->counter = counters ? (uintptr_t)(w->locks.at + states) : 0;
-    launch->items = (uintptr_t)w->work.rows;
-    launch->runs = (uintptr_t)w->work.key_runs;
-    launch->item_count = w->work.row_count;
-    launch->subs = w->work.single;
+    part_words words;
+    if (!tables_rows(&w->work, &w->locks, launch, &words)) return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory");
     const char *name = a->pass == FCP_BACKWARD ? "fk_backward_dq" : d->sm90 ? "fk_forward_sm90" : "fk_forward";
     fcp_code code = run_kernel(d, w, a, name, launch, w->work.row_count * sizeof *w->work.rows,
                                w->work.key_run_count * sizeof *w->work.key_runs,
-                               fcp_kernel_pieces(w->work.single, w->work.row_count, heads), words, err);
-    for (uint32_t i = states; !code && i < words; i++)
-        if (w->locks.at[i]) code = fcp_fail(err, FCP_E_INTERNAL, "counter %u of parts is not 0 again", i - states);
+                               fcp_worklists_pieces(w->work.single, w->work.row_count, heads), words.all, err);
+    if (!code) code = tables_rows_ended(&w->locks, &words, err);
     if (code || !w->work.merge_count) return code;
-    fk_launch merge = *launch;
-    merge.items = (uintptr_t)w->work.merges;
-    merge.item_count = w->work.merge_count;
+    const fk_launch merge = tables_merges(&w->work, launch);
     return run_kernel(d, w, a, "fk_combine", &merge, w->work.merge_count * sizeof *w->work.merges, 0,
-                      w->work.merge_count, words, err);
+                      w->work.merge_count, words.all, err);
 }
 
 static fcp_code run_keys(device *d, worker *w, const fcp_arena *a, fk_launch *launch, fcp_error *err) {
@@ -523,21 +511,14 @@ static fcp_code run_keys(device *d, worker *w, const fcp_arena *a, fk_launch *la
     const char *name = split ? "fk_backward_dkv" : ordered ? "fk_backward_ordered" : "fk_backward_unordered";
     if (d->backward & EMIT_BACKWARD_SM90) name = ordered ? "fk_backward_ordered_sm90" : "fk_backward_unordered_sm90";
     const bool turns = split || ordered;
-    uint32_t locks = (turns ? (uint32_t)fcp_kernel_lock_words(w->work.lock_count, launch->heads) : 0) + 1;
-    if (!room_for(&w->locks, locks)) return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory");
-    memset(w->locks.at, 0, locks * sizeof *w->locks.at);
-    launch->locks = turns ? (uintptr_t)w->locks.at : 0;
-    launch->counter = (uintptr_t)(w->locks.at + locks - 1);
-    launch->items = (uintptr_t)w->work.keys;
-    launch->runs = (uintptr_t)w->work.row_runs;
-    launch->item_count = w->work.key_count;
-    launch->subs = w->work.subs;
+    const uint32_t locks = tables_keys(&w->work, &w->locks, turns, launch);
+    if (!locks) return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory");
     launch->splits = (uintptr_t)w->flags;
     const bool by_head = fcp_plan_by_head(a->plan);
     const uint32_t kv = launch->head_count;
-    return run_kernel(d, w, a, name, launch, fcp_kernel_key_bytes(&w->work),
+    return run_kernel(d, w, a, name, launch, fcp_worklists_key_bytes(&w->work),
                       w->work.row_run_count * sizeof *w->work.row_runs,
-                      fcp_kernel_key_pieces(by_head, w->work.key_count, w->work.subs, kv, launch->group),
+                      fcp_worklists_key_pieces(by_head, w->work.key_count, w->work.subs, kv, launch->group),
                       locks, err);
 }
 
@@ -549,9 +530,10 @@ static fcp_code run_tables(device *d, worker *w, const fcp_arena *a, fk_launch *
     fcp_code code = rounded && w->sums ? FCP_OK : fcp_fail(err, FCP_E_NO_MEMORY, "out of memory");
     if (!code) memset(w->sums, 0, numbers * FK_SUM_BYTES);
     if (!code)
-        code = run_kernel(d, w, a, "fk_backward_tables", launch, fcp_kernel_key_bytes(&w->work),
+        code = run_kernel(d, w, a, "fk_backward_tables", launch, fcp_worklists_key_bytes(&w->work),
                           w->work.row_run_count * sizeof *w->work.row_runs,
-                          fcp_kernel_pieces(fcp_plan_by_head(a->plan), w->work.key_count, launch->head_count), 0, err);
+                          fcp_worklists_pieces(fcp_plan_by_head(a->plan), w->work.key_count, launch->head_count), 0,
+                          err);
     const fk_support x = {.to = (uintptr_t)rounded, .from = (uintptr_t)w->sums, .count = numbers};
     if (!code) {
         support(d, FCP_BACKWARD, "fk_round_sums", x, FK_SUPPORT_THREADS, numbers * sizeof *rounded,
@@ -570,7 +552,7 @@ static fcp_code attend_range(device *d, worker *w, const fcp_arena *a, uint32_t 
     bool forward = a->pass == FCP_FORWARD;
     fk_launch launch;
     fcp_code code = FCP_OK;
-    fcp_kernel_launch(a, range, &launch);
+    fcp_launch_parameters(a, range, &launch);
     w->work.range = range;
     tables_tell(&d->tables, a->plan, range, &launch);
     launch.first_head = w->work.kv_first = head;
@@ -578,14 +560,14 @@ static fcp_code attend_range(device *d, worker *w, const fcp_arena *a, uint32_t 
     launch.maxima = forward ? (uintptr_t)a->max_logit : 0;
     if (forward || d->backward == EMIT_SPLIT) {
         launch.locks = (uintptr_t)w->flags;
-        code = w->work.fusion ? fcp_kernel_rows_fused(&w->work, a, err)
-                              : fcp_kernel_rows(&w->work, a, first, count, err);
+        code = w->work.fusion ? fcp_worklists_rows_fused(&w->work, a, err)
+                              : fcp_worklists_rows(&w->work, a, first, count, err);
         if (!code) code = run_rows(d, w, a, &launch, heads * launch.group, err);
     }
     if (code || forward) return code;
-    const fcp_kernel_order order = fcp_kernel_order_of(d->backward);
-    code = w->work.fusion ? fcp_kernel_keys_fused(&w->work, a, order, err)
-                          : fcp_kernel_keys(&w->work, a, first, count, order, err);
+    const fcp_key_order order = fcp_key_order_of(d->backward);
+    code = w->work.fusion ? fcp_worklists_keys_fused(&w->work, a, order, err)
+                          : fcp_worklists_keys(&w->work, a, first, count, order, err);
     if (!code) code = run_keys(d, w, a, &launch, err);
     return code || !a->d_table ? code : run_tables(d, w, a, &launch, err);
 }
@@ -718,7 +700,7 @@ static fcp_code ptx_attend(fcp_device *base, uint32_t number, const fcp_arena *a
     device *d = (device *)base;
     fcp_code code = FCP_OK;
     if (is_fused(d, a->pass)) return attend_fused(d, &d->workers[number], a, first, head, heads, err);
-    for (uint32_t r = FCP_NONE; !code && (r = fcp_kernel_next_range(a->plan, first, count, r)) != FCP_NONE;)
+    for (uint32_t r = FCP_NONE; !code && (r = fcp_launch_next_range(a->plan, first, count, r)) != FCP_NONE;)
         code = attend_range(d, &d->workers[number], a, r, first, count, head, heads, err);
     return code;
 }

@@ -20,10 +20,9 @@ extern const fcp_backend ptx_sm90_backend, ptx_unordered_sm90_backend;
  * it. */
 void ptx_device_trouble(char *text, size_t room);
 
-/* To test the machine itself: devices that are opened from now on change their PTX. In `kernel`, the `which`-th
- * occurrence of `find`, counted from 0, becomes `replace` (-1: every occurrence). With find NULL nothing is changed
- * any more. Returns how many places the devices that were opened before had changed.
- */
+/* To test the machine itself: devices that are opened from now on get changed PTX. In `kernel`, the `which`-th
+ * occurrence of `find`, counted from 0, becomes `replace` (-1: every occurrence). With find NULL nothing is changed any
+ * more. Returns how many places the devices that were opened before had changed. */
 typedef struct ptx_change {
     const char *kernel, *find, *replace;
     int which;

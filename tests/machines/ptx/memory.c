@@ -1,12 +1,11 @@
-/* memory.c: loads, stores, atomics and copies of all state spaces, and what watches them.
+/* memory.c: loads, stores, atomics and copies of all state spaces, and the checks of who may access them.
  *
- * Requires: the warps of a block are open.
+ * Requires: the warps of a CTA are open.
  * Method:   each word of shared memory has a record of the warp and lane that wrote it last, and of the warps that have
  *           read it since. Clocks tell whether two accesses are ordered. Lanes of one warp need a barrier between them,
- *           too, and the warp's clock advances there. Each byte has two marks: whether anybody wrote it, and whether a
+ *           too, and the warp's clock advances there. Each byte has two marks: whether it was written, and whether a
  *           copy to it is under way. Global memory is watched in the same way, but it has a record of its last reader
- *           alone, and all of it counts as written.
- *           Local memory belongs to one lane.
+ *           alone, and all of it counts as written. Local memory belongs to one lane.
  * Cost:     a few dozen instructions a word.
  * Source:   the manual's chapters on state spaces, data movement (ld, st, cp.async), atom and red, and its memory
  *           consistency model: release and acquire patterns, and what barriers synchronise.

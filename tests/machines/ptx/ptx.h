@@ -1,9 +1,9 @@
-/* ptx.h: a machine that executes PTX, as NVRTC prints it, on the processor in front of you. It is for tests only.
+/* ptx.h: a machine that executes PTX, as NVRTC prints it, on the CPU. It is for tests only.
  *
  * A module is a text. A launch is a kernel of it, a grid, and memory. An instruction of a warp is executed for all
- * lanes that have come to it; warps and blocks are interleaved as a seed says. Semantics are those of NVIDIA's manual
- * "Parallel Thread Execution ISA". What the manual leaves undefined ends the launch, with a message that names block,
- * warp, lane and line:
+ * lanes that have come to it; warps and CTAs (blocks, in its messages) are interleaved as a seed says. Semantics are
+ * those of NVIDIA's manual "Parallel Thread Execution ISA". What the manual leaves undefined ends the launch, with a
+ * message that names block, warp, lane and line:
  *   not known         an instruction, modifier, directive or operand that no table here has;
  *                     found when the text is read
  *   nobody wrote      a register or shared memory that was never written is used as an address or to branch, or is
@@ -11,16 +11,16 @@
  *                     what is computed of them
  *   out of bounds     memory that the launch was not given, or may not write; a misaligned address
  *   race              a warp reads shared memory that another wrote, or writes what another wrote or read, and
- *                     nothing orders the two; likewise two blocks in global memory
+ *                     nothing orders the two; likewise two CTAs in global memory
  *   unfinished copy   shared memory is touched while a copy to it is under way; or a thread ends before its copy has
  *   divergence        lanes of a warp wait for each other at different instructions
- *   deadlock          nobody can go on
- * Copies arrive as late as they may. A clock goes on by one for each instruction of a warp. The approximate
+ *   deadlock          no warp can continue
+ * Copies arrive as late as they may. A clock advances by one for each instruction of a warp. The approximate
  * instructions are exact here. The sums of a product are added in one of the many orders that are allowed.
  *
- * Instructions are tables of forms: one form for each mnemonic with all its modifiers. What no table has is refused.
- * To add some, write a file with one more table and name it in `tables` of forms.c (forms.h declares it). A form says
- * its operands, and its function does the instruction for the lanes of a mask.
+ * Instructions are tables of forms: one form for each mnemonic with all its modifiers. What no table has is refused. To
+ * add some, write a file with one more table and name it in `tables` of forms.c (forms.h declares it). A form says its
+ * operands, and its function does the instruction for the lanes of a mask.
  */
 #ifndef PTX_H
 #define PTX_H
@@ -166,7 +166,7 @@ struct ptx_warp {
     uint64_t asleep;         /* until this time */
     const ptx_insn *now;
     uint32_t self, *clock;   /* its number among all warps; what it knows of each warp, by that number */
-    uint32_t unfenced, unproxied; /* lanes that looked at system scope and did not fence: at all; for tensor copies */
+    uint32_t unfenced, unproxied; /* lanes that looked at system scope and did not fence: at all; for TMA loads */
     uint32_t *seen;          /* what relaxed reads have shown it; it knows that after a fence */
     ptx_copy *copies;
     uint32_t copy_count, copy_capacity, commits[PTX_LANES];

@@ -1,11 +1,11 @@
-/* run.c: runs a grid: decides which block, which warp and which lanes go on next.
+/* run.c: runs a grid: decides which CTA, which warp and which lanes continue next.
  *
  * Requires: a module and a launch.
  * Gives:    ptx_run.
- * Method:   every lane has its own place in the code. The lanes of a warp at the least place go on together, until
- *           they meet others, separate, or come to an instruction of the whole warp. There they wait for all lanes
- *           that have not ended, and those must come to the same instruction. Blocks begin in order, and some run
- *           side by side. Of their warps the seed draws one, which goes on until it waits or its turn ends.
+ * Method:   every lane has its own place in the code. The lanes of a warp that are least far in the code execute
+ *           together, until they reach others, diverge, or come to an instruction of the whole warp. There they wait
+ *           for all lanes that have not ended, and those must come to the same instruction. CTAs begin in order, and
+ *           some run side by side. The seed draws one of their warps, which runs until it waits or its turn ends.
  * Cost:     some tens of nanoseconds for an instruction of a warp.
  */
 #include <stdarg.h>

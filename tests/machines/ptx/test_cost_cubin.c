@@ -42,7 +42,7 @@ static void judge(fcp_jit *jit, const fcp_plan *plan, unsigned skeletons, const 
     char *source, wrong[160] = "";
     cost_report report;
     fcp_error err;
-    cr_assert_eq(fcp_kernel_source(plan, skeletons, &source, &err), FCP_OK, "%s", err.message);
+    cr_assert_eq(fcp_kernel_source(plan, skeletons, false, &source, &err), FCP_OK, "%s", err.message);
     char *lines = listing_of(jit, source, arch, with_lines), *bare = listing_of(jit, source, arch, NULL);
     cr_assert(cost_read(source, lines, cost_machine_of(arch), &report, wrong), "%s: %s", arch, wrong);
     for (uint32_t i = 0; i < report.count; i++) {

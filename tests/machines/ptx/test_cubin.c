@@ -1,6 +1,7 @@
 /* test_cubin.c: compiles kernels with NVRTC: of every example, of every mask of the prelude, and every skeleton. None
  * may spill registers, exceed its budget, or have its wgmma instructions serialised. Cubins are kept in the build's
  * folder of kernels. */
+#include "runtime/plan/plan.h"
 #include "tests/support/plan_of.h"
 
 #include <glob.h>
@@ -66,8 +67,7 @@ static void judge(gate *g, const fcp_plan *plan, unsigned skeletons, const char 
     if (!(has & 1u << FCP_FORWARD)) skeletons &= ~(unsigned)EMIT_FORWARDS;
     if (!(has & 1u << FCP_BACKWARD)) skeletons &= EMIT_FORWARDS | EMIT_SUPPORT;
     if (!skeletons) return;
-    fcp_code code = g->fused ? fcp_kernel_source_fused(plan, skeletons, &source, &err)
-                             : fcp_kernel_source(plan, skeletons, &source, &err);
+    fcp_code code = fcp_kernel_source(plan, skeletons, g->fused, &source, &err);
     cr_assert_eq(code, FCP_OK, "%s: %s", what, err.message);
     code = fcp_jit_compile(g->jit, "fcpc.cu", source, arch, NULL, &cubin, &cached, &err);
     cr_assert_eq(code, FCP_OK, "%s, %s: %s\n%s", what, arch, err.message, cubin.log ? cubin.log : "");

@@ -1,7 +1,6 @@
 /* test_ptx_bounded.c: executes the builds of the kernels that look for faults on a GPU (FK_BOUND, FK_DELAY in
- * codegen/kernels/prim_ptx.h). Delayed blocks and bounded waits change no result. And where an arrival or a turn is
- * missing, the wait for it gives up and names it, where it would else never end.
- */
+ * codegen/kernels/prim_ptx.h). Delayed CTAs and bounded waits change no result. If an arrival or a turn is missing, the
+ * wait for it gives up and names it, where it would otherwise never end. */
 #include "tests/machines/ptx/judge.h"
 
 /* The machine's clock goes on by one for each instruction. Kernels here take some hundred thousand; delays are up to a

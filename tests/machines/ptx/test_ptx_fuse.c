@@ -1,6 +1,5 @@
-/* test_ptx_fuse.c: executes the PTX of fused passes, whose blocks wait for flags. What other ranks send comes while the
- * kernel runs. Waits and fences that are taken out must be noticed.
- */
+/* test_ptx_fuse.c: executes the PTX of fused passes, whose CTAs wait for flags. What other ranks send arrives while the
+ * kernel runs. If a wait or a fence is taken out, the machine must notice. */
 #define _GNU_SOURCE
 #include "runtime/worklists/fuse.h"
 #include "runtime/jit/kernel_source.h"

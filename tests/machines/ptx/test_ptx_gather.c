@@ -1,31 +1,12 @@
 /* test_ptx_gather.c: executes the PTX of fk_gather, and compares what it has written, and what it must leave alone,
- * with a loop over single words that follows codegen/kernels/abi.h. Some tensors are left out by their callers.
- *
- * Sessions on the host move tokens without it, so programs whose PTX is executed do not reach it.
- */
+ * with a loop over single words that follows codegen/kernels/abi.h. Some tensors are left out by their callers. */
 #include <stdlib.h>
 
 #include "codegen/kernels/abi.h"
-#include "runtime/jit/kernel_source.h"
-#include "tests/machines/ptx/judge.h"
-#include "tests/machines/ptx/ptx.h"
+#include "tests/machines/ptx/support_kernels.h"
 
 enum { RUNS = 9, LONGEST = 12, PLACES = RUNS * (LONGEST + 4), FULL = 8 * 64 };
 enum { WORDS = FK_GATHER_TENSORS * PLACES * FULL };
-
-static ptx_module *module_of(void) {
-    char *source, *text, why[PTX_ERROR];
-    fcp_error err;
-    fcp_plan *plan = plan_with("gather", MODEL(2, 1, 16, bf16) CLUSTER(1) BATCH(60) PLAN("mask = causal"), NULL, 0);
-    cr_assert_eq(fcp_kernel_source(plan, EMIT_SUPPORT, &source, &err), FCP_OK, "%s", err.message);
-    cr_assert_eq(ptx_compile(source, "compute_80", &text, &err), FCP_OK, "%s", err.message);
-    ptx_module *m = ptx_module_new(text, why);
-    cr_assert(m, "%s", why);
-    free(text);
-    free(source);
-    fcp_plan_free(plan);
-    return m;
-}
 
 static uint32_t draw(uint64_t *state, uint32_t below) {
     *state = *state * UINT64_C(6364136223846793005) + 1442695040888963407u;
@@ -76,7 +57,7 @@ Test(ptx, gather) {
                                        {FK_AT_CALLER, FK_IN_MESSAGE}, {FK_AT_CALLER, FK_AT_BLOCKS}};
     static const uint32_t heads[FK_GATHER_TENSORS] = {64, 8, 24, 1, 16, 40, 1, 1}; /* words of one */
     if (!compiler()) return;
-    ptx_module *m = module_of();
+    ptx_module *m = support_module(MODEL(2, 1, 16, bf16), EMIT_SUPPORT);
     uint32_t *from = malloc(WORDS * 4), *to = malloc(WORDS * 4), *right = malloc(WORDS * 4);
     cr_assert(from && to && right);
     for (uint32_t i = 0; i < WORDS; i++) from[i] = i * 2654435761u;
@@ -115,18 +96,7 @@ Test(ptx, gather) {
         const ptx_range ranges[] = {{"the runs", x.runs, x.runs + sizeof runs, false},
                                     {"the output", (uintptr_t)to, (uintptr_t)(to + WORDS), true},
                                     {"the input", (uintptr_t)from, (uintptr_t)(from + WORDS), false}};
-        const ptx_launch run = {.module = m,
-                                .kernel = ptx_module_kernel(m, "fk_gather"),
-                                .parameters = &x,
-                                .parameter_bytes = sizeof x,
-                                .blocks = 1 + i % 5,
-                                .threads = FK_SUPPORT_THREADS,
-                                .resident = 1 + i % 3,
-                                .ranges = ranges,
-                                .range_count = 3,
-                                .seed = i};
-        cr_assert(run.kernel);
-        cr_expect(ptx_run(&run, why), "%u: %s", i, why);
+        cr_expect(support_run(m, "fk_gather", &x, sizeof x, ranges, 3, i, why), "%u: %s", i, why);
         uint32_t bad = 0;
         while (bad < WORDS && to[bad] == right[bad]) bad++;
         if (bad < WORDS)

@@ -66,7 +66,7 @@ Test(ptx, short_queries) {
     }
 }
 
-/* Fewer rows than multiprocessors: their keys are cut, and the part that comes last joins all. */
+/* Fewer rows than SMs: their keys are cut, and the part that comes last joins all. */
 Test(ptx, cut_rows) {
     static const fcp_backend *const backends[] = {&ptx_backend, &ptx_sm90_backend, &ptx_backend, &ptx_sm90_backend};
     static const char *const models[] = {"heads = 2; kv_heads = 1; head_dim = 16",

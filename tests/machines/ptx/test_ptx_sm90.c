@@ -75,7 +75,7 @@ static char *replaced(const char *text, const char *at, size_t length, const cha
 /* The statement is gone. */
 static char *without(const char *text, const char *at) { return replaced(text, at, strcspn(at, ";") + 1, "", 0); }
 
-/* The second and third number in braces change places: a tensor copy's head and row. */
+/* The second and third number in braces change places: a TMA load's head and row. */
 static char *swapped(const char *text, const char *at) {
     char numbers[3][20], by[80];
     const char *begin = strchr(at, '{');

@@ -1,34 +1,14 @@
 /* test_ptx_wire.c: executes the PTX of fk_narrow and fk_widen, and compares what they have written, and what they must
- * leave alone, with the host's rounding.
- *
- * Sessions on the host round partial results without them, so programs whose PTX is executed do not reach them.
- */
+ * leave alone, with the host's rounding. */
 #include <math.h>
 #include <stdlib.h>
 
 #include "codegen/kernels/abi.h"
 #include "runtime/base/numeric.h"
-#include "runtime/jit/kernel_source.h"
-#include "tests/machines/ptx/judge.h"
-#include "tests/machines/ptx/ptx.h"
+#include "tests/machines/ptx/support_kernels.h"
 #include "tests/support/splitmix.h"
 
 enum { NUMBERS = 6000 };
-
-/* The tensors are fp16: the wire is bf16 all the same. */
-static ptx_module *module_of(void) {
-    char *source, *text, why[PTX_ERROR];
-    fcp_error err;
-    fcp_plan *plan = plan_with("wire", MODEL(2, 1, 16, fp16) CLUSTER(1) BATCH(60) PLAN("mask = causal"), NULL, 0);
-    cr_assert_eq(fcp_kernel_source(plan, EMIT_SUPPORT | EMIT_WIRE, &source, &err), FCP_OK, "%s", err.message);
-    cr_assert_eq(ptx_compile(source, "compute_80", &text, &err), FCP_OK, "%s", err.message);
-    ptx_module *m = ptx_module_new(text, why);
-    cr_assert(m, "%s", why);
-    free(text);
-    free(source);
-    fcp_plan_free(plan);
-    return m;
-}
 
 static void run(ptx_module *m, const char *kernel, void *to, size_t to_bytes, const void *from, size_t from_bytes,
                 uint64_t count, unsigned seed) {
@@ -36,18 +16,7 @@ static void run(ptx_module *m, const char *kernel, void *to, size_t to_bytes, co
     const fk_support x = {.to = (uintptr_t)to, .from = (uintptr_t)from, .count = count};
     const ptx_range ranges[] = {{"the output", x.to, x.to + to_bytes, true}, {"the input", x.from, x.from + from_bytes,
                                                                                false}};
-    const ptx_launch launch = {.module = m,
-                               .kernel = ptx_module_kernel(m, kernel),
-                               .parameters = &x,
-                               .parameter_bytes = sizeof x,
-                               .blocks = 1 + seed % 5,
-                               .threads = FK_SUPPORT_THREADS,
-                               .resident = 1 + seed % 3,
-                               .ranges = ranges,
-                               .range_count = 2,
-                               .seed = seed};
-    cr_assert(launch.kernel);
-    cr_assert(ptx_run(&launch, why), "%s: %s", kernel, why);
+    cr_assert(support_run(m, kernel, &x, sizeof x, ranges, 2, seed, why), "%s: %s", kernel, why);
 }
 
 static bool same(uint16_t a, uint16_t b) {
@@ -56,7 +25,7 @@ static bool same(uint16_t a, uint16_t b) {
 
 Test(ptx, rounds_what_travels_and_makes_fp32_of_it) {
     if (!compiler()) return;
-    ptx_module *m = module_of();
+    ptx_module *m = support_module(MODEL(2, 1, 16, fp16), EMIT_SUPPORT | EMIT_WIRE); /* the wire is bf16 all the same */
     float *slot = malloc((NUMBERS + 2) * sizeof *slot), *back = malloc((NUMBERS + 2) * sizeof *back);
     uint16_t *message = malloc((NUMBERS + 2) * sizeof *message);
     cr_assert(slot && back && message);

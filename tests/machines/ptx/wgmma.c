@@ -1,12 +1,12 @@
-/* wgmma.c: products of a warpgroup.
+/* wgmma.c: WGMMA, the products of a warpgroup.
  *
  * Requires: operands of 16 bits, the 128-byte swizzle, patterns at multiples of 1024 (base offset 0).
  * Method:   a warp that comes to a product computes its 16 rows at once, into hidden sums. They become visible at the
  *           wait for the product's group. Until then the accumulators hold a pattern and count as never written, and
  *           the shared memory that the product reads may not be written. The wait checks that nobody has changed the
  *           accumulators or the operands in registers. A product's registers must not have changed since the last
- *           wgmma.fence, and that fence must have come after the last wait. All warps of a group must ask for the same
- *           products in the same order.
+ *           wgmma.fence, and that fence must have come after the last wait. All warps of a warpgroup must ask for the
+ *           same products in the same order.
  * Cost:     16 x N x 16 multiplications a warp.
  * Source:   the manual's chapter on asynchronous warpgroup level matrix instructions: wgmma.mma_async and its figures
  *           of fragments, strides and canonical layouts by K and by M or N, matrix descriptors, wgmma.fence,
@@ -104,9 +104,9 @@ static bool whole(ptx_warp *w, uint32_t mask) {
 
 /* --- operands in shared memory ------------------------------------------------------------------------------------ */
 
-/* The address of chunk c, of 8 numbers, in line r. In a matrix stored by K, a line is a row of A or a column of B, and
- * has two chunks. In one stored by M or N (`turned`), a line is one of the 16 steps of the depth, and each pattern
- * holds 8 chunks of it. */
+/* The address of chunk c, of 8 numbers, in line r. In a K-major matrix a line is a row of A or a column of B, and has
+ * two chunks. In an MN-major one (`turned`) a line is one of the 16 steps of the depth, and each pattern holds 8 chunks
+ * of it. */
 static uint32_t address_of(uint64_t d, bool turned, uint32_t r, uint32_t c) {
     uint32_t start = (uint32_t)(d & 0x3fff) << 4, lead = (uint32_t)(d >> 16 & 0x3fff) << 4;
     uint32_t stride = (uint32_t)(d >> 32 & 0x3fff) << 4;

@@ -1,7 +1,6 @@
 /* driver.c: the devices, contexts and memory of the driver that stands in (standin.h describes it), and what other
- * libraries that stand in call of it. streams.c has its streams, events and graphs, launches.c what is put into them.
- * Every object is allocated and counted, so that a test sees what was not ended.
- */
+ * stand-ins call of it. streams.c has its streams, events and graphs, launches.c what is put into them. Every object is
+ * allocated and counted, so that a test sees what was not freed. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>

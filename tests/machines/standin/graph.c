@@ -1,7 +1,7 @@
-/* graph.c: nodes and their order: which node is before which, who touches the same bytes without being ordered, and
- * running them.
+/* graph.c: nodes and their order: which node comes before which, which nodes touch the same bytes without being
+ * ordered, and running them.
  *
- * Cost: a node has a bit for every earlier node, and is compared with every node that is not ordered with it.
+ * Cost:     a node has a bit for every earlier node, and is compared with every node that is not ordered with it.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -292,7 +292,7 @@ bool store_stuck(const store *s) {
 }
 
 /* May a node run while a kernel of `device` waits for flags? Another kernel may if it waits for nothing itself. If it
- * is of the same device, it must be one for which multiprocessors are left. */
+ * is of the same device, it must be one for which SMs are left. */
 static bool may_run_beside(const node *n, int device) {
     if (n->op != KERNEL) return true;
     const char *name = n->function->name;

@@ -1,8 +1,7 @@
-/* green.c: green contexts of the driver that stands in: the multiprocessors of a device, parts of them, contexts and
- * streams.
+/* green.c: green contexts of the driver that stands in: the SMs of a device, sets of them, contexts and streams.
  *
- * Like the real driver it rounds parts up (control.alignment), wants streams to end before their context, and counts
- * objects. What goes wrong is in control.green.
+ * Like the real driver it rounds the sizes of sets up (control.alignment), wants streams to end before their context,
+ * and counts objects. control.green says what is to go wrong.
  */
 #include <stdlib.h>
 

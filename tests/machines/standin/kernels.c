@@ -21,30 +21,29 @@ static const struct {
     const char *name;
     size_t offset, parameters;
     const char *beside; /* a text that a source contains if it contains this kernel */
-} known[] = {{"fk_forward", offsetof(fibers_kernels, forward), sizeof(fk_launch)},
-             {"fk_forward_sm90", offsetof(fibers_kernels, forward_sm90), sizeof(fk_launch_maps)},
-             {"fk_backward_dkv", offsetof(fibers_kernels, dkv), sizeof(fk_launch)},
-             {"fk_backward_dq", offsetof(fibers_kernels, dq), sizeof(fk_launch)},
-             {"fk_backward_ordered", offsetof(fibers_kernels, ordered), sizeof(fk_launch), "#define FK_ORDERED 1\n"},
-             {"fk_backward_unordered", offsetof(fibers_kernels, unordered), sizeof(fk_launch),
-              "#define FK_ORDERED 0\n"},
-             {"fk_backward_ordered_sm90", offsetof(fibers_kernels, ordered_sm90), sizeof(fk_launch_maps),
-              "#define FK_ORDERED 1\n"},
-             {"fk_backward_unordered_sm90", offsetof(fibers_kernels, unordered_sm90), sizeof(fk_launch_maps),
-              "#define FK_ORDERED 0\n"},
-             {"fk_begin_lse", offsetof(fibers_kernels, begin_lse), sizeof(fk_support)},
-             {"fk_delta", offsetof(fibers_kernels, delta), sizeof(fk_support)},
-             {"fk_add", offsetof(fibers_kernels, add), sizeof(fk_support)},
-             {"fk_round", offsetof(fibers_kernels, round), sizeof(fk_support)},
-             {"fk_narrow", offsetof(fibers_kernels, narrow), sizeof(fk_support)},
-             {"fk_widen", offsetof(fibers_kernels, widen), sizeof(fk_support)},
-             {"fk_merge", offsetof(fibers_kernels, merge), sizeof(fk_support)},
-             {"fk_state_out", offsetof(fibers_kernels, state_out), sizeof(fk_support)},
-             {"fk_fold_sinks", offsetof(fibers_kernels, fold_sinks), sizeof(fk_support)},
-             {"fk_combine", offsetof(fibers_kernels, combine), sizeof(fk_launch)},
-             {"fk_backward_tables", offsetof(fibers_kernels, tables), sizeof(fk_launch_tables)},
-             {"fk_round_sums", offsetof(fibers_kernels, round_sums), sizeof(fk_support)},
-             {"fk_gather", offsetof(fibers_kernels, gather), sizeof(fk_gather_launch)}};
+} known[] = {
+#define KERNEL(name, member, type, beside) {#name, offsetof(fibers_kernels, member), sizeof(type), beside},
+#define SMALL(member) KERNEL(fk_##member, member, fk_support, NULL)
+#define ORDERED "#define FK_ORDERED 1\n"
+#define UNORDERED "#define FK_ORDERED 0\n"
+    KERNEL(fk_forward, forward, fk_launch, NULL)
+    KERNEL(fk_forward_sm90, forward_sm90, fk_launch_maps, NULL)
+    KERNEL(fk_backward_dkv, dkv, fk_launch, NULL)
+    KERNEL(fk_backward_dq, dq, fk_launch, NULL)
+    KERNEL(fk_backward_ordered, ordered, fk_launch, ORDERED)
+    KERNEL(fk_backward_unordered, unordered, fk_launch, UNORDERED)
+    KERNEL(fk_backward_ordered_sm90, ordered_sm90, fk_launch_maps, ORDERED)
+    KERNEL(fk_backward_unordered_sm90, unordered_sm90, fk_launch_maps, UNORDERED)
+    KERNEL(fk_backward_tables, tables, fk_launch_tables, NULL)
+    KERNEL(fk_combine, combine, fk_launch, NULL)
+    KERNEL(fk_gather, gather, fk_gather_launch, NULL)
+    SMALL(begin_lse) SMALL(delta) SMALL(add) SMALL(round) SMALL(narrow) SMALL(widen) SMALL(merge)
+    SMALL(state_out) SMALL(fold_sinks) SMALL(round_sums)
+#undef KERNEL
+#undef SMALL
+#undef ORDERED
+#undef UNORDERED
+};
 
 bool kernel_find(cu_function f) {
     const cu_module m = f->module;

@@ -2,12 +2,12 @@
  *
  * It is built twice: with Open MPI's handles, which are pointers to objects, and with MPICH's, which are integers
  * (MPI_OPEN says which). A test chooses it with FCP_MPI. Processes meet in a file, $STANDIN_MPI, which the test removes
- * once all have begun; which rank one is stands in $STANDIN_MPI_RANK and $STANDIN_MPI_SIZE. $STANDIN_MPI_THREADS is the
- * support for threads that it has (MPI_THREAD_MULTIPLE if it says nothing).
+ * once all have begun; $STANDIN_MPI_RANK and $STANDIN_MPI_SIZE say which rank a process is. $STANDIN_MPI_THREADS is its
+ * level of thread support (MPI_THREAD_MULTIPLE if it is not set).
  *
- * Bytes from one rank to another go through a ring of mailbox.h, as frames: a header, then the message. A frame is read
- * into memory of its own, and then given to the first receive that fits, as MPI demands; before there is one, it waits.
- * What is under way goes on only while a process is inside one of the functions, as in an MPI without threads of its
+ * Bytes from one rank to another go through a ring buffer of mailbox.h, as frames: a header, then the message. A frame
+ * is read into memory of its own, and then given to the first receive that fits, as MPI demands; if there is none yet,
+ * it waits. Transfers only progress while a process is inside one of the functions, as in an MPI without threads of its
  * own.
  */
 #include <fcntl.h>

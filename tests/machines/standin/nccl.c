@@ -1,7 +1,7 @@
 /* nccl.c: the functions of the NCCL that stands in (nccl.h describes it).
  *
  * Communicators are never freed, so that the use of one that has ended is recognised. A communicator that does not
- * block has a job: joining, putting a group into a stream, or ending. A job gets on when the communicator is asked
+ * block has a job: joining, putting a group into a stream, or ending. A job progresses when the communicator is asked
  * for its error, and only then does what it puts into streams appear there. A communicator that blocks does its jobs
  * within the calls.
  */

@@ -60,8 +60,8 @@ typedef struct ranges {
     range *all;
     uint32_t count, capacity;
 } ranges;
-/* What a kernel reads after it has waited for a flag, a word at this address; or for two: then what writes there may be
- * before whoever sets either. */
+/* What a kernel reads after it has waited for a flag, a word at this address, or for two of them. Whatever writes there
+ * may come before whatever sets either flag. */
 typedef struct awaited {
     uint64_t flag, other; /* other: 0, if there is none */
     ranges reads;

@@ -7,15 +7,14 @@
  *
  * Any two nodes that touch the same bytes, if one of them writes, must be ordered by dependencies. If they are not,
  * `trouble` names them. Kernels run on fibers (tests/machines/fibers). New memory holds NaNs. A call that the real
- * driver refuses during a capture is refused here. An event that is recorded during a capture is no node of the
- * graph, and nothing outside may wait for it, unless it is recorded with CU_EVENT_RECORD_EXTERNAL: then each launch
- * of the graph records it.
+ * driver refuses during a capture is refused here. An event that is recorded during a capture is no node of the graph,
+ * and nothing outside may wait for it, unless it is recorded with CU_EVENT_RECORD_EXTERNAL: then each launch of the
+ * graph records it.
  *
- * A kernel may wait for flags (FK_FUSED). It may begin at any time; while all its blocks wait, other nodes run, but no
- * kernels of its device, for there may be no multiprocessor left for these. Only those that round what is sent run, for
- * which the plan's margin leaves some. Of the kernels of other devices those run whose flags are all up. What a kernel
- * reads after a flag must be ordered before whoever sets the flag, and the flag must have been cleared before the
- * kernel.
+ * A kernel may wait for flags (FK_FUSED). It may begin at any time. While all its CTAs wait, other nodes run, but no
+ * kernels of its device, since there may be no SM left for them; except those that round what is sent, for which the
+ * plan's margin leaves SMs. Of the kernels of other devices those run whose flags are all set. What a kernel reads
+ * after a flag must be ordered before whatever sets the flag, and the flag must have been cleared before the kernel.
  *
  * A test chooses this driver with FCP_CUDA_DRIVER; the runtime never falls back to it. STANDIN_DEVICES says how many
  * devices there are if no test can say it (in a program that mpirun started). The NCCL that works with this driver is
@@ -23,7 +22,7 @@
  */
 #ifndef STANDIN_H
 #define STANDIN_H
-#include "runtime/plan/plan.h"
+#include "runtime/fcp.h"
 
 /* What green contexts do: all is well; none can be made; their work cannot be captured; a replayed graph leaves their
  * work out. */
@@ -33,7 +32,7 @@ typedef struct standin {
     /* what the machine has; a session reads it when it is made */
     int devices, major, minor, shared;
     standin_green green;
-    unsigned alignment;  /* a part of a device's three multiprocessors is a multiple of so many; 0: of one */
+    unsigned alignment;  /* a part of a device's three SMs is a multiple of so many; 0: of one */
     /* Of every kernel: registers and bytes of local memory a thread, and bytes of static shared memory; 0 registers:
      * 32. */
     int registers, local, fixed;
@@ -67,7 +66,7 @@ typedef struct standin {
     long calls, live;    /* live: objects and allocations that exist now */
     /* Bytes allocated on each device, and pinned on the host: now, and the most there were. */
     size_t held[8], most_held[8], pinned, most_pinned;
-    unsigned green_size; /* multiprocessors of the last green context */
+    unsigned green_size; /* SMs of the last green context */
     unsigned long in_green, out_of_green; /* launches of attention in streams of a green context, and in others */
     unsigned most_blocks; /* the largest grid of those launches */
     char launched[200];   /* names of the kernels that ran, each once, with ", " between them */

@@ -1,5 +1,5 @@
-/* symbols.h: the driver's functions that the stand-in defines, what every one of them begins with, and what their
- * files share. */
+/* symbols.h: the driver's functions that the stand-in defines, the statements with which each of them begins, and what
+ * their files share. */
 #ifndef STANDIN_SYMBOLS_H
 #define STANDIN_SYMBOLS_H
 #include "tests/machines/standin/parts.h"

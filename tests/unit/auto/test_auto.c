@@ -11,6 +11,8 @@
 #include "compiler/auto/auto.h"
 #include "compiler/compile.h"
 #include "runtime/base/both.h"
+#include "runtime/plan/enum_names.h"
+#include "runtime/plan/plan_summary.h"
 #include "tests/support/amount.h"
 #include "tests/support/predicted.h"
 #include "tests/support/splitmix.h"
@@ -412,9 +414,9 @@ Test(auto, less_of_what_takes_long, .timeout = 120) {
         cr_expect(smaller && (smaller == 1 || !cases[i].large), "%" PRIu32 " settings with smaller blocks", smaller);
         cr_expect(found && found <= (cases[i].large ? 6 : 10), "%" PRIu32, found); /* steps that gain are not counted */
         const uint32_t gained = 2 * r.moves.kept; /* after a gain two more are tried */
-        cr_expect_leq(r.moves.tried, tiles >= AUTO_HEAVY ? 0 : cases[i].large ? 2 + gained : 8);
-        cr_expect(tiles >= AUTO_HEAVY || r.moves.tried, "something is moved");
-        heavy += tiles >= AUTO_HEAVY;
+        cr_expect_leq(r.moves.tried, tiles >= HEAVY_TILES ? 0 : cases[i].large ? 2 + gained : 8);
+        cr_expect(tiles >= HEAVY_TILES || r.moves.tried, "something is moved");
+        heavy += tiles >= HEAVY_TILES;
         fcp_plan_free(plan);
         auto_report_free(&r);
     }

@@ -192,8 +192,8 @@ Test(diag, attach) {
         }
     }
     cr_expect_eq(diag_errors(other), 1);
-    cr_expect_eq(p->block_span.source, 0);
-    cr_expect(!memcmp(program + p->block_span.begin, "2K", 2));
+    cr_expect_eq(p->at[AT_BLOCK].source, 0);
+    cr_expect(!memcmp(program + p->at[AT_BLOCK].begin, "2K", 2));
     fcpc_program_free(p);
     fcpc_diagnostics_free(d);
     fcpc_diagnostics_free(other);

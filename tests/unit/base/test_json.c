@@ -6,6 +6,8 @@
 #include "compiler/base/json.h"
 #include "compiler/base/json_read.h"
 #include "compiler/show/summary.h"
+#include "runtime/plan/plan.h"
+#include "runtime/plan/plan_summary.h"
 
 static void expect(json *j, const char *want) {
     const char *got = json_text(j);

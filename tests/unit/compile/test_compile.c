@@ -1,16 +1,18 @@
 /* test_compile.c: tests fcpc_plan as a whole: the same bytes every time, warnings, and what it refuses. */
 #include "compiler/show/summary.h"
+#include "runtime/plan/bytes.h"
+#include "runtime/plan/sides.h"
 #include "tests/support/planned.h"
 #include "tests/support/plan_of.h"
 
-static fcp_code plan_text(const char *text, fcp_plan **plan, char **picture) {
-    return plan_try("test.fcp", text, NULL, 0, plan, picture);
+static fcp_code plan_text(const char *source, fcp_plan **plan, char **picture) {
+    return plan_try("test.fcp", source, NULL, 0, plan, picture);
 }
 
-static void refuse(fcp_code expected, const char *words, const char *text) {
+static void refuse(fcp_code expected, const char *words, const char *source) {
     fcp_plan *plan = NULL;
     char *picture;
-    fcp_code code = plan_text(text, &plan, &picture);
+    fcp_code code = plan_text(source, &plan, &picture);
     cr_assert_eq(code, expected, "%s instead of %s:\n%s", fcp_code_name(code), fcp_code_name(expected), picture);
     cr_assert(strstr(picture, words), "no \"%s\" in\n%s", words, picture);
     cr_assert_null(plan);
@@ -28,10 +30,10 @@ static bool same_tables(const fcp_plan *a, const fcp_plan *b) {
 }
 
 Test(compile, same_bytes_every_time) {
-    char text[1024];
+    char source[1024];
     for (unsigned i = 0; i < SAMPLES; i += 3) {
         fcpc_diagnostics *d = fcpc_diagnostics_new();
-        fcpc_program *program = parse_text(sample_program(i, text, sizeof text), d);
+        fcpc_program *program = parse_text(sample_program(i, source, sizeof source), d);
         fcp_plan *first, *again, *other;
         uint64_t lengths[] = {4000, 3000, 2000, 1000, 128, 128, 128, 128};
         cr_assert_eq(fcpc_plan(program, NULL, 0, NULL, d, NULL, &first), FCP_OK);
@@ -50,12 +52,12 @@ Test(compile, same_bytes_every_time) {
 Test(compile, coalesce_changes_neither_bytes_nor_rounds) {
     fcp_summary first = {0};
     for (unsigned coalesce = 1; coalesce <= 64; coalesce *= 2) {
-        char text[512], *picture;
-        snprintf(text, sizeof text,
+        char source[512], *picture;
+        snprintf(source, sizeof source,
                  "cluster { nodes = 2; gpus = 4 }\nbatch { lengths = [20000, 9000, 3000 x 4] }\n"
                  "plan { mask = causal; block = 512; strategy = fcp(coalesce = %u) }\n", coalesce);
         fcp_plan *plan;
-        cr_assert_eq(plan_text(text, &plan, &picture), FCP_OK, "%s", picture);
+        cr_assert_eq(plan_text(source, &plan, &picture), FCP_OK, "%s", picture);
         if (coalesce == 1) first = *plan->summary;
         cr_assert_eq(plan->summary->bytes_total, first.bytes_total);
         cr_assert_eq(plan->summary->rounds, first.rounds);
@@ -91,18 +93,18 @@ Test(compile, what_would_fit) {
     unsigned hints = 0, partial = 0;
     for (unsigned relay = 0; relay < 2; relay++)
         for (unsigned coalesce = 1; coalesce <= 16; coalesce *= 16) {
-            char text[512], *picture;
+            char source[512], *picture;
             fcp_plan *plan;
-            snprintf(text, sizeof text, MOVING, "80 GB", relays[relay], coalesce, 2);
-            cr_assert_eq(plan_text(text, &plan, &picture), FCP_OK, "%s", picture);
+            snprintf(source, sizeof source, MOVING, "80 GB", relays[relay], coalesce, 2);
+            cr_assert_eq(plan_text(source, &plan, &picture), FCP_OK, "%s", picture);
             const uint64_t needs = plan->summary->memory_peak_bytes;
             fcp_plan_free(plan);
             free(picture);
             for (unsigned percent = 80; percent < 100; percent += 3) {
                 char memory[32], want[64];
                 snprintf(memory, sizeof memory, "%llu MB", (unsigned long long)(needs * percent / 100 / 1000000));
-                snprintf(text, sizeof text, MOVING, memory, relays[relay], coalesce, 2);
-                cr_assert_eq(plan_text(text, &plan, &picture), FCP_E_MEMORY_CAP, "%s", picture);
+                snprintf(source, sizeof source, MOVING, memory, relays[relay], coalesce, 2);
+                cr_assert_eq(plan_text(source, &plan, &picture), FCP_E_MEMORY_CAP, "%s", picture);
                 snprintf(want, sizeof want, " needs %llu bytes", (unsigned long long)needs);
                 partial += strstr(picture, " of them for ") != NULL;
                 cr_assert(strstr(picture, "error[E403]: rank ") && strstr(picture, want), "no \"%s\" in\n%s", want,
@@ -118,8 +120,8 @@ Test(compile, what_would_fit) {
                     if (!known) continue; /* none would do */
                     hints++;
                     char *said;
-                    snprintf(text, sizeof text, MOVING, memory, *word ? word : relays[relay], c, t);
-                    cr_assert_eq(plan_text(text, &plan, &said), FCP_OK, "%s", said);
+                    snprintf(source, sizeof source, MOVING, memory, *word ? word : relays[relay], c, t);
+                    cr_assert_eq(plan_text(source, &plan, &said), FCP_OK, "%s", said);
                     cr_assert_eq(plan->summary->memory_peak_bytes, would, "%s", picture);
                     fcp_plan_free(plan);
                     free(said);
@@ -136,27 +138,27 @@ Test(compile, phases_that_would_fit) {
     static const char text_of[] = "model { heads = 16; kv_heads = 16; head_dim = 64 }\n"
                                   "cluster { gpus = 4; memory = %s }\nbatch { lengths = [64K] }\n"
                                   "plan { mask = causal; layout = contiguous; strategy = %s }\n";
-    char text[512], phases[40], *picture;
+    char source[512], phases[40], *picture;
     fcp_plan *plan;
     unsigned heads;
     unsigned long long would;
-    snprintf(text, sizeof text, text_of, "80 GB", "ulysses");
-    cr_assert_eq(plan_text(text, &plan, &picture), FCP_OK, "%s", picture);
+    snprintf(source, sizeof source, text_of, "80 GB", "ulysses");
+    cr_assert_eq(plan_text(source, &plan, &picture), FCP_OK, "%s", picture);
     const uint64_t needs = plan->summary->memory_peak_bytes;
     fcp_plan_free(plan);
     free(picture);
     for (unsigned percent = 70; percent < 100; percent += 9) {
         char memory[32];
         snprintf(memory, sizeof memory, "%llu MB", (unsigned long long)(needs * percent / 100 / 1000000));
-        snprintf(text, sizeof text, text_of, memory, "ulysses");
-        cr_assert_eq(plan_text(text, &plan, &picture), FCP_E_MEMORY_CAP, "%s", picture);
+        snprintf(source, sizeof source, text_of, memory, "ulysses");
+        cr_assert_eq(plan_text(source, &plan, &picture), FCP_E_MEMORY_CAP, "%s", picture);
         const char *at = strstr(picture, "= hint: strategy upipe(");
         cr_assert(at && sscanf(at, "= hint: strategy upipe(heads = %u) would need %llu", &heads, &would) == 2, "%s",
                   picture);
         snprintf(phases, sizeof phases, "upipe(heads = %u)", heads);
         free(picture);
-        snprintf(text, sizeof text, text_of, memory, phases);
-        cr_assert_eq(plan_text(text, &plan, &picture), FCP_OK, "%s", picture);
+        snprintf(source, sizeof source, text_of, memory, phases);
+        cr_assert_eq(plan_text(source, &plan, &picture), FCP_OK, "%s", picture);
         cr_assert_eq(plan->summary->memory_peak_bytes, would);
         fcp_plan_free(plan);
         free(picture);
@@ -169,15 +171,15 @@ Test(compile, price_of_a_layout) {
         {"cad", "contiguous", true}, {"cad", "planned", true}, {"fcp", "contiguous", false}, {"fcp", "zigzag", false},
         {"fcp", "contiguous(group = 2)", false}, {"zigzag", "contiguous", false}};
     for (unsigned i = 0; i < 2 * sizeof cases / sizeof *cases; i++) {
-        char text[512], *picture;
-        snprintf(text, sizeof text, "cluster { nodes = 2; gpus = 2; gpu = h200; inter = %s }\n"
+        char source[512], *picture;
+        snprintf(source, sizeof source, "cluster { nodes = 2; gpus = 2; gpu = h200; inter = %s }\n"
                                     "batch { lengths = [32K, 3000 x 4] }\n"
                  "plan { mask = causal; block = 512; strategy = %s; layout = %s }\n", i % 2 ? "100 TB/s" : "1 GB/s",
                  cases[i / 2].strategy, cases[i / 2].layout);
         fcp_plan *plan;
-        cr_assert_eq(plan_text(text, &plan, &picture), FCP_OK, "%s", picture);
+        cr_assert_eq(plan_text(source, &plan, &picture), FCP_OK, "%s", picture);
         const char *at = strstr(picture, "sends and receives");
-        cr_assert_eq(at != NULL, i % 2 == 0, "%s%s", text, picture);
+        cr_assert_eq(at != NULL, i % 2 == 0, "%s%s", source, picture);
         if (at) {
             while (strncmp(at, "rank ", 5)) at--;
             unsigned rank;
@@ -218,12 +220,12 @@ Test(compile, ranks_without_tokens) {
         {"block = 128; layout = zigzag; passes = forward", "130", "6 of 8 ranks get no tokens", "with plan.block = 16"},
     };
     for (unsigned i = 0; i < sizeof cases / sizeof *cases; i++) {
-        char text[512], *picture;
-        snprintf(text, sizeof text,
+        char source[512], *picture;
+        snprintf(source, sizeof source,
                  "cluster { nodes = 2; gpus = 4 }\nbatch { lengths = [%s] }\nplan { mask = causal; %s }\n",
                  cases[i].lengths, cases[i].plan);
         fcp_plan *plan;
-        cr_assert_eq(plan_text(text, &plan, &picture), FCP_OK, "%s", picture);
+        cr_assert_eq(plan_text(source, &plan, &picture), FCP_OK, "%s", picture);
         cr_expect(strstr(picture, cases[i].warning), "no \"%s\" in\n%s", cases[i].warning, picture);
         cr_expect(strstr(picture, cases[i].hint), "no \"%s\" in\n%s", cases[i].hint, picture);
         cr_expect(!strstr(picture, "fair share"), "%s", picture); /* one warning is enough */
@@ -235,11 +237,11 @@ Test(compile, ranks_without_tokens) {
 /* Any size below 128 will do. */
 Test(compile, small_blocks) {
     for (unsigned block = 1; block < 128; block += block < 24 ? 1 : 13) {
-        char text[512], *picture;
-        snprintf(text, sizeof text,
+        char source[512], *picture;
+        snprintf(source, sizeof source,
                  "cluster { gpus = 4 }\nbatch { lengths = [80, 200, 7] }\nplan { mask = causal; block = %u }\n", block);
         fcp_plan *plan;
-        cr_assert_eq(plan_text(text, &plan, &picture), FCP_OK, "%s", picture);
+        cr_assert_eq(plan_text(source, &plan, &picture), FCP_OK, "%s", picture);
         cr_expect_eq(plan->problem->max_block, block);
         cr_expect_eq(plan->summary->pairs, 80 * 81 / 2 + 200 * 201 / 2 + 7 * 8 / 2);
         cr_expect_eq(!strstr(picture, "1 of 4 ranks gets no tokens"), plan->blocks_count >= 4, "%s", picture);
@@ -295,14 +297,14 @@ Test(compile, heads_of_two_widths) {
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         const uint64_t head = cases[i].head_dim, value = cases[i].value_dim;
         const uint64_t kv = KV_HEADS * (cases[i].in_keys ? head : head + value);
-        char text[512], *picture;
-        snprintf(text, sizeof text,
+        char source[512], *picture;
+        snprintf(source, sizeof source,
                  "model { heads = %d; kv_heads = %d; head_dim = %d; value_dim = %d; values = %s }\n"
                  "cluster { nodes = 2; gpus = 2 }\nbatch { lengths = [%d] }\n"
                  "plan { mask = full; block = 1K; strategy = ring; layout = contiguous }\n",
                  HEADS, KV_HEADS, (int)head, (int)value, cases[i].in_keys ? "keys" : "own", N);
         fcp_plan *plan;
-        cr_assert_eq(plan_text(text, &plan, &picture), FCP_OK, "%s", picture);
+        cr_assert_eq(plan_text(source, &plan, &picture), FCP_OK, "%s", picture);
         const summary_figures f = summary_derive(plan);
         cr_expect_eq(plan->summary->bytes_total, 3 * N * kv * 2);
         cr_expect_eq(plan->summary->backward_bytes_total, 3 * N * kv * (2 + 4));
@@ -320,13 +322,13 @@ Test(compile, gradient_of_lse_is_four_bytes) {
     for (uint32_t gpus = 1; gpus <= 4; gpus += 3) {
         fcp_plan *plan[2];
         for (int with = 0; with < 2; with++) {
-            char text[512], *picture;
-            snprintf(text, sizeof text,
+            char source[512], *picture;
+            snprintf(source, sizeof source,
                      "model { heads = 4; kv_heads = 2; head_dim = 192; value_dim = 128 }\ncluster { gpus = %u }\n"
                      "batch { lengths = [3000, 700, 130] }\n"
                      "plan { mask = causal; block = 256; layout = zigzag; lse_gradient = %s }\n", gpus,
                      with ? "true" : "false");
-            cr_assert_eq(plan_text(text, &plan[with], &picture), FCP_OK, "%s", picture);
+            cr_assert_eq(plan_text(source, &plan[with], &picture), FCP_OK, "%s", picture);
             cr_expect_eq(plan[with]->problem->lse_gradient, with);
             free(picture);
         }
@@ -336,5 +338,60 @@ Test(compile, gradient_of_lse_is_four_bytes) {
         if (gpus == 1) cr_expect_eq(memory, (3000 + 700 + 130) * 4 * 4);
         else cr_expect(memory > 0 && memory % (4 * 4) == 0 && memory < (3000 + 700 + 130) * 4 * 4);
         for (int with = 0; with < 2; with++) fcp_plan_free(plan[with]);
+    }
+}
+
+/* What is said of a program that is parsed and planned: in a diagnostics object that knows another source already, or in
+ * one of its own. The plan may be made in a third one, which knows none. */
+static char *said_of(const char *source, bool after_another, bool planned_elsewhere) {
+    fcpc_diagnostics *d = fcpc_diagnostics_new(), *other = planned_elsewhere ? fcpc_diagnostics_new() : d;
+    fcpc_program *first = NULL, *program = NULL;
+    fcp_plan *plan = NULL;
+    if (after_another)
+        cr_assert_eq(fcpc_parse_text("first.fcp", "\n\nplan { mask = full }\n", 22, NULL, d, &first), FCP_OK);
+    cr_assert_eq(fcpc_parse_text("second.fcp", source, strlen(source), NULL, d, &program), FCP_OK, "%s", source);
+    fcpc_plan(program, NULL, 0, NULL, other, NULL, &plan);
+    char *said = fcpc_diagnostics_render(other, false);
+    fcp_plan_free(plan);
+    fcpc_program_free(program);
+    fcpc_program_free(first);
+    if (other != d) fcpc_diagnostics_free(other);
+    fcpc_diagnostics_free(d);
+    return said;
+}
+
+/* Errors and warnings of a batch point to the same place of the source, whichever other sources the diagnostics know. */
+Test(compile, places_after_another_program) {
+    static const struct {
+        const char *more, *place;
+    } cases[PROGRAM_PLACES] = {
+        [AT_MASK] = {"mask none(w) = q < 0 - w\nbatch { lengths = [3000] }\nplan { mask = none(w = 0) }", "4:15"},
+        [AT_BLOCK] = {"cluster { gpus = 2 }\nbatch { lengths = [4096, 100 x 8] }\n"
+                      "plan { mask = causal; strategy = fcp(split = off); block = 2048 }", "4:60"},
+        [AT_RANKS] = {"cluster { gpus = 8 }\nbatch { lengths = [300] }\nplan { mask = causal; block = 128 }", "2:18"},
+        [AT_LENGTHS] = {"batch { lengths = [4000000000] }\nplan { mask = causal }", "2:19"},
+        [AT_MEMORY] = {"cluster { memory = 100 kB }\nbatch { lengths = [3000] }\nplan { mask = causal }", "2:20"},
+        [AT_STRATEGY] = {"cluster { gpus = 2 }\nbatch { lengths = [3000, 200] }\n"
+                         "plan { mask = causal; strategy = groups(tokens = 1000) }", "4:34"},
+        [AT_EPSILON] = {"cluster { gpus = 2 }\nbatch { lengths = [5000, 300] }\n"
+                        "plan { mask = causal; strategy = dcp(epsilon_memory = 0.001); block = 4K }", "4:55"},
+        [AT_TOKENS] = {"cluster { gpus = 2 }\nbatch { lengths = [300, 500, 1300] }\n"
+                       "plan { mask = causal; strategy = cad; layout = contiguous(group = 1); tokens = equal }", "4:80"},
+        [AT_DOCUMENTS] = {"batch { lengths = [100:300]; field doc = [0 x 300]; documents = doc }\n"
+                          "plan { mask = causal }", "2:65"},
+    };
+    for (int i = 0; i < PROGRAM_PLACES; i++) {
+        char source[512], place[64];
+        if (i == AT_SCORE) continue; /* it is shown where a score of the prelude faults, and none does */
+        snprintf(source, sizeof source, "model { heads = 4; kv_heads = 2; head_dim = 64 }\n%s\n", cases[i].more);
+        snprintf(place, sizeof place, "second.fcp:%s: ", cases[i].place);
+        char *alone = said_of(source, false, false);
+        cr_expect(strstr(alone, place), "%s\nnot at %s:\n%s", source, place, alone);
+        for (int how = 1; how < 4; how++) {
+            char *said = said_of(source, how & 1, how & 2);
+            cr_expect_str_eq(said, alone, "%s", source);
+            free(said);
+        }
+        free(alone);
     }
 }

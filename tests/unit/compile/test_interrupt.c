@@ -6,7 +6,9 @@
 #include <pthread.h>
 #include <time.h>
 
+#include "compiler/passes/pass_list.h"
 #include "runtime/base/stop.h"
+#include "runtime/plan/plan_check.h"
 #include "tests/support/amount.h"
 #include "tests/support/planned.h"
 #include "tests/support/sanitized.h"
@@ -150,7 +152,7 @@ Test(interrupt, at_every_question) {
  * at least. The others are short, or ask once in so many records that this batch has too few. */
 static const struct {
     const char *name;
-    compile_pass *last;
+    pass_function *last;
     bool by_rank;
 } stretches[] = {
     {"cutting", strategy_cut, false},      {"tiles", problem_tiles, true},      {"placing", strategy_place, false},
@@ -171,11 +173,11 @@ static fcp_code plan_in_stretches(const fcpc_program *program, const scatter *by
     fcp_code code = FCP_OK;
     for (unsigned i = 0; i < STRETCHES && !code; i++) {
         stop.asked = 0;
-        code = compile_stretch(&x, i ? stretches[i - 1].last : NULL, stretches[i].last, true);
+        code = passes_run(&x, i ? stretches[i - 1].last : NULL, stretches[i].last);
         asked[i] = stop.asked;
     }
     fcp_plan_free(x.plan);
-    planning_end(&x);
+    passes_end(&x);
     fcpc_diagnostics_free(d);
     return code;
 }

@@ -4,6 +4,7 @@
  *
  * SCATTER_SEED=N plans that one alone. */
 #include "compiler/dump_passes.h"
+#include "runtime/plan/enum_names.h"
 #include "runtime/plan/file.h"
 #include "tests/support/amount.h"
 #include "tests/support/planned.h"

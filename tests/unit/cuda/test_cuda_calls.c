@@ -3,6 +3,7 @@
 #include "runtime/exec/bundles.h"
 #include "runtime/libraries/cuda_driver.h"
 #include "runtime/exec/tensors.h"
+#include "runtime/plan/enum_names.h"
 #include "tests/support/cuda_stand.h"
 #include "tests/support/judge_packed.h"
 

@@ -1,9 +1,10 @@
-/* test_cuda_fuse.c: tests fused passes, whose blocks wait for the rounds that bring what they read, through the driver
- * that stands in. It begins such a launch before, between and behind the rounds, runs its blocks in any order, and lets
- * no kernel of the same device run while all blocks wait. Results are compared with the definition of attention in
- * float64, and gradients with those by stages, whose bits they have. */
+/* test_cuda_fuse.c: tests fused passes, whose CTAs wait for the rounds that bring what they read, on the driver that
+ * stands in. That driver begins such a launch before, between and behind the rounds, runs its CTAs in any order, and
+ * lets no kernel of the same device run while all CTAs wait. Results are compared with the definition of attention in
+ * float64. Gradients must have the same bits as by stages. */
 #include <criterion/criterion.h>
 
+#include "runtime/plan/plan_summary.h"
 #include "runtime/worklists/fuse.h"
 #include "tests/support/amount.h"
 #include "tests/support/cuda_stand.h"
@@ -34,9 +35,9 @@ static fcp_session *session_of(const fcp_plan *plan, fcp_fuse fuse, const char *
     return session;
 }
 
-/* Runs both passes fused and judges them. Then gradients of the same forward pass, fused with blocks and rounds in
- * another order (in make check not), and by stages: the same bits. Returns how many launches for gradients have waited
- * for flags. */
+/* Runs both passes fused and judges them. Then gradients of the same forward pass are computed in two other ways and
+ * must have the same bits: fused with CTAs and rounds in another order (not in make check), and by stages. Returns how
+ * many launches for gradients have waited for flags. */
 static unsigned long same_bits(standin *x, const fcp_plan *plan, const char *what) {
     enum { ALL = (1 << FCP_TENSORS) - 1, FIRST = FCP_TENSOR_DQ, COUNT = 3 };
     const long live = x->live;
@@ -199,7 +200,7 @@ Test(cuda_fuse, examples) {
 }
 
 /* Rows that several ranks compute: queries go, results come back. A device for each rank; several ranks on one; all on
- * one, where a launch that waits must not have the multiprocessors on which others compute what it waits for. */
+ * one, where a launch that waits must not have the SMs on which others compute what it waits for. */
 Test(cuda_fuse, moved) {
     static const char *const strategies[] = {"cad(buffers = 1)", "cad(buffers = 3)", "dcp(buffers = 2)",
                                              "fcp(coalesce = 1, buffers = 1)", "fcp(coalesce = 1, buffers = 2)"};
@@ -231,7 +232,7 @@ Test(cuda_fuse, moved) {
 }
 
 /* How many launches a pass is, by its buffers: ATTENDs of a rank join until one needs a slot that the run has. With one
- * buffer only tiles that waited for a later stage (schedule/pace.c) need nothing that has just come, and join. */
+ * buffer only tiles that waited for a later stage (schedule/even_stages.c) need nothing that has just come, and join. */
 Test(cuda_fuse, runs) {
     uint32_t before[FCP_PASSES] = {UINT32_MAX, UINT32_MAX};
     for (unsigned buffers = 1; buffers <= 8; buffers *= 2) {
@@ -280,7 +281,7 @@ Test(cuda_fuse, circles) {
     }
 }
 
-/* Transfers between ranks of one device need multiprocessors, and so a margin. */
+/* Transfers between ranks of one device need SMs, and so a margin. */
 Test(cuda_fuse, refused) {
     standin *x = stand();
     fcp_plan *plan = make_plan("causal", 4, 1, "; strategy = cad(buffers = 8); margin = 0");

@@ -1,6 +1,6 @@
-/* test_cuda_moved.c: CUDA sessions on plans in which blocks are computed away from home: partial and whole results,
- * relays, merges on the way, drawn by the strategy of tests (scatter.h). The kernels run on fibers, the driver is the
- * stand-in. */
+/* test_cuda_moved.c: CUDA sessions on plans in which blocks are computed away from home, with partial and whole
+ * results, relays, and merges on the way, as a strategy of the tests draws them (scatter.h). The kernels run on fibers,
+ * the driver is the stand-in. */
 #include "runtime/exec/segments.h"
 #include "tests/support/amount.h"
 #include "tests/support/cuda_stand.h"

@@ -1,6 +1,6 @@
-/* test_cuda_no_tokens.c: tests sessions on CUDA devices, through the driver that stands in, with batches in which
- * sequences have no queries, no keys, or neither; and with batches of nothing else. A grid of no blocks, or a tensor map
- * of no rows, is an error of the driver. */
+/* test_cuda_no_tokens.c: tests sessions on CUDA devices, on the driver that stands in, with batches in which sequences
+ * have no queries, no keys, or neither; and with batches of nothing else. The driver refuses a grid of no CTAs, and a
+ * tensor map of no rows. */
 #include <criterion/criterion.h>
 
 #include "tests/support/amount.h"

@@ -1,7 +1,6 @@
-/* test_cuda_partition.c: tests how a session leaves multiprocessors to communication: how many, by a smaller grid
- * or by green contexts, and that results do not depend on it by a bit. Green contexts are also absent, refused,
- * and fail their probe. A device of the stand-in has three multiprocessors, and each of them holds two blocks of
- * any kernel. */
+/* test_cuda_partition.c: tests how a session leaves SMs to communication: how many, by a smaller grid or by green
+ * contexts, and that the bits of results do not depend on it. Green contexts are also absent, refused, and fail their
+ * probe. A device of the stand-in has three SMs, each of which holds two CTAs of any kernel. */
 #include "runtime/judge/reference.h"
 #include "runtime/judge/packed.h"
 #include "tests/support/cuda_stand.h"
@@ -54,7 +53,7 @@ static fcp_plan *with_margin(unsigned ranks, unsigned margin) {
     return make_longer_plan("causal", ranks, 1, more);
 }
 
-/* The margin says how many multiprocessors are left, never less than one. All give the same bits, by whatever means
+/* The margin says how many SMs are left, never less than one. All give the same bits, by whatever means
  * they are kept free. */
 Test(partition, margins) {
     static const struct {
@@ -97,7 +96,7 @@ static void holds(standin *x, fcp_partition wanted, bool add, unsigned first) {
     fcp_session *session;
     fcp_shape shape;
     fcp_error err = {0};
-    fcp_packed packed[PLANS] = {{0}};
+    fcp_packed packed[PLANS] = {0};
     const unsigned share = first ? 2 : 3;
     for (int i = 0; i < PLANS; i++) plans[i] = with_margin(6, margins[i]);
     x->plan = plans[0];
@@ -136,7 +135,7 @@ Test(partition, first_margin_holds) {
     holds(x, FCP_PARTITION_AUTO, false, 0);
 }
 
-/* Attention has all multiprocessors, and the session says why. Frees the plan. */
+/* Attention has all SMs, and the session says why. Frees the plan. */
 static void keeps_all(standin *x, fcp_plan *plan, const char *reason) {
     char why[400];
     fcp_packed packed = {0};
@@ -157,7 +156,7 @@ Test(partition, alone) {
                             "passes = forward, backward }\n"), "no rank sends");
 }
 
-/* Between devices copy engines move, which leave attention all multiprocessors. */
+/* Between devices copy engines move, which leave attention all SMs. */
 Test(partition, copy_engines) {
     standin *x = stand();
     x->devices = 3;

@@ -1,6 +1,6 @@
-/* test_cuda_tables.c: tables that a run brings, and their gradients, on the driver that stands in. They are compared
- * with the host's, which are exact sums, and with differences of the loss in float64. By the kernels for mma.sync and
- * beside those for sm_90a, for several ranks and ranges of heads, moved work, in host and device memory, with and
+/* test_cuda_tables.c: tables that a run brings, and their gradients, on the driver that stands in. Gradients are
+ * compared with the host's, which are exact sums, and with differences of the loss in float64: with the kernels for
+ * mma.sync and for sm_90a, for several ranks and ranges of heads, moved work, in host and device memory, with and
  * without graphs. */
 #include <math.h>
 

@@ -2,6 +2,7 @@
  * once; the error must name the instruction that the work belongs to, which it reads from the marks that the
  * devices have written. */
 #include "runtime/exec/session.h"
+#include "runtime/plan/enum_names.h"
 #include "tests/support/amount.h"
 #include "tests/support/error_place.h"
 #include "runtime/judge/packed.h"

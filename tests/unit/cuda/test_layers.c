@@ -1,6 +1,7 @@
 /* test_layers.c: tests several masks on one set of homes: the plans of `layers`, and sessions that hold several plans,
  * on the host and on the driver that stands in. */
 #include "runtime/exec/rank_memory.h"
+#include "runtime/plan/plan_summary.h"
 #include "tests/support/amount.h"
 #include "tests/support/cuda_stand.h"
 #include "tests/support/judge_packed.h"

@@ -1,6 +1,7 @@
 /* test_emit_plans.c: tests the mask code that is printed for the plans of all examples. It is compiled as C and
  * compared with the interpreter, in the environment that kernels get (runtime/worklists/worklists.h), at positions of
  * every sequence and side. */
+#include "runtime/plan/plan_arrays.h"
 #include "tests/support/plan_of.h"
 
 #include <dlfcn.h>
@@ -24,7 +25,7 @@ static uint64_t draw(uint64_t *state, uint64_t below) {
 static void write_functions(FILE *f, const fcp_plan *plan, size_t number) {
     char *source;
     fcp_error err;
-    cr_assert_eq(fcp_kernel_source(plan, EMIT_FORWARD, &source, &err), FCP_OK, "%s", err.message);
+    cr_assert_eq(fcp_kernel_source(plan, EMIT_FORWARD, false, &source, &err), FCP_OK, "%s", err.message);
     const char *abi = strstr(source, "#line 1 \"abi.h\"\n"), *prims = strstr(source, "#line 1 \"prim_ptx.h\"\n");
     const char *from = strstr(source, "#line 1 \"emitted\"\n"), *to = strstr(source, "#line 1 \"common.h\"\n");
     cr_assert(abi && prims && from && to && abi < prims && prims < from && from < to);
@@ -92,10 +93,10 @@ static uint64_t compare(const fcp_plan *plan, void *library, size_t number, cons
     int64_t *scratch = calloc(plan->mask_count + plan->score_count + plan->slope_count, sizeof *scratch);
     void *data = malloc(plan->data_count + 1);
     cr_assert(sequences && addresses && device_bands && arrays && bands && scratch && data);
-    fcp_kernel_sequences(plan, sequences);
-    fcp_kernel_data(plan, data);
-    fcp_kernel_arrays(plan, (uintptr_t)data, addresses);
-    fcp_kernel_bands(plan, (uintptr_t)plan->band_rows, (uintptr_t)plan->bands, device_bands);
+    fcp_launch_sequences(plan, sequences);
+    fcp_launch_data(plan, data);
+    fcp_launch_arrays(plan, (uintptr_t)data, addresses);
+    fcp_launch_bands(plan, (uintptr_t)plan->band_rows, (uintptr_t)plan->bands, device_bands);
     const mc_code mask = {plan->mask, (uint32_t)plan->mask_count}, scored = {plan->score, (uint32_t)plan->score_count},
                   sloped = {plan->slope, (uint32_t)plan->slope_count};
     uint64_t state = number + 1, yes = 0;

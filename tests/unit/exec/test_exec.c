@@ -6,7 +6,7 @@
 
 #include "compiler/fcpc.h"
 #include "runtime/host/backend.h"
-#include "runtime/plan/plan.h"
+#include "runtime/plan/plan_summary.h"
 #include "tests/support/judge_packed.h"
 #include "tests/support/plain.h"
 #include "tests/support/plan_of.h"

@@ -3,6 +3,10 @@
 #include <criterion/criterion.h>
 #include <math.h>
 
+#include "runtime/plan/head_ranges.h"
+#include "runtime/plan/layout.h"
+#include "runtime/plan/plan_summary.h"
+#include "runtime/plan/sides.h"
 #include "tests/support/amount.h"
 #include "tests/support/judge_plan.h"
 #include "tests/support/plan_of.h"

@@ -8,6 +8,7 @@
 
 #include "runtime/judge/reference.h"
 #include "runtime/judge/packed.h"
+#include "runtime/plan/plan.h"
 #include "tests/support/plan_of.h"
 #include "tests/support/temporary.h"
 

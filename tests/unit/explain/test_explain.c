@@ -8,6 +8,7 @@
 #include "compiler/explain/where_computed.h"
 #include "compiler/explain/explain.h"
 #include "compiler/base/text.h"
+#include "runtime/plan/plan.h"
 #include "tests/support/plan_of.h"
 
 static fcp_code explain(const char *program, int64_t q, int64_t k, int64_t n, explanation *out) {

@@ -5,6 +5,7 @@
 #include "compiler/explain/explain.h"
 #include "compiler/sema/program.h"
 #include "runtime/judge/slope.h"
+#include "runtime/plan/plan.h"
 #include "tests/support/random_score.h"
 #include "tests/support/temporary.h"
 

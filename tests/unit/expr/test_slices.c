@@ -5,6 +5,8 @@
 #include "compiler/sema/program.h"
 #include "compiler/box/solve_rows.h"
 #include "compiler/expr/slice_bands.h"
+#include "runtime/plan/plan.h"
+#include "runtime/plan/plan_check.h"
 #include "tests/support/amount.h"
 #include "tests/support/plan_of.h"
 #include "tests/support/temporary.h"
@@ -636,13 +638,13 @@ Test(slices, plans_with_bands_out_of_order) {
     for (int damage = 0; damage < 5; damage++) {
         const mc_band kept[2] = {bands[0], bands[1]};
         fcp_error err = {0};
-        cr_assert_eq(fcp_plan_check(plan, &err), FCP_OK);
+        cr_assert_eq(fcp_plan_check(plan, NULL, &err), FCP_OK);
         if (damage == 0) bands[0] = kept[1], bands[1] = kept[0];
         if (damage == 1) bands[0].hi = bands[1].lo; /* they touch */
         if (damage == 2) bands[0].hi = bands[0].lo; /* empty */
         if (damage == 3) bands[0].hi_slope = 1;     /* runs into the next */
         if (damage == 4) bands[1].hi = INT64_MAX;
-        cr_assert_eq(fcp_plan_check(plan, &err), FCP_E_PLAN_FORMAT, "damage %d", damage);
+        cr_assert_eq(fcp_plan_check(plan, NULL, &err), FCP_E_PLAN_FORMAT, "damage %d", damage);
         bands[0] = kept[0], bands[1] = kept[1];
     }
     fcp_plan_free(plan);

@@ -1,5 +1,6 @@
 /* test_kernel_source.c: tests the sources of kernels: which plans have none, what a source depends on, and the
  * text for some masks and scores, in tests/golden/emit. GOLDEN_UPDATE=1 rewrites those files. */
+#include "runtime/plan/plan.h"
 #include "tests/support/plan_of.h"
 
 #include <stdio.h>
@@ -16,7 +17,7 @@ static fcp_plan *plan_as(const char *model, const char *lengths, const char *res
 static char *source_of(const fcp_plan *plan, unsigned skeletons) {
     char *text;
     fcp_error err;
-    cr_assert_eq(fcp_kernel_source(plan, skeletons, &text, &err), FCP_OK, "%s", err.message);
+    cr_assert_eq(fcp_kernel_source(plan, skeletons, false, &text, &err), FCP_OK, "%s", err.message);
     return text;
 }
 
@@ -222,7 +223,7 @@ Test(kernel_source, depends_on) {
 static void must_fail(const fcp_plan *plan, unsigned skeletons, fcp_code want, const char *why) {
     char *text = (char *)(uintptr_t)1;
     fcp_error err;
-    cr_assert_eq(fcp_kernel_source(plan, skeletons, &text, &err), want, "%s", why);
+    cr_assert_eq(fcp_kernel_source(plan, skeletons, false, &text, &err), want, "%s", why);
     cr_assert_null(text);
     cr_assert_not_null(strstr(err.message, why), "'%s' has no '%s'", err.message, why);
 }

@@ -24,20 +24,20 @@ static uint64_t sum_of(uint64_t first, uint64_t count, uint64_t step, uint64_t s
     return sum;
 }
 
-/* What the copy engine finds at a row is what lies at an offset. */
+/* What TMA finds at a row is what lies at an offset. */
 static void same_bytes(const fcp_arena *a, uint32_t place, uint32_t row, uint32_t slot, uint64_t k, uint64_t v,
                        uint32_t count) {
-    fcp_kernel_tensor all[FCP_KERNEL_TENSORS];
-    fcp_kernel_tensors(a, all);
+    fcp_launch_tensor all[FCP_LAUNCH_TENSORS];
+    fcp_launch_tensors(a, all);
     cr_assert(place == FK_AT_HOME || place == FK_MOVED);
-    const fcp_kernel_tensor *ks = &all[place == FK_AT_HOME ? 2 : 4], *vs = &all[place == FK_AT_HOME ? 3 : 5];
+    const fcp_launch_tensor *ks = &all[place == FK_AT_HOME ? 2 : 4], *vs = &all[place == FK_AT_HOME ? 3 : 5];
     uint64_t arena = (uintptr_t)a->q;
     cr_assert_eq(ks->address + slot * ks->strides[2] + row * ks->strides[1], arena + k);
     cr_assert_eq(vs->address + slot * vs->strides[2] + row * vs->strides[1], arena + v);
     cr_assert(row + count <= ks->rows && row + count <= vs->rows && slot < ks->slots && slot < vs->slots);
 }
 
-static uint64_t pairs_of_rows(const fcp_kernel_work *w, const fcp_arena *a, uint64_t stride) {
+static uint64_t pairs_of_rows(const fcp_worklists *w, const fcp_arena *a, uint64_t stride) {
     uint64_t pairs = 0, last = UINT64_MAX;
     for (uint32_t i = 0; i < w->row_count; i++) {
         const fk_row_item *item = &w->rows[i];
@@ -60,7 +60,7 @@ static uint64_t pairs_of_rows(const fcp_kernel_work *w, const fcp_arena *a, uint
     return pairs;
 }
 
-static uint64_t pairs_of_keys(const fcp_kernel_work *w, const fcp_arena *a, fcp_kernel_order order, uint64_t stride,
+static uint64_t pairs_of_keys(const fcp_worklists *w, const fcp_arena *a, fcp_key_order order, uint64_t stride,
                               uint32_t *shared) {
     const uint32_t group = a->heads / a->kv_heads;
     const bool ordered = order == FCP_KEYS_ORDERED, turned = order != FCP_KEYS_JOINT;
@@ -107,7 +107,7 @@ static void check_plan(const char *text, bool wants_shared) {
     uint64_t first[MOST + 1], stride = (uint64_t)p->kv_heads * p->head_dim * fcp_dtype_size((fcp_dtype)p->dtype);
     for (uint32_t i = 0; i <= MOST; i++) first[i] = (uint64_t)i * APART;
     uint32_t launches = 0, shared = 0;
-    fcp_kernel_work w = {0};
+    fcp_worklists w = {0};
     for (uint32_t rank = 0; rank < p->ranks; rank++) {
         uint32_t homes = 0;
         for (uint64_t b = 0; b < plan->blocks_count; b++) homes += plan->blocks[b].home == rank;
@@ -121,10 +121,10 @@ static void check_plan(const char *text, bool wants_shared) {
             const fcp_instr *x = &plan->instrs[i];
             fcp_error err;
             if (x->op != FCP_OP_ATTEND) continue;
-            cr_assert(fcp_kernel_rows(&w, &a, x->a, x->b, &err) == FCP_OK);
+            cr_assert(fcp_worklists_rows(&w, &a, x->a, x->b, &err) == FCP_OK);
             uint64_t rows = pairs_of_rows(&w, &a, stride);
-            for (fcp_kernel_order order = FCP_KEYS_ALONE; order <= FCP_KEYS_ORDERED; order++) {
-                cr_assert(fcp_kernel_keys(&w, &a, x->a, x->b, order, &err) == FCP_OK);
+            for (fcp_key_order order = FCP_KEYS_ALONE; order <= FCP_KEYS_ORDERED; order++) {
+                cr_assert(fcp_worklists_keys(&w, &a, x->a, x->b, order, &err) == FCP_OK);
                 cr_assert(pairs_of_keys(&w, &a, order, stride, &shared) == rows, "rank %u, instruction %u", rank, i);
             }
             launches += rows != 0;
@@ -132,7 +132,7 @@ static void check_plan(const char *text, bool wants_shared) {
     }
     cr_assert(launches >= 2);
     cr_assert_eq(shared != 0, wants_shared);
-    fcp_kernel_work_free(&w);
+    fcp_worklists_free(&w);
     fcp_plan_free(plan);
 }
 
@@ -157,7 +157,7 @@ Test(kernel_work, rows_and_keys_agree) {
 }
 
 /* The sum of all pairs of (query, head) and key that the rows list, each with the class of its cell. */
-static uint64_t pairs_of_heads(const fcp_kernel_work *w, const fcp_arena *a) {
+static uint64_t pairs_of_heads(const fcp_worklists *w, const fcp_arena *a) {
     const bool single = w->single;
     const uint64_t heads = a->heads, group = heads / a->kv_heads;
     uint64_t pairs = 0;
@@ -180,7 +180,7 @@ static uint64_t pairs_of_heads(const fcp_kernel_work *w, const fcp_arena *a) {
 }
 
 /* The parts of each merge: items of the same rows, which leave their states one after the other and have all keys. */
-static void check_merges(const fcp_kernel_work *w, uint32_t head_dim) {
+static void check_merges(const fcp_worklists *w, uint32_t head_dim) {
     uint64_t at = 0, parts = 0, split = 0;
     for (uint32_t i = 0; i < w->merge_count; i++) {
         const fk_merge_item *x = &w->merges[i];
@@ -202,7 +202,7 @@ static void check_merges(const fcp_kernel_work *w, uint32_t head_dim) {
 
 /* The parts of rows whose keys are cut: items of the same rows and head, each of which has a number of its own, and
  * only the first of which may go on from an earlier state. */
-static void check_parts(const fcp_kernel_work *w, uint32_t head_dim) {
+static void check_parts(const fcp_worklists *w, uint32_t head_dim) {
     uint64_t parts = 0;
     cr_assert_eq(w->split_bytes, (uint64_t)w->cut_parts * FK_PART_BYTES(head_dim));
     for (uint32_t i = 0; i < w->row_count; i++) {
@@ -229,7 +229,7 @@ static void check_parts(const fcp_kernel_work *w, uint32_t head_dim) {
 static void check_single(const char *text, bool packed, bool wants_cut) {
     fcp_plan *plan = plan_named("single.fcp", text);
     uint64_t first[MOST + 1], sums[2] = {0, 0}, cut = 0;
-    fcp_kernel_work w = {0};
+    fcp_worklists w = {0};
     fcp_error err;
     for (uint32_t i = 0; i <= MOST; i++) first[i] = (uint64_t)i * APART;
     cr_assert_eq(fcp_plan_packed(plan), packed);
@@ -243,7 +243,7 @@ static void check_single(const char *text, bool packed, bool wants_cut) {
             for (uint32_t i = stream->first; i < stream->first + stream->count; i++) {
                 const fcp_instr *x = &plan->instrs[i];
                 if (x->op != FCP_OP_ATTEND) continue;
-                cr_assert_eq(fcp_kernel_rows(&w, &a, x->a, x->b, &err), FCP_OK);
+                cr_assert_eq(fcp_worklists_rows(&w, &a, x->a, x->b, &err), FCP_OK);
                 if (!wants_cut) cr_assert_eq(w.single, pass == FCP_FORWARD);
                 sums[pass] += pairs_of_heads(&w, &a);
                 if (pass == FCP_FORWARD && w.merge_count) check_merges(&w, plan->problem->head_dim);
@@ -253,7 +253,7 @@ static void check_single(const char *text, bool packed, bool wants_cut) {
         }
     cr_assert_eq(sums[FCP_FORWARD], sums[FCP_BACKWARD]);
     cr_assert_eq(cut != 0, wants_cut);
-    fcp_kernel_work_free(&w);
+    fcp_worklists_free(&w);
     fcp_plan_free(plan);
 }
 
@@ -264,7 +264,7 @@ Test(kernel_work, short_rows_have_the_same_pairs) {
                  "plan { mask = causal; block = 512; strategy = fcp(coalesce = 4) }\n", true, false);
 }
 
-/* Fewer rows than multiprocessors, or some left over at the end: keys are cut. */
+/* Fewer rows than SMs, or some left over at the end: keys are cut. */
 Test(kernel_work, cut_rows_have_the_same_pairs) {
     check_single("model { heads = 6; kv_heads = 2; head_dim = 16 }\ncluster { gpu = h100 }\n"
                  "batch { lengths = [2000, 300] }\nplan { mask = causal; block = 1K }\n", false, true);
@@ -278,7 +278,7 @@ Test(kernel_work, cut_rows_have_the_same_pairs) {
                  true);
 }
 
-/* Of the time of a GPU's multiprocessors so many hundredths are used, by cells alone. Beside: longest first. */
+/* Of the time of a GPU's SMs so many hundredths are used, by cells alone. Beside: longest first. */
 static void check_dealt_mask(const char *model, const char *gpu, uint32_t blocks, const char *lengths, const char *mask,
                              uint64_t least) {
     char text[400];
@@ -287,7 +287,7 @@ static void check_dealt_mask(const char *model, const char *gpu, uint32_t blocks
              "plan { mask = %s; block = 4K; strategy = fcp(coalesce = 64); passes = forward }\n",
              model, gpu, lengths, mask);
     fcp_plan *plan = plan_named("dealt.fcp", text);
-    fcp_list_time used;
+    fcp_worklists_time used;
     cr_assert(order_model_forward(plan, blocks, 0, &used));
     cr_expect_eq(100 * used.work / (used.end * blocks), least, "%s, %s: %" PRIu64, model, lengths,
                  100 * used.work / (used.end * blocks));
@@ -313,19 +313,19 @@ Test(kernel_work, keys_of_rows_are_cut_where_there_are_few_rows) {
     check_dealt("heads = 8; kv_heads = 1", "h100", 132, "4K", 100); /* 100: as it was */
 }
 
-/* Chains, where rows of equal length are left for more than half of the multiprocessors. Beside: whole rows. */
+/* Chains, where rows of equal length are left for more than half of the SMs. Beside: whole rows. */
 Test(kernel_work, rows_that_are_left_are_cut_in_chains) {
     check_dealt_mask("heads = 64; kv_heads = 8", "h100", 132, "4K", "full", 98);   /* 96 */
     check_dealt_mask("heads = 16; kv_heads = 16", "h100", 132, "8K", "full", 98);  /* 96 */
     check_dealt_mask("heads = 13; kv_heads = 1", "h100", 132, "2K", "full", 82);   /* 78 */
 }
 
-/* If communication asks for more multiprocessors than there are, attention keeps one, and nothing is cut for others. */
+/* If communication asks for more SMs than there are, attention keeps one, and nothing is cut for others. */
 Test(kernel_work, rows_for_one_multiprocessor_are_not_cut) {
     fcp_plan *plan = plan_named("one.fcp", "model { heads = 5; kv_heads = 1; head_dim = 16 }\n"
                                            "cluster { gpus = 2; gpu = h100 }\nbatch { lengths = [256:4K] }\n"
                                            "plan { mask = full; block = 1K; strategy = ring; margin = 200 }\n");
-    fcp_list_time used;
+    fcp_worklists_time used;
     cr_assert(order_model_forward(plan, 1, 0, &used));
     cr_expect_eq(used.end, used.work, "%" PRIu64 " instead of %" PRIu64, used.end, used.work);
     fcp_plan_free(plan);
@@ -344,7 +344,7 @@ static fcp_arena arena_of(const fcp_plan *plan, uint64_t first[MOST + 1]) {
 
 /* The pairs of a list by head as pairs_of_heads counts them, by rows of q and keys. Turns at rows and at keys are
  * counted for each head. */
-static uint64_t pairs_by_head(const fcp_kernel_work *w, const fcp_arena *a, fcp_kernel_order order, uint64_t stride) {
+static uint64_t pairs_by_head(const fcp_worklists *w, const fcp_arena *a, fcp_key_order order, uint64_t stride) {
     const uint32_t group = a->heads / a->kv_heads, words = w->lock_count * a->heads;
     uint32_t *turns = calloc(2 * (size_t)words + 1, sizeof *turns), *key_turns = turns + words;
     uint64_t pairs = 0;
@@ -386,13 +386,13 @@ static void check_by_head(const char *mask, const char *gpu, bool wants_shared) 
     uint64_t first[MOST + 1], stride = plan->problem->kv_heads * 64 * 2, rows = 0;
     const fcp_arena a = arena_of(plan, first);
     const fcp_stream *stream = fcp_stream_of(plan, FCP_BACKWARD, 0, FCP_COMPUTE);
-    fcp_kernel_work w = {0};
+    fcp_worklists w = {0};
     fcp_error err;
     bool shared = false;
     for (uint32_t i = stream->first; i < stream->first + stream->count; i++) {
         const fcp_instr *x = &plan->instrs[i];
         if (x->op != FCP_OP_ATTEND) continue;
-        cr_assert_eq(fcp_kernel_rows(&w, &a, x->a, x->b, &err), FCP_OK);
+        cr_assert_eq(fcp_worklists_rows(&w, &a, x->a, x->b, &err), FCP_OK);
         for (uint32_t j = 0; j < w.row_count; j++) {
             const fk_row_item *item = &w.rows[j];
             uint64_t queries = 0;
@@ -401,15 +401,15 @@ static void check_by_head(const char *mask, const char *gpu, bool wants_shared) 
             for (uint32_t k = item->first; k < item->first + item->runs; k++)
                 rows += queries * sum_of(w.key_runs[k].k, w.key_runs[k].count, stride, 2) * w.key_runs[k].cls;
         }
-        for (fcp_kernel_order order = FCP_KEYS_ALONE; order <= FCP_KEYS_ORDERED; order++) {
-            cr_assert_eq(fcp_kernel_keys(&w, &a, x->a, x->b, order, &err), FCP_OK);
+        for (fcp_key_order order = FCP_KEYS_ALONE; order <= FCP_KEYS_ORDERED; order++) {
+            cr_assert_eq(fcp_worklists_keys(&w, &a, x->a, x->b, order, &err), FCP_OK);
             cr_assert_eq(pairs_by_head(&w, &a, order, stride), rows, "%s, %s, order %d", mask, gpu, (int)order);
             for (uint32_t j = 0; j < w.key_count; j++) shared = shared || w.keys[j].lock != FK_NONE;
         }
         rows = 0;
     }
     cr_assert_eq(shared, wants_shared);
-    fcp_kernel_work_free(&w);
+    fcp_worklists_free(&w);
     fcp_plan_free(plan);
 }
 
@@ -431,7 +431,7 @@ static void check_cut(const char *model, const char *gpu, const char *length, ui
              model, gpu, length);
     fcp_plan *plan = plan_named("cut.fcp", text);
     const fcp_problem *p = plan->problem;
-    fcp_kernel_work w = {0};
+    fcp_worklists w = {0};
     fcp_error err;
     uint64_t first[MOST + 1];
     const fcp_arena a = arena_of(plan, first);
@@ -439,12 +439,12 @@ static void check_cut(const char *model, const char *gpu, const char *length, ui
     for (uint32_t i = stream->first; i < stream->first + stream->count; i++) {
         const fcp_instr *x = &plan->instrs[i];
         if (x->op != FCP_OP_ATTEND) continue;
-        cr_assert_eq(fcp_kernel_keys(&w, &a, x->a, x->b, FCP_KEYS_ORDERED, &err), FCP_OK);
-        const uint64_t cut = fcp_kernel_key_pieces(false, w.key_count, w.subs, p->kv_heads, p->heads / p->kv_heads);
+        cr_assert_eq(fcp_worklists_keys(&w, &a, x->a, x->b, FCP_KEYS_ORDERED, &err), FCP_OK);
+        const uint64_t cut = fcp_worklists_key_pieces(false, w.key_count, w.subs, p->kv_heads, p->heads / p->kv_heads);
         cr_expect_eq(cut, pieces, "%s, %s, %s: %" PRIu64 " pieces", model, gpu, length, cut);
         cr_expect_eq(w.subs, subs, "%s, %s, %s: %u heads", model, gpu, length, w.subs);
     }
-    fcp_kernel_work_free(&w);
+    fcp_worklists_free(&w);
     fcp_plan_free(plan);
 }
 
@@ -458,7 +458,7 @@ Test(kernel_work, keys_are_cut_for_the_multiprocessors_of_the_plan) {
     check_cut("heads = 1; kv_heads = 1", "h100", "8K", 64 * 2, 1); /* by rows: of 64 runs parts of 32 */
 }
 
-/* Little work: of several cuts the one with which the last of 132 multiprocessors ends first. `least`: how many
+/* Little work: of several cuts the one with which the last of 132 SMs ends first. `least`: how many
  * hundredths of their time steps use. The numbers beside are those of the usual cut. */
 static void check_little(const char *model, unsigned head_dim, const char *mask, const char *length, uint64_t least) {
     char text[400];
@@ -467,8 +467,8 @@ static void check_little(const char *model, unsigned head_dim, const char *mask,
              "plan { mask = m; block = 4K; strategy = fcp(coalesce = 64) }\n",
              model, head_dim, length, mask);
     fcp_plan *plan = plan_named("little.fcp", text);
-    const fcp_kernel_order order = head_dim > 128 ? FCP_KEYS_ALONE : FCP_KEYS_ORDERED;
-    fcp_list_time with, without;
+    const fcp_key_order order = head_dim > 128 ? FCP_KEYS_ALONE : FCP_KEYS_ORDERED;
+    fcp_worklists_time with, without;
     cr_assert(order_model_of_rank(plan, 0, 132, order, &with, &without));
     const uint64_t used = 100 * with.work / (with.end * 132);
     cr_expect(used >= least, "%s, %u, %s, %s: %" PRIu64, model, head_dim, mask, length, used);
@@ -500,7 +500,7 @@ Test(kernel_work, cuts_by_head_are_compared) {
     check_little("heads = 64; kv_heads = 8", 128, "causal and q - k < 256 * (1 + h % 8)", "2K", 88);     /* 50 */
 }
 
-/* Few queries: keys are cut so that the model's 132 multiprocessors are used for nine tenths of their time. */
+/* Few queries: keys are cut so that the model's 132 SMs are used for nine tenths of their time. */
 static void check_short(const char *model, const char *lengths) {
     char text[400];
     snprintf(text, sizeof text,
@@ -508,7 +508,7 @@ static void check_short(const char *model, const char *lengths) {
              "plan { mask = causal; block = 4K; strategy = fcp(coalesce = 64); passes = forward }\n",
              model, lengths);
     fcp_plan *plan = plan_named("short.fcp", text);
-    fcp_list_time used;
+    fcp_worklists_time used;
     cr_assert(order_model_forward(plan, 132, 1, &used));
     cr_expect(used.work * 10 >= used.end * 132 * 9, "%s, %s: %llu units of work end at %llu", model, lengths,
               (unsigned long long)used.work, (unsigned long long)used.end);
@@ -529,7 +529,7 @@ static void check_waiting(const char *mask, const char *lengths, uint32_t kv_hea
              "plan { mask = %s; block = 1K; strategy = fcp(coalesce = 64) }\n",
              kv_heads * group, kv_heads, lengths, mask);
     fcp_plan *plan = plan_named("order.fcp", text);
-    fcp_list_time with, without;
+    fcp_worklists_time with, without;
     cr_assert(order_model_of_rank(plan, 0, 116, FCP_KEYS_ORDERED, &with, &without));
     cr_assert(without.end && (double)with.end <= most * (double)without.end, "%s, %u x %u heads: %.3f", mask, kv_heads,
               group, (double)with.end / (double)without.end);

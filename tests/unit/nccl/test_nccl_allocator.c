@@ -1,6 +1,6 @@
 /* test_nccl_allocator.c: tests sessions of several processes whose device memory comes from the caller: all of it but
  * the arena, which is NCCL's. */
-#include "runtime/cuda/cuda_parts.h"
+#include "runtime/cuda/cuda.h"
 #include "tests/support/device_pool.h"
 #include "tests/support/nccl_ranks.h"
 

@@ -1,9 +1,10 @@
-/* test_nccl_early.c: tests that finished results leave while the last stage of a pass still computes, in one
- * process and by NCCL, with and without a graph. A kernel of that stage never ends: the results must arrive all
- * the same, and what waits for the whole pass must not go on. That such results are ordered behind what they read
- * is checked by the stand-ins in every other test of plans with a layout. */
-#include "runtime/cuda/marks.h"
-#include "runtime/cuda/io_rounds.h"
+/* test_nccl_early.c: tests that finished results are sent while the last stage of a pass still computes, in one process
+ * and by NCCL, with and without a graph. A kernel of that stage never ends: the early results must arrive all the same,
+ * and what waits for the whole pass must not. The stand-ins check in every other test of plans with a layout that such
+ * results are ordered behind what they read. */
+#include "runtime/cuda/cuda.h"
+#include "runtime/plan/enum_names.h"
+#include "runtime/plan/plan_summary.h"
 #include "tests/support/nccl_ranks.h"
 
 enum { POISON = 0x5a, ROW_MOST = 1024 };

@@ -1,6 +1,6 @@
-/* test_nccl_lse.c: ranks that are processes, of which one leaves out what a caller may: LSE's second float and the
- * gradient of LSE. The others get theirs nevertheless, and all have the bits of one process. All want the largest
- * logits, or none does. */
+/* test_nccl_lse.c: ranks are processes, and one of them leaves out what a caller may: LSE's second float and the
+ * gradient of LSE. The others get theirs nevertheless, and all have the bits of one process. Either all of them want
+ * the largest logits or none does. */
 #include "tests/support/nccl_ranks.h"
 #include "tests/support/rank_tensors.h"
 

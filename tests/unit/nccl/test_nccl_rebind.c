@@ -1,6 +1,7 @@
-/* test_nccl_rebind.c: tests sessions of several processes that go on to another batch: the bits of new sessions,
- * pairs of ranks that did not talk before, ranks that do not agree, calls that fail, and ranks that die on the
- * way. */
+/* test_nccl_rebind.c: tests sessions of several processes that get the plan of another batch: they give the bits of new
+ * sessions; pairs of ranks that did not talk before can; ranks that do not agree, calls that fail, and ranks that die
+ * meanwhile end in errors. */
+#include "runtime/plan/plan_summary.h"
 #include "tests/support/amount.h"
 #include "tests/support/nccl_ranks.h"
 

@@ -8,6 +8,7 @@
 #include "compiler/fcpc.h"
 #include "compiler/page/page.h"
 #include "compiler/show/model.h"
+#include "runtime/plan/plan.h"
 #include "tests/support/plan_of.h"
 
 static const char PROGRAM[] =

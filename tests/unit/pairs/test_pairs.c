@@ -7,6 +7,7 @@
 
 #include "compiler/fcpc.h"
 #include "runtime/base/stop.h"
+#include "runtime/plan/head_ranges.h"
 #include "tests/support/amount.h"
 #include "tests/support/plan_of.h"
 #include "tests/support/plan_tables.h"

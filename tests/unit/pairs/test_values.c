@@ -1,6 +1,8 @@
 /* test_values.c: tests how masks are asked about boxes: what is said of a box, of every node in it, and which boxes are
  * said to be alike, is compared with every pair, under the definition in codegen/mask. */
 #include "runtime/pairs/pairs_parts.h"
+#include "runtime/plan/plan.h"
+#include "runtime/plan/plan_arrays.h"
 #include "tests/support/amount.h"
 #include "tests/support/mask_samples.h"
 

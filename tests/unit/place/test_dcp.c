@@ -17,8 +17,9 @@ enum { BLOCKS = 400, TILES = 40000, KV = 4096, WHOLE = 33024, PART = 49664 };
 
 typedef struct batch {
     dcp_input in;
-    uint32_t tokens[BLOCKS], start[BLOCKS + 1], k[TILES];
-    uint64_t pairs[TILES], kv[BLOCKS], whole[BLOCKS], part[BLOCKS];
+    dcp_block block[BLOCKS];
+    uint32_t start[BLOCKS + 1], k[TILES];
+    uint64_t pairs[TILES];
     uint64_t work, all;
 } batch;
 
@@ -30,10 +31,7 @@ static void fill(batch *b, const uint32_t *lengths, uint32_t ranks, uint32_t gpu
     b->work = b->all = 0;
     for (; *lengths; lengths++)
         for (uint32_t first = n, q = 0; q < *lengths; q++, n++) {
-            b->tokens[n] = size;
-            b->kv[n] = KV * (uint64_t)size;
-            b->whole[n] = WHOLE * (uint64_t)size;
-            b->part[n] = PART * (uint64_t)size;
+            b->block[n] = (dcp_block){size, KV * (uint64_t)size, WHOLE * (uint64_t)size, PART * (uint64_t)size};
             b->all += size;
             b->start[n] = tiles;
             for (uint32_t k = 0; k <= q; k++) {
@@ -44,8 +42,13 @@ static void fill(batch *b, const uint32_t *lengths, uint32_t ranks, uint32_t gpu
             }
         }
     b->start[n] = tiles;
-    b->in = (dcp_input){.ranks = ranks, .gpus = gpus, .blocks = n, .tokens = b->tokens, .tile_start = b->start,
-                        .tile_k = b->k, .tile_pairs = b->pairs, .kv = b->kv, .whole = b->whole, .part = b->part,
+    b->in = (dcp_input){.ranks = ranks,
+                        .gpus = gpus,
+                        .blocks = n,
+                        .block = b->block,
+                        .tile_start = b->start,
+                        .tile_k = b->k,
+                        .tile_pairs = b->pairs,
                         .net = 9};
 }
 
@@ -64,7 +67,7 @@ static dcp_cost count(const batch *b, const uint32_t *home, const uint32_t *exec
         for (uint32_t x = 0; x < b->in.blocks; x++) {
             const uint32_t node = r / b->in.gpus;
             bool computes = false, reads = false, node_computes = false, node_reads = false, several = false;
-            held += home[x] == r ? b->tokens[x] : 0;
+            held += home[x] == r ? b->block[x].tokens : 0;
             for (uint32_t t = b->start[x]; t < b->start[x + 1]; t++) {
                 load += exec[t] == r ? b->pairs[t] : 0;
                 computes |= exec[t] == r;
@@ -76,10 +79,10 @@ static dcp_cost count(const batch *b, const uint32_t *home, const uint32_t *exec
                     reads |= exec[t] == r;
                     node_reads |= exec[t] / b->in.gpus == node;
                 }
-            const uint64_t row = several ? b->part[x] : b->whole[x];
-            if (home[x] != r) c.bytes += computes * row + reads * b->kv[x];
+            const uint64_t row = several ? b->block[x].part : b->block[x].whole;
+            if (home[x] != r) c.bytes += computes * row + reads * b->block[x].kv;
             if (home[x] / b->in.gpus != node && r % b->in.gpus == 0) /* a node is counted at its first rank */
-                c.net += node_computes * row + node_reads * b->kv[x];
+                c.net += node_computes * row + node_reads * b->block[x].kv;
         }
         if (load > c.most_pairs) c.most_pairs = load;
         if (held > c.most_tokens) c.most_tokens = held;
@@ -94,7 +97,7 @@ static dcp_cost divide(batch *b, uint32_t *home, uint32_t *exec) {
     dcp_cost c, again;
     memset(home, 0xff, b->in.blocks * sizeof *home);
     memset(exec, 0xff, b->start[b->in.blocks] * sizeof *exec);
-    cr_assert_eq(dcp_divide(&b->in, &a, home, exec), FCP_OK);
+    cr_assert_eq(dcp_partition_batch(&b->in, &a, home, exec), FCP_OK);
     for (uint32_t x = 0; x < b->in.blocks; x++) cr_assert_lt(home[x], b->in.ranks);
     for (uint32_t t = 0; t < b->start[b->in.blocks]; t++) cr_assert_lt(exec[t], b->in.ranks);
     cr_assert_eq(dcp_cost_of(&b->in, home, exec, &a, &c), FCP_OK);
@@ -123,18 +126,18 @@ Test(dcp, blocks_of_a_sequence_with_many_tiles_are_joined) {
     const uint32_t lengths[] = {5, 250, 9, 0};
     uint64_t pairs = 0, tokens = 0, kv = 0;
     arena a = {0};
-    dcp_joined j;
+    dcp_derived j;
     fill(&b, lengths, 16, 8, 0, 1000, false, 16);
     caps(&b, 110, 110);
     dcp_columns c = {.components = 3, .first = (uint32_t[]){0, 5, 255, 264}};
     c.member = ARENA_NEW(&a, uint32_t, BLOCKS);
     for (uint32_t q = 0; q < b.in.blocks; q++) c.member[q] = q;
     start_columns(&b, &a, &c);
-    cr_assert_eq(dcp_join(&b.in, &c, &a, &j), FCP_OK);
+    cr_assert_eq(dcp_coarsen_batch(&b.in, &c, &a, &j), FCP_OK);
     /* 31,375 tiles on 16 ranks: joined by four they are about 2,000, by two 7,875 */
     cr_assert_eq(j.in.blocks, 5 + 63 + 9);
     for (uint32_t q = 0; q < b.in.blocks; q++) {
-        tokens += b.tokens[q];
+        tokens += b.block[q].tokens;
         cr_assert_eq(j.block[q], q < 5 ? q : q < 255 ? 5 + (q - 5) / 4 : q - 255 + 68);
         for (uint32_t t = b.start[q]; t < b.start[q + 1]; t++) {
             const uint32_t to = j.tile[t];
@@ -143,8 +146,8 @@ Test(dcp, blocks_of_a_sequence_with_many_tiles_are_joined) {
         }
     }
     for (uint32_t q = 0; q < j.in.blocks; q++) {
-        tokens -= j.in.tokens[q];
-        kv += j.in.kv[q];
+        tokens -= j.in.block[q].tokens;
+        kv += j.in.block[q].kv;
         for (uint32_t t = j.in.tile_start[q]; t < j.in.tile_start[q + 1]; t++) {
             pairs += j.in.tile_pairs[t];
             cr_assert(t == j.in.tile_start[q] || j.in.tile_k[t] > j.in.tile_k[t - 1]);
@@ -164,7 +167,7 @@ Test(dcp, blocks_of_a_sequence_with_many_tiles_are_joined) {
     for (uint32_t q = 0; q < b.in.blocks; q++) c.member[q] = q;
     c.first = (uint32_t[]){0, 5, 45, 54};
     start_columns(&b, &a, &c);
-    cr_assert_eq(dcp_join(&b.in, &c, &a, &j), FCP_OK);
+    cr_assert_eq(dcp_coarsen_batch(&b.in, &c, &a, &j), FCP_OK);
     cr_assert_eq(j.in.blocks, b.in.blocks);
     arena_free(&a);
 }
@@ -324,14 +327,15 @@ Test(dcp, sequences_that_fit_on_a_node_stay_there) {
 /* What a first placement costs; false: it is over a cap. */
 static bool first_cost(const batch *b, bool by_nodes, dcp_cost *out) {
     arena a = {0}, step = {0};
-    dcp_parts p;
-    cr_assert(dcp_open_parts(&b->in, &a, &p));
-    cr_assert_eq(by_nodes ? dcp_by_nodes(&b->in, &a, &step, &p) : dcp_start(&b->in, NULL, &a, &p), FCP_OK);
+    dcp_partition p;
+    cr_assert(dcp_open_partition(&b->in, &a, &p));
+    cr_assert_eq(by_nodes ? dcp_initial_by_nodes(&b->in, &a, &step, &p)
+                          : dcp_initial_partition(&b->in, NULL, &a, &p), FCP_OK);
     arena_free(&step);
     for (uint32_t r = 0; r < b->in.ranks; r++) {
         uint64_t load = 0, held = 0;
         for (uint32_t t = 0; t < b->start[b->in.blocks]; t++) load += p.exec[t] == r ? b->pairs[t] : 0;
-        for (uint32_t x = 0; x < b->in.blocks; x++) held += p.home[x] == r ? b->tokens[x] : 0;
+        for (uint32_t x = 0; x < b->in.blocks; x++) held += p.home[x] == r ? b->block[x].tokens : 0;
         cr_assert_eq(load, p.load[r]);
         cr_assert_eq(held, p.held[r]);
     }

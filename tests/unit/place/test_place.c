@@ -2,6 +2,7 @@
  * against brute force. */
 #include <criterion/criterion.h>
 
+#include "compiler/place/fcp/place_fcp.h"
 #include "tests/bench/place_batch.h"
 #include "tests/support/place_cost.h"
 #include "tests/support/skips.h"

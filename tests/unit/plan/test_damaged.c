@@ -11,6 +11,7 @@
 #include "fuzz/reseal.h"
 #include "runtime/judge/packed.h"
 #include "runtime/judge/reference.h"
+#include "runtime/plan/dump.h"
 #include "tests/support/plan_of.h"
 #include "tests/support/splitmix.h"
 #include "tests/support/temporary.h"

@@ -4,7 +4,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "runtime/plan/enum_names.h"
 #include "runtime/plan/fabrics.h"
+#include "runtime/plan/instructions.h"
 #include "tests/support/plan_of.h"
 
 /* May two transfers over different fabrics not change places? They touch one slot, and one of them writes it. */

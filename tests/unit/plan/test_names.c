@@ -1,8 +1,7 @@
 /* test_names.c: every value of an enum has a name, and no two values of one enum share it. */
+#include "runtime/plan/enum_names.h"
 #include <criterion/criterion.h>
 #include <string.h>
-
-#include "runtime/plan/plan.h"
 
 Test(names, are_there_and_differ) {
     static const struct { const char *const *names; int count; } tables[] = {

@@ -11,6 +11,8 @@
 #include <dirent.h>
 
 #include "fuzz/reseal.h"
+#include "runtime/plan/bytes.h"
+#include "runtime/plan/dump.h"
 #include "tests/support/plan_tables.h"
 #include "tests/support/temporary.h"
 

@@ -9,6 +9,7 @@
 
 #include "compiler/cells/masked_rows.h"
 #include "compiler/sema/program.h"
+#include "runtime/plan/bytes.h"
 #include "runtime/plan/file.h"
 #include "runtime/judge/packed.h"
 #include "runtime/judge/reference.h"

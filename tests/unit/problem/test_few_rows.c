@@ -1,6 +1,6 @@
 /* test_few_rows.c: tests that blocks are divided into the rows that many read and the rest: which ones, where, and that
  * plans of divided blocks compute exactly the pairs of the mask. */
-#include "compiler/place/strategy_table.h"
+#include "compiler/passes/strategy_table.h"
 #include "tests/support/amount.h"
 #include "tests/support/cover.h"
 #include "tests/support/plan_of.h"

@@ -4,6 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "runtime/plan/head_ranges.h"
+#include "runtime/plan/plan_summary.h"
 #include "tests/support/plan_of.h"
 
 static fcp_plan *plan_by(const char *mask, const char *tables, uint32_t heads, const char *rest) {

@@ -114,7 +114,7 @@ Test(relays, direct_where_nothing_is_gained) {
         planned x;
         snprintf(text, sizeof text, "model { heads = 64; kv_heads = 8; head_dim = 128 }\n%s", same[i]);
         plan_passes(&x, text, 0);
-        cr_expect(!x.t.trees && !x.s.levelled, "%s", same[i]);
+        cr_expect(!x.t.trees && !x.s.staged, "%s", same[i]);
         for (uint32_t f = 0; f < x.t.count; f++)
             cr_expect(x.t.hops[f].fabric == FCP_LOCAL || x.t.hops[f].parent == FCP_NONE, "%s", same[i]);
         planned_free(&x);

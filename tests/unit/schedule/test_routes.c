@@ -30,9 +30,16 @@ static void draw_wants(drawn *d, uint64_t *state, uint32_t gpus, uint32_t nodes,
         .ranks = gpus * nodes, .gpus = gpus, .wants = d->wants, .want_count = wants, .readers = d->readers};
 }
 
-static uint32_t depth_of(const route_hop *hops, uint32_t i) {
+/* The hop of a want that brings it to where hop i leaves from; FCP_NONE: that is the source. */
+static uint32_t parent_of(const leg *hops, uint32_t i) {
+    for (uint32_t h = 0; h < i; h++)
+        if (hops[h].dst == hops[i].src) return h;
+    return FCP_NONE;
+}
+
+static uint32_t depth_of(const leg *hops, uint32_t i) {
     uint32_t depth = 1;
-    for (; hops[i].parent != FCP_NONE; i = hops[i].parent) depth++;
+    while ((i = parent_of(hops, i)) != FCP_NONE) depth++;
     return depth;
 }
 
@@ -42,32 +49,25 @@ static void check(const drawn *d, const routes *r) {
     uint64_t sent[FCP_FABRICS][RANKS] = {{0}}, received[FCP_FABRICS][RANKS] = {{0}};
     for (uint32_t w = 0; w < d->in.want_count; w++) {
         const route_want *want = &d->wants[w];
-        const route_hop *hops = r->hops + r->start[w];
+        const leg *hops = r->hops + r->start[w];
         uint32_t count = r->start[w + 1] - r->start[w], reached[RANKS] = {0}, entered[RANKS] = {0}, leave = 0;
         bool joined = want->joined, near = false; /* joined: hops so far are between the source and where that is */
         for (uint32_t k = 0; k < want->count; k++) near |= d->readers[want->first + k] / gpus == want->src / gpus;
         reached[want->src] = 1;
         for (uint32_t i = 0; i < count; i++) {
-            const route_hop *h = &hops[i];
+            const leg *h = &hops[i];
             cr_assert(h->src < ranks && h->dst < ranks);
-            cr_assert_eq(h->fabric, h->src / gpus == h->dst / gpus ? FCP_LOCAL : FCP_NET);
-            if (h->parent == FCP_NONE) cr_assert_eq(h->src, want->src);
-            else {
-                cr_assert_lt(h->parent, i, "a parent comes first, so there is no circle");
-                cr_assert_eq(hops[h->parent].dst, h->src);
-            }
+            const fcp_fabric fabric = h->src / gpus == h->dst / gpus ? FCP_LOCAL : FCP_NET;
+            const uint32_t parent = parent_of(hops, i);
+            cr_assert_eq(parent == FCP_NONE, h->src == want->src, "a hop leaves from where an earlier one leads");
             cr_assert_eq(reached[h->dst]++, 0, "rank %u is reached twice", h->dst);
-            if (h->fabric == FCP_NET) entered[h->dst / gpus]++;
-            if (h->fabric == FCP_NET && d->in.rail) cr_assert_eq(h->src % gpus, h->dst % gpus);
-            bool reads = false;
-            for (uint32_t k = 0; k < want->count; k++) reads |= d->readers[want->first + k] == h->dst;
-            cr_assert_eq(h->relay, !reads);
-            sent[h->fabric][h->src] += want->bytes, received[h->fabric][h->dst] += want->bytes;
+            if (fabric == FCP_NET) entered[h->dst / gpus]++;
+            if (fabric == FCP_NET && d->in.rail) cr_assert_eq(h->src % gpus, h->dst % gpus);
+            sent[fabric][h->src] += want->bytes, received[fabric][h->dst] += want->bytes;
             uint64_t back = joined ? want->joined : want->back;
-            sent[h->fabric][h->dst] += back, received[h->fabric][h->src] += back;
-            leave += h->parent == FCP_NONE;
-            joined = joined && !near && h->fabric == FCP_LOCAL;
-            if (!d->in.relay && !d->in.spread) cr_assert_leq(depth_of(hops, i), want->joined ? 3 : 2);
+            sent[fabric][h->dst] += back, received[fabric][h->src] += back;
+            leave += parent == FCP_NONE;
+            joined = joined && !near && fabric == FCP_LOCAL;
             cr_assert_leq(depth_of(hops, i), r->depth + 2);
         }
         if (want->joined && want->count) cr_assert_eq(leave, 1, "what is joined leaves its source once");
@@ -97,7 +97,7 @@ Test(routes, trees_reach_every_reader_once) {
     for (int i = 0; i < 3000; i++) {
         uint32_t gpus = 1 + (uint32_t)draw(&state, 6), nodes = 1 + (uint32_t)draw(&state, 8);
         draw_wants(&d, &state, gpus, nodes, 1 + (uint32_t)draw(&state, WANTS), gpus * nodes);
-        d.in.rail = draw(&state, 2), d.in.relay = draw(&state, 2), d.in.spread = draw(&state, 2);
+        d.in.rail = draw(&state, 2);
         arena a = {0};
         routes r, again;
         cr_assert_eq(routes_find(&d.in, &a, &a, &r), FCP_OK);
@@ -110,8 +110,8 @@ Test(routes, trees_reach_every_reader_once) {
     }
 }
 
-/* One rank has everything, and every node reads it. Without relays that rank sends a copy to each node; with them,
- * hardly more than one copy. */
+/* One rank has everything, and every node reads it. If it sent a copy to each node, it would send nine times as much as
+ * there is. Other nodes pass it on, and the other ranks of its node send, too; on rails each over its own rail. */
 Test(routes, relays_relieve_the_home) {
     static drawn d;
     const uint32_t gpus = 4, nodes = 10, wants = 30;
@@ -125,22 +125,14 @@ Test(routes, relays_relieve_the_home) {
         .ranks = gpus * nodes, .gpus = gpus, .wants = d.wants, .want_count = wants, .readers = d.readers};
     arena a = {0};
     routes r;
-    cr_assert_eq(routes_find(&d.in, &a, &a, &r), FCP_OK);
-    cr_expect_eq(busiest(r.sent[FCP_NET], d.in.ranks), 100 * wants * (nodes - 1));
-    cr_expect_eq(r.depth, 1);
-    d.in.relay = true;
-    cr_assert_eq(routes_find(&d.in, &a, &a, &r), FCP_OK);
-    check(&d, &r);
-    cr_expect_leq(busiest(r.sent[FCP_NET], d.in.ranks), 100 * wants * 4 / 3, "%lu",
-                  busiest(r.sent[FCP_NET], d.in.ranks));
-    d.in.spread = true; /* the other three of its node send, too */
-    cr_assert_eq(routes_find(&d.in, &a, &a, &r), FCP_OK);
-    check(&d, &r);
-    cr_expect_leq(r.sent[FCP_NET][1], 100 * wants / 2);
-    d.in.rail = true; /* each over its own rail */
-    cr_assert_eq(routes_find(&d.in, &a, &a, &r), FCP_OK);
-    check(&d, &r);
-    cr_expect_leq(r.sent[FCP_NET][1], 100 * wants / 2);
+    for (int rail = 0; rail < 2; rail++) {
+        d.in.rail = rail;
+        cr_assert_eq(routes_find(&d.in, &a, &a, &r), FCP_OK);
+        check(&d, &r);
+        cr_expect_leq(busiest(r.sent[FCP_NET], d.in.ranks), 100 * wants * 4 / 3, "%lu",
+                      busiest(r.sent[FCP_NET], d.in.ranks));
+        cr_expect_leq(r.sent[FCP_NET][1], 100 * wants / 2);
+    }
     arena_free(&a);
 }
 
@@ -155,7 +147,7 @@ Test(routes, results_leave_room_for_keys) {
         d.wants[w] = (route_want){.src = keys ? 0 : w / EACH, .first = w, .count = 1, .bytes = 100,
                                   .back = keys ? 0 : 10};
     }
-    d.in = (routes_input){.ranks = 2 * GPUS, .gpus = GPUS, .relay = true, .spread = true, .wants = d.wants,
+    d.in = (routes_input){.ranks = 2 * GPUS, .gpus = GPUS, .wants = d.wants,
                           .want_count = ALL, .readers = d.readers};
     arena a = {0};
     routes r;
@@ -163,7 +155,7 @@ Test(routes, results_leave_room_for_keys) {
     check(&d, &r);
     uint64_t keys[2 * GPUS] = {0};
     for (uint32_t h = r.start[EACH * OWNERS]; h < r.start[ALL]; h++)
-        if (r.hops[h].fabric == FCP_NET) keys[r.hops[h].src] += 100;
+        if (r.hops[h].src / GPUS != r.hops[h].dst / GPUS) keys[r.hops[h].src] += 100;
     cr_expect_leq(busiest(keys, 2 * GPUS), 100 * EACH / 2, "%lu", busiest(keys, 2 * GPUS));
     cr_expect_leq(busiest(r.sent[FCP_NET], GPUS), 100 * (EACH + 1));
     arena_free(&a);
@@ -205,7 +197,6 @@ Test(routes, loads_against_all_ways) {
         uint32_t gpus = 1 + (uint32_t)draw(&state, 2);
         draw_wants(&d, &state, gpus, 4, 2, 2);
         for (uint32_t w = 0; w < 2; w++) d.wants[w].back = d.wants[w].joined = 0, d.wants[w].bytes = 100;
-        d.in.relay = true;
         arena a = {0};
         routes r;
         cr_assert_eq(routes_find(&d.in, &a, &a, &r), FCP_OK);
@@ -217,6 +208,6 @@ Test(routes, loads_against_all_ways) {
         ours += got, least += best;
         arena_free(&a);
     }
-    /* blocks of two nodes are not relayed, and depth has its price */
+    /* more than the best, because a way through many nodes has its price */
     cr_expect_leq(ours * 100, least * 160, "%lu, best %lu", ours, least);
 }

@@ -1,7 +1,8 @@
 /* test_schedule.c: tests traffic, rounds, stages, visits and slots, on programs of every kind: with homes drawn at
  * random, and with everything drawn at random (scatter.h). What a pass says is counted again here, from what it was
  * given. */
-#include "compiler/schedule/halves.h"
+#include "compiler/schedule/schedule_parts.h"
+#include "runtime/plan/enum_names.h"
 #include "tests/support/planned.h"
 
 static uint32_t later(uint32_t a, uint32_t b) { return a > b ? a : b; }
@@ -149,7 +150,7 @@ static void check_rounds(const planned *x, fcp_pass pass) {
         fcp_round_kind kind = (fcp_round_kind)ps->rounds[m->round].kind;
         if (kind == FCP_ROUND_IN || kind == FCP_ROUND_OUT) continue;
         const hop *h = &x->t.hops[m->ref];
-        cr_assert_eq(kind == FCP_ROUND_INDEPENDENT, !x->s.levelled && m->cls == h->cls && h->parent == FCP_NONE);
+        cr_assert_eq(kind == FCP_ROUND_INDEPENDENT, !x->s.staged && m->cls == h->cls && h->parent == FCP_NONE);
         cr_assert(m->cls == h->cls ? m->src == h->src && m->dst == h->dst : m->src == h->dst && m->dst == h->src);
         cr_assert(m->cls == h->cls || m->cls == traffic_return(h, pass));
     }
@@ -169,15 +170,15 @@ static uint32_t arrival_stages(const planned *x) {
 /* The first stage in which units may travel: those of hop f at index f, and those of the result that comes back along
  * it at index hops + f.
  *   A hop that passes a block on:  one stage after the block came.
- *   A hop from the block's home:   any stage; in levelled plans, stage 1. Units of the second half also wait for the
+ *   A hop from the block's home:   any stage; in staged plans, stage 1. Units of the second half also wait for the
  *                                  first stage of that half.
- *   A partial result:              `buffers` stages after the last tile or sum that adds to it; in levelled plans at
+ *   A partial result:              `buffers` stages after the last tile or sum that adds to it; in staged plans at
  *                                  most two.
  *   A whole result, passed on:     one stage after it came. */
 static uint32_t *releases(const planned *x, fcp_pass pass) {
     uint32_t hops = x->t.count, *release = calloc(2 * (size_t)hops + 1, sizeof *release);
     uint32_t after = x->program->buffers;
-    if (x->s.levelled && !x->at.placement->phase) after = sooner(after, 2);
+    if (x->s.staged && !x->at.placement->phase) after = sooner(after, 2);
     for (uint32_t f = hops; f-- > 0;) {
         const hop *h = &x->t.hops[f];
         fcp_class cls = traffic_return(h, pass);
@@ -216,7 +217,7 @@ static uint32_t busiest_over_net(const planned *x) {
     return most;
 }
 
-/* In levelled plans no line has more units in a stage than a third of `coalesce`. Over net, a line with several units
+/* In staged plans no line has more units in a stage than a third of `coalesce`. Over net, a line with several units
  * in a stage has no more bytes there than its share. Where keys go along trees, there are also at least 16 stages; but
  * a whole block fits into one, and inside a node one block for each neighbour, as far as 255 units do. */
 static uint32_t room_of(const planned *x, uint32_t fabric) {
@@ -236,7 +237,7 @@ static void carry(const planned *x, carried *lines, uint32_t width, const move *
     sends->size += size, receives->size += size;
 }
 
-/* That share, computed from all units of all lines. levels.c says why it is what it is. */
+/* That share, computed from all units of all lines. stages_away.c says why it is what it is. */
 static uint32_t share_of(const planned *x) {
     uint64_t units[4 * 64] = {0}, size[4 * 64] = {0}, most_units = 0, most_size = 0;
     cr_assert_leq(x->p.ranks, 64);
@@ -264,16 +265,16 @@ static uint32_t share_of(const planned *x) {
 }
 
 /* Each hop's block moves once in the pass, unit by unit, in the stages that the schedule says. Its result moves back
- * once. A dependent unit travels in the first stage in which it may. In levelled plans every unit that is no result
+ * once. A dependent unit travels in the first stage in which it may. In staged plans every unit that is no result
  * does so, except that it passes over stages in which its sender or its receiver has no room. Results may travel later
- * there, if that makes fewer rounds (squeeze.c). */
+ * there, if that makes fewer rounds (fewer_rounds.c). */
 static void check_units(const planned *x, fcp_pass pass) {
     const pass_schedule *ps = &x->s.pass[pass];
     const problem *p = &x->p;
     const returns *back = &x->s.back[pass];
     uint32_t hops = x->t.count, width = ps->stages + 1, *release = releases(x, pass);
     struct seen { uint32_t tokens, round, first, last, before; } *seen = calloc(2 * (size_t)hops + 1, sizeof *seen);
-    const uint32_t room[] = {room_of(x, 0), room_of(x, 1)}, share = x->s.levelled ? share_of(x) : 0;
+    const uint32_t room[] = {room_of(x, 0), room_of(x, 1)}, share = x->s.staged ? share_of(x) : 0;
     carried *lines = calloc((size_t)p->ranks * 4 * width, sizeof *lines);
     for (int look = 0; look < 2; look++)
         for (uint32_t i = 0; i < ps->move_count; i++) {
@@ -287,8 +288,8 @@ static void check_units(const planned *x, fcp_pass pass) {
                               *receives = &lines[(m->dst * 4 + 2 + m->fabric) * width];
                 uint32_t left = m->fabric == FCP_NET ? unit_size(p, (fcp_class)m->cls, m->tokens) : 0;
                 if (r->kind == FCP_ROUND_INDEPENDENT) continue;
-                cr_assert(r->stage >= release[unit] && (x->s.levelled || r->stage == release[unit]));
-                if (x->s.levelled && m->cls != x->t.hops[m->ref].cls) continue;
+                cr_assert(r->stage >= release[unit] && (x->s.staged || r->stage == release[unit]));
+                if (x->s.staged && m->cls != x->t.hops[m->ref].cls) continue;
                 /* a block's units travel in order: its short last one does not overtake one that found no room */
                 for (uint32_t stage = later(release[unit], s->before); stage < r->stage; stage++)
                     cr_assert(sends[stage].units == room[m->fabric] || receives[stage].units == room[m->fabric] ||
@@ -316,7 +317,7 @@ static void check_units(const planned *x, fcp_pass pass) {
         cr_assert_eq(home->tokens, comes_back ? p->blocks[h->block].tokens : 0);
         if (comes_back) cr_assert(home->first == back->first[f] && home->last == back->last[f]);
     }
-    for (uint32_t i = 0; x->s.levelled && i < p->ranks * 4 * width; i++) {
+    for (uint32_t i = 0; x->s.staged && i < p->ranks * 4 * width; i++) {
         cr_assert_leq(lines[i].units, room[i / width % 2]);
         cr_assert(i / width % 2 != FCP_NET || lines[i].units < 2 || lines[i].size <= share);
     }
@@ -368,7 +369,7 @@ static uint64_t *find_loads(const planned *x, uint32_t rank, uint32_t stages) {
 
 /* A tile that needs nothing remote runs in any stage. Another one runs in the stage in which its Q and its KV have
  * come, or, where tiles run anywhere, waits while its rank has its share of work in a stage. For plans in which all run
- * at home there is check_pace. */
+ * at home there is check_even_stages. */
 static void check_wait(const planned *x, uint32_t rank, uint32_t ready, uint32_t stage, bool local, uint32_t stages,
                        const uint64_t *load) {
     uint64_t total = 0;
@@ -384,7 +385,7 @@ static void check_wait(const planned *x, uint32_t rank, uint32_t ready, uint32_t
  * block: its largest tile and its local tiles. The work that counts is that of tiles whose KV comes from elsewhere, and
  * of local tiles with the same queries. Where that is less than the part, local tiles have filled the stage, and do not
  * count again. No tile waits where its rank has done less. Returns how many wait. */
-static uint32_t check_pace(const planned *x, uint32_t stages) {
+static uint32_t check_even_stages(const planned *x, uint32_t stages) {
     const problem *p = &x->p;
     uint32_t waiting = 0, *stage_of = calloc(p->tile_count + (size_t)1, sizeof *stage_of);
     for (uint32_t v = 0; v < x->s.visit_count; v++)
@@ -444,7 +445,7 @@ static void check_visits(const planned *x) {
     chain *chains = find_chains(x, FCP_FORWARD);
     uint32_t stages = arrival_stages(x); /* in which tiles may run */
     if (x->t.keys < x->t.count) stages += x->at.placement->phase ? x->program->buffers : 8;
-    if (!x->at.placement->exec) check_pace(x, stages);
+    if (!x->at.placement->exec) check_even_stages(x, stages);
     for (uint32_t r = 0; r < p->ranks; r++) {
         uint64_t *load = find_loads(x, r, stages);
         memset(visited, 0, p->block_count * sizeof *visited); /* tiles of a Q block done at this rank */
@@ -755,7 +756,7 @@ Test(schedule, two_halves) {
 
 /* One long sequence among short ones. Its blocks come to all ranks. Some ranks have much to compute on each block and
  * others little, so tiles wait. Where no rank needs what others have, none does. */
-Test(schedule, ranks_keep_pace) {
+Test(schedule, stages_are_even) {
     static const struct { const char *lengths; bool waits; } batches[] = {
         {"[40K, 3000 x 9, 400 x 100]", true}, {"[512 x 64]", false}};
     for (size_t i = 0; i < sizeof batches / sizeof *batches; i++) {
@@ -766,7 +767,7 @@ Test(schedule, ranks_keep_pace) {
                  "plan { mask = causal; block = 512; strategy = fcp(coalesce = 1, buffers = 3, split = off) }\n",
                  batches[i].lengths);
         plan_passes(&x, text, 0);
-        cr_assert_eq(check_pace(&x, arrival_stages(&x)) > 0, batches[i].waits);
+        cr_assert_eq(check_even_stages(&x, arrival_stages(&x)) > 0, batches[i].waits);
         check_all(&x);
         planned_free(&x);
     }

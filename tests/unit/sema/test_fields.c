@@ -9,6 +9,8 @@
 
 #include "compiler/sema/program.h"
 #include "runtime/base/npy.h"
+#include "runtime/plan/plan.h"
+#include "runtime/plan/plan_summary.h"
 #include "tests/support/temporary.h"
 
 typedef struct made {

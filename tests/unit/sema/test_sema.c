@@ -8,6 +8,8 @@
 #include <string.h>
 
 #include "compiler/sema/program.h"
+#include "runtime/plan/plan.h"
+#include "runtime/plan/plan_summary.h"
 
 /* Compiles; reports what was said when that was not expected. */
 static fcpc_program *compile_with(const char *source, const fcpc_options *options) {
@@ -61,7 +63,7 @@ Test(sema, defaults) {
     cr_expect(p->deterministic);
     cr_expect_str_eq(p->mask_name, "causal");
     const span none = SPAN_NONE;
-    cr_expect_eq(p->block_span.source, none.source);
+    cr_expect_eq(p->at[AT_BLOCK].source, none.source);
     cr_expect_str_eq(p->canonical, "plan {\n    mask = causal\n}\n");
     cr_expect_str_eq(p->plan_source, p->canonical);
     fcpc_program_free(p);

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "compiler/base/json.h"
-#include "compiler/shared_homes.h"
+#include "compiler/compile.h"
 #include "compiler/show/summary.h"
 #include "tests/support/amount.h"
 #include "tests/support/splitmix.h"

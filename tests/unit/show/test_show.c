@@ -10,6 +10,7 @@
 #include "compiler/show/terminal.h"
 #include "compiler/show/model.h"
 #include "compiler/base/text.h"
+#include "runtime/plan/plan_summary.h"
 #include "tests/support/hand_plan.h"
 #include "tests/support/temporary.h"
 #include "tests/support/plan_of.h"
@@ -151,7 +152,7 @@ Test(show, ranks_and_stages_add_up) {
 static text draw(const fcp_plan *plan, uint32_t width, bool colour, bool unicode) {
     text t = {0};
     fcp_error err = {0};
-    show_options o = {width, colour, unicode};
+    const fcpc_show_options o = {.width = width, .colour = colour, .unicode = unicode};
     cr_assert_eq(show_text(plan, &o, &t, &err), FCP_OK, "%s", err.message);
     cr_assert(!t.failed && t.size);
     text_add(&t, "", 1);
@@ -196,7 +197,7 @@ Test(show, colour_is_only_colour) {
     fixture f;
     make(&f, 5, 256, "causal", lengths, 2, "mask = causal()\n");
     text plain = draw(f.plan, 80, false, true), colour = draw(f.plan, 80, true, true),
-         again = draw(f.plan, 0, true, true);
+         again = draw(f.plan, 80, true, true);
     cr_assert_str_eq(colour.at, again.at);
     char *to = colour.at;
     uint32_t escapes = 0;

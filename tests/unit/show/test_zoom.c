@@ -8,18 +8,19 @@
 #include "compiler/fcpc.h"
 #include "compiler/show/zoom.h"
 #include "compiler/base/text.h"
+#include "runtime/plan/plan.h"
 #include "tests/support/plan_of.h"
 
-static void holds(const fcp_plan *plan, zoom_view view) {
+static void holds(const fcp_plan *plan, uint32_t down, uint32_t across, fcpc_show_options view) {
     arena memory = {0};
     zoom z;
     fcp_error err;
-    cr_assert_eq(zoom_make(plan, &view, &memory, &z, &err), FCP_OK, "%s", err.message);
-    cr_assert(z.rows <= view.most_rows && z.cols <= view.most_cols);
+    cr_assert_eq(zoom_make(plan, &view, down, across, &memory, &z, &err), FCP_OK, "%s", err.message);
+    cr_assert(z.rows <= down && z.cols <= across);
     mc_code mask = {plan->mask, (uint32_t)plan->mask_count};
     int64_t *values = malloc(mask.count * sizeof *values), n = (int64_t)z.n;
     uint64_t drawn = 0, whole = 0;
-    const int64_t first = view.one_head ? view.head : 0, end = first + z.heads;
+    const int64_t first = view.choose_head ? view.head : 0, end = first + z.heads;
     for (uint32_t r = 0; r < z.rows; r++)
         for (uint32_t c = 0; c < z.cols; c++) {
             uint64_t pairs = 0;
@@ -59,15 +60,14 @@ Test(zoom, counts) {
                  "mask by_head = if h == 1 then causal else q / 50 == k / 50\nplan { mask = %s; block = 128 }",
                  masks[i]);
         fcp_plan *plan = plan_of(program);
-        holds(plan, (zoom_view){.sequence = FCP_NONE, .most_rows = 30, .most_cols = 30});
-        holds(plan, (zoom_view){.sequence = 2, .most_rows = 20, .most_cols = 31});
-        holds(plan,
-              (zoom_view){
-                  .sequence = 1, .row = 37, .row_end = 61, .col = 20, .col_end = 60, .most_rows = 40, .most_cols = 40});
-        holds(plan,
-              (zoom_view){.sequence = 1, .row = 499, .col = 131, .col_end = 9999, .most_rows = 9, .most_cols = 9});
+        holds(plan, 30, 30, (fcpc_show_options){0});
+        holds(plan, 20, 31, (fcpc_show_options){.choose_sequence = true, .sequence = 2});
+        holds(plan, 40, 40, (fcpc_show_options){.choose_sequence = true, .sequence = 1, .row = 37, .row_end = 61,
+                                                .col = 20, .col_end = 60});
+        holds(plan, 9, 9, (fcpc_show_options){.choose_sequence = true, .sequence = 1, .row = 499, .col = 131,
+                                              .col_end = 9999});
         for (uint32_t head = 0; head < 2; head++)
-            holds(plan, (zoom_view){.sequence = 0, .most_rows = 20, .most_cols = 20, .one_head = true, .head = head});
+            holds(plan, 20, 20, (fcpc_show_options){.choose_sequence = true, .choose_head = true, .head = head});
         fcp_plan_free(plan);
     }
 }
@@ -81,8 +81,8 @@ Test(zoom, cells_of_heads) {
         arena memory = {0};
         zoom z;
         fcp_error err;
-        const zoom_view view = {.most_rows = 9, .most_cols = 9, .one_head = head < 3, .head = head};
-        cr_assert_eq(zoom_make(plan, &view, &memory, &z, &err), FCP_OK, "%s", err.message);
+        const fcpc_show_options view = {.choose_sequence = true, .choose_head = head < 3, .head = head};
+        cr_assert_eq(zoom_make(plan, &view, 9, 9, &memory, &z, &err), FCP_OK, "%s", err.message);
         cr_expect_eq(z.all.full, head < 3 ? full[head] : 14);
         cr_expect_eq(z.all.partial, head < 3 ? partial[head] : 4);
         arena_free(&memory);
@@ -92,16 +92,15 @@ Test(zoom, cells_of_heads) {
 
 Test(zoom, what_is_not_there) {
     fcp_plan *plan = plan_of("batch { lengths = [300, 500] }\nplan { mask = causal }");
-    static const zoom_view wrong[] = {
-        {.most_rows = 9, .most_cols = 9, .one_head = true, .head = 8},
-        {.sequence = 2, .most_rows = 9, .most_cols = 9},
-        {.sequence = 0, .row = 300, .most_rows = 9, .most_cols = 9},
-        {.sequence = FCP_NONE, .col = 501, .col_end = 600, .most_rows = 9, .most_cols = 9}};
+    static const fcpc_show_options wrong[] = {{.choose_head = true, .head = 8},
+                                              {.choose_sequence = true, .sequence = 2},
+                                              {.choose_sequence = true, .sequence = 0, .row = 300},
+                                              {.col = 501, .col_end = 600}};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         arena memory = {0};
         zoom z;
         fcp_error err = {0};
-        cr_expect_eq(zoom_make(plan, &wrong[i], &memory, &z, &err), FCP_E_VALUE);
+        cr_expect_eq(zoom_make(plan, &wrong[i], 9, 9, &memory, &z, &err), FCP_E_VALUE);
         cr_expect(err.message[0]);
         arena_free(&memory);
     }
@@ -130,24 +129,24 @@ Test(zoom, pictures) {
     fcp_plan *plan =
         plan_of("batch { lengths = [2000, 700 x 3] }\nplan { mask = lambda(sink = 64, window = 300); block = 128 }");
     arena memory = {0};
-    zoom_view view = {.sequence = FCP_NONE};
+    fcpc_show_options view = {.width = 80};
+    uint32_t down, across;
     zoom z;
     fcp_error err;
     text t = {0};
-    zoom_room(80, &view.most_rows, &view.most_cols);
-    cr_assert_eq(zoom_make(plan, &view, &memory, &z, &err), FCP_OK);
-    cr_assert_eq(zoom_text(&z, NULL, &t, &err), FCP_OK);
+    zoom_room(80, &down, &across);
+    cr_assert_eq(zoom_make(plan, &view, down, across, &memory, &z, &err), FCP_OK);
+    cr_assert_eq(zoom_text(&z, &view, &t, &err), FCP_OK);
     size_t widest = 0;
     for (size_t i = 0, at = 0; i < t.size; i++)
         if (t.at[i] == '\n') at = i + 1;
         else if (i + 1 - at > widest) widest = i + 1 - at;
     cr_expect_leq(widest, 80);
     golden("zoom.txt", &t);
-    view = (zoom_view){
-        .sequence = 1, .row = 355, .row_end = 370, .col = 50, .col_end = 80, .most_rows = 40, .most_cols = 40};
-    cr_assert_eq(zoom_make(plan, &view, &memory, &z, &err), FCP_OK);
-    show_options unicode = {.width = 80, .unicode = true};
-    cr_assert_eq(zoom_text(&z, &unicode, &t, &err), FCP_OK);
+    view = (fcpc_show_options){.width = 80, .unicode = true, .choose_sequence = true, .sequence = 1,
+                               .row = 355, .row_end = 370, .col = 50, .col_end = 80};
+    cr_assert_eq(zoom_make(plan, &view, 40, 40, &memory, &z, &err), FCP_OK);
+    cr_assert_eq(zoom_text(&z, &view, &t, &err), FCP_OK);
     golden("zoom-pairs.txt", &t);
     cr_assert_eq(zoom_svg(&z, &t, &err), FCP_OK);
     golden("zoom-pairs.svg", &t);

@@ -3,7 +3,7 @@
 #include <criterion/criterion.h>
 #include <glob.h>
 
-#include "compiler/simulate/flows.h"
+#include "compiler/simulate/fair_sharing.h"
 #include "compiler/simulate/simulate.h"
 #include "tests/oracle/random_program.h"
 #include "tests/support/amount.h"
@@ -346,7 +346,7 @@ static void note_rate(void *context, uint32_t f, uint64_t through) {
     *(uint64_t *)context = through;
 }
 
-Test(flows, the_narrowest_is_shared_first) { /* the example of flows.c */
+Test(flows, the_narrowest_is_shared_first) { /* the example of fair_sharing.c */
     static const uint64_t capacity[] = {10, 10, 6};
     arena memory = {0};
     flows x;

@@ -4,6 +4,7 @@
 #include <stdio.h>
 
 #include "compiler/simulate/simulate.h"
+#include "runtime/plan/enum_names.h"
 #include "tests/support/plan_of.h"
 #include "tests/support/plan_tables.h"
 

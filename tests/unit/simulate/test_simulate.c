@@ -7,6 +7,8 @@
 #include "compiler/fcpc.h"
 #include "compiler/simulate/cost_model.h"
 #include "compiler/simulate/simulate.h"
+#include "runtime/plan/enum_names.h"
+#include "runtime/plan/plan_summary.h"
 #include "tests/support/plan_of.h"
 
 /* Round figures: a FULL cell takes 1 us, a PARTIAL one 2 us, a row item 3 us, a launch 10 us; memory costs next to

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "runtime/plan/enum_names.h"
 #include "tests/support/plan_of.h"
 #include "tests/support/scatter.h"
 #include "compiler/trace/trace.h"

@@ -6,6 +6,8 @@
 #include <sys/resource.h>
 
 #include "compiler/fcpc.h"
+#include "runtime/plan/dump.h"
+#include "runtime/plan/enum_names.h"
 #include "tests/support/amount.h"
 #include "tests/support/moved_tables.h"
 #include "tests/support/plan_damage.h"

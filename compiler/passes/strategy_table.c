@@ -1,0 +1,174 @@
+/* strategy_table.c: the functions of each strategy, and the passes that call them: they cut, divide and place blocks.
+ *
+ * Requires: for each pass what pass_list.c runs before it.
+ * Gives: the blocks of x->problem; x->placement; and for who asks, the bytes that the strategy moves at least.
+ */
+#include "compiler/passes/strategy_table.h"
+
+#include "compiler/passes/other_masks.h"
+#include "compiler/place/cad/cad.h"
+#include "compiler/place/dcp/dcp.h"
+#include "compiler/place/fcp/place_fcp.h"
+#include "compiler/place/groups/groups.h"
+#include "compiler/place/heads/heads.h"
+#include "compiler/problem/problem.h"
+
+static const strategy strategies[FCP_STRATEGY_COUNT] = {
+    [FCP_STRATEGY_FCP] = {.by_block = true, .cut = problem_cut_blocks, .place = place_by_fcp},
+    [FCP_STRATEGY_RING] = {.cut = problem_cut_ring, .place = place_by_ring},
+    [FCP_STRATEGY_ZIGZAG] = {.cut = problem_cut_zigzag, .place = place_by_zigzag},
+    [FCP_STRATEGY_CAD] = {.by_block = true, .in_place = true, .cut = cad_cut, .place = place_by_cad,
+                          .exec = exec_by_cad},
+    [FCP_STRATEGY_ULYSSES] = {.in_place = true, .cut = heads_cut, .place = place_by_heads, .exec = exec_by_heads},
+    [FCP_STRATEGY_UPIPE] = {.in_place = true, .cut = heads_cut, .place = place_by_heads, .exec = exec_by_heads},
+    [FCP_STRATEGY_DCP] = {.by_block = true, .in_place = true, .cut = dcp_cut, .place = place_by_dcp,
+                          .exec = exec_by_dcp, .bound = dcp_bound_of},
+    [FCP_STRATEGY_GROUPS] = {.by_block = true, .in_place = true, .cut = groups_cut, .place = place_by_groups,
+                             .exec = exec_by_groups},
+};
+
+const strategy *strategy_named(uint32_t which) { return &strategies[which]; }
+
+const strategy *strategy_of(const planning *x) {
+    return x->strategy ? x->strategy : strategy_named(program_divides_by(x->program));
+}
+
+/* Does it choose homes so that few bytes move? Where the program states a layout, it keeps blocks there instead. */
+static bool saves_bytes(const planning *x) { return strategy_of(x)->bound && !x->block_home; }
+
+bool strategy_shares_blocks(const planning *x) { return strategy_of(x)->exec || place_splits(x); }
+
+/* The tolerance that the placement keeps: the program's, or more where tiles are too heavy for that; millionths. */
+static fcp_code reached_tolerance(planning *x, uint32_t *out) {
+    const problem *p = x->problem;
+    uint64_t most = 0, *load = ARENA_ZNEW(&x->scratch, uint64_t, p->ranks);
+    if (!load) return FCP_E_NO_MEMORY;
+    for (uint32_t t = 0; t < p->tile_count; t++) {
+        const uint32_t r = placement_exec(x->placement, t);
+        if ((load[r] += p->tile_pairs[t]) > most) most = load[r];
+    }
+    const uint64_t mean = p->pairs < p->ranks ? 1 : p->pairs / p->ranks;
+    const unsigned __int128 over = most > mean ? ((unsigned __int128)(most - mean) * 1000000 + mean - 1) / mean : 0;
+    *out = over > UINT32_MAX ? UINT32_MAX : over > x->program->tolerance ? (uint32_t)over : x->program->tolerance;
+    return FCP_OK;
+}
+
+fcp_code strategy_bound(planning *x, uint64_t *out_bytes) {
+    cad_input in = {0};
+    *out_bytes = 0;
+    fcp_code code = FCP_OK;
+    if (program_has_groups(x->program)) return FCP_OK; /* the bounds are of plans whose ranks compute all heads */
+    if (saves_bytes(x)) {
+        code = strategy_of(x)->bound(x, out_bytes);
+        arena_reset(&x->scratch);
+        return code;
+    }
+    if (!x->division && !x->block_home) return FCP_OK;
+    if (x->division) in = x->division->in;
+    else { /* homes are given: the bound holds for whichever strategy moves the work */
+        code = cad_input_of(x, &in);
+        if (!code) code = reached_tolerance(x, &in.tolerance);
+    }
+    in.price = cad_price_of(x->program, false);
+    if (!code) code = cad_bound(&in, &x->scratch, out_bytes);
+    arena_reset(&x->scratch);
+    return code;
+}
+
+fcp_code strategy_cut(planning *x) {
+    return program_has_groups(x->program) ? heads_cut_between(x, strategy_of(x)) : strategy_of(x)->cut(x);
+}
+
+/* The homes of divided blocks are those of the whole ones. */
+static fcp_code follow(planning *x, const uint32_t *of, uint32_t **home) {
+    const uint32_t blocks = x->problem->block_count, *before = *home;
+    if (!before) return FCP_OK;
+    uint32_t *made = *home = ARENA_NEW(&x->work, uint32_t, blocks + (size_t)1);
+    if (!made) return FCP_E_NO_MEMORY;
+    for (uint32_t b = 0; b < blocks; b++) made[b] = before[of[b]];
+    return FCP_OK;
+}
+
+fcp_code strategy_cut_again(planning *x, const problem_stretch *stretches, size_t count) {
+    uint32_t *of;
+    fcp_code code = problem_look_ahead(x);
+    if (code || problem_takes_long(x)) return code;
+    code = problem_cut_again(x, stretches, count, &of);
+    if (!code) code = follow(x, of, &x->block_home);
+    return code || !x->division ? code : follow(x, of, &x->division->home);
+}
+
+fcp_code strategy_divide(planning *x) {
+    const strategy *by = strategy_of(x);
+    problem_stretch *list;
+    size_t count;
+    if (!by->by_block || by->cut_given || x->grouping) return FCP_OK; /* groups have a rank for each chunk */
+    fcp_code code = problem_few_rows(x, !by->in_place, &list, &count);
+    if (!code && count) code = strategy_cut_again(x, list, count);
+    return code;
+}
+
+/* Does any tile run elsewhere than at its Q block's home? */
+static bool moves(const problem *p, const uint32_t *home, const uint32_t *exec) {
+    uint32_t t = 0;
+    while (t < p->tile_count && exec[t] == home[p->tile_q[t]]) t++;
+    return t < p->tile_count;
+}
+
+/* May ranks send and receive for others of their node? Where homes are chosen for few bytes, that would add some. */
+static bool spreads(const planning *x) { return strategy_of(x)->in_place && !saves_bytes(x); }
+
+/* Who shares heads has phases, and ways of its own between groups. Where another strategy divides the batch among
+ * groups and all heads are computed at once, nothing waits for a phase. */
+static void share_heads(const planning *x, placement *made) {
+    const struct fcpc_program *g = x->program;
+    const bool groups = program_has_groups(g);
+    made->phase = groups && g->together == g->heads ? NULL : x->sharing->phase;
+    made->gather = !g->between;
+    made->route = program_has_ring(g) ? heads_route : groups ? heads_route_between : NULL;
+    made->relay = false;
+}
+
+/* May nodes and ranks be renumbered, so that more of the traffic stays on rails? Not if homes are given. The numbering
+ * follows the traffic under one mask. So with `layers` it is left alone, too, where each mask is planned by itself and
+ * all have the homes of ring or zigzag (compiler/shared_homes.c). */
+static bool may_rename(const planning *x) {
+    const strategy *by = strategy_of(x);
+    const struct fcpc_program *g = x->program;
+    const bool by_rule = (g->base == CAD_BASE_RING || g->base == CAD_BASE_ZIGZAG) && g->layer_count > 1;
+    return g->topology == FCP_RAIL && by->by_block && !by->given && !by_rule && !strategy_keeps_homes(g);
+}
+
+/* Homes and ranks as one strategy says them. *exec stays NULL where every tile runs at home. */
+static fcp_code place_alone(planning *x, uint32_t **home, uint32_t **exec) {
+    const strategy *by = strategy_of(x);
+    place_input in;
+    *home = ARENA_NEW(&x->work, uint32_t, x->problem->block_count);
+    *exec = by->exec ? ARENA_NEW(&x->work, uint32_t, x->problem->tile_count + (size_t)1) : NULL;
+    if (!*home || (by->exec && !*exec)) return FCP_E_NO_MEMORY;
+    fcp_code code = place_input_of(x, &in);
+    if (!code) code = by->place(x, &in, *home);
+    if (!code && x->other_work && !x->tile_rank) code = masks_balance(x, &in, *home);
+    if (!code && *exec) code = by->exec(x, *home, *exec);
+    if (code) return code;
+    if (!*exec) *exec = x->tile_rank;
+    if (x->program->equal && strategy_keeps_homes(x->program)) code = place_check_equal(x, *home);
+    else if (x->program->equal) code = place_equal(x, home, exec);
+    return !code && may_rename(x) ? place_on_rails(x, *home, *exec) : code;
+}
+
+fcp_code strategy_place(planning *x) {
+    const strategy *by = strategy_of(x);
+    uint32_t *home, *exec;
+    fcp_code code = program_has_groups(x->program) ? heads_place_between(x, by, &home, &exec)
+                                                   : place_alone(x, &home, &exec);
+    placement *made = code ? NULL : ARENA_NEW(&x->work, placement, 1);
+    if (code) return code;
+    if (!made) return FCP_E_NO_MEMORY;
+    if (exec && !moves(x->problem, home, exec)) exec = NULL;
+    *made = (placement){.home = home, .exec = exec, .tile_q = x->problem->tile_q, .route = by->route,
+                        .relay = x->program->relay && !by->route, .spread = spreads(x)};
+    if (exec && x->sharing) share_heads(x, made);
+    x->placement = made;
+    return FCP_OK;
+}

@@ -1,0 +1,235 @@
+/* initial_given_homes.c: an initial partition where homes are given: ranks with too much work give rows to others.
+ *
+ * Requires: what dcp.h says of a dcp_input, with fixed homes.
+ * Gives: a rank for every tile. Ranks over the cap on pairs have given away what others had room for, as far as rows
+ *     and their tiles allow; rebalance_tiles.c does the rest.
+ * Cost: O(receivers x rows of ranks that give), and O(tiles) for each node.
+ * Units: pairs; bytes, where one between nodes counts `net` times.
+ *
+ * A row that runs at home costs nothing but the keys that it reads. If it is given away, its queries travel, its result
+ * comes back, and its keys go where it went. A second row that reads the same keys then brings its queries alone. So a
+ * rank that has room takes one row after another, always the one that costs fewest bytes for each pair:
+ *
+ *     bytes   of Q and the result, and of the keys that are not there yet
+ *     pairs   of the row; but no more than the giver has too many, and than the taker has room for
+ *
+ * If that is only part of a row, the tiles whose keys are there come first. The first row at a rank brings so many keys
+ * that a strip of rows by these keys, if it filled the room, would have fewest bytes on its edges.
+ *
+ * Ranks take from their own node first, then from others.
+ */
+#include <string.h>
+
+#include "compiler/base/integers.h"
+#include "compiler/place/dcp/dcp.h"
+
+typedef struct giving {
+    const dcp_input *in;
+    const dcp_columns *c;
+    dcp_partition *out;
+    uint64_t *excess;  /* per rank: pairs over the cap */
+    uint64_t *left;    /* per row: pairs that still run at its home */
+    /* of the rank that takes, per row: bytes of keys to bring, and pairs for which none need be brought */
+    uint64_t *missing, *there;
+    uint8_t *has;      /* per block: its keys are at the rank that takes */
+    uint32_t *in_node; /* per block: node + 1 for the last node looked at that has its keys */
+    uint32_t *near, nears; /* tiles that ran in that node before its ranks took any */
+    uint32_t *row, rows; /* that may be given at all */
+    uint64_t most_tile; /* pairs of the fullest tile */
+} giving;
+
+/* A row, and what of it is taken. */
+typedef struct offer {
+    uint32_t q;
+    bool there;            /* only tiles whose keys are at the rank that takes */
+    uint64_t bytes, pairs;
+} offer;
+
+static uint32_t node_of(const giving *g, uint32_t rank) { return rank / g->in->gpus; }
+
+/* What it costs to bring block k's keys to a rank of the node at hand. */
+static uint64_t key_bytes(const giving *g, uint32_t k, uint32_t node) {
+    return g->in->block[k].kv * (g->in_node[k] == node + 1 ? 1 : g->in->net);
+}
+
+/* --- what is where ------------------------------------------------------------------------------------------------ */
+
+/* Finds which keys the ranks of a node have, and which tiles run there. */
+static void find_keys_of_node(giving *g, uint32_t node) {
+    const dcp_input *in = g->in;
+    const uint32_t tiles = in->tile_start[in->blocks], first = node * in->gpus;
+    for (uint32_t k = 0; k < in->blocks; k++)
+        if (node_of(g, in->fixed[k]) == node) g->in_node[k] = node + 1;
+    g->nears = 0;
+    for (uint32_t t = 0; t < tiles; t++) {
+        if (g->out->exec[t] - first >= in->gpus) continue; /* also what is below first */
+        g->in_node[in->tile_k[t]] = node + 1;
+        g->near[g->nears++] = t;
+    }
+}
+
+/* Block k's keys are at the rank that takes: its readers need not bring them. */
+static void bring_keys(giving *g, uint32_t k, uint32_t node) {
+    const uint64_t bytes = key_bytes(g, k, node);
+    if (g->has[k]) return;
+    g->has[k] = 1;
+    g->in_node[k] = node + 1;
+    for (uint32_t i = g->c->start[k]; i < g->c->start[k + 1]; i++) {
+        const uint32_t t = g->c->tile[i], q = g->c->tile_q[t];
+        if (g->out->exec[t] != g->in->fixed[q]) continue;
+        g->missing[q] -= bytes;
+        g->there[q] += g->in->tile_pairs[t];
+    }
+}
+
+/* Begins with a rank that takes: finds which keys it has, and so what each row would bring. */
+static void begin_rank(giving *g, uint32_t rank) {
+    const dcp_input *in = g->in;
+    const uint32_t node = node_of(g, rank);
+    for (uint32_t k = 0; k < in->blocks; k++) g->has[k] = in->fixed[k] == rank;
+    for (uint32_t i = 0; i < g->nears; i++) /* nobody else has taken for it since */
+        if (g->out->exec[g->near[i]] == rank) g->has[in->tile_k[g->near[i]]] = 1;
+    for (uint32_t i = 0; i < g->rows; i++) {
+        const uint32_t q = g->row[i];
+        g->missing[q] = g->there[q] = 0;
+        for (uint32_t t = in->tile_start[q]; t < in->tile_start[q + 1]; t++) {
+            if (g->out->exec[t] != in->fixed[q]) continue;
+            if (g->has[in->tile_k[t]]) g->there[q] += in->tile_pairs[t];
+            else g->missing[q] += key_bytes(g, in->tile_k[t], node);
+        }
+    }
+}
+
+/* --- rows that are given ------------------------------------------------------------------------------------------ */
+
+/* Fewer bytes for each pair; of equals, more pairs. */
+static bool is_better(const offer *a, const offer *b) {
+    const unsigned __int128 x = (unsigned __int128)a->bytes * b->pairs, y = (unsigned __int128)b->bytes * a->pairs;
+    return !b->pairs || x < y || (x == y && a->pairs > b->pairs);
+}
+
+/* The row that costs least for each pair. pairs = 0: there is none. */
+static offer find_offer(const giving *g, uint32_t to, uint64_t room) {
+    const dcp_input *in = g->in;
+    offer best = {0};
+    for (uint32_t i = 0; i < g->rows; i++) {
+        const uint32_t q = g->row[i], from = in->fixed[q];
+        if (from == to || !g->excess[from] || !g->left[q]) continue;
+        const uint64_t far = node_of(g, from) == node_of(g, to) ? 1 : in->net;
+        const bool whole = g->left[q] <= room && g->left[q] <= 2 * g->excess[from];
+        offer all = {q, false, 0, whole ? g->left[q] : min_u64(room, g->excess[from])};
+        offer some = {q, true, in->block[q].part * far, min_u64(g->there[q], all.pairs)};
+        all.bytes = (whole ? in->block[q].whole : in->block[q].part) * far +
+                    (whole ? g->missing[q] : (uint64_t)((unsigned __int128)g->missing[q] * all.pairs / g->left[q]));
+        if (all.pairs && is_better(&all, &best)) best = all;
+        if (some.pairs && some.pairs < all.pairs && is_better(&some, &best)) best = some;
+    }
+    return best;
+}
+
+/* The pairs of a row in a strip of `pairs` pairs whose edges have fewest bytes: rows x keys, where a key costs its K
+ * and V and a row its Q and a result. The best number of keys is sqrt(tiles x bytes of a row / bytes of a key). */
+static uint64_t best_width(const giving *g, uint32_t q, uint64_t pairs) {
+    const uint64_t tiles = pairs / (g->most_tile ? g->most_tile : 1), kv = g->in->block[q].kv ? g->in->block[q].kv : 1;
+    uint64_t width = 1;
+    while (width * width * kv < tiles * g->in->block[q].part) width++;
+    return width * g->most_tile;
+}
+
+/* Tile t is computed at rank `to`. */
+static void move_tile(giving *g, uint32_t t, uint32_t to, uint32_t node) {
+    const dcp_input *in = g->in;
+    const uint32_t q = g->c->tile_q[t], from = in->fixed[q];
+    const uint64_t pairs = in->tile_pairs[t];
+    bring_keys(g, in->tile_k[t], node);
+    g->out->exec[t] = to;
+    g->out->load[from] -= pairs;
+    g->out->load[to] += pairs;
+    g->excess[from] -= min_u64(pairs, g->excess[from]);
+    g->left[q] -= pairs;
+    g->there[q] -= pairs;
+}
+
+/* Takes the tiles of an offer, first those whose keys are there; returns their pairs. */
+static uint64_t take_offer(giving *g, const offer *o, uint32_t to, uint64_t room) {
+    const dcp_input *in = g->in;
+    const uint32_t node = node_of(g, to);
+    uint64_t enough = o->pairs, taken = 0;
+    if (!o->there && !g->there[o->q] && o->pairs < g->left[o->q]) enough = min_u64(enough, best_width(g, o->q, room));
+    for (int there = 1; there >= !!o->there; there--)
+        for (uint32_t t = in->tile_start[o->q]; t < in->tile_start[o->q + 1]; t++) {
+            if (g->out->exec[t] != in->fixed[o->q] || g->has[in->tile_k[t]] != there) continue;
+            if (taken >= enough || in->tile_pairs[t] > room - taken) continue;
+            taken += in->tile_pairs[t];
+            move_tile(g, t, to, node);
+        }
+    return taken;
+}
+
+/* A rank takes rows until it is full, or nobody has too much. */
+static void fill_rank(giving *g, uint32_t to) {
+    const uint64_t cap = g->in->pair_cap;
+    begin_rank(g, to);
+    while (g->out->load[to] < cap) {
+        const uint64_t room = cap - g->out->load[to];
+        const offer best = find_offer(g, to, room);
+        if (!best.pairs || !take_offer(g, &best, to, room)) return;
+    }
+}
+
+/* --- all of it ---------------------------------------------------------------------------------------------------- */
+
+/* Lists the rows that may be given: those of ranks over the cap, in one node, or in all (FCP_NONE). */
+static void list_rows(giving *g, uint32_t node) {
+    const dcp_input *in = g->in;
+    g->rows = 0;
+    for (uint32_t q = 0; q < in->blocks; q++)
+        if (g->excess[in->fixed[q]] && g->left[q] && (node == FCP_NONE || node_of(g, in->fixed[q]) == node))
+            g->row[g->rows++] = q;
+}
+
+static fcp_code take_turns(giving *g, bool own_node) {
+    const dcp_input *in = g->in;
+    for (uint32_t first = 0; first < in->ranks; first += in->gpus) {
+        if (fcp_stop_asked(in->stop)) return FCP_E_INTERRUPTED;
+        list_rows(g, own_node ? first / in->gpus : FCP_NONE);
+        if (!g->rows) continue;
+        find_keys_of_node(g, first / in->gpus);
+        for (uint32_t r = first; r < first + in->gpus && r < in->ranks; r++)
+            if (g->out->load[r] < in->pair_cap) fill_rank(g, r);
+    }
+    return FCP_OK;
+}
+
+static bool open_giving(giving *g, arena *scratch) {
+    const size_t n = g->in->blocks + (size_t)1;
+    g->excess = ARENA_ZNEW(scratch, uint64_t, g->in->ranks);
+    g->left = ARENA_ZNEW(scratch, uint64_t, n);
+    g->missing = ARENA_ZNEW(scratch, uint64_t, n);
+    g->there = ARENA_ZNEW(scratch, uint64_t, n);
+    g->has = ARENA_ZNEW(scratch, uint8_t, n);
+    g->in_node = ARENA_ZNEW(scratch, uint32_t, n);
+    g->row = ARENA_NEW(scratch, uint32_t, n);
+    g->near = ARENA_NEW(scratch, uint32_t, g->in->tile_start[g->in->blocks] + (size_t)1);
+    return g->excess && g->left && g->missing && g->there && g->has && g->in_node && g->row && g->near;
+}
+
+fcp_code dcp_initial_given_homes(const dcp_input *in, const dcp_columns *c, arena *scratch, dcp_partition *out) {
+    giving g = {.in = in, .c = c, .out = out};
+    if (!open_giving(&g, scratch)) return FCP_E_NO_MEMORY;
+    memset(out->load, 0, in->ranks * sizeof *out->load);
+    memset(out->held, 0, in->ranks * sizeof *out->held);
+    for (uint32_t q = 0; q < in->blocks; q++) {
+        const uint32_t home = out->home[q] = in->fixed[q];
+        out->held[home] += in->block[q].tokens;
+        for (uint32_t t = in->tile_start[q]; t < in->tile_start[q + 1]; t++) {
+            out->exec[t] = home;
+            out->load[home] += in->tile_pairs[t];
+            g.left[q] += in->tile_pairs[t];
+            if (in->tile_pairs[t] > g.most_tile) g.most_tile = in->tile_pairs[t];
+        }
+    }
+    for (uint32_t r = 0; r < in->ranks; r++) g.excess[r] = sub_sat(out->load[r], in->pair_cap);
+    fcp_code code = take_turns(&g, true);
+    return code ? code : take_turns(&g, false);
+}

@@ -1,0 +1,603 @@
+/* initial_partition.c: an initial partition by greedy growing: sequences are placed whole where they fit, and those
+ * that are too heavy are cut into strips.
+ *
+ * Requires: what dcp.h says of a dcp_input.
+ * Gives: a home for every block and a rank for every tile. No rank is over a cap, unless what was left fitted nowhere.
+ * Cost: O(ranks of a component x its tiles), and O(components x ranks).
+ * Units: pairs, tokens, bytes.
+ *
+ * A component is a sequence, perhaps with blocks that it shares with others (dcp.h). If it lies on one rank, it moves
+ * nothing.
+ *
+ *   1. Strips. If a component fits on no rank, empty ranks take strips of its rows, one after the other. A strip starts
+ *      with the component's last row, and grows by the row that adds least to the cut around it: the keys that the row
+ *      brings, less those whose other users have all come in before. So the rows of a window mask leave as runs, and of
+ *      a causal mask the last ones leave first. What is left at the end are rows that see few keys, and cost little.
+ *   2. A strip for several ranks. Rows that see very many keys are given to s ranks at once, each of which takes a
+ *      segment of the keys. That costs s - 1 copies of Q and results, and saves copies of the keys. Of s = 1, 2, ...
+ *      the one with fewest bytes for each pair is taken.
+ *   3. What is left of these components, and all others, the largest first: each goes whole to the rank where it leaves
+ *      most room, so that all ranks keep some room for refinement.
+ *   4. If something then fits nowhere, both caps are tight: ranks that strips have filled with pairs have room for
+ *      tokens that nothing fits into. So all starts again with smaller strips, as long as there are ranks for all of
+ *      them. If that does not help either, components go where they fit most tightly, and some in parts.
+ *
+ * Wide rows. A few rows may see very many more keys than others do, such as the last rows of causal_blockwise. Their
+ * tiles run where the keys are, and count as work of the blocks that hold those.
+ */
+#include <string.h>
+
+#include "compiler/base/group.h"
+#include "compiler/base/integers.h"
+#include "compiler/base/sort.h"
+#include "compiler/base/union_find.h"
+#include "compiler/place/dcp/dcp.h"
+
+typedef struct building {
+    const dcp_input *in;
+    const dcp_columns *c;
+    dcp_partition *out;
+    uint64_t *work;             /* per block: pairs of its row */
+    uint32_t *user_start, *user; /* per block: the blocks whose row or home needs its keys */
+    uint32_t *homeless;         /* per block: how many of these have no home yet */
+    int64_t *keys;              /* per block: bytes of all keys that its row and its home need */
+    uint64_t *order, *other;    /* components by what is left of them; to sort with */
+    uint32_t *last_node;        /* per component: where it was given ranks last */
+    uint32_t *left, left_count; /* blocks of the component at hand that have no home yet, ascending */
+    uint64_t left_work, left_tokens;
+    uint32_t node;              /* where the component at hand was given ranks last */
+    /* the strip at hand */
+    uint32_t *pick, picks;
+    uint64_t pick_work, pick_tokens;
+    int64_t *extra;             /* per block: bytes by which its row in the strip makes the cut around it larger */
+    uint32_t *outside;          /* per block: how many of its users have no home and are not in the strip */
+    uint8_t *have, *picked;     /* per block: its keys are there; its row is in the strip */
+    uint32_t *here, here_count; /* the blocks whose keys are there */
+    uint64_t *column;           /* per block: pairs of its column within the strip */
+    uint32_t *segment;          /* per block: the segment of its column */
+    uint32_t *ranks;            /* that get the strip */
+    uint64_t strip_cap;         /* pairs of a strip for one rank */
+    uint32_t *empty;            /* per node: its empty ranks */
+    bool short_of_ranks;        /* something that fits on no rank found none that is empty */
+} building;
+
+static bool fits(const building *b, uint32_t r, uint64_t work, uint64_t tokens) {
+    return b->out->load[r] + work <= b->in->pair_cap && b->out->held[r] + tokens <= b->in->token_cap;
+}
+static bool is_empty(const building *b, uint32_t r) { return !b->out->load[r] && !b->out->held[r]; }
+
+/* --- components --------------------------------------------------------------------------------------------------- */
+
+fcp_code dcp_find_components(const dcp_input *in, dcp_columns *c, arena *scratch) {
+    uint32_t n = in->blocks, *parent = ARENA_NEW(scratch, uint32_t, n + (size_t)1);
+    uint32_t *component = ARENA_NEW(scratch, uint32_t, n + (size_t)1);
+    if (!parent || !component) return FCP_E_NO_MEMORY;
+    for (uint32_t i = 0; i < n; i++) parent[i] = i;
+    for (uint32_t q = 0; q < n; q++)
+        for (uint32_t t = in->tile_start[q]; t < in->tile_start[q + 1]; t++) union_join(parent, q, in->tile_k[t]);
+    c->components = union_number(parent, n, component);
+    return group_new(scratch, component, sizeof *component, n, c->components, in->stop, &c->first, &c->member);
+}
+
+/* Lists the blocks of a component that have no home yet. */
+static void list_left(building *b, uint32_t component) {
+    b->left_count = 0;
+    b->left_work = b->left_tokens = 0;
+    for (uint32_t i = b->c->first[component]; i < b->c->first[component + 1]; i++) {
+        uint32_t q = b->c->member[i];
+        if (b->out->home[q] != FCP_NONE) continue;
+        b->left[b->left_count++] = q;
+        b->left_work += b->work[q];
+        b->left_tokens += b->in->block[q].tokens;
+    }
+}
+
+/* --- strips ------------------------------------------------------------------------------------------------------- */
+
+/* Lists the users of each block's keys: the blocks whose rows see them, but for tiles that run where the keys are; and
+ * the block itself, because the keys are at its home. */
+static fcp_code find_users(building *b, arena *scratch) {
+    const dcp_input *in = b->in;
+    const uint32_t n = in->blocks;
+    uint32_t count = 0;
+    b->user_start = ARENA_NEW(scratch, uint32_t, n + (size_t)1);
+    b->user = ARENA_NEW(scratch, uint32_t, in->tile_start[n] + (size_t)n + 1);
+    if (!b->user_start || !b->user) return FCP_E_NO_MEMORY;
+    for (uint32_t k = 0; k < n; k++) {
+        bool own = false;
+        b->user_start[k] = count;
+        for (uint32_t i = b->c->start[k]; i < b->c->start[k + 1]; i++) {
+            const uint32_t t = b->c->tile[i], q = b->c->tile_q[t];
+            if (dcp_runs_at_keys(in, b->c, t)) continue;
+            b->user[count++] = q;
+            own |= q == k;
+        }
+        if (!own) b->user[count++] = k;
+        for (uint32_t i = b->user_start[k]; i < count; i++) b->keys[b->user[i]] += (int64_t)in->block[k].kv;
+    }
+    b->user_start[n] = count;
+    return FCP_OK;
+}
+
+/* The keys of block k are at the strip's rank from now on. */
+static void bring_keys(building *b, uint32_t k) {
+    if (b->have[k]) return;
+    b->have[k] = 1;
+    b->here[b->here_count++] = k;
+    for (uint32_t i = b->user_start[k]; i < b->user_start[k + 1]; i++)
+        b->extra[b->user[i]] -= (int64_t)b->in->block[k].kv;
+}
+
+/* A user of block k's keys has come into the strip. If one is left outside, the cut becomes smaller when that comes in,
+ * too. */
+static void take_in_user(building *b, uint32_t k) {
+    if (--b->outside[k] != 1) return;
+    for (uint32_t i = b->user_start[k]; i < b->user_start[k + 1]; i++)
+        if (b->out->home[b->user[i]] == FCP_NONE && !b->picked[b->user[i]])
+            b->extra[b->user[i]] -= (int64_t)b->in->block[k].kv;
+}
+
+/* Starts a strip at a rank, which may hold rows of the component already. FCP_NONE: the rank is empty. */
+static void start_strip(building *b, uint32_t component, uint32_t rank) {
+    const dcp_input *in = b->in;
+    for (uint32_t i = 0; i < b->here_count; i++) b->have[b->here[i]] = 0;
+    b->here_count = b->picks = 0;
+    b->pick_work = b->pick_tokens = 0;
+    for (uint32_t i = b->c->first[component]; i < b->c->first[component + 1]; i++) {
+        const uint32_t k = b->c->member[i];
+        b->extra[k] = b->keys[k];
+        b->outside[k] = b->homeless[k];
+        b->picked[k] = 0;
+    }
+    for (uint32_t i = b->c->first[component]; i < b->c->first[component + 1]; i++) {
+        const uint32_t k = b->c->member[i];
+        if (b->outside[k] != 1) continue;
+        uint32_t last = b->user_start[k];
+        while (b->out->home[b->user[last]] != FCP_NONE) last++;
+        b->extra[b->user[last]] -= (int64_t)in->block[k].kv;
+    }
+    if (rank == FCP_NONE || is_empty(b, rank)) return;
+    for (uint32_t i = b->c->first[component]; i < b->c->first[component + 1]; i++) {
+        uint32_t q = b->c->member[i];
+        if (b->out->home[q] == rank) bring_keys(b, q);
+        for (uint32_t t = in->tile_start[q]; t < in->tile_start[q + 1]; t++)
+            if (b->out->exec[t] == rank && !dcp_runs_at_keys(in, b->c, t)) bring_keys(b, in->tile_k[t]);
+    }
+}
+
+/* The row that comes next into the strip, up to so much work and so many tokens; FCP_NONE: there is none. See
+ * grow_strip. */
+static uint32_t next_row(const building *b, uint64_t work, uint64_t tokens) {
+    const dcp_input *in = b->in;
+    const bool seed = !b->here_count;
+    uint32_t best = FCP_NONE;
+    int64_t bar = INT64_MAX, least = INT64_MAX; /* rows that add more than `bar` to the cut are not looked at */
+    for (uint32_t i = 0; i < b->left_count; i++) {
+        const uint32_t q = b->left[i];
+        if (b->extra[q] > bar || b->picked[q]) continue;
+        if (b->extra[q] < least) least = b->extra[q];
+        if (b->pick_work + b->work[q] > work || b->pick_tokens + in->block[q].tokens > tokens) continue;
+        if (best != FCP_NONE && !seed && b->extra[q] == b->extra[best] && b->work[q] < b->work[best]) continue;
+        best = q;
+        if (!seed) bar = b->extra[q];
+    }
+    if (seed || best == FCP_NONE || b->extra[best] <= 0) return best;
+    const bool rest_fits = b->left_work - b->pick_work <= in->pair_cap &&
+                           b->left_tokens - b->pick_tokens <= in->token_cap;
+    return b->extra[best] > least || rest_fits ? FCP_NONE : best;
+}
+
+/* Adds rows to the strip until it has `work` and `tokens`: first the last one, then those that add least to the cut, of
+ * these the heaviest, of these the last. A row that makes the cut larger is not added if all that is left of the
+ * component fits on one rank, or if some row that does not fit would make it larger by less. */
+static void grow_strip(building *b, uint64_t work, uint64_t tokens) {
+    const dcp_input *in = b->in;
+    for (uint32_t q = next_row(b, work, tokens); q != FCP_NONE; q = next_row(b, work, tokens)) {
+        b->picked[q] = 1;
+        b->pick[b->picks++] = q;
+        b->pick_work += b->work[q];
+        b->pick_tokens += in->block[q].tokens;
+        bool own = false;
+        for (uint32_t t = in->tile_start[q]; t < in->tile_start[q + 1]; t++) {
+            const uint32_t k = in->tile_k[t];
+            if (dcp_runs_at_keys(in, b->c, t)) continue;
+            own |= k == q;
+            bring_keys(b, k);
+            take_in_user(b, k);
+        }
+        if (own) continue;
+        bring_keys(b, q);
+        take_in_user(b, q);
+    }
+}
+
+/* Divides the keys of the strip into s segments of about equal work; returns the bytes of the copies of Q and results.
+ * The blocks of a component are in the order of their positions, so the loop over them goes along the keys. */
+static uint64_t cut_keys(building *b, uint32_t component, uint32_t s) {
+    const dcp_input *in = b->in;
+    uint64_t before = 0, bytes = 0;
+    for (uint32_t i = 0; i < b->here_count; i++) b->column[b->here[i]] = 0;
+    for (uint32_t i = 0; i < b->picks; i++)
+        for (uint32_t t = in->tile_start[b->pick[i]]; t < in->tile_start[b->pick[i] + 1]; t++)
+            if (!dcp_runs_at_keys(in, b->c, t)) b->column[in->tile_k[t]] += in->tile_pairs[t];
+    for (uint32_t i = b->c->first[component]; i < b->c->first[component + 1]; i++) {
+        const uint32_t k = b->c->member[i];
+        if (!b->have[k]) continue;
+        const uint64_t middle = before + b->column[k] / 2;
+        const uint64_t at = b->pick_work ? (uint64_t)((unsigned __int128)middle * s / b->pick_work) : 0;
+        b->segment[k] = at < s ? (uint32_t)at : s - 1;
+        before += b->column[k];
+    }
+    for (uint32_t i = 0; i < b->picks; i++) {
+        uint32_t parts = 0, last = FCP_NONE;
+        for (uint32_t t = in->tile_start[b->pick[i]]; t < in->tile_start[b->pick[i] + 1]; t++)
+            if (!dcp_runs_at_keys(in, b->c, t) && b->segment[in->tile_k[t]] != last) {
+                last = b->segment[in->tile_k[t]];
+                parts++;
+            }
+        if (parts > 1) bytes += (parts - 1) * in->block[b->pick[i]].part;
+    }
+    return bytes;
+}
+
+static void run_tile(building *b, uint32_t t, uint32_t rank) {
+    b->out->exec[t] = rank;
+    b->out->load[rank] += b->in->tile_pairs[t];
+}
+
+/* Gives a block its home. Tiles of wide rows that use its keys run there. */
+static void set_home(building *b, uint32_t k, uint32_t home) {
+    bool own = false;
+    b->out->home[k] = home;
+    b->out->held[home] += b->in->block[k].tokens;
+    for (uint32_t t = b->in->tile_start[k]; t < b->in->tile_start[k + 1]; t++) {
+        if (dcp_runs_at_keys(b->in, b->c, t)) continue;
+        b->homeless[b->in->tile_k[t]]--;
+        own |= b->in->tile_k[t] == k;
+    }
+    if (!own) b->homeless[k]--;
+    for (uint32_t i = b->c->start[k]; i < b->c->start[k + 1]; i++)
+        if (dcp_runs_at_keys(b->in, b->c, b->c->tile[i])) run_tile(b, b->c->tile[i], home);
+}
+
+/* Gives a block its home, and runs its row there. */
+static void place_block_at(building *b, uint32_t q, uint32_t rank) {
+    set_home(b, q, rank);
+    for (uint32_t t = b->in->tile_start[q]; t < b->in->tile_start[q + 1]; t++)
+        if (!dcp_runs_at_keys(b->in, b->c, t)) run_tile(b, t, rank);
+}
+
+/* Gives the strip to s ranks. A block's home is the rank of its own keys' segment, if that has room for its tokens. But
+ * if another rank of the strip has much more work, that becomes the home, so that room for tokens stays where there is
+ * room for work. */
+static void give_strip(building *b, uint32_t s) {
+    const dcp_input *in = b->in;
+    for (uint32_t i = 0; i < b->picks; i++) {
+        uint32_t q = b->pick[i];
+        for (uint32_t t = in->tile_start[q]; t < in->tile_start[q + 1]; t++)
+            if (!dcp_runs_at_keys(in, b->c, t)) run_tile(b, t, b->ranks[s > 1 ? b->segment[in->tile_k[t]] : 0]);
+    }
+    for (uint32_t i = 0; i < b->picks; i++) {
+        uint32_t q = b->pick[i], home = b->ranks[s > 1 ? b->segment[q] : 0];
+        for (uint32_t k = 0; k < s; k++) {
+            const uint32_t r = b->ranks[k];
+            const bool full = b->out->held[home] + in->block[q].tokens > in->token_cap;
+            if (full ? b->out->held[r] < b->out->held[home]
+                     : b->out->load[r] > b->out->load[home] + in->pair_cap / 4 &&
+                           b->out->held[r] + in->block[q].tokens <= in->token_cap)
+                home = r;
+        }
+        set_home(b, q, home);
+    }
+}
+
+/* --- which ranks -------------------------------------------------------------------------------------------------- */
+
+/* Chooses up to s empty ranks for a strip, of one node after another. The first node is the one where the component got
+ * ranks before. Else it is the node whose empty ranks are enough for all that is left of the component, with as few of
+ * them as can be; or if none has enough, the one with most. */
+static uint32_t choose_empty(building *b, uint32_t s) {
+    const dcp_input *in = b->in;
+    const uint32_t nodes = (in->ranks + in->gpus - 1) / in->gpus;
+    const uint64_t left = max_u64(dcp_share(b->left_work, in->pair_cap), dcp_share(b->left_tokens, in->token_cap));
+    const uint64_t wanted = (left + DCP_ONE - 1) / DCP_ONE;
+    uint32_t count = 0, node = b->node;
+    memset(b->empty, 0, nodes * sizeof *b->empty);
+    for (uint32_t r = 0; r < in->ranks; r++) b->empty[r / in->gpus] += is_empty(b, r);
+    while (count < s) {
+        if (node == FCP_NONE || !b->empty[node]) {
+            uint32_t best = 0;
+            for (uint32_t v = 0; v < nodes; v++) {
+                const uint32_t e = b->empty[v];
+                if (e && (!best || (e >= wanted ? best < wanted || e < best : best < wanted && e > best))) {
+                    best = e;
+                    node = v;
+                }
+            }
+            if (!best) break;
+        }
+        for (uint32_t r = node * in->gpus; r < (node + 1) * in->gpus && r < in->ranks && count < s; r++)
+            if (is_empty(b, r)) b->ranks[count++] = r;
+        b->empty[node] = 0;
+    }
+    return count;
+}
+
+/* The least number whose dcp_share of the cap is `share`. */
+static uint64_t least_with_share(uint64_t share, uint64_t cap) {
+    return (uint64_t)(((unsigned __int128)share * (cap ? cap : 1) + DCP_ONE - 1) / DCP_ONE);
+}
+
+/* Worst fit: the rank from `first` to `end` - 1 where this fits and leaves most room of the scarcer kind, pairs or
+ * tokens. load_most and held_most are what a better rank than the best so far has at most; so most ranks cost no
+ * division. */
+static uint32_t worst_fit(const building *b, uint64_t work, uint64_t tokens, uint32_t first, uint32_t end) {
+    const dcp_input *in = b->in;
+    const uint64_t *load = b->out->load, *held = b->out->held;
+    uint32_t best = FCP_NONE;
+    if (work > in->pair_cap || tokens > in->token_cap) return best;
+    uint64_t load_most = in->pair_cap - work, held_most = in->token_cap - tokens;
+    const uint64_t pair_room = load_most, token_room = held_most;
+    for (uint32_t r = first; r < end; r++) {
+        if (load[r] > load_most || held[r] > held_most) continue;
+        const uint64_t more =
+            1 + min_u64(dcp_share(pair_room - load[r], in->pair_cap), dcp_share(token_room - held[r], in->token_cap));
+        const uint64_t pairs = least_with_share(more, in->pair_cap), kept = least_with_share(more, in->token_cap);
+        best = r;
+        if (pairs > pair_room || kept > token_room) break;
+        load_most = pair_room - pairs, held_most = token_room - kept;
+    }
+    return best;
+}
+
+/* The rank where this fits and leaves least room (best fit) or, if `loose`, most: in a node, or anywhere (FCP_NONE). */
+static uint32_t choose_rank(const building *b, uint64_t work, uint64_t tokens, uint32_t node, bool loose) {
+    const dcp_input *in = b->in;
+    uint32_t best = FCP_NONE, first = node == FCP_NONE ? 0 : node * in->gpus;
+    uint32_t end = node == FCP_NONE || first + in->gpus > in->ranks ? in->ranks : first + in->gpus;
+    uint64_t best_rest = 0;
+    if (loose) return worst_fit(b, work, tokens, first, end);
+    for (uint32_t r = first; r < end; r++) {
+        if (!fits(b, r, work, tokens)) continue;
+        uint64_t x = dcp_share(in->pair_cap - b->out->load[r] - work, in->pair_cap);
+        uint64_t y = dcp_share(in->token_cap - b->out->held[r] - tokens, in->token_cap);
+        uint64_t rest = x * x + y * y;
+        if (best == FCP_NONE || rest < best_rest) best_rest = rest, best = r;
+    }
+    return best;
+}
+
+/* Does what is left of the component at hand fit on any rank? */
+static bool fits_any(const building *b) {
+    uint32_t r = 0;
+    while (r < b->in->ranks && !fits(b, r, b->left_work, b->left_tokens)) r++;
+    return r < b->in->ranks;
+}
+
+/* The rank with most room of the scarcer kind. */
+static uint32_t roomiest(const building *b) {
+    const dcp_input *in = b->in;
+    uint32_t best = 0;
+    uint64_t most = 0;
+    for (uint32_t r = 0; r < in->ranks; r++) {
+        const uint64_t room = min_u64(dcp_share(sub_sat(in->pair_cap, b->out->load[r]), in->pair_cap),
+                                      dcp_share(sub_sat(in->token_cap, b->out->held[r]), in->token_cap));
+        if (room > most) most = room, best = r;
+    }
+    return best;
+}
+
+/* --- the placement ------------------------------------------------------------------------------------------------ */
+
+/* Takes back what was picked and brought since a strip had so many rows, and so many keys were there. */
+static void shrink_strip(building *b, uint32_t picks, uint32_t here) {
+    for (; b->picks > picks; b->picks--) {
+        b->pick_work -= b->work[b->pick[b->picks - 1]];
+        b->pick_tokens -= b->in->block[b->pick[b->picks - 1]].tokens;
+    }
+    while (b->here_count > here) b->have[b->here[--b->here_count]] = 0;
+}
+
+/* Gives a strip of the component to one or several empty ranks; false: there is none. A strip for more ranks begins
+ * with the rows of the strip for fewer, so all of them are found in one go. */
+static bool strip_for_empty(building *b, uint32_t component) {
+    const dcp_input *in = b->in;
+    uint32_t most = choose_empty(b, DCP_TOGETHER), best = 0, picks = 0, here = 0;
+    uint64_t best_bytes = 0, best_work = 0;
+    if (!most) return false;
+    start_strip(b, component, FCP_NONE);
+    for (uint32_t s = 1; s <= most; s++) {
+        grow_strip(b, b->strip_cap * s, in->token_cap * s);
+        uint64_t bytes = s > 1 ? cut_keys(b, component, s) : 0;
+        for (uint32_t i = 0; i < b->here_count; i++) bytes += in->block[b->here[i]].kv;
+        if (!b->pick_work) continue;
+        if (best && (unsigned __int128)bytes * best_work >= (unsigned __int128)best_bytes * b->pick_work) break;
+        best = s;
+        best_bytes = bytes;
+        best_work = b->pick_work;
+        picks = b->picks;
+        here = b->here_count;
+    }
+    if (!best) return false;
+    shrink_strip(b, picks, here);
+    if (best > 1) cut_keys(b, component, best);
+    choose_empty(b, best);
+    give_strip(b, best);
+    b->node = b->ranks[best - 1] / in->gpus;
+    return true;
+}
+
+/* Gives part of the component to the rank with most room. If not even a row fits there, the last row goes where it is
+ * over the caps by least. */
+static void strip_for_any(building *b, uint32_t component) {
+    const dcp_input *in = b->in;
+    uint32_t r = b->ranks[0] = roomiest(b);
+    start_strip(b, component, r);
+    grow_strip(b, sub_sat(in->pair_cap, b->out->load[r]), sub_sat(in->token_cap, b->out->held[r]));
+    if (!b->picks) {
+        uint32_t q = b->left[b->left_count - 1];
+        for (uint32_t i = 0; i < in->ranks; i++) /* tokens count first, for tiles can be moved again */
+            if (b->out->held[i] + in->block[q].tokens <= in->token_cap &&
+                (b->out->held[r] + in->block[q].tokens > in->token_cap || b->out->load[i] < b->out->load[r]))
+                r = i;
+        place_block_at(b, q, r);
+        return;
+    }
+    give_strip(b, 1);
+}
+
+/* Places what is left of a component: whole, if it fits. If it does not, returns false if `loose`; else it is
+ * divided. */
+static bool place_rest(building *b, uint32_t component, bool loose) {
+    for (list_left(b, component); b->left_count; list_left(b, component)) {
+        uint32_t r = b->node == FCP_NONE ? FCP_NONE : choose_rank(b, b->left_work, b->left_tokens, b->node, loose);
+        if (r == FCP_NONE) r = choose_rank(b, b->left_work, b->left_tokens, FCP_NONE, loose);
+        for (uint32_t i = 0; i < b->left_count && r != FCP_NONE; i++) place_block_at(b, b->left[i], r);
+        if (r == FCP_NONE && loose) return false;
+        if (r == FCP_NONE) strip_for_any(b, component);
+    }
+    return true;
+}
+
+/* Sorts the components by what is left of them, the largest first. */
+static void sort_components(building *b) {
+    for (uint32_t i = 0; i < b->c->components; i++) {
+        list_left(b, i);
+        b->order[i] = max_u64(dcp_share(b->left_work, b->in->pair_cap), dcp_share(b->left_tokens, b->in->token_cap));
+    }
+    order_falling(b->order, b->other, b->c->components);
+}
+
+uint64_t dcp_share_of(const dcp_input *in, const dcp_columns *c, uint32_t component, uint64_t *out_tiles) {
+    uint64_t work = 0, tokens = 0;
+    *out_tiles = 0;
+    for (uint32_t i = c->first[component]; i < c->first[component + 1]; i++) {
+        const uint32_t q = c->member[i];
+        tokens += in->block[q].tokens;
+        *out_tiles += in->tile_start[q + 1] - in->tile_start[q];
+        for (uint32_t t = in->tile_start[q]; t < in->tile_start[q + 1]; t++) work += in->tile_pairs[t];
+    }
+    return max_u64(dcp_share(work, in->pair_cap), dcp_share(tokens, in->token_cap));
+}
+
+/* A row is wide if it sees more than twice as many keys as a row of its component does in the mean, and if bringing
+ * these to one rank of the component costs more than sending Q to all of its other ranks. */
+void dcp_find_wide(const dcp_input *in, dcp_columns *c) {
+    for (uint32_t i = 0; i < c->components; i++) {
+        uint64_t tiles;
+        const uint64_t rows = c->first[i + 1] - c->first[i], all = dcp_share_of(in, c, i, &tiles);
+        const uint64_t ranks = (all + DCP_ONE - 1) / DCP_ONE;
+        for (uint32_t k = c->first[i]; k < c->first[i + 1] && ranks > 1; k++) {
+            uint32_t q = c->member[k];
+            uint64_t keys = 0;
+            for (uint32_t t = in->tile_start[q]; t < in->tile_start[q + 1]; t++) keys += in->block[in->tile_k[t]].kv;
+            if ((in->tile_start[q + 1] - in->tile_start[q]) * rows <= 2 * tiles ||
+                keys / all * (all - DCP_ONE) <= (ranks - 1) * in->block[q].part)
+                continue;
+            c->wide[q] = 1;
+        }
+    }
+}
+
+static fcp_code open_building(building *b, arena *scratch) {
+    const size_t n = b->in->blocks + (size_t)1;
+    b->work = ARENA_ZNEW(scratch, uint64_t, n);
+    b->left = ARENA_NEW(scratch, uint32_t, n);
+    b->pick = ARENA_NEW(scratch, uint32_t, n);
+    b->extra = ARENA_NEW(scratch, int64_t, n);
+    b->keys = ARENA_ZNEW(scratch, int64_t, n);
+    b->homeless = ARENA_NEW(scratch, uint32_t, n);
+    b->outside = ARENA_NEW(scratch, uint32_t, n);
+    b->have = ARENA_ZNEW(scratch, uint8_t, n);
+    b->picked = ARENA_ZNEW(scratch, uint8_t, n);
+    b->here = ARENA_NEW(scratch, uint32_t, n);
+    b->column = ARENA_NEW(scratch, uint64_t, n);
+    b->segment = ARENA_NEW(scratch, uint32_t, n);
+    b->ranks = ARENA_NEW(scratch, uint32_t, DCP_TOGETHER);
+    b->empty = ARENA_NEW(scratch, uint32_t, b->in->ranks);
+    b->order = ARENA_NEW(scratch, uint64_t, n);
+    b->other = ARENA_NEW(scratch, uint64_t, n);
+    b->last_node = ARENA_NEW(scratch, uint32_t, n);
+    if (!b->work || !b->left || !b->pick || !b->extra || !b->keys || !b->homeless || !b->outside || !b->have ||
+        !b->picked || !b->here || !b->column || !b->segment || !b->ranks || !b->empty || !b->order || !b->other ||
+        !b->last_node)
+        return FCP_E_NO_MEMORY;
+    return find_users(b, scratch);
+}
+
+/* Cuts strips that fill a rank to so many sixteenths of its cap on pairs. */
+static fcp_code cut_strips(building *b, uint32_t sixteenths) {
+    const dcp_input *in = b->in;
+    memset(b->out->home, 0xff, in->blocks * sizeof *b->out->home);
+    memset(b->out->exec, 0xff, in->tile_start[in->blocks] * sizeof *b->out->exec);
+    memset(b->out->load, 0, in->ranks * sizeof *b->out->load);
+    memset(b->out->held, 0, in->ranks * sizeof *b->out->held);
+    for (uint32_t k = 0; k < in->blocks; k++) b->homeless[k] = b->user_start[k + 1] - b->user_start[k];
+    b->strip_cap = in->pair_cap / 16 * sixteenths;
+    b->short_of_ranks = false;
+    sort_components(b);
+    for (uint32_t i = 0; i < b->c->components; i++) {
+        const uint32_t component = (uint32_t)b->order[i];
+        b->node = FCP_NONE;
+        if (fcp_stop_asked(in->stop)) return FCP_E_INTERRUPTED;
+        for (list_left(b, component); b->left_count && !fits_any(b) && strip_for_empty(b, component);
+             list_left(b, component)) {}
+        b->short_of_ranks |= b->left_count && !fits_any(b);
+        b->last_node[component] = b->node;
+        uint32_t r = b->node == FCP_NONE || !b->left_count
+                         ? FCP_NONE
+                         : choose_rank(b, b->left_work, b->left_tokens, b->node, false);
+        for (uint32_t k = 0; r != FCP_NONE && k < b->left_count; k++) place_block_at(b, b->left[k], r);
+    }
+    return FCP_OK;
+}
+
+/* Places what strips have left. If `loose`, by worst fit; then *out_done is false if something fits nowhere. Else by
+ * best fit, and what fits nowhere is placed in parts. */
+static fcp_code place_left(building *b, bool loose, bool *out_done) {
+    const dcp_input *in = b->in;
+    sort_components(b);
+    *out_done = true;
+    for (uint32_t i = 0; i < b->c->components && *out_done; i++) {
+        const uint32_t component = (uint32_t)b->order[i];
+        if (!(i & 63) && fcp_stop_asked(in->stop)) return FCP_E_INTERRUPTED;
+        b->node = b->last_node[component];
+        *out_done = place_rest(b, component, loose);
+    }
+    return FCP_OK;
+}
+
+/* Copies the state after strips of full size were cut, to go back to it: the partition, and which keys have users
+ * without a home. */
+static void copy_strips(building *to, const building *from) {
+    const dcp_input *in = from->in;
+    memcpy(to->out->home, from->out->home, in->blocks * sizeof *from->out->home);
+    memcpy(to->out->exec, from->out->exec, in->tile_start[in->blocks] * sizeof *from->out->exec);
+    memcpy(to->out->load, from->out->load, in->ranks * sizeof *from->out->load);
+    memcpy(to->out->held, from->out->held, in->ranks * sizeof *from->out->held);
+    memcpy(to->homeless, from->homeless, in->blocks * sizeof *from->homeless);
+    memcpy(to->last_node, from->last_node, from->c->components * sizeof *from->last_node);
+}
+
+fcp_code dcp_initial(const dcp_input *in, const dcp_columns *c, arena *scratch, dcp_partition *out) {
+    static const uint32_t sixteenths[] = {16, 15, 14, 13, 12, 11, 10, 9, 8};
+    dcp_partition parts;
+    building b = {.in = in, .c = c, .out = out}, first = {.in = in, .c = c, .out = &parts};
+    bool done = false;
+    fcp_code code = open_building(&b, scratch);
+    if (code) return code;
+    first.homeless = ARENA_NEW(scratch, uint32_t, in->blocks + (size_t)1);
+    first.last_node = ARENA_NEW(scratch, uint32_t, in->blocks + (size_t)1);
+    if (!first.homeless || !first.last_node || !dcp_open_partition(in, scratch, &parts)) return FCP_E_NO_MEMORY;
+    for (uint32_t q = 0; q < in->blocks; q++)
+        for (uint32_t t = in->tile_start[q]; t < in->tile_start[q + 1]; t++)
+            b.work[dcp_runs_at_keys(in, c, t) ? in->tile_k[t] : q] += in->tile_pairs[t];
+    for (size_t i = 0; i < sizeof sixteenths / sizeof *sixteenths && !done && !code && !b.short_of_ranks; i++) {
+        code = cut_strips(&b, sixteenths[i]);
+        if (!i && !code) copy_strips(&first, &b);
+        if (!code) code = place_left(&b, true, &done);
+    }
+    if (code || done) return code;
+    copy_strips(&b, &first);
+    return place_left(&b, false, &done);
+}

@@ -1,0 +1,142 @@
+/* schedule_parts.h: what the files that fill a schedule share; schedule.c says which file does what. */
+#ifndef FCPC_SCHEDULE_PARTS_H
+#define FCPC_SCHEDULE_PARTS_H
+#include "compiler/schedule/schedule.h"
+
+/* --- lines and stages --------------------------------------------------------------------------------------------- */
+
+/* How much of each stage is taken. A line is one direction of a rank's wire on one fabric. */
+typedef struct occupancy {
+    uint8_t *units;      /* [line * width + stage] */
+    uint32_t *size;      /* the same of lines over net, [line / FCP_FABRICS * width + stage]: of these units together */
+    uint32_t *full;      /* per line: the stages before this one have no room at all */
+    uint32_t lines, width;
+    uint32_t units_most[FCP_FABRICS]; /* in a stage */
+    uint32_t size_most;               /* over net */
+    arena *scratch;
+} occupancy;
+
+static inline uint32_t line_number(uint32_t rank, fcp_direction dir, uint32_t fabric) {
+    return (rank * FCP_DIRECTION_COUNT + dir) * FCP_FABRICS + fabric;
+}
+/* The lines that a unit of class cls uses along a hop: of its sender, and of its receiver. Another class than the hop's
+ * own goes back. */
+typedef struct line_pair {
+    uint32_t send, receive;
+} line_pair;
+static inline line_pair lines_of(const hop *h, fcp_class cls) {
+    const bool back = cls != h->cls;
+    return (line_pair){line_number(back ? h->dst : h->src, FCP_SEND, h->fabric),
+                       line_number(back ? h->src : h->dst, FCP_RECV, h->fabric)};
+}
+/* The units of a line in a stage. */
+static inline uint8_t *occupancy_units(const occupancy *o, uint32_t line, uint32_t stage) {
+    return &o->units[(size_t)line * o->width + stage];
+}
+/* The size of them, of a line over net. */
+static inline uint32_t *occupancy_size(const occupancy *o, uint32_t line, uint32_t stage) {
+    return &o->size[(size_t)(line / FCP_FABRICS) * o->width + stage];
+}
+static inline bool occupancy_has_room(const occupancy *o, uint32_t line, uint32_t stage, uint32_t size) {
+    const uint32_t units = *occupancy_units(o, line, stage);
+    const uint32_t fabric = line % FCP_FABRICS;
+    if (!units || fabric != FCP_NET) return units < o->units_most[fabric];
+    return units < o->units_most[fabric] && *occupancy_size(o, line, stage) + size <= o->size_most;
+}
+
+/* How many stages after a hop's results came what is made of them may leave: a whole result is passed on as it is. */
+static inline uint32_t result_delay(const schedule *out, const hop *h) { return h->whole ? 1 : out->after; }
+
+/* --- a schedule while it is filled -------------------------------------------------------------------------------- */
+
+typedef struct builder {
+    planning *x;
+    const problem *p;
+    const placement *where;
+    const traffic *t;
+    const reshuffle *r;
+    uint32_t coalesce;
+    arena *work, *scratch;
+    schedule *out;
+    size_t units;          /* that have a place in unit_round */
+    uint32_t stages;       /* last stage in which tiles can run + 1 */
+    uint32_t arrivals;     /* last stage in which something can arrive for them + 1 */
+    occupancy taken;       /* where units are given stages (schedule.staged) */
+    bool *near_first;      /* per rank: near.c; NULL: none */
+    uint32_t *phase_start; /* per phase: its first stage; NULL: there are no phases */
+} builder;
+
+/* Tiles of one Q block that run at one rank: numbers `first` to `end` - 1 of rank_rows.tiles. */
+typedef struct row {
+    uint32_t q, first, end;
+    uint32_t rank;
+    uint32_t hop;         /* that brings Q; FCP_NONE: Q is at home there */
+    uint32_t local_stage; /* in which those run, or the first, whose KV is at home there; FCP_NONE: not chosen yet */
+    uint64_t work, local; /* pairs: of all of them, and of those */
+} row;
+
+/* One rank's rows, by Q block: rows[which[0]] to rows[which[count - 1]]. */
+typedef struct rank_rows {
+    row *rows;
+    const uint32_t *tiles; /* by rank and Q block; NULL: in the problem's order */
+    const uint32_t *which;
+    uint32_t count;
+    uint64_t *load;     /* per stage: pairs computed */
+    uint32_t *stage_of; /* per tile whose KV comes from elsewhere: its stage. Where tiles run anywhere: of all tiles */
+    uint32_t *next;     /* where tiles run anywhere. Per full stage: a later one; all stages between are full, too */
+} rank_rows;
+
+/* stages_home.c. Colours the independent units: fills unit_round with their places in the order of rounds, and
+ * out->independent. Then decides when blocks arrive. */
+fcp_code home_rounds(builder *b);
+fcp_code home_arrivals(builder *b);
+/* Adds up the work that has its stage already, and returns all work. A row's local tiles get the stage of its first
+ * other tile. */
+uint64_t home_tiles(const builder *b, rank_rows *here);
+
+/* even_stages.c. Where all tiles run at home: *out[tile] is the stage of each tile whose KV comes from elsewhere. In
+ * b->scratch. Cost: O(tiles + ranks stages). */
+fcp_code even_stages(const builder *b, uint32_t **out);
+
+/* stages_away.c. How many units of a line over net a stage has room for, if the busiest carries `units`; or about how
+ * many while x->coalesce is not known. */
+uint32_t away_room(const planning *x, const traffic *t, uint64_t units);
+/* How many units the busiest line has that leave from home. */
+fcp_code away_busiest(planning *x, uint32_t *out_units);
+/* Finds stages for all hops: fills out->unit_round, first_stage and last_stage. *o keeps what is taken. */
+fcp_code away_arrivals(planning *x, schedule *out, occupancy *o);
+/* Chooses the stages of all tiles of a rank. */
+void away_tiles(const builder *b, rank_rows *here);
+/* Finds stages for what goes back along the hops from `first` on in a pass: fills `back`, whose `last` has, at first,
+ * the last stage in which a tile adds to each hop's result. Goes on from *o, and leaves it as it is. */
+fcp_code away_results(planning *x, const schedule *out, const occupancy *o, fcp_pass pass, uint32_t first,
+                      returns *back);
+
+/* fewer_rounds.c. Moves results of a pass to other stages, where that saves rounds. ready: per hop, the first stage in
+ * which its results may leave by what its own rank computes (0: it computes nothing of them). Changes `back`, whose
+ * units are those of the hops from `first` on, and *o, which knows all units of the pass. Cost: O(units) for each round
+ * saved, and little for each unit moved. */
+fcp_code fewer_rounds(planning *x, const schedule *out, occupancy *o, fcp_pass pass, uint32_t first,
+                      const uint32_t *ready, returns *back);
+
+/* stages_by_phase.c. Decides when blocks arrive; and, like home_tiles, when a rank's tiles run. */
+fcp_code phase_arrivals(builder *b);
+uint64_t phase_tiles(const builder *b, rank_rows *here);
+
+/* halves.c. Of a tile: the half batch that it is in. Tiles that need nothing from other ranks are in neither. */
+enum { HALF_FIRST, HALF_SECOND, HALF_NEITHER };
+/* Says the half of every tile (out_tile, one of HALF_*) and of every hop (out_second: it is of the second half). At
+ * each rank the tiles of both halves have about equal work. A hop is of the first half if a tile of that needs it, at
+ * its end or behind it. Cost: linear in tiles and hops. */
+fcp_code halves_find(planning *x, uint8_t *out_tile, bool *out_second);
+
+/* near.c. Which ranks compute what is near before what comes over net in the same stage. *out: for each rank, whether
+ * it does; in x->scratch. NULL: no rank does. `stages`: in how many tiles run. Cost: linear in hops and tiles. */
+fcp_code near_first(planning *x, uint32_t stages, bool **out);
+
+/* visits.c. Gives every tile its stage, sorts the tiles of each rank by stage, and makes the visits. */
+fcp_code make_visits(builder *b);
+
+/* result_stages.c. Decides when results go back, in the passes that there are. */
+fcp_code result_stages(builder *b);
+#endif

@@ -1,0 +1,85 @@
+/* schedule_tuning.h: the constants of this room that trade one good against another.
+ *
+ * None of them can make a plan wrong: each only makes plans slower or faster, or planning dearer. Changing one changes
+ * the bytes of plans, and so the golden files. "Tried" says what was measured; where nothing is said, the value has not
+ * been compared with others.
+ */
+#ifndef FCPC_SCHEDULE_TUNING_H
+#define FCPC_SCHEDULE_TUNING_H
+
+enum {
+    /* --- stages
+     * ---------------------------------------------------------------------------------------------------- */
+
+    /* Where units have stages of their own, a result leaves at most so many stages after the last tile that added to
+     * it. More: results come home later. Fewer: a rank computes nothing while its launch waits for what it has just
+     * computed. Tried: 1, with which the forward pass takes 5 % longer; 3, with which it takes up to 3 % longer. */
+    RESULT_DELAY = 2,
+    /* Where tiles run anywhere, so many stages follow the last arrival, so that results can travel beside computing.
+     * Tried: twice `buffers`. With eight buffers (fcp, blocks of 4K) wlbllm-64 then had many small launches, and took
+     * 94 ms in place of 82. */
+    STAGES_AFTER_ARRIVALS = 8,
+    /* Where units have stages of their own, a line carries at most this part of `coalesce` units in a stage. Larger
+     * stages: what is passed on waits longer. Smaller ones: more stages, and so more launches. */
+    STAGE_PART = 3,
+    /* The `coalesce` that is assumed while `divisions` has not decided it yet. */
+    ASSUMED_COALESCE = 16,
+    /* The bytes of a stage over net, in halves of the mean: a line cannot be busy in every stage. */
+    STAGE_BYTES_HALVES = 3,
+    /* Where keys go along trees, the busiest line over net needs at least so many stages. Fewer: a block waits longer
+     * before it is passed on. More: stages become smaller than what travels in them. */
+    TREE_STAGES = 16,
+    /* fewer_rounds.c. A stage with more busiest lines than BUSIEST_LINES keeps its rounds, because one of them will
+     * have no result that can move. A result may leave up to LATER_STAGES stages later than the result that it is
+     * merged into allows; then that one moves first, and at most MOVES_IN_A_ROW results move for each other's sake. */
+    BUSIEST_LINES = 32,
+    LATER_STAGES = 3,
+    MOVES_IN_A_ROW = 2,
+
+    /* --- ways
+     * ------------------------------------------------------------------------------------------------------ */
+
+    /* traffic.c. Ways with relays replace direct ones if they save one part in so many of the estimated time: trees of
+     * keys a 20th, ways of all blocks that are found together a 50th. Tried for the second: of 180 plans of cad and dcp
+     * (five real lists, three masks, ports of 1 to 100 GB/s) 15 save between a 50th and a 20th by the estimate; by the
+     * simulator these take from 18 % less to 8 % more, and 6 % less in the mean. */
+    TREES_SAVE = 20,
+    ROUTES_SAVE = 50,
+    /* ways.c. Of the smaller one of moving and computing, the part that is not hidden behind the larger; and, for each
+     * relay in a row, the part of a stage that is not hidden. Tried: with these the estimate agreed best with the
+     * simulator, over 1,000 plans with and without relays. */
+    NOT_HIDDEN = 4,
+    LEG_NOT_HIDDEN = 3,
+    /* relays.c. Trees are looked at if the busiest sender has one part in so many more to send than the busiest
+     * receiver has to receive. */
+    SENDER_EXCESS = 8,
+    /* routes.c. A rank that is DEPTH_MARGIN hops deeper than a binary tree over the nodes sends nothing on, because
+     * every hop waits for the one before it. */
+    DEPTH_MARGIN = 3,
+    /* routes.c. Blocks with results leave so many thirds of a rank's part of the blocks without results free. More: the
+     * last blocks are spread more evenly. Fewer: fewer of the others take a hop inside the node first. */
+    SPARED_THIRDS = 2,
+
+    /* --- colouring
+     * ------------------------------------------------------------------------------------------------- */
+
+    /* colour_by_size.c: quality of the division by size against its cost. Sizes are told apart in SIZE_CLASSES classes.
+     * Edges are divided up to DIVISIONS_DEEP times, so there are at most 16 layers; each division must gain one part in
+     * DIVISION_GAIN, tries at most COLOUR_NUMBERS numbers of colours (down to less than half of the best), and searches
+     * for paths in at most PATH_PHASES phases. */
+    SIZE_CLASSES = 8,
+    DIVISIONS_DEEP = 4,
+    DIVISION_GAIN = 100,
+    COLOUR_NUMBERS = 13,
+    PATH_PHASES = 8,
+    /* euler.c: random walks before a breadth-first search takes their place. Each walk succeeds with a probability of
+     * at least 1/2, and in practice of 0.98. */
+    WALKS = 2,
+    /* ports.c: how often all colours are looked at; it ends earlier when nothing changes. */
+    PORT_SWEEPS = 8
+};
+
+/* near.c: about how long one more launch in a stage takes, in picoseconds. Tried: 0, with which examples/lambda.fcp,
+ * whose ranks compute for 3 us, takes 0.57 ms in place of 0.50. */
+#define LAUNCH_PICOSECONDS UINT64_C(20000000)
+#endif

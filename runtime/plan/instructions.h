@@ -1,0 +1,86 @@
+/* instructions.h: what each rank executes, and in which order: the records of rounds, streams, instructions and
+ * transfers.
+ */
+#ifndef FCP_PLAN_INSTRUCTIONS_H
+#define FCP_PLAN_INSTRUCTIONS_H
+#include "runtime/plan/plan.h"
+
+/* A round of a pass. Every rank launches its share of the rounds in the order of their numbers. Among the rounds of
+ * a stage the DEPENDENT ones come before the INDEPENDENT ones. IN has stage 0. An OUT unit has the last stage if all
+ * its blocks are done before that stage, so that it moves during the stage; otherwise it has the number after the
+ * last stage. */
+typedef struct fcp_round {
+    uint16_t kind, flags;
+    uint32_t stage;
+} fcp_round;
+enum { FCP_ROUND_SECOND = 1 }; /* see HALVES */
+
+typedef struct fcp_instr {
+    uint32_t op : 8, stage : 24;
+    uint32_t a, b, c;
+} fcp_instr;
+
+typedef struct fcp_stream {
+    uint32_t first, count; /* instructions */
+} fcp_stream;
+
+/* One end of a transfer, as the rank sees it whose stream names it: `peer` is the other rank, and `dir` says whether
+ * this one sends.
+ *
+ * All classes but IN and OUT move tokens [first, first + tokens) of a block, and name a slot of their class.
+ * Received O and DQW name the home slot at home, and a transient slot at a rank that only passes them on. Blocks
+ * travel in units: a transfer begins at a multiple of fcp_unit_tokens of its class and fabric, and has that many
+ * tokens or ends the block. The units of a block arrive in a slot in order.
+ *
+ * IN and OUT move one unit of a bundle: tokens [first, first + tokens) of it. `block` is FCP_NONE, and `side` says
+ * which of the two bundles of a split plan it is; otherwise it is 0. At the caller's end (fcp_at_caller) an IN is
+ * sent and an OUT is received. Of a COPY only the caller's end is in the table. */
+typedef struct fcp_transfer {
+    uint32_t peer : 24, cls : 4, fabric : 2, dir : 2;
+    uint32_t block, first, tokens;
+    union {
+        uint32_t slot;
+        uint32_t side; /* an fcp_side */
+    };
+} fcp_transfer;
+/* Class, fabric and direction of a transfer in one number, cls | fabric << 4 | dir << 6, which is below FCP_WAYS if
+ * the transfer is sound. It is one byte of the record (file.h: little-endian), so a loop over all transfers can look
+ * up in one table what depends on the three. */
+enum { FCP_WAYS = 96 };
+static inline uint32_t fcp_way_of(const fcp_transfer *t) { return ((const uint8_t *)t)[3]; }
+static inline bool fcp_at_caller(const fcp_transfer *t) {
+    return t->cls == FCP_IN ? t->dir == FCP_SEND : t->cls == FCP_OUT && t->dir == FCP_RECV;
+}
+
+static inline const fcp_stream *fcp_stream_of(const fcp_plan *p, fcp_pass pass, uint32_t rank, fcp_queue queue) {
+    return &p->streams[((uint64_t)pass * p->problem->ranks + rank) * FCP_QUEUES + queue];
+}
+
+/* The place of an instruction, for fcp_fail_at: `index` counts from 0 in that queue, which has that instruction. */
+static inline fcp_where fcp_where_of(const fcp_plan *p, fcp_pass pass, uint32_t rank, fcp_queue queue, uint32_t index) {
+    const fcp_instr *x = &p->instrs[fcp_stream_of(p, pass, rank, queue)->first + index];
+    return (fcp_where){.rank = rank, .pass = pass, .stage = x->stage, .queue = queue, .instruction = index};
+}
+
+/* How many instructions of the other queue a WAIT of `queue` asks for, of what these move over a fabric. */
+static inline uint32_t fcp_waits_over(const fcp_instr *x, fcp_queue queue, fcp_fabric fabric) {
+    return queue == FCP_COMPUTE && fabric == FCP_LOCAL ? x->b : x->a;
+}
+/* The same of whole instructions. */
+static inline uint32_t fcp_waits_whole(const fcp_instr *x) { return x->a > x->b ? x->a : x->b; }
+
+/* Where work moves in two halves: the stage with which the second begins, which is the same in both passes. Else 0. */
+static inline uint32_t fcp_second_stage(const fcp_plan *p) {
+    for (uint64_t i = 0; i < p->rounds_count; i++)
+        if (p->rounds[i].flags & FCP_ROUND_SECOND) return p->rounds[i].stage;
+    return 0;
+}
+/* The O slot of a FINISH at a rank. */
+static inline uint32_t fcp_finish_slot(const fcp_plan *p, uint32_t rank, const fcp_instr *x) {
+    return p->blocks[x->a].home == rank ? p->blocks[x->a].home_slot : x->c;
+}
+/* Does a transfer round what it moves, so that other bytes travel than lie in its slot (see WIRE)? */
+static inline bool fcp_is_rounded(const fcp_plan *p, const fcp_transfer *t) {
+    return p->problem->wire == FCP_BF16 && fcp_is_partial((fcp_class)t->cls);
+}
+#endif
