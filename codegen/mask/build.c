@@ -4,8 +4,7 @@
  *       limits of the language: k and n in [0, 2^40], q in [-2^40, 2^40], h in [0, 2^32].
  * Gives: fewer nodes with the same two meanings (code.h) as the expression that was emitted.
  * Guards: the builder knows the range of every integer. If the ranges of its operands show that a node cannot fault,
- * its
- *       guard is dropped. So two places of the source can share the node although they are reached under different
+ *       its guard is dropped. So two places of the source can share the node although they are reached under different
  *       conditions. A node that may fault is never simplified away while its guard may be true, because its fault would
  *       be lost.
  * Reals: constants are folded in double, but only where every machine agrees: + - * / sqrt floor and comparisons, which

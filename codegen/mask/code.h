@@ -348,13 +348,15 @@ bool mc_builder_real(const mc_builder *b, uint32_t node);  /* it is a real, or d
  * malloc'd; the caller frees them. False when out of memory. */
 bool mc_extract(const mc_builder *b, uint32_t root, mc_node **nodes, uint32_t **places, uint32_t *count);
 
-/* Emits the derivative of the real node `root` by the real node `by`, s or an element of a table, into the same
- * builder. False: node *out_bad, a floor of what depends on `by`, has none (with `flat` it counts as constant); or the
- * builder failed, and *out_bad is MC_NONE. Cost: O(nodes). */
+/* Emits the derivative of the real node `root` by the real node `by`, which is s or an element of a table, into the
+ * same builder. Returns false if there is no derivative, because node *out_bad is a floor() of something that depends
+ * on `by`; with `flat`, floor() is taken as constant instead. Also returns false if the builder failed; then *out_bad
+ * is MC_NONE. Cost: O(nodes). */
 bool mc_derive(mc_builder *b, uint32_t root, uint32_t by, bool flat, uint32_t *out_slope, uint32_t *out_bad);
 /* The derivative of a score by s, as code of its own, in malloc'd nodes. The same score always gives the same code, so
- * that a plan's slope can be compared with its score. MC_NO_DERIVATIVE: node *out_bad of the score has none, as above;
- * MC_TOO_LONG: the derivative has more than MC_MAX_NODES nodes. */
+ * that a plan's slope can be checked against its score. The result is MC_NO_DERIVATIVE if node *out_bad of the score is
+ * a floor() of something that depends on s and `flat` is false, and MC_TOO_LONG if the derivative has more than
+ * MC_MAX_NODES nodes. */
 typedef enum mc_derived { MC_DERIVED, MC_NO_DERIVATIVE, MC_TOO_LONG, MC_NO_MEMORY } mc_derived;
 mc_derived mc_slope(mc_code score, bool flat, mc_node **out_nodes, uint32_t *out_count, uint32_t *out_bad);
 #endif

@@ -5,10 +5,11 @@
  *       are evaluated in double and rounded once.
  * How: each node is evaluated for a whole row of up to MC_ROW keys before the next node is, in a loop over plain arrays
  *       that compilers turn into vector instructions. Much of the work is avoided:
- *       - A node that does not depend on k is one number for the row (FLAT): q / 8.
- *       - An integer that is linear in k is a first number and a step (LINE): 3 * k - q. Sums, negations and products
- *         with numbers keep it so, and division by a number needs no divisions then.
- *       - In a tile, a node that depends on neither q nor s is evaluated once for all rows: z[k].
+ *       - A node that does not depend on k, such as q / 8, has one value for the whole row (FLAT).
+ *       - An integer that changes by the same step from key to key, such as 3 * k - q, is a *line*: only its value at
+ *         the first key and the step are kept (LINE). Sums and negations of lines are lines, and so are products with a
+ *         FLAT number. A line is divided by a number without a division for each key (div_line).
+ *       - In a tile, a node that depends on neither q nor s, such as z[k], is evaluated once for all rows.
  * Cost: O(nodes) a call to prepare, then O(nodes) a row and vector.
  * Units: positions count tokens from the start of the sequence.
  */
@@ -19,15 +20,23 @@
 #include "codegen/mask/real_row.h"
 
 /* --- what a call works with ---------------------------------------------------------------------------------------
- * scratch = [for each node a word: its value, or the first number of a line]
- *           [for each node a word: where its vector is]
- *           [bytes: states, levels] [three spare vectors] [a vector for each node that depends on k or s]
- * A vector has MC_ROW elements: int64 for an int, float for a real, bytes for a bool. The word before the vector of an
- * int is the step of a line. */
+ * `scratch` is divided into these parts, in this order:
+ *   a word for each node: its value if it is FLAT, its value at the first key if it is a line
+ *   a word for each node: the place of its vector in scratch
+ *   a byte for each node with its state, and one with its level (below)
+ *   three spare vectors, for FLAT operands that a loop needs as vectors
+ *   a vector for each node that depends on k or s
+ * A vector has MC_ROW elements: int64 for an int, float for a real, bytes for a bool. The step of a line is kept in the
+ * word before the node's vector. */
 
 enum { ALIGN = 8, INT_WORDS = MC_ROW + ALIGN, REAL_WORDS = MC_ROW / 2, BOOL_WORDS = MC_ROW / 8 };
-enum state { FLAT, LINE, LINE_DRAWN, VECTOR }; /* one value; first + j step; the same, written out too; a vector */
-enum level { OF_TILE, OF_KEYS, OF_ROWS };      /* evaluated once a tile; once for MC_ROW keys of it; once a row */
+enum state {
+    FLAT,       /* one value */
+    LINE,       /* first + j step for key j */
+    LINE_DRAWN, /* a line that is written out as a vector, too */
+    VECTOR
+};
+enum level { OF_TILE, OF_KEYS, OF_ROWS }; /* evaluated once a tile; once for MC_ROW keys of it; once a row */
 
 typedef struct rows {
     mc_code code;

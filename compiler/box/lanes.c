@@ -4,10 +4,11 @@
  * Gives: lanes.h.
  * How: take the cell of doc[q] == doc[k]. A table is made from the 128 values doc[k]: for each value, the keys that
  *      have it, as bits. A row looks up doc[q] there and has its answer, without comparing 128 pairs.
- *      In general the integers of a cell are sums x(q) + y(k), and comparing two of them means to compare some a(q)
- *      with some b(k). For "equal" the table goes by value. For "at most" it is a list in order of b, with the keys up
- *      to each place; it goes by value too, if b has a small range. |x| <= y means x <= y and -x <= y. `and`, `or` and
- *      `not` work on bits.
+ *      In general the integers of a cell are sums x(q) + y(k). So each comparison can be written as one of some a(q)
+ *      with some b(k). For a(q) == b(k) the table is the one above. For b(k) <= a(q) it has, for each value in the
+ *      order
+ *      of b, the keys with that value or a lesser one. |x| <= y is evaluated as x <= y and -x <= y. `and`, `or` and
+ *      `not` are operations on the bits of a row.
  * Cost: along a dimension O(nodes * positions), in plain loops. A cell O(nodes * (rows + keys)) words of bits.
  * Units: positions count tokens; bit j of a row is its j-th key. */
 #include "compiler/box/lanes.h"

@@ -15,8 +15,9 @@ size_t lanes_bytes(const lanes *l);
 /* Prepares to evaluate node `root` of a program, which must live as long as lanes_run is called. False when out of
  * memory. */
 bool lanes_plan(lanes *l, const box_program *program, uint32_t root);
-/* The node's values at positions [from, from + count) of dimension d, and at[] in the other dimensions, in the total
- * meaning. count <= LANES. NULL: the program has an operation that is not known here. */
+/* The node's values at positions [from, from + count) of dimension d, in the total meaning (codegen/mask/code.h). The
+ * other positions are those of at[]. count <= LANES. Returns NULL if the program has an operation that lanes.c does not
+ * know. */
 const int64_t *lanes_run(lanes *l, int d, int64_t from, uint32_t count, const int64_t at[BOX_DIMS]);
 
 /* Counts the allowed elements of a box of at most LANES x LANES and one head, whose program cannot fault. Every integer

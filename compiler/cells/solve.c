@@ -210,8 +210,9 @@ static fcp_code solve_box(cells *c, const box *b, const box_program *p, unsigned
 
 enum { CELL_NONE_OR_PARTIAL, CELL_FULL, CELL_OPEN, WORTH = 8 };
 
-/* The memo keeps a cell in the form of a rectangle's counts: FULL cells, PARTIAL cells, pairs. For an open one it keeps
- * CELL_OPEN, the batch, and the number in c->open. */
+/* The answer that the memo keeps for a cell. It is that of a rectangle of one cell: the number of FULL cells, that of
+ * PARTIAL cells, and the pairs. For an open cell the answer is instead CELL_OPEN, c->open_batch, and the place of the
+ * cell in c->open. */
 static void cell_answer(uint64_t pairs, uint64_t area, uint64_t out[3]) {
     out[0] = pairs == area ? CELL_FULL : CELL_NONE_OR_PARTIAL;
     out[1] = pairs > 0 && pairs < area;

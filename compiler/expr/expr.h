@@ -35,8 +35,8 @@ uint32_t expr_exact(sema *s, expr *e, uint32_t a, uint32_t b, uint32_t guard);
 bool expr_begin(sema *s);
 void expr_end(sema *s);
 const char *expr_type_text(uint32_t type); /* "a number", ... */
-/* The type of a mask's parameter, which is that of its default; the constant value of an argument or default; and such
- * a constant as a value. */
+/* Three functions about a mask's parameter. Its type, which is that of its default. The constant that an argument or
+ * the default stands for. Such a constant as a value, for which a node is emitted. */
 value_type expr_mask_param_type(const arg *p);
 bool expr_mask_constant(sema *s, const arg *param, const expr *e, int64_t *out);
 value expr_mask_argument(sema *s, expr *e, const arg *param, int64_t v);

@@ -6,8 +6,8 @@
 
 /* Takes a value such as `ulysses(...) + ring` or `ulysses(...) + fcp(...)` apart. Stores in s->out the strategy on the
  * right, which divides the batch among groups of ranks, and returns the operand on the left. *out_between is the right
- * operand, or NULL if it cannot have parameters. A value that is no sum is returned as it is. NULL: a sum of something
- * else, which was reported. */
+ * operand, or NULL if it cannot have parameters. A value that is no sum is returned as it is. For a sum of
+ * anything else an error is reported, and the result is NULL. */
 const expr *sema_between_of(sema *s, const expr *value, const expr **out_between);
 /* Checks for ulysses and upipe that heads can be divided evenly among ranks, and reports where they cannot. Sets
  * s->out's `inside` to the number of ranks that share heads, and `together` to the number of heads that are computed at

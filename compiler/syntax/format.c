@@ -172,8 +172,8 @@ static void add_line(format *f, line new) {
     f->lines[f->line_count++] = new;
 }
 
-/* Writes the comments that stand before piece i. A comment at the end of a line stays behind what was written last; the
- * others get lines of their own. `blanks`: blank lines before them are kept. */
+/* Writes the comments that stand before piece i. A comment at the end of a line stays on the line that was written
+ * last; the others get lines of their own. `blanks`: blank lines before them are kept. */
 static void write_comments(format *f, uint32_t i, uint32_t indent, bool blanks) {
     const piece *p = &f->pieces[i];
     for (uint32_t c = p->first_comment; c < p->first_comment + p->comments && !f->failed; c++) {
