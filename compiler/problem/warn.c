@@ -2,10 +2,10 @@
  * nothing, masks that are symmetric, and the like.
  *
  * Requires: a problem with its tiles, so that the mask is known to fault for no pair.
- * Gives: warnings; each says what is the case, where, and what follows from it.
- * Cost: O(sequences). Queries that see no key: see cells/masked_rows.c, which does not know all
- *     masks. Symmetry: a few pairs, which nearly always show that a mask is not symmetric; otherwise the mask is
- *     counted together with its mirror image.
+ * Gives: warnings. Each says what is the case, where, and what follows from it.
+ * Cost: O(sequences). Queries that see no key: see cells/masked_rows.c. Symmetry: a few
+ *     pairs, which nearly always show that a mask is not symmetric; otherwise the mask is counted together with its
+ *     mirror image.
  */
 #include "compiler/base/text.h"
 #include "compiler/problem/warn.h"
