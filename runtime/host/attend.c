@@ -11,8 +11,8 @@
  *           cache.
  *
  * Numbers:  the softmax scale is part of the product. Logits, m and LSE are to base e; only differences of them are
- *           scaled to base 2. The logits of a row may be huge, and only how far they are apart matters. P and dS stay in
- *           float32.
+ *           scaled to base 2. The logits of a row may be huge, and only how far they are apart matters. P and dS stay
+ *           in float32.
  * Bits:     the backward pass computes each logit again, and P is e^(logit - LSE). If a row has one key, or one that
  *           outweighs all others, its LSE is that key's logit of the forward pass, and P must be exactly 1. So both
  *           passes must compute the same bits for a logit. They do, because they cut the same jobs and compute each job
