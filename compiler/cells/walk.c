@@ -2,15 +2,15 @@
  *
  * Requires, units: as in cells.c.
  * Gives: entries in order of (query piece, key piece), or runs in order of (row, column).
- * How: a *unit* is a cell, or a piece. All rows of units begin with one undecided span of columns. Rows are halved
- *      again and again; for each half the undecided spans are refined into spans that are FULL, or gone, or undecided
- *      but no wider than the rows are many. Decided spans are handed down as they are. When one row is left, each of
- *      its spans is FULL, or counted, or one unit, and the row is written from left to right. So lists come out in
- *      order without being sorted. Rows and columns are split where an integer of one dimension turns, else in the
- *      middle: a block mask then falls into plain parts at once. If a span's mask does not depend on q, it is solved
- *      for one query and holds for all of them; likewise for k.
- *      A cell whose pairs must be looked at one by one is written as a run that stands for it, and put right when
- *      enough such cells have been collected to be counted together.
+ * How: a *unit* is a cell, or a piece. The walk begins with all rows of units and one undecided span of all columns. It
+ *      halves the rows again and again. For each half, the undecided spans are refined: they are split until a part is
+ *      FULL, or NONE and dropped, or no wider than there are rows. Decided spans are passed on as they are. When one
+ *      row is left, each of its spans is FULL, or counted, or a single unit, and the row is written from left to right.
+ *      So lists come out in order without being sorted. Rows and columns are split where the program changes
+ *      (box_turn), else in the middle: a mask of blocks then falls into decided parts at once. If a span's program does
+ *      not depend on q, one query is solved for all of them; likewise for k.
+ *      A cell whose pairs must be evaluated one by one is first written as a placeholder. When enough such cells have
+ *      been collected, they are counted together and the placeholders are replaced.
  * Cost: O((boundary + rows) * nodes).
  */
 #include "compiler/cells/cells_parts.h"
@@ -65,7 +65,7 @@ static uint32_t split_units(const units *u, uint32_t first, uint32_t end, const 
 
 /* --- emitting --------------------------------------------------------------------------------------------------- */
 
-/* A run that stands for an open cell has this class, which is no cell's, and as its count the cell's number. */
+/* A run with this class is a placeholder for an open cell; its `count` is the number of the cell in c->open. */
 enum { CLASS_OPEN = 3, OPEN_MAX = 4096 };
 _Static_assert((int)FCP_CELL_FULL < CLASS_OPEN && (int)FCP_CELL_PARTIAL < CLASS_OPEN, "a class of its own");
 
@@ -87,7 +87,7 @@ fcp_code cells_add_cells(cells *c, uint32_t row, uint32_t col, uint32_t count, u
     return add_run(c, row, col, count, pairs == area ? FCP_CELL_FULL : FCP_CELL_PARTIAL);
 }
 
-/* Counts the open cells, and puts what they hold in place of the runs that stand for them. */
+/* Counts the open cells, and replaces their placeholders by runs. */
 static fcp_code settle_open(cells *c) {
     fcp_code code = cells_count_open(c);
     const size_t first = c->row_run_open, end = c->row_run_count;
@@ -129,7 +129,7 @@ static fcp_code emit_cells(walk *w, uint32_t row, const unit_span *s) {
         pairs = s->pairs * box_side(&b, BOX_Q);
     } else if (s->end - s->first == 1) {
         return emit_cell_later(c, &b, row, s->first, s->program);
-    } else { /* cells that are alike, but that the last may be shorter */
+    } else { /* cells that have the same pairs in each column; the last may be narrower */
         box cell = units_box(w, row, row + 1, s->first, s->first + 1);
         code = cells_cell_pairs(c, &cell, s->program, &pairs);
         if (code != FCP_OK) return code;
@@ -146,7 +146,7 @@ fcp_code cells_add_entries(cells *c, uint32_t row, uint32_t col, uint32_t count,
     return FCP_OK;
 }
 
-/* A piece pair whose pairs are known without a shape. */
+/* Adds an entry for a piece pair whose pairs can be counted without making its shape (regions.c). */
 static fcp_code emit_sum(walk *w, uint32_t row, const unit_span *s, const box *b, bool *out_counted) {
     cells *c = w->c;
     uint64_t pairs;
@@ -203,8 +203,8 @@ static fcp_code add_span(cells *c, size_t base, unit_span s) {
     return FCP_OK;
 }
 
-/* Solves a span of cells whose mask does not depend on q: one cell, or any number of them if it does not depend on k
- * either. */
+/* Solves a span of cells whose program does not depend on q. It is one cell wide, unless the program does not depend on
+ * k either (but on h, or on nothing). */
 static fcp_code solve_span(walk *w, size_t base, uint32_t row, unit_span s) {
     box b = units_box(w, row, row + 1, s.first, s.end), cell = units_box(w, row, row + 1, s.first, s.first + 1);
     uint64_t pairs;
