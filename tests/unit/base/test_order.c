@@ -83,7 +83,8 @@ Test(order, square_root_is_rounded_down) {
     uint64_t state = 4;
     for (unsigned bits = 0; bits < 64; bits++)
         for (int i = 0; i < 50; i++) {
-            const uint64_t r = (UINT64_C(1) << bits) - 1 + (i ? draw(&state, (uint64_t)1 << (bits < 31 ? bits : 31)) : 0);
+            const uint64_t r =
+                (UINT64_C(1) << bits) - 1 + (i ? draw(&state, (uint64_t)1 << (bits < 31 ? bits : 31)) : 0);
             const unsigned __int128 square = (unsigned __int128)r * r;
             cr_assert_eq(square_root(square), r);
             cr_assert_eq(square_root(square + 2 * (unsigned __int128)r), r);
