@@ -364,8 +364,8 @@ typedef enum fcp_fuse { FCP_FUSE_STAGES, FCP_FUSE_PASS } fcp_fuse;
  * session. They may make another device current. When a session has been freed they are called no more. Then all memory
  * has been released, unless something hung: what hangs may still use it, so it is never released.
  *
- * Not from here: pinned host memory, which is the driver's; what a driver or NCCL take for themselves; and with "nccl"
- * the arenas, which NCCL allocates (ncclMemAlloc) because it registers them. */
+ * Some memory does not come from these functions: pinned host memory, which is the driver's; what a driver or NCCL take
+ * for themselves; and with "nccl" the arenas, which NCCL allocates (ncclMemAlloc) because it registers them. */
 enum { FCP_ALLOCATOR_ALIGN = 256 };
 typedef struct fcp_allocator {
     void *context; /* the first argument of both functions */
@@ -404,7 +404,7 @@ typedef struct fcp_session_options {
                                * "cuda" a run then ends before the call returns, and a pass is never a graph */
     fcp_fuse fuse;            /* cuda: whether a pass is a launch for each stage, or fewer */
     fcp_allocator allocator;  /* cuda: where device memory comes from */
-    /* How a caller ends a function of the session that takes long; NULL: he does not. It is called with
+    /* Lets the caller end a function of the session that takes long; NULL: it cannot be ended. It is called with
      * interrupted_context, in the thread that the function was called from, at least every 50 ms while the function
      * computes or waits, and not before it has done so for 30 ms. If it returns something other than 0, the work of all
      * threads ends, and the function fails with FCP_E_INTERRUPTED, "interrupted". It must not call functions of the
@@ -414,8 +414,8 @@ typedef struct fcp_session_options {
      * are processes, this one gives up its connections: its session refuses further runs, and the other ranks fail as
      * if its process had ended.
      *
-     * Not asked: while a library works (MPI_Init, NCCL's and the driver's calls, the compiler of kernels), nor by "cuda"
-     * with "local", which cannot end what a device computes. */
+     * It is not called while a library works (MPI_Init, NCCL's and the driver's calls, the compiler of kernels), nor by
+     * "cuda" with "local", which cannot end what a device computes. */
     int (*interrupted)(void *context);
     void *interrupted_context;
 } fcp_session_options;
@@ -563,9 +563,9 @@ const char *fcp_session_transport(const fcp_session *session);
 fcp_partition fcp_session_partition(const fcp_session *session, const char **out_why);
 /* How the session does a pass: FCP_FUSE_PASS if it was asked for and the kernels can. */
 fcp_fuse fcp_session_fused(const fcp_session *session, fcp_pass pass);
-/* What makes the session slower than it need be, as a sentence: kernels that spill registers, say, or that there is no
- * cache of kernels. If there are several such things, the first. "": there is none. The text lives as long as the
- * session. */
+/* What makes the session slower than it need be, as a sentence: for example that kernels spill registers, or that
+ * there is no cache of kernels. If there are several such things, the first. "": there is none. The text lives as
+ * long as the session. */
 const char *fcp_session_warning(const fcp_session *session);
 
 #ifdef __cplusplus

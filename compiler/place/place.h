@@ -58,8 +58,9 @@ static inline uint32_t placement_exec(const placement *p, uint32_t tile) {
  * work[b] pairs. It reads the KV of blocks reads[reads_start[b]] to reads[reads_start[b + 1] - 1], which are ascending,
  * and may contain b. KV block j costs one transfer of tokens[j] for each rank other than home[j] that has a block which
  * reads j. (Between nodes it goes to each node once, and on from there; the number of transfers is the same.) In a
- * split plan a block that holds KV alone has no work, and reads itself. So a placement at a rank that reads it anyway
- * counts as one transfer less, which is right. Tokens are weighted by the bytes that they keep at home. */
+ * split plan a block that holds KV alone has no work, and reads itself. So a home
+ * where another block reads it counts as one transfer less than other homes, which is right. Tokens are weighted by the
+ * bytes that they keep at home. */
 typedef struct place_input {
     uint32_t ranks, gpus;      /* rank r is in node r / gpus */
     uint32_t blocks;
@@ -77,16 +78,17 @@ uint64_t place_token_cap(const place_input *in);
 
 /* place_input.c. */
 fcp_code place_input_of(planning *x, place_input *out);
-/* Moves KV blocks that lie where nobody reads them to a reader that has room: the cap is in `in`'s tokens. */
+/* Moves each KV block that no rank reads at its home to a rank that reads it and has room under the cap on tokens. */
 fcp_code place_keys(const problem *p, const place_input *in, arena *scratch, uint32_t *home);
 
 /* equal_tokens.c. Changes homes, and cuts blocks, so that every rank has floor or ceil of the mean tokens of each side.
  * home: per block; exec: per tile, or NULL. Where blocks are cut, both are replaced by arrays of the new blocks and
  * tiles. With exec, work stays where it is; else it goes with its queries, as far as ranks stay balanced. */
 fcp_code place_equal(planning *x, uint32_t **home, uint32_t **exec);
-/* How many tokens each rank is to hold, if it holds held[r] now: those that hold most get the odd ones. */
+/* The tokens that each rank is to hold, floor or ceil of the mean, if rank r holds held[r] now. Ranks that hold most
+ * now get the ceil. */
 fcp_code place_even_targets(planning *x, const uint64_t *held, uint64_t *out_target);
-/* Homes are given, and tokens = equal is asked: FCP_E_VALUE, reported, if ranks do not have equally many. */
+/* For tokens = equal with given homes: reports FCP_E_VALUE if ranks do not hold equally many tokens. */
 fcp_code place_check_equal(planning *x, const uint32_t *home);
 
 /* --- the strategies ----------------------------------------------------------------------------------------------- */
@@ -145,9 +147,9 @@ uint64_t place_loads(const problem *p, const uint32_t *home, const uint32_t *exe
 /* About how long a rank computes so many pairs, in picoseconds. */
 unsigned __int128 place_computing(const planning *x, const fcp_problem *facts, uint64_t pairs, fcp_pass pass);
 
-/* LPT under the token cap with zig-zag tie-break, as the paper has it: what fcp is measured against, and its
- * fallback. */
+/* LPT under the token cap with zig-zag tie-break, as in the paper. It is the fallback of fcp, which is measured against
+ * it. */
 fcp_code place_lpt(const place_input *in, arena *scratch, uint32_t *out_home);
-/* Where ring (parts_per_rank 1) and zigzag (2) put the chunks 0 .. ranks * parts_per_rank - 1 of a sequence. */
+/* The rank of a chunk of a sequence, of ranks * parts_per_rank chunks, in ring (parts_per_rank 1) or zigzag (2). */
 uint32_t place_chunk(uint32_t chunk, uint32_t ranks, uint32_t parts_per_rank);
 #endif

@@ -30,7 +30,7 @@
 typedef unsigned __int128 wide;
 enum { WAYS = 2 * FCP_FABRICS };
 
-/* What the ports of a rank carry of one kind: bytes and transfers, out of it and into it, on each fabric. */
+/* What the ports of a rank carry of one kind: bytes and transfers, outgoing and incoming, on each fabric. */
 typedef struct port {
     uint64_t bytes[WAYS], count[WAYS];
 } port;

@@ -38,6 +38,14 @@ typedef struct columns {
     uint32_t first, end;
 } columns;
 
+/* What is known of a column of the block at hand; and of the place with the same number in the sorted list of
+ * columns. */
+typedef struct column {
+    uint32_t tokens, read_by, place; /* column: its tokens; how many tiles read it; its place */
+    uint32_t at;                     /* place: its column */
+    uint32_t first_read, last_read;  /* place: for how many tiles it is the first that they read, and the last */
+} column;
+
 typedef struct reading {
     planning *x;
     const problem *p;
@@ -52,11 +60,8 @@ typedef struct reading {
     uint8_t *many;          /* per column: many read it */
     uint64_t travel, saved; /* tokens that travel, over all ranks: if no block is divided; how many fewer if some are */
     uint32_t *pieces;       /* per block: 1, and those that a division adds; 0: it stays whole */
-    /* of the block at hand: per column its tokens, and how many read it; the columns, the most read first; and per
-     * column its place in that order */
-    uint32_t *tokens, *read_by, *order, *place;
-    uint64_t *keys, *other;
-    uint32_t *first_read, *last_read; /* per place: how many readers have it as their first, and as their last */
+    column *column;         /* of the block at hand */
+    uint64_t *keys;         /* room to sort its columns */
 } reading;
 
 static uint32_t columns_of(uint32_t tokens) { return (tokens + FCP_CELL - 1) / FCP_CELL; }
@@ -130,16 +135,9 @@ static fcp_code number_columns(reading *g) {
     for (uint32_t b = 0; b < p->block_count; b++)
         if (block_width(g, b) > most) most = block_width(g, b);
     g->many = ARENA_ZNEW(a, uint8_t, count + (size_t)1);
-    g->tokens = ARENA_NEW(a, uint32_t, most + (size_t)1);
-    g->read_by = ARENA_NEW(a, uint32_t, most + (size_t)1);
-    g->order = ARENA_NEW(a, uint32_t, most + (size_t)1);
-    g->place = ARENA_NEW(a, uint32_t, most + (size_t)1);
-    g->first_read = ARENA_NEW(a, uint32_t, most + (size_t)1);
-    g->last_read = ARENA_NEW(a, uint32_t, most + (size_t)1);
-    g->keys = ARENA_NEW(a, uint64_t, most + (size_t)1);
-    g->other = ARENA_NEW(a, uint64_t, most + (size_t)1);
-    return g->many && g->tokens && g->read_by && g->order && g->place && g->first_read && g->last_read && g->keys &&
-           g->other ? FCP_OK : FCP_E_NO_MEMORY;
+    g->column = ARENA_NEW(a, column, most + (size_t)1);
+    g->keys = ARENA_NEW(a, uint64_t, 2 * (size_t)most + 2);
+    return g->many && g->column && g->keys ? FCP_OK : FCP_E_NO_MEMORY;
 }
 
 /* On how many ranks are so many readers of a block, if readers are neighbours and share ranks? */
@@ -203,27 +201,27 @@ static columns range_of(const reading *g, const fcp_part *part, uint32_t i, uint
 /* Counts how many tiles read each column of a block. */
 static void count_readers(reading *g, uint32_t b, uint32_t base, uint32_t width) {
     const problem *p = g->p;
-    memset(g->read_by, 0, (width + (size_t)1) * sizeof *g->read_by);
+    memset(g->column, 0, (width + (size_t)1) * sizeof *g->column);
     for (uint32_t i = g->tile_start[b]; i < g->tile_start[b + 1]; i++) {
         const uint32_t t = g->tile[i];
         for (uint32_t at = p->tile_part[t]; at < p->tile_part[t + 1]; at++) {
             const uint32_t shape = p->parts[at].shape;
             for (uint32_t k = g->range_start[shape]; k < g->range_start[shape + 1]; k++) {
                 const columns c = range_of(g, &p->parts[at], k, base);
-                g->read_by[c.first]++;
-                g->read_by[c.end]--; /* wraps; the sums below are right again */
+                g->column[c.first].read_by++;
+                g->column[c.end].read_by--; /* wraps; the sums below are right again */
             }
         }
     }
-    for (uint32_t c = 1; c < width; c++) g->read_by[c] += g->read_by[c - 1];
+    for (uint32_t c = 1; c < width; c++) g->column[c].read_by += g->column[c - 1].read_by;
 }
 
 static void sort_columns(reading *g, uint32_t width) {
-    for (uint32_t c = 0; c < width; c++) g->keys[c] = (uint64_t)(UINT32_MAX - g->read_by[c]) << 32 | c;
-    sort_u64(g->keys, g->other, width);
+    for (uint32_t c = 0; c < width; c++) g->keys[c] = (uint64_t)(UINT32_MAX - g->column[c].read_by) << 32 | c;
+    sort_u64(g->keys, g->keys + width, width);
     for (uint32_t i = 0; i < width; i++) {
-        g->order[i] = (uint32_t)g->keys[i];
-        g->place[g->order[i]] = i;
+        g->column[i].at = (uint32_t)g->keys[i];
+        g->column[g->column[i].at].place = i;
     }
 }
 
@@ -236,8 +234,8 @@ static columns places_of(const reading *g, uint32_t t, uint32_t base) {
         for (uint32_t k = g->range_start[shape]; k < g->range_start[shape + 1]; k++) {
             const columns c = range_of(g, &p->parts[at], k, base);
             for (uint32_t i = c.first; i < c.end; i++) {
-                if (g->place[i] < found.first) found.first = g->place[i];
-                if (g->place[i] > found.end) found.end = g->place[i];
+                if (g->column[i].place < found.first) found.first = g->column[i].place;
+                if (g->column[i].place > found.end) found.end = g->column[i].place;
             }
         }
     }
@@ -245,12 +243,10 @@ static columns places_of(const reading *g, uint32_t t, uint32_t base) {
 }
 
 /* Counts for how many tiles each place is the first, and for how many it is the last, that they read. */
-static void count_places(reading *g, uint32_t b, uint32_t base, uint32_t width) {
+static void count_places(reading *g, uint32_t b, uint32_t base) {
     const problem *p = g->p;
     uint32_t shape = FCP_NONE, piece = FCP_NONE;
     columns at = {0, 0};
-    memset(g->first_read, 0, width * sizeof *g->first_read);
-    memset(g->last_read, 0, width * sizeof *g->last_read);
     for (uint32_t i = g->tile_start[b]; i < g->tile_start[b + 1]; i++) {
         const uint32_t t = g->tile[i];
         const fcp_part *part = &p->parts[p->tile_part[t]];
@@ -258,15 +254,16 @@ static void count_places(reading *g, uint32_t b, uint32_t base, uint32_t width) 
         if (!single || part->shape != shape || part->k_piece != piece) at = places_of(g, t, base);
         shape = single ? part->shape : FCP_NONE;
         piece = part->k_piece;
-        g->first_read[at.first]++;
-        g->last_read[at.end]++;
+        g->column[at.first].first_read++;
+        g->column[at.end].last_read++;
     }
 }
 
 static void measure_columns(reading *g, const fcp_block *of) {
-    uint32_t *out = g->tokens;
+    column *out = g->column;
     for (uint32_t i = of->first_piece; i < of->first_piece + of->pieces; i++)
-        for (uint32_t left = g->p->pieces[i].length; left; left -= *out++) *out = left < FCP_CELL ? left : FCP_CELL;
+        for (uint32_t left = g->p->pieces[i].length; left; left -= out++->tokens)
+            out->tokens = left < FCP_CELL ? left : FCP_CELL;
 }
 
 /* Chooses how many of the sorted columns become a block of their own; 0: none. The block has `all` tokens. *out_saved:
@@ -278,13 +275,13 @@ static uint32_t best_place(const reading *g, uint64_t all, uint32_t width, uint3
     uint32_t found = 0, few = readers, many = 0; /* that read a later column, and an earlier one */
     for (uint32_t i = 0; i < width; i++) {
         const uint64_t after = ranks_of(g, many) * tokens + ranks_of(g, few) * (all - tokens);
-        if (i && g->read_by[g->order[i]] < g->read_by[g->order[i - 1]] && after <= best) {
+        if (i && g->column[g->column[i].at].read_by < g->column[g->column[i - 1].at].read_by && after <= best) {
             if (after < best || !found) found = i;
             best = after;
         }
-        tokens += g->tokens[g->order[i]];
-        few -= g->last_read[i];
-        many += g->first_read[i];
+        tokens += g->column[g->column[i].at].tokens;
+        few -= g->column[i].last_read;
+        many += g->column[i].first_read;
     }
     *out_saved = whole - best;
     return found;
@@ -321,10 +318,10 @@ static void judge_block(reading *g, uint32_t b) {
     count_readers(g, b, base, width);
     measure_columns(g, of);
     sort_columns(g, width);
-    count_places(g, b, base, width);
+    count_places(g, b, base);
     uint64_t saved = 0;
     const uint32_t many = best_place(g, of->tokens, width, g->readers[b], &saved);
-    for (uint32_t i = 0; i < many; i++) g->many[base + g->order[i]] = 1;
+    for (uint32_t i = 0; i < many; i++) g->many[base + g->column[i].at] = 1;
     const bool twice = g->apart && problem_holds(g->p, b, FCP_QUERIES);
     if (!many || saved < DIVISION_LEAST || (twice && read_twice(g, b) >= saved)) {
         memset(g->many + base, 0, width);

@@ -9,29 +9,15 @@
 
 #include <string.h>
 
-/* By side, home and place; of equals the longer first, which packs better. */
-static int compare_parts(const problem_part *a, const problem_part *b) {
-    if (a->holds != b->holds) return a->holds < b->holds ? -1 : 1;
-    if (a->home != b->home) return a->home < b->home ? -1 : 1;
-    if (a->place != b->place) return a->place < b->place ? -1 : 1;
-    return a->length > b->length ? -1 : a->length < b->length;
-}
-
-/* Sorts the numbers of parts in `order` by merging. other: room for as many. */
-static fcp_code merge_sort_parts(const planning *x, const problem_part *parts, uint32_t *order, uint32_t *other,
-                           uint32_t count) {
-    for (uint32_t width = 1; width < count; width *= 2) {
-        if (planning_stopped(x)) return FCP_E_INTERRUPTED;
-        for (uint32_t from = 0; from < count; from += 2 * width) {
-            uint32_t mid = from + width < count ? from + width : count, end = mid + width < count ? mid + width : count;
-            uint32_t i = from, j = mid, at = from;
-            while (i < mid && j < end)
-                other[at++] = compare_parts(&parts[order[j]], &parts[order[i]]) < 0 ? order[j++] : order[i++];
-            while (i < mid) other[at++] = order[i++];
-            while (j < end) other[at++] = order[j++];
-        }
-        memcpy(order, other, count * sizeof *order);
-    }
+/* Sorts the numbers of parts in `order` by side, home and place; of equals the longer first, which packs better. */
+static fcp_code sort_parts(planning *x, const problem_part *parts, size_t all, uint32_t *order, uint32_t count) {
+    uint64_t *value = ARENA_NEW(&x->scratch, uint64_t, all + 1);
+    uint64_t *keys = ARENA_NEW(&x->scratch, uint64_t, 2 * (size_t)count + 1);
+    if (!value || !keys) return FCP_E_NO_MEMORY;
+    for (size_t i = 0; i < all; i++) value[i] = (uint64_t)parts[i].place << 32 | (UINT32_MAX - parts[i].length);
+    problem_sort(value, sizeof *value, false, order, count, keys);
+    for (size_t i = 0; i < all; i++) value[i] = (uint64_t)parts[i].holds << 32 | parts[i].home;
+    problem_sort(value, sizeof *value, false, order, count, keys);
     return FCP_OK;
 }
 
@@ -39,14 +25,13 @@ static fcp_code merge_sort_parts(const planning *x, const problem_part *parts, u
  * newest blocks of their side, home and place. room: what is free in each block. */
 static fcp_code choose_blocks(planning *x, problem_part *parts, size_t count, uint32_t *out_blocks) {
     uint32_t *order = ARENA_NEW(&x->scratch, uint32_t, count + 1);
-    uint32_t *other = ARENA_NEW(&x->scratch, uint32_t, count + 1);
     uint32_t *room = ARENA_NEW(&x->scratch, uint32_t, count + 1), packed = 0, blocks = 0;
-    if (!order || !other || !room) return FCP_E_NO_MEMORY;
+    if (!order || !room) return FCP_E_NO_MEMORY;
     for (uint32_t i = 0; i < count; i++) {
         if (parts[i].place == FCP_NONE) parts[i].block = blocks++;
         else order[packed++] = i;
     }
-    fcp_code code = merge_sort_parts(x, parts, order, other, packed);
+    fcp_code code = sort_parts(x, parts, count, order, packed);
     if (code) return code;
     for (uint32_t i = 0, first = blocks; i < packed; i++) {
         problem_part *m = &parts[order[i]];

@@ -173,8 +173,8 @@ static fcp_code warn_masked(batch *b, masked_batch *found) {
 
 /* --- constants of scores ------------------------------------------------------------------------------------------ */
 
-/* Warns of queries whose logits are all near a large constant: in float32 their log-sum-exp then loses the logarithm of the
- * number of keys. known: the queries that see no key, which have no logits. */
+/* Warns of queries whose logits are all near a large constant: in float32 their log-sum-exp then loses the logarithm of
+ * the number of keys. known: the queries that see no key, which have no logits. */
 static fcp_code warn_far(const batch *b, const masked_batch *known) {
     const struct fcpc_program *g = b->program;
     if (!g->passes[FCP_BACKWARD] || known->unknown) return FCP_OK; /* nobody reads LSE; or who has one? */

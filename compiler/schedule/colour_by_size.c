@@ -156,10 +156,10 @@ static inline void give_up(layering *s, const light_edge *x, uint8_t *state, uin
     state[x->right] = state_of(s, x->right, k, rest);
 }
 
-/* Starts with all edges that may be light, and moves edges of vertices that have too many to the heavy layer, the
- * largest first: in the first turn edges with two such ends, in the second edges with one. Both ends must be able to
- * spare the edge. The states OVER and SPARE of a vertex only ever end. So the first turn also lists the edges that the
- * second must look at; the list is written without a branch, because which edges these are is random. */
+/* Starts with all edges that may be light. Then moves edges to the heavy layer, the largest first, while both ends can
+ * spare them: in a first turn edges whose two ends have too many light edges, in a second turn edges of which one end
+ * has. A vertex never becomes OVER or SPARE again once it is not. So the first turn can list the edges that the second
+ * must look at. The list is written without a branch, because which edges are in it cannot be predicted. */
 static void give_up_greedily(layering *s, uint32_t k, uint32_t rest) {
     uint32_t vertices = s->g->lefts + s->g->rights, later = 0, *second = s->spare;
     uint8_t *state = s->seen;

@@ -7,8 +7,8 @@
  * Example: two ranks exchange blocks in six stages. Rank 0 has its work in the first three stages, rank 1 in the last
  * three. The rounds of a stage reuse slots, so they wait until all ranks have computed the stage `buffers` stages
  * before. In the first half rank 1 therefore waits while rank 0 computes, and in the second half rank 0 waits for
- * rank 1: the pass takes twice as long as either rank computes. If rank 0 instead leaves half of its tiles for the last
- * three stages, both ranks are busy all the time.
+ * rank 1: the pass takes twice as long as either rank computes. If rank 0 leaves half of its tiles for the last three
+ * stages, the first half takes half as long, and both ranks end together.
  *
  * So after stage s of S stages, a rank has done no more than s + 1 of S equal parts of its work, except for the tile
  * that it is at. Tiles run in the order in which their KV comes. The price: KV that waits keeps its slot, and its

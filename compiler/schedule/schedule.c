@@ -18,7 +18,7 @@
  *   stages_home.c      All tiles run at the homes of their queries. Most units leave from home and depend on nothing.
  *                      They take exactly Delta rounds on each fabric, and `coalesce` rounds make a stage.
  *   stages_away.c      Tiles run elsewhere, or keys go along trees, or there are two halves. Then most units depend on
- *                      others, and every unit gets a stage of its own (schedule.staged).
+ *                      others, and each unit is given a stage by itself (schedule.staged).
  *   stages_by_phase.c  Heads are computed in phases. All that a phase needs arrives together.
  *
  * With pingpong, halves.c first divides what travels into two half batches, the second of which begins with a stage of

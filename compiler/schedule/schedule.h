@@ -33,7 +33,7 @@ typedef struct returns {
 
 typedef struct schedule {
     uint32_t independent[FCP_FABRICS];  /* how many rounds the independent units take */
-    bool staged;                        /* every unit has a stage of its own: schedule.c says where */
+    bool staged;                        /* each unit is given a stage by itself: schedule.c says when */
     uint32_t after;                     /* a result may leave so many stages after what added to it last */
     /* With pingpong (halves.c): per hop, is it of the second half? And the first stage of the second half, or 0 if one
      * of the halves needs nothing from other ranks. Without pingpong NULL and 0. */

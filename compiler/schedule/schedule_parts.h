@@ -125,9 +125,10 @@ uint64_t phase_tiles(const builder *b, rank_rows *here);
 
 /* halves.c. Of a tile: the half batch that it is in. Tiles that need nothing from other ranks are in neither. */
 enum { HALF_FIRST, HALF_SECOND, HALF_NEITHER };
-/* Says the half of every tile (out_tile, one of HALF_*) and of every hop (out_second: it is of the second half). At
- * each rank the tiles of both halves have about equal work. A hop is of the first half if a tile of that needs it, at
- * its end or behind it. Cost: linear in tiles and hops. */
+/* Says of every tile which half it is in (out_tile, one of HALF_*), and of every hop whether it is in the second half
+ * (out_second). At each rank the tiles of both halves have about equal work. A hop is in the first half if any tile of
+ * the first half needs what it brings, at its end or at a rank to which that is passed on. Cost: linear in tiles and
+ * hops. */
 fcp_code halves_find(planning *x, uint8_t *out_tile, bool *out_second);
 
 /* near.c. Which ranks compute what is near before what comes over net in the same stage. *out: for each rank, whether

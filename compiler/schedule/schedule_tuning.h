@@ -11,15 +11,16 @@ enum {
     /* --- stages
      * ---------------------------------------------------------------------------------------------------- */
 
-    /* Where units have stages of their own, a result leaves at most so many stages after the last tile that added to
-     * it. More: results come home later. Fewer: a rank computes nothing while its launch waits for what it has just
-     * computed. Tried: 1, with which the forward pass takes 5 % longer; 3, with which it takes up to 3 % longer. */
+    /* Where units are given stages one by one (schedule.staged), a result leaves at most so many stages after the last
+     * tile that added to it. More: results come home later. Fewer: a rank computes nothing while its launch waits for
+     * what it has just computed. Tried: 1, with which the forward pass takes 5 % longer; 3, with which it takes up to 3
+     * % longer. */
     RESULT_DELAY = 2,
     /* Where tiles run anywhere, so many stages follow the last arrival, so that results can travel beside computing.
      * Tried: twice `buffers`. With eight buffers (fcp, blocks of 4K) wlbllm-64 then had many small launches, and took
      * 94 ms in place of 82. */
     STAGES_AFTER_ARRIVALS = 8,
-    /* Where units have stages of their own, a line carries at most this part of `coalesce` units in a stage. Larger
+    /* Where units are given stages one by one, a line carries at most this part of `coalesce` units in a stage. Larger
      * stages: what is passed on waits longer. Smaller ones: more stages, and so more launches. */
     STAGE_PART = 3,
     /* The `coalesce` that is assumed while `divisions` has not decided it yet. */
@@ -64,9 +65,9 @@ enum {
      * ------------------------------------------------------------------------------------------------- */
 
     /* colour_by_size.c: quality of the division by size against its cost. Sizes are told apart in SIZE_CLASSES classes.
-     * Edges are divided up to DIVISIONS_DEEP times, so there are at most 16 layers; each division must gain one part in
-     * DIVISION_GAIN, tries at most COLOUR_NUMBERS numbers of colours (down to less than half of the best), and searches
-     * for paths in at most PATH_PHASES phases. */
+     * A layer is divided up to DIVISIONS_DEEP times, so there are at most 16 layers. Each division must gain one part
+     * in DIVISION_GAIN. It tries at most COLOUR_NUMBERS different numbers of colours, down to less than half of the
+     * best, and searches for paths in at most PATH_PHASES phases. */
     SIZE_CLASSES = 8,
     DIVISIONS_DEEP = 4,
     DIVISION_GAIN = 100,

@@ -1,7 +1,7 @@
 /* stages_away.c: gives every unit a stage, where most units depend on others.
  *
  * Requires: traffic; for results, the stages in which tiles run.
- * Gives: for each unit a stage, no earlier than its release, in which its sender and its receiver have room; for each
+ * Gives: for each unit a stage, no earlier than it may leave, in which its sender and its receiver have room; for each
  *     tile the stage in which it runs.
  * Keeps: in no stage a line has more than coalesce / STAGE_PART units. Over net it has no more bytes than its share
  *     there, unless a single unit has more. (A line is one direction of a rank's wire on one fabric.)
@@ -16,9 +16,10 @@
  * the units of any one rank. Stages are small because what a rank passes on leaves one stage after it came, and because
  * results should be on their way home early.
  *
- * Bytes have a limit, too, because a round lasts as long as its largest unit. With the mean share of bytes, the line
- * with most bytes needs as many stages as the line with most units. The limit is half as much again, because no line
- * can be busy in every stage. Inside a node bytes are cheap, and have no limit.
+ * The bytes of a stage have a limit, too, because a round lasts as long as its largest unit. Let S be the number of
+ * stages that the line with most units needs. The limit is 1.5 times the S-th part of the bytes of the line with most
+ * bytes; with exactly the S-th part that line would have to be busy in every stage, which no line can be. Inside a node
+ * bytes are cheap, and have no limit.
  *
  * Order. Units that bring what most work needs choose first; of equals the lower hop. With two halves (halves.c), all
  * hops of the first half choose first, and the second half begins in the stage after the last of them. Results choose

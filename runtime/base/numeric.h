@@ -12,7 +12,6 @@
 #include "runtime/fcp.h"
 
 #define FCP_LOG2E 1.4426950408889634074
-#define FCP_LN2 0.69314718055994530942
 enum { FCP_LANES = 16 };
 
 static inline float fcp_bits_float(uint32_t u) {

@@ -24,9 +24,6 @@
 #include "runtime/host/blas.h"
 #include "runtime/host/queues.h"
 #include "runtime/host/sums.h"
-#include "runtime/host/transport_threads.h"
-#include "runtime/host/transport_mpi.h"
-#include "runtime/host/transport_tcp.h"
 
 enum { COMPUTE_STACK = 512 << 10, COMM_STACK = 256 << 10, DEFAULT_TIMEOUT_S = 120 };
 

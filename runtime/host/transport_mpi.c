@@ -14,7 +14,7 @@
  *           than the time limit then counts as stalled.
  * Cost:     two copies of the data, beside those of MPI; while a rank waits, a processor now and then.
  */
-#include "runtime/host/transport_mpi.h"
+#include "runtime/host/executor.h"
 
 #include <stdatomic.h>
 #include <stdlib.h>

@@ -16,7 +16,7 @@
  *           data on each side, beside the kernel's. Nothing is encrypted: an id's secret keeps strangers from
  *           connecting, but not from reading what travels.
  */
-#include "runtime/host/transport_tcp.h"
+#include "runtime/host/executor.h"
 
 #include <errno.h>
 #include <poll.h>

@@ -7,7 +7,7 @@
  * Cost: two copies of the data, and memory for messages on their way. An inbox holds at most one message for each peer
  *       and fabric, so searching it is short. Each rank has one lock, and no thread ever holds two.
  */
-#include "runtime/host/transport_threads.h"
+#include "runtime/host/executor.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -6,7 +6,7 @@
  *           received.
  * Cost:     sorts the transfers of partial results.
  */
-#include "runtime/judge/hops.h"
+#include "runtime/judge/judge_parts.h"
 #include "runtime/plan/instructions.h"
 
 #include <math.h>

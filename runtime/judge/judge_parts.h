@@ -1,7 +1,16 @@
-/* judge_parts.h: what the files of the judge share. Private to runtime/judge. */
+/* judge_parts.h: what the files of the judge share. Private to runtime/judge.
+ *
+ * reference.c makes a check_run and its tasks; sample.c chooses rows, if not all are checked; task.c computes a task;
+ * verdict.c keeps the measures of tensors and judges them; slope.c and hops.c prepare what RULE.md needs.
+ */
 #ifndef FCP_JUDGE_JUDGE_PARTS_H
 #define FCP_JUDGE_JUDGE_PARTS_H
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "codegen/mask/code.h"
 #include "runtime/judge/reference.h"
+#include "runtime/plan/enums.h"
 
 /* A number of the result beside the reference. */
 typedef struct place {
@@ -30,4 +39,59 @@ void measure_number(measure *m, fcp_dtype dtype, uint64_t at, const double *resu
 void measure_merge(measure *into, const measure *m);
 /* The verdict on a tensor; adds it to the report. */
 void measure_report(const measure *m, fcp_tensor t, fcp_check_report *report);
+
+/* How far rounding on the wire may move a sum, as a fraction of the sum of the absolute values that it is made of;
+ * for each class of partial results, 0 if nothing is rounded. False: out of memory.
+ *
+ * Derivation: bf16 has 8 significant bits, so rounding x moves it by at most 2^-8 |x|. Let a rank send a sum x, and
+ * let W be the sum of the absolute values in it, so |x| <= W. After one hop x is off by at most W ((1 + 2^-8) - 1).
+ * After h hops, with partial results added on the way, it is off by at most W ((1 + 2^-8)^h - 1), where W counts all
+ * that was added. h is the most hops that any partial result of the class makes, from the rank that computed it to
+ * the one that makes the result. m and l travel in fp32, so the factors by which states are merged have no such
+ * error. */
+bool check_hops(const fcp_plan *plan, double out_error[FCP_CLASSES]);
+
+/* Makes the derivative of a score by s, as code that mc_eval_score and mc_eval_score_row evaluate; without nodes if
+ * the score has none. out->nodes is malloc'd. False: out of memory. */
+bool check_slope(mc_code score, mc_code *out);
+
+/* Makes the score as GPUs may compute it: tanh, exp, log and sqrt give 1 + 2^-16 of what they should; without nodes
+ * if the score has none of these. out->nodes is malloc'd. False: out of memory. */
+bool check_rough(mc_code score, mc_code *out);
+
+enum { CHECK_RUN = 32 }; /* rows of a run, at most */
+
+typedef struct check_sample {
+    fcp_check_unit *units; /* malloc'd; first those of queries, then those of keys */
+    uint64_t count;
+    uint64_t rows[FCP_SIDES]; /* in them */
+} check_sample;
+
+/* Chooses runs that take about `work` in all (as fcp_check_work counts). False: out of memory. */
+bool check_sample_choose(const fcp_plan *plan, unsigned passes, double work, check_sample *out);
+
+typedef struct check_run {
+    const fcp_plan *plan;
+    fcp_shape shape;
+    const fcp_packed *in;
+    const fcp_packed *judged; /* NULL: nothing is judged */
+    const uint8_t *rows[FCP_SIDES]; /* a bit per packed token: whether its rows are judged; NULL: all are */
+    fcp_reference *out;       /* where to put the reference itself; NULL: nowhere */
+    const check_sample *sample; /* NULL: all rows */
+    mc_code slope;            /* of the score, derived by the judge */
+    mc_code rough;            /* see check_rough */
+    bool backward;
+    const volatile int *stop;
+    uint32_t *order;          /* sequences, longest first */
+    _Atomic uint64_t next;    /* task */
+    pthread_mutex_t lock;
+    double wire[FCP_TENSORS]; /* RULE.md: flat */
+    measure measures[FCP_TENSORS]; /* under lock */
+    fcp_code code;                        /* under lock */
+} check_run;
+
+/* Computes task `index`: all rows of a KV head of a sequence; or, in a sample, some rows of queries for one head
+ * (against all keys), or some keys of one KV head (against all queries). Any number of threads may compute tasks of
+ * a run. `measures` gets the errors of its numbers. False: out of memory. */
+bool check_task(check_run *run, uint64_t index, measure measures[FCP_TENSORS]);
 #endif

@@ -12,9 +12,7 @@
 
 #include "runtime/base/stop.h"
 #include "runtime/base/threads.h"
-#include "runtime/judge/hops.h"
-#include "runtime/judge/slope.h"
-#include "runtime/judge/task.h"
+#include "runtime/judge/judge_parts.h"
 
 enum { MAX_THREADS = 256 };
 
@@ -190,9 +188,9 @@ fcp_code fcp_check_units(const fcp_plan *plan, const fcp_check_options *options,
     return FCP_OK;
 }
 
-fcp_code fcp_reference_compute(const fcp_plan *plan, const fcp_packed *in, unsigned threads, const volatile int *stop,
+fcp_code fcp_reference_compute(const fcp_plan *plan, const fcp_packed *in, unsigned threads,
                                fcp_reference *out, fcp_error *err) {
-    check_run run = {.plan = plan, .in = in, .out = out, .backward = in->t[FCP_TENSOR_DO] != NULL, .stop = stop};
+    check_run run = {.plan = plan, .in = in, .out = out, .backward = in->t[FCP_TENSOR_DO] != NULL};
     fcp_plan_shape(plan, &run.shape);
     fcp_code code = check_inputs(in, inputs_of(&run), err);
     if (!code && !derive_score(&run, false))

@@ -4,7 +4,7 @@
  * The reference evaluates the mask's code for every (q, k) of every sequence (and head, if the mask names h), and
  * computes O, LSE, dQ, dK and dV in float64 from the formulas, pair by pair. It shares nothing with the kernels and
  * never looks at the plan's tiles. A score and its slope are evaluated in float64 for every allowed pair. The slope is
- * derived from the score anew (slope.h), because the plan's own slope is what the result was made with. A sink is one
+ * derived from the score anew (slope.c), because the plan's own slope is what the result was made with. A sink is one
  * more term of the sum. A gradient of LSE is subtracted from delta.
  *
  * The same is also computed *naively*, as a simple program would: scores and sums in fp32, and P and dS rounded to the
@@ -92,6 +92,6 @@ void fcp_check_text(const fcp_shape *shape, fcp_tensor t, const fcp_check *c, ch
 typedef struct fcp_reference {
     double *o, *lse, *dq, *dk, *dv;
 } fcp_reference;
-fcp_code fcp_reference_compute(const fcp_plan *plan, const fcp_packed *in, unsigned threads, const volatile int *stop,
+fcp_code fcp_reference_compute(const fcp_plan *plan, const fcp_packed *in, unsigned threads,
                                fcp_reference *out, fcp_error *err);
 #endif

@@ -8,7 +8,7 @@
  */
 #include <stdlib.h>
 
-#include "runtime/judge/sample.h"
+#include "runtime/judge/judge_parts.h"
 #include "runtime/plan/plan_summary.h"
 #include "runtime/plan/sides.h"
 

@@ -11,7 +11,7 @@
  *           branch that they take; abs at 0 has that of +x; a floor is constant.
  * Cost:     O(nodes); at most nine nodes for one of the score.
  */
-#include "runtime/judge/slope.h"
+#include "runtime/judge/judge_parts.h"
 
 #include <stdlib.h>
 

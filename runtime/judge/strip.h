@@ -3,7 +3,7 @@
  */
 #ifndef FCP_JUDGE_STRIP_H
 #define FCP_JUDGE_STRIP_H
-#include "runtime/judge/task.h"
+#include "runtime/judge/judge_parts.h"
 
 enum { STRIP = 32, TILE = 128 };
 

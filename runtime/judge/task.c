@@ -8,7 +8,7 @@
  *           computation (strip.c), from the results of those steps.
  * Cost:     as fcp_check_run says, for its rows.
  */
-#include "runtime/judge/task.h"
+#include "runtime/judge/judge_parts.h"
 #include "runtime/plan/plan.h"
 #include "runtime/plan/plan_arrays.h"
 

@@ -227,12 +227,13 @@ bool fcp_plan_packed(const fcp_plan *plan) {
     return false;
 }
 
-/* `wire`: bytes of a number of a partial result. */
-static uint64_t token_bytes(const fcp_problem *p, uint32_t holds, fcp_class cls, fcp_pass pass, uint64_t wire) {
+/* `wire`: bytes of a number of a partial result; `row`: of a float of a row, of which LSE has two. */
+static uint64_t token_bytes(const fcp_problem *p, uint32_t holds, fcp_class cls, fcp_pass pass, uint64_t wire,
+                            uint64_t row) {
     uint64_t element = fcp_dtype_size((fcp_dtype)p->dtype);
     uint64_t heads = (uint64_t)p->range_kv * p->range_sub;
     uint64_t q = heads * p->head_dim, o = heads * p->value_dim, kv = (uint64_t)p->range_kv * fcp_kv_dim(p);
-    uint64_t row = heads * 4; /* a float for each head; LSE is two of them */
+    row *= heads;
     if (cls == FCP_IN || cls == FCP_OUT) {
         if (!(holds & FCP_HOLDS_Q)) q = o = row = 0;
         if (!(holds & FCP_HOLDS_KV)) kv = 0;
@@ -254,7 +255,7 @@ static uint64_t token_bytes(const fcp_problem *p, uint32_t holds, fcp_class cls,
 }
 
 uint64_t fcp_held_bytes(const fcp_problem *p, uint32_t holds, fcp_class cls, fcp_pass pass) {
-    return token_bytes(p, holds, cls, pass, fcp_dtype_size((fcp_dtype)p->wire));
+    return token_bytes(p, holds, cls, pass, fcp_dtype_size((fcp_dtype)p->wire), sizeof(float));
 }
 
 uint64_t fcp_class_bytes(const fcp_problem *p, fcp_class cls, fcp_pass pass) {
@@ -262,7 +263,7 @@ uint64_t fcp_class_bytes(const fcp_problem *p, fcp_class cls, fcp_pass pass) {
 }
 
 uint64_t fcp_slot_bytes(const fcp_problem *p, fcp_class cls, fcp_pass pass) {
-    return token_bytes(p, FCP_HOLDS_BOTH, cls, pass, sizeof(float));
+    return token_bytes(p, FCP_HOLDS_BOTH, cls, pass, sizeof(float), sizeof(float));
 }
 
 uint64_t fcp_bytes_off_rails(const fcp_plan *plan, fcp_pass pass) {
@@ -286,14 +287,7 @@ static bool is_of_keys(fcp_class cls) { return cls == FCP_KV || cls == FCP_DKV; 
 
 /* Bytes of a token of a class in a slot, without what is a few for each row: LSE, delta, m and l. */
 static uint64_t bulk_bytes(const fcp_problem *p, fcp_class cls, fcp_pass pass) {
-    uint64_t heads = (uint64_t)p->range_kv * p->range_sub, element = fcp_dtype_size((fcp_dtype)p->dtype);
-    uint64_t q = heads * p->head_dim, o = heads * p->value_dim;
-    switch (cls) {
-    case FCP_Q: return pass == FCP_FORWARD ? q * element : (q + o) * element;
-    case FCP_STATE: return o * 4;
-    case FCP_O: return o * element;
-    default: return fcp_slot_bytes(p, cls, pass);
-    }
+    return token_bytes(p, FCP_HOLDS_BOTH, cls, pass, sizeof(float), 0);
 }
 
 uint32_t fcp_unit_tokens(const fcp_problem *p, fcp_class cls, fcp_fabric fabric) {

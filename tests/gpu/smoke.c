@@ -96,7 +96,7 @@ static bool put_maps(gpu *g, const fcp_plan *plan, const fcp_shape *shape, const
     fcp_reference at = {all, all + MAPS * numbers, all + numbers, all + 2 * numbers, all + 3 * numbers};
     snprintf(path, sizeof path, "%.380s/smoke.txt", g->folder);
     FILE *f = fopen(path, "ae");
-    bool good = all && f && !fcp_reference_compute(plan, packed, 0, NULL, &at, &err);
+    bool good = all && f && !fcp_reference_compute(plan, packed, 0, &at, &err);
     if (!good) snprintf(why, GPU_WHY, "%.380s", err.message);
     for (int i = 0; good && i < MAPS; i++) {
         const fcp_check *c = &report->tensor[tensors[i]];

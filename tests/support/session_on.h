@@ -2,7 +2,6 @@
 #ifndef SESSION_ON_H
 #define SESSION_ON_H
 #include "runtime/host/executor.h"
-#include "runtime/host/transport_threads.h"
 
 static inline fcp_code session_on(const fcp_plan *plan, const fcp_backend *backend, const fcp_session_options *options,
                                   fcp_session **out_session, fcp_error *err) {

@@ -43,7 +43,7 @@ static inline void small_close(struct small *s) {
 }
 
 static inline void small_run(struct small *s) {
-    cr_assert(fcp_reference_compute(&s->h->plan, &s->in, 2, NULL, &s->out, NULL) == FCP_OK);
+    cr_assert(fcp_reference_compute(&s->h->plan, &s->in, 2, &s->out, NULL) == FCP_OK);
 }
 /* sum of O * dO */
 static inline double small_loss(struct small *s) {

@@ -35,7 +35,8 @@ typedef struct rank_of {
     uint64_t g, p, h, f, n;
 } rank_of;
 
-/* Bytes of `w` pairs with b keys from elsewhere, rounded down; UINT64_MAX: impossible. *far: more than f rows come. */
+/* The bytes of computing `w` more pairs if b keys come, rounded down; UINT64_MAX: that is impossible. *far: more than f
+ * rows come. */
 static uint64_t cost_with(const rank_of *r, const cad_price *price, uint64_t w, uint64_t b, bool *far) {
     unsigned __int128 with_own = (unsigned __int128)r->g * min_u64(b, r->p);
     uint64_t keys = min_u64(b, r->n);

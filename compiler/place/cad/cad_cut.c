@@ -147,7 +147,7 @@ static bool is_causal(mc_code mask) {
     return root->op == MC_LE && root->a < 2 && root->b < 2 && n[root->a].op == MC_K && n[root->b].op == MC_Q;
 }
 
-/* Cuts of one side of a sequence: its ends, the ends of runs, and multiples of `step` (0: none). */
+/* Lists the cuts of one side of a sequence: its ends, the ends of runs, and multiples of `step` (0: none). */
 static uint64_t *side_cuts(arena *a, const problem_run *runs, uint32_t first, uint32_t end, uint64_t n, uint64_t step,
                            uint32_t *out_count) {
     uint64_t *cut = ARENA_NEW(a, uint64_t, (end - first) + (step ? n / step : 0) + 2), at = 0;
@@ -226,11 +226,10 @@ static fcp_code make_table(planning *x, tabling *g, uint32_t s) {
     for (size_t i = 0; i < count; i++)
         sum[(size_t)(entries[i].q_piece + 1) * t->key_cuts + entries[i].k_piece + 1] =
             pairs ? pairs[i] : shapes[entries[i].shape].pairs;
-    for (uint32_t i = 1; i < t->row_cuts; i++)
-        for (uint32_t j = 1; j < t->key_cuts; j++) {
-            uint64_t *here = sum + (size_t)i * t->key_cuts + j;
-            *here += here[-1] + here[-(ptrdiff_t)t->key_cuts] - here[-(ptrdiff_t)t->key_cuts - 1];
-        }
+    for (uint32_t i = 1; i < t->row_cuts; i++) {
+        uint64_t *above = sum + (size_t)(i - 1) * t->key_cuts, *here = above + t->key_cuts, row = 0;
+        for (uint32_t j = 1; j < t->key_cuts; j++) here[j] = (row += here[j]) + above[j];
+    }
     t->row_cut = rows;
     t->key_cut = keys;
     t->row_step = g->step;

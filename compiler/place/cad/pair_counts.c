@@ -229,8 +229,8 @@ static bool rows_at_once(const question *q, uint64_t most, uint64_t *out_cut, ui
     return true;
 }
 
-/* The answer of cad_first_keys in closed form, where each row sees all of these keys or none. From one end of a run's
- * keys to the next, the same rows see each key. */
+/* The answer of cad_first_keys in closed form, for a causal mask under which each row of a run sees all of its keys up
+ * to the cut. It goes from one end of a run's keys to the next: between two of them the same rows see each key. */
 static bool keys_at_once(const question *q, uint64_t most, uint64_t *out_cut, uint64_t *out_work) {
     uint64_t at = q->at.low, before = 0; /* the work of the keys before `at` */
     if (q->at.listed) return false;

@@ -42,7 +42,7 @@ typedef struct trying {
     const cad_input *in;
     cad_groups groups;
     uint32_t first, ranks; /* the ranks first to first + ranks - 1 are the bins */
-    cad_shares kept;       /* of those sequences, what these ranks compute of their own rows; `rank` is the bin */
+    cad_shares kept;       /* what these ranks keep of these sequences; `rank` is the bin */
     uint64_t *kept_spans;   /* per share of `kept`: its keys that some row may see */
     size_t *newest;        /* per bin: the last share of it that was counted, + 1 */
     found_keys found[FOUND]; /* by sequence, modulo FOUND */
@@ -90,8 +90,9 @@ static uint64_t missing(trying *t, uint32_t sequence, uint32_t rank, uint64_t k0
     return count;
 }
 
-/* The keys of share i that its rank lacks and no earlier share of this rank has. before[j]: the share of the same bin
- * that was counted before share j, + 1. spans[j]: the keys of share j that some row may see. */
+/* How many keys share i brings to its rank: those that some row of it sees, and that the rank does not hold and no
+ * earlier share brought. before[j]: the share of the same bin that was counted before share j, + 1. spans[j]: how many
+ * keys some row of share j sees. */
 static uint64_t new_keys(trying *t, const cad_share *shares, const size_t *before, const uint64_t *spans, size_t i) {
     const cad_run *r = &shares[i].run;
     uint64_t count = 0, at = r->k0, end = at + spans[i];

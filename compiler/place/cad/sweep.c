@@ -215,8 +215,8 @@ static bool decide_waits(sweep *s) {
 
 /* --- taking ------------------------------------------------------------------------------------------------------- */
 
-/* Takes rows from the top of the stack into s->strip until they have `most` work: whole shards, and of the shard that
- * does not fit the first keys that do. Returns their work; UINT64_MAX: no memory. */
+/* Moves rows from the top of the stack to s->strip until they have `most` work: whole shards, and then as many of the
+ * first keys of the next shard as fit. Returns their work; UINT64_MAX: no memory. */
 static uint64_t cut_strip(sweep *s, uint64_t most) {
     pile *stack = &s->stack;
     uint64_t taken = 0, part;

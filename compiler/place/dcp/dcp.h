@@ -30,9 +30,9 @@
 #include "compiler/place/place.h"
 #include "compiler/place/place_tuning.h"
 
-/* A block: its tokens, as they count in the cap; and the bytes of a transfer: of K and V to a reader; of Q to the rank
- * that computes its row and of the result back, if that is one rank (`whole`); of the same to each rank but the home,
- * if they are several (`part`). */
+/* A block: its tokens, as they count in the cap, and the bytes that it costs. kv: K and V to a reader. whole: Q to
+ * another rank that computes its row, and the result back. part: the same for each of several ranks that compute its
+ * row, which send partial results back. */
 typedef struct dcp_block {
     uint32_t tokens;
     uint64_t kv, whole, part;

@@ -29,7 +29,7 @@ typedef struct giving {
     dcp_partition *out;
     uint64_t *excess;  /* per rank: pairs over the cap */
     uint64_t *left;    /* per row: pairs that still run at its home */
-    /* of the rank that takes, per row: bytes of keys to bring, and pairs for which none need be brought */
+    /* per row, for the rank that takes: bytes of the keys that it lacks, and pairs whose keys it has */
     uint64_t *missing, *there;
     uint8_t *has;      /* per block: its keys are at the rank that takes */
     uint32_t *in_node; /* per block: node + 1 for the last node looked at that has its keys */

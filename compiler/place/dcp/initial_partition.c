@@ -389,7 +389,7 @@ static uint32_t roomiest(const building *b) {
 
 /* --- the placement ------------------------------------------------------------------------------------------------ */
 
-/* Takes back what was picked and brought since a strip had so many rows, and so many keys were there. */
+/* Shrinks a strip to its first `picks` rows, and the first `here` blocks whose keys came with them. */
 static void shrink_strip(building *b, uint32_t picks, uint32_t here) {
     for (; b->picks > picks; b->picks--) {
         b->pick_work -= b->work[b->pick[b->picks - 1]];

@@ -174,7 +174,8 @@ typedef struct ejection {
     uint64_t size; /* its pairs or tokens, whichever the rank has too many of */
 } ejection;
 
-/* The one that costs less; of equals, the smallest that is enough, or else the largest. */
+/* Compares two ejections: the one that costs less comes first; of equals, the smallest that is enough, or else the
+ * largest. */
 static bool is_ejected_before(const ejection *a, const ejection *b) {
     if (a->gain != b->gain) return a->gain > b->gain;
     if (a->enough != b->enough) return a->enough;

@@ -168,7 +168,7 @@ static fcp_code find_limit(const place_input *in, arena *scratch, const uint64_t
     return FCP_OK;
 }
 
-/* Lists the items: light clusters whole, the others block by block; and the order in which they are placed. */
+/* Lists the items (light clusters whole, other clusters block by block), and the order in which they are placed. */
 static fcp_code list_items(packing *p, arena *scratch) {
     const place_input *in = p->s.in;
     uint32_t n = in->blocks, count = 0;

@@ -31,7 +31,7 @@ typedef struct needs {
     /* supply[i]: the work of the lightest i * 2^step tokens of all that is to be placed */
     int64_t *supply;
     uint32_t supply_count, step;
-    int64_t slack, slack_each; /* tokens of room that may stay empty: of all ranks together, and of each rank besides */
+    int64_t slack, slack_each; /* room that may stay empty, in tokens: so much in all, and so much more for each rank */
     int64_t keep;              /* room that a rank must keep when it takes something */
 } needs;
 

@@ -5,8 +5,7 @@
 
 /* The strategy's function: place.h. */
 fcp_code place_by_fcp(planning *x, const place_input *in, uint32_t *home);
-/* The fcp strategy: balanced like LPT, then polished; of equally balanced placements one that moves fewer bytes, then
- * one with a smaller Delta. */
+/* The fcp strategy (fcp.c): balances work at least about as well as LPT, and moves fewer blocks. */
 fcp_code place_fcp(const place_input *in, arena *scratch, uint32_t *out_home);
 /* May fcp have several ranks compute a block, because some block is too heavy for one? */
 bool place_splits(const planning *x);

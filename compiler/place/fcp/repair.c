@@ -168,7 +168,8 @@ static int64_t read_sum(const place_state *s, const uint32_t *blocks, uint64_t s
     return (j == 1023 ? 0 : (int64_t)s->in->tokens[blocks[j]]) + (i == 1023 ? 0 : (int64_t)s->in->tokens[blocks[i]]);
 }
 
-/* Tries up to two blocks for up to two: the first exchange that ends the excess, else the one that relieves most. */
+/* Tries to exchange up to two blocks for up to two: takes the first exchange that ends the excess, or else the one that
+ * relieves most. */
 static void try_pairs(const repair *x, const excess *e, uint32_t partner, int64_t room, uint64_t *scratch,
                       swap *best) {
     const place_state *s = x->s;

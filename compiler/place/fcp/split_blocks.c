@@ -25,7 +25,7 @@
 #include "compiler/place/fcp/place_fcp.h"
 #include "compiler/problem/problem.h"
 
-/* The most work that a rank should have, where blocks may be split: the tolerance over the mean. */
+/* The most work that a rank should have: the tolerance over the mean. */
 static uint64_t limit_of(const planning *x) {
     unsigned __int128 mean = x->problem->pairs / program_places(x->program);
     return (uint64_t)(mean + mean * x->program->tolerance / 1000000);
@@ -69,8 +69,8 @@ static fcp_code place_parts(planning *x, const place_input *in, const cutting *c
     uint32_t *part_home = ARENA_NEW(scratch, uint32_t, most), parts = p->block_count, at = 0;
     if (!tokens || !start || !read || !part_of || !work || !part_home) return FCP_E_NO_MEMORY;
     memcpy(tokens, in->tokens, p->block_count * sizeof *tokens);
-    /* A tile goes to the part in which its middle lies, counted in work from the block's first tile on; the last part
-     * is the block itself. */
+    /* Cuts each block. A tile goes to the part in which the middle of its work lies, counted from the block's first
+     * tile on. The last part is the block itself. */
     for (uint32_t b = 0; b < p->block_count; b++) {
         uint64_t count = parts_of(in->work[b], limit, c), before = 0;
         for (uint32_t t = p->tile_start[b]; t < p->tile_start[b + 1]; t++) {

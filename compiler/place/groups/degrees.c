@@ -82,7 +82,8 @@ static uint64_t floor_of(const groups_model *m, const groups_group *g, uint32_t 
     return at_most(time);
 }
 
-/* Degrees of a group at which it takes less time than at all smaller ones: steps[start] to steps[end - 1]. */
+/* Of each group, the degrees at which it takes less time than at all smaller ones, with these times. Those of group i
+ * are steps[start[i]] to steps[start[i + 1] - 1]. */
 typedef struct step {
     uint64_t time;
     uint32_t degree;

@@ -238,7 +238,8 @@ typedef struct cutter {
     size_t first;   /* part of the chunk at hand */
 } cutter;
 
-/* Adds parts of tokens from `at` to `end` of a chunk. What is left of the last block may share one. */
+/* Cuts the tokens `at` to `end` - 1 of a chunk into parts of a block's size. A shorter part at the end may share a
+ * block with others of its home and `place`. */
 static fcp_code add_parts(cutter *c, problem_part of, uint64_t at, uint64_t end, uint32_t rank, uint32_t place) {
     const uint32_t block = c->x->problem->block;
     for (; at < end; at += of.length) {

@@ -128,7 +128,7 @@ fcp_code heads_divide_ranges(planning *x) {
     s->lane = ARENA_NEW(&x->work, uint32_t, p->head_count);
     s->phase = ARENA_NEW(&x->work, uint32_t, p->head_count);
     if (!s->lane || !s->phase) return FCP_E_NO_MEMORY;
-    for (uint32_t i = p->head_count; i-- > 0;) { /* of keys, whose sub_first is 0, the first phase stays */
+    for (uint32_t i = 0; i < p->head_count; i++) { /* sub_first of KV heads is 0, so theirs is the first phase */
         const fcp_heads *h = &p->heads[i];
         heads_divide(parts, subs, s->group, h->kv_first / p->range_kv, h->sub_first / p->range_sub, &s->lane[i],
                      &s->phase[i]);

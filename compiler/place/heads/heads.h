@@ -19,7 +19,7 @@ typedef struct sharing {
     uint32_t *phase;  /* per range: the phase that computes it; of KV heads, the first phase that needs them */
 } sharing;
 
-/* What one rank computes at a time: of range_kv KV heads, range_sub query heads of each. */
+/* What a rank computes at a time: range_sub query heads of each of range_kv KV heads. */
 typedef struct heads_shape {
     uint32_t range_kv, range_sub;
 } heads_shape;

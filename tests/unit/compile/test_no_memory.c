@@ -89,8 +89,8 @@ void *arena_zalloc(arena *a, size_t count, size_t size, size_t align) {
     ARENA_CALL(allocate, "arena_zalloc", a, count, size, align);
 }
 char *arena_copy(arena *a, const char *bytes, size_t length) { ARENA_CALL(copy, "arena_copy", a, bytes, length); }
-void *arena_grow(arena *a, void *array, size_t count, size_t *room, size_t size) {
-    ARENA_CALL(grow, "arena_grow", a, array, count, room, size);
+void *arena_double(arena *a, void *array, size_t count, size_t *room, size_t size) {
+    ARENA_CALL(grow, "arena_double", a, array, count, room, size);
 }
 
 /* --- parsing ------------------------------------------------------------------------------------------------------ */

@@ -4,7 +4,7 @@
 
 #include "compiler/explain/explain.h"
 #include "compiler/sema/program.h"
-#include "runtime/judge/slope.h"
+#include "runtime/judge/judge_parts.h"
 #include "runtime/plan/plan.h"
 #include "tests/support/random_score.h"
 #include "tests/support/temporary.h"

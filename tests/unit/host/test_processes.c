@@ -4,8 +4,7 @@
  * command line (tests/cli). */
 #define _GNU_SOURCE /* memmem */
 #include "runtime/exec/session.h"
-#include "runtime/host/transport_mpi.h"
-#include "runtime/host/transport_tcp.h"
+#include "runtime/host/executor.h"
 #include "runtime/judge/packed.h"
 #include "tests/support/plan_of.h"
 #include "tests/support/processes.h"

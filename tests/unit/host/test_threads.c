@@ -4,7 +4,7 @@
 
 #include "runtime/base/clock.h"
 #include "runtime/judge/packed.h"
-#include "runtime/host/transport_threads.h"
+#include "runtime/host/executor.h"
 #include "tests/support/error_place.h"
 #include "tests/support/hand_plan.h"
 #include "tests/support/plain.h"

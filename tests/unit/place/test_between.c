@@ -1,6 +1,6 @@
-/* test_between.c: tests ulysses and upipe inside groups of ranks, with another strategy between the groups: that this
- * one decides as it would for as many ranks; who computes which heads; what moves; and where tokens stay. tests/oracle
- * runs such plans. */
+/* test_between.c: tests ulysses and upipe inside groups of ranks, with another strategy between the groups: the other
+ * strategy decides as it would for as many ranks as there are groups; who computes which heads; what moves; and where
+ * tokens stay. tests/oracle runs such plans. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 
@@ -60,8 +60,8 @@ static uint32_t find_tile_of(const problem *p, uint32_t q, uint32_t k) {
     return FCP_NONE;
 }
 
-/* What stands behind '+' decides for groups what it decides for the ranks of a cluster with one GPU for each group: the
- * same blocks, at the same groups, and tiles at the same groups. All ranges of heads have the same homes. */
+/* The strategy behind '+' decides for groups what it decides for the ranks of a cluster with one GPU for each group:
+ * the same blocks, homes in the same groups, and tiles at the same groups. All ranges of heads have the same homes. */
 Test(between, groups_stand_for_ranks) {
     for (int i = 0; i < CASES; i++) {
         const joined_case *c = &cases[i];
@@ -95,7 +95,7 @@ Test(between, groups_stand_for_ranks) {
 }
 
 /* K and V of a block cross to a node at most once for each range of heads, from lane to lane, and to a rank that reads
- * them. Of fcp, where no block is divided, queries stay in their node. */
+ * them. With fcp, which computes each row at its home, queries stay in their node. */
 Test(between, keys_cross_once_to_whom_reads_them) {
     uint64_t crossed = 0;
     for (int i = 0; i < CASES; i++) {
@@ -123,8 +123,8 @@ Test(between, keys_cross_once_to_whom_reads_them) {
     cr_expect_gt(crossed, 100);
 }
 
-/* On one node whatever stands behind '+' has nothing to divide, and what moves is what ulysses moves: every rank's Q,
- * K, V and O, but for the heads that it computes itself. */
+/* On one node the strategy behind '+' has nothing to divide. What moves is what ulysses moves: every rank's Q, K, V and
+ * O, but for the heads that it computes itself. */
 Test(between, one_group_moves_what_ulysses_moves) {
     static const char *const between[] = {"fcp", "cad", "dcp"};
     static const uint32_t heads[][2] = {{64, 64}, {64, 8}, {32, 8}, {8, 2}};
@@ -187,7 +187,7 @@ Test(between, odd_groups_run) {
     }
 }
 
-/* A stage takes as many times the rounds as a group has ranks, up to 64, unless the program says how many. */
+/* A stage takes the usual rounds times the ranks of a group, 64 at most, unless the program states a number. */
 Test(between, stages_are_as_long) {
     static const struct {
         const char *by;

@@ -154,7 +154,8 @@ Test(cad, every_pair_is_computed_once_within_the_caps) {
 
 enum { CELL = 32, TILES = 6, RANKS = 3 };
 
-/* Bytes and heaviest rank of one way to give tiles to ranks. tile: row shard, key shard, sequence. */
+/* The bytes and the heaviest rank of one way to give tiles to ranks. A tile is a row shard, a key shard and a
+ * sequence. */
 static uint64_t bytes_of(const batch *b, const uint32_t (*tile)[3], uint32_t tiles, const uint32_t *rank,
                          uint64_t *out_most) {
     uint64_t load[RANKS] = {0}, bytes = 0;
@@ -296,7 +297,7 @@ Test(cad, small_batches_against_all_divisions) {
 
 enum { SHARD = 32 }; /* homes and shares begin at its multiples */
 
-/* Rows of the ranks first to first + ranks - 1 that ranks outside compute some of. */
+/* How many rows of the ranks first to first + ranks - 1 are computed, in part at least, by ranks outside. */
 static uint64_t rows_leaving(const batch *b, const cad_shares *shares, uint32_t first, uint32_t ranks) {
     uint64_t rows = 0;
     for (uint32_t i = 0; i < b->in.row_count; i++) {
@@ -344,8 +345,8 @@ Test(cad, slow_wires_keep_rows_in_their_node) {
             cad_cost_of(&b.in, &shares, &cost);
             load[0] = cost.work;
             cr_assert_eq(cad_caps(&b.in, load, &scratch, cap), FCP_OK);
-            /* now a mean rank computes as long as a rank of this node sends its part of all its keys and of these
-             * rows */
+            /* with these wires a mean rank computes as long as a rank of this node sends its part of all its keys and
+             * of these rows */
             bytes = (leaving * 16384 + 4096 * 4096) / 4 * 1000000 / (cost.work / 32);
             most_leave = leaving;
         } else {
@@ -371,7 +372,8 @@ Test(cad, slow_wires_leave_nodes_with_their_share_alone) {
         cr_assert_eq(cad_divide(&b.in, &memory, &scratch, &shares[step]), FCP_OK);
         cad_cost_sum cost;
         cad_cost_of(&b.in, &shares[step], &cost);
-        /* now a mean rank computes half as long as a rank of the first node sends its part of these rows */
+        /* with these wires a mean rank computes half as long as a rank of the first node sends its part of these
+         * rows */
         bytes = rows_leaving(&b, &shares[step], 0, 4) * 16384 / 4 * 1000000 / (cost.work / 32) / 2;
         cr_assert_gt(bytes, 0);
     }

@@ -119,7 +119,8 @@ static void start_columns(const batch *b, arena *a, dcp_columns *c) {
     for (uint32_t k = 0; k < b->in.blocks; k++) c->start[k + 1] += c->start[k];
 }
 
-/* Only neighbours of a sequence with many tiles for each of its ranks are joined, and nothing is lost or added. */
+/* Only neighbouring blocks of a sequence with many tiles for each of its ranks are contracted. No tokens, bytes or
+ * pairs are lost. */
 Test(dcp, blocks_of_a_sequence_with_many_tiles_are_joined) {
     static batch b;
     static uint32_t home[BLOCKS], exec[TILES];
@@ -344,7 +345,7 @@ static bool first_cost(const batch *b, bool by_nodes, dcp_cost *out) {
     return out->most_pairs <= b->in.pair_cap && out->most_tokens <= b->in.token_cap;
 }
 
-/* Of the two first placements the cheaper one is refined, where bytes between nodes cost most. */
+/* Where bytes between nodes cost most, the cheaper of the two initial partitions is refined. */
 Test(dcp, the_cheaper_first_placement_is_refined) {
     uint64_t state = 11;
     static batch b;

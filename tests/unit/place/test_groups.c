@@ -82,7 +82,7 @@ static groups_group draw_group(uint64_t *state, uint32_t least) {
                           .partial = side, .cells = side * side, .least = least};
 }
 
-/* The published program: the least largest time of the first k groups on j ranks. */
+/* The published dynamic program: the least makespan of the first k groups on j ranks. */
 static uint64_t by_program(const groups_model *m, const groups_group *g, uint32_t count, uint32_t ranks) {
     uint64_t *best = malloc(((size_t)count + 1) * (ranks + 1) * sizeof *best), answer = UINT64_MAX;
     for (size_t i = 0; i < ((size_t)count + 1) * (ranks + 1); i++) best[i] = UINT64_MAX;

@@ -65,7 +65,7 @@ Test(heads, the_order_of_sub_heads) {
 
 enum { TOKENS = 9600, DIM = 32 };
 
-/* Values of heads: a tensor with as many numbers as keys, with fewer, and a part of keys. */
+/* The values of heads: a tensor of their own with as many numbers as keys, or with fewer; or a part of the keys. */
 static const struct { uint32_t dim; bool in_keys; } widths[] = {{DIM, false}, {16, false}, {24, true}};
 
 static fcp_plan *equal_plan(uint32_t heads, uint32_t kv_heads, uint32_t ranks, int width, const char *by) {
@@ -276,7 +276,8 @@ Test(heads, bytes_of_a_ring_are_the_closed_form) {
 /* --- what may be odd
  * ------------------------------------------------------------------------------------------------ */
 
-/* Batches that leave ranks empty, or heads that do not lie together; masks, scores and sinks that differ by head. */
+/* Batches that leave ranks empty; heads of a rank that are not neighbours; masks, scores and sinks that differ by
+ * head. */
 Test(heads, odd_programs_run) {
     static const char *const programs[] = {
         "model { heads = 4 }\ncluster { gpus = 4 }\nbatch { lengths = [1] }\nplan { mask = full; strategy = ulysses",

@@ -13,7 +13,7 @@ static uint64_t draw(uint64_t *state, uint64_t bound) {
     return (*state >> 33) % bound;
 }
 
-/* What homes come to: the most work of a rank under each mask, and the most tokens. */
+/* What homes amount to: the most work of a rank under each mask, and the most tokens. */
 typedef struct outcome {
     uint64_t most[MASKS], tokens;
 } outcome;
@@ -154,8 +154,8 @@ Test(masks, homes_of_one_mask_are_those_of_all_layers) {
     }
 }
 
-/* So on rails, where ranks are numbered for what travels under one mask; and where few rows of blocks are read by many
- * under one of the masks, so that blocks are divided. */
+/* The same on a network of rails, where ranks are numbered for what travels under one mask; and where under one of the
+ * masks few rows of some blocks are read by many, so that these blocks are divided. */
 Test(masks, homes_of_all_layers_on_rails) {
     static const char *const strategies[] = {"fcp", "ring", "zigzag", "cad", "cad(base = ring)", "cad(base = zigzag)",
         "cad(base = zigzag, servers = 3)", "cad(base = fcp)", "dcp", "groups", "ulysses", "ulysses(inside = 2) + ring",

@@ -49,7 +49,7 @@ Test(split, only_where_it_pays) {
          "plan { mask = causal; block = 2K; passes = forward", true},
         {"cluster { nodes = 32; gpus = 8; gpu = h100; memory = 1 TB }\nbatch { lengths = [600000, 2000 x 900] }\n"
          "plan { mask = causal; block = 2K", true},
-        /* What travels for it is weighed as longer than what it saves; but most of that is hidden. */
+        /* Weighing says that moving takes longer than what it saves; but most of what moves is hidden. */
         {"cluster { nodes = 8; gpus = 8; gpu = h100; memory = 1 TB }\nbatch { lengths = [100000, 8000 x 200] }\n"
          "plan { mask = causal; block = 2K; passes = forward", true},
     };

@@ -1,5 +1,7 @@
-/* test_fewer_rounds.c: results that change their stages (fewer_rounds.c), on four ranks of a node and blocks of one unit. */
+/* test_fewer_rounds.c: results that change their stages (fewer_rounds.c), on four ranks of a node and blocks of one
+ * unit. */
 #include <criterion/criterion.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "compiler/schedule/schedule_parts.h"
@@ -38,21 +40,33 @@ static void open_scene(scene *c) {
     c->x.traffic = &c->t;
 }
 
-static void take(scene *c, uint32_t rank, fcp_direction dir, uint32_t stage) {
+static void use_line(scene *c, uint32_t rank, fcp_direction dir, uint32_t stage) {
     ++*occupancy_units(&c->l, line_number(rank, dir, FCP_LOCAL), stage);
 }
 
-/* A hop from src to dst, whose result comes back in a stage, and may do so from `ready` on. */
-static void add(scene *c, uint32_t block, uint32_t src, uint32_t dst, uint32_t parent, bool whole, uint32_t ready,
-                uint32_t stage) {
-    const uint32_t f = c->t.count++;
-    c->hops[f] = (hop){.block = block, .src = src, .dst = dst, .parent = parent, .units = 1, .cls = FCP_Q,
-                       .fabric = FCP_LOCAL, .whole = whole};
-    c->start[f] = f;
-    c->ready[f] = ready;
-    c->first[f] = c->last[f] = c->stage[f] = stage;
-    take(c, dst, FCP_SEND, stage);
-    take(c, src, FCP_RECV, stage);
+/* Reads results that travel along hops, one a line: "block=0 src=0 dst=1 parent=- whole=1 ready=5 stage=5". What dst
+ * makes comes back to src in `stage`, and may do so from `ready` on. A line "busy rank=3 stages=5..8" lets a rank send
+ * something else in each of these stages. */
+static void read_scene(scene *c, const char *text) {
+    open_scene(c);
+    for (const char *line = text; *line; line = strchr(line, '\n') + 1) {
+        uint32_t block, src, dst, whole, ready, stage, rank, last;
+        char parent;
+        if (sscanf(line, " busy rank=%u stages=%u..%u", &rank, &stage, &last) == 3) {
+            for (; stage <= last; stage++) use_line(c, rank, FCP_SEND, stage);
+            continue;
+        }
+        cr_assert_eq(sscanf(line, " block=%u src=%u dst=%u parent=%c whole=%u ready=%u stage=%u", &block, &src, &dst,
+                            &parent, &whole, &ready, &stage), 7, "%s", line);
+        const uint32_t f = c->t.count++;
+        c->hops[f] = (hop){.block = block, .src = src, .dst = dst, .units = 1, .cls = FCP_Q, .fabric = FCP_LOCAL,
+                           .parent = parent == '-' ? FCP_NONE : (uint32_t)(parent - '0'), .whole = whole};
+        c->start[f] = f;
+        c->ready[f] = ready;
+        c->first[f] = c->last[f] = c->stage[f] = stage;
+        use_line(c, dst, FCP_SEND, stage);
+        use_line(c, src, FCP_RECV, stage);
+    }
 }
 
 static uint32_t rounds(const scene *c) {
@@ -66,52 +80,44 @@ static uint32_t rounds(const scene *c) {
     return sum;
 }
 
-static void move_results(scene *c) {
-    cr_assert_eq(fewer_rounds(&c->x, &c->s, &c->l, FCP_FORWARD, 0, c->ready, &c->back), FCP_OK);
-    for (uint32_t f = 0; f < c->t.count; f++)
-        cr_assert(c->first[f] == c->stage[f] && c->last[f] == c->stage[f], "hop %u", f);
-    arena_free(&c->x.scratch);
+/* Moves the results of a scene: there were `before` rounds, there are `after`, and the results travel in these
+ * stages. */
+static void check(const char *text, uint32_t before, uint32_t after, const uint32_t stages[HOPS]) {
+    scene c;
+    read_scene(&c, text);
+    cr_expect_eq(rounds(&c), before);
+    cr_assert_eq(fewer_rounds(&c.x, &c.s, &c.l, FCP_FORWARD, 0, c.ready, &c.back), FCP_OK);
+    cr_expect_eq(rounds(&c), after);
+    for (uint32_t f = 0; f < c.t.count; f++)
+        cr_expect(c.stage[f] == stages[f] && c.first[f] == stages[f] && c.last[f] == stages[f], "hop %u: stage %u", f,
+                  c.stage[f]);
+    arena_free(&c.x.scratch);
 }
 
 /* Rank 0 receives two results in stage 5. The one of rank 2 may come in stage 7, in which rank 1 sends to rank 3; that
  * of rank 1 may not, because rank 1 sends then. */
 Test(fewer_rounds, two_rounds_become_one) {
-    scene c;
-    open_scene(&c);
-    add(&c, 0, 0, 1, FCP_NONE, true, 5, 5);
-    add(&c, 1, 0, 2, FCP_NONE, true, 5, 5);
-    add(&c, 2, 3, 1, FCP_NONE, true, 7, 7);
-    cr_expect_eq(rounds(&c), 3);
-    move_results(&c);
-    cr_expect_eq(rounds(&c), 2);
-    cr_expect(c.stage[0] == 5 && c.stage[1] == 7 && c.stage[2] == 7, "%u %u %u", c.stage[0], c.stage[1], c.stage[2]);
+    check("block=0 src=0 dst=1 parent=- whole=1 ready=5 stage=5\n"
+          "block=1 src=0 dst=2 parent=- whole=1 ready=5 stage=5\n"
+          "block=2 src=3 dst=1 parent=- whole=1 ready=7 stage=7\n", 3, 2, (uint32_t[HOPS]){5, 7, 7});
 }
 
-/* No result may leave before it is made, and none later than the last did: nothing can move. */
+/* No result may leave before it is made, and none later than the last did: nothing can move. Another one travels before
+ * these two, and another one after them. */
 Test(fewer_rounds, windows_are_kept) {
-    scene c;
-    open_scene(&c);
-    add(&c, 0, 0, 1, FCP_NONE, true, 5, 5);
-    add(&c, 1, 0, 2, FCP_NONE, true, 5, 5);
-    take(&c, 3, FCP_SEND, 4); /* another one travels before, and another one after them */
-    take(&c, 3, FCP_SEND, 6);
-    move_results(&c);
-    cr_expect(c.stage[0] == 5 && c.stage[1] == 5);
-    cr_expect_eq(rounds(&c), 4);
+    check("block=0 src=0 dst=1 parent=- whole=1 ready=5 stage=5\n"
+          "block=1 src=0 dst=2 parent=- whole=1 ready=5 stage=5\n"
+          "busy rank=3 stages=4..4\n"
+          "busy rank=3 stages=6..6\n", 4, 4, (uint32_t[HOPS]){5, 5});
 }
 
 /* In stage 4 rank 1 receives a partial result of rank 2, which it merges and sends on in stage 6, and one of rank 3,
- * which is busy in all other stages. The merged one may leave in stage 7, so the partial one may come in stage 5. */
+ * which is busy in all other stages. The merged one may leave in stage 7, so the partial one may come in stage 5. The
+ * result of block 2 is the last of all. */
 Test(fewer_rounds, merged_result_moves_first) {
-    scene c;
-    open_scene(&c);
-    add(&c, 0, 0, 1, FCP_NONE, false, 4, 6);
-    add(&c, 0, 1, 2, 0, false, 4, 4);
-    add(&c, 1, 1, 3, FCP_NONE, true, 4, 4);
-    add(&c, 2, 2, 0, FCP_NONE, true, 8, 8); /* the last of all */
-    for (uint32_t stage = 5; stage < 9; stage++) take(&c, 3, FCP_SEND, stage);
-    cr_expect_eq(rounds(&c), 6);
-    move_results(&c);
-    cr_expect_eq(rounds(&c), 5);
-    cr_expect(c.stage[0] == 7 && c.stage[1] == 5 && c.stage[2] == 4, "%u %u %u", c.stage[0], c.stage[1], c.stage[2]);
+    check("block=0 src=0 dst=1 parent=- whole=0 ready=4 stage=6\n"
+          "block=0 src=1 dst=2 parent=0 whole=0 ready=4 stage=4\n"
+          "block=1 src=1 dst=3 parent=- whole=1 ready=4 stage=4\n"
+          "block=2 src=2 dst=0 parent=- whole=1 ready=8 stage=8\n"
+          "busy rank=3 stages=5..8\n", 6, 5, (uint32_t[HOPS]){7, 5, 4, 8});
 }
