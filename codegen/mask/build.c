@@ -3,10 +3,10 @@
  * Requires: operands and guards come from the same builder and have the types that MC_OPS says. Positions keep to the
  *       limits of the language: k and n in [0, 2^40], q in [-2^40, 2^40], h in [0, 2^32].
  * Gives: fewer nodes with the same two meanings (code.h) as the expression that was emitted.
- * Guards: the builder knows the range of every integer. A node that cannot fault within its operands' ranges loses its
- *       guard, so that two places of the source can share it although they are reached under different conditions. A
- *       node that may fault is never simplified away while its guard may be true, because the fault would be lost with
- *       it.
+ * Guards: the builder knows the range of every integer. If the ranges of its operands show that a node cannot fault,
+ *       its guard is dropped. So two places of the source can share the node although they are reached under different
+ *       conditions. A node that may fault is never simplified away while its guard may be true, because its fault would
+ *       be lost.
  * Reals: constants are folded in double, but only where every machine agrees: + - * / sqrt floor and comparisons, which
  *       IEEE 754 fixes to the bit, and the few exact values of other functions, such as exp 0 and log2 of a power of
  *       two. Results that are not finite are not folded. Simplifications hold for every x, NaN and -0.0 included. That
@@ -156,8 +156,8 @@ static uint32_t real_constant(mc_builder *b, double value, uint32_t place) {
 
 static wide wide_max(wide a, wide b) { return a > b ? a : b; }
 
-/* Puts the range of an operation that can fault into *out_lo and *out_hi. True: operands in the ranges of x and y could
- * make it fault, and its range is everything. */
+/* The range of an operation that can fault, from the ranges of its operands. True: it may fault for some operands in
+ * these ranges; then the range is all of int64. */
 static bool range_of(mc_op op, const fact *x, const fact *y, int64_t *out_lo, int64_t *out_hi) {
     wide lo = 0, hi = 0;
     bool risky = false;
@@ -416,7 +416,7 @@ static uint32_t simplify_real(mc_builder *b, mc_op op, uint32_t x, uint32_t y, u
 
 /* --- the interface ---------------------------------------------------------------------------------------------- */
 
-/* The facts of a node about to be made; takes its guard away where it can never matter. */
+/* The facts about a node that is about to be made. Drops its guard where that can never matter. */
 static fact facts_of(const mc_builder *b, mc_node *x, uint32_t place) {
     fact f = {.lo = INT64_MIN, .hi = INT64_MAX, .place = place, .is_bool = is_bool_op((mc_op)x->op)};
     const fact *u = x->a != MC_NONE ? &b->facts[x->a] : NULL, *w = x->b != MC_NONE ? &b->facts[x->b] : NULL;

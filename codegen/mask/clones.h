@@ -1,5 +1,5 @@
 /* clones.h: FCP_CLONES makes the compiler build a function for several instruction sets. The loader chooses the best
- * one when the program starts. It is empty where compiler or loader cannot do that, and under sanitizers, whose
+ * one when the program starts. The macro is empty where compiler or loader cannot do that, and under sanitizers, whose
  * run-time is not ready when the choice is made. All clones of a function give the same bits, because nothing is
  * contracted and sums are made in a stated order. */
 #ifndef CODEGEN_MASK_CLONES_H

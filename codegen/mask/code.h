@@ -177,7 +177,7 @@ enum { MC_USES_Q = 1, MC_USES_K = 2, MC_USES_N = 4, MC_USES_H = 8, MC_USES_DATA 
        MC_USES_S = 64 };
 unsigned mc_uses(mc_code code);
 
-/* The same code for one head: where it reads h, `out` has the constant. Nodes keep their numbers; out: code.count. */
+/* The code for one head: h is replaced by its number. Nodes keep their numbers; `out` has room for code.count nodes. */
 mc_code mc_of_head(mc_code code, int64_t head, mc_node *out);
 
 /* Checks code that comes from outside: operations are known, operands are earlier nodes of the right type, guards are
@@ -317,7 +317,7 @@ static inline int64_t mc_mod(int64_t a, int64_t b) {
 
 /* The value of an operation; false if it stands in none of these tables. */
 bool mc_value(uint32_t op, int64_t x, int64_t y, int64_t *out);
-/* Does such an operation fault, if its guard is true? */
+/* Does such an operation fault on x and y, if its guard is true? */
 mc_fault mc_value_fault(uint32_t op, int64_t x, int64_t y);
 
 /* --- building ---------------------------------------------------------------------------------------------------- */
@@ -333,8 +333,9 @@ void mc_builder_free(mc_builder *b);
  * guard is dropped if the operation cannot fault or the guard is always true. */
 uint32_t mc_emit(mc_builder *b, mc_op op, uint32_t a, uint32_t b_, uint32_t c, int64_t imm, uint32_t guard,
                  uint32_t place);
-/* Emits all nodes of a code again, with q_op (MC_Q or MC_K) in place of Q, and k_op in place of K. With both MC_Q this
- * makes "does q see itself?" of a mask. Returns the node of the answer, or MC_NONE as mc_emit does. */
+/* Emits all nodes of a code into the builder, with q_op (MC_Q or MC_K) in place of Q, and k_op in place of K. If both
+ * are MC_Q, a mask becomes the question whether q sees itself. Returns the node of the answer, or MC_NONE as mc_emit
+ * does. */
 uint32_t mc_emit_renamed(mc_builder *b, mc_code code, mc_op q_op, mc_op k_op);
 bool mc_builder_failed(const mc_builder *b);
 bool mc_builder_full(const mc_builder *b); /* it failed because there would be more nodes than code may have */
@@ -347,13 +348,15 @@ bool mc_builder_real(const mc_builder *b, uint32_t node);  /* it is a real, or d
  * malloc'd; the caller frees them. False when out of memory. */
 bool mc_extract(const mc_builder *b, uint32_t root, mc_node **nodes, uint32_t **places, uint32_t *count);
 
-/* Emits the derivative of the real node `root` by the real node `by`, s or an element of a table, into the same
- * builder. False: node *out_bad, a floor of what depends on `by`, has none (with `flat` it counts as constant); or the
- * builder failed, and *out_bad is MC_NONE. Cost: O(nodes). */
+/* Emits the derivative of the real node `root` by the real node `by`, which is s or an element of a table, into the
+ * same builder. Returns false if there is no derivative, because node *out_bad is a floor() of something that depends
+ * on `by`; with `flat`, floor() is taken as constant instead. Also returns false if the builder failed; then *out_bad
+ * is MC_NONE. Cost: O(nodes). */
 bool mc_derive(mc_builder *b, uint32_t root, uint32_t by, bool flat, uint32_t *out_slope, uint32_t *out_bad);
 /* The derivative of a score by s, as code of its own, in malloc'd nodes. The same score always gives the same code, so
- * that a plan's slope can be compared with its score. MC_NO_DERIVATIVE: node *out_bad of the score has none, as above;
- * MC_TOO_LONG: the derivative has more than MC_MAX_NODES nodes. */
+ * that a plan's slope can be checked against its score. The result is MC_NO_DERIVATIVE if node *out_bad of the score is
+ * a floor() of something that depends on s and `flat` is false, and MC_TOO_LONG if the derivative has more than
+ * MC_MAX_NODES nodes. */
 typedef enum mc_derived { MC_DERIVED, MC_NO_DERIVATIVE, MC_TOO_LONG, MC_NO_MEMORY } mc_derived;
 mc_derived mc_slope(mc_code score, bool flat, mc_node **out_nodes, uint32_t *out_count, uint32_t *out_bad);
 #endif

@@ -1,7 +1,7 @@
 /* derive.c: the derivative of a score by one of its nodes, as code: by s, or by an element of a table.
  *
- * For example, c * tanh(s / c) gives by s 1 - tanh(s / c)^2, which uses the tanh that the score has computed anyway;
- * and s + slopes[h] * (k - q) gives by slopes[h] k - q.
+ * For example, the derivative of c * tanh(s / c) by s is 1 - tanh(s / c)^2, which uses the tanh that the score computes
+ * anyway. The derivative of s + slopes[h] * (k - q) by slopes[h] is k - q.
  *
  * Requires: a real node of mask code in a builder. Gives: a node in the same builder.
  * Method: goes forward through the nodes by the rules of calculus. Each derivative is kept as num / den * node, so that
@@ -18,7 +18,7 @@
 
 #include "codegen/mask/code.h"
 
-/* num / den * node; or num / den alone, if node is MC_NONE. den is not 0. */
+/* A derivative: num / den * node, or num / den alone if node is MC_NONE. den is not 0. */
 typedef struct slope {
     bool zero;
     double num, den;
@@ -48,7 +48,7 @@ static uint32_t constant(deriving *d, double x) {
 
 static slope of_node(uint32_t node) { return (slope){.num = 1, .den = 1, .node = node}; }
 
-/* The slope as a node. */
+/* Emits the slope. */
 static uint32_t made(deriving *d, const slope *x) {
     if (x->zero) return constant(d, 0);
     double c = x->num / x->den;
@@ -70,8 +70,9 @@ static bool is_constant(const deriving *d, uint32_t i, double *out) {
 /* Is x far enough from the ends of double that num / den loses no bits? */
 static bool is_tame(double x) { return fabs(x) > 0x1p-400 && fabs(x) < 0x1p400; }
 
-/* x times, or divided by, a node that varies. If x is a choice between 0 and something, the choice stays outside:
- * inside, 0 times an infinity would give NaN where the derivative is 0, as in sqrt(max(s, 0.0)). */
+/* Multiplies or divides x by a node that is no constant. If x is `if c then 0 else y`, the result is `if c then 0 else
+ * y * by`, and not `(if c then 0 else y) * by`. Otherwise 0 times infinity would give NaN where the derivative is 0, as
+ * in sqrt(max(s, 0.0)) for s < 0. */
 static slope combined(deriving *d, mc_op op, slope x, uint32_t by) {
     double c;
     const mc_node n = x.node == MC_NONE || d->failed ? (mc_node){.op = MC_S} : node_of(d, x.node);
@@ -135,7 +136,7 @@ static slope sum(deriving *d, slope x, slope y) {
     return of_node(emit(d, e < 0 ? MC_SUB_F : MC_ADD_F, left, right, MC_NONE));
 }
 
-/* if condition then x else y */
+/* The slope of a choice: if condition then x else y. */
 static slope chosen(deriving *d, uint32_t condition, slope x, slope y) {
     if (x.zero && y.zero) return none;
     const uint32_t otherwise = made(d, &y), then = made(d, &x);

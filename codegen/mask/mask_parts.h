@@ -1,4 +1,4 @@
-/* mask_parts.h: what code.c and row.c share. */
+/* mask_parts.h: private to mask code: the table of operations, and what its files share. */
 #ifndef CODEGEN_MASK_MASK_PARTS_H
 #define CODEGEN_MASK_MASK_PARTS_H
 #include <string.h>
@@ -22,7 +22,7 @@ typedef struct mc_point {
 /* The value of a node from those of earlier nodes, in the total meaning. Reals are kept as the bits of a double. */
 int64_t mc_eval_node(const mc_node *x, const mc_env *env, const mc_point *at, const int64_t *v);
 
-/* The least and the greatest of four numbers: of the products of two ranges' ends, for example. */
+/* The least and the greatest of four numbers, such as the products of the ends of two ranges. */
 static inline void mc_hull4(const __int128 v[4], __int128 *out_lo, __int128 *out_hi) {
     *out_lo = *out_hi = v[0];
     for (int i = 1; i < 4; i++) {

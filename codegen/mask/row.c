@@ -5,10 +5,11 @@
  *       are evaluated in double and rounded once.
  * How: each node is evaluated for a whole row of up to MC_ROW keys before the next node is, in a loop over plain arrays
  *       that compilers turn into vector instructions. Much of the work is avoided:
- *       - A node that does not depend on k is one number for the row (FLAT): q / 8.
- *       - An integer that is linear in k is a first number and a step (LINE): 3 * k - q. Sums, negations and products
- *         with numbers keep it so, and division by a number needs no divisions then.
- *       - In a tile, a node that depends on neither q nor s is evaluated once for all rows: z[k].
+ *       - A node that does not depend on k, such as q / 8, has one value for the whole row (FLAT).
+ *       - An integer that changes by the same step from key to key, such as 3 * k - q, is a *line*: only its value at
+ *         the first key and the step are kept (LINE). Sums and negations of lines are lines, and so are products with a
+ *         FLAT number. A line is divided by a number without a division for each key (div_line).
+ *       - In a tile, a node that depends on neither q nor s, such as z[k], is evaluated once for all rows.
  * Cost: O(nodes) a call to prepare, then O(nodes) a row and vector.
  * Units: positions count tokens from the start of the sequence.
  */
@@ -19,15 +20,23 @@
 #include "codegen/mask/real_row.h"
 
 /* --- what a call works with ---------------------------------------------------------------------------------------
- * scratch = [for each node a word: its value, or the first number of a line]
- *           [for each node a word: where its vector is]
- *           [bytes: states, levels] [three spare vectors] [a vector for each node that depends on k or s]
- * A vector has MC_ROW elements: int64 for an int, float for a real, bytes for a bool. The word before the vector of an
- * int is the step of a line. */
+ * `scratch` is divided into these parts, in this order:
+ *   a word for each node: its value if it is FLAT, its value at the first key if it is a line
+ *   a word for each node: the place of its vector in scratch
+ *   a byte for each node with its state, and one with its level (below)
+ *   three spare vectors, for FLAT operands that a loop needs as vectors
+ *   a vector for each node that depends on k or s
+ * A vector has MC_ROW elements: int64 for an int, float for a real, bytes for a bool. The step of a line is kept in the
+ * word before the node's vector. */
 
 enum { ALIGN = 8, INT_WORDS = MC_ROW + ALIGN, REAL_WORDS = MC_ROW / 2, BOOL_WORDS = MC_ROW / 8 };
-enum state { FLAT, LINE, LINE_DRAWN, VECTOR }; /* one value; first + j step; the same, written out too; a vector */
-enum level { OF_TILE, OF_KEYS, OF_ROWS };      /* evaluated once a tile; once for MC_ROW keys of it; once a row */
+enum state {
+    FLAT,       /* one value */
+    LINE,       /* first + j step for key j */
+    LINE_DRAWN, /* a line that is written out as a vector, too */
+    VECTOR
+};
+enum level { OF_TILE, OF_KEYS, OF_ROWS }; /* evaluated once a tile; once for MC_ROW keys of it; once a row */
 
 typedef struct rows {
     mc_code code;
@@ -53,7 +62,7 @@ size_t mc_row_scratch(mc_code code) {
     return words;
 }
 
-/* Lays out scratch, and finds how often each node has to be evaluated. */
+/* Divides scratch among the nodes, and finds out how often each node has to be evaluated. */
 static rows begin_rows(mc_code code, const mc_env *env, int64_t h, int64_t *scratch) {
     enum { Q = 1, ALONG = 2, S = 4 }; /* ALONG: k or s */
     rows r = {.code = code, .env = env, .at = {.h = h}, .scratch = scratch};
@@ -126,8 +135,8 @@ static const float *real_vector(const rows *r, uint32_t i, int which) {
 
 /* --- loads -------------------------------------------------------------------------------------------------------- */
 
-/* The array of one dimension that a load reads. For a table with columns that is one of its rows, if all keys read the
- * same row; else false. */
+/* The one-dimensional array that a load reads. Of a table with columns that is one row, if all keys read the same row;
+ * otherwise the result is false. */
 static bool flat_array(const rows *r, const mc_node *x, mc_array *out) {
     mc_array a = r->env->arrays[x->imm];
     if (x->op == MC_LOAD2 || x->op == MC_LOAD2_F) {
@@ -141,7 +150,8 @@ static bool flat_array(const rows *r, const mc_node *x, mc_array *out) {
     return true;
 }
 
-/* If an index is a line of step 1 inside the array, its elements follow one another: where the first is. */
+/* Do the elements that a row reads follow one another? They do if the index is a line of step 1 inside the array. Then
+ * *out_at is the place of the first. */
 static bool run_of(const rows *r, uint32_t i, const mc_array *a, uint64_t *out_at) {
     int64_t first, last;
     uint64_t end;
@@ -246,9 +256,10 @@ FCP_CLONES static void div_row(const int64_t *restrict x, int64_t b, uint32_t wi
         for (uint32_t j = 0; j < width; j++) out[j] = mc_div(x[j], b);
 }
 
-/* The same of a line that nowhere wraps, b > 0, without dividing. LANES neighbours are computed at a time, from the
- * LANES before them. All rests grow by one number, which is less than b. A rest that passes b is lowered by b, and its
- * quotient grows by one more than the others. For b up to DIVISOR_MAX. */
+/* x / b or x % b of a line that nowhere wraps, for 0 < b <= DIVISOR_MAX, without dividing each element. LANES
+ * neighbours are computed at a time, from the LANES elements before them. Say the step is 3, LANES is 8 and b is 10: 8
+ * elements further, x has grown by 24, so the quotient grows by 2 and the remainder by 4. A remainder that reaches b is
+ * lowered by b, and its quotient grows by one more. */
 enum { LANE_BITS = 3, LANES = 1 << LANE_BITS };
 #define DIVISOR_MAX (INT64_MAX / 2)
 typedef int64_t lane_vector __attribute__((vector_size(LANES * sizeof(int64_t))));
@@ -278,7 +289,7 @@ static inline __attribute__((always_inline)) void div_line_of(int64_t first, int
     }
 }
 
-/* Once for rests and once for quotients: so the rests do not wait for quotients that nobody reads. */
+/* Two copies of the function: the one for remainders does not compute the quotients, which nobody reads. */
 FCP_CLONES static void div_line(int64_t first, int64_t step, int64_t b, uint32_t width, bool rest, int64_t *out) {
     if (rest) div_line_of(first, step, b, width, true, out);
     else div_line_of(first, step, b, width, false, out);
@@ -482,14 +493,15 @@ static void eval_nodes(const rows *r, enum level from, enum level to) {
     }
 }
 
-/* Goes to the keys of a tile from number `first` on, as many as a row may have. */
+/* Goes on to the keys of a tile from number `first` on, at most MC_ROW of them, and evaluates what depends on keys
+ * alone. */
 static void enter_keys(rows *r, const mc_tile *t, uint32_t first) {
     r->width = t->keys - first < MC_ROW ? t->keys - first : MC_ROW;
     r->at.k = mc_wrap_add(t->k, first);
     eval_nodes(r, OF_KEYS, OF_KEYS);
 }
 
-/* Evaluates row i of these keys. */
+/* Goes on to row i of the tile, and evaluates what depends on the row. */
 static void enter_row(rows *r, const mc_tile *t, uint32_t i) {
     r->at.q = mc_wrap_add(t->q, i);
     eval_nodes(r, OF_ROWS, OF_ROWS);

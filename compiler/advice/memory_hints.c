@@ -111,8 +111,8 @@ static fcp_code try_tolerance(planning *x, uint32_t *hints) {
         if (code) return code;
         if (bytes > x->program->memory_cap) continue;
         char by[64];
-        diag_hint(x->d, "strategy %s(tolerance = 0.%02u) would need %llu bytes", strategy_text(&settings, by), percent[i],
-                  (unsigned long long)bytes);
+        diag_hint(x->d, "strategy %s(tolerance = 0.%02u) would need %llu bytes", strategy_text(&settings, by),
+                  percent[i], (unsigned long long)bytes);
         ++*hints;
         return FCP_OK;
     }
@@ -147,7 +147,8 @@ static fcp_code try_phases(planning *x, uint32_t *hints) {
 fcp_code advise_memory(planning *x) {
     uint32_t hints = 0;
     fcp_code code = x->sharing ? try_phases(x, &hints) : FCP_OK;
-    if (!code && (!x->sharing || program_has_groups(x->program)) && !x->placement->phase) code = try_coalesce(x, &hints);
+    if (!code && (!x->sharing || program_has_groups(x->program)) && !x->placement->phase)
+        code = try_coalesce(x, &hints);
     if (!code && ((x->placement->exec && x->division && !x->sharing) || x->traffic->trees)) code = try_relay(x, &hints);
     if (!code && x->placement->exec && x->division) code = try_tolerance(x, &hints);
     if (!code && !hints)

@@ -51,16 +51,16 @@ struct arena_pool {
     region at[REGIONS];
 };
 
-/* Why a pool? Memory is dear when it is first touched: the kernel clears the page, and where the machine is a virtual
- * one, its host may have to find that page first, which takes much longer. So what a pass no longer needs is the next
- * one's, on whatever thread. The first place that is large enough is taken, so that the same addresses are used again
- * and again.
+/* Why a pool? Memory is expensive when it is first touched: the kernel clears the page, and on a virtual machine the
+ * host may have to find that page first, which takes much longer. So memory that one pass no longer needs is given to
+ * the next pass, on whatever thread. Allocation is first fit: the first gap that is large enough is taken, so that the
+ * same addresses are used again and again.
  *
  * Regions of a pool lie on huge pages up to HUGE_UNTIL bytes: the first touch of 2 MB is then one page fault and not
- * 512. Beyond that the kernel has to move other memory about to find whole huge pages, which costs more than the
- * faults: with huge pages throughout, a first plan of 90 MB took 1.0 s instead of 0.7 s. A small plan does not touch a
- * huge page: as long as a pool has none, an arena takes its first chunks from malloc. Under the address sanitizer
- * there are no pools, because they would hide from it who uses what has been given back. */
+ * 512. Beyond that the kernel has to move other memory to make room for huge pages, which costs more than the faults:
+ * with huge pages throughout, a first plan of 90 MB took 1.0 s instead of 0.7 s. A small plan needs no huge page: as
+ * long as a pool has no region, an arena takes its first chunks from malloc. Under the address sanitizer there are no
+ * pools, because they would hide uses of memory that has been given back. */
 enum { FIRST_CHUNK = 1 << 14, LAST_CHUNK = 1 << 22, SMALL_UNTIL = 1 << 18, SMALL_NEED = 3 << 15, HUGE_PAGE = 1 << 21,
        REGION = 1 << 25, HUGE_UNTIL = 1 << 27 };
 
@@ -112,7 +112,7 @@ static region *add_region(arena_pool *pool, size_t need) {
 }
 
 /* `size` bytes, a multiple of GRAIN. NULL: the system is to be asked. */
-static void *take(arena_pool *pool, size_t size, bool small) {
+static void *take_chunk(arena_pool *pool, size_t size, bool small) {
     void *found = NULL;
     pthread_mutex_lock(&pool->lock);
     for (uint32_t i = 0; i < pool->count && !found; i++) found = fill_gap(&pool->at[i], size);
@@ -158,7 +158,7 @@ static void give_back(arena_pool *pool, char *at, size_t size) {
 /* A chunk of at least `bytes` bytes, of which `need` are asked for now. NULL: out of memory. */
 static struct arena_chunk *new_chunk(const arena *a, size_t need, size_t bytes) {
     const size_t size = (sizeof(struct arena_chunk) + bytes + GRAIN - 1) / GRAIN * GRAIN;
-    struct arena_chunk *c = a->pool ? take(a->pool, size, a->total < SMALL_UNTIL && need < SMALL_NEED) : NULL;
+    struct arena_chunk *c = a->pool ? take_chunk(a->pool, size, a->total < SMALL_UNTIL && need < SMALL_NEED) : NULL;
     arena_pool *from = c ? a->pool : NULL;
     if (c || (c = malloc(size))) *c = (struct arena_chunk){.from = from, .size = size - sizeof *c};
     return c;

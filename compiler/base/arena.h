@@ -4,8 +4,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Memory that several arenas have in common: what one gives back is the next one's. So it takes no more than all of
- * them need at the same time. Threads may share it, each with arenas of its own. */
+/* Memory that several arenas share: what one arena gives back, another may get. So the pool needs no more than all
+ * arenas need at the same time. Threads may share it, each with arenas of its own. */
 typedef struct arena_pool arena_pool;
 
 typedef struct arena {

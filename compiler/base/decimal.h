@@ -4,8 +4,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* The text "ddd.ddd", perhaps with an exponent, as mantissa * 10^exponent. False: it has more than 18 digits that
- * matter. */
+/* Reads the text "ddd.ddd", perhaps with an exponent, as mantissa * 10^exponent. False: it has more than 18 significant
+ * digits. */
 bool decimal_parse(const char *digits, uint64_t *mantissa, int *exponent);
 /* mantissa * 10^exponent, rounded to the nearest whole number, halves up. False: it does not fit 63 bits. */
 bool decimal_scale(uint64_t mantissa, int exponent, uint64_t *out);

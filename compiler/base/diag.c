@@ -88,8 +88,9 @@ static void format_line(char line[LINE], const char *format, va_list args) {
 
 static bool same_span(span a, span b) { return a.source == b.source && a.begin == b.begin && a.end == b.end; }
 
-/* What is said a second time of a place is left out, because a mask is lowered, and a program planned, several times.
- * What has no place counts again: a later parse may run out of memory, too. */
+/* Adds a diagnostic, unless the same message was reported at the same place before: a mask may be lowered several
+ * times, and a program planned several times. Messages without a place are always added, because a later parse may run
+ * out of memory, too. */
 static void add_diagnostic(diags *d, bool warning, fcp_code code, span at, const char *format, va_list args) {
     char line[LINE];
     format_line(line, format, args);
@@ -300,8 +301,8 @@ static void window(const source *s, uint32_t line, uint32_t focus, uint32_t *fro
     for (int i = 0; i < CHARACTER && *to < end && is_continued(s, *to); i++) ++*to;
 }
 
-/* What stands below the character at `offset`: primary_mark in the primary span, '~' in the span of a note (if
- * `others`), a space elsewhere. */
+/* The mark that is printed below the character at `offset`: primary_mark in the primary span, '~' in the span of a note
+ * (if `others`), a space elsewhere. */
 static char mark_at(const diagnostic *g, span primary, char primary_mark, uint32_t offset, bool others) {
     if (offset >= primary.begin && (offset < primary.end || (offset == primary.begin && primary.end <= primary.begin)))
         return primary_mark;

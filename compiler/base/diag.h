@@ -1,5 +1,4 @@
-/* diag.h: errors and warnings are collected here, each with its place in a source; the caller decides whether to print
- * them. */
+/* diag.h: collects errors and warnings, each with its place in a source; the caller decides whether to print them. */
 #ifndef FCPC_BASE_DIAG_H
 #define FCPC_BASE_DIAG_H
 #include "runtime/fcp.h"
@@ -15,8 +14,8 @@ typedef struct fcpc_diagnostics diags; /* public name in fcpc.h */
 /* Registers a copy of a text under the name that errors show. `builtin` marks the prelude. Returns its number;
  * UINT32_MAX: no memory. */
 uint32_t diag_source(diags *d, const char *name, const char *text, size_t size, bool builtin);
-/* The same of a part of a text, whose first byte is at this line and column, from 0. Who cuts a line leaves 160 bytes
- * before and behind the place that is to be shown. */
+/* The same for a part of a text, whose first byte is at this line and column, counted from 0. If the part begins or
+ * ends within a line, it should have 160 bytes of that line before and behind the place that is to be shown. */
 uint32_t diag_excerpt(diags *d, const char *name, const char *text, size_t size, uint32_t line, uint32_t column);
 
 /* The sources that are registered, numbered from 0. Names and texts belong to `d`. */

@@ -1,4 +1,5 @@
-/* group.c: counts each key, adds the counts up, then puts every item at the next free place of its group. */
+/* group.c: a counting sort: counts the items of each key, makes prefix sums of the counts, and then puts every item at
+ * the next free place of its group. */
 #include "compiler/base/group.h"
 
 #include <string.h>

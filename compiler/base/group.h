@@ -1,4 +1,4 @@
-/* group.h: which items have key 0, which have key 1, ...: grouping by counting. */
+/* group.h: groups items by an integer key, by counting sort: which items have key 0, which have key 1, and so on? */
 #ifndef FCPC_BASE_GROUP_H
 #define FCPC_BASE_GROUP_H
 #include <stdbool.h>
@@ -8,11 +8,11 @@
 #include "compiler/base/arena.h"
 #include "runtime/fcp.h"
 
-/* Item i (i < count) has the key that lies i * stride bytes after first_key; a key >= groups (as FCP_NONE is) leaves
- * the item out. Afterwards the items of key g are item[start[g]], ..., item[start[g + 1] - 1], in ascending order.
- * `start` has room for groups + 2 numbers, `item` for count.
- * Example: keys 2 0 2 1, three groups: start = 0 1 2 4, item = 1 3 0 2. Cost: O(count + groups).
- * `stop` (runtime/base/stop.h) ends it; then it returns false, and start and item are worthless. */
+/* Sorts the numbers 0 to count - 1 of items by their keys. Example: with keys 2 0 2 1 and three groups, `item` becomes
+ * 1 3 0 2 and `start` 0 1 2 4: the items of key g are item[start[g]] to item[start[g + 1] - 1], in ascending order. The
+ * key of item i lies i * stride bytes after first_key. An item whose key is `groups` or more, such as FCP_NONE, is left
+ * out. `start` has room for groups + 2 numbers, `item` for count. Cost: O(count + groups).
+ * False: `stop` (runtime/base/stop.h) was set, and start and item mean nothing. */
 bool group_by(const uint32_t *first_key, size_t stride, uint32_t count, uint32_t groups, uint32_t *start,
               uint32_t *item, const volatile int *stop);
 
@@ -20,7 +20,7 @@ bool group_by(const uint32_t *first_key, size_t stride, uint32_t count, uint32_t
 fcp_code group_new(arena *a, const uint32_t *first_key, size_t stride, uint32_t count, uint32_t groups,
                    const volatile int *stop, uint32_t **out_start, uint32_t **out_item);
 
-/* Makes counts into starts: where count[g + 1] was the size of group g, and count[0] is 0, count[g] becomes the first
- * place of group g, and count[groups] the size of all. */
+/* Prefix sums: turns the sizes of groups into where they start. Before, count[0] is 0 and count[g + 1] is the size of
+ * group g; afterwards count[g] is the place of the first item of group g, and count[groups] the number of all items. */
 void group_starts(uint32_t *count, uint32_t groups);
 #endif

@@ -2,7 +2,7 @@
  *
  * Requires: any bytes.
  * Gives:    values, or the first place at which the text is not what the caller expects.
- * Cost:     linear in the text. The depth is the caller's: nothing here recurs.
+ * Cost:     linear in the text. Nothing here is recursive: the caller enters nested values by itself.
  * Source:   RFC 8259; strings must be UTF-8 (RFC 3629).
  */
 #include "compiler/base/json_read.h"

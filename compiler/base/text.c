@@ -1,5 +1,5 @@
-/* text.c: a growing string, and reading files into one. Its room doubles when it is full, so adding n bytes costs
- * O(n). */
+/* text.c: a growing string, and reading files into one. Its room grows by half when it is full, so adding n bytes
+ * costs O(n). */
 #include "compiler/base/text.h"
 
 #include <errno.h>

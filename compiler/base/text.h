@@ -20,15 +20,16 @@ static inline void text_puts(text *t, const char *string) { text_add(t, string, 
 void text_number(text *t, uint64_t value); /* in decimal, ten times as fast as text_printf */
 void text_pad(text *t, char c, size_t count);
 void text_printf(text *t, const char *format, ...) __attribute__((format(printf, 2, 3)));
-/* Adds the contents of a file, but stops when t has `most` + 1 bytes, by which the caller knows that it is too large.
- * `regular`, and the result: as of fcp_read_open; but where memory ran out 0, and t->failed is set. */
+/* Adds the contents of a file. It stops when t has `most` + 1 bytes, from which the caller sees that the file is too
+ * large. `regular` and the result are those of fcp_read_open; but if memory runs out, the result is 0 and t->failed is
+ * set. */
 int text_read(text *t, const char *path, bool regular, size_t most);
-/* How many bytes the UTF-8 character at `bytes` has, of which `left` are there; 0: it is none (RFC 3629: no overlong
- * forms, no surrogates). */
+/* The length of the UTF-8 character at `bytes`, where `left` bytes are left. 0: there is no such character, because it
+ * is cut off, overlong or a surrogate (RFC 3629). */
 size_t text_utf8(const char *bytes, size_t left);
 static inline bool text_is_blank(char c) { return c == ' ' || c == '\t' || c == '\r'; }
-/* Looks for what shows that bytes are no UTF-8 text: a NUL byte, or UTF-16. Says what it found ("it is UTF-16"),
- * and where; NULL: nothing. */
+/* Looks for signs that bytes are no UTF-8 text: a NUL byte, or UTF-16. Returns what it found, such as "it is UTF-16",
+ * and its place; NULL: nothing. */
 const char *text_foreign(const char *bytes, size_t size, size_t *out_at);
 /* Hands the bytes over, NUL-terminated and malloc'd (caller frees), and empties t. NULL if anything failed. */
 char *text_take(text *t);

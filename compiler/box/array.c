@@ -1,14 +1,16 @@
-/* array.c: facts about arrays: least and greatest values, sets of values, runs, ranks.
+/* array.c: facts about ranges of an array's elements: least and greatest values, sets of values, runs, ranks.
  *
  * Requires: elements do not change until the next sequence is bound.
  * Gives: array.h.
- * How: A tree over blocks of elements has the least and the greatest value of every range. Elements in arithmetic
- *      progression are kept as runs.
- *      Ranks: let documents come in any order, 5 5 9 9 7 7. The first two have values from 5 to 9, the third has 7,
- *      which lies between, although they have no value in common. So values are also numbered as they first come, 0 0 1
- *      1 2 2, and documents that lie apart have ranges of numbers that lie apart.
- *      Contents: an array that is not read at q or k themselves, such as a table, may hold the same in many sequences.
- *      A small one is compared with those seen before and gets the number of the one that is equal.
+ * How: a segment tree over blocks of elements has the least and the greatest value of every range. Elements in
+ *      arithmetic progression are kept as runs.
+ *      Ranks are for documents whose numbers come in any order. Say the array is 5 5 9 9 7 7, and a box compares its
+ *      first four elements with its last two. The first have values from 5 to 9, the last have 7, so the ranges of
+ *      values overlap although no value occurs in both. Therefore values are also numbered in the order in which they
+ *      first come: 0 0 1 1 2 2. These numbers are the ranks. Here the first elements have ranks 0 to 1 and the last
+ *      have rank 2: the ranges are disjoint, so no values are equal.
+ *      Contents: an array that is not read at q or k themselves, such as a table, may be the same in many sequences. A
+ *      small one is compared with those of earlier sequences. If one is equal, it gets the same content number.
  * Cost: to bind O(elements), hardly more than reading them if they lie in runs. A question O(log elements + BLOCK), or
  *      O(log elements) if it is about whole blocks or the elements lie in runs.
  * Units: elements. */
@@ -24,8 +26,8 @@ typedef __int128 wide;
 
 enum {
     BLOCK = 128,
-    RUN_LEAST = 16,   /* runs are kept if there is one for so many elements, or */
-    RUNS_FEW = 64,    /* so few */
+    RUN_LEAST = 16,   /* runs are kept only if they have this many elements on average, */
+    RUNS_FEW = 64,    /* or if there are no more than this many */
     KEEP_MAX = 4096,  /* elements of an array whose contents are kept */
     KEPT_MAX = 64,
     STOP_BLOCKS = 1024 /* learnt between two looks at `stop` */
@@ -73,8 +75,8 @@ static array_facts run_facts(int64_t v, int64_t s, uint64_t count) {
 
 /* --- learning ----------------------------------------------------------------------------------------------------- */
 
-/* The run under way: it began at element `start` and has `length` elements so far. Its step is known from the second
- * on. */
+/* The run that is being read: it began at element `start` and has `length` elements so far. Its step s is known from
+ * the second element on. */
 typedef struct learner {
     box_array *a;
     uint64_t start, length;
@@ -166,7 +168,7 @@ static int by_value(const void *x, const void *y) { /* no two are equal */
     return a->run < b->run ? -1 : 1;
 }
 
-/* Ranks the values of constant runs. */
+/* Gives each run, all of which are constant, the rank of its value, and makes the tree of ranks. */
 static bool make_ranks(box_array *a) {
     if (!FCP_GROW(a->ranks, a->rank_room, 2 * a->blocks)) return false;
     if (!FCP_GROW(a->run_rank, a->rank_of_room, a->run_count)) return false;
@@ -174,7 +176,7 @@ static bool make_ranks(box_array *a) {
     if (!order) return false;
     for (uint32_t i = 0; i < a->run_count; i++) order[i] = (value_order){a->runs[i].v, i};
     qsort(order, a->run_count, sizeof *order, by_value);
-    for (uint32_t i = 0, first = 0; i < a->run_count; i++) { /* the first run of a value stands for it */
+    for (uint32_t i = 0, first = 0; i < a->run_count; i++) { /* a value's rank is the number of its first run */
         if (order[i].value != order[first].value) first = i;
         a->run_rank[order[i].run] = order[first].run;
     }
@@ -241,7 +243,7 @@ static bool same_contents(const mc_array *a, const mc_array *b, uint64_t total) 
            (total == 0 || memcmp(a->data, b->data, total * element_bytes(a)) == 0);
 }
 
-/* Gives an array's contents their number; false when out of memory. */
+/* Finds the content number of an array: that of an equal array, or a new one. False when out of memory. */
 static bool number_contents(box_arrays *all, const mc_array *array, uint64_t total, uint64_t *out) {
     for (uint32_t i = 0; i < all->kept_count && total <= KEEP_MAX; i++)
         if (same_contents(&all->kept[i].array, array, total)) {

@@ -4,9 +4,9 @@
 #include "codegen/mask/code.h"
 #include "runtime/fcp.h"
 
-/* Elements are counted from an array's first one, row by row if it has columns. The elements of a run are v, v + s, v +
- * 2 s, and so on: an array of document numbers has a run (s = 0) for each document, one of positions a single run (s =
- * 1). */
+/* A run is a stretch of elements in arithmetic progression: v, v + s, v + 2 s, and so on. An array of document numbers
+ * has a run with s = 0 for each document; an array of positions is a single run with s = 1. Elements are numbered from
+ * the array's first one, row by row if it has columns. */
 typedef struct array_run {
     uint64_t start;
     int64_t v, s;
@@ -25,13 +25,13 @@ typedef struct box_array {
     mc_array array;
     uint64_t total;
     uint64_t content;   /* a number for what the array holds: equal numbers mean equal elements */
-    bool used, again;   /* again: its contents may come again in another sequence, as those of a table do */
+    bool used, again;   /* again: another sequence may have the same contents, as all have those of a table */
     array_facts *tree;  /* a tree over blocks of elements: node i joins 2 i and 2 i + 1; the leaves begin at `blocks` */
     rank_range *ranks;  /* a tree of ranks, or NULL */
     uint32_t blocks, tree_room, run_of_room, rank_room;
     array_run *runs;    /* in order */
     uint32_t *run_of;   /* the run that holds a block's first element */
-    uint32_t *run_rank; /* the rank of each run: values are numbered in the order in which they first come */
+    uint32_t *run_rank; /* the rank of each run's value: values are numbered in the order of their first elements */
     uint32_t run_count, run_room; /* count 0: there are more than are worth keeping */
     uint32_t rank_of_room;
 } box_array;
@@ -48,8 +48,8 @@ typedef struct box_arrays {
 /* Prepares for the arrays that the mask reads; false when out of memory. */
 bool box_arrays_new(box_arrays *a, mc_code mask);
 void box_arrays_free(box_arrays *a);
-/* Learns what the arrays of a sequence hold, in O(elements). `stop` is polled. FCP_E_NO_MEMORY, FCP_E_INTERRUPTED: then
- * it has to be called again. */
+/* Reads the arrays of a sequence and prepares the facts about them, in O(elements). `stop` is polled. Errors:
+ * FCP_E_NO_MEMORY, and FCP_E_INTERRUPTED, after which it has to be called again before anything is asked. */
 fcp_code box_arrays_bind(box_arrays *a, const mc_env *env, const volatile int *stop);
 size_t box_arrays_bytes(const box_arrays *a);
 

@@ -1,8 +1,9 @@
 /* bands.h: unions of slices (MC_BANDS, see codegen/mask/code.h) in the abstract evaluator.
  *
- * A node that asks for the bands at positions themselves, as (q, k), is a *leaf*: it has no operands, f.c is the number
- * of its bands, and f.x[0] and f.x[1] are the dimensions (BOX_Q or BOX_K) of its row and its key. Leaves are answered
- * for whole boxes. A node with any other operands keeps them, and is tried element by element.
+ * Most masks ask for the bands at the positions themselves: is (q, k) in them? Such a node is a *leaf*. It has no
+ * operands; f.c is the number of its bands, and f.x[0] and f.x[1] are the dimensions (BOX_Q or BOX_K) of its row and
+ * its key. A leaf is answered for a whole box at once. A node with any other operands keeps them, and is evaluated
+ * element by element.
  */
 #ifndef FCPC_BOX_BANDS_H
 #define FCPC_BOX_BANDS_H
@@ -30,10 +31,11 @@ static inline bool box_reads_bands(const box_program *p) {
     return false;
 }
 
-/* Evaluates a leaf on a box. Where it is not decided and one straight line cuts the box, v is made that linear form. */
+/* Evaluates a leaf on a box. If it is not decided, and a single straight edge of one band cuts the box, v becomes
+ * linear: the form that is 0 or more on the allowed side of that edge. */
 void box_bands_evaluate(const box_program *program, const box_node *x, const box *b, box_value *v);
-/* Writes a leaf's words for box_key, at most 5; returns how many. They are relative to the corner of the box if one
- * band is left of the leaf there. */
+/* Writes a leaf's words for box_key, at most 5; returns how many. If a single band meets the box, they are relative to
+ * the corner of the box, so that other boxes may have the same words. */
 size_t box_bands_key(const box_program *program, const box_node *x, const box *b, int64_t *out);
 /* One row of a leaf: sets bit j if key b->lo[BOX_K] + j is allowed for query q. */
 void box_bands_row(const box_program *program, const box_node *x, const box *b, int64_t q, uint64_t bits[2]);

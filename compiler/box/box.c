@@ -1,11 +1,11 @@
-/* box.c: the abstract evaluator: what a mask's nodes can be on a box, and what is left of the mask there.
+/* box.c: evaluates a mask on a box by abstract interpretation, and specialises it to the box.
  *
  * Requires: mask code that passed mc_check; boxes within the positions that the program was made for.
  * Gives: box.h. NONE and FULL are proofs. MIXED may also mean that no proof was found; then the caller splits the box.
  * How: each node gets a range from the ranges of its operands. For example, with q in [0, 128) and k in [256, 384):
  *      q - k is the form q - k, with values from -383 to -129, so that q - k >= 0 is false. Integers that are linear
- *      keep their form, because ranges alone lose what is common to two operands. Other integers keep a stride, by
- *      which their values differ, and for a load the set of values mod 64.
+ *      keep their form, because ranges alone lose what is common to two operands. Of other integers it is known that
+ *      their values differ by multiples of a stride, and of a load which values mod 64 occur.
  * Cost: O(nodes of the program) a box. Programs shrink with their boxes.
  * Units: positions count tokens; heads are numbers.
  * Method: interval arithmetic (Moore 1966); linear forms are kept symbolically, so that their comparison is decided at
@@ -31,7 +31,7 @@ static void set_form(box_value *v, const form *f, const box *b) {
     form_range(f, b, &v->lo, &v->hi);
 }
 
-/* Node x has the same value. */
+/* v equals node x all over the box. */
 static void set_same(box_value *v, const box_value *values, uint32_t x) {
     uint8_t flags = v->flags;
     *v = values[x];
@@ -100,8 +100,9 @@ static bool evaluate_product(box_value *v, const box_value *x, const box_value *
     return true;
 }
 
-/* Splits a form: f == m * quotient + rest, where the coefficients of the rest are below m. For f = 130 q + k and m =
- * 128 the rest is 2 q + k. False if the rest would be f itself, or its values do not fit int64. */
+/* Divides the coefficients of a form by m: f == m * quotient + rest. For f = 130 q + k and m = 128 the quotient is q
+ * and the rest is 2 q + k. False if no coefficient reaches m, so that the rest would be f itself, or if the values of
+ * the rest do not fit int64; they are from *lo to *hi. */
 static bool form_reduce(const form *f, int64_t m, const box *b, form *quotient, form *rest, int64_t *lo, int64_t *hi) {
     bool any = false;
     quotient->c = mc_div(f->c, m);
@@ -114,8 +115,8 @@ static bool form_reduce(const form *f, int64_t m, const box *b, form *quotient, 
     return any && form_range_checked(rest, b, lo, hi);
 }
 
-/* v is x / m, which has more than one value on the box. If it has two, x reaches a multiple of m there: q / 64 is 5 and
- * then 6 in the box of q in [350, 400), and what tells is q - 384. */
+/* v is x / m, which has more than one value on the box. If it has two, v becomes a step (box.h): in the box of q in
+ * [350, 400), q / 64 is 5 where q - 384 < 0, and 6 elsewhere. */
 static void note_step(box_value *v, const box_value *x, int64_t m) {
     const wide at = (wide)v->hi * m, lo = x->lo - at, c = x->f.c - at;
     if (m < 0 || !x->linear || (wide)v->hi - v->lo != 1 || !fits_int64(lo, x->hi - at) || !fits_int64(c, c)) return;
@@ -236,8 +237,8 @@ static bool compare_numbers(unsigned op, int64_t x, int64_t y) {
     return op == MC_EQ ? x == y : op == MC_NE ? x != y : op == MC_LT ? x < y : x <= y;
 }
 
-/* A comparison of a step with a constant. With the step of the example, q / 64 == 5 is 383 - q >= 0. False: it is not
- * known. */
+/* Compares a step with a constant: q / 64 == 5 of the example is the comparison 383 - q >= 0. False: neither operand is
+ * a step, or the other is no constant, or a coefficient overflows. */
 static bool compare_step(box_value *v, unsigned op, const box_value *x, const box_value *y, const box *b) {
     const box_value *s = x->step ? x : y, *with = x->step ? y : x;
     if (!s->step || s->linear || with->lo != with->hi) return false;
@@ -252,7 +253,7 @@ static bool compare_step(box_value *v, unsigned op, const box_value *x, const bo
     return true;
 }
 
-/* A comparison of two integers. If both are linear, so is the result: its form and operation are kept. */
+/* A comparison of two integers. If both are linear, the result is a comparison of one form with 0, which is kept. */
 static void compare_ints(box_value *v, unsigned op, const box_value *x, const box_value *y, const box *b) {
     if (compare_step(v, op, x, y, b)) return;
     if (x->linear && y->linear) {
@@ -299,7 +300,8 @@ static void compare_ints(box_value *v, unsigned op, const box_value *x, const bo
 
 /* --- evaluation ------------------------------------------------------------------------------------------------- */
 
-/* The range of elements that a load may read; false if there is none. *out_all: it reads none that is not there. */
+/* The range of the elements that a load may read; false if it can read none. *out_all: every index that occurs is one
+ * of the array's. */
 static bool load_range(const box_array *a, const box_value *row, const box_value *column, uint64_t *from, uint64_t *to,
                        bool *out_all) {
     const mc_array *m = &a->array;
@@ -332,7 +334,7 @@ static bool evaluate_load(box_value *v, const box_array *a, const box_value *row
     }
     const array_run *r = box_array_run(a, from, &end);
     array_facts f;
-    if (r && to <= end) { /* the elements are in progression: so is what is linear in them */
+    if (r && to <= end) { /* an index that is linear makes the element linear, too */
         const box_value *along = column && row->lo == row->hi ? column : row;
         int64_t first = run_at(r, from), last = run_at(r, to - 1), at;
         form g;
@@ -360,7 +362,8 @@ static bool evaluate_load(box_value *v, const box_array *a, const box_value *row
     return all;
 }
 
-/* Are two loads of one array surely unlike, because the ranks of their elements (array.h) are? */
+/* Do two loads of one array never have the same value, because the ranges of the ranks of what they read (array.h) are
+ * disjoint? */
 static bool surely_unlike(const box_array *a, const box_value *x, const box_value *y) {
     uint64_t from[2], to[2];
     bool all;
@@ -575,7 +578,8 @@ void box_program_make(mc_code mask, const mc_env *env, const box_arrays *arrays,
     }
 }
 
-/* Is the node a leaf of the specialised program, because its value is known without its operands? */
+/* Is the node a leaf of the specialised program? It is if a constant or a form says all of it, so that its operands are
+ * not needed. */
 static bool is_leaf(const box_node *x, const box_value *v) {
     if (box_is_bool(x->op)) return v->lo == v->hi || v->linear || x->op >= BOX_GE;
     return v->linear && (v->flags & BOX_QUIET);
@@ -585,7 +589,8 @@ static unsigned form_op(unsigned op) {
     return op == MC_EQ ? BOX_EQ : op == MC_NE ? BOX_NE : op >= BOX_GE ? op : BOX_GE;
 }
 
-/* Does an index move with the box? One that depends on q - k alone does not, when the box moves along a diagonal. */
+/* Does an index read another element when the box is moved along a diagonal? One that depends on q - k alone does
+ * not. */
 static bool moves_with_box(const box_node *index) {
     return index->op == BOX_LINEAR && index->f.x[BOX_Q] != (int64_t)(0 - (uint64_t)index->f.x[BOX_K]);
 }
@@ -603,7 +608,7 @@ static void note_leaf(box_program *p, const box_node *bands) {
     p->diagonal = false;
 }
 
-/* Appends a node that is known without its operands. */
+/* Appends a leaf (is_leaf). */
 static void add_leaf(box_program *out, const box_node *x, const box_value *v) {
     box_node *y = &out->nodes[out->count++];
     *y = (box_node){.op = BOX_LINEAR, .flags = BOX_SAFE | BOX_QUIET, .a = MC_NONE, .b = MC_NONE, .c = MC_NONE,
@@ -629,7 +634,7 @@ void box_specialise(const box_program *program, const box_value *values, uint32_
     }
     memset(numbers, 0, program->count * sizeof *numbers);
     numbers[root] = 1;
-    for (uint32_t i = program->count; i-- > 0;) { /* what is needed: the root, and what may fault */
+    for (uint32_t i = program->count; i-- > 0;) { /* marks what is needed: the root, and what may fault */
         const box_node *x = &program->nodes[i];
         const box_value *v = &values[i];
         bool loose = !(v->flags & BOX_QUIET);

@@ -1,14 +1,14 @@
-/* box.h: evaluates mask code over boxes of (q, k, h): is the mask false, true or mixed there, and what is left to
- * decide?
+/* box.h: abstract interpretation of masks: is a mask false for all pairs of a box, true for all, or mixed? And what is
+ * left of it there (partial evaluation)?
  *
- * For example, in the box of q in [4096, 8192) and k in [0, 4096), `k <= q and q - k < 5000` is not decided. But k <= q
- * is true all over it, so what is left is q - k < 5000. That is written down as a *program* of one node, "4999 - q + k
- * >= 0".
+ * A box is a range of queries, a range of keys and a range of heads. For example, in the box of q in [4096, 8192) and k
+ * in [0, 4096), `k <= q and q - k < 5000` is mixed. But k <= q is true all over it, so what is left is q - k < 5000.
+ * That is written down as a residual *program* of one node, "4999 - q + k >= 0".
  *
- * A program is mask code for one n, specialised to a box: what is decided on the box is gone, integers that are linear
- * on it are linear forms, and a comparison of linear forms is a single node. A program that was made for a box is right
- * for every part of the box. Its nodes have the values of the mask's at every element, in both meanings of
- * codegen/mask/code.h. compiler/cells/README.md explains what all of this is for.
+ * A program is made of mask code for one n and one box. What is decided on the box is gone from it. Integers that are
+ * affine in q, k and h there are kept as forms (form.h), and a comparison of two forms is a single node. A program that
+ * was made for a box is right for every part of that box: at each of its elements it has the mask's value, and faults
+ * where the mask does. compiler/cells/README.md explains what all of this is for.
  */
 #ifndef FCPC_BOX_BOX_H
 #define FCPC_BOX_BOX_H
@@ -16,8 +16,8 @@
 #include "compiler/box/array.h"
 #include "compiler/box/form.h"
 
-/* The operations of a program are those of mask code, except that forms stand for Q, K, N, H and CONST_I. LOAD and
- * LOAD2 read array number f.c. */
+/* The operations of a program are those of mask code and these four. Q, K, N, H and CONST_I do not occur, because they
+ * are forms. LOAD and LOAD2 read array number f.c. */
 enum box_op {
     BOX_LINEAR = MC_OP_COUNT, /* int: the form */
     BOX_GE,                   /* bool: form >= 0 */
@@ -51,16 +51,17 @@ typedef struct box_program {
     box_node nodes[];                /* operands stand before the nodes that use them */
 } box_program;
 
-/* What an evaluation finds out about a node: the range of its values on the box, and more. */
+/* The abstract value of a node: what an evaluation finds out about its values on the box. */
 typedef struct box_value {
     int64_t lo, hi; /* the range; of a bool, the ends are 0 or 1 */
     int64_t stride; /* every value is lo plus a multiple of this (at least 1) */
-    form f;         /* if `linear`: the node's form; if `step`: the form that tells */
+    form f;         /* if `linear`: the node's form; if `step`: the form whose sign decides */
     uint32_t same;  /* an earlier node with the same value everywhere on the box, or the node itself */
     uint8_t flags;  /* BOX_SAFE, BOX_QUIET */
     bool linear;
-    /* Of an int: it is lo where the form is negative, and hi elsewhere. Of a bool that is linear: it says whether the
-     * form is 0 or more, whatever the node's operation is. */
+    /* An int that is a step has two values: lo where f < 0, and hi where f >= 0. In a box of q in [350, 400), q / 64 is
+     * 5 and then 6, and f is q - 384. A bool that is a step is true where f >= 0, although its own operation may be
+     * another comparison: of q / 64 == 5, f is 383 - q. */
     bool step;
     uint64_t set;   /* for ints that are not linear: bit x mod 64 is set for every value x */
 } box_value;
@@ -93,19 +94,19 @@ void box_specialise(const box_program *program, const box_value *values, uint32_
 /* Makes the program whose answer is one node of a program, for the same boxes. `numbers` and `out` as above. */
 void box_part(const box_program *program, uint32_t node, uint32_t *numbers, box_program *out);
 
-/* For a program specialised to the box: finds a place in dimension `dim` to cut the box at, so that the program is
- * simpler on either side. That is a place where a node turns that depends on this dimension alone: k < 100 turns at
- * 100, q / 64 at every multiple of 64, and so do x % m, min, max, abs. lo < *at < hi. False if there is none, or there
- * are too many. */
+/* For a program specialised to the box: finds a position in dimension `dim` at which to split the box, so that the
+ * program becomes simpler on either side. Only nodes that depend on this dimension alone are considered. k < 100
+ * changes its value at k = 100, and q / 64 at every multiple of 64; x % m, min, max and abs change their slope at such
+ * positions. lo < *at < hi. False if there is no such position, or there are too many. */
 bool box_turn(const box_program *program, const box *b, int dim, int64_t *at);
 
-/* Likewise, a place where the elements that a load reads begin another run, as a new document does. However many there
- * are, it is the one nearest to the middle of the box. */
+/* Likewise, a position at which the elements that a load reads begin another run (array.h), as a new document does. If
+ * there are several, it is one next to the middle of the box. */
 bool box_run_turn(const box_program *program, const box *b, int dim, int64_t *at);
 
 /* For a program specialised to the box: the longest period in dimension `dim` that is shorter than the box's side
- * there. A period is the distance between two places at which an x / m or x % m turns: 64 for q / 64. The places are
- * *first, 0 <= *first < period, and every period from there. 0: there is none. */
+ * there. q / 64 changes at the multiples of 64, so it has the period 64; likewise x % m. The positions at which such a
+ * node changes are *first, with 0 <= *first < period, and every multiple of the period from there. 0: there is none. */
 int64_t box_period(const box_program *program, const box *b, int dim, int64_t *first);
 
 /* Writes the program as mask code, whose last node is the answer. If the program cannot fault in its box, both have the
@@ -114,10 +115,11 @@ int64_t box_period(const box_program *program, const box *b, int dim, int64_t *f
 size_t box_code_room(uint32_t count);
 uint32_t box_code(const box_program *program, uint32_t *numbers, mc_node *out);
 
-/* Writes the program as words, relative to the corner of the box. If two boxes have equal sides and equal words, their
- * programs differ only by the shift from one box to the other, and they read arrays of the same contents; so they have
- * the same answer. Two programs of the same meaning may still have unlike words, which costs time and nothing else.
- * Returns how many words were written, at most box_key_room(count). `offsets` has program->count words. */
+/* Writes the program as words that do not depend on where its box lies: positions count from the corner of the box. If
+ * two boxes have equal sides and equal words, their programs differ only by the shift from one box to the other, and
+ * the arrays that they read have the same contents; so they have the same answer. Programs of the same meaning may
+ * still have different words. Then an answer is found twice, which only costs time. Returns how many words were
+ * written, at most box_key_room(count). `offsets` has program->count words. */
 size_t box_key_room(uint32_t count);
 size_t box_key(const box_program *program, const box *b, int64_t *offsets, int64_t *out);
 

@@ -1,4 +1,4 @@
-/* form.h: boxes of positions, and linear forms on them, such as 4095 - q + k. */
+/* form.h: boxes of positions, and affine forms in q, k and h, such as 4095 - q + k, with their ranges on a box. */
 #ifndef FCPC_BOX_FORM_H
 #define FCPC_BOX_FORM_H
 #include <stdbool.h>
@@ -22,7 +22,7 @@ typedef struct form {
     int64_t c, x[BOX_DIMS];
 } form;
 
-/* The value at a point, by arithmetic that wraps. */
+/* The value at a point, in arithmetic modulo 2^64. */
 static inline int64_t form_at(const form *f, int64_t q, int64_t k, int64_t h) {
     return (int64_t)((uint64_t)f->c + (uint64_t)f->x[BOX_Q] * (uint64_t)q + (uint64_t)f->x[BOX_K] * (uint64_t)k +
                      (uint64_t)f->x[BOX_H] * (uint64_t)h);

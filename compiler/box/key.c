@@ -1,4 +1,4 @@
-/* key.c: where a specialised program turns, and what to call it wherever its box lies.
+/* key.c: finds the positions at which boxes are split, and writes programs as keys that do not depend on position.
  *
  * Requires: a program specialised to the box (box.c).
  * Gives: box_turn, box_run_turn, box_period and box_key of box.h.
@@ -10,7 +10,7 @@
 
 /* --- turns ------------------------------------------------------------------------------------------------------ */
 
-enum { TURNS_MAX = 3 };
+enum { TURNS_MAX = 3 }; /* a node that changes more often in a box gives no position to split at */
 
 static bool only_on(const form *f, int dim) {
     for (int d = 0; d < BOX_DIMS; d++)
@@ -18,15 +18,15 @@ static bool only_on(const form *f, int dim) {
     return true;
 }
 
-/* The least t at which c + x t leaves the numbers whose quotient by m, rounded down, is q. It has not left them yet. */
+/* At some t, floor((c + x t) / m) is q. Returns the first t from there on at which it is not. */
 static int64_t leave_quotient(wide c, wide x, wide m, wide q) {
     if (m < 0) c = -c, x = -x, m = -m;
     const wide missing = x > 0 ? (q + 1) * m - c : c - q * m + 1, step = x > 0 ? x : -x;
     return (int64_t)(step == 1 ? missing : missing >= 0 ? (missing + step - 1) / step : missing / step);
 }
 
-/* The first position in (lo, hi) at which f / m, rounded down, is not what it is at lo. False if there is none, or if
- * the quotient changes more than TURNS_MAX times in between. */
+/* The first position in (lo, hi) at which floor(f / m) differs from what it is at lo. False if there is none, or if the
+ * quotient changes more than TURNS_MAX times in between. */
 static bool first_turn(const form *f, int64_t m, const box *b, int dim, int64_t *at) {
     int64_t lo = b->lo[dim], hi = b->hi[dim] - 1, x = f->x[dim];
     const wide from = f->c + (wide)x * lo, to = f->c + (wide)x * hi;
@@ -55,8 +55,8 @@ static bool zero_turn(const form *f, const box *b, int dim, int64_t *at) {
     return *at < b->hi[dim];
 }
 
-/* The first position after lo at which the element lies in another run; or the last turn, if elements descend. False if
- * there is none, or more than TURNS_MAX. */
+/* The first position after lo at which the element lies in another run than before; if the index falls as the position
+ * grows, the last such position. False if there is none, or there are more than TURNS_MAX. */
 static bool run_turn(const box_array *a, const form *f, const box *b, int dim, int64_t *at) {
     int64_t x = f->x[dim], lo = mc_wrap_add(f->c, mc_wrap_mul(x, b->lo[dim]));
     int64_t hi = mc_wrap_add(f->c, mc_wrap_mul(x, b->hi[dim] - 1));
@@ -142,7 +142,8 @@ bool box_run_turn(const box_program *program, const box *b, int dim, int64_t *at
 
 enum { CHAIN_MAX = 8 }; /* x / a / b % c: quotients of quotients looked through */
 
-/* The period of node i, which is x / m or x % m, and one of its steps; 0 if none can be seen. */
+/* The period of node i, which is x / m or x % m, and one position at which it changes; 0 if the operands have another
+ * form than a position plus a constant, divided by constants. */
 static int64_t node_period(const box_program *program, uint32_t i, int dim, int64_t *step) {
     int64_t period = 1;
     for (int depth = 0; depth < CHAIN_MAX; depth++) {
@@ -182,19 +183,19 @@ enum { KEY_WORDS = 6 };
 
 size_t box_key_room(uint32_t count) { return 2 + (size_t)count * KEY_WORDS; }
 
-/* What a node writes into the key, as it is written. */
+/* The words of one node, while they are written. */
 typedef struct writing {
     int64_t *w;     /* where the next word goes */
     int64_t u, v;   /* offsets of its operands */
     int64_t offset; /* its own */
     uint64_t tag;
-    bool whole;     /* the offsets of its operands are written as they are, and its own is 0 */
+    bool whole;     /* the offsets of its operands are written as they are, and its own becomes 0 */
 } writing;
 
 enum { TAG_GUARD = 1 << 16, TAG_RELATIVE = 1 << 17, TAG_WHOLE = 1 << 18 };
 
-/* Writes how far apart two offsets are. False: too far for a word, so they are written whole. */
-static bool put_apart(writing *s, int64_t from, int64_t to) {
+/* Writes the difference of two offsets. False: it does not fit a word, so the offsets are to be written whole. */
+static bool write_difference(writing *s, int64_t from, int64_t to) {
     int64_t apart;
     s->whole = __builtin_sub_overflow(to, from, &apart);
     if (s->whole) return false;
@@ -203,8 +204,8 @@ static bool put_apart(writing *s, int64_t from, int64_t to) {
     return true;
 }
 
-/* A product, quotient or rest. by: the second operand is a constant, and nothing overflows. */
-static void put_scaled(writing *s, unsigned op, bool by) {
+/* Writes the words of a product, quotient or remainder. by: the second operand is a constant, and nothing overflows. */
+static void write_scaled(writing *s, unsigned op, bool by) {
     s->whole = !by || (op == MC_MUL ? __builtin_mul_overflow(s->u, s->v, &s->offset) : s->v == 0 || s->v == -1);
     if (s->whole) return;
     *s->w++ = s->v;
@@ -214,8 +215,8 @@ static void put_scaled(writing *s, unsigned op, bool by) {
     *s->w++ = mc_mod(s->u, s->v);
 }
 
-/* What an operation does with the offsets of its operands. */
-static void put_operation(writing *s, const box_program *program, const box_node *x, const int64_t *offsets) {
+/* Writes what remains of the operands' offsets, and makes the offset of the node itself. */
+static void write_operation(writing *s, const box_program *program, const box_node *x, const int64_t *offsets) {
     const box_node *y = x->b != MC_NONE ? &program->nodes[x->b] : NULL;
     const bool safe = x->flags & BOX_SAFE;
     switch (x->op) {
@@ -225,18 +226,18 @@ static void put_operation(writing *s, const box_program *program, const box_node
     case MC_NEG: s->whole = !safe || __builtin_sub_overflow((int64_t)0, s->u, &s->offset); break;
     case MC_MUL:
     case MC_DIV:
-    case MC_MOD: put_scaled(s, x->op, safe && y && y->op == BOX_LINEAR && form_is_const(&y->f)); break;
+    case MC_MOD: write_scaled(s, x->op, safe && y && y->op == BOX_LINEAR && form_is_const(&y->f)); break;
     case MC_MIN:
     case MC_MAX:
     case MC_EQ:
     case MC_NE:
     case MC_LT:
     case MC_LE:
-        if (put_apart(s, s->u, s->v) && (x->op == MC_MIN || x->op == MC_MAX)) s->offset = s->u;
+        if (write_difference(s, s->u, s->v) && (x->op == MC_MIN || x->op == MC_MAX)) s->offset = s->u;
         break;
     case MC_IF_I: /* offsets of b and c */
         s->u = offsets[x->c];
-        if (put_apart(s, s->v, s->u)) s->offset = s->v;
+        if (write_difference(s, s->v, s->u)) s->offset = s->v;
         break;
     case MC_ABS: s->whole = true; break;
     case MC_LOAD:
@@ -253,8 +254,8 @@ static void put_operation(writing *s, const box_program *program, const box_node
     }
 }
 
-/* A node that has operands. Returns the end of what it writes. */
-static int64_t *put_node(const box_program *program, const box_node *x, int64_t *offsets, int64_t *w) {
+/* Writes a node that has operands. Returns the end of its words. */
+static int64_t *write_node(const box_program *program, const box_node *x, int64_t *offsets, int64_t *w) {
     int64_t *head = w++;
     writing s = {.tag = x->op | (uint64_t)x->flags << 8,
                  .u = x->a != MC_NONE ? offsets[x->a] : 0,
@@ -265,7 +266,7 @@ static int64_t *put_node(const box_program *program, const box_node *x, int64_t 
         *w++ = (int64_t)((uint64_t)x->c << 32 | x->guard);
     }
     s.w = w;
-    put_operation(&s, program, x, offsets);
+    write_operation(&s, program, x, offsets);
     if (s.whole) {
         s.offset = 0;
         *s.w++ = s.u;
@@ -277,11 +278,12 @@ static int64_t *put_node(const box_program *program, const box_node *x, int64_t 
     return s.w;
 }
 
-/* Positions are shifted so that the corner of the box is 0. Each integer is then an *offset* plus a function of the
- * shifted positions alone: q - 5 in a box from q = 300 is 295 + q'. A node passes on as much of its operands' offsets
- * as it can, and writes down the rest: q - k adds up the offsets, a comparison writes the difference of the two, and x
- * % 64 writes the offset mod 64. So 64 rows further down x % 64 writes the same. Where this does not fit int64, or the
- * node may overflow, the offsets of its operands are written whole, and its own is 0. */
+/* Let q' be the query counted from the corner of the box, and k' likewise. In a box from q = 300 on, q - 5 is 295 + q'.
+ * So each integer is an *offset*, here 295, plus a function of q' and k' that is the same wherever the box lies. Only
+ * what depends on offsets in the end must be written into the key. A sum has the sum of its operands' offsets, and
+ * writes nothing. A comparison writes the difference of the two offsets, since both sides may be shifted together. x %
+ * 64 writes the offset mod 64, so a box that lies 64 rows further down has the same words. Where a number does not fit
+ * int64, or the node may overflow, the offsets of its operands are written whole, and its own offset is 0. */
 size_t box_key(const box_program *program, const box *b, int64_t *offsets, int64_t *out) {
     int64_t *w = out;
     *w++ = (int64_t)((uint64_t)program->root << 32 | program->count);
@@ -296,7 +298,7 @@ size_t box_key(const box_program *program, const box *b, int64_t *offsets, int64
         } else if (box_bands_leaf(x)) {
             w += box_bands_key(program, x, b, w);
             offsets[i] = 0;
-        } else w = put_node(program, x, offsets, w);
+        } else w = write_node(program, x, offsets, w);
     }
     return (size_t)(w - out);
 }

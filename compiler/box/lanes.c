@@ -1,13 +1,14 @@
-/* lanes.c: programs evaluated at many positions at a time.
+/* lanes.c: evaluates programs at many positions at a time.
  *
  * Requires: a program that was made for a box around the positions.
  * Gives: lanes.h.
  * How: take the cell of doc[q] == doc[k]. A table is made from the 128 values doc[k]: for each value, the keys that
  *      have it, as bits. A row looks up doc[q] there and has its answer, without comparing 128 pairs.
- *      In general the integers of a cell are sums x(q) + y(k), and comparing two of them means to compare some a(q)
- *      with some b(k). For "equal" the table goes by value. For "at most" it is a list in order of b, with the keys up
- *      to each place; it goes by value too, if b has a small range. |x| <= y means x <= y and -x <= y. `and`, `or` and
- *      `not` work on bits.
+ *      In general the integers of a cell are sums x(q) + y(k). So each comparison can be written as one of some a(q)
+ *      with some b(k). For a(q) == b(k) the table is the one above. For b(k) <= a(q) it has, for each value in the
+ *      order
+ *      of b, the keys with that value or a lesser one. |x| <= y is evaluated as x <= y and -x <= y. `and`, `or` and
+ *      `not` are operations on the bits of a row.
  * Cost: along a dimension O(nodes * positions), in plain loops. A cell O(nodes * (rows + keys)) words of bits.
  * Units: positions count tokens; bit j of a row is its j-th key. */
 #include "compiler/box/lanes.h"
@@ -18,7 +19,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* FAR: values are below 2^FAR. NEAR, DIRECT: ranges of values for which tables go by value. */
+/* FAR: magnitudes of integers are below 2^FAR, so that sums and differences do not overflow. SLOTS: places of the hash
+ * table. If the values that are compared lie within NEAR ("at most") or DIRECT ("equal") of each other, a table is
+ * indexed by value. */
 enum { FAR = 60, NEAR = 256, SLOTS = 512, DIRECT = 2048 };
 
 typedef struct bits {
@@ -38,7 +41,7 @@ typedef struct slot {
     bits keys;
 } slot;
 
-/* What comparisons look up. 52 kB, which most masks never need. */
+/* The tables that comparisons look values up in: 52 kB, which most masks never need. */
 typedef struct tables {
     uint32_t stamp;
     slot slots[SLOTS];
@@ -192,7 +195,7 @@ static slot *find_slot(tables *t, int64_t value, uint32_t stamp) {
     return s;
 }
 
-/* Row i gets the keys j with b[j] == a[i]. */
+/* rows[i] becomes the set of keys j with b[j] == a[i]. */
 static void rows_equal(lanes *l, const int64_t *a, const int64_t *b, bits *rows) {
     tables *t = l->tables;
     int64_t lo = b[0], hi = b[0];
@@ -252,7 +255,7 @@ static void sort_keys(ordered *list, ordered *other, uint32_t count) {
     }
 }
 
-/* Row i gets the keys j with b[j] <= a[i]. */
+/* rows[i] becomes the set of keys j with b[j] <= a[i]. */
 static void rows_at_most(lanes *l, const int64_t *a, const int64_t *b, bits *rows) {
     tables *t = l->tables;
     int64_t lo = b[0], hi = b[0], a_lo = a[0], a_hi = a[0];
@@ -344,7 +347,8 @@ static bool add_sums(lanes *l, cell_node *n, const cell_node *x, const cell_node
     return sum_is_near(l, n);
 }
 
-/* Rows of s x <= y, or of == or <. Sums are within 2^FAR, so differences do not overflow. */
+/* Sets the rows of s x <= y, or s x < y, or s x == y, for s = 1 or -1. Sums are within 2^FAR, so differences do not
+ * overflow. */
 static void compare_sums(lanes *l, unsigned op, int64_t s, const cell_node *x, const cell_node *y, bits *rows) {
     /* s (x.x + x.y) <= y.x + y.y is b <= a, with b = s x.y - y.y and a = y.x - s x.x */
     int64_t a[LANES] = {0}, b[LANES] = {0};
@@ -365,7 +369,7 @@ static void complement_rows(lanes *l, bits *rows) {
         for (int w = 0; w < 2; w++) rows[i].w[w] ^= all.w[w];
 }
 
-/* A comparison of two sums, one of which may be an absolute value. False: not done here. */
+/* Compares two sums, one of which may be an absolute value. False: it does not know how. */
 static bool compare_nodes(lanes *l, unsigned op, const cell_node *x, const cell_node *y, bits *rows) {
     if (!x->absolute && !y->absolute) {
         compare_sums(l, op, 1, x, y, rows);
@@ -386,7 +390,8 @@ static bool compare_nodes(lanes *l, unsigned op, const cell_node *x, const cell_
     return true;
 }
 
-/* A form as a sum; its constant and the part of the head go with that of q. False if values are too large. */
+/* Makes a form a sum; its constant and its part that depends on h go with the part of q. False if values are too
+ * large. */
 static bool form_sum(lanes *l, cell_node *n, const form *f, const box *b) {
     form q = *f, k = {.x[BOX_K] = f->x[BOX_K]};
     int64_t lo, hi;
@@ -402,7 +407,7 @@ static bool form_sum(lanes *l, cell_node *n, const form *f, const box *b) {
     return true;
 }
 
-/* Rows of form >= 0, for a form with +k or -k: a row sees all keys from some key on, or all up to one. */
+/* Sets the rows of form >= 0, for a form with +k or -k: a row sees all keys from some key on, or all up to one. */
 static void line_rows(const lanes *l, const form *f, const box *b, bits *rows) {
     const bits all = first_keys(l->width);
     const bool first = f->x[BOX_K] < 0;
@@ -414,7 +419,7 @@ static void line_rows(const lanes *l, const form *f, const box *b, bits *rows) {
     }
 }
 
-/* A node that depends on q alone or k alone, from its lane. */
+/* Makes a node of a cell from its lane v, if it depends on q alone (`rows`), on k alone, or on neither. */
 static bool plain_node(lanes *l, const box_node *x, cell_node *n, const int64_t *v, bool rows) {
     if (!box_is_bool(x->op)) {
         if (rows) n->x = (int64_t *)v;
@@ -428,7 +433,7 @@ static bool plain_node(lanes *l, const box_node *x, cell_node *n, const int64_t 
     return true;
 }
 
-/* A node that depends on both. */
+/* Makes a node of a cell that depends on both q and k. False: it does not know how. */
 static bool joint_node(lanes *l, const box_node *x, cell_node *n, const box *b) {
     const cell_node *u = x->a != MC_NONE ? &l->nodes[x->a] : NULL, *v = x->b != MC_NONE ? &l->nodes[x->b] : NULL;
     const cell_node *w = x->c != MC_NONE ? &l->nodes[x->c] : NULL;

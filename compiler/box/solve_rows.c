@@ -6,7 +6,8 @@
  *       break it where their operands cross. A bool is 128 bits. What remains is tried key by key: products and
  *       quotients of two integers that both vary, values near overflow, and elements of an array that has no runs.
  * Cost: O(rows * nodes * segments), where a row is a (q, h). If the program does not depend on q, one row stands for
- * all. Units: segments and bits count keys from the first of the box.
+ *       all.
+ * Units: segments and bits count keys from the first of the box.
  */
 #include "compiler/box/solve_rows.h"
 #include "compiler/box/bands.h"
@@ -26,7 +27,7 @@ typedef struct segment {
 
 typedef struct row_node {
     uint32_t first, count; /* ints: segments */
-    uint64_t bits[2];      /* of a bool: its values; of an int that may fault: where it would */
+    uint64_t bits[2];      /* of a bool: its values; of an int that may fault: the keys at which it would */
 } row_node;
 
 struct rows {
@@ -40,7 +41,7 @@ struct rows {
     const mc_bands *bands; /* of the node being solved, where it reads any */
 };
 
-/* Keys [at, end), on which both operands are linear. At `at` they are x and y, and then move by dx and dy a key. */
+/* Keys [at, end), on which both operands are linear: x + dx j and y + dy j at key at + j. */
 typedef struct stretch {
     uint32_t at, end;
     int64_t x, dx, y, dy;
@@ -136,7 +137,7 @@ static void solve_elements(rows *r, row_node *n, unsigned op, const stretch *p) 
     bool is_bool = op >= MC_EQ;
     for (uint32_t j = p->at; j < p->end; j++) {
         int64_t value, x = along(p->x, p->dx, j - p->at), y = along(p->y, p->dy, j - p->at);
-        if (!mc_value(op, x, y, &value)) value = mc_in_bands(r->bands, x, y); /* the one other that comes here */
+        if (!mc_value(op, x, y, &value)) value = mc_in_bands(r->bands, x, y); /* MC_BANDS */
         const bool bad = mc_value_fault(op, x, y) != MC_OK; /* if its guard is true */
         if (is_bool ? value != 0 : bad) set_bit(n->bits, j);
         if (!is_bool) push_segment(r, n, j, value, 0);

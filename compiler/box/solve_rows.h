@@ -1,8 +1,8 @@
-/* solve_rows.h: solves the rows of a cell: which keys does each query of each head see?
+/* solve_rows.h: solves the rows of a cell: which keys does each query of each head see? A row is a query of a head.
  *
- * Keys are not tried one by one. In a row q and h are fixed, and an integer such as k / 50 is linear in k on segments:
- * 0 on the first 50 keys, 1 on the next 50. A comparison of two such integers is solved once for each segment. The
- * answer is bits. */
+ * Keys are not tried one by one. In a row q and h are fixed, and an integer such as k / 50 is piecewise linear in k: 0
+ * on the first 50 keys, 1 on the next 50. The pieces are called segments. A comparison of two such integers is solved
+ * once for each segment. The answer is a bit for each key. */
 #ifndef FCPC_BOX_SOLVE_ROWS_H
 #define FCPC_BOX_SOLVE_ROWS_H
 #include "compiler/box/box.h"

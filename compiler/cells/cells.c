@@ -31,9 +31,10 @@ box cells_rect_box(const cells *c, const cell_rect *r) {
 
 static uint64_t high_bit(uint64_t x) { return (uint64_t)1 << (63 - __builtin_clzll(x)); }
 
-/* Steps are at position `first` and every `period` from there. Of the cells after lo and before hi that hold a step,
- * returns one to split at; 0 if there is none. If they hold at least 2^i steps but fewer than 2^(i + 1), it is the
- * 2^i-th: so a stretch of 2^i periods is halved again and again, and its parts are alike. */
+/* A mask with a period changes at the positions first, first + period, and so on, called steps here. Of the cells after
+ * lo and before hi that hold a step, returns the one to split at; 0 if there is none. With 5 steps it is the cell of
+ * the fourth, and in general that of step number 2^i, where 2^i is the largest power of two that is not more than the
+ * number of steps. So the part before it, of 2^i periods, is halved again and again, and its halves are alike. */
 static uint64_t split_at_step(uint64_t lo, uint64_t hi, uint64_t first, uint64_t period) {
     uint64_t after = (lo + 1) * FCP_CELL, end = hi * FCP_CELL; /* steps in cells after the first */
     uint64_t from = after > first ? (after - first + period - 1) / period : 0;
@@ -41,9 +42,9 @@ static uint64_t split_at_step(uint64_t lo, uint64_t hi, uint64_t first, uint64_t
     return from < to ? (first + (from + high_bit(to - from) - 1) * period) / FCP_CELL : 0;
 }
 
-/* Where to split a rectangle of more than one cell in dimension d. If the mask has a period m: after a multiple of
- * lcm(m, 128), where both periods and cells begin; if there is none, after a multiple of m. Else after the largest
- * power of two cells. */
+/* The cell at which to split a rectangle of more than one cell in dimension d. If the mask has a period m, that is a
+ * multiple of lcm(m, 128), where both periods and cells begin; if there is none, a multiple of m. Without a period the
+ * first part has the largest possible power of two cells. */
 static uint64_t split_rect(const cell_rect *r, const box *b, const box_program *p, int d) {
     int64_t first, period = box_period(p, b, d, &first);
     uint64_t lo = r->lo[d], hi = r->hi[d], at = 0;
@@ -58,8 +59,8 @@ static uint64_t split_rect(const cell_rect *r, const box *b, const box_program *
     return at ? at : lo + high_bit(hi - lo - 1);
 }
 
-/* Splits a MIXED rectangle of more than one cell, whose box is b, into at most four; returns how many. A side that is
- * much shorter than the other is not split. */
+/* Splits a MIXED rectangle of more than one cell, whose box is b, into at most four, and returns how many. A side that
+ * is less than half as long as the other is not split. */
 static unsigned split_four(const cell_rect *r, const box *b, const box_program *p, cell_rect out[4]) {
     const uint64_t down = r->hi[BOX_Q] - r->lo[BOX_Q], across = r->hi[BOX_K] - r->lo[BOX_K];
     uint64_t at[2] = {r->hi[BOX_Q], r->hi[BOX_K]};

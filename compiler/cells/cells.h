@@ -30,11 +30,12 @@ void cells_set_stop(cells *c, const volatile int *stop);
  * (other threads may read it). */
 void cells_set_done(cells *c, uint64_t *done);
 
-/* Says that grids will be asked for again: each is kept when it is asked for first, and not only the second time. */
+/* Says that grids will be asked for again, so that each is kept from the first time on. Otherwise a grid is kept only
+ * when it is asked for a second time. */
 void cells_keep_grids(cells *c);
 
-/* An estimate of what the cells of a batch will cost. pairs: that will be looked at one by one. work: as in
- * cells_stats. Zeros for a batch that takes less than a second anyway. */
+/* An estimate of what the cells of a batch will cost: the pairs that will be evaluated one by one, and the work, as
+ * cells_stats counts it. Both are 0 for a batch that takes less than a second anyway. */
 typedef struct cells_outlook {
     uint64_t pairs, work;
 } cells_outlook;
@@ -73,8 +74,9 @@ typedef struct cell_entry {
 fcp_code cells_grid(cells *c, const mc_env *env, const uint64_t *q_cuts, uint32_t q_pieces, const uint64_t *k_cuts,
                     uint32_t k_pieces, const cell_entry **out_entries, size_t *out_count, cells_fault *fault);
 
-/* The same for who asks for pairs alone: (*out_pairs)[i] are those of entry i, whose shape means nothing. That is less
- * work, because most piece pairs then need no cells; and nothing of it is kept as a grid. */
+/* As cells_grid, but gives the number of allowed pairs of each entry instead of its shape: (*out_pairs)[i] belongs to
+ * entry i, whose `shape` means nothing. That is less work, because most piece pairs then need no cells. The answer is
+ * not kept as a grid. */
 fcp_code cells_pairs(cells *c, const mc_env *env, const uint64_t *q_cuts, uint32_t q_pieces, const uint64_t *k_cuts,
                      uint32_t k_pieces, const cell_entry **out_entries, const uint64_t **out_pairs, size_t *out_count,
                      cells_fault *fault);
@@ -84,9 +86,10 @@ fcp_code cells_pairs(cells *c, const mc_env *env, const uint64_t *q_cuts, uint32
 const fcp_shape_rec *cells_shapes(const cells *c, uint32_t *out_count, const fcp_run **out_runs,
                                   uint32_t *out_run_count);
 
-/* Gives c a shape that `from` has made, unless c has it: *out becomes c's number of it. Say that both are of one mask,
- * c was asked about the first sequences and `from` about the others. Once all shapes of `from` are joined in their
- * order, c has the shapes that it would have if it had been asked about all. FCP_E_NO_MEMORY, FCP_E_PLAN_SIZE. */
+/* Adds a shape that `from` has made to the shapes of c, unless c has it already; *out becomes its number in c. So two
+ * threads can share a batch: c is asked about the first sequences and `from`, of the same mask, about the others. Once
+ * all shapes of `from` have been added in their order, c has the same shapes as if it had been asked about all
+ * sequences. FCP_E_NO_MEMORY, FCP_E_PLAN_SIZE. */
 fcp_code cells_join(cells *c, const cells *from, uint32_t shape, uint32_t *out);
 
 /* Counts the cells and pairs of all queries and keys, without making lists. Memory grows with the boundary of the mask
@@ -97,9 +100,9 @@ typedef struct cells_counts {
 } cells_counts;
 fcp_code cells_count(cells *c, const mc_env *env, cells_counts *out, cells_fault *fault);
 
-/* What the answers have cost so far: boxes evaluated, rows solved, pairs looked at one by one, answers remembered, and
- * the bytes in use. work: all of that in nanoseconds of one processor, counted and not measured, so that it is the same
- * on every machine. */
+/* What the answers have cost so far. elements: pairs that were evaluated one by one. memo_hits: answers that were found
+ * in memory. bytes: memory in use. work: an estimate of the nanoseconds that all of it takes on one processor. It is
+ * computed from these counts and not measured, so it is the same on every machine. */
 typedef struct cells_stats {
     uint64_t boxes, rows, elements, memo_hits, bytes, work;
 } cells_stats;

@@ -1,4 +1,4 @@
-/* cells_parts.h: the object of cells.h, and what the files of this room use of each other. */
+/* cells_parts.h: private to this room: the object of cells.h, and the functions that its files call in each other. */
 #ifndef FCPC_CELLS_CELLS_PARTS_H
 #define FCPC_CELLS_CELLS_PARTS_H
 #include "compiler/cells/cells.h"
@@ -14,20 +14,21 @@
 #include "runtime/base/grow.h"
 #include "runtime/base/stop.h"
 
-/* Columns [first, end) of the units under way (cells, or pieces), for some rows of them. */
+/* While a grid is walked, a span is a stretch of columns [first, end) in some rows, and what is known of the mask
+ * there. Rows and columns count units, which are cells or pieces. */
 typedef enum span_kind {
     SPAN_OPEN,    /* not decided; `program` is what is left of the mask */
     SPAN_FULL,    /* all pairs are allowed */
     SPAN_ALIKE,   /* cells: each query has `pairs` pairs here */
     SPAN_DIAGONAL /* `program` depends on q - k alone: see diagonals `number`, which begin at row `row` */
 } span_kind;
-typedef struct span {
+typedef struct unit_span {
     uint32_t first, end;
     span_kind kind;
     uint32_t number, row;
     const box_program *program;
     uint64_t pairs;
-} span;
+} unit_span;
 
 /* One side of a grid: pieces between given cuts, or cells. */
 typedef struct units {
@@ -36,7 +37,7 @@ typedef struct units {
     uint32_t count;
 } units;
 
-/* What the words of a key ask for, and what its answer holds. */
+/* The kind of question that a key of the memo stands for, and what the three numbers of its answer are. */
 typedef enum answer_kind {
     ANSWER_CELLS,      /* a rectangle of cells, or one cell: full cells, partial cells, pairs */
     ANSWER_PAIRS,      /* a piece pair: its pairs, and whether they are known without a shape */
@@ -47,7 +48,8 @@ typedef enum answer_kind {
     ANSWER_CUT         /* a unit on a diagonal that is cut short: its value, and whether it has pairs */
 } answer_kind;
 
-/* So many cells are remembered before it is asked of what use that is: some 30 MB, of cells that needed elements. */
+/* After so many cells that needed elements have been remembered, some 30 MB, it is checked whether remembering them is
+ * of use. */
 enum { CELLS_REMEMBERED = 1 << 17 };
 enum { GRIDS_SEEN = 1024 };
 #define SHAPE_NONE (UINT32_C(1) << 31) /* more than there are shapes */
@@ -56,13 +58,14 @@ typedef struct kept_grid {
     size_t count;
 } kept_grid;
 
-/* The whole units that lie t rows below the corner of a stretch, for first <= t < end. `value` is FULL, or the pairs of
- * each cell, or the shape of each piece pair. */
+/* In a stretch that depends on q - k alone, all units on a diagonal are alike. Diagonal t goes through the unit t rows
+ * below the stretch's corner. A run says that each whole unit on the diagonals first <= t < end has this value: FULL,
+ * or the pairs of a cell, or the shape of a piece pair. */
 typedef struct diagonal_run {
     int64_t first, end;
     uint64_t value;
 } diagonal_run;
-/* What is known of a stretch for lo <= t < hi: runs, in order of t. Where there is no run there are no pairs. */
+/* The diagonals lo <= t < hi of a stretch: runs, in order of t. Diagonals that are in no run have no pairs. */
 typedef struct diagonals {
     int64_t lo, hi;
     diagonal_run *runs;
@@ -73,7 +76,7 @@ typedef struct shape_slot {
     uint32_t hash, shape; /* shape + 1, or 0 */
 } shape_slot;
 
-/* A cell some of whose pairs are queued, to be looked at one by one. */
+/* A cell of which some pairs are still queued for being evaluated one by one (elements.h). */
 typedef struct open_cell {
     uint64_t pairs, area; /* the pairs known so far */
     memo_entry *known;    /* where the answer will be remembered, or NULL */
@@ -110,7 +113,7 @@ struct cells {
     stack stack; /* programs specialised to the boxes under way */
     cells_fault fault;
 
-    span *spans; /* the spans of all levels under way, one level after the other */
+    unit_span *spans; /* the spans of all levels under way, one level after the other */
     size_t span_count, span_room;
     int64_t *key;
     size_t key_room;
@@ -176,8 +179,8 @@ fcp_code cells_count_rows(cells *c, const mc_env *env, uint64_t *out_rows);
 
 /* The number of elements of a box, over its heads; FCP_E_PLAN_SIZE if it does not fit 64 bits. */
 fcp_code cells_box_area(const box *b, uint64_t *out);
-/* What things cost, in nanoseconds of one processor of the machine that bench/RESULTS.md is of: about as much anywhere.
- * They are added up in cells_stats.work. */
+/* What steps cost in nanoseconds, as measured on the machine of tests/bench/RESULTS.md; other machines take about as
+ * long. They are added up in cells_stats.work. */
 enum {
     WORK_BOX = 40,     /* to evaluate a box, */
     WORK_NODE = 14,    /* and for each node of the program */
@@ -190,8 +193,8 @@ enum {
 
 /* Evaluates a box. If it is MIXED, *program becomes the program specialised to it, which is put on the stack. */
 fcp_code cells_classify(cells *c, const box *b, const box_program **program, box_class *out);
-/* Writes the key of a box and its program to c->key, and returns its number of words. 0: no other box can be like this
- * one, so its answer is not worth remembering. */
+/* Writes the key of a box and its program to c->key, and returns its number of words. 0: the program reads arrays at
+ * places that move with the box, so no other box has the same key, and the answer is not worth remembering. */
 size_t cells_box_words(cells *c, answer_kind kind, const box *b, const box_program *p);
 /* The answer that is remembered for a key; NULL: none. */
 const memo_entry *cells_find_words(cells *c, const int64_t *key, size_t words, uint64_t *out_hash);
@@ -199,15 +202,15 @@ const memo_entry *cells_find_words(cells *c, const int64_t *key, size_t words, u
 int64_t *cells_keep_words(cells *c, size_t words);
 /* The pairs of a MIXED box of at most one cell, from memory if one like it was met before. */
 fcp_code cells_cell_pairs(cells *c, const box *b, const box_program *p, uint64_t *out);
-/* The same, but if pairs have to be looked at one by one they are only queued. Then *out_open is the open cell that
- * will have the answer; else it is FCP_NONE. */
+/* The same, but pairs that have to be evaluated one by one are only queued. Then *out_open is the number of the open
+ * cell that will have the answer; else it is FCP_NONE. */
 fcp_code cells_cell_later(cells *c, const box *b, const box_program *p, uint64_t *out, uint32_t *out_open);
 /* Counts all queued pairs: c->open then has the answers, until cells_close_open forgets them and the queue. */
 fcp_code cells_count_open(cells *c);
 void cells_close_open(cells *c);
 
-/* Where to split a box of more than one cell in dimension d, for a program that reads arrays: after how many cells.
- * That is near a place where the elements of an array begin another run, if there is one; else near the middle. */
+/* After how many cells to split a box of more than one cell in dimension d, for a program that reads arrays: at a cell
+ * in which the elements of an array begin another run, if there is one; else near the middle. */
 uint64_t cells_split(const box *b, const box_program *p, int d);
 
 /* --- cells.c: rectangles ---------------------------------------------------------------------------------- */

@@ -1,4 +1,4 @@
-/* diagonal.c: stretches in which the mask depends on q - k alone.
+/* diagonal.c: lists the cells of stretches in which the mask depends on q - k alone: each diagonal is solved once.
  *
  * Requires, units: as in cells.c; a program that is diagonal and cannot fault. Units are cells, or pieces of one size.
  * Gives: what each row of units of the stretch holds, as runs of cells or as entries.
@@ -86,7 +86,7 @@ static fcp_code find_runs(finder *f, int64_t first, int64_t end, const box_progr
     return code;
 }
 
-/* Makes t in [lo, hi) known. What is known before is a range around 0, too, so the two overlap. */
+/* Makes the diagonals t in [lo, hi) known, which include 0. So they overlap with those that are known already. */
 static fcp_code extend_diagonals(finder *f, int64_t lo, int64_t hi, const box_program *p, uint32_t number) {
     cells *c = f->c;
     diagonals d = c->diagonals[number];
@@ -210,7 +210,7 @@ fcp_code cells_emit_diagonals(const diagonal_row *row) {
         if (d.runs[middle].first <= r) low = middle + 1;
         else high = middle;
     }
-    /* nothing is known of columns left of `known` and from `known_end` on: only units that are cut short lie there */
+    /* columns before `known` and from `known_end` on hold only units that are cut short, which are not in the runs */
     int64_t known = r >= d.hi ? r - d.hi + 1 : 0, known_end = r - d.lo + 1 < cols ? r - d.lo + 1 : cols;
     if (known > cols) known = cols;
     fcp_code code = emit_cut(row, 0, known);

@@ -165,7 +165,7 @@ static uint64_t box_area(const box *b) { /* of at most a cell, all heads */
            (uint64_t)(b->hi[BOX_H] - b->lo[BOX_H]);
 }
 
-/* Counts boxes until there are none left, or all are to end. */
+/* Counts boxes until none are left, or until an interruption or lack of memory ends the count. */
 static void take_jobs(elements *e, worker *w) {
     for (;;) {
         if (w == &e->workers[0] && fcp_stop_asked(e->stop)) atomic_store(&e->interrupted, true);
@@ -195,7 +195,7 @@ static void *work(void *worker_) {
     return NULL;
 }
 
-/* Starts a thread for each further processor. What cannot start is done without. */
+/* Starts a thread for each further processor. If one cannot be started, the work is done by fewer. */
 static void start_threads(elements *e) {
     if (e->asked) return;
     e->asked = true;

@@ -1,9 +1,9 @@
-/* elements.h: pairs that are looked at one by one: boxes of a mask without structure, in vector code, on all
- * processors.
+/* elements.h: evaluates masks pair by pair, in vector code and on all processors, where a mask has no structure that
+ * would decide many pairs at a time.
  *
- * Boxes are queued while the cells of a piece pair are listed and counted together afterwards, so that there is enough
- * work at a time for several threads. Counts are sums of whole numbers: they do not depend on how many threads there
- * are.
+ * While the cells of a piece pair are listed, such boxes are only queued. They are counted together afterwards, so that
+ * there is enough work for several threads. Counts are sums of integers, so they do not depend on the number of
+ * threads.
  */
 #ifndef FCPC_CELLS_ELEMENTS_H
 #define FCPC_CELLS_ELEMENTS_H
@@ -24,8 +24,8 @@ elements *elements_new(void); /* NULL: out of memory. Threads begin with the fir
 void elements_free(elements *e);
 size_t elements_bytes(const elements *e);
 
-/* Queues a box under a program that cannot fault there; a box of several heads, if the program is the same for all of
- * them. `numbers` has p->count words. False: out of memory. */
+/* Queues a box, under a program that cannot fault there. If the box has several heads, the program must not depend on
+ * h. `numbers` has p->count words. False: out of memory. */
 bool elements_add(elements *e, const box_program *p, uint32_t *numbers, const box *b, uint32_t slot);
 /* The pairs of one box, at once. */
 bool elements_now(elements *e, const box_program *p, uint32_t *numbers, const box *b, const mc_env *env,
@@ -35,8 +35,8 @@ uint64_t elements_cost(const box_program *p, uint8_t *on, uint64_t area);
 /* The queue, in the order in which it was filled. */
 element_job *elements_queue(elements *e, size_t *out_count);
 void elements_clear(elements *e);
-/* Counts all that is queued, in the arrays and bands of `env`. `stop` (may be NULL) is polled by the caller's thread
- * before each box: then FCP_E_INTERRUPTED. *done (may be NULL) grows by the positions of each box, atomically. Or
- * FCP_E_NO_MEMORY. */
+/* Counts all queued boxes, with the arrays and bands of `env`. *done (may be NULL) is raised atomically by the number
+ * of elements of each box. Errors: FCP_E_INTERRUPTED if `stop` (may be NULL), which the caller's thread polls before
+ * each box, is set; FCP_E_NO_MEMORY. */
 fcp_code elements_count(elements *e, const mc_env *env, const volatile int *stop, uint64_t *done);
 #endif

@@ -2,14 +2,15 @@
  *
  * Requires: a batch, and an object that has been asked nothing.
  * Gives: an estimate of cells_stats.work and of the pairs that will be looked at one by one.
- * How: making a grid halves rectangles that are MIXED, down to cells. That is a tree. Here it is walked from its root
- *      to a cell or to a rectangle without MIXED parts, and at each step one of the MIXED parts is drawn. A walk that
- *      had the choice of 3, then 4, then 2 parts stands for 24 like it. So the mean over walks is what the tree costs.
- *      But piece pairs that are alike cost once, as memory has the answer, and so do cells. A period may leave ten
- *      kinds of them, and no two cells of `(q * k) % 1009 < 13` are alike. How many kinds there are follows from how
- *      many came up once, and how many twice. If too few came up twice to tell, those that came up once stand for as
- *      many as they were drawn from.
- *      Of several sequences, walks begin in each by its share of all pairs.
+ * How: making a grid halves MIXED rectangles again and again, down to cells. The rectangles form a tree. Here random
+ *      walks go down from its root to a cell, or to a rectangle without MIXED parts; at each step one of the MIXED
+ *      parts is drawn. A walk that had the choice of 3, then 4, then 2 parts is one of 24 that were equally likely, so
+ *      what it met is counted 24 times. The mean over all walks is then an unbiased estimate of the tree's cost.
+ *      But cells and piece pairs with equal keys cost only once, because the memo has the answer from then on. A mask
+ *      with a period may have ten different keys, whereas no two cells of `(q * k) % 1009 < 13` have equal keys. The
+ *      number of different keys, called kinds, is estimated from how many kinds were drawn once and how many twice. If
+ *      too few were drawn twice for that, the share of kinds that were drawn once is taken for their share of all.
+ *      If there are several sequences, each gets a share of the walks in proportion to its pairs.
  * Cost: nothing for a mask of sums and comparisons, or a small batch. Else ROUND walks, and 4, 16 and 64 times as
  *      many while they say that it will take long; at most WORK_MOST of counted work. Arrays are looked at once for
  *      each sequence in which a walk begins.
@@ -30,9 +31,9 @@ enum { ROUND = 64, ROUNDS = 4, DEPTHS = 64, LEAST_BITS = 28, ASKED_FIRST = 16, A
 typedef struct visit {
     uint64_t place, kind; /* hashes: of where it is, and of its key; kind 0: it is like no other */
     uint64_t side;        /* cells of its longer side */
-    double weight;        /* of how many it is one */
-    bool asked;           /* of cells the first of a kind, and not all of them: */
-    double work, pairs;   /* what it costs by itself */
+    double weight;        /* how many rectangles of this depth it stands for */
+    bool asked;           /* its cost was found out; of cells, only of the first of a kind, and not of all kinds */
+    double work, pairs;   /* what it costs, without its parts */
 } visit;
 
 /* The visits at one depth. */
@@ -62,7 +63,7 @@ static bool may_cost(mc_code mask) {
     return false;
 }
 
-/* Lists the sequences of which no earlier one has the same answer. The result is false without memory. */
+/* Lists the sequences that are not alike, as far as lengths and arrays tell. False: out of memory. */
 static bool list_unlike(looking *l) {
     const uint32_t count = l->batch->count;
     size_t size = 4;
@@ -100,8 +101,8 @@ static uint64_t side_of(const cell_rect *r) {
     return down > across ? down : across;
 }
 
-/* The halves of a rectangle of more than one cell, in both dimensions where its sides are about equal; how many. Cuts
- * are at multiples of a power of two cells, as blocks mostly are. */
+/* Halves a rectangle of more than one cell, in both dimensions if its sides are about equal. Returns the number of
+ * parts. The first half has a power of two cells, as blocks mostly have. */
 static unsigned split(const cell_rect *r, cell_rect out[4]) {
     const uint64_t side = side_of(r), half = (uint64_t)1 << (63 - __builtin_clzll(side - 1));
     unsigned count = 1;
@@ -123,8 +124,8 @@ static bool is_known(const depth *d, uint64_t kind) {
     return false;
 }
 
-/* One walk through the sequence that the object is set to, of which there are `weight`. A fault ends it: whoever asks
- * for the cells is told. */
+/* Makes one walk through the sequence that the object is set to. `weight`: the share of the batch that it stands for. A
+ * fault of the mask ends the walk without an error; it is reported when the cells are made. */
 static fcp_code walk_down(looking *l, const cell_rect *all, double weight, uint32_t sequence) {
     cells *c = l->c;
     cell_rect r = *all;
@@ -186,8 +187,8 @@ static int by_kind(const void *a, const void *b) {
     return x->place < y->place ? -1 : x->place > y->place;
 }
 
-/* How many kinds of MIXED rectangles there are at a depth, by its visits, which are in order of kind and place; `most`
- * is how many rectangles there are. */
+/* Estimates how many kinds of MIXED rectangles there are at a depth, from its visits, which are sorted by kind and
+ * place. `most` is the estimated number of rectangles. */
 static double count_kinds(const depth *d, double most) {
     double once = 0, twice = 0, kinds = 0, all = 0, unlike = 0, single = 0; /* the last three: weights */
     for (size_t i = 0, end; i < d->count; i = end) {
@@ -215,9 +216,9 @@ static double count_kinds(const depth *d, double most) {
     return seen + most * unlike / all;
 }
 
-/* What the visits of `walks` walks say together. */
+/* Estimates the work and the pairs from the visits of all `walks` walks. */
 static void sum_up(looking *l, double walks, double *out_work, double *out_pairs) {
-    double part = 1; /* of all piece pairs, those that memory has no answer for */
+    double part = 1; /* the share of piece pairs whose answer is not in the memo */
     bool in_pieces = false;
     *out_work = *out_pairs = 0;
     for (int i = 0; i < DEPTHS && l->depths[i].count; i++) {
@@ -250,7 +251,7 @@ static void sum_up(looking *l, double walks, double *out_work, double *out_pairs
     }
 }
 
-/* A round of walks. *out_spent: it was ended because it cost too much; the first round is not. */
+/* Makes a round of walks. *out_spent: it was ended early because it cost too much; the first round never is. */
 static fcp_code walk_round(looking *l, uint32_t walks, bool *out_spent) {
     const double all = l->before[l->count];
     const uint64_t before = l->c->stats.work;

@@ -57,7 +57,8 @@ static void add_to_cells(regions *g, const box *b, const box_program *p) {
     }
 }
 
-/* Where to cut a box: at a turn, or where there are too many of them, in the middle of its longer side. */
+/* Chooses where to cut a box: where the program changes (box_turn), or if it changes too often for that, in the middle
+ * of the longer side. */
 static bool choose_cut(const box *b, const box_program *p, regions *g, int *d, int64_t *at) {
     if (p->loose || !g->turns) return false;
     for (*d = BOX_Q; *d <= BOX_K; ++*d)
@@ -126,8 +127,9 @@ fcp_code cells_box_pairs(cells *c, const box *b, const box_program *p, uint64_t 
     return code;
 }
 
-/* Where one bound is left, or all depends on q - k, or places in arrays decide, a walk takes less. And where more than
- * a fifth of the tries were in vain, no more are made. */
+/* May a piece pair fall into few regions? A walk (walk.c) takes less time if one bound is left, or the program depends
+ * on q - k alone, or reads arrays. No more tries are made once failures exceed CELLS_TRIES plus
+ * a quarter of the successes. */
 static bool are_few(const cells *c, const box *b, const box_program *p) {
     const uint64_t across = (box_side(b, BOX_K) + FCP_CELL - 1) / FCP_CELL;
     return p->count > 1 && !p->diagonal && !p->loose && !p->placed && !p->on_h && p->on_q && p->on_k &&

@@ -48,8 +48,8 @@ static bool grow_shape_table(cells *c) {
     return true;
 }
 
-/* Numbers the shape in row_runs. If the runs are the same but the pairs are not, because PARTIAL cells differ, it is
- * another shape. */
+/* Finds the number of the shape in c->row_runs, or gives it the next one. Shapes of the same runs but of different
+ * numbers of pairs, whose PARTIAL cells differ, have different numbers. */
 static fcp_code intern_shape(cells *c, uint32_t q_length, uint32_t k_length, uint32_t *out) {
     if (c->shape_count * 2 >= c->shape_table_size && !grow_shape_table(c)) return FCP_E_NO_MEMORY;
     uint32_t mask = c->shape_table_size - 1;

@@ -1,4 +1,4 @@
-/* solve.c: one box of the mask analysis: classifies it, makes its key, and solves it if it is a MIXED cell.
+/* solve.c: classifies a box, makes its key, and counts the pairs of a MIXED cell.
  *
  * Requires, gives, units: as in cells.c.
  * How: a MIXED cell that was met before is found by its key. A new one is split by heads while that decides something,
@@ -18,7 +18,7 @@ fcp_code cells_box_area(const box *b, uint64_t *out) {
     return FCP_OK;
 }
 
-/* A fault was found at one element: evaluates the mask there to tell which node it is, and why. */
+/* The rows found an element at which the mask faults. Evaluates the mask there to tell which node faults, and why. */
 static fcp_code raise_fault(cells *c, const rows_result *r) {
     bool ignored;
     c->fault = (cells_fault){.n = c->base_n, .q = r->q, .k = r->k, .h = r->h};
@@ -97,9 +97,9 @@ static fcp_code solve_parts(cells *c, const box *b, const box_program *p, int d,
     return FCP_OK;
 }
 
-/* A box whose mask depends on q - k alone. All its rows are parts of one long row: that of the last query, over the
- * keys of the box and as many beyond them as there are queries above. Each key of that row stands for one diagonal of
- * the box. */
+/* Counts a box whose mask depends on q - k alone. Every element of a diagonal has the same value, so one element of
+ * each diagonal tells all. The row of the last query has one element of every diagonal, if it is extended beyond the
+ * last key of the box by as many keys as there are queries above it. */
 static fcp_code solve_diagonals(cells *c, const box *b, const box_program *p, uint64_t *pairs) {
     uint64_t height = box_side(b, BOX_Q), width = box_side(b, BOX_K), length = height + width - 1, sum = 0;
     for (uint64_t from = 0; from < length; from += ROWS_WIDTH) {
@@ -123,7 +123,7 @@ static fcp_code solve_diagonals(cells *c, const box *b, const box_program *p, ui
     return FCP_OK;
 }
 
-/* Has pairs looked at one by one: queues them for the open cell, or counts them now if there is none. */
+/* Has the pairs of a box evaluated one by one: queues the box for the open cell, or counts it now if there is none. */
 static fcp_code count_elements(cells *c, const box *b, const box_program *p, uint64_t *pairs) {
     uint64_t area, found;
     fcp_code code = cells_box_area(b, &area);
@@ -140,8 +140,9 @@ static fcp_code count_elements(cells *c, const box *b, const box_program *p, uin
 
 enum { SEGMENTS_MANY = 64, DEAR_IN_TURN = 63 };
 
-/* Is it cheaper to look at each pair than to solve rows, because rows fall into single keys or many segments? The first
- * row tells. After a box for which it is true, the next ones are taken to be the same if their programs are as long. */
+/* Is it cheaper to evaluate each pair than to solve rows (box/solve_rows.h), because rows fall into single keys or into
+ * many segments? The first row of the box is solved to find out. If so, the same is assumed of the next boxes whose
+ * programs have as many nodes. */
 static fcp_code rows_are_dear(cells *c, const box *b, const box_program *p, bool *out) {
     uint64_t bits[2], looked_at = 0;
     *out = false;
@@ -209,16 +210,17 @@ static fcp_code solve_box(cells *c, const box *b, const box_program *p, unsigned
 
 enum { CELL_NONE_OR_PARTIAL, CELL_FULL, CELL_OPEN, WORTH = 8 };
 
-/* The memo keeps a cell in the form of a rectangle's counts: FULL cells, PARTIAL cells, pairs. For an open one it keeps
- * CELL_OPEN, the batch, and the number in c->open. */
+/* The answer that the memo keeps for a cell. It is that of a rectangle of one cell: the number of FULL cells, that of
+ * PARTIAL cells, and the pairs. For an open cell the answer is instead CELL_OPEN, c->open_batch, and the place of the
+ * cell in c->open. */
 static void cell_answer(uint64_t pairs, uint64_t area, uint64_t out[3]) {
     out[0] = pairs == area ? CELL_FULL : CELL_NONE_OR_PARTIAL;
     out[1] = pairs > 0 && pairs < area;
     out[2] = pairs;
 }
 
-/* To remember a cell takes memory, and in a mask without structure no cell comes again. So cells that needed elements
- * are remembered only while that turns out to be of use. */
+/* Remembering a cell takes memory, and in a mask without structure no cell comes again. So after CELLS_REMEMBERED cells
+ * that needed elements, more are remembered only if one in WORTH questions was answered from memory. */
 static bool elements_come_again(const cells *c) {
     return c->element_cells < CELLS_REMEMBERED || c->element_hits * WORTH >= c->element_cells;
 }

@@ -125,15 +125,15 @@ static fcp_code count_apart(cells *c, const box *b, const box_program *p, uint32
 /* A bound on the position in dimension `dim`, for every position of the other dimension. */
 typedef struct bound {
     uint32_t less, more; /* allowed where value(more) - value(less) - strict >= 0 */
-    bool strict,
-        up; /* up: the difference grows with the position, so that the last positions are allowed; else the first */
+    bool strict;
+    bool up; /* the difference grows with the position, so that the last positions are allowed; else the first ones */
     int dim;
 } bound;
 
 static bool is_comparison(const box_node *x) { return x->op == MC_LT || x->op == MC_LE; }
 
-/* Is the node a multiple of the position in dimension d, plus something that does not depend on d? *out is the
- * factor. */
+/* Is the node a multiple of the position in dimension d, plus a part that does not depend on d? *out is the factor: 1
+ * for q + doc[k] and d = BOX_Q. */
 static bool find_slope(const cells *c, const box_program *p, uint32_t i, int d, int64_t *out) {
     const box_node *x = &p->nodes[i];
     int64_t u, v;
@@ -151,7 +151,8 @@ static bool find_slope(const cells *c, const box_program *p, uint32_t i, int d, 
     return false;
 }
 
-/* Is node i a bound whose sides cannot overflow when they are subtracted? c->values are those of the box. */
+/* Is node i a bound? Its sides must be small enough that their difference does not overflow. c->values must be those of
+ * the box. */
 static bool find_bound(const cells *c, const box_program *p, uint32_t i, bound *out) {
     const box_node *x = &p->nodes[i];
     if (!is_comparison(x)) return false;
@@ -171,8 +172,8 @@ static bool find_bound(const cells *c, const box_program *p, uint32_t i, bound *
 
 static uint64_t clamp_to(int64_t x, uint64_t most) { return x < 0 ? 0 : (uint64_t)x < most ? (uint64_t)x : most; }
 
-/* For each of `count` positions of the other dimension: how many positions of the bound's dimension are allowed. False:
- * it cannot be told, or *code says that memory ran out. */
+/* For each of `count` positions of the other dimension, writes how many positions of the bound's dimension are allowed.
+ * False: lanes.h does not know an operation, or *code says that memory ran out. */
 static bool bound_lane(cells *c, const box *b, const box_program *p, const bound *x, int64_t from, uint32_t count,
                        int64_t *out, fcp_code *code) {
     const int along = BOX_K - x->dim;
@@ -193,8 +194,9 @@ static bool bound_lane(cells *c, const box *b, const box_program *p, const bound
     return true;
 }
 
-/* A column of `side` positions. In each of its lines the first positions are allowed, or the last (up), `least` to
- * `most` of them. Its cells [out[0], out[1]) are FULL, and all cells outside [out[2], out[3]) are NONE. */
+/* Classifies a column of cells of `side` positions, 128 lines wide. In each line the first positions are allowed, or
+ * the last ones (up): at least `least` and at most `most` of them. Then the cells [out[0], out[1]) are FULL, and all
+ * cells outside [out[2], out[3]) are NONE. */
 static void bound_cells(uint64_t side, bool up, uint64_t least, uint64_t most, uint64_t out[4]) {
     const uint64_t all = cells_in(side);
     if (up) {
@@ -243,7 +245,7 @@ static fcp_code column_of_both(const cells *c, const box *b, const bound *x, con
     const uint64_t end = line[3] < at[3] ? line[3] : at[3];
     for (uint64_t stop; i < end && code == FCP_OK; i = stop) {
         if ((i & STOP_CELLS) == 0 && cells_stopped(c)) return FCP_E_INTERRUPTED;
-        const bool free = i >= line[0] && i < line[1]; /* all that the line leaves free at once */
+        const bool free = i >= line[0] && i < line[1]; /* the line allows all of them: count them at once */
         stop = !free ? i + 1 : line[1] < end ? line[1] : end;
         const int64_t lo = (int64_t)(i * FCP_CELL);
         const int64_t hi = (int64_t)(stop * FCP_CELL) < side ? (int64_t)(stop * FCP_CELL) : side;
@@ -319,7 +321,8 @@ static wide_count clamped_sum(int64_t first, int64_t end, int64_t most) {
     return sum;
 }
 
-/* A bound on q alone or on k alone: the first positions of that side are allowed, or the last ones. */
+/* Counts a box under a bound on q alone or on k alone: the first positions of that side are allowed, or the last
+ * ones. */
 static bool side_pairs(const box *b, const box_node *x, uint64_t *out) {
     const int d = x->f.x[BOX_Q] ? BOX_Q : BOX_K;
     const int64_t step = x->f.x[d], first = form_at(&x->f, b->lo[BOX_Q], b->lo[BOX_K], 0);

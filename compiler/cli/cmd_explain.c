@@ -41,10 +41,7 @@ static fcp_code read_subject(const cmd_line *line, cmd_input *input, const char 
 static fcp_code print_text(const explanation *o, const char *name, uint32_t width, fcp_error *err) {
     text out = {0};
     explain_text(o, name, width, cmd_colour(stdout), &out);
-    bool failed = out.failed;
-    if (!failed) fwrite(out.at, 1, out.size, stdout);
-    text_free(&out);
-    return failed ? fcp_fail(err, FCP_E_NO_MEMORY, "out of memory") : cmd_flush(err);
+    return cmd_text_print(&out, stdout, FCP_OK, err);
 }
 
 static fcp_code print_json(const explanation *o, const cmd_input *input, fcp_error *err) {

@@ -1,9 +1,9 @@
-/* expr.c: types and meaning of masks and scores: turns expressions into mask code, by inlining what they call.
+/* expr.c: checks the types of masks and scores, and turns their expressions into mask code by inlining what they call.
  *
- * One function does two things. Without a builder it checks types: of every mask of the program, with its parameters as
- * they are declared, and of every definition, with parameters of any type. With a builder it emits mask code, for one
- * mask with constant arguments. Both remember what they have inlined (inline.c). What is special about reals is in
- * score.c.
+ * The same function, lower, does both. Without a builder it only checks types: of every mask of the program, with its
+ * parameters as they are declared, and of every definition, with parameters of any type. With a builder it emits mask
+ * code, for one mask with constant arguments. In either case inline.c remembers what was inlined. What is special about
+ * reals is in score.c.
  *
  * Names mean what sema/names.c says. Inside the masks of the prelude, a mask's name means the one of the prelude, even
  * if the program defines another mask of that name.
@@ -83,8 +83,8 @@ static uint32_t emit2(sema *s, expr *e, mc_op op, uint32_t a, uint32_t b, uint32
     return emit(s, e, op, a, b, MC_NONE, 0, guard);
 }
 
-/* The part of a condition that involves no real numbers: a guard that is true wherever the condition is. MC_NONE: there
- * is no such part. */
+/* A guard must not depend on reals. Returns the conjunction of those parts of a condition that do not: it is true
+ * wherever the condition is. MC_NONE: there is no such part. */
 static uint32_t whole_part(sema *s, expr *e, uint32_t node) {
     if (!mc_builder_real(s->builder, node)) return node;
     uint32_t count;
@@ -212,7 +212,7 @@ static value lower_if(sema *s, expr *e, const frame *f, uint32_t guard) {
                               c.node, a.node, b.node, 0, MC_NONE)};
 }
 
-/* Finds what a name means here, and remembers it in the tree. */
+/* Finds out what a name means here, and stores that in the tree. */
 static int resolve(sema *s, expr *e, const frame *f) {
     if (e->ref != REF_NONE) return e->ref;
     span at = e->kind == EXPR_CALL ? e->name_at : e->at;
@@ -309,8 +309,8 @@ static bool note_exact(sema *s, span at) {
     return true;
 }
 
-/* a / b, or a division by zero where that leaves a rest: a / (if a % b == 0 then b else 0). What constants decide is
- * reported here. */
+/* exact(a, b) is a / (if a % b == 0 then b else 0): it divides by zero, which is a fault, where b does not divide a. If
+ * both are constants, that is reported here. */
 uint32_t expr_exact(sema *s, expr *e, uint32_t a, uint32_t b, uint32_t guard) {
     if (!s->builder || s->failed) return 0;
     uint32_t count;

@@ -1,17 +1,19 @@
-/* expr.h: typed expressions on their way to mask code: what the files of this room share. */
+/* expr.h: private to this room: how its files turn typed expressions into mask code. */
 #ifndef FCPC_EXPR_EXPR_H
 #define FCPC_EXPR_EXPR_H
 #include "compiler/sema/arrays.h"
 #include "compiler/sema/names.h"
 
-/* A value of TYPE_ARRAY is a field or table; its node is the number of the declaration, or ARRAY_ANY while only types
- * are known. */
+/* The type of an expression and, if code is being built, the node of its value. TYPE_POISON: an error was reported, so
+ * that what uses it reports none. TYPE_ANY: not known yet. A value of TYPE_ARRAY is a field or table; its node is the
+ * number of the declaration, or ARRAY_ANY while only types are known. */
 typedef enum value_type { TYPE_POISON, TYPE_ANY, TYPE_INT, TYPE_BOOL, TYPE_REAL, TYPE_ARRAY } value_type;
 typedef struct value {
     uint32_t type, node;
 } value;
 
-/* Where an expression stands: in mask or score m, or in one of its definitions, with these arguments. */
+/* Where an expression stands, which says what its names mean: in the body of mask or score m, or in one of its
+ * definitions, called with these arguments. */
 typedef struct frame {
     mask *m;
     const value *args;
@@ -33,7 +35,8 @@ uint32_t expr_exact(sema *s, expr *e, uint32_t a, uint32_t b, uint32_t guard);
 bool expr_begin(sema *s);
 void expr_end(sema *s);
 const char *expr_type_text(uint32_t type); /* "a number", ... */
-/* The type of a mask's parameter is its default's; the constant value of an argument or default; that as a value. */
+/* Three functions about a mask's parameter. Its type, which is that of its default. The constant that an argument or
+ * the default stands for. Such a constant as a value, for which a node is emitted. */
 value_type expr_mask_param_type(const arg *p);
 bool expr_mask_constant(sema *s, const arg *param, const expr *e, int64_t *out);
 value expr_mask_argument(sema *s, expr *e, const arg *param, int64_t v);
@@ -46,7 +49,8 @@ bool expr_extract(sema *s, const mc_builder *b, uint32_t root, mc_code *out, con
 
 /* --- inline.c ------------------------------------------------------------------------------------------------ */
 
-/* Inlines a body whose arguments are in f, its own frame. `what` is its name in messages. */
+/* Lowers the body of a definition or mask, whose arguments are in `f`. What it became is remembered by `what`, an
+ * address that stands for the definition or mask, and by `args`, all arguments that the body depends on. */
 value expr_inline(sema *s, const void *what, expr *body, const value *args, uint32_t count, const frame *f,
                   uint32_t guard);
 void expr_forget(sema *s); /* forgets what was inlined */
@@ -61,7 +65,7 @@ value score_builtin(sema *s, expr *e, const frame *f, uint32_t guard);
 value score_literal(sema *s, expr *e);
 /* Lowers the name or call of a score inside a score. */
 value score_call(sema *s, expr *e, const frame *f, uint32_t guard);
-/* `node` is op(a, b), with constant operands: reports it if its value is not finite. */
+/* `node` was emitted for op(a, b). If both are constants and the value is not finite, reports that. */
 void score_finite(sema *s, const expr *e, mc_op op, uint32_t node, uint32_t a, uint32_t b, uint32_t guard);
 /* The type of a score's parameter, which is that of its default; TYPE_ANY if it has none. */
 value_type score_param_type(const arg *p);

@@ -1,8 +1,9 @@
 /* inline.c: inlines the bodies of definitions and masks, and remembers what they became.
  *
  * Requires: lowered arguments, and a frame for the body.
- * Gives: the value of the body. The same body with the same arguments under the same guard is lowered once. If no node
- *      of it needed the guard (sema.guarded counts those that do), that one copy serves every guard.
+ * Gives: the value of the body. The same body with the same arguments under the same guard (codegen/mask/code.h) is
+ *      lowered once. If none of its nodes kept the guard, because none can fault, that one copy serves every guard;
+ *      sema.guarded counts the nodes that keep one.
  * Cost: O(arguments) if it is remembered; else that of lowering it.
  */
 #include <stdlib.h>

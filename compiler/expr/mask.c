@@ -64,7 +64,7 @@ bool expr_check_called(sema *s, const expr *e, mask *m) {
     return true;
 }
 
-/* Notes the parameters of the plan's mask, because the batch is warned of those that are too large for it. */
+/* Keeps the parameters of the plan's mask for a warning: of those that are larger than every sequence of a batch. */
 static bool keep_params(sema *s, const mask *m, arg *const *given, const int64_t *values, span call) {
     struct program_param *kept = ARENA_NEW(&s->out->arena, struct program_param, m->param_count + 1);
     uint32_t i = 0;
@@ -80,9 +80,9 @@ static bool keep_params(sema *s, const mask *m, arg *const *given, const int64_t
     return kept ? true : sema_no_memory(s);
 }
 
-/* Keeps h in the code of a mask whose source names it: pairs of such a mask are counted for each head, also when h
- * turns out not to matter (`not per_head or h < 4`, where per_head is false). The node that does this has no
- * readers. */
+/* Makes sure that the code of a mask names h if its source does, because pairs of such a mask are counted for each
+ * head. In `not per_head or h < 4`, where per_head is false, simplification removes h. Then a node of h is put first,
+ * which no other node uses. */
 static bool keep_head(sema *s) {
     struct fcpc_program *p = s->out;
     const mc_code code = p->mask;

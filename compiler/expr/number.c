@@ -1,8 +1,8 @@
-/* number.c: evaluates constant numbers, with or without a point: sinks, and the parameters of a score.
+/* number.c: evaluates constant numbers, with or without a point: sinks, and the parameters of a score. Also prints
+ * calls with constant arguments.
  *
  * Requires: trees from syntax/parse.c. Gives: a finite number, or an error at its place.
  * Meaning: as in a score. + - * of whole numbers are whole, and real with a real; `/` needs a real.
- *      Also the text of a call with such arguments.
  * Cost: O(expression); recursion is bounded by NEST_MAX.
  */
 #include <inttypes.h>

@@ -1,9 +1,9 @@
 /* rect_slices.c: rect(...) and slices(...) in masks.
  *
- * rect(q0..q1, k0..k1, causal) is short for comparisons, and becomes them: q >= q0 and q < q1 and so on. slices(...)
- * may have millions of rectangles. They are read from the file or the arguments when the plan's mask is lowered, and
- * become bands (slice_bands.c), which the program owns and mask code names by number. A file that is named twice is read
- * once.
+ * rect(q0..q1, k0..k1, causal) is short for comparisons, and is expanded to them: q >= q0 and q < q1 and so on.
+ * slices(...) may have millions of rectangles. They are read from the file or the arguments when the plan's mask is
+ * lowered, and become bands (slice_bands.c), which the program owns and mask code names by number. A file that is named
+ * twice is read once.
  *
  * Requires: trees from syntax/parse.c. Cost: of rect O(1); of slices that of reading them and of bands_of_slices.
  * Units: positions count tokens in a sequence. The same slices hold for every sequence.

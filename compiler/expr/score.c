@@ -245,8 +245,8 @@ value_type score_param_type(const arg *p) {
     return p->value->kind == EXPR_BOOL ? TYPE_BOOL : expr_has_point(p->value) ? TYPE_REAL : TYPE_INT;
 }
 
-/* The value of parameter p: its argument, or else its default. A whole argument becomes real if the default is real. A
- * real argument may also stand for a whole default. */
+/* The value of parameter p: its argument, or its default if none is given. If the default is real, an integer argument
+ * becomes real. If the default is an integer, the argument may still be real. */
 static bool argument(sema *s, const arg *p, const arg *given, const frame *f, uint32_t guard, value *out) {
     value_type type = score_param_type(p);
     expr *e = given ? given->value : p->value;

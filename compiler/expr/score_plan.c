@@ -7,10 +7,10 @@
  *      check    a condition with the values of the mask, which faults wherever the mask does, and wherever the score
  *               would for a pair that the mask allows. If the score cannot fault it is the mask itself
  *      sink     a logit for each head
- * Method: the mask is copied into a builder, and the score is lowered with the mask as its guard. `check` must have
- *      every node of the score that may fault, although masks have no reals. So each such node is added where it
- *      decides nothing: mask and (true or node == 0). A load from a table of reals becomes a load of whole numbers,
- *      since only its index can fault.
+ * Method: the mask is copied into a builder, and the score is lowered with the mask as its guard. `check` must contain
+ *      every node of the score that may fault. The answer of `check` must not depend on that node, so it is added as
+ *      mask and (true or node == 0). Masks have no reals, so a load from a table of reals becomes a load of integers:
+ *      only its index can fault.
  * Cost: O(score + mask).
  */
 #include <float.h>
@@ -68,7 +68,7 @@ static bool failed(sema *s, const mc_builder *b, span at) {
     return true;
 }
 
-/* Emits code into a builder; node i gets a place for spans[i]. Returns the root; MC_NONE: it failed. */
+/* Emits all nodes of a code into a builder, with the places of their spans. Returns the root; MC_NONE: it failed. */
 static uint32_t copy_code(sema *s, mc_builder *b, mc_code code, const span *spans) {
     uint32_t *map = calloc(code.count + (size_t)1, sizeof *map), root = MC_NONE;
     for (uint32_t i = 0; i < code.count && map; i++) {
@@ -151,7 +151,7 @@ static bool check_constants(sema *s, mc_code code, const span *spans, span at) {
     return true;
 }
 
-/* So must the elements of the tables that it reads. */
+/* The elements of the tables of reals that it reads must fit a float, too. */
 static bool check_tables(sema *s, mc_code code) {
     for (uint32_t i = 0; i < code.count; i++) {
         if (code.nodes[i].op != MC_LOAD_F && code.nodes[i].op != MC_LOAD2_F) continue;
@@ -174,8 +174,9 @@ static span place_at(const sema *s, uint32_t place, span otherwise) {
     return place && place < s->place_count ? s->places[place] : otherwise;
 }
 
-/* Adds a node that may fault to the condition `all`, in a place where it decides nothing. MC_NONE: reported. */
-static uint32_t hang(sema *s, mc_builder *b, uint32_t node, uint32_t all, span at) {
+/* Makes the condition `all and (true or node == 0)`, which has the value of `all` and faults where the node does.
+ * MC_NONE: the node depends on reals, which was reported, or the builder failed. */
+static uint32_t add_fault_of(sema *s, mc_builder *b, uint32_t node, uint32_t all, span at) {
     uint32_t count;
     const mc_node x = mc_builder_nodes(b, &count)[node];
     uint32_t place = mc_builder_place(b, node);
@@ -206,7 +207,7 @@ static bool make_check(sema *s, mc_builder *b, uint32_t mask_root, uint32_t root
     for (uint32_t i = 0; i <= root && all != MC_NONE; i++) {
         if (!marks[i] || !mc_builder_loose(b, i)) continue;
         mc_op op = (mc_op)mc_builder_nodes(b, &count)[i].op;
-        if (mc_op_faults(op)) all = hang(s, b, i, all, at);
+        if (mc_op_faults(op)) all = add_fault_of(s, b, i, all, at);
     }
     free(marks);
     if (failed(s, b, at)) return false;
@@ -237,8 +238,8 @@ static bool derive(sema *s, span at) {
     return false;
 }
 
-/* Makes of the lowered score what the program keeps. `plain` is an empty builder. */
-static bool keep(sema *s, mc_builder *plain, uint32_t mask_root, uint32_t root, span at) {
+/* Makes score, slope and check of the lowered score. `plain` is an empty builder. */
+static bool keep_score(sema *s, mc_builder *plain, uint32_t mask_root, uint32_t root, span at) {
     struct fcpc_program *p = s->out;
     if (mc_builder_loose(s->builder, root) && !make_check(s, s->builder, mask_root, root, at)) return false;
     uint32_t own = copy_plain(s, s->builder, root, plain), count;
@@ -292,7 +293,7 @@ bool expr_lower_score(sema *s, mask *m, const arg *args, span call) {
             root = (value){TYPE_REAL, expr_emit(s, m->body, MC_TO_F, root.node, MC_NONE, MC_NONE, 0, MC_NONE)};
         if (!s->failed && root.type != TYPE_REAL && diag_errors(s->d) == errors)
             diag_error(s->d, FCP_E_INTERNAL, call, "a checked score did not lower");
-        if (!s->failed && diag_errors(s->d) == errors) keep(s, plain, mask_root, root.node, call);
+        if (!s->failed && diag_errors(s->d) == errors) keep_score(s, plain, mask_root, root.node, call);
     }
     mc_builder_free(plain);
     expr_end(s);

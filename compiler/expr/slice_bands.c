@@ -2,11 +2,11 @@
  *
  * Requires: slices as slice_bands.h describes them. Gives: bands_of_slices.
  * How: a slice is a band on a range of rows. In each row it allows the keys from a lower to an upper edge, and an edge
- *      either stands still or moves by one key a row. The sweep goes through the rows at which slices begin or end.
- *      Between two of them the bands under way are merged, in the order that their lower edges have in the first row.
- *      How long does that order hold? Until a moving edge passes, meets or leaves one that stands still. The merge
- *      finds that row too, and from there on bands are merged anew. Rows with the same bands become one record. A
- *      record of a single row could be said with any slopes; it takes those of its neighbour if that makes the two one
+ *      either stays at one key or moves by one key a row. The sweep goes through the rows at which slices begin or end.
+ *      Between two of these rows the active bands are merged, in the order that their lower edges have in the first
+ *      row. That merge is right until a moving edge passes, meets or leaves a fixed one. It finds out in which row that
+ *      happens, and from there on the bands are merged anew. Consecutive rows with the same bands become one record. A
+ *      single row can be described with any slopes, so it takes those of its neighbour if the two then become one
  *      record.
  * Cost: O(N log N + (events + crossings) * slices under way); at most WORK_MAX such steps.
  * Units: positions count tokens.
@@ -32,7 +32,7 @@ typedef struct piece {
     uint32_t slice;
 } piece;
 
-/* A band under way. */
+/* An active band: one of a slice that has the row of the sweep. */
 typedef struct active {
     int64_t lo, hi;
     uint32_t hi_slope, piece;
@@ -149,7 +149,7 @@ static void note_overlaps(sweep *w, const piece *new) {
         }
 }
 
-/* --- bands under way ---------------------------------------------------------------------------------------------- */
+/* --- active bands ------------------------------------------------------------------------------------------------- */
 
 /* The place of (lo, piece) in a list, or the place that it would have. */
 static size_t find_active(const active_list *l, int64_t lo, uint32_t number) {
@@ -189,8 +189,8 @@ static fcp_code add_band(sweep *w, const mc_band *band) {
     return FCP_OK;
 }
 
-/* Finds one edge that is right for the rows of two records. `old_row` is the last row of the earlier record, `row` the
- * first of the later one. False if there is none. */
+/* Finds one edge that is right for the rows of two records, and puts it into *old and *old_slope. `row` is the first
+ * row of the later record. A record of a single row (old_single, new_single) fits any slope. False if there is none. */
 static bool join_edge(int64_t *old, int32_t *old_slope, bool old_single, int64_t new, int32_t new_slope,
                       bool new_single, int64_t row) {
     if (*old == new && *old_slope == new_slope) return true;
@@ -208,8 +208,8 @@ static bool join_edge(int64_t *old, int32_t *old_slope, bool old_single, int64_t
     return true;
 }
 
-/* Ends the record of rows [q, end), whose bands are those from `first` on. Joins it to the record before it, if it
- * can. */
+/* Adds the record of rows [q, end), whose bands are those from `first` on; or extends the record before it, if the same
+ * bands describe both. */
 static fcp_code add_rows(sweep *w, int64_t q, int64_t end, size_t first) {
     size_t count = w->band_count - first;
     mc_band_rows *last = w->row_count ? &w->rows[w->row_count - 1] : NULL;
@@ -251,23 +251,23 @@ typedef struct component {
     int64_t hi[2];      /* the greatest upper edge that stands still, and the greatest that moves */
 } component;
 
-static int64_t top(const component *c) { return c->hi[1] >= c->hi[0] ? c->hi[1] : c->hi[0]; }
-static bool top_moves(const component *c) { return c->hi[1] >= c->hi[0]; }
+static int64_t upper_edge(const component *c) { return c->hi[1] >= c->hi[0] ? c->hi[1] : c->hi[0]; }
+static bool upper_edge_moves(const component *c) { return c->hi[1] >= c->hi[0]; }
 
-static void until(int64_t *end, int64_t row) {
+static void lower_to(int64_t *end, int64_t row) {
     if (row < *end) *end = row;
 }
 
-/* Adds the band of a component, and lowers *end to the row at which it is no longer right. */
-static fcp_code close(sweep *w, const component *c, int64_t row, int64_t *end) {
-    bool moves = top_moves(c);
-    if (c->lo_moves && c->has_still_lo) until(end, row + (c->still_lo - c->lo) + 1);
-    if (!moves && c->hi[1] != INT64_MIN) until(end, row + (c->hi[0] - c->hi[1]) + 1);
-    const mc_band band = {c->lo - (c->lo_moves ? row : 0), top(c) - (moves ? row : 0), c->lo_moves, moves};
+/* Adds the band of a component, and lowers *end to the first row in which it is no longer right. */
+static fcp_code close_component(sweep *w, const component *c, int64_t row, int64_t *end) {
+    bool moves = upper_edge_moves(c);
+    if (c->lo_moves && c->has_still_lo) lower_to(end, row + (c->still_lo - c->lo) + 1);
+    if (!moves && c->hi[1] != INT64_MIN) lower_to(end, row + (c->hi[0] - c->hi[1]) + 1);
+    const mc_band band = {c->lo - (c->lo_moves ? row : 0), upper_edge(c) - (moves ? row : 0), c->lo_moves, moves};
     return add_band(w, &band);
 }
 
-/* Merges the bands under way from `row` on. Adds a record, and lowers *end to the row at which it is no longer
+/* Merges the active bands from `row` on. Adds their record, and lowers *end to the first row in which it is no longer
  * right. */
 static fcp_code merge_bands(sweep *w, int64_t row, int64_t *end) {
     const active *x = w->list[0].at, *x_end = x + w->list[0].count;
@@ -281,13 +281,14 @@ static fcp_code merge_bands(sweep *w, int64_t row, int64_t *end) {
         bool moves = x == x_end || (y < y_end && y->lo + row < x->lo);
         const active *a = moves ? y++ : x++;
         int64_t lo = at_row(a->lo, moves, row), hi = at_row(a->hi, a->hi_slope, row);
-        if (c.open && lo <= top(&c)) {
-            /* there it leaves the edge that stands still */
-            if (moves && c.hi[1] < lo) until(end, row + (c.hi[0] - lo) + 1);
+        if (c.open && lo <= upper_edge(&c)) {
+            /* the row in which it leaves the fixed upper edge */
+            if (moves && c.hi[1] < lo) lower_to(end, row + (c.hi[0] - lo) + 1);
         } else {
             if (c.open) {
-                if (top_moves(&c) && !moves) until(end, row + (lo - top(&c))); /* there the two touch */
-                code = close(w, &c, row, end);
+                /* the row in which the two touch */
+                if (upper_edge_moves(&c) && !moves) lower_to(end, row + (lo - upper_edge(&c)));
+                code = close_component(w, &c, row, end);
             }
             c = (component){.open = true, .lo = lo, .lo_moves = moves, .hi = {INT64_MIN, INT64_MIN}};
         }
@@ -297,7 +298,7 @@ static fcp_code merge_bands(sweep *w, int64_t row, int64_t *end) {
         }
         if (hi > c.hi[a->hi_slope]) c.hi[a->hi_slope] = hi;
     }
-    if (code == FCP_OK && c.open) code = close(w, &c, row, end);
+    if (code == FCP_OK && c.open) code = close_component(w, &c, row, end);
     return code == FCP_OK ? add_rows(w, row, *end, first) : code;
 }
 

@@ -1,5 +1,5 @@
-/* slice_bands.h: turns a union of slices, as MagiAttention's users write masks, into the bands of mask code. A slice is a
- * range of queries, a range of keys, and a kind, such as (0..4096, 0..4096, causal). */
+/* slice_bands.h: turns a union of slices, as MagiAttention's users write masks, into the bands of mask code. A slice is
+ * a range of queries, a range of keys, and a kind, such as (0..4096, 0..4096, causal). */
 #ifndef FCPC_EXPR_SLICE_BANDS_H
 #define FCPC_EXPR_SLICE_BANDS_H
 #include "codegen/mask/code.h"

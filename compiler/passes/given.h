@@ -22,6 +22,6 @@ bool given_copy_cut(const problem *from, arena *a, problem *to);
 given given_blocks(const strategy *by, const problem *cut);
 /* The same, and with these homes of them. Work moves off ranks that have too much of it, if that pays. */
 given given_homes(const strategy *by, const problem *cut, const uint32_t *home);
-/* `by`, with a home for each of so many blocks, and a rank for each of so many tiles; exec = NULL: tiles run at home. */
+/* `by`, with homes of so many blocks, and ranks that compute so many tiles; exec = NULL: tiles run at home. */
 given given_placement(const strategy *by, const uint32_t *home, uint32_t blocks, const uint32_t *exec, uint32_t tiles);
 #endif

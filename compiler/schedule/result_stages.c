@@ -67,10 +67,7 @@ static fcp_code find_finish(builder *b, fcp_pass pass) {
 }
 
 static fcp_code returns_on(planning *x, const builder *of, fcp_pass pass) {
-    builder b = *of;
-    b.x = x;
-    b.work = &x->work;
-    b.scratch = &x->scratch;
+    builder b = builder_of(of, x);
     fcp_code code = returns_of(&b, pass);
     return code || !x->placement->exec ? code : find_finish(&b, pass);
 }

@@ -66,6 +66,15 @@ typedef struct builder {
     uint32_t *phase_start; /* per phase: its first stage; NULL: there are no phases */
 } builder;
 
+/* The builder for one of two threads, which has arenas of its own. */
+static inline builder builder_of(const builder *b, planning *x) {
+    builder own = *b;
+    own.x = x;
+    own.work = &x->work;
+    own.scratch = &x->scratch;
+    return own;
+}
+
 /* Tiles of one Q block that run at one rank: numbers `first` to `end` - 1 of rank_rows.tiles. */
 typedef struct row {
     uint32_t q, first, end;

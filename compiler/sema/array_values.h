@@ -3,18 +3,18 @@
 #define FCPC_SEMA_ARRAY_VALUES_H
 #include "compiler/sema/sema.h"
 
-/* Both read from a list or from file(...), and fill record, data and file of *out, in the program's memory. `keep`
- * false: the values are only checked, and data stays NULL. `what` names the array in messages: "table 'bias'". False:
- * reported. */
+/* Two functions that read values from a list or from file(...). They fill in record, data and file of *out, in the
+ * program's memory. If `keep` is false, the values are only checked and data stays NULL. `what` names the array in
+ * messages: "table 'bias'". False: there was an error, which was reported. */
 
 /* A table: numbers in one or two dimensions. If there are more than `most`, *out says how many, and has no data. */
 bool sema_read_table(sema *s, const char *what, const expr *value, uint64_t most, bool keep, program_array *out);
-/* A field of `tokens` integers; ANY_TOKENS: of any number but 0. The kind and the declared range are set in *out
- * before. */
+/* Reads a field of `tokens` integers; with ANY_TOKENS, of any number of them but 0. The caller has set the kind and the
+ * declared range in *out. */
 #define ANY_TOKENS UINT64_MAX
 bool sema_read_field(sema *s, const char *what, const expr *value, uint64_t tokens, bool keep, program_array *out);
 
-/* run(field): for each position, where the run of equal values begins that holds it. A program without lengths is taken
- * as one sequence. False: no memory, reported. */
+/* Makes run(field): the array that says for each position where its run of equal values begins. Without lengths, the
+ * whole field counts as one sequence. False: out of memory, which was reported. */
 bool sema_read_runs(sema *s, const program_array *of, program_array *out);
 #endif

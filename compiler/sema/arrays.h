@@ -20,23 +20,23 @@ typedef struct array_decl {
 bool sema_declare_arrays(sema *s);
 uint32_t sema_find_array(const sema *s, const char *name); /* ARRAY_ANY: none */
 const char *sema_array_word(const sema *s, uint32_t array); /* "field" or "table" */
-/* For a program that came out of a plan: declares a field that it names and that the plan does not have, because
- * nothing reads it. ARRAY_ANY: there is no plan. */
+/* A plan keeps only the fields that its code reads, but the program in it may name others. Declares such a field, when
+ * the program of a plan is parsed. ARRAY_ANY: the program does not come from a plan. */
 uint32_t sema_unread_array(sema *s, const char *name);
-/* Declares run(field), or finds it. ARRAY_ANY: no memory, reported. */
+/* Declares run(field), or finds it. ARRAY_ANY: out of memory, which was reported. */
 uint32_t sema_derive_run(sema *s, uint32_t array);
 
-/* The operation that reads array[...] as the index expression e does. Masks read arrays of integers only. False: it
- * does not fit, reported. */
+/* The operation with which the index expression e, array[i] or array[i, j], reads the array. Masks read arrays of
+ * integers only. False: the expression does not fit the array, which was reported. */
 bool sema_index_array(sema *s, uint32_t array, const expr *e, bool score, mc_op *out_op);
 /* The array that an argument names, of a parameter that is a field or table. ARRAY_ANY: none, reported. */
 uint32_t sema_array_argument(sema *s, const arg *param, const expr *e);
-/* Is the array of the parameter's kind? False: reported. */
+/* Is the array of the parameter's kind? False: an error was reported. */
 bool sema_fits_param(sema *s, const arg *param, uint32_t array, span at);
 
-/* Reads the values of an array, once; a field only after the lengths are known. False: reported. */
+/* Reads the values of an array, once; a field only after the lengths are known. False: an error was reported. */
 bool sema_load_array(sema *s, uint32_t array);
-/* After lowering: numbers the arrays that the code reads, in the order in which it first reads them, with the field of
- * documents, and gives them to the program. The other fields and tables are checked and not kept. */
+/* To be called after lowering. Numbers the arrays that the code reads, in the order in which it first reads them, and
+ * the field that `documents` names, and gives them to the program. Other fields and tables are only checked. */
 void sema_finish_arrays(sema *s);
 #endif

@@ -39,21 +39,21 @@ typedef struct data_file {
     uint64_t npy_size;    /* what the header says */
 } data_file;
 
-/* Opens a file of `most` bytes at most. False: reported. In any case it is to be closed. */
+/* Opens a file of `most` bytes at most. False: an error was reported. In any case it is to be closed. */
 bool sema_data_open(data_file *f, sema *s, const char *path, span at, uint64_t most, fcp_code malformed,
                     bool may_be_npy);
 void sema_data_close(data_file *f);
 
-/* The next line of a text, without its end. `numbers` is how many were found in those before it: a text that is much
- * longer than so many need is refused. False: there is none, or f->wrong. */
+/* Reads the next line of a text, without its line end. `numbers` is how many numbers the caller has found so far: a
+ * text that is much longer than these need is refused. False: there is no further line, or f->wrong is set. */
 bool sema_data_line(data_file *f, uint64_t numbers, const char **out, size_t *out_size);
 /* The place of the bytes [begin, end) of this line; without memory for it, where the program names the file. */
 span sema_data_span(data_file *f, size_t begin, size_t end);
-/* The place of a line that was read before, without blanks and commas around it. The file is read again, so this is the
- * last that is asked of it; of a pipe the place is where the program names it. */
+/* The place of a line that was read before, without blanks and commas around it. The file is read again up to there, so
+ * nothing else can be read afterwards. A pipe cannot be read again: then it is the place where the program names it. */
 span sema_data_line_again(data_file *f, uint32_t number);
 
-/* Type and shape of a .npy file; out->data is NULL. False: reported. */
+/* Type and shape of a .npy file; out->data is NULL. False: an error was reported. */
 bool sema_data_npy(data_file *f, fcp_npy *out);
 /* And then its elements, which f holds until it is closed. */
 bool sema_data_elements(data_file *f, fcp_npy *out);

@@ -1,4 +1,4 @@
-/* files.c: which files a program names, for lengths, fields, tables and slices; data_file.c reads them.
+/* files.c: lists the files that a program names for lengths, fields, tables and slices. (data_file.c reads them.)
  *
  * Cost: O(the program).
  */

@@ -8,7 +8,7 @@ void sema_list_files(sema *s);
 /* Calls options->see_file for each of them. False: it refused one, reported. */
 bool sema_show_files(sema *s, const fcpc_options *options);
 /* The path that the string e names, seen from here: a relative one starts at the folder of the source that e is in.
- * malloc'd, the caller frees; NULL: no memory, reported. */
+ * malloc'd, the caller frees; NULL: out of memory, which was reported. */
 char *sema_path(sema *s, const expr *e);
 /* Is it a .npy file? Its first bytes say so, or its name. */
 bool sema_is_npy(const char *path, const char *bytes, size_t size);

@@ -12,9 +12,9 @@ typedef struct sema_keys {
 /* Finds the sections and keys of the program; reports unknown and repeated ones. *out is zero-initialised. */
 void sema_collect_keys(sema *s, sema_keys *out);
 
-/* Each reads the keys of one section into s->out. sema_check_cluster needs the dtype, so it comes after
- * sema_check_model. `needed`: a program without lengths is an error. sema_check_plan leaves out mask, score and sink,
- * which expr/choose.c lowers. */
+/* Each function reads the keys of one section into s->out. sema_check_cluster needs the dtype, so it must be called
+ * after sema_check_model. With `needed`, a program without lengths is an error. sema_check_plan does not read mask,
+ * score and sink, which expr/choose.c lowers. */
 void sema_check_model(sema *s, const sema_keys *k);
 void sema_check_cluster(sema *s, const sema_keys *k);
 void sema_check_batch(sema *s, const sema_keys *k, bool needed);

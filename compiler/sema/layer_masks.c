@@ -1,8 +1,8 @@
-/* layer_masks.c: the masks of several layers.
+/* layer_masks.c: makes of a program whose layers have several masks the program of one of these masks.
  *
  * Requires: a tree with overrides applied.
- * Gives:    the tree of a program of one mask, the one that s->layer says; and how many there are, and how often each.
- * Cost:     O(elements).
+ * Gives:    the tree of a program whose only mask is number s->layer. Also the number of masks, and of layers of each.
+ * Cost:     O(elements of the list).
  *
  * Example: layers = [causal, window(w = 4096) x 3] has two masks, the second of three layers. For s->layer = 1 the tree
  * then says mask = window(w = 4096), and all later steps see a program with that mask.

@@ -1,12 +1,13 @@
-/* layer_masks.h: `layers = [causal, window(w = 4096) x 3]`: a program of several masks is parsed once for each of them. */
+/* layer_masks.h: programs of several masks, such as `layers = [causal, window(w = 4096) x 3]`. Such a program is parsed
+ * once for each of its masks. */
 #ifndef FCPC_SEMA_LAYER_MASKS_H
 #define FCPC_SEMA_LAYER_MASKS_H
 #include "compiler/sema/sema.h"
 
 enum { LAYERS_MAX = 64, LAYER_TIMES_MAX = 1 << 20 };
 
-/* Where the plan says `layers`: counts the masks into s->out, and makes the tree that of a program whose mask is number
- * s->layer. False: reported. */
+/* If the plan has `layers`, counts its masks into s->out, and changes the tree to that of a program whose only mask is
+ * number s->layer. False: an error was reported. */
 bool sema_choose_layer(sema *s);
 /* Puts `layers` back into the tree, or `mask` in its place again: the canonical text has the one, a plan the other. */
 void sema_show_layers(sema *s, bool layers);

@@ -89,7 +89,7 @@ static void skip_blanks(const char *bytes, size_t *i, size_t end) {
     while (*i < end && text_is_blank(bytes[*i])) ++*i;
 }
 
-/* Reads a line: a length, or a:b, or a b; it may be blank or a # comment. False: reported. */
+/* Reads a line: a length, or a:b, or a b; it may be blank or a # comment. False: an error was reported. */
 static bool parse_line(data_file *f, const char *bytes, size_t line_end, lengths *out) {
     sema *s = f->s;
     size_t i = 0;
@@ -157,7 +157,7 @@ static bool eval_file(sema *s, const expr *e, lengths *out) {
 
 /* --- values ------------------------------------------------------------------------------------------------------- */
 
-/* Evaluates a constant from `least` to `most`. False: reported. */
+/* Evaluates a constant from `least` to `most`. False: an error was reported. */
 static bool bounded(sema *s, const expr *e, const char *what, uint64_t least, uint64_t most, uint64_t *out) {
     int64_t v;
     if (!sema_eval_constant(s, e, what, &v)) return false;
@@ -170,7 +170,7 @@ static bool bounded(sema *s, const expr *e, const char *what, uint64_t least, ui
     return true;
 }
 
-/* Evaluates sigma, from 0 to 8, as sigma times 2^32. False: reported. */
+/* Evaluates sigma, from 0 to 8, as sigma times 2^32. False: an error was reported. */
 static bool eval_sigma(sema *s, const expr *e, uint64_t *out) {
     uint64_t mantissa = 0;
     int exponent = 0;
@@ -236,7 +236,7 @@ static bool eval_lognormal(sema *s, const expr *e, lengths *out) {
     return good && report_outcome(s, draw_all(s, &l, seed, count, tokens, out), e->at);
 }
 
-/* Evaluates one number of a length. False: reported. */
+/* Evaluates one number of a length. False: an error was reported. */
 static bool eval_tokens(sema *s, const expr *e, const char *what, int64_t *out) {
     if (!sema_eval_constant(s, e, what, out)) return false;
     if (*out >= 0) return true;

@@ -16,8 +16,8 @@ typedef struct lengths {
     uint32_t part_count;
 } lengths;
 
-/* Evaluates the value of batch.lengths. False: reported. The caller frees out->at, out->queries and out->parts in any
- * case. Ranks of `on` are checked against those of the cluster. */
+/* Evaluates the value of batch.lengths. False: an error was reported. The caller frees out->at, out->queries and
+ * out->parts in any case. Ranks of `on` are checked against those of the cluster. */
 bool sema_eval_lengths(sema *s, const expr *value, lengths *out);
 
 /* The batch that fields belong to: the program's own, or the plan's if the program came out of one. */

@@ -8,8 +8,8 @@ typedef struct lognormal {
     uint64_t sigma;            /* times 2^32 */
 } lognormal;
 
-/* The table of the normal distribution that draws look up: entry i is the integral of exp(-x^2/2) from 0 to i / 128, in
- * units of its own. malloc'd, the caller frees; NULL: no memory. */
+/* Makes the table of the half normal distribution that lengths are drawn with: entry i is the integral of exp(-x^2/2)
+ * from 0 to i / 128, times a constant. It is malloc'd, and the caller frees it. NULL: out of memory. */
 uint64_t *lognormal_table(void);
 /* Draws one length; *state is a seed before the first draw. */
 uint64_t lognormal_draw(const lognormal *l, const uint64_t *table, uint64_t *state);

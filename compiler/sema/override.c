@@ -91,7 +91,7 @@ static bool word_byte(char c, bool first) {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' || (!first && c >= '0' && c <= '9');
 }
 
-/* Cuts bytes [0, size) at the points. False: reported. */
+/* Cuts bytes [0, size) at the points. False: an error was reported. */
 static bool cut(sema *s, uint32_t number, const char *bytes, uint32_t size, path *out) {
     *out = (path){.whole = {number, 0, size}};
     uint32_t i = 0;
@@ -167,8 +167,9 @@ static bool has_argument(const expr *call, const char *name) {
     return a;
 }
 
-/* The call that a parameter is of. In ulysses(inside = 4) + fcp(buffers = 2): of `buffers` the right one, because it is
- * given there; of `coalesce` too, because the left one does not take it; of others the left one. */
+/* In a sum of two strategies, the call that an override of parameter `name` goes to. In ulysses(inside = 4) +
+ * fcp(buffers = 2), `buffers` goes to the right one, because it is given there. So does `coalesce`, because the left
+ * one has no such parameter. All others go to the left one. */
 static expr *strategy_call(expr *value, const char *name) {
     if (value->kind != EXPR_BINARY) return value;
     const bool left = strategy_find_param(strategy_called(value->a), name) < STRATEGY_PARAMS,
@@ -348,7 +349,7 @@ static bool short_target(sema *s, const path *p, target *out) {
 
 /* --- setting ------------------------------------------------------------------------------------------------------ */
 
-/* Sets the argument `name` in a list of arguments, or adds it. False: no memory, reported. */
+/* Sets the argument `name` in a list of arguments, or adds it. False: out of memory, which was reported. */
 static bool set_arg(sema *s, arg **list, uint32_t *count, const char *name, span at, expr *value) {
     for (; *list; list = &(*list)->next) {
         if (!(*list)->name || strcmp((*list)->name, name)) continue;
@@ -475,7 +476,7 @@ static bool override_key(sema *s, const char *define) {
     return true;
 }
 
-/* The call file("PATH"), where the path stands at `file_at`; NULL: no memory, reported. */
+/* The call file("PATH"), where the path stands at `file_at`; NULL: out of memory, which was reported. */
 static expr *file_call(sema *s, const char *file, span file_at, span at) {
     expr *call = sema_new_expr(s, EXPR_CALL, at), *string = sema_new_expr(s, EXPR_STRING, file_at);
     arg *a = ARENA_ZNEW(s->scratch, arg, 1);

@@ -51,6 +51,6 @@ void sema_free(sema *s); /* frees what is malloc'd in it */
 bool sema_no_memory(sema *s);
 /* Has the caller asked for the end? Then it is reported. To be asked where something may take more than a second. */
 bool sema_stopped(sema *s);
-/* A new node of the tree, of depth 1; NULL: no memory, reported. */
+/* A new node of the tree, of depth 1; NULL: out of memory, which was reported. */
 expr *sema_new_expr(sema *s, expr_kind kind, span at);
 #endif

@@ -59,7 +59,7 @@ const expr *sema_between_of(sema *s, const expr *value, const expr **out_between
     return value->a;
 }
 
-/* What stands behind '+', or would in a hint. */
+/* The name of the strategy that stands behind '+'; without one, a name for hints. */
 static const char *name_between(const struct fcpc_program *p) {
     return p->between ? fcp_strategy_names[p->between - 1] : "ring";
 }
@@ -97,7 +97,7 @@ static void refuse_ranks(sema *s, fcp_strategy by, span at) {
     free(line);
 }
 
-/* Heads at a time that are no multiple of the ranks, or do not divide all heads. */
+/* Reports that the heads that are computed at a time are no multiple of the ranks, or do not divide all heads. */
 static void refuse_heads(sema *s, span at) {
     enum { MOST = 8 };
     const struct fcpc_program *p = s->out;
@@ -140,7 +140,8 @@ void sema_check_sharing(sema *s, span whole, const expr *inside, const expr *tog
     }
 }
 
-/* All ranks are a multiple of a node's. So heads that do not divide among these do not divide among those either. */
+/* The number of all ranks is a multiple of the ranks of a node. So if the heads cannot be divided evenly among the
+ * ranks of a node, they cannot be divided among all ranks either. */
 void sema_check_among(sema *s, span among) {
     struct fcpc_program *p = s->out;
     uint32_t first = 0;

@@ -4,15 +4,17 @@
 #define FCPC_SEMA_SHARING_H
 #include "compiler/sema/sema.h"
 
-/* `ulysses(...) + ring`, `ulysses(...) + fcp(...)`: notes in s->out what divides the batch among groups, and returns
- * the left operand. *out_between: the right one, if it may have parameters; else NULL. Any other value is returned as
- * it is; NULL: the sum is not one of these, reported. */
+/* Takes a value such as `ulysses(...) + ring` or `ulysses(...) + fcp(...)` apart. Stores in s->out the strategy on the
+ * right, which divides the batch among groups of ranks, and returns the operand on the left. *out_between is the right
+ * operand, or NULL if it cannot have parameters. A value that is no sum is returned as it is. For a sum of
+ * anything else an error is reported, and the result is NULL. */
 const expr *sema_between_of(sema *s, const expr *value, const expr **out_between);
-/* Of ulysses and upipe: do the heads divide among the ranks? Reports where they do not. Replaces s->out's `inside` by
- * the number of ranks that share heads, and `together` by that of the heads that are computed at a time. The spans are
- * those of the values; `whole` stands for one that is not given. */
+/* Checks for ulysses and upipe that heads can be divided evenly among ranks, and reports where they cannot. Sets
+ * s->out's `inside` to the number of ranks that share heads, and `together` to the number of heads that are computed at
+ * a time. `inside` and `together` are the values in the program; errors about one that is not given (NULL) show the
+ * span `whole`. */
 void sema_check_sharing(sema *s, span whole, const expr *inside, const expr *together);
-/* Of auto: if it may try nothing else than these, do the heads divide among all ranks, or among those of a node? If
- * not, none of what it may try can be planned: reported at `among`. */
+/* Checks `auto` where it may only try strategies that divide heads: the heads must be divisible among all ranks, or
+ * among those of a node. Otherwise nothing that it may try can be planned, which is reported at `among`. */
 void sema_check_among(sema *s, span among);
 #endif

@@ -62,6 +62,7 @@ typedef struct strategy_param {
     uint32_t least, most, usual; /* usual: where the program does not say */
     size_t offset;               /* of its uint32_t in struct fcpc_program */
     const char *const *words;    /* NULL: none */
+    bool schedules;              /* it changes nothing before the schedule: no block and no home */
 } strategy_param;
 enum { STRATEGY_PARAMS = 22 };
 extern const strategy_param strategy_params[STRATEGY_PARAMS];
@@ -98,7 +99,9 @@ static inline strategy_between program_between(uint32_t between) {
     return between ? strategy_facts_of[between - 1].between : BETWEEN_NOTHING;
 }
 /* Do keys go round a ring of groups? Then the batch is divided by the layout, as with one group alone. */
-static inline bool program_has_ring(const struct fcpc_program *p) { return program_between(p->between) == BETWEEN_KEYS; }
+static inline bool program_has_ring(const struct fcpc_program *p) {
+    return program_between(p->between) == BETWEEN_KEYS;
+}
 /* Does another strategy divide the batch among the groups, each of which stands for one rank of that strategy's? */
 static inline bool program_has_groups(const struct fcpc_program *p) {
     return program_between(p->between) == BETWEEN_BATCH;

@@ -19,8 +19,9 @@ static inline void values_put(void *data, mc_width width, uint64_t at, int64_t v
     }
 }
 
-/* For a sequence of n tokens, whose values in a field begin at `first`: writes to out[first ...], for each position,
- * where the run of equal values begins that holds it. `out` NULL: writes nothing. Returns the greatest of these. */
+/* For a sequence of n tokens, whose values in a field begin at `first`: writes for each position, to out[first ...],
+ * the position at which its run of equal values begins. Returns the greatest of these. If `out` is NULL, nothing is
+ * written. */
 static inline int64_t values_runs(const mc_array *field, uint64_t first, uint64_t n, void *out, mc_width width) {
     int64_t start = 0, before = 0;
     for (uint64_t t = 0; t < n; t++) {

@@ -43,7 +43,8 @@ static uint32_t phase_of(const fcp_plan *plan, const order *o, const fcp_instr *
     return o->ops[x->op];
 }
 
-/* Appends the tasks of an instruction: a launch has one for each phase, and each queue, of what it moves. */
+/* Appends the tasks of an instruction. A launch has a task for each phase in which it moves something, and if net and
+ * local have a queue each, for each fabric too. */
 static uint32_t append(const sim_model *m, const order *o, uint32_t i, uint32_t origin, sim_task *at) {
     const fcp_plan *plan = m->plan;
     const fcp_instr *x = &plan->instrs[i];

@@ -24,8 +24,8 @@ static int precedence(const expr *e) {
     return e->kind == EXPR_IF ? PREC_IF : PREC_PRIMARY;
 }
 
-/* The precedence that the left operand of `e` must have to need no parentheses. Comparisons do not chain, so a
- * comparison on the left of another needs them. */
+/* The least precedence with which the left operand of `e` needs no parentheses. It is that of e itself, but a
+ * comparison on the left of another comparison needs parentheses, because comparisons do not chain. */
 static int left_least(const expr *e) {
     int own = words_op_precedence(e->op);
     return own == PREC_COMPARE ? own + 1 : own;

@@ -126,8 +126,8 @@ typedef struct ast {
     span end; /* of the source */
 } ast;
 
-/* Adds the program in canonical form to *out, which is empty. If `batch` is not NULL: without the bytes from batch[0]
- * to batch[1], that is the program without its section batch. */
+/* Prints the program in canonical form to *out, which is empty. If `batch` is not NULL, the section batch lies in the
+ * bytes from batch[0] to batch[1]; without these bytes the text is the program without that section. */
 void ast_print(const ast *program, text *out, size_t batch[2]);
 void ast_print_expr(const expr *e, text *out);
 

@@ -172,9 +172,9 @@ static void add_line(format *f, line new) {
     f->lines[f->line_count++] = new;
 }
 
-/* Puts the comments before piece i. One at the end of a line goes behind what was laid out last; the others get lines
- * of their own. `blanks`: blank lines before them are kept. */
-static void put_comments(format *f, uint32_t i, uint32_t indent, bool blanks) {
+/* Writes the comments that stand before piece i. A comment at the end of a line stays on the line that was written
+ * last; the others get lines of their own. `blanks`: blank lines before them are kept. */
+static void write_comments(format *f, uint32_t i, uint32_t indent, bool blanks) {
     const piece *p = &f->pieces[i];
     for (uint32_t c = p->first_comment; c < p->first_comment + p->comments && !f->failed; c++) {
         const comment *k = &f->comments[c];
@@ -222,7 +222,7 @@ static void put_filled(format *f, uint32_t first, uint32_t end, uint32_t indent,
     for (uint32_t at = first, now = indent; at < end && !f->failed; now = indent + STEP) {
         uint32_t stop = line_end(f, at, end, now);
         put_code(f, at, stop, now, blank && at == first);
-        if (stop < end) put_comments(f, stop, indent + STEP, false);
+        if (stop < end) write_comments(f, stop, indent + STEP, false);
         at = stop;
     }
 }
@@ -232,7 +232,7 @@ static void put_filled(format *f, uint32_t first, uint32_t end, uint32_t indent,
 /* Puts a statement: its comments, then itself. */
 static void put_statement(format *f, uint32_t first, uint32_t end, uint32_t indent, bool after_open) {
     uint32_t lines = f->line_count;
-    put_comments(f, first, indent, true);
+    write_comments(f, first, indent, true);
     if (after_open && f->line_count > lines) f->lines[lines].blank = false;
     put_filled(f, first, end, indent, f->pieces[first].blank && !(after_open && f->line_count == lines));
 }
@@ -248,7 +248,7 @@ static uint32_t put_block(format *f, uint32_t i, uint32_t indent) {
         i = end;
     }
     uint32_t lines = f->line_count;
-    put_comments(f, i, indent + STEP, true);
+    write_comments(f, i, indent + STEP, true);
     if (after_open && f->line_count > lines) f->lines[lines].blank = false;
     put_code(f, i, i + 1, indent, false);
     return i + 1;
@@ -276,10 +276,10 @@ static uint32_t put_mask(format *f, uint32_t i) {
         return end;
     }
     put_filled(f, i, body, 0, f->pieces[i].blank);
-    put_comments(f, body, STEP, false);
+    write_comments(f, body, STEP, false);
     put_filled(f, body, end, STEP, false);
     if (!where || f->failed) return end;
-    put_comments(f, end, STEP, false);
+    write_comments(f, end, STEP, false);
     put_filled(f, end, end + 2, STEP, false);
     return f->failed ? f->count : put_block(f, end + 2, STEP);
 }
@@ -297,13 +297,13 @@ static void put_items(format *f) {
     while (i < f->count && !f->failed) {
         item new = {.gap = f->line_count};
         const piece *p = &f->pieces[i];
-        put_comments(f, i, 0, true);
+        write_comments(f, i, 0, true);
         new.first = f->line_count;
         i = (p->kind == T_MASK || p->kind == T_SCORE) && p[1].kind != '{' ? put_mask(f, i) : put_section(f, i);
         new.end = f->line_count;
         add_item(f, new);
     }
-    if (!f->failed) put_comments(f, f->count, 0, true);
+    if (!f->failed) write_comments(f, f->count, 0, true);
     /* what takes several lines has a blank one on either side */
     for (uint32_t n = 1; n < f->item_count; n++) {
         const item *a = &f->items[n - 1], *b = &f->items[n];

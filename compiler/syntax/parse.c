@@ -229,8 +229,9 @@ static int separate(parse *p, span where, LANG_STYPE *value, LANG_LTYPE *at) {
     return deliver(p, T_SEP, where, value, NULL, at);
 }
 
-/* Keeps the stack of brackets. A closer that does not fit is an error that the grammar reports. Here it closes its own
- * opener, if that lies deeper inside the same braces, and else the innermost bracket. */
+/* Keeps the stack of open brackets. A closing bracket that does not match the innermost open one is an error, which the
+ * grammar reports. For the stack it closes the nearest open bracket of its own kind, if there is one inside the same
+ * braces, and else the innermost one. */
 static void track(parse *p, const token *t) {
     if (t->kind == '(' || t->kind == '[' || t->kind == '{') {
         if (p->depth == NEST_MAX) {
@@ -367,8 +368,8 @@ static bool comes_after(const parse *p, const char *word) {
            !memcmp(p->scan.text + (at.begin - p->scan.shift), word, size);
 }
 
-/* Adds what a writer of this error may have meant. `here`: the token that was not expected, of `length` bytes, with
- * `left` to the end of the text. */
+/* Adds a hint to a syntax error: what the user may have meant. `here`: the unexpected token, which has `length` bytes;
+ * `left` bytes are left from there to the end of the text. */
 static void hint(parse *p, const char *here, uint32_t length, uint32_t left, const parse_expected *expected) {
     const char open = p->inner ? p->brackets[p->inner - 1].open : 0;
     const bool operators = is_among(expected, '*'), name = words_names(p->last), key = is_among(expected, '=');
@@ -551,7 +552,7 @@ bool parse_program(diags *d, arena *a, uint32_t number, const volatile int *stop
     return parse_tokens(d, a, number, stop, out, NULL);
 }
 
-/* A parse whose tree goes into *out. NULL: no memory, reported. */
+/* A parse whose tree goes into *out. NULL: out of memory, which was reported. */
 static parse *begin_parse(diags *d, ast *out) {
     parse *p = calloc(1, sizeof *p);
     if (p) p->tree.program = out;

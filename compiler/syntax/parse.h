@@ -3,11 +3,11 @@
 #define FCPC_SYNTAX_PARSE_H
 #include "compiler/syntax/ast.h"
 
-/* Parses source `number` of d, a program, into *out. Syntax errors are reported in d. False: no memory, reported.
- * `stop` is NULL, or a number: once it is not 0, parsing ends with FCP_E_INTERRUPTED. */
+/* Parses source `number` of d, a program, into *out. Syntax errors are reported in d. False: out of memory, which was
+ * reported. `stop` is NULL, or a number: once it is not 0, parsing ends with FCP_E_INTERRUPTED. */
 bool parse_program(diags *d, arena *a, uint32_t number, const volatile int *stop, ast *out);
-/* The same, and keeps the tokens as the grammar got them, in `a`. Their kinds are those of fcp.tab.h; T_SEP is where a
- * statement ends. */
+/* As parse_program, and also keeps in `a` the tokens that the grammar got. Their kinds are those of fcp.tab.h; T_SEP
+ * ends a statement. */
 typedef struct parsed_token {
     int kind;
     span at;
