@@ -349,8 +349,7 @@ static void say_node(printer *p, uint32_t i) {
     case MC_AND: say(p, "%s & %s", p->operand[0], p->operand[1]); return;
     case MC_OR: say(p, "%s | %s", p->operand[0], p->operand[1]); return;
     case MC_BANDS:
-        say(p, "fk_in_bands(&e->bands[%" PRId64 "], (fk_i64)%s, (fk_i64)%s)", x->imm, p->operand[0],
-            p->operand[1]);
+        say(p, "fk_in_bands(&e->bands[%" PRId64 "], (fk_i64)%s, (fk_i64)%s)", x->imm, p->operand[0], p->operand[1]);
         return;
     case MC_TO_F: say(p, "(float)%s", p->operand[0]); return;
     case MC_ADD_F: case MC_SUB_F: say_real_sum(p, x); return;

@@ -67,8 +67,7 @@ const char *emit_kernels(const emit_source *s, emit_text *out, void *context, ui
     const uint32_t d = s->head_dim, v = s->value_dim;
     if (!emit_has_dims(d, v)) return "a head_dim and value_dim that no skeleton has";
     const unsigned all = EMIT_FORWARDS | EMIT_BACKWARD | EMIT_SUPPORT | EMIT_TABLES | EMIT_WIRE;
-    if (!s->skeletons || s->skeletons & ~all)
-        return "no such skeleton";
+    if (!s->skeletons || s->skeletons & ~all) return "no such skeleton";
     if ((s->skeletons & EMIT_FORWARDS) == EMIT_FORWARDS) return "two skeletons of one pass";
     if ((s->skeletons & (EMIT_ORDERED | EMIT_UNORDERED) && !FK_HAS_ORDERED(d)) ||
         (s->skeletons & EMIT_FORWARD_SM90 && !FK_HAS_SM90(d, v)) ||
@@ -149,7 +148,7 @@ uint32_t emit_resident(const char *arch, uint32_t threads, uint32_t registers, u
      * capabilities in CUDA's programming guide) */
     static const struct {
         const char *name;
-        uint32_t shared, most, warps, blocks;
+        uint32_t shared, most, warps, ctas;
     } all[] = {{"sm_80", 164, 163, 64, 32},  {"sm_86", 100, 99, 48, 16},  {"sm_87", 164, 163, 48, 16},
                {"sm_89", 100, 99, 48, 24},   {"sm_90", 228, 227, 64, 32}, {"sm_100", 228, 227, 64, 32},
                {"sm_103", 228, 227, 64, 32}, {"sm_120", 100, 99, 48, 24}};
@@ -166,7 +165,7 @@ uint32_t emit_resident(const char *arch, uint32_t threads, uint32_t registers, u
         uint32_t by_shared = all[i].shared * 1024 / bytes, by_warps = all[i].warps / warps;
         uint32_t least = by_registers < by_shared ? by_registers : by_shared;
         if (by_warps < least) least = by_warps;
-        return least < all[i].blocks ? least : all[i].blocks;
+        return least < all[i].ctas ? least : all[i].ctas;
     }
     return 0;
 }

@@ -54,15 +54,14 @@ const char *emit_kernels(const emit_source *source, emit_text *out, void *contex
 
 /* What a kernel asks of the device. */
 typedef struct emit_kernel {
-    const char *name;        /* of its entry */
+    const char *name; /* of its entry */
     unsigned skeleton;
-    uint32_t threads;        /* of a block */
-    uint32_t shared;         /* bytes of shared memory, passed at the launch */
+    uint32_t threads;   /* of a CTA */
+    uint32_t shared;    /* bytes of shared memory, passed at the launch */
     uint32_t registers; /* the budget of a thread. A compilation that needs more must not be used; for sm_90a, neither
-                              * must one that needs fewer */
-    uint32_t parts;          /* blocks that an item of work is cut into */
-    bool maps;               /* its parameters are fk_launch_maps; else fk_launch, fk_launch_tables, or as support.h has
-                              * them */
+                         * must one that needs fewer */
+    uint32_t parts;     /* CTAs among which an item of work is divided */
+    bool maps; /* its parameters are fk_launch_maps; else fk_launch, fk_launch_tables, or as support.h has them */
 } emit_kernel;
 enum { EMIT_KERNELS = 21 };
 /* The kernels of skeletons, in the order of the source; returns how many. */

@@ -27,8 +27,7 @@ static bool add_constant(spans_sum *s, int64_t x) { return !__builtin_add_overfl
 
 static bool add_line(const solver *v, line *to, uint32_t i, bool minus) {
     const mc_node *x = &v->code.nodes[i];
-    if (x->op == MC_CONST_I)
-        return x->imm != INT64_MIN && add_constant(&to->rest, minus ? -x->imm : x->imm);
+    if (x->op == MC_CONST_I) return x->imm != INT64_MIN && add_constant(&to->rest, minus ? -x->imm : x->imm);
     if (!v->depends[i]) {
         if (to->rest.count == SPANS_TERMS) return false;
         to->rest.node[to->rest.count] = i;

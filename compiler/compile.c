@@ -20,7 +20,7 @@
 static const struct stretch {
     pass_function *last, *advice[2];
 } stretches[] = {
-    {problem_check_score, {advise_heavy_blocks, warn_batch}}, /* blocks that no placement balances; the mask's effects */
+    {problem_check_score, {advise_heavy_blocks, warn_batch}},    /* too heavy blocks; what the mask leaves out */
     {strategy_place, {advise_idle_ranks, place_warn_tolerance}}, /* ranks without tokens; work less even than asked */
     {reshuffle_build, {advise_layout}},                          /* what the layout costs */
     {NULL, {NULL}},
@@ -39,8 +39,8 @@ static fcp_code plan_and_advise(planning *x) {
     return code ? code : FCP_E_MEMORY_CAP;
 }
 
-/* For those who want figures: the bytes that any plan of this batch moves. It holds for plans that keep the tolerance.
- * Some blocks are too heavy for that. If so, the plan may move fewer bytes, and there is no bound to state. */
+/* Finds a lower bound on the bytes that a plan of this batch moves, for those who ask for figures. It is of plans that
+ * keep the tolerance. If some blocks are too heavy for that, this plan may move fewer bytes, and no bound is stated. */
 static fcp_code find_bound(planning *x) {
     fcp_code code = strategy_bound(x, &x->times.bytes_lower_bound);
     if (!code && x->plan && x->times.bytes_lower_bound > x->plan->summary->bytes_total) x->times.bytes_lower_bound = 0;
@@ -48,7 +48,7 @@ static fcp_code find_bound(planning *x) {
 }
 
 static void begin_planning(planning *x, const fcpc_program *program, const fcpc_batch *batch, const volatile int *stop,
-                  fcpc_diagnostics *d, const compile_watch *watch) {
+                           fcpc_diagnostics *d, const compile_watch *watch) {
     planning_begin(x, program, batch, stop, d);
     if (!watch) return;
     x->soon = watch->soon;
@@ -84,10 +84,9 @@ static fcp_code compile_stated(const fcpc_program *program, const fcpc_batch *ba
     return code;
 }
 
-/* Runs the first passes, up to `last`. *kept, unless kept is NULL, remembers what the mask answers. */
-static fcp_code run_first(const fcpc_program *program, const fcpc_batch *batch, const volatile int *stop,
-                          fcpc_diagnostics *d, const compile_watch *watch, problem_kept *kept, pass_function *last,
-                          uint64_t *out_pairs) {
+fcp_code compile_first(const fcpc_program *program, const fcpc_batch *batch, const volatile int *stop,
+                       fcpc_diagnostics *d, const compile_watch *watch, struct problem_kept *kept, pass_function *last,
+                       uint64_t *out_pairs) {
     planning x;
     begin_planning(&x, program, batch, stop, d, watch);
     x.kept = kept;
@@ -95,16 +94,6 @@ static fcp_code run_first(const fcpc_program *program, const fcpc_batch *batch, 
     if (!code && out_pairs) *out_pairs = x.problem->pairs;
     passes_end(&x);
     return code;
-}
-
-fcp_code compile_look_ahead(const fcpc_program *program, const fcpc_batch *batch, const volatile int *stop,
-                            fcpc_diagnostics *d, const compile_watch *watch) {
-    return run_first(program, batch, stop, d, watch, NULL, problem_check_time, NULL);
-}
-
-fcp_code compile_count(const fcpc_program *program, const fcpc_batch *batch, const volatile int *stop,
-                       fcpc_diagnostics *d, uint64_t *out_pairs) {
-    return run_first(program, batch, stop, d, NULL, NULL, problem_tiles, out_pairs);
 }
 
 /* With the settings that compiler/auto chooses. */
@@ -116,7 +105,7 @@ static fcp_code compile_chosen(const fcpc_program *program, const fcpc_batch *ba
     problem_kept kept = {0};
     auto_report own_report = {.count = 0}, *report = watch->tried ? watch->tried : &own_report;
     fcp_both_begin(); /* one second thread for all candidates */
-    fcp_code code = run_first(program, batch, stop, d, watch, &kept, problem_check_time, NULL);
+    fcp_code code = compile_first(program, batch, stop, d, watch, &kept, problem_check_time, NULL);
     if (!code) code = auto_choose(program, batch, stop, d, &kept, &settings, report);
     const double chosen = fcp_clock() - start;
     if (code && diag_first_code(d) == FCP_OK) diag_error(d, code, SPAN_NONE, "%s", fcp_code_text(code));

@@ -169,10 +169,11 @@ static void dump_rounds(const out *o, const planning *x) {
     }
 }
 
+/* What can be dumped, in the order in which passes make it. */
 static const struct dumper { const char *name; void (*print)(const out *o, const planning *x); } dumpers[] = {
-#define X(id, name) {#name, dump_##name},
-    DUMP_LIST(X)
-#undef X
+    {"problem", dump_problem},     {"placement", dump_placement}, {"traffic", dump_traffic},
+    {"reshuffle", dump_reshuffle}, {"schedule", dump_schedule},   {"slots", dump_slots},
+    {"rounds", dump_rounds},
 };
 enum { DUMPERS = sizeof dumpers / sizeof *dumpers };
 

@@ -1,18 +1,8 @@
-/* dump_passes.h: what passes made, as text: `fcpc FILE --dump traffic,slots`. */
+/* dump_passes.h: prints what passes made, for `fcpc FILE --dump traffic,slots`. */
 #ifndef FCPC_DUMP_PASSES_H
 #define FCPC_DUMP_PASSES_H
 #include "compiler/planning/planning.h"
 #include "runtime/plan/dump.h"
-
-/* What can be dumped, in the order in which passes make it. */
-#define DUMP_LIST(X)                                                                                                   \
-    X(PROBLEM, problem)                                                                                                \
-    X(PLACEMENT, placement)                                                                                            \
-    X(TRAFFIC, traffic)                                                                                                \
-    X(RESHUFFLE, reshuffle)                                                                                            \
-    X(SCHEDULE, schedule)                                                                                              \
-    X(SLOTS, slots)                                                                                                    \
-    X(ROUNDS, rounds)
 
 /* Reads "traffic,slots" into bits. FCP_E_USAGE: a name is unknown; the message lists all. */
 fcp_code dump_select(const char *names, unsigned *out_passes, fcp_error *err);

@@ -7,8 +7,8 @@
 typedef fcp_code planner(const fcpc_program *program, const fcpc_batch *batch, const volatile int *stop,
                          fcpc_diagnostics *d, const compile_watch *watch, fcpc_times *out_times, fcp_plan **out);
 
-static fcp_code plan_checked(planner *plan, const fcpc_program *program, const fcpc_batch *batch, const volatile int *stop,
-                     fcpc_diagnostics *d, fcpc_times *out_times, fcp_plan **out) {
+static fcp_code plan_checked(planner *plan, const fcpc_program *program, const fcpc_batch *batch,
+                             const volatile int *stop, fcpc_diagnostics *d, fcpc_times *out_times, fcp_plan **out) {
     fcpc_diagnostics *unheard = d ? NULL : fcpc_diagnostics_new();
     if (!d && !unheard) return FCP_E_NO_MEMORY;
     fcpc_batch own;

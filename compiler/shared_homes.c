@@ -53,16 +53,16 @@ static fcp_code count_pairs(const fcpc_program *program, const fcpc_batch *batch
     settings.strategy = STRATEGY_USUAL; /* any would do that cuts the batch without a look at the mask */
     fcpc_diagnostics *unheard = fcpc_diagnostics_new();
     if (!unheard) return FCP_E_NO_MEMORY;
-    fcp_code code = compile_count(&settings, batch, stop, unheard, out);
+    fcp_code code = compile_first(&settings, batch, stop, unheard, NULL, NULL, problem_tiles, out);
     fcpc_diagnostics_free(unheard);
     return code == FCP_E_NO_MEMORY || code == FCP_E_INTERRUPTED ? code : FCP_OK;
 }
 
 /* --- one mask after the other ------------------------------------------------------------------------------------- */
 
-/* Would every mask get the same homes if it were planned by itself? So it is if homes are the caller's or follow from
- * lengths. It is not if they follow from the mask: with tokens = equal, with base = fcp, and if blocks of a size are
- * dealt to groups of ranks that share heads. */
+/* Would every mask get the same homes if it were planned by itself? Yes, if homes are the caller's or follow from
+ * lengths. No, if they depend on the mask: with tokens = equal, and with base = fcp. No, if they depend on the size of
+ * blocks, which may be another for each mask: with groups of ranks that share heads. */
 static bool same_under_any_mask(const strategy *by, const struct fcpc_program *g) {
     const bool of_mask = g->equal || g->base == CAD_BASE_FCP || program_has_groups(g);
     if (by->by_block && !(by->in_place && g->layout != FCP_LAYOUT_PLANNED)) return false;
@@ -127,7 +127,8 @@ static fcp_code plan_all(const fcpc_program *program, const fcpc_batch *batch, c
                         !same_under_any_mask(strategy_named(program->strategy), program);
     const compile_watch first = {.see = note_plan, .context = &t, .tried = watch ? watch->tried : NULL,
                                  .others = serves ? &all : NULL};
-    fcp_code code = compile_batch(masks_program(program, heavy), batch, stop, d, &first, &each[heavy], &out_plans[heavy]);
+    fcp_code code =
+        compile_batch(masks_program(program, heavy), batch, stop, d, &first, &each[heavy], &out_plans[heavy]);
     if (!code && t.failed) code = FCP_E_NO_MEMORY;
     for (uint32_t i = 0; i < program->layer_count && !code; i++)
         if (i != heavy) code = plan_other(&t, masks_program(program, i), batch, stop, d, &each[i], &out_plans[i]);
@@ -140,7 +141,7 @@ static fcp_code look_ahead(const fcpc_program *program, const fcpc_batch *batch,
                            const compile_watch *watch) {
     fcp_code code = FCP_OK;
     for (uint32_t i = 0; i < program->layer_count && !code; i++)
-        code = compile_look_ahead(masks_program(program, i), batch, stop, d, watch);
+        code = compile_first(masks_program(program, i), batch, stop, d, watch, NULL, problem_check_time, NULL);
     return code;
 }
 

@@ -82,8 +82,7 @@ FK_DEVICE void fk_dq_copy(const fk_launch *p, const fk_key_run *run, fk_u32 at, 
 }
 
 FK_DEVICE void fk_dq_step(const fk_launch *p, const fk_env *env, fk_i64 row, const fk_key_run *run, fk_u32 at,
-                          fk_u32 head, fk_u32 buffer, const fk_row_numbers *rows, fk_u32 far,
-                          float (*sums)[4]) {
+                          fk_u32 head, fk_u32 buffer, const fk_row_numbers *rows, fk_u32 far, float (*sums)[4]) {
     fk_u32 t = fk_lane() % 4 * 2, keys = run->count - at < FK_Q_STEP ? run->count - at : FK_Q_STEP;
     float s[FK_Q_COLUMNS][4], g[FK_Q_COLUMNS][4];
     fk_u32 packed[FK_Q_COLUMNS][2];

@@ -74,8 +74,7 @@ FK_DEVICE void fk_joint_dq(const fk_launch *p, const fk_row_run *run, fk_u32 at,
         if (fk_thread() == 0) fk_acquire(lock, run->turn);
         fk_sync(); /* it is the turn of these rows */
     }
-    if (!idle)
-        fk_add_sums(to, fk_q_stride(p) * 2, band * 16, count, p->scale, FK_O_CHUNKS, 1, (const float (*)[4])c);
+    if (!idle) fk_add_sums(to, fk_q_stride(p) * 2, band * 16, count, p->scale, FK_O_CHUNKS, 1, (const float(*)[4])c);
     if (count <= FK_K_STEP || (at + FK_K_STEP) % FK_TURN_ROWS == 0) {
         fk_sync(); /* their sums are written */
         if (fk_thread() == 0) fk_release(lock, run->turn + 1);

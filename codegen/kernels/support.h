@@ -249,8 +249,7 @@ FK_DEVICE void fk_combine_row(const fk_launch *p, const fk_row_item *item, const
         FK_UNROLL
         for (fk_u32 j = 0; j < COLUMNS; j++) {
             fk_u32 c = fk_lane() * 2 + j * 64;
-            if (c < FK_VALUE_DIM)
-                fk_store2(fk_row(p, state, token, head, FK_VALUE_DIM * 4) + c * 4, o[j][0], o[j][1]);
+            if (c < FK_VALUE_DIM) fk_store2(fk_row(p, state, token, head, FK_VALUE_DIM * 4) + c * 4, o[j][0], o[j][1]);
         }
         return;
     }

@@ -18,10 +18,9 @@ fcp_code advise_idle_ranks(planning *x);
  * their homes and back, and queries that are computed elsewhere with their results. Cost: linear in both. */
 fcp_code advise_layout(planning *x);
 
-/* memory_hints.c. Requires slots, and the error that capacity_check has reported. Adds hints to that error: the
- * settings with which the plan would fit (fewer rounds to a stage, another `relay`, a larger tolerance, phases of fewer
- * heads), or else how much memory would do. Cost: up to three plannings, and one schedule for each smaller `coalesce`.
- * */
+/* memory_hints.c. Requires slots, and the error that capacity_check has reported. Adds hints to that error: settings
+ * with which the plan would fit (fewer rounds to a stage, another `relay`, a larger tolerance, phases of fewer heads),
+ * or how much memory would do. Cost: up to three plannings, and one schedule for each smaller `coalesce`. */
 fcp_code advise_memory(planning *x);
 
 /* --- inside the room ---------------------------------------------------------------------------------------------- */

@@ -62,8 +62,8 @@ static const char *strategy_text(const struct fcpc_program *g, char out[64]) {
     return out;
 }
 
-/* Fewer rounds to a stage. Adds a hint, and counts it, where that would do. With more rounds to a stage everything is
- * held for longer: so one round is tried first, and if that is too much, nothing between is tried. */
+/* Tries fewer rounds to a stage; adds a hint, and counts it, if the plan then fits. In longer stages everything is held
+ * for longer. So one round is tried first, and if even that does not fit, nothing between is tried. */
 static fcp_code try_coalesce(planning *x, uint32_t *hints) {
     uint64_t least, bytes;
     if (x->coalesce < 2) return FCP_OK;
@@ -111,8 +111,8 @@ static fcp_code try_tolerance(planning *x, uint32_t *hints) {
         if (code) return code;
         if (bytes > x->program->memory_cap) continue;
         char by[64];
-        diag_hint(x->d, "strategy %s(tolerance = 0.%02u) would need %llu bytes", strategy_text(&settings, by), percent[i],
-                  (unsigned long long)bytes);
+        diag_hint(x->d, "strategy %s(tolerance = 0.%02u) would need %llu bytes", strategy_text(&settings, by),
+                  percent[i], (unsigned long long)bytes);
         ++*hints;
         return FCP_OK;
     }
@@ -147,7 +147,8 @@ static fcp_code try_phases(planning *x, uint32_t *hints) {
 fcp_code advise_memory(planning *x) {
     uint32_t hints = 0;
     fcp_code code = x->sharing ? try_phases(x, &hints) : FCP_OK;
-    if (!code && (!x->sharing || program_has_groups(x->program)) && !x->placement->phase) code = try_coalesce(x, &hints);
+    if (!code && (!x->sharing || program_has_groups(x->program)) && !x->placement->phase)
+        code = try_coalesce(x, &hints);
     if (!code && ((x->placement->exec && x->division && !x->sharing) || x->traffic->trees)) code = try_relay(x, &hints);
     if (!code && x->placement->exec && x->division) code = try_tolerance(x, &hints);
     if (!code && !hints)

@@ -20,7 +20,6 @@
 
 #include <string.h>
 
-
 /* --- all of them -------------------------------------------------------------------------------------------------- */
 
 static bool is_first(const auto_report *r, uint32_t n) {
@@ -110,9 +109,9 @@ static uint32_t budget_divisor(const auto_job *j, uint32_t effort) {
     return weight < 1 << 10 ? weight : 1 << 10;
 }
 
-/* Settings of a strategy are tried in ascending order. Is that of candidate n not worth a try, to judge by the two
- * before it? It is not if ranks wait little in those plans: half again the work at one rank pays only if it shortens
- * long waits. In a large batch it is not, either, if the second was hardly better than the first. */
+/* Settings of a strategy are tried in ascending order, of tolerance for example. Has candidate n too large a setting,
+ * to judge by the two before it? If ranks wait little in those plans, it has: half again the work at one rank pays only
+ * if that shortens long waits. In a large batch it also has if the second was hardly better than the first. */
 static bool goes_too_far(const auto_job *j, uint32_t n) {
     const auto_candidate *c = &j->report->at[n], *before[2] = {NULL};
     for (const auto_candidate *i = j->report->at; i < c; i++)
@@ -133,10 +132,10 @@ static bool may_shrink(const auto_job *j, const auto_candidate *c, uint32_t best
     return c->size == AUTO_HALF && (c->line == j->report->at[best].line || is_close(j, c, middle));
 }
 
-/* Is the candidate left out because another one is tried with smaller blocks? In a large batch with many tiles only one
- * setting of each strategy is tried with them: the first that may. That has the smallest tolerance, and smaller blocks
- * are what helps to keep it. A strategy whose tiles are slow to place (dcp) is left out in any case: half the size
- * makes up to four times as many tiles. */
+/* Is the candidate, which has smaller blocks, left out? In a large batch with many tiles, only one setting of each
+ * strategy is tried with smaller blocks: the first that may. That has the smallest tolerance, and small blocks help to
+ * keep it. A strategy whose tiles are slow to place (dcp) is left out in any case: half the size makes up to four times
+ * as many tiles. */
 static bool comes_later(const auto_job *j, const auto_candidate *c, uint32_t best, uint32_t middle) {
     if (!takes_long(j, c) || j->base->x.problem->tile_count < MANY_TILES) return false;
     if (strategy_facts_of[auto_divides_by(c)].slow_tiles) return true;

@@ -27,8 +27,9 @@ static const struct line {
     where where;
     struct { const char *param; uint32_t value; } set[SET];
     bool spare; /* it needs less memory and seldom wins: effort 1 tries it only if nothing else can be planned */
-    bool longer_stages; /* with blocks of half the size: twice as many rounds to a stage. Each round then carries half of
-                         * the bytes, and a row that is relayed waits a stage for each step of its way */
+    /* With blocks of half the size, it has twice as many rounds to a stage. Each round then carries half of the bytes,
+     * and a row that is relayed waits a stage for each step of its way. */
+    bool longer_stages;
     uint32_t between; /* of strategies that share heads: inside nodes, and BETWEEN(who divides the batch among them) */
 } lines[] = {
     {FCP_STRATEGY_FCP},
@@ -90,9 +91,11 @@ static void set_param(auto_candidate *c, const struct fcpc_program *g, const cha
 static auto_candidate make_candidate(const auto_job *j, uint32_t l, const uint32_t *size, uint32_t n) {
     const struct fcpc_program *g = j->program;
     const bool has_ring = program_between(lines[l].between) == BETWEEN_KEYS;
-    auto_candidate made = {.strategy = lines[l].strategy, .line = l, .even = strategy_facts_of[lines[l].strategy].even, .between = lines[l].between,
+    auto_candidate made = {.strategy = lines[l].strategy, .line = l,
+                           .even = strategy_facts_of[lines[l].strategy].even, .between = lines[l].between,
                            .end = has_ring && g->nodes > LONG_RING ? AUTO_LONG : AUTO_FAR};
-    for (int i = 0; i < SET && lines[l].set[i].param; i++) set_param(&made, g, lines[l].set[i].param, lines[l].set[i].value);
+    for (int i = 0; i < SET && lines[l].set[i].param; i++)
+        set_param(&made, g, lines[l].set[i].param, lines[l].set[i].value);
     const uint32_t times = g->block == BLOCK_AUTO && auto_has_groups(&made) ? JOINED_TIMES : 1;
     if (strategy_named(auto_divides_by(&made))->by_block) made.block = size[n] * times, made.size = (auto_size)n;
     if (lines[l].longer_stages && n == AUTO_HALF)

@@ -10,8 +10,7 @@
  *
  * What a rank that ends last does depends on what keeps it:
  *   - It computes to the end. It gives a row of tiles to the rank of its node that computes least, or else to the one
- *   of
- *     all ranks. If all rows are too long, it gives a tile. If tiles run at home and the strategy chooses homes, it
+ *     of all ranks. If all rows are too long, it gives a tile. If tiles run at home and the strategy chooses homes, it
  *     exchanges two blocks with that rank.
  *   - It waits. It takes back the cheapest of its own rows that others compute. If there is none, it gives back the
  *     cheapest of the rows that it computes for others.

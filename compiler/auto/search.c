@@ -109,8 +109,7 @@ static bool add_candidate(auto_job *j, const auto_candidate *c, uint32_t *out) {
 
 /* A neighbour with finer blocks: half of the smallest size that the list has tried. Its stages have twice as many
  * units, because each unit has fewer bytes. The work is done in two halves, so that results of the first travel beside
- * queries of the second. False: it is not worth a try, because the candidate is near its bound or the batch is large.
- * */
+ * queries of the second. False: it is not worth a try: the candidate is near its bound, or the batch is large. */
 static bool finer(const auto_job *j, uint32_t centre, auto_candidate *next) {
     const auto_candidate *c = &j->report->at[centre];
     auto_candidate more;
@@ -143,7 +142,7 @@ static bool find_neighbour(const auto_job *j, uint32_t centre, uint32_t effort, 
  * order, from `lead` on (AXES: from the first one on). kept: only neighbours with the placement of the centre. Finer
  * blocks are tried alone. Returns how many; on: their axes. */
 static uint32_t pick_neighbours(auto_job *j, uint32_t centre, uint32_t effort, axis lead, bool kept, uint32_t *budget,
-                     uint32_t pair[2], axis on[2]) {
+                                uint32_t pair[2], axis on[2]) {
     const axis *order = j->report->at[centre].last.what == AUTO_COMPUTING ? when_computing : when_waiting;
     uint32_t count = 0, first = 0;
     while (lead < AXES && order[first] != lead) first++;
@@ -188,7 +187,8 @@ static fcp_code try_rival(auto_job *j, uint32_t effort, uint32_t *budget) {
     const uint32_t centre = find_rival(j, effort);
     uint32_t pair[2], count;
     axis on[2];
-    if (centre == FCP_NONE || !(count = pick_neighbours(j, centre, effort, AXES, true, budget, pair, on))) return FCP_OK;
+    if (centre == FCP_NONE || !(count = pick_neighbours(j, centre, effort, AXES, true, budget, pair, on)))
+        return FCP_OK;
     return auto_try(j, pair, count);
 }
 
@@ -196,7 +196,8 @@ uint32_t auto_neighbour(auto_job *j, uint32_t effort) {
     const uint32_t rival = find_rival(j, effort);
     uint32_t budget = 1, pair[2];
     axis on[2];
-    return pick_neighbours(j, rival == FCP_NONE ? j->best : rival, effort, AXES, true, &budget, pair, on) ? pair[0] : FCP_NONE;
+    return pick_neighbours(j, rival == FCP_NONE ? j->best : rival, effort, AXES, true, &budget, pair, on)
+               ? pair[0] : FCP_NONE;
 }
 
 fcp_code auto_search(auto_job *j, uint32_t effort, uint32_t budget, uint32_t most) {
@@ -210,7 +211,8 @@ fcp_code auto_search(auto_job *j, uint32_t effort, uint32_t budget, uint32_t mos
         uint32_t pair[2], count;
         axis on[2];
         r->at[centre].spread = true;
-        while (!code && j->best == best && (count = pick_neighbours(j, centre, effort, lead, false, &budget, pair, on))) {
+        while (!code && j->best == best &&
+               (count = pick_neighbours(j, centre, effort, lead, false, &budget, pair, on))) {
             code = auto_try(j, pair, count);
             for (uint32_t i = 0; i < count; i++) /* a setting that changes nothing has the same neighbours once more */
                 r->at[pair[i]].spread |= r->at[pair[i]].makespan == r->at[centre].makespan;

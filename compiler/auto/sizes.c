@@ -14,8 +14,7 @@
  *   1. The best is near its bound. As all sizes have nearly the same bound, none can gain much.
  *   2. A block has more work than the mean rank. Larger blocks would only make ranks more uneven.
  *   3. There are many tiles, and half the size makes two to four times as many. If sequences are long, the search
- *   begins
- *      with large blocks, which balance as well: 8M tokens on 256 ranks still make 512 blocks of 16K.
+ *      begins with large blocks, which balance as well: 8M tokens on 256 ranks still make 512 blocks of 16K.
  *
  * Two sizes at a time are planned on two threads. Nothing depends on which of them is ready first.
  */
@@ -77,7 +76,8 @@ static bool goes_down(const auto_job *j, uint32_t n, uint32_t above, uint32_t le
  * a mask with a window, 8K may be best even if 4K is worse than 2K. */
 static bool goes_up(const auto_job *j, uint32_t n, bool first) {
     const auto_candidate *c = &j->report->at[n];
-    return c->block < SIZE_MOST && (!c->heavy || strategy_named(program_divides_by(j->program))->exec) && (first || leads(j, n, first));
+    const bool moves = strategy_named(program_divides_by(j->program))->exec; /* work, also of a heavy block */
+    return c->block < SIZE_MOST && (!c->heavy || moves) && (first || leads(j, n, first));
 }
 
 static bool is_enough(const auto_job *j) {

@@ -2,9 +2,8 @@
  *
  * Requires: a placement with its routes. For candidates that cut sequences evenly, and for groups, only what the mask
  *     allows in each sequence.
- * Gives: for each pass the time of the busiest rank's computing and of the busiest port of each fabric in one
- * direction;
- *     and the largest of these. The simulator cannot predict less, because it uses the same times of cells and bytes.
+ * Gives: for each pass the time that the busiest rank computes, the time that the busiest port of each fabric sends or
+ *     receives, and the largest of these. The simulator predicts no less: it uses the same times of cells and bytes.
  * Cost: O(parts + hops + bundles + ranks). Planning the rest takes many times that.
  *
  * If the program states no margin, a plan gets the one of several with which it is fastest. So the bound is the
@@ -14,8 +13,7 @@
  * find their tiles takes minutes, and the plan is slow. Two facts rule it out at once:
  *   - A cell of 128 x 128 pairs costs the same if it holds 4 x 4. So W pairs in chunks of c tokens take W / c^2 cells.
  *   - A node has x rows and y keys of a sequence. These make at most x y pairs, and each key that it fetches adds at
- *   most
- *     x. So N nodes fetch at least (W - N x y) / x keys.
+ *     most x. So N nodes fetch at least (W - N x y) / x keys.
  *
  * Groups of sequences have a bound of their own as well, because to cut them the mask would be asked about pieces that
  * no other strategy has. The lengths alone say which sequences share ranks. If no rank is to compute more than t pairs,

@@ -117,7 +117,8 @@ static void predict(void *context) {
     if (!t->code && !t->routed) t->code = passes_run(&t->x, strategy_place, reshuffle_build);
     if (t->code || !(t->routed ? is_below(t) : is_worth(t))) return;
     t->code = passes_run(&t->x, reshuffle_build, planning_own);
-    const sim_margins stated = {1, {t->settings.margin}}, *margins = t->settings.margins ? t->settings.margins : &stated;
+    const sim_margins stated = {1, {t->settings.margin}},
+                      *margins = t->settings.margins ? t->settings.margins : &stated;
     if (!t->code)
         t->code = sim_choose_margin(t->x.plan, margins, &t->job->profile, &options, &t->memory, &t->result,
                                     &t->made->margin, &err);
@@ -179,24 +180,18 @@ void auto_derive(auto_job *j, auto_trial *t, const auto_trial *of) {
 
 /* Does the placement of `of` follow from these settings, too? */
 static bool has_placement(auto_trial *of, auto_trial *t) {
-    static const char *const later[] = {"coalesce", "buffers", "divisions", "pingpong"}; /* read by schedule/ alone */
-    enum { LATER = sizeof later / sizeof *later };
     struct fcpc_program *a = &t->settings, *b = of ? &of->settings : NULL;
     if (!b || a->strategy != b->strategy || a->block != b->block || a->between != b->between || (a->relay && !b->relay))
         return false;
-    for (uint32_t i = 0; i < STRATEGY_PARAMS; i++) {
-        uint32_t n = 0;
-        while (n < LATER && strcmp(later[n], strategy_params[i].name)) n++;
-        if (n == LATER && strategy_takes(program_divides_by(a), i) &&
+    for (uint32_t i = 0; i < STRATEGY_PARAMS; i++)
+        if (!strategy_params[i].schedules && strategy_takes(program_divides_by(a), i) &&
             *strategy_param_of(a, i) != *strategy_param_of(b, i))
             return false;
-    }
     return true;
 }
 
-/* A trial with the placement of another one has the same routes, and so the same bounds. Two settings change routes,
- * and then it makes its own: pingpong, if no work moves; and the length of stages, by which relays are judged
- * (schedule/ways.c). */
+/* A trial that has the placement of another one also has its routes and bounds, unless a setting changes the routes.
+ * Two do: pingpong, if no work moves; and the length of stages, because relays depend on it (schedule/ways.c). */
 static void share_routes(const auto_trial *of, auto_trial *t) {
     const struct fcpc_program *a = &t->settings, *b = &of->settings;
     if (a->relay != b->relay || (!t->placement.exec && (a->pingpong || b->pingpong))) return;

@@ -22,13 +22,13 @@ typedef enum span_kind {
     SPAN_ALIKE,   /* cells: each query has `pairs` pairs here */
     SPAN_DIAGONAL /* `program` depends on q - k alone: see diagonals `number`, which begin at row `row` */
 } span_kind;
-typedef struct span {
+typedef struct unit_span {
     uint32_t first, end;
     span_kind kind;
     uint32_t number, row;
     const box_program *program;
     uint64_t pairs;
-} span;
+} unit_span;
 
 /* One side of a grid: pieces between given cuts, or cells. */
 typedef struct units {
@@ -113,7 +113,7 @@ struct cells {
     stack stack; /* programs specialised to the boxes under way */
     cells_fault fault;
 
-    span *spans; /* the spans of all levels under way, one level after the other */
+    unit_span *spans; /* the spans of all levels under way, one level after the other */
     size_t span_count, span_room;
     int64_t *key;
     size_t key_room;

@@ -1,8 +1,8 @@
 /* masked_rows.c: finds the queries that see no key.
  *
  * Requires: mask code that does not fault within the sequence.
- * Gives: how many such rows there are and the first stretch of them, exactly; or that it does not know.
- * How: it asks three questions, the cheapest first, and gives up after the last.
+ * Gives: how many such rows there are and the first stretch of them, exactly unless the search becomes too long.
+ * How: it asks four questions, the cheapest first.
  *      1. Does every query see key 0? One box tells. `causal` ends here.
  *      2. Does every query see itself? The mask with q in place of k depends on q alone, and its pairs are counted. A
  *         window ends here. Where all of a sequence's queries are its keys and the mask does not depend on n, a yes to
@@ -11,9 +11,12 @@
  *         greatest of them that is allowed, queries up to d + n - 1 have the distance d too, and see a key. If none is
  *         allowed, the queries before the next allowed distance see nothing. For example, `k < q` over n = 100 allows
  *         the distances from 1 on: query 0 sees nothing, query 1 has distance 1, and so have those up to query 100.
- *      So it does not know masks such as `k <= q and k >= 5`.
+ *      4. Else, as for `k <= q and k >= 5`, ranges of rows are searched. A range is done when one range of keys is
+ *         allowed for all of its rows, or when no key is left that any of them could see. Otherwise the keys are
+ *         halved, and then the rows.
  * Cost: O(nodes) for the first two questions. The third takes O((queries / n + 1) * log n) boxes for a mask whose
- *      allowed distances are few intervals, and is given up after BOXES_MOST boxes.
+ *      allowed distances are few intervals, and the fourth as many as the boundary of the mask in the rows that it
+ *      reaches. Both are given up after STEPS_MOST boxes and rows.
  */
 #include "compiler/cells/masked_rows.h"
 
@@ -21,7 +24,16 @@
 
 #include "compiler/cells/cells_parts.h"
 
-enum { BOXES_MOST = 50000 };
+enum {
+    STEPS_MOST = 100000, /* boxes and rows that are evaluated before the search is given up */
+    LOOKS = 64           /* ranges of keys that are looked at for several rows at once, before the rows are halved */
+};
+
+/* Keys [first, end) that are not decided yet for the rows at hand. */
+typedef struct open_keys {
+    int64_t first, end;
+    const box_program *program;
+} open_keys;
 
 struct row_search {
     cells *mask, *self; /* self: the mask with k := q; made when first needed */
@@ -29,10 +41,12 @@ struct row_search {
     uint32_t heads;
     bool by_length, by_data; /* the mask reads n; arrays */
     bool never;
-    uint64_t boxes_end; /* what mask->stats.boxes may be at most */
+    uint64_t steps_end; /* what mask->stats.boxes and .rows may be at most together */
     const volatile int *stop;
     mc_env env;         /* the sequence asked for: n keys; queries at [q_first, q_end) */
     int64_t n, q_first, q_end;
+    open_keys *open;    /* of the fourth question: the keys of all ranges of rows under way, one range after the other */
+    size_t open_count, open_room;
     masked_rows *out;
 };
 
@@ -54,6 +68,7 @@ void row_search_free(row_search *s) {
     cells_free(s->mask);
     cells_free(s->self);
     free(s->self_nodes);
+    free(s->open);
     free(s);
 }
 
@@ -68,8 +83,17 @@ bool masked_rows_never(const row_search *s) { return s->never; }
 static void add_masked_rows(row_search *s, int64_t first, int64_t end, uint32_t head) {
     masked_rows *o = s->out;
     const uint64_t from = (uint64_t)(first - s->q_first), to = (uint64_t)(end - s->q_first);
-    if (!o->rows) *o = (masked_rows){.known = true, .first = from, .end = to, .head = head};
+    if (!o->rows) *o = (masked_rows){.first = from, .end = to, .head = head};
+    else if (o->end == from && o->head == head) o->end = to;
     o->rows += to - from;
+}
+
+/* Asked before each box and row: out->at_least is set when the search has taken too long. */
+static fcp_code count_step(row_search *s) {
+    const cells_stats *spent = &s->mask->stats;
+    if (cells_stopped(s->mask)) return FCP_E_INTERRUPTED;
+    s->out->at_least |= spent->boxes + spent->rows >= s->steps_end;
+    return FCP_OK;
 }
 
 /* --- does every query see key 0, or itself? ----------------------------------------------------------------------- */
@@ -123,13 +147,14 @@ static fcp_code find_distance(row_search *s, const box_program *p, uint32_t h, i
     const int64_t first = s->q_first;
     const bool below = lo < first, both = below && hi > first; /* both: no box has all of these distances */
     *out = down ? lo - 1 : hi + 1;
-    if (lo > hi || c->stats.boxes >= s->boxes_end) return FCP_OK;
-    if (cells_stopped(c)) return FCP_E_INTERRUPTED;
+    if (lo > hi) return FCP_OK;
+    fcp_code code = count_step(s);
+    if (code != FCP_OK || s->out->at_least) return code;
     box x = {{lo, 0, h}, {hi + 1, 1, (int64_t)h + 1}};
     if (below) x = (box){{first, first - hi, h}, {first + 1, first - lo + 1, (int64_t)h + 1}};
     box_class cls = BOX_MIXED;
     stack_mark mark = stack_here(&c->stack);
-    fcp_code code = both ? FCP_OK : cells_classify(c, &x, &p, &cls);
+    if (!both) code = cells_classify(c, &x, &p, &cls);
     if (code == FCP_OK && cls == BOX_FULL) {
         *out = down ? hi : lo;
     } else if (code == FCP_OK && cls == BOX_MIXED && lo == hi) {
@@ -149,24 +174,92 @@ static fcp_code find_distance(row_search *s, const box_program *p, uint32_t h, i
 /* Adds the masked rows of one head, whose program p depends on q - k alone. */
 static fcp_code find_by_distance(row_search *s, const box_program *p, uint32_t h) {
     fcp_code code = FCP_OK;
-    for (int64_t q = s->q_first, d; q < s->q_end && code == FCP_OK;) {
+    for (int64_t q = s->q_first, d; q < s->q_end && code == FCP_OK && !s->out->at_least;) {
         code = find_distance(s, p, h, q - s->n + 1, q, true, &d);
-        if (code != FCP_OK) break;
+        if (code != FCP_OK || s->out->at_least) break;
         if (d > q - s->n) { /* queries up to d + n - 1 have this distance */
             q = d + s->n;
             continue;
         }
         code = find_distance(s, p, h, q + 1, s->q_end - 1, false, &d);
-        if (code == FCP_OK) add_masked_rows(s, q, d, h);
+        if (code == FCP_OK && !s->out->at_least) add_masked_rows(s, q, d, h);
         q = d;
     }
+    return code;
+}
+
+/* --- masks of any kind -------------------------------------------------------------------------------------------- */
+
+static fcp_code push_open(row_search *s, int64_t first, int64_t end, const box_program *p) {
+    if (!FCP_GROW(s->open, s->open_room, s->open_count + 1)) return FCP_E_NO_MEMORY;
+    s->open[s->open_count++] = (open_keys){first, end, p};
+    return FCP_OK;
+}
+
+/* Does row q of a head see a key of x, which is one row and at most ROWS_WIDTH keys? */
+static fcp_code sees_any(row_search *s, const box *x, const box_program *p, bool *out) {
+    cells *c = s->mask;
+    uint64_t bits[2];
+    c->stats.rows++;
+    if (!rows_one(c->rows, p, x, x->lo[BOX_Q], (uint32_t)x->lo[BOX_H], bits, &c->stats.elements)) return FCP_E_NO_MEMORY;
+    *out = bits[0] || bits[1];
+    return FCP_OK;
+}
+
+/* Adds the masked rows among [q0, q1) of a head, given the keys open[from..to) that are undecided for them. */
+static fcp_code search_rows(row_search *s, int64_t q0, int64_t q1, uint32_t head, size_t from, size_t to) {
+    cells *c = s->mask;
+    stack_mark mark = stack_here(&c->stack);
+    const size_t base = s->open_count;
+    bool seen = false; /* one range of keys is allowed for all the rows */
+    uint32_t looks = 0;
+    fcp_code code = FCP_OK;
+    for (size_t i = from; i < to && code == FCP_OK; i++)
+        code = push_open(s, s->open[i].first, s->open[i].end, s->open[i].program);
+    size_t kept = base, next = base; /* open[base..kept) stay undecided; from `next` on they are still to be looked at */
+    while (next < s->open_count && code == FCP_OK && !seen) {
+        open_keys k = s->open[next++];
+        if (q1 - q0 > 1 && looks++ >= LOOKS) { /* fewer rows see more alike */
+            s->open[kept++] = k;
+            continue;
+        }
+        const box x = {{q0, k.first, head}, {q1, k.end, (int64_t)head + 1}};
+        box_class cls;
+        code = count_step(s);
+        if (s->out->at_least) break;
+        if (code == FCP_OK) code = cells_classify(c, &x, &k.program, &cls);
+        if (code != FCP_OK || cls == BOX_NONE) continue;
+        if (cls == BOX_FULL) {
+            seen = true;
+        } else if (q1 - q0 == 1 && k.end - k.first <= ROWS_WIDTH) {
+            code = sees_any(s, &x, k.program, &seen);
+        } else if (k.end - k.first > q1 - q0 && k.end - k.first > ROWS_WIDTH) {
+            const int64_t middle = k.first + (k.end - k.first) / 2;
+            code = push_open(s, k.first, middle, k.program);
+            if (code == FCP_OK) code = push_open(s, middle, k.end, k.program);
+        } else {
+            s->open[kept++] = k; /* over one that was read already: kept < next */
+        }
+    }
+    if (code == FCP_OK && !seen && !s->out->at_least) {
+        s->open_count = kept;
+        if (kept == base) {
+            add_masked_rows(s, q0, q1, head);
+        } else if (q1 - q0 > 1) {
+            const int64_t middle = q0 + (q1 - q0) / 2;
+            code = search_rows(s, q0, middle, head, base, kept);
+            if (code == FCP_OK) code = search_rows(s, middle, q1, head, base, kept);
+        }
+    }
+    s->open_count = base;
+    stack_back(&c->stack, mark);
     return code;
 }
 
 /* --- the interface ------------------------------------------------------------------------------------------------ */
 
 fcp_code masked_rows_find(row_search *s, const mc_env *env, masked_rows *out) {
-    *out = (masked_rows){.known = true};
+    *out = (masked_rows){0};
     s->out = out;
     s->env = *env;
     s->n = env->n;
@@ -187,19 +280,21 @@ fcp_code masked_rows_find(row_search *s, const mc_env *env, masked_rows *out) {
         return code;
     }
     cells *c = s->mask;
-    s->boxes_end = c->stats.boxes + BOXES_MOST;
-    for (uint32_t h = 0; h < s->heads && code == FCP_OK && out->known; h++) {
+    s->steps_end = c->stats.boxes + c->stats.rows + STEPS_MOST;
+    for (uint32_t h = 0; h < s->heads && code == FCP_OK && !out->at_least; h++) {
         const box_program *p = c->base; /* that of all rows and keys tells whether it is one of q - k */
         const box x = {{s->q_first, 0, h}, {s->q_end, s->n, (int64_t)h + 1}};
         box_class cls;
         stack_mark mark = stack_here(&c->stack);
         code = cells_classify(c, &x, &p, &cls);
         if (code == FCP_OK && cls == BOX_NONE) add_masked_rows(s, s->q_first, s->q_end, h);
-        else if (code == FCP_OK && cls == BOX_MIXED && (!p->diagonal || p->loose)) out->known = false;
-        else if (code == FCP_OK && cls == BOX_MIXED) code = find_by_distance(s, p, h);
+        else if (code == FCP_OK && cls == BOX_MIXED && p->diagonal && !p->loose) code = find_by_distance(s, p, h);
+        else if (code == FCP_OK && cls == BOX_MIXED) {
+            s->open_count = 0;
+            code = push_open(s, 0, s->n, p);
+            if (code == FCP_OK) code = search_rows(s, s->q_first, s->q_end, h, 0, 1);
+        }
         stack_back(&c->stack, mark);
-        if (c->stats.boxes >= s->boxes_end) out->known = false;
     }
-    if (code == FCP_OK && !out->known) *out = (masked_rows){.known = false};
     return code;
 }

@@ -14,10 +14,10 @@ void row_search_set_stop(row_search *s, const volatile int *stop); /* as cells_s
 /* The fully masked rows of a sequence. Rows are counted from its first query. If the mask names h, a row is a query of
  * one head. */
 typedef struct masked_rows {
-    bool known;          /* false: the search does not know such masks, and the other members are 0 */
     uint64_t rows;       /* how many there are */
     uint64_t first, end; /* the first stretch of them, */
     uint32_t head;       /* and its head */
+    bool at_least;       /* the search became too long and was given up: there may be more */
 } masked_rows;
 
 fcp_code masked_rows_find(row_search *s, const mc_env *env, masked_rows *out); /* FCP_E_NO_MEMORY, FCP_E_INTERRUPTED */

@@ -117,7 +117,7 @@ static fcp_code emit_cell_later(cells *c, const box *cell, uint32_t row, uint32_
     return code == FCP_OK && c->open_count >= OPEN_MAX ? settle_open(c) : code;
 }
 
-static fcp_code emit_cells(walk *w, uint32_t row, const span *s) {
+static fcp_code emit_cells(walk *w, uint32_t row, const unit_span *s) {
     cells *c = w->c;
     box b = units_box(w, row, row + 1, s->first, s->end);
     uint64_t pairs, area;
@@ -147,7 +147,7 @@ fcp_code cells_add_entries(cells *c, uint32_t row, uint32_t col, uint32_t count,
 }
 
 /* Adds an entry for a piece pair whose pairs can be counted without making its shape (regions.c). */
-static fcp_code emit_sum(walk *w, uint32_t row, const span *s, const box *b, bool *out_counted) {
+static fcp_code emit_sum(walk *w, uint32_t row, const unit_span *s, const box *b, bool *out_counted) {
     cells *c = w->c;
     uint64_t pairs;
     fcp_code code = cells_box_pairs(c, b, s->program, &pairs, out_counted);
@@ -158,7 +158,7 @@ static fcp_code emit_sum(walk *w, uint32_t row, const span *s, const box *b, boo
     return cells_add_entries(c, row, s->first, 1, SHAPE_NONE + (uint32_t)c->sum_count++);
 }
 
-static fcp_code emit_pieces(walk *w, uint32_t row, const span *s) {
+static fcp_code emit_pieces(walk *w, uint32_t row, const unit_span *s) {
     cells *c = w->c;
     const uint64_t *cuts = w->cols.cuts;
     uint32_t q_length = (uint32_t)(w->rows.cuts[row + 1] - w->rows.cuts[row]), shape = FCP_NONE;
@@ -180,7 +180,7 @@ static fcp_code emit_pieces(walk *w, uint32_t row, const span *s) {
     return FCP_OK;
 }
 
-static fcp_code emit_stretch(walk *w, uint32_t row, const span *s) {
+static fcp_code emit_stretch(walk *w, uint32_t row, const unit_span *s) {
     const diagonal_row d = {.c = w->c, .b = units_box(w, row, row + 1, s->first, s->end), .program = s->program,
                             .unit = w->unit, .pieces = w->pieces, .number = s->number, .row = row, .col = s->first,
                             .r = (int64_t)row - s->row};
@@ -190,9 +190,9 @@ static fcp_code emit_stretch(walk *w, uint32_t row, const span *s) {
 /* --- splitting -------------------------------------------------------------------------------------------------- */
 
 /* Appends a span. If it and the last one of this level (spans from `base` on) are FULL, they are joined. */
-static fcp_code add_span(cells *c, size_t base, span s) {
+static fcp_code add_span(cells *c, size_t base, unit_span s) {
     if (s.kind == SPAN_FULL && c->span_count > base) {
-        span *last = &c->spans[c->span_count - 1];
+        unit_span *last = &c->spans[c->span_count - 1];
         if (last->kind == SPAN_FULL && last->end == s.first) {
             last->end = s.end;
             return FCP_OK;
@@ -205,7 +205,7 @@ static fcp_code add_span(cells *c, size_t base, span s) {
 
 /* Solves a span of cells whose program does not depend on q. It is one cell wide, unless the program does not depend on
  * k either (but on h, or on nothing). */
-static fcp_code solve_span(walk *w, size_t base, uint32_t row, span s) {
+static fcp_code solve_span(walk *w, size_t base, uint32_t row, unit_span s) {
     box b = units_box(w, row, row + 1, s.first, s.end), cell = units_box(w, row, row + 1, s.first, s.first + 1);
     uint64_t pairs;
     fcp_code code = cells_cell_pairs(w->c, &cell, s.program, &pairs);
@@ -225,8 +225,8 @@ static fcp_code refine_columns(walk *w, size_t base, uint32_t r0, uint32_t r1, u
     box_class cls;
     fcp_code code = cells_classify(c, &b, &p, &cls);
     if (code != FCP_OK || cls == BOX_NONE) return code;
-    if (cls == BOX_FULL) return add_span(c, base, (span){.first = c0, .end = c1, .kind = SPAN_FULL});
-    span s = {.first = c0, .end = c1, .program = p};
+    if (cls == BOX_FULL) return add_span(c, base, (unit_span){.first = c0, .end = c1, .kind = SPAN_FULL});
+    unit_span s = {.first = c0, .end = c1, .program = p};
     if (w->unit && p->diagonal && p->on_q && !p->loose && (r1 - r0 > 1 || c1 - c0 > 1)) {
         s.kind = SPAN_DIAGONAL;
         s.row = r0;
@@ -251,7 +251,7 @@ static fcp_code walk_rows(walk *w, uint32_t r0, uint32_t r1, size_t first, size_
     size_t base = c->span_count;
     fcp_code code = FCP_OK;
     for (size_t i = first; i < end && code == FCP_OK; i++) {
-        span s = c->spans[i];
+        unit_span s = c->spans[i];
         if (s.kind == SPAN_OPEN) code = refine_columns(w, base, r0, r1, s.first, s.end, s.program, depth);
         else code = add_span(c, base, s);
     }
@@ -261,13 +261,13 @@ static fcp_code walk_rows(walk *w, uint32_t r0, uint32_t r1, size_t first, size_
         for (uint32_t row = r0; row < r1 && code == FCP_OK; row++) {
             if (cells_stopped(c)) code = FCP_E_INTERRUPTED;
             for (size_t i = base; i < top && code == FCP_OK; i++) {
-                span s = c->spans[i];
+                unit_span s = c->spans[i];
                 if (s.kind == SPAN_DIAGONAL) code = emit_stretch(w, row, &s);
                 else code = w->pieces ? emit_pieces(w, row, &s) : emit_cells(w, row, &s);
             }
         }
     } else if (code == FCP_OK) {
-        span s = c->spans[open];
+        unit_span s = c->spans[open];
         box b = units_box(w, r0, r1, s.first, s.end);
         uint32_t middle = split_units(&w->rows, r0, r1, s.program->on_q ? s.program : NULL, &b, BOX_Q, depth);
         code = walk_rows(w, r0, middle, base, top, depth + 1);
@@ -284,7 +284,7 @@ static fcp_code walk_all(walk *w, const box_program *p) {
     size_t base = c->span_count;
     if (w->rows.count == 0 || w->cols.count == 0) return FCP_OK;
     if (!FCP_GROW(c->spans, c->span_room, base + 1)) return FCP_E_NO_MEMORY;
-    c->spans[c->span_count++] = (span){.first = 0, .end = w->cols.count, .program = p};
+    c->spans[c->span_count++] = (unit_span){.first = 0, .end = w->cols.count, .program = p};
     fcp_code code = walk_rows(w, 0, w->rows.count, base, base + 1, 0);
     c->span_count = base;
     return code;

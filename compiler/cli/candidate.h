@@ -6,7 +6,7 @@
 #include "compiler/simulate/simulate.h"
 #include "runtime/plan/plan_summary.h"
 
-/* What was predicted of a pass. */
+/* The prediction of one pass. */
 typedef struct candidate_pass {
     bool there;          /* does the plan have the pass? */
     sim_pass sim;        /* makespan, bounds, exposed times and bytes */
@@ -15,7 +15,7 @@ typedef struct candidate_pass {
     double least, most;  /* the range of makespans of the random runs, in seconds */
 } candidate_pass;
 
-/* What was predicted of a plan. */
+/* The prediction of one candidate. */
 typedef struct candidate {
     fcp_error error; /* why it could not be planned or predicted; code 0: it could */
     fcpc_diagnostics *diagnostics; /* of a candidate that could not be planned; the caller frees it */

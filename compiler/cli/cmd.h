@@ -235,16 +235,16 @@ typedef struct cmd_line {
 /* Reads the command line. --json and -q count even when the rest is wrong, so that the error is told as asked. */
 fcp_code cmd_parse(int argc, char **argv, cmd_line *out, fcp_error *err);
 void cmd_line_free(cmd_line *line);
-/* The value of a number option, or `fallback` when it is not given. */
+/* Reads an option whose value is a whole number from low to high; `fallback` if it is not given. */
 fcp_code cmd_number(const cmd_line *line, cmd_option option, uint64_t low, uint64_t high, uint64_t fallback,
                     uint64_t *out, fcp_error *err);
-/* What --fuse says; FCP_FUSE_STAGES if it is not there. */
+/* Reads --fuse; FCP_FUSE_STAGES if it is not given. */
 fcp_code cmd_fuse(const cmd_line *line, fcp_fuse *out, fcp_error *err);
 
-/* A position or length: a whole number, perhaps with K, M or G; `what` is its name in messages. */
+/* Reads a position or length: a whole number, perhaps with K, M or G. `what` is its name in messages. */
 fcp_code cmd_position(const char *what, const char *typed, uint64_t *out, fcp_error *err);
 
-/* A..B, half-open, of positions; B may be missing: 0. */
+/* Reads an option such as --rows A..B, a half-open range of positions. B may be missing: then *to is 0. */
 fcp_code cmd_range(const cmd_line *line, cmd_option option, uint64_t *from, uint64_t *to, fcp_error *err);
 
 /* Prints to stdout the help of everything, of a command, or one of the pages of cmd_generate.c, as help_topic says. */
@@ -296,25 +296,26 @@ fcp_code cmd_protect_layers(const cmd_line *line, const fcpc_program *program, f
  * *stop, which may be NULL, ends it (FCP_E_INTERRUPTED). */
 fcp_code cmd_plans_json(const cmd_input *input, const char *path, bool digest, const volatile int *stop, json *j,
                         fcp_error *err);
-/* Writes all plans of input; each is complete before the first gets its name. `regular`: to no pipe or device. */
+/* Writes the files of all plans. None gets its name before all are complete. `regular`: a pipe or device is an error.
+ */
 fcp_code cmd_write_plans(const cmd_input *input, const char *path, bool regular, fcp_error *err);
-/* Which mask of the program --layer says: its number from 1, or 0: all. */
+/* Reads --layer: the number of a mask, from 1; 0: all masks. */
 fcp_code cmd_choose_layer(const cmd_line *line, const fcpc_program *program, uint32_t *out, fcp_error *err);
 void cmd_input_free(cmd_input *input);
 /* How many plans the input has, and number i of them: one, unless it is a program with layers. */
 uint32_t cmd_plans(const cmd_input *input);
 fcp_plan *cmd_plan(const cmd_input *input, uint32_t i);
-/* What planning number i took. */
+/* How long the planning of plan number i took. */
 const fcpc_times *cmd_times(const cmd_input *input, uint32_t i);
-/* Of a program with layers, adds which plan number i is: "mask 2 of 2, 3 layers: window(w = 60)". Else nothing. */
+/* Adds a description of plan number i, if the program has layers: "mask 2 of 2, 3 layers: window(w = 60)". */
 fcp_code cmd_layer_text(const cmd_input *input, uint32_t i, text *out, fcp_error *err);
-/* The same as the members layers and mask of the open object. */
+/* Adds the same description as the members `layers` and `mask` of the open object. */
 fcp_code cmd_layer_json(const cmd_input *input, uint32_t i, json *j, fcp_error *err);
-/* What the file is called in diagnostics: "<stdin>" for "-". */
+/* The name of the file in diagnostics: "<stdin>" for "-". */
 const char *cmd_name(const cmd_line *line);
-/* The path by which it is opened: that of standard input for "-". */
+/* The path by which the file is opened: that of standard input for "-". */
 const char *cmd_path(const char *typed);
-/* The settings of the line, as the library takes them. */
+/* The options of the line in the structure that the library takes. */
 fcpc_options cmd_settings(const cmd_line *line);
 /* The limit of --max-seconds; 0: there is none. */
 fcp_code cmd_max_seconds(const cmd_line *line, double *out, fcp_error *err);
@@ -332,7 +333,7 @@ fcp_code cmd_protect_fields(const cmd_line *line, const fcp_plan *plan, fcp_erro
 void cmd_report(const cmd_line *line, cmd_input *input, const fcp_error *err);
 /* Prints the diagnostics of a program on stderr, with source lines and carets, but for those that have been. */
 void cmd_render(cmd_input *input);
-/* Makes *err the first error among diagnostics; of `code` alone when there is none. */
+/* Copies the first error among the diagnostics to *err; if there is none, *err gets the text of `code`. */
 void cmd_first_error(const fcpc_diagnostics *d, fcp_code code, fcp_error *err);
 /* Adds errors and warnings to an open object. "error": *err, unless err is NULL. "diagnostics": all errors and warnings
  * of `d` in the order in which they were found, and *err at the end if it is not one of them. "warnings": the warnings
@@ -340,9 +341,11 @@ void cmd_first_error(const fcpc_diagnostics *d, fcp_code code, fcp_error *err);
 void cmd_json_diagnostics(json *j, const fcpc_diagnostics *d, const fcp_error *err);
 /* Prints the object on stdout and frees it. */
 fcp_code cmd_json_print(json *j, fcp_error *err);
-/* The same, after it has ended the object with the diagnostics of `d`, which may be NULL. If `code` is an error, it
+/* Ends the object with the diagnostics of `d`, which may be NULL, prints it and frees it. If `code` is an error, it
  * only frees the object, and returns the error. */
 fcp_code cmd_json_finish(json *j, const fcpc_diagnostics *d, fcp_code code, fcp_error *err);
+/* Prints a text on stdout or stderr and frees it. If `code` is an error, it only frees the text, and returns `code`. */
+fcp_code cmd_text_print(text *t, FILE *to, fcp_code code, fcp_error *err);
 /* Flushes stdout; an error if anything written there was lost. */
 fcp_code cmd_flush(fcp_error *err);
 uint32_t cmd_width(void);       /* of the terminal that stdout is; else 80 */
@@ -367,7 +370,7 @@ fcp_code cmd_guard_file(void *context, const char *path, fcp_error *err);
 /* The file of the plan of layer number n, from 0, of -o a.plan: a.plan, a.2.plan, a.3.plan. The caller frees
  * it; NULL: no memory. */
 char *cmd_layer_path(const char *path, uint32_t n);
-/* E011, with the path and why: an errno value or FCP_NOT_REGULAR. */
+/* Makes the error E011 for a path. why: an errno value or FCP_NOT_REGULAR. */
 fcp_code cmd_cannot_write(const char *path, int why, fcp_error *err);
 
 /* A file that appears whole or not at all. Its bytes are written to a temporary file beside it, which cmd_file_commit

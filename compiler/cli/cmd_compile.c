@@ -126,10 +126,7 @@ static fcp_code print_json(const cmd_input *input, const char *path, fcp_error *
 static fcp_code print_tried(const cmd_input *input, fcp_error *err) {
     text tried = {0};
     auto_print(&input->tried, &tried);
-    fcp_code code = tried.failed ? fcp_fail(err, FCP_E_NO_MEMORY, "out of memory") : FCP_OK;
-    if (!code) fwrite(tried.at, 1, tried.size, stdout);
-    text_free(&tried);
-    return code ? code : cmd_flush(err);
+    return cmd_text_print(&tried, stdout, FCP_OK, err);
 }
 
 /* Makes malloc faster for a process that plans once. The kernel has to zero every page that it hands out, so memory
@@ -163,9 +160,7 @@ fcp_code cmd_compile(const cmd_line *line, cmd_input *input, fcp_error *err) {
     if (code == FCP_OK && !line->quiet) {
         text lines = {0};
         code = add_summary(line, input, path, &lines, err);
-        if (lines.failed) code = fcp_fail(err, FCP_E_NO_MEMORY, "out of memory");
-        if (!code) fwrite(lines.at, 1, lines.size, stderr);
-        text_free(&lines);
+        code = cmd_text_print(&lines, stderr, code, err);
     }
     if (code != FCP_OK) return code;
     if (line->json) return print_json(input, path, err);

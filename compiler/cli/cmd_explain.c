@@ -20,8 +20,8 @@ static bool is_call(const char *typed) {
            !ends_with(typed, ".plan") && !strpbrk(typed, "\n#{}");
 }
 
-/* Reads the text that is explained into input->bytes: a program, the program of a plan, or, of a mask's call such as
- * `causal`, a program with that mask. */
+/* Reads the text that is explained into input->bytes: that of a program file, or the program in a plan. For a mask's
+ * call such as `causal` it makes a program with that mask. */
 static fcp_code read_subject(const cmd_line *line, cmd_input *input, const char **out_name, fcp_error *err) {
     fcp_code code = FCP_OK;
     if (is_call(line->file)) {
@@ -41,10 +41,7 @@ static fcp_code read_subject(const cmd_line *line, cmd_input *input, const char 
 static fcp_code print_text(const explanation *o, const char *name, uint32_t width, fcp_error *err) {
     text out = {0};
     explain_text(o, name, width, cmd_colour(stdout), &out);
-    bool failed = out.failed;
-    if (!failed) fwrite(out.at, 1, out.size, stdout);
-    text_free(&out);
-    return failed ? fcp_fail(err, FCP_E_NO_MEMORY, "out of memory") : cmd_flush(err);
+    return cmd_text_print(&out, stdout, FCP_OK, err);
 }
 
 static fcp_code print_json(const explanation *o, const cmd_input *input, fcp_error *err) {

@@ -134,7 +134,8 @@ static void free_place(server *s, client *c) {
     s->count--;
 }
 
-/* Ends a connection. A request that is being planned is given up; its place is free when the pool gives it back. */
+/* Ends a connection. If a request of it is being planned, that is stopped, and the client's place is freed when the
+ * pool returns the job. */
 static void drop(server *s, client *c) {
     close(c->fd);
     c->fd = -1;

@@ -96,7 +96,7 @@ static fcp_code add_moves(json *j, const fcp_plan *plan, fcp_error *err) {
     return code == FCP_OK ? code : fcp_fail(err, code, "%s", fcp_code_text(code));
 }
 
-/* What is drawn of plan number i; its files are numbered where there are several. */
+/* Adds what is drawn of plan number i. If there are several plans, its files have its number. */
 static fcp_code plan_json(json *j, const cmd_line *line, const cmd_input *input, uint32_t i,
                           const fcpc_show_options *how, fcp_error *err) {
     const fcp_plan *plan = cmd_plan(input, i);

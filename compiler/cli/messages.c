@@ -32,6 +32,13 @@ const char *cmd_hex(const uint8_t digest[FCP_DIGEST_BYTES], char out[2 * FCP_DIG
     return out;
 }
 
+fcp_code cmd_text_print(text *t, FILE *to, fcp_code code, fcp_error *err) {
+    if (!code && t->failed) code = fcp_fail(err, FCP_E_NO_MEMORY, "out of memory");
+    if (!code && t->size) fwrite(t->at, 1, t->size, to);
+    text_free(t);
+    return code || to == stderr ? code : cmd_flush(err);
+}
+
 /* --- text --------------------------------------------------------------------------------------------------------- */
 
 /* Copies the first error among diagnostics to *err. False: there is none. */

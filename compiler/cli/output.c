@@ -86,7 +86,7 @@ fcp_code cmd_guard_file(void *context, const char *path, fcp_error *err) {
     return cmd_protect(context, path, "the program reads it", err);
 }
 
-/* Why no file can be made or replaced at the path, judged by its folder: 0, or an errno value. */
+/* Returns why no file can be made or replaced at the path, judging by its folder: an errno value; 0: one can. */
 static int folder_error(const char *path) {
     char *end, folder[PATH_MAX];
     const char *name;
@@ -98,7 +98,7 @@ static int folder_error(const char *path) {
     return why;
 }
 
-/* Why the path cannot be an output, whatever else the command line says; NULL: it can. */
+/* Returns why the path cannot be an output, whatever else the command line says; NULL: it can. */
 static const char *output_error(const char *path) {
     target t;
     int why = *path ? find_target(path, &t) : ENOENT;

@@ -13,7 +13,7 @@
 #include "runtime/plan/enum_names.h"
 #include "runtime/plan/head_ranges.h"
 
-/* How much a phase holds, over all heads at once. *out_paper: as the paper counts. */
+/* The memory of a phase over that of all heads at once. *out_paper: the same as UPipe's paper counts it. */
 static double part_of_all(const fcp_plan *plan, uint32_t phases, double *out_paper) {
     const fcp_problem *p = plan->problem;
     const uint32_t shared = p->heads / p->kv_heads, own = phases * p->range_kv * p->range_sub;

@@ -67,10 +67,10 @@ static const char *keep_text(explaining *x, text *t) {
     return copy ? copy : "";
 }
 
-/* Begins a step. Returns its number, or SIZE_MAX if it is not kept. */
-static size_t begin_step(explaining *x, const expr *e, uint32_t depth, explain_rule rule) {
+/* Begins a step, if steps are `told`. Returns its number, or SIZE_MAX if it is not kept. */
+static size_t begin_step(explaining *x, const expr *e, uint32_t depth, explain_rule rule, bool told) {
     explanation *o = x->out;
-    if (x->failed) return SIZE_MAX;
+    if (x->failed || !told) return SIZE_MAX;
     if (o->count == EXPLAIN_STEPS) {
         o->left_out++;
         return SIZE_MAX;
@@ -176,18 +176,15 @@ static known eval_chain(explaining *x, const expr *top, const scene *f, uint32_t
     while (e->a->kind == EXPR_BINARY && !e->a->parens &&
            words_op_precedence((expr_op)e->a->op) == words_op_precedence(kind))
         e = e->a;
-    size_t step = told ? begin_step(x, top, depth,
-                                    kind == OP_AND  ? EXPLAIN_AND
-                                    : kind == OP_OR ? EXPLAIN_OR
-                                                    : EXPLAIN_LEAF)
-                       : SIZE_MAX;
+    const explain_rule rule = kind == OP_AND ? EXPLAIN_AND : kind == OP_OR ? EXPLAIN_OR : EXPLAIN_LEAF;
+    size_t step = begin_step(x, top, depth, rule, told);
     text with = {0};
     known v = eval(x, e->a, f, depth + 1, told);
     if (!logic) print_known(x, &with, v);
     for (;; e = e->up) {
         if (logic && !done) done = v.kind == EXPLAIN_FAULT || (v.value != 0) == (kind == OP_OR);
         if (logic && done) {
-            if (told) begin_step(x, e->b, depth + 1, EXPLAIN_LEAF); /* it stays "not reached" */
+            begin_step(x, e->b, depth + 1, EXPLAIN_LEAF, told); /* it stays "not reached" */
         } else {
             known b = eval(x, e->b, f, depth + 1, told);
             if (!logic) {
@@ -205,7 +202,7 @@ static known eval_chain(explaining *x, const expr *top, const scene *f, uint32_t
 
 static known eval_unary(explaining *x, const expr *e, const scene *f, uint32_t depth, bool told) {
     bool is_not = e->op == OP_NOT;
-    size_t step = told ? begin_step(x, e, depth, is_not ? EXPLAIN_NOT : EXPLAIN_LEAF) : SIZE_MAX;
+    size_t step = begin_step(x, e, depth, is_not ? EXPLAIN_NOT : EXPLAIN_LEAF, told);
     known v = eval(x, e->a, f, depth + 1, told);
     text with = {0};
     if (!is_not) {
@@ -219,12 +216,12 @@ static known eval_unary(explaining *x, const expr *e, const scene *f, uint32_t d
 }
 
 static known eval_if(explaining *x, const expr *e, const scene *f, uint32_t depth, bool told) {
-    size_t step = told ? begin_step(x, e, depth, EXPLAIN_IF) : SIZE_MAX;
+    size_t step = begin_step(x, e, depth, EXPLAIN_IF, told);
     known c = eval(x, e->a, f, depth + 1, told), v = fault();
     if (c.kind == EXPLAIN_CONDITION) {
-        if (!c.value && told) begin_step(x, e->b, depth + 1, EXPLAIN_LEAF);
+        if (!c.value) begin_step(x, e->b, depth + 1, EXPLAIN_LEAF, told);
         v = eval(x, c.value ? e->b : e->c, f, depth + 1, told);
-        if (c.value && told) begin_step(x, e->c, depth + 1, EXPLAIN_LEAF);
+        if (c.value) begin_step(x, e->c, depth + 1, EXPLAIN_LEAF, told);
         /* a whole number becomes real if the other branch is */
         if (f->m->score && v.kind == EXPLAIN_NUMBER &&
             eval(x, c.value ? e->c : e->b, f, depth, false).kind == EXPLAIN_REAL)
@@ -257,7 +254,7 @@ static known extreme(bool least, known a, known b) {
 
 static known eval_builtin(explaining *x, const expr *e, const scene *f, uint32_t depth, bool told) {
     if (e->index == BUILTIN_RUN) return eval_run(x, e, f, depth, told);
-    size_t step = told ? begin_step(x, e, depth, EXPLAIN_LEAF) : SIZE_MAX;
+    size_t step = begin_step(x, e, depth, EXPLAIN_LEAF, told);
     known v = {EXPLAIN_UNREACHED, 0};
     text with = {0};
     text_printf(&with, "%s(", e->name);
@@ -278,13 +275,13 @@ static known eval_builtin(explaining *x, const expr *e, const scene *f, uint32_t
 }
 
 static known eval_rect(explaining *x, const expr *e, const scene *f, uint32_t depth, bool told) {
-    size_t step = told ? begin_step(x, e, depth, EXPLAIN_BODY) : SIZE_MAX;
+    size_t step = begin_step(x, e, depth, EXPLAIN_BODY, told);
     return end_step(x, step, eval(x, e->target, f, depth + 1, told), NULL);
 }
 
 /* Finds the slices that allow the pair; the step names the first and counts the others. */
 static known eval_slices(explaining *x, const expr *e, uint32_t depth, bool told) {
-    size_t step = told ? begin_step(x, e, depth, EXPLAIN_LEAF) : SIZE_MAX;
+    size_t step = begin_step(x, e, depth, EXPLAIN_LEAF, told);
     const slice_source *from = e->target;
     const slice *first = NULL;
     uint64_t others = 0;
@@ -309,13 +306,13 @@ static known eval_slices(explaining *x, const expr *e, uint32_t depth, bool told
 
 /* --- fields and tables -------------------------------------------------------------------------------------------- */
 
-/* An array, from where the explained sequence begins in it. */
+/* Binds an array to the explained sequence: the values of its tokens. */
 static mc_array bound_array(const program_array *a, const whereabouts *w) {
     const mc_env env = {.n = w->n, .q_first = w->q_first, .queries = w->queries};
     return fcp_array_part(&a->record, a->data, w->first, &env);
 }
 
-/* The same for a declared array, which is loaded if need be. */
+/* Binds an array of the program to the explained sequence, and loads it if it is not loaded yet. */
 static bool bind_array(explaining *x, uint32_t number_of, mc_array *out) {
     sema *s = x->s;
     if (!sema_load_array(s, number_of)) return false;
@@ -350,7 +347,7 @@ static known read_element(explaining *x, known a, known i, known j, text *with) 
 }
 
 static known eval_index(explaining *x, const expr *e, const scene *f, uint32_t depth, bool told) {
-    size_t step = told ? begin_step(x, e, depth, EXPLAIN_LEAF) : SIZE_MAX;
+    size_t step = begin_step(x, e, depth, EXPLAIN_LEAF, told);
     x->in_index++;
     known a = eval(x, e->a, f, depth + 1, false), i = eval(x, e->b, f, depth + 1, told);
     known j = e->c ? eval(x, e->c, f, depth + 1, told) : number(0);
@@ -361,7 +358,7 @@ static known eval_index(explaining *x, const expr *e, const scene *f, uint32_t d
 }
 
 static known eval_run(explaining *x, const expr *e, const scene *f, uint32_t depth, bool told) {
-    size_t step = told ? begin_step(x, e, depth, EXPLAIN_LEAF) : SIZE_MAX;
+    size_t step = begin_step(x, e, depth, EXPLAIN_LEAF, told);
     known a = eval(x, e->args->value, f, depth + 1, false), t = eval(x, e->args->next->value, f, depth + 1, told);
     text with = {0};
     uint32_t derived =
@@ -436,7 +433,7 @@ static void print_args(const explaining *x, text *t, const arg *params, const kn
 
 static known eval_definition(explaining *x, const expr *e, const scene *f, uint32_t depth, bool told) {
     const definition *d = e->target;
-    size_t step = told ? begin_step(x, e, depth, EXPLAIN_BODY) : SIZE_MAX;
+    size_t step = begin_step(x, e, depth, EXPLAIN_BODY, told);
     known *args = ARENA_NEW(x->s->scratch, known, d->param_count + 1);
     if (!args) {
         x->failed = true;
@@ -455,7 +452,7 @@ static known eval_definition(explaining *x, const expr *e, const scene *f, uint3
 
 static known eval_mask(explaining *x, const expr *e, const scene *f, uint32_t depth, bool told) {
     const mask *m = e->target;
-    size_t step = told ? begin_step(x, e, depth, EXPLAIN_BODY) : SIZE_MAX;
+    size_t step = begin_step(x, e, depth, EXPLAIN_BODY, told);
     arg **given = ARENA_NEW(x->s->scratch, arg *, m->param_count + 1);
     known *args = ARENA_NEW(x->s->scratch, known, m->param_count + 1);
     if (!given || !args || !sema_bind_args(x->s, m, e->kind == EXPR_CALL ? e->args : NULL, e->at, given)) {
@@ -504,7 +501,7 @@ static known eval(explaining *x, const expr *e, const scene *f, uint32_t depth, 
     }
     case EXPR_BOOL:
         v = condition(e->integer);
-        return end_step(x, told ? begin_step(x, e, depth, EXPLAIN_LEAF) : SIZE_MAX, v, NULL);
+        return end_step(x, begin_step(x, e, depth, EXPLAIN_LEAF, told), v, NULL);
     case EXPR_UNARY:
         return eval_unary(x, e, f, depth,
                           told && !(e->op == OP_NEG && (e->a->kind == EXPR_INT || e->a->kind == EXPR_FLOAT)));
@@ -518,7 +515,7 @@ static known eval(explaining *x, const expr *e, const scene *f, uint32_t depth, 
         case REF_PARAM:
         case REF_DEF_PARAM:
             v = e->ref == REF_PARAM ? f->args[e->index] : f->def_args[e->index];
-            return end_step(x, told ? begin_step(x, e, depth, EXPLAIN_LEAF) : SIZE_MAX, v, NULL);
+            return end_step(x, begin_step(x, e, depth, EXPLAIN_LEAF, told), v, NULL);
         case REF_ARRAY: return array(e->index);
         case REF_DEF: return eval_definition(x, e, f, depth, told);
         case REF_MASK:
@@ -568,7 +565,7 @@ static void because(explaining *x, size_t i) {
 
 /* --- the pair ----------------------------------------------------------------------------------------------------- */
 
-/* The environment of the mask code for the explained sequence. */
+/* Makes the environment in which the mask code is evaluated for the explained sequence. */
 static bool bind_program(const struct fcpc_program *p, const whereabouts *w, arena *scratch, mc_env *out) {
     mc_array *arrays = ARENA_NEW(scratch, mc_array, p->array_count + (size_t)1);
     if (!arrays) return false;
@@ -662,7 +659,7 @@ static fcp_code explain_mask(sema *s, void *context) {
     return FCP_E_INTERNAL;
 }
 
-/* The same; for a plan it also finds the rank that computes the pair, for which it searches all tiles. */
+/* Explains the mask and, for a plan, finds the rank that computes the pair, for which it searches all tiles. */
 static fcp_code explain_whole(sema *s, void *context) {
     explanation *o = context;
     fcp_code code = explain_mask(s, o);

@@ -1,4 +1,4 @@
-/* front.h: parses a program and hands out its syntax trees, which compiler/explain needs. */
+/* front.h: parses a program, and lets a caller read its syntax trees before they are freed: compiler/explain does. */
 #ifndef FCPC_FRONT_H
 #define FCPC_FRONT_H
 #include "compiler/sema/sema.h"

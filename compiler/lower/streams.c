@@ -34,6 +34,12 @@
 #include "compiler/base/group.h"
 #include "compiler/lower/lower.h"
 
+/* The transfers of a rank in a pass. */
+typedef struct rank_transfers {
+    uint32_t begin, copies, sides, copies_out; /* the first; how many: copies in, sends and receives, copies out */
+    uint32_t leaves_first, leaves_end;         /* Q leaves only from home slots leaves_first to leaves_end - 1 */
+} rank_transfers;
+
 /* Writes the streams of one pass. */
 typedef struct emitter {
     planning *x;
@@ -45,13 +51,11 @@ typedef struct emitter {
     fcp_instr *comm;   /* the communication queue of a rank, until its computing queue is complete */
     size_t comm_room;
     fcp_stream *streams; /* of the pass; `first` counts from its first instruction */
-    /* per rank: its first transfer; how many it has: copies in, sends and receives, copies out */
-    uint32_t *begin, *copies, *sides, *copies_out;
+    rank_transfers *ranks;
     uint32_t *at;                    /* per rank: the next free transfer */
     uint32_t *side_of;               /* per transfer of a round: SIDE_ROUND * round + SIDE_* */
     uint32_t *reduce_start, *reduce; /* per rank: the hops whose returns it adds up, in order */
-    uint32_t *leaves_first, *leaves_end; /* per rank: Q leaves from home slots leaves_first to leaves_end - 1 only */
-    uint32_t *final_start, *final; /* per rank: the Q blocks that need a FINISH, or a ROUND of dQ, by stage */
+    uint32_t *final_start, *final;   /* per rank: the Q blocks that need a FINISH, or a ROUND of dQ, by stage */
 } emitter;
 
 struct lower_streams {
@@ -109,7 +113,7 @@ enum { SIDE_RECEIVES = 1, SIDE_PARTIAL = 2, SIDE_COMES_HOME = 4, SIDE_RESULT = 8
 
 /* Writes the two transfers of a move, that of its sender and that of its receiver. */
 static inline void write_sides(fcp_transfer *transfers, uint32_t *side_of, uint32_t send, uint32_t receive,
-                             const move *m, const uint32_t *home) {
+                               const move *m, const uint32_t *home) {
     static const uint8_t sends[FCP_CLASSES] = {[FCP_STATE] = SIDE_RESULT,
                                                [FCP_O] = SIDE_RESULT,
                                                [FCP_DKV] = SIDE_RESULT,
@@ -137,20 +141,20 @@ static fcp_code pass_transfers(emitter *e, const pass_schedule *ps) {
     const fcp_pass pass = e->pass;
     const reshuffle *moved = x->reshuffle;
     uint32_t ranks = x->problem->ranks;
-    memset(e->copies, 0, ranks * sizeof *e->copies);
-    memset(e->copies_out, 0, ranks * sizeof *e->copies_out);
-    memset(e->sides, 0, ranks * sizeof *e->sides);
     for (uint32_t i = 0; i < moved->count; i++) {
         const bundle *b = &moved->bundles[i];
         if (b->caller != b->home) continue;
-        e->copies[b->home]++;
-        e->copies_out[b->home] += pass == FCP_BACKWARD || b->side != FCP_KEYS; /* keys have no results forward */
+        e->ranks[b->home].copies++;
+        e->ranks[b->home].copies_out += pass == FCP_BACKWARD || b->side != FCP_KEYS; /* keys have no results forward */
     }
-    for (uint32_t i = 0; i < ps->move_count; i++) e->sides[ps->moves[i].src]++, e->sides[ps->moves[i].dst]++;
+    for (uint32_t i = 0; i < ps->move_count; i++) {
+        e->ranks[ps->moves[i].src].sides++;
+        e->ranks[ps->moves[i].dst].sides++;
+    }
     for (uint32_t r = 0; r < ranks; r++) {
-        e->begin[r] = e->at[r] = e->transfer_count;
-        e->transfer_count += e->copies[r] + e->sides[r] + e->copies_out[r];
-        e->copies_out[r] = 0; /* counted again below */
+        e->ranks[r].begin = e->at[r] = e->transfer_count;
+        e->transfer_count += e->ranks[r].copies + e->ranks[r].sides + e->ranks[r].copies_out;
+        e->ranks[r].copies_out = 0; /* counted again below */
     }
     for (uint32_t i = 0; i < moved->count; i++) {
         const bundle *b = &moved->bundles[i];
@@ -162,7 +166,7 @@ static fcp_code pass_transfers(emitter *e, const pass_schedule *ps) {
         if (pass == FCP_FORWARD && b->side == FCP_KEYS) continue;
         copy.cls = FCP_OUT;
         copy.dir = FCP_RECV;
-        e->transfers[e->begin[r] + e->copies[r] + e->sides[r] + e->copies_out[r]++] = copy;
+        e->transfers[e->ranks[r].begin + e->ranks[r].copies + e->ranks[r].sides + e->ranks[r].copies_out++] = copy;
     }
     uint32_t *at = e->at, *side_of = e->side_of;
     fcp_transfer *transfers = e->transfers;
@@ -266,8 +270,8 @@ typedef struct rank_emitter {
     /* the newest launch that received what tiles read, received partial results, sent results, received whole
      * results */
     reach received, partials, sent_result, came_home;
-    uint32_t delta;                 /* how far the compute queue must be before Q leaves home */
-    uint32_t *computed;             /* per stage: how many instructions the compute queue has after it */
+    uint32_t delta;     /* how far the compute queue must be before Q leaves home */
+    uint32_t *computed; /* per stage: how many instructions the compute queue has after it */
 } rank_emitter;
 
 /* Launches the rank's transfers in the rounds of a stage: in rounds of kind OUT, or in all others. Each launch waits
@@ -375,8 +379,8 @@ static void emit_delta(rank_emitter *x) {
     const traffic *t = l->traffic;
     uint32_t homes = l->slots->homes[x->rank], first = homes, end = 0;
     if (t->tile_q) {
-        first = x->e->leaves_first[x->rank];
-        end = x->e->leaves_end[x->rank];
+        first = x->e->ranks[x->rank].leaves_first;
+        end = x->e->ranks[x->rank].leaves_end;
     }
     if (end) {
         push(&x->compute, (fcp_instr){.op = FCP_OP_DELTA, .a = first, .b = end - first});
@@ -391,8 +395,8 @@ static void emit_delta(rank_emitter *x) {
 static void emit_rank(rank_emitter *x) {
     emitter *e = x->e;
     uint32_t stages = x->ps->stages, buffers = e->x->program->buffers, after = e->x->schedule->after;
-    uint32_t copies = e->copies[x->rank], copies_out = e->copies_out[x->rank], first = e->begin[x->rank];
-    if (copies) push(&x->compute, (fcp_instr){.op = FCP_OP_COPY, .a = first, .b = copies});
+    const rank_transfers *own = &e->ranks[x->rank];
+    if (own->copies) push(&x->compute, (fcp_instr){.op = FCP_OP_COPY, .a = own->begin, .b = own->copies});
     uint32_t copied = x->compute.count;
     launch_stage(x, 0, false, 0, 0); /* IN */
     if (x->pass == FCP_FORWARD && x->comm.count) attend(x, 0, true);
@@ -411,10 +415,10 @@ static void emit_rank(rank_emitter *x) {
     }
     if (stages > 1) launch_stage(x, stages - 1, true, x->computed[stages - 2], 0);
     launch_stage(x, stages, true, x->computed[stages - 1], 0);
-    if (copies_out) {
+    if (own->copies_out) {
         wait_for_moves(&x->compute, stages, x->came_home);
-        push(&x->compute,
-             (fcp_instr){.op = FCP_OP_COPY, .stage = stages, .a = first + copies + e->sides[x->rank], .b = copies_out});
+        const uint32_t first = own->begin + own->copies + own->sides;
+        push(&x->compute, (fcp_instr){.op = FCP_OP_COPY, .stage = stages, .a = first, .b = own->copies_out});
     }
 }
 
@@ -429,8 +433,8 @@ static fcp_code emit_ranks(emitter *e) {
     for (uint32_t r = 0; r < ranks; r++) {
         if (planning_stopped_at(l, r * 16)) return FCP_E_INTERRUPTED;
         x.rank = r;
-        x.side = e->begin[r] + e->copies[r];
-        x.side_end = x.side + e->sides[r];
+        x.side = e->ranks[r].begin + e->ranks[r].copies;
+        x.side_end = x.side + e->ranks[r].sides;
         x.visit = l->schedule->rank_visit[r];
         x.visit_end = l->schedule->rank_visit[r + 1];
         x.reduce = e->reduce_start[r];
@@ -438,7 +442,7 @@ static fcp_code emit_ranks(emitter *e) {
         x.final = e->final_start[r];
         x.final_end = e->final_start[r + 1];
         /* a wait before each launch at most; a wait before each attend and first reduce of a stage at most */
-        uint32_t room = 2 * e->sides[r];
+        uint32_t room = 2 * e->ranks[r].sides;
         if (e->comm_room < room && !(e->comm = ARENA_NEW(&l->scratch, fcp_instr, e->comm_room = 2 * (size_t)room)))
             return FCP_E_NO_MEMORY;
         x.compute = (queue){.instr = e->instrs + e->instr_count};
@@ -459,18 +463,14 @@ static fcp_code emit_ranks(emitter *e) {
 /* Gets what is needed if tiles run away from home; and finds the home slots from which Q leaves. */
 static fcp_code open_away(emitter *e) {
     const traffic *t = e->x->traffic;
-    arena *scratch = &e->x->scratch;
-    uint32_t ranks = e->x->problem->ranks;
-    e->final = ARENA_NEW(scratch, uint32_t, e->x->problem->block_count + (size_t)1);
-    e->leaves_first = ARENA_NEW(scratch, uint32_t, ranks);
-    e->leaves_end = ARENA_ZNEW(scratch, uint32_t, ranks);
-    if (!e->final || !e->leaves_first || !e->leaves_end) return FCP_E_NO_MEMORY;
-    memset(e->leaves_first, 0xff, ranks * sizeof *e->leaves_first);
+    e->final = ARENA_NEW(&e->x->scratch, uint32_t, e->x->problem->block_count + (size_t)1);
+    if (!e->final) return FCP_E_NO_MEMORY;
+    for (uint32_t r = 0; r < e->x->problem->ranks; r++) e->ranks[r].leaves_first = FCP_NONE;
     for (uint32_t f = t->keys; f < t->count; f++) {
         uint32_t r = t->hops[f].src, slot = e->x->slots->home_slot[t->hops[f].block];
         if (t->hops[f].parent != FCP_NONE) continue;
-        if (slot < e->leaves_first[r]) e->leaves_first[r] = slot;
-        if (slot >= e->leaves_end[r]) e->leaves_end[r] = slot + 1;
+        if (slot < e->ranks[r].leaves_first) e->ranks[r].leaves_first = slot;
+        if (slot >= e->ranks[r].leaves_end) e->ranks[r].leaves_end = slot + 1;
     }
     return FCP_OK;
 }
@@ -479,17 +479,12 @@ static fcp_code open_pass(emitter *e) {
     const planning *x = e->x;
     arena *scratch = &e->x->scratch;
     uint32_t ranks = x->problem->ranks;
-    e->begin = ARENA_NEW(scratch, uint32_t, ranks);
-    e->copies = ARENA_NEW(scratch, uint32_t, ranks);
-    e->copies_out = ARENA_NEW(scratch, uint32_t, ranks);
-    e->sides = ARENA_NEW(scratch, uint32_t, ranks);
+    e->ranks = ARENA_ZNEW(scratch, rank_transfers, ranks);
     e->at = ARENA_NEW(scratch, uint32_t, ranks);
     e->reduce_start = ARENA_ZNEW(scratch, uint32_t, ranks + (size_t)1);
     e->reduce = ARENA_NEW(scratch, uint32_t, x->traffic->count + (size_t)1);
     e->final_start = ARENA_ZNEW(scratch, uint32_t, ranks + (size_t)2);
-    if (!e->begin || !e->copies || !e->copies_out || !e->sides || !e->at || !e->reduce_start || !e->reduce ||
-        !e->final_start)
-        return FCP_E_NO_MEMORY;
+    if (!e->ranks || !e->at || !e->reduce_start || !e->reduce || !e->final_start) return FCP_E_NO_MEMORY;
     return x->traffic->tile_q ? open_away(e) : FCP_OK;
 }
 

@@ -222,7 +222,7 @@ static void add_ranks(json *j, const show_model *m, uint32_t per) {
     json_end(j);
 }
 
-/* Times are picoseconds throughout. */
+/* Adds what is predicted of a pass. All times are picoseconds. */
 static void add_pass(json *j, const fcp_plan *plan, int pass, const sim_pass *x, uint32_t per) {
     const uint32_t ranks = plan->problem->ranks;
     json_string(j, "pass", fcp_pass_names[pass]);

@@ -15,13 +15,13 @@ typedef struct given {
     uint32_t blocks, tiles;
 } given;
 
-/* Copies the pieces and blocks of a problem, without what later passes have noted in them. *to has no more than the
- * count of its sequences. False: out of memory. */
+/* Copies the pieces and blocks of a problem into *to, which has only its number of sequences. What later passes have
+ * noted in the blocks is left out. False: out of memory. */
 bool given_copy_cut(const problem *from, arena *a, problem *to);
 /* `by`, with the blocks of `cut`. */
 given given_blocks(const strategy *by, const problem *cut);
 /* The same, and with these homes of them. Work moves off ranks that have too much of it, if that pays. */
 given given_homes(const strategy *by, const problem *cut, const uint32_t *home);
-/* `by`, with a home for each of so many blocks, and a rank for each of so many tiles; exec = NULL: tiles run at home. */
+/* `by`, with homes of so many blocks, and ranks that compute so many tiles; exec = NULL: tiles run at home. */
 given given_placement(const strategy *by, const uint32_t *home, uint32_t blocks, const uint32_t *exec, uint32_t tiles);
 #endif

@@ -2,8 +2,7 @@
  *
  * Requires: x->others, and blocks that have been divided for the mask at hand.
  * Gives: blocks that are divided for the other masks as well; x->other_work, the work of each block under each mask;
- * and
- *     homes that are balanced under all masks.
+ *     and homes that are balanced under all masks.
  * Cost: finding the tiles of each other mask twice.
  *
  * Only fcp and dcp need this (strategy_facts.serves_all_masks). The homes of other strategies are the caller's, or do
@@ -44,8 +43,8 @@ typedef struct under {
 } under;
 
 static fcp_code open_under(planning *x, uint32_t mask, under *out) {
-    static pass_function *const steps[] = {bind_lengths,       problem_check_slices, bind_batch,   problem_check_time,
-                                  problem_open,       strategy_cut,         problem_tiles};
+    static pass_function *const steps[] = {bind_lengths, problem_check_slices, bind_batch,   problem_check_time,
+                                           problem_open, strategy_cut,         problem_tiles};
     *out = (under){.settings = masks_with_settings(masks_program(x->others->program, mask), x->program),
                    .by = given_blocks(strategy_of(x), x->problem)};
     out->settings.block = x->block;
@@ -135,7 +134,8 @@ fcp_code masks_balance(planning *x, const place_input *in, uint32_t *home) {
     if (!cap || !load || !other) return FCP_E_NO_MEMORY;
     memcpy(other, home, p->block_count * sizeof *home);
     const uint64_t most = most_of(p, work[0], home, load);
-    for (uint32_t i = 0; i < masks; i++) least += (unsigned __int128)layers_with(x, i) * most_of(p, work[i], home, load);
+    for (uint32_t i = 0; i < masks; i++)
+        least += (unsigned __int128)layers_with(x, i) * most_of(p, work[i], home, load);
     for (size_t k = 0; k < sizeof percent / sizeof *percent; k++) {
         unsigned __int128 sum = 0;
         for (uint32_t i = 0; i < masks; i++)
@@ -143,7 +143,8 @@ fcp_code masks_balance(planning *x, const place_input *in, uint32_t *home) {
         if (cap[0] < most) cap[0] = most;
         fcp_code code = place_for_masks(in, &(place_masks){masks, work, cap}, &x->scratch, other);
         if (code) return code;
-        for (uint32_t i = 0; i < masks; i++) sum += (unsigned __int128)layers_with(x, i) * most_of(p, work[i], other, load);
+        for (uint32_t i = 0; i < masks; i++)
+            sum += (unsigned __int128)layers_with(x, i) * most_of(p, work[i], other, load);
         if (sum >= least) continue;
         least = sum;
         memcpy(home, other, p->block_count * sizeof *home);

@@ -1,7 +1,8 @@
 /* strategy_table.c: the functions of each strategy, and the passes that call them: they cut, divide and place blocks.
  *
- * Requires: for each pass what pass_list.c runs before it.
- * Gives: the blocks of x->problem; x->placement; and for who asks, the bytes that the strategy moves at least.
+ * Requires: what earlier passes have made (pass_list.c).
+ * Gives: the blocks of x->problem, and x->placement.
+ * Cost: that of the strategy.
  */
 #include "compiler/passes/strategy_table.h"
 
@@ -118,8 +119,9 @@ static bool moves(const problem *p, const uint32_t *home, const uint32_t *exec) 
 /* May ranks send and receive for others of their node? Where homes are chosen for few bytes, that would add some. */
 static bool spreads(const planning *x) { return strategy_of(x)->in_place && !saves_bytes(x); }
 
-/* Who shares heads has phases, and ways of its own between groups. Where another strategy divides the batch among
- * groups and all heads are computed at once, nothing waits for a phase. */
+/* Where ranks share heads: blocks leave home phase by phase, and groups send to each other in ways of their own. If
+ * another strategy divides the batch among groups, and all heads are computed at once, there is one phase, and nothing
+ * waits. */
 static void share_heads(const planning *x, placement *made) {
     const struct fcpc_program *g = x->program;
     const bool groups = program_has_groups(g);
@@ -129,9 +131,9 @@ static void share_heads(const planning *x, placement *made) {
     made->relay = false;
 }
 
-/* May nodes and ranks be renumbered, so that more of the traffic stays on rails? Not if homes are given. The numbering
- * follows the traffic under one mask. So with `layers` it is left alone, too, where each mask is planned by itself and
- * all have the homes of ring or zigzag (compiler/shared_homes.c). */
+/* May nodes and ranks be renumbered, so that more bytes travel on rails, that is between ranks of equal number in their
+ * nodes? Not if homes are given. The numbering follows the traffic under one mask. So with `layers` it is left alone as
+ * well if each mask is planned by itself, and all have the homes of ring or zigzag (compiler/shared_homes.c). */
 static bool may_rename(const planning *x) {
     const strategy *by = strategy_of(x);
     const struct fcpc_program *g = x->program;

@@ -12,7 +12,8 @@
 void planning_begin(planning *x, const struct fcpc_program *program, const fcpc_batch *batch, const volatile int *stop,
                     diags *d) {
     *x = (planning){.program = program, .batch = batch, .stop = stop, .d = d, .shift = program_attach(program, d),
-                    .block = program_block(program), .coalesce = program->coalesce, .times.parse = program->parse_seconds};
+                    .block = program_block(program), .coalesce = program->coalesce,
+                    .times.parse = program->parse_seconds};
     x->memory = workspace_take(program->workspace, WORKSPACE_PLAN);
     x->work = workspace_take(program->workspace, WORKSPACE_WORK);
     x->scratch = workspace_take(program->workspace, WORKSPACE_SCRATCH);

@@ -114,15 +114,20 @@ static fcp_code report(planning *x, const stretch *g, fcp_code code, uint32_t he
     return code;
 }
 
-/* Divides the sequences from `first` on: about half of the work is in those before the returned one. */
-static uint32_t middle(const problem *p, uint32_t first) {
+/* Divides the sequences from `first` on: about half of the work is in those before the returned one. by_length: the
+ * work is estimated from lengths, and not from the pieces. */
+static uint32_t middle(const problem *p, uint32_t first, bool by_length) {
     uint64_t all = 0, before = 0;
     for (int turn = 0; turn < 2; turn++)
         for (uint32_t s = first; s < p->sequences; s++) {
-            uint64_t rows = p->piece_start[FCP_QUERIES][s + 1] - p->piece_start[FCP_QUERIES][s];
-            uint64_t cost = rows * (p->piece_start[FCP_KEYS][s + 1] - p->piece_start[FCP_KEYS][s] + (uint64_t)ROW_COST);
-            if (!turn) all += cost;
-            else if ((before += cost) >= all / 2) return s + 1;
+            uint64_t rows = p->lengths[s] / PIECE_KEYS + 1, columns = rows;
+            if (!by_length) {
+                rows = p->piece_start[FCP_QUERIES][s + 1] - p->piece_start[FCP_QUERIES][s];
+                columns = p->piece_start[FCP_KEYS][s + 1] - p->piece_start[FCP_KEYS][s];
+            }
+            const uint64_t work = rows * (columns + ROW_COST);
+            if (!turn) all += work;
+            else if ((before += work) >= all / 2) return s + 1;
         }
     return p->sequences;
 }
@@ -182,7 +187,7 @@ static fcp_code classify_both(planning *x, raw_parts *raw, uint32_t first) {
     fcp_code code = problem_open_second(x, &other);
     if (code) return code;
     cells_get_stats(other, &before);
-    uint32_t cut = x->kept ? problem_second(x->problem) : middle(x->problem, first);
+    uint32_t cut = x->kept ? problem_second(x->problem) : middle(x->problem, first, false);
     if (cut < first) cut = first;
     stretch a = {.of = x->cells, .first = first, .end = cut, .raw = raw};
     stretch b = {.of = other, .first = cut, .end = x->problem->sequences, .raw = &later};
@@ -461,16 +466,9 @@ fcp_code problem_open_second(planning *x, cells **out) {
 }
 
 uint32_t problem_second(const problem *p) {
-    uint64_t keys = 0, all = 0, before = 0;
-    for (int turn = 0; turn < 2; turn++) {
-        for (uint32_t s = 0; s < p->sequences; s++) {
-            const uint64_t pieces = p->lengths[s] / PIECE_KEYS + 1, cost = pieces * (pieces + ROW_COST);
-            if (!turn) all += cost, keys += p->lengths[s];
-            else if ((before += cost) >= all / 2) return s + 1;
-        }
-        if (keys < KEYS_FOR_TWO) break;
-    }
-    return p->sequences;
+    uint64_t keys = 0;
+    for (uint32_t s = 0; s < p->sequences; s++) keys += p->lengths[s];
+    return keys < KEYS_FOR_TWO ? p->sequences : middle(p, 0, true);
 }
 
 /* The same for the mask of one class of heads. */

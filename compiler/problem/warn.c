@@ -3,7 +3,7 @@
  *
  * Requires: a problem with its tiles, so that the mask is known to fault for no pair.
  * Gives: warnings. Each says what is the case, where, and what follows from it.
- * Cost: O(sequences). Queries that see no key: see cells/masked_rows.c, which does not know all masks. Symmetry: a few
+ * Cost: O(sequences). Queries that see no key: see cells/masked_rows.c. Symmetry: a few
  *     pairs, which nearly always show that a mask is not symmetric; otherwise the mask is counted together with its
  *     mirror image.
  */
@@ -96,7 +96,7 @@ static bool warn_extremes(const batch *b) {
 
 /* How many queries of the whole batch see no key. */
 typedef struct masked_batch {
-    bool unknown;        /* of a sequence it was not known: it and those after it are not counted */
+    bool at_least;       /* the search of a sequence was given up; those after it are not counted */
     uint64_t rows, sequences;
     uint32_t s;          /* the sequence of the example, */
     masked_rows example; /* which is a stretch of its rows */
@@ -116,7 +116,7 @@ static fcp_code count_masked(batch *b, mc_code mask, masked_batch *out) {
     const bool settled = masked_rows_never(search);
     if (code == FCP_OK && (!settled || b->problem->split)) {
         code = list_kinds(b);
-        for (uint32_t i = 0; i < b->unlike && code == FCP_OK && !out->unknown; i++) {
+        for (uint32_t i = 0; i < b->unlike && code == FCP_OK && !out->at_least; i++) {
             if (planning_stopped(b->x)) {
                 code = FCP_E_INTERRUPTED;
                 break;
@@ -126,7 +126,7 @@ static fcp_code count_masked(batch *b, mc_code mask, masked_batch *out) {
             env = problem_env(b->problem, b->example[i]);
             if (i || b->example[i] != b->first) code = masked_rows_find(search, &env, &r);
             if (code != FCP_OK) break;
-            out->unknown |= !r.known;
+            out->at_least = r.at_least;
             if (!r.rows) continue;
             if (!out->rows) out->example = r, out->s = b->example[i];
             out->rows += r.rows * b->times[i];
@@ -157,7 +157,7 @@ static fcp_code warn_masked(batch *b, masked_batch *found) {
     if (by_head) snprintf(head, sizeof head, ", h = %" PRIu32, example.head);
     diag_warning(b->d, place(b, g->at[AT_MASK]),
                  "%s: %s%" PRIu64 " %s of %" PRIu64 " sequence%s see%s no key: %s%s%s of sequence %" PRIu32 " (%s)",
-                 g->mask_name, found->unknown ? "at least " : "", rows,
+                 g->mask_name, found->at_least ? "at least " : "", rows,
                  by_head     ? "rows (query and head)"
                  : rows == 1 ? "query"
                              : "queries",
@@ -177,7 +177,7 @@ static fcp_code warn_masked(batch *b, masked_batch *found) {
  * the number of keys. known: the queries that see no key, which have no logits. */
 static fcp_code warn_far(const batch *b, const masked_batch *known) {
     const struct fcpc_program *g = b->program;
-    if (!g->passes[FCP_BACKWARD] || known->unknown) return FCP_OK; /* nobody reads LSE; or who has one? */
+    if (!g->passes[FCP_BACKWARD] || known->at_least) return FCP_OK; /* nobody reads LSE; or not all that have none are known */
     far_score far;
     masked_batch found = {.rows = 0};
     fcp_code code = far_find(g, &far);
@@ -197,7 +197,7 @@ static fcp_code warn_far(const batch *b, const masked_batch *known) {
     diag_warning(b->d, place(b, g->score_spans[far.constant]),
                  "a constant of %.3g moves all logits of %s%" PRIu64 " %s: float32 has no room beside it for the "
                  "logarithm of how many keys they see",
-                 far.value, found.unknown ? "at least " : "", rows,
+                 far.value, found.at_least ? "at least " : "", rows,
                  by_head     ? rows == 1 ? "row (query and head)" : "rows (query and head)"
                  : rows == 1 ? "query"
                              : "queries");

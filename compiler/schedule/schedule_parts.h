@@ -7,9 +7,9 @@
 
 /* How much of each stage is taken. A line is one direction of a rank's wire on one fabric. */
 typedef struct occupancy {
-    uint8_t *units;      /* [line * width + stage] */
-    uint32_t *size;      /* the same of lines over net, [line / FCP_FABRICS * width + stage]: of these units together */
-    uint32_t *full;      /* per line: the stages before this one have no room at all */
+    uint8_t *units; /* [line * width + stage] */
+    uint32_t *size; /* the same of lines over net, [line / FCP_FABRICS * width + stage]: of these units together */
+    uint32_t *full; /* per line: the stages before this one have no room at all */
     uint32_t lines, width;
     uint32_t units_most[FCP_FABRICS]; /* in a stage */
     uint32_t size_most;               /* over net */
@@ -65,6 +65,15 @@ typedef struct builder {
     bool *near_first;      /* per rank: near.c; NULL: none */
     uint32_t *phase_start; /* per phase: its first stage; NULL: there are no phases */
 } builder;
+
+/* The builder for one of two threads, which has arenas of its own. */
+static inline builder builder_of(const builder *b, planning *x) {
+    builder own = *b;
+    own.x = x;
+    own.work = &x->work;
+    own.scratch = &x->scratch;
+    return own;
+}
 
 /* Tiles of one Q block that run at one rank: numbers `first` to `end` - 1 of rank_rows.tiles. */
 typedef struct row {

@@ -53,9 +53,7 @@ static fcp_code colour_independent(const builder *b, fcp_fabric fabric, uint32_t
 }
 
 static fcp_code colour_on(planning *x, const builder *of, fcp_fabric fabric) {
-    builder b = *of;
-    b.x = x;
-    b.scratch = &x->scratch;
+    const builder b = builder_of(of, x);
     return colour_independent(&b, fabric, &b.out->independent[fabric]);
 }
 static fcp_code colour_net(planning *x, void *given) { return colour_on(x, given, FCP_NET); }

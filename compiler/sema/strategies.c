@@ -36,29 +36,29 @@ static const char *const bases[CAD_BASE_COUNT] = {CAD_BASES(X)};
 #define IN(member) offsetof(struct fcpc_program, member)
 const strategy_param strategy_params[STRATEGY_PARAMS] = {
     /* who shares heads has stages for what travels together */
-    {"coalesce", ALL & ~(OF(ULYSSES) | OF(UPIPE) | OF(DCP)), PARAM_COUNT, 1, 64, 16, IN(coalesce), NULL},
-    {"coalesce", OF(DCP), PARAM_COUNT, 1, 64, 0, IN(coalesce), divided},
-    {"buffers", ALL & ~OF(UPIPE), PARAM_COUNT, 1, 8, 3, IN(buffers), NULL},
+    {"coalesce", ALL & ~(OF(ULYSSES) | OF(UPIPE) | OF(DCP)), PARAM_COUNT, 1, 64, 16, IN(coalesce), NULL, true},
+    {"coalesce", OF(DCP), PARAM_COUNT, 1, 64, 0, IN(coalesce), divided, true},
+    {"buffers", ALL & ~OF(UPIPE), PARAM_COUNT, 1, 8, 3, IN(buffers), NULL, true},
     /* more would keep the slots of more than one phase */
-    {"buffers", OF(UPIPE), PARAM_COUNT, 1, 8, 1, IN(buffers), NULL},
+    {"buffers", OF(UPIPE), PARAM_COUNT, 1, 8, 1, IN(buffers), NULL, true},
     {"tolerance", OF(FCP), PARAM_RATIO, 1000, 1000000, 5000, IN(tolerance), NULL},
     {"split", OF(FCP), PARAM_WORD, 0, 1, 1, IN(split), splits},
     {"tolerance", OF(CAD), PARAM_RATIO, 1000, 1000000, 20000, IN(tolerance), NULL},
     {"base", OF(CAD), PARAM_WORD, 0, CAD_BASE_COUNT - 1, CAD_BASE_CALLER, IN(base), bases},
     {"servers", OF(CAD), PARAM_COUNT, 1, 1 << 20, 0, IN(servers), in_place},
     {"shard", OF(CAD), PARAM_COUNT, 1, 1 << 20, FCP_CELL, IN(shard), NULL},
-    {"pingpong", OF(CAD), PARAM_FLAG, 0, 1, 0, IN(pingpong), NULL},
+    {"pingpong", OF(CAD), PARAM_FLAG, 0, 1, 0, IN(pingpong), NULL, true},
     {"tokens", OF(GROUPS), PARAM_COUNT, 1, (1 << 24) - 1, 1 << 16, IN(tokens), NULL},
     {"shape", OF(GROUPS), PARAM_WORD, 0, GROUPS_SHAPES - 1, GROUPS_ZIGZAG, IN(shape), shapes},
     {"inside", OF(ULYSSES) | OF(UPIPE), PARAM_COUNT, 1, 1 << 20, 0, IN(inside), node},
     {"heads", OF(UPIPE), PARAM_COUNT, 1, 4096, 0, IN(together), least},
     {"epsilon_compute", OF(DCP), PARAM_RATIO, 1000, 100000000, 100000, IN(tolerance), NULL},
     {"epsilon_memory", OF(DCP), PARAM_RATIO, 1000, 100000000, 100000, IN(epsilon_memory), NULL},
-    {"divisions", OF(DCP), PARAM_COUNT, 2, 64, 4, IN(divisions), NULL},
+    {"divisions", OF(DCP), PARAM_COUNT, 2, 64, 4, IN(divisions), NULL, true},
     {"effort", AUTO, PARAM_COUNT, 1, 3, 1, IN(effort), NULL},
     {"among", AUTO, PARAM_SET, 0, FCP_STRATEGY_COUNT - 1, ALL, IN(among), fcp_strategy_names},
-    {"coalesce", AUTO, PARAM_COUNT, 1, 64, 0, IN(coalesce), decides},
-    {"buffers", AUTO, PARAM_COUNT, 1, 8, 0, IN(buffers), decides},
+    {"coalesce", AUTO, PARAM_COUNT, 1, 64, 0, IN(coalesce), decides, true},
+    {"buffers", AUTO, PARAM_COUNT, 1, 8, 0, IN(buffers), decides, true},
 };
 
 uint32_t strategy_find_param(uint32_t strategy, const char *name) {

@@ -101,7 +101,7 @@ static bool are_as_long(const fcp_sequence *a, const fcp_sequence *b) {
     return a->keys == b->keys && a->queries == b->queries;
 }
 
-/* Where a sequence's queries and keys begin in the batch. */
+/* The places in the batch where a sequence's queries and keys begin. */
 typedef struct beginning {
     uint64_t token[FCP_SIDES];
 } beginning;
@@ -477,20 +477,16 @@ static void fill_rounds(show_model *m) {
         }
 }
 
-/* Sorts ranks by work, heaviest first; equal ones stay in the order of their numbers. It is a bottom-up merge sort,
- * which is stable. */
-static void sort_by_work(const show_model *m, uint32_t *order, uint32_t *spare, uint32_t n) {
-    for (uint32_t i = 0; i < n; i++) order[i] = i;
-    for (uint32_t width = 1; width < n; width *= 2) {
-        for (uint32_t at = 0; at < n; at += 2 * width) {
-            uint32_t middle = min_u32(at + width, n), end = min_u32(at + 2 * width, n), a = at, b = middle;
-            for (uint32_t to = at; to < end; to++) {
-                bool left = b == end || (a < middle && m->ranks[order[a]].pairs >= m->ranks[order[b]].pairs);
-                spare[to] = order[left ? a++ : b++];
-            }
-        }
-        memcpy(order, spare, n * sizeof *order);
-    }
+typedef struct worker {
+    uint64_t pairs;
+    uint32_t rank;
+} worker;
+
+/* Heaviest first; equal ones in the order of their numbers. */
+static int by_work(const void *a, const void *b) {
+    const worker *x = a, *y = b;
+    if (x->pairs != y->pairs) return x->pairs < y->pairs ? 1 : -1;
+    return (x->rank > y->rank) - (x->rank < y->rank);
 }
 
 /* How many ranks share a row of the pipeline, so that at most `rows` rows are needed. If several share one, their
@@ -516,8 +512,8 @@ static fcp_code fill_ranks(const fcp_plan *plan, const show_scale *scale, arena 
     out->by_work = ARENA_NEW(memory, uint32_t, ranks);
     out->stage = ARENA_ZNEW(memory, show_stage, out->all_stages);
     out->cell = ARENA_ZNEW(memory, show_cell, (size_t)out->rank_rows * out->stage_cols);
-    uint32_t *spare = ARENA_NEW(memory, uint32_t, ranks);
-    if (!out->ranks || !out->by_work || !out->stage || !out->cell || !spare) return FCP_E_NO_MEMORY;
+    worker *workers = ARENA_NEW(memory, worker, ranks);
+    if (!out->ranks || !out->by_work || !out->stage || !out->cell || !workers) return FCP_E_NO_MEMORY;
     for (uint64_t b = 0; b < plan->blocks_count; b++) {
         out->ranks[plan->blocks[b].home].tokens += plan->blocks[b].tokens;
         out->ranks[plan->blocks[b].home].blocks++;
@@ -530,7 +526,9 @@ static fcp_code fill_ranks(const fcp_plan *plan, const show_scale *scale, arena 
     }
     fill_streams(out);
     fill_rounds(out);
-    sort_by_work(out, out->by_work, spare, ranks);
+    for (uint32_t r = 0; r < ranks; r++) workers[r] = (worker){out->ranks[r].pairs, r};
+    qsort(workers, ranks, sizeof *workers, by_work);
+    for (uint32_t r = 0; r < ranks; r++) out->by_work[r] = workers[r].rank;
     for (size_t i = 0; i < (size_t)out->rank_rows * out->stage_cols; i++) {
         if (out->cell[i].pairs > out->cell_pairs_max) out->cell_pairs_max = out->cell[i].pairs;
         if (out->cell[i].bytes > out->cell_bytes_max) out->cell_bytes_max = out->cell[i].bytes;

@@ -105,7 +105,7 @@ uint64_t show_alike(const fcp_plan *plan, uint64_t sequence);
 
 /* How dark a cell of the grid is, from 0 to `levels`. 0 means that no pair is allowed, `levels` that all are. */
 uint32_t show_level(const show_model *m, const show_grid *g, uint32_t row, uint32_t col, uint32_t levels);
-/* The same for `pairs` allowed pairs of `area`. */
+/* How dark `pairs` allowed pairs of `area` positions are, from 0 to `levels`. */
 uint32_t show_share(uint64_t pairs, unsigned __int128 area, uint32_t levels);
 /* Ends a line of text, and removes the spaces at its end (terminal.c). */
 void show_end_line(text *t);
@@ -128,7 +128,7 @@ const char *show_length(char out[SHOW_LENGTH], uint64_t queries, uint64_t keys);
 /* `count` numbers from `first` on, of `all`: "3" or "3-5". */
 enum { SHOW_RANGE = 24 };
 const char *show_range(char out[SHOW_RANGE], uint32_t first, uint32_t count, uint32_t all);
-/* Of a plan that moves in two halves: "; from stage 4 on the second half moves"; of others "". */
+/* The text "; from stage 4 on the second half moves" for a plan that moves in two halves; "" for others. */
 const char *show_halves(const fcp_plan *plan, char out[SHOW_LENGTH]);
 /* Figure number `which` of a rank: pairs, tokens, bytes sent, bytes received. */
 uint64_t show_figure(const show_rank *r, int which);

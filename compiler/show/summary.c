@@ -167,7 +167,7 @@ void summary_text(text *out, const fcp_plan *plan, const fcpc_times *times, cons
     text_printf(out, "  work    %s pairs, density %.4f; %s forward, %s backward; max/mean %.4f, floor %.4f\n",
          summary_number(n[0], f.pairs, ""), f.density, summary_number(n[1], f.flops_forward, "FLOP"),
          summary_number(n[2], f.flops_backward, "FLOP"), f.compute_max_over_mean, f.compute_floor);
-    /* of_q is empty where no work moves, least where no bound is known */
+    /* of_q stays empty if no work moves to other ranks, and least if no lower bound of the bytes is known */
     char of_q[64] = "", least[64] = "", off[64] = "", rounds[128];
     const uint64_t off_rails = fcp_bytes_off_rails(plan, FCP_FORWARD);
     if (!s->rounds && s->rounds_dependent) /* work may move to any rank: then rounds are counted by stages */

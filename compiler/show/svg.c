@@ -177,7 +177,7 @@ static void draw_facts(pen *p) {
 
 /* --- the mask ---------------------------------------------------------------------------------------------------- */
 
-/* Where row or column i begins in the image, from the grid's edge. */
+/* The distance from the grid's edge to row or column i, in the image. */
 static int cut_at(const show_grid *g, const uint64_t *cut, uint32_t i, int side) {
     return scale_to(cut[i], cut == g->row_cut ? g->queries : g->length, side);
 }

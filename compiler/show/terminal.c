@@ -97,7 +97,7 @@ static void heading(const drawing *d, const char *title, const char *rest) {
     text_printf(d->out, "  %s\n", rest);
 }
 
-/* The number of characters in a string: of the bytes that begin one in UTF-8. */
+/* Counts the characters of a string: the bytes with which a character begins in UTF-8. */
 static uint32_t characters(const char *s, size_t size) {
     uint32_t n = 0;
     for (size_t i = 0; i < size; i++) n += ((unsigned char)s[i] & 0xc0) != 0x80;
@@ -283,24 +283,20 @@ static void draw_masks(const drawing *d) {
         grid_line(d, g, across, down, line);
         show_end_line(d->out);
     }
-    const show_grid *a = m->grid_count > 1 ? &m->grids[1] : NULL, *b = m->grid_count > 2 ? &m->grids[2] : NULL;
-    uint32_t half = d->width / 2 - GUTTER - OWNERS - 4, lines = 0, zoom[2][2] = {{1, 1}, {1, 1}};
-    if (a) grid_zoom(a, half, &zoom[0][0], &zoom[0][1]);
-    if (b) grid_zoom(b, half, &zoom[1][0], &zoom[1][1]);
-    if (a) lines = grid_lines(a, zoom[0][1]);
-    if (b && grid_lines(b, zoom[1][1]) > lines) lines = grid_lines(b, zoom[1][1]);
-    if (a) {
-        char other[160] = "";
-        grid_title(a, true, title, sizeof title);
-        if (b) grid_title(b, true, other, sizeof other);
-        text_printf(d->out, "  %-*s%s", (int)d->width / 2 - 2, title, other);
-        show_end_line(d->out);
+    const uint32_t half = d->width / 2; /* the other two stand side by side */
+    uint32_t lines = 0, zoom[SHOW_GRIDS][2];
+    for (uint32_t i = 1; i < m->grid_count; i++) {
+        grid_zoom(&m->grids[i], half - GUTTER - OWNERS - 4, &zoom[i][0], &zoom[i][1]);
+        if (grid_lines(&m->grids[i], zoom[i][1]) > lines) lines = grid_lines(&m->grids[i], zoom[i][1]);
+        grid_title(&m->grids[i], true, title, sizeof title);
+        if (i == 1) text_printf(d->out, "  %-*s", (int)half - 2, title);
+        else text_puts(d->out, title);
     }
+    if (lines) show_end_line(d->out);
     for (uint32_t line = 0; line < lines; line++) {
-        uint32_t used = grid_line(d, a, zoom[0][0], zoom[0][1], line);
-        if (b) {
-            text_pad(d->out, ' ', used < d->width / 2 ? d->width / 2 - used : 1);
-            grid_line(d, b, zoom[1][0], zoom[1][1], line);
+        for (uint32_t i = 1, used = half; i < m->grid_count; i++) {
+            if (i > 1) text_pad(d->out, ' ', used < half ? half - used : 1);
+            used = grid_line(d, &m->grids[i], zoom[i][0], zoom[i][1], line);
         }
         show_end_line(d->out);
     }

@@ -134,7 +134,7 @@ static uint64_t visit_bytes(const sim_model *m, const fcp_visit *v) {
     return memory_bytes(m, v->q_block, keys, v->flags & FCP_VISIT_FIRST, v->flags & FCP_VISIT_LAST);
 }
 
-/* The same for one tile of a visit, if that tile is a launch of its own. */
+/* The bytes that one tile of a visit moves, if that tile is a launch of its own. */
 static uint64_t tile_bytes(const sim_model *m, const fcp_visit *v, uint32_t t) {
     bool first = t == v->first_tile && v->flags & FCP_VISIT_FIRST,
          last = t + 1 == v->first_tile + v->tiles && v->flags & FCP_VISIT_LAST;

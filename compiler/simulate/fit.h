@@ -61,7 +61,7 @@ fcp_code calibrate_fit_rows(calibration *x, uint32_t hold_out, fcp_error *err);
 fcp_code calibrate_profile(const calibration *x, const char *from, const sim_profile *base, struct text *out,
                            fcp_error *err);
 
-/* What a rank of a plan attends to in a pass, as a row without name, gpu, sms and time. FCP_E_NO_MEMORY. */
+/* Counts what a rank of a plan attends to in a pass, as a row without name, gpu, sms and time. FCP_E_NO_MEMORY. */
 fcp_code calibrate_count(const fcp_plan *plan, fcp_pass pass, uint32_t rank, calibrate_row *out);
 /* A row as a line, without a newline. */
 void calibrate_print(const calibrate_row *row, char out[CALIBRATE_LINE]);

@@ -155,7 +155,7 @@ static fcp_code constant(line *l, const char *name, reading *r, uint64_t **out, 
     return unknown(l, name, err);
 }
 
-/* As in words.h: nearly always the first bytes tell. */
+/* Are two names equal? The first character nearly always decides, so it is compared before the call of strcmp. */
 static bool is(const char *a, const char *b) { return *a == *b && !strcmp(a, b); }
 
 static fcp_code read_line(line *l, const char *name, reading *r, fcp_error *err) {

@@ -50,18 +50,18 @@ typedef struct sim_profile {
 /* Reads a profile. Errors: FCP_E_PROFILE with the line: an unknown name, a missing source, unit or figure. `name` is
  * what messages call the text. */
 fcp_code sim_profile_read(const char *name, const char *text, size_t size, sim_profile *out, fcp_error *err);
-/* A profile that comes with the compiler: "h200", ... FCP_E_PROFILE: there is none of that name; the message has the
- * nearest one, or all of them. */
+/* Finds a profile that comes with the compiler: "h200", ... FCP_E_PROFILE: there is none of that name; the message
+ * suggests the nearest one, or lists all. */
 fcp_code sim_profile_find(const char *name, sim_profile *out, fcp_error *err);
-/* That of the cluster's GPU. */
+/* Finds the profile of the cluster's GPU. */
 fcp_code sim_profile_of(const fcp_cluster *cluster, sim_profile *out, fcp_error *err);
 
-/* The same without the constants of kernels. It is fast: their lines, which are most of the text, come last in the
- * compiler's own profiles and are not read. False: there is no such profile. */
+/* Finds a profile, but reads only what it says of the device, not the constants of kernels. It is fast: their lines,
+ * which are most of the text, come last in the compiler's own profiles. False: there is no such profile. */
 bool sim_profile_device(const char *name, sim_profile *out);
 
-/* The profile that a user names. A name without a point or slash is that of a profile that comes with the compiler.
- * Anything else is a file, which with `regular` must be a regular file. FCP_E_READ: it cannot be read. */
+/* Finds the profile that a user names. A name without a point or slash is that of a profile that comes with the
+ * compiler. Anything else is a file, which with `regular` must be a regular file. FCP_E_READ: it cannot be read. */
 fcp_code sim_profile_open(const char *asked, bool regular, sim_profile *out, fcp_error *err);
 
 /* The constants of a pass at a head_dim and a value_dim. If the profile has none for these sizes, they are those of the

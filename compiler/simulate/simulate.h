@@ -84,7 +84,7 @@ typedef struct sim_pass {
     uint64_t makespan;            /* when the last rank ends */
     uint64_t bound[SIM_BOUNDS];
     uint64_t compute;             /* of all ranks together */
-    uint64_t exposed[SIM_REASONS];/* waiting times of the rank that ends last; with its computing they are the makespan */
+    uint64_t exposed[SIM_REASONS];/* the last rank's waiting times: with its computing they add up to the makespan */
     uint64_t bytes[FCP_FABRICS];  /* sent, the reshuffle included */
     double flops;                 /* of the allowed pairs */
     sim_rank *ranks;              /* one a rank; in the arena of the call */

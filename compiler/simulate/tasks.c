@@ -43,7 +43,8 @@ static uint32_t phase_of(const fcp_plan *plan, const order *o, const fcp_instr *
     return o->ops[x->op];
 }
 
-/* Appends the tasks of an instruction: a launch has one for each phase, and each queue, of what it moves. */
+/* Appends the tasks of an instruction. A launch has a task for each phase in which it moves something, and if net and
+ * local have a queue each, for each fabric too. */
 static uint32_t append(const sim_model *m, const order *o, uint32_t i, uint32_t origin, sim_task *at) {
     const fcp_plan *plan = m->plan;
     const fcp_instr *x = &plan->instrs[i];
@@ -138,7 +139,7 @@ fcp_code sim_tasks_new(const sim_model *m, uint32_t without, arena *memory, sim_
         for (int q = 0; q < FCP_QUEUES; q++) {
             const fcp_stream *s = fcp_stream_of(plan, m->pass, r, (fcp_queue)q);
             if (s->count > longest) longest = s->count;
-            /* a launch moves IN, or OUT, or, over each fabric, classes of two phases */
+            /* a launch moves only IN, or only OUT, or else, over each fabric, classes of at most two phases */
             most += (size_t)(q == FCP_COMM ? 2 * FCP_FABRICS : 1) * s->count;
         }
     out->at = ARENA_NEW(memory, sim_task, most);

@@ -260,7 +260,7 @@ fcp_code fcp_cuda_attend(fcp_cuda_session *s, cuda_rank *rank, fcp_pass pass, co
                                                                                  : CUDA_UNORDERED;
     const size_t words = fcp_worklists_lock_words(a->lock_count, arena->heads) + 1;
     const uint64_t pieces = d->kernels[id].parts * fcp_worklists_key_pieces(fcp_plan_by_head(s->plan), a->key_count,
-                                                                         a->subs, arena->kv_heads, keys.group);
+                                                                            a->subs, arena->kv_heads, keys.group);
     keys.locks = rank->kept[CUDA_LOCKS].at;
     keys.counter = keys.locks + (words - 1) * 4;
     keys.splits = fcp_cuda_flag_at(rank, 1);
@@ -288,8 +288,7 @@ fcp_code fcp_cuda_prepare(fcp_cuda_session *s, cuda_rank *rank, fcp_pass pass, f
     code = fill(s, rank, a->o, 0, rows * p->value_dim * fcp_dtype_size((fcp_dtype)p->dtype), err);
     if (!code && !rank->device->sinks) code = fill(s, rank, a->lse_low, 0, rows * sizeof *a->lse_low, err);
     if (code) return code;
-    if (!rank->device->sinks)
-        return fill(s, rank, a->lse, 0xff800000u, rows * sizeof *a->lse, err); /* -inf */
+    if (!rank->device->sinks) return fill(s, rank, a->lse, 0xff800000u, rows * sizeof *a->lse, err); /* -inf */
     for (uint32_t from = 0, to; !code && from < a->homes; from = to) { /* neighbours of one range of heads */
         const uint32_t range = s->plan->blocks[a->home_block[from]].heads;
         for (to = from + 1; to < a->homes && s->plan->blocks[a->home_block[to]].heads == range;) to++;

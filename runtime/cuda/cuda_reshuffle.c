@@ -146,10 +146,9 @@ fcp_code fcp_cuda_tensors_check(fcp_cuda_session *s, fcp_pass pass, const fcp_te
     for (uint32_t r = s->base.first_rank; !code && r < fcp_cuda_end(s); r++) {
         memset(s->ranks[r].tensors, 0, sizeof s->ranks[r].tensors); /* another run's */
         for (int t = 0; !code && t < FCP_TENSORS; t++) {
-            const struct named x = {fcp_tensors_name((fcp_tensor)t),
-                                    fcp_tensors_get(&tensors[r - s->base.first_rank], (fcp_tensor)t),
-                                    fcp_tensors_tokens(s->plan, r, (fcp_tensor)t),
-                                    fcp_tensor_token_bytes(&shape, (fcp_tensor)t)};
+            const struct named x = {
+                fcp_tensors_name((fcp_tensor)t), fcp_tensors_get(&tensors[r - s->base.first_rank], (fcp_tensor)t),
+                fcp_tensors_tokens(s->plan, r, (fcp_tensor)t), fcp_tensor_token_bytes(&shape, (fcp_tensor)t)};
             if (moved >> t & 1 && x.tensor && x.tokens && x.row)
                 code = check_tensor(s, &x, r, &s->ranks[r].tensors[t], out_host, err);
         }
@@ -215,10 +214,9 @@ static fcp_code copy_bytes(fcp_cuda_session *s, const struct way *way, void *out
                   : fcp_cuda_copy(s, device, theirs, r->device, at, bytes, stream, err);
     }
     if (is_pinned(s, caller, outside, bytes)) {
-        code = fcp_cuda_check(s->cuda, in ? call->copy_in(at, outside, bytes, stream)
-                                          : call->copy_out(outside, at, bytes, stream),
-                              err, "rank %u: cannot copy %zu bytes between host and device %d", caller, bytes,
-                              r->device->handle);
+        code = fcp_cuda_check(
+            s->cuda, in ? call->copy_in(at, outside, bytes, stream) : call->copy_out(outside, at, bytes, stream), err,
+            "rank %u: cannot copy %zu bytes between host and device %d", caller, bytes, r->device->handle);
         return at_rank(code, caller, err);
     }
     return in ? fcp_cuda_staging_in(s, r->device, at, outside, bytes, err)
@@ -325,7 +323,7 @@ static bool is_one_piece(const fcp_cuda_session *s, uint32_t caller, const fcp_t
 /* Moves a unit between tensors in host memory and home blocks as a message, in parts of at most `most` tokens. All of
  * it is in the staging stream. */
 static fcp_code by_staging(fcp_cuda_session *s, struct way way, const fcp_transfer *t, const fcp_tensors *tensors,
-                         uint32_t most, fcp_error *err) {
+                           uint32_t most, fcp_error *err) {
     cuda_device *d = s->ranks[way.home].device;
     fcp_transfer part = *t;
     fcp_code code = FCP_OK;

@@ -56,8 +56,7 @@ fcp_code fcp_cuda_early_ready(fcp_cuda_session *s, cuda_rank *rank, fcp_pass pas
     cu_stream stream = rank->streams[FCP_COMM];
     cuda_early *e = &rank->early[pass];
     fcp_code code = fcp_cuda_event_await(s, stream, prepared, err);
-    if (!code && rank->streams[CUDA_NET])
-        code = fcp_cuda_follow(s, rank->device, rank->streams[CUDA_NET], stream, err);
+    if (!code && rank->streams[CUDA_NET]) code = fcp_cuda_follow(s, rank->device, rank->streams[CUDA_NET], stream, err);
     if (!code && pass == FCP_BACKWARD && e->slots) code = fcp_cuda_finish(s, rank, FCP_COMM, true, err);
     if (code || !s->capturing) return code;
     if (!e->event) code = fcp_cuda_event_take(s, rank->device, &e->event, err);
@@ -77,8 +76,7 @@ fcp_code fcp_cuda_early_move(fcp_cuda_session *s, fcp_pass pass, const fcp_tenso
         cu_stream stream = rank->streams[FCP_COMM];
         if (!e->after) continue;
         code = fcp_cuda_use(s, rank->device, err);
-        if (!code && graph)
-            code = fcp_cuda_event_await(s, stream, e->event, err);
+        if (!code && graph) code = fcp_cuda_event_await(s, stream, e->event, err);
         if (!code && host && e->slots)
             code = fcp_cuda_follow(s, rank->device, stream, rank->device->staging.stream, err);
     }

@@ -74,8 +74,8 @@ fcp_code fcp_cuda_gather(fcp_cuda_session *s, uint32_t rank, const cuda_unit_mov
                                          .sub_step = m->of_keys ? 0 : head};
         message += t->tokens * m->row;
     }
-    uint64_t blocks = ((uint64_t)t->tokens + FK_SUPPORT_THREADS / 32 - 1) / (FK_SUPPORT_THREADS / 32);
+    uint64_t ctas = ((uint64_t)t->tokens + FK_SUPPORT_THREADS / 32 - 1) / (FK_SUPPORT_THREADS / 32);
     fcp_code code = fcp_cuda_use(s, r->device, err);
-    return code ? code : fcp_cuda_launch(s, r->device, CUDA_GATHER, blocks, (uint32_t)r->device->multiprocessors,
+    return code ? code : fcp_cuda_launch(s, r->device, CUDA_GATHER, ctas, (uint32_t)r->device->multiprocessors,
                                          stream, &x, err);
 }

@@ -39,7 +39,7 @@ static fcp_code check_kernel(fcp_cuda_session *s, const cuda_device *d, const cu
     if (says[3] > (int)asked->registers || says[0] < (int)asked->threads)
         return fcp_fail(
             err, FCP_E_COMPILE,
-            "%s takes %d registers a thread on device %d (%s), of %u that it may, and runs %d threads a block, of %u; "
+            "%s takes %d registers a thread on device %d (%s), of %u that it may, and runs %d threads a CTA, of %u; "
             "another NVRTC (FCP_NVRTC) would do",
             asked->name, says[3], d->handle, d->name, asked->registers, says[0], asked->threads);
     if (asked->maps && says[3] < (int)asked->registers)
@@ -63,12 +63,12 @@ static fcp_code find_kernel(fcp_cuda_session *s, cuda_device *d, cu_module modul
                             const emit_kernel *asked, fcp_error *err) {
     const fcp_cuda_table *call = &s->cuda->call;
     cuda_kernel *k = &d->kernels[id];
-    int blocks = 0;
+    int ctas = 0;
     *k = (cuda_kernel){NULL, asked->name, asked->threads, asked->shared, asked->parts, asked->maps, 0};
     if (k->shared > (uint32_t)d->shared)
         return fcp_fail(
             err, FCP_E_BACKEND,
-            "device %d (%s) gives a block %d bytes of shared memory; %s needs %u: another GPU, or a smaller head_dim, "
+            "device %d (%s) gives a CTA %d bytes of shared memory; %s needs %u: another GPU, or a smaller head_dim, "
             "would do",
             d->handle, d->name, d->shared, asked->name, k->shared);
     fcp_code code = fcp_cuda_check(s->cuda, call->module_function(&k->function, module, asked->name), err,
@@ -78,11 +78,11 @@ static fcp_code find_kernel(fcp_cuda_session *s, cuda_device *d, cu_module modul
         code = fcp_cuda_check(s->cuda, call->function_set(k->function, CU_FUNC_MAX_DYNAMIC_SHARED, (int)k->shared), err,
                               "%s cannot have %u bytes of shared memory", asked->name, k->shared);
     if (!code)
-        code = fcp_cuda_check(s->cuda, call->occupancy(&blocks, k->function, (int)k->threads, k->shared), err,
-                              "the driver does not say how many blocks of %s fit", asked->name);
-    if (!code && blocks < 1)
-        code = fcp_fail(err, FCP_E_BACKEND, "no block of %s fits on device %d (%s)", asked->name, d->handle, d->name);
-    k->resident = code ? 0 : (uint32_t)blocks;
+        code = fcp_cuda_check(s->cuda, call->occupancy(&ctas, k->function, (int)k->threads, k->shared), err,
+                              "the driver does not say how many CTAs of %s fit", asked->name);
+    if (!code && ctas < 1)
+        code = fcp_fail(err, FCP_E_BACKEND, "no CTA of %s fits on device %d (%s)", asked->name, d->handle, d->name);
+    k->resident = code ? 0 : (uint32_t)ctas;
     return code;
 }
 
@@ -129,8 +129,7 @@ static fcp_code load_module(fcp_cuda_session *s, cuda_device *d, int pass, const
     d->modules[pass] = NULL; /* even if unloading fails, it is not unloaded again */
     fcp_code code = !before ? FCP_OK
                             : fcp_cuda_check(s->cuda, call->module_unload(before), err,
-                                             "device %d does not give kernels up",
-                                             d->handle);
+                                             "device %d does not give kernels up", d->handle);
     if (code) return code;
     code =
         fcp_cuda_check(s->cuda, call->module_load(&d->modules[pass], cubin->bytes), err,
@@ -184,10 +183,9 @@ fcp_code fcp_cuda_launch(const fcp_cuda_session *s, const cuda_device *d, cuda_k
     const unsigned ctas = (unsigned)(work < most ? work : most);
     void *list[] = {parameters};
     if (!work) return FCP_OK;
-    return fcp_cuda_check(s->cuda,
-                          s->cuda->call.launch(k->function, ctas, 1, 1, k->threads, 1, 1, k->shared, stream, list,
-                                               NULL),
-                          err, "%s of %u blocks cannot be launched", k->name, ctas);
+    return fcp_cuda_check(
+        s->cuda, s->cuda->call.launch(k->function, ctas, 1, 1, k->threads, 1, 1, k->shared, stream, list, NULL), err,
+        "%s of %u CTAs cannot be launched", k->name, ctas);
 }
 
 fcp_code fcp_cuda_kernels_load(fcp_cuda_session *s, fcp_error *err) {

@@ -173,8 +173,7 @@ fcp_code fcp_cuda_marks_join(fcp_cuda_session *s, cu_stream origin, fcp_error *e
     fcp_code code = FCP_OK;
     for (uint32_t r = s->base.first_rank; s->marks && !code && r < fcp_cuda_end(s); r++)
         for (int q = 0; !code && q < CUDA_STREAMS; q++)
-            if (s->ranks[r].marks[q])
-                code = fcp_cuda_follow(s, s->ranks[r].device, s->ranks[r].marks[q], origin, err);
+            if (s->ranks[r].marks[q]) code = fcp_cuda_follow(s, s->ranks[r].device, s->ranks[r].marks[q], origin, err);
     return code;
 }
 
@@ -183,9 +182,8 @@ fcp_code fcp_cuda_marks_begin(fcp_cuda_session *s, fcp_pass pass, const cuda_dev
     fcp_code code = s->marks ? fcp_cuda_use(s, d, err) : FCP_OK;
     if (code || !s->marks) return code;
     return fcp_cuda_check(s->cuda,
-                          s->cuda->call.fill(d->marks, (uint32_t)pass << PASS_SHIFT | BEFORE,
-                                             words(s), origin),
-                          err, "cannot mark progress");
+                          s->cuda->call.fill(d->marks, (uint32_t)pass << PASS_SHIFT | BEFORE, words(s), origin), err,
+                          "cannot mark progress");
 }
 
 /* --- reading ------------------------------------------------------------------------------------------------------ */
@@ -221,8 +219,7 @@ static bool place_of(const fcp_cuda_session *s, uint32_t rank, fcp_queue queue, 
 /* Has a rank begun its LAUNCH of a round, or is it past it? */
 static bool has_come(const fcp_cuda_session *s, uint32_t rank, fcp_pass pass, uint32_t round) {
     place at;
-    if (!place_of(s, rank, FCP_COMM, &at) || at.pass != pass)
-        return true; /* a rank of another process: nobody knows */
+    if (!place_of(s, rank, FCP_COMM, &at) || at.pass != pass) return true; /* a rank of another process: nobody knows */
     if (at.progress == BEHIND_ALL) return true;
     const fcp_stream *stream = fcp_stream_of(s->plan, pass, rank, FCP_COMM);
     for (uint32_t i = at.instr; i < stream->count; i++) {

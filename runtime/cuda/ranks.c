@@ -181,8 +181,7 @@ static fcp_code make_rank(fcp_cuda_session *s, uint32_t index, fcp_error *err) {
         code = fcp_cuda_keep(s, r->device, (r->lock_words + r->flag_words) * 4, NULL, "locks", &r->kept[CUDA_LOCKS],
                              err);
     if (!code) code = fcp_cuda_gather_load(s, index, err);
-    if (!code)
-        code = fcp_cuda_keep(s, r->device, r->messages_bytes, NULL, "messages", &r->kept[CUDA_MESSAGES], err);
+    if (!code) code = fcp_cuda_keep(s, r->device, r->messages_bytes, NULL, "messages", &r->kept[CUDA_MESSAGES], err);
     if (!code)
         code = fcp_cuda_keep(s, r->device, r->rounded_bytes, NULL, "messages of partial results",
                              &r->kept[CUDA_ROUNDED], err);

@@ -338,8 +338,7 @@ static fcp_code walk_queue(recorder *x, uint32_t rank, fcp_queue q, bool *moved,
         if (q == FCP_COMPUTE && x->s->marks) r->mark = fcp_cuda_mark_value(x->pass, k->at);
         code = advance(x, rank, q, i, &behind, err);
         *moved |= behind || (q == FCP_COMM && !was && x->walks[rank].launched);
-        if (!code && behind && k->awaited[k->at])
-            code = put_done(x, r, q, k, err);
+        if (!code && behind && k->awaited[k->at]) code = put_done(x, r, q, k, err);
         if (!code && behind && q == FCP_COMM && k->at + 1 == r->early[x->pass].after)
             code = fcp_cuda_early_ready(x->s, r, x->pass, x->walks[rank].prepared, err);
         if (!code && behind) code = fcp_cuda_timing_instr(x->s, r, q, k->at + 1, err);
@@ -440,10 +439,9 @@ static fcp_code walk_all(recorder *x, fcp_error *err) {
 /* Fused: clears all flags before the pass begins. The rank's other streams follow. */
 static fcp_code lower_flags(recorder *x, cuda_rank *r, fcp_error *err) {
     if (!fcp_cuda_fused(x->s, x->pass) || !r->flag_words) return FCP_OK;
-    fcp_code code = fcp_cuda_check(x->s->cuda,
-                                   x->s->cuda->call.fill(fcp_cuda_flag_at(r, 1), 0, r->flag_words,
-                                                         r->streams[FCP_COMPUTE]),
-                                   err, "cannot clear flags");
+    fcp_code code = fcp_cuda_check(
+        x->s->cuda, x->s->cuda->call.fill(fcp_cuda_flag_at(r, 1), 0, r->flag_words, r->streams[FCP_COMPUTE]), err,
+        "cannot clear flags");
     if (!code) code = fcp_cuda_follow(x->s, r->device, r->streams[FCP_COMPUTE], r->streams[FCP_COMM], err);
     if (!code && r->streams[CUDA_NET])
         code = fcp_cuda_follow(x->s, r->device, r->streams[FCP_COMPUTE], r->streams[CUDA_NET], err);

@@ -109,10 +109,9 @@ static fcp_code mark_finished(fcp_cuda_session *s, cu_stream origin, fcp_error *
     fcp_cuda_session *of = fcp_cuda_lender(s); /* its events live longer */
     fcp_code code = of->finished ? FCP_OK : fcp_cuda_event_take(of, &of->devices[0], &of->finished, err);
     if (code) return code;
-    return fcp_cuda_check(s->cuda,
-                          s->cuda->call.event_record_flags(of->finished, origin,
-                                                           s->outer ? CU_EVENT_RECORD_EXTERNAL : 0),
-                          err, "cannot record an event");
+    return fcp_cuda_check(
+        s->cuda, s->cuda->call.event_record_flags(of->finished, origin, s->outer ? CU_EVENT_RECORD_EXTERNAL : 0), err,
+        "cannot record an event");
 }
 
 /* Does IN or OUT. With `host`, some tensors lie in host memory, and it has been read or written when this returns.

@@ -178,8 +178,7 @@ static fcp_wait local_wait(fcp_net *base, uint32_t rank, uint32_t milliseconds, 
         return FCP_WAIT_PENDING;
     }
     for (uint32_t i = 0; !code && i < e->sent_count; i++)
-        code = fcp_cuda_event_await(n->session,
-                                    fcp_cuda_fabric_stream(&n->session->ranks[rank], e->sent[i].fabric),
+        code = fcp_cuda_event_await(n->session, fcp_cuda_fabric_stream(&n->session->ranks[rank], e->sent[i].fabric),
                                     e->sent[i].event, err);
     forget(n, rank);
     return code ? FCP_WAIT_FAILED : FCP_WAIT_DONE;

@@ -541,8 +541,7 @@ static size_t staged_bytes(const nccl_net *n, fcp_tensor t) {
     bool moved = false;
     for (int pass = 0; pass < FCP_PASSES; pass++)
         moved |= s->plan->problem->passes >> pass & 1 &&
-                 (inputs_of(s, (fcp_pass)pass) | outputs_of(s, (fcp_pass)pass)) >> t & 1 &&
-                 moves(s, (fcp_pass)pass);
+                 (inputs_of(s, (fcp_pass)pass) | outputs_of(s, (fcp_pass)pass)) >> t & 1 && moves(s, (fcp_pass)pass);
     return moved ? tensor_bytes(s, t) : 0;
 }
 

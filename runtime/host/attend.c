@@ -131,18 +131,15 @@ static void logits(const struct view *x, const fcp_job *job, struct matrix q, st
     fcp_host_score_apply(&w->score, &w->env, &tile, w->s, FCP_JOB);
 }
 
-/* out[row] += scale * sum over keys of p[row][key] * values[key]; out is dense. */
-static void gather(uint32_t rows, uint32_t keys, float scale, const float *p, struct matrix values, float *out) {
-    fcp_blas_multiply(&(fcp_product){.rows = (int)rows, .columns = (int)values.width, .inner = (int)keys,
-                                     .a = p, .a_stride = FCP_JOB, .b = values.at, .b_stride = (int)values.stride,
-                                     .c = out, .stride = (int)values.width, .scale = scale, .keep = 1});
-}
-
-/* out[key] += scale * sum over rows of p[row][key] * values[row]; keys of out are `stride` numbers apart. */
-static void scatter(uint32_t rows, uint32_t keys, float scale, const float *p, struct matrix values, float *out,
-                    size_t stride) {
-    fcp_blas_multiply(&(fcp_product){.rows = (int)keys, .columns = (int)values.width, .inner = (int)rows,
-                                     .a = p, .a_stride = FCP_JOB, .a_turned = true,
+/* A product that adds to `out`, whose rows are `stride` numbers apart:
+ *   GATHER    out[row] += scale * sum over keys of p[row][key] * values[key]
+ *   SCATTER   out[key] += scale * sum over rows of p[row][key] * values[row] */
+typedef enum direction { GATHER, SCATTER } direction;
+static void add_block(direction way, uint32_t rows, uint32_t keys, float scale, const float *p, struct matrix values,
+                      float *out, size_t stride) {
+    fcp_blas_multiply(&(fcp_product){.rows = (int)(way == GATHER ? rows : keys), .columns = (int)values.width,
+                                     .inner = (int)(way == GATHER ? keys : rows),
+                                     .a = p, .a_stride = FCP_JOB, .a_turned = way == SCATTER,
                                      .b = values.at, .b_stride = (int)values.stride,
                                      .c = out, .stride = (int)stride, .scale = scale, .keep = 1});
 }
@@ -156,43 +153,28 @@ static void add_times(float f, const float *from, uint32_t width, float *to) {
     for (uint32_t t = 0; t < width; t++) to[t] += f * from[t];
 }
 
-/* gather and scatter for jobs with masked pairs and numbers that are not finite: cell by cell, and in PARTIAL cells
- * pair by pair, so that masked pairs are not multiplied at all. */
-static void gather_careful(const struct view *x, const fcp_job *job, float scale, const float *p, struct matrix values,
-                           float *out) {
+/* Such a product of a job. `careful`: the job has masked pairs and numbers that are not finite. Then it is computed
+ * cell by cell, and in PARTIAL cells pair by pair, so that masked pairs are not multiplied at all. */
+static void add_product(const struct view *x, const fcp_job *job, direction way, bool careful, float scale,
+                        const float *p, struct matrix values, float *out, size_t stride) {
     struct cell cell;
-    for (uint32_t r = 0, c = 0; !fcp_device_over(x->w->device) && next_cell(x, job, false, &r, &c, &cell);) {
-        const float *cell_p = p + (size_t)cell.row * FCP_JOB + cell.key;
-        const struct matrix from = rows_from(values, cell.key);
-        float *to = out + (size_t)cell.row * values.width;
-        if (!cell.bits) {
-            gather(cell.rows, cell.keys, scale, cell_p, from, to);
-            continue;
-        }
-        for (uint32_t i = 0; i < cell.rows; i++)
-            for (uint32_t j = 0; j < cell.keys; j++)
-                if (allowed(cell.bits, i, j))
-                    add_times(scale * cell_p[(size_t)i * FCP_JOB + j], rows_from(from, j).at, from.width,
-                              to + (size_t)i * from.width);
+    if (!careful) {
+        add_block(way, job->rows, job->keys, scale, p, values, out, stride);
+        return;
     }
-}
-
-static void scatter_careful(const struct view *x, const fcp_job *job, float scale, const float *p, struct matrix values,
-                            float *out, size_t stride) {
-    struct cell cell;
     for (uint32_t r = 0, c = 0; !fcp_device_over(x->w->device) && next_cell(x, job, false, &r, &c, &cell);) {
         const float *cell_p = p + (size_t)cell.row * FCP_JOB + cell.key;
-        const struct matrix from = rows_from(values, cell.row);
-        float *to = out + cell.key * stride;
+        const struct matrix from = rows_from(values, way == GATHER ? cell.key : cell.row);
+        float *to = out + (way == GATHER ? cell.row : cell.key) * stride;
         if (!cell.bits) {
-            scatter(cell.rows, cell.keys, scale, cell_p, from, to, stride);
+            add_block(way, cell.rows, cell.keys, scale, cell_p, from, to, stride);
             continue;
         }
         for (uint32_t i = 0; i < cell.rows; i++)
             for (uint32_t j = 0; j < cell.keys; j++)
                 if (allowed(cell.bits, i, j))
-                    add_times(scale * cell_p[(size_t)i * FCP_JOB + j], rows_from(from, i).at, from.width,
-                              to + j * stride);
+                    add_times(scale * cell_p[(size_t)i * FCP_JOB + j], rows_from(from, way == GATHER ? j : i).at,
+                              from.width, to + (way == GATHER ? i : j) * stride);
     }
 }
 
@@ -298,8 +280,7 @@ static void forward_strip(const struct view *x) {
         if (partial) select_masked(x, job, w->s, -INFINITY);
         fcp_rows_pad(w->s, FCP_JOB, job->rows, job->keys, width, -INFINITY);
         fcp_rows_softmax(w->s, FCP_JOB, job->rows, width, w->m + job->row, w->l + job->row, o, x->value);
-        if (partial && !keys.v_finite) gather_careful(x, job, 1.0f, w->s, keys.v, o);
-        else gather(job->rows, job->keys, 1.0f, w->s, keys.v, o);
+        add_product(x, job, GATHER, partial && !keys.v_finite, 1.0f, w->s, keys.v, o, keys.v.width);
     }
     close_state(x);
 }
@@ -344,12 +325,9 @@ static void backward_strip(const struct view *x) {
         }
         if (x->arena->d_table) add_to_tables(x, job);
         if (w->score.code.count) fcp_host_score_chain(&w->score, job->rows, job->keys, w->s, w->dp, FCP_JOB);
-        if (partial && !do_finite) scatter_careful(x, job, 1.0f, w->s, d_o, dv, x->v_stride);
-        else scatter(job->rows, job->keys, 1.0f, w->s, d_o, dv, x->v_stride);
-        if (partial && !q_finite) scatter_careful(x, job, x->scale, w->dp, q, dk, x->k_stride);
-        else scatter(job->rows, job->keys, x->scale, w->dp, q, dk, x->k_stride);
-        if (partial && !keys.k_finite) gather_careful(x, job, x->scale, w->dp, keys.k, dq);
-        else gather(job->rows, job->keys, x->scale, w->dp, keys.k, dq);
+        add_product(x, job, SCATTER, partial && !do_finite, 1.0f, w->s, d_o, dv, x->v_stride);
+        add_product(x, job, SCATTER, partial && !q_finite, x->scale, w->dp, q, dk, x->k_stride);
+        add_product(x, job, GATHER, partial && !keys.k_finite, x->scale, w->dp, keys.k, dq, keys.k.width);
     }
     for (uint32_t r = 0; r < x->rows; r++)
         fcp_rows_add(x->to.dq + first_of_q(x) + r * x->q_stride, w->dq + (size_t)r * x->d, x->d);

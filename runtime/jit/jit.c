@@ -75,7 +75,7 @@ static bool folder_usable(fcp_jit *j, const char *path) {
                       : !S_ISDIR(s.st_mode)       ? "it is not a folder"
                       : s.st_uid != geteuid()     ? "it belongs to another user"
                       : (s.st_mode & 07777) != 0700 ? "others may read or write it (its mode is not 0700)"
-                                                  : NULL;
+                                                    : NULL;
     if (why) warn(j, "no kernel cache: '%.150s': %s", path, why);
     return !why;
 }
@@ -231,9 +231,7 @@ static bool compiler_recall(const fcp_jit *j, const char *path, compiler *out) {
     return good;
 }
 
-static fcp_code load_nvrtc(fcp_jit *j, fcp_error *err) {
-    return j->nvrtc ? FCP_OK : fcp_nvrtc_open(&j->nvrtc, err);
-}
+static fcp_code load_nvrtc(fcp_jit *j, fcp_error *err) { return j->nvrtc ? FCP_OK : fcp_nvrtc_open(&j->nvrtc, err); }
 
 /* Says which NVRTC compiles: from the record, or by loading it, hashing its file and writing the record. If the file
  * cannot be read, the disk cache is given up with a warning. */

@@ -64,8 +64,7 @@ fcp_code fcp_arch_check(const char *arch, fcp_error *err) {
             number = number * 10 + (unsigned)(arch[3 + digits] - '0');
     char suffix = digits ? arch[3 + digits] : '?';
     bool shaped = digits >= 2 && (!suffix || ((suffix == 'a' || suffix == 'f') && !arch[4 + digits]));
-    if (!shaped)
-        return fcp_fail(err, FCP_E_ARCH, "'%.40s' is not an architecture; sm_80, sm_90a and sm_100 are", arch);
+    if (!shaped) return fcp_fail(err, FCP_E_ARCH, "'%.40s' is not an architecture; sm_80, sm_90a and sm_100 are", arch);
     if (number < 80)
         return fcp_fail(err, FCP_E_ARCH, "%s is not supported: the kernels need sm_80 (Ampere) or later", arch);
     return FCP_OK;

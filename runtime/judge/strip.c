@@ -36,11 +36,6 @@ _Static_assert((int)TILE <= (int)MC_ROW, "a tile is a row of the evaluator");
 #define LOG log
 #define ROUND(dtype, x) (x)
 #include "runtime/judge/reference_real.inc"
-#undef REAL
-#undef NAME
-#undef EXP
-#undef LOG
-#undef ROUND
 
 #define REAL float
 #define NAME(x) check_naive_##x
@@ -48,8 +43,3 @@ _Static_assert((int)TILE <= (int)MC_ROW, "a tile is a row of the evaluator");
 #define LOG logf
 #define ROUND(dtype, x) fcp_round_to(dtype, x)
 #include "runtime/judge/reference_real.inc"
-#undef REAL
-#undef NAME
-#undef EXP
-#undef LOG
-#undef ROUND

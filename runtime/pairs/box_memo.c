@@ -50,7 +50,10 @@ void fcp_pairs_memo_close(pairs_memo *m) {
     free(m->offsets);
 }
 
-static void append_word(spelling *s, int64_t word) { s->memo->key[s->memo->key_count++] = word; }
+static void append_words(spelling *s, const int64_t *words, size_t count) {
+    for (size_t i = 0; i < count; i++) s->memo->key[s->memo->key_count++] = words[i];
+}
+#define APPEND(s, ...) append_words(s, (const int64_t[]){__VA_ARGS__}, sizeof((int64_t[]){__VA_ARGS__}) / 8)
 
 /* The value at the box's corner. */
 static int64_t at_corner(const pairs_value *v, const pairs_box *b) {
@@ -70,17 +73,10 @@ static void spell_division(spelling *s, const mc_node *x, int64_t *offset) {
     const operand a = operand_of(s, x->a), b = operand_of(s, x->b);
     const pairs_value *by = &s->m->values[x->b];
     if (by->lo == by->hi && by->lo > 0) {
-        append_word(s, x->op == MC_DIV ? OVER : REST);
-        append_word(s, a.number);
-        append_word(s, by->lo);
-        append_word(s, mc_mod(a.offset, by->lo));
+        APPEND(s, x->op == MC_DIV ? OVER : REST, a.number, by->lo, mc_mod(a.offset, by->lo));
         if (x->op == MC_DIV) *offset = mc_div(a.offset, by->lo);
     } else {
-        append_word(s, x->op);
-        append_word(s, a.number);
-        append_word(s, a.offset);
-        append_word(s, b.number);
-        append_word(s, b.offset);
+        APPEND(s, x->op, a.number, a.offset, b.number, b.offset);
     }
 }
 
@@ -89,16 +85,10 @@ static bool spell_product(spelling *s, const mc_node *x, int64_t *offset) {
     const operand a = operand_of(s, swapped ? x->b : x->a), b = operand_of(s, swapped ? x->a : x->b);
     const pairs_value *by = &s->m->values[swapped ? x->a : x->b];
     if (by->lo == by->hi) {
-        append_word(s, TIMES);
-        append_word(s, a.number);
-        append_word(s, by->lo);
+        APPEND(s, TIMES, a.number, by->lo);
         return !__builtin_mul_overflow(a.offset, by->lo, offset);
     }
-    append_word(s, x->op);
-    append_word(s, a.number);
-    append_word(s, a.offset);
-    append_word(s, b.number);
-    append_word(s, b.offset);
+    APPEND(s, x->op, a.number, a.offset, b.number, b.offset);
     return true;
 }
 
@@ -111,13 +101,7 @@ static bool spell_bands(spelling *s, const mc_node *x) {
         __builtin_add_overflow(band->hi, band->hi_slope ? a.offset : 0, &hi) ||
         __builtin_sub_overflow(lo, b.offset, &lo) || __builtin_sub_overflow(hi, b.offset, &hi))
         return false;
-    append_word(s, x->op);
-    append_word(s, a.number);
-    append_word(s, b.number);
-    append_word(s, lo);
-    append_word(s, band->lo_slope);
-    append_word(s, hi);
-    append_word(s, band->hi_slope);
+    APPEND(s, x->op, a.number, b.number, lo, band->lo_slope, hi, band->hi_slope);
     return true;
 }
 
@@ -126,9 +110,7 @@ static bool spell_two(spelling *s, uint32_t a_node, uint32_t b_node, int64_t *of
     const operand a = operand_of(s, a_node), b = operand_of(s, b_node);
     int64_t apart;
     if (__builtin_sub_overflow(b.offset, a.offset, &apart)) return false;
-    append_word(s, a.number);
-    append_word(s, b.number);
-    append_word(s, apart);
+    APPEND(s, a.number, b.number, apart);
     *offset = a.offset;
     return true;
 }
@@ -147,7 +129,7 @@ static bool spell_node(spelling *s, const mc_node *x, int64_t *offset) {
     default: break;
     }
     const operand a = operand_of(s, x->a), b = x->b != MC_NONE ? operand_of(s, x->b) : (operand){0, 0};
-    append_word(s, x->op);
+    APPEND(s, x->op);
     switch ((mc_op)x->op) {
     case MC_MIN:
     case MC_MAX: return spell_two(s, x->a, x->b, offset);
@@ -155,22 +137,21 @@ static bool spell_node(spelling *s, const mc_node *x, int64_t *offset) {
     case MC_NE:
     case MC_LT:
     case MC_LE: return spell_two(s, x->a, x->b, &apart);
-    case MC_IF_I: append_word(s, a.number); return spell_two(s, x->b, x->c, offset);
+    case MC_IF_I: APPEND(s, a.number); return spell_two(s, x->b, x->c, offset);
     default: break;
     }
-    append_word(s, a.number);
+    APPEND(s, a.number);
     switch ((mc_op)x->op) {
-    case MC_ADD: append_word(s, b.number); return !__builtin_add_overflow(a.offset, b.offset, offset);
-    case MC_SUB: append_word(s, b.number); return !__builtin_sub_overflow(a.offset, b.offset, offset);
+    case MC_ADD: APPEND(s, b.number); return !__builtin_add_overflow(a.offset, b.offset, offset);
+    case MC_SUB: APPEND(s, b.number); return !__builtin_sub_overflow(a.offset, b.offset, offset);
     case MC_NEG: return !__builtin_sub_overflow(INT64_C(0), a.offset, offset);
-    case MC_ABS: append_word(s, a.offset); return true;
+    case MC_ABS: APPEND(s, a.offset); return true;
     case MC_NOT: return true;
     case MC_AND:
     case MC_OR:
-    case MC_IFF: append_word(s, b.number); return true;
+    case MC_IFF: APPEND(s, b.number); return true;
     case MC_IF_B:
-        append_word(s, b.number);
-        append_word(s, operand_of(s, x->c).number);
+        APPEND(s, b.number, operand_of(s, x->c).number);
         return true;
     default: return false;
     }
@@ -184,9 +165,7 @@ bool fcp_pairs_key(pairs_memo *memo, const pairs_mask *m, const pairs_box *b, in
     const uint32_t count = m->code.count, root = m->values[count - 1].same;
     spelling s = {memo, m, b, memo->numbers, memo->numbers + count, memo->offsets, 0};
     memo->key_count = 0;
-    append_word(&s, label);
-    append_word(&s, b->q1 - b->q0);
-    append_word(&s, b->k1 - b->k0);
+    APPEND(&s, label, b->q1 - b->q0, b->k1 - b->k0);
     memset(s.needed, 0, count * sizeof *s.needed);
     s.needed[root] = 1;
     for (uint32_t i = root + 1; i-- > 0;) {
@@ -204,15 +183,15 @@ bool fcp_pairs_key(pairs_memo *memo, const pairs_mask *m, const pairs_box *b, in
         s.offset[i] = 0;
         if (v->linear) {
             const bool is_bool = mc_op_type(m->code.nodes[i].op) == 'b';
-            append_word(&s, FORM);
-            append_word(&s, is_bool ? v->lo : v->q); /* a decided bool has no offset */
-            append_word(&s, v->k);
+            APPEND(&s, FORM);
+            APPEND(&s, is_bool ? v->lo : v->q); /* a decided bool has no offset */
+            APPEND(&s, v->k);
             if (!is_bool) s.offset[i] = at_corner(v, b);
         } else if (!spell_node(&s, &m->code.nodes[i], &s.offset[i])) {
             return false;
         }
     }
-    append_word(&s, s.number[root]);
+    APPEND(&s, s.number[root]);
     return true;
 }
 

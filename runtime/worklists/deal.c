@@ -40,7 +40,7 @@ enum {
 
 /* How many CTAs attention has, as far as the plan knows. A session may leave another margin than this plan's; then CTAs
  * get other pieces, and results have the same bits. */
-static uint64_t blocks_of(const fcp_arena *a) {
+static uint64_t ctas_of(const fcp_arena *a) {
     const fcp_plan *plan = a->plan;
     const uint64_t all = plan->cluster->multiprocessors, margin = plan->problem->margin;
     if (!all || !fcp_stream_of(plan, a->pass, a->rank, FCP_COMM)->count) return all;
@@ -57,13 +57,13 @@ struct piece {
  * there. */
 struct join {
     uint64_t end;
-    uint32_t block, cut;
+    uint32_t cta, cut;
 };
 
 struct dealing {
     fcp_worklists *w;
     const fcp_arena *a;
-    uint64_t blocks;
+    uint64_t ctas;
     uint32_t heads, rows; /* row i is item i / heads */
     uint32_t *cells;      /* of each item */
     struct piece *pieces;
@@ -149,10 +149,10 @@ static void make_pieces(struct dealing *x, const struct dealt *cut, uint32_t beg
 /* When the last CTA ends that takes pieces from the list as it is. */
 static uint64_t end_as_listed(const struct dealing *x) {
     uint64_t end = 0;
-    for (uint64_t block = 0; block < x->blocks; block++) {
+    for (uint64_t cta = 0; cta < x->ctas; cta++) {
         uint64_t units = 0;
-        for (uint64_t turn = 0, i; turn * x->blocks < x->count; turn++)
-            if ((i = turn * x->blocks + (turn % 2 ? x->blocks - 1 - block : block)) < x->count)
+        for (uint64_t turn = 0, i; turn * x->ctas < x->count; turn++)
+            if ((i = turn * x->ctas + (turn % 2 ? x->ctas - 1 - cta : cta)) < x->count)
                 units += x->pieces[i].units;
         if (units > end) end = units;
     }
@@ -171,24 +171,24 @@ static int less_to_do(const void *a, const void *b) {
 static uint64_t deal(struct dealing *x, uint32_t begin) {
     uint64_t end = 0;
     memset(x->joins + begin, 0, (x->rows - begin) * sizeof *x->joins);
-    if (begin) memcpy(x->loads, x->before, x->blocks * sizeof *x->loads);
-    else memset(x->loads, 0, x->blocks * sizeof *x->loads);
-    for (uint32_t b = 0; b < x->blocks; b++) x->sizes[b].index = b;
+    if (begin) memcpy(x->loads, x->before, x->ctas * sizeof *x->loads);
+    else memset(x->loads, 0, x->ctas * sizeof *x->loads);
+    for (uint32_t b = 0; b < x->ctas; b++) x->sizes[b].index = b;
     for (uint64_t i = begin; i < x->count; i++) {
         const struct piece *piece = &x->pieces[i];
-        const uint64_t at = i % x->blocks;
-        if (x->count == x->rows && i == x->rows / x->blocks * x->blocks)
-            memcpy(x->before, x->loads, x->blocks * sizeof *x->loads);
-        for (uint32_t b = 0; !at && b < x->blocks; b++) x->sizes[b].size = x->loads[x->sizes[b].index];
-        if (!at) qsort(x->sizes, x->blocks, sizeof *x->sizes, less_to_do);
-        const uint32_t block = x->owners[i] = x->sizes[at].index;
-        x->loads[block] += piece->units;
+        const uint64_t at = i % x->ctas;
+        if (x->count == x->rows && i == x->rows / x->ctas * x->ctas)
+            memcpy(x->before, x->loads, x->ctas * sizeof *x->loads);
+        for (uint32_t b = 0; !at && b < x->ctas; b++) x->sizes[b].size = x->loads[x->sizes[b].index];
+        if (!at) qsort(x->sizes, x->ctas, sizeof *x->sizes, less_to_do);
+        const uint32_t cta = x->owners[i] = x->sizes[at].index;
+        x->loads[cta] += piece->units;
         struct join *join = &x->joins[piece->row];
-        if (piece->parts > 1 && x->loads[block] >= join->end) *join = (struct join){x->loads[block], block, 0};
+        if (piece->parts > 1 && x->loads[cta] >= join->end) *join = (struct join){x->loads[cta], cta, 0};
     }
     for (uint64_t i = begin; i < x->count; i++)
-        if (x->pieces[i].part) x->loads[x->joins[x->pieces[i].row].block] += JOIN;
-    for (uint64_t b = 0; b < x->blocks; b++)
+        if (x->pieces[i].part) x->loads[x->joins[x->pieces[i].row].cta] += JOIN;
+    for (uint64_t b = 0; b < x->ctas; b++)
         if (x->loads[b] > end) end = x->loads[b];
     return end;
 }
@@ -196,9 +196,9 @@ static uint64_t deal(struct dealing *x, uint32_t begin) {
 /* Where piece i stands in the list, so that its CTA finds it. In the last round the pieces stand as they were dealt;
  * which CTA is which follows from that. */
 static uint64_t place_of(const struct dealing *x, const uint32_t *ranks, uint64_t i) {
-    const uint64_t turn = i / x->blocks, last = (x->count - 1) / x->blocks;
+    const uint64_t turn = i / x->ctas, last = (x->count - 1) / x->ctas;
     const uint64_t rank = ranks[x->owners[i]];
-    return turn * x->blocks + ((last - turn) % 2 ? x->blocks - 1 - rank : rank);
+    return turn * x->ctas + ((last - turn) % 2 ? x->ctas - 1 - rank : rank);
 }
 
 /* Makes an item a part of its rows. */
@@ -221,12 +221,12 @@ static fcp_code cut_item(struct dealing *x, const struct piece *piece, fk_row_it
 /* Makes an item of each piece, and puts them into the order in which they were dealt. */
 static fcp_code put_in_order(struct dealing *x, uint32_t first_head, fcp_error *err) {
     fcp_worklists *w = x->w;
-    uint32_t *ranks = fcp_worklists_scratch(w, FCP_WORKLISTS_TURNS, x->blocks, sizeof *ranks);
+    uint32_t *ranks = fcp_worklists_scratch(w, FCP_WORKLISTS_TURNS, x->ctas, sizeof *ranks);
     fk_row_item *out = fcp_worklists_scratch(w, FCP_WORKLISTS_PERMUTED, x->count, sizeof *out);
     if (!ranks || !out || !FCP_GROW(w->rows, w->row_capacity, (uint32_t)x->count))
         return fcp_worklists_no_memory(err);
     for (uint32_t r = 0; r < x->rows; r++) x->joins[r].cut = 0;
-    for (uint32_t b = 0; b < x->blocks; b++) ranks[x->sizes[b].index] = b;
+    for (uint32_t b = 0; b < x->ctas; b++) ranks[x->sizes[b].index] = b;
     for (uint64_t i = 0; i < x->count; i++) {
         const struct piece *piece = &x->pieces[i];
         fk_row_item *item = &out[place_of(x, ranks, i)];
@@ -264,14 +264,14 @@ static void try_cuts(struct dealing *x, uint32_t from, uint32_t cells, struct de
 /* Room for the pieces of any cut. */
 static bool open_dealing(struct dealing *x) {
     fcp_worklists *w = x->w;
-    const uint64_t parts = x->rows <= FEW_TURNS * x->blocks ? MOST_PARTS : 1;
-    const uint64_t most = x->rows * parts + x->blocks * MOST_PARTS;
+    const uint64_t parts = x->rows <= FEW_TURNS * x->ctas ? MOST_PARTS : 1;
+    const uint64_t most = x->rows * parts + x->ctas * MOST_PARTS;
     x->cells = fcp_worklists_scratch(w, FCP_WORKLISTS_FIRSTS, w->row_count, sizeof *x->cells);
     x->pieces = fcp_worklists_scratch(w, FCP_WORKLISTS_PIECES, most, sizeof *x->pieces);
     x->joins = fcp_worklists_scratch(w, FCP_WORKLISTS_JOINS, x->rows, sizeof *x->joins);
-    x->sizes = fcp_worklists_scratch(w, FCP_WORKLISTS_SIZES, x->blocks, sizeof *x->sizes);
-    x->loads = fcp_worklists_scratch(w, FCP_WORKLISTS_CURSORS, 2 * x->blocks, sizeof *x->loads);
-    x->before = x->loads ? x->loads + x->blocks : NULL;
+    x->sizes = fcp_worklists_scratch(w, FCP_WORKLISTS_SIZES, x->ctas, sizeof *x->sizes);
+    x->loads = fcp_worklists_scratch(w, FCP_WORKLISTS_CURSORS, 2 * x->ctas, sizeof *x->loads);
+    x->before = x->loads ? x->loads + x->ctas : NULL;
     x->owners = fcp_worklists_scratch(w, FCP_WORKLISTS_LOCKS, most, sizeof *x->owners);
     return x->cells && x->pieces && x->joins && x->sizes && x->loads && x->owners;
 }
@@ -279,10 +279,10 @@ static bool open_dealing(struct dealing *x) {
 fcp_code fcp_worklists_deal(fcp_worklists *w, const fcp_arena *a, fcp_error *err) {
     const fcp_problem *p = a->plan->problem;
     const uint32_t kv_heads = w->kv_count ? w->kv_count : p->range_kv, kv_first = w->kv_count ? w->kv_first : 0;
-    struct dealing x = {.w = w, .a = a, .heads = w->single ? 1 : kv_heads * p->range_sub, .blocks = blocks_of(a)};
-    const uint64_t rows = (uint64_t)w->row_count * x.heads, rest = x.blocks ? rows % x.blocks : 0;
+    struct dealing x = {.w = w, .a = a, .heads = w->single ? 1 : kv_heads * p->range_sub, .ctas = ctas_of(a)};
+    const uint64_t rows = (uint64_t)w->row_count * x.heads, rest = x.ctas ? rows % x.ctas : 0;
     uint64_t work = 0;
-    if (!rows || rows > MOST_TURNS * x.blocks) return FCP_OK;
+    if (!rows || rows > MOST_TURNS * x.ctas) return FCP_OK;
     x.rows = (uint32_t)rows;
     if (!open_dealing(&x)) return fcp_worklists_no_memory(err);
     for (uint32_t i = 0; i < w->row_count; i++) {
@@ -293,14 +293,14 @@ fcp_code fcp_worklists_deal(fcp_worklists *w, const fcp_arena *a, fcp_error *err
     make_pieces(&x, &best, 0);
     const uint64_t listed = end_as_listed(&x);
     best.end = listed;
-    if (rows > x.blocks) try_cut(&x, x.rows, UINT32_MAX, 0, &best);
-    if (!fcp_plan_packed(a->plan) && 100 * work < 98 * best.end * x.blocks) {
+    if (rows > x.ctas) try_cut(&x, x.rows, UINT32_MAX, 0, &best);
+    if (!fcp_plan_packed(a->plan) && 100 * work < 98 * best.end * x.ctas) {
         struct dealt cut = best;
         const uint32_t from = (uint32_t)(rows - rest);
-        if (rest && rows > x.blocks) try_cuts(&x, from, x.cells[from / x.heads], &cut);
-        if (2 * rest > x.blocks && rows > x.blocks && x.cells[(x.rows - 1) / x.heads] >= 2 * LEAST_CELLS)
-            try_cut(&x, from, UINT32_MAX, (uint32_t)(x.blocks - rest), &cut);
-        if (rows <= FEW_TURNS * x.blocks) try_cuts(&x, 0, x.cells[0], &cut);
+        if (rest && rows > x.ctas) try_cuts(&x, from, x.cells[from / x.heads], &cut);
+        if (2 * rest > x.ctas && rows > x.ctas && x.cells[(x.rows - 1) / x.heads] >= 2 * LEAST_CELLS)
+            try_cut(&x, from, UINT32_MAX, (uint32_t)(x.ctas - rest), &cut);
+        if (rows <= FEW_TURNS * x.ctas) try_cuts(&x, 0, x.cells[0], &cut);
         if (100 * cut.end < 99 * best.end) best = cut;
     }
     if (100 * best.end >= 99 * listed) return FCP_OK;

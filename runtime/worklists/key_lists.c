@@ -183,7 +183,7 @@ enum {
 };
 
 /* How many CTAs share the keys of an item. Only the kernel for dK and dV alone shares them. */
-static uint32_t blocks_of_item(const struct columns *x) {
+static uint32_t ctas_of_item(const struct columns *x) {
     const uint32_t d = x->a->plan->problem->head_dim;
     return x->order == FCP_KEYS_ALONE ? FK_DKV_PARTS(d) : 1;
 }
@@ -233,15 +233,15 @@ static uint32_t longest_of(const fcp_worklists *w) {
  *     Otherwise the keys that every row sees, say, would keep one CTA busy when all others have ended. */
 static struct cut usual_cut(const struct columns *x, uint64_t runs) {
     const fcp_problem *p = x->a->plan->problem;
-    const uint64_t blocks = x->a->plan->cluster->multiprocessors, group = p->range_sub, items = x->w->key_count;
+    const uint64_t ctas = x->a->plan->cluster->multiprocessors, group = p->range_sub, items = x->w->key_count;
     struct cut cut = {p->range_sub, UINT32_MAX, UINT32_MAX, false};
     if (!items) return cut;
-    uint64_t pieces = items * p->range_kv * blocks_of_item(x), parts = x->by_head ? 1 : 4 * blocks / pieces;
+    uint64_t pieces = items * p->range_kv * ctas_of_item(x), parts = x->by_head ? 1 : 4 * ctas / pieces;
     parts = parts > group ? group : parts ? parts : 1;
     cut.subs = (uint32_t)((group + parts - 1) / parts);
     parts = (group + cut.subs - 1) / cut.subs;
-    if (pieces * parts < blocks && 2 * parts <= SHARERS) {
-        uint64_t part = runs * p->range_kv * blocks_of_item(x) * parts / (2 * blocks), longest = longest_of(x->w);
+    if (pieces * parts < ctas && 2 * parts <= SHARERS) {
+        uint64_t part = runs * p->range_kv * ctas_of_item(x) * parts / (2 * ctas), longest = longest_of(x->w);
         if (part < longest * parts / SHARERS) part = longest * parts / SHARERS;
         cut.part = part < LEAST ? LEAST : (uint32_t)part;
     }
@@ -342,10 +342,10 @@ struct contest {
 static fcp_worklists_user user_of(const struct columns *x) {
     const fcp_plan *plan = x->a->plan;
     const fcp_problem *p = plan->problem;
-    return (fcp_worklists_user){.kv_heads = p->range_kv, .group = p->range_sub, .parts = blocks_of_item(x),
-                           .blocks = plan->cluster->multiprocessors, .by_head = x->by_head,
-                           .turns_at_rows = x->order == FCP_KEYS_ORDERED,
-                           .turns_at_keys = x->order != FCP_KEYS_JOINT};
+    return (fcp_worklists_user){.kv_heads = p->range_kv, .group = p->range_sub, .parts = ctas_of_item(x),
+                                .ctas = plan->cluster->multiprocessors, .by_head = x->by_head,
+                                .turns_at_rows = x->order == FCP_KEYS_ORDERED,
+                                .turns_at_keys = x->order != FCP_KEYS_JOINT};
 }
 
 /* Makes the list with a cut, and keeps the cut if it is better than the best one. */
@@ -384,8 +384,8 @@ static bool try_parts(struct columns *x, struct contest *c, uint32_t subs, uint3
 }
 
 /* Is so little of the time used that other cuts may be better? And is there so little work that they are tried? */
-static bool wants_better(const fcp_worklists_time *time, uint32_t blocks) {
-    return 10 * time->work < 9 * time->end * blocks;
+static bool wants_better(const fcp_worklists_time *time, uint32_t ctas) {
+    return 10 * time->work < 9 * time->end * ctas;
 }
 static bool is_little(const struct columns *x, uint64_t cells) {
     return cells <= FEW * (uint64_t)x->a->plan->cluster->multiprocessors;
@@ -587,7 +587,7 @@ static fcp_code try_head_parts(struct columns *x, struct heads_contest *c, uint3
     struct cut cut = {.subs = subs, .part = UINT32_MAX, .apart = apart, .rest = true};
     fcp_code code = try_heads(x, c, &cut, err);
     const uint32_t longest = longest_of(x->w);
-    for (uint32_t n = HEAD_PARTS; n-- > 1 && !code && x->w->key_count * blocks_of_item(x) <= most;) {
+    for (uint32_t n = HEAD_PARTS; n-- > 1 && !code && x->w->key_count * ctas_of_item(x) <= most;) {
         const uint32_t part = (uint32_t)(((uint64_t)longest * n + HEAD_PARTS - 1) / HEAD_PARTS);
         if ((uint64_t)part * subs < LEAST) break;
         if (part == cut.part) continue;
@@ -604,10 +604,10 @@ static fcp_code list_by_head(struct columns *x, uint32_t first, uint32_t count, 
     const fcp_worklists_user user = user_of(x);
     struct heads_contest c = {.first = first, .count = count};
     fcp_code code = list_heads(x, first, count, NULL, err);
-    if (code || !user.blocks) return code; /* a processor: items are not cut for it */
+    if (code || !user.ctas) return code; /* a processor: items are not cut for it */
     if (!fcp_worklists_time_of(x->w, &user, &c.time)) return fcp_worklists_no_memory(err);
-    const uint64_t cells = c.time.work / FCP_WORKLISTS_STEP / FK_TURNS_OF_RUN / blocks_of_item(x);
-    if (!wants_better(&c.time, user.blocks) || !is_little(x, cells)) return FCP_OK;
+    const uint64_t cells = c.time.work / FCP_WORKLISTS_STEP / FK_TURNS_OF_RUN / ctas_of_item(x);
+    if (!wants_better(&c.time, user.ctas) || !is_little(x, cells)) return FCP_OK;
     code = try_head_parts(x, &c, p->range_sub, false, err);
     for (uint32_t subs = p->range_sub; !code; subs = (subs + 1) / 2) {
         code = try_head_parts(x, &c, subs, true, err);
@@ -616,8 +616,8 @@ static fcp_code list_by_head(struct columns *x, uint32_t first, uint32_t count, 
     return code ? code : list_heads(x, first, count, c.found ? &c.best : NULL, err);
 }
 
-fcp_code fcp_worklists_keys(fcp_worklists *w, const fcp_arena *a, uint32_t first, uint32_t count,
-                         fcp_key_order order, fcp_error *err) {
+fcp_code fcp_worklists_keys(fcp_worklists *w, const fcp_arena *a, uint32_t first, uint32_t count, fcp_key_order order,
+                            fcp_error *err) {
     static const struct head_set everybody = {0, 0};
     struct columns x = {.w = w, .a = a, .by_head = fcp_plan_by_head(a->plan), .order = order, .sets = &everybody,
                         .set_count = 1};

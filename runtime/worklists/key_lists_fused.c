@@ -62,8 +62,7 @@ static void list_arrivals(const fcp_worklists *w, const fcp_arena *a, const stru
     const size_t home = fcp_arena_row(a, a->homes);
     for (uint32_t i = 0; i < list->key_count; i++) {
         const fk_key_item *item = &list->keys[i];
-        if (item->place == FK_MOVED)
-            wait_for(&all->fused[i], fcp_fusion_arrival(f, f->kv, a->homes + item->slot));
+        if (item->place == FK_MOVED) wait_for(&all->fused[i], fcp_fusion_arrival(f, f->kv, a->homes + item->slot));
         for (const fk_row_run *r = list->runs + item->first, *end = r + item->runs; r < end; r++) {
             const size_t last = (size_t)r->token + r->count - 1;
             if (last < home) continue;

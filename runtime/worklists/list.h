@@ -37,7 +37,7 @@ static inline uint32_t fcp_worklists_heads_of(const fk_row_run *run) {
 uint32_t fcp_worklists_cells(const fcp_worklists *w, const fk_row_item *item);
 /* Gives an item runs of its own: the keys of its cells [from, to). */
 fcp_code fcp_worklists_copy_runs(fcp_worklists *w, const fcp_arena *a, fk_row_item *item, uint32_t from, uint32_t to,
-                            fcp_error *err);
+                                 fcp_error *err);
 /* Orders a list of rows of the forward pass, which stand longest first, so that the last CTA ends earliest, and cuts
  * the keys of some rows if it ends earlier then (deal.c). */
 fcp_code fcp_worklists_deal(fcp_worklists *w, const fcp_arena *a, fcp_error *err);

@@ -133,19 +133,18 @@ static fcp_code add_row(fcp_worklists *w, const fcp_arena *a, const struct visit
     bool idle = back || (single && !plan->sink_count && out_slot < a->homes);
     if (first == w->key_run_count && idle) return FCP_OK;
     if (in + block_token > UINT32_MAX || out + block_token > UINT32_MAX) return fcp_worklists_too_long(err);
-    fk_row_item item = {.position = plan->sequences[piece->sequence].q_first + (fk_i64)(piece->start + row),
-                        .token = (fk_u32)in + block_token,
-                        .out = (fk_u32)out + block_token,
-                        .block_token = block_token,
-                        .count = piece->length - row < FCP_CELL ? piece->length - row : FCP_CELL,
-                        .flags = flags,
-                        .sequence = piece->sequence,
-                        .first = first,
-                        .runs = w->key_run_count - first,
-                        .pack = !back && !by_head && fcp_is_short(&plan->sequences[piece->sequence])
-                                    ? plan->problem->range_sub
-                                    : 1,
-                        .arrival = w->fusion ? fcp_fusion_arrival(w->fusion, w->fusion->q, visit->q_slot) : 0};
+    fk_row_item item = {
+        .position = plan->sequences[piece->sequence].q_first + (fk_i64)(piece->start + row),
+        .token = (fk_u32)in + block_token,
+        .out = (fk_u32)out + block_token,
+        .block_token = block_token,
+        .count = piece->length - row < FCP_CELL ? piece->length - row : FCP_CELL,
+        .flags = flags,
+        .sequence = piece->sequence,
+        .first = first,
+        .runs = w->key_run_count - first,
+        .pack = !back && !by_head && fcp_is_short(&plan->sequences[piece->sequence]) ? plan->problem->range_sub : 1,
+        .arrival = w->fusion ? fcp_fusion_arrival(w->fusion, w->fusion->q, visit->q_slot) : 0};
     if (visit->state_slot != FCP_NONE && !back && !single) {
         float *o, *m, *l;
         fcp_arena_state(a, visit->state_slot, &o, &m, &l);
@@ -186,8 +185,7 @@ static fcp_code add_block(fcp_worklists *w, const fcp_arena *a, struct visits *o
     if (!of->cursors) return fcp_worklists_no_memory(err);
     for (uint32_t v = 0; v < of->count; v++) {
         const fcp_visit *visit = &plan->visits[of->list[v]];
-        for (uint32_t i = 0; i < visit->tiles; i++)
-            of->cursors[at++] = plan->tiles[visit->first_tile + i].first_part;
+        for (uint32_t i = 0; i < visit->tiles; i++) of->cursors[at++] = plan->tiles[visit->first_tile + i].first_part;
     }
     for (uint32_t i = block->first_piece; !code && i < block->first_piece + block->pieces; i++)
         code = add_row_items(w, a, of, i, err);
@@ -252,19 +250,19 @@ static void count_parts(const struct pieces *whole, size_t kinds, uint32_t part,
     qsort(out, 2 * kinds, sizeof *out, larger);
 }
 
-/* When the last of `blocks` CTAs has done its pieces, which they get as fk_piece says. A cell takes two units, and to
- * begin and end a piece takes one. Any 2 * blocks pieces in a row are two for each CTA, so whole rounds of equal pieces
+/* When the last of `ctas` CTAs has done its pieces, which they get as fk_piece says. A cell takes two units, and to
+ * begin and end a piece takes one. Any 2 * ctas pieces in a row are two for each CTA, so whole rounds of equal pieces
  * are added up at once. busy: room for a number for each CTA. */
-static uint64_t end_of(const struct pieces *pieces, size_t kinds, uint64_t blocks, uint64_t *busy) {
+static uint64_t end_of(const struct pieces *pieces, size_t kinds, uint64_t ctas, uint64_t *busy) {
     uint64_t all = 0, end = 0, k = 0;
-    memset(busy, 0, blocks * sizeof *busy);
+    memset(busy, 0, ctas * sizeof *busy);
     for (size_t i = 0; i < kinds; i++) {
         const uint64_t units = 2 * (uint64_t)pieces[i].cells + 1;
-        all += pieces[i].count / (2 * blocks) * 2 * units;
-        for (uint64_t left = pieces[i].count % (2 * blocks); left; left--, k++) {
-            uint64_t *block = &busy[k / blocks % 2 ? blocks - 1 - k % blocks : k % blocks];
-            *block += units;
-            if (*block > end) end = *block;
+        all += pieces[i].count / (2 * ctas) * 2 * units;
+        for (uint64_t left = pieces[i].count % (2 * ctas); left; left--, k++) {
+            uint64_t *cta = &busy[k / ctas % 2 ? ctas - 1 - k % ctas : k % ctas];
+            *cta += units;
+            if (*cta > end) end = *cta;
         }
     }
     return all + end;
@@ -279,30 +277,30 @@ enum {
  * half; of these it takes the one with which the last CTA ends first. More parts do not always help: 256 parts of four
  * cells take 132 CTAs 18 units, and 128 parts of eight cells 17. */
 static fcp_code part_cells(fcp_worklists *w, const fcp_plan *plan, uint32_t *out_part, fcp_error *err) {
-    const uint64_t blocks = plan->cluster->multiprocessors;
+    const uint64_t ctas = plan->cluster->multiprocessors;
     uint64_t cells = 0, best = UINT64_MAX;
     uint32_t part = 0;
     *out_part = UINT32_MAX; /* parts_of then says 1 */
-    if (!blocks) return FCP_OK;
+    if (!ctas) return FCP_OK;
     struct pieces *whole = fcp_worklists_scratch(w, FCP_WORKLISTS_FIRSTS, w->row_count, sizeof *whole);
     struct pieces *pieces = fcp_worklists_scratch(w, FCP_WORKLISTS_PERMUTED, 2 * (size_t)w->row_count, sizeof *pieces);
-    uint64_t *busy = fcp_worklists_scratch(w, FCP_WORKLISTS_SIZES, blocks, sizeof *busy);
+    uint64_t *busy = fcp_worklists_scratch(w, FCP_WORKLISTS_SIZES, ctas, sizeof *busy);
     if (!whole || !pieces || !busy) return fcp_worklists_no_memory(err);
     const size_t kinds = count_whole(w, plan, whole);
     for (size_t i = 0; i < kinds; i++)
         if (whole[i].cut) cells += whole[i].count * whole[i].cells;
     for (uint32_t halves = 2; halves <= MOST_HALVES && part != LEAST_CELLS; halves++) {
-        const uint64_t wanted = (2 * cells + halves * blocks - 1) / (halves * blocks);
+        const uint64_t wanted = (2 * cells + halves * ctas - 1) / (halves * ctas);
         part = wanted < LEAST_CELLS ? LEAST_CELLS : wanted < UINT32_MAX ? (uint32_t)wanted : UINT32_MAX;
         count_parts(whole, kinds, part, pieces);
-        const uint64_t end = end_of(pieces, 2 * kinds, blocks, busy);
+        const uint64_t end = end_of(pieces, 2 * kinds, ctas, busy);
         if (end < best) best = end, *out_part = part;
     }
     return FCP_OK;
 }
 
 fcp_code fcp_worklists_copy_runs(fcp_worklists *w, const fcp_arena *a, fk_row_item *item, uint32_t from, uint32_t to,
-                            fcp_error *err) {
+                                 fcp_error *err) {
     const fcp_problem *p = a->plan->problem;
     const uint64_t number = a->kv_heads * fcp_dtype_size((fcp_dtype)p->dtype);
     const uint32_t first = w->key_run_count, end = item->first + item->runs;
@@ -362,7 +360,7 @@ static fcp_code pack_item(struct packing *x, const fk_row_item *item, fcp_error 
     for (uint32_t i = 0; !code && parts > 1 && i < parts; i++) {
         runs[i] = *item;
         code = fcp_worklists_copy_runs(w, x->a, &runs[i], (uint32_t)(cells * i / parts),
-                                  (uint32_t)(cells * (i + 1) / parts), err);
+                                       (uint32_t)(cells * (i + 1) / parts), err);
     }
     for (uint32_t kv = 0; kv < p->range_kv; kv++)
         for (uint32_t skip = 0; !code && fcp_worklists_wants(w, kv) && skip < rows; skip += FK_ROWS) {

@@ -65,11 +65,11 @@ static uint64_t add_in_turn(const fcp_worklists_user *user, const struct piece *
     return now;
 }
 
-static uint32_t first_free(const uint64_t *at, uint32_t blocks) {
-    uint32_t block = 0;
-    for (uint32_t i = 1; i < blocks; i++)
-        if (at[i] < at[block]) block = i;
-    return block;
+static uint32_t first_free(const uint64_t *at, uint32_t ctas) {
+    uint32_t cta = 0;
+    for (uint32_t i = 1; i < ctas; i++)
+        if (at[i] < at[cta]) cta = i;
+    return cta;
 }
 
 /* Piece i of a list, as fk_key_piece_of says. */
@@ -85,7 +85,7 @@ static struct piece piece_of(const fcp_worklists *w, const fcp_worklists_user *u
 
 bool fcp_worklists_time_of(const fcp_worklists *w, const fcp_worklists_user *user, fcp_worklists_time *out) {
     const size_t locks = fcp_worklists_lock_words(w->lock_count, user->kv_heads * user->group);
-    uint64_t *rows = calloc(locks + 1, sizeof *rows), *at = calloc(user->blocks, sizeof *at);
+    uint64_t *rows = calloc(locks + 1, sizeof *rows), *at = calloc(user->ctas, sizeof *at);
     uint64_t *keys = calloc((size_t)w->lock_count * user->kv_heads * APART * user->parts + 1, sizeof *keys);
     const bool good = rows && keys && at;
     const uint64_t pieces =
@@ -93,12 +93,12 @@ bool fcp_worklists_time_of(const fcp_worklists *w, const fcp_worklists_user *use
     *out = (fcp_worklists_time){0, 0};
     for (uint64_t ticket = 0; good && ticket < pieces; ticket++) {
         const struct piece x = piece_of(w, user, ticket / user->parts);
-        const uint32_t block = first_free(at, user->blocks), part = (uint32_t)(ticket % user->parts);
+        const uint32_t cta = first_free(at, user->ctas), part = (uint32_t)(ticket % user->parts);
         if (part * (FK_KEYS / user->parts) >= x.item->count) continue; /* it has no keys */
-        uint64_t now = do_steps(w, user, &x, at[block], user->turns_at_rows ? rows : NULL, out);
+        uint64_t now = do_steps(w, user, &x, at[cta], user->turns_at_rows ? rows : NULL, out);
         if (user->turns_at_keys && x.item->lock != FK_NONE) now = add_in_turn(user, &x, part, now, keys);
         else now += SUMS;
-        at[block] = now;
+        at[cta] = now;
         if (now > out->end) out->end = now;
     }
     free(rows);

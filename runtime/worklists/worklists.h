@@ -73,7 +73,7 @@ typedef enum fcp_key_order { FCP_KEYS_ALONE, FCP_KEYS_JOINT, FCP_KEYS_ORDERED } 
 fcp_key_order fcp_key_order_of(unsigned backward);
 /* Lists the keys of the same visits with the rows that meet them. Errors: as fcp_worklists_rows. */
 fcp_code fcp_worklists_keys(fcp_worklists *work, const fcp_arena *arena, uint32_t first, uint32_t count,
-                         fcp_key_order order, fcp_error *err);
+                            fcp_key_order order, fcp_error *err);
 
 /* Lists the keys of a run of backward ATTENDs, as work->fusion says: the lists of its ATTENDs one behind the other,
  * with the flags that each item waits for. Not for FCP_KEYS_ALONE. */
@@ -89,7 +89,7 @@ static inline uint64_t fcp_worklists_pieces(bool single, uint32_t items, uint32_
     return single ? items : (uint64_t)items * heads;
 }
 static inline uint64_t fcp_worklists_key_pieces(bool by_head, uint32_t items, uint32_t subs, uint32_t kv_heads,
-                                             uint32_t group) {
+                                                uint32_t group) {
     return fcp_worklists_pieces(by_head, items, kv_heads * ((group + subs - 1) / subs));
 }
 /* How many counters of 4 bytes the parts of cut rows have. All are 0 when the kernel begins and when it ends. */

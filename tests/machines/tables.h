@@ -86,8 +86,7 @@ static inline bool tables_rows(const fcp_worklists *w, machine_room *room, fk_la
 /* After the launch: checks that all counters of parts are 0 again. */
 static inline fcp_code tables_rows_ended(const machine_room *room, const part_words *words, fcp_error *err) {
     for (uint32_t i = words->states; i < words->all; i++)
-        if (room->at[i])
-            return fcp_fail(err, FCP_E_INTERNAL, "counter %u of parts is not 0 again", i - words->states);
+        if (room->at[i]) return fcp_fail(err, FCP_E_INTERNAL, "counter %u of parts is not 0 again", i - words->states);
     return FCP_OK;
 }
 

@@ -90,7 +90,7 @@ static inline bool order_model_forward(const fcp_plan *plan, uint32_t blocks, ui
 static inline bool order_model_of_rank(const fcp_plan *plan, uint32_t rank, uint32_t blocks, fcp_key_order order,
                                        fcp_worklists_time *out_with, fcp_worklists_time *out_without) {
     const fcp_problem *p = plan->problem;
-    const fcp_worklists_user never = {.kv_heads = p->kv_heads, .group = p->heads / p->kv_heads, .blocks = blocks,
+    const fcp_worklists_user never = {.kv_heads = p->kv_heads, .group = p->heads / p->kv_heads, .ctas = blocks,
                                  .parts = order == FCP_KEYS_ALONE ? FK_DKV_PARTS(p->head_dim) : 1,
                                  .by_head = fcp_plan_by_head(plan)};
     fcp_worklists_user waits = never;

@@ -90,7 +90,7 @@ static uint64_t chord(uint64_t bytes, uint64_t pairs) { /* rounded up */
     return x > UINT64_MAX ? UINT64_MAX : (uint64_t)x;
 }
 
-/* The steepest chord of B from `need` down. */
+/* An upper bound of how fast B falls below the cap: the steepest chord from (need, top) to any smaller w. */
 static uint64_t steepest(const rank_of *r, const cad_price *price, uint64_t top) {
     uint64_t steep = 0, before = 0, bytes = 0, keys = 0;
     for (uint32_t i = 1; i <= LOOKS; i++) { /* the stretch from `before`, where B is `bytes`, to `here` */

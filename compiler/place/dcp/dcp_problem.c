@@ -8,6 +8,7 @@
  */
 #include <string.h>
 
+#include "compiler/base/integers.h"
 #include "compiler/place/dcp/dcp.h"
 #include "compiler/problem/problem.h"
 #include "runtime/plan/bytes.h"
@@ -42,27 +43,27 @@ static fcp_code dcp_input_of(planning *x, const place_input *in, const bool pass
     const problem *p = x->problem;
     const struct fcpc_program *g = x->program;
     dcp_block *block = ARENA_NEW(&x->scratch, dcp_block, p->block_count + (size_t)1);
-    if (!block) return FCP_E_NO_MEMORY;
+    uint32_t *fixed = x->block_home ? ARENA_NEW(&x->scratch, uint32_t, p->block_count + (size_t)1) : NULL;
+    if (!block || (x->block_home && !fixed)) return FCP_E_NO_MEMORY;
     const place_bytes each = place_token_bytes(x, passes);
+    *out_tokens = 0;
     for (uint32_t b = 0; b < p->block_count; b++) {
+        *out_tokens += in->tokens[b];
         const uint64_t keys = problem_holds(p, b, FCP_KEYS) ? p->blocks[b].tokens : 0;
         const uint64_t rows = problem_holds(p, b, FCP_QUERIES) ? p->blocks[b].tokens : 0;
         block[b] = (dcp_block){in->tokens[b], keys * each.kv, rows * each.whole, rows * each.part};
+        if (fixed) fixed[b] = x->block_home[b] / p->lanes; /* a rank here may stand for several of the caller's */
     }
-    *out_tokens = 0;
-    for (uint32_t b = 0; b < p->block_count; b++) *out_tokens += in->tokens[b];
     uint64_t net = g->nodes > 1 && g->cluster.inter ? (g->cluster.intra + g->cluster.inter / 2) / g->cluster.inter : 1;
     *out = (dcp_input){.ranks = in->ranks,
                        .gpus = in->gpus,
                        .blocks = in->blocks,
                        .block = block,
-                       .fixed = x->block_home,
+                       .fixed = fixed,
                        .tile_start = p->tile_start,
                        .tile_k = p->tile_k,
                        .tile_pairs = p->tile_pairs,
-                       .net = net < 1      ? 1
-                              : net > 1000 ? 1000
-                                           : (uint32_t)net,
+                       .net = (uint32_t)max_u64(1, min_u64(net, 1000)),
                        .pair_cap = cap_of(p->pairs, in->ranks, g->tolerance),
                        .token_cap = cap_of(*out_tokens, in->ranks, g->epsilon_memory),
                        .stop = in->stop};
@@ -80,16 +81,6 @@ fcp_code dcp_cut(planning *x) {
     return x->program->layout == FCP_LAYOUT_PLANNED ? problem_cut_blocks(x) : problem_cut_held(x, &x->block_home);
 }
 
-/* Makes the given homes ranks of the problem, where each of these stands for several ranks of the caller's. */
-static fcp_code fix_homes(planning *x, dcp_input *d) {
-    const problem *p = x->problem;
-    uint32_t *fixed = ARENA_NEW(&x->scratch, uint32_t, p->block_count + (size_t)1);
-    if (!fixed) return FCP_E_NO_MEMORY;
-    for (uint32_t b = 0; b < p->block_count; b++) fixed[b] = x->block_home[b] / p->lanes;
-    d->fixed = fixed;
-    return FCP_OK;
-}
-
 fcp_code place_by_dcp(planning *x, const place_input *in, uint32_t *home) {
     const problem *p = x->problem;
     dcp_input d;
@@ -97,7 +88,6 @@ fcp_code place_by_dcp(planning *x, const place_input *in, uint32_t *home) {
     x->tile_rank = ARENA_NEW(&x->work, uint32_t, p->tile_count + (size_t)1);
     if (!x->tile_rank || !held) return FCP_E_NO_MEMORY;
     fcp_code code = dcp_input_of(x, in, x->program->passes, &d, &tokens);
-    if (!code && d.fixed && p->lanes > 1) code = fix_homes(x, &d);
     if (!code) code = dcp_partition_batch(&d, &x->scratch, home, x->tile_rank);
     if (code) return code;
     for (uint32_t b = 0; b < p->block_count; b++)

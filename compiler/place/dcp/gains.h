@@ -38,8 +38,8 @@ typedef struct dcp_target {
     int64_t gain;
 } dcp_target;
 
-/* The best targets: of the ranks that share a net with the vertex, those with room for it, and all; and, if that was
- * asked for, of the ranks with room that share a net or are roomy. */
+/* The best targets of a vertex. best: of all ranks that share a net with it. fitting: of those that also have room for
+ * it. anywhere, if that was asked for: of the ranks with room that share a net with it or are roomy. */
 typedef struct dcp_targets {
     dcp_target fitting, best, anywhere;
 } dcp_targets;

@@ -85,7 +85,8 @@ uint32_t place_gather(const place_lists *l, uint32_t r, uint32_t *out) {
     return count;
 }
 
-/* At least how many of the KV blocks that b reads another block of rank r (not `without`) reads too. */
+/* How many of the KV blocks that b reads another block of rank r (not `without`) reads too: the most that one block
+ * there shares with it, so there may be more. */
 static uint32_t covered(const place_state *s, const place_lists *l, uint32_t b, uint32_t r, uint32_t without) {
     uint32_t most = 0;
     for (uint32_t y = l->head[r]; y != FCP_NONE; y = l->next[y]) {

@@ -12,13 +12,14 @@
  * smaller ones. No X is less than the work of all groups over all ranks. So the list of a group ends where its time is
  * that small, or where launches alone would take longer.
  *
- * The time of a group on d ranks is its work over d, and in each of the d - 1 steps of the ring that by which the
- * transfer of a chunk of K and V, or a launch, takes longer than the step's kernel. Work is counted in FULL cells. A
- * PARTIAL cell is two, and 128 queries in a step are a half, which is about what the profiles say of all GPUs (H200
- * forward: 2.3 and
- * 0.64). In zigzag ranks have equal work. In a ring the last rank has most: under a causal mask 2 - 1 / d times the
- * mean, under a full one the mean; the smaller result of both formulas counts, and the mean at least. A chunk goes to a
+ * The time of a group on d ranks is its work over d, plus what its ring does not hide: in each of the d - 1 steps, the
+ * time by which the transfer of a chunk of K and V, or a launch, is longer than the step's kernel. A chunk goes to a
  * node once and then round inside it, so the ranks of a node share what comes from other nodes.
+ *
+ * Work is counted in FULL cells. A PARTIAL cell counts as two, and 128 queries in a step as a half, which is about what
+ * the profiles say of all GPUs (H200 forward: 2.3 and 0.64). In zigzag ranks have equal work. In a ring the last rank
+ * has most. Under a causal mask that is 2 - 1 / d times the mean, under a full mask the mean, which is the work of all
+ * cells over d. So the smaller of 2 - 1 / d times the mean and all cells over d counts; and the mean at least.
  *
  * Why one figure and not the profile's for every kind of cell? Where kernels hide the ring, one figure scales the times
  * of all groups alike, and an error in it changes no choice. With four figures their errors would decide near ties.

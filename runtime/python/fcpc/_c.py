@@ -147,7 +147,6 @@ fcp_code fcp_session_rebind(fcp_session *session, const fcp_plan *plan, fcp_erro
 fcp_code fcp_session_add(fcp_session *session, const fcp_plan *plan, uint32_t layer_of, uint32_t *out_number,
                          fcp_error *err);
 fcp_code fcp_session_select(fcp_session *session, uint32_t number, fcp_error *err);
-const char *fcp_session_warning(const fcp_session *session);
 uint32_t fcp_session_processes(const fcp_session *session);
 fcp_code fcp_session_gather(fcp_session *session, const void *mine, size_t bytes, void *out_all, fcp_error *err);
 fcpc_diagnostics *fcpc_diagnostics_new(void);

@@ -203,8 +203,7 @@ def program(config: Any, *, cluster: Cluster | None = None, fields: Any = (),
     """Makes the program of a model of transformers: each layer has the mask that its config says.
 
     config    a config, or a model, of which the `config` is read. In a model of several parts it is that of the text
-    model:
-              from_pretrained(name, attn_implementation={"text_config": "fcpc"})
+              model: from_pretrained(name, attn_implementation={"text_config": "fcpc"})
     cluster   from fcpc.detect, or an fcpc.Cluster; None: one rank
     fields    names of numbers that each batch brings for each of its tokens, as in fcpc.program
     documents name of the field that tells documents of a sequence apart, as in fcpc.program. Then no token sees

@@ -6,8 +6,7 @@ from typing import NamedTuple
 
 
 class Kind(NamedTuple):
-    """The attention of a layer: the size of its window, or of its chunks; None and None: it sees everything before
-    it."""
+    """The attention of a layer: the size of its window, or of its chunks; else None, and it sees all before it."""
     window: int | None = None
     chunk: int | None = None
 

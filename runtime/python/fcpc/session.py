@@ -265,7 +265,8 @@ def warn_of_low(largest: float, instead: str) -> None:
 
 
 class Running(Owner):
-    """Has a session of C, for one process and one thread at a time. What Session and Attention have in common."""
+    """The common base of Session and Attention: owns a session of C, which one thread of one process may use at a
+    time."""
 
     def __init__(self) -> None:
         self._session: int | None = None
@@ -304,10 +305,9 @@ class Session(Running):
     device    with "cuda" and a group: the number of this process's GPU
     threads, timeout   as in fcpc.torch.Attention
     allocator  with "cuda", the source of the session's device memory; None: the driver. It is an object with two
-    methods.
-              allocate(device, bytes) returns an address that is a multiple of 256, of memory that no work in any stream
-              still uses; None, 0 or an exception mean that there is none. release(device, address) gives memory back.
-              Both are called in the thread that uses or closes the session
+              methods. allocate(device, bytes) returns an address that is a multiple of 256, of memory that no work in
+              any stream still uses; None, 0 or an exception mean that there is none. release(device, address) gives
+              memory back. Both are called in the thread that uses or closes the session
 
     `forward` and `backward` run the plan's passes on tensors of the caller's, dense, in the plan's order and dtype:
 

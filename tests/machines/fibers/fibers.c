@@ -297,8 +297,7 @@ static bool make_maps(const fcp_arena *a, const fk_launch *launch, fk_launch_map
 /* Adds a part of the arena to the ranges of a launch. `handed`: several blocks may write it in turn. */
 static uint32_t add_range(machine_range *ranges, uint32_t count, struct worker *w, uint64_t arena, const char *name,
                           uint64_t begin, uint64_t end, bool handed) {
-    if (begin < end)
-        ranges[count++] = (machine_range){name, begin, end, true, w->owners + (begin - arena) / 4, handed};
+    if (begin < end) ranges[count++] = (machine_range){name, begin, end, true, w->owners + (begin - arena) / 4, handed};
     return count;
 }
 
@@ -315,8 +314,7 @@ static uint32_t arena_ranges(struct worker *w, const fcp_arena *a, const fk_laun
         {"dK", a->dk, keys ? home_keys * d : 0},
         {"dV", a->dv, keys ? home_keys * v : 0},
         {"dK and dV of slots", a->dkv, keys ? a->slots.count[FCP_DKV] * p->max_block * key * (d + v) : 0},
-        {"running states", a->state,
-         w->part_words ? a->slots.count[FCP_STATE] * p->max_q_block * query * (v + 2) : 0}};
+        {"running states", a->state, w->part_words ? a->slots.count[FCP_STATE] * p->max_q_block * query * (v + 2) : 0}};
     uint32_t count = 0;
     for (size_t i = 0; i < sizeof sums / sizeof *sums; i++) { /* they stand in the arena in this order */
         uint64_t begin = (uintptr_t)sums[i].begin;
@@ -330,9 +328,8 @@ static uint32_t arena_ranges(struct worker *w, const fcp_arena *a, const fk_laun
 
 /* Runs one launch of `pieces` pieces of work. With `locks`, several blocks run at a time; they hand dQ on to each other
  * if `rows`, and dK and dV if `keys`. */
-static fcp_code run_kernel(struct worker *w, const fcp_arena *a, const fibers_kernel *kernel,
-                           const fk_launch *launch, uint64_t pieces, uint32_t locks, bool rows, bool keys,
-                           fcp_error *err) {
+static fcp_code run_kernel(struct worker *w, const fcp_arena *a, const fibers_kernel *kernel, const fk_launch *launch,
+                           uint64_t pieces, uint32_t locks, bool rows, bool keys, fcp_error *err) {
     if (!pieces) return FCP_OK;
     if (w->owner_words < a->bytes / 4 + w->part_words) {
         free(w->owners);
@@ -409,7 +406,7 @@ static fcp_code attend_keys(struct fibers *f, struct worker *w, const fcp_arena 
     const fibers_kernel *keys = order == FCP_KEYS_ALONE ? &k->dkv : is_sm90(f) && sm90->run ? sm90 : mma;
     return run_kernel(w, a, keys, launch,
                       keys->parts * fcp_worklists_key_pieces(w->mask.by_head, w->work.key_count, w->work.subs,
-                                                          launch->head_count, launch->group),
+                                                             launch->head_count, launch->group),
                       locks, order == FCP_KEYS_ORDERED, shared, err);
 }
 

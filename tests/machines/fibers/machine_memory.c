@@ -43,8 +43,7 @@ static _Noreturn void fail_race(thread *t, uint32_t byte, bool write, uint32_t c
 
 static void check_chunk(thread *t, const chunk *x, uint32_t byte, uint32_t bytes, bool write) {
     const char *verb = write ? "written" : "read";
-    if (x->copying)
-        machine_fail(t, "unfinished copy: shared byte %u is %s before the copy to it is there", byte, verb);
+    if (x->copying) machine_fail(t, "unfinished copy: shared byte %u is %s before the copy to it is there", byte, verb);
     for (uint32_t half = 0; half < 2; half++)
         if (x->mbarrier[half] && byte % 16 < half * 8 + 8 && byte % 16 + bytes > half * 8)
             machine_fail(t, "barrier: shared byte %u is %s, and is of the barrier at %u", byte, verb,

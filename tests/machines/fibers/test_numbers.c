@@ -168,8 +168,7 @@ static void define(const hand *h, const fcp_shape *shape, const fcp_packed *in, 
                     if (sum > 0) w[k] /= sum;
                     for (uint32_t i = 0; i < d; i++) out->t[FCP_TENSOR_O][row + i] += w[k] * V[column + i];
                 }
-                for (uint32_t i = 0; i < d; i++)
-                    delta += out->t[FCP_TENSOR_O][row + i] * DO[row + i];
+                for (uint32_t i = 0; i < d; i++) delta += out->t[FCP_TENSOR_O][row + i] * DO[row + i];
                 for (uint64_t k = 0; k < n; k++) {
                     uint64_t column = ((first + k) * shape->kv_heads + head / G) * d;
                     double dp = 0;

@@ -516,10 +516,9 @@ static fcp_code run_keys(device *d, worker *w, const fcp_arena *a, fk_launch *la
     launch->splits = (uintptr_t)w->flags;
     const bool by_head = fcp_plan_by_head(a->plan);
     const uint32_t kv = launch->head_count;
-    return run_kernel(d, w, a, name, launch, fcp_worklists_key_bytes(&w->work),
-                      w->work.row_run_count * sizeof *w->work.row_runs,
-                      fcp_worklists_key_pieces(by_head, w->work.key_count, w->work.subs, kv, launch->group),
-                      locks, err);
+    return run_kernel(
+        d, w, a, name, launch, fcp_worklists_key_bytes(&w->work), w->work.row_run_count * sizeof *w->work.row_runs,
+        fcp_worklists_key_pieces(by_head, w->work.key_count, w->work.subs, kv, launch->group), locks, err);
 }
 
 /* The gradients of tables of the keys that are listed, rounded once a launch. */

@@ -88,9 +88,8 @@ API cuTensorMapEncodeTiled(void *out, int type, unsigned rank, void *base, const
                            const uint64_t *strides, const unsigned *box, const unsigned *steps, int interleave,
                            int swizzle, int promotion, int fill) {
     ENTER;
-    if (control.major < 9 || (type != CU_TENSOR_FP16 && type != CU_TENSOR_BF16) || rank != MACHINE_DIMS ||
-        interleave || fill ||
-        swizzle != CU_TENSOR_SWIZZLE_128 || promotion < 0 || promotion > CU_TENSOR_L2_256)
+    if (control.major < 9 || (type != CU_TENSOR_FP16 && type != CU_TENSOR_BF16) || rank != MACHINE_DIMS || interleave ||
+        fill || swizzle != CU_TENSOR_SWIZZLE_128 || promotion < 0 || promotion > CU_TENSOR_L2_256)
         return CU_ERROR_INVALID_VALUE;
     for (int i = 0; i < MACHINE_DIMS; i++)
         if (steps[i] != 1) return CU_ERROR_INVALID_VALUE;

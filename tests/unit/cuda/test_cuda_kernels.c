@@ -48,7 +48,7 @@ Test(kernels, shared_memory) {
     x->shared = 90 << 10; /* too little for two as well */
     fcp_plan *plan = of_head_dim(128, "");
     char want[120];
-    snprintf(want, sizeof want, "gives a block 92160 bytes of shared memory; fk_backward_dkv needs %d",
+    snprintf(want, sizeof want, "gives a CTA 92160 bytes of shared memory; fk_backward_dkv needs %d",
              FK_DKV_SHARED(128, 128));
     refused(x, plan, FCP_E_BACKEND, want);
     fcp_plan_free(plan);

@@ -29,8 +29,7 @@ static void expect(const standin *x, const fcp_plan *plan, fcp_pass pass, const 
     if (x->hung_mark < 0 || x->hung_value & (unsigned)BEFORE) {
         cr_assert(strstr(message, "before every instruction") || strstr(message, "before instruction 0") ||
                       (x->hung_mark < 0 && strstr(message, "behind every instruction")), /* a stage has no marks */
-                  "%s of device %d: %s", x->hung,
-                  x->hung_device, message);
+                  "%s of device %d: %s", x->hung, x->hung_device, message);
         return;
     }
     cr_assert_eq(x->hung_value >> 30, (unsigned)pass);
