@@ -25,9 +25,9 @@ typedef struct planned {
     slots slots;
 } planned;
 
-static inline fcpc_program *parse_text(const char *text, fcpc_diagnostics *d) {
+static inline fcpc_program *parse_text(const char *source, fcpc_diagnostics *d) {
     fcpc_program *program = NULL;
-    fcp_code code = fcpc_parse_text("test.fcp", text, strlen(text), NULL, d, &program);
+    fcp_code code = fcpc_parse_text("test.fcp", source, strlen(source), NULL, d, &program);
     if (code) {
         char *picture = fcpc_diagnostics_render(d, false);
         cr_assert_fail("%s", picture);
@@ -57,10 +57,10 @@ static inline void plan_rest(planned *x) {
 }
 
 /* The passes up to the placement, by a strategy in place of the program's or NULL. */
-static inline void plan_to_placement(planned *x, const char *text, const strategy *by) {
+static inline void plan_to_placement(planned *x, const char *source, const strategy *by) {
     memset(x, 0, sizeof *x);
     x->d = fcpc_diagnostics_new();
-    x->program = parse_text(text, x->d);
+    x->program = parse_text(source, x->d);
     x->at = (planning){.program = x->program, .batch = &x->batch, .d = x->d, .block = program_block(x->program),
                        .coalesce = x->program->coalesce, .strategy = by};
     run_pass(x, bind_lengths);
@@ -73,14 +73,14 @@ static inline void plan_to_placement(planned *x, const char *text, const strateg
     x->home = (uint32_t *)x->at.placement->home;
 }
 
-static inline void plan_scatter(planned *x, const char *text, const scatter *s) {
-    plan_to_placement(x, text, &s->strategy);
+static inline void plan_scatter(planned *x, const char *source, const scatter *s) {
+    plan_to_placement(x, source, &s->strategy);
     plan_rest(x);
 }
 
 /* Homes are drawn at random from the seed, or the strategy's when the seed is 0. */
-static inline void plan_passes(planned *x, const char *text, unsigned seed) {
-    plan_to_placement(x, text, NULL);
+static inline void plan_passes(planned *x, const char *source, unsigned seed) {
+    plan_to_placement(x, source, NULL);
     uint64_t state = seed * UINT64_C(0x9e3779b97f4a7c15) + 1;
     for (uint32_t b = 0; seed && b < x->p.block_count; b++) {
         state = state * UINT64_C(6364136223846793005) + 1442695040888963407u;

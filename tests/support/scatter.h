@@ -155,12 +155,12 @@ static inline scatter scatter_new(uint64_t seed) {
 }
 
 /* Plans a program's text by a scatter, and verifies it. *out_picture has what the compiler said; free() it. */
-static inline fcp_code scatter_try(const char *text, const scatter *s, fcp_plan **out_plan, char **out_picture) {
+static inline fcp_code scatter_try(const char *source, const scatter *s, fcp_plan **out_plan, char **out_picture) {
     fcpc_diagnostics *d = fcpc_diagnostics_new();
     fcpc_program *program = NULL;
     fcpc_batch batch = {.size = sizeof batch};
     const compile_watch watch = {.strategy = &s->strategy};
-    fcp_code code = d ? fcpc_parse_text("scatter.fcp", text, strlen(text), NULL, d, &program) : FCP_E_NO_MEMORY;
+    fcp_code code = d ? fcpc_parse_text("scatter.fcp", source, strlen(source), NULL, d, &program) : FCP_E_NO_MEMORY;
     *out_plan = NULL;
     if (!code) program->equal = false; /* who is home to what is drawn, and in ranges of heads */
     if (!code) code = compile_batch(program, &batch, NULL, d, &watch, NULL, out_plan);
@@ -171,13 +171,13 @@ static inline fcp_code scatter_try(const char *text, const scatter *s, fcp_plan 
 }
 
 /* The plan; or NULL, and what was wrong on stderr. fcp_plan_free. */
-static inline fcp_plan *scatter_plan(const char *text, const scatter *s) {
+static inline fcp_plan *scatter_plan(const char *source, const scatter *s) {
     fcp_plan *plan = NULL;
     char *picture;
-    fcp_code code = scatter_try(text, s, &plan, &picture);
+    fcp_code code = scatter_try(source, s, &plan, &picture);
     if (code)
         fprintf(stderr, "scatter(seed = %llu): %s\n%s%s", (unsigned long long)s->seed, fcp_code_name(code),
-                picture ? picture : "", text);
+                picture ? picture : "", source);
     free(picture);
     return plan;
 }

@@ -50,11 +50,11 @@ static place_batch blank(uint32_t n, uint32_t reads, uint32_t ranks, uint32_t bl
 typedef fcp_code placer(const place_input *in, arena *scratch, uint32_t *out_home);
 
 /* Places, checks that homes exist, measures. */
-static place_cost place(const place_input *in, placer *strategy, uint32_t *home) {
+static place_cost place(const place_input *in, placer *by, uint32_t *home) {
     arena a = {0};
     place_cost c;
     memset(home, 0xff, in->blocks * sizeof *home);
-    cr_assert_eq(strategy(in, &a, home), FCP_OK);
+    cr_assert_eq(by(in, &a, home), FCP_OK);
     for (uint32_t b = 0; b < in->blocks; b++) cr_assert_lt(home[b], in->ranks);
     cr_assert_eq(place_measure(in, &a, home, &c), FCP_OK);
     arena_free(&a);
