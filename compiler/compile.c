@@ -39,8 +39,8 @@ static fcp_code plan_and_advise(planning *x) {
     return code ? code : FCP_E_MEMORY_CAP;
 }
 
-/* For those who want figures: the bytes that any plan of this batch moves. It holds for plans that keep the tolerance.
- * Some blocks are too heavy for that. If so, the plan may move fewer bytes, and there is no bound to state. */
+/* Finds a lower bound on the bytes that a plan of this batch moves, for those who ask for figures. It is of plans that
+ * keep the tolerance. If some blocks are too heavy for that, this plan may move fewer bytes, and no bound is stated. */
 static fcp_code find_bound(planning *x) {
     fcp_code code = strategy_bound(x, &x->times.bytes_lower_bound);
     if (!code && x->plan && x->times.bytes_lower_bound > x->plan->summary->bytes_total) x->times.bytes_lower_bound = 0;

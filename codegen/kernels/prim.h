@@ -4,7 +4,7 @@
  * prim_ptx.h implements them as PTX. The tests implement them on a machine of fibers, which runs on the CPU and chooses
  * whatever a GPU leaves open (the order of warps, when a copy arrives) so as to do harm. Whoever includes this file
  * defines FK_PRIMITIVE(type, name, parameters). Addresses of shared memory are 32-bit numbers that begin at
- * fk_shared(), addresses of global memory 64-bit numbers. "Warp" in a comment means that all 32 lanes of a warp must
+ * fk_shared(), addresses of global memory 64-bit numbers. "By a whole warp" means that all 32 lanes of a warp must
  * call the primitive together.
  *
  * Fragments are those of mma.m16n8k16. With g = lane / 4 and t = 2 (lane % 4), a lane holds these (row, column) of
@@ -57,8 +57,8 @@ FK_PRIMITIVE(void, fk_max_global, (fk_u64 to, float x))
 
 /* Atomically adds 1 to the number at `counter`, and returns what it was before. */
 FK_PRIMITIVE(fk_u32, fk_fetch_increment, (fk_u64 counter))
-/* Warp. `count` warps call this with the same counter, each once. The last one gets 1 and the others 0, and the counter
- * is 0 again, as before the first. The last one can read what any of them wrote before its call. */
+/* By a whole warp: `count` warps call this with the same counter, each once. The last one gets 1 and the others 0, and
+ * the counter is 0 again, as before the first. The last one can read what any of them wrote before its call. */
 FK_PRIMITIVE(fk_u32, fk_comes_last, (fk_u64 counter, fk_u32 count))
 /* A lock is a number. fk_acquire waits until it is x; fk_release makes it x. What was written before the release can be
  * read after the wait. Both stand for the whole CTA if an fk_sync follows the wait and precedes the release. */
@@ -68,16 +68,17 @@ FK_PRIMITIVE(void, fk_release, (fk_u64 lock, fk_u32 x))
  * After the wait this thread can read what those copies have written, from whatever device. */
 FK_PRIMITIVE(void, fk_wait_arrival, (fk_u64 flag))
 
-/* Warp. ldmatrix: loads four 8 x 8 matrices of 16-bit numbers. Lanes 8 i to 8 i + 7 give the addresses of the rows of
- * matrix i. out[i] is row lane / 4, columns 2 (lane % 4) and the next, of matrix i, or with _trans of its transpose. */
+/* By a whole warp: ldmatrix loads four 8 x 8 matrices of 16-bit numbers. Lanes 8 i to 8 i + 7 give the addresses of
+ * the rows of matrix i. out[i] is row lane / 4, columns 2 (lane % 4) and the next, of matrix i, or with _trans of its
+ * transpose. */
 FK_PRIMITIVE(void, fk_ldmatrix, (fk_u32 out[4], fk_u32 row))
 FK_PRIMITIVE(void, fk_ldmatrix_trans, (fk_u32 out[4], fk_u32 row))
-/* Warp. mma.m16n8k16: c += a b; the sums are float. */
+/* By a whole warp: mma.m16n8k16: c += a b; the sums are float. */
 FK_PRIMITIVE(void, fk_mma_bf16, (float c[4], const fk_u32 a[4], fk_u32 b0, fk_u32 b1))
 FK_PRIMITIVE(void, fk_mma_fp16, (float c[4], const fk_u32 a[4], fk_u32 b0, fk_u32 b1))
-/* Warp. Returns the x of the lane whose number is this one's ^ mask. */
+/* By a whole warp: returns the x of the lane whose number is this one's ^ mask. */
 FK_PRIMITIVE(float, fk_shuffle_xor, (float x, fk_u32 mask))
-/* Warp. Is x other than 0 in any lane? All lanes get the same answer, 1 or 0. */
+/* By a whole warp: is x other than 0 in any lane? All lanes get the same answer, 1 or 0. */
 FK_PRIMITIVE(fk_u32, fk_any, (fk_u32 x))
 
 /* Two numbers in 32 bits, `low` in the low half, rounded to nearest even; and back. */

@@ -1,8 +1,8 @@
 /* prim_sm90.h: the primitives that sm_90a has beside those of prim.h: mbarriers, TMA loads, named barriers, WGMMA
  * (matrix products of a whole warpgroup), and setmaxnreg.
  *
- * A warpgroup is four warps, the first of which has a number that is a multiple of four. "Warpgroup" in a comment means
- * that all its 128 threads must call the primitive together.
+ * A warpgroup is four warps, the first of which has a number that is a multiple of four. If a whole warpgroup calls a
+ * primitive, its 128 threads must do so together.
  *
  * TMA and WGMMA access shared memory through the async proxy, ordinary loads and stores through the generic proxy. What
  * a thread wrote to shared memory by a store or by fk_cp_async is seen by a WGMMA only after that thread's
@@ -46,8 +46,8 @@ FK_PRIMITIVE(void, fk_named_barrier_arrive, (fk_u32 id, fk_u32 threads))
  * A call only begins a product. Until fk_wgmma_wait says that it has ended, c and an a in registers must not be
  * touched. The order of calls is: fk_wgmma_fence, after the registers have been written; products; fk_wgmma_commit,
  * which makes one group of the products so far; fk_wgmma_wait_N, which waits until at most N groups are still running.
- * All of them: warpgroup. The compiler does not know that a wait changes registers. So fk_wgmma_settle must stand
- * between a wait and the first use of the sums that are ready by it. */
+ * Each is called by a whole warpgroup. The compiler does not know that a wait changes registers. So fk_wgmma_settle
+ * must stand between a wait and the first use of the sums that are ready by it. */
 FK_PRIMITIVE(void, fk_wgmma_fence, (void))
 FK_PRIMITIVE(void, fk_wgmma_commit, (void))
 FK_PRIMITIVE(void, fk_wgmma_wait_0, (void))
@@ -67,9 +67,9 @@ FK_WGMMAS(192)
 FK_WGMMAS(256)
 #undef FK_WGMMAS
 
-/* Warp. Returns x, which must be the same in all lanes; afterwards the compiler knows that it is. */
+/* By a whole warp: returns x, which must be the same in all lanes; afterwards the compiler knows that it is. */
 FK_PRIMITIVE(fk_u32, fk_uniform, (fk_u32 x))
 
-/* --- setmaxnreg. fk_setmaxnreg_dec(n): the warpgroup gives up all but n registers of each thread.
- * fk_setmaxnreg_inc(n): it waits until each thread has n. n is a literal, a multiple of 8 from 24 to 240. Warpgroup. In
- * PTX these are macros. */
+/* --- setmaxnreg. With fk_setmaxnreg_dec(n) a warpgroup gives up all but n registers of each thread. In
+ * fk_setmaxnreg_inc(n) it waits until each thread has n. n is a literal, a multiple of 8 from 24 to 240. A whole
+ * warpgroup calls them. In PTX they are macros. */

@@ -215,14 +215,14 @@ double mc_eval_score(mc_code code, const mc_env *env, int64_t q, int64_t k, int6
  * mc_eval_row. Every machine gives the same bits. */
 void mc_eval_score_row(mc_code code, const mc_env *env, int64_t q, int64_t k0, uint32_t width, int64_t h,
                        const float *s, int64_t *scratch, float *out);
-/* The same for a tile of any size, times `factor`: out[i * ld + j] is for row i, key j and s[i * ld + j]. Values that
- * depend on neither q nor s are computed once for all rows. */
+/* A tile of a score, of any size, times `factor`: out[i * ld + j] is for row i, key j and the logit s[i * ld + j].
+ * Values that depend on neither q nor s are computed once for all rows. */
 void mc_eval_score_tile(mc_code code, const mc_env *env, const mc_tile *tile, const float *s, size_t ld, float factor,
                         int64_t *scratch, float *out);
 
-/* What a load reads, over a tile as above: out[i * keys + j] is the place in its array's data of the element that it
- * reads for row i and key j, or MC_NONE if the array has none. The load is the code's last node, and its array has
- * less than MC_NONE elements. `s` as above. */
+/* Finds which element of its array a load reads, for each element of a tile. The load is the last node of the code, and
+ * its array has less than MC_NONE elements. out[i * keys + j] is the place in the array's data of the element that row
+ * i reads for key j, or MC_NONE if the array has no such element. `s`, `ld` and `scratch` as for mc_eval_score_tile. */
 void mc_load_places(mc_code code, const mc_env *env, const mc_tile *tile, const float *s, size_t ld, int64_t *scratch,
                     uint32_t *out);
 

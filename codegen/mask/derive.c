@@ -49,7 +49,7 @@ static uint32_t constant(deriving *d, double x) {
 static slope of_node(uint32_t node) { return (slope){.num = 1, .den = 1, .node = node}; }
 
 /* Emits the slope. */
-static uint32_t made(deriving *d, const slope *x) {
+static uint32_t emit_slope(deriving *d, const slope *x) {
     if (x->zero) return constant(d, 0);
     double c = x->num / x->den;
     if (x->node == MC_NONE) return constant(d, c);
@@ -132,14 +132,14 @@ static slope sum(deriving *d, slope x, slope y) {
     if (x.node == y.node && is_tame(c + e)) return (slope){.num = c + e, .den = 1, .node = x.node};
     if (e < 0) y = negated(y);
     /* in two statements, because the order of nodes must not depend on the C compiler */
-    const uint32_t right = made(d, &y), left = made(d, &x);
+    const uint32_t right = emit_slope(d, &y), left = emit_slope(d, &x);
     return of_node(emit(d, e < 0 ? MC_SUB_F : MC_ADD_F, left, right, MC_NONE));
 }
 
 /* The slope of a choice: if condition then x else y. */
 static slope chosen(deriving *d, uint32_t condition, slope x, slope y) {
     if (x.zero && y.zero) return none;
-    const uint32_t otherwise = made(d, &y), then = made(d, &x);
+    const uint32_t otherwise = emit_slope(d, &y), then = emit_slope(d, &x);
     return of_node(emit(d, MC_IF_F, condition, then, otherwise));
 }
 
@@ -197,7 +197,7 @@ bool mc_derive(mc_builder *b, uint32_t root, uint32_t by, bool flat, uint32_t *o
             good = false;
         } else of[i] = rule(&d, &x, i, of);
     }
-    if (good && !d.failed) *out_slope = made(&d, &of[root]);
+    if (good && !d.failed) *out_slope = emit_slope(&d, &of[root]);
     free(of);
     free(needed);
     return good && !d.failed;

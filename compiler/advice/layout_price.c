@@ -23,8 +23,8 @@ typedef struct load {
     uint64_t sent[FCP_FABRICS], received[FCP_FABRICS];
 } load;
 
-/* Q on its way from home and results on their way back, at the homes. Who computes them, or passes them on, does so for
- * the sake of balance and routes. */
+/* Adds what the homes send and receive because queries are computed elsewhere: queries leave, and results come back.
+ * What other ranks pass on for each other does not count: the strategy has chosen that. */
 static void add_queries(const planning *x, const fcp_problem *facts, load *loads) {
     const traffic *t = x->traffic;
     for (uint32_t f = t->keys; f < t->count; f++) {

@@ -62,8 +62,8 @@ static const char *strategy_text(const struct fcpc_program *g, char out[64]) {
     return out;
 }
 
-/* Fewer rounds to a stage. Adds a hint, and counts it, where that would do. With more rounds to a stage everything is
- * held for longer: so one round is tried first, and if that is too much, nothing between is tried. */
+/* Tries fewer rounds to a stage; adds a hint, and counts it, if the plan then fits. In longer stages everything is held
+ * for longer. So one round is tried first, and if even that does not fit, nothing between is tried. */
 static fcp_code try_coalesce(planning *x, uint32_t *hints) {
     uint64_t least, bytes;
     if (x->coalesce < 2) return FCP_OK;

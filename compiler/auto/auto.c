@@ -20,7 +20,6 @@
 
 #include <string.h>
 
-
 /* --- all of them -------------------------------------------------------------------------------------------------- */
 
 static bool is_first(const auto_report *r, uint32_t n) {

@@ -142,10 +142,10 @@ fcp_code auto_tile_times(const problem *p, const sim_model *m, sim_counts *count
 uint64_t auto_homecoming(const planning *x, const sim_profile *profile);
 /* FCP_E_NO_MEMORY. Cost: O(parts). */
 fcp_code auto_count_pairs(const planning *x, arena *memory, auto_pairs *out);
-/* What no plan can beat that cuts every sequence into `even` chunks a rank. */
+/* A time that no plan can beat that cuts every sequence into `even` chunks a rank. */
 void auto_bound_even(const struct fcpc_program *g, const sim_profile *profile, const auto_pairs *pairs, uint32_t even,
                      auto_bounds *out);
-/* What no plan can beat of the strategy groups with the program's settings. Zeros: the groups cannot be made.
+/* A time that no plan by the strategy groups can beat, with the program's settings. Zeros: it cannot make its groups.
  * FCP_E_NO_MEMORY. Cost: sorting the sequences. */
 fcp_code auto_bound_groups(const struct fcpc_program *g, const sim_profile *profile, const auto_pairs *pairs,
                            auto_bounds *out);

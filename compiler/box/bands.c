@@ -151,9 +151,9 @@ static uint32_t band_beyond(const mc_band *first, uint32_t count, int64_t row, i
     return lo;
 }
 
-/* A band meets the window if it begins at or before the window's last key in the first row, and ends after its first
- * key in the last row. Is that enough? Yes: each edge moves by one key a row or stands still, and the band is never
- * empty, so some row has both. */
+/* Finds the bands of record i that meet the window, by two comparisons: a band meets it if in the window's first row it
+ * begins at or before the last key, and in its last row it ends after the first key. These two suffice. Each edge stays
+ * at one key or moves by one key a row, and the band is never empty, so there is a row in which both hold. */
 static clip clip_record(const mc_bands *s, uint32_t i, const window *w) {
     const mc_band_rows *r = &s->rows[i];
     if (!r->count) return (clip){.cls = BOX_NONE};

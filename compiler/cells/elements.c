@@ -177,7 +177,7 @@ static void take_jobs(elements *e, worker *w) {
     }
 }
 
-static void *work(void *worker_) {
+static void *run_worker(void *worker_) {
     worker *w = worker_;
     elements *e = w->of;
     uint64_t seen = 0;
@@ -200,7 +200,7 @@ static void start_threads(elements *e) {
     if (e->asked) return;
     e->asked = true;
     const unsigned want = fcp_both_at_once() ? fcp_processors(THREADS_MAX) : 1;
-    for (worker *w = &e->workers[e->started]; e->started < want && fcp_thread_start(&w->thread, 0, work, w); w++)
+    for (worker *w = &e->workers[e->started]; e->started < want && fcp_thread_start(&w->thread, 0, run_worker, w); w++)
         e->started++;
 }
 

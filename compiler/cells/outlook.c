@@ -91,7 +91,7 @@ static bool list_unlike(looking *l) {
     return good;
 }
 
-static double draw(looking *l) { /* in [0, 1) */
+static double draw_number(looking *l) { /* in [0, 1) */
     l->state = l->state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
     return (double)(l->state >> 11) / 9007199254740992.0; /* 2^53 */
 }
@@ -103,7 +103,7 @@ static uint64_t side_of(const cell_rect *r) {
 
 /* Halves a rectangle of more than one cell, in both dimensions if its sides are about equal. Returns the number of
  * parts. The first half has a power of two cells, as blocks mostly have. */
-static unsigned split(const cell_rect *r, cell_rect out[4]) {
+static unsigned halve_rect(const cell_rect *r, cell_rect out[4]) {
     const uint64_t side = side_of(r), half = (uint64_t)1 << (63 - __builtin_clzll(side - 1));
     unsigned count = 1;
     out[0] = *r;
@@ -157,7 +157,7 @@ static fcp_code walk_down(looking *l, const cell_rect *all, double weight, uint3
             whole = true; /* its rows, or columns, are alike */
             c->stats.work += side * (WORK_BOX + WORK_ROW + (WORK_NODE + WORK_ROW_NODE) * p->count);
         }
-        const unsigned count = cell || whole ? 0 : split(&r, parts);
+        const unsigned count = cell || whole ? 0 : halve_rect(&r, parts);
         for (unsigned i = 0; i < count && code == FCP_OK; i++) {
             const box part = cells_rect_box(c, &parts[i]);
             const box_program *special = p;
@@ -171,7 +171,7 @@ static fcp_code walk_down(looking *l, const cell_rect *all, double weight, uint3
         d->at[d->count++] = v;
         cls = BOX_NONE;
         if (!mixed) break;
-        const unsigned next = (unsigned)(draw(l) * mixed);
+        const unsigned next = (unsigned)(draw_number(l) * mixed);
         r = parts[next];
         p = programs[next];
         b = cells_rect_box(c, &r);

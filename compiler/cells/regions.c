@@ -128,8 +128,8 @@ fcp_code cells_box_pairs(cells *c, const box *b, const box_program *p, uint64_t 
 }
 
 /* May a piece pair fall into few regions? A walk (walk.c) takes less time if one bound is left, or the program depends
- * on q - k alone, or reads arrays. No more tries are made once failures exceed CELLS_TRIES plus
- * a quarter of the successes. */
+ * on q - k alone, or reads arrays. No more tries are made once failures exceed CELLS_TRIES plus a quarter of the
+ * successes. */
 static bool are_few(const cells *c, const box *b, const box_program *p) {
     const uint64_t across = (box_side(b, BOX_K) + FCP_CELL - 1) / FCP_CELL;
     return p->count > 1 && !p->diagonal && !p->loose && !p->placed && !p->on_h && p->on_q && p->on_k &&

@@ -226,27 +226,22 @@ static fcp_code read_line(const cmd_line *line, emission *e, fcp_error *err) {
 
 /* Writes or prints what has been made. */
 static fcp_code write_result(const cmd_line *line, const cmd_input *input, emission *e, const emission *stages,
-                        fcp_error *err) {
+                             fcp_error *err) {
     const char *path = line->value[OPT_OUTPUT];
-    char *table = NULL;
-    size_t table_size = 0;
-    fcp_code code = FCP_OK;
-    if (e->costs) {
-        const cost_stages by = {stages->passes, &stages->report, &stages->cubin, e->totals};
-        code = cost_table(e->arch, input->plan, &e->report, &e->cubin, stages->costs ? &by : NULL, &table, &table_size,
-                          err);
-        if (code != FCP_OK) return code;
-    }
+    const cost_stages by = {stages->passes, &stages->report, &stages->cubin, e->totals};
+    text table = {0};
+    if (e->costs) cost_table(e->arch, input->plan, &e->report, &e->cubin, stages->costs ? &by : NULL, &table);
+    fcp_code code = table.failed ? fcp_fail(err, FCP_E_NO_MEMORY, "out of memory") : FCP_OK;
     const fcp_problem *p = input->plan->problem;
     e->kernel_count =
         emit_kernels_of(p->head_dim, p->value_dim, input->plan->score_count != 0, e->skeletons, e->kernels);
-    const void *bytes = e->costs ? table : e->compiled ? e->cubin.bytes : e->source;
-    size_t size = e->costs ? table_size : e->compiled ? e->cubin.size : strlen(e->source);
+    const void *bytes = e->costs ? table.at : e->compiled ? e->cubin.bytes : e->source;
+    size_t size = e->costs ? table.size : e->compiled ? e->cubin.size : strlen(e->source);
     if (e->compiled && *fcp_jit_warning(e->jit) && !line->quiet)
         fprintf(stderr, "fcpc: warning: %s\n", fcp_jit_warning(e->jit));
-    if (path) code = cmd_file_write(path, bytes, size, err);
-    else if (!line->json) fwrite(bytes, 1, size, stdout);
-    free(table);
+    if (code == FCP_OK && path) code = cmd_file_write(path, bytes, size, err);
+    else if (code == FCP_OK && !line->json) fwrite(bytes, 1, size, stdout);
+    text_free(&table);
     if (code == FCP_OK && e->compiled && !e->costs && !line->quiet) print_text(e);
     if (code != FCP_OK) return code;
     return line->json ? print_json(input, e, stages, !e->compiled && !path, err) : cmd_flush(err);

@@ -20,8 +20,8 @@ static bool is_call(const char *typed) {
            !ends_with(typed, ".plan") && !strpbrk(typed, "\n#{}");
 }
 
-/* Reads the text that is explained into input->bytes: a program, the program of a plan, or, of a mask's call such as
- * `causal`, a program with that mask. */
+/* Reads the text that is explained into input->bytes: that of a program file, or the program in a plan. For a mask's
+ * call such as `causal` it makes a program with that mask. */
 static fcp_code read_subject(const cmd_line *line, cmd_input *input, const char **out_name, fcp_error *err) {
     fcp_code code = FCP_OK;
     if (is_call(line->file)) {

@@ -200,11 +200,11 @@ static fcp_code print_table(const run *r, const candidate *rows, size_t points, 
     return code ? code : cmd_flush(err);
 }
 
-static void print_csv(const run *r, const candidate *rows, size_t points, FILE *f) {
-    for (size_t i = 0; i < r->sweep_count; i++) fprintf(f, "%s,", r->sweeps[i].name);
-    fprintf(f, "pass,error,makespan_s,makespan_lower_bound_s,bound,compute_max_over_mean,exposed_kv_s,exposed_q_s,"
-               "exposed_return_s,exposed_reshuffle_s,net_bytes,local_bytes,memory_peak_bytes,mfu%s\n",
-            r->how.seeds ? ",makespan_least_s,makespan_most_s" : "");
+static void csv_text(const run *r, const candidate *rows, size_t points, text *out) {
+    for (size_t i = 0; i < r->sweep_count; i++) text_printf(out, "%s,", r->sweeps[i].name);
+    text_printf(out, "pass,error,makespan_s,makespan_lower_bound_s,bound,compute_max_over_mean,exposed_kv_s,"
+                     "exposed_q_s,exposed_return_s,exposed_reshuffle_s,net_bytes,local_bytes,memory_peak_bytes,mfu%s\n",
+                r->how.seeds ? ",makespan_least_s,makespan_most_s" : "");
     for (size_t p = 0; p < points; p++)
         for (int pass = 0; pass < FCP_PASSES; pass++) {
             const candidate *c = &rows[p];
@@ -213,19 +213,19 @@ static void print_csv(const run *r, const candidate *rows, size_t points, FILE *
             if (c->error.code ? pass > 0 : !x->there) continue;
             for (size_t i = 0; i < r->sweep_count; i++) {
                 const char *value = value_at(r, p, i);
-                fprintf(f, strpbrk(value, ",\"") ? "\"%s\"," : "%s,", value);
+                text_printf(out, strpbrk(value, ",\"") ? "\"%s\"," : "%s,", value);
             }
             if (c->error.code) {
-                fprintf(f, ",%s,,,,,,,,,,,,%s\n", fcp_code_name(c->error.code), r->how.seeds ? ",," : "");
+                text_printf(out, ",%s,,,,,,,,,,,,%s\n", fcp_code_name(c->error.code), r->how.seeds ? ",," : "");
                 continue;
             }
-            fprintf(f, "%s,,%.12g,%.12g,%s,%.6g,%.12g,%.12g,%.12g,%.12g,%" PRIu64 ",%" PRIu64 ",%" PRIu64 ",%.6g",
-                    fcp_pass_names[pass], seconds(s->makespan), seconds(x->largest), largest_name(x), x->compute,
-                    seconds(s->exposed[SIM_KV]), seconds(s->exposed[SIM_Q]), seconds(s->exposed[SIM_RETURN]),
-                    seconds(s->exposed[SIM_RESHUFFLE]), s->bytes[FCP_NET], s->bytes[FCP_LOCAL],
-                    c->summary.memory_peak_bytes, x->mfu);
-            if (r->how.seeds) fprintf(f, ",%.12g,%.12g", x->least, x->most);
-            fprintf(f, "\n");
+            text_printf(out, "%s,,%.12g,%.12g,%s,%.6g,%.12g,%.12g,%.12g,%.12g,%" PRIu64 ",%" PRIu64 ",%" PRIu64 ",%.6g",
+                        fcp_pass_names[pass], seconds(s->makespan), seconds(x->largest), largest_name(x), x->compute,
+                        seconds(s->exposed[SIM_KV]), seconds(s->exposed[SIM_Q]), seconds(s->exposed[SIM_RETURN]),
+                        seconds(s->exposed[SIM_RESHUFFLE]), s->bytes[FCP_NET], s->bytes[FCP_LOCAL],
+                        c->summary.memory_peak_bytes, x->mfu);
+            if (r->how.seeds) text_printf(out, ",%.12g,%.12g", x->least, x->most);
+            text_printf(out, "\n");
         }
 }
 
@@ -348,19 +348,6 @@ static fcp_code print_json(const run *r, const candidate *rows, size_t points, c
 
 /* --- the command -------------------------------------------------------------------------------------------------- */
 
-static fcp_code make_csv(run *r, const candidate *rows, size_t points, fcp_error *err) {
-    char *bytes = NULL;
-    size_t size = 0;
-    FILE *f = open_memstream(&bytes, &size);
-    if (!f) return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory");
-    print_csv(r, rows, points, f);
-    bool lost = ferror(f);
-    lost |= fclose(f) != 0;
-    if (!lost) text_add(&r->csv, bytes, size);
-    free(bytes);
-    return lost || r->csv.failed ? fcp_fail(err, FCP_E_NO_MEMORY, "out of memory") : FCP_OK;
-}
-
 /* Plans and predicts one combination of the sweeps' values. */
 static fcp_code try_point(run *r, const cmd_input *opened, size_t point, candidate *out, fcp_error *err) {
     const char *settings[MOST_SWEEPS][2];
@@ -425,7 +412,8 @@ static fcp_code predict_all(run *r, cmd_input *input, fcp_error *err) {
     const bool files = r->line->value[OPT_CSV] || r->line->value[OPT_HTML] || r->line->value[OPT_TRACE];
     const cmd_text texts[] = {{OPT_HTML, &r->html}, {OPT_TRACE, &r->trace}, {OPT_CSV, &r->csv}};
     if (!code && r->line->value[OPT_HTML]) code = make_page(r, rows, points, err);
-    if (!code && r->line->value[OPT_CSV]) code = make_csv(r, rows, points, err);
+    if (!code && r->line->value[OPT_CSV]) csv_text(r, rows, points, &r->csv);
+    if (!code && r->csv.failed) code = fcp_fail(err, FCP_E_NO_MEMORY, "out of memory");
     if (!code) code = cmd_texts_write(r->line, texts, sizeof texts / sizeof *texts, err);
     if (!code && r->line->json) code = print_json(r, rows, points, input, &result, err);
     else if (!code && !(files && r->line->quiet)) code = print_table(r, rows, points, input, err);

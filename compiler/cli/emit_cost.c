@@ -35,39 +35,39 @@ static const char *bound_name(const cost_counts *c) {
     return p == COST_PIPES ? "issue" : cost_pipe_names[p];
 }
 
-static void print_class(FILE *f, const char *name, const cost_counts *c) {
-    fprintf(f, "  %-8s instructions", name);
-    for (int p = 0; p < COST_PIPES; p++) fprintf(f, " %7" PRIu64, c->instructions[p]);
-    fprintf(f, " %7" PRIu64 "  %" PRIu64 " waits, %" PRIu64 " arrivals, %" PRIu64 " fences", cost_issue(c), c->waits,
-            c->arrivals, c->fences);
-    if (c->elements) fprintf(f, ", %" PRIu64 " for elements", c->elements);
-    if (c->bytes) fprintf(f, ", %" PRIu64 " bytes of global memory", c->bytes);
-    if (c->unknown_loops) fprintf(f, "; %" PRIu64 " loops of unknown length, counted once", c->unknown_loops);
-    fprintf(f, "\n  %-8s clocks      ", "");
-    for (int p = 0; p < COST_PIPES; p++) fprintf(f, " %7" PRIu64, c->clocks[p]);
-    fprintf(f, " %7" PRIu64 "  bound by %s\n", cost_issue(c), bound_name(c));
+static void print_class(text *out, const char *name, const cost_counts *c) {
+    text_printf(out, "  %-8s instructions", name);
+    for (int p = 0; p < COST_PIPES; p++) text_printf(out, " %7" PRIu64, c->instructions[p]);
+    text_printf(out, " %7" PRIu64 "  %" PRIu64 " waits, %" PRIu64 " arrivals, %" PRIu64 " fences", cost_issue(c),
+                c->waits, c->arrivals, c->fences);
+    if (c->elements) text_printf(out, ", %" PRIu64 " for elements", c->elements);
+    if (c->bytes) text_printf(out, ", %" PRIu64 " bytes of global memory", c->bytes);
+    if (c->unknown_loops) text_printf(out, "; %" PRIu64 " loops of unknown length, counted once", c->unknown_loops);
+    text_printf(out, "\n  %-8s clocks      ", "");
+    for (int p = 0; p < COST_PIPES; p++) text_printf(out, " %7" PRIu64, c->clocks[p]);
+    text_printf(out, " %7" PRIu64 "  bound by %s\n", cost_issue(c), bound_name(c));
 }
 
-static void print_kernel(FILE *f, const cost_kernel *k, const fcp_cubin *cubin) {
-    fprintf(f, "%s: %" PRIu32 " instructions", k->name, k->instructions);
+static void print_kernel(text *out, const cost_kernel *k, const fcp_cubin *cubin) {
+    text_printf(out, "%s: %" PRIu32 " instructions", k->name, k->instructions);
     for (uint32_t i = 0; i < cubin->kernel_count; i++)
         if (strcmp(cubin->kernels[i].name, k->name) == 0)
-            fprintf(f, ", %" PRIu32 " registers, %" PRIu32 " bytes spilled", cubin->kernels[i].registers,
-                    cubin->kernels[i].spill_stores + cubin->kernels[i].spill_loads);
-    if (*k->unknown) fprintf(f, "; instructions that are not known count as other, such as %s", k->unknown);
-    if (!k->step_count) fprintf(f, "; no loop over steps");
-    fputc('\n', f);
+            text_printf(out, ", %" PRIu32 " registers, %" PRIu32 " bytes spilled", cubin->kernels[i].registers,
+                        cubin->kernels[i].spill_stores + cubin->kernels[i].spill_loads);
+    if (*k->unknown) text_printf(out, "; instructions that are not known count as other, such as %s", k->unknown);
+    if (!k->step_count) text_printf(out, "; no loop over steps");
+    text_puts(out, "\n");
     for (uint32_t s = 0; s < k->step_count; s++) {
-        fprintf(f, "  %-8s %-12s", "a step", "of a warp");
-        for (int p = 0; p < COST_PIPES; p++) fprintf(f, " %7s", cost_pipe_names[p]);
-        fprintf(f, " %7s\n", "issue");
+        text_printf(out, "  %-8s %-12s", "a step", "of a warp");
+        for (int p = 0; p < COST_PIPES; p++) text_printf(out, " %7s", cost_pipe_names[p]);
+        text_printf(out, " %7s\n", "issue");
         const cost_step *x = &k->steps[s];
         if (!memcmp(&x->of[COST_FULL], &x->of[COST_PARTIAL], sizeof x->of[0])) {
-            print_class(f, "any", &x->of[COST_FULL]); /* small kernels compute FULL and PARTIAL cells in the same way */
+            print_class(out, "any", &x->of[COST_FULL]); /* small kernels compute FULL and PARTIAL cells alike */
             continue;
         }
         for (int class = 0; class < COST_CLASSES; class++)
-            if (x->has[class]) print_class(f, cost_class_names[class], &x->of[class]);
+            if (x->has[class]) print_class(out, cost_class_names[class], &x->of[class]);
     }
 }
 
@@ -88,7 +88,6 @@ static uint64_t state_bytes_of(const fcp_plan *plan, const fcp_visit *visit) {
            (!(visit->flags & FCP_VISIT_FIRST) + !(visit->flags & FCP_VISIT_LAST));
 }
 
-
 static pass_cost cost_of_stages(const fcp_plan *plan, fcp_pass pass) {
     pass_cost out = {0, 0};
     for (uint32_t rank = 0; rank < plan->problem->ranks; rank++) {
@@ -106,37 +105,33 @@ static pass_cost cost_of_stages(const fcp_plan *plan, fcp_pass pass) {
     return out;
 }
 
-static void print_stages(FILE *f, const fcp_plan *plan, const cost_stages *stages) {
-    fprintf(f, "by stages, to compare:\n");
-    for (uint32_t i = 0; i < stages->report->count; i++) print_kernel(f, &stages->report->kernels[i], stages->cubin);
+static void print_stages(text *out, const fcp_plan *plan, const cost_stages *stages) {
+    text_printf(out, "by stages, to compare:\n");
+    for (uint32_t i = 0; i < stages->report->count; i++) print_kernel(out, &stages->report->kernels[i], stages->cubin);
     for (int p = 0; p < FCP_PASSES; p++) {
         if (!(stages->passes >> p & 1)) continue;
         const pass_cost c = cost_of_stages(plan, (fcp_pass)p);
-        fprintf(f, "  %s: %" PRIu64 " launches on the rank that has most, and as a pass %" PRIu64, fcp_pass_names[p],
-                c.launches, stages->fused[p].launches);
+        text_printf(out, "  %s: %" PRIu64 " launches on the rank that has most, and as a pass %" PRIu64,
+                    fcp_pass_names[p], c.launches, stages->fused[p].launches);
         if (p == FCP_FORWARD)
-            fprintf(f, "; at most %" PRIu64 " bytes of running state written and read, and as a pass %" PRIu64,
-                    c.state_bytes, stages->fused[p].state_tokens * state_row(plan));
-        fprintf(f, "\n");
+            text_printf(out, "; at most %" PRIu64 " bytes of running state written and read, and as a pass %" PRIu64,
+                        c.state_bytes, stages->fused[p].state_tokens * state_row(plan));
+        text_printf(out, "\n");
     }
 }
 
-fcp_code cost_table(const char *arch, const fcp_plan *plan, const cost_report *report, const fcp_cubin *cubin,
-                    const cost_stages *stages, char **out, size_t *out_size, fcp_error *err) {
+void cost_table(const char *arch, const fcp_plan *plan, const cost_report *report, const fcp_cubin *cubin,
+                const cost_stages *stages, text *out) {
     char packing[SHOW_SENTENCE];
     const cost_machine *m = cost_machine_of(arch);
-    FILE *f = open_memstream(out, out_size);
-    if (!f) return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory");
-    for (uint32_t i = 0; i < report->count; i++) print_kernel(f, &report->kernels[i], cubin);
-    if (stages) print_stages(f, plan, stages);
-    if (show_packing(plan, packing)) fprintf(f, "short queries: %s\n", packing);
-    fprintf(f, "speeds of %s: products of a warp %" PRIu32, m->arch, m->warp_flops);
-    if (m->group_flops) fprintf(f, ", of a warpgroup %" PRIu32, m->group_flops);
-    fprintf(f, " operations a clock and multiprocessor (%s)\n", cost_sources[COST_TENSOR]);
+    for (uint32_t i = 0; i < report->count; i++) print_kernel(out, &report->kernels[i], cubin);
+    if (stages) print_stages(out, plan, stages);
+    if (show_packing(plan, packing)) text_printf(out, "short queries: %s\n", packing);
+    text_printf(out, "speeds of %s: products of a warp %" PRIu32, m->arch, m->warp_flops);
+    if (m->group_flops) text_printf(out, ", of a warpgroup %" PRIu32, m->group_flops);
+    text_printf(out, " operations a clock and multiprocessor (%s)\n", cost_sources[COST_TENSOR]);
     for (int p = COST_TENSOR + 1; p < COST_PIPES; p++)
-        fprintf(f, "  %-8s %" PRIu32 " clocks (%s)\n", cost_pipe_names[p], m->clocks[p], cost_sources[p]);
-    if (fclose(f)) return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory");
-    return FCP_OK;
+        text_printf(out, "  %-8s %" PRIu32 " clocks (%s)\n", cost_pipe_names[p], m->clocks[p], cost_sources[p]);
 }
 
 void cost_json(json *j, const cost_report *report, const char *kernel) {

@@ -15,10 +15,9 @@ typedef struct cost_stages {
     const fcp_cubin *cubin;
     const fcp_fusion_totals *fused;
 } cost_stages;
-/* The report as text, with what the kernels of the plan do with short queries; malloc'd. stages: NULL, if no pass is
- * fused. */
-fcp_code cost_table(const char *arch, const fcp_plan *plan, const cost_report *report, const fcp_cubin *cubin,
-                    const cost_stages *stages, char **out, size_t *out_size, fcp_error *err);
+/* Adds the report as text, with what the plan's kernels do with short queries. stages: NULL, if no pass is fused. */
+void cost_table(const char *arch, const fcp_plan *plan, const cost_report *report, const fcp_cubin *cubin,
+                const cost_stages *stages, text *out);
 /* Adds what the report says of a kernel to its object. */
 void cost_json(json *j, const cost_report *report, const char *kernel);
 /* Adds the comparison with passes by stages. */

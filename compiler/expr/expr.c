@@ -95,7 +95,7 @@ static uint32_t whole_part(sema *s, expr *e, uint32_t node) {
 }
 
 /* The guard of code that is reached only if `guard` is true and `node` is true (negated: false). */
-static uint32_t both(sema *s, expr *e, uint32_t guard, value condition, bool negated) {
+static uint32_t guard_with(sema *s, expr *e, uint32_t guard, value condition, bool negated) {
     if (!s->builder || s->failed || condition.type != TYPE_BOOL) return guard;
     uint32_t node = negated ? emit(s, e, MC_NOT, condition.node, MC_NONE, MC_NONE, 0, MC_NONE) : condition.node;
     if (s->failed || (node = whole_part(s, e, node)) == MC_NONE) return guard;
@@ -179,7 +179,7 @@ static value lower_binary(sema *s, expr *top, const frame *f, uint32_t guard) {
     while (e->a->kind == EXPR_BINARY) e = e->a;
     value left = lower(s, e->a, f, guard);
     for (;; e = e->up) {
-        uint32_t inner = e->op == OP_AND || e->op == OP_OR ? both(s, e->a, guard, left, e->op == OP_OR) : guard;
+        uint32_t inner = e->op == OP_AND || e->op == OP_OR ? guard_with(s, e->a, guard, left, e->op == OP_OR) : guard;
         value right = lower(s, e->b, f, inner);
         left = f->m->score ? score_binary(s, e, left, right, guard) : apply_binary(s, e, left, right, guard);
         if (e == top || s->failed) return s->failed ? poison : left;
@@ -189,8 +189,8 @@ static value lower_binary(sema *s, expr *top, const frame *f, uint32_t guard) {
 static value lower_if(sema *s, expr *e, const frame *f, uint32_t guard) {
     value c = lower(s, e->a, f, guard);
     bool condition = needs(s, c, TYPE_BOOL, e->a, "'if'");
-    value a = lower(s, e->b, f, both(s, e->a, guard, c, false));
-    value b = lower(s, e->c, f, both(s, e->a, guard, c, true));
+    value a = lower(s, e->b, f, guard_with(s, e->a, guard, c, false));
+    value b = lower(s, e->c, f, guard_with(s, e->a, guard, c, true));
     if (a.type == TYPE_POISON || b.type == TYPE_POISON) return a.type == TYPE_POISON ? b : a;
     if (f->m->score) score_branches(s, e, &a, &b);
     uint32_t type = a.type == TYPE_ANY ? b.type : a.type;

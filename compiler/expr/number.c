@@ -47,7 +47,7 @@ static bool too_large(sema *s, const expr *e) {
     return false;
 }
 
-static bool apply(sema *s, const expr *e, figure a, figure b, figure *out) {
+static bool apply_operator(sema *s, const expr *e, figure a, figure b, figure *out) {
     if (!a.real && !b.real) {
         int64_t v;
         bool over = false;
@@ -120,7 +120,7 @@ bool expr_eval_number(sema *s, const expr *e, const char *what, figure *out) {
     while (leaf != e) {
         leaf = leaf->up;
         figure right;
-        if (!expr_eval_number(s, leaf->b, what, &right) || !apply(s, leaf, *out, right, out)) return false;
+        if (!expr_eval_number(s, leaf->b, what, &right) || !apply_operator(s, leaf, *out, right, out)) return false;
     }
     return true;
 }

@@ -1,5 +1,4 @@
-/* front.h: parses a program, and lets a caller read its syntax trees before they are freed, as compiler/explain does.
- * */
+/* front.h: parses a program, and lets a caller read its syntax trees before they are freed: compiler/explain does. */
 #ifndef FCPC_FRONT_H
 #define FCPC_FRONT_H
 #include "compiler/sema/sema.h"

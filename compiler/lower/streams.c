@@ -55,7 +55,7 @@ typedef struct emitter {
     uint32_t *at;                    /* per rank: the next free transfer */
     uint32_t *side_of;               /* per transfer of a round: SIDE_ROUND * round + SIDE_* */
     uint32_t *reduce_start, *reduce; /* per rank: the hops whose returns it adds up, in order */
-    uint32_t *final_start, *final; /* per rank: the Q blocks that need a FINISH, or a ROUND of dQ, by stage */
+    uint32_t *final_start, *final;   /* per rank: the Q blocks that need a FINISH, or a ROUND of dQ, by stage */
 } emitter;
 
 struct lower_streams {
@@ -113,7 +113,7 @@ enum { SIDE_RECEIVES = 1, SIDE_PARTIAL = 2, SIDE_COMES_HOME = 4, SIDE_RESULT = 8
 
 /* Writes the two transfers of a move, that of its sender and that of its receiver. */
 static inline void write_sides(fcp_transfer *transfers, uint32_t *side_of, uint32_t send, uint32_t receive,
-                             const move *m, const uint32_t *home) {
+                               const move *m, const uint32_t *home) {
     static const uint8_t sends[FCP_CLASSES] = {[FCP_STATE] = SIDE_RESULT,
                                                [FCP_O] = SIDE_RESULT,
                                                [FCP_DKV] = SIDE_RESULT,
@@ -270,8 +270,8 @@ typedef struct rank_emitter {
     /* the newest launch that received what tiles read, received partial results, sent results, received whole
      * results */
     reach received, partials, sent_result, came_home;
-    uint32_t delta;                 /* how far the compute queue must be before Q leaves home */
-    uint32_t *computed;             /* per stage: how many instructions the compute queue has after it */
+    uint32_t delta;     /* how far the compute queue must be before Q leaves home */
+    uint32_t *computed; /* per stage: how many instructions the compute queue has after it */
 } rank_emitter;
 
 /* Launches the rank's transfers in the rounds of a stage: in rounds of kind OUT, or in all others. Each launch waits

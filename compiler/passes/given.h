@@ -15,8 +15,8 @@ typedef struct given {
     uint32_t blocks, tiles;
 } given;
 
-/* Copies the pieces and blocks of a problem, without what later passes have noted in them. *to has no more than the
- * count of its sequences. False: out of memory. */
+/* Copies the pieces and blocks of a problem into *to, which has only its number of sequences. What later passes have
+ * noted in the blocks is left out. False: out of memory. */
 bool given_copy_cut(const problem *from, arena *a, problem *to);
 /* `by`, with the blocks of `cut`. */
 given given_blocks(const strategy *by, const problem *cut);

@@ -43,8 +43,8 @@ typedef struct under {
 } under;
 
 static fcp_code open_under(planning *x, uint32_t mask, under *out) {
-    static pass_function *const steps[] = {bind_lengths,       problem_check_slices, bind_batch,   problem_check_time,
-                                  problem_open,       strategy_cut,         problem_tiles};
+    static pass_function *const steps[] = {bind_lengths, problem_check_slices, bind_batch,   problem_check_time,
+                                           problem_open, strategy_cut,         problem_tiles};
     *out = (under){.settings = masks_with_settings(masks_program(x->others->program, mask), x->program),
                    .by = given_blocks(strategy_of(x), x->problem)};
     out->settings.block = x->block;

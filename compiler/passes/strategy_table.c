@@ -119,8 +119,9 @@ static bool moves(const problem *p, const uint32_t *home, const uint32_t *exec) 
 /* May ranks send and receive for others of their node? Where homes are chosen for few bytes, that would add some. */
 static bool spreads(const planning *x) { return strategy_of(x)->in_place && !saves_bytes(x); }
 
-/* Who shares heads has phases, and ways of its own between groups. Where another strategy divides the batch among
- * groups and all heads are computed at once, nothing waits for a phase. */
+/* Where ranks share heads: blocks leave home phase by phase, and groups send to each other in ways of their own. If
+ * another strategy divides the batch among groups, and all heads are computed at once, there is one phase, and nothing
+ * waits. */
 static void share_heads(const planning *x, placement *made) {
     const struct fcpc_program *g = x->program;
     const bool groups = program_has_groups(g);

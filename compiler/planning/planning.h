@@ -47,7 +47,7 @@ struct planning {
     uint32_t block;    /* tokens of a block */
     uint32_t coalesce; /* independent rounds to a stage; 0: schedule_build finds out, from program->divisions */
 
-    /* What deciding the mask will cost, once somebody has asked (problem/outlook.c). */
+    /* What deciding the mask will cost, once somebody has asked (problem/mask_time.c). */
     struct planning_outlook {
         bool known;
         uint64_t pairs, work; /* cells_outlook */

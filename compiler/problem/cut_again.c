@@ -14,7 +14,7 @@ typedef struct recut {
     const problem *old;
     fcp_piece *pieces;
     fcp_block *blocks;
-    uint32_t *of;                  /* per new block: the old one */
+    uint32_t *of; /* per new block: the old one */
     uint32_t piece_count, block_count;
 } recut;
 

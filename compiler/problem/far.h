@@ -10,8 +10,8 @@
 typedef struct far_score {
     uint32_t constant; /* the node of the score with the largest such constant; MC_NONE: there is none */
     double value;
-    mc_node *nodes;    /* of `near`, malloc'd */
-    mc_code near;      /* the mask without the pairs that get such a constant; no nodes: no pair gets one, or it is not
+    mc_node *nodes; /* of `near`, malloc'd */
+    mc_code near;   /* the mask without the pairs that get such a constant; no nodes: no pair gets one, or it is not
                         * known which */
 } far_score;
 

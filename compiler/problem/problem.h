@@ -180,7 +180,7 @@ typedef struct problem_kept {
     uint32_t classes;
     bool two; /* a planning has asked two */
     struct planning_outlook outlook;
-    uint32_t told; /* how many masks were counted in the caller's progress */
+    uint32_t told;    /* how many masks were counted in the caller's progress */
     uint32_t *joined; /* per shape of `later`: its number in `whole`; FCP_NONE: it was not needed yet */
     uint32_t joined_room;
     /* cad: the sums of the mask's pairs between the caller's tokens, the same for all candidates; NULL: not made yet */

@@ -19,7 +19,7 @@
  * has open addressing and `slots` entries, a power of two and more than twice the number of edges. first[i] becomes the
  * value with number i. Returns how many values there are. */
 static uint32_t number_values(const uint32_t *end, uint32_t edges, uint32_t *table, uint32_t slots, uint32_t *first,
-                       uint32_t *out) {
+                              uint32_t *out) {
     uint32_t found = 0, shift = 32 - (uint32_t)__builtin_ctz(slots);
     for (uint32_t i = 0; i < slots; i++) table[i] = NOTHING;
     for (uint32_t e = 0; e < edges; e++) {

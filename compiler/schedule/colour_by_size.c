@@ -279,8 +279,8 @@ static bool find_light(layering *s, const uint32_t *ids, uint32_t edges, uint32_
 /* --- layers ------------------------------------------------------------------------------------------------------ */
 
 /* Seeks the light set for k colours, or else for fewer; returns for how many colours it was found, or 0. If k itself
- * has no set, the smallest number is tried next: if there is no set for that, there is none for any number between, and
- * so it is in most layers. */
+ * has no set, the smallest number is tried next: if that has no set either, which is so in most layers, no number
+ * between them has one. */
 static uint32_t find_largest(layering *s, const uint32_t *ids, uint32_t edges, uint32_t degree, uint32_t from,
                              uint32_t k) {
     uint32_t numbers[COLOUR_NUMBERS], count = 0;

@@ -31,9 +31,9 @@ typedef struct ports {
     uint64_t *load;      /* [colour * ranks + port] */
     uint32_t *largest;   /* per colour: the size of its largest unit at first; no unit may become larger */
     uint32_t *path, count; /* the units of the path or cycle at hand */
-    uint32_t *crowded;   /* units of the colour at hand that share a port */
-    uint32_t *met;       /* per unit: the last pair of colours for which it was put on a path */
-    uint32_t pair;       /* the number of the pair of colours at hand */
+    uint32_t *crowded;     /* units of the colour at hand that share a port */
+    uint32_t *met;         /* per unit: the last pair of colours for which it was put on a path */
+    uint32_t pair;         /* the number of the pair of colours at hand */
 } ports;
 
 static uint32_t port_of(const ports *p, uint32_t unit) {

@@ -40,7 +40,7 @@ typedef struct holder {
 
 struct relays {
     uint32_t gpus;
-    uint32_t lanes;  /* heaps of holders: on rails one for each index in a node, because senders have the receiver's */
+    uint32_t lanes; /* heaps of holders: on rails one for each index in a node, because senders have the receiver's */
     uint64_t limit, latency, inter, intra;
     uint64_t *load;  /* per rank: what it will send, so far */
     bool *busy;      /* per rank */

@@ -21,8 +21,8 @@ typedef struct reshuffle {
     bundle *bundles;   /* in order of (home, side, caller) */
     uint32_t count;
     content *contents;
-    uint32_t units;    /* of all bundles between two different ranks */
-    bool *moved;       /* per block: does the caller hold some of it at another rank than its home? */
+    uint32_t units; /* of all bundles between two different ranks */
+    bool *moved;    /* per block: does the caller hold some of it at another rank than its home? */
 } reshuffle;
 
 /* Makes x->reshuffle from the placement and the program's layout. FCP_E_PLAN_SIZE: more units, or more tokens on a

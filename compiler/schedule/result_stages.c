@@ -46,7 +46,7 @@ static fcp_code returns_of(builder *b, fcp_pass pass) {
     /* until a hop's result has its stages: the last stage that adds to it */
     for (uint32_t f = 0; f < t->count; f++) back->last[f] = f < first ? 0 : out->use_last[f];
     return out->staged && !b->where->phase ? away_results(b->x, out, &b->taken, pass, first, back)
-                                             : returns_at_once(b, pass, first, back);
+                                           : returns_at_once(b, pass, first, back);
 }
 
 /* Finds the stage in which each result is made: that of the last tile of the rank that makes it, or of the last partial

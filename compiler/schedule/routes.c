@@ -38,20 +38,20 @@
 
 /* A node in which some rank has got the block. */
 typedef struct holder {
-    uint32_t rank, depth;   /* of the ranks that have it, the one with least load; hops from the source to it */
-    uint32_t first, end;    /* the node's readers, without the source: readers[first] to readers[end - 1] */
-    uint32_t entry, deep;   /* the rank by which the block came into the node, and its depth */
+    uint32_t rank, depth; /* of the ranks that have it, the one with least load; hops from the source to it */
+    uint32_t first, end;  /* the node's readers, without the source: readers[first] to readers[end - 1] */
+    uint32_t entry, deep; /* the rank by which the block came into the node, and its depth */
 } holder;
 
 typedef struct state {
     const routes_input *in;
     routes *out;
-    leg *hops;           /* of the want at hand */
-    uint32_t count;      /* how many it has so far */
+    leg *hops;      /* of the want at hand */
+    uint32_t count; /* how many it has so far */
     uint32_t root, root_depth;
-    holder *holders;     /* the root's node, then the others in the order in which they get the block */
+    holder *holders; /* the root's node, then the others in the order in which they get the block */
     uint32_t holder_count;
-    uint32_t deepest;    /* of the want at hand: a holder as deep as this does not send on */
+    uint32_t deepest; /* of the want at hand: a holder as deep as this does not send on */
     /* What a rank should send and receive over net: its part of what the busiest node will. */
     uint64_t share[FCP_DIRECTION_COUNT];
     uint64_t (*plain)[FCP_DIRECTION_COUNT]; /* per node: what it must carry over net of wants without results */

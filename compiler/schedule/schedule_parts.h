@@ -7,9 +7,9 @@
 
 /* How much of each stage is taken. A line is one direction of a rank's wire on one fabric. */
 typedef struct occupancy {
-    uint8_t *units;      /* [line * width + stage] */
-    uint32_t *size;      /* the same of lines over net, [line / FCP_FABRICS * width + stage]: of these units together */
-    uint32_t *full;      /* per line: the stages before this one have no room at all */
+    uint8_t *units; /* [line * width + stage] */
+    uint32_t *size; /* the same of lines over net, [line / FCP_FABRICS * width + stage]: of these units together */
+    uint32_t *full; /* per line: the stages before this one have no room at all */
     uint32_t lines, width;
     uint32_t units_most[FCP_FABRICS]; /* in a stage */
     uint32_t size_most;               /* over net */

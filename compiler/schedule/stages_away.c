@@ -326,7 +326,7 @@ static fcp_code place_return(planning *x, const schedule *out, occupancy *o, fcp
 }
 
 fcp_code away_results(planning *x, const schedule *out, const occupancy *o, fcp_pass pass, uint32_t first,
-                        returns *back) {
+                      returns *back) {
     const traffic *t = x->traffic;
     ready r = {.next = ARENA_NEW(&x->scratch, uint32_t, t->count + (size_t)1),
                .waits = ARENA_ZNEW(&x->scratch, uint32_t, t->count + (size_t)1), .scratch = &x->scratch};

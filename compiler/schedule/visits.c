@@ -256,9 +256,10 @@ static void join_visits(schedule *out, const visiting *earlier, const visiting *
     if (out->visit_hop) memmove(out->visit_hop + to, out->visit_hop + from, count * sizeof *out->visit_hop);
 }
 
-/* Sets up two shares of the ranks. Where all tiles run at home, ranks have no block and no hop in common, and each
- * share has about half of the tiles; else the second is empty. There are at most as many visits as tiles, so the number
- * of tiles before it is a free place for the second's first visit. */
+/* Divides the ranks into two shares, for two threads. If all tiles run at home, ranks have no block and no hop in
+ * common, and each share gets about half of the tiles; else the second share is empty. If T tiles are in the first
+ * share, it makes at most T visits. So the second share writes its visits from place T on, and join_visits closes the
+ * gap. */
 static void share_ranks(const builder *b, visiting *earlier, visiting *later) {
     const problem *p = b->p;
     uint32_t before = 0;

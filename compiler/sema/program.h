@@ -122,13 +122,13 @@ struct fcpc_program {
     mc_code score, slope;
     const span *score_spans; /* per node of score */
     const char *score_name;  /* "softcap(c = 50.0)", NULL: the plan has none */
-    /* Like the mask, but it also faults where the score would fault for a pair that the mask allows. If the score
-     * cannot fault, these are the nodes of the mask. */
+    /* The mask, with nodes added that fault where the score would fault for a pair that the mask allows. If the score
+     * cannot fault, it is the mask. */
     mc_code check;
     const span *check_spans;
     const double *sink; /* per query head, or NULL */
-    /* The calls exact(a, b) that mask and score make. The node at such a place divides a by (if a % b == 0 then b else
-     * 0): where it divides by zero, a is not a multiple of b. */
+    /* The calls exact(a, b) of mask and score, which say that b divides a. Each becomes a node that divides a by (if
+     * a % b == 0 then b else 0). So it divides by zero, which is a fault, where b does not divide a. */
     span *exact;
     uint32_t exact_count;
 
@@ -149,8 +149,8 @@ struct fcpc_program {
     uint32_t tokens, shape;        /* groups: the most tokens of a rank; a groups_shape */
     uint32_t pingpong;  /* cad: 1: the batch moves in two halves, one of which is computed while the other moves */
     bool equal;         /* every rank is home to as many tokens as any other, or to one more */
-    /* ulysses and upipe: the ranks that share heads; the heads that are computed at a time; and what divides the batch
-     * among several groups of such ranks: BETWEEN(a strategy), or 0: there is one group */
+    /* ulysses and upipe: how many ranks share heads; how many heads are computed at a time; and, if there are several
+     * groups of such ranks, BETWEEN(the strategy that divides the batch among them), else 0. */
     uint32_t inside, together, between;
     /* dcp: how far a rank's tokens may be over the mean, in millionths; stages in all, where `coalesce` is 0 */
     uint32_t epsilon_memory, divisions;

@@ -16,8 +16,8 @@
 
 /* What a program's strategy may be beyond those of plans; and, for the functions below, any. */
 enum { STRATEGY_AUTO = FCP_STRATEGY_COUNT, STRATEGY_ANY };
-/* The strategy of a program that names none; and the one that computes some heads after the others, in phases that
- * share their memory, which is what a plan that does not fit its memory is told of. */
+/* The strategy of a program that names none; and the one that computes heads in phases, which share their memory. The
+ * second is what a plan that does not fit its memory is compared with. */
 #define STRATEGY_USUAL FCP_STRATEGY_FCP
 #define STRATEGY_IN_PHASES FCP_STRATEGY_UPIPE
 
@@ -79,8 +79,8 @@ static inline bool strategy_takes(uint32_t strategy, uint32_t param) {
 static inline bool strategy_shares_heads(uint32_t strategy) {
     return strategy_find_param(strategy, "inside") < STRATEGY_PARAMS;
 }
-/* How many heads are computed at a time by a strategy that shares heads, if the program does not say: those of one rank
- * each, or all of them where the strategy has no phases. */
+/* How many heads are computed at a time if ranks share heads, and the program does not say: one for each rank if the
+ * strategy has phases, else all. */
 static inline uint32_t strategy_heads_together(const struct fcpc_program *p) {
     return strategy_find_param(p->strategy, "heads") < STRATEGY_PARAMS ? p->inside : p->heads;
 }
@@ -110,8 +110,8 @@ static inline bool program_has_groups(const struct fcpc_program *p) {
 static inline fcp_strategy program_divides_by(const struct fcpc_program *p) {
     return program_has_groups(p) ? (fcp_strategy)(p->between - 1) : p->strategy;
 }
-/* The rounds of a stage with such groups of `inside` ranks, where it would have `rounds` without. What crosses between
- * groups is cut by heads, too, so a stage takes as many times more. */
+/* The rounds of a stage between groups of `inside` ranks, if without groups it has `rounds`. Blocks that travel between
+ * groups are divided by heads as well, so there are `inside` times as many of them. */
 static inline uint32_t program_rounds_between(uint32_t rounds, uint32_t inside) {
     enum { MOST = 64 }; /* as of the parameter */
     return rounds * inside < MOST ? rounds * inside : MOST;

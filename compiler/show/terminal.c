@@ -97,7 +97,7 @@ static void heading(const drawing *d, const char *title, const char *rest) {
     text_printf(d->out, "  %s\n", rest);
 }
 
-/* The number of characters in a string: of the bytes that begin one in UTF-8. */
+/* Counts the characters of a string: the bytes with which a character begins in UTF-8. */
 static uint32_t characters(const char *s, size_t size) {
     uint32_t n = 0;
     for (size_t i = 0; i < size; i++) n += ((unsigned char)s[i] & 0xc0) != 0x80;

@@ -169,7 +169,7 @@ static void compute(walk *w, uint32_t rank) {
 }
 
 /* Gives times to the waits of a rank's communication queue that stand before launch `instr`. *out_waited: when the last
- * of them ends. False: a wait is not over in any order, so the plan deadlocks. */
+ * of them ends. False: a wait can never end, so the plan deadlocks. */
 static bool reach(walk *w, uint32_t rank, uint32_t instr, uint64_t *out_waited) {
     queue *q = &w->queues[rank][FCP_COMM];
     const queue *other = &w->queues[rank][FCP_COMPUTE];

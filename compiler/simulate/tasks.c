@@ -139,7 +139,7 @@ fcp_code sim_tasks_new(const sim_model *m, uint32_t without, arena *memory, sim_
         for (int q = 0; q < FCP_QUEUES; q++) {
             const fcp_stream *s = fcp_stream_of(plan, m->pass, r, (fcp_queue)q);
             if (s->count > longest) longest = s->count;
-            /* a launch moves IN, or OUT, or, over each fabric, classes of two phases */
+            /* a launch moves only IN, or only OUT, or else, over each fabric, classes of at most two phases */
             most += (size_t)(q == FCP_COMM ? 2 * FCP_FABRICS : 1) * s->count;
         }
     out->at = ARENA_NEW(memory, sim_task, most);

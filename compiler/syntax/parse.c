@@ -232,7 +232,7 @@ static int separate(parse *p, span where, LANG_STYPE *value, LANG_LTYPE *at) {
 /* Keeps the stack of open brackets. A closing bracket that does not match the innermost open one is an error, which the
  * grammar reports. For the stack it closes the nearest open bracket of its own kind, if there is one inside the same
  * braces, and else the innermost one. */
-static void track(parse *p, const token *t) {
+static void track_bracket(parse *p, const token *t) {
     if (t->kind == '(' || t->kind == '[' || t->kind == '{') {
         if (p->depth == NEST_MAX) {
             diag_error(p->tree.d, FCP_E_DEPTH, t->at, "brackets nested more than %d deep", NEST_MAX);
@@ -293,7 +293,7 @@ int lang_lex(LANG_STYPE *value, LANG_LTYPE *at, parse *p) {
     p->bad = t->bad || (p->bad && p->last != T_SEP);
     if (t->kind == T_NAME && ends_operand(p->last) && words_same(t->value.name, "x")) t->kind = T_REPEAT;
     if (t->kind == T_NAME && ends_operand(p->last) && words_same(t->value.name, "on")) t->kind = T_ON;
-    track(p, t);
+    track_bracket(p, t);
     if (p->stopped) t->kind = T_END;
     const int kind = deliver(p, t->kind, t->at, value, &t->value, at);
     drop(p);
@@ -370,7 +370,8 @@ static bool comes_after(const parse *p, const char *word) {
 
 /* Adds a hint to a syntax error: what the user may have meant. `here`: the unexpected token, which has `length` bytes;
  * `left` bytes are left from there to the end of the text. */
-static void hint(parse *p, const char *here, uint32_t length, uint32_t left, const parse_expected *expected) {
+static void hint_at_syntax_error(parse *p, const char *here, uint32_t length, uint32_t left,
+                                 const parse_expected *expected) {
     const char open = p->inner ? p->brackets[p->inner - 1].open : 0;
     const bool operators = is_among(expected, '*'), name = words_names(p->last), key = is_among(expected, '=');
     const bool statements = open == '{' && is_among(expected, T_SEP);
@@ -476,7 +477,7 @@ void parse_syntax_error(parse *p, span at, int got, const parse_expected *expect
         if ((open != '{' || misfit) && is_among(expected, closer_of(open)))
             diag_also(p->tree.d, p->brackets[p->inner - 1].at, "to close this '%c'", open);
     }
-    hint(p, here, length, left, expected);
+    hint_at_syntax_error(p, here, length, left, expected);
 }
 
 void parse_exhausted(parse *p) {

@@ -28,14 +28,4 @@ static inline bool fcp_grow_array(void *array, void *room, size_t room_bytes, ui
     else *(uint64_t *)room = wanted;
     return true;
 }
-/* The same for arrays whose capacity is a size_t. */
-static inline bool fcp_grow_large(void **array, size_t *capacity, size_t need, size_t size) {
-    if (need <= *capacity) return true;
-    size_t wanted = 2 * need + 64;
-    void *bigger = realloc(*array, wanted * size);
-    if (!bigger) return false;
-    *array = bigger;
-    *capacity = wanted;
-    return true;
-}
 #endif

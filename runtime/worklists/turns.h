@@ -17,9 +17,9 @@ typedef struct fcp_worklists_time {
     uint64_t end, work; /* when the last CTA ends; what the steps of all take, without waiting */
 } fcp_worklists_time;
 
-/* The kernel that a list is for. kv_heads, group: how many KV heads of `group` query heads each, unless the list is by
- * head (worklists.h). parts: how many CTAs share an item (FK_DKV_PARTS). ctas: how many CTAs run, one on each SM. The
- * booleans: for what pieces wait. */
+/* The kernel that a list is for. kv_heads: how many KV heads there are; group: how many query heads each has. parts:
+ * how many CTAs share an item (FK_DKV_PARTS). ctas: how many CTAs run, one on each SM. by_head: is the list by head
+ * (worklists.h)? turns_at_rows, turns_at_keys: do pieces wait for turns at rows, at keys? */
 typedef struct fcp_worklists_user {
     uint32_t kv_heads, group, parts, ctas;
     bool by_head, turns_at_rows, turns_at_keys;

@@ -121,14 +121,10 @@ static fcp_code assign_pieces(dividing *d, arena *scratch) {
 /* The keys of a run's sequence that the node of its home holds. */
 static cad_own own_of_node(const dividing *d, const cad_run *r) {
     const cad_input *in = d->in;
-    uint32_t low = 0, high = in->row_count;
-    while (high - low > 1) {
-        uint32_t mid = low + (high - low) / 2;
-        const problem_run *h = &in->rows[mid];
-        if (h->sequence < r->sequence || (h->sequence == r->sequence && h->start <= r->x)) low = mid;
-        else high = mid;
-    }
-    return d->node_own[low];
+    const problem_run *h = in->rows;
+    uint32_t at = 0, end = in->row_count; /* the piece of the run is the one before `at` */
+    BISECT(at, end, i, h[i].sequence < r->sequence || (h[i].sequence == r->sequence && h[i].start <= r->x))
+    return d->node_own[at ? at - 1 : 0];
 }
 
 /* --- caps --------------------------------------------------------------------------------------------------------- */

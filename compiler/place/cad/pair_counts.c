@@ -221,9 +221,9 @@ static bool rows_at_once(const question *q, uint64_t most, uint64_t *out_cut, ui
     const uint64_t keys = (triangle ? (uint64_t)b : r->k1) - r->k0, shard = q->at.shard;
     if (keys > UINT32_MAX / 4) return false; /* squares of it are not exact */
     uint64_t n = triangle ? rows_of_triangle(keys, most) : most / keys;
-    if (n >= r->y - r->x) n = r->y - r->x; /* else up to the next multiple */
+    if (n >= r->y - r->x) n = r->y - r->x; /* else the cut is the next multiple of shard, */
     else n = r->y - (r->y - n + shard - 1) / shard * shard;
-    if (n > r->y - r->x) n = 0; /* that is behind the last row */
+    if (n > r->y - r->x) n = 0; /* which may be behind the last row */
     *out_cut = r->y - n;
     *out_work = triangle ? n * keys - n * (n - 1) / 2 : n * keys;
     return true;

@@ -34,7 +34,7 @@ heads_shape heads_shape_of(uint32_t heads, uint32_t kv_heads, uint32_t each) {
 
 void heads_divide(uint32_t parts, uint32_t subs, uint32_t group, uint32_t kv, uint32_t sub, uint32_t *out_lane,
                   uint32_t *out_phase) {
-    /* lanes of other KV heads, and of the same */
+    /* across: how many lanes have different KV heads; beside: how many have different query heads of the same */
     const uint32_t across = (uint32_t)common_divisor(parts, group), beside = group / across;
     *out_lane = kv % across * beside + sub % beside;
     *out_phase = kv / across * (subs / beside) + sub / beside;

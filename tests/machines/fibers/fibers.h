@@ -7,9 +7,9 @@
 #include "runtime/plan/table_reads.h"
 #include "tests/machines/fibers/machine.h"
 
-/* They differ in the backward pass: two kernels; one kernel, ordered; one kernel, unordered. The latter two run several
- * CTAs at a time, and are for head_dim up to 128 only. The sm90 backends are the same, but with the skeletons for
- * sm_90a where there are any. */
+/* The backends. The first three differ in the backward pass, which is two kernels, one ordered kernel, or one unordered
+ * kernel. Those of one kernel run several CTAs at a time, and are for head_dim up to 128 only. The sm90 backends are
+ * like those without sm90 in their names, but use the skeletons for sm_90a where there are any. */
 extern const fcp_backend fibers_backend, fibers_ordered_backend, fibers_unordered_backend, fibers_sm90_backend,
     fibers_unordered_sm90_backend;
 

@@ -1,5 +1,6 @@
 /* kernel_sm90.c: the skeletons for sm_90a, compiled for the machine of fibers: once for sizes that have them and each
- * type, with and without a score. Their names are made from that of kernel.c's table, which points to them.
+ * type, with and without a score. The table that kernel.c defines for the same sizes, FK_TABLE, points to them, and
+ * their names begin with its name.
  *
  * Requires: FK_HEAD_DIM, FK_VALUE_DIM, FK_BF16, FK_HAS_SCORE, FK_TABLE.
  */

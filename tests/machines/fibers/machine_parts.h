@@ -26,9 +26,9 @@ enum {
 
 /* --- what happens before what ------------------------------------------------------------------------------------- */
 
-/* The clocks. Everybody has one whose accesses to shared memory have to be ordered: each thread; what a thread has
- * written and then fenced; the reads of a warp together; the WGMMAs of a warpgroup; the TMA loads that count for an
- * mbarrier. */
+/* The vector clocks. Accesses to shared memory are ordered by them, and each of these has a clock: a thread; what a
+ * thread has written and then fenced; the reads of a warp together; the WGMMAs of a warpgroup; the TMA loads that count
+ * for an mbarrier. */
 enum {
     OF_FENCE = MACHINE_THREADS,
     OF_WARP = OF_FENCE + MACHINE_THREADS,

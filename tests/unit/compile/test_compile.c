@@ -1,9 +1,10 @@
 /* test_compile.c: tests fcpc_plan as a whole: the same bytes every time, warnings, and what it refuses. */
-#include "compiler/show/summary.h"
 #include "runtime/plan/bytes.h"
 #include "runtime/plan/sides.h"
 #include "tests/support/planned.h"
 #include "tests/support/plan_of.h"
+
+#include "compiler/show/summary.h" /* behind headers with parameters called text, which is a type there */
 
 static fcp_code plan_text(const char *source, fcp_plan **plan, char **picture) {
     return plan_try("test.fcp", source, NULL, 0, plan, picture);
