@@ -33,6 +33,7 @@ need flex flex
 need bison bison
 need ld binutils
 need clang clang
+need clang-tidy clang-tidy
 need git-clang-format clang-format
 need pkg-config pkg-config
 need git git

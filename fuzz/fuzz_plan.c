@@ -1,9 +1,11 @@
-/* fuzz_plan.c: bytes to the plan loader, check and verifier.
+/* fuzz_plan.c: gives bytes to the plan loader, the check of plans and the verifier.
  *
- * Oracle: loading bytes, as they are and with their checksums made right, never crashes, hangs or leaks; what loads can
- *         be printed both ways, and saving it and loading that gives the same text; kernels are emitted from it, or
- *         refused for its model, passes or size; it has the pairs of its mask, or others, or that takes too long;
- *         its documents begin in order, and ranks have positions in them.
+ * Oracle: Loading bytes never crashes, hangs or leaks: neither the bytes as they are, nor with their checksums made
+ *         right. Of a plan that loads,
+ *           both printed forms can be made, and the plan saved and loaded again prints the same text
+ *           kernels are emitted, or refused because of its model, its passes or their size
+ *           the proof of its pairs says yes, no, or that it would take too long
+ *           documents begin in order, and their ranks have positions in them
  * Input:  any bytes; the corpus holds small plans, right and damaged.
  * Build:  clang -fsanitize=fuzzer,address,undefined, with libfcp.
  */

@@ -6,12 +6,13 @@
  */
 #include "tests/oracle/judge.h"
 
-/* LARGE: longer sequences. The fuzzer passes over such inputs; those in fuzz/corpus/program-large are replayed.
- * RUN: the fuzzer runs one program in so many, because a session starts threads and costs as much as sixty programs. A
- * replay runs all of them.
- * AUTO: one program in so many leaves its strategy to auto, which plans a program some forty times. So of these the
- * fuzzer plans one in CHOOSE. A replay plans all of them.
- * SEEN: of so many programs the fuzzer remembers that they were drawn. */
+/* LARGE:  a bit of the first byte that asks for longer sequences. The fuzzer skips such inputs, which are slow; a replay
+ *         does those in fuzz/corpus/program-large.
+ * RUN:    the fuzzer runs one program in RUN, because a session starts threads and costs as much as sixty programs. A
+ *         replay runs all of them.
+ * AUTO:   one program in AUTO leaves its strategy to auto, which plans a program some forty times.
+ * CHOOSE: of those programs the fuzzer plans one in CHOOSE. A replay plans all of them.
+ * SEEN:   how many programs the fuzzer remembers, so that it does not plan one twice. */
 enum { LARGE = 0x80, RUN = 1024, AUTO = 32, CHOOSE = 32, SEEN = 1 << 18 };
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

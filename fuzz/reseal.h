@@ -1,4 +1,5 @@
-/* reseal.h: makes damaged bytes of a plan pass the checksums, so that what lies behind them is reached. */
+/* reseal.h: makes the checksums of a damaged plan right again, so that the loader does not stop at them and the fuzzer
+ * reaches the checks behind them. */
 #ifndef FUZZ_RESEAL_H
 #define FUZZ_RESEAL_H
 #include <string.h>

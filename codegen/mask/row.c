@@ -57,7 +57,7 @@ static size_t vector_words(uint32_t op) {
 }
 
 size_t mc_row_scratch(mc_code code) {
-    size_t words = 2 * (size_t)code.count + bytes_words(code.count) + 3 * MC_ROW + 2 * ALIGN;
+    size_t words = 2 * (size_t)code.count + bytes_words(code.count) + (size_t)3 * MC_ROW + (size_t)2 * ALIGN;
     for (uint32_t i = 0; i < code.count; i++) words += vector_words(code.nodes[i].op);
     return words;
 }
@@ -71,7 +71,7 @@ static rows begin_rows(mc_code code, const mc_env *env, int64_t h, int64_t *scra
     r.level = r.state + 8 * (((size_t)code.count + 7) / 8);
     r.spare = r.place + code.count + bytes_words(code.count);
     while ((uintptr_t)r.spare % (ALIGN * sizeof *r.spare)) r.spare++;
-    int64_t next = r.spare - scratch + 3 * MC_ROW;
+    int64_t next = r.spare - scratch + (int64_t)3 * MC_ROW;
     for (uint32_t i = 0; i < code.count; i++) {
         const mc_node *x = &code.nodes[i];
         const uint32_t operands[3] = {x->a, x->b, x->c};
@@ -92,7 +92,7 @@ static rows begin_rows(mc_code code, const mc_env *env, int64_t h, int64_t *scra
 static int64_t *int_place(const rows *r, uint32_t i) { return r->scratch + r->place[i]; }
 static float *real_place(const rows *r, uint32_t i) { return (float *)(r->scratch + r->place[i]); }
 static uint8_t *bool_place(const rows *r, uint32_t i) { return (uint8_t *)(r->scratch + r->place[i]); }
-static int64_t *spare_vector(const rows *r, int which) { return r->spare + which * MC_ROW; }
+static int64_t *spare_vector(const rows *r, int which) { return r->spare + (size_t)which * MC_ROW; }
 
 /* The step of a line; 0 for what is flat. */
 static int64_t step_of(const rows *r, uint32_t i) { return r->state[i] == FLAT ? 0 : int_place(r, i)[-1]; }

@@ -170,7 +170,7 @@ static int by_value(const void *x, const void *y) { /* no two are equal */
 
 /* Gives each run, all of which are constant, the rank of its value, and makes the tree of ranks. */
 static bool make_ranks(box_array *a) {
-    if (!FCP_GROW(a->ranks, a->rank_room, 2 * a->blocks)) return false;
+    if (!FCP_GROW(a->ranks, a->rank_room, 2 * (uint64_t)a->blocks)) return false;
     if (!FCP_GROW(a->run_rank, a->rank_of_room, a->run_count)) return false;
     value_order *order = malloc(a->run_count * sizeof *order);
     if (!order) return false;
@@ -191,7 +191,7 @@ static bool make_ranks(box_array *a) {
         }
     }
     for (uint32_t i = a->blocks; i-- > 1;) {
-        const rank_range *x = &a->ranks[2 * i], *y = x + 1;
+        const rank_range *x = &a->ranks[2 * (size_t)i], *y = x + 1;
         a->ranks[i] = (rank_range){x->lo < y->lo ? x->lo : y->lo, x->hi > y->hi ? x->hi : y->hi};
     }
     return true;
@@ -219,8 +219,8 @@ static fcp_code learn(box_array *a, const volatile int *stop) {
     }
     if (!end_run(&l)) return FCP_E_NO_MEMORY;
     for (uint32_t i = a->blocks; i-- > 1;) {
-        a->tree[i] = a->tree[2 * i];
-        add_facts(&a->tree[i], &a->tree[2 * i + 1]);
+        a->tree[i] = a->tree[2 * (size_t)i];
+        add_facts(&a->tree[i], &a->tree[2 * (size_t)i + 1]);
     }
     if (!l.runs) a->run_count = 0;
     if (a->run_count) find_blocks(a);

@@ -133,7 +133,7 @@ fcp_code cells_box_pairs(cells *c, const box *b, const box_program *p, uint64_t 
 static bool are_few(const cells *c, const box *b, const box_program *p) {
     const uint64_t across = (box_side(b, BOX_K) + FCP_CELL - 1) / FCP_CELL;
     return p->count > 1 && !p->diagonal && !p->loose && !p->placed && !p->on_h && p->on_q && p->on_k &&
-           box_side(b, BOX_Q) <= CELLS_MOST * FCP_CELL && across <= CELLS_MOST &&
+           box_side(b, BOX_Q) <= (uint64_t)CELLS_MOST * FCP_CELL && across <= CELLS_MOST &&
            (box_side(b, BOX_Q) + FCP_CELL - 1) / FCP_CELL * across <= CELLS_MOST &&
            c->regions_failed <= CELLS_TRIES + c->regions_found / 4;
 }

@@ -183,7 +183,7 @@ static fcp_code solve_box(cells *c, const box *b, const box_program *p, unsigned
         if (!lanes_cell(c->lanes, p, &one, &found, &known)) return FCP_E_NO_MEMORY;
         if (known) {
             c->stats.rows += box_side(b, BOX_Q);
-            c->stats.work += WORK_LANE_NODE * p->count;
+            c->stats.work += (uint64_t)WORK_LANE_NODE * p->count;
             *pairs += found * box_side(b, BOX_H);
             return FCP_OK;
         }

@@ -431,7 +431,7 @@ static fcp_code emit_ranks(emitter *e) {
     x.computed = ARENA_NEW(&l->scratch, uint32_t, ps->stages + (size_t)1);
     if (!x.computed) return FCP_E_NO_MEMORY;
     for (uint32_t r = 0; r < ranks; r++) {
-        if (planning_stopped_at(l, r * 16)) return FCP_E_INTERRUPTED;
+        if (planning_stopped_at(l, (uint64_t)r * 16)) return FCP_E_INTERRUPTED;
         x.rank = r;
         x.side = e->ranks[r].begin + e->ranks[r].copies;
         x.side_end = x.side + e->ranks[r].sides;

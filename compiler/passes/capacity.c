@@ -17,7 +17,7 @@ fcp_code capacity_check(planning *x) {
     if (most.bytes <= cap) return FCP_OK;
     const fcp_class cls = most.pass == FCP_FORWARD ? FCP_STATE : FCP_DQ;
     const uint64_t partial =
-        x->slots->count[cls][most.rank] * facts.max_q_block * fcp_slot_bytes(&facts, cls, most.pass);
+        (uint64_t)x->slots->count[cls][most.rank] * facts.max_q_block * fcp_slot_bytes(&facts, cls, most.pass);
     char state[80] = "";
     if (x->placement->exec && partial)
         snprintf(state, sizeof state, " (%llu of them for %s)", (unsigned long long)partial,

@@ -160,7 +160,8 @@ static fcp_code number_nodes(rails *s, const fcp_problem *facts) {
 /* Lists the flows of each rank. */
 static fcp_code list_by_rank(rails *s) {
     uint32_t *ends = ARENA_NEW(&s->x->scratch, uint32_t, 2 * (size_t)s->count + 1);
-    for (uint32_t i = 0; ends && i < s->count; i++) ends[2 * i] = s->flows[i].from, ends[2 * i + 1] = s->flows[i].to;
+    for (uint32_t i = 0; ends && i < s->count; i++)
+        ends[2 * (size_t)i] = s->flows[i].from, ends[2 * (size_t)i + 1] = s->flows[i].to;
     return !ends ? FCP_E_NO_MEMORY : group_new(&s->x->scratch, ends, sizeof *ends, 2 * s->count, s->x->problem->ranks,
                                                s->x->stop, &s->start, &s->of);
 }

@@ -50,7 +50,7 @@ typedef struct weighing {
 static uint32_t node_of(const weighing *w, uint32_t rank) { return rank / w->x->program->gpus; }
 
 static void load_port(weighing *w, kind k, uint32_t from, uint32_t to, uint64_t bytes) {
-    const int fabric = node_of(w, from) == node_of(w, to) ? FCP_LOCAL : FCP_NET;
+    const size_t fabric = node_of(w, from) == node_of(w, to) ? FCP_LOCAL : FCP_NET;
     w->ports[k][from].bytes[2 * fabric] += bytes, w->ports[k][from].count[2 * fabric]++;
     w->ports[k][to].bytes[2 * fabric + 1] += bytes, w->ports[k][to].count[2 * fabric + 1]++;
 }

@@ -76,7 +76,7 @@ static void split(splitter *s, uint32_t *x, uint32_t d, uint32_t *a, uint32_t *b
     for (uint32_t p = 0; p < m / 2; p++) {
         if (choice[p] != 2) continue;
         choice[p] = 0; /* then along the cycle in both directions at once, which is faster, until they meet */
-        for (uint32_t ahead = mate[2 * p + 1], back = mate[2 * p];;) {
+        for (uint32_t ahead = mate[2 * (size_t)p + 1], back = mate[2 * (size_t)p];;) {
             if (choice[ahead >> 1] != 2) break;
             choice[ahead >> 1] = (uint8_t)(ahead & 1);
             ahead = mate[ahead ^ 1];
@@ -87,7 +87,7 @@ static void split(splitter *s, uint32_t *x, uint32_t d, uint32_t *a, uint32_t *b
     }
     uint32_t h = d / 2;
     if (h == stride) {
-        for (uint32_t p = 0; p < m / 2; p++) {
+        for (size_t p = 0; p < m / 2; p++) {
             uint32_t first = x[2 * p], second = x[2 * p + 1], swap = (first ^ second) & -(uint32_t)choice[p];
             a[p] = first ^ swap;
             b[p] = second ^ swap;
@@ -98,7 +98,7 @@ static void split(splitter *s, uint32_t *x, uint32_t d, uint32_t *a, uint32_t *b
         const uint32_t *from = x + (size_t)u * d;
         uint32_t *to_a = a + (size_t)u * stride, *to_b = b + (size_t)u * stride;
         for (uint32_t p = 0; p < h; p++) {
-            uint32_t first = from[2 * p], second = from[2 * p + 1];
+            uint32_t first = from[2 * (size_t)p], second = from[2 * (size_t)p + 1];
             uint32_t swap = (first ^ second) & -(uint32_t)choice[u * h + p];
             to_a[p] = first ^ swap;
             to_b[p] = second ^ swap;

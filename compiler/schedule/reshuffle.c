@@ -157,7 +157,7 @@ static fcp_code build(state *s) {
     uint32_t *blocks = ARENA_NEW(scratch, uint32_t, p->block_count + (size_t)1);
     s->newest = ARENA_ZNEW(scratch, uint32_t, FCP_SIDES * (size_t)p->ranks);
     s->entries = ARENA_ZNEW(scratch, uint32_t, FCP_SIDES * (size_t)p->ranks);
-    s->met = ARENA_NEW(scratch, uint64_t, 2 * FCP_SIDES * (size_t)p->ranks);
+    s->met = ARENA_NEW(scratch, uint64_t, (size_t)2 * FCP_SIDES * p->ranks);
     s->out->moved = ARENA_ZNEW(&x->work, bool, p->block_count);
     if (!start || !blocks || !s->newest || !s->entries || !s->met || !s->out->moved)
         return FCP_E_NO_MEMORY;

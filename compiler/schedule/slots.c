@@ -62,7 +62,7 @@ static fcp_code colour_lives(planning *x, const life *lives, uint32_t n, uint32_
     }
     for (uint32_t r = 0, at = 0; r < ranks; r++) { /* rank_start[r] is now the end of rank r */
         uint32_t used = 0, now = 0, words = (rank_start[r] - at) / 64 + 1, w = 0; /* no word before w has room */
-        if (planning_stopped_at(x, r * 16)) return FCP_E_INTERRUPTED;
+        if (planning_stopped_at(x, (uint64_t)r * 16)) return FCP_E_INTERRUPTED;
         if (at == rank_start[r]) {
             count[r] = 0;
             continue;

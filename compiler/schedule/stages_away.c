@@ -188,7 +188,7 @@ static uint64_t *order_hops(const problem *p, const traffic *t, arena *scratch) 
 
 fcp_code away_busiest(planning *x, uint32_t *out_units) {
     const traffic *t = x->traffic;
-    const size_t lines = x->problem->ranks * FCP_DIRECTION_COUNT * (size_t)FCP_FABRICS;
+    const size_t lines = (size_t)x->problem->ranks * FCP_DIRECTION_COUNT * FCP_FABRICS;
     line_sum *sums = ARENA_ZNEW(&x->scratch, line_sum, lines);
     *out_units = 0;
     if (!sums) return FCP_E_NO_MEMORY;

@@ -19,7 +19,8 @@
 #include "compiler/syntax/parse.h"
 #include "grammar/prelude.h"
 
-enum { PARTS = 4, CANDIDATES = 64, LISTED = 16 }; /* LISTED: more names than that are no help in a hint */
+enum { PARTS = 4, CANDIDATES = 64, PARAMS = 2 * CANDIDATES, NAMES = 3 * CANDIDATES };
+enum { LISTED = 16 }; /* more names than that are no help in a hint */
 
 /* A path, cut into the names between its points. */
 typedef struct path {
@@ -333,16 +334,15 @@ static bool short_target(sema *s, const path *p, target *out) {
         diag_hint(s->d, "%s.parameter=value sets a default, plan.%s=%s uses the %s", name, kind, name, kind);
         return false;
     }
-    const char *names[CANDIDATES * 3];
+    const char *names[NAMES];
     count = 0;
     for (int i = 0; i < SECTION_COUNT; i++) names[count++] = words_sections[i];
     for (int k = 0; k < KEY_COUNT; k++) names[count++] = words_keys[k].name;
     count += strategy_param_names(STRATEGY_ANY, names + count);
-    for (const arg *a = used ? used->params : NULL; a && count < CANDIDATES * 2; a = a->next) names[count++] = a->name;
-    for (const arg *a = score ? score->params : NULL; a && count < CANDIDATES * 2; a = a->next)
-        names[count++] = a->name;
-    for (const mask *m = s->program.masks; m && count < CANDIDATES * 3 - 16; m = m->next) names[count++] = m->name;
-    for (unsigned i = 0; i < prelude_item_count && count < CANDIDATES * 3; i++) names[count++] = prelude_items[i].name;
+    for (const arg *a = used ? used->params : NULL; a && count < PARAMS; a = a->next) names[count++] = a->name;
+    for (const arg *a = score ? score->params : NULL; a && count < PARAMS; a = a->next) names[count++] = a->name;
+    for (const mask *m = s->program.masks; m && count < NAMES - 16; m = m->next) names[count++] = m->name;
+    for (unsigned i = 0; i < prelude_item_count && count < NAMES; i++) names[count++] = prelude_items[i].name;
     unknown(s, at, "nothing is called", name, names, count);
     return false;
 }

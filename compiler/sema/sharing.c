@@ -67,7 +67,7 @@ static const char *name_between(const struct fcpc_program *p) {
 /* The largest group of ranks that divides them and the heads: one that lies inside a node, if there is one. */
 static uint32_t group_that_fits(const struct fcpc_program *p) {
     const uint32_t inside = (uint32_t)common_divisor(p->gpus, p->heads);
-    return inside > 1 ? inside : (uint32_t)common_divisor(p->nodes * p->gpus, p->heads);
+    return inside > 1 ? inside : (uint32_t)common_divisor((uint64_t)p->nodes * p->gpus, p->heads);
 }
 
 /* The heads do not divide among the ranks that should share them. What would do divides the heads at a time, too. */

@@ -99,7 +99,7 @@ static fcp_code choose_view(const fcp_plan *plan, const fcpc_show_options *v, zo
     z->q_first = plan->sequences[z->sequence].q_first;
     z->alike = show_alike(plan, z->sequence);
     const uint64_t asked[4] = {v->row, v->row_end, v->col, v->col_end};
-    for (int i = 0; i < 2; i++) {
+    for (size_t i = 0; i < 2; i++) {
         uint64_t length = i ? z->n : z->queries;
         range[2 * i] = asked[2 * i];
         range[2 * i + 1] = asked[2 * i + 1] && asked[2 * i + 1] < length ? asked[2 * i + 1] : length;

@@ -148,7 +148,7 @@ fcp_code sim_tasks_new(const sim_model *m, uint32_t without, arena *memory, sim_
     uint32_t *groups = ARENA_NEW(memory, uint32_t, count);
     uint32_t(*waits)[FCP_FABRICS] = arena_alloc(memory, longest, sizeof *waits, _Alignof(uint32_t));
     uint32_t *from = ARENA_NEW(memory, uint32_t, longest);
-    sim_task *room = ARENA_NEW(memory, sim_task, 2 * FCP_FABRICS * (size_t)longest);
+    sim_task *room = ARENA_NEW(memory, sim_task, (size_t)2 * FCP_FABRICS * longest);
     uint32_t(*after)[FCP_FABRICS] = arena_alloc(memory, longest, sizeof *after, _Alignof(uint32_t));
     if (!after || !out->at || !out->start || !out->phases || !groups || !waits || !from || !room)
         return FCP_E_NO_MEMORY;

@@ -320,7 +320,7 @@ static fcp_code put(fcp_cuda_session *s, cuda_rank *rank, bool copy, const void 
         return fcp_cuda_copy(s, rank->device, (uintptr_t)to, rank->device, (uintptr_t)from, count * sizeof(float),
                              rank->streams[FCP_COMPUTE], err);
     fk_support add = {.to = (uintptr_t)to, .from = (uintptr_t)from, .count = count};
-    return support(s, rank, CUDA_ADD, add, 2 * FK_SUPPORT_THREADS, err);
+    return support(s, rank, CUDA_ADD, add, CUDA_PAIRS, err);
 }
 
 /* Merges a state into another, or puts it where there is none yet. */
@@ -370,7 +370,7 @@ fcp_code fcp_cuda_make_result(fcp_cuda_session *s, cuda_rank *rank, const fcp_in
         fk_support round = {.to = (uintptr_t)fcp_arena_rows(a, x->c).dq_out,
                             .from = (uintptr_t)fcp_arena_rows(a, x->b).dq,
                             .count = rows * s->plan->problem->head_dim};
-        return support(s, rank, CUDA_ROUND, round, 2 * FK_SUPPORT_THREADS, err);
+        return support(s, rank, CUDA_ROUND, round, CUDA_PAIRS, err);
     }
     const fcp_problem *p = s->plan->problem;
     float *o, *m, *l;
@@ -411,7 +411,7 @@ static fcp_code round_part(fcp_cuda_session *s, cuda_rank *rank, fcp_queue queue
                            uint64_t first, uint64_t end, fcp_error *err) {
     const fk_support x = {.to = (uintptr_t)to + first * sizeof(uint16_t), .from = (uintptr_t)(from + first),
                           .count = end - first};
-    return support_in(s, rank, queue, CUDA_ROUND, x, x.count, 2 * FK_SUPPORT_THREADS, err);
+    return support_in(s, rank, queue, CUDA_ROUND, x, x.count, CUDA_PAIRS, err);
 }
 
 /* Rounds the dQ of home slots [first, end), but of those blocks that get it rounded. */

@@ -346,6 +346,8 @@ fcp_code fcp_cuda_kernels_load(fcp_cuda_session *s, fcp_error *err);
 /* Puts a launch into a stream: one CTA for each of `work` pieces, but no more than `sms` SMs hold at once. */
 fcp_code fcp_cuda_launch(const fcp_cuda_session *s, const cuda_device *d, cuda_kernel_id id, uint64_t work,
                          uint32_t sms, cu_stream stream, void *parameters, fcp_error *err);
+/* How many numbers a CTA of a support kernel takes at once if each of its threads takes two. */
+enum { CUDA_PAIRS = 2 * FK_SUPPORT_THREADS };
 
 /* --- environment.c: what masks and scores read on a device: sequences, fields, slices, sinks ---------------------- */
 

@@ -13,8 +13,7 @@ static fcp_code convert(fcp_cuda_session *s, const cuda_rank *r, const fcp_trans
     const bool sends = t->dir == FCP_SEND;
     fk_support x = {.to = (uintptr_t)(sends ? message : slot)->data, .from = (uintptr_t)(sends ? slot : message)->data,
                     .count = slot->bytes / sizeof(float)};
-    return fcp_cuda_launch(s, r->device, sends ? CUDA_NARROW : CUDA_WIDEN,
-                           (x.count + 2 * FK_SUPPORT_THREADS - 1) / (2 * FK_SUPPORT_THREADS),
+    return fcp_cuda_launch(s, r->device, sends ? CUDA_NARROW : CUDA_WIDEN, (x.count + CUDA_PAIRS - 1) / CUDA_PAIRS,
                            (uint32_t)r->device->multiprocessors, fcp_cuda_fabric_stream(r, t->fabric), &x, err);
 }
 

@@ -26,7 +26,8 @@
 
 #define NO_NEED "no rank sends or receives by multiprocessors"
 #define NO_MARGIN "the margin of the session's first plan is 0"
-enum { PROBE_NUMBERS = 1024, ONE = 0x3f800000, TWO = 0x40000000, SEVEN = 0x40e00000 /* as float */ };
+enum { PROBE_NUMBERS = 1024, PROBE_BYTES = 4 * PROBE_NUMBERS };
+enum { ONE = 0x3f800000, TWO = 0x40000000, SEVEN = 0x40e00000 /* as float */ };
 
 /* How many SMs attention gets if it leaves `margin` of them alone: at least one. */
 static uint32_t attention_share(uint32_t multiprocessors, uint32_t margin) {
@@ -77,12 +78,12 @@ typedef struct trial {
 static fcp_code add_once(fcp_cuda_session *s, const trial *t, fcp_error *err) {
     const fcp_cuda_table *call = &s->cuda->call;
     const cuda_kernel *k = &t->device->kernels[CUDA_ADD];
-    cu_ptr added = t->numbers + PROBE_NUMBERS * 4, source = added + PROBE_NUMBERS * 4;
+    cu_ptr added = t->numbers + PROBE_BYTES, source = added + PROBE_BYTES;
     fk_support add = {.to = t->numbers, .from = added, .count = PROBE_NUMBERS};
     void *list[] = {&add};
     fcp_code code = fcp_cuda_follow(s, &s->devices[0], s->origin, t->stream, err);
     if (!code) code = fcp_cuda_check(s->cuda, call->fill(source, TWO, PROBE_NUMBERS, t->stream), err, "a fill");
-    if (!code) code = fcp_cuda_check(s->cuda, call->copy(added, source, PROBE_NUMBERS * 4, t->stream), err, "a copy");
+    if (!code) code = fcp_cuda_check(s->cuda, call->copy(added, source, PROBE_BYTES, t->stream), err, "a copy");
     if (!code)
         code = fcp_cuda_check(s->cuda, call->launch(k->function, 2, 1, 1, k->threads, 1, 1, 0, t->stream, list, NULL),
                               err, "a launch");

@@ -96,7 +96,7 @@ static fcp_code run_pass(fcp_cuda_session *s, fcp_pass pass, cuda_device *d, cu_
 
 /* Waits for the run before, whatever stream that was put into. In a graph of the caller's each launch waits for it. */
 static fcp_code await_before(fcp_cuda_session *s, cu_stream origin, fcp_error *err) {
-    const cu_event finished = fcp_cuda_lender(s)->finished;
+    cu_event finished = fcp_cuda_lender(s)->finished;
     if (!finished) return FCP_OK;
     return fcp_cuda_check(s->cuda,
                           s->cuda->call.stream_wait_event(origin, finished, s->outer ? CU_EVENT_WAIT_EXTERNAL : 0),
@@ -272,7 +272,7 @@ fcp_code fcp_cuda_run_wait(fcp_cuda_session *s, fcp_error *err) {
     cu_context before = NULL;
     fcp_error why = {0};
     fcp_code code = fcp_cuda_run_check(s, err);
-    const cu_event finished = fcp_cuda_lender(s)->finished;
+    cu_event finished = fcp_cuda_lender(s)->finished;
     if (code || !finished) return code;
     code = fcp_cuda_check(s->cuda, s->cuda->call.context_get(&before), &why, "no current context");
     if (!code) code = fcp_cuda_use(s, &s->devices[0], &why);

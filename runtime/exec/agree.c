@@ -22,7 +22,7 @@ _Static_assert(sizeof(record) == FCP_GATHER_BYTES, "what is gathered at once");
 /* The first digits of a plan's digest, enough to tell plans apart. */
 enum { NAME_BYTES = 8 };
 static void name_plan(const uint8_t *digest, char out[2 * NAME_BYTES + 1]) {
-    for (int i = 0; i < NAME_BYTES; i++) snprintf(out + 2 * i, 3, "%02x", digest[i]);
+    for (int i = 0; i < NAME_BYTES; i++) snprintf(out + 2 * (size_t)i, 3, "%02x", digest[i]);
 }
 
 /* An error that names the first rank that differs from rank 0 or, if none does, the first that failed. */

@@ -160,7 +160,7 @@ fcp_code fcp_wires_make(fcp_wires *wires, const fcp_arena *arena, void *messages
     size_t used = 0; /* of the wires' own memory */
     for (uint32_t i = 0; i < launch->b; i++) {
         const fcp_transfer *t = &arena->plan->transfers[launch->a + i];
-        const size_t part = room / (FCP_FABRICS * FCP_DIRECTION_COUNT), takes = message_room(arena, t);
+        const size_t part = room / ((size_t)FCP_FABRICS * FCP_DIRECTION_COUNT), takes = message_room(arena, t);
         const size_t place = part * (t->fabric * FCP_DIRECTION_COUNT + t->dir);
         char *message = !takes ? NULL : messages ? (char *)messages + place : wires->messages + used;
         fill_wire(arena, t, message, &wires->list[i]);

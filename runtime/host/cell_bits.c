@@ -104,7 +104,7 @@ static void evaluate(fcp_maskcells *c, int64_t q0, int64_t k0, uint32_t rows, ui
     uint8_t row[MC_ROW] = {0};
     for (uint32_t r = 0; r < rows; r++) {
         mc_eval_row(c->code, c->env, q0 + r, k0, columns, h, c->scratch, row);
-        for (uint32_t w = 0; w * FCP_LANES < columns; w++)
+        for (size_t w = 0; w * FCP_LANES < columns; w++)
             out->bits[r][w] = (uint16_t)(pack8(row + w * FCP_LANES) | pack8(row + w * FCP_LANES + 8) << 8);
     }
 }

@@ -32,7 +32,7 @@ static void host_close(fcp_device *device) {
 
 static bool open_worker(fcp_host_worker *w, const fcp_plan *plan) {
     size_t d = plan->problem->head_dim, value = plan->problem->value_dim, tile = (size_t)FCP_STRIP * FCP_JOB;
-    size_t total = (2 * FCP_STRIP + FCP_JOB) * d + (FCP_STRIP + FCP_JOB + 1) * value + 2 * tile + 5 * FCP_STRIP;
+    size_t total = (2 * FCP_STRIP + FCP_JOB) * d + (FCP_STRIP + FCP_JOB + 1) * value + 2 * tile + (size_t)5 * FCP_STRIP;
     if (d > SIZE_MAX / sizeof(float) / 8 / FCP_JOB || value > SIZE_MAX / sizeof(float) / 8 / FCP_JOB) return false;
     w->mask = fcp_maskcells_new((mc_code){plan->mask, (uint32_t)plan->mask_count});
     w->arrays = calloc(plan->arrays_count + 1, sizeof *w->arrays);

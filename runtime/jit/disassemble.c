@@ -19,8 +19,6 @@
 
 #include "runtime/jit/nvrtc.h"
 
-extern char **environ;
-
 /* --- where it is -------------------------------------------------------------------------------------------------- */
 
 typedef struct search {

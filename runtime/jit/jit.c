@@ -166,7 +166,7 @@ static void write_own(fcp_jit *j, const char *path, const void *head, size_t hea
 }
 
 static char *entry_path(const fcp_jit *j, const uint8_t key[HASH], const char *suffix) {
-    size_t room = strlen(j->folder) + 2 * HASH + strlen(suffix) + 2;
+    size_t room = strlen(j->folder) + (size_t)2 * HASH + strlen(suffix) + 2;
     char *path = malloc(room);
     if (!path) return NULL;
     int at = snprintf(path, room, "%s/", j->folder);

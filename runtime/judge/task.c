@@ -261,7 +261,7 @@ static int64_t *new_scratch(const fcp_plan *plan, mc_code slope, mc_code rough) 
 /* Room for the squares of errors. */
 static bool open_squares(struct task *t) {
     const size_t n = t->strip.n, d = t->strip.d, vd = t->strip.vd;
-    double *at = t->squares = calloc(n * (d + vd) + STRIP * (3 * d + 2 * vd) + 3 * STRIP * n, sizeof *at);
+    double *at = t->squares = calloc(n * (d + vd) + STRIP * (3 * d + 2 * vd + 3 * n), sizeof *at);
     if (!at) return false;
     t->squares_k = at, at += n * d;
     t->squares_v = at, at += n * vd;
@@ -308,7 +308,7 @@ static bool open_task(struct task *t, check_run *run, uint64_t index) {
                               .env = &t->env};
     const double terms = (double)queries * (run->shape.heads / kv_heads); /* of a sum over queries, at most */
     check_bound_task(t, terms);
-    if (n > SIZE_MAX / 64 / (8 * (d + vd) + 8 * STRIP)) return false;
+    if (n > SIZE_MAX / 64 / (8 * (d + vd + STRIP))) return false;
     t->strip.allow = calloc(n + 1, STRIP);
     t->strip.live = calloc(n / TILE + 1, sizeof *t->strip.live);
     t->scratch = t->strip.scratch = new_scratch(plan, run->slope, run->rough);

@@ -117,7 +117,7 @@ void fcp_rule_tokens(const fcp_rule *r, fcp_side side, uint64_t *parts, uint64_t
         uint32_t count = fcp_rule_group(r, deal);
         for (uint32_t g = 0; g < deal->ranks / count; g++) {
             uint64_t first = first_of(r, deal, g), end = first_of(r, deal, g + 1), n = offsets[end] - offsets[first];
-            uint64_t *out = out_tokens + deal->first_rank + g * count;
+            uint64_t *out = out_tokens + deal->first_rank + (size_t)g * count;
             if (r->layout == FCP_LAYOUT_ZIGZAG) zigzag_tokens(offsets, first, end, count, parts, out);
             for (uint64_t i = 0; r->layout != FCP_LAYOUT_ZIGZAG && i < count; i++)
                 out[i] += share(i + 1, n, count) - share(i, n, count);

@@ -172,7 +172,7 @@ static void finish_degrees(match *m) {
         uint32_t g = m->touched[i];
         m->seen[g] = 0;
         for (int f = 0; f < FCP_FABRICS; f++) {
-            uint32_t *d = &m->degree[(g * FCP_FABRICS + f) * 2], most = d[0] > d[1] ? d[0] : d[1];
+            uint32_t *d = &m->degree[((size_t)g * FCP_FABRICS + f) * 2], most = d[0] > d[1] ? d[0] : d[1];
             if (most > m->delta[g * FCP_FABRICS + f]) m->delta[g * FCP_FABRICS + f] = most;
             d[0] = d[1] = 0;
         }
@@ -410,7 +410,7 @@ static void check_delta(match *m) {
                      (unsigned long long)delta);
     }
     for (uint32_t g = 0; g < m->groups; g++) {
-        const uint32_t *d = &m->delta[g * FCP_FABRICS];
+        const uint32_t *d = &m->delta[(size_t)g * FCP_FABRICS];
         uint32_t bound = d[FCP_NET] > d[FCP_LOCAL] ? d[FCP_NET] : d[FCP_LOCAL];
         if (m->group_rounds[g] == bound || v->late.code) continue;
         const fcp_round *r = &m->rounds[m->group_round[g]]; /* there is one, since Delta is at most their number */
@@ -466,7 +466,7 @@ fcp_code fcp_verify_match(verifier *v) {
         {&m.group_round, groups, sizeof *m.group_round},
         {&m.group_rounds, groups, sizeof *m.group_rounds},
         {&m.delta, groups, FCP_FABRICS * sizeof *m.delta},
-        {&m.degree, groups, FCP_FABRICS * 2 * sizeof *m.degree},
+        {&m.degree, groups, sizeof *m.degree * FCP_FABRICS * 2},
         {&m.touched, groups, sizeof *m.touched},
         {&m.seen, groups, sizeof *m.seen},
         {&m.receive, groups, FCP_FABRICS * sizeof *m.receive},

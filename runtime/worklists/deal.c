@@ -113,7 +113,7 @@ static void add_piece(struct dealing *x, uint32_t row, uint32_t part, uint32_t p
 static void add_chain(struct dealing *x, uint32_t row, uint32_t count) {
     uint64_t all = 0, used = 0;
     for (uint32_t i = 0; i < count; i++)
-        all += CELL * (uint64_t)x->cells[(row + i) / x->heads] + 2 * (ENDS + LEAVE) + JOIN;
+        all += CELL * (uint64_t)x->cells[(row + i) / x->heads] + (uint64_t)2 * (ENDS + LEAVE) + JOIN;
     const uint64_t share = all / (count + 1) + (all % (count + 1) != 0);
     for (uint32_t i = 0; i < count; i++) {
         const uint32_t cells = x->cells[(row + i) / x->heads];
@@ -238,7 +238,7 @@ static fcp_code put_in_order(struct dealing *x, uint32_t first_head, fcp_error *
     memcpy(w->rows, out, x->count * sizeof *out);
     w->row_count = (uint32_t)x->count;
     w->single = true;
-    w->split_bytes += (uint64_t)w->cut_parts * FK_PART_BYTES(x->a->plan->problem->value_dim);
+    w->split_bytes += w->cut_parts * (uint64_t)FK_PART_BYTES(x->a->plan->problem->value_dim);
     return FCP_OK;
 }
 

@@ -587,7 +587,7 @@ static fcp_code try_head_parts(struct columns *x, struct heads_contest *c, uint3
     struct cut cut = {.subs = subs, .part = UINT32_MAX, .apart = apart, .rest = true};
     fcp_code code = try_heads(x, c, &cut, err);
     const uint32_t longest = longest_of(x->w);
-    for (uint32_t n = HEAD_PARTS; n-- > 1 && !code && x->w->key_count * ctas_of_item(x) <= most;) {
+    for (uint32_t n = HEAD_PARTS; n-- > 1 && !code && (uint64_t)x->w->key_count * ctas_of_item(x) <= most;) {
         const uint32_t part = (uint32_t)(((uint64_t)longest * n + HEAD_PARTS - 1) / HEAD_PARTS);
         if ((uint64_t)part * subs < LEAST) break;
         if (part == cut.part) continue;

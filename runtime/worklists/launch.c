@@ -66,7 +66,7 @@ void fcp_launch_parameters(const fcp_arena *a, uint32_t range, fk_launch *out) {
  * right behind its rows. */
 static fcp_launch_tensor tensor(const fcp_arena *a, const void *at, uint64_t rows, uint32_t heads, uint32_t numbers,
                                 uint64_t slots, uint64_t slot_bytes) {
-    const uint64_t number = fcp_dtype_size((fcp_dtype)a->plan->problem->dtype), row = heads * numbers * number;
+    const uint64_t number = fcp_dtype_size((fcp_dtype)a->plan->problem->dtype), row = number * heads * numbers;
     return (fcp_launch_tensor){.address = (uintptr_t)at,
                                .rows = slots ? rows : 0,
                                .slots = slots,

@@ -313,9 +313,9 @@ fcp_code fcp_worklists_copy_runs(fcp_worklists *w, const fcp_arena *a, fk_row_it
         if (begin >= stop) continue;
         if (stop < cells) run.count = stop * FCP_CELL;
         run.count -= begin * FCP_CELL;
-        run.position += begin * FCP_CELL;
-        run.k += begin * FCP_CELL * number * p->head_dim;
-        run.v += begin * FCP_CELL * number * fcp_value_stride(p);
+        run.position += (uint64_t)begin * FCP_CELL;
+        run.k += number * begin * FCP_CELL * p->head_dim;
+        run.v += number * begin * FCP_CELL * fcp_value_stride(p);
         run.row += begin * FCP_CELL;
         if (w->key_run_count == UINT32_MAX) return fcp_worklists_too_long(err);
         if (!FCP_GROW(w->key_runs, w->key_run_capacity, w->key_run_count + 1))

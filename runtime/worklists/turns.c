@@ -48,7 +48,7 @@ static uint64_t do_steps(const fcp_worklists *w, const fcp_worklists_user *user,
             for (uint32_t at = 0; at < run->count; at += FK_TURN_ROWS) {
                 now += FCP_WORKLISTS_STEP;
                 out->work += FCP_WORKLISTS_STEP;
-                const size_t lock = fcp_worklists_lock_words(run->lock, heads) + h * FK_TURNS_OF_RUN;
+                const size_t lock = fcp_worklists_lock_words(run->lock, heads) + (size_t)h * FK_TURNS_OF_RUN;
                 uint64_t *passed = rows ? &rows[lock] : NULL;
                 if (passed) now = take_turn(now, passed + at / FK_TURN_ROWS, 0);
             }
@@ -59,7 +59,8 @@ static uint64_t do_steps(const fcp_worklists *w, const fcp_worklists_user *user,
 /* Adds dK and dV of part `part` of an item's keys in turn. keys: when each turn at them was passed on. */
 static uint64_t add_in_turn(const fcp_worklists_user *user, const struct piece *x, uint32_t part, uint64_t now,
                             uint64_t *keys) {
-    uint64_t *passed = keys + ((size_t)x->item->lock * user->kv_heads + x->kv) * APART * user->parts + APART * part;
+    uint64_t *passed =
+        keys + ((size_t)x->item->lock * user->kv_heads + x->kv) * APART * user->parts + (size_t)APART * part;
     if (user->parts > 1) return take_turn(now, passed, SUMS);
     for (uint32_t sum = 0; sum < APART; sum++) now = take_turn(now, passed + sum, SUMS / APART);
     return now;

@@ -1,16 +1,15 @@
-/* bench_auto.c: strategy = auto: how near its plans come to the largest of their bounds and to the best of 24 settings
- * that a user would write down, and how long choosing takes.
+/* bench_auto.c: measures strategy = auto: how near its plans come to a lower bound, and to the best of 24 settings that
+ * a user would write down; and how long choosing takes.
  *
- * 64 heads, 8 of K and V, head_dim 128, bf16, 32,768 tokens a rank, nodes of 8 H200s.
+ * Model: 64 heads, 8 of K and V, head_dim 128, bf16. Cluster: nodes of 8 H200s. Batch: 32,768 tokens a rank.
  *
- * Bounds: forward passes. The bound is the largest of those that the simulator prints beside the plan that was chosen.
- * In the note: how long choosing and planning took, by the clock on the wall and of all processors, the median of RUNS
- * calls of one program, and the first of them; the candidates that were planned to the end; and the mean rank's
- * computing, which no strategy can beat.
- *
- * Fixed settings (fixed.c): what auto's plan takes over what the best of them takes, by the same simulator; the worst
- * of three masks, and in the note each mask's figure with its best setting. Batches are the shared ones, forward and
- * with both passes, and others that are drawn from the same lists, with both.
+ * Rows of bounds, forward passes: the plan's predicted time over the largest of the bounds that the simulator prints
+ *     beside it. Their notes say how long choosing and planning took, in wall and in processor time: the first call,
+ *     and the median of RUNS calls. They also say how many candidates were planned to the end, and how long the mean
+ *     rank computes, which no strategy can beat.
+ * Rows of fixed settings (fixed.c): the predicted time of auto's plan over that of the best setting; the worst of three
+ *     masks counts. Their notes have the figure and the best setting of each mask. Batches are the shared ones, forward
+ *     and with both passes, and others drawn from the same lists, with both.
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -226,7 +226,7 @@ int nvrtcCompileProgram(program *p, int count, const char *const *options) {
         code = compile(&r, p, count, options);
         if (!code && getenv("GPU_KERNELS_WRITE")) keep(key, p);
     }
-    if (!code && getenv("GPU_KERNELS_WRITE")) { /* for a driver that stands in */
+    if (!code && getenv("GPU_KERNELS_WRITE")) {             /* for a stand-in driver */
         static const char head[] = "#define GPU_CHECK 1\n"; /* its kernels do nothing there */
         size_t size = strlen(p->source) + sizeof head;
         free(p->cubin);

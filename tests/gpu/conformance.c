@@ -1,6 +1,6 @@
 /* conformance.c: asks the CUDA driver, question by question, for what the runtime relies on.
  *
- * The same questions go to the driver that stands in, in `make check`, and to the real one in gpu-check. What a
+ * The same questions go to the stand-in driver, in `make check`, and to the real one in gpu-check. What a
  * question expects is what CUDA's documentation says. So a stand-in that answers otherwise is wrong, however well
  * tests run on it. All calls go through the runtime's table of functions. The kernels are those of
  * codegen/kernels/support.h.

@@ -1,5 +1,5 @@
 /* conformance_nccl.c: asks NCCL for what the runtime relies on, with one rank that sends to itself. The same
- * questions go to the library that stands in and to the real one, as in conformance.c. The communicator does not
+ * questions go to the stand-in library and to the real one, as in conformance.c. The communicator does not
  * block, as in the runtime.
  *
  * Requires: an open driver (gpu_open).

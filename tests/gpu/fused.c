@@ -6,7 +6,7 @@
  * an arrival or a turn which never comes gives up, and says which it was. If plans are right, passes are timed in both
  * ways.
  *
- * Requires: a device, or the driver that stands in.
+ * Requires: a device, or the stand-in driver.
  * Gives:    step_fused and gpu_measured_fused of gpu.h.
  * Cost:     a process a plan, in which each pass runs four times by stages and twice fused; and the timed runs.
  */

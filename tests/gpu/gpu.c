@@ -36,7 +36,7 @@ static void find(void *handle, const char *name, void *slot) {
     memcpy(slot, &symbol, sizeof symbol); /* POSIX: an object pointer from dlsym is a function's */
 }
 
-/* A driver that stands in is recognised by the symbol with which tests control it. */
+/* A stand-in driver is recognised by the symbol with which tests control it. */
 static void look_beyond(gpu *g) {
     void *handle = dlopen(g->cuda->path, RTLD_NOW | RTLD_LOCAL);
     standin *(*control)(void) = NULL;

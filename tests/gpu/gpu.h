@@ -70,7 +70,7 @@ typedef struct gpu {
     /* in the process of a step */
     fcp_cuda *cuda;
     gpu_symbols more;
-    standin *control; /* if the driver is one that stands in; else NULL */
+    standin *control; /* if it is the stand-in driver; else NULL */
     cu_context context;
     cu_stream stream;
     char sensed[100];       /* what gpu_sense found last; gpu_row_put takes it for the row */

@@ -1,8 +1,8 @@
 /* ranks.c: runs a plan over NCCL in several processes, a rank each.
  *
- * If every rank can have a device of its own, it has. Else, with NCCL 2.30 or later, all share the first device,
- * which NCCL allows if NCCL_MULTI_RANK_GPU_ENABLE=1 is set. Else there are no such processes, and only a single rank,
- * which sends to itself, is tried.
+ * Devices: one for each rank, if there are so many. If not, and NCCL is 2.30 or later, all ranks share the first
+ * device, which NCCL allows if NCCL_MULTI_RANK_GPU_ENABLE=1 is set. With an older NCCL only a single rank is tried,
+ * which sends to itself.
  *
  * The plan first runs in this process with transport local. Each rank is this program again, started with exec, so
  * that it inherits nothing of an open driver. It judges its own rows against float64 and compares them with local's.

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Runs gpu-check end to end on the driver that stands in, into a temporary folder: all steps, a run that was killed and
+# Runs gpu-check end to end on the stand-in driver, into a temporary folder: all steps, a run that was killed and
 # goes on, a step that fails, one that ends its process, time that is up, no driver. Nothing that it writes may look
 # like a GPU's.
 set -u
@@ -104,9 +104,9 @@ run 1 "a step that ends its process" --again --only random --inject die:random
 says "the signal is said" "ended by signal 9" "$folder/out"
 run 0 "beginning anew" --again --only conformance
 
-# one process a plan: one that is stuck, hangs, dies or ends the machine ends itself, and the others are judged
-# (gpu_run_apart). Examples take a second and tiles none, so tiles show what can go wrong.
-# A tile is one kernel, and has a map of what is wrong in it.
+# gpu_run_apart runs each plan in a process of its own, so that a plan that hangs or dies ends only its own process, and
+# the others are still judged. That is tested with the two small plans of step `smoke`, because examples take a second
+# each. For a small plan whose result is wrong the step also prints a map that shows where.
 run 1 "a tile that is wrong" --again --only smoke --inject spoil:smoke/unordered
 says "is named with its place" "unordered: dq differs .* (token [0-9]*, head 0" "$folder/gpu/GPU.md"
 map=$(sed -n '/^unordered, dq/,/^$/p' "$folder/gpu/smoke.txt" | sed 1d | tr -d '\n')

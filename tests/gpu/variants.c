@@ -1,9 +1,9 @@
 /* variants.c: measures what parts of the design gain: the forward kernel without its two overlaps, and 8 ranks on one
- * device with other margins. And what parts of a kernel cost: without the softmax, and without adding dQ, results are
- * wrong, and the time that is left is that of the rest.
+ * device with other margins. It also measures what parts of a kernel cost, by leaving them out: the softmax, or the
+ * adding of dQ. Results are then wrong, but the time that is saved is that of the part.
  *
- * Each is measured in a process of its own, because the definitions of kernels are a process's. Rows of the same case
- * stand beside each other; which variant is the default is for whoever reads them.
+ * Each variant is measured in a process of its own, because a process has only one set of definitions for kernels. Rows
+ * of the same case stand beside each other. No variant is chosen automatically.
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
-/* cuda.c: runtime/libraries/cuda_driver.h, and what tests declare of the driver, against CUDA's own header. It compiles
- * where both say the same, and prints the symbols that are asked for. */
+/* cuda.c: compares our declarations of the CUDA driver (runtime/libraries/cuda_driver.h, and those of tests) with
+ * CUDA's own header. It compiles only if both say the same. Run, it prints the symbols that we ask the driver for. */
 #define CU_STREAM_NON_BLOCKING OUR_NON_BLOCKING /* what both headers call so */
 #define CU_EVENT_DISABLE_TIMING OUR_DISABLE_TIMING
 #define CU_EVENT_RECORD_EXTERNAL OUR_RECORD_EXTERNAL

@@ -1,4 +1,5 @@
-/* mpi.c: runtime/libraries/mpi_symbols.h against the header of an MPI, Open MPI or one of MPICH's kind, as cuda.c. */
+/* mpi.c: compares runtime/libraries/mpi_symbols.h with the header of an MPI (Open MPI or a kind of MPICH), as cuda.c
+ * does for CUDA. */
 #include "runtime/libraries/mpi_symbols.h"
 
 #include <mpi.h>

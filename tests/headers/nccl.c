@@ -1,5 +1,5 @@
-/* nccl.c: runtime/libraries/nccl.h against NCCL's own header, as cuda.c. Our configuration is that of 2.19, with which
- * later ones begin. */
+/* nccl.c: compares runtime/libraries/nccl.h with NCCL's own header, as cuda.c does for CUDA. Our configuration
+ * structure is that of NCCL 2.19; those of later versions begin with the same members. */
 #define CU_STREAM_NON_BLOCKING OUR_NON_BLOCKING /* what CUDA's header calls so as well */
 #define CU_EVENT_DISABLE_TIMING OUR_DISABLE_TIMING
 #include "runtime/libraries/nccl.h"

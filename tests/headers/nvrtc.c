@@ -1,4 +1,4 @@
-/* nvrtc.c: runtime/libraries/nvrtc_symbols.h against NVRTC's own header, as cuda.c. */
+/* nvrtc.c: compares runtime/libraries/nvrtc_symbols.h with NVRTC's own header, as cuda.c does for CUDA. */
 #include "runtime/libraries/nvrtc_symbols.h"
 
 #include <nvrtc.h>

@@ -1,10 +1,12 @@
 #!/bin/sh
-# Our own declarations of the CUDA driver, NVRTC, NCCL and MPI against their vendors' headers, where those are installed
-# (looked for under CUDA_HOME and in the usual folders, and in the folders that HEADERS names, with ":" between): types,
-# numbers, structures, functions (cuda.c and its kin say the same in C: what differs does not compile), the names that
-# the headers give the symbols, since which CUDA each is there, and whether the libraries beside the headers have them.
-# Then with mistakes put into copies of our declarations, each of which must be found. Closing line: "headers: N passed,
-# M failed; skipped: ...".
+# Compares our own declarations of the CUDA driver, NVRTC, NCCL and MPI with their vendors' headers, where those are
+# installed. They are looked for under CUDA_HOME, in the usual folders, and in those that HEADERS names (with ":"
+# between). Compared are:
+#   types, numbers, structures, functions   by cuda.c, nccl.c, nvrtc.c and mpi.c, which do not compile if they differ
+#   symbols                                 the names that the headers give them, and since which CUDA each exists
+#   libraries                               if there are some beside the headers, whether they have these symbols
+# Then mistakes are put into copies of our declarations, and each must be found. Closing line: "headers: N passed, M
+# failed; skipped: ...".
 set -u
 cd "$(dirname "$0")/../.." || exit 1
 if [ -n "${SAN:-}" ]; then

@@ -35,9 +35,9 @@
     _Static_assert(sizeof(((ours *)NULL)->our_field) == sizeof(((theirs *)NULL)->their_field),                         \
                    "length of " #ours "." #our_field)
 
-/* For a list of symbols: our pointer takes the header's function, whose types ours have been made to stand for; and
- * what the header calls it is what is asked for by name. The name of the argument is expanded, the text of it is
- * not. */
+/* Both are for lists of symbols. SAME_FUNCTION compiles only if our function pointer can point to the header's
+ * function. ASKED_NAME notes two names of a function: the one in our list, and the symbol that the header's macros make
+ * of it (cuMemAlloc becomes cuMemAlloc_v2). same_names() says where they differ. */
 #define SAME_FUNCTION(name, type)                                                                                      \
     static inline __attribute__((unused)) void same_##name(void) {                                                     \
         const struct {                                                                                                 \

@@ -290,10 +290,12 @@ static void compare(const char *what, unsigned seed, const random_program *p, in
     JUDGE(error <= limit, "seed %u: %s is off by %g, allowed %g\n%s", seed, what, error, limit, p->text);
 }
 
-/* How far rounding to bf16 (by 2^-8 of each partial) may take any of n sums. A partial makes fewer hops than there are
- * ranks, and O, of which gradients are made, as many again. Where inputs are large, also what adding up in another
- * order than the naive computation does: dP - delta is exactly 0 in a row that sees one key, if both are added up
- * alike. */
+/* Returns the error that any of n sums may have because of how it is summed. weight: the sum of the absolute values of
+ * its terms. Two causes are allowed for:
+ *   rounding on the wire   each hop of a partial rounds it to bf16, by 2^-8 of its value at most. It makes fewer hops
+ *                          than there are ranks, and so does O, from which gradients are computed.
+ *   another order          if inputs are large. For example, in a row that sees one key dP - delta is exactly 0 only if
+ *                          both sums are added up in the same order, as the naive computation does. */
 static double sum_slack(const random_program *p, const double *weight, size_t n) {
     double most = 0;
     for (size_t i = 0; i < n; i++)

@@ -1,4 +1,5 @@
-/* cuda_stand.h: opens the driver and the compiler that stand in, and makes small plans, for tests of CUDA sessions. */
+/* cuda_stand.h: opens the stand-in driver and the stand-in compiler, and makes small plans, for tests of CUDA
+ * sessions. */
 #ifndef CUDA_STAND_H
 #define CUDA_STAND_H
 #include <dlfcn.h>

@@ -1,5 +1,5 @@
-/* cut_items.h: counts what the work lists of a plan have cut, so that a test of such a cut cannot lose it when its
- * program gets smaller. */
+/* cut_items.h: counts how many rows and keys the work lists of a plan have cut into parts. A test of cutting asserts
+ * that there are some, so that it fails when a change to its program leaves nothing to cut. */
 #ifndef CUT_ITEMS_H
 #define CUT_ITEMS_H
 #include <criterion/criterion.h>

@@ -1,4 +1,4 @@
-/* device_pool.h: an allocator of device memory as a caller of sessions may have one, on the driver that stands in. It
+/* device_pool.h: an allocator of device memory as a caller of sessions may have one, on the stand-in driver. It
  * notes every block, and what a session does wrong with it. */
 #ifndef DEVICE_POOL_H
 #define DEVICE_POOL_H

@@ -1,4 +1,5 @@
-/* error_place.h: for tests of errors in runs: the place in a plan that a message names, and the numbers beside it. */
+/* error_place.h: reads the place in a plan that the message of a failed run names (rank, stage, instruction), and the
+ * numbers beside it, so that a test can compare them with the plan. */
 #ifndef ERROR_PLACE_H
 #define ERROR_PLACE_H
 #include <stdio.h>

@@ -1,9 +1,9 @@
 /* exact_attention.h: attention by its definition in float64, for inputs whose logits float32 holds exactly.
  *
- * The judge allows a result what float32 may be off by, and that grows with the logits. But where logits are exact,
- * what is left is right to the last few bits however large they are: it depends on how far the logits of a row are
- * apart, and on nothing else. So inputs are drawn as small whole numbers times a `grain`, and tests hold results against
- * this to 1e-5. */
+ * The judge allows an error that grows with the logits, because float32 rounds large logits more. If logits are exact,
+ * that error does not arise: softmax depends only on the differences between the logits of a row, so a correct
+ * result is right to the last few bits, however large they are. To make logits exact, inputs are drawn as small whole
+ * numbers times a `grain`. Tests then allow an error of 1e-5. */
 #ifndef EXACT_ATTENTION_H
 #define EXACT_ATTENTION_H
 #include <math.h>

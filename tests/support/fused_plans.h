@@ -1,6 +1,6 @@
-/* fused_plans.h: plans for tests of fused passes (runtime/worklists/fuse.h): drawn programs and examples, small.
- * Their tensors lie as the program says, or (`planned`) where the plan wants them: then no result leaves before the
- * pass has ended. */
+/* fused_plans.h: small plans for tests of fused passes (runtime/worklists/fuse.h), from drawn programs and from
+ * examples. The caller's tensors lie as the program's layout says. With `planned`, they lie where the plan wants them,
+ * so that no result has to be sent back before the pass has ended. */
 #ifndef FUSED_PLANS_H
 #define FUSED_PLANS_H
 #include "runtime/worklists/fuse.h"

@@ -1,6 +1,6 @@
-/* order_model.h: how long the blocks of a rank take for the work lists of a plan, by models that count in whole
- * numbers: the backward pass by that of runtime/worklists/turns.h, the forward pass by one of its own. A test and a
- * benchmark use it. */
+/* order_model.h: predicts how long the CTAs of a rank take for the work lists of a plan. Time is counted in whole
+ * numbers, so no GPU is needed. The backward pass uses the model of runtime/worklists/turns.h, the forward pass one
+ * that is defined here. A test and a benchmark include this file. */
 #ifndef ORDER_MODEL_H
 #define ORDER_MODEL_H
 #include <stdlib.h>
@@ -33,9 +33,9 @@ static inline uint64_t order_model_item(const fcp_worklists *w, const fk_row_ite
     return *out_cells + ends + (item->parts > 1 ? 3 : 0);
 }
 
-/* When the last block has done its pieces, each of which has `each` to an item. Blocks take pieces as fk_piece says.
- * The last part of a row takes three more for each of the others. at, next: room for a number for each block; came: for
- * each part. */
+/* Returns the time at which the last CTA has done its pieces. CTAs take pieces in the order that fk_piece gives. The
+ * last part of a row that is cut takes three units more for each of its other parts, which it joins. at and next are
+ * scratch space of one number for each CTA, came of one for each part. */
 static inline uint64_t order_model_run(const fcp_worklists *w, uint64_t pieces, uint32_t blocks, uint32_t ends,
                                        uint64_t *at, uint64_t *next, uint32_t *came, uint64_t *out_work) {
     const uint64_t each = w->row_count ? pieces / w->row_count : 1;

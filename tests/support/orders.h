@@ -1,7 +1,7 @@
-/* orders.h: two pieces of work in either order, in two threads, or as one processor does them.
+/* orders.h: lets a test choose the order in which fcp_both (runtime/base/both.h) does its two pieces of work: either
+ * one first, both in two threads, or both as on one processor. What is made must not depend on it.
  *
- * It has the test's own fcp_both (runtime/base/both.h), so it is for one file of a test. What is made must not depend
- * on the order.
+ * This file defines fcp_both in the place of the product's, so only one file of a test may include it.
  */
 #ifndef ORDERS_H
 #define ORDERS_H

@@ -117,7 +117,7 @@ static inline bool process_stand(process *p) {
     return true;
 }
 
-/* In a rank: chooses the MPI that stands in, of which this process is a rank. */
+/* In a rank: chooses the stand-in MPI, of which this process is a rank. */
 static inline void process_mpi(const process *p, const char *which_mpi) {
     char path[512], number[24];
     snprintf(number, sizeof number, "standin/libmpi-%s.so", which_mpi);

@@ -1,5 +1,6 @@
-/* sanitized.h: is this build sanitized? gcc says so by macros, clang by features. Sanitizers replace malloc, reserve
- * much address space, and count leaks for themselves, so a test that does one of these leaves it out under them. */
+/* sanitized.h: defines SANITIZED as 1 in a build with a sanitizer, and as 0 in others. Sanitizers replace malloc,
+ * reserve much address space, and count leaks themselves, so a test that does one of these leaves that part out if it
+ * is 1. */
 #ifndef SANITIZED_H
 #define SANITIZED_H
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)

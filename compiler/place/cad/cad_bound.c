@@ -94,7 +94,8 @@ static uint64_t chord(uint64_t bytes, uint64_t pairs) { /* rounded up */
 static uint64_t steepest(const rank_of *r, const cad_price *price, uint64_t top) {
     uint64_t steep = 0, before = 0, bytes = 0, keys = 0;
     for (uint32_t i = 1; i <= LOOKS; i++) { /* the stretch from `before`, where B is `bytes`, to `here` */
-        uint64_t here = i == LOOKS ? r->need : (uint64_t)((unsigned __int128)r->need * i * i / (LOOKS * LOOKS));
+        uint64_t here =
+            i == LOOKS ? r->need : (uint64_t)((unsigned __int128)r->need * i * i / ((unsigned __int128)LOOKS * LOOKS));
         uint64_t most = chord(top - bytes, r->need - here);
         bool far = false;
         if (before) cost_with(r, price, r->need, keys, &far);

@@ -17,7 +17,7 @@ static uint32_t contraction_of(const dcp_input *in, const dcp_columns *c, uint32
     uint64_t tiles;
     const uint64_t ranks = (dcp_share_of(in, c, component, &tiles) + DCP_ONE - 1) / DCP_ONE;
     uint32_t size = 1;
-    while (ranks > 1 && size < DCP_CONTRACT && tiles >= DCP_PATCH * ranks * (2 * size) * (2 * size)) size *= 2;
+    while (ranks > 1 && size < DCP_CONTRACT && tiles >= DCP_PATCH * ranks * 4 * size * size) size *= 2;
     return size;
 }
 

@@ -153,7 +153,7 @@ static fcp_code try_nodes(const dcp_input *in, const dcp_columns *c, arena *keep
     dcp_partition other;
     dcp_cost flat, cost;
     fcp_code code = dcp_cost_of(in, p->home, p->exec, scratch, &flat);
-    if (code || 2 * (in->net - 1) * flat.net < weighted(in, &flat)) return code;
+    if (code || 2 * (uint64_t)(in->net - 1) * flat.net < weighted(in, &flat)) return code;
     if (!dcp_open_partition(in, keep, &other)) return FCP_E_NO_MEMORY;
     code = dcp_initial_by_nodes(in, scratch, step, &other);
     if (!code) code = dcp_rebalance_tiles(in, c, &other, scratch);

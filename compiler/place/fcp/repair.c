@@ -241,7 +241,7 @@ static fcp_code balance(repair *x, arena *scratch) {
     place_state *s = x->s;
     uint32_t ranks = s->in->ranks;
     uint64_t *by_room = ARENA_NEW(scratch, uint64_t, ranks), *other = ARENA_NEW(scratch, uint64_t, ranks);
-    uint64_t *sums = ARENA_NEW(scratch, uint64_t, 3 * MAX_SUMS);
+    uint64_t *sums = ARENA_NEW(scratch, uint64_t, (size_t)3 * MAX_SUMS);
     if (!by_room || !other || !sums) return FCP_E_NO_MEMORY;
     x->looks = REPAIR_LOOKS_EACH * (uint64_t)ranks + REPAIR_LOOKS;
     for (uint32_t round = 0; round < REPAIR_ROUNDS && x->looks; round++) {

@@ -263,9 +263,10 @@ static uint32_t given(const auto_report *r, uint32_t n, const char *param) {
     return strategy_params[of].usual;
 }
 
-/* Lengths alone rule groups out whose busiest rank has too many pairs: nobody asks the mask about their pieces, nor
- * looks for what they send. Of eight ranks the sequences of 60,000 tokens get two each at most, and the one of 90,000
- * needs two. Where there are as many ranks as sequences of one length, groups are planned. */
+/* auto rules out the strategy groups by the lengths of the sequences alone if its busiest rank must have too many
+ * pairs. It then neither asks the mask about pieces nor computes what they send (bound AUTO_LOCAL stays 0). In the
+ * first case eight ranks have five sequences: even with two ranks, the one of 90,000 tokens takes too long. In the
+ * second case four ranks have four sequences of one length, and groups is planned. */
 Test(auto, groups_by_their_lengths) {
     static const struct {
         const char *ranks, *lengths;

@@ -67,7 +67,7 @@ static fcp_code save(const char *path, fcp_npy_type type, uint32_t dims, const u
 }
 
 /* A file of a version with a header text as given and `data` bytes after it. */
-static size_t make(char *out, int version, const char *header, size_t data) {
+static size_t npy_bytes(char *out, int version, const char *header, size_t data) {
     size_t length = strlen(header), at = version == 1 ? 10 : 12;
     memcpy(out, "\x93NUMPY", 6);
     out[6] = (char)version;
@@ -93,7 +93,7 @@ static fcp_code view_and_load(const void *bytes, size_t size, fcp_npy *npy, fcp_
 static fcp_code try_header(int version, const char *header, size_t data, fcp_error *err) {
     char bytes[4096];
     fcp_npy npy = {0};
-    size_t size = make(bytes, version, header, data);
+    size_t size = npy_bytes(bytes, version, header, data);
     write_bytes(path_of("x.npy"), bytes, size);
     return view_and_load(bytes, size, &npy, err);
 }
@@ -199,7 +199,7 @@ Test(npy, malformed_headers) {
 
 Test(npy, cut_short_at_every_length) {
     char bytes[256];
-    size_t size = make(bytes, 2, "{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3)}", 24);
+    size_t size = npy_bytes(bytes, 2, "{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3)}", 24);
     for (size_t i = 0; i < size; i++) {
         fcp_npy npy;
         write_bytes(path_of("x.npy"), bytes, i);
@@ -209,7 +209,7 @@ Test(npy, cut_short_at_every_length) {
 
 Test(npy, altered_bytes_never_crash) {
     char bytes[256];
-    size_t size = make(bytes, 1, "{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3)}", 24);
+    size_t size = npy_bytes(bytes, 1, "{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3)}", 24);
     for (size_t i = 0; i < size - 24; i++)
         for (int bit = 0; bit < 8; bit++) {
             fcp_npy npy;

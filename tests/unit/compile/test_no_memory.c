@@ -1,9 +1,9 @@
 /* test_no_memory.c: parsing, planning, loading a plan and making a session end well wherever memory runs out: each
  * request for memory fails in turn.
  *
- * Then there is no program, plan or session, and no memory is left in use. What is said is E012, or what is said with
- * memory: where memory for a hint is missing, the hint is left out, and nothing else changes. Requests are those of
- * arenas, and of malloc and its like: both are this file's own, and count.
+ * When a request fails, there must be no program, plan or session, and no memory may be left in use. The error is E012,
+ * or the one that is given with enough memory; only its hint may then be missing. To count requests and make them fail,
+ * this file replaces malloc and its like, and the allocation of arenas.
  *
  * The programs that are parsed are those of the golden files, of the examples and of tests/golden/dump and passes,
  * which between them have every section, key, kind of mask, score, field, file and mistake. Those that are planned have

@@ -135,7 +135,8 @@ Test(cuda_allocator, gives_a_wrong_address) {
 }
 
 /* Puts both passes into a stream and does not wait for them. All tensors are in `memory`, of the first device. */
-static void put(fcp_session *session, const fcp_plan *plan, cu_ptr memory, size_t each, cu_stream stream) {
+static void queue_both_passes(fcp_session *session, const fcp_plan *plan, cu_ptr memory, size_t each,
+                              cu_stream stream) {
     fcp_tensors tensors[RANKS] = {{0}};
     fcp_error err = {0};
     for (uint32_t r = 0; r < RANKS; r++)
@@ -168,15 +169,15 @@ Test(cuda_allocator, gets_back_what_nobody_uses) {
     cr_assert(!call->stream_create(&stream, CU_STREAM_NON_BLOCKING, 0));
     x->plan = plans[0];
     cr_assert_eq(fcp_session_create(plans[0], &options, &session, &err), FCP_OK, "%s", err.message);
-    put(session, plans[0], memory, EACH, stream);
+    queue_both_passes(session, plans[0], memory, EACH, stream);
     cr_assert_eq(fcp_session_add(session, plans[1], FCP_OWN_BATCH, &number, &err), FCP_OK, "%s", err.message);
-    put(session, plans[0], memory, EACH, stream);
+    queue_both_passes(session, plans[0], memory, EACH, stream);
     cr_assert_eq(fcp_session_rebind(session, plans[2], &err), FCP_OK, "%s", err.message);
     x->plan = plans[2];
-    put(session, plans[2], memory, EACH, stream);
+    queue_both_passes(session, plans[2], memory, EACH, stream);
     cr_assert_eq(fcp_session_select(session, number, &err), FCP_OK, "%s", err.message);
     x->plan = plans[1];
-    put(session, plans[1], memory, EACH, stream);
+    queue_both_passes(session, plans[1], memory, EACH, stream);
     fcp_session_free(session); /* this plan's part first */
     all_well(&pool, "runs under way");
     cr_assert(!call->context_set(pool.contexts[0]) && !call->stream_destroy(stream) && !call->release(memory));

@@ -1,5 +1,5 @@
-/* test_merge.c: attention over two sets of keys, merged by their log-sum-exps, is attention over all of them, and so are
- * its gradients. Each of the two plans takes a gradient of LSE; examples/merge_prefix.fcp says which. */
+/* test_merge.c: attention over two sets of keys, merged by their log-sum-exps, is attention over all of them, and so
+ * are its gradients. Each of the two plans takes a gradient of LSE; examples/merge_prefix.fcp says which. */
 #include <math.h>
 #include <stdio.h>
 
@@ -45,17 +45,17 @@ static void run(attention *a, fcp_pass pass) {
     cr_assert(fcp_session_run_packed(a->session, a->plan, pass, &a->x, NULL, &err) == FCP_OK, "%s", err.message);
 }
 
-static float *of(const attention *a, fcp_tensor t) { return a->x.t[t]; }
+static float *tensor_of(const attention *a, fcp_tensor t) { return a->x.t[t]; }
 static double lse_of(const attention *a, int row) {
-    return (double)of(a, FCP_TENSOR_LSE)[row] + (double)of(a, FCP_TENSOR_LSE_LOW)[row];
+    return (double)tensor_of(a, FCP_TENSOR_LSE)[row] + (double)tensor_of(a, FCP_TENSOR_LSE_LOW)[row];
 }
 
 /* What the two parts read: all queries, and keys from `first` on. */
 static void give(attention *part, const attention *whole, size_t first) {
-    memcpy(of(part, FCP_TENSOR_Q), of(whole, FCP_TENSOR_Q), fcp_packed_bytes(&part->shape, FCP_TENSOR_Q));
-    memcpy(of(part, FCP_TENSOR_K), of(whole, FCP_TENSOR_K) + first * KV_HEADS * DIM,
+    memcpy(tensor_of(part, FCP_TENSOR_Q), tensor_of(whole, FCP_TENSOR_Q), fcp_packed_bytes(&part->shape, FCP_TENSOR_Q));
+    memcpy(tensor_of(part, FCP_TENSOR_K), tensor_of(whole, FCP_TENSOR_K) + first * KV_HEADS * DIM,
            fcp_packed_bytes(&part->shape, FCP_TENSOR_K));
-    memcpy(of(part, FCP_TENSOR_V), of(whole, FCP_TENSOR_V) + first * KV_HEADS * VALUE,
+    memcpy(tensor_of(part, FCP_TENSOR_V), tensor_of(whole, FCP_TENSOR_V) + first * KV_HEADS * VALUE,
            fcp_packed_bytes(&part->shape, FCP_TENSOR_V));
 }
 
@@ -77,7 +77,7 @@ static void merge(const char *score) {
         give(&part[i], &whole, i ? PREFIX : 0);
         run(&part[i], FCP_FORWARD);
     }
-    const float *d_o = of(&whole, FCP_TENSOR_DO);
+    const float *d_o = tensor_of(&whole, FCP_TENSOR_DO);
     for (int row = 0; row < ROWS; row++) {
         const double lse[2] = {lse_of(&part[0], row), lse_of(&part[1], row)}, most = fmax(lse[0], lse[1]);
         const double all = most + log(exp(lse[0] - most) + exp(lse[1] - most));
@@ -86,29 +86,30 @@ static void merge(const char *score) {
         cr_assert(fabs(all - lse_of(&whole, row)) < 2e-5, "%g, not %g", all, lse_of(&whole, row));
         for (int c = 0; c < VALUE; c++) {
             o[c] = 0;
-            for (int i = 0; i < 2; i++) o[c] += weight[i] * (double)of(&part[i], FCP_TENSOR_O)[row * VALUE + c];
+            for (int i = 0; i < 2; i++) o[c] += weight[i] * (double)tensor_of(&part[i], FCP_TENSOR_O)[row * VALUE + c];
             const float merged = (float)o[c];
-            near(&merged, &of(&whole, FCP_TENSOR_O)[row * VALUE + c], 1, "O");
+            near(&merged, &tensor_of(&whole, FCP_TENSOR_O)[row * VALUE + c], 1, "O");
         }
         for (int i = 0; i < 2; i++) {
             double gradient = 0;
             for (int c = 0; c < VALUE; c++) {
                 const double dO = (double)d_o[row * VALUE + c];
-                gradient += weight[i] * dO * ((double)of(&part[i], FCP_TENSOR_O)[row * VALUE + c] - o[c]);
-                of(&part[i], FCP_TENSOR_DO)[row * VALUE + c] = (float)(weight[i] * dO);
+                gradient += weight[i] * dO * ((double)tensor_of(&part[i], FCP_TENSOR_O)[row * VALUE + c] - o[c]);
+                tensor_of(&part[i], FCP_TENSOR_DO)[row * VALUE + c] = (float)(weight[i] * dO);
             }
-            of(&part[i], FCP_TENSOR_DLSE)[row] = (float)gradient;
+            tensor_of(&part[i], FCP_TENSOR_DLSE)[row] = (float)gradient;
         }
     }
     for (int i = 0; i < 2; i++) {
         const size_t first = i ? PREFIX : 0, keys = i ? REST : PREFIX;
         run(&part[i], FCP_BACKWARD);
-        near(of(&part[i], FCP_TENSOR_DK), of(&whole, FCP_TENSOR_DK) + first * KV_HEADS * DIM, keys * KV_HEADS * DIM, "dK");
-        near(of(&part[i], FCP_TENSOR_DV), of(&whole, FCP_TENSOR_DV) + first * KV_HEADS * VALUE, keys * KV_HEADS * VALUE,
-             "dV");
+        near(tensor_of(&part[i], FCP_TENSOR_DK), tensor_of(&whole, FCP_TENSOR_DK) + first * KV_HEADS * DIM,
+             keys * KV_HEADS * DIM, "dK");
+        near(tensor_of(&part[i], FCP_TENSOR_DV), tensor_of(&whole, FCP_TENSOR_DV) + first * KV_HEADS * VALUE,
+             keys * KV_HEADS * VALUE, "dV");
     }
-    for (int i = 0; i < ROWS * DIM; i++) of(&part[0], FCP_TENSOR_DQ)[i] += of(&part[1], FCP_TENSOR_DQ)[i];
-    near(of(&part[0], FCP_TENSOR_DQ), of(&whole, FCP_TENSOR_DQ), ROWS * DIM, "dQ");
+    for (int i = 0; i < ROWS * DIM; i++) tensor_of(&part[0], FCP_TENSOR_DQ)[i] += tensor_of(&part[1], FCP_TENSOR_DQ)[i];
+    near(tensor_of(&part[0], FCP_TENSOR_DQ), tensor_of(&whole, FCP_TENSOR_DQ), ROWS * DIM, "dQ");
     close(&whole);
     for (int i = 0; i < 2; i++) close(&part[i]);
 }

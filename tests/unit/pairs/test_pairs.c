@@ -1,5 +1,6 @@
-/* test_pairs.c: tests that plans are held against their masks: plans are damaged so that all else about them is right,
- * and are refused exactly where looking at every pair finds that they compute another pair, or count one wrongly. */
+/* test_pairs.c: tests the proof that a plan computes exactly the pairs of its mask. Plans are damaged in their pairs
+ * alone, so that no other check finds it. The proof must refuse a damaged plan exactly if brute force, which looks at
+ * every pair, finds a pair that is computed wrongly or a count that is wrong. */
 #include <criterion/criterion.h>
 #include <math.h>
 #include <stdio.h>

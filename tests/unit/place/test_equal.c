@@ -70,7 +70,7 @@ static void compare(const char *text, const char *equal) {
 }
 
 /* Replaces a word of the text. */
-static void put(char *text, size_t size, const char *word, const char *by) {
+static void replace_word(char *text, size_t size, const char *word, const char *by) {
     char rest[1024], *at = strstr(text, word);
     snprintf(rest, sizeof rest, "%s", at + strlen(word));
     snprintf(at, size - (size_t)(at - text), "%s%s", by, rest);
@@ -82,10 +82,10 @@ Test(equal, every_strategy_and_layout) {
     char text[2048], equal[2048];
     for (unsigned i = 0; i < 6 * SAMPLES; i++) {
         sample_program(i / 6, text, sizeof text);
-        put(text, sizeof text, "fcp(", strategies[i % 6]);
+        replace_word(text, sizeof text, "fcp(", strategies[i % 6]);
         if (i % 6 == 5 && !strstr(text, "layout = planned")) continue; /* homes are given: below */
         memcpy(equal, text, sizeof text);
-        put(equal, sizeof equal, "plan {", "plan { tokens = equal;");
+        replace_word(equal, sizeof equal, "plan {", "plan { tokens = equal;");
         compare(text, equal);
     }
 }
@@ -104,7 +104,7 @@ Test(equal, rings_of_groups) {
                  "cluster { nodes = 3; gpus = 4 }\nbatch { lengths = %s }\nplan { mask = causal; block = 128; "
                  "strategy = %s }\n", batches[i / 3], strategies[i % 3]);
         memcpy(equal, text, sizeof text);
-        put(equal, sizeof equal, "plan {", "plan { tokens = equal;");
+        replace_word(equal, sizeof equal, "plan {", "plan { tokens = equal;");
         plan_to_placement(&x, text, NULL);
         plan_to_placement(&y, equal, NULL);
         check_tokens(&y);

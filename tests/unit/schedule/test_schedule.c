@@ -505,7 +505,7 @@ typedef struct tenants {
     size_t count, room;
 } tenants;
 
-static void add(tenants *l, tenant t) {
+static void add_tenant(tenants *l, tenant t) {
     if (l->count == l->room) l->all = realloc(l->all, (l->room = 2 * l->room + 64) * sizeof *l->all);
     l->all[l->count++] = t;
 }
@@ -566,8 +566,8 @@ static void check_held(const planned *x, fcp_class cls, uint32_t first, uint32_t
         for (uint32_t g = f + 1; g < end; g++)
             if (x->t.hops[g].parent == f)
                 sent = sent == FCP_NONE ? x->s.last_stage[g] : later(sent, x->s.last_stage[g]);
-        add(&l, (tenant){x->t.hops[f].dst, x->slots.held[f], x->s.first_stage[f],
-                         x->s.use_first[f] == FCP_NONE ? FCP_NONE : x->s.use_last[f], sent, false});
+        add_tenant(&l, (tenant){x->t.hops[f].dst, x->slots.held[f], x->s.first_stage[f],
+                                x->s.use_first[f] == FCP_NONE ? FCP_NONE : x->s.use_last[f], sent, false});
     }
     check_tenants(x, &l, cls, true);
 }
@@ -584,23 +584,24 @@ static void check_back(const planned *x, fcp_pass pass, fcp_class cls) {
         uint32_t first = x->s.use_first[f];
         const bool maker = h->whole && x->t.maker[h->block] == f;
         if (cls == FCP_DQ && maker) /* ROUND reads it after the last visit, and the last partial */
-            add(&l, (tenant){h->dst, x->slots.sum_dq[h->block], sooner(first, chains[f].merged_first),
-                             later(chains[f].last, chains[f].merged_last), FCP_NONE, true});
+            add_tenant(&l, (tenant){h->dst, x->slots.sum_dq[h->block], sooner(first, chains[f].merged_first),
+                                    later(chains[f].last, chains[f].merged_last), FCP_NONE, true});
         if (is != cls) continue;
         bool whole = cls == FCP_O || cls == FCP_DQW, passed_on = whole && !maker;
         if (whole) first = passed_on ? FCP_NONE : later(chains[f].last, chains[f].merged_last);
         for (uint32_t g = f + 1; g < x->t.count && (passed_on || !whole); g++)
             if (x->t.hops[g].parent == f) first = sooner(first, whole ? back->first[g] : back->last[g]);
-        add(&l, (tenant){h->dst, places->from[f], first, FCP_NONE, back->last[f], !passed_on});
-        if (!whole) add(&l, (tenant){h->src, places->to[f], back->first[f], back->last[f], FCP_NONE, false});
+        add_tenant(&l, (tenant){h->dst, places->from[f], first, FCP_NONE, back->last[f], !passed_on});
+        if (!whole) add_tenant(&l, (tenant){h->src, places->to[f], back->first[f], back->last[f], FCP_NONE, false});
         else
             cr_assert_eq(places->to[f], h->parent == FCP_NONE ? x->slots.home_slot[h->block] : places->from[h->parent]);
     }
     for (uint32_t b = 0; cls == FCP_STATE && x->t.tile_q && b < x->p.block_count; b++) {
         const chain *c = chain_of_maker(x, chains, b);
         if (!traffic_is_shared(&x->t, b)) continue;
-        add(&l, (tenant){x->t.maker[b] == FCP_NONE ? x->home[b] : x->t.hops[x->t.maker[b]].dst, x->slots.sum_state[b],
-                         sooner(c->first, c->merged_first), later(c->last, c->merged_last), FCP_NONE, true});
+        add_tenant(&l, (tenant){x->t.maker[b] == FCP_NONE ? x->home[b] : x->t.hops[x->t.maker[b]].dst,
+                                x->slots.sum_state[b], sooner(c->first, c->merged_first),
+                                later(c->last, c->merged_last), FCP_NONE, true});
     }
     for (uint32_t r = 0; cls == FCP_STATE && r < x->p.ranks; r++)
         for (uint32_t v = x->s.rank_visit[r]; v < x->s.rank_visit[r + 1]; v++) {
@@ -615,7 +616,7 @@ static void check_back(const planned *x, fcp_pass pass, fcp_class cls) {
             if (y->flags != FCP_VISIT_FIRST) continue;
             while (!(x->s.visits[last].q_block == y->q_block && x->s.visits[last].flags & FCP_VISIT_LAST)) last++;
             cr_assert_eq(x->s.visits[last].state_slot, y->state_slot);
-            add(&l, (tenant){r, y->state_slot, x->s.visit_stage[v], x->s.visit_stage[last], FCP_NONE, true});
+            add_tenant(&l, (tenant){r, y->state_slot, x->s.visit_stage[v], x->s.visit_stage[last], FCP_NONE, true});
         }
     free(chains);
     check_tenants(x, &l, cls, cls == FCP_DKV);
