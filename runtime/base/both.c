@@ -1,4 +1,4 @@
-/* both.c: two pieces of work, in two threads or one after the other. */
+/* both.c: runs two pieces of work at once, with a helper thread or one after the other (both.h). */
 #define _GNU_SOURCE /* sched_getaffinity */
 #include "runtime/base/both.h"
 

@@ -10,12 +10,12 @@
  * Source:   FlashAttention's forward and backward recurrences. A strip's scores against a job stay in the second-level
  *           cache.
  *
- * Numbers:  the softmax scale is part of the product. Logits, m and LSE are natural logarithms; only differences of
- *           them are scaled to base 2. The logits of a row may be huge, and only how far they are apart matters. P and
- *           dS stay in float32.
- * Bits:     the backward pass computes each logit again, and P is e^(logit - LSE). In a row whose LSE is one key's
- *           logit, because the row has one key or one that outweighs all others, P must be exactly 1, so the logit must
- *           have the same bits as in the forward pass. It has, because both passes cut the same jobs, and compute each
+ * Numbers:  the softmax scale is part of the product. Logits, m and LSE are to base e; only differences of them are
+ *           scaled to base 2. The logits of a row may be huge, and only how far they are apart matters. P and dS stay
+ *           in float32.
+ * Bits:     the backward pass computes each logit again, and P is e^(logit - LSE). If a row has one key, or one that
+ *           outweighs all others, its LSE is that key's logit of the forward pass, and P must be exactly 1. So both
+ *           passes must compute the same bits for a logit. They do, because they cut the same jobs and compute each job
  *           by the same product.
  * Values:   with values_in_keys V is the front of each row of K, here as in the arena. One conversion gives both, and
  *           what would be added to dV is added to dK.

@@ -1,9 +1,9 @@
 /* row_ops.h: what the host backend computes between matrix products, row by row, in float32.
  *
- * A tile of scores has `ld` numbers from one row to the next. Scores, m and LSE are natural logarithms. Functions that
- * take a `width` work on whole groups of FCP_LANES numbers: the width is a multiple of FCP_LANES, and the numbers
- * behind the tile's true width must have been filled (fcp_rows_pad). Sums are made as FCP_LANES partial sums, which are
- * then added in order, so that their bits do not depend on the width of the machine's vectors.
+ * A tile of scores has `ld` numbers from one row to the next. Scores, m and LSE are to base e. Functions that take a
+ * `width` work on whole groups of FCP_LANES numbers: the width is a multiple of FCP_LANES, and the numbers behind the
+ * tile's true width must have been filled (fcp_rows_pad). Sums are made as FCP_LANES partial sums, which are then added
+ * in order, so that their bits do not depend on the width of the machine's vectors.
  */
 #ifndef FCP_HOST_ROW_OPS_H
 #define FCP_HOST_ROW_OPS_H

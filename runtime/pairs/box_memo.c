@@ -1,16 +1,17 @@
 /* box_memo.c: remembers how many pairs the mask allows in a box, so that boxes with equal masks are counted once.
  *
- * Example:  in every box on the diagonal, `causal` is "key - query <= 0", where key - query is 0 at the box's corner.
- *           Relative to their corners these boxes have the same mask. So they have the same key, and the same number of
- *           pairs.
+ * Example:  `causal` allows a pair if key - query <= 0. In every box on the diagonal key - query is 0 at the box's
+ *           corner. So relative to their corners all these boxes have the same mask: they get the same key, and have
+ *           the same number of pairs.
  *
  * Requires: the box was the last that the mask was asked about; a node is linear or exact as values.c says.
  * Method:   each number of the mask's code is split into an offset, which is constant in the box, and a part that
  *           depends only on the place in the box. Example: in a box from query 1024 on, "query / 64" is 16 + place /
- *           64. Sums add offsets, and comparisons keep the difference of their operands' offsets. A key consists of the
- *           parts that depend on the place, and of what matters of the offsets: of a divided number's offset, the
- *           remainder. What is decided in the whole box is a constant. So two boxes with equal keys have equal masks at
- *           equal places. The converse need not hold.
+ *           64. The offset of a sum is the sum of the offsets. A comparison depends on the difference of its operands'
+ *           offsets, and a remainder or quotient on the remainder of its operand's offset. A box's key consists of the
+ *           parts that depend on the place, and of these differences and remainders; a number that is constant in the
+ *           box is written as it is. So two boxes with equal keys have equal masks at equal places. The converse need
+ *           not hold.
  * Cost:     O(nodes) a key. Memory: at most 4 M words of keys, and a table of them; further keys are not kept.
  */
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* plan_check.h: the checks that a plan passes before any other code reads its tables. */
+/* plan_check.h: checks that make a plan's tables safe to read: every index and count in them is in range. */
 #ifndef FCP_PLAN_PLAN_CHECK_H
 #define FCP_PLAN_PLAN_CHECK_H
 #include "runtime/fcp.h"

@@ -1,4 +1,4 @@
-/* plan_cluster.h: the record of the cluster that a plan is for. */
+/* plan_cluster.h: the record that describes the cluster for which a plan was made. */
 #ifndef FCP_PLAN_PLAN_CLUSTER_H
 #define FCP_PLAN_PLAN_CLUSTER_H
 #include "runtime/fcp.h"
