@@ -204,9 +204,9 @@ static bool say_table_test(printer *p, const mc_node *x, const emit_array *a) {
     return !row_known || !column_known;
 }
 
-/* Prints an index that is below `count`. In a score, an index that is not becomes the last one. Only pairs that do not
- * count, and branches that are not taken, have such an index; any other would be an error of the plan. A load that
- * always happens takes fewer registers than one under a condition. */
+/* Prints an index into an array of `count` elements. In a score, an index outside the array is replaced by the last
+ * one, so that the load can always be done: that takes fewer registers than a load under a condition. Only pairs that
+ * do not count, and branches that are not taken, have such an index; any other would be an error of the plan. */
 static void say_index(printer *p, const char *value, range r, int64_t count, const char *type) {
     if (!p->of_score || !count || within(r, count)) say(p, "(%s)%s", type, value);
     else if (narrow(r) && count <= INT32_MAX)

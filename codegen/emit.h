@@ -3,8 +3,9 @@
  *   fk_allow(e, q, k, h)      is the pair allowed?
  *   fk_score(e, s, q, k, h)   the score of the scaled natural logit s
  *   fk_slope(e, s, q, k, h)   the derivative of the score by s
- *   fk_part(e, i, s, q, k, h)   its derivative by what read i reads
- *   fk_place(e, i, s, q, k, h)  which number of all tables that is; -1: none, since it is beyond its table
+ *   fk_part(e, i, s, q, k, h)   the derivative of the score by the element of a table that its read i reads
+ *   fk_place(e, i, s, q, k, h)  the place of this element among the elements of all tables; -1 if there is none,
+ *                               because the index is beyond the table
  *   fk_keys(e, q, k, limit, h)      which of the keys k, k + 1, k + 8, k + 9, ... before k + limit does q see? Bit
  *                                   2 j is for k + 8 j, and bit 2 j + 1 for the key after that
  *   fk_queries(e, q, k, limit, h)   which of the queries q, q + 1, q + 8, q + 9, ... before q + limit see k?

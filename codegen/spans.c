@@ -1,9 +1,10 @@
 /* spans.c: solves a mask for the keys of a query, or the queries of a key.
  *
  * Requires: mask code that mc_check allows.
- * Method:   a comparison is a bound of the variable if the difference of its sides is the variable, once, plus terms
- *           that do not depend on it. A comparison of a quotient by a constant is a bound, too, and one of an absolute
- *           value is two bounds. `and` intersects spans, `or` unites them.
+ * Method:   the mask is a tree of comparisons, `and` and `or`. A comparison bounds the variable if it can be solved for
+ *           it: q - k < 8 says k > q - 8. That is so if the difference of its sides is the variable, or minus the
+ *           variable, plus terms that do not depend on it. k / 16 < x bounds k, too, and abs(q - k) < 8 bounds it on
+ *           two sides. `and` intersects spans, `or` unites them.
  * Cost:     O(nodes).
  */
 #include "codegen/spans.h"

@@ -6,7 +6,7 @@
  */
 #include "tests/oracle/judge.h"
 
-/* LARGE:  a bit of the first byte that asks for longer sequences. The fuzzer skips such inputs, which are slow; a replay
+/* LARGE:  a bit of the first byte: it asks for longer sequences. The fuzzer skips such inputs as slow; a replay
  *         does those in fuzz/corpus/program-large.
  * RUN:    the fuzzer runs one program in RUN, because a session starts threads and costs as much as sixty programs. A
  *         replay runs all of them.

@@ -6,9 +6,11 @@
  *   - An inner loop counts as often as it turns, if it counts a register up by constants; else once. An inner loop that
  *     only waits for a barrier is left out.
  *   - Where lanes may take different paths (BSSY), a warp is charged for all of them.
- *   - A piece with the marks of one class is left out of the other class, unless that one cannot avoid it: every path
- *     leads through it, or every path to what this class surely does. Pieces that then lie on no path through the loop
- *     are left out, too. So it does no harm if a compiler moves some marked instructions to where all cells go.
+ *   - There are two figures, for FULL and for PARTIAL cells. If most of a piece is marked as code of PARTIAL cells, the
+ *     piece is left out for FULL cells, and the other way round. It is kept if those cells cannot avoid it: if it
+ *     dominates the end of the loop, or code that they surely run. Compilers may move marked instructions into code
+ *     that all cells run, and such code must count for all.
+ *   - Pieces that then lie on no path through the loop are left out, too.
  *
  * Requires: instructions with their targets and marks (listing.c).
  * Gives:    cost_steps (cost_parts.h).

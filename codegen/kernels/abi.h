@@ -61,10 +61,11 @@ enum { FK_FULL = 1, FK_PARTIAL = 2 };         /* class of a run: does the mask a
 enum { FK_TURN_ROWS = 64, FK_TURNS_OF_RUN = FK_ROWS / FK_TURN_ROWS };
 /* Flags of a row item: it is the Q block's first visit, its last; it has a part of the keys and gives a part. */
 enum { FK_FIRST = 1, FK_LAST = 2, FK_SPLIT = 4 };
-/* Where heads are in the records. In the flags of a row item, from bit FK_HEAD_SHIFT on: the query head, or the first
- * one (by head, packed, or with fk_launch.subs 1). In `cls` of a run of rows, by head: bits 0 and 1 are the class; the
- * FK_SET_HEADS bits from FK_SET_SHIFT on are a set of heads of the group; the bits above say where the set begins, in
- * units of FK_SET_HEADS heads. */
+/* Where the records have heads. In the flags of a row item, the bits from FK_HEAD_SHIFT on are the item's query head,
+ * or the first of several (by head, packed, or with fk_launch.subs 1). In `cls` of a run of rows, by head:
+ *   bits 0 and 1                          the class
+ *   FK_SET_HEADS bits from FK_SET_SHIFT   a set of heads of the group, a bit for each head
+ *   the bits above                        where the set begins, in units of FK_SET_HEADS heads */
 enum { FK_HEAD_SHIFT = 3, FK_SET_SHIFT = 2, FK_SET_HEADS = 16, FK_SET_BASE_SHIFT = FK_SET_SHIFT + FK_SET_HEADS };
 #define FK_NONE 0xffffffffu
 /* What a part of rows whose keys are cut leaves, and how many counters it has. */
@@ -146,10 +147,10 @@ typedef struct fk_row_run {
     fk_u32 lock, turn;      /* ordered: the lock of these rows; how many runs before this one have the same rows */
 } fk_row_run;
 
-/* Parameters of every attention kernel. A plan may divide the heads into ranges, whose blocks are apart; a launch is
- * for one range. It works on query heads [group * first_head, group * (first_head + head_count)) of the range, counted
- * from 0. Head i of the range is the model's head model_head + i / group * shared + i % group, which only masks and
- * scores have to know. */
+/* Parameters of every attention kernel. If a plan divides the heads into ranges, each range has blocks of its own, and
+ * a launch is for one range. It works on query heads [group * first_head, group * (first_head + head_count)) of the
+ * range, where the range's first head is 0. Masks and scores need the model's number of head i of the range. It is
+ * model_head + i / group * shared + i % group. */
 typedef struct fk_launch {
     fk_u64 arena;
     fk_u64 q, o, d_o;       /* addresses of tensors in the input type: rows of home tokens, then
@@ -169,8 +170,8 @@ typedef struct fk_launch {
      *
      * Fused, the flags of arrivals, one fk_u32 each, are at `locks` (forward) or at `splits` (backward).
      *
-     * Forward, cut: counter is the address of FK_PART_COUNTERS fk_u32 for each part, of which only those of part 0
-     * count. They are 0 when the kernel begins, and again when it ends.
+     * Forward, cut: at `counter` there are FK_PART_COUNTERS fk_u32 for each part, of which only those of part 0 are
+     * used. They are 0 when the kernel begins, and again when it ends.
      */
     fk_u64 locks, counter;
     fk_u64 splits;          /* packed or cut: address of the parts' running states */
@@ -236,10 +237,10 @@ typedef struct fk_gather_run {
     fk_u32 at;              /* its first token in the bundle */
     fk_u32 kv_first, sub_first; /* its range of heads: the first KV head, the first query head of each */
 } fk_gather_run;
-/* A tensor of a move; all its counts are words of 4 bytes. In messages and home blocks a token is `row` words. In the
- * caller's tensor a token is `full` words, of which row / chunk chunks move: the first begins at word kv_step *
- * kv_first + sub_step * sub_first, and the next ones `stride` words apart. A caller may leave a tensor out: if `to` is
- * 0 it is not written, and if `from` is 0 it is read as zeros. */
+/* A tensor whose tokens are moved. All its counts are words of 4 bytes. In messages and home blocks a token is `row`
+ * words that lie side by side. In the caller's tensor a token is `full` words, of which row / chunk chunks move. The
+ * first chunk begins at word kv_step * kv_first + sub_step * sub_first, and each next one `stride` words later. A
+ * caller may leave a tensor out: if `to` is 0 it is not written, and if `from` is 0 it is read as zeros. */
 typedef struct fk_gather_tensor {
     fk_u64 to, from;        /* addresses of the first token */
     fk_u32 row, full, chunk, stride, kv_step, sub_step;

@@ -14,7 +14,7 @@
  *           them on ("turners"), so that no thread that computes has to poll a lock. The other two warpgroups compute
  *           ("workers"). Each has 64 of the item's keys and all rows of a step.
  * Shared:   K, V; two stages of Q, dO, base, delta and minus of their rows, and a record that says which these are; two
- *           buffers of dS; mbarriers and tickets.
+ *           buffers of dS; mbarriers; tickets (the numbers of the pieces that were taken from the counter).
  * Source:   the backward pass of FlashAttention-3, by work list; the locks are the semaphores of its deterministic
  *           mode.
  *
@@ -29,12 +29,12 @@
  *           rows) if it is 128.
  *
  * Overlap:  the rows of the next step are loaded while this step is computed. A step begins two products: dQ of the
- *           step before, and S. Then S runs    while that dQ is added to memory, dP runs   while the mask is evaluated
- *           and P is made, dV runs   while dS is made, dK runs   while dS is stored to shared memory. The first step of
- *           an item has no dQ before it. It begins that product all the same, with whatever is in the buffer, and does
- *           not add the result, because no path of the loop may leave out a product (see README.md). dS has two
- *           buffers, so that one barrier of both warpgroups a step is enough: whoever writes a buffer again has met the
- *           other warpgroup after that one had read it. Sums are added by atomics, for which nobody waits.
+ *           step before, and S. Then S runs while that dQ is added to memory, dP while the mask is evaluated and P is
+ *           made, dV while dS is made, and dK while dS is stored to shared memory. The first step of an item has no dQ
+ *           before it. It begins that product all the same, with whatever is in the buffer, and does not add the
+ *           result, because no path of the loop may leave out a product (see README.md). dS has two buffers, so that
+ *           one barrier of both warpgroups a step is enough: whoever writes a buffer again has met the other warpgroup
+ *           after that one had read it. Sums are added by atomics, for which nobody waits.
  */
 #if FK_HAS_BACKWARD_SM90(FK_HEAD_DIM, FK_VALUE_DIM)
 #ifndef FK_BACKWARD_SM90

@@ -8,7 +8,8 @@
  * Instead of lse and lse_low, a row has two numbers here, `minus` and `base`: P = 2^((x - minus) log2 e - base).
  *   - Without a score, the row's LSE near 0 (FK_NEAR): minus is 0, and P = 2^(s unit - base) is one FMA and one
  *     exponential for each pair, where s is the product q k.
- *   - Without a score, LSE far from 0: minus is lse. A step with such a row first makes x - minus of its products.
+ *   - Without a score, LSE far from 0: minus is lse. In a step with such a row, x - minus is first computed from the
+ *     products.
  *   - With a score, x is computed anyway: minus is always lse.
  *   - A row that has seen no key, or does not exist: one of the two numbers is +infinity, which makes P 0.
  *
@@ -103,9 +104,10 @@ FK_DEVICE void fk_add_sums_atomically(fk_u64 to, fk_u64 stride, fk_u32 row, fk_u
     }
 }
 
-/* Goes on to the next step: `length` rows further in a run of `count`; at its end to the same rows for the next head of
- * the group that the run is of; after the last head to the next run. In this order, items that run at the same time and
- * have the same rows come to them one after the other, whatever their lengths are. 0: there is no next step. */
+/* Goes on to the next step of an item; returns 0 if there is none. The next step is `length` rows further in the run,
+ * if it has more of its `count` rows. Otherwise it is the beginning of the same run for the next query head that the
+ * run is for, and after the last head the beginning of the next run. In this order, items that run at the same time and
+ * have the same rows come to them one after the other, whatever their lengths are. */
 FK_DEVICE int fk_next_rows(fk_step *step, fk_u32 *head, fk_u32 length, fk_u32 count, fk_u32 runs,
                            const fk_row_run *first_run, fk_u32 first_head, fk_u32 group) {
     step->at += length;

@@ -137,9 +137,10 @@ FK_DEVICE fk_u32 fk_shared_chunk(fk_u32 width, fk_u32 parts, fk_u32 j) {
     return parts == 1 ? j : j / half * half * 2 + j % half;
 }
 
-/* Product by mma: c[j] += p times (chunk j of part `part` of the rows of tile y), whose rows have `width` chunks in
- * `parts` parts. p is 16 rows of 8 * depth numbers, packed in the input type: p[i] has rows g and g + 8 of columns 8 i
- * + t and 8 i + t + 1. depth is even. */
+/* Matrix product by mma: c += p y. y is a tile whose rows have `width` chunks of 8 columns. The columns are divided
+ * into `parts` parts (fk_shared_chunk), and the product is made for those of part `part`: c[j] belongs to chunk j of
+ * the part. p has 16 rows and 8 * depth columns, one for each row of y, packed in the input type: p[i] has rows g and g
+ * + 8 of columns 8 i + t and 8 i + t + 1. depth is even. */
 FK_DEVICE void fk_packed_by_columns(float (*c)[4], fk_u32 width, fk_u32 parts, fk_u32 part, const fk_u32 (*p)[2],
                                     fk_u32 depth, fk_u32 y) {
     fk_u32 corner = fk_fragment_beside(fk_fragment_at(y, width, 0), width, 0, part * (fk_swizzle_chunks(width) / 2));
@@ -170,10 +171,10 @@ FK_DEVICE fk_u32 fk_model_head(const fk_env *env, fk_u32 head) {
 #define fk_queries(env, q, k, limit, h) fk_queries(env, q, k, limit, (int)fk_model_head(env, h))
 #endif
 
-/* Evaluates the mask for the numbers of a lane in a product of the warp, as bits: bit 2 j + e of bits[half] is 1 if the
- * pair counts that is in this half, in column e of the lane's two columns in column group j. `row` and `column` are the
- * positions of the lane's first row and first column. Rows are queries and columns are keys, or with `reverse` the
- * other way round. There are at most 16 column groups.
+/* Evaluates the mask for the numbers that a lane holds of a product (fragments: see the head of this file). Each number
+ * is a (row, column) pair. Bit 2 j + e of bits[half] is for the row g + 8 half, in column t + e of the j-th 8 columns,
+ * and is 1 if the pair counts. `row` and `column` are the positions of the lane's first row and first column. Rows are
+ * queries and columns are keys, or with `reverse` the other way round. There are at most 16 times 8 columns.
  *
  * A pair does not count if its column, counted from the warp's first, is at or beyond `limit`; nor, if `partial`, if
  * the mask forbids it. Call this only if some pair may not count. Where the mask gives each row one or two intervals,

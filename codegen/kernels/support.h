@@ -37,11 +37,14 @@ FK_KERNEL(fk_delta, FK_SUPPORT_THREADS, 1)(FK_PARAMETER fk_support launch) {
     }
 }
 
-/* One step of summing the gradients of sinks: each FK_FOLD neighbouring rows of a head become one row. A thread adds
- * the rows of one head in their order, so the bits depend on nothing else. from: float [count][heads]: sums of an
- * earlier step, or, if there is `lse`, delta; then a row counts -exp(sink - LSE) delta, where LSE is lse and lse_low.
- * to: [rows / FK_FOLD, rounded up][heads]. With `group` there is one row left, which is of the model's heads: head i of
- * the range goes to head model_head + i / group * shared + i % group. */
+/* One step of adding up the gradients of sinks: each FK_FOLD neighbouring rows of a head become one row. A thread adds
+ * the rows of one head in their order, so the bits depend on nothing else.
+ *   from   float [count][heads]. In the first step, where `lse` is not 0, it is delta, and -exp(sink - LSE) delta is
+ *          added for each row. In later steps it is the sums of the step before.
+ *   to     float [rows / FK_FOLD, rounded up][heads].
+ *   group  not 0: this is the last step, which leaves one row. `to` then has the model's heads: head i of the range
+ *          goes to head model_head + i / group * shared + i % group.
+ */
 FK_KERNEL(fk_fold_sinks, FK_SUPPORT_THREADS, 1)(FK_PARAMETER fk_support launch) {
     const fk_support *p = &launch;
     fk_begin(p->mark, p->mark_value);

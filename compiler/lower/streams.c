@@ -13,8 +13,8 @@
  *   - if it sends Q from home in the backward pass: until delta of the blocks that leave is computed.
  *
  * Before it computes stage s, the compute queue waits
- *   - for the last launch of a stage <= s that receives something (but tiles that run anywhere do not wait for results
- *     that come back);
+ *   - for the last launch of a stage <= s that receives something (but if tiles run anywhere, they do not wait for
+ *     launches that receive only results that come back);
  *   - for the last launch of a stage < s (with phases: <= s) that sends a result, because its slot may be used again;
  *   - before results are copied out to the caller: for results that come home whole.
  *
@@ -105,9 +105,13 @@ static void wait_for_moves(queue *q, uint32_t stage, reach to) {
 /* --- transfers ---------------------------------------------------------------------------------------------------- */
 
 enum { STRETCH = 1 << 18 /* moves between two looks at stop */, FAR = 24 /* moves that are fetched early */ };
-/* What a transfer does, as bits: it receives what tiles read; receives a partial result; receives a whole result; sends
- * a result that computing made; sends Q from home. The first four bits are there for each fabric: those of FCP_LOCAL
- * are SIDE_FABRIC times as large. */
+/* What a transfer does for the rank, as bits. Each of the first four bits is there twice, once for each fabric: that
+ * of FCP_LOCAL is SIDE_FABRIC times as large.
+ *   SIDE_RECEIVES     it receives what tiles read
+ *   SIDE_PARTIAL      it receives a partial result
+ *   SIDE_COMES_HOME   it receives a whole result
+ *   SIDE_RESULT       it sends a result that computing made
+ *   SIDE_SENDS_Q      it sends Q from home */
 enum { SIDE_RECEIVES = 1, SIDE_PARTIAL = 2, SIDE_COMES_HOME = 4, SIDE_RESULT = 8, SIDE_FABRIC = 16,
        SIDE_SENDS_Q = SIDE_FABRIC * SIDE_FABRIC, SIDE_ROUND = 2 * SIDE_SENDS_Q };
 

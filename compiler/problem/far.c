@@ -5,11 +5,14 @@
  *     its logits, and so its log-sum-exp, are as large as the constant.
  * Cost: O(nodes); nothing if the score has no such constant.
  *
+ * Example: if the score is `if doc[q] == doc[k] then s else -1000000000.0`, the code is the mask and doc[q] == doc[k].
+ *
  * For each real node of the score two conditions are made: that no large constant moves its value up, and that none
- * moves it down. For a constant its sign decides. `if` chooses between the conditions of its values. In a sum, two
- * large constants of different signs count as cancelled. Nothing is known of a product or a function of a large
- * constant, and of what adds to it. Conditions on whole numbers are copied from the score. If they may fault they are
- * guarded by the mask, because a score is only proved not to fault for pairs that the mask allows.
+ * moves it down. For a large constant itself the first is false if it is positive, the second if it is negative.
+ * `if` chooses between the conditions of its values. In a sum, two large constants of different signs count as
+ * cancelled. Nothing is known of a product or a function of a large constant, and of what adds to it. Conditions on
+ * whole numbers are copied from the score. If they may fault they are guarded by the mask, because a score is only
+ * proved not to fault for pairs that the mask allows.
  */
 #include "compiler/problem/far.h"
 

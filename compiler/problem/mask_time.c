@@ -1,10 +1,10 @@
-/* mask_time.c: estimates how long it takes to decide a mask, before that begins. Refuses a batch that takes longer than
- * the caller allows, and warns of one that takes long.
+/* mask_time.c: estimates how long it will take to find out which pairs of a batch the mask allows. Refuses a batch that
+ * takes longer than the caller allows, and warns of one that takes long.
  *
  * Requires: a bound batch.
- * Gives: x->outlook, for the mask and for the check that the score does not fault; an error or a warning.
- * Cost: nothing if the estimate is not needed; else that of cells_look_ahead, for each class of heads or for
- *     CLASSES_ASKED of them.
+ * Gives: x->outlook, the estimate for the mask and for the check that the score does not fault; an error or a warning.
+ * Cost: nothing if the estimate is not needed; else that of cells_look_ahead for one mask. If the mask names heads,
+ *     that is once for each class of heads, but at most CLASSES_ASKED times.
  *
  * The estimate counts work (cells_stats.work) and measures no time. So a batch is refused on every machine or on none.
  */

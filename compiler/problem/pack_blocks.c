@@ -1,8 +1,10 @@
 /* pack_blocks.c: packs parts of sequences into blocks.
  *
- * Requires: parts by side, sequence and start; no two parts of one sequence have one home and one place.
- * Gives: pieces, blocks, and the blocks' homes. A part without a place is a block of its own. The others share blocks
- *     of at most x->block tokens with parts of their side, home and place.
+ * Requires: parts by side, sequence and start. The cut has given each part its home, and a *place*: a number, or
+ * FCP_NONE.
+ *     No two parts of one sequence have the same home and the same number.
+ * Gives: pieces, blocks, and the blocks' homes. A part with place FCP_NONE is a block of its own. Parts with the same
+ *     side, home and number share blocks of at most x->block tokens.
  * Cost: sorting the parts, then O(parts).
  */
 #include "compiler/problem/problem.h"

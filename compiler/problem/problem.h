@@ -197,9 +197,10 @@ void problem_kept_free(problem_kept *k);
 fcp_code problem_open_mask(planning *x, cells **out);
 /* Opens another one, for a second thread that asks about later sequences. It is closed alike. */
 fcp_code problem_open_second(planning *x, cells **out);
-/* The first sequence about which plannings that keep answers ask the second object. It depends on the lengths only, so
- * each object is asked about the same sequences every time. The sequences from it on are about half of the work, or
- * none if there are few keys. */
+/* If a program keeps what the mask answered for later plannings (problem_kept), the first object answers for the
+ * sequences before this number, and the second object for those from it on. It depends on the lengths only, so each
+ * object is asked about the same sequences every time. The second object has about half of the work, or none if there
+ * are few keys. */
 uint32_t problem_second(const problem *p);
 void problem_close_mask(const planning *x, cells **c);
 
@@ -233,9 +234,10 @@ fcp_problem problem_early_facts(const struct fcpc_program *program);
 void problem_facts(const planning *x, fcp_problem *out);
 /* ranges.c. Makes the table of ranges of heads. Called by problem_tiles. */
 fcp_code problem_make_heads(planning *x);
-/* If there are several ranges, copies blocks and tiles of one range for all. of: per range of query heads, in order of
- * KV heads, the problem with the range's tiles; all have the same blocks and pieces. NULL: every range has the tiles of
- * x->problem. FCP_E_PLAN_SIZE. Cost: linear in what it makes. */
+/* ranges.c. Copies the blocks and tiles of one range of heads for all ranges, if there are several. If the ranges have
+ * different tiles, of[i] is the problem with the tiles of range i, in order of KV heads; all these problems have the
+ * same blocks and pieces. If `of` is NULL, every range has the tiles of x->problem. FCP_E_PLAN_SIZE. Cost: linear in
+ * what it makes. */
 fcp_code problem_ranges(planning *x, const problem *of);
 /* How many ranges of query heads there are. */
 static inline uint32_t problem_range_count(const problem *p) {

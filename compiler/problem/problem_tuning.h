@@ -27,9 +27,9 @@ enum {
      * DIVISION_SAVES of the block's transfers, and at least DIVISION_LEAST tokens over all ranks. */
     DIVISION_SAVES = 3,
     DIVISION_LEAST = 1024,
-    /* At most one block in so many is divided, unless all divisions together leave at most one part in TRAVEL_LEFT of
-     * what would travel. Tried without: `sta2d` of examples/masks moves a third more bytes, in 43 rounds in place of
-     * 24. */
+    /* If more than one block in DIVIDED_PART would be divided, none is, unless the divisions save so much that at most
+     * one part in TRAVEL_LEFT of all transfers remains. Tried without this limit: `sta2d` of examples/masks moves a
+     * third more bytes, in 43 rounds in place of 24. */
     DIVIDED_PART = 4,
     TRAVEL_LEFT = 3,
     /* A block is divided into at most so many pieces; into fewer if there were more than MORE_PARTS times as many parts
@@ -49,9 +49,9 @@ enum {
     PIECES_FOR_TWO = 1 << 11,
     PARTS_FOR_ONE = 1 << 24,
     SAMPLED_PART = 16,
-    /* tiles.c, plannings that keep what the mask answered: with fewer keys than this a second thread takes as long to
-     * start as to work. The cost of a sequence is estimated from pieces of PIECE_KEYS keys, and a constant for each
-     * row. */
+    /* tiles.c. If what the mask answered is kept for later plannings, a second thread is used from KEYS_FOR_TWO keys
+     * on; with fewer, starting it takes as long as its work. To give each thread half, the cost of a sequence is
+     * estimated: it is cut into n pieces of PIECE_KEYS keys, and costs n (n + ROW_COST). */
     KEYS_FOR_TWO = 1 << 18,
     PIECE_KEYS = 1 << 11,
     ROW_COST = 4,

@@ -159,9 +159,9 @@ static fcp_code colour_group(builder *b, uint32_t first, uint32_t *out_rounds) {
     return FCP_OK;
 }
 
-/* Colours units of bundles. If these are all units that there are, IN and OUT of both passes have the same colouring
- * (moved_colour), because OUT has the same edges in the other direction. On rails it has not: OUT leaves by other
- * ports. */
+/* Colours units of bundles. OUT has the same edges as IN, in the other direction. So if no other units are coloured
+ * with them, IN and OUT of both passes share one colouring (moved_colour). On rails they do not, because OUT leaves by
+ * other ports. */
 static fcp_code colour_bundles(builder *b, uint32_t first, uint32_t *out_rounds) {
     move *moves = b->moves + first;
     uint32_t count = b->out->move_count - first, base = b->next;

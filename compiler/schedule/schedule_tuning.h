@@ -46,9 +46,10 @@ enum {
      * simulator these take from 18 % less to 8 % more, and 6 % less in the mean. */
     TREES_SAVE = 20,
     ROUTES_SAVE = 50,
-    /* ways.c. Of the smaller one of moving and computing, the part that is not hidden behind the larger; and, for each
-     * relay in a row, the part of a stage that is not hidden. Tried: with these the estimate agreed best with the
-     * simulator, over 1,000 plans with and without relays. */
+    /* ways.c. Of a pass's two times, moving and computing, the shorter one is hidden behind the longer, except for one
+     * part in NOT_HIDDEN. Each relay in a row delays the block by a stage, of which one part in LEG_NOT_HIDDEN is not
+     * hidden. Tried: with these values the estimate agreed best with the simulator, over 1,000 plans with and without
+     * relays. */
     NOT_HIDDEN = 4,
     LEG_NOT_HIDDEN = 3,
     /* relays.c. Trees are looked at if the busiest sender has one part in so many more to send than the busiest
@@ -57,8 +58,9 @@ enum {
     /* routes.c. A rank that is DEPTH_MARGIN hops deeper than a binary tree over the nodes sends nothing on, because
      * every hop waits for the one before it. */
     DEPTH_MARGIN = 3,
-    /* routes.c. Blocks with results leave so many thirds of a rank's part of the blocks without results free. More: the
-     * last blocks are spread more evenly. Fewer: fewer of the others take a hop inside the node first. */
+    /* routes.c. Let p be what a rank of the source's node will send of blocks without results, on average. Blocks with
+     * results choose first, and leave SPARED_THIRDS thirds of p free at their source. More: the last blocks are spread
+     * more evenly. Fewer: fewer of the first ones take a hop inside the node before they leave. */
     SPARED_THIRDS = 2,
 
     /* --- colouring

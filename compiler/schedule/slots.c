@@ -134,9 +134,9 @@ static inline bool leads_to_maker(const builder *b, uint32_t f) {
     return b->t->hops[f].whole && b->t->maker[b->t->hops[f].block] == f;
 }
 
-/* May what computing makes take the place of a result that leaves in the same stage? Yes with phases, because then
- * computing waits for what leaves in its own stage (lower/streams.c). No if results of hops `first` to `end` - 1 are
- * passed on: then a result may be received into that place in this stage. */
+/* Returns whether computing may put what it makes into the slot of a result that leaves in the same stage. With phases
+ * it may, because then computing waits for what leaves in its own stage (lower/streams.c). But it may not if results of
+ * hops `first` to `end` - 1 are passed on, because a result may be received into that slot in this stage. */
 static bool leaves_before(const builder *b, uint32_t first, uint32_t end) {
     if (!b->x->placement->phase) return false;
     for (uint32_t f = first; f < end; f++)

@@ -5,8 +5,8 @@
  * Cost: linear in hops and tiles.
  *
  * All that a phase needs arrives in one stage, or, where blocks are passed on, in one stage for each leg of the ways.
- * The next phase follows. So each rank computes its heads of a phase in one stage, as much as any other, and slots are
- * free for the phase that comes `buffers` stages later.
+ * The next phase follows. So each rank computes its heads of a phase in one stage, in which all ranks have equal work.
+ * The slots of a phase are free for the phase that comes `buffers` stages later.
  */
 #include "compiler/schedule/schedule_parts.h"
 

@@ -61,9 +61,12 @@ typedef struct state {
     relays *trees;       /* NULL: all copies of a block come from its home */
 } state;
 
-/* The leg that enters a node on rails; r: the node's first reader. If a reader of the node is on the home's rail, the
- * home sends to it. Else if a reader of the home's node has a reader on its own rail, it sends, once it has the block
- * itself. Else the home sends to the rank on its rail, which only passes the block on. */
+/* Chooses the leg that enters a node on rails; r is the first reader in the node. A rail joins the ranks that have the
+ * same index in their nodes. The first case that holds decides:
+ *   - The home and a reader of the node have the same index: the home sends to that reader.
+ *   - A reader of the home's node and a reader of this node have the same index: the former gets the block first and
+ *     then sends. Of several such pairs, the one whose receiver has received least.
+ *   - Else the home sends to the rank of this node with its own index, which only passes the block on. */
 static leg over_a_rail(const state *s, uint32_t home, uint32_t r) {
     const uint32_t gpus = s->p->program->gpus, home_node = home / gpus;
     leg by = {home, r / gpus * gpus + home % gpus};
@@ -199,9 +202,10 @@ static uint32_t count_children(const traffic *t, uint32_t first, uint32_t parent
     return count;
 }
 
-/* Finds who makes the result of a Q block of which the home computes nothing: the first rank on the way from home that
- * computes some of it, or behind which ways part. All partial results come by this rank. If ways part at the home
- * itself, the home makes the result. The block's hops are hops[first] on. */
+/* Finds who makes the result of a Q block if the home computes nothing of it: the first rank on the block's way that
+ * computes some of it, or from which it goes on to several ranks. All partial results come back by this rank. If it
+ * leaves the home itself for several ranks, the home makes the result. The block's hops are those from hops[first]
+ * on. */
 static void choose_maker(state *s, uint32_t block, uint32_t first) {
     traffic *t = s->out;
     uint32_t maker = FCP_NONE, child;

@@ -30,9 +30,9 @@ typedef struct cuda_kernel {
     uint32_t resident;    /* how many of its CTAs an SM holds at once */
 } cuda_kernel;
 
-/* The two pinned buffers through which pageable host memory is copied (staging.c).
- *
- * cuda_out: bytes of a buffer that still have to be copied to `to` in host memory. */
+/* --- staging.c copies between pageable host memory and a device through two pinned buffers. */
+
+/* Bytes that a device has copied into a pinned buffer, and that are still to be copied to `to` in pageable memory. */
 typedef struct cuda_out {
     void *to;
     size_t at, bytes; /* at: where they are in the buffer */
@@ -61,9 +61,9 @@ typedef struct cuda_staging {
     cu_stream stream;
 } cuda_staging;
 
-/* How many bytes a session allocates for its plan: on a device, where `held` of them are allocated already, and as
- * pinned host memory (the marks count for the first device). Not counted: what NCCL and the driver take for themselves,
- * and what the probe of partition.c takes, which is freed before anything large is allocated. */
+/* How many bytes a session allocates for its plan. device: on a device; held: how many of these are allocated already;
+ * pinned: pinned host memory (that of the marks counts for the first device). Not counted is what NCCL and the driver
+ * take for themselves, and what the probe of partition.c takes, which is freed before anything large is allocated. */
 typedef struct cuda_need {
     size_t device, held, pinned;
 } cuda_need;
@@ -112,9 +112,10 @@ typedef struct cuda_attend {
     uint32_t row_count, key_count, merge_count, lock_count, subs;
     bool single; /* as in fcp_worklists */
     bool cut;    /* the keys of some rows are */
-    /* Fused: the launch is ATTENDs [instr, last]. holds: it begins when so many instructions of the communication queue
-     * are complete. needs: all it reads is there when so many are. round: the last round for which its CTAs wait by a
-     * flag; FCP_NONE: for none. */
+    /* Fused, one launch does ATTENDs [instr, last].
+     *   holds   it begins when this number of instructions of the communication queue are complete
+     *   needs   everything that it reads is there when this number of them are complete
+     *   round   the last round for which its CTAs wait by a flag; FCP_NONE if they wait for none */
     uint32_t last, holds, needs, round;
 } cuda_attend;
 typedef struct cuda_work {
@@ -127,9 +128,9 @@ typedef struct cuda_work {
 /* Results of a rank that are sent while the last stage of a pass still computes (early.c). */
 typedef struct cuda_early {
     uint8_t *slots; /* for each home slot: are its results sent early? NULL: none of the rank's are */
-    /* end: how many instructions of the communication queue belong to the pass; those behind them are OUT.
-     * after: early results are ready behind the first `after` of them; 0: the rank moves no early results, neither its
-     * own nor others'. */
+    /* The first `end` instructions of the communication queue belong to the pass, and those behind them are OUT. Early
+     * results are ready when the first `after` of them are complete. `after` is 0 if the rank moves no early results,
+     * neither its own nor those of others. */
     uint32_t end, after;
     cu_event event; /* the graph records it there; NULL: no graph has been made yet */
 } cuda_early;
@@ -152,13 +153,16 @@ enum { CUDA_SINK = FCP_TENSORS, CUDA_D_SINK, CUDA_TABLE, CUDA_D_TABLE, CUDA_MAX_
  * pass with the largest logits. */
 enum { CUDA_TABLE_GRADIENTS = FCP_PASSES, CUDA_MAXIMA, CUDA_GRAPHS };
 
-/* The memory that a rank has on its device beside its arena.
- *
- * LOCKS: lock_words words of 4 bytes, then flag_words. The backward pass has its locks and its counter in the former,
- * the forward pass the running states that parts of a row leave until they are joined. The latter are the flags of
- * arrivals in a fused pass. SUMS: of the gradients of tables, then as many floats; there are none before a run wants
- * them. RUNS: of its bundles. MESSAGES: those of one LAUNCH of inputs or outputs. ROUNDED: messages of partial results,
- * one for each fabric and direction. LISTS: the work lists of the first pass, then those of the second.
+/* The memory that a rank has on its device beside its arena:
+ *   LOCKS      lock_words words of 4 bytes: the locks and the counter of the backward pass; in the forward pass, the
+ *              running states that parts of a row leave until they are joined. Behind these, flag_words words: the
+ *              flags of arrivals in a fused pass.
+ *   SUMS       the sums of the gradients of tables (FK_SUM_BYTES each), then a float for each sum. There are none
+ *              before a run wants them.
+ *   RUNS       the runs of the rank's bundles
+ *   MESSAGES   the messages of one LAUNCH of inputs or outputs
+ *   ROUNDED    messages of partial results, one for each fabric and direction
+ *   LISTS      the work lists, an entry for each pass
  */
 enum { CUDA_LOCKS, CUDA_SUMS, CUDA_RUNS, CUDA_MESSAGES, CUDA_ROUNDED, CUDA_LISTS, CUDA_KEPT = CUDA_LISTS + FCP_PASSES };
 
@@ -404,11 +408,14 @@ fcp_code fcp_cuda_fail_where(const fcp_cuda_session *s, fcp_code code, fcp_error
 
 /* --- timing.c: when each instruction of a run began and ended, by events in the streams --------------------------- */
 
-/* All of them do nothing in a session that records no timings.
- *
- * begin: the run begins, in `origin`, a stream of device d: makes the events. instr: everything before instruction `at`
- * of a queue is in its stream; the rank's device is current. out: results have been put into the communication streams.
- * read: the run has ended: fills s->base.times. end: frees the events, whether or not the run went well. */
+/* The fcp_cuda_timing functions do nothing in a session that records no timings.
+ *   begin   is called when a run begins, in `origin`, a stream of device d. It makes the events.
+ *   instr   is called when everything before instruction `at` of a queue is in its stream, and the rank's device is
+ *           current.
+ *   out     is called when results have been put into the communication streams.
+ *   read    is called when the run has ended. It fills s->base.times.
+ *   end     frees the events, whether or not the run went well.
+ */
 fcp_code fcp_cuda_timing_begin(fcp_cuda_session *s, fcp_pass pass, cuda_device *d, cu_stream origin, fcp_error *err);
 fcp_code fcp_cuda_timing_instr(fcp_cuda_session *s, cuda_rank *rank, fcp_queue queue, uint32_t at, fcp_error *err);
 fcp_code fcp_cuda_timing_out(fcp_cuda_session *s, fcp_error *err);
@@ -487,9 +494,9 @@ fcp_code fcp_cuda_copy_outside(fcp_cuda_session *s, uint32_t rank, bool in, void
 /* The same for a result that the rank has in its communication stream: `which` of the caller's (CUDA_D_SINK, ...). */
 fcp_code fcp_cuda_result_out(fcp_cuda_session *s, uint32_t rank, int which, void *outside, cu_ptr inside, size_t bytes,
                              fcp_error *err);
-/* Moves the units of a rank's LAUNCH or COPY between the caller's tensors and home blocks. Of its transfers it does
- * those of class cls at whose end the caller is. The other side does nothing, so the memory of both must be in this
- * process. `tensors`: those of this rank. */
+/* Moves the units of a rank's LAUNCH or COPY between the caller's tensors and home blocks. `tensors` are the caller's
+ * at this rank. Of the transfers, it does those of class cls of which these tensors are one end. The process of the
+ * other end does nothing, so this process must reach the memory of both ends. */
 fcp_code fcp_cuda_move_units(fcp_cuda_session *s, uint32_t rank, fcp_pass pass, fcp_class cls, const fcp_instr *x,
                              const fcp_tensors *tensors, fcp_error *err);
 

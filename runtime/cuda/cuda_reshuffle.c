@@ -49,9 +49,9 @@ static const cuda_tensor_memory *known_memory(const fcp_cuda_session *s, uint32_
     return NULL;
 }
 
-/* Finds out of which kind memory is, and on which device, from the driver, unless the check of the rank's tensors has
- * found that out already: a run may have a thousand pieces, and a question for each would cost more than their copies.
- * Kind 0: the driver does not know the memory, so it is ordinary host memory. */
+/* Finds the kind of the memory at an address, and its device. If the check of the rank's tensors has found that out,
+ * the answer is taken from there: a run may have a thousand pieces, and asking the driver for each would cost more than
+ * their copies. Kind 0 is ordinary host memory, which the driver does not know. */
 static fcp_code memory_of(fcp_cuda_session *s, cu_ptr at, const char *name, uint32_t rank, unsigned *out_type,
                           int *out_device, fcp_error *err) {
     const fcp_cuda_table *call = &s->cuda->call;
@@ -167,9 +167,9 @@ fcp_code fcp_cuda_tensors_check(fcp_cuda_session *s, fcp_pass pass, const fcp_te
     return code;
 }
 
-/* Is it pinned, so that the driver can copy it directly? Only its two ends are asked about. If they lie in two pinned
- * allocations with a gap between them, the driver refuses the copy (cuMemcpy: a range that is registered in part is
- * CUDA_ERROR_INVALID_VALUE), so nothing wrong is copied. */
+/* Returns whether host memory is pinned, so that the driver can copy it directly. Only its two ends are asked about. If
+ * they lie in two pinned allocations with a gap between them, the driver refuses the copy (cuMemcpy: a range that is
+ * registered in part is CUDA_ERROR_INVALID_VALUE), so nothing wrong is copied. */
 static bool is_pinned(fcp_cuda_session *s, uint32_t rank, const void *from, size_t bytes) {
     const fcp_cuda_table *call = &s->cuda->call;
     const cuda_tensor_memory *known = known_memory(s, rank, (uintptr_t)from);

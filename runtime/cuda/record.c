@@ -363,9 +363,9 @@ static bool open_across(recorder *x, uint32_t rank) {
     return true;
 }
 
-/* Notes for which instructions of the other queue a WAIT waits, and over which fabrics. It is for both fabrics if the
- * rank has one communication stream, or if the pass is fused, since a launch of several ATTENDs waits for whole
- * instructions. */
+/* Notes for which instructions of the other queue a WAIT waits, so that an event is recorded after each. The WAIT is
+ * for the transfers of both fabrics if the rank has one communication stream, or if the pass is fused, since a launch
+ * of several ATTENDs waits for whole instructions. */
 static void note_awaited(const recorder *x, uint32_t rank, fcp_queue q, const fcp_instr *wait) {
     uint8_t *awaited = x->walks[rank].queues[q == FCP_COMPUTE ? FCP_COMM : FCP_COMPUTE].awaited;
     const uint32_t whole = fcp_waits_whole(wait);

@@ -1,10 +1,9 @@
 /* jit.c: compiles a kernel once and keeps the cubin in a folder, so that the next run reads it instead of compiling.
  *
  * Requires: sources without #include, so that the text of a source is all that its cubin depends on.
- * Cost:     a hit reads the entry and hashes it. A miss takes as long as NVRTC does: of several sources the longest,
- *           if there are as many cores and NVRTC is of CUDA 12.3 or later (older ones optimise one program at a time).
- *           NVRTC's own file (100 MB) is hashed once: the cache remembers the hash with the file's path, inode, size
- *           and time.
+ * Cost:     a hit reads the entry and hashes it. A miss takes as long as NVRTC does. Several sources are compiled at
+ *           the same time, one on each core; but NVRTC before CUDA 12.3 optimises one program at a time. NVRTC's own
+ *           file (100 MB) is hashed once: the cache remembers the hash with the file's path, inode, size and time.
  * Threads:  only NVRTC runs in threads of its own. The cache and the warning are touched by the caller's thread alone.
  */
 #include "runtime/jit/jit.h"

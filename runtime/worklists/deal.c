@@ -166,8 +166,9 @@ static int less_to_do(const void *a, const void *b) {
 }
 
 /* Deals the pieces out by list scheduling, a round at a time: in each round the longest piece goes to the CTA that has
- * least to do. Returns when the last CTA ends. Pieces before `begin`, where a round begins, were dealt out before, with
- * all rows whole; what CTAs had then is in `before`. */
+ * least to do, the next longest to the next CTA, and so on. Returns when the last CTA ends. Piece number `begin` is the
+ * first of a round. The pieces before it are whole rows, which an earlier call dealt out; x->before says how much each
+ * CTA had to do after them. */
 static uint64_t deal(struct dealing *x, uint32_t begin) {
     uint64_t end = 0;
     memset(x->joins + begin, 0, (x->rows - begin) * sizeof *x->joins);

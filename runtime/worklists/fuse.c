@@ -2,8 +2,9 @@
  *
  * It goes through a rank's compute queue once. An ATTEND joins the run under way if all of this holds:
  *   - The rounds for which it waits come before the first round that waits for the run.
- *   - It writes no slot that an earlier round may still be sending. By stages it would wait for that round, but flags
- *     only say what has arrived. In the backward pass it also adds to no slot that an earlier round may still bring.
+ *   - It writes no slot that an earlier round may still be sending. By stages, a launch for each ATTEND, it would wait
+ *     for that round; but flags only say what has arrived. In the backward pass it also adds to no slot that an earlier
+ *     round may still bring.
  *   - No MERGE, FINISH, REDUCE, REDUCE_Q or ROUND since the beginning of the run has touched its slots. Such
  *     instructions are done behind the whole run, so the order of additions to a sum would change. Nor has there been a
  *     DELTA, whose result it might read.
@@ -12,9 +13,9 @@
  *     so that its state never left registers. Otherwise rows of one block would read what rows of the other write.
  *
  * A WAIT is taken as a wait for whole instructions of the communication queue, on both fabrics (plan/FORMAT.md). Flags
- * are per fabric, so a CTA waits for what it reads and for no more. A communication queue is in order, so a slot holds
- * what the last launch has brought for which the run waits. Whatever overwrites a slot that an ATTEND reads waits for
- * this ATTEND, as the verifier has proven, and so it comes behind the run.
+ * are per fabric, so a CTA waits for what it reads and for no more. A communication queue is in order. So when an
+ * ATTEND reads a slot, it finds there what the last launch brought for which the run waits. Whatever overwrites a slot
+ * that an ATTEND reads waits for this ATTEND, as the verifier has proven, and so it comes behind the run.
  *
  * Requires: a verified plan.
  * Cost:     linear in the rank's instructions, visits and transfers, and in the plan's blocks.

@@ -250,9 +250,10 @@ static void count_parts(const struct pieces *whole, size_t kinds, uint32_t part,
     qsort(out, 2 * kinds, sizeof *out, larger);
 }
 
-/* When the last of `ctas` CTAs has done its pieces, which they get as fk_piece says. A cell takes two units, and to
- * begin and end a piece takes one. Any 2 * ctas pieces in a row are two for each CTA, so whole rounds of equal pieces
- * are added up at once. busy: room for a number for each CTA. */
+/* Returns the time at which the last of `ctas` CTAs ends, if CTAs get pieces as fk_piece says. A cell takes two units,
+ * and beginning and ending a piece takes one. By fk_piece, any 2 * ctas neighbouring pieces of the list are two for
+ * each CTA. So of equal pieces only the remainder of a division by 2 * ctas has to be given out one by one. busy: room
+ * for a number for each CTA. */
 static uint64_t end_of(const struct pieces *pieces, size_t kinds, uint64_t ctas, uint64_t *busy) {
     uint64_t all = 0, end = 0, k = 0;
     memset(busy, 0, ctas * sizeof *busy);

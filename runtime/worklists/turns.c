@@ -8,9 +8,10 @@
 
 #include "runtime/worklists/list.h"
 
-/* Units of time, of which a step takes FCP_WORKLISTS_STEP. PASS: to pass a turn on. SUMS: to add dK and dV, which is
- * 128 KB at 64 bytes a clock, where a step is 2560 clocks of products. APART: if an item belongs to one CTA, its dK and
- * dV have two turns. */
+/* Units of time; a step takes FCP_WORKLISTS_STEP of them.
+ *   PASS    to pass a turn on
+ *   SUMS    to add dK and dV: 128 KB at 64 bytes a clock. (The products of a step take 2560 clocks.)
+ *   APART   how many turns dK and dV have if an item belongs to one CTA: one each. (If CTAs share it, one for both.) */
 enum { PASS = 1, SUMS = 6, APART = 2 };
 
 /* Takes a turn: returns when the addition is done that begins at `now` at the earliest, but only after the one before

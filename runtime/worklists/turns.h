@@ -3,10 +3,10 @@
  * it.
  *
  * A CTA takes pieces of work in the order of the list. A piece is an item for one KV head and some query heads; if
- * several CTAs share an item, it is one of its parts. 64 rows of a run, for one query head, are a step. In an ordered
- * list a step adds to dQ when the piece before it has added to the same rows. At its end a piece adds to dK, then to
- * dV; if others have the same keys they take turns at each, unless sums are added by atomics. The model leaves out
- * other copies, shared memory, and what steps really cost.
+ * several CTAs share an item, a piece is one of the item's parts. 64 rows of a run, for one query head, are a step. In
+ * an ordered list a step adds to dQ when the piece before it has added to the same rows. At its end a piece adds to dK,
+ * then to dV. Pieces that have the same keys take turns at dK and at dV, unless sums are added by atomics. The model
+ * leaves out other copies, shared memory, and what steps really cost.
  */
 #ifndef FCP_WORKLISTS_TURNS_H
 #define FCP_WORKLISTS_TURNS_H
@@ -17,9 +17,12 @@ typedef struct fcp_worklists_time {
     uint64_t end, work; /* when the last CTA ends; what the steps of all take, without waiting */
 } fcp_worklists_time;
 
-/* The kernel that a list is for. kv_heads: how many KV heads there are; group: how many query heads each has. parts:
- * how many CTAs share an item (FK_DKV_PARTS). ctas: how many CTAs run, one on each SM. by_head: is the list by head
- * (worklists.h)? turns_at_rows, turns_at_keys: do pieces wait for turns at rows, at keys? */
+/* The kernel that a list is for, and the device.
+ *   kv_heads, group                how many KV heads there are, and how many query heads each of them has
+ *   parts                          how many CTAs share an item (FK_DKV_PARTS)
+ *   ctas                           how many CTAs run, one on each SM
+ *   by_head                        whether the list is by head (worklists.h)
+ *   turns_at_rows, turns_at_keys   whether pieces wait for turns at rows, and at keys */
 typedef struct fcp_worklists_user {
     uint32_t kv_heads, group, parts, ctas;
     bool by_head, turns_at_rows, turns_at_keys;
