@@ -25,9 +25,10 @@ fcp_code compile_batch(const fcpc_program *program, const fcpc_batch *batch, con
  * which the others get their homes. */
 fcp_code compile_layers(const fcpc_program *program, const fcpc_batch *batch, const volatile int *stop, diags *d,
                         const compile_watch *watch, fcpc_times *out_times, fcp_plan **out_plans);
-/* Runs the passes up to `last` alone. Up to problem_check_time, that refuses a mask which takes too long, and calls
- * watch->soon for one that takes long. Up to problem_tiles, *out_pairs are the pairs that the mask allows. *kept: what
- * the mask answered, for later plannings. watch, kept and out_pairs may be NULL. */
+/* Runs only the passes up to and including `last`. With last = problem_check_time that refuses a mask which takes too
+ * long, and calls watch->soon for one that takes long. With last = problem_tiles, *out_pairs becomes the number of
+ * pairs that the mask allows. *kept receives the answers of the mask, for later plannings. watch, kept and out_pairs
+ * may be NULL. */
 fcp_code compile_first(const fcpc_program *program, const fcpc_batch *batch, const volatile int *stop,
                        fcpc_diagnostics *d, const compile_watch *watch, struct problem_kept *kept, pass_function *last,
                        uint64_t *out_pairs);

@@ -1,6 +1,6 @@
 /* dump_passes.c: prints what passes made, one record a line, for `--dump` and for golden files.
  *
- * Requires: a planning, in whose middle the passes may have ended. Gives: the text. Cost: linear in it.
+ * Requires: a planning, which may have ended after any pass. Gives: the text. Cost: linear in it.
  */
 #include "compiler/dump_passes.h"
 #include "runtime/plan/enum_names.h"

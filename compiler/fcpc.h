@@ -72,18 +72,18 @@ typedef struct fcpc_options {
     size_t field_count;
     bool need_lengths;           /* true: a program without lengths is an error. false: it may have none, and then each
                                   * batch must bring them */
-    const volatile int *stop;    /* NULL, or a number that another thread or a signal handler may set: as soon as it is
-                                  * not 0, parsing ends with FCP_E_INTERRUPTED. Only slices, long lists and large
-                                  * files may take seconds */
+    const volatile int *stop;    /* NULL, or a number that another thread or a signal handler may set. Once it is
+                                  * not 0, parsing soon ends with FCP_E_INTERRUPTED. (Only slices, long lists and
+                                  * large files take seconds to parse.) */
     const char *profile;         /* what auto chooses, and margins, are judged by it: a name such as "h200", or a file
                                   * (compiler/simulate/README.md); NULL: by that of cluster.gpu */
     /* Called for each file that the program or these options name, before any of them is read; a file may come twice.
      * A code other than FCP_OK is an error at that place of the program; `err` says what is wrong. NULL: nobody asks */
     fcp_code (*see_file)(void *context, const char *path, fcp_error *err);
     void *context;
-    bool regular_files;          /* true: what is read is a regular file, or refused at once with FCP_E_READ. For who
-                                  * parses what others wrote: a pipe may keep a caller waiting for ever, and a device
-                                  * may never end */
+    bool regular_files;          /* true: whatever the program reads must be a regular file; anything else is refused
+                                  * with FCP_E_READ. For callers that parse programs of others: a pipe may block for
+                                  * ever, and a device may never end */
 } fcpc_options;
 #define FCPC_OPTIONS_INIT {sizeof(fcpc_options)}
 
@@ -103,9 +103,10 @@ char *fcpc_program_print(const fcpc_program *program);
 const uint64_t *fcpc_program_lengths(const fcpc_program *program, size_t *out_count);
 /* The number of queries of each of these sequences. NULL if every sequence has as many queries as keys. */
 const uint64_t *fcpc_program_queries(const fcpc_program *program);
-/* A file that the program or its options name: of lengths, a field, a table or slices. The path is as seen from the
- * current folder and belongs to the program. Numbers count from 0, in no particular order; a file may come twice. Files
- * that an option replaced, or that nothing reads, are among them. NULL: there is no such number. */
+/* Returns the path of file `number` among those that the program or its options name for lengths, fields, tables
+ * and slices, or NULL if there are not so many. Numbers begin at 0 and follow no particular order, and a file may come
+ * twice. Files that an option replaced, or that nothing reads, are included. The path is relative to the current
+ * folder, and belongs to the program. */
 const char *fcpc_program_file(const fcpc_program *program, size_t number);
 
 /* --- planning ---------------------------------------------------------------------------------------------------- */
@@ -113,10 +114,10 @@ const char *fcpc_program_file(const fcpc_program *program, size_t number);
 /* How long each part of planning took, in seconds of wall time; and a bound that plans do not keep. */
 typedef struct fcpc_times {
     double parse, classify, place, colour, schedule, verify, total;
-    uint64_t bytes_lower_bound; /* of cad and dcp: the forward pass moves at least this many bytes, however the work is
-                                  * divided within the tolerances and, with dcp and layout = planned, wherever tokens
-                                  * are. 0: no bound is known, as where blocks are too heavy for the tolerance, or
-                                  * fcpc_batch.bound did not ask for it */
+    uint64_t bytes_lower_bound; /* for cad and dcp: the forward pass moves at least this many bytes, however the work is
+                                  * divided within the tolerances. With dcp and layout = planned, that holds wherever
+                                  * tokens are placed. 0: no bound is known (for example because blocks are too heavy
+                                  * for the tolerance), or fcpc_batch.bound did not ask for one */
     double choose;               /* strategy or block = auto: trying candidates; the others are of the chosen one */
 } fcpc_times;
 
@@ -128,10 +129,10 @@ typedef struct fcpc_field {
     uint64_t count;
 } fcpc_field;
 
-/* How far a long planning is, for whoever watches it from another thread. Most masks are decided for whole blocks
- * of pairs at a time. A mask without structure, such as (q * k) % 1009 < 13, is not: its pairs are looked at one
- * by one, which takes seconds from about 64K tokens on. Members are written atomically while fcpc_plan_batch
- * runs. Begin with zeros. */
+/* The progress of a long planning, for another thread that watches it. Most masks are evaluated for whole blocks of
+ * pairs at a time. A mask without structure, such as (q * k) % 1009 < 13, is evaluated pair by pair, which takes
+ * seconds from about 64K tokens on. Members are written atomically while fcpc_plan_batch runs. The caller sets all of
+ * them to 0 first. */
 typedef struct fcpc_progress {
     uint64_t expected; /* about how many pairs will be looked at, estimated before the work; 0: too few to wait for */
     uint64_t done;     /* how many have been */
@@ -152,10 +153,10 @@ typedef struct fcpc_batch {
     fcpc_progress *progress; /* told how far the planning is; NULL: nobody watches */
     bool bound;              /* find fcpc_times.bytes_lower_bound, too. It changes no plan, and takes about 10 us a
                               * rank, which the times do not count */
-    /* Refuse the batch at once (FCP_E_TOO_LONG) if to decide its mask is estimated to take longer than so many seconds
-     * of one processor; of several masks, any of them. The estimate counts work in a sample, and reads no clock: so a
-     * batch is refused on every machine or on none, whatever their pace and processors. It is of deciding the mask
-     * once; auto does so again for each size of blocks that it tries. 0: there is no limit */
+    /* Refuse the batch at once (FCP_E_TOO_LONG) if evaluating its mask is estimated to take more than this many seconds
+     * of one processor. With several masks, one that is too slow is enough. 0: there is no limit. The estimate counts
+     * the work in a sample and reads no clock, so every machine refuses the same batches. It is the time of evaluating
+     * the mask once; auto does so for each size of blocks that it tries */
     double max_seconds;
 } fcpc_batch;
 #define FCPC_BATCH_INIT {sizeof(fcpc_batch)}

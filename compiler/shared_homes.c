@@ -4,7 +4,8 @@
  * Gives: a plan for each mask. Every token is at the same rank in all of them, and callers hold tokens in the same
  * order.
  *     So one layer follows another, and nothing is moved in between. At the end the digests of the homes are compared.
- * Cost: the pairs of each mask are counted, and then each mask is planned. fcp and dcp ask each mask once more.
+ * Cost: the pairs of each mask are counted, and then each mask is planned. With fcp and dcp each mask is evaluated once
+ *       more.
  *
  * Some homes do not depend on the mask: the caller's, as with cad, and those that follow from lengths, as with ring.
  * Then each mask is planned by itself. Otherwise the mask with most work is planned first, because its layers take
@@ -60,9 +61,9 @@ static fcp_code count_pairs(const fcpc_program *program, const fcpc_batch *batch
 
 /* --- one mask after the other ------------------------------------------------------------------------------------- */
 
-/* Would every mask get the same homes if it were planned by itself? Yes, if homes are the caller's or follow from
- * lengths. No, if they depend on the mask: with tokens = equal, and with base = fcp. No, if they depend on the size of
- * blocks, which may be another for each mask: with groups of ranks that share heads. */
+/* Returns whether every mask would get the same homes if it were planned by itself. They do if homes are the caller's
+ * or follow from the lengths. They do not if homes depend on the mask (tokens = equal, base = fcp), or on the size of
+ * blocks, which may differ between masks (groups of ranks that share heads). */
 static bool same_under_any_mask(const strategy *by, const struct fcpc_program *g) {
     const bool of_mask = g->equal || g->base == CAD_BASE_FCP || program_has_groups(g);
     if (by->by_block && !(by->in_place && g->layout != FCP_LAYOUT_PLANNED)) return false;

@@ -14,8 +14,9 @@ fcp_code advise_heavy_blocks(planning *x);
 fcp_code advise_idle_ranks(planning *x);
 
 /* layout_price.c. Requires traffic and reshuffle. Warns if the layout that the program states makes some rank send and
- * receive for longer than the mean rank computes, and for at least a millisecond. Counted are tokens on their way to
- * their homes and back, and queries that are computed elsewhere with their results. Cost: linear in both. */
+ * receive for longer than the mean rank computes, and for at least a millisecond. What counts is the tokens that move
+ * to their homes and back, and the queries that are computed on another rank, with their results. Cost: linear in
+ * traffic and reshuffle. */
 fcp_code advise_layout(planning *x);
 
 /* memory_hints.c. Requires slots, and the error that capacity_check has reported. Adds hints to that error: settings
@@ -25,9 +26,9 @@ fcp_code advise_memory(planning *x);
 
 /* --- inside the room ---------------------------------------------------------------------------------------------- */
 
-/* Runs the passes behind `after` up to `last` on `other`, a copy of x in which the caller has changed a setting.
- * `other` has memory of its own, which advise_end_again frees. If blocks are cut again, the mask is asked again as
- * well, because what it has answered is of the old blocks. */
+/* Runs the passes that follow `after`, up to and including `last`, on `other`: a copy of x in which the caller has
+ * changed a setting. `other` has memory of its own, which advise_end_again frees. If the blocks are cut again, the mask
+ * is evaluated again as well, because the answers that x keeps are about the old blocks. */
 fcp_code advise_plan_again(planning *x, planning *other, pass_function *after, pass_function *last);
 void advise_end_again(planning *x, planning *other);
 #endif

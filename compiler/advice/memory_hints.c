@@ -2,7 +2,7 @@
  *
  * Requires: slots of a plan that needs too much (passes/capacity.c has reported it).
  * Gives: hints of that error.
- * Cost: for each setting that is tried a planning, or the part of one that is behind the placement.
+ * Cost: for each setting that is tried, a whole planning, or only the passes that follow the placement.
  */
 #include <stdio.h>
 
@@ -34,9 +34,10 @@ static uint64_t peak_of(const planning *x) {
     return lower_memory_peak(x, &facts).bytes;
 }
 
-/* Runs the passes behind `after` again on `other`, a copy of x with another setting. *out_bytes: what the fullest rank
- * then needs; UINT64_MAX: there is no such plan. Another tolerance changes the blocks, so all passes run again. `relay`
- * and `coalesce` change the traffic: whether a block is passed on by others depends on how long stages are. */
+/* Runs the passes that follow `after` again on `other`, a copy of x with another setting. *out_bytes becomes the memory
+ * that the fullest rank then needs, or UINT64_MAX if there is no plan with this setting. Another tolerance changes the
+ * blocks, so all passes run again. `relay` and `coalesce` change the traffic: whether a block is passed on by others
+ * depends on how long stages are. */
 static fcp_code peak_with(planning *x, planning *other, pass_function *after, uint64_t *out_bytes) {
     fcpc_diagnostics *unheard = fcpc_diagnostics_new();
     if (!unheard) return FCP_E_NO_MEMORY;

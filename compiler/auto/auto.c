@@ -48,10 +48,12 @@ static bool takes_long(const auto_job *j, const auto_candidate *c) {
     return j->base && j->base->x.problem->tokens / MANY_BLOCKS >= c->block / 2;
 }
 
-/* Does the candidate have to move so much that it will not win? If the program states a layout, a strategy that chooses
- * homes brings all tokens there and back. If one such strategy was too slow by that, so are the others. Without a
- * layout, a strategy that leaves tokens in place moves more than one that chooses homes. It is tried only if the best
- * plan takes more than twice its bound, and so waits much. */
+/* Returns whether the candidate has to move so many bytes that it will not win. There are two cases:
+ *   - The program states a layout, and the strategy chooses homes. Then all tokens travel to their homes and back. If
+ *     one such strategy was too slow because of that, the others are as well.
+ *   - The program states no layout, and the strategy leaves tokens in place. That moves more bytes than a strategy that
+ *     chooses homes. It is tried only if ranks wait much in the best plan: if that takes more than twice its
+ *     bound. */
 static bool moves_too_much(const auto_job *j, uint32_t n) {
     const auto_report *r = j->report;
     const fcp_strategy of = r->at[n].strategy;
@@ -84,9 +86,9 @@ static uint32_t to_resize(const auto_job *j) {
     return found;
 }
 
-/* Does its setting take nearly as little time as the best one, both with blocks of the middle size? Then it may be the
- * best with smaller blocks, whatever its strategy. Small blocks of another strategy are not tried if there are many
- * tiles. */
+/* Returns whether the candidate's setting is nearly as fast as the best one when both have blocks of the middle size.
+ * Then it may be the fastest with smaller blocks, even if its strategy is not that of the best candidate. But if there
+ * are many tiles, smaller blocks are tried for the best candidate's strategy alone. */
 static bool is_close(const auto_job *j, const auto_candidate *c, uint32_t middle) {
     const auto_report *r = j->report;
     uint64_t own = 0, least = UINT64_MAX;
@@ -109,9 +111,10 @@ static uint32_t budget_divisor(const auto_job *j, uint32_t effort) {
     return weight < 1 << 10 ? weight : 1 << 10;
 }
 
-/* Settings of a strategy are tried in ascending order, of tolerance for example. Has candidate n too large a setting,
- * to judge by the two before it? If ranks wait little in those plans, it has: half again the work at one rank pays only
- * if that shortens long waits. In a large batch it also has if the second was hardly better than the first. */
+/* Returns whether the setting of candidate n is too large to be worth a try. The settings of a strategy are tried in
+ * ascending order (tolerance = 0.02, 0.1, 0.5), so the two before n have been planned. There are two reasons:
+ *   - Ranks wait little in those plans. More work on one rank pays only if it shortens long waits.
+ *   - The batch is large, and the second of them was hardly faster than the first. */
 static bool goes_too_far(const auto_job *j, uint32_t n) {
     const auto_candidate *c = &j->report->at[n], *before[2] = {NULL};
     for (const auto_candidate *i = j->report->at; i < c; i++)
@@ -132,10 +135,10 @@ static bool may_shrink(const auto_job *j, const auto_candidate *c, uint32_t best
     return c->size == AUTO_HALF && (c->line == j->report->at[best].line || is_close(j, c, middle));
 }
 
-/* Is the candidate, which has smaller blocks, left out? In a large batch with many tiles, only one setting of each
- * strategy is tried with smaller blocks: the first that may. That has the smallest tolerance, and small blocks help to
- * keep it. A strategy whose tiles are slow to place (dcp) is left out in any case: half the size makes up to four times
- * as many tiles. */
+/* Returns whether the candidate, which has smaller blocks, is left out. In a large batch with many tiles, only one
+ * setting of each strategy is tried with smaller blocks: the first that may_shrink accepts. It has the smallest
+ * tolerance, which small blocks help to keep. A strategy whose tiles are slow to place (dcp) is always left out,
+ * because blocks of half the size make up to four times as many tiles. */
 static bool comes_later(const auto_job *j, const auto_candidate *c, uint32_t best, uint32_t middle) {
     if (!takes_long(j, c) || j->base->x.problem->tile_count < MANY_TILES) return false;
     if (strategy_facts_of[auto_divides_by(c)].slow_tiles) return true;
@@ -191,10 +194,10 @@ static uint32_t find_odd_size(const auto_job *j, bool all, uint32_t middle, uint
     return count % 2 ? found : FCP_NONE;
 }
 
-/* Chooses a candidate to be tried at the same time as n, on the second thread. Two candidates make good use of the
- * threads if both take as long. FCP_NONE: there is none. It is the first of these:
- *   - another setting of the best strategy, if n is the first of its strategy and leaves tokens in place: of cad, the
- *     second setting is better than the first in every other batch;
+/* Returns a candidate to be tried at the same time as n, on the second thread, or FCP_NONE if there is none. Two
+ * threads are used well if both candidates take equally long to plan. The choice is the first of these that exists:
+ *   - another setting of the best strategy, if n is the first of its strategy and leaves tokens in place. For example,
+ *     cad's second setting is better than its first in half of all batches;
  *   - in a large batch, a size that would be tried alone, because the next candidate is often ruled out by its bound;
  *   - the next candidate of this step;
  *   - in a small batch, a size that would be tried alone;

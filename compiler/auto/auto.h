@@ -17,14 +17,15 @@
 #include "compiler/problem/problem.h"
 #include "compiler/simulate/cost_model.h"
 
-/* Tries candidates. *out_settings: a copy of the program with the settings of the best one; the caller then plans it as
- * any program. report->moves: a placement that replaces that of the strategy, if one was found that is faster. If the
- * program names its strategy and leaves only the size of blocks open (block = auto), only sizes are tried.
+/* Tries candidates. *out_settings becomes a copy of the program with the settings of the best candidate; the caller
+ * then plans it like any program. If a placement was found that is faster than the strategy's own, report->moves holds
+ * it. If the program names its strategy and leaves only the size of blocks open (block = auto), only sizes are tried.
  *
- * *kept: what the mask answered, which saves the caller's planning time. The caller frees it, also after an error.
+ * *kept receives the answers of the mask, which save time when the caller plans. The caller frees it, even after an
+ * error.
  *
- * If no candidate can be planned, *out_settings are those of the first one, and the return value is FCP_OK: the
- * caller's planning will report the error. Other codes: FCP_E_NO_MEMORY, FCP_E_INTERRUPTED, FCP_E_PROFILE.
+ * If no candidate can be planned, *out_settings has the settings of the first one, and the function returns FCP_OK: the
+ * caller's planning will then report the error. Other codes: FCP_E_NO_MEMORY, FCP_E_INTERRUPTED, FCP_E_PROFILE.
  * Cost: a planning without proof and a prediction for each candidate, unless its bound rules it out. */
 fcp_code auto_choose(const struct fcpc_program *program, const fcpc_batch *batch, const volatile int *stop, diags *d,
                      problem_kept *kept, struct fcpc_program *out_settings, auto_report *report);

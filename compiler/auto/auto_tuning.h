@@ -12,8 +12,9 @@
 
 enum { EFFORTS = 3 };
 /* How many neighbours of good candidates (search.c), and how many placements with moved work (local_search.c), each
- * effort adds to those of the effort before it. A step that gains 1 / MUCH_PART of the best time or more costs nothing,
- * up to as many again. So time is spent on batches where much is left to be gained. */
+ * effort adds to those of the effort before it. A step that gains 1 / MUCH_PART of the best time or more is not
+ * counted, but at most as many steps as the budget are free in this way. So more time is spent on batches where much
+ * can still be gained. */
 static const uint32_t searched_of_effort[EFFORTS + 1] = {[1] = 10, [2] = 40, [3] = 160},
                       moved_of_effort[EFFORTS + 1] = {[1] = 8, [2] = 16, [3] = 64};
 enum {
@@ -53,9 +54,10 @@ enum {
     /* Neighbours are tried of candidates within this of the best time. If the blocks of the best have no size, other
      * sizes are tried of a candidate that is as near. */
     CLOSE_PERCENT = 110,
-    /* A candidate of another strategy within this of the best time is a rival: two of its neighbours and its smaller
-     * blocks are tried before all others. Example: wlbllm-64 under shared_question, contiguous. At first dcp takes
-     * 14.09 ms and cad 14.44. Neighbours bring dcp down to 12.15. */
+    /* A candidate of another strategy is a rival if it takes at most this percentage of the best time. Two of its
+     * neighbours, and its setting with smaller blocks, are tried before everything else. Example: wlbllm-64 under
+     * shared_question in contiguous layout. At first dcp takes 14.09 ms and cad 14.44 ms. Neighbours of dcp take 12.15
+     * ms. */
     RIVAL_PERCENT = 105,
     /* Of three settings in ascending order, a large batch tries the third only if the first takes more than this of the
      * second's time. */
@@ -85,10 +87,10 @@ enum {
 
 /* --- block = auto with a strategy that the program names (sizes.c) ------------------------------------------------ */
 
-/* A formula was tried that computes the size from work and bandwidth. It knows nothing of rounds and stages: for
- * prolong-256, causal, it gave 1K, and with 2K the plan takes 15 % less. The search below was compared with all sizes
- * from 512 to 16K. On 63 batches of 64 and 256 ranks, no size was better than what it found. On 60 random ones, one
- * was, by 5 %. */
+/* Why the size of blocks is searched for and not computed: a formula of work and bandwidth was tried, but it ignores
+ * rounds and stages. For prolong-256, causal, it gave 1K, and a plan with 2K takes 15 % less time. The search was
+ * compared with all sizes from 512 to 16K. On 63 batches of 64 and 256 ranks, no other size was better than the one it
+ * found. Of 60 random batches, one had a better size, by 5 %. */
 enum {
     SIZE_MOST = 16384,         /* larger ones are not tried */
     SIZES_BELOW = 2,           /* below the middle size, its half and its quarter are tried */

@@ -15,9 +15,9 @@
  *   - It waits. It takes back the cheapest of its own rows that others compute. If there is none, it gives back the
  *     cheapest of the rows that it computes for others.
  *
- * Many ranks end nearly last. So a step changes the `width` ranks that end last, each once. Two steps of different
- * widths are tried at a time. After a failure the width shrinks, down to single moves. Of these each is tried once
- * until a step succeeds. Nothing is random: the same placement leads to the same steps.
+ * Often many ranks end at nearly the last moment. So one step makes a move for each of the `width` ranks that end last.
+ * Two steps of different widths are tried at a time. After a failure the width shrinks, down to single moves; no single
+ * move is tried twice before a step succeeds. Nothing is random: the same placement leads to the same steps.
  */
 #include "compiler/auto/auto.h"
 
@@ -184,9 +184,9 @@ static bool give_away(mover *m, attempt *a, uint32_t r, uint32_t to) {
     return true;
 }
 
-/* Brings a row home: of the rows that run elsewhere than at home, the one with least work, if its home is done with it
- * before `until`. own: only rows of r's own blocks; else only rows that r computes for others. The blocks at home on r
- * are of[start[r]] to of[start[r + 1] - 1]. */
+/* Brings one row home: the one with least work among the rows that do not run at home, and whose home would be done
+ * with it before `until`. With `own` it looks at rows of r's own blocks; otherwise at rows that r computes for others.
+ * The blocks at home on r are of[start[r]] to of[start[r + 1] - 1]. */
 static bool bring_home(mover *m, attempt *a, uint32_t r, bool own, uint64_t until, const uint32_t *start,
                        const uint32_t *of) {
     const problem *p = m->p;

@@ -13,15 +13,15 @@
  * or finer blocks help. If it waits, it needs its rounds in other stages, other blocks, or less traffic. A setting that
  * the program states is not changed.
  *
- * Effort 1 leaves out steps that seldom gain. For example, twice the `coalesce` is often better with cad, and half of
- * it hardly ever. With fcp it is the other way round.
+ * Effort 1 leaves out steps that seldom gain. For example, doubling `coalesce` often helps cad, and halving it hardly
+ * ever does; so for cad only the double is tried. For fcp it is the other way round.
  *
  * Finer blocks take long to plan. So effort 1 tries them only if the batch is small and the best candidate takes half
- * as long again as its bound. That is so if one long sequence is at home on few ranks: all of its queries leave by the
- * ports of these ranks, and all results come back by them. A result can leave only when the last keys of its row have
- * been computed. In fine blocks this is earlier. But stages of fine blocks are short, and each relay costs a stage. So
- * the stages are made as long as before, and the work is done in two halves (pingpong). Then a plan takes up to 10 %
- * less time.
+ * as long again as its bound. That happens if one long sequence is at home on few ranks: all of its queries leave by
+ * the ports of these ranks, and all results come back by them. A result can leave only when the last keys of its row
+ * have been computed, and with fine blocks that is earlier. But stages of fine blocks are short, and each relay costs a
+ * stage. So the stages get as many bytes as before, and the work is done in two halves (pingpong). Such a plan takes up
+ * to 10 % less time.
  */
 #include <string.h>
 
@@ -107,9 +107,10 @@ static bool add_candidate(auto_job *j, const auto_candidate *c, uint32_t *out) {
     return true;
 }
 
-/* A neighbour with finer blocks: half of the smallest size that the list has tried. Its stages have twice as many
+/* Makes a neighbour with finer blocks: half of the smallest size that the list has tried. Its stages have twice as many
  * units, because each unit has fewer bytes. The work is done in two halves, so that results of the first travel beside
- * queries of the second. False: it is not worth a try: the candidate is near its bound, or the batch is large. */
+ * queries of the second. Returns false if this is not worth a try, because the candidate is near its bound or the batch
+ * is large. */
 static bool finer(const auto_job *j, uint32_t centre, auto_candidate *next) {
     const auto_candidate *c = &j->report->at[centre];
     auto_candidate more;
@@ -138,9 +139,9 @@ static bool find_neighbour(const auto_job *j, uint32_t centre, uint32_t effort, 
     return a == BLOCK ? finer(j, centre, next) : neighbour(j->program, c, a, up, next);
 }
 
-/* Chooses at most two neighbours of the candidate `centre` to be tried together. Axes are looked through in their
- * order, from `lead` on (AXES: from the first one on). kept: only neighbours with the placement of the centre. Finer
- * blocks are tried alone. Returns how many; on: their axes. */
+/* Chooses at most two neighbours of the candidate `centre` to be tried together, and returns how many. on[] receives
+ * the axis of each. The axes are looked through in their order, from `lead` on (AXES: from the first one on). With
+ * `kept`, only neighbours that keep the centre's placement are chosen. Finer blocks are tried alone. */
 static uint32_t pick_neighbours(auto_job *j, uint32_t centre, uint32_t effort, axis lead, bool kept, uint32_t *budget,
                                 uint32_t pair[2], axis on[2]) {
     const axis *order = j->report->at[centre].last.what == AUTO_COMPUTING ? when_computing : when_waiting;
@@ -175,9 +176,9 @@ static uint32_t next_centre(const auto_report *r, uint32_t best) {
     return found;
 }
 
-/* The rival: a candidate of another strategy that is nearly as fast as the best. Two of its neighbours are tried before
- * all others, and if one of them is the best, the search goes on from there. FCP_NONE: there is no rival, or planning
- * takes too long. */
+/* Returns the rival, a candidate of another strategy that is nearly as fast as the best, or FCP_NONE if there is none
+ * or planning takes too long. Two neighbours of the rival are tried before all others. If one of them becomes the best
+ * candidate, the search goes on from there. */
 static uint32_t find_rival(const auto_job *j, uint32_t effort) {
     if (!j->rival || !auto_is_rival(j, j->rival->made) || auto_is_hasty(j, effort)) return FCP_NONE;
     return (uint32_t)(j->rival->made - j->report->at);

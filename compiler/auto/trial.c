@@ -1,12 +1,13 @@
 /* trial.c: plans and predicts candidates, one or two at a time.
  *
  * Requires: candidates in the report.
- * Gives: what became of each; which one is the best so far; and its planning, from which others are derived.
+ * Gives: in the report, the outcome of each candidate and which one is the best so far. The planning of the best one is
+ *        kept, because its neighbours are derived from it.
  * Cost: a planning without proof and a prediction for each candidate that its bounds do not rule out.
  *
  * Two candidates are placed, routed, scheduled and predicted at the same time, each on one thread. Their blocks are cut
- * one after the other before that, each with both threads. The reason is the mask: what it answers for the first
- * candidate is kept and need not be asked for the second. With tokens = equal the placement asks the mask, too, so
+ * one after the other before that, each with both threads. The reason is the mask: its answers for the first candidate
+ * are kept, and the second candidate uses them again. With tokens = equal the placement evaluates the mask, too, so
  * candidates are also placed one after the other. Both candidates are compared with the one that was best before. So
  * nothing depends on which is ready first, or on whether there is a second thread.
  */

@@ -5,8 +5,8 @@
  * Cost:     two or three runs of the simulator. On wlbllm-64 that makes planning a quarter longer.
  *
  * Example: a causal plan of wlbllm-64 computes most of the time. On ports of 50 GB/s it leaves 12 of an H200's 132 SMs,
- * which is all that such a port can use. A port of 200 GB/s can use 52. Then attention has so few SMs that the plan
- * takes 44 % longer, so the margin is 12 there, too.
+ * which is all that such a port can use. A port of 200 GB/s could use 52 SMs, but with so few left to attention the
+ * plan takes 44 % longer. So the margin is 12 there, too.
  */
 #include "compiler/passes/pass_list.h"
 #include "compiler/simulate/simulate.h"

@@ -5,8 +5,8 @@
  *     and homes that are balanced under all masks.
  * Cost: finding the tiles of each other mask twice.
  *
- * Only fcp and dcp need this (strategy_facts.serves_all_masks). The homes of other strategies are the caller's, or do
- * not depend on the mask, or their work moves anyway.
+ * Only fcp and dcp need this (strategy_facts.serves_all_masks). With other strategies the homes are the caller's or do
+ * not depend on the mask, or work moves away from home in any case.
  */
 #include "compiler/passes/other_masks.h"
 
@@ -119,9 +119,10 @@ static uint64_t most_of(const problem *p, const uint64_t *work, const uint32_t *
     return most;
 }
 
-/* Tries four times to balance the homes under all masks. Each time ranks may have more work under the mask for which
- * the strategy has chosen the homes: first no more than it has given them, at last as much as under the other masks.
- * The homes are kept with which all layers together take least, if each layer takes as long as its busiest rank. */
+/* Tries four times to balance the homes under all masks, and keeps the best result: the one with the smallest sum over
+ * layers of the busiest rank's work. The tries differ in how much work a rank may have under the main mask, for which
+ * the strategy chose the homes. In the first try that is no more than the strategy gave it; in the last, as much as
+ * under the other masks. */
 fcp_code masks_balance(planning *x, const place_input *in, uint32_t *home) {
     static const uint32_t percent[] = {0, 20, 50, 100}; /* of SPREAD, for the first mask */
     const problem *p = x->problem;

@@ -20,9 +20,9 @@ void passes_end(planning *x);
 
 /* --- the passes of this room -------------------------------------------------------------------------------------- */
 
-/* other_masks.c. Two passes for programs of several masks. The first divides blocks for all of them. The second finds
- * the work of each block under each of them, x->other_work. They do nothing if x->others is NULL. Cost of each: finding
- * the tiles of each mask. */
+/* Two passes of other_masks.c, for programs with several masks. The first divides blocks so that they suit all masks.
+ * The second finds the work of each block under each mask, x->other_work. They do nothing if x->others is NULL. Cost of
+ * each: finding the tiles of each mask. */
 fcp_code masks_divide(planning *x);
 fcp_code masks_find_work(planning *x);
 /* capacity.c. FCP_E_MEMORY_CAP: the fullest rank needs more than cluster.memory; the error says which rank, and how

@@ -119,9 +119,9 @@ static bool moves(const problem *p, const uint32_t *home, const uint32_t *exec) 
 /* May ranks send and receive for others of their node? Where homes are chosen for few bytes, that would add some. */
 static bool spreads(const planning *x) { return strategy_of(x)->in_place && !saves_bytes(x); }
 
-/* Where ranks share heads: blocks leave home phase by phase, and groups send to each other in ways of their own. If
- * another strategy divides the batch among groups, and all heads are computed at once, there is one phase, and nothing
- * waits. */
+/* For strategies in which ranks share heads (ulysses, upipe): sets the phase in which each block leaves home, and how
+ * groups of ranks send to each other. If another strategy divides the batch among groups, and all heads are computed at
+ * once, there is only one phase, and no block has to wait. */
 static void share_heads(const planning *x, placement *made) {
     const struct fcpc_program *g = x->program;
     const bool groups = program_has_groups(g);
@@ -131,9 +131,10 @@ static void share_heads(const planning *x, placement *made) {
     made->relay = false;
 }
 
-/* May nodes and ranks be renumbered, so that more bytes travel on rails, that is between ranks of equal number in their
- * nodes? Not if homes are given. The numbering follows the traffic under one mask. So with `layers` it is left alone as
- * well if each mask is planned by itself, and all have the homes of ring or zigzag (compiler/shared_homes.c). */
+/* Returns whether nodes and ranks may be renumbered so that more bytes travel on rails, that is, between ranks with the
+ * same number in their nodes. They may not if homes are given. They also may not if several masks (`layers`) are
+ * planned one by one with the homes of ring or zigzag (compiler/shared_homes.c): the numbering follows the traffic
+ * under one mask, and would differ between them. */
 static bool may_rename(const planning *x) {
     const strategy *by = strategy_of(x);
     const struct fcpc_program *g = x->program;

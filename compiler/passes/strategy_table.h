@@ -10,9 +10,9 @@ const strategy *strategy_of(const planning *x);
 /* Do several ranks compute a block that is too heavy for one? */
 bool strategy_shares_blocks(const planning *x);
 
-/* A lower bound on the bytes that the forward pass moves: no way to divide the work within the tolerance moves fewer.
- * There is one if tokens stay where the caller holds them and work moves, and for dcp also if it chooses homes. Else
- * *out_bytes = 0. Cost: some microseconds a rank, which is more than placing. */
+/* *out_bytes becomes a lower bound on the bytes that the forward pass moves: no way to divide the work within the
+ * tolerance moves fewer. A bound is known if tokens stay where the caller holds them and work moves, and for dcp also
+ * if it chooses homes. Otherwise *out_bytes = 0. Cost: some microseconds a rank, which is more than placing takes. */
 fcp_code strategy_bound(planning *x, uint64_t *out_bytes);
 
 /* Three passes. The first cuts the batch into blocks. The second divides those of which few rows are read by many

@@ -2,8 +2,8 @@
  *
  * Example: the rounds of the forward pass and those of the backward pass do not depend on each other. The calling
  * thread makes the first piece, with x itself. The second thread makes the other, with a copy of x whose `work` and
- * `scratch` are arenas of its own, because an arena serves one thread at a time. The longer piece is best the first,
- * because it takes some time to start the second thread.
+ * `scratch` are arenas of its own, because an arena serves one thread at a time. The longer piece should be the first,
+ * because starting the second thread takes some time.
  *
  * The pieces must not change what they share, and the second must not allocate from `memory`. What it leaves in its
  * `scratch` stays until the next pair. The result is the same whichever ends first, and with one thread.

@@ -1,11 +1,11 @@
 /* workspace.h: keeps memory from one batch to the next, so that planning need not ask the system for it again.
  *
  * A workspace has arenas, and a pool from which all arenas take their pieces. The program owns it. So does each plan of
- * the program, because the plan's tables are in one of its arenas; that goes back when the plan is freed. The workspace
- * is freed with its last owner.
+ * the program, because the plan's tables are in one of the workspace's arenas, which goes back when the plan is freed.
+ * The workspace is freed with its last owner.
  *
- * Several threads may plan from one program at the same time. Each takes an arena that waits, or begins with an empty
- * one. Afterwards it leaves its arena there, if there is a free place.
+ * Several threads may plan from one program at the same time. Each takes an arena that is kept there, or begins with an
+ * empty one. Afterwards it puts its arena back, if there is a free place.
  */
 #ifndef FCPC_WORKSPACE_H
 #define FCPC_WORKSPACE_H
