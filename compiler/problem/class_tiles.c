@@ -1,8 +1,7 @@
 /* class_tiles.c: merges the parts that different classes of heads see, for a range of heads.
  *
- * Requires: for each class of heads (head_classes.c), the parts that it sees and their shapes. (A part is a Q piece and
- * a
- *     KV piece that meet, and its shape is the mask between them.)
+ * Requires: for each class of heads (head_classes.c), the parts that it sees and their shapes. (A part is a Q piece
+ *     and a KV piece that meet, and its shape is the mask between them.)
  * Gives: the parts that any head of the range sees, each with a shape for every class of the range
  *     (runtime/plan/FORMAT.md).
  * Cost: O(parts * classes), and comparing shapes.
