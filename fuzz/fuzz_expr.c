@@ -1,8 +1,9 @@
-/* fuzz_expr.c: makes a mask of the bytes, and compares what the compiler says about a box of it with every element.
+/* fuzz_expr.c: makes a mask from the bytes, and compares the compiler's answer about a box of (q, k) pairs with the
+ * mask of every pair.
  *
  * Input:  a head (BYTE_*), then an expression, each operator before its operands. Bytes that have run out count as 0,
  *         so every input is a mask.
- * Oracle: mc_eval_checked, element by element; test_maskcode.c and test_property.c test that one.
+ * Oracle: mc_eval_checked, pair by pair; test_maskcode.c and test_property.c test this function.
  * Checks: a chain of ever smaller boxes, each under the program that was specialised to the box before:
  *           box_evaluate  NONE and FULL are true; so is what it claims of every integer: range, stride, form
  *           rows_solve    counts the pairs, and finds a fault exactly if there is one; rows_one has every bit
