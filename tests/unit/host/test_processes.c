@@ -1,7 +1,7 @@
-/* test_processes.c: tests the transports "mpi" and "tcp" where something goes wrong: ranks that stall, fail, are
- * stopped, come late or have another plan, an MPI that cannot be used, strangers at a port. A small library stands in
- * for MPI. What every transport does is tested with the sessions (unit/exec/test_sessions.c), and a real MPI from the
- * command line (tests/cli). */
+/* test_processes.c: tests the transports "mpi" and "tcp" when something goes wrong: ranks that stall, fail, are
+ * stopped, come late or have another plan, an MPI that cannot be used, connections that do not come from a rank. A
+ * small library stands in for MPI. What every transport does is tested with the sessions (unit/exec/test_sessions.c),
+ * and a real MPI from the command line (tests/cli). */
 #define _GNU_SOURCE /* memmem */
 #include "runtime/exec/session.h"
 #include "runtime/host/executor.h"
