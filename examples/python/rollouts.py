@@ -74,7 +74,8 @@ def program(cluster, **model):
 
 
 def check():
-    """The largest distance between the tree's o, dq, dk, dv and those of each rollout alone, over their largest value.
+    """Returns the largest difference between the tree's o, dq, dk, dv and those of each rollout alone, relative to the
+    largest value.
 
     The loss counts a token that several rollouts share once, as that of a policy gradient over a tree does.
     """

@@ -1,5 +1,6 @@
-/* test_peaked.c: the kernels on fibers, in programs whose softmax is flat or peaked, with scales of both signs and
- * small and large sinks: what the kernels round must be within what the judge allows. FIBER_RUNS: how many are drawn.
+/* test_peaked.c: tests the kernels on fibers in random programs whose softmax is flat or peaked, with scales of both
+ * signs and small and large sinks: the kernels' rounding errors must be within what the judge allows. FIBER_RUNS is the
+ * number of programs.
  */
 #include "tests/machines/fibers/programs.h"
 #include "tests/oracle/peaked.h"

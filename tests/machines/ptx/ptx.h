@@ -67,7 +67,8 @@ typedef enum ptx_next {
 } ptx_next;
 typedef ptx_next ptx_run_insn(ptx_warp *w, const ptx_insn *i, uint32_t mask);
 
-/* The operands of a form, in order; those before < are written. A letter stands for
+/* The operands of a form as a string, in order. Those left of `<` are written, those right of it are read. A letter
+ * stands for
  *   r, d, h   a 32-, 64- or 16-bit register, or what may stand in its place: an integer or float constant, the
  *             address of a symbol, a special register
  *   p         a predicate

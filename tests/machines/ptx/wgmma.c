@@ -104,9 +104,9 @@ static bool whole(ptx_warp *w, uint32_t mask) {
 
 /* --- operands in shared memory ------------------------------------------------------------------------------------ */
 
-/* The address of chunk c, of 8 numbers, in line r. In a K-major matrix a line is a row of A or a column of B, and has
- * two chunks. In an MN-major one (`turned`) a line is one of the 16 steps of the depth, and each pattern holds 8 chunks
- * of it. */
+/* Returns the address in shared memory of chunk c of line r; a chunk is 8 adjacent numbers. In a K-major matrix, a line
+ * is a row of A or a column of B, and has two chunks. In an MN-major matrix (`turned`), a line is one of the 16 steps
+ * of K, and each pattern of the swizzle holds 8 chunks of it. */
 static uint32_t address_of(uint64_t d, bool turned, uint32_t r, uint32_t c) {
     uint32_t start = (uint32_t)(d & 0x3fff) << 4, lead = (uint32_t)(d >> 16 & 0x3fff) << 4;
     uint32_t stride = (uint32_t)(d >> 32 & 0x3fff) << 4;
