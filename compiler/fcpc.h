@@ -190,8 +190,8 @@ fcp_code fcpc_plan_layers(const fcpc_program *program, const fcpc_batch *batch, 
 
 /* --- looking at plans --------------------------------------------------------------------------------------------- */
 
-/* The functions below make a string in *out_text. It ends with a NUL, and the caller frees it with free(). The same
- * arguments give the same bytes on every machine. A plan must come from fcpc_plan* or fcp_plan_load*. `err` may be
+/* The functions below return a string in *out_text, which ends with a NUL and which the caller frees with free(). The
+ * same arguments give the same bytes on every machine. A plan must come from fcpc_plan* or fcp_plan_load*. `err` may be
  * NULL. All of them may fail with FCP_E_NO_MEMORY, and those with options with FCP_E_ARGUMENT. */
 
 /* The five lines that compiling prints: the problem, its work, traffic, memory, and the plan with the time it took.

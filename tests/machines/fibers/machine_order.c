@@ -1,4 +1,4 @@
-/* machine_order.c: what happens before what on the machine of fibers: vector clocks that threads share.
+/* machine_order.c: the happens-before order on the machine of fibers, kept by vector clocks that threads share.
  *
  * Requires: the time of a clock only rises; a shared clock is not changed.
  * Gives:    for a thread, a clock and a time: has the thread seen that time?

@@ -1,4 +1,4 @@
-/* async.c: mbarriers, TMA loads, fences between proxies, setmaxnreg.
+/* async.c: executes the instructions of mbarriers, TMA loads, fences between proxies, and setmaxnreg.
  *
  * Requires: clocks with room for agents (async.h).
  * Method:   a TMA load is only noted when a thread issues it. It arrives as a whole; the seed decides whether at once

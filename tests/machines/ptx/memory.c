@@ -1,4 +1,5 @@
-/* memory.c: loads, stores, atomics and copies of all state spaces, and the checks of who may access them.
+/* memory.c: executes loads, stores, atomics and copies in all state spaces, and checks that accesses are in order and
+ * in bounds.
  *
  * Requires: the records of a CTA's warps exist.
  * Method:   each word of shared memory has a record of the warp and lane that wrote it last, and of the warps that have

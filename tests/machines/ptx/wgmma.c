@@ -1,4 +1,4 @@
-/* wgmma.c: WGMMA, the products of a warpgroup.
+/* wgmma.c: executes WGMMA, the matrix products of a warpgroup.
  *
  * Requires: operands of 16 bits, the 128-byte swizzle, patterns at multiples of 1024 (base offset 0).
  * Method:   a warp that comes to a product computes its 16 rows at once, into hidden sums. They become visible at the
