@@ -1,9 +1,9 @@
 /* shared_homes.c: plans a program of several masks (layers = [...]) so that each token has the same home under all.
  *
  * Requires: a program with several masks, and a batch.
- * Gives: a plan for each mask. Every token is at the same rank in all of them, and callers hold tokens in the same
- * order.
- *     So one layer follows another, and nothing is moved in between. At the end the digests of the homes are compared.
+ * Gives: a plan for each mask. In all of them every token is at the same rank, and callers hold tokens in the same
+ *     order. So one layer follows another, and nothing is moved in between. At the end the digests of the homes are
+ *     compared.
  * Cost: the pairs of each mask are counted, and then each mask is planned. With fcp and dcp each mask is evaluated once
  *       more.
  *

@@ -2,10 +2,10 @@
  *
  * Oracle: Bytes that do not parse end with an error that has a message and a picture. The fuzzer draws one picture in
  *         PICTURES, because a picture takes as long as a parse; a replay draws all of them.
- *         Bytes that parse print to text that parses to a tree that prints the same text; and `fmt` lays them out to a
- *         text that it lays out the same.
- *         A compile of them ends with a program, or with an error as above. A program's canonical text compiles to a
- *         program with the same canonical text and the same mask code. `explain` says of a pair what that code does.
+ *         If bytes parse, the tree is printed; parsing that text and printing again gives the same text. Running `fmt`
+ *         twice gives the same text as running it once. Compiling the bytes gives a program, or an error as above. A
+ *         program's canonical text compiles to a program with the same canonical text and the same mask code. `explain`
+ *         agrees with that code about a pair.
  * Input:  any bytes; the corpus holds small programs. The fuzzer stays below 128 bytes: a parse takes as long as its
  *         text, and each feature of the language fits. fuzz/corpus/parse-large holds longer ones, for replays.
  */

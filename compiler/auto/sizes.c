@@ -1,4 +1,4 @@
-/* sizes.c: block = auto with a strategy that the program names: finds the size of blocks.
+/* sizes.c: finds the size of blocks if the program says block = auto and names its strategy.
  *
  * Requires: a strategy that cuts blocks of one size, and a batch.
  * Gives: the size with which the plan is predicted to be fastest, of those that were tried.

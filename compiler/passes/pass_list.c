@@ -1,9 +1,8 @@
-/* pass_list.c: the list of passes; the function that runs them; the pass that proves the plan.
+/* pass_list.c: lists the passes and runs them. One of them proves that the plan is right.
  *
  * Requires: a checked program and a batch.
- * Gives: a verified plan. Each pass reads what earlier ones have left in the planning (planning.h) and adds its part.
- * It
- *     reports what is wrong with the batch. If a plan does not verify, that is our mistake: FCP_E_INTERNAL.
+ * Gives: a verified plan. Each pass reads what earlier ones have left in the planning (planning.h), adds its part,
+ *     and reports errors of the batch. A plan that does not verify is a mistake of the compiler: FCP_E_INTERNAL.
  */
 #include "compiler/passes/pass_list.h"
 

@@ -1,6 +1,6 @@
-/* peaked.h: small programs whose softmax is anything between flat and peaked, drawn from a seed, and their results on
- * the host. Scales are positive or negative, sinks lie between far below the logits and far above them, logits are near
- * 0 or as far from it as float32 reaches, and inputs are about 1 or up to 1e4. */
+/* peaked.h: draws small programs from a seed, with softmax anywhere between flat and peaked, and computes their results
+ * on the host. Scales are positive or negative, sinks lie between far below the logits and far above them, logits are
+ * near 0 or as far from it as float32 reaches, and inputs are about 1 or up to 1e4. */
 #ifndef PEAKED_H
 #define PEAKED_H
 #include <float.h>

@@ -263,9 +263,9 @@ static uint32_t given(const auto_report *r, uint32_t n, const char *param) {
 }
 
 /* auto rules out the strategy groups by the lengths of the sequences alone if its busiest rank must have too many
- * pairs. It then neither asks the mask about pieces nor computes what they send (bound AUTO_LOCAL stays 0). In the
- * first case eight ranks have five sequences: even with two ranks, the one of 90,000 tokens takes too long. In the
- * second case four ranks have four sequences of one length, and groups is planned. */
+ * pairs. It then neither asks the mask about pieces nor computes what they send (bound AUTO_LOCAL stays 0). First case:
+ * eight ranks and five sequences. The sequence of 90,000 tokens takes too long even on two ranks, so groups is ruled
+ * out. Second case: four ranks and four sequences of equal length. groups is planned. */
 Test(auto, groups_by_their_lengths) {
     static const struct {
         const char *ranks, *lengths;

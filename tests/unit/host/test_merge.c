@@ -1,6 +1,6 @@
 /* test_merge.c: tests that attention over two sets of keys, merged by their log-sum-exps, equals attention over all
- * keys, and that its gradients do, too. Each of the two plans takes a gradient of LSE; examples/merge_prefix.fcp says
- * which. */
+ * keys, and that its gradients do, too. For the backward pass, each of the two plans gets a gradient of its LSE;
+ * examples/merge_prefix.fcp has the formula. */
 #include <math.h>
 #include <stdio.h>
 

@@ -1,4 +1,5 @@
-/* test_masks.c: tests homes for several masks against all homes of small batches, and on whole programs with layers. */
+/* test_masks.c: tests homes that serve several masks. In small batches they are compared with all possible homes; whole
+ * programs with `layers` are planned, too. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <string.h>
