@@ -91,9 +91,13 @@ typedef struct cuda_device {
     cuda_memory environment; /* what masks and scores read (environment.c) */
     cuda_need need;
     char *sources[FCP_PASSES]; /* the modules' sources; NULL: that module is not loaded completely */
-    /* Addresses in the environment. sinks: those that kernels read; 0 if there are none. plan_sinks: the plan's.
-     * sink_sums: room for the gradients of each rank. maxima: for the largest logits of each rank. data: the plan's
-     * arrays, as kernels read them. plan_tables: a second copy of those arrays that are tables of reals. */
+    /* Addresses in the environment:
+     *   sinks         the sinks that kernels read; 0 if there are none
+     *   plan_sinks    the plan's sinks
+     *   sink_sums     room for the gradients of sinks of each rank
+     *   maxima        room for the largest logits of each rank
+     *   data          the plan's arrays, as kernels read them
+     *   plan_tables   a second copy of those arrays that are tables of reals */
     fk_u64 sequences, arrays, bands, sinks, plan_sinks, sink_sums, maxima, data, plan_tables;
     bool own_sinks, own_tables; /* `sinks`, or the tables in `data`, may be those of a run */
     cu_ptr marks;            /* the session's marks, at the address that this device uses */
