@@ -460,7 +460,7 @@ fcp_code fcp_cuda_finish(fcp_cuda_session *s, cuda_rank *rank, fcp_queue queue, 
 
 /* --- cuda_wire.c: partial results that are rounded on their way (plan/FORMAT.md: Wire) -------------------------- */
 
-/* Of a rank's LAUNCH: rounds the partials that it sends into their messages (FCP_SEND), or makes fp32 of those that it
+/* Rounds the partial results that a rank's LAUNCH sends into their messages (FCP_SEND), or makes fp32 of those that it
  * has received (FCP_RECV); each in the stream of its fabric. */
 fcp_code fcp_cuda_wire(fcp_cuda_session *s, uint32_t rank, fcp_pass pass, const fcp_instr *launch,
                        const fcp_wires *wires, fcp_direction dir, fcp_error *err);

@@ -8,7 +8,8 @@
  * the process exits, never earlier. A caller who has begun it ends it, after the last session.
  *
  * Only one thread at a time is inside MPI through these functions. MPI must be begun with MPI_THREAD_SERIALIZED or
- * more. Beats need MPI_THREAD_MULTIPLE, and so does a caller with MPI calls in other threads at the same time.
+ * more. Beats (short messages that say "I am alive", see below) need MPI_THREAD_MULTIPLE, and so does a caller with MPI
+ * calls in other threads at the same time.
  */
 #ifndef FCP_LIBRARIES_MPI_H
 #define FCP_LIBRARIES_MPI_H
