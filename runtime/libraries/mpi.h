@@ -62,8 +62,8 @@ void fcp_mpi_cancel(fcp_mpi_handle *request);
  * else the communicator is there already.
  */
 bool fcp_mpi_beats(fcp_mpi_handle *out_request, bool *out_new);
-/* It is done, and a session begins to beat. False: this MPI does not serve threads at any time, or there is no memory:
- * this process sends no beats. */
+/* Called when the communicator has been made: a session begins to beat. Returns false if this process sends no beats,
+ * because its MPI does not serve threads at any time or there is no memory. */
 bool fcp_mpi_beats_enter(uint32_t rank, uint32_t ranks);
 /* A session beats no more. If it is the last one, all others learn that no beat will come. */
 void fcp_mpi_beats_leave(void);
