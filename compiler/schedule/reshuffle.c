@@ -3,7 +3,7 @@
  *
  * Requires: a problem with its blocks; a placement. runtime/plan/layout.h states the layouts.
  * Gives: bundles. A bundle has all tokens that the caller holds at one rank and whose home is one rank, the same or
- * another; and the number of them in each block. Every token of every block is in one bundle.
+ *     another; and the number of them in each block. Every token of every block is in one bundle.
  * Cost: O(pieces + runs of the layout).
  */
 #include "compiler/schedule/reshuffle.h"
