@@ -8,7 +8,7 @@
  *      happens, and from there on the bands are merged anew. Consecutive rows with the same bands become one record. A
  *      single row can be described with any slopes, so it takes those of its neighbour if the two then become one
  *      record.
- * Cost: O(N log N + (events + crossings) * slices under way); at most WORK_MAX such steps.
+ * Cost: O(N log N + (events + crossings) * active slices); at most WORK_MAX such steps.
  * Units: positions count tokens.
  * Method: plane sweep (Shamos and Hoey 1976); rows at which an order ceases to hold are the certificates of kinetic
  *      data structures (Basch, Guibas, Hershberger 1997).

@@ -72,8 +72,8 @@ static uint32_t work_per_token(const problem *p, uint32_t b) {
     return w < UINT32_MAX ? (uint32_t)w : UINT32_MAX;
 }
 
-/* Lists the tokens that leave: of each rank's blocks those with least work for a token. Of the last one a part may
- * leave. */
+/* Lists the tokens that leave each rank: those of its blocks with least work for a token. The last such block may leave
+ * in part. */
 static fcp_code find_leaving(equal *e, fcp_side side, leaving *out, uint32_t *out_count) {
     const problem *p = e->p;
     uint64_t *over = ARENA_NEW(&e->x->scratch, uint64_t, p->ranks);

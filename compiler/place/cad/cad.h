@@ -59,8 +59,8 @@ static inline bool cad_whole(const cad_pairs *p, const cad_run *r) {
 /* --- what is given, and what is found ----------------------------------------------------------------------------- */
 
 /* Bytes that a token costs: `kv`: K and V to a reader. `whole`: Q to a rank that computes all of its row, and the
- * result back. `part`: Q to a rank that computes part of its row, and a partial result back. If the home computes
- * nothing of a row in parts, one of the ranks merges the partial results and sends the result, so that one costs
+ * result back. `part`: Q to a rank that computes part of its row, and a partial result back. If several ranks compute a
+ * row and its home is none of them, one of them merges the partial results and sends the result, so that rank costs
  * `whole`. */
 typedef struct cad_price {
     uint64_t kv, whole, part;

@@ -370,8 +370,9 @@ static size_t find_place(cutter *c, uint32_t s, uint32_t holds, uint64_t start, 
 }
 
 /* Chooses the place of the last piece, which is shorter than a block: pieces with the same home and the same place may
- * share a block. If one rank computes and reads all of the piece, the place is that rank; else it is the number of the
- * set of ranks. first: the first piece of its sequence; no two pieces of a sequence share a block. */
+ * share a block. If one rank computes and reads all of the piece, the place is that rank; else it is a number that
+ * stands for the set of ranks which compute or read it. first: the first piece of its sequence; no two pieces of a
+ * sequence share a block. */
 static fcp_code choose_place(cutter *c, size_t first) {
     problem_part *made = &c->parts[c->count - 1];
     size_t words = find_place(c, made->sequence, made->holds, made->start, made->start + made->length);

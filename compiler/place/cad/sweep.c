@@ -11,9 +11,9 @@
  * rows go to the bins with most room.
  *
  * How bins are filled. The rows of a sequence are taken from the last one down. In each turn a few bins are chosen
- * (one, if rows are taken whole), and as many rows as fill them: a strip. Rows are cut at shards, so the last shard
- * hardly ever fits exactly. Of that shard these bins take as many keys as fit, from the first on, and the next bins
- * take the others. Then the strip is divided among its bins along the keys:
+ * (one, if rows are taken whole), and as many rows as fill them: a strip. Rows are cut only between shards, so the last
+ * shard hardly ever fits exactly. These bins take as many of its keys as fit, from the first on, and the next bins take
+ * the others. Then the strip is divided among its bins along the keys:
  *
  *         keys ->
  *         |  bin 1   |  bin 2   |  bin 3  |

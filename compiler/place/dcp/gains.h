@@ -69,7 +69,7 @@ static inline int64_t dcp_gain_bound(const dcp_gains *s, uint32_t v) { return s-
 
 /* Fills the cache. s->in, g, load and held are given. */
 fcp_code dcp_open_gains(dcp_gains *s, arena *scratch);
-/* The best targets of a vertex. Of equal ones, that with least load. */
+/* The best targets of a vertex. If several are equally good, the one with least load is taken. */
 dcp_targets dcp_best_targets(dcp_gains *s, uint32_t v, bool anywhere);
 /* The gain of moving a vertex to rank r. */
 int64_t dcp_gain_of(dcp_gains *s, uint32_t v, uint32_t r);

@@ -18,9 +18,9 @@
  *      the one with fewest bytes for each pair is taken.
  *   3. What is left of these components, and all others, the largest first: each goes whole to the rank where it leaves
  *      most room, so that all ranks keep some room for refinement.
- *   4. If something then fits nowhere, both caps are tight: ranks that strips have filled with pairs have room for
- *      tokens that nothing fits into. So all starts again with smaller strips, as long as there are ranks for all of
- *      them. If that does not help either, components go where they fit most tightly, and some in parts.
+ *   4. If something then fits nowhere, both caps are tight: the ranks that strips have filled with pairs still have
+ *      room for tokens, which nothing can use. So all starts again with smaller strips, as long as there are ranks for
+ *      all of them. If that does not help either, components go where they fit most tightly, and some in parts.
  *
  * Wide rows. A few rows may see very many more keys than others do, such as the last rows of causal_blockwise. Their
  * tiles run where the keys are, and count as work of the blocks that hold those.

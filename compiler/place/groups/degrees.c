@@ -87,8 +87,8 @@ static uint64_t floor_of(const groups_model *m, const groups_group *g, uint32_t 
     return at_most(time);
 }
 
-/* Of each group, the degrees at which it takes less time than at all smaller ones, with these times. Those of group i
- * are steps[start[i]] to steps[start[i + 1] - 1]. */
+/* The degrees at which a group takes less time than at all smaller ones, with these times. Those of group i are
+ * steps[start[i]] to steps[start[i + 1] - 1]. */
 typedef struct step {
     uint64_t time;
     uint32_t degree;
