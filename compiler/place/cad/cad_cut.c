@@ -10,7 +10,7 @@
  * or ends. So every tile lies in one share. Several pieces that are shorter than a block are put into one block if they
  * have the same home, if the same rank computes all rows of each, and if the same ranks read their keys. Then nothing
  * travels that is not needed. With ring or zigzag as base, short sequences are cut into a few tokens for each rank;
- * pieces of these with the same number go to the same ranks, so they share blocks.
+ * the i-th pieces of all these sequences go to the same rank, so they share blocks.
  */
 #include <string.h>
 

@@ -5,8 +5,8 @@
  * Cost: O(runs log runs), and O(log cuts) sums for the run that is cut.
  * Units: pairs, bytes.
  *
- * The rows with most pairs leave, because then fewest rows travel. The run at which enough has left is cut, in the
- * cheaper of two ways:
+ * The rows with most pairs leave, because then fewest rows travel. The run at which enough has left is cut in one of
+ * these ways, the cheaper of `low` and `own`, or of `low` and `near`:
  *
  *   low    The first rows stay, with all their keys. Their keys must come from where the sequence begins, but no row is
  *          computed at two places.

@@ -24,8 +24,8 @@
  * So each bin is filled at once. Room that is left over would be filled with a small share later, and small shares cost
  * most for each pair. When few rows of a sequence are left, they go to the bin that they fill best.
  *
- * The caller can change some choices (cad_decisions): the order of sequences, the first bin of a strip, one part more
- * or less, and whether bins of similar room are put together. random_restarts.c looks for better ones.
+ * The caller can change some choices (cad_decisions): the order of sequences, the first bin of a strip, one bin more or
+ * fewer in a strip, and whether a strip is given bins of similar room. random_restarts.c looks for better ones.
  */
 #include "compiler/place/cad/cad.h"
 

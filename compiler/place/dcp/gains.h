@@ -5,8 +5,8 @@
 
 /* How many pins each net has in each bin. A bin is a rank, or in a second such table a node. Net e has a list of the
  * bins in which it has pins: entries first[e] to first[e] + used[e] - 1 of `bin` and `count`. `sum` is the sum of the
- * numbers of the pins there: if there is one pin, it says which. Nets with many pins also have an index: the entry of
- * each bin. */
+ * numbers of the net's pins in that bin, so if there is one pin, `sum` is its number. Nets with many pins also have an
+ * index: the entry of each bin. */
 typedef struct dcp_pin_counts {
     uint32_t bins;
     uint32_t *first, *used, *bin, *count, *sum;

@@ -187,8 +187,8 @@ static uint32_t next_row(const building *b, uint64_t work, uint64_t tokens) {
     return b->extra[best] > least || rest_fits ? FCP_NONE : best;
 }
 
-/* Adds rows to the strip until it has `work` and `tokens`. It begins with the last row of the component. Then always
- * the row comes that adds least to the cut; of several such rows the heaviest, and of equally heavy ones the last. A
+/* Adds rows to the strip until it has `work` and `tokens`. It begins with the last row of the component. Each further
+ * row is the one that adds least to the cut; of several such rows the heaviest, and of equally heavy ones the last. A
  * row that makes the cut larger is not added if all that is left of the component fits on one rank, or if some row that
  * does not fit would make it larger by less. */
 static void grow_strip(building *b, uint64_t work, uint64_t tokens) {
