@@ -1,4 +1,5 @@
-/* score_plan.c: the score of a plan: its code, its derivative, the code that finds its faults; and the plan's sinks.
+/* score_plan.c: makes the score of a plan: its code, its derivative, the code that finds its faults; and the plan's
+ * sinks.
  *
  * Requires: a checked score; the plan's mask is lowered, and its model and passes are known.
  * Gives: these members of the program:

@@ -1,4 +1,4 @@
-/* cad_bound.c: a lower bound of the bytes that any division of the work moves, where homes and the tolerance are given.
+/* cad_bound.c: computes a lower bound of the bytes that any division of the work moves, for given homes and tolerance.
  *
  * Requires: homes, prices, the work of every rank's own rows against its own keys.
  * Gives: a number of bytes that no division goes below which keeps every rank within its cap.

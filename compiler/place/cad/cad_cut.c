@@ -1,4 +1,5 @@
-/* cad_cut.c: cad on a problem: finds homes, divides the work, and cuts blocks that end wherever one of the two changes.
+/* cad_cut.c: runs cad on a problem: finds homes, divides the work, and cuts blocks that end wherever one of the two
+ * changes.
  *
  * Requires: checked lengths, without blocks.
  * Gives: x->division; blocks of at most x->block tokens; then, with tiles, a home for each block and a rank for each

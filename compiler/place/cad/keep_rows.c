@@ -1,4 +1,4 @@
-/* keep_rows.c: which rows stay on a bin (a rank, or a node) that has too much work.
+/* keep_rows.c: chooses the rows that stay on a bin (a rank, or a node) that has too much work.
  *
  * Requires: runs with at least one pair, and for each the keys of its sequence that the bin holds.
  * Gives: the runs divided into those that stay, with at most `cap` work, and those that leave.

@@ -1,4 +1,4 @@
-/* pair_counts.c: how many pairs the mask allows of some rows against some keys.
+/* pair_counts.c: counts the pairs of some rows and some keys that the mask allows.
  *
  * Requires: a causal mask, or a table of sums for each sequence.
  * Gives: the pairs of a run, and where to cut a run so that a part of it has a given number of pairs.

@@ -1,4 +1,4 @@
-/* feasibility.c: which rank may take which block, so that everything else can still be placed under both limits.
+/* feasibility.c: tells which rank may take which block, so that everything else can still be placed under both limits.
  *
  * Requires: items that are placed roughly from the densest (work per token) to the lightest.
  * Gives: answers to "may this rank take this?" and "which rank needs this most?", in O(kinds) each.

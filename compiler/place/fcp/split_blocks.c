@@ -1,4 +1,4 @@
-/* split_blocks.c: blocks that are too heavy for one rank: several ranks compute them, each against some of the keys.
+/* split_blocks.c: divides blocks that are too heavy for one rank among several, each of which computes with some keys.
  *
  * Requires: a problem with its tiles, with as many queries as keys; what place_fcp requires.
  * Gives: homes as place_fcp chooses them, and a rank for each tile. A Q block with more work than a rank may have is

@@ -1,4 +1,4 @@
-/* degrees.c: how many ranks each group gets (its degree).
+/* degrees.c: chooses how many ranks each group gets (its degree).
  *
  * Requires: groups with the least ranks that each needs, in all no more than there are; the cost of cells and bytes.
  * Gives: a degree for each group. They minimize the makespan: the largest time of a group.
