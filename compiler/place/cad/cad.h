@@ -181,8 +181,8 @@ fcp_code cad_try(const cad_input *in, arena *a, arena *now, const cad_runs *runs
 /* --- cad_bound.c
  * ------------------------------------------------------------------------------------------------------ */
 
-/* A lower bound of the bytes that a division moves, with these homes and no rank more than the tolerance over the
- * mean. */
+/* A lower bound of the bytes that a division moves, with these homes and on no rank more work than (1 + tolerance)
+ * times the mean. */
 fcp_code cad_bound(const cad_input *in, arena *scratch, uint64_t *out_bytes);
 
 /* The strategy's functions: place.h. */

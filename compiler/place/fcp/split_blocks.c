@@ -25,7 +25,7 @@
 #include "compiler/place/fcp/place_fcp.h"
 #include "compiler/problem/problem.h"
 
-/* The most work that a rank should have: the tolerance over the mean. */
+/* The most work that a rank should have: (1 + tolerance) times the mean. */
 static uint64_t limit_of(const planning *x) {
     unsigned __int128 mean = x->problem->pairs / program_places(x->program);
     return (uint64_t)(mean + mean * x->program->tolerance / 1000000);
