@@ -9,8 +9,8 @@
  * Caller:   the thread that runs a pass asks the caller now and then whether to stop (runtime/base/interrupt.h):
  *           between the products that it computes itself, and in all its waits.
  * Cost:     while a pass runs, two threads for each rank, and helpers if there are more processors than ranks. All the
- *           time, an arena for each rank (as much as fcp_rank_memory counts) and scratch memory for each worker.
- *           Sessions of one lender share its arenas.
+ *           time, an arena for each rank (as much as fcp_rank_memory counts) and scratch memory for each worker. A
+ *           session that was added to another one (fcp_session_add) computes in the arenas of that one, its lender.
  */
 #define _GNU_SOURCE /* pthread_timedjoin_np */
 #include "runtime/host/executor.h"

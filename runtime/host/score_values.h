@@ -18,7 +18,7 @@ typedef struct fcp_host_score {
     float *slopes;      /* of a tile; NULL if the slope is one */
 } fcp_host_score;
 
-/* Is code the constant one, or empty? */
+/* Returns whether code is the constant one, or empty. */
 bool fcp_host_score_is_one(mc_code code);
 /* `tile`: how many numbers the largest tile has. False: out of memory; the object is to be closed all the same. */
 bool fcp_host_score_open(fcp_host_score *score, const fcp_plan *plan, size_t tile);

@@ -75,7 +75,7 @@ static fcp_code broken(fcp_error *err) { return fcp_fail(err, FCP_E_RUN, "MPI ha
 
 /* --- other ranks that fail ---------------------------------------------------------------------------------------- */
 
-/* Has another rank said that its session has failed? */
+/* Returns whether another rank has said that its session has failed. */
 static fcp_code listen(mpi_net *n, fcp_error *err) {
     bool came = false;
     if (n->listening && !fcp_mpi_test(&n->listens, &came)) return broken(err);

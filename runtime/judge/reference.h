@@ -89,9 +89,9 @@ fcp_code fcp_check_units(const fcp_plan *plan, const fcp_check_options *options,
 /* What is wrong with a tensor, or that it is right, in a sentence without a full stop. */
 void fcp_check_text(const fcp_shape *shape, fcp_tensor t, const fcp_check *c, char *out, size_t size);
 
-/* Computes the definition in float64 alone, so that tests can compare it with another program: o [tokens, heads,
- * value_dim], lse [tokens, heads], and if d_o is given dq, dk, dv. With values_in_keys dk has both gradients, and dv
- * nothing. `in` holds q, k, v (and d_o, and d_lse) in the plan's dtype. Outputs may be NULL. */
+/* Computes attention by its definition in float64 alone, so that tests can compare it with another program: o [tokens,
+ * heads, value_dim], lse [tokens, heads], and if d_o is given dq, dk, dv. With values_in_keys dk has both gradients,
+ * and dv nothing. `in` holds q, k, v (and d_o, and d_lse) in the plan's dtype. Outputs may be NULL. */
 typedef struct fcp_reference {
     double *o, *lse, *dq, *dk, *dv;
 } fcp_reference;

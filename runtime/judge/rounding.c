@@ -270,9 +270,9 @@ static void add_part(struct softmax_off *r, double p, double x, double off) {
     r->reach = fmax(r->reach, x + all);
 }
 
-/* Bounds the errors of a row's P. `sink` is the logarithm of the sink's part of the sum, and `sink_off` the error of
- * its exponent. `weight` holds the arguments of the softmax. An error that all keys share changes nothing between keys,
- * but counts beside the sink. */
+/* Bounds the errors of a row's P. `weight` holds the arguments of the softmax. The sink is one more term of the row's
+ * sum: `sink` is the logarithm of its part of the sum, and `sink_off` the error of its exponent. An error that the
+ * arguments of all keys share cancels between keys, but not between a key and the sink. */
 static struct softmax_off bound_softmax(struct task *t, uint32_t i, double sink, double sink_off) {
     const struct strip *s = &t->strip;
     const double *p = t->exact.p + i * s->n, *x = t->weight + i * s->n;

@@ -36,7 +36,7 @@ void fcp_pairs_facts_close(pairs_facts *f);
  * array that one sequence sees, `part` says where the part begins. */
 void fcp_pairs_extremes(const pairs_facts *f, uint32_t array, const mc_array *part, uint64_t from, uint64_t to,
                         int64_t *lo, int64_t *hi);
-/* Is (row, key) in a band for all rows of [r0, r1] and keys of [c0, c1], or for none? */
+/* Whether (row, key) is in a band for all rows of [r0, r1] and keys of [c0, c1], or for none. */
 typedef enum pairs_answer { FCP_PAIRS_NONE, FCP_PAIRS_ALL, FCP_PAIRS_MIXED } pairs_answer;
 pairs_answer fcp_pairs_in_bands(const pairs_facts *f, uint32_t bands, int64_t r0, int64_t r1, int64_t c0, int64_t c1);
 /* The only band that these rows have among these keys; NULL if there are several, or none, or the rows do not have
@@ -69,7 +69,8 @@ typedef struct pairs_mask {
     int64_t *scratch;    /* for codegen/mask */
 } pairs_mask;
 
-/* Is the mask true for all pairs of the box, or for none? MIXED: neither, or it could not be told. Fills m->values. */
+/* Whether the mask is true for all pairs of the box, or for none. MIXED: neither, or it could not be told. Fills
+ * m->values. */
 pairs_answer fcp_pairs_evaluate(const pairs_mask *m, const pairs_box *b);
 /* Makes the mask's code for one head: folds constants, elements of tables too, and replaces by `false` what the
  * answer does not need. So heads with the same mask often get equal code. `out` has room for code.count nodes. */

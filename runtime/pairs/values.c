@@ -1,4 +1,4 @@
-/* values.c: evaluates a mask's code over a box of queries and keys: is it true for all pairs, for none, or mixed?
+/* values.c: evaluates a mask's code over a box of queries and keys: it is true for all pairs, for none, or mixed.
  *
  * Requires: code that has passed mc_check; the box is within the positions of the sequence.
  * Gives:    ALL and NONE are proofs, for the meaning of the code that codegen/mask/code.h defines, which is what

@@ -85,6 +85,6 @@ typedef enum fcp_direction { FCP_DIRECTION_LIST(FCP_ID) FCP_DIRECTION_COUNT } fc
 typedef enum fcp_array_kind { FCP_ARRAY_LIST(FCP_ID) FCP_ARRAY_KINDS } fcp_array_kind;
 typedef enum fcp_round_kind { FCP_ROUND_LIST(FCP_ID) FCP_ROUND_KIND_COUNT } fcp_round_kind;
 typedef enum fcp_op { FCP_OP_LIST(FCP_ID) FCP_OP_COUNT } fcp_op;
-/* Is a class one of partial results: STATE, DKV or DQ? */
+/* Returns whether a class is one of partial results: STATE, DKV or DQ. */
 static inline bool fcp_is_partial(fcp_class cls) { return cls == FCP_STATE || cls == FCP_DKV || cls == FCP_DQ; }
 #endif

@@ -79,7 +79,7 @@ static inline uint32_t fcp_second_stage(const fcp_plan *p) {
 static inline uint32_t fcp_finish_slot(const fcp_plan *p, uint32_t rank, const fcp_instr *x) {
     return p->blocks[x->a].home == rank ? p->blocks[x->a].home_slot : x->c;
 }
-/* Does a transfer round what it moves, so that other bytes travel than lie in its slot (see WIRE)? */
+/* Returns whether a transfer rounds what it moves, so that other bytes travel than lie in its slot (see WIRE). */
 static inline bool fcp_is_rounded(const fcp_plan *p, const fcp_transfer *t) {
     return p->problem->wire == FCP_BF16 && fcp_is_partial((fcp_class)t->cls);
 }

@@ -125,7 +125,7 @@ void fcp_rule_tokens(const fcp_rule *r, fcp_side side, uint64_t *parts, uint64_t
     }
 }
 
-/* Do the deals divide the batch, and do their ranks divide into groups? */
+/* Returns whether the deals divide the batch, and their ranks divide into groups. */
 static bool deals_are_sound(const fcp_plan *plan) {
     const fcp_problem *p = plan->problem;
     uint64_t next = 0;
@@ -148,8 +148,8 @@ bool fcp_layout_is_sound(const fcp_plan *plan) {
            plan->streams_count == (uint64_t)FCP_PASSES * p->ranks * FCP_QUEUES;
 }
 
-/* Is this block the one that the planned layout counts for its tokens? A token may have several blocks, of different
- * heads; the one of the first range of heads counts. */
+/* Returns whether this block is the one that the planned layout counts for its tokens. A token may have several blocks,
+ * of different heads; the one of the first range of heads counts. */
 static bool shows(const fcp_plan *plan, const fcp_block *b, fcp_side side) {
     return b->holds >> side & 1 && fcp_first_range(plan, b);
 }

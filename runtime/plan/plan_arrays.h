@@ -30,7 +30,7 @@ static inline fcp_side fcp_array_side(const fcp_array *array) {
 static inline uint64_t fcp_array_bytes(const fcp_array *array) {
     return array->count * (array->columns ? array->columns : 1) * (array->width == MC_F64 ? 8 : array->width);
 }
-/* Is it a table of reals, which a run may bring anew and learn? */
+/* Returns whether it is a table of reals, which a run may bring anew and learn. */
 static inline bool fcp_array_learnable(const fcp_array *array) {
     return array->kind == FCP_TABLE && array->width == MC_F64;
 }

@@ -26,7 +26,7 @@ static inline held_slot *fcp_verify_held(const run *r, fcp_class cls, uint32_t s
     if (slot >= r->room[cls]) return NULL;
     return &r->b->held[cls == FCP_Q && slot < r->homes ? FCP_KV : cls][slot];
 }
-/* Does the slot have all of its block, and does the compute queue know? */
+/* Returns whether the slot has all of its block, and the compute queue knows. */
 static inline bool fcp_verify_ready(const run *r, const held_slot *s) {
     return s->left == 0 && fcp_verify_moves_known(r, s->wrote);
 }

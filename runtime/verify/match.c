@@ -369,7 +369,7 @@ static fcp_code mismatch(const match *m, uint32_t rank, const delivery *sent, co
                            fabric, in, t->peer);
 }
 
-/* Do the two ends of a transfer agree on what moves? Of a bundle they name the side, too. */
+/* Returns whether the two ends of a transfer agree on what moves. For a bundle they name the side, too. */
 static inline bool is_same(const fcp_transfer *a, const fcp_transfer *b) {
     uint32_t of = (a->side ^ b->side) & -(uint32_t)(a->cls >= FCP_IN);
     return !((a->block ^ b->block) | (a->first ^ b->first) | (a->tokens ^ b->tokens) | (a->cls ^ b->cls) | of);

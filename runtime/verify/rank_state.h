@@ -92,7 +92,7 @@ static inline q_state *fcp_verify_q(run *r, uint32_t block) {
     return g;
 }
 
-/* Does the compute queue know that these accesses over both fabrics are over? */
+/* Returns whether the compute queue knows that these accesses over both fabrics are over. */
 static inline bool fcp_verify_moves_known(const run *r, const uint32_t at[ACTORS]) {
     return (at[OVER_NET] <= r->known[OVER_NET]) & (at[OVER_LOCAL] <= r->known[OVER_LOCAL]);
 }

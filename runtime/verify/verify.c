@@ -1,4 +1,4 @@
-/* verify.c: the verifier: does a plan compute each tile once, on data that is there?
+/* verify.c: the verifier: proves that a plan computes each tile once, on data that is there.
  *
  * It reads only the plan's tables and instruction streams, and shares no code with what builds plans.
  *
