@@ -30,7 +30,7 @@ static double least_of(fcp_dtype dtype) { return dtype == FCP_FP16 ? fcp_ulp(FCP
 /* Whether there are kernels for the dtype. */
 static bool for_gpus(const struct strip *s) { return s->dtype != FCP_FP32; }
 
-/* Of n errors, each at most x and as likely up as down, the sum is at most this times the root of the sum of x^2. */
+/* The sum of n errors, each at most x and as likely up as down, is at most this times the root of the sum of x^2. */
 static double spread(double n) { return n < 16 ? sqrt(n) : 4; }
 
 /* The units by which a sum of n terms is off because it is added up in fp32. */

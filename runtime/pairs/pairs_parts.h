@@ -51,7 +51,7 @@ typedef struct pairs_box {
     int64_t q0, q1, k0, k1; /* [q0, q1) and [k0, k1) */
 } pairs_box;
 
-/* What is known of a node's value in a box. Of a bool, lo and hi are 0 or 1. */
+/* What is known of a node's value in a box. For a bool, lo and hi are 0 or 1. */
 typedef struct pairs_value {
     int64_t lo, hi;  /* the least and the greatest that it can be */
     int64_t c, q, k; /* of a linear one: it is c + q * (query) + k * (key) */
@@ -91,9 +91,10 @@ typedef struct pairs_memo {
 
 bool fcp_pairs_memo_open(pairs_memo *m, uint32_t nodes);
 void fcp_pairs_memo_close(pairs_memo *m);
-/* Makes the key of the last box that m was asked about: what is undecided there, relative to the box's corner. Boxes
- * of equal sides with equal keys have the same pairs. `label` becomes a part of the key. False: the box has no key,
- * for example because the mask reads an array, whose elements differ from place to place. */
+/* Makes the key of the last box that m was asked about. The key describes the part of the mask that differs inside the
+ * box, relative to the box's corner (box_memo.c). So boxes of equal sides with equal keys have the same pairs. `label`
+ * becomes a part of the key. False: the box has no key, for example because the mask reads an array, whose elements
+ * differ from place to place. */
 bool fcp_pairs_key(pairs_memo *memo, const pairs_mask *m, const pairs_box *b, int64_t label);
 /* The number that was kept under the key that was made last. False: there is none. */
 bool fcp_pairs_find(const pairs_memo *m, uint64_t *out);

@@ -7,7 +7,7 @@
  *           is exact, because its extremes are at corners of the box, and so is the range of the difference of two such
  *           numbers. Numbers that may wrap around have the range of all 64-bit numbers. A node that equals one of its
  *           operands all over the box, as min(x, y) does where x <= y, is known to be the same.
- * Cost:     O(nodes) a box, and for each element of an array a logarithm.
+ * Cost:     O(nodes) a box, and time logarithmic in an array's length for each node that reads the array.
  */
 #include "runtime/pairs/pairs_parts.h"
 #include "runtime/plan/plan.h"

@@ -33,8 +33,8 @@ typedef struct fcp_stream {
  * tokens or ends the block. The units of a block arrive in a slot in order.
  *
  * IN and OUT move one unit of a bundle: tokens [first, first + tokens) of it. `block` is FCP_NONE, and `side` says
- * which of the two bundles of a split plan it is; otherwise it is 0. At the caller's end (fcp_at_caller) an IN is
- * sent and an OUT is received. Of a COPY only the caller's end is in the table. */
+ * which of the two bundles of a split plan it is; otherwise it is 0. At the caller's end (fcp_at_caller) an IN is sent
+ * and an OUT is received. For a COPY the table has only the caller's end. */
 typedef struct fcp_transfer {
     uint32_t peer : 24, cls : 4, fabric : 2, dir : 2;
     uint32_t block, first, tokens;
@@ -66,7 +66,7 @@ static inline fcp_where fcp_where_of(const fcp_plan *p, fcp_pass pass, uint32_t 
 static inline uint32_t fcp_waits_over(const fcp_instr *x, fcp_queue queue, fcp_fabric fabric) {
     return queue == FCP_COMPUTE && fabric == FCP_LOCAL ? x->b : x->a;
 }
-/* The same of whole instructions. */
+/* How many whole instructions a WAIT asks for: the larger of its two numbers. */
 static inline uint32_t fcp_waits_whole(const fcp_instr *x) { return x->a > x->b ? x->a : x->b; }
 
 /* Where work moves in two halves: the stage with which the second begins, which is the same in both passes. Else 0. */
