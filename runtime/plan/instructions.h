@@ -5,10 +5,11 @@
 #define FCP_PLAN_INSTRUCTIONS_H
 #include "runtime/plan/plan.h"
 
-/* A round of a pass. Every rank launches its share of the rounds in the order of their numbers. Among the rounds of
- * a stage the DEPENDENT ones come before the INDEPENDENT ones. IN has stage 0. An OUT unit has the last stage if all
- * its blocks are done before that stage, so that it moves during the stage; otherwise it has the number after the
- * last stage. */
+/* A round of a pass. Every rank launches its share of the rounds in the order of their numbers. `kind` says what a
+ * round moves: IN and OUT what their names say, INDEPENDENT rounds KV and Q from home slots, DEPENDENT rounds what is
+ * received or computed first, or leaves home later (FORMAT.md). In each stage the DEPENDENT rounds come before the
+ * INDEPENDENT ones. IN has stage 0. An OUT unit has the last stage if all its blocks are done before that stage, so
+ * that it moves during the stage; otherwise it has the number after the last stage. */
 typedef struct fcp_round {
     uint16_t kind, flags;
     uint32_t stage;
