@@ -1,6 +1,6 @@
 /* rounding.c: bounds what rounding may do to the numbers of a strip, by the rule of RULE.md.
  *
- * Requires: a strip between the steps of its exact computation.
+ * Requires: calls between the steps of a strip's exact computation (strip.h says which function after which step).
  * Gives:    squares of errors, number by number, and bounds that rows and keys share (strip.h).
  * Cost:     half as many multiplications as the exact computation in the forward pass, five sixths in the backward
  *           pass. A score is evaluated twice more in float64, and where logits are large four times.

@@ -1,5 +1,5 @@
-/* pairs_parts.h: what the files of this room share: a mask that is evaluated over boxes, the memo of counted boxes, and
- * a pair of pieces whose cells are checked. Private to runtime/pairs; pairs.c says what is proven.
+/* pairs_parts.h: what the files of runtime/pairs share: a mask that is evaluated over boxes, the memo of counted boxes,
+ * and a pair of pieces whose cells are checked. Private to runtime/pairs; pairs.c says what is proven.
  */
 #ifndef FCP_PAIRS_PAIRS_PARTS_H
 #define FCP_PAIRS_PAIRS_PARTS_H
@@ -18,7 +18,7 @@ typedef struct pairs_tree {
     void *room; /* of all levels */
 } pairs_tree;
 
-/* Of one union of slices, by its rows records. */
+/* The extremes of one union of slices: level 0 of each tree has an entry for each of its records. */
 typedef struct pairs_bands {
     pairs_tree reach; /* the least first key that a record sees, and the key after the greatest */
     pairs_tree whole; /* where each row has one band: the least end, and the greatest beginning */

@@ -6,10 +6,11 @@
 #include "runtime/plan/plan.h"
 
 /* A round of a pass. Every rank launches its share of the rounds in the order of their numbers. `kind` says what a
- * round moves: IN and OUT what their names say, INDEPENDENT rounds KV and Q from home slots, DEPENDENT rounds what is
- * received or computed first, or leaves home later (FORMAT.md). In each stage the DEPENDENT rounds come before the
- * INDEPENDENT ones. IN has stage 0. An OUT unit has the last stage if all its blocks are done before that stage, so
- * that it moves during the stage; otherwise it has the number after the last stage. */
+ * round moves. IN rounds move inputs, and OUT rounds outputs. INDEPENDENT rounds move KV and Q from home slots.
+ * DEPENDENT rounds move what its sender must first receive or compute, and also KV and Q that leave home later
+ * (FORMAT.md). In each stage the DEPENDENT rounds come before the INDEPENDENT ones. IN has stage 0. An OUT unit has the
+ * last stage if all its blocks are done before that stage, so that it moves during the stage; otherwise it has the
+ * number after the last stage. */
 typedef struct fcp_round {
     uint16_t kind, flags;
     uint32_t stage;
