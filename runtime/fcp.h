@@ -90,7 +90,7 @@ typedef enum fcp_pass { FCP_FORWARD, FCP_BACKWARD, FCP_PASSES } fcp_pass;
 /* Which tokens of the batch each rank's caller holds:
  *   planned      those that the planner placed on the rank, so that nothing has to be moved to it and back
  *   contiguous   the packed batch, cut into one run of equal length for each rank
- *   zigzag       every sequence is cut into 2 * ranks chunks; rank r has chunk r from the front and chunk r from the back
+ *   zigzag       every sequence, cut into 2 * ranks chunks: rank r has chunk r from the front and chunk r from the back
  * The last two may be made within groups of neighbouring ranks, each of which holds whole sequences. */
 typedef enum fcp_layout { FCP_LAYOUT_PLANNED, FCP_LAYOUT_CONTIGUOUS, FCP_LAYOUT_ZIGZAG, FCP_LAYOUTS } fcp_layout;
 size_t fcp_dtype_size(fcp_dtype t);      /* bytes of a number: 4, 2, 2 */

@@ -69,8 +69,8 @@ typedef struct fcp_check_options {
  *   naive       W multiplications in float32
  *   bounds      W / 2 multiplications in float64; in the backward pass 5/6 W
  *   a score     two evaluations in float64, three where GPUs compute it otherwise; two more where logits are large
- *   memory      for each thread 8 n (4 head_dim + 4 value_dim + 192) bytes, where n is the longest sequence's keys; with
- *               a score 8 n 48 more */
+ *   memory      for each thread 8 n (4 head_dim + 4 value_dim + 192) bytes, where n is the longest sequence's keys;
+ *               with a score 8 n 48 more */
 fcp_code fcp_check_run(const fcp_plan *plan, const fcp_check_options *options, const fcp_packed *packed,
                        fcp_check_report *report, fcp_error *err);
 

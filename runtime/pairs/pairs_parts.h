@@ -6,7 +6,7 @@
 #include "codegen/mask/code.h"
 #include "runtime/fcp.h"
 
-/* --- array_extremes.c: what is known of arrays and slices, for all sequences ----------------------------------------------- */
+/* --- array_extremes.c: what is known of arrays and slices, for all sequences -------------------------------------- */
 
 /* A tree of the least of some numbers and the greatest of others, which have the same indices: for groups of `unit`
  * indices, for groups of FCP_PAIRS_FAN such groups, and so on. */
@@ -76,7 +76,7 @@ pairs_answer fcp_pairs_evaluate(const pairs_mask *m, const pairs_box *b);
  * answer does not need. So heads with the same mask often get equal code. `out` has room for code.count nodes. */
 void fcp_pairs_fold(const fcp_plan *plan, int64_t head, mc_node *out);
 
-/* --- box_memo.c: answers that are remembered -------------------------------------------------------------------------- */
+/* --- box_memo.c: answers that are remembered ---------------------------------------------------------------------- */
 
 typedef struct pairs_memo {
     int64_t *words; /* of all keys */
@@ -101,7 +101,7 @@ bool fcp_pairs_find(const pairs_memo *m, uint64_t *out);
 /* Keeps a number under that key. If there is no memory it is not kept, which costs time and nothing else. */
 void fcp_pairs_keep(pairs_memo *m, uint64_t number);
 
-/* --- check_cells.c ------------------------------------------------------------------------------------------------------ */
+/* --- check_cells.c ------------------------------------------------------------------------------------------------ */
 
 typedef struct pairs_prover {
     const fcp_plan *plan;

@@ -109,7 +109,7 @@ static inline void fcp_verify_use(run *r, fcp_class cls, uint32_t slot) {
     if (slot >= r->used[cls]) r->used[cls] = slot + 1;
 }
 
-/* --- check_compute.c ------------------------------------------------------------------------------------------------------- */
+/* --- check_compute.c ---------------------------------------------------------------------------------------------- */
 
 fcp_code fcp_verify_attend(run *r, const fcp_instr *x);
 fcp_code fcp_verify_finish(run *r, const fcp_instr *x);
