@@ -32,7 +32,7 @@ typedef struct fixed_result {
 } fixed_result;
 
 /* Predicts a batch with each setting. `head` is the program up to its strategy: "model { ... } cluster { ... } plan {
- * mask = causal; ". Errors are said on stderr; false: one that is not the setting's.
+ * mask = causal; ". Errors are printed on stderr. Returns false after an error that is not the setting's.
  * Cost: a planning without proof and a prediction for each setting that its bounds do not rule out. */
 bool fixed_try(const char *head, const uint64_t *lengths, size_t count, fixed_result *out);
 #endif
