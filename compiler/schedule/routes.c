@@ -11,8 +11,8 @@
  * that the smaller ones can even out the load. For each node that a want must reach, three questions are answered:
  *
  * 1. Who receives for the node? The reader with least bytes on its wire, where the busier direction counts. If even
- *    that wire would have more than its share (see 3), the least busy rank of the node, which need not be a reader: it
- *    passes the block on inside. On rails it is the rank with the sender's index in its node.
+ *    that wire would have more than its share (see 3), the least busy rank of the node receives instead, even if it is
+ *    no reader, and passes the block on inside the node. On rails it is the rank with the sender's index in its node.
  * 2. Who sends? The source, or a rank of another node that has got the block: whoever has the least
  *    load + depth x bytes / 2, where depth is how many hops the block took to come there. Depth has this price because
  *    every hop waits for the one before it. A holder DEPTH_MARGIN hops deeper than a binary tree over the nodes sends

@@ -30,9 +30,10 @@ enum {
     /* Where keys go along trees, the busiest line over net needs at least so many stages. Fewer: a block waits longer
      * before it is passed on. More: stages become smaller than what travels in them. */
     TREE_STAGES = 16,
-    /* fewer_rounds.c. A stage with more busiest lines than BUSIEST_LINES keeps its rounds, because one of them will
-     * have no result that can move. A result may leave up to LATER_STAGES stages later than the result that it is
-     * merged into allows; then that one moves first, and at most MOVES_IN_A_ROW results move for each other's sake. */
+    /* fewer_rounds.c. A stage with more busiest lines than BUSIEST_LINES keeps its rounds, because one of these lines
+     * will have no result that can move. A partial result must come before the result into which it is merged leaves.
+     * It may come up to LATER_STAGES stages too late for that, if the other result can move to a later stage first. At
+     * most MOVES_IN_A_ROW results move for each other's sake. */
     BUSIEST_LINES = 32,
     LATER_STAGES = 3,
     MOVES_IN_A_ROW = 2,

@@ -393,9 +393,10 @@ size_t fcp_cuda_marks_pinned(const fcp_cuda_session *s); /* bytes of host memory
 /* Sets all marks to "a run of this pass begins", in `origin`, a stream of device d. */
 fcp_code fcp_cuda_marks_begin(fcp_cuda_session *s, fcp_pass pass, const cuda_device *d, cu_stream origin,
                               fcp_error *err);
-/* mark_value: what is written when an instruction begins; `instr` is its number in the queue, or the count of
- * instructions when the queue ends. mark_at: where kernels of a compute queue write it. mark: writes a value when the
- * queue's stream has come to this place, in a stream of its own that follows the queue's. */
+/* fcp_cuda_mark_value returns what is written when an instruction begins; `instr` is its number in the queue, or the
+ * number of instructions to say that the queue has ended. fcp_cuda_mark_at returns where kernels of a compute queue
+ * write it. fcp_cuda_mark writes a value when the queue's stream has come to this place, in a stream of its own that
+ * follows the queue's. */
 uint32_t fcp_cuda_mark_value(fcp_pass pass, uint32_t instr);
 cu_ptr fcp_cuda_mark_at(const fcp_cuda_session *s, const cuda_rank *rank);
 fcp_code fcp_cuda_mark(fcp_cuda_session *s, const cuda_rank *rank, fcp_queue queue, uint32_t value, fcp_error *err);
@@ -535,9 +536,9 @@ fcp_code fcp_cuda_early_find(fcp_cuda_session *s, uint32_t rank, fcp_pass pass, 
 /* While a pass is put into streams, at the place that `after` names: makes early results ready in the communication
  * stream, after the event `prepared`. In a graph it also records the event that streams outside the graph wait for. */
 fcp_code fcp_cuda_early_ready(fcp_cuda_session *s, cuda_rank *rank, fcp_pass pass, cu_event prepared, fcp_error *err);
-/* Moves early results to the callers' tensors, when the pass has been put into the origin. If it was a graph, the
- * ranks' communication streams first wait for the graph's event; otherwise they stand at the right place already.
- * `host`: staging streams follow them. */
+/* Moves early results to the callers' tensors. It is called when the pass has been put into the origin. If the pass is
+ * a graph, the ranks' communication streams first wait for the event that the graph records; otherwise they have just
+ * come to the place where early results are ready. With `host`, the staging streams then follow them. */
 fcp_code fcp_cuda_early_move(fcp_cuda_session *s, fcp_pass pass, const fcp_tensors *tensors, bool graph, bool host,
                              fcp_error *err);
 
