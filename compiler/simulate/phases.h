@@ -1,4 +1,4 @@
-/* phases.h: how much memory a plan needs that computes some heads at a time, as UPipe does.
+/* phases.h: computes how much memory a plan needs that computes some heads at a time, as UPipe does.
  *
  * Example: 64 heads on 8 ranks, 8 heads at a time, so each rank computes one head in each of 8 phases. In a phase it
  * holds Q, K, V and O of that head for the tokens of the 7 other ranks. That is an eighth of what Ulysses holds, which

@@ -156,8 +156,8 @@ fcp_code simulate(const fcp_plan *plan, const sim_profile *profile, const sim_op
 
 /* Finds the margin with which the plan is fastest, both passes together; the smallest of several that are equal. *out
  * is the prediction with that margin. The margin that the plan states is ignored. The options may not change the
- * network nor leave anything out. Errors: as simulate. Cost: two or three walks more than a brief simulate, counted on
- * wlbllm-64 and prolong-256. */
+ * network nor leave anything out. Errors: as simulate. Cost: on wlbllm-64 and prolong-256 two or three walks more than
+ * a simulate with the option `brief`. */
 fcp_code sim_choose_margin(const fcp_plan *plan, const sim_margins *margins, const sim_profile *profile,
                            const sim_options *options, arena *memory, sim_result *out, uint32_t *out_margin,
                            fcp_error *err);

@@ -10,8 +10,8 @@
  *
  * Rounds, and the simulated time, are of the plan of the forward pass. They stay above their goals because of ranks
  * that have much more work than others. Such a rank first sends rows, which are computed only when the last of their
- * keys has come, and then receives the results. So its wire is idle in one direction at a time. Its two times are in
- * the notes.
+ * keys has come, and then receives the results. So its wire is idle in one direction at a time. The notes say how long
+ * the busiest wire sends and how long it receives.
  *
  * The figures of rounds and of time are quotients over a lower bound, and can fall while time grows. If stages_away.c
  * allowed each direction of a wire two units in a stage in place of five, prolong-256 would have 1.11 and 1.18, but

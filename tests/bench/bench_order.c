@@ -1,9 +1,9 @@
-/* bench_order.c: work lists. It compares how long an ordered list of the backward pass and one without turns take, and
- * says how much of the multiprocessors' time is used where sequences are short and heads are few, also where dK and dV
- * have a kernel of their own (head_dim 256), and where heads see different pairs. Both are by the model of
+/* bench_order.c: measures work lists. It compares how long an ordered list of the backward pass and one without turns
+ * take, and says how much of the multiprocessors' time is used where sequences are short and heads are few, also where
+ * dK and dV have a kernel of their own (head_dim 256), and where heads see different pairs. Both are by the model of
  * runtime/worklists/turns.h, which counts in whole numbers and needs no GPU. The forward pass has a model of its own
- * (tests/support/order_model.h), in which a row whose keys are cut pays for what its parts leave and read.
- * Notes say how much processor time the making and judging of a list took.
+ * (tests/support/order_model.h), in which a row whose keys are cut pays for what its parts leave and read. Notes say
+ * how much processor time the making and judging of a list took.
  */
 #include <stdio.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-/* fixed.h: settings that a user would write down himself, beside what strategy = auto finds. */
+/* fixed.h: predicts the time of settings that a user would write down himself, to compare with strategy = auto. */
 #ifndef FCPC_BENCH_FIXED_H
 #define FCPC_BENCH_FIXED_H
 #include <stdbool.h>
