@@ -171,8 +171,8 @@ def _yarn(config: Any) -> float:
 
 def _reach(config: Any) -> int | None:
     """Returns the position from which on the rotation of a token (RoPE) depends on other tokens; None: it never does.
-    If the tensor has a token there, its furthest position changes the rotation of all tokens (rope types dynamic and
-    longrope). That would be wrong here, because the tensor of a process has only its own tokens."""
+    With the rope types dynamic and longrope a model takes the largest position in its tensor. If that is this position
+    or a later one, it rotates all tokens otherwise. In a process the tensor has only the tokens of the process."""
     said = _get(config, "rope_parameters") or {}
     found = []
     for one in [said] if "rope_type" in said else said.values():
