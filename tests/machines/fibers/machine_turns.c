@@ -6,8 +6,8 @@
  *           first.
  * Method:   vector clocks. The clock of a CTA counts its releases. When a CTA acquires a lock, it learns how far all
  *           CTAs had come when the lock was released. A word remembers who accessed it last, and at what time of that
- *           CTA. This file does not check that the threads of a CTA meet before one of them releases; for additions
- *           that is checked when they are released.
+ *           CTA. This file does not check that the threads of a CTA meet at a barrier before one of them releases the
+ *           lock. For atomic additions, the release itself checks that.
  * Cost:     a number for each pair of CTAs of the launch, and for each CTA and released lock.
  */
 #include <stdlib.h>
