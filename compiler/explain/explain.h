@@ -74,9 +74,10 @@ enum { EXPLAIN_STEPS = 4096 };
 fcp_code explain_pair(const char *name, const char *bytes, size_t size, const fcpc_options *options, diags *d,
                       explanation *out);
 
-/* Explains many pairs of one program, which is parsed once. `next` gets an explanation that is empty but for `plan`,
- * and fills in the next question; false: there are no more. `told` gets the answer, which is freed when told returns.
- * The answer does not say which rank computes the pair. Errors are added to `d`. */
+/* Explains many pairs of one program, which is parsed once. `next` is called for each question. It gets an explanation
+ * that is empty but for `plan`, and fills in what is asked; it returns false if there are no more questions. `told`
+ * then gets the answer, which is freed when told returns. The answer does not say which rank computes the pair. Errors
+ * are added to `d`. */
 typedef bool explain_next(void *context, explanation *o);
 typedef void explain_told(void *context, const explanation *o);
 fcp_code explain_pairs(const char *name, const char *bytes, size_t size, const fcpc_options *options,

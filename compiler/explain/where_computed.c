@@ -1,9 +1,10 @@
 /* where_computed.c: finds the rank that computes a pair, and the paths of its query and key to that rank, in a plan's
  * tables.
  *
- * Method: the pair's pieces give the two blocks, the blocks give the tile, the tile its visit, and the ATTEND that has
- *         the visit the rank. A path is followed backwards: the rank received the block from some rank, which received
- *         it from another, up to the block's home.
+ * Method: the positions of the pair give its two pieces of sequences, the pieces give the two blocks, the blocks give
+ *         the tile, and the tile gives its visit. The rank is the one whose ATTEND computes that visit. A path is
+ *         followed backwards: the rank received the block from some rank, which received it from another, up to the
+ *         block's home.
  */
 #include "compiler/explain/where_computed.h"
 #include "runtime/plan/bytes.h"

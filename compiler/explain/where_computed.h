@@ -1,4 +1,4 @@
-/* where_computed.h: which rank of a plan computes a pair, and how the query and the key get there. */
+/* where_computed.h: finds which rank of a plan computes a pair, and how the query and the key get there. */
 #ifndef FCPC_EXPLAIN_WHERE_COMPUTED_H
 #define FCPC_EXPLAIN_WHERE_COMPUTED_H
 #include "compiler/base/arena.h"

@@ -1,4 +1,4 @@
-/* which_sequence.h: the sequence of the batch that an explained pair belongs to. */
+/* which_sequence.h: chooses the sequence of the batch that an explained pair belongs to. */
 #ifndef FCPC_EXPLAIN_WHICH_SEQUENCE_H
 #define FCPC_EXPLAIN_WHICH_SEQUENCE_H
 #include "compiler/explain/explain.h"

@@ -1,8 +1,8 @@
 /* page.c: writes a self-contained HTML page: page.css, page.js, and the data as one JSON text.
  *
- * This file draws nothing. The page's script draws the data, which consists of figures, and of lists of numbers where
- * there are many of them. A Content-Security-Policy in the page lets the browser run this script and apply this style,
- * which it knows by their hashes, and load nothing else.
+ * This file draws nothing. The page's script draws the data. They are figures, and lists of numbers where there are
+ * many figures. A Content-Security-Policy in the page lets the browser run this script and apply this style, which it
+ * knows by their hashes, and load nothing else.
  *
  * Requires: verified plans.
  * Gives:    page.h, and fcpc_show_html. The same plans give the same bytes.

@@ -16,9 +16,12 @@ typedef struct page {
     char title[200];
 } page;
 
-/* Adds a plan. name: what distinguishes it from the others ("strategy=ring"), or "". result: what the profile predicts
- * with the options `how` (NULL: none). profile NULL: nothing was predicted, and `why` says why not. ranks: those whose
- * timeline is drawn, see trace_ranks_read. FCP_E_NO_MEMORY, FCP_E_USAGE (ranks). Cost: linear in the plan. */
+/* Adds a plan.
+ *   name     what distinguishes it from the others ("strategy=ring"), or ""
+ *   profile  NULL if nothing was predicted; `why` then says why not
+ *   result   what the profile predicts with the options `how` (NULL: none)
+ *   ranks    those whose timeline is drawn, see trace_ranks_read
+ * FCP_E_NO_MEMORY, FCP_E_USAGE (ranks). Cost: linear in the plan. */
 fcp_code page_add(page *p, const char *name, const fcp_plan *plan, const sim_profile *profile, const char *why,
                   const sim_options *how, const sim_result *result, const char *ranks, fcp_error *err);
 /* Writes the page. points: all candidates of a sweep as a JSON array, with the members that `fcpc sim --json` has;

@@ -1,5 +1,5 @@
-/* time_parts.c: what a page says about time: the lanes of some ranks as lists of numbers, and the share of all ranks as
- * strings. */
+/* time_parts.c: writes what a page says about time: the lanes of some ranks, as lists of numbers; and how busy all
+ * ranks are, as strings. */
 #include "compiler/page/page.h"
 #include "runtime/plan/instructions.h"
 

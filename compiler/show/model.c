@@ -213,9 +213,9 @@ static int by_start(const void *a, const void *b) {
     return x->block < y->block ? -1 : x->block > y->block;
 }
 
-/* How many cells a row (or column) of the grid stands for, so that at most `most` rows are needed. Rows should begin
- * where blocks begin. So a divisor or multiple of a block's cells is taken, if it is at most a quarter larger than
- * necessary. */
+/* Returns how many cells each row (or column) of the grid stands for, so that at most `most` rows are needed. Rows
+ * should begin where blocks begin. So it is a divisor or multiple of a block's cells, if that is at most a quarter
+ * larger than necessary. */
 static uint64_t choose_group(uint64_t cells, uint32_t most, uint32_t block) {
     uint64_t least = (cells + most - 1) / most, in_block = block / FCP_CELL;
     for (uint64_t group = least; in_block && group <= least + least / 4; group++)

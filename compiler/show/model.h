@@ -1,5 +1,5 @@
-/* model.h: what a picture of a plan shows: figures that are gathered from the plan's tables, and summed up until they
- * fit into the picture. */
+/* model.h: gathers what a picture of a plan shows: figures that are taken from the plan's tables, and summed up until
+ * they fit into the picture. */
 #ifndef FCPC_SHOW_MODEL_H
 #define FCPC_SHOW_MODEL_H
 #include "compiler/base/arena.h"

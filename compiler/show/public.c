@@ -1,4 +1,4 @@
-/* public.c: the functions fcpc_summary_* and fcpc_show_* of fcpc.h, which give the summary and the pictures as
+/* public.c: defines the functions fcpc_summary_* and fcpc_show_* of fcpc.h, which give the summary and the pictures as
  * strings. */
 #include "runtime/base/sized.h"
 #include "compiler/show/summary.h"

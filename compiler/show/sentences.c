@@ -1,4 +1,4 @@
-/* sentences.c: the sentences at the top of a picture: what the plan is for and what it costs.
+/* sentences.c: writes the sentences at the top of a picture: what the plan is for and what it costs.
  *
  * All settings are listed, also those that the program leaves at their defaults.
  */

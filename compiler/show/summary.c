@@ -1,4 +1,4 @@
-/* summary.c: what a plan costs, as five lines of text or as members of a JSON object.
+/* summary.c: writes what a plan costs, as five lines of text or as members of a JSON object.
  *
  * Requires: a checked plan, and the times that fcpc_plan gave. For a plan from a file most times are 0.
  * Units:    FLOPs of a pair are those of fcp_pair_flops. If the mask names h, a plan's pairs are already sums over

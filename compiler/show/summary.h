@@ -1,4 +1,4 @@
-/* summary.h: what a plan costs, as five lines of text or as members of a JSON object. */
+/* summary.h: writes what a plan costs, as five lines of text or as members of a JSON object. */
 #ifndef FCPC_SHOW_SUMMARY_H
 #define FCPC_SHOW_SUMMARY_H
 #include "compiler/fcpc.h"

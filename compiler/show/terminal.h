@@ -1,4 +1,4 @@
-/* terminal.h: pictures of a plan: its mask, who owns which tokens, and the pipeline over time.
+/* terminal.h: draws pictures of a plan: its mask, who owns which tokens, and the pipeline over time.
  *
  * Pictures are made from the plan's tables alone. So a plan that is read from a file gives the same bytes as one that
  * was just made. The plan must have passed fcp_plan_check. The functions append the picture to a text. Their only error

@@ -1,4 +1,4 @@
-/* zoom.h: a part of one sequence's mask, at any zoom down to single pairs. */
+/* zoom.h: counts and draws a part of one sequence's mask, at any zoom down to single pairs. */
 #ifndef FCPC_SHOW_ZOOM_H
 #define FCPC_SHOW_ZOOM_H
 #include "compiler/base/arena.h"

@@ -1,4 +1,4 @@
-/* cost_model.c: how long one instruction or transfer takes if nothing else runs.
+/* cost_model.c: computes how long one instruction or transfer takes if nothing else runs.
  *
  * Attention is priced by a roofline: the larger of its computing time and its bytes over the memory's bandwidth. The
  * computing time is linear: a FULL cell of one head takes `full`, a PARTIAL one `partial`, a row item (128 queries of a

@@ -1,4 +1,4 @@
-/* cost_model.h: how long one instruction or transfer of a plan takes if nothing else runs. */
+/* cost_model.h: computes how long one instruction or transfer of a plan takes if nothing else runs. */
 #ifndef FCPC_SIMULATE_COST_MODEL_H
 #define FCPC_SIMULATE_COST_MODEL_H
 #include "compiler/simulate/simulate.h"

@@ -1,4 +1,4 @@
-/* events.c: discrete-event simulation of a pass, for networks in which transfers do not wait for rounds, or share links
+/* events.c: simulates a pass by discrete events, for networks in which transfers do not wait for rounds, or share links
  * fairly.
  *
  * The instructions of a rank's two queues are tasks (tasks.c). A task of the compute queue begins when the one before

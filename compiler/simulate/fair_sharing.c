@@ -1,4 +1,4 @@
-/* fair_sharing.c: max-min fair rates by progressive filling.
+/* fair_sharing.c: computes max-min fair rates by progressive filling.
  *
  * Example: ports carry 10. A and B leave port 1; B and C arrive at port 2, whose node's uplink carries 6. B and C get 3
  * each, because the uplink is the narrowest. A gets the 7 that B leaves at port 1.

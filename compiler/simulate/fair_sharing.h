@@ -1,5 +1,5 @@
-/* fair_sharing.h: max-min fair sharing: the rates of transfers that pass through the same ports and uplinks, and when
- * each is done. */
+/* fair_sharing.h: shares links fairly (max-min): computes the rates of transfers that pass through the same ports and
+ * uplinks, and when each transfer is done. */
 #ifndef FCPC_SIMULATE_FAIR_SHARING_H
 #define FCPC_SIMULATE_FAIR_SHARING_H
 #include <stdbool.h>

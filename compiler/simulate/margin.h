@@ -1,5 +1,5 @@
-/* margin.h: the margin: how many multiprocessors (SMs) attention leaves to communication, and how many bytes these
- * move. */
+/* margin.h: computes the margin: how many multiprocessors (SMs) attention leaves to communication, and how many bytes
+ * these move. */
 #ifndef FCPC_SIMULATE_MARGIN_H
 #define FCPC_SIMULATE_MARGIN_H
 #include "compiler/simulate/profile.h"

@@ -1,5 +1,5 @@
-/* pass_times.h: two ways to find when each instruction of a pass begins and ends: round by round (round_walk.c), which
- * is fast, and event by event (events.c), for networks that rounds cannot express.
+/* pass_times.h: finds when each instruction of a pass begins and ends. There are two ways: round by round
+ * (round_walk.c), which is fast, and event by event (events.c), for networks that rounds cannot express.
  */
 #ifndef FCPC_SIMULATE_PASS_TIMES_H
 #define FCPC_SIMULATE_PASS_TIMES_H
@@ -44,9 +44,9 @@ fcp_code sim_events(const sim_model *m, const sim_rounds *rounds, const sim_opti
 
 enum { SIM_PHASES = 6, SIM_BOTH_FABRICS = (1 << FCP_FABRICS) - 1 };
 
-/* An instruction of a queue; a LAUNCH may be several tasks, one for each phase and, where net and local transfers have
- * a queue each, one for each fabric. Tasks of one fabric run one after the other. A task of both fabrics waits for all
- * tasks before it. */
+/* A task is an instruction of a queue, or a part of one: a LAUNCH has a task for each phase in which it moves
+ * something, and if net and local transfers have a queue each, one for each fabric. Tasks of one fabric run one after
+ * the other. A task that belongs to both fabrics waits for all tasks before it. */
 typedef struct sim_task {
     uint32_t instr;
     uint32_t fabrics; /* the fabrics of what it moves, a bit each; both bits: it waits for all tasks before it */

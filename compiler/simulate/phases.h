@@ -1,4 +1,4 @@
-/* phases.h: how much memory a plan needs that computes some heads at a time, as UPipe does.
+/* phases.h: computes how much memory a plan needs that computes some heads at a time, as UPipe does.
  *
  * Example: 64 heads on 8 ranks, 8 heads at a time, so each rank computes one head in each of 8 phases. In a phase it
  * holds Q, K, V and O of that head for the tokens of the 7 other ranks. That is an eighth of what Ulysses holds, which
@@ -25,10 +25,12 @@ typedef struct sim_phases {
 /* Cost: linear in visits and tiles. What is found lies in `memory`. */
 fcp_code sim_phases_of(const fcp_plan *plan, fcp_pass pass, arena *memory, sim_phases *out);
 
-/* How much Q, K, V and O of one of `phases` equal phases take, over what they take of all heads at once. Q and O count
- * once for each query head, K and V once for each KV head: `group` query heads share a KV head in a phase, and
- * `group_of_all` do if all heads are computed at once. `key` is the size of K and V of a KV head over that of Q and O
- * of a query head: 1 if all have one width. Examples for 8 phases: 64:64 heads (1, 8, 1, 1) give 1 / 8; 64:8 heads
- * (1, 8, 8, 1) give 4 / 18, because a rank needs one KV head either way. */
+/* Returns the memory of Q, K, V and O in one of `phases` equal phases, as a part of what they take if all heads are
+ * computed at once.
+ *   group         the query heads that share a KV head in a phase
+ *   group_of_all  the same if all heads are computed at once
+ *   key           the size of K and V of a KV head over that of Q and O of a query head: 1 if all have one width
+ * Q and O count once for each query head, K and V once for each KV head. Examples for 8 phases: 64:64 heads
+ * (1, 8, 1, 1) give 1 / 8; 64:8 heads (1, 8, 8, 1) give 4 / 18, because a rank needs one KV head either way. */
 double sim_phase_part(uint32_t group, uint32_t phases, uint32_t group_of_all, double key);
 #endif

@@ -1,4 +1,5 @@
-/* sim_json.c: what the simulator predicts, as JSON: for `fcpc sim --json`, and for callers of fcpc_simulate_json. */
+/* sim_json.c: writes what the simulator predicts as JSON: for `fcpc sim --json`, and for callers of fcpc_simulate_json.
+ * */
 #include <stdio.h>
 #include <string.h>
 

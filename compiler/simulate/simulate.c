@@ -6,12 +6,12 @@
  *        gives the critical path. The choice of a margin takes two or three walks with real ports, and everything else
  *        once.
  *
- * How a margin is chosen. Of m multiprocessors (SMs) of a device, the margin is what attention leaves to communication.
- * A plan's makespan is the longest of many chains of computing and transfers. If the margin grows, computing takes
- * longer, at a growing rate, and transfers take less time, at a falling rate. So the length of each chain is a convex
- * function of the margin, and so is their maximum. Therefore descending from any margin ends at the best one. *What
- * follows*: with everything else equal, a faster link never gives a slower plan, because it makes none of the margins
- * slower.
+ * How a margin is chosen. The margin is the number of multiprocessors (SMs) of a device that attention leaves to
+ * communication. A plan's makespan is the longest of many chains of computing and transfers. If the margin grows,
+ * computing takes longer, at a growing rate, and transfers take less time, at a falling rate. So the length of each
+ * chain is a convex function of the margin, and so is their maximum. Therefore descending from any margin ends at the
+ * best one. It also follows that with everything else equal a faster link never gives a slower plan, because it makes
+ * the plan slower with none of the margins.
  *
  * Example: wlbllm-64, causal, over ports of 200 GB/s takes 98 ms with a margin of 4, 80 with 12, 84 with 20, and 115
  * with 52, which is the first that moves 200 GB/s. The search begins at 12, where the busiest port takes no longer than

@@ -25,8 +25,8 @@ typedef enum sim_reason { SIM_KV, SIM_Q, SIM_RETURN, SIM_RESHUFFLE, SIM_REASONS 
 extern const char *const sim_reason_names[SIM_REASONS]; /* "kv", "q", "return", "reshuffle" */
 
 /* Lower bounds on the makespan: with these links and kernels no plan with these tables is faster than any of them. Some
- * need rounds: with another network than ROUNDS and SHARED, ports are bounded by their bytes without latencies, and
- * `path` is 0. */
+ * need rounds, which only the networks ROUNDS and SHARED have. With other networks the bounds of ports count
+ * bytes without latencies, and `path` is 0. */
 typedef enum sim_bound {
     SIM_BOUND_MEAN,    /* all compute, spread evenly over the ranks */
     SIM_BOUND_COMPUTE, /* the compute of the busiest rank */
@@ -156,8 +156,8 @@ fcp_code simulate(const fcp_plan *plan, const sim_profile *profile, const sim_op
 
 /* Finds the margin with which the plan is fastest, both passes together; the smallest of several that are equal. *out
  * is the prediction with that margin. The margin that the plan states is ignored. The options may not change the
- * network nor leave anything out. Errors: as simulate. Cost: two or three walks more than a brief simulate, counted on
- * wlbllm-64 and prolong-256. */
+ * network nor leave anything out. Errors: as simulate. Cost: on wlbllm-64 and prolong-256 two or three walks more than
+ * a simulate with the option `brief`. */
 fcp_code sim_choose_margin(const fcp_plan *plan, const sim_margins *margins, const sim_profile *profile,
                            const sim_options *options, arena *memory, sim_result *out, uint32_t *out_margin,
                            fcp_error *err);
@@ -169,9 +169,10 @@ sim_reason sim_reason_of(const fcp_plan *plan, uint32_t launch);
 uint32_t sim_last_launch(const fcp_plan *plan, uint32_t first, uint32_t count);
 /* The block of an instruction, as sim_interval has it; of a LAUNCH FCP_NONE. */
 uint32_t sim_block_of(const fcp_plan *plan, uint32_t instr);
-/* Add members to an open JSON object (sim_json.c). sim_pass_json: makespan, bounds, waiting and bytes of a pass;
- * `largest` is the largest bound, or the sum of those of several passes; x->ranks is not read. sim_ranks_json: the
- * member `per_rank`, with what each rank does. */
+/* These add members to an open JSON object (sim_json.c).
+ *   sim_pass_json   makespan, bounds, waiting and bytes of a pass; x->ranks is not read. `largest` is the largest
+ *                   bound, or the sum of those of several passes
+ *   sim_ranks_json  the member `per_rank`, with what each rank does */
 void sim_pass_json(struct json *j, const sim_pass *x, uint64_t largest, double mfu);
 void sim_ranks_json(struct json *j, const sim_pass *x, uint32_t ranks);
 

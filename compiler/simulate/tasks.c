@@ -94,8 +94,8 @@ static uint32_t needs_of(const sim_task *other, uint32_t count, uint32_t phase, 
 }
 
 /* Computes what the tasks of a queue need of the other queue. `waits` and `from` have room for each instruction of the
- * queue. waits: for how many instructions of the other queue this instruction and those before it have waited, over
- * each fabric. from: the WAIT that raised that number last. */
+ * queue, and are filled here. waits[i][f]: how many instructions of the other queue must have ended over fabric f
+ * before instruction i, by its own WAIT or an earlier one. from[i]: the WAIT that raised one of these numbers last. */
 static void find_needs(const fcp_plan *plan, fcp_queue queue, const fcp_stream *stream, sim_task *own, uint32_t count,
                        const sim_task *other, uint32_t others, uint32_t (*waits)[FCP_FABRICS], uint32_t *from) {
     uint32_t longest[FCP_FABRICS] = {0}, last = FCP_NONE;

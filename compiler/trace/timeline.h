@@ -1,5 +1,5 @@
-/* timeline.h: what each rank does when, either as the simulator predicts it or as a session has measured it. Both are
- * lists of the simulator's intervals, so whatever draws one can draw the other. */
+/* timeline.h: lists what each rank does when, either as the simulator predicts it or as a session has measured it. Both
+ * are lists of the simulator's intervals, so whatever draws one can draw the other. */
 #ifndef FCPC_TRACE_TIMELINE_H
 #define FCPC_TRACE_TIMELINE_H
 #include "compiler/simulate/simulate.h"

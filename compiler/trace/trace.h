@@ -1,4 +1,4 @@
-/* trace.h: a timeline as a trace file, which Perfetto (ui.perfetto.dev) and chrome://tracing open. */
+/* trace.h: writes a timeline as a trace file, which Perfetto (ui.perfetto.dev) and chrome://tracing open. */
 #ifndef FCPC_TRACE_TRACE_H
 #define FCPC_TRACE_TRACE_H
 #include "compiler/base/text.h"

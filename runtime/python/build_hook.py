@@ -1,12 +1,13 @@
-"""build_hook.py: what hatchling calls to build the package (pyproject.toml). make makes what is not Python.
+"""build_hook.py: the hook that hatchling calls to build the package (pyproject.toml). It runs make for all that is not
+Python.
 
-A wheel gets the package, the two libraries and the program as make links them for it, OpenBLAS, which the first of
-these loads by its name, and the licences of all. It depends on no version of Python and of torch. What these files need
-of other projects stays with the system: such a wheel is for the machine that has built it, and its tag says so.
-`make wheel` lets auditwheel add that, and find out how old a Linux may be.
+A wheel contains the package; the two libraries and the program, as make links them for a wheel; OpenBLAS, which
+libfcp.so loads by its name; and the licences of all. It depends on no version of Python or torch. Other libraries that
+these files need are not in it. So such a wheel is for the machine that has built it, and its tag says so. `make wheel`
+runs auditwheel, which adds those libraries and finds out on how old a Linux the wheel works.
 
 An editable installation (pip install -e) uses the libraries of the build folder. A source archive has what git has.
-FCPC_BUILD names the build folder, FCPC_MAKE the make that fills it; `build` and `make` unless they are set.
+FCPC_BUILD names the build folder, and FCPC_MAKE the make that fills it; without them they are `build` and `make`.
 """
 from __future__ import annotations
 

@@ -8,8 +8,8 @@
  *     and the median of RUNS calls. They also say how many candidates were planned to the end, and how long the mean
  *     rank computes, which no strategy can beat.
  * Rows of fixed settings (fixed.c): the predicted time of auto's plan over that of the best setting; the worst of three
- *     masks counts. Their notes have the figure and the best setting of each mask. Batches are the shared ones, forward
- *     and with both passes, and others drawn from the same lists, with both.
+ *     masks counts. Their notes have the figure and the best setting of each mask. Batches are the shared ones, with
+ *     the forward pass alone and with both passes; and others that are drawn from the same lists, with both passes.
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,9 +1,10 @@
-/* bench_calibrate.c: the profile `cpu`, calibrated on this machine: measures rows of the host backend, fits, and
- * predicts plans that the fit has not seen.
+/* bench_calibrate.c: calibrates the profile `cpu` on this machine: measures rows of the host backend, fits the
+ * profile's constants to them, and predicts plans that the fit has not seen.
  *
- * A row is a plan of one rank with one worker, float32. Its time is the processor's, which other work on the machine
- * disturbs least: the least of several runs, less what the model says of copies. Plans are predicted in processor time,
- * all ranks together; plans of two ranks in wall time too, which needs two processors that have nothing else to do.
+ * A row is a plan of one rank with one worker, float32. Its time is processor time, which other work on the machine
+ * disturbs least. It is the least of several runs, minus the time that the model gives for copies. Plans are predicted
+ * in processor time, summed over all ranks. Plans of two ranks are predicted in wall time too, which needs two
+ * processors that have nothing else to do.
  *
  * The rows are written beside the benchmark as cpu.csv, and what `fcpc calibrate` makes of them as cpu.profile.
  */

@@ -1,8 +1,8 @@
-/* bench_cells.c: what it costs to classify masks: each mask of the prelude over a million tokens, counted, with brute
- * force beside it and compared with it; the piece pairs of whole batches; a long program from text to plan.
+/* bench_cells.c: measures what it costs to classify a mask's cells: for each mask of the prelude over a million tokens,
+ * for all pairs of pieces in whole batches, and for a long program from its text to the plan.
  *
- * Masks are parsed from text. Brute force is the definition in C, pair by pair, over the longest sequence it does in
- * about BRUTE_SECONDS; the counts of that sequence must agree. */
+ * Masks are parsed from text. Brute force evaluates the definition of each mask, a C function, pair by pair. It does so
+ * over the longest sequence that takes it about BRUTE_SECONDS. On that sequence both must count the same pairs. */
 #include "compiler/cells/cells.h"
 #include "compiler/sema/program.h"
 #include "tests/support/known_masks.h"

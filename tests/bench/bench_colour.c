@@ -1,5 +1,5 @@
-/* bench_colour.c: edge colouring: a million transfers, many small calls, and how well units of like size share
- * rounds. */
+/* bench_colour.c: measures edge colouring: of a million transfers, in many small calls, and how well units of similar
+ * size share rounds. */
 #include <stdio.h>
 #include <stdlib.h>
 

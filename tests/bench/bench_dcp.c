@@ -1,8 +1,9 @@
-/* bench_dcp.c: strategy dcp on sparse and on causal masks: bytes, both balances, and time; and the bytes of fcp beside.
+/* bench_dcp.c: measures strategy dcp on sparse and on causal masks: its bytes, the balance of work and of tokens, and
+ * its time; and the bytes of fcp for comparison.
  *
  * 64 heads, 8 of K and V, head_dim 128, bf16, forward; 32,768 tokens a rank, nodes of 8, blocks of 1K, or of 2K where
- * the mask is causal. Tolerances of 0.1 for work and for tokens: both at once is the hardest case. How dcp compares
- * with another partitioner at that one's balance is measured by tests/bench/peers/partition.py.
+ * the mask is causal. Tolerances are 0.1 for work and for tokens; to meet both at once is the hardest case.
+ * tests/bench/peers/partition.py compares dcp with Mt-KaHyPar, at the balance that Mt-KaHyPar reaches.
  */
 #include <stdio.h>
 #include <stdlib.h>

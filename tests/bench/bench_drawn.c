@@ -1,4 +1,4 @@
-/* bench_drawn.c: the goals of group `move` on batches that nobody chose.
+/* bench_drawn.c: checks the goals of group `move` on batches that are drawn at random.
  *
  * Requires: the lists that the shared batches are from; where they are missing, lists with the same kind of tail.
  * Gives: a row for each goal, list and number of ranks. It has the worst of ten batches (of three for 1,024 ranks); its
@@ -12,7 +12,7 @@
  *           rank that gets work of a second sequence needs that one's keys as well. The bound knows nothing of this: it
  *           brings each rank all that it lacks from one sequence, which is as long as the longest.
  *   wires   A sequence that fills a whole node has far more work than that node. So Q of nearly all its rows leaves the
- *           node, at least once, and no placement in place can help.
+ *           node at least once, and no placement can help that leaves tokens where they are.
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,8 +1,8 @@
-/* bench_fields.c: what it costs to classify and count masks of per-token data over one long sequence, with brute force
- * beside it and compared with it.
+/* bench_fields.c: measures what it costs to classify and count masks of per-token data over one long sequence. Brute
+ * force runs beside it, and both must count the same.
  *
- * Masks are built by hand, as the definitions in C are that brute force goes through pair by pair. Data is drawn from a
- * fixed seed; documents are those of the workload "wikipedia", or drawn where that file is not there. */
+ * Each mask is built twice by hand: as mask code, and as a C function that brute force calls for each pair. Data is
+ * drawn from a fixed seed. Documents are those of the workload "wikipedia", or are drawn if that file is missing. */
 #include "compiler/cells/cells.h"
 #include "tests/bench/bench.h"
 #include "tests/bench/flex.h"

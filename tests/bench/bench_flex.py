@@ -1,16 +1,16 @@
 """Times FlexAttention's create_block_mask, for the rows of bench_cells.c. Requires PyTorch 2.5 or later; run by flex.c.
 
-Says "ready VERSION" and then answers, line by line, requests of the form
+Prints "ready VERSION". Then it reads requests, a line each:
 
     NAME UNIT SECONDS MEBIBYTES PARAMETER...
 
-for a sequence of as many tokens, in multiples of UNIT, as it does within about SECONDS and MEBIBYTES of memory; where
-the shortest takes more, for as many of its queries:
+The mask NAME is made for the longest sequence, a multiple of UNIT tokens, that takes about SECONDS and MEBIBYTES of
+memory. If even UNIT tokens take more, only the first queries of them are done. The answer is one of
 
     QUERIES TOKENS SECONDS MEBIBYTES FULL PARTIAL     blocks of 128 x 128; FULL is -1 where the last block is cut off
     none REASON
 
-A parameter is a whole number, or a file of int64, one for each token, of which as many as there are tokens are read.
+A parameter is a whole number, or a file with an int64 for each token; what the sequence does not need is not read.
 The masks are written from their definitions (as in tests/support/known_masks.h), over tensors of indices.
 """
 import resource

@@ -1,4 +1,4 @@
-/* bench_heads.c: what a mask costs that differs by head.
+/* bench_heads.c: measures what it costs that a mask differs by head.
  *
  * Each of the eight heads' masks also gets a plan of its own, in which all heads have that mask. An eighth of such a
  * plan is what its head needs. The sum over heads is compared with the plan of the common mask, in pairs and in

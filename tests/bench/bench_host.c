@@ -1,4 +1,5 @@
-/* bench_host.c: the host backend's attention beside OpenBLAS's matrix product, on the same processors in the same run.
+/* bench_host.c: compares the rate of the host backend's attention with that of OpenBLAS's matrix product, on the same
+ * processors in the same run.
  *
  * The batch has 16K tokens, a causal mask and 8 heads of 128. A rate counts useful operations: for each pair and head
  * 4 * head_dim forward and 10 * head_dim backward. A second comparison runs 4K tokens with a score and without, in

@@ -1,5 +1,6 @@
-/* bench_jit.c: compiling a plan's kernels: from nothing (NVRTC loaded, its file hashed, the entry written), and
- * from the disk cache in a new session. Nothing is measured where NVRTC is not there. */
+/* bench_jit.c: measures how long it takes to compile a plan's kernels: from nothing (NVRTC is loaded, its file is
+ * hashed, and the entry of the cache is written), and from the disk cache in a new session. Without NVRTC nothing is
+ * measured. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,19 +1,22 @@
-/* bench_move.c: work that moves: bytes, balance, wires and time of cad, in place, over a contiguous layout.
+/* bench_move.c: measures plans of cad that move work and leave tokens where the caller has them, in a contiguous
+ * layout: bytes, balance, wires and time.
  *
  * Causal masks, head_dim 128, bf16, forward, blocks of 2K, 32,768 tokens a rank, nodes of 8. Bytes are counted from the
  * placement's blocks and tiles, and what goes over net from the routes.
  *
- * "Busiest node" is a rank's part of what the node that sends most must send: one copy of all that is read elsewhere,
- * and one merged result of each row that it computes for another node. No routes go below it; where it exceeds the
- * goal, only a placement that moves less from there could meet it.
+ * "Busiest node" is a lower bound: what the node that sends most must send, divided by its ranks. It must send one copy
+ * of all that other nodes read, and one merged result of each row that it computes for another node. No routes send
+ * less. Where it exceeds the goal, only a placement that moves less from that node could meet the goal.
  *
- * Rounds, and the simulated time, are of the plan of the forward pass. What keeps them above their goals: a rank that
- * has much more work than others first sends rows, which are computed only when the last of their keys has come, and
- * then receives results, so that its wire is idle in one direction at a time. Its two times are in the notes.
+ * Rounds, and the simulated time, are of the plan of the forward pass. They stay above their goals because of ranks
+ * that have much more work than others. Such a rank first sends rows, which are computed only when the last of their
+ * keys has come, and then receives the results. So its wire is idle in one direction at a time. The notes say how long
+ * the busiest wire sends and how long it receives.
  *
- * These two are quotients, and can fall while time grows. If stages_away.c gave each line two units in a stage in place of
- * five, prolong-256 would have 1.11 and 1.18, but more launches and more running state: the bound would grow, forward
- * from 14.9 to 17.4 ms and backward from 42 to 53. So look at the milliseconds in the note, too.
+ * The figures of rounds and of time are quotients over a lower bound, and can fall while time grows. If stages_away.c
+ * allowed each direction of a wire two units in a stage in place of five, prolong-256 would have 1.11 and 1.18, but
+ * more launches and more running state: the bound would grow, forward from 14.9 to 17.4 ms and backward from 42 to 53.
+ * So look at the milliseconds in the note, too.
  *
  * A goal of bytes has two parts: 1.03 x what the first prototype found, and 1.4 x (64 heads, 8 of K and V) or 1.6 x (32
  * heads) the bound. "Today" is fcp with blocks of 2K, its attention and its reshuffle, as it was before work could

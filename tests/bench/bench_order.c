@@ -1,9 +1,14 @@
-/* bench_order.c: work lists. It compares how long an ordered list of the backward pass and one without turns take, and
- * says how much of the multiprocessors' time is used where sequences are short and heads are few, also where dK and dV
- * have a kernel of their own (head_dim 256), and where heads see different pairs. Both are by the model of
- * runtime/worklists/turns.h, which counts in whole numbers and needs no GPU. The forward pass has a model of its own
- * (tests/support/order_model.h), in which a row whose keys are cut pays for what its parts leave and read.
- * Notes say how much processor time the making and judging of a list took.
+/* bench_order.c: judges the work lists of kernels by models, which count in whole numbers and need no GPU.
+ *
+ * The model of the backward pass is runtime/worklists/turns.h. It says how long an ordered list takes, in which CTAs
+ * take turns at the sums that they share, and how long a list without turns takes. It also says how much of the
+ * multiprocessors' time is used where sequences are short and heads are few, where dK and dV have a kernel of their own
+ * (head_dim 256), and where heads see different pairs.
+ *
+ * The forward pass has a model of its own (tests/support/order_model.h). In it a row whose keys are cut pays for what
+ * its parts write and read.
+ *
+ * Notes say how much processor time it took to make and judge a list.
  */
 #include <stdio.h>
 #include <string.h>

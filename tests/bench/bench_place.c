@@ -1,12 +1,13 @@
-/* bench_place.c: placement alone: balance on every batch, transfers and rounds against plain LPT, and time.
+/* bench_place.c: measures placement alone: balance on every batch, transfers and rounds against plain LPT, and time.
  *
- * Causal masks, 32,768 tokens a rank, nodes of 8. The floor of transfers is a sum over KV blocks. At a balance of 1.01
- * the work of the blocks that read KV block j needs ceil(work / (1.01 x max(mean, heaviest))) ranks; all but one of
- * them must get j. This floor ignores that blocks are whole and that a rank's tokens are capped.
+ * Causal masks, 32,768 tokens a rank, nodes of 8. Transfers are compared with a lower bound, "floor", which is a sum
+ * over KV blocks. At a balance of 1.01 the work of the blocks that read KV block j needs ceil(work / (1.01 x max(mean,
+ * heaviest))) ranks; all but one of them must get j. This bound ignores that blocks are whole and that a rank's tokens
+ * are capped.
  *
- * Where a goal is missed, a second bound is printed that respects both. The other R - k ranks hold no more than their
- * caps, so the k ranks that read j must hold the rest of all tokens, and with them at least the work of the lightest
- * blocks. Two blocks of more than half the limit are never on one rank.
+ * Where a goal is missed, a second bound is printed that respects both. Of R ranks, let k read block j. The other R - k
+ * hold no more tokens than their caps. So the k ranks must hold the rest of all tokens, and with them at least the work
+ * of the lightest blocks. Two blocks of more than half the limit are never on one rank.
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,11 +1,13 @@
-/* bench_plan.c: planning, end to end: from a parsed program and a batch to a verified plan on disk, and back.
+/* bench_plan.c: measures planning from end to end: from a parsed program and a batch to a verified plan on disk, and
+ * back.
  *
  * Each size runs in a child process, so that its peak memory is its own. A figure is the median of several
  * runs in one process, the first included. The clock covers fcpc_plan (the verifier in it) and fcp_plan_save.
  *
- * Who plans from the command line pays for the start of a process, for pages that no earlier call has touched, and for
- * reading the list. That is the first call: `fcpc -q --lengths LIST PROGRAM -o PLAN`, a process each time, the median
- * of several. It is compared by processor time, which other work on the machine disturbs least.
+ * A call from the command line also pays for the start of a process, for pages of memory that no earlier call has
+ * touched, and for reading the list. The rows "first call" measure that: `fcpc -q --lengths LIST PROGRAM -o PLAN`, a
+ * process each time, the median of several. It is compared by processor time, which other work on the machine disturbs
+ * least.
  */
 #include <fcntl.h>
 #include <libgen.h>

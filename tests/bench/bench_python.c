@@ -1,5 +1,5 @@
-/* bench_python.c: what the Python package costs over the C functions that it calls. tests/bench/bench_python.py
- * measures, in the environment that make setup makes; here its lines become rows. */
+/* bench_python.c: measures what the Python package costs over the C functions that it calls.
+ * tests/bench/bench_python.py measures, in the environment that make setup makes; here its lines become rows. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

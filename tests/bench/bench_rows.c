@@ -1,4 +1,5 @@
-/* bench_rows.c: the keys that travel, beside those that must: each mask of the prelude, by fcp, dcp and cad.
+/* bench_rows.c: compares the keys that travel with those that must, for each mask of the prelude and for fcp, dcp and
+ * cad.
  *
  * 64 heads, 8 of K and V, 64 ranks in nodes of 8, blocks of 2K. A rank needs a key from elsewhere if its queries read
  * it; needed keys are counted in whole columns of cells, 128 keys. A row's figure is the keys that travel for each that

@@ -1,5 +1,5 @@
-/* bench_sass.c: what a step of the kernels for sm_90a costs, by their machine code (codegen/cost). No time is measured,
- * so the figures are the same on every machine. Nothing is counted where NVRTC or nvdisasm is not there. */
+/* bench_sass.c: counts what a step of the kernels for sm_90a costs, from their machine code (codegen/cost). No time is
+ * measured, so the figures are the same on every machine. Without NVRTC or nvdisasm nothing is counted. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

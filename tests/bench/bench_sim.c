@@ -1,6 +1,6 @@
-/* bench_sim.c: the simulator: how long predicting takes, and how near its kernel model is to published rows that its
- * fit has not seen. tests/bench/cudnn_h200.csv holds those rows. Times are of processors, the median of several
- * runs. */
+/* bench_sim.c: measures the simulator: how long predicting takes, and how near its kernel model is to published rows
+ * that its fit has not seen. tests/bench/cudnn_h200.csv holds those rows. Times are of processors, the median of
+ * several runs. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

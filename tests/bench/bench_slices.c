@@ -1,5 +1,5 @@
-/* bench_slices.c: what slices cost: reading a file of them, their union, and classifying and counting what they allow
- * over a million tokens, with brute force over the first queries beside it and compared with it.
+/* bench_slices.c: measures what slices cost: reading a file of them, making their union, and classifying and counting
+ * what they allow over a million tokens. Brute force counts the first queries too, and both must count the same.
  *
  * Documents are of random lengths around the mean, cut into chunks; seeds are fixed. Brute force marks the keys of each
  * slice row by row. */

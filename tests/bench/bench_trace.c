@@ -1,6 +1,6 @@
-/* bench_trace.c: pictures of time: the trace of 256 ranks and both passes written to a file, with the simulation that
- * it shows; and the page of the same plan: its size, how long it takes to make, and, where there is Chromium, when it
- * first paints. */
+/* bench_trace.c: measures pictures of time: how long it takes to simulate 256 ranks and both passes and to write the
+ * trace to a file; and for the page of the same plan its size, how long it takes to make, and, where there is Chromium,
+ * when it first paints. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-/* fixed.c: what a batch takes with each of 24 settings.
+/* fixed.c: predicts how long a batch takes with each of 24 settings.
  *
  * The settings are those that a user would try: each strategy, a few tolerances, three sizes of blocks. They are
  * planned by the compiler's passes, without proof, and predicted by the same simulator as auto's candidates. Bounds of

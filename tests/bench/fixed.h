@@ -1,4 +1,4 @@
-/* fixed.h: settings that a user would write down himself, beside what strategy = auto finds. */
+/* fixed.h: predicts the time of settings that a user would write down himself, to compare with strategy = auto. */
 #ifndef FCPC_BENCH_FIXED_H
 #define FCPC_BENCH_FIXED_H
 #include <stdbool.h>
@@ -32,7 +32,7 @@ typedef struct fixed_result {
 } fixed_result;
 
 /* Predicts a batch with each setting. `head` is the program up to its strategy: "model { ... } cluster { ... } plan {
- * mask = causal; ". Errors are said on stderr; false: one that is not the setting's.
+ * mask = causal; ". Errors are printed on stderr. Returns false after an error that is not the setting's.
  * Cost: a planning without proof and a prediction for each setting that its bounds do not rule out. */
 bool fixed_try(const char *head, const uint64_t *lengths, size_t count, fixed_result *out);
 #endif

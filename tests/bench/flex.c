@@ -1,7 +1,8 @@
-/* flex.c: talks to tests/bench/bench_flex.py, which runs FlexAttention's create_block_mask.
+/* flex.c: talks to tests/bench/bench_flex.py, which runs FlexAttention's create_block_mask. One process serves all
+ * masks, because PyTorch takes seconds to start. A mask is a line to the process and a line back.
  *
- * Requires: the tree's top as the current folder, as `make bench` has it. Gives: flex.h. One process for all masks,
- * because PyTorch takes seconds to start; a line each way for a mask. */
+ * Requires: the top of the tree is the current folder, as in `make bench`.
+ * Gives:    flex.h. */
 #include "tests/bench/flex.h"
 
 #include <fcntl.h>

@@ -1,4 +1,5 @@
-/* flex.h: FlexAttention's create_block_mask beside a benchmark's row, where the machine has PyTorch. */
+/* flex.h: times FlexAttention's create_block_mask, where the machine has PyTorch, to compare a benchmark's row with it.
+ * */
 #ifndef FCPC_BENCH_FLEX_H
 #define FCPC_BENCH_FLEX_H
 #include <stdbool.h>

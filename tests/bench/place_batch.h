@@ -1,4 +1,4 @@
-/* place_batch.h: causal placement problems for the placement's tests and benchmark.
+/* place_batch.h: makes causal placement problems for tests and benchmarks of placement.
  *
  * A batch of lengths becomes blocks by the planner's rule: every sequence is cut at multiples of `block`; remainders
  * and short sequences are packed whole into shared blocks, best fit decreasing, ties by sequence. Work is counted in

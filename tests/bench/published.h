@@ -1,4 +1,5 @@
-/* published.h: what rows of published figures share. */
+/* published.h: functions that bench_published.c and bench_systems.c share, which compare published figures with
+ * predicted ones. */
 #ifndef FCPC_BENCH_PUBLISHED_H
 #define FCPC_BENCH_PUBLISHED_H
 #include "compiler/simulate/simulate.h"

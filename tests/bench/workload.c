@@ -1,4 +1,4 @@
-/* workload.c: batches of sequence lengths, from files or drawn.
+/* workload.c: gives batches of sequence lengths, from files or drawn at random.
  *
  * The drawn lengths follow a table of quantiles of a long-tailed list of documents (median 3227, 90 % 5784, 99 % 26070,
  * longest 124,913 tokens), straight lines between them, from a linear congruential generator: the same on every

@@ -1,5 +1,5 @@
-/* crc.c: CRC-32C by a table of 256 words. gpu-check uses it in the place of ISA-L, of which Debian has no static
- * library. main.c compares it with a known answer.
+/* crc.c: computes CRC-32C by a table of 256 words. gpu-check uses it in the place of ISA-L, of which Debian has no
+ * static library. main.c compares it with a known answer.
  */
 #include <stdint.h>
 

@@ -1,6 +1,6 @@
-/* fills.c: what it costs a device to write a word of host memory, which is how a pass says how far it has come
- * (runtime/cuda/marks.c): a fill, and a write by the stream itself, in a stream and in a graph; and a fill of the
- * device's own memory beside it.
+/* fills.c: measures what it costs a device to write a word of host memory, which is how a pass says how far it has come
+ * (runtime/cuda/marks.c). It measures a fill, and a write by the stream itself, each in a stream and in a graph; and
+ * for comparison a fill of the device's own memory.
  */
 #include <stdio.h>
 

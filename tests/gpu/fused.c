@@ -1,9 +1,10 @@
-/* fused.c: passes that are one launch, whose blocks wait for what arrives (--fuse pass), beside passes by stages.
+/* fused.c: compares fused passes (--fuse pass), which are one launch whose CTAs wait for what arrives, with passes by
+ * stages.
  *
  * Each plan has a process of its own. It first runs by stages, as the examples do. Then its fused passes run twice
  * each. The two forward passes must have the same bits and are judged, and gradients must have the bits that they have
- * by stages. The kernels of fused passes are built with FK_DELAY and FK_BOUND, as in shaken.c: a block that waits for
- * an arrival or a turn which never comes gives up, and says which it was. If plans are right, passes are timed in both
+ * by stages. The kernels of fused passes are built with FK_DELAY and FK_BOUND, as in shaken.c: a CTA that waits for an
+ * arrival or a turn which never comes gives up, and says which it was. If plans are right, passes are timed in both
  * ways.
  *
  * Requires: a device, or the stand-in driver.

@@ -1,4 +1,4 @@
-/* gpu.c: the driver as steps use it, plans of texts, rows and facts: see gpu.h. */
+/* gpu.c: what the steps of gpu-check share: the driver, plans made from texts, rows and facts (gpu.h). */
 #define _GNU_SOURCE
 #include "tests/gpu/gpu.h"
 

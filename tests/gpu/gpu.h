@@ -1,5 +1,5 @@
-/* gpu.h: inside gpu-check: what its steps know of the machine, how they record what they find, and what its files
- * call of each other.
+/* gpu.h: the inner interface of gpu-check: what its steps know of the machine, how they record what they find, and
+ * which functions its files call of each other.
  *
  * Each step runs in a process of its own, which opens the driver. A step that judges plans leaves the driver alone and
  * gives each plan a process. So an error that ends a context, a crash, or a hang affects one step or one plan. What

@@ -1,6 +1,6 @@
-/* journal.c: the journal of gpu.h. A line is written to the end of the file by one call and is on disk when that
- * returns. If the machine went away while a line was written, its beginning is dropped when the file is opened again.
- * Cost: a search reads the whole text.
+/* journal.c: keeps the journal that gpu.h describes. A line is written to the end of the file by one call and is on
+ * disk when that returns. If the machine went away while a line was written, its beginning is dropped when the file is
+ * opened again. Cost: a search reads the whole text.
  */
 #include <errno.h>
 #include <fcntl.h>

@@ -157,8 +157,8 @@ static void run_step(gpu *g, const gpu_step *step) {
     fflush(stdout);
 }
 
-/* Half of the SHA-256 of this program's file, in hexadecimal. Another build may have other kernels or ask other
- * questions, so what an older one found is not taken over.
+/* Gives half of the SHA-256 of this program's file, in hexadecimal. Another build may have other kernels or ask other
+ * questions, so what an older build found is not used again.
  */
 static bool hash_self(char out[33]) {
     unsigned char digest[FCP_SHA256_BYTES];

@@ -1,7 +1,7 @@
 #!/bin/sh
 # pack.sh BUILD OUT [MEBIBYTES]: packs what a GPU machine needs to run gpu-check into one archive: the program and the
 # library of kernels, both stripped, the commit, and the kernels. It is unpacked beside a tree of the sources, which has
-# the examples. An archive of more than 32 MiB, or of so many as are given, is an error, since it could not be carried.
+# the examples. An archive of more than MEBIBYTES (32 unless given) is an error, since it could not be carried.
 set -eu
 B=$1
 out=$2

@@ -1,10 +1,11 @@
 /* prepare.c: compiles kernels in advance, on a machine with NVRTC and without a GPU.
  *
- * It makes sessions of all plans that will run, on the driver that stands in, for devices of each capability asked
- * for. So exactly the sources, options and architectures that the sessions on the GPU machine will ask for are
- * compiled, and carried.c keeps them.
- * Requires: FCP_CUDA_DRIVER names the stand-in, FCP_NVRTC the carried library, and GPU_KERNELS_WRITE is set, as in
- * the Makefile.
+ * It makes sessions of all plans that will run, on the stand-in driver, for devices of each capability asked for. So
+ * exactly the sources, options and architectures that the sessions on the GPU machine will ask for are compiled, and
+ * carried.c keeps them.
+ *
+ * Requires: FCP_CUDA_DRIVER names the stand-in, FCP_NVRTC the carried library, and GPU_KERNELS_WRITE is set, as in the
+ *           Makefile.
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -7,9 +7,9 @@
  * The plan first runs in this process with transport local. Each rank is this program again, started with exec, so
  * that it inherits nothing of an open driver. It judges its own rows against float64 and compares them with local's.
  * Its output goes to a file, in which the last line with a certain mark says how far it is or what went wrong. When
- * one rank is wrong, the others have a moment to end, and are then killed; so are ranks that do not end in time. If a
- * test lets a rank go wrong, that moment begins when it has; if it lets a rank stop, the time is up as soon as the
- * rank has stopped.
+ * one rank is wrong, the others have a moment to end, and are then killed; so are ranks that do not end in time. A test
+ * may make a rank go wrong or stop (--inject). The moment then begins only when that rank has gone wrong; and if it has
+ * stopped, the others are killed at once.
  *
  * Requires: an open driver (gpu_open), NCCL.
  * Gives:    gpu.h.

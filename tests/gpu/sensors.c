@@ -1,4 +1,4 @@
-/* sensors.c: the clock, the power and the temperature of device 0, asked of NVML while the device works.
+/* sensors.c: reads the clock, the power and the temperature of device 0 from NVML while the device works.
  *
  * A figure means little without them: a device that is held back by power or heat is slower, and says so here alone.
  * NVML is loaded if it is there; without it the text says so. Nothing is set, only read.

@@ -1,6 +1,6 @@
-/* shaken.c: the same bits fifty times, while every block begins after a random while.
+/* shaken.c: runs each plan fifty times, while every CTA begins after a random delay. All runs must give the same bits.
  *
- * Kernels built with FK_DELAY let blocks come in orders that a quiet device never shows. If a turn or a barrier is
+ * Kernels built with FK_DELAY let CTAs begin in orders that a quiet device never shows. If a turn or a barrier is
  * wrong, some run has other bits. They are built with FK_BOUND too: a wait that would never end gives up, writes down
  * what it waited for, and the kernel ends. So a deadlock has a place, and does not hold the device.
  */

@@ -1,4 +1,4 @@
-/* smoke.c: one FULL tile for each kernel, and where it is wrong a map of its errors.
+/* smoke.c: runs one FULL tile for each kernel, and prints a map of the errors if the result is wrong.
  *
  * A wrong fragment layout, a wrong descriptor or a missing wait spoils a certain part of a tile, so where the errors
  * are says more than how large they are. Each output is cut into 8 parts by its rows and 8 by its columns. The map

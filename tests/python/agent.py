@@ -1,4 +1,4 @@
-"""agent.py: a function on some ranks, which are forked from this process, where PyTorch is loaded already: by torchrun's
+"""agent.py: runs a function on ranks that are forked from this process, where PyTorch is loaded already: by torchrun's
 agent, or by the test itself, where a rank is to die."""
 import multiprocessing
 import os

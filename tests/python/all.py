@@ -1,7 +1,7 @@
 """all.py: runs the tests of this folder, or those that are named, and prints the closing line.
 
-Without CHECK_LONG it leaves out those of LONG, which `make check-long` runs: loading PyTorch again in other processes, its
-compiler or transformers takes longer than what they test.
+Without CHECK_LONG it leaves out the slow tests, which LONG lists and `make check-long` runs. Loading PyTorch again in
+other processes, its compiler or transformers takes longer than what they test.
 """
 import glob
 import os
@@ -42,7 +42,7 @@ def each(suite):
 
 
 def all_tests(loader):
-    """Those of the folder. A name in LONG that no test has is an error: it would leave nothing out, and say so nowhere."""
+    """Those of the folder. An unknown name in LONG is an error, because it would leave out nothing."""
     everything = bool(os.environ.get("CHECK_LONG"))
     files = sorted(os.path.basename(path)[:-3] for path in glob.glob(os.path.join(HERE, "test_*.py")))
     tests = [test for name in files if everything or name not in LONG

@@ -224,7 +224,7 @@ class Loops(unittest.TestCase):
     def test_four_ranks(self):
         """Gradients and parameters are those of one process, and losses add up to its loss: by hand, under DDP and
         under FSDP2, in micro-batches with clipping, and with two groups that have batches of their own. The comparison
-        sees mistakes: gradients are then those of one process times a factor."""
+        finds mistakes, by which gradients are those of one process times a factor."""
         want = (alone([[batch] for batch in batches()]), alone([[batch] for batch in batches()], experts=True),
                 alone([batches(0), batches(1)], clip=1.0), alone(zip(batches(0), batches(1))))
         one, experts, _, both = ([loss for loss, *_ in steps] for steps in want)

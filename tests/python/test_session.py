@@ -230,7 +230,7 @@ class OnTheStandIn(unittest.TestCase):
             self.says(process, *words)
 
     def test_libraries(self):
-        """A package of NVIDIA's, as pip lays it out, holds the NVRTC that stands in. Without cuda-pathfinder nobody finds
+        """A package of NVIDIA's, as pip lays it out, holds the stand-in for NVRTC. Without cuda-pathfinder nobody finds
         it."""
         folder = os.path.join(self.folder, "nvidia", "cuda_nvrtc", "lib")
         os.makedirs(folder)

@@ -30,7 +30,7 @@ def whole(who: str, name: str, number: Any) -> int:
 def dim_of_tokens(who: str, x: Any, dim: Any, want: int, others: dict[int, str]) -> int:
     """The number of the dimension of x whose rows are tokens, from 0. It must have `want` rows.
 
-    others   {a wrong number of rows: a hint, which the error then has}
+    others   {number of rows: hint}: if x has this wrong number of rows, the error has the hint
     """
     if not (is_tensor(x) or is_array(x)):
         _library()

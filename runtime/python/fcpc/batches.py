@@ -112,10 +112,10 @@ def kind_of(x: Any) -> str:
 
 def cu_seqlens(lengths: Numbers | None, fields: Mapping[str, Numbers]) -> list[int] | None:
     """Finds lengths that look cumulative, as flash_attn_varlen_func takes them: [0, 100, 250] instead of [100, 150].
-    Returns them as a list; None: they do not look so.
+    Returns them as a list, or None if they do not look so.
 
-    They may be right all the same, because a sequence may have no tokens. A field of the batch, which has a value for
-    each token, settles it. Errors: E300 (they are cumulative)
+    Lengths that look so may be right all the same, because a sequence may have no tokens. A field of the batch settles
+    it, because it has a value for each token. Errors: E300 (they are cumulative)
     """
     if lengths is None or lengths.size < 3:
         return None

@@ -10,10 +10,9 @@
 A model passes the keyword `fcpc` on to each of its layers, and with it the plan. So nothing here keeps state. The batch
 dimension is 1, because sequences are packed end to end.
 
-Every layer compares what the model asks for with what the plan does, and any difference is an error. Some differences a
-layer cannot see: labels, a model that keeps only the last logits, images, another attention function. So the import
-also wraps three methods of transformers' classes and its losses, below. For calls without `fcpc=` they do what they
-did.
+Every layer compares what the model asks for with what the plan does, and any difference is an error. A layer cannot see
+some differences: labels, a model that keeps only the last logits, images, another attention function. So the import
+also wraps three methods of transformers' classes and its losses, below. Calls without `fcpc=` behave as before.
 """
 from __future__ import annotations
 
@@ -171,9 +170,9 @@ def _yarn(config: Any) -> float:
 
 
 def _reach(config: Any) -> int | None:
-    """Below this position, how a model rotates a token does not depend on other tokens; None: it never does. Beyond it
-    the furthest position of the tensor changes the rotation of all tokens (dynamic, longrope), and the tensor of a
-    process has only its own tokens."""
+    """Returns the position from which on the rotation of a token (RoPE) depends on other tokens; None: it never does.
+    With the rope types dynamic and longrope a model takes the largest position in its tensor. If that is this position
+    or a later one, it rotates all tokens otherwise. In a process the tensor has only the tokens of the process."""
     said = _get(config, "rope_parameters") or {}
     found = []
     for one in [said] if "rope_type" in said else said.values():
@@ -256,7 +255,7 @@ class BoundModel:
     attentions  what Attention.bind gave for each mask, in their order
     model       what the program knows of the model; None: it was not made by fcpc.hf.program
     positions   position_ids must be equal to these, [..., tokens]; None: they are not compared
-    sinks       does the program have sinks?
+    sinks       whether the program has sinks
     """
 
     def __init__(self, plan: Plan, attentions: tuple[BoundAttention, ...], positions: torch.Tensor | None) -> None:
@@ -415,7 +414,7 @@ class Unmade:
     """Takes the place of the mask that a model would have made, which the plan already contains.
 
     window  the window or chunk of the mask, or None
-    causal  does no query see a key behind it?
+    causal  whether no query sees a key that comes after it
     """
 
     def __init__(self, window: int | None, causal: bool = True) -> None:

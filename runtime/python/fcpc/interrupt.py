@@ -1,4 +1,4 @@
-"""interrupt.py: Ctrl-C, and whatever else a handler of signals raises, while C computes.
+"""interrupt.py: lets Ctrl-C, and any other exception of a signal handler, end a computation in C.
 
 Python runs signal handlers in its main thread, between two of its own instructions. So a handler cannot run while the
 main thread is inside a function of C. There are two ways out. A session of C calls back into Python now and then
@@ -35,10 +35,11 @@ def _asked(raised: List[BaseException]) -> Generator[int, Any, None]:
 
 
 class Interruption:
-    """What C calls to ask whether it should end a run. Signal handlers run during that call. An exception must not pass
-    through C. So it is stored, C ends the run, and `check` raises the exception.
+    """The callback by which C asks whether it should end a run. Signal handlers run during this call. Their exceptions
+    must not pass through C. So an exception is stored, C ends the run, and `check` raises the exception.
 
-    C calls the `send` of a generator. In a plain function a handler could run before the first line, outside of `try`.
+    The callback is the `send` of a generator that is suspended inside a `try`. In a plain function a handler could run
+    before the first line, and so outside of the `try`.
     """
 
     def __init__(self) -> None:

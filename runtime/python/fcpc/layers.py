@@ -29,7 +29,7 @@ class Model(NamedTuple):
     kinds     what each of the program's masks is, in their order
     layers    for each layer of the model, from 0 on, the number of its mask
     softcap   c of c * tanh(s / c), or None
-    reach     below this position, how the model rotates a token (RoPE) does not depend on other tokens; None: never
+    reach     the position from which on the rotation of a token (RoPE) depends on other tokens; None: it never does
     """
     name: str
     kinds: tuple[Kind, ...]

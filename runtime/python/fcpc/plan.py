@@ -247,7 +247,8 @@ class Plan(ReadOnly):
         its own: restore(x.detach(), group=group).
 
         Errors: E701 (x has not as many rows, or requires a gradient), E203 (this process holds a part of the ranks, or
-        is another rank of the group), E706 (a group that is not the plan's; processes that restore unlike things)
+        is another rank of the group), E706 (a group that is not the plan's; processes that have different plans, or
+        rows of different types or dimensions)
         """
         if isinstance(group, str):
             raise Error("E706", f"restore: '{group}' is no group of torch.distributed, by which rows would go")

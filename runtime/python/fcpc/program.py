@@ -494,8 +494,8 @@ def program(mask: Mask | None = None, fields: Any = (), heads: int = 8, kv_heads
     layers    instead of mask, if layers of the model differ: a list of masks, each alone or as (mask, how many layers
               have it). Their plans have each token on the same rank, so that nothing moves between layers
     share     the folder in which processes of this machine share plans: one of them makes a plan and the others map it.
-              None: /dev/shm/fcpc-USER if each process is one of more than 1024 ranks and a machine has several; ""
-              never
+              None: /dev/shm/fcpc-USER if each process is one rank, there are more than 1024 ranks, and a machine has
+              several of them; otherwise, and with "", plans are not shared
     plan      keys of the section `plan`: block=512, strategy="dcp", sink=0.5, layout="zigzag", lse_gradient=True.
               layout is "planned" unless it is stated
 

@@ -3,7 +3,7 @@
     session = fcpc.Session(plan)
     session.forward(q, k, v, o, lse)        # reads q, k, v; writes into o and lse, which the caller has made
 
-fcpc.torch does the same for torch alone, with gradients. It uses what stands above `Session` here.
+fcpc.torch does the same for torch alone, with gradients. It uses what this file defines before `Session`.
 """
 from __future__ import annotations
 

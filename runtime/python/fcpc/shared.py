@@ -74,7 +74,8 @@ class Folder:
     def plan(self, key: str, count: int, load: Callable[[str], Plan], make: Callable[[], list[Plan]],
              gate: ContextManager[object], stop: ctypes.c_int | None = None
              ) -> tuple[list[Plan], _Use | None, list[str]]:
-        """The `count` plans of a key, from files or newly made: (plans, their _Use or None, warnings about files).
+        """Returns the `count` plans of a key, which are read from files or newly made, and with them the _Use that
+        keeps the files (or None), and warnings about files.
 
         load, make   load(path) gives a plan from a file or raises Error; make() makes all plans, each with `save`
         gate         a context that is entered while planning: a semaphore, to limit how many plan at once

@@ -56,7 +56,7 @@ class Sym:
 
     kind   "int", "real" or "bool"
     at     the line that made it
-    real   does it, or any of its operands, compute with reals?
+    real   whether it, or any of its operands, computes with reals
     bits   for a whole number that is never negative: the bits that may be set in it; None: not known
     """
     __slots__ = ("op", "args", "kind", "at", "real", "bits")
@@ -438,7 +438,7 @@ class Traced:
     text          the condition or number, as it stands behind `mask name =`
     definitions   masks that the text calls, each a line
     tables        {name: tensor} that it reads, beside those that were there already
-    fields        the same of fields; None where no values were captured
+    fields        {name: values} of the captured fields that it reads
     """
 
     def __init__(self, function: Callable[..., Any], fields: Iterable[str], tables: Mapping[str, Any]) -> None:

@@ -11,11 +11,10 @@ RANKS is a multiple of 8. For each mask and list, Mt-KaHyPar divides at imbalanc
     pairs   a vertex weighs its pairs
     both    half its pairs, half its tokens, since it takes one weight
 
-Then dcp places the same blocks, with the largest load and the most tokens of that result as its caps. Bytes of both
-are counted by the same rule: of a forward pass, by what a plan moves; and the rule is checked against the plan's own
-summary.
-Times are by the clock on the wall, on one thread: the least of RUNS runs of Mt-KaHyPar, and of three times as many of
-dcp. The two alternate, so that other work on the machine is met by both.
+Then dcp places the same blocks. Its caps are the largest load and the most tokens of a rank in Mt-KaHyPar's result. The
+bytes that a forward pass moves are counted by one rule for both; for dcp the count is compared with the plan's summary.
+Times are wall-clock times on one thread: the least of RUNS runs of Mt-KaHyPar, and of three times as many of dcp. The
+two alternate, so that other work on the machine slows both.
 """
 import json
 import math

@@ -13,10 +13,10 @@ Where a module of that kind is not installed, an empty one takes its place, and 
 Masks are causal, blocks 2K, 64 heads with 8 of K and V, head_dim 128, bf16, a forward pass, nodes of 8; lengths are
 rounded down to even ones, because DistCA takes no others. Bytes are those that a placement makes necessary: K and V
 of each token once for each rank that reads it and is not its home; of each row that is computed away from home Q
-there and the result back, or the running state where several ranks compute a row. `rounds` counts units of 2K tokens:
-of a peer, at the busiest port, which is what its placement needs at least; of fcpc, the rounds of the plan.
-Times are by the clock on the wall: the least of RUNS runs, in which all take turns. A planner in Python could be
-faster in another language; so compare the other columns first.
+there and the result back, or the running state where several ranks compute a row. `rounds` is the number of rounds of
+fcpc's plan. For a peer it is a lower bound: the units of 2K tokens that its busiest port moves. Times are wall-clock
+times: the least of RUNS runs, in which all take turns. A planner in Python could be faster in another language; so
+compare the other columns first.
 """
 import importlib.abc
 import importlib.machinery
