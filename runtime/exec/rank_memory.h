@@ -55,9 +55,10 @@ typedef struct fcp_arena {
     fcp_slots slots;
     size_t bytes;                          /* of all of it */
 
-    /* The tensors of home tokens. Those that the pass neither reads nor writes are NULL. Behind the home queries lie
-     * transient slots: class Q in q and, backward, in d_o, lse, lse_low and delta; class O, forward, in o, lse and
-     * lse_low; DQ in dq; DQW in dq_out. */
+    /* The tensors of home tokens. Those that the pass neither reads nor writes are NULL. Behind the rows of home
+     * queries the same tensors have the rows of transient slots. Those of class Q are in q (backward also in d_o, lse,
+     * lse_low and delta), those of class O (forward) in o, lse and lse_low, those of DQ in dq, and those of DQW in
+     * dq_out. */
     void *q, *k, *v, *o, *d_o;      /* in the dtype */
     float *lse, *lse_low, *delta;   /* [queries][heads] */
     float *d_lse;                   /* likewise, of home queries; NULL: the plan takes no gradient of LSE */

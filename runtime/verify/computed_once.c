@@ -1,4 +1,4 @@
-/* computed_once.c: checks that every tile is computed exactly once, and finds out where.
+/* computed_once.c: checks that every tile is computed exactly once, and finds out at which rank.
  *
  * Requires: checked tables; the list of home blocks of each rank (verify.c).
  * Proves:   - No two tiles are of the same Q block and KV block, and every tile is in one visit.
