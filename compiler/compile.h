@@ -1,4 +1,4 @@
-/* compile.h: plans a batch as fcpc_plan_batch does, and lets the caller look at what the passes made. */
+/* compile.h: plans a batch as fcpc_plan_batch does, and lets the caller see what the passes have computed. */
 #ifndef FCPC_COMPILE_H
 #define FCPC_COMPILE_H
 #include "compiler/passes/pass_list.h"

@@ -169,7 +169,7 @@ typedef struct fcpc_batch {
  * are missing, too many or too few, out of their range, given twice, or of no field), FCP_E_SLICES (a slice lies beyond
  * the longest sequence), FCP_E_MASK_* (some pair reaches a fault of the mask or score).
  * Errors of what the batch needs: FCP_E_MEMORY_CAP, FCP_E_PLAN_SIZE, FCP_E_TOO_LONG. FCP_E_ARGUMENT: max_seconds is
- * negative or not a number. Lengths and numbers of queries may be 0, all of them, too; but count may not. */
+ * negative or not a number. Any lengths and numbers of queries may be 0, even all of them; `count` must not be 0. */
 fcp_code fcpc_plan_batch(const fcpc_program *program, const fcpc_batch *batch, const volatile int *stop,
                          fcpc_diagnostics *d, fcpc_times *out_times, fcp_plan **out_plan);
 
@@ -190,8 +190,8 @@ fcp_code fcpc_plan_layers(const fcpc_program *program, const fcpc_batch *batch, 
 
 /* --- looking at plans --------------------------------------------------------------------------------------------- */
 
-/* The functions below make a string in *out_text. It ends with a NUL, and the caller frees it with free(). The same
- * arguments give the same bytes on every machine. A plan must come from fcpc_plan* or fcp_plan_load*. `err` may be
+/* The functions below return a string in *out_text, which ends with a NUL and which the caller frees with free(). The
+ * same arguments give the same bytes on every machine. A plan must come from fcpc_plan* or fcp_plan_load*. `err` may be
  * NULL. All of them may fail with FCP_E_NO_MEMORY, and those with options with FCP_E_ARGUMENT. */
 
 /* The five lines that compiling prints: the problem, its work, traffic, memory, and the plan with the time it took.
@@ -242,8 +242,8 @@ fcp_code fcpc_show_json(const fcp_plan *plan, const fcpc_show_options *options, 
 
 /* The last runs of a session with the option `timings`, as a trace that Perfetto (ui.perfetto.dev) and chrome://tracing
  * open: what each rank computed, sent and received when, and what it waited for; the same as `fcpc run --trace` writes.
- * Beyond 64 ranks it has the 8 that computed longest, and the one in the middle of that order. Where ranks are
- * processes it is for rank 0's, after fcp_session_timings_collect. FCP_E_ARGUMENT: the session has no timings. */
+ * With more than 64 ranks, the trace has only the 8 that computed longest and the median one. If ranks are processes,
+ * the process of rank 0 calls this, after fcp_session_timings_collect. FCP_E_ARGUMENT: the session has no timings. */
 fcp_code fcpc_trace_json(const fcp_session *session, char **out_text, fcp_error *err);
 
 /* A pair of a query and a key in one sequence, and what is asked about it. */
@@ -262,10 +262,10 @@ typedef struct fcpc_question {
 } fcpc_question;
 #define FCPC_QUESTION_INIT {sizeof(fcpc_question)}
 
-/* Explains why the query sees the key, or does not, by the value of every sub-expression of the mask; and, if it does,
- * what the score makes of the logit. `name`, `text`, `size`, `options` and `d` are those of fcpc_parse_text; `text` is
- * not read if the question has a plan. FCP_E_VALUE: the sequence does not have these positions. FCP_E_ARGUMENT: the
- * question is not one. */
+/* Explains why a query sees a key, or does not, by the value of every sub-expression of the mask. If it does, also
+ * explains how the score changes the logit. `name`, `text`, `size`, `options` and `d` are as in fcpc_parse_text; `text`
+ * is not read if the question has a plan. FCP_E_VALUE: the sequence does not have these positions. FCP_E_ARGUMENT: the
+ * question is malformed. */
 fcp_code fcpc_explain_text(const char *name, const char *text, size_t size, const fcpc_options *options,
                            const fcpc_question *question, fcpc_diagnostics *d, char **out_text);
 fcp_code fcpc_explain_json(const char *name, const char *text, size_t size, const fcpc_options *options,

@@ -1,5 +1,5 @@
-/* library.c: the calls of fcpc.h that plan batches. They check the caller's structs, whose versions may differ, and
- * stand in for diagnostics that the caller does not pass.
+/* library.c: the calls of fcpc.h that plan batches. They check the caller's structures, which may be those of an older
+ * or newer version, and make a diagnostics object if the caller passes none.
  */
 #include "compiler/compile.h"
 #include "runtime/base/sized.h"

@@ -1,4 +1,4 @@
-/* train_loop.c: plan batch after batch in process, one ahead of the one that runs.
+/* train_loop.c: plans batch after batch in the process that trains, one batch ahead of the one that runs.
  *
  * The program is parsed once. A thread of its own plans batch i + 1 while batch i runs forward and backward, as a data
  * loader would: planning is off the critical path. Ranks here are workers of this process; the tensors of each are in

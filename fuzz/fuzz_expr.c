@@ -1,8 +1,9 @@
-/* fuzz_expr.c: makes a mask of the bytes, and compares what the compiler says about a box of it with every element.
+/* fuzz_expr.c: makes a mask from the bytes, and compares the compiler's answer about a box of (q, k) pairs with the
+ * mask of every pair.
  *
  * Input:  a head (BYTE_*), then an expression, each operator before its operands. Bytes that have run out count as 0,
  *         so every input is a mask.
- * Oracle: mc_eval_checked, element by element; test_maskcode.c and test_property.c test that one.
+ * Oracle: mc_eval_checked, pair by pair; test_maskcode.c and test_property.c test this function.
  * Checks: a chain of ever smaller boxes, each under the program that was specialised to the box before:
  *           box_evaluate  NONE and FULL are true; so is what it claims of every integer: range, stride, form
  *           rows_solve    counts the pairs, and finds a fault exactly if there is one; rows_one has every bit
@@ -24,9 +25,9 @@ extern size_t LLVMFuzzerMutate(uint8_t *data, size_t size, size_t max_size)
 enum { SIDE = 24, HEADS = 3, DEPTH = 7, NODES = 96, STEPS = 5, LONGEST = 150 };
 enum { BYTE_FLAGS, BYTE_Q, BYTE_K, BYTE_H, BYTE_SIDES, BYTE_HALVES, BYTE_SHIFT_Q, BYTE_SHIFT_K, BYTE_LENGTH, BYTE_CUT,
        BYTE_DATA, BYTE_FIRST, BYTE_QUERIES, HEAD_BYTES };
-/* FLAG_QUERIES: from BYTE_FIRST on, BYTE_QUERIES of them. FLAG_LARGE: boxes of 24 instead of 8 a side, and sequences of
- * 150 tokens. Such an input costs milliseconds. The fuzzer passes over it; those in fuzz/corpus/expr-large are
- * replayed. */
+/* FLAG_QUERIES: the sequence has BYTE_QUERIES queries, which begin at BYTE_FIRST. FLAG_LARGE: boxes have 24 instead of
+ * 8 a side, and sequences 150 tokens. Such an input takes milliseconds, so the fuzzer skips it; a replay runs those of
+ * fuzz/corpus/expr-large. */
 enum { FLAG_FAR = 1, FLAG_SEQUENCE = 2, FLAG_QUERIES = 4, FLAG_LARGE = 8, FEW = 3, SHORT = 16 };
 /* What the mask may read: one element for each key (the last ones, of many), one for each query, a table; and bands. */
 enum { ARRAY_KEYS, ARRAY_QUERIES, ARRAY_TABLE, ARRAYS, ROWS = 7, COLUMNS = 3, RECORDS = 5, BANDS = 2 * RECORDS };

@@ -1,5 +1,5 @@
-/* fuzz_file.c: gives bytes to the readers of the files that programs name: lengths, fields, tables, slices; text or
- * .npy.
+/* fuzz_file.c: gives bytes to the readers of the files that a program may name: lengths, fields, tables and slices, as
+ * text or as .npy.
  *
  * Oracle: A program that reads the file compiles to a plan that verifies, or ends with an error that has a message and
  *         a picture.

@@ -1,7 +1,7 @@
 /* fuzz_profile.c: reads the bytes as a profile of the simulator.
  *
- * Oracle: A profile is refused with a message and a line, or a plan's predicted times are at least all of their bounds,
- *         as planned and in random order.
+ * Oracle: A profile is refused with a message and a line, or no predicted time of a plan is below its lower bounds,
+ *         whether transfers go as planned or in random order.
  * Input:  the text of a profile. The corpus has the profiles that are shipped, and broken ones.
  */
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* fuzz_program.c: draws a program from the bytes, plans it, and sometimes runs it.
  *
- * Oracle: tests/oracle/judge.h: the plan has exactly the pairs that brute force finds; it verifies, is the same after a
- *         file, and computes attention.
+ * Oracle: tests/oracle/judge.h: the plan has exactly the pairs that brute force finds; it verifies, is the same after
+ *         being saved and loaded, and computes attention.
  * Input:  the first byte says how much is drawn (LARGE); the others are dice, so every input is a valid program.
  */
 #include "tests/oracle/judge.h"

@@ -1,7 +1,7 @@
 /* fuzz_rows.c: reads the bytes as measured rows, and fits a profile to them.
  *
- * Oracle: Rows are refused with a message, or the profile that is written is one that is read back; and rows that are
- *         printed are read as the same rows.
+ * Oracle: Rows are refused with a message, or the profile that is fitted to them can be written and read back. Rows
+ *         that are printed are read as the same rows.
  * Input:  a byte that says how many rows are held out, and the CSV text. The corpus has published rows, and broken
  *         ones.
  */

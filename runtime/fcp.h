@@ -90,7 +90,7 @@ typedef enum fcp_pass { FCP_FORWARD, FCP_BACKWARD, FCP_PASSES } fcp_pass;
 /* Which tokens of the batch each rank's caller holds:
  *   planned      those that the planner placed on the rank, so that nothing has to be moved to it and back
  *   contiguous   the packed batch, cut into one run of equal length for each rank
- *   zigzag       of every sequence, cut into 2 * ranks chunks, chunk r from the front and chunk r from the back
+ *   zigzag       every sequence, cut into 2 * ranks chunks: rank r has chunk r from the front and chunk r from the back
  * The last two may be made within groups of neighbouring ranks, each of which holds whole sequences. */
 typedef enum fcp_layout { FCP_LAYOUT_PLANNED, FCP_LAYOUT_CONTIGUOUS, FCP_LAYOUT_ZIGZAG, FCP_LAYOUTS } fcp_layout;
 size_t fcp_dtype_size(fcp_dtype t);      /* bytes of a number: 4, 2, 2 */
@@ -205,10 +205,11 @@ void fcp_plan_ranks_tokens(const fcp_plan *plan, uint32_t first, uint32_t count,
  * document is a run of neighbouring tokens of one sequence in which the field that the program names has one value, as
  * in batch { field doc = given; documents = doc }. If it names none, each sequence that has queries is a document. */
 void fcp_plan_documents(const fcp_plan *plan, uint64_t *out_first);
-/* The same layout as a list, for a caller that gathers the rank's tokens out of the packed batch. `out_rows` has room
- * for fcp_plan_rank_queries numbers, or with `keys` for fcp_plan_rank_keys. Number i is a row of the packed batch: that
- * of the token which is `shift` behind the rank's token i in the same document, or -1 if the document ends before it.
- * So shift 0 gives the tokens themselves, and shift 1 the labels of a language model. */
+/* Writes the layout of a rank (fcp_plan_layout, or with `keys` fcp_plan_layout_keys) as a list, for a caller that
+ * gathers the rank's tokens out of the packed batch. `out_rows` has room for fcp_plan_rank_queries numbers, or with
+ * `keys` for fcp_plan_rank_keys. Number i is a row of the packed batch: that of the token which is `shift` behind the
+ * rank's token i in the same document, or -1 if the document ends before it. So shift 0 gives the tokens themselves,
+ * and shift 1 the labels of a language model. */
 void fcp_plan_rows(const fcp_plan *plan, uint32_t rank, bool keys, int64_t shift, int64_t *out_rows);
 /* The positions of the rank's queries, or keys, in their documents, in the same order. Where sequences are the
  * documents, queries begin at fcp_plan_query_position. */
@@ -465,23 +466,24 @@ void fcp_session_free(fcp_session *session);
  * change nothing. FCP_E_RUN: something failed or did not end in time; a session of "cuda", "mpi" or "tcp" then refuses
  * further runs. */
 fcp_code fcp_session_run(fcp_session *session, fcp_pass pass, const fcp_tensors *tensors, fcp_error *err);
-/* The same on a CUDA stream (CUstream) of the caller's, behind what the stream has already. "cuda" only. The stream
- * belongs to a device that the session uses. CU_STREAM_LEGACY and CU_STREAM_PER_THREAD mean those of the current
- * context, which must be a primary one; NULL is refused.
+/* Runs a pass like fcp_session_run, but on a CUDA stream (CUstream) of the caller's, behind what the stream has
+ * already. "cuda" only. The stream belongs to a device that the session uses. CU_STREAM_LEGACY and CU_STREAM_PER_THREAD
+ * mean those of the current context, which must be a primary one; NULL is refused.
  *
  * Returns once everything is in the stream, and does not wait for it, with two exceptions. If a tensor lies in host
  * memory, this waits until it has been read or written. With "nccl" it waits while so much is in the streams that the
  * driver would soon block. Errors that show themselves later are returned by the next call with the stream or the
  * session.
  *
- * A stream that is being captured (cuStreamBeginCapture) makes the run a part of the caller's graph. Each launch of
- * the graph then is a run, in order with all other runs of the session, on the tensors that were given when it was
- * captured. They lie in device memory (FCP_E_TENSOR). The session has no timings, and each pass has run once before
- * it is captured (FCP_E_ARGUMENT). With "nccl" all ranks capture the same runs, and launch their graphs in the same
- * order. A graph ends before its session, and before the session gets another plan in the captured one's place.
+ * A stream that is being captured (cuStreamBeginCapture) makes the run a part of the caller's graph. Each launch of the
+ * graph then is a run, in order with all other runs of the session, on the tensors that were given when it was
+ * captured. They must lie in device memory (else FCP_E_TENSOR). The session must be without timings, and each pass must
+ * have run once before it is captured (else FCP_E_ARGUMENT). With "nccl" all ranks must capture the same runs, and
+ * launch their graphs in the same order. A graph must end before its session does, and before fcp_session_rebind
+ * replaces the plan that it runs.
  *
- * fcp_session_run, in contrast, follows no stream of the caller's: device memory that it reads must be ready when it
- * is called. */
+ * fcp_session_run, in contrast, follows no stream of the caller's: device memory that it reads must be ready when it is
+ * called. */
 fcp_code fcp_session_run_on(fcp_session *session, fcp_pass pass, const fcp_tensors *tensors, void *stream,
                             fcp_error *err);
 /* Waits for everything that runs have put into streams, at most timeout_s. With "nccl" an error of another process

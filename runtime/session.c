@@ -174,7 +174,7 @@ static fcp_code check_same(const fcp_session *s, const fcp_plan *plan, fcp_error
     return FCP_OK;
 }
 
-/* Must the plan have the homes of another one that the session has, and does it? */
+/* Checks that a plan has the homes of another one that the session has, if it must have them. */
 static fcp_code check_homes(const fcp_session_plans *plans, uint32_t layer_of, const fcp_plan *plan, fcp_error *err) {
     uint8_t is[FCP_DIGEST_BYTES], was[FCP_DIGEST_BYTES];
     if (layer_of == FCP_OWN_BATCH) return FCP_OK;

@@ -1,4 +1,4 @@
-/* derive.c: the derivative of a score by one of its nodes, as code: by s, or by an element of a table.
+/* derive.c: makes the derivative of a score by one of its nodes, as code: by s, or by an element of a table.
  *
  * For example, the derivative of c * tanh(s / c) by s is 1 - tanh(s / c)^2, which uses the tanh that the score computes
  * anyway. The derivative of s + slopes[h] * (k - q) by slopes[h] is k - q.

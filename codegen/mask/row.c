@@ -135,8 +135,8 @@ static const float *real_vector(const rows *r, uint32_t i, int which) {
 
 /* --- loads -------------------------------------------------------------------------------------------------------- */
 
-/* The one-dimensional array that a load reads. Of a table with columns that is one row, if all keys read the same row;
- * otherwise the result is false. */
+/* The one-dimensional array that a load reads. If it reads a table with columns, this is one row of the table; the
+ * result is false if keys read different rows. */
 static bool flat_array(const rows *r, const mc_node *x, mc_array *out) {
     mc_array a = r->env->arrays[x->imm];
     if (x->op == MC_LOAD2 || x->op == MC_LOAD2_F) {

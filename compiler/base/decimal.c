@@ -1,4 +1,5 @@
-/* decimal.c: decimal text as whole numbers of a unit: 1.5 GB as 1500000000 bytes. See real.c for doubles. */
+/* decimal.c: reads decimal text as whole numbers of a unit: 1.5 GB as 1500000000 bytes. See real.c for
+ * doubles. */
 #include "compiler/base/decimal.h"
 
 typedef unsigned __int128 wide;

@@ -1,4 +1,4 @@
-/* decimal.h: decimal text as whole numbers of a unit: 1.5 GB as 1500000000 bytes. */
+/* decimal.h: reads decimal text as whole numbers of a unit: 1.5 GB as 1500000000 bytes. */
 #ifndef FCPC_BASE_DECIMAL_H
 #define FCPC_BASE_DECIMAL_H
 #include <stdbool.h>

@@ -7,8 +7,8 @@
  * Gives:    at most DIAG_MAX_ERRORS errors and DIAG_MAX_WARNINGS warnings, in the order in which they were reported.
  *           The same message at the same place is kept once. The code of the first error is known even when memory
  *           ran out.
- * Cost:     registering a source makes a map of its lines, O(size). A picture costs O(line). Of a line with more than
- *           WINDOW bytes, a part is shown.
+ * Cost:     registering a source makes a map of its lines, O(size). A picture costs O(line). A line with more than
+ *           WINDOW bytes is shown in part.
  * Units:    columns count bytes from 1, as editors do when they jump to a place; a picture has one column for each code
  *           point.
  */

@@ -1,5 +1,5 @@
-/* memo.h: remembers answers by key. A key is a sequence of words, an answer is three numbers. Keys are compared in
- * full, so two keys with the same hash do not mix. */
+/* memo.h: a hash table that remembers answers by key. A key is a sequence of words, an answer is three numbers. Keys
+ * are compared in full, so two keys with the same hash do not mix. */
 #ifndef FCPC_BASE_MEMO_H
 #define FCPC_BASE_MEMO_H
 #include "compiler/base/arena.h"

@@ -1,4 +1,4 @@
-/* bands.c: unions of slices over boxes.
+/* bands.c: evaluates unions of slices on boxes.
  *
  * Requires: bands as codegen/mask/code.h describes them, with edges and rows within 2^42.
  * Gives: bands.h. Answers are exact: MIXED means that some element of the box is allowed and some is not. (The only

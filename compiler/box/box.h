@@ -1,5 +1,5 @@
-/* box.h: abstract interpretation of masks: is a mask false for all pairs of a box, true for all, or mixed? And what is
- * left of it there (partial evaluation)?
+/* box.h: abstract interpretation of masks: finds out whether a mask is false for all pairs of a box, true for all, or
+ * mixed, and what is left of it there (partial evaluation).
  *
  * A box is a range of queries, a range of keys and a range of heads. For example, in the box of q in [4096, 8192) and k
  * in [0, 4096), `k <= q and q - k < 5000` is mixed. But k <= q is true all over it, so what is left is q - k < 5000.

@@ -278,12 +278,13 @@ static int64_t *write_node(const box_program *program, const box_node *x, int64_
     return s.w;
 }
 
-/* Let q' be the query counted from the corner of the box, and k' likewise. In a box from q = 300 on, q - 5 is 295 + q'.
- * So each integer is an *offset*, here 295, plus a function of q' and k' that is the same wherever the box lies. Only
- * what depends on offsets in the end must be written into the key. A sum has the sum of its operands' offsets, and
- * writes nothing. A comparison writes the difference of the two offsets, since both sides may be shifted together. x %
- * 64 writes the offset mod 64, so a box that lies 64 rows further down has the same words. Where a number does not fit
- * int64, or the node may overflow, the offsets of its operands are written whole, and its own offset is 0. */
+/* The key must not depend on where the box lies. Let q' be the query counted from the corner of the box, and k'
+ * likewise. In a box from q = 300 on, q - 5 is 295 + q'. So each integer is an *offset*, here 295, plus a function of
+ * q' and k' that is the same wherever the box lies. Only what depends on offsets in the end must be written into the
+ * key. A sum has the sum of its operands' offsets, and writes nothing. A comparison writes the difference of the two
+ * offsets, since both sides may be shifted together. x % 64 writes the offset mod 64, so a box that lies 64 rows
+ * further down has the same words. Where a number does not fit int64, or the node may overflow, the offsets of its
+ * operands are written whole, and its own offset is 0. */
 size_t box_key(const box_program *program, const box *b, int64_t *offsets, int64_t *out) {
     int64_t *w = out;
     *w++ = (int64_t)((uint64_t)program->root << 32 | program->count);

@@ -1,4 +1,4 @@
-/* residual.c: a specialised program, written as mask code again, so that the evaluators of mask code run it.
+/* residual.c: writes a specialised program as mask code again, so that the evaluators of mask code can run it.
  *
  * Requires: a program that cannot fault in its box (then guards do not matter).
  * Gives: box_code of box.h. For example BOX_GE of q - k - 5 becomes: 0 <= -5 + q + -1 * k.

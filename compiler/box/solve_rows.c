@@ -1,4 +1,4 @@
-/* solve_rows.c: rows of a cell, solved in segments on which integers are linear in k.
+/* solve_rows.c: solves the rows of a cell, in segments on which integers are linear in k.
  *
  * Requires: a program that was made for a box around the given one; at most ROWS_WIDTH keys.
  * Gives: the exact number of allowed elements, or one that faults.

@@ -1,4 +1,5 @@
-/* solve_rows.h: solves the rows of a cell: which keys does each query of each head see? A row is a query of a head.
+/* solve_rows.h: solves the rows of a cell: finds the keys that each query of each head sees. A row is a query of a
+ * head.
  *
  * Keys are not tried one by one. In a row q and h are fixed, and an integer such as k / 50 is piecewise linear in k: 0
  * on the first 50 keys, 1 on the next 50. The pieces are called segments. A comparison of two such integers is solved

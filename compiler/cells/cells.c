@@ -9,7 +9,8 @@
  *      boxes along a diagonal are alike. Where it has a period, boxes that are a period apart are alike: only the first
  *      few rows of an image, or pictures of a film, cost anything.
  * Cost: cells_count: O(unlike boxes * nodes); for a mask of q - k that is O(log n) boxes. cells_grid: O(pieces on the
- *      boundary * (nodes + log pieces) + entries), and the cells inside a piece pair once for each unlike pair.
+ *      boundary * (nodes + log pieces) + entries), and the cells inside of piece pairs, only once for pairs that are
+ *      alike.
  * Units: positions count tokens; pairs are summed over heads if the mask names h.
  * Method: quadtrees with shared subtrees, as in Gosper's Hashlife (1984), but with symbolic keys.
  */
@@ -31,9 +32,9 @@ box cells_rect_box(const cells *c, const cell_rect *r) {
 
 static uint64_t high_bit(uint64_t x) { return (uint64_t)1 << (63 - __builtin_clzll(x)); }
 
-/* A mask with a period changes at the positions first, first + period, and so on, called steps here. Of the cells after
- * lo and before hi that hold a step, returns the one to split at; 0 if there is none. With 5 steps it is the cell of
- * the fourth, and in general that of step number 2^i, where 2^i is the largest power of two that is not more than the
+/* A mask with a period changes at the positions first, first + period, and so on, called steps here. Returns the cell
+ * to split at: one that holds a step, after lo and before hi; 0 if there is none. With 5 steps it is the cell of the
+ * fourth, and in general that of step number 2^i, where 2^i is the largest power of two that is not more than the
  * number of steps. So the part before it, of 2^i periods, is halved again and again, and its halves are alike. */
 static uint64_t split_at_step(uint64_t lo, uint64_t hi, uint64_t first, uint64_t period) {
     uint64_t after = (lo + 1) * FCP_CELL, end = hi * FCP_CELL; /* steps in cells after the first */

@@ -1,5 +1,5 @@
-/* cells.h: from a mask to cells: which cells of 128 x 128 pairs are NONE, FULL or PARTIAL, and how many pairs are
- * allowed.
+/* cells.h: finds out which cells of 128 x 128 pairs are NONE, FULL or PARTIAL under a mask, and how many pairs it
+ * allows.
  *
  * Answers are exact, and are found without looking at all pairs (README.md explains how). For example, causal over 1M
  * tokens has 33,550,336 FULL and 8192 PARTIAL cells, which takes microseconds to say.

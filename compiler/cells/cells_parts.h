@@ -1,4 +1,5 @@
-/* cells_parts.h: private to this room: the object of cells.h, and the functions that its files call in each other. */
+/* cells_parts.h: private to this room: the object of cells.h, and the functions of one file here that another one
+ * calls. */
 #ifndef FCPC_CELLS_CELLS_PARTS_H
 #define FCPC_CELLS_CELLS_PARTS_H
 #include "compiler/cells/cells.h"

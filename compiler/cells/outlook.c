@@ -1,4 +1,4 @@
-/* outlook.c: what the cells of a batch will cost, before the work begins.
+/* outlook.c: estimates what the cells of a batch will cost, before the work begins.
  *
  * Requires: a batch, and an object that has been asked nothing.
  * Gives: an estimate of cells_stats.work and of the pairs that will be looked at one by one.

@@ -1,4 +1,5 @@
-/* shape.c: the shapes of piece pairs: which cells are FULL or PARTIAL, and how many pairs there are.
+/* shape.c: numbers the shapes of piece pairs. A shape says which cells are FULL or PARTIAL, and how many pairs there
+ * are.
  *
  * Requires, units: as in cells.c.
  * Gives: the number of a piece pair's shape. Pairs with the same cells share one number, as all pieces on the diagonal

@@ -4,7 +4,7 @@
  * How: a MIXED cell that was met before is found by its key. A new one is split by heads while that decides something,
  *      and cut where an integer of one dimension turns, so that simpler programs are left. Each part is then counted by
  *      the cheapest way that fits its program (README.md has the list).
- * Cost: to classify a box or find a cell O(nodes); to solve a cell see box/rows.c, box/lanes.c and elements.c.
+ * Cost: to classify a box or find a cell O(nodes); to solve a cell see box/solve_rows.c, box/lanes.c and elements.c.
  */
 #include "compiler/cells/cells_parts.h"
 

@@ -49,7 +49,7 @@ static bool is_named(const char *const *given, size_t count, const char *value) 
 }
 
 /* Stores the value of an option, which is "" if it takes none. A second value for the same thing is an error, because
- * one of the two would be lost silently. Of -D alone a later one wins: it changes the program once more. */
+ * one of the two would be lost silently. Only for -D a later one wins: it changes the program once more. */
 static fcp_code note_value(cmd_line *out, int found, const char *value, fcp_error *err) {
     const cmd_option_row *o = &cmd_options[found];
     const char **list = found == OPT_DEFINE ? out->defines : found == OPT_FIELD ? out->fields

@@ -32,8 +32,8 @@ fcp_code cmd_write_plans(const cmd_input *input, const char *path, bool regular,
     return code;
 }
 
-/* How well work is balanced in a program with layers, as the busiest rank's work over the mean. most: under the mask
- * where that is worst. layers: over all layers together, each of which lasts as long as its busiest rank. */
+/* How well work is balanced in a program with layers: the busiest rank's work divided by the mean. most: for the mask
+ * where it is largest. layers: for all layers together, each as long as its busiest rank. */
 typedef struct layers_balance {
     double most, layers;
 } layers_balance;

@@ -8,7 +8,8 @@
 
 /* Whether the table lists the words that the option's value may be, as in "host|cuda". */
 static bool has_choices(const cmd_option_row *o) { return o->kind == CMD_WORD && strchr(o->metavar, '|'); }
-/* Does a word always follow the option? After a switch it may be missing, so completion does not expect one. */
+/* Returns whether a word always follows the option. After a switch it may be missing, so completion does not expect
+ * one. */
 static bool takes_value(const cmd_option_row *o) { return o->kind != CMD_FLAG && o->kind != CMD_SWITCH; }
 static bool is_path(const cmd_option_row *o) { return o->kind == CMD_READ || o->kind == CMD_WRITE; }
 static bool belongs(const cmd_option_row *o, int command) { return o->commands & 1u << command; }

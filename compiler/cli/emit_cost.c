@@ -1,4 +1,5 @@
-/* emit_cost.c: `fcpc emit --cost`: what a step of each kernel costs, as a table or as JSON.
+/* emit_cost.c: `fcpc emit --cost`: prints what one step of each kernel costs, as a table or as JSON. A step is one turn
+ * of a kernel's main loop.
  *
  * Requires: a cubin with line numbers of its source; nvdisasm.
  * Gives:    emit_cost.h. Each loop over steps has a row for FULL cells and one for PARTIAL cells: a warp's

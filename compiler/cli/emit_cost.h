@@ -1,4 +1,5 @@
-/* emit_cost.h: what `fcpc emit --cost` prints: what a step of each kernel of a cubin costs. */
+/* emit_cost.h: what `fcpc emit --cost` prints: what one step of each kernel of a cubin costs, that is, one turn of its
+ * main loop (codegen/cost/cost.h). */
 #ifndef FCPC_CLI_EMIT_COST_H
 #define FCPC_CLI_EMIT_COST_H
 #include "codegen/cost/cost.h"

@@ -198,7 +198,7 @@ static fcp_code plan_program(double max_seconds, const cmd_line *line, const fcp
     return code;
 }
 
-/* Does the command write one file for each mask to the path of this option? */
+/* Returns whether the command writes one file for each mask to the path of this option. */
 static bool is_numbered(const cmd_line *line, int option) {
     if (line->command == CMD_COMPILE) return option == OPT_OUTPUT;
     return line->command == CMD_SHOW && (option == OPT_SVG || option == OPT_HTML || option == OPT_PNG);

@@ -56,7 +56,8 @@ static int find_target(const char *path, target *out) {
     return why;
 }
 
-/* Would writing to one change the other? Writing to a character device, such as a terminal or /dev/null, never does. */
+/* Returns whether writing to one would change the other. Writing to a character device, such as a terminal or
+ * /dev/null, never does. */
 static bool is_one_file(const target *a, const target *b) {
     return a->there == b->there && a->device == b->device && a->inode == b->inode && !strcmp(a->name, b->name) &&
            !(a->there && S_ISCHR(a->mode));

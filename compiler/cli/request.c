@@ -212,7 +212,7 @@ static fcp_code make_plans(const request *q, double max_seconds, const volatile 
     return code;
 }
 
-/* Between the steps of a request: has the client gone? */
+/* Called between the steps of a request: returns FCP_E_INTERRUPTED if the client has gone. */
 static fcp_code go_on(const volatile int *stop, fcp_error *err) {
     return fcp_stop_asked(stop) ? fcp_fail(err, FCP_E_INTERRUPTED, "%s", fcp_code_text(FCP_E_INTERRUPTED)) : FCP_OK;
 }

@@ -2,7 +2,7 @@
  *
  * Requires: all names are declared.
  * Gives: errors of every mask and score, and of their definitions, whether or not the plan uses them; for the plan's
- *      mask mask, mask_spans, mask_name, mask_span and mask_params of the program.
+ *      mask, the members mask, mask_spans, mask_name, mask_span and mask_params of the program.
  * Cost: O(size of the inlined expression).
  */
 #include <inttypes.h>

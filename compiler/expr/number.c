@@ -2,7 +2,8 @@
  * calls with constant arguments.
  *
  * Requires: trees from syntax/parse.c. Gives: a finite number, or an error at its place.
- * Meaning: as in a score. + - * of whole numbers are whole, and real with a real; `/` needs a real.
+ * Meaning: as in a score. + - * of two whole numbers give a whole number, and a real if one of the operands is real;
+ * `/` needs a real operand.
  * Cost: O(expression); recursion is bounded by NEST_MAX.
  */
 #include <inttypes.h>

@@ -1,4 +1,4 @@
-/* rect_slices.c: rect(...) and slices(...) in masks.
+/* rect_slices.c: expands rect(...) and reads slices(...) in masks.
  *
  * rect(q0..q1, k0..k1, causal) is short for comparisons, and is expanded to them: q >= q0 and q < q1 and so on.
  * slices(...) may have millions of rectangles. They are read from the file or the arguments when the plan's mask is

@@ -1,4 +1,4 @@
-/* score.c: what scores have beyond masks: real numbers in expressions.
+/* score.c: checks and lowers what scores have beyond masks: real numbers in expressions.
  *
  * A whole number that meets a real becomes real, and nothing becomes whole again. + - * of two whole numbers are whole.
  * `/` and `%` of two whole numbers are refused, because a mask rounds down and readers of a score would not expect it;

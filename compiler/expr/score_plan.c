@@ -1,4 +1,5 @@
-/* score_plan.c: the score of a plan: its code, its derivative, the code that finds its faults; and the plan's sinks.
+/* score_plan.c: makes the score of a plan: its code, its derivative, the code that finds its faults; and the plan's
+ * sinks.
  *
  * Requires: a checked score; the plan's mask is lowered, and its model and passes are known.
  * Gives: these members of the program:
@@ -8,7 +9,7 @@
  *               would for a pair that the mask allows. If the score cannot fault it is the mask itself
  *      sink     a logit for each head
  * Method: the mask is copied into a builder, and the score is lowered with the mask as its guard. `check` must contain
- *      every node of the score that may fault. The answer of `check` must not depend on that node, so it is added as
+ *      every node of the score that may fault. But its answer must not depend on such a node, so the node is added as
  *      mask and (true or node == 0). Masks have no reals, so a load from a table of reals becomes a load of integers:
  *      only its index can fault.
  * Cost: O(score + mask).

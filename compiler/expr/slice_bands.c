@@ -1,14 +1,14 @@
-/* slice_bands.c: from slices in any order, which may overlap, to bands, by a sweep over the rows (query positions).
+/* slice_bands.c: turns slices in any order, which may overlap, into bands, by a sweep over the rows (query positions).
  *
  * Requires: slices as slice_bands.h describes them. Gives: bands_of_slices.
  * How: a slice is a band on a range of rows. In each row it allows the keys from a lower to an upper edge, and an edge
  *      either stays at one key or moves by one key a row. The sweep goes through the rows at which slices begin or end.
  *      Between two of these rows the active bands are merged, in the order that their lower edges have in the first
- *      row. That merge is right until a moving edge passes, meets or leaves a fixed one. It finds out in which row that
- *      happens, and from there on the bands are merged anew. Consecutive rows with the same bands become one record. A
- *      single row can be described with any slopes, so it takes those of its neighbour if the two then become one
- *      record.
- * Cost: O(N log N + (events + crossings) * slices under way); at most WORK_MAX such steps.
+ *      row. That merge is right until a moving edge passes, meets or leaves a fixed one. The merge finds out in which
+ *      row that happens, and from there on the bands are merged anew. Consecutive rows with the same bands become one
+ *      record. A single row can be described with any slopes, so it takes those of its neighbour if the two then become
+ *      one record.
+ * Cost: O(N log N + (events + crossings) * active slices); at most WORK_MAX such steps.
  * Units: positions count tokens.
  * Method: plane sweep (Shamos and Hoey 1976); rows at which an order ceases to hold are the certificates of kinetic
  *      data structures (Basch, Guibas, Hershberger 1997).

@@ -1,6 +1,7 @@
 /* given.c: strategies that repeat what is known from another planning (given.h).
  *
- * Requires: blocks of the same batch. Gives: those blocks, homes and ranks. Cost: copying them, and shifting work.
+ * Requires: blocks of the same batch. Gives: those blocks, homes and ranks. Cost: copying them, and moving work to less
+ *           loaded ranks (place/shift_work.c).
  */
 #include "compiler/passes/given.h"
 

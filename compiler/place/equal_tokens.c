@@ -72,8 +72,8 @@ static uint32_t work_per_token(const problem *p, uint32_t b) {
     return w < UINT32_MAX ? (uint32_t)w : UINT32_MAX;
 }
 
-/* Lists the tokens that leave: of each rank's blocks those with least work for a token. Of the last one a part may
- * leave. */
+/* Lists the tokens that leave each rank: those of its blocks with least work for a token. The last such block may leave
+ * in part. */
 static fcp_code find_leaving(equal *e, fcp_side side, leaving *out, uint32_t *out_count) {
     const problem *p = e->p;
     uint64_t *over = ARENA_NEW(&e->x->scratch, uint64_t, p->ranks);
@@ -198,7 +198,7 @@ static fcp_code carry_over(planning *x, const problem *old, const made *m, const
 /* --- work --------------------------------------------------------------------------------------------------------- */
 
 /* Chooses which rank computes the blocks that have moved, if all tiles ran at home before. A block is computed at its
- * new home, as long as that rank's work is within a limit: the tolerance over the mean, or the work that the busiest
+ * new home, as long as that rank's work is within a limit: (1 + tolerance) times the mean, or the work that the busiest
  * rank had before, whichever is more. Where it would exceed the limit, the blocks with most work for a token are
  * computed at their old homes. *out_exec stays NULL if there are none. */
 static fcp_code leave_work(equal *e, const problem *old, const made *m, uint32_t **out_exec) {

@@ -114,8 +114,8 @@ fcp_code place_by_zigzag(planning *x, const place_input *in, uint32_t *home);
  * so that most bytes stay in a node, or go between ranks of equal number in their nodes. exec may be NULL. */
 fcp_code place_on_rails(planning *x, uint32_t *home, uint32_t *exec);
 
-/* shift_work.c. For homes that were not chosen for this mask: fills exec so that no rank has more than the tolerance
- * over the mean, as far as whole tiles allow. */
+/* shift_work.c. For homes that were not chosen for this mask: fills exec so that no rank has more than (1 + tolerance)
+ * times the mean, as far as whole tiles allow. */
 fcp_code place_shift(planning *x, const uint32_t *home, uint32_t *exec);
 
 /* balance_masks.c. Balances homes under several masks, by moving blocks and exchanging two: under each mask no rank has

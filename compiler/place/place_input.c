@@ -1,4 +1,4 @@
-/* place_input.c: what strategies see of a problem; and, in split plans, KV blocks that move to a rank that reads them.
+/* place_input.c: makes what strategies see of a problem; and, in split plans, moves KV blocks to ranks that read them.
  *
  * Requires: a problem with its tiles; for place_keys a home for every block.
  * Gives: place_input_of: the tokens and reads of each block (place.h). place_keys: if no rank reads a KV block at its

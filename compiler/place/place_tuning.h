@@ -75,9 +75,9 @@ enum {
     CAD_SKIP = 400000,
     /* What a node keeps back of its ranks' tolerance, so that they can leave their smallest rooms empty. */
     CAD_RESERVE = 250000,
-    /* What a node should send at most, of what its wires carry while its ranks compute. Nodes with less than twice
-     * their share of the work are left alone: else, under a sparse mask, where all computing is short, all wires look
-     * slow, and wikipedia-64 under `lambda` takes 17 % longer. */
+    /* The most that a node should send, in millionths of what its wires carry while its ranks compute. Nodes with less
+     * than twice their share of the work are left alone: else, under a sparse mask, where all computing is short, all
+     * wires look slow, and wikipedia-64 under `lambda` takes 17 % longer. */
     CAD_SENT = 550000,
     /* Rooms below such a part of a rank's tolerance are left empty. */
     CAD_CRUMB = 4,
@@ -112,9 +112,9 @@ enum {
      * not fit on its ranks. */
     DCP_NODE_SLACK = 60,
 
-    /* coarsen_batch.c. Tiles that a rank of a sequence has at least after blocks are contracted, such as 8 x 8. Finer
-     * tiles take four times as long, and what they could save is at the edge of a rank's patch. With 64, causal
-     * prolong-64 is placed in 6.4 ms instead of 15.6, and 41.9 GB move instead of 47.8. */
+    /* coarsen_batch.c. The least number of tiles, such as 8 x 8, that each rank of a sequence has after blocks are
+     * contracted. Finer tiles take four times as long, and what they could save is at the edge of a rank's patch. With
+     * 64, causal prolong-64 is placed in 6.4 ms instead of 15.6, and 41.9 GB move instead of 47.8. */
     DCP_PATCH = 64,
     DCP_CONTRACT = 4, /* blocks that become one, at most */
     DCP_READERS = 4,  /* blocks are not contracted if one has more than so many times the readers of the other */

@@ -5,7 +5,7 @@
  * Cost: O(tiles + moved blocks x ranks).
  * Units: pairs.
  *
- * A rank's cap is the tolerance over the mean. A rank that is over it gives away Q blocks, those with most pairs for
+ * A rank's cap is (1 + tolerance) times the mean. A rank that is over it gives away Q blocks, those with most pairs for
  * each token first: their queries are what travels, so they move most work for each byte. If some rank has room for all
  * of a block's work, the block goes there whole, and its result comes back whole; ranks of the same node are preferred.
  * Else as many of its tiles go as fit, and their partial results are merged at home.

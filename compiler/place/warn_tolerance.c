@@ -14,7 +14,7 @@
 fcp_code place_warn_tolerance(planning *x) {
     const problem *p = x->problem;
     const struct fcpc_program *g = x->program;
-    if (!x->division || !p->pairs) return FCP_OK; /* nothing moves for balance; of fcp's blocks blocks.c warns */
+    if (!x->division || !p->pairs) return FCP_OK; /* nothing moves for balance (fcp: advice/block_sizes.c warns) */
     if (x->strategy) return FCP_OK; /* auto/ has given ranks more than that, because it saves time */
     uint64_t *work = ARENA_NEW(&x->scratch, uint64_t, p->ranks);
     if (!work) return FCP_E_NO_MEMORY;

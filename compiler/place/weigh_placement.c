@@ -1,4 +1,4 @@
-/* weigh_placement.c: about how long a placement takes, to decide whether moving work pays.
+/* weigh_placement.c: estimates how long a placement takes, to decide whether moving work pays.
  *
  * Requires: a problem with its tiles; a home for every block and a rank for every tile.
  * Gives: a time, which compares placements of one problem. As a prediction it is too short, because it ignores that

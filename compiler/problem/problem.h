@@ -45,7 +45,7 @@ struct problem {
     bool split;
     uint64_t tokens, key_tokens; /* queries and keys of the whole batch */
     uint32_t ranks;
-    /* How many neighbouring ranks of the caller's one rank of this problem stands for. It is 1, unless groups of ranks
+    /* One rank of this problem stands for this many neighbouring ranks of the caller. It is 1, unless groups of ranks
      * divide heads and this problem divides the batch among the groups (place/heads/between_groups.c). */
     uint32_t lanes;
     uint32_t block;                /* the size asked for or chosen, in tokens */

@@ -23,9 +23,9 @@
  *    a few ranks only. So blocks with results leave a part of the source's share free for them (SPARED_THIRDS).
  *
  * Where the results of a want are merged on their way back, they must all meet at one rank. So the tree begins with a
- * single hop: to a reader in the source's node if there is one, else to the rank that would receive for one of the
- * other nodes, whichever wire is least busy. The end of this hop is the *root*, from which the tree grows as if it were
- * the source.
+ * single hop: to a reader in the source's node if there is one, else to a rank that would receive for another node. Of
+ * several such ranks it is the one whose wire is least busy. The end of this hop is the *root*, from which the tree
+ * grows as if it were the source.
  *
  * The load of a sender is the bytes that it has sent over net. If the want's results come back to the sender, what it
  * has received counts, too. For example, if the share of a rank is 4 GB to send and 2 GB to receive, 1 GB received

@@ -41,10 +41,11 @@ enum {
     /* --- ways
      * ------------------------------------------------------------------------------------------------------ */
 
-    /* traffic.c. Ways with relays replace direct ones if they save one part in so many of the estimated time: trees of
-     * keys a 20th, ways of all blocks that are found together a 50th. Tried for the second: of 180 plans of cad and dcp
-     * (five real lists, three masks, ports of 1 to 100 GB/s) 15 save between a 50th and a 20th by the estimate; by the
-     * simulator these take from 18 % less to 8 % more, and 6 % less in the mean. */
+    /* traffic.c. Ways with relays replace direct ones if they save enough of the estimated time: trees of keys
+     * (relays.c) one part in TREES_SAVE, ways that are found for all blocks together (routes.c) one part in
+     * ROUTES_SAVE. Tried for the second: of 180 plans of cad and dcp (five real lists, three masks, ports of 1 to 100
+     * GB/s) 15 save between a 50th and a 20th by the estimate; by the simulator these take from 18 % less to 8 % more,
+     * and 6 % less in the mean. */
     TREES_SAVE = 20,
     ROUTES_SAVE = 50,
     /* ways.c. Of a pass's two times, moving and computing, the shorter one is hidden behind the longer, except for one

@@ -2,8 +2,8 @@
  *
  * Requires: any path and any bytes; the file may change meanwhile.
  * Gives:    the lines of a text, or the elements of a .npy file; or what is wrong with it.
- * Cost:     O(bytes that are read). Memory for the longest line, of a .npy file for its elements. An endless or sparse
- *           file costs no more than a MiB beyond the numbers that were found in it.
+ * Cost:     O(bytes that are read). Memory for the longest line of a text, or for the elements of a .npy file. An
+ *           endless or sparse file costs no more than a MiB beyond the numbers that were found in it.
  */
 #include "compiler/sema/data_file.h"
 

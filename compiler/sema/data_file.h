@@ -8,8 +8,8 @@
  *     good = good && !f.wrong;
  *     sema_data_close(&f);
  *
- * A file is read piece by piece, so a text takes no more memory than its longest line, and whoever meets something
- * wrong stops there. Whatever is wrong is reported, with its place.
+ * A file is read piece by piece, so a text takes no more memory than its longest line. If something is wrong in it,
+ * that is reported with its place, and reading stops there.
  */
 #ifndef FCPC_SEMA_DATA_FILE_H
 #define FCPC_SEMA_DATA_FILE_H

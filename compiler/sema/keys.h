@@ -1,4 +1,4 @@
-/* keys.h: the keys that a program sets, found by name, and what they mean for the program. */
+/* keys.h: finds the keys that a program sets, checks their values, and stores what they mean in the program. */
 #ifndef FCPC_SEMA_KEYS_H
 #define FCPC_SEMA_KEYS_H
 #include "compiler/sema/sema.h"

@@ -1,4 +1,4 @@
-/* layer_masks.c: makes of a program whose layers have several masks the program of one of these masks.
+/* layer_masks.c: turns a program whose layers have several masks into the program of one of these masks.
  *
  * Requires: a tree with overrides applied.
  * Gives:    the tree of a program whose only mask is number s->layer. Also the number of masks, and of layers of each.

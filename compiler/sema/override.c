@@ -5,7 +5,7 @@
  * plan.strategy.coalesce), or a default of a mask (lambda.window). A shorter path is allowed if it can mean only one
  * thing: a key (block, mask.window), a parameter of the strategy (coalesce), or a parameter of the plan's mask or of
  * another mask of the program (window). If the default of a prelude mask is set, that mask becomes the program's own.
- * Of two overrides of one thing, the later wins.
+ * If two options set the same thing, the later one wins.
  *
  * Requires: the program parsed without an error.
  * Cost:     O(program) for each override.
@@ -168,9 +168,9 @@ static bool has_argument(const expr *call, const char *name) {
     return a;
 }
 
-/* In a sum of two strategies, the call that an override of parameter `name` goes to. In ulysses(inside = 4) +
- * fcp(buffers = 2), `buffers` goes to the right one, because it is given there. So does `coalesce`, because the left
- * one has no such parameter. All others go to the left one. */
+/* Returns the call that an override of parameter `name` changes, if the value is a sum of two strategies. In
+ * ulysses(inside = 4) + fcp(buffers = 2), `buffers` goes to the right one, because it is given there. So does
+ * `coalesce`, because the left one has no such parameter. All others go to the left one. */
 static expr *strategy_call(expr *value, const char *name) {
     if (value->kind != EXPR_BINARY) return value;
     const bool left = strategy_find_param(strategy_called(value->a), name) < STRATEGY_PARAMS,

@@ -1,4 +1,4 @@
-/* override.h: the options -D, --lengths and --field. */
+/* override.h: applies the options -D, --lengths and --field. */
 #ifndef FCPC_SEMA_OVERRIDE_H
 #define FCPC_SEMA_OVERRIDE_H
 #include "compiler/sema/sema.h"

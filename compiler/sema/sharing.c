@@ -1,7 +1,8 @@
 /* sharing.c: checks the strategies that divide heads among ranks.
  *
  * Requires: checked sections model and cluster, and the strategy's parameters.
- * Gives:    how many ranks share heads, and how many heads are computed at a time: both divide what they must.
+ * Gives:    how many ranks share heads: a divisor of the number of ranks; and how many heads are computed at a time: a
+ *           multiple of that, and a divisor of the number of heads.
  * Cost:     O(ranks + heads).
  *
  * Example: 64 heads on 12 ranks. 12 does not divide 64, so ulysses is refused. The nearest numbers of ranks that do are

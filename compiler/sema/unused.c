@@ -1,7 +1,7 @@
 /* unused.c: warns of what the program's masks and scores define and never use.
  *
  * A definition is used if the condition of the mask names it, or another used definition does. A parameter is used if
- * either of them names it.
+ * the condition or a used definition names it.
  *
  * Requires: masks that have been checked, so that each name has its meaning.
  * Cost:     O(masks).

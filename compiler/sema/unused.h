@@ -1,4 +1,4 @@
-/* unused.h: warnings of what nothing uses. */
+/* unused.h: warns of parameters, definitions and scores that nothing uses. */
 #ifndef FCPC_SEMA_UNUSED_H
 #define FCPC_SEMA_UNUSED_H
 #include "compiler/sema/sema.h"

@@ -1,4 +1,4 @@
-/* parse.h: parses a source into its tree; and what the scanner and the grammar ask of the parser. */
+/* parse.h: parses a source into its tree; and declares what the scanner and the grammar call in the parser. */
 #ifndef FCPC_SYNTAX_PARSE_H
 #define FCPC_SYNTAX_PARSE_H
 #include "compiler/syntax/ast.h"

@@ -11,8 +11,9 @@ answers to a prompt P, of which the second goes on in two ways:
 
 A token sees the tokens before it in its own rollout: those whose subtree it is in. Depth first, the subtree of a token
 ends at one place, `last`. So the mask is `causal and q <= last[k]`. Positions count within a rollout, and behind the
-last token of a part stands another part. So positions and labels are the caller's own, brought into the plan's order by
-`plan.take`, and not those of `plan.positions` and `plan.take_labels`. A loss is taken over the tree.
+last token of a part stands another part. So the caller makes positions and labels itself and brings them into the
+plan's order with `plan.take`; `plan.positions` and `plan.take_labels` would be wrong here. The loss is that of the
+whole tree.
 
 It prints how far the tree's attention and gradients are from those of each rollout alone, and what a batch of trees
 costs, beside the same rollouts one after the other, and beside rollouts that are filled up to the longest.
@@ -73,7 +74,8 @@ def program(cluster, **model):
 
 
 def check():
-    """The largest distance between the tree's o, dq, dk, dv and those of each rollout alone, over their largest value.
+    """Returns the largest difference between the tree's o, dq, dk, dv and those of each rollout alone, relative to the
+    largest value.
 
     The loss counts a token that several rollouts share once, as that of a policy gradient over a tree does.
     """

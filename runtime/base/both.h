@@ -12,8 +12,8 @@
 
 enum { FCP_BOTH_FROM = 1 << 15 }; /* records of a plan: going over fewer takes less time than starting a thread */
 
-/* May two threads run at the same time? No, if the calling thread is bound to a single processor: then a second
- * thread would only add cost. */
+/* Returns whether two threads may run at the same time. They may not if the calling thread is bound to a single
+ * processor: then a second thread would only add cost. */
 bool fcp_both_at_once(void);
 /* Does work(first) and work(second), the second in a thread of its own if there can be one. That thread gets no
  * signals. */

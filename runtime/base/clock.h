@@ -31,7 +31,7 @@ static inline fcp_patience fcp_patience_of(double seconds, double step) {
     return (fcp_patience){fcp_clock(), seconds, step};
 }
 
-/* To be called after each poll that found nothing: has the time run out? */
+/* To be called after each poll that found nothing: returns whether the time has run out. */
 static inline bool fcp_patience_ends(fcp_patience *p) {
     double now = fcp_clock(), step = now - p->last;
     p->last = now;

@@ -25,7 +25,7 @@ typedef struct fcp_interrupt {
 
 /* The calling thread begins a function of the session. */
 void fcp_interrupt_begin(fcp_interrupt *x);
-/* Does the caller want the function to end? True only in the caller's thread; then the function returns
+/* Returns whether the caller wants the function to end. True only in the caller's thread; then the function returns
  * FCP_E_INTERRUPTED. If x is NULL, nobody is asked. */
 bool fcp_interrupted(fcp_interrupt *x);
 #endif

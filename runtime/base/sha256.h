@@ -17,8 +17,9 @@ void fcp_sha256_add_text(fcp_sha256 *h, const char *text); /* its length first, 
 void fcp_sha256_end(fcp_sha256 *h, uint8_t out[FCP_SHA256_BYTES]);
 
 void fcp_sha256_of(const void *bytes, size_t size, uint8_t out[FCP_SHA256_BYTES]);
-/* Of what can be read of an open file, up to its end. 0, or an errno value: EFBIG if it has more than `most` bytes. */
+/* Hashes what can be read of an open file, up to its end. Returns 0, or an errno value: EFBIG if it has more than
+ * `most` bytes. */
 int fcp_sha256_fd(int fd, uint64_t most, uint8_t out[FCP_SHA256_BYTES]);
-/* Of a whole regular file. 0, or what fcp_read_open returns. */
+/* Hashes a whole regular file. Returns 0, or what fcp_read_open returns. */
 int fcp_sha256_file(const char *path, uint8_t out[FCP_SHA256_BYTES]);
 #endif

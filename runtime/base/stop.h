@@ -9,6 +9,6 @@
 #define FCP_BASE_STOP_H
 #include <stdbool.h>
 
-/* Has the caller asked for the end? stop may be NULL: nobody ever asks. */
+/* Returns whether the caller has asked for the end. stop may be NULL: nobody ever asks. */
 bool fcp_stop_asked(const volatile int *stop);
 #endif

@@ -5,8 +5,8 @@
  * stays. A target that is not a regular file (a pipe, a device) cannot be replaced; it is written to directly.
  *
  * A writer holds a lock on its temporary file while it lives, and the system drops that lock when the process ends,
- * however it ends. So the next writer of the same target can tell the temporary files of killed processes, and removes
- * them. On a file system without locks they stay.
+ * however it ends. So the next writer of the same target recognises the temporary files of killed processes, and
+ * removes them. On a file system without locks they stay.
  *
  * Nothing is forced to the disk: a crash of the machine may lose the file, but never mixes an old and a new one.
  * Functions that return an int return 0 or an errno value.

@@ -91,9 +91,13 @@ typedef struct cuda_device {
     cuda_memory environment; /* what masks and scores read (environment.c) */
     cuda_need need;
     char *sources[FCP_PASSES]; /* the modules' sources; NULL: that module is not loaded completely */
-    /* Addresses in the environment. sinks: those that kernels read; 0 if there are none. plan_sinks: the plan's.
-     * sink_sums: room for the gradients of each rank. maxima: for the largest logits of each rank. data: the plan's
-     * arrays, as kernels read them. plan_tables: a second copy of those arrays that are tables of reals. */
+    /* Addresses in the environment:
+     *   sinks         the sinks that kernels read; 0 if there are none
+     *   plan_sinks    the plan's sinks
+     *   sink_sums     room for the gradients of sinks of each rank
+     *   maxima        room for the largest logits of each rank
+     *   data          the plan's arrays, as kernels read them
+     *   plan_tables   a second copy of those arrays that are tables of reals */
     fk_u64 sequences, arrays, bands, sinks, plan_sinks, sink_sums, maxima, data, plan_tables;
     bool own_sinks, own_tables; /* `sinks`, or the tables in `data`, may be those of a run */
     cu_ptr marks;            /* the session's marks, at the address that this device uses */
@@ -456,7 +460,7 @@ fcp_code fcp_cuda_finish(fcp_cuda_session *s, cuda_rank *rank, fcp_queue queue, 
 
 /* --- cuda_wire.c: partial results that are rounded on their way (plan/FORMAT.md: Wire) -------------------------- */
 
-/* Of a rank's LAUNCH: rounds the partials that it sends into their messages (FCP_SEND), or makes fp32 of those that it
+/* Rounds the partial results that a rank's LAUNCH sends into their messages (FCP_SEND), or makes fp32 of those that it
  * has received (FCP_RECV); each in the stream of its fabric. */
 fcp_code fcp_cuda_wire(fcp_cuda_session *s, uint32_t rank, fcp_pass pass, const fcp_instr *launch,
                        const fcp_wires *wires, fcp_direction dir, fcp_error *err);

@@ -14,8 +14,8 @@
  *           counts as zeros on its way in, and on its way out its place in a message is ignored.
  * Order:    IN comes before the pass. OUT comes after it, except for results that are sent early (early.c).
  * Cost:     a few questions to the driver for each tensor of each rank, and two for each run of a pinned tensor that is
- * copied. Each unit takes a launch. If it comes from the host, each filling of a staging buffer takes a copy and a
- * launch.
+ *           copied. Each unit takes a launch. If it comes from the host, each filling of a staging buffer takes a copy
+ *           and a launch.
  */
 #include "runtime/cuda/cuda.h"
 

@@ -22,7 +22,7 @@ typedef struct fcp_promise {
  * If this process has an error of its own, which *err has already, that is returned. Otherwise FCP_E_START names the
  * first rank that differs or has failed. */
 fcp_code fcp_agree(fcp_net *net, const fcp_promise *mine, fcp_error *err);
-/* The same for a process that refuses the plan (mine->made is an error). True: all processes refuse it, so nothing
- * has changed for any of them. False: some have taken it, or it is unknown. */
+/* Compares in a process that refuses the plan (mine->made is an error). True: all processes refuse it, so nothing has
+ * changed for any of them. False: some have taken it, or it is unknown. */
 bool fcp_agree_to_refuse(fcp_net *net, const fcp_promise *mine);
 #endif

@@ -17,7 +17,7 @@ typedef struct fcp_segment {
 /* The segments of a transfer in a rank's arena, of any class but IN and OUT. Returns their number. */
 uint32_t fcp_segments_block(const fcp_arena *arena, const fcp_transfer *t, fcp_segment out[FCP_SEGMENTS]);
 
-/* Is a segment of a partial one of sums, and not m or l? Those are a STATE's second and third. */
+/* Returns whether a segment of a partial result has sums, and not m or l, the last two segments of a STATE. */
 static inline bool fcp_is_sum(const fcp_transfer *t, uint32_t segment) { return t->cls != FCP_STATE || segment == 0; }
 /* What travels of a partial result that is rounded for its way: m and l as they lie in the slot, then the sums as
  * bf16 in a message. fcp_rounded_bytes: room for the message of any one transfer of a pass; 0 if nothing is rounded. */

@@ -42,7 +42,7 @@ typedef struct fcp_session_kind {
     fcp_code (*collect)(fcp_session *session, uint32_t from, void *memory, size_t bytes, fcp_error *err);
     /* How attention and communication share a device, and why so. NULL: there is no device to share. */
     fcp_partition (*partition)(const fcp_session *session, const char **out_why);
-    /* Are ATTENDs of a pass one launch where they can be? NULL: never. */
+    /* Returns whether ATTENDs of a pass are one launch where they can be. NULL: never. */
     bool (*fused)(const fcp_session *session, fcp_pass pass);
     /* 1 + the device of this process. NULL: it has none, or several. */
     uint32_t (*device)(const fcp_session *session);

@@ -115,7 +115,7 @@ fcp_code fcp_net_collect(fcp_net *net, uint32_t from, void *memory, size_t bytes
     return net->transport->collect ? net->transport->collect(net, from, memory, bytes, err) : FCP_OK;
 }
 
-/* Is what a transfer moves packed before it, and unpacked after it? All others move what lies in slots. */
+/* Returns whether what a transfer moves is packed before it and unpacked after it. Others move slots. */
 static bool has_message(const fcp_arena *arena, const fcp_transfer *t) {
     return t->cls == FCP_IN || t->cls == FCP_OUT || fcp_is_rounded(arena->plan, t);
 }

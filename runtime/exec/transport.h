@@ -95,9 +95,10 @@ typedef struct fcp_transport {
     /* Allocates an arena of `bytes` for a rank, in memory that transfers reach, in place of an earlier one. The net
      * frees it when it is closed. NULL: any memory of the session's will do. */
     fcp_code (*allocate)(fcp_net *net, uint32_t rank, size_t bytes, void **out_memory, fcp_error *err);
-    /* For transports whose transfers may not reach the caller's tensors (one entry for each rank of this process).
-     * stage_in, before inputs are moved: *out_inside are the tensors that transfers use instead, with the inputs in
-     * them. stage_out, once outputs have been moved: brings the outputs back. Both NULL: transfers reach everything. */
+    /* For transports whose transfers may not reach the caller's tensors. stage_in is called before inputs are moved. It
+     * copies the inputs into tensors that transfers reach, and *out_inside points to these: one entry for each rank of
+     * this process. stage_out is called once outputs have been moved, and copies them back. Both NULL: transfers reach
+     * all memory. */
     fcp_code (*stage_in)(fcp_net *net, fcp_pass pass, const fcp_tensors *tensors, const fcp_tensors **out_inside,
                          fcp_error *err);
     fcp_code (*stage_out)(fcp_net *net, fcp_pass pass, const fcp_tensors *tensors, const fcp_tensors *inside,

@@ -338,8 +338,8 @@ static void end_strip(const struct view *x) {
     close_state(x);
 }
 
-/* May the rows of a strip that meets no key be left as they are? Yes, if nothing is added to them, or if they are
- * rows of a home block, whose outputs were prepared, in its only visit. */
+/* Returns whether the rows of a strip that meets no key may be left as they are. They may if nothing is added to them,
+ * or if they are rows of a home block, whose outputs were prepared, in its only visit. */
 static bool leaves_idle_rows(const fcp_arena *a, const fcp_visit *visit) {
     if (a->pass == FCP_BACKWARD) return true; /* nothing is added */
     const unsigned single = FCP_VISIT_FIRST | FCP_VISIT_LAST;

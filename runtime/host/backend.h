@@ -63,8 +63,8 @@ struct fcp_device {
     const fcp_backend *backend;
     const fcp_plan *plan;
     uint32_t workers;
-    /* Has the pass failed meanwhile? A function that works for more than some milliseconds asks, and returns if so,
-     * because its result is not wanted any more. The caller sets this function; NULL: never. */
+    /* Returns whether the pass has failed meanwhile. A function that works for more than some milliseconds asks, and
+     * returns if so, because its result is not wanted any more. The caller sets this function; NULL: never. */
     bool (*over)(void *session);
     void *session;
 };

@@ -2,15 +2,15 @@
  *
  * Requires: a verified plan.
  * Gives:    what the plan's passes compute, in the caller's tensors.
- * Method:   a run lays out each rank's arena for its pass, and starts two threads for each rank and its helpers;
- *           queues.c is what they execute. The caller's thread serves as one of them, because starting a thread takes
- *           longer than a small rank computes. Then it waits for the others.
+ * Method:   a run lays out each rank's arena for its pass, and starts threads: for each rank two and, if there are more
+ *           processors, helpers. queues.c is what they execute. The caller's thread serves as one of them, because
+ *           starting a thread takes longer than a small rank computes. Then it waits for the others.
  * Failure:  an error of a run ends it for all ranks. If other processes take part, the session cannot run again.
  * Caller:   the thread that runs a pass asks the caller now and then whether to stop (runtime/base/interrupt.h):
  *           between the products that it computes itself, and in all its waits.
  * Cost:     while a pass runs, two threads for each rank, and helpers if there are more processors than ranks. All the
- *           time, an arena for each rank (as much as fcp_rank_memory counts) and scratch memory for each worker.
- *           Sessions of one lender share its arenas.
+ *           time, an arena for each rank (as much as fcp_rank_memory counts) and scratch memory for each worker. A
+ *           session that was added to another one (fcp_session_add) computes in the arenas of that one, its lender.
  */
 #define _GNU_SOURCE /* pthread_timedjoin_np */
 #include "runtime/host/executor.h"

@@ -9,8 +9,8 @@
  *           heads in whatever order they become free. That changes no bit, because each head's results are numbers of
  *           their own.
  * Failure:  the first error is kept with its place, and all threads are woken to leave. A wait fails if for timeout_s
- *           seconds no rank of the session completes an instruction or computes. Of ranks in other processes this is
- *           known as far as the transport tells (fcp_net_progress).
+ *           seconds no rank of the session completes an instruction or computes. For ranks in other processes, the
+ *           transport tells this if it can (fcp_net_progress).
  * Cost:     beside what the instructions cost, a lock for each of them and one for each head that is given out.
  */
 #include "runtime/host/queues.h"

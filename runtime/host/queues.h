@@ -85,7 +85,8 @@ struct fcp_exec {
 void *fcp_queue_compute(void *rank);
 void *fcp_queue_comm(void *rank);
 void *fcp_queue_help(void *member);
-/* Has the pass failed? `session` is an fcp_exec. In the caller's thread, first asks the caller whether to stop. */
+/* Returns whether the pass has failed. `session` is an fcp_exec. In the caller's thread, first asks the caller whether
+ * to stop. */
 bool fcp_queue_over(void *session);
 /* Keeps the first error and ends the pass. */
 void fcp_queue_fail(fcp_exec *s, fcp_code code, fcp_where where, const char *text);

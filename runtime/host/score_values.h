@@ -18,7 +18,7 @@ typedef struct fcp_host_score {
     float *slopes;      /* of a tile; NULL if the slope is one */
 } fcp_host_score;
 
-/* Is code the constant one, or empty? */
+/* Returns whether code is the constant one, or empty. */
 bool fcp_host_score_is_one(mc_code code);
 /* `tile`: how many numbers the largest tile has. False: out of memory; the object is to be closed all the same. */
 bool fcp_host_score_open(fcp_host_score *score, const fcp_plan *plan, size_t tile);
@@ -36,7 +36,7 @@ void fcp_host_score_chain(const fcp_host_score *score, uint32_t rows, uint32_t k
 /* The LSE of rows, m + log l, as two floats: the nearest float, and what rounding took from it. The sum of the two is
  * right to the last bits of log l, however large m is. A row that saw no key has l = 0, and gets -inf and 0. */
 void fcp_host_lse(uint32_t rows, const float *m, const float *l, float *out_lse, float *out_low);
-/* The same with a sink of logit z, for rows that have seen all their keys; `o` is [rows][width]. l becomes the
+/* Computes the LSE with a sink of logit z, for rows that have seen all their keys; `o` is [rows][width]. l becomes the
  * number by which o must be divided, and o is scaled to match. A row that saw no key has LSE z, and its l stays 0. */
 void fcp_host_sink(double z, uint32_t rows, size_t width, float *o, const float *m, float *l, float *out_lse,
                    float *out_low);

@@ -188,7 +188,7 @@ ssize_t fcp_tcp_move(int socket, void *data, size_t bytes, bool sends) {
     return moved < 0 && (errno == EAGAIN || errno == EINTR) ? 0 : -1;
 }
 
-/* To be called after each poll that found nothing: is the time over, or does the caller want no more? */
+/* To be called after each poll that found nothing: returns whether the time is over, or the caller wants to stop. */
 static bool ends(joining *j) {
     j->interrupted = j->interrupted || fcp_interrupted(j->place->interrupt);
     return j->interrupted || fcp_patience_ends(&j->patience);
@@ -231,7 +231,7 @@ static void let_in(joining *j) {
     j->halves[j->half_count++] = (half){.socket = s, .from = from.sin_addr};
 }
 
-/* Is it what a rank says that has no such connection yet? */
+/* Returns whether it is what a rank says that has no such connection yet. */
 static bool is_sensible(const joining *j, const hello *h) {
     return memcmp(h->magic, hello_magic, sizeof hello_magic) == 0 && h->rank < j->place->ranks &&
            h->rank > j->place->rank && h->line < FCP_TCP_LINES && h->port <= UINT16_MAX &&

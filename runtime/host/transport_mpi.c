@@ -5,8 +5,8 @@
  * Gives:    fcp_transport_mpi.
  * Method:   a session has a communicator of its own. A wire is one message: a header that says what it is, then its
  *           segments end to end. Its tag is the fabric. Two ranks launch their rounds in the same order, and MPI keeps
- *           the order of messages with one tag between two ranks. So a receive gets the message that is meant for it;
- *           the header proves it. No call blocks inside MPI: requests under way are polled.
+ *           the order of messages with one tag between two ranks. So a receive gets the message that is meant for it.
+ *           The receiver checks this by the header. No call blocks inside MPI: requests under way are polled.
  * Failure:  a rank whose session fails tells all others. They listen while they wait, and their sessions fail too. A
  *           rank that is stopped sends no heartbeats (heartbeat.h), so all that wait give up after the time limit. The
  *           limit also ends a wait in which no rank makes progress. If a process dies, mpirun ends the others. Where
@@ -75,7 +75,7 @@ static fcp_code broken(fcp_error *err) { return fcp_fail(err, FCP_E_RUN, "MPI ha
 
 /* --- other ranks that fail ---------------------------------------------------------------------------------------- */
 
-/* Has another rank said that its session has failed? */
+/* Returns whether another rank has said that its session has failed. */
 static fcp_code listen(mpi_net *n, fcp_error *err) {
     bool came = false;
     if (n->listening && !fcp_mpi_test(&n->listens, &came)) return broken(err);

@@ -5,9 +5,9 @@
  *           (HOST:PORT:SECRET, the text that rank 0 prints or a caller passes).
  * Gives:    fcp_transport_tcp.
  * Method:   tcp_join.c connects all ranks. A wire is a frame: a header, then its segments end to end. Two ranks launch
- *           their rounds in the same order. So a frame is for the round that its receiver is in, or for a later one,
- *           and then it stays in the socket. The header proves it. Heartbeats (heartbeat.h) have connections of their
- *           own; a heartbeat is one byte.
+ *           their rounds in the same order. So a frame is for the round that its receiver is in, or for a later one. A
+ *           frame for a later round stays in the socket. The header says which round a frame is for, and the receiver
+ *           checks it. Heartbeats (heartbeat.h) have connections of their own; a heartbeat is one byte.
  * Failure:  a rank whose session fails closes its connections. Every rank that needs something from it sees that, fails
  *           too, and closes its own connections, until all ranks know. A process that dies is noticed in the same way.
  *           One that is stopped sends no heartbeats, so all that wait give up after the time limit. The limit also ends

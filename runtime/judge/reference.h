@@ -69,8 +69,8 @@ typedef struct fcp_check_options {
  *   naive       W multiplications in float32
  *   bounds      W / 2 multiplications in float64; in the backward pass 5/6 W
  *   a score     two evaluations in float64, three where GPUs compute it otherwise; two more where logits are large
- *   memory      for each thread 8 n (4 head_dim + 4 value_dim + 192) bytes, where n is the longest sequence's keys; with
- *               a score 8 n 48 more */
+ *   memory      for each thread 8 n (4 head_dim + 4 value_dim + 192) bytes, where n is the longest sequence's keys;
+ *               with a score 8 n 48 more */
 fcp_code fcp_check_run(const fcp_plan *plan, const fcp_check_options *options, const fcp_packed *packed,
                        fcp_check_report *report, fcp_error *err);
 
@@ -89,9 +89,9 @@ fcp_code fcp_check_units(const fcp_plan *plan, const fcp_check_options *options,
 /* What is wrong with a tensor, or that it is right, in a sentence without a full stop. */
 void fcp_check_text(const fcp_shape *shape, fcp_tensor t, const fcp_check *c, char *out, size_t size);
 
-/* Computes the definition in float64 alone, so that tests can compare it with another program: o [tokens, heads,
- * value_dim], lse [tokens, heads], and if d_o is given dq, dk, dv. With values_in_keys dk has both gradients, and dv
- * nothing. `in` holds q, k, v (and d_o, and d_lse) in the plan's dtype. Outputs may be NULL. */
+/* Computes attention by its definition in float64 alone, so that tests can compare it with another program: o [tokens,
+ * heads, value_dim], lse [tokens, heads], and if d_o is given dq, dk, dv. With values_in_keys dk has both gradients,
+ * and dv nothing. `in` holds q, k, v (and d_o, and d_lse) in the plan's dtype. Outputs may be NULL. */
 typedef struct fcp_reference {
     double *o, *lse, *dq, *dk, *dv;
 } fcp_reference;

@@ -1,6 +1,6 @@
 /* rounding.c: bounds what rounding may do to the numbers of a strip, by the rule of RULE.md.
  *
- * Requires: a strip between the steps of its exact computation.
+ * Requires: calls between the steps of a strip's exact computation (strip.h says which function after which step).
  * Gives:    squares of errors, number by number, and bounds that rows and keys share (strip.h).
  * Cost:     half as many multiplications as the exact computation in the forward pass, five sixths in the backward
  *           pass. A score is evaluated twice more in float64, and where logits are large four times.
@@ -30,7 +30,7 @@ static double least_of(fcp_dtype dtype) { return dtype == FCP_FP16 ? fcp_ulp(FCP
 /* Whether there are kernels for the dtype. */
 static bool for_gpus(const struct strip *s) { return s->dtype != FCP_FP32; }
 
-/* Of n errors, each at most x and as likely up as down, the sum is at most this times the root of the sum of x^2. */
+/* The sum of n errors, each at most x and as likely up as down, is at most this times the root of the sum of x^2. */
 static double spread(double n) { return n < 16 ? sqrt(n) : 4; }
 
 /* The units by which a sum of n terms is off because it is added up in fp32. */
@@ -270,9 +270,9 @@ static void add_part(struct softmax_off *r, double p, double x, double off) {
     r->reach = fmax(r->reach, x + all);
 }
 
-/* Bounds the errors of a row's P. `sink` is the logarithm of the sink's part of the sum, and `sink_off` the error of
- * its exponent. `weight` holds the arguments of the softmax. An error that all keys share changes nothing between keys,
- * but counts beside the sink. */
+/* Bounds the errors of a row's P. `weight` holds the arguments of the softmax. The sink is one more term of the row's
+ * sum: `sink` is the logarithm of its part of the sum, and `sink_off` the error of its exponent. An error that the
+ * arguments of all keys share cancels between keys, but not between a key and the sink. */
 static struct softmax_off bound_softmax(struct task *t, uint32_t i, double sink, double sink_off) {
     const struct strip *s = &t->strip;
     const double *p = t->exact.p + i * s->n, *x = t->weight + i * s->n;

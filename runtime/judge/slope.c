@@ -1,7 +1,8 @@
 /* slope.c: derives a score by s in the judge's own way; and makes a score whose functions are inexact, as on GPUs.
  *
- * A plan brings the derivative that the compiler made, and the backward pass computes with it. If the judge used it,
- * too, it could not see that it is wrong. So this file shares nothing with codegen/mask/derive.c, which makes it.
+ * A plan brings the derivative that the compiler made, and the backward pass computes with it. If the judge used that
+ * derivative, too, it could not see that it is wrong. So this file shares nothing with codegen/mask/derive.c, by which
+ * the compiler makes it.
  *
  * Requires: a score that mc_check accepts.
  * Method:   forward-mode differentiation. Behind the score's nodes comes, for each real node that s reaches, its

@@ -1,6 +1,6 @@
 /* strip.c: computes attention of a strip of rows by its definition, in float64 and naively.
  *
- * Requires: buffers of the type, with inputs in them.
+ * Requires: buffers for numbers of the type (float64, or float32 for the naive computation), which hold the inputs.
  * Gives:    strip.h.
  * Method:   scores and slopes are evaluated pair by pair in float64, for allowed pairs only; for the naive computation
  *           in rows of float32, as kernels do.

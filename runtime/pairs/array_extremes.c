@@ -2,9 +2,9 @@
  * rows see.
  *
  * Requires: a checked plan.
- * Method:   trees of minima and maxima, whose groups have FCP_PAIRS_FAN members. The bands of a row are in order and do
- *           not touch, and their edges are linear in the row. So extremes over the rows of a record are at its first or
- *           last row.
+ * Method:   trees of minima and maxima, whose groups have FCP_PAIRS_FAN members. Slices let a row see some intervals of
+ *           keys, its bands, which are in order and do not touch. A record has the bands of a run of neighbouring rows,
+ *           and their edges are linear in the row. So an edge is least or greatest at the record's first or last row.
  * Cost:     to open: linear in the arrays and slices that the mask reads. A range: logarithmic in its length. Memory:
  *           16 bytes for every 15 elements, and 68 for each record of rows.
  */

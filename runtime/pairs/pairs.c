@@ -223,8 +223,8 @@ static pairs_box box_of(const group *g, piece_rect r) {
     return (pairs_box){first.q0, last.q1, first.k0, last.k1};
 }
 
-/* Do all of these parts have all pairs of their pieces, or none? Then fcp_plan_check has proven that their cells are
- * FULL, or that they have none. */
+/* Returns whether all of these parts have all pairs of their pieces, or none. If so, fcp_plan_check has proven that
+ * their cells are FULL, or that they have none. */
 static bool parts_are(const group *g, const uint32_t *parts, uint32_t count, bool full) {
     const fcp_plan *plan = g->l->plan;
     for (uint32_t i = 0; i < count; i++) {

@@ -1,12 +1,12 @@
-/* pairs_parts.h: what the files of this room share: a mask that is evaluated over boxes, the memo of counted boxes, and
- * a pair of pieces whose cells are checked. Private to runtime/pairs; pairs.c says what is proven.
+/* pairs_parts.h: what the files of runtime/pairs share: a mask that is evaluated over boxes, the memo of counted boxes,
+ * and a pair of pieces whose cells are checked. Private to runtime/pairs; pairs.c says what is proven.
  */
 #ifndef FCP_PAIRS_PAIRS_PARTS_H
 #define FCP_PAIRS_PAIRS_PARTS_H
 #include "codegen/mask/code.h"
 #include "runtime/fcp.h"
 
-/* --- array_extremes.c: what is known of arrays and slices, for all sequences ----------------------------------------------- */
+/* --- array_extremes.c: what is known of arrays and slices, for all sequences -------------------------------------- */
 
 /* A tree of the least of some numbers and the greatest of others, which have the same indices: for groups of `unit`
  * indices, for groups of FCP_PAIRS_FAN such groups, and so on. */
@@ -18,7 +18,7 @@ typedef struct pairs_tree {
     void *room; /* of all levels */
 } pairs_tree;
 
-/* Of one union of slices, by its rows records. */
+/* The extremes of one union of slices: level 0 of each tree has an entry for each of its records. */
 typedef struct pairs_bands {
     pairs_tree reach; /* the least first key that a record sees, and the key after the greatest */
     pairs_tree whole; /* where each row has one band: the least end, and the greatest beginning */
@@ -36,7 +36,7 @@ void fcp_pairs_facts_close(pairs_facts *f);
  * array that one sequence sees, `part` says where the part begins. */
 void fcp_pairs_extremes(const pairs_facts *f, uint32_t array, const mc_array *part, uint64_t from, uint64_t to,
                         int64_t *lo, int64_t *hi);
-/* Is (row, key) in a band for all rows of [r0, r1] and keys of [c0, c1], or for none? */
+/* Whether (row, key) is in a band for all rows of [r0, r1] and keys of [c0, c1], or for none. */
 typedef enum pairs_answer { FCP_PAIRS_NONE, FCP_PAIRS_ALL, FCP_PAIRS_MIXED } pairs_answer;
 pairs_answer fcp_pairs_in_bands(const pairs_facts *f, uint32_t bands, int64_t r0, int64_t r1, int64_t c0, int64_t c1);
 /* The only band that these rows have among these keys; NULL if there are several, or none, or the rows do not have
@@ -51,7 +51,7 @@ typedef struct pairs_box {
     int64_t q0, q1, k0, k1; /* [q0, q1) and [k0, k1) */
 } pairs_box;
 
-/* What is known of a node's value in a box. Of a bool, lo and hi are 0 or 1. */
+/* What is known of a node's value in a box. For a bool, lo and hi are 0 or 1. */
 typedef struct pairs_value {
     int64_t lo, hi;  /* the least and the greatest that it can be */
     int64_t c, q, k; /* of a linear one: it is c + q * (query) + k * (key) */
@@ -69,13 +69,14 @@ typedef struct pairs_mask {
     int64_t *scratch;    /* for codegen/mask */
 } pairs_mask;
 
-/* Is the mask true for all pairs of the box, or for none? MIXED: neither, or it could not be told. Fills m->values. */
+/* Whether the mask is true for all pairs of the box, or for none. MIXED: neither, or it could not be told. Fills
+ * m->values. */
 pairs_answer fcp_pairs_evaluate(const pairs_mask *m, const pairs_box *b);
 /* Makes the mask's code for one head: folds constants, elements of tables too, and replaces by `false` what the
  * answer does not need. So heads with the same mask often get equal code. `out` has room for code.count nodes. */
 void fcp_pairs_fold(const fcp_plan *plan, int64_t head, mc_node *out);
 
-/* --- box_memo.c: answers that are remembered -------------------------------------------------------------------------- */
+/* --- box_memo.c: answers that are remembered ---------------------------------------------------------------------- */
 
 typedef struct pairs_memo {
     int64_t *words; /* of all keys */
@@ -90,16 +91,17 @@ typedef struct pairs_memo {
 
 bool fcp_pairs_memo_open(pairs_memo *m, uint32_t nodes);
 void fcp_pairs_memo_close(pairs_memo *m);
-/* Makes the key of the last box that m was asked about: what is undecided there, relative to the box's corner. Boxes
- * of equal sides with equal keys have the same pairs. `label` becomes a part of the key. False: the box has no key,
- * for example because the mask reads an array, whose elements differ from place to place. */
+/* Makes the key of the last box that m was asked about. The key describes the part of the mask that differs inside the
+ * box, relative to the box's corner (box_memo.c). So boxes of equal sides with equal keys have the same pairs. `label`
+ * becomes a part of the key. False: the box has no key, for example because the mask reads an array, whose elements
+ * differ from place to place. */
 bool fcp_pairs_key(pairs_memo *memo, const pairs_mask *m, const pairs_box *b, int64_t label);
 /* The number that was kept under the key that was made last. False: there is none. */
 bool fcp_pairs_find(const pairs_memo *m, uint64_t *out);
 /* Keeps a number under that key. If there is no memory it is not kept, which costs time and nothing else. */
 void fcp_pairs_keep(pairs_memo *m, uint64_t number);
 
-/* --- check_cells.c ------------------------------------------------------------------------------------------------------ */
+/* --- check_cells.c ------------------------------------------------------------------------------------------------ */
 
 typedef struct pairs_prover {
     const fcp_plan *plan;

@@ -1,4 +1,4 @@
-/* values.c: evaluates a mask's code over a box of queries and keys: is it true for all pairs, for none, or mixed?
+/* values.c: evaluates a mask's code over a box of queries and keys: it is true for all pairs, for none, or mixed.
  *
  * Requires: code that has passed mc_check; the box is within the positions of the sequence.
  * Gives:    ALL and NONE are proofs, for the meaning of the code that codegen/mask/code.h defines, which is what
@@ -7,7 +7,7 @@
  *           is exact, because its extremes are at corners of the box, and so is the range of the difference of two such
  *           numbers. Numbers that may wrap around have the range of all 64-bit numbers. A node that equals one of its
  *           operands all over the box, as min(x, y) does where x <= y, is known to be the same.
- * Cost:     O(nodes) a box, and for each element of an array a logarithm.
+ * Cost:     O(nodes) a box, and time logarithmic in an array's length for each node that reads the array.
  */
 #include "runtime/pairs/pairs_parts.h"
 #include "runtime/plan/plan.h"

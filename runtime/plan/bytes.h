@@ -48,7 +48,7 @@ uint64_t fcp_slot_bytes(const fcp_problem *p, fcp_class cls, fcp_pass pass);
  * O, and inside a node 2, 2 and 2. If LSE counted, it would be 5, 9 and 5 over net, with the last unit nearly empty. */
 enum { FCP_UNIT_NEAR = 2, FCP_UNIT_NEAR_PART = 4 };
 uint32_t fcp_unit_tokens(const fcp_problem *p, fcp_class cls, fcp_fabric fabric);
-/* fcp_class_bytes for a block that holds `holds` only. Of IN and OUT this is the part of Q (Q, O, LSE, dO, dQ), the
+/* fcp_class_bytes for a block that holds `holds` only. For IN and OUT this is the part of Q (Q, O, LSE, dO, dQ), the
  * part of KV (K, V, dK, dV), or both. */
 uint64_t fcp_held_bytes(const fcp_problem *p, uint32_t holds, fcp_class cls, fcp_pass pass);
 

@@ -36,7 +36,7 @@ static const uint64_t max_tokens = UINT64_C(1) << 40;
 
 /* --- text --------------------------------------------------------------------------------------------------------- */
 
-/* Is it UTF-8 without control characters, but for newline and tab? */
+/* Returns whether it is UTF-8 without control characters, but for newline and tab. */
 static bool printable(const char *text, uint64_t size) {
     const uint8_t *at = (const uint8_t *)text, *end = at + size;
     while (at < end) {
@@ -60,7 +60,7 @@ static bool printable(const char *text, uint64_t size) {
     return true;
 }
 
-/* Is it printable text with only NULs after it, and at least one? */
+/* Returns whether it is printable text with only NULs after it, and at least one. */
 static bool padded_name(const char *name, size_t size) {
     size_t used = strnlen(name, size);
     for (size_t i = used; i < size; i++)
@@ -93,7 +93,7 @@ static uint32_t range_of(const fcp_plan *plan, fcp_side side, const fcp_block *b
     return side == FCP_KEYS ? kv : kv * (p->heads / p->kv_heads / p->range_sub) + h->sub_first / p->range_sub;
 }
 
-/* Do the stretches of every sequence cover it, for each range of heads? The stretches of range h of the i-th
+/* Checks that the stretches of every sequence cover it, for each range of heads. The stretches of range h of the i-th
  * sequence that has tokens are all[first[j]] to all[first[j + 1] - 1], where j is i * ranges + h. */
 static fcp_code covered(const fcp_plan *plan, fcp_side side, uint32_t ranges, stretch *all, const uint32_t *first,
                         fcp_error *err) {
@@ -124,7 +124,7 @@ static fcp_code covered(const fcp_plan *plan, fcp_side side, uint32_t ranges, st
     return FCP_OK;
 }
 
-/* Do the pieces of the blocks that hold a side cover it, for each range of heads? */
+/* Checks that the pieces of the blocks that hold a side cover it, for each range of heads. */
 static fcp_code check_cover(const fcp_plan *plan, fcp_side side, fcp_error *err) {
     const fcp_piece *pieces = plan->pieces;
     uint64_t n = plan->pieces_count;
@@ -292,7 +292,7 @@ static fcp_code check_classes(const fcp_plan *plan, fcp_error *err) {
     }
     return FCP_OK;
 }
-/* May a block have this range? */
+/* Returns whether a block may have this range. */
 static bool heads_fit(const fcp_plan *plan, const fcp_block *b) {
     const fcp_problem *p = plan->problem;
     uint32_t subs = plan->heads[b->heads].sub_count;
@@ -553,8 +553,8 @@ static fcp_code check_rounds(const fcp_plan *plan, fcp_error *err) {
     return FCP_OK;
 }
 
-/* May a WAIT have these operands? In the compute queue a is for net and b is for local; a fabric that the cluster
- * does not have has 0. */
+/* Returns whether a WAIT may have these operands. In the compute queue a is for net and b is for local; a fabric that
+ * the cluster does not have has 0. */
 static bool is_wait(const fcp_plan *plan, fcp_queue queue, const fcp_instr *x) {
     const fcp_problem *p = plan->problem;
     if (queue == FCP_COMM) return !x->b && !x->c;
@@ -632,7 +632,8 @@ static fcp_code check_transfer(const fcp_plan *plan, const fcp_transfer *t, fcp_
     return FCP_OK;
 }
 
-/* Would check_transfer find nothing wrong? A faster test for transfers that are not of bundles, which are most. */
+/* Returns whether check_transfer would find nothing wrong. A faster test for transfers that are not of bundles, which
+ * are most. */
 static inline bool is_sound(const fcp_transfer *t, uint32_t ranks, uint32_t blocks, const fcp_block *block) {
 #define NEEDS(way) [FCP_KV | (way)] = FCP_HOLDS_KV, [FCP_DKV | (way)] = FCP_HOLDS_KV, [FCP_Q | (way)] = FCP_HOLDS_Q,   \
                    [FCP_STATE | (way)] = FCP_HOLDS_Q, [FCP_O | (way)] = FCP_HOLDS_Q, [FCP_DQ | (way)] = FCP_HOLDS_Q,   \

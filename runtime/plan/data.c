@@ -54,8 +54,8 @@ static fcp_code check_arrays(const fcp_plan *plan, fcp_error *err) {
 
 static int64_t edge_at(int64_t edge, int32_t slope, int64_t q) { return edge + (slope ? q : 0); }
 
-/* In row q, are the bands of a record not empty, in order, and apart? The edges of bands are linear in q. So if this
- * holds in the first row and in the last, it holds in all rows between. */
+/* Returns whether the bands of a record are not empty, in order, and apart in row q. The edges of bands are linear in
+ * q. So if this holds in the first row and in the last, it holds in all rows between. */
 static bool bands_in_order(const mc_band *bands, uint32_t count, int64_t q) {
     const int64_t far = INT64_C(1) << 42;
     if (q < -far || q > far) return count == 0;

@@ -49,8 +49,8 @@ enum { FCP_HOLDS_Q = 1 << FCP_QUERIES, FCP_HOLDS_KV = 1 << FCP_KEYS, FCP_HOLDS_B
 /* The instructions, with operands a, b and c. The compute queue has all but LAUNCH; the communication queue has WAIT
  * and LAUNCH. Slots are of the class that is named.
  *   WAIT      in the compute queue: until the first a instructions of the communication queue have ended what they move
- *             over net, and the first b what they move over local; 0 for a fabric that the cluster does not have. In the
- *             communication queue: until the first a instructions of the compute queue are complete
+ *             over net, and the first b what they move over local; 0 for a fabric that the cluster does not have. In
+ *             the communication queue: until the first a instructions of the compute queue are complete
  *   COPY      transfers [a, a + b), which are of class IN or OUT and have the rank itself as peer: between the caller's
  *             tensors and home slots
  *   DELTA     backward pass: delta = sum(dO * O) of the home blocks in home slots [a, a + b) that hold Q
@@ -85,6 +85,6 @@ typedef enum fcp_direction { FCP_DIRECTION_LIST(FCP_ID) FCP_DIRECTION_COUNT } fc
 typedef enum fcp_array_kind { FCP_ARRAY_LIST(FCP_ID) FCP_ARRAY_KINDS } fcp_array_kind;
 typedef enum fcp_round_kind { FCP_ROUND_LIST(FCP_ID) FCP_ROUND_KIND_COUNT } fcp_round_kind;
 typedef enum fcp_op { FCP_OP_LIST(FCP_ID) FCP_OP_COUNT } fcp_op;
-/* Is a class one of partial results: STATE, DKV or DQ? */
+/* Returns whether a class is one of partial results: STATE, DKV or DQ. */
 static inline bool fcp_is_partial(fcp_class cls) { return cls == FCP_STATE || cls == FCP_DKV || cls == FCP_DQ; }
 #endif

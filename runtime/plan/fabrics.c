@@ -30,7 +30,7 @@ typedef struct touched {
 
 static uint32_t larger(uint32_t a, uint32_t b) { return a > b ? a : b; }
 
-/* Does the instruction move blocks? Those of IN and OUT are no slots. */
+/* Returns whether the instruction moves blocks. IN and OUT move none: their tokens are in no slots. */
 static bool moves_blocks(const fcp_plan *plan, fcp_pass pass, const fcp_instr *x) {
     if (x->op != FCP_OP_LAUNCH) return false;
     const uint32_t kind = plan->rounds[plan->round_starts[pass] + x->c].kind;

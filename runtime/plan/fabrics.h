@@ -4,7 +4,7 @@
 #define FCP_PLAN_FABRICS_H
 #include "runtime/plan/records.h"
 
-/* Has the plan ranks of one node, and more than one node? */
+/* Returns whether the plan uses both fabrics: it has several ranks in a node, and several nodes. */
 static inline bool fcp_two_fabrics(const fcp_problem *p) { return p->gpus > 1 && p->ranks > p->gpus; }
 
 /* Before instruction i of the rank's communication queue begins its transfers over fabric f, the first out[i][f]

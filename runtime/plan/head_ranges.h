@@ -3,7 +3,7 @@
 #define FCP_PLAN_HEAD_RANGES_H
 #include "runtime/plan/plan.h"
 
-/* Is the block of the first range of heads? */
+/* Returns whether the block is of the first range of heads. */
 static inline bool fcp_first_range(const fcp_plan *p, const fcp_block *b) {
     return p->heads[b->heads].kv_first == 0 && p->heads[b->heads].sub_first == 0;
 }
@@ -34,14 +34,15 @@ static inline uint32_t fcp_class_size(const fcp_plan *p, uint32_t heads, uint32_
     const uint32_t all = fcp_range_heads(p->problem);
     return p->range_classes ? fcp_range_classes(p, heads)[1 + all + cls] : all;
 }
-/* Do the heads of some range see different pairs? Then the kernels' work lists are by head (emit_source.by_head). */
+/* Returns whether the heads of some range see different pairs. Then the kernels' work lists are by head
+ * (emit_source.by_head). */
 bool fcp_plan_by_head(const fcp_plan *plan);
-/* Has a sequence few queries and many keys, as in decoding? */
+/* Returns whether a sequence has few queries and many keys, as in decoding. */
 enum { FCP_SHORT_QUERIES = 64 };
 static inline bool fcp_is_short(const fcp_sequence *s) {
     return s->queries > 0 && s->queries <= FCP_SHORT_QUERIES && s->queries < s->keys;
 }
-/* Has the plan such sequences, so that heads share tiles and keys are cut into parts? Then its forward kernels are
- * made for that (emit_source.packed). Plans whose work lists are by head never are packed. */
+/* Returns whether the plan has such sequences, so that heads share tiles and keys are cut into parts. Then its forward
+ * kernels are made for that (emit_source.packed). Plans whose work lists are by head never are packed. */
 bool fcp_plan_packed(const fcp_plan *plan);
 #endif

@@ -5,10 +5,12 @@
 #define FCP_PLAN_INSTRUCTIONS_H
 #include "runtime/plan/plan.h"
 
-/* A round of a pass. Every rank launches its share of the rounds in the order of their numbers. Among the rounds of
- * a stage the DEPENDENT ones come before the INDEPENDENT ones. IN has stage 0. An OUT unit has the last stage if all
- * its blocks are done before that stage, so that it moves during the stage; otherwise it has the number after the
- * last stage. */
+/* A round of a pass. Every rank launches its share of the rounds in the order of their numbers. `kind` says what a
+ * round moves. IN rounds move inputs, and OUT rounds outputs. INDEPENDENT rounds move KV and Q from home slots.
+ * DEPENDENT rounds move what its sender must first receive or compute, and also KV and Q that leave home later
+ * (FORMAT.md). In each stage the DEPENDENT rounds come before the INDEPENDENT ones. IN has stage 0. An OUT unit has the
+ * last stage if all its blocks are done before that stage, so that it moves during the stage; otherwise it has the
+ * number after the last stage. */
 typedef struct fcp_round {
     uint16_t kind, flags;
     uint32_t stage;
@@ -33,8 +35,8 @@ typedef struct fcp_stream {
  * tokens or ends the block. The units of a block arrive in a slot in order.
  *
  * IN and OUT move one unit of a bundle: tokens [first, first + tokens) of it. `block` is FCP_NONE, and `side` says
- * which of the two bundles of a split plan it is; otherwise it is 0. At the caller's end (fcp_at_caller) an IN is
- * sent and an OUT is received. Of a COPY only the caller's end is in the table. */
+ * which of the two bundles of a split plan it is; otherwise it is 0. At the caller's end (fcp_at_caller) an IN is sent
+ * and an OUT is received. For a COPY the table has only the caller's end. */
 typedef struct fcp_transfer {
     uint32_t peer : 24, cls : 4, fabric : 2, dir : 2;
     uint32_t block, first, tokens;
@@ -66,7 +68,7 @@ static inline fcp_where fcp_where_of(const fcp_plan *p, fcp_pass pass, uint32_t 
 static inline uint32_t fcp_waits_over(const fcp_instr *x, fcp_queue queue, fcp_fabric fabric) {
     return queue == FCP_COMPUTE && fabric == FCP_LOCAL ? x->b : x->a;
 }
-/* The same of whole instructions. */
+/* How many whole instructions a WAIT asks for: the larger of its two numbers. */
 static inline uint32_t fcp_waits_whole(const fcp_instr *x) { return x->a > x->b ? x->a : x->b; }
 
 /* Where work moves in two halves: the stage with which the second begins, which is the same in both passes. Else 0. */
@@ -79,7 +81,7 @@ static inline uint32_t fcp_second_stage(const fcp_plan *p) {
 static inline uint32_t fcp_finish_slot(const fcp_plan *p, uint32_t rank, const fcp_instr *x) {
     return p->blocks[x->a].home == rank ? p->blocks[x->a].home_slot : x->c;
 }
-/* Does a transfer round what it moves, so that other bytes travel than lie in its slot (see WIRE)? */
+/* Returns whether a transfer rounds what it moves, so that other bytes travel than lie in its slot (see WIRE). */
 static inline bool fcp_is_rounded(const fcp_plan *p, const fcp_transfer *t) {
     return p->problem->wire == FCP_BF16 && fcp_is_partial((fcp_class)t->cls);
 }

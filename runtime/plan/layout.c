@@ -31,7 +31,7 @@ static uint64_t before(const fcp_rule *r, uint64_t sequence) {
     return r->offsets[FCP_QUERIES][sequence] + r->offsets[FCP_KEYS][sequence];
 }
 
-/* Tokens of a deal's sequences before one of them; before the one after the last: of all. */
+/* How many tokens the sequences of a deal have that come before `sequence`, which may be the one after the last. */
 static uint64_t dealt(const fcp_rule *r, const fcp_deal *deal, uint64_t sequence) {
     return before(r, sequence) - before(r, deal->first_sequence);
 }
@@ -125,7 +125,7 @@ void fcp_rule_tokens(const fcp_rule *r, fcp_side side, uint64_t *parts, uint64_t
     }
 }
 
-/* Do the deals divide the batch, and do their ranks divide into groups? */
+/* Returns whether the deals divide the batch, and their ranks divide into groups. */
 static bool deals_are_sound(const fcp_plan *plan) {
     const fcp_problem *p = plan->problem;
     uint64_t next = 0;
@@ -148,8 +148,8 @@ bool fcp_layout_is_sound(const fcp_plan *plan) {
            plan->streams_count == (uint64_t)FCP_PASSES * p->ranks * FCP_QUEUES;
 }
 
-/* Is this block the one that the planned layout counts for its tokens? A token may have several blocks, of different
- * heads; the one of the first range of heads counts. */
+/* Returns whether this block is the one that the planned layout counts for its tokens. A token may have several blocks,
+ * of different heads; the one of the first range of heads counts. */
 static bool shows(const fcp_plan *plan, const fcp_block *b, fcp_side side) {
     return b->holds >> side & 1 && fcp_first_range(plan, b);
 }
@@ -212,7 +212,7 @@ static uint64_t sequence_at(const uint64_t *offsets, uint64_t first, uint64_t en
     return first;
 }
 
-/* In a deal that has the rank. `done` tokens of it are behind. */
+/* The next span of the rank in a deal that has the rank. at->done: the tokens of it that came before. */
 static bool next_contiguous(const fcp_rule *r, const fcp_deal *deal, fcp_side side, uint32_t rank, fcp_layout_at *at,
                             fcp_span *out) {
     const uint64_t *offsets = r->offsets[side];

@@ -30,13 +30,12 @@ static inline fcp_side fcp_array_side(const fcp_array *array) {
 static inline uint64_t fcp_array_bytes(const fcp_array *array) {
     return array->count * (array->columns ? array->columns : 1) * (array->width == MC_F64 ? 8 : array->width);
 }
-/* Is it a table of reals, which a run may bring anew and learn? */
+/* Returns whether it is a table of reals, which a run may bring anew and learn. */
 static inline bool fcp_array_learnable(const fcp_array *array) {
     return array->kind == FCP_TABLE && array->width == MC_F64;
 }
-/* The part of an array that a sequence sees; the array's values begin at `data`. A table is seen whole. Of a field a
- * sequence sees its own values: first[side] is its first query or key in the batch, and `env` has q_first, queries
- * and n. */
+/* The part of an array that a sequence sees; the array's values begin at `data`. A table is seen whole. A sequence sees
+ * its own values of a field: first[side] is its first query or key in the batch; `env` has q_first, queries and n. */
 mc_array fcp_array_part(const fcp_array *array, const void *data, const uint64_t first[FCP_SIDES], const mc_env *env);
 /* Makes the environment in which a sequence's mask and score are evaluated. Fills `arrays`, which has room for
  * arrays_count records, and `bands`, which has room for slices_count; *out_env points to them. */

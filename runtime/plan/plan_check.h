@@ -9,8 +9,9 @@ fcp_code fcp_plan_check(const fcp_plan *plan, const volatile int *stop, fcp_erro
 /* fcp_plan_homes with a `stop`, as for fcp_plan_check. */
 fcp_code fcp_plan_homes_until(const fcp_plan *plan, const volatile int *stop, uint8_t out_digest[FCP_DIGEST_BYTES],
                               fcp_error *err);
-/* Are the numbers of a plan's field of documents there, one for each token? */
+/* Returns whether the numbers of a plan's field of documents are there, one for each token. */
 bool fcp_documents_are_sound(const fcp_plan *plan);
-/* Are there as many ranks as the streams are for, in groups of equal size, and is the layout one that we know? */
+/* Returns whether there are as many ranks as the streams are for, in groups of equal size, and the layout is a known
+ * one. */
 bool fcp_layout_is_sound(const fcp_plan *plan);
 #endif

@@ -43,9 +43,9 @@ typedef struct fcp_piece {
     uint32_t block;
 } fcp_piece;
 
-/* If the layout is a rule, a deal names neighbouring sequences of the batch and the neighbouring ranks whose callers
- * hold them. The sequences of one deal follow those of the deal before it; the ranks of deals may overlap. layout.h
- * states the rules. */
+/* A deal says which neighbouring ranks' callers hold some neighbouring sequences of the batch. Only a plan whose layout
+ * is a rule (contiguous or zigzag) has deals; layout.h states the rules. The sequences of one deal follow those of the
+ * deal before it; the ranks of deals may overlap. */
 typedef struct fcp_deal {
     uint32_t first_sequence, sequences, first_rank, ranks;
 } fcp_deal;

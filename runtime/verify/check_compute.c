@@ -17,7 +17,7 @@
 
 /* --- Q blocks and their chains of state --------------------------------------------------------------------------- */
 
-/* Does any other rank compute tiles of a block? */
+/* Returns whether any other rank computes tiles of a block. */
 __attribute__((cold)) static bool runs_elsewhere(const run *r, uint32_t block) {
     const fcp_plan *plan = r->plan;
     for (uint32_t rank = 0; rank < r->v->p->ranks; rank++) {
@@ -263,7 +263,7 @@ fcp_code fcp_verify_bring_in(run *r, fcp_queue q, const fcp_transfer *t) {
     return code;
 }
 
-/* Does anything that is still to come at this rank make O of a block, or bring its results home? */
+/* Returns whether something that is still to come at this rank makes O of a block, or brings its results home. */
 __attribute__((cold)) static bool is_to_come(const run *r, uint32_t block) {
     const fcp_plan *plan = r->plan;
     for (uint32_t i = r->done[FCP_COMPUTE]; i < r->count[FCP_COMPUTE]; i++) {

@@ -1,4 +1,4 @@
-/* held.c: the rare cases of held.h: the words of errors, and the rules of results. */
+/* held.c: the functions of held.h that are called seldom: they word errors, and check sends and results. */
 #include "runtime/verify/held.h"
 
 /* Finds out why a block is not there, to word the error: it may have been there and have been overwritten. */

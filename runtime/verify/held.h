@@ -5,14 +5,14 @@
  *         - A transient slot gets its block from the first unit to the last, in order, and is not overwritten while its
  *           old contents may still be read.
  *         - What was received is read, or every unit of it is sent on; and a result is sent once.
- * Method: a send counts the tokens of the block that have been sent so far, from its first. Units arrive in order, so a
- *         rank that gets a block from this slot alone gets them in order, too.
+ * Method: each slot counts how many of its block's first tokens have been sent. Units arrive in order, so a rank that
+ *         gets a block from this slot alone gets them in order, too.
  *
  * Each access records the fabric over which a block comes into a slot, or leaves it, because the compute queue waits
- * for each fabric separately. Transfers of one rank that touch one slot are in order, whichever fabrics they take,
- * unless all of them send: an executor with a queue for each fabric ensures that (runtime/plan/fabrics.c). So a block
- * that was sent on had come before, over whichever fabric. And when a block has come into a slot, all earlier sends
- * from that slot are over, and are forgotten here.
+ * for each fabric separately. Between transfers of one rank that touch one slot, the fabrics make no difference: an
+ * executor with a queue for each fabric keeps them in order, except that it may send twice from a slot at the same time
+ * (runtime/plan/fabrics.c). So a transfer may send on what an earlier one has received over the other fabric. And once
+ * a block has come into a slot, all earlier sends from that slot are over, and are forgotten here.
  *
  * Every transfer goes through this, so it is inline, which saves a twentieth of the verifier's time.
  */
@@ -26,7 +26,7 @@ static inline held_slot *fcp_verify_held(const run *r, fcp_class cls, uint32_t s
     if (slot >= r->room[cls]) return NULL;
     return &r->b->held[cls == FCP_Q && slot < r->homes ? FCP_KV : cls][slot];
 }
-/* Does the slot have all of its block, and does the compute queue know? */
+/* Returns whether the slot has all of its block, and the compute queue knows. */
 static inline bool fcp_verify_ready(const run *r, const held_slot *s) {
     return s->left == 0 && fcp_verify_moves_known(r, s->wrote);
 }

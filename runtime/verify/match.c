@@ -7,10 +7,10 @@
  *             it names, and that receive names the sender. The reverse holds, too.
  *           - On a rail-optimised network, transfers between nodes join ranks of the same index in their nodes. IN and
  *             OUT are exempt, because the plan does not choose where the caller holds tokens.
- *           - Let Delta of some rounds and a fabric be the most units that one rank sends, or receives, over it in
- *             them. Each fabric has as many INDEPENDENT rounds as its Delta. Every other group of rounds (IN; the
- *             DEPENDENT ones of a stage; the OUT ones of a stage) has as many as the larger Delta of the two fabrics.
- *             So no round is idle.
+ *           - Delta of a group of rounds on a fabric is the most units that one rank sends, or receives, over the
+ *             fabric in these rounds. A fabric has as many INDEPENDENT rounds as its Delta. Every other group of rounds
+ *             (IN; the DEPENDENT ones of a stage; the OUT ones of a stage) has as many as the larger Delta of the two
+ *             fabrics. So no round is idle.
  * Method:   rank by rank, all sends and receives are listed. A counting sort puts sends into the inbox of the rank that
  *           they name. Then each rank's receives, indexed by (round, fabric), are compared with its inbox. The tables
  *           are read once, in order.
@@ -189,9 +189,9 @@ typedef struct scene {
     uint32_t rails; /* GPUs of a node, each on a rail of its own; 0: there are no rails */
 } scene;
 
-/* Whether a transfer meets the conditions of check_transfer, which finds the words if it does not. Conditions that hold
- * in every correct plan are branches, which are predicted well. Sends and receives come in random order, so conditions
- * that differ between them are computed without branches. */
+/* Returns whether a transfer meets the conditions of check_transfer, which words the error if it does not. Conditions
+ * that hold in every correct plan are branches, which are predicted well. Sends and receives come in random order, so
+ * conditions that differ between them are computed without branches. */
 static inline bool acceptable(const scene *c, const struct way_rules *is, uint32_t kind, const fcp_transfer *t) {
     _Static_assert(FCP_NET == 0 && FCP_LOCAL == 1 && FCP_SEND == 0 && FCP_RECV == 1, "used here");
     const uint32_t unit = is->unit, tokens = t->tokens, near = c->node[t->peer] == c->my_node;
@@ -369,7 +369,7 @@ static fcp_code mismatch(const match *m, uint32_t rank, const delivery *sent, co
                            fabric, in, t->peer);
 }
 
-/* Do the two ends of a transfer agree on what moves? Of a bundle they name the side, too. */
+/* Returns whether the two ends of a transfer agree on what moves. For a bundle they name the side, too. */
 static inline bool is_same(const fcp_transfer *a, const fcp_transfer *b) {
     uint32_t of = (a->side ^ b->side) & -(uint32_t)(a->cls >= FCP_IN);
     return !((a->block ^ b->block) | (a->first ^ b->first) | (a->tokens ^ b->tokens) | (a->cls ^ b->cls) | of);

@@ -9,14 +9,17 @@
  *           - Visits have the right flags and slots, and every result comes home once (check_compute.c).
  *           - Tokens are brought in before use and taken out after the last use.
  *           - Launches keep to `buffers`.
- * Method:   the queues are run in one order that respects the waits. One order is enough: any two accesses of a slot of
- *           which one writes must be ordered by waits, so in every other order each access finds the same contents.
- *           Compute instruction i comes before communication instruction j if and only if a WAIT at or before j asks
- *           for more than i. What communication instruction i moves over a fabric comes before compute instruction j if
- *           and only if a WAIT at or before j asks for more than i over that fabric. The queues run as if each WAIT
- *           asked for whole instructions, over both fabrics: if these stronger waits have no cycle, those of the plan
- *           have none. Sends are checked here, too. What arrives is what was sent, because both sides agree on block,
- *           tokens and class, and the sender's own run proves that it had them.
+ * Method:   - The queues are run in one order that respects the waits. One order is enough: any two accesses of a slot
+ *             of which one writes must be ordered by waits, so in every other order each access finds the same
+ *             contents.
+ *           - Compute instruction i comes before communication instruction j if and only if a WAIT at or before j asks
+ *             for more than i. What communication instruction i moves over a fabric comes before compute instruction j
+ *             if and only if a WAIT at or before j asks for more than i over that fabric.
+ *           - A WAIT of the plan may ask for more over one fabric than over the other. The queues run as if each WAIT
+ *             asked for the larger number over both. If these stronger waits have no cycle, those of the plan have
+ *             none.
+ *           - A receive is taken to bring what it names. It does, because both sides agree on block, tokens and class
+ *             (match.c), and the sender's own run proves that the sender has these tokens.
  * Cost:     linear in the rank's instructions, transfers, visits and tiles.
  */
 #include <stdarg.h>

@@ -92,7 +92,7 @@ static inline q_state *fcp_verify_q(run *r, uint32_t block) {
     return g;
 }
 
-/* Does the compute queue know that these accesses over both fabrics are over? */
+/* Returns whether the compute queue knows that these accesses over both fabrics are over. */
 static inline bool fcp_verify_moves_known(const run *r, const uint32_t at[ACTORS]) {
     return (at[OVER_NET] <= r->known[OVER_NET]) & (at[OVER_LOCAL] <= r->known[OVER_LOCAL]);
 }
@@ -109,7 +109,7 @@ static inline void fcp_verify_use(run *r, fcp_class cls, uint32_t slot) {
     if (slot >= r->used[cls]) r->used[cls] = slot + 1;
 }
 
-/* --- check_compute.c ------------------------------------------------------------------------------------------------------- */
+/* --- check_compute.c ---------------------------------------------------------------------------------------------- */
 
 fcp_code fcp_verify_attend(run *r, const fcp_instr *x);
 fcp_code fcp_verify_finish(run *r, const fcp_instr *x);

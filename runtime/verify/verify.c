@@ -1,4 +1,4 @@
-/* verify.c: the verifier: does a plan compute each tile once, on data that is there?
+/* verify.c: the verifier: proves that a plan computes each tile once, on data that is there.
  *
  * It reads only the plan's tables and instruction streams, and shares no code with what builds plans.
  *
@@ -20,8 +20,8 @@
  *         (a), but there are only so many rounds. So all partial results reach the rank that makes the result.
  *      c. The home of a WHOLE block gets each token of its result once, as O. A block whose tiles all run at one other
  *         rank is WHOLE.
- *      d. The same of dQ: it is added up in the home slot or, for a WHOLE block, comes from one ROUND, and as DQW (b to
- *         d: E612).
+ *      d. The same holds of dQ: it is added up in the home slot or, for a WHOLE block, comes from one ROUND, and as DQW
+ *         (b to d: E612).
  *   5. There is no deadlock (E607). It is enough to run each rank alone, assuming that its launches complete. They do,
  *      by induction over rounds: every rank launches its rounds in increasing order (E611), every send has its receive
  *      in the same round (2), and the two queues of a rank have no cycle of waits between them. So what the launch of

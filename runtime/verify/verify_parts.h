@@ -163,9 +163,10 @@ fcp_code fcp_verify_score(const verifier *v);
 /* check_halves.c: where rounds say that work moves in two halves, it does. The passes are right. */
 fcp_code fcp_verify_halves(const verifier *v, bool *out_halves);
 
-/* check_layout.c: opens and closes v->layout, and works out a rank's bundles. fcp_verify_unit checks a unit on the
- * home's side and marks it as moved; out->at is then the first block of which it has tokens, and fcp_verify_share says
- * how many. fcp_verify_layout_end checks that all units of the rank are marked, once its queues have run. */
+/* check_layout.c. fcp_verify_layout_open allocates v->layout, fcp_verify_layout_close frees it, and
+ * fcp_verify_layout_of works out one rank's bundles. fcp_verify_unit checks a unit of a bundle on the home's side and
+ * marks it as moved; out->at is then the first block of which the unit has tokens, and fcp_verify_share says how many.
+ * fcp_verify_layout_end checks that all units of the rank are marked, once its queues have run. */
 typedef struct unit_walk {
     const held_in_bundle *at;
     uint32_t begin, first, end; /* tokens of the bundle: before *at; the unit's */

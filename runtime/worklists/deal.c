@@ -56,8 +56,8 @@ struct piece {
     uint32_t row, part, parts, from, to;
     uint64_t units;
 };
-/* Of a row whose keys are cut: when its last part ends, and in which CTA; once the part is in the list, its number
- * there. */
+/* What is known of a row whose keys are cut. end, cta: when its last part ends, and in which CTA. cut: 0, or one more
+ * than the number of its first part among all parts in the list. */
 struct join {
     uint64_t end;
     uint32_t cta, cut;

@@ -1,5 +1,5 @@
-/* tables.h: what the machines that run kernels (fibers and ptx) keep for launches: what all launches of a plan read;
- * memory for locks and for parts of rows, which grows; and the parameters that follow from a work list. */
+/* tables.h: shared by the machines that run kernels (fibers and ptx): the tables that all launches of a plan read,
+ * memory for locks and for parts of rows, which grows, and the launch parameters that follow from a work list. */
 #ifndef MACHINES_TABLES_H
 #define MACHINES_TABLES_H
 #include <stdlib.h>

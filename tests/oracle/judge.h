@@ -1,14 +1,16 @@
 /* judge.h: compares one drawn program, from its text to its gradients, with brute force.
  *
  * The program is compiled. Its tiles must have exactly the pairs that come from evaluating every (q, k, h), and its
- * cells must be what its mask says (fcp_plan_verify_pairs). A program
- * with a fault that evaluation reaches must be refused for that fault, and so must one whose layout asks for groups
- * into which the ranks with tokens do not divide; no other program may be. The plan is saved, loaded, verified, and
- * run on the host backend. O, LSE, dQ, dK and dV are compared with naive attention in float64, under FlashAttention's
- * rule: their error is at most twice that of the naive computation in the input's precision (three times with a
- * score, ten times where logits are far from 0, since there chance decides which keys fp32 can tell apart), plus the
- * rounding of the reference, and with `wire = bf16` what rounding partial results may do. So is the largest logit of
- * each head. Outputs hold NaNs beforehand, and a second run must give the same bits.
+ * cells must be what its mask says (fcp_plan_verify_pairs). Two kinds of program must be refused, and no others: those
+ * with a fault that evaluation reaches, and those whose layout asks for groups into which the ranks with tokens do not
+ * divide. The plan is saved, loaded, verified, and run on the host backend. O, LSE, dQ, dK, dV and the largest logit of
+ * each head are compared with naive attention in float64, under FlashAttention's rule. The error of a number may be at
+ * most the sum of
+ *   - twice the error of the naive computation in the input's precision (three times with a score; ten times if logits
+ *     are far from 0, because chance then decides which keys fp32 can tell apart),
+ *   - the rounding of the reference,
+ *   - with `wire = bf16`, what rounding partial results may cause.
+ * Outputs hold NaNs beforehand, and a second run must give the same bits.
  */
 #ifndef JUDGE_H
 #define JUDGE_H
@@ -290,10 +292,10 @@ static void compare(const char *what, unsigned seed, const random_program *p, in
     JUDGE(error <= limit, "seed %u: %s is off by %g, allowed %g\n%s", seed, what, error, limit, p->text);
 }
 
-/* Returns the error that any of n sums may have because of how it is summed. weight: the sum of the absolute values of
- * its terms. Two causes are allowed for:
- *   rounding on the wire   each hop of a partial rounds it to bf16, by 2^-8 of its value at most. It makes fewer hops
- *                          than there are ranks, and so does O, from which gradients are computed.
+/* Returns the error that any of n sums may have because of how it is summed, where weight is the sum of the absolute
+ * values of its terms. There are two causes:
+ *   rounding on the wire each hop of a partial result rounds it to bf16, by at most 2^-8 of its value. A partial result
+ *                          makes fewer hops than there are ranks, and so does O, from which gradients are computed.
  *   another order          if inputs are large. For example, in a row that sees one key dP - delta is exactly 0 only if
  *                          both sums are added up in the same order, as the naive computation does. */
 static double sum_slack(const random_program *p, const double *weight, size_t n) {

@@ -1,5 +1,5 @@
-/* oracle.c: draws random programs and has the judge compare them with brute force. All are planned, and some are
- * run. */
+/* oracle.c: draws random programs and has the judge compare them with brute force. All programs are planned, and some
+ * are also run. */
 #include <criterion/criterion.h>
 
 #include "tests/oracle/judge.h"

@@ -1,12 +1,12 @@
-/* peaked.c: the judge calls right what is right, in programs whose softmax is flat or peaked, and whose sinks are small
- * or large: the host computes them, and its rounding must be within what the judge allows.
+/* peaked.c: tests that the judge accepts right results of programs whose softmax is flat or peaked and whose sinks are
+ * small or large. The host computes these results, and its rounding errors must be within what the judge allows.
  *
- * What is allowed is compared with what the naive computation has, in one program of eight, and may not be more than
- * MOST_ALLOWED times that.
+ * In one program of eight, the error that the judge allows is compared with the error of the naive computation, and may
+ * be at most MOST_ALLOWED times as large.
  *
- * PEAKED_SEED, PEAKED_RUNS: other programs, and how many. With PEAKED_REPORT set it prints how much is allowed in all
- * of them: the quantiles of what a number may be off by, as a multiple of what the naive computation has (naive_has);
- * and of the largest error there is, as a part of what is allowed there.
+ * PEAKED_SEED, PEAKED_RUNS: other programs, and how many. With PEAKED_REPORT set it prints two rows of quantiles over
+ * all programs: the allowed error of a number as a multiple of the naive computation's error (naive_has), and the
+ * largest error that occurs as a part of the allowed one.
  */
 #include <criterion/criterion.h>
 

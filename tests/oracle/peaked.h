@@ -1,6 +1,6 @@
 /* peaked.h: small programs whose softmax is anything between flat and peaked, drawn from a seed, and their results on
- * the host. Scales are of both signs, sinks from far below the logits to far above them. Logits are near 0 or as far
- * from it as float32 reaches, inputs about 1 or up to 1e4. */
+ * the host. Scales are positive or negative, sinks lie between far below the logits and far above them, logits are near
+ * 0 or as far from it as float32 reaches, and inputs are about 1 or up to 1e4. */
 #ifndef PEAKED_H
 #define PEAKED_H
 #include <float.h>

@@ -1,9 +1,9 @@
-/* random_program.h: random programs, drawn from a seed or from a fuzzer's bytes, with a meaning of their own.
+/* random_program.h: draws random programs from a seed or from a fuzzer's bytes, and evaluates them without the
+ * compiler.
  *
- * A program is drawn as source text for the compiler and as an expression tree. This file evaluates the tree itself, so
- * that the judge shares no code with the compiler. Masks mean what the language says: int64, division rounds down,
- * `and` and `or` stop early, and a fault counts only if evaluation reaches it. Fields are integers, one for each
- * token. */
+ * A program is drawn twice: as source text for the compiler, and as an expression tree, which this file evaluates. So
+ * the judge shares no code with the compiler. Masks mean what the language says: int64, division rounds down, `and` and
+ * `or` stop early, and a fault counts only if evaluation reaches it. Fields are integers, one for each token. */
 #ifndef RANDOM_PROGRAM_H
 #define RANDOM_PROGRAM_H
 #include <stdbool.h>

@@ -1,10 +1,10 @@
-/* random_score.h: random scores and sinks for random programs, with a meaning of their own.
+/* random_score.h: draws random scores and sinks for random programs, and evaluates them without the compiler.
  *
  * A score is drawn as text and as a tree. This file evaluates the tree in float64 and in float, together with its
- * derivative by s, which it finds node by node, by the rules of calculus. Scores are tame: finite, continuous in s, and
- * not steep; where they have a kink, no logit is likely to lie. What is added to one may be as large as float is, as in
- * additive masks. random_program.h includes this file, and has its
- * dice. */
+ * derivative by s, which it finds node by node, by the rules of calculus. Scores are finite, continuous in s, and not
+ * steep, and they have kinks only where a logit is unlikely to lie. Otherwise small errors of a logit would become
+ * large ones. A term that is added may be as large as a float can be, as in additive masks. random_program.h includes
+ * this file, and has its dice. */
 #ifndef RANDOM_SCORE_H
 #define RANDOM_SCORE_H
 #include <math.h>

@@ -1,6 +1,6 @@
-/* seeded.c: the judge finds what is wrong. Each case takes right results, makes the error of a program that is wrong in
- * one way, and the judge must refuse the tensors that show it: in all dtypes, and in programs whose softmax is flat,
- * peaked, and as good as hard, since errors are smallest beside what rounding does there.
+/* seeded.c: tests that the judge finds wrong results. Each case changes right results as one typical mistake of a
+ * program would, and the judge must refuse the tensors that show it. That is done in all dtypes, and in programs whose
+ * softmax is flat, peaked, or nearly one-hot: there an error is smallest compared with rounding.
  */
 #include <criterion/criterion.h>
 

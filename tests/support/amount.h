@@ -1,4 +1,4 @@
-/* amount.h: how much a test draws: little in `make check`, which everybody waits for, and all of it in `make
+/* amount.h: says how many random cases a test runs: few in `make check`, for which everybody waits, and all in `make
  * check-long`.
  *
  * check-long sets CHECK_LONG, and runs the tests whose sources call amount(). How many random cases are drawn depends

@@ -1,9 +1,10 @@
-/* cad_cost.h: what a division of work costs, counted by itself, for causal masks: for tests and benchmarks of cad.
+/* cad_cost.h: counts the tokens that a division of work by cad moves, for causal masks. Tests and benchmarks compare
+ * the planner's own figures with it.
  *
  * K and V of a token go to every rank, other than its home, that has a share with the token as a key below one of its
- * rows. A row goes to every rank, other than its home, that computes some of it, and results come back in parts. If
- * home computes nothing of the row, one of the others merges them, and its own comes back whole. On net each goes once
- * to a node. */
+ * rows. A row goes to every rank, other than its home, that computes some of it, and results come back in parts. If the
+ * home computes nothing of the row, one of the other ranks merges the parts and sends one whole result. Over net each
+ * of these goes to a node once. */
 #ifndef CAD_COST_H
 #define CAD_COST_H
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* cover.h: every token of a batch lies in one block, and lists of pieces are in order. */
+/* cover.h: asserts that every token of a batch lies in exactly one block, and that lists of pieces are in order. */
 #ifndef TESTS_COVER_H
 #define TESTS_COVER_H
 #include <criterion/criterion.h>

@@ -48,9 +48,9 @@ static inline fcp_plan *make_longer_plan(const char *mask, unsigned ranks, unsig
     return make_plan_of(120 + 60 * ranks, mask, ranks, nodes, more);
 }
 
-/* Runs the plan's passes `times` times in a session with these options, each time on other inputs: what the run before
- * has left would then be wrong. All results are judged, and nothing may be left on a device. Returns what is said of
- * the last ones. */
+/* Runs the plan's passes `times` times in a session with these options. Inputs differ each time, so that anything which
+ * a run takes from the one before is wrong. All results are judged, and nothing may be left on a device. Returns the
+ * judge's report on the last run. */
 static inline fcp_check_report stand_run(standin *x, const fcp_plan *plan, const fcp_session_options *options,
                                          int times, const char *what) {
     enum { ALL = (1 << FCP_TENSORS) - 1 };

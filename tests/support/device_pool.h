@@ -1,5 +1,5 @@
-/* device_pool.h: an allocator of device memory as a caller of sessions may have one, on the stand-in driver. It
- * notes every block, and what a session does wrong with it. */
+/* device_pool.h: an allocator of device memory, such as a caller may give to a session, on the stand-in driver. It
+ * keeps a record of every block of memory, and of what a session does wrong with it. */
 #ifndef DEVICE_POOL_H
 #define DEVICE_POOL_H
 #include <stdio.h>

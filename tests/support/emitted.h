@@ -1,5 +1,5 @@
-/* emitted.h: what tests put around emitted functions to compile them as C, and how they look at the functions that give
- * a row's pairs at once. */
+/* emitted.h: the text that tests put around emitted functions to compile them as C, and calls of the emitted functions
+ * that return all pairs of a row at once. */
 #ifndef EMITTED_H
 #define EMITTED_H
 #include <dlfcn.h>

@@ -1,5 +1,5 @@
-/* error_place.h: reads the place in a plan that the message of a failed run names (rank, stage, instruction), and the
- * numbers beside it, so that a test can compare them with the plan. */
+/* error_place.h: reads from the message of a failed run the place in the plan that it names (rank, stage, instruction)
+ * and the numbers beside it, so that a test can compare them with the plan. */
 #ifndef ERROR_PLACE_H
 #define ERROR_PLACE_H
 #include <stdio.h>

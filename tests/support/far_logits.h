@@ -61,8 +61,8 @@ static inline void far_exact(const char *text, const fcp_backend *backend, doubl
 }
 
 /* A program without sinks whose rows all see a key, and any inputs. The backward pass computes each logit anew, and takes
- * LSE from it. If one bit of a large logit were another than in the forward pass, P of a row would not add up to 1. With
- * dO = 1, dV of a key is the sum of its P, so that all dV of a column add up to the number of rows. */
+ * LSE from it. If a large logit differed by one bit from that of the forward pass, P of a row would not add up to 1.
+ * With dO = 1, dV of a key is the sum of its P, so that all dV of a column add up to the number of rows. */
 static inline void far_adds_up(const char *text, const fcp_backend *backend, uint64_t seed) {
     enum { EVERY = (1 << FCP_TENSORS) - 1 };
     char what[1200];

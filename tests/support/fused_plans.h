@@ -1,5 +1,5 @@
 /* fused_plans.h: small plans for tests of fused passes (runtime/worklists/fuse.h), from drawn programs and from
- * examples. The caller's tensors lie as the program's layout says. With `planned`, they lie where the plan wants them,
+ * examples. The caller's tensors lie as the program's layout says. With the layout `planned` they lie at their homes,
  * so that no result has to be sent back before the pass has ended. */
 #ifndef FUSED_PLANS_H
 #define FUSED_PLANS_H

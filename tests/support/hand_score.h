@@ -1,4 +1,4 @@
-/* hand_score.h: puts scores with their slopes, and sinks, into a plan of hand_plan.h. */
+/* hand_score.h: adds scores with their derivatives (slopes), and sinks, to a plan of hand_plan.h. */
 #ifndef HAND_SCORE_H
 #define HAND_SCORE_H
 #include <math.h>

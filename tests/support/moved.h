@@ -1,9 +1,10 @@
-/* moved.h: what a placement moves, counted from its blocks and tiles by itself: for tests and benchmarks of placement.
+/* moved.h: counts the bytes that a placement moves from its blocks and tiles alone. Tests and benchmarks compare the
+ * planner's own figures with it.
  *
  * K and V of a block go to every rank, other than its home, with a tile that reads it. Q of a block goes to every rank,
  * other than its home, that computes a tile of it. If the home has some of its tiles, results come back in parts. If it
  * has none, one result comes back whole: if several ranks have tiles, all but one of them send parts to that one.
- * routes_find says by which ways: over net once to a node, results the same way back. */
+ * The routes are those of routes_find: over net once to a node, and results back by the same way. */
 #ifndef MOVED_H
 #define MOVED_H
 #include <stdlib.h>

@@ -1,10 +1,10 @@
 /* moved_plan.h: draws plans in which work is done away from home, for tests of what executes plans. Neither planner nor
  * verifier is involved.
  *
- * Everything is drawn: homes, the caller's layout, the rank of each tile, in which visits a rank meets its tiles, from
- * which holder a block is fetched, and where partial results meet. Drawn is also who makes the result: home, or, if it
- * computes nothing of the block, perhaps another rank. A pass is played through, one event after the other, in a drawn
- * order in which each event is possible. Then each rank's share of the events is written down as its two queues. A
+ * All of this is drawn at random: homes, the caller's layout, the rank of each tile, the visit to which a tile belongs,
+ * the rank from which a block is fetched, and where partial results are merged. The result of a block is made at its
+ * home; if the home computes nothing of the block, it may also be made at another rank. Then a pass is simulated, one
+ * event after the other, in a random order in which each event is possible. Each rank's events become its two queues. A
  * queue waits for the other before each of its events, so the order of all events is kept. */
 #ifndef MOVED_PLAN_H
 #define MOVED_PLAN_H

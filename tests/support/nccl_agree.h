@@ -1,5 +1,5 @@
-/* nccl_agree.h: runs a plan in one process for each rank; the results must be right, and those that one process
- * gives. */
+/* nccl_agree.h: runs a plan in one process for each rank, and asserts that the results are right and have the same bits
+ * as in a run in one process. */
 #ifndef NCCL_AGREE_H
 #define NCCL_AGREE_H
 #include "tests/support/nccl_ranks.h"

@@ -1,5 +1,5 @@
-/* nccl_ranks.h: what each process does, in tests of plans whose ranks are processes, and what they must report in the
- * end. */
+/* nccl_ranks.h: for tests of plans whose ranks are processes: what each process runs, and the check of what they report
+ * in the end. */
 #ifndef NCCL_RANKS_H
 #define NCCL_RANKS_H
 #include "runtime/cuda/cuda.h"

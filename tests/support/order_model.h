@@ -1,5 +1,5 @@
-/* order_model.h: predicts how long the CTAs of a rank take for the work lists of a plan. Time is counted in whole
- * numbers, so no GPU is needed. The backward pass uses the model of runtime/worklists/turns.h, the forward pass one
+/* order_model.h: predicts how long the CTAs of a rank take for the work lists of a plan. Time is counted in units of
+ * the model, so no GPU is needed. The backward pass uses the model of runtime/worklists/turns.h, the forward pass one
  * that is defined here. A test and a benchmark include this file. */
 #ifndef ORDER_MODEL_H
 #define ORDER_MODEL_H

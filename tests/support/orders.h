@@ -1,5 +1,6 @@
-/* orders.h: lets a test choose the order in which fcp_both (runtime/base/both.h) does its two pieces of work: either
- * one first, both in two threads, or both as on one processor. What is made must not depend on it.
+/* orders.h: lets a test choose the order in which fcp_both (runtime/base/both.h) does its two pieces of work: the first
+ * or the second one first, both in two threads, or both as on a machine with one processor. Results must not depend on
+ * the order.
  *
  * This file defines fcp_both in the place of the product's, so only one file of a test may include it.
  */

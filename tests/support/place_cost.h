@@ -1,4 +1,4 @@
-/* place_cost.h: what a placement costs, counted by itself: for tests and benchmarks of placement. */
+/* place_cost.h: computes what a placement costs without the planner's code, for tests and benchmarks of placement. */
 #ifndef PLACE_COST_H
 #define PLACE_COST_H
 #include "compiler/place/place.h"

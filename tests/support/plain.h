@@ -1,6 +1,6 @@
-/* plain.h: the part of Criterion that is needed by tests which also run under the thread sanitizer. Criterion forks
- * each test and maps memory where that sanitizer keeps its own; so under it, tests run one after another in one
- * process, and the first failure ends it. Include this instead of <criterion/criterion.h>. */
+/* plain.h: replaces <criterion/criterion.h> in tests that also run under the thread sanitizer. Criterion forks each
+ * test and maps memory that this sanitizer needs for itself. So under it, tests run one after another in one process,
+ * and the first failure ends that process. In all other builds, Criterion is used. */
 #ifndef PLAIN_H
 #define PLAIN_H
 #if defined(__SANITIZE_THREAD__)

@@ -1,4 +1,5 @@
-/* plan_of.h: the program of a text, and the plan of a text or of a file. What fails shows what was said about it. */
+/* plan_of.h: makes the program of a text, and the plan of a text or of a file. If that fails, the test fails and prints
+ * the diagnostics. */
 #ifndef PLAN_OF_H
 #define PLAN_OF_H
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* predicted.h: what the simulator predicts of a plan, by the profile of its GPU. */
+/* predicted.h: returns the time that the simulator predicts for a plan, by the profile of the plan's GPU. */
 #ifndef PREDICTED_H
 #define PREDICTED_H
 #include "compiler/simulate/simulate.h"

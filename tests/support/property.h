@@ -1,8 +1,8 @@
 /* property.h: random mask programs, for property tests.
  *
- * A program is a tree that means what the language says: evaluation from left to right, with short circuits and faults.
- * Source text is printed from the tree, so the judge shares no code with the compiler. shrink.h makes a failing program
- * smaller. */
+ * A program is a tree, which this file evaluates as the language says: from left to right, with short circuits and
+ * faults. The compiler gets source text that is printed from the tree. So the two share no code. shrink.h makes a
+ * failing program smaller. */
 #ifndef TESTS_PROPERTY_H
 #define TESTS_PROPERTY_H
 #include <inttypes.h>

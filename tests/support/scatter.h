@@ -1,9 +1,9 @@
-/* scatter.h: a strategy for tests alone: it draws everything that a plan may choose, from a seed.
+/* scatter.h: a strategy for tests alone, which draws all choices of a plan at random from a seed.
  *
- * Ranges of heads, cuts, homes, where each tile runs, and the ways of blocks, with ranks on them that only pass blocks
- * on. What it draws is legal and otherwise senseless: whatever works for all of it does not lean on what real
- * strategies do. The product has no name for it: a plan by it comes from compile_batch, with `strategy` in its
- * compile_watch, and states the strategy of its program. */
+ * The choices are: ranges of heads, cuts, homes, the rank of each tile, and the routes of blocks, on which ranks may
+ * pass on blocks that they do not read. The plans are legal but make no sense otherwise. So code that works for all of
+ * them does not depend on habits of the real strategies. The product has no name for it: a plan by it comes from
+ * compile_batch, with `strategy` in its compile_watch, and states the strategy of its program. */
 #ifndef SCATTER_H
 #define SCATTER_H
 #include <stdio.h>

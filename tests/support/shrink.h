@@ -1,7 +1,7 @@
-/* shrink.h: makes a program that fails a test smaller, as long as it still fails. It puts one of its parts or a leaf in
- * the place of an expression, and a call's body in the place of the call; sets numbers and the values of fields and
- * tables to 0; and leaves out slices, sequences, cuts and heads.
- * Every step makes the program lighter (p_weigh), so this ends, at a program of which no smaller neighbour fails. */
+/* shrink.h: looks for a smaller program that still fails a test. It puts one of its parts or a leaf in the place of an
+ * expression, and a call's body in the place of the call; sets numbers and the values of fields and tables to 0; and
+ * leaves out slices, sequences, cuts and heads. Every step makes the program lighter (p_weigh), so this ends, at a
+ * program of which no smaller neighbour fails. */
 #ifndef TESTS_SHRINK_H
 #define TESTS_SHRINK_H
 #include "tests/support/property.h"

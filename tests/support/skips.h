@@ -1,4 +1,5 @@
-/* skips.h: lets a test say that it leaves a part out because the machine lacks something. .ci/check.sh repeats it. */
+/* skips.h: lets a test report that it skips a part because the machine lacks something. .ci/check.sh prints all such
+ * reports. */
 #ifndef SKIPS_H
 #define SKIPS_H
 #include <stdio.h>

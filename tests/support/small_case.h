@@ -1,5 +1,5 @@
-/* small_case.h: a small plan made by hand, drawn inputs for it, and room for what the definition of attention makes of
- * them in float64. For tests of that definition. */
+/* small_case.h: a small plan made by hand, random inputs for it, and memory for the results of attention in float64.
+ * For tests of the code that computes these results by the definition. */
 #ifndef SMALL_CASE_H
 #define SMALL_CASE_H
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* splitmix.h: numbers that look drawn (splitmix64). The same state gives the same ones on every machine. */
+/* splitmix.h: pseudo-random numbers (splitmix64). The same state gives the same numbers on every machine. */
 #ifndef SPLITMIX_H
 #define SPLITMIX_H
 #include <stdint.h>

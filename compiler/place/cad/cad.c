@@ -1,7 +1,8 @@
 /* cad.c: the cad strategy: tokens stay at their homes, and work moves until no rank has more than its cap.
  *
  * Requires: the rows and keys that each rank holds, every token once; prices; a tolerance.
- * Gives: shares of the work. No rank has more than its cap, unless a single shard does not fit anywhere.
+ * Gives: shares of the work. No rank has more than its cap, unless a single shard does not fit anywhere. (A shard is
+ *        the unit in which rows are cut, such as 128 tokens.)
  * Cost: O((pieces + shares) log (tokens + ranks)), and the tries of random_restarts.c: 1.5 to 3 ms at 256 ranks of 32K
  *     tokens, 3 to 4 at 1,024.
  * Units: pairs, bytes; the tolerance is in millionths.

@@ -59,8 +59,8 @@ static inline bool cad_whole(const cad_pairs *p, const cad_run *r) {
 /* --- what is given, and what is found ----------------------------------------------------------------------------- */
 
 /* Bytes that a token costs: `kv`: K and V to a reader. `whole`: Q to a rank that computes all of its row, and the
- * result back. `part`: Q to a rank that computes part of its row, and a partial result back. If the home computes
- * nothing of a row in parts, one of the ranks merges the partial results and sends the result, so that one costs
+ * result back. `part`: Q to a rank that computes part of its row, and a partial result back. If several ranks compute a
+ * row and its home is none of them, one of them merges the partial results and sends the result, so that rank costs
  * `whole`. */
 typedef struct cad_price {
     uint64_t kv, whole, part;
@@ -181,8 +181,8 @@ fcp_code cad_try(const cad_input *in, arena *a, arena *now, const cad_runs *runs
 /* --- cad_bound.c
  * ------------------------------------------------------------------------------------------------------ */
 
-/* A lower bound of the bytes that a division moves, with these homes and no rank more than the tolerance over the
- * mean. */
+/* A lower bound of the bytes that a division moves, with these homes and on no rank more work than (1 + tolerance)
+ * times the mean. */
 fcp_code cad_bound(const cad_input *in, arena *scratch, uint64_t *out_bytes);
 
 /* The strategy's functions: place.h. */

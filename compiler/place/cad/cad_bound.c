@@ -1,4 +1,4 @@
-/* cad_bound.c: a lower bound of the bytes that any division of the work moves, where homes and the tolerance are given.
+/* cad_bound.c: computes a lower bound of the bytes that any division of the work moves, for given homes and tolerance.
  *
  * Requires: homes, prices, the work of every rank's own rows against its own keys.
  * Gives: a number of bytes that no division goes below which keeps every rank within its cap.
@@ -17,12 +17,12 @@
  * For a given b the least a follows. Between the places where one of the minima changes, the cost is convex in b. So
  * only those places and four stationary points are looked at.
  *
- * All ranks. The work adds up to W, and no rank has more than its cap. So all ranks together have S less than their
- * caps, where S is the sum of the caps minus W. How many bytes can that save? It saves most at the rank where B falls
- * most steeply below its value at the cap. So the steepest chord of each B is found, and S is given to the steepest
- * first (a fractional knapsack). B is neither convex nor concave: between two points that were looked at, the chord is
- * bounded by what is known at both; near the cap it is bounded by the derivative at the smaller point, which is whole /
- * (keys that come), because more work brings more keys.
+ * All ranks. The work adds up to W, and no rank has more than its cap. If every rank had as much work as its cap, that
+ * would be S pairs too many, where S is the sum of the caps minus W. So S pairs can be left out at some ranks, and that
+ * saves most bytes where B falls most steeply below its value at the cap. So the steepest chord of each B is found, and
+ * S is given to the steepest first (a fractional knapsack). B is neither convex nor concave: between two points that
+ * were looked at, the chord is bounded by what is known at both; near the cap it is bounded by the derivative at the
+ * smaller point, which is whole / (keys that come), because more work brings more keys.
  */
 #include "compiler/place/cad/cad.h"
 

@@ -1,4 +1,5 @@
-/* cad_cut.c: cad on a problem: finds homes, divides the work, and cuts blocks that end wherever one of the two changes.
+/* cad_cut.c: runs cad on a problem: finds homes, divides the work, and cuts blocks that end wherever one of the two
+ * changes.
  *
  * Requires: checked lengths, without blocks.
  * Gives: x->division; blocks of at most x->block tokens; then, with tiles, a home for each block and a rank for each
@@ -10,7 +11,7 @@
  * or ends. So every tile lies in one share. Several pieces that are shorter than a block are put into one block if they
  * have the same home, if the same rank computes all rows of each, and if the same ranks read their keys. Then nothing
  * travels that is not needed. With ring or zigzag as base, short sequences are cut into a few tokens for each rank;
- * pieces of these with the same number go to the same ranks, so they share blocks.
+ * the i-th pieces of all these sequences go to the same rank, so they share blocks.
  */
 #include <string.h>
 
@@ -370,8 +371,9 @@ static size_t find_place(cutter *c, uint32_t s, uint32_t holds, uint64_t start, 
 }
 
 /* Chooses the place of the last piece, which is shorter than a block: pieces with the same home and the same place may
- * share a block. If one rank computes and reads all of the piece, the place is that rank; else it is the number of the
- * set of ranks. first: the first piece of its sequence; no two pieces of a sequence share a block. */
+ * share a block. If one rank computes and reads all of the piece, the place is that rank; else it is a number that
+ * stands for the set of ranks which compute or read it. first: the first piece of its sequence; no two pieces of a
+ * sequence share a block. */
 static fcp_code choose_place(cutter *c, size_t first) {
     problem_part *made = &c->parts[c->count - 1];
     size_t words = find_place(c, made->sequence, made->holds, made->start, made->start + made->length);

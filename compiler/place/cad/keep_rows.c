@@ -1,12 +1,12 @@
-/* keep_rows.c: which rows stay on a bin (a rank, or a node) that has too much work.
+/* keep_rows.c: chooses the rows that stay on a bin (a rank, or a node) that has too much work.
  *
  * Requires: runs with at least one pair, and for each the keys of its sequence that the bin holds.
  * Gives: the runs divided into those that stay, with at most `cap` work, and those that leave.
  * Cost: O(runs log runs), and O(log cuts) sums for the run that is cut.
  * Units: pairs, bytes.
  *
- * The rows with most pairs leave, because then fewest rows travel. The run at which enough has left is cut, in the
- * cheaper of two ways:
+ * The rows with most pairs leave, because then fewest rows travel. The run at which enough has left is cut in one of
+ * these ways, the cheaper of `low` and `own`, or of `low` and `near`:
  *
  *   low    The first rows stay, with all their keys. Their keys must come from where the sequence begins, but no row is
  *          computed at two places.

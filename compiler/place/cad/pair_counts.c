@@ -1,4 +1,4 @@
-/* pair_counts.c: how many pairs the mask allows of some rows against some keys.
+/* pair_counts.c: counts the pairs of some rows and some keys that the mask allows.
  *
  * Requires: a causal mask, or a table of sums for each sequence.
  * Gives: the pairs of a run, and where to cut a run so that a part of it has a given number of pairs.
@@ -178,10 +178,10 @@ static uint64_t work_at(const question *q, uint32_t i) {
     return work;
 }
 
-/* The cut farthest from cut number `in` on the way to `out` at which the work is at most `most`; at `in` it is 0. It is
- * found by interpolation search: work grows about evenly from cut to cut, so the cut is tried where `most` would then
- * be. That takes 4 sums, and halving 10. From the sixth step on every third one halves, for work that grows
- * unevenly. */
+/* Finds the cut that is farthest from cut number `in`, on the way to `out`, where the work counted from `in` is at most
+ * `most`. This is an interpolation search: it assumes that work grows evenly from cut to cut, and tries the cut where
+ * it would then be `most`. That takes about 4 sums, where binary search takes 10. In case work grows unevenly, every
+ * third step from the sixth on halves the range. */
 static uint64_t farthest_cut(question *q, uint32_t in, uint32_t out, uint64_t most, uint64_t *out_work) {
     find_lines(q);
     uint64_t at_in = 0, at_out = work_at(q, out);

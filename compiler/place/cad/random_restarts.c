@@ -111,8 +111,8 @@ static uint64_t new_keys(trying *t, const cad_share *shares, const size_t *befor
     return count;
 }
 
-/* The bytes of a try. The list begins with what ranks keep. Of a row in parts, the part with the first keys counts as
- * the one that sends the result. What no rank takes is priced as if a rank took it by itself. */
+/* The bytes of a try. The list begins with what ranks keep. If several ranks compute parts of a row, the one with the
+ * first keys counts as the one that sends the result. What no rank takes is priced as if a rank took it by itself. */
 static uint64_t price_of(trying *t, const cad_shares *list, size_t *before, uint64_t *spans) {
     const cad_price *price = &t->in->price;
     uint64_t sum = 0;

@@ -11,9 +11,9 @@
  * rows go to the bins with most room.
  *
  * How bins are filled. The rows of a sequence are taken from the last one down. In each turn a few bins are chosen
- * (one, if rows are taken whole), and as many rows as fill them: a strip. Rows are cut at shards, so the last shard
- * hardly ever fits exactly. Of that shard these bins take as many keys as fit, from the first on, and the next bins
- * take the others. Then the strip is divided among its bins along the keys:
+ * (one, if rows are taken whole), and as many rows as fill them: a strip. Rows are cut only between shards, so the last
+ * shard hardly ever fits exactly. These bins take as many of its keys as fit, from the first on, and the next bins take
+ * the others. Then the strip is divided among its bins along the keys:
  *
  *         keys ->
  *         |  bin 1   |  bin 2   |  bin 3  |
@@ -24,8 +24,8 @@
  * So each bin is filled at once. Room that is left over would be filled with a small share later, and small shares cost
  * most for each pair. When few rows of a sequence are left, they go to the bin that they fill best.
  *
- * The caller can change some choices (cad_decisions): the order of sequences, the first bin of a strip, one part more
- * or less, and whether bins of similar room are put together. random_restarts.c looks for better ones.
+ * The caller can change some choices (cad_decisions): the order of sequences, the first bin of a strip, one bin more or
+ * fewer in a strip, and whether a strip is given bins of similar room. random_restarts.c looks for better ones.
  */
 #include "compiler/place/cad/cad.h"
 

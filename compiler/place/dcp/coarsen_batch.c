@@ -1,5 +1,5 @@
-/* coarsen_batch.c: coarsening of the batch: neighbouring blocks become one, where a sequence has more tiles than
- * dividing it among its ranks takes.
+/* coarsen_batch.c: coarsening of the batch: neighbouring blocks become one, where a sequence has more tiles than are
+ * needed to divide it among its ranks.
  *
  * Requires: what dcp.h says of a dcp_input, without given homes.
  * Gives: the same batch in fewer and larger blocks, and which of them each block and tile is part of.

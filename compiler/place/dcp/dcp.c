@@ -12,8 +12,8 @@
  *   2. Initial partition (initial_partition.c): sequences whole where they fit, strips of those that are too heavy. If
  *      homes are given (initial_given_homes.c): ranks with too much work give rows away.
  *   3. Rebalance (rebalance_tiles.c): where a rank has too many pairs, tiles of a row move to another.
- *   4. Where most of the cost is between nodes, steps 2 and 3 also among nodes first and then in each node
- *      (initial_by_nodes.c); the cheaper partition is kept.
+ *   4. Where most of the cost is between nodes, steps 2 and 3 make a second partition, first among nodes and then in
+ *      each node (initial_by_nodes.c). The cheaper of the two is kept.
  *   5. Refine (refine.c) on ever finer hypergraphs. On the coarsest a vertex is all of a sequence that is at one rank,
  *      on the finest a row. So whole sequences make room for one another before cuts slide along them.
  *   6. Refine once more on the original blocks. The tiles of a row that do not run at home can now move one by one.

@@ -151,7 +151,7 @@ typedef struct dcp_hypergraph {
 fcp_code dcp_hypergraph_of(const dcp_input *in, const dcp_columns *c, const dcp_partition *p, bool tiles_apart,
                            arena *scratch, dcp_hypergraph *out, uint32_t *out_data, uint32_t *out_tile);
 /* Contracts vertices of one rank that share many bytes, up to so much work and so many tokens. out_coarse: the vertex
- * that each became part of. `keep` holds the hypergraph, `scratch` what may go afterwards. */
+ * that each became part of. The hypergraph is allocated in `keep`; what is in `scratch` is not needed afterwards. */
 fcp_code dcp_coarsen(const dcp_input *in, const dcp_hypergraph *g, uint64_t work, uint64_t tokens, arena *keep,
                      arena *scratch, dcp_hypergraph *out, uint32_t *out_coarse);
 

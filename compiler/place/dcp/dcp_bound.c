@@ -1,4 +1,4 @@
-/* dcp_bound.c: a lower bound of the bytes that a placement moves, if it keeps both caps and homes are free.
+/* dcp_bound.c: computes a lower bound of the bytes that any placement within both caps moves, if homes are free.
  *
  * Requires: a dcp_input whose blocks hold queries and keys, and in which a query and a key are one pair at most.
  * Gives: a number of bytes. It may be out of reach; of masks that see little it is small.

@@ -1,4 +1,5 @@
-/* dcp_problem.c: dcp on a problem: bytes and caps, and the error if blocks are too large for the cap on tokens.
+/* dcp_problem.c: runs dcp on a problem: computes bytes and caps, and reports blocks that are too large for the cap on
+ * tokens.
  *
  * Requires: a problem with its tiles.
  * Gives: a home for each block and a rank for each tile. No rank has more pairs than (1 + epsilon_compute) times the

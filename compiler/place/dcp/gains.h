@@ -5,8 +5,8 @@
 
 /* How many pins each net has in each bin. A bin is a rank, or in a second such table a node. Net e has a list of the
  * bins in which it has pins: entries first[e] to first[e] + used[e] - 1 of `bin` and `count`. `sum` is the sum of the
- * numbers of the pins there: if there is one pin, it says which. Nets with many pins also have an index: the entry of
- * each bin. */
+ * numbers of the net's pins in that bin, so if there is one pin, `sum` is its number. Nets with many pins also have an
+ * index: the entry of each bin. */
 typedef struct dcp_pin_counts {
     uint32_t bins;
     uint32_t *first, *used, *bin, *count, *sum;
@@ -69,7 +69,7 @@ static inline int64_t dcp_gain_bound(const dcp_gains *s, uint32_t v) { return s-
 
 /* Fills the cache. s->in, g, load and held are given. */
 fcp_code dcp_open_gains(dcp_gains *s, arena *scratch);
-/* The best targets of a vertex. Of equal ones, that with least load. */
+/* The best targets of a vertex. If several are equally good, the one with least load is taken. */
 dcp_targets dcp_best_targets(dcp_gains *s, uint32_t v, bool anywhere);
 /* The gain of moving a vertex to rank r. */
 int64_t dcp_gain_of(dcp_gains *s, uint32_t v, uint32_t r);

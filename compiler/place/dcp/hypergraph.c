@@ -137,7 +137,8 @@ fcp_code dcp_hypergraph_of(const dcp_input *in, const dcp_columns *c, const dcp_
 
 /* --- coarser ones ------------------------------------------------------------------------------------------------- */
 
-/* Of each vertex, the vertices of its rank that follow it or go before it in a net, with the bytes of that net. */
+/* The neighbours of each vertex: those vertices of its rank that follow it or go before it in a net, with the bytes of
+ * that net. */
 typedef struct edges {
     uint32_t *start, *other; /* of each vertex */
     uint64_t *bytes;

@@ -18,9 +18,9 @@
  *      the one with fewest bytes for each pair is taken.
  *   3. What is left of these components, and all others, the largest first: each goes whole to the rank where it leaves
  *      most room, so that all ranks keep some room for refinement.
- *   4. If something then fits nowhere, both caps are tight: ranks that strips have filled with pairs have room for
- *      tokens that nothing fits into. So all starts again with smaller strips, as long as there are ranks for all of
- *      them. If that does not help either, components go where they fit most tightly, and some in parts.
+ *   4. If something then fits nowhere, both caps are tight: the ranks that strips have filled with pairs still have
+ *      room for tokens, which nothing can use. So all starts again with smaller strips, as long as there are ranks for
+ *      all of them. If that does not help either, components go where they fit most tightly, and some in parts.
  *
  * Wide rows. A few rows may see very many more keys than others do, such as the last rows of causal_blockwise. Their
  * tiles run where the keys are, and count as work of the blocks that hold those.
@@ -187,8 +187,8 @@ static uint32_t next_row(const building *b, uint64_t work, uint64_t tokens) {
     return b->extra[best] > least || rest_fits ? FCP_NONE : best;
 }
 
-/* Adds rows to the strip until it has `work` and `tokens`. It begins with the last row of the component. Then always
- * the row comes that adds least to the cut; of several such rows the heaviest, and of equally heavy ones the last. A
+/* Adds rows to the strip until it has `work` and `tokens`. It begins with the last row of the component. Each further
+ * row is the one that adds least to the cut; of several such rows the heaviest, and of equally heavy ones the last. A
  * row that makes the cut larger is not added if all that is left of the component fits on one rank, or if some row that
  * does not fit would make it larger by less. */
 static void grow_strip(building *b, uint64_t work, uint64_t tokens) {

@@ -1,10 +1,10 @@
 /* fcp.c: the fcp strategy: it balances work, keeps tokens under the cap, moves few blocks, and has no very busy sender.
  *
  * Requires: tokens[b] <= block; less than 2^40 tokens in all; work that adds up to less than 2^64; reads ascending.
- * Gives: a home for every block. Every rank has at most floor(mean) + block tokens. Its work is at most the tolerance
- *     over the mean or over the heaviest block, where exchanges of blocks can reach that. The busiest rank never has
- *     over a thousandth more work than in LPT's placement after repair.c. Of such placements it is one that moves few
- *     tokens. No rank is empty while another has two blocks.
+ * Gives: a home for every block. Every rank has at most floor(mean) + block tokens. Its work is at most (1 + tolerance)
+ *     times the mean or the heaviest block, whichever is more, where exchanges of blocks can reach that. The busiest
+ *     rank never has over a thousandth more work than in LPT's placement after repair.c. Few tokens move. No rank is
+ *     empty while another has two blocks.
  * Cost: O(blocks log blocks + reads + blocks x ranks of a sequence), the last bounded; memory O(blocks + reads).
  * Units: work in 1 / PLACE_ONE of the limit, tokens; transfers are KV blocks.
  * Source: our own. The frame is FCP's: fixed blocks, LPT's order, its token cap, work where Q lives. The packing is
@@ -34,9 +34,10 @@
  * still be placed under both limits. It judges what is still to come by density (work per token). So items come from
  * the densest to the lightest: blocks of heavy clusters one by one, light clusters whole.
  *
- * Where an item goes. To the rank that reads most of it already. If no rank reads any, it goes with all that is left of
- * its cluster to one rank; and if none takes that, to the rank with the largest need (feasibility.c). A rank that would
- * have to send more blocks than any block receives gives way to others, which then read a short prefix again.
+ * Where an item goes. It goes to the rank that reads most of it already. If no rank reads any of it, all that is left
+ * of its cluster goes to one rank; and if none takes that, the item goes to the rank with the largest need
+ * (feasibility.c). A rank that would have to send more blocks than any block receives gives way to others, which then
+ * read a short prefix again.
  *
  * Afterwards. If blocks are too coarse, a rank may be over the limit; repair.c exchanges blocks. spread_senders.c moves
  * homes away from the busiest senders, and renumber_ranks.c renumbers the ranks so that those of a cluster share nodes.
@@ -143,7 +144,7 @@ static fcp_code find_clusters(packing *p, arena *scratch) {
     return group_new(scratch, parent, sizeof *parent, n, n, in->stop, &p->s.member_start, &p->s.member);
 }
 
-/* Finds the work that the busiest rank may have: the tolerance over the mean or over the heaviest block, whichever is
+/* Finds the work that the busiest rank may have: (1 + tolerance) times the mean or the heaviest block, whichever is
  * more. The limit is raised to a lower bound that holds for every placement: some rank holds k + 1 of the k x ranks + 1
  * heaviest blocks, and so has at least the work of the k + 1 lightest of these. */
 static fcp_code find_limit(const place_input *in, arena *scratch, const uint64_t *work, uint64_t *out_limit) {

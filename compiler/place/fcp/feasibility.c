@@ -1,4 +1,4 @@
-/* feasibility.c: which rank may take which block, so that everything else can still be placed under both limits.
+/* feasibility.c: tells which rank may take which block, so that everything else can still be placed under both limits.
  *
  * Requires: items that are placed roughly from the densest (work per token) to the lightest.
  * Gives: answers to "may this rank take this?" and "which rank needs this most?", in O(kinds) each.
@@ -115,8 +115,9 @@ static void link_rank(needs *n, uint32_t r) {
 
 /* Decides how much of the spare room the test counts as slack. All of it will stay empty in the end. But if every set L
  * could count on all of it, the test would keep light blocks for a few ranks that then leave their room empty, and
- * these blocks would be missing elsewhere. So L may count on half of it, and on an eighth in proportion to the number
- * of ranks in L. Where blocks have about the same work, no rank waits for light ones, and the whole slack counts. */
+ * these blocks would be missing elsewhere. So L may count on half of it, and also on an eighth of it times the part of
+ * all ranks that are in L. Where blocks have about the same work, no rank waits for light ones, and the whole slack
+ * counts. */
 static void set_slack(needs *n, int64_t spare) {
     int64_t all = n->supply[n->supply_count], half = n->supply[n->supply_count / 2];
     bool alike = half >= all / 5 * 2;

@@ -1,4 +1,4 @@
-/* split_blocks.c: blocks that are too heavy for one rank: several ranks compute them, each against some of the keys.
+/* split_blocks.c: divides blocks that are too heavy for one rank among several, each of which computes with some keys.
  *
  * Requires: a problem with its tiles, with as many queries as keys; what place_fcp requires.
  * Gives: homes as place_fcp chooses them, and a rank for each tile. A Q block with more work than a rank may have is
@@ -25,7 +25,7 @@
 #include "compiler/place/fcp/place_fcp.h"
 #include "compiler/problem/problem.h"
 
-/* The most work that a rank should have: the tolerance over the mean. */
+/* The most work that a rank should have: (1 + tolerance) times the mean. */
 static uint64_t limit_of(const planning *x) {
     unsigned __int128 mean = x->problem->pairs / program_places(x->program);
     return (uint64_t)(mean + mean * x->program->tolerance / 1000000);

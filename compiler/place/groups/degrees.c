@@ -1,4 +1,4 @@
-/* degrees.c: how many ranks each group gets (its degree).
+/* degrees.c: chooses how many ranks each group gets (its degree).
  *
  * Requires: groups with the least ranks that each needs, in all no more than there are; the cost of cells and bytes.
  * Gives: a degree for each group. They minimize the makespan: the largest time of a group.
@@ -10,19 +10,19 @@
  *
  * The makespan X is one of the times that some group takes on some number of ranks. Given X, each group takes the least
  * degree at which its time is X or less; X is possible if these degrees add up to no more than the ranks. So X is found
- * by binary search in the sorted times. For a group only those degrees matter at which its time is less than at all
- * smaller ones. No X is less than the work of all groups over all ranks. So the list of a group ends where its time is
- * that small, or where launches alone would take longer.
+ * by binary search in the sorted times. For each group a list is made of the degrees that matter: those at which its
+ * time is less than at all smaller degrees. No X can be less than the work of all groups over all ranks. So the list
+ * ends at the degree where the group's time is that small, or where launches alone would take longer.
  *
  * The time of a group on d ranks is its work over d, plus what its ring does not hide: in each of the d - 1 steps, the
  * time by which the transfer of a chunk of K and V, or a launch, is longer than the step's kernel. A chunk goes to a
  * node once and then round inside it, so the ranks of a node share what comes from other nodes.
  *
- * Work is counted in FULL cells. A PARTIAL cell counts as two, and 128 queries in a step as a half, which is about what
- * the profiles say of all GPUs (H200 forward: 2.3 and 0.64). In zigzag ranks have equal work. In a ring the last rank
- * has most. Under a causal mask that is 2 - 1 / d times the mean, under a full mask the mean, which is the work of all
- * cells over d. So the last rank's work is taken as the smaller of these two figures, 2 - 1 / d times the mean and all
- * cells over d; but at least as the mean.
+ * Work is counted in FULL cells. A PARTIAL cell counts as two FULL ones, and each 128 queries of a step add half a
+ * cell, which is about what the profiles say of all GPUs (H200 forward: 2.3 and 0.64). In zigzag ranks have equal work.
+ * In a ring the last rank has most. Under a causal mask that is 2 - 1 / d times the mean, under a full mask the mean,
+ * which is the work of all cells over d. So the last rank's work is taken as the smaller of these two figures, 2 - 1 /
+ * d times the mean and all cells over d; but at least as the mean.
  *
  * The profile has a time for every kind of cell, but one time per cell is used here. Where kernels hide the ring, it
  * scales the times of all groups alike, and an error in it changes no choice. With four such times, their errors would
@@ -87,8 +87,8 @@ static uint64_t floor_of(const groups_model *m, const groups_group *g, uint32_t 
     return at_most(time);
 }
 
-/* Of each group, the degrees at which it takes less time than at all smaller ones, with these times. Those of group i
- * are steps[start[i]] to steps[start[i + 1] - 1]. */
+/* The degrees at which a group takes less time than at all smaller ones, with these times. Those of group i are
+ * steps[start[i]] to steps[start[i + 1] - 1]. */
 typedef struct step {
     uint64_t time;
     uint32_t degree;

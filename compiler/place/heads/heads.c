@@ -1,8 +1,8 @@
 /* heads.c: the strategies ulysses and upipe, alone or with a ring.
  *
  * Requires: checked lengths; groups of ranks that divide the heads (sema/sharing.c).
- * Gives: one block, for each range of heads, of the tokens that a rank holds: where the caller has them, or an even
- *     share. For each range the rank of a group that computes it, and in which phase.
+ * Gives: for each rank and each range of heads, one block of the tokens that the rank holds: those that the caller has
+ *     there, or an even share. For each range of heads also which rank of a group computes it, and in which phase.
  * Cost: O(runs of tokens + blocks + tiles).
  * Source: Jacobs et al., "DeepSpeed Ulysses" (2023), for heads over ranks; UPipe ("Untied Ulysses"), for heads in
  *     phases and the order of query heads that share KV heads; Fang and Zhao, "USP" (2024), for a ring around groups.
@@ -10,9 +10,9 @@
  * Which heads. A rank computes `each` query heads at a time. They should share KV heads, because all tokens of the KV
  * heads must come, too. So it takes range_sub query heads of each of range_kv KV heads, where range_sub is the largest
  * number that divides both `each` and the query heads of a KV head. Neighbouring ranges of KV heads go to neighbouring
- * lanes. If there are fewer ranges of KV heads than lanes, several lanes take different query heads of the same KV
- * heads. If there are more ranges than lanes, the rest waits for later phases: first the other query heads of the same
- * KV heads, because these are there already, then the next KV heads.
+ * lanes (a lane is the number of a rank in its group). If there are fewer ranges of KV heads than lanes, several lanes
+ * take different query heads of the same KV heads. If there are more ranges than lanes, the rest waits for later
+ * phases: first the other query heads of the same KV heads, because these are there already, then the next KV heads.
  *
  * Example: 16 query heads, 4 of K and V, 4 ranks, one head each at a time. Phase 0 computes heads 0 4 8 12, phase 1
  * heads 1 5 9 13. K and V of four heads arrive in phase 0 and stay for four phases.

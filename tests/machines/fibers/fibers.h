@@ -1,5 +1,6 @@
-/* fibers.h: backends that run the kernels on the machine of fibers. What is no kernel the host backend does. Masks and
- * scores are evaluated by the interpreter of mask code, from the same environment that kernels read on a device. */
+/* fibers.h: backends that run the kernels on the machine of fibers. Everything that is not a kernel is done by the host
+ * backend. Masks and scores are evaluated by the interpreter of mask code, from the same environment that kernels read
+ * on a device. */
 #ifndef FIBERS_H
 #define FIBERS_H
 #include "codegen/kernels/abi.h"
@@ -7,9 +8,9 @@
 #include "runtime/plan/table_reads.h"
 #include "tests/machines/fibers/machine.h"
 
-/* The backends. The first three differ in the backward pass, which is two kernels, one ordered kernel, or one unordered
- * kernel. Those of one kernel run several CTAs at a time, and are for head_dim up to 128 only. The sm90 backends are
- * like those without sm90 in their names, but use the skeletons for sm_90a where there are any. */
+/* The backends. The first three differ in the backward pass: two kernels, one kernel that adds in a fixed order, or one
+ * kernel that adds in any order. The last two run several CTAs at a time, and are for head_dim up to 128 only. The sm90
+ * backends are like those without sm90 in their names, but use the skeletons for sm_90a where there are any. */
 extern const fcp_backend fibers_backend, fibers_ordered_backend, fibers_unordered_backend, fibers_sm90_backend,
     fibers_unordered_sm90_backend;
 

@@ -1,5 +1,5 @@
-/* kernel.c: the skeletons, compiled for the machine of fibers: once for each head_dim, value_dim and type, with and
- * without a score.
+/* kernel.c: compiles the skeletons of codegen/kernels for the machine of fibers. The build compiles this file once for
+ * each head_dim, value_dim and type, with and without a score.
  *
  * Requires: FK_HEAD_DIM, FK_VALUE_DIM, FK_BF16, FK_HAS_SCORE, and FK_TABLE, the name of the table that this file
  *           defines.

@@ -1,11 +1,11 @@
-/* machine.c: CTAs on the machine of fibers: their fibers, the order in which they run, where they meet, and how a
- * launch ends.
+/* machine.c: runs CTAs on the machine of fibers: makes their fibers, chooses which one runs next, lets threads meet at
+ * barriers, and ends launches.
  *
  * Requires: what machine.h says.
  * Method:   fibers switch to each other directly. A thread that waits switches to the next lane of its warp that can
- *           continue; if there is none, to a warp of any CTA, drawn at random; if there is none, the launch is stuck,
- *           and copies under way arrive. The last thread of a CTA that ends switches back to machine_run, which begins
- *           the next CTA. So does a failure, from wherever it is, because fibers hold nothing that has to be freed.
+ *           continue. If there is none, it switches to a warp of any CTA, drawn at random. If no warp can continue,
+ *           copies under way arrive. The last thread of a CTA that ends switches back to machine_run, which begins the
+ *           next CTA. So does a failure, from wherever it is, because fibers hold nothing that has to be freed.
  * Cost:     a switch between fibers is a few instructions on x86-64, a system call elsewhere. Memory: 64 KiB of stack,
  *           and 20 KiB for pending copies, a thread.
  */

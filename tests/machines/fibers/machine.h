@@ -88,9 +88,12 @@ typedef struct machine_launch {
     void *outside_context;
 } machine_launch;
 
-/* A tensor as TMA sees it. dims: its four dimensions, in numbers of `element` bytes; strides: bytes from one to the
- * next in all but the first dimension; box: how many of each dimension one load copies; swizzle: 0 or
- * MACHINE_SWIZZLE_128. */
+/* The tensor map of a tensor in global memory, as TMA uses it:
+ *   element   bytes of one number
+ *   dims      how many numbers there are along each of the four dimensions
+ *   strides   bytes from one number to the next along dimensions 1 to 3; along dimension 0 they are adjacent
+ *   box       how many numbers along each dimension one load copies
+ *   swizzle   0 or MACHINE_SWIZZLE_128 */
 enum { MACHINE_SWIZZLE_128 = 3, MACHINE_DIMS = 4 };
 typedef struct machine_map {
     uint64_t base, dims[MACHINE_DIMS], strides[MACHINE_DIMS - 1];

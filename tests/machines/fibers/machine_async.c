@@ -1,4 +1,4 @@
-/* machine_async.c: mbarriers, named barriers and TMA loads on the machine of fibers.
+/* machine_async.c: implements mbarriers, named barriers and TMA loads for the machine of fibers.
  *
  * Requires: maps of machine_map_encode.
  * Gives:    these primitives of prim_sm90.h, and a failure by name for every misuse that machine.h lists.

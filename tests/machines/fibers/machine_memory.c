@@ -1,4 +1,4 @@
-/* machine_memory.c: the memory of the machine of fibers, and who may touch it when.
+/* machine_memory.c: checks each access to memory on the machine of fibers for races and bounds.
  *
  * Requires: the clocks of machine_order.c.
  * Gives:    a failure for an access that conflicts with an earlier one and is not ordered to come after it; and for an

@@ -1,12 +1,12 @@
-/* machine_order.c: what happens before what on the machine of fibers: vector clocks that threads share.
+/* machine_order.c: the happens-before order on the machine of fibers, kept by vector clocks that threads share.
  *
  * Requires: the time of a clock only rises; a shared clock is not changed.
  * Gives:    for a thread, a clock and a time: has the thread seen that time?
  * Method:   a thread's knowledge is what it acquired last, which it shares with all threads that acquired the same,
  *           plus its own clocks. A release adds both to a sum. An acquire joins the thread's knowledge with that sum.
- *           The join is kept beside the sum under the serial number of the other part: so the 128 threads of a
- *           warpgroup, which know the same, make one join. A kept join knows strictly more than what keeps it; so
- *           references make no cycles.
+ *           The join is kept beside that sum, under the serial number of the thread's knowledge. So the 128 threads of
+ *           a warpgroup, which share their knowledge, compute one join only. A kept join knows strictly more than the
+ *           record that keeps it, so references form no cycles.
  * Cost:     making a join is CLOCKS comparisons (3.5 KB); everything else is a few.
  */
 #include <stdlib.h>

@@ -1,4 +1,5 @@
-/* machine_parts.h: inside the machine of fibers: its records, and what its files call of each other. */
+/* machine_parts.h: declarations that the files of the machine of fibers share: its records, and the functions that one
+ * file calls in another. */
 #ifndef MACHINE_PARTS_H
 #define MACHINE_PARTS_H
 #include <stddef.h>
@@ -26,9 +27,9 @@ enum {
 
 /* --- what happens before what ------------------------------------------------------------------------------------- */
 
-/* The vector clocks. Accesses to shared memory are ordered by them, and each of these has a clock: a thread; what a
- * thread has written and then fenced; the reads of a warp together; the WGMMAs of a warpgroup; the TMA loads that count
- * for an mbarrier. */
+/* The vector clocks, by which the machine knows the order of accesses to shared memory. Each of these has a component
+ * of its own in every clock: a thread; the writes of a thread that it has fenced; the reads of a warp together; the
+ * WGMMAs of a warpgroup; the TMA loads that count for one mbarrier. */
 enum {
     OF_FENCE = MACHINE_THREADS,
     OF_WARP = OF_FENCE + MACHINE_THREADS,
@@ -39,8 +40,7 @@ enum {
 };
 
 /* What a thread, a copy or a product knows: for each clock, the latest time that it has seen. Once threads share it, it
- * is never changed. Its joins with others are kept with it. The result of a join is NULL if the other adds nothing new;
- * otherwise it knows at least what both know. */
+ * is never changed. Its joins with others are kept with it. A join that would add nothing new is kept as NULL. */
 typedef struct known {
     uint32_t references;
     uint64_t serial;

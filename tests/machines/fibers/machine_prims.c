@@ -1,4 +1,5 @@
-/* machine_prims.c: what the primitives do on the machine of fibers, and what they check.
+/* machine_prims.c: implements the kernels' primitives (prim.h) for the machine of fibers, with checks of how they are
+ * used.
  *
  * Requires: the fibers of machine.c; every function is called from a kernel that runs there.
  * Method:   for a product it puts the whole matrices together from the registers of the lanes, multiplies them, and

@@ -1,4 +1,4 @@
-/* machine_products.c: WGMMA, and setmaxnreg, on the machine of fibers.
+/* machine_products.c: implements WGMMA and setmaxnreg for the machine of fibers.
  *
  * Requires: arrays that are given as accumulators or operands stay alive, and the same, until they have been waited
  *           for.

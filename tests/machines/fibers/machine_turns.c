@@ -1,4 +1,5 @@
-/* machine_turns.c: CTAs that hand global memory on to each other by locks: what happens before what between CTAs.
+/* machine_turns.c: checks CTAs that hand global memory on to each other by locks, for example to add to it in turn. It
+ * keeps the happens-before order between CTAs.
  *
  * Requires: ranges that are `handed` on, with owners of 0; fk_release and fk_acquire on locks that lie outside of them.
  * Gives:    a failure "turn" for two accesses of one word by different CTAs if nothing orders the second after the

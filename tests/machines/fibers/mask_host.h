@@ -1,5 +1,5 @@
-/* mask_host.h: fk_allow, fk_score and fk_slope on fibers: instead of text printed from the plan, they ask the
- * interpreter of mask code. It comes after prim_host.h. */
+/* mask_host.h: defines fk_allow, fk_score and fk_slope for kernels on fibers. On a GPU their text is printed from the
+ * plan; here they call the interpreter of mask code. Include this file after prim_host.h. */
 #ifndef MASK_HOST_H
 #define MASK_HOST_H
 #include "tests/machines/fibers/fibers.h"

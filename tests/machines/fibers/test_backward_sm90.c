@@ -1,5 +1,5 @@
-/* test_backward_sm90.c: the backward skeleton for sm_90a on fibers: whole plans, compared with the definition of
- * attention. */
+/* test_backward_sm90.c: tests the backward skeleton for sm_90a on fibers: runs whole plans and compares the gradients
+ * with the definition of attention. */
 #include "tests/support/hand_plan.h"
 #include "tests/machines/fibers/programs.h"
 

@@ -1,6 +1,6 @@
-/* test_cut_rows.c: rows whose keys are cut, because there are fewer rows than SMs. Each part leaves a running state,
- * and the one that comes last joins them. The results are right, and their bits the same in every run, whichever part
- * comes last. */
+/* test_cut_rows.c: tests rows whose keys are cut into parts, because there are fewer rows than SMs. The CTA of each
+ * part leaves a running state, and the CTA that ends last joins these states. The results are right, and their bits the
+ * same in every run, whichever part comes last. */
 #include <stdio.h>
 
 #include "tests/machines/fibers/fibers.h"

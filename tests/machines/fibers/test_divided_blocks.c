@@ -1,5 +1,5 @@
-/* test_divided_blocks.c: keys in the middle of a block that all rows see. They become a block of their own, and what is
- * before and behind them another one, of two pieces. */
+/* test_divided_blocks.c: tests kernels on plans whose blocks were divided. All rows see some keys in the middle of a
+ * block. These keys become a block of their own. The keys before and after them form another block, of two pieces. */
 #include "tests/machines/fibers/fibers.h"
 #include "tests/support/judge_plan.h"
 #include "tests/support/plan_of.h"

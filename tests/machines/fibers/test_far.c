@@ -1,5 +1,6 @@
-/* test_far.c: logits of any size, on every kernel: rows far from 0, rows near it beside them, and rows without a key.
- * Results are those of float64, and each logit has the same bits in both passes (far_logits.h). */
+/* test_far.c: tests every kernel with logits of any size: rows whose logits are far from 0, rows beside them whose
+ * logits are near 0, and rows that see no key. Results are those of float64, and each logit has the same bits in both
+ * passes (far_logits.h). */
 #include "tests/machines/fibers/fibers.h"
 #include "tests/support/amount.h"
 #include "tests/support/cut_items.h"

@@ -1,6 +1,6 @@
-/* test_heads_apart.c: masks that differ by head, on all kernels. Work lists are then by head. In a group some heads
- * see the same and some do not; groups have more heads than a set can name; items are cut; heads are divided among
- * ranks. */
+/* test_heads_apart.c: tests all kernels with masks that differ by head, for which each item of a work list is for some
+ * heads only. The cases: in a group of heads some see the same keys and some do not; a group has more heads than the
+ * set of an item can name; items are cut; heads are divided among ranks. */
 #include "tests/machines/fibers/fibers.h"
 #include "tests/support/amount.h"
 #include "tests/support/cut_items.h"

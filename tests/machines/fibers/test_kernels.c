@@ -1,5 +1,5 @@
-/* test_kernels.c: the skeletons for mma.sync on fibers: whole plans, forward and backward, compared with the
- * definition of attention. */
+/* test_kernels.c: tests the skeletons for mma.sync on fibers: runs whole plans forward and backward, and compares the
+ * results with the definition of attention. */
 #include "tests/support/amount.h"
 #include "tests/support/hand_plan.h"
 #include "tests/machines/fibers/fibers.h"

@@ -1,5 +1,5 @@
-/* test_machine.c: tests of the machine of fibers itself. A kernel that does something wrong must end, and the message
- * must say what and where; and what the machine computes must be what the layouts of fragments say.
+/* test_machine.c: tests of the machine of fibers itself. A kernel that does something wrong must end with a message
+ * that says what and where. Products must be those of the matrices that the layouts of fragments describe.
  */
 #include <math.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
-/* test_machine_sm90.c: the machine of fibers as an sm_90a. Products compute what their descriptors and fragments say.
- * A ring of tiles between a producer and two consumers gives the right result whatever the seed, and every flaw in it
- * is reported by name.
+/* test_machine_sm90.c: tests the machine of fibers as an sm_90a. WGMMAs multiply the matrices that their descriptors
+ * and fragments describe. A ring buffer of tiles between a producer and two consumers gives the right result with every
+ * seed, and every flaw in it is reported by name.
  */
 #include <math.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* test_numbers.c: the skeletons on fibers with special numbers: NaNs in neighbouring sequences, scores and their
+/* test_numbers.c: tests the skeletons on fibers in special cases: NaNs in neighbouring sequences, scores and their
  * slopes, sinks, large logits, rows that see no key.
  */
 #include <math.h>

@@ -1,12 +1,13 @@
-/* test_peaked.c: the kernels on fibers, in programs whose softmax is flat or peaked, with scales of both signs and
- * small and large sinks: what the kernels round must be within what the judge allows. FIBER_RUNS: how many are drawn.
+/* test_peaked.c: tests the kernels on fibers in random programs whose softmax is flat or peaked, with scales of both
+ * signs and small and large sinks: the kernels' rounding errors must be within what the judge allows. FIBER_RUNS is the
+ * number of programs.
  */
 #include "tests/machines/fibers/programs.h"
 #include "tests/oracle/peaked.h"
 
-/* Runs a program, and counts for how many of its tensors the judge proves that they are right (*out_proven), and for
- * how many it can prove nothing (*out_not): those whose logits are so far from 0 that fp32 does not tell them apart.
- * fp16 ends at 65504: a score with a steep slope makes dS infinite there, in some programs earlier than in others. */
+/* Runs a program. *out_proven becomes the number of tensors that the judge proves to be right, and *out_not the number
+ * for which it can prove nothing, because their logits are so far from 0 that fp32 does not tell them apart. fp16 ends
+ * at 65504, so a score with a steep slope can make dS infinite. */
 static void judge_peaked(const fcp_plan *plan, const fcp_backend *backend, unsigned seed, const char *what,
                          unsigned *proven, unsigned *not_proven) {
     fcp_packed packed = {0};

@@ -1,5 +1,5 @@
-/* test_programs.c: the skeletons on fibers: random programs and all examples are compiled, run forward and backward,
- * and compared with the definition of attention.
+/* test_programs.c: tests the skeletons on fibers: random programs and all examples are compiled, run forward and
+ * backward, and compared with the definition of attention.
  */
 #include "tests/machines/fibers/programs.h"
 

@@ -1,6 +1,6 @@
-/* test_scatter.c: random programs, planned by a strategy of the tests that draws everything a plan may choose. Visits
- * to moved rows and to home rows run on the kernels; they continue states that were merged, and leave states that are
- * sent. */
+/* test_scatter.c: runs the kernels on plans in which everything is drawn at random (tests/support/scatter.h). Rows are
+ * computed at home and away from home. A kernel may go on from a state that was merged before, and leaves states that
+ * are sent to other ranks. */
 #include "tests/machines/fibers/programs.h"
 #include "tests/support/scatter.h"
 

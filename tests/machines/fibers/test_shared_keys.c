@@ -1,5 +1,5 @@
-/* test_shared_keys.c: keys that nearly every row sees. Their item is cut into several, which add to dK and dV in turn,
- * or in any order. */
+/* test_shared_keys.c: tests the backward pass with keys that nearly every row sees. Their item of work is cut into
+ * several, whose CTAs add to dK and dV one after the other, or in any order. */
 #include "tests/machines/fibers/fibers.h"
 #include "tests/support/amount.h"
 #include "tests/support/cut_items.h"

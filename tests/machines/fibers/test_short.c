@@ -1,5 +1,5 @@
-/* test_short.c: few queries and many keys, as in decoding and chunked prefill, on the forward kernels: the heads of a
- * group share the rows of a tile, and keys are cut into parts that are joined. */
+/* test_short.c: tests the forward kernels with few queries and many keys, as in decoding and chunked prefill. The query
+ * heads of a group share the rows of a tile, and keys are cut into parts whose results are joined. */
 #include <stdio.h>
 
 #include "tests/machines/fibers/fibers.h"

@@ -1,5 +1,5 @@
-/* test_sm90.c: the skeletons for sm_90a on fibers: whole plans, forward and backward, compared with the definition of
- * attention. Both passes under each mask: test_backward_sm90.c. */
+/* test_sm90.c: tests the skeletons for sm_90a on fibers: runs whole plans forward and backward, and compares the
+ * results with the definition of attention. test_backward_sm90.c runs both passes under each mask. */
 #include "tests/support/hand_plan.h"
 #include "tests/support/hand_score.h"
 #include "tests/machines/fibers/programs.h"

@@ -1,5 +1,5 @@
-/* test_states.c: the kernels that merge running states of the forward pass, that make O and LSE of one, and that sum
- * the gradients of sinks; and the sums of the gradients of tables.
+/* test_states.c: tests the small kernels beside attention: those that merge running states of the forward pass, make O
+ * and LSE of a state, compute delta, and sum the gradients of sinks and of tables.
  *
  * Rows are drawn with maxima far apart, alike, far from 0, and -inf (the row has not seen a key), and compared with
  * float64. A slot has room for more rows than the block has tokens: what lies beyond must stay as it is.

@@ -1,6 +1,6 @@
-/* test_value_dim.c: V narrower than K, and rows of 96 and 192 numbers, on every kernel: whole plans, forward and
- * backward, compared with the definition of attention. Keys move between ranks, so that slots have rows of two
- * lengths. */
+/* test_value_dim.c: tests every kernel with V narrower than K, and with rows of 96 and 192 numbers: whole plans,
+ * forward and backward, compared with the definition of attention. Keys move between ranks, so a slot holds rows of two
+ * lengths, those of K and of V. */
 #include <stdio.h>
 
 #include "tests/machines/fibers/fibers.h"

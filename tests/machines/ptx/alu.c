@@ -1,7 +1,7 @@
-/* alu.c: arithmetic, comparison, selection and logic of registers.
+/* alu.c: executes arithmetic, comparison, selection and logic instructions.
  *
- * Gives:  the table of their forms. Each form works on 32 lanes at once. A result is known if everything that
- *         it is made of is known. Of a selection only the selected operand must be known.
+ * Gives:  the table of their forms. Each form works on 32 lanes at once. A result is known (ptx.h, "nobody wrote") if
+ *         all its operands are known; for a selection, if the selected operand is.
  * Source: the manual's chapters on integer, floating-point, comparison and selection, logic and shift instructions.
  */
 #include <fenv.h>

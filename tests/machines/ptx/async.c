@@ -1,12 +1,12 @@
-/* async.c: mbarriers, TMA loads, fences between proxies, setmaxnreg.
+/* async.c: executes the instructions of mbarriers, TMA loads, fences between proxies, and setmaxnreg.
  *
  * Requires: clocks with room for agents (async.h).
- * Method:   a TMA load is noted when it is asked for. It arrives as a whole; the seed decides whether at once or while
- *           some warp waits. Until then nobody may touch its bytes. It counts for the phase of its mbarrier that is
- *           under way when it arrives. An mbarrier has a clock, to which every warp that arrives, and every load, adds
- *           what it knows. A warp that finds the phase ended acquires that clock. A fence advances the clock of its
- *           warp. An ordinary write is fenced once the same lane has executed a fence after it. Another warp may rely
- *           on that once it has acquired the time of the fence.
+ * Method:   a TMA load is only noted when a thread issues it. It arrives as a whole; the seed decides whether at once
+ *           or while some warp waits. Until then nobody may touch its bytes. It counts for the phase of its mbarrier
+ *           that is under way when it arrives. An mbarrier has a clock, to which every warp that arrives, and every
+ *           load, adds what it knows. A warp that finds the phase ended acquires that clock. TMA and WGMMA may
+ *           overwrite or read a lane's ordinary write only after that lane has executed a fence between proxies. A
+ *           fence advances the clock of its warp; another warp knows of the fence once it has acquired that time.
  * Cost:     a load takes some microseconds.
  * Source:   the manual's pages of mbarrier, cp.async.bulk.tensor, fence, setmaxnreg; its chapter on tensors (boxes,
  *           what lies outside of them, the 128-byte swizzle); its memory consistency model (proxies).

@@ -1,8 +1,8 @@
-/* async.h: what sm_90a does beside its threads: mbarriers, TMA loads, fences between proxies, WGMMA, and setmaxnreg.
- * For the files that implement it.
+/* async.h: the asynchronous parts of sm_90a: mbarriers, TMA loads, fences between proxies, WGMMA, and setmaxnreg. For
+ * the files that implement them.
  *
- * Behind its warps, a CTA's clocks have PTX_AGENTS agents. Agent n is all TMA loads that count for the n-th mbarrier;
- * who has waited for that mbarrier knows what they wrote.
+ * After the warps, a CTA's vector clocks have PTX_AGENTS more components, the agents. Agent n stands for all TMA loads
+ * that count for the n-th mbarrier. A warp that has waited for that mbarrier knows what these loads wrote.
  */
 #ifndef PTX_ASYNC_H
 #define PTX_ASYNC_H

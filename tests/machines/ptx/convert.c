@@ -1,4 +1,4 @@
-/* convert.c: moves between registers, and conversions of types.
+/* convert.c: executes moves between registers, and conversions of types.
  *
  * Gives:  the table of their forms.
  * Source: the manual's pages of mov, cvt, cvta.

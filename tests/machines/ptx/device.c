@@ -1,4 +1,4 @@
-/* device.c: the backends of PTX (device.h).
+/* device.c: implements the backends that execute a plan's kernels as PTX (device.h).
  *
  * Requires: NVRTC; a plan of fp16 or bf16 with a head_dim that has kernels.
  * Method:   as the runtime on devices, it compiles the sources of each pass, makes the environment and the work lists

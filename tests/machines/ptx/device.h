@@ -20,9 +20,9 @@ extern const fcp_backend ptx_sm90_backend, ptx_unordered_sm90_backend;
  * it. */
 void ptx_device_trouble(char *text, size_t room);
 
-/* To test the machine itself: devices that are opened from now on get changed PTX. In `kernel`, the `which`-th
- * occurrence of `find`, counted from 0, becomes `replace` (-1: every occurrence). With find NULL nothing is changed any
- * more. Returns how many places the devices that were opened before had changed. */
+/* For tests of the machine itself: changes the PTX of devices that are opened from now on. In `kernel`, occurrence
+ * number `which` of `find`, counted from 0, becomes `replace` (-1: every occurrence). With find = NULL nothing is
+ * changed any more. Returns how many places were changed in the devices that were opened before this call. */
 typedef struct ptx_change {
     const char *kernel, *find, *replace;
     int which;
@@ -32,9 +32,9 @@ typedef struct ptx_change {
 unsigned ptx_device_change(const ptx_change *change);
 /* Sets the seed, and with it the order of everything that it decides. */
 void ptx_device_seed(uint64_t seed);
-/* Devices that are opened from now on fuse the forward pass, or do it by stages again. What a launch waits for is taken
- * away before it, and comes again round by round: some before it begins, and the next one whenever all its warps
- * wait. */
+/* Makes devices that are opened from now on fuse the forward pass, or run it by stages again. Before a fused launch,
+ * the blocks that it waits for are taken away. They come back round by round: some rounds before the launch begins, and
+ * one more whenever all its warps wait. */
 void ptx_device_fuse(bool fused);
 /* Devices that are opened from now on compile these lines before a plan's source: "#define FK_BOUND 1000\n". */
 void ptx_device_define(const char *lines);

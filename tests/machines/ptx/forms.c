@@ -1,4 +1,4 @@
-/* forms.c: all tables of forms, and the search for a mnemonic.
+/* forms.c: lists all tables of forms of instructions (ptx.h), and finds the forms of a mnemonic.
  *
  * Cost: a search is logarithmic. The forms are sorted once, when the program begins.
  */

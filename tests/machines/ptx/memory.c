@@ -1,6 +1,7 @@
-/* memory.c: loads, stores, atomics and copies of all state spaces, and the checks of who may access them.
+/* memory.c: executes loads, stores, atomics and copies in all state spaces, and checks that accesses are in order and
+ * in bounds.
  *
- * Requires: the warps of a CTA are open.
+ * Requires: the records of a CTA's warps exist.
  * Method:   each word of shared memory has a record of the warp and lane that wrote it last, and of the warps that have
  *           read it since. Clocks tell whether two accesses are ordered. Lanes of one warp need a barrier between them,
  *           too, and the warp's clock advances there. Each byte has two marks: whether it was written, and whether a

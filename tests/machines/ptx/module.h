@@ -1,5 +1,5 @@
-/* module.h: what parse.c makes of a text, and the state of the machine that executes it, for the files that share
- * them. */
+/* module.h: the records that the files of the PTX machine share: the module that parse.c makes of a text, and the state
+ * of a launch that executes it. */
 #ifndef PTX_MODULE_H
 #define PTX_MODULE_H
 #include "tests/machines/ptx/ptx.h"

@@ -7,8 +7,8 @@
  *   not known         an instruction, modifier, directive or operand that no table here has;
  *                     found when the text is read
  *   nobody wrote      a register or shared memory that was never written is used as an address or to branch, or is
- *                     stored to global memory. Until then such numbers spread, lane by lane and byte by byte, through
- *                     what is computed of them
+ *                     stored to global memory. Before that, whatever is computed from such a value counts as never
+ *                     written, too, lane by lane and byte by byte
  *   out of bounds     memory that the launch was not given, or may not write; a misaligned address
  *   race              a warp reads shared memory that another wrote, or writes what another wrote or read, and
  *                     nothing orders the two; likewise two CTAs in global memory
@@ -67,7 +67,8 @@ typedef enum ptx_next {
 } ptx_next;
 typedef ptx_next ptx_run_insn(ptx_warp *w, const ptx_insn *i, uint32_t mask);
 
-/* The operands of a form, in order; those before < are written. A letter stands for
+/* The operands of a form as a string, in order. Those left of `<` are written, those right of it are read. A letter
+ * stands for
  *   r, d, h   a 32-, 64- or 16-bit register, or what may stand in its place: an integer or float constant, the
  *             address of a symbol, a special register
  *   p         a predicate
@@ -202,8 +203,9 @@ struct ptx_block {
     void *more;          /* what another table keeps for the block; freed when it ends */
 };
 
-/* Where shared, local and parameter memory are in the generic address space. In its own space, dynamic shared memory
- * begins at a multiple of 1024 and not at 0, so that a kernel that takes 0 for its beginning is caught.
+/* The places of shared, local and parameter memory in the generic address space. Within the shared space, dynamic
+ * shared memory begins at a multiple of 1024 and not at 0, so that a kernel which assumes that it begins at 0 is
+ * caught.
  */
 #define PTX_SHARED_FIRST 1024u
 #define PTX_SHARED_WINDOW (UINT64_C(0x51) << 56)

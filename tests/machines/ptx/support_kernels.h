@@ -1,5 +1,5 @@
-/* support_kernels.h: runs the small kernels of a source by themselves. Sessions on the host do without them, so
- * programs whose PTX is executed do not reach them. */
+/* support_kernels.h: runs small kernels, such as fk_gather, one at a time. The PTX backends of device.h leave this work
+ * to the host, so no program that they run reaches these kernels. */
 #ifndef PTX_SUPPORT_KERNELS_H
 #define PTX_SUPPORT_KERNELS_H
 #include "runtime/jit/kernel_source.h"

@@ -1,5 +1,5 @@
-/* test_ptx_async.c: tests of the machine that executes PTX, by small kernels: what sm_90a does beside its threads, as
- * the manual says, and which mistakes are found.
+/* test_ptx_async.c: tests the machine that executes PTX by small kernels: the asynchronous instructions of sm_90a do
+ * what the manual says, and mistakes in their use are found.
  */
 #include <criterion/criterion.h>
 #include <stdio.h>

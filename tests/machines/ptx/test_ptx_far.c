@@ -1,5 +1,5 @@
-/* test_ptx_far.c: logits of any size in the PTX that NVRTC makes: results are those of float64, and the compiler leaves
- * each bit of a logit alike in both passes, also where a score is made of products and sums (far_logits.h). */
+/* test_ptx_far.c: tests logits of any size in the PTX that NVRTC makes. Results are those of float64. NVRTC must
+ * compile a logit to the same bits in both passes, also if a score is made of products and sums (far_logits.h). */
 #include "tests/machines/ptx/judge.h"
 #include "tests/support/amount.h"
 #include "tests/support/far_logits.h"

@@ -1,5 +1,5 @@
-/* test_ptx_machine.c: tests of the machine that executes PTX, by small kernels: what instructions give, as the manual
- * says; what is refused; which mistakes are found.
+/* test_ptx_machine.c: tests the machine that executes PTX by small kernels: instructions give what the manual says, PTX
+ * that the machine does not know is refused, and mistakes are found.
  */
 #include <criterion/criterion.h>
 #include <math.h>

@@ -1,5 +1,5 @@
-/* test_ptx_programs.c: executes the PTX of random programs, to test what is printed from their masks and scores, as
- * NVRTC understands it. PTX_RUNS says how many are run.
+/* test_ptx_programs.c: executes the PTX that NVRTC makes of random programs, to test the source text that is printed
+ * from their masks and scores. PTX_RUNS is the number of programs.
  */
 #include <stdlib.h>
 

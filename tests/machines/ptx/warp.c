@@ -1,4 +1,4 @@
-/* warp.c: branches, barriers, and what the lanes of a warp do together: shuffles, ldmatrix, mma.
+/* warp.c: executes branches, barriers, and the instructions of a whole warp: shuffles, ldmatrix, mma.
  *
  * Gives:    the table of their forms. An instruction of a whole warp is refused unless all its lanes have come to it.
  * Source:   the manual's pages of bra, ret, bar, shfl.sync, ldmatrix, mma, and its figures of the fragments of

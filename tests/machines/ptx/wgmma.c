@@ -1,4 +1,4 @@
-/* wgmma.c: WGMMA, the products of a warpgroup.
+/* wgmma.c: executes WGMMA, the matrix products of a warpgroup.
  *
  * Requires: operands of 16 bits, the 128-byte swizzle, patterns at multiples of 1024 (base offset 0).
  * Method:   a warp that comes to a product computes its 16 rows at once, into hidden sums. They become visible at the
@@ -104,9 +104,10 @@ static bool whole(ptx_warp *w, uint32_t mask) {
 
 /* --- operands in shared memory ------------------------------------------------------------------------------------ */
 
-/* The address of chunk c, of 8 numbers, in line r. In a K-major matrix a line is a row of A or a column of B, and has
- * two chunks. In an MN-major one (`turned`) a line is one of the 16 steps of the depth, and each pattern holds 8 chunks
- * of it. */
+/* Returns the address in shared memory of 8 adjacent numbers of A or B: chunk c of line r. In a K-major matrix, a line
+ * is a row of A or a column of B. It has 16 numbers, so two chunks. In an MN-major matrix (`turned`), there are 16
+ * lines, one for each number along K, and 64 numbers of a line (8 chunks) are in the same 128-byte row of the
+ * swizzle. */
 static uint32_t address_of(uint64_t d, bool turned, uint32_t r, uint32_t c) {
     uint32_t start = (uint32_t)(d & 0x3fff) << 4, lead = (uint32_t)(d >> 16 & 0x3fff) << 4;
     uint32_t stride = (uint32_t)(d >> 32 & 0x3fff) << 4;

@@ -1,6 +1,6 @@
-/* driver.c: the devices, contexts and memory of the stand-in driver (standin.h describes it), and what other
- * stand-ins call of it. streams.c has its streams, events and graphs, launches.c what is put into them. Every object is
- * allocated and counted, so that a test sees what was not freed. */
+/* driver.c: the devices, contexts and memory of the stand-in driver (standin.h describes it), and the functions that
+ * other stand-ins call. streams.c has the streams, events and graphs, and launches.c the work that is put into them.
+ * Every object is allocated and counted, so that a test sees what was not freed. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>

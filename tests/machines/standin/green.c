@@ -1,7 +1,7 @@
 /* green.c: green contexts of the stand-in driver: the SMs of a device, sets of them, contexts and streams.
  *
- * Like the real driver it rounds the sizes of sets up (control.alignment), wants streams to end before their context,
- * and counts objects. control.green says what is to go wrong.
+ * Like the real driver it rounds the sizes of sets up (control.alignment), and requires that streams end before their
+ * context. It counts objects, so that a test sees leaks. control.green says which call is to fail.
  */
 #include <stdlib.h>
 

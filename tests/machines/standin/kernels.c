@@ -1,4 +1,4 @@
-/* kernels.c: kernels of the stand-in driver: which memory a launch touches, by its work list, and running it on
+/* kernels.c: kernels of the stand-in driver: finds from its work list which memory a launch touches, and runs it on
  * fibers. */
 #include <pthread.h>
 #include <stddef.h>

@@ -1,6 +1,7 @@
 /* mailbox.c: the shared file of mailbox.h. Cost: a sparse file of BOX_RING bytes for each pair of ranks.
  *
- * The folder is removed when all ranks have the file open, or when the process that made it ends in an orderly way.
+ * The file lies in a folder of its own, which is removed once all ranks have the file open, or when the process that
+ * made the folder ends normally.
  */
 #include "tests/machines/standin/mailbox.h"
 

@@ -1,7 +1,8 @@
-/* mailbox.h: how the processes of one communicator talk to each other in tests: through a file that each of them maps.
+/* mailbox.h: how the processes of one NCCL communicator talk to each other in tests: through a file that each of them
+ * maps.
  *
- * The unique id names the folder of that file. Bytes from one rank to another go through a ring buffer, which one of
- * them writes and the other reads. Everything else is single atomic words.
+ * The communicator's unique id names the folder of that file. Bytes from one rank to another go through a ring buffer,
+ * which one of them writes and the other reads. Everything else is single atomic words.
  */
 #ifndef STANDIN_MAILBOX_H
 #define STANDIN_MAILBOX_H

@@ -1,14 +1,15 @@
-/* mpi.c: a library with a few functions of MPI, for tests of processes on machines that have none, or another one.
+/* mpi.c: a stand-in for MPI: a library with the few functions of MPI that the runtime calls. So transports over MPI can
+ * be tested on machines without MPI, and for both kinds of handles.
  *
  * It is built twice: with Open MPI's handles, which are pointers to objects, and with MPICH's, which are integers
  * (MPI_OPEN says which). A test chooses it with FCP_MPI. Processes meet in a file, $STANDIN_MPI, which the test removes
  * once all have begun; $STANDIN_MPI_RANK and $STANDIN_MPI_SIZE say which rank a process is. $STANDIN_MPI_THREADS is its
  * level of thread support (MPI_THREAD_MULTIPLE if it is not set).
  *
- * Bytes from one rank to another go through a ring buffer of mailbox.h, as frames: a header, then the message. A frame
- * is read into memory of its own, and then given to the first receive that fits, as MPI demands; if there is none yet,
- * it waits. Transfers only progress while a process is inside one of the functions, as in an MPI without threads of its
- * own.
+ * Bytes from one rank to another go through a ring buffer of mailbox.h, as frames: a header, then the message. The
+ * receiver copies each frame into memory of its own, keeps it until a receive fits, and gives it to the first one that
+ * does, as MPI demands. Transfers only progress while a process is inside one of the functions, as in an MPI without
+ * threads of its own.
  */
 #include <fcntl.h>
 #include <stdbool.h>

@@ -1,9 +1,8 @@
 /* nccl.c: the functions of the stand-in NCCL (nccl.h describes it).
  *
- * Communicators are never freed, so that the use of one that has ended is recognised. A communicator that does not
- * block has a job: joining, putting a group into a stream, or ending. A job progresses when the communicator is asked
- * for its error, and only then does what it puts into streams appear there. A communicator that blocks does its jobs
- * within the calls.
+ * Communicators are never freed, so that a call on one that has ended is noticed. A blocking communicator does its jobs
+ * (joining, putting a group into a stream, ending) within the calls. In a non-blocking one, a job progresses only when
+ * the caller asks the communicator for its error. Only then does the job's work appear in streams.
  */
 #include <signal.h>
 #include <stdarg.h>

@@ -1,4 +1,4 @@
-/* nvml.c: what stands in for NVML: figures that no device has. */
+/* nvml.c: a stand-in for NVML. It reports figures that no real device has, so that a test recognises them. */
 struct nvml_device_;
 int nvmlInit_v2(void);
 int nvmlDeviceGetHandleByIndex_v2(unsigned index, struct nvml_device_ **out);

@@ -1,5 +1,5 @@
-/* outside.h: what another library that stands in (NCCL) calls of the stand-in driver, to put work of its own
- * into streams and graphs.
+/* outside.h: the functions of the stand-in driver that the stand-in NCCL calls to put its own work into streams and
+ * graphs.
  */
 #ifndef STANDIN_OUTSIDE_H
 #define STANDIN_OUTSIDE_H

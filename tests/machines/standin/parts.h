@@ -1,4 +1,5 @@
-/* parts.h: inside the stand-in driver: its objects, its nodes, and what its files call of each other. */
+/* parts.h: declarations that the files of the stand-in driver share: its objects, its nodes, and the functions that one
+ * file calls in another. */
 #ifndef STANDIN_PARTS_H
 #define STANDIN_PARTS_H
 #include "codegen/kernels/abi.h"

@@ -7,18 +7,21 @@
  *
  * Any two nodes that touch the same bytes, if one of them writes, must be ordered by dependencies. If they are not,
  * `trouble` names them. Kernels run on fibers (tests/machines/fibers). New memory holds NaNs. A call that the real
- * driver refuses during a capture is refused here. An event that is recorded during a capture is no node of the graph,
- * and nothing outside may wait for it, unless it is recorded with CU_EVENT_RECORD_EXTERNAL: then each launch of the
+ * driver refuses during a capture is refused here. An event that is recorded during a capture is not a node of the
+ * graph, and nothing outside may wait for it. But if it is recorded with CU_EVENT_RECORD_EXTERNAL, each launch of the
  * graph records it.
  *
- * A kernel may wait for flags (FK_FUSED). It may begin at any time. While all its CTAs wait, other nodes run, but no
- * kernels of its device, since there may be no SM left for them; except those that round what is sent, for which the
- * plan's margin leaves SMs. Of the kernels of other devices those run whose flags are all set. What a kernel reads
- * after a flag must be ordered before whatever sets the flag, and the flag must have been cleared before the kernel.
+ * A kernel of a fused pass (FK_FUSED) waits for flags. It may begin at any time. While all its CTAs wait, other nodes
+ * run, with these limits:
+ *   - No other kernel of its device runs, since there may be no SM left for it. The exception is kernels that round
+ *     what is sent, for which the plan's margin leaves SMs.
+ *   - A kernel of another device runs if all its flags are set.
+ * The data that a kernel reads after a flag must be written before the flag is set, and the flag must be cleared before
+ * the kernel begins.
  *
  * A test chooses this driver with FCP_CUDA_DRIVER; the runtime never falls back to it. STANDIN_DEVICES says how many
- * devices there are if no test can say it (in a program that mpirun started). The NCCL that works with this driver is
- * described in nccl.h.
+ * devices there are in programs in which no test can set the number, such as one that mpirun started. The NCCL that
+ * works with this driver is described in nccl.h.
  */
 #ifndef STANDIN_H
 #define STANDIN_H

@@ -1,5 +1,5 @@
-/* symbols.h: the driver's functions that the stand-in defines, the statements with which each of them begins, and what
- * their files share. */
+/* symbols.h: declares the functions of the CUDA driver that the stand-in defines, the statements with which each of
+ * them begins, and other declarations that the stand-in's files share. */
 #ifndef STANDIN_SYMBOLS_H
 #define STANDIN_SYMBOLS_H
 #include "tests/machines/standin/parts.h"

@@ -1,9 +1,10 @@
-/* criterion.h: what tests get for <criterion/criterion.h>: Criterion's own header, with its assertions made short.
+/* criterion.h: tests that include <criterion/criterion.h> get this file: Criterion's own header, with assertions that
+ * compile to less code.
  *
  * Requires: Criterion 2.4, whose cr_assert_impl this replaces.
  * Gives: the same assertions, and the same reports of failures.
- * Cost: a call where an assertion fails. Criterion writes the whole report into each assertion instead, and unit tests
- *     take half as long again to compile.
+ * Cost: a function call for each assertion that fails. Criterion's own assertions have the code of the report inline,
+ *     with which unit tests take half as long again to compile.
  * Source: Criterion's own header, which is included here.
  */
 #ifndef TESTS_CRITERION_H

@@ -1,5 +1,5 @@
-/* test_arena.c: tests arenas that share a pool: what they give out does not overlap, and what one has given back is the
- * next one's. */
+/* test_arena.c: tests arenas that share a pool: the memory that they give out does not overlap, and memory that one
+ * arena gives back is used by the next one. */
 #include <criterion/criterion.h>
 #include <pthread.h>
 #include <string.h>

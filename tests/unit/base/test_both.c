@@ -1,5 +1,5 @@
-/* test_both.c: tests fcp_both: both pieces of work are done, in two threads, or in one where no second can be made or
- * be of use. */
+/* test_both.c: tests fcp_both: it does both pieces of work, in two threads, or in one if no second thread can be made
+ * or if it would be of no use. */
 #define _GNU_SOURCE /* sched_setaffinity */
 #include "runtime/base/both.h"
 

@@ -1,5 +1,6 @@
-/* test_diag.c: tests diagnostics: the whole picture against golden files (tests/support/diag_case.h), and the functions
- * that make it. GOLDEN_UPDATE=1 rewrites what the golden files say. */
+/* test_diag.c: tests diagnostics, the messages with a picture of the source line. Whole messages are compared with
+ * golden files (tests/support/diag_case.h; GOLDEN_UPDATE=1 rewrites them), and the functions that print them are tested
+ * one by one. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>

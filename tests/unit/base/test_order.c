@@ -1,5 +1,5 @@
-/* test_order.c: tests order by value, binary search, sets that are joined, the heap and the square root, each against
- * its definition. */
+/* test_order.c: tests sorting by value, binary search, union-find, the heap and the square root, each against its
+ * definition. */
 #include <criterion/criterion.h>
 
 #include "compiler/base/bisect.h"

@@ -1,5 +1,5 @@
-/* test_whole_file.c: tests that a file appears whole or not at all, also behind a symbolic link, and that the next
- * writer removes what a killed one left, but never a file that another still writes. */
+/* test_whole_file.c: tests that a file is written whole or not at all, also through a symbolic link. The next writer
+ * removes the temporary file of a writer that was killed, but never one that another process still writes. */
 #include <criterion/criterion.h>
 #include <dirent.h>
 #include <errno.h>

@@ -1,8 +1,9 @@
-/* test_cells_stop.c: the mask analysis ends soon after it is asked to, at whichever question that happens, and what it
- * remembers from before stays right.
+/* test_cells_stop.c: tests that the analysis of a mask ends soon after the caller asks it to, whenever that happens,
+ * and that the answers which it keeps stay right.
  *
- * fcp_stop_asked stands here in place of the library's: it counts how often it is asked, and says yes from one time
- * on. How often it is asked is the same on every machine; how long that takes is not, so no time is looked at. */
+ * The analysis calls fcp_stop_asked from time to time to learn whether it should end. This file replaces that function
+ * by one that counts its calls and returns true from a given call on. Calls are counted and time is not measured,
+ * because the number of calls is the same on every machine. */
 #include "compiler/cells/masked_rows.h"
 #include "compiler/sema/program.h"
 #include "runtime/base/stop.h"

@@ -1,4 +1,5 @@
-/* test_compile.c: tests fcpc_plan as a whole: the same bytes every time, warnings, and what it refuses. */
+/* test_compile.c: tests fcpc_plan as a whole: plans have the same bytes every time, warnings are given, and wrong
+ * batches are refused. */
 #include "runtime/plan/bytes.h"
 #include "runtime/plan/sides.h"
 #include "tests/support/planned.h"

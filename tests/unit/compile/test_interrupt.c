@@ -1,7 +1,9 @@
-/* test_interrupt.c: planning ends soon after it is asked to, wherever it is, and leaves nothing behind.
+/* test_interrupt.c: tests that planning ends soon after the caller asks it to, whatever it is doing, and that no memory
+ * or thread is left over.
  *
- * The answer to "has the caller asked for the end?" is this file's own (runtime/base/stop.h), so that planning can be
- * ended at any one of the questions, and the time between two of them measured.
+ * Planning calls fcp_stop_asked (runtime/base/stop.h) from time to time to learn whether it should end. This file
+ * replaces that function, so that it can end planning at any one of the calls, and measure the time between two of
+ * them.
  */
 #include <pthread.h>
 #include <time.h>

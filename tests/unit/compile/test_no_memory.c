@@ -1,5 +1,5 @@
-/* test_no_memory.c: parsing, planning, loading a plan and making a session end well wherever memory runs out: each
- * request for memory fails in turn.
+/* test_no_memory.c: tests that parsing, planning, loading a plan and making a session end with an error wherever memory
+ * runs out. Each request for memory is made to fail once.
  *
  * When a request fails, there must be no program, plan or session, and no memory may be left in use. The error is E012,
  * or the one that is given with enough memory; only its hint may then be missing. To count requests and make them fail,

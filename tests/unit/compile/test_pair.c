@@ -1,5 +1,6 @@
-/* test_pair.c: a large plan is the same, byte for byte, in whatever order the two pieces of a pass are made; and what
- * goes wrong in one of them is said in the same words. It also runs under the thread sanitizer.
+/* test_pair.c: tests passes that do their work in two pieces (compiler/planning/pair.h). In whatever order the pieces
+ * run, a large plan has the same bytes, and an error in one piece has the same message. It also runs under the thread
+ * sanitizer.
  */
 #include "tests/support/orders.h"
 #include "tests/support/plan_of.h"

@@ -1,6 +1,6 @@
-/* test_scatter_plans.c: plans in which everything is drawn at random (scatter.h) verify, whatever is drawn; the same
- * seed gives the same plan; and among few of them everything occurs that a plan may hold. What the passes make of a
- * small one is compared with tests/golden/passes/scatter.txt; GOLDEN_UPDATE=1 rewrites that.
+/* test_scatter_plans.c: tests plans in which everything is drawn at random (scatter.h). All of them verify, the same
+ * seed gives the same plan, and everything that a plan may hold occurs in a few of them. The passes' output for a small
+ * one is compared with tests/golden/passes/scatter.txt; GOLDEN_UPDATE=1 rewrites that file.
  *
  * SCATTER_SEED=N plans that one alone. */
 #include "compiler/dump_passes.h"

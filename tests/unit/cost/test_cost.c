@@ -1,6 +1,6 @@
-/* test_cost.c: tests what is read of machine code, on small listings whose answer is known: the unit of each
- * instruction, loops over steps, inner loops, lanes that diverge, classes of cells, and listings that are cut off or
- * senseless. */
+/* test_cost.c: tests the costs that are read from listings of machine code, on small listings whose answer is known:
+ * the execution unit of each instruction, loops over steps, inner loops, lanes that diverge, classes of cells, and
+ * listings that are cut off or make no sense. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
-/* test_cuda.c: tests sessions on CUDA devices through the stand-in driver: their results, that streams and
- * events order everything that must be ordered, and what becomes of errors. */
+/* test_cuda.c: tests sessions on CUDA devices through the stand-in driver: that results are right, that streams and
+ * events order everything that must be ordered, and that errors are reported. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,5 @@
-/* test_cuda_allocator.c: tests sessions whose device memory comes from the caller: all of it does, all of it goes back
- * when no stream uses it any more, and whatever the allocator refuses becomes an error. */
+/* test_cuda_allocator.c: tests sessions whose device memory comes from the caller's allocator: all of it does, all of
+ * it is given back once no stream uses it, and a refusal of the allocator becomes an error. */
 #include "runtime/exec/tensors.h"
 #include "tests/support/cuda_stand.h"
 #include "tests/support/device_pool.h"

@@ -1,5 +1,5 @@
-/* test_cuda_calls.c: counts what a run asks of the driver. Each call costs the host a microsecond or more, so a run
- * may need so many for each unit that moves, and none for the pieces that are in it. */
+/* test_cuda_calls.c: counts the calls of the driver that a run makes. Each call costs the host a microsecond or more.
+ * So there is a limit for each unit that moves, and the number of pieces in a unit may not matter. */
 #include "runtime/exec/bundles.h"
 #include "runtime/libraries/cuda_driver.h"
 #include "runtime/exec/tensors.h"

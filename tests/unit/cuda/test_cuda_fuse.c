@@ -1,7 +1,7 @@
 /* test_cuda_fuse.c: tests fused passes, whose CTAs wait for the rounds that bring what they read, on the stand-in
- * driver. That driver begins such a launch before, between and behind the rounds, runs its CTAs in any order, and
- * lets no kernel of the same device run while all CTAs wait. Results are compared with the definition of attention in
- * float64. Gradients must have the same bits as by stages. */
+ * driver. That driver begins such a launch before, between and after the rounds, runs its CTAs in any order, and lets
+ * no other kernel of the same device run while all of the launch's CTAs wait. Results are compared with the definition
+ * of attention in float64. Gradients must have the same bits as by stages. */
 #include <criterion/criterion.h>
 
 #include "runtime/plan/plan_summary.h"
@@ -35,9 +35,9 @@ static fcp_session *session_of(const fcp_plan *plan, fcp_fuse fuse, const char *
     return session;
 }
 
-/* Runs both passes fused and judges them. Then gradients of the same forward pass are computed in two other ways and
- * must have the same bits: fused with CTAs and rounds in another order (not in make check), and by stages. Returns how
- * many launches for gradients have waited for flags. */
+/* Runs both passes fused and judges the results. Then the gradients are computed in two other ways and must have the
+ * same bits: fused with CTAs and rounds in another order (not in make check), and by stages. Returns how many launches
+ * of the backward pass waited for flags. */
 static unsigned long same_bits(standin *x, const fcp_plan *plan, const char *what) {
     enum { ALL = (1 << FCP_TENSORS) - 1, FIRST = FCP_TENSOR_DQ, COUNT = 3 };
     const long live = x->live;

@@ -1,5 +1,6 @@
-/* test_cuda_lse.c: what a caller may leave out, on the stand-in driver: LSE's second float, the gradient of LSE,
- * the largest logits. Tensors are in memory of each kind, so that rows move in every way there is. */
+/* test_cuda_lse.c: tests runs on the stand-in driver in which the caller leaves out a tensor that it may leave out: the
+ * second float of LSE, the gradient of LSE, or the largest logits. Tensors lie in memory of each kind, so that rows
+ * move in every possible way. */
 #include <math.h>
 
 #include "runtime/base/numeric.h"

@@ -1,6 +1,6 @@
-/* test_cuda_moved.c: CUDA sessions on plans in which blocks are computed away from home, with partial and whole
- * results, relays, and merges on the way, as a strategy of the tests draws them (scatter.h). The kernels run on fibers,
- * the driver is the stand-in. */
+/* test_cuda_moved.c: tests CUDA sessions on plans in which blocks are computed away from home, with partial and whole
+ * results, relays, and merges on the way. The plans are random (scatter.h). The kernels run on fibers, and the driver
+ * is the stand-in. */
 #include "runtime/exec/segments.h"
 #include "tests/support/amount.h"
 #include "tests/support/cuda_stand.h"

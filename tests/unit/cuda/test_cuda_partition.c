@@ -1,6 +1,7 @@
 /* test_cuda_partition.c: tests how a session leaves SMs to communication: how many, by a smaller grid or by green
- * contexts, and that the bits of results do not depend on it. Green contexts are also absent, refused, and fail their
- * probe. A device of the stand-in has three SMs, each of which holds two CTAs of any kernel. */
+ * contexts, and that the bits of results do not depend on it. In some tests the driver lacks green contexts, refuses
+ * them, or fails the session's trial of them. A device of the stand-in has three SMs, each of which holds two CTAs of
+ * any kernel. */
 #include "runtime/judge/reference.h"
 #include "runtime/judge/packed.h"
 #include "tests/support/cuda_stand.h"

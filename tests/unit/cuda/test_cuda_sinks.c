@@ -1,5 +1,6 @@
-/* test_cuda_sinks.c: sinks that a run brings, and their gradients, on the stand-in driver: against the host, for
- * several ranks and ranges of heads, in host and device memory, with and without graphs. */
+/* test_cuda_sinks.c: tests sinks that the caller gives to a run, and their gradients, on the stand-in driver. They are
+ * compared with the host's, for several ranks and ranges of heads, in host and device memory, with and without
+ * graphs. */
 #include <math.h>
 
 #include "tests/support/amount.h"

@@ -1,5 +1,5 @@
-/* test_emit.c: tests mask code that is printed as C, by compiling it and comparing it with the interpreter, for
- * random code and for every operation; and how the text looks. */
+/* test_emit.c: tests mask code that is printed as C. It is compiled and compared with the interpreter, for random code
+ * and for every operation. The look of the text is tested as well. */
 #include <criterion/criterion.h>
 
 #include <math.h>

@@ -1,6 +1,6 @@
-/* test_exec_scatter.c: random programs, planned by the strategy of tests that draws everything a plan may choose, run
- * on the host backend and held against the definition of attention. SCATTER_RUNS says how many, SCATTER_SEED where to
- * begin. */
+/* test_exec_scatter.c: runs plans in which everything is drawn at random (tests/support/scatter.h) on the host backend,
+ * and compares the results with the definition of attention. SCATTER_RUNS is the number of plans, SCATTER_SEED the
+ * first seed. */
 #include "tests/oracle/random_program.h"
 #include "tests/support/amount.h"
 #include "tests/support/judge_plan.h"

@@ -1,5 +1,5 @@
-/* test_ranks.c: tests what processes need that each run some ranks of a plan: the plan's hash, the judgement of
- * some ranks' rows, and what a session says of its ranks. */
+/* test_ranks.c: tests the functions for processes that each run some ranks of a plan: the hash by which they compare
+ * their plans, the judge on the rows of some ranks, and a session's report on its ranks. */
 #include <openssl/evp.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,5 +1,6 @@
-/* test_explain.c: tests explanations on every pair of small sequences: that they agree with the mask code (which
- * explain_pair itself checks), their steps, and which conditions they call decisive. */
+/* test_explain.c: tests explanations of why a query sees a key, on every pair of small sequences: they agree with the
+ * mask code (which explain_pair itself checks), their steps are right, and so are the conditions that they call
+ * decisive. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,5 +1,6 @@
-/* test_definitions.c: masks as other projects define them, on their own parameters, against what the prelude's masks or
- * a mask of a program say for the equivalent ones: on every pair, at several lengths, and in number.
+/* test_definitions.c: tests masks of other projects, with these projects' own definitions and parameters, against the
+ * prelude's mask or a mask of a program that should be equal: pair by pair, at several lengths, and by the number of
+ * pairs.
  *
  * Each definition is stated in its project's own way, which is not ours: as rows that are masked out of a column, as
  * ranges of keys of a row, as slices, as tile coordinates. Where projects disagree about a name, both are here:

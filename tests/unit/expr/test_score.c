@@ -1,4 +1,5 @@
-/* test_score.c: tests scores: the code that they become, its values and derivatives, its faults, and sinks. */
+/* test_score.c: tests scores: the code that the compiler makes of them, its values, derivatives and faults; and
+ * sinks. */
 #include <criterion/criterion.h>
 #include <stdlib.h>
 

@@ -1,5 +1,5 @@
-/* test_blas.c: tests how OpenBLAS is loaded when it is needed: what is said where there is none, or no memory for it;
- * and its products. Each test is a process of its own, in which nothing has loaded it. */
+/* test_blas.c: tests that OpenBLAS is loaded when it is needed, the messages if it is missing or there is no memory for
+ * it, and its products. Each test is a process of its own, in which nothing has loaded it. */
 #include <criterion/criterion.h>
 #include <dlfcn.h>
 #include <stdio.h>

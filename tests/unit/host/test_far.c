@@ -1,6 +1,6 @@
-/* test_far.c: tests logits of any size on the host: what rows get depends on how far their logits are apart, and not on
- * how large they are. Results are held against exact_attention.h. Also heads of V with a width of their own, values in
- * keys, gradients of LSE, and the largest logits, for which exact_attention.h is the definition, too. */
+/* test_far.c: tests logits of any size on the host: the output of a row depends on the differences between its logits,
+ * and not on how large they are. Results are held against exact_attention.h. Also heads of V with a width of their own,
+ * values in keys, gradients of LSE, and the largest logits, for which exact_attention.h is the definition, too. */
 #include <stdio.h>
 #include <string.h>
 

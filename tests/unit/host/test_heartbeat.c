@@ -1,5 +1,5 @@
-/* test_heartbeat.c: tests what ranks know of each other's beats, and a whole session over "tcp", all in one process:
- * each rank is a thread, so that the thread sanitizer sees them. */
+/* test_heartbeat.c: tests the heartbeats by which ranks know that the others are alive, and a whole session over "tcp".
+ * Each rank is a thread of one process, so that the thread sanitizer sees all of them. */
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <stdio.h>

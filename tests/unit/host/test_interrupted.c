@@ -1,5 +1,6 @@
-/* test_interrupted.c: tests that a caller can end a run on the host: how often he is asked, in which thread, that the
- * run ends soon after he has said so, and that the session then computes the same bits as before. */
+/* test_interrupted.c: tests that a caller can end a run on the host: how often and in which thread the run asks the
+ * caller, that the run ends soon after the caller says so, and that the session then computes the same bits as
+ * before. */
 #include <stdio.h>
 #include <string.h>
 

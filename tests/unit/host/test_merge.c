@@ -1,5 +1,6 @@
-/* test_merge.c: attention over two sets of keys, merged by their log-sum-exps, is attention over all of them, and so
- * are its gradients. Each of the two plans takes a gradient of LSE; examples/merge_prefix.fcp says which. */
+/* test_merge.c: tests that attention over two sets of keys, merged by their log-sum-exps, equals attention over all
+ * keys, and that its gradients do, too. Each of the two plans takes a gradient of LSE; examples/merge_prefix.fcp says
+ * which. */
 #include <math.h>
 #include <stdio.h>
 

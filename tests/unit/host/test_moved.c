@@ -1,6 +1,6 @@
-/* test_moved.c: plans in which blocks are computed away from home, on the host backend: partial and whole results,
- * relays, merges on the way, ranges of heads. Plans are drawn (moved_plan.h), and results held against the definition
- * of attention. */
+/* test_moved.c: tests plans in which blocks are computed away from home, on the host backend: partial and whole
+ * results, relays, merges on the way, ranges of heads. The plans are random (moved_plan.h). Results are compared with
+ * the definition of attention. */
 #include <stdio.h>
 #include <string.h>
 
@@ -250,9 +250,9 @@ Test(moved, a_session_goes_on_with_another_plan) {
 
 /* --- faults ------------------------------------------------------------------------------------------------------- */
 
-/* Ends the queue of whoever sends the first unit of that class in that pass, before it sends, and runs until the
- * session gives up. With `relayed`, only a sender that got the block from elsewhere counts. Returns false if there is
- * no such transfer. */
+/* Takes the rank that sends the first unit of that class in that pass, ends its queue before this transfer, and runs
+ * until the session gives up. With `relayed`, only ranks count that pass on a block of another rank. Returns false if
+ * there is no such transfer. */
 static bool cut_and_run(hand *h, fcp_pass pass, fcp_class cls, bool relayed, fcp_error *err, uint32_t *out_sender,
                         uint32_t *out_receiver) {
     fcp_session *session;

@@ -1,7 +1,7 @@
-/* test_processes.c: tests the transports "mpi" and "tcp" where something goes wrong: ranks that stall, fail, are
- * stopped, come late or have another plan, an MPI that cannot be used, strangers at a port. A small library stands in
- * for MPI. What every transport does is tested with the sessions (unit/exec/test_sessions.c), and a real MPI from the
- * command line (tests/cli). */
+/* test_processes.c: tests the transports "mpi" and "tcp" when something goes wrong: ranks that stall, fail, are
+ * stopped, come late or have another plan, an MPI that cannot be used, connections that do not come from a rank. A
+ * small library stands in for MPI. What every transport does is tested with the sessions (unit/exec/test_sessions.c),
+ * and a real MPI from the command line (tests/cli). */
 #define _GNU_SOURCE /* memmem */
 #include "runtime/exec/session.h"
 #include "runtime/host/executor.h"
@@ -177,9 +177,10 @@ Test(processes, a_rank_that_is_stopped_in_a_gather) {
 
 static int wants_no_more(void *yes) { return *(const int *)yes; }
 
-/* Rank 0 waits, in a run or in a gather, for rank 2, which does not come; and its caller wants no more. It ends at once.
- * When rank 2 comes, the others fail, too, long before the time limit. (MPI may have told them all that a gather tells.)
- * The session of rank 0 then says why it does nothing more. */
+/* Rank 0 waits, in a run or in a gather, for rank 2, which does not come. The caller of rank 0 then interrupts it, and
+ * rank 0 ends at once. When rank 2 comes, the other ranks fail, too, long before the time limit. (In a gather by MPI
+ * they may already have all data, and then they do not fail.) The session of rank 0 then reports why it does nothing
+ * more. */
 static void one_is_interrupted(process *p, bool runs) {
     fcp_session *session = NULL;
     fcp_error err = {0};

@@ -1,5 +1,6 @@
-/* test_tables.c: tests gradients of the tables that a score reads, against differences of the loss as the definition of
- * attention gives it in float64; and the exact sums that they are made of. */
+/* test_tables.c: tests gradients of the tables that a score reads. They are compared with finite differences of the
+ * loss, which is computed in float64 by the definition of attention. The exact sums of which these gradients are made
+ * are tested as well. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>

@@ -188,9 +188,9 @@ static fcp_instr *find_launch(hand *h, fcp_pass pass, uint32_t rank, uint32_t di
     return NULL;
 }
 
-/* Runs a plan in which one rank waits for ever, until the run fails with `text`. The ranks behind that one begin to
- * wait a little later. On a machine that stops threads for long, the time limit of one of those may pass first, and
- * then that one is named. So there are several attempts: each must fail and name a rank. */
+/* Runs a plan in which one rank waits for ever, until a run fails with `text`, which names that rank. Other ranks wait
+ * for it, and begin a little later. If the machine stops threads for long, the time limit of one of these may pass
+ * first, and the error names it instead. So there are several attempts; each must fail and name some rank. */
 static void expect_named(hand *h, fcp_pass pass, const char *text, const char *also) {
     fcp_error err;
     for (int attempt = 0; attempt < 8; attempt++) {

@@ -1,6 +1,6 @@
 /* test_jit.c: tests the cache of compiled kernels and the loading of NVRTC. The test makes a library with NVRTC's
- * symbols; its cubins are the source and a number that grows with each compilation, so that the test sees what was
- * compiled. */
+ * symbols. Each cubin of this library is the source and a number that grows with each compilation, so that the test
+ * sees what was compiled. */
 #define _GNU_SOURCE
 #include <criterion/criterion.h>
 

@@ -1,5 +1,5 @@
-/* test_kernel_source.c: tests the sources of kernels: which plans have none, what a source depends on, and the
- * text for some masks and scores, in tests/golden/emit. GOLDEN_UPDATE=1 rewrites those files. */
+/* test_kernel_source.c: tests the sources of kernels: which plans have none, what a source depends on, and the text for
+ * some masks and scores, which is kept in tests/golden/emit. GOLDEN_UPDATE=1 rewrites those files. */
 #include "runtime/plan/plan.h"
 #include "tests/support/plan_of.h"
 

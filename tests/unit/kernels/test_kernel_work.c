@@ -1,6 +1,6 @@
-/* test_kernel_work.c: tests the kernels' work lists. Rows with their keys and keys with their rows cover the same
- * pairs, each output belongs to one item, the longest items come first, turns count the items before, and few wait
- * for their turn. */
+/* test_kernel_work.c: tests the kernels' work lists. The lists by rows and by keys cover the same pairs, each output
+ * belongs to one item, and the longest items come first. In the ordered backward pass, the turn of an item is the
+ * number of items before it, and few items wait for their turn. */
 #include <criterion/criterion.h>
 #include <inttypes.h>
 #include <stdio.h>

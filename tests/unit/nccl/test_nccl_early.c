@@ -1,7 +1,7 @@
 /* test_nccl_early.c: tests that finished results are sent while the last stage of a pass still computes, in one process
- * and by NCCL, with and without a graph. A kernel of that stage never ends: the early results must arrive all the same,
- * and what waits for the whole pass must not. The stand-ins check in every other test of plans with a layout that such
- * results are ordered behind what they read. */
+ * and by NCCL, with and without a graph. One kernel of that stage is made to run for ever: the early results must
+ * arrive all the same, and transfers that wait for the whole pass must not. In all other tests of plans with a layout,
+ * the stand-ins check that such a result is sent only after it has been computed. */
 #include "runtime/cuda/cuda.h"
 #include "runtime/plan/enum_names.h"
 #include "runtime/plan/plan_summary.h"

@@ -1,6 +1,6 @@
-/* test_nccl_faults.c: tests what becomes of processes that communicate by NCCL when a call fails, or a rank dies,
- * stops, stays away or has another plan. All other ranks end with an error that says where; none hangs, and
- * nothing is left behind. */
+/* test_nccl_faults.c: tests processes that communicate by NCCL when a call fails, or when a rank dies, stops, does not
+ * come or has another plan. All other ranks end with an error that names the place in the plan; none hangs, and nothing
+ * is left over. */
 #include "tests/support/amount.h"
 #include "tests/support/nccl_ranks.h"
 

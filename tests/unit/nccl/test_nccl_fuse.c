@@ -1,6 +1,6 @@
-/* test_nccl_fuse.c: fused passes, where each rank is a process and receives by NCCL, with the stand-ins. While a launch
- * waits for its keys, NCCL continues, which needs SMs of its own, and no other kernel runs. Results are right, and
- * equal those of one process. */
+/* test_nccl_fuse.c: tests fused passes in which each rank is a process and receives by NCCL, with the stand-ins. While
+ * a launch waits for its keys, NCCL goes on with SMs of its own, and no other kernel runs. Results are right, and equal
+ * those of one process. */
 #include "tests/support/amount.h"
 #include "tests/support/fused_plans.h"
 #include "tests/support/nccl_agree.h"

@@ -1,6 +1,6 @@
-/* test_nccl_lse.c: ranks are processes, and one of them leaves out what a caller may: LSE's second float and the
- * gradient of LSE. The others get theirs nevertheless, and all have the bits of one process. Either all of them want
- * the largest logits or none does. */
+/* test_nccl_lse.c: tests processes of which one leaves out tensors that a caller may leave out: LSE's second float and
+ * the gradient of LSE. The others still get theirs, with the same bits as in one process. The largest logits must be
+ * asked for by all processes or by none. */
 #include "tests/support/nccl_ranks.h"
 #include "tests/support/rank_tensors.h"
 

@@ -1,6 +1,6 @@
-/* test_nccl_memory.c: tests that a session allocates exactly the bytes that it says it needs, on every device and
- * pinned: in one process and by NCCL, at its creation, in runs on host memory, and from batch to batch. With one
- * byte less it is refused. */
+/* test_nccl_memory.c: tests that a session allocates exactly the bytes that it says it needs, of every device and of
+ * pinned host memory: in one process and by NCCL, when it is created, in runs on host memory, and from batch to batch.
+ * With one byte less it is refused. */
 #include "runtime/cuda/cuda.h"
 #include "tests/support/nccl_ranks.h"
 

@@ -1,6 +1,6 @@
-/* test_nccl_rebind.c: tests sessions of several processes that get the plan of another batch: they give the bits of new
- * sessions; pairs of ranks that did not talk before can; ranks that do not agree, calls that fail, and ranks that die
- * meanwhile end in errors. */
+/* test_nccl_rebind.c: tests sessions of several processes that get the plan of another batch: they give the same bits
+ * as new sessions, and ranks can communicate that did not do so before. If ranks have different plans, a call fails, or
+ * a rank dies meanwhile, the others get an error. */
 #include "runtime/plan/plan_summary.h"
 #include "tests/support/amount.h"
 #include "tests/support/nccl_ranks.h"

@@ -1,5 +1,5 @@
-/* test_page.c: tests pages: what a plan's texts say cannot become markup or script, the same plans give the same
- * bytes, and the style has the colours of the other pictures. tests/page looks at pages in a browser. */
+/* test_page.c: tests the HTML pages of plans: texts of a plan cannot become markup or script, the same plans give the
+ * same bytes, and the style has the same colours as the other pictures. tests/page looks at pages in a browser. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,5 +1,6 @@
-/* test_values.c: tests how masks are asked about boxes: what is said of a box, of every node in it, and which boxes are
- * said to be alike, is compared with every pair, under the definition in codegen/mask. */
+/* test_values.c: tests the answers about boxes on which the proof of a plan's pairs rests: the answer for the box, the
+ * answer for every node of the mask code, and which boxes are said to be alike. They are compared with the mask of
+ * every pair, as codegen/mask defines it. */
 #include "runtime/pairs/pairs_parts.h"
 #include "runtime/plan/plan.h"
 #include "runtime/plan/plan_arrays.h"

@@ -1,6 +1,6 @@
 /* test_between.c: tests ulysses and upipe inside groups of ranks, with another strategy between the groups: the other
- * strategy decides as it would for as many ranks as there are groups; who computes which heads; what moves; and where
- * tokens stay. tests/oracle runs such plans. */
+ * strategy decides as if each group were one rank, and the right ranks compute each head. Also tested are the bytes
+ * that move, and that tokens stay in place where they should. tests/oracle runs such plans. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 

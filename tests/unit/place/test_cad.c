@@ -1,6 +1,6 @@
-/* test_cad.c: tests the division of work by cad against its definition: every pair once, caps, bytes against all
- * divisions of small batches and against the bound; and cad on whole programs: masks, layouts, bases, servers, parts of
- * a batch. */
+/* test_cad.c: tests the strategy cad. A division of work has every pair once and keeps the caps; its bytes are compared
+ * with all divisions of small batches, and with the lower bound. Whole programs are planned with many masks, layouts,
+ * bases, servers and parts of a batch. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <string.h>

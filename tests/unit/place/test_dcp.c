@@ -1,5 +1,5 @@
-/* test_dcp.c: tests the partitioner of strategy dcp against its definition and against all placements of small batches;
- * and dcp on whole programs: caps, errors, stages. */
+/* test_dcp.c: tests the hypergraph partitioner of strategy dcp against its definition and against all placements of
+ * small batches, and dcp on whole programs: caps, errors, stages. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <string.h>

@@ -1,5 +1,6 @@
-/* test_equal.c: tokens = equal on whole placements: every rank holds floor or ceil of the mean, there are fewer cuts
- * than ranks, all tokens and pairs are there once, and no rank has more work than it may. */
+/* test_equal.c: tests tokens = equal on whole placements: every rank holds the mean number of tokens, rounded down or
+ * up; fewer blocks are cut than there are ranks; all tokens and pairs occur once; and no rank has more work than it
+ * may. */
 #include "tests/support/plan_of.h"
 #include "tests/support/planned.h"
 

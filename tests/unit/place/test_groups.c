@@ -1,6 +1,6 @@
-/* test_groups.c: tests the groups strategy against its definitions: packing by a plain best fit, degrees by the
- * published program over groups and ranks and by enumeration, choices under noise; and whole plans: which rank computes
- * which chunk, rings of any degree, homes in place. */
+/* test_groups.c: tests the strategy `groups`. Its packing is compared with a plain best fit, and its degrees (ranks per
+ * group) with the published dynamic program and with enumeration. Choices must be stable under noise. In whole plans it
+ * checks which rank computes which chunk, rings of any degree, and homes that stay in place. */
 #include <criterion/criterion.h>
 #include <string.h>
 

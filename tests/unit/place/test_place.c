@@ -1,5 +1,5 @@
-/* test_place.c: tests placement: LPT against its definition, what the fcp strategy promises, and the measure
- * against brute force. */
+/* test_place.c: tests placement: LPT against its definition, the guarantees of strategy fcp, and the figures by which
+ * placements are compared (weigh_placement.c), against brute force. */
 #include <criterion/criterion.h>
 
 #include "compiler/place/fcp/place_fcp.h"

@@ -1,6 +1,6 @@
-/* test_damaged.c: tests plans with right checksums whose data, slices or code are not what the compiler wrote. The
- * loader refuses them with a message; or they print, run and are judged to the end, whatever they compute. The
- * sanitizers find what goes wrong.
+/* test_damaged.c: tests plan files with right checksums whose data, slices or code were changed after the compiler
+ * wrote them. Either the loader refuses them with a message, or they can be printed, run and judged, whatever they
+ * compute. Sanitizers report wrong accesses to memory.
  *
  * DAMAGED_SEED=N draws other damage; DAMAGED_COUNT=N damages each program so often. */
 #include <criterion/criterion.h>

@@ -1,6 +1,6 @@
-/* test_documents.c: tests documents: positions, rows and counts that follow a field, against their definition token by
- * token; for the program's own batch, for a batch that comes with values, and after a plan was saved; and what is
- * refused. */
+/* test_documents.c: tests `documents`, by which a field divides sequences: positions, rows and counts are compared with
+ * their definition, token by token. This is done for the program's own batch, for a batch that brings values, and after
+ * a plan was saved. Wrong fields must be refused. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 

@@ -1,5 +1,5 @@
-/* test_fabrics.c: tests what transfers over one fabric wait for in the other one. Every two transfers that
- * must not overtake each other are looked for, pair by pair: the later one waits. And nothing else does. */
+/* test_fabrics.c: tests which transfers over one fabric wait for transfers over the other one. All pairs of transfers
+ * are looked at: the later one waits exactly if the two must not change places. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>

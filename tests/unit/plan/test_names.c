@@ -1,4 +1,4 @@
-/* test_names.c: every value of an enum has a name, and no two values of one enum share it. */
+/* test_names.c: tests that every value of an enum has a name, and that no two values of one enum share a name. */
 #include "runtime/plan/enum_names.h"
 #include <criterion/criterion.h>
 #include <string.h>

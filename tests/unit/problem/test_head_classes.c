@@ -1,5 +1,5 @@
-/* test_head_classes.c: masks that differ by head: which heads are one class, and that a plan has for each head what a
- * plan of this head alone has. */
+/* test_head_classes.c: tests masks that differ by head: which heads belong to one class, because their masks are equal,
+ * and that a plan has for each head the same pairs as a plan of this head alone. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <string.h>

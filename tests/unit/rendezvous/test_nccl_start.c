@@ -1,5 +1,6 @@
-/* test_nccl_start.c: tests how the processes of a plan find each other: how one learns its rank from the
- * environment, and how rank 0's id reaches the others by a file or by MPI. It needs neither NCCL nor a device. */
+/* test_nccl_start.c: tests how the processes of a plan find each other: how a process learns its rank from the
+ * environment, and how NCCL's unique id of rank 0 reaches the others by a file or by MPI. It needs neither NCCL nor a
+ * device. */
 #define _GNU_SOURCE
 #include <criterion/criterion.h>
 #include <pthread.h>

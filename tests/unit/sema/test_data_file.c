@@ -1,6 +1,6 @@
-/* test_data_file.c: tests the reading of files that a program names: in each place where it may name one, files without
- * an end, files that have nothing to do with numbers, what is no file, and the places of errors in long texts.
- * tests/golden/diag has what is wrong with short texts. */
+/* test_data_file.c: tests the reading of files that a program names, in each place where it may name one: files without
+ * an end, files that hold no numbers, paths that are not files, and the places of errors in long texts. Errors in short
+ * texts are in tests/golden/diag. */
 #include <criterion/criterion.h>
 #include <fcntl.h>
 #include <inttypes.h>

@@ -1,6 +1,6 @@
-/* test_fields.c: tests fields and tables: every kind of file, the types in which values are kept, run(...),
- * binding to batches, what a plan keeps of them, and masks that read beyond them. tests/golden/diag has the
- * declarations and files that are refused. */
+/* test_fields.c: tests fields and tables: every kind of file, the types in which values are kept, run(...), fields that
+ * a batch brings, the values that a plan keeps, and masks that read beyond the end. Declarations and files that are
+ * refused are in tests/golden/diag. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>

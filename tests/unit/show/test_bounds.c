@@ -1,5 +1,5 @@
-/* test_bounds.c: no figure of a summary or a prediction is below the bound that stands beside it: of each mask of a
- * program with layers, and of what is said of all of them. */
+/* test_bounds.c: tests that no figure of a summary or a prediction is below the lower bound that is printed beside it:
+ * for each mask of a program with layers, and for their sums. */
 #define _GNU_SOURCE /* memmem */
 #include <criterion/criterion.h>
 #include <stdio.h>

@@ -1,5 +1,6 @@
-/* test_show.c: tests pictures: the counts that they draw against brute force, their width and signs, whether SVG
- * and HTML are well formed, and golden files (tests/golden/show; GOLDEN_UPDATE=1 rewrites them). */
+/* test_show.c: tests pictures. The counts that they draw are compared with brute force, their width and signs are
+ * checked, SVG and HTML must be well formed, and some pictures are compared with golden files (tests/golden/show;
+ * GOLDEN_UPDATE=1 rewrites them). */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>

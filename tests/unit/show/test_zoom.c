@@ -1,5 +1,6 @@
-/* test_zoom.c: tests pictures of a part of a mask: every sign's pairs and every row's runs against brute force, at
- * several zooms; what cannot be drawn; and golden files. GOLDEN_UPDATE=1 rewrites tests/golden/show/zoom-*. */
+/* test_zoom.c: tests pictures of a part of a mask. At several zooms, the pairs of every sign and the runs of every row
+ * are compared with brute force. Parts that cannot be drawn are refused. Some pictures are compared with golden files.
+ * GOLDEN_UPDATE=1 rewrites tests/golden/show/zoom-*. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,5 +1,6 @@
-/* test_events.c: tests the simulator's two ways to find times against each other, on plans of all kinds: what must hold
- * for any rate or latency, and what the network does without rounds. */
+/* test_events.c: tests the simulator. Its two ways to compute times, by recursion and by events, are compared on plans
+ * of all kinds. Also tested are rules that hold for any rate or latency, and the network when transfers are not ordered
+ * by rounds. */
 #include <criterion/criterion.h>
 #include <glob.h>
 

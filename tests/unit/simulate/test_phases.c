@@ -1,4 +1,5 @@
-/* test_phases.c: the memory of phases: what plans hold, against the terms of the paper's Table 2. */
+/* test_phases.c: tests how much memory plans of ulysses and upipe hold, which compute some heads in each phase, against
+ * the terms of Table 2 of the paper on upipe. */
 #include <criterion/criterion.h>
 #include <math.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
-/* test_relay_time.c: what `relay = auto` makes of a plan's predicted time: never much more than `off`, and where one
- * rank has what all read, about as little as a tree can take. */
+/* test_relay_time.c: tests the predicted time of plans with `relay = auto`: never much more than with `off`, and if all
+ * ranks read the blocks of one rank, about the least time that a tree can take. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 

@@ -1,6 +1,6 @@
-/* test_sim_buffers.c: tests that more buffers do not make a plan slower: up to three not by more than a percent. With
- * more of them results leave so late that the backward pass may take longer: with four not by more than two percent,
- * and never by more than a tenth. */
+/* test_sim_buffers.c: tests that more buffers hardly make a plan slower: up to three buffers by at most one percent.
+ * With more of them, results leave so late that the backward pass may take longer: with four buffers by at most two
+ * percent, and never by more than a tenth. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 

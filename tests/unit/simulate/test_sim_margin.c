@@ -1,5 +1,5 @@
-/* test_sim_margin.c: tests which margin a plan gets whose program states none: among which it is chosen, that it is the
- * fastest of them, and that a faster link never makes a plan slower. */
+/* test_sim_margin.c: tests the margin, the SMs that a plan leaves to communication, for programs that state none: which
+ * margins are tried, that the chosen one is the fastest of them, and that a faster link never makes a plan slower. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 

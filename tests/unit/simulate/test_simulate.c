@@ -1,4 +1,4 @@
-/* test_simulate.c: predicted times against closed forms, and against bounds that no plan can beat. */
+/* test_simulate.c: compares predicted times with closed forms, and with bounds that no plan can beat. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -92,9 +92,9 @@ Test(simulate, a_ring_takes_a_step_and_then_the_slower_of_step_and_transfer) {
     cr_assert(bound_by[0] && bound_by[1], "both cases were met");
 }
 
-/* Forward, a pair with 96 numbers of K and 32 of V has as many FLOPs as one with 64 of each, and so it takes the time of
- * that; backward it has 1.1 times as many. One rank copies what it has of each tensor, and DELTA reads O, dO and, if the
- * plan has it, the gradient of LSE. */
+/* In the forward pass, a pair with 96 numbers of K and 32 of V has as many FLOPs as one with 64 of each, and so it
+ * takes the same time. In the backward pass it has 1.1 times as many. The rank copies its part of each tensor. DELTA
+ * reads O, dO and, if the plan has one, the gradient of LSE. */
 Test(simulate, heads_of_two_widths_take_what_their_products_take) {
     enum { TOKENS = 2048, HEADS = 16, HEAD = 96, VALUE = 32 };
     for (int c = 0; c < 4; c++) {

@@ -1,5 +1,6 @@
-/* test_editors.c: the editors' syntax files are what grammar/editors/generate.c makes of the word tables, and every
- * word that the scanner knows is in them. GOLDEN_UPDATE=1 writes them, as `make editors` does. */
+/* test_editors.c: tests that the editors' syntax files are those that grammar/editors/generate.c makes from the tables
+ * of words, and that they have every word that the scanner knows. GOLDEN_UPDATE=1 writes them, as `make editors`
+ * does. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>

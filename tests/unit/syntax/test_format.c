@@ -1,5 +1,5 @@
-/* test_format.c: tests the layout of programs with golden pairs, and three properties of any program: laying it
- * out twice changes nothing more, the tree stays the source's, and every comment is kept in its order. */
+/* test_format.c: tests `fcpc fmt` on golden pairs of input and output, and on three properties of any program:
+ * formatting a second time changes nothing, the syntax tree stays the same, and every comment is kept, in order. */
 #include <criterion/criterion.h>
 #include <dirent.h>
 #include <stdio.h>

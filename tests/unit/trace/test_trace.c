@@ -1,6 +1,6 @@
-/* test_trace.c: tests timelines. What is predicted has the same intervals as what is measured; counts of slots and of
- * bytes on their way end as they began; and the ranks that were asked for are drawn. tests/cli reads the file itself,
- * with jq. */
+/* test_trace.c: tests timelines. Predicted and measured ones have the same intervals, the counters of slots and of
+ * bytes under way end as they began, and the ranks that were asked for are drawn. tests/cli reads the trace file
+ * itself, with jq. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>

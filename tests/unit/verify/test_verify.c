@@ -1,6 +1,6 @@
 /* test_verify.c: tests the verifier by damaging correct plans in every way that plan_damage.h knows: each kind of
- * damage is found, and called by its name. Each is tried on plans of several strategies, layouts, topologies and
- * passes. */
+ * damage is found and reported with the right code. Each is tried on plans of several strategies, layouts, topologies
+ * and passes. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <sys/resource.h>

@@ -1,7 +1,7 @@
-/* test_verify_both.c: what the verifier says of a large plan does not depend on threads.
+/* test_verify_both.c: tests that the verifier's report on a large plan does not depend on threads.
  *
- * The two pieces of work are done in every order (support/orders.h). A plan that is right is right in each, and each
- * damage to it is reported by the same words.
+ * The verifier does its work in two pieces. Here these run in every order (support/orders.h). In each order a right
+ * plan is accepted, and damage to it is reported in the same words.
  */
 #include "tests/support/amount.h"
 #include "tests/support/orders.h"

@@ -1,6 +1,6 @@
 /* test_verify_moved.c: tests the verifier on a plan made by hand in which work is done away from home (moved_tables.h):
- * it is right, and each change to it is called by its name, with a message that says what is wrong. What can be drawn
- * at random is in test_verify.c; here is what needs a plan that is known line by line. */
+ * the verifier accepts it, and reports each change to it with the right code and a message that says what is wrong.
+ * Damage at random places is in test_verify.c; the cases here need a plan that is known line by line. */
 #include <criterion/criterion.h>
 
 #include "tests/support/moved_tables.h"
