@@ -43,8 +43,8 @@ void sim_model_device(const fcp_problem *p, const fcp_cluster *c, fcp_pass pass,
 fcp_code sim_model_new(const fcp_plan *plan, fcp_pass pass, const sim_profile *profile, const sim_options *options,
                        arena *memory, sim_model *out);
 /* Divides the device between attention and the network by another margin than the plan's. A single rank has no margin.
- * Instructions keep the times that they had until sim_model_price computes them again, which requires a model without
- * SIM_WITHOUT_FUSION. */
+ * Instructions keep their times until sim_model_price computes them again. That function requires a model that was made
+ * without the option SIM_WITHOUT_FUSION. */
 void sim_model_share(sim_model *m, const fcp_problem *p, const fcp_cluster *c, const sim_profile *profile,
                      uint32_t margin);
 void sim_model_price(sim_model *m);

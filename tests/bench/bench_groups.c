@@ -1,5 +1,5 @@
-/* bench_groups.c: measures strategy groups: how long it takes to pack sequences and to divide ranks, and how noise
- * changes what it chooses.
+/* bench_groups.c: measures how long strategy groups takes to pack sequences into groups and to divide the ranks among
+ * these.
  *
  * Causal masks, 32,768 tokens a rank in the mean and at most 64K, nodes of 8 H200, 64 heads and 8 of K and V, both
  * passes. Cells are counted beforehand, in closed form. The paper reports 20 to 86 ms at 16 to 64 ranks.

@@ -5,9 +5,9 @@
  * runs in one process, the first included. The clock covers fcpc_plan (the verifier in it) and fcp_plan_save.
  *
  * A call from the command line also pays for the start of a process, for pages of memory that no earlier call has
- * touched, and for reading the list. The rows "first call" measure that: `fcpc -q --lengths LIST PROGRAM -o PLAN`, a
- * process each time, the median of several. It is compared by processor time, which other work on the machine disturbs
- * least.
+ * touched, and for reading the list. The rows "first call" measure that: they run `fcpc -q --lengths LIST PROGRAM -o
+ * PLAN` several times, each in a process of its own, and take the median. They compare processor time, which other work
+ * on the machine disturbs least.
  */
 #include <fcntl.h>
 #include <libgen.h>
