@@ -1,5 +1,5 @@
-/* prelude.h: the text of prelude.fcp, and where each mask and score stands in it. A program reads those that it names.
- * Both are written by the Makefile. */
+/* prelude.h: the text of prelude.fcp, and where each mask and score stands in it. A program reads only the masks and
+ * scores that it names. The Makefile writes the text and the table of places as C arrays. */
 #ifndef FCPC_GRAMMAR_PRELUDE_H
 #define FCPC_GRAMMAR_PRELUDE_H
 #include <stdbool.h>

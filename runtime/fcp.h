@@ -116,15 +116,18 @@ void fcp_plan_free(fcp_plan *plan);
  * pair is in one tile, what is computed without asking the mask is allowed, and the numbers of pairs are right. The
  * mask is the code that the plan has; that it is what the plan's source says is not proven.
  *
- * Errors: FCP_E_VERIFY_PAIRS if it is not so, and the message names a sequence, query, key and tile; FCP_E_NO_MEMORY;
- * FCP_E_INTERRUPTED soon after *stop is no longer 0; FCP_E_TOO_LONG once it has worked for max_seconds, unless that is
- * 0; FCP_E_ARGUMENT if max_seconds is no such number. `stop` and `out_proof` may be NULL. Seconds are of one processor.
- * They are counted work and not measured, so the same plan and limit give the same answer on every machine.
+ * `stop` and `out_proof` may be NULL. The limit max_seconds (0: none) counts work and measures no time: a second is
+ * what one processor does in about a second. So the same plan and limit give the same answer on every machine. Errors:
+ *   FCP_E_VERIFY_PAIRS   the pairs are wrong; the message names a sequence, query, key and tile
+ *   FCP_E_TOO_LONG       the work would take more than max_seconds
+ *   FCP_E_INTERRUPTED    *stop has become something other than 0
+ *   FCP_E_ARGUMENT       max_seconds is negative, not a number, or above UINT32_MAX
+ *   FCP_E_NO_MEMORY
  *
- * Cost: the mask is asked about boxes of pairs, and box after box is halved on the mask's boundary only. Where the
- * boundary does not repeat itself, pairs are looked at one by one, about a nanosecond for each and each node of the
- * mask's code. A mask without structure, as (q * k) % 1009 < 13, is all boundary. A plan may state sequences that are
- * much longer than its file is: give a limit or a `stop` where plans come from others. */
+ * Cost: the mask is asked about boxes of pairs, and a box is halved only where the mask's boundary passes through it.
+ * Where the boundary does not repeat itself, pairs are looked at one by one, which takes about a nanosecond for each
+ * node of the mask's code. A mask without structure, such as (q * k) % 1009 < 13, is all boundary. A plan may state
+ * sequences that are much longer than its file is: give a limit or a `stop` where plans come from others. */
 typedef struct fcp_pairs_proof {
     uint64_t pairs;    /* of the plan, counted as in its summary */
     uint64_t boxes;    /* that the mask was asked about */
@@ -325,9 +328,10 @@ typedef struct fcp_start {
     uint32_t rank;       /* which of them this process is */
     uint32_t device;     /* 1 + the number of the device to use; 0: the process's number on its machine, modulo the
                           * number of devices */
-    const void *id;      /* FCP_ID_BYTES, the same in all processes; NULL: by id_file, else by MPI. "nccl": of
-                          * fcp_start_id. "tcp": the text "HOST:PORT:SECRET" and zeros, where HOST is rank 0's machine,
-                          * PORT a number that is free there, and SECRET 32 hexadecimal digits that nobody can guess */
+    const void *id;      /* FCP_ID_BYTES, the same in all processes; NULL: it comes through id_file or, if that is NULL,
+                          * through MPI. "nccl": what fcp_start_id makes. "tcp": the text "HOST:PORT:SECRET" and zeros,
+                          * where HOST is rank 0's machine, PORT a number that is free there, and SECRET 32 hexadecimal
+                          * digits that nobody can guess */
     const char *id_file; /* a path that all processes see, and that one run at a time uses: rank 0 writes the id to it,
                           * and the file is removed again. NULL: none */
 } fcp_start;
@@ -336,11 +340,11 @@ typedef struct fcp_start {
  * one. FCP_E_BACKEND: there is no NCCL. */
 fcp_code fcp_start_id(void *out_id, fcp_error *err);
 
-/* FCP_FUSE_STAGES: each stage of a pass is a launch. FCP_FUSE_PASS: several stages of a rank are one launch, which
- * waits within for what it reads. Two stages stay apart if a round waits for the first of them and the second waits for
- * that round. So if rows are computed at home, and there are as many `buffers` as stages, the whole forward pass is one
- * launch. A backward pass that is two kernels is done by stages. A fused pass is never a graph. Where its transfers
- * need multiprocessors, attention must leave some to them; otherwise FCP_E_BACKEND says so. */
+/* Which kernel launches a pass is. FCP_FUSE_STAGES: one for each stage. FCP_FUSE_PASS: one for several stages of a
+ * rank; the kernel itself waits for what it reads. Two stages stay apart if a round waits for the first of them and the
+ * second waits for that round. So if rows are computed at home, and there are as many `buffers` as stages, the whole
+ * forward pass is one launch. A backward pass of two kernels is done by stages. A fused pass is never a CUDA graph.
+ * Where its transfers need SMs, attention must leave some to them; otherwise FCP_E_BACKEND says so. */
 typedef enum fcp_fuse { FCP_FUSE_STAGES, FCP_FUSE_PASS } fcp_fuse;
 
 /* Where a CUDA session takes its device memory from. Zeros: from the driver (cuMemAlloc). A program with its own pool
@@ -382,14 +386,14 @@ typedef struct fcp_session_options {
     uint32_t compute_threads; /* host: how many threads may compute at once, at most 32; 0: one for each processor,
                                * with "mpi" or "tcp" this process's share of them */
     uint32_t timeout_s;       /* how many seconds a wait may last in which nothing goes on; 0: 120. Something goes on
-                               * while any rank computes, or bytes move. With "mpi" and "tcp" that is so of a process
-                               * that uses a tenth of a processor or more, whatever for (a pass, a check, planning, the
-                               * caller's own work): the processes tell each other. One that has said nothing for so
-                               * long (it is stopped, or its machine is not reached) ends all waits. With "nccl", and
-                               * with an MPI that was begun without MPI_THREAD_MULTIPLE, a process that is busy outside
-                               * of its calls is not heard, so the limit must be longer than that. While a session is
-                               * made, it is how long a rank waits for the others to come. Time in which this process
-                               * is stopped (by a debugger, say) does not count */
+                               * while any rank computes, or bytes move. With "mpi" and "tcp" the processes tell each
+                               * other: a process computes if it uses a tenth of a processor or more, whatever for (a
+                               * pass, a check, planning, the caller's own work). If one tells nothing for timeout_s
+                               * (it is stopped, or its machine is not reached), all waits end. With "nccl", and with
+                               * an MPI that was begun without MPI_THREAD_MULTIPLE, a process tells nothing while it is
+                               * busy outside of this library's calls, so the limit must be longer than that. While a
+                               * session is made, timeout_s is how long a rank waits for the others to come. Time in
+                               * which this process is stopped (by a debugger, say) does not count */
     bool host_tensors;        /* nccl: tensors will lie in host memory, and so they need room on the device, too. With
                                * this option the session takes that room when it is made, and all ranks learn if one has
                                * too little. Without it, the first run with host memory takes it */
@@ -432,8 +436,8 @@ typedef struct fcp_session_options {
  * must be bf16 or fp16.
  *
  * "cuda" with "nccl" runs one rank, on one device, and "host" with "mpi" or "tcp" one rank on the processors; each
- * other rank is another process, here or on another machine. "mpi" needs mpirun or srun. It loads MPI, and begins it
- * unless the caller has done so; then it also ends it when the process exits. MPI must be able to serve threads
+ * other rank is another process, here or on another machine. "mpi" needs mpirun or srun. It loads MPI. If the caller
+ * has not initialised MPI, it does that, and finalises MPI when the process exits. MPI must be able to serve threads
  * (MPI_THREAD_SERIALIZED; MPI_THREAD_MULTIPLE is better, see timeout_s). "tcp" works under any launcher, and has two
  * connections for each pair of ranks. Ranks listen at the addresses by which they reach each other, and only while the
  * session is made. Both ends of a connection prove that they know the id's secret; nothing is encrypted.
@@ -496,9 +500,9 @@ fcp_code fcp_session_wait(fcp_session *session, fcp_error *err);
  *
  * Both plans must live until this returns; afterwards only the one that the session has (fcp_session_plan).
  *
- * Errors: after FCP_E_ARGUMENT (the plan does not fit) the session goes on with the plan it had; with several
- * processes, if all of them refused the new one. The same holds after FCP_E_NO_MEMORY in one process if the new plan
- * was not begun yet. Otherwise the session refuses further runs, and they say why. */
+ * Errors: after two of them the session goes on with the plan that it had. One is FCP_E_ARGUMENT (the new plan does not
+ * fit), if there is one process or all of them refused the plan. The other is FCP_E_NO_MEMORY with one process, if the
+ * new plan was not begun yet. After any other error the session refuses further runs, and they say why. */
 fcp_code fcp_session_rebind(fcp_session *session, const fcp_plan *plan, fcp_error *err);
 /* The plan that the session runs next. */
 const fcp_plan *fcp_session_plan(const fcp_session *session);
@@ -512,9 +516,10 @@ const fcp_plan *fcp_session_plan(const fcp_session *session);
  *     fcp_session_add(session, next, FCP_OWN_BATCH, &other, &err);     another batch
  *     fcp_session_select(session, window, &err);
  *
- * layer_of: the number of a plan of the same batch. Where tokens are must be equal in both (fcp_plan_homes); if not,
- * this fails with FCP_E_HOMES, because tensors of one would be read as if they were the other's. FCP_OWN_BATCH: it is
- * of a batch of its own. What fcp_session_rebind compares must agree here, too (else FCP_E_ARGUMENT).
+ * layer_of: the number of a plan of the same batch. Both plans must have every token at the same place
+ * (fcp_plan_homes); if not, this fails with FCP_E_HOMES, because tensors of one would be read as if they were the
+ * other's. FCP_OWN_BATCH: it is of a batch of its own. What fcp_session_rebind compares must agree here, too (else
+ * FCP_E_ARGUMENT).
  *
  * All plans compute in the same memory, which is as large as the largest of them needs. So a run waits for the run
  * before it, whichever plan that was of. (With "nccl" each plan has memory of its own, which belongs to its
@@ -544,11 +549,11 @@ fcp_code fcp_session_gather(fcp_session *session, const void *mine, size_t bytes
 typedef struct fcp_timing {
     uint64_t begin, end;
 } fcp_timing;
-/* The timings of the last run of a pass, in a session that was made with the option `timings`: those of a queue of a
- * rank (0: the compute queue, 1: the communication queue), one for each of its instructions, in their order. `fcpc
- * dump` prints the instructions. They belong to the session, until its next run. With "cuda", inputs are moved before
- * the pass and results behind it, all together: the first instruction that moves inputs has the time of all of them,
- * and so has the first that moves results. FCP_E_ARGUMENT: there are none. */
+/* Gives the timings of one queue of one rank in the last run of a pass: one for each instruction of the queue, in the
+ * order of the instructions, which `fcpc dump` prints. queue: 0 for the compute queue, 1 for the communication queue.
+ * The session must have been made with the option `timings`, and owns them until its next run. With "cuda", all inputs
+ * are moved together before the pass, and all results behind it: the first instruction that moves inputs has the time
+ * of all inputs, and the first that moves results that of all results. FCP_E_ARGUMENT: there are none. */
 fcp_code fcp_session_timings(const fcp_session *session, fcp_pass pass, uint32_t rank, uint32_t queue,
                              const fcp_timing **out_timings, uint32_t *out_count, fcp_error *err);
 /* Gives rank 0's process the timings of all ranks. All processes call this at the same point; with one process there is
@@ -563,9 +568,9 @@ const char *fcp_session_transport(const fcp_session *session);
 fcp_partition fcp_session_partition(const fcp_session *session, const char **out_why);
 /* How the session does a pass: FCP_FUSE_PASS if it was asked for and the kernels can. */
 fcp_fuse fcp_session_fused(const fcp_session *session, fcp_pass pass);
-/* What makes the session slower than it need be, as a sentence: for example that kernels spill registers, or that
- * there is no cache of kernels. If there are several such things, the first. "": there is none. The text lives as
- * long as the session. */
+/* Returns a sentence that says what makes the session slower than it need be: for example that kernels spill registers,
+ * or that there is no cache of kernels. If several things do, it names the first; if none does, it is "". The text
+ * lives as long as the session. */
 const char *fcp_session_warning(const fcp_session *session);
 
 #ifdef __cplusplus

@@ -163,10 +163,11 @@ typedef struct fk_launch {
     /* Forward: address of a float for each query head of the model; 0: nobody wants it. A finished row raises its
      * head's float to the row's largest logit, if that is larger. The sink does not count as a logit. */
     fk_u64 maxima;
-    /* Backward, where pieces take turns. locks: fk_u32 [locks][heads][FK_TURNS_OF_RUN]. The rows of a run take turns
-     * FK_TURN_ROWS rows at a time. A lock of keys uses the entries of the first head of its group: one for dK and one
-     * for dV, or one for each CTA that shares an item (FK_DKV_PARTS). counter: one fk_u32, from which CTAs take their
-     * work. All are 0 when the kernel begins.
+    /* Backward, where pieces take turns; all are 0 when the kernel begins:
+     *   locks     fk_u32 [locks][heads][FK_TURNS_OF_RUN]. The rows of a run take turns FK_TURN_ROWS rows at a time. A
+     *             lock of keys uses the entries of the first head of its group: one for dK and one for dV, or one for
+     *             each CTA that shares an item (FK_DKV_PARTS).
+     *   counter   one fk_u32, from which CTAs take their work.
      *
      * Fused, the flags of arrivals, one fk_u32 each, are at `locks` (forward) or at `splits` (backward).
      *

@@ -37,8 +37,8 @@ FK_DEVICE fk_row_numbers fk_row_numbers_at(const fk_launch *p, fk_u64 token, fk_
     fk_u64 at = fk_row(p, 0, token, head, 4);
     return fk_row_numbers_of(fk_load(p->lse + at), fk_load(p->lse_low + at), fk_load(p->delta + at));
 }
-/* By a whole warp: is one of so many rows (16, 32 or 64) far, whose numbers `minus` stand at an address of shared
- * memory? With a score the answer does not matter. */
+/* By a whole warp: returns whether one of `rows` rows (16, 32 or 64) is far from 0; their numbers `minus` stand at an
+ * address of shared memory. With a score the answer does not matter. */
 FK_DEVICE fk_u32 fk_some_far(fk_u32 minus_at, const fk_u32 rows) {
     if (FK_HAS_SCORE) return 0;
     if (rows < 64) return fk_any(fk_load_shared_bits(minus_at + fk_lane() % rows * 4));

@@ -9,9 +9,10 @@
  *           exact, so every order and any grid gives the same bits. Each digit of FK_SUM_BITS bits has a word of 64: a
  *           float adds less than 2^24 to each of two words, so 2^39 additions fit without a carry. No digit is lost, so
  *           no scale has to be chosen.
- * Adding:   a thread first adds up, in float and in the order of the step, those of its pairs that follow each other
- *           and have the same place. If a table has a number for each head, these are all of its pairs. So the bits
- *           depend on how the work list cuts rows and keys, and on nothing else.
+ * Adding:   in a step, a thread goes through its pairs in a fixed order. While pairs in a row read the same element, it
+ *           adds up in float what they contribute; then it adds that to the element's sum. If a table has a number for
+ *           each head, all pairs of the step read the same element. So the bits depend on how the work list cuts rows
+ *           and keys, and on nothing else.
  * Grid:     any number of CTAs. There are item_count * parts * KV heads pieces of work.
  * Shared:   as fk_backward_dkv.
  * Cost:     the products S and dP once more, beside the kernels that compute dQ, dK and dV, which have no registers

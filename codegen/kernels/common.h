@@ -85,14 +85,14 @@ FK_DEVICE void fk_copy_tile(fk_u32 tile, fk_u32 width, fk_u32 rows, fk_u32 threa
     }
 }
 
-/* The address that a lane gives to ldmatrix. fk_fragment_at: for A, and for B if its columns lie side by side in
- * memory. fk_fragment_at_rows: for B if its rows do.
+/* These return the address that a lane gives to ldmatrix. fk_fragment_at is for operand A, and for B if the numbers of
+ * a row of B lie side by side in memory; fk_fragment_at_rows is for B if those of a column do.
  *
  * fk_fragment_beside goes on from such an address to other rows and chunks of the tile, without computing the swizzle
  * again. `rows` must be a multiple of 8, so that the swizzle is the same, and `chunks` must be even. It may be applied
- * twice if the sum of both `chunks`, within a group of swizzled chunks, has no carry. If rows have a power of two of
- * chunks, one exclusive-or does it: 82 instructions less in a step of fk_backward_ordered on sm_80. For sm_100 the
- * compiler would then take more registers than there are, so there it takes the general way.
+ * to its own result, if adding both `chunks` within a group of swizzled chunks has no carry. If a row has a power of
+ * two of chunks, a single exclusive-or does it. That saves 82 instructions in a step of fk_backward_ordered on sm_80.
+ * On sm_100 the compiler would then need more registers than there are, so there it takes the general way.
  */
 FK_DEVICE fk_u32 fk_fragment_at(fk_u32 tile, fk_u32 width, fk_u32 row) {
     return fk_chunk_at(tile, width, row + fk_lane() % 16, fk_lane() / 16);

@@ -1,6 +1,6 @@
 /* forward_mma.h: the forward pass with mma.sync, for sm_80 and later.
  *
- * For each step, K is in shared memory and V is on its way while S = Q K is computed; then the next K is on its way
+ * When a step begins, its K is in shared memory. Its V is copied while S = Q K is computed, and the K of the next step
  * during the softmax and O += P V. The mask is evaluated only for PARTIAL runs, and only the last step of a run has to
  * look where the run ends.
  *

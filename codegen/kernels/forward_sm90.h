@@ -241,10 +241,10 @@ FK_DEVICE void fk_forward_finish(const fk_forward_side *c, float *o, const fk_u3
     fk_forward_release_stage(FK_V_FREE + (c->n - 1) % 2);
 }
 
-/* All steps of an item: computes O, m and l.
+/* Does all steps of an item: computes O, m and l.
  *
- * It waits for the K of the next step between a softmax and the end of the products beside it. That is only a place for
- * the wait: if nothing stands between the two, nvcc moves the wait for the products up, before the softmax.
+ * The wait for the K of the next step stands between the softmax and the wait for the products that run beside it. If
+ * nothing stood there, nvcc would move the wait for the products up, before the softmax.
  */
 FK_DEVICE void fk_forward_steps(fk_forward_side *c, fk_forward_rows *x) {
     float s[1][FK_F_COLUMNS][4], factor[1][2], *scores = &s[0][0][0], *o = &x->o[0][0][0];

@@ -180,10 +180,12 @@ unsigned mc_uses(mc_code code);
 /* The code for one head: h is replaced by its number. Nodes keep their numbers; `out` has room for code.count nodes. */
 mc_code mc_of_head(mc_code code, int64_t head, mc_node *out);
 
-/* Checks code that comes from outside: operations are known, operands are earlier nodes of the right type, guards are
- * earlier bools on nodes that can fault, the answer has the right type, arrays and bands are declared (`decls` NULL:
- * there are none), and there are 1 to MC_MAX_NODES nodes. Returns NULL if so. Else it returns a static text that says
- * what is wrong, and *node is the place. */
+/* Checks code that comes from outside:
+ *   - there are 1 to MC_MAX_NODES nodes, and their operations are known;
+ *   - operands are earlier nodes of the right type, and the answer has the right type;
+ *   - guards are earlier bools, on nodes that can fault;
+ *   - arrays and bands are declared (`decls` is NULL if there are none).
+ * Returns NULL if all is right. Otherwise it returns a static text that says what is wrong, and *node is the place. */
 typedef enum mc_kind { MC_MASK, MC_SCORE } mc_kind;
 const char *mc_check(mc_code code, mc_kind kind, const mc_decls *decls, uint32_t *node);
 
@@ -333,9 +335,9 @@ void mc_builder_free(mc_builder *b);
  * guard is dropped if the operation cannot fault or the guard is always true. */
 uint32_t mc_emit(mc_builder *b, mc_op op, uint32_t a, uint32_t b_, uint32_t c, int64_t imm, uint32_t guard,
                  uint32_t place);
-/* Emits all nodes of a code into the builder, with q_op (MC_Q or MC_K) in place of Q, and k_op in place of K. If both
- * are MC_Q, a mask becomes the question whether q sees itself. Returns the node of the answer, or MC_NONE as mc_emit
- * does. */
+/* Emits all nodes of a code into the builder, with q_op in place of Q and k_op in place of K; both are MC_Q or MC_K.
+ * For example, with (MC_K, MC_Q) a mask says whether k sees q, and with (MC_Q, MC_Q) whether q sees itself. Returns the
+ * node of the answer, or MC_NONE as mc_emit does. */
 uint32_t mc_emit_renamed(mc_builder *b, mc_code code, mc_op q_op, mc_op k_op);
 bool mc_builder_failed(const mc_builder *b);
 bool mc_builder_full(const mc_builder *b); /* it failed because there would be more nodes than code may have */

@@ -1,9 +1,9 @@
 /* real_row.h: exp, log, tanh and their like in float, for loops that compilers turn into vector instructions.
  *
- * Why not the C library's: its results differ between machines, and a call stops a loop from becoming vectors. These
- * are plain C without branches, calls or contraction, so every machine and every clone gives the same bits. Infinities,
- * NaN, subnormal numbers and signed zeros behave as in IEEE 754. The relative error is below 2^-21 for mc_fast_exp,
- * mc_fast_exp2 and mc_fast_tanh, and below 2^-22 for the logarithms, near 1 too.
+ * The C library's functions are not used, because their results differ between machines, and a call stops a loop from
+ * becoming vectors. These are plain C without branches, calls or contraction, so every machine and every clone gives
+ * the same bits. Infinities, NaN, subnormal numbers and signed zeros behave as in IEEE 754. The relative error is below
+ * 2^-21 for mc_fast_exp, mc_fast_exp2 and mc_fast_tanh, and below 2^-22 for the logarithms, near 1 too.
  *
  * Method: exponentials write the argument as a whole multiple of ln 2 and a rest r of at most ln 2 / 2; e^r - 1 is then
  * r + r^2 times a polynomial. tanh(x) is e / (e + 2) with e = e^2x - 1. Logarithms split off the exponent, so that the

@@ -51,10 +51,10 @@ struct arena_pool {
     region at[REGIONS];
 };
 
-/* Why a pool? Memory is expensive when it is first touched: the kernel clears the page, and on a virtual machine the
- * host may have to find that page first, which takes much longer. So memory that one pass no longer needs is given to
- * the next pass, on whatever thread. Allocation is first fit: the first gap that is large enough is taken, so that the
- * same addresses are used again and again.
+/* A pool keeps memory that one pass no longer needs and gives it to the next pass, on whatever thread. It exists
+ * because memory is expensive when it is first touched: the kernel clears the page, and on a virtual machine the host
+ * may have to find that page first, which takes much longer. Allocation is first fit: the first gap that is large
+ * enough is taken, so that the same addresses are used again and again.
  *
  * Regions of a pool lie on huge pages up to HUGE_UNTIL bytes: the first touch of 2 MB is then one page fault and not
  * 512. Beyond that the kernel has to move other memory to make room for huge pages, which costs more than the faults:

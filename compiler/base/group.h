@@ -1,4 +1,4 @@
-/* group.h: groups items by an integer key, by counting sort: which items have key 0, which have key 1, and so on? */
+/* group.h: groups items by an integer key with a counting sort, and lists the items of each group. */
 #ifndef FCPC_BASE_GROUP_H
 #define FCPC_BASE_GROUP_H
 #include <stdbool.h>

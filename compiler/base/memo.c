@@ -28,9 +28,9 @@ const memo_entry *memo_find(const memo *m, const int64_t *key, size_t words, uin
 
 static bool double_slots(memo *m) {
     size_t size = m->size ? m->size * 2 : FIRST_SIZE;
-    /* Why not calloc? The kernel maps its pages to one shared page of zeros until they are written. A hash table reads
-     * most pages before it writes them. At the first write the kernel has to change the mapping, for which it
-     * interrupts every processor that runs a thread of this process. */
+    /* The table is not made by calloc, whose pages the kernel maps to one shared page of zeros until they are written.
+     * A hash table reads most pages before it writes them. At the first write the kernel has to change the mapping, for
+     * which it interrupts every processor that runs a thread of this process. */
     memo_slot *slots = aligned_alloc(sizeof *slots * FIRST_SIZE, size * sizeof *slots);
     if (!slots) return false;
     memset(slots, 0, size * sizeof *slots);

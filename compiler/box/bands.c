@@ -1,8 +1,9 @@
 /* bands.c: unions of slices over boxes.
  *
  * Requires: bands as codegen/mask/code.h describes them, with edges and rows within 2^42.
- * Gives: bands.h. Answers are exact: MIXED means that some element of the box is allowed and some is not. (Only a leaf
- *      whose row and key are the same dimension may be called MIXED too often.)
+ * Gives: bands.h. Answers are exact: MIXED means that some element of the box is allowed and some is not. (The only
+ *      exception is a leaf (bands.h) whose row and key are the same dimension: it may be called MIXED although it is
+ *      not.)
  * How: the records of rows that a box meets are found by halving, and likewise the bands of a record that meet its
  *      keys. If the box meets few records, each of them is asked. If it meets many, summaries of 16, 256, ... records
  *      are asked first: a few intervals outside which no row allows a key, and a few in which all rows allow all keys.

@@ -4,8 +4,8 @@
  * Gives: box.h. NONE and FULL are proofs. MIXED may also mean that no proof was found; then the caller splits the box.
  * How: each node gets a range from the ranges of its operands. For example, with q in [0, 128) and k in [256, 384):
  *      q - k is the form q - k, with values from -383 to -129, so that q - k >= 0 is false. Integers that are linear
- *      keep their form, because ranges alone lose what is common to two operands. Of other integers it is known that
- *      their values differ by multiples of a stride, and of a load which values mod 64 occur.
+ *      keep their form, because ranges alone lose what is common to two operands. For other integers a stride is kept:
+ *      all their values differ by multiples of it. For a load it is also kept which values mod 64 occur.
  * Cost: O(nodes of the program) a box. Programs shrink with their boxes.
  * Units: positions count tokens; heads are numbers.
  * Method: interval arithmetic (Moore 1966); linear forms are kept symbolically, so that their comparison is decided at

@@ -61,7 +61,7 @@ typedef struct box_value {
     bool linear;
     /* An int that is a step has two values: lo where f < 0, and hi where f >= 0. In a box of q in [350, 400), q / 64 is
      * 5 and then 6, and f is q - 384. A bool that is a step is true where f >= 0, although its own operation may be
-     * another comparison: of q / 64 == 5, f is 383 - q. */
+     * another comparison: in that box q / 64 == 5 is a step with f = 383 - q. */
     bool step;
     uint64_t set;   /* for ints that are not linear: bit x mod 64 is set for every value x */
 } box_value;

@@ -6,9 +6,8 @@
  *      have it, as bits. A row looks up doc[q] there and has its answer, without comparing 128 pairs.
  *      In general the integers of a cell are sums x(q) + y(k). So each comparison can be written as one of some a(q)
  *      with some b(k). For a(q) == b(k) the table is the one above. For b(k) <= a(q) it has, for each value in the
- *      order
- *      of b, the keys with that value or a lesser one. |x| <= y is evaluated as x <= y and -x <= y. `and`, `or` and
- *      `not` are operations on the bits of a row.
+ *      order of b, the keys with that value or a lesser one. |x| <= y is evaluated as x <= y and -x <= y. `and`, `or`
+ *      and `not` are operations on the bits of a row.
  * Cost: along a dimension O(nodes * positions), in plain loops. A cell O(nodes * (rows + keys)) words of bits.
  * Units: positions count tokens; bit j of a row is its j-th key. */
 #include "compiler/box/lanes.h"
@@ -20,9 +19,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* FAR: magnitudes of integers are below 2^FAR, so that sums and differences do not overflow. SLOTS: places of the hash
- * table. If the values that are compared lie within NEAR ("at most") or DIRECT ("equal") of each other, a table is
- * indexed by value. */
+/* FAR: magnitudes of integers are below 2^FAR, so that sums and differences do not overflow. The tables of comparisons
+ * are indexed by value if the compared values are close: for b <= a if they differ by less than NEAR, for a == b if
+ * they differ by less than DIRECT. Otherwise a == b takes a hash table of SLOTS places. */
 enum { FAR = 60, NEAR = 256, SLOTS = 512, DIRECT = 2048 };
 
 typedef struct bits {

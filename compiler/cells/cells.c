@@ -6,8 +6,8 @@
  *      MIXED box the mask is specialised to it and written relative to its corner; that is the key under which answers
  *      are remembered. If there is no answer yet, the box is split: into quarters if only counts are needed (here),
  *      row by row if lists are (walk.c). A MIXED cell is solved (solve.c). Where the mask depends on q - k alone, all
- *      boxes along a diagonal are alike. Where it has a period, so are those that are a period apart: of the rows of
- *      an image, or the pictures of a film, only the first few cost anything.
+ *      boxes along a diagonal are alike. Where it has a period, boxes that are a period apart are alike: only the first
+ *      few rows of an image, or pictures of a film, cost anything.
  * Cost: cells_count: O(unlike boxes * nodes); for a mask of q - k that is O(log n) boxes. cells_grid: O(pieces on the
  *      boundary * (nodes + log pieces) + entries), and the cells inside a piece pair once for each unlike pair.
  * Units: positions count tokens; pairs are summed over heads if the mask names h.
@@ -42,9 +42,10 @@ static uint64_t split_at_step(uint64_t lo, uint64_t hi, uint64_t first, uint64_t
     return from < to ? (first + (from + high_bit(to - from) - 1) * period) / FCP_CELL : 0;
 }
 
-/* The cell at which to split a rectangle of more than one cell in dimension d. If the mask has a period m, that is a
- * multiple of lcm(m, 128), where both periods and cells begin; if there is none, a multiple of m. Without a period the
- * first part has the largest possible power of two cells. */
+/* Chooses the cell at which to split a rectangle of more than one cell in dimension d. If the mask changes with a
+ * period m, this is a cell where a period begins: if possible one whose distance from the first such cell is a multiple
+ * of lcm(m, 128), so that the cells on both sides are alike. Without a period the split is after 1, 2, 4, 8, ... cells:
+ * the largest of these that leaves something for the second part. */
 static uint64_t split_rect(const cell_rect *r, const box *b, const box_program *p, int d) {
     int64_t first, period = box_period(p, b, d, &first);
     uint64_t lo = r->lo[d], hi = r->hi[d], at = 0;

@@ -67,7 +67,7 @@ typedef struct cell_entry {
 
 /* Lists the piece pairs of a sequence that have an allowed pair, in order of (q_piece, k_piece). Piece i of the queries
  * is [q_cuts[i], q_cuts[i + 1]), counted from the first query; keys likewise. Cuts ascend; they need not begin at 0 nor
- * end at the length. Of no pieces on a side nothing is listed. *out_entries is valid until the next call.
+ * end at the length. If a side has no pieces, nothing is listed. *out_entries is valid until the next call.
  * Errors: FCP_E_MASK_DIV_ZERO, _OVERFLOW or _INDEX if some pair of these pieces reaches a fault, and *fault is then
  * filled in; FCP_E_PLAN_SIZE if a number of pairs does not fit 64 bits or a piece has 2^32 tokens or more;
  * FCP_E_NO_MEMORY. */

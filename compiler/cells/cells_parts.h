@@ -58,9 +58,10 @@ typedef struct kept_grid {
     size_t count;
 } kept_grid;
 
-/* In a stretch that depends on q - k alone, all units on a diagonal are alike. Diagonal t goes through the unit t rows
- * below the stretch's corner. A run says that each whole unit on the diagonals first <= t < end has this value: FULL,
- * or the pairs of a cell, or the shape of a piece pair. */
+/* A stretch is a rectangle of units, and a unit is a cell or a piece pair. Where the mask depends on q - k alone, all
+ * units on a diagonal are alike. Diagonal t goes through the unit t rows below the stretch's corner. A run says that
+ * each whole unit on the diagonals first <= t < end has this value: FULL, or the pairs of a cell, or the shape of a
+ * piece pair. */
 typedef struct diagonal_run {
     int64_t first, end;
     uint64_t value;

@@ -138,9 +138,9 @@ static fcp_code all_see_themselves(row_search *s, bool *out) {
 
 /* --- masks of q - k ----------------------------------------------------------------------------------------------- */
 
-/* Of the distances lo to hi, finds the greatest that is allowed (`down`), or the least. If none is, *out is lo - 1 or
- * hi + 1. The distance d is that of the pair (d, 0) from the first query on, and below it that of (q_first,
- * q_first - d). p: the program of head h for all pairs of the sequence, or for these distances. */
+/* Finds the greatest (`down`) or the least allowed distance q - k among lo to hi. If none is allowed, *out is lo - 1 or
+ * hi + 1. A distance is tested at one pair: a distance d of at least q_first at query d and key 0, a smaller one at
+ * query q_first and key q_first - d. p: the program of head h for all pairs of the sequence, or for these distances. */
 static fcp_code find_distance(row_search *s, const box_program *p, uint32_t h, int64_t lo, int64_t hi, bool down,
                               int64_t *out) {
     cells *c = s->mask;

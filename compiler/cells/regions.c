@@ -127,9 +127,9 @@ fcp_code cells_box_pairs(cells *c, const box *b, const box_program *p, uint64_t 
     return code;
 }
 
-/* May a piece pair fall into few regions? A walk (walk.c) takes less time if one bound is left, or the program depends
- * on q - k alone, or reads arrays. No more tries are made once failures exceed CELLS_TRIES plus a quarter of the
- * successes. */
+/* Whether it is worth trying to cut a piece pair into regions. It is not if one bound is left, or the program depends
+ * on q - k alone, or reads arrays: a walk (walk.c) then takes less time. No more tries are made once failures exceed
+ * CELLS_TRIES plus a quarter of the successes. */
 static bool are_few(const cells *c, const box *b, const box_program *p) {
     const uint64_t across = (box_side(b, BOX_K) + FCP_CELL - 1) / FCP_CELL;
     return p->count > 1 && !p->diagonal && !p->loose && !p->placed && !p->on_h && p->on_q && p->on_k &&

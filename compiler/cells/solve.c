@@ -140,9 +140,9 @@ static fcp_code count_elements(cells *c, const box *b, const box_program *p, uin
 
 enum { SEGMENTS_MANY = 64, DEAR_IN_TURN = 63 };
 
-/* Is it cheaper to evaluate each pair than to solve rows (box/solve_rows.h), because rows fall into single keys or into
- * many segments? The first row of the box is solved to find out. If so, the same is assumed of the next boxes whose
- * programs have as many nodes. */
+/* Tells whether evaluating each pair is cheaper than solving rows (box/solve_rows.h), because rows fall into single
+ * keys or into many segments. The first row of the box is solved to find out. If it is cheaper, the same is assumed of
+ * the next boxes whose programs have as many nodes. */
 static fcp_code rows_are_dear(cells *c, const box *b, const box_program *p, bool *out) {
     uint64_t bits[2], looked_at = 0;
     *out = false;
@@ -210,9 +210,9 @@ static fcp_code solve_box(cells *c, const box *b, const box_program *p, unsigned
 
 enum { CELL_NONE_OR_PARTIAL, CELL_FULL, CELL_OPEN, WORTH = 8 };
 
-/* The answer that the memo keeps for a cell. It is that of a rectangle of one cell: the number of FULL cells, that of
- * PARTIAL cells, and the pairs. For an open cell the answer is instead CELL_OPEN, c->open_batch, and the place of the
- * cell in c->open. */
+/* The answer that the memo keeps for a cell. It has the form of the answer for a rectangle: how many cells are FULL (0
+ * or 1), how many are PARTIAL, and the pairs. An open cell is one whose pairs are queued and not yet counted
+ * (elements.h). Its answer is CELL_OPEN, c->open_batch, and the place of the cell in c->open. */
 static void cell_answer(uint64_t pairs, uint64_t area, uint64_t out[3]) {
     out[0] = pairs == area ? CELL_FULL : CELL_NONE_OR_PARTIAL;
     out[1] = pairs > 0 && pairs < area;

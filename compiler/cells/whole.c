@@ -194,9 +194,10 @@ static bool bound_lane(cells *c, const box *b, const box_program *p, const bound
     return true;
 }
 
-/* Classifies a column of cells of `side` positions, 128 lines wide. In each line the first positions are allowed, or
- * the last ones (up): at least `least` and at most `most` of them. Then the cells [out[0], out[1]) are FULL, and all
- * cells outside [out[2], out[3]) are NONE. */
+/* Classifies the cells along a strip of 128 lines with `side` positions each. Every line allows between `least` and
+ * `most` positions, which are its first ones, or with `up` its last ones. Cells [out[0], out[1]) of the strip are then
+ * FULL, and all cells outside [out[2], out[3]) are NONE. Example: 1000 positions, of which each line allows the first
+ * 300 to 400: cells 0 and 1 are FULL, and those from cell 4 on are NONE. */
 static void bound_cells(uint64_t side, bool up, uint64_t least, uint64_t most, uint64_t out[4]) {
     const uint64_t all = cells_in(side);
     if (up) {

@@ -2,8 +2,8 @@
  *
  * Options may stand anywhere, as `--name value`, `--name=value`, `-x value` or `-xvalue`; `--` ends them. The first
  * argument that is no option is a command. If there is no such command, it is the file to compile. An option with a
- * value may be given once; but -D any number of times, and --field and --sweep once for each name. A position of
- * `explain` may be negative, because no option is a digit.
+ * value may be given once. But -D may be given any number of times, and --field and --sweep once for each name. A
+ * negative position of `explain`, such as -3, is not taken for an option, because no option is a digit.
  *
  * Gives: a cmd_line whose strings point into argv; or E001.
  */

@@ -57,9 +57,10 @@ typedef enum cmd_kind {
     CMD_WRITE  /* the path of a file that is written: it may be none of those that are read */
 } cmd_kind;
 
-/* Options: long name; letter, or 0; kind of value; what help calls the value ("a|b" lists the words that it may be;
- * NULL for a flag); bits of the commands that take the option; help, a sentence without its full stop. The help texts,
- * the man page and the completions of shells are made from this table. */
+/* The table of options. Each has an id, a long name, a letter (or 0), the kind of its value, what help calls the value
+ * ("a|b" lists the words that it may be; NULL for a flag), a bit for each command that takes the option, and its help,
+ * a sentence without its full stop. The help texts, the man page and the completions of shells are made from this
+ * table. */
 #define CMD_BIT(id) (1u << CMD_##id)
 #define CMD_ALL ((1u << CMD_COUNT) - 1)
 #define CMD_BATCH (CMD_ALL & ~CMD_BIT(FMT) & ~CMD_BIT(CALIBRATE) & ~CMD_BIT(SERVE)) /* bind a program to a batch */
@@ -291,9 +292,10 @@ fcp_code cmd_plan_layers(const fcpc_program *program, const fcpc_batch *batch, c
 /* Checks the paths that a program with layers writes: -o a.plan makes a.plan, a.2.plan, ... None may be a file that is
  * read. */
 fcp_code cmd_protect_layers(const cmd_line *line, const fcpc_program *program, fcp_error *err);
-/* Adds to the open object what `fcpc FILE --json` says of the plans of input: the members of the first plan and, of a
- * program with layers, `layers` with those of each. path: what -o said, or NULL. digest: with the digest of each plan.
- * *stop, which may be NULL, ends it (FCP_E_INTERRUPTED). */
+/* Adds members to the open object: those that `fcpc FILE --json` prints about the plans of `input`. They are the
+ * members of the first plan and, if the program has layers, `layers` with those of each plan. path: what -o said, or
+ * NULL. digest: whether the digests of plans are members. It ends with FCP_E_INTERRUPTED if *stop becomes something
+ * other than 0; stop may be NULL. */
 fcp_code cmd_plans_json(const cmd_input *input, const char *path, bool digest, const volatile int *stop, json *j,
                         fcp_error *err);
 /* Writes the files of all plans. None gets its name before all are complete. `regular`: a pipe or device is an error.

@@ -1,4 +1,4 @@
-/* cmd_calibrate.c: `fcpc calibrate ROWS.csv`: a profile of a device from measured rows. */
+/* cmd_calibrate.c: `fcpc calibrate ROWS.csv`: fits the profile of a device to measured rows. */
 #include <inttypes.h>
 #include <string.h>
 

@@ -55,10 +55,10 @@ static fcp_code check_names(const cmd_line *line, const fcp_plan *plan, fcp_erro
 /* How many numbers an array holds. */
 static uint64_t count_of(const fcp_array *a) { return a->columns ? a->count * a->columns : a->count; }
 
-/* E322 if the file at `path` is not the one that the array was read from. given: --field named it; then it must be
- * there, and may be a pipe. A path that comes from the plan must lead to a regular file, because plans may come from
- * anywhere and opening a pipe may block for ever. A file longer than the values need cannot be the same, and is not
- * read. *out_there: the file is there. */
+/* E322 if the file at `path` is not the one that the array was read from. `given` says that --field named it: then it
+ * must be there, and may be a pipe. A path that comes from the plan must lead to a regular file, because plans may come
+ * from anywhere and opening a pipe may block for ever. A file longer than the values need cannot be the same, and is
+ * not read. *out_there: the file is there. */
 static fcp_code check_file(const cmd_line *line, const char *path, const char *name, const fcp_array *a, bool given,
                            bool *out_there, fcp_error *err) {
     (void)line;

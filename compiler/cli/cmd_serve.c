@@ -8,9 +8,9 @@
  *
  * Both file descriptors and memory are limited. At the start the number of clients is chosen such that there are
  * descriptors enough for all of them and for what is planned at the same time. All incomplete requests together may
- * have HELD_MOST bytes. Beyond that the longest is refused, because nobody knows whether its client will ever send the
- * rest. If complete requests have as many bytes, long incomplete ones are not read on until some are done, which always
- * happens.
+ * have HELD_MOST bytes. If they have more, the longest is refused, because its client may never send the rest. All
+ * complete requests together may have as many bytes, too. If they have more, the server reads no further bytes of long
+ * incomplete requests until enough of the complete ones have been answered.
  *
  * The server ends in two ways. An interruption ends it at once and removes the socket. If somebody else removes the
  * socket, the clients that are connected are served until they leave, and then the server ends with status 0.

@@ -1,8 +1,8 @@
 /* phase_memory.c: the memory of each phase of a plan that computes some heads at a time (`upipe`), as `fcpc sim` prints
- * it: in bytes, and over what all heads at once would need.
+ * it: in bytes, and as a fraction of what all heads at once would need.
  *
- * The paper of UPipe counts K and V in proportion to the query heads of a phase. A plan holds whole KV heads. So both
- * counts are printed.
+ * The paper of UPipe counts K and V in proportion to the query heads of a phase. A plan holds whole KV heads, which may
+ * be more. So the fraction is printed by both counts.
  */
 #include <inttypes.h>
 

@@ -1,4 +1,5 @@
-/* trace_files.c: the files that show what each rank does when: --trace. */
+/* trace_files.c: makes the files of --trace, which show what each rank does when, as measured (`fcpc run`) or predicted
+ * (`fcpc sim`). */
 #include "compiler/cli/cmd.h"
 #include "compiler/trace/trace.h"
 

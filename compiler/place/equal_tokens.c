@@ -197,9 +197,10 @@ static fcp_code carry_over(planning *x, const problem *old, const made *m, const
 
 /* --- work --------------------------------------------------------------------------------------------------------- */
 
-/* Chooses where the work of moved blocks is computed, where all tiles ran at home. It goes with its queries; but a rank
- * must not have more than the tolerance over the mean, or than the busiest rank had before. So of the blocks that came
- * to a rank with more, the heaviest are computed at their old homes. *out_exec stays NULL if there are none. */
+/* Chooses which rank computes the blocks that have moved, if all tiles ran at home before. A block is computed at its
+ * new home, as long as that rank's work is within a limit: the tolerance over the mean, or the work that the busiest
+ * rank had before, whichever is more. Where it would exceed the limit, the blocks with most work for a token are
+ * computed at their old homes. *out_exec stays NULL if there are none. */
 static fcp_code leave_work(equal *e, const problem *old, const made *m, uint32_t **out_exec) {
     planning *x = e->x;
     const problem *p = x->problem;

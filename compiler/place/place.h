@@ -58,9 +58,8 @@ static inline uint32_t placement_exec(const placement *p, uint32_t tile) {
  * work[b] pairs. It reads the KV of blocks reads[reads_start[b]] to reads[reads_start[b + 1] - 1], which are ascending,
  * and may contain b. KV block j costs one transfer of tokens[j] for each rank other than home[j] that has a block which
  * reads j. (Between nodes it goes to each node once, and on from there; the number of transfers is the same.) In a
- * split plan a block that holds KV alone has no work, and reads itself. So a home
- * where another block reads it counts as one transfer less than other homes, which is right. Tokens are weighted by the
- * bytes that they keep at home. */
+ * split plan a block that holds KV alone has no work, and reads itself: so a home that has another reader of the block
+ * counts as one transfer less than a home that has none. Tokens are weighted by the bytes that they keep at home. */
 typedef struct place_input {
     uint32_t ranks, gpus;      /* rank r is in node r / gpus */
     uint32_t blocks;
@@ -135,9 +134,9 @@ fcp_code place_warn_tolerance(planning *x);
 /* weigh_placement.c. About how long a placement takes, in picoseconds: what is computed and moved, at the cluster's
  * rates. It serves to compare placements of one problem. exec: per tile; NULL: at home. */
 fcp_code place_weigh(planning *x, const uint32_t *home, const uint32_t *exec, uint64_t *out_time);
-/* What a token of a block costs in the given passes of the plan, in bytes: its K and V, and dK and dV, for each rank
- * that reads them; its Q there and its result back, if one rank computes its row; the same, with a partial result, for
- * each of several ranks. */
+/* What a token of a block costs in the given passes of the plan, in bytes. kv: its K and V, and dK and dV, for each
+ * rank that reads them. whole: its Q to another rank that computes all of its row, and its result back. part: the same
+ * for each of several ranks that compute parts of its row, which send partial results back. */
 typedef struct place_bytes {
     uint64_t kv, whole, part;
 } place_bytes;

@@ -6,14 +6,14 @@
  * Cost: O(tiles + blocks x ranks that read one).
  * Units: picoseconds, of all passes of the plan.
  *
- * Of each pass:
+ * The time of a placement is the sum over the passes of
  *
  *     time = max(busiest rank's computing, busiest port with K and V)
  *            + busiest port with Q + busiest port with results / 2
  *
  * Keys and values arrive while a rank computes, so the longer of the two counts. Queries arrive before the work that
- * was moved. Results go home after it, but some of them while other work is still done; the simulator found about half
- * of them not to be hidden, both on lists on which splitting blocks gains 40 % and on lists on which it takes four
+ * was moved. Results go home after it, but some of them while other work is still done; in the simulator about half of
+ * their time is not hidden, both in batches in which splitting blocks gains 40 % and in batches in which it takes four
  * times as long.
  *
  * Example: a document of 2000 tokens and 34 of 200 on 16 GPUs. Its last blocks have more work than a rank may have.

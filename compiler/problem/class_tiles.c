@@ -1,9 +1,10 @@
 /* class_tiles.c: merges the parts that different classes of heads see, for a range of heads.
  *
- * Requires: for each class of heads (head_classes.c), the parts that it sees and their shapes.
+ * Requires: for each class of heads (head_classes.c), the parts that it sees and their shapes. (A part is a Q piece
+ *     and a KV piece that meet, and its shape is the mask between them.)
  * Gives: the parts that any head of the range sees, each with a shape for every class of the range
  *     (runtime/plan/FORMAT.md).
- * Cost: O(parts * classes), and the runs of the shapes that are told apart.
+ * Cost: O(parts * classes), and comparing shapes.
  *
  * The classes' lists of parts have the same order, so they are merged like sorted lists. Parts whose classes have the
  * same shapes share one copy of them.

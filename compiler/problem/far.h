@@ -1,4 +1,5 @@
-/* far.h: finds constants of a score that are so large that float32 loses log n beside them. */
+/* far.h: finds pairs to whose logits a score adds so large a constant (-10^9, say, to hide a key) that float32 loses
+ * the log-sum-exp: log n, added to such a number, changes nothing. */
 #ifndef FCPC_PROBLEM_FAR_H
 #define FCPC_PROBLEM_FAR_H
 #include "compiler/problem/problem.h"

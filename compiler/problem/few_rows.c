@@ -38,8 +38,8 @@ typedef struct columns {
     uint32_t first, end;
 } columns;
 
-/* What is known of a column of the block at hand; and of the place with the same number in the sorted list of
- * columns. */
+/* The columns of cells of a block, and the same columns sorted by how many tiles read them. tokens, read_by and place
+ * are about column i; at, first_read and last_read about the i-th place of the sorted list. */
 typedef struct column {
     uint32_t tokens, read_by, place; /* column: its tokens; how many tiles read it; its place */
     uint32_t at;                     /* place: its column */

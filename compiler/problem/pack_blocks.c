@@ -1,8 +1,7 @@
 /* pack_blocks.c: packs parts of sequences into blocks.
  *
  * Requires: parts by side, sequence and start. The cut has given each part its home, and a *place*: a number, or
- * FCP_NONE.
- *     No two parts of one sequence have the same home and the same number.
+ *     FCP_NONE. No two parts of one sequence have the same home and the same number.
  * Gives: pieces, blocks, and the blocks' homes. A part with place FCP_NONE is a block of its own. Parts with the same
  *     side, home and number share blocks of at most x->block tokens.
  * Cost: sorting the parts, then O(parts).

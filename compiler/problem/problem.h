@@ -45,7 +45,7 @@ struct problem {
     bool split;
     uint64_t tokens, key_tokens; /* queries and keys of the whole batch */
     uint32_t ranks;
-    /* How many neighbouring ranks of the caller's one rank of this problem stands for. It is 1, unless groups of ranks
+    /* One rank of this problem stands for this many neighbouring ranks of the caller. It is 1, unless groups of ranks
      * divide heads and this problem divides the batch among the groups (place/heads/between_groups.c). */
     uint32_t lanes;
     uint32_t block;                /* the size asked for or chosen, in tokens */
@@ -156,10 +156,10 @@ fcp_code problem_pack(planning *x, problem_part *parts, size_t count, uint32_t *
 /* first_holders.c. Fills p->rule, which says where the caller holds the batch; its deals are in x->memory. FCP_E_VALUE:
  * ranks that do not divide into groups. */
 fcp_code problem_deal(planning *x, problem *p);
-/* Lists the runs of tokens of a side that one rank holds, by sequence and start, in x->work. Strategies that keep
- * tokens in place move work from there. With layout `planned` the batch is taken to be contiguous. So are sequences in
- * zigzag that would be cut into crumbs, or whose keys would travel too long (hidden_length). FCP_E_PLAN_SIZE: more than
- * 2^30. */
+/* Lists which rank holds which tokens when attention begins: the runs of one side, in order of sequence and start, in
+ * x->work. Strategies that keep tokens in place start from these. If the layout is `planned`, a contiguous one is
+ * assumed. So it is for single sequences in zigzag that would be cut into crumbs, or whose keys would travel too long
+ * (hidden_length). FCP_E_PLAN_SIZE: there are more than 2^30 runs. */
 fcp_code problem_held(planning *x, fcp_side side, problem_run **out, uint32_t *out_count);
 
 /* mask_time.c. Fills x->outlook, unless it is known. */

@@ -43,9 +43,9 @@ enum {
 
     /* mask_time.c: the time of a mask that names heads is estimated by so many of its classes of heads. */
     CLASSES_ASKED = 8,
-    /* tiles.c: two threads ask about a mask if there are at least PIECES_FOR_TWO pieces; but not if there is room for
-     * PARTS_FOR_ONE parts already, because the parts of the second thread are kept twice for a while. What asking takes
-     * is estimated by one sequence in SAMPLED_PART. */
+    /* tiles.c: two threads ask about a mask if there are at least PIECES_FOR_TWO pieces. They do not if memory for
+     * PARTS_FOR_ONE parts or more has been taken, because for a while the parts that the second thread finds are kept
+     * twice. How long asking takes is estimated by one sequence in SAMPLED_PART. */
     PIECES_FOR_TWO = 1 << 11,
     PARTS_FOR_ONE = 1 << 24,
     SAMPLED_PART = 16,

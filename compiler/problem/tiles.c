@@ -6,10 +6,10 @@
  *     pair.)
  * Cost: linear in pieces, parts and the boundary of the mask (cells/cells.c).
  *
- * An object of type `cells` answers for a mask, sequence by sequence, and numbers the shapes that it meets. In large
- * batches a second thread asks about half of the sequences, with an object of its own. The answers are joined in the
- * order of sequences, and the second object's shapes get the numbers that the first would have given them. So the
- * result is the same as with one thread.
+ * An object of type `cells` answers for a mask, sequence by sequence, and numbers the shapes that it meets. (A shape is
+ * the mask between two pieces: which cells are FULL or PARTIAL.) In large batches a second thread asks about half of
+ * the sequences, with an object of its own. The answers are joined in the order of sequences, and the second object's
+ * shapes get the numbers that the first would have given them. So the result is the same as with one thread.
  */
 #include "compiler/problem/problem.h"
 #include "runtime/plan/bytes.h"

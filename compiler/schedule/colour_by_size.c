@@ -13,7 +13,8 @@
  *
  * 1. Choose a size t. Edges larger than t are heavy, the others may be light. The heavy edges need Delta(heavy) colours
  *    at least, so at most k = D - Delta(heavy) colours could hold light edges alone. Each of these colours becomes
- *    shorter, by the largest size minus t. The t is taken for which k times that is largest.
+ *    shorter, by the largest size minus t. Of all sizes, the t is chosen that gains most in this way: k times that
+ *    difference.
  * 2. Seek the light layer: a set F of light edges with degree at most k, such that the rest has degree at most D - k.
  *    So deg(v) - (D - k) <= deg_F(v) <= k at every vertex v. The set of all light edges meets the lower bound. Where it
  *    exceeds the upper bound, edges are moved to the heavy layer: directly while both ends can spare the edge, else
@@ -157,9 +158,10 @@ static inline void give_up(layering *s, const light_edge *x, uint8_t *state, uin
 }
 
 /* Starts with all edges that may be light. Then moves edges to the heavy layer, the largest first, while both ends can
- * spare them: in a first turn edges whose two ends have too many light edges, in a second turn edges of which one end
- * has. A vertex never becomes OVER or SPARE again once it is not. So the first turn can list the edges that the second
- * must look at. The list is written without a branch, because which edges are in it cannot be predicted. */
+ * spare them. The first loop does so for edges whose two ends both have too many light edges (they are OVER), the
+ * second loop for those of which one end has. A vertex that is no longer OVER, or can no longer spare an edge (SPARE),
+ * stays so. Therefore the first loop can list the edges that the second must look at. It writes the list without a
+ * branch, because which edges are in it cannot be predicted. */
 static void give_up_greedily(layering *s, uint32_t k, uint32_t rest) {
     uint32_t vertices = s->g->lefts + s->g->rights, later = 0, *second = s->spare;
     uint8_t *state = s->seen;

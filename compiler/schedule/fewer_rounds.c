@@ -3,7 +3,8 @@
  * Requires: stages for all units of a pass (stages_away.c).
  * Gives: no more rounds in any stage than before, and fewer in some.
  * Keeps: every result leaves after it was made and before it is needed; no line (one direction of a rank's wire on one
- * fabric) has more units or bytes in a stage than stages_away.c allows; no result comes later than the last of all did.
+ *     fabric) has more units or bytes in a stage than stages_away.c allows; no result comes later than the last of all
+ *     did.
  * Cost: O(units) for each round that is saved, and some units for each that is moved.
  * Units: sizes are in tokens of KV.
  *

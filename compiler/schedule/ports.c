@@ -3,7 +3,7 @@
  * Requires: a colouring in which no rank sends or receives two units of a colour.
  * Gives: such a colouring with as many colours. The sum over ports and colours of (what the port sends in the colour)^2
  *     is no larger than before.
- * Cost: for each sweep O(units + shared ports x colours x ranks) at most; at most PORT_SWEEPS.
+ * Cost: for each sweep O(units + shared ports x colours x ranks) at most. There are at most PORT_SWEEPS sweeps.
  * Units: tokens.
  *
  * Take two colours. No rank sends or receives two units of a colour, so the units of the two colours form paths and

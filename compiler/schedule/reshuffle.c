@@ -2,8 +2,8 @@
  * ranks.
  *
  * Requires: a problem with its blocks; a placement. runtime/plan/layout.h states the layouts.
- * Gives: a bundle for each pair of ranks of which one holds tokens for the caller and the other is their home; with the
- *     number of tokens of each block in it. Every token of every block is in one bundle.
+ * Gives: bundles. A bundle has all tokens that the caller holds at one rank and whose home is one rank, the same or
+ *     another; and the number of them in each block. Every token of every block is in one bundle.
  * Cost: O(pieces + runs of the layout).
  */
 #include "compiler/schedule/reshuffle.h"

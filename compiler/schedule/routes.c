@@ -11,8 +11,8 @@
  * that the smaller ones can even out the load. For each node that a want must reach, three questions are answered:
  *
  * 1. Who receives for the node? The reader with least bytes on its wire, where the busier direction counts. If even
- *    that wire would have more than its share (see 3), the least busy rank of the node, which need not be a reader: it
- *    passes the block on inside. On rails it is the rank with the sender's index in its node.
+ *    that wire would have more than its share (see 3), the least busy rank of the node receives instead, even if it is
+ *    no reader, and passes the block on inside the node. On rails it is the rank with the sender's index in its node.
  * 2. Who sends? The source, or a rank of another node that has got the block: whoever has the least
  *    load + depth x bytes / 2, where depth is how many hops the block took to come there. Depth has this price because
  *    every hop waits for the one before it. A holder DEPTH_MARGIN hops deeper than a binary tree over the nodes sends
@@ -23,9 +23,9 @@
  *    a few ranks only. So blocks with results leave a part of the source's share free for them (SPARED_THIRDS).
  *
  * Where the results of a want are merged on their way back, they must all meet at one rank. So the tree begins with a
- * single hop: to a reader in the source's node if there is one, else to the rank that would receive for one of the
- * other nodes, whichever wire is least busy. The end of this hop is the *root*, from which the tree grows as if it were
- * the source.
+ * single hop: to a reader in the source's node if there is one, else to a rank that would receive for another node. Of
+ * several such ranks it is the one whose wire is least busy. The end of this hop is the *root*, from which the tree
+ * grows as if it were the source.
  *
  * The load of a sender is the bytes that it has sent over net. If the want's results come back to the sender, what it
  * has received counts, too. For example, if the share of a rank is 4 GB to send and 2 GB to receive, 1 GB received

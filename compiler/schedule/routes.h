@@ -1,8 +1,8 @@
 /* routes.h: finds by which ways blocks go to all ranks that need them, for all blocks of a plan together.
  *
- * Example: rank 0 has a block that ranks 9, 12, 17 and 25 need, on nodes of eight. It goes to rank 9 over net, and from
- * there to rank 12 over local; from rank 0 or 9 to rank 17; and to rank 25 from whichever of the three has sent least
- * so far.
+ * Example: rank 0 has a block that ranks 9, 12, 17 and 25 need, on nodes of eight. Rank 0 sends it to rank 9 over net,
+ * and rank 9 passes it on to rank 12 over local. Rank 17 gets it from rank 0 or 9, and rank 25 from rank 0, 9 or 17:
+ * from the one of them that has sent least so far.
  */
 #ifndef FCPC_SCHEDULE_ROUTES_H
 #define FCPC_SCHEDULE_ROUTES_H

@@ -30,9 +30,10 @@ enum {
     /* Where keys go along trees, the busiest line over net needs at least so many stages. Fewer: a block waits longer
      * before it is passed on. More: stages become smaller than what travels in them. */
     TREE_STAGES = 16,
-    /* fewer_rounds.c. A stage with more busiest lines than BUSIEST_LINES keeps its rounds, because one of them will
-     * have no result that can move. A result may leave up to LATER_STAGES stages later than the result that it is
-     * merged into allows; then that one moves first, and at most MOVES_IN_A_ROW results move for each other's sake. */
+    /* fewer_rounds.c. A stage with more busiest lines than BUSIEST_LINES keeps its rounds, because one of these lines
+     * will have no result that can move. A partial result must come before the result into which it is merged leaves.
+     * It may come up to LATER_STAGES stages too late for that, if the other result can move to a later stage first. At
+     * most MOVES_IN_A_ROW results move for each other's sake. */
     BUSIEST_LINES = 32,
     LATER_STAGES = 3,
     MOVES_IN_A_ROW = 2,
@@ -40,10 +41,11 @@ enum {
     /* --- ways
      * ------------------------------------------------------------------------------------------------------ */
 
-    /* traffic.c. Ways with relays replace direct ones if they save one part in so many of the estimated time: trees of
-     * keys a 20th, ways of all blocks that are found together a 50th. Tried for the second: of 180 plans of cad and dcp
-     * (five real lists, three masks, ports of 1 to 100 GB/s) 15 save between a 50th and a 20th by the estimate; by the
-     * simulator these take from 18 % less to 8 % more, and 6 % less in the mean. */
+    /* traffic.c. Ways with relays replace direct ones if they save enough of the estimated time: trees of keys
+     * (relays.c) one part in TREES_SAVE, ways that are found for all blocks together (routes.c) one part in
+     * ROUTES_SAVE. Tried for the second: of 180 plans of cad and dcp (five real lists, three masks, ports of 1 to 100
+     * GB/s) 15 save between a 50th and a 20th by the estimate; by the simulator these take from 18 % less to 8 % more,
+     * and 6 % less in the mean. */
     TREES_SAVE = 20,
     ROUTES_SAVE = 50,
     /* ways.c. Of a pass's two times, moving and computing, the shorter one is hidden behind the longer, except for one

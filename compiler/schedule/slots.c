@@ -11,13 +11,16 @@
  * so what is read last in stage u may be overwritten by launches of stage u + buffers. And a queue is in order: what is
  * sent last in stage f may be overwritten by launches of stage f + 1.
  *
+ * The classes of slots (runtime/plan/FORMAT.md has them all), and how long a block of each lives:
+ *
  *   KV, Q  lives from the stage in which its first unit arrives until it has been read and sent for the last time.
  *   DKV,   An accumulator lives from the first stage that adds to it until after the stage in which its last unit
  *   DQ     leaves, or until ROUND empties it. A gradient that is received lives from the arrival of its first unit
  *          until `buffers` stages after its last unit, in whose stage it is added. (The computing of a stage comes
  *          after its launches, so what computing makes never needs a slot earlier than what arrives in the same stage.)
  *   STATE  lives from a Q block's first visit, or from the first partial that is merged, until after its last visit,
- *          until FINISH has made the result, or until its last unit has left. Received ones: like received gradients.
+ *          until FINISH has made the result, or until its last unit has left. A received state lives as a received
+ *          gradient does.
  *   O, DQW lives from the last visit, from FINISH or ROUND, or from the arrival at a rank that passes it on, until its
  *          last unit has left.
  *

@@ -3,8 +3,8 @@
  * Requires: traffic; for results, the stages in which tiles run.
  * Gives: for each unit a stage, no earlier than it may leave, in which its sender and its receiver have room; for each
  *     tile the stage in which it runs.
- * Keeps: in no stage a line has more than coalesce / STAGE_PART units. Over net it has no more bytes than its share
- *     there, unless a single unit has more. (A line is one direction of a rank's wire on one fabric.)
+ * Keeps: in no stage a line has more than coalesce / STAGE_PART units. Over net it has no more bytes than a limit (see
+ *     below), unless a single unit has more. (A line is one direction of a rank's wire on one fabric.)
  * Cost: linear in units and in the stages that they pass over; three bytes for each line and stage.
  * Units: sizes are in tokens of KV.
  *

@@ -63,8 +63,8 @@ static inline uint32_t return_units(const problem *p, const hop *h, fcp_class cl
     const uint32_t unit = p->unit_of[h->fabric][cls];
     return (p->blocks[h->block].tokens + unit - 1) / unit;
 }
-/* How many tokens a unit has that goes along a hop, or back along it; and (unit_size) about how many tokens of KV have
- * as many bytes, which makes sizes of different classes comparable. */
+/* unit_tokens returns how many tokens a unit has that goes along a hop, or back along it. unit_size returns about how
+ * many tokens of KV have as many bytes as `tokens` of class cls, so that sizes of different classes can be compared. */
 static inline uint32_t unit_tokens(const problem *p, const hop *h, fcp_class cls, uint32_t unit) {
     const uint32_t most = p->unit_of[h->fabric][cls], left = p->blocks[h->block].tokens - unit * most;
     return left < most ? left : most;

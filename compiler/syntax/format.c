@@ -7,8 +7,8 @@
  * - A line that is too long is broken where the expression binds most loosely.
  * - A comment at the end of a line stays behind the same token, so the line ends there. A comment on a line of its own
  *   keeps its own line. Comments behind consecutive lines are aligned.
- * - Blank lines between statements are kept, but never two in a row. A statement of several lines
- *   has one on either side.
+ * - Blank lines between statements are kept, but never two in a row. A statement of several lines has one on
+ *   either side.
  *
  * The result is parsed again, and its tree is compared with the source's, so that a mistake here cannot change a
  * program.

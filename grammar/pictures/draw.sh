@@ -1,7 +1,7 @@
 #!/bin/sh
 # Draws grammar/pictures/NAME.svg, one for each mask of the prelude, and for rect and slices. Each is the mask of what
 # `fcpc show --svg` draws for 4096 tokens in blocks of 128; words, ranks and pipeline are left out. The bytes are the
-# same every time, and a picture that stays as it is is not written. $B is the build folder.
+# same every time, and a picture that has not changed is not written. $B is the build folder.
 # --list prints the calls that are drawn. --fields FOLDER writes the files of the fields that the calls read into
 # FOLDER, and prints the declarations of these fields.
 set -eu

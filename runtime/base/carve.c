@@ -1,4 +1,4 @@
-/* carve.c: several arrays of one allocation.
+/* carve.c: makes several arrays in one allocation.
  *
  * Requires: sizes of elements whose alignment is at most that of max_align_t.
  * Gives: memory of which every byte is 0.

@@ -1,4 +1,4 @@
-/* errors.c: the names and texts of error codes, from the one table in errors.def; and how an error is filled. */
+/* errors.c: the names and texts of error codes, from the one table in errors.def; and functions that fill errors. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>

@@ -7,10 +7,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Makes room for `need` elements in a malloc'd array, and keeps those that are there; both arguments are variables.
- * `array` is a pointer, NULL at the beginning, and `room` the number of elements that it has room for, of 32 or 64 bits.
- * false: out of memory, and both are as before. The room grows by half at least, so n elements that are added one by
- * one cost O(n). */
+/* Makes room for `need` elements in a malloc'd array, and keeps those that are there. `array` is a variable, a pointer
+ * to the elements, and NULL at the beginning. `room` is a variable of 32 or 64 bits: how many elements the array has
+ * room for. Returns false, and changes neither, if there is no memory. The room grows by half at least, so n elements
+ * that are added one by one cost O(n). */
 #define FCP_GROW(array, room, need)                                                                                    \
     ((need) <= (room) || fcp_grow_array(&(array), &(room), sizeof(room), (need), sizeof *(array)))
 

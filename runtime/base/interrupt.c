@@ -1,4 +1,5 @@
-/* interrupt.c: see interrupt.h. Cost: nothing without a function of the caller's; else a look at the clock. */
+/* interrupt.c: asks the caller of a session whether to stop (interrupt.h). A call costs nothing if the caller has given
+ * no function to ask, else a look at the clock. */
 #include "runtime/base/interrupt.h"
 
 #include <stddef.h>

@@ -166,9 +166,9 @@ static bool read_all(int file, void *to, size_t size) {
     return true;
 }
 
-/* Reads the header of a file of `size` bytes (UINT64_MAX: of more than FCP_NPY_START); `start` holds all of them, or
- * the first FCP_NPY_START. *out_begin is the byte where the elements begin, *out_bytes how many bytes they are.
- * Returns NULL, or what is wrong. */
+/* Reads the header of a file. `size` is how many bytes the file has, or UINT64_MAX if that is not known, but more than
+ * FCP_NPY_START. `start` holds all of them, or the first FCP_NPY_START. *out_begin is the byte where the elements
+ * begin, and *out_bytes how many bytes they are. Returns NULL, or what is wrong. */
 static const char *read_header(const unsigned char *start, uint64_t size, fcp_npy *out, uint64_t *out_begin,
                                uint64_t *out_bytes) {
     if (size < 10) return "not a .npy file: too short";

@@ -1,4 +1,4 @@
-/* stop.c: one function, alone in its file, so that a test may link another one in its place. */
+/* stop.c: fcp_stop_asked (stop.h), alone in its file, so that a test may link another one in its place. */
 #include "runtime/base/stop.h"
 
 #include <stddef.h>

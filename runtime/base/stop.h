@@ -1,4 +1,4 @@
-/* stop.h: how long work learns that it should end.
+/* stop.h: how work that takes long learns that it should end.
  *
  * A caller who may want to end a long call hands it the address of an int, and sets that to something other than zero
  * from a signal handler or another thread. The call then returns FCP_E_INTERRUPTED soon. Code that may run for more

@@ -3,7 +3,7 @@
  * Requires: kernels and environment on the rank's device; the rank's arena and work lists there.
  * Method:   a grid has as many CTAs as the SMs hold at once, or fewer if there is less to do. Attention uses as many
  *           SMs as partition.c gives it. The bits of results do not depend on the size of a grid.
- * Cost:     work lists are made once for a plan, linear in it. An instruction is one to three launches, and two
+ * Cost:     work lists are made once for a plan, linear in it. An instruction takes one to three launches, and two
  *           clears for each accumulator that it begins.
  */
 #include "runtime/cuda/cuda.h"

@@ -91,9 +91,13 @@ typedef struct cuda_device {
     cuda_memory environment; /* what masks and scores read (environment.c) */
     cuda_need need;
     char *sources[FCP_PASSES]; /* the modules' sources; NULL: that module is not loaded completely */
-    /* Addresses in the environment. sinks: those that kernels read; 0 if there are none. plan_sinks: the plan's.
-     * sink_sums: room for the gradients of each rank. maxima: for the largest logits of each rank. data: the plan's
-     * arrays, as kernels read them. plan_tables: a second copy of those arrays that are tables of reals. */
+    /* Addresses in the environment:
+     *   sinks         the sinks that kernels read; 0 if there are none
+     *   plan_sinks    the plan's sinks
+     *   sink_sums     room for the gradients of sinks of each rank
+     *   maxima        room for the largest logits of each rank
+     *   data          the plan's arrays, as kernels read them
+     *   plan_tables   a second copy of those arrays that are tables of reals */
     fk_u64 sequences, arrays, bands, sinks, plan_sinks, sink_sums, maxima, data, plan_tables;
     bool own_sinks, own_tables; /* `sinks`, or the tables in `data`, may be those of a run */
     cu_ptr marks;            /* the session's marks, at the address that this device uses */
@@ -393,9 +397,10 @@ size_t fcp_cuda_marks_pinned(const fcp_cuda_session *s); /* bytes of host memory
 /* Sets all marks to "a run of this pass begins", in `origin`, a stream of device d. */
 fcp_code fcp_cuda_marks_begin(fcp_cuda_session *s, fcp_pass pass, const cuda_device *d, cu_stream origin,
                               fcp_error *err);
-/* mark_value: what is written when an instruction begins; `instr` is its number in the queue, or the count of
- * instructions when the queue ends. mark_at: where kernels of a compute queue write it. mark: writes a value when the
- * queue's stream has come to this place, in a stream of its own that follows the queue's. */
+/* fcp_cuda_mark_value returns what is written when an instruction begins; `instr` is its number in the queue, or the
+ * number of instructions to say that the queue has ended. fcp_cuda_mark_at returns where kernels of a compute queue
+ * write it. fcp_cuda_mark writes a value when the queue's stream has come to this place, in a stream of its own that
+ * follows the queue's. */
 uint32_t fcp_cuda_mark_value(fcp_pass pass, uint32_t instr);
 cu_ptr fcp_cuda_mark_at(const fcp_cuda_session *s, const cuda_rank *rank);
 fcp_code fcp_cuda_mark(fcp_cuda_session *s, const cuda_rank *rank, fcp_queue queue, uint32_t value, fcp_error *err);
@@ -455,7 +460,7 @@ fcp_code fcp_cuda_finish(fcp_cuda_session *s, cuda_rank *rank, fcp_queue queue, 
 
 /* --- cuda_wire.c: partial results that are rounded on their way (plan/FORMAT.md: Wire) -------------------------- */
 
-/* Of a rank's LAUNCH: rounds the partials that it sends into their messages (FCP_SEND), or makes fp32 of those that it
+/* Rounds the partial results that a rank's LAUNCH sends into their messages (FCP_SEND), or makes fp32 of those that it
  * has received (FCP_RECV); each in the stream of its fabric. */
 fcp_code fcp_cuda_wire(fcp_cuda_session *s, uint32_t rank, fcp_pass pass, const fcp_instr *launch,
                        const fcp_wires *wires, fcp_direction dir, fcp_error *err);
@@ -535,9 +540,9 @@ fcp_code fcp_cuda_early_find(fcp_cuda_session *s, uint32_t rank, fcp_pass pass, 
 /* While a pass is put into streams, at the place that `after` names: makes early results ready in the communication
  * stream, after the event `prepared`. In a graph it also records the event that streams outside the graph wait for. */
 fcp_code fcp_cuda_early_ready(fcp_cuda_session *s, cuda_rank *rank, fcp_pass pass, cu_event prepared, fcp_error *err);
-/* Moves early results to the callers' tensors, when the pass has been put into the origin. If it was a graph, the
- * ranks' communication streams first wait for the graph's event; otherwise they stand at the right place already.
- * `host`: staging streams follow them. */
+/* Moves early results to the callers' tensors. It is called when the pass has been put into the origin. If the pass is
+ * a graph, the ranks' communication streams first wait for the event that the graph records; otherwise they have just
+ * come to the place where early results are ready. With `host`, the staging streams then follow them. */
 fcp_code fcp_cuda_early_move(fcp_cuda_session *s, fcp_pass pass, const fcp_tensors *tensors, bool graph, bool host,
                              fcp_error *err);
 

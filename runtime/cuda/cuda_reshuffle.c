@@ -13,9 +13,9 @@
  * Requires: no tensor that the pass needs is NULL. If a caller has left out one that is optional (lse_low, d_lse), it
  *           counts as zeros on its way in, and on its way out its place in a message is ignored.
  * Order:    IN comes before the pass. OUT comes after it, except for results that are sent early (early.c).
- * Cost:     a few questions to the driver for each tensor of each rank; if a tensor is pinned, two for each run that is
- *           copied. A launch for each unit; from the host also a copy and a launch for as many bytes as a staging
- *           buffer has.
+ * Cost:     a few questions to the driver for each tensor of each rank, and two for each run of a pinned tensor that is
+ *           copied. Each unit takes a launch. If it comes from the host, each filling of a staging buffer takes a copy
+ *           and a launch.
  */
 #include "runtime/cuda/cuda.h"
 

@@ -181,8 +181,8 @@ static fcp_code session_wait(fcp_session *base, fcp_error *err) {
     return fcp_cuda_run_wait((fcp_cuda_session *)base, err);
 }
 
-/* What processes tell each other goes through the device: rank `from` to rank 0; or, if `mine` is not NULL, every rank to
- * all. So the caller's context is kept and set again, and an error ends the session. */
+/* Sends a message between the processes of a session, through their devices: from rank `from` to rank 0, or, if `mine`
+ * is not NULL, from every rank to all. The caller's context is kept and set again. An error ends the session. */
 static fcp_code tell(fcp_session *base, const void *mine, uint32_t from, void *memory, size_t bytes, fcp_error *err) {
     fcp_cuda_session *s = (fcp_cuda_session *)base;
     cu_context before = NULL;

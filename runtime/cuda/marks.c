@@ -40,8 +40,8 @@
 enum { PASS_SHIFT = 30, INSTR_MASK = (1u << PASS_SHIFT) - 1 };
 #define BEFORE (1u << 31)
 
-/* Where the words are. First two for each rank, of its queues; then one for each rank, which fills of its compute queue
- * write; then one for each rank, of its transfers over net. */
+/* Returns which word belongs to a stream of a rank. The first words are two for each rank, one for each queue. Then
+ * each rank has a word that fills of its compute queue write, and then each has one for its transfers over net. */
 static uint32_t index_of(const fcp_cuda_session *s, uint32_t rank, int stream, bool fills) {
     uint32_t local = rank - s->base.first_rank, count = s->base.rank_count;
     if (stream == CUDA_NET) return count * (FCP_QUEUES + 1) + local;

@@ -246,8 +246,8 @@ static fcp_code attend(recorder *x, uint32_t rank, const fcp_instr *i, bool *out
     return code;
 }
 
-/* For how many instructions of the other queue a WAIT waits, over each fabric. In a timed run each instruction ends
- * when both fabrics have ended (timing.c), so a WAIT is for both. */
+/* counts[f] becomes the number of instructions of the other queue whose transfers over fabric f a WAIT waits for. In a
+ * timed run each instruction ends when both fabrics have ended (timing.c), so a WAIT is for both. */
 static void counts_of(const recorder *x, fcp_queue q, const fcp_instr *wait, uint32_t counts[FCP_FABRICS]) {
     for (int f = 0; f < FCP_FABRICS; f++)
         counts[f] = x->s->base.times ? fcp_waits_whole(wait) : fcp_waits_over(wait, q, (fcp_fabric)f);

@@ -17,9 +17,10 @@ typedef struct fcp_promise {
     fcp_code made;       /* what has become of getting ready: FCP_OK, or the error */
 } fcp_promise;
 
-/* Compares with all other processes. All of them must call this at the same point; it may be repeated for another
- * plan. FCP_OK: all are ready for the same plan, and ranks that exchange messages are connected. Otherwise: this
- * process's own error, which *err has already, or FCP_E_START with the first rank that differs or has failed. */
+/* Compares `mine` with what all other processes promise. All of them must call this at the same point; it may be
+ * repeated for another plan. FCP_OK: all are ready for the same plan, and ranks that exchange messages are connected.
+ * If this process has an error of its own, which *err has already, that is returned. Otherwise FCP_E_START names the
+ * first rank that differs or has failed. */
 fcp_code fcp_agree(fcp_net *net, const fcp_promise *mine, fcp_error *err);
 /* The same for a process that refuses the plan (mine->made is an error). True: all processes refuse it, so nothing
  * has changed for any of them. False: some have taken it, or it is unknown. */

@@ -1,7 +1,8 @@
 /* blas.c: loads OpenBLAS and guards its process-wide state (blas.h).
  *
- * Requires: open after load; enter only between open and close; calls in pairs.
- * Cost:     a lock each.
+ * Requires: the functions of blas.h are called in the order load, open, enter, leave, close; each open has its close,
+ *           and each enter its leave.
+ * Cost:     a lock for each call.
  *
  * OpenBLAS is declared here, not included, so that the machine that builds need not have it.
  */

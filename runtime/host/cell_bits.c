@@ -70,9 +70,9 @@ static struct slope slope_of(const mc_node *x, const mc_node *nodes, const struc
     }
 }
 
-/* Does the mask depend only on q - k? *out_known is false if there is no memory to find out. Comparisons and minima
- * are decided by slopes, which would be wrong if arithmetic wrapped. It does not: a plan's mask was proven not to
- * overflow anywhere in a sequence, and a cell is never evaluated beyond its rows and columns. */
+/* Returns whether the mask depends only on q - k. *out_known is false if there is no memory to find out. Comparisons
+ * and minima are decided by slopes, which would be wrong if arithmetic wrapped. It does not: a plan's mask was proven
+ * not to overflow anywhere in a sequence, and a cell is never evaluated beyond its rows and columns. */
 static bool is_relative(mc_code code, bool *out_known) {
     struct slope *s = malloc(code.count * sizeof *s);
     *out_known = s != NULL;

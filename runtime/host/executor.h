@@ -1,4 +1,4 @@
-/* executor.h: sessions on the host, and their transports. */
+/* executor.h: sessions that compute on the processors of this machine (the backend "host"), and their transports. */
 #ifndef FCP_HOST_EXECUTOR_H
 #define FCP_HOST_EXECUTOR_H
 #include "runtime/exec/session.h"

@@ -1,4 +1,4 @@
-/* message_group.c: the messages of a group of wires, and their memory (message_group.h). */
+/* message_group.c: packs and unpacks the messages of a group of wires, and keeps their memory (message_group.h). */
 #include "runtime/host/message_group.h"
 
 #include <stdlib.h>

@@ -1,9 +1,9 @@
 /* hops.c: counts how often a partial result is rounded on its way.
  *
  * Requires: a verified plan.
- * Method:   for each block, the transfers of its partial results in the order of their rounds. A rank sends a partial
- *           result on after it has received all that it adds. So what it sends has made one hop more than what it has
- *           received.
+ * Method:   goes through the transfers of each block's partial results in the order of their rounds. A rank sends a
+ *           partial result on after it has received all that it adds. So what it sends has made one hop more than what
+ *           it has received.
  * Cost:     sorts the transfers of partial results.
  */
 #include "runtime/judge/judge_parts.h"

@@ -40,8 +40,8 @@ void measure_merge(measure *into, const measure *m);
 /* The verdict on a tensor; adds it to the report. */
 void measure_report(const measure *m, fcp_tensor t, fcp_check_report *report);
 
-/* How far rounding on the wire may move a sum, as a fraction of the sum of the absolute values that it is made of;
- * for each class of partial results, 0 if nothing is rounded. False: out of memory.
+/* Computes for each class of partial results how far rounding on the wire may move a sum, as a fraction of the sum of
+ * the absolute values that it is made of. It is 0 if nothing is rounded. False: out of memory.
  *
  * Derivation: bf16 has 8 significant bits, so rounding x moves it by at most 2^-8 |x|. Let a rank send a sum x, and
  * let W be the sum of the absolute values in it, so |x| <= W. After one hop x is off by at most W ((1 + 2^-8) - 1).

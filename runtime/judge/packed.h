@@ -1,4 +1,5 @@
-/* packed.h: a session run on packed tensors. */
+/* packed.h: runs a session on packed tensors, which have the whole batch: cuts them by rank, and puts the results
+ * together. */
 #ifndef FCP_JUDGE_PACKED_H
 #define FCP_JUDGE_PACKED_H
 #include "runtime/exec/tensors.h"

@@ -60,14 +60,17 @@ typedef struct fcp_check_options {
 } fcp_check_options;
 
 /* Judges what passes wrote. `packed` has their inputs and outputs; outputs that are NULL are not judged. LSE_LOW is
- * judged as LSE + LSE_LOW. For the backward pass O and LSE are recomputed and not trusted (but see RULE.md:
- * Samples). Adds to *report, which starts as FCP_CHECK_START. FCP_OK means that the judgement was made: report->ok
- * is the verdict.
+ * judged as LSE + LSE_LOW. For the backward pass O and LSE are recomputed and not trusted (but see RULE.md: Samples).
+ * Adds to *report, which starts as FCP_CHECK_START. FCP_OK means that the judgement was made: report->ok is the
+ * verdict.
  *
- * Cost: fcp_check_work multiplications in float64, as many in float32, and for the bounds half as many more in
- * float64, or five sixths in the backward pass. Each thread takes 8 n (4 head_dim + 4 value_dim + 192) bytes, where
- * n is the longest sequence's keys, and with a score 8 n 48 more. A score is evaluated twice in float64, three times
- * where GPUs compute it otherwise, and twice more where logits are large. */
+ * Cost, with W = fcp_check_work:
+ *   exact       W multiplications in float64
+ *   naive       W multiplications in float32
+ *   bounds      W / 2 multiplications in float64; in the backward pass 5/6 W
+ *   a score     two evaluations in float64, three where GPUs compute it otherwise; two more where logits are large
+ *   memory      for each thread 8 n (4 head_dim + 4 value_dim + 192) bytes, where n is the longest sequence's keys; with
+ *               a score 8 n 48 more */
 fcp_code fcp_check_run(const fcp_plan *plan, const fcp_check_options *options, const fcp_packed *packed,
                        fcp_check_report *report, fcp_error *err);
 

@@ -2,8 +2,8 @@
  *
  * Requires: a strip between the steps of its exact computation.
  * Gives:    squares of errors, number by number, and bounds that rows and keys share (strip.h).
- * Cost:     half as many multiplications as the exact computation; in the backward pass five sixths. A score is
- *           evaluated twice more in float64, and where logits are large four times.
+ * Cost:     half as many multiplications as the exact computation in the forward pass, five sixths in the backward
+ *           pass. A score is evaluated twice more in float64, and where logits are large four times.
  */
 #include <float.h>
 #include <math.h>
@@ -167,11 +167,11 @@ static void move_scores(struct task *t, uint32_t i, const double *dots, bool up)
     }
 }
 
-/* Bounds the errors of the softmax's arguments, and of the slopes, where there is a score: evaluates it again for
+/* Bounds the errors of the softmax's arguments and of the slopes, if there is a score: evaluates the score again for
  * logits that are as far off as they may be. Called when p holds the arguments in both computations.
  *
- * Rows of keys in a sample take LSE from the result, which is off by as much as the row's logits are off together. So
- * there the exact logits are moved to where the naive ones are. */
+ * A sample may check keys alone. Then P is computed with the LSE of the judged result, which has the error that all
+ * logits of the row share. So in this case the exact logits are moved by that error, to where the naive ones are. */
 static void bound_scores(struct task *t) {
     struct strip *s = &t->strip;
     const bool kinks = has_kinks(s->score), gpus = for_gpus(s);
@@ -271,8 +271,8 @@ static void add_part(struct softmax_off *r, double p, double x, double off) {
 }
 
 /* Bounds the errors of a row's P. `sink` is the logarithm of the sink's part of the sum, and `sink_off` the error of
- * its exponent. `weight` holds the arguments of the softmax. An error that all keys share is an error relative to
- * the sink. */
+ * its exponent. `weight` holds the arguments of the softmax. An error that all keys share changes nothing between keys,
+ * but counts beside the sink. */
 static struct softmax_off bound_softmax(struct task *t, uint32_t i, double sink, double sink_off) {
     const struct strip *s = &t->strip;
     const double *p = t->exact.p + i * s->n, *x = t->weight + i * s->n;

@@ -1,5 +1,6 @@
-/* strip.h: a strip: some rows of queries against all keys. Its attention by definition, in float64 and naively, and
- * bounds of what rounding may do to its numbers. Private to runtime/judge.
+/* strip.h: computes attention of a *strip*, which is some rows of queries against all keys: by its definition in
+ * float64, and naively (reference.h). It also bounds what rounding may do to the strip's numbers. Private to
+ * runtime/judge.
  */
 #ifndef FCP_JUDGE_STRIP_H
 #define FCP_JUDGE_STRIP_H
@@ -141,9 +142,9 @@ static inline double square(double x) { return x * x; }
 
 /* The length of a vector, and its largest number. */
 double check_length_of(const double *x, size_t d, double *out_most);
-/* Bound what rounding may do (RULE.md). A task begins with the first; terms: the most terms of a sum over queries.
- * The others are called between the steps of the exact computation, when p holds the arguments of the softmax, P,
- * and dP. */
+/* These functions bound what rounding may do (RULE.md). A task begins with check_bound_task, where `terms` is the most
+ * terms of a sum over queries. The others are called between the steps of the exact computation: when p holds the
+ * arguments of the softmax, when it holds P, and when it holds dP. */
 void check_bound_task(struct task *t, double terms);
 void check_bound_arguments(struct task *t);
 void check_bound_forward(struct task *t);

@@ -49,9 +49,12 @@ static void fill_mask(struct task *t, uint32_t head) {
 
 /* --- judgement ---------------------------------------------------------------------------------------------------- */
 
-/* How far off the numbers of a row may be: the sum of the root of `squares`, `factor` times |common|, `relative`
- * times the number itself, and `flat`. NULL counts as 0. If `capped`, the first two are at most `one`, the most that
- * one pair could add, plus the number itself. */
+/* How far off number i of a row may be, if its exact value is x:
+ *
+ *     sqrt(squares[i]) + factor * |common[i]| + flat + relative * |x|
+ *
+ * An array that is NULL counts as 0. If `capped`, the first two terms together are at most `one` + |x|, where `one` is
+ * the most that one pair could add. */
 struct allowed {
     const double *squares, *common;
     double factor, relative, flat, one;

@@ -8,7 +8,8 @@
  * the process exits, never earlier. A caller who has begun it ends it, after the last session.
  *
  * Only one thread at a time is inside MPI through these functions. MPI must be begun with MPI_THREAD_SERIALIZED or
- * more. Beats need MPI_THREAD_MULTIPLE, and so does a caller with MPI calls in other threads at the same time.
+ * more. Beats (short messages that say "I am alive", see below) need MPI_THREAD_MULTIPLE, and so does a caller with MPI
+ * calls in other threads at the same time.
  */
 #ifndef FCP_LIBRARIES_MPI_H
 #define FCP_LIBRARIES_MPI_H
@@ -23,7 +24,7 @@ typedef union fcp_mpi_handle {
  * `ranks`; MPI must say the same. FCP_E_START: there is no MPI, it says otherwise, it cannot be used from threads, or
  * it has been ended. */
 fcp_code fcp_mpi_begin(uint32_t rank, uint32_t ranks, const char *from, fcp_error *err);
-/* For a process whose other ranks may hang: MPI is then not ended at exit, because that would wait for them. The
+/* Says that other ranks may hang: MPI is then not ended when this process exits, because that would wait for them. The
  * launcher sees that the process ends without having ended MPI, and ends all others. MPI may still write to the memory
  * that begins with `kept` (NULL: there is none), so that memory is never freed. */
 typedef struct fcp_mpi_kept {
@@ -61,8 +62,8 @@ void fcp_mpi_cancel(fcp_mpi_handle *request);
  * else the communicator is there already.
  */
 bool fcp_mpi_beats(fcp_mpi_handle *out_request, bool *out_new);
-/* It is done, and a session begins to beat. False: this MPI does not serve threads at any time, or there is no memory:
- * this process sends no beats. */
+/* Called when the communicator has been made: a session begins to beat. Returns false if this process sends no beats,
+ * because its MPI does not serve threads at any time or there is no memory. */
 bool fcp_mpi_beats_enter(uint32_t rank, uint32_t ranks);
 /* A session beats no more. If it is the last one, all others learn that no beat will come. */
 void fcp_mpi_beats_leave(void);

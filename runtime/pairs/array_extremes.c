@@ -1,5 +1,5 @@
-/* array_extremes.c: the least and the greatest elements of arrays over any range, and the keys that slices let rows
- * see.
+/* array_extremes.c: finds the least and the greatest elements of arrays over any range, and the keys that slices let
+ * rows see.
  *
  * Requires: a checked plan.
  * Method:   trees of minima and maxima, whose groups have FCP_PAIRS_FAN members. The bands of a row are in order and do

@@ -5,8 +5,8 @@
  *           none at all where no tile has the two pieces. The shape has as many pairs as the mask allows. A PARTIAL
  *           cell may have any pairs, because kernels evaluate the mask there.
  * Method:   the part is halved until a box of cells is decided, or is a single cell. The pairs of a single cell are
- *           counted by codegen/mask, unless an equal one has been counted before (box_memo.c). A whole part that equals
- *           one of the same shape that has been proven is not looked at again.
+ *           counted by codegen/mask, unless an equal one has been counted before (box_memo.c). If a part of the same
+ *           shape and with an equal mask has been proven, a part is not looked at again.
  * Cost:     boxes on the boundary of the mask, times the nodes of its code; and where those are not alike, the pairs of
  *           their cells.
  */

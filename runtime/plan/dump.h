@@ -1,4 +1,4 @@
-/* dump.h: a plan as text or as JSON. */
+/* dump.h: writes a plan as text or as JSON. */
 #ifndef FCP_PLAN_DUMP_H
 #define FCP_PLAN_DUMP_H
 #include "runtime/fcp.h"

@@ -1,7 +1,8 @@
-/* fabrics.c: what transfers over one fabric must wait for in the other, if each fabric has a queue of its own.
+/* fabrics.c: works out what transfers over one fabric must wait for in the other, if each fabric has a queue of its
+ * own.
  *
  * A rank executes its rounds in order. In a single queue, a round over the slow net would delay the local rounds behind
- * it, and those the next round over net. So on GPUs each fabric has a stream:
+ * it, and these would delay the next round over net. So on GPUs each fabric has a stream:
  *
  *   plan     round 0: net, local   round 1: local   round 2: net, local
  *   net      [0                 ][2                 ]

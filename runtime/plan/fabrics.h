@@ -1,4 +1,5 @@
-/* fabrics.h: what transfers over one fabric must wait for in the other, if each fabric has a queue of its own. */
+/* fabrics.h: works out what transfers over one fabric must wait for in the other, if each fabric has a queue of its
+ * own. */
 #ifndef FCP_PLAN_FABRICS_H
 #define FCP_PLAN_FABRICS_H
 #include "runtime/plan/records.h"

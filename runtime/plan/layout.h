@@ -14,8 +14,8 @@
  *               goes to the group into whose equal share of all tokens its middle falls, so neighbours in the batch
  *               stay neighbours. In numbers: let o(s) be the tokens, queries and keys together, of the sequences
  *               before s, and T all of them. Then group g of n holds s if g = floor((o(s) + o(s + 1)) n / 2T). In the
- *               example the middles are 2, 8, 16 and 26 of 32. A sequence without tokens for which that is n goes to
- *               the last group; if T is 0, all go to group 0.
+ *               example the middles are 2, 8, 16 and 26 of 32. At the end of the batch the formula gives n for a
+ *               sequence without tokens: it goes to the last group. If T is 0, all sequences go to group 0.
  *   contiguous  A group's tokens, sequence after sequence, are cut in `group` parts. Rank i of the group holds part i.
  *   zigzag      Each sequence is cut in 2 `group` parts. Rank i of its group holds parts i and 2 `group` - 1 - i of
  *               each, sequence after sequence.

@@ -50,9 +50,10 @@ typedef struct fcp_deal {
     uint32_t first_sequence, sequences, first_rank, ranks;
 } fcp_deal;
 
-/* A range of heads. A KV head has G = heads / kv_heads query heads; of those of KV head kv_first + i the range has
- * sub_first to sub_first + sub_count - 1. So the range has query heads (kv_first + i) * G + sub_first + j, in order
- * of (i, j). */
+/* A range of heads: of KV heads kv_first to kv_first + kv_count - 1 the query heads sub_first to sub_first + sub_count
+ * - 1 of each. A KV head has G = heads / kv_heads query heads. So query head sub_first + j of KV head kv_first + i is
+ * head (kv_first + i) * G + sub_first + j of the model. Heads are in order of (i, j). Example: with G = 4, {2, 2, 0, 2}
+ * has query heads 8, 9, 12 and 13. */
 typedef struct fcp_heads {
     uint32_t kv_first, kv_count, sub_first, sub_count;
 } fcp_heads;

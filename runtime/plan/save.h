@@ -1,4 +1,4 @@
-/* save.h: a plan as the bytes of a file. */
+/* save.h: writes a plan as the bytes of a file. */
 #ifndef FCP_PLAN_SAVE_H
 #define FCP_PLAN_SAVE_H
 #include "runtime/fcp.h"

@@ -7,9 +7,10 @@
  *             it names, and that receive names the sender. The reverse holds, too.
  *           - On a rail-optimised network, transfers between nodes join ranks of the same index in their nodes. IN and
  *             OUT are exempt, because the plan does not choose where the caller holds tokens.
- *           - There are as many INDEPENDENT rounds as Delta on each fabric: the most units that one rank sends, or
- *             receives, in them. Every other group of rounds (IN; the DEPENDENT ones of a stage; the OUT ones of a
- *             stage) has as many as the larger Delta of the two fabrics. So no round is idle.
+ *           - Let Delta of some rounds and a fabric be the most units that one rank sends, or receives, over it in
+ *             them. Each fabric has as many INDEPENDENT rounds as its Delta. Every other group of rounds (IN; the
+ *             DEPENDENT ones of a stage; the OUT ones of a stage) has as many as the larger Delta of the two fabrics.
+ *             So no round is idle.
  * Method:   rank by rank, all sends and receives are listed. A counting sort puts sends into the inbox of the rank that
  *           they name. Then each rank's receives, indexed by (round, fabric), are compared with its inbox. The tables
  *           are read once, in order.
@@ -188,9 +189,9 @@ typedef struct scene {
     uint32_t rails; /* GPUs of a node, each on a rail of its own; 0: there are no rails */
 } scene;
 
-/* The conditions of check_transfer, without words. Conditions that hold in every correct plan are branches, which
- * are predicted well. Sends and receives come in random order, so conditions that differ between them are computed
- * without branches. */
+/* Whether a transfer meets the conditions of check_transfer, which finds the words if it does not. Conditions that hold
+ * in every correct plan are branches, which are predicted well. Sends and receives come in random order, so conditions
+ * that differ between them are computed without branches. */
 static inline bool acceptable(const scene *c, const struct way_rules *is, uint32_t kind, const fcp_transfer *t) {
     _Static_assert(FCP_NET == 0 && FCP_LOCAL == 1 && FCP_SEND == 0 && FCP_RECV == 1, "used here");
     const uint32_t unit = is->unit, tokens = t->tokens, near = c->node[t->peer] == c->my_node;

@@ -14,9 +14,9 @@
  *           Compute instruction i comes before communication instruction j if and only if a WAIT at or before j asks
  *           for more than i. What communication instruction i moves over a fabric comes before compute instruction j if
  *           and only if a WAIT at or before j asks for more than i over that fabric. The queues run as if each WAIT
- *           asked for whole instructions: if that has no circle, the weaker waits of the plan have none. Sends are
- *           checked here, too. What arrives is what was sent, because both sides agree on block, tokens and class, and
- *           the sender's own run proves that it had them.
+ *           asked for whole instructions, over both fabrics: if these stronger waits have no cycle, those of the plan
+ *           have none. Sends are checked here, too. What arrives is what was sent, because both sides agree on block,
+ *           tokens and class, and the sender's own run proves that it had them.
  * Cost:     linear in the rank's instructions, transfers, visits and tiles.
  */
 #include <stdarg.h>

@@ -16,8 +16,8 @@
  *      a. At each rank the visits and MERGEs of a Q block form one chain of state, which ends in LAST, in a send, or in
  *         FINISH. Every received partial result is added to another slot once, in order (E606).
  *      b. The result of a block is made once: by its home or, for a block that is WHOLE, by one other rank, and then no
- *         tile of it runs at its home. A partial result that misses this one result could only be sent on and on (a),
- *         but rounds end. So all partial results reach the rank that makes the result.
+ *         tile of it runs at its home. A partial result that misses this one result could only be sent on for ever
+ *         (a), but there are only so many rounds. So all partial results reach the rank that makes the result.
  *      c. The home of a WHOLE block gets each token of its result once, as O. A block whose tiles all run at one other
  *         rank is WHOLE.
  *      d. The same of dQ: it is added up in the home slot or, for a WHOLE block, comes from one ROUND, and as DQW (b to

@@ -146,9 +146,9 @@ void fcp_verify_passes_close(verifier of[FCP_PASSES]); /* where nothing was fill
 /* match.c: the communication queues are in order, and sends and receives meet. Fills what `moves` counts of
  * transfers and peers, and `late` if there are more rounds than Delta. */
 fcp_code fcp_verify_match(verifier *v);
-/* Memory for fcp_verify_match, for both passes in one allocation. The C library keeps up to twice the largest block
- * that was given back. So it has this memory at hand for the next plan, and memory for the second thread, too: 300
- * page faults fewer for 256 ranks. *out_room is the caller's to free. */
+/* Allocates the memory of fcp_verify_match, for both passes at once. A larger block saves page faults (300 for 256
+ * ranks): the C library keeps freed memory up to twice the largest block that was freed. So it has memory at hand for
+ * the next plan, and for the second thread. *out_room is the caller's to free. */
 fcp_code fcp_verify_match_open(verifier of[FCP_PASSES], void **out_room);
 
 /* rank.c: one rank's two queues against its slots. */
@@ -164,8 +164,8 @@ fcp_code fcp_verify_score(const verifier *v);
 fcp_code fcp_verify_halves(const verifier *v, bool *out_halves);
 
 /* check_layout.c: opens and closes v->layout, and works out a rank's bundles. fcp_verify_unit checks a unit on the
- * home's side and marks it as moved; out->at is then the first block of which it has tokens, and fcp_verify_share
- * says how many. At the rank's end, checks that every unit is marked. */
+ * home's side and marks it as moved; out->at is then the first block of which it has tokens, and fcp_verify_share says
+ * how many. fcp_verify_layout_end checks that all units of the rank are marked, once its queues have run. */
 typedef struct unit_walk {
     const held_in_bundle *at;
     uint32_t begin, first, end; /* tokens of the bundle: before *at; the unit's */

@@ -4,14 +4,17 @@
  * Requires: a list of rows, longest first.
  * Gives:    fcp_worklists_deal of list.h.
  * Method:   CTAs take pieces of work as fk_piece says: one each in their order, then one each in the reverse order.
- *           That is fair if pieces become shorter evenly. The other way is list scheduling by rounds: in each round the
- *           longest piece that is left goes to the CTA that has least to do so far, the next longest to the next CTA,
- *           and so on. Both are simulated. If time is still left unused, rows are cut into parts of their keys and
- *           dealt out in the second way. Where there are few rows, all long ones are cut; otherwise only those of the
- *           last round, which is not full. Several lengths of parts are compared, and chains (add_chain) if the last
- *           round would fill more than half of the CTAs. Of equal cuts the first is kept. If the last CTA ends at least
- *           a hundredth earlier, the list gets an item for each piece, in the order in which CTAs find theirs. The
- *           simulated times are whole numbers, so the same plan has the same list.
+ *           That is fair if pieces become shorter evenly. Otherwise another way may be better, list scheduling by
+ *           rounds: in each round the longest piece that is left goes to the CTA that has least to do so far, the next
+ *           longest to the next CTA, and so on.
+ *           1. Both ways are simulated.
+ *           2. If time is still left unused, rows are cut into parts of their keys, which are dealt out in the second
+ *              way. Where there are few rows, all long ones are cut; otherwise those of the last round, if it is not
+ *              full. Several lengths of parts are tried, and chains (add_chain) if the last round would fill more than
+ *              half of the CTAs. Of equal cuts the first is kept.
+ *           3. If the last CTA then ends at least a hundredth earlier, the list gets an item for each piece, in the
+ *              order in which CTAs find theirs.
+ *           The simulated times are whole numbers, so the same plan has the same list.
  * Cost:     for each length of parts a sort of the CTAs for each round, and only where CTAs have few pieces each.
  */
 #include <stdlib.h>
@@ -53,8 +56,8 @@ struct piece {
     uint32_t row, part, parts, from, to;
     uint64_t units;
 };
-/* Of a row whose keys are cut: when its last part ends, and in which CTA; once the part is in the list, its number
- * there. */
+/* What is known of a row whose keys are cut. end, cta: when its last part ends, and in which CTA. cut: 0, or one more
+ * than the number of its first part among all parts in the list. */
 struct join {
     uint64_t end;
     uint32_t cta, cut;

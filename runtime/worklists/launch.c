@@ -1,7 +1,7 @@
 /* launch.c: the parameters of a launch, and the mask's environment on the device.
  *
  * Requires: a verified plan; an arena as fcp_arena_lay gives it.
- * Gives:    of worklists.h, what is about ranges of heads, sinks, launch parameters, tensors and the environment.
+ * Gives:    the functions of worklists.h for ranges of heads, sinks, launch parameters, tensors and the environment.
  * Cost:     fcp_launch_next_range: linear in the visits. What fills the environment: linear in the records it fills.
  */
 #include <string.h>

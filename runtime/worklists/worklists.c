@@ -1,6 +1,6 @@
 /* worklists.c: what all work lists share: their memory, their order, and which plans need which kind of list.
  *
- * Requires: a verified plan. Gives: list.h, and of worklists.h what is about kinds of lists and counts of pieces.
+ * Requires: a verified plan.
  * Cost:     a list is sorted in n log n comparisons, with as much memory again as its items have.
  */
 #include <stdlib.h>

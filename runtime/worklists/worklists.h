@@ -83,8 +83,9 @@ static inline size_t fcp_worklists_key_bytes(const fcp_worklists *work) {
     return work->key_count * (sizeof *work->keys + (work->fusion ? sizeof(fk_key_fused) : 0));
 }
 
-/* How many pieces of work a list is. pieces: its items are of single heads, or else for `heads` heads each. key_pieces:
- * of a list of keys for a kernel with order JOINT or ORDERED, for `kv_heads` KV heads with `group` query heads each. */
+/* fcp_worklists_pieces returns how many pieces of work a list is, if its items are of single heads, or else of `heads`
+ * heads each. fcp_worklists_key_pieces returns it for a list of keys whose kernel has order JOINT or ORDERED: an item
+ * is for `kv_heads` KV heads with `group` query heads each, and a piece for `subs` of these query heads. */
 static inline uint64_t fcp_worklists_pieces(bool single, uint32_t items, uint32_t heads) {
     return single ? items : (uint64_t)items * heads;
 }

@@ -33,9 +33,9 @@ static inline uint64_t order_model_item(const fcp_worklists *w, const fk_row_ite
     return *out_cells + ends + (item->parts > 1 ? 3 : 0);
 }
 
-/* Returns the time at which the last CTA has done its pieces. CTAs take pieces in the order that fk_piece gives. The
- * last part of a row that is cut takes three units more for each of its other parts, which it joins. at and next are
- * scratch space of one number for each CTA, came of one for each part. */
+/* Returns the time at which the last CTA has done its pieces. CTAs take pieces in the order that fk_piece gives. If a
+ * row is cut into n parts, the one that ends last joins the others, which takes 3 (n - 1) units more. Scratch space:
+ * `at` and `next` have a number for each CTA, `came` one for each row that is cut. */
 static inline uint64_t order_model_run(const fcp_worklists *w, uint64_t pieces, uint32_t blocks, uint32_t ends,
                                        uint64_t *at, uint64_t *next, uint32_t *came, uint64_t *out_work) {
     const uint64_t each = w->row_count ? pieces / w->row_count : 1;

@@ -1,4 +1,5 @@
-/* plan_damage.h: the kinds of damage to plans, each with the codes that name it rightly.
+/* plan_damage.h: ways to damage a right plan, for tests of the verifier. Each kind of damage lists the error codes with
+ * which the verifier may report it.
  *
  * A kind draws, from a seed, one of the places in a plan where it can be done. It returns false if there is none. */
 #ifndef PLAN_DAMAGE_H

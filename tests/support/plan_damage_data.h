@@ -1,5 +1,6 @@
-/* plan_damage_data.h: damages what masks and scores are and read: slices, rows, bands, scores, sinks, keys' layout. A
- * part of plan_damage.h. All of this is damage to the format, which the check of a loaded plan must find. */
+/* plan_damage_data.h: the kinds of damage to masks and scores, and to the data that they read: slices, rows, bands,
+ * scores, sinks, the layout of keys. A part of plan_damage.h. All of them break the format of plans, so the check that
+ * runs when a plan is loaded must find them. */
 #ifndef PLAN_DAMAGE_DATA_H
 #define PLAN_DAMAGE_DATA_H
 #include "runtime/plan/head_ranges.h"

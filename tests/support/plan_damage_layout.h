@@ -1,5 +1,5 @@
-/* plan_damage_layout.h: damages where tokens lie: the reshuffle, and queries and keys that differ. A part of
- * plan_damage.h. */
+/* plan_damage_layout.h: the kinds of damage to where tokens lie: the reshuffle, and plans whose queries and keys differ
+ * in number. A part of plan_damage.h. */
 #ifndef PLAN_DAMAGE_LAYOUT_H
 #define PLAN_DAMAGE_LAYOUT_H
 #include "runtime/exec/bundles.h"

@@ -1,5 +1,5 @@
-/* plan_damage_moved.h: damages what is computed away from home: Q on its way, states, whole results, ranges of heads. A
- * part of plan_damage.h. */
+/* plan_damage_moved.h: the kinds of damage to work that runs away from home: transfers of Q, states, whole results,
+ * ranges of heads. A part of plan_damage.h. */
 #ifndef PLAN_DAMAGE_MOVED_H
 #define PLAN_DAMAGE_MOVED_H
 #include "tests/support/plan_damage_work.h"

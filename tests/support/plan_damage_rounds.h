@@ -1,5 +1,5 @@
-/* plan_damage_rounds.h: damages what ranks send each other, and when: rounds, transfers, waits. A part of
- * plan_damage.h. */
+/* plan_damage_rounds.h: the kinds of damage to what ranks send each other, and when: rounds, transfers, waits. A part
+ * of plan_damage.h. */
 #ifndef PLAN_DAMAGE_ROUNDS_H
 #define PLAN_DAMAGE_ROUNDS_H
 #include "tests/support/plan_places.h"

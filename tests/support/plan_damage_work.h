@@ -1,5 +1,5 @@
-/* plan_damage_work.h: damages what ranks compute, and where that lies: tiles, visits, slots, partial results. A part of
- * plan_damage.h. */
+/* plan_damage_work.h: the kinds of damage to what ranks compute and where they keep it: tiles, visits, slots, partial
+ * results. A part of plan_damage.h. */
 #ifndef PLAN_DAMAGE_WORK_H
 #define PLAN_DAMAGE_WORK_H
 #include "tests/support/plan_damage_rounds.h"

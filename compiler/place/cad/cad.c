@@ -2,19 +2,19 @@
  *
  * Requires: the rows and keys that each rank holds, every token once; prices; a tolerance.
  * Gives: shares of the work. No rank has more than its cap, unless a single shard does not fit anywhere.
- * Cost: O((pieces + shares) log), and the tries of random_restarts.c: 1.5 to 3 ms at 256 ranks of 32K tokens, 3 to 4 at
- *     1,024.
+ * Cost: O((pieces + shares) log (tokens + ranks)), and the tries of random_restarts.c: 1.5 to 3 ms at 256 ranks of 32K
+ *     tokens, 3 to 4 at 1,024.
  * Units: pairs, bytes; the tolerance is in millionths.
  * Source: our own. "Core attention disaggregation" (DistCA, 2025) moves work of that kind, with rows alone.
  *
  * In order:
  *   1. Tails. If the last rows of a sequence lie on a rank of their own, and bringing them the keys before them costs
  *      more than sending the rows to those keys, they are computed where the keys are.
- *   2. Keep. Every rank keeps what is within its cap (keep_rows.c); the rest leaves it. For a rank it is cheapest to
- *      keep part of each row, because its own keys need not travel. But then others compute the rest of the row, so its
- *      Q leaves the node all the same. So if a node would send more than its wires carry while it computes, some of its
- *      ranks keep only whole rows. That leaves them room for those rows of their node that see fewest keys, and Q of
- *      these stays in the node.
+ *   2. Keep. Every rank keeps what is within its cap (keep_rows.c); the rest leaves it. It is cheapest for a rank to
+ *      keep each row's pairs with its own keys, because those keys need not travel. But the Q of such a row leaves all
+ *      the same, to the ranks that compute the rest of the row. So if a node would send more than its wires carry while
+ *      it computes, some of its ranks keep only whole rows. They then have room left for other short rows of their
+ *      node, whose Q stays in the node.
  *   3. Nodes. What leaves a rank stays in its node as far as ranks there have room. The rest goes to other nodes
  *      (sweep.c).
  *   4. Ranks. In every node, what came to it is divided among its ranks, in the cheapest of several ways

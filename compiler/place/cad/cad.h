@@ -97,7 +97,7 @@ typedef struct cad_shares {
 
 /* cad.c. Divides the work: every pair is in one share. The shares are in `memory`. */
 fcp_code cad_divide(const cad_input *in, arena *memory, arena *scratch, cad_shares *out);
-/* The work that each rank may have, where its own rows have load[rank]: the tolerance over the mean, rounded up. If
+/* The work that each rank may have, where its own rows have load[rank]: (1 + tolerance) times the mean, rounded up. If
  * some ranks are servers, only they take work: then the mean is that of the servers and of the ranks that they
  * relieve. */
 fcp_code cad_caps(const cad_input *in, const uint64_t *load, arena *scratch, uint64_t *out_cap);

@@ -259,9 +259,9 @@ static fcp_code make_all(planning *x, tabling *earlier, tabling *later) {
     return g->fault.kind != MC_OK ? faults_report(x, code, FAULTS_MASK, g->sequence, &g->fault) : code;
 }
 
-/* Makes the tables for a mask that is not causal: first of every sequence between its runs; then finer ones of those
- * that have more than a 16th of a rank's share, at steps so large that all of them hold at most about
- * CAD_TABLE_SUMS. */
+/* Makes the tables of sums for a mask that is not causal. First every sequence gets a coarse table, with cuts where its
+ * runs begin and end. Then sequences with more than a 16th of a rank's mean work get finer tables, in steps of a shard
+ * or a larger power-of-two multiple of it, so that together they hold at most about CAD_TABLE_SUMS sums. */
 static fcp_code make_tables(planning *x, cad_input *in) {
     const problem *p = x->problem;
     problem_kept *kept = (cad_base)x->program->base == CAD_BASE_CALLER ? x->kept : NULL;

@@ -16,7 +16,7 @@
  *      (initial_by_nodes.c); the cheaper partition is kept.
  *   5. Refine (refine.c) on ever finer hypergraphs. On the coarsest a vertex is all of a sequence that is at one rank,
  *      on the finest a row. So whole sequences make room for one another before cuts slide along them.
- *   6. Refine once more on the blocks as they are: where rows do not run at home, each of their tiles by itself.
+ *   6. Refine once more on the original blocks. The tiles of a row that do not run at home can now move one by one.
  *
  * Other partitioners coarsen the hypergraph first and then divide the coarsest one. Here the initial partition comes
  * first, because it needs no coarsening: sequences are known, and need not be found from what blocks share.
@@ -61,9 +61,10 @@ fcp_code dcp_cost_of(const dcp_input *in, const uint32_t *home, const uint32_t *
     return FCP_OK;
 }
 
-/* Refines a partition on hypergraphs that become finer and finer; in the coarsest, whatever hangs together on a rank is
- * one vertex. A level that would contract little is left out. With tiles_apart there is one level: where rows run away
- * from home, each tile is a vertex. `step` is empty before and after. */
+/* Refines a partition on a series of hypergraphs, from the coarsest to the finest. In the coarsest, all connected
+ * vertices of a rank are one vertex. A level that would contract little is left out. With tiles_apart there is only the
+ * finest level, in which each tile that does not run at home is a vertex. The arena `step` is empty before and
+ * after. */
 static fcp_code refine_levels(const dcp_input *in, const dcp_columns *c, dcp_partition *p, bool tiles_apart,
                               arena *scratch, arena *step) {
     static const uint32_t size[DCP_LEVELS] = {0, 32, 12, 6, 3, 1}; /* vertices are such a part of a rank at most */
@@ -145,9 +146,9 @@ bool dcp_open_derived(const dcp_input *of, uint32_t blocks, uint32_t tiles, aren
 
 static uint64_t weighted(const dcp_input *in, const dcp_cost *c) { return c->bytes + (in->net - 1) * c->net; }
 
-/* Divides among nodes first, and takes that if it costs less, and exceeds no cap further than the partition at hand. It
- * can only save bytes between nodes, so it is not tried if they are less than half of the cost. `keep` holds the
- * partition, `scratch` what may go afterwards, `step` what goes earlier. */
+/* Makes a second partition, which divides the batch among nodes first. It replaces *p if it costs less and exceeds no
+ * cap by more than *p does. It can only save bytes between nodes, so it is not tried if they are less than half of the
+ * cost. The partition is allocated in `keep`. The caller resets `scratch` after the call; `step` is reset within it. */
 static fcp_code try_nodes(const dcp_input *in, const dcp_columns *c, arena *keep, arena *scratch, arena *step,
                           dcp_partition *p) {
     dcp_partition other;

@@ -1,8 +1,8 @@
 /* dcp_problem.c: dcp on a problem: bytes and caps, and the error if blocks are too large for the cap on tokens.
  *
  * Requires: a problem with its tiles.
- * Gives: a home for each block and a rank for each tile. No rank has more pairs than epsilon_compute over the mean,
- *     unless single tiles are too heavy; none more tokens than epsilon_memory over the mean.
+ * Gives: a home for each block and a rank for each tile. No rank has more pairs than (1 + epsilon_compute) times the
+ *     mean, unless single tiles are too heavy, nor more tokens than (1 + epsilon_memory) times the mean.
  * Cost: that of dcp_partition_batch.
  * Units: pairs; tokens, weighted where the plan is split (place_input.c); epsilons are in millionths.
  */

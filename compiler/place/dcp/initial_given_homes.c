@@ -11,10 +11,11 @@
  * rank that has room takes one row after another, always the one that costs fewest bytes for each pair:
  *
  *     bytes   of Q and the result, and of the keys that are not there yet
- *     pairs   of the row; but no more than the giver has too many, and than the taker has room for
+ *     pairs   of the row, but counted only as far as the giver has too many and the taker has room
  *
- * If that is only part of a row, the tiles whose keys are there come first. The first row at a rank brings so many keys
- * that a strip of rows by these keys, if it filled the room, would have fewest bytes on its edges.
+ * If that is only part of a row, the tiles whose keys are there come first. The first row at a rank decides how many
+ * keys come there. They are as many as cost fewest bytes if the rank then fills its room with rows that see just these
+ * keys (best_width).
  *
  * Ranks take from their own node first, then from others.
  */

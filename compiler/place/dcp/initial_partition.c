@@ -187,9 +187,10 @@ static uint32_t next_row(const building *b, uint64_t work, uint64_t tokens) {
     return b->extra[best] > least || rest_fits ? FCP_NONE : best;
 }
 
-/* Adds rows to the strip until it has `work` and `tokens`: first the last one, then those that add least to the cut, of
- * these the heaviest, of these the last. A row that makes the cut larger is not added if all that is left of the
- * component fits on one rank, or if some row that does not fit would make it larger by less. */
+/* Adds rows to the strip until it has `work` and `tokens`. It begins with the last row of the component. Then always
+ * the row comes that adds least to the cut; of several such rows the heaviest, and of equally heavy ones the last. A
+ * row that makes the cut larger is not added if all that is left of the component fits on one rank, or if some row that
+ * does not fit would make it larger by less. */
 static void grow_strip(building *b, uint64_t work, uint64_t tokens) {
     const dcp_input *in = b->in;
     for (uint32_t q = next_row(b, work, tokens); q != FCP_NONE; q = next_row(b, work, tokens)) {
@@ -329,8 +330,8 @@ static uint64_t least_with_share(uint64_t share, uint64_t cap) {
 }
 
 /* Worst fit: the rank from `first` to `end` - 1 where this fits and leaves most room of the scarcer kind, pairs or
- * tokens. load_most and held_most are what a better rank than the best so far has at most; so most ranks cost no
- * division. */
+ * tokens. load_most and held_most are the largest load and tokens with which a rank can be better than the best so far.
+ * Ranks that have more are passed over, so most ranks cost no division. */
 static uint32_t worst_fit(const building *b, uint64_t work, uint64_t tokens, uint32_t first, uint32_t end) {
     const dcp_input *in = b->in;
     const uint64_t *load = b->out->load, *held = b->out->held;

@@ -96,7 +96,7 @@ static uint32_t dequeue(refining *x, int64_t *gain) {
 
 /* Vertex v has moved away from a rank. Enqueues anew the vertices whose gain has grown by that: a pin that is now the
  * only one at the old rank, and the pins of nets that have their first pin at the new rank. A gain that has become
- * smaller is found out when it is the vertex's turn. */
+ * smaller is noticed when the vertex is taken from the queue. */
 static void enqueue_neighbours(refining *x, uint32_t v, uint32_t from) {
     dcp_gains *s = &x->s;
     const dcp_hypergraph *g = s->g;

@@ -1,10 +1,10 @@
 /* fcp.c: the fcp strategy: it balances work, keeps tokens under the cap, moves few blocks, and has no very busy sender.
  *
  * Requires: tokens[b] <= block; less than 2^40 tokens in all; work that adds up to less than 2^64; reads ascending.
- * Gives: a home for every block. Every rank has at most floor(mean) + block tokens. Its work is at most the
- *     tolerance over the mean or the heaviest block, where exchanges of blocks can reach that, and never more than a
- *     thousandth worse than that of a repaired LPT. Of such placements it is one that moves few tokens. No rank is
- *     empty while another has two blocks.
+ * Gives: a home for every block. Every rank has at most floor(mean) + block tokens. Its work is at most the tolerance
+ *     over the mean or over the heaviest block, where exchanges of blocks can reach that. The busiest rank never has
+ *     over a thousandth more work than in LPT's placement after repair.c. Of such placements it is one that moves few
+ *     tokens. No rank is empty while another has two blocks.
  * Cost: O(blocks log blocks + reads + blocks x ranks of a sequence), the last bounded; memory O(blocks + reads).
  * Units: work in 1 / PLACE_ONE of the limit, tokens; transfers are KV blocks.
  * Source: our own. The frame is FCP's: fixed blocks, LPT's order, its token cap, work where Q lives. The packing is
@@ -143,9 +143,9 @@ static fcp_code find_clusters(packing *p, arena *scratch) {
     return group_new(scratch, parent, sizeof *parent, n, n, in->stop, &p->s.member_start, &p->s.member);
 }
 
-/* The work that the busiest rank may have: the tolerance over the mean or over the heaviest block, whichever is more;
- * and at least this lower bound: of the k x ranks + 1 heaviest blocks some rank holds k + 1, and so at least the work
- * of the k + 1 lightest of them. */
+/* Finds the work that the busiest rank may have: the tolerance over the mean or over the heaviest block, whichever is
+ * more. The limit is raised to a lower bound that holds for every placement: some rank holds k + 1 of the k x ranks + 1
+ * heaviest blocks, and so has at least the work of the k + 1 lightest of these. */
 static fcp_code find_limit(const place_input *in, arena *scratch, const uint64_t *work, uint64_t *out_limit) {
     uint32_t n = in->blocks, ranks = in->ranks;
     uint64_t *sorted = ARENA_NEW(scratch, uint64_t, n + (size_t)1);

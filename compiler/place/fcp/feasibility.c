@@ -113,10 +113,10 @@ static void link_rank(needs *n, uint32_t r) {
     n->next[r] = first;
 }
 
-/* Decides how much of the spare room the test counts as slack. All of it will stay empty in the end. But if the ranks
- * of L could count on all of it, light blocks would be kept for a few ranks that then leave their room empty, and would
- * lack elsewhere. So they count on half of it, and on an eighth in proportion to their number. Where blocks have about
- * the same work, no rank waits for light ones, and the whole slack counts. */
+/* Decides how much of the spare room the test counts as slack. All of it will stay empty in the end. But if every set L
+ * could count on all of it, the test would keep light blocks for a few ranks that then leave their room empty, and
+ * these blocks would be missing elsewhere. So L may count on half of it, and on an eighth in proportion to the number
+ * of ranks in L. Where blocks have about the same work, no rank waits for light ones, and the whole slack counts. */
 static void set_slack(needs *n, int64_t spare) {
     int64_t all = n->supply[n->supply_count], half = n->supply[n->supply_count / 2];
     bool alike = half >= all / 5 * 2;

@@ -8,12 +8,12 @@
  * Units: work in 1 / PLACE_ONE of the limit, tokens; prices in transfers.
  *
  * Say a rank is over the limit by e, and a partner can take f more. They look for a block a here and a block b there
- * (or none) with e <= work(a) - work(b) <= f. Both lists are by falling work, so for the next a the candidates for b
- * are a window that has only moved on. Of the exchanges that end the excess the one with fewest transfers is taken; if
- * there is none, the one that relieves most. Partners are tried by falling room. A rank that finds little tries twice
- * as many partners in the next round. Later rounds also take exchanges that leave the partner over the limit, but by
- * less than the rank was: so the excess wanders to where it can be absorbed. The last rounds exchange up to two blocks
- * for two.
+ * (or none) with e <= work(a) - work(b) <= f. Both lists are by falling work, so the candidates for b form a sliding
+ * window, which only moves forward as a advances. Of the exchanges that end the excess the one with fewest transfers is
+ * taken; if there is none, the one that relieves most. Partners are tried by falling room. A rank that finds little
+ * tries twice as many partners in the next round. Later rounds also take exchanges that leave the partner over the
+ * limit, but by less than the rank was: so the excess wanders to where it can be absorbed. The last rounds exchange up
+ * to two blocks for two.
  */
 #include <string.h>
 

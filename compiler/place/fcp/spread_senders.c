@@ -10,8 +10,8 @@
  * most, and a plan has at least as many rounds as its busiest sender sends units. Such a block has little work, and
  * any rank that holds a later block of the sequence reads it already. If it changes places with a light block of that
  * rank, its old home receives it instead, and no transfer is added. What a rank receives cannot be spread in this way,
- * because a heavy block reads what it reads. So senders are relieved until none sends more than the busiest receiver
- * receives. place_tuning.h says what came of going on from there.
+ * because its heavy blocks must read the same keys wherever these are at home. So senders are relieved only until none
+ * sends more than the busiest receiver receives. place_tuning.h says what came of going on from there.
  */
 #include <string.h>
 

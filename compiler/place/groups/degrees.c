@@ -2,9 +2,11 @@
  *
  * Requires: groups with the least ranks that each needs, in all no more than there are; the cost of cells and bytes.
  * Gives: a degree for each group. They minimize the makespan: the largest time of a group.
- * Cost: O(ranks + groups) evaluations of the time, O(log) of it for each step of a binary search, and sorting.
+ * Cost: O(ranks + groups) evaluations of a group's time, sorting them, and a binary search for each group in each of
+ *       O(log(ranks + groups)) steps.
  * Source: the objective and the form of the time are those of "Flexible Context Parallelism" (2025), sections 4.2 and
- *     4.3, which finds degrees by a program over groups and ranks in O(groups ranks^2). Ours is a search of the answer.
+ *     4.3, which finds degrees by dynamic programming in O(groups ranks^2). Here a binary search for the makespan finds
+ *     them.
  *
  * The makespan X is one of the times that some group takes on some number of ranks. Given X, each group takes the least
  * degree at which its time is X or less; X is possible if these degrees add up to no more than the ranks. So X is found
@@ -19,10 +21,12 @@
  * Work is counted in FULL cells. A PARTIAL cell counts as two, and 128 queries in a step as a half, which is about what
  * the profiles say of all GPUs (H200 forward: 2.3 and 0.64). In zigzag ranks have equal work. In a ring the last rank
  * has most. Under a causal mask that is 2 - 1 / d times the mean, under a full mask the mean, which is the work of all
- * cells over d. So the smaller of 2 - 1 / d times the mean and all cells over d counts; and the mean at least.
+ * cells over d. So the last rank's work is taken as the smaller of these two figures, 2 - 1 / d times the mean and all
+ * cells over d; but at least as the mean.
  *
- * Why one figure and not the profile's for every kind of cell? Where kernels hide the ring, one figure scales the times
- * of all groups alike, and an error in it changes no choice. With four figures their errors would decide near ties.
+ * The profile has a time for every kind of cell, but one time per cell is used here. Where kernels hide the ring, it
+ * scales the times of all groups alike, and an error in it changes no choice. With four such times, their errors would
+ * decide near ties.
  */
 #include "compiler/place/groups/groups.h"
 

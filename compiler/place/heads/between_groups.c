@@ -11,19 +11,19 @@
  * The other strategy plans for a smaller cluster, in which every group is one rank: as fast as all of its ranks
  * together, with links as wide as all of theirs. It decides at which group a block is at home, and which group computes
  * a tile. Two decisions are left. A block's home is a rank of its group: where the caller holds the tokens, if those
- * stay; else the rank that has fewest tokens so far, the largest block first. And a tile of some heads runs at the lane
- * of its group that computes these heads.
+ * stay; else the rank that has fewest tokens so far, the largest block first. And a tile of some heads runs at the rank
+ * of its group that computes these heads. (The number of a rank in its group is its lane.)
  *
  * Example: 2 nodes of 2 ranks, 4 heads, ulysses(inside = node) + fcp. Fcp divides 6 blocks among 2 ranks: blocks 0, 2
  * and 5 to the first. So they are at home on ranks 0, 1 and 0. Block 5 reads block 1, which is at home on rank 2. Heads
  * 0 and 1 are computed at rank 0, where Q of block 5 is; K and V of block 1 come there from rank 2. Heads 2 and 3 are
  * computed at rank 1: Q comes from rank 0, over the fast fabric, and K and V from rank 2, by way of rank 3.
  *
- * Ways. Keys that other nodes need go first to their lane in the home's own group, unless they are there, and cross
- * from lane to lane. So each byte of keys crosses to a node once, and then goes to the ranks there that read it; all of
- * it stays on its rail; and the heads of a block leave by the ports of all ranks of the group. If the home sent all
- * heads itself, its port would limit everything: with links of 12.5 GB/s and 64 heads of K and V, wlbllm-64 by `+ fcp`
- * takes 80 ms instead of 54.
+ * How keys travel. Keys of some heads that other nodes need go first to the rank of the home's own group that computes
+ * these heads, and then to the rank in the same lane of the other groups. So each byte of keys crosses to a node once,
+ * and then goes to the ranks there that read it. It stays on one rail, and the heads of a block leave by the ports of
+ * all ranks of the group. If the home sent all heads itself, its port would limit everything: with links of 12.5 GB/s
+ * and 64 heads of K and V, wlbllm-64 by `+ fcp` takes 80 ms instead of 54.
  */
 #include <string.h>
 

@@ -1,8 +1,8 @@
 /* equal_runs.c: tokens = equal for ulysses and upipe with a ring: every rank holds floor or ceil of the mean.
  *
  * Requires: runs of tokens of one side, of which each rank holds some, by sequence and start.
- * Gives: the same tokens in runs that make it so. A rank with too many tokens has given away the first tokens of its
- *     runs, from the run that ends earliest in its sequence on.
+ * Gives: the same tokens in other runs, such that each rank holds that number. A rank with too many tokens has given
+ *     away the first tokens of its runs, from the run that ends earliest in its sequence on.
  * Cost: sorting the runs.
  *
  * Example: two ranks hold tokens 0 to 5 and 6 to 9 of a sequence. Token 0 goes to the second rank, so each has five.

@@ -63,8 +63,8 @@ enum { MACHINE_THREADS = 384, MACHINE_RESIDENT = 3, MACHINE_RANGES = 16, MACHINE
        MACHINE_SHARED_BASE = 1024 };
 
 /* A range of a launch's global memory. If `owners` is not NULL (one for each word of 4 bytes, all 0), the machine
- * watches which CTAs share the memory. They must not; or, if it is `handed` on, they may only in an order that locks
- * make. */
+ * watches which CTAs touch each word. Two CTAs must not touch the same word, unless `handed` is set; then locks must
+ * order their accesses. */
 typedef struct machine_range {
     const char *name;
     uint64_t begin, end;

@@ -1,4 +1,4 @@
-/* driver.c: the devices, contexts and memory of the driver that stands in (standin.h describes it), and what other
+/* driver.c: the devices, contexts and memory of the stand-in driver (standin.h describes it), and what other
  * stand-ins call of it. streams.c has its streams, events and graphs, launches.c what is put into them. Every object is
  * allocated and counted, so that a test sees what was not freed. */
 #include <stdarg.h>

@@ -1,7 +1,7 @@
-/* graph.c: nodes and their order: which node comes before which, which nodes touch the same bytes without being
- * ordered, and running them.
+/* graph.c: the graph of work of the stand-in driver (standin.h). It knows which node comes before which, reports nodes
+ * that touch the same bytes without being ordered, and runs nodes.
  *
- * Cost:     a node has a bit for every earlier node, and is compared with every node that is not ordered with it.
+ * Cost: memory of one bit for each pair of nodes; each node is compared with every node that is not ordered with it.
  */
 #include <stdio.h>
 #include <stdlib.h>

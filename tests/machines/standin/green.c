@@ -1,4 +1,4 @@
-/* green.c: green contexts of the driver that stands in: the SMs of a device, sets of them, contexts and streams.
+/* green.c: green contexts of the stand-in driver: the SMs of a device, sets of them, contexts and streams.
  *
  * Like the real driver it rounds the sizes of sets up (control.alignment), wants streams to end before their context,
  * and counts objects. control.green says what is to go wrong.

@@ -1,4 +1,4 @@
-/* kernels.c: kernels of the driver that stands in: which memory a launch touches, by its work list, and running it on
+/* kernels.c: kernels of the stand-in driver: which memory a launch touches, by its work list, and running it on
  * fibers. */
 #include <pthread.h>
 #include <stddef.h>

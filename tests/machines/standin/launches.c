@@ -1,4 +1,4 @@
-/* launches.c: what is put into streams of the driver that stands in (copies, fills, kernels), and the modules that
+/* launches.c: what is put into streams of the stand-in driver (copies, fills, kernels), and the modules that
  * hold kernels. */
 #include <stdio.h>
 #include <stdlib.h>

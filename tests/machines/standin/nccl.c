@@ -1,4 +1,4 @@
-/* nccl.c: the functions of the NCCL that stands in (nccl.h describes it).
+/* nccl.c: the functions of the stand-in NCCL (nccl.h describes it).
  *
  * Communicators are never freed, so that the use of one that has ended is recognised. A communicator that does not
  * block has a job: joining, putting a group into a stream, or ending. A job progresses when the communicator is asked

@@ -1,15 +1,18 @@
-/* nccl.h: a library that stands in for NCCL in tests, beside the driver that stands in (standin.h). Processes of one
+/* nccl.h: a stand-in for the NCCL library in tests. It works with the stand-in driver (standin.h). Processes of one
  * machine, each with devices of its own, send to each other through a shared file (mailbox.h).
  *
  * A group is one node of a stream or of a graph. It progresses when somebody asks the driver for something, and is
  * complete when all its sends and receives are. Between two ranks the n-th send meets the n-th receive. Whether a send
  * waits for its receive depends on the seed, so that an order of groups that can deadlock does deadlock. A call that
- * the real NCCL refuses is refused. What would hang there, or destroy something, is `trouble` of the driver, which also
- * counts the objects that exist. A test chooses this library with FCP_NCCL; the runtime never falls back to it.
+ * the real NCCL refuses is refused. A call that would hang the real NCCL, or destroy something, is reported as
+ * `trouble` of the stand-in driver (standin.h), which also counts the objects that exist. A test chooses this library
+ * with FCP_NCCL; the runtime never falls back to it.
  *
- * In four ways it is stricter than the real NCCL: two ranks are connected by a group outside of any capture, for which
- * both wait in the host; registered memory may not be released; only memory of ncclMemAlloc may be registered; a group
- * lies in one stream.
+ * It is stricter than the real NCCL in four ways:
+ *   - Two ranks are connected by a group outside of any capture, for which both wait on the host.
+ *   - Registered memory may not be released.
+ *   - Only memory of ncclMemAlloc may be registered.
+ *   - All calls of a group use one stream.
  */
 #ifndef STANDIN_NCCL_H
 #define STANDIN_NCCL_H
@@ -24,10 +27,11 @@ typedef struct standin_nccl {
     bool silent;          /* a rank that dies or does not answer is waited for without end; otherwise it is an error */
     unsigned patience_s;  /* a call that blocks longer is taken to block for ever, which is trouble; 0: 200 */
     volatile int *stops;  /* becomes 1 when the process stops itself; NULL: nobody is told */
-    /* Faults that a test asks for; 0: none. fail_at: the call with this number (as `calls` counts, which leaves out
-     * questions for errors) returns fail_with, or does STANDIN_DIES or STANDIN_STOPS. group_at: the same when the group
-     * with this number (as `begun` counts) begins on the device. async_at: there is an asynchronous error from the
-     * question for one with this number on (as `asked` counts). */
+    /* Faults that a test asks for. 0 means none.
+     *   fail_at   the call with this number returns fail_with, or does STANDIN_DIES or STANDIN_STOPS. `calls` counts
+     *             these calls, without those that ask for errors
+     *   group_at  the same happens when the group with this number, as `begun` counts, begins on the device
+     *   async_at  from this call on that asks for errors, as `asked` counts, there is an asynchronous error */
     long fail_at;
     int fail_with;
     long group_at;

@@ -1,4 +1,4 @@
-/* nvrtc.c: a compiler that stands in for NVRTC beside the driver that stands in. Its cubin is the source itself, in
+/* nvrtc.c: a compiler that stands in for NVRTC beside the stand-in driver. Its cubin is the source itself, in
  * which tests/machines/standin/launches.c finds the names of the kernels.
  */
 #include <stdlib.h>

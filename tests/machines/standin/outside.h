@@ -1,4 +1,4 @@
-/* outside.h: what another library that stands in (NCCL) calls of the driver that stands in, to put work of its own
+/* outside.h: what another library that stands in (NCCL) calls of the stand-in driver, to put work of its own
  * into streams and graphs.
  */
 #ifndef STANDIN_OUTSIDE_H

@@ -1,4 +1,4 @@
-/* parts.h: inside the driver that stands in: its objects, its nodes, and what its files call of each other. */
+/* parts.h: inside the stand-in driver: its objects, its nodes, and what its files call of each other. */
 #ifndef STANDIN_PARTS_H
 #define STANDIN_PARTS_H
 #include "codegen/kernels/abi.h"

@@ -1,4 +1,4 @@
-/* streams.c: streams, events and graphs of the driver that stands in.
+/* streams.c: streams, events and graphs of the stand-in driver.
  *
  * A stream is represented by the last node that was put into it, and an event by the last node of a stream at the time
  * when it was recorded. During a capture, streams that have joined it put their nodes into the store of the capture.

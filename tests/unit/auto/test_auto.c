@@ -1,5 +1,5 @@
-/* test_auto.c: strategy = auto: its predictions are those of the plans themselves, its bounds hold, and what it keeps
- * is never slower than any of its candidates. */
+/* test_auto.c: tests strategy = auto: it predicts for a candidate the time that the simulator predicts for the finished
+ * plan, its lower bounds hold, and no candidate is faster than the one that it keeps. */
 #define _GNU_SOURCE /* sched_setaffinity */
 #include <criterion/criterion.h>
 #include <inttypes.h>
@@ -129,9 +129,8 @@ Test(auto, never_worse_than_its_candidates, .timeout = 300) {
     cr_expect(ends[AUTO_SLOWER] && ends[AUTO_BOUND] && ends[AUTO_FAR], "the samples show what they should");
 }
 
-/* Each effort goes on where the one before it ends. So it is never worse, and for some case it is better. With the
- * moved rows the plan takes the time that was predicted. The same program tries the same candidates in the same
- * order. */
+/* Each effort goes on where the one before it ends. So its plan is never slower, and in some case it is faster. A plan
+ * with moved rows takes the time that was predicted. The same program tries the same candidates in the same order. */
 Test(auto, more_effort_is_never_worse) {
     static const struct sample cases[] = {
         {"nodes = 2; gpus = 4; gpu = h200", "lengths = [60000, 20000, 5000 x 8]", "mask = causal; layout = contiguous"},
@@ -373,9 +372,9 @@ Test(auto, larger_blocks) {
     }
 }
 
-/* The last one of three settings is left out if ranks wait little with the others; in a batch that takes long to cut
- * also if the second was hardly better than the first. Of a plan with many tiles, fewer changes are tried, and one
- * setting alone with smaller blocks. With most tiles nothing is moved. */
+/* The last one of three settings is left out if ranks wait little with the other two. In a batch that takes long to
+ * cut, it is also left out if the second setting is hardly better than the first. If a plan has many tiles, fewer
+ * changes of it are tried, and only one setting with smaller blocks. In the case with most tiles, no work is moved. */
 Test(auto, less_of_what_takes_long, .timeout = 120) {
     static const struct {
         const char *lengths, *mask;
@@ -629,9 +628,9 @@ Test(auto, long_rings) {
     }
 }
 
-/* Groups that share heads, and another strategy between them: where every query head has keys of its own, far fewer
- * bytes cross nodes so. It is tried where both strategies may be chosen, and there is more than one group of more than
- * one rank. Its blocks are larger, and nothing of it is moved. */
+/* Groups of ranks that share heads, with another strategy between the groups. If every query head has keys of its own,
+ * far fewer bytes cross nodes in this way. auto tries it if both strategies may be chosen, and there are several groups
+ * of several ranks. Its blocks are larger, and none of its work is moved. */
 Test(auto, strategies_between_groups) {
     static const struct {
         const char *ranks, *among, *layout;

@@ -1,5 +1,5 @@
-/* test_auto_first.c: with which settings strategy = auto begins, and that what it keeps is hardly ever slower than a
- * setting that a user would write down. */
+/* test_auto_first.c: tests the settings that strategy = auto tries first, and that the plan which it keeps is hardly
+ * ever slower than one with a setting that a user would write down. */
 #include <criterion/criterion.h>
 #include <inttypes.h>
 #include <stdio.h>

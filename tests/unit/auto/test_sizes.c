@@ -1,5 +1,5 @@
-/* test_sizes.c: block = auto with a strategy that the program names: each size that is tried takes the time of the
- * program that states it, the best one is kept, and what the program states stays. */
+/* test_sizes.c: tests block = auto with a strategy that the program names. The time that is predicted for each size is
+ * that of the same program with this size written in it; the best size is kept; and other settings stay as written. */
 #define _GNU_SOURCE /* sched_setaffinity */
 #include <criterion/criterion.h>
 #include <inttypes.h>

@@ -1,4 +1,4 @@
-/* test_cuda.c: tests sessions on CUDA devices through the driver that stands in: their results, that streams and
+/* test_cuda.c: tests sessions on CUDA devices through the stand-in driver: their results, that streams and
  * events order everything that must be ordered, and what becomes of errors. */
 #include <stdio.h>
 #include <stdlib.h>

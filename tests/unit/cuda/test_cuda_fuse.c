@@ -1,5 +1,5 @@
-/* test_cuda_fuse.c: tests fused passes, whose CTAs wait for the rounds that bring what they read, on the driver that
- * stands in. That driver begins such a launch before, between and behind the rounds, runs its CTAs in any order, and
+/* test_cuda_fuse.c: tests fused passes, whose CTAs wait for the rounds that bring what they read, on the stand-in
+ * driver. That driver begins such a launch before, between and behind the rounds, runs its CTAs in any order, and
  * lets no kernel of the same device run while all CTAs wait. Results are compared with the definition of attention in
  * float64. Gradients must have the same bits as by stages. */
 #include <criterion/criterion.h>

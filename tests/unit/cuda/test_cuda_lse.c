@@ -1,4 +1,4 @@
-/* test_cuda_lse.c: what a caller may leave out, on the driver that stands in: LSE's second float, the gradient of LSE,
+/* test_cuda_lse.c: what a caller may leave out, on the stand-in driver: LSE's second float, the gradient of LSE,
  * the largest logits. Tensors are in memory of each kind, so that rows move in every way there is. */
 #include <math.h>
 

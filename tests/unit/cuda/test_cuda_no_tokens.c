@@ -1,4 +1,4 @@
-/* test_cuda_no_tokens.c: tests sessions on CUDA devices, on the driver that stands in, with batches in which sequences
+/* test_cuda_no_tokens.c: tests sessions on CUDA devices, on the stand-in driver, with batches in which sequences
  * have no queries, no keys, or neither; and with batches of nothing else. The driver refuses a grid of no CTAs, and a
  * tensor map of no rows. */
 #include <criterion/criterion.h>

@@ -1,4 +1,4 @@
-/* test_cuda_sinks.c: sinks that a run brings, and their gradients, on the driver that stands in: against the host, for
+/* test_cuda_sinks.c: sinks that a run brings, and their gradients, on the stand-in driver: against the host, for
  * several ranks and ranges of heads, in host and device memory, with and without graphs. */
 #include <math.h>
 

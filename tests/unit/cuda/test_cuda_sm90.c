@@ -1,4 +1,4 @@
-/* test_cuda_sm90.c: tests sessions on devices of compute capability 9.0, through the driver that stands in: which
+/* test_cuda_sm90.c: tests sessions on devices of compute capability 9.0, through the stand-in driver: which
  * kernels they choose, the tensor maps that they pass, and what they compute. */
 #include "runtime/libraries/cuda_driver.h"
 #include "tests/support/cuda_stand.h"

@@ -1,4 +1,4 @@
-/* test_cuda_tables.c: tables that a run brings, and their gradients, on the driver that stands in. Gradients are
+/* test_cuda_tables.c: tables that a run brings, and their gradients, on the stand-in driver. Gradients are
  * compared with the host's, which are exact sums, and with differences of the loss in float64: with the kernels for
  * mma.sync and for sm_90a, for several ranks and ranges of heads, moved work, in host and device memory, with and
  * without graphs. */

@@ -1,5 +1,5 @@
 /* test_layers.c: tests several masks on one set of homes: the plans of `layers`, and sessions that hold several plans,
- * on the host and on the driver that stands in. */
+ * on the host and on the stand-in driver. */
 #include "runtime/exec/rank_memory.h"
 #include "runtime/plan/plan_summary.h"
 #include "tests/support/amount.h"

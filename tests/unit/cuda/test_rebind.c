@@ -1,4 +1,4 @@
-/* test_rebind.c: tests sessions that get the plan of another batch, on the host and on the driver that stands in: they
+/* test_rebind.c: tests sessions that get the plan of another batch, on the host and on the stand-in driver: they
  * give the same bits as new sessions, compile each kernel once, and do not grow. */
 #include "runtime/libraries/cuda_driver.h"
 #include "runtime/judge/packed.h"

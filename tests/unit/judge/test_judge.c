@@ -1,5 +1,5 @@
-/* test_judge.c: what is right is called right, by all rows and by a sample, and what is wrong is named with its
- * place. */
+/* test_judge.c: tests the judge of results: right results pass, whether it compares all rows or a sample, and wrong
+ * ones are reported with their place. */
 #include <criterion/criterion.h>
 #include <math.h>
 #include <stdio.h>
@@ -357,9 +357,9 @@ Test(judge, sequences_of_length_zero) {
     end(&b);
 }
 
-/* Partial results that are rounded on the wire, in a plan whose tensors are not (the language has no such plans, a file
- * may): the plain rule calls that wrong, the wire's rule right. A row that lacks the partial of one rank is wrong under
- * both. */
+/* Partial results are sent as bf16, in a plan whose tensors are fp32. (The language has no such plans, but a plan file
+ * may say so.) The judge must refuse such results if the plan says `wire` = fp32, and accept them if it says bf16. A
+ * row that lacks the partial result of one rank is wrong in both cases. */
 Test(judge, rounding_on_the_wire_is_allowed_where_the_plan_has_it) {
     static const fcp_tensor of_partials[] = {FCP_TENSOR_O, FCP_TENSOR_DQ, FCP_TENSOR_DK, FCP_TENSOR_DV};
     fcp_plan *plan = plan_of("model { heads = 4; kv_heads = 2; head_dim = 16; dtype = fp32 }\n"

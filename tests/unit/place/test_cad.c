@@ -317,9 +317,9 @@ static uint64_t rows_leaving(const batch *b, const cad_shares *shares, uint32_t 
     return rows;
 }
 
-/* A node of four ranks holds a sequence of 4K tokens, and seven others hold short ones. Each rank of it would keep a
- * part of its rows, and nearly all rows would leave. Where its wires are slow, fewer do; and no rank has more than
- * its cap. */
+/* Eight nodes of four ranks. The first holds a sequence of 4K tokens, the others hold short ones. If only balance
+ * counted, each rank of the first node would keep a part of its rows, and nearly all rows would leave the node for some
+ * of their keys. With slow wires fewer rows leave, and still no rank has more work than its cap. */
 Test(cad, slow_wires_keep_rows_in_their_node) {
     uint64_t most_leave = 0, cap[32], load[32] = {0};
     for (uint64_t bytes = 0, step = 0; step < 3; step++) {
@@ -529,9 +529,9 @@ Test(cad, zigzag_stays_where_keys_are_hidden) {
     }
 }
 
-/* Zigzag cuts each sequence into 16 pieces of 15 tokens. Pieces with the same number go to the same ranks, and so they
- * share blocks. The blocks of zigzag itself are made of the same pieces; nothing travels here that zigzag would not
- * send. */
+/* Base zigzag cuts each sequence into 16 pieces of 15 tokens. Pieces with the same number are at home on the same rank,
+ * so they share blocks. The strategy zigzag makes its blocks of the same pieces, and cad sends nothing that zigzag
+ * would not. */
 Test(cad, crumbs_share_blocks) {
     static const char cluster[] = "nodes = 2; gpus = 4", lengths[] = "lengths = [240 x 64]";
     look s = plan(cluster, lengths, "mask = causal; strategy = cad(tolerance = 0.1, base = zigzag, shard = 32)");

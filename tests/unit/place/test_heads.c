@@ -1,5 +1,6 @@
-/* test_heads.c: tests ulysses, upipe, and both with a ring: who computes which heads when, what moves for that against
- * closed forms, how much memory it takes, and by which ways keys go round a ring. tests/oracle runs their plans. */
+/* test_heads.c: tests ulysses and upipe, alone and with a ring between groups: which rank computes which heads in which
+ * phase, how many bytes move (compared with closed forms), how much memory is needed, and how keys go round the ring.
+ * tests/oracle runs such plans. */
 #include <criterion/criterion.h>
 #include <inttypes.h>
 
@@ -92,9 +93,9 @@ static uint64_t sent_of(const fcp_plan *plan, fcp_class cls, uint32_t rank) {
     return tokens * fcp_class_bytes(plan->problem, cls, FCP_FORWARD);
 }
 
-/* For each (heads, kv_heads, ranks) with at least as many KV heads as ranks: every rank sends (C - 1) / C of its part
- * of Q, K and V, and as much of O and LSE; and of what the backward pass needs and makes. No schedule has fewer rounds.
- * Each KV head is sent once, and its gradient. */
+/* Each case is (heads, kv_heads, C), where C is the number of ranks, with at least as many KV heads as ranks. Every
+ * rank sends (C - 1) / C of its Q, K, V, O and LSE, and of the backward pass's inputs and gradients. No schedule has
+ * fewer rounds. Each KV head is sent once, and so is its gradient. */
 Test(heads, bytes_are_the_closed_form) {
     static const uint32_t shapes[][3] = {{32, 8, 2}, {64, 8, 4}, {64, 16, 8}, {64, 8, 8}, {64, 64, 8},
                                          {16, 4, 4}, {12, 6, 6}};
@@ -183,9 +184,10 @@ static uint64_t slot_bytes(uint32_t heads, uint32_t kv_heads, const char *by) {
     return most;
 }
 
-/* 64 heads on 8 ranks. Slots hold one phase: U / 64 of what ulysses holds, where there are as many KV heads. With 8 KV
- * heads each rank holds one of them either way: 2 + 8 + 8 heads' worth becomes 2 + 1 + 1, where LSE counts for 1 /
- * 32. */
+/* 64 heads on 8 ranks. Slots hold the heads of one phase. With 64 KV heads, upipe(heads = U) needs U / 64 of the memory
+ * of ulysses. With 8 KV heads, each rank holds one of them in both cases. So ulysses holds 2 heads of K and V, 8 of Q
+ * and 8 of O with 8 of LSE; upipe(heads = 8) holds 2, 1 and 1 with 1 of LSE. One head of LSE is 1/32 of one of Q
+ * here. */
 Test(heads, phases_share_their_memory) {
     const uint64_t all = slot_bytes(64, 64, "ulysses"), grouped = slot_bytes(64, 8, "ulysses");
     for (uint32_t u = 8; u <= 64; u *= 2) {

@@ -300,7 +300,7 @@ Test(start, who_does_not_come) {
 
 /* --- by MPI ------------------------------------------------------------------------------------------------------- */
 
-/* An id by a library that stands in: rank 0 and then rank 1, each a process, as MPI begins once in one. */
+/* An id by a stand-in library: rank 0 and then rank 1, each a process, as MPI begins once in one. */
 static void by_mpi(const char *library, const char *path, bool twice) {
     char name[300];
     const char *build = getenv("B");

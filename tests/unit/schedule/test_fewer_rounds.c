@@ -1,5 +1,5 @@
-/* test_fewer_rounds.c: results that change their stages (fewer_rounds.c), on four ranks of a node and blocks of one
- * unit. */
+/* test_fewer_rounds.c: tests that results are sent in later or earlier stages if that saves rounds (fewer_rounds.c).
+ * There are four ranks of one node, and blocks of one unit. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <string.h>
@@ -44,9 +44,9 @@ static void use_line(scene *c, uint32_t rank, fcp_direction dir, uint32_t stage)
     ++*occupancy_units(&c->l, line_number(rank, dir, FCP_LOCAL), stage);
 }
 
-/* Reads results that travel along hops, one a line: "block=0 src=0 dst=1 parent=- whole=1 ready=5 stage=5". What dst
- * makes comes back to src in `stage`, and may do so from `ready` on. A line "busy rank=3 stages=5..8" lets a rank send
- * something else in each of these stages. */
+/* Reads the results that travel, one a line: "block=0 src=0 dst=1 parent=- whole=1 ready=5 stage=5". The block went
+ * from src to dst. The result that dst makes comes back to src in `stage`, and could do so from stage `ready` on. A
+ * line "busy rank=3 stages=5..8" says that rank 3 sends something else in each of these stages. */
 static void read_scene(scene *c, const char *text) {
     open_scene(c);
     for (const char *line = text; *line; line = strchr(line, '\n') + 1) {
@@ -111,9 +111,9 @@ Test(fewer_rounds, windows_are_kept) {
           "busy rank=3 stages=6..6\n", 4, 4, (uint32_t[HOPS]){5, 5});
 }
 
-/* In stage 4 rank 1 receives a partial result of rank 2, which it merges and sends on in stage 6, and one of rank 3,
- * which is busy in all other stages. The merged one may leave in stage 7, so the partial one may come in stage 5. The
- * result of block 2 is the last of all. */
+/* In stage 4 rank 1 receives two partial results: one of rank 2, which it merges and sends on in stage 6, and one of
+ * rank 3, which is busy in all later stages. So rank 1 needs two rounds in stage 4. The merged result may also leave in
+ * stage 7, and so rank 2's partial result may come in stage 5. The result of block 2 is the last of all. */
 Test(fewer_rounds, merged_result_moves_first) {
     check("block=0 src=0 dst=1 parent=- whole=0 ready=4 stage=6\n"
           "block=0 src=1 dst=2 parent=0 whole=0 ready=4 stage=4\n"

@@ -1,4 +1,5 @@
-/* test_ports.c: units that leave by one port go in several rounds; colourings stay colourings. */
+/* test_ports.c: tests that units which leave by one port are spread over several rounds, and that the edge colouring
+ * stays valid meanwhile (compiler/schedule/ports.c). */
 #include <criterion/criterion.h>
 #include <string.h>
 

@@ -1,4 +1,5 @@
-/* test_rails.c: ways of blocks on rails: random trees stay trees to the same readers; programs of all strategies. */
+/* test_rails.c: tests that blocks cross between nodes on rails, that is between ranks with the same number in their
+ * nodes. Random trees of hops remain trees to the same readers, and the plans of all strategies keep to rails. */
 #include "tests/support/planned.h"
 
 #include "compiler/schedule/rails.h"

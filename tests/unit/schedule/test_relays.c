@@ -1,4 +1,5 @@
-/* test_relays.c: trees of keys (relays.c): how long they take, what ranks send by them, and where there are none. */
+/* test_relays.c: tests the trees along which ranks pass on blocks of keys (relays.c): how many steps they take, what
+ * each rank sends, and in which cases blocks go directly from their home instead. */
 #include <criterion/criterion.h>
 
 #include "compiler/schedule/ways.h"

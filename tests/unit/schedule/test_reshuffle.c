@@ -1,4 +1,5 @@
-/* test_reshuffle.c: the bundles hold every token once, where the layout's definition puts it: in groups, too. */
+/* test_reshuffle.c: tests the reshuffle: each token that has to move is in exactly one bundle, from the rank at which
+ * the layout's definition puts it. Layouts of groups are tested, too. */
 #include "runtime/plan/layout.h"
 #include "tests/support/planned.h"
 

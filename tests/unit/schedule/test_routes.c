@@ -1,5 +1,6 @@
-/* test_routes.c: tests the ways of blocks: every reader once, over net once to a node, what senders and receivers
- * carry, and against all ways of small cases. */
+/* test_routes.c: tests the routes of blocks: every reader gets a block once, and every node gets it over net at most
+ * once. The loads of senders and receivers are counted again, and in small cases routes are compared with all
+ * others. */
 #include <criterion/criterion.h>
 
 #include "compiler/schedule/routes.h"

@@ -1,6 +1,6 @@
 /* test_schedule.c: tests traffic, rounds, stages, visits and slots, on programs of every kind: with homes drawn at
- * random, and with everything drawn at random (scatter.h). What a pass says is counted again here, from what it was
- * given. */
+ * random, and with everything drawn at random (scatter.h). The results of each pass are computed a second time here,
+ * from the pass's inputs. */
 #include "compiler/schedule/schedule_parts.h"
 #include "runtime/plan/enum_names.h"
 #include "tests/support/planned.h"
@@ -114,9 +114,9 @@ static void check_traffic(const planned *x) {
 
 /* --- rounds ------------------------------------------------------------------------------------------------------- */
 
-/* Delta is the largest number of units that one line sends or receives. This is Delta of all moves in rounds of one
- * kind, of one stage or of all together, on the fabric where it is largest. Without a stage it also counts the rounds
- * of that kind. */
+/* Returns Delta, the largest number of units that one rank sends, or receives, on one fabric: of the moves in one kind
+ * of round, in one stage or in all together, on the fabric where it is largest. Without a stage it also counts the
+ * rounds of that kind. */
 static uint32_t delta(const planned *x, const pass_schedule *ps, fcp_round_kind kind, uint32_t stage) {
     uint32_t most = 0, *degree = calloc(4 * (size_t)x->p.ranks, sizeof *degree);
     for (uint32_t i = 0; i < ps->move_count; i++) {
@@ -217,9 +217,10 @@ static uint32_t busiest_over_net(const planned *x) {
     return most;
 }
 
-/* In staged plans no line has more units in a stage than a third of `coalesce`. Over net, a line with several units
- * in a stage has no more bytes there than its share. Where keys go along trees, there are also at least 16 stages; but
- * a whole block fits into one, and inside a node one block for each neighbour, as far as 255 units do. */
+/* Returns how many units one rank may send, or receive, over one fabric in one stage of a staged plan: a third of
+ * `coalesce`. If keys go along trees, there are to be at least 16 stages, so it is also at most a sixteenth of the
+ * units that the busiest rank sends or receives over net. But a whole block always fits, and inside a node one block
+ * for each neighbour, up to 255 units. */
 static uint32_t room_of(const planned *x, uint32_t fabric) {
     uint32_t room = x->at.coalesce > 3 ? x->at.coalesce / 3 : 1;
     if (!x->t.trees) return room;
@@ -237,7 +238,8 @@ static void carry(const planned *x, carried *lines, uint32_t width, const move *
     sends->size += size, receives->size += size;
 }
 
-/* That share, computed from all units of all lines. stages_away.c says why it is what it is. */
+/* Returns how many bytes a rank with several units in one stage may send, or receive, there over net. stages_away.c
+ * explains the formula. */
 static uint32_t share_of(const planned *x) {
     uint64_t units[4 * 64] = {0}, size[4 * 64] = {0}, most_units = 0, most_size = 0;
     cr_assert_leq(x->p.ranks, 64);
@@ -265,9 +267,9 @@ static uint32_t share_of(const planned *x) {
 }
 
 /* Each hop's block moves once in the pass, unit by unit, in the stages that the schedule says. Its result moves back
- * once. A dependent unit travels in the first stage in which it may. In staged plans every unit that is no result
- * does so, except that it passes over stages in which its sender or its receiver has no room. Results may travel later
- * there, if that makes fewer rounds (fewer_rounds.c). */
+ * once. A unit that depends on another one travels in the first stage in which it may. In staged plans all units of
+ * blocks do so, except that they skip stages in which their sender or their receiver has no room. Results may travel
+ * later there, if that makes fewer rounds (fewer_rounds.c). */
 static void check_units(const planned *x, fcp_pass pass) {
     const pass_schedule *ps = &x->s.pass[pass];
     const problem *p = &x->p;
@@ -367,9 +369,9 @@ static uint64_t *find_loads(const planned *x, uint32_t rank, uint32_t stages) {
     return load;
 }
 
-/* A tile that needs nothing remote runs in any stage. Another one runs in the stage in which its Q and its KV have
- * come, or, where tiles run anywhere, waits while its rank has its share of work in a stage. For plans in which all run
- * at home there is check_even_stages. */
+/* A tile that needs nothing from other ranks runs in any stage. Another tile runs in the stage in which its Q and KV
+ * have come. If tiles may run away from home, it may run later, if its rank already has its share of work in that
+ * stage. If all tiles run at home, check_even_stages checks this. */
 static void check_wait(const planned *x, uint32_t rank, uint32_t ready, uint32_t stage, bool local, uint32_t stages,
                        const uint64_t *load) {
     uint64_t total = 0;
@@ -381,10 +383,11 @@ static void check_wait(const planned *x, uint32_t rank, uint32_t ready, uint32_t
                   stage);
 }
 
-/* All tiles run at home. Then a rank has done no more by the end of a stage than an even part of its work, but for one
- * block: its largest tile and its local tiles. The work that counts is that of tiles whose KV comes from elsewhere, and
- * of local tiles with the same queries. Where that is less than the part, local tiles have filled the stage, and do not
- * count again. No tile waits where its rank has done less. Returns how many wait. */
+/* Checks plans in which all tiles run at home: ranks spread their work evenly over stages. By the end of each stage a
+ * rank has done at most an even part of its work, plus what one block may add: its largest tile and its local tiles.
+ * Only tiles whose KV comes from other ranks count, and local tiles with the same queries. If these are less than the
+ * part, local tiles have filled the stage and do not count again. A tile waits only if its rank has done its part.
+ * Returns how many tiles wait. */
 static uint32_t check_even_stages(const planned *x, uint32_t stages) {
     const problem *p = &x->p;
     uint32_t waiting = 0, *stage_of = calloc(p->tile_count + (size_t)1, sizeof *stage_of);

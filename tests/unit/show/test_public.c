@@ -1,6 +1,6 @@
-/* test_public.c: tests the summary, the pictures and the explanations as functions of libfcpc, and option
- * structures of other versions. Other tests check that the pictures are right; this one, that the functions return
- * them whole. */
+/* test_public.c: tests the functions of libfcpc that return a summary, a picture or an explanation: that the text is
+ * whole, and that option structures of older and newer versions are accepted. Other tests check what the pictures
+ * show. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,5 +1,6 @@
-/* test_near.c: what waits for a fabric waits for that one alone: plans in which local tiles come before those that wait
- * for the network, against a closed form, and against the same plans with waits for whole instructions. */
+/* test_near.c: tests that tiles whose keys come from the same node do not wait for the network. Their keys come over
+ * the fabric `local`, so they run first, while other keys are still on their way over `net`. Predicted times are
+ * compared with a closed form, and with those of the same plans if each tile waits for both fabrics. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 
@@ -44,9 +45,9 @@ static fcp_plan *plan_on(uint32_t nodes, uint32_t gpus, const char *inter, const
     return plan_of(source);
 }
 
-/* Two nodes of two. A rank gets its neighbour's block over local and one block over net, in one stage, and passes the
- * latter on; so the fourth comes in the next stage. The second tile runs while the network moves; after that there are
- * two more. */
+/* Two nodes of two ranks; each rank needs all four blocks. In one stage it gets its neighbour's block over `local` and
+ * one block over `net`. It passes that one on to its neighbour, so each rank has the fourth block in the next stage.
+ * The tile of the neighbour's block runs while the network moves; the last two tiles run after that. */
 Test(near, a_ring_over_two_nodes_computes_what_is_near_while_the_network_moves) {
     fcp_plan *plan = plan_on(2, 2, "0.25 GB/s", "full", "ring(coalesce = 1, buffers = 2)");
     const uint64_t token = 16 * 64 * 2, hbm = plan->cluster->memory_bandwidth;
