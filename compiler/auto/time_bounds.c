@@ -24,6 +24,7 @@
 #include <string.h>
 
 #include "compiler/auto/auto.h"
+#include "compiler/base/bisect.h"
 #include "compiler/place/groups/groups.h"
 #include "compiler/problem/problem.h"
 #include "compiler/schedule/reshuffle.h"
@@ -305,11 +306,7 @@ static fcp_code busiest_of_groups(const struct fcpc_program *g, const auto_pairs
     for (uint32_t i = 0; i < count; i++)
         if (sum[i] > high) high = sum[i];
     if (!are_enough(groups, sum, count, ranks, high)) return FCP_OK;
-    while (low < high) {
-        const wide middle = low + (high - low) / 2;
-        if (are_enough(groups, sum, count, ranks, middle)) high = middle;
-        else low = middle + 1;
-    }
+    BISECT(low, high, work, !are_enough(groups, sum, count, ranks, work))
     *out = low;
     return FCP_OK;
 }

@@ -20,6 +20,7 @@
 #include <string.h>
 
 #include "compiler/base/arena.h"
+#include "compiler/base/bisect.h"
 #include "compiler/base/text.h"
 #include "compiler/fcpc.h"
 #include "runtime/base/grow.h"
@@ -246,13 +247,9 @@ static const source *source_of(const diags *d, span at) {
 
 /* The line, counted from 0, that an offset is in. */
 static uint32_t line_of(const source *s, uint32_t offset) {
-    uint32_t low = 0, high = s->line_count;
-    while (high - low > 1) {
-        uint32_t middle = low + (high - low) / 2;
-        if (s->lines[middle] <= offset) low = middle;
-        else high = middle;
-    }
-    return low;
+    uint32_t next = 1, end = s->line_count;
+    BISECT(next, end, i, s->lines[i] <= offset)
+    return next - 1;
 }
 
 void diag_place(const diags *d, span at, const char **file, uint32_t *line, uint32_t *column) {

@@ -13,6 +13,7 @@
  * Units: positions count tokens.
  */
 #include "compiler/box/bands.h"
+#include "compiler/base/bisect.h"
 #include "compiler/box/bits.h"
 
 #include <stdlib.h>
@@ -116,11 +117,7 @@ static int64_t band_upper(const mc_band *b, int64_t row) { return edge(b->hi, b-
 /* The first record that begins after `row`. */
 static uint32_t record_after(const mc_bands *s, int64_t row) {
     uint32_t lo = 0, hi = s->row_count;
-    while (lo < hi) {
-        uint32_t middle = lo + (hi - lo) / 2;
-        if (s->rows[middle].q <= row) lo = middle + 1;
-        else hi = middle;
-    }
+    BISECT(lo, hi, i, s->rows[i].q <= row)
     return lo;
 }
 
@@ -144,11 +141,7 @@ typedef struct clip {
 /* The first band of a record that reaches beyond key k0 in row `row`. */
 static uint32_t band_beyond(const mc_band *first, uint32_t count, int64_t row, int64_t k0) {
     uint32_t lo = 0, hi = count;
-    while (lo < hi) {
-        uint32_t middle = lo + (hi - lo) / 2;
-        if (band_upper(&first[middle], row) <= k0) lo = middle + 1;
-        else hi = middle;
-    }
+    BISECT(lo, hi, i, band_upper(&first[i], row) <= k0)
     return lo;
 }
 

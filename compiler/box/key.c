@@ -6,6 +6,7 @@
  * Units: positions count tokens; heads are numbers.
  */
 #include "compiler/box/box.h"
+#include "compiler/base/bisect.h"
 #include "compiler/box/bands.h"
 
 /* --- turns ------------------------------------------------------------------------------------------------------ */
@@ -37,12 +38,9 @@ static bool first_turn(const form *f, int64_t m, const box *b, int dim, int64_t 
         *at = leave_quotient(f->c, x, m, first);
         return true;
     }
-    while (hi - lo > 1) { /* the quotient at lo is `first`, at hi it is not */
-        int64_t middle = lo + (hi - lo) / 2;
-        if (mc_div(mc_wrap_add(f->c, mc_wrap_mul(x, middle)), m) == first) lo = middle;
-        else hi = middle;
-    }
-    *at = hi;
+    lo++; /* at hi the quotient is not `first` */
+    BISECT(lo, hi, i, mc_div(mc_wrap_add(f->c, mc_wrap_mul(x, i)), m) == first)
+    *at = lo;
     return true;
 }
 

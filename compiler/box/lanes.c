@@ -12,6 +12,7 @@
  * Units: positions count tokens; bit j of a row is its j-th key. */
 #include "compiler/box/lanes.h"
 
+#include "compiler/base/bisect.h"
 #include "compiler/box/bands.h"
 #include "compiler/box/bits.h"
 
@@ -291,11 +292,7 @@ static void rows_at_most(lanes *l, const int64_t *a, const int64_t *b, bits *row
     }
     for (uint32_t i = 0; i < l->height; i++) {
         uint32_t from = 0, to = l->width; /* how many are at most a[i] */
-        while (from < to) {
-            uint32_t middle = (from + to) / 2;
-            if (list[middle].value <= a[i]) from = middle + 1;
-            else to = middle;
-        }
+        BISECT(from, to, j, list[j].value <= a[i])
         rows[i] = below[from];
     }
 }

@@ -10,6 +10,7 @@
  * Cost: a stretch that is known O(nodes + runs or entries written); a new one O(unlike t * nodes).
  */
 #include "compiler/cells/cells_parts.h"
+#include "compiler/base/bisect.h"
 
 #include <string.h>
 
@@ -205,11 +206,7 @@ fcp_code cells_emit_diagonals(const diagonal_row *row) {
     /* how many whole units this row has: none, if the row itself is cut short */
     const int64_t whole = (int64_t)box_side(&row->b, BOX_Q) == unit ? width / unit : 0;
     size_t low = 0, high = d.count; /* low: how many runs begin at r or before */
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        if (d.runs[middle].first <= r) low = middle + 1;
-        else high = middle;
-    }
+    BISECT(low, high, i, d.runs[i].first <= r)
     /* columns before `known` and from `known_end` on hold only units that are cut short, which are not in the runs */
     int64_t known = r >= d.hi ? r - d.hi + 1 : 0, known_end = r - d.lo + 1 < cols ? r - d.lo + 1 : cols;
     if (known > cols) known = cols;

@@ -14,6 +14,7 @@
  * Cost: O((boundary + rows) * nodes).
  */
 #include "compiler/cells/cells_parts.h"
+#include "compiler/base/bisect.h"
 
 typedef struct walk {
     cells *c;
@@ -36,12 +37,9 @@ static int64_t unit_at(const units *u, uint32_t i) {
 static uint32_t unit_of(const units *u, uint32_t first, uint32_t end, int64_t position) {
     const uint64_t after = (uint64_t)(position - u->start);
     if (!u->cuts) return (uint32_t)(after / FCP_CELL);
-    while (end - first > 1) {
-        uint32_t middle = first + (end - first) / 2;
-        if (u->cuts[middle] <= after) first = middle;
-        else end = middle;
-    }
-    return first;
+    uint32_t next = first + 1;
+    BISECT(next, end, i, u->cuts[i] <= after)
+    return next - 1;
 }
 
 static units cell_units(int64_t start, int64_t end) {

@@ -14,6 +14,7 @@
  *      data structures (Basch, Guibas, Hershberger 1997).
  */
 #include "compiler/expr/slice_bands.h"
+#include "compiler/base/bisect.h"
 #include "runtime/base/grow.h"
 #include "runtime/base/stop.h"
 
@@ -154,12 +155,7 @@ static void note_overlaps(sweep *w, const piece *new) {
 /* The place of (lo, piece) in a list, or the place that it would have. */
 static size_t find_active(const active_list *l, int64_t lo, uint32_t number) {
     size_t first = 0, end = l->count;
-    while (first < end) {
-        size_t middle = first + (end - first) / 2;
-        const active *a = &l->at[middle];
-        if (a->lo < lo || (a->lo == lo && a->piece < number)) first = middle + 1;
-        else end = middle;
-    }
+    BISECT(first, end, i, l->at[i].lo < lo || (l->at[i].lo == lo && l->at[i].piece < number))
     return first;
 }
 

@@ -11,6 +11,8 @@
 
 #include <stdlib.h>
 
+#include "compiler/base/bisect.h"
+
 typedef unsigned __int128 wide;
 
 enum { STEP_BITS = 7, STEPS = 17 << (STEP_BITS - 1), DENSITY_BITS = 54 };
@@ -54,12 +56,9 @@ static uint64_t random_bits(uint64_t *state) {
 static int64_t deviate(const uint64_t *sums, uint64_t *state) {
     uint64_t bits = random_bits(state);
     uint64_t target = (uint64_t)((wide)(bits >> 1) * sums[STEPS] >> 63);
-    uint32_t low = 0, high = STEPS;
-    while (high - low > 1) {
-        uint32_t middle = (low + high) / 2;
-        if (sums[middle] <= target) low = middle;
-        else high = middle;
-    }
+    uint32_t high = 1, end = STEPS;
+    BISECT(high, end, i, sums[i] <= target)
+    const uint32_t low = high - 1;
     uint64_t width = sums[high] - sums[low];
     uint64_t part = width ? (uint64_t)(((wide)(target - sums[low]) << 32) / width) : 0;
     int64_t z = (int64_t)((((uint64_t)low << 32) + part) >> STEP_BITS);

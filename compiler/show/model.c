@@ -12,6 +12,7 @@
  * to their areas. So a count over whole parts is exact, and a finer one is an estimate.
  */
 #include "compiler/show/model.h"
+#include "compiler/base/bisect.h"
 #include "runtime/plan/bytes.h"
 #include "runtime/plan/head_ranges.h"
 #include "runtime/plan/plan_arrays.h"
@@ -54,13 +55,9 @@ uint32_t show_moved_to(const show_grid *g, uint32_t row, uint32_t col) {
 }
 
 const show_stretch *show_stretch_at(const show_grid *g, fcp_side side, uint64_t token) {
-    uint32_t low = 0, high = g->stretch_count[side];
-    while (high - low > 1) {
-        uint32_t middle = low + (high - low) / 2;
-        if (g->stretches[side][middle].start <= token) low = middle;
-        else high = middle;
-    }
-    return &g->stretches[side][low];
+    uint32_t next = 1, end = g->stretch_count[side];
+    BISECT(next, end, i, g->stretches[side][i].start <= token)
+    return &g->stretches[side][next - 1];
 }
 
 const char *show_length(char out[SHOW_LENGTH], uint64_t queries, uint64_t keys) {

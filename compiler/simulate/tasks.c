@@ -15,6 +15,7 @@
 
 #include <string.h>
 
+#include "compiler/base/bisect.h"
 #include "runtime/plan/fabrics.h"
 
 /* The phase in which a class of blocks moves, and in which an instruction of the compute queue runs. Different phases
@@ -80,17 +81,10 @@ static void sort_phases(sim_task *at, uint32_t count, sim_task *room) {
  * instructions. */
 static uint32_t needs_of(const sim_task *other, uint32_t count, uint32_t phase, uint32_t waits) {
     uint32_t begin = 0, end = count;
-    while (begin < end) { /* the first task of this phase or a later one */
-        uint32_t middle = begin + (end - begin) / 2;
-        if (other[middle].phase < phase) begin = middle + 1;
-        else end = middle;
-    }
-    for (uint32_t low = begin, high = count;;) { /* of this phase, the first that was not waited for */
-        if (low >= high) return low;
-        uint32_t middle = low + (high - low) / 2;
-        if (other[middle].phase == phase && other[middle].origin < waits) low = middle + 1;
-        else high = middle;
-    }
+    BISECT(begin, end, i, other[i].phase < phase) /* the first task of this phase or a later one */
+    end = count;
+    BISECT(begin, end, i, other[i].phase == phase && other[i].origin < waits) /* the first that was not waited for */
+    return begin;
 }
 
 /* Computes what the tasks of a queue need of the other queue. `waits` and `from` have room for each instruction of the

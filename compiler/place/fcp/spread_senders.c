@@ -16,6 +16,7 @@
 #include <string.h>
 
 #include "compiler/place/fcp/fcp_parts.h"
+#include "compiler/base/bisect.h"
 #include "compiler/base/sort.h"
 
 typedef struct spread {
@@ -59,13 +60,9 @@ static bool hand_over(spread *x, uint32_t j, uint32_t r) {
     uint32_t partner[SPREAD_PARTNERS], partners = 0, c = s->cluster[j], best = FCP_NONE, best_rank = FCP_NONE;
     uint32_t from = s->member_start[c], to = s->member_start[c + 1];
     if (to - from > SPREAD_MEMBERS) { /* of a large cluster only the blocks around j are looked at */
-        uint32_t low = from, high = to;
-        while (high - low > 1) {
-            uint32_t mid = low + (high - low) / 2;
-            if (s->member[mid] <= j) low = mid;
-            else high = mid;
-        }
-        from = low - from > SPREAD_MEMBERS / 2 ? low - SPREAD_MEMBERS / 2 : from;
+        uint32_t next = from + 1, end = to;
+        BISECT(next, end, i, s->member[i] <= j)
+        from = next - 1 - from > SPREAD_MEMBERS / 2 ? next - 1 - SPREAD_MEMBERS / 2 : from;
         if (to - from > SPREAD_MEMBERS) to = from + SPREAD_MEMBERS;
     }
     uint32_t cost = (to - from) / 8;
