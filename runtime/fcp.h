@@ -341,11 +341,13 @@ typedef struct fcp_start {
  * one. FCP_E_BACKEND: there is no NCCL. */
 fcp_code fcp_start_id(void *out_id, fcp_error *err);
 
-/* Which kernel launches a pass is. FCP_FUSE_STAGES: one for each stage. FCP_FUSE_PASS: one for several stages of a
- * rank; the kernel itself waits for what it reads. Two stages stay apart if a round waits for the first of them and the
- * second waits for that round. So if rows are computed at home, and there are as many `buffers` as stages, the whole
- * forward pass is one launch. A backward pass of two kernels is done by stages. A fused pass is never a CUDA graph.
- * Where its transfers need SMs, attention must leave some to them; otherwise FCP_E_BACKEND says so. */
+/* How many kernel launches compute the attention of a rank in a pass. FCP_FUSE_STAGES: one for each stage.
+ * FCP_FUSE_PASS: one for several stages; the kernel itself waits for what it reads. Two stages still have launches of
+ * their own if a round waits for the first of them and the second waits for that round. So if rows are computed at
+ * home, and there are as many `buffers` as stages, the whole forward pass is one launch. Where the gradients need two
+ * kernels (head_dim above 128, or too little shared memory), the backward pass is done by stages all the same. A fused
+ * pass is never a CUDA graph. Where its transfers need SMs, attention must leave some to them; otherwise FCP_E_BACKEND
+ * says so. */
 typedef enum fcp_fuse { FCP_FUSE_STAGES, FCP_FUSE_PASS } fcp_fuse;
 
 /* Where a CUDA session takes its device memory from. Zeros: from the driver (cuMemAlloc). A program with its own pool

@@ -1,13 +1,17 @@
-/* diagonal.c: lists the cells of stretches in which the mask depends on q - k alone: each diagonal is solved once.
+/* diagonal.c: lists the cells of stretches in which the mask depends on q - k alone: each diagonal is solved once. A
+ * stretch is a rectangle of units, which are either cells or pairs of pieces of one size.
  *
- * Requires, units: as in cells.c; a program that is diagonal and cannot fault. Units are cells, or pieces of one size.
- * Gives: what each row of units of the stretch holds, as runs of cells or as entries.
+ * Requires, units: as in cells.c; a mask that depends on q - k alone in the stretch, and cannot fault there.
+ * Gives: for each row of units, from left to right: of cells the runs of FULL and PARTIAL ones; of pairs of pieces one
+ *      entry each, with its shape.
  * How: under `q - k < 4096` the cell in row 40 and column 8 holds the same as the cell in row 41 and column 9. In
  *      general a unit in row r and column c of a stretch holds the same as every other with the same t = r - c. What
- *      the diagonals t hold is found once, by halving the range of t, and kept by the program's key. A row of units is
- *      then a part of this list, read from right to left. The last unit of a side may be cut short. It is taken from
- *      the list too, if the whole unit would be FULL or NONE; else it is looked up by t and its own height and width.
- * Cost: a stretch that is known O(nodes + runs or entries written); a new one O(unlike t * nodes).
+ *      the diagonals t hold is found once. For that, a range of t is halved until the mask is all or nothing in it, or
+ *      one t is left. The list is kept, for all stretches with the same mask. A row of units is then a part of the
+ *      list, read from right to left. The last unit of a row or a column may be cut short. It is taken from the list
+ *      too, if the whole unit would be FULL or NONE; else it is looked up by t and its own height and width.
+ * Cost: a stretch whose list is known: O(nodes of the mask + runs or entries written). A new one: besides, O(nodes) for
+ *      each range of t that is looked at, and the cost of each unit that is solved.
  */
 #include "compiler/cells/cells_parts.h"
 #include "compiler/base/bisect.h"

@@ -1,9 +1,12 @@
-/* solve.c: classifies a box, makes its key, and counts the pairs of a MIXED cell.
+/* solve.c: classifies a box, makes its key, and counts the pairs of a MIXED cell: one that has not been proven to have
+ * all of its pairs allowed, or none.
  *
  * Requires, gives, units: as in cells.c.
- * How: a MIXED cell that was met before is found by its key. A new one is split by heads while that decides something,
- *      and cut where an integer of one dimension turns, so that simpler programs are left. Each part is then counted by
- *      the cheapest way that fits its program (README.md has the list).
+ * How: two cells of one size have equal keys if the mask is the same in both, seen from their corners. So a cell that
+ *      was met before is found by its key. The heads of a new one are halved while the mask in it depends on the head.
+ *      If no closed form fits, the cell is also cut where the mask gets simpler on both sides: for example, q / 64 is a
+ *      constant on either side of q = 384. Each part is counted by the cheapest way that fits what is left of the mask
+ *      in that part (README.md has the list).
  * Cost: to classify a box or find a cell O(nodes); to solve a cell see box/solve_rows.c, box/lanes.c and elements.c.
  */
 #include "compiler/cells/cells_parts.h"

@@ -7,8 +7,7 @@
 #define FCPC_PROBLEM_TUNING_H
 
 enum {
-    /* --- blocks
-     * ---------------------------------------------------------------------------------------------------- */
+    /* --- blocks --------------------------------------------------------------------------------------------------- */
 
     /* cut_split.c: how many bins are open at a time. More: fuller bins, and more time to find the best. */
     OPEN_BINS = 64,
@@ -19,8 +18,7 @@ enum {
      * would be cut into crumbs. */
     ZIGZAG_LEAST = 256,
 
-    /* --- division of blocks of which many ranks read a few rows (few_rows.c)
-     * ---------------------------------------- */
+    /* --- division of blocks of which many ranks read a few rows (few_rows.c) -------------------------------------- */
 
     DIVISION_READERS = 4, /* a block with fewer readers is not divided */
     /* A division costs a block and a transfer in a round of its own. So it must save at least one part in
@@ -38,8 +36,7 @@ enum {
     MORE_PARTS = 4,
     FEW_PARTS = 1 << 16,
 
-    /* --- planning time
-     * --------------------------------------------------------------------------------------------- */
+    /* --- planning time -------------------------------------------------------------------------------------------- */
 
     /* mask_time.c: the time of a mask that names heads is estimated by so many of its classes of heads. */
     CLASSES_ASKED = 8,

@@ -121,11 +121,11 @@ void away_tiles(const builder *b, rank_rows *here);
 fcp_code away_results(planning *x, const schedule *out, const occupancy *o, fcp_pass pass, uint32_t first,
                       returns *back);
 
-/* fewer_rounds.c. Moves results of a pass to other stages, where that saves rounds. `back` has the stages of the
- * results that travel back along the hops from `first` on, and *o how many units of the pass each line has in each
- * stage; both are changed. ready[h]: the first stage in which the results of hop h may leave as far as its own rank's
- * computing goes, or 0 if that rank computes nothing of them. Cost: O(units) for each round saved, and little for each
- * unit moved. */
+/* fewer_rounds.c. Moves results of a pass to other stages, where that saves rounds. It looks at the results that travel
+ * back along hops `first`, first + 1, ...: `back` says in which stages. *o says how many units of the pass each line
+ * has in each stage. Both are changed. What travels back along hop h is in part computed by the rank at the end of h:
+ * ready[h] is the first stage in which that part may leave; 0: there is none, the rank only passes on what others send.
+ * Cost: O(units) for each round saved, and little for each unit moved. */
 fcp_code fewer_rounds(planning *x, const schedule *out, occupancy *o, fcp_pass pass, uint32_t first,
                       const uint32_t *ready, returns *back);
 

@@ -8,8 +8,7 @@
 #define FCPC_SCHEDULE_TUNING_H
 
 enum {
-    /* --- stages
-     * ---------------------------------------------------------------------------------------------------- */
+    /* --- stages --------------------------------------------------------------------------------------------------- */
 
     /* Where units are given stages one by one (schedule.staged), a result leaves at most so many stages after the last
      * tile that added to it. More: results come home later. Fewer: a rank computes nothing while its launch waits for
@@ -38,8 +37,7 @@ enum {
     LATER_STAGES = 3,
     MOVES_IN_A_ROW = 2,
 
-    /* --- ways
-     * ------------------------------------------------------------------------------------------------------ */
+    /* --- ways ----------------------------------------------------------------------------------------------------- */
 
     /* traffic.c. Ways with relays replace direct ones if they save enough of the estimated time: trees of keys
      * (relays.c) one part in TREES_SAVE, ways that are found for all blocks together (routes.c) one part in
@@ -60,13 +58,14 @@ enum {
     /* routes.c. A rank that is DEPTH_MARGIN hops deeper than a binary tree over the nodes sends nothing on, because
      * every hop waits for the one before it. */
     DEPTH_MARGIN = 3,
-    /* routes.c. Let p be what a rank of the source's node will send of blocks without results, on average. Blocks with
-     * results choose first, and leave SPARED_THIRDS thirds of p free at their source. More: the last blocks are spread
-     * more evenly. Fewer: fewer of the first ones take a hop inside the node before they leave. */
+    /* routes.c. Queries, whose results come back, choose their ways before keys, for which nothing comes back in the
+     * forward pass. Keys should still find room at every rank of their home's node. Let p be the bytes of keys that
+     * leave this node, divided by its ranks. Of its share of what the node sends, a rank leaves SPARED_THIRDS thirds of
+     * p free, and fills only the rest with queries of its own; more of these it hands to a rank of its node that sends
+     * less. More: keys leave by more ranks, evenly. Less: fewer queries need that hop inside the node. */
     SPARED_THIRDS = 2,
 
-    /* --- colouring
-     * ------------------------------------------------------------------------------------------------- */
+    /* --- colouring ------------------------------------------------------------------------------------------------ */
 
     /* colour_by_size.c: quality of the division by size against its cost. Sizes are told apart in SIZE_CLASSES classes.
      * A layer is divided up to DIVISIONS_DEEP times, so there are at most 16 layers. Each division must gain one part

@@ -23,7 +23,7 @@
  *
  * Order. Units that bring what most work needs choose first; of equals the lower hop. With two halves (halves.c), all
  * hops of the first half choose first, and the second half begins in the stage after the last of them. Results choose
- * in the order in which they are ready. A forward is ready one stage after the hop that it passes on. A result is ready
+ * in the order in which they are ready. A block that is passed on is ready one stage after it came. A result is ready
  * schedule.after stages after the last tile that adds to it or the last partial that is merged into it; a whole result
  * that is passed on, one stage after it came. At last fewer_rounds.c moves some results to other stages.
  *

@@ -1,7 +1,7 @@
 /* fair_sharing.c: computes max-min fair rates by progressive filling.
  *
- * Example: ports carry 10. A and B leave port 1; B and C arrive at port 2, whose node's uplink carries 6. B and C get 3
- * each, because the uplink is the narrowest. A gets the 7 that B leaves at port 1.
+ * Example: ports carry 10, and there are three flows. A and B leave port 1; B and C arrive at port 2, whose node's
+ * uplink carries 6. B and C get 3 each, because the uplink is the narrowest. A gets the 7 that B leaves at port 1.
  *
  * Rates change only when a flow joins or leaves, and only for flows that are connected to it by shared resources. They
  * are computed by progressive filling: of the resources that have flows without a rate, take the one with the smallest

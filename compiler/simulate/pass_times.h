@@ -66,9 +66,11 @@ typedef struct sim_tasks {
     uint32_t *phases;                  /* per class: the phase in which it moves */
 } sim_tasks;
 
-/* Makes the tasks. `without` says which waits of the plan are left out (SIM_WITHOUT_OVERLAP, SIM_WITHOUT_HIDING).
- * Groups: all INDEPENDENT rounds are group 0; of other rounds, neighbours of the same kind and stage are a group.
- * Requires a verified plan. FCP_E_NO_MEMORY. Cost: linear in the pass's instructions. */
+/* Makes the tasks of all ranks for a pass. `without` changes their order and what they wait for, if less is to overlap
+ * than in the plan (SIM_WITHOUT_OVERLAP, SIM_WITHOUT_HIDING). Launches get their groups. Those of all INDEPENDENT
+ * rounds, which depend on no earlier arrival, are group 0. Launches of other rounds are in one group if their rounds
+ * follow each other and have the same kind and stage. Requires a verified plan. FCP_E_NO_MEMORY. Cost: linear in the
+ * pass's instructions. */
 fcp_code sim_tasks_new(const sim_model *m, uint32_t without, arena *memory, sim_tasks *out);
 
 /* --- the timeline (intervals.c) ----------------------------------------------------------------------------------- */

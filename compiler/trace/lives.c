@@ -1,6 +1,8 @@
 /* lives.c: counts, over time, how many slots of a rank are in use and how many bytes are on their way.
  *
- * A transient slot is in use from the first to the last access before it is filled anew:
+ * A transient slot holds what came from another rank, or what goes there, or a partial result. (DQW is a whole dQ on
+ * its way home; the other kinds are named after what they hold.) It is in use from the first to the last
+ * access before it is filled anew:
  *
  *   whole (KV, Q, O, DQW)       from the receive of the block's first unit, or from what writes it, to its last reader:
  *                               a tile, or a send

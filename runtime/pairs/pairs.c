@@ -3,6 +3,9 @@
  * It evaluates the mask's code, as the plan has it, and shares no code with what builds plans: neither the compiler's
  * evaluator of boxes nor its analysis of cells.
  *
+ * A piece is a run of tokens of one sequence, and a block may have several. A *part* of a tile is a piece of its Q
+ * block and a piece of its KV block that meet there. The part's *shape* says which cells are FULL and which PARTIAL.
+ *
  * Requires: fcp_plan_check and fcp_plan_verify have passed. Then pieces hold each token once for each range of heads, a
  *           tile has no two parts of the same pieces, no two tiles are of the same blocks, and each tile is computed
  *           once. So a query and a key of one sequence meet in one pair of pieces for each head, and at most one part
@@ -15,11 +18,12 @@
  * Limits:   that the code is what the plan's source says, or that it reaches no fault, is not proven. Every operation
  *           is taken as defined for all operands, as in kernels.
  * Method:   for each sequence and range of heads the pieces are put in order of their tokens. Rectangles of pieces are
- *           halved until the mask is decided for all of their pairs, or one pair of pieces is left. Heads whose code is
- *           equal once h is a constant are proven once; those of one class have one shape.
+ *           halved until the mask is decided for all of their pairs, or one pair of pieces is left. If the code of two
+ *           heads is equal once h is replaced by their numbers, only one of them is looked at. In the plan, heads are
+ *           divided into classes; a part has a shape for each class of its heads.
  * Cost:     linear in pieces and parts (pieces that are not in order are sorted), times the halvings of their
  *           rectangles; and the boxes of check_cells.c. Memory: linear in pieces and parts, the code of heads that
- *           differ, and the memo.
+ *           differ, and what box_memo.c remembers.
  */
 #include <stdlib.h>
 #include <string.h>

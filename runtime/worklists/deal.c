@@ -10,10 +10,11 @@
  *           1. Both ways are simulated.
  *           2. If time is still left unused, rows are cut into parts of their keys, which are dealt out in the second
  *              way. Where there are few rows, all long ones are cut; otherwise those of the last round, if it is not
- *              full. Several lengths of parts are tried, and chains (add_chain) if the last round would fill more than
- *              half of the CTAs. Of equal cuts the first is kept.
- *           3. If the last CTA then ends at least a hundredth earlier, the list gets an item for each piece, in the
- *              order in which CTAs find theirs.
+ *              full. Several lengths of parts are tried. If the last round would fill more than half of the CTAs,
+ *              chains are tried, too: each row is cut in two such that a CTA takes the end of one row and the beginning
+ *              of the next (add_chain). Of equal cuts the first is kept.
+ *           3. If the last CTA then ends at least a hundredth earlier, the list gets an item for each piece, at the
+ *              place where the CTA that shall do the piece looks for it.
  *           The simulated times are whole numbers, so the same plan has the same list.
  * Cost:     for each length of parts a sort of the CTAs for each round, and only where CTAs have few pieces each.
  */

@@ -103,8 +103,7 @@ static inline void instr_insert(tables *t, int pass, uint32_t rank, int queue, u
         }
 }
 
-/* --- a plan by hand
- * ---------------------------------------------------------------------------------------------------
+/* --- a plan by hand -------------------------------------------------------------------------------------------------
  *
  * Two ranks on two nodes, one sequence of 256 tokens, causal, blocks of 128. Block b lives at rank b. Rank 1's tile
  * (1, 0) needs KV block 0, in two units of 64. The caller holds tokens 0..64 and 192..256 at rank 0, the rest at rank

@@ -13,8 +13,7 @@
 #include "compiler/place/place_tuning.h"
 #include "compiler/problem/problem.h"
 
-/* --- pair_counts.c: how many pairs of a rectangle the mask allows
- * ------------------------------------------------------- */
+/* --- pair_counts.c: how many pairs of a rectangle the mask allows ------------------------------------------------- */
 
 /* A summed-area table of one sequence: sum[i * key_cuts + j] is the number of pairs of the rows before row_cut[i] with
  * the keys before key_cut[j]. Runs end at cuts. */
@@ -102,8 +101,7 @@ fcp_code cad_divide(const cad_input *in, arena *memory, arena *scratch, cad_shar
  * relieve. */
 fcp_code cad_caps(const cad_input *in, const uint64_t *load, arena *scratch, uint64_t *out_cap);
 
-/* --- cad_cut.c: on a problem
- * ------------------------------------------------------------------------------------------ */
+/* --- cad_cut.c: on a problem -------------------------------------------------------------------------------------- */
 
 /* What cutting finds and placing reads: x->division. */
 typedef struct division {
@@ -178,8 +176,7 @@ typedef struct cad_node {
 fcp_code cad_try(const cad_input *in, arena *a, arena *now, const cad_runs *runs, const cad_node *node, uint64_t crumb,
                  uint32_t patience, cad_shares *out);
 
-/* --- cad_bound.c
- * ------------------------------------------------------------------------------------------------------ */
+/* --- cad_bound.c -------------------------------------------------------------------------------------------------- */
 
 /* A lower bound of the bytes that a division moves, with these homes and on no rank more work than (1 + tolerance)
  * times the mean. */

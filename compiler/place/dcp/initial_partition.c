@@ -294,9 +294,10 @@ static void give_strip(building *b, uint32_t s) {
 
 /* --- which ranks -------------------------------------------------------------------------------------------------- */
 
-/* Chooses up to s empty ranks for a strip, of one node after another. The first node is the one where the component got
- * ranks before. Else it is the node whose empty ranks are enough for all that is left of the component, with as few of
- * them as can be; or if none has enough, the one with most. */
+/* Chooses up to s empty ranks for a strip of a component. It takes all empty ranks of one node before it goes to the
+ * next. It begins with the node that gave the component ranks before. When a new node is needed: of the nodes with
+ * enough empty ranks for all that is left of the component, the one with fewest; or if none has enough, the one with
+ * most. */
 static uint32_t choose_empty(building *b, uint32_t s) {
     const dcp_input *in = b->in;
     const uint32_t nodes = (in->ranks + in->gpus - 1) / in->gpus;

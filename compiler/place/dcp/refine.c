@@ -191,9 +191,12 @@ static void find_target(refining *x, ejection *l) {
     x->is_known[l->v] = 1;
 }
 
-/* The vertex of an overfull rank r whose leaving costs least, and its target; but not `keep`. v = FCP_NONE: none costs
- * less than `budget`. Gains are those of earlier searches where they still hold, or else bounds; the few vertices that
- * come first by these are looked at. */
+/* Chooses which vertex leaves the overfull rank r, and for which rank: the one whose leaving costs fewest bytes. `keep`
+ * has just come to r and stays. If every choice would cost `budget` bytes or more, v is FCP_NONE.
+ *
+ * The cost of a vertex is known if an earlier search found it and its neighbours have not moved since. Of the others
+ * only a bound is known. By these numbers the DCP_CANDIDATES cheapest are chosen, and for each of them a target is
+ * sought. */
 static ejection cheapest_ejection(refining *x, uint32_t r, uint32_t keep, int64_t budget) {
     const dcp_hypergraph *g = x->s.g;
     const uint64_t pairs = sub_sat(x->s.load[r], x->s.in->pair_cap), tokens = sub_sat(x->s.held[r], x->s.in->token_cap);

@@ -1,6 +1,8 @@
-/* kernel_sm90.c: the skeletons for sm_90a, compiled for the machine of fibers: once for sizes that have them and each
- * type, with and without a score. The table that kernel.c defines for the same sizes, FK_TABLE, points to them, and
- * their names begin with its name.
+/* kernel_sm90.c: the skeletons for sm_90a, compiled for the machine of fibers (fibers.h).
+ *
+ * This file is compiled several times: for each size of heads that these skeletons have, each input type, and with and
+ * without a score. kernel.c, compiled with the same settings, defines a table, whose name is FK_TABLE. It points to the
+ * functions here, and their names begin with its name.
  *
  * Requires: FK_HEAD_DIM, FK_VALUE_DIM, FK_BF16, FK_HAS_SCORE, FK_TABLE.
  */

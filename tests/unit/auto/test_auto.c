@@ -628,9 +628,10 @@ Test(auto, long_rings) {
     }
 }
 
-/* Groups of ranks that share heads, with another strategy between the groups. If every query head has keys of its own,
- * far fewer bytes cross nodes in this way. auto tries it if both strategies may be chosen, and there are several groups
- * of several ranks. Its blocks are larger, and none of its work is moved. */
+/* Tests settings in which ranks share heads inside their group, and another strategy divides the batch among the
+ * groups. If every query head has keys of its own, far fewer bytes cross nodes in this way. auto tries such settings if
+ * both strategies may be chosen, and there are several groups of several ranks. It gives them larger blocks than other
+ * settings; and if one of them is the best, the local search moves none of its work. */
 Test(auto, strategies_between_groups) {
     static const struct {
         const char *ranks, *among, *layout;

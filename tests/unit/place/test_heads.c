@@ -156,8 +156,7 @@ Test(heads, shared_keys_go_to_several_ranks) {
     fcp_plan_free(plan);
 }
 
-/* --- memory
- * --------------------------------------------------------------------------------------------------------- */
+/* --- memory ------------------------------------------------------------------------------------------------------- */
 
 /* Bytes of a rank's transient slots in the forward pass. */
 static uint64_t slot_bytes(uint32_t heads, uint32_t kv_heads, const char *by) {
@@ -204,8 +203,7 @@ Test(heads, phases_share_their_memory) {
     cr_expect_eq(slot_bytes(64, 64, "upipe(heads = 8, buffers = 2)") * 8, all * 2);
 }
 
-/* --- the ring
- * ------------------------------------------------------------------------------------------------------- */
+/* --- the ring ----------------------------------------------------------------------------------------------------- */
 
 /* Every block of keys crosses to each other node once, from a rank to the one with its place in the next node, and
  * comes to every lane that reads it. */
@@ -275,8 +273,7 @@ Test(heads, bytes_of_a_ring_are_the_closed_form) {
     }
 }
 
-/* --- what may be odd
- * ------------------------------------------------------------------------------------------------ */
+/* --- what may be odd ---------------------------------------------------------------------------------------------- */
 
 /* Batches that leave ranks empty; heads of a rank that are not neighbours; masks, scores and sinks that differ by
  * head. */
