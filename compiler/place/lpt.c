@@ -1,22 +1,25 @@
 /* lpt.c: longest processing time first (LPT), a rule of list scheduling, with a cap on the tokens of a rank.
  *
- * Requires: tokens[b] <= block for every block (for larger ones the cap is kept where it can be); work that adds up
- *     to less than 2^64.
+ * Requires: tokens[b] <= block for every block (for larger ones the cap is kept where it can be); work that adds up to
+ *     less than 2^64.
  * Gives: a home for every block. No rank holds more than floor(mean) + block tokens.
  * Cost: O(blocks (log ranks + log sizes)), where sizes is the number of distinct token counts.
  * Units: work in allowed pairs, lengths in tokens.
  * Source: Graham, "Bounds on multiprocessing timing anomalies" (1969), for the rule; Fredman et al., "The pairing heap"
  *     (1986), for the queues. FCP adds the cap and the zig-zag.
  *
- * LPT takes the blocks by falling work and gives each to the least loaded rank that has room for its tokens. Such a
- * rank always exists: when a block of t tokens comes, the ranks hold at most total - t tokens, so some rank holds at
- * most floor((total - t) / ranks), which with the block is at most floor(mean) + block. Among ranks of equal load the
- * one that was given a block last comes first. So blocks of equal or evenly falling work go to ranks 0 1 2 ... 2 1 0 0
- * 1 2 ...: this zig-zag pairs the first chunk of a causal sequence with the last.
+ * The rule. LPT takes the blocks by falling work and gives each to the least loaded rank that has room for its tokens.
+ * Of ranks with equal load, the one that was given a block last comes first. So blocks of equal or evenly falling work
+ * go to ranks 0 1 2 ... 2 1 0 0 1 2 ...: this zig-zag pairs the first chunk of a causal sequence with the last.
  *
- * Which ranks have room depends on t. So there is one priority queue by load for each distinct token count, and a rank
- * waits in the queue of the largest count for which it still has room. A tournament tree over the queues finds the
- * least loaded rank in the queues of t and above. Work is compared by its upper 32 bits.
+ * Some rank always has room. When a block of t tokens comes, the ranks hold at most total - t tokens. So some rank
+ * holds at most floor((total - t) / ranks), which with the block is at most floor(mean) + block.
+ *
+ * How that rank is found. Which ranks have room depends on t.
+ *   1. There is one priority queue, by load, for each distinct token count. A rank waits in the queue of the largest
+ *      count for which it still has room.
+ *   2. A tournament tree over the queues finds the least loaded rank in the queues of t and above.
+ * Work is compared by its upper 32 bits.
  */
 #include "compiler/place/place.h"
 
@@ -73,7 +76,8 @@ static void enqueue(queues *q, uint32_t i, uint32_t rank) {
     set_queue(q, i, meld(q, q->best[q->leaves + i], rank));
 }
 
-/* Removes the first rank of queue i: its children are melded in pairs, then the pairs into one. */
+/* Removes the first rank of queue i, the root of a pairing heap: its children are melded in pairs, then the pairs into
+ * one heap. */
 static void dequeue(queues *q, uint32_t i) {
     uint32_t at = q->child[q->best[q->leaves + i]], pairs = FCP_NONE, root = FCP_NONE;
     while (at != FCP_NONE) {
@@ -94,7 +98,7 @@ static void dequeue(queues *q, uint32_t i) {
     set_queue(q, i, root);
 }
 
-/* The least loaded rank of the queues from i on. */
+/* The least loaded rank of all queues from number i on. */
 static uint32_t first_from(const queues *q, uint32_t i) {
     uint32_t found = FCP_NONE;
     for (uint32_t l = q->leaves + i, r = 2 * q->leaves; l < r; l >>= 1, r >>= 1) {
@@ -106,7 +110,7 @@ static uint32_t first_from(const queues *q, uint32_t i) {
 
 /* --- LPT ---------------------------------------------------------------------------------------------------------- */
 
-/* How many of the ascending sizes are <= room. */
+/* How many of the sizes, which ascend, are at most `room`. */
 static uint32_t sizes_within(const uint32_t *sizes, uint32_t count, uint64_t room) {
     uint32_t low = 0, high = count;
     BISECT(low, high, i, sizes[i] <= room)

@@ -4,10 +4,10 @@
  * Gives: place_input_of: the tokens and reads of each block (place.h). place_keys: if no rank reads a KV block at its
  *     home, it moves to a rank that does and has room; no rank loses its last block.
  * Cost: linear in blocks and tiles.
- * Units: tokens. In a split plan queries and keys are of different size at home: a query keeps Q and O, a key K and V.
- *     So their tokens are multiplied by weights in that ratio. Example: 64 query heads, 8 of K and V, all of one width:
- *     a query counts as 8 tokens, and a key as 1. Weights are in lowest terms, and halved, rounded up, until they are
- *     at most PLACE_WEIGHT_MOST.
+ * Units: tokens. In a split plan they are weighted, because queries and keys are of different size at home: a query
+ *     keeps Q and O, a key K and V. The weights are in the ratio of these sizes. Example: 64 query heads, 8 of K and V,
+ *     all of one width: a query counts as 8 tokens, and a key as 1. Weights are in lowest terms, and halved, rounded
+ *     up, until they are at most PLACE_WEIGHT_MOST.
  */
 #include "compiler/base/group.h"
 #include "compiler/base/integers.h"

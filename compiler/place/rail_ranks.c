@@ -6,20 +6,22 @@
  *     each sweep over ranks.
  * Units: bytes, of all passes of the plan.
  *
- * On rails GPU i of a node has fast links to GPU i of every other node, and to no other GPU there. So what goes from
- * GPU 2 to a reader that is GPU 5 of another node takes one more hop inside a node. How ranks are numbered does not
- * change what they compute, nor what they send to whom. So they are numbered such that most bytes go between equal
- * numbers. That counts K, V, Q and results, and the tokens that the caller holds, because the caller's ranks keep their
- * numbers.
+ * Why. On rails GPU i of a node has fast links to GPU i of every other node, and to no other GPU there. So what goes
+ * from GPU 2 to a reader that is GPU 5 of another node takes one more hop inside a node. How ranks are numbered does
+ * not change what they compute, nor what they send to whom. So they are numbered such that most bytes go between equal
+ * numbers. The bytes are those of K, V, Q and results, and of the tokens that the caller holds, because the caller's
+ * ranks keep their numbers.
  *
  * Example: two nodes of two. Rank 0 has a block that rank 3 reads, and rank 1 one that rank 2 reads. If ranks 2 and 3
  * exchange their numbers, both blocks stay on their rails.
  *
- *   1. Nodes. Two nodes exchange their numbers, as long as more of the tokens that the caller holds are then at home in
- *      the node that holds them. Those tokens do not cross between nodes at all.
- *   2. Ranks, by local search: one node after the other, while all others stay. The gain of giving a rank of this node
- *      number i is the bytes between it and all ranks with number i elsewhere. Two ranks exchange their numbers while
- *      that adds up to more. Each exchange raises the sum over all nodes, so the search ends; sweeps are bounded too.
+ * How:
+ *   1. Nodes. Two nodes exchange their numbers if more of the tokens that the caller holds are then at home in the node
+ *      that holds them. This is repeated while it gains. Those tokens do not cross between nodes at all.
+ *   2. Ranks, by local search: the nodes are taken one after the other, while all others stay. The gain of giving a
+ *      rank of this node number i is the bytes between it and all ranks with number i elsewhere. Two ranks exchange
+ *      their numbers if the sum of their gains grows by that. Each exchange raises the sum over all nodes, so the
+ *      search ends; the number of sweeps is bounded, too.
  */
 #include <string.h>
 
@@ -66,7 +68,7 @@ static fcp_code add_flow(rails *s, uint32_t home, uint32_t reader, uint32_t bloc
     return FCP_OK;
 }
 
-/* Lists what goes from homes to the ranks that read keys, and to those that compute rows. */
+/* Lists what travels between nodes: from homes to the ranks that read keys, and to those that compute rows. */
 static fcp_code list_flows(rails *s) {
     const problem *p = s->x->problem;
     const place_bytes each = place_token_bytes(s->x, s->x->program->passes);
@@ -85,7 +87,8 @@ static fcp_code list_flows(rails *s) {
     return code;
 }
 
-/* Adds what the caller's ranks hold of a piece. */
+/* Adds the bytes of a piece of a block to the counts, by the caller's ranks that hold its tokens. home: the block's
+ * home. */
 static void count_piece(rails *s, fcp_walk *walk, const fcp_piece *piece, uint32_t home, uint64_t each) {
     const uint64_t at = s->x->problem->rule.offsets[walk->side][piece->sequence] + piece->start;
     const uint64_t end = at + piece->length;
@@ -101,7 +104,8 @@ static void count_piece(rails *s, fcp_walk *walk, const fcp_piece *piece, uint32
     }
 }
 
-/* Adds what the caller holds of all blocks: to by_node, or, if that is done, to by_number. */
+/* Counts the bytes between the caller's ranks and the homes of all blocks: between nodes (by_node) while nodes are
+ * numbered, afterwards between a home and a number (by_number). */
 static fcp_code count_held(rails *s, const fcp_problem *facts) {
     const problem *p = s->x->problem;
     if (s->x->program->layout == FCP_LAYOUT_PLANNED) return FCP_OK; /* nothing is brought home */
@@ -120,8 +124,8 @@ static fcp_code count_held(rails *s, const fcp_problem *facts) {
     return FCP_OK;
 }
 
-/* Lets members exchange their numbers, two at a time, while that raises the sum of gain[member * n + number[member]].
- * True: some have. */
+/* Lets members of a set exchange their numbers, two at a time, as long as the sum over all members of gain[member * n +
+ * number[member]] grows. Returns whether some have. */
 static bool exchange_numbers(const uint64_t *gain, uint32_t n, uint32_t *number) {
     bool changed = false, again = true;
     while (again) {
@@ -157,7 +161,7 @@ static fcp_code number_nodes(rails *s, const fcp_problem *facts) {
     return FCP_OK;
 }
 
-/* Lists the flows of each rank. */
+/* Lists for each rank the flows that begin or end there. */
 static fcp_code list_by_rank(rails *s) {
     uint32_t *ends = ARENA_NEW(&s->x->scratch, uint32_t, 2 * (size_t)s->count + 1);
     for (uint32_t i = 0; ends && i < s->count; i++)
@@ -177,7 +181,7 @@ static void find_gains(rails *s, uint32_t node) {
         }
 }
 
-/* Lets the ranks of a node exchange their numbers as long as that gains. True: some have. */
+/* Lets the ranks of a node exchange their numbers as long as that gains. Returns whether some have. */
 static bool number_ranks(rails *s, uint32_t node) {
     find_gains(s, node);
     return exchange_numbers(s->gain, s->gpus, s->number + (size_t)node * s->gpus);

@@ -5,13 +5,16 @@
  * Cost: O(tiles + moved blocks x ranks).
  * Units: pairs.
  *
- * A rank's cap is (1 + tolerance) times the mean. A rank that is over it gives away Q blocks, those with most pairs for
- * each token first: their queries are what travels, so they move most work for each byte. If some rank has room for all
- * of a block's work, the block goes there whole, and its result comes back whole; ranks of the same node are preferred.
- * Else as many of its tiles go as fit, and their partial results are merged at home.
- *
  * Example: homes that are balanced under a causal mask are used for a window. A rank with the end of a long sequence
  * was given few tokens, and has too little work now. It takes Q blocks of ranks that hold many short sequences.
+ *
+ * A rank's cap is (1 + tolerance) times the mean. A rank that is over it gives away Q blocks:
+ *   - Blocks with most pairs for each token go first. Their queries are what travels, so they move most work for each
+ *     byte.
+ *   - If some rank has room for all of a block's work, the block goes there whole, and its result comes back whole.
+ *     Ranks of the same node are preferred.
+ *   - If no rank has, or if the block has far more work than has to go, some of its tiles go. Their partial results are
+ *     merged at home.
  */
 #include "compiler/base/integers.h"
 #include "compiler/base/sort.h"
@@ -27,7 +30,7 @@ typedef struct shifting {
 
 static uint64_t room_of(const shifting *s, uint32_t r) { return sub_sat(s->cap, s->load[r]); }
 
-/* The rank with most room: in the node of `from` if a rank there has room for `work`, else of all. */
+/* Finds the rank with most room: in the node of `from`, if that rank has room for `work`; otherwise among all ranks. */
 static uint32_t roomiest_for(const shifting *s, uint32_t from, uint64_t work) {
     const uint32_t gpus = s->p->program->gpus, first = from / gpus * gpus;
     uint32_t best = first;
@@ -39,7 +42,7 @@ static uint32_t roomiest_for(const shifting *s, uint32_t from, uint64_t work) {
     return best;
 }
 
-/* Moves a Q block's work to another rank: all of it, or about `over` of it. */
+/* Moves a Q block's work to another rank: all of it, or so many tiles that about `over` pairs move. */
 static void give_work_of(shifting *s, uint32_t block, uint64_t over) {
     const problem *p = s->p;
     const uint32_t from = s->home[block];

@@ -11,10 +11,12 @@
  *     time = max(busiest rank's computing, busiest port with K and V)
  *            + busiest port with Q + busiest port with results / 2
  *
- * Keys and values arrive while a rank computes, so the longer of the two counts. Queries arrive before the work that
- * was moved. Results go home after it, but some of them while other work is still done; in the simulator about half of
- * their time is not hidden, both in batches in which splitting blocks gains 40 % and in batches in which it takes four
- * times as long.
+ * Why so:
+ *   - Keys and values arrive while a rank computes, so the longer of the two counts.
+ *   - Queries must arrive before the work that was moved.
+ *   - Results go home after it, but some of them while other work is still done. In the simulator about half of their
+ *     time is not hidden, both in batches in which splitting blocks gains 40 % and in batches in which it takes four
+ *     times as long.
  *
  * Example: a document of 2000 tokens and 34 of 200 on 16 GPUs. Its last blocks have more work than a rank may have.
  * Dividing them among several ranks saves 4 us of computing, and their queries and results take 130 us to come and go.
@@ -30,7 +32,8 @@
 typedef unsigned __int128 wide;
 enum { WAYS = 2 * FCP_FABRICS };
 
-/* What the ports of a rank carry of one kind: bytes and transfers, outgoing and incoming, on each fabric. */
+/* What the ports of a rank carry of one kind (keys, rows or results): bytes and transfers, out and in, on each
+ * fabric. */
 typedef struct port {
     uint64_t bytes[WAYS], count[WAYS];
 } port;
@@ -55,15 +58,15 @@ static void load_port(weighing *w, kind k, uint32_t from, uint32_t to, uint64_t 
     w->ports[k][to].bytes[2 * fabric + 1] += bytes, w->ports[k][to].count[2 * fabric + 1]++;
 }
 
-/* Begins with the next block: so far it is at its home alone. */
+/* Begins with another block. So far only its home has it. */
 static void begin_block(weighing *w, uint32_t home) {
     w->stamp++;
     w->seen[home] = w->node_seen[node_of(w, home)] = w->stamp;
     w->node_at[node_of(w, home)] = home;
 }
 
-/* Sends the block at hand to a rank: from home to the first rank of each node, and from there to others of the node.
- * Returns the sender; FCP_NONE: the rank has it already. */
+/* Sends the block at hand to a rank. The first rank of each node gets it from the home, and others of the node from
+ * that rank. Returns the sender; FCP_NONE: the rank has the block already. */
 static uint32_t send_block_to(weighing *w, uint32_t home, uint32_t rank) {
     const uint32_t node = node_of(w, rank), from = w->node_seen[node] == w->stamp ? w->node_at[node] : home;
     if (w->seen[rank] == w->stamp) return FCP_NONE;
@@ -77,8 +80,8 @@ static uint32_t rank_of(const weighing *w, uint32_t tile) {
     return place_rank(w->home, w->exec, w->x->problem->tile_q, tile);
 }
 
-/* The rows of block b go to where they are computed, and the results come back the same way. A rank that passed the
- * rows on adds the results that come back to its own, so results have as many transfers as rows. */
+/* Adds the rows of block b to the ports, on their way to where they are computed, and the results on the same way back.
+ * A rank that passed rows on adds the results that come back to its own, so results have as many transfers as rows. */
 static void load_rows(weighing *w, uint32_t b, fcp_pass pass) {
     const problem *p = w->x->problem;
     const uint32_t home = w->home[b], first = p->tile_start[b], end = p->tile_start[b + 1];
@@ -95,7 +98,7 @@ static void load_rows(weighing *w, uint32_t b, fcp_pass pass) {
     }
 }
 
-/* Everything that a pass moves. by_keys: the tiles of each KV block. */
+/* Adds up everything that the ports carry in a pass. by_keys: the tiles of each KV block. */
 static void load_ports(weighing *w, const uint32_t *key_start, const uint32_t *by_keys, fcp_pass pass) {
     const problem *p = w->x->problem;
     for (int k = 0; k < KINDS; k++) memset(w->ports[k], 0, p->ranks * sizeof *w->ports[k]);
@@ -111,7 +114,7 @@ static void load_ports(weighing *w, const uint32_t *key_start, const uint32_t *b
     }
 }
 
-/* The time of the port that is busiest with a kind. */
+/* The time of the port that is busiest with one kind: keys, rows or results. */
 static wide busiest(const weighing *w, kind k) {
     const fcp_cluster *c = &w->x->program->cluster;
     wide most = 0;

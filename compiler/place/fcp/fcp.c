@@ -10,8 +10,8 @@
  * Source: our own. The frame is FCP's: fixed blocks, LPT's order, its token cap, work where Q lives. The packing is
  *     best fit decreasing with affinity, in two dimensions (work and tokens).
  *
- * What moves. KV block j moves to every rank other than its home that reads it, and a block that reads itself is at
- * one of its readers. Let U(r) be the set of KV blocks that the blocks of rank r read. Then
+ * What moves. KV block j moves to every rank other than its home that reads it, and a block that reads itself is at one
+ * of its readers. Let U(r) be the set of KV blocks that the blocks of rank r read. Then
  *
  *     transfers = sum over r of |U(r)|  -  number of blocks,
  *
@@ -20,24 +20,27 @@
  * 1. Blocks that share reads, directly or through others, form a cluster: a long sequence, or a few short ones that
  *    share a block. A cluster that lies on one rank moves nothing. So light clusters are packed whole, and divided only
  *    when no rank takes them.
- * 2. Within a causal sequence the reads are nested: block i reads blocks 0 to i. A rank that holds block i has paid
- *    for all earlier ones. So the sequence costs, summed over its ranks, the largest index held plus 1. Its blocks
- *    therefore come heaviest first. Each goes to a rank that has a later block and where it still fits, which costs
- *    nothing; of several, to the one where it fits most tightly. Only if there is none does it open another rank.
- *    Block j then has about as many readers as ranks are needed for the work of blocks j and later. Other masks are
- *    treated the same way: the rank whose blocks share most reads is preferred.
+ * 2. Within a causal sequence the reads are nested: block i reads blocks 0 to i. A rank that holds block i has paid for
+ *    all earlier ones. Summed over its ranks, the sequence costs the largest index that each holds, plus 1. So its
+ *    blocks come heaviest first, and each goes to a rank that has a later block and where it still fits: that costs
+ *    nothing. If there are several such ranks, it goes where it fits most tightly; if there is none, it opens another
+ *    rank. Block j then has about as many readers as ranks are needed for the work of blocks j and later. Other masks
+ *    are treated the same way: the rank whose blocks share most reads is preferred.
  *
  * Why that is not enough. Take a rank that is full of work with two blocks, the last of a long sequence. It has room
- * for the tokens of fourteen more blocks, but only for such as have hardly any work, and there are not many of those.
- * If they have been given away early, that room stays empty, tokens go to other ranks, and on real batches the busiest
- * rank ends 2 to 6 % over the mean. So feasibility.c is asked first: a rank takes a block only if everything else can
- * still be placed under both limits. It judges what is still to come by density (work per token). So items come from
- * the densest to the lightest: blocks of heavy clusters one by one, light clusters whole.
+ * for the tokens of fourteen more blocks, but only for blocks with hardly any work, and there are not many of those. If
+ * they have been given away early, that room stays empty, and tokens go to other ranks. On real batches the busiest
+ * rank then ends 2 to 6 % over the mean.
  *
- * Where an item goes. It goes to the rank that reads most of it already. If no rank reads any of it, all that is left
- * of its cluster goes to one rank; and if none takes that, the item goes to the rank with the largest need
- * (feasibility.c). A rank that would have to send more blocks than any block receives gives way to others, which then
- * read a short prefix again.
+ * What is done about it. A rank takes a block only if everything else can still be placed under both limits.
+ * feasibility.c tells that; it judges what is still to come by density (work per token). So items are placed from the
+ * densest to the lightest: blocks of heavy clusters one by one, light clusters whole.
+ *
+ * Where an item goes:
+ *   1. To the rank that reads most of it already. If that rank would have to send more blocks than any block receives,
+ *      other ranks come first, and read a short prefix again.
+ *   2. If no rank reads any of it: all that is left of its cluster goes to one rank.
+ *   3. If no rank takes all of that: the item goes to the rank with the largest need (feasibility.c).
  *
  * Afterwards. If blocks are too coarse, a rank may be over the limit; repair.c exchanges blocks. spread_senders.c moves
  * homes away from the busiest senders, and renumber_ranks.c renumbers the ranks so that those of a cluster share nodes.
@@ -52,18 +55,18 @@
 #include "compiler/place/fcp/place_fcp.h"
 #include "compiler/problem/problem.h"
 
-/* A rank that has blocks of a cluster. */
+/* A rank that has blocks of a cluster, as an element of the cluster's list of such ranks. */
 typedef struct member_rank {
     uint32_t rank, next; /* next: of the same cluster */
     uint32_t top, last;  /* of its blocks there: the one with most reads, the newest */
 } member_rank;
 
-/* The blocks member[first] to member[first + count - 1]: a light cluster, or one block. */
+/* What is placed at once: a light cluster, or one block. Its blocks are member[first] to member[first + count - 1]. */
 typedef struct item {
     uint32_t first, count;
 } item;
 
-/* A cluster: its ranks, and what is not placed yet. */
+/* How far a cluster is placed: the ranks that have blocks of it, and the blocks, work and tokens that are left. */
 typedef struct progress {
     uint32_t first_rank, rank_count, blocks_left;
     int64_t work_left, tokens_left;
@@ -99,7 +102,8 @@ uint32_t place_overlap(const place_state *s, uint32_t a, uint32_t b) {
 
 /* --- setup -------------------------------------------------------------------------------------------------------- */
 
-/* The run of consecutive blocks with which a list of reads begins; *read goes to what is behind it. */
+/* Returns the run of consecutive blocks with which a list of reads begins. *read moves to the first block after the
+ * run. */
 static inline place_run next_run(const uint32_t **read, const uint32_t *end) {
     const uint32_t *at = *read, first = *at;
     if (end[-1] - first == end - at - 1) at = end;
@@ -145,8 +149,9 @@ static fcp_code find_clusters(packing *p, arena *scratch) {
 }
 
 /* Finds the work that the busiest rank may have: (1 + tolerance) times the mean or the heaviest block, whichever is
- * more. The limit is raised to a lower bound that holds for every placement: some rank holds k + 1 of the k x ranks + 1
- * heaviest blocks, and so has at least the work of the k + 1 lightest of these. */
+ * more. If a lower bound for every placement is larger, that is the limit. The bound, for k = 1, 2, ...: of the
+ * k x ranks + 1 heaviest blocks some rank holds k + 1, and so has at least the work of the k + 1 lightest of these.
+ * Example: on 2 ranks with blocks of 5, 5 and 5, some rank has 10. */
 static fcp_code find_limit(const place_input *in, arena *scratch, const uint64_t *work, uint64_t *out_limit) {
     uint32_t n = in->blocks, ranks = in->ranks;
     uint64_t *sorted = ARENA_NEW(scratch, uint64_t, n + (size_t)1);
@@ -248,8 +253,8 @@ static fcp_code open_packing(packing *p, const place_input *in, arena *scratch, 
 
 /* --- packing ------------------------------------------------------------------------------------------------------ */
 
-/* How many ranks of a cluster are looked at for each of its blocks: all of them, unless the cluster has very many
- * blocks. */
+/* How many ranks of a cluster are looked at when one of its blocks is placed: all of them, unless the cluster has very
+ * many blocks. */
 static uint32_t ranks_seen(const packing *p, uint32_t c) {
     uint32_t blocks = p->s.member_start[c + 1] - p->s.member_start[c];
     return blocks < 1024 ? 4096 : blocks < 8192 ? (1u << 19) / blocks : 64;
@@ -272,7 +277,7 @@ static void set_home(packing *p, uint32_t b, uint32_t rank) {
     p->clusters[c].rank_count++;
 }
 
-/* How many ranks other than `rank` read b so far. */
+/* How many ranks other than `rank` have blocks that read b. `rank` may be FCP_NONE. */
 static uint32_t count_readers(const packing *p, uint32_t b, uint32_t rank) {
     uint32_t c = p->s.cluster[b], looks = ranks_seen(p, c), count = 0;
     for (uint32_t i = p->clusters[c].first_rank; i != FCP_NONE && looks--; i = p->ranks[i].next) {
@@ -398,7 +403,7 @@ static fcp_code pack(packing *p) {
 
 /* --- the strategy ------------------------------------------------------------------------------------------------- */
 
-/* The work by which the busiest rank is over the limit, as a negative number; 0: no rank is. */
+/* The work by which the busiest rank is over the limit, as a negative number. 0: no rank is over it. */
 static int64_t least_left(const place_state *s) {
     int64_t least = 0;
     for (uint32_t r = 0; r < s->in->ranks; r++)
@@ -406,8 +411,8 @@ static int64_t least_left(const place_state *s) {
     return least;
 }
 
-/* Where some rank is still over the limit, because blocks are coarse: takes plain LPT instead, repaired in the same
- * way, if that is better balanced by a thousandth. */
+/* Called if a rank is still over the limit, because blocks are coarse. Makes a second placement by plain LPT, repaired
+ * in the same way, and takes it if its busiest rank has less work by more than a thousandth of the limit. */
 static fcp_code try_lpt(packing *p, place_lists *lists, arena *scratch) {
     const place_input *in = p->s.in;
     place_state other = p->s;

@@ -15,8 +15,9 @@
 enum { NEED_PER_OCTAVE = 8, NEED_KINDS = NEED_PER_OCTAVE * 11 };
 
 /* The room of all ranks, and the blocks that are still to come. A rank can still take `left` work and `room` tokens.
- * Its *need* is left / room: how dense (work per token) the blocks must be that fill it in both. Ranks of like need
- * form a *kind*; kinds are numbered by rising need, eight for each doubling. */
+ * Its *need* is left / room: blocks of that density (work per token) would fill its work and its tokens at the same
+ * time. Example: a rank with 600 work left and room for 200 tokens needs blocks of 3 work per token. Ranks of similar
+ * need form a *kind*. Kinds are numbered by rising need, eight for each doubling. */
 typedef struct needs {
     uint32_t ranks, shift; /* tokens are shifted by this in densities */
     int64_t cap;           /* tokens of an empty rank */
@@ -35,27 +36,28 @@ typedef struct needs {
     int64_t keep;              /* room that a rank must keep when it takes something */
 } needs;
 
-/* The size of a block or a cluster. needs_supply takes them from the lightest, by work per token, to the densest. */
+/* The size of a block or a cluster. needs_supply takes them in ascending order of density (work per token). */
 typedef struct need_item {
     int64_t work, tokens;
 } need_item;
 
 fcp_code needs_init(needs *n, arena *scratch, const place_input *in, uint64_t cap, uint64_t tokens);
 void needs_supply(needs *n, const need_item *light, uint32_t count);
-/* Starts with empty ranks. In all they have `spare` more tokens of room than are to be placed. */
+/* Starts with empty ranks. spare: how many more tokens of room they have than there are tokens to be placed. */
 void needs_reset(needs *n, int64_t spare);
-/* The density of `left` work in `room` tokens, where 256 is the need of an empty rank. */
+/* The density of `left` work in `room` tokens, on a scale where an empty rank's need is 256. */
 uint32_t needs_density(const needs *n, int64_t left, int64_t room);
 void needs_take(needs *n, uint32_t rank, int64_t work, int64_t tokens);
-/* Could everything else still be placed if `rank` took this? */
+/* Could everything else still be placed if `rank` took this work and these tokens? */
 bool needs_allow(const needs *n, uint32_t rank, int64_t work, int64_t tokens);
-/* The rank with the largest need that may take this, among up to `tries` that are looked at. If `sends` is given, only
- * ranks r with sends[r] <= most count. FCP_NONE: none was found. */
+/* The rank with the largest need that may take this; at most `tries` ranks are looked at. If `sends` is given, only
+ * ranks r with sends[r] <= most are considered. FCP_NONE: none was found. */
 uint32_t needs_best(const needs *n, int64_t work, int64_t tokens, uint32_t tries, const uint64_t *sends, uint64_t most);
 /* A rank with room whose need is about as dense as this item; FCP_NONE: none was found. */
 uint32_t needs_like(const needs *n, int64_t work, int64_t tokens);
-/* The rank with the largest need that has room for the tokens and the work. If there is none, the rank with room for
- * the tokens that ends up least over the limit of work; if there is none either, the rank with most room. */
+/* Always finds a rank, the first of these that exists: the rank with the largest need that has room for the tokens and
+ * the work; the rank with room for the tokens that ends up least over the limit of work; the rank with room for most
+ * tokens. */
 uint32_t needs_any(const needs *n, int64_t work, int64_t tokens);
 
 /* --- a placement in the making ------------------------------------------------------------------------------------ */
@@ -79,12 +81,12 @@ typedef struct place_state {
     uint32_t most_reads;
 } place_state;
 
-/* KV blocks that both a and b read. */
+/* How many KV blocks are read by both a and b. */
 uint32_t place_overlap(const place_state *s, uint32_t a, uint32_t b);
 
 /* --- exchanges (repair.c, spread_senders.c) ----------------------------------------------------------------------- */
 
-/* The blocks of each rank, as linked lists by falling work. */
+/* The blocks of each rank as linked lists, those with most work first. */
 typedef struct place_lists {
     uint32_t *head, *next, *previous;
 } place_lists;
@@ -92,12 +94,12 @@ typedef struct place_lists {
 enum { PLACE_MAX_HELD = 128 };
 
 fcp_code place_lists_init(place_lists *l, place_state *s, arena *scratch);
-/* Moves b to rank `to`, and keeps home, left, room and the lists in step. */
+/* Moves b to rank `to`, and updates home, left, room and the lists. */
 void place_move(place_state *s, place_lists *l, uint32_t b, uint32_t to);
-/* The blocks of a rank by falling work, at most PLACE_MAX_HELD of them. */
+/* Lists the blocks of a rank, those with most work first, at most PLACE_MAX_HELD. Returns how many. */
 uint32_t place_gather(const place_lists *l, uint32_t rank, uint32_t *out);
-/* About how many more transfers there are if block a of rank ra and block b of rank rb change places. b = FCP_NONE: a
- * moves, and nothing comes back. */
+/* Estimates how many transfers it adds if block a of rank ra and block b of rank rb change places. b = FCP_NONE: a
+ * moves to rb, and nothing comes back. */
 int64_t place_price(const place_state *s, const place_lists *l, uint32_t a, uint32_t ra, uint32_t b, uint32_t rb);
 
 /* Exchanges blocks until no rank is over the limit or nothing helps. Then gives each empty rank a block of a rank that
@@ -109,8 +111,8 @@ fcp_code place_spread(place_state *s, place_lists *l, arena *scratch);
 /* Renumbers the ranks so that those that read the same KV blocks share a node (renumber_ranks.c). */
 fcp_code place_group_nodes(const place_state *s, arena *scratch);
 
-/* split_blocks.c. Has several ranks compute heavy blocks: changes the homes of place_fcp, and makes x->tile_rank, a
- * rank for each tile; but only if the busiest rank then computes less, and the plan is not slower. Cost: that of
- * place_fcp. */
+/* split_blocks.c. Divides the work of heavy blocks among several ranks: replaces the homes that place_fcp chose, and
+ * sets x->tile_rank, the rank that computes each tile. Changes nothing if the plan would get slower by more than a
+ * margin. Cost: up to CUTTINGS times that of place_fcp. */
 fcp_code place_split(planning *x, const place_input *in, uint32_t *home);
 #endif

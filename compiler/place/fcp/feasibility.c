@@ -7,21 +7,25 @@
  *
  * Example: the limit is 10, two ranks have room for three blocks each, and the blocks have work 8 5 3 2 1 1. Best fit
  * puts 8 and 2 together, 5 3 1 on the other rank, and the last 1 makes 11. The test below refuses to put 2 beside 8:
- * the rank would have no work left and room for one more block, while the lightest block has work 1. So both ranks
- * end at 10, with 8 1 1 and 5 3 2.
+ * the rank would have no work left and room for one more block, while the lightest block has work 1. So both ranks end
+ * at 10, with 8 1 1 and 5 3 2.
  *
- * The test. A rank still takes `left` work and `room` tokens; left / room is its need, the density of blocks that fill
- * it. All ranks together have `slack` more tokens of room than are still to come. Choose a threshold x. Let L be the
- * ranks whose need is at most x, and left(L) and room(L) the sums over L. The ranks outside L can take no more tokens
- * than their room, so those of L must take at least room(L) - slack tokens. Let F(t) be the work of the lightest t
- * tokens to come. So everything can be placed only if, for every x,
+ * The test. Words first:
+ *   left, room  the work and the tokens that a rank can still take
+ *   need        left / room of a rank: the density of blocks that would fill both at the same time
+ *   slack       how many more tokens of room all ranks together have than tokens are still to come
+ *   F(t)        the work of the lightest t tokens that are still to come
+ *
+ * Choose a threshold x. Let L be the ranks whose need is at most x, and left(L) and room(L) the sums over L. The ranks
+ * outside L can take no more tokens than their room, so those of L must take at least room(L) - slack tokens. These
+ * have at least the work F(room(L) - slack). So everything can be placed only if, for every x,
  *
  *     left(L) >= F(room(L) - slack).
  *
- * This keeps light blocks for ranks that are nearly full of work. It also keeps dense blocks for ranks that are nearly
- * full of tokens: the ranks outside L must take all work that L cannot take, and the inequality says that blocks dense
- * enough for that are left. The condition is necessary where the whole slack counts; set_slack says why less of it is
- * granted.
+ * What it does. It keeps light blocks for ranks that are nearly full of work. It also keeps dense blocks for ranks that
+ * are nearly full of tokens: the ranks outside L must take all work that L cannot take, and the inequality says that
+ * blocks dense enough for that are left. The condition is necessary if the whole slack counts. set_slack grants less of
+ * it, and says why.
  */
 #include <string.h>
 
@@ -60,7 +64,7 @@ void needs_supply(needs *n, const need_item *light, uint32_t count) {
     while (at < n->supply_count + 2) n->supply[at++] = work;
 }
 
-/* F(tokens), interpolated between two steps of the supply. */
+/* F(tokens): the work of the lightest so many tokens, interpolated between two entries of `supply`. */
 static int64_t lightest(const needs *n, int64_t tokens) {
     if (tokens <= 0) return 0;
     uint64_t at = (uint64_t)tokens >> n->step;
@@ -87,7 +91,7 @@ static uint32_t kind_of(uint32_t density) {
     return kind < NEED_KINDS ? kind : NEED_KINDS - 1;
 }
 
-/* The circular list that rank r belongs to. */
+/* The circular list that rank r belongs to: that of its kind, or the last one if it has hardly any room. */
 static uint32_t list_of(const needs *n, uint32_t r) { return n->room[r] < n->closing ? NEED_KINDS : n->kind[r]; }
 
 static void unlink_rank(needs *n, uint32_t r) {
@@ -113,11 +117,12 @@ static void link_rank(needs *n, uint32_t r) {
     n->next[r] = first;
 }
 
-/* Decides how much of the spare room the test counts as slack. All of it will stay empty in the end. But if every set L
- * could count on all of it, the test would keep light blocks for a few ranks that then leave their room empty, and
- * these blocks would be missing elsewhere. So L may count on half of it, and also on an eighth of it times the part of
- * all ranks that are in L. Where blocks have about the same work, no rank waits for light ones, and the whole slack
- * counts. */
+/* Decides how much of the spare room the test counts as slack.
+ *   - In the end all spare room stays empty, so a set L of ranks could count on all of it. But if every L did, the test
+ *     would keep light blocks for a few ranks that then leave their room empty, and these blocks would be missing
+ *     elsewhere.
+ *   - So L may count on half of the spare room, plus an eighth of it times the part of all ranks that are in L.
+ *   - If all blocks have about the same work, no rank waits for light ones, and the whole spare room counts. */
 static void set_slack(needs *n, int64_t spare) {
     int64_t all = n->supply[n->supply_count], half = n->supply[n->supply_count / 2];
     bool alike = half >= all / 5 * 2;
@@ -169,14 +174,15 @@ void needs_take(needs *n, uint32_t r, int64_t work, int64_t tokens) {
     }
 }
 
-/* By how much the inequality holds: left(L) - F(room(L) - slack(L)). L are the ranks up to kind k, and `left`, `room`
- * and `ranks` are added to its sums. */
+/* By how much the inequality holds for L = the ranks up to kind k: left(L) - F(room(L) - slack). `left`, `room` and
+ * `ranks` are changes: they are added to the sums over L. */
 static int64_t spare_work(const needs *n, uint32_t k, int64_t left, int64_t room, int64_t ranks) {
     int64_t slack = n->slack + (n->sum_ranks[k] + ranks) * n->slack_each;
     return n->sum_left[k] + left - lightest(n, n->sum_room[k] + room - slack);
 }
 
-/* Does the inequality hold at kind k after these changes? If it did not hold before, it must not get worse. */
+/* Does the inequality hold at kind k after these changes? If it did not hold before, it is enough that it gets no
+ * worse. */
 static bool holds(const needs *n, uint32_t k, int64_t left, int64_t room, int64_t ranks) {
     int64_t after = spare_work(n, k, left, room, ranks);
     return after >= 0 || after >= spare_work(n, k, 0, 0, 0);

@@ -5,10 +5,10 @@
  * Cost: O(blocks + ranks).
  *
  * What several ranks of a node read crosses to the node once, so a node pays for the union of what its ranks read.
- * Each rank counts as one of the cluster to which its block with most reads belongs. Ranks of one cluster get
- * neighbouring numbers, those that read most of it first. Under a causal mask they read prefixes of the cluster, and a
- * node pays for the longest prefix among its ranks. The sum of these is least if ranks are grouped in order of the
- * length of their prefixes.
+ *   1. Each rank is counted to one cluster (a sequence, see fcp.c): that of its block with most reads.
+ *   2. Ranks of one cluster get neighbouring numbers, those that read most of it first.
+ * Under a causal mask ranks read prefixes of the cluster, and a node pays for the longest prefix among its ranks. The
+ * sum of these is least if ranks are grouped in order of the length of their prefixes.
  */
 #include "compiler/place/fcp/fcp_parts.h"
 #include "compiler/base/sort.h"

@@ -2,18 +2,25 @@
  * blocks that exchanges work on.
  *
  * Requires: a home for every block; left and room of every rank (left < 0: it is over the limit).
- * Gives: the placement with a few blocks exchanged. Fewer ranks are over the limit, the busiest is less busy, the
- *     token cap is kept, and few transfers are added. Afterwards no rank is without a block while another has two.
+ * Gives: the placement with a few blocks exchanged. Fewer ranks are over the limit, the busiest is less busy, the token
+ *     cap is kept, and few transfers are added. Afterwards no rank is without a block while another has two.
  * Cost: a bounded number of looks, each linear in the blocks of two ranks; nothing if no rank is over the limit.
  * Units: work in 1 / PLACE_ONE of the limit, tokens; prices in transfers.
  *
- * Say a rank is over the limit by e, and a partner can take f more. They look for a block a here and a block b there
- * (or none) with e <= work(a) - work(b) <= f. Both lists are by falling work, so the candidates for b form a sliding
- * window, which only moves forward as a advances. If some exchanges end the excess, the one with fewest transfers is
- * made; else the one that relieves most. Partners are tried by falling room. A rank that finds little tries twice as
- * many partners in the next round. Later rounds also take exchanges that leave the partner over the limit, but by less
- * than the rank was: so the excess wanders to where it can be absorbed. The last rounds exchange up to two blocks for
- * two.
+ * Example: a rank is over the limit by 5, and a partner can take 8 more. A block of 20 for one of 14 relieves the rank
+ * by 6, and the partner stays within the limit.
+ *
+ * One exchange. A rank is over the limit by e, and a partner can take f more.
+ *   1. Look for a block a of the rank and a block b of the partner (or none) with e <= work(a) - work(b) <= f. Both
+ *      lists are by falling work, so the candidates for b form a sliding window, which only moves forward as a
+ *      advances.
+ *   2. If some exchanges end the excess, make the one that adds fewest transfers. If none does, make the one that
+ *      relieves the rank most.
+ *
+ * Which partners. They are tried by falling room. In each round a rank tries twice as many partners as in the round
+ * before, if it finds little.
+ * Later rounds also take exchanges that leave the partner over the limit, but by less than the rank was. So the excess
+ * wanders to where it can be absorbed. The last rounds exchange up to two blocks for two.
  */
 #include <string.h>
 
@@ -28,7 +35,7 @@ typedef struct repair {
     uint64_t looks; /* left to spend */
 } repair;
 
-/* One or two blocks of a rank (a), for none to two blocks of a partner (b). */
+/* An exchange: one or two blocks of a rank (a), for none to two blocks of a partner (b). */
 typedef struct swap {
     uint32_t a[2], b[2], partner; /* FCP_NONE: none */
     int64_t relief, price;
@@ -38,7 +45,7 @@ static const swap NO_SWAP = {{FCP_NONE, FCP_NONE}, {FCP_NONE, FCP_NONE}, FCP_NON
 
 /* --- lists -------------------------------------------------------------------------------------------------------- */
 
-/* Puts b into the list of r. At least the first PLACE_MAX_HELD blocks of a list are in order. */
+/* Puts b into the list of r. The first PLACE_MAX_HELD blocks of a list are in order; those behind them need not be. */
 static void insert_block(place_state *s, place_lists *l, uint32_t b, uint32_t r) {
     uint32_t before = FCP_NONE, after = l->head[r];
     for (uint32_t i = 0; after != FCP_NONE && s->work[after] > s->work[b] && i < PLACE_MAX_HELD; i++) {
@@ -85,8 +92,8 @@ uint32_t place_gather(const place_lists *l, uint32_t r, uint32_t *out) {
     return count;
 }
 
-/* How many of the KV blocks that b reads another block of rank r (not `without`) reads too: the most that one block
- * there shares with it, so there may be more. */
+/* Estimates how many of the KV blocks that b reads are also read by other blocks of rank r. It takes the one block of r
+ * that shares most with b; several blocks together may share more. `without` does not count. */
 static uint32_t covered(const place_state *s, const place_lists *l, uint32_t b, uint32_t r, uint32_t without) {
     uint32_t most = 0;
     for (uint32_t y = l->head[r]; y != FCP_NONE; y = l->next[y]) {
@@ -114,7 +121,8 @@ typedef struct excess {
     uint32_t sum_count;
 } excess;
 
-/* Tries to exchange a block for a block, or for nothing. `room`: the work that the partner can take. */
+/* Looks for an exchange of one block for one block, or for nothing, that is better than *best. room: the work that the
+ * partner can take. */
 static void try_blocks(const repair *x, const excess *e, uint32_t partner, int64_t room, swap *best) {
     const place_state *s = x->s;
     const uint32_t r = e->rank, *mine = e->mine;
@@ -146,8 +154,8 @@ static void try_blocks(const repair *x, const excess *e, uint32_t partner, int64
     }
 }
 
-/* Lists all choices of none, one or two blocks by rising work: the work in the upper 44 bits of a number, and which
- * blocks they are in the lower 20 (1023: none). */
+/* Lists all choices of none, one or two of these blocks, by rising work. Each choice is a number: the upper 44 bits are
+ * the work, the lower 20 say which blocks it has (10 bits each; 1023: none). Returns how many. */
 static uint32_t list_sums(const place_state *s, const uint32_t *blocks, uint32_t count, uint64_t *out,
                           uint64_t *other) {
     uint32_t n = 0;
@@ -161,7 +169,7 @@ static uint32_t list_sums(const place_state *s, const uint32_t *blocks, uint32_t
     return n;
 }
 
-/* The blocks of such a choice; returns their tokens. */
+/* Reads which blocks a choice of list_sums has; returns their tokens. */
 static int64_t read_sum(const place_state *s, const uint32_t *blocks, uint64_t sum, uint32_t out[2]) {
     uint32_t i = sum >> 10 & 1023, j = sum & 1023;
     out[0] = j == 1023 ? FCP_NONE : blocks[j];
@@ -169,8 +177,8 @@ static int64_t read_sum(const place_state *s, const uint32_t *blocks, uint64_t s
     return (j == 1023 ? 0 : (int64_t)s->in->tokens[blocks[j]]) + (i == 1023 ? 0 : (int64_t)s->in->tokens[blocks[i]]);
 }
 
-/* Tries to exchange up to two blocks for up to two: takes the first exchange that ends the excess, or else the one that
- * relieves most. */
+/* Looks for an exchange of up to two blocks for up to two that is better than *best. It takes the first one that ends
+ * the excess; if there is none, the one that relieves the rank most. */
 static void try_pairs(const repair *x, const excess *e, uint32_t partner, int64_t room, uint64_t *scratch,
                       swap *best) {
     const place_state *s = x->s;

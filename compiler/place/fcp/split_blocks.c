@@ -2,22 +2,23 @@
  *
  * Requires: a problem with its tiles, with as many queries as keys; what place_fcp requires.
  * Gives: homes as place_fcp chooses them, and a rank for each tile. A Q block with more work than a rank may have is
- *     cut along its tiles into parts of about equal work, each within the limit; a part has one rank. The block's home
- *     is the rank of its last part, which has the block's own keys. Or, if that is not worth it, nothing changes.
+ *     cut along its tiles into parts of about equal work, each within the limit. Each part has one rank. The block's
+ *     home is the rank of its last part, which has the block's own keys. If that is not worth it, nothing changes.
  * Cost: that of place_fcp, and O(tiles); up to CUTTINGS times that, where balance is out of reach with few parts.
  * Units: pairs.
- *
- * place_fcp sees a part as a block of its own: with the reads of its tiles, and without tokens, for those are at the
- * block's home. So parts of neighbouring blocks that read the same keys are kept together as whole blocks are, and
- * ranks with heavy parts are filled up with light blocks.
  *
  * Example: 1,024 ranks; the last block of a sequence of 300,000 tokens has 3.6 times the mean work. It becomes six
  * parts. Its Q goes to five other ranks, and five states come back.
  *
- * Where sequences are short, that may take longer than the work that it moves. So both placements are weighed
- * (weigh_placement.c). If whole blocks are faster by more than a margin, they stay whole, though they are not balanced.
- * There is a margin because weighing makes parts look slower than they are: it does not know that stages hide some of
- * what they move, and that the keys which a heavy rank waits for are hidden less well.
+ * How. place_fcp sees each part as a block. Such a block has the reads of its tiles, and no tokens, because those are
+ * at the block's home. So parts of neighbouring blocks that read the same keys are kept together as whole blocks are,
+ * and ranks with heavy parts are filled up with light blocks.
+ *
+ * Whether. Where sequences are short, moving the parts may take longer than the work that they save. So the placements
+ * with and without parts are weighed (weigh_placement.c). If whole blocks are faster by more than a margin, they stay
+ * whole, though they are not balanced. There is a margin because weighing makes parts look slower than they are. It
+ * does not know that stages hide some of what parts move, nor that the keys which a heavy rank waits for are hidden
+ * less well.
  */
 #include <string.h>
 
@@ -31,13 +32,14 @@ static uint64_t limit_of(const planning *x) {
     return (uint64_t)(mean + mean * x->program->tolerance / 1000000);
 }
 
-/* Blocks with more than `most` work are cut into parts of at most `size`, both in twelfths of the limit. */
+/* A way of cutting: blocks with more than `most` work are cut into parts of at most `size` work. Both are in twelfths
+ * of the limit. */
 typedef struct cutting {
     uint64_t most, size;
 } cutting;
 
-/* These are tried in order until the ranks are balanced. Parts of two thirds of the limit leave room to fill up with
- * lighter blocks. If there are too few of those, smaller parts, of more blocks, come next. */
+/* The ways of cutting, tried in this order until the ranks are balanced. Parts of two thirds of the limit leave room to
+ * fill up with lighter blocks. If there are too few lighter blocks, more blocks are cut, into smaller parts. */
 static const cutting cuttings[] = {{12, 8}, {8, 6}, {6, 4}, {4, 3}, {2, 2}};
 enum { CUTTINGS = sizeof cuttings / sizeof *cuttings };
 
@@ -53,7 +55,8 @@ bool place_splits(const planning *x) {
            p->heaviest > limit_of(x);
 }
 
-/* Places with the blocks cut in this way. out_most: the work of the busiest rank. */
+/* Cuts the blocks in this way and places them. exec: the rank that computes each tile. out_most: the work of the
+ * busiest rank. */
 static fcp_code place_parts(planning *x, const place_input *in, const cutting *c, uint64_t limit, uint32_t *home,
                             uint32_t *exec, uint64_t *out_most) {
     const problem *p = x->problem;
@@ -107,7 +110,7 @@ static fcp_code place_parts(planning *x, const place_input *in, const cutting *c
     return load ? FCP_OK : FCP_E_NO_MEMORY;
 }
 
-/* The best of all ways to cut: homes, and a rank for each tile. */
+/* Tries the ways of cutting and keeps the best: the homes, and the rank that computes each tile. */
 static fcp_code place_best(planning *x, const place_input *in, uint32_t *home, uint32_t *exec) {
     const problem *p = x->problem;
     const uint64_t limit = limit_of(x);

@@ -6,12 +6,15 @@
  * Cost: O(reads) to count, then a bounded number of looks, each linear in the blocks of two ranks.
  * Units: transfers.
  *
- * The first blocks of a long causal sequence are read by every rank that holds any part of it. So their homes send
- * most, and a plan has at least as many rounds as its busiest sender sends units. Such a block has little work, and
- * any rank that holds a later block of the sequence reads it already. If it changes places with a light block of that
- * rank, its old home receives it instead, and no transfer is added. What a rank receives cannot be spread in this way,
- * because its heavy blocks must read the same keys wherever these are at home. So senders are relieved only until none
- * sends more than the busiest receiver receives. place_tuning.h says what came of going on from there.
+ * Why. The first blocks of a long causal sequence are read by every rank that holds any part of it. So their homes send
+ * most, and a plan has at least as many rounds as its busiest sender sends units.
+ *
+ * How. Such a block has little work, and any rank that holds a later block of the sequence reads it already. If it
+ * changes places with a light block of that rank, its old home receives it instead, and no transfer is added.
+ *
+ * How far. What a rank receives cannot be spread in this way, because its heavy blocks must read the same keys wherever
+ * these are at home. So it ends when no rank sends more than the busiest receiver receives. place_tuning.h says what
+ * came of going on from there.
  */
 #include <string.h>
 
@@ -105,7 +108,7 @@ static bool hand_over(spread *x, uint32_t j, uint32_t r) {
     return true;
 }
 
-/* Exchanges blocks of rank r, those with most readers first. True if something was exchanged. */
+/* Relieves rank r, which sends too much: exchanges some of its blocks, those with most readers first. True: it has. */
 static bool relieve_sender(spread *x, uint32_t r) {
     uint32_t held[PLACE_MAX_HELD], count = place_gather(x->l, r, held);
     for (uint32_t i = 1; i < count; i++) { /* most readers first */

@@ -3,26 +3,31 @@
  * Requires: groups with the least ranks that each needs, in all no more than there are; the cost of cells and bytes.
  * Gives: a degree for each group. They minimize the makespan: the largest time of a group.
  * Cost: O(ranks + groups) evaluations of a group's time, sorting them, and a binary search for each group in each of
- *       O(log(ranks + groups)) steps.
+ *     O(log(ranks + groups)) steps.
  * Source: the objective and the form of the time are those of "Flexible Context Parallelism" (2025), sections 4.2 and
  *     4.3, which finds degrees by dynamic programming in O(groups ranks^2). Here a binary search for the makespan finds
  *     them.
  *
- * The makespan X is one of the times that some group takes on some number of ranks. Given X, each group takes the least
- * degree at which its time is X or less; X is possible if these degrees add up to no more than the ranks. So X is found
- * by binary search in the sorted times. For each group a list is made of the degrees that matter: those at which its
- * time is less than at all smaller degrees. No X can be less than the work of all groups over all ranks. So the list
- * ends at the degree where the group's time is that small, or where launches alone would take longer.
+ * How the makespan X is found:
+ *   1. For each group a list is made of the degrees that matter, with their times: those at which its time is less than
+ *      at all smaller degrees. The list ends where more ranks cannot matter: at a time that is no longer than the work
+ *      of all groups over all ranks, which X cannot go below; or where launches alone would take longer.
+ *   2. X is one of these times. Given X, each group takes the least degree at which its time is X or less. X is
+ *      possible if these degrees add up to no more than the ranks.
+ *   3. The least possible X is found by binary search in the sorted times.
  *
- * The time of a group on d ranks is its work over d, plus what its ring does not hide: in each of the d - 1 steps, the
- * time by which the transfer of a chunk of K and V, or a launch, is longer than the step's kernel. A chunk goes to a
- * node once and then round inside it, so the ranks of a node share what comes from other nodes.
+ * The time of a group on d ranks is its work over d, plus what its ring does not hide. The ring has d - 1 steps. In
+ * each, the transfer of a chunk of K and V, or a launch, may take longer than the step's kernel; the difference is not
+ * hidden. A chunk goes to a node once and then round inside it, so the ranks of a node share what comes from other
+ * nodes.
  *
- * Work is counted in FULL cells. A PARTIAL cell counts as two FULL ones, and each 128 queries of a step add half a
- * cell, which is about what the profiles say of all GPUs (H200 forward: 2.3 and 0.64). In zigzag ranks have equal work.
- * In a ring the last rank has most. Under a causal mask that is 2 - 1 / d times the mean, under a full mask the mean,
- * which is the work of all cells over d. So the last rank's work is taken as the smaller of these two figures, 2 - 1 /
- * d times the mean and all cells over d; but at least as the mean.
+ * Work is counted in FULL cells. A PARTIAL cell counts as two FULL ones. Each 128 queries of a step add half a cell.
+ * This is about what the profiles say of all GPUs (H200 forward: 2.3 and 0.64).
+ *
+ * The busiest rank decides. In zigzag ranks have equal work. In a ring (one chunk for each rank) the last rank has
+ * most. Its work is estimated as the smaller of two figures, but as no less than the mean:
+ *   - 2 - 1 / d times the mean, which is right under a causal mask;
+ *   - all cells of the group, as if none were empty, over d, which is right under a full mask.
  *
  * The profile has a time for every kind of cell, but one time per cell is used here. Where kernels hide the ring, it
  * scales the times of all groups alike, and an error in it changes no choice. With four such times, their errors would
@@ -38,11 +43,11 @@ typedef unsigned __int128 wide;
 #define LONGEST (UINT64_C(1) << 62)
 static uint64_t at_most(wide time) { return time < LONGEST ? (uint64_t)time : LONGEST; }
 
-/* Work in half cells: what ranks share, and what each has in all steps together. */
+/* Work in half cells. shared_work is divided among a group's ranks; own_work is what each rank has in all its steps. */
 static uint64_t shared_work(const groups_group *g) { return 2 * g->full + 4 * g->partial; }
 static uint64_t own_work(const groups_group *g) { return g->queries / FCP_CELL + 1; }
 
-/* The work of the rank that has most, times d. */
+/* The work of the busiest rank of a group on d ranks, times d. */
 static wide most_work(const groups_model *m, const groups_group *g, uint32_t d) {
     wide work = shared_work(g), most = work;
     if (m->ring) {
@@ -53,7 +58,7 @@ static wide most_work(const groups_model *m, const groups_group *g, uint32_t d) 
     return most + (wide)own_work(g) * d;
 }
 
-/* The time of a step of the ring whose kernel takes no time. */
+/* The least time that a step of the ring takes, however short its kernel is: that of its transfer or of a launch. */
 static wide least_step(const groups_model *m, const groups_pass *p, const groups_group *g, uint32_t d) {
     const wide bytes = (wide)(g->keys / d + 1) * p->bytes * 1000000000000;
     wide least = m->latency[FCP_LOCAL] + bytes / m->rate[FCP_LOCAL];
@@ -77,7 +82,7 @@ uint64_t groups_time(const groups_model *m, const groups_group *g, uint32_t d) {
     return at_most(time);
 }
 
-/* A lower bound of the time on d or more ranks: d - 1 launches, or each rank's own work. */
+/* A lower bound on the group's time on d or more ranks: the time of d - 1 launches, or of each rank's own work. */
 static uint64_t floor_of(const groups_model *m, const groups_group *g, uint32_t d) {
     wide time = 0;
     for (int pass = 0; pass < FCP_PASSES; pass++) {
@@ -87,7 +92,7 @@ static uint64_t floor_of(const groups_model *m, const groups_group *g, uint32_t 
     return at_most(time);
 }
 
-/* The degrees at which a group takes less time than at all smaller ones, with these times. Those of group i are
+/* A degree that matters, and its time: at all smaller degrees the group takes longer. Those of group i are
  * steps[start[i]] to steps[start[i + 1] - 1]. */
 typedef struct step {
     uint64_t time;
@@ -139,7 +144,7 @@ static bool fits(const stairs *s, uint32_t count, uint32_t ranks, uint64_t time)
     return sum <= ranks;
 }
 
-/* Gives away ranks that are left over. */
+/* Gives away the ranks that are left over, one by one, each to the group with the largest time that it makes faster. */
 static fcp_code give_rest(const groups_model *m, groups_group *groups, uint32_t count, uint32_t rest, arena *scratch) {
     heap_entry *heap = ARENA_NEW(scratch, heap_entry, count + (size_t)1); /* the largest time first */
     if (!heap) return FCP_E_NO_MEMORY;

@@ -10,7 +10,7 @@
 #define FCPC_PLACE_GROUPS_GROUPS_H
 #include "compiler/place/place.h"
 
-/* Sequences that are cut over the same ranks. */
+/* A group: sequences that are cut over the same ranks. */
 typedef struct groups_group {
     uint64_t tokens;        /* of its sequences: of the longer side of each */
     uint64_t queries, keys;
@@ -18,8 +18,8 @@ typedef struct groups_group {
     uint32_t least, degree; /* how many ranks it needs; how many it gets */
 } groups_group;
 
-/* What a pass costs: `cell`: a FULL cell of all query heads, and `launch`: the least that a step of the ring takes,
- * both in picoseconds; `bytes`: what travels for a key. */
+/* What a pass costs. cell: the picoseconds of a FULL cell in all query heads. launch: the least picoseconds of a step
+ * of the ring. bytes: what travels for one key. */
 typedef struct groups_pass {
     uint64_t cell, launch, bytes;
 } groups_pass;
@@ -30,10 +30,10 @@ typedef struct groups_model {
     bool ring;                    /* one chunk a rank, and not two in zigzag */
 } groups_model;
 
-/* pack_sequences.c. Best fit decreasing: every sequence joins the fullest group that has room for it, or begins a new
- * one. size: the tokens of each sequence. A group of `least` ranks holds least * tokens. Fills out_group (per
- * sequence), and tokens and least of the groups; *out_count: how many groups there are. FCP_E_VALUE: a sequence needs
- * more than `most` ranks; *out_count is that sequence. */
+/* pack_sequences.c. Packs sequences into groups by best fit decreasing: every sequence joins the fullest group that has
+ * room for it, or begins a new one. size: the tokens of each sequence. A group of `least` ranks holds least * tokens.
+ * Fills out_group (per sequence), and tokens and least of the groups; *out_count: the number of groups. FCP_E_VALUE: a
+ * sequence needs more than `most` ranks; *out_count is then the number of that sequence. */
 fcp_code groups_pack(const uint64_t *size, uint32_t count, uint32_t tokens, uint32_t most, arena *scratch,
                      uint32_t *out_group, groups_group *out, uint32_t *out_count);
 
@@ -41,11 +41,11 @@ fcp_code groups_pack(const uint64_t *size, uint32_t count, uint32_t tokens, uint
  * hide. */
 uint64_t groups_time(const groups_model *m, const groups_group *g, uint32_t degree);
 /* Chooses degrees that add up to at most `ranks` and minimize the makespan, the largest time of a group. Ranks that are
- * left over go, one by one, to the group with the largest time that one more rank makes faster. Requires: the leasts
- * add up to at most `ranks`. Cost: O(ranks + groups) times, and sorting them. */
+ * left over go, one by one, to the group with the largest time that one more rank makes faster. Requires: the `least`
+ * of all groups add up to at most `ranks`. Cost: O(ranks + groups) times, and sorting them. */
 fcp_code groups_choose(const groups_model *m, groups_group *groups, uint32_t count, uint32_t ranks, arena *scratch);
 
-/* What cutting finds and placing reads: x->grouping. */
+/* How the groups strategy has divided a batch: x->grouping. Cutting blocks fills it, and placing reads it. */
 typedef struct grouping {
     groups_group *groups;
     uint32_t count;
@@ -55,7 +55,7 @@ typedef struct grouping {
     uint32_t *home, *rank;  /* per block: where it lives, and who computes its rows */
 } grouping;
 
-/* groups_cut.c. The model of a program. FCP_E_PROFILE: there is no profile of its GPU. */
+/* groups_cut.c. Makes the model of costs for a program. FCP_E_PROFILE: there is no profile of its GPU. */
 fcp_code groups_model_of(const struct fcpc_program *g, groups_model *out, fcp_error *err);
 
 /* The strategy's functions: place.h. */

@@ -1,19 +1,22 @@
 /* groups_cut.c: the groups strategy on a problem: packs its sequences, gives groups their ranks, and cuts blocks.
  *
  * Requires: a problem without blocks.
- * Gives: x->grouping, and pieces and blocks that end at multiples of x->block from the beginning of a chunk, and where
- *     another rank's tokens begin. All rows of a block are computed by one rank.
+ * Gives: x->grouping, and pieces and blocks. A block ends at multiples of x->block from the beginning of a chunk, and
+ *     where another rank's tokens begin. All rows of a block are computed by one rank.
  * Cost: sorting the sequences and the pieces; counting the cells of each distinct length.
  *
- * A group of d ranks cuts each of its sequences into d chunks (ring) or 2 d (zigzag). A sequence of n tokens is cut at
- * floor((i n + f) / parts), where f is the number of tokens of earlier sequences of the group, modulo parts. Without f,
- * the few tokens of very short sequences would all be in their last chunk, and so on one rank. Rank i of the group
+ * Cutting. A group of d ranks cuts each of its sequences into d chunks (ring) or 2 d (zigzag). Rank i of the group
  * computes chunk i, in zigzag also chunk 2 d - 1 - i, and needs all keys of the group.
+ * A sequence of n tokens is cut into `parts` chunks at floor((i n + f) / parts), where f is the number of tokens of
+ * earlier sequences of the group, modulo parts. Without f, the few tokens of very short sequences would all be in their
+ * last chunk, and so on one rank. Example: sequences of one token, two chunks: with f = 0 the token is in chunk 1, with
+ * f = 1 in chunk 0.
  *
- * With layout = planned chunks are at home where they are computed. Then large groups take whole nodes, and small ones
- * share nodes, best fit: no group of at most a node's ranks is on two nodes, unless no node has room for it. With a
- * stated layout tokens stay where they are, and their queries, keys and results travel. Then groups take ranks in the
- * order in which their tokens lie, so that what is near in the batch is near on the cluster.
+ * Which ranks a group gets depends on the layout:
+ *   - layout = planned: chunks are at home where they are computed. Large groups take whole nodes, and small ones share
+ *     nodes, best fit: a group of at most a node's ranks is on one node, unless no node has room for it.
+ *   - A stated layout: tokens stay where they are, and their queries, keys and results travel. Groups take ranks in the
+ *     order in which their tokens lie, so that what is near in the batch is near on the cluster.
  */
 #include "compiler/place/groups/groups.h"
 #include "runtime/plan/bytes.h"
@@ -57,7 +60,7 @@ static void print_tokens(uint64_t n, char out[TOKENS_TEXT]) {
     else snprintf(out, TOKENS_TEXT, "%lluK", (unsigned long long)n / 1024);
 }
 
-/* Hints at a number of tokens with which there is room for all: a multiple of 1024, or below that a multiple of 16. */
+/* Hints at a number of tokens a rank with which all sequences fit: a multiple of 1024, or of 16 if it is below 1024. */
 static void hint_tokens(planning *x, const uint64_t *size, uint64_t tokens, groups_group *groups, uint32_t *of) {
     const problem *p = x->problem;
     for (bool good = false; !good && tokens < BINS_SPACE_MAX; tokens += tokens / 16) {
@@ -79,7 +82,8 @@ static void hint_tokens(planning *x, const uint64_t *size, uint64_t tokens, grou
     }
 }
 
-/* Reports that the batch does not fit on the ranks: sequence s alone, or if that is FCP_NONE, all groups together. */
+/* Reports that the batch does not fit on the ranks. s: the sequence that is too long by itself; FCP_NONE: all groups
+ * together need too many ranks. */
 static fcp_code report_too_few(planning *x, const uint64_t *size, uint32_t s, uint64_t ranks, groups_group *groups,
                         uint32_t *of) {
     const uint32_t tokens = x->program->tokens;
@@ -94,7 +98,7 @@ static fcp_code report_too_few(planning *x, const uint64_t *size, uint32_t s, ui
     return FCP_E_VALUE;
 }
 
-/* The part of one thread: it counts the cells of sequences first to end - 1, in order of length. */
+/* What one thread does: counts the cells of sequences first to end - 1, in order of length. */
 typedef struct counting {
     cells *of;
     const uint64_t *keys; /* of all sequences; the lower 24 bits are the sequence */
@@ -103,8 +107,8 @@ typedef struct counting {
     cells_fault fault;
 } counting;
 
-/* Counts the cells of one part. Sequences of equal lengths have equal cells, unless the mask reads an array. Reports no
- * error, because this may be a second thread. */
+/* Counts the cells of one thread's sequences. Sequences of equal lengths have equal cells, unless the mask reads an
+ * array. Reports no error, because this may be the second thread. */
 static fcp_code count_stretch(planning *x, void *given) {
     counting *g = given;
     const problem *p = x->problem;
@@ -124,8 +128,8 @@ static fcp_code count_stretch(planning *x, void *given) {
     return code;
 }
 
-/* Adds the cells of each sequence to its group. A second thread counts half of the sequences, with a `cells` object of
- * its own, if such objects are kept for further plannings. */
+/* Adds the cells of each sequence to its group. If `cells` objects are kept for further plannings, a second thread
+ * counts half of the sequences with an object of its own. */
 static fcp_code count_cells(planning *x, const uint32_t *of, groups_group *groups) {
     const problem *p = x->problem;
     uint64_t *keys = ARENA_NEW(&x->scratch, uint64_t, 2 * (size_t)p->sequences + 1);
@@ -185,7 +189,8 @@ static fcp_code make_groups(planning *x, grouping *out) {
 
 /* --- ranks -------------------------------------------------------------------------------------------------------- */
 
-/* Gives groups their ranks, the largest first, each in the fullest node that has room for it, or over several. */
+/* Gives groups their ranks, the largest group first. A group gets ranks of the fullest node that has room for it; if no
+ * node has, ranks of several nodes. */
 static fcp_code take_nodes(planning *x, grouping *g) {
     const uint32_t gpus = x->program->gpus, nodes = x->program->nodes;
     uint64_t *keys = ARENA_NEW(&x->scratch, uint64_t, 2 * (size_t)g->count + 1);
@@ -211,7 +216,8 @@ static fcp_code take_nodes(planning *x, grouping *g) {
     return FCP_OK;
 }
 
-/* Gives groups their ranks in the order in which their queries lie. runs: where those are, by sequence. */
+/* Gives groups their ranks in the order in which their queries lie on the caller's ranks. runs: where the queries are,
+ * by sequence. */
 static fcp_code take_neighbours(planning *x, grouping *g, const problem_run *runs, uint32_t count) {
     unsigned __int128 *sum = ARENA_ZNEW(&x->scratch, unsigned __int128, g->count);
     uint64_t *keys = ARENA_NEW(&x->scratch, uint64_t, 2 * (size_t)g->count + 1);
@@ -239,7 +245,7 @@ typedef struct cutter {
 } cutter;
 
 /* Cuts the tokens `at` to `end` - 1 of a chunk into parts of a block's size. A shorter part at the end may share a
- * block with others of its home and `place`. */
+ * block with parts of other sequences that have the same home and the same `place`. */
 static fcp_code add_parts(cutter *c, problem_part of, uint64_t at, uint64_t end, uint32_t rank, uint32_t place) {
     const uint32_t block = c->x->problem->block;
     for (; at < end; at += of.length) {
@@ -257,8 +263,8 @@ static fcp_code add_parts(cutter *c, problem_part of, uint64_t at, uint64_t end,
     return FCP_OK;
 }
 
-/* Cuts one side of all sequences. runs: where the caller holds the tokens, by sequence and start; NULL: chunks are at
- * home where they are computed. */
+/* Cuts one side (queries or keys) of all sequences. runs: where the caller holds the tokens, by sequence and start.
+ * NULL: chunks are at home where they are computed. */
 static fcp_code cut_side(cutter *c, fcp_side side, const problem_run *runs) {
     const problem *p = c->x->problem;
     const grouping *g = c->g;

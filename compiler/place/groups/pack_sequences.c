@@ -1,11 +1,11 @@
-/* pack_sequences.c: packs sequences into groups that cannot be divided further, and are then given ranks.
+/* pack_sequences.c: packs sequences into groups, each for as few ranks as hold its tokens.
  *
  * Requires: sizes of at most 2^40 tokens, of at most 2^24 sequences; tokens < 2^24.
  * Gives: the group of every sequence. A group of `least` ranks has at most least * tokens tokens. Sequences without
  *     tokens are in the first group, which has one rank if there are no others.
  * Cost: sorting the sequences, then O(1) for each.
  * Source: best fit decreasing, a rule for bin packing, which "Flexible Context Parallelism" (2025), section 4.4, also
- *         uses.
+ *     uses.
  *
  * Example: sizes 150, 40, 40 and 30, with 64 tokens a rank. 150 needs three ranks, which hold 192: 42 are free. The
  * first 40 goes there. The second begins a group of its own, of which 24 are free. 30 fits nowhere and begins a third.

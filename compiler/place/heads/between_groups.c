@@ -8,22 +8,25 @@
  * Source: "FCP" (Berkeley, ByteDance) names ulysses inside a node and its own blocks between nodes; "DCP" has blocks
  *     for each head.
  *
- * The other strategy plans for a smaller cluster, in which every group is one rank: as fast as all of its ranks
- * together, with links as wide as all of theirs. It decides at which group a block is at home, and which group computes
- * a tile. Two decisions are left. A block's home is a rank of its group: where the caller holds the tokens, if those
- * stay; else the rank that has fewest tokens so far, the largest block first. And a tile of some heads runs at the rank
- * of its group that computes these heads. (The number of a rank in its group is its lane.)
+ * The number of a rank in its group is its lane. Who decides what:
+ *   1. The other strategy plans for a smaller cluster, in which every group is one rank: as fast as all of its ranks
+ *      together, with links as wide as all of theirs. It decides at which group a block is at home, and which group
+ *      computes a tile.
+ *   2. A block's home is a rank of its group. If tokens stay where the caller holds them, it is that rank. Otherwise
+ *      the largest block comes first, and each goes to the rank that has fewest tokens so far.
+ *   3. A tile of some heads runs at the rank of its group that computes these heads.
  *
  * Example: 2 nodes of 2 ranks, 4 heads, ulysses(inside = node) + fcp. Fcp divides 6 blocks among 2 ranks: blocks 0, 2
  * and 5 to the first. So they are at home on ranks 0, 1 and 0. Block 5 reads block 1, which is at home on rank 2. Heads
  * 0 and 1 are computed at rank 0, where Q of block 5 is; K and V of block 1 come there from rank 2. Heads 2 and 3 are
  * computed at rank 1: Q comes from rank 0, over the fast fabric, and K and V from rank 2, by way of rank 3.
  *
- * How keys travel. Keys of some heads that other nodes need go first to the rank of the home's own group that computes
- * these heads, and then to the rank in the same lane of the other groups. So each byte of keys crosses to a node once,
- * and then goes to the ranks there that read it. It stays on one rail, and the heads of a block leave by the ports of
- * all ranks of the group. If the home sent all heads itself, its port would limit everything: with links of 12.5 GB/s
- * and 64 heads of K and V, wlbllm-64 by `+ fcp` takes 80 ms instead of 54.
+ * How keys of some heads travel to other nodes:
+ *   1. From their home to the rank of the home's own group that computes these heads.
+ *   2. From there to the rank in the same lane of each other group, and on to other ranks of its node that read them.
+ * So each byte of keys crosses to a node once, and stays on one rail (between ranks of equal number in their nodes).
+ * The heads of a block leave by the ports of all ranks of the group. If the home sent all heads itself, its port would
+ * limit everything: with links of 12.5 GB/s and 64 heads of K and V, wlbllm-64 by `+ fcp` takes 80 ms instead of 54.
  */
 #include <string.h>
 
@@ -31,7 +34,7 @@
 #include "compiler/base/sort.h"
 #include "compiler/place/heads/heads.h"
 
-/* The planning as the other strategy sees it. */
+/* The planning as the other strategy sees it: on a cluster in which every group is one rank. */
 typedef struct view {
     struct fcpc_program program;
     problem problem;
@@ -56,7 +59,7 @@ static void view_open(const planning *x, view *v) {
     v->planning.kept = NULL; /* what others keep is of ranks, not of groups */
 }
 
-/* Takes over what the other strategy has made. */
+/* Copies back what the other strategy has made, with the program and ranks of the real cluster. */
 static void view_close(planning *x, view *v) {
     v->problem.program = x->program;
     v->problem.ranks = x->problem->ranks;
@@ -84,7 +87,7 @@ fcp_code heads_cut_between(planning *x, const strategy *other) {
 
 /* --- homes and ranks of all heads --------------------------------------------------------------------------------- */
 
-/* Where blocks and tiles of all heads are. */
+/* Where blocks and tiles are before heads are divided. Each block and tile here is of all heads. */
 typedef struct wholes {
     uint32_t *home, *exec; /* per block: its rank; per tile: the group that computes it */
 } wholes;
@@ -110,8 +113,8 @@ static fcp_code spread_in_groups(planning *x, const place_input *in, const uint3
     return FCP_OK;
 }
 
-/* Asks the other strategy for homes and ranks. x: the planning as that sees it. in_place: the homes that it gives are
- * ranks of the caller, and not groups. */
+/* Asks the other strategy for homes and for the groups that compute tiles. x: the planning as that strategy sees it.
+ * in_place: the homes that it gives are ranks of the caller; otherwise they are groups. */
 static fcp_code place_wholes(planning *x, const strategy *other, bool in_place, wholes *out) {
     const problem *p = x->problem;
     uint32_t *group = ARENA_NEW(&x->work, uint32_t, p->block_count + (size_t)1);
@@ -131,7 +134,7 @@ static fcp_code place_wholes(planning *x, const strategy *other, bool in_place, 
 
 /* --- of ranges of heads ------------------------------------------------------------------------------------------- */
 
-/* The tile of blocks q and k of all heads; FCP_NONE: there is none. */
+/* Finds the tile of Q block q and KV block k among the tiles of all heads. FCP_NONE: there is none. */
 static uint32_t find_tile(const problem *p, uint32_t q, uint32_t k) {
     uint32_t at = p->tile_start[q], end = p->tile_start[q + 1];
     BISECT(at, end, t, p->tile_k[t] < k)
@@ -168,8 +171,8 @@ static fcp_code divide_wholes(planning *x, const wholes *of, uint32_t **out_home
 
 /* --- ways --------------------------------------------------------------------------------------------------------- */
 
-/* Adds the ways to the readers ranks[first] to ranks[end - 1], which are the readers in one node: to the one of this
- * lane, or if there is none to the first, and from there to the others. */
+/* Adds the ways to the readers of one node, ranks[first] to ranks[end - 1]: from `from` to the reader in this lane, or
+ * to the first reader if none is in this lane; and from that one to the others. */
 static uint32_t reach_node(const need *n, uint32_t first, uint32_t end, uint32_t from, uint32_t group, uint32_t lane,
                            leg *legs) {
     uint32_t to = n->ranks[first], count = 0;

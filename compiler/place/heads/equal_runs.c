@@ -1,8 +1,8 @@
 /* equal_runs.c: tokens = equal for ulysses and upipe with a ring: every rank holds floor or ceil of the mean.
  *
- * Requires: runs of tokens of one side, of which each rank holds some, by sequence and start.
+ * Requires: the runs of tokens of one side that the ranks hold, by sequence and start.
  * Gives: the same tokens in other runs, such that each rank holds floor or ceil of the mean. A rank with too many
- *     tokens has given away the first tokens of its runs, from the run that ends earliest in its sequence on.
+ *     tokens has given away the first tokens of its runs. The runs that end earliest in their sequences gave first.
  * Cost: sorting the runs.
  *
  * Example: two ranks hold tokens 0 to 5 and 6 to 9 of a sequence. Token 0 goes to the second rank, so each has five.
@@ -16,7 +16,8 @@
 #include "compiler/base/sort.h"
 #include "compiler/place/heads/heads.h"
 
-/* So many tokens go from the beginning of a run to another rank. A later cut of the run takes the next ones. */
+/* A cut: the next `tokens` tokens of a run, counted from its beginning, go to another rank. A run may have several
+ * cuts. */
 typedef struct cut {
     uint32_t rank;
     uint64_t tokens;
@@ -28,7 +29,7 @@ typedef struct evener {
     uint32_t *next;          /* per group, and last for all ranks: the first rank that may have room */
 } evener;
 
-/* A rank with room: of the giver's group if one there has some. */
+/* Finds a rank with room, in the group of the rank that gives if one there has room. */
 static uint32_t find_room(evener *e, uint32_t giver) {
     const uint32_t groups = e->ranks / e->group, mine = giver / e->group;
     for (uint32_t *at = &e->next[mine]; *at < (mine + 1) * e->group; ++*at)

@@ -7,15 +7,18 @@
  * Source: Jacobs et al., "DeepSpeed Ulysses" (2023), for heads over ranks; UPipe ("Untied Ulysses"), for heads in
  *     phases and the order of query heads that share KV heads; Fang and Zhao, "USP" (2024), for a ring around groups.
  *
- * Which heads. A rank computes `each` query heads at a time. They should share KV heads, because all tokens of the KV
- * heads must come, too. So it takes range_sub query heads of each of range_kv KV heads, where range_sub is the largest
- * number that divides both `each` and the query heads of a KV head. Neighbouring ranges of KV heads go to neighbouring
- * lanes (a lane is the number of a rank in its group). If there are fewer ranges of KV heads than lanes, several lanes
- * take different query heads of the same KV heads. If there are more ranges than lanes, the rest waits for later
- * phases: first the other query heads of the same KV heads, because these are there already, then the next KV heads.
- *
  * Example: 16 query heads, 4 of K and V, 4 ranks, one head each at a time. Phase 0 computes heads 0 4 8 12, phase 1
  * heads 1 5 9 13. K and V of four heads arrive in phase 0 and stay for four phases.
+ *
+ * Which heads a rank computes at a time: `each` query heads, which should share KV heads, because all tokens of the KV
+ * heads must come, too. They are a range: range_sub query heads of each of range_kv KV heads. range_sub is the largest
+ * number that divides both `each` and the query heads of a KV head.
+ *
+ * Which rank computes a range, and when (a lane is the number of a rank in its group):
+ *   - Neighbouring ranges of KV heads go to neighbouring lanes.
+ *   - If there are fewer ranges of KV heads than lanes, several lanes take different query heads of the same KV heads.
+ *   - If there are more ranges than lanes, the rest waits for later phases: first the other query heads of the same KV
+ *     heads, because these are there already, then the next KV heads.
  *
  * With a ring, a group computes its own queries alone, and needs the keys of all groups. Keys go from their home to the
  * rank of the home's group that computes their heads, and from there from group to group, in the same lane.
@@ -42,7 +45,8 @@ void heads_divide(uint32_t parts, uint32_t subs, uint32_t group, uint32_t kv, ui
 
 /* --- cutting ------------------------------------------------------------------------------------------------------ */
 
-/* Makes one block of all runs of each rank; each run is a piece. Runs come by sequence and start. */
+/* Makes one block for each rank, of all runs of tokens that it holds; each run is a piece. Runs come by sequence and
+ * start. */
 static fcp_code add_blocks(planning *x, const problem_run *runs, uint32_t count, int side, sharing *out) {
     problem *p = x->problem;
     const uint16_t holds = (uint16_t)(p->split ? 1u << side : FCP_HOLDS_BOTH);
