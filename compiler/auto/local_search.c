@@ -177,8 +177,9 @@ static bool give_tile(mover *m, attempt *a, uint32_t r, uint32_t to, uint64_t ga
     return true;
 }
 
-/* Gives one row of rank r to `to`: the one with most work that leaves `to` with less than r has now. Rows that run away
- * from home already come first, because they cost no more there. If no row is short enough, gives a tile. */
+/* Gives one row of rank r to `to`: the one with most work that does not leave `to` with more work than r then has. Rows
+ * that run away from home already cost no more at `to`. So such a row is taken if its work is at least half of that of
+ * the best other row. If no row is short enough, gives a tile. False: there is none, either. */
 static bool give_away(mover *m, attempt *a, uint32_t r, uint32_t to) {
     const uint64_t gap = m->load[r] > m->load[to] ? (m->load[r] - m->load[to]) / 2 : 0;
     uint64_t most[2] = {0, 0};

@@ -76,8 +76,8 @@ enum {
     /* What a node keeps back of its ranks' tolerance, so that they can leave their smallest rooms empty. */
     CAD_RESERVE = 250000,
     /* The most that a node should send, in millionths of what its wires carry while its ranks compute. Nodes with less
-     * than twice their share of the work are left alone: else, under a sparse mask, where all computing is short, all
-     * wires look slow, and wikipedia-64 under `lambda` takes 17 % longer. */
+     * than twice their share of the work are left alone. Without this exception wikipedia-64 under `lambda` takes 17 %
+     * longer: under a sparse mask all computing is short, so all wires look slow. */
     CAD_SENT = 550000,
     /* Rooms below such a part of a rank's tolerance are left empty. */
     CAD_CRUMB = 4,

@@ -128,8 +128,8 @@ static fcp_code count_stretch(planning *x, void *given) {
     return code;
 }
 
-/* Adds the cells of each sequence to its group. If `cells` objects are kept for further plannings, a second thread
- * counts half of the sequences with an object of its own. */
+/* Adds the cells of each sequence to its group. A `cells` object evaluates the mask over sequences. If such objects are
+ * kept for further plannings, a second thread counts half of the sequences with an object of its own. */
 static fcp_code count_cells(planning *x, const uint32_t *of, groups_group *groups) {
     const problem *p = x->problem;
     uint64_t *keys = ARENA_NEW(&x->scratch, uint64_t, 2 * (size_t)p->sequences + 1);
