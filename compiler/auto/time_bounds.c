@@ -11,15 +11,15 @@
  *
  * There are three kinds of bounds:
  *   1. Most candidates: from the placement and the routes, as above.
- *   2. Even cuts (ring, zigzag). Zigzag over 256 ranks makes 512 chunks of a few tokens of every sequence. To find their
- *      tiles takes minutes, and the plan is slow. Two facts rule it out at once:
+ *   2. Even cuts (ring, zigzag). Zigzag over 256 ranks makes 512 chunks of a few tokens of every sequence. To find
+ *      their tiles takes minutes, and the plan is slow. Two facts rule it out at once:
  *      - A cell of 128 x 128 pairs takes the same time if only 4 x 4 of them exist. So W pairs in chunks of c tokens
  *        take the time of at least W / c^2 cells.
  *      - A node has x rows and y keys of a sequence. These make at most x y pairs, and each key that it fetches adds at
  *        most x. So N nodes fetch at least (W - N x y) / x keys.
- *   3. The strategy `groups`. Cutting its blocks would evaluate the mask on pieces that no other strategy has. Its bound
- *      does without: the lengths alone say which sequences share ranks. If no rank may compute more than t pairs, a
- *      group of sequences with W pairs needs W / t ranks, rounded up. Example: groups of 30, 20 and 20 pairs on four
+ *   3. The strategy `groups`. Cutting its blocks would evaluate the mask on pieces that no other strategy has. Its
+ *      bound does without: the lengths alone say which sequences share ranks. If no rank may compute more than t pairs,
+ *      a group of sequences with W pairs needs W / t ranks, rounded up. Example: groups of 30, 20 and 20 pairs on four
  *      ranks. With t = 18 they would need two ranks each, six in all. With t = 20 they need four.
  */
 #include <string.h>

@@ -19,8 +19,8 @@ typedef struct other_masks {
 const fcpc_program *masks_program(const fcpc_program *program, uint32_t i);
 /* A program of one mask, with the strategy, its parameters and the size of blocks that were chosen for another mask. */
 struct fcpc_program masks_with_settings(const fcpc_program *program, const struct fcpc_program *chosen);
-/* Changes homes that the strategy has balanced under its own mask so that they are balanced under all masks. No rank then
- * has more work under a mask than (1 + tolerance + 0.1) times the mean, as far as moving blocks can reach that. Reads
- * x->other_work. */
+/* Changes homes that the strategy has balanced under its own mask so that they are balanced under all masks. No rank
+ * then has more work under a mask than (1 + tolerance + 0.1) times the mean, as far as moving blocks can reach that.
+ * Reads x->other_work. */
 fcp_code masks_balance(planning *x, const place_input *in, uint32_t *home);
 #endif
