@@ -159,9 +159,9 @@ static fcp_code colour_group(builder *b, uint32_t first, uint32_t *out_rounds) {
     return FCP_OK;
 }
 
-/* Colours units of bundles. OUT has the same edges as IN, in the other direction. So if no other units are coloured
- * with them, IN and OUT of both passes share one colouring (moved_colour). On rails they do not, because OUT leaves by
- * other ports. */
+/* Colours units of bundles. OUT has the same edges as IN, in the other direction. So where only bundles are coloured,
+ * IN and OUT of both passes share one colouring (moved_colour). On rails OUT has a colouring of its own, because it
+ * leaves by other ports than IN. */
 static fcp_code colour_bundles(builder *b, uint32_t first, uint32_t *out_rounds) {
     move *moves = b->moves + first;
     uint32_t count = b->out->move_count - first, base = b->next;
@@ -224,7 +224,8 @@ static fcp_code order_units(builder *b, move *moves, uint32_t count) {
     return FCP_OK;
 }
 
-/* What all units of a hop have in common. If cls is not the hop's own class: all units of what goes back along it. */
+/* Returns what all units of a hop have in common. cls: the hop's own class for the units of its block, another class
+ * for the units of what goes back along the hop. */
 static inline move move_of(const builder *b, uint32_t f, fcp_class cls) {
     const hop *x = &b->t->hops[f];
     const slots *places = b->slots;
@@ -237,7 +238,7 @@ static inline move move_of(const builder *b, uint32_t f, fcp_class cls) {
                   .from = places->back[b->pass].from[f], .to = places->back[b->pass].to[f]};
 }
 
-/* Writes the next unit of such a move, of which `left` tokens are left, to moves[at]. */
+/* Writes the next unit of the move `of` to moves[at]. *left: how many tokens of the move are not written yet. */
 static inline void write_unit(const builder *b, uint32_t at, move *of, uint32_t unit, uint32_t *left) {
     of->tokens = *left < unit ? *left : unit;
     b->moves[at] = *of;
