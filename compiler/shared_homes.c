@@ -98,7 +98,8 @@ static void add_times(fcpc_times *all, const fcpc_times *one) {
     all->schedule += one->schedule, all->verify += one->verify, all->choose += one->choose;
 }
 
-/* The time that parsing one of the masks took. That of the first is said to be that of all. */
+/* Returns the time that parsing mask i took. The program's own time covers all masks, so that of mask 0 is this time
+ * less that of all the others. */
 static double parse_seconds(const fcpc_program *program, uint32_t i) {
     double seconds = masks_program(program, i)->parse_seconds;
     for (uint32_t k = 1; !i && k < program->layer_count; k++) seconds -= program->layers[k].program->parse_seconds;

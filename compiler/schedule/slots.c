@@ -196,8 +196,8 @@ static fcp_code sum_slots(const builder *b, fcp_class cls, uint32_t first, uint3
     return colour_sums(b, lives, made, n, !kept, b->out->count[cls]);
 }
 
-/* Slots of O or DQW made away from home: at the rank that makes it and at ranks that pass it on. At home it has the
- * home slot. */
+/* Gives slots to O or DQW that is made away from home: at the rank that makes it and at ranks that pass it on. When it
+ * has come home, it lies in the block's home slot. */
 static fcp_code whole_slots(const builder *b, fcp_class cls, fcp_pass pass) {
     const schedule *s = b->s;
     const returns *back = &s->back[pass];

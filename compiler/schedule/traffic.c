@@ -177,8 +177,8 @@ static uint32_t next_route(state *s, leg *legs) {
     return count;
 }
 
-/* Finds the ranks, other than its home, that need a block: s->readers, ascending. The tiles are listed as for
- * route_block. Adds each reader's work to s->work, which the caller sets back to 0. */
+/* Finds the ranks, other than its home, that need a block: s->readers, ascending. The tiles that read it are given as
+ * for route_block. Adds each reader's work to s->work, which the caller sets back to 0. */
 static uint32_t find_readers(state *s, uint32_t home, const uint32_t *tile, uint32_t first, uint32_t count) {
     uint32_t readers = 0;
     for (uint32_t i = 0; i < count; i++) {
@@ -249,8 +249,8 @@ static fcp_code route_block(state *s, uint32_t block, fcp_class cls, const uint3
     return FCP_OK;
 }
 
-/* Says for each Q block what becomes of its results. RESULT_JOINED is not known before the block's ways are:
- * choose_maker says it. */
+/* Says for each Q block what becomes of its results, except that RESULT_PARTIAL may still become RESULT_JOINED:
+ * choose_maker decides that, once the block's ways are known. */
 static fcp_code sort_results(state *s) {
     const problem *p = s->p;
     const uint32_t *exec = s->where->exec;
