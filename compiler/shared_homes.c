@@ -5,13 +5,15 @@
  *     order. So one layer follows another, and nothing is moved in between. At the end the digests of the homes are
  *     compared.
  * Cost: the pairs of each mask are counted, and then each mask is planned. With fcp and dcp each mask is evaluated once
- *       more.
+ *     more.
  *
  * Some homes do not depend on the mask: the caller's, as with cad, and those that follow from lengths, as with ring.
- * Then each mask is planned by itself. Otherwise the mask with most work is planned first, because its layers take
- * longest. It decides the blocks and homes, and what strategy = auto chooses. If the strategy is fcp or dcp, its blocks
- * are also divided for the other masks, and fcp's homes are balanced under all (passes/other_masks.c). The other masks
- * get these blocks and homes, and some of their work moves to other ranks (place/shift_work.c).
+ * Then each mask is planned by itself. All other homes are made by these steps:
+ * 1. The mask with most work is planned first, because its layers take longest. It decides the blocks and homes, and
+ *    what strategy = auto chooses.
+ * 2. If the strategy is fcp or dcp, the blocks of this plan are also divided for the other masks, and fcp's homes are
+ *    balanced under all (passes/other_masks.c).
+ * 3. The other masks get these blocks and homes, and some of their work moves to other ranks (place/shift_work.c).
  */
 #include "compiler/compile.h"
 

@@ -5,9 +5,9 @@
  *     rank holds, by sequence and start.
  * Cost: O(sequences + runs).
  *
- * The rule divides the batch into *deals*: some sequences that lie on some ranks. If the program says `on` which ranks
- * hold which part of the batch, each part is a deal. Else there is one deal, on all ranks except the servers of
- * strategy cad, which hold no tokens.
+ * The rule divides the batch into *deals*. A deal is some sequences of the batch and the ranks on which they lie. If
+ * the program says by `on` which ranks hold which part of the batch, each part is a deal. Otherwise there is one deal:
+ * all sequences on all ranks, except the servers of strategy cad, which hold no tokens.
  */
 #include "compiler/problem/problem.h"
 #include "compiler/problem/problem_tuning.h"

@@ -12,10 +12,11 @@
  * Cost: for each sweep O(units + shared ports x colours x ranks) at most. There are at most PORT_SWEEPS sweeps.
  * Units: tokens.
  *
- * Take two colours. No rank sends or receives two units of a colour, so the units of the two colours form paths and
- * cycles on which the colours alternate. If all units of one path or cycle exchange the two colours, the result is
- * still a colouring (a Kempe chain). This is done where ports then have less to send at once, and only if no round gets
- * a larger unit than it had.
+ * 1. Take a colour a, a unit of it that shares its port, and another colour b. No rank sends or receives two units of a
+ *    colour, so the units of a and b form paths and cycles on which the two colours alternate.
+ * 2. On the path or cycle of this unit, exchange the two colours. The result is still a colouring (a Kempe chain).
+ * 3. Keep the exchange if the ports then have less to send at once, and if no round gets a larger unit than it had.
+ *    Otherwise undo it.
  */
 #include "compiler/schedule/ports.h"
 

@@ -4,9 +4,10 @@
  * Gives: when each block arrives, and when each tile runs.
  * Cost: linear in hops and tiles.
  *
- * All that a phase needs arrives in one stage, or, where blocks are passed on, in one stage for each leg of the ways.
- * The next phase follows. So each rank computes its heads of a phase in one stage, in which all ranks have equal work.
- * The slots of a phase are free for the phase that comes `buffers` stages later.
+ * All that a phase needs arrives in one stage or, where blocks are passed on, in one stage for each leg of the ways.
+ * The next phase follows. Example: with two legs, phase 0 arrives in stages 1 and 2, and phase 1 in stages 3 and 4. So
+ * each rank computes its heads of a phase in one stage, in which all ranks have equal work. The slots of a phase are
+ * free for the phase that comes `buffers` stages later.
  */
 #include "compiler/schedule/schedule_parts.h"
 

@@ -125,8 +125,8 @@ static bool computed(const walk *w, const queue *compute, uint32_t n, uint64_t *
     return true;
 }
 
-/* When the transfers end that a WAIT of a compute queue waits for, and the launch that ends last (of two at the same
- * time the later instruction); false: not known yet. */
+/* Finds when the transfers that a WAIT of a compute queue waits for are over (*out), and which launch ends last
+ * (*out_cause; of two at the same time the later instruction). False: not known yet. */
 static bool moved(const walk *w, const queue *comm, const fcp_instr *x, uint64_t *out, uint32_t *out_cause) {
     uint32_t number = 0;
     *out = 0;

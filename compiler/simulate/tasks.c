@@ -88,10 +88,9 @@ static uint32_t needs_of(const sim_task *other, uint32_t count, uint32_t phase, 
 }
 
 /* Computes what the tasks of a queue need of the other queue. The last two arguments have room for each instruction of
- * the queue, and are filled here:
- *   waits[i][f]  how many instructions of the other queue must be over on fabric f before instruction i, by a WAIT that
- *   stands before it in its queue
- *   from[i]      the WAIT that last raised one of these numbers */
+ * the queue, and are filled here. waits[i][f]: how many instructions of the other queue must be over on fabric f before
+ * instruction i, by a WAIT that stands before it in its own queue. from[i]: the WAIT that last raised one of these
+ * numbers. */
 static void find_needs(const fcp_plan *plan, fcp_queue queue, const fcp_stream *stream, sim_task *own, uint32_t count,
                        const sim_task *other, uint32_t others, uint32_t (*waits)[FCP_FABRICS], uint32_t *from) {
     uint32_t longest[FCP_FABRICS] = {0}, last = FCP_NONE;
