@@ -143,7 +143,7 @@ static fcp_code number_columns(reading *g) {
     return g->many && g->column && g->keys ? FCP_OK : FCP_E_NO_MEMORY;
 }
 
-/* On how many ranks are so many readers of a block, if readers are neighbours and share ranks? */
+/* Estimates on how many ranks so many readers of a block are, if readers are neighbours and share ranks. */
 static uint32_t ranks_of(const reading *g, uint32_t readers) {
     const uint64_t ranks = ((uint64_t)readers * g->places + g->p->block_count - 1) / g->p->block_count;
     return ranks < g->places ? (uint32_t)ranks : g->places - 1;

@@ -133,7 +133,8 @@ static inline mc_env problem_env(const problem *p, uint32_t sequence) {
 
 /* problem.c. Checks the lengths (FCP_E_LENGTHS) and makes x->problem, without blocks. */
 fcp_code problem_open(planning *x);
-/* For a cut, before it begins. FCP_E_PLAN_SIZE: the batch fills more blocks of x->block tokens than a plan holds. */
+/* Is called by a cut before it begins. FCP_E_PLAN_SIZE: the batch fills more blocks of x->block tokens than a plan
+ * holds. */
 fcp_code problem_check_blocks(planning *x);
 
 /* How strategies cut the batch into blocks. FCP_E_PLAN_SIZE: more blocks or pieces than a plan holds.

@@ -126,8 +126,9 @@ static fcp_code classes_add_up(const builder *b, const move *moves, uint32_t cou
     return FCP_OK;
 }
 
-/* With phases: colours the classes one after another, if that takes no more rounds. A round of several classes would
- * last as long as its largest unit, and with phases all ranks exchange equally much of each class. */
+/* Used with phases: colours the classes one after another, if that takes no more rounds. The reason: a round lasts as
+ * long as its largest unit, and units of different classes differ in size. With phases all ranks exchange equally much
+ * of each class, so rounds of one class each are full. */
 static fcp_code colour_by_class(builder *b, move *moves, uint32_t count, uint32_t fabric, uint32_t *out_rounds) {
     uint32_t rounds;
     bool apart;
@@ -173,10 +174,10 @@ static fcp_code colour_bundles(builder *b, uint32_t first, uint32_t *out_rounds)
     return FCP_OK;
 }
 
-/* Where keys go along trees: colours the units of a stage anew, greedily. The unit for whose block most work waits
- * chooses first, and takes the first round in which its sender and its receiver are free. So a rank that passes a block
- * on to many gets it before a rank that passes it on to few. On a fabric where this takes more rounds, the old
- * colouring stays. */
+/* Used where keys go along trees: colours the units of a stage anew, greedily. Units choose in the order of the work
+ * that waits for their block, most first. Each takes the first round in which its sender and its receiver are free. So
+ * a rank that passes a block on to many gets it before a rank that passes it on to few. On a fabric where this takes
+ * more rounds, the old colouring stays. */
 static fcp_code urgent_first(builder *b, move *moves, uint32_t units, uint32_t base, uint32_t count) {
     const uint32_t ranks = b->p->ranks;
     /* per rank, of sending and of receiving: a bit for each round */

@@ -90,8 +90,8 @@ static uint64_t load_if_received(const state *s, uint32_t rank, const route_want
     return sent > received ? sent : received;
 }
 
-/* Which rank receives for the node of reader i (question 1 of the head comment)? *out_end: the first reader behind it
- * in another node. */
+/* Chooses the rank that receives for the node of reader i (question 1 of the head comment). *out_end: the first reader
+ * behind it that is in another node. */
 static uint32_t choose_receiver(const state *s, const route_want *w, uint32_t i, uint32_t *out_end) {
     const routes_input *in = s->in;
     const uint32_t *reader = in->readers + w->first;
@@ -135,8 +135,8 @@ static holder *choose_sender(const state *s, const route_want *w) {
     return best;
 }
 
-/* If `from`, in the root's node, has its share, another rank of the node sends for it (question 3): *from becomes that
- * rank. */
+/* Chooses by which rank the block leaves the root's node (question 3 of the head comment). If `from` has had its share,
+ * *from becomes another rank of the node, which gets the block by a local hop. */
 static void leave_by(state *s, const route_want *w, holder *from) {
     const routes_input *in = s->in;
     uint32_t v = s->root / in->gpus, best = from->rank;

@@ -8,10 +8,13 @@
  * Cost: that of the colouring (colour.c) or of stages_away.c, then linear.
  *
  * A pass is a sequence of stages. What arrives in the rounds of stage s is computed in stage s or later, while the
- * rounds of later stages are under way. Stage 0 has no rounds: its tiles need nothing from other ranks. A rank that
- * passes a block on does so one stage after the block came. A result may leave `buffers` stages after the last tile
- * that added to it, because the launches of that stage wait for this tile anyway; and one stage after it came, if it is
- * whole and only passed on.
+ * rounds of later stages are under way. Stage 0 has no rounds: its tiles need nothing from other ranks. When something
+ * may leave:
+ *
+ * - A block that a rank passes on: one stage after it came.
+ * - A result that a rank makes: `buffers` stages after the last tile that added to it, because the launches of that
+ *   stage wait for this tile anyway.
+ * - A whole result that a rank only passes on: one stage after it came.
  *
  * There are three ways to give stages to units, of which each plan uses one:
  *

@@ -10,12 +10,12 @@
 enum {
     /* --- stages --------------------------------------------------------------------------------------------------- */
 
-    /* Where units are given stages one by one (schedule.staged), a result leaves at most so many stages after the last
-     * tile that added to it. More: results come home later. Fewer: a rank computes nothing while its launch waits for
-     * what it has just computed. Tried: 1, with which the forward pass takes 5 % longer; 3, with which it takes up to 3
-     * % longer. */
+    /* Where units are given stages one by one (schedule.staged), a result leaves at most this many stages after the
+     * last tile that added to it. More: results come home later. Fewer: a rank computes nothing while its launch waits
+     * for what it has just computed. Tried: 1, with which the forward pass takes 5 % longer; 3, with which it takes up
+     * to 3 % longer. */
     RESULT_DELAY = 2,
-    /* Where tiles run anywhere, so many stages follow the last arrival, so that results can travel beside computing.
+    /* How many stages follow the last arrival, where tiles run anywhere. Results travel in them, beside computing.
      * Tried: twice `buffers`. With eight buffers (fcp, blocks of 4K) wlbllm-64 then had many small launches, and took
      * 94 ms in place of 82. */
     STAGES_AFTER_ARRIVALS = 8,

@@ -63,10 +63,10 @@ typedef struct state {
 
 /* Chooses the leg that enters a node on rails; r is the first reader in the node. A rail joins the ranks that have the
  * same index in their nodes. The first case that holds decides:
- *   - The home and a reader of the node have the same index: the home sends to that reader.
- *   - A reader of the home's node and a reader of this node have the same index: the former gets the block first and
- *     then sends. Of several such pairs, the one whose receiver has received least.
- *   - Else the home sends to the rank of this node with its own index, which only passes the block on. */
+ *   1. The home and a reader of the node have the same index: the home sends to that reader.
+ *   2. A reader of the home's node and a reader of this node have the same index: the reader in the home's node gets
+ *      the block first, and sends it to the other. Of several such pairs, the one whose receiver has received least.
+ *   3. The home sends to the rank of this node with its own index, which only passes the block on. */
 static leg over_a_rail(const state *s, uint32_t home, uint32_t r) {
     const uint32_t gpus = s->p->program->gpus, home_node = home / gpus;
     leg by = {home, r / gpus * gpus + home % gpus};

@@ -125,8 +125,8 @@ static void add_visits(const builder *b, const keyed *sorted, uint32_t n, cursor
     }
 }
 
-/* Which visit of a Q block is the rank's first, and which its last. The rank's visits are `first` to `end` - 1;
- * newest[q]: FCP_NONE, or any visit before `first`. */
+/* Marks the rank's first and last visit to each Q block. The rank's visits are `first` to `end` - 1. newest[q]:
+ * FCP_NONE, or any visit before `first`. */
 static void mark_ends(schedule *out, uint32_t first, uint32_t end, uint32_t *newest) {
     for (uint32_t v = first; v < end; v++) {
         uint32_t q = out->visits[v].q_block, before = newest[q];

@@ -220,7 +220,8 @@ static fcp_code price_visits(const fcp_plan *plan, fcp_pass pass, const sim_prof
     return code;
 }
 
-/* If partial results are rounded for the wire, each end needs a small launch, which converts between slot and wire. */
+/* The time of rounding a partial result for the wire, and back. Each end needs a small launch, which converts between
+ * slot and wire. */
 static unsigned __int128 rounding_time(const sim_model *m, const fcp_transfer *t) {
     if (!fcp_is_rounded(m->plan, t)) return 0;
     const uint64_t slot = t->tokens * m->slot[t->cls];
