@@ -145,9 +145,11 @@ static uint32_t band_beyond(const mc_band *first, uint32_t count, int64_t row, i
     return lo;
 }
 
-/* Finds the bands of record i that meet the window, by two comparisons: a band meets it if in the window's first row it
- * begins at or before the last key, and in its last row it ends after the first key. These two suffice. Each edge stays
- * at one key or moves by one key a row, and the band is never empty, so there is a row in which both hold. */
+/* Finds the bands of record i that meet the window, by two comparisons:
+ * - In the window's first row, the band begins at or before the window's last key.
+ * - In the window's last row, the band ends after the window's first key.
+ * These two suffice. Each edge stays at one key or moves up by one key a row, and the band is never empty, so there is
+ * a row in which both hold. */
 static clip clip_record(const mc_bands *s, uint32_t i, const window *w) {
     const mc_band_rows *r = &s->rows[i];
     if (!r->count) return (clip){.cls = BOX_NONE};
@@ -302,7 +304,7 @@ static void ask_many(const mc_bands *s, const levels *l, uint32_t from, uint32_t
     }
 }
 
-/* Are both windows cut by one line, the same? */
+/* Are both parts cut by the same edges of a single band, so that they continue each other? */
 static bool same_line(const clip *a, const clip *b) {
     if (a->cls != BOX_MIXED || b->cls != BOX_MIXED || !b->only || a->lo_cuts != b->lo_cuts || a->hi_cuts != b->hi_cuts)
         return false;
@@ -385,8 +387,9 @@ size_t box_bands_key(const box_program *program, const box_node *x, const box *b
 
 /* --- rows and pairs ----------------------------------------------------------------------------------------------- */
 
-/* One key in rows [r0, r0 + width): sets bit j if row r0 + j allows it. In a record edges go up or stand still, so with
- * growing rows the key lies in one band after the other, from the last that reaches beyond it downwards. */
+/* Which of the rows [r0, r0 + width) allow one key: sets bit j if row r0 + j does. The edges of bands go up or stand
+ * still as rows grow. So within a record a fixed key is first in the last of the bands that ever hold it, then in the
+ * one below that, and so on. The bands are therefore tried downwards. */
 static void column_of_bands(const mc_bands *s, int64_t key, int64_t r0, uint32_t width, uint64_t bits[2]) {
     const window w = {r0, r0 + width, key, key + 1};
     uint32_t i = record_after(s, r0);

@@ -2,11 +2,14 @@
  *
  * Requires: a program that was made for a box around the given one; at most ROWS_WIDTH keys.
  * Gives: the exact number of allowed elements, or one that faults.
- * How: an integer that is linear in k is one segment. x / m and x % m break it at multiples of m; min, max, abs and if
- *       break it where their operands cross. A bool is 128 bits. What remains is tried key by key: products and
- *       quotients of two integers that both vary, values near overflow, and elements of an array that has no runs.
+ * How: each node of the program gets its values along a row of keys:
+ *      - An integer that is linear in k is one segment. x / m and x % m break it at multiples of m. min, max, abs and
+ *        if break it where their operands cross.
+ *      - A bool is 128 bits, one for each key.
+ *      - Key by key go: products and quotients of two integers that both vary, values near overflow, and elements of an
+ *        array that has no runs.
  * Cost: O(rows * nodes * segments), where a row is a (q, h). If the program does not depend on q, one row stands for
- *       all.
+ *      all.
  * Units: segments and bits count keys from the first of the box.
  */
 #include "compiler/box/solve_rows.h"

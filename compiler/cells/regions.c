@@ -28,7 +28,8 @@ typedef struct regions {
 
 static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 
-/* Adds to each cell what a region has there. p: its bound, which does not depend on h; NULL: all of it is allowed. */
+/* Adds the pairs of a region to the cells that it reaches into. p: the one bound of the region, which does not depend
+ * on h; NULL: all of the region is allowed. */
 static void add_to_cells(regions *g, const box *b, const box_program *p) {
     const box *w = g->whole;
     const form f = p ? p->nodes->f : (form){0};

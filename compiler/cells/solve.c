@@ -21,7 +21,8 @@ fcp_code cells_box_area(const box *b, uint64_t *out) {
     return FCP_OK;
 }
 
-/* The rows found an element at which the mask faults. Evaluates the mask there to tell which node faults, and why. */
+/* Reports a fault of the mask. The rows found the element at which it happens. Evaluating the mask there tells which
+ * node faults, and why. */
 static fcp_code raise_fault(cells *c, const rows_result *r) {
     bool ignored;
     c->fault = (cells_fault){.n = c->base_n, .q = r->q, .k = r->k, .h = r->h};
@@ -213,9 +214,10 @@ static fcp_code solve_box(cells *c, const box *b, const box_program *p, unsigned
 
 enum { CELL_NONE_OR_PARTIAL, CELL_FULL, CELL_OPEN, WORTH = 8 };
 
-/* The answer that the memo keeps for a cell. It has the form of the answer for a rectangle: how many cells are FULL (0
- * or 1), how many are PARTIAL, and the pairs. An open cell is one whose pairs are queued and not yet counted
- * (elements.h). Its answer is CELL_OPEN, c->open_batch, and the place of the cell in c->open. */
+/* The answer that the memo keeps for one cell, in the form of an answer for a rectangle: how many cells are FULL (0 or
+ * 1), how many are PARTIAL (0 or 1), and the pairs.
+ * The pairs of an open cell are queued and not yet counted (elements.h). Its answer is CELL_OPEN, c->open_batch, and
+ * the place of the cell in c->open. */
 static void cell_answer(uint64_t pairs, uint64_t area, uint64_t out[3]) {
     out[0] = pairs == area ? CELL_FULL : CELL_NONE_OR_PARTIAL;
     out[1] = pairs > 0 && pairs < area;

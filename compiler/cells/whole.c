@@ -132,8 +132,8 @@ typedef struct bound {
 
 static bool is_comparison(const box_node *x) { return x->op == MC_LT || x->op == MC_LE; }
 
-/* Is the node a multiple of the position in dimension d, plus a part that does not depend on d? *out is the factor: 1
- * for q + doc[k] and d = BOX_Q. */
+/* Finds out whether a node is a multiple of the position in dimension d, plus a part that does not depend on d. If so,
+ * *out is the factor. Example: q + doc[k] has the factor 1 for d = BOX_Q. */
 static bool find_slope(const cells *c, const box_program *p, uint32_t i, int d, int64_t *out) {
     const box_node *x = &p->nodes[i];
     int64_t u, v;

@@ -83,8 +83,9 @@ static uint32_t emit2(sema *s, expr *e, mc_op op, uint32_t a, uint32_t b, uint32
     return emit(s, e, op, a, b, MC_NONE, 0, guard);
 }
 
-/* A guard must not depend on reals. Returns the conjunction of those parts of a condition that do not: it is true
- * wherever the condition is. MC_NONE: there is no such part. */
+/* Returns what of a condition may serve as a guard, in which reals must not occur. Of `q < 5 and bias[k] > 0.5` that is
+ * q < 5. In general it is the `and` of those parts that do not depend on reals, so it is true wherever the condition
+ * is. MC_NONE: there is no such part. */
 static uint32_t whole_part(sema *s, expr *e, uint32_t node) {
     if (!mc_builder_real(s->builder, node)) return node;
     uint32_t count;
@@ -94,7 +95,7 @@ static uint32_t whole_part(sema *s, expr *e, uint32_t node) {
     return a == MC_NONE ? b : b == MC_NONE ? a : emit2(s, e, MC_AND, a, b, MC_NONE);
 }
 
-/* The guard of code that is reached only if `guard` is true and `node` is true (negated: false). */
+/* Returns the guard of code that is reached only if `guard` is true and `condition` is true, or false if `negated`. */
 static uint32_t guard_with(sema *s, expr *e, uint32_t guard, value condition, bool negated) {
     if (!s->builder || s->failed || condition.type != TYPE_BOOL) return guard;
     uint32_t node = negated ? emit(s, e, MC_NOT, condition.node, MC_NONE, MC_NONE, 0, MC_NONE) : condition.node;
@@ -122,7 +123,8 @@ static void hint_array(sema *s, value v, const expr *e) {
         diag_hint(s->d, "its elements are numbers: %s[q], %s[k]", e->name, e->name);
 }
 
-/* Is v of `type`, or of one that is not known yet? If not, says so; poison passes silently as false. */
+/* Does v have this type, or one that is not known yet? If not, reports it. For TYPE_POISON, whose error was reported
+ * before, it returns false and reports nothing. */
 static bool needs(sema *s, value v, value_type type, const expr *e, const char *who) {
     if (v.type == type || v.type == TYPE_ANY) return true;
     if (v.type == TYPE_POISON) return false;

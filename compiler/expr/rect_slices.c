@@ -152,7 +152,7 @@ static bool is_number(const char *begin, const char *end) {
     return begin < end;
 }
 
-/* [begin, end) lies in the line that was given last. */
+/* Reports an error about the bytes [begin, end), which lie in the line that was read last. */
 static bool line_error(data_file *f, fcp_code code, const char *begin, const char *end, const char *what) {
     const char *line = f->bytes + f->line;
     diag_error(f->s->d, code, sema_data_span(f, (size_t)(begin - line), (size_t)(end - line)), "%s", what);
@@ -355,7 +355,8 @@ static bool read_file(sema *s, slice_source *from, const expr *string) {
     return good;
 }
 
-/* A plan that is read back has the bands of its slices, but no longer the slices. */
+/* Takes the bands of a source from the plan that is being read back. A plan has the bands of its slices, but no longer
+ * the slices. */
 static bool keep_plans(sema *s, slice_source *from) {
     struct fcpc_program *p = s->out;
     const uint32_t number = p->slices_count;

@@ -5,13 +5,13 @@
  * Gives: these members of the program:
  *      score    the code of the score, without guards; empty if the score is s itself
  *      slope    its derivative by s
- *      check    a condition with the values of the mask, which faults wherever the mask does, and wherever the score
- *               would for a pair that the mask allows. If the score cannot fault it is the mask itself
+ *      check    a condition with the values of the mask. It faults wherever the mask does, and for pairs that the mask
+ *               allows also where the score does. If the score cannot fault it is the mask itself
  *      sink     a logit for each head
- * Method: the mask is copied into a builder, and the score is lowered with the mask as its guard. `check` must contain
- *      every node of the score that may fault. But its answer must not depend on such a node, so the node is added as
- *      mask and (true or node == 0). Masks have no reals, so a load from a table of reals becomes a load of integers:
- *      only its index can fault.
+ * Method: the mask is copied into a builder, and the score is lowered with the mask as its guard. For `check`, each
+ *      node of the score that may fault is added to the mask as `mask and (true or node == 0)`. So the node is part of
+ *      the code, but the answer does not depend on it. Masks have no reals: a load from a table of reals becomes a load
+ *      of integers, of which only the index can fault.
  * Cost: O(score + mask).
  */
 #include <float.h>

@@ -550,7 +550,8 @@ static const arg *given_for(const arg *const *given, uint32_t strategy, const ch
     return param < STRATEGY_PARAMS ? given[param] : NULL;
 }
 
-/* Where a strategy has `divisions`, these or `coalesce` say how many stages there are, but not both. */
+/* Refuses a strategy that is given both `divisions` and `coalesce`, because each of them says how many stages there
+ * are. */
 static void check_divisions(sema *s, uint32_t divides, const arg *const *given) {
     struct fcpc_program *p = s->out;
     const arg *memory = given_for(given, divides, "epsilon_memory"), *divisions = given_for(given, divides, "divisions"),
@@ -562,7 +563,8 @@ static void check_divisions(sema *s, uint32_t divides, const arg *const *given) 
     }
 }
 
-/* Groups that share heads: with phases each of these has its own stages, and nothing says how many rounds they have. */
+/* Sets the rounds of a stage for groups of ranks that share heads. If heads are computed in phases, each phase has its
+ * own stages. The number of rounds in these cannot be stated, so `coalesce` and `divisions` are then refused. */
 static void check_stages(sema *s, uint32_t divides, const arg *const *given) {
     struct fcpc_program *p = s->out;
     const arg *coalesce = given_for(given, divides, "coalesce");

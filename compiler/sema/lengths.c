@@ -127,7 +127,7 @@ static bool parse_line(data_file *f, const char *bytes, size_t line_end, lengths
     return false;
 }
 
-/* Stops at the first error. */
+/* Reads the lengths of a file, up to its end or to the first error. */
 static bool parse_file(data_file *f, lengths *out) {
     const size_t before = out->count;
     const char *line;
