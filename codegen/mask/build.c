@@ -1,16 +1,17 @@
 /* build.c: builds mask code. It folds constants, simplifies, shares equal nodes, and extracts what an answer needs.
  *
  * Requires: operands and guards come from the same builder and have the types that MC_OPS says. Positions keep to the
- *       limits of the language: k and n in [0, 2^40], q in [-2^40, 2^40], h in [0, 2^32].
+ *      limits of the language: k and n in [0, 2^40], q in [-2^40, 2^40], h in [0, 2^32].
  * Gives: fewer nodes with the same two meanings (code.h) as the expression that was emitted.
- * Guards: the builder knows the range of every integer. If the ranges of its operands show that a node cannot fault,
- *       its guard is dropped. So two places of the source can share the node although they are reached under different
- *       conditions. A node that may fault is never simplified away while its guard may be true, because its fault would
- *       be lost.
+ * Guards: the guard of a node is the condition under which the source reaches it. The builder knows the range of every
+ * integer, and drops a guard if the ranges show that the node cannot fault. For example, `q < 8 and q / 64 == 2 or q >
+ * 90 and q / 64 == 3` reaches q / 64 under two conditions, but dividing by 64 never faults. Without guards the two
+ * nodes are equal, so there is only one. A node that may fault is never simplified away while its guard may be true,
+ * because its fault would be lost.
  * Reals: constants are folded in double, but only where every machine agrees: + - * / sqrt floor and comparisons, which
- *       IEEE 754 fixes to the bit, and the few exact values of other functions, such as exp 0 and log2 of a power of
- *       two. Results that are not finite are not folded. Simplifications hold for every x, NaN and -0.0 included. That
- *       is why x + 0.0 stays (for x = -0.0 it is +0.0), and so do x * 0.0, x - x and x == x.
+ * IEEE 754 fixes to the bit, and the few exact values of other functions, such as exp 0 and log2 of a power of two.
+ * Results that are not finite are not folded. Simplifications hold for every x, NaN and -0.0 included. That is why x +
+ * 0.0 stays (for x = -0.0 it is +0.0), and so do x * 0.0, x - x and x == x.
  * Cost: expected O(1) for a node (hashing); extraction O(nodes).
  */
 #include <math.h>

@@ -106,7 +106,8 @@ static bool ends_of(const rows *r, uint32_t i, int64_t *first, int64_t *last) {
            !__builtin_add_overflow(*first, *last, last);
 }
 
-/* An operand as a vector. What is flat is spread over spare vector `which`, and a line is written out. */
+/* Returns an operand as a vector. A FLAT operand is written to all places of spare vector `which`; a line is written
+ * out. */
 static const int64_t *int_vector(const rows *r, uint32_t i, int which) {
     int64_t *to = r->state[i] == FLAT ? spare_vector(r, which) : int_place(r, i), value = r->scratch[i];
     if (r->state[i] == FLAT)
@@ -159,7 +160,8 @@ static bool run_of(const rows *r, uint32_t i, const mc_array *a, uint64_t *out_a
            mc_place(a, last, 0, &end);
 }
 
-/* to[j] becomes element x[j] of the array, or 0 if there is none; from place `at` on if they follow one another. */
+/* Loads a row: to[j] becomes element x[j] of the array, or 0 if there is none. If the elements follow one another
+ * (run_of), they are read from place `at` on. */
 #define GATHER(type, to_type)                                                                                          \
     do {                                                                                                               \
         const type *from = a.data;                                                                                     \
@@ -209,8 +211,9 @@ FCP_CLONES static void load_reals(const rows *r, const mc_node *node, float *res
 
 /* --- vectors ------------------------------------------------------------------------------------------------------ */
 
-/* Whole numbers in [0, 2^31) by a whole d in (1, 2^31): x / d is x * by >> shift, exactly. Method: Granlund and
- * Montgomery, Division by invariant integers using multiplication (1994). */
+/* A divisor d whose division is replaced by a product and a shift: for whole x in [0, 2^31) and d in (1, 2^31), x / d
+ * is x * by >> shift, exactly. For d = 3, `by` is 2863311531 and `shift` is 33.
+ * Method: Granlund and Montgomery, Division by invariant integers using multiplication (1994). */
 typedef struct divisor {
     uint32_t by;
     int shift;
@@ -363,7 +366,7 @@ FCP_CLONES static void int_row(const rows *r, const mc_node *node, int64_t *rest
     }
 }
 
-/* Keys k0, k0 + 1, ... of one row: fills in the row's bands one after the other. */
+/* Evaluates bands for keys k0, k0 + 1, ... of one row: sets the keys of each of the row's bands to 1, band by band. */
 static void bands_row(const mc_bands *bands, int64_t q, int64_t k0, uint32_t width, uint8_t *restrict to) {
     memset(to, 0, width);
     const mc_band_rows *row = mc_band_row(bands, q);

@@ -30,7 +30,7 @@ struct arena_chunk {
     _Alignas(16) char bytes[];
 };
 
-/* Memory of a pool that nobody has. */
+/* A free piece of memory in a region of a pool. */
 typedef struct gap {
     struct gap *next; /* by address, of one region */
     size_t size;
@@ -80,7 +80,8 @@ void arena_pool_free(arena_pool *pool) {
     free(pool);
 }
 
-/* The first gap of at least `size` bytes, without what is more. NULL: there is none. */
+/* Takes the first gap that has at least `size` bytes. What it has beyond that remains a gap. NULL: no gap is large
+ * enough. */
 static void *fill_gap(region *r, size_t size) {
     for (gap **link = &r->gaps; *link; link = &(*link)->next) {
         gap *g = *link;
@@ -97,7 +98,8 @@ static void *fill_gap(region *r, size_t size) {
     return NULL;
 }
 
-/* Each region is as large as all before it. NULL: there is no such region. */
+/* Adds a region that is as large as all regions before it together, so that a pool needs few. NULL: the system gives no
+ * memory, or there are as many regions as a pool can have. */
 static region *add_region(arena_pool *pool, size_t need) {
     region *r = &pool->at[pool->count];
     size_t size = pool->size > REGION ? pool->size : REGION;
