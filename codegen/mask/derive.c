@@ -48,7 +48,7 @@ static uint32_t constant(deriving *d, double x) {
 
 static slope of_node(uint32_t node) { return (slope){.num = 1, .den = 1, .node = node}; }
 
-/* Emits the slope. */
+/* Emits a node with the value of a slope, num / den * node. */
 static uint32_t emit_slope(deriving *d, const slope *x) {
     if (x->zero) return constant(d, 0);
     double c = x->num / x->den;

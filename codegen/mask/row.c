@@ -224,7 +224,8 @@ static divisor divisor_of(uint32_t d) {
     return (divisor){(uint32_t)(((uint64_t)1 << (31 + bits)) / d + 1), 31 + bits};
 }
 
-/* x / b, or x % b where `rest`, for one b: by shifts for powers of two, by a product where everything fits 31 bits. */
+/* Divides a vector by one number: x / b or, with `rest`, x % b. It shifts if b is a power of two, and multiplies if
+ * everything fits 31 bits. */
 FCP_CLONES static void div_row(const int64_t *restrict x, int64_t b, uint32_t width, bool rest, int64_t *restrict out) {
     if (b > 0 && (b & (b - 1)) == 0) {
         int shift = __builtin_ctzll((uint64_t)b);
@@ -428,7 +429,8 @@ FCP_CLONES static void bool_row(const rows *r, const mc_node *node, uint8_t *res
 #undef ROW_TYPE
 }
 
-/* Integers to floats, rounded once. Numbers of 32 bits go another way, because processors convert those in vectors. */
+/* Converts integers to floats, rounded once. Numbers of 32 bits go another way, because processors convert those in
+ * vectors. */
 FCP_CLONES static void to_floats(const rows *r, uint32_t i, float *restrict to) {
     const uint32_t width = r->width;
     int64_t first, last;

@@ -78,7 +78,7 @@ void diag_source_begin(const diags *d, uint32_t number, uint32_t *line, uint32_t
     *column = d->sources[number].column;
 }
 
-/* Control characters become '?', so that hostile input cannot drive a terminal. */
+/* Formats a line of text. Control characters become '?', so that hostile input cannot drive a terminal. */
 static void format_line(char line[LINE], const char *format, va_list args) {
     int size = vsnprintf(line, LINE, format, args);
     if (size < 0) *line = 0;
@@ -201,8 +201,10 @@ fcp_code diag_first_code(const diags *d) { return diag_code_since(d, 0); }
 
 static size_t lesser(size_t a, size_t b) { return a < b ? a : b; }
 
-/* Edit distance with insertions, deletions, substitutions and swaps of neighbours (optimal string alignment:
- * Damerau, "A technique for computer detection and correction of spelling errors", 1964). Lengths <= NAME_LIMIT. */
+/* The edit distance of two names: how many insertions, deletions, substitutions and swaps of neighbours make one of the
+ * other. Lengths are at most NAME_LIMIT.
+ * Method: optimal string alignment; Damerau, "A technique for computer detection and correction of spelling errors",
+ *      1964. */
 static size_t distance(const char *a, size_t n, const char *b, size_t m) {
     size_t rows[3][NAME_LIMIT + 1];
     size_t *before = rows[0], *last = rows[1], *now = rows[2];

@@ -125,12 +125,12 @@ static int64_t record_end(const mc_bands *s, uint32_t i) {
     return i + 1 < s->row_count ? s->rows[i + 1].q : INT64_MAX;
 }
 
-/* Rows and keys. */
+/* A rectangle of rows [r0, r1) and keys [k0, k1). */
 typedef struct window {
     int64_t r0, r1, k0, k1;
 } window;
 
-/* A window's part in one record. */
+/* What is known of the part of a window that lies in one record. */
 typedef struct clip {
     box_class cls;
     const mc_band *band; /* the first that meets it */
@@ -284,7 +284,7 @@ static box_class clip_diagonal(const mc_bands *s, uint32_t i, int64_t r0, int64_
     return cls;
 }
 
-/* Records [from, to), whole, of a window. */
+/* Adds to v what records [from, to) say of a window. All rows of these records are in the window. */
 static void ask_many(const mc_bands *s, const levels *l, uint32_t from, uint32_t to, const window *w, verdict *v) {
     for (uint32_t i = from; i < to && !is_settled(v);) {
         uint32_t done = 1;
@@ -437,8 +437,8 @@ void box_bands_row(const box_program *program, const box_node *x, const box *b, 
 
 static int64_t clamp_to(int64_t v, int64_t hi) { return v < 0 ? 0 : v < hi ? v : hi; }
 
-/* An edge is at `at` in the first row and moves by `slope` a row. The sum over `rows` rows of where it is, kept within
- * [0, width]. */
+/* Returns the sum, over `rows` rows, of where an edge is, each kept within [0, width]. The edge is at `at` in the first
+ * row and moves by `slope` a row. */
 static int64_t sum_edge(int64_t at, int32_t slope, int64_t rows, int64_t width) {
     if (!slope) return rows * clamp_to(at, width);
     int64_t first = clamp_to(-at, rows), end = clamp_to(width - at, rows); /* between them it is inside */

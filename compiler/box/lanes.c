@@ -3,7 +3,7 @@
  * Requires: a program that was made for a box around the positions.
  * Gives: lanes.h.
  * How: - An example first: the cell of doc[q] == doc[k]. A table is made from the 128 values doc[k]: for each value,
- *      the keys that have it, as bits. A row looks up doc[q] there and has its answer, without comparing 128 pairs.
+ *        the keys that have it, as bits. A row looks up doc[q] there and has its answer, without comparing 128 pairs.
  *      - In general the integers of a cell are sums x(q) + y(k). So each comparison can be written as one of some a(q)
  *        with some b(k), by moving the parts of q to one side and those of k to the other.
  *      - The table of a(q) == b(k) has the keys of each value, as above. The table of b(k) <= a(q) has, for each value
@@ -127,7 +127,7 @@ static void load_lane(const box_array *a, const int64_t *x, const int64_t *y, bo
     for (uint32_t i = 0; i < count; i++) v[i] = mc_load(&a->array, x[i], y ? y[i] : 0);
 }
 
-/* A node's lane from its operands'. */
+/* Evaluates one node at `count` positions: its values there follow from those of its operands. */
 static bool evaluate_lane(const lanes *l, const box_node *n, int d, int64_t from, uint32_t count,
                           const int64_t at[BOX_DIMS], int64_t *v) {
     const int64_t *a = n->a != MC_NONE ? l->v[n->a] : NULL, *b = n->b != MC_NONE ? l->v[n->b] : a;
@@ -325,7 +325,7 @@ static bool near_zero(const int64_t *v, uint32_t count) {
     return far >> FAR == 0;
 }
 
-/* x + sign y; NULL stands for zeros. */
+/* Returns x + sign * y, element by element. NULL stands for zeros, as operand and as result. */
 static int64_t *add_lanes(lanes *l, const int64_t *x, const int64_t *y, int64_t sign, uint32_t count) {
     if (!x && !y) return NULL;
     int64_t *to = l->sums[l->sums_used++];
@@ -337,7 +337,7 @@ static bool sum_is_near(const lanes *l, const cell_node *n) {
     return (!n->x || near_zero(n->x, l->height)) && (!n->y || near_zero(n->y, l->width));
 }
 
-/* n = x + sign y. */
+/* Makes n the sum x + sign * y. False: one of them is an absolute value, or the sum may be too large. */
 static bool add_sums(lanes *l, cell_node *n, const cell_node *x, const cell_node *y, int64_t sign) {
     if ((x && x->absolute) || y->absolute) return false;
     n->x = add_lanes(l, x ? x->x : NULL, y->x, sign, l->height);

@@ -107,7 +107,7 @@ static uint32_t crossing(int64_t v, int64_t s) {
     return (uint32_t)((uint64_t)v / (0 - (uint64_t)s)) + 1;
 }
 
-/* Marks where v + s (j - at) >= 0. */
+/* Sets the bits of the keys j in [at, end) for which v + s * (j - at) >= 0. */
 static void mark_ge(uint64_t bits[2], uint32_t at, uint32_t end, int64_t v, int64_t s) {
     bool first = v >= 0, last = along(v, s, end - 1 - at) >= 0;
     if (first && last) {
@@ -119,7 +119,7 @@ static void mark_ge(uint64_t bits[2], uint32_t at, uint32_t end, int64_t v, int6
     }
 }
 
-/* Marks where v + s (j - at) == 0. */
+/* Sets the bits of the keys j in [at, end) for which v + s * (j - at) == 0. */
 static void mark_zero(uint64_t bits[2], uint32_t at, uint32_t end, int64_t v, int64_t s) {
     if (s == 0) {
         if (v == 0) set_bits(bits, at, end);
@@ -148,7 +148,8 @@ static void solve_elements(rows *r, row_node *n, unsigned op, const stretch *p) 
     r->elements += p->end - p->at;
 }
 
-/* x / m or x % m, for a constant m other than 0. False: it cannot be done in segments. */
+/* Solves x / m or, with `modulo`, x % m on a stretch, for a constant m other than 0. False: it cannot be done in
+ * segments. */
 static bool solve_division(rows *r, row_node *n, const stretch *p, bool modulo) {
     int64_t m = p->y, x = p->x, s = p->dx, sign = 1;
     if (m < 0) {
@@ -173,7 +174,7 @@ static bool solve_division(rows *r, row_node *n, const stretch *p, bool modulo) 
     return true;
 }
 
-/* min, max, and abs as max(x, -x). Where the difference y - x changes its sign, the other operand is taken. */
+/* Solves min, max, and abs as max(x, -x). Where the difference y - x changes its sign, the other operand is taken. */
 static bool solve_choice(rows *r, row_node *n, const stretch *p, bool greater) {
     int64_t first, last, slope;
     uint32_t length = p->end - p->at;
@@ -190,7 +191,7 @@ static bool solve_choice(rows *r, row_node *n, const stretch *p, bool greater) {
     return true;
 }
 
-/* Elements of an array; 0 where it has none. */
+/* Solves a load: appends the elements that the keys of a stretch read. Where the array has none, it is 0. */
 static void solve_load(rows *r, row_node *n, const box_array *a, const stretch *p) {
     for (uint32_t j = p->at; j < p->end;) {
         int64_t value = 0, step = 0;
@@ -231,7 +232,7 @@ static bool solve_comparison(row_node *n, unsigned op, const stretch *p) {
     return true;
 }
 
-/* + - *. False: it cannot be done in segments. */
+/* Solves + - * on a stretch. False: it cannot be done in segments. */
 static bool solve_arithmetic(rows *r, row_node *n, unsigned op, const stretch *p) {
     int64_t first, last, slope;
     uint32_t length = p->end - p->at;

@@ -3,8 +3,8 @@
  * Requires: mask code that passed mc_check; cuts that ascend.
  * Gives: cells.h. README.md explains the whole of it by an example.
  * How: 1. A box of pairs is evaluated as a whole (box/box.h). If it is NONE or FULL it is done, however large it is.
- *      2. If it is MIXED, the mask is specialised to the box and written relative to the box's corner. This text is the
- *         key under which the answer is remembered. If an equal key was met before, the answer is known.
+ *      2. If it is MIXED, the mask is specialised to the box and written as words relative to the box's corner. These
+ *         words are the key under which the answer is remembered. If an equal key was met before, the answer is known.
  *      3. Otherwise the box is split and its parts are evaluated: quarters if only counts are needed (here), parts of
  *         rows if lists are needed (walk.c).
  *      4. A MIXED box of one cell is solved (solve.c).

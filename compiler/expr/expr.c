@@ -330,7 +330,7 @@ uint32_t expr_exact(sema *s, expr *e, uint32_t a, uint32_t b, uint32_t guard) {
     return emit2(s, e, MC_DIV, a, emit(s, e, MC_IF_I, even, b, zero, 0, MC_NONE), guard);
 }
 
-/* name[i], name[i, j] */
+/* Lowers the index expressions name[i] and name[i, j]. */
 static value lower_index(sema *s, expr *e, const frame *f, uint32_t guard) {
     s->in_index++;
     const bool first = e->a->kind == EXPR_NAME && e->a->ref == REF_NONE;
@@ -355,7 +355,7 @@ static value lower_index(sema *s, expr *e, const frame *f, uint32_t guard) {
     return (value){type, emit(s, e, op, i.node, j.node, MC_NONE, a.node, guard)};
 }
 
-/* run(field, t): the position at which the run of equal values around position t begins. */
+/* Lowers run(field, t): the position at which the run of equal values around position t begins. */
 static value lower_run(sema *s, expr *e, const frame *f, uint32_t guard) {
     const value result = {TYPE_INT, 0};
     if (e->arg_count != 2 || e->args->name || e->args->next->name) {
@@ -404,7 +404,7 @@ static value lower_builtin(sema *s, expr *e, const frame *f, uint32_t guard) {
     return good || s->builder ? result : (value){TYPE_INT, 0};
 }
 
-/* rect(...) becomes comparisons; slices(...) one of the program's bands. */
+/* Lowers rect(...), which becomes comparisons, and slices(...), which becomes one of the program's bands. */
 static value lower_piece(sema *s, expr *e, const frame *f, uint32_t guard) {
     const value result = {TYPE_BOOL, 0};
     if (e->index == BUILTIN_RECT) {
@@ -481,12 +481,12 @@ static value lower_definition(sema *s, expr *e, const frame *f, uint32_t guard) 
     return result;
 }
 
-/* The type of a parameter is its default's. */
+/* Returns the type of a mask's parameter, which is that of its default. */
 value_type expr_mask_param_type(const arg *p) {
     return p->as ? TYPE_ARRAY : p->value && p->value->kind == EXPR_BOOL ? TYPE_BOOL : TYPE_INT;
 }
 
-/* The constant value of an argument or default. */
+/* Evaluates an argument or default of a mask's parameter, which is a constant. */
 bool expr_mask_constant(sema *s, const arg *param, const expr *e, int64_t *out) {
     if (expr_mask_param_type(param) == TYPE_INT) return sema_eval_constant(s, e, param->name, out);
     if (param->as) {
@@ -502,7 +502,7 @@ bool expr_mask_constant(sema *s, const arg *param, const expr *e, int64_t *out) 
     return true;
 }
 
-/* A constant argument as a value. */
+/* Makes a value, with its node, of a constant argument. */
 value expr_mask_argument(sema *s, expr *e, const arg *param, int64_t v) {
     if (param->as) return (value){TYPE_ARRAY, (uint32_t)v};
     return constant_value(s, e, expr_mask_param_type(param), v);

@@ -100,7 +100,7 @@ static void free_numbers(numbers *n) {
     free(n->reals);
 }
 
-/* Digits, perhaps with a point and an exponent, as a double. */
+/* Reads digits, perhaps with a point and an exponent, as a double. */
 static bool decimal(const char *digits, bool negative, double *out) {
     if (!real_parse(digits, out)) return false;
     if (negative) *out = -*out;

@@ -216,7 +216,8 @@ static entry *find_declared(const sema *s, section_id where, const char *name) {
     return NULL;
 }
 
-/* A path to an argument in the value of a key. Masks, scores, strategies and layouts have arguments. */
+/* Finds the target of a path to an argument in the value of a key. Masks, scores, strategies and layouts have
+ * arguments. */
 static bool argument_target(sema *s, key_id key, const char *name, span at, target *out) {
     *out = (target){.kind = TO_ARGUMENT, .key = key, .name = name, .at = at};
     if (key == KEY_STRATEGY) {
@@ -246,7 +247,7 @@ static bool argument_target(sema *s, key_id key, const char *name, span at, targ
     return false;
 }
 
-/* A path that begins with a section or a mask. */
+/* Finds the target of a path that begins with a section or a mask. */
 static bool full_target(sema *s, const path *p, section_id where, mask *m, target *out) {
     if (where < SECTION_COUNT) {
         key_id key = p->count > 1 ? words_find_key(where, p->part[1]) : KEY_COUNT;
@@ -291,7 +292,7 @@ static bool full_target(sema *s, const path *p, section_id where, mask *m, targe
     return false;
 }
 
-/* A path without its section: looks for everything that its first name may mean. */
+/* Finds the target of a path without a section, by looking for everything that its first name may mean. */
 static bool short_target(sema *s, const path *p, target *out) {
     target found[CANDIDATES];
     size_t count = 0;
@@ -481,7 +482,7 @@ static bool override_key(sema *s, const char *define) {
     return true;
 }
 
-/* The call file("PATH"), where the path stands at `file_at`; NULL: out of memory, which was reported. */
+/* Makes the call file("PATH"), where the path stands at `file_at`. NULL: out of memory, which was reported. */
 static expr *file_call(sema *s, const char *file, span file_at, span at) {
     expr *call = sema_new_expr(s, EXPR_CALL, at), *string = sema_new_expr(s, EXPR_STRING, file_at);
     arg *a = ARENA_ZNEW(s->scratch, arg, 1);
@@ -499,7 +500,7 @@ static expr *file_call(sema *s, const char *file, span file_at, span at) {
     return call;
 }
 
-/* --lengths FILE: as if the batch had said file("FILE"), seen from the current folder. */
+/* Applies --lengths FILE, as if the batch had said file("FILE"), seen from the current folder. */
 static bool override_lengths(sema *s, const char *file) {
     uint32_t number = option_source(s, "--lengths", file);
     if (number == UINT32_MAX) return false;
@@ -523,7 +524,7 @@ static bool copy_named_args(sema *s, expr *call, const expr *from) {
     return true;
 }
 
-/* --field NAME=FILE: as if the field had said file("FILE"), seen from the current folder. */
+/* Applies --field NAME=FILE, as if the field had said file("FILE"), seen from the current folder. */
 static bool override_field(sema *s, const char *typed) {
     uint32_t number = option_source(s, "--field", typed);
     if (number == UINT32_MAX) return false;

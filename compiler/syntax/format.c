@@ -30,7 +30,7 @@ typedef struct comment {
     bool own_line, blank; /* it has a line of its own; it is after a blank line */
 } comment;
 
-/* A token. */
+/* A token, and what stands before it. */
 typedef struct piece {
     int kind;
     uint32_t begin, end;

@@ -165,7 +165,8 @@ static const mc_band *first_ahead(const mc_band *bands, uint32_t count, int64_t 
     return bands + lo;
 }
 
-/* Rows [r0, r1] are of one record. *out_band: the first band that may reach into the keys; NULL: none does. */
+/* Answers for rows [r0, r1] that are all of one record. *out_band: the first band that may reach into the keys; NULL:
+ * none does. */
 static pairs_answer in_record(const mc_bands *b, const mc_band_rows *r, int64_t r0, int64_t r1, int64_t c0, int64_t c1,
                               const mc_band **out_band) {
     const mc_band *all = b->bands + r->first, *x = first_ahead(all, r->count, r0, r1, c0);

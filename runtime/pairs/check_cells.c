@@ -2,7 +2,7 @@
  *
  * Requires: a checked plan; the mask is that of the part's sequence, and of a head that the shape is for.
  * Proves:   - The mask allows every pair of a FULL cell.
- *           - It allows no pair of a cell that the shape does not name. Where no tile has the two pieces it allows none.
+ *           - It allows no pair of a cell that the shape does not name. If no tile has the two pieces it allows none.
  *           - The shape has as many pairs as the mask allows.
  *           A PARTIAL cell may have any pairs, because kernels evaluate the mask there.
  * Method:   the part is halved until a box of cells is decided, or is a single cell. The pairs of a single cell are
