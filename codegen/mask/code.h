@@ -29,8 +29,8 @@
 #define MC_NONE UINT32_MAX
 #define MC_MAX_NODES 65536u
 
-/* name, arity, result type ('i' int64, 'b' bool, 'f' real), operand types, can fault.
- * arity counts node operands a, b, c in that order. IF: a is bool, b and c have the result's type. */
+/* The operations of mask code: name, arity, result type ('i' int64, 'b' bool, 'f' real), operand types, can fault. The
+ * arity counts the node operands a, b, c in that order. IF: a is bool, b and c have the result's type. */
 #define MC_OPS(X)                                                                                                      \
     X(CONST_I, "const", 0, 'i', "", 0)   /* imm */                                                                     \
     X(CONST_B, "bool", 0, 'b', "", 0)    /* imm 0 or 1 */                                                              \
@@ -140,8 +140,8 @@ typedef struct mc_array {
     mc_width width;
 } mc_array;
 
-/* A union of slices: which keys a row may see. A record stands for the rows from rows[i].q up to, but without, rows[i +
- * 1].q. Each of them sees `count` bands, of which the first is bands[first]. Bands are disjoint and in order in every
+/* A union of slices: which keys a row may see. Record i stands for the rows from rows[i].q to before rows[i + 1].q.
+ * Each of them sees `count` bands, of which the first is bands[first]. Bands are disjoint and in order in every
  * row. The last record has no bands: it ends the table. */
 typedef struct mc_band {
     int64_t lo, hi;             /* row q: lo + lo_slope q <= k < hi + hi_slope q; never empty on its rows */

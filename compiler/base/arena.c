@@ -53,14 +53,14 @@ struct arena_pool {
 
 /* A pool keeps memory that one pass no longer needs and gives it to the next pass, on whatever thread. It exists
  * because memory is expensive when it is first touched: the kernel clears the page, and on a virtual machine the host
- * may have to find that page first, which takes much longer. Allocation is first fit: the first gap that is large
- * enough is taken, so that the same addresses are used again and again.
- *
- * Regions of a pool lie on huge pages up to HUGE_UNTIL bytes: the first touch of 2 MB is then one page fault and not
- * 512. Beyond that the kernel has to move other memory to make room for huge pages, which costs more than the faults:
- * with huge pages throughout, a first plan of 90 MB took 1.0 s instead of 0.7 s. A small plan needs no huge page: as
- * long as a pool has no region, an arena takes its first chunks from malloc. Under the address sanitizer there are no
- * pools, because they would hide uses of memory that has been given back. */
+ * may have to find that page first, which takes much longer.
+ * - Allocation is first fit: the first gap that is large enough is taken, so that the same addresses are used again and
+ *   again.
+ * - Regions of a pool lie on huge pages up to HUGE_UNTIL bytes: the first touch of 2 MB is then one page fault and not
+ *   512. Beyond that the kernel has to move other memory to make room for huge pages, which costs more than the faults:
+ *   with huge pages throughout, a first plan of 90 MB took 1.0 s instead of 0.7 s.
+ * - A small plan needs no huge page: as long as a pool has no region, an arena takes its first chunks from malloc.
+ * - Under the address sanitizer there are no pools, because they would hide uses of memory that has been given back. */
 enum { FIRST_CHUNK = 1 << 14, LAST_CHUNK = 1 << 22, SMALL_UNTIL = 1 << 18, SMALL_NEED = 3 << 15, HUGE_PAGE = 1 << 21,
        REGION = 1 << 25, HUGE_UNTIL = 1 << 27 };
 

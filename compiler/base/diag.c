@@ -284,8 +284,8 @@ static size_t shown_bytes(const char *c, size_t left) {
 
 static bool is_continued(const source *s, uint32_t at) { return ((unsigned char)s->text[at] & 0xc0) == 0x80; }
 
-/* The part of a line that is shown: all of it, or a window around the primary span. It begins and ends between
- * characters, if the text is UTF-8; it has at most CHARACTER bytes more than WINDOW. */
+/* Chooses the part of a line that is shown: all of it, or a window around the primary span. A window begins and ends
+ * between characters, if the text is UTF-8. It has up to CHARACTER bytes more than WINDOW. */
 static void window(const source *s, uint32_t line, uint32_t focus, uint32_t *from, uint32_t *to) {
     uint32_t begin = s->lines[line];
     uint32_t end = line + 1 < s->line_count ? s->lines[line + 1] - 1 : s->size;

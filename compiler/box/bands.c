@@ -1,13 +1,14 @@
 /* bands.c: evaluates unions of slices on boxes.
  *
- * Requires: bands as codegen/mask/code.h describes them, with edges and rows within 2^42.
- * Gives: bands.h. Answers are exact: MIXED means that some element of the box is allowed and some is not. (The only
- *      exception is a leaf (bands.h) whose row and key are the same dimension: it may be called MIXED although it is
- *      not.)
- * How: the records of rows that a box meets are found by halving, and likewise the bands of a record that meet its
- *      keys. If the box meets few records, each of them is asked. If it meets many, summaries of 16, 256, ... records
- *      are asked first: a few intervals outside which no row allows a key, and a few in which all rows allow all keys.
- *      As soon as one element is known to be allowed and one to be forbidden, the answer is MIXED.
+ * Requires: bands as codegen/mask/code.h describes them, with edges and rows within 2^42. In short: a record stands for
+ *      some neighbouring rows, and has their bands, which are intervals of keys with edges that are linear in the row.
+ * Gives: bands.h. Answers are exact: MIXED means that some element of the box is allowed and some is not. There is one
+ *      exception: a leaf (bands.h) whose row and key are the same dimension may be called MIXED although it is not.
+ * How: - The records that a box meets are found by halving, and so are the bands of a record that meet its keys.
+ *      - If the box meets few records, each of them is asked.
+ *      - If it meets many, summaries of 16, 256, ... records are asked first. A summary has a few intervals outside
+ *        which no row allows a key, and a few in which all rows allow all keys.
+ *      - As soon as one element is known to be allowed and one to be forbidden, the answer is MIXED.
  * Cost: O(log records + log bands) for a box of few records; for many records usually the same, at worst one step a
  *      record. The index takes O(bands) time, and 18 bytes a record.
  * Units: positions count tokens.

@@ -27,8 +27,9 @@ static int64_t leave_quotient(wide c, wide x, wide m, wide q) {
     return (int64_t)(step == 1 ? missing : missing >= 0 ? (missing + step - 1) / step : missing / step);
 }
 
-/* The first position in (lo, hi) at which floor(f / m) differs from what it is at lo. False if there is none, or if the
- * quotient changes more than TURNS_MAX times in between. */
+/* Finds the first position in (lo, hi) at which floor(f / m) differs from what it is at lo. Example: for (q + 10) / 64
+ * in a box from q = 0 on, it is q = 54. False if there is none, or if the quotient changes more than TURNS_MAX times in
+ * the box. */
 static bool first_turn(const form *f, int64_t m, const box *b, int dim, int64_t *at) {
     int64_t lo = b->lo[dim], hi = b->hi[dim] - 1, x = f->x[dim];
     const wide from = f->c + (wide)x * lo, to = f->c + (wide)x * hi;

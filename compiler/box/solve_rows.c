@@ -101,7 +101,8 @@ static void push_segment(rows *r, row_node *n, uint32_t start, int64_t v, int64_
     n->count++;
 }
 
-/* v + s j changes its sign at some 0 < j < 128, from negative to not negative or back: the first such j. */
+/* Finds where v + s j changes its sign, from negative to not negative or back: returns the first j with the other sign.
+ * There is such a j, with 0 < j < 128. */
 static uint32_t crossing(int64_t v, int64_t s) {
     if (s > 0) return (uint32_t)-mc_div(v, s);
     return (uint32_t)((uint64_t)v / (0 - (uint64_t)s)) + 1;

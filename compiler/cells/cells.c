@@ -192,7 +192,8 @@ static fcp_code grid_words(cells *c, const uint64_t *q_cuts, uint32_t q_pieces, 
     return FCP_OK;
 }
 
-/* Keeps the entries just made, if this grid was asked for before, or was dear, and there is room for it. */
+/* Keeps the grid just made under its key, if there is room for it. It is worth keeping if it was asked for before, or
+ * took long to make (`dear`). */
 static fcp_code keep_grid(cells *c, const int64_t *key, size_t words, uint64_t hash, bool dear) {
     uint64_t *seen = &c->seen[hash % GRIDS_SEEN];
     if (!c->keep_first && !dear && *seen != hash) {

@@ -1,9 +1,9 @@
 /* elements.h: evaluates masks pair by pair, in vector code and on all processors, where a mask has no structure that
  * would decide many pairs at a time.
  *
- * While the cells of a piece pair are listed, such boxes are only queued. They are counted together afterwards, so that
- * there is enough work for several threads. Counts are sums of integers, so they do not depend on the number of
- * threads.
+ * While the cells of a piece pair are listed, boxes that need this are only queued. They are counted together
+ * afterwards, so that there is enough work for several threads. Counts are sums of integers, so they do not depend on
+ * the number of threads.
  */
 #ifndef FCPC_CELLS_ELEMENTS_H
 #define FCPC_CELLS_ELEMENTS_H

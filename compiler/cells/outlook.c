@@ -191,8 +191,8 @@ static int by_kind(const void *a, const void *b) {
     return x->place < y->place ? -1 : x->place > y->place;
 }
 
-/* Estimates how many kinds of MIXED rectangles there are at a depth, from its visits, which are sorted by kind and
- * place. `most` is the estimated number of rectangles. */
+/* Estimates how many kinds of MIXED rectangles there are at a depth of the tree, from the visits that walks made there.
+ * Visits are sorted by kind and place. `most` is the estimated number of rectangles. */
 static double count_kinds(const depth *d, double most) {
     double once = 0, twice = 0, kinds = 0, all = 0, unlike = 0, single = 0; /* the last three: weights */
     for (size_t i = 0, end; i < d->count; i = end) {

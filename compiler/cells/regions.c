@@ -2,11 +2,14 @@
  *
  * Requires, units: as in cells.c.
  * Gives: cells_pairs of cells.h; the cells of piece pairs that fall into few regions.
- * How: under one bound, as `k <= q` or `k < 600`, the pairs of a box follow from its corners, however large it is. So a
- *      MIXED piece pair is cut where the mask turns until one bound is left in each part. For example, of
- *      `k <= q and k < 600` the keys before 600 are under k <= q, and the others are NONE. A cell on a boundary is
- *      often in several regions, and its pairs are the sum of what each has there. So no cell is solved by itself.
- *      A piece pair for which that takes many cuts is walked (walk.c).
+ * How: under one bound, as `k <= q` or `k < 600`, the pairs of a box follow from its corners, however large it is.
+ *      1. A MIXED piece pair is cut where its mask changes (box_turn), until one bound is left in each part. For
+ *         example, `k <= q and k < 600` is cut at key 600: the keys before it are under k <= q, and the others are
+ *         NONE.
+ *      2. The pairs of each region are counted from its corners.
+ *      3. A cell on a boundary is often in several regions. Its pairs are the sum of what each has there, so no cell is
+ *         solved by itself.
+ *      A piece pair that takes many cuts is walked instead (walk.c).
  * Cost: O(boxes * nodes) for each unlike piece pair; for its cells also O(cells), each once for every region that it is
  *      in.
  */

@@ -102,8 +102,9 @@ static fcp_code solve_parts(cells *c, const box *b, const box_program *p, int d,
 }
 
 /* Counts a box whose mask depends on q - k alone. Every element of a diagonal has the same value, so one element of
- * each diagonal tells all. The row of the last query has one element of every diagonal, if it is extended beyond the
- * last key of the box by as many keys as there are queries above it. */
+ * each diagonal tells all. In a box of 3 queries and 4 keys the last query has an element on 4 of the 6 diagonals. With
+ * the 2 keys behind the last one it has an element on all 6. So only this one row is solved, extended by as many keys
+ * as there are queries above it. */
 static fcp_code solve_diagonals(cells *c, const box *b, const box_program *p, uint64_t *pairs) {
     uint64_t height = box_side(b, BOX_Q), width = box_side(b, BOX_K), length = height + width - 1, sum = 0;
     for (uint64_t from = 0; from < length; from += ROWS_WIDTH) {

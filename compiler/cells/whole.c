@@ -232,7 +232,8 @@ static fcp_code column_of_bound(const box *b, const bound *x, const int64_t *v, 
     return add_product(sum, box_side(b, BOX_H), &out[2]);
 }
 
-/* Counts one column of cells under a bound and a line, which allow v[j] and w[j] positions. */
+/* Counts one column of cells under two conditions. A bound allows v[j] positions of line j. A bound on q - k allows
+ * w[j] of them. */
 static fcp_code column_of_both(const cells *c, const box *b, const bound *x, const int64_t *v, bool up,
                                const int64_t *w, uint32_t count, uint64_t out[3]) {
     const int64_t side = (int64_t)box_side(b, x->dim);
@@ -279,7 +280,7 @@ static bool is_diagonal_bound(const box_node *x) {
     return x->op == BOX_GE && x->f.x[BOX_H] == 0 && (q == 1 || q == -1) && k == -q;
 }
 
-/* Counts a rectangle under a bound, and under a line too if `line` is not NULL. */
+/* Counts a rectangle under a bound, and, if `line` is not NULL, under the bound on q - k that is node `line`, too. */
 static fcp_code count_bound(cells *c, const box *b, const box_program *p, const bound *x, const box_node *line,
                             uint64_t out[3], bool *out_known) {
     const int along = BOX_K - x->dim;

@@ -33,8 +33,8 @@ typedef struct pairs_facts {
 
 fcp_code fcp_pairs_facts_open(pairs_facts *f, const fcp_plan *plan, const volatile int *stop, fcp_error *err);
 void fcp_pairs_facts_close(pairs_facts *f);
-/* Widens [*lo, *hi] to include elements [from, to) of an array's data. from < to. If the data is the part of the
- * array that one sequence sees, `part` says where the part begins. */
+/* Widens [*lo, *hi] so that it includes elements [from, to) of an array's data, where from < to. If the data is the
+ * part of the array that one sequence sees, `part` says where the part begins. */
 void fcp_pairs_extremes(const pairs_facts *f, uint32_t array, const mc_array *part, uint64_t from, uint64_t to,
                         int64_t *lo, int64_t *hi);
 /* Whether (row, key) is in a band for all rows of [r0, r1] and keys of [c0, c1], or for none. */
