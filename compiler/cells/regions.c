@@ -19,7 +19,7 @@
 
 enum { TURNS = 128, HALVES = 6, CELLS_TURNS = 48, CELLS_MOST = 1024, CELLS_TRIES = 8 };
 
-/* A box that is being cut. */
+/* A piece pair that is being cut into regions, and what has been found so far. */
 typedef struct regions {
     uint32_t turns, halves; /* how often it may still be cut: at a turn, or in the middle */
     bool spent;             /* something was left undecided */

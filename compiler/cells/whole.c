@@ -19,7 +19,8 @@ enum { STOP_CELLS = 255 }; /* after so many, and one, `stop` is looked at again 
 
 /* --- what nodes depend on ----------------------------------------------------------------------------------------- */
 
-/* False if there is an operation that lanes.h does not know. */
+/* Finds out which dimensions each node of a program depends on. False: there is an operation that lanes.h does not
+ * know. */
 static bool find_dependence(cells *c, const box_program *p) {
     for (uint32_t i = 0; i < p->count; i++) {
         if (p->nodes[i].op >= MC_BANDS && p->nodes[i].op < BOX_LINEAR) return false;

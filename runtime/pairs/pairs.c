@@ -221,7 +221,7 @@ typedef struct piece_rect {
     uint32_t q0, q1, k0, k1;
 } piece_rect;
 
-/* A group that is looked at. */
+/* The group whose pieces are being proven. */
 typedef struct group {
     pairs_prover *p;
     const lists *l;
