@@ -129,9 +129,9 @@ typedef struct fk_key_item {
     fk_u32 count, sequence;
     fk_u32 first, runs;     /* its first row run, and how many it has */
     fk_u32 place, row, slot; /* as in a key run */
-    /* lock: FK_NONE if no other item has these keys. Otherwise several add to the same dK and dV; in an ordered launch
-     * they do so in turn, and the lock counts the turns. turn: how many items before this one have the same keys. If
-     * items are done in pieces for some heads each (fk_launch.subs), an item takes a turn for each piece. */
+    /* lock: names the sums of dK and dV if several items have these keys, and counts the turns taken at them. FK_NONE
+     * if no other item has them. turn: how many turns at these sums come before this item's (used in an ordered
+     * launch). An item done in pieces, for some heads each (fk_launch.subs), takes a turn for each piece. */
     fk_u32 lock, turn;
     fk_u32 kv_head;         /* by head: of which KV head; else 0 */
 } fk_key_item;
@@ -148,9 +148,9 @@ typedef struct fk_row_run {
 } fk_row_run;
 
 /* Parameters of every attention kernel. If a plan divides the heads into ranges, each range has blocks of its own, and
- * a launch is for one range. It works on query heads [group * first_head, group * (first_head + head_count)) of the
- * range, where the range's first head is 0. Masks and scores need the model's number of head i of the range. It is
- * model_head + i / group * shared + i % group. */
+ * a launch is for one range. The launch works on query heads [group * first_head, group * (first_head + head_count)),
+ * counted from the range's first head. Masks and scores need the model's number of the head instead. For head i of the
+ * range it is model_head + i / group * shared + i % group. */
 typedef struct fk_launch {
     fk_u64 arena;
     fk_u64 q, o, d_o;       /* addresses of tensors in the input type: rows of home tokens, then
@@ -238,10 +238,10 @@ typedef struct fk_gather_run {
     fk_u32 at;              /* its first token in the bundle */
     fk_u32 kv_first, sub_first; /* its range of heads: the first KV head, the first query head of each */
 } fk_gather_run;
-/* A tensor whose tokens are moved. All its counts are words of 4 bytes. In messages and home blocks a token is `row`
- * words that lie side by side. In the caller's tensor a token is `full` words, of which row / chunk chunks move. The
- * first chunk begins at word kv_step * kv_first + sub_step * sub_first, and each next one `stride` words later. A
- * caller may leave a tensor out: if `to` is 0 it is not written, and if `from` is 0 it is read as zeros. */
+/* A tensor whose tokens are moved. Its counts are words of 4 bytes. In messages and home blocks a token is `row` words
+ * side by side. In the caller's tensor a token is `full` words, of which only the heads of a range move: row / chunk
+ * chunks. The first is at word kv_step * kv_first + sub_step * sub_first, each next one `stride` words later. to = 0:
+ * the caller has left the tensor out, and it is not written; from = 0: likewise, and it is read as zeros. */
 typedef struct fk_gather_tensor {
     fk_u64 to, from;        /* addresses of the first token */
     fk_u32 row, full, chunk, stride, kv_step, sub_step;
