@@ -10,31 +10,31 @@
  * so an item is one row, or one column, of cells. A run is a stretch of neighbouring cells of one class within the
  * piece. A CTA does a piece of work at a time: an item for one head, or for some heads.
  *
- * By head (FK_BY_HEAD): if the mask differs from head to head, each head has items and runs of its own. A row item is
- * of one query head, a key item of one KV head, and a run of rows of some query heads of its group. Otherwise an item
- * and its runs are for all heads. But the host may still give the forward pass an item for each query head
- * (fk_launch.subs), so that it can order the heads' work freely.
+ * By head (FK_BY_HEAD): the mask differs from head to head, so items and runs say for which heads they are. A row item
+ * is for one query head. A key item is for one KV head, and each of its runs for some query heads of that head's group.
+ * Without FK_BY_HEAD an item and its runs are for all heads. Even then the host may list a forward item once for each
+ * query head (fk_launch.subs), so that it can order the heads' work freely.
  *
- * Packed (FK_PACKED; forward only): if a plan has short sequences of queries, the query heads of a group share the rows
- * of a tile. With pack heads, row r of the tile is query (skip + r) / pack and head (skip + r) % pack of the group. The
- * keys may be cut into parts. Then there is an item for each part, with the flags FIRST and SPLIT, and its `state` says
- * where in `splits` it leaves its running state: O as [count][value_dim], then m and l as [count]. A merge item lists
- * such parts, and fk_combine joins them.
+ * Packed (FK_PACKED; forward only): a short sequence of queries would leave most rows of a tile empty, so the query
+ * heads of a group share the tile. With 4 heads, row 9 is query 2 of head 1. In general row r is query (skip + r) /
+ * pack of head (skip + r) % pack of the group. The keys may be cut into parts, with an item each. Such an item has the
+ * flags FIRST and SPLIT; `state` says where in `splits` it leaves its running state: O as [count][value_dim], then m
+ * and l as [count]. A merge item lists the parts, and fk_combine joins them.
  *
- * Cut (without FK_PACKED and FK_FUSED): where there are few items, the keys of a row item for one query head may be
- * cut, too. An item with `parts` above 1 is one of so many with the same rows. Each part leaves its running state in
- * `splits`, where it has FK_PART_BYTES: O as [FK_ROWS][value_dim], then m and l as [FK_ROWS]. No part waits for
- * another. A counter tells the part that comes last; this one joins the states in the order of their keys, and goes on
- * as if it had met all keys itself. Warps do so on their own: each 16 rows have a counter. Only part 0 may lack the
- * flag FIRST.
+ * Cut (without FK_PACKED and FK_FUSED): where there are few items, the keys of a row item for one query head are
+ * divided among `parts` items with the same rows. Each part leaves its running state in `splits`, in FK_PART_BYTES: O
+ * as [FK_ROWS][value_dim], then m and l as [FK_ROWS]. No part waits for another: a counter tells a part that it is the
+ * last to end. That part joins all states, in the order of their keys, and goes on as if it had met all keys itself.
+ * There is a counter for each 16 rows, since each warp does this on its own. Only part 0 may lack the flag FIRST,
+ * because only it goes on from the state of earlier visits.
  *
- * Fused (FK_FUSED): several stages are one launch, which begins before all that it reads has arrived, and waits for
- * flags. A flag is a word that is 0 when the pass begins, and becomes 1 when what it stands for is there; flags are
- * counted from 1. Forward, a row item has the runs of all stages, in the order in which their keys arrive; a run's
- * `arrival` is the flag of its keys, an item's that of its rows of q. Backward, the key items of a stage follow those
- * of the stage before; their flags stand behind all items, in fk_key_fused records. A CTA waits for flags, and backward
- * for turns of items before its own. Flags are set from outside of the launch. So the launch ends in whatever order
- * CTAs begin.
+ * Fused (FK_FUSED): several stages are one launch, which begins before all that it reads has arrived. A flag is a word
+ * that is 0 when the pass begins, and that something outside the launch sets to 1 when certain data are there. CTAs
+ * wait for flags; flags are numbered from 1.
+ *   Forward    a row item has the runs of all stages, in the order in which their keys arrive. `arrival` of a run is
+ *              the flag of its keys, `arrival` of an item that of its rows of q.
+ *   Backward   the key items of stage 1 follow those of stage 0, and so on. Their flags stand behind all items, in
+ *              fk_key_fused records. A CTA also waits for turns of items before its own; so no order of CTAs deadlocks.
  *
  * A row of Q is [heads][head_dim] numbers of the input type, a row of K [kv_heads][head_dim]; rows of O and dO are
  * [heads][value_dim], rows of V [kv_heads][value_dim]. Each begins at a multiple of 16 bytes. Rows of dQ, dK and dV are
@@ -42,8 +42,8 @@
  * plan: O as [max_block][heads][value_dim], then m and then l as [max_block][heads], all float. m is the largest logit
  * so far, in natural units, so that it overflows only where the logit itself does.
  *
- * LSE is two floats for each row and head: lse = m + log l, rounded, and lse_low = (m - lse) + log l, which is the
- * rounding error. So P = exp((x - lse) - lse_low) for a logit x, however large both are. The forward kernels write both
+ * LSE is two floats for each row and head: lse = m + log l, rounded, and lse_low = (m - lse) + log l, the rounding
+ * error. So P = exp((x - lse) - lse_low) for a logit x, however large x and lse are. The forward kernels write both
  * and the backward kernels read both. A row that sees no key has lse -infinity, or the sink, and lse_low 0.
  */
 #ifndef FK_ABI_H

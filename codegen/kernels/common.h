@@ -172,13 +172,13 @@ FK_DEVICE fk_u32 fk_model_head(const fk_env *env, fk_u32 head) {
 #endif
 
 /* Evaluates the mask for the numbers that a lane holds of a product (fragments: see the head of this file). Each number
- * is a (row, column) pair. Bit 2 j + e of bits[half] is for the row g + 8 half, in column t + e of the j-th 8 columns,
- * and is 1 if the pair counts. `row` and `column` are the positions of the lane's first row and first column. Rows are
- * queries and columns are keys, or with `reverse` the other way round. There are at most 16 times 8 columns.
+ * is a pair of a row and a column: rows are queries and columns are keys, or with `reverse` the other way round. `row`
+ * and `column` are the positions of the lane's first row and first column. Bit 2 j + e of bits[half] becomes 1 if the
+ * pair of row g + 8 half with column t + e of the j-th 8 columns counts. There are at most 16 times 8 columns.
  *
  * A pair does not count if its column, counted from the warp's first, is at or beyond `limit`; nor, if `partial`, if
- * the mask forbids it. Call this only if some pair may not count. Where the mask gives each row one or two intervals,
- * it works on their ends (fk_keys, fk_queries), in FULL cells too; else the mask is asked about each pair.
+ * the mask forbids it. Call this only if some pair may not count. If the mask gives each row one or two intervals, the
+ * limit and the mask are both evaluated by their ends (fk_keys, fk_queries); otherwise the mask is asked for each pair.
  */
 FK_DEVICE void fk_mask_bits(const fk_env *env, int partial, int reverse, fk_u32 columns, fk_i64 row, fk_i64 column,
                             fk_u32 limit, fk_u32 head, fk_u32 *bits) {

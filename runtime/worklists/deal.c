@@ -173,10 +173,10 @@ static int less_to_do(const void *a, const void *b) {
     return x->index < y->index ? -1 : x->index > y->index;
 }
 
-/* Deals the pieces out by list scheduling, a round at a time: in each round the longest piece goes to the CTA that has
- * least to do, the next longest to the next CTA, and so on. Returns when the last CTA ends. Piece number `begin` is the
- * first of a round. The pieces before it are whole rows, which an earlier call dealt out; x->before says how much each
- * CTA had to do after them. */
+/* Deals pieces out by list scheduling, a round at a time: in each round the longest piece goes to the CTA that has
+ * least to do, the next longest to the next CTA, and so on. Returns when the last CTA ends. It begins with piece
+ * `begin`, which is the first of a round. Pieces before that are whole rows that an earlier call has dealt out;
+ * x->before says how much each CTA had to do then. */
 static uint64_t deal(struct dealing *x, uint32_t begin) {
     uint64_t end = 0;
     memset(x->joins + begin, 0, (x->rows - begin) * sizeof *x->joins);
