@@ -61,8 +61,8 @@ enum { FK_FULL = 1, FK_PARTIAL = 2 };         /* class of a run: does the mask a
 enum { FK_TURN_ROWS = 64, FK_TURNS_OF_RUN = FK_ROWS / FK_TURN_ROWS };
 /* Flags of a row item: it is the Q block's first visit, its last; it has a part of the keys and gives a part. */
 enum { FK_FIRST = 1, FK_LAST = 2, FK_SPLIT = 4 };
-/* Where the records have heads. In the flags of a row item, the bits from FK_HEAD_SHIFT on are the item's query head,
- * or the first of several (by head, packed, or with fk_launch.subs 1). In `cls` of a run of rows, by head:
+/* Which bits say for which heads a record is. In the flags of a row item, the bits from FK_HEAD_SHIFT on are the item's
+ * query head, or the first of several (by head, packed, or with fk_launch.subs 1). In `cls` of a run of rows, by head:
  *   bits 0 and 1                          the class
  *   FK_SET_HEADS bits from FK_SET_SHIFT   a set of heads of the group, a bit for each head
  *   the bits above                        where the set begins, in units of FK_SET_HEADS heads */
@@ -279,9 +279,9 @@ typedef struct fk_gather_launch {
     (FK_TILE_BYTES(FK_ROWS, d) + FK_TILE_BYTES(FK_FORWARD_KEYS(d, v), d) + FK_TILE_BYTES(FK_FORWARD_KEYS(d, v), v))
 #define FK_FORWARD_REGISTERS(d) 255
 
-/* Forward for sm_90a, where both sizes are multiples of 64. FK_ROWS rows of Q stay in shared memory, half of them for
- * each of two consumer warpgroups. The producer warpgroup loads keys, in two stages of K and two of V. 128 bytes are
- * for mbarriers. */
+/* Forward for sm_90a, where head_dim and value_dim are multiples of 64. FK_ROWS rows of Q stay in shared memory, half
+ * of them for each of two consumer warpgroups. The producer warpgroup loads keys, in two stages of K and two of V. 128
+ * bytes are for mbarriers. */
 #define FK_HAS_SM90(d, v) ((d) % 64 == 0 && (v) % 64 == 0)
 enum { FK_FORWARD_SM90_THREADS = 384 };
 #define FK_FORWARD_SM90_KEYS(d, v) ((d) > 192 || (v) > 128 ? 64 : 128)
@@ -317,9 +317,9 @@ enum { FK_FORWARD_SM90_THREADS = 384 };
 #define FK_DQ_SHARED(d, v) FK_TILE_BYTES(FK_DQ_ROWS(d) + 2 * FK_DQ_KEYS(d), (d) + (v))
 #define FK_DQ_REGISTERS(d) 255
 
-/* dK, dV and dQ for sm_90a, where both sizes are 64 or both 128: FK_KEYS keys stay in shared memory, rows stream by in
- * two stages, dS has two buffers. A thread has 168 registers at the beginning; then the warpgroup that loads gives some
- * of its own to those that compute (setmaxnreg). */
+/* dK, dV and dQ for sm_90a, where head_dim and value_dim are both 64 or both 128: FK_KEYS keys stay in shared memory,
+ * rows stream by in two stages, dS has two buffers. A thread has 168 registers at the beginning; then the warpgroup
+ * that loads gives some of its own to those that compute (setmaxnreg). */
 #define FK_HAS_BACKWARD_SM90(d, v) ((d) == (v) && ((d) == 64 || (d) == 128))
 enum { FK_BACKWARD_SM90_THREADS = 384 };
 #define FK_BACKWARD_SM90_ROWS(d) ((d) > 64 ? 64 : 128)

@@ -177,8 +177,8 @@ FK_DEVICE fk_u32 fk_model_head(const fk_env *env, fk_u32 head) {
  * pair of row g + 8 half with column t + e of the j-th 8 columns counts. There are at most 16 times 8 columns.
  *
  * A pair does not count if its column, counted from the warp's first, is at or beyond `limit`; nor, if `partial`, if
- * the mask forbids it. Call this only if some pair may not count. If the mask gives each row one or two intervals, the
- * limit and the mask are both evaluated by their ends (fk_keys, fk_queries); otherwise the mask is asked for each pair.
+ * the mask forbids it. Call this only if some pair may not count. If the mask gives each row one or two intervals, it
+ * works on their ends (fk_keys, fk_queries), in FULL cells too; otherwise the mask is asked about each pair.
  */
 FK_DEVICE void fk_mask_bits(const fk_env *env, int partial, int reverse, fk_u32 columns, fk_i64 row, fk_i64 column,
                             fk_u32 limit, fk_u32 head, fk_u32 *bits) {

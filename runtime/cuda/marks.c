@@ -36,9 +36,9 @@
 
 #include "runtime/exec/error_place.h"
 
-/* A mark has the pass in its upper bits, and in the others the number of the instruction that was begun, counted from
- * 1. At the end of the queue the number is one more than there are instructions. BEFORE: the run has begun, but none of
- * its instructions. 0: nothing has ever run. */
+/* The value of a mark: the pass in the bits from PASS_SHIFT on, and below them the number of the instruction that was
+ * begun, counted from 1. At the end of the queue that number is one more than there are instructions. BEFORE: the run
+ * has begun, but none of its instructions. 0: nothing has ever run. */
 enum { PASS_SHIFT = 30, INSTR_MASK = (1u << PASS_SHIFT) - 1 };
 #define BEFORE (1u << 31)
 

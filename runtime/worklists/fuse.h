@@ -40,9 +40,10 @@ fcp_code fcp_fusion_runs(const fcp_plan *plan, fcp_pass pass, uint32_t rank, fcp
 /* The last round that a run waits for, by its number in the pass; FCP_NONE: it waits for none. */
 uint32_t fcp_fusion_round(const fcp_plan *plan, fcp_pass pass, uint32_t rank, const fcp_fusion_run *run);
 
-/* What fusing a pass would give. launches: how many launches the rank with most of them has; a run counts once for each
- * range of heads. state_tokens, forward: how many tokens have their running state written by one launch for a later
- * one, plus how many have it read, over all ranks. */
+/* What fusing a pass would give.
+ *   launches       launches of the rank that has most of them; a run counts once for each range of heads
+ *   state_tokens   forward: tokens whose running state one launch writes for a later one, plus tokens whose running
+ *                  state is read, over all ranks */
 typedef struct fcp_fusion_totals {
     uint64_t launches, state_tokens;
 } fcp_fusion_totals;

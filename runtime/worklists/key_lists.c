@@ -391,12 +391,14 @@ static bool is_little(const struct columns *x, uint64_t cells) {
     return cells <= FEW * (uint64_t)x->a->plan->cluster->multiprocessors;
 }
 
-/* How items are cut if there is little work. No rule is right then: more pieces share the work better, but those of the
- * same keys add to dK and dV in turn, and which rows they meet decides how long they wait. For example, with a causal
- * mask, 16 columns and a group of 8 heads: pieces of one head and all rows take 311 units of the model, pieces of four
- * heads and two rows 240, and pieces of one head and ten rows, plus a rest, 221. So if the usual cut leaves more than a
- * tenth of the time unused, others are compared with it: for all heads of a group, half of them, a quarter and so on.
- * Of equal ones the first is kept. */
+/* How items are cut if there is little work. No rule is right then: with more pieces the work is shared better, but
+ * pieces of the same keys add to dK and dV in turn, and which rows they meet decides how long they wait. For example,
+ * with a causal mask, 16 columns and a group of 8 heads, these cuts take so many units of the model (turns.h):
+ *   pieces of one head and all rows                         311
+ *   pieces of four heads and two rows                       240
+ *   pieces of one head and ten rows, and of the rows left   221
+ * If the usual cut leaves more than a tenth of the time unused, others are compared with it: for all heads of a group,
+ * half of them, a quarter and so on, each with parts of several lengths. Of equal ones the first is kept. */
 static bool compare_cuts(struct columns *x, struct contest *c) {
     const uint32_t longest = longest_of(x->w);
     if (!try_cut(x, c, &c->best)) return false;

@@ -31,8 +31,8 @@ typedef struct standin_nccl {
      * by `asked`; `calls` leaves these questions out.
      *   fail_at    the number of a call that returns fail_with. With STANDIN_DIES or STANDIN_STOPS as fail_with, the
      *              process dies or stops there instead
-     *   group_at   the number of a group: the same happens when it begins on the device
-     *   async_at   the number of a question for errors: from there on there is an asynchronous error */
+     *   group_at   the number of a group: group_fault, one of these values, happens when it begins on the device
+     *   async_at   the number of a question for errors: from there on the asynchronous error is async_with */
     long fail_at;
     int fail_with;
     long group_at;
