@@ -152,12 +152,15 @@ typedef struct fcp_wires {
     char *messages;
     size_t messages_held;
 } fcp_wires;
-/* Makes the wires of a LAUNCH. Inputs, outputs and rounded partial results travel in messages, which the caller
- * packs before the launch and unpacks once it is complete: inputs and outputs are one segment each, partial results
- * are as fcp_segments_rounded says. `messages` is memory of `room` bytes, in which each fabric and direction has a
- * part of its own, at least as large as any message of the pass (fcp_messages_bytes in host_reshuffle.h,
- * fcp_rounded_bytes in segments.h). A launch sends and receives at most one message over each fabric. If `messages`
- * is NULL, the wires get host memory of their own. */
+/* Makes the wires of a LAUNCH: at most one to send and one to receive over each fabric.
+ *
+ * Most wires name the memory of slots directly. Inputs, outputs and rounded partial results travel in messages instead,
+ * which the caller packs before the launch and unpacks once it is complete. A message of inputs or outputs is one
+ * segment; one of partial results has the segments of fcp_segments_rounded.
+ *
+ * messages: memory of `room` bytes for these messages. Each fabric and direction has a part of its own there, which
+ * must be at least as large as any message of the pass (fcp_messages_bytes in host_reshuffle.h, fcp_rounded_bytes in
+ * segments.h). NULL: the wires get host memory of their own. */
 fcp_code fcp_wires_make(fcp_wires *wires, const fcp_arena *arena, void *messages, size_t room, const fcp_instr *launch,
                         fcp_error *err);
 void fcp_wires_free(fcp_wires *wires);

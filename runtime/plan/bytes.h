@@ -33,19 +33,22 @@ static inline uint32_t fcp_value_stride(const fcp_problem *p) { return p->values
 uint64_t fcp_class_bytes(const fcp_problem *p, fcp_class cls, fcp_pass pass);
 /* The same in a slot, where partial results are in fp32 whatever `wire` is. */
 uint64_t fcp_slot_bytes(const fcp_problem *p, fcp_class cls, fcp_pass pass);
-/* Tokens of a unit of a class, the most that one transfer moves. It is the same in both passes, so that both have
- * the same rounds.
+/* Tokens of a *unit* of a class: the most that one transfer moves over the fabric. The result is the same for both
+ * passes, so that both have the same rounds.
  *
- * KV, DKV, IN and OUT have `unit` tokens. A unit of another class has no more bytes than one of KV (backward: of
- * DKV, if that has more), not counting LSE, delta, m and l: as many tokens as fit, rounded down to a multiple of 8
- * if there are 8, at least 1 and at most max_q_block. Bytes are those in a slot, so `wire` changes no round.
+ *   KV, DKV, IN, OUT   `unit` tokens, as the problem says.
+ *   other classes      as many tokens as fit into the bytes of a unit of KV (backward: of DKV, if that has more),
+ *                      rounded down to a multiple of 8 if there are 8; at least 1, at most max_q_block. LSE, delta, m
+ *                      and l do not count. Bytes are those in a slot, so `wire` changes nothing. Of two passes the one
+ *                      with fewer tokens decides.
  *
- * Inside a node, units of these classes have FCP_UNIT_NEAR times as many bytes, and units of partial results
- * FCP_UNIT_NEAR_PART times. The fabric there is several times as fast, so rounds last no longer and there are fewer
- * of them. Q has the smaller factor because tiles wait for it, and not for partial results.
+ * Over `local` units of the other classes have FCP_UNIT_NEAR times as many bytes, and those of partial results
+ * FCP_UNIT_NEAR_PART times. That fabric is several times as fast, so a round takes no longer, and there are fewer
+ * rounds. The factor of Q is the smaller one because tiles wait for Q, and not for partial results.
  *
- * Example: with 64 query heads and 8 KV heads, a block of 2048 tokens is over net 4 units of Q, 8 of STATE and 4 of
- * O, and inside a node 2, 2 and 2. If LSE counted, it would be 5, 9 and 5 over net, with the last unit nearly empty. */
+ * Example: 64 query heads and 8 KV heads in bf16, units and blocks of 2048 tokens. Over net a block is 4 units of Q, 8
+ * of STATE and 4 of O; over local 2, 2 and 2. If LSE counted, it would be 5, 9 and 5 over net, with the last unit
+ * nearly empty. */
 enum { FCP_UNIT_NEAR = 2, FCP_UNIT_NEAR_PART = 4 };
 uint32_t fcp_unit_tokens(const fcp_problem *p, fcp_class cls, fcp_fabric fabric);
 /* fcp_class_bytes for a block that holds `holds` only. For IN and OUT this is the part of Q (Q, O, LSE, dO, dQ), the
