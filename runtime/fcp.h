@@ -341,13 +341,15 @@ typedef struct fcp_start {
  * one. FCP_E_BACKEND: there is no NCCL. */
 fcp_code fcp_start_id(void *out_id, fcp_error *err);
 
-/* How many kernel launches compute the attention of a rank in a pass. FCP_FUSE_STAGES: one for each stage.
- * FCP_FUSE_PASS: one for several stages; the kernel itself waits for what it reads. Two stages still have launches of
- * their own if a round waits for the first of them and the second waits for that round. So if rows are computed at
- * home, and there are as many `buffers` as stages, the whole forward pass is one launch. Where the gradients need two
- * kernels (head_dim above 128, or too little shared memory), the backward pass is done by stages all the same. A fused
- * pass is never a CUDA graph. Where its transfers need SMs, attention must leave some to them; otherwise FCP_E_BACKEND
- * says so. */
+/* How many kernel launches compute the attention of a rank in a pass.
+ *   FCP_FUSE_STAGES   one for each stage
+ *   FCP_FUSE_PASS     one for several stages: the kernel itself waits for what it reads
+ *
+ * FCP_FUSE_PASS does not join two stages if a round of transfers waits for the first of them, and the second waits for
+ * that round. If rows are computed at home, and there are as many `buffers` as stages, no round does: the whole forward
+ * pass is one launch. The backward pass is done by stages all the same where the gradients need two kernels (head_dim
+ * above 128, or too little shared memory). A fused pass is never a CUDA graph. Where its transfers need SMs, attention
+ * must leave some to them; if it does not, the error is FCP_E_BACKEND. */
 typedef enum fcp_fuse { FCP_FUSE_STAGES, FCP_FUSE_PASS } fcp_fuse;
 
 /* Where a CUDA session takes its device memory from. Zeros: from the driver (cuMemAlloc). A program with its own pool
@@ -492,21 +494,25 @@ fcp_code fcp_session_run_on(fcp_session *session, fcp_pass pass, const fcp_tenso
  * ends the waiting. On the host, runs have ended when they return, and this returns at once. */
 fcp_code fcp_session_wait(fcp_session *session, fcp_error *err);
 
-/* Gives the session the plan of another batch, from now on. Lengths, block size, placement, fields, mask, score and
- * margin may differ; ranks, GPUs a node, heads, kv_heads, head_dim, value_dim, values_in_keys, lse_gradient, dtype,
- * passes and determinism must not. It waits for earlier runs. All processes do it together, with the same plan.
+/* Gives the session the plan of another batch, from now on.
+ *   may differ       lengths, block size, placement, fields, mask, score and margin
+ *   must not differ  ranks, GPUs a node, heads, kv_heads, head_dim, value_dim, values_in_keys, lse_gradient, dtype,
+ *                    passes and determinism
+ * It waits for earlier runs. All processes do it together, with the same plan.
  *
- * The margin of the session's first plan holds for all plans that it runs: streams and connections were made with it.
- * No bit of a result depends on it; but a plan that would have another margin may take longer than predicted.
+ * The margin (SMs that attention leaves to communication) of the session's first plan holds for all plans that it runs:
+ * streams and connections were made with it. No bit of a result depends on it; but a plan that would have another
+ * margin may take longer than predicted.
  *
  * Contexts, streams and memory that is large enough are kept, and so are kernels whose source is the same: it depends
  * on the mask, the score, and the longest sequence rounded up to a power of 16. Graphs are made anew.
  *
  * Both plans must live until this returns; afterwards only the one that the session has (fcp_session_plan).
  *
- * Errors: after two of them the session goes on with the plan that it had. One is FCP_E_ARGUMENT (the new plan does not
- * fit), if there is one process or all of them refused the plan. The other is FCP_E_NO_MEMORY with one process, if the
- * new plan was not begun yet. After any other error the session refuses further runs, and they say why. */
+ * Errors. After these the session goes on with the plan that it had:
+ *   FCP_E_ARGUMENT    the new plan does not fit, and there is one process or all processes refused the plan
+ *   FCP_E_NO_MEMORY   with one process, if the new plan was not begun yet
+ * After any other error the session refuses further runs, and they say why. */
 fcp_code fcp_session_rebind(fcp_session *session, const fcp_plan *plan, fcp_error *err);
 /* The plan that the session runs next. */
 const fcp_plan *fcp_session_plan(const fcp_session *session);
@@ -555,9 +561,11 @@ typedef struct fcp_timing {
 } fcp_timing;
 /* Gives the timings of one queue of one rank in the last run of a pass: one for each instruction of the queue, in the
  * order of the instructions, which `fcpc dump` prints. queue: 0 for the compute queue, 1 for the communication queue.
- * The session must have been made with the option `timings`, and owns them until its next run. With "cuda", all inputs
- * are moved together before the pass, and all results behind it: the first instruction that moves inputs has the time
- * of all inputs, and the first that moves results that of all results. FCP_E_ARGUMENT: there are none. */
+ * The session must have been made with the option `timings`, and owns them until its next run. FCP_E_ARGUMENT: there
+ * are none.
+ *
+ * With "cuda", all inputs are moved together before the pass, and all results after it. There the first instruction
+ * that moves inputs has the time of all inputs, and the first that moves results has the time of all results. */
 fcp_code fcp_session_timings(const fcp_session *session, fcp_pass pass, uint32_t rank, uint32_t queue,
                              const fcp_timing **out_timings, uint32_t *out_count, fcp_error *err);
 /* Gives rank 0's process the timings of all ranks. All processes call this at the same point; with one process there is

@@ -211,8 +211,8 @@ static int by_start(const void *a, const void *b) {
 }
 
 /* Returns how many cells each row (or column) of the grid stands for, so that at most `most` rows are needed. Rows
- * should begin where blocks begin. So it is a divisor or multiple of a block's cells, if that is at most a quarter
- * larger than necessary. */
+ * should begin where blocks begin. So a divisor or multiple of a block's cells is taken, if one is at most a quarter
+ * larger than necessary. Example: 64 rows for 900 cells need 15 cells a row. Blocks of 8 cells make it 16. */
 static uint64_t choose_group(uint64_t cells, uint32_t most, uint32_t block) {
     uint64_t least = (cells + most - 1) / most, in_block = block / FCP_CELL;
     for (uint64_t group = least; in_block && group <= least + least / 4; group++)

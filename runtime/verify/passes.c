@@ -4,12 +4,20 @@
  * Proves:   what verify.c lists for each pass, by the files that it names.
  * Cost:     linear in the plan.
  *
- * With two threads the work is shared as follows. First one thread matches the launches of the backward pass. The other
- * checks the tiles and matches the launches of the forward pass, which are fewer; so it also runs the queues of the
- * first ranks of the forward pass. Then the remaining ranks are divided into two shares of about as many instructions:
- * one thread runs those of the forward pass and the last ones of the backward pass, the other the rest. Without a
- * backward pass, each thread runs half of the forward pass's ranks. Findings are kept apart until both threads have
- * ended. So the reported error does not depend on which ends first: it is the first in the order of verify.c.
+ * What two threads do ("running" a rank is checking its two queues, rank.c):
+ *
+ *            one thread                                    the other
+ *   first    checks the tiles; matches the launches of     matches the launches of the backward pass, which are more
+ *            the forward pass; runs the first ranks of
+ *            the forward pass until the other is done
+ *   then     runs the other ranks of the forward pass,     runs the first ranks of the backward pass
+ *            and the last ones of the backward pass
+ *
+ * The two shares of the second step have about as many instructions. Without a backward pass there is only the second
+ * step for two threads: each runs half of the ranks of the forward pass.
+ *
+ * Findings are kept apart until both threads have ended. So the reported error does not depend on which ends first: it
+ * is the first in the order of verify.c.
  */
 #include <stdlib.h>
 
