@@ -243,11 +243,12 @@ int64_t fcp_plan_query_position(const fcp_plan *plan, uint32_t sequence);
  *     d_lse            [T, heads]                float32: a gradient of lse, which the backward pass reads; NULL: zeros
  *     max_logit        [heads]                   float32: the forward pass writes the largest logits; NULL: not wanted
  *
- * lse_low: the forward pass writes it, and the backward pass reads it. Beside a large LSE float32 has no room for the
- * logarithm of a sum of n equal terms: at 1e6 its neighbours are 0.06 apart, at 1e9 they are 64 apart. Then P, and with
- * it all gradients, are right only if the backward pass gets both. Without it the backward pass takes 0, and all P of a
- * row are off by a factor of e to the power of up to half that distance. So at 1e8 the four keys of a row with equal
- * logits weigh 1 each, not a quarter. Where |lse| is below 16, the factor is within 1e-6 of 1.
+ * lse_low: the forward pass writes it, and the backward pass reads it. It matters where |lse| is large, because there
+ * neighbouring float32 numbers are far apart: 0.06 at 1e6, and 64 at 1e9. P, and with it all gradients, are right only
+ * if the backward pass gets both lse and lse_low. If lse_low is NULL, it counts as 0, and all P of a row are off by one
+ * factor: e to the power of up to half that distance. Example: a row of four keys with equal logits of 1e8. Its lse is
+ * 1e8 + ln 4, which float32 rounds to 1e8, so each key gets weight 1 in place of a quarter. Where |lse| is below 16,
+ * the factor is within 1e-6 of 1.
  *
  * d_lse is for plans with lse_gradient; with others the run fails with FCP_E_TENSOR. It is one subtraction: delta is
  * d_o . o - d_lse. It means nothing for a row that sees no key and whose head has no sink.
@@ -269,9 +270,10 @@ int64_t fcp_plan_query_position(const fcp_plan *plan, uint32_t sequence);
  *     table            [fcp_plan_table_numbers]  float32: this run's tables (fcp_plan_tables); NULL: those of the plan
  *     d_table          likewise                  float32: their gradient; NULL: nobody wants it
  *
- * These two are for plans whose score reads tables of reals; with other plans the run fails with FCP_E_TENSOR. It also
- * fails so if the score is too large for these gradients, because it reads tables at more than 256 places, say. All
- * ranks are given the same tables, in both passes, and in one run either all want d_table or none does.
+ * These two are for plans whose score reads tables of reals. The run fails with FCP_E_TENSOR for other plans. It
+ * also fails with FCP_E_TENSOR if the score is too large for these gradients, for example because it reads tables at
+ * more than 256 places.
+ * All ranks are given the same tables, in both passes, and in one run either all want d_table or none does.
  * The backward pass writes to d_table what the pairs contribute that this rank computes: the sum of the loss's
  * derivative by the score times the score's derivative by the element. The caller adds up what the ranks have. `floor`
  * passes no gradient on. Sums are kept as whole numbers and rounded once. So they have the same bits whatever the
@@ -390,15 +392,17 @@ typedef struct fcp_session_options {
     const fcp_start *start;   /* mpi, tcp and nccl; NULL: all of it from the environment */
     uint32_t compute_threads; /* host: how many threads may compute at once, at most 32; 0: one for each processor,
                                * with "mpi" or "tcp" this process's share of them */
-    uint32_t timeout_s;       /* how many seconds a wait may last in which nothing goes on; 0: 120. Something goes on
-                               * while any rank computes, or bytes move. With "mpi" and "tcp" the processes tell each
-                               * other: a process computes if it uses a tenth of a processor or more, whatever for (a
-                               * pass, a check, planning, the caller's own work). If one tells nothing for timeout_s
-                               * (it is stopped, or its machine is not reached), all waits end. With "nccl", and with
-                               * an MPI that was begun without MPI_THREAD_MULTIPLE, a process tells nothing while it is
-                               * busy outside of this library's calls, so the limit must be longer than that. While a
-                               * session is made, timeout_s is how long a rank waits for the others to come. Time in
-                               * which this process is stopped (by a debugger, say) does not count */
+    uint32_t timeout_s;       /* the time limit of waits, in seconds; 0: 120. A wait fails if for so long no rank
+                               * computes and no bytes move. While a session is made, it is how long a rank waits for
+                               * the others to come. Time in which this process is stopped (by a debugger, say) does
+                               * not count.
+                               *   "mpi", "tcp"  the processes tell each other whether they compute: whether they use a
+                               *                 tenth of a processor or more, whatever for (a pass, a check, planning,
+                               *                 the caller's own work). All waits also end if one process tells nothing
+                               *                 for so long: it is stopped, or its machine is not reached
+                               *   "nccl", and an MPI that was begun without MPI_THREAD_MULTIPLE
+                               *                 a process tells nothing while it is busy outside of this library's
+                               *                 calls, so the limit must be longer than that */
     bool host_tensors;        /* nccl: tensors will lie in host memory, and so they need room on the device, too. With
                                * this option the session takes that room when it is made, and all ranks learn if one has
                                * too little. Without it, the first run with host memory takes it */

@@ -142,9 +142,11 @@ uint64_t show_alike(const fcp_plan *plan, uint64_t sequence) {
     return alike;
 }
 
-/* Chooses up to `most` sequences to draw, of different lengths: the longest; the one in the middle (half of all keys
- * lie in sequences at least as long); and the shortest that has SHORTEST keys. Sequences without queries or keys are
- * not drawn. Of several with the same length the first is taken. */
+/* Chooses up to `most` sequences to draw, of different lengths, in this order:
+ *   - the longest;
+ *   - the middle one: half of all keys lie in sequences at least as long;
+ *   - the shortest that has SHORTEST keys.
+ * Sequences without queries or keys are not drawn. Of several with the same length the first is taken. */
 static fcp_code choose_sequences(const fcp_plan *plan, uint32_t most, arena *memory, show_model *out) {
     uint64_t count = 0, tokens = 0, sum = 0;
     fcp_sequence *sorted = ARENA_NEW(memory, fcp_sequence, plan->sequences_count);
