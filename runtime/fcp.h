@@ -364,16 +364,18 @@ typedef enum fcp_fuse { FCP_FUSE_STAGES, FCP_FUSE_PASS } fcp_fuse;
  *           memory belongs to the device's primary context. Copies between devices (cuMemcpyPeerAsync) must reach it.
  * release   gives back what `allocate` returned, whole, with the same device.
  *
- * The session uses the memory from the return of `allocate` to the call of `release`, in streams of its own. So nothing
- * that is in any stream may still use the memory when `allocate` returns it: a pool that orders by streams waits for
- * the stream in which the memory was free. And nobody else gets it before `release`, which comes when the session's
- * streams have ended their work with it.
+ * Use. The session uses the memory, in streams of its own, from the return of `allocate` to the call of `release`.
+ *   - When `allocate` returns, no work in any stream may still use the memory. A pool that orders its memory by streams
+ *     must first wait for the stream in which the memory was free.
+ *   - Until `release` is called nobody else gets the memory. The session calls it when its streams have ended their
+ *     work with the memory.
  *
- * Both are called in the thread that calls the session: `allocate` by fcp_session_create, fcp_session_add,
- * fcp_session_rebind, and by a run that is the first to need something (tensors in host memory with "nccl", say), never
- * in one that is being captured; `release` by these and by fcp_session_free. They must not call functions of the
- * session. They may make another device current. When a session has been freed they are called no more. Then all memory
- * has been released, unless something hung: what hangs may still use it, so it is never released.
+ * Calls. Both functions are called in the thread that calls the session.
+ *   - `allocate` is called by fcp_session_create, fcp_session_add and fcp_session_rebind, and by a run that is the
+ *     first to need something (tensors in host memory with "nccl", say); never by a run that is being captured.
+ *   - `release` is called by these and by fcp_session_free. When a session has been freed, neither is called any more,
+ *     and all memory has been released, unless something hung: what hangs may still use its memory.
+ *   - They must not call functions of the session. They may make another device current.
  *
  * Some memory does not come from these functions: pinned host memory, which is the driver's; what a driver or NCCL take
  * for themselves; and with "nccl" the arenas, which NCCL allocates (ncclMemAlloc) because it registers them. */

@@ -413,10 +413,12 @@ fcp_code cmd_png_check(const char *path, fcp_error *err);
 
 /* --- progress and interruption (progress.c) ----------------------------------------------------------------------- */
 
-/* Installs the signal handlers of the program. SIGINT, SIGTERM and SIGHUP (unless it is ignored) end the process at
- * once with E013, whatever it is doing, and remove the temporary files that cmd_guard was told of. `as_json`: E013 is
- * printed as JSON as well. Other signals that end a process, such as SIGPIPE and SIGXCPU, do so without a message, but
- * remove these files first. SIGXFSZ is ignored, so that writing fails as on a full disk. */
+/* Installs the signal handlers of the program:
+ *   SIGINT, SIGTERM, SIGHUP   end the process at once with E013, whatever it is doing (SIGHUP: unless it is ignored).
+ *                             `as_json`: E013 is printed as JSON as well
+ *   SIGPIPE, SIGXCPU, ...     these end the process without a message
+ *   SIGXFSZ                   is ignored, so that writing fails as on a full disk
+ * Handlers that end the process first remove the temporary files that cmd_guard was told of. */
 void cmd_progress_init(bool as_json, bool quiet);
 /* Between cmd_hold and cmd_release an interruption waits. This is for steps that belong together, such as opening a
  * temporary file and guarding it. Holds nest, and any thread may call these functions. */

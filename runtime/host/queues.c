@@ -77,10 +77,11 @@ static bool pause_until(fcp_exec *s, pthread_cond_t *changed, pthread_mutex_t *l
     return false;
 }
 
-/* How long a wait may still last. A wait is cut into slices, and each slice ends with a look at the progress. The
- * limit starts anew whenever a rank of the session, in this process or another, makes progress. If many ranks wait
- * for one another, the one that waits in the earliest round is nearest to the cause: the others wait a few slices
- * longer, so that its error comes first. */
+/* How long a wait may still last. A wait is cut into slices, and after each slice it looks whether any rank of the
+ * session, in this process or another, has made progress. If one has, the time limit starts anew.
+ *
+ * If ranks wait for one another, the time of all of them ends at once. The rank that waits in the earliest round is
+ * nearest to the cause, and its error should come first. So all others wait a few slices longer. */
 struct patience {
     uint64_t progress;
     fcp_patience left;

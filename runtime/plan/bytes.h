@@ -55,14 +55,21 @@ uint32_t fcp_unit_tokens(const fcp_problem *p, fcp_class cls, fcp_fabric fabric)
  * part of KV (K, V, dK, dV), or both. */
 uint64_t fcp_held_bytes(const fcp_problem *p, uint32_t holds, fcp_class cls, fcp_pass pass);
 
-/* Bytes of a rank's arena in a pass: the tensors of its home blocks, accumulators, and transient slots. q_tokens and
- * kv_tokens are the tokens of its home blocks that hold Q, and that hold KV; slots[cls] counts transient slots. A
- * slot of KV or DKV has room for max_block tokens, a slot of another class for max_q_block. Below, the name of a
- * class stands for its fcp_slot_bytes:
- *   forward:  q_tokens * (Q + O) + kv_tokens * KV + slots of KV, Q, STATE and O
- *   backward: q_tokens * ((q + 2 o) * e [Q, O, dO] + H * 12 [lse, lse_low, delta; with lse_gradient H * 4 more] + DQ +
- *             q * e [output]) + kv_tokens * (KV + DKV + KV [outputs]) + slots of KV, Q, DKV, DQ and DQW
- * O and the outputs dQ, dK and dV are in the dtype; e, q, o and H are as for fcp_class_bytes. */
+/* Bytes of a rank's arena in a pass: the tensors of its home blocks, accumulators, and transient slots.
+ *   q_tokens     the tokens of its home blocks that hold Q
+ *   kv_tokens    the tokens of its home blocks that hold KV
+ *   slots[cls]   its transient slots of the class: a slot of KV or DKV has room for max_block tokens, a slot of another
+ *                class for max_q_block
+ *
+ * Below, the name of a class stands for its fcp_slot_bytes; e, q, o and H are as for fcp_class_bytes.
+ *   forward    each of q_tokens:    Q + O
+ *              each of kv_tokens:   KV
+ *              transient slots of   KV, Q, STATE, O
+ *   backward   each of q_tokens:    (q + 2 o) * e for Q, O and dO; H * 12 for lse, lse_low and delta; with lse_gradient
+ *                                   H * 4 more; DQ for the sum; q * e for the output dQ
+ *              each of kv_tokens:   KV; DKV for the sums; KV again for the outputs dK and dV
+ *              transient slots of   KV, Q, DKV, DQ, DQW
+ * O and the outputs dQ, dK and dV are in the dtype. */
 uint64_t fcp_rank_memory(const fcp_problem *p, fcp_pass pass, uint64_t q_tokens, uint64_t kv_tokens,
                          const uint64_t slots[FCP_CLASSES]);
 #endif
