@@ -57,10 +57,11 @@ typedef enum cmd_kind {
     CMD_WRITE  /* the path of a file that is written: it may be none of those that are read */
 } cmd_kind;
 
-/* The table of options. Each has an id, a long name, a letter (or 0), the kind of its value, what help calls the value
- * ("a|b" lists the words that it may be; NULL for a flag), a bit for each command that takes the option, and its help,
- * a sentence without its full stop. The help texts, the man page and the completions of shells are made from this
- * table. */
+/* The table of options. The help texts, the man page and the completions of shells are made from it. An option has:
+ *   - an id, a long name, and a letter or 0;
+ *   - the kind of its value, and what help calls the value: "a|b" lists the words that it may be; NULL: it has none;
+ *   - a bit for each command that takes it;
+ *   - its help, a sentence without its full stop. */
 #define CMD_BIT(id) (1u << CMD_##id)
 #define CMD_ALL ((1u << CMD_COUNT) - 1)
 #define CMD_BATCH (CMD_ALL & ~CMD_BIT(FMT) & ~CMD_BIT(CALIBRATE) & ~CMD_BIT(SERVE)) /* bind a program to a batch */

@@ -77,8 +77,8 @@ static bool pause_until(fcp_exec *s, pthread_cond_t *changed, pthread_mutex_t *l
     return false;
 }
 
-/* How long a wait may still last. A wait is cut into slices, and after each slice it looks whether any rank of the
- * session, in this process or another, has made progress. If one has, the time limit starts anew.
+/* How long a wait may still last. A wait is cut into slices. After each slice the waiting thread looks whether any
+ * rank of the session, in this process or another, has made progress. If one has, the time limit starts anew.
  *
  * If ranks wait for one another, the time of all of them ends at once. The rank that waits in the earliest round is
  * nearest to the cause, and its error should come first. So all others wait a few slices longer. */

@@ -159,9 +159,9 @@ static fcp_code report(const outcome *o, fcp_error *err) {
     return o->code;
 }
 
-/* Returns for how many ranks the thread of the forward pass runs the queues, while the other thread matches the
- * launches of the backward pass. The unit of time is matching one instruction: checking a tile takes about half of
- * that, and running an instruction about two. */
+/* Returns how many ranks the thread of the forward pass runs before the other thread has matched the launches of the
+ * backward pass. Time is counted in instructions matched: checking a tile takes half as long as that, and running an
+ * instruction twice as long. */
 static uint32_t ranks_at_once(const verifier *v) {
     const uint64_t ahead = fcp_stream_of(v->plan, FCP_BACKWARD, 0, FCP_COMPUTE)->first;
     const uint64_t back = v->plan->instrs_count - ahead, busy = ahead + v->plan->tiles_count / 2;
