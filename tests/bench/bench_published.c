@@ -190,9 +190,12 @@ static void published_magi(void) {
 
 /* --- UPipe -------------------------------------------------------------------------------------------------------- */
 
-/* Returns the size of the largest tensors of one rank: Q, K, V and what the all-to-all exchanges. `g` query heads share
- * a KV head, and the tensors have 1 / of_chunks of the heads. The unit makes sizes whole numbers: Q of all heads
- * has g * chunks units, and K and V have `chunks` each. */
+/* Returns the size of the largest tensors that one rank holds at once: Q, K, V, and what the all-to-all exchanges,
+ * which is as large as Q. They have one of_chunks-th of the heads. `g` query heads share a KV head.
+ *
+ * The unit is chosen such that sizes are whole numbers: K of all heads has `chunks` units, V too, and Q has g * chunks.
+ * Example: g = 8 and 4 chunks. All heads (of_chunks = 1) take 32 + 4 + 4 + 32 = 72 units; one chunk (of_chunks = 4)
+ * takes 18. */
 static uint64_t intermediate(uint64_t g, uint64_t chunks, uint64_t of_chunks) {
     const uint64_t q = g * chunks / of_chunks, k = chunks / of_chunks, v = k, exchanged = q;
     return q + k + v + exchanged;
