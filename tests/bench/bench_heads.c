@@ -1,8 +1,8 @@
 /* bench_heads.c: measures what it costs that a mask differs by head.
  *
- * One plan has a mask with eight heads that all see different pairs. Eight more plans have, for all their heads, the
- * mask of one of these. An eighth of such a plan is what that head needs alone. The sum of the eight eighths is
- * compared with the first plan, in pairs and in processor time of the host.
+ * One plan has eight heads with windows of 128 to 8192 keys. Eight more plans have, for all their heads, the window of
+ * one of these. An eighth of such a plan is what that head needs alone. The sum of the eight eighths is compared with
+ * the first plan, in pairs and in processor time of the host.
  */
 #include <stdio.h>
 #include <string.h>

@@ -16,7 +16,7 @@
  *                 figure is above the goal of the wires, only a placement that moves less from that node could meet the
  *                 goal.
  *
- * The goal of bytes is the larger of two figures: 1.03 x the prototype's, and 1.4 x (64 heads, 8 of K and V) or 1.6 x
+ * The goal of bytes is the smaller of two figures: 1.03 x the prototype's, and 1.4 x (64 heads, 8 of K and V) or 1.6 x
  * (32 heads) the bound.
  *
  * Rounds and time stay above their goals. The reason is ranks that have much more work than others:
