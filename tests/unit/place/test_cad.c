@@ -319,8 +319,8 @@ static uint64_t rows_leaving(const batch *b, const cad_shares *shares, uint32_t 
 
 /* Thirty-two ranks on eight nodes. The first node holds one sequence of 4K tokens and has most of the work; the others
  * hold short sequences. If only balance counted, other nodes would take some keys of nearly all of the first node's
- * rows, so nearly all rows would leave it. When cad knows that wires are slow, it sends fewer rows, with more of their
- * keys each. Still no rank has more work than its cap. */
+ * rows, so nearly all rows would leave it. When cad is told that wires are slow, fewer rows leave. Still no rank has
+ * more work than its cap. */
 Test(cad, slow_wires_keep_rows_in_their_node) {
     uint64_t most_leave = 0, cap[32], load[32] = {0};
     for (uint64_t bytes = 0, step = 0; step < 3; step++) {
