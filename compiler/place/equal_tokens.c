@@ -1,18 +1,19 @@
-/* equal_tokens.c: tokens = equal: every rank is home to as many tokens as any other, or to one more.
+/* equal_tokens.c: tokens = equal: changes homes so that every rank owns floor or ceil of the mean number of tokens.
  *
  * Requires: homes for all blocks, of one range of heads; the problem's tiles.
- * Gives: homes with floor or ceil of the mean at every rank; in a split plan that holds for queries and for keys. For
- *     that, blocks have moved and fewer blocks than ranks are cut. No rank has more work than the tolerance allows, or
- *     than the busiest had. Where the strategy has chosen a rank for each tile, each tile still runs there.
+ * Gives: homes with floor or ceil of the mean at every rank; in a split plan this holds for queries and for keys. For
+ *     that, blocks have moved, and a few were cut: fewer than there are ranks. No rank has more work than the tolerance
+ *     allows, or than the busiest had. If the strategy has chosen a rank for each tile, each tile still runs there.
  * Cost: sorting the blocks of ranks that have too many tokens; and the tiles are made once more.
  *
  * Example: ranks hold 10, 7 and 7 tokens, in blocks of 5, 2 and so on. Each is to hold 8. The two tokens that leave
  * rank 0 are of the block with least work for a token, which is cut. One of them goes to rank 1, one to rank 2, for
  * which the block is cut again. Tokens stay in their node as far as ranks there lack some.
  *
- * Blocks with least work for a token leave first for this reason: ranks with many tokens have light ones, and ranks
- * with few have heavy ones. So light tokens go where tokens are missing, and take little work along. A rank that would
- * get too much work leaves the heaviest of it where it was computed before, and sends its queries there.
+ * Why blocks with least work for a token leave first: ranks with many tokens have light ones, and ranks with few have
+ * heavy ones. So light tokens go where tokens are missing, and take little work along. If a rank would get too much
+ * work, the heaviest blocks that came to it are still computed where they were before, and it sends their queries
+ * there.
  */
 #include <string.h>
 
@@ -22,8 +23,8 @@
 #include "compiler/place/place.h"
 #include "compiler/problem/problem.h"
 
-/* From token `first` of the block to its next cut or its end, tokens are at `home`. A block with cuts has one at its
- * first token. */
+/* A cut of a block: the tokens from `first` to the block's next cut, or to its end, are at `home`. A block with cuts
+ * has one at its first token. */
 typedef struct cut {
     uint32_t block, first, home;
 } cut;
@@ -66,14 +67,14 @@ typedef struct leaving {
     uint32_t block, first, end, from;
 } leaving;
 
-/* Work for a token, in 2^-16 pairs, at most 2^32 - 1. */
+/* The work of a block for each of its tokens, in 2^-16 pairs; at most 2^32 - 1. */
 static uint32_t work_per_token(const problem *p, uint32_t b) {
     unsigned __int128 w = ((unsigned __int128)p->work[b] << 16) / p->blocks[b].tokens;
     return w < UINT32_MAX ? (uint32_t)w : UINT32_MAX;
 }
 
-/* Lists the tokens that leave each rank: those of its blocks with least work for a token. The last such block may leave
- * in part. */
+/* Lists the tokens that leave each rank: its blocks with least work for a token. Of the last such block a part may
+ * stay. */
 static fcp_code find_leaving(equal *e, fcp_side side, leaving *out, uint32_t *out_count) {
     const problem *p = e->p;
     uint64_t *over = ARENA_NEW(&e->x->scratch, uint64_t, p->ranks);
@@ -102,7 +103,8 @@ static bool add_cut(equal *e, uint32_t block, uint32_t first, uint32_t home) {
     return e->cuts;
 }
 
-/* Gives what leaves to ranks that lack tokens, in order: first inside each node, then anywhere. */
+/* Gives the tokens that leave to ranks that lack some, in the order of the ranks: first inside each node, then
+ * anywhere. */
 static fcp_code give_away(equal *e, leaving *list, uint32_t count) {
     const uint32_t ranks = e->p->ranks, gpus = e->p->program->gpus;
     for (int anywhere = 0; anywhere < 2; anywhere++) {
@@ -151,7 +153,7 @@ static fcp_code find_cuts(equal *e) {
 
 /* --- blocks ------------------------------------------------------------------------------------------------------- */
 
-/* The blocks after the cuts. of: per new block, the old one. */
+/* The blocks after the cuts: for each new block, the old block that it is part of (`of`), and its home. */
 typedef struct made {
     uint32_t *of, *home;
 } made;
@@ -197,10 +199,12 @@ static fcp_code carry_over(planning *x, const problem *old, const made *m, const
 
 /* --- work --------------------------------------------------------------------------------------------------------- */
 
-/* Chooses which rank computes the blocks that have moved, if all tiles ran at home before. A block is computed at its
- * new home, as long as that rank's work is within a limit: (1 + tolerance) times the mean, or the work that the busiest
- * rank had before, whichever is more. Where it would exceed the limit, the blocks with most work for a token are
- * computed at their old homes. *out_exec stays NULL if there are none. */
+/* Chooses which rank computes the blocks that have moved, if all tiles ran at home before.
+ *   - The limit on a rank's work is (1 + tolerance) times the mean, or the work that the busiest rank had before,
+ *     whichever is more.
+ *   - A moved block is computed at its new home, if that rank stays within the limit. If it does not, the blocks with
+ *     most work for a token are computed at their old homes.
+ * *out_exec stays NULL if all are computed at their new homes. */
 static fcp_code leave_work(equal *e, const problem *old, const made *m, uint32_t **out_exec) {
     planning *x = e->x;
     const problem *p = x->problem;

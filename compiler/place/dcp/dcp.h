@@ -7,7 +7,7 @@
  *
  * The words are those of Mt-KaHyPar; rows and components are ours:
  *   row        the tiles of one Q block
- *   component  blocks that see one another, directly or through others: a sequence, or a few that share a block
+ *   component  blocks that share readers, directly or through others: a sequence, or a few that share a block
  *   vertex     the tokens of a block with the tiles of its row that run at its home; or the tiles of a row that run at
  *              one other rank. If homes are given, the tokens are a vertex of their own, which is fixed.
  *   net        joins what should be together: the readers of a block's K and V with its home, or the vertices of one
@@ -81,7 +81,7 @@ fcp_code dcp_cost_of(const dcp_input *in, const uint32_t *home, const uint32_t *
 
 /* --- inside the folder -------------------------------------------------------------------------------------------- */
 
-/* What part of a cap v is; the whole cap is DCP_ONE. At most UINT32_MAX. */
+/* What part of a cap v is: DCP_ONE is the whole cap. At most UINT32_MAX. */
 enum { DCP_ONE = 1 << 20 };
 static inline uint64_t dcp_share(uint64_t v, uint64_t cap) {
     if (!cap) cap = 1;
@@ -91,7 +91,7 @@ static inline uint64_t dcp_share(uint64_t v, uint64_t cap) {
     return x > UINT32_MAX ? UINT32_MAX : (uint64_t)x;
 }
 
-/* The tiles of a block as KV block: tile[start[b]], and so on. */
+/* The tiles of each block as KV block: those of block b are tile[start[b]] to tile[start[b + 1] - 1]. */
 typedef struct dcp_columns {
     uint32_t *start, *tile, *tile_q;
     /* Per block: 1: its row is wide: it sees so many keys that each of its tiles runs where the keys are, and counts as
@@ -103,31 +103,34 @@ typedef struct dcp_columns {
     uint32_t components;
 } dcp_columns;
 
-/* Does tile t run where its keys are, and count as work of its KV block? So do tiles of wide rows. */
+/* Does tile t run where its keys are, so that it counts as work of its KV block? So do the tiles of wide rows. */
 static inline bool dcp_runs_at_keys(const dcp_input *in, const dcp_columns *c, uint32_t t) {
     return c->wide[c->tile_q[t]] && in->tile_k[t] != c->tile_q[t];
 }
 
-/* initial_partition.c. Finds components, and wide rows. */
+/* initial_partition.c. Two steps before the initial partition: finding components, and finding wide rows. */
 fcp_code dcp_find_components(const dcp_input *in, dcp_columns *c, arena *scratch);
 void dcp_find_wide(const dcp_input *in, dcp_columns *c);
-/* What part of a rank a component fills, by pairs or by tokens, whichever is more; a whole rank is DCP_ONE. */
+/* What part of a rank a component fills: by pairs or by tokens, whichever is more. DCP_ONE is a whole rank. *out_tiles:
+ * how many tiles it has. */
 uint64_t dcp_share_of(const dcp_input *in, const dcp_columns *c, uint32_t component, uint64_t *out_tiles);
-/* The initial partition: every block has a home, every tile a rank. */
+/* Makes the initial partition: gives every block a home and every tile a rank. */
 fcp_code dcp_initial(const dcp_input *in, const dcp_columns *c, arena *scratch, dcp_partition *out);
 
-/* dcp.c. Takes room for a partition; false: no memory. */
+/* dcp.c. Allocates the arrays of a partition; false: no memory. */
 bool dcp_open_partition(const dcp_input *in, arena *scratch, dcp_partition *out);
-/* dcp.c. An initial partition of dcp_initial or dcp_initial_given_homes, rebalanced. If `refine` is not NULL it is also
- * refined, with memory from there, which is empty before and after. `out` has its arrays. */
+/* dcp.c. Makes an initial partition with dcp_initial or dcp_initial_given_homes, and rebalances it. `out` has its
+ * arrays already. If `refine` is not NULL, the partition is also refined, with memory from `refine`, which is empty
+ * before and after. */
 fcp_code dcp_initial_partition(const dcp_input *in, arena *refine, arena *scratch, dcp_partition *out);
-/* initial_by_nodes.c. The initial partition that divides among nodes first. `step` is empty before and after. */
+/* initial_by_nodes.c. Makes the initial partition that divides the batch among nodes first. `step` is empty before and
+ * after. */
 fcp_code dcp_initial_by_nodes(const dcp_input *in, arena *scratch, arena *step, dcp_partition *out);
 /* initial_given_homes.c. An initial partition of tiles alone, where homes are given. */
 fcp_code dcp_initial_given_homes(const dcp_input *in, const dcp_columns *c, arena *scratch, dcp_partition *out);
 
-/* A batch that was made of another one: of fewer and larger blocks (coarsen_batch.c), or of what one node got
- * (initial_by_nodes.c). block and tile say how the numbers of both correspond. */
+/* A batch that was made of another one. coarsen_batch.c makes one of fewer and larger blocks; initial_by_nodes.c makes
+ * one of what a node got. block and tile say which numbers correspond. */
 typedef struct dcp_derived {
     dcp_input in; /* with the arrays that follow */
     dcp_block *made;
@@ -136,10 +139,11 @@ typedef struct dcp_derived {
     uint32_t *block, *tile;
 } dcp_derived;
 
-/* dcp.c. Takes room for so many blocks and tiles; `in` is otherwise that of the whole batch. False: no memory. */
+/* dcp.c. Allocates a derived batch of so many blocks and tiles, with ranks and caps as in `of`. False: no memory. */
 bool dcp_open_derived(const dcp_input *of, uint32_t blocks, uint32_t tiles, arena *scratch, dcp_derived *out);
-/* coarsen_batch.c. Contracts neighbouring blocks of sequences that have more tiles than dividing them takes.
- * out->block, out->tile: what each block and tile became part of. If in.blocks is as before, nothing was contracted. */
+/* coarsen_batch.c. In sequences that have more tiles than dividing them takes, neighbouring blocks become one.
+ * out->block, out->tile: what each block and tile became part of. If out->in.blocks is as before, nothing was
+ * contracted. */
 fcp_code dcp_coarsen_batch(const dcp_input *in, const dcp_columns *c, arena *scratch, dcp_derived *out);
 
 typedef struct dcp_hypergraph {
@@ -156,8 +160,9 @@ typedef struct dcp_hypergraph {
  * tiles_apart: in rows that do not run at home, each tile is a vertex of its own. Nets with one pin are left out. */
 fcp_code dcp_hypergraph_of(const dcp_input *in, const dcp_columns *c, const dcp_partition *p, bool tiles_apart,
                            arena *scratch, dcp_hypergraph *out, uint32_t *out_data, uint32_t *out_tile);
-/* Contracts vertices of one rank that share many bytes, up to so much work and so many tokens. out_coarse: the vertex
- * that each became part of. The hypergraph is allocated in `keep`; what is in `scratch` is not needed afterwards. */
+/* Coarsens a hypergraph: vertices of one rank that share many bytes become one vertex, of at most `work` pairs and
+ * `tokens` tokens. out_coarse: the vertex that each became part of. The new hypergraph is allocated in `keep`;
+ * `scratch` may be emptied afterwards. */
 fcp_code dcp_coarsen(const dcp_input *in, const dcp_hypergraph *g, uint64_t work, uint64_t tokens, arena *keep,
                      arena *scratch, dcp_hypergraph *out, uint32_t *out_coarse);
 

@@ -1,27 +1,29 @@
-/* dcp_bound.c: computes a lower bound of the bytes that any placement within both caps moves, if homes are free.
+/* dcp_bound.c: computes a lower bound on the bytes that any placement within both caps moves, if homes are free.
  *
  * Requires: a dcp_input whose blocks hold queries and keys, and in which a query and a key are one pair at most.
- * Gives: a number of bytes. It may be out of reach; of masks that see little it is small.
+ * Gives: a number of bytes. It may be out of reach; for masks that see little it is small.
  * Cost: O(tiles log tiles), and GRID x GRID square roots for each component that does not fit on a rank.
  * Units: pairs, tokens, bytes; slopes in bytes for 2^20 pairs.
  *
- * One rank and one component (a sequence). The rank is home to n of its tokens, and the Q of `a` more rows and the K
- * and V of `b` more keys come from other ranks. Each pair that it computes has a row and a key there. Among its own
- * tokens there are at most own(n) pairs: n^2, or n (n + 1) / 2 if no two blocks see each other, as under a causal mask.
- * So if it computes w pairs,
+ * One rank and one component (a sequence). The rank is home to n tokens of the component. The Q of `a` more rows and
+ * the K and V of `b` more keys come to it from other ranks. Each pair that it computes has a row and a key there. Among
+ * its own tokens there are at most own(n) pairs: n^2, or n (n + 1) / 2 if no two blocks see each other, as under a
+ * causal mask. So if it computes w pairs,
  *
  *     w <= own(n) + n a + n b + a b.
  *
- * B(w, n) is the least `row a + key b` for which that holds; it takes a square root. A row has at most R pairs and a
- * key at most K, so there are also at least w / R rows and w / K keys at the rank, and B is at least what those cost.
+ * Let B(w, n) be the least `row a + key b` for which that holds; it takes a square root. There is a second limit: a row
+ * has at most R pairs and a key at most K, so at least w / R rows and w / K keys are at the rank, and B is at least
+ * what those cost.
  *
- * All ranks. They divide the W pairs and N tokens of the component. Let m be any price of a token, and let s be such
- * that B(w, n) + m n >= s w for all w and n within the caps. Added up over the ranks this says: the bytes are at least
- * s W - m N. (m is a Lagrange multiplier.) For each of a few prices, s is found on a grid: in a cell of it B is least
- * where w is least and n largest. Below the first w of the grid, B + m n >= 2 sqrt(x y w) with x = min(row, m / 2) and
- * y = min(key, m / 2).
+ * All ranks. They divide the W pairs and N tokens of the component. The bound follows in two steps:
+ *   1. Let m be any price of a token. Find an s such that B(w, n) + m n >= s w for all w and n within the caps.
+ *   2. Add this up over the ranks: the bytes are at least s W - m N. (m is a Lagrange multiplier.)
+ * Several prices are tried, and the largest bound counts. For each, s is found on a grid of w and n: in a cell of it B
+ * is least where w is least and n largest. Below the first w of the grid, B + m n >= 2 sqrt(x y w) with x = min(row, m
+ * / 2) and y = min(key, m / 2).
  *
- * Besides, a component on r ranks is cut r - 1 times, and each cut moves some block.
+ * A simpler bound holds as well: a component on r ranks is cut r - 1 times, and each cut moves some block.
  */
 #include "compiler/base/bisect.h"
 #include "compiler/base/integers.h"
@@ -31,7 +33,7 @@ enum { GRID = 48, PRICES = 16, SCALE = 20 };
 
 typedef unsigned __int128 wide;
 
-/* A component that is divided. */
+/* What the bound needs of a component that does not fit on one rank. */
 typedef struct component {
     uint64_t pairs, tokens;
     uint64_t row, key;         /* bytes of a token */
@@ -59,7 +61,7 @@ static uint64_t least_bytes(const component *c, uint64_t w, uint64_t n) {
     return max_u64(bytes, counted);
 }
 
-/* The least bytes of dividing the component, by this price of a token (m above). at[i][j]: B at w_i and n_j. */
+/* The bound that one price of a token gives (m above). at[i][j]: B at w_i and n_j. */
 static uint64_t by_price(const component *c, const dcp_input *in, uint64_t at[GRID][GRID + 1], uint64_t price) {
     const uint64_t step_w = in->pair_cap / GRID + 1, step_n = in->token_cap / GRID + 1;
     const uint64_t x = min_u64(c->row, price / 2), y = min_u64(c->key, price / 2);
@@ -99,10 +101,10 @@ static bool has_tile(const dcp_input *in, uint32_t q, uint32_t k) {
     return low < in->tile_start[q + 1] && in->tile_k[low] == k;
 }
 
-/* The mean of a token, rounded up. */
+/* The mean of a block's sum over its tokens, rounded up. */
 static uint64_t each(uint64_t sum, uint64_t tokens) { return tokens ? (sum + tokens - 1) / tokens : sum; }
 
-/* Adds a block to its component. column: pairs of all tiles with its keys. */
+/* Adds a block to its component. column: the pairs of all tiles with its keys. */
 static void add_block(const dcp_input *in, uint32_t b, uint64_t column, component *c) {
     const uint64_t n = in->block[b].tokens;
     uint64_t work = 0;

@@ -14,7 +14,7 @@
 #include "compiler/problem/problem.h"
 #include "runtime/plan/bytes.h"
 
-/* The mean and epsilon over it, rounded down; but at least the mean, rounded up. */
+/* A cap: the mean plus epsilon of it, rounded down; but no less than the mean rounded up. */
 static uint64_t cap_of(uint64_t sum, uint32_t ranks, uint32_t epsilon) {
     const uint64_t mean = sum / ranks + (sum % ranks != 0);
     unsigned __int128 cap = (unsigned __int128)sum * (1000000 + (uint64_t)epsilon) / 1000000 / ranks;
@@ -22,8 +22,8 @@ static uint64_t cap_of(uint64_t sum, uint32_t ranks, uint32_t epsilon) {
     return cap > mean ? (uint64_t)cap : mean;
 }
 
-/* Reports that no placement within the stated epsilon_memory was found, and what would do: blocks of `block` tokens
- * always fit if the cap is at least the mean and one block. */
+/* Reports that no placement within the stated epsilon_memory was found. Says what would do: a cap of the mean plus one
+ * block always suffices. */
 static fcp_code report_cap(planning *x, const place_input *in, uint64_t tokens, uint64_t most) {
     const struct fcpc_program *g = x->program;
     const double mean = (double)tokens / in->ranks, stated = g->epsilon_memory / 1e6;
@@ -38,7 +38,7 @@ static fcp_code report_cap(planning *x, const place_input *in, uint64_t tokens, 
     return FCP_E_VALUE;
 }
 
-/* Makes the input of a problem. passes: those whose bytes count. */
+/* Makes the input of dcp from a problem. passes: the passes whose bytes count. */
 static fcp_code dcp_input_of(planning *x, const place_input *in, const bool passes[FCP_PASSES], dcp_input *out,
                              uint64_t *out_tokens) {
     const problem *p = x->problem;

@@ -1,20 +1,23 @@
 /* gains.c: the gain of moving a vertex, kept up to date while vertices move (a gain cache).
  *
  * Requires: a hypergraph; load and held of each rank.
- * Gives: exact gains of moves, and a bound of them that costs nothing to look up (dcp_gain_bound).
- * Cost: dcp_best_targets: the ranks of the vertex's nets. dcp_move: its nets; and the pins of a net that begins or
- *     ceases to lie on one rank.
+ * Gives: exact gains of moves, and a bound on them that costs nothing to look up (dcp_gain_bound).
+ * Cost: of dcp_best_targets, the ranks of the vertex's nets. Of dcp_move, its nets, and the pins of a net that begins
+ *     or ceases to lie on one rank.
  * Memory: O(vertices + pins).
  * Units: bytes, where one between nodes counts `net` times.
  * Source: the benefit and penalty of moves, as Mt-KaHyPar keeps them.
  *
- * Moving vertex v to rank r saves the nets of which v is the only pin at its rank (the benefit), and costs those that
- * have no pin at r yet (the penalty):
+ * What happens when vertex v moves to rank r:
+ *   - The nets of which v was the only pin at its old rank no longer reach that rank. Their bytes are saved (the
+ *     benefit).
+ *   - The nets of v that have no pin at r yet now reach r. Their bytes are added (the penalty).
+ * So
  *
  *     gain = benefit[v] - (bytes of all its nets - bytes of those that have a pin at r)
  *
  * and likewise between nodes. The benefit of a vertex changes only when it becomes the only pin of a net at its rank,
- * or ceases to be. The pin counts of the net tell that, so the benefit is kept, and the penalty is computed when it is
+ * or ceases to be. The pin counts of the net tell that, so the benefit is kept. The penalty is computed when it is
  * needed.
  */
 #include <string.h>
@@ -30,7 +33,8 @@ static void set_entry(dcp_pin_counts *c, uint32_t e, uint32_t i, uint32_t bin, u
     if (c->index_start[e] != FCP_NONE) c->index[c->index_start[e] + bin] = i;
 }
 
-/* Pin v of net e comes to a bin. Returns the pin that was alone there; FCP_NONE: there was none, or several. */
+/* Counts pin v of net e in a bin (a rank or a node) to which it comes. Returns the pin that was alone there before;
+ * FCP_NONE: there was none, or several. */
 static uint32_t count_in(dcp_pin_counts *c, uint32_t e, uint32_t bin, uint32_t v) {
     const uint32_t i = dcp_find_bin(c, e, bin), end = c->first[e] + c->used[e];
     if (i == end) {
@@ -43,7 +47,8 @@ static uint32_t count_in(dcp_pin_counts *c, uint32_t e, uint32_t bin, uint32_t v
     return c->count[i]++ == 1 ? other : FCP_NONE;
 }
 
-/* Pin v of net e leaves a bin. Returns the pin that is alone there now; FCP_NONE: there is none, or several. */
+/* Takes pin v of net e from the count of a bin that it leaves. Returns the pin that is alone there now; FCP_NONE: there
+ * is none, or several. */
 static uint32_t count_out(dcp_pin_counts *c, uint32_t e, uint32_t bin, uint32_t v) {
     const uint32_t i = dcp_find_bin(c, e, bin), end = c->first[e] + c->used[e];
     c->sum[i] -= v;
@@ -85,7 +90,8 @@ static bool is_better(const dcp_gains *s, const dcp_target *best, uint32_t r, in
     return s->load[r] < s->load[best->to] || (s->load[r] == s->load[best->to] && r < best->to);
 }
 
-/* Collects the bytes of a vertex's nets at each rank and node; returns those of all its nets. */
+/* Adds up, for each rank and node, the bytes of a vertex's nets that have a pin there. Returns the bytes of all its
+ * nets. */
 static int64_t collect_connected(dcp_gains *s, uint32_t v) {
     const dcp_hypergraph *g = s->g;
     const dcp_pin_counts *ranks = &s->ranks, *nodes = &s->nodes;
@@ -173,19 +179,20 @@ static void unlink_vertex(dcp_gains *s, uint32_t v, uint32_t r) {
     if (s->next[v] != FCP_NONE) s->previous[s->next[v]] = s->previous[v];
 }
 
-/* Vertex v has become the only pin of a net in its node, or ceased to be (bytes < 0). FCP_NONE: nothing changes. */
+/* Changes the benefit of vertex v: it has become the only pin of a net in its node (bytes > 0), or ceased to be (bytes
+ * < 0). v = FCP_NONE: nothing changes. */
 static void add_node_benefit(dcp_gains *s, uint32_t v, int64_t bytes) {
     if (v == FCP_NONE) return;
     s->benefit[v] += s->far * bytes;
     s->node_benefit[v] += s->far * bytes;
 }
 
-/* Net e lies on one rank entirely now, or no longer (bytes < 0). */
+/* Notes for all pins of net e that it now lies on one rank entirely (bytes > 0), or no longer does (bytes < 0). */
 static void add_internal(dcp_gains *s, uint32_t e, int64_t bytes) {
     for (uint32_t i = s->g->net_start[e]; i < s->g->net_start[e + 1]; i++) s->internal[s->g->pin[i]] += bytes;
 }
 
-/* Pin v of net e goes from rank to rank. */
+/* Brings net e up to date when its pin v moves from one rank to another. */
 static void move_in_net(dcp_gains *s, uint32_t v, uint32_t e, uint32_t from, uint32_t to) {
     const uint32_t a = s->node[from], b = s->node[to], used = s->ranks.used[e];
     const int64_t bytes = (int64_t)s->g->bytes[e];
@@ -236,7 +243,7 @@ static bool open_arrays(dcp_gains *s, uint32_t nodes, arena *scratch) {
            s->previous && s->benefit && s->node_benefit && s->internal;
 }
 
-/* Counts the pins of a net, and adds it to the benefits of those that are alone. */
+/* Counts the pins of a net, and adds its bytes to the benefit of each pin that is the only one at its rank. */
 static void count_net(dcp_gains *s, uint32_t e) {
     const dcp_hypergraph *g = s->g;
     const int64_t bytes = (int64_t)g->bytes[e];

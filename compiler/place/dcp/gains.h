@@ -1,4 +1,4 @@
-/* gains.h: the gain cache of dcp's refinement: what is known of a partition, and the gain of moving a vertex. */
+/* gains.h: the gain cache of dcp's refinement: how many bytes it saves to move a vertex to another rank. */
 #ifndef FCPC_PLACE_DCP_GAINS_H
 #define FCPC_PLACE_DCP_GAINS_H
 #include "compiler/place/dcp/dcp.h"
@@ -38,13 +38,15 @@ typedef struct dcp_target {
     int64_t gain;
 } dcp_target;
 
-/* The best targets of a vertex. best: of all ranks that share a net with it. fitting: of those that also have room for
- * it. anywhere, if that was asked for: of the ranks with room that share a net with it or are roomy. */
+/* The best targets of a vertex:
+ *   best      of all ranks that share a net with it
+ *   fitting   of those that also have room for it
+ *   anywhere  if asked for: of all ranks with room that share a net with it or are among the least full */
 typedef struct dcp_targets {
     dcp_target fitting, best, anywhere;
 } dcp_targets;
 
-/* The entry of a bin in the list of a net. If the net has no pin there, the end of the list. */
+/* Finds the entry of a bin in the list of a net. If the net has no pin there, returns the end of the list. */
 static inline uint32_t dcp_find_bin(const dcp_pin_counts *c, uint32_t e, uint32_t bin) {
     uint32_t i = c->first[e], end = i + c->used[e];
     if (c->index_start[e] != FCP_NONE) {
@@ -64,16 +66,17 @@ static inline bool dcp_has_room(const dcp_gains *s, uint32_t v, uint32_t r) {
     return s->load[r] + s->g->work[v] <= s->in->pair_cap && s->held[r] + s->g->tokens[v] <= s->in->token_cap;
 }
 
-/* No move of the vertex gains more: it saves the benefit at best, and cuts the nets that lie on its rank entirely. */
+/* An upper bound on the gain of any move of the vertex: the move saves at most the benefit, and it cuts the nets that
+ * lie entirely on the vertex's rank. */
 static inline int64_t dcp_gain_bound(const dcp_gains *s, uint32_t v) { return s->benefit[v] - s->internal[v]; }
 
-/* Fills the cache. s->in, g, load and held are given. */
+/* Fills the cache. The caller has set s->in, g, load and held. */
 fcp_code dcp_open_gains(dcp_gains *s, arena *scratch);
 /* The best targets of a vertex. If several are equally good, the one with least load is taken. */
 dcp_targets dcp_best_targets(dcp_gains *s, uint32_t v, bool anywhere);
 /* The gain of moving a vertex to rank r. */
 int64_t dcp_gain_of(dcp_gains *s, uint32_t v, uint32_t r);
 void dcp_move(dcp_gains *s, uint32_t v, uint32_t to);
-/* The cost of the partition: of each net the bytes times its ranks but one, and so for nodes. */
+/* The cost of the partition: for each net, its bytes times (the number of its ranks - 1); and the same for nodes. */
 int64_t dcp_connectivity(const dcp_gains *s);
 #endif

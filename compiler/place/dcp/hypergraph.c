@@ -1,12 +1,12 @@
 /* hypergraph.c: the hypergraph of a placement, and coarsening of it.
  *
  * Requires: a home for every block and a rank for every tile.
- * Gives: dcp_hypergraph_of: the vertices and nets that dcp.h describes. dcp_coarsen: a hypergraph in which neighbours
- *     of one rank are one vertex, up to a size.
+ * Gives: dcp_hypergraph_of: the vertices and nets that dcp.h describes. dcp_coarsen: a hypergraph in which neighbouring
+ *     vertices of one rank have become one, up to a size.
  * Cost: linear in blocks and tiles.
  * Memory: O(vertices + pins).
  * Source: coarsening is heavy-edge clustering: each vertex joins the cluster with which it shares most bytes. Only
- *     vertices that follow each other in a net count as sharing it, which suffices because blocks are in order.
+ *     vertices that follow each other in a net count as sharing it. That suffices, because blocks are in order.
  */
 #include <string.h>
 
@@ -16,7 +16,7 @@
 
 /* --- nets --------------------------------------------------------------------------------------------------------- */
 
-/* Nets while they are collected. New pins are of the net that was begun last. */
+/* The nets while they are collected. A new pin belongs to the net that was begun last. */
 typedef struct collected {
     dcp_hypergraph *g;
     uint32_t *seen; /* per vertex: the number of the last net that has it, plus 1 */
@@ -31,7 +31,7 @@ static void add_pin(collected *n, uint32_t vertex) {
     n->g->pin[n->pins++] = vertex;
 }
 
-/* Keeps the net if it joins several vertices. */
+/* Ends the net that was begun last. It is kept if it joins several vertices; otherwise it is dropped. */
 static void end_net(collected *n, uint64_t bytes) {
     dcp_hypergraph *g = n->g;
     if (n->pins - g->net_start[g->nets] < 2 || !bytes) {
@@ -72,7 +72,7 @@ static bool open_graph(dcp_hypergraph *g, arena *scratch, uint32_t vertices, uin
 
 /* --- the finest --------------------------------------------------------------------------------------------------- */
 
-/* Does some tile of row q run elsewhere than at its home? */
+/* Does some tile of row q run elsewhere than at the home of q? */
 static bool is_away(const dcp_input *in, const dcp_partition *p, uint32_t q) {
     uint32_t t = in->tile_start[q];
     while (t < in->tile_start[q + 1] && p->exec[t] == p->home[q]) t++;
@@ -137,14 +137,15 @@ fcp_code dcp_hypergraph_of(const dcp_input *in, const dcp_columns *c, const dcp_
 
 /* --- coarser ones ------------------------------------------------------------------------------------------------- */
 
-/* The neighbours of each vertex: those vertices of its rank that follow it or go before it in a net, with the bytes of
- * that net. */
+/* The neighbours of each vertex: the vertices of its rank that come before or after it in a net; and the bytes of that
+ * net. */
 typedef struct edges {
     uint32_t *start, *other; /* of each vertex */
     uint64_t *bytes;
 } edges;
 
-/* The next pin of net e, of eight, that is of the same rank as pin i; g->net_start[e + 1]: there is none. */
+/* Of the eight pins of net e that follow pin i, the first that is at the same rank. g->net_start[e + 1]: there is
+ * none. */
 static uint32_t next_of_rank(const dcp_hypergraph *g, uint32_t e, uint32_t i) {
     uint32_t r = g->part[g->pin[i]], end = g->net_start[e + 1], to = end - i > 9 ? i + 9 : end;
     for (uint32_t j = i + 1; j < to; j++)
@@ -178,8 +179,8 @@ static fcp_code find_edges(const dcp_hypergraph *g, arena *scratch, edges *x) {
     return FCP_OK;
 }
 
-/* Each vertex in turn joins the cluster with which it shares most bytes, if that does not become too large. `parent` is
- * the forest of union_find.h. */
+/* Puts vertices into clusters: each vertex in turn joins the cluster with which it shares most bytes, if that does not
+ * become too large. `parent` is the forest of union_find.h. */
 static fcp_code cluster(const dcp_hypergraph *g, const edges *x, uint64_t most_work, uint64_t most_tokens,
                         arena *scratch, uint32_t *parent) {
     uint64_t *work = ARENA_NEW(scratch, uint64_t, g->vertices + (size_t)1);

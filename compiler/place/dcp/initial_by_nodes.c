@@ -1,7 +1,7 @@
 /* initial_by_nodes.c: an initial partition that divides the batch among nodes first.
  *
  * Requires: several nodes of `gpus` ranks each, and no fixed homes.
- * Gives: a home for every block and a rank for every tile, in its node.
+ * Gives: a home for every block and a rank for every tile.
  * Cost: that of an initial partition on as many ranks as there are nodes, refined, and of one in each node.
  * Memory: O(blocks + tiles).
  * Units: pairs, tokens, bytes.
@@ -10,11 +10,12 @@
  * strip and then the next rank what is left. So a sequence may lie on the second rank of one node and the first of the
  * next. Here each node takes a sequence, and then divides it.
  *
- *   1. Among nodes: a node counts as one rank whose caps are those of its ranks together, less a little: else its part
- *      would not fit on its ranks. All bytes between such ranks cross nodes; those inside a node cost nothing.
- *   2. In each node: what it got is a batch of its own. That has the node's blocks, and also the blocks of other nodes
- *      whose keys or rows its tiles use. The latter have no tokens here, and their home does not count: one copy comes
- *      from another node to whichever rank is cheapest, and goes on from there.
+ *   1. Among nodes. A node counts as one rank. Its caps are those of its ranks together, less a little: if it were
+ *      filled completely, its part would not fit on its ranks. All bytes between such ranks cross nodes; those inside a
+ *      node cost nothing.
+ *   2. In each node. What it got is a batch of its own. It has the node's blocks, and also the blocks of other nodes
+ *      whose keys or rows its tiles use. These have no tokens here, and their home does not count: one copy comes from
+ *      another node to whichever rank is cheapest, and goes on from there.
  *
  * Refinement over all ranks comes afterwards (dcp.c).
  */
@@ -22,8 +23,8 @@
 
 #include "compiler/place/dcp/dcp.h"
 
-/* Numbers the blocks of a node's batch: writes to `name` the number of each block, or FCP_NONE. Returns how many there
- * are; *out_tiles: how many tiles. */
+/* Numbers the blocks of a node's batch. name: the number of each block there, or FCP_NONE. Returns how many there are;
+ * *out_tiles: how many tiles there are. */
 static uint32_t number_node_blocks(const dcp_input *in, const dcp_partition *at, uint32_t node, uint32_t *name,
                                    uint32_t *out_tiles) {
     uint32_t blocks = 0, tiles = 0;
@@ -40,8 +41,8 @@ static uint32_t number_node_blocks(const dcp_input *in, const dcp_partition *at,
     return blocks;
 }
 
-/* Makes the batch of what a node got; its block and tile numbers lead to those of the whole batch. at: the node of each
- * block and tile; name: room for as many numbers as there are blocks. */
+/* Makes a batch of what a node got. at: the node of each block and tile. name: an array for as many numbers as there
+ * are blocks. out->block and out->tile lead back to the numbers of the whole batch. */
 static fcp_code batch_of_node(const dcp_input *in, const dcp_partition *at, uint32_t node, arena *scratch,
                               uint32_t *name, dcp_derived *out) {
     uint32_t tiles, count = 0;
@@ -68,7 +69,7 @@ static fcp_code batch_of_node(const dcp_input *in, const dcp_partition *at, uint
     return FCP_OK;
 }
 
-/* Divides what a node got among its ranks, and adds that to the partition of all. */
+/* Divides what a node got among its ranks, and writes the result into the partition of the whole batch. */
 static fcp_code divide_node(const dcp_input *in, const dcp_partition *at, uint32_t node, arena *scratch, uint32_t *name,
                             dcp_partition *out) {
     const uint32_t first = node * in->gpus;
@@ -86,7 +87,7 @@ static fcp_code divide_node(const dcp_input *in, const dcp_partition *at, uint32
     return FCP_OK;
 }
 
-/* What a node takes of pairs or tokens. */
+/* A node's cap on pairs or tokens: that of its ranks together, less a part of what each rank may have over the mean. */
 static uint64_t node_cap(const dcp_input *in, uint64_t cap, uint64_t sum) {
     const uint64_t mean = sum / in->ranks;
     return in->gpus * (cap > mean ? mean + (cap - mean) / 100 * DCP_NODE_SLACK : cap);

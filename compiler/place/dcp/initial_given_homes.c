@@ -6,16 +6,17 @@
  * Cost: O(receivers x rows of ranks that give), and O(tiles) for each node.
  * Units: pairs; bytes, where one between nodes counts `net` times.
  *
- * A row that runs at home costs nothing but the keys that it reads. If it is given away, its queries travel, its result
- * comes back, and its keys go where it went. A second row that reads the same keys then brings its queries alone. So a
- * rank that has room takes one row after another, always the one that costs fewest bytes for each pair:
+ * What a row costs. If it runs at home, it costs nothing but the keys that it reads. If it is given away, its queries
+ * travel, its result comes back, and its keys go where it went. A second row that reads the same keys and goes to the
+ * same rank then costs only its queries and result.
  *
- *     bytes   of Q and the result, and of the keys that are not there yet
- *     pairs   of the row, but counted only as far as the giver has too many and the taker has room
- *
- * If that is only part of a row, the tiles whose keys are there come first. The first row at a rank decides how many
- * keys come there. They are as many as cost fewest bytes if the rank then fills its room with rows that see just these
- * keys (best_width).
+ * How a rank with room is filled:
+ *   1. It takes one row after another, always the one with fewest bytes for each pair:
+ *         bytes   of Q and the result, and of the keys that are not there yet
+ *         pairs   of the row, but counted only as far as the giver has too many and the taker has room
+ *   2. If it takes only part of a row, the tiles whose keys are there come first.
+ *   3. The first row that it takes decides how many keys come there. They are as many as cost fewest bytes if the rank
+ *      then fills its room with rows that see just these keys (best_width).
  *
  * Ranks take from their own node first, then from others.
  */
@@ -39,7 +40,7 @@ typedef struct giving {
     uint64_t most_tile; /* pairs of the fullest tile */
 } giving;
 
-/* A row, and what of it is taken. */
+/* An offer: a row that may be taken, or part of it, with its bytes and pairs. */
 typedef struct offer {
     uint32_t q;
     bool there;            /* only tiles whose keys are at the rank that takes */
@@ -48,7 +49,7 @@ typedef struct offer {
 
 static uint32_t node_of(const giving *g, uint32_t rank) { return rank / g->in->gpus; }
 
-/* What it costs to bring block k's keys to a rank of the node at hand. */
+/* The bytes of bringing block k's keys to a rank of this node. */
 static uint64_t key_bytes(const giving *g, uint32_t k, uint32_t node) {
     return g->in->block[k].kv * (g->in_node[k] == node + 1 ? 1 : g->in->net);
 }
@@ -69,7 +70,7 @@ static void find_keys_of_node(giving *g, uint32_t node) {
     }
 }
 
-/* Block k's keys are at the rank that takes: its readers need not bring them. */
+/* Notes that block k's keys are at the rank that takes, so that further rows there need not bring them. */
 static void bring_keys(giving *g, uint32_t k, uint32_t node) {
     const uint64_t bytes = key_bytes(g, k, node);
     if (g->has[k]) return;
@@ -83,7 +84,7 @@ static void bring_keys(giving *g, uint32_t k, uint32_t node) {
     }
 }
 
-/* Begins with a rank that takes: finds which keys it has, and so what each row would bring. */
+/* Prepares for a rank that takes: finds which keys it has, and how many bytes of keys each row would have to bring. */
 static void begin_rank(giving *g, uint32_t rank) {
     const dcp_input *in = g->in;
     const uint32_t node = node_of(g, rank);
@@ -103,13 +104,13 @@ static void begin_rank(giving *g, uint32_t rank) {
 
 /* --- rows that are given ------------------------------------------------------------------------------------------ */
 
-/* Fewer bytes for each pair; of equals, more pairs. */
+/* Is offer a better than b? It is if it has fewer bytes for each pair or, at equal cost, more pairs. */
 static bool is_better(const offer *a, const offer *b) {
     const unsigned __int128 x = (unsigned __int128)a->bytes * b->pairs, y = (unsigned __int128)b->bytes * a->pairs;
     return !b->pairs || x < y || (x == y && a->pairs > b->pairs);
 }
 
-/* The row that costs least for each pair. pairs = 0: there is none. */
+/* Finds the offer that costs least for each pair. pairs = 0: there is none. */
 static offer find_offer(const giving *g, uint32_t to, uint64_t room) {
     const dcp_input *in = g->in;
     offer best = {0};
@@ -128,8 +129,9 @@ static offer find_offer(const giving *g, uint32_t to, uint64_t room) {
     return best;
 }
 
-/* The pairs of a row in a strip of `pairs` pairs whose edges have fewest bytes: rows x keys, where a key costs its K
- * and V and a row its Q and a result. The best number of keys is sqrt(tiles x bytes of a row / bytes of a key). */
+/* How many pairs of each row a rank should take if it fills `pairs` pairs with rows that see the same keys. Such a
+ * strip has rows x keys tiles; a key costs its K and V, a row its Q and a result. The bytes are fewest if the number of
+ * keys is sqrt(tiles x bytes of a row / bytes of a key). */
 static uint64_t best_width(const giving *g, uint32_t q, uint64_t pairs) {
     const uint64_t tiles = pairs / (g->most_tile ? g->most_tile : 1), kv = g->in->block[q].kv ? g->in->block[q].kv : 1;
     uint64_t width = 1;
@@ -137,7 +139,7 @@ static uint64_t best_width(const giving *g, uint32_t q, uint64_t pairs) {
     return width * g->most_tile;
 }
 
-/* Tile t is computed at rank `to`. */
+/* Makes rank `to` compute tile t. */
 static void move_tile(giving *g, uint32_t t, uint32_t to, uint32_t node) {
     const dcp_input *in = g->in;
     const uint32_t q = g->c->tile_q[t], from = in->fixed[q];
@@ -151,7 +153,7 @@ static void move_tile(giving *g, uint32_t t, uint32_t to, uint32_t node) {
     g->there[q] -= pairs;
 }
 
-/* Takes the tiles of an offer, first those whose keys are there; returns their pairs. */
+/* Takes the tiles of an offer, those whose keys are there first. Returns their pairs. */
 static uint64_t take_offer(giving *g, const offer *o, uint32_t to, uint64_t room) {
     const dcp_input *in = g->in;
     const uint32_t node = node_of(g, to);
@@ -167,7 +169,7 @@ static uint64_t take_offer(giving *g, const offer *o, uint32_t to, uint64_t room
     return taken;
 }
 
-/* A rank takes rows until it is full, or nobody has too much. */
+/* Lets a rank take rows until it is full or no rank has too much. */
 static void fill_rank(giving *g, uint32_t to) {
     const uint64_t cap = g->in->pair_cap;
     begin_rank(g, to);
@@ -180,7 +182,7 @@ static void fill_rank(giving *g, uint32_t to) {
 
 /* --- all of it ---------------------------------------------------------------------------------------------------- */
 
-/* Lists the rows that may be given: those of ranks over the cap, in one node, or in all (FCP_NONE). */
+/* Lists the rows that may be given away: those of ranks over the cap, in one node. FCP_NONE: in all nodes. */
 static void list_rows(giving *g, uint32_t node) {
     const dcp_input *in = g->in;
     g->rows = 0;

@@ -10,17 +10,19 @@
  * nothing.
  *
  *   1. Strips. If a component fits on no rank, empty ranks take strips of its rows, one after the other. A strip starts
- *      with the component's last row, and grows by the row that adds least to the cut around it: the keys that the row
- *      brings, less those whose other users have all come in before. So the rows of a window mask leave as runs, and of
- *      a causal mask the last ones leave first. What is left at the end are rows that see few keys, and cost little.
+ *      with the component's last row. It grows by the row that adds least to the cut around it: the bytes of the keys
+ *      that the row brings, less those of keys whose other users are all in the strip. So the rows of a window mask
+ *      leave as runs, and of a causal mask the last ones leave first. What is left at the end are rows that see few
+ *      keys, and cost little.
  *   2. A strip for several ranks. Rows that see very many keys are given to s ranks at once, each of which takes a
  *      segment of the keys. That costs s - 1 copies of Q and results, and saves copies of the keys. Of s = 1, 2, ...
  *      the one with fewest bytes for each pair is taken.
- *   3. What is left of these components, and all others, the largest first: each goes whole to the rank where it leaves
- *      most room, so that all ranks keep some room for refinement.
- *   4. If something then fits nowhere, both caps are tight: the ranks that strips have filled with pairs still have
- *      room for tokens, which nothing can use. So all starts again with smaller strips, as long as there are ranks for
- *      all of them. If that does not help either, components go where they fit most tightly, and some in parts.
+ *   3. The rest. What is left of these components, and all others, are placed whole, the largest first. Each goes to
+ *      the rank where it leaves most room, so that all ranks keep some room for refinement.
+ *   4. If something fits nowhere in step 3, both caps are tight: the ranks that strips have filled with pairs still
+ *      have room for tokens, which nothing can use. Steps 1 to 3 are then repeated with smaller strips, as long as
+ *      there are ranks for all strips. If that does not help either, step 3 is done once more with the strips of full
+ *      size: components go where they fit most tightly, and some in parts.
  *
  * Wide rows. A few rows may see very many more keys than others do, such as the last rows of causal_blockwise. Their
  * tiles run where the keys are, and count as work of the blocks that hold those.
@@ -94,8 +96,8 @@ static void list_left(building *b, uint32_t component) {
 
 /* --- strips ------------------------------------------------------------------------------------------------------- */
 
-/* Lists the users of each block's keys: the blocks whose rows see them, but for tiles that run where the keys are; and
- * the block itself, because the keys are at its home. */
+/* Lists the users of each block's keys: the blocks whose rows see them, and the block itself, because the keys are at
+ * its home. Rows whose tiles run where the keys are do not count. */
 static fcp_code find_users(building *b, arena *scratch) {
     const dcp_input *in = b->in;
     const uint32_t n = in->blocks;
@@ -119,7 +121,7 @@ static fcp_code find_users(building *b, arena *scratch) {
     return FCP_OK;
 }
 
-/* The keys of block k are at the strip's rank from now on. */
+/* Notes that the keys of block k are at the strip's rank from now on. */
 static void bring_keys(building *b, uint32_t k) {
     if (b->have[k]) return;
     b->have[k] = 1;
@@ -128,8 +130,8 @@ static void bring_keys(building *b, uint32_t k) {
         b->extra[b->user[i]] -= (int64_t)b->in->block[k].kv;
 }
 
-/* A user of block k's keys has come into the strip. If one is left outside, the cut becomes smaller when that comes in,
- * too. */
+/* Notes that a user of block k's keys has come into the strip. If only one user is left outside, the cut becomes
+ * smaller when that one comes in, too. */
 static void take_in_user(building *b, uint32_t k) {
     if (--b->outside[k] != 1) return;
     for (uint32_t i = b->user_start[k]; i < b->user_start[k + 1]; i++)
@@ -137,7 +139,7 @@ static void take_in_user(building *b, uint32_t k) {
             b->extra[b->user[i]] -= (int64_t)b->in->block[k].kv;
 }
 
-/* Starts a strip at a rank, which may hold rows of the component already. FCP_NONE: the rank is empty. */
+/* Starts a strip at a rank, which may hold rows of the component already. rank = FCP_NONE: an empty rank. */
 static void start_strip(building *b, uint32_t component, uint32_t rank) {
     const dcp_input *in = b->in;
     for (uint32_t i = 0; i < b->here_count; i++) b->have[b->here[i]] = 0;
@@ -165,8 +167,8 @@ static void start_strip(building *b, uint32_t component, uint32_t rank) {
     }
 }
 
-/* The row that comes next into the strip, up to so much work and so many tokens; FCP_NONE: there is none. See
- * grow_strip. */
+/* Chooses the next row of the strip by the rule of grow_strip, within so much work and so many tokens. FCP_NONE: no row
+ * is added. */
 static uint32_t next_row(const building *b, uint64_t work, uint64_t tokens) {
     const dcp_input *in = b->in;
     const bool seed = !b->here_count;
@@ -187,10 +189,12 @@ static uint32_t next_row(const building *b, uint64_t work, uint64_t tokens) {
     return b->extra[best] > least || rest_fits ? FCP_NONE : best;
 }
 
-/* Adds rows to the strip until it has `work` and `tokens`. It begins with the last row of the component. Each further
- * row is the one that adds least to the cut; of several such rows the heaviest, and of equally heavy ones the last. A
- * row that makes the cut larger is not added if all that is left of the component fits on one rank, or if some row that
- * does not fit would make it larger by less. */
+/* Adds rows to the strip until it has `work` and `tokens`.
+ *   1. The first row is the last row of the component.
+ *   2. Each further row is the one that adds least to the cut; of several such rows the heaviest, and of equally heavy
+ *      ones the last.
+ *   3. A row that makes the cut larger is not added in two cases: if all that is left of the component fits on one
+ *      rank; or if some row that is too large for the strip would make the cut larger by less. */
 static void grow_strip(building *b, uint64_t work, uint64_t tokens) {
     const dcp_input *in = b->in;
     for (uint32_t q = next_row(b, work, tokens); q != FCP_NONE; q = next_row(b, work, tokens)) {
@@ -212,8 +216,9 @@ static void grow_strip(building *b, uint64_t work, uint64_t tokens) {
     }
 }
 
-/* Divides the keys of the strip into s segments of about equal work; returns the bytes of the copies of Q and results.
- * The blocks of a component are in the order of their positions, so the loop over them goes along the keys. */
+/* Divides the keys of the strip into s segments of about equal work. Returns the bytes of the copies of Q and results
+ * that this takes. The blocks of a component are in the order of their positions, so the loop over them goes along the
+ * keys. */
 static uint64_t cut_keys(building *b, uint32_t component, uint32_t s) {
     const dcp_input *in = b->in;
     uint64_t before = 0, bytes = 0;
@@ -246,7 +251,7 @@ static void run_tile(building *b, uint32_t t, uint32_t rank) {
     b->out->load[rank] += b->in->tile_pairs[t];
 }
 
-/* Gives a block its home. Tiles of wide rows that use its keys run there. */
+/* Gives block k its home. Tiles of wide rows that use its keys then run there. */
 static void set_home(building *b, uint32_t k, uint32_t home) {
     bool own = false;
     b->out->home[k] = home;
@@ -261,16 +266,18 @@ static void set_home(building *b, uint32_t k, uint32_t home) {
         if (dcp_runs_at_keys(b->in, b->c, b->c->tile[i])) run_tile(b, b->c->tile[i], home);
 }
 
-/* Gives a block its home, and runs its row there. */
+/* Gives block q its home, and has its row computed there. */
 static void place_block_at(building *b, uint32_t q, uint32_t rank) {
     set_home(b, q, rank);
     for (uint32_t t = b->in->tile_start[q]; t < b->in->tile_start[q + 1]; t++)
         if (!dcp_runs_at_keys(b->in, b->c, t)) run_tile(b, t, rank);
 }
 
-/* Gives the strip to s ranks. A block's home is the rank of its own keys' segment, if that has room for its tokens. But
- * if another rank of the strip has much more work, that becomes the home, so that room for tokens stays where there is
- * room for work. */
+/* Gives the strip to s ranks. A tile runs at the rank that has the segment of its keys. A block's home is the rank that
+ * has the segment of its own keys, with two exceptions:
+ *   - That rank has no room for the block's tokens: the home is the rank of the strip with fewest tokens.
+ *   - Another rank of the strip has much more work, and has room for the tokens: that is the home. So room for tokens
+ *     is left where there is room for work. */
 static void give_strip(building *b, uint32_t s) {
     const dcp_input *in = b->in;
     for (uint32_t i = 0; i < b->picks; i++) {
@@ -295,9 +302,9 @@ static void give_strip(building *b, uint32_t s) {
 /* --- which ranks -------------------------------------------------------------------------------------------------- */
 
 /* Chooses up to s empty ranks for a strip of a component. It takes all empty ranks of one node before it goes to the
- * next. It begins with the node that gave the component ranks before. When a new node is needed: of the nodes with
- * enough empty ranks for all that is left of the component, the one with fewest; or if none has enough, the one with
- * most. */
+ * next. The first node is the one that gave the component ranks before. A further node is chosen by best fit: of the
+ * nodes with enough empty ranks for all that is left of the component, the one with fewest. If none has enough, it is
+ * the one with most. */
 static uint32_t choose_empty(building *b, uint32_t s) {
     const dcp_input *in = b->in;
     const uint32_t nodes = (in->ranks + in->gpus - 1) / in->gpus;
@@ -325,14 +332,14 @@ static uint32_t choose_empty(building *b, uint32_t s) {
     return count;
 }
 
-/* The least number whose dcp_share of the cap is `share`. */
+/* The inverse of dcp_share: the least number that is `share` of the cap. */
 static uint64_t least_with_share(uint64_t share, uint64_t cap) {
     return (uint64_t)(((unsigned __int128)share * (cap ? cap : 1) + DCP_ONE - 1) / DCP_ONE);
 }
 
-/* Worst fit: the rank from `first` to `end` - 1 where this fits and leaves most room of the scarcer kind, pairs or
- * tokens. load_most and held_most are the largest load and tokens with which a rank can be better than the best so far.
- * Ranks that have more are passed over, so most ranks cost no division. */
+/* Worst fit: of the ranks `first` to `end` - 1 where this fits, the one that then has most room of the scarcer kind,
+ * pairs or tokens. load_most and held_most are the largest load and tokens with which a rank can still be better than
+ * the best so far. Ranks with more are passed over, so most ranks cost no division. */
 static uint32_t worst_fit(const building *b, uint64_t work, uint64_t tokens, uint32_t first, uint32_t end) {
     const dcp_input *in = b->in;
     const uint64_t *load = b->out->load, *held = b->out->held;
@@ -352,7 +359,8 @@ static uint32_t worst_fit(const building *b, uint64_t work, uint64_t tokens, uin
     return best;
 }
 
-/* The rank where this fits and leaves least room (best fit) or, if `loose`, most: in a node, or anywhere (FCP_NONE). */
+/* Of the ranks where this fits, chooses the one that then has least room (best fit) or, if `loose`, most (worst fit).
+ * node: only its ranks; FCP_NONE: all ranks. FCP_NONE as result: it fits nowhere. */
 static uint32_t choose_rank(const building *b, uint64_t work, uint64_t tokens, uint32_t node, bool loose) {
     const dcp_input *in = b->in;
     uint32_t best = FCP_NONE, first = node == FCP_NONE ? 0 : node * in->gpus;
@@ -376,7 +384,7 @@ static bool fits_any(const building *b) {
     return r < b->in->ranks;
 }
 
-/* The rank with most room of the scarcer kind. */
+/* The rank with most room of the scarcer kind, pairs or tokens. */
 static uint32_t roomiest(const building *b) {
     const dcp_input *in = b->in;
     uint32_t best = 0;
@@ -391,7 +399,7 @@ static uint32_t roomiest(const building *b) {
 
 /* --- the placement ------------------------------------------------------------------------------------------------ */
 
-/* Shrinks a strip to its first `picks` rows, and the first `here` blocks whose keys came with them. */
+/* Shrinks a strip to its first `picks` rows. here: how many blocks' keys had come with those rows. */
 static void shrink_strip(building *b, uint32_t picks, uint32_t here) {
     for (; b->picks > picks; b->picks--) {
         b->pick_work -= b->work[b->pick[b->picks - 1]];
@@ -400,8 +408,8 @@ static void shrink_strip(building *b, uint32_t picks, uint32_t here) {
     while (b->here_count > here) b->have[b->here[--b->here_count]] = 0;
 }
 
-/* Gives a strip of the component to one or several empty ranks; false: there is none. A strip for more ranks begins
- * with the rows of the strip for fewer, so all of them are found in one go. */
+/* Gives a strip of the component to one or several empty ranks. False: there is none. A strip for s + 1 ranks begins
+ * with the rows of the strip for s ranks. So the strip grows step by step, and its cost is compared at each step. */
 static bool strip_for_empty(building *b, uint32_t component) {
     const dcp_input *in = b->in;
     uint32_t most = choose_empty(b, DCP_TOGETHER), best = 0, picks = 0, here = 0;
@@ -429,8 +437,8 @@ static bool strip_for_empty(building *b, uint32_t component) {
     return true;
 }
 
-/* Gives part of the component to the rank with most room. If not even a row fits there, the last row goes where it is
- * over the caps by least. */
+/* Gives part of the component to the rank with most room. If not even one row fits there, gives the component's last
+ * row to the least loaded rank that has room for its tokens. */
 static void strip_for_any(building *b, uint32_t component) {
     const dcp_input *in = b->in;
     uint32_t r = b->ranks[0] = roomiest(b);
@@ -448,8 +456,8 @@ static void strip_for_any(building *b, uint32_t component) {
     give_strip(b, 1);
 }
 
-/* Places what is left of a component: whole, if it fits. If it does not, returns false if `loose`; else it is
- * divided. */
+/* Places what is left of a component: whole, if it fits on a rank. If it does not: with `loose` returns false;
+ * otherwise places it in parts. */
 static bool place_rest(building *b, uint32_t component, bool loose) {
     for (list_left(b, component); b->left_count; list_left(b, component)) {
         uint32_t r = b->node == FCP_NONE ? FCP_NONE : choose_rank(b, b->left_work, b->left_tokens, b->node, loose);
@@ -482,8 +490,9 @@ uint64_t dcp_share_of(const dcp_input *in, const dcp_columns *c, uint32_t compon
     return max_u64(dcp_share(work, in->pair_cap), dcp_share(tokens, in->token_cap));
 }
 
-/* A row is wide if it sees more than twice as many keys as a row of its component does in the mean, and if bringing
- * these to one rank of the component costs more than sending Q to all of its other ranks. */
+/* Finds wide rows. A row is wide if two things hold: it sees more than twice as many keys as the mean row of its
+ * component; and bringing these keys to one rank of the component costs more than sending Q to all of its other
+ * ranks. */
 void dcp_find_wide(const dcp_input *in, dcp_columns *c) {
     for (uint32_t i = 0; i < c->components; i++) {
         uint64_t tiles;
@@ -527,7 +536,7 @@ static fcp_code open_building(building *b, arena *scratch) {
     return find_users(b, scratch);
 }
 
-/* Cuts strips that fill a rank to so many sixteenths of its cap on pairs. */
+/* Cuts strips. Each fills a rank to so many sixteenths of its cap on pairs. */
 static fcp_code cut_strips(building *b, uint32_t sixteenths) {
     const dcp_input *in = b->in;
     memset(b->out->home, 0xff, in->blocks * sizeof *b->out->home);
@@ -554,8 +563,8 @@ static fcp_code cut_strips(building *b, uint32_t sixteenths) {
     return FCP_OK;
 }
 
-/* Places what strips have left. If `loose`, by worst fit; then *out_done is false if something fits nowhere. Else by
- * best fit, and what fits nowhere is placed in parts. */
+/* Places what the strips have left. loose: by worst fit; *out_done becomes false if something fits nowhere. Otherwise:
+ * by best fit, and what fits nowhere is placed in parts. */
 static fcp_code place_left(building *b, bool loose, bool *out_done) {
     const dcp_input *in = b->in;
     sort_components(b);
@@ -569,8 +578,8 @@ static fcp_code place_left(building *b, bool loose, bool *out_done) {
     return FCP_OK;
 }
 
-/* Copies the state after strips of full size were cut, to go back to it: the partition, and which keys have users
- * without a home. */
+/* Copies the state after strips of full size were cut, so that it can be restored: the partition, how many users of
+ * each block's keys have no home, and the last node of each component. */
 static void copy_strips(building *to, const building *from) {
     const dcp_input *in = from->in;
     memcpy(to->out->home, from->out->home, in->blocks * sizeof *from->out->home);

@@ -5,9 +5,9 @@
  * Cost: for each group of tiles that moves, O(tiles of the ranks looked at).
  * Units: pairs; bytes, where one between nodes counts `net` times.
  *
- * A rank is a little over the cap where whole rows are too heavy to balance, or where the segments of a strip came out
- * unequal. It gives tiles of one row to another rank. That is often one that has the row's Q already, such as another
- * rank of its strip, because the tiles that cost fewest bytes for each pair go first.
+ * A rank can be a little over the cap for two reasons: whole rows are too heavy to balance, or the segments of a strip
+ * have unequal work. It gives tiles of one row to another rank, those that cost fewest bytes for each pair. The other
+ * rank often has the row's Q already, for example because it shares the strip; then no Q travels.
  */
 #include <string.h>
 
@@ -25,7 +25,7 @@ typedef struct relieving {
     uint32_t *listed;      /* per rank: the stamp with which it was listed */
 } relieving;
 
-/* Tiles of one row, given to a rank. */
+/* An offer: some tiles of one row, to be given to rank `to`. */
 typedef struct offer {
     uint32_t first, to; /* the row's first tile in the list of the rank that gives */
     uint64_t bytes, pairs;
@@ -35,7 +35,8 @@ static uint64_t weight(const dcp_input *in, uint32_t from, uint32_t to) {
     return from / in->gpus == to / in->gpus ? 1 : in->net;
 }
 
-/* The bytes of Q and results that row q adds if rank `to`, whose keys and rows are marked, computes some of it too. */
+/* The bytes of Q and results that it adds if rank `to` also computes some of row q. The keys and rows of `to` are
+ * marked. */
 static uint64_t open_bytes(const relieving *x, uint32_t q, uint32_t to) {
     const dcp_input *in = x->in;
     const uint32_t home = x->p->home[q], first = x->p->exec[in->tile_start[q]];
@@ -45,20 +46,20 @@ static uint64_t open_bytes(const relieving *x, uint32_t q, uint32_t to) {
     return bytes;
 }
 
-/* Marks the keys and rows that a rank has. */
+/* Marks the keys that a rank has, and the rows of which it computes tiles. */
 static void mark_rank(relieving *x, const dcp_columns *c, uint32_t rank) {
     x->stamp++;
     for (uint32_t t = x->head[rank]; t != FCP_NONE; t = x->next[t])
         x->mark[x->in->tile_k[t]] = x->row_mark[c->tile_q[t]] = x->stamp;
 }
 
-/* Does one offer cost less for each pair than another? */
+/* Do these bytes for these pairs cost less for each pair than the offer `than`? */
 static bool is_cheaper(uint64_t bytes, uint64_t pairs, const offer *than) {
     return !than->pairs || (unsigned __int128)bytes * than->pairs < (unsigned __int128)than->bytes * pairs;
 }
 
-/* Collects tiles of the row that starts at `first` in the list of rank r, until r is within the cap or `to` is full:
- * those whose keys `to` has, then others. Returns how many; their bytes and pairs go to *o. */
+/* Collects tiles of one row of rank r until r is within the cap or `to` is full: first those whose keys `to` has, then
+ * others. first: the row's first tile in r's list. Returns how many; *o receives their bytes and pairs. */
 static uint32_t collect_tiles(relieving *x, const dcp_columns *c, uint32_t r, uint32_t first, uint32_t to, offer *o) {
     const dcp_input *in = x->in;
     const uint64_t excess = x->p->load[r] - in->pair_cap, room = in->pair_cap - x->p->load[to];
@@ -103,7 +104,7 @@ static uint32_t find_candidates(relieving *x, const dcp_columns *c, uint32_t r) 
     return count;
 }
 
-/* The cheapest offer; false: there is none. */
+/* Finds the cheapest offer for rank r, which gives tiles away. False: there is none. */
 static bool find_offer(relieving *x, const dcp_columns *c, uint32_t r, offer *best) {
     const uint32_t count = find_candidates(x, c, r);
     *best = (offer){0};

@@ -8,17 +8,24 @@
  *     (Glover, 1996).
  *
  * Two kinds of passes alternate until neither helps.
- *   FM: the move with the largest gain is made, even if it costs bytes; then the best move of another vertex, and so
- *       on, each vertex once. Then all is undone back to where the sum of gains was largest. So a cut can slide along a
- *       sequence, though its first steps cost bytes.
- *   Ejection: a move that would save bytes goes to a rank that is full. It is made, and then the vertices whose leaving
- *       costs least are ejected from that rank, to whichever rank has room, until it is within its caps. If that costs
- *       more than was saved, all of it is undone. On the coarsest hypergraph vertices are whole sequences, which cost
- *       nothing to move. If an ejected vertex goes to where the first one came from, the two are swapped.
  *
- * To find the best move of a vertex takes a look at each rank of each of its nets. Most vertices are in the middle of a
- * sequence and have no good move. So both passes take vertices by the bound of their gain (gains.h), and look closer
- * only at those that come first by it.
+ * An FM pass:
+ *   1. Make the move with the largest gain, even if it costs bytes.
+ *   2. Repeat that with another vertex, each vertex once.
+ *   3. Undo the last moves, back to where the sum of gains was largest.
+ * So a cut can slide along a sequence, though its first steps cost bytes.
+ *
+ * An ejection pass, for each move that would save bytes but goes to a rank that is full:
+ *   1. Make the move.
+ *   2. Eject other vertices from that rank until it is within its caps, those first whose leaving costs least. Each
+ *      goes to whichever rank has room.
+ *   3. If the ejections cost more than the move saved, undo all of it.
+ * On the coarsest hypergraph vertices are whole sequences, which cost nothing to move. If an ejected vertex goes to
+ * where the first one came from, the two are swapped.
+ *
+ * Speed. To find the best move of a vertex takes a look at each rank of each of its nets. Most vertices are in the
+ * middle of a sequence and have no good move. So both passes take vertices in the order of the bound on their gain
+ * (gains.h), and look closer only at the first ones.
  */
 #include <string.h>
 
@@ -55,8 +62,8 @@ static void do_move(refining *x, uint32_t v, uint32_t to) {
     dcp_move(&x->s, v, to);
 }
 
-/* Marks the neighbours of what was moved: a move of theirs to a full rank may now succeed, and their gains have
- * changed. */
+/* Marks the neighbours of the vertices that were moved. Their gains have changed, and a move of theirs to a full rank
+ * may now succeed. */
 static void mark_neighbours(refining *x) {
     const dcp_hypergraph *g = x->s.g;
     for (uint32_t m = 0; m < x->moves; m++)
@@ -78,14 +85,14 @@ static void undo_to(refining *x, uint32_t moves) {
 
 /* --- FM passes ---------------------------------------------------------------------------------------------------- */
 
-/* Not if the queue is full; what is lost then is looked at in the next pass. */
+/* Puts a vertex into the queue. If the queue is full, the vertex is left to the next pass. */
 static void enqueue(refining *x, uint32_t v, int64_t gain) {
     if (x->queued == x->most_queued) return;
     x->gain[v] = gain;
     heap_push(x->queue, x->queued++, (heap_entry){(uint64_t)INT64_MAX - (uint64_t)gain, v});
 }
 
-/* Takes the vertex with the largest gain; *gain: that of its entry. */
+/* Takes the vertex with the largest gain from the queue. *gain: the gain that it was queued with. */
 static uint32_t dequeue(refining *x, int64_t *gain) {
     const heap_entry top = x->queue[0];
     x->queued--;
@@ -94,8 +101,8 @@ static uint32_t dequeue(refining *x, int64_t *gain) {
     return top.value;
 }
 
-/* Vertex v has moved away from a rank. Enqueues anew the vertices whose gain has grown by that: a pin that is now the
- * only one at the old rank, and the pins of nets that have their first pin at the new rank. A gain that has become
+/* Vertex v has moved away from rank `from`. Enqueues the vertices whose gain has grown by that once more: a pin that is
+ * now the only one at `from`, and the pins of nets that have their first pin at v's new rank. A gain that has become
  * smaller is noticed when the vertex is taken from the queue. */
 static void enqueue_neighbours(refining *x, uint32_t v, uint32_t from) {
     dcp_gains *s = &x->s;
@@ -122,7 +129,7 @@ static bool stop_at(refining *x, uint32_t index) {
     return x->stopped;
 }
 
-/* Queues all vertices that may move, by what they may gain. */
+/* Enqueues all vertices that may move, by the bound on their gain. */
 static void enqueue_all(refining *x) {
     const dcp_hypergraph *g = x->s.g;
     x->queued = 0;
@@ -131,7 +138,7 @@ static void enqueue_all(refining *x) {
         if (!x->locked[v] && g->incident_start[v] < g->incident_start[v + 1]) enqueue(x, v, dcp_gain_bound(&x->s, v));
 }
 
-/* One pass; returns what it saved. */
+/* Makes one FM pass. Returns the bytes that it saved. */
 static int64_t fm_pass(refining *x) {
     dcp_gains *s = &x->s;
     int64_t sum = 0, most = 0, gain;
@@ -174,8 +181,8 @@ typedef struct ejection {
     uint64_t size; /* its pairs or tokens, whichever the rank has too many of */
 } ejection;
 
-/* Compares two ejections: the one that costs less comes first; of equals, the smallest that is enough, or else the
- * largest. */
+/* Which of two ejections comes first? The one that costs fewer bytes. If they cost the same: one that is enough before
+ * one that is not; of two that are enough, the smaller; of two that are not, the larger. */
 static bool is_ejected_before(const ejection *a, const ejection *b) {
     if (a->gain != b->gain) return a->gain > b->gain;
     if (a->enough != b->enough) return a->enough;
@@ -183,7 +190,7 @@ static bool is_ejected_before(const ejection *a, const ejection *b) {
     return a->v < b->v;
 }
 
-/* Finds where a vertex could go, and its gain; INT64_MIN: there is no rank with room for it. */
+/* Finds the rank to which a vertex could go, and the gain of that. INT64_MIN: no rank has room for it. */
 static void find_target(refining *x, ejection *l) {
     const dcp_target o = dcp_best_targets(&x->s, l->v, true).anywhere;
     l->to = o.to;
@@ -193,10 +200,9 @@ static void find_target(refining *x, ejection *l) {
 
 /* Chooses which vertex leaves the overfull rank r, and for which rank: the one whose leaving costs fewest bytes. `keep`
  * has just come to r and stays. If every choice would cost `budget` bytes or more, v is FCP_NONE.
- *
- * The cost of a vertex is known if an earlier search found it and its neighbours have not moved since. Of the others
- * only a bound is known. By these numbers the DCP_CANDIDATES cheapest are chosen, and for each of them a target is
- * sought. */
+ *   1. Each vertex of r gets a cost. It is exact if an earlier search found it and the vertex's neighbours have not
+ *      moved since. Otherwise it is a bound.
+ *   2. For the DCP_CANDIDATES vertices with the lowest costs, a target is sought, which gives the exact cost. */
 static ejection cheapest_ejection(refining *x, uint32_t r, uint32_t keep, int64_t budget) {
     const dcp_hypergraph *g = x->s.g;
     const uint64_t pairs = sub_sat(x->s.load[r], x->s.in->pair_cap), tokens = sub_sat(x->s.held[r], x->s.in->token_cap);
@@ -222,7 +228,8 @@ static ejection cheapest_ejection(refining *x, uint32_t r, uint32_t keep, int64_
     return best;
 }
 
-/* Moves v to a full rank and ejects others there. Returns what that saved; 0: it was undone. */
+/* Moves v to a full rank and ejects other vertices there. Returns the bytes that this saves in all; 0: it was
+ * undone. */
 static int64_t move_and_eject(refining *x, uint32_t v, uint32_t to, int64_t gain) {
     x->moves = 0;
     do_move(x, v, to);
