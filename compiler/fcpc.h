@@ -145,9 +145,9 @@ typedef struct fcpc_batch {
                               * be NULL too, and `count` is not read */
     const uint64_t *queries; /* [count]: the queries of each sequence; NULL: as many as keys */
     size_t count;
-    /* Values of fields. They take precedence over the files and lists of the program. Those are used for the fields
-     * that are not here, but only for the program's own batch: any other batch must bring every field that mask,
-     * score or `documents` read. */
+    /* Values of fields. They take precedence over the program's own values, from files and lists. A field that is not
+     * here takes the program's values if the batch is the program's own. Any other batch must bring every field that
+     * mask, score or `documents` read. */
     const fcpc_field *fields;
     size_t field_count;
     fcpc_progress *progress; /* told how far the planning is; NULL: nobody watches */

@@ -41,8 +41,8 @@ typedef struct columns {
     uint32_t first, end;
 } columns;
 
-/* The columns of cells of a block, and the same columns sorted by how many tiles read them. tokens, read_by and place
- * are about column i; at, first_read and last_read about the i-th place of the sorted list. */
+/* Entry i of a table that is two tables in one. tokens, read_by and place are about column i of a block's cells. at,
+ * first_read and last_read are about place i of the list of these columns sorted by how many tiles read them. */
 typedef struct column {
     uint32_t tokens, read_by, place; /* column: its tokens; how many tiles read it; its place */
     uint32_t at;                     /* place: its column */
@@ -76,7 +76,7 @@ static uint32_t block_width(const reading *g, uint32_t b) {
 }
 
 /* Lists in `out` the ranges of columns that a shape reads, in all classes of heads together; returns how many ranges.
- * marks: zeros, before and after. */
+ * marks: memory of zeros, one for each column; it is zeros again afterwards. */
 static uint32_t add_ranges(const problem *p, uint32_t shape, uint8_t *marks, columns *out) {
     const fcp_shape_rec *of = &p->shapes[shape];
     const uint32_t width = columns_of(of->k_length), set = p->sets ? p->sets[shape].set : 1;

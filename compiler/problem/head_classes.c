@@ -59,8 +59,8 @@ static uint32_t emit_node(const problem *p, const mc_env *env, mc_builder *b, co
     return mc_emit(b, (mc_op)x->op, index, to[1], to[2], x->imm, to[3], 0);
 }
 
-/* The digest of a node. of: the digests of the nodes before it. Operands whose order does not matter are ordered by
- * digest, because the builder orders them by their numbers, which differ between heads. */
+/* Computes the digest of a node. of: the digests of the nodes before it. Where the order of operands does not matter,
+ * they are sorted by digest. The builder sorts them by their numbers, which differ between heads. */
 static digest digest_of(const mc_node *x, const digest *of) {
     const struct {
         int64_t op, imm;

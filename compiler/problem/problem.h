@@ -214,8 +214,8 @@ fcp_code problem_tiles_again(planning *x);
 /* Makes tiles of smaller ranges of heads from the tiles for all heads. The mask is asked again only if it names h. */
 fcp_code problem_tiles_of_ranges(planning *x, uint32_t range_kv, uint32_t range_sub);
 
-/* Tokens `first` to `end` - 1 of an old block, for a new one. opens: they begin a new block; else they join the new
- * block of the stretch before them, which is of the same old block. */
+/* Tokens `first` to `end` - 1 of an old block, which go to a new one. opens: they begin a new block. Otherwise they
+ * join the new block of the stretch before them, which is of the same old block. */
 typedef struct problem_stretch {
     uint32_t block, first, end;
     bool opens;

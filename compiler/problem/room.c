@@ -35,8 +35,10 @@ static uint64_t pieces_of(const problem *p, uint32_t s, fcp_side side) {
     return p->piece_start[side][s + 1] - p->piece_start[side][s];
 }
 
-/* The pieces of one side of a sequence. long_ones: the tokens of its few longest pieces together. shared: the tokens of
- * pieces that share a block. longest: the length of the longest piece that is not one of those few. */
+/* How long the pieces of one side of a sequence are.
+ *   long_ones  the tokens of its few longest pieces together
+ *   shared     the tokens of pieces that share a block
+ *   longest    the length of the longest piece that is not one of those few */
 typedef struct lengths {
     uint64_t long_ones, shared, longest;
 } lengths;

@@ -42,8 +42,8 @@ fcp_code raw_reserve(planning *x, raw_parts *raw, size_t more) {
     return FCP_OK;
 }
 
-/* Sequences `first` to `end` - 1, about which object `of` is asked; the parts that it finds; and if it finds an error:
- * in which sequence, and what is wrong. */
+/* What one thread asks: object `of` about sequences `first` to `end` - 1. And what it finds: the parts; or an error,
+ * with its sequence and what is wrong. */
 typedef struct stretch {
     cells *of;
     uint32_t first, end;
@@ -114,8 +114,8 @@ static fcp_code report(planning *x, const stretch *g, fcp_code code, uint32_t he
     return code;
 }
 
-/* Divides the sequences from `first` on: about half of the work is in those before the returned one. by_length: the
- * work is estimated from lengths, and not from the pieces. */
+/* Finds the middle of the sequences from `first` on: about half of the work is in those before the sequence that is
+ * returned. by_length: the work is estimated from lengths, and not from the pieces. */
 static uint32_t middle(const problem *p, uint32_t first, bool by_length) {
     uint64_t all = 0, before = 0;
     for (int turn = 0; turn < 2; turn++)

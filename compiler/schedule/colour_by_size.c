@@ -65,8 +65,8 @@ static inline bool is_light(const layering *s, uint32_t e) { return s->light[e /
 static inline void flip_light(layering *s, uint32_t e) { s->light[e / 64] ^= UINT64_C(1) << e % 64; }
 static bool is_stopped(layering *s) { return s->stopped = s->stopped || fcp_stop_asked(s->g->stop); }
 
-/* The bucket of a size: edges of buckets from i on are larger than hi * i / SIZE_CLASSES. Comparing with all limits is
- * quicker than dividing. */
+/* Returns the bucket of a size. SIZE_CLASSES buckets of equal width divide the sizes up to hi: edges of buckets from i
+ * on are larger than hi * i / SIZE_CLASSES. Comparing with all limits is quicker than dividing. */
 static inline uint32_t bucket_of(uint32_t size, uint32_t hi) {
     uint32_t bucket = 0;
     for (uint64_t i = 1; i < SIZE_CLASSES; i++) bucket += size > hi * i / SIZE_CLASSES;

@@ -108,8 +108,8 @@ static void change_size(moving *s, uint32_t f, const way *w, bool add) {
     }
 }
 
-/* Moves unit u to another stage. The units of a way stay sorted by stage: all but the last have the same size, so they
- * may change places. */
+/* Moves unit u to another stage, and sorts the way's units by stage again. Units may change places, because all but the
+ * last have the same size. */
 static void set_stage(moving *s, uint32_t f, const way *w, uint32_t u, uint32_t to) {
     const uint32_t lines[] = {w->line.send, w->line.receive};
     for (int i = 0; i < 2; i++) {
@@ -134,8 +134,8 @@ static bool are_free(const moving *s, line_pair line, uint32_t stage, uint32_t s
     return is_free(s, line.send, stage, size) && is_free(s, line.receive, stage, size);
 }
 
-/* Moves a unit of hop f from `stage` to the nearest stage, not before `least`, that is free. deep: how many results in
- * a row may move first for its sake. False: it stays. */
+/* Moves a unit of hop f from `stage` to the nearest stage, not before `least`, in which both of its lines are free.
+ * deep: how many other results may move first, each for the sake of the one before. False: the unit stays. */
 static bool move_unit(moving *s, uint32_t f, uint32_t stage, uint32_t least, uint32_t deep) {
     const problem *p = s->x->problem;
     const hop *h = &s->x->traffic->hops[f];

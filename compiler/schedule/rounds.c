@@ -74,8 +74,9 @@ typedef struct builder {
     uint32_t moved_colours;
 } builder;
 
-/* May these moves leave their rail? The reshuffle is between ranks that the caller and the placement have chosen. Such
- * moves leave by ports of other ranks, which several of them may share (ports.h). */
+/* May these moves be between ranks that no rail joins? Only those of the reshuffle may, because the caller and the
+ * placement have chosen its ranks. Such moves leave by ports of other ranks, which several of them may share (ports.h).
+ */
 static bool leaves_rails(const builder *b, const move *moves, uint32_t fabric) {
     return fabric == FCP_NET && b->p->program->topology == FCP_RAIL &&
            (moves->cls == FCP_IN || moves->cls == FCP_OUT);
@@ -341,8 +342,8 @@ static inline bool is_moved(const builder *b, fcp_class cls, const bundle *of) {
     return results && of->caller != of->home;
 }
 
-/* Adds the moves of all bundles between two ranks. If `early` is not NULL it says for each unit, in this order, whether
- * it is done early, and only the late or only the early units are added. */
+/* Adds the moves of all bundles between two ranks. early: for each unit, in this order, whether it is done early; then
+ * only the units are added that are not early (if `late`), or that are (if not). NULL: all units are added. */
 static void add_bundles(const builder *b, fcp_class cls, const bool *early, bool late) {
     const problem *p = b->p;
     bool in = cls == FCP_IN;

@@ -109,8 +109,8 @@ static uint32_t on_rail(const routes_input *in, uint32_t from, uint32_t to) {
     return in->rail ? to - to % in->gpus + from % in->gpus : to;
 }
 
-/* Chooses who sends for a node that has got the block: the rank by which it came, or a reader to which that passed it
- * on. */
+/* Chooses who sends for a node that has got the block: the rank by which the block came into the node, or a reader to
+ * which that rank passed it on. */
 static void choose_rank(const state *s, const route_want *w, holder *h) {
     const uint32_t *reader = s->in->readers + w->first;
     h->rank = h->entry;
@@ -154,8 +154,8 @@ static void leave_by(state *s, const route_want *w, holder *from) {
     add_hop(s, w, s->root, best);
 }
 
-/* Makes the single hop that leaves the source where results are merged. Over net it may go by way of another rank of
- * the source's node. */
+/* Makes the single hop from the source to the root, where results are merged. If the root is in another node, the hop
+ * may go by way of another rank of the source's node. */
 static void choose_root(state *s, const route_want *w) {
     const routes_input *in = s->in;
     const uint32_t *reader = in->readers + w->first, home = w->src / in->gpus;

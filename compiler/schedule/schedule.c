@@ -13,7 +13,7 @@
  *
  * - A block that a rank passes on: one stage after it came.
  * - A result that a rank makes: `buffers` stages after the last tile that added to it, because the launches of that
- *   stage wait for this tile anyway.
+ *   stage wait for this tile anyway. (Where units are given stages one by one, at most RESULT_DELAY stages after it.)
  * - A whole result that a rank only passes on: one stage after it came.
  *
  * There are three ways to give stages to units, of which each plan uses one:

@@ -19,8 +19,8 @@ typedef struct occupancy {
 static inline uint32_t line_number(uint32_t rank, fcp_direction dir, uint32_t fabric) {
     return (rank * FCP_DIRECTION_COUNT + dir) * FCP_FABRICS + fabric;
 }
-/* The lines that a unit of class cls uses along a hop: of its sender, and of its receiver. Another class than the hop's
- * own goes back. */
+/* The two lines that a unit uses along a hop: its sender's and its receiver's. If cls is another class than the hop's
+ * own, the unit goes back, from the hop's end to its beginning. */
 typedef struct line_pair {
     uint32_t send, receive;
 } line_pair;
@@ -104,12 +104,12 @@ fcp_code home_arrivals(builder *b);
  * other tile. */
 uint64_t home_tiles(const builder *b, rank_rows *here);
 
-/* even_stages.c. Where all tiles run at home: *out[tile] is the stage of each tile whose KV comes from elsewhere. In
- * b->scratch. Cost: O(tiles + ranks stages). */
+/* even_stages.c. For plans whose tiles all run at home: makes (*out)[tile], the stage of each tile whose KV comes from
+ * elsewhere; *out lies in b->scratch. Cost: O(tiles + ranks stages). */
 fcp_code even_stages(const builder *b, uint32_t **out);
 
-/* stages_away.c. How many units of a line over net a stage has room for, if the busiest carries `units`; or about how
- * many while x->coalesce is not known. */
+/* stages_away.c. For how many units of a line over net a stage has room. units: how many the busiest line carries.
+ * While x->coalesce is not known, the answer is an estimate. */
 uint32_t away_room(const planning *x, const traffic *t, uint64_t units);
 /* How many units the busiest line has that leave from home. */
 fcp_code away_busiest(planning *x, uint32_t *out_units);

@@ -241,8 +241,8 @@ fcp_code away_arrivals(planning *x, schedule *out, occupancy *o) {
 
 /* --- tiles -------------------------------------------------------------------------------------------------------- */
 
-/* The first stage from s on with less than `share` work; b->stages: there is none. `next` leads past full stages, and
- * is shortened on the way (path compression). */
+/* Returns the first stage from s on with less than `share` work; b->stages: there is none. next[s] leads from a full
+ * stage towards one with room. These links are shortened on the way (path compression). */
 static uint32_t stage_with_room(const builder *b, rank_rows *here, uint32_t s, uint64_t share) {
     uint32_t at = s;
     while (at < b->stages && here->load[at] >= share) at = here->next[at];
@@ -262,8 +262,7 @@ static uint32_t take_stage(const builder *b, rank_rows *here, uint32_t tile, uin
     return s;
 }
 
-/* Rows from elsewhere of which several ranks have a part choose first, then the other rows from elsewhere, then own
- * tiles with KV from elsewhere, then local tiles. */
+/* Lets the tiles of a rank choose their stages, in the order that the head comment states (Tiles). */
 void away_tiles(const builder *b, rank_rows *here) {
     enum { SHARED, ALONE, OWN, LOCAL, TURNS };
     const uint32_t *hop_of = b->t->tile_kv, *last = b->out->last_stage;
