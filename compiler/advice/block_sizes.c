@@ -15,7 +15,7 @@ static bool is_too_heavy(const planning *x, const problem *p) {
     return strategy_of(x)->by_block && (unsigned __int128)p->heaviest * program_places(x->program) > p->pairs;
 }
 
-/* Whether, with blocks of this size, one of them would be too heavy. Leaves x as it is. */
+/* Finds out whether one of the blocks would be too heavy if blocks had this size. Changes nothing of x. */
 static fcp_code try_size(planning *x, uint32_t block, bool *out_heavy) {
     planning other = *x;
     other.block = block;
@@ -25,13 +25,14 @@ static fcp_code try_size(planning *x, uint32_t block, bool *out_heavy) {
     return code;
 }
 
-/* The next smaller size to try; 0: there is none. */
+/* The next smaller size to try: half, rounded down to whole cells. 0: there is none. */
 static uint32_t half(uint32_t block) {
     uint32_t size = block / 2;
     return size < FCP_CELL ? size : size / FCP_CELL * FCP_CELL;
 }
 
-/* The program has not stated the size: another one would do away with the warning, and make a slower plan. */
+/* Says why no other size is advised: the program has left the size open (block = auto), and the search has found this
+ * one. A smaller size would end the warning, but make a slower plan. */
 static void hint_found(planning *x) {
     diag_hint(x->d, "block = auto has found it: of the sizes that were tried it is predicted to be fastest");
 }

@@ -58,7 +58,7 @@ static double mean_compute(const planning *x, const fcp_problem *facts) {
     return (double)x->problem->pairs * heads * flops / x->problem->ranks / (double)g->cluster.flops;
 }
 
-/* Warns of the rank whose load takes longest on one fabric in one direction. */
+/* Finds the rank whose load takes longest on one fabric in one direction, and warns of it if that is too long. */
 static void warn_of(planning *x, const fcp_problem *facts, const load *loads, const char *name, const char *what,
                     const char *then, const char *hint) {
     const struct fcpc_program *g = x->program;

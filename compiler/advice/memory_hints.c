@@ -63,8 +63,9 @@ static const char *strategy_text(const struct fcpc_program *g, char out[64]) {
     return out;
 }
 
-/* Tries fewer rounds to a stage; adds a hint, and counts it, if the plan then fits. In longer stages everything is held
- * for longer. So one round is tried first, and if even that does not fit, nothing between is tried. */
+/* Looks for a smaller number of rounds to a stage with which the plan fits, and hints at it. *hints counts the hints.
+ * Longer stages need more memory, because everything that arrives is held for longer. So one round is tried first. If
+ * even that does not fit, no number will. Otherwise half as many rounds are tried, then a quarter, and so on. */
 static fcp_code try_coalesce(planning *x, uint32_t *hints) {
     uint64_t least, bytes;
     if (x->coalesce < 2) return FCP_OK;
@@ -84,7 +85,7 @@ static fcp_code try_coalesce(planning *x, uint32_t *hints) {
     return FCP_OK;
 }
 
-/* The other way of passing blocks on, or none. */
+/* Plans with relays off if they are on, and with relays if they are off. Adds a hint, and counts it, if that fits. */
 static fcp_code try_relay(planning *x, uint32_t *hints) {
     planning other = *x;
     placement changed = *x->placement;
@@ -98,7 +99,7 @@ static fcp_code try_relay(planning *x, uint32_t *hints) {
     return FCP_OK;
 }
 
-/* Less work that moves. */
+/* Tries larger tolerances, with which less work moves to other ranks. Hints at the first with which the plan fits. */
 static fcp_code try_tolerance(planning *x, uint32_t *hints) {
     static const uint32_t percent[] = {5, 10, 20};
     for (size_t i = 0; i < sizeof percent / sizeof *percent; i++) {
@@ -120,7 +121,7 @@ static fcp_code try_tolerance(planning *x, uint32_t *hints) {
     return FCP_OK;
 }
 
-/* Fewer heads at a time, in phases that share their memory. */
+/* Tries to compute fewer heads at a time, in phases that use the same memory. Hints at the first number that fits. */
 static fcp_code try_phases(planning *x, uint32_t *hints) {
     const struct fcpc_program *g = x->program;
     for (uint32_t heads = g->together; heads >= 2 * g->inside;) {

@@ -28,7 +28,8 @@ static bool is_first(const auto_report *r, uint32_t n) {
     return true;
 }
 
-/* May candidate n, whose strategy has been tried, be among the best? */
+/* Is it worth trying more settings of the strategy of candidate n? It is if the strategy's best plan so far takes at
+ * most NEAR_PERCENT of the best time, or if all settings of it that were tried could not be planned. */
 static bool is_near(const auto_job *j, uint32_t n) {
     const auto_report *r = j->report;
     uint64_t best = UINT64_MAX;
@@ -43,17 +44,18 @@ static bool is_near(const auto_job *j, uint32_t n) {
     return (unsigned __int128)best * 100 <= (unsigned __int128)auto_best_time(j) * NEAR_PERCENT;
 }
 
-/* Is it one of a batch that takes long to cut? */
+/* Does the batch have so many tokens that blocks of half this candidate's size would be more than MANY_BLOCKS? */
 static bool takes_long(const auto_job *j, const auto_candidate *c) {
     return j->base && j->base->x.problem->tokens / MANY_BLOCKS >= c->block / 2;
 }
 
 /* Returns whether the candidate has to move so many bytes that it will not win. There are two cases:
- *   - The program states a layout, and the strategy chooses homes. Then all tokens travel to their homes and back. If
- *     one such strategy was too slow because of that, the others are as well.
+ *   - The program states a layout, and the strategy chooses homes. All tokens then travel to their homes and back. The
+ *     candidate is left out if this alone takes as long as the best plan, or if an earlier candidate that chooses homes
+ *     was far behind.
  *   - The program states no layout, and the strategy leaves tokens in place. That moves more bytes than a strategy that
- *     chooses homes. It is tried only if ranks wait much in the best plan: if that takes more than twice its
- *     bound. */
+ *     chooses homes. The candidate is tried only if ranks wait much in the best plan, that is, if the best plan takes
+ *     more than twice its bound and the rank that ends last does not compute to the end. */
 static bool moves_too_much(const auto_job *j, uint32_t n) {
     const auto_report *r = j->report;
     const fcp_strategy of = r->at[n].strategy;
@@ -73,7 +75,9 @@ static bool moves_too_much(const auto_job *j, uint32_t n) {
     return false;
 }
 
-/* The candidate of the list whose setting is tried with other sizes of blocks; FCP_NONE: there is none. */
+/* The candidate whose setting is tried with other sizes of blocks: the best one, if it has blocks of a size and is on
+ * the list. Otherwise it is the fastest on the list that has blocks of a size and takes at most CLOSE_PERCENT of the
+ * best time. FCP_NONE: there is none. */
 static uint32_t to_resize(const auto_job *j) {
     const auto_report *r = j->report;
     uint32_t found = FCP_NONE;
@@ -103,8 +107,8 @@ static bool is_close(const auto_job *j, const auto_candidate *c, uint32_t middle
     return own && own / RIVAL_PERCENT * 100 <= least;
 }
 
-/* The number by which budgets are divided if the best candidate has many tiles, and so takes long to plan. Larger
- * efforts divide by 1. */
+/* Effort 1 tries less where planning takes long. This is the number by which it divides its budgets: 1 for a best
+ * candidate with few tiles, more for one with many. Larger efforts divide by 1. */
 static uint32_t budget_divisor(const auto_job *j, uint32_t effort) {
     if (effort > 1) return 1;
     const uint32_t weight = 1 + j->base->x.problem->tile_count / WEIGHED_TILES;
@@ -130,7 +134,8 @@ static bool goes_too_far(const auto_job *j, uint32_t n) {
            before[1]->makespan > before[0]->makespan / EQUAL_PERCENT * 100;
 }
 
-/* Has it blocks below the middle size, and the best setting or one that is close to it? */
+/* May the candidate be tried as one with blocks of half the middle size? Its setting must be that of candidate `best`,
+ * or nearly as fast. */
 static bool may_shrink(const auto_job *j, const auto_candidate *c, uint32_t best, uint32_t middle) {
     return c->size == AUTO_HALF && (c->line == j->report->at[best].line || is_close(j, c, middle));
 }
@@ -147,7 +152,9 @@ static bool comes_later(const auto_job *j, const auto_candidate *c, uint32_t bes
     return false;
 }
 
-/* Which candidates are tried in a step. */
+/* The steps of trying the list: the first candidate of each strategy; other settings of strategies that are not far
+ * behind; other sizes of blocks for the best setting; and the rest, if nothing could be planned yet or all are to be
+ * tried. */
 typedef enum step { FIRST, SETTINGS, SIZE, REST, STEPS } step;
 
 static bool is_wanted(const auto_job *j, bool all, step s, uint32_t middle, uint32_t n) {
@@ -168,15 +175,17 @@ static bool is_wanted(const auto_job *j, bool all, step s, uint32_t middle, uint
     }
 }
 
-/* Is it planned before it is judged? Some candidates cannot be planned. Others seldom win, and are judged by what the
- * mask allows in each sequence, as soon as that is known. */
+/* Does the candidate reach the planner? Two kinds do not: those whose heads do not divide among the ranks, and those
+ * that auto_bound_even or auto_bound_groups judges first, by what the mask allows in each sequence, once that is
+ * known. */
 static bool is_planned(const auto_job *j, const auto_candidate *c) {
     struct fcpc_program settings;
     return auto_apply(j->program, c, &settings) &&
            (!j->pairs.of || (!c->even && !strategy_facts_of[c->strategy].packs_sequences));
 }
 
-/* The first candidate of a step, other than n, that is planned; FCP_NONE: there is none. *count: how many there are. */
+/* The first candidate, other than n, that step s would try and that reaches the planner; FCP_NONE: there is none.
+ * *count: how many there are. */
 static uint32_t find_wanted(const auto_job *j, bool all, step s, uint32_t middle, uint32_t n, uint32_t *count) {
     uint32_t found = FCP_NONE;
     *count = 0;
@@ -187,21 +196,22 @@ static uint32_t find_wanted(const auto_job *j, bool all, step s, uint32_t middle
     return found;
 }
 
-/* A size that would be tried alone, because the number of sizes to try is odd; FCP_NONE: it is even. */
+/* The first of the sizes that step SIZE would try, if their number is odd, so that one would be tried without a
+ * partner. FCP_NONE: the number is even. */
 static uint32_t find_odd_size(const auto_job *j, bool all, uint32_t middle, uint32_t n) {
     uint32_t count;
     const uint32_t found = find_wanted(j, all, SIZE, middle, n, &count);
     return count % 2 ? found : FCP_NONE;
 }
 
-/* Returns a candidate to be tried at the same time as n, on the second thread, or FCP_NONE if there is none. Two
- * threads are used well if both candidates take equally long to plan. The choice is the first of these that exists:
- *   - another setting of the best strategy, if n is the first of its strategy and leaves tokens in place. For example,
- *     cad's second setting is better than its first in half of all batches;
- *   - in a large batch, a size that would be tried alone, because the next candidate is often ruled out by its bound;
+/* Returns a candidate to be tried at the same time as n, on the second thread; FCP_NONE: there is none. An odd size is
+ * one that step SIZE would try without a partner. The choice is the first of these that exists:
+ *   - another setting of the best strategy, if n is the first of its strategy and leaves tokens in place. Both then
+ *     take about as long to plan, and cad's second setting is better than its first in half of all batches;
+ *   - before step SIZE, in a large batch: an odd size, because the next candidate is often ruled out by its bound;
  *   - the next candidate of this step;
- *   - in a small batch, a size that would be tried alone;
- *   - once all settings have been tried, a neighbour of the best candidate, which the search would try later. */
+ *   - before step SIZE, in a small batch: an odd size;
+ *   - from step SIZE on: a neighbour of the best candidate, which the search would try later. */
 static uint32_t find_partner(auto_job *j, bool all, step s, uint32_t middle, uint32_t n) {
     const auto_report *r = j->report;
     uint32_t count, found;
@@ -220,7 +230,8 @@ static uint32_t find_partner(auto_job *j, bool all, step s, uint32_t middle, uin
     return j->best == FCP_NONE ? FCP_NONE : auto_neighbour(j, all ? EFFORTS : 1);
 }
 
-/* Those of the list that are worth it; `all`: all that have not been tried. */
+/* Goes through the steps and tries the candidates of each, two at a time. all = false: those that are worth it, as
+ * effort 1 does; true: all that have not been tried. */
 static fcp_code try_list(auto_job *j, bool all, uint32_t middle) {
     fcp_code code = FCP_OK;
     for (int s = FIRST; s < STEPS; s++)
@@ -232,14 +243,15 @@ static fcp_code try_list(auto_job *j, bool all, uint32_t middle) {
     return code;
 }
 
-/* How many neighbours may be tried without a gain: with effort 1 fewer if a plan takes long. */
+/* How many neighbours the search may try without a gain. Effort 1 tries fewer if a plan takes long. */
 static uint32_t search_budget(const auto_job *j, uint32_t effort) {
     const uint32_t part = searched_of_effort[effort] / budget_divisor(j, effort);
     return part > SEARCHED_LEAST ? part : SEARCHED_LEAST;
 }
 
-/* The same of moves. Their budget shrinks faster, because they gain less. In a heavy batch whose tokens stay in place
- * they gain next to nothing. */
+/* How many placements with moved work may be tried without a gain. In large batches this shrinks faster than the budget
+ * of the search, because moves gain less. It is 0 in a heavy batch whose tokens stay in place: there they gain next to
+ * nothing. */
 static uint32_t move_budget(const auto_job *j, uint32_t effort) {
     const uint32_t weight = budget_divisor(j, effort), part = moved_of_effort[effort] / (weight * weight);
     if (auto_is_hasty(j, effort) && auto_keeps_homes(j, &j->report->at[j->best])) return 0;
@@ -259,8 +271,9 @@ static fcp_code try_all(auto_job *j, uint32_t middle) {
     return code;
 }
 
-/* Chooses the candidate whose error is shown if none can be planned: the first whose heads divide among the ranks.
- * There is one: sema/sharing.c refuses a program that names only strategies whose heads do not divide. */
+/* Sets *out_settings for the case that no candidate can be planned: those of the first one whose heads divide among the
+ * ranks. Planning it then shows its error. There is such a one: sema/sharing.c refuses a program that names only
+ * strategies whose heads do not divide. */
 static void take_first(auto_job *j, struct fcpc_program *out_settings) {
     auto_report *r = j->report;
     while (!auto_apply(j->program, &r->at[r->chosen], out_settings) && r->chosen + 1 < r->count) r->chosen++;
@@ -279,7 +292,8 @@ static fcp_code open_job(auto_job *j, const struct fcpc_program *program, const 
     return code;
 }
 
-/* Tries all that the program leaves open. *out_settings: those of the candidate that is planned if none can be. */
+/* Tries what the program leaves open: only sizes of blocks if it names a strategy, otherwise everything. If nothing can
+ * be planned, *out_settings has the settings whose error is to be shown. */
 static fcp_code try_job(auto_job *j, struct fcpc_program *out_settings) {
     uint32_t more = 0, middle;
     if (j->program->strategy != (fcp_strategy)STRATEGY_AUTO) {

@@ -32,7 +32,8 @@ fcp_code auto_choose(const struct fcpc_program *program, const fcpc_batch *batch
 
 /* --- inside the room ---------------------------------------------------------------------------------------------- */
 
-/* What a mask allows in each sequence, of which a planning has found out. */
+/* For each sequence, how many pairs the mask allows, and how many queries and keys there are. The first planning finds
+ * that out. */
 typedef struct auto_pairs {
     uint64_t *of, *queries, *keys; /* per sequence */
     uint32_t sequences;
@@ -55,7 +56,7 @@ typedef struct auto_job {
     sim_result result;   /* the best candidate's */
 } auto_job;
 
-/* A candidate under way. */
+/* A candidate while it is planned and predicted. */
 struct auto_trial {
     auto_job *job;
     auto_candidate *made;
@@ -81,34 +82,37 @@ struct auto_trial {
 fcp_code auto_list(auto_job *j, uint32_t more, uint32_t *out_middle);
 /* Do tokens stay where the caller holds them? */
 bool auto_keeps_homes(const auto_job *j, const auto_candidate *c);
-/* Is it tried by effort 1 only if nothing else can be planned? It needs less memory, and seldom wins. */
+/* Is the candidate one of a line marked `spare` (candidates.c)? Such a one needs less memory and seldom wins. Effort 1
+ * tries it only if nothing else can be planned. */
 bool auto_is_spare(const auto_candidate *c);
 
 /* sizes.c. Tries sizes of blocks with the strategy that the program names. */
 fcp_code auto_try_sizes(auto_job *j);
-/* The size of blocks that is tried first: 2K tokens. In a small batch it is less, so that every rank has eight blocks
- * of twice the size; it is BLOCK_LEAST or more. */
+/* The size of blocks that is tried first: 2K tokens. In a small batch it is less: so small that every rank would still
+ * get eight blocks of twice the size. It is never below BLOCK_LEAST. */
 uint32_t auto_middle_size(const struct fcpc_program *g, const fcpc_batch *batch);
 
-/* trial.c. The program with a candidate's settings. False: its heads do not divide among the ranks. */
+/* trial.c. *out becomes the program with a candidate's settings. False: its heads do not divide among the ranks. */
 bool auto_apply(const struct fcpc_program *g, const auto_candidate *c, struct fcpc_program *out);
-/* What a parameter of the strategy is that divides the candidate's batch. */
+/* The value of a parameter that the candidate is planned with. If a second strategy divides the batch, as dcp does in
+ * ulysses + dcp, it is that strategy's parameter. */
 uint32_t auto_value(const struct fcpc_program *g, const auto_candidate *c, uint32_t param);
 uint64_t auto_best_time(const auto_job *j);
-/* Is it effort 1, and does the best candidate take long to plan? */
+/* Is this effort 1, and has the best candidate so many tiles (HEAVY_TILES) that what seldom gains is left out? */
 bool auto_is_hasty(const auto_job *j, uint32_t effort);
-/* Is it another strategy's than the best one's, and nearly as fast as that? */
+/* Does it belong to another strategy than the best candidate, and take at most RIVAL_PERCENT of the best time? */
 bool auto_is_rival(const auto_job *j, const auto_candidate *c);
-/* Plans and predicts the candidates with the numbers n[0] to n[count - 1], two at most, unless their bounds rule them
- * out. Two may run at the same time. Both are compared with the candidate that was best before. */
+/* Plans and predicts candidates n[0] to n[count - 1], two at most, unless their bounds rule them out. Two may run at
+ * the same time. Each is compared with the candidate that was the best before the call. */
 fcp_code auto_try(auto_job *j, const uint32_t *n, uint32_t count);
-/* Begins a planning with t->settings and the placement of `of`, and the same blocks and tiles. Errors: t->code. */
+/* Begins a trial that shares blocks, tiles and placement with `of`, but has its own settings, t->settings. Errors:
+ * t->code. */
 void auto_derive(auto_job *j, auto_trial *t, const auto_trial *of);
-/* Makes routes, schedule and prediction of at most two trials that have a placement, at the same time if there is a
- * second thread. t->made learns what becomes of each. Errors: t->code. */
+/* Routes, schedules and predicts at most two trials that have a placement, at the same time if there is a second
+ * thread. t->made receives the outcome of each. Errors: t->code. */
 void auto_predict(auto_trial *t, uint32_t count);
 void auto_finish(auto_trial *t);
-/* Frees what it has; *out_kept: what the mask answered, which is now the caller's. */
+/* Frees what the job holds, but for the mask's answers: *out_kept receives them, and the caller frees them. */
 void auto_forget(auto_job *j, problem_kept *out_kept);
 static inline uint64_t auto_time(const sim_result *r) {
     return r->pass[FCP_FORWARD].makespan + r->pass[FCP_BACKWARD].makespan;
@@ -117,37 +121,37 @@ static inline uint64_t auto_time(const sim_result *r) {
 static inline const sim_pass *auto_longer(const sim_result *r) {
     return &r->pass[r->pass[FCP_BACKWARD].makespan > r->pass[FCP_FORWARD].makespan ? FCP_BACKWARD : FCP_FORWARD];
 }
-/* What keeps a rank of that pass. */
+/* What takes most of this rank's time: computing, one of its ports, or waiting for rounds. */
 auto_resource auto_keeps(const sim_rank *r);
 
-/* search.c. Tries at most `budget` neighbours of the best candidate, and up to `most` as long as they gain much. */
+/* search.c. Tries neighbours of the best candidate, at most `budget` of them; if some gain much, up to `most`. */
 fcp_code auto_search(auto_job *j, uint32_t effort, uint32_t budget, uint32_t most);
 
-/* One of the first neighbours that the search would try, with the placement of the best candidate or of its rival;
- * FCP_NONE: there is none. */
+/* A neighbour that the search would try early and that takes little to plan, because it has the placement of the best
+ * candidate or of the rival. FCP_NONE: there is none. */
 uint32_t auto_neighbour(auto_job *j, uint32_t effort);
 
-/* local_search.c. Moves rows and blocks of the best candidate: report->moves. It tries at most `budget` placements, and
- * up to `most` as long as they gain. */
+/* local_search.c. Moves rows and blocks of the best candidate between ranks; report->moves receives the result. It
+ * tries at most `budget` placements; if some gain, up to `most`. */
 fcp_code auto_move(auto_job *j, uint32_t budget, uint32_t most);
 
-/* time_bounds.c. A time that no plan with the placement and the routes of x can beat. *out_memory: bytes that its
- * fullest rank, *out_rank, needs at least. FCP_E_NO_MEMORY. Cost: O(parts + hops + bundles + ranks). */
+/* time_bounds.c. *out: a time that no plan with the placement and the routes of x can beat. *out_memory: bytes that the
+ * fullest rank, *out_rank, needs at least. Fails with FCP_E_NO_MEMORY. Cost: O(parts + hops + bundles + ranks). */
 fcp_code auto_bound_routes(planning *x, const sim_profile *profile, sim_counts *counts, auto_bounds *out,
                            uint64_t *out_memory, uint32_t *out_rank);
-/* The time of each tile's cells, all heads together, on the SMs that the margin leaves. FCP_E_NO_MEMORY. */
+/* For each tile, the time of its cells in all heads, on the SMs that the margin leaves. Fails with FCP_E_NO_MEMORY. */
 fcp_code auto_tile_times(const problem *p, const sim_model *m, sim_counts *counts, arena *scratch, uint64_t *time);
 
-/* The time that it takes to bring tokens to homes that are chosen without a look at the layout, and the results back:
- * of n ranks, each keeps only the n-th part of its tokens. 0: not known. */
+/* How long it takes to bring all tokens to their homes and the results back, if homes are chosen without regard to the
+ * layout: of n ranks, each then keeps only the n-th part of its tokens. 0: not known. */
 uint64_t auto_homecoming(const planning *x, const sim_profile *profile);
-/* FCP_E_NO_MEMORY. Cost: O(parts). */
+/* Fills *out from the tiles of x. Fails with FCP_E_NO_MEMORY. Cost: O(parts). */
 fcp_code auto_count_pairs(const planning *x, arena *memory, auto_pairs *out);
-/* A time that no plan can beat that cuts every sequence into `even` chunks a rank. */
+/* *out: a time that no plan can beat that cuts every sequence into `even` equal chunks for each rank. */
 void auto_bound_even(const struct fcpc_program *g, const sim_profile *profile, const auto_pairs *pairs, uint32_t even,
                      auto_bounds *out);
-/* A time that no plan by the strategy groups can beat, with the program's settings. Zeros: it cannot make its groups.
- * FCP_E_NO_MEMORY. Cost: sorting the sequences. */
+/* *out: a time that no plan by the strategy groups can beat with the program's settings; zeros if it cannot make its
+ * groups. Fails with FCP_E_NO_MEMORY. Cost: sorting the sequences. */
 fcp_code auto_bound_groups(const struct fcpc_program *g, const sim_profile *profile, const auto_pairs *pairs,
                            auto_bounds *out);
 #endif

@@ -11,10 +11,10 @@
 /* --- budgets ------------------------------------------------------------------------------------------------------ */
 
 enum { EFFORTS = 3 };
-/* How many neighbours of good candidates (search.c), and how many placements with moved work (local_search.c), each
- * effort adds to those of the effort before it. A step that gains 1 / MUCH_PART of the best time or more is not
- * counted, but at most as many steps as the budget are free in this way. So more time is spent on batches where much
- * can still be gained. */
+/* Budgets: how many neighbours of good candidates (search.c) and how many placements with moved work (local_search.c)
+ * each effort adds to those of the effort before it. A step that gains 1 / MUCH_PART of the best time or more does not
+ * count, so more time is spent on batches where much can still be gained. The number of such free steps is at most the
+ * budget. */
 static const uint32_t searched_of_effort[EFFORTS + 1] = {[1] = 10, [2] = 40, [3] = 160},
                       moved_of_effort[EFFORTS + 1] = {[1] = 8, [2] = 16, [3] = 64};
 enum {
@@ -88,9 +88,9 @@ enum {
 /* --- block = auto with a strategy that the program names (sizes.c) ------------------------------------------------ */
 
 /* Why the size of blocks is searched for and not computed: a formula of work and bandwidth was tried, but it ignores
- * rounds and stages. For prolong-256, causal, it gave 1K, and a plan with 2K takes 15 % less time. The search was
- * compared with all sizes from 512 to 16K. On 63 batches of 64 and 256 ranks, no other size was better than the one it
- * found. Of 60 random batches, one had a better size, by 5 %. */
+ * rounds and stages. For prolong-256, causal, it gave 1K, and a plan with 2K takes 15 % less time.
+ * How good the search is: it was compared with all sizes from 512 to 16K. On 63 batches of 64 and 256 ranks, no size
+ * was better than the one it found. Of 60 random batches, one had a better size, by 5 %. */
 enum {
     SIZE_MOST = 16384,         /* larger ones are not tried */
     SIZES_BELOW = 2,           /* below the middle size, its half and its quarter are tried */
@@ -103,6 +103,7 @@ enum {
 
 /* --- moves of work (local_search.c) ------------------------------------------------------------------------------- */
 
-/* The most ranks that one step changes. Many ranks end nearly last: a step that changes one of them hardly gains. */
+/* The most ranks that one step relieves of work. Many ranks end at nearly the last moment, so relieving one of them
+ * hardly gains. */
 enum { WIDEST = 64 };
 #endif

@@ -8,18 +8,20 @@
 
 #include <string.h>
 
-/* Strategies in the order in which they are tried, each with settings of strategy_params. A parameter that a line does
- * not set has its usual value. The first line of a strategy is tried first.
+/* The candidates, one a line, in the order in which they are tried. A parameter that a line does not set has its usual
+ * value.
  *
- * Why these settings: work beyond the mean is never hidden, and transfers mostly are, so a small tolerance is better in
- * most batches. But dcp finds few placements within a small tolerance, and these move far too much. So dcp begins with
- * a safe tolerance. Measured for prolong-256, causal, forward, blocks of 2K: 0.02 takes 9.16 ms, 0.05 takes 8.34 ms,
- * 0.1 takes 9.23 ms. If tokens stay in place, queries and results of much of the work travel. The results of one
- * division travel while the next one is computed. So with sixteen divisions little is left to be sent at the end.
- *
- * The lines with `between` share heads inside nodes and divide the batch among nodes by another strategy. There dcp
- * begins with 0.02: nodes are few, so there are placements within it. upipe with two buffers takes more memory, and
- * often less time. */
+ * Why these settings:
+ *   - A small tolerance is better in most batches: work beyond the mean makes the plan longer, while transfers mostly
+ *     run beside computing.
+ *   - dcp begins with 0.05. It finds few placements within a smaller tolerance, and these move far too much. Measured
+ *     for prolong-256, causal, forward, blocks of 2K: 0.02 takes 9.16 ms, 0.05 takes 8.34 ms, 0.1 takes 9.23 ms.
+ *   - dcp with tokens in place has many divisions. Queries and results of much of the work travel then. The results of
+ *     one division travel while the next one is computed, so with sixteen divisions little is left to be sent at the
+ *     end.
+ *   - Lines with `between` share heads inside nodes; another strategy divides the batch among nodes. There dcp begins
+ *     with 0.02: nodes are few, so there are placements within that.
+ *   - upipe with two buffers takes more memory, and often less time. */
 typedef enum where { ANYWHERE, IN_PLACE, CHOSEN } where; /* tokens stay at home, or homes are chosen */
 enum { SET = 2 };
 static const struct line {
@@ -60,7 +62,8 @@ enum { LINES = sizeof lines / sizeof *lines };
 
 /* --- the list ----------------------------------------------------------------------------------------------------- */
 
-/* The sizes of blocks to try: the one that the program states, or three. Returns how many. */
+/* The sizes of blocks to try: the one that the program states; or three, if it leaves the size open. Returns how
+ * many. */
 static uint32_t choose_sizes(const auto_job *j, uint32_t out[AUTO_SIZES]) {
     out[AUTO_MIDDLE] = j->program->block;
     if (out[AUTO_MIDDLE] != BLOCK_AUTO) return 1;
@@ -76,7 +79,7 @@ bool auto_keeps_homes(const auto_job *j, const auto_candidate *c) {
     return strategy_keeps_homes(&settings);
 }
 
-/* What the program states stays as it is. */
+/* Does the program state this parameter? Then no candidate changes it. */
 static bool is_stated(const struct fcpc_program *g, const char *param) {
     if (!strcmp(param, "buffers")) return g->buffers;
     return g->coalesce && (!strcmp(param, "coalesce") || !strcmp(param, "divisions"));
@@ -87,7 +90,7 @@ static void set_param(auto_candidate *c, const struct fcpc_program *g, const cha
     c->set[c->settings++] = (auto_setting){strategy_find_param(auto_divides_by(c), param), value};
 }
 
-/* The candidate of a line with blocks of size[n]. */
+/* Makes the candidate of line l with blocks of size[n]. */
 static auto_candidate make_candidate(const auto_job *j, uint32_t l, const uint32_t *size, uint32_t n) {
     const struct fcpc_program *g = j->program;
     const bool has_ring = program_between(lines[l].between) == BETWEEN_KEYS;

@@ -1,23 +1,30 @@
-/* local_search.c: moves work of the best candidate away from the rank that ends last, step by step.
+/* local_search.c: moves work of the best candidate away from the ranks that end last, step by step.
  *
  * Requires: a best candidate, and the planning of its placement.
  * Gives: report->moves: the fastest placement that was found. Called again, it goes on from there, unless another
  *     candidate has become the best.
  * Cost: for each placement that is tried, routes, a schedule and a prediction. Blocks and tiles stay as they are.
  *
+ * A row is the tiles of one Q block that run on one rank.
+ *
  * Example: rank 12 ends last. It is idle and waits for results of a row that rank 40 computes for it. If rank 12
  * computes the row itself, neither queries nor results travel. If the simulator finds that faster, it is kept.
  *
- * What a rank that ends last does depends on what keeps it:
- *   - It computes to the end. It gives a row of tiles to the rank of its node that computes least, or else to the one
- *     of all ranks. If all rows are too long, it gives a tile. If tiles run at home and the strategy chooses homes, it
- *     exchanges two blocks with that rank.
- *   - It waits. It takes back the cheapest of its own rows that others compute. If there is none, it gives back the
- *     cheapest of the rows that it computes for others.
+ * What is moved depends on what the rank that ends last does:
+ *   - It computes to the end. It gives a row to the rank of its node that computes least. If no row is short enough for
+ *     that rank, it gives one tile. If that cannot be done either, it does the same with the rank that computes least
+ *     of all ranks. If all tiles run at home and the strategy chooses homes, it exchanges two blocks instead.
+ *   - It waits. It takes back the shortest of its own rows that others compute. If there is none, it gives back the
+ *     shortest of the rows that it computes for others. If there is none either, it gives work away as above.
  *
- * Often many ranks end at nearly the last moment. So one step makes a move for each of the `width` ranks that end last.
- * Two steps of different widths are tried at a time. After a failure the width shrinks, down to single moves; no single
- * move is tried twice before a step succeeds. Nothing is random: the same placement leads to the same steps.
+ * Steps:
+ *   1. Many ranks often end at nearly the last moment. So one step makes a move for each of the `width` ranks that end
+ *      last.
+ *   2. Two steps are tried at the same time, one with a quarter of the other's width. The better one is kept if it is
+ *      faster than the best so far.
+ *   3. After a failure the width shrinks, down to single moves. A single move that fails is not tried again before a
+ *      step succeeds.
+ * Nothing is random: the same placement leads to the same steps.
  */
 #include "compiler/auto/auto.h"
 
@@ -42,7 +49,7 @@ typedef struct mover {
     arena memory, scratch; /* of one step */
 } mover;
 
-/* A placement that is tried. */
+/* A placement that is tried: the best one so far, with some moves. */
 typedef struct attempt {
     uint32_t *home, *exec; /* exec: NULL where blocks are moved */
     uint32_t moved;
@@ -51,7 +58,9 @@ typedef struct attempt {
 
 /* --- what may be moved -------------------------------------------------------------------------------------------- */
 
-/* May the strategy's placement be changed at all, and how? Who shares heads or cuts evenly has equal work already. */
+/* May the placement be changed? *out_homes: by exchanging blocks, because all tiles run at home and the strategy
+ * chooses homes; otherwise by moving rows. Strategies that share heads or cut sequences evenly are left alone: their
+ * ranks have equal work already. */
 static bool is_movable(const auto_job *j, bool *out_homes) {
     const auto_trial *base = j->base;
     const problem *p = base->x.problem;
@@ -61,7 +70,8 @@ static bool is_movable(const auto_job *j, bool *out_homes) {
     return !(*out_homes && p->split) && !(base->settings.equal && !keeps);
 }
 
-/* The time of each tile in the longer pass, and of each block. */
+/* Fills, from a prediction: the time of each tile's cells in the longer pass, and for each block the sum over its
+ * tiles. */
 static fcp_code measure_tiles(mover *m, const auto_trial *base, const sim_result *result, arena *memory) {
     const problem *p = m->p;
     fcp_problem facts;
@@ -85,7 +95,7 @@ static fcp_code measure_tiles(mover *m, const auto_trial *base, const sim_result
     return code;
 }
 
-/* What is predicted of the best placement: ranks, and which of them end last. */
+/* Takes over what is predicted of the best placement, and orders the ranks: the one that ends last comes first. */
 static void rank_by_end(mover *m, const sim_pass *pass) {
     const problem *p = m->p;
     memcpy(m->ranks, pass->ranks, p->ranks * sizeof *m->ranks);
@@ -102,7 +112,7 @@ static void rank_by_end(mover *m, const sim_pass *pass) {
 
 /* --- moves of one rank -------------------------------------------------------------------------------------------- */
 
-/* The rank that computes least, of r's node or of all. */
+/* The rank that computes least: of r's node, or of all ranks if `anywhere`. */
 static uint32_t idlest(const mover *m, uint32_t r, bool anywhere) {
     const uint32_t gpus = m->p->program->gpus, first = anywhere ? 0 : r / gpus * gpus,
                    end = anywhere ? m->p->ranks : first + gpus;
@@ -112,7 +122,7 @@ static uint32_t idlest(const mover *m, uint32_t r, bool anywhere) {
     return found;
 }
 
-/* False: rank r runs no tile of Q block b. True: it may. */
+/* May rank r run a tile of Q block b? False is certain. True is not, because ranks share 64 bits. */
 static bool may_run(const mover *m, uint32_t b, uint32_t r) { return m->runs[b] >> r % 64 & 1; }
 
 static void note_runs(mover *m, const attempt *a) {
@@ -123,13 +133,14 @@ static void note_runs(mover *m, const attempt *a) {
     }
 }
 
-/* Counts a move; a single one is not taken again. */
+/* Counts a move of block b. If the step is a single move, marks the block, so that it is not moved again after a
+ * failure. */
 static void count_move(mover *m, attempt *a, uint32_t b) {
     a->moved++;
     m->spent[b] |= a->single;
 }
 
-/* Gives the tiles of Q block b that run at `at` to `to`. */
+/* Makes rank `to` compute the tiles of Q block b that rank `at` computed. */
 static void give_row(mover *m, attempt *a, uint32_t b, uint32_t at, uint32_t to) {
     for (uint32_t t = m->p->tile_start[b]; t < m->p->tile_start[b + 1]; t++)
         if (a->exec[t] == at) {
@@ -141,7 +152,7 @@ static void give_row(mover *m, attempt *a, uint32_t b, uint32_t at, uint32_t to)
     count_move(m, a, b);
 }
 
-/* The time of the tiles of Q block b that run at `at`. */
+/* The time that rank `at` computes tiles of Q block b. */
 static uint64_t row_time(const mover *m, const attempt *a, uint32_t b, uint32_t at) {
     uint64_t sum = 0;
     for (uint32_t t = m->p->tile_start[b]; t < m->p->tile_start[b + 1]; t++)
@@ -149,7 +160,7 @@ static uint64_t row_time(const mover *m, const attempt *a, uint32_t b, uint32_t 
     return sum;
 }
 
-/* Gives the largest tile of r that `to` can take. */
+/* Gives `to` the largest tile of rank r that takes at most `gap`. False: there is none. */
 static bool give_tile(mover *m, attempt *a, uint32_t r, uint32_t to, uint64_t gap) {
     uint32_t found = FCP_NONE;
     for (uint32_t b = 0; b < m->p->block_count; b++) {
@@ -166,8 +177,8 @@ static bool give_tile(mover *m, attempt *a, uint32_t r, uint32_t to, uint64_t ga
     return true;
 }
 
-/* Gives a row that runs at r to `to`: the one with most work that leaves `to` with less than r has now. Rows that are
- * already away from home come first, because they cost no more to move. */
+/* Gives one row of rank r to `to`: the one with most work that leaves `to` with less than r has now. Rows that run away
+ * from home already come first, because they cost no more there. If no row is short enough, gives a tile. */
 static bool give_away(mover *m, attempt *a, uint32_t r, uint32_t to) {
     const uint64_t gap = m->load[r] > m->load[to] ? (m->load[r] - m->load[to]) / 2 : 0;
     uint64_t most[2] = {0, 0};
@@ -184,9 +195,9 @@ static bool give_away(mover *m, attempt *a, uint32_t r, uint32_t to) {
     return true;
 }
 
-/* Brings one row home: the one with least work among the rows that do not run at home, and whose home would be done
- * with it before `until`. With `own` it looks at rows of r's own blocks; otherwise at rows that r computes for others.
- * The blocks at home on r are of[start[r]] to of[start[r + 1] - 1]. */
+/* Brings one row home: of the rows that do not run at home, the one with least work. Its home must then be done
+ * computing before `until`. own: of r's own blocks; otherwise of the blocks of others whose rows r computes. The blocks
+ * at home on r are of[start[r]] to of[start[r + 1] - 1]. */
 static bool bring_home(mover *m, attempt *a, uint32_t r, bool own, uint64_t until, const uint32_t *start,
                        const uint32_t *of) {
     const problem *p = m->p;
@@ -208,7 +219,8 @@ static bool bring_home(mover *m, attempt *a, uint32_t r, bool own, uint64_t unti
     return true;
 }
 
-/* Exchanges a block of r for one of `to` with less work, or for none, so that the two come nearest to each other. */
+/* Gives a block of r to `to`, and takes one with less work for it, or none. Of all such exchanges it makes the one
+ * after which the two ranks' work is most alike. */
 static bool exchange(mover *m, attempt *a, uint32_t r, uint32_t to, const uint32_t *start, const uint32_t *of) {
     const problem *p = m->p;
     const uint64_t gap = m->load[r] > m->load[to] ? (m->load[r] - m->load[to]) / 2 : 0;
@@ -240,7 +252,7 @@ static bool exchange(mover *m, attempt *a, uint32_t r, uint32_t to, const uint32
 
 /* --- steps -------------------------------------------------------------------------------------------------------- */
 
-/* Changes the `width` ranks that end last. */
+/* Makes a move for each of the `width` ranks that end last. */
 static fcp_code take_step(mover *m, uint32_t width, arena *scratch, attempt *a) {
     const problem *p = m->p;
     uint32_t *start = ARENA_NEW(scratch, uint32_t, p->ranks + (size_t)2),
@@ -265,7 +277,7 @@ static fcp_code take_step(mover *m, uint32_t width, arena *scratch, attempt *a) 
     return FCP_OK;
 }
 
-/* A copy of the best placement so far, to be changed. */
+/* Copies the best placement so far; the copy is to be changed. */
 static bool copy_placement(const mover *m, arena *memory, const attempt *best, attempt *out) {
     const problem *p = m->p;
     *out = (attempt){.home = ARENA_NEW(memory, uint32_t, p->block_count),
@@ -284,7 +296,7 @@ static bool is_away(const problem *p, const attempt *a) {
     return a->exec && t < p->tile_count;
 }
 
-/* Plans and predicts attempts; those without a move are left out. out[i].made->makespan: 0, or what it takes. */
+/* Plans and predicts attempts. One without a move is left out. out: made[i].makespan; 0: it has no prediction. */
 static fcp_code predict_attempts(mover *m, attempt *a, auto_trial *t, auto_candidate *made, uint32_t count) {
     auto_job *j = m->job;
     fcp_code code = FCP_OK;
@@ -305,7 +317,7 @@ static fcp_code predict_attempts(mover *m, attempt *a, auto_trial *t, auto_candi
     return code;
 }
 
-/* Keeps an attempt, from which the next ones start. */
+/* Makes an attempt the best placement, from which the next attempts start. */
 static fcp_code keep_attempt(mover *m, const attempt *a, uint64_t makespan, attempt *best) {
     auto_moves *r = m->made;
     const problem *p = m->p;
@@ -324,7 +336,7 @@ static fcp_code keep_attempt(mover *m, const attempt *a, uint64_t makespan, atte
     return FCP_OK;
 }
 
-/* Two steps of different widths from the best placement. *out_better: one of them was kept. */
+/* Tries two steps from the best placement, with different widths. *out_better: one of them was faster, and is kept. */
 static fcp_code take_two(mover *m, uint32_t width, attempt *best, bool *out_better) {
     auto_trial t[2];
     auto_candidate made[2];
@@ -353,8 +365,8 @@ static fcp_code take_two(mover *m, uint32_t width, attempt *best, bool *out_bett
     return code;
 }
 
-/* Prepares the first step from what is predicted of the placement to start from. That is known of the best candidate's;
- * one that was moved earlier is predicted once more. */
+/* Prepares the first step. It needs a prediction of the placement to start from: if that is the best candidate's own,
+ * there is one; if work was moved in an earlier call, it is predicted once more. */
 static fcp_code prepare(mover *m, const attempt *best, arena *memory) {
     auto_job *j = m->job;
     auto_trial t;

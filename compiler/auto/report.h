@@ -16,7 +16,7 @@ typedef struct auto_bounds {
     uint64_t all; /* the largest of each pass, added up */
 } auto_bounds;
 
-/* What keeps the rank that ends last, in the pass that takes longer. */
+/* What the rank that ends last mostly does, in the pass that takes longer. */
 #define AUTO_RESOURCES(X)                                                                                              \
     X(COMPUTING, "computes")          /* it hardly waits */                                                            \
     X(NET_SEND, "sends on net")       /* it waits, and this port of it is busy half of the time or more */             \
@@ -52,13 +52,13 @@ typedef enum auto_end {
 } auto_end;
 extern const char *const auto_end_names[AUTO_END_COUNT];
 
-/* A value of strategy_params. */
+/* A parameter that a candidate sets: its place in strategy_params, and its value. */
 typedef struct auto_setting {
     uint32_t param, value;
 } auto_setting;
 enum { AUTO_SETTINGS = 6 };
 
-/* Of the sizes of blocks that the list has of a setting: the one that is tried first, or half or twice of it. */
+/* Which of the list's sizes of blocks a candidate has: the one that is tried first, twice that, or half of it. */
 typedef enum auto_size { AUTO_MIDDLE, AUTO_TWICE, AUTO_HALF, AUTO_SIZES } auto_size;
 
 typedef struct auto_candidate {
@@ -84,14 +84,16 @@ typedef struct auto_candidate {
     char why[200];          /* of one that was refused */
 } auto_candidate;
 
-/* The same questions as program_has_groups and program_divides_by, of a candidate. */
+/* program_has_groups and program_divides_by answer this for programs; these two answer it for candidates. Groups: ranks
+ * share heads in groups, and another strategy divides the batch among the groups. */
 static inline bool auto_has_groups(const auto_candidate *c) {
     return program_between(c->between) == BETWEEN_BATCH;
 }
 static inline fcp_strategy auto_divides_by(const auto_candidate *c) {
     return auto_has_groups(c) ? (fcp_strategy)(c->between - 1) : c->strategy;
 }
-/* Do they differ in settings alone? So do forms of ulysses with this or that strategy between groups. */
+/* Do two candidates belong to one strategy, so that only settings differ? All forms of ulysses with another strategy
+ * between groups count as one strategy. */
 static inline bool auto_is_like(const auto_candidate *a, const auto_candidate *b) {
     return a->strategy == b->strategy && auto_has_groups(a) == auto_has_groups(b);
 }
@@ -115,13 +117,15 @@ typedef struct auto_report {
     auto_moves moves; /* kept = 0: the plan is the chosen candidate's */
 } auto_report;
 
-/* What the plan takes. */
+/* The predicted time of the plan that was chosen. */
 static inline uint64_t auto_makespan(const auto_report *r) {
     return r->moves.kept ? r->moves.makespan : r->at[r->chosen].makespan;
 }
-/* Where none could be planned: hints of the newest error, why the other strategies could not be, either. */
+/* Called if no candidate could be planned. Adds hints to the newest error: why each other strategy could not be
+ * planned. */
 void auto_hint_refused(const auto_report *r, diags *d);
-/* As text, a line for each candidate; and as an array of an object that is open. */
+/* Prints the report: as text, with a line for each candidate; as JSON, as an array in an object that the caller has
+ * opened. */
 void auto_print(const auto_report *r, text *out);
 void auto_json(const auto_report *r, json *j, const char *key);
 /* A candidate as a program would write it: "cad(tolerance = 0.05)". */

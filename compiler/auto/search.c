@@ -8,27 +8,30 @@
  * 0.05 and 0.2. If 0.2 is faster, 0.4 is next. Then other axes are tried, until none leads to anything better. If
  * budget is left, the neighbours of the second best candidate are tried, then those of the third.
  *
- * Two neighbours are tried at a time, perhaps of two axes: one thread plans coalesce = 32 while the other plans
- * buffers = 4. What keeps the rank that ends last says which axes come first. If it computes to the end, fewer launches
- * or finer blocks help. If it waits, it needs its rounds in other stages, other blocks, or less traffic. A setting that
- * the program states is not changed.
+ * Which neighbours come first:
+ *   - Two are tried at a time, perhaps of two axes: one thread plans coalesce = 32 while the other plans buffers = 4.
+ *   - What the rank that ends last does decides the order of the axes. If it computes to the end, fewer launches or
+ *     finer blocks help. If it waits, it needs its rounds in other stages, other blocks, or less traffic.
+ *   - A setting that the program states is not changed.
+ *   - Effort 1 leaves out what seldom gains. For example, doubling `coalesce` often helps cad, and halving it hardly
+ *     ever does, so for cad only the double is tried. For fcp it is the other way round.
  *
- * Effort 1 leaves out steps that seldom gain. For example, doubling `coalesce` often helps cad, and halving it hardly
- * ever does; so for cad only the double is tried. For fcp it is the other way round.
- *
- * Finer blocks take long to plan. So effort 1 tries them only if the batch is small and the best candidate takes half
- * as long again as its bound. That happens if one long sequence is at home on few ranks: all of its queries leave by
- * the ports of these ranks, and all results come back by them. A result can leave only when the last keys of its row
- * have been computed, and with fine blocks that is earlier. But stages of fine blocks are short, and each relay costs a
- * stage. So the stages get as many bytes as before, and the work is done in two halves (pingpong). Such a plan takes up
- * to 10 % less time.
+ * Finer blocks take long to plan. Effort 1 tries them only if the batch is small and the best candidate takes half as
+ * long again as its bound.
+ *   - When that happens: one long sequence is at home on few ranks. All of its queries leave by the ports of these
+ *     ranks, and all results come back by them.
+ *   - Why finer blocks help: a result can leave only when the last keys of its row have been computed. With fine blocks
+ *     that is earlier.
+ *   - What else is changed: stages of fine blocks are short, and each relay costs a stage. So the stages get as many
+ *     bytes as before, and the work is done in two halves (pingpong). Such a plan takes up to 10 % less time.
  */
 #include <string.h>
 
 #include "compiler/auto/auto.h"
 
-/* The settings that are changed: by doubling and halving, or by one. BLOCK and RELAY are no parameters of a strategy.
- * The ways are those that effort 1 tries, if tokens stay in place and if the strategy chooses homes. */
+/* The axes: what may be changed in a candidate. A value is doubled or halved; with `by_one` it is changed by 1. BLOCK
+ * and RELAY are no parameters of a strategy. in_place and homes say whether effort 1 goes up, down, both or neither:
+ * the one if tokens stay in place, the other if the strategy chooses homes. */
 typedef enum axis { TOLERANCE, BLOCK, COALESCE, BUFFERS, RELAY, EPSILON, DIVISIONS, TOKENS, PINGPONG, AXES } axis;
 typedef enum ways { NEITHER, DOWN, UP, BOTH } ways;
 static const struct {
@@ -58,14 +61,15 @@ static bool set_value(auto_candidate *c, uint32_t param, uint32_t value) {
     return true;
 }
 
-/* value one step up or down. False: it leaves [least, most]. */
+/* Changes a value by one step, up or down: by a factor of 2, or by 1. False: the result would be outside least to
+ * most. */
 static bool step_value(uint32_t value, bool by_one, bool up, uint32_t least, uint32_t most, uint32_t *out) {
     if (up ? value > (by_one ? most - 1 : most / 2) : value < (by_one ? least + 1 : 2 * least)) return false;
     *out = by_one ? (up ? value + 1 : value - 1) : (up ? value * 2 : value / 2);
     return true;
 }
 
-/* The neighbour of a candidate on an axis. False: there is none. */
+/* Makes the neighbour of a candidate one step up or down on an axis. False: there is none. */
 static bool neighbour(const struct fcpc_program *g, const auto_candidate *of, axis a, bool up, auto_candidate *out) {
     *out = (auto_candidate){.strategy = of->strategy, .line = of->line, .settings = of->settings,
                             .no_relay = of->no_relay, .found = true, .even = of->even,
@@ -98,7 +102,7 @@ static bool alike(const struct fcpc_program *g, const auto_candidate *a, const a
     return true;
 }
 
-/* The candidate's number, if it is on the list and has not been tried, or may still be added to it. */
+/* Finds the candidate on the list, or adds it; *out becomes its number. False: it is on the list and has been tried. */
 static bool add_candidate(auto_job *j, const auto_candidate *c, uint32_t *out) {
     auto_report *r = j->report;
     for (*out = 0; *out < r->count; ++*out)
@@ -107,10 +111,11 @@ static bool add_candidate(auto_job *j, const auto_candidate *c, uint32_t *out) {
     return true;
 }
 
-/* Makes a neighbour with finer blocks: half of the smallest size that the list has tried. Its stages have twice as many
- * units, because each unit has fewer bytes. The work is done in two halves, so that results of the first travel beside
- * queries of the second. Returns false if this is not worth a try, because the candidate is near its bound or the batch
- * is large. */
+/* Makes a neighbour with finer blocks, in three steps:
+ *   1. Its blocks have half of the smallest size that the list has tried.
+ *   2. Its stages have twice as many units, because each unit has fewer bytes.
+ *   3. The work is done in two halves, so that results of the first travel beside queries of the second.
+ * Returns false if this is not worth a try, because the candidate is near its bound or the batch is large. */
 static bool finer(const auto_job *j, uint32_t centre, auto_candidate *next) {
     const auto_candidate *c = &j->report->at[centre];
     auto_candidate more;
@@ -128,7 +133,8 @@ static bool finer(const auto_job *j, uint32_t centre, auto_candidate *next) {
     return true;
 }
 
-/* The neighbour on an axis that is tried with this effort; finer blocks only with others than effort 1. */
+/* Makes the neighbour on an axis that this effort tries; effort 1 makes finer blocks by finer(). False: there is
+ * none. */
 static bool find_neighbour(const auto_job *j, uint32_t centre, uint32_t effort, axis a, bool up, auto_candidate *next) {
     const auto_candidate *c = &j->report->at[centre];
     struct fcpc_program settings;
@@ -139,9 +145,9 @@ static bool find_neighbour(const auto_job *j, uint32_t centre, uint32_t effort, 
     return a == BLOCK ? finer(j, centre, next) : neighbour(j->program, c, a, up, next);
 }
 
-/* Chooses at most two neighbours of the candidate `centre` to be tried together, and returns how many. on[] receives
- * the axis of each. The axes are looked through in their order, from `lead` on (AXES: from the first one on). With
- * `kept`, only neighbours that keep the centre's placement are chosen. Finer blocks are tried alone. */
+/* Chooses at most two neighbours of the candidate `centre` to be tried together, and returns how many. on[]: the axis
+ * of each. Axes are looked at in the order of when_computing or when_waiting, beginning with `lead` (AXES: with the
+ * first). kept: only neighbours with the placement of the centre are chosen. Finer blocks are tried alone. */
 static uint32_t pick_neighbours(auto_job *j, uint32_t centre, uint32_t effort, axis lead, bool kept, uint32_t *budget,
                                 uint32_t pair[2], axis on[2]) {
     const axis *order = j->report->at[centre].last.what == AUTO_COMPUTING ? when_computing : when_waiting;
@@ -165,7 +171,8 @@ static uint32_t pick_neighbours(auto_job *j, uint32_t centre, uint32_t effort, a
     return count;
 }
 
-/* The best candidate whose neighbours have not been tried; FCP_NONE: no such one is near the best. */
+/* The best candidate whose neighbours have not been tried. FCP_NONE: there is none within CLOSE_PERCENT of the best
+ * time. */
 static uint32_t next_centre(const auto_report *r, uint32_t best) {
     uint32_t found = FCP_NONE;
     for (uint32_t n = 0; n < r->count; n++) {

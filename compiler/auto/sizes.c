@@ -20,7 +20,7 @@
  */
 #include "compiler/auto/auto.h"
 
-/* The lengths of a side. */
+/* The lengths of the batch's sequences on one side: queries or keys. */
 static const uint64_t *lengths_of(const struct fcpc_program *g, const fcpc_batch *batch, fcp_side side, size_t *count) {
     const bool own = batch->lengths != NULL;
     const uint64_t *keys = own ? batch->lengths : g->lengths, *queries = own ? batch->queries : g->queries;
@@ -39,7 +39,7 @@ uint32_t auto_middle_size(const struct fcpc_program *g, const fcpc_batch *batch)
     return most / 2;
 }
 
-/* Are there many tiles with blocks of this size, if the mask is causal? */
+/* Would blocks of this size make more than HEAVY_TILES tiles, if the mask were causal? */
 static bool has_many_tiles(const auto_job *j, uint32_t block) {
     size_t count;
     const uint64_t *keys = lengths_of(j->program, j->batch, FCP_KEYS, &count),
@@ -49,22 +49,22 @@ static bool has_many_tiles(const auto_job *j, uint32_t block) {
     return tiles > HEAVY_TILES;
 }
 
-/* Adds a size to those that are tried. */
+/* Adds a candidate with blocks of this size to the list. Returns its number. */
 static uint32_t add_size(auto_job *j, uint32_t block) {
     j->report->at[j->report->count] = (auto_candidate){.strategy = j->program->strategy, .between = j->program->between,
                                                        .block = block, .end = AUTO_FAR};
     return j->report->count++;
 }
 
-/* Is n the best size, or have all been refused? In the first step it is enough if n takes hardly longer than the best:
- * the first two sizes are often alike, and a third is better than both. */
+/* Is n the best size so far, or is there no best one because all were refused? In the first step it is enough if n is
+ * nearly as fast as the best: the first two sizes are often alike, and a third is better than both. */
 static bool leads(const auto_job *j, uint32_t n, bool first) {
     const uint64_t own = j->report->at[n].makespan;
     return j->best == FCP_NONE || j->best == n || (first && own && own / SIZE_NEAR_PERCENT * 100 <= auto_best_time(j));
 }
 
-/* Is half the size of n, the smallest so far, tried? It takes at least twice as long to plan. So after the first step n
- * must be clearly better than `above`, which has twice its size. */
+/* Should half the size of n be tried? n is the smallest size so far. Half of it takes at least twice as long to plan.
+ * So, except in the first step, n must be clearly faster than `above`, which has twice its size. */
 static bool goes_down(const auto_job *j, uint32_t n, uint32_t above, uint32_t least, bool first) {
     const auto_candidate *c = &j->report->at[n];
     const uint64_t before = j->report->at[above].makespan;
@@ -72,8 +72,10 @@ static bool goes_down(const auto_job *j, uint32_t n, uint32_t above, uint32_t le
     return first || !before || c->makespan <= before / 100 * SIZE_GAIN_PERCENT;
 }
 
-/* Is twice the size of n, the largest so far, tried? It takes less to plan, so after the first step it always is: under
- * a mask with a window, 8K may be best even if 4K is worse than 2K. */
+/* Should twice the size of n be tried? n is the largest size so far. Larger blocks take less time to plan, so in the
+ * first step the answer is yes even if n is not the best: under a mask with a window, 8K may be best even if 4K is
+ * worse than 2K. The answer is no if blocks get too large, or if one has more work than the mean rank and work cannot
+ * move. */
 static bool goes_up(const auto_job *j, uint32_t n, bool first) {
     const auto_candidate *c = &j->report->at[n];
     const bool moves = strategy_named(program_divides_by(j->program))->exec; /* work, also of a heavy block */

@@ -39,7 +39,7 @@ static void raise(uint64_t *to, uint64_t v) {
     if (v > *to) *to = v;
 }
 
-/* What each rank's ports carry. */
+/* The bytes and units that a rank's ports send and receive. */
 typedef struct port {
     uint64_t bytes[FCP_FABRICS][2], units[FCP_FABRICS][2]; /* [fabric][FCP_SEND or FCP_RECV] */
 } port;
@@ -70,7 +70,8 @@ static void load_ports(const planning *x, const fcp_problem *facts, fcp_pass pas
     }
 }
 
-/* The time of the cells of a part with each shape, over the heads of a range, on the whole device. */
+/* For each shape of cells that the parts of tiles have: the time of its cells in the heads of a range, if attention has
+ * all SMs. */
 static uint64_t *time_shapes(const problem *p, const sim_model *m, sim_counts *counts, arena *scratch) {
     const uint64_t heads = (uint64_t)p->range_kv * p->range_sub;
     uint64_t *time = ARENA_ZNEW(scratch, uint64_t, p->shape_count + (size_t)1);
@@ -85,7 +86,7 @@ static uint64_t *time_shapes(const problem *p, const sim_model *m, sim_counts *c
     return time;
 }
 
-/* The time of a tile's cells on the multiprocessors that the margin leaves, if it is `time` on the whole device. */
+/* `time` is that of cells with all SMs. Returns their time on the SMs that the margin leaves. */
 static wide on_share(const sim_model *m, uint64_t time) { return (wide)time * m->sms / (m->sms - m->margin); }
 
 static uint64_t tile_time(const problem *p, const uint64_t *shape, uint32_t t) {
@@ -101,7 +102,7 @@ fcp_code auto_tile_times(const problem *p, const sim_model *m, sim_counts *count
     return FCP_OK;
 }
 
-/* What each rank does in a pass: the time of its cells on the whole device, and what its ports carry. */
+/* What each rank does in a pass: the time of its cells with all SMs, and what its ports carry. */
 typedef struct loads {
     uint64_t *work; /* NULL: the plan does not have the pass */
     port *ports;
@@ -136,12 +137,12 @@ static sim_margins margins_of(const struct fcpc_program *g) {
     return g->margins ? *g->margins : (sim_margins){1, {g->margin}};
 }
 
-/* Of two margins a plan gets the one with which it is faster: the smaller bound holds. */
+/* Keeps the smaller of two bounds, for two margins: the plan gets the margin with which it is faster. */
 static void keep_least(const auto_bounds *with, bool first, auto_bounds *out) {
     if (first || with->all < out->all) *out = *with;
 }
 
-/* Adds the bounds of a pass to those of both. */
+/* Adds the bounds of one pass to the sums over both passes. */
 static void add_pass(const uint64_t of[AUTO_BOUNDS], auto_bounds *out) {
     uint64_t largest = 0;
     for (int b = 0; b < AUTO_BOUNDS; b++) {
@@ -151,7 +152,7 @@ static void add_pass(const uint64_t of[AUTO_BOUNDS], auto_bounds *out) {
     out->all += largest;
 }
 
-/* The tensors of the tokens that ranks own, without anything that arrives. */
+/* The memory of the fullest rank, counting only the tensors of the tokens that ranks own, and nothing that arrives. */
 static fcp_code least_memory(planning *x, const fcp_problem *facts, uint64_t *out_memory, uint32_t *out_rank) {
     const problem *p = x->problem;
     uint64_t(*tokens)[FCP_SIDES] = arena_zalloc(&x->scratch, p->ranks, sizeof *tokens, _Alignof(uint64_t));
@@ -238,12 +239,12 @@ fcp_code auto_count_pairs(const planning *x, arena *memory, auto_pairs *out) {
 
 static uint64_t at_most(uint64_t v, uint64_t most) { return v < most ? v : most; }
 
-/* The time of a cell of one head, FULL or PARTIAL, whichever takes less. */
+/* The time of a cell of one head: a FULL or a PARTIAL one, whichever takes less. */
 static uint64_t least_cell(const sim_model *m) {
     return m->kernel.at[m->kernel.at[SIM_FULL] < m->kernel.at[SIM_PARTIAL] ? SIM_FULL : SIM_PARTIAL];
 }
 
-/* Pairs are summed over this many heads. */
+/* How many heads the numbers of pairs are sums over: all, if the mask differs between heads; otherwise 1. */
 static uint64_t pairs_weight(const struct fcpc_program *g) { return mc_uses(g->mask) & MC_USES_H ? g->heads : 1; }
 
 void auto_bound_even(const struct fcpc_program *g, const sim_profile *profile, const auto_pairs *pairs, uint32_t even,
@@ -279,7 +280,8 @@ void auto_bound_even(const struct fcpc_program *g, const sim_profile *profile, c
     }
 }
 
-/* Are there enough ranks, if none computes more than `most` pairs? */
+/* Do the groups find enough ranks if no rank may compute more than `most` pairs? A group with W pairs needs W / most
+ * ranks, rounded up. */
 static bool are_enough(const groups_group *groups, const wide *pairs, uint32_t count, uint32_t ranks, wide most) {
     wide sum = 0;
     for (uint32_t i = 0; i < count && sum <= ranks; i++) {
@@ -289,7 +291,7 @@ static bool are_enough(const groups_group *groups, const wide *pairs, uint32_t c
     return sum <= ranks;
 }
 
-/* The fewest pairs that the busiest rank of groups can have; 0: the groups cannot be made. */
+/* A lower bound on the pairs of the busiest rank under the strategy groups; 0: the groups cannot be made. */
 static fcp_code busiest_of_groups(const struct fcpc_program *g, const auto_pairs *pairs, arena *scratch, wide *out) {
     const uint32_t ranks = g->nodes * g->gpus;
     uint64_t *size = ARENA_NEW(scratch, uint64_t, pairs->sequences);

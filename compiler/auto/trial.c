@@ -2,14 +2,16 @@
  *
  * Requires: candidates in the report.
  * Gives: in the report, the outcome of each candidate and which one is the best so far. The planning of the best one is
- *        kept, because its neighbours are derived from it.
+ *     kept, because its neighbours are derived from it.
  * Cost: a planning without proof and a prediction for each candidate that its bounds do not rule out.
  *
- * Two candidates are placed, routed, scheduled and predicted at the same time, each on one thread. Their blocks are cut
- * one after the other before that, each with both threads. The reason is the mask: its answers for the first candidate
- * are kept, and the second candidate uses them again. With tokens = equal the placement evaluates the mask, too, so
- * candidates are also placed one after the other. Both candidates are compared with the one that was best before. So
- * nothing depends on which is ready first, or on whether there is a second thread.
+ * How two candidates are tried at the same time:
+ *   1. Their blocks are cut one after the other, each with both threads. The reason is the mask: its answers for the
+ *      first candidate are kept, and the second uses them again. With tokens = equal the placement asks the mask, too,
+ *      so it also belongs to this step.
+ *   2. They are placed, routed, scheduled and predicted at the same time, each on one thread.
+ *   3. Both are compared with the candidate that was best before. So nothing depends on which is ready first, or on
+ *      whether there is a second thread.
  */
 #include "compiler/auto/auto.h"
 
@@ -76,7 +78,7 @@ auto_resource auto_keeps(const sim_rank *r) {
     return found;
 }
 
-/* The rank that ends last, and what keeps it. */
+/* Finds the rank that ends last, and what it mostly does. */
 static auto_last ends_last(const sim_pass *pass, uint32_t ranks) {
     auto_last last = {.rank = 0};
     for (uint32_t r = 1; r < ranks; r++)
@@ -87,13 +89,14 @@ static auto_last ends_last(const sim_pass *pass, uint32_t ranks) {
 
 /* --- one candidate ------------------------------------------------------------------------------------------------ */
 
-/* May it take less than what is to be beaten? */
+/* Is the candidate's bound below the time to beat? If not, its outcome is AUTO_BOUND. */
 static bool is_below(const auto_trial *t) {
     if (t->made->bound.all >= t->limit) t->made->end = AUTO_BOUND;
     return t->made->bound.all < t->limit;
 }
 
-/* Is it worth scheduling, now that its routes are known? */
+/* Is the candidate worth scheduling? Finds its bounds, now that its routes are known. It is not if its bound is too
+ * large or a rank would need more than the memory. */
 static bool is_worth(auto_trial *t) {
     auto_candidate *made = t->made;
     uint64_t memory;
@@ -179,7 +182,8 @@ void auto_derive(auto_job *j, auto_trial *t, const auto_trial *of) {
     t->placed = true;
 }
 
-/* Does the placement of `of` follow from these settings, too? */
+/* Would `t`, with its settings, get the same placement as `of`? Only settings that the schedule alone reads may
+ * differ. */
 static bool has_placement(auto_trial *of, auto_trial *t) {
     struct fcpc_program *a = &t->settings, *b = of ? &of->settings : NULL;
     if (!b || a->strategy != b->strategy || a->block != b->block || a->between != b->between || (a->relay && !b->relay))
@@ -191,8 +195,9 @@ static bool has_placement(auto_trial *of, auto_trial *t) {
     return true;
 }
 
-/* A trial that has the placement of another one also has its routes and bounds, unless a setting changes the routes.
- * Two do: pingpong, if no work moves; and the length of stages, because relays depend on it (schedule/ways.c). */
+/* Gives `t` the routes and bounds of `of`, whose placement it has, unless a setting differs that changes the routes.
+ * There are three such settings: relay; pingpong, if no work moves; and the length of stages, because relays depend on
+ * it (schedule/ways.c). */
 static void share_routes(const auto_trial *of, auto_trial *t) {
     const struct fcpc_program *a = &t->settings, *b = &of->settings;
     if (a->relay != b->relay || (!t->placement.exec && (a->pingpong || b->pingpong))) return;
@@ -203,13 +208,13 @@ static void share_routes(const auto_trial *of, auto_trial *t) {
     t->routed = true;
 }
 
-/* Does its placement cut blocks, and ask the mask about the new ones? */
+/* Does placing cut the blocks once more, so that the mask is asked about new blocks? So it is with tokens = equal. */
 static bool asks_again(const struct fcpc_program *settings) {
     return settings->equal && !strategy_keeps_homes(settings);
 }
 
-/* May it take less than the time to beat? That is asked before it is cut, of strategies that can be judged by what the
- * mask allows in each sequence. */
+/* May the candidate take less than the time to beat? This is asked before its blocks are cut. Two kinds can be judged
+ * so early, by what the mask allows in each sequence: even cuts, and the strategy groups. All others may win. */
 static bool may_win(const auto_job *j, auto_trial *t) {
     auto_candidate *made = t->made;
     if (made->even) auto_bound_even(&t->settings, &j->profile, &j->pairs, made->even, &made->bound);
@@ -218,8 +223,8 @@ static bool may_win(const auto_job *j, auto_trial *t) {
     return !t->code && is_below(t);
 }
 
-/* fcp may split blocks, unless split = off. If it did not split any, both settings make the same plan. Then what became
- * of the one is copied to the other. */
+/* Is the outcome of the candidate known without planning it? It is for fcp with split = off, if fcp may split blocks
+ * but did not split any: both settings make the same plan. Then the outcome is copied. */
 static bool is_known(const auto_report *r, auto_candidate *made) {
     const auto_setting off = {strategy_find_param(made->strategy, "split"), 0};
     if (made->settings != 1 || memcmp(&made->set[0], &off, sizeof off)) return false;
@@ -232,7 +237,8 @@ static bool is_known(const auto_report *r, auto_candidate *made) {
     return false;
 }
 
-/* Up to blocks and tiles; up to the placement, where that asks the mask, too. */
+/* Plans a candidate as far as the mask is asked: up to blocks and tiles; with tokens = equal, also the placement. If
+ * the base or the rival has the same placement, that is taken over instead. */
 static void cut_trial(auto_job *j, auto_trial *t) {
     if (is_known(j->report, t->made)) return;
     if (!auto_apply(j->program, t->made, &t->settings)) {
@@ -266,7 +272,9 @@ static void cut_trial(auto_job *j, auto_trial *t) {
     t->ready = !t->code;
 }
 
-/* Is it the candidate that the planner refuses, and not the batch? So it is if it foresees that memory will not do. */
+/* Does the error belong to this candidate alone, so that others may still be planned? So do a plan that is too large,
+ * heads that do not divide, and memory that is foreseen not to do. FCP_E_NO_MEMORY without a message is an error of the
+ * batch. */
 static bool of_candidate(const auto_trial *t) {
     return t->code == FCP_E_MEMORY_CAP || t->code == FCP_E_PLAN_SIZE || t->code == FCP_E_VALUE ||
            t->code == FCP_E_HEADS || (t->code == FCP_E_NO_MEMORY && t->d && fcpc_diagnostics_count(t->d));
@@ -307,7 +315,7 @@ void auto_forget(auto_job *j, problem_kept *out_kept) {
     for (int i = 0; i < 2; i++) sim_room_free(&j->room[i]);
 }
 
-/* A planning stays, so that others can have its placement. */
+/* Moves the planning of a trial to *out, so that later candidates can share its placement. */
 static fcp_code keep_planning(auto_trial *t, auto_trial **out) {
     auto_trial *kept = malloc(sizeof *kept);
     if (!kept) return FCP_E_NO_MEMORY;
@@ -329,8 +337,9 @@ bool auto_is_rival(const auto_job *j, const auto_candidate *c) {
            c->makespan / RIVAL_PERCENT * 100 <= auto_best_time(j);
 }
 
-/* Notes that candidate n of trial t is the best now. The base becomes its planning, or the one from which it has its
- * placement. The base so far may stay as the rival. */
+/* Notes that candidate n, planned by t, is the best now. The job's base becomes the planning whose placement n has: t's
+ * own, or the one from which t was derived. The base before it stays as the rival if it belongs to another strategy and
+ * is nearly as fast. */
 static fcp_code take_best(auto_job *j, auto_trial *t, uint32_t n) {
     j->best = n;
     arena_free(&j->memory);
@@ -352,7 +361,8 @@ static fcp_code take_best(auto_job *j, auto_trial *t, uint32_t n) {
     return keep_planning(t, &j->base);
 }
 
-/* Those that are not the best, and not derived. */
+/* Keeps the planning of a candidate that is not the best as the rival, if it is one, has a placement of its own, and is
+ * faster than the rival so far. */
 static fcp_code keep_rival(auto_job *j, auto_trial *t) {
     if (j->best == FCP_NONE || t->of || !auto_is_rival(j, t->made)) return FCP_OK;
     const auto_candidate *known = j->rival ? j->rival->made : NULL;

@@ -61,7 +61,8 @@ static fcp_code exec_given(planning *x, const uint32_t *home, uint32_t *exec) {
     return FCP_OK;
 }
 
-/* Moves work away from ranks that have too much under this mask, if the plan gets faster by that. */
+/* Moves work away from ranks that have too much under this mask, and takes the moves back if the plan gets no faster by
+ * them. */
 static fcp_code exec_shifted(planning *x, const uint32_t *home, uint32_t *exec) {
     uint64_t still, moved;
     fcp_code code = place_shift(x, home, exec);

@@ -15,13 +15,15 @@ typedef struct given {
     uint32_t blocks, tiles;
 } given;
 
-/* Copies the pieces and blocks of a problem into *to, which has only its number of sequences. What later passes have
- * noted in the blocks is left out. False: out of memory. */
+/* Copies the pieces and blocks of a problem into *to, in which only the number of sequences is set. What later passes
+ * have noted in the blocks is left out. False: out of memory. */
 bool given_copy_cut(const problem *from, arena *a, problem *to);
-/* `by`, with the blocks of `cut`. */
+/* A strategy that cuts the blocks of `cut` and does everything else as `by` does. */
 given given_blocks(const strategy *by, const problem *cut);
-/* The same, and with these homes of them. Work moves off ranks that have too much of it, if that pays. */
+/* A strategy as given_blocks makes it, which also puts each block b at home[b]. Where a rank has too much work at these
+ * homes, some of it moves to other ranks if that pays. */
 given given_homes(const strategy *by, const problem *cut, const uint32_t *home);
-/* `by`, with homes of so many blocks, and ranks that compute so many tiles; exec = NULL: tiles run at home. */
+/* A strategy like `by` that puts each block b at home[b] and has rank exec[t] compute tile t. exec = NULL: tiles run at
+ * home. */
 given given_placement(const strategy *by, const uint32_t *home, uint32_t blocks, const uint32_t *exec, uint32_t tiles);
 #endif

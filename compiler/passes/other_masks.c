@@ -1,6 +1,7 @@
-/* other_masks.c: two passes and a step of placement that serve all masks of `layers`, and not only the one at hand.
+/* other_masks.c: two passes and a step of placement that serve all masks of `layers`, and not only the one that is
+ * being planned.
  *
- * Requires: x->others, and blocks that have been divided for the mask at hand.
+ * Requires: x->others, and blocks that have been divided for the mask that is being planned.
  * Gives: blocks that are divided for the other masks as well; x->other_work, the work of each block under each mask;
  *     and homes that are balanced under all masks.
  * Cost: finding the tiles of each other mask twice.
@@ -35,7 +36,7 @@ struct fcpc_program masks_with_settings(const fcpc_program *program, const struc
     return p;
 }
 
-/* Another mask's tiles of x's blocks. */
+/* A planning of x's blocks under another mask, as far as tiles. */
 typedef struct under {
     struct fcpc_program settings;
     given by;
@@ -73,7 +74,8 @@ fcp_code masks_divide(planning *x) {
     return code;
 }
 
-/* The number of the mask that x->other_work has at place i: the planning's own comes first. */
+/* Which mask place i of x->other_work is about. Place 0 is about the mask that x plans; the others follow in their
+ * order. Example: x plans mask 2 of 4; the places are about masks 2, 0, 1, 3. */
 static uint32_t mask_at(const planning *x, uint32_t i) {
     const uint32_t own = x->others->planned;
     return !i ? own : i <= own ? i - 1 : i;
@@ -103,7 +105,7 @@ fcp_code masks_find_work(planning *x) {
     return FCP_OK;
 }
 
-/* What a rank may have of a mask's work: so many millionths over the mean. */
+/* The work that a rank may have under a mask: the mean, plus so many millionths of it. */
 static uint64_t cap_of(const problem *p, const uint64_t *work, uint64_t millionths) {
     unsigned __int128 sum = 0;
     for (uint32_t b = 0; b < p->block_count; b++) sum += work[b];
@@ -119,10 +121,10 @@ static uint64_t most_of(const problem *p, const uint64_t *work, const uint32_t *
     return most;
 }
 
-/* Tries four times to balance the homes under all masks, and keeps the best result: the one with the smallest sum over
- * layers of the busiest rank's work. The tries differ in how much work a rank may have under the main mask, for which
- * the strategy chose the homes. In the first try that is no more than the strategy gave it; in the last, as much as
- * under the other masks. */
+/* Tries four times to balance the homes under all masks. Keeps the result with the smallest sum over layers of the
+ * busiest rank's work. The tries differ in the cap on work under the main mask, for which the strategy chose the homes.
+ * In the first try the cap is the tolerance, or what the strategy reached. It grows with each try; in the last it is as
+ * large as that of the other masks. */
 fcp_code masks_balance(planning *x, const place_input *in, uint32_t *home) {
     static const uint32_t percent[] = {0, 20, 50, 100}; /* of SPREAD, for the first mask */
     const problem *p = x->problem;

@@ -8,7 +8,7 @@
 #define FCPC_PASSES_OTHER_MASKS_H
 #include "compiler/passes/given.h"
 
-/* The masks that are to have the homes which a planning chooses: all of a program, of which it plans number
+/* Masks that are to have the same homes: all those of a program. One planning chooses the homes; it plans mask number
  * `planned`. */
 typedef struct other_masks {
     const fcpc_program *program;
@@ -19,7 +19,8 @@ typedef struct other_masks {
 const fcpc_program *masks_program(const fcpc_program *program, uint32_t i);
 /* A program of one mask, with the strategy, its parameters and the size of blocks that were chosen for another mask. */
 struct fcpc_program masks_with_settings(const fcpc_program *program, const struct fcpc_program *chosen);
-/* Changes homes that the strategy has balanced under its own mask so that they are balanced under all: no rank has more
- * than a tenth over the tolerance of any mask's work, as far as moving blocks reaches that. Reads x->other_work. */
+/* Changes homes that the strategy has balanced under its own mask so that they are balanced under all masks: as far as
+ * moving blocks can reach it, no rank has more work under a mask than the mean, the tolerance and a tenth of the mean.
+ * Reads x->other_work. */
 fcp_code masks_balance(planning *x, const place_input *in, uint32_t *home);
 #endif

@@ -63,7 +63,8 @@ static fcp_code verify(planning *x) {
                          err.message);
 }
 
-/* Colouring has a time of its own, which passes add to themselves. */
+/* Runs a pass and adds its seconds to the given field of x->times. Edge colouring is timed by itself (times.colour), so
+ * its part is left out of the pass that calls it. */
 static fcp_code run_timed(planning *x, pass_function *run, size_t time) {
     const double start = fcp_clock(), coloured = x->times.colour;
     fcp_code code = planning_stopped(x) ? FCP_E_INTERRUPTED : run(x);

@@ -9,13 +9,13 @@
 
 typedef fcp_code pass_function(planning *x);
 
-/* Runs the passes behind `after` (NULL: from the first one on) up to and including `last` (NULL: all). Returns the code
- * of the first that fails; FCP_E_INTERRUPTED: the caller asked for the end. */
+/* Runs the passes that follow `after`, up to and including `last`. after = NULL: from the first on; last = NULL: to the
+ * end. Returns the code of the first pass that fails; FCP_E_INTERRUPTED: the caller has asked to stop. */
 fcp_code passes_run(planning *x, pass_function *after, pass_function *last);
-/* Runs a function of the same kind that makes nothing of the plan, such as a warning. Its seconds are added to those of
- * `after`, behind which it runs. */
+/* Runs a function that adds nothing to the plan, such as a warning, after the pass `after`. Its seconds are added to
+ * those of that pass. */
 fcp_code passes_advise(planning *x, pass_function *after, pass_function *advice);
-/* Ends a planning (planning_end), and frees what was remembered of its mask. The plan, if there is one, stays. */
+/* Ends a planning (planning_end), and frees the answers of its mask. The plan, if there is one, stays. */
 void passes_end(planning *x);
 
 /* --- the passes of this room -------------------------------------------------------------------------------------- */
@@ -28,6 +28,6 @@ fcp_code masks_find_work(planning *x);
 /* capacity.c. FCP_E_MEMORY_CAP: the fullest rank needs more than cluster.memory; the error says which rank, and how
  * much. Cost: linear in ranks. */
 fcp_code capacity_check(planning *x);
-/* choose_margin.c. Gives a plan the margin with which it is fastest. */
+/* choose_margin.c. Chooses how many SMs the plan leaves to communication, so that it is fastest. */
 fcp_code margin_choose(planning *x);
 #endif

@@ -34,12 +34,14 @@ const strategy *strategy_of(const planning *x) {
     return x->strategy ? x->strategy : strategy_named(program_divides_by(x->program));
 }
 
-/* Does it choose homes so that few bytes move? Where the program states a layout, it keeps blocks there instead. */
+/* Does the strategy choose homes with the aim that few bytes move (dcp)? Not if the program states a layout: then
+ * blocks stay there. */
 static bool saves_bytes(const planning *x) { return strategy_of(x)->bound && !x->block_home; }
 
 bool strategy_shares_blocks(const planning *x) { return strategy_of(x)->exec || place_splits(x); }
 
-/* The tolerance that the placement keeps: the program's, or more where tiles are too heavy for that; millionths. */
+/* The tolerance that the placement keeps, in millionths: the program's, or a larger one if tiles are too heavy for
+ * that. */
 static fcp_code reached_tolerance(planning *x, uint32_t *out) {
     const problem *p = x->problem;
     uint64_t most = 0, *load = ARENA_ZNEW(&x->scratch, uint64_t, p->ranks);
@@ -80,7 +82,7 @@ fcp_code strategy_cut(planning *x) {
     return program_has_groups(x->program) ? heads_cut_between(x, strategy_of(x)) : strategy_of(x)->cut(x);
 }
 
-/* The homes of divided blocks are those of the whole ones. */
+/* Blocks were cut into smaller ones; block b now was part of block of[b] before. Each gets the home of that block. */
 static fcp_code follow(planning *x, const uint32_t *of, uint32_t **home) {
     const uint32_t blocks = x->problem->block_count, *before = *home;
     if (!before) return FCP_OK;
@@ -116,7 +118,8 @@ static bool moves(const problem *p, const uint32_t *home, const uint32_t *exec) 
     return t < p->tile_count;
 }
 
-/* May ranks send and receive for others of their node? Where homes are chosen for few bytes, that would add some. */
+/* May ranks of a node send and receive for one another, to spread the load of their ports? Not if homes are chosen for
+ * few bytes, because it adds some. */
 static bool spreads(const planning *x) { return strategy_of(x)->in_place && !saves_bytes(x); }
 
 /* For strategies in which ranks share heads (ulysses, upipe): sets the phase in which each block leaves home, and how
@@ -142,7 +145,7 @@ static bool may_rename(const planning *x) {
     return g->topology == FCP_RAIL && by->by_block && !by->given && !by_rule && !strategy_keeps_homes(g);
 }
 
-/* Homes and ranks as one strategy says them. *exec stays NULL where every tile runs at home. */
+/* Asks one strategy for homes and for the ranks that compute tiles. *exec stays NULL if every tile runs at home. */
 static fcp_code place_alone(planning *x, uint32_t **home, uint32_t **exec) {
     const strategy *by = strategy_of(x);
     place_input in;

@@ -1,8 +1,9 @@
 /* balance_masks.c: changes homes so that work is balanced under several masks at once, by local search.
  *
- * Requires: homes that are balanced under the first mask; the work of each block under each mask.
- * Gives: homes under which no rank has more work than each mask's cap, where moves of a block and exchanges of two
- *     blocks reach that. No step brings a rank over the first mask's cap, or over the cap on tokens.
+ * Requires: homes that are balanced under the first mask; the work of each block under each mask; for each mask a cap
+ *     on a rank's work.
+ * Gives: homes under which no rank is over a cap, as far as the moves below reach that. No step brings a rank over the
+ *     first mask's cap, or over the cap on tokens.
  * Cost: for each step, O(MASKS_PARTNERS x blocks of a rank, squared) for each mask. At most as many steps as blocks.
  * Units: pairs of each mask; tokens. The excess over a cap is in 2^20ths of the cap, so that masks can be compared.
  *
@@ -10,9 +11,11 @@
  * Under a window all tokens are alike, and that rank has half the work of others. The first blocks of long sequences
  * are little work under the causal mask: when some of them move to that rank, both masks are balanced.
  *
- * In each step the rank with most excess, summed over the masks, gives a block to a partner, or exchanges it for one of
- * the partner's: whichever takes away most of the excess of the two. Partners are the ranks with least work under the
- * mask that the rank exceeds most.
+ * One step:
+ *   1. Take the rank with most excess, summed over the masks.
+ *   2. Its partners are the ranks with least work under the mask whose cap it exceeds most.
+ *   3. It gives a block to a partner, and may take one of the partner's for it. Of all these exchanges, the one is made
+ *      that takes away most of the excess of the two ranks.
  */
 #include <string.h>
 
@@ -31,13 +34,13 @@ typedef struct evening {
     uint32_t *shift;
 } evening;
 
-/* What a rank would give and take. FCP_NONE: no block. */
+/* An exchange: the rank gives block `give` to rank `with` and gets block `take`. FCP_NONE: no block. */
 typedef struct exchange {
     uint32_t give, take, with;
     uint64_t less; /* how much excess of both ranks that takes away */
 } exchange;
 
-/* How much a rank with so much work is over a mask's cap. */
+/* How far a rank with this work is over a mask's cap, in 2^20ths of the cap. */
 static uint64_t over(const evening *e, uint32_t mask, uint64_t load) {
     return load > e->m->cap[mask] ? ((load - e->m->cap[mask]) >> e->shift[mask]) * e->scale[mask] >> 24 : 0;
 }
@@ -55,7 +58,8 @@ static uint64_t excess_with(const evening *e, uint32_t r, uint32_t out, uint32_t
     return sum;
 }
 
-/* Is rank r then within the caps on tokens and on the first mask's work, or no further over them than before? */
+/* May rank r give block `out` and get block `in`? It must then be within the caps on tokens and on the first mask's
+ * work, or at least not further over them than before. */
 static bool is_allowed(const evening *e, uint32_t r, uint32_t out, uint32_t in) {
     const uint32_t *tokens = e->in->tokens;
     const uint64_t held = e->held[r] - (out == FCP_NONE ? 0 : tokens[out]) + (in == FCP_NONE ? 0 : tokens[in]);
@@ -63,7 +67,7 @@ static bool is_allowed(const evening *e, uint32_t r, uint32_t out, uint32_t in) 
     return (held <= e->token_cap || held <= e->held[r]) && (load <= e->m->cap[0] || load <= e->load[r]);
 }
 
-/* The rank that is furthest over its caps, of those that are not stuck; FCP_NONE: there is none. */
+/* The rank with most excess, of those that are not stuck. FCP_NONE: no rank is over a cap. */
 static uint32_t find_worst(const evening *e) {
     uint32_t worst = FCP_NONE;
     uint64_t most = 0;
@@ -90,7 +94,8 @@ static uint32_t find_partners(const evening *e, uint32_t r, uint32_t out[MASKS_P
     return count;
 }
 
-/* Changes *best to the exchange of rank r with this partner that takes away most excess, if that is more. */
+/* Looks for exchanges of rank r with this partner. Sets *best to the one that takes away most excess, if that is more
+ * than *best takes away. */
 static void try_partner(const evening *e, uint32_t r, uint32_t with, exchange *best) {
     const uint64_t before = excess_with(e, r, FCP_NONE, FCP_NONE) + excess_with(e, with, FCP_NONE, FCP_NONE);
     for (uint32_t i = e->start[r]; i < e->start[r + 1]; i++)

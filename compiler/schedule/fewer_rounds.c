@@ -1,24 +1,26 @@
 /* fewer_rounds.c: moves results to stages that have room for them, where that saves rounds.
  *
+ * A *line* is one direction of a rank's wire on one fabric. A stage has as many rounds as its busiest line has units.
+ * Example: in stage 40 rank 80 receives 5 results, and no other rank more than 3. Two of the 5 may come in stage 42,
+ * where another rank receives 4 anyway: stage 40 then has 3 rounds in place of 5, and stage 42 has as many as before.
+ *
  * Requires: stages for all units of a pass (stages_away.c).
  * Gives: no more rounds in any stage than before, and fewer in some.
- * Keeps: every result leaves after it was made and before it is needed; no line (one direction of a rank's wire on one
- *     fabric) has more units or bytes in a stage than stages_away.c allows; no result comes later than the last of all
- *     did.
+ * Keeps: every result leaves after it was made and before it is needed; no line has more units or bytes in a stage than
+ *     stages_away.c allows; no result comes later than the last of all did.
  * Cost: O(units) for each round that is saved, and some units for each that is moved.
  * Units: sizes are in tokens of KV.
- *
- * A stage has as many rounds as its busiest line has units. Example: in stage 40 rank 80 receives 5 results, and no
- * other rank more than 3. Two of the 5 may come in stage 42, where another rank receives 4 anyway: stage 40 then has 3
- * rounds in place of 5, and stage 42 has as many as before.
  *
  * Why there is something to save: when the last keys have come, chains of partial results travel home. In each stage
  * they come to a few ranks, and to other ranks in the next stage. So each of these stages has many rounds, in which
  * most lines are idle. Most results need not come as early as they can, because some other result comes later.
  *
- * How: a stage loses a round if each of its busiest lines loses a unit. For each of these lines a result is sought that
- * may travel in another stage in which both of its lines have fewer units than the busiest one. If a partial result has
- * too little time before the result that it is merged into leaves, the units of that one move first, if they can.
+ * How a stage loses a round:
+ * 1. Find its busiest lines. Each of them must lose a unit.
+ * 2. For each of these lines, seek a result that may travel in another stage, in which its sender's line and its
+ *    receiver's line both have fewer units than that stage's busiest line. Move it there.
+ * 3. Such a result R may have to come before another result, into which it is merged, leaves. If that leaves R no
+ *    stage, the units of the other result move to later stages first, if they can.
  */
 #include "compiler/base/group.h"
 #include "compiler/schedule/schedule_parts.h"

@@ -2,20 +2,20 @@
  *
  * Requires: the rows and keys that each rank holds, every token once; prices; a tolerance.
  * Gives: shares of the work. No rank has more than its cap, unless a single shard does not fit anywhere. (A shard is
- *        the unit in which rows are cut, such as 128 tokens.)
+ *     the unit in which rows are cut, such as 128 tokens.)
  * Cost: O((pieces + shares) log (tokens + ranks)), and the tries of random_restarts.c: 1.5 to 3 ms at 256 ranks of 32K
  *     tokens, 3 to 4 at 1,024.
  * Units: pairs, bytes; the tolerance is in millionths.
  * Source: our own. "Core attention disaggregation" (DistCA, 2025) moves work of that kind, with rows alone.
  *
- * In order:
- *   1. Tails. If the last rows of a sequence lie on a rank of their own, and bringing them the keys before them costs
- *      more than sending the rows to those keys, they are computed where the keys are.
- *   2. Keep. Every rank keeps what is within its cap (keep_rows.c); the rest leaves it. It is cheapest for a rank to
- *      keep each row's pairs with its own keys, because those keys need not travel. But the Q of such a row leaves all
- *      the same, to the ranks that compute the rest of the row. So if a node would send more than its wires carry while
- *      it computes, some of its ranks keep only whole rows. They then have room left for other short rows of their
- *      node, whose Q stays in the node.
+ * The steps:
+ *   1. Tails. The last rows of a sequence may lie on a rank that holds few of the keys that they see. If it costs more
+ *      to bring them those keys than to send the rows to the rank before, they are computed there.
+ *   2. Keep. Every rank keeps work up to its cap (keep_rows.c); the rest leaves it.
+ *      - It is cheapest to keep each row's pairs with the rank's own keys, because those keys need not travel. But the
+ *        Q of such a row leaves all the same, to the ranks that compute the rest of the row.
+ *      - That can be too much for a node: it would send more than its wires carry while it computes. Then some of its
+ *        ranks keep only whole rows. This leaves them room for other short rows of the node, whose Q stays in the node.
  *   3. Nodes. What leaves a rank stays in its node as far as ranks there have room. The rest goes to other nodes
  *      (sweep.c).
  *   4. Ranks. In every node, what came to it is divided among its ranks, in the cheapest of several ways
@@ -24,8 +24,8 @@
  * Nodes come first because a byte between nodes is dearer than one inside a node. A node promises a little less than
  * the room of its ranks, so that the ranks can leave their smallest rooms empty: those cost most for each pair.
  *
- * In steps 2 and 4 nodes are independent. So half of them are the work of a second thread, if there is one. Its results
- * are put behind those of the first, so they are the same as if one thread had done all.
+ * In steps 2 and 4 nodes are independent. If there is a second thread, it does half of them. Its results are put behind
+ * those of the first thread, so they are the same as with one thread.
  */
 #include "compiler/place/cad/cad.h"
 
@@ -50,7 +50,7 @@ typedef struct dividing {
     size_t *kept;      /* per node: the first of `out` that its ranks keep; nodes + 1 */
 } dividing;
 
-/* The part of one thread: nodes first to end - 1. It has arenas and lists of its own. */
+/* What one thread does of steps 2 and 4: nodes first to end - 1. It has arenas and lists of its own. */
 typedef struct half {
     dividing d;
     arena *scratch;
@@ -80,8 +80,8 @@ static uint64_t overlap(const cad_own *own, uint64_t end) {
     return to > own->first ? to - own->first : 0;
 }
 
-/* Finds the keys that ranks and nodes hold of the sequences of their rows, and where each piece is computed at
- * first. */
+/* Finds which keys ranks and nodes hold of the sequences of their rows. Then does step 1: decides for each piece of
+ * rows whether its home computes it at first, or the rank that holds the rows before it. */
 static fcp_code assign_pieces(dividing *d, arena *scratch) {
     const cad_input *in = d->in;
     const uint32_t nodes = nodes_of(in);
@@ -151,7 +151,7 @@ fcp_code cad_caps(const cad_input *in, const uint64_t *load, arena *scratch, uin
 
 /* --- 2. keep ------------------------------------------------------------------------------------------------------ */
 
-/* The pieces that each rank computes at first: of rank r item[first[r]] to item[first[r + 1] - 1]. */
+/* The pieces that each rank computes at first. Those of rank r are item[first[r]] to item[first[r + 1] - 1]. */
 typedef struct pieces {
     uint32_t *first, *item;
     cad_run *runs; /* of the rank at hand */
@@ -207,8 +207,8 @@ static fcp_code keep_in_node(dividing *d, const pieces *p, uint32_t first, uint3
     return FCP_OK;
 }
 
-/* About what the node of ranks first to end - 1 sends to other nodes in the forward pass: Q of each row that its ranks
- * have no room for, once, and K and V of all that it holds of these rows' sequences. */
+/* Estimates the bytes that the node of ranks first to end - 1 sends to other nodes in the forward pass. It sends the Q
+ * of each row that its ranks have no room for, and all K and V that it holds of these rows' sequences, each once. */
 static fcp_code sent_by_node(const dividing *d, arena *a, uint32_t first, uint32_t end, uint64_t *out) {
     const cad_input *in = d->in;
     const cad_runs *away = &d->away[first / in->gpus];
@@ -242,8 +242,8 @@ static uint32_t heaviest(const dividing *d, const pieces *p, uint32_t first, uin
     return best;
 }
 
-/* While a node would send too much, one more of its ranks keeps only whole rows. Nodes with less than twice their share
- * of the work are left alone (CAD_SENT in place_tuning.h). */
+/* While a node would send too much, one more of its ranks keeps only whole rows, the one with most work first. Nodes
+ * with less than twice their share of the work are left alone (CAD_SENT in place_tuning.h). */
 static fcp_code relieve_wires(dividing *d, const pieces *p, uint32_t first, uint32_t end, arena *scratch) {
     const uint64_t most = scaled(scaled(d->mean, d->in->wire.bytes), CAD_SENT) * (end - first);
     uint64_t before = UINT64_MAX, sent = 0, load = 0;
@@ -276,7 +276,8 @@ static void keep_half(void *given) {
     }
 }
 
-/* Moves what both halves have found to the list of all, one after the other. */
+/* Moves the shares that both threads have found to one list: first those of the first thread, then those of the
+ * second. */
 static fcp_code join_halves(dividing *d, half of[2]) {
     for (int i = 0; i < 2; i++) {
         for (size_t n = 0; n < of[i].found.count && !of[i].code; n++)
@@ -372,7 +373,8 @@ static fcp_code move_between_nodes(dividing *d, arena *scratch) {
 
 /* --- 4. ranks ----------------------------------------------------------------------------------------------------- */
 
-/* What a node has no room for goes to any rank that has room, or home. */
+/* Some runs found no room in their node. Gives each to any rank that has room; if there is none, its home computes
+ * it. */
 static fcp_code give_what_is_left(dividing *d, const cad_runs *left) {
     const cad_input *in = d->in;
     cad_groups groups;

@@ -1,11 +1,16 @@
-/* cad.h: the parts of the cad strategy: which rank computes what, where homes are given.
+/* cad.h: the parts of the cad strategy. Homes are given; it decides which rank computes what.
  *
  * Example: rank 0 holds 1000 tokens of a causal sequence, rank 1 the next 1000 of it, rank 2 a thousand tokens of ten
  * short sequences. Rank 1 has three quarters of the work. Cad leaves all tokens where they are and has rank 2 compute
  * the last rows of the long sequence: their Q travels to rank 2, K and V too, and the results come back.
  *
- * A *run* is a rectangle of a sequence: some rows of one home against some keys. Work is counted in allowed pairs, rows
- * and keys in tokens from the sequence's first query and first key. Prices are bytes.
+ * Words:
+ *   run    a rectangle of a sequence: some rows that are at home on one rank, against some keys
+ *   share  a run, and the rank that computes it
+ *   row    a query, by its number in its sequence; keys are numbered in the same way
+ *   cut    a row or key at which runs may begin and end
+ *
+ * Work is counted in allowed pairs, and prices are in bytes.
  */
 #ifndef FCPC_PLACE_CAD_CAD_H
 #define FCPC_PLACE_CAD_CAD_H
@@ -15,8 +20,8 @@
 
 /* --- pair_counts.c: how many pairs of a rectangle the mask allows ------------------------------------------------- */
 
-/* A summed-area table of one sequence: sum[i * key_cuts + j] is the number of pairs of the rows before row_cut[i] with
- * the keys before key_cut[j]. Runs end at cuts. */
+/* A summed-area table of one sequence. sum[i * key_cuts + j] is the number of allowed pairs of the rows before
+ * row_cut[i] with the keys before key_cut[j]. Runs begin and end at cuts. */
 typedef struct cad_table {
     const uint64_t *row_cut, *key_cut, *sum;
     uint32_t row_cuts, key_cuts;
@@ -39,17 +44,19 @@ typedef struct cad_run {
 } cad_run;
 
 uint64_t cad_work(const cad_pairs *p, const cad_run *r);
-/* How many keys of the run some row of it sees; or a few more where the table is coarse. */
+/* How many keys of the run are seen by some row of it. If the table is coarse, the answer may be a few too many. */
 uint64_t cad_span(const cad_pairs *p, const cad_run *r);
-/* The least cut c such that the rows c to y - 1 have at most `most` work; y: not even the last rows fit. */
+/* Finds how many of the run's last rows fit into `most` work: the least cut c such that rows c to y - 1 have at most
+ * that much. y: not even the last rows fit. */
 uint64_t cad_last_rows(const cad_pairs *p, const cad_run *r, uint64_t most, uint64_t *out_work);
-/* The largest cut c such that the keys k0 to c - 1 have at most `most` work in all of the runs, which are of one
- * sequence. */
+/* Finds how many keys fit into `most` work, from k0 on: the largest cut c such that keys k0 to c - 1 have at most that
+ * much in all runs together. The runs are of one sequence. */
 uint64_t cad_first_keys(const cad_pairs *p, const cad_run *runs, size_t count, uint64_t k0, uint64_t k1, uint64_t most,
                         uint64_t *out_work);
-/* The least cut c such that the keys c to k1 - 1 of the run have at most `most` work. */
+/* Finds how many of the run's last keys fit into `most` work: the least cut c such that keys c to k1 - 1 have at most
+ * that. */
 uint64_t cad_last_keys(const cad_pairs *p, const cad_run *r, uint64_t most);
-/* The last cut before row y, no lower than x. */
+/* The last cut of the run's rows before its end y; x, its first row, if there is none. */
 uint64_t cad_row_before(const cad_pairs *p, const cad_run *r);
 static inline bool cad_whole(const cad_pairs *p, const cad_run *r) {
     return r->k0 == 0 && r->k1 == p->keys[r->sequence];
@@ -57,16 +64,18 @@ static inline bool cad_whole(const cad_pairs *p, const cad_run *r) {
 
 /* --- what is given, and what is found ----------------------------------------------------------------------------- */
 
-/* Bytes that a token costs: `kv`: K and V to a reader. `whole`: Q to a rank that computes all of its row, and the
- * result back. `part`: Q to a rank that computes part of its row, and a partial result back. If several ranks compute a
- * row and its home is none of them, one of them merges the partial results and sends the result, so that rank costs
- * `whole`. */
+/* Prices: the bytes that one token costs.
+ *   kv     its K and V, to a rank that reads them
+ *   whole  its Q, to a rank that computes all of its row, and the result back
+ *   part   its Q, to a rank that computes part of its row, and a partial result back
+ * If several ranks compute a row and its home is none of them, one of them merges the partial results and sends the
+ * result. That rank costs `whole`. */
 typedef struct cad_price {
     uint64_t kv, whole, part;
 } cad_price;
 
-/* What a token costs between nodes in the forward pass: its Q, and its K and V. `bytes` is what a rank can send while
- * it computes a million pairs; 0: wires do not count. */
+/* The limit of wires between nodes, in the forward pass. q, kv: bytes of a token's Q, and of its K and V. bytes: what a
+ * rank can send while it computes a million pairs; 0: there is no limit. */
 typedef struct cad_wire {
     uint64_t q, kv, bytes;
 } cad_wire;
@@ -94,16 +103,16 @@ typedef struct cad_shares {
     size_t count, room;
 } cad_shares;
 
-/* cad.c. Divides the work: every pair is in one share. The shares are in `memory`. */
+/* cad.c. Divides the work: every pair is in exactly one share. The shares are allocated in `memory`. */
 fcp_code cad_divide(const cad_input *in, arena *memory, arena *scratch, cad_shares *out);
-/* The work that each rank may have, where its own rows have load[rank]: (1 + tolerance) times the mean, rounded up. If
- * some ranks are servers, only they take work: then the mean is that of the servers and of the ranks that they
- * relieve. */
+/* Finds the work that each rank may have: (1 + tolerance) times the mean, rounded up. load: the work of each rank's own
+ * rows. If some ranks are servers, only they take work. The mean is then that of the servers and of those ranks whose
+ * work they take. */
 fcp_code cad_caps(const cad_input *in, const uint64_t *load, arena *scratch, uint64_t *out_cap);
 
 /* --- cad_cut.c: on a problem -------------------------------------------------------------------------------------- */
 
-/* What cutting finds and placing reads: x->division. */
+/* How cad has divided a batch: x->division. Cutting blocks fills it, and placing reads it. */
 typedef struct division {
     cad_input in;
     cad_share *shares; /* by sequence */
@@ -113,9 +122,9 @@ typedef struct division {
     const struct division *next; /* in the list of those that are kept for further plannings */
 } division;
 
-/* Bytes a token for the forward pass, and for the backward pass too. */
+/* The bytes of a token in the forward pass; with `backward`, of both passes. */
 cad_price cad_price_of(const struct fcpc_program *g, bool backward);
-/* Homes and pairs of the problem, which need not have blocks. */
+/* Makes the input from a problem, which need not have blocks yet: homes, prices, and pairs. */
 fcp_code cad_input_of(planning *x, cad_input *out);
 
 /* --- inside the folder -------------------------------------------------------------------------------------------- */
@@ -128,9 +137,9 @@ typedef struct cad_runs {
 bool cad_add_run(arena *a, cad_runs *list, const cad_run *r);
 bool cad_add_share(arena *a, cad_shares *list, const cad_run *r, uint32_t rank);
 
-/* keep_rows.c. Chooses the runs that a bin (a rank or a node) keeps, with at most `cap` work; the others are added to
- * *away. own: per run, the keys of its sequence that the bin holds. room: the work that a typical receiver takes; or
- * CAD_WHOLE_RUNS: no run is cut, and one that does not fit leaves. */
+/* keep_rows.c. Chooses the runs that a bin keeps, with at most `cap` work; the others are added to *away. A bin is a
+ * rank or a node. own: per run, the keys of its sequence that the bin holds. room: the work that a typical receiver of
+ * what leaves can take. CAD_WHOLE_RUNS as room: no run is cut, and one that does not fit leaves. */
 #define CAD_WHOLE_RUNS UINT64_MAX
 typedef struct cad_own {
     uint64_t first, end;
@@ -138,8 +147,8 @@ typedef struct cad_own {
 fcp_code cad_keep(const cad_input *in, arena *a, const cad_run *runs, const cad_own *own, size_t count, uint64_t cap,
                   uint64_t room, cad_runs *kept, cad_runs *away);
 
-/* sweep.c. Runs by sequence: group g has the runs first[g] to first[g + 1] - 1. `order` has the groups with the longest
- * rows first. */
+/* sweep.c. Runs in groups, one for each sequence. Group g has runs first[g] to first[g + 1] - 1. `order` lists the
+ * groups, those with the longest rows first. */
 typedef struct cad_groups {
     cad_run *runs;
     uint64_t *work; /* of each run */
@@ -148,7 +157,7 @@ typedef struct cad_groups {
 } cad_groups;
 fcp_code cad_group(const cad_input *in, arena *a, const cad_run *runs, size_t count, cad_groups *out);
 
-/* What a sweep decides: each time that it has a choice, it takes the next `way`. 0 is its usual choice. */
+/* The decisions of a sweep. Each time that it has a choice, it takes the next `way`. 0 is its usual choice. */
 enum { CAD_DECISIONS = 128, CAD_WAYS = 8, CAD_NOTED = 24 };
 typedef struct cad_decisions {
     uint8_t way[CAD_DECISIONS]; /* below CAD_WAYS */
@@ -156,29 +165,30 @@ typedef struct cad_decisions {
     uint32_t asked;             /* choices of the last sweep; there may be more than CAD_DECISIONS */
 } cad_decisions;
 
-/* Gives runs to bins that have room. room[b]: what bin b still takes; it is brought up to date. What no bin takes is
- * given to bin FCP_NONE. Rooms up to `crumb` are left empty. decisions: NULL: all as usual. */
+/* Gives runs to bins that have room. room[b]: what bin b can still take; the sweep lowers it. Rooms up to `crumb` are
+ * left empty. What no bin takes is given to bin FCP_NONE. decisions = NULL: the usual choice every time. */
 fcp_code cad_sweep(const cad_input *in, arena *a, const cad_groups *groups, cad_decisions *decisions, uint64_t *room,
                    uint32_t bins, uint64_t crumb, cad_shares *out);
-/* The bytes that it costs a receiver to fill this room with rows that see so many keys; *out_parts: into how many
- * segments the keys are best divided. whole: the rows are not divided along the keys yet. */
+/* The bytes that it costs a receiver to fill this room with rows that see so many keys. *out_parts: the number of
+ * segments into which the keys are best divided, each for one receiver. whole: the rows have not been divided along the
+ * keys yet. */
 uint64_t cad_cost(const cad_price *p, uint64_t keys, uint64_t room, bool whole, uint32_t *out_parts);
 
-/* The ranks first to first + ranks - 1, as the bins of a sweep. */
+/* The ranks of a node, first to first + ranks - 1, which are the bins of a sweep. */
 typedef struct cad_node {
     uint32_t first, ranks;
     uint64_t *room;        /* per rank, as for cad_sweep */
     const cad_share *kept; /* what these ranks compute of their own rows */
     size_t kept_count;
 } cad_node;
-/* random_restarts.c. As cad_sweep, but with the best decisions that it finds. now: the memory of one try. patience: how
- * many tries in a row may fail; half as many before the first success. */
+/* random_restarts.c. Like cad_sweep, but with the best decisions that it finds. now: the memory of one try. patience:
+ * how many tries in a row may fail; before the first success it is half of that. */
 fcp_code cad_try(const cad_input *in, arena *a, arena *now, const cad_runs *runs, const cad_node *node, uint64_t crumb,
                  uint32_t patience, cad_shares *out);
 
 /* --- cad_bound.c -------------------------------------------------------------------------------------------------- */
 
-/* A lower bound of the bytes that a division moves, with these homes and on no rank more work than (1 + tolerance)
+/* A lower bound on the bytes that a division moves with these homes, if no rank has more work than (1 + tolerance)
  * times the mean. */
 fcp_code cad_bound(const cad_input *in, arena *scratch, uint64_t *out_bytes);
 

@@ -1,28 +1,33 @@
-/* cad_bound.c: computes a lower bound of the bytes that any division of the work moves, for given homes and tolerance.
+/* cad_bound.c: computes a lower bound on the bytes that any division of the work moves, for given homes and tolerance.
  *
  * Requires: homes, prices, the work of every rank's own rows against its own keys.
- * Gives: a number of bytes that no division goes below which keeps every rank within its cap.
+ * Gives: a number of bytes. No division that keeps every rank within its cap moves fewer.
  * Cost: O(pieces) and a few hundred divisions a rank.
  * Units: pairs, tokens, bytes.
  *
  * One rank. Its own rows against its own keys are L pairs, and cost nothing. To compute w more pairs, it needs `a` rows
- * and `b` keys from elsewhere. There are three kinds of such pairs.
- *   Keys that come, with own rows: a key meets at most g own rows, and at most p of the keys meet any.
- *   Rows that come, with own keys: a row meets at most h own keys, and at most f of the rows meet any.
- *   Rows that come, with keys that come: a row sees at most n keys.
- * So
+ * and `b` keys from elsewhere. There are three kinds of such pairs:
+ *   own rows with keys that come: a key meets at most g own rows, and at most p of the keys meet any;
+ *   rows that come with own keys: a row meets at most h own keys, and at most f of the rows meet any;
+ *   rows that come with keys that come: a row sees at most n keys.
+ * Hence
  *
  *     w <= g min(b, p) + h min(a, f) + a min(b, n),        and it costs   B(w) = min  whole a + kv b.
  *
- * For a given b the least a follows. Between the places where one of the minima changes, the cost is convex in b. So
- * only those places and four stationary points are looked at.
+ * B(w) is found as follows. For a given b the least a follows. Between the places where one of the minima changes, the
+ * cost is convex in b. So only those places and four stationary points are looked at.
  *
- * All ranks. The work adds up to W, and no rank has more than its cap. If every rank had as much work as its cap, that
- * would be S pairs too many, where S is the sum of the caps minus W. So S pairs can be left out at some ranks, and that
- * saves most bytes where B falls most steeply below its value at the cap. So the steepest chord of each B is found, and
- * S is given to the steepest first (a fractional knapsack). B is neither convex nor concave: between two points that
- * were looked at, the chord is bounded by what is known at both; near the cap it is bounded by the derivative at the
- * smaller point, which is whole / (keys that come), because more work brings more keys.
+ * All ranks.
+ *   1. The work adds up to W, and no rank has more than its cap. If every rank had as much work as its cap, that would
+ *      be S pairs too many, where S is the sum of the caps minus W. So some ranks have less than their caps, by S pairs
+ *      in all.
+ *   2. A rank that has less saves bytes. It saves most where B falls most steeply below its value at the cap. So the
+ *      steepest chord of each B is found: from the point at the cap to a point with less work.
+ *   3. S is given to the ranks with the steepest chords first (a fractional knapsack).
+ *
+ * How steep a chord can be. B is neither convex nor concave, and only a few of its points are computed. Between two of
+ * them the chord is bounded by what is known at both. Near the cap it is bounded by the derivative at the smaller
+ * point, which is whole / (keys that come), because more work brings more keys.
  */
 #include "compiler/place/cad/cad.h"
 
@@ -35,8 +40,8 @@ typedef struct rank_of {
     uint64_t g, p, h, f, n;
 } rank_of;
 
-/* The bytes of computing `w` more pairs if b keys come, rounded down; UINT64_MAX: that is impossible. *far: more than f
- * rows come. */
+/* The bytes of computing `w` more pairs if b keys come, rounded down. UINT64_MAX: with b keys that is impossible. *far
+ * becomes true if more than f rows come. */
 static uint64_t cost_with(const rank_of *r, const cad_price *price, uint64_t w, uint64_t b, bool *far) {
     unsigned __int128 with_own = (unsigned __int128)r->g * min_u64(b, r->p);
     uint64_t keys = min_u64(b, r->n);
@@ -51,7 +56,7 @@ static uint64_t cost_with(const rank_of *r, const cad_price *price, uint64_t w, 
     return price->kv * b + (uint64_t)((unsigned __int128)price->whole * rest / keys);
 }
 
-/* B(w); *out_keys: the keys that come. */
+/* B(w): the least bytes with which a rank can compute w more pairs. *out_keys: how many keys come then. */
 static uint64_t least_cost(const rank_of *r, const cad_price *price, uint64_t w, uint64_t *out_keys) {
     const unsigned __int128 ratio_w = (unsigned __int128)price->whole;
     uint64_t at[16], count = 0, best = UINT64_MAX;
@@ -90,7 +95,8 @@ static uint64_t chord(uint64_t bytes, uint64_t pairs) { /* rounded up */
     return x > UINT64_MAX ? UINT64_MAX : (uint64_t)x;
 }
 
-/* An upper bound of how fast B falls below the cap: the steepest chord from (need, top) to any smaller w. */
+/* An upper bound on how steeply B falls below the cap: the slope of the steepest chord from (r->need, top), the point
+ * at the cap, to any smaller w. */
 static uint64_t steepest(const rank_of *r, const cad_price *price, uint64_t top) {
     uint64_t steep = 0, before = 0, bytes = 0, keys = 0;
     for (uint32_t i = 1; i <= LOOKS; i++) { /* the stretch from `before`, where B is `bytes`, to `here` */
@@ -110,7 +116,7 @@ static uint64_t steepest(const rank_of *r, const cad_price *price, uint64_t top)
 
 /* --- what ranks have ---------------------------------------------------------------------------------------------- */
 
-/* The most keys that a row sees; an upper bound of it where the table is coarse. */
+/* The largest number of keys that a row sees, or an upper bound on it if the table is coarse. */
 static uint64_t longest_row(const cad_input *in) {
     uint64_t longest = 0;
     for (uint32_t s = 0; s < in->pairs.sequences; s++) {
@@ -129,10 +135,10 @@ static uint64_t longest_row(const cad_input *in) {
     return longest;
 }
 
-/* The number of rows of `r` if some of them see one of its keys, else 0. */
+/* The number of rows of `r`, if one of them sees one of its keys; otherwise 0. */
 static uint64_t rows_if_any(const cad_pairs *p, const cad_run *r) { return cad_work(p, r) ? r->y - r->x : 0; }
 
-/* Adds a piece of keys, and a piece of rows of the same rank and sequence, to what the rank has. */
+/* Adds to *r and *own what a rank has: a piece of rows, and a piece of keys of the same sequence. */
 static void add_piece(const cad_input *in, const problem_run *rows, const problem_run *keys, rank_of *r,
                       uint64_t *own) {
     const cad_pairs *p = &in->pairs;

@@ -1,5 +1,4 @@
-/* cad_cut.c: runs cad on a problem: finds homes, divides the work, and cuts blocks that end wherever one of the two
- * changes.
+/* cad_cut.c: runs cad on a problem: finds homes, divides the work, and cuts blocks accordingly.
  *
  * Requires: checked lengths, without blocks.
  * Gives: x->division; blocks of at most x->block tokens; then, with tiles, a home for each block and a rank for each
@@ -7,11 +6,13 @@
  * Cost: dividing the work; O(pieces log pieces); O(tiles x shares of a row) to place. With base = fcp the batch is cut
  *     and placed once more before.
  *
- * A block ends at multiples of the block size, where another rank's tokens begin, and where a share of the work begins
- * or ends. So every tile lies in one share. Several pieces that are shorter than a block are put into one block if they
- * have the same home, if the same rank computes all rows of each, and if the same ranks read their keys. Then nothing
- * travels that is not needed. With ring or zigzag as base, short sequences are cut into a few tokens for each rank;
- * the i-th pieces of all these sequences go to the same rank, so they share blocks.
+ * Where blocks end: at multiples of the block size; where another rank's tokens begin; and where a share of the work
+ * begins or ends. So every tile lies in one share.
+ *
+ * Which pieces share a block. Pieces that are shorter than a block are put together if three things are the same for
+ * all: the home, the rank that computes all rows, and the ranks that read the keys. Then nothing travels that is not
+ * needed. Example: with ring or zigzag as base, short sequences are cut into a few tokens for each rank. The i-th
+ * pieces of all these sequences go to the same rank, so they share blocks.
  */
 #include <string.h>
 
@@ -43,7 +44,7 @@ static bool add_run(planning *x, run_list *l, uint32_t sequence, uint32_t rank, 
     return true;
 }
 
-/* Homes where ring or zigzag would put the chunks of each sequence. */
+/* Finds homes as ring or zigzag do: each sequence is cut into per_rank chunks for every rank. */
 static fcp_code chunk_homes(planning *x, fcp_side side, uint32_t per_rank, run_list *out) {
     const problem *p = x->problem;
     uint32_t holders = p->ranks - x->program->servers, parts = holders * per_rank;
@@ -113,7 +114,7 @@ static fcp_code find_homes(planning *x, cad_input *in) {
 
 /* --- prices ------------------------------------------------------------------------------------------------------- */
 
-/* Partial results count as fp32, in whatever type they travel. */
+/* Partial results count as fp32, whatever type they travel in. */
 cad_price cad_price_of(const struct fcpc_program *g, bool backward) {
     const fcp_problem p = problem_early_facts(g);
     const uint64_t q = fcp_slot_bytes(&p, FCP_Q, FCP_FORWARD), back = fcp_slot_bytes(&p, FCP_Q, FCP_BACKWARD);
@@ -165,7 +166,7 @@ static uint64_t *side_cuts(arena *a, const problem_run *runs, uint32_t first, ui
     return cut;
 }
 
-/* The number of the cut at each multiple of the step, all of which are cuts. */
+/* For each multiple of the step, finds its number in the list of cuts. All multiples are cuts. */
 static const uint32_t *number_multiples(arena *a, const uint64_t *cut, uint32_t cuts, uint64_t step) {
     uint32_t *at = ARENA_NEW(a, uint32_t, cut[cuts - 1] / step + 1);
     uint64_t next = 0;
@@ -174,7 +175,7 @@ static const uint32_t *number_multiples(arena *a, const uint64_t *cut, uint32_t 
     return at;
 }
 
-/* The part of one thread: the tables of the sequences `first` to `end` - 1, made with one `cells` object. */
+/* What one thread does: makes the tables of sequences `first` to `end` - 1, with a `cells` object of its own. */
 typedef struct tabling {
     const cad_input *in;
     cells *of;
@@ -189,8 +190,8 @@ typedef struct tabling {
 
 static uint64_t table_work(const cad_table *t) { return t->sum[(size_t)t->row_cuts * t->key_cuts - 1]; }
 
-/* Will the sequence be a single piece when tiles are made? Then its cells are needed again, and are asked for in the
- * way that keeps them. */
+/* Will the sequence be a single piece when tiles are made? Then its cells will be asked for again, so they are asked
+ * for here in the way that keeps the answers. */
 static bool is_block(const planning *x, uint32_t s, const cad_table *t) {
     const problem *p = x->problem;
     return x->kept && t->row_cuts == 2 && t->key_cuts == 2 && p->queries[s] <= x->block && p->lengths[s] <= x->block;
@@ -260,9 +261,10 @@ static fcp_code make_all(planning *x, tabling *earlier, tabling *later) {
     return g->fault.kind != MC_OK ? faults_report(x, code, FAULTS_MASK, g->sequence, &g->fault) : code;
 }
 
-/* Makes the tables of sums for a mask that is not causal. First every sequence gets a coarse table, with cuts where its
- * runs begin and end. Then sequences with more than a 16th of a rank's mean work get finer tables, in steps of a shard
- * or a larger power-of-two multiple of it, so that together they hold at most about CAD_TABLE_SUMS sums. */
+/* Makes the tables of sums for a mask that is not causal.
+ *   1. Every sequence gets a coarse table, with cuts where its runs begin and end.
+ *   2. A sequence with more than a 16th of a rank's mean work gets a finer table. Its steps are a shard, or that times
+ *      a power of two, so large that all tables together hold at most about CAD_TABLE_SUMS sums. */
 static fcp_code make_tables(planning *x, cad_input *in) {
     const problem *p = x->problem;
     problem_kept *kept = (cad_base)x->program->base == CAD_BASE_CALLER ? x->kept : NULL;
@@ -343,8 +345,9 @@ static bool add_cut(cutter *c, uint64_t at) {
     return true;
 }
 
-/* Fills c->place for the tokens start to end - 1: the rank that computes their rows, and the ranks that read their
- * keys. Returns its number of words; 0: several ranks compute the rows, or no rank needs anything. */
+/* Finds which ranks need tokens start to end - 1, and writes it to c->place: the rank that computes their rows, then
+ * the ranks that read their keys. Returns the number of words written. 0: several ranks compute the rows, or no rank
+ * needs anything. */
 static size_t find_place(cutter *c, uint32_t s, uint32_t holds, uint64_t start, uint64_t end) {
     const division *d = c->d;
     size_t readers = 0;
@@ -370,10 +373,10 @@ static size_t find_place(cutter *c, uint32_t s, uint32_t holds, uint64_t start, 
     return readers || c->place[0] != FCP_NONE ? readers + 1 : 0;
 }
 
-/* Chooses the place of the last piece, which is shorter than a block: pieces with the same home and the same place may
- * share a block. If one rank computes and reads all of the piece, the place is that rank; else it is a number that
- * stands for the set of ranks which compute or read it. first: the first piece of its sequence; no two pieces of a
- * sequence share a block. */
+/* Decides with which other pieces the last piece, which is shorter than a block, may share a block: those with the same
+ * home and the same `place`. If one rank computes and reads all of the piece, its place is that rank. Otherwise it is a
+ * number that stands for the set of ranks which compute or read it. Pieces of one sequence never share a block; first:
+ * the first piece of this sequence. */
 static fcp_code choose_place(cutter *c, size_t first) {
     problem_part *made = &c->parts[c->count - 1];
     size_t words = find_place(c, made->sequence, made->holds, made->start, made->start + made->length);
@@ -441,9 +444,8 @@ static fcp_code sort_shares(arena *memory, const cad_shares *found, division *d)
     return FCP_OK;
 }
 
-/* Fills shares and `first` of d. How the work is divided does not depend on the size of blocks, nor on what is
- * scheduled later. So if several plannings of one batch share what they find (x->kept), it is divided once for each
- * tolerance. */
+/* Fills shares and `first` of d. The result does not depend on the size of blocks, nor on what is scheduled later. So
+ * if several plannings of one batch share what they find (x->kept), the work is divided once for each tolerance. */
 static fcp_code divide_work(planning *x, division *d) {
     problem_kept *kept = (cad_base)x->program->base == CAD_BASE_CALLER ? x->kept : NULL;
     cad_shares found;
@@ -470,8 +472,9 @@ static fcp_code divide_work(planning *x, division *d) {
     return code;
 }
 
-/* Work is divided among the ranks of the problem. If each of these stands for several ranks of the caller, tokens stay
- * at the caller's (d->held), and d->in gets runs at the ranks of the problem. */
+/* Finds where tokens are held. Usually the ranks of the problem are the caller's ranks. If each of them stands for
+ * several of the caller's, tokens stay at the caller's ranks (d->held), while d->in gets runs at the ranks of the
+ * problem, among which work is divided. */
 static fcp_code find_held(planning *x, division *d) {
     const problem *p = x->problem;
     const bool split = d->in.keys != d->in.rows;

@@ -5,19 +5,19 @@
  * Cost: O(runs log runs), and O(log cuts) sums for the run that is cut.
  * Units: pairs, bytes.
  *
- * The rows with most pairs leave, because then fewest rows travel. The run at which enough has left is cut in one of
- * these ways, the cheaper of `low` and `own`, or of `low` and `near`:
+ * The rows with most pairs leave first, because then fewest rows travel. At some run enough has left; this run is cut.
+ * There are three ways:
  *
- *   low    The first rows stay, with all their keys. Their keys must come from where the sequence begins, but no row is
- *          computed at two places.
+ *   low    The first rows stay, with all their keys. These keys must be brought, but no row is computed at two places.
  *   own    The last rows stay, but only against the keys that the bin holds itself. No keys come here. The rest of
- *          these rows is computed elsewhere, so partial results travel, and not results.
- *   near   This takes the place of `own` if all rows fit with more than the bin's own keys: all rows stay, against the
- *          last keys that fit.
+ *          these rows is computed elsewhere, so partial results travel instead of results.
+ *   near   All rows stay, against the last keys that fit.
  *
- * If runs are to stay whole (CAD_WHOLE_RUNS), the run leaves instead, and runs with fewer pairs a row stay.
+ * `near` takes the place of `own` if the bin's own keys are too few to fill the work that may stay. The cheaper of
+ * `low` and the other one is taken. What leaves costs what its receivers pay for it, if a typical receiver has room for
+ * `room` pairs (cad_cost).
  *
- * What leaves costs what its receivers pay for it, if a typical receiver has room for `room` pairs (cad_cost).
+ * If runs are to stay whole (CAD_WHOLE_RUNS), this run leaves, and runs with fewer pairs a row stay.
  */
 #include "compiler/place/cad/cad.h"
 
@@ -30,7 +30,7 @@ bool cad_add_run(arena *a, cad_runs *list, const cad_run *r) {
     return true;
 }
 
-/* What its receivers pay for a run that leaves. */
+/* The bytes that the receivers of a run pay for it. */
 static uint64_t away_cost(const cad_input *in, const cad_run *r, uint64_t room) {
     uint32_t parts;
     uint64_t work = cad_work(&in->pairs, r);
@@ -40,7 +40,7 @@ static uint64_t away_cost(const cad_input *in, const cad_run *r, uint64_t room) 
     return (uint64_t)((unsigned __int128)each * work / room);
 }
 
-/* A run cut into what stays and what leaves, and the bytes that costs. */
+/* A run that is cut: what stays of it, what leaves, and the bytes that this costs. */
 typedef struct parting {
     cad_run stays, leaves[3];
     uint32_t count;
@@ -53,7 +53,7 @@ static void add_leaving(const cad_input *in, parting *p, const cad_run *r, uint6
     p->cost += away_cost(in, r, room);
 }
 
-/* What it costs to bring the keys of rows that stay, as far as the bin does not hold them. */
+/* The bytes of bringing those keys of rows that stay which the bin does not hold. */
 static uint64_t keys_cost(const cad_input *in, const cad_run *r, const cad_own *own) {
     cad_run before = *r, after = *r;
     if (before.k1 > own->first) before.k1 = own->first;
@@ -63,7 +63,7 @@ static uint64_t keys_cost(const cad_input *in, const cad_run *r, const cad_own *
     return keys * in->price.kv;
 }
 
-/* The first rows stay. */
+/* Way `low`: the first rows stay. */
 static parting cut_low(const cad_input *in, const cad_run *r, const cad_own *own, uint64_t stay, uint64_t room) {
     parting p = {.stays = *r};
     cad_run rest = *r;
@@ -80,7 +80,7 @@ static parting cut_low(const cad_input *in, const cad_run *r, const cad_own *own
     return p;
 }
 
-/* The last rows stay, against own keys. */
+/* Way `own`: the last rows stay, against the bin's own keys. */
 static parting cut_own(const cad_input *in, const cad_run *r, const cad_own *own, uint64_t stay, uint64_t room) {
     parting p = {.stays = *r};
     cad_run before = *r, after = *r, rest = *r;
@@ -97,7 +97,7 @@ static parting cut_own(const cad_input *in, const cad_run *r, const cad_own *own
     return p;
 }
 
-/* All rows stay, against the last keys that fit. */
+/* Way `near`: all rows stay, against the last keys that fit. */
 static parting cut_near(const cad_input *in, const cad_run *r, const cad_own *own, uint64_t stay, uint64_t room) {
     parting p = {.stays = *r};
     cad_run rest = *r;
@@ -107,7 +107,7 @@ static parting cut_near(const cad_input *in, const cad_run *r, const cad_own *ow
     return p;
 }
 
-/* The cheaper way to cut a run so that `stay` work stays. */
+/* Cuts a run so that `stay` work stays, in the cheaper of two ways. */
 static parting cut_run(const cad_input *in, const cad_run *r, const cad_own *own, uint64_t stay, uint64_t room) {
     parting best = cut_low(in, r, own, stay, room);
     cad_run mine = *r;

@@ -25,8 +25,8 @@ static int64_t first_position(const cad_pairs *p, uint32_t s) {
     return p->top_left ? 0 : (int64_t)p->keys[s] - (int64_t)p->queries[s];
 }
 
-/* The number of the cut at `at`, or of the last one before it. With a step the search begins at a multiple of it;
- * between two multiples there is hardly ever another cut. */
+/* The number of the last cut that is at `at` or before it. With a step, the search begins at a multiple of the step,
+ * because there is hardly ever another cut between two multiples. */
 static uint32_t cut_index(const uint64_t *cut, uint32_t cuts, uint64_t step, const uint32_t *multiple, uint64_t at) {
     uint32_t low = 0, high = cuts;
     if (step) {
@@ -83,8 +83,8 @@ uint64_t cad_span(const cad_pairs *p, const cad_run *r) {
 
 /* --- cuts --------------------------------------------------------------------------------------------------------- */
 
-/* The cuts from `low` to `high`, numbered from 0: cut 0 is low, cut `last` is high, and between them are those of the
- * table, or else the multiples of shard. */
+/* The cuts from `low` to `high`, with numbers: cut 0 is low, cut `last` is high. Between them are the cuts of the table
+ * or, without a table, the multiples of shard. */
 typedef struct cuts {
     const uint64_t *listed; /* NULL: multiples */
     uint64_t low, high, first, shard;
@@ -112,7 +112,8 @@ static uint64_t cut_at(const cuts *c, uint32_t i) {
     return i == 0 ? c->low : i >= c->last ? c->high : (c->first + i - 1) * c->shard;
 }
 
-/* Where a run is in a table: the line of sums above its rows, the line at their end; its first and last key cut. */
+/* Where a run is in a table: `above` are the sums of all rows before it, `under` those of all rows before its end;
+ * from, to: the numbers of its first key and of the end of its keys, as cuts. */
 typedef struct lines {
     const uint64_t *above, *under;
     uint32_t from, to;
@@ -120,7 +121,8 @@ typedef struct lines {
 
 enum { FEW_RUNS = 8 };
 
-/* A search for a cut: how much work have `runs` from each cut on, or before it? */
+/* What a search for a cut asks about `runs`: how much work have they from a row on (ROWS_FROM), from a key on
+ * (KEYS_FROM), or before a key (KEYS_BEFORE)? It is asked for many cuts. */
 typedef struct question {
     const cad_pairs *pairs;
     cuts at;
@@ -132,7 +134,7 @@ typedef struct question {
     lines lines[FEW_RUNS];
 } question;
 
-/* Finds the runs in the table, once for all cuts that are tried. */
+/* Finds where the runs are in the table. This is done once, before many cuts are tried. */
 static void find_lines(question *q) {
     if (!q->pairs->tables || q->count > FEW_RUNS) return;
     const cad_table *t = q->table = &q->pairs->tables[q->runs[0].sequence];
@@ -178,10 +180,11 @@ static uint64_t work_at(const question *q, uint32_t i) {
     return work;
 }
 
-/* Finds the cut that is farthest from cut number `in`, on the way to `out`, where the work counted from `in` is at most
- * `most`. This is an interpolation search: it assumes that work grows evenly from cut to cut, and tries the cut where
- * it would then be `most`. That takes about 4 sums, where binary search takes 10. In case work grows unevenly, every
- * third step from the sixth on halves the range. */
+/* Finds the cut that is farthest from cut number `in`, on the way to `out`, such that the work between the two is at
+ * most `most`.
+ * This is an interpolation search: it assumes that work grows evenly from cut to cut, and tries the cut where it would
+ * then reach `most`. That takes about 4 sums, where binary search takes 10. In case work grows unevenly, every third
+ * step from the sixth on halves the range. */
 static uint64_t farthest_cut(question *q, uint32_t in, uint32_t out, uint64_t most, uint64_t *out_work) {
     find_lines(q);
     uint64_t at_in = 0, at_out = work_at(q, out);
@@ -200,8 +203,8 @@ static uint64_t farthest_cut(question *q, uint32_t in, uint32_t out, uint64_t mo
     return cut_at(&q->at, in);
 }
 
-/* How many rows, counted from the last one up, have at most `most` work together, where the last one sees `keys` keys
- * and each one before it a key less. */
+/* How many of the last rows of a causal triangle have at most `most` work together: the last row sees `keys` keys, and
+ * each one before it a key less. Example: keys = 10, most = 20: two rows, with 10 + 9 pairs. */
 static uint64_t rows_of_triangle(uint64_t keys, uint64_t most) {
     const double side = 2.0 * (double)keys + 1, under = side * side - 8.0 * (double)most;
     uint64_t n = (uint64_t)((side - (under > 0 ? __builtin_sqrt(under) : 0)) / 2);
@@ -211,7 +214,8 @@ static uint64_t rows_of_triangle(uint64_t keys, uint64_t most) {
     return n;
 }
 
-/* The answer of cad_last_rows in closed form, where the rows are a triangle or a rectangle of a causal mask. */
+/* Answers cad_last_rows by a formula, if the mask is causal and the rows are a triangle or a rectangle. False: they are
+ * not. */
 static bool rows_at_once(const question *q, uint64_t most, uint64_t *out_cut, uint64_t *out_work) {
     const cad_run *r = q->runs;
     const int64_t first = first_position(q->pairs, r->sequence), a = first + (int64_t)r->x, b = first + (int64_t)r->y;
@@ -229,8 +233,9 @@ static bool rows_at_once(const question *q, uint64_t most, uint64_t *out_cut, ui
     return true;
 }
 
-/* The answer of cad_first_keys in closed form, for a causal mask under which each row of a run sees all of its keys up
- * to the cut. It goes from one end of a run's keys to the next: between two of them the same rows see each key. */
+/* Answers cad_first_keys without a search, if the mask is causal and each row of a run sees all of the run's keys up to
+ * the cut. It goes from one end of a run's keys to the next: between two such ends the same rows see each key. False:
+ * the rows do not. */
 static bool keys_at_once(const question *q, uint64_t most, uint64_t *out_cut, uint64_t *out_work) {
     uint64_t at = q->at.low, before = 0; /* the work of the keys before `at` */
     if (q->at.listed) return false;

@@ -4,20 +4,23 @@
  * Gives: the shares of the cheapest try, and what room is left then. They cost at most what those of cad_sweep cost.
  * Cost: O(tries x (a sweep + the shares of a rank, squared)), at most CAD_LOOKS looks at shares and keys. All nodes of
  *     256 ranks take 1 to 2 ms.
- * Units: bytes of the forward pass, or of both, as the prices are.
+ * Units: bytes of the forward pass or of both passes, as the prices are.
  * Source: random restarts of a greedy algorithm (as in GRASP).
  *
- * A sweep fills the ranks from the largest room down, and sees one strip at a time. It can end badly where the last
- * rows meet small rooms: a rank gets 500 rows of 65,000 keys, because the only other rank left had little room. Another
- * first rank would then have been better, or one more in an earlier strip. Which choice is better is hard to say and
- * easy to try, because a node has few ranks: a sweep and its price take 2 us.
+ * Why. A sweep fills the ranks from the largest room down, and sees one strip at a time. It can end badly where the
+ * last rows meet small rooms: a rank gets 500 rows of 65,000 keys, because the only other rank left had little room.
+ * Another first rank would then have been better, or one more rank in an earlier strip. Which choice is better is hard
+ * to say and easy to try, because a node has few ranks: a sweep and its price take 2 us.
  *
- * The first try decides as usual. Each later one takes the decisions of the best so far and draws some of them anew.
- * The draws depend on the node alone, so the same batch is always divided in the same way. A cluster with few nodes has
- * time for more tries in each.
+ * How.
+ *   1. The first try decides as usual.
+ *   2. Each later try takes the decisions of the best so far and draws some of them anew. The draws depend on the node
+ *      alone, so the same batch is always divided in the same way.
+ *   3. It ends when so many tries in a row have failed. A cluster with few nodes has time for more tries in each.
  *
- * Where a node has little to decide, many tries would repeat an earlier one. A sweep notes which other decisions would
- * have led to the same shares. A try that is known in this way to repeat one is left out, but counts as made.
+ * Repeated tries. Where a node has little to decide, many tries would repeat an earlier one. So a sweep notes which
+ * other decisions would have led to the same shares. A try that is known in this way to repeat one is left out, but
+ * counts as made.
  */
 #include "compiler/place/cad/cad.h"
 
@@ -27,7 +30,7 @@
 
 enum { FOUND = 64 }; /* sequences whose keys are remembered */
 
-/* What a try with few decisions has noted. */
+/* What is noted of a try that had few decisions, to recognize one that would repeat it. */
 typedef struct made_try {
     uint8_t same[CAD_NOTED];
     uint32_t asked;
@@ -59,8 +62,8 @@ static uint32_t draw(trying *t, uint32_t below) {
 
 /* --- the price of shares ------------------------------------------------------------------------------------------ */
 
-/* The first of the runs of keys `low` to `high` - 1 that is of this sequence and ends behind key k, or is of a later
- * sequence. */
+/* Finds the first of the runs of keys `low` to `high` - 1 that contains key k or lies behind it. Runs of a later
+ * sequence lie behind all of this one. */
 static uint32_t run_at(const cad_input *in, uint32_t low, uint32_t high, uint32_t sequence, uint64_t k) {
     const problem_run *h = in->keys;
     BISECT(low, high, i, h[i].sequence < sequence || (h[i].sequence == sequence && h[i].end <= k))
@@ -90,9 +93,9 @@ static uint64_t missing(trying *t, uint32_t sequence, uint32_t rank, uint64_t k0
     return count;
 }
 
-/* How many keys share i brings to its rank: those that some row of it sees, and that the rank does not hold and no
- * earlier share brought. before[j]: the share of the same bin that was counted before share j, + 1. spans[j]: how many
- * keys some row of share j sees. */
+/* How many keys share i brings to its rank. Such a key is seen by some row of the share; the rank does not hold it, and
+ * no earlier share has brought it. before[j]: the share of the same rank that was counted before share j, plus 1.
+ * spans[j]: how many keys are seen by some row of share j. */
 static uint64_t new_keys(trying *t, const cad_share *shares, const size_t *before, const uint64_t *spans, size_t i) {
     const cad_run *r = &shares[i].run;
     uint64_t count = 0, at = r->k0, end = at + spans[i];
@@ -112,7 +115,8 @@ static uint64_t new_keys(trying *t, const cad_share *shares, const size_t *befor
 }
 
 /* The bytes of a try. The list begins with what ranks keep. If several ranks compute parts of a row, the one with the
- * first keys counts as the one that sends the result. What no rank takes is priced as if a rank took it by itself. */
+ * first keys counts as the one that sends the result. Runs that no rank takes are priced as if each went to a rank of
+ * its own. */
 static uint64_t price_of(trying *t, const cad_shares *list, size_t *before, uint64_t *spans) {
     const cad_price *price = &t->in->price;
     uint64_t sum = 0;
@@ -135,7 +139,8 @@ static uint64_t price_of(trying *t, const cad_shares *list, size_t *before, uint
     return sum;
 }
 
-/* Finds what the ranks keep of the sequences at hand, because they read the keys of that anyway. */
+/* Lists what the ranks keep of the sequences that are divided here: the ranks need the keys of these shares anyway, so
+ * the keys cost nothing when another share uses them. */
 static bool find_kept(trying *t, arena *a, const cad_share *kept, size_t count) {
     const cad_groups *g = &t->groups;
     for (size_t i = 0; i < count; i++) {
@@ -152,7 +157,7 @@ static bool find_kept(trying *t, arena *a, const cad_share *kept, size_t count) 
 
 /* --- trying ------------------------------------------------------------------------------------------------------- */
 
-/* Draws some decisions anew. */
+/* Draws up to CAD_CHANGES of the decisions anew. */
 static void draw_decisions(trying *t, cad_decisions *d) {
     uint32_t count = d->asked < CAD_DECISIONS ? d->asked : CAD_DECISIONS;
     for (uint32_t left = 1 + draw(t, CAD_CHANGES); left && count; left--) {
@@ -161,7 +166,8 @@ static void draw_decisions(trying *t, cad_decisions *d) {
     }
 }
 
-/* Would these decisions repeat an earlier try? Then its looks are counted once more. */
+/* Would these decisions repeat an earlier try? If so, adds the looks of that try to *looks, as if it had been made
+ * again. */
 static bool made_before(const trying *t, const cad_decisions *d, uint64_t *looks) {
     for (uint32_t i = 0; i < t->made_count; i++) {
         const made_try *m = &t->made[i];
@@ -182,7 +188,7 @@ static void note_made(trying *t, const cad_decisions *d, uint64_t looks) {
     memcpy(m->same, d->same, sizeof m->same);
 }
 
-/* Copies the shares of a try, but for the first `kept`, to `best`. */
+/* Copies the shares of a try to `best`, without the first `kept`, which are what ranks keep. */
 static bool save_shares(arena *a, const cad_shares *now, size_t kept, cad_shares *best) {
     size_t count = now->count - kept;
     if (best->room < count) {

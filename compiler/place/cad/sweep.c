@@ -6,14 +6,16 @@
  * Units: pairs, bytes.
  *
  * What shape is good. A bin that takes W pairs needs x rows and y keys, x y >= W. A row costs `part` bytes, a key `kv`.
- * The sum is least at y = sqrt(W part / kv). So rows that see few more keys than that are taken whole. Rows that see
- * many more are divided between several bins, each with a segment of the keys. The more room, the larger y: so long
- * rows go to the bins with most room.
+ * The sum is least at y = sqrt(W part / kv). It follows:
+ *   - Rows that see few more keys than y are taken whole.
+ *   - Rows that see many more are divided between several bins, each with a segment of the keys.
+ *   - The more room a bin has, the larger is its y. So long rows go to the bins with most room.
  *
- * How bins are filled. The rows of a sequence are taken from the last one down. In each turn a few bins are chosen
- * (one, if rows are taken whole), and as many rows as fill them: a strip. Rows are cut only between shards, so the last
- * shard hardly ever fits exactly. These bins take as many of its keys as fit, from the first on, and the next bins take
- * the others. Then the strip is divided among its bins along the keys:
+ * How bins are filled. The rows of a sequence are taken from the last one down, a strip at a time:
+ *   1. Choose a few bins for the strip; one, if rows are taken whole.
+ *   2. Take as many rows as fill them. Rows are cut only between shards, so the last shard hardly ever fits exactly. Of
+ *      this shard the strip takes as many keys as fit, from the first on. The other keys go to the next strip.
+ *   3. Divide the strip among its bins along the keys.
  *
  *         keys ->
  *         |  bin 1   |  bin 2   |  bin 3  |
@@ -24,8 +26,8 @@
  * So each bin is filled at once. Room that is left over would be filled with a small share later, and small shares cost
  * most for each pair. When few rows of a sequence are left, they go to the bin that they fill best.
  *
- * The caller can change some choices (cad_decisions): the order of sequences, the first bin of a strip, one bin more or
- * fewer in a strip, and whether a strip is given bins of similar room. random_restarts.c looks for better ones.
+ * What the caller can change (cad_decisions): the order of sequences, the first bin of a strip, one bin more or fewer
+ * in a strip, and whether a strip gets bins of similar room. random_restarts.c looks for better decisions.
  */
 #include "compiler/place/cad/cad.h"
 
@@ -141,7 +143,8 @@ static uint32_t remove_bin(sweep *s, uint32_t i) {
     return bin;
 }
 
-/* Best fit: the place of the bin with least room that has room for `work`, or else of the one with most room. */
+/* Best fit: of the bins that have room for `work`, the place of the one with least room; if none has, the place of the
+ * one with most room. */
 static uint32_t tightest(const sweep *s, uint64_t work) {
     uint32_t low = 0, high = s->count;
     BISECT(low, high, i, s->bins[i].room < work)
@@ -150,7 +153,7 @@ static uint32_t tightest(const sweep *s, uint64_t work) {
 
 /* --- decisions ---------------------------------------------------------------------------------------------------- */
 
-/* The next decision, below CAD_WAYS; 0: as usual. */
+/* Takes the next decision, a number below CAD_WAYS; 0 is the usual choice. */
 static uint32_t decide(sweep *s) {
     cad_decisions *d = s->decisions;
     if (!d) return 0;
@@ -160,20 +163,21 @@ static uint32_t decide(sweep *s) {
 
 enum { ALL_WAYS = (1 << CAD_WAYS) - 1 };
 
-/* Notes which ways, a bit each, would have had the same effect in the last decision. */
+/* Notes which ways would have had the same effect as the last decision. ways: a bit for each. */
 static void note_same(sweep *s, uint32_t ways) {
     cad_decisions *d = s->decisions;
     const uint32_t last = d ? d->asked - 1 : CAD_NOTED;
     if (last < CAD_NOTED) d->same[last] = (uint8_t)ways;
 }
 
-/* The ways that are below `from`, if `way` is; else those that are not. */
+/* All ways on the same side of `from` as `way`: those below it, or the others. A bit for each. */
 static uint32_t side_of(uint32_t way, uint32_t from) {
     const uint32_t below = (1u << from) - 1;
     return way < from ? below : ALL_WAYS & ~below;
 }
 
-/* Removes the first bin of a strip from the list. *beside: bins of similar room are before this place of the list. */
+/* Chooses the first bin of a strip and removes it from the list, which is sorted by room. *beside: the other bins of
+ * the strip may be those just before this place, which have similar room. */
 static uint32_t take_first(sweep *s, uint32_t *beside) {
     const uint32_t way = decide(s), last = s->count - 1, usual = tightest(s, s->rest);
     uint32_t same = 0, place[CAD_WAYS];
@@ -186,7 +190,8 @@ static uint32_t take_first(sweep *s, uint32_t *beside) {
     return remove_bin(s, at);
 }
 
-/* Decides into how many parts the keys are divided, at most `most`, where `usual` would be cheapest for one bin. */
+/* Decides into how many parts the keys are divided: `usual`, one more or one fewer, but at most `most`. `usual` would
+ * be cheapest for one bin. */
 static uint32_t decide_parts(sweep *s, uint32_t usual, uint32_t most) {
     const uint32_t way = decide(s);
     uint32_t same = 0, parts[CAD_WAYS];
@@ -199,14 +204,14 @@ static uint32_t decide_parts(sweep *s, uint32_t usual, uint32_t most) {
     return parts[way];
 }
 
-/* Decides whether the other bins of a strip are those of similar room. */
+/* Decides whether the other bins of a strip are bins of similar room. open: there is a choice. */
 static bool decide_alike(sweep *s, bool open) {
     const uint32_t way = decide(s);
     note_same(s, open ? side_of(way, CAD_WAYS / 2) : ALL_WAYS);
     return way >= CAD_WAYS / 2;
 }
 
-/* Decides whether the next sequence comes before the one at hand. Without bins that has no effect. */
+/* Decides whether the sequence at hand waits, so that the next one comes first. Without bins that has no effect. */
 static bool decide_waits(sweep *s) {
     const uint32_t way = decide(s);
     note_same(s, s->count ? side_of(way, CAD_WAYS * 3 / 4) : ALL_WAYS);
@@ -255,7 +260,7 @@ static uint64_t cut_strip(sweep *s, uint64_t most) {
     return taken;
 }
 
-/* Gives the strip's part against keys k0 to k1 - 1 to a bin. */
+/* Gives a bin the part of the strip that is against keys k0 to k1 - 1. */
 static bool give_strip(sweep *s, uint64_t k0, uint64_t k1, uint32_t bin) {
     for (size_t i = 0; i < s->strip.count; i++) {
         cad_run r = s->strip.runs[i];

@@ -1,5 +1,5 @@
-/* coarsen_batch.c: coarsening of the batch: neighbouring blocks become one, where a sequence has more tiles than are
- * needed to divide it among its ranks.
+/* coarsen_batch.c: coarsening of the batch: where a sequence has more tiles than are needed to divide it among its
+ * ranks, neighbouring blocks become one.
  *
  * Requires: what dcp.h says of a dcp_input, without given homes.
  * Gives: the same batch in fewer and larger blocks, and which of them each block and tile is part of.
@@ -7,12 +7,12 @@
  * Units: pairs, tokens, bytes.
  *
  * Example: a causal sequence of 160 blocks takes most of 64 ranks. It has 12,880 tiles, 250 for each of its ranks. In
- * blocks of twice the size it has 3,240. A rank's share is then a patch of about 8 x 8 tiles, and what can still be
- * saved at the edge of a patch, refinement finds on the original tiles.
+ * blocks of twice the size it has 3,240. A rank's share is then a patch of about 8 x 8 tiles. What can still be saved
+ * at the edge of a patch is found by refinement on the original tiles.
  */
 #include "compiler/place/dcp/dcp.h"
 
-/* How many neighbours become one in a component: 1 if it fits on a rank, or has few tiles. */
+/* How many neighbouring blocks of a component (a sequence) become one: 1 if it fits on a rank, or has few tiles. */
 static uint32_t contraction_of(const dcp_input *in, const dcp_columns *c, uint32_t component) {
     uint64_t tiles;
     const uint64_t ranks = (dcp_share_of(in, c, component, &tiles) + DCP_ONE - 1) / DCP_ONE;
@@ -21,8 +21,8 @@ static uint32_t contraction_of(const dcp_input *in, const dcp_columns *c, uint32
     return size;
 }
 
-/* Can a block be contracted with the one before it? Not if one of them has queries or keys and the other has none. Nor
- * if one is read by far more blocks: problem/few_rows.c has divided them so that they can travel apart. */
+/* May block b become one with the block before it? Not in two cases: one has queries or keys and the other has none; or
+ * one is read by far more blocks. problem/few_rows.c has divided such blocks so that they can travel apart. */
 static bool is_alike(const dcp_input *in, const dcp_columns *c, uint32_t b) {
     const uint32_t a = c->start[b] - c->start[b - 1], own = c->start[b + 1] - c->start[b];
     return !in->block[b].kv == !in->block[b - 1].kv && !in->block[b].whole == !in->block[b - 1].whole &&

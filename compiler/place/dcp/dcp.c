@@ -62,9 +62,8 @@ fcp_code dcp_cost_of(const dcp_input *in, const uint32_t *home, const uint32_t *
 }
 
 /* Refines a partition on a series of hypergraphs, from the coarsest to the finest. In the coarsest, all connected
- * vertices of a rank are one vertex. A level that would contract little is left out. With tiles_apart there is only the
- * finest level, in which each tile that does not run at home is a vertex. The arena `step` is empty before and
- * after. */
+ * vertices of a rank are one vertex. A level that would contract little is left out. tiles_apart: there is only the
+ * finest level, and each tile that does not run at home is a vertex. The arena `step` is empty before and after. */
 static fcp_code refine_levels(const dcp_input *in, const dcp_columns *c, dcp_partition *p, bool tiles_apart,
                               arena *scratch, arena *step) {
     static const uint32_t size[DCP_LEVELS] = {0, 32, 12, 6, 3, 1}; /* vertices are such a part of a rank at most */
@@ -146,9 +145,10 @@ bool dcp_open_derived(const dcp_input *of, uint32_t blocks, uint32_t tiles, aren
 
 static uint64_t weighted(const dcp_input *in, const dcp_cost *c) { return c->bytes + (in->net - 1) * c->net; }
 
-/* Makes a second partition, which divides the batch among nodes first. It replaces *p if it costs less and exceeds no
- * cap by more than *p does. It can only save bytes between nodes, so it is not tried if they are less than half of the
- * cost. The partition is allocated in `keep`. The caller resets `scratch` after the call; `step` is reset within it. */
+/* Makes a second partition, which divides the batch among nodes first. It replaces *p if it costs less and exceeds
+ * no cap by more than *p does. It can only save bytes between nodes, so it is not tried if those are less than half
+ * of the cost. Arenas: the partition is allocated in `keep`; the caller resets `scratch` after the call; `step` is
+ * reset here. */
 static fcp_code try_nodes(const dcp_input *in, const dcp_columns *c, arena *keep, arena *scratch, arena *step,
                           dcp_partition *p) {
     dcp_partition other;
@@ -166,7 +166,8 @@ static fcp_code try_nodes(const dcp_input *in, const dcp_columns *c, arena *keep
     return code;
 }
 
-/* An initial partition, refined: where there are several nodes, the cheaper of two. Arenas as for try_nodes. */
+/* Makes an initial partition and refines it. If there are several nodes, this is done in two ways, and the cheaper one
+ * is kept. The arenas are used as in try_nodes. */
 static fcp_code divide_batch(const dcp_input *in, const dcp_columns *c, arena *keep, arena *stage, arena *step,
                              dcp_partition *p) {
     fcp_code code = initial_for(in, c, stage, p);
@@ -179,7 +180,7 @@ static fcp_code divide_batch(const dcp_input *in, const dcp_columns *c, arena *k
     return code;
 }
 
-/* Divides the coarser batch, and gives each block and tile the rank of what it is part of there. */
+/* Divides the coarser batch. Then gives each original block and tile the rank of the coarser one that it is part of. */
 static fcp_code divide_coarse(const dcp_input *in, const dcp_derived *j, arena *keep, arena *stage, arena *step,
                               dcp_partition *p) {
     dcp_columns c;

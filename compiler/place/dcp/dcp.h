@@ -5,11 +5,16 @@
  * fit on one. Dcp gives one rank 8 blocks of the first sequence and another the 2 that are left, and so on; two ranks
  * then receive the few blocks that their rows see across the cut.
  *
- * The words are those of Mt-KaHyPar. A *vertex* of the hypergraph is the tokens of a block with the tiles of its row
- * that run at the block's home, or the tiles of a row that run at one other rank. (A row is the tiles of one Q block;
- * if homes are given, the tokens are a vertex of their own, which is fixed.) A *net* joins what should be together: the
- * readers of a block's K and V with its home, or the vertices of one row. The vertices of a net are its *pins*. A net
- * whose pins are on n ranks costs n - 1 transfers of its bytes (the connectivity metric). Source: Karypis et al.,
+ * The words are those of Mt-KaHyPar; rows and components are ours:
+ *   row        the tiles of one Q block
+ *   component  blocks that see one another, directly or through others: a sequence, or a few that share a block
+ *   vertex     the tokens of a block with the tiles of its row that run at its home; or the tiles of a row that run at
+ *              one other rank. If homes are given, the tokens are a vertex of their own, which is fixed.
+ *   net        joins what should be together: the readers of a block's K and V with its home, or the vertices of one
+ *              row
+ *   pin        a vertex of a net
+ *
+ * A net whose pins are on n ranks costs n - 1 transfers of its bytes (the connectivity metric). Source: Karypis et al.,
  * "Multilevel hypergraph partitioning" (1997); Gottesbueren et al., "Scalable shared-memory hypergraph partitioning"
  * (2021).
  *
@@ -30,9 +35,10 @@
 #include "compiler/place/place.h"
 #include "compiler/place/place_tuning.h"
 
-/* A block: its tokens, as they count in the cap, and the bytes that it costs. kv: K and V to a reader. whole: Q to
- * another rank that computes its row, and the result back. part: the same for each of several ranks that compute its
- * row, which send partial results back. */
+/* A block. tokens: as they count in the cap. The rest are bytes:
+ *   kv     K and V, to a reader
+ *   whole  Q, to another rank that computes all of its row, and the result back
+ *   part   Q, to one of several ranks that compute its row, and a partial result back */
 typedef struct dcp_block {
     uint32_t tokens;
     uint64_t kv, whole, part;
@@ -66,7 +72,7 @@ typedef struct dcp_cost {
 /* dcp.c. Divides blocks and tiles among ranks. Both caps are kept, unless single blocks or tiles are too large for
  * that: dcp_cost_of tells. Cost: about 10 ms at 64 ranks of 32 blocks. Memory: O(blocks + tiles). */
 fcp_code dcp_partition_batch(const dcp_input *in, arena *scratch, uint32_t *out_home, uint32_t *out_exec);
-/* dcp_bound.c. A lower bound of the bytes that a placement moves, inside nodes and between them, if it keeps both
+/* dcp_bound.c. A lower bound on the bytes that a placement moves, inside nodes and between them, if it keeps both
  * caps. */
 fcp_code dcp_bound(const dcp_input *in, arena *scratch, uint64_t *out_bytes);
 /* dcp_problem.c. The same for the forward pass of a problem that dcp has placed; 0: no bound is known. */
