@@ -163,16 +163,16 @@ typedef struct fk_launch {
     /* Forward: address of a float for each query head of the model; 0: nobody wants it. A finished row raises its
      * head's float to the row's largest logit, if that is larger. The sink does not count as a logit. */
     fk_u64 maxima;
-    /* Backward, where pieces take turns; all are 0 when the kernel begins:
-     *   locks     fk_u32 [locks][heads][FK_TURNS_OF_RUN]. The rows of a run take turns FK_TURN_ROWS rows at a time. A
-     *             lock of keys uses the entries of the first head of its group: one for dK and one for dV, or one for
-     *             each CTA that shares an item (FK_DKV_PARTS).
-     *   counter   one fk_u32, from which CTAs take their work.
-     *
-     * Fused, the flags of arrivals, one fk_u32 each, are at `locks` (forward) or at `splits` (backward).
-     *
-     * Forward, cut: at `counter` there are FK_PART_COUNTERS fk_u32 for each part, of which only those of part 0 are
-     * used. They are 0 when the kernel begins, and again when it ends.
+    /* What these two addresses are depends on the kernel. All numbers there are fk_u32.
+     *   Backward, where pieces take turns
+     *       locks: [locks][heads][FK_TURNS_OF_RUN]. The rows of a run take turns FK_TURN_ROWS at a time. A lock of keys
+     *       uses the entries of the first head of its group: one for dK and one for dV, or one for each CTA that shares
+     *       an item (FK_DKV_PARTS). counter: one number, from which CTAs take their work. All are 0 when the kernel
+     *       begins.
+     *   Forward, cut
+     *       counter: FK_PART_COUNTERS numbers for each part, of which only those of part 0 are used. They are 0 when
+     *       the kernel begins, and again when it ends.
+     *   Fused: the flags of arrivals are at `locks` (forward) or at `splits` (backward).
      */
     fk_u64 locks, counter;
     fk_u64 splits;          /* packed or cut: address of the parts' running states */
@@ -198,10 +198,10 @@ typedef struct __attribute__((aligned(64))) fk_map {
 } fk_map;
 enum { FK_AT_HOME = 0, FK_MOVED = 1 };
 
-/* Parameters of the kernels for sm_90a: those of the others, and maps. The maps q and d_o have the rows of home queries
- * and then those of moved Q blocks, the maps k and v the home keys, each as a single slot. moved_k and moved_v have the
- * slots of received KV; each slot has max_block rows of K, then as many of V. d_o, v and moved_v have value_dim numbers
- * a head, the others head_dim. The map of an empty tensor is all zeros. */
+/* Parameters of the kernels for sm_90a: those of the others, and maps. A map of q or d_o has one slot: the rows of home
+ * queries and then those of moved Q blocks. A map of k or v has one slot, too: the home keys. moved_k and moved_v have
+ * the slots of received KV; each slot has max_block rows of K, then as many of V. d_o, v and moved_v have value_dim
+ * numbers a head, the others head_dim. The map of an empty tensor is all zeros. */
 typedef struct fk_launch_maps {
     fk_launch launch;
     fk_map q, d_o, k, v, moved_k, moved_v;

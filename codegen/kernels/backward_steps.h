@@ -6,8 +6,8 @@
  * and dS already are operands of the next products, in the registers where they were made.
  *
  * Instead of lse and lse_low, a row has two numbers here, `minus` and `base`: P = 2^((x - minus) log2 e - base).
- *   - Without a score, the row's LSE near 0 (FK_NEAR): minus is 0, so P = 2^(s unit - base) is one FMA and one
- *     exponential for each pair. Here s is the product q k, and unit is the scale times log2 e.
+ *   - Without a score, LSE near 0 (up to FK_NEAR): minus is 0, so P = 2^(s unit - base) is one FMA and one exponential
+ *     for each pair. Here s is the product q k, and unit is the scale times log2 e.
  *   - Without a score, LSE far from 0: minus is lse. In a step with such a row, x - minus is first computed from the
  *     products.
  *   - With a score, x is computed anyway: minus is always lse.

@@ -137,10 +137,10 @@ FK_DEVICE fk_u32 fk_shared_chunk(fk_u32 width, fk_u32 parts, fk_u32 j) {
     return parts == 1 ? j : j / half * half * 2 + j % half;
 }
 
-/* Matrix product by mma: c += p y. y is a tile whose rows have `width` chunks of 8 columns. The columns are divided
- * into `parts` parts (fk_shared_chunk), and the product is made for those of part `part`: c[j] belongs to chunk j of
- * the part. p has 16 rows and 8 * depth columns, one for each row of y, packed in the input type: p[i] has rows g and g
- * + 8 of columns 8 i + t and 8 i + t + 1. depth is even. */
+/* Matrix product by mma: c += p y. y is a tile whose rows have `width` chunks of 8 columns. If `parts` is 2, another
+ * warp computes half of the columns (fk_shared_chunk). This call then makes those of part `part`, and c[j] is its chunk
+ * j. p has 16 rows and 8 * depth columns, one for each row of y, packed in the input type: p[i] has rows g and g + 8 of
+ * columns 8 i + t and 8 i + t + 1. depth is even. */
 FK_DEVICE void fk_packed_by_columns(float (*c)[4], fk_u32 width, fk_u32 parts, fk_u32 part, const fk_u32 (*p)[2],
                                     fk_u32 depth, fk_u32 y) {
     fk_u32 corner = fk_fragment_beside(fk_fragment_at(y, width, 0), width, 0, part * (fk_swizzle_chunks(width) / 2));

@@ -61,9 +61,12 @@ typedef struct cuda_staging {
     cu_stream stream;
 } cuda_staging;
 
-/* How many bytes a session allocates for its plan. device: on a device; held: how many of these are allocated already;
- * pinned: pinned host memory (that of the marks counts for the first device). Not counted is what NCCL and the driver
- * take for themselves, and what the probe of partition.c takes, which is freed before anything large is allocated. */
+/* How many bytes a session allocates for its plan.
+ *   device   on a device
+ *   held     how many of these are allocated already
+ *   pinned   pinned host memory (that of the marks counts for the first device)
+ * Not counted is what NCCL and the driver take for themselves, and what the probe of partition.c takes, which is freed
+ * before anything large is allocated. */
 typedef struct cuda_need {
     size_t device, held, pinned;
 } cuda_need;

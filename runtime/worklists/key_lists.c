@@ -225,13 +225,13 @@ static uint32_t longest_of(const fcp_worklists *w) {
 
 /* How items are cut if there is much work, by three rules. What counts is the number of SMs in the plan, not that of
  * the device.
- *   - By query heads. If a device has four pieces for each of its SMs, all end at nearly the same time. So items are
- *     cut into pieces of fewer query heads until there are four for each SM, or one for each head. Such pieces keep all
- *     their rows, and add to dQ of different heads.
- *   - By rows. If there still is less than one piece for each SM, items are cut by rows as well, into two pieces for
- *     each SM.
- *   - Long items. An item with more than four times the average number of runs is cut into parts of half the average.
- *     Otherwise the keys that every row sees, say, would keep one CTA busy when all others have ended. */
+ *   1. By query heads. If a device has four pieces for each of its SMs, all end at nearly the same time. So items are
+ *      cut into pieces of fewer query heads until there are four for each SM, or one for each head. Such pieces keep
+ *      all their rows, and add to dQ of different heads.
+ *   2. By rows. If there still is less than one piece for each SM, items are cut by rows as well, into two pieces for
+ *      each SM, but into at most SHARERS pieces with the same keys.
+ *   3. Long items. An item with more than four times the average number of runs is cut into parts of half the average.
+ *      Otherwise an item of keys that every row sees would keep one CTA busy when all others have ended. */
 static struct cut usual_cut(const struct columns *x, uint64_t runs) {
     const fcp_problem *p = x->a->plan->problem;
     const uint64_t ctas = x->a->plan->cluster->multiprocessors, group = p->range_sub, items = x->w->key_count;
