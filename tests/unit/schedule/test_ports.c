@@ -1,5 +1,5 @@
-/* test_ports.c: tests that units which would leave by one port in the same round are given other rounds (ports.c): no
- * port has more to send at once than before, and the edge colouring stays valid. */
+/* test_ports.c: tests that units which would leave by one port in the same round are given other rounds (ports.c):
+ * ports then have less to send at once, and the edge colouring stays valid. */
 #include <criterion/criterion.h>
 #include <string.h>
 
