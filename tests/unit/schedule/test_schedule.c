@@ -166,14 +166,14 @@ static uint32_t arrival_stages(const planned *x) {
     return stages;
 }
 
-/* The first stage in which units may travel: those of hop f at index f, and those of the result that comes back along
- * it at index hops + f.
- *   A hop that passes a block on:  one stage after the block came.
- *   A hop from the block's home:   any stage; in staged plans, stage 1. Units of the second half also wait for the
- *                                  first stage of that half.
- *   A partial result:              `buffers` stages after the last tile or sum that adds to it; in staged plans at
- *                                  most two.
- *   A whole result, passed on:     one stage after it came. */
+/* Returns the first stage in which units may travel: those of hop f at index f, and those of the result that comes back
+ * along it at index hops + f. In staged plans (schedule.staged) each unit is given a stage by itself.
+ *   a hop from the block's home       any stage; in staged plans, stage 1
+ *   a hop that passes a block on      one stage after the block came
+ *   a hop of the second half          with pingpong: also not before the first stage of that half
+ *   a partial result                  `buffers` stages after the last tile or sum that adds to it; in staged plans at
+ *                                     most two
+ *   a whole result that is passed on  one stage after it came */
 static uint32_t *releases(const planned *x, fcp_pass pass) {
     uint32_t hops = x->t.count, *release = calloc(2 * (size_t)hops + 1, sizeof *release);
     uint32_t after = x->program->buffers;
@@ -271,7 +271,7 @@ static uint32_t share_of(const planned *x) {
 
 /* Checks the moves of a pass. Each hop's block moves once, unit by unit, in the stages that the schedule says; its
  * result moves back once. `releases` has the first stage in which a unit may travel. Units of dependent rounds travel
- *   without stages of transfers:   in exactly that stage
+ *   in plans that are not staged:  in exactly that stage
  *   in staged plans, blocks:       in that stage, or the first later one in which sender and receiver have room
  *   in staged plans, results:      in that stage or any later one, where that makes fewer rounds (fewer_rounds.c) */
 static void check_units(const planned *x, fcp_pass pass) {
