@@ -6,8 +6,9 @@
  *   fk_part(e, i, s, q, k, h)   the derivative of the score by the element of a table that its read i reads
  *   fk_place(e, i, s, q, k, h)  the place of this element among the elements of all tables; -1 if there is none,
  *                               because the index is beyond the table
- *   fk_keys(e, q, k, limit, h)      which of the keys k, k + 1, k + 8, k + 9, ... before k + limit does q see? Bit
- *                                   2 j is for k + 8 j, and bit 2 j + 1 for the key after that
+ *   fk_keys(e, q, k, limit, h)      which of the keys k, k + 1, k + 8, k + 9, ... before k + limit does q see? (These
+ *                                   are the columns that one lane holds of a product by mma.) Bit 2 j of the result is
+ *                                   for k + 8 j, and bit 2 j + 1 for k + 8 j + 1
  *   fk_queries(e, q, k, limit, h)   which of the queries q, q + 1, q + 8, q + 9, ... before q + limit see k?
  *   fk_below32(x)             the bits, numbered in the same way, of the columns 0, 1, 8, 9, ... that are below x
  *                             (fk_below64: x has 64 bits)
@@ -16,9 +17,9 @@
  * and fk_place are printed if the program has reads, and FK_READS is how many. fk_keys is printed if a query sees one
  * or two intervals (spans.h), and FK_KEY_SPANS is then 1; fk_queries and FK_QUERY_SPANS likewise.
  *
- * They all have the total meaning of mask/code.h, with reals as float. The text is both C11 and CUDA C++; abi.h must
- * stand before it, and FK_DEVICE must be defined. A plan contributes numbers to it and no text, and code that mc_check
- * refuses is refused before anything is printed.
+ * They all have the total meaning of mask/code.h (every pair has a result, also where numbers overflow), with reals as
+ * float. The text is both C11 and CUDA C++; abi.h must stand before it, and FK_DEVICE must be defined. Of a plan the
+ * text takes numbers only, never words. Code that mc_check refuses is refused before anything is printed.
  */
 #ifndef FCP_EMIT_H
 #define FCP_EMIT_H

@@ -9,11 +9,15 @@
 #define FCP_SOURCE_H
 #include "codegen/emit.h"
 
-/* The skeletons, as bits. A source has at most one for the forward pass. For the backward pass it has one kernel, which
- * adds up dQ in a fixed order (ORDERED) or in any order (UNORDERED), or two kernels: dK and dV, then dQ (SPLIT). Those
- * with SM90 run on sm_90a alone, and for some sizes (FK_HAS_SM90, FK_HAS_BACKWARD_SM90). SUPPORT is the small kernels
- * that a runtime needs in any pass. TABLES adds up the gradients of tables, beside any of the backward skeletons; the
- * program must have reads. WIRE rounds partial results that travel. */
+/* The skeletons, as bits. A source has at most one for the forward pass, and at most one for the backward pass.
+ *   FORWARD     the forward pass
+ *   ORDERED     the backward pass in one kernel, which adds up dQ in a fixed order
+ *   UNORDERED   the same in any order
+ *   SPLIT       the backward pass in two kernels: dK and dV, then dQ
+ *   *_SM90      the same for sm_90a alone, and for some sizes (FK_HAS_SM90, FK_HAS_BACKWARD_SM90)
+ *   SUPPORT     the small kernels that a runtime needs in any pass
+ *   TABLES      the gradients of tables, beside any of the backward skeletons; the program must have reads
+ *   WIRE        rounds partial results that travel */
 enum {
     EMIT_FORWARD = 1, EMIT_ORDERED = 2, EMIT_SPLIT = 4, EMIT_SUPPORT = 8, EMIT_UNORDERED = 16, EMIT_FORWARD_SM90 = 32,
     EMIT_ORDERED_SM90 = 64, EMIT_UNORDERED_SM90 = 128,

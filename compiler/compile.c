@@ -39,8 +39,9 @@ static fcp_code plan_and_advise(planning *x) {
     return code ? code : FCP_E_MEMORY_CAP;
 }
 
-/* Finds a lower bound on the bytes that a plan of this batch moves, for those who ask for figures. It is of plans that
- * keep the tolerance. If some blocks are too heavy for that, this plan may move fewer bytes, and no bound is stated. */
+/* Finds a lower bound on the bytes that any plan of this batch moves, if the caller asks for figures. The bound holds
+ * for plans whose loads stay within the tolerance. If some blocks are too heavy for that, this plan may move fewer
+ * bytes than the bound, and then no bound is stated. */
 static fcp_code find_bound(planning *x) {
     fcp_code code = strategy_bound(x, &x->times.bytes_lower_bound);
     if (!code && x->plan && x->times.bytes_lower_bound > x->plan->summary->bytes_total) x->times.bytes_lower_bound = 0;
@@ -55,7 +56,7 @@ static void begin_planning(planning *x, const fcpc_program *program, const fcpc_
     x->soon_context = watch->context;
 }
 
-/* Plans with what `watch` says, which may not be NULL, and the settings of the program. */
+/* Plans with the settings that the program states. watch may not be NULL; it may replace the strategy. */
 static fcp_code compile_stated(const fcpc_program *program, const fcpc_batch *batch, const volatile int *stop,
                                fcpc_diagnostics *d, const compile_watch *watch, problem_kept *kept,
                                fcpc_times *out_times, fcp_plan **out_plan) {
@@ -96,7 +97,7 @@ fcp_code compile_first(const fcpc_program *program, const fcpc_batch *batch, con
     return code;
 }
 
-/* With the settings that compiler/auto chooses. */
+/* Plans with the settings that compiler/auto chooses. */
 static fcp_code compile_chosen(const fcpc_program *program, const fcpc_batch *batch, const volatile int *stop,
                                fcpc_diagnostics *d, const compile_watch *watch, fcpc_times *out_times,
                                fcp_plan **out_plan) {

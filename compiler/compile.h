@@ -25,10 +25,12 @@ fcp_code compile_batch(const fcpc_program *program, const fcpc_batch *batch, con
  * which the others get their homes. */
 fcp_code compile_layers(const fcpc_program *program, const fcpc_batch *batch, const volatile int *stop, diags *d,
                         const compile_watch *watch, fcpc_times *out_times, fcp_plan **out_plans);
-/* Runs only the passes up to and including `last`. If that is problem_check_time, the call finds out how long the mask
- * will take: it fails if that is too long, and calls watch->soon if it is long. If it is problem_tiles, *out_pairs
- * becomes the number of pairs that the mask allows. What the mask has answered is put into *kept, so that later
- * plannings of the batch need not ask again. watch, kept and out_pairs may be NULL. */
+/* Runs only the passes up to and including `last`. If `last` is
+ * - problem_check_time: finds out how long the mask will take. Fails if that is too long, and calls watch->soon if it
+ *   is long.
+ * - problem_tiles: sets *out_pairs to the number of pairs that the mask allows.
+ * What the mask has answered is put into *kept, so that later plannings of the batch need not ask again. watch, kept
+ * and out_pairs may be NULL. */
 fcp_code compile_first(const fcpc_program *program, const fcpc_batch *batch, const volatile int *stop,
                        fcpc_diagnostics *d, const compile_watch *watch, struct problem_kept *kept, pass_function *last,
                        uint64_t *out_pairs);

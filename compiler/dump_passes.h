@@ -7,7 +7,7 @@
 /* Reads "traffic,slots" into bits. FCP_E_USAGE: a name is unknown; the message lists all. */
 fcp_code dump_select(const char *names, unsigned *out_passes, fcp_error *err);
 
-/* Prints the chosen passes in order, a record a line: a word, a number, and name=value pairs; '-' is none. Of a pass
- * that has not run nothing is printed. */
+/* Prints the chosen passes in order, a record a line: a word, a number, and name=value pairs; '-' is none. Passes that
+ * have not run are left out. */
 void dump_planning(const planning *x, unsigned passes, fcp_emit *emit, void *context);
 #endif

@@ -145,9 +145,9 @@ typedef struct fcpc_batch {
                               * be NULL too, and `count` is not read */
     const uint64_t *queries; /* [count]: the queries of each sequence; NULL: as many as keys */
     size_t count;
-    /* Values of fields. They take precedence over the files and lists of the program. Those are used for the fields
-     * that are not here, but only for the program's own batch: any other batch must bring every field that mask,
-     * score or `documents` read. */
+    /* Values of fields. They take precedence over the program's own values, from files and lists. A field that is not
+     * here takes the program's values if the batch is the program's own. Any other batch must bring every field that
+     * mask, score or `documents` read. */
     const fcpc_field *fields;
     size_t field_count;
     fcpc_progress *progress; /* told how far the planning is; NULL: nobody watches */
@@ -173,8 +173,8 @@ typedef struct fcpc_batch {
 fcp_code fcpc_plan_batch(const fcpc_program *program, const fcpc_batch *batch, const volatile int *stop,
                          fcpc_diagnostics *d, fcpc_times *out_times, fcp_plan **out_plan);
 
-/* The same for a batch of lengths alone: every sequence has as many queries as keys, and no field has values of its
- * own. `lengths` NULL: the program's own batch. */
+/* Plans a batch of lengths alone, as fcpc_plan_batch does: every sequence has as many queries as keys, and no field has
+ * values of its own. `lengths` NULL: the program's own batch. */
 fcp_code fcpc_plan(const fcpc_program *program, const uint64_t *lengths, size_t count, const volatile int *stop,
                    fcpc_diagnostics *d, fcpc_times *out_times, fcp_plan **out_plan);
 
@@ -200,7 +200,7 @@ fcp_code fcpc_plan_layers(const fcpc_program *program, const fcpc_batch *batch, 
  * are 0. */
 fcp_code fcpc_summary_text(const fcp_plan *plan, const fcpc_times *times, const char *name, const char *written,
                            char **out_text, fcp_error *err);
-/* The same figures and more as a JSON object. */
+/* The figures of fcpc_summary_text, and more, as a JSON object. */
 fcp_code fcpc_summary_json(const fcp_plan *plan, const fcpc_times *times, char **out_text, fcp_error *err);
 
 /* How long the plan would take on its cluster, as a JSON object: for each pass the members of `fcpc sim --json`

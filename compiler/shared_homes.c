@@ -5,13 +5,15 @@
  *     order. So one layer follows another, and nothing is moved in between. At the end the digests of the homes are
  *     compared.
  * Cost: the pairs of each mask are counted, and then each mask is planned. With fcp and dcp each mask is evaluated once
- *       more.
+ *     more.
  *
  * Some homes do not depend on the mask: the caller's, as with cad, and those that follow from lengths, as with ring.
- * Then each mask is planned by itself. Otherwise the mask with most work is planned first, because its layers take
- * longest. It decides the blocks and homes, and what strategy = auto chooses. If the strategy is fcp or dcp, its blocks
- * are also divided for the other masks, and fcp's homes are balanced under all (passes/other_masks.c). The other masks
- * get these blocks and homes, and some of their work moves to other ranks (place/shift_work.c).
+ * Then each mask is planned by itself. All other homes are made by these steps:
+ * 1. The mask with most work is planned first, because its layers take longest. It decides the blocks and homes, and
+ *    what strategy = auto chooses.
+ * 2. If the strategy is fcp or dcp, the blocks of this plan are also divided for the other masks, and fcp's homes are
+ *    balanced under all (passes/other_masks.c).
+ * 3. The other masks get these blocks and homes, and some of their work moves to other ranks (place/shift_work.c).
  */
 #include "compiler/compile.h"
 
@@ -98,7 +100,8 @@ static void add_times(fcpc_times *all, const fcpc_times *one) {
     all->schedule += one->schedule, all->verify += one->verify, all->choose += one->choose;
 }
 
-/* The time that parsing one of the masks took. That of the first is said to be that of all. */
+/* Returns the time that parsing mask i took. The program's own time covers all masks, so that of mask 0 is this time
+ * less that of all the others. */
 static double parse_seconds(const fcpc_program *program, uint32_t i) {
     double seconds = masks_program(program, i)->parse_seconds;
     for (uint32_t k = 1; !i && k < program->layer_count; k++) seconds -= program->layers[k].program->parse_seconds;

@@ -1,15 +1,17 @@
-/* fuzz_expr.c: makes a mask from the bytes, and compares the compiler's answer about a box of (q, k) pairs with the
- * mask of every pair.
+/* fuzz_expr.c: makes a mask from the bytes, and compares what the compiler says of a box of it with the mask of every
+ * pair. A box is a rectangle of queries and keys, and a range of heads.
  *
- * Input:  a head (BYTE_*), then an expression, each operator before its operands. Bytes that have run out count as 0,
- *         so every input is a mask.
+ * Input:  first some bytes that set the sequence and the box (BYTE_*), then an expression, each operator before its
+ *         operands. Bytes that have run out count as 0, so every input is a mask.
  * Oracle: mc_eval_checked, pair by pair; test_maskcode.c and test_property.c test this function.
- * Checks: a chain of ever smaller boxes, each under the program that was specialised to the box before:
+ * Checks: a chain of boxes, each of them a half of the one before. The mask's program is specialised to each box, that
+ *     is, simplified by what is known inside the box. The next box starts from the specialised program:
  *           box_evaluate  NONE and FULL are true; so is what it claims of every integer: range, stride, form
  *           rows_solve    counts the pairs, and finds a fault exactly if there is one; rows_one has every bit
- *           box_turn      lies inside the box; box_period within its side
+ *           box_turn      lies inside the box; box_period is at most the box's side
  *           box_key       two boxes with equal keys have equal elements, faults included
- *         and of a whole short sequence, cut in two: cells_grid and cells_count.
+ *         In some inputs also a whole short sequence, whose queries and keys are each cut in two: cells_grid,
+ *           cells_count.
  */
 #include "compiler/box/box.h"
 #include "compiler/cells/cells.h"
@@ -25,9 +27,12 @@ extern size_t LLVMFuzzerMutate(uint8_t *data, size_t size, size_t max_size)
 enum { SIDE = 24, HEADS = 3, DEPTH = 7, NODES = 96, STEPS = 5, LONGEST = 150 };
 enum { BYTE_FLAGS, BYTE_Q, BYTE_K, BYTE_H, BYTE_SIDES, BYTE_HALVES, BYTE_SHIFT_Q, BYTE_SHIFT_K, BYTE_LENGTH, BYTE_CUT,
        BYTE_DATA, BYTE_FIRST, BYTE_QUERIES, HEAD_BYTES };
-/* FLAG_QUERIES: the sequence has BYTE_QUERIES queries, which begin at BYTE_FIRST. FLAG_LARGE: boxes have 24 instead of
- * 8 a side, and sequences 150 tokens. Such an input takes milliseconds, so the fuzzer skips it; a replay runs those of
- * fuzz/corpus/expr-large. */
+/* FLAG_FAR:      the sequence has almost 2^40 keys.
+ * FLAG_SEQUENCE: the whole sequence is checked, too, if it is short.
+ * FLAG_QUERIES:  the sequence has its own number of queries (BYTE_QUERIES), and the first one has position BYTE_FIRST.
+ *                Without it there are as many queries as keys, from 0 on.
+ * FLAG_LARGE:    boxes have up to 24 elements a side in place of 8, and sequences up to 150 tokens in place of 16. Such
+ *                an input takes milliseconds, so the fuzzer skips it; a replay runs those of fuzz/corpus/expr-large. */
 enum { FLAG_FAR = 1, FLAG_SEQUENCE = 2, FLAG_QUERIES = 4, FLAG_LARGE = 8, FEW = 3, SHORT = 16 };
 /* What the mask may read: one element for each key (the last ones, of many), one for each query, a table; and bands. */
 enum { ARRAY_KEYS, ARRAY_QUERIES, ARRAY_TABLE, ARRAYS, ROWS = 7, COLUMNS = 3, RECORDS = 5, BANDS = 2 * RECORDS };

@@ -1,13 +1,15 @@
 /* fuzz_parse.c: gives bytes to the parser and, if they parse, to the rest of the front end.
  *
- * Oracle: Bytes that do not parse end with an error that has a message and a picture. The fuzzer draws one picture in
- *         PICTURES, because a picture takes as long as a parse; a replay draws all of them.
- *         If bytes parse, the tree is printed; parsing that text and printing again gives the same text. Running `fmt`
- *         twice gives the same text as running it once. Compiling the bytes gives a program, or an error as above. A
- *         program's canonical text compiles to a program with the same canonical text and the same mask code. `explain`
- *         agrees with that code about a pair.
- * Input:  any bytes; the corpus holds small programs. The fuzzer stays below 128 bytes: a parse takes as long as its
- *         text, and each feature of the language fits. fuzz/corpus/parse-large holds longer ones, for replays.
+ * Oracle: 1. Bytes that do not parse end with an error that has a message and a picture of the place. A picture takes
+ *     as long as a parse, so the fuzzer draws one in PICTURES; a replay draws all of them.
+ *         2. If bytes parse, the tree is printed. Parsing that text and printing again gives the same text.
+ *         3. Running `fmt` twice gives the same text as running it once.
+ *         4. Compiling the bytes gives a program, or an error as in 1. The program's canonical text compiles to a
+ *            program with the same canonical text and the same mask code.
+ *         5. `explain` and the mask code agree about a pair.
+ * Input:  any bytes; the corpus holds small programs. The fuzzer stays below 128 bytes, because a parse takes as long
+ *         as its text, and each feature of the language fits into that. fuzz/corpus/parse-large holds longer ones, for
+ *         replays.
  */
 #define _GNU_SOURCE
 #include <stdlib.h>

@@ -1,11 +1,11 @@
 /* fuzz_plan.c: gives bytes to the plan loader, the check of plans and the verifier.
  *
  * Oracle: Loading bytes never crashes, hangs or leaks: neither the bytes as they are, nor with their checksums made
- *         right. Of a plan that loads,
+ *     right. Of a plan that loads,
  *           both printed forms can be made, and the plan saved and loaded again prints the same text
  *           kernels are emitted, or refused because of its model, its passes or their size
  *           the proof of its pairs says yes, no, or that it would take too long
- *           documents begin in order, and their ranks have positions in them
+ *           its documents begin in order, and the positions and rows of every rank's tokens can be asked for
  * Input:  any bytes; the corpus holds small plans, right and damaged.
  * Build:  clang -fsanitize=fuzzer,address,undefined, with libfcp.
  */

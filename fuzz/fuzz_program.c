@@ -6,13 +6,13 @@
  */
 #include "tests/oracle/judge.h"
 
-/* LARGE:  a bit of the first byte: it asks for longer sequences. The fuzzer skips such inputs as slow; a replay
- *         does those in fuzz/corpus/program-large.
- * RUN:    the fuzzer runs one program in RUN, because a session starts threads and costs as much as sixty programs. A
- *         replay runs all of them.
- * AUTO:   one program in AUTO leaves its strategy to auto, which plans a program some forty times.
- * CHOOSE: of those programs the fuzzer plans one in CHOOSE. A replay plans all of them.
- * SEEN:   how many programs the fuzzer remembers, so that it does not plan one twice. */
+/* The fuzzer leaves out what takes long; a replay leaves out nothing.
+ *   LARGE   a bit of the first byte that asks for longer sequences. The fuzzer skips such inputs; a replay does those
+ *           in fuzz/corpus/program-large.
+ *   RUN     the fuzzer runs one program in RUN, because a session starts threads and costs as much as sixty programs
+ *   AUTO    one program in AUTO leaves its strategy to auto, which plans a program some forty times
+ *   CHOOSE  of those programs the fuzzer plans one in CHOOSE
+ *   SEEN    the fuzzer remembers so many programs, and plans none of them twice */
 enum { LARGE = 0x80, RUN = 1024, AUTO = 32, CHOOSE = 32, SEEN = 1 << 18 };
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

@@ -1,8 +1,9 @@
-/* make_seeds.c: makes the seeds of fuzz/corpus/plan: small plans, and damaged ones named by the error they give.
+/* make_seeds.c: makes the seeds of fuzz/corpus/plan: small plans that are right, and damaged ones named by the error
+ * they give.
  *
- * Usage: make_seeds FOLDER. The same files every time; `make fuzz-seeds` runs it after the format of plans has changed.
- * Right plans keep their names. Damage is done to tables (tests/support/plan_damage.h) and to bytes; of each error code
- * that it gives, the first MOST plans are written as e<code>-1, e<code>-2, ...
+ * Usage: make_seeds FOLDER. It writes the same files every time. `make fuzz-seeds` runs it after the format of plans
+ *     has changed. Right plans keep their names. Damage is done to tables (tests/support/plan_damage.h) and to bytes.
+ *     For each error code that some damage gives, the first MOST plans are written, as e<code>-1, e<code>-2, ...
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -22,7 +22,8 @@
 }
 
 %code {
-/* Half a megabyte of parser stack. Nesting is limited before that is full. */
+/* The most entries of the parser's stack, which then takes half a megabyte. Limits on nesting are reached before it is
+ * full. */
 #define YYMAXDEPTH 10000
 #define YYLLOC_DEFAULT(Current, Rhs, N)                                                                                \
     do {                                                                                                               \
@@ -75,7 +76,8 @@ input: PROGRAM items
 
 items: %empty | item_list ;
 item_list: item | item_list sep item ;
-/* An error is over only here: ended in the error rules, the token that caused it would never be discarded. */
+/* The parser skips tokens after a syntax error until yyerrok says that the error is over. That is said here alone, at
+ * the next separator. If the rules with `error` said so, the token that caused the error would never be discarded. */
 sep: SEP                                    { yyerrok; } ;
 item: name '{' entries '}'                  { tree_add_section(t, $1, @1, $3); }
     | MASK name params '=' expr where       { tree_add_mask(t, false, $2, @2, $3, $5, $6); }

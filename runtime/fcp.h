@@ -243,11 +243,12 @@ int64_t fcp_plan_query_position(const fcp_plan *plan, uint32_t sequence);
  *     d_lse            [T, heads]                float32: a gradient of lse, which the backward pass reads; NULL: zeros
  *     max_logit        [heads]                   float32: the forward pass writes the largest logits; NULL: not wanted
  *
- * lse_low: the forward pass writes it, and the backward pass reads it. Beside a large LSE float32 has no room for the
- * logarithm of a sum of n equal terms: at 1e6 its neighbours are 0.06 apart, at 1e9 they are 64 apart. Then P, and with
- * it all gradients, are right only if the backward pass gets both. Without it the backward pass takes 0, and all P of a
- * row are off by a factor of e to the power of up to half that distance. So at 1e8 the four keys of a row with equal
- * logits weigh 1 each, not a quarter. Where |lse| is below 16, the factor is within 1e-6 of 1.
+ * lse_low: the forward pass writes it, and the backward pass reads it. It matters where |lse| is large, because there
+ * neighbouring float32 numbers are far apart: 0.06 at 1e6, and 64 at 1e9. P, and with it all gradients, are right only
+ * if the backward pass gets both lse and lse_low. If lse_low is NULL, it counts as 0, and all P of a row are off by one
+ * factor: e to the power of up to half that distance. Example: a row of four keys with equal logits of 1e8. Its lse is
+ * 1e8 + ln 4, which float32 rounds to 1e8, so each key gets weight 1 in place of a quarter. Where |lse| is below 16,
+ * the factor is within 1e-6 of 1.
  *
  * d_lse is for plans with lse_gradient; with others the run fails with FCP_E_TENSOR. It is one subtraction: delta is
  * d_o . o - d_lse. It means nothing for a row that sees no key and whose head has no sink.
@@ -269,9 +270,10 @@ int64_t fcp_plan_query_position(const fcp_plan *plan, uint32_t sequence);
  *     table            [fcp_plan_table_numbers]  float32: this run's tables (fcp_plan_tables); NULL: those of the plan
  *     d_table          likewise                  float32: their gradient; NULL: nobody wants it
  *
- * These two are for plans whose score reads tables of reals; with other plans the run fails with FCP_E_TENSOR. It also
- * fails so if the score is too large for these gradients, because it reads tables at more than 256 places, say. All
- * ranks are given the same tables, in both passes, and in one run either all want d_table or none does.
+ * These two are for plans whose score reads tables of reals. The run fails with FCP_E_TENSOR for other plans. It
+ * also fails with FCP_E_TENSOR if the score is too large for these gradients, for example because it reads tables at
+ * more than 256 places.
+ * All ranks are given the same tables, in both passes, and in one run either all want d_table or none does.
  * The backward pass writes to d_table what the pairs contribute that this rank computes: the sum of the loss's
  * derivative by the score times the score's derivative by the element. The caller adds up what the ranks have. `floor`
  * passes no gradient on. Sums are kept as whole numbers and rounded once. So they have the same bits whatever the
@@ -341,13 +343,15 @@ typedef struct fcp_start {
  * one. FCP_E_BACKEND: there is no NCCL. */
 fcp_code fcp_start_id(void *out_id, fcp_error *err);
 
-/* How many kernel launches compute the attention of a rank in a pass. FCP_FUSE_STAGES: one for each stage.
- * FCP_FUSE_PASS: one for several stages; the kernel itself waits for what it reads. Two stages still have launches of
- * their own if a round waits for the first of them and the second waits for that round. So if rows are computed at
- * home, and there are as many `buffers` as stages, the whole forward pass is one launch. Where the gradients need two
- * kernels (head_dim above 128, or too little shared memory), the backward pass is done by stages all the same. A fused
- * pass is never a CUDA graph. Where its transfers need SMs, attention must leave some to them; otherwise FCP_E_BACKEND
- * says so. */
+/* How many kernel launches compute the attention of a rank in a pass.
+ *   FCP_FUSE_STAGES   one for each stage
+ *   FCP_FUSE_PASS     one for several stages: the kernel itself waits for what it reads
+ *
+ * FCP_FUSE_PASS does not join two stages if a round of transfers waits for the first of them, and the second waits for
+ * that round. If rows are computed at home, and there are as many `buffers` as stages, no round does: the whole forward
+ * pass is one launch. The backward pass is done by stages all the same where the gradients need two kernels (head_dim
+ * above 128, or too little shared memory). A fused pass is never a CUDA graph. Where its transfers need SMs, attention
+ * must leave some to them; if it does not, the error is FCP_E_BACKEND. */
 typedef enum fcp_fuse { FCP_FUSE_STAGES, FCP_FUSE_PASS } fcp_fuse;
 
 /* Where a CUDA session takes its device memory from. Zeros: from the driver (cuMemAlloc). A program with its own pool
@@ -360,16 +364,18 @@ typedef enum fcp_fuse { FCP_FUSE_STAGES, FCP_FUSE_PASS } fcp_fuse;
  *           memory belongs to the device's primary context. Copies between devices (cuMemcpyPeerAsync) must reach it.
  * release   gives back what `allocate` returned, whole, with the same device.
  *
- * The session uses the memory from the return of `allocate` to the call of `release`, in streams of its own. So nothing
- * that is in any stream may still use the memory when `allocate` returns it: a pool that orders by streams waits for
- * the stream in which the memory was free. And nobody else gets it before `release`, which comes when the session's
- * streams have ended their work with it.
+ * Use. The session uses the memory, in streams of its own, from the return of `allocate` to the call of `release`.
+ *   - When `allocate` returns, no work in any stream may still use the memory. A pool that orders its memory by streams
+ *     must first wait for the stream in which the memory was free.
+ *   - Until `release` is called nobody else gets the memory. The session calls it when its streams have ended their
+ *     work with the memory.
  *
- * Both are called in the thread that calls the session: `allocate` by fcp_session_create, fcp_session_add,
- * fcp_session_rebind, and by a run that is the first to need something (tensors in host memory with "nccl", say), never
- * in one that is being captured; `release` by these and by fcp_session_free. They must not call functions of the
- * session. They may make another device current. When a session has been freed they are called no more. Then all memory
- * has been released, unless something hung: what hangs may still use it, so it is never released.
+ * Calls. Both functions are called in the thread that calls the session.
+ *   - `allocate` is called by fcp_session_create, fcp_session_add and fcp_session_rebind, and by a run that is the
+ *     first to need something (tensors in host memory with "nccl", say); never by a run that is being captured.
+ *   - `release` is called by these and by fcp_session_free. When a session has been freed, neither is called any more,
+ *     and all memory has been released, unless something hung: what hangs may still use its memory.
+ *   - They must not call functions of the session. They may make another device current.
  *
  * Some memory does not come from these functions: pinned host memory, which is the driver's; what a driver or NCCL take
  * for themselves; and with "nccl" the arenas, which NCCL allocates (ncclMemAlloc) because it registers them. */
@@ -388,15 +394,17 @@ typedef struct fcp_session_options {
     const fcp_start *start;   /* mpi, tcp and nccl; NULL: all of it from the environment */
     uint32_t compute_threads; /* host: how many threads may compute at once, at most 32; 0: one for each processor,
                                * with "mpi" or "tcp" this process's share of them */
-    uint32_t timeout_s;       /* how many seconds a wait may last in which nothing goes on; 0: 120. Something goes on
-                               * while any rank computes, or bytes move. With "mpi" and "tcp" the processes tell each
-                               * other: a process computes if it uses a tenth of a processor or more, whatever for (a
-                               * pass, a check, planning, the caller's own work). If one tells nothing for timeout_s
-                               * (it is stopped, or its machine is not reached), all waits end. With "nccl", and with
-                               * an MPI that was begun without MPI_THREAD_MULTIPLE, a process tells nothing while it is
-                               * busy outside of this library's calls, so the limit must be longer than that. While a
-                               * session is made, timeout_s is how long a rank waits for the others to come. Time in
-                               * which this process is stopped (by a debugger, say) does not count */
+    uint32_t timeout_s;       /* the time limit of waits, in seconds; 0: 120. A wait fails if for so long no rank
+                               * computes and no bytes move. While a session is made, it is how long a rank waits for
+                               * the others to come. Time in which this process is stopped (by a debugger, say) does
+                               * not count.
+                               *   "mpi", "tcp"  the processes tell each other whether they compute: whether they use a
+                               *                 tenth of a processor or more, whatever for (a pass, a check, planning,
+                               *                 the caller's own work). All waits also end if one process tells nothing
+                               *                 for so long: it is stopped, or its machine is not reached
+                               *   "nccl", and an MPI that was begun without MPI_THREAD_MULTIPLE
+                               *                 a process tells nothing while it is busy outside of this library's
+                               *                 calls, so the limit must be longer than that */
     bool host_tensors;        /* nccl: tensors will lie in host memory, and so they need room on the device, too. With
                                * this option the session takes that room when it is made, and all ranks learn if one has
                                * too little. Without it, the first run with host memory takes it */
@@ -492,21 +500,25 @@ fcp_code fcp_session_run_on(fcp_session *session, fcp_pass pass, const fcp_tenso
  * ends the waiting. On the host, runs have ended when they return, and this returns at once. */
 fcp_code fcp_session_wait(fcp_session *session, fcp_error *err);
 
-/* Gives the session the plan of another batch, from now on. Lengths, block size, placement, fields, mask, score and
- * margin may differ; ranks, GPUs a node, heads, kv_heads, head_dim, value_dim, values_in_keys, lse_gradient, dtype,
- * passes and determinism must not. It waits for earlier runs. All processes do it together, with the same plan.
+/* Gives the session the plan of another batch, from now on.
+ *   may differ       lengths, block size, placement, fields, mask, score and margin
+ *   must not differ  ranks, GPUs a node, heads, kv_heads, head_dim, value_dim, values_in_keys, lse_gradient, dtype,
+ *                    passes and determinism
+ * It waits for earlier runs. All processes do it together, with the same plan.
  *
- * The margin of the session's first plan holds for all plans that it runs: streams and connections were made with it.
- * No bit of a result depends on it; but a plan that would have another margin may take longer than predicted.
+ * The margin (SMs that attention leaves to communication) of the session's first plan holds for all plans that it runs:
+ * streams and connections were made with it. No bit of a result depends on it; but a plan that would have another
+ * margin may take longer than predicted.
  *
  * Contexts, streams and memory that is large enough are kept, and so are kernels whose source is the same: it depends
  * on the mask, the score, and the longest sequence rounded up to a power of 16. Graphs are made anew.
  *
  * Both plans must live until this returns; afterwards only the one that the session has (fcp_session_plan).
  *
- * Errors: after two of them the session goes on with the plan that it had. One is FCP_E_ARGUMENT (the new plan does not
- * fit), if there is one process or all of them refused the plan. The other is FCP_E_NO_MEMORY with one process, if the
- * new plan was not begun yet. After any other error the session refuses further runs, and they say why. */
+ * Errors. After these the session goes on with the plan that it had:
+ *   FCP_E_ARGUMENT    the new plan does not fit, and there is one process or all processes refused the plan
+ *   FCP_E_NO_MEMORY   with one process, if the new plan was not begun yet
+ * After any other error the session refuses further runs, and they say why. */
 fcp_code fcp_session_rebind(fcp_session *session, const fcp_plan *plan, fcp_error *err);
 /* The plan that the session runs next. */
 const fcp_plan *fcp_session_plan(const fcp_session *session);
@@ -555,9 +567,11 @@ typedef struct fcp_timing {
 } fcp_timing;
 /* Gives the timings of one queue of one rank in the last run of a pass: one for each instruction of the queue, in the
  * order of the instructions, which `fcpc dump` prints. queue: 0 for the compute queue, 1 for the communication queue.
- * The session must have been made with the option `timings`, and owns them until its next run. With "cuda", all inputs
- * are moved together before the pass, and all results behind it: the first instruction that moves inputs has the time
- * of all inputs, and the first that moves results that of all results. FCP_E_ARGUMENT: there are none. */
+ * The session must have been made with the option `timings`, and owns them until its next run. FCP_E_ARGUMENT: there
+ * are none.
+ *
+ * With "cuda", all inputs are moved together before the pass, and all results after it. There the first instruction
+ * that moves inputs has the time of all inputs, and the first that moves results has the time of all results. */
 fcp_code fcp_session_timings(const fcp_session *session, fcp_pass pass, uint32_t rank, uint32_t queue,
                              const fcp_timing **out_timings, uint32_t *out_count, fcp_error *err);
 /* Gives rank 0's process the timings of all ranks. All processes call this at the same point; with one process there is

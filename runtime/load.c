@@ -3,10 +3,12 @@
  * Requires: no process shortens or rewrites the mapped file while the plan is in use. fcp_plan_save never does: it
  *           replaces the file by a new one.
  * Gives:    a plan whose tables lie in the mapped file (fcp_plan_load) or in a copy (fcp_plan_load_memory).
- * Order:    magic, size, the header's checksum, version and features; the section table, in which every offset must be
- *           the one that follows from the lengths; the checksums of the sections, and the zeros between them; then
- *           index, check and verify. Nothing is used before it is checked, and no memory is allocated in proportion to
- *           a number that the file merely states.
+ * Order:    nothing is used before it is checked:
+ *           1. magic, size, the header's checksum, version and features;
+ *           2. the section table, in which every offset must be the one that follows from the lengths;
+ *           3. the checksums of the sections, and the zeros between them;
+ *           4. index, check and verify.
+ *           No memory is allocated in proportion to a number that the file merely states.
  * Cost:     linear; one pass for the checksums.
  */
 #include <errno.h>

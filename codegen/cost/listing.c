@@ -8,7 +8,8 @@
  *               //## File "/a/forward.h", line 40 inlined at "/a/forward.h", line 90
  *                   /0100/   @!P0 BRA `(.L_x_3) ;                            an instruction (with stars at the slashes)
  *
- *           Lines with //## speak of all instructions up to the next of them; those in a row are one chain of calls.
+ *           A line with //## says of which source line the instructions after it are, up to the next such line. If
+ *           several follow each other, they are one chain of calls: line 40, which was inlined at line 90, and so on.
  * Gives:    cost_list (cost_parts.h).
  * Cost:     O(text x marks).
  */

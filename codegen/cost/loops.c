@@ -1,20 +1,26 @@
-/* loops.c: finds the loops of a kernel, which of them goes over steps, and what a warp issues in one step.
+/* loops.c: finds the loops of a kernel and which of them is the loop over steps, and counts what a warp issues in one
+ * turn of that loop (a step: one tile of keys, or of rows, in the kernel's main loop).
  *
- * First it makes the control-flow graph. A piece is a basic block: code without branches. Dominators are found as
- * Cooper, Harvey and Kennedy do. A piece is the head of a loop if a piece that it dominates branches back to it. A step
- * is the longest path through the loop:
- *   - An inner loop counts as often as it turns, if it counts a register up by constants; else once. An inner loop that
- *     only waits for a barrier is left out.
- *   - Where lanes may take different paths (BSSY), a warp is charged for all of them.
- *   - There are two figures, for FULL and for PARTIAL cells. If most of a piece is marked as code of PARTIAL cells, the
- *     piece is left out for FULL cells, and the other way round. It is kept if those cells cannot avoid it: if it
- *     dominates the end of the loop, or code that they surely run. Compilers may move marked instructions into code
- *     that all cells run, and such code must count for all.
- *   - Pieces that then lie on no path through the loop are left out, too.
+ * Method:   1. The code is divided into basic blocks, here called pieces, which make the control-flow graph.
+ *           2. Dominators are found by the algorithm of Cooper, Harvey and Kennedy. A branch back to a piece that
+ *              dominates the branch makes a loop, with that piece as its head.
+ *           3. The loop over steps is the innermost one that has a line marked "step".
+ *           4. There are two figures, for FULL and for PARTIAL cells. For each, pieces that are not for such cells are
+ *              left out (see below), and with them whatever then lies on no path through the loop.
+ *           5. The figure is the sum over the path that issues most.
+ * Counting: - An inner loop counts as many times as it turns, if it counts a register up by constants; otherwise once.
+ *             An inner loop that only waits for a barrier does not count.
+ *           - Where lanes may take different paths (BSSY), a warp goes through all of them, so all of them count.
+ * Left out: for FULL cells, a piece is left out if at least half of its instructions have the mark of PARTIAL cells and
+ *           none has that of FULL cells; for PARTIAL cells the other way round. For both, it is left out if half of it
+ *           is marked "seldom". But a piece counts all the same if warps with such cells cannot avoid it: if every path
+ *           through the loop goes through it, or every path to something that they surely run. Compilers do move
+ *           marked instructions into code that all cells run.
  *
  * Requires: instructions with their targets and marks (listing.c).
  * Gives:    cost_steps (cost_parts.h).
  * Cost:     O(pieces x loops).
+ * Source:   Cooper, Harvey and Kennedy, "A simple, fast dominance algorithm".
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,8 +1,8 @@
-/* machine.c: which unit an instruction keeps busy, and for how many clocks.
+/* machine.c: which unit of the GPU an instruction keeps busy, and for how many clocks.
  *
+ * Example:  MUFU takes 8 clocks. A quarter of an SM (which issues an instruction of one warp each clock) has 4 of these
+ *           units for the 32 lanes of a warp; the whole SM has 16. In general c clocks mean 32 / c lanes at once.
  * Requires: the name of an instruction as the disassembler prints it, with its suffixes: "HGMMA.64x128x16.F32.BF16".
- * Method:   clocks are those of a quarter of an SM, which issues an instruction of one warp each clock. If an
- *           instruction takes c clocks, its unit works on 32 / c lanes at once.
  */
 #include <stdio.h>
 #include <string.h>

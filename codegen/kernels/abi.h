@@ -10,31 +10,31 @@
  * so an item is one row, or one column, of cells. A run is a stretch of neighbouring cells of one class within the
  * piece. A CTA does a piece of work at a time: an item for one head, or for some heads.
  *
- * By head (FK_BY_HEAD): if the mask differs from head to head, each head has items and runs of its own. A row item is
- * of one query head, a key item of one KV head, and a run of rows of some query heads of its group. Otherwise an item
- * and its runs are for all heads. But the host may still give the forward pass an item for each query head
- * (fk_launch.subs), so that it can order the heads' work freely.
+ * By head (FK_BY_HEAD): the mask differs from head to head, so items and runs say for which heads they are. A row item
+ * is for one query head. A key item is for one KV head, and each of its runs for some query heads of that head's group.
+ * Without FK_BY_HEAD an item and its runs are for all heads. Even then the host may list a forward item once for each
+ * query head (fk_launch.subs), so that it can order the heads' work freely.
  *
- * Packed (FK_PACKED; forward only): if a plan has short sequences of queries, the query heads of a group share the rows
- * of a tile. With pack heads, row r of the tile is query (skip + r) / pack and head (skip + r) % pack of the group. The
- * keys may be cut into parts. Then there is an item for each part, with the flags FIRST and SPLIT, and its `state` says
- * where in `splits` it leaves its running state: O as [count][value_dim], then m and l as [count]. A merge item lists
- * such parts, and fk_combine joins them.
+ * Packed (FK_PACKED; forward only): a short sequence of queries would leave most rows of a tile empty, so the query
+ * heads of a group share the tile. With 4 heads, row 9 is query 2 of head 1. In general row r is query (skip + r) /
+ * pack of head (skip + r) % pack of the group. The keys may be cut into parts, with an item each. Such an item has the
+ * flags FIRST and SPLIT; `state` says where in `splits` it leaves its running state: O as [count][value_dim], then m
+ * and l as [count]. A merge item lists the parts, and fk_combine joins them.
  *
- * Cut (without FK_PACKED and FK_FUSED): where there are few items, the keys of a row item for one query head may be
- * cut, too. An item with `parts` above 1 is one of so many with the same rows. Each part leaves its running state in
- * `splits`, where it has FK_PART_BYTES: O as [FK_ROWS][value_dim], then m and l as [FK_ROWS]. No part waits for
- * another. A counter tells the part that comes last; this one joins the states in the order of their keys, and goes on
- * as if it had met all keys itself. Warps do so on their own: each 16 rows have a counter. Only part 0 may lack the
- * flag FIRST.
+ * Cut (without FK_PACKED and FK_FUSED): where there are few items, the keys of a row item for one query head are
+ * divided among `parts` items with the same rows. Each part leaves its running state in `splits`, in FK_PART_BYTES: O
+ * as [FK_ROWS][value_dim], then m and l as [FK_ROWS]. No part waits for another: a counter tells a part that it is the
+ * last to end. That part joins all states, in the order of their keys, and goes on as if it had met all keys itself.
+ * There is a counter for each 16 rows, since each warp does this on its own. Only part 0 may lack the flag FIRST,
+ * because only it goes on from the state of earlier visits.
  *
- * Fused (FK_FUSED): several stages are one launch, which begins before all that it reads has arrived, and waits for
- * flags. A flag is a word that is 0 when the pass begins, and becomes 1 when what it stands for is there; flags are
- * counted from 1. Forward, a row item has the runs of all stages, in the order in which their keys arrive; a run's
- * `arrival` is the flag of its keys, an item's that of its rows of q. Backward, the key items of a stage follow those
- * of the stage before; their flags stand behind all items, in fk_key_fused records. A CTA waits for flags, and backward
- * for turns of items before its own. Flags are set from outside of the launch. So the launch ends in whatever order
- * CTAs begin.
+ * Fused (FK_FUSED): several stages are one launch, which begins before all that it reads has arrived. A flag is a word
+ * that is 0 when the pass begins, and that something outside the launch sets to 1 when certain data are there. CTAs
+ * wait for flags; flags are numbered from 1.
+ *   Forward    a row item has the runs of all stages, in the order in which their keys arrive. `arrival` of a run is
+ *              the flag of its keys, `arrival` of an item that of its rows of q.
+ *   Backward   the key items of stage 1 follow those of stage 0, and so on. Their flags stand behind all items, in
+ *              fk_key_fused records. A CTA also waits for turns of items before its own; so no order of CTAs deadlocks.
  *
  * A row of Q is [heads][head_dim] numbers of the input type, a row of K [kv_heads][head_dim]; rows of O and dO are
  * [heads][value_dim], rows of V [kv_heads][value_dim]. Each begins at a multiple of 16 bytes. Rows of dQ, dK and dV are
@@ -42,8 +42,8 @@
  * plan: O as [max_block][heads][value_dim], then m and then l as [max_block][heads], all float. m is the largest logit
  * so far, in natural units, so that it overflows only where the logit itself does.
  *
- * LSE is two floats for each row and head: lse = m + log l, rounded, and lse_low = (m - lse) + log l, which is the
- * rounding error. So P = exp((x - lse) - lse_low) for a logit x, however large both are. The forward kernels write both
+ * LSE is two floats for each row and head: lse = m + log l, rounded, and lse_low = (m - lse) + log l, the rounding
+ * error. So P = exp((x - lse) - lse_low) for a logit x, however large x and lse are. The forward kernels write both
  * and the backward kernels read both. A row that sees no key has lse -infinity, or the sink, and lse_low 0.
  */
 #ifndef FK_ABI_H
@@ -61,8 +61,8 @@ enum { FK_FULL = 1, FK_PARTIAL = 2 };         /* class of a run: does the mask a
 enum { FK_TURN_ROWS = 64, FK_TURNS_OF_RUN = FK_ROWS / FK_TURN_ROWS };
 /* Flags of a row item: it is the Q block's first visit, its last; it has a part of the keys and gives a part. */
 enum { FK_FIRST = 1, FK_LAST = 2, FK_SPLIT = 4 };
-/* Where the records have heads. In the flags of a row item, the bits from FK_HEAD_SHIFT on are the item's query head,
- * or the first of several (by head, packed, or with fk_launch.subs 1). In `cls` of a run of rows, by head:
+/* Which bits say for which heads a record is. In the flags of a row item, the bits from FK_HEAD_SHIFT on are the item's
+ * query head, or the first of several (by head, packed, or with fk_launch.subs 1). In `cls` of a run of rows, by head:
  *   bits 0 and 1                          the class
  *   FK_SET_HEADS bits from FK_SET_SHIFT   a set of heads of the group, a bit for each head
  *   the bits above                        where the set begins, in units of FK_SET_HEADS heads */
@@ -129,9 +129,9 @@ typedef struct fk_key_item {
     fk_u32 count, sequence;
     fk_u32 first, runs;     /* its first row run, and how many it has */
     fk_u32 place, row, slot; /* as in a key run */
-    /* lock: FK_NONE if no other item has these keys. Otherwise several add to the same dK and dV; in an ordered launch
-     * they do so in turn, and the lock counts the turns. turn: how many items before this one have the same keys. If
-     * items are done in pieces for some heads each (fk_launch.subs), an item takes a turn for each piece. */
+    /* lock: names the sums of dK and dV if several items have these keys, and counts the turns taken at them. FK_NONE
+     * if no other item has them. turn: how many turns at these sums come before this item's (used in an ordered
+     * launch). An item done in pieces, for some heads each (fk_launch.subs), takes a turn for each piece. */
     fk_u32 lock, turn;
     fk_u32 kv_head;         /* by head: of which KV head; else 0 */
 } fk_key_item;
@@ -148,9 +148,9 @@ typedef struct fk_row_run {
 } fk_row_run;
 
 /* Parameters of every attention kernel. If a plan divides the heads into ranges, each range has blocks of its own, and
- * a launch is for one range. It works on query heads [group * first_head, group * (first_head + head_count)) of the
- * range, where the range's first head is 0. Masks and scores need the model's number of head i of the range. It is
- * model_head + i / group * shared + i % group. */
+ * a launch is for one range. The launch works on query heads [group * first_head, group * (first_head + head_count)),
+ * counted from the range's first head. Masks and scores need the model's number of the head instead. For head i of the
+ * range it is model_head + i / group * shared + i % group. */
 typedef struct fk_launch {
     fk_u64 arena;
     fk_u64 q, o, d_o;       /* addresses of tensors in the input type: rows of home tokens, then
@@ -163,16 +163,16 @@ typedef struct fk_launch {
     /* Forward: address of a float for each query head of the model; 0: nobody wants it. A finished row raises its
      * head's float to the row's largest logit, if that is larger. The sink does not count as a logit. */
     fk_u64 maxima;
-    /* Backward, where pieces take turns; all are 0 when the kernel begins:
-     *   locks     fk_u32 [locks][heads][FK_TURNS_OF_RUN]. The rows of a run take turns FK_TURN_ROWS rows at a time. A
-     *             lock of keys uses the entries of the first head of its group: one for dK and one for dV, or one for
-     *             each CTA that shares an item (FK_DKV_PARTS).
-     *   counter   one fk_u32, from which CTAs take their work.
-     *
-     * Fused, the flags of arrivals, one fk_u32 each, are at `locks` (forward) or at `splits` (backward).
-     *
-     * Forward, cut: at `counter` there are FK_PART_COUNTERS fk_u32 for each part, of which only those of part 0 are
-     * used. They are 0 when the kernel begins, and again when it ends.
+    /* What these two addresses are depends on the kernel. All numbers there are fk_u32.
+     *   Backward, where pieces take turns
+     *       locks: [locks][heads][FK_TURNS_OF_RUN]. The rows of a run take turns FK_TURN_ROWS at a time. A lock of keys
+     *       uses the entries of the first head of its group: one for dK and one for dV, or one for each CTA that shares
+     *       an item (FK_DKV_PARTS). counter: one number, from which CTAs take their work. All are 0 when the kernel
+     *       begins.
+     *   Forward, cut
+     *       counter: FK_PART_COUNTERS numbers for each part, of which only those of part 0 are used. They are 0 when
+     *       the kernel begins, and again when it ends.
+     *   Fused: the flags of arrivals are at `locks` (forward) or at `splits` (backward).
      */
     fk_u64 locks, counter;
     fk_u64 splits;          /* packed or cut: address of the parts' running states */
@@ -198,10 +198,10 @@ typedef struct __attribute__((aligned(64))) fk_map {
 } fk_map;
 enum { FK_AT_HOME = 0, FK_MOVED = 1 };
 
-/* Parameters of the kernels for sm_90a: those of the others, and maps. The maps q and d_o have the rows of home queries
- * and then those of moved Q blocks, the maps k and v the home keys, each as a single slot. moved_k and moved_v have the
- * slots of received KV; each slot has max_block rows of K, then as many of V. d_o, v and moved_v have value_dim numbers
- * a head, the others head_dim. The map of an empty tensor is all zeros. */
+/* Parameters of the kernels for sm_90a: those of the others, and maps. A map of q or d_o has one slot: the rows of home
+ * queries and then those of moved Q blocks. A map of k or v has one slot, too: the home keys. moved_k and moved_v have
+ * the slots of received KV; each slot has max_block rows of K, then as many of V. d_o, v and moved_v have value_dim
+ * numbers a head, the others head_dim. The map of an empty tensor is all zeros. */
 typedef struct fk_launch_maps {
     fk_launch launch;
     fk_map q, d_o, k, v, moved_k, moved_v;
@@ -238,10 +238,10 @@ typedef struct fk_gather_run {
     fk_u32 at;              /* its first token in the bundle */
     fk_u32 kv_first, sub_first; /* its range of heads: the first KV head, the first query head of each */
 } fk_gather_run;
-/* A tensor whose tokens are moved. All its counts are words of 4 bytes. In messages and home blocks a token is `row`
- * words that lie side by side. In the caller's tensor a token is `full` words, of which row / chunk chunks move. The
- * first chunk begins at word kv_step * kv_first + sub_step * sub_first, and each next one `stride` words later. A
- * caller may leave a tensor out: if `to` is 0 it is not written, and if `from` is 0 it is read as zeros. */
+/* A tensor whose tokens are moved. Its counts are words of 4 bytes. In messages and home blocks a token is `row` words
+ * side by side. In the caller's tensor a token is `full` words, of which only the heads of a range move: row / chunk
+ * chunks. The first is at word kv_step * kv_first + sub_step * sub_first, each next one `stride` words later. to = 0:
+ * the caller has left the tensor out, and it is not written; from = 0: likewise, and it is read as zeros. */
 typedef struct fk_gather_tensor {
     fk_u64 to, from;        /* addresses of the first token */
     fk_u32 row, full, chunk, stride, kv_step, sub_step;
@@ -279,9 +279,9 @@ typedef struct fk_gather_launch {
     (FK_TILE_BYTES(FK_ROWS, d) + FK_TILE_BYTES(FK_FORWARD_KEYS(d, v), d) + FK_TILE_BYTES(FK_FORWARD_KEYS(d, v), v))
 #define FK_FORWARD_REGISTERS(d) 255
 
-/* Forward for sm_90a, where both sizes are multiples of 64. FK_ROWS rows of Q stay in shared memory, half of them for
- * each of two consumer warpgroups. The producer warpgroup loads keys, in two stages of K and two of V. 128 bytes are
- * for mbarriers. */
+/* Forward for sm_90a, where head_dim and value_dim are multiples of 64. FK_ROWS rows of Q stay in shared memory, half
+ * of them for each of two consumer warpgroups. The producer warpgroup loads keys, in two stages of K and two of V. 128
+ * bytes are for mbarriers. */
 #define FK_HAS_SM90(d, v) ((d) % 64 == 0 && (v) % 64 == 0)
 enum { FK_FORWARD_SM90_THREADS = 384 };
 #define FK_FORWARD_SM90_KEYS(d, v) ((d) > 192 || (v) > 128 ? 64 : 128)
@@ -317,9 +317,9 @@ enum { FK_FORWARD_SM90_THREADS = 384 };
 #define FK_DQ_SHARED(d, v) FK_TILE_BYTES(FK_DQ_ROWS(d) + 2 * FK_DQ_KEYS(d), (d) + (v))
 #define FK_DQ_REGISTERS(d) 255
 
-/* dK, dV and dQ for sm_90a, where both sizes are 64 or both 128: FK_KEYS keys stay in shared memory, rows stream by in
- * two stages, dS has two buffers. A thread has 168 registers at the beginning; then the warpgroup that loads gives some
- * of its own to those that compute (setmaxnreg). */
+/* dK, dV and dQ for sm_90a, where head_dim and value_dim are both 64 or both 128: FK_KEYS keys stay in shared memory,
+ * rows stream by in two stages, dS has two buffers. A thread has 168 registers at the beginning; then the warpgroup
+ * that loads gives some of its own to those that compute (setmaxnreg). */
 #define FK_HAS_BACKWARD_SM90(d, v) ((d) == (v) && ((d) == 64 || (d) == 128))
 enum { FK_BACKWARD_SM90_THREADS = 384 };
 #define FK_BACKWARD_SM90_ROWS(d) ((d) > 64 ? 64 : 128)

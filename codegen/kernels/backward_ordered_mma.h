@@ -1,14 +1,14 @@
 /* backward_ordered_mma.h: the backward pass with mma.sync in one kernel of five products, for sm_80 and later and
  * head_dim up to 128. It adds to dK, dV and dQ.
  *
- * Several items add to the same dQ. With FK_ORDERED 1 the kernel is fk_backward_ordered, where they do so in the order
- * of the work list: a run adds its part only after all runs of the same rows that stand before it in the list,
- * FK_TURN_ROWS rows at a time. The lock of these rows and head counts how many have added. A piece of work waits only
- * for pieces that were taken before it, so the oldest piece under way never waits. Therefore no grid can deadlock, and
- * any grid gives the same bits. Pieces that share keys add to dK and dV in the same way.
- *
- * With FK_ORDERED 0 it is fk_backward_unordered, which adds by atomics when a part is ready and waits for nobody. Then
- * only the dK and dV of keys that belong to a single piece have the same bits every time.
+ * Several items add to the same dQ: a row of Q that sees 1024 keys meets eight items of 128 keys. The file becomes one
+ * of two kernels, which differ in the order of these additions.
+ *   FK_ORDERED 1, fk_backward_ordered     in the order of the work list, FK_TURN_ROWS rows at a time. The lock of these
+ *       rows and head counts how many runs have added, and a run waits until all runs of these rows that stand before
+ *       it in the list have. Pieces that share keys add to dK and dV likewise. A piece waits only for pieces that were
+ *       taken before it, so the oldest piece under way never waits: no grid deadlocks, and any gives the same bits.
+ *   FK_ORDERED 0, fk_backward_unordered   by atomics, when a part is ready, without waiting. Then only the dK and dV of
+ *       keys that belong to a single piece have the same bits every time.
  *
  * Requires: backward_steps.h; a counter that is 0; if ordered, locks that are 0, and runs of one row of cells each with
  *           their turns. The file may be included twice, to have both kernels.

@@ -24,17 +24,17 @@
  *           every step.
  *
  * Products: S^T = K Q^T and dP^T = V dO^T have keys as rows, so that P^T and dS^T already are operands, in registers,
- *           of dV += P^T dO and dK += dS^T Q. dS also goes to shared memory, because for its half of dQ = dS K a
- *           warpgroup needs dS of all keys. A half is 64 of 128 rows if head_dim is 64, and 64 of 128 columns (of 64
- *           rows) if it is 128.
+ *           of dV += P^T dO and dK += dS^T Q. dS also goes to shared memory, because each warpgroup computes half of
+ *           dQ = dS K, for which it needs dS of all keys. If head_dim is 64, its half is 64 of 128 rows; if 128, 64 of
+ *           128 columns (of 64 rows).
  *
- * Overlap:  the rows of the next step are loaded while this step is computed. A step begins two products: dQ of the
- *           step before, and S. Then S runs while that dQ is added to memory, dP while the mask is evaluated and P is
- *           made, dV while dS is made, and dK while dS is stored to shared memory. The first step of an item has no dQ
- *           before it. It begins that product all the same, with whatever is in the buffer, and does not add the
- *           result, because no path of the loop may leave out a product (see README.md). dS has two buffers, so that
- *           one barrier of both warpgroups a step is enough: whoever writes a buffer again has met the other warpgroup
- *           after that one had read it. Sums are added by atomics, for which nobody waits.
+ * Overlap:  the rows of the next step are loaded while this step is computed. Within a step, products run beside other
+ *           work: dQ of the step before and S begin together; then S runs while that dQ is added to memory; dP, while
+ *           the mask is evaluated and P is made; dV, while dS is made; dK, while dS is stored to shared memory.
+ *           The first step of an item has no dQ before it. It begins that product all the same, on whatever is in the
+ *           buffer, and drops the result, because no path of the loop may leave out a product (see README.md).
+ *           dS has two buffers, so one barrier of both warpgroups a step is enough: a warpgroup that writes a buffer
+ *           again has met the other one after that one had read it. Nobody waits for the atomics that add to sums.
  */
 #if FK_HAS_BACKWARD_SM90(FK_HEAD_DIM, FK_VALUE_DIM)
 #ifndef FK_BACKWARD_SM90

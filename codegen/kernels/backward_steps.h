@@ -6,8 +6,8 @@
  * and dS already are operands of the next products, in the registers where they were made.
  *
  * Instead of lse and lse_low, a row has two numbers here, `minus` and `base`: P = 2^((x - minus) log2 e - base).
- *   - Without a score, the row's LSE near 0 (FK_NEAR): minus is 0, so P = 2^(s unit - base) is one FMA and one
- *     exponential for each pair. Here s is the product q k, and unit is the scale times log2 e.
+ *   - Without a score, LSE near 0 (up to FK_NEAR): minus is 0, so P = 2^(s unit - base) is one FMA and one exponential
+ *     for each pair. Here s is the product q k, and unit is the scale times log2 e.
  *   - Without a score, LSE far from 0: minus is lse. In a step with such a row, x - minus is first computed from the
  *     products.
  *   - With a score, x is computed anyway: minus is always lse.
@@ -104,10 +104,10 @@ FK_DEVICE void fk_add_sums_atomically(fk_u64 to, fk_u64 stride, fk_u32 row, fk_u
     }
 }
 
-/* Goes on to the next step of an item; returns 0 if there is none. The next step is `length` rows further in the run,
- * if it has more of its `count` rows. Otherwise it is the beginning of the same run for the next query head that the
- * run is for, and after the last head the beginning of the next run. In this order, items that run at the same time and
- * have the same rows come to them one after the other, whatever their lengths are. */
+/* Goes on to the next step of an item; returns 0 if there is none. Steps go through runs, in each run through the query
+ * heads that it is for, and for each head through the run's `count` rows, `length` at a time. With two heads: run 0
+ * head 0 rows 0 and 64, run 0 head 1 rows 0 and 64, run 1 head 0, and so on. This order is the same for items of all
+ * lengths, so items with the same rows that run side by side come to these rows one after the other. */
 FK_DEVICE int fk_next_rows(fk_step *step, fk_u32 *head, fk_u32 length, fk_u32 count, fk_u32 runs,
                            const fk_row_run *first_run, fk_u32 first_head, fk_u32 group) {
     step->at += length;

@@ -9,10 +9,10 @@
  *           exact, so every order and any grid gives the same bits. Each digit of FK_SUM_BITS bits has a word of 64: a
  *           float adds less than 2^24 to each of two words, so 2^39 additions fit without a carry. No digit is lost, so
  *           no scale has to be chosen.
- * Adding:   in a step, a thread goes through its pairs in a fixed order. While pairs in a row read the same element, it
- *           adds up in float what they contribute; then it adds that to the element's sum. If a table has a number for
- *           each head, all pairs of the step read the same element. So the bits depend on how the work list cuts rows
- *           and keys, and on nothing else.
+ * Adding:   in a step, a thread goes through its pairs in a fixed order. What consecutive pairs contribute to the same
+ *           element, it first adds up in float, and then adds to the element's sum. (If a table has a number for each
+ *           head, all pairs of the step read the same element.) So the bits do depend on how the work list cuts rows
+ *           and keys, but on nothing else.
  * Grid:     any number of CTAs. There are item_count * parts * KV heads pieces of work.
  * Shared:   as fk_backward_dkv.
  * Cost:     the products S and dP once more, beside the kernels that compute dQ, dK and dV, which have no registers
@@ -172,9 +172,9 @@ FK_DEVICE void fk_carry(fk_i64 digit[FK_SUM_DIGITS]) {
     }
 }
 
-/* The bits of the float that is nearest to a sum of carried digits, none of which is below 0. It takes the two highest
- * digits and two bits of the next one as a whole number of at most 50 bits. Of all lower bits only whether they are 0
- * can matter for rounding; the number's lowest bit stands for that. */
+/* The bits of the float that is nearest to a sum. Its digits are carried, and none is below 0. The two highest digits
+ * and two bits of the next one make a whole number of at most 50 bits. Of all bits below these, rounding only needs to
+ * know whether one is set; the lowest bit of the whole number is set then (the "sticky bit"). */
 FK_DEVICE fk_u64 fk_nearest(const fk_i64 digit[FK_SUM_DIGITS]) {
     const fk_u64 infinity = 0x7f800000, limit = (fk_u64)1 << FK_SUM_BITS;
     fk_u64 whole = 0, rest = 0;

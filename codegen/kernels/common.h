@@ -88,11 +88,11 @@ FK_DEVICE void fk_copy_tile(fk_u32 tile, fk_u32 width, fk_u32 rows, fk_u32 threa
 /* These return the address that a lane gives to ldmatrix. fk_fragment_at is for operand A, and for B if the numbers of
  * a row of B lie side by side in memory; fk_fragment_at_rows is for B if those of a column do.
  *
- * fk_fragment_beside goes on from such an address to other rows and chunks of the tile, without computing the swizzle
- * again. `rows` must be a multiple of 8, so that the swizzle is the same, and `chunks` must be even. It may be applied
- * to its own result, if adding both `chunks` within a group of swizzled chunks has no carry. If a row has a power of
- * two of chunks, a single exclusive-or does it. That saves 82 instructions in a step of fk_backward_ordered on sm_80.
- * On sm_100 the compiler would then need more registers than there are, so there it takes the general way.
+ * fk_fragment_beside returns the address that is `rows` rows and `chunks` chunks further in the tile, without computing
+ * the swizzle again. `rows` must be a multiple of 8 (the swizzle is then the same) and `chunks` even. It may be applied
+ * twice, if the two `chunks` together do not pass the end of a group of swizzled chunks. Rows of a power of two of
+ * chunks need a single exclusive-or. That saves 82 instructions in a step of fk_backward_ordered on sm_80. On sm_100
+ * that variant would need more registers than there are, so there the general one is taken.
  */
 FK_DEVICE fk_u32 fk_fragment_at(fk_u32 tile, fk_u32 width, fk_u32 row) {
     return fk_chunk_at(tile, width, row + fk_lane() % 16, fk_lane() / 16);
@@ -129,18 +129,18 @@ FK_DEVICE void fk_rows_by_rows(float (*c)[4], fk_u32 columns, fk_u32 width, fk_u
     }
 }
 
-/* If two warps share the columns of a sum (`parts` 2), each has half of every group of swizzled chunks: part 0 the
- * first half, part 1 the second. Chunk number j of part 0 is chunk fk_shared_chunk(width, parts, j) of the row, and
- * that of part 1 is fk_swizzle_chunks(width) / 2 further. */
+/* Divides the chunks of a row between two warps (`parts` 2), as columns of a sum: part 0 has the first half of every
+ * group of swizzled chunks, part 1 the second. With groups of 8, part 0 has chunks 0-3 and 8-11, part 1 has 4-7 and
+ * 12-15. Returns which chunk of the row is the j-th of part 0; that of part 1 is half a group further. */
 FK_DEVICE fk_u32 fk_shared_chunk(fk_u32 width, fk_u32 parts, fk_u32 j) {
     fk_u32 half = fk_swizzle_chunks(width) / 2;
     return parts == 1 ? j : j / half * half * 2 + j % half;
 }
 
-/* Matrix product by mma: c += p y. y is a tile whose rows have `width` chunks of 8 columns. The columns are divided
- * into `parts` parts (fk_shared_chunk), and the product is made for those of part `part`: c[j] belongs to chunk j of
- * the part. p has 16 rows and 8 * depth columns, one for each row of y, packed in the input type: p[i] has rows g and g
- * + 8 of columns 8 i + t and 8 i + t + 1. depth is even. */
+/* Matrix product by mma: c += p y. y is a tile whose rows have `width` chunks of 8 columns. If `parts` is 2, another
+ * warp computes half of the columns (fk_shared_chunk). This call then makes those of part `part`, and c[j] is its chunk
+ * j. p has 16 rows and 8 * depth columns, one for each row of y, packed in the input type: p[i] has rows g and g + 8 of
+ * columns 8 i + t and 8 i + t + 1. depth is even. */
 FK_DEVICE void fk_packed_by_columns(float (*c)[4], fk_u32 width, fk_u32 parts, fk_u32 part, const fk_u32 (*p)[2],
                                     fk_u32 depth, fk_u32 y) {
     fk_u32 corner = fk_fragment_beside(fk_fragment_at(y, width, 0), width, 0, part * (fk_swizzle_chunks(width) / 2));
@@ -172,13 +172,13 @@ FK_DEVICE fk_u32 fk_model_head(const fk_env *env, fk_u32 head) {
 #endif
 
 /* Evaluates the mask for the numbers that a lane holds of a product (fragments: see the head of this file). Each number
- * is a (row, column) pair. Bit 2 j + e of bits[half] is for the row g + 8 half, in column t + e of the j-th 8 columns,
- * and is 1 if the pair counts. `row` and `column` are the positions of the lane's first row and first column. Rows are
- * queries and columns are keys, or with `reverse` the other way round. There are at most 16 times 8 columns.
+ * is a pair of a row and a column: rows are queries and columns are keys, or with `reverse` the other way round. `row`
+ * and `column` are the positions of the lane's first row and first column. Bit 2 j + e of bits[half] becomes 1 if the
+ * pair of row g + 8 half with column t + e of the j-th 8 columns counts. There are at most 16 times 8 columns.
  *
  * A pair does not count if its column, counted from the warp's first, is at or beyond `limit`; nor, if `partial`, if
- * the mask forbids it. Call this only if some pair may not count. Where the mask gives each row one or two intervals,
- * it works on their ends (fk_keys, fk_queries), in FULL cells too; else the mask is asked about each pair.
+ * the mask forbids it. Call this only if some pair may not count. If the mask gives each row one or two intervals, it
+ * works on their ends (fk_keys, fk_queries), in FULL cells too; otherwise the mask is asked about each pair.
  */
 FK_DEVICE void fk_mask_bits(const fk_env *env, int partial, int reverse, fk_u32 columns, fk_i64 row, fk_i64 column,
                             fk_u32 limit, fk_u32 head, fk_u32 *bits) {

@@ -4,13 +4,13 @@
  * FK_FORWARD_SM90 must be defined: 1 for the skeleton of sm_90a, 0 for that of mma.sync. In both, the accumulator of a
  * warp's 16 rows is a row of m16n8 fragments.
  *
- * m, the largest logit so far, is in natural units. l sums P. P is rounded to the input type only after that, for the
+ * m, the largest logit so far, is in natural units. l sums P. Only after that P is rounded to the input type, for the
  * product with V.
  *
- * P = 2^(s unit - base), where s is the product q k, or the logit if there is a score, and base is m in log2 units: one
- * FMA and one exponential for each pair. Both terms are rounded in proportion to their size, so this is accurate only
- * for rows whose base is *near* 0, up to FK_NEAR. A row that is *far* from 0, or has seen no key, goes another way: if
- * a warp has such a row in a step, it first computes x - m for the logits x of that row, and then goes on with a base
+ * P = 2^(s unit - base): one FMA and one exponential for each pair. s is the product q k, or the logit if there is a
+ * score; s unit is the logit in log2 units, and base is m in log2 units. Both terms are rounded in proportion to their
+ * size, so this is accurate only for rows whose base is *near* 0, up to FK_NEAR. If a warp has a row in a step that is
+ * *far* from 0, or has seen no key, it first computes x - m for the logits x of that row, and then goes on with a base
  * of 0. The bits of other rows do not depend on that.
  */
 enum {

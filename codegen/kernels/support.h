@@ -37,8 +37,8 @@ FK_KERNEL(fk_delta, FK_SUPPORT_THREADS, 1)(FK_PARAMETER fk_support launch) {
     }
 }
 
-/* One step of adding up the gradients of sinks: each FK_FOLD neighbouring rows of a head become one row. A thread adds
- * the rows of one head in their order, so the bits depend on nothing else.
+/* One step of adding up the gradients of sinks: each FK_FOLD (128) neighbouring rows of a head become one row. So
+ * 20,000 rows become 157, then 2, then 1. A thread adds the rows of one head in their order, whatever the grid is.
  *   from   float [count][heads]. In the first step, where `lse` is not 0, it is delta, and -exp(sink - LSE) delta is
  *          added for each row. In later steps it is the sums of the step before.
  *   to     float [rows / FK_FOLD, rounded up][heads].

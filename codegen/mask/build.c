@@ -1,16 +1,17 @@
 /* build.c: builds mask code. It folds constants, simplifies, shares equal nodes, and extracts what an answer needs.
  *
  * Requires: operands and guards come from the same builder and have the types that MC_OPS says. Positions keep to the
- *       limits of the language: k and n in [0, 2^40], q in [-2^40, 2^40], h in [0, 2^32].
+ *      limits of the language: k and n in [0, 2^40], q in [-2^40, 2^40], h in [0, 2^32].
  * Gives: fewer nodes with the same two meanings (code.h) as the expression that was emitted.
- * Guards: the builder knows the range of every integer. If the ranges of its operands show that a node cannot fault,
- *       its guard is dropped. So two places of the source can share the node although they are reached under different
- *       conditions. A node that may fault is never simplified away while its guard may be true, because its fault would
- *       be lost.
+ * Guards: the guard of a node is the condition under which the source reaches it. The builder knows the range of every
+ * integer, and drops a guard if the ranges show that the node cannot fault. For example, `q < 8 and q / 64 == 2 or q >
+ * 90 and q / 64 == 3` reaches q / 64 under two conditions, but dividing by 64 never faults. Without guards the two
+ * nodes are equal, so there is only one. A node that may fault is never simplified away while its guard may be true,
+ * because its fault would be lost.
  * Reals: constants are folded in double, but only where every machine agrees: + - * / sqrt floor and comparisons, which
- *       IEEE 754 fixes to the bit, and the few exact values of other functions, such as exp 0 and log2 of a power of
- *       two. Results that are not finite are not folded. Simplifications hold for every x, NaN and -0.0 included. That
- *       is why x + 0.0 stays (for x = -0.0 it is +0.0), and so do x * 0.0, x - x and x == x.
+ * IEEE 754 fixes to the bit, and the few exact values of other functions, such as exp 0 and log2 of a power of two.
+ * Results that are not finite are not folded. Simplifications hold for every x, NaN and -0.0 included. That is why x +
+ * 0.0 stays (for x = -0.0 it is +0.0), and so do x * 0.0, x - x and x == x.
  * Cost: expected O(1) for a node (hashing); extraction O(nodes).
  */
 #include <math.h>
@@ -156,8 +157,8 @@ static uint32_t real_constant(mc_builder *b, double value, uint32_t place) {
 
 static wide wide_max(wide a, wide b) { return a > b ? a : b; }
 
-/* The range of an operation that can fault, from the ranges of its operands. True: it may fault for some operands in
- * these ranges; then the range is all of int64. */
+/* Computes the range of an operation that can fault, from the ranges of its operands. True: it may fault for some
+ * operands in these ranges; then the range is all of int64. */
 static bool range_of(mc_op op, const fact *x, const fact *y, int64_t *out_lo, int64_t *out_hi) {
     wide lo = 0, hi = 0;
     bool risky = false;
@@ -311,7 +312,7 @@ static uint32_t simplify_if(mc_builder *b, mc_op op, uint32_t p, uint32_t x, uin
     return MC_NONE;
 }
 
-/* The value, if the operands are constants and nothing faults. */
+/* Computes the value of a node, if its operands are constants and nothing faults. False: it is not known. */
 static bool fold_ints(const mc_node *x, const mc_builder *b, int64_t *out) {
     if (x->a == MC_NONE || !is_const(b, x->a)) return false;
     if (x->b != MC_NONE && !is_const(b, x->b)) return false;
@@ -347,7 +348,7 @@ static bool exact_value(mc_op op, double x, double *out) {
     }
 }
 
-/* An operation on real constants; MC_NONE where it is not folded. */
+/* Folds an operation on real constants to a constant. MC_NONE: it cannot be folded. */
 static uint32_t fold_real(mc_builder *b, const mc_node *n, uint32_t place) {
     if (n->op == MC_TO_F) return is_const(b, n->a) ? real_constant(b, (double)b->nodes[n->a].imm, place) : MC_NONE;
     if (n->op == MC_IF_F || n->a == MC_NONE || !is_real_const(b, n->a)) return MC_NONE;
@@ -372,7 +373,8 @@ static uint32_t fold_real(mc_builder *b, const mc_node *n, uint32_t place) {
     return isfinite(out) ? real_constant(b, out, place) : MC_NONE;
 }
 
-/* Identities that hold for every x, NaN, infinities and -0.0 included. */
+/* Applies identities that hold for every x, NaN, infinities and -0.0 included. Returns a node that equals x op y;
+ * MC_NONE: none applies. */
 static uint32_t simplify_real(mc_builder *b, mc_op op, uint32_t x, uint32_t y, uint32_t place) {
     switch (op) {
     case MC_ADD_F:

@@ -71,7 +71,8 @@ mc_fault mc_value_fault(uint32_t op, int64_t x, int64_t y) {
 
 /* --- elements ----------------------------------------------------------------------------------------------------- */
 
-/* Inline, and with one switch, because tests evaluate masks pair by pair. */
+/* The value of one node. The function is inline and has a single switch, because tests evaluate masks pair by pair and
+ * need it to be fast. */
 static inline int64_t node_value(const mc_node *node, const mc_env *env, const mc_point *at, const int64_t *v) {
     switch ((mc_op)node->op) {
     case MC_CONST_I:

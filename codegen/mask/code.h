@@ -29,8 +29,8 @@
 #define MC_NONE UINT32_MAX
 #define MC_MAX_NODES 65536u
 
-/* name, arity, result type ('i' int64, 'b' bool, 'f' real), operand types, can fault.
- * arity counts node operands a, b, c in that order. IF: a is bool, b and c have the result's type. */
+/* The operations of mask code: name, arity, result type ('i' int64, 'b' bool, 'f' real), operand types, can fault. The
+ * arity counts the node operands a, b, c in that order. IF: a is bool, b and c have the result's type. */
 #define MC_OPS(X)                                                                                                      \
     X(CONST_I, "const", 0, 'i', "", 0)   /* imm */                                                                     \
     X(CONST_B, "bool", 0, 'b', "", 0)    /* imm 0 or 1 */                                                              \
@@ -102,7 +102,7 @@ typedef struct mc_node {
     int64_t imm;
 } mc_node;
 
-/* The same node, of which operands and guard are renumbered: those that were node i become node to[i]. */
+/* A copy of a node whose operands and guard are renumbered: node number i becomes number to[i]. */
 static inline mc_node mc_renumbered(mc_node x, const uint32_t *to) {
     if (x.a != MC_NONE) x.a = to[x.a];
     if (x.b != MC_NONE) x.b = to[x.b];
@@ -140,9 +140,9 @@ typedef struct mc_array {
     mc_width width;
 } mc_array;
 
-/* A union of slices: which keys a row may see. The rows from rows[i].q to before rows[i + 1].q see `count` bands from
- * `first` on. In each of these rows the bands are disjoint and in order. The last record has no bands: it ends the
- * table. */
+/* A union of slices: which keys a row may see. Record i stands for the rows from rows[i].q to before rows[i + 1].q.
+ * Each of them sees `count` bands, of which the first is bands[first]. Bands are disjoint and in order in every
+ * row. The last record has no bands: it ends the table. */
 typedef struct mc_band {
     int64_t lo, hi;             /* row q: lo + lo_slope q <= k < hi + hi_slope q; never empty on its rows */
     int32_t lo_slope, hi_slope; /* 0 or 1 */

@@ -4,12 +4,12 @@
  * anyway. The derivative of s + slopes[h] * (k - q) by slopes[h] is k - q.
  *
  * Requires: a real node of mask code in a builder. Gives: a node in the same builder.
- * Method: goes forward through the nodes by the rules of calculus. Each derivative is kept as num / den * node, so that
- *      constants cancel, as c and 1 / c do in the example. Constants are combined in double, so the result is the
- *      derivative up to rounding.
- * Meaning: min, max, abs and if have the derivative of the branch that they take; abs at 0 has that of +x. If a
- *      condition depends on the node, the jump where it changes is ignored. A floor of something that depends on the
- *      node has no useful derivative: it is 0 almost everywhere.
+ * Method: goes forward through the nodes by the rules of calculus. Each derivative is kept as num / den * node, with
+ *      two numbers and a node. So constants cancel: in the example the factors c and 1 / c become 1. Numbers are
+ *      combined in double, so the result is the derivative up to rounding.
+ * Meaning: - min, max, abs and if have the derivative of the branch that they take; abs at 0 has that of +x.
+ *      - If a condition depends on the node by which is derived, the jump where the condition changes is ignored.
+ *      - A floor of something that depends on this node has no useful derivative: it is 0 almost everywhere.
  * Cost: O(nodes).
  */
 #include <math.h>
@@ -48,7 +48,7 @@ static uint32_t constant(deriving *d, double x) {
 
 static slope of_node(uint32_t node) { return (slope){.num = 1, .den = 1, .node = node}; }
 
-/* Emits the slope. */
+/* Emits a node with the value of a slope, num / den * node. */
 static uint32_t emit_slope(deriving *d, const slope *x) {
     if (x->zero) return constant(d, 0);
     double c = x->num / x->den;

@@ -5,10 +5,13 @@
  * the same bits. Infinities, NaN, subnormal numbers and signed zeros behave as in IEEE 754. The relative error is below
  * 2^-21 for mc_fast_exp, mc_fast_exp2 and mc_fast_tanh, and below 2^-22 for the logarithms, near 1 too.
  *
- * Method: exponentials write the argument as a whole multiple of ln 2 and a rest r of at most ln 2 / 2; e^r - 1 is then
- * r + r^2 times a polynomial. tanh(x) is e / (e + 2) with e = e^2x - 1. Logarithms split off the exponent, so that the
- * rest 1 + f is in [sqrt 1/2, sqrt 2), and use log(1 + f) = 2 artanh(f / (2 + f)). The polynomials interpolate at
- * Chebyshev's nodes.
+ * Method:
+ * - Exponentials write the argument as a whole multiple of ln 2 plus a rest r of at most ln 2 / 2. e^r - 1 is then
+ *   r + r^2 times a polynomial.
+ * - tanh(x) is e / (e + 2) with e = e^2x - 1.
+ * - Logarithms split off the exponent, so that the rest 1 + f is in [sqrt 1/2, sqrt 2), and use
+ *   log(1 + f) = 2 artanh(f / (2 + f)).
+ * - The polynomials interpolate at Chebyshev's nodes.
  */
 #ifndef CODEGEN_MASK_REAL_ROW_H
 #define CODEGEN_MASK_REAL_ROW_H

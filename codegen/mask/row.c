@@ -106,7 +106,8 @@ static bool ends_of(const rows *r, uint32_t i, int64_t *first, int64_t *last) {
            !__builtin_add_overflow(*first, *last, last);
 }
 
-/* An operand as a vector. What is flat is spread over spare vector `which`, and a line is written out. */
+/* Returns an operand as a vector. A FLAT operand is written to all places of spare vector `which`; a line is written
+ * out. */
 static const int64_t *int_vector(const rows *r, uint32_t i, int which) {
     int64_t *to = r->state[i] == FLAT ? spare_vector(r, which) : int_place(r, i), value = r->scratch[i];
     if (r->state[i] == FLAT)
@@ -159,7 +160,8 @@ static bool run_of(const rows *r, uint32_t i, const mc_array *a, uint64_t *out_a
            mc_place(a, last, 0, &end);
 }
 
-/* to[j] becomes element x[j] of the array, or 0 if there is none; from place `at` on if they follow one another. */
+/* Loads a row: to[j] becomes element x[j] of the array, or 0 if there is none. If the elements follow one another
+ * (run_of), they are read from place `at` on. */
 #define GATHER(type, to_type)                                                                                          \
     do {                                                                                                               \
         const type *from = a.data;                                                                                     \
@@ -209,8 +211,9 @@ FCP_CLONES static void load_reals(const rows *r, const mc_node *node, float *res
 
 /* --- vectors ------------------------------------------------------------------------------------------------------ */
 
-/* Whole numbers in [0, 2^31) by a whole d in (1, 2^31): x / d is x * by >> shift, exactly. Method: Granlund and
- * Montgomery, Division by invariant integers using multiplication (1994). */
+/* A divisor d whose division is replaced by a product and a shift: for whole x in [0, 2^31) and d in (1, 2^31), x / d
+ * is x * by >> shift, exactly. For d = 3, `by` is 2863311531 and `shift` is 33.
+ * Method: Granlund and Montgomery, Division by invariant integers using multiplication (1994). */
 typedef struct divisor {
     uint32_t by;
     int shift;
@@ -221,7 +224,8 @@ static divisor divisor_of(uint32_t d) {
     return (divisor){(uint32_t)(((uint64_t)1 << (31 + bits)) / d + 1), 31 + bits};
 }
 
-/* x / b, or x % b where `rest`, for one b: by shifts for powers of two, by a product where everything fits 31 bits. */
+/* Divides a vector by one number: x / b or, with `rest`, x % b. It shifts if b is a power of two, and multiplies if
+ * everything fits 31 bits. */
 FCP_CLONES static void div_row(const int64_t *restrict x, int64_t b, uint32_t width, bool rest, int64_t *restrict out) {
     if (b > 0 && (b & (b - 1)) == 0) {
         int shift = __builtin_ctzll((uint64_t)b);
@@ -363,7 +367,7 @@ FCP_CLONES static void int_row(const rows *r, const mc_node *node, int64_t *rest
     }
 }
 
-/* Keys k0, k0 + 1, ... of one row: fills in the row's bands one after the other. */
+/* Evaluates bands for keys k0, k0 + 1, ... of one row: sets the keys of each of the row's bands to 1, band by band. */
 static void bands_row(const mc_bands *bands, int64_t q, int64_t k0, uint32_t width, uint8_t *restrict to) {
     memset(to, 0, width);
     const mc_band_rows *row = mc_band_row(bands, q);
@@ -425,7 +429,8 @@ FCP_CLONES static void bool_row(const rows *r, const mc_node *node, uint8_t *res
 #undef ROW_TYPE
 }
 
-/* Integers to floats, rounded once. Numbers of 32 bits go another way, because processors convert those in vectors. */
+/* Converts integers to floats, rounded once. Numbers of 32 bits go another way, because processors convert those in
+ * vectors. */
 FCP_CLONES static void to_floats(const rows *r, uint32_t i, float *restrict to) {
     const uint32_t width = r->width;
     int64_t first, last;

@@ -30,7 +30,7 @@ struct arena_chunk {
     _Alignas(16) char bytes[];
 };
 
-/* Memory of a pool that nobody has. */
+/* A free piece of memory in a region of a pool. */
 typedef struct gap {
     struct gap *next; /* by address, of one region */
     size_t size;
@@ -53,14 +53,14 @@ struct arena_pool {
 
 /* A pool keeps memory that one pass no longer needs and gives it to the next pass, on whatever thread. It exists
  * because memory is expensive when it is first touched: the kernel clears the page, and on a virtual machine the host
- * may have to find that page first, which takes much longer. Allocation is first fit: the first gap that is large
- * enough is taken, so that the same addresses are used again and again.
- *
- * Regions of a pool lie on huge pages up to HUGE_UNTIL bytes: the first touch of 2 MB is then one page fault and not
- * 512. Beyond that the kernel has to move other memory to make room for huge pages, which costs more than the faults:
- * with huge pages throughout, a first plan of 90 MB took 1.0 s instead of 0.7 s. A small plan needs no huge page: as
- * long as a pool has no region, an arena takes its first chunks from malloc. Under the address sanitizer there are no
- * pools, because they would hide uses of memory that has been given back. */
+ * may have to find that page first, which takes much longer.
+ * - Allocation is first fit: the first gap that is large enough is taken, so that the same addresses are used again and
+ *   again.
+ * - Regions of a pool lie on huge pages up to HUGE_UNTIL bytes: the first touch of 2 MB is then one page fault and not
+ *   512. Beyond that the kernel has to move other memory to make room for huge pages, which costs more than the faults:
+ *   with huge pages throughout, a first plan of 90 MB took 1.0 s instead of 0.7 s.
+ * - A small plan needs no huge page: as long as a pool has no region, an arena takes its first chunks from malloc.
+ * - Under the address sanitizer there are no pools, because they would hide uses of memory that has been given back. */
 enum { FIRST_CHUNK = 1 << 14, LAST_CHUNK = 1 << 22, SMALL_UNTIL = 1 << 18, SMALL_NEED = 3 << 15, HUGE_PAGE = 1 << 21,
        REGION = 1 << 25, HUGE_UNTIL = 1 << 27 };
 
@@ -80,7 +80,8 @@ void arena_pool_free(arena_pool *pool) {
     free(pool);
 }
 
-/* The first gap of at least `size` bytes, without what is more. NULL: there is none. */
+/* Takes the first gap that has at least `size` bytes. What it has beyond that remains a gap. NULL: no gap is large
+ * enough. */
 static void *fill_gap(region *r, size_t size) {
     for (gap **link = &r->gaps; *link; link = &(*link)->next) {
         gap *g = *link;
@@ -97,7 +98,8 @@ static void *fill_gap(region *r, size_t size) {
     return NULL;
 }
 
-/* Each region is as large as all before it. NULL: there is no such region. */
+/* Adds a region that is as large as all regions before it together, so that a pool needs few. NULL: the system gives no
+ * memory, or there are as many regions as a pool can have. */
 static region *add_region(arena_pool *pool, size_t need) {
     region *r = &pool->at[pool->count];
     size_t size = pool->size > REGION ? pool->size : REGION;

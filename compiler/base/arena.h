@@ -22,7 +22,8 @@ void *arena_zalloc(arena *a, size_t count, size_t size, size_t align);
 /* Gives back all but the first `bytes` of an allocation of `size` bytes, if it is the newest one. */
 void arena_trim(arena *a, const void *p, size_t size, size_t bytes);
 char *arena_copy(arena *a, const char *text, size_t length); /* NUL-terminated copy */
-/* Frees its contents, and keeps the memory for new ones; but what is the pool's goes back there. */
+/* Frees the contents of an arena. Memory of its own is kept for new contents; memory of a pool goes back to the
+ * pool. */
 void arena_reset(arena *a);
 void arena_free(arena *a);                                   /* everything; the arena may be used again */
 

@@ -78,7 +78,7 @@ void diag_source_begin(const diags *d, uint32_t number, uint32_t *line, uint32_t
     *column = d->sources[number].column;
 }
 
-/* Control characters become '?', so that hostile input cannot drive a terminal. */
+/* Formats a line of text. Control characters become '?', so that hostile input cannot drive a terminal. */
 static void format_line(char line[LINE], const char *format, va_list args) {
     int size = vsnprintf(line, LINE, format, args);
     if (size < 0) *line = 0;
@@ -201,8 +201,10 @@ fcp_code diag_first_code(const diags *d) { return diag_code_since(d, 0); }
 
 static size_t lesser(size_t a, size_t b) { return a < b ? a : b; }
 
-/* Edit distance with insertions, deletions, substitutions and swaps of neighbours (optimal string alignment:
- * Damerau, "A technique for computer detection and correction of spelling errors", 1964). Lengths <= NAME_LIMIT. */
+/* The edit distance of two names: how many insertions, deletions, substitutions and swaps of neighbours make one of the
+ * other. Lengths are at most NAME_LIMIT.
+ * Method: optimal string alignment; Damerau, "A technique for computer detection and correction of spelling errors",
+ *      1964. */
 static size_t distance(const char *a, size_t n, const char *b, size_t m) {
     size_t rows[3][NAME_LIMIT + 1];
     size_t *before = rows[0], *last = rows[1], *now = rows[2];
@@ -282,8 +284,8 @@ static size_t shown_bytes(const char *c, size_t left) {
 
 static bool is_continued(const source *s, uint32_t at) { return ((unsigned char)s->text[at] & 0xc0) == 0x80; }
 
-/* The part of a line that is shown: all of it, or a window around the primary span. It begins and ends between
- * characters, if the text is UTF-8; it has at most CHARACTER bytes more than WINDOW. */
+/* Chooses the part of a line that is shown: all of it, or a window around the primary span. A window begins and ends
+ * between characters, if the text is UTF-8. It has up to CHARACTER bytes more than WINDOW. */
 static void window(const source *s, uint32_t line, uint32_t focus, uint32_t *from, uint32_t *to) {
     uint32_t begin = s->lines[line];
     uint32_t end = line + 1 < s->line_count ? s->lines[line + 1] - 1 : s->size;

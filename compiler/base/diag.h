@@ -42,7 +42,7 @@ fcp_code diag_code_since(const diags *d, size_t count);
 /* Where a span begins: the name of its source ("": it has none), line and column, both from 1. */
 void diag_place(const diags *d, span at, const char **file, uint32_t *line, uint32_t *column);
 
-/* fcpc_diagnostics_render of those from number `first` on. */
+/* The same as fcpc_diagnostics_render, but only for the diagnostics from number `first` on. */
 char *diag_render(const diags *d, size_t first, bool colour);
 
 /* The one of `names` that `name` may be a misspelling of: the nearest, if their edit distance is at most a third of the

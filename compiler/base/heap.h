@@ -21,8 +21,8 @@ static inline void heap_push(heap_entry *heap, uint32_t count, heap_entry e) {
     heap[at] = e;
 }
 
-/* Puts an entry in the place of heap[0], which has been taken; then there are `count`. To remove heap[0], put the last
- * entry there, with a count that is one less. */
+/* Replaces heap[0], which the caller has taken, by the entry e. The heap then has `count` entries. To remove heap[0]
+ * instead, pass the last entry of the heap as e, and a count that is one less. */
 static inline void heap_replace(heap_entry *heap, uint32_t count, heap_entry e) {
     uint32_t at = 0;
     for (uint32_t child; (child = 2 * at + 1) < count; at = child) {

@@ -119,7 +119,7 @@ bool json_key(json_reader *r, text *out) {
     return true;
 }
 
-/* Reads a whole number of at most `most`, as its sign says. */
+/* Reads the digits of a whole number that may be at most `most`. A sign has been read already. */
 static bool read_whole(json_reader *r, uint64_t most, uint64_t *out) {
     const char *digits = r->at;
     *out = 0;

@@ -21,7 +21,7 @@ bool real_parse(const char *digits, double *out) {
     return isfinite(*out);
 }
 
-/* In at most `most` significant digits. */
+/* Prints x with the fewest digits that read back as x, but with at most `most` significant digits. */
 static void print(double x, int most, text *out) {
     char made[40], digits[20], again[64];
     int count = 0, exponent = 0;

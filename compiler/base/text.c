@@ -60,7 +60,7 @@ void text_printf(text *t, const char *format, ...) {
     va_end(again);
 }
 
-/* The errno of a failure, which is another one than that of memory. */
+/* Tells lack of memory from other failures: sets t->failed and returns 0 if `why` is ENOMEM, else returns `why`. */
 static int failure(text *t, int why) {
     if (why == ENOMEM) t->failed = true;
     return why == ENOMEM ? 0 : why;

@@ -2,15 +2,16 @@
  *
  * Requires: elements do not change until the next sequence is bound.
  * Gives: array.h.
- * How: a segment tree over blocks of elements has the least and the greatest value of every range. Elements in
- *      arithmetic progression are kept as runs.
- *      Ranks are for documents whose numbers come in any order. Say the array is 5 5 9 9 7 7, and a box compares its
- *      first four elements with its last two. The first have values from 5 to 9, the last have 7, so the ranges of
- *      values overlap although no value occurs in both. Therefore values are also numbered in the order in which they
- *      first come: 0 0 1 1 2 2. These numbers are the ranks. Here the first elements have ranks 0 to 1 and the last
- *      have rank 2: the ranges are disjoint, so no values are equal.
- *      Contents: an array that is not read at q or k themselves, such as a table, may be the same in many sequences. A
- *      small one is compared with those of earlier sequences. If one is equal, it gets the same content number.
+ * How: - Least and greatest values of ranges come from a segment tree over blocks of elements.
+ *      - Elements in arithmetic progression are kept as runs.
+ *      - Ranks are for documents whose numbers come in any order. Say the array is 5 5 9 9 7 7, and a box compares its
+ *        first four elements with its last two. The first have values from 5 to 9, the last have 7, so the ranges of
+ *        values overlap although no value occurs in both. Therefore values are also numbered in the order in which they
+ *        first come: 0 0 1 1 2 2. These numbers are the ranks. Here the first elements have ranks 0 to 1 and the last
+ *        have rank 2: the ranges are disjoint, so no values are equal.
+ *      - Content numbers are for arrays that are not read at q or k themselves, such as tables. Such an array may be
+ *        the same in many sequences. A small one is compared with those of earlier sequences. If one is equal, it gets
+ *        the same content number.
  * Cost: to bind O(elements), hardly more than reading them if they lie in runs. A question O(log elements + BLOCK), or
  *      O(log elements) if it is about whole blocks or the elements lie in runs.
  * Units: elements. */

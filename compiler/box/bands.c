@@ -1,13 +1,14 @@
 /* bands.c: evaluates unions of slices on boxes.
  *
- * Requires: bands as codegen/mask/code.h describes them, with edges and rows within 2^42.
- * Gives: bands.h. Answers are exact: MIXED means that some element of the box is allowed and some is not. (The only
- *      exception is a leaf (bands.h) whose row and key are the same dimension: it may be called MIXED although it is
- *      not.)
- * How: the records of rows that a box meets are found by halving, and likewise the bands of a record that meet its
- *      keys. If the box meets few records, each of them is asked. If it meets many, summaries of 16, 256, ... records
- *      are asked first: a few intervals outside which no row allows a key, and a few in which all rows allow all keys.
- *      As soon as one element is known to be allowed and one to be forbidden, the answer is MIXED.
+ * Requires: bands as codegen/mask/code.h describes them, with edges and rows within 2^42. In short: a record stands for
+ *      some neighbouring rows, and has their bands, which are intervals of keys with edges that are linear in the row.
+ * Gives: bands.h. Answers are exact: MIXED means that some element of the box is allowed and some is not. There is one
+ *      exception: a leaf (bands.h) whose row and key are the same dimension may be called MIXED although it is not.
+ * How: - The records that a box meets are found by halving, and so are the bands of a record that meet its keys.
+ *      - If the box meets few records, each of them is asked.
+ *      - If it meets many, summaries of 16, 256, ... records are asked first. A summary has a few intervals outside
+ *        which no row allows a key, and a few in which all rows allow all keys.
+ *      - As soon as one element is known to be allowed and one to be forbidden, the answer is MIXED.
  * Cost: O(log records + log bands) for a box of few records; for many records usually the same, at worst one step a
  *      record. The index takes O(bands) time, and 18 bytes a record.
  * Units: positions count tokens.
@@ -125,12 +126,12 @@ static int64_t record_end(const mc_bands *s, uint32_t i) {
     return i + 1 < s->row_count ? s->rows[i + 1].q : INT64_MAX;
 }
 
-/* Rows and keys. */
+/* A rectangle of rows [r0, r1) and keys [k0, k1). */
 typedef struct window {
     int64_t r0, r1, k0, k1;
 } window;
 
-/* A window's part in one record. */
+/* What is known of the part of a window that lies in one record. */
 typedef struct clip {
     box_class cls;
     const mc_band *band; /* the first that meets it */
@@ -145,9 +146,11 @@ static uint32_t band_beyond(const mc_band *first, uint32_t count, int64_t row, i
     return lo;
 }
 
-/* Finds the bands of record i that meet the window, by two comparisons: a band meets it if in the window's first row it
- * begins at or before the last key, and in its last row it ends after the first key. These two suffice. Each edge stays
- * at one key or moves by one key a row, and the band is never empty, so there is a row in which both hold. */
+/* Finds the bands of record i that meet the window, by two comparisons:
+ * - In the window's first row, the band begins at or before the window's last key.
+ * - In the window's last row, the band ends after the window's first key.
+ * These two suffice. Each edge stays at one key or moves up by one key a row, and the band is never empty, so there is
+ * a row in which both hold. */
 static clip clip_record(const mc_bands *s, uint32_t i, const window *w) {
     const mc_band_rows *r = &s->rows[i];
     if (!r->count) return (clip){.cls = BOX_NONE};
@@ -282,7 +285,7 @@ static box_class clip_diagonal(const mc_bands *s, uint32_t i, int64_t r0, int64_
     return cls;
 }
 
-/* Records [from, to), whole, of a window. */
+/* Adds to v what records [from, to) say of a window. All rows of these records are in the window. */
 static void ask_many(const mc_bands *s, const levels *l, uint32_t from, uint32_t to, const window *w, verdict *v) {
     for (uint32_t i = from; i < to && !is_settled(v);) {
         uint32_t done = 1;
@@ -302,7 +305,7 @@ static void ask_many(const mc_bands *s, const levels *l, uint32_t from, uint32_t
     }
 }
 
-/* Are both windows cut by one line, the same? */
+/* Are both parts cut by the same edges of a single band, so that they continue each other? */
 static bool same_line(const clip *a, const clip *b) {
     if (a->cls != BOX_MIXED || b->cls != BOX_MIXED || !b->only || a->lo_cuts != b->lo_cuts || a->hi_cuts != b->hi_cuts)
         return false;
@@ -385,8 +388,9 @@ size_t box_bands_key(const box_program *program, const box_node *x, const box *b
 
 /* --- rows and pairs ----------------------------------------------------------------------------------------------- */
 
-/* One key in rows [r0, r0 + width): sets bit j if row r0 + j allows it. In a record edges go up or stand still, so with
- * growing rows the key lies in one band after the other, from the last that reaches beyond it downwards. */
+/* Which of the rows [r0, r0 + width) allow one key: sets bit j if row r0 + j does. The edges of bands go up or stand
+ * still as rows grow. So within a record a fixed key is first in the last of the bands that ever hold it, then in the
+ * one below that, and so on. The bands are therefore tried downwards. */
 static void column_of_bands(const mc_bands *s, int64_t key, int64_t r0, uint32_t width, uint64_t bits[2]) {
     const window w = {r0, r0 + width, key, key + 1};
     uint32_t i = record_after(s, r0);
@@ -434,8 +438,8 @@ void box_bands_row(const box_program *program, const box_node *x, const box *b, 
 
 static int64_t clamp_to(int64_t v, int64_t hi) { return v < 0 ? 0 : v < hi ? v : hi; }
 
-/* An edge is at `at` in the first row and moves by `slope` a row. The sum over `rows` rows of where it is, kept within
- * [0, width]. */
+/* Returns the sum, over `rows` rows, of where an edge is, each kept within [0, width]. The edge is at `at` in the first
+ * row and moves by `slope` a row. */
 static int64_t sum_edge(int64_t at, int32_t slope, int64_t rows, int64_t width) {
     if (!slope) return rows * clamp_to(at, width);
     int64_t first = clamp_to(-at, rows), end = clamp_to(width - at, rows); /* between them it is inside */

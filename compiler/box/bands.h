@@ -16,7 +16,7 @@ bands_index *bands_index_new(const mc_bands *bands, uint32_t count, const volati
 void bands_index_free(bands_index *index);
 size_t bands_index_bytes(const bands_index *index);
 
-/* The program's node for mask node x. */
+/* Makes the program's node for node x of the mask, which reads bands. */
 void box_bands_make(mc_code mask, const mc_node *x, box_node *out);
 static inline bool box_bands_leaf(const box_node *x) { return x->op == MC_BANDS && x->a == MC_NONE; }
 /* Is a program nothing but a leaf whose row and key are different dimensions? */

@@ -31,7 +31,7 @@ static void set_form(box_value *v, const form *f, const box *b) {
     form_range(f, b, &v->lo, &v->hi);
 }
 
-/* v equals node x all over the box. */
+/* Sets v to the value of node x, for a node that equals x all over the box. */
 static void set_same(box_value *v, const box_value *values, uint32_t x) {
     uint8_t flags = v->flags;
     *v = values[x];
@@ -67,7 +67,7 @@ static void difference_range(const box_value *x, const box_value *y, const box *
     *hi = (wide)y->hi - x->lo;
 }
 
-/* ADD and SUB. Returns true if no element can overflow. */
+/* Evaluates ADD and SUB. Returns true if no element of the box can overflow. */
 static bool evaluate_sum(box_value *v, const box_value *x, const box_value *y, bool subtract, const box *b) {
     wide lo = subtract ? (wide)x->lo - y->hi : (wide)x->lo + y->lo;
     wide hi = subtract ? (wide)x->hi - y->lo : (wide)x->hi + y->hi;
@@ -125,7 +125,7 @@ static void note_step(box_value *v, const box_value *x, int64_t m) {
     v->f.c = (int64_t)c;
 }
 
-/* x / m and x % m, for a constant m that is neither 0 nor -1. */
+/* Evaluates x / m or, with `modulo`, x % m for a constant m that is neither 0 nor -1. */
 static void divide_by(box_value *v, const box_value *x, int64_t m, bool modulo, const box *b) {
     int64_t first = mc_div(x->lo, m), last = mc_div(x->hi, m), start;
     if (first == last) { /* within one period */
@@ -166,7 +166,7 @@ static void divide_by(box_value *v, const box_value *x, int64_t m, bool modulo, 
     v->stride = (int64_t)g;
 }
 
-/* DIV and MOD. Returns true if no element can divide by zero or overflow. */
+/* Evaluates DIV and MOD. Returns true if no element of the box can divide by zero or overflow. */
 static bool evaluate_quotient(box_value *v, const box_value *x, const box_value *y, bool modulo, const box *b) {
     bool zero = y->lo <= 0 && y->hi >= 0;
     if (y->lo == y->hi && !zero && !(y->lo == -1 && x->lo == INT64_MIN)) {
@@ -216,7 +216,7 @@ static void evaluate_extreme(box_value *v, const box_value *values, uint32_t a, 
     else set_range(v, x->lo < y->lo ? x->lo : y->lo, x->hi < y->hi ? x->hi : y->hi);
 }
 
-/* form >= 0, == 0, != 0 */
+/* Evaluates the comparison of a form with 0: form >= 0, form == 0 or form != 0. */
 static void test_form(box_value *v, unsigned op, const form *f, const box *b) {
     int64_t lo, hi;
     form_range(f, b, &lo, &hi);
@@ -253,7 +253,8 @@ static bool compare_step(box_value *v, unsigned op, const box_value *x, const bo
     return true;
 }
 
-/* A comparison of two integers. If both are linear, the result is a comparison of one form with 0, which is kept. */
+/* Evaluates a comparison of two integers. If both are linear, the result is a comparison of one form with 0, which is
+ * kept. */
 static void compare_ints(box_value *v, unsigned op, const box_value *x, const box_value *y, const box *b) {
     if (compare_step(v, op, x, y, b)) return;
     if (x->linear && y->linear) {
@@ -323,7 +324,7 @@ static bool load_range(const box_array *a, const box_value *row, const box_value
     return true;
 }
 
-/* LOAD and LOAD2. Returns true if the array has every element that may be read. */
+/* Evaluates LOAD and LOAD2. Returns true if the array has every element that may be read. */
 static bool evaluate_load(box_value *v, const box_array *a, const box_value *row, const box_value *column,
                           const box *b) {
     uint64_t from, to, end;
@@ -442,7 +443,8 @@ static void evaluate_bool(box_value *v, const box_node *x, const box_program *pr
     }
 }
 
-/* Returns true if the node is safe. If it is not, its range is all of int64. */
+/* Evaluates a node that is an int. Returns true if the node cannot fault in the box. If it may, its range is all of
+ * int64. */
 static bool evaluate_int(box_value *v, const box_node *x, const box_program *program, const box_value *values,
                          const box *b) {
     v->lo = INT64_MIN;
@@ -608,7 +610,7 @@ static void note_leaf(box_program *p, const box_node *bands) {
     p->diagonal = false;
 }
 
-/* Appends a leaf (is_leaf). */
+/* Appends a node that is a leaf (is_leaf) to a specialised program. */
 static void add_leaf(box_program *out, const box_node *x, const box_value *v) {
     box_node *y = &out->nodes[out->count++];
     *y = (box_node){.op = BOX_LINEAR, .flags = BOX_SAFE | BOX_QUIET, .a = MC_NONE, .b = MC_NONE, .c = MC_NONE,

@@ -19,15 +19,17 @@ static bool only_on(const form *f, int dim) {
     return true;
 }
 
-/* At some t, floor((c + x t) / m) is q. Returns the first t from there on at which it is not. */
+/* At some t, floor((c + x t) / m) is q. Returns the first t, counted upwards, at which it is not q any more. Example:
+ * floor((10 + t) / 64) is 0 at t = 0, and it is 1 from t = 54 on. */
 static int64_t leave_quotient(wide c, wide x, wide m, wide q) {
     if (m < 0) c = -c, x = -x, m = -m;
     const wide missing = x > 0 ? (q + 1) * m - c : c - q * m + 1, step = x > 0 ? x : -x;
     return (int64_t)(step == 1 ? missing : missing >= 0 ? (missing + step - 1) / step : missing / step);
 }
 
-/* The first position in (lo, hi) at which floor(f / m) differs from what it is at lo. False if there is none, or if the
- * quotient changes more than TURNS_MAX times in between. */
+/* Finds the first position in (lo, hi) at which floor(f / m) differs from what it is at lo. Example: for (q + 10) / 64
+ * in a box from q = 0 on, it is q = 54. False if there is none, or if the quotient changes more than TURNS_MAX times in
+ * the box. */
 static bool first_turn(const form *f, int64_t m, const box *b, int dim, int64_t *at) {
     int64_t lo = b->lo[dim], hi = b->hi[dim] - 1, x = f->x[dim];
     const wide from = f->c + (wide)x * lo, to = f->c + (wide)x * hi;
@@ -202,7 +204,8 @@ static bool write_difference(writing *s, int64_t from, int64_t to) {
     return true;
 }
 
-/* Writes the words of a product, quotient or remainder. by: the second operand is a constant, and nothing overflows. */
+/* Writes the words of a product, quotient or remainder. `by` says that the second operand is a constant and that
+ * nothing overflows. */
 static void write_scaled(writing *s, unsigned op, bool by) {
     s->whole = !by || (op == MC_MUL ? __builtin_mul_overflow(s->u, s->v, &s->offset) : s->v == 0 || s->v == -1);
     if (s->whole) return;
@@ -276,13 +279,14 @@ static int64_t *write_node(const box_program *program, const box_node *x, int64_
     return s.w;
 }
 
-/* The key must not depend on where the box lies. Let q' be the query counted from the corner of the box, and k'
- * likewise. In a box from q = 300 on, q - 5 is 295 + q'. So each integer is an *offset*, here 295, plus a function of
- * q' and k' that is the same wherever the box lies. Only what depends on offsets in the end must be written into the
- * key. A sum has the sum of its operands' offsets, and writes nothing. A comparison writes the difference of the two
- * offsets, since both sides may be shifted together. x % 64 writes the offset mod 64, so a box that lies 64 rows
- * further down has the same words. Where a number does not fit int64, or the node may overflow, the offsets of its
- * operands are written whole, and its own offset is 0. */
+/* Writes a key that does not depend on where the box lies. Let q' be the query counted from the corner of the box, and
+ * k' likewise. In a box from q = 300 on, q - 5 is 295 + q'. So each integer is an *offset*, here 295, plus a function
+ * of q' and k' that is the same wherever the box lies. Of the offsets, only what matters to the answer is written:
+ * - A sum has the sum of its operands' offsets, and writes nothing.
+ * - A comparison writes the difference of the two offsets, since both sides may be shifted together.
+ * - x % 64 writes the offset mod 64, so a box that lies 64 rows further down has the same words.
+ * - If a number does not fit int64, or the node may overflow, the offsets of its operands are written whole, and its
+ *   own offset is 0. */
 size_t box_key(const box_program *program, const box *b, int64_t *offsets, int64_t *out) {
     int64_t *w = out;
     *w++ = (int64_t)((uint64_t)program->root << 32 | program->count);

@@ -2,12 +2,14 @@
  *
  * Requires: a program that was made for a box around the positions.
  * Gives: lanes.h.
- * How: take the cell of doc[q] == doc[k]. A table is made from the 128 values doc[k]: for each value, the keys that
- *      have it, as bits. A row looks up doc[q] there and has its answer, without comparing 128 pairs.
- *      In general the integers of a cell are sums x(q) + y(k). So each comparison can be written as one of some a(q)
- *      with some b(k). For a(q) == b(k) the table is the one above. For b(k) <= a(q) it has, for each value in the
- *      order of b, the keys with that value or a lesser one. |x| <= y is evaluated as x <= y and -x <= y. `and`, `or`
- *      and `not` are operations on the bits of a row.
+ * How: - An example first: the cell of doc[q] == doc[k]. A table is made from the 128 values doc[k]: for each value,
+ *        the keys that have it, as bits. A row looks up doc[q] there and has its answer, without comparing 128 pairs.
+ *      - In general the integers of a cell are sums x(q) + y(k). So each comparison can be written as one of some a(q)
+ *        with some b(k), by moving the parts of q to one side and those of k to the other.
+ *      - The table of a(q) == b(k) has the keys of each value, as above. The table of b(k) <= a(q) has, for each value
+ *        in the order of b, the keys with that value or a lesser one.
+ *      - |x| <= y is evaluated as x <= y and -x <= y.
+ *      - `and`, `or` and `not` are operations on the bits of a row.
  * Cost: along a dimension O(nodes * positions), in plain loops. A cell O(nodes * (rows + keys)) words of bits.
  * Units: positions count tokens; bit j of a row is its j-th key. */
 #include "compiler/box/lanes.h"
@@ -125,7 +127,7 @@ static void load_lane(const box_array *a, const int64_t *x, const int64_t *y, bo
     for (uint32_t i = 0; i < count; i++) v[i] = mc_load(&a->array, x[i], y ? y[i] : 0);
 }
 
-/* A node's lane from its operands'. */
+/* Evaluates one node at `count` positions: its values there follow from those of its operands. */
 static bool evaluate_lane(const lanes *l, const box_node *n, int d, int64_t from, uint32_t count,
                           const int64_t at[BOX_DIMS], int64_t *v) {
     const int64_t *a = n->a != MC_NONE ? l->v[n->a] : NULL, *b = n->b != MC_NONE ? l->v[n->b] : a;
@@ -243,7 +245,7 @@ typedef struct ordered {
     uint32_t key;
 } ordered;
 
-/* Ascending, by merging. */
+/* Sorts `list` in ascending order, by merge sort. `other` is scratch memory of the same size. */
 static void sort_keys(ordered *list, ordered *other, uint32_t count) {
     for (uint32_t run = 1; run < count; run *= 2) {
         for (uint32_t lo = 0; lo < count; lo += 2 * run) {
@@ -323,7 +325,7 @@ static bool near_zero(const int64_t *v, uint32_t count) {
     return far >> FAR == 0;
 }
 
-/* x + sign y; NULL stands for zeros. */
+/* Returns x + sign * y, element by element. NULL stands for zeros, as operand and as result. */
 static int64_t *add_lanes(lanes *l, const int64_t *x, const int64_t *y, int64_t sign, uint32_t count) {
     if (!x && !y) return NULL;
     int64_t *to = l->sums[l->sums_used++];
@@ -335,7 +337,7 @@ static bool sum_is_near(const lanes *l, const cell_node *n) {
     return (!n->x || near_zero(n->x, l->height)) && (!n->y || near_zero(n->y, l->width));
 }
 
-/* n = x + sign y. */
+/* Makes n the sum x + sign * y. False: one of them is an absolute value, or the sum may be too large. */
 static bool add_sums(lanes *l, cell_node *n, const cell_node *x, const cell_node *y, int64_t sign) {
     if ((x && x->absolute) || y->absolute) return false;
     n->x = add_lanes(l, x ? x->x : NULL, y->x, sign, l->height);
@@ -365,7 +367,7 @@ static void complement_rows(lanes *l, bits *rows) {
         for (int w = 0; w < 2; w++) rows[i].w[w] ^= all.w[w];
 }
 
-/* Compares two sums, one of which may be an absolute value. False: it does not know how. */
+/* Compares two sums, one of which may be an absolute value. False: this comparison is of a form that is not handled. */
 static bool compare_nodes(lanes *l, unsigned op, const cell_node *x, const cell_node *y, bits *rows) {
     if (!x->absolute && !y->absolute) {
         compare_sums(l, op, 1, x, y, rows);
@@ -429,7 +431,7 @@ static bool plain_node(lanes *l, const box_node *x, cell_node *n, const int64_t 
     return true;
 }
 
-/* Makes a node of a cell that depends on both q and k. False: it does not know how. */
+/* Makes a node of a cell that depends on both q and k. False: the node is of a form that is not handled. */
 static bool joint_node(lanes *l, const box_node *x, cell_node *n, const box *b) {
     const cell_node *u = x->a != MC_NONE ? &l->nodes[x->a] : NULL, *v = x->b != MC_NONE ? &l->nodes[x->b] : NULL;
     const cell_node *w = x->c != MC_NONE ? &l->nodes[x->c] : NULL;

@@ -2,11 +2,14 @@
  *
  * Requires: a program that was made for a box around the given one; at most ROWS_WIDTH keys.
  * Gives: the exact number of allowed elements, or one that faults.
- * How: an integer that is linear in k is one segment. x / m and x % m break it at multiples of m; min, max, abs and if
- *       break it where their operands cross. A bool is 128 bits. What remains is tried key by key: products and
- *       quotients of two integers that both vary, values near overflow, and elements of an array that has no runs.
+ * How: each node of the program gets its values along a row of keys:
+ *      - An integer that is linear in k is one segment. x / m and x % m break it at multiples of m. min, max, abs and
+ *        if break it where their operands cross.
+ *      - A bool is 128 bits, one for each key.
+ *      - Key by key go: products and quotients of two integers that both vary, values near overflow, and elements of an
+ *        array that has no runs.
  * Cost: O(rows * nodes * segments), where a row is a (q, h). If the program does not depend on q, one row stands for
- *       all.
+ *      all.
  * Units: segments and bits count keys from the first of the box.
  */
 #include "compiler/box/solve_rows.h"
@@ -98,13 +101,14 @@ static void push_segment(rows *r, row_node *n, uint32_t start, int64_t v, int64_
     n->count++;
 }
 
-/* v + s j changes its sign at some 0 < j < 128, from negative to not negative or back: the first such j. */
+/* Finds where v + s j changes its sign, from negative to not negative or back: returns the first j with the other sign.
+ * There is such a j, with 0 < j < 128. */
 static uint32_t crossing(int64_t v, int64_t s) {
     if (s > 0) return (uint32_t)-mc_div(v, s);
     return (uint32_t)((uint64_t)v / (0 - (uint64_t)s)) + 1;
 }
 
-/* Marks where v + s (j - at) >= 0. */
+/* Sets the bits of the keys j in [at, end) for which v + s * (j - at) >= 0. */
 static void mark_ge(uint64_t bits[2], uint32_t at, uint32_t end, int64_t v, int64_t s) {
     bool first = v >= 0, last = along(v, s, end - 1 - at) >= 0;
     if (first && last) {
@@ -116,7 +120,7 @@ static void mark_ge(uint64_t bits[2], uint32_t at, uint32_t end, int64_t v, int6
     }
 }
 
-/* Marks where v + s (j - at) == 0. */
+/* Sets the bits of the keys j in [at, end) for which v + s * (j - at) == 0. */
 static void mark_zero(uint64_t bits[2], uint32_t at, uint32_t end, int64_t v, int64_t s) {
     if (s == 0) {
         if (v == 0) set_bits(bits, at, end);
@@ -145,7 +149,8 @@ static void solve_elements(rows *r, row_node *n, unsigned op, const stretch *p) 
     r->elements += p->end - p->at;
 }
 
-/* x / m or x % m, for a constant m other than 0. False: it cannot be done in segments. */
+/* Solves x / m or, with `modulo`, x % m on a stretch, for a constant m other than 0. False: it cannot be done in
+ * segments. */
 static bool solve_division(rows *r, row_node *n, const stretch *p, bool modulo) {
     int64_t m = p->y, x = p->x, s = p->dx, sign = 1;
     if (m < 0) {
@@ -170,7 +175,7 @@ static bool solve_division(rows *r, row_node *n, const stretch *p, bool modulo) 
     return true;
 }
 
-/* min, max, and abs as max(x, -x). Where the difference y - x changes its sign, the other operand is taken. */
+/* Solves min, max, and abs as max(x, -x). Where the difference y - x changes its sign, the other operand is taken. */
 static bool solve_choice(rows *r, row_node *n, const stretch *p, bool greater) {
     int64_t first, last, slope;
     uint32_t length = p->end - p->at;
@@ -187,7 +192,7 @@ static bool solve_choice(rows *r, row_node *n, const stretch *p, bool greater) {
     return true;
 }
 
-/* Elements of an array; 0 where it has none. */
+/* Solves a load: appends the elements that the keys of a stretch read. Where the array has none, it is 0. */
 static void solve_load(rows *r, row_node *n, const box_array *a, const stretch *p) {
     for (uint32_t j = p->at; j < p->end;) {
         int64_t value = 0, step = 0;
@@ -228,7 +233,7 @@ static bool solve_comparison(row_node *n, unsigned op, const stretch *p) {
     return true;
 }
 
-/* + - *. False: it cannot be done in segments. */
+/* Solves + - * on a stretch. False: it cannot be done in segments. */
 static bool solve_arithmetic(rows *r, row_node *n, unsigned op, const stretch *p) {
     int64_t first, last, slope;
     uint32_t length = p->end - p->at;

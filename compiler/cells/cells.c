@@ -2,12 +2,15 @@
  *
  * Requires: mask code that passed mc_check; cuts that ascend.
  * Gives: cells.h. README.md explains the whole of it by an example.
- * How: a box of pairs is evaluated as a whole (box/box.h). A NONE or FULL box is done, however large it is. For a
- *      MIXED box the mask is specialised to it and written relative to its corner; that is the key under which answers
- *      are remembered. If there is no answer yet, the box is split: into quarters if only counts are needed (here),
- *      row by row if lists are (walk.c). A MIXED cell is solved (solve.c). Where the mask depends on q - k alone, all
- *      boxes along a diagonal are alike. Where it has a period, boxes that are a period apart are alike: only the first
- *      few rows of an image, or pictures of a film, cost anything.
+ * How: 1. A box of pairs is evaluated as a whole (box/box.h). If it is NONE or FULL it is done, however large it is.
+ *      2. If it is MIXED, the mask is specialised to the box and written as words relative to the box's corner. These
+ *         words are the key under which the answer is remembered. If an equal key was met before, the answer is known.
+ *      3. Otherwise the box is split and its parts are evaluated: quarters if only counts are needed (here), parts of
+ *         rows if lists are needed (walk.c).
+ *      4. A MIXED box of one cell is solved (solve.c).
+ *      Many boxes have equal keys. Where the mask depends on q - k alone, all boxes of one size along a diagonal have.
+ *      Where it has a period, boxes that are a period apart have, so in a mask for images only the first few rows of
+ *      the first image cost anything.
  * Cost: cells_count: O(unlike boxes * nodes); for a mask of q - k that is O(log n) boxes. cells_grid: O(pieces on the
  *      boundary * (nodes + log pieces) + entries), and the cells inside of piece pairs, only once for pairs that are
  *      alike.
@@ -32,10 +35,11 @@ box cells_rect_box(const cells *c, const cell_rect *r) {
 
 static uint64_t high_bit(uint64_t x) { return (uint64_t)1 << (63 - __builtin_clzll(x)); }
 
-/* A mask with a period changes at the positions first, first + period, and so on, called steps here. Returns the cell
- * to split at: one that holds a step, after lo and before hi; 0 if there is none. With 5 steps it is the cell of the
- * fourth, and in general that of step number 2^i, where 2^i is the largest power of two that is not more than the
- * number of steps. So the part before it, of 2^i periods, is halved again and again, and its halves are alike. */
+/* Chooses where to split cells [lo, hi) under a mask with a period: at a cell in which a period begins, such that both
+ * sides are alike as often as possible. Periods begin at the positions first, first + period, and so on.
+ * Example: of 5 such positions after the first cell, it takes the cell of the fourth; of 9, that of the eighth. In
+ * general it is number 2^i, with the largest 2^i that there is. The part before it, of 2^i periods, can then be halved
+ * again and again into halves that are alike. Returns 0 if no period begins after cell lo and before hi. */
 static uint64_t split_at_step(uint64_t lo, uint64_t hi, uint64_t first, uint64_t period) {
     uint64_t after = (lo + 1) * FCP_CELL, end = hi * FCP_CELL; /* steps in cells after the first */
     uint64_t from = after > first ? (after - first + period - 1) / period : 0;
@@ -43,10 +47,12 @@ static uint64_t split_at_step(uint64_t lo, uint64_t hi, uint64_t first, uint64_t
     return from < to ? (first + (from + high_bit(to - from) - 1) * period) / FCP_CELL : 0;
 }
 
-/* Chooses the cell at which to split a rectangle of more than one cell in dimension d. If the mask changes with a
- * period m, this is a cell where a period begins: if possible one whose distance from the first such cell is a multiple
- * of lcm(m, 128), so that the cells on both sides are alike. Without a period the split is after 1, 2, 4, 8, ... cells:
- * the largest of these that leaves something for the second part. */
+/* Chooses the cell at which to split a rectangle of more than one cell in dimension d:
+ * - If the mask reads arrays at places that move with the box: as cells_split says.
+ * - If the mask has a period m in this dimension: where a period begins. The first choice is a multiple of lcm(m, 128)
+ *   positions after the first beginning of a period. Cells on both sides of such a split are alike. With m = 192, these
+ *   are multiples of 384 positions, or 3 cells.
+ * - Otherwise after 1, 2, 4, 8, ... cells: the largest of these that leaves something for the second part. */
 static uint64_t split_rect(const cell_rect *r, const box *b, const box_program *p, int d) {
     int64_t first, period = box_period(p, b, d, &first);
     uint64_t lo = r->lo[d], hi = r->hi[d], at = 0;
@@ -160,8 +166,9 @@ fcp_code cells_set_sequence(cells *c, const mc_env *env) {
     return cells_stopped(c) ? FCP_E_INTERRUPTED : FCP_OK;
 }
 
-/* Writes the key of a sequence with these cuts to c->key. *out, its words, is 0 if the mask reads arrays whose contents
- * do not come again: the grid is then not worth keeping. */
+/* Writes to c->key the key of a sequence with these cuts, and its number of words to *out. If the mask reads an array
+ * that this sequence alone has, no other sequence can have an equal key. Its grid is then not worth keeping, and *out
+ * is 0. */
 static fcp_code grid_words(cells *c, const uint64_t *q_cuts, uint32_t q_pieces, const uint64_t *k_cuts,
                            uint32_t k_pieces, size_t *out) {
     bool same = q_pieces == k_pieces &&
@@ -185,7 +192,8 @@ static fcp_code grid_words(cells *c, const uint64_t *q_cuts, uint32_t q_pieces, 
     return FCP_OK;
 }
 
-/* Keeps the entries just made, if this grid was asked for before, or was dear, and there is room for it. */
+/* Keeps the grid just made under its key, if there is room for it. It is worth keeping if it was asked for before, or
+ * took long to make (`dear`). */
 static fcp_code keep_grid(cells *c, const int64_t *key, size_t words, uint64_t hash, bool dear) {
     uint64_t *seen = &c->seen[hash % GRIDS_SEEN];
     if (!c->keep_first && !dear && *seen != hash) {

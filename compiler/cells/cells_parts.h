@@ -15,8 +15,8 @@
 #include "runtime/base/grow.h"
 #include "runtime/base/stop.h"
 
-/* While a grid is walked, a span is a stretch of columns [first, end) in some rows, and what is known of the mask
- * there. Rows and columns count units, which are cells or pieces. */
+/* A span: columns [first, end) of some rows of a grid, and what is known of the mask there. The walk over a grid
+ * (walk.c) works on lists of spans. Rows and columns count units, which are cells or pieces. */
 typedef enum span_kind {
     SPAN_OPEN,    /* not decided; `program` is what is left of the mask */
     SPAN_FULL,    /* all pairs are allowed */
@@ -59,10 +59,11 @@ typedef struct kept_grid {
     size_t count;
 } kept_grid;
 
-/* A stretch is a rectangle of units, and a unit is a cell or a piece pair. Where the mask depends on q - k alone, all
- * units on a diagonal are alike. Diagonal t goes through the unit t rows below the stretch's corner. A run says that
- * each whole unit on the diagonals first <= t < end has this value: FULL, or the pairs of a cell, or the shape of a
- * piece pair. */
+/* Says what the units on neighbouring diagonals have in common. A unit is a cell or a piece pair, and a stretch is a
+ * rectangle of units. Where the mask depends on q - k alone, the unit in row r and column c of a stretch is like every
+ * other with the same t = r - c. For all whole units with first <= t < end, `value` is one of these: FULL, the pairs of
+ * a cell, or the shape of a piece pair. Example, of cells: under q - k >= 0 all with t >= 1 are FULL, and those with t
+ * = 0 have 8256 pairs. */
 typedef struct diagonal_run {
     int64_t first, end;
     uint64_t value;
@@ -195,8 +196,9 @@ enum {
 
 /* Evaluates a box. If it is MIXED, *program becomes the program specialised to it, which is put on the stack. */
 fcp_code cells_classify(cells *c, const box *b, const box_program **program, box_class *out);
-/* Writes the key of a box and its program to c->key, and returns its number of words. 0: the program reads arrays at
- * places that move with the box, so no other box has the same key, and the answer is not worth remembering. */
+/* Writes the key of a box and its program to c->key, and returns its number of words. Returns 0 if the program reads
+ * elements of an array that depend on where the box lies, as doc[q] does. No other box then has the same key, so the
+ * answer is not worth remembering. */
 size_t cells_box_words(cells *c, answer_kind kind, const box *b, const box_program *p);
 /* The answer that is remembered for a key; NULL: none. */
 const memo_entry *cells_find_words(cells *c, const int64_t *key, size_t words, uint64_t *out_hash);

@@ -5,11 +5,12 @@
  * Gives: for each row of units, from left to right: of cells the runs of FULL and PARTIAL ones; of pairs of pieces one
  *      entry each, with its shape.
  * How: under `q - k < 4096` the cell in row 40 and column 8 holds the same as the cell in row 41 and column 9. In
- *      general a unit in row r and column c of a stretch holds the same as every other with the same t = r - c. What
- *      the diagonals t hold is found once. For that, a range of t is halved until the mask is all or nothing in it, or
- *      one t is left. The list is kept, for all stretches with the same mask. A row of units is then a part of the
- *      list, read from right to left. The last unit of a row or a column may be cut short. It is taken from the list
- *      too, if the whole unit would be FULL or NONE; else it is looked up by t and its own height and width.
+ *      general a unit in row r and column c of a stretch holds the same as every other with the same t = r - c.
+ *      1. A list says what the units of each t hold. It is made by halving a range of t until the mask is all or
+ *         nothing in it, or one t is left. It is kept for all stretches with the same mask.
+ *      2. Each row of units is a part of that list, read from right to left.
+ *      3. The last unit of a row or a column may be cut short. If the list has FULL or NONE for the whole unit, the cut
+ *         one is the same. If not, it is looked up by t and its own height and width.
  * Cost: a stretch whose list is known: O(nodes of the mask + runs or entries written). A new one: besides, O(nodes) for
  *      each range of t that is looked at, and the cost of each unit that is solved.
  */
@@ -91,7 +92,8 @@ static fcp_code find_runs(finder *f, int64_t first, int64_t end, const box_progr
     return code;
 }
 
-/* Makes the diagonals t in [lo, hi) known, which include 0. So they overlap with those that are known already. */
+/* Extends the known diagonals of a mask to all t in [lo, hi). Only those before and after the known ones are solved.
+ * Every range that is asked for includes t = 0, so what was known and what is new leave no gap. */
 static fcp_code extend_diagonals(finder *f, int64_t lo, int64_t hi, const box_program *p, uint32_t number) {
     cells *c = f->c;
     diagonals d = c->diagonals[number];

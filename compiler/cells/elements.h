@@ -1,9 +1,9 @@
 /* elements.h: evaluates masks pair by pair, in vector code and on all processors, where a mask has no structure that
  * would decide many pairs at a time.
  *
- * While the cells of a piece pair are listed, such boxes are only queued. They are counted together afterwards, so that
- * there is enough work for several threads. Counts are sums of integers, so they do not depend on the number of
- * threads.
+ * While the cells of a piece pair are listed, boxes that need this are only queued. They are counted together
+ * afterwards, so that there is enough work for several threads. Counts are sums of integers, so they do not depend on
+ * the number of threads.
  */
 #ifndef FCPC_CELLS_ELEMENTS_H
 #define FCPC_CELLS_ELEMENTS_H
@@ -27,12 +27,12 @@ size_t elements_bytes(const elements *e);
 /* Queues a box, under a program that cannot fault there. If the box has several heads, the program must not depend on
  * h. `numbers` has p->count words. False: out of memory. */
 bool elements_add(elements *e, const box_program *p, uint32_t *numbers, const box *b, uint32_t slot);
-/* The pairs of one box, at once. */
+/* Counts the allowed pairs of one box now, without queueing it. False: out of memory. */
 bool elements_now(elements *e, const box_program *p, uint32_t *numbers, const box *b, const mc_env *env,
                   uint64_t *out_pairs);
 /* About how many nanoseconds of one processor `area` elements of such a box take. `on` has p->count bytes. */
 uint64_t elements_cost(const box_program *p, uint8_t *on, uint64_t area);
-/* The queue, in the order in which it was filled. */
+/* Returns the queued boxes, in the order in which they were queued. */
 element_job *elements_queue(elements *e, size_t *out_count);
 void elements_clear(elements *e);
 /* Counts all queued boxes, with the arrays and bands of `env`. *done (may be NULL) is raised atomically by the number

@@ -2,18 +2,22 @@
  *
  * Requires: mask code that does not fault within the sequence.
  * Gives: how many such rows there are and the first stretch of them, exactly unless the search becomes too long.
- * How: it asks four questions, the cheapest first.
+ * How: it asks these questions, the cheapest first, and stops at the first that settles the matter.
  *      1. Does every query see key 0? One box tells. `causal` ends here.
  *      2. Does every query see itself? The mask with q in place of k depends on q alone, and its pairs are counted. A
- *         window ends here. Where all of a sequence's queries are its keys and the mask does not depend on n, a yes to
- *         either question holds for every shorter sequence too.
- *      3. Does the mask depend on the distance q - k alone? Query q has the distances q - n + 1 to q. If d is the
- *         greatest of them that is allowed, queries up to d + n - 1 have the distance d too, and see a key. If none is
- *         allowed, the queries before the next allowed distance see nothing. For example, `k < q` over n = 100 allows
- *         the distances from 1 on: query 0 sees nothing, query 1 has distance 1, and so have those up to query 100.
- *      4. Else, as for `k <= q and k >= 5`, ranges of rows are searched. A range is done when one range of keys is
- *         allowed for all of its rows, or when no key is left that any of them could see. Otherwise the keys are
- *         halved, and then the rows.
+ *         window ends here.
+ *      3. Does the mask depend on the distance q - k alone? Then rows are found by their distances. Over n keys, query
+ *         q has the distances q - n + 1 to q. For example, `k < q` over n = 100 allows the distances from 1 on. Query 0
+ *         has none of these, so it sees nothing. The next allowed distance is 1, which queries 1 to 100 have, so all of
+ *         them see a key. In general the search starts at the first query q and repeats:
+ *         - If d is the greatest allowed distance of q, queries up to d + n - 1 have d too. It goes on behind them.
+ *         - If q has no allowed distance, and d is the next allowed one, queries q to d - 1 see nothing. It goes on at
+ *           d.
+ *      4. Any other mask, such as `k <= q and k >= 5`: ranges of rows are searched. A range is done when one range of
+ *         keys is allowed for all of its rows, or when no key is left that any of them could see. Otherwise the keys
+ *         are halved, and then the rows.
+ *      If all of a sequence's queries are its keys, and the mask does not depend on n, then a yes to question 1 or 2
+ *      also holds for every shorter sequence.
  * Cost: O(nodes) for the first two questions. The third takes O((queries / n + 1) * log n) boxes for a mask whose
  *      allowed distances are few intervals, and the fourth as many as the boundary of the mask in the rows that it
  *      reaches. Both are given up after STEPS_MOST boxes and rows.
@@ -88,7 +92,8 @@ static void add_masked_rows(row_search *s, int64_t first, int64_t end, uint32_t 
     o->rows += to - from;
 }
 
-/* Asked before each box and row: out->at_least is set when the search has taken too long. */
+/* Counts a step of the search, which is a box or a row. If there have been too many, sets out->at_least, at which the
+ * search ends. */
 static fcp_code count_step(row_search *s) {
     const cells_stats *spent = &s->mask->stats;
     if (cells_stopped(s->mask)) return FCP_E_INTERRUPTED;
@@ -138,9 +143,10 @@ static fcp_code all_see_themselves(row_search *s, bool *out) {
 
 /* --- masks of q - k ----------------------------------------------------------------------------------------------- */
 
-/* Finds the greatest (`down`) or the least allowed distance q - k among lo to hi. If none is allowed, *out is lo - 1 or
- * hi + 1. A distance is tested at one pair: a distance d of at least q_first at query d and key 0, a smaller one at
- * query q_first and key q_first - d. p: the program of head h for all pairs of the sequence, or for these distances. */
+/* Finds the greatest (`down`) or the least allowed distance q - k among lo to hi, by halving this range. If none is
+ * allowed, *out is lo - 1 or hi + 1. Each distance is tested at one pair that has it: a distance d >= q_first at query
+ * d and key 0, a smaller one at query q_first and key q_first - d. `p` is the program of head h for all pairs of the
+ * sequence, or for pairs of these distances. */
 static fcp_code find_distance(row_search *s, const box_program *p, uint32_t h, int64_t lo, int64_t hi, bool down,
                               int64_t *out) {
     cells *c = s->mask;

@@ -2,18 +2,21 @@
  *
  * Requires: a batch, and an object that has been asked nothing.
  * Gives: an estimate of cells_stats.work and of the pairs that will be looked at one by one.
- * How: making a grid halves MIXED rectangles again and again, down to cells. The rectangles form a tree. Here random
- *      walks go down from its root to a cell, or to a rectangle without MIXED parts; at each step one of the MIXED
- *      parts is drawn. A walk that had the choice of 3, then 4, then 2 parts is one of 24 that were equally likely, so
- *      what it met is counted 24 times. The mean over all walks is then an unbiased estimate of the tree's cost.
- *      But cells and piece pairs with equal keys cost only once, because the memo has the answer from then on. A mask
- *      with a period may have ten different keys, whereas no two cells of `(q * k) % 1009 < 13` have equal keys. The
- *      number of different keys, called kinds, is estimated from how many kinds were drawn once and how many twice. If
- *      too few were drawn twice for that, the share of kinds that were drawn once is taken for their share of all.
- *      If there are several sequences, each gets a share of the walks in proportion to its pairs.
- * Cost: nothing for a mask of sums and comparisons, or a small batch. Else ROUND walks, and 4, 16 and 64 times as
- *      many while they say that it will take long; at most WORK_MOST of counted work. Arrays are looked at once for
- *      each sequence in which a walk begins.
+ * How: making a grid halves MIXED rectangles again and again, down to cells. So the rectangles form a tree. What the
+ *      tree costs is estimated from random walks:
+ *      1. A walk begins at the root. At each step it draws one of the MIXED parts and goes there. It ends at a cell, or
+ *         at a rectangle without MIXED parts. If there are several sequences, each gets a share of the walks in
+ *         proportion to its pairs.
+ *      2. A walk that had the choice of 3, then 4, then 2 parts is one of 24 equally likely ones, so what it met is
+ *         counted 24 times. The mean over all walks is an unbiased estimate of the tree's cost.
+ *      3. But cells and piece pairs with equal keys cost only once, because the memo answers from then on. So the
+ *         number of different keys, called kinds, is needed. A mask with a period may have ten of them, whereas no two
+ *         cells of `(q * k) % 1009 < 13` have equal keys.
+ *      4. The number of kinds is estimated from how many kinds were met at one place only, and how many at two. If too
+ *         few were met at two, the share of rectangles that are of a kind of their own is taken from the sample.
+ * Cost: nothing for a mask of sums and comparisons, or a small batch. Else ROUND walks, and 4, 16 and 64 times as many
+ *      while they say that it will take long; at most WORK_MOST of counted work. Arrays are looked at once for each
+ *      sequence in which a walk begins.
  * Units: work in nanoseconds of one processor, as counted.
  * Method: Knuth, Estimating the efficiency of backtrack programs (1975); for kinds, Chao, Nonparametric estimation of
  *      the number of classes in a population (1984).
@@ -102,7 +105,8 @@ static uint64_t side_of(const cell_rect *r) {
 }
 
 /* Halves a rectangle of more than one cell, in both dimensions if its sides are about equal. Returns the number of
- * parts. The first half has a power of two cells, as blocks mostly have. */
+ * parts. The first half is a power of two of cells: blocks mostly have that many, so that the parts are whole
+ * blocks. */
 static unsigned halve_rect(const cell_rect *r, cell_rect out[4]) {
     const uint64_t side = side_of(r), half = (uint64_t)1 << (63 - __builtin_clzll(side - 1));
     unsigned count = 1;
@@ -187,8 +191,8 @@ static int by_kind(const void *a, const void *b) {
     return x->place < y->place ? -1 : x->place > y->place;
 }
 
-/* Estimates how many kinds of MIXED rectangles there are at a depth, from its visits, which are sorted by kind and
- * place. `most` is the estimated number of rectangles. */
+/* Estimates how many kinds of MIXED rectangles there are at a depth of the tree, from the visits that walks made there.
+ * Visits are sorted by kind and place. `most` is the estimated number of rectangles. */
 static double count_kinds(const depth *d, double most) {
     double once = 0, twice = 0, kinds = 0, all = 0, unlike = 0, single = 0; /* the last three: weights */
     for (size_t i = 0, end; i < d->count; i = end) {

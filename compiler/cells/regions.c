@@ -2,11 +2,14 @@
  *
  * Requires, units: as in cells.c.
  * Gives: cells_pairs of cells.h; the cells of piece pairs that fall into few regions.
- * How: under one bound, as `k <= q` or `k < 600`, the pairs of a box follow from its corners, however large it is. So a
- *      MIXED piece pair is cut where the mask turns until one bound is left in each part. For example, of
- *      `k <= q and k < 600` the keys before 600 are under k <= q, and the others are NONE. A cell on a boundary is
- *      often in several regions, and its pairs are the sum of what each has there. So no cell is solved by itself.
- *      A piece pair for which that takes many cuts is walked (walk.c).
+ * How: under one bound, as `k <= q` or `k < 600`, the pairs of a box follow from its corners, however large it is.
+ *      1. A MIXED piece pair is cut where its mask changes (box_turn), until one bound is left in each part. For
+ *         example, `k <= q and k < 600` is cut at key 600: the keys before it are under k <= q, and the others are
+ *         NONE.
+ *      2. The pairs of each region are counted from its corners.
+ *      3. A cell on a boundary is often in several regions. Its pairs are the sum of what each has there, so no cell is
+ *         solved by itself.
+ *      A piece pair that takes many cuts is walked instead (walk.c).
  * Cost: O(boxes * nodes) for each unlike piece pair; for its cells also O(cells), each once for every region that it is
  *      in.
  */
@@ -16,7 +19,7 @@
 
 enum { TURNS = 128, HALVES = 6, CELLS_TURNS = 48, CELLS_MOST = 1024, CELLS_TRIES = 8 };
 
-/* A box that is being cut. */
+/* A piece pair that is being cut into regions, and what has been found so far. */
 typedef struct regions {
     uint32_t turns, halves; /* how often it may still be cut: at a turn, or in the middle */
     bool spent;             /* something was left undecided */
@@ -28,7 +31,8 @@ typedef struct regions {
 
 static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 
-/* Adds to each cell what a region has there. p: its bound, which does not depend on h; NULL: all of it is allowed. */
+/* Adds the pairs of a region to the cells that it reaches into. p: the one bound of the region, which does not depend
+ * on h; NULL: all of the region is allowed. */
 static void add_to_cells(regions *g, const box *b, const box_program *p) {
     const box *w = g->whole;
     const form f = p ? p->nodes->f : (form){0};

@@ -21,7 +21,8 @@ fcp_code cells_box_area(const box *b, uint64_t *out) {
     return FCP_OK;
 }
 
-/* The rows found an element at which the mask faults. Evaluates the mask there to tell which node faults, and why. */
+/* Reports a fault of the mask. The rows found the element at which it happens. Evaluating the mask there tells which
+ * node faults, and why. */
 static fcp_code raise_fault(cells *c, const rows_result *r) {
     bool ignored;
     c->fault = (cells_fault){.n = c->base_n, .q = r->q, .k = r->k, .h = r->h};
@@ -101,8 +102,9 @@ static fcp_code solve_parts(cells *c, const box *b, const box_program *p, int d,
 }
 
 /* Counts a box whose mask depends on q - k alone. Every element of a diagonal has the same value, so one element of
- * each diagonal tells all. The row of the last query has one element of every diagonal, if it is extended beyond the
- * last key of the box by as many keys as there are queries above it. */
+ * each diagonal tells all. In a box of 3 queries and 4 keys the last query has an element on 4 of the 6 diagonals. With
+ * the 2 keys behind the last one it has an element on all 6. So only this one row is solved, extended by as many keys
+ * as there are queries above it. */
 static fcp_code solve_diagonals(cells *c, const box *b, const box_program *p, uint64_t *pairs) {
     uint64_t height = box_side(b, BOX_Q), width = box_side(b, BOX_K), length = height + width - 1, sum = 0;
     for (uint64_t from = 0; from < length; from += ROWS_WIDTH) {
@@ -213,9 +215,10 @@ static fcp_code solve_box(cells *c, const box *b, const box_program *p, unsigned
 
 enum { CELL_NONE_OR_PARTIAL, CELL_FULL, CELL_OPEN, WORTH = 8 };
 
-/* The answer that the memo keeps for a cell. It has the form of the answer for a rectangle: how many cells are FULL (0
- * or 1), how many are PARTIAL, and the pairs. An open cell is one whose pairs are queued and not yet counted
- * (elements.h). Its answer is CELL_OPEN, c->open_batch, and the place of the cell in c->open. */
+/* The answer that the memo keeps for one cell, in the form of an answer for a rectangle: how many cells are FULL (0 or
+ * 1), how many are PARTIAL (0 or 1), and the pairs.
+ * The pairs of an open cell are queued and not yet counted (elements.h). Its answer is CELL_OPEN, c->open_batch, and
+ * the place of the cell in c->open. */
 static void cell_answer(uint64_t pairs, uint64_t area, uint64_t out[3]) {
     out[0] = pairs == area ? CELL_FULL : CELL_NONE_OR_PARTIAL;
     out[1] = pairs > 0 && pairs < area;

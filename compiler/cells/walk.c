@@ -2,13 +2,16 @@
  *
  * Requires, units: as in cells.c.
  * Gives: entries in order of (query piece, key piece), or runs in order of (row, column).
- * How: a *unit* is a cell, or a piece. The walk begins with all rows of units and one undecided span of all columns. It
- *      halves the rows again and again. For each half, the undecided spans are refined: they are split until a part is
- *      FULL, or NONE and dropped, or no wider than there are rows. Decided spans are passed on as they are. When one
- *      row is left, each of its spans is FULL, or counted, or a single unit, and the row is written from left to right.
- *      So lists come out in order without being sorted. Rows and columns are split where the program changes
- *      (box_turn), else in the middle: a mask of blocks then falls into decided parts at once. If a span's program does
- *      not depend on q, one query is solved for all of them; likewise for k.
+ * How: a *unit* is a cell, or a piece. A span is a stretch of columns with what is known of the mask there.
+ *      1. The walk begins with all rows of units, and one undecided span of all columns.
+ *      2. The rows are halved. For each half, each undecided span is split until every part is FULL, or NONE and
+ *         dropped, or no wider than there are rows. Spans that are decided already are passed on as they are.
+ *      3. Step 2 is repeated for each half until one row is left. Each of its spans is then FULL, or counted, or a
+ *         single unit.
+ *      4. The row is written from left to right. So lists come out in order without being sorted.
+ *      Rows and columns are split where the program changes (box_turn), so a mask of blocks falls into decided parts at
+ *      once. If it does not change, they are split in the middle. If a span's program does not depend on q, one query
+ *      is solved for all of them; likewise for k.
  *      A cell whose pairs must be evaluated one by one is first written as a placeholder. When enough such cells have
  *      been collected, they are counted together and the placeholders are replaced.
  * Cost: O((boundary + rows) * nodes).

@@ -19,7 +19,8 @@ enum { STOP_CELLS = 255 }; /* after so many, and one, `stop` is looked at again 
 
 /* --- what nodes depend on ----------------------------------------------------------------------------------------- */
 
-/* False if there is an operation that lanes.h does not know. */
+/* Finds out which dimensions each node of a program depends on. False: there is an operation that lanes.h does not
+ * know. */
 static bool find_dependence(cells *c, const box_program *p) {
     for (uint32_t i = 0; i < p->count; i++) {
         if (p->nodes[i].op >= MC_BANDS && p->nodes[i].op < BOX_LINEAR) return false;
@@ -132,8 +133,8 @@ typedef struct bound {
 
 static bool is_comparison(const box_node *x) { return x->op == MC_LT || x->op == MC_LE; }
 
-/* Is the node a multiple of the position in dimension d, plus a part that does not depend on d? *out is the factor: 1
- * for q + doc[k] and d = BOX_Q. */
+/* Finds out whether a node is a multiple of the position in dimension d, plus a part that does not depend on d. If so,
+ * *out is the factor. Example: q + doc[k] has the factor 1 for d = BOX_Q. */
 static bool find_slope(const cells *c, const box_program *p, uint32_t i, int d, int64_t *out) {
     const box_node *x = &p->nodes[i];
     int64_t u, v;
@@ -232,7 +233,8 @@ static fcp_code column_of_bound(const box *b, const bound *x, const int64_t *v, 
     return add_product(sum, box_side(b, BOX_H), &out[2]);
 }
 
-/* Counts one column of cells under a bound and a line, which allow v[j] and w[j] positions. */
+/* Counts one column of cells under two conditions. A bound allows v[j] positions of line j. A bound on q - k allows
+ * w[j] of them. */
 static fcp_code column_of_both(const cells *c, const box *b, const bound *x, const int64_t *v, bool up,
                                const int64_t *w, uint32_t count, uint64_t out[3]) {
     const int64_t side = (int64_t)box_side(b, x->dim);
@@ -279,7 +281,7 @@ static bool is_diagonal_bound(const box_node *x) {
     return x->op == BOX_GE && x->f.x[BOX_H] == 0 && (q == 1 || q == -1) && k == -q;
 }
 
-/* Counts a rectangle under a bound, and under a line too if `line` is not NULL. */
+/* Counts a rectangle under a bound, and, if `line` is not NULL, under the bound on q - k that is node `line`, too. */
 static fcp_code count_bound(cells *c, const box *b, const box_program *p, const bound *x, const box_node *line,
                             uint64_t out[3], bool *out_known) {
     const int along = BOX_K - x->dim;

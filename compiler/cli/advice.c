@@ -1,13 +1,12 @@
 /* advice.c: warnings of `fcpc sim` that name a setting by which the plan would take less time or memory.
  *
- * Each warning begins with figures that are known already. If they are bad, the program is planned and predicted once
- * more with another setting, and the warning says how much that gains. If it gains nothing, there is no warning, except
- * about memory that is nearly full.
- *
  * Example: a rank waits 0.8 of 6.1 ms while the caller's contiguous layout is turned into blocks. With layout = planned
- * the plan takes 5.3 ms. So the warning names that key, and 13 %.
- *
- * Cost: at most eight more plans.
+ *          the plan takes 5.3 ms. So the warning names that key, and 13 %.
+ * Method:  1. Look at figures of the plan that are known already. If they are good, there is no warning.
+ *          2. Plan and predict the program once more with another setting.
+ *          3. If that gains something, the warning says how much. If not, there is none, except about memory that is
+ *             nearly full.
+ * Cost:    at most eight more plans.
  */
 #include <inttypes.h>
 #include <stdarg.h>

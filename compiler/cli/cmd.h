@@ -57,10 +57,11 @@ typedef enum cmd_kind {
     CMD_WRITE  /* the path of a file that is written: it may be none of those that are read */
 } cmd_kind;
 
-/* The table of options. Each has an id, a long name, a letter (or 0), the kind of its value, what help calls the value
- * ("a|b" lists the words that it may be; NULL for a flag), a bit for each command that takes the option, and its help,
- * a sentence without its full stop. The help texts, the man page and the completions of shells are made from this
- * table. */
+/* The table of options. The help texts, the man page and the completions of shells are made from it. An option has:
+ *   - an id, a long name, and a letter or 0;
+ *   - the kind of its value, and what help calls the value: "a|b" lists the words that it may be; NULL: it has none;
+ *   - a bit for each command that takes it;
+ *   - its help, a sentence without its full stop. */
 #define CMD_BIT(id) (1u << CMD_##id)
 #define CMD_ALL ((1u << CMD_COUNT) - 1)
 #define CMD_BATCH (CMD_ALL & ~CMD_BIT(FMT) & ~CMD_BIT(CALIBRATE) & ~CMD_BIT(SERVE)) /* bind a program to a batch */
@@ -413,10 +414,12 @@ fcp_code cmd_png_check(const char *path, fcp_error *err);
 
 /* --- progress and interruption (progress.c) ----------------------------------------------------------------------- */
 
-/* Installs the signal handlers of the program. SIGINT, SIGTERM and SIGHUP (unless it is ignored) end the process at
- * once with E013, whatever it is doing, and remove the temporary files that cmd_guard was told of. `as_json`: E013 is
- * printed as JSON as well. Other signals that end a process, such as SIGPIPE and SIGXCPU, do so without a message, but
- * remove these files first. SIGXFSZ is ignored, so that writing fails as on a full disk. */
+/* Installs the signal handlers of the program:
+ *   SIGINT, SIGTERM, SIGHUP   end the process at once with E013, whatever it is doing (SIGHUP: unless it is ignored).
+ *                             `as_json`: E013 is printed as JSON as well
+ *   SIGPIPE, SIGXCPU, ...     these end the process without a message
+ *   SIGXFSZ                   is ignored, so that writing fails as on a full disk
+ * Handlers that end the process first remove the temporary files that cmd_guard was told of. */
 void cmd_progress_init(bool as_json, bool quiet);
 /* Between cmd_hold and cmd_release an interruption waits. This is for steps that belong together, such as opening a
  * temporary file and guarding it. Holds nest, and any thread may call these functions. */

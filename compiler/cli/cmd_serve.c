@@ -1,19 +1,18 @@
 /* cmd_serve.c: `fcpc serve SOCKET`: plans batches for other programs, which send a JSON object on each line. So callers
  * in any language can plan without a binding to the library.
  *
- * One thread reads from and writes to all clients without blocking, so a client that sends or reads slowly delays
- * nobody. It hands each complete line to a pool of threads, which plan in parallel. A client has at most one line in
- * the pool. So its answers come in the order of its requests, and no client can occupy all threads. Whoever connects
- * can make this process write files, so only its own user can connect (mode 600).
- *
- * Both file descriptors and memory are limited. At the start the number of clients is chosen such that there are
- * descriptors enough for all of them and for what is planned at the same time. All incomplete requests together may
- * have HELD_MOST bytes. If they have more, the longest is refused, because its client may never send the rest. All
- * complete requests together may have as many bytes, too. If they have more, the server reads no further bytes of long
- * incomplete requests until enough of the complete ones have been answered.
- *
- * The server ends in two ways. An interruption ends it at once and removes the socket. If somebody else removes the
- * socket, the clients that are connected are served until they leave, and then the server ends with status 0.
+ * Threads: one thread reads from and writes to all clients without blocking, so a client that sends or reads slowly
+ *          delays nobody. It hands each complete line to a pool of threads, which plan in parallel. A client has at
+ *          most one line in the pool. So its answers come in the order of its requests, and no client can occupy all
+ *          threads.
+ * Access:  whoever connects can make this process write files, so only its own user can connect (mode 600).
+ * Limits:  - Clients: as many as there are file descriptors for, beside those that planning needs at the same time.
+ *          - Bytes of all incomplete requests together: HELD_MOST. Beyond that the longest request is refused, because
+ *            its client may never send the rest.
+ *          - Bytes of all complete requests together: HELD_MOST. Beyond that no further bytes of long incomplete
+ *            requests are read until enough of the complete ones have been answered.
+ * End:     an interruption ends the server at once and removes the socket. If somebody else removes the socket, the
+ *          clients that are connected are served until they leave, and then the server ends with status 0.
  */
 #define _GNU_SOURCE /* accept4 */
 #include <errno.h>

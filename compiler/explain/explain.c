@@ -4,12 +4,13 @@
  * Requires: a program that was checked.
  * Gives:    the steps of the evaluation, in order, and the conditions that decide the answer.
  * Meaning:  that of the language. Operands are evaluated from left to right; `and` and `or` stop as soon as the answer
- *           is known, and a fault counts only if it is reached. There is one exception: an argument that faults makes
- *           the call fault if the body uses the argument anywhere, reached or not. Whether the body uses it is known
- *           only in the mask code, the compiled mask that a plan holds. So the mask is first evaluated leniently: a
- *           fault of an argument counts if it is reached. If the answer is not that of the mask code, the mask is
- *           evaluated again, strictly: any fault of an argument makes the call fault. One of the two must give the
- *           answer of the mask code.
+ *           is known, and a fault (a division by 0, say) counts only if it is reached. There is one exception: if an
+ *           argument of a call faults and the body uses the argument anywhere, reached or not, the call faults.
+ * Method:   the tree does not say whether a body uses an argument, but the mask code (the compiled mask, which plans
+ *           hold) gives the right answer:
+ *           1. Evaluate leniently: a fault of an argument counts if it is reached.
+ *           2. If the mask code gives another answer, evaluate again, strictly: any fault of an argument makes the call
+ *              fault. One of the two answers must be that of the mask code.
  * Cost:     O(distinct calls x size of their bodies). The text of a step is as long as its expression.
  */
 #include "compiler/explain/where_computed.h"

@@ -1,9 +1,11 @@
 /* which_sequence.c: chooses the sequence of the batch to which an explained pair belongs.
  *
- * If the question names a sequence, by its number or its length, it is that one. Otherwise it is the longest that has
- * both positions; if none has, the longest of all. Of several with the same length the first that has the query is
- * taken. If there is no batch, the values of a field are taken for one sequence. If there is no field either, the
- * sequence is as long as the positions need.
+ *   the question names a number    that sequence
+ *   the question names a length    of the sequences of this length the first that has the query; if none has, the first
+ *   the question names neither     the longest that has both positions; if none has, the longest of all. Of several
+ *                                  with that length the first that has the query
+ *   there is no batch              the values of a field are one sequence; without a field, a sequence of the length
+ *                                  that was named or, if none was, that the positions need
  *
  * Requires: a program that was checked.
  * Cost:     linear in the number of sequences.

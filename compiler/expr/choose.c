@@ -1,6 +1,6 @@
-/* choose.c: finds the mask and the score that the plan names, and has them checked and lowered.
+/* choose.c: finds the mask and the score that the plan names, has them checked, and has them turned into mask code.
  *
- * Requires: masks and arrays declared; for the score also the lowered mask, and the passes of the plan.
+ * Requires: masks and arrays declared; for the score also the plan's mask as mask code, and the passes of the plan.
  * Gives:    what expr_lower_mask, expr_lower_score and expr_lower_sink put into the program; errors are reported.
  */
 #include "compiler/expr/choose.h"

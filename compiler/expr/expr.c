@@ -83,8 +83,9 @@ static uint32_t emit2(sema *s, expr *e, mc_op op, uint32_t a, uint32_t b, uint32
     return emit(s, e, op, a, b, MC_NONE, 0, guard);
 }
 
-/* A guard must not depend on reals. Returns the conjunction of those parts of a condition that do not: it is true
- * wherever the condition is. MC_NONE: there is no such part. */
+/* Returns what of a condition may serve as a guard, in which reals must not occur. Of `q < 5 and bias[k] > 0.5` that is
+ * q < 5. In general it is the `and` of those parts that do not depend on reals, so it is true wherever the condition
+ * is. MC_NONE: there is no such part. */
 static uint32_t whole_part(sema *s, expr *e, uint32_t node) {
     if (!mc_builder_real(s->builder, node)) return node;
     uint32_t count;
@@ -94,7 +95,7 @@ static uint32_t whole_part(sema *s, expr *e, uint32_t node) {
     return a == MC_NONE ? b : b == MC_NONE ? a : emit2(s, e, MC_AND, a, b, MC_NONE);
 }
 
-/* The guard of code that is reached only if `guard` is true and `node` is true (negated: false). */
+/* Returns the guard of code that is reached only if `guard` is true and `condition` is true, or false if `negated`. */
 static uint32_t guard_with(sema *s, expr *e, uint32_t guard, value condition, bool negated) {
     if (!s->builder || s->failed || condition.type != TYPE_BOOL) return guard;
     uint32_t node = negated ? emit(s, e, MC_NOT, condition.node, MC_NONE, MC_NONE, 0, MC_NONE) : condition.node;
@@ -122,7 +123,8 @@ static void hint_array(sema *s, value v, const expr *e) {
         diag_hint(s->d, "its elements are numbers: %s[q], %s[k]", e->name, e->name);
 }
 
-/* Is v of `type`, or of one that is not known yet? If not, says so; poison passes silently as false. */
+/* Does v have this type, or one that is not known yet? If not, reports it. For TYPE_POISON, whose error was reported
+ * before, it returns false and reports nothing. */
 static bool needs(sema *s, value v, value_type type, const expr *e, const char *who) {
     if (v.type == type || v.type == TYPE_ANY) return true;
     if (v.type == TYPE_POISON) return false;
@@ -328,7 +330,7 @@ uint32_t expr_exact(sema *s, expr *e, uint32_t a, uint32_t b, uint32_t guard) {
     return emit2(s, e, MC_DIV, a, emit(s, e, MC_IF_I, even, b, zero, 0, MC_NONE), guard);
 }
 
-/* name[i], name[i, j] */
+/* Lowers the index expressions name[i] and name[i, j]. */
 static value lower_index(sema *s, expr *e, const frame *f, uint32_t guard) {
     s->in_index++;
     const bool first = e->a->kind == EXPR_NAME && e->a->ref == REF_NONE;
@@ -353,7 +355,7 @@ static value lower_index(sema *s, expr *e, const frame *f, uint32_t guard) {
     return (value){type, emit(s, e, op, i.node, j.node, MC_NONE, a.node, guard)};
 }
 
-/* run(field, t): the position at which the run of equal values around position t begins. */
+/* Lowers run(field, t): the position at which the run of equal values around position t begins. */
 static value lower_run(sema *s, expr *e, const frame *f, uint32_t guard) {
     const value result = {TYPE_INT, 0};
     if (e->arg_count != 2 || e->args->name || e->args->next->name) {
@@ -402,7 +404,7 @@ static value lower_builtin(sema *s, expr *e, const frame *f, uint32_t guard) {
     return good || s->builder ? result : (value){TYPE_INT, 0};
 }
 
-/* rect(...) becomes comparisons; slices(...) one of the program's bands. */
+/* Lowers rect(...), which becomes comparisons, and slices(...), which becomes one of the program's bands. */
 static value lower_piece(sema *s, expr *e, const frame *f, uint32_t guard) {
     const value result = {TYPE_BOOL, 0};
     if (e->index == BUILTIN_RECT) {
@@ -479,12 +481,12 @@ static value lower_definition(sema *s, expr *e, const frame *f, uint32_t guard) 
     return result;
 }
 
-/* The type of a parameter is its default's. */
+/* Returns the type of a mask's parameter, which is that of its default. */
 value_type expr_mask_param_type(const arg *p) {
     return p->as ? TYPE_ARRAY : p->value && p->value->kind == EXPR_BOOL ? TYPE_BOOL : TYPE_INT;
 }
 
-/* The constant value of an argument or default. */
+/* Evaluates an argument or default of a mask's parameter, which is a constant. */
 bool expr_mask_constant(sema *s, const arg *param, const expr *e, int64_t *out) {
     if (expr_mask_param_type(param) == TYPE_INT) return sema_eval_constant(s, e, param->name, out);
     if (param->as) {
@@ -500,7 +502,7 @@ bool expr_mask_constant(sema *s, const arg *param, const expr *e, int64_t *out) 
     return true;
 }
 
-/* A constant argument as a value. */
+/* Makes a value, with its node, of a constant argument. */
 value expr_mask_argument(sema *s, expr *e, const arg *param, int64_t v) {
     if (param->as) return (value){TYPE_ARRAY, (uint32_t)v};
     return constant_value(s, e, expr_mask_param_type(param), v);

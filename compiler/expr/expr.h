@@ -35,8 +35,10 @@ uint32_t expr_exact(sema *s, expr *e, uint32_t a, uint32_t b, uint32_t guard);
 bool expr_begin(sema *s);
 void expr_end(sema *s);
 const char *expr_type_text(uint32_t type); /* "a number", ... */
-/* Three functions about a mask's parameter. Its type, which is that of its default. The constant that an argument or
- * the default stands for. Such a constant as a value, for which a node is emitted. */
+/* Three functions about a parameter of a mask:
+ * - expr_mask_param_type returns its type, which is that of its default.
+ * - expr_mask_constant evaluates an argument or the default, which is a constant.
+ * - expr_mask_argument makes a value of such a constant, and emits a node for it. */
 value_type expr_mask_param_type(const arg *p);
 bool expr_mask_constant(sema *s, const arg *param, const expr *e, int64_t *out);
 value expr_mask_argument(sema *s, expr *e, const arg *param, int64_t v);
@@ -49,8 +51,8 @@ bool expr_extract(sema *s, const mc_builder *b, uint32_t root, mc_code *out, con
 
 /* --- inline.c ------------------------------------------------------------------------------------------------ */
 
-/* Lowers the body of a definition or mask, whose arguments are in `f`. What it became is remembered by `what`, an
- * address that stands for the definition or mask, and by `args`, all arguments that the body depends on. */
+/* Lowers the body of a definition or mask, whose arguments are in `f`. The result is remembered under two things:
+ * `what`, an address that stands for the definition or mask, and `args`, all arguments that the body depends on. */
 value expr_inline(sema *s, const void *what, expr *body, const value *args, uint32_t count, const frame *f,
                   uint32_t guard);
 void expr_forget(sema *s); /* forgets what was inlined */

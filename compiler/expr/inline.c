@@ -1,9 +1,9 @@
 /* inline.c: inlines the bodies of definitions and masks, and remembers what they became.
  *
  * Requires: lowered arguments, and a frame for the body.
- * Gives: the value of the body. The same body with the same arguments under the same guard (codegen/mask/code.h) is
- *      lowered once. If none of its nodes kept the guard, because none can fault, that one copy serves every guard;
- *      sema.guarded counts the nodes that keep one.
+ * Gives: the value of the body. A body with the same arguments under the same guard (codegen/mask/code.h) is lowered
+ *      once. If nothing in it can fault, no node of it keeps the guard, and the one copy then serves under every guard.
+ *      Whether that is so is seen from sema.guarded, which counts the nodes that keep a guard.
  * Cost: O(arguments) if it is remembered; else that of lowering it.
  */
 #include <stdlib.h>

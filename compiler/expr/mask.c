@@ -64,7 +64,8 @@ bool expr_check_called(sema *s, const expr *e, mask *m) {
     return true;
 }
 
-/* Keeps the parameters of the plan's mask for a warning: of those that are larger than every sequence of a batch. */
+/* Keeps the parameters of the plan's mask, and their values. Later steps warn of a parameter that is larger than every
+ * sequence of a batch. */
 static bool keep_params(sema *s, const mask *m, arg *const *given, const int64_t *values, span call) {
     struct program_param *kept = ARENA_NEW(&s->out->arena, struct program_param, m->param_count + 1);
     uint32_t i = 0;
@@ -80,9 +81,9 @@ static bool keep_params(sema *s, const mask *m, arg *const *given, const int64_t
     return kept ? true : sema_no_memory(s);
 }
 
-/* Makes sure that the code of a mask names h if its source does, because pairs of such a mask are counted for each
- * head. In `not per_head or h < 4`, where per_head is false, simplification removes h. Then a node of h is put first,
- * which no other node uses. */
+/* Makes sure that the code of a mask names h if its source does, because the pairs of such a mask are counted for each
+ * head. Simplifying may remove h: `not per_head or h < 4` is true if per_head is false. In that case a node of h is put
+ * first, which no other node uses. */
 static bool keep_head(sema *s) {
     struct fcpc_program *p = s->out;
     const mc_code code = p->mask;

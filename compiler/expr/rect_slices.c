@@ -62,7 +62,7 @@ static expr *within(sema *s, expr *left, const char *name, const expr *range, sp
     return binary(s, OP_AND, lo, hi, at);
 }
 
-/* Builds `k - k1 op q - q1`. */
+/* Builds `k - k_bound op q - q_bound`: on which side of a diagonal of the rectangle a pair lies. */
 static expr *diagonal(sema *s, expr_op op, expr *k_bound, expr *q_bound, span at) {
     return binary(s, op, binary(s, OP_SUB, variable(s, "k", at), k_bound, at),
                   binary(s, OP_SUB, variable(s, "q", at), q_bound, at), at);
@@ -152,7 +152,7 @@ static bool is_number(const char *begin, const char *end) {
     return begin < end;
 }
 
-/* [begin, end) lies in the line that was given last. */
+/* Reports an error about the bytes [begin, end), which lie in the line that was read last. */
 static bool line_error(data_file *f, fcp_code code, const char *begin, const char *end, const char *what) {
     const char *line = f->bytes + f->line;
     diag_error(f->s->d, code, sema_data_span(f, (size_t)(begin - line), (size_t)(end - line)), "%s", what);
@@ -288,7 +288,7 @@ bool expr_check_slices_call(sema *s, const expr *e) {
 
 /* --- a source of slices ------------------------------------------------------------------------------------------- */
 
-/* `f`: the text that they are from; NULL: none. */
+/* Warns of slices that overlap. `f` is the text file that they are from; NULL: they are from no text. */
 static void warn_overlaps(sema *s, const slice_source *from, const slices_overlap *o, data_file *f, span at) {
     const slice *a = &from->at[o->first], *b = &from->at[o->second];
     const char *least = o->at_least ? "at least " : "";
@@ -355,7 +355,8 @@ static bool read_file(sema *s, slice_source *from, const expr *string) {
     return good;
 }
 
-/* A plan that is read back has the bands of its slices, but no longer the slices. */
+/* Takes the bands of a source from the plan that is being read back. A plan has the bands of its slices, but no longer
+ * the slices. */
 static bool keep_plans(sema *s, slice_source *from) {
     struct fcpc_program *p = s->out;
     const uint32_t number = p->slices_count;
@@ -374,7 +375,7 @@ static bool keep_plans(sema *s, slice_source *from) {
     return true;
 }
 
-/* The slices of a call: read before, or now. */
+/* Returns the source of slices that a call names. If it has not been read yet, it is read now. */
 static slice_source *source_of(sema *s, const expr *e) {
     bool file = e->args->value->kind == EXPR_CALL;
     char *path = file ? sema_path(s, e->args->value->args->value) : NULL;

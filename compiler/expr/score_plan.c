@@ -5,13 +5,13 @@
  * Gives: these members of the program:
  *      score    the code of the score, without guards; empty if the score is s itself
  *      slope    its derivative by s
- *      check    a condition with the values of the mask, which faults wherever the mask does, and wherever the score
- *               would for a pair that the mask allows. If the score cannot fault it is the mask itself
+ *      check    a condition with the values of the mask. It faults wherever the mask does, and for pairs that the mask
+ *               allows also where the score does. If the score cannot fault it is the mask itself
  *      sink     a logit for each head
- * Method: the mask is copied into a builder, and the score is lowered with the mask as its guard. `check` must contain
- *      every node of the score that may fault. But its answer must not depend on such a node, so the node is added as
- *      mask and (true or node == 0). Masks have no reals, so a load from a table of reals becomes a load of integers:
- *      only its index can fault.
+ * Method: the mask is copied into a builder, and the score is lowered with the mask as its guard. For `check`, each
+ *      node of the score that may fault is added to the mask as `mask and (true or node == 0)`. So the node is part of
+ *      the code, but the answer does not depend on it. Masks have no reals: a load from a table of reals becomes a load
+ *      of integers, of which only the index can fault.
  * Cost: O(score + mask).
  */
 #include <float.h>
@@ -27,7 +27,8 @@
 
 /* --- parameters --------------------------------------------------------------------------------------------------- */
 
-/* The constant value of an argument or default: of a condition 0 or 1, of a field or table its number. */
+/* Evaluates an argument or default of a score's parameter, which is a constant: a number, a condition as 0 or 1, a
+ * field or table as its number. */
 static bool constant_argument(sema *s, const arg *p, const expr *e, figure *out) {
     value_type type = score_param_type(p);
     if (type == TYPE_ARRAY) {
@@ -135,7 +136,7 @@ static uint32_t without_zero(const mc_builder *b, uint32_t root) {
 
 /* --- what must hold ----------------------------------------------------------------------------------------------- */
 
-/* Kernels compute in float: a constant must fit one. */
+/* Checks that every constant fits a float, in which kernels compute. */
 static bool check_constants(sema *s, mc_code code, const span *spans, span at) {
     for (uint32_t i = 0; i < code.count; i++) {
         const double x = mc_real(code.nodes[i].imm);
@@ -152,7 +153,7 @@ static bool check_constants(sema *s, mc_code code, const span *spans, span at) {
     return true;
 }
 
-/* The elements of the tables of reals that it reads must fit a float, too. */
+/* Checks that the elements of the tables of reals that the code reads fit a float, too. */
 static bool check_tables(sema *s, mc_code code) {
     for (uint32_t i = 0; i < code.count; i++) {
         if (code.nodes[i].op != MC_LOAD_F && code.nodes[i].op != MC_LOAD2_F) continue;

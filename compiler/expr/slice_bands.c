@@ -1,13 +1,16 @@
 /* slice_bands.c: turns slices in any order, which may overlap, into bands, by a sweep over the rows (query positions).
  *
  * Requires: slices as slice_bands.h describes them. Gives: bands_of_slices.
- * How: a slice is a band on a range of rows. In each row it allows the keys from a lower to an upper edge, and an edge
- *      either stays at one key or moves by one key a row. The sweep goes through the rows at which slices begin or end.
- *      Between two of these rows the active bands are merged, in the order that their lower edges have in the first
- *      row. That merge is right until a moving edge passes, meets or leaves a fixed one. The merge finds out in which
- *      row that happens, and from there on the bands are merged anew. Consecutive rows with the same bands become one
- *      record. A single row can be described with any slopes, so it takes those of its neighbour if the two then become
- *      one record.
+ * How: a slice is a band on a range of rows: in each row it allows the keys from a lower to an upper edge. An edge
+ *      either stays at one key or moves by one key a row.
+ *      1. The sweep goes through the rows at which slices begin or end. The slices that have a row are active there.
+ *      2. From such a row on, the active bands are merged: those that overlap or touch become one. Their order is that
+ *         of their lower edges in this row.
+ *      3. The merge is right until a moving edge passes, meets or leaves a fixed one. For example, the upper edge of a
+ *         causal slice may reach the lower edge of the slice to its right, and the two then become one band. The merge
+ *         also finds the row in which that happens, and from there on step 2 is repeated.
+ *      4. Consecutive rows with the same bands become one record. A single row can be described with any slopes. It
+ *         takes those of its neighbour if the two then become one record.
  * Cost: O(N log N + (events + crossings) * active slices); at most WORK_MAX such steps.
  * Units: positions count tokens.
  * Method: plane sweep (Shamos and Hoey 1976); rows at which an order ceases to hold are the certificates of kinetic
@@ -185,8 +188,10 @@ static fcp_code add_band(sweep *w, const mc_band *band) {
     return FCP_OK;
 }
 
-/* Finds one edge that is right for the rows of two records, and puts it into *old and *old_slope. `row` is the first
- * row of the later record. A record of a single row (old_single, new_single) fits any slope. False if there is none. */
+/* Finds one edge that is right for the rows of two consecutive records, so that these can become one record. Example:
+ * an edge at key 7 in a record of row 3 alone, and one that moves from key 8 on in rows 4 to 9: the moving edge is
+ * right for both. A record of a single row (old_single, new_single) fits any slope. `row` is the first row of the later
+ * record. The result goes into *old and *old_slope. False if there is no such edge. */
 static bool join_edge(int64_t *old, int32_t *old_slope, bool old_single, int64_t new, int32_t new_slope,
                       bool new_single, int64_t row) {
     if (*old == new && *old_slope == new_slope) return true;

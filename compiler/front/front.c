@@ -38,8 +38,8 @@ static void read_profile(sema *s, const char *asked) {
                    p ? why.message : fcp_code_text(code));
 }
 
-/* If the program does not state plan.margin, which is how many SMs attention leaves to communication: lists the numbers
- * from which each plan gets one (passes/choose_margin.c). */
+/* Lists the margins from which each plan gets one (passes/choose_margin.c), if the program does not state plan.margin.
+ * The margin is how many SMs attention leaves to communication. */
 static fcp_code list_margins(struct fcpc_program *p) {
     sim_profile profile = {.part = 1}; /* of a GPU without one nothing is known */
     char gpu[sizeof p->cluster.gpu + 1] = "";

@@ -68,7 +68,8 @@ struct lower_streams {
 
 /* --- a rank's two queues, while they grow ------------------------------------------------------------------------- */
 
-/* How far the communication queue is, for each fabric: a number of instructions whose transfers on it are over. */
+/* How far the communication queue is, for each fabric: 7 means that all transfers on this fabric of the queue's first 7
+ * instructions are over. */
 typedef struct reach {
     uint32_t over[FCP_FABRICS];
 } reach;
@@ -278,8 +279,9 @@ typedef struct rank_emitter {
     uint32_t *computed; /* per stage: how many instructions the compute queue has after it */
 } rank_emitter;
 
-/* Launches the rank's transfers in the rounds of a stage: in rounds of kind OUT, or in all others. Each launch waits
- * for `wait` instructions of the compute queue; one that sends results, for `made`. */
+/* Launches the rank's transfers in the rounds of a stage: in those of kind OUT if `out`, otherwise in all others. Each
+ * launch waits until `wait` instructions of the compute queue are over; a launch that sends results, until `made` are.
+ */
 static void launch_stage(rank_emitter *x, uint32_t stage, bool out, uint32_t wait, uint32_t made) {
     const uint32_t *side_of = x->e->side_of, end = x->side_end;
     const fcp_round *rounds = x->ps->rounds;
@@ -356,8 +358,9 @@ static void make_results(rank_emitter *x, uint32_t stage) {
     }
 }
 
-/* Writes the computing of a stage. received_before: what was received before the stage; result_before: the sends of
- * results to wait for. */
+/* Writes the instructions that compute a stage. received_before: the receives of earlier stages, for which early visits
+ * wait. result_before: the sends of results for which all visits wait, because the slots of what is sent may be used
+ * again. */
 static void compute_stage(rank_emitter *x, uint32_t stage, reach received_before, reach result_before) {
     const planning *l = x->e->x;
     bool reduces = x->reduce < x->reduce_end &&
@@ -377,7 +380,8 @@ static void compute_stage(rank_emitter *x, uint32_t stage, reach received_before
     make_results(x, stage);
 }
 
-/* Backward: computes delta of the rank's home blocks, first of a range that holds all blocks whose Q leaves. */
+/* Backward: computes delta of the rank's home blocks. If some of their Q leaves the rank, the range of home slots that
+ * holds all these blocks comes first, so that they can leave early. */
 static void emit_delta(rank_emitter *x) {
     const planning *l = x->e->x;
     const traffic *t = l->traffic;

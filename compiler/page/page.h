@@ -33,16 +33,17 @@ void page_free(page *p);
 
 extern const char page_digits[]; /* of base 64 */
 
-/* Adds "tick", a PAGE_TICKS-th of the makespan in picoseconds (rounded up), and "lanes": for each rank that is drawn
- * its intervals in the pass, as lists of numbers:
+/* Adds two members:
+ *   "tick"    the unit of all times here: a PAGE_TICKS-th of the makespan in picoseconds, rounded up
+ *   "lanes"   for each rank that is drawn its intervals in the pass, as lists of numbers. An interval is:
  *
- *   compute      begin, length, instruction kind, stage, a, b
- *                waits: a = round (or -1), b = reason; attend: a = tiles, b = pairs;
- *                others: a = block (or -1), b = bytes
- *   net, local   begin, length, 0 to send and 1 to receive, class, stage, round, peer, block, bytes, waited
+ *     of compute       begin, length, instruction kind, stage, a, b
+ *                      waits: a = round (or -1), b = reason; attend: a = tiles, b = pairs;
+ *                      others: a = block (or -1), b = bytes
+ *     of net, local    begin, length, 0 to send and 1 to receive, class, stage, round, peer, block, bytes, waited
  *
- * Times are in ticks. A begin is the difference to the end of the interval before it in the list, and may be negative.
- */
+ * A begin counts from the end of the interval before it in the list, and may be negative. Example: intervals from 100
+ * to 150 and from 160 to 190 have begin and length 100, 50 and 10, 30. */
 enum { PAGE_TICKS = 1000000 };
 void page_lanes_add(json *j, const timeline *t, fcp_pass pass);
 

@@ -66,7 +66,7 @@ static uint32_t meld(queues *q, uint32_t a, uint32_t b) {
 }
 
 static void set_queue(queues *q, uint32_t i, uint32_t root) {
-    uint32_t n = q->leaves + i;
+    size_t n = (size_t)q->leaves + i;
     q->best[n] = root;
     while (n >>= 1) q->best[n] = better(q, q->best[2 * n], q->best[2 * n + 1]);
 }

@@ -21,7 +21,7 @@ typedef struct pair_piece {
     void *given;
 } pair_piece;
 
-/* Makes both: in two threads if `large`, and else one after the other, both with x. Returns the code of the first; if
- * that is FCP_OK, the second's. */
+/* Makes both pieces: in two threads if `large`, otherwise one after the other, both with x. Returns the code of the
+ * first piece; if that is FCP_OK, the second's. */
 fcp_code pair_make(planning *x, bool large, pair_piece first, pair_piece second);
 #endif

@@ -90,7 +90,7 @@ fcp_code planning_own(planning *x); /* the pass that makes the plan the owner of
 
 static inline bool planning_stopped(const planning *x) { return fcp_stop_asked(x->stop); }
 
-/* For loops: asks at every 1024th index, from 0. */
+/* Should a loop end early? Looks at x->stop at every 1024th index, from 0. */
 static inline bool planning_stopped_at(const planning *x, uint64_t index) {
     return !(index & 1023) && fcp_stop_asked(x->stop);
 }
@@ -101,7 +101,7 @@ static inline span planning_span(const planning *x, span at) {
     return at;
 }
 
-/* The place to show if a batch is too large for a plan: the size of blocks if the program states one, else the
+/* The place to show if a batch is too large for a plan: the size of blocks if the program states one, otherwise the
  * lengths. */
 static inline span planning_size_span(const planning *x) {
     const struct fcpc_program *g = x->program;

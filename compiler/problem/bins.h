@@ -4,8 +4,8 @@
 #include "compiler/base/arena.h"
 #include "runtime/plan/enums.h"
 
-/* A stack of bins for each amount of free space, and a tree of bitmaps. In the tree, the next larger amount that has a
- * bin is found in four steps. */
+/* Bins, kept in a stack for each amount of free space. A tree of bitmaps, 64 children to a node, says which stacks have
+ * bins. So the next larger amount that has a bin is found in four steps, one for each level. */
 enum { BINS_LEVELS = 4, BINS_SPACE_MAX = 1 << 24 }; /* 64^4 amounts */
 typedef struct bins {
     uint32_t *head;               /* per amount: newest bin + 1 */

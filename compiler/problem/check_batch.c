@@ -43,9 +43,9 @@ static bool reads_field(const struct fcpc_program *g, mc_code code) {
     return false;
 }
 
-/* Checks that the score faults for no pair of the batch. Of sequences that are alike only one is checked. If the score
- * reads no field and all sequences have as many queries as keys, sequences of one length are alike. If the score does
- * not depend on n (the length) either, checking the longest sequence is enough. */
+/* Checks that the score faults for no pair of the batch. Of sequences that are alike only one is checked:
+ * - If the score reads no field and all sequences have as many queries as keys, sequences of one length are alike.
+ * - If the score does not depend on n (the length) either, the longest sequence stands for all. */
 fcp_code problem_check_score(planning *x) {
     const struct fcpc_program *g = x->program;
     const problem *p = x->problem;

@@ -15,9 +15,10 @@ static uint64_t cut_at(uint64_t n, uint64_t i, uint64_t parts, uint64_t shift) {
     return (uint64_t)(((unsigned __int128)n * i + shift) / parts);
 }
 
-/* The same for tokens = equal. `before` are the tokens of earlier sequences. The chunks of all sequences together are
- * cut as if they were one long sequence, so that chunks differ by one token at most. Only for sequences of at least
- * `parts` tokens: in shorter ones a chunk might end before it begins. */
+/* Returns how many tokens the chunks before chunk i get of a sequence of n tokens, for tokens = equal. Here the chunks
+ * of all sequences together are cut as if they were one long sequence, so that chunks differ by one token at most.
+ * `before`: how many tokens earlier sequences have. Only for sequences of at least `parts` tokens: in shorter ones a
+ * chunk might end before it begins. */
 static uint64_t cut_on(uint64_t n, uint64_t i, uint64_t parts, uint64_t before) {
     return cut_at(before + n, i, parts, 0) - cut_at(before, i, parts, 0);
 }

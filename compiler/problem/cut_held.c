@@ -5,12 +5,12 @@
  * Cost: O(runs + pieces), and sorting the remainders.
  *
  * A run is what one rank holds of a sequence without gaps. Each run is cut at multiples of the block size, counted from
- * its beginning. If the whole sequence lies on one rank, its remainder may share a block with other remainders of that
- * rank, because no other rank reads it. Else the remainder is a block of its own: other ranks read it, and all that
- * shared its block would travel along.
+ * its beginning. Example: blocks have 4 tokens. Rank 0 holds sequence A, which has 5 tokens, and the first 5 tokens of
+ * sequence B. Both runs are cut into 4 tokens and a remainder of 1.
  *
- * Example: blocks have 4 tokens. Rank 0 holds sequence A, which has 5 tokens, and the first 5 tokens of sequence B.
- * Both are cut into 4 and 1. The last token of A may share a block with another short sequence; that of B is alone.
+ * - The remainder of A may share a block with other remainders of that rank. The whole sequence lies on one rank, so no
+ *   other rank reads it.
+ * - The remainder of B is a block of its own. Other ranks read it, and all that shared its block would travel along.
  */
 #include "compiler/problem/problem.h"
 

@@ -7,14 +7,16 @@
  * Units: tokens; work in positions, that is queries times keys, whatever the mask leaves of them.
  * Source: Csirik and Johnson, "Bounded Space On-Line Bin Packing: Best is Better than First" (1991), for the rule.
  *
- * Each side of a sequence is cut at multiples of the block size. The remainders of its two sides are packed into bins
- * together. A bin becomes a Q block and a KV block of the same sequences, so that the Q block reads as few KV blocks as
- * possible. Sequences come by the larger of their two remainders, the largest first, ties by index. Each goes to the
- * open bin in which it leaves least room on that side; of equals, to the oldest bin.
- *
- * A few queries can be much work, because a query may see a whole long sequence. A thousand sequences that decode one
- * token each have a thousand queries, which would fit one block, and that block would have all the work of the batch.
- * So a bin takes at most 1 / BIN_WORK_PART of a rank's mean work, unless a single remainder has more.
+ * 1. Each side of a sequence is cut at multiples of the block size. Example: with blocks of 4, a sequence of 6 queries
+ *    and 11 keys gives a full block of queries, two of keys, and the remainders 2 and 3.
+ * 2. The two remainders of a sequence are packed into the same bin. A bin becomes a Q block and a KV block of the same
+ *    sequences, so that the Q block reads as few KV blocks as possible.
+ * 3. Sequences are packed in order of the larger of their two remainders, the largest first, ties by index. Each goes
+ *    to the open bin in which it leaves least room on the side of its larger remainder; of equals, to the oldest bin.
+ * 4. A bin takes at most 1 / BIN_WORK_PART of a rank's mean work, unless a single sequence's remainders have more. Why:
+ *    a few queries can be much work, because a query may see a whole long sequence. A thousand sequences that decode
+ *    one token each have a thousand queries. These would fit one block, and that block would have all the work of the
+ *    batch.
  */
 #include "compiler/problem/problem.h"
 

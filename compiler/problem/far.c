@@ -7,12 +7,16 @@
  *
  * Example: if the score is `if doc[q] == doc[k] then s else -1000000000.0`, the code is the mask and doc[q] == doc[k].
  *
- * For each real node of the score two conditions are made: that no large constant moves its value up, and that none
- * moves it down. For a large constant itself the first is false if it is positive, the second if it is negative.
- * `if` chooses between the conditions of its values. In a sum, two large constants of different signs count as
- * cancelled. Nothing is known of a product or a function of a large constant, and of what adds to it. Conditions on
- * whole numbers are copied from the score. If they may fault they are guarded by the mask, because a score is only
- * proved not to fault for pairs that the mask allows.
+ * For each node of the score that is a real number, two conditions on (q, k) are made: `above`, that no large constant
+ * moves its value up, and `below`, that none moves it down. By kind of node:
+ * - A large constant: `above` is false if it is positive, `below` is false if it is negative.
+ * - `if`: the conditions of the value that it chooses.
+ * - A sum: two large constants of different signs count as cancelled. Otherwise both operands' conditions must hold.
+ * - min, max and minus combine the conditions of their operands.
+ * - A product or function of something with a large constant in it, and all that uses its value: nothing is known, so
+ *   both conditions are true.
+ * Whole numbers and comparisons of them are copied from the score. If they may fault they are guarded by the mask,
+ * because a score is only proved not to fault for pairs that the mask allows.
  */
 #include "compiler/problem/far.h"
 
@@ -48,8 +52,8 @@ static void copy_whole(maker *m, uint32_t i) {
     m->copy[i] = mc_emit(m->to, (mc_op)n->op, to[0], to[1], to[2], n->imm, guard, 0);
 }
 
-/* The condition for `if`: that of the value it chooses. If a condition on reals chooses, one of the two values is
- * enough. */
+/* Makes the condition for `if`: that of the value it chooses. If it chooses by a comparison of reals, which is not
+ * copied, it is enough that the condition of one of the two values holds. */
 static uint32_t condition_of_if(maker *m, const mc_node *n, const uint32_t *of) {
     const uint32_t condition = m->copy[n->a];
     return condition == MC_NONE ? emit(m, MC_OR, of[n->b], of[n->c], MC_NONE)

@@ -4,7 +4,7 @@
 #define FCPC_PROBLEM_FAR_H
 #include "compiler/problem/problem.h"
 
-/* From which size on a constant counts. At 2^20, neighbouring float32 numbers are 0.125 apart. So a log-sum-exp of that
+/* The smallest constant that counts. At 2^20, neighbouring float32 numbers are 0.125 apart. So a log-sum-exp of that
  * size is off by up to 0.06, and probabilities computed from it by up to 6 %. */
 #define FAR_CONSTANT 1048576.0
 

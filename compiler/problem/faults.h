@@ -4,7 +4,7 @@
 #include "compiler/cells/cells.h"
 #include "compiler/planning/planning.h"
 
-/* Which code faults: the plan's mask, or what finds the faults of its score (program.check). */
+/* The code that faults: the plan's mask, or the code that finds the faults of its score (program.check). */
 typedef enum faults_of { FAULTS_MASK, FAULTS_SCORE } faults_of;
 
 /* Reports a fault that a pair of sequence `sequence` reaches; `code` is what cells_grid or cells_count returned.

@@ -12,18 +12,21 @@
  * tokens. On 256 ranks, block 0 is sent 255 times. Once it is divided, 128 tokens are sent 255 times, and the other
  * 1,920 only to two ranks.
  *
- * How a block is divided. For each column of cells in the block, the blocks that read it are counted. The columns are
- * sorted, the most read first, and the sorted list is cut at one place. So rows that many read are found wherever they
- * lie: a sink at the front, a question in the middle, or marked tokens here and there. The list is cut where that saves
- * most token transfers: a block's tokens times the ranks that receive it. Homes are not known yet. So readers are
- * assumed to be neighbours that share ranks, with as many blocks on each rank as on the mean rank. The block's own rows
- * do not count as readers, because they are at home.
+ * How a block is divided:
+ * 1. For each column of cells in the block, count the blocks that read it.
+ * 2. Sort the columns, the most read first. So rows that many read come together, wherever they lie: a sink at the
+ *    front, a question in the middle, or marked tokens here and there.
+ * 3. Cut the sorted list at the one place that saves most token transfers: a block's tokens times the ranks that
+ *    receive it. Homes are not known yet. So readers are assumed to be neighbours that share ranks, with as many blocks
+ *    on each rank as on the mean rank. The block's own rows do not count as readers, because they are at home.
  *
- * When a block is divided. problem_tuning.h has the limits. A division costs one more block, and a transfer in a round
- * of its own; so it must save a good part of the block's transfers. If many blocks would be divided for a small gain,
- * none is: in images and films many ranks read each block in part, and all blocks would become small. The queries of
- * the block are divided along with its keys. If the strategy may place the two new blocks on different ranks, both
- * fetch the keys that both read; these must be fewer than what is saved.
+ * When a block is divided (problem_tuning.h has the limits):
+ * - A division costs one more block, and a transfer in a round of its own. So it must save a good part of the block's
+ *   transfers.
+ * - If many blocks would be divided for a small gain, none is: in images and films many ranks read each block in part,
+ *   and all blocks would become small.
+ * - The queries of the block are divided along with its keys. If the strategy may place the two new blocks on different
+ *   ranks, both fetch the keys that both read; these must be fewer than what is saved.
  */
 #include "compiler/problem/problem.h"
 
@@ -38,8 +41,8 @@ typedef struct columns {
     uint32_t first, end;
 } columns;
 
-/* The columns of cells of a block, and the same columns sorted by how many tiles read them. tokens, read_by and place
- * are about column i; at, first_read and last_read about the i-th place of the sorted list. */
+/* Entry i of a table that is two tables in one. tokens, read_by and place are about column i of a block's cells. at,
+ * first_read and last_read are about place i of the list of these columns sorted by how many tiles read them. */
 typedef struct column {
     uint32_t tokens, read_by, place; /* column: its tokens; how many tiles read it; its place */
     uint32_t at;                     /* place: its column */
@@ -73,7 +76,7 @@ static uint32_t block_width(const reading *g, uint32_t b) {
 }
 
 /* Lists in `out` the ranges of columns that a shape reads, in all classes of heads together; returns how many ranges.
- * marks: zeros, before and after. */
+ * marks: memory of zeros, one for each column; it is zeros again afterwards. */
 static uint32_t add_ranges(const problem *p, uint32_t shape, uint8_t *marks, columns *out) {
     const fcp_shape_rec *of = &p->shapes[shape];
     const uint32_t width = columns_of(of->k_length), set = p->sets ? p->sets[shape].set : 1;
@@ -140,7 +143,7 @@ static fcp_code number_columns(reading *g) {
     return g->many && g->column && g->keys ? FCP_OK : FCP_E_NO_MEMORY;
 }
 
-/* On how many ranks are so many readers of a block, if readers are neighbours and share ranks? */
+/* Estimates on how many ranks so many readers of a block are, if readers are neighbours and share ranks. */
 static uint32_t ranks_of(const reading *g, uint32_t readers) {
     const uint64_t ranks = ((uint64_t)readers * g->places + g->p->block_count - 1) / g->p->block_count;
     return ranks < g->places ? (uint32_t)ranks : g->places - 1;

@@ -5,9 +5,9 @@
  *     rank holds, by sequence and start.
  * Cost: O(sequences + runs).
  *
- * The rule divides the batch into *deals*: some sequences that lie on some ranks. If the program says `on` which ranks
- * hold which part of the batch, each part is a deal. Else there is one deal, on all ranks except the servers of
- * strategy cad, which hold no tokens.
+ * The rule divides the batch into *deals*. A deal is some sequences of the batch and the ranks on which they lie. If
+ * the program says by `on` which ranks hold which part of the batch, each part is a deal. Otherwise there is one deal:
+ * all sequences on all ranks, except the servers of strategy cad, which hold no tokens.
  */
 #include "compiler/problem/problem.h"
 #include "compiler/problem/problem_tuning.h"
@@ -46,14 +46,17 @@ fcp_code problem_deal(planning *x, problem *p) {
     return FCP_OK;
 }
 
-/* The least length of a sequence for which zigzag pays. In zigzag all ranks of a sequence have rows and keys of it, so
- * each key travels to all their nodes. A sequence of n tokens has n keys to send and about n^2 / 2 pairs to compute: if
- * it is long enough, sending is hidden behind computing. This is the length at which sending the keys over net takes
- * half as long as computing the pairs, with kernels at four sevenths of the cluster's FLOPs. It does not depend on the
- * mask, because layers with different masks share their homes. Example: with 64 query heads and 8 KV heads on H200s it
- * is 39,600 tokens on 8 nodes, and 175,000 on 32 nodes. With `cad`, the forward pass of wlbllm-256 in zigzag, whose
- * longest sequence has 131,072 tokens, takes 215 ms if sequences of 65,536 tokens stay in zigzag, and 85 ms if they are
- * gathered. */
+/* Returns the least length of a sequence for which zigzag pays on so many ranks.
+ *
+ * In zigzag all ranks of a sequence have rows and keys of it, so each key travels to all their nodes. A sequence of n
+ * tokens has n keys to send and about n^2 / 2 pairs to compute. So if n is large enough, sending is hidden behind
+ * computing. The length returned is that at which sending the keys over net takes half as long as computing the pairs,
+ * with kernels at four sevenths of the cluster's FLOPs. It does not depend on the mask, because layers with different
+ * masks share their homes.
+ *
+ * Example: with 64 query heads and 8 KV heads on H200s it is 39,600 tokens on 8 nodes, and 175,000 on 32 nodes. With
+ * `cad`, the forward pass of wlbllm-256 in zigzag, whose longest sequence has 131,072 tokens, takes 215 ms if sequences
+ * of 65,536 tokens stay in zigzag, and 85 ms if they are gathered. */
 static uint64_t hidden_length(const problem *p, uint64_t ranks) {
     const struct fcpc_program *g = p->program;
     const uint64_t in_node = (uint64_t)g->gpus * p->lanes, nodes = (ranks + in_node - 1) / in_node;

@@ -5,12 +5,15 @@
  *     which does not name h.
  * Cost: O(heads * (nodes of the mask + classes)), and the size of the tables that have a row for each head.
  *
- * In the mask's code, h is replaced by the head's number, and elements of tables whose index is then known by their
- * values. The builder of code folds what is constant. Heads whose code comes out the same are a class. Codes are
- * compared by digests: that of a node is the SHA-256 of its operation, its number, and the digests of its operands.
- *
  * Example: `causal and q - k < w[h]`, where w is [1024, 4096, 1024]. Heads 0 and 2 have the code of `causal and q - k <
  * 1024`, so they are a class. In `h < 1 or q - k < w[h]` the code of head 0 is `true`, whatever w[0] is.
+ *
+ * For each head:
+ * 1. h is replaced by the head's number in the mask's code.
+ * 2. Elements of tables whose index is now known are replaced by their values. The builder of code folds what is
+ *    constant.
+ * 3. The digest of the code is computed: that of a node is the SHA-256 of its operation, its number, and the digests of
+ *    its operands. Heads with equal digests are a class.
  *
  * *Condition*: equal code means equal pairs, but not the reverse. Heads whose masks are written differently and allow
  * the same pairs are two classes, which costs planning time and nothing else.
@@ -56,8 +59,8 @@ static uint32_t emit_node(const problem *p, const mc_env *env, mc_builder *b, co
     return mc_emit(b, (mc_op)x->op, index, to[1], to[2], x->imm, to[3], 0);
 }
 
-/* The digest of a node. of: the digests of the nodes before it. Operands whose order does not matter are ordered by
- * digest, because the builder orders them by their numbers, which differ between heads. */
+/* Computes the digest of a node. of: the digests of the nodes before it. Where the order of operands does not matter,
+ * they are sorted by digest. The builder sorts them by their numbers, which differ between heads. */
 static digest digest_of(const mc_node *x, const digest *of) {
     const struct {
         int64_t op, imm;

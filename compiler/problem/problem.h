@@ -133,7 +133,8 @@ static inline mc_env problem_env(const problem *p, uint32_t sequence) {
 
 /* problem.c. Checks the lengths (FCP_E_LENGTHS) and makes x->problem, without blocks. */
 fcp_code problem_open(planning *x);
-/* For a cut, before it begins. FCP_E_PLAN_SIZE: the batch fills more blocks of x->block tokens than a plan holds. */
+/* Is called by a cut before it begins. FCP_E_PLAN_SIZE: the batch fills more blocks of x->block tokens than a plan
+ * holds. */
 fcp_code problem_check_blocks(planning *x);
 
 /* How strategies cut the batch into blocks. FCP_E_PLAN_SIZE: more blocks or pieces than a plan holds.
@@ -157,9 +158,9 @@ fcp_code problem_pack(planning *x, problem_part *parts, size_t count, uint32_t *
  * ranks that do not divide into groups. */
 fcp_code problem_deal(planning *x, problem *p);
 /* Lists which rank holds which tokens when attention begins: the runs of one side, in order of sequence and start, in
- * x->work. Strategies that keep tokens in place start from these. If the layout is `planned`, a contiguous one is
- * assumed. So it is for single sequences in zigzag that would be cut into crumbs, or whose keys would travel too long
- * (hidden_length). FCP_E_PLAN_SIZE: there are more than 2^30 runs. */
+ * x->work. Strategies that keep tokens in place start from these. Some sequences are listed as if the layout were
+ * contiguous: all, if the layout is `planned`; and with zigzag those that would be cut into crumbs, or whose keys would
+ * travel too long (hidden_length). FCP_E_PLAN_SIZE: there are more than 2^30 runs. */
 fcp_code problem_held(planning *x, fcp_side side, problem_run **out, uint32_t *out_count);
 
 /* mask_time.c. Fills x->outlook, unless it is known. */
@@ -197,10 +198,10 @@ void problem_kept_free(problem_kept *k);
 fcp_code problem_open_mask(planning *x, cells **out);
 /* Opens another one, for a second thread that asks about later sequences. It is closed alike. */
 fcp_code problem_open_second(planning *x, cells **out);
-/* If a program keeps what the mask answered for later plannings (problem_kept), the first object answers for the
- * sequences before this number, and the second object for those from it on. It depends on the lengths only, so each
- * object is asked about the same sequences every time. The second object has about half of the work, or none if there
- * are few keys. */
+/* Returns the first sequence about which the second object is asked, where what the mask answers is kept for later
+ * plannings (problem_kept). The first object answers for the sequences before it. The number depends on the lengths
+ * only, so each object is asked about the same sequences every time. The second object has about half of the work, or
+ * none if there are few keys. */
 uint32_t problem_second(const problem *p);
 void problem_close_mask(const planning *x, cells **c);
 
@@ -213,8 +214,8 @@ fcp_code problem_tiles_again(planning *x);
 /* Makes tiles of smaller ranges of heads from the tiles for all heads. The mask is asked again only if it names h. */
 fcp_code problem_tiles_of_ranges(planning *x, uint32_t range_kv, uint32_t range_sub);
 
-/* Tokens `first` to `end` - 1 of an old block, for a new one. opens: they begin a new block; else they join the new
- * block of the stretch before them, which is of the same old block. */
+/* Tokens `first` to `end` - 1 of an old block, which go to a new one. opens: they begin a new block. Otherwise they
+ * join the new block of the stretch before them, which is of the same old block. */
 typedef struct problem_stretch {
     uint32_t block, first, end;
     bool opens;

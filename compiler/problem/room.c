@@ -35,13 +35,15 @@ static uint64_t pieces_of(const problem *p, uint32_t s, fcp_side side) {
     return p->piece_start[side][s + 1] - p->piece_start[side][s];
 }
 
-/* The pieces of one side of a sequence. long_ones: the tokens of its few longest pieces together. shared: the tokens of
- * pieces that share a block. longest: the length of the longest piece that is not one of those few. */
+/* How long the pieces of one side of a sequence are.
+ *   long_ones  the tokens of its few longest pieces together
+ *   shared     the tokens of pieces that share a block
+ *   longest    the length of the longest piece that is not one of those few */
 typedef struct lengths {
     uint64_t long_ones, shared, longest;
 } lengths;
 
-/* room: for twice as many numbers as the sequence has pieces. */
+/* Finds the lengths of the pieces of one side of sequence s. room: for twice as many numbers as it has pieces. */
 static lengths lengths_of(const problem *p, uint32_t s, fcp_side side, uint64_t *room) {
     enum { FEW = 64 }; /* one of so many is long: where chunks of equal length meet, some pieces are twice as long */
     const uint64_t count = pieces_of(p, s, side);
@@ -58,14 +60,16 @@ static lengths lengths_of(const problem *p, uint32_t s, fcp_side side, uint64_t 
     return of;
 }
 
-/* How many parts `pairs` pairs of tokens need at least, if up to `held` of them are in parts that do not count: each
- * part has at most as many pairs as the longest pieces of both sides. */
+/* Returns how many parts are needed at least for `pairs` pairs of tokens. Up to `held` of these pairs are in parts that
+ * are not counted, such as those of the few longest pieces. Each counted part has at most q->longest * k->longest
+ * pairs. */
 static uint64_t least_for(uint64_t pairs, uint64_t held, const lengths *q, const lengths *k) {
     const uint64_t most = q->longest * k->longest;
     return pairs > held ? (pairs - held + most - 1) / most : 0;
 }
 
-/* Adds a sequence. A part of two pieces that share their blocks with no others is a tile of its own. */
+/* Adds the parts and tiles that a sequence has at least. Tiles: a part counts as one only if neither of its pieces
+ * shares its block with other pieces, since parts of shared blocks may lie in one tile. */
 static void add_sequence(const problem *p, uint32_t s, uint64_t pairs, uint64_t *room, amounts *sum) {
     const uint64_t queries = problem_length(p, s, FCP_QUERIES), keys = problem_length(p, s, FCP_KEYS);
     const lengths q = lengths_of(p, s, FCP_QUERIES, room), k = lengths_of(p, s, FCP_KEYS, room);
@@ -84,7 +88,8 @@ static uint64_t memory_here(void) {
     return bytes;
 }
 
-/* *out: zeros if nothing was counted. A fault of the mask ends the count, and is reported when tiles are made. */
+/* Counts how many parts and tiles the batch has at least. *out is left as it is if pairs would have to be looked at one
+ * by one, or if the mask faults, which is reported when tiles are made. */
 static fcp_code count_least(planning *x, amounts *out) {
     const problem *p = x->problem;
     uint64_t most = 1;

@@ -42,8 +42,8 @@ fcp_code raw_reserve(planning *x, raw_parts *raw, size_t more) {
     return FCP_OK;
 }
 
-/* Sequences `first` to `end` - 1, about which object `of` is asked; the parts that it finds; and if it finds an error:
- * in which sequence, and what is wrong. */
+/* What one thread asks: object `of` about sequences `first` to `end` - 1. And what it finds: the parts; or an error,
+ * with its sequence and what is wrong. */
 typedef struct stretch {
     cells *of;
     uint32_t first, end;
@@ -114,8 +114,8 @@ static fcp_code report(planning *x, const stretch *g, fcp_code code, uint32_t he
     return code;
 }
 
-/* Divides the sequences from `first` on: about half of the work is in those before the returned one. by_length: the
- * work is estimated from lengths, and not from the pieces. */
+/* Finds the middle of the sequences from `first` on: about half of the work is in those before the sequence that is
+ * returned. by_length: the work is estimated from lengths, and not from the pieces. */
 static uint32_t middle(const problem *p, uint32_t first, bool by_length) {
     uint64_t all = 0, before = 0;
     for (int turn = 0; turn < 2; turn++)
@@ -132,8 +132,8 @@ static uint32_t middle(const problem *p, uint32_t first, bool by_length) {
     return p->sequences;
 }
 
-/* *out: for each shape of the second object, its number in the first one. If the objects are kept for later plannings,
- * only shapes that parts have get numbers, and keep them; else all shapes do, in order. */
+/* Gives each shape of the second object a number in the first one: *out. If the objects are kept for later plannings,
+ * only shapes that parts name get numbers, and keep them; otherwise all shapes do, in order. */
 static fcp_code number_shapes(planning *x, const stretch *from, const stretch *to, uint32_t **out) {
     problem_kept *kept = x->kept;
     uint32_t count, run_count, *number = kept ? kept->joined : NULL;
@@ -204,9 +204,9 @@ static fcp_code classify_both(planning *x, raw_parts *raw, uint32_t first) {
     return code ? report(x, a.sequence < a.end || a.too_many ? &a : &b, code, 0) : FCP_OK;
 }
 
-/* Are two threads worth while? Yes if there are many pieces and the mask is decided for whole boxes: then asking takes
- * longer than joining two answers. No if pairs were looked at one by one, because one object remembers what it has
- * seen; and no if there are so many parts that to have them twice would take much memory. */
+/* Are two threads worth while? Yes, if there are many pieces and the mask is decided for whole boxes: then asking takes
+ * longer than joining two answers. No, if pairs were looked at one by one, because one object remembers what it has
+ * seen. No, if there are so many parts that to have them twice would take much memory. */
 static bool is_worth_two(const planning *x, const raw_parts *raw, const cells_stats *so_far) {
     const problem *p = x->problem;
     return p->piece_count >= PIECES_FOR_TWO && raw->room < PARTS_FOR_ONE && !so_far->elements && !p->class_count &&
@@ -471,7 +471,7 @@ uint32_t problem_second(const problem *p) {
     return keys < KEYS_FOR_TWO ? p->sequences : middle(p, 0, true);
 }
 
-/* The same for the mask of one class of heads. */
+/* Opens the object that answers for the mask of one class of heads: the one that was kept, or a new one. */
 static fcp_code open_class(planning *x, uint32_t cls, cells **out) {
     const problem *p = x->problem;
     problem_kept *kept = x->kept;
@@ -545,7 +545,7 @@ static fcp_code ask_class(planning *x, uint32_t cls, raw_parts *raw) {
     return code ? code : own_shapes(x, raw); /* the next class has an object of its own */
 }
 
-/* place[side][i]: where piece i stands in the order of sequence and start. */
+/* Numbers the pieces of each side in order of sequence and start: place[side][i] is the number of piece i. */
 static fcp_code place_pieces(planning *x, uint32_t *place[FCP_SIDES]) {
     const problem *p = x->problem;
     for (int side = 0; side < FCP_SIDES; side++) {

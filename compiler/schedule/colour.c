@@ -48,7 +48,7 @@ static fcp_code drop_idle_vertices(arena *scratch, bigraph *g) {
     return FCP_OK;
 }
 
-/* For edges that share no vertex, as in most stages of a small plan. */
+/* Gives all edges colour 0. For edges that share no vertex, as in most stages of a small plan. */
 static fcp_code one_colour(uint32_t edges, uint32_t *out_colour, uint32_t *out_colours) {
     for (uint32_t e = 0; e < edges; e++) out_colour[e] = 0;
     *out_colours = 1;

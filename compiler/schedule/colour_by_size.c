@@ -1,6 +1,8 @@
 /* colour_by_size.c: divides the edges of a bipartite multigraph into layers of like size, at no cost in colours.
  *
- * A round takes as long as its largest unit. If units of like size share rounds, large units delay fewer small ones.
+ * Why: a colour becomes a round, and a round takes as long as its largest unit. Example: ranks 0 and 1 each send a unit
+ * of 128 tokens and one of 8. If each round has one of either size, both rounds last as long as 128 tokens take. If the
+ * large units share one round and the small ones the other, the second lasts as long as 8 tokens take.
  *
  * Requires: edges with sizes, in any one unit.
  * Gives: an order of the edges, and where each layer begins. The largest degrees of the layers add up to Delta, the
@@ -8,17 +10,16 @@
  *     takes Delta colours in all. If all sizes are equal there is one layer.
  * Cost: O(E) for each division, of which there are at most 15.
  *
- * To find the colouring with the smallest sum over colours of the largest size is NP-hard. So a layer of degree D is
- * divided in two, again and again, by this rule:
+ * The colouring with the smallest sum of its colours' largest sizes is NP-hard to find. So this is a heuristic: a layer
+ * of degree D is divided in two, and each half again, by these steps:
  *
  * 1. Choose a size t. Edges larger than t are heavy, the others may be light. The heavy edges need Delta(heavy) colours
  *    at least, so at most k = D - Delta(heavy) colours could hold light edges alone. Each of these colours becomes
- *    shorter, by the largest size minus t. Of all sizes, the t is chosen that gains most in this way: k times that
- *    difference.
- * 2. Seek the light layer: a set F of light edges with degree at most k, such that the rest has degree at most D - k.
- *    So deg(v) - (D - k) <= deg_F(v) <= k at every vertex v. The set of all light edges meets the lower bound. Where it
- *    exceeds the upper bound, edges are moved to the heavy layer: directly while both ends can spare the edge, else
- *    along alternating paths.
+ *    shorter by (largest size - t). The t is chosen for which k (largest size - t) is largest.
+ * 2. Seek the light layer: a set F of light edges that k colours can hold, such that D - k colours can hold the other
+ *    edges. In degrees: deg(v) - (D - k) <= deg_F(v) <= k at every vertex v. The set of all light edges meets the lower
+ *    bound. Where it exceeds the upper bound, edges are moved to the heavy layer: directly while both ends can spare
+ *    the edge, then along alternating paths.
  * 3. If there is no such set, try a smaller k. (If there is a set for k, there is one for k - 1: leave out one colour.)
  */
 #include <string.h>
@@ -35,7 +36,7 @@ typedef struct light_edge {
 typedef struct half_edge {
     uint32_t edge, other; /* other: the vertex at its other end */
 } half_edge;
-/* Of a vertex, as bits: it has more light edges than k; it can spare a light edge. */
+/* The state of a vertex, as bits. OVER: it has more than k light edges. SPARE: it can spare a light edge. */
 enum { OVER = 1, SPARE = 2 };
 
 typedef struct layering {
@@ -64,8 +65,8 @@ static inline bool is_light(const layering *s, uint32_t e) { return s->light[e /
 static inline void flip_light(layering *s, uint32_t e) { s->light[e / 64] ^= UINT64_C(1) << e % 64; }
 static bool is_stopped(layering *s) { return s->stopped = s->stopped || fcp_stop_asked(s->g->stop); }
 
-/* The bucket of a size: edges of buckets from i on are larger than hi * i / SIZE_CLASSES. Comparing with all limits is
- * quicker than dividing. */
+/* Returns the bucket of a size. SIZE_CLASSES buckets of equal width divide the sizes up to hi: edges of buckets from i
+ * on are larger than hi * i / SIZE_CLASSES. Comparing with all limits is quicker than dividing. */
 static inline uint32_t bucket_of(uint32_t size, uint32_t hi) {
     uint32_t bucket = 0;
     for (uint64_t i = 1; i < SIZE_CLASSES; i++) bucket += size > hi * i / SIZE_CLASSES;
@@ -157,11 +158,13 @@ static inline void give_up(layering *s, const light_edge *x, uint8_t *state, uin
     state[x->right] = state_of(s, x->right, k, rest);
 }
 
-/* Starts with all edges that may be light. Then moves edges to the heavy layer, the largest first, while both ends can
- * spare them. The first loop does so for edges whose two ends both have too many light edges (they are OVER), the
- * second loop for those of which one end has. A vertex that is no longer OVER, or can no longer spare an edge (SPARE),
- * stays so. Therefore the first loop can list the edges that the second must look at. It writes the list without a
- * branch, because which edges are in it cannot be predicted. */
+/* Starts with all edges that may be light, and moves edges to the heavy layer, the largest first, while both ends can
+ * spare them:
+ * 1. The first loop moves edges both of whose ends have too many light edges (both are OVER).
+ * 2. The second loop moves edges of which one end has too many.
+ * A vertex that is no longer OVER, or can no longer spare an edge (SPARE), stays so. Therefore the first loop can list
+ * the edges that the second must look at. It writes the list without a branch, because which edges are in it cannot be
+ * predicted. */
 static void give_up_greedily(layering *s, uint32_t k, uint32_t rest) {
     uint32_t vertices = s->g->lefts + s->g->rights, later = 0, *second = s->spare;
     uint8_t *state = s->seen;
@@ -211,8 +214,8 @@ static void list_light_edges(layering *s, const uint32_t *ids, uint32_t edges, u
     }
 }
 
-/* The first edge from `at` on whose other end was not seen and that is in the light set (leaves) or is not. Both
- * conditions are one branch, because most edges are skipped, for either reason. */
+/* Returns the first edge from `at` on whose other end was not seen yet, and which is in the light set (if `leaves`) or
+ * is not in it (if not). Both conditions are one branch, because most edges fail one of them. */
 static const half_edge *find_half(const layering *s, const half_edge *at, const half_edge *end, bool leaves) {
     const uint64_t *light = s->light, turned = leaves ? 0 : UINT64_MAX;
     const uint8_t *seen = s->seen;
@@ -280,9 +283,9 @@ static bool find_light(layering *s, const uint32_t *ids, uint32_t edges, uint32_
 
 /* --- layers ------------------------------------------------------------------------------------------------------ */
 
-/* Seeks the light set for k colours, or else for fewer; returns for how many colours it was found, or 0. If k itself
- * has no set, the smallest number is tried next: if that has no set either, which is so in most layers, no number
- * between them has one. */
+/* Returns the largest number of colours, k or less, for which it finds a light set; 0: none. It tries k, then the
+ * smallest number of a short list, then the others from the largest down. The smallest comes second because it saves
+ * time: if it has no set, no larger number has one, which is the case in most layers. */
 static uint32_t find_largest(layering *s, const uint32_t *ids, uint32_t edges, uint32_t degree, uint32_t from,
                              uint32_t k) {
     uint32_t numbers[COLOUR_NUMBERS], count = 0;

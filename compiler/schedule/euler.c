@@ -292,9 +292,12 @@ static void fill_entries(const grouped *m, uint32_t *room, uint32_t *x) {
         }
 }
 
-/* Gives every edge the colour of an entry that joins the same two groups. For each left group, its edges are listed by
- * right group; then each class takes one from the list of its entry. The splits are over, so s->taken and s->mate have
- * room for these lists. columns: room for HAND_OUT_TILE * degree numbers. */
+/* Gives every edge the colour of an entry that joins the same two groups. Edges of the same two groups are
+ * interchangeable, so for each left group
+ * 1. its edges are listed by right group;
+ * 2. each colour class takes one edge from the list of the right group that the class's entry names.
+ * The splits are over, so s->taken and s->mate have room for these lists. columns: room for HAND_OUT_TILE * degree
+ * numbers. */
 enum { HAND_OUT_TILE = 16 };
 static fcp_code hand_out(const grouped *m, const splitter *s, uint32_t first, uint32_t *columns,
                          uint32_t *out_colour) {

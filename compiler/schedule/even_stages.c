@@ -6,17 +6,20 @@
  *
  * Example: two ranks exchange blocks in six stages. Rank 0 has its work in the first three stages, rank 1 in the last
  * three. The rounds of a stage reuse slots, so they wait until all ranks have computed the stage `buffers` stages
- * before. In the first half rank 1 therefore waits while rank 0 computes, and in the second half rank 0 waits for
- * rank 1: the pass takes twice as long as either rank computes. If rank 0 leaves half of its tiles for the last three
+ * before. In the first half rank 1 therefore waits while rank 0 computes, and in the second half rank 0 waits for rank
+ * 1: the pass takes twice as long as either rank computes. If rank 0 leaves half of its tiles for the last three
  * stages, the first half takes half as long, and both ranks end together.
  *
- * So after stage s of S stages, a rank has done no more than s + 1 of S equal parts of its work, except for the tile
- * that it is at. Tiles run in the order in which their KV comes. The price: KV that waits keeps its slot, and its
+ * The rule: after stage s of S stages, a rank has done no more than s + 1 of S equal parts of its work, except for the
+ * tile that it is at. Tiles run in the order in which their KV comes. The price: KV that waits keeps its slot, and its
  * gradients leave later.
  *
- * Tried before: tiles waited only where ranks were far apart, measured over `buffers` stages. Then the forward pass of
- * prolong-64 (blocks of 2K, coalesce = 4, ports of 25 GB/s) took 58.8 ms with two buffers, 70.1 with three and 65.0
- * with four. Now it takes 62.1, 58.3 and 55.3.
+ * Tried before: tiles waited only where ranks were far apart in their work, measured over `buffers` stages. The forward
+ * pass of prolong-64 (blocks of 2K, coalesce = 4, ports of 25 GB/s) took, in ms:
+ *
+ *     buffers      2      3      4
+ *     before    58.8   70.1   65.0
+ *     now       62.1   58.3   55.3
  */
 #include <string.h>
 

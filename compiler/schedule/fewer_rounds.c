@@ -1,24 +1,26 @@
 /* fewer_rounds.c: moves results to stages that have room for them, where that saves rounds.
  *
+ * A *line* is one direction of a rank's wire on one fabric. A stage has as many rounds as its busiest line has units.
+ * Example: in stage 40 rank 80 receives 5 results, and no other rank more than 3. Two of the 5 may come in stage 42,
+ * where another rank receives 4 anyway: stage 40 then has 3 rounds in place of 5, and stage 42 has as many as before.
+ *
  * Requires: stages for all units of a pass (stages_away.c).
  * Gives: no more rounds in any stage than before, and fewer in some.
- * Keeps: every result leaves after it was made and before it is needed; no line (one direction of a rank's wire on one
- *     fabric) has more units or bytes in a stage than stages_away.c allows; no result comes later than the last of all
- *     did.
+ * Keeps: every result leaves after it was made and before it is needed; no line has more units or bytes in a stage than
+ *     stages_away.c allows; no result comes later than the last of all did.
  * Cost: O(units) for each round that is saved, and some units for each that is moved.
  * Units: sizes are in tokens of KV.
- *
- * A stage has as many rounds as its busiest line has units. Example: in stage 40 rank 80 receives 5 results, and no
- * other rank more than 3. Two of the 5 may come in stage 42, where another rank receives 4 anyway: stage 40 then has 3
- * rounds in place of 5, and stage 42 has as many as before.
  *
  * Why there is something to save: when the last keys have come, chains of partial results travel home. In each stage
  * they come to a few ranks, and to other ranks in the next stage. So each of these stages has many rounds, in which
  * most lines are idle. Most results need not come as early as they can, because some other result comes later.
  *
- * How: a stage loses a round if each of its busiest lines loses a unit. For each of these lines a result is sought that
- * may travel in another stage in which both of its lines have fewer units than the busiest one. If a partial result has
- * too little time before the result that it is merged into leaves, the units of that one move first, if they can.
+ * How a stage loses a round:
+ * 1. Find its busiest lines. Each of them must lose a unit.
+ * 2. For each of these lines, seek a result that may travel in another stage, in which its sender's line and its
+ *    receiver's line both have fewer units than that stage's busiest line. Move it there.
+ * 3. Such a result R may have to come before another result, into which it is merged, leaves. If that leaves R no
+ *    stage, the units of the other result move to later stages first, if they can.
  */
 #include "compiler/base/group.h"
 #include "compiler/schedule/schedule_parts.h"
@@ -106,8 +108,8 @@ static void change_size(moving *s, uint32_t f, const way *w, bool add) {
     }
 }
 
-/* Moves unit u to another stage. The units of a way stay sorted by stage: all but the last have the same size, so they
- * may change places. */
+/* Moves unit u to another stage, and sorts the way's units by stage again. Units may change places, because all but the
+ * last have the same size. */
 static void set_stage(moving *s, uint32_t f, const way *w, uint32_t u, uint32_t to) {
     const uint32_t lines[] = {w->line.send, w->line.receive};
     for (int i = 0; i < 2; i++) {
@@ -132,8 +134,8 @@ static bool are_free(const moving *s, line_pair line, uint32_t stage, uint32_t s
     return is_free(s, line.send, stage, size) && is_free(s, line.receive, stage, size);
 }
 
-/* Moves a unit of hop f from `stage` to the nearest stage, not before `least`, that is free. deep: how many results in
- * a row may move first for its sake. False: it stays. */
+/* Moves a unit of hop f from `stage` to the nearest stage, not before `least`, in which both of its lines are free.
+ * deep: how many other results may move first, each for the sake of the one before. False: the unit stays. */
 static bool move_unit(moving *s, uint32_t f, uint32_t stage, uint32_t least, uint32_t deep) {
     const problem *p = s->x->problem;
     const hop *h = &s->x->traffic->hops[f];

@@ -10,11 +10,13 @@
  * Example: a rank has six tiles of equal work that need keys from other ranks: two of Q block 3, two of block 7, two of
  * block 8. The two tiles of block 3 and the first of block 7 are its first half.
  *
- * Tiles are taken in order of (Q block, KV block). So most rows have all their tiles in one half, and the results of
- * the first half travel home while the second is computed. Q blocks are in order of sequence and position. So of a
- * causal sequence the first half has the earlier rows, and keys that only later rows see travel with the second half.
  * Tiles that need nothing from other ranks are in neither half: they run while the first half travels, or where there
- * is room.
+ * is room. The others are taken in order of (Q block, KV block), up to half of their work. This order has two
+ * advantages:
+ * - Most rows have all their tiles in one half, so the results of the first half travel home while the second is
+ *   computed.
+ * - Q blocks are in order of sequence and position. So of a causal sequence the first half has the earlier rows, and
+ *   keys that only later rows see travel with the second half.
  *
  * Source: the ping-pong execution of "Core attention disaggregation" (DistCA, 2025), which halves the batch.
  */

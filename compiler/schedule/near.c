@@ -12,12 +12,15 @@
  *     local  [ from 5 ]                                     local  [ from 5 ]
  *     one    ........................[ both tiles ]         two    ..........[ tile ].....[ tile ]
  *
- * But two ATTENDs are two launches, each of which may be too small to fill the device. And a Q block with tiles of both
- * kinds is visited twice, so its running state is stored and loaded once more. So a rank divides its stages only if the
- * network takes longer than its computing and one more launch in each stage. The network takes the time of the busiest
- * port: the rank's own, or one of those that send to it over net. Computing takes the rank's pairs at four sevenths of
- * the FLOPs (place/weigh_placement.c), but for each tile at least the time to read and write the running state of its
- * rows.
+ * Two ATTENDs have a price. They are two launches, each of which may be too small to fill the device. And a Q block
+ * with tiles of both kinds is visited twice, so its running state is stored and loaded once more. Therefore a rank
+ * divides its stages only if
+ *
+ *     time of the network  >  time of computing + one more launch in each stage
+ *
+ * - The network takes the time of the busiest port: the rank's own, or one of those that send to it over net.
+ * - Computing takes the rank's pairs at four sevenths of the FLOPs (place/weigh_placement.c), but for each tile at
+ *   least the time to read and write the running state of its rows.
  *
  * *What breaks if all ranks divide*: on wikipedia-64 in zigzag the backward pass takes 741 ms in place of 718.
  */
@@ -57,7 +60,7 @@ static fcp_code find_busiest(planning *x, const fcp_problem *facts, uint64_t *ou
     return FCP_OK;
 }
 
-/* What each rank computes, in pairs, if no tile has fewer than `least` for each of its rows. */
+/* Counts the pairs that each rank computes. A tile counts as at least `least` pairs for each of its rows. */
 static fcp_code count_pairs(planning *x, uint64_t least, uint64_t *out) {
     const problem *p = x->problem;
     const placement *where = x->placement;

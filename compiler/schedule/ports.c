@@ -1,22 +1,22 @@
 /* ports.c: recolours units that would leave by one port in the same round.
  *
+ * Example: nodes of four with `fabric = rail`. There GPU i of a node reaches GPU i of other nodes alone, so whatever a
+ * node sends to GPU i of another node leaves by the port of its own GPU i, whichever of its ranks sends it. In round 0
+ * rank 0 sends to rank 7 and rank 1 sends to rank 11. Both of these are GPU 3 of their nodes, so both units leave by
+ * the port of rank 3. In round 1 rank 0 sends to rank 10, by the port of rank 2. If rank 0 exchanges its two rounds, no
+ * port sends twice in a round.
+ *
  * Requires: a colouring in which no rank sends or receives two units of a colour.
  * Gives: such a colouring with as many colours. The sum over ports and colours of (what the port sends in the colour)^2
  *     is no larger than before.
  * Cost: for each sweep O(units + shared ports x colours x ranks) at most. There are at most PORT_SWEEPS sweeps.
  * Units: tokens.
  *
- * With `fabric = rail` GPU i of a node reaches GPU i of other nodes alone. So whatever a node sends to GPU i of another
- * node leaves by the port of its own GPU i, whichever of its ranks sends it.
- *
- * Take two colours. No rank sends or receives two units of a colour, so the units of the two colours form paths and
- * cycles on which the colours alternate. If all units of one path or cycle exchange the two colours, the result is
- * still a colouring (a Kempe chain). This is done where ports then have less to send at once, and only if no round gets
- * a larger unit than it had.
- *
- * Example: nodes of four. In round 0 rank 0 sends to rank 7 and rank 1 sends to rank 11. Both of these are GPU 3 of
- * their nodes, so both units leave by the port of rank 3. In round 1 rank 0 sends to rank 10, by the port of rank 2. If
- * rank 0 exchanges its two rounds, no port sends twice in a round.
+ * 1. Take a colour a, a unit of it that shares its port, and another colour b. No rank sends or receives two units of a
+ *    colour, so the units of a and b form paths and cycles on which the two colours alternate.
+ * 2. On the path or cycle of this unit, exchange the two colours. The result is still a colouring (a Kempe chain).
+ * 3. Keep the exchange if the ports then have less to send at once, and if no round gets a larger unit than it had.
+ *    Otherwise undo it.
  */
 #include "compiler/schedule/ports.h"
 

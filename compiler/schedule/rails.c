@@ -1,4 +1,5 @@
-/* rails.c: changes the ways of a block so that all that crosses between nodes stays on a rail.
+/* rails.c: changes the ways of a block so that all that crosses between nodes stays on a rail. A rail joins the ranks
+ * that have the same index in their nodes.
  *
  * Requires: a tree of legs from the block's home to all ranks that need it; a leg leaves from the home, or from where
  *     an earlier leg leads.
@@ -6,18 +7,18 @@
  *     the block is reached once. A rank that does not need it passes it on.
  * Cost: O(legs).
  *
- * A rail joins the ranks that have the same index in their nodes. Take a leg from rank u to rank v of another node,
- * with another index. It becomes two legs, by way of `there`, the rank of v's node on u's rail, or by way of `here`,
- * the rank of u's node on v's rail. The first case that holds decides:
+ * Take a leg from rank u to rank v of another node, with another index. It becomes two legs, by way of one of two
+ * ranks: `there`, which is in v's node and on u's rail, or `here`, which is in u's node and on v's rail. With nodes of
+ * four, from u = 3 to v = 5, `there` is 7 and `here` is 1. The first case that holds decides:
  *
  *   1. `there` has the block already: v gets it from there, and nothing crosses.
  *   2. `here` has the block already: it sends to v.
  *   3. `there` needs the block anyway: it gets it from u now, and sends to v.
- *   4. `here` needs the block anyway: the same.
- *   5. Else by way of `there`, unless `there` has received more over net so far than v.
+ *   4. `here` needs the block anyway: it gets it from u now, and sends to v.
+ *   5. Otherwise it goes by way of `there`, unless `there` has received more over net so far than v; then by `here`.
  *
  * Example: a ring of groups of two, on nodes of four. The keys of rank 1 are to go to rank 3, from there to rank 5, and
- * from there to rank 7. From 3 to 5 there is no rail. Rank 1 has the block and is on the rail of rank 5 (2): it sends.
+ * from there to rank 7. No rail joins 3 and 5. Rank 1 has the block and is on the rail of rank 5 (case 2): it sends.
  */
 #include "compiler/schedule/rails.h"
 
@@ -34,7 +35,7 @@ static void add_leg(tree *t, uint32_t src, uint32_t dst) {
     t->legs[t->count++] = (leg){src, dst};
 }
 
-/* The rank between the two legs that replace a leg off rails. */
+/* Returns the rank between the two legs that replace a leg l which is not on a rail: `there` or `here` of the head. */
 static uint32_t rank_between(const tree *t, leg l, uint32_t gpus, const uint64_t *received) {
     const uint32_t there = l.dst / gpus * gpus + l.src % gpus, here = l.src / gpus * gpus + l.dst % gpus;
     if (t->ranks[there].has) return there;

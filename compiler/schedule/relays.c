@@ -5,23 +5,28 @@
  * Gives: for a block whose home has too much to send, other senders of the legs between nodes. On rails a sender still
  *     has the receiver's index.
  * Cost: O(legs log legs + nodes^2) for each such block; nothing for the others.
- * Units: bytes over net; a transfer's latency counts as the bytes that pass in that time.
+ * Units: bytes over net. Times are in bytes, too: a latency is the number of bytes that could pass in that time.
  *
- * Each rank must receive what it reads, whichever way that takes. So as long as no rank has more to send than the
- * busiest receiver has to receive, direct ways are as fast as any, and no rank waits for a relay. What the busiest
- * receiver receives is therefore the `limit` for senders, and a home that sends more is `busy`. A busy home must send
- * each of its blocks once, and its load begins with that. Who sends the other copies is chosen by a price:
+ * Who needs trees. Each rank must receive what it reads, whichever way that takes. So while no rank has more to send
+ * than the busiest receiver has to receive, direct ways are as fast as any. What the busiest receiver receives is
+ * therefore the `limit` for senders, and a home that sends more by direct ways is `busy`. Blocks that no busy rank
+ * sends keep their direct ways. relays.h has an example.
  *
- *   price of a sender = the largest of  limit,
- *                                       when it would be done, if nothing but this block travelled,
- *                                       what it would then have sent of all blocks
+ * How the tree of a block of a busy home is made:
+ * 1. The *load* of each busy home begins with all that it sends, but with one copy of each block of keys, because it
+ *    must send each at least once. Other ranks begin with what they send by direct ways.
+ * 2. The nodes get the block one after another: always next the one whose receiver has sent least, because that can
+ *    pass most on.
+ * 3. Of the ranks that have the block, the one with the lowest price sends it to that node. The price is the largest of
+ *    (a) the limit,
+ *    (b) the time at which this transfer would end, if nothing but this block travelled,
+ *    (c) what the rank would then have sent of all blocks.
+ * 4. Of ranks with equal prices the one sends that will have sent least, unless the price is the limit; then the one
+ *    with fewest legs from home; then the one that is done first.
  *
- * The cheapest rank that has the block sends. Of equals it is the one that will have sent least, unless all are within
- * the limit; then the one with fewest legs from home; then the one that is done first. If there is one block only, the
- * second part decides, and the tree is that of relays.h: all ranks that have the block keep sending. If a home has many
- * blocks, the third part decides: the home sends each about once, and other ranks take turns in passing it on.
- *
- * Nodes whose receiver has sent least get the block first, because they can pass it on.
+ * If there is one block only, (b) decides, and the tree is that of relays.h: all ranks that have the block keep
+ * sending. If a home has many blocks, (c) decides: the home sends each about once, and other ranks take turns in
+ * passing it on.
  */
 #include "compiler/schedule/relays.h"
 #include "runtime/plan/bytes.h"
@@ -75,7 +80,7 @@ static void set_price(const relays *r, holder *h, uint64_t takes) {
 
 static uint32_t lane_of(const relays *r, uint32_t rank) { return rank % r->gpus % r->lanes; }
 
-/* Adds a rank that has the block; takes: what a transfer of it over net takes. */
+/* Adds a rank that gets the block at the time `has`. takes: how long a transfer of the block over net takes. */
 static void add_holder(relays *r, uint32_t rank, uint32_t legs, uint64_t has, uint64_t next, uint64_t takes) {
     const uint32_t lane = lane_of(r, rank);
     holder *heap = r->heap + (size_t)lane * r->room;
@@ -85,7 +90,7 @@ static void add_holder(relays *r, uint32_t rank, uint32_t legs, uint64_t has, ui
     for (uint32_t up; at && is_cheaper(r, &heap[at], &heap[up = (at - 1) / 2]); at = up) swap(&heap[at], &heap[up]);
 }
 
-/* The cheapest holder of a lane has sent once more. */
+/* Says that the cheapest holder of a lane has sent the block once more. */
 static void has_sent(relays *r, uint32_t lane, uint64_t takes) {
     holder *heap = r->heap + (size_t)lane * r->room;
     const uint32_t count = r->holders[lane];

@@ -15,7 +15,7 @@
 #include "compiler/base/sort.h"
 #include "runtime/plan/layout.h"
 
-/* Some tokens of a block that belong to one bundle of the home at hand: the one with key = side * ranks + caller. */
+/* Some tokens of a block, all of one bundle. Its home is the home at hand, and key = side * ranks + caller. */
 typedef struct found {
     uint32_t key, block, tokens;
 } found;

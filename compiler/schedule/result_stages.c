@@ -10,8 +10,8 @@
 #include "compiler/planning/pair.h"
 #include "compiler/schedule/schedule_parts.h"
 
-/* For plans whose tiles all run at home, and for phases: results leave as soon as they may. Children come before their
- * parents, because a parent's result is complete when its children's have come. */
+/* Lets results leave as soon as they may: in plans whose tiles all run at home, and in plans with phases. Children come
+ * before their parents, because a parent's result is complete when its children's have come. */
 static fcp_code returns_at_once(builder *b, fcp_pass pass, uint32_t first, returns *back) {
     const traffic *t = b->t;
     uint32_t units = 0;

@@ -74,8 +74,9 @@ typedef struct builder {
     uint32_t moved_colours;
 } builder;
 
-/* May these moves leave their rail? The reshuffle is between ranks that the caller and the placement have chosen. Such
- * moves leave by ports of other ranks, which several of them may share (ports.h). */
+/* May these moves be between ranks that no rail joins? Only those of the reshuffle may, because the caller and the
+ * placement have chosen its ranks. Such moves leave by ports of other ranks, which several of them may share (ports.h).
+ */
 static bool leaves_rails(const builder *b, const move *moves, uint32_t fabric) {
     return fabric == FCP_NET && b->p->program->topology == FCP_RAIL &&
            (moves->cls == FCP_IN || moves->cls == FCP_OUT);
@@ -126,8 +127,9 @@ static fcp_code classes_add_up(const builder *b, const move *moves, uint32_t cou
     return FCP_OK;
 }
 
-/* With phases: colours the classes one after another, if that takes no more rounds. A round of several classes would
- * last as long as its largest unit, and with phases all ranks exchange equally much of each class. */
+/* Used with phases: colours the classes one after another, if that takes no more rounds. The reason: a round lasts as
+ * long as its largest unit, and units of different classes differ in size. With phases all ranks exchange equally much
+ * of each class, so rounds of one class each are full. */
 static fcp_code colour_by_class(builder *b, move *moves, uint32_t count, uint32_t fabric, uint32_t *out_rounds) {
     uint32_t rounds;
     bool apart;
@@ -159,9 +161,9 @@ static fcp_code colour_group(builder *b, uint32_t first, uint32_t *out_rounds) {
     return FCP_OK;
 }
 
-/* Colours units of bundles. OUT has the same edges as IN, in the other direction. So if no other units are coloured
- * with them, IN and OUT of both passes share one colouring (moved_colour). On rails they do not, because OUT leaves by
- * other ports. */
+/* Colours units of bundles. OUT has the same edges as IN, in the other direction. So where only bundles are coloured,
+ * IN and OUT of both passes share one colouring (moved_colour). On rails OUT has a colouring of its own, because it
+ * leaves by other ports than IN. */
 static fcp_code colour_bundles(builder *b, uint32_t first, uint32_t *out_rounds) {
     move *moves = b->moves + first;
     uint32_t count = b->out->move_count - first, base = b->next;
@@ -173,10 +175,10 @@ static fcp_code colour_bundles(builder *b, uint32_t first, uint32_t *out_rounds)
     return FCP_OK;
 }
 
-/* Where keys go along trees: colours the units of a stage anew, greedily. The unit for whose block most work waits
- * chooses first, and takes the first round in which its sender and its receiver are free. So a rank that passes a block
- * on to many gets it before a rank that passes it on to few. On a fabric where this takes more rounds, the old
- * colouring stays. */
+/* Used where keys go along trees: colours the units of a stage anew, greedily. Units choose in the order of the work
+ * that waits for their block, most first. Each takes the first round in which its sender and its receiver are free. So
+ * a rank that passes a block on to many gets it before a rank that passes it on to few. On a fabric where this takes
+ * more rounds, the old colouring stays. */
 static fcp_code urgent_first(builder *b, move *moves, uint32_t units, uint32_t base, uint32_t count) {
     const uint32_t ranks = b->p->ranks;
     /* per rank, of sending and of receiving: a bit for each round */
@@ -224,7 +226,8 @@ static fcp_code order_units(builder *b, move *moves, uint32_t count) {
     return FCP_OK;
 }
 
-/* What all units of a hop have in common. If cls is not the hop's own class: all units of what goes back along it. */
+/* Returns what all units of a hop have in common. cls: the hop's own class for the units of its block, another class
+ * for the units of what goes back along the hop. */
 static inline move move_of(const builder *b, uint32_t f, fcp_class cls) {
     const hop *x = &b->t->hops[f];
     const slots *places = b->slots;
@@ -237,7 +240,7 @@ static inline move move_of(const builder *b, uint32_t f, fcp_class cls) {
                   .from = places->back[b->pass].from[f], .to = places->back[b->pass].to[f]};
 }
 
-/* Writes the next unit of such a move, of which `left` tokens are left, to moves[at]. */
+/* Writes the next unit of the move `of` to moves[at]. *left: how many tokens of the move are not written yet. */
 static inline void write_unit(const builder *b, uint32_t at, move *of, uint32_t unit, uint32_t *left) {
     of->tokens = *left < unit ? *left : unit;
     b->moves[at] = *of;
@@ -339,8 +342,8 @@ static inline bool is_moved(const builder *b, fcp_class cls, const bundle *of) {
     return results && of->caller != of->home;
 }
 
-/* Adds the moves of all bundles between two ranks. If `early` is not NULL it says for each unit, in this order, whether
- * it is done early, and only the late or only the early units are added. */
+/* Adds the moves of all bundles between two ranks. early: for each unit, in this order, whether it is done early; then
+ * only the units are added that are not early (if `late`), or that are (if not). NULL: all units are added. */
 static void add_bundles(const builder *b, fcp_class cls, const bool *early, bool late) {
     const problem *p = b->p;
     bool in = cls == FCP_IN;

@@ -9,8 +9,8 @@ typedef struct edges {
     uint32_t count, colours;
 } edges;
 
-/* Puts items in the order of falling work, equals by index: keys[i] becomes the index of the i-th item, in its low 32
- * bits. `room` has room for as many. */
+/* Sorts items by work, the most first, equals by index: the low 32 bits of keys[i] become the index of the i-th item.
+ * `room` has room for `count` numbers, too. */
 void by_falling_work(const uint64_t *work, uint32_t count, uint64_t *keys, uint64_t *room);
 
 bool edges_new(edges *e, arena *scratch, size_t room);

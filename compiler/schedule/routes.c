@@ -6,30 +6,32 @@
  * Cost: O(hops x nodes of a want) at most.
  * Units: bytes.
  *
- * Wants choose their trees one after another, and see what the earlier ones load on each rank. First come wants whose
- * results come back: they are few and heavy, and must begin at their home. Then come those with most nodes to reach, so
- * that the smaller ones can even out the load. For each node that a want must reach, three questions are answered:
+ * Wants choose their trees one after another, and see what the earlier ones load on each rank. The order:
+ * 1. Wants whose results come back: they are few and heavy, and must begin at their home.
+ * 2. The other wants. Those with most nodes to reach come first, so that the smaller ones can even out the load.
+ *
+ * The *load* of a sender is the bytes that it has sent over net. If the want's results come back to the sender, what it
+ * has received counts, too: in proportion to its share (see question 3), and the larger of the two is the load. For
+ * example, with a share of 4 GB to send and 2 GB to receive, 1 GB received counts like 2 GB sent.
+ *
+ * For each node that a want must reach, three questions are answered:
  *
  * 1. Who receives for the node? The reader with least bytes on its wire, where the busier direction counts. If even
- *    that wire would have more than its share (see 3), the least busy rank of the node receives instead, even if it is
- *    no reader, and passes the block on inside the node. On rails it is the rank with the sender's index in its node.
- * 2. Who sends? The source, or a rank of another node that has got the block: whoever has the least
- *    load + depth x bytes / 2, where depth is how many hops the block took to come there. Depth has this price because
- *    every hop waits for the one before it. A holder DEPTH_MARGIN hops deeper than a binary tree over the nodes sends
+ *    that wire would then have more than its share, the least busy rank of the node receives instead and passes the
+ *    block on inside the node, even if it is no reader. On rails it is the rank with the sender's index in its node.
+ * 2. Who sends? The source, or a rank of another node that has got the block: whoever has the least load + depth x
+ *    bytes / 2, where depth is how many hops the block took to come there. Depth has this price because every hop waits
+ *    for the one before it. A rank that is DEPTH_MARGIN hops or more deeper than a binary tree over the nodes sends
  *    nothing on.
- * 3. If it is the source: by which rank of its node does the block leave? By the source itself, until that has sent or
- *    received its share, which is what the ranks of the busiest node must send or receive on average. Then by the rank
- *    of the node with least load, after a local hop. Blocks without results (keys) choose last, and would find room at
- *    a few ranks only. So blocks with results leave a part of the source's share free for them (SPARED_THIRDS).
+ * 3. If the source sends: by which rank of its node does the block leave? By the source itself, until that has its
+ *    *share*: what the ranks of the busiest node must send or receive on average. After that it leaves by the rank of
+ *    the node with least load, after a local hop. Keys choose last, and would find room at a few ranks only. So blocks
+ *    with results leave a part of the source's share free for them (SPARED_THIRDS).
  *
- * Where the results of a want are merged on their way back, they must all meet at one rank. So the tree begins with a
- * single hop: to a reader in the source's node if there is one, else to a rank that would receive for another node. Of
- * several such ranks it is the one whose wire is least busy. The end of this hop is the *root*, from which the tree
- * grows as if it were the source.
- *
- * The load of a sender is the bytes that it has sent over net. If the want's results come back to the sender, what it
- * has received counts, too. For example, if the share of a rank is 4 GB to send and 2 GB to receive, 1 GB received
- * counts like 2 GB sent, and the larger of the two is the load.
+ * Where the results of a want are merged on their way back, they must all meet at one rank, the *root*. So the tree
+ * begins with a single hop from the source to the root, and grows from there as if the root were the source. The root
+ * is a reader in the source's node if there is one, otherwise a rank that would receive for another node. Of several
+ * such ranks it is the one whose wire is least busy.
  */
 #include "compiler/schedule/routes.h"
 
@@ -58,8 +60,8 @@ typedef struct state {
     uint64_t (*plain)[FCP_DIRECTION_COUNT]; /* per node: what it must carry over net of wants without results */
 } state;
 
-/* What comes back over the next hop. Results are merged at the root, so it is less over the hop between it and the
- * source. */
+/* Returns the bytes that come back over the next hop. Results are merged at the root, so the hop between the root and
+ * the source carries less. */
 static uint64_t returned(const state *s, const route_want *w) {
     return w->joined && s->root == w->src ? w->joined : w->back;
 }
@@ -88,8 +90,8 @@ static uint64_t load_if_received(const state *s, uint32_t rank, const route_want
     return sent > received ? sent : received;
 }
 
-/* Which rank receives for the node of reader i (question 1 of the head comment)? *out_end: the first reader behind it
- * in another node. */
+/* Chooses the rank that receives for the node of reader i (question 1 of the head comment). *out_end: the first reader
+ * behind it that is in another node. */
 static uint32_t choose_receiver(const state *s, const route_want *w, uint32_t i, uint32_t *out_end) {
     const routes_input *in = s->in;
     const uint32_t *reader = in->readers + w->first;
@@ -107,8 +109,8 @@ static uint32_t on_rail(const routes_input *in, uint32_t from, uint32_t to) {
     return in->rail ? to - to % in->gpus + from % in->gpus : to;
 }
 
-/* Chooses who sends for a node that has got the block: the rank by which it came, or a reader to which that passed it
- * on. */
+/* Chooses who sends for a node that has got the block: the rank by which the block came into the node, or a reader to
+ * which that rank passed it on. */
 static void choose_rank(const state *s, const route_want *w, holder *h) {
     const uint32_t *reader = s->in->readers + w->first;
     h->rank = h->entry;
@@ -133,8 +135,8 @@ static holder *choose_sender(const state *s, const route_want *w) {
     return best;
 }
 
-/* If `from`, in the root's node, has its share, another rank of the node sends for it (question 3): *from becomes that
- * rank. */
+/* Chooses by which rank the block leaves the root's node (question 3 of the head comment). If `from` has had its share,
+ * *from becomes another rank of the node, which gets the block by a local hop. */
 static void leave_by(state *s, const route_want *w, holder *from) {
     const routes_input *in = s->in;
     uint32_t v = s->root / in->gpus, best = from->rank;
@@ -152,8 +154,8 @@ static void leave_by(state *s, const route_want *w, holder *from) {
     add_hop(s, w, s->root, best);
 }
 
-/* Makes the single hop that leaves the source where results are merged. Over net it may go by way of another rank of
- * the source's node. */
+/* Makes the single hop from the source to the root, where results are merged. If the root is in another node, the hop
+ * may go by way of another rank of the source's node. */
 static void choose_root(state *s, const route_want *w) {
     const routes_input *in = s->in;
     const uint32_t *reader = in->readers + w->first, home = w->src / in->gpus;
@@ -192,7 +194,7 @@ static void begin_tree(state *s, const route_want *w) {
     choose_rank(s, w, source);
 }
 
-/* nodes: how many it has to reach. */
+/* Finds the tree of one want. nodes: how many nodes it has to reach. */
 static void find_tree(state *s, const route_want *w, uint32_t nodes) {
     const routes_input *in = s->in;
     const uint32_t *reader = in->readers + w->first;

@@ -8,10 +8,13 @@
  * Cost: that of the colouring (colour.c) or of stages_away.c, then linear.
  *
  * A pass is a sequence of stages. What arrives in the rounds of stage s is computed in stage s or later, while the
- * rounds of later stages are under way. Stage 0 has no rounds: its tiles need nothing from other ranks. A rank that
- * passes a block on does so one stage after the block came. A result may leave `buffers` stages after the last tile
- * that added to it, because the launches of that stage wait for this tile anyway; and one stage after it came, if it is
- * whole and only passed on.
+ * rounds of later stages are under way. Stage 0 has no rounds: its tiles need nothing from other ranks. When something
+ * may leave:
+ *
+ * - A block that a rank passes on: one stage after it came.
+ * - A result that a rank makes: `buffers` stages after the last tile that added to it, because the launches of that
+ *   stage wait for this tile anyway. (Where units are given stages one by one, at most RESULT_DELAY stages after it.)
+ * - A whole result that a rank only passes on: one stage after it came.
  *
  * There are three ways to give stages to units, of which each plan uses one:
  *
@@ -32,8 +35,9 @@
 #include "compiler/schedule/schedule_parts.h"
 #include "compiler/schedule/schedule_tuning.h"
 
-/* With pingpong: which hops are of the second half. All units wait for a stage then, also those that leave from home.
- * Where work moves they do anyway, and other plannings may share the hops. */
+/* With pingpong: says of each hop whether it is in the second half. Units that leave from home have no stage otherwise,
+ * but here each unit waits for the stage of its half (hop.waits). Where work moves all units wait for stages anyway,
+ * and the hops are not changed, because other plannings may share them. */
 static fcp_code divide_in_halves(builder *b) {
     uint8_t *tiles = ARENA_NEW(b->scratch, uint8_t, b->p->tile_count + (size_t)1);
     b->out->second = ARENA_NEW(b->work, bool, b->t->count + (size_t)1);
@@ -43,12 +47,14 @@ static fcp_code divide_in_halves(builder *b) {
     return halves_find(b->x, tiles, b->out->second);
 }
 
-/* The rounds of a stage if so many are to take `divisions` stages, with stage 0, which has none. */
+/* Returns how many rounds a stage has if `rounds` rounds are to make `divisions` stages in all. One of these is stage
+ * 0, which has no rounds. Example: 20 rounds and 6 divisions: 4 rounds in each of 5 stages. */
 static uint32_t rounds_to_a_stage(uint32_t rounds, uint32_t divisions) {
     return rounds ? (rounds + divisions - 2) / (divisions - 1) : 1;
 }
 
-/* Decides when each block arrives; and `coalesce`, where the program states `divisions` instead. */
+/* Decides when each block arrives. If the program states `divisions` in place of `coalesce`, computes `coalesce` from
+ * it. */
 static fcp_code choose_arrivals(builder *b) {
     planning *x = b->x;
     schedule *out = b->out;

@@ -66,8 +66,9 @@ typedef struct schedule {
     pass_schedule pass[FCP_PASSES];
 } schedule;
 
-/* Makes x->schedule; of `pass` only the numbers of stages, since rounds_build makes the rest. The visits, which the
- * plan keeps, are in x->memory. FCP_E_PLAN_SIZE: too many stages. Cost: O(units log Delta + tiles). */
+/* Makes x->schedule, except most of its member `pass`: only the numbers of stages are filled there, and rounds_build
+ * makes the rest. The visits, which the plan keeps, are in x->memory. FCP_E_PLAN_SIZE: too many stages. Cost: O(units
+ * log Delta + tiles). */
 fcp_code schedule_build(planning *x);
 
 /* rounds.c: makes the rounds and moves of each pass, once every hop has its slots. Cost: O(units log Delta). */

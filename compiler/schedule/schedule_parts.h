@@ -19,8 +19,8 @@ typedef struct occupancy {
 static inline uint32_t line_number(uint32_t rank, fcp_direction dir, uint32_t fabric) {
     return (rank * FCP_DIRECTION_COUNT + dir) * FCP_FABRICS + fabric;
 }
-/* The lines that a unit of class cls uses along a hop: of its sender, and of its receiver. Another class than the hop's
- * own goes back. */
+/* The two lines that a unit uses along a hop: its sender's and its receiver's. If cls is another class than the hop's
+ * own, the unit goes back, from the hop's end to its beginning. */
 typedef struct line_pair {
     uint32_t send, receive;
 } line_pair;
@@ -29,11 +29,11 @@ static inline line_pair lines_of(const hop *h, fcp_class cls) {
     return (line_pair){line_number(back ? h->dst : h->src, FCP_SEND, h->fabric),
                        line_number(back ? h->src : h->dst, FCP_RECV, h->fabric)};
 }
-/* The units of a line in a stage. */
+/* How many units a line has in a stage. */
 static inline uint8_t *occupancy_units(const occupancy *o, uint32_t line, uint32_t stage) {
     return &o->units[(size_t)line * o->width + stage];
 }
-/* The size of them, of a line over net. */
+/* The size of these units together, for a line over net. */
 static inline uint32_t *occupancy_size(const occupancy *o, uint32_t line, uint32_t stage) {
     return &o->size[(size_t)(line / FCP_FABRICS) * o->width + stage];
 }
@@ -44,7 +44,8 @@ static inline bool occupancy_has_room(const occupancy *o, uint32_t line, uint32_
     return units < o->units_most[fabric] && *occupancy_size(o, line, stage) + size <= o->size_most;
 }
 
-/* How many stages after a hop's results came what is made of them may leave: a whole result is passed on as it is. */
+/* How many stages after a hop's results have come the rank may send what it makes of them. A whole result is passed on
+ * as it is, so one stage is enough. */
 static inline uint32_t result_delay(const schedule *out, const hop *h) { return h->whole ? 1 : out->after; }
 
 /* --- a schedule while it is filled -------------------------------------------------------------------------------- */
@@ -103,12 +104,12 @@ fcp_code home_arrivals(builder *b);
  * other tile. */
 uint64_t home_tiles(const builder *b, rank_rows *here);
 
-/* even_stages.c. Where all tiles run at home: *out[tile] is the stage of each tile whose KV comes from elsewhere. In
- * b->scratch. Cost: O(tiles + ranks stages). */
+/* even_stages.c. For plans whose tiles all run at home: makes (*out)[tile], the stage of each tile whose KV comes from
+ * elsewhere; *out lies in b->scratch. Cost: O(tiles + ranks stages). */
 fcp_code even_stages(const builder *b, uint32_t **out);
 
-/* stages_away.c. How many units of a line over net a stage has room for, if the busiest carries `units`; or about how
- * many while x->coalesce is not known. */
+/* stages_away.c. For how many units of a line over net a stage has room. units: how many the busiest line carries.
+ * While x->coalesce is not known, the answer is an estimate. */
 uint32_t away_room(const planning *x, const traffic *t, uint64_t units);
 /* How many units the busiest line has that leave from home. */
 fcp_code away_busiest(planning *x, uint32_t *out_units);
@@ -116,8 +117,9 @@ fcp_code away_busiest(planning *x, uint32_t *out_units);
 fcp_code away_arrivals(planning *x, schedule *out, occupancy *o);
 /* Chooses the stages of all tiles of a rank. */
 void away_tiles(const builder *b, rank_rows *here);
-/* Finds stages for what goes back along the hops from `first` on in a pass: fills `back`, whose `last` has, at first,
- * the last stage in which a tile adds to each hop's result. Goes on from *o, and leaves it as it is. */
+/* Finds stages for what goes back along the hops from `first` on in a pass. In: back->last has for each hop the last
+ * stage in which a tile adds to its result. Out: `back` has the stages in which the result travels. *o is not changed;
+ * a copy of it is filled further. */
 fcp_code away_results(planning *x, const schedule *out, const occupancy *o, fcp_pass pass, uint32_t first,
                       returns *back);
 
@@ -141,8 +143,9 @@ enum { HALF_FIRST, HALF_SECOND, HALF_NEITHER };
  * hops. */
 fcp_code halves_find(planning *x, uint8_t *out_tile, bool *out_second);
 
-/* near.c. Which ranks compute what is near before what comes over net in the same stage. *out: for each rank, whether
- * it does; in x->scratch. NULL: no rank does. `stages`: in how many tiles run. Cost: linear in hops and tiles. */
+/* near.c. Says which ranks divide a stage in two: tiles that need nothing over net in it run first. (*out)[rank]:
+ * whether the rank does so; *out lies in x->scratch, and is NULL if no rank does. `stages`: in how many stages tiles
+ * run. Cost: linear in hops and tiles. */
 fcp_code near_first(planning *x, uint32_t stages, bool **out);
 
 /* visits.c. Gives every tile its stage, sorts the tiles of each rank by stage, and makes the visits. */

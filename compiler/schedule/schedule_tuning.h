@@ -10,12 +10,12 @@
 enum {
     /* --- stages --------------------------------------------------------------------------------------------------- */
 
-    /* Where units are given stages one by one (schedule.staged), a result leaves at most so many stages after the last
-     * tile that added to it. More: results come home later. Fewer: a rank computes nothing while its launch waits for
-     * what it has just computed. Tried: 1, with which the forward pass takes 5 % longer; 3, with which it takes up to 3
-     * % longer. */
+    /* Where units are given stages one by one (schedule.staged), a result leaves at most this many stages after the
+     * last tile that added to it. More: results come home later. Fewer: a rank computes nothing while its launch waits
+     * for what it has just computed. Tried: 1, with which the forward pass takes 5 % longer; 3, with which it takes up
+     * to 3 % longer. */
     RESULT_DELAY = 2,
-    /* Where tiles run anywhere, so many stages follow the last arrival, so that results can travel beside computing.
+    /* How many stages follow the last arrival, where tiles run anywhere. Results travel in them, beside computing.
      * Tried: twice `buffers`. With eight buffers (fcp, blocks of 4K) wlbllm-64 then had many small launches, and took
      * 94 ms in place of 82. */
     STAGES_AFTER_ARRIVALS = 8,
@@ -31,7 +31,7 @@ enum {
     TREE_STAGES = 16,
     /* fewer_rounds.c. A stage with more busiest lines than BUSIEST_LINES keeps its rounds, because one of these lines
      * will have no result that can move. A partial result must come before the result into which it is merged leaves.
-     * It may come up to LATER_STAGES stages too late for that, if the other result can move to a later stage first. At
+     * If it comes up to LATER_STAGES stages too late for that, the other result is moved to a later stage first. At
      * most MOVES_IN_A_ROW results move for each other's sake. */
     BUSIEST_LINES = 32,
     LATER_STAGES = 3,
@@ -58,11 +58,12 @@ enum {
     /* routes.c. A rank that is DEPTH_MARGIN hops deeper than a binary tree over the nodes sends nothing on, because
      * every hop waits for the one before it. */
     DEPTH_MARGIN = 3,
-    /* routes.c. Queries, whose results come back, choose their ways before keys, for which nothing comes back in the
-     * forward pass. Keys should still find room at every rank of their home's node. Let p be the bytes of keys that
-     * leave this node, divided by its ranks. Of its share of what the node sends, a rank leaves SPARED_THIRDS thirds of
-     * p free, and fills only the rest with queries of its own; more of these it hands to a rank of its node that sends
-     * less. More: keys leave by more ranks, evenly. Less: fewer queries need that hop inside the node. */
+    /* routes.c. Queries, whose results come back, choose their ways before keys. Keys should still find room at every
+     * rank of their home's node. So a rank leaves part of its share of what the node sends over net free for keys.
+     * Example: 16 GB of keys leave a node of 8 ranks, which are 2 GB for each rank. With 2 thirds, a rank leaves 1.3 GB
+     * free, and fills only the rest of its share with queries of its own. Further queries it hands to a rank of its
+     * node that sends less. More: keys leave by more ranks, evenly. Less: fewer queries need that hop inside the node.
+     */
     SPARED_THIRDS = 2,
 
     /* --- colouring ------------------------------------------------------------------------------------------------ */

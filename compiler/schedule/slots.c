@@ -7,9 +7,12 @@
  *
  * This is interval colouring: lives are taken in order of birth, and each gets the lowest free slot. A life is a range
  * of stages, from its birth to the stage before its end. What is born in stage s may take a slot whose last life ended
- * at s or before. Two facts say when a life ends. The launches of stage s wait for the computing of stage s - buffers:
- * so what is read last in stage u may be overwritten by launches of stage u + buffers. And a queue is in order: what is
- * sent last in stage f may be overwritten by launches of stage f + 1.
+ * at s or before. Two rules say when a life ends:
+ *
+ * - What is read last in stage u may be overwritten by launches of stage u + buffers, because the launches of stage s
+ *   wait for the computing of stage s - buffers. Example: with two buffers, KV that comes in stage 3 and is read last
+ *   in stage 5 lives from 3 to 6, and its slot is free from stage 7 on.
+ * - What is sent last in stage f may be overwritten by launches of stage f + 1, because a queue is in order.
  *
  * The classes of slots (runtime/plan/FORMAT.md has them all), and how long a block of each lives:
  *
@@ -18,8 +21,9 @@
  *   DQ     leaves, or until ROUND empties it. A gradient that is received lives from the arrival of its first unit
  *          until `buffers` stages after its last unit, in whose stage it is added. (The computing of a stage comes
  *          after its launches, so what computing makes never needs a slot earlier than what arrives in the same stage.)
- *   STATE  lives from a Q block's first visit, or from the first partial that is merged, until after its last visit,
- *          until FINISH has made the result, or until its last unit has left. A received state lives as a received
+ *   STATE  lives from a Q block's first visit, or from the first partial that is merged. If one rank computes the
+ *          block, it lives until after the last visit. If several do, it lives until FINISH has made the result at the
+ *          rank that merges, and until its last unit has left at the others. A received state lives as a received
  *          gradient does.
  *   O, DQW lives from the last visit, from FINISH or ROUND, or from the arrival at a rank that passes it on, until its
  *          last unit has left.
@@ -27,8 +31,8 @@
  * Slots of STATE and DQ that computing empties in stage u are free from u + buffers on at ranks that receive partials
  * of Q blocks. At other ranks only computing takes such slots, so they are free from u + 1 on.
  *
- * With phases, what leaves in a stage has left before that stage computes. There O, DQW, DKV and DQ end a stage
- * earlier, so that a phase's results take the place of the results of the phase before.
+ * With phases, what leaves in a stage has left before that stage computes. Therefore O, DQW, DKV and DQ end a stage
+ * earlier there, so that a phase's results take the place of the results of the phase before.
  */
 #include "compiler/schedule/slots.h"
 
@@ -112,7 +116,7 @@ typedef struct builder {
     uint32_t buffers, stages;
 } builder;
 
-/* The stage from which on a slot of STATE or DQ is free that computing needs last in `stage`. */
+/* Returns the stage from which on a slot of STATE or DQ is free again, if computing needs it last in `stage`. */
 static uint32_t free_after(const builder *b, uint32_t rank, uint32_t stage) {
     return stage + (b->lands && b->lands[rank] ? b->buffers : 1);
 }
@@ -137,9 +141,9 @@ static inline bool leads_to_maker(const builder *b, uint32_t f) {
     return b->t->hops[f].whole && b->t->maker[b->t->hops[f].block] == f;
 }
 
-/* Returns whether computing may put what it makes into the slot of a result that leaves in the same stage. With phases
- * it may, because then computing waits for what leaves in its own stage (lower/streams.c). But it may not if results of
- * hops `first` to `end` - 1 are passed on, because a result may be received into that slot in this stage. */
+/* With phases: may computing put what it makes into the slot of a result that leaves in the same stage? It may, because
+ * then computing waits for what leaves in its own stage (lower/streams.c). But it may not if results of hops `first` to
+ * `end` - 1 are passed on, because a result may be received into that slot in this stage. */
 static bool leaves_before(const builder *b, uint32_t first, uint32_t end) {
     if (!b->x->placement->phase) return false;
     for (uint32_t f = first; f < end; f++)
@@ -147,7 +151,7 @@ static bool leaves_before(const builder *b, uint32_t first, uint32_t end) {
     return true;
 }
 
-/* Gives slots to `made` lives that begin by computing and then `n` - `made` that begin by arrival. apart: the two kinds
+/* Gives slots to n lives: the first `made` of them begin by computing, the others by arrival. apart: the two kinds
  * share no slots, because something might arrive in the very stage in which the slot's content leaves. */
 static fcp_code colour_sums(const builder *b, const life *lives, uint32_t made, uint32_t n, bool apart,
                             uint32_t *count) {
@@ -192,8 +196,8 @@ static fcp_code sum_slots(const builder *b, fcp_class cls, uint32_t first, uint3
     return colour_sums(b, lives, made, n, !kept, b->out->count[cls]);
 }
 
-/* Slots of O or DQW made away from home: at the rank that makes it and at ranks that pass it on. At home it has the
- * home slot. */
+/* Gives slots to O or DQW that is made away from home: at the rank that makes it and at ranks that pass it on. When it
+ * has come home, it lies in the block's home slot. */
 static fcp_code whole_slots(const builder *b, fcp_class cls, fcp_pass pass) {
     const schedule *s = b->s;
     const returns *back = &s->back[pass];

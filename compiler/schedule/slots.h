@@ -16,9 +16,9 @@ typedef struct slots {
     uint64_t *home_tokens[FCP_SIDES]; /* per rank: tokens of its home blocks that hold the side */
     uint32_t *held;      /* per hop: of KV or Q, at dst */
     back_slots back[FCP_PASSES];
-    /* Per block, at the rank that makes its result: the slot in which the block's partial results are added up. sum_dq:
-     * of dQ, if that rank is not the home. sum_state: of the running state, if several ranks compute the block. NULL:
-     * no tile runs away from home. */
+    /* Slots in which the partial results of a block are added up, at the rank that makes its result; one for each
+     * block. sum_dq: for dQ, if that rank is not the home. sum_state: for the running state, if several ranks compute
+     * the block. NULL: no tile runs away from home. */
     uint32_t *sum_dq, *sum_state;
     uint32_t *count[FCP_CLASSES]; /* per rank: how many transient slots of a class it needs */
 } slots;

@@ -3,40 +3,46 @@
  * Requires: traffic; for results, the stages in which tiles run.
  * Gives: for each unit a stage, no earlier than it may leave, in which its sender and its receiver have room; for each
  *     tile the stage in which it runs.
- * Keeps: in no stage a line has more than coalesce / STAGE_PART units. Over net it has no more bytes than a limit (see
- *     below), unless a single unit has more. (A line is one direction of a rank's wire on one fabric.)
+ * Keeps: in no stage a line has more than coalesce / STAGE_PART units. (A line is one direction of a rank's wire on one
+ *     fabric.) Over net it has no more bytes than a limit (see below), unless a single unit has more.
  * Cost: linear in units and in the stages that they pass over; three bytes for each line and stage.
  * Units: sizes are in tokens of KV.
  *
  * Example: with `coalesce` 16 a stage has room for 5 units of a line. A rank that sends 40 units sends them in the
  * first 8 stages in which their receivers have room, too.
  *
- * This is list scheduling with two resources for each unit. *What breaks otherwise*: if each unit left as soon as it
- * could, another rank would be the busiest in every stage, and the rounds of all stages together would be far more than
- * the units of any one rank. Stages are small because what a rank passes on leaves one stage after it came, and because
- * results should be on their way home early.
+ * This is list scheduling with two resources for each unit: the sender's line and the receiver's. *What breaks
+ * otherwise*: if each unit left as soon as it could, another rank would be the busiest in every stage, and the rounds
+ * of all stages together would be far more than the units of any one rank. Stages are small because what a rank passes
+ * on leaves one stage after it came, and because results should be on their way home early.
  *
- * The bytes of a stage have a limit, too, because a round lasts as long as its largest unit. Let S be the number of
- * stages that the line with most units needs. The limit is 1.5 times the S-th part of the bytes of the line with most
- * bytes; with exactly the S-th part that line would have to be busy in every stage, which no line can be. Inside a node
- * bytes are cheap, and have no limit.
+ * Limit of bytes. A round lasts as long as its largest unit, so the bytes of a stage have a limit, too. Let S be the
+ * number of stages that the line with most units needs, and B the bytes of the line with most bytes. The limit is 1.5 B
+ * / S. With B / S that line would have to be busy in every stage, which no line can be. Inside a node bytes are cheap,
+ * and have no limit.
  *
- * Order. Units that bring what most work needs choose first; of equals the lower hop. With two halves (halves.c), all
- * hops of the first half choose first, and the second half begins in the stage after the last of them. Results choose
- * in the order in which they are ready. A block that is passed on is ready one stage after it came. A result is ready
- * schedule.after stages after the last tile that adds to it or the last partial that is merged into it; a whole result
- * that is passed on, one stage after it came. At last fewer_rounds.c moves some results to other stages.
+ * Order in which units choose:
+ * 1. Units on the way to their readers. Those that bring what most work needs choose first; of equals the lower hop.
+ *    With two halves (halves.c), all hops of the first half choose first, and the second half begins in the stage after
+ *    the last of them. A block that is passed on may leave one stage after it came.
+ * 2. Results, in the order in which they are ready. A result is ready schedule.after stages after the last tile that
+ *    adds to it or the last partial that is merged into it. A whole result that is only passed on is ready one stage
+ *    after it came.
+ * 3. At last fewer_rounds.c moves some results to other stages.
  *
  * Trees of keys (relays.c). Ranks pass on whole blocks. So a stage has room for all units of a block; inside a node,
  * for one block to each neighbour of a rank. *What breaks otherwise*: ring cuts blocks of 64K tokens, which are 16
- * units of 4K. A rank that passes one on would send it over many stages, while it computes on the block; and the
- * launches of these stages wait for that computing. On the other hand, so that blocks follow each other closely, the
- * busiest line over net takes at least TREE_STAGES stages, unless blocks are larger.
+ * units of 4K. A rank that passes one on would send it over many stages while it computes on the block, and the
+ * launches of these stages wait for that computing. There is a bound on the other side: blocks should follow each other
+ * closely, so the busiest line over net takes at least TREE_STAGES stages, unless blocks are larger.
  *
  * Tiles. Ranks get what they wait for in different stages, and a rank with much of its work in one stage delays all
  * others. So each tile takes the first stage in which its rank has less than its mean work, from the stage on in which
- * its Q and its KV are there. Tiles of other ranks' Q blocks choose first, because their results are waited for; of
- * these, first the tiles whose results are merged with others', because these travel twice. Local tiles choose last.
+ * its Q and its KV are there. They choose in this order:
+ * 1. tiles of other ranks' Q blocks whose results are merged with others', because these results travel twice;
+ * 2. the other tiles of other ranks' Q blocks, because somebody waits for their results;
+ * 3. tiles of own Q blocks with KV from elsewhere;
+ * 4. local tiles.
  * STAGES_AFTER_ARRIVALS stages follow the last arrival, and hide results that go back.
  */
 #include <string.h>
@@ -169,7 +175,8 @@ static fcp_code open_occupancy(planning *x, occupancy *o) {
 
 /* --- arrivals ----------------------------------------------------------------------------------------------------- */
 
-/* The hops, those whose units most work needs first, units as over net. A parent has no less work than its forwards. */
+/* Sorts the hops by the work that waits for them, divided by their number of units (counted as if over net); most
+ * first. A parent comes before the hops that pass its block on, because no less work waits for it. */
 static uint64_t *order_hops(const problem *p, const traffic *t, arena *scratch) {
     uint64_t *order = ARENA_NEW(scratch, uint64_t, t->count + (size_t)1), most = 0;
     uint64_t *room = ARENA_NEW(scratch, uint64_t, t->count + (size_t)1);
@@ -200,7 +207,7 @@ fcp_code away_busiest(planning *x, uint32_t *out_units) {
     return FCP_OK;
 }
 
-/* Finds stages for the hops of one half, from `release` on; returns in *end the stage after the last of them. */
+/* Finds stages, from `release` on, for the hops of one half. *end becomes the stage after the last of them. */
 static fcp_code place_hops(planning *x, schedule *out, occupancy *o, const uint64_t *order, bool second,
                            uint32_t release, uint32_t *end) {
     const traffic *t = x->traffic;
@@ -234,8 +241,8 @@ fcp_code away_arrivals(planning *x, schedule *out, occupancy *o) {
 
 /* --- tiles -------------------------------------------------------------------------------------------------------- */
 
-/* The first stage from s on with less than `share` work; b->stages: there is none. `next` leads past full stages, and
- * is shortened on the way (path compression). */
+/* Returns the first stage from s on with less than `share` work; b->stages: there is none. next[s] leads from a full
+ * stage towards one with room. These links are shortened on the way (path compression). */
 static uint32_t stage_with_room(const builder *b, rank_rows *here, uint32_t s, uint64_t share) {
     uint32_t at = s;
     while (at < b->stages && here->load[at] >= share) at = here->next[at];
@@ -255,8 +262,7 @@ static uint32_t take_stage(const builder *b, rank_rows *here, uint32_t tile, uin
     return s;
 }
 
-/* Rows from elsewhere of which several ranks have a part choose first, then the other rows from elsewhere, then own
- * tiles with KV from elsewhere, then local tiles. */
+/* Lets the tiles of a rank choose their stages, in the order that the head comment states (Tiles). */
 void away_tiles(const builder *b, rank_rows *here) {
     enum { SHARED, ALONE, OWN, LOCAL, TURNS };
     const uint32_t *hop_of = b->t->tile_kv, *last = b->out->last_stage;
@@ -308,7 +314,8 @@ static fcp_code add_ready(ready *r, uint32_t f, uint32_t stage) {
     return FCP_OK;
 }
 
-/* Finds stages for what goes back along hop f, ready in `stage`. Its parent's result is ready if that was the last. */
+/* Finds stages for the result that goes back along hop f and is ready in `stage`. If it was the last result that the
+ * parent hop's own result waited for, that one becomes ready. */
 static fcp_code place_return(planning *x, const schedule *out, occupancy *o, fcp_pass pass, uint32_t f, uint32_t stage,
                              returns *back, ready *r) {
     const traffic *t = x->traffic;

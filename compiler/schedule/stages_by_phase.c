@@ -4,14 +4,15 @@
  * Gives: when each block arrives, and when each tile runs.
  * Cost: linear in hops and tiles.
  *
- * All that a phase needs arrives in one stage, or, where blocks are passed on, in one stage for each leg of the ways.
- * The next phase follows. So each rank computes its heads of a phase in one stage, in which all ranks have equal work.
- * The slots of a phase are free for the phase that comes `buffers` stages later.
+ * All that a phase needs arrives in one stage or, where blocks are passed on, in one stage for each leg of the ways.
+ * The next phase follows. Example: with two legs, phase 0 arrives in stages 1 and 2, and phase 1 in stages 3 and 4. So
+ * each rank computes its heads of a phase in one stage, in which all ranks have equal work. The slots of a phase are
+ * free for the phase that comes `buffers` stages later.
  */
 #include "compiler/schedule/schedule_parts.h"
 
-/* The first stage of each phase. A phase takes a stage for each leg of its ways, and begins after the one before
- * it. leg_of: per hop, how many come before it on its way. NULL: no memory. */
+/* Finds the first stage of each phase. A phase takes one stage for each leg of its longest way, and begins when the
+ * phase before it ends. leg_of: per hop, how many hops come before it on its way. NULL: no memory. */
 static uint32_t *phase_starts(const builder *b, uint32_t *leg_of) {
     const traffic *t = b->t;
     uint32_t phases = b->p->head_count; /* at most */
@@ -45,8 +46,9 @@ fcp_code phase_arrivals(builder *b) {
     return FCP_OK;
 }
 
-/* Tiles run as soon as they can, but no earlier than beside what brings their phase; where they are gathered, all tiles
- * of a row run as soon as the last of them can. */
+/* Gives stages to tiles: to each the first stage in which its Q and its KV are there. Tiles whose Q is at home run at
+ * the earliest in the stage before their phase's first, beside the rounds that bring the phase. With placement.gather
+ * all tiles of a row run in one stage, as soon as the last of them can. */
 uint64_t phase_tiles(const builder *b, rank_rows *here) {
     const uint32_t *hop_of = b->t->tile_kv, *arrival = b->out->last_stage;
     uint64_t total = 0, *load = here->load;

@@ -5,9 +5,10 @@
  * Keeps: independent units take exactly Delta rounds on each fabric.
  * Cost: that of the colouring (colour.c), then linear.
  *
- * Independent round i belongs to stage 1 + i / coalesce. The colours of a colouring may be put in any order. On each
- * fabric those rounds go first that bring what most work needs, forwards included. So work that could run finds its
- * data early, and what must travel home is done early.
+ * *Independent* units leave from home and wait for no other unit. Their rounds are those of a colouring. Round i
+ * belongs to stage 1 + i / coalesce: with coalesce = 4, rounds 0 to 3 are in stage 1. Colours may be put in any order.
+ * On each fabric those go first that bring what most work needs, also the work of ranks to which it is passed on. So
+ * work that could run finds its data early, and what must travel home is done early.
  */
 #include "compiler/base/sort.h"
 #include "compiler/planning/pair.h"

@@ -63,10 +63,10 @@ typedef struct state {
 
 /* Chooses the leg that enters a node on rails; r is the first reader in the node. A rail joins the ranks that have the
  * same index in their nodes. The first case that holds decides:
- *   - The home and a reader of the node have the same index: the home sends to that reader.
- *   - A reader of the home's node and a reader of this node have the same index: the former gets the block first and
- *     then sends. Of several such pairs, the one whose receiver has received least.
- *   - Else the home sends to the rank of this node with its own index, which only passes the block on. */
+ *   1. The home and a reader of the node have the same index: the home sends to that reader.
+ *   2. A reader of the home's node and a reader of this node have the same index: the reader in the home's node gets
+ *      the block first, and sends it to the other. Of several such pairs, the one whose receiver has received least.
+ *   3. The home sends to the rank of this node with its own index, which only passes the block on. */
 static leg over_a_rail(const state *s, uint32_t home, uint32_t r) {
     const uint32_t gpus = s->p->program->gpus, home_node = home / gpus;
     leg by = {home, r / gpus * gpus + home % gpus};
@@ -177,8 +177,8 @@ static uint32_t next_route(state *s, leg *legs) {
     return count;
 }
 
-/* Finds the ranks, other than its home, that need a block: s->readers, ascending. The tiles are listed as for
- * route_block. Adds each reader's work to s->work, which the caller sets back to 0. */
+/* Finds the ranks, other than its home, that need a block: s->readers, ascending. The tiles that read it are given as
+ * for route_block. Adds each reader's work to s->work, which the caller sets back to 0. */
 static uint32_t find_readers(state *s, uint32_t home, const uint32_t *tile, uint32_t first, uint32_t count) {
     uint32_t readers = 0;
     for (uint32_t i = 0; i < count; i++) {
@@ -249,8 +249,8 @@ static fcp_code route_block(state *s, uint32_t block, fcp_class cls, const uint3
     return FCP_OK;
 }
 
-/* Says for each Q block what becomes of its results. RESULT_JOINED is not known before the block's ways are:
- * choose_maker says it. */
+/* Says for each Q block what becomes of its results, except that RESULT_PARTIAL may still become RESULT_JOINED:
+ * choose_maker decides that, once the block's ways are known. */
 static fcp_code sort_results(state *s) {
     const problem *p = s->p;
     const uint32_t *exec = s->where->exec;

@@ -57,7 +57,7 @@ static inline fcp_class traffic_return(const hop *h, fcp_pass pass) {
     return pass == FCP_FORWARD ? h->whole ? FCP_O : FCP_STATE : h->whole ? FCP_DQW : FCP_DQ;
 }
 
-/* In how many units it goes back, as that class. */
+/* How many units go back along a hop as class cls. */
 static inline uint32_t return_units(const problem *p, const hop *h, fcp_class cls) {
     if (cls == FCP_DKV) return h->units; /* its units have as many tokens as those of KV */
     const uint32_t unit = p->unit_of[h->fabric][cls];

@@ -5,13 +5,15 @@
  *     in a half of it (near.c).
  * Cost: linear in tiles, visits and ranks * stages; that of away_tiles where tiles run anywhere.
  *
- * Tiles that need something from another rank have their stages from the file of the plan's kind: stages_home.c,
- * stages_away.c or stages_by_phase.c. This leaves *local* tiles, whose Q and KV are both at the rank. Those of a Q
- * block that has other tiles at the rank run in its first visit there, which costs no further visit. Q blocks without
- * others fill the rank's stages to an even load: stage 0 first, to hide the first rounds and the reshuffle; then the
- * last stage, if results must be reshuffled back; then the stage with least work. If they are too few to give stage 0
- * its share, local tiles of other Q blocks go there, at the price of a visit. (Where tiles run anywhere, away_tiles has
- * given local tiles their stages, too.)
+ * Where tiles run anywhere, stages_away.c gives stages to all tiles. Otherwise a rank's tiles get their stages in this
+ * order:
+ * 1. Tiles that need something from another rank: stages_home.c or stages_by_phase.c has chosen.
+ * 2. Tiles that need nothing (*local* tiles), of Q blocks that have tiles of the first kind. They run in the block's
+ *    first visit at the rank, which costs no further visit.
+ * 3. Local tiles of the other Q blocks. They fill the rank's stages to an even load: stage 0 first, to hide the first
+ *    rounds and the reshuffle; then the stages after the last arrival; then the last stage, if results must be
+ *    reshuffled back; then the stage with least work.
+ * 4. If all this gives stage 0 too little work, local tiles of step 2 move there, at the price of a visit each.
  */
 #include <string.h>
 
@@ -19,8 +21,8 @@
 #include "compiler/planning/pair.h"
 #include "compiler/schedule/schedule_parts.h"
 
-/* Tile number i of a row. Loops over tiles are compiled twice: for plans whose tiles run anywhere, and for plans whose
- * tiles all run at home, which are faster. */
+/* Returns tile number i of a row. `anywhere` is a constant where this is called, so the loops over tiles are compiled
+ * twice: once for plans whose tiles all run at home, which is faster, and once for the others. */
 static inline uint32_t tile_at(const rank_rows *here, uint32_t i, bool anywhere) {
     return anywhere ? here->tiles[i] : i;
 }
@@ -123,8 +125,8 @@ static void add_visits(const builder *b, const keyed *sorted, uint32_t n, cursor
     }
 }
 
-/* Which visit of a Q block is the rank's first, and which its last. The rank's visits are `first` to `end` - 1;
- * newest[q]: FCP_NONE, or any visit before `first`. */
+/* Marks the rank's first and last visit to each Q block. The rank's visits are `first` to `end` - 1. newest[q]:
+ * FCP_NONE, or any visit before `first`. */
 static void mark_ends(schedule *out, uint32_t first, uint32_t end, uint32_t *newest) {
     for (uint32_t v = first; v < end; v++) {
         uint32_t q = out->visits[v].q_block, before = newest[q];

@@ -14,12 +14,13 @@
  *     legs     (a number) how many hops the longest way has
  *
  *     wire = ports + (legs - 1) stage / LEG_NOT_HIDDEN
- *     time = larger + smaller / NOT_HIDDEN       larger, smaller: of wire and compute
+ *     time = the larger of wire and compute + the smaller / NOT_HIDDEN
  *
- * The pass takes the larger of the two if the other is hidden behind it. A part of the smaller one is not hidden: what
- * arrives last is computed last. A rank that passes a block on does so a stage after it came; a part of that time
- * counts, because meanwhile other blocks use the wire. tests/unit/simulate/test_relay_time.c compares estimates with
- * the simulator.
+ * Example: if wire is 40 ms, compute 30 ms, and NOT_HIDDEN 4, the pass takes 47.5 ms. If the smaller time were hidden
+ * behind the larger, it would take 40 ms. A part of it is not hidden, because what arrives last is computed last. The
+ * term with `legs` is there because a rank that passes a block on does so a stage after it came. Only a part of this
+ * time counts, because meanwhile other blocks use the wire. tests/unit/simulate/test_relay_time.c compares estimates
+ * with the simulator.
  */
 #include "compiler/schedule/ways.h"
 #include "runtime/plan/bytes.h"

@@ -62,7 +62,7 @@ static bool no_room(const reading *r) {
     return false;
 }
 
-/* Asks now and then, at number i. */
+/* Polls for an interruption, once in about a million numbers. i: the number of the one that is being read. */
 static bool is_stopped(const reading *r, uint64_t i) { return !(i & 0xfffff) && sema_stopped(r->s); }
 
 /* --- collecting --------------------------------------------------------------------------------------------------- */
@@ -100,7 +100,7 @@ static void free_numbers(numbers *n) {
     free(n->reals);
 }
 
-/* Digits, perhaps with a point and an exponent, as a double. */
+/* Reads digits, perhaps with a point and an exponent, as a double. */
 static bool decimal(const char *digits, bool negative, double *out) {
     if (!real_parse(digits, out)) return false;
     if (negative) *out = -*out;
@@ -144,7 +144,8 @@ static bool read_number(const reading *r, numbers *n, const expr *e) {
     return true;
 }
 
-/* `more`: there are more than `count`. */
+/* Reports that there are `count` numbers (or, if `more`, more than that), where the sequences of the batch need another
+ * number of them. */
 static bool wrong_length(const reading *r, uint64_t count, bool more, span at) {
     const char *of = fcp_array_side(&r->out->record) == FCP_QUERIES ? "queries"
                      : r->s->out->queries                           ? "keys"
@@ -229,7 +230,7 @@ static bool is_outside(const reading *r, int64_t v) {
 
 static bool refuse_element(const reading *r, uint64_t i, int64_t v, span at, bool fits);
 
-/* [begin, end) lies in the line that was given last. */
+/* Reports an error about the bytes [begin, end), which lie in the line that was read last. */
 static bool refuse_text(const reading *r, const char *begin, const char *end, fcp_code code, const char *message) {
     const char *line = r->file->bytes + r->file->line;
     diag_error(r->s->d, code, sema_data_span(r->file, (size_t)(begin - line), (size_t)(end - line)), "%s", message);

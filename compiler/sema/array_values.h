@@ -3,9 +3,9 @@
 #define FCPC_SEMA_ARRAY_VALUES_H
 #include "compiler/sema/sema.h"
 
-/* Two functions that read values from a list or from file(...). They fill in record, data and file of *out, in the
- * program's memory. If `keep` is false, the values are only checked and data stays NULL. `what` names the array in
- * messages: "table 'bias'". False: there was an error, which was reported. */
+/* Two functions read values from a list or from file(...): sema_read_table and sema_read_field. They fill in record,
+ * data and file of *out, in the program's memory. If `keep` is false, the values are only checked and data stays NULL.
+ * `what` names the array in messages: "table 'bias'". False: there was an error, which was reported. */
 
 /* A table: numbers in one or two dimensions. If there are more than `most`, *out says how many, and has no data. */
 bool sema_read_table(sema *s, const char *what, const expr *value, uint64_t most, bool keep, program_array *out);

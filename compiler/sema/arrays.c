@@ -73,7 +73,7 @@ static void refuse_argument(sema *s, array_decl *a, const arg *g, const char *wh
     } else diag_error(s->d, FCP_E_ARGUMENT, g->value->at, "%s takes one path and named arguments", what);
 }
 
-/* range = a..b, half-open. */
+/* Reads `range = a..b` of a field: values may be from a to b - 1. */
 static void check_range(sema *s, array_decl *a, const expr *v) {
     int64_t from, to;
     a->wrong = true;
@@ -166,7 +166,7 @@ static bool declare_array(sema *s, const entry *e) {
     return true;
 }
 
-/* Declares the arrays of a plan, with the values that it holds. */
+/* Declares the arrays that a plan holds, with their values, if the program comes out of a plan. */
 static bool declare_of_plan(sema *s) {
     for (uint64_t i = 0; s->plan && i < s->plan->arrays_count; i++) {
         const fcp_array *r = &s->plan->arrays[i];
@@ -301,7 +301,7 @@ uint32_t sema_array_argument(sema *s, const arg *param, const expr *e) {
 
 static bool reads_array(uint32_t op) { return op == MC_LOAD || op == MC_LOAD2 || op == MC_LOAD_F || op == MC_LOAD2_F; }
 
-/* Gives an array to the program, as number `*count` of `arrays`. */
+/* Gives an array to the program, at place `*count` of `arrays`, which is its number from now on. */
 static void keep_array(sema *s, uint32_t array, program_array *arrays, uint32_t *count) {
     struct fcpc_program *p = s->out;
     const array_decl *a = s->arrays[array];

@@ -55,7 +55,7 @@ span sema_data_line_again(data_file *f, uint32_t number);
 
 /* Type and shape of a .npy file; out->data is NULL. False: an error was reported. */
 bool sema_data_npy(data_file *f, fcp_npy *out);
-/* And then its elements, which f holds until it is closed. */
+/* Reads the elements of a .npy file, after sema_data_npy; f holds them until it is closed. */
 bool sema_data_elements(data_file *f, fcp_npy *out);
 /* The hash of its bytes, once all of them were read. */
 void sema_data_hash(data_file *f, uint8_t out[FCP_SHA256_BYTES]);

@@ -129,7 +129,8 @@ static bool count_key(sema *s, const sema_keys *k, key_id key, uint32_t least, u
 /* "910c" stands in quotes: to the scanner, what begins with a digit is a number. */
 static bool is_quoted(const char *name) { return *name >= '0' && *name <= '9'; }
 
-/* "fcp, ring or zigzag", where `last` is " or ". malloc'd, the caller frees; NULL: no memory. */
+/* Makes a list of names for a message: "fcp, ring or zigzag", where `last` is " or ". malloc'd, the caller frees; NULL:
+ * no memory. */
 static char *name_list(const char *const *names, int count, const char *last) {
     text list = {0};
     for (int i = 0; i < count; i++) {
@@ -139,7 +140,7 @@ static char *name_list(const char *const *names, int count, const char *last) {
     return text_take(&list);
 }
 
-/* Names that libraries have for what one of `names` means. */
+/* Adds a hint if libraries use `name` for what one of `names` means. */
 static void hint_usual(sema *s, const char *name, const char *const *names, int count) {
     static const struct { const char *theirs, *ours; } usual[] = {
         {"bfloat16", "bf16"}, {"float16", "fp16"}, {"half", "fp16"}, {"float32", "fp32"}, {"float", "fp32"}};
@@ -244,7 +245,7 @@ static void flag_key(sema *s, const sema_keys *k, key_id key, bool *out) {
 
 /* --- sections ----------------------------------------------------------------------------------------------------- */
 
-/* head_dim or value_dim. False: it is wrong and reported, and *out is a number that would do. */
+/* Reads head_dim or value_dim. False: it is wrong and reported, and *out is a number that would do. */
 static bool dim_key(sema *s, const sema_keys *k, key_id key, uint32_t *out) {
     if (!k->at[key]) return true;
     if (!count_key(s, k, key, 8, HEAD_DIM_MAX, FCP_E_HEADS, out)) return false;
@@ -256,7 +257,7 @@ static bool dim_key(sema *s, const sema_keys *k, key_id key, uint32_t *out) {
     return false;
 }
 
-/* head_dim, value_dim and values */
+/* Reads head_dim, value_dim and `values`, and checks that they fit together. */
 static void check_dims(sema *s, const sema_keys *k) {
     static const char *const words[] = {"own", "keys"};
     struct fcpc_program *p = s->out;
@@ -417,7 +418,7 @@ static void check_block(sema *s, const sema_keys *k) {
     p->at[AT_BLOCK] = e->value->at;
 }
 
-/* A strategy's parameter as a program would write its usual value. */
+/* Adds the usual value of a strategy's parameter, as a program would write it. */
 static void put_usual(text *t, const strategy_param *p) {
     if (p->kind == PARAM_SET) {
         for (uint32_t i = 0; i <= p->most; i++) text_printf(t, "%s%s", i ? ", " : "[", p->words[i]);
@@ -428,7 +429,7 @@ static void put_usual(text *t, const strategy_param *p) {
     else text_printf(t, "%u", p->usual);
 }
 
-/* The strategy with its parameters as a program would write it: ring(coalesce = 16, buffers = 3). */
+/* Adds a hint with the strategy and its parameters as a program would write them: ring(coalesce = 16, buffers = 3). */
 static void hint_params(sema *s, uint32_t which) {
     text t = {0};
     for (uint32_t i = 0; i < STRATEGY_PARAMS; i++) {
@@ -511,7 +512,7 @@ static void check_value(sema *s, const expr *e, const strategy_param *p, uint32_
     } else if (p->words) diag_hint(s->d, "%s takes %s or a number", p->name, p->words[0]);
 }
 
-/* One argument of the strategy. given[i]: the argument that has set parameter i. */
+/* Reads one argument of a strategy. given[i] becomes the argument that sets parameter i. */
 static void check_param(sema *s, uint32_t which, const arg *a, const arg **given) {
     uint32_t i = a->name ? strategy_find_param(which, a->name) : STRATEGY_PARAMS;
     if (i == STRATEGY_PARAMS) {
@@ -550,7 +551,8 @@ static const arg *given_for(const arg *const *given, uint32_t strategy, const ch
     return param < STRATEGY_PARAMS ? given[param] : NULL;
 }
 
-/* Where a strategy has `divisions`, these or `coalesce` say how many stages there are, but not both. */
+/* Refuses a strategy that is given both `divisions` and `coalesce`, because each of them says how many stages there
+ * are. */
 static void check_divisions(sema *s, uint32_t divides, const arg *const *given) {
     struct fcpc_program *p = s->out;
     const arg *memory = given_for(given, divides, "epsilon_memory"), *divisions = given_for(given, divides, "divisions"),
@@ -562,7 +564,8 @@ static void check_divisions(sema *s, uint32_t divides, const arg *const *given) 
     }
 }
 
-/* Groups that share heads: with phases each of these has its own stages, and nothing says how many rounds they have. */
+/* Sets the rounds of a stage for groups of ranks that share heads. If heads are computed in phases, each phase has its
+ * own stages. The number of rounds in these cannot be stated, so `coalesce` and `divisions` are then refused. */
 static void check_stages(sema *s, uint32_t divides, const arg *const *given) {
     struct fcpc_program *p = s->out;
     const arg *coalesce = given_for(given, divides, "coalesce");
@@ -615,7 +618,7 @@ static void check_strategy(sema *s, const sema_keys *k) {
     if (ranks > 1) diag_hint(s->d, "at most %u", ranks - 1);
 }
 
-/* The divisors of n, for a hint: "1, 2, 4 or 8"; of many only the largest. */
+/* Adds a hint with the divisors of n that would do: "1, 2, 4 or 8 would do". If there are many, only the largest. */
 static void hint_divisors(sema *s, uint32_t n) {
     enum { MOST = 8 };
     uint32_t found[MOST], count = 0;
@@ -629,7 +632,7 @@ static void hint_divisors(sema *s, uint32_t n) {
     free(line);
 }
 
-/* layout = contiguous(group = 8) */
+/* Reads the key `layout`, such as layout = contiguous(group = 8). */
 static void check_layout(sema *s, const sema_keys *k) {
     struct fcpc_program *p = s->out;
     const entry *e = k->at[KEY_LAYOUT];
@@ -698,7 +701,7 @@ static void check_passes(sema *s, const sema_keys *k) {
     if (good) memcpy(p->passes, given, sizeof given);
 }
 
-/* tokens = equal */
+/* Reads the key `tokens`, such as tokens = equal. */
 static void check_tokens(sema *s, const sema_keys *k) {
     static const char *const words[] = {"capped", "equal"};
     struct fcpc_program *p = s->out;
@@ -712,7 +715,8 @@ static void check_tokens(sema *s, const sema_keys *k) {
     diag_also(s->d, p->at[AT_STRATEGY], "there are %u of them", p->servers);
 }
 
-/* Whoever asks for fp32 wants results that are right to fp32, and a partial result rounded to bf16 is off by 2^-8. */
+/* Reads the key `wire`. With dtype = fp32, wire = bf16 is refused. Whoever asks for fp32 wants results that are right
+ * to fp32, and a partial result rounded to bf16 is off by 2^-8. */
 static void check_wire(sema *s, const sema_keys *k) {
     struct fcpc_program *p = s->out;
     const char *const wires[] = {fcp_dtype_names[FCP_FP32], fcp_dtype_names[FCP_BF16]};
@@ -726,7 +730,8 @@ static void check_wire(sema *s, const sema_keys *k) {
     diag_hint(s->d, "leave wire = fp32, or take dtype = bf16 or fp16");
 }
 
-/* A program for training may be planned with passes = forward, so a gradient that nothing reads is no error. */
+/* Reads the key `lse_gradient`. Without a backward pass it changes nothing. That is a warning and no error, because a
+ * program for training may also be planned with passes = forward. */
 static void check_lse_gradient(sema *s, const sema_keys *k) {
     struct fcpc_program *p = s->out;
     p->lse_gradient = false;

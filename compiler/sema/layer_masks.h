@@ -9,6 +9,7 @@ enum { LAYERS_MAX = 64, LAYER_TIMES_MAX = 1 << 20 };
 /* If the plan has `layers`, counts its masks into s->out, and changes the tree to that of a program whose only mask is
  * number s->layer. False: an error was reported. */
 bool sema_choose_layer(sema *s);
-/* Puts `layers` back into the tree, or `mask` in its place again: the canonical text has the one, a plan the other. */
+/* Puts `layers` back into the tree, or, if `layers` is false, `mask` in its place again. The canonical text of the
+ * program is printed with the first, the text in a plan with the second. */
 void sema_show_layers(sema *s, bool layers);
 #endif

@@ -127,7 +127,7 @@ static bool parse_line(data_file *f, const char *bytes, size_t line_end, lengths
     return false;
 }
 
-/* Stops at the first error. */
+/* Reads the lengths of a file, up to its end or to the first error. */
 static bool parse_file(data_file *f, lengths *out) {
     const size_t before = out->count;
     const char *line;
@@ -292,7 +292,8 @@ static bool eval_list(sema *s, const expr *value, lengths *out) {
     return good;
 }
 
-/* Lengths of which each is on some ranks: file("a.lengths") on 0..32, [4096 x 8] on 32..64. */
+/* Reads lengths that are on some of the ranks, such as each part of: file("a.lengths") on 0..32, [4096 x 8] on
+ * 32..64. */
 static bool eval_part(sema *s, const expr *e, lengths *out) {
     if (e->kind != EXPR_ON) {
         diag_error(s->d, FCP_E_LENGTHS, e->at, "which ranks hold these?");

@@ -1,11 +1,13 @@
 /* names.c: declares and finds the names of masks and scores, suggests names for misspelled ones, evaluates constants,
  * and binds arguments to parameters.
  *
- * Within one mask every name has one meaning: it is a parameter, a definition of the `where`, or a variable or
- * function of the language (words.h). Scores have s and the functions of reals as well. heads and kv_heads mean the
- * model's, unless something else has the name. Names of masks do not count here: a parameter may have the name of a
- * mask. A mask of the program hides the one of the prelude that has the same name. Only those masks of the prelude that
- * are named are read, because reading all of it would take longer than most programs.
+ * What a name means:
+ * - Within one mask every name has one meaning. It is a parameter, a definition of the `where`, or a variable or
+ *   function of the language (words.h). Scores have s and the functions of reals as well.
+ * - heads and kv_heads mean the model's, unless something else has the name.
+ * - Names of masks are apart from these: a parameter may have the name of a mask.
+ * - A mask of the program hides the one of the prelude that has the same name. Only those masks of the prelude that are
+ *   named are read, because reading all of it would take longer than most programs.
  *
  * Requires: trees from syntax/parse.c.
  * Cost:     O(1) for each name on average. Names are hashed; no result depends on the order of the table.

@@ -1,11 +1,14 @@
 /* override.c: applies the options -D path=value, --lengths FILE and --field NAME=FILE. It changes the tree, so that
  * every later step sees one program, and the canonical form shows what was set.
  *
- * A path names a key (plan.block), a field or table (batch.doc), an argument in the value of a key (plan.mask.window,
- * plan.strategy.coalesce), or a default of a mask (lambda.window). A shorter path is allowed if it can mean only one
- * thing: a key (block, mask.window), a parameter of the strategy (coalesce), or a parameter of the plan's mask or of
- * another mask of the program (window). If the default of a prelude mask is set, that mask becomes the program's own.
- * If two options set the same thing, the later one wins.
+ * A path names one of these:
+ * - a key: plan.block
+ * - a field or table: batch.doc
+ * - an argument in the value of a key: plan.mask.window, plan.strategy.coalesce
+ * - a default of a mask: lambda.window
+ * A shorter path is allowed if it can mean only one thing: a key (block, mask.window), a parameter of the strategy
+ * (coalesce), or a parameter of the plan's mask or of another mask of the program (window). If the default of a prelude
+ * mask is set, that mask becomes the program's own. If two options set the same thing, the later one wins.
  *
  * Requires: the program parsed without an error.
  * Cost:     O(program) for each override.
@@ -124,8 +127,8 @@ static bool cut(sema *s, uint32_t number, const char *bytes, uint32_t size, path
 
 /* --- what a path means -------------------------------------------------------------------------------------------- */
 
-/* Finds a mask or score by name: the program's, or a copy of the prelude's. Names are not declared yet, so it looks at
- * all. */
+/* Finds a mask or score by name: the program's, or a copy of the prelude's. It compares all names one by one, because
+ * at this step no table of names has been made yet. */
 static mask *find_mask(sema *s, const char *name, mask_kind kind) {
     for (mask *m = s->program.masks; m; m = m->next)
         if ((kind == KIND_ANY || m->score == (kind == KIND_SCORE)) && !strcmp(m->name, name)) return m;
@@ -154,7 +157,8 @@ static mask *plan_score(sema *s) {
     return find_mask(s, e->value->name, KIND_SCORE);
 }
 
-/* The number of a strategy that is called; the usual one where it is none. */
+/* Returns the number of the strategy that an expression calls, or that of the usual strategy if the expression is no
+ * call of one. */
 static uint32_t strategy_called(const expr *call) {
     bool named = call && (call->kind == EXPR_NAME || call->kind == EXPR_CALL);
     for (uint32_t i = 0; named && i < STRATEGY_ANY; i++)
@@ -178,7 +182,8 @@ static expr *strategy_call(expr *value, const char *name) {
     return has_argument(value->b, name) || (right && !left) ? value->b : value->a;
 }
 
-/* The strategy of the program of which this may be a parameter. */
+/* Returns the strategy to which a parameter of this name belongs, if it is one of the program's strategy. In a sum of
+ * two strategies it is one of the two (strategy_call). */
 static uint32_t plan_strategy(sema *s, const char *name) {
     const entry *e = find_entry(&s->program, SECTION_PLAN, "strategy");
     return strategy_called(e ? strategy_call(e->value, name) : NULL);
@@ -211,7 +216,8 @@ static entry *find_declared(const sema *s, section_id where, const char *name) {
     return NULL;
 }
 
-/* A path to an argument in the value of a key. Masks, scores, strategies and layouts have arguments. */
+/* Finds the target of a path to an argument in the value of a key. Masks, scores, strategies and layouts have
+ * arguments. */
 static bool argument_target(sema *s, key_id key, const char *name, span at, target *out) {
     *out = (target){.kind = TO_ARGUMENT, .key = key, .name = name, .at = at};
     if (key == KEY_STRATEGY) {
@@ -241,7 +247,7 @@ static bool argument_target(sema *s, key_id key, const char *name, span at, targ
     return false;
 }
 
-/* A path that begins with a section or a mask. */
+/* Finds the target of a path that begins with a section or a mask. */
 static bool full_target(sema *s, const path *p, section_id where, mask *m, target *out) {
     if (where < SECTION_COUNT) {
         key_id key = p->count > 1 ? words_find_key(where, p->part[1]) : KEY_COUNT;
@@ -286,7 +292,7 @@ static bool full_target(sema *s, const path *p, section_id where, mask *m, targe
     return false;
 }
 
-/* A path without its section: looks for everything that its first name may mean. */
+/* Finds the target of a path without a section, by looking for everything that its first name may mean. */
 static bool short_target(sema *s, const path *p, target *out) {
     target found[CANDIDATES];
     size_t count = 0;
@@ -476,7 +482,7 @@ static bool override_key(sema *s, const char *define) {
     return true;
 }
 
-/* The call file("PATH"), where the path stands at `file_at`; NULL: out of memory, which was reported. */
+/* Makes the call file("PATH"), where the path stands at `file_at`. NULL: out of memory, which was reported. */
 static expr *file_call(sema *s, const char *file, span file_at, span at) {
     expr *call = sema_new_expr(s, EXPR_CALL, at), *string = sema_new_expr(s, EXPR_STRING, file_at);
     arg *a = ARENA_ZNEW(s->scratch, arg, 1);
@@ -494,7 +500,7 @@ static expr *file_call(sema *s, const char *file, span file_at, span at) {
     return call;
 }
 
-/* --lengths FILE: as if the batch had said file("FILE"), seen from the current folder. */
+/* Applies --lengths FILE, as if the batch had said file("FILE"), seen from the current folder. */
 static bool override_lengths(sema *s, const char *file) {
     uint32_t number = option_source(s, "--lengths", file);
     if (number == UINT32_MAX) return false;
@@ -518,7 +524,7 @@ static bool copy_named_args(sema *s, expr *call, const expr *from) {
     return true;
 }
 
-/* --field NAME=FILE: as if the field had said file("FILE"), seen from the current folder. */
+/* Applies --field NAME=FILE, as if the field had said file("FILE"), seen from the current folder. */
 static bool override_field(sema *s, const char *typed) {
     uint32_t number = option_source(s, "--field", typed);
     if (number == UINT32_MAX) return false;

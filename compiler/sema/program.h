@@ -175,12 +175,13 @@ struct fcpc_program {
     struct workspace *workspace; /* memory that fcpc_plan uses again for the next batch: workspace.h */
 };
 
-/* Tokens of a block, also where nobody has chosen yet, or blocks have no size. */
+/* The tokens of a block. If the size is still to be chosen, or the strategy cuts no blocks of one size, it is the usual
+ * size. */
 static inline uint32_t program_block(const struct fcpc_program *p) {
     return p->block == BLOCK_AUTO ? BLOCK_USUAL : p->block;
 }
 
-/* The number in `between` of a strategy. */
+/* What the program's `between` holds for a strategy: its number plus 1, because 0 means that there is none. */
 #define BETWEEN(strategy) ((uint32_t)(strategy) + 1)
 static inline uint32_t program_layout_group(const struct fcpc_program *p) {
     return p->layout_group ? p->layout_group : p->nodes * p->gpus;

@@ -29,7 +29,8 @@ static bool shares(const expr *e) {
     return false;
 }
 
-/* What may divide the batch among the groups, as BETWEEN(a strategy); 0: this may not. */
+/* Returns which strategy an expression names as the one that divides the batch among the groups, in the form
+ * BETWEEN(strategy); 0 if it names none that may do so. */
 static uint32_t between_of(const expr *e) {
     for (uint32_t i = 0; i < FCP_STRATEGY_COUNT; i++)
         if (strategy_facts_of[i].between != BETWEEN_NOTHING && is_named(e, fcp_strategy_names[i])) return BETWEEN(i);
@@ -65,13 +66,15 @@ static const char *name_between(const struct fcpc_program *p) {
     return p->between ? fcp_strategy_names[p->between - 1] : "ring";
 }
 
-/* The largest group of ranks that divides them and the heads: one that lies inside a node, if there is one. */
+/* Returns a size of groups that would do, for hints: it divides the number of ranks and the number of heads. It is the
+ * largest that lies inside a node, or, if that is 1, the largest of all. */
 static uint32_t group_that_fits(const struct fcpc_program *p) {
     const uint32_t inside = (uint32_t)common_divisor(p->gpus, p->heads);
     return inside > 1 ? inside : (uint32_t)common_divisor((uint64_t)p->nodes * p->gpus, p->heads);
 }
 
-/* The heads do not divide among the ranks that should share them. What would do divides the heads at a time, too. */
+/* Reports that the heads cannot be divided evenly among the ranks that should share them, and hints at numbers of ranks
+ * that would do. Such a number also has to divide the heads that are computed at a time, if these are given. */
 static void refuse_ranks(sema *s, fcp_strategy by, span at) {
     const struct fcpc_program *p = s->out;
     const char *name = fcp_strategy_names[by];
@@ -141,8 +144,8 @@ void sema_check_sharing(sema *s, span whole, const expr *inside, const expr *tog
     }
 }
 
-/* The number of all ranks is a multiple of the ranks of a node. So if the heads cannot be divided evenly among the
- * ranks of a node, they cannot be divided among all ranks either. */
+/* It is enough to look at the ranks of one node. The number of all ranks is a multiple of that. So if the heads cannot
+ * be divided evenly among the ranks of a node, they cannot be divided among all ranks either. */
 void sema_check_among(sema *s, span among) {
     struct fcpc_program *p = s->out;
     uint32_t first = 0;

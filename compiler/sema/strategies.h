@@ -14,10 +14,12 @@
 #define FCPC_SEMA_STRATEGIES_H
 #include "compiler/sema/program.h"
 
-/* What a program's strategy may be beyond those of plans; and, for the functions below, any. */
+/* Two numbers behind those of the strategies that plans have: `auto`, which a program may name, and "any strategy",
+ * which the functions below take. */
 enum { STRATEGY_AUTO = FCP_STRATEGY_COUNT, STRATEGY_ANY };
-/* The strategy of a program that names none; and the one that computes heads in phases, which share their memory. The
- * second is what a plan that does not fit its memory is compared with. */
+/* STRATEGY_USUAL is the strategy of a program that names none. STRATEGY_IN_PHASES computes heads in phases, which use
+ * the same memory one after the other. If a plan does not fit its memory, a hint says how much that strategy would
+ * need. */
 #define STRATEGY_USUAL FCP_STRATEGY_FCP
 #define STRATEGY_IN_PHASES FCP_STRATEGY_UPIPE
 
@@ -116,7 +118,7 @@ static inline uint32_t program_rounds_between(uint32_t rounds, uint32_t inside) 
     enum { MOST = 64 }; /* as of the parameter */
     return rounds * inside < MOST ? rounds * inside : MOST;
 }
-/* How many ranks or groups that strategy divides the batch among. */
+/* The number of ranks, or of groups, among which the strategy of program_divides_by divides the batch. */
 static inline uint32_t program_places(const struct fcpc_program *p) {
     return p->nodes * p->gpus / (program_has_groups(p) ? p->inside : 1);
 }

@@ -142,9 +142,11 @@ uint64_t show_alike(const fcp_plan *plan, uint64_t sequence) {
     return alike;
 }
 
-/* Chooses up to `most` sequences to draw, of different lengths: the longest; the one in the middle (half of all keys
- * lie in sequences at least as long); and the shortest that has SHORTEST keys. Sequences without queries or keys are
- * not drawn. Of several with the same length the first is taken. */
+/* Chooses up to `most` sequences to draw, of different lengths, in this order:
+ *   - the longest;
+ *   - the middle one: half of all keys lie in sequences at least as long;
+ *   - the shortest that has SHORTEST keys.
+ * Sequences without queries or keys are not drawn. Of several with the same length the first is taken. */
 static fcp_code choose_sequences(const fcp_plan *plan, uint32_t most, arena *memory, show_model *out) {
     uint64_t count = 0, tokens = 0, sum = 0;
     fcp_sequence *sorted = ARENA_NEW(memory, fcp_sequence, plan->sequences_count);
@@ -211,8 +213,8 @@ static int by_start(const void *a, const void *b) {
 }
 
 /* Returns how many cells each row (or column) of the grid stands for, so that at most `most` rows are needed. Rows
- * should begin where blocks begin. So it is a divisor or multiple of a block's cells, if that is at most a quarter
- * larger than necessary. */
+ * should begin where blocks begin. So a divisor or multiple of a block's cells is taken, if one is at most a quarter
+ * larger than necessary. Example: 64 rows for 900 cells need 15 cells a row. Blocks of 8 cells make it 16. */
 static uint64_t choose_group(uint64_t cells, uint32_t most, uint32_t block) {
     uint64_t least = (cells + most - 1) / most, in_block = block / FCP_CELL;
     for (uint64_t group = least; in_block && group <= least + least / 4; group++)

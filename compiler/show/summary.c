@@ -1,8 +1,10 @@
 /* summary.c: writes what a plan costs, as five lines of text or as members of a JSON object.
  *
  * Requires: a checked plan, and the times that fcpc_plan gave. For a plan from a file most times are 0.
- * Units:    FLOPs of a pair are those of fcp_pair_flops. If the mask names h, a plan's pairs are already sums over
- *           heads. Otherwise a plan counts pairs, and tokens at home, once for each range of query heads.
+ * Units:    FLOPs of a pair are those of fcp_pair_flops. A plan may divide the query heads into ranges, each with
+ *           blocks of its own. Then its figures count:
+ *             tokens at home   once for each range
+ *             pairs            once for each range; if the mask names h, once for each head
  */
 #include "compiler/show/summary.h"
 #include "runtime/plan/bytes.h"

@@ -1,13 +1,17 @@
 /* cost_model.c: computes how long one instruction or transfer takes if nothing else runs.
  *
- * Attention is priced by a roofline: the larger of its computing time and its bytes over the memory's bandwidth. The
- * computing time is linear: a FULL cell of one head takes `full`, a PARTIAL one `partial`, a row item (128 queries of a
- * head) `row`, a launch `launch`. A small launch does not fill the device: if it has fewer than FOUR_WAVES waves of
- * thread blocks, each wave that has begun counts as a whole one. This rule is assumed; the constants are the profile's.
+ * Attention (ATTEND) is priced by a roofline:
  *
- * Communication. A transfer takes the latency, and then its bytes at the rate of its link. Over net that rate is at
- * most what the SMs of the margin can move, if the profile says how much that is. If there are two fabrics, half of
- * these SMs serve net. A margin of 0 counts as one SM.
+ *   time    = launch + max(compute, bytes / bandwidth of the memory)
+ *   compute = (FULL cells * full + PARTIAL cells * partial + row items * row) * sms / (sms - margin)
+ *
+ * A row item is 128 queries of a head. full, partial, row and launch are constants of the profile. The margin is the
+ * number of SMs that attention leaves to communication. A small launch does not fill the device: if it has fewer than
+ * FOUR_WAVES waves of thread blocks, each wave that has begun counts as a whole one. This rule is assumed.
+ *
+ * A transfer takes the latency, and then its bytes at the rate of its link. Over net that rate is at most what the SMs
+ * of the margin can move, if the profile says how much that is. If there are two fabrics, half of these SMs serve net.
+ * A margin of 0 counts as one SM.
  *
  * Everything else (COPY, DELTA, REDUCE, MERGE, ...) moves memory: it takes a small launch, and its bytes over the
  * memory's bandwidth.
@@ -60,8 +64,8 @@ uint64_t sim_model_waves(uint64_t items, uint64_t share) {
 #define LONGEST (UINT64_C(1) << 60)
 static uint64_t at_most(unsigned __int128 time) { return time < LONGEST ? (uint64_t)time : LONGEST; }
 
-/* The time of a launch. `time` is that of its cells and rows on the whole device. It gets longer because attention has
- * a share of the device, and by whole waves where they are few; it is never less than that of its bytes. */
+/* Returns the time of an ATTEND launch, as in the head comment. time: what its cells and rows take on the whole device,
+ * with no margin. items: its thread blocks. bytes: what it moves between the memory and the SMs. */
 static uint64_t launched(const sim_model *m, uint64_t time, uint64_t items, uint64_t bytes) {
     const uint64_t share = m->sms - m->margin;
     time = at_most((unsigned __int128)time * m->sms / share);
@@ -216,7 +220,8 @@ static fcp_code price_visits(const fcp_plan *plan, fcp_pass pass, const sim_prof
     return code;
 }
 
-/* If partial results are rounded for the wire, each end needs a small launch, which converts between slot and wire. */
+/* The time of rounding a partial result for the wire, and back. Each end needs a small launch, which converts between
+ * slot and wire. */
 static unsigned __int128 rounding_time(const sim_model *m, const fcp_transfer *t) {
     if (!fcp_is_rounded(m->plan, t)) return 0;
     const uint64_t slot = t->tokens * m->slot[t->cls];

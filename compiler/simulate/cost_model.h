@@ -50,8 +50,9 @@ void sim_model_share(sim_model *m, const fcp_problem *p, const fcp_cluster *c, c
 void sim_model_price(sim_model *m);
 /* Transfer t, a record of its sender `from`, on a wire that gives it `rate` bytes per second. */
 uint64_t sim_model_transfer(const sim_model *m, uint32_t from, uint32_t t, uint64_t rate);
-/* The rank whose port sends to rank `to` over net, for rank `from`. Where the transfer leaves its rail, the GPU of the
- * sender's node on the receiver's rail gets it first and sends it, as NCCL does (PXN). */
+/* Returns the rank whose port sends what `from` sends to `to` over net. It is `from`, except where no rail joins the
+ * two. Then the GPU of the sender's node that is on the receiver's rail gets the data first and sends it, as NCCL does
+ * (PXN). */
 static inline uint32_t sim_model_port(const sim_model *m, uint32_t from, uint32_t to) {
     return m->rails ? from - from % m->rails + to % m->rails : from;
 }

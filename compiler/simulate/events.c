@@ -12,9 +12,11 @@
  *           A sender serves one request at a time on each fabric, in the order of asking. So ranks queue up behind each
  *           other, which is what rounds avoid.
  *
- * In `pulls` a sender can only serve blocks that it has. For group 0 these are all blocks, once its own are in place.
- * For other groups it is what the plan has computed by then, once the launches before that group have ended. So there
- * are no circular waits.
+ * In `pulls` a sender serves a request when it has what is asked for:
+ * - In group 0 these are blocks that are at home there. It has them once the reshuffle has brought its own tokens in.
+ * - In other groups it is what the rank has received or computed. It has that once its launches before the group have
+ *   ended, and the computing for which the plan's launch waits.
+ * So there are no circular waits.
  *
  * Requires: a verified plan.
  */

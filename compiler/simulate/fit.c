@@ -1,9 +1,11 @@
 /* fit.c: reads measured rows, and fits a profile's constants to them.
  *
- * The fit. Each row is divided by its time, so that relative errors count alike whether a row took a microsecond or a
- * second. The least sum of squares is then the solution of four linear equations (the normal equations), solved by a
- * Cholesky decomposition. If a constant of the solution is negative, the fit is repeated with some constants fixed at
- * 0. There are fifteen such subsets, and all are tried.
+ * The fit:
+ * 1. Each row is divided by its time, so that relative errors count alike whether a row took a microsecond or a second.
+ * 2. The least sum of squares is then the solution of four linear equations, one for each constant (the normal
+ *    equations). They are solved by a Cholesky decomposition.
+ * 3. If a constant of the solution is negative, the fit is repeated with some constants fixed at 0. There are fifteen
+ *    sets of constants that may remain, and all are tried.
  *
  * Example of what cannot be fitted: causal rows alone. With n row items each has n PARTIAL cells. So nothing
  * distinguishes the time of a PARTIAL cell from that of a row item, the equations have no unique solution, and the

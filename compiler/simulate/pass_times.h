@@ -82,8 +82,8 @@ void sim_show_work(const sim_model *m, const sim_options *options, uint32_t rank
 /* `cause`: the last launch that the queue waited for. */
 void sim_show_wait(const sim_model *m, const sim_options *options, uint32_t rank, uint32_t instr, uint64_t start,
                    uint64_t end, uint32_t cause);
-/* The two intervals of a transfer, which `transfer` names by the sender's record. launch, ready: of the sender and the
- * receiver, the launch, and when the rank had reached it. */
+/* Shows the two intervals of a transfer, that of its sender and that of its receiver. transfer: the sender's record.
+ * launch[i] and ready[i], for the sender (0) and the receiver (1): the launch, and when the rank had reached it. */
 void sim_show_transfer(const sim_model *m, const sim_options *options, uint32_t transfer, uint32_t from,
                        const uint32_t launch[2], const uint64_t ready[2], uint64_t start, uint64_t end);
 #endif

@@ -118,15 +118,15 @@ typedef struct walk {
 static uint64_t later(uint64_t a, uint64_t b) { return a > b ? a : b; }
 static uint64_t last_of(const uint64_t end[FCP_FABRICS]) { return later(end[FCP_NET], end[FCP_LOCAL]); }
 
-/* When the first n instructions of a compute queue end; false: not known yet. */
+/* Finds when the first n instructions of a compute queue end (*out); false: not known yet. */
 static bool computed(const walk *w, const queue *compute, uint32_t n, uint64_t *out) {
     if (n > compute->done) return false;
     *out = n ? w->end[compute->first + n - 1][0] : 0;
     return true;
 }
 
-/* When the transfers end that a WAIT of a compute queue waits for, and the launch that ends last (of two at the same
- * time the later instruction); false: not known yet. */
+/* Finds when the transfers that a WAIT of a compute queue waits for are over (*out), and which launch ends last
+ * (*out_cause; of two at the same time the later instruction). False: not known yet. */
 static bool moved(const walk *w, const queue *comm, const fcp_instr *x, uint64_t *out, uint32_t *out_cause) {
     uint32_t number = 0;
     *out = 0;
@@ -186,7 +186,7 @@ static bool reach(walk *w, uint32_t rank, uint32_t instr, uint64_t *out_waited) 
     return true;
 }
 
-/* When a launch's transfers over each fabric may begin, after its waits, which end at `waited`. */
+/* Finds when a launch's transfers over each fabric may begin. `waited` is when the launch's waits end. */
 static void give_ready(const walk *w, const queue *q, const sim_launch *l, bool apart, uint64_t waited,
                        uint64_t ready[FCP_FABRICS]) {
     for (int f = 0; f < FCP_FABRICS; f++) {
@@ -216,11 +216,14 @@ static uint64_t share_of(const sim_model *m, const round_state *s, const sim_sen
     return share < rate ? share : rate;
 }
 
-/* When a transfer through oversubscribed uplinks is done. An uplink serves transfers in the order of rounds: one is not
- * done before all earlier ones, and itself, have passed through the uplinks of both nodes. Sharing within a round alone
- * would be wrong: ranks of a node may be in different rounds, so together they could send more than the uplink carries.
- * `events.c` shares uplinks fairly instead; the times that this rule predicts are from 15 % shorter to 44 % longer. It
- * is kept because it is fast, and because with it a faster link never makes a plan slower. */
+/* Returns when a transfer through oversubscribed uplinks is done; `done` is when its ports are done with it. An uplink
+ * serves transfers in the order of rounds: one is not done before all earlier ones, and itself, have passed through the
+ * uplinks of both nodes.
+ *
+ * Why not share within each round alone? Ranks of a node may be in different rounds, so together they could send more
+ * than the uplink carries. events.c shares uplinks fairly instead; the times that this rule predicts are from 15 %
+ * shorter to 44 % longer. It is kept because it is fast, and because with it a faster link never makes a plan slower.
+ */
 static uint64_t uplink_time(const sim_model *m, round_state *s, const sim_send *t, uint64_t done) {
     uint64_t takes = sim_model_time(t->bytes, m->uplink);
     uint64_t *sent = &s->sent[fcp_node_of(m->plan->problem, t->from)],
@@ -231,8 +234,8 @@ static uint64_t uplink_time(const sim_model *m, round_state *s, const sim_send *
     return *received > done ? *received : done;
 }
 
-/* When a transfer is done through a port that sends for several ranks. It serves them one after the other, in the order
- * of rounds. */
+/* Returns when a transfer is done that leaves by a port which sends for several ranks. The port serves them one after
+ * the other, in the order of rounds. */
 static uint64_t port_time(const sim_model *m, round_state *s, const sim_send *t, uint64_t done) {
     uint64_t *free = &s->free[sim_model_port(m, t->from, t->to)];
     const uint64_t in_turn = *free + sim_model_time(t->bytes, m->rate[FCP_NET]);

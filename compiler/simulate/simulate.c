@@ -76,9 +76,9 @@ static fcp_code bound_wires(const sim_model *m, const sim_rounds *rounds, bool m
     return FCP_OK;
 }
 
-/* After its last computation a rank may still send and receive, for example results on their way to the caller. That
- * time counts as waiting for what the rank's last launch moves. So computing and waiting add up to the whole time of a
- * rank. */
+/* Adds to each rank's waiting what it still sends and receives after its last computation, for example results on their
+ * way to the caller. That time counts as waiting for what the rank's last launch moves. So computing and waiting add up
+ * to the whole time of a rank. */
 static void count_last_transfers(const sim_model *m, sim_rank *ranks) {
     for (uint32_t r = 0; r < m->plan->problem->ranks; r++) {
         const fcp_stream *s = fcp_stream_of(m->plan, m->pass, r, FCP_COMM);

@@ -24,9 +24,9 @@ struct json;
 typedef enum sim_reason { SIM_KV, SIM_Q, SIM_RETURN, SIM_RESHUFFLE, SIM_REASONS } sim_reason;
 extern const char *const sim_reason_names[SIM_REASONS]; /* "kv", "q", "return", "reshuffle" */
 
-/* Lower bounds on the makespan: with these links and kernels no plan with these tables is faster than any of them. Some
- * need rounds, which only the networks ROUNDS and SHARED have. With other networks the bounds of ports count
- * bytes without latencies, and `path` is 0. */
+/* Lower bounds on the makespan: with these links and kernels, and with the tables of this plan, no plan is faster than
+ * any of them. Some bounds follow from rounds, which only the networks ROUNDS and SHARED have. With other networks the
+ * bounds of ports count bytes without latencies, and `path` is 0. */
 typedef enum sim_bound {
     SIM_BOUND_MEAN,    /* all compute, spread evenly over the ranks */
     SIM_BOUND_COMPUTE, /* the compute of the busiest rank */

@@ -76,9 +76,9 @@ static void sort_phases(sim_task *at, uint32_t count, sim_task *room) {
     memcpy(at, room, filled * sizeof *at);
 }
 
-/* How many tasks of the other queue a task needs. In the plan its instruction waited for the first `waits` instructions
- * of that queue. So it needs all tasks of earlier phases, and of its own phase those up to the last of these
- * instructions. */
+/* Returns how many tasks of the other queue a task of phase `phase` needs. waits: for how many instructions of that
+ * queue the task's instruction waited in the plan. The task needs all tasks of earlier phases; and of its own phase,
+ * those of the first `waits` instructions. */
 static uint32_t needs_of(const sim_task *other, uint32_t count, uint32_t phase, uint32_t waits) {
     uint32_t begin = 0, end = count;
     BISECT(begin, end, i, other[i].phase < phase) /* the first task of this phase or a later one */
@@ -87,9 +87,10 @@ static uint32_t needs_of(const sim_task *other, uint32_t count, uint32_t phase, 
     return begin;
 }
 
-/* Computes what the tasks of a queue need of the other queue. `waits` and `from` have room for each instruction of the
- * queue, and are filled here. waits[i][f]: how many instructions of the other queue must have ended over fabric f
- * before instruction i, by its own WAIT or an earlier one. from[i]: the WAIT that raised one of these numbers last. */
+/* Computes what the tasks of a queue need of the other queue. The last two arguments have room for each instruction of
+ * the queue, and are filled here. waits[i][f]: how many instructions of the other queue must be over on fabric f before
+ * instruction i, by a WAIT that stands before it in its own queue. from[i]: the WAIT that last raised one of these
+ * numbers. */
 static void find_needs(const fcp_plan *plan, fcp_queue queue, const fcp_stream *stream, sim_task *own, uint32_t count,
                        const sim_task *other, uint32_t others, uint32_t (*waits)[FCP_FABRICS], uint32_t *from) {
     uint32_t longest[FCP_FABRICS] = {0}, last = FCP_NONE;
@@ -112,8 +113,10 @@ static void find_needs(const fcp_plan *plan, fcp_queue queue, const fcp_stream *
     }
 }
 
-/* Computes what tasks of one fabric wait for over the other. `after` has it for each instruction of the queue. Both
- * touch the same slot, so they are of the same class and phase; and all tasks of earlier phases come first. */
+/* Computes what tasks of one fabric wait for over the other fabric. after[i] says for each instruction of the queue how
+ * many of the queue's instructions must be over on each fabric before it, because it uses the same slot as one of them.
+ * Two such instructions move the same class, so they are in one phase. Therefore a task needs all tasks of earlier
+ * phases, and of its own those that `after` says. */
 static void find_after(uint32_t first, const uint32_t (*after)[FCP_FABRICS], sim_task *own, uint32_t count) {
     for (uint32_t i = 0; i < count; i++) {
         if (own[i].fabrics == SIM_BOTH_FABRICS) continue;

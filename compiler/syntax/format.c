@@ -30,7 +30,7 @@ typedef struct comment {
     bool own_line, blank; /* it has a line of its own; it is after a blank line */
 } comment;
 
-/* A token. */
+/* A token, and what stands before it. */
 typedef struct piece {
     int kind;
     uint32_t begin, end;
@@ -46,7 +46,8 @@ typedef struct line {
     bool blank;           /* a blank line before it */
 } line;
 
-/* A section, mask or score: the lines of the comments before it are [gap, first), its own are [first, end). */
+/* A section, mask or score, as lines of the output: the lines of the comments before it are [gap, first), and its own
+ * lines are [first, end). */
 typedef struct item {
     uint32_t gap, first, end;
 } item;
@@ -145,7 +146,9 @@ static bool space_before(const format *f, uint32_t i) {
     return !is_sign(f, i - 1);
 }
 
-/* How willingly a line is broken before piece i; the least value first. */
+/* Where a line that is too long is best broken: before the piece with the least value. First come places outside of
+ * brackets. Among places of equal depth these come first to last: after a comma; before then and else; before or;
+ * before and; before comparisons; before + and -; before * / %. */
 static int32_t break_rank(const format *f, uint32_t i) {
     int32_t rank = NO_RANK;
     if (f->pieces[i - 1].kind == ',') rank = 0;

@@ -216,7 +216,7 @@ static int deliver(parse *p, int kind, span at, LANG_STYPE *value_out, const LAN
     return kind;
 }
 
-/* Delivers the closer of the innermost bracket, which the source lacks. */
+/* Delivers a closing bracket that the source lacks: that of the innermost open bracket. */
 static int close_bracket(parse *p, LANG_STYPE *value, LANG_LTYPE *at) {
     span here = {p->last_at.source, p->last_at.end, p->last_at.end};
     return deliver(p, closer_of(p->brackets[--p->depth].open), here, value, NULL, at);
@@ -230,8 +230,9 @@ static int separate(parse *p, span where, LANG_STYPE *value, LANG_LTYPE *at) {
 }
 
 /* Keeps the stack of open brackets. A closing bracket that does not match the innermost open one is an error, which the
- * grammar reports. For the stack it closes the nearest open bracket of its own kind, if there is one inside the same
- * braces, and else the innermost one. */
+ * grammar reports. The stack must go on all the same. The closing bracket then takes off the nearest open bracket of
+ * its own kind with all that are inside of it, as in `( [ )`. If there is none inside the same braces, it takes off the
+ * innermost open bracket. */
 static void track_bracket(parse *p, const token *t) {
     if (t->kind == '(' || t->kind == '[' || t->kind == '{') {
         if (p->depth == NEST_MAX) {

@@ -10,7 +10,8 @@
 #include <stddef.h>
 #include <string.h>
 
-/* Are two words the same? Nearly always their first bytes tell, and lists of words are searched for every token. */
+/* Are two words the same? The function is inline because lists of words are searched for every token, and nearly always
+ * the first bytes tell. */
 static inline bool words_same(const char *a, const char *b) {
     while (*a == *b && *a) a++, b++;
     return *a == *b;

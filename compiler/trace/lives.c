@@ -1,13 +1,15 @@
 /* lives.c: counts, over time, how many slots of a rank are in use and how many bytes are on their way.
  *
- * A transient slot holds what came from another rank, or what goes there, or a partial result. (DQW is a whole dQ on
- * its way home; the other kinds are named after what they hold.) It is in use from the first to the last
- * access before it is filled anew:
+ * A transient slot holds what came from another rank, or what goes there, or a partial result. It is in use from when
+ * it is filled to its last access before it is filled anew:
  *
- *   whole (KV, Q, O, DQW)       from the receive of the block's first unit, or from what writes it, to its last reader:
- *                               a tile, or a send
- *   partial (STATE, DKV, DQ)    from the receive, or the first tile or addition, to the send or the addition that
- *                               empties it; a state also to the last visit of its Q block
+ *   slots of                    from                                          to
+ *   whole blocks: KV, Q, O,     the receive of the block's first unit, or     the last reader: a tile, or a send
+ *   DQW (a whole dQ on its      what writes it
+ *   way home)
+ *   partial results: STATE,     the receive, or the first tile or addition    the send or the addition that empties it;
+ *   DKV, DQ                                                                   a state also to the last visit of its Q
+ *                                                                             block
  *
  * Requires: the intervals of one rank and pass, in order.
  * Gives:    trace_changes, in order of time.

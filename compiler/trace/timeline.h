@@ -13,10 +13,12 @@ typedef struct trace_ranks {
 } trace_ranks;
 
 enum { TRACE_ALL = 64, TRACE_BUSIEST = 8 };
-/* Reads which ranks are drawn. "0,5,8..16" names ranks (8..16 is half-open; without an end it goes to the last rank);
- * "all" is all. "busiest" means the TRACE_BUSIEST ranks that compute longest, and the one in the middle of that order.
- * NULL means all ranks if there are at most TRACE_ALL, else the busiest. work: how long each rank computes; NULL: the
- * call only checks `typed`. FCP_E_USAGE. */
+/* Reads which ranks are drawn:
+ *   "0,5,8..16"   these; 8..16 is 8 to 15, and without an end it goes to the last rank
+ *   "all"         all
+ *   "busiest"     the TRACE_BUSIEST ranks that compute longest, and the one in the middle of that order
+ *   NULL          all if there are at most TRACE_ALL, else as "busiest"
+ * work: how long each rank computes; NULL: the call only checks `typed`. FCP_E_USAGE. */
 fcp_code trace_ranks_read(const fcp_plan *plan, const char *typed, const uint64_t *work, arena *memory,
                           trace_ranks *out, fcp_error *err);
 

@@ -2,21 +2,24 @@
 
     python3 examples/python/rollouts.py
 
-In reinforcement learning a prompt is answered many times, and the answers go on from a few of the first turns. Here two
-answers to a prompt P, of which the second goes on in two ways:
+In reinforcement learning a prompt is answered many times, and several answers go on from the same first turns. Here a
+prompt P has two answers, A and B, and B goes on in two ways:
 
     P -+- A                 rollouts: P A, P B C, P B D
        +- B -+- C           the tree, depth first: P A B C D, each part once
              +- D
 
-A token sees the tokens before it in its own rollout: those whose subtree it is in. Depth first, the subtree of a token
-ends at one place, `last`. So the mask is `causal and q <= last[k]`. Positions count within a rollout, and behind the
-last token of a part stands another part. So the caller makes positions and labels itself and brings them into the
-plan's order with `plan.take`; `plan.positions` and `plan.take_labels` would be wrong here. The loss is that of the
-whole tree.
+*The mask.* A token sees the tokens before it in its own rollout: those whose subtree it is in. Depth first, a token's
+subtree ends at one place, `last`. So the mask is `causal and q <= last[k]`. Example, with one token in each part: the
+subtree of B is B C D, at 2 to 4. So last[2] = 4, and C and D see B. A's subtree ends at 1, so they do not see A.
 
-It prints how far the tree's attention and gradients are from those of each rollout alone, and what a batch of trees
-costs, beside the same rollouts one after the other, and beside rollouts that are filled up to the longest.
+*Positions and labels.* Both belong to a rollout, not to the sequence. C has position 2, and so has D; and the token
+after A in its rollout is not B. `plan.positions` and `plan.take_labels` count along the sequence, which would be wrong
+here. The example makes its own, and brings them into the plan's order with `plan.take`.
+
+The loss is that of the whole tree. Printed is how far the tree's attention and gradients are from those of each rollout
+alone, and what a batch of trees costs, compared with rollouts one after the other and with rollouts filled up to the
+longest.
 """
 import random
 

@@ -30,7 +30,7 @@ static void put_word(text *out, const char *between, const char *word) {
     text_puts(out, word);
 }
 
-/* The words of a group, longer ones before those that they begin with where that matters: units. */
+/* Lists the words of a group. Units that begin with a shorter unit come before it. */
 static void list_words(group g, const char *between, text *out) {
     switch (g) {
     case KEY:
@@ -57,7 +57,7 @@ static void list_words(group g, const char *between, text *out) {
     }
 }
 
-/* `before`, the group's words, `after`. */
+/* Writes `before`, the words of the group with `between` between them, and `after`. */
 static void put_group(group g, const char *before, const char *between, const char *after, text *out) {
     text words = {0};
     list_words(g, between, &words);

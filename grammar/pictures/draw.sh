@@ -1,9 +1,10 @@
 #!/bin/sh
-# Draws grammar/pictures/NAME.svg, one for each mask of the prelude, and for rect and slices. Each is the mask of what
-# `fcpc show --svg` draws for 4096 tokens in blocks of 128; words, ranks and pipeline are left out. The bytes are the
-# same every time, and a picture that has not changed is not written. $B is the build folder.
-# --list prints the calls that are drawn. --fields FOLDER writes the files of the fields that the calls read into
-# FOLDER, and prints the declarations of these fields.
+# Draws grammar/pictures/NAME.svg, one for each mask of the prelude, and for rect and slices. `fcpc show --svg` draws
+# each mask for 4096 tokens in blocks of 128, and the part of its picture that shows the mask is cut out. The bytes are
+# the same every time, and a picture that has not changed is not written. $B is the build folder.
+#   --list            prints the calls that are drawn, and draws nothing
+#   --fields FOLDER   writes the files of the fields that the calls read into FOLDER, prints the declarations of these
+#                     fields, and draws nothing
 set -eu
 here=$PWD
 cd "$(dirname "$0")/../.."
@@ -38,8 +39,12 @@ hash_sparse(bucket = bucket)
 rect(512..3072, 1024..4096, causal)
 slices([0, 1024, 0, 1024, causal], [1024, 2048, 1024, 2048, inverse], [2048, 3072, 512, 2560, both], '\
 '[3072, 4096, 0, 2048], [3072, 4096, 3072, 4096, causal])'
-# Documents and marks are written out; a key lives for up to 1024 positions, skewed to few; a tree grows along a path
-# that loses 0 to 2 levels before each node; 8 buckets, each token's drawn.
+# Makes the fields that the calls read:
+#   doc, mark     lists that are written out below
+#   until         the position that evicts a key: 1 to 1024 after the key, more often soon than late
+#   bucket        one of 8 buckets for each token, drawn at random
+#   first, last   the subtree of each node of a tree in depth-first order. Before each node the path from the root to
+#                 the last node is shortened by 0 to 2 nodes, drawn at random
 fields() {
     awk -v folder="$1" '
         function draw(n) { state = (state * 69069 + 1) % 2147483648; return int(state / 65536) % n }

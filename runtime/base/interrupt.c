@@ -1,5 +1,7 @@
-/* interrupt.c: asks the caller of a session whether to stop (interrupt.h). A call costs nothing if the caller has given
- * no function to ask, else a look at the clock. */
+/* interrupt.c: asks the caller of a session whether to stop (interrupt.h).
+ *
+ * Cost: a call looks at the clock; if the caller has given no function to ask, it only returns.
+ */
 #include "runtime/base/interrupt.h"
 
 #include <stddef.h>

@@ -166,9 +166,11 @@ static bool read_all(int file, void *to, size_t size) {
     return true;
 }
 
-/* Reads the header of a file. `size` is how many bytes the file has, or UINT64_MAX if that is not known, but more than
- * FCP_NPY_START. `start` holds all of them, or the first FCP_NPY_START. *out_begin is the byte where the elements
- * begin, and *out_bytes how many bytes they are. Returns NULL, or what is wrong. */
+/* Reads the header of a file. Returns NULL, or what is wrong.
+ *   start       the whole file, or its first FCP_NPY_START bytes if it has more
+ *   size        the bytes of the file; UINT64_MAX: more than FCP_NPY_START, but not known how many
+ *   *out_begin  the byte where the elements begin
+ *   *out_bytes  how many bytes the elements are */
 static const char *read_header(const unsigned char *start, uint64_t size, fcp_npy *out, uint64_t *out_begin,
                                uint64_t *out_bytes) {
     if (size < 10) return "not a .npy file: too short";

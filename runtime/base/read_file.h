@@ -1,9 +1,9 @@
-/* read_file.h: opens files to read, and refuses what is not a file where that could hang.
+/* read_file.h: opens files to read. A path that leads to something other than a regular file is refused where reading
+ * it could hang: a pipe without a writer never opens, a device such as /dev/zero never ends, a terminal waits for its
+ * user.
  *
- * A path may lead to something other than a file. A pipe without a writer never opens, a device such as /dev/zero never
- * ends, and a terminal waits for its user. So what comes from outside (a plan, a request, a program) is opened with
- * `regular`: anything but a regular file is refused at once. A path on the user's own command line may be a pipe, and
- * then the user waits for it.
+ *   `regular` true    for paths from outside (in a plan, a request, a program): only a regular file is opened
+ *   `regular` false   for paths on the user's own command line: such a path may be a pipe, and the user waits for it
  *
  * Functions that return an int return 0, an errno value or FCP_NOT_REGULAR.
  */

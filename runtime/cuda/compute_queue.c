@@ -1,10 +1,10 @@
 /* compute_queue.c: puts the instructions of a compute queue into the rank's compute stream.
  *
  * Requires: kernels and environment on the rank's device; the rank's arena and work lists there.
- * Method:   a grid has as many CTAs as the SMs hold at once, or fewer if there is less to do. Attention uses as many
+ * Method:   a grid has as many CTAs as fit on the SMs at once, or fewer if there is less to do. Attention uses as many
  *           SMs as partition.c gives it. The bits of results do not depend on the size of a grid.
- * Cost:     work lists are made once for a plan, linear in it. An instruction takes one to three launches, and two
- *           clears for each accumulator that it begins.
+ * Cost:     work lists are made once for a plan, linear in it. An instruction takes one to three launches. For each
+ *           accumulator (a sum of dK and dV) that it begins, it also clears memory twice.
  */
 #include "runtime/cuda/cuda.h"
 #include "runtime/plan/head_ranges.h"

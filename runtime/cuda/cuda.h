@@ -61,9 +61,12 @@ typedef struct cuda_staging {
     cu_stream stream;
 } cuda_staging;
 
-/* How many bytes a session allocates for its plan. device: on a device; held: how many of these are allocated already;
- * pinned: pinned host memory (that of the marks counts for the first device). Not counted is what NCCL and the driver
- * take for themselves, and what the probe of partition.c takes, which is freed before anything large is allocated. */
+/* How many bytes a session allocates for its plan.
+ *   device   on a device
+ *   held     how many of these are allocated already
+ *   pinned   pinned host memory (that of the marks counts for the first device)
+ * Not counted is what NCCL and the driver take for themselves, and what the probe of partition.c takes, which is freed
+ * before anything large is allocated. */
 typedef struct cuda_need {
     size_t device, held, pinned;
 } cuda_need;
@@ -116,9 +119,9 @@ typedef struct cuda_attend {
     uint32_t row_count, key_count, merge_count, lock_count, subs;
     bool single; /* as in fcp_worklists */
     bool cut;    /* the keys of some rows are */
-    /* Fused, one launch does ATTENDs [instr, last].
-     *   holds   it begins when this number of instructions of the communication queue are complete
-     *   needs   everything that it reads is there when this number of them are complete
+    /* Only if the pass is fused, where one launch does ATTENDs [instr, last].
+     *   holds   the launch begins when the first `holds` instructions of the communication queue are complete
+     *   needs   all that it reads is there when the first `needs` of them are complete
      *   round   the last round for which its CTAs wait by a flag; FCP_NONE if they wait for none */
     uint32_t last, holds, needs, round;
 } cuda_attend;
@@ -132,9 +135,10 @@ typedef struct cuda_work {
 /* Results of a rank that are sent while the last stage of a pass still computes (early.c). */
 typedef struct cuda_early {
     uint8_t *slots; /* for each home slot: are its results sent early? NULL: none of the rank's are */
-    /* The first `end` instructions of the communication queue belong to the pass, and those behind them are OUT. Early
-     * results are ready when the first `after` of them are complete. `after` is 0 if the rank moves no early results,
-     * neither its own nor those of others. */
+    /* Two places in the rank's communication queue.
+     *   end     the first `end` instructions belong to the pass; those behind them move outputs (OUT)
+     *   after   early results are ready when the first `after` instructions are complete. It is 0 if the rank moves no
+     *           early results, neither its own nor those of others */
     uint32_t end, after;
     cu_event event; /* the graph records it there; NULL: no graph has been made yet */
 } cuda_early;
@@ -292,9 +296,10 @@ fcp_code fcp_cuda_wait(fcp_cuda_session *s, cu_stream stream, const char *what, 
 fcp_code fcp_cuda_staging_open(fcp_cuda_session *s, cuda_device *d, fcp_error *err);
 void fcp_cuda_staging_close(fcp_cuda_session *s, cuda_device *d);
 size_t fcp_cuda_staging_pinned(const cuda_device *d); /* bytes of its two buffers */
-/* Copy to the device (in) and from it (out), in the staging stream. The last copies are put into the stream only by
- * staging_push, staging_flush or stagings_join. When staging_in returns, `from` has been read. staging_flush waits for
- * all copies; only when it has returned has `to` of staging_out been written. */
+/* Copies to the device (in) and from it (out), in the device's staging stream. A copy may be held back, to be joined
+ * with the next one. staging_push, staging_flush and stagings_join put all that was held back into the stream.
+ *   staging_in    has read `from` when it returns
+ *   staging_out   writes `to` later: it is complete when staging_flush has returned, which waits for all copies */
 fcp_code fcp_cuda_staging_in(fcp_cuda_session *s, cuda_device *d, cu_ptr to, const void *from, size_t bytes,
                              fcp_error *err);
 fcp_code fcp_cuda_staging_out(fcp_cuda_session *s, cuda_device *d, void *to, cu_ptr from, size_t bytes, fcp_error *err);
@@ -397,10 +402,11 @@ size_t fcp_cuda_marks_pinned(const fcp_cuda_session *s); /* bytes of host memory
 /* Sets all marks to "a run of this pass begins", in `origin`, a stream of device d. */
 fcp_code fcp_cuda_marks_begin(fcp_cuda_session *s, fcp_pass pass, const cuda_device *d, cu_stream origin,
                               fcp_error *err);
-/* fcp_cuda_mark_value returns what is written when an instruction begins; `instr` is its number in the queue, or the
- * number of instructions to say that the queue has ended. fcp_cuda_mark_at returns where kernels of a compute queue
- * write it. fcp_cuda_mark writes a value when the queue's stream has come to this place, in a stream of its own that
- * follows the queue's. */
+/* The mark of a queue is a word in host memory that says which instruction the queue has begun last (marks.c).
+ *   mark_value   returns what the mark becomes when instruction number `instr` begins. `instr` may be the number of
+ *                instructions: the queue has ended
+ *   mark_at      returns the address at which kernels of the rank's compute queue write the mark
+ *   mark         makes a stream of the marks write `value` when the queue's stream has come to this place */
 uint32_t fcp_cuda_mark_value(fcp_pass pass, uint32_t instr);
 cu_ptr fcp_cuda_mark_at(const fcp_cuda_session *s, const cuda_rank *rank);
 fcp_code fcp_cuda_mark(fcp_cuda_session *s, const cuda_rank *rank, fcp_queue queue, uint32_t value, fcp_error *err);

@@ -1,21 +1,22 @@
 /* cuda_reshuffle.c: moves tokens between the caller's tensors and home blocks.
  *
  * How a unit moves depends on where the caller's tensors are:
- *   - All on the home's device: one launch of fk_gather in the home's communication stream. (This is how a COPY moves,
- *     and with a transport that reaches all memory any unit.)
- *   - All on the caller's own device: one fk_gather packs a message there, it is copied, and another fk_gather unpacks
- *     it.
+ *   - All on the home's device: one launch of fk_gather in the home's communication stream. This is so for a COPY, in
+ *     which the caller and the home are the same rank. With a transport that reaches all memory it is so for any unit.
+ *   - All on the caller's own device, which is another: one fk_gather packs a message there, the message is copied, and
+ *     another fk_gather unpacks it.
  *   - In host memory: as a message through the staging buffers of the home's device. But a unit that is one piece of
  *     pinned tensors is copied directly.
  *   - In several of these places: copied run by run.
- * Transports that do not reach all memory move messages.
+ * Transports that do not reach all memory send the message to the other rank.
  *
  * Requires: no tensor that the pass needs is NULL. If a caller has left out one that is optional (lse_low, d_lse), it
  *           counts as zeros on its way in, and on its way out its place in a message is ignored.
  * Order:    IN comes before the pass. OUT comes after it, except for results that are sent early (early.c).
- * Cost:     a few questions to the driver for each tensor of each rank, and two for each run of a pinned tensor that is
- *           copied. Each unit takes a launch. If it comes from the host, each filling of a staging buffer takes a copy
- *           and a launch.
+ * Cost:     - a few questions to the driver for each tensor of each rank;
+ *           - a launch for each unit;
+ *           - a copy and a launch for each filling of a staging buffer, if a unit comes from the host;
+ *           - two questions to the driver for each run of a pinned tensor that is copied.
  */
 #include "runtime/cuda/cuda.h"
 

@@ -9,11 +9,13 @@
  * of OUT come after all other rounds, and these early ones come first among them. So in a rank's communication queue
  * they are after all transfers of the pass, and before what waits for the whole pass.
  *
- * A pass touches only arenas and may be a graph, so it cannot move results to the caller's tensors itself. At the place
- * of the first early round it only makes them ready in the communication stream (the backward pass rounds them there).
- * Outside a graph, the stream then continues with OUT. In a graph, a node records an event in each launch, and a stream
- * outside of the graph waits for it. Such a wait refers to the last record before it in the order of the host's calls;
- * so it is put into the stream after the graph was launched, and every run waits for its own record.
+ * A pass touches only arenas, and may be a graph that is launched for many runs. So it cannot move results to a run's
+ * tensors itself. At the place of the first early round it only makes the results ready in the communication stream
+ * (the backward pass rounds them there). They are moved by work outside the pass, which begins
+ *   - without a graph: in the same stream, which simply goes on with OUT;
+ *   - with a graph: in a stream outside of it, which waits for an event. A node of the graph records the event in each
+ *     launch. A wait refers to the last record before it in the order of the host's calls. So the host asks for the
+ *     wait after it has launched the graph, and every run waits for its own record.
  *
  * Requires: a verified plan.
  * Order:    with nccl, groups of early rounds come after all groups of the pass, and so does the event. Results for

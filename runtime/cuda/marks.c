@@ -13,11 +13,13 @@
  * kernels write marks too, therefore has a second word for its fills, and the later of the two counts. A communication
  * queue with two streams (runtime/plan/fabrics.c) has a word for each, and the earlier of the two counts.
  *
- * Which rank is to blame? If everything has stopped, some rank waits for no other. A communication queue in a LAUNCH
- * waits for those ranks of the launch that have not come to its round. A communication queue in a WAIT waits for its
- * own compute queue, which has not finished what it began last; otherwise the WAIT would be over, since a plan has no
- * cycles. Of the ranks that wait for no other, the one in the earliest stage is named. If things still move, this names
- * the rank that is furthest behind, which need not be the one to blame.
+ * Which rank is to blame? One that waits for no other rank; if everything has stopped, there is one. What a rank waits
+ * for follows from its communication queue:
+ *   in a LAUNCH   for those ranks of the launch that have not come to its round
+ *   in a WAIT     for its own compute queue, which has not finished what it began last. (Otherwise the WAIT would be
+ *                 over, since a plan has no cycles.) So for no other rank
+ * Of the ranks that wait for no other, the one in the earliest stage is named. If things still move, this is the rank
+ * that is furthest behind, which need not be the one to blame.
  *
  * Requires: open devices with their staging streams, and ranks.
  * Gives:    if the driver refuses to fill host memory, in a stream or in a graph, the session has no marks, its errors
@@ -34,9 +36,9 @@
 
 #include "runtime/exec/error_place.h"
 
-/* A mark has the pass in its upper bits, and in the others the number of the instruction that was begun, counted from
- * 1. At the end of the queue the number is one more than there are instructions. BEFORE: the run has begun, but none of
- * its instructions. 0: nothing has ever run. */
+/* The value of a mark: the pass in the bits from PASS_SHIFT on, and below them the number of the instruction that was
+ * begun, counted from 1. At the end of the queue that number is one more than there are instructions. BEFORE: the run
+ * has begun, but none of its instructions. 0: nothing has ever run. */
 enum { PASS_SHIFT = 30, INSTR_MASK = (1u << PASS_SHIFT) - 1 };
 #define BEFORE (1u << 31)
 

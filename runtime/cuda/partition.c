@@ -1,16 +1,18 @@
 /* partition.c: divides the SMs of a device between attention and communication.
  *
- * NCCL copies with kernels, and so does the driver within a device: such transfers need SMs. So does rounding partial
- * results, at both ends. Copies between two devices of this process are done by copy engines (DMA), which need none. In
- * a pass in which a rank of the device has transfers that need SMs, attention leaves `margin` SMs alone: it launches
- * only as many CTAs as fit on the others (at least on one). In any other pass it may use all.
+ * Some transfers need SMs: NCCL copies with kernels, and so does the driver within a device. Rounding partial results
+ * needs SMs, too, at both ends. Copies between two devices of this process need none, since copy engines (DMA) do them.
+ * If a rank of the device has transfers that need SMs in a pass, attention leaves `margin` SMs alone in that pass. For
+ * example, with 132 SMs and a margin of 8 it launches as many CTAs as fit on 124 (always enough for one SM). In other
+ * passes it may use all.
  *
- * If every pass has such transfers, compute streams may also belong to a green context: a context for a set of SMs,
- * which no CTA of its kernels leaves. The driver rounds the number of SMs up, and attention then uses all that it got.
- * Either all devices have green contexts or none has. A green context is used only if a probe on it gives right
- * results. The probe does what a session will do: streams that follow each other by events, a fill, a copy and a
- * launch; the same captured, with another stream as origin; and the graph replayed twice. If the driver rounds a set up
- * to all SMs, there is no green context, since it would hold nothing back.
+ * A green context enforces this: it is a context for a set of SMs, which no CTA of its kernels leaves. If every pass
+ * has transfers that need SMs, compute streams belong to green contexts, under these conditions:
+ *   - Either all devices have green contexts or none has.
+ *   - A probe on it gives right results. The probe does what a session will do: streams that follow each other by
+ *     events, a fill, a copy and a launch; the same captured, with another stream as origin; the graph replayed twice.
+ *   - It holds something back. The driver rounds the number of SMs up. Attention then uses all that it got, but a set
+ *     of all SMs would hold nothing back.
  *
  * The margin is that of the session's first plan, because green contexts and NCCL's communicators are made with it. If
  * attention used more SMs for a later plan with a smaller margin, communication would find too few. Results do not

@@ -1,14 +1,14 @@
 /* record.c: puts a pass of this process's ranks into their streams.
  *
- * Each rank has two queues in the plan, compute and communication, and each queue becomes a stream. The communication
- * queue becomes two streams if it has transfers over two fabrics (runtime/plan/fabrics.c). A WAIT for the first n
- * instructions of the other queue becomes a wait for an event that was recorded after the n-th of them. If there are
- * two communication streams, a WAIT of the compute queue waits for an event in each, and a WAIT of the communication
- * queue makes both of them wait. A LAUNCH becomes a group of the transport, which is complete when all its transfers
- * are in streams.
- *
- * IN, OUT and COPY are not done here: home blocks have their inputs before the pass, and results are taken from them
- * afterwards (or earlier, see early.c).
+ * Each rank has two queues in the plan, compute and communication. They become two streams, or three: with transfers
+ * over two fabrics, communication has a stream for each (runtime/plan/fabrics.c). What instructions become:
+ *   LAUNCH          a group of the transport, which is complete when all its transfers are in streams
+ *   WAIT            for the first n instructions of the other queue: a wait for an event that was recorded after the
+ *                   n-th. With two communication streams, a WAIT of the compute queue waits for an event in each, and a
+ *                   WAIT of the communication queue makes both streams wait
+ *   IN, OUT, COPY   nothing here. Home blocks have their inputs before the pass, and results are taken from them
+ *                   afterwards (or earlier, see early.c)
+ *   others          what compute_queue.c makes of them: kernels, mostly
  *
  * Requires: a verified plan, whose waits have no cycle; work lists and arenas on the devices.
  * Method:   it goes through all queues in turns, each as far as possible: until an instruction waits for something that
@@ -363,9 +363,10 @@ static bool open_across(recorder *x, uint32_t rank) {
     return true;
 }
 
-/* Notes for which instructions of the other queue a WAIT waits, so that an event is recorded after each. The WAIT is
- * for the transfers of both fabrics if the rank has one communication stream, or if the pass is fused, since a launch
- * of several ATTENDs waits for whole instructions. */
+/* Notes after which instructions of the other queue an event must be recorded because of a WAIT. The WAIT names a
+ * number of instructions for each fabric. Events are for both fabrics in three cases: the WAIT is the communication
+ * queue's; the rank has one communication stream; or the pass is fused, so that a launch of several ATTENDs waits for
+ * whole instructions. */
 static void note_awaited(const recorder *x, uint32_t rank, fcp_queue q, const fcp_instr *wait) {
     uint8_t *awaited = x->walks[rank].queues[q == FCP_COMPUTE ? FCP_COMM : FCP_COMPUTE].awaited;
     const uint32_t whole = fcp_waits_whole(wait);

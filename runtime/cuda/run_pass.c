@@ -4,12 +4,13 @@
  * Order:    IN, the pass and OUT come one after the other, except for results that are sent early (early.c). Each run
  *           comes after the run before it, whatever streams the caller names. The same holds for runs of sessions that
  *           share arenas.
- * Graphs:   the first runs of a pass put its instructions into streams one by one. From run graph_from on the pass is
- *           one graph. It touches nothing but arenas, so it serves any tensors. A backward pass with gradients of
- *           tables launches more, and a forward pass with the largest logits has other parameters: each is a graph of
- *           its own. If the caller captures the stream, the instructions are put into it one by one and become a part
- *           of the caller's graph, with IN and OUT. That graph has nodes that wait for the event of the run before and
- *           record it, so its launches and other runs come one after the other.
+ * Graphs:   - The first runs of a pass put its instructions into streams one by one. From run graph_from on the pass is
+ *             one graph. It touches nothing but arenas, so it serves any tensors.
+ *           - Two kinds of runs have graphs of their own: a backward pass with gradients of tables, which launches
+ *             more, and a forward pass with the largest logits, whose kernels have other parameters.
+ *           - If the caller captures the stream, the instructions are put into it one by one, with IN and OUT, and
+ *             become a part of the caller's graph. That graph also gets nodes that wait for the event of the run before
+ *             and record it, so its launches and other runs come one after the other.
  * Failure:  an error names rank, stage and instruction: the one that was being put into a stream, or the one that the
  *           marks of the devices point to (marks.c). Then the run waits for what is in streams, at most timeout_s for
  *           each, and the session refuses further runs.

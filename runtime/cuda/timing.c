@@ -8,10 +8,10 @@
  *
  * Requires: a session that records timings. It makes no graphs, because an event within a graph is only an edge and has
  *           no time.
- * Method:   times count from `base`, an event of each device, which follows the stream in which the run begins. The
- *           launches of IN and OUT have no events of their own; the first of them gets the time of all. If transfers
- *           over net have their own stream, an instruction ends when both streams have done it: in a timed run local
- *           rounds wait for those over net before them.
+ * Method:   - Times count from `base`, an event of each device, which follows the stream in which the run begins.
+ *           - The launches of IN and OUT have no events of their own; the first of them gets the time of all.
+ *           - If transfers over net have their own stream, an instruction ends when both communication streams have
+ *             done it. For that the local stream waits for the net stream after each instruction, in timed runs only.
  * Cost:     an event for each instruction and two for each rank, made and freed in each run.
  */
 #include "runtime/cuda/cuda.h"

@@ -7,17 +7,21 @@
  * fabric. So there is no deadlock: no group can wait for one that waits for it.
  *
  * If a plan has two fabrics, the transfers of a round over net are a group of their own, on a stream and of a
- * communicator of their own (runtime/plan/fabrics.c). On each of the two streams groups come in the order of the
- * rounds, and groups of a round wait only for groups of earlier rounds. So of the groups that have not ended, those of
- * the first round wait for none. They find SMs, since both communicators together take no more than the margin.
+ * communicator of their own (runtime/plan/fabrics.c). There is still no deadlock:
+ *   1. On each of the two streams groups come in the order of the rounds. Groups of a round wait only for groups of
+ *      earlier rounds.
+ *   2. So of the groups that have not ended, those of the first round wait for none.
+ *   3. These groups find SMs, since both communicators together take no more than the margin (partition.c).
  *
  * Requires: NCCL 2.19 or later; as many processes as ranks, which all make their session, run it and end it in the same
  *           way.
- * Method:   the communicator does not block. The host polls what is in progress until it is done, has failed, or
- *           timeout_s is over. Before anything is captured, each pair of ranks that will talk does so once, so that all
- *           connections exist. The arena is memory of NCCL, registered once. No more than some hundred instructions
- *           wait in the rank's streams: the driver takes about a thousand, and then blocks in the next call, for ever
- *           if a peer has died.
+ * Method:   - The communicator does not block. The host polls what is in progress until it is done, has failed, or
+ *             timeout_s is over.
+ *           - Before anything is captured, each pair of ranks that will talk does so once, so that all connections
+ *             exist.
+ *           - The arena is memory of NCCL, registered once.
+ *           - No more than some hundred instructions wait in the rank's streams. The driver takes about a thousand, and
+ *             then blocks in the next call, for ever if a peer has died.
  * Cost:     a thread of NCCL; some tens of microseconds for a group outside a graph; for tensors in host memory of
  *           which other ranks have parts, as much device memory.
  * Failure:  an error of a peer shows in the communicator, and a peer that stalls exceeds the time limit. In both cases

@@ -1,12 +1,16 @@
 /* bundles.c: works out which tokens are in the bundles that IN, OUT and COPY move.
  *
+ * Example:  rank 0's caller holds tokens 0 to 99 of a sequence, and rank 1's the rest: two runs of the layout. A piece
+ *           has tokens 60 to 139, and its home is rank 2. It is cut into stretches 60 to 99, for the bundle from rank
+ *           0 to rank 2, and 100 to 139, for the bundle from rank 1 to rank 2.
  * Requires: a verified plan.
  * Gives:    bundles.h.
- * Method:   sequence by sequence, the runs of the layout are listed, each with its place at its rank. Every piece of
- *           the sequence is cut where a run ends. A counting sort brings the resulting stretches of tokens into the
- *           order of (block, offset), which is the order of pieces, and then they are appended to their bundles.
- * Cost:     linear in pieces, runs and stretches, plus a sort of the pieces of a sequence that are not in order of
- *           start.
+ * Method:   1. List the pieces of each sequence in order of start.
+ *           2. Sequence by sequence, list the runs of the layout, each with its place in its rank's tensors.
+ *           3. Cut each piece into stretches where a run ends.
+ *           4. Bring the stretches into the order of pieces, which is that of (block, offset), by a counting sort.
+ *           5. Append each stretch to its bundle. Stretches that follow each other at both ends become one.
+ * Cost:     linear in pieces, runs and stretches. Step 1 sorts the pieces of a sequence if they are not in order.
  */
 #include "runtime/exec/bundles.h"
 #include "runtime/plan/head_ranges.h"

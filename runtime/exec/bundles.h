@@ -22,9 +22,11 @@ typedef struct fcp_bundle {
 } fcp_bundle;
 
 typedef struct fcp_bundles fcp_bundles;
-/* Makes the bundles that ranks first_rank to first_rank + rank_count - 1 have with all ranks. The plan must be
- * verified. Cost: O(pieces + runs of the layout); memory for the runs of these ranks, and 16 bytes for each pair of
- * one of these ranks with any rank. */
+/* Makes the bundles of ranks first_rank to first_rank + rank_count - 1: all those that have one of these ranks as the
+ * caller's end or as the home. The plan must be verified.
+ *
+ * Cost: O(pieces + runs of the layout); memory for the runs of these ranks, and 16 bytes for each pair of one of these
+ * ranks with any rank. */
 fcp_code fcp_bundles_make(const fcp_plan *plan, uint32_t first_rank, uint32_t rank_count, fcp_bundles **out_bundles,
                           fcp_error *err);
 void fcp_bundles_free(fcp_bundles *bundles); /* NULL: nothing happens */

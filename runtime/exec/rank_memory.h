@@ -1,13 +1,16 @@
-/* rank_memory.h: the memory of one rank during a pass.
+/* rank_memory.h: the memory of one rank during a pass, its *arena*.
  *
- * A rank is the home of some blocks: it keeps their tokens. During a pass it also holds blocks of other ranks for a
- * while: keys and values that it received, rows that it computes for their home, partial gradients, and running sums of
- * rows that have not seen all their keys. All of these lie in *slots*, which the plan numbers. The first slots are the
- * home blocks themselves; the others are transient, and are used again and again.
+ * A rank is the home of some blocks: it keeps their tokens. During a pass it also holds other data for a while:
+ *   - keys and values that it received from other ranks;
+ *   - queries of other ranks, which it computes for them;
+ *   - partial gradients;
+ *   - running sums (m, l and O) of queries that have not seen all their keys.
+ * All of these lie in *slots*, which the plan numbers. The first slots are the home blocks themselves. The others are
+ * transient, and are used again and again.
  *
  * Example: a rank with 3 home blocks and 2 transient KV slots has KV slots 0 to 4. A tile that reads slot 1 reads the
- *          rank's own second block. A tile that reads slot 4 reads what a launch has put into the second transient
- *          slot.
+ *          rank's own second block. A tile that reads slot 4 reads the block that was last received into the second
+ *          transient slot.
  */
 #ifndef FCP_EXEC_RANK_MEMORY_H
 #define FCP_EXEC_RANK_MEMORY_H
@@ -32,19 +35,24 @@ typedef struct fcp_slots {
 } fcp_slots;
 void fcp_slots_of(const fcp_plan *plan, fcp_pass pass, uint32_t rank, uint32_t homes, fcp_slots *out_slots);
 
-/* Where everything lies in a rank's arena. Rows are as they travel: [heads][head_dim] of Q and dQ,
- * [heads][value_dim] of O and dO, [kv_heads][head_dim] of K and dK, [kv_heads][value_dim] of V and dV, dense, with
- * the heads of the block's range only. The home blocks of a rank follow each other in the order of their home slots.
- * A tensor of one side (queries or keys) has only the blocks that hold that side. A transient slot is as large as
- * the largest block:
+/* Where everything lies in a rank's arena.
+ *
+ * Rows. The row of a token is dense, and has only the heads of its block's range: [heads][head_dim] of Q and dQ,
+ * [heads][value_dim] of O and dO, [kv_heads][head_dim] of K and dK, [kv_heads][value_dim] of V and dV.
+ *
+ * Home blocks follow each other in the order of their home slots. A tensor of queries has only the blocks that hold
+ * queries, and one of keys only those that hold keys.
+ *
+ * Transient slots have room for the largest block:
  *   KV      K of max_block tokens, then V, in the dtype
  *   DKV     dK of max_block tokens, then dV, in float32
  *   STATE   O before it is divided by l, [max_q_block][heads][value_dim], then m [max_q_block][heads], then l
  *           [max_q_block][heads], in float32
  *   others  max_q_block rows of each tensor of the class. They follow the home rows of that tensor without a gap, so
  *           that one number says where the rows of any slot begin: fcp_arena_row
- * With values_in_keys, V and dV have no memory of their own: v is k, and dv is dk, with the stride of K from one
- * token to the next (fcp_value_stride). */
+ *
+ * With values_in_keys, V and dV have no memory of their own: v is k, and dv is dk. The next token of V then begins
+ * where the next token of K does (fcp_value_stride). */
 typedef struct fcp_arena {
     const fcp_plan *plan;
     fcp_pass pass;
@@ -55,10 +63,12 @@ typedef struct fcp_arena {
     fcp_slots slots;
     size_t bytes;                          /* of all of it */
 
-    /* The tensors of home tokens. Those that the pass neither reads nor writes are NULL. Behind the rows of home
-     * queries the same tensors have the rows of transient slots. Those of class Q are in q (backward also in d_o, lse,
-     * lse_low and delta), those of class O (forward) in o, lse and lse_low, those of DQ in dq, and those of DQW in
-     * dq_out. */
+    /* The rows of home tokens. A tensor that the pass neither reads nor writes is NULL. Behind its home rows a tensor
+     * of queries has the rows of transient slots:
+     *   slots of Q     in q; backward also in d_o, lse, lse_low and delta
+     *   slots of O     (forward) in o, lse and lse_low
+     *   slots of DQ    in dq
+     *   slots of DQW   in dq_out */
     void *q, *k, *v, *o, *d_o;      /* in the dtype */
     float *lse, *lse_low, *delta;   /* [queries][heads] */
     float *d_lse;                   /* likewise, of home queries; NULL: the plan takes no gradient of LSE */

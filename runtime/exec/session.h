@@ -21,9 +21,11 @@ typedef struct fcp_session_kind {
     bool streams;                            /* a caller may name a stream to run on */
     bool sinks, tables;                      /* they may be a run's own, and have gradients */
 
-    /* `options`, and the start that they name, have this library's size, with 0 for what the caller left out. `lender`,
-     * if not NULL, is a session of the same kind, ranks and transport that outlives this one. This one may use its
-     * arenas, and leaves as many SMs to communication as that one does (`margin`). */
+    /* Makes a session.
+     *   options   complete: as large as this library's structure, with 0 for what the caller left out; likewise the
+     *             fcp_start that they point to
+     *   lender    NULL, or a session of the same kind, ranks and transport that outlives the new one. The new session
+     *             may compute in its arenas, and leaves as many SMs to communication as it does (`margin`) */
     fcp_code (*create)(const fcp_plan *plan, const fcp_session_options *options, const fcp_transport *transport,
                        fcp_session *lender, fcp_session **out_session, fcp_error *err);
     void (*free)(fcp_session *session);

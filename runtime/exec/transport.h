@@ -1,14 +1,15 @@
 /* transport.h: the table of functions by which a session moves data between ranks. Every kind of transport fills it.
  *
- * A plan says which rank sends which bytes to which other rank, round by round. A session builds a list of *wires* for
- * each round (one for each send or receive), and a transport moves what they name. There are five transports. In host
- * memory: "threads" (all ranks in this process), "mpi" and "tcp" (every rank a process). On CUDA devices: "local" (all
- * ranks in this process) and "nccl" (every rank a process with a device of its own).
+ * A plan says which rank sends which bytes to which other rank, round by round. For each round a session builds a list
+ * of *wires*, one for each send or receive, and a transport moves what they name. There are five transports:
+ *   "threads"      between ranks in host memory, all in this process
+ *   "mpi", "tcp"   between ranks in host memory, each a process
+ *   "local"        between CUDA devices, all ranks in this process
+ *   "nccl"         between CUDA devices, each rank a process with a device of its own
  *
- * A *net* is one transport opened for one session. Some transports carry every rank in one process; others have a
- * process for each rank (`processes`). Functions that only the latter need may be NULL in the former. Sessions call the
- * fcp_net_* functions below, which do the right thing for NULL and check their arguments; the table's functions do not
- * check.
+ * A *net* is one transport opened for one session. Sessions call the fcp_net_* functions below, which check their
+ * arguments; the table's functions do not. Functions that only transports with a process for each rank (`processes`)
+ * need may be NULL in the others: fcp_net_* then do what is right with one process.
  *
  * A rank launches one *group* at a time: its sends and receives of one round. A group completes as a whole: when every
  * receive has come and every send has been taken. A send is matched with the receive of the same pass, round, fabric
@@ -152,12 +153,15 @@ typedef struct fcp_wires {
     char *messages;
     size_t messages_held;
 } fcp_wires;
-/* Makes the wires of a LAUNCH. Inputs, outputs and rounded partial results travel in messages, which the caller
- * packs before the launch and unpacks once it is complete: inputs and outputs are one segment each, partial results
- * are as fcp_segments_rounded says. `messages` is memory of `room` bytes, in which each fabric and direction has a
- * part of its own, at least as large as any message of the pass (fcp_messages_bytes in host_reshuffle.h,
- * fcp_rounded_bytes in segments.h). A launch sends and receives at most one message over each fabric. If `messages`
- * is NULL, the wires get host memory of their own. */
+/* Makes the wires of a LAUNCH: at most one to send and one to receive over each fabric.
+ *
+ * Most wires name the memory of slots directly. Inputs, outputs and rounded partial results travel in messages instead,
+ * which the caller packs before the launch and unpacks once it is complete. A message of inputs or outputs is one
+ * segment; one of partial results has the segments of fcp_segments_rounded.
+ *
+ * messages: memory of `room` bytes for these messages. Each fabric and direction has a part of its own there, which
+ * must be at least as large as any message of the pass (fcp_messages_bytes in host_reshuffle.h, fcp_rounded_bytes in
+ * segments.h). NULL: the wires get host memory of their own. */
 fcp_code fcp_wires_make(fcp_wires *wires, const fcp_arena *arena, void *messages, size_t room, const fcp_instr *launch,
                         fcp_error *err);
 void fcp_wires_free(fcp_wires *wires);

@@ -1,5 +1,8 @@
 /* attend.c: attention on the host: computes a visit, forward or backward, by matrix products and row operations.
  *
+ * A visit is computed in strips of rows, and each strip in jobs: rectangles of at most 256 rows and 512 keys
+ * (visit_products.h).
+ *
  * Requires: a verified plan. Rows, keys and values of the visit are in their slots. The backward pass also needs LSE
  *           and delta of the rows, and sums to add to.
  * Gives:    forward: O and LSE of the visit's rows if this is their last visit, else their running state; the largest
@@ -23,9 +26,9 @@
  *           the backward pass needs nothing more.
  * Heads:    a block's rows in memory have the heads of its range. Masks, scores and sinks count heads from the model's
  *           first.
- * Masks:    a masked score is replaced, never computed with. A key that a row may not see must not reach it even if it
- *           is NaN or infinite, but 0 * NaN is NaN. So where a job has masked pairs and such numbers, the product is
- *           computed pair by pair.
+ * Masks:    the score of a masked pair is replaced, and no number is computed from it. For a key that a row may not see
+ *           may be NaN or infinite, and multiplying by 0 does not remove that: 0 * NaN is NaN. So where a job has
+ *           masked pairs and such numbers, the product is computed pair by pair.
  */
 #include "runtime/host/blas.h"
 #include "runtime/host/host.h"

@@ -124,11 +124,13 @@ fcp_code fcp_blas_load(fcp_error *err) {
 
 /* --- passes ------------------------------------------------------------------------------------------------------- */
 
-/* Makes sure that OpenBLAS has, or can get, buffers for `count` callers. While address space is plentiful, there is
- * nothing to do: OpenBLAS takes a buffer whenever a call needs one, and keeps it. If address space is scarce, other
- * parts of the process could use it up first. Then this function makes OpenBLAS map all buffers now, by taking them
- * at the same time and giving them back. Callers that are inside OpenBLAS, and threads of it that are still
- * starting, may take some of these, so there must be enough for them too. The lock is held. */
+/* Makes sure that OpenBLAS has, or can get, buffers for `count` callers. The lock is held.
+ *
+ * OpenBLAS takes a buffer whenever a call needs one, and keeps it. While address space is plentiful, this function
+ * therefore does nothing. If it is scarce, other parts of the process could use it up first. Then this function makes
+ * OpenBLAS map all buffers now, by taking them at the same time and giving them back. Some of them may be taken by
+ * callers that are inside OpenBLAS, and by threads of OpenBLAS that are still starting. So there must be enough for
+ * these, too. */
 static fcp_code make_buffers(uint32_t count, fcp_error *err) {
     if (count <= guard.buffers) return FCP_OK;
     size_t most = count + guard.callers + guard.starting, bytes = (most - guard.buffers) * BUFFER_BYTES;

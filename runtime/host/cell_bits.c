@@ -1,9 +1,11 @@
 /* cell_bits.c: the mask of a PARTIAL cell as bits, with a cache.
  *
  * Requires: code that mc_check accepts.
- * Method:   the cache is set-associative; in a full set the oldest cell is replaced. Whether a mask depends only on q -
- *           k is decided node by node: if q and k both grow by d, a node's value grows by slope * d, or in an unknown
- *           way.
+ * Method:   the cache is set-associative; in a full set the oldest cell is replaced. If the mask depends only on q - k,
+ *           cells at the same distance from the diagonal share an entry. Whether it does is decided by *slopes*: a node
+ *           of the mask's code has slope s if its value grows by s when q and k both grow by 1. Example: q and k have
+ *           slope 1, q - k has 0, and so has q - k < 1024; q * k has none. If the mask itself has slope 0, it depends
+ *           only on q - k.
  * Cost:     evaluating 128 rows for a new cell, a look-up for a known one. 2 MiB.
  */
 #include "runtime/host/cell_bits.h"

@@ -2,15 +2,16 @@
  *
  * Requires: a verified plan; ranks and teams as executor.c sets them up for a pass.
  * Gives:    what the pass computes, or the first error with its place.
- * Order:    an instruction begins when the one before it in its queue is complete. A WAIT ends when the other queue has
- *           completed the given number of instructions. Nothing else orders anything: the plan determines everything
- *           that the bits of a result depend on. Both fabrics share one queue here, which runs one launch at a time; so
- *           a WAIT that names a number for each fabric waits for the larger one. The helpers of a rank take its KV
- *           heads in whatever order they become free. That changes no bit, because each head's results are numbers of
- *           their own.
+ * Order:    - An instruction begins when the one before it in its queue is complete.
+ *           - A WAIT ends when the other queue has completed the given number of instructions. A WAIT of the compute
+ *             queue names a number for each fabric. Here both fabrics share one queue, which runs one launch at a time,
+ *             so the larger number is waited for.
+ *           - Nothing else orders anything: the plan determines everything that the bits of a result depend on.
+ *           - The helpers of a rank take its KV heads in whatever order they become free. That changes no bit, because
+ *             each head's results are numbers of their own.
  * Failure:  the first error is kept with its place, and all threads are woken to leave. A wait fails if for timeout_s
- *           seconds no rank of the session completes an instruction or computes. For ranks in other processes, the
- *           transport tells this if it can (fcp_net_progress).
+ *           seconds no rank of the session completes an instruction or computes. Of ranks in other processes the
+ *           transport knows this, if it can (fcp_net_progress).
  * Cost:     beside what the instructions cost, a lock for each of them and one for each head that is given out.
  */
 #include "runtime/host/queues.h"
@@ -76,10 +77,11 @@ static bool pause_until(fcp_exec *s, pthread_cond_t *changed, pthread_mutex_t *l
     return false;
 }
 
-/* How long a wait may still last. A wait is cut into slices, and each slice ends with a look at the progress. The
- * limit starts anew whenever a rank of the session, in this process or another, makes progress. If many ranks wait
- * for one another, the one that waits in the earliest round is nearest to the cause: the others wait a few slices
- * longer, so that its error comes first. */
+/* How long a wait may still last. A wait is cut into slices. After each slice the waiting thread looks whether any
+ * rank of the session, in this process or another, has made progress. If one has, the time limit starts anew.
+ *
+ * If ranks wait for one another, the time of all of them ends at once. The rank that waits in the earliest round is
+ * nearest to the cause, and its error should come first. So all others wait a few slices longer. */
 struct patience {
     uint64_t progress;
     fcp_patience left;

@@ -1,10 +1,12 @@
-/* visit_products.c: cuts a visit into matrix products.
+/* visit_products.c: cuts a visit into matrix products (*strips* and *jobs*: visit_products.h).
  *
+ * Example:  a strip has two rows of cells. In row 0, columns 0 to 2 are not NONE; in row 1, columns 0 to 3. Columns 0
+ *           to 2 have both rows active, column 3 only row 1. That makes two jobs: 2 x 3 cells, and 1 x 1 cell.
  * Requires: a verified plan: parts in the order of Q pieces, runs in the order of rows and columns.
- * Method:   a strip has two rows of cells, and each row has runs of cells that are not NONE. A sweep over the columns
- *           stops wherever a run begins or ends; between two stops the same rows are active. Neighbouring columns with
- *           the same active rows are joined into a segment, up to FCP_JOB_CELLS, and each stretch of neighbouring
- *           active rows of a segment becomes a job.
+ * Method:   1. Go over the columns, and stop wherever a run of either row begins or ends. Between two stops the same
+ *              rows are active, that is, not NONE.
+ *           2. Join neighbouring columns with the same active rows into a segment, of at most FCP_JOB_CELLS columns.
+ *           3. Make a job of each stretch of neighbouring active rows of a segment.
  * Cost:     linear in the runs of the strip's rows, and a binary search for each part and row.
  */
 #include "runtime/host/visit_products.h"

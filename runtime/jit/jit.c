@@ -177,8 +177,8 @@ static char *entry_path(const fcp_jit *j, const uint8_t key[HASH], const char *s
 /* --- which NVRTC -------------------------------------------------------------------------------------------------- */
 
 /* The cache's file "nvrtc": which NVRTC was found, and the hash of its file. With it, a run whose kernels are all in
- * the cache neither loads NVRTC nor hashes 100 MB. It is believed only if the file at `path` has not changed, and if
- * the search for NVRTC would go through the same places. */
+ * the cache neither loads NVRTC nor hashes 100 MB. The record is believed only if the file at `path` has not changed
+ * since, and if a search for NVRTC would look in the same places as it did then. */
 typedef struct compiler_record {
     char magic[8], path[400];
     uint8_t search[HASH]; /* of the environment variables that decide which file is found */

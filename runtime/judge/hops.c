@@ -1,5 +1,7 @@
-/* hops.c: counts how often a partial result is rounded on its way.
+/* hops.c: counts how often a partial result is rounded on its way. The sender rounds it for each hop.
  *
+ * Example:  rank 3 sends a partial dK to rank 2, which adds its own and sends the sum to rank 0. The part of rank 3 was
+ *           rounded twice.
  * Requires: a verified plan.
  * Method:   goes through the transfers of each block's partial results in the order of their rounds. A rank sends a
  *           partial result on after it has received all that it adds. So what it sends has made one hop more than what

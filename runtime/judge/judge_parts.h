@@ -31,9 +31,11 @@ typedef struct measure {
     double odd_result, odd_expected;
 } measure;
 
-/* Compares one number of the result with the reference. `result` is NULL if it is not to be judged: then only the
- * naive computation's error counts. allowance: how far off it may be. told: the allowance is small enough that the
- * number proves something. empty: the row sees no keys. */
+/* Compares one number of the result with the reference.
+ *   result      NULL: it is not to be judged, and only the naive computation's error counts
+ *   allowance   how far off the result may be
+ *   told        the allowance is small enough that the number proves something
+ *   empty       the row sees no keys */
 void measure_number(measure *m, fcp_dtype dtype, uint64_t at, const double *result, double naive, double exact,
                     double allowance, bool told, bool empty);
 void measure_merge(measure *into, const measure *m);

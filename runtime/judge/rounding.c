@@ -167,11 +167,12 @@ static void move_scores(struct task *t, uint32_t i, const double *dots, bool up)
     }
 }
 
-/* Bounds the errors of the softmax's arguments and of the slopes, if there is a score: evaluates the score again for
- * logits that are as far off as they may be. Called when p holds the arguments in both computations.
+/* If there is a score, bounds the errors of the softmax's arguments, which are its values (p_off), and of its slopes
+ * (slope_off): evaluates the score again for logits that are as far off as they may be. Called when p holds the
+ * arguments, both in the exact and in the naive computation.
  *
- * A sample may check keys alone. Then P is computed with the LSE of the judged result, which has the error that all
- * logits of the row share. So in this case the exact logits are moved by that error, to where the naive ones are. */
+ * A sample may check keys alone. Then P is computed from the LSE of the judged result. That LSE has the error that all
+ * logits of the row share. So in this case the exact arguments are moved by the shared error, too, and it cancels. */
 static void bound_scores(struct task *t) {
     struct strip *s = &t->strip;
     const bool kinks = has_kinks(s->score), gpus = for_gpus(s);
@@ -270,9 +271,14 @@ static void add_part(struct softmax_off *r, double p, double x, double off) {
     r->reach = fmax(r->reach, x + all);
 }
 
-/* Bounds the errors of a row's P. `weight` holds the arguments of the softmax. The sink is one more term of the row's
- * sum: `sink` is the logarithm of its part of the sum, and `sink_off` the error of its exponent. An error that the
- * arguments of all keys share cancels between keys, but not between a key and the sink. */
+/* Bounds the errors of the exponents of a row's softmax (in p_off), and gives what the errors of all but the largest
+ * term do to the row's sum.
+ *   weight     holds the arguments of the softmax
+ *   sink       the sink is one more term of the sum: this is the logarithm of its part
+ *   sink_off   the error of the sink's exponent
+ *
+ * The arguments of all keys may share an error (`shift`). It cancels between keys, but not between a key and the sink.
+ * So it is added to whichever is not the largest term: to the keys if the sink is, and to the sink if a key is. */
 static struct softmax_off bound_softmax(struct task *t, uint32_t i, double sink, double sink_off) {
     const struct strip *s = &t->strip;
     const double *p = t->exact.p + i * s->n, *x = t->weight + i * s->n;

@@ -1,9 +1,10 @@
 /* sample.c: chooses the rows to check where checking all would take too long.
  *
- * Method: rows are taken in runs of neighbours, for one head each. All runs of a side, through all sequences and heads,
- *         form one long list. The list is cut into as many equal parts as runs can be afforded, and from each part one
- *         run is drawn, by a hash of the part's number. So the sample is spread evenly, depends only on the plan, and
- *         is not in step with lengths or heads.
+ * Method: 1. Cut the rows of each sequence and head into runs of neighbours.
+ *         2. List all runs of a side (queries or keys), through all sequences and heads.
+ *         3. Cut the list into as many equal parts as runs can be afforded.
+ *         4. From each part draw one run, by a hash of the part's number.
+ *         So the sample is spread evenly, depends only on the plan, and is not in step with lengths or heads.
  * Cost:   linear in sequences.
  */
 #include <stdlib.h>

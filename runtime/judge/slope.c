@@ -5,11 +5,13 @@
  * the compiler makes it.
  *
  * Requires: a score that mc_check accepts.
- * Method:   forward-mode differentiation. Behind the score's nodes comes, for each real node that s reaches, its
- *           derivative, by the textbook's rule for the operation and in terms of the operands' derivatives. Nothing is
- *           simplified or cancelled. Where the derivative of an operand is 0, so is the result, even where the rule
- *           would multiply it by an infinity, as for sqrt(max(s, 0.0)). min, max, abs and if have the derivative of the
- *           branch that they take; abs at 0 has that of +x; a floor is constant.
+ * Method:   forward-mode differentiation: behind the score's nodes comes, for each real node that depends on s, a node
+ *           for its derivative, by the textbook's rule, from the operands and their derivatives. Nothing is simplified
+ *           or cancelled. Special cases:
+ *             an operand's derivative is 0   its term is 0, even where the rule would multiply it by an infinity, as
+ *                                            for sqrt(max(s, 0.0))
+ *             min, max, abs, if              the derivative of the branch that they take; abs at 0: that of +x
+ *             floor                          0, because it is constant
  * Cost:     O(nodes); at most nine nodes for one of the score.
  */
 #include "runtime/judge/judge_parts.h"

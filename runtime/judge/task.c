@@ -49,12 +49,12 @@ static void fill_mask(struct task *t, uint32_t head) {
 
 /* --- judgement ---------------------------------------------------------------------------------------------------- */
 
-/* How far off number i of a row may be, if its exact value is x:
+/* How far off number i of a row may be. If its exact value is x, that is
  *
  *     sqrt(squares[i]) + factor * |common[i]| + flat + relative * |x|
  *
- * An array that is NULL counts as 0. If `capped`, the first two terms together are at most `one` + |x|, where `one` is
- * the most that one pair could add. */
+ * An array that is NULL counts as 0. If `capped` is set, the first two terms together are at most one + |x|, where
+ * `one` is the most that a single pair could add to the number. */
 struct allowed {
     const double *squares, *common;
     double factor, relative, flat, one;

@@ -21,11 +21,11 @@ typedef union fcp_mpi_handle {
 } fcp_mpi_handle;
 
 /* Loads MPI and begins it, unless that has been done. `from` ("torchrun", say) says that this process is `rank` of
- * `ranks`; MPI must say the same. FCP_E_START: there is no MPI, it says otherwise, it cannot be used from threads, or
- * it has been ended. */
+ * `ranks`; MPI must say the same. FCP_E_START: there is no MPI; MPI says another rank or number; it cannot be used from
+ * threads; or it has been ended. */
 fcp_code fcp_mpi_begin(uint32_t rank, uint32_t ranks, const char *from, fcp_error *err);
-/* Says that other ranks may hang: MPI is then not ended when this process exits, because that would wait for them. The
- * launcher sees that the process ends without having ended MPI, and ends all others. MPI may still write to the memory
+/* Says that other ranks may hang. MPI is then not ended when this process exits, because that would wait for them. The
+ * launcher sees a process that has exited without ending MPI, and ends all others. MPI may still write to the memory
  * that begins with `kept` (NULL: there is none), so that memory is never freed. */
 typedef struct fcp_mpi_kept {
     struct fcp_mpi_kept *next;
@@ -53,13 +53,13 @@ bool fcp_mpi_test(fcp_mpi_handle *request, bool *out_done);
 /* Gives up a receive that nothing has come for. */
 void fcp_mpi_cancel(fcp_mpi_handle *request);
 
-/* Beats: short messages by which processes tell each other that they are alive while others wait
+/* Beats are short messages by which processes tell each other that they are alive while others wait
  * (runtime/host/heartbeat.h). They have a communicator that stays until the process exits, because a beat may still be
- * on its way when the session ends for which it was sent. They are sent at any time, so they need MPI_THREAD_MULTIPLE,
- * which is asked for where MPI is begun here.
+ * on its way when the session ends for which it was sent. A thread sends them at any time, so they need
+ * MPI_THREAD_MULTIPLE; where MPI is begun here, it is asked for that.
  *
- * Begins to make the communicator; all processes do this at the same point. If *out_new, *request must be waited for;
- * else the communicator is there already.
+ * fcp_mpi_beats begins to make the communicator; all processes do this at the same point. If *out_new is true, the
+ * caller must wait for *out_request. If it is false, the communicator is there already.
  */
 bool fcp_mpi_beats(fcp_mpi_handle *out_request, bool *out_new);
 /* Called when the communicator has been made: a session begins to beat. Returns false if this process sends no beats,

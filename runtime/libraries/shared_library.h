@@ -1,10 +1,12 @@
 /* shared_library.h: loads a library such as NVRTC when it is first needed, and finds the functions of it that are used.
  *
- * The functions become a table of pointers, in the order of their names. If the library's environment variable names a
- * file, only that file is tried. Otherwise these are tried in order: what the process has loaded already under one of
- * its file names (for the CUDA toolkit); its file names, as the dynamic loader finds them; its file names in the usual
- * folders of the CUDA toolkit, if it is a part of that. If it is nowhere, the error lists the places. If a file is
- * there and cannot be loaded, the error is what the dynamic loader says.
+ * The functions become a table of pointers, in the order of their names. The library is looked for in this order:
+ *   1. If its environment variable names a file: that file, and nothing else.
+ *   2. Only for libraries of the CUDA toolkit: what the process has loaded already under one of its file names.
+ *   3. Its file names, as the dynamic loader finds them.
+ *   4. Only for libraries of the CUDA toolkit: its file names in the usual folders of the toolkit.
+ * If it is nowhere, the error lists the places. If a file is there and cannot be loaded, the error is what the dynamic
+ * loader says.
  */
 #ifndef FCP_LIBRARIES_SHARED_LIBRARY_H
 #define FCP_LIBRARIES_SHARED_LIBRARY_H

@@ -2,9 +2,11 @@
  * rows see.
  *
  * Requires: a checked plan.
- * Method:   trees of minima and maxima, whose groups have FCP_PAIRS_FAN members. Slices let a row see some intervals of
- *           keys, its bands, which are in order and do not touch. A record has the bands of a run of neighbouring rows,
- *           and their edges are linear in the row. So an edge is least or greatest at the record's first or last row.
+ * Method:   trees of minima and maxima answer for ranges. A group of level i + 1 has FCP_PAIRS_FAN groups of level i,
+ *           and a range is a few groups of each level.
+ *           Slices let a row see some intervals of keys, its bands, which are in order and do not touch. A record has
+ *           the bands of a run of neighbouring rows, and their edges are linear in the row. So an edge is least or
+ *           greatest at the record's first or last row, and only these two rows are looked at.
  * Cost:     to open: linear in the arrays and slices that the mask reads. A range: logarithmic in its length. Memory:
  *           16 bytes for every 15 elements, and 68 for each record of rows.
  */
@@ -15,7 +17,8 @@
 #include "runtime/plan/plan.h"
 #include "runtime/plan/plan_arrays.h"
 
-/* Elements of an array are looked at one by one at the ends of a range, so there level 0 has groups of them. */
+/* UNIT: how many elements of an array have one entry in level 0 of its tree. Elements at the ends of a range that fill
+ * no such group are looked at one by one. */
 enum { UNIT = FCP_PAIRS_FAN, FEW_RECORDS = 64, BETWEEN_STOPS = 1 << 16 };
 
 static void widen(int64_t lo, int64_t hi, int64_t *least, int64_t *greatest) {
@@ -149,8 +152,9 @@ static fcp_code bands_open(pairs_facts *f, uint32_t id, const volatile int *stop
     return FCP_OK;
 }
 
-/* The first band of a record that ends behind key c0 in some row of [r0, r1]. In each row the ends of bands ascend.
- * So the first such band in the first or the last row is the first in any row. */
+/* The first band of a record that ends behind key c0 in some row of [r0, r1]. In each row the bands are in order, so
+ * halving finds the first one that ends behind c0. The ends are linear in the row, so it is enough to look at rows r0
+ * and r1. */
 static const mc_band *first_ahead(const mc_band *bands, uint32_t count, int64_t r0, int64_t r1, int64_t c0) {
     uint32_t lo = 0, hi = count;
     while (lo < hi) {
@@ -161,7 +165,8 @@ static const mc_band *first_ahead(const mc_band *bands, uint32_t count, int64_t 
     return bands + lo;
 }
 
-/* Rows [r0, r1] are of one record. *out_band: the first band that may reach into the keys; NULL: none does. */
+/* Answers for rows [r0, r1] that are all of one record. *out_band: the first band that may reach into the keys; NULL:
+ * none does. */
 static pairs_answer in_record(const mc_bands *b, const mc_band_rows *r, int64_t r0, int64_t r1, int64_t c0, int64_t c1,
                               const mc_band **out_band) {
     const mc_band *all = b->bands + r->first, *x = first_ahead(all, r->count, r0, r1, c0);

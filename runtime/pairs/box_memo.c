@@ -7,11 +7,12 @@
  * Requires: the box was the last that the mask was asked about; a node is linear or exact as values.c says.
  * Method:   each number of the mask's code is split into an offset, which is constant in the box, and a part that
  *           depends only on the place in the box. Example: in a box from query 1024 on, "query / 64" is 16 + place /
- *           64. The offset of a sum is the sum of the offsets. A comparison depends on the difference of its operands'
- *           offsets, and a remainder or quotient on the remainder of its operand's offset. A box's key consists of the
- *           parts that depend on the place, and of these differences and remainders; a number that is constant in the
- *           box is written as it is. So two boxes with equal keys have equal masks at equal places. The converse need
- *           not hold.
+ *           64. The key has all parts that depend on the place. Of offsets it has only what can change the answer:
+ *           - The offset of a sum is the sum of the offsets. Nothing is written.
+ *           - Of a comparison, the difference of its operands' offsets is written.
+ *           - Of a remainder or quotient, the offset's remainder is written.
+ *           - A number that is constant in the box is written as it is.
+ *           So two boxes with equal keys have equal masks at equal places. The converse need not hold.
  * Cost:     O(nodes) a key. Memory: at most 4 M words of keys, and a table of them; further keys are not kept.
  */
 #include <stdlib.h>
@@ -106,7 +107,8 @@ static bool spell_bands(spelling *s, const mc_node *x) {
     return true;
 }
 
-/* Two numbers of which the difference matters: the offset is the first one's. */
+/* Writes two operands of which only the difference matters, as the parts that depend on the place and the difference of
+ * the offsets. *offset becomes the offset of the first operand. */
 static bool spell_two(spelling *s, uint32_t a_node, uint32_t b_node, int64_t *offset) {
     const operand a = operand_of(s, a_node), b = operand_of(s, b_node);
     int64_t apart;
@@ -116,8 +118,8 @@ static bool spell_two(spelling *s, uint32_t a_node, uint32_t b_node, int64_t *of
     return true;
 }
 
-/* Writes a node that is needed, is not linear, and does not equal another node. Each operation has a fixed number of
- * words, so a key can be read in only one way. False: it has no key. */
+/* Writes a node that is needed, is not linear, and does not equal another node. Each operation writes a fixed number of
+ * words, so no two different lists of nodes give the same words. False: the box has no key. */
 static bool spell_node(spelling *s, const mc_node *x, int64_t *offset) {
     int64_t apart;
     switch ((mc_op)x->op) {

@@ -1,12 +1,13 @@
 /* check_cells.c: checks that the cells of one part of a tile are those of the mask.
  *
  * Requires: a checked plan; the mask is that of the part's sequence, and of a head that the shape is for.
- * Proves:   the mask allows every pair of a FULL cell. It allows no pair of a cell that the shape does not name, and
- *           none at all where no tile has the two pieces. The shape has as many pairs as the mask allows. A PARTIAL
- *           cell may have any pairs, because kernels evaluate the mask there.
+ * Proves:   - The mask allows every pair of a FULL cell.
+ *           - It allows no pair of a cell that the shape does not name. If no tile has the two pieces it allows none.
+ *           - The shape has as many pairs as the mask allows.
+ *           A PARTIAL cell may have any pairs, because kernels evaluate the mask there.
  * Method:   the part is halved until a box of cells is decided, or is a single cell. The pairs of a single cell are
- *           counted by codegen/mask, unless an equal one has been counted before (box_memo.c). If a part of the same
- *           shape and with an equal mask has been proven, a part is not looked at again.
+ *           counted by codegen/mask, unless an equal one has been counted before (box_memo.c). A part is not looked at
+ *           if another of the same shape, in which the mask is equal, has been proven before.
  * Cost:     boxes on the boundary of the mask, times the nodes of its code; and where those are not alike, the pairs of
  *           their cells.
  */
@@ -33,7 +34,7 @@ typedef struct part_view {
     uint64_t pairs;             /* that the mask allows, so far */
 } part_view;
 
-/* The work of a box, and of a pair in it that is evaluated by itself. The unit is about a nanosecond of one
+/* Estimates of the work of evaluating the mask: once for a box, and pair by pair. The unit is about a nanosecond of one
  * processor. */
 static uint64_t box_work(const pairs_prover *p) { return 64 + 8 * (uint64_t)p->mask.code.count; }
 static uint64_t pairs_work(const pairs_prover *p, uint64_t pairs) { return pairs * p->mask.code.count / 2; }
@@ -98,7 +99,8 @@ static void find_pair(const part_view *v, const pairs_box *b, bool allowed, int6
             }
 }
 
-/* Cell (row, col) is not what the mask says: it allows a pair of it and the cell is left out, or the reverse. */
+/* Reports that cell (row, col) of the plan is not what the mask says: the mask allows a pair of it and the plan leaves
+ * the cell out, or the reverse. */
 static fcp_code wrong_cell(const part_view *v, uint32_t row, uint32_t col, bool allowed) {
     const pairs_prover *p = v->p;
     const fcp_plan *plan = p->plan;
@@ -170,7 +172,8 @@ static bool find_cell(const part_view *v, const cell_rect *r, uint32_t row, bool
     return !full && at < r->c1;
 }
 
-/* The mask is the same for all pairs of these cells: no cell may say otherwise. */
+/* Checks cells in which the mask allows all pairs, or none. If all, each must be in a run; if none, no cell may be
+ * FULL. */
 static fcp_code decided_cells(part_view *v, cell_rect r, bool allowed) {
     uint32_t col;
     for (uint32_t row = r.r0; row < r.r1; row++)
@@ -196,7 +199,8 @@ static uint64_t count_cell(pairs_prover *p, const pairs_box *b) {
     return pairs;
 }
 
-/* A single cell whose pairs differ, or may. */
+/* Checks a single cell in which some pairs are allowed and some are not, as far as is known: counts them, and compares
+ * with what the shape says of the cell. */
 static fcp_code mixed_cell(part_view *v, cell_rect r) {
     const pairs_box b = box_of(v, r);
     const uint64_t pairs = count_cell(v->p, &b);
@@ -207,14 +211,16 @@ static fcp_code mixed_cell(part_view *v, cell_rect r) {
     return FCP_OK;
 }
 
-/* The largest power of 2 below n, which is more than 1: parts of boxes that are cut there look alike. */
+/* Where to cut a side of n cells, which are at least 2: after the largest power of 2 below n. Parts of boxes that are
+ * cut there look alike. */
 static uint32_t cut_of(uint32_t n) {
     uint32_t cut = 1;
     while (cut < n - cut) cut *= 2;
     return cut;
 }
 
-/* `answer` is the mask's for these cells, the last that was asked about. */
+/* Checks a rectangle of cells by halving it. `answer` is what the mask says of it; no other box was asked about
+ * since. */
 static fcp_code walk(part_view *v, cell_rect r, pairs_answer answer) {
     if (answer != FCP_PAIRS_MIXED) return decided_cells(v, r, answer == FCP_PAIRS_ALL);
     const uint32_t rows = r.r1 - r.r0, cols = r.c1 - r.c0;

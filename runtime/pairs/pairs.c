@@ -6,21 +6,27 @@
  * A piece is a run of tokens of one sequence, and a block may have several. A *part* of a tile is a piece of its Q
  * block and a piece of its KV block that meet there. The part's *shape* says which cells are FULL and which PARTIAL.
  *
- * Requires: fcp_plan_check and fcp_plan_verify have passed. Then pieces hold each token once for each range of heads, a
- *           tile has no two parts of the same pieces, no two tiles are of the same blocks, and each tile is computed
- *           once. So a query and a key of one sequence meet in one pair of pieces for each head, and at most one part
- *           has it.
- * Proves:   for every sequence and head (E615): Two pieces of which no tile has a part have no allowed pair between
- *           them. In a part (check_cells.c) FULL cells have only allowed pairs, cells that are not computed have none,
- *           and the number of pairs is right. fcp_plan_check proves that the pairs of tiles are sums of those, and the
- *           verifier that those of the summary are. So kernels compute exactly the allowed pairs: those of FULL cells
- *           without evaluating the mask, those of PARTIAL cells by its code.
+ * Requires: fcp_plan_check and fcp_plan_verify have passed. So it is known that:
+ *           - pieces hold each token once for each range of heads;
+ *           - a tile has no two parts of the same pieces, and no two tiles are of the same blocks;
+ *           - each tile is computed once.
+ *           It follows that a query and a key of one sequence meet in one pair of pieces for each head, and that at
+ *           most one part has this pair.
+ * Proves:   for every sequence and head (E615):
+ *           - Two pieces of which no tile has a part have no allowed pair between them.
+ *           - In a part, FULL cells have only allowed pairs, cells that are not computed have none, and the number of
+ *             pairs is right (check_cells.c).
+ *           The pairs of tiles and of the summary are sums of those of parts: fcp_plan_check and the verifier have
+ *           proven that. So kernels compute exactly the allowed pairs: those of FULL cells without evaluating the mask,
+ *           those of PARTIAL cells by its code.
  * Limits:   that the code is what the plan's source says, or that it reaches no fault, is not proven. Every operation
  *           is taken as defined for all operands, as in kernels.
- * Method:   for each sequence and range of heads the pieces are put in order of their tokens. Rectangles of pieces are
- *           halved until the mask is decided for all of their pairs, or one pair of pieces is left. If the code of two
- *           heads is equal once h is replaced by their numbers, only one of them is looked at. In the plan, heads are
- *           divided into classes; a part has a shape for each class of its heads.
+ * Method:   1. For each sequence and range of heads the pieces are put in order of their tokens.
+ *           2. Rectangles of pieces are halved until the mask is decided for all of their pairs, or one pair of pieces
+ *              is left, which check_cells.c proves.
+ *           3. This is done for each head, but only once for heads whose code is equal after h is replaced by their
+ *              numbers. In the plan, heads are divided into classes, and a part has a shape for each class of its
+ *              heads. So heads of equal code are looked at once in each class.
  * Cost:     linear in pieces and parts (pieces that are not in order are sorted), times the halvings of their
  *           rectangles; and the boxes of check_cells.c. Memory: linear in pieces and parts, the code of heads that
  *           differ, and what box_memo.c remembers.
@@ -41,7 +47,7 @@ typedef struct stretch {
     uint32_t piece;
 } stretch;
 
-/* The code of heads that see the same, which is that of `head`. */
+/* Code that one or several heads see, after h is replaced by their numbers. `head` is the first of them. */
 typedef struct head_code {
     uint64_t hash;
     mc_node *nodes;
@@ -70,7 +76,8 @@ typedef struct lists {
 
 /* --- lists -------------------------------------------------------------------------------------------------------- */
 
-/* How many ranges of heads a side is cut into, and which of them a block's are. */
+/* Two functions: the number of ranges that the heads of a side are cut into, and the number of the range that a block
+ * has. */
 static uint32_t range_count(const fcp_problem *p, fcp_side side) {
     const uint32_t kv = p->kv_heads / p->range_kv;
     return side == FCP_KEYS ? kv : kv * (p->heads / p->kv_heads / p->range_sub);
@@ -214,7 +221,7 @@ typedef struct piece_rect {
     uint32_t q0, q1, k0, k1;
 } piece_rect;
 
-/* A group that is looked at. */
+/* The group whose pieces are being proven. */
 typedef struct group {
     pairs_prover *p;
     const lists *l;
@@ -252,7 +259,7 @@ static uint32_t divide(const group *g, uint32_t *parts, uint32_t count, fcp_side
     return first;
 }
 
-/* All pieces of a rectangle, between which there are these parts. */
+/* Proves a rectangle of pieces. `parts` are all parts of tiles that have two of its pieces. */
 static fcp_code prove(const group *g, piece_rect r, uint32_t *parts, uint32_t count) {
     const uint32_t rows = r.q1 - r.q0, cols = r.k1 - r.k0;
     const pairs_box b = box_of(g, r);
@@ -277,7 +284,8 @@ static fcp_code prove(const group *g, piece_rect r, uint32_t *parts, uint32_t co
 
 /* --- sequences ---------------------------------------------------------------------------------------------------- */
 
-/* One sequence with queries and keys and one range of query heads, for each code and class of its heads. */
+/* Proves one sequence that has queries and keys, for one range of query heads: once for each class of these heads and
+ * each code that heads of the class have. */
 static fcp_code prove_group(pairs_prover *p, lists *l, uint32_t range, uint32_t *turn) {
     const fcp_plan *plan = l->plan;
     const size_t q_group = (size_t)l->number[FCP_QUERIES][p->sequence] * l->ranges[FCP_QUERIES] + range;

@@ -8,8 +8,9 @@
 
 /* --- array_extremes.c: what is known of arrays and slices, for all sequences -------------------------------------- */
 
-/* A tree of the least of some numbers and the greatest of others, which have the same indices: for groups of `unit`
- * indices, for groups of FCP_PAIRS_FAN such groups, and so on. */
+/* A tree that answers for a range of indices: what is the least of some numbers, and what the greatest of some others
+ * with the same indices? Level 0 has the two answers for each group of indices, level 1 for each 16 groups of level 0,
+ * and so on. */
 enum { FCP_PAIRS_FAN = 16, FCP_PAIRS_LEVELS = 16 };
 typedef struct pairs_tree {
     int64_t *least[FCP_PAIRS_LEVELS], *greatest[FCP_PAIRS_LEVELS];
@@ -18,7 +19,7 @@ typedef struct pairs_tree {
     void *room; /* of all levels */
 } pairs_tree;
 
-/* The extremes of one union of slices: level 0 of each tree has an entry for each of its records. */
+/* The extremes of one union of slices. The indices of both trees are its records. */
 typedef struct pairs_bands {
     pairs_tree reach; /* the least first key that a record sees, and the key after the greatest */
     pairs_tree whole; /* where each row has one band: the least end, and the greatest beginning */
@@ -32,8 +33,8 @@ typedef struct pairs_facts {
 
 fcp_code fcp_pairs_facts_open(pairs_facts *f, const fcp_plan *plan, const volatile int *stop, fcp_error *err);
 void fcp_pairs_facts_close(pairs_facts *f);
-/* Widens [*lo, *hi] to include elements [from, to) of an array's data. from < to. If the data is the part of the
- * array that one sequence sees, `part` says where the part begins. */
+/* Widens [*lo, *hi] so that it includes elements [from, to) of an array's data, where from < to. If the data is the
+ * part of the array that one sequence sees, `part` says where the part begins. */
 void fcp_pairs_extremes(const pairs_facts *f, uint32_t array, const mc_array *part, uint64_t from, uint64_t to,
                         int64_t *lo, int64_t *hi);
 /* Whether (row, key) is in a band for all rows of [r0, r1] and keys of [c0, c1], or for none. */
@@ -125,7 +126,7 @@ typedef struct pairs_meeting {
 fcp_code fcp_pairs_ask(pairs_prover *p, const pairs_box *b, pairs_answer *out);
 /* The box of two pieces. */
 pairs_box fcp_pairs_box_of(const pairs_prover *p, uint32_t q_piece, uint32_t k_piece);
-/* Checks that the cells of a meeting are right, and its number of pairs. `answer` is the mask's answer for its box,
- * which must be the last that it was asked about. */
+/* Checks that the cells of a meeting are right, and its number of pairs. `answer` is the mask's answer for the box of
+ * the meeting. No other box may have been asked about since. */
 fcp_code fcp_pairs_cells(pairs_prover *p, const pairs_meeting *m, pairs_answer answer);
 #endif

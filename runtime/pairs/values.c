@@ -28,7 +28,8 @@ static span corners(const pairs_box *b, wide c, wide q, wide k) {
     return (span){c + (q0 < q1 ? q0 : q1) + (k0 < k1 ? k0 : k1), c + (q0 > q1 ? q0 : q1) + (k0 > k1 ? k0 : k1)};
 }
 
-/* A value in a range; where that does not fit 64 bits, it may have wrapped around to anything. */
+/* Sets a value to a range. A range that does not fit 64 bits becomes all 64-bit numbers, because the value may have
+ * wrapped around to anything. */
 static void set_range(pairs_value *v, span r) {
     v->exact = r.lo >= INT64_MIN && r.hi <= INT64_MAX;
     v->lo = v->exact ? (int64_t)r.lo : INT64_MIN;
@@ -38,7 +39,7 @@ static void set_range(pairs_value *v, span r) {
     v->q = v->k = 0;
 }
 
-/* A linear value, whose operands are exact. */
+/* Sets a value to the linear form c + q * (query) + k * (key), computed of operands that are exact. */
 static void set_form(pairs_value *v, const pairs_box *b, wide c, wide q, wide k) {
     set_range(v, corners(b, c, q, k));
     if (v->linear || !v->exact || c < INT64_MIN || c > INT64_MAX || q < -steepest || q > steepest || k < -steepest ||
@@ -85,7 +86,8 @@ static wide quotient(int64_t x, int64_t y) {
     return x == INT64_MIN && y == -1 ? (wide)INT64_MAX + 1 : (wide)mc_div(x, y);
 }
 
-/* Quotients by divisors of one sign: x / y rises or falls in x, and in y, and rounding down keeps that. */
+/* The range of x / y for divisors y in [from, to], which have one sign. x / y rises or falls in x, and in y, and
+ * rounding down keeps that. So the extremes are among the quotients of the ends. */
 static span quotients(const pairs_value *x, int64_t from, int64_t to) {
     const span low = both((span){quotient(x->lo, from), quotient(x->lo, from)},
                           (span){quotient(x->lo, to), quotient(x->lo, to)});
@@ -148,12 +150,13 @@ static void load(const pairs_mask *m, pairs_value *v, uint32_t id, const pairs_v
     set_range(v, (span){lo, hi});
 }
 
-/* Node i has the value of node j. */
+/* Says that node i has the same value as node j all over the box. */
 static void alias(const pairs_mask *m, uint32_t i, uint32_t j) {
     m->values[i] = m->values[j];
 }
 
-/* The smaller of two; `less`: the smaller one is the answer. */
+/* Evaluates min (`less`) or max of two nodes. If one of them is the answer all over the box, the result is the same as
+ * that node. */
 static void choose(const pairs_mask *m, const pairs_box *b, uint32_t i, const mc_node *x, bool less) {
     const span d = difference(m, b, x->a, x->b);
     const pairs_value *p = &m->values[x->a], *q = &m->values[x->b];
@@ -277,7 +280,7 @@ static void make_constant(mc_node *x, mc_op op, int64_t value) {
     *x = (mc_node){.op = op, .a = MC_NONE, .b = MC_NONE, .c = MC_NONE, .guard = MC_NONE, .imm = value};
 }
 
-/* An element of a table, which is the same in all sequences. */
+/* Replaces an element of a table by its value, which is the same in all sequences. */
 static bool fold_element(const fcp_plan *plan, const mc_node *nodes, mc_node *x) {
     const fcp_array *a = &plan->arrays[x->imm];
     if (a->kind != FCP_TABLE || !constant(&nodes[x->a]) || (x->b != MC_NONE && !constant(&nodes[x->b]))) return false;

@@ -33,33 +33,43 @@ static inline uint32_t fcp_value_stride(const fcp_problem *p) { return p->values
 uint64_t fcp_class_bytes(const fcp_problem *p, fcp_class cls, fcp_pass pass);
 /* The same in a slot, where partial results are in fp32 whatever `wire` is. */
 uint64_t fcp_slot_bytes(const fcp_problem *p, fcp_class cls, fcp_pass pass);
-/* Tokens of a unit of a class, the most that one transfer moves. It is the same in both passes, so that both have
- * the same rounds.
+/* Tokens of a *unit* of a class: the most that one transfer moves over the fabric. The result is the same for both
+ * passes, so that both have the same rounds.
  *
- * KV, DKV, IN and OUT have `unit` tokens. A unit of another class has no more bytes than one of KV (backward: of
- * DKV, if that has more), not counting LSE, delta, m and l: as many tokens as fit, rounded down to a multiple of 8
- * if there are 8, at least 1 and at most max_q_block. Bytes are those in a slot, so `wire` changes no round.
+ *   KV, DKV, IN, OUT   `unit` tokens, as the problem says.
+ *   other classes      as many tokens as fit into the bytes of a unit of KV (backward: of DKV, if that has more),
+ *                      rounded down to a multiple of 8 if there are 8; at least 1, at most max_q_block. LSE, delta, m
+ *                      and l do not count. Bytes are those in a slot, so `wire` changes nothing. Of two passes the one
+ *                      with fewer tokens decides.
  *
- * Inside a node, units of these classes have FCP_UNIT_NEAR times as many bytes, and units of partial results
- * FCP_UNIT_NEAR_PART times. The fabric there is several times as fast, so rounds last no longer and there are fewer
- * of them. Q has the smaller factor because tiles wait for it, and not for partial results.
+ * Over `local` units of the other classes have FCP_UNIT_NEAR times as many bytes, and those of partial results
+ * FCP_UNIT_NEAR_PART times. That fabric is several times as fast, so a round takes no longer, and there are fewer
+ * rounds. The factor of Q is the smaller one because tiles wait for Q, and not for partial results.
  *
- * Example: with 64 query heads and 8 KV heads, a block of 2048 tokens is over net 4 units of Q, 8 of STATE and 4 of
- * O, and inside a node 2, 2 and 2. If LSE counted, it would be 5, 9 and 5 over net, with the last unit nearly empty. */
+ * Example: 64 query heads and 8 KV heads in bf16, units and blocks of 2048 tokens. Over net a block is 4 units of Q, 8
+ * of STATE and 4 of O; over local 2, 2 and 2. If LSE counted, it would be 5, 9 and 5 over net, with the last unit
+ * nearly empty. */
 enum { FCP_UNIT_NEAR = 2, FCP_UNIT_NEAR_PART = 4 };
 uint32_t fcp_unit_tokens(const fcp_problem *p, fcp_class cls, fcp_fabric fabric);
 /* fcp_class_bytes for a block that holds `holds` only. For IN and OUT this is the part of Q (Q, O, LSE, dO, dQ), the
  * part of KV (K, V, dK, dV), or both. */
 uint64_t fcp_held_bytes(const fcp_problem *p, uint32_t holds, fcp_class cls, fcp_pass pass);
 
-/* Bytes of a rank's arena in a pass: the tensors of its home blocks, accumulators, and transient slots. q_tokens and
- * kv_tokens are the tokens of its home blocks that hold Q, and that hold KV; slots[cls] counts transient slots. A
- * slot of KV or DKV has room for max_block tokens, a slot of another class for max_q_block. Below, the name of a
- * class stands for its fcp_slot_bytes:
- *   forward:  q_tokens * (Q + O) + kv_tokens * KV + slots of KV, Q, STATE and O
- *   backward: q_tokens * ((q + 2 o) * e [Q, O, dO] + H * 12 [lse, lse_low, delta; with lse_gradient H * 4 more] + DQ +
- *             q * e [output]) + kv_tokens * (KV + DKV + KV [outputs]) + slots of KV, Q, DKV, DQ and DQW
- * O and the outputs dQ, dK and dV are in the dtype; e, q, o and H are as for fcp_class_bytes. */
+/* Bytes of a rank's arena in a pass: the tensors of its home blocks, accumulators, and transient slots.
+ *   q_tokens     the tokens of its home blocks that hold Q
+ *   kv_tokens    the tokens of its home blocks that hold KV
+ *   slots[cls]   its transient slots of the class: a slot of KV or DKV has room for max_block tokens, a slot of another
+ *                class for max_q_block
+ *
+ * Below, the name of a class stands for its fcp_slot_bytes; e, q, o and H are as for fcp_class_bytes.
+ *   forward    each of q_tokens:    Q + O
+ *              each of kv_tokens:   KV
+ *              transient slots of   KV, Q, STATE, O
+ *   backward   each of q_tokens:    (q + 2 o) * e for Q, O and dO; H * 12 for lse, lse_low and delta; with lse_gradient
+ *                                   H * 4 more; DQ for the sum; q * e for the output dQ
+ *              each of kv_tokens:   KV; DKV for the sums; KV again for the outputs dK and dV
+ *              transient slots of   KV, Q, DKV, DQ, DQW
+ * O and the outputs dQ, dK and dV are in the dtype. */
 uint64_t fcp_rank_memory(const fcp_problem *p, fcp_pass pass, uint64_t q_tokens, uint64_t kv_tokens,
                          const uint64_t slots[FCP_CLASSES]);
 #endif

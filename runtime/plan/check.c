@@ -261,9 +261,9 @@ static fcp_code check_problem(const fcp_plan *plan, fcp_error *err) {
     return code ? code : fcp_plan_check_data(plan, err);
 }
 
-/* Checks the ranges of heads. Each has the problem's number of KV heads (range_kv), and begins at a multiple of that
- * number. So two ranges are the same or share no head. Of each KV head, a range has the problem's number of query heads
- * (range_sub) or, for blocks that hold KV, all of them. */
+/* Checks the ranges of heads. Each has as many KV heads as the problem says (range_kv), and begins at a multiple of
+ * that number. Of each of these KV heads it has either range_sub query heads, from a multiple of range_sub on, or all
+ * of them, as blocks that hold KV need. So two ranges of one kind are the same or share no head. */
 static fcp_code check_heads(const fcp_plan *plan, fcp_error *err) {
     const fcp_problem *p = plan->problem;
     uint32_t shared = p->heads / p->kv_heads;

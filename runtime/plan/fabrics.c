@@ -8,11 +8,17 @@
  *   net      [0                 ][2                 ]
  *   local    [0 ][1 ]  [2 ]
  *
- * Within a fabric the order stays that of the plan. Between the fabrics order matters only where both touch one slot:
- * data that came over net is passed on over local, or a slot that was sent over one fabric is received into over the
- * other. There one stream waits for an event of the other. A WAIT of the communication queue holds both streams back.
- * The compute queue waits for the two streams separately, for each as far as its WAITs say. So each of these waits
- * would also occur with a single stream, and a plan that cannot deadlock with one stream cannot deadlock with two.
+ * Within a fabric the order stays that of the plan. Between the fabrics order matters only where both touch one slot.
+ * There one stream waits for an event of the other, in two cases:
+ *   - a block that came over one fabric is sent on over the other;
+ *   - a slot that was sent over one fabric is received into over the other.
+ *
+ * Waits between the queues:
+ *   - A WAIT of the communication queue holds both streams back.
+ *   - The compute queue waits for each of the two streams, as far as its WAIT says for that fabric.
+ *
+ * There is no new deadlock. In a single queue every transfer waits for all earlier ones, so it waits for all that the
+ * streams wait for, and more. A plan that cannot deadlock with one stream therefore cannot with two.
  *
  * Requires: a verified plan.
  * Gives:    fabrics.h, to the runtime and to the simulator.

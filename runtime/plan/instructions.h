@@ -5,12 +5,14 @@
 #define FCP_PLAN_INSTRUCTIONS_H
 #include "runtime/plan/plan.h"
 
-/* A round of a pass. Every rank launches its share of the rounds in the order of their numbers. `kind` says what a
- * round moves. IN rounds move inputs, and OUT rounds outputs. INDEPENDENT rounds move KV and Q from home slots.
- * DEPENDENT rounds move what its sender must first receive or compute, and also KV and Q that leave home later
- * (FORMAT.md). In each stage the DEPENDENT rounds come before the INDEPENDENT ones. IN has stage 0. An OUT unit has the
- * last stage if all its blocks are done before that stage, so that it moves during the stage; otherwise it has the
- * number after the last stage. */
+/* A round of a pass: transfers that are launched together. Every rank launches its share of the rounds in the order of
+ * their numbers. `kind` says what a round moves:
+ *   IN            inputs, in stage 0
+ *   INDEPENDENT   KV and Q that leave home slots
+ *   DEPENDENT     what the sender must first receive or compute; also KV and Q that leave home later (FORMAT.md). In a
+ *                 stage these rounds come before the INDEPENDENT ones
+ *   OUT           outputs. If all blocks of a unit are finished before the last stage, the unit moves during that stage
+ *                 and has its number. Otherwise it has the number after the last stage */
 typedef struct fcp_round {
     uint16_t kind, flags;
     uint32_t stage;
@@ -26,17 +28,19 @@ typedef struct fcp_stream {
     uint32_t first, count; /* instructions */
 } fcp_stream;
 
-/* One end of a transfer, as the rank sees it whose stream names it: `peer` is the other rank, and `dir` says whether
- * this one sends.
+/* One end of a transfer, as one rank sees it: the rank whose stream names it. `peer` is the other rank, and `dir` says
+ * whether this rank sends.
  *
- * All classes but IN and OUT move tokens [first, first + tokens) of a block, and name a slot of their class.
- * Received O and DQW name the home slot at home, and a transient slot at a rank that only passes them on. Blocks
- * travel in units: a transfer begins at a multiple of fcp_unit_tokens of its class and fabric, and has that many
- * tokens or ends the block. The units of a block arrive in a slot in order.
+ * Of most classes a transfer moves one unit of a block: tokens [first, first + tokens).
+ *   - `first` is a multiple of fcp_unit_tokens of the class and fabric. The transfer has that many tokens, or ends the
+ *     block. The units of a block arrive in a slot in order.
+ *   - `slot` is of the transfer's class. A receive of O or DQW names the home slot at the block's home, and a transient
+ *     slot at a rank that only passes the result on.
  *
- * IN and OUT move one unit of a bundle: tokens [first, first + tokens) of it. `block` is FCP_NONE, and `side` says
- * which of the two bundles of a split plan it is; otherwise it is 0. At the caller's end (fcp_at_caller) an IN is sent
- * and an OUT is received. For a COPY the table has only the caller's end. */
+ * IN and OUT move one unit of a bundle: tokens [first, first + tokens) of the bundle.
+ *   - `block` is FCP_NONE. `side` says which of the two bundles of a split plan it is; in other plans it is 0.
+ *   - The caller's end (fcp_at_caller) of an IN sends, and that of an OUT receives. For a COPY the table has only the
+ *     caller's end. */
 typedef struct fcp_transfer {
     uint32_t peer : 24, cls : 4, fabric : 2, dir : 2;
     uint32_t block, first, tokens;

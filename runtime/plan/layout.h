@@ -10,12 +10,15 @@
  *   deals       A deal gives neighbouring sequences of the batch to neighbouring ranks. Most plans have one: all
  *               sequences, to all ranks. A rank may be in several deals: it holds the tokens of the first deal, then
  *               those of the next. Everything below is about one deal, its sequences and its ranks.
- *   groups      The ranks are divided into groups of `group` neighbours. Each group holds whole sequences. A sequence
- *               goes to the group into whose equal share of all tokens its middle falls, so neighbours in the batch
- *               stay neighbours. In numbers: let o(s) be the tokens, queries and keys together, of the sequences
- *               before s, and T all of them. Then group g of n holds s if g = floor((o(s) + o(s + 1)) n / 2T). In the
- *               example the middles are 2, 8, 16 and 26 of 32. At the end of the batch the formula gives n for a
- *               sequence without tokens: it goes to the last group. If T is 0, all sequences go to group 0.
+ *   groups      The ranks are divided into groups of `group` neighbours, and each group holds whole sequences:
+ *               1. The tokens of all sequences, queries and keys together, are laid end to end, and cut into equal
+ *                  shares, one for each group.
+ *               2. A sequence goes to the group in whose share its middle lies. So neighbours in the batch stay
+ *                  neighbours.
+ *               In the example the middles are 2, 8, 16 and 26 of 32, and the second share begins at 16.
+ *               In numbers: let o(s) be the tokens before sequence s, and T all tokens. Then group g of n holds s if
+ *               g = floor((o(s) + o(s + 1)) n / 2T). At the end of the batch the formula gives n for a sequence without
+ *               tokens: it goes to the last group. If T is 0, all sequences go to group 0.
  *   contiguous  A group's tokens, sequence after sequence, are cut in `group` parts. Rank i of the group holds part i.
  *   zigzag      Each sequence is cut in 2 `group` parts. Rank i of its group holds parts i and 2 `group` - 1 - i of
  *               each, sequence after sequence.

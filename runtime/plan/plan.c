@@ -77,10 +77,16 @@ fcp_plan fcp_plan_view(const fcp_plan *plan) {
     return view;
 }
 
-/* Fills `to` with the classes of one range of heads. They are numbered from 0, in the order of their numbers in the
- * model. to[0]: how many there are; to[1 + i]: the class of the range's head i; to[1 + heads + c]: how many heads are
- * of class c, where `heads` is the number of heads in the range. seen: one number for each class of the model, 0 before
- * and after. */
+/* Fills `to` with the classes of the heads of one range. (Heads of one class have the same mask.) A range numbers the
+ * classes that it has from 0, in the order of their numbers in the model.
+ *
+ * Example: the range's three heads have the model's classes 5, 2 and 5. Then 2 becomes 0 and 5 becomes 1, and `to` is
+ * {2, 1, 0, 1, 1, 2}:
+ *   to[0]               how many classes there are
+ *   to[1 + i]           the class of the range's head i
+ *   to[1 + count + c]   how many heads are of class c
+ *
+ * seen: scratch, one number for each class of the model; 0 before and after. */
 static void index_range(const fcp_plan *plan, uint32_t heads, uint32_t *seen, uint32_t *to) {
     const uint32_t count = fcp_range_heads(plan->problem), all = (uint32_t)plan->head_classes_count;
     uint32_t classes = 0;

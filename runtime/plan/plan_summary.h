@@ -37,8 +37,8 @@ typedef struct fcp_summary {
     uint64_t peers_max; /* the most other ranks that one rank exchanges anything with */
 } fcp_summary;
 
-/* On a rail-optimised network: how many bytes cross between nodes in a pass and leave their rail, because the two
- * ranks have different indices in their nodes. In a correct plan only the reshuffle does. On other networks 0. Cost:
+/* On a rail-optimised network (where rank i of each node is on rail i): how many bytes a pass moves between nodes from
+ * one rail to another. In a correct plan only the reshuffle moves such bytes. On other networks it is 0. Cost:
  * O(transfers). */
 uint64_t fcp_bytes_off_rails(const fcp_plan *plan, fcp_pass pass);
 #endif

@@ -50,10 +50,14 @@ typedef struct fcp_deal {
     uint32_t first_sequence, sequences, first_rank, ranks;
 } fcp_deal;
 
-/* A range of heads: of KV heads kv_first to kv_first + kv_count - 1 the query heads sub_first to sub_first + sub_count
- * - 1 of each. A KV head has G = heads / kv_heads query heads. So query head sub_first + j of KV head kv_first + i is
- * head (kv_first + i) * G + sub_first + j of the model. Heads are in order of (i, j). Example: with G = 4, {2, 2, 0, 2}
- * has query heads 8, 9, 12 and 13. */
+/* A range of heads: query heads sub_first to sub_first + sub_count - 1 of each of the KV heads kv_first to kv_first +
+ * kv_count - 1.
+ *
+ * Example: a model has 4 query heads for each KV head. The range {kv_first, kv_count, sub_first, sub_count} = {2, 2, 0,
+ * 2} has the first two query heads of KV heads 2 and 3, which are heads 8, 9, 12 and 13 of the model.
+ *
+ * In general, with G = heads / kv_heads, query head sub_first + j of KV head kv_first + i is head (kv_first + i) * G +
+ * sub_first + j of the model. The heads of a range are in order of (i, j). */
 typedef struct fcp_heads {
     uint32_t kv_first, kv_count, sub_first, sub_count;
 } fcp_heads;

@@ -1,10 +1,12 @@
 /* by_file.c: sends an id from rank 0 to all ranks through files in a folder that all of them see.
  *
- * An earlier run that died may have left its files, and they must not be taken for this run's. So each rank r but 0
- * draws a random number and asks with it in the file PATH.r. Rank 0 answers in PATH with the id and the numbers that it
- * has seen. A rank believes only an answer that has its own number in it. It then notes in PATH.r that it has the id;
- * rank 0 removes PATH.r, and after the last rank PATH itself, so that none of the files is left. An old PATH.r is
- * answered too, but that does no harm: this run's rank r soon replaces it with a new number.
+ * An earlier run that died may have left its files, and they must not be taken for this run's. So ranks prove by random
+ * numbers that they belong together:
+ *   1. Each rank r but 0 draws a random number and writes it to the file PATH.r.
+ *   2. Rank 0 writes to PATH the id and all random numbers that it has seen, and again when there are new ones.
+ *   3. Rank r reads PATH until its own number is in there, and takes the id. It notes in PATH.r that it has the id.
+ *   4. Rank 0 removes PATH.r then, and after the last rank PATH itself, so that no file is left.
+ * Rank 0 answers an old PATH.r, too, but that does no harm: this run's rank r soon replaces it with a new number.
  *
  * Files have mode 0600 and are written under another name and renamed, so that nobody reads half of one. Symbolic links
  * are not followed, and a file of another user, or one that others may write, is not believed.

@@ -1,5 +1,8 @@
 /* check_compute.c: checks the compute instructions of a rank, and how a Q block gets its results.
  *
+ * Words:  a visit has the flag FIRST if it begins the state (m, l, O) of its rows, and LAST if it makes their
+ *         result. A block is WHOLE if none of its tiles runs at its home: one other rank makes its result and
+ *         sends it home.
  * Proves: - A visit finds its Q block, and each of its tiles the KV block, in the slots that it names; in the backward
  *           pass, Q comes with a delta.
  *         - The visits and MERGEs of a Q block at a rank form one chain of state. FIRST begins it. It ends in LAST, in

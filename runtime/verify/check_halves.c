@@ -1,17 +1,19 @@
-/* check_halves.c: checks the claim of a plan that its work moves in two halves.
+/* check_halves.c: checks plans whose work moves in two halves. What a rank receives before some stage S is the first
+ * half, and what it receives from S on the second half, so it can compute with one half while the other moves
+ * (FORMAT.md: Halves).
  *
- * Example:  a rank has five tiles of 10 pairs that wait for others, and two tiles that do not. Of the five, three may
- *           need something of the second half: 30 <= (50 + 10) / 2. Four may not.
+ * Example:  a rank has five tiles of 10 pairs that wait for other ranks, and two tiles that do not. Of the five, three
+ *           may need something of the second half: 30 <= (50 + 10) / 2. Four may not: 40 > 30.
  *
  * Requires: both passes are verified.
  * Proves:   - There is a stage S from which on all DEPENDENT rounds, and no others, have the flag SECOND. It is the
  *             same in both passes.
- *           - Keys or queries come in stage S, and in the stage before it. What comes before S is of the first half.
+ *           - Keys or queries come in stage S, and in the stage before it.
  *           - All units of a block that come to a rank are of one half.
  *           - At each rank the tiles that need something of the second half have at most half of the work that waits
  *             for other ranks, plus half of its heaviest tile.
- *           No least share is asked of the second half: a key that tiles of both halves need travels in the first, so
- *           tiles that are meant for the second half may need nothing of it.
+ * Not asked: a least share of the second half. A key that tiles of both halves need travels in the first half, so
+ *           the tiles that are meant for the second half may need nothing of it.
  * Cost:     a look at the rounds; for a plan with halves, linear in the forward pass's transfers and in tiles.
  */
 #include <stdlib.h>

@@ -3,8 +3,8 @@
  * Requires: checked tables; the list of home blocks of each rank (verify.c).
  * Proves:   - No two tiles are of the same Q block and KV block, and every tile is in one visit.
  *           - Every visit is computed once in a pass.
- *           - All tiles of a block that is WHOLE run away from its home, and its result is made once. A block whose
- *             tiles all run at one other rank is WHOLE.
+ *           - A block with the flag WHOLE has no tile that runs at its home, and its result is made once. A block
+ *             whose tiles all run at one other rank has the flag.
  * Gives:    how many tiles each Q block has, which of them run away from its home, and the pairs of each rank.
  * Cost:     linear in tiles, visits and compute instructions.
  */

@@ -8,11 +8,13 @@
  * Method: each slot counts how many of its block's first tokens have been sent. Units arrive in order, so a rank that
  *         gets a block from this slot alone gets them in order, too.
  *
- * Each access records the fabric over which a block comes into a slot, or leaves it, because the compute queue waits
- * for each fabric separately. Between transfers of one rank that touch one slot, the fabrics make no difference: an
- * executor with a queue for each fabric keeps them in order, except that it may send twice from a slot at the same time
- * (runtime/plan/fabrics.c). So a transfer may send on what an earlier one has received over the other fabric. And once
- * a block has come into a slot, all earlier sends from that slot are over, and are forgotten here.
+ * Fabrics. Each slot notes over which fabric its block came, and over which it was last sent.
+ *   - The compute queue waits for each fabric separately, so what it reads or overwrites must be ordered after the
+ *     transfer over that fabric.
+ *   - Two transfers of the communication queue that touch one slot are in the order of that queue, whatever their
+ *     fabrics (runtime/plan/fabrics.c). So a block that came over net may be sent on over local. Only two sends from a
+ *     slot may run at the same time, which does no harm.
+ *   - Once a new block has come into a slot, all earlier sends from it are over, and are forgotten here.
  *
  * Every transfer goes through this, so it is inline, which saves a twentieth of the verifier's time.
  */

@@ -7,13 +7,15 @@
  *             it names, and that receive names the sender. The reverse holds, too.
  *           - On a rail-optimised network, transfers between nodes join ranks of the same index in their nodes. IN and
  *             OUT are exempt, because the plan does not choose where the caller holds tokens.
- *           - Delta of a group of rounds on a fabric is the most units that one rank sends, or receives, over the
- *             fabric in these rounds. A fabric has as many INDEPENDENT rounds as its Delta. Every other group of rounds
- *             (IN; the DEPENDENT ones of a stage; the OUT ones of a stage) has as many as the larger Delta of the two
- *             fabrics. So no round is idle.
- * Method:   rank by rank, all sends and receives are listed. A counting sort puts sends into the inbox of the rank that
- *           they name. Then each rank's receives, indexed by (round, fabric), are compared with its inbox. The tables
- *           are read once, in order.
+ *           - No round is idle: a group of rounds has no more rounds than it needs. Delta of a group on a fabric is the
+ *             most units that one rank sends, or that one rank receives, over that fabric in these rounds. The groups:
+ *               the INDEPENDENT rounds of a pass             on each fabric as many rounds as Delta there
+ *               the IN rounds; the DEPENDENT ones of a       as many rounds as the larger Delta of the two fabrics
+ *               stage; the OUT ones of a stage
+ * Method:   1. List all sends and receives, rank by rank.
+ *           2. Put each send into the inbox of the rank that it names, by a counting sort.
+ *           3. For each rank, index its receives by (round, fabric), and compare them with its inbox.
+ *           The tables are read once, in order.
  * Cost:     linear in communication instructions, transfers and rounds; 28 bytes for each send, and 4 bytes for each
  *           pair of ranks that communicate.
  */

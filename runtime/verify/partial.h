@@ -4,11 +4,13 @@
  *             elsewhere or is rounded. Nothing that it holds is overwritten or left over.
  *           - A rank adds each partial result that it receives to another slot, once, before the sum in that slot
  *             travels on; and additions into one slot are in order of (round of the last unit, sender).
- *           - At its home a block's dKV and dQ are added to its home slot.
+ *           - At its home a block's dKV and dQ are added to their home slot.
  *
- * So partial results need not be counted. Each is added to one other slot of its block, or is found left over, which is
- * an error. It cannot travel on for ever, because there are only so many rounds. So all of them reach the slot in which
- * the result is made: at the home or, for a block that is WHOLE, at one other rank.
+ * Why this is enough: no partial result has to be counted.
+ *   1. Each is added to one other slot of its block. One that is not is found left over, which is an error.
+ *   2. None can travel on for ever, because there are only so many rounds.
+ *   3. So all of them reach the slot in which the result is made: at the home or, for a block that is WHOLE
+ *      (plan/records.h), at one other rank.
  *
  * There are many transfers and tiles, so the code that each goes through is inline. Private to runtime/verify.
  */

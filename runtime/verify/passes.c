@@ -4,12 +4,20 @@
  * Proves:   what verify.c lists for each pass, by the files that it names.
  * Cost:     linear in the plan.
  *
- * With two threads the work is shared as follows. First one thread matches the launches of the backward pass. The other
- * checks the tiles and matches the launches of the forward pass, which are fewer; so it also runs the queues of the
- * first ranks of the forward pass. Then the remaining ranks are divided into two shares of about as many instructions:
- * one thread runs those of the forward pass and the last ones of the backward pass, the other the rest. Without a
- * backward pass, each thread runs half of the forward pass's ranks. Findings are kept apart until both threads have
- * ended. So the reported error does not depend on which ends first: it is the first in the order of verify.c.
+ * What two threads do ("running" a rank is checking its two queues, rank.c):
+ *
+ *            one thread                                    the other
+ *   first    checks the tiles; matches the launches of     matches the launches of the backward pass, which are more
+ *            the forward pass; runs the first ranks of
+ *            the forward pass until the other is done
+ *   then     runs the other ranks of the forward pass,     runs the first ranks of the backward pass
+ *            and the last ones of the backward pass
+ *
+ * The two shares of the second step have about as many instructions. Without a backward pass there is only the second
+ * step for two threads: each runs half of the ranks of the forward pass.
+ *
+ * Findings are kept apart until both threads have ended. So the reported error does not depend on which ends first: it
+ * is the first in the order of verify.c.
  */
 #include <stdlib.h>
 
@@ -151,9 +159,9 @@ static fcp_code report(const outcome *o, fcp_error *err) {
     return o->code;
 }
 
-/* Returns for how many ranks the thread of the forward pass runs the queues, while the other thread matches the
- * launches of the backward pass. The unit of time is matching one instruction: checking a tile takes about half of
- * that, and running an instruction about two. */
+/* Returns how many ranks the thread of the forward pass runs before the other thread has matched the launches of the
+ * backward pass. Time is counted in instructions matched: checking a tile takes half as long as that, and running an
+ * instruction twice as long. */
 static uint32_t ranks_at_once(const verifier *v) {
     const uint64_t ahead = fcp_stream_of(v->plan, FCP_BACKWARD, 0, FCP_COMPUTE)->first;
     const uint64_t back = v->plan->instrs_count - ahead, busy = ahead + v->plan->tiles_count / 2;

@@ -12,10 +12,11 @@
  * Method:   - The queues are run in one order that respects the waits. One order is enough: any two accesses of a slot
  *             of which one writes must be ordered by waits, so in every other order each access finds the same
  *             contents.
- *           - Compute instruction i comes before communication instruction j if and only if a WAIT at or before j asks
- *             for more than i. What communication instruction i moves over a fabric comes before compute instruction j
- *             if and only if a WAIT at or before j asks for more than i over that fabric.
- *           - A WAIT of the plan may ask for more over one fabric than over the other. The queues run as if each WAIT
+ *           - What is ordered follows from the WAITs. Example: communication instruction 4 is a WAIT for the first 3
+ *             compute instructions. Then compute instructions 0 to 2 come before communication instruction 4 and all
+ *             after it. A WAIT of the compute queue names a number for each fabric, and orders only what the
+ *             communication instructions below that number move over that fabric.
+ *           - When the queues are run, a WAIT that asks for more over one fabric than over the other counts as if it
  *             asked for the larger number over both. If these stronger waits have no cycle, those of the plan have
  *             none.
  *           - A receive is taken to bring what it names. It does, because both sides agree on block, tokens and class
@@ -178,10 +179,13 @@ static fcp_code execute(run *r) {
 
 /* --- slots -------------------------------------------------------------------------------------------------------- */
 
-/* The most slots of a class that a rank can use. A transient slot is received into; or it is filled or added to, and
- * then sent from, rounded, or merged into another. So there are no more slots than such transfers and instructions.
- * A chain of state may also end at its home, so each home block adds one. SPARE more are allowed, so that a plan
- * that lacks a transfer is reported as such, and not as having a slot too many. */
+/* The most slots of a class that a rank can use, counted before the queues run. There is one for each home block, and
+ * one for each thing that could use a transient slot:
+ *   - a receive fills it;
+ *   - what was computed into it is then sent, rounded or merged into another slot: one for each such transfer or
+ *     instruction. A chain of state that ends at its home is covered by the home block.
+ * SPARE more are allowed, so that a plan that lacks a transfer is reported as such, and not as having a slot too
+ * many. */
 static uint32_t slot_room(const verifier *v, uint32_t rank, fcp_class cls) {
     enum { SPARE = 16 };
     const rank_moves *m = &v->moves[rank];

@@ -12,22 +12,23 @@
  *      all transfers between nodes, except the reshuffle, stay on their rail (E602, E603).
  *   3. No slot is overwritten while it is still to be read. Slots and bytes are as many as the summary says, and within
  *      the cap (E604, E605).
- *   4. Partial results and whole ones:
+ *   4. Partial results and whole ones. (A block is WHOLE if none of its tiles runs at its home: plan/records.h.)
  *      a. At each rank the visits and MERGEs of a Q block form one chain of state, which ends in LAST, in a send, or in
  *         FINISH. Every received partial result is added to another slot once, in order (E606).
- *      b. The result of a block is made once: by its home or, for a block that is WHOLE, by one other rank, and then no
- *         tile of it runs at its home. A partial result that misses this one result could only be sent on for ever
- *         (a), but there are only so many rounds. So all partial results reach the rank that makes the result.
+ *      b. The result of a block is made once: by its home or, for a block that is WHOLE, by one other rank. All partial
+ *         results reach that rank: one that missed it could only be sent on for ever (a), but there are only so many
+ *         rounds.
  *      c. The home of a WHOLE block gets each token of its result once, as O. A block whose tiles all run at one other
  *         rank is WHOLE.
  *      d. The same holds of dQ: it is added up in the home slot or, for a WHOLE block, comes from one ROUND, and as DQW
  *         (b to d: E612).
- *   5. There is no deadlock (E607). It is enough to run each rank alone, assuming that its launches complete. They do,
- *      by induction over rounds: every rank launches its rounds in increasing order (E611), every send has its receive
- *      in the same round (2), and the two queues of a rank have no cycle of waits between them. So what the launch of
- *      round g needs in order to start lies earlier on that rank's queues, and the launches among it are of rounds
- *      below g, which complete. So all shares of round g start, and a launch completes once its partners have started.
- *      A cycle within one rank, on the other hand, is a deadlock.
+ *   5. There is no deadlock (E607). The two queues of each rank are run alone, assuming that each launch completes once
+ *      it has started. A cycle of waits between the two queues would be a deadlock. If there is none, launches do
+ *      complete, by induction over rounds:
+ *        - Every rank launches its rounds in increasing order (E611). So what the launch of round g needs in order to
+ *          start lies earlier on that rank's queues, and the launches among it are of rounds below g, which complete.
+ *        - So all ranks start their shares of round g. Every send has its receive in the same round (2), and a launch
+ *          completes once its partners have started.
  *   6. There are as many INDEPENDENT rounds as Delta on each fabric: the most units of KV and Q in them that one rank
  *      sends, or receives; all are from home slots. There are as many DEPENDENT rounds as the Deltas of their stages
  *      add up to, and likewise IN and OUT rounds (E608).
@@ -40,13 +41,14 @@
  *      at most half of the work that waits for others needs it (E613).
  *  10. The slope of a score is its derivative (E614).
  *
- * That every (token, head) has one home, and that a tile's Q is of the heads of its KV, is proven by fcp_plan_check.
- * That tiles have the pairs of the mask is not proven here: the compiler's analysis decides it, and runtime/pairs
- * proves it.
+ * Not proven here: every (token, head) has one home, and a tile's Q is of the heads of its KV (fcp_plan_check proves
+ * both); and tiles have the pairs of the mask (the compiler's analysis decides it, and runtime/pairs proves it).
  *
- * The first error found is reported. The order is: tiles and visits; for each pass the launches, then each rank's
- * queues and reshuffle, then Delta and memory, which other damage disturbs, too; then the halves, the score, and the
- * summary.
+ * The first error found is reported, in this order:
+ *   1. tiles and visits;
+ *   2. for each pass: the launches; each rank's queues and reshuffle; then Delta and memory, which other damage
+ *      disturbs, too;
+ *   3. the halves, the score, and the summary.
  *
  * Files:    passes.c goes through both passes, in two threads if the plan is large. computed_once.c proves that each
  *           tile is computed once (1); match.c proves 2 and 6; rank.c 5, with held.h (1, 3, 7), partial.h (3, 4a) and

@@ -146,9 +146,11 @@ void fcp_verify_passes_close(verifier of[FCP_PASSES]); /* where nothing was fill
 /* match.c: the communication queues are in order, and sends and receives meet. Fills what `moves` counts of
  * transfers and peers, and `late` if there are more rounds than Delta. */
 fcp_code fcp_verify_match(verifier *v);
-/* Allocates the memory of fcp_verify_match, for both passes at once. A larger block saves page faults (300 for 256
- * ranks): the C library keeps freed memory up to twice the largest block that was freed. So it has memory at hand for
- * the next plan, and for the second thread. *out_room is the caller's to free. */
+/* Allocates the memory of fcp_verify_match, for both passes in one block. *out_room is the caller's to free.
+ *
+ * One large block saves page faults (300 for 256 ranks), because of how the C library treats freed memory: it keeps up
+ * to twice the size of the largest block that was freed. So more memory is kept for the next plan, and for the second
+ * thread. */
 fcp_code fcp_verify_match_open(verifier of[FCP_PASSES], void **out_room);
 
 /* rank.c: one rank's two queues against its slots. */
@@ -163,10 +165,12 @@ fcp_code fcp_verify_score(const verifier *v);
 /* check_halves.c: where rounds say that work moves in two halves, it does. The passes are right. */
 fcp_code fcp_verify_halves(const verifier *v, bool *out_halves);
 
-/* check_layout.c. fcp_verify_layout_open allocates v->layout, fcp_verify_layout_close frees it, and
- * fcp_verify_layout_of works out one rank's bundles. fcp_verify_unit checks a unit of a bundle on the home's side and
- * marks it as moved; out->at is then the first block of which the unit has tokens, and fcp_verify_share says how many.
- * fcp_verify_layout_end checks that all units of the rank are marked, once its queues have run. */
+/* check_layout.c:
+ *   fcp_verify_layout_open    allocates v->layout, and fcp_verify_layout_close frees it
+ *   fcp_verify_layout_of      works out one rank's bundles
+ *   fcp_verify_unit           checks a unit of a bundle on the home's side, and marks it as moved. out->at is then the
+ *                             first block of which the unit has tokens; fcp_verify_share says how many
+ *   fcp_verify_layout_end     checks that all units of the rank are marked, once its queues have run */
 typedef struct unit_walk {
     const held_in_bundle *at;
     uint32_t begin, first, end; /* tokens of the bundle: before *at; the unit's */

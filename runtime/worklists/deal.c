@@ -1,20 +1,23 @@
-/* deal.c: orders a list of rows of the forward pass so that the last CTA ends earlier, and cuts rows by keys if it then
- * ends earlier still.
+/* deal.c: gives the pieces of work of a forward pass to the CTAs so that the last CTA ends earlier. If that helps, it
+ * also cuts rows by keys.
  *
+ * Example:  132 CTAs have 140 rows of 64 cells. As they are, eight CTAs still have a row when all others have ended. If
+ *           the last eight rows are cut into eight parts each, 64 CTAs have a short part more instead.
  * Requires: a list of rows, longest first.
  * Gives:    fcp_worklists_deal of list.h.
- * Method:   CTAs take pieces of work as fk_piece says: one each in their order, then one each in the reverse order.
- *           That is fair if pieces become shorter evenly. Otherwise another way may be better, list scheduling by
- *           rounds: in each round the longest piece that is left goes to the CTA that has least to do so far, the next
- *           longest to the next CTA, and so on.
- *           1. Both ways are simulated.
- *           2. If time is still left unused, rows are cut into parts of their keys, which are dealt out in the second
- *              way. Where there are few rows, all long ones are cut; otherwise those of the last round, if it is not
- *              full. Several lengths of parts are tried. If the last round would fill more than half of the CTAs,
- *              chains are tried, too: each row is cut in two such that a CTA takes the end of one row and the beginning
- *              of the next (add_chain). Of equal cuts the first is kept.
- *           3. If the last CTA then ends at least a hundredth earlier, the list gets an item for each piece, at the
- *              place where the CTA that shall do the piece looks for it.
+ * Method:   1. Two ways to deal out whole rows are simulated. The usual way (fk_piece) gives one to each CTA in their
+ *              order, then one in the reverse order, and so on: it is fair if rows become shorter evenly. The other way
+ *              is list scheduling by rounds: in each round the longest row that is left goes to the CTA that has least
+ *              to do so far, the next longest to the next CTA, and so on.
+ *           2. If more than a fiftieth of the CTAs' time is unused, and the plan is not packed, cuts are tried, too,
+ *              and dealt out in the second way:
+ *              - the rows of the last round, if it is not full, in parts of several lengths;
+ *              - if that round fills more than half of the CTAs, chains: each row is cut in two, such that a CTA takes
+ *                the end of one row and the beginning of the next (add_chain);
+ *              - all long rows, in parts of several lengths, if there are at most FEW_TURNS rows for each CTA.
+ *              The best cut is taken if it ends more than a hundredth earlier. Of equal cuts the first is kept.
+ *           3. If the last CTA then ends more than a hundredth earlier than by the list as it was, each piece becomes
+ *              an item, at the place in the list where its CTA will look for it. Otherwise the list stays as it is.
  *           The simulated times are whole numbers, so the same plan has the same list.
  * Cost:     for each length of parts a sort of the CTAs for each round, and only where CTAs have few pieces each.
  */
@@ -32,10 +35,11 @@ enum {
     MOST_PARTS = 8,  /* of a piece */
     LEAST_CELLS = 2, /* of a part */
     LENGTHS = 16,    /* lengths of parts that are compared, where the longest piece is one of them */
-    /* Units of time. A cell takes two; to begin and end a piece takes one. To leave the running state of a part takes
-     * three, and the last part of a row takes three more for each of the others. With head_dim 128 a state is 64 KB.
-     * If all SMs move theirs at once, each moves about 24 bytes a clock, and the products of a cell are
-     * 2048 clocks. */
+    /* The units of simulated time: half a cell's products, which are 2048 clocks with head_dim 128.
+     *   CELL    a cell of a piece
+     *   ENDS    to begin and end a piece
+     *   LEAVE   to leave the running state of a part: 64 KB, at about 24 bytes a clock if all SMs do it at once
+     *   JOIN    what the last part of a row takes to add the state of one other part */
     CELL = 2,
     ENDS = 1,
     LEAVE = 3,
@@ -169,10 +173,10 @@ static int less_to_do(const void *a, const void *b) {
     return x->index < y->index ? -1 : x->index > y->index;
 }
 
-/* Deals the pieces out by list scheduling, a round at a time: in each round the longest piece goes to the CTA that has
- * least to do, the next longest to the next CTA, and so on. Returns when the last CTA ends. Piece number `begin` is the
- * first of a round. The pieces before it are whole rows, which an earlier call dealt out; x->before says how much each
- * CTA had to do after them. */
+/* Deals pieces out by list scheduling, a round at a time: in each round the longest piece goes to the CTA that has
+ * least to do, the next longest to the next CTA, and so on. Returns when the last CTA ends. It begins with piece
+ * `begin`, which is the first of a round. Pieces before that are whole rows that an earlier call has dealt out;
+ * x->before says how much each CTA had to do then. */
 static uint64_t deal(struct dealing *x, uint32_t begin) {
     uint64_t end = 0;
     memset(x->joins + begin, 0, (x->rows - begin) * sizeof *x->joins);

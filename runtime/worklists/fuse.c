@@ -1,21 +1,25 @@
-/* fuse.c: finds the runs of ATTENDs that are one launch each, and what the lists of such a launch need to know.
+/* fuse.c: finds which ATTENDs of a rank can be one launch (a run, see fuse.h), and what the lists of that launch need.
  *
- * It goes through a rank's compute queue once. An ATTEND joins the run under way if all of this holds:
- *   - The rounds for which it waits come before the first round that waits for the run.
- *   - It writes no slot that an earlier round may still be sending. By stages, a launch for each ATTEND, it would wait
- *     for that round; but flags only say what has arrived. In the backward pass it also adds to no slot that an earlier
- *     round may still bring.
- *   - No MERGE, FINISH, REDUCE, REDUCE_Q or ROUND since the beginning of the run has touched its slots. Such
- *     instructions are done behind the whole run, so the order of additions to a sum would change. Nor has there been a
- *     DELTA, whose result it might read.
- *   - Forward: if the run has visited one of its Q blocks, this visit continues the same running state.
- *   - Forward: if the run has visited another Q block with the same state slot, that block began and ended in the run,
- *     so that its state never left registers. Otherwise rows of one block would read what rows of the other write.
+ * It goes through a rank's compute queue once. An ATTEND joins the run under way if all of the following holds.
+ * Otherwise it begins a new run.
+ *   - Every round that it waits for comes before the first round that waits for the run.
+ *   - Every round that sends from a slot which the ATTEND writes is complete when the run begins; in the backward pass
+ *     also every round that brings something into such a slot. (The CTAs of a run wait by flags. A flag says that
+ *     something has arrived, and cannot say that something has been sent.)
+ *   - Since the beginning of the run, no MERGE, FINISH, REDUCE, REDUCE_Q or ROUND in the queue has touched its slots.
+ *     Such an instruction is done behind the whole run, so the order of additions to a sum would change. Nor has there
+ *     been a DELTA, whose result the ATTEND might read.
+ *   - Forward: if the run has already visited one of its Q blocks, the visit goes on with the same running state.
+ *   - Forward: if another Q block used the same state slot in the run, that block's first and last visit are both in
+ *     the run. Its state then never left registers. Otherwise rows of one block would read what rows of the other
+ *     write.
  *
- * A WAIT is taken as a wait for whole instructions of the communication queue, on both fabrics (plan/FORMAT.md). Flags
- * are per fabric, so a CTA waits for what it reads and for no more. A communication queue is in order. So when an
- * ATTEND reads a slot, it finds there what the last launch brought for which the run waits. Whatever overwrites a slot
- * that an ATTEND reads waits for this ATTEND, as the verifier has proven, and so it comes behind the run.
+ * Does a CTA find the right data in a slot? In the plan an ATTEND's WAIT is for whole instructions of the communication
+ * queue, on both fabrics (plan/FORMAT.md); a CTA waits for the flag of one fabric, and only for what it reads.
+ *   - Not too early: launches into a slot come in the order of the communication queue. The flag is that of the last
+ *     launch into the slot among those that the run waits for.
+ *   - Not too late: whatever overwrites a slot that an ATTEND reads waits for this ATTEND, as the verifier has proven.
+ *     So it comes behind the run.
  *
  * Requires: a verified plan.
  * Cost:     linear in the rank's instructions, visits and transfers, and in the plan's blocks.

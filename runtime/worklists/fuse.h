@@ -3,22 +3,25 @@
  *   by stages    round 0 | ATTEND 0, round 1 | ATTEND 1, round 2 | ATTEND 2       a launch for each ATTEND
  *   fused        round 0 | round 1 | round 2                                      one launch, which begins at once
  *
- * Each round sets a flag when what it brings is there, and a CTA waits for the flag before it reads that. So no CTA
- * waits for the end of a stage. Forward, a launch has one item for each row of cells, with the keys of all its ATTENDs,
- * and the running state of a row stays in registers. Backward, its list is those of its ATTENDs, one behind the other.
- * So the same numbers are added to each sum in the same order as by stages, and the bits are the same.
+ * A fused launch does not wait for the end of a stage. Each round sets a flag when what it brings is there, and a CTA
+ * waits for the flag before it reads that.
+ *   Forward    the launch has one item for each row of cells, with the keys of all its ATTENDs. The running state of a
+ *              row stays in registers.
+ *   Backward   the launch's list is the lists of its ATTENDs, one behind the other.
+ * Either way the same numbers are added to each sum in the same order as by stages, so the bits are the same.
  *
- * A *run* is a sequence of ATTENDs that are one launch. It ends before an ATTEND that needs a round which itself waits
- * for the run, or for something behind the run in its queue: such a round overwrites a slot that the run reads, or
- * sends what the run makes. If rows are computed at home and a pass has as many `buffers` as stages, the pass is one
- * run.
+ * A *run* is a sequence of ATTENDs that are one launch. It must end before an ATTEND that needs a round which itself
+ * waits for the run, or for something behind the run in its queue: such a round overwrites a slot that the run reads,
+ * or sends what the run makes. If rows are computed at home and a pass has as many `buffers` as stages, the whole pass
+ * is one run.
  *
- * There is no deadlock, in whatever order CTAs begin. Let d be the first round that waits for a run. All rounds for
- * which the run waits come before d, because a run ends before any other ATTEND. A round waits for earlier rounds, and
- * for runs whose d is this round or an earlier one. So if the rounds are put in the order of their numbers, and each
- * run right before its d, everything waits for earlier things only. Within a run, CTAs of a backward pass take pieces
- * in the order of the list, and wait for turns of earlier pieces only: the first piece that is not done waits for flags
- * and nothing else.
+ * No deadlock, in whatever order CTAs begin. Let d be the first round that waits for a run.
+ *   1. All rounds that the run waits for come before d: at an ATTEND that needs a later one, the run would have ended.
+ *   2. A round waits only for earlier rounds, and for runs whose d is this round or an earlier one.
+ *   3. So put the rounds in the order of their numbers, and each run right before its d. In this order everything waits
+ *      for earlier things only.
+ *   4. Within a run of a backward pass, CTAs take pieces in the order of the list, and wait for turns of earlier pieces
+ *      only. So the first piece that is not done waits for flags and nothing else.
  */
 #ifndef FCP_WORKLISTS_FUSE_H
 #define FCP_WORKLISTS_FUSE_H
@@ -37,9 +40,10 @@ fcp_code fcp_fusion_runs(const fcp_plan *plan, fcp_pass pass, uint32_t rank, fcp
 /* The last round that a run waits for, by its number in the pass; FCP_NONE: it waits for none. */
 uint32_t fcp_fusion_round(const fcp_plan *plan, fcp_pass pass, uint32_t rank, const fcp_fusion_run *run);
 
-/* What fusing a pass would give. launches: how many launches the rank with most of them has; a run counts once for each
- * range of heads. state_tokens, forward: how many tokens have their running state written by one launch for a later
- * one, plus how many have it read, over all ranks. */
+/* What fusing a pass would give.
+ *   launches       launches of the rank that has most of them; a run counts once for each range of heads
+ *   state_tokens   forward: tokens whose running state one launch writes for a later one, plus tokens whose running
+ *                  state is read, over all ranks */
 typedef struct fcp_fusion_totals {
     uint64_t launches, state_tokens;
 } fcp_fusion_totals;

@@ -163,10 +163,11 @@ static void reverse_runs(fk_row_run *runs, uint32_t count) {
     if (!sorted) qsort(runs, count, sizeof *runs, later);
 }
 
-/* How items are cut into pieces of work. An item with more than 8 * long_part runs is divided into parts of at most
- * about long_part runs, any other into parts of about `part`. With `rest`, parts have exactly `part` runs, and the last
- * one has what is left; then parts that come later in their items stand first in the list. So of parts with the same
- * keys the shorter ones add to dK and dV first, while the longer ones are still under way. */
+/* How items are cut into pieces of work: by query heads (subs), and by runs into parts.
+ *   part, long_part   about so many runs are a part; long_part is for items of more than 8 * long_part runs
+ *   rest              parts have exactly `part` runs, and the last part of an item has what is left. In the list, parts
+ *                     that come later in their items then stand first: the short part adds to dK and dV while the
+ *                     longer parts of the same keys are still under way */
 struct cut {
     uint32_t subs; /* query heads of a group that a piece is for; by head, the most that a run is of */
     uint32_t part, long_part;
@@ -224,13 +225,13 @@ static uint32_t longest_of(const fcp_worklists *w) {
 
 /* How items are cut if there is much work, by three rules. What counts is the number of SMs in the plan, not that of
  * the device.
- *   - By query heads. If a device has four pieces for each of its SMs, all end at nearly the same time. So items are
- *     cut into pieces of fewer query heads until there are four for each SM, or one for each head. Such pieces keep all
- *     their rows, and add to dQ of different heads.
- *   - By rows. If there still is less than one piece for each SM, items are cut by rows as well, into two pieces for
- *     each SM.
- *   - Long items. An item with more than four times the average number of runs is cut into parts of half the average.
- *     Otherwise the keys that every row sees, say, would keep one CTA busy when all others have ended. */
+ *   1. By query heads. If a device has four pieces for each of its SMs, all end at nearly the same time. So items are
+ *      cut into pieces of fewer query heads until there are four for each SM, or one for each head. Such pieces keep
+ *      all their rows, and add to dQ of different heads.
+ *   2. By rows. If there still is less than one piece for each SM, items are cut by rows as well, into two pieces for
+ *      each SM, but into at most SHARERS pieces with the same keys.
+ *   3. Long items. An item with more than four times the average number of runs is cut into parts of half the average.
+ *      Otherwise an item of keys that every row sees would keep one CTA busy when all others have ended. */
 static struct cut usual_cut(const struct columns *x, uint64_t runs) {
     const fcp_problem *p = x->a->plan->problem;
     const uint64_t ctas = x->a->plan->cluster->multiprocessors, group = p->range_sub, items = x->w->key_count;
@@ -362,9 +363,8 @@ static bool try_cut(struct columns *x, struct contest *c, const struct cut *cut)
     return true;
 }
 
-/* Tries pieces of `subs` query heads: with whole items, with parts of fifteen sixteenths of the longest item, of
- * fourteen and so on. It ends where a device has four pieces for each of its SMs, or pieces are very
- * short. */
+/* Tries pieces of `subs` query heads: first with whole items, then with parts of 15/16 of the longest item, of 14/16,
+ * and so on. It ends when a device has four pieces for each of its SMs, or pieces are very short. */
 static bool try_parts(struct columns *x, struct contest *c, uint32_t subs, uint32_t longest) {
     const fcp_problem *p = x->a->plan->problem;
     const uint64_t most = 4 * (uint64_t)x->a->plan->cluster->multiprocessors;
@@ -391,12 +391,14 @@ static bool is_little(const struct columns *x, uint64_t cells) {
     return cells <= FEW * (uint64_t)x->a->plan->cluster->multiprocessors;
 }
 
-/* How items are cut if there is little work. No rule is right then: more pieces share the work better, but those of the
- * same keys add to dK and dV in turn, and which rows they meet decides how long they wait. For example, with a causal
- * mask, 16 columns and a group of 8 heads: pieces of one head and all rows take 311 units of the model, pieces of four
- * heads and two rows 240, and pieces of one head and ten rows, plus a rest, 221. So if the usual cut leaves more than a
- * tenth of the time unused, others are compared with it: for all heads of a group, half of them, a quarter and so on.
- * Of equal ones the first is kept. */
+/* How items are cut if there is little work. No rule is right then: with more pieces the work is shared better, but
+ * pieces of the same keys add to dK and dV in turn, and which rows they meet decides how long they wait. For example,
+ * with a causal mask, 16 columns and a group of 8 heads, these cuts take so many units of the model (turns.h):
+ *   pieces of one head and all rows                         311
+ *   pieces of four heads and two rows                       240
+ *   pieces of one head and ten rows, and of the rows left   221
+ * If the usual cut leaves more than a tenth of the time unused, others are compared with it: for all heads of a group,
+ * half of them, a quarter and so on, each with parts of several lengths. Of equal ones the first is kept. */
 static bool compare_cuts(struct columns *x, struct contest *c) {
     const uint32_t longest = longest_of(x->w);
     if (!try_cut(x, c, &c->best)) return false;

@@ -6,11 +6,11 @@
  * has added (fk_acquire). B's dK belongs to B alone and has no lock.
  *
  * Requires: a list of keys that is cut and sorted.
- * Method:   one walk over the list hands out turns: whoever comes first to a sum has turn 0, the next one turn 1. A sum
- *           of dK and dV is identified by its place in memory, and has a lock only if several pieces add to it. A sum
- *           of dQ is identified by its first row, and always has a lock if the list is ordered. If the list is by head,
- *           a lock has an entry for each head, with turns of its own; heads of one set have the same runs, and so the
- *           same turns. Otherwise all heads have the same turns, and the lock has one entry.
+ * Method:   one walk over the list hands out turns: whoever comes first to a sum has turn 0, the next one turn 1.
+ *           - A sum of dK and dV is identified by its place in memory. It has a lock if several pieces add to it.
+ *           - A sum of dQ is identified by its first row. If the list is ordered, each has a lock; otherwise none has.
+ *           - By head, a lock counts the turns of each head apart. A run for several heads has the same turn at each of
+ *             them. Otherwise a lock has one count, since all heads have the same turns.
  * Cost:     linear in the list, and tables over the rank's rows of dQ and of dK; by head also one over locks and heads.
  */
 #include <string.h>

@@ -2,9 +2,12 @@
  *
  * Requires: a verified plan; an arena as fcp_arena_lay gives it.
  * Gives:    fcp_worklists_rows and fcp_worklists_rows_fused of worklists.h.
- * Method:   it goes through the visits (fused: all visits of a Q block at once) and their pieces, one row of cells at a
- *           time, and through the tiles in their order. Then items of short sequences are replaced by tiles that the
- *           heads of a group share, each cut into parts of its keys.
+ * Method:   1. It goes through the visits (fused: through all visits of a Q block together), the pieces of their Q
+ *              block, and the rows of cells of each piece. Such a row becomes an item, with the keys of the visit's
+ *              tiles in their order.
+ *           2. Items of short sequences are replaced by items for tiles that the heads of a group share, each cut into
+ *              parts of its keys.
+ *           3. Items are sorted, the longest first.
  * Cost:     linear in the runs of the visits' tiles and in their rows of cells; then a sort of the items. Memory: the
  *           list, and as much again while it is sorted.
  */
@@ -250,10 +253,11 @@ static void count_parts(const struct pieces *whole, size_t kinds, uint32_t part,
     qsort(out, 2 * kinds, sizeof *out, larger);
 }
 
-/* Returns the time at which the last of `ctas` CTAs ends, if CTAs get pieces as fk_piece says. A cell takes two units,
- * and beginning and ending a piece takes one. By fk_piece, any 2 * ctas neighbouring pieces of the list are two for
- * each CTA. So of equal pieces only the remainder of a division by 2 * ctas has to be given out one by one. busy: room
- * for a number for each CTA. */
+/* Returns the time at which the last of `ctas` CTAs ends, if CTAs get pieces as fk_piece says: one each in their order,
+ * then one each in the reverse order. A cell takes two units of time, and beginning and ending a piece takes one.
+ * Any 2 * ctas equal pieces in a row give every CTA two of them. So only the remainder of a division by 2 * ctas is
+ * given out one by one. With 10 CTAs, 47 equal pieces are 4 for each, and 7 more. busy: room for a number for each
+ * CTA. */
 static uint64_t end_of(const struct pieces *pieces, size_t kinds, uint64_t ctas, uint64_t *busy) {
     uint64_t all = 0, end = 0, k = 0;
     memset(busy, 0, ctas * sizeof *busy);
@@ -274,9 +278,9 @@ enum {
     MOST_HALVES = 12 /* half parts for each SM */
 };
 
-/* How many cells a part has. The number of parts is one to six for each SM that the plan is made for, in steps of a
- * half; of these it takes the one with which the last CTA ends first. More parts do not always help: 256 parts of four
- * cells take 132 CTAs 18 units, and 128 parts of eight cells 17. */
+/* Chooses how many cells a part of a short sequence's keys has: the number with which the last CTA ends first. It tries
+ * one part for each SM that the plan is made for, then one and a half, and so on up to six. More parts are not always
+ * better: for 132 CTAs, 256 parts of four cells take 18 units of time (end_of), and 128 parts of eight cells 17. */
 static fcp_code part_cells(fcp_worklists *w, const fcp_plan *plan, uint32_t *out_part, fcp_error *err) {
     const uint64_t ctas = plan->cluster->multiprocessors;
     uint64_t cells = 0, best = UINT64_MAX;

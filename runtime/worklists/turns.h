@@ -2,11 +2,14 @@
  * that they wait for their turns. key_lists.c decides with it how items are cut; a test and a benchmark judge lists by
  * it.
  *
- * A CTA takes pieces of work in the order of the list. A piece is an item for one KV head and some query heads; if
- * several CTAs share an item, a piece is one of the item's parts. 64 rows of a run, for one query head, are a step. In
- * an ordered list a step adds to dQ when the piece before it has added to the same rows. At its end a piece adds to dK,
- * then to dV. Pieces that have the same keys take turns at dK and at dV, unless sums are added by atomics. The model
- * leaves out other copies, shared memory, and what steps really cost.
+ * What the model does:
+ *   - A CTA takes pieces of work in the order of the list. A piece is an item for one KV head and some query heads; if
+ *     several CTAs share an item, a piece is one of the item's parts.
+ *   - A piece is done in steps: 64 rows of a run, for one query head. In an ordered list a step adds to dQ when the
+ *     piece before it has added to the same rows.
+ *   - At its end a piece adds to dK, then to dV. Pieces that have the same keys take turns at dK and at dV, unless sums
+ *     are added by atomics.
+ * It leaves out other copies, shared memory, and what steps really cost.
  */
 #ifndef FCP_WORKLISTS_TURNS_H
 #define FCP_WORKLISTS_TURNS_H

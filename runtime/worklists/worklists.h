@@ -3,20 +3,22 @@
  *
  * An item is one row or one column of cells, 128 positions, and one CTA works on it. The forward pass and dQ want rows
  * of queries, each with the runs of keys that it meets; dK and dV want columns of keys, each with its runs of rows.
- * Items stand in the list longest first, and items of one length in the order of the plan: CTAs take items from the
- * front, so the long ones do not start last. Where each CTA has few pieces, the forward pass may have them in another
- * order (deal.c), with which the last CTA ends earlier.
  *
- * The bits of a result do not depend on which CTA runs when. Either a sum belongs to a single item of the launch, which
- * adds to it in the order of its runs; or several items add to the same sum and take turns, in the order of the list.
- * Runs stand in the order of the plan, but those of an ordered list go from the last row to the first.
+ * Order. Items stand in the list longest first, and items of one length in the order of the plan: CTAs take items from
+ * the front, so the long ones do not start last. If each CTA has few pieces, the list of a forward pass may have
+ * another order, with which the last CTA ends earlier (deal.c). Runs stand in the order of the plan, but those of an
+ * ordered list go from the last row to the first.
  *
- * Short sequences: if a sequence has at most FCP_SHORT_QUERIES queries and more keys, the query heads of a group share
+ * Bits. The bits of a result do not depend on which CTA runs when. Either a sum belongs to a single item of the launch,
+ * which adds to it in the order of its runs; or several items add to the same sum and take turns, in the order of the
+ * list.
+ *
+ * Short sequences. If a sequence has at most FCP_SHORT_QUERIES queries and more keys, the query heads of a group share
  * the rows of a tile. Its keys are cut into one to six parts for each SM that the plan is made for, whichever number
  * lets the last SM end first. A list of merges says how the parts are joined afterwards, in the order of the keys.
  * Other rows are cut by keys, too, if the last CTA then ends earlier (deal.c); the kernel itself joins these parts.
  *
- * By head: if the heads of a plan are of several classes (runtime/plan/FORMAT.md), each item is of one head, and meets
+ * By head. If the heads of a plan are of several classes (runtime/plan/FORMAT.md), each item is of one head, and meets
  * what this head sees. Items of all heads are one list, longest first.
  *
  * Offsets are bytes from the beginning of the arena (fcp_arena.q).
@@ -83,9 +85,10 @@ static inline size_t fcp_worklists_key_bytes(const fcp_worklists *work) {
     return work->key_count * (sizeof *work->keys + (work->fusion ? sizeof(fk_key_fused) : 0));
 }
 
-/* fcp_worklists_pieces returns how many pieces of work a list is, if its items are of single heads, or else of `heads`
- * heads each. fcp_worklists_key_pieces returns it for a list of keys whose kernel has order JOINT or ORDERED: an item
- * is for `kv_heads` KV heads with `group` query heads each, and a piece for `subs` of these query heads. */
+/* How many pieces of work a list is.
+ *   fcp_worklists_pieces       single: an item is a piece. Otherwise it is a piece for each of `heads` heads
+ *   fcp_worklists_key_pieces   for a list of keys whose kernel has order JOINT or ORDERED: an item is for `kv_heads` KV
+ *                              heads with `group` query heads each, and a piece for `subs` of these query heads */
 static inline uint64_t fcp_worklists_pieces(bool single, uint32_t items, uint32_t heads) {
     return single ? items : (uint64_t)items * heads;
 }

@@ -3,13 +3,15 @@
  *
  * Model: 64 heads, 8 of K and V, head_dim 128, bf16. Cluster: nodes of 8 H200s. Batch: 32,768 tokens a rank.
  *
- * Rows of bounds, forward passes: the plan's predicted time over the largest of the bounds that the simulator prints
- *     beside it. Their notes say how long choosing and planning took, in wall and in processor time: the first call,
- *     and the median of RUNS calls. They also say how many candidates were planned to the end, and how long the mean
- *     rank computes, which no strategy can beat.
- * Rows of fixed settings (fixed.c): the predicted time of auto's plan over that of the best setting; the worst of three
- *     masks counts. Their notes have the figure and the best setting of each mask. Batches are the shared ones, with
- *     the forward pass alone and with both passes; and others that are drawn from the same lists, with both passes.
+ * Rows of bounds, forward passes:
+ *   figure  the plan's predicted time over the largest of the bounds that the simulator prints beside it
+ *   note    how long choosing and planning took, in wall and in processor time: the first call, and the median of RUNS
+ *           calls; how many candidates were planned to the end; how long the mean rank computes, which no strategy can
+ *           beat
+ * Rows of fixed settings (fixed.c), with the forward pass alone and with both passes for the shared batches, and with
+ * both passes for batches that are drawn from the same lists:
+ *   figure  the predicted time of auto's plan over that of the best setting; the worst of three masks counts
+ *   note    the figure and the best setting of each mask
  */
 #include <stdio.h>
 #include <stdlib.h>

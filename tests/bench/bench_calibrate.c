@@ -1,10 +1,12 @@
 /* bench_calibrate.c: calibrates the profile `cpu` on this machine: measures rows of the host backend, fits the
  * profile's constants to them, and predicts plans that the fit has not seen.
  *
- * A row is a plan of one rank with one worker, float32. Its time is processor time, which other work on the machine
- * disturbs least. It is the least of several runs, minus the time that the model gives for copies. Plans are predicted
- * in processor time, summed over all ranks. Plans of two ranks are predicted in wall time too, which needs two
- * processors that have nothing else to do.
+ * A row is what one plan takes, of one rank with one worker, in float32:
+ * 1. The plan runs several times. Processor time is measured, because other work on the machine disturbs it least.
+ * 2. The row's time is the least of these, minus the time that the model gives for copies.
+ *
+ * Plans are predicted in processor time, summed over all ranks. Plans of two ranks are predicted in wall time too. That
+ * needs two processors that have nothing else to do.
  *
  * The rows are written beside the benchmark as cpu.csv, and what `fcpc calibrate` makes of them as cpu.profile.
  */

@@ -1,8 +1,8 @@
 /* bench_cells.c: measures what it costs to classify a mask's cells: for each mask of the prelude over a million tokens,
  * for all pairs of pieces in whole batches, and for a long program from its text to the plan.
  *
- * Masks are parsed from text. Brute force evaluates the definition of each mask, a C function, pair by pair. It does so
- * over the longest sequence that takes it about BRUTE_SECONDS. On that sequence both must count the same pairs. */
+ * The compiler gets masks as text. Brute force evaluates each mask's definition, a C function, pair by pair, over the
+ * longest sequence that takes it about BRUTE_SECONDS. On that sequence both must count the same pairs. */
 #include "compiler/cells/cells.h"
 #include "compiler/sema/program.h"
 #include "tests/support/known_masks.h"

@@ -6,13 +6,14 @@
  * Cost: about as many plans as there are batches, 129.
  * Source: our own. A batch is drawn sequence by sequence (workload_sample) until its ranks have 32,768 tokens each.
  *
- * The shared batches meet all of these goals. Drawn ones miss some, for two reasons:
+ * The shared batches meet all of these goals. Drawn ones miss some:
  *
- *   bytes   If no sequence is longer than a few ranks' tokens, most ranks lack a little work and some have too much. A
- *           rank that gets work of a second sequence needs that one's keys as well. The bound knows nothing of this: it
- *           brings each rank all that it lacks from one sequence, which is as long as the longest.
- *   wires   A sequence that fills a whole node has far more work than that node. So Q of nearly all its rows leaves the
- *           node at least once, and no placement can help that leaves tokens where they are.
+ *   bytes   in batches without a sequence longer than a few ranks' tokens. There most ranks lack a little work, and
+ *           some have too much. A rank takes work of several sequences to have enough, and needs the keys of each of
+ *           them. The bound is below that: it lets each rank get all that it lacks from one sequence, as long as the
+ *           longest.
+ *   wires   in batches with a sequence that fills a whole node. It has far more work than the node may do. So Q of
+ *           nearly all its rows leaves the node at least once, in any placement that leaves tokens where they are.
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,17 +1,17 @@
 """Times FlexAttention's create_block_mask, for the rows of bench_cells.c. Requires PyTorch 2.5 or later; run by flex.c.
 
-Prints "ready VERSION". Then it reads requests, a line each:
+First it prints "ready VERSION". Then it reads requests, a line each:
 
     NAME UNIT SECONDS MEBIBYTES PARAMETER...
 
-The mask NAME is made for the longest sequence, a multiple of UNIT tokens, that takes about SECONDS and MEBIBYTES of
-memory. If even UNIT tokens take more, only the first queries of them are done. The answer is one of
+It makes the mask NAME for the longest sequence that takes about SECONDS and MEBIBYTES of memory. A sequence has a
+multiple of UNIT tokens. If even UNIT tokens take more, only their first queries are done. The answer is one of
 
     QUERIES TOKENS SECONDS MEBIBYTES FULL PARTIAL     blocks of 128 x 128; FULL is -1 where the last block is cut off
     none REASON
 
-A parameter is a whole number, or a file with an int64 for each token; what the sequence does not need is not read.
-The masks are written from their definitions (as in tests/support/known_masks.h), over tensors of indices.
+A PARAMETER is a whole number, or a file with an int64 for each token; of a file, only the tokens of the sequence are
+read. The masks are written from their definitions (as in tests/support/known_masks.h), over tensors of indices.
 """
 import resource
 import sys

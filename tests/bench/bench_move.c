@@ -1,26 +1,35 @@
-/* bench_move.c: measures plans of cad that move work and leave tokens where the caller has them, in a contiguous
- * layout: bytes, balance, wires and time.
+/* bench_move.c: measures plans of the strategy cad in a contiguous layout: tokens stay where the caller has them, and
+ * work moves. The rows have bytes, balance, wires, rounds and time.
  *
- * Causal masks, head_dim 128, bf16, forward, blocks of 2K, 32,768 tokens a rank, nodes of 8. Bytes are counted from the
- * placement's blocks and tiles, and what goes over net from the routes.
+ * Batches: causal masks, head_dim 128, bf16, forward, blocks of 2K, 32,768 tokens a rank, nodes of 8.
  *
- * "Busiest node" is a lower bound: what the node that sends most must send, divided by its ranks. It must send one copy
- * of all that other nodes read, and one merged result of each row that it computes for another node. No routes send
- * less. Where it exceeds the goal, only a placement that moves less from that node could meet the goal.
+ * What is counted from what:
+ *   bytes            from the blocks and tiles of the placement; those over net from the routes
+ *   rounds and time  from the plan of the forward pass, the time by the simulator
  *
- * Rounds, and the simulated time, are of the plan of the forward pass. They stay above their goals because of ranks
- * that have much more work than others. Such a rank first sends rows, which are computed only when the last of their
- * keys has come, and then receives the results. So its wire is idle in one direction at a time. The notes say how long
- * the busiest wire sends and how long it receives.
+ * Words in the rows and notes:
+ *   prototype     the bytes that the first prototype of cad found
+ *   bound         a lower bound of the bytes
+ *   today         the bytes of fcp with blocks of 2K, attention and reshuffle together, before work could move
+ *   busiest node  what the node that sends most must send, divided by its ranks: one copy of all that other nodes read,
+ *                 and one merged result of each row that it computes for another node. No routes send less. If this
+ *                 figure is above the goal of the wires, only a placement that moves less from that node could meet the
+ *                 goal.
  *
- * The figures of rounds and of time are quotients over a lower bound, and can fall while time grows. If stages_away.c
- * allowed each direction of a wire two units in a stage in place of five, prolong-256 would have 1.11 and 1.18, but
- * more launches and more running state: the bound would grow, forward from 14.9 to 17.4 ms and backward from 42 to 53.
- * So look at the milliseconds in the note, too.
+ * The goal of bytes is the smaller of two figures: 1.03 x the prototype's, and 1.4 x (64 heads, 8 of K and V) or 1.6 x
+ * (32 heads) the bound.
  *
- * A goal of bytes has two parts: 1.03 x what the first prototype found, and 1.4 x (64 heads, 8 of K and V) or 1.6 x (32
- * heads) the bound. "Today" is fcp with blocks of 2K, its attention and its reshuffle, as it was before work could
- * move.
+ * Rounds and time stay above their goals. The reason is ranks that have much more work than others:
+ * 1. Such a rank sends rows to other ranks.
+ * 2. They compute these rows only when the last of the keys has come.
+ * 3. Then the rank receives the results.
+ * A wire of such a rank is therefore idle in one direction at a time. The notes say how long the busiest wire sends and
+ * how long it receives.
+ *
+ * Rounds and time are printed as quotients over a lower bound. A quotient can fall while the time grows, so look at the
+ * milliseconds in the note, too. Example: stages_away.c allows each direction of a wire five units in a stage. With
+ * two, prolong-256 would have quotients of 1.11 and 1.18; but it would have more launches and more running state, and
+ * the bound would grow, forward from 14.9 to 17.4 ms and backward from 42 to 53.
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,14 +1,16 @@
-/* bench_order.c: judges the work lists of kernels by models, which count in whole numbers and need no GPU.
+/* bench_order.c: predicts how long the work lists of kernels take, by models that count in whole numbers and need no
+ * GPU.
  *
- * The model of the backward pass is runtime/worklists/turns.h. It says how long an ordered list takes, in which CTAs
- * take turns at the sums that they share, and how long a list without turns takes. It also says how much of the
- * multiprocessors' time is used where sequences are short and heads are few, where dK and dV have a kernel of their own
- * (head_dim 256), and where heads see different pairs.
+ * Backward pass, by the model of runtime/worklists/turns.h: CTAs that add to the same sum take turns. Rows compare
+ *   - an ordered list, in which CTAs wait for their turns, with a list without turns;
+ *   - the time in which the multiprocessors work with all of their time. This is low where sequences are short and
+ *     heads are few, so these are measured; also head_dim 256, where dK and dV have a kernel of their own, and heads
+ *     that see different pairs.
  *
- * The forward pass has a model of its own (tests/support/order_model.h). In it a row whose keys are cut pays for what
- * its parts write and read.
+ * Forward pass, by the model of tests/support/order_model.h: if the keys of a row are cut into parts, the parts'
+ * results are written and read again, and the model counts time for that.
  *
- * Notes say how much processor time it took to make and judge a list.
+ * Notes say how much processor time it took to make a list and to predict its time.
  */
 #include <stdio.h>
 #include <string.h>

@@ -1,13 +1,22 @@
 /* bench_place.c: measures placement alone: balance on every batch, transfers and rounds against plain LPT, and time.
  *
- * Causal masks, 32,768 tokens a rank, nodes of 8. Transfers are compared with a lower bound, "floor", which is a sum
- * over KV blocks. At a balance of 1.01 the work of the blocks that read KV block j needs ceil(work / (1.01 x max(mean,
- * heaviest))) ranks; all but one of them must get j. This bound ignores that blocks are whole and that a rank's tokens
- * are capped.
+ * Batches: causal masks, 32,768 tokens a rank, nodes of 8. Transfers are counted in tokens of K and V.
  *
- * Where a goal is missed, a second bound is printed that respects both. Of R ranks, let k read block j. The other R - k
- * hold no more tokens than their caps. So the k ranks must hold the rest of all tokens, and with them at least the work
- * of the lightest blocks. Two blocks of more than half the limit are never on one rank.
+ * Two lower bounds of the transfers are printed. Both are sums over KV blocks. If k ranks read block j, it is sent to k
+ * - 1 of them at least. So each bound looks for the least k at a balance of 1.01, where a rank may have this much work:
+ *
+ *     limit = 1.01 x max(mean work, work of the heaviest block)
+ *
+ * floor: k = ceil(W / limit), where W is the work of the blocks that read j. Example: W = 3.2 limits need 4 ranks, and
+ * so 3 transfers. This bound ignores that blocks are whole, and that a rank's tokens are capped.
+ *
+ * "no placement is below": printed where a goal is missed. It respects both. For k ranks that read j:
+ * 1. The R - k other ranks hold at most their caps of tokens. The k ranks must hold all tokens beyond that.
+ * 2. If the blocks that read j have fewer tokens than these, other blocks fill the rest; at least they have the work of
+ *    the lightest ones.
+ * 3. If W and that work exceed k x limit, k is too small.
+ * Two blocks with more than half the limit are never on one rank, so k is at least the number of such blocks that read
+ * j.
  */
 #include <stdio.h>
 #include <stdlib.h>

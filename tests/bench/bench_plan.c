@@ -1,13 +1,13 @@
 /* bench_plan.c: measures planning from end to end: from a parsed program and a batch to a verified plan on disk, and
  * back.
  *
- * Each size runs in a child process, so that its peak memory is its own. A figure is the median of several
- * runs in one process, the first included. The clock covers fcpc_plan (the verifier in it) and fcp_plan_save.
+ * Each size runs in a child process, so that its peak memory is its own. A figure is the median of several runs in one
+ * process, the first included. The clock covers fcpc_plan, with the verifier in it, and fcp_plan_save.
  *
- * A call from the command line also pays for the start of a process, for pages of memory that no earlier call has
- * touched, and for reading the list. The rows "first call" measure that: they run `fcpc -q --lengths LIST PROGRAM -o
- * PLAN` several times, each in a process of its own, and take the median. They compare processor time, which other work
- * on the machine disturbs least.
+ * The rows "first call" measure a call from the command line: several times, the median of `fcpc -q --lengths LIST
+ * PROGRAM -o PLAN`, each in a process of its own. Such a call also pays for the start of a process, for pages of memory
+ * that no earlier call has touched, and for reading the list. These rows compare processor time, which other work on
+ * the machine disturbs least.
  */
 #include <fcntl.h>
 #include <libgen.h>

@@ -1,20 +1,22 @@
 /* bench_published.c: compares what papers measured on clusters with what the simulator predicts of it. Each row says
- * what is assumed, what is fitted, and what is predicted. A figure that does not come out is MISSED: it is not
- * reproduced, and no assumption is changed to make it come out.
+ * what is assumed, what is fitted, and what is predicted. A prediction that does not come out is MISSED, that is, not
+ * reproduced. No assumption is changed to make it come out.
  *
  * FCP, table 2 (128 GPUs; MFU relative to the kernel on one GPU):
- *   assumed    8 KV and 64 query heads of 128, 32K tokens a GPU, contiguous; blocks of 4K, 16 rounds to a stage; 296
- *              TFLOP/s and 50 GB/s a GPU (their ratio is 5920), every GPU with a port of its own; lognormal lengths,
- *              sigma 1.5, up to 512K; margin 6; cuDNN's constants on H200, slower as the GPU is. Work is even to 0.5 %
- *              (they report less than 5 %); blocks that are too heavy for that are split, because theirs cannot have
- *              been that heavy
+ *   assumed    batch: 8 KV and 64 query heads of 128, 32K tokens a GPU, contiguous; lengths lognormal, sigma 1.5, up to
+ *              512K
+ *              GPUs: 296 TFLOP/s and 50 GB/s each (the ratio of both is 5920), each with a port of its own; cuDNN's
+ *                constants on H200, slower as the GPU is
+ *              plan: blocks of 4K, 16 rounds to a stage, 6 SMs for communication (margin); work even to 0.5 % (the
+ *                paper reports less than 5 %); blocks that are too heavy for that are split, because the paper's blocks
+ *                cannot have been so heavy
  *   fitted     the median length, so that the whole of FCP (row #4) has the published MFU of the forward pass
  *   predicted  all other rows, and that each part of FCP makes it faster. "Base" pulls blocks in random order and
  *              overlaps nothing
  *
  * MagiAttention (H100, 8K tokens a GPU, one causal sequence, forward, TFLOP/s a GPU):
  *   assumed    64 query and 8 KV heads of 128; nodes of 8 with 450 GB/s inside and 50 GB/s between; our placement,
- *              blocks of 2K; few long stages, as its benchmark asks for two
+ *              blocks of 2K; few long stages, because the paper's benchmark asks for two
  *   fitted     one factor for the kernel's times, so that the figure at 8 GPUs comes out
  *   predicted  16, 32 and 64 GPUs
  *
@@ -190,9 +192,12 @@ static void published_magi(void) {
 
 /* --- UPipe -------------------------------------------------------------------------------------------------------- */
 
-/* Returns the size of the largest tensors of one rank: Q, K, V and what the all-to-all exchanges. `g` query heads share
- * a KV head, and the tensors have 1 / of_chunks of the heads. The unit makes sizes whole numbers: Q of all heads
- * has g * chunks units, and K and V have `chunks` each. */
+/* Returns the size of the largest tensors that one rank holds at once: Q, K, V, and what the all-to-all exchanges,
+ * which is as large as Q. They have one of_chunks-th of the heads. `g` query heads share a KV head.
+ *
+ * The unit is chosen such that sizes are whole numbers: K of all heads has `chunks` units, V too, and Q has g * chunks.
+ * Example: g = 8 and 4 chunks. All heads (of_chunks = 1) take 32 + 4 + 4 + 32 = 72 units; one chunk (of_chunks = 4)
+ * takes 18. */
 static uint64_t intermediate(uint64_t g, uint64_t chunks, uint64_t of_chunks) {
     const uint64_t q = g * chunks / of_chunks, k = chunks / of_chunks, v = k, exchanged = q;
     return q + k + v + exchanged;

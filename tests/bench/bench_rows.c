@@ -1,10 +1,14 @@
-/* bench_rows.c: compares the keys that travel with those that must, for each mask of the prelude and for fcp, dcp and
- * cad.
+/* bench_rows.c: compares the keys that travel with the keys that must, for each mask of the prelude and for fcp, dcp
+ * and cad.
  *
- * 64 heads, 8 of K and V, 64 ranks in nodes of 8, blocks of 2K. A rank needs a key from elsewhere if its queries read
- * it; needed keys are counted in whole columns of cells, 128 keys. A row's figure is the keys that travel for each that
- * is needed. The note has these keys and the queries that are computed away from home, and then the same three figures
- * for blocks that stay as the strategy cuts them (compiler/problem/few_rows.c divides them).
+ * 64 heads, 8 of K and V, 64 ranks in nodes of 8, blocks of 2K.
+ *
+ * A key must travel to each rank whose queries read it, other than its home. Such keys are counted in whole columns of
+ * cells, 128 keys each. A plan sends whole blocks, so more keys travel than must.
+ *   figure of a row  keys that travel for each one that must
+ *   note             keys that must travel, and queries that are computed away from home; then the same three figures
+ *                    for blocks left as the strategy cuts them. The planner divides blocks further
+ *                    (compiler/problem/few_rows.c).
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,7 +1,8 @@
-/* bench_run.c: measures how long the host takes to put a run into the streams of CUDA devices, for a batch in a
- * thousand pieces that move between the caller's layout and the homes. The driver is the stand-in
- * (tests/machines/standin), its kernels do nothing, and the run comes from a graph. So only the runtime's own work is
- * left, and some tens of calls.
+/* bench_run.c: measures how long the host takes to put a run into the streams of CUDA devices. The batch has a thousand
+ * pieces that move between the caller's layout and the homes.
+ *
+ * Nothing else is measured: the driver is the stand-in (tests/machines/standin), its kernels do nothing, and the run
+ * comes from a graph. So a run is the runtime's own work and some tens of calls.
  */
 #include <dlfcn.h>
 #include <stdio.h>

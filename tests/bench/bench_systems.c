@@ -1,6 +1,7 @@
-/* bench_systems.c: compares how much faster DCP, DistCA, HKUST's groups and MagiAttention were than other schemes on
- * their clusters with what the simulator predicts of it. Nothing is fitted. Their lists of lengths are not public, and
- * ours are used instead. So a published figure counts as a range, and a prediction outside of it is not reproduced.
+/* bench_systems.c: compares published speedups with what the simulator predicts of them: how much faster DCP, DistCA,
+ * HKUST's groups and MagiAttention were than other schemes on their clusters. Nothing is fitted. Their lists of lengths
+ * are not public, and ours are used instead. A published figure therefore counts as a range. A prediction outside of it
+ * is not reproduced.
  *
  * DCP (32 A100, attention alone, forward and backward together, over the best static scheme):
  *   assumed  4 nodes of 8 with 400 Gb/s each; 8 query and 2 KV heads; batches of 131,072 tokens; blocks of 512 to 4K,

@@ -1,8 +1,8 @@
-/* fixed.c: predicts how long a batch takes with each of 24 settings.
+/* fixed.c: predicts how long a batch takes with each of 24 settings, such as a user would try: each strategy, a few
+ * tolerances, three sizes of blocks.
  *
- * The settings are those that a user would try: each strategy, a few tolerances, three sizes of blocks. They are
- * planned by the compiler's passes, without proof, and predicted by the same simulator as auto's candidates. Bounds of
- * routes rule out what cannot be the best.
+ * The compiler's passes plan each setting, and the verifier is left out. The time is predicted by the simulator, as for
+ * auto's candidates. A setting is not planned if the bounds of its routes already show that it cannot be the best.
  */
 #include "tests/bench/fixed.h"
 

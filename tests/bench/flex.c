@@ -1,5 +1,5 @@
-/* flex.c: talks to tests/bench/bench_flex.py, which runs FlexAttention's create_block_mask. One process serves all
- * masks, because PyTorch takes seconds to start. A mask is a line to the process and a line back.
+/* flex.c: measures FlexAttention's create_block_mask by the script bench_flex.py. One process of the script serves all
+ * masks, because PyTorch takes seconds to start. For each mask it gets a line and answers with a line.
  *
  * Requires: the top of the tree is the current folder, as in `make bench`.
  * Gives:    flex.h. */

@@ -1,8 +1,13 @@
 /* place_batch.h: makes causal placement problems for tests and benchmarks of placement.
  *
- * A batch of lengths becomes blocks by the planner's rule: every sequence is cut at multiples of `block`; remainders
- * and short sequences are packed whole into shared blocks, best fit decreasing, ties by sequence. Work is counted in
- * allowed pairs of the causal mask; a block reads the earlier full blocks of each of its sequences and itself.
+ * A batch of lengths becomes blocks by the planner's rule:
+ * 1. Every sequence is cut at multiples of `block`.
+ * 2. Remainders and short sequences stay whole and are packed into shared blocks, best fit decreasing, ties by
+ *    sequence.
+ * Example with block = 100: sequences of 250 and 40 tokens become the blocks 100, 100, and 50 + 40.
+ *
+ * Work is counted in pairs that the causal mask allows. A block reads itself and the earlier full blocks of each of its
+ * sequences.
  */
 #ifndef PLACE_BATCH_H
 #define PLACE_BATCH_H

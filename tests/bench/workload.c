@@ -1,8 +1,8 @@
 /* workload.c: gives batches of sequence lengths, from files or drawn at random.
  *
- * The drawn lengths follow a table of quantiles of a long-tailed list of documents (median 3227, 90 % 5784, 99 % 26070,
- * longest 124,913 tokens), straight lines between them, from a linear congruential generator: the same on every
- * machine.
+ * Drawn lengths come from a linear congruential generator, so they are the same on every machine. They have the
+ * quantiles of a long-tailed list of documents: median 3227 tokens, 90 % 5784, 99 % 26,070, longest 124,913. Between
+ * two quantiles of the table, lengths lie on a straight line.
  */
 #include "tests/bench/workload.h"
 

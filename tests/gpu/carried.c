@@ -1,17 +1,19 @@
 /* carried.c: a library with NVRTC's symbols that serves kernels which were compiled in advance. It is carried with
  * gpu-check to machines with GPUs.
  *
- * A request is looked up in the folder $GPU_KERNELS, under a hash of all options and the source. If it is not there,
- * the machine's own NVRTC compiles it: the file that GPU_NVRTC names, or the one that the loader finds.
+ * 1. A request is looked up in the folder $GPU_KERNELS, under a hash of all options and the source.
+ * 2. If it is not there, the machine's own NVRTC compiles it: the file that GPU_NVRTC names, or the one that the loader
+ *    finds.
  *
- * If GPU_KERNELS_WRITE is set, what was compiled is kept in the folder. The caller is then a session on the stand-in
- * driver. It gets the source instead of a cubin, with a mark that says that these kernels do nothing.
+ * GPU_KERNELS_WRITE is set where the folder is filled, in sessions on the stand-in driver (prepare.c). There, what was
+ * compiled is kept in the folder. The session gets no cubin but the source, with a mark that says that these kernels do
+ * nothing.
  *
  * $GPU_DEFINES, such as "FK_TURNS=0 FK_OVERLAP=0", is put before every source as definitions, and the source with them
  * is what is looked up. Steps that compare builds of the kernels set it.
  *
- * An entry contains its key; if that is another one, the source is compiled again. The folder belongs to our own build.
- * Nothing in it is guarded against an attacker, and what is loaded from it runs on the device.
+ * An entry of the folder contains its hash; if that is another one, the source is compiled again. The folder belongs to
+ * our own build. Nothing in it is guarded against an attacker, and what is loaded from it runs on the device.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>

@@ -1,6 +1,9 @@
-/* edges.c: tests what few programs have: other sizes of heads, values of a width of their own, logits far from 0, a
- * gradient of LSE, sequences without queries or keys; and the largest logits, which a run gives if it is asked for
- * them.
+/* edges.c: tests what few programs have:
+ *   - other sizes of heads, and values with a width of their own
+ *   - logits far from 0
+ *   - a gradient of LSE
+ *   - sequences without queries or keys
+ *   - the largest logits, which a run gives if it is asked for them
  */
 #include <math.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
-/* fills.c: measures what it costs a device to write a word of host memory, which is how a pass says how far it has come
- * (runtime/cuda/marks.c). It measures a fill, and a write by the stream itself, each in a stream and in a graph; and
- * for comparison a fill of the device's own memory.
+/* fills.c: measures what it costs a device to write a word of host memory. A pass says in this way how far it has come
+ * (runtime/cuda/marks.c). There are two ways to write it, a fill and a write by the stream itself; both are measured in
+ * a stream and in a graph. For comparison, a fill of the device's own memory is measured, too.
  */
 #include <stdio.h>
 

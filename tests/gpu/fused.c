@@ -1,11 +1,12 @@
 /* fused.c: compares fused passes (--fuse pass), which are one launch whose CTAs wait for what arrives, with passes by
  * stages.
  *
- * Each plan has a process of its own. It first runs by stages, as the examples do. Then its fused passes run twice
- * each. The two forward passes must have the same bits and are judged, and gradients must have the bits that they have
- * by stages. The kernels of fused passes are built with FK_DELAY and FK_BOUND, as in shaken.c: a CTA that waits for an
- * arrival or a turn which never comes gives up, and says which it was. If plans are right, passes are timed in both
- * ways.
+ * Each plan has a process of its own, which does three things:
+ * 1. It runs both passes by stages, as step `examples` does.
+ * 2. It runs both passes fused, twice each. The two forward passes must have the same bits and are judged. Gradients
+ *    must have the bits that they have by stages. Kernels are built with FK_DELAY and FK_BOUND, as in shaken.c: a CTA
+ *    that waits for an arrival or a turn which never comes gives up, and says which it was.
+ * 3. If all was right, it times the passes in both ways.
  *
  * Requires: a device, or the stand-in driver.
  * Gives:    step_fused and gpu_measured_fused of gpu.h.

@@ -1,10 +1,12 @@
 /* gpu.h: the inner interface of gpu-check: what its steps know of the machine, how they record what they find, and
  * which functions its files call of each other.
  *
- * Each step runs in a process of its own, which opens the driver. A step that judges plans leaves the driver alone and
- * gives each plan a process. So an error that ends a context, a crash, or a hang affects one step or one plan. What
- * begins is written to a journal before it begins, and what is found as soon as it is found. The journal is read back
- * when the program is run again.
+ * Errors stay where they are: one that ends a context, a crash or a hang affects one step or one plan. For that, each
+ * step runs in a process of its own, which opens the driver. A step that judges plans does not open it, and gives each
+ * plan a process that does.
+ *
+ * What begins is written to a journal before it begins, and what is found as soon as it is found. When the program is
+ * run again, it reads the journal and goes on from there.
  */
 #ifndef GPU_CHECK_H
 #define GPU_CHECK_H
@@ -193,9 +195,12 @@ unsigned conformance_nccl(gpu *g, void (*tell)(void *context, const char *questi
 
 /* --- correct.c ---------------------------------------------------------------------------------------------------- */
 /* Runs a plan on tensors drawn from `seed`. Each pass runs twice as a graph and twice without; all must give the same
- * bits, and the rows of this process's ranks are judged. If `start` is not NULL the plan runs over NCCL as that rank:
- * an id is made if it has none, and the number of the session is put after its id_file. *out must begin as zeros; it
- * gets what the ranks gave, and the caller ends it with fcp_packed_free whatever is returned. */
+ * bits, and the rows of this process's ranks are judged.
+ *
+ *   start  NULL: all ranks in this process. If not, the plan runs over NCCL as that rank. An id is made if it has none,
+ *          and the number of the session is put after its id_file.
+ *   *out   must begin as zeros, and gets what the ranks gave. The caller ends it with fcp_packed_free whatever is
+ *          returned. */
 bool gpu_check_plan(gpu *g, const fcp_plan *plan, uint64_t seed, const fcp_start *start, fcp_packed *out,
                     char why[GPU_WHY]);
 /* The outputs of a pass, a bit each, with the second float of LSE, which a caller may leave out and these tests do

@@ -1,9 +1,10 @@
 /* main.c: gpu-check: tests everything that runs on the GPUs of this machine, and measures it.
  *
- * Steps run one after the other, each in a process of its own, in an order that suits machines which are available for
- * a few minutes only. What a step finds is written to FOLDER/state at once, and FOLDER/GPU.md is drawn from that. Run
- * again, the program goes on where it stopped; with another binary, device or driver it begins from the start. A step
- * that has ended its process twice is not tried a third time.
+ * Machines with GPUs are often available for a few minutes only. So
+ * - steps run one after the other, each in a process of its own, the most important ones first;
+ * - what a step finds is written to FOLDER/state at once, and FOLDER/GPU.md is drawn from that;
+ * - when it is run again, it goes on where it stopped; with another binary, device or driver it begins from the start;
+ * - a step that has ended its process twice is not tried a third time.
  *
  * Exit status: 0: everything was done and is right; 1: something is wrong; 2: usage; 3: there is no driver or no
  * device, and nothing was checked; 4: the time was up, run it again for what is left.

@@ -1,13 +1,14 @@
 """Times the peers of gpu-check's rows on the same device: cuDNN and FlashAttention through PyTorch's
 scaled_dot_product_attention, and compiled FlexAttention. Run by peers.c; needs PyTorch 2.5 or later with CUDA.
 
-Prints a line for each figure as it is measured, milliseconds but for matmul (TFLOP/s):
+For each figure it prints a line as soon as it is measured: milliseconds, or TFLOP/s for matmul.
 
     fact NAME VALUE          note NAME TEXT          none NAME REASON
 
-Arguments are names of facts that are known already. One sequence, 64 query and 8 KV heads of 128, bf16; medians of CUDA
-events, warm, the second-level cache left as the repetition before leaves it: as measure.c does it for us.
-With PEERS_CPU set it runs on the processor with tiny sizes, so that the script itself can be tried anywhere.
+Arguments are names of facts that are known already, and are not measured again. Inputs are one sequence, 64 query and 8
+KV heads of 128, bf16. Figures are medians of CUDA events, as in measure.c: warm, with the second-level cache as the
+repetition before leaves it. With PEERS_CPU set it runs on the processor with tiny sizes, so that the script itself can
+be tried anywhere.
 """
 import os
 import sys

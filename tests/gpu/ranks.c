@@ -1,15 +1,20 @@
 /* ranks.c: runs a plan over NCCL in several processes, a rank each.
  *
- * Devices: one for each rank, if there are so many. If not, and NCCL is 2.30 or later, all ranks share the first
- * device, which NCCL allows if NCCL_MULTI_RANK_GPU_ENABLE=1 is set. With an older NCCL only a single rank is tried,
- * which sends to itself.
+ * Devices:
+ *   one for each rank                 if there are so many
+ *   the first one for all ranks       if not, and NCCL is 2.30 or later, which allows it with
+ *                                     NCCL_MULTI_RANK_GPU_ENABLE=1
+ *   one rank, which sends to itself   with an older NCCL
  *
- * The plan first runs in this process with transport local. Each rank is this program again, started with exec, so
- * that it inherits nothing of an open driver. It judges its own rows against float64 and compares them with local's.
- * Its output goes to a file, in which the last line with a certain mark says how far it is or what went wrong. When
- * one rank is wrong, the others have a moment to end, and are then killed; so are ranks that do not end in time. A test
- * may make a rank go wrong or stop (--inject). The moment then begins only when that rank has gone wrong; and if it has
- * stopped, the others are killed at once.
+ * 1. The plan runs in this process with transport local.
+ * 2. Each rank is this program again, started with exec, so that it inherits nothing of an open driver. It judges its
+ *    own rows against float64 and compares them with local's. Its output goes to a file. The last line there with a
+ *    certain mark says how far it is, or what went wrong.
+ * 3. When one rank is wrong, the others have a moment to end, and are then killed. So are ranks that do not end in
+ *    time.
+ *
+ * Tests make a rank go wrong or stop (--inject). Then the moment of 3 begins only when that rank has gone wrong. If it
+ * has stopped, the others are killed at once.
  *
  * Requires: an open driver (gpu_open), NCCL.
  * Gives:    gpu.h.

@@ -1,10 +1,11 @@
 /* rows_speed.c: measures how fast attention is, beside peers that were measured on the same device. Rows of one rank
  * are kept for `fcpc calibrate` too.
  *
- * A figure is the median of the pass from home blocks to home blocks, as one graph: its kernels, and the copies
- * between ranks if there are several. The note says what a caller's whole run takes, which also copies the caller's
- * tensors to home blocks and back. Operations are counted exactly, from the pairs of the mask: 4 * head_dim (forward)
- * or 10 * head_dim (backward) for each pair and head, for the peers too.
+ *   figure  the median time of a pass as one graph, with tensors in home blocks before and after it: its kernels, and
+ *           the copies between ranks if there are several
+ *   note    what a caller's whole run takes, which also copies the caller's tensors to home blocks and back
+ * Operations are counted exactly, from the pairs of the mask, for the peers too: for each pair and head 4 * head_dim
+ * forward, or 10 * head_dim backward.
  */
 #define _GNU_SOURCE
 #include <stdio.h>

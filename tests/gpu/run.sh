@@ -1,6 +1,6 @@
 #!/bin/sh
-# Runs gpu-check end to end on the stand-in driver, into a temporary folder: all steps, a run that was killed and
-# goes on, a step that fails, one that ends its process, time that is up, no driver. Nothing that it writes may look
+# Runs gpu-check end to end on the stand-in driver, into a temporary folder. Cases: all steps; a run that was killed and
+# goes on; a step that fails; a step that ends its process; time that is up; no driver. Nothing that it writes may look
 # like a GPU's.
 set -u
 cd "$(dirname "$0")/../.." || exit 1

@@ -1,6 +1,7 @@
-/* variants.c: measures what parts of the design gain: the forward kernel without its two overlaps, and 8 ranks on one
- * device with other margins. It also measures what parts of a kernel cost, by leaving them out: the softmax, or the
- * adding of dQ. Results are then wrong, but the time that is saved is that of the part.
+/* variants.c: measures what parts of the design gain, and what parts of a kernel cost.
+ *   gain  the forward kernel with and without its two overlaps; 8 ranks on one device with several margins
+ *   cost  a kernel with and without the softmax, or the adding of dQ. Without it results are wrong, but the time that
+ *         is saved is that of the part.
  *
  * Each variant is measured in a process of its own, because a process has only one set of definitions for kernels. Rows
  * of the same case stand beside each other. No variant is chosen automatically.

@@ -1,16 +1,19 @@
 /* judge.h: compares one drawn program, from its text to its gradients, with brute force.
  *
- * The program is compiled. Its tiles must have exactly the pairs that come from evaluating every (q, k, h), and its
- * cells must be what its mask says (fcp_plan_verify_pairs). Two kinds of program must be refused, and no others: those
- * with a fault that evaluation reaches, and those whose layout asks for groups into which the ranks with tokens do not
- * divide. The plan is saved, loaded, verified, and run on the host backend. O, LSE, dQ, dK, dV and the largest logit of
- * each head are compared with naive attention in float64, under FlashAttention's rule. The error of a number may be at
- * most the sum of
- *   - twice the error of the naive computation in the input's precision (three times with a score; ten times if logits
- *     are far from 0, because chance then decides which keys fp32 can tell apart),
- *   - the rounding of the reference,
- *   - with `wire = bf16`, what rounding partial results may cause.
- * Outputs hold NaNs beforehand, and a second run must give the same bits.
+ * 1. The program is compiled. Its tiles must have exactly the pairs that come from evaluating every (q, k, h), and its
+ *    cells must be what its mask says (fcp_plan_verify_pairs). It must be refused in two cases, and in no other:
+ *    evaluation reaches a fault; or the layout asks for groups into which the ranks with tokens do not divide.
+ * 2. The plan is saved, loaded and verified.
+ * 3. The plan is run twice on the host backend. Outputs hold NaNs before, and both runs must give the same bits.
+ * 4. O, LSE, dQ, dK, dV and the largest logit of each head are compared with attention in float64, under
+ *    FlashAttention's rule: an error may be a small multiple of the error that the naive computation makes in the
+ *    precision of the inputs.
+ *
+ * A number may be wrong by the sum of
+ *   - the naive computation's error, times 2; times 3 with a score; times 10 if logits are far from 0, because chance
+ *     then decides which keys fp32 can tell apart;
+ *   - the rounding of the reference;
+ *   - with `wire = bf16`, what the rounding of partial results may cause.
  */
 #ifndef JUDGE_H
 #define JUDGE_H
@@ -292,12 +295,13 @@ static void compare(const char *what, unsigned seed, const random_program *p, in
     JUDGE(error <= limit, "seed %u: %s is off by %g, allowed %g\n%s", seed, what, error, limit, p->text);
 }
 
-/* Returns the error that any of n sums may have because of how it is summed, where weight is the sum of the absolute
- * values of its terms. There are two causes:
- *   rounding on the wire each hop of a partial result rounds it to bf16, by at most 2^-8 of its value. A partial result
- *                          makes fewer hops than there are ranks, and so does O, from which gradients are computed.
- *   another order          if inputs are large. For example, in a row that sees one key dP - delta is exactly 0 only if
- *                          both sums are added up in the same order, as the naive computation does. */
+/* Returns the error that any of n sums may have because of how it is summed. weight[i] is the sum of the absolute
+ * values of the terms of sum i. There are two causes:
+ *   rounding       with `wire = bf16`, each hop of a partial result rounds it, by at most 2^-8 of its value. A partial
+ *                  result makes fewer hops than there are ranks. So does O, from which gradients are computed: twice as
+ *                  many in all.
+ *   another order  if inputs are large. Example: in a row that sees one key dP - delta should be 0. It is exactly 0
+ *                  only if both sums are added up in the same order, as in the naive computation. */
 static double sum_slack(const random_program *p, const double *weight, size_t n) {
     double most = 0;
     for (size_t i = 0; i < n; i++)

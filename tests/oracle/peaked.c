@@ -1,12 +1,13 @@
 /* peaked.c: tests that the judge accepts right results of programs whose softmax is flat or peaked and whose sinks are
  * small or large. The host computes these results, and its rounding errors must be within what the judge allows.
  *
- * In one program of eight, the error that the judge allows is compared with the error of the naive computation, and may
- * be at most MOST_ALLOWED times as large.
+ * The judge must not allow too much either. In one program of eight, the allowed error may be at most MOST_ALLOWED
+ * times as large as the error of the naive computation.
  *
- * PEAKED_SEED, PEAKED_RUNS: other programs, and how many. With PEAKED_REPORT set it prints two rows of quantiles over
- * all programs: the allowed error of a number as a multiple of the naive computation's error (naive_has), and the
- * largest error that occurs as a part of the allowed one.
+ * Variables of the environment:
+ *   PEAKED_SEED, PEAKED_RUNS  other programs, and how many
+ *   PEAKED_REPORT             prints two rows of quantiles over all programs: allowed error / error of the naive
+ *                             computation (naive_has), and largest error / allowed error
  */
 #include <criterion/criterion.h>
 

@@ -1,10 +1,13 @@
 /* random_score.h: draws random scores and sinks for random programs, and evaluates them without the compiler.
  *
- * A score is drawn as text and as a tree. This file evaluates the tree in float64 and in float, together with its
- * derivative by s, which it finds node by node, by the rules of calculus. Scores are finite, continuous in s, and not
- * steep, and they have kinks only where a logit is unlikely to lie. Otherwise small errors of a logit would become
- * large ones. A term that is added may be as large as a float can be, as in additive masks. random_program.h includes
- * this file, and has its dice. */
+ * A score is drawn as text and as a tree. This file evaluates the tree in float64 and in float, and its derivative by s
+ * node by node, by the rules of calculus.
+ *
+ * A small error of a logit must not become a large one, or no result could be judged. So scores are finite, continuous
+ * in s, and not steep, and they have kinks only where a logit is unlikely to lie. A term that is added may be as large
+ * as a float can be, as in additive masks.
+ *
+ * random_program.h includes this file, and has its dice. */
 #ifndef RANDOM_SCORE_H
 #define RANDOM_SCORE_H
 #include <math.h>

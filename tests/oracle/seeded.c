@@ -1,6 +1,6 @@
 /* seeded.c: tests that the judge finds wrong results. Each case changes right results as one typical mistake of a
- * program would, and the judge must refuse the tensors that show it. That is done in all dtypes, and in programs whose
- * softmax is flat, peaked, or nearly one-hot: there an error is smallest compared with rounding.
+ * program would, and the judge must refuse the tensors in which the mistake shows. Cases run in all dtypes, and with a
+ * softmax that is flat, peaked, or nearly one-hot. In the last one, a mistake is smallest compared with rounding.
  */
 #include <criterion/criterion.h>
 

@@ -1,10 +1,14 @@
 /* cad_cost.h: counts the tokens that a division of work by cad moves, for causal masks. Tests and benchmarks compare
- * the planner's own figures with it.
+ * the planner's own figures with it. A share is a piece of work that cad gives to a rank: some rows and some of their
+ * keys.
  *
- * K and V of a token go to every rank, other than its home, that has a share with the token as a key below one of its
- * rows. A row goes to every rank, other than its home, that computes some of it, and results come back in parts. If the
- * home computes nothing of the row, one of the other ranks merges the parts and sends one whole result. Over net each
- * of these goes to a node once. */
+ * What goes where, other than to the token's home:
+ *   K and V of a token  to every rank with a share in which one of the rows sees the token
+ *   a row               to every rank that computes some of it
+ * Results of a row that is computed away from home:
+ *   the home computes some of it   the other ranks send their parts
+ *   the home computes none of it   one of the other ranks merges their parts, and sends the whole result
+ * Over net each of these goes to a node once. */
 #ifndef CAD_COST_H
 #define CAD_COST_H
 #include <stdlib.h>

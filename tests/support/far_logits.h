@@ -60,9 +60,10 @@ static inline void far_exact(const char *text, const fcp_backend *backend, doubl
     fcp_plan_free(plan);
 }
 
-/* Runs a program without sinks, in which each row sees a key, on any inputs. The backward pass computes each logit
- * anew, and subtracts LSE. If a large logit differed by one bit from that of the forward pass, P of a row would not add
- * up to 1. With dO = 1, dV of a key is the sum of its P, so that all dV of a column add up to the number of rows. */
+/* Runs a program without sinks, in which each row sees a key, on any inputs, and tests that the P of each row add up to
+ * 1. dV shows that: with dO = 1, dV of a key is the sum of its P, so all dV of a column add up to the number of rows.
+ * The backward pass computes each logit anew, and subtracts LSE. If a large logit differed by one bit from that of the
+ * forward pass, the sum would be wrong. */
 static inline void far_adds_up(const char *text, const fcp_backend *backend, uint64_t seed) {
     enum { EVERY = (1 << FCP_TENSORS) - 1 };
     char what[1200];

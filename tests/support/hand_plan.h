@@ -1,7 +1,9 @@
 /* hand_plan.h: makes plans by hand, for tests of what executes plans. Neither planner nor verifier is involved, and
- * nothing is optimised. Tiles are found by evaluating the mask for every pair. Block b is at home on rank b modulo the
- * number of ranks. A rank gets each block that it lacks from that block's home, in a round of its own. It visits each Q
- * block twice: first with the keys that it has, then with those that came. */
+ * nothing is optimised:
+ *   tiles   are found by evaluating the mask for every pair
+ *   homes   block b is at home on rank b modulo the number of ranks
+ *   moves   a rank gets each block that it lacks from that block's home, in a round of its own
+ *   visits  a rank visits each Q block twice: first with the keys that it has, then with those that came */
 #ifndef HAND_PLAN_H
 #define HAND_PLAN_H
 #include <stdlib.h>

@@ -48,13 +48,15 @@ static const char *const hand_scores[] = {"same", "alibi", "softcap", "piecewise
                                           "everything"};
 enum { HAND_SCORES = sizeof hand_scores / sizeof *hand_scores };
 
-/* alibi      s + (k - q) 2^(-8 (h + 1) / heads)
- * softcap    3 tanh(s / 3)
- * piecewise  if s < 0.1 then s / 4 else s - 0.075, and beyond distance 30 half of s
- * table      s + T[h, min(q - k, REACH)], 0 for what is not there
- * field      s (1 + F[k] / 8)
- * length     s log2(n) / 5
- * everything log(exp(s) + 0.5) min(1.5, sqrt(1 + abs(s)^2)) + floor(k / 7.0) / 20 - max(0.1 s, exp2(s) / 9) */
+/* The scores, by name. s is the logit, h the head, n the length of the sequence, F a field and T a table.
+ *   same        s
+ *   alibi       s + (k - q) 2^(-8 (h + 1) / heads)
+ *   softcap     3 tanh(s / 3)
+ *   piecewise   if q - k > 30 then s / 2, else if s < 0.1 then s / 4, else s - 0.075
+ *   table       s + T[h, min(q - k, REACH)]; a place outside of T counts as 0
+ *   field       s (1 + F[k] / 8)
+ *   length      s log2(n) / 5
+ *   everything  log(exp(s) + 0.5) min(1.5, sqrt(1 + abs(s)^2)) + floor(k / 7.0) / 20 - max(0.1 s, exp2(s) / 9) */
 static inline void hand_score_code(hand_code *c, const char *name, uint32_t heads, bool slope) {
     uint32_t s = hs0(c, MC_S), one = hs_real(c, 1);
     if (!strcmp(name, "same")) hs2(c, MC_MUL_F, slope ? one : s, one);

@@ -1,9 +1,13 @@
-/* moved.h: counts the bytes that a placement moves from its blocks and tiles alone. Tests and benchmarks compare the
+/* moved.h: counts the bytes that a placement moves, from its blocks and tiles alone. Tests and benchmarks compare the
  * planner's own figures with it.
  *
- * K and V of a block go to every rank, other than its home, with a tile that reads it. Q of a block goes to every rank,
- * other than its home, that computes a tile of it. If the home has some of its tiles, results come back in parts. If it
- * has none, one result comes back whole: if several ranks have tiles, all but one of them send parts to that one.
+ * What goes where, other than to the block's home:
+ *   K and V of a block  to every rank with a tile that reads it
+ *   Q of a block        to every rank that computes a tile of it
+ * Results of a Q block with tiles away from home:
+ *   the home has some tiles  each other rank sends its part
+ *   one other rank has all   it sends the whole result
+ *   several others have all  all but one send parts to that one, which sends the whole result
  * The routes are those of routes_find: over net once to a node, and results back by the same way. */
 #ifndef MOVED_H
 #define MOVED_H

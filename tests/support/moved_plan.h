@@ -1,11 +1,13 @@
 /* moved_plan.h: draws plans in which work is done away from home, for tests of what executes plans. Neither planner nor
  * verifier is involved.
  *
- * All of this is drawn at random: homes, the caller's layout, the rank of each tile, the visit to which a tile belongs,
- * the rank from which a block is fetched, and where partial results are merged. The result of a block is made at its
- * home; if the home computes nothing of the block, it may also be made at another rank. Then a pass is simulated, one
- * event after the other, in a random order in which each event is possible. Each rank's events become its two queues. A
- * queue waits for the other before each of its events, so the order of all events is kept. */
+ * 1. Drawn at random: homes, the caller's layout, the rank of each tile, the visit to which a tile belongs, the rank
+ *    from which a block is fetched, and the rank at which the partial results of a block are merged. That is the
+ *    block's home, or, if the home computes nothing of the block, possibly another rank.
+ * 2. A pass is played through, one event after the other: a transfer or a piece of computing. Each time, one of the
+ *    events that are possible is drawn.
+ * 3. Each rank's events become its two queues. A queue waits for the other before each of its events, so the order of
+ *    all events is kept. */
 #ifndef MOVED_PLAN_H
 #define MOVED_PLAN_H
 #include "runtime/plan/bytes.h"

@@ -1,14 +1,19 @@
 /* moved_tables.h: a small plan made by hand in which most tiles run away from home.
  *
- * Three ranks of one node. One sequence of 192 queries and 256 keys, full mask, fp32, two heads, so the plan is split:
- * Q blocks 0 to 2 of 64 tokens are at home on ranks 0 to 2, KV blocks 3 and 4 of 128 tokens on ranks 0 and 1. Each
- * transfer is one unit, and the caller's tokens are at home.
+ * Three ranks of one node. One sequence of 192 queries and 256 keys, full mask, fp32, two heads. Queries and keys have
+ * blocks of their own. Each block travels as one unit, and the caller's tokens are at home.
  *
- *   Q0 is whole: both its tiles run on rank 1. Its result comes home by way of rank 2.
- *   Q1 has a tile at home, with KV4, and one on rank 2, with KV3.
- *   Q2 has none at home: one runs on rank 0, with KV3, and one on rank 1, with KV4. Rank 1 adds rank 0's to its own and
- *      sends both on.
- *   KV3 goes from rank 0 to rank 2, and from there to rank 1.
+ *   block          tokens   home rank
+ *   Q0, Q1, Q2     64 each  0, 1, 2
+ *   KV3, KV4       128 each 0, 1
+ *
+ * Each Q block has two tiles, one with KV3 and one with KV4:
+ *   Q0  both run on rank 1, so its result is whole there. It comes home by way of rank 2.
+ *   Q1  KV4 at home on rank 1, KV3 on rank 2, which sends its state home.
+ *   Q2  KV3 on rank 0, KV4 on rank 1, none at home. Rank 1 adds rank 0's state to its own and sends the sum home.
+ * KV3 goes from rank 0 to rank 2, and from there to rank 1.
+ *
+ * In the table "KV3 0 > 2" says that KV3 goes from rank 0 to rank 2:
  *
  *   round  stage   forward                             backward
  *   0      1       KV3 0 > 2   Q2 2 > 1                the same

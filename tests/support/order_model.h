@@ -1,6 +1,6 @@
 /* order_model.h: predicts how long the CTAs of a rank take for the work lists of a plan. Time is counted in units of
- * the model, so no GPU is needed. The backward pass uses the model of runtime/worklists/turns.h, the forward pass one
- * that is defined here. A test and a benchmark include this file. */
+ * the model, so no GPU is needed. The model of the backward pass is runtime/worklists/turns.h, that of the forward pass
+ * is here. A test and a benchmark include this file. */
 #ifndef ORDER_MODEL_H
 #define ORDER_MODEL_H
 #include <stdlib.h>
@@ -34,8 +34,10 @@ static inline uint64_t order_model_item(const fcp_worklists *w, const fk_row_ite
 }
 
 /* Returns the time at which the last CTA has done its pieces. CTAs take pieces in the order that fk_piece gives. If a
- * row is cut into n parts, the one that ends last joins the others, which takes 3 (n - 1) units more. Scratch space:
- * `at` and `next` have a number for each CTA, `came` one for each row that is cut. */
+ * row is cut into n parts, the CTA that ends the last part joins the others, which takes 3 (n - 1) units more. Example:
+ * three parts that end at 10, 12 and 15 are joined at 15 + 6 = 21.
+ *
+ * Scratch space: `at` and `next` have a number for each CTA, `came` one for each row that is cut. */
 static inline uint64_t order_model_run(const fcp_worklists *w, uint64_t pieces, uint32_t blocks, uint32_t ends,
                                        uint64_t *at, uint64_t *next, uint32_t *came, uint64_t *out_work) {
     const uint64_t each = w->row_count ? pieces / w->row_count : 1;

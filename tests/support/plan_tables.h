@@ -105,9 +105,16 @@ static inline void instr_insert(tables *t, int pass, uint32_t rank, int queue, u
 
 /* --- a plan by hand -------------------------------------------------------------------------------------------------
  *
- * Two ranks on two nodes, one sequence of 256 tokens, causal, blocks of 128. Block b lives at rank b. Rank 1's tile
- * (1, 0) needs KV block 0, in two units of 64. The caller holds tokens 0..64 and 192..256 at rank 0, the rest at rank
- * 1, so half of each block moves in and out, one unit each way.
+ * Two ranks on two nodes. One sequence of 256 tokens, causal, two blocks of 128. Block b is at home on rank b.
+ *
+ *   tokens    block  home  the caller has them at rank
+ *   0..64     0      0     0
+ *   64..128   0      0     1
+ *   128..192  1      1     1
+ *   192..256  1      1     0
+ *
+ * So half of each block, one unit of 64, moves to its home, and its results move back. Rank 1's tile (1, 0) has the
+ * queries of block 1 and the keys of block 0: for it, K and V of block 0 go from rank 0 to rank 1, in two units.
  */
 enum { HAND_TOKENS = 256, HAND_BLOCK = 128, HAND_UNIT = 64 };
 

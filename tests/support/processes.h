@@ -1,9 +1,9 @@
 /* processes.h: runs each rank of a test as a process, with the stand-ins of tests/machines/standin. The processes are
  * forked before anything else begins, and write what they find into memory that all of them share.
  *
- * No result depends on which process is ahead. If a test needs ranks at some place, they meet there (process_meet);
- * time limits are only for processes that hang. A process that does not end is killed after such a limit, and the test
- * names it. One that stopped itself because the test said so is killed once all others have ended. */
+ * No result depends on which process is ahead: ranks that must have come to some place meet there (process_meet). Time
+ * limits are only for processes that hang. A process that does not end is killed after its limit, and the test names
+ * it. Some tests have a process stop itself; it is killed once all others have ended. */
 #ifndef PROCESSES_H
 #define PROCESSES_H
 #include <criterion/criterion.h>

@@ -1,9 +1,11 @@
-/* scatter.h: a strategy for tests alone, which draws all choices of a plan at random from a seed.
+/* scatter.h: a strategy for tests alone, which draws all choices of a plan at random from a seed: ranges of heads,
+ * cuts, homes, the rank of each tile, and the routes of blocks.
  *
- * The choices are: ranges of heads, cuts, homes, the rank of each tile, and the routes of blocks, on which ranks may
- * pass on blocks that they do not read. The plans are legal but make no sense otherwise. So code that works for all of
- * them does not depend on habits of the real strategies. The product has no name for it: a plan by it comes from
- * compile_batch, with `strategy` in its compile_watch, and states the strategy of its program. */
+ * The plans are legal but make no sense otherwise. For example, a rank may pass on a block that it does not read. Code
+ * that works for all such plans does not depend on habits of the real strategies.
+ *
+ * Programs cannot ask for it, because it has no name. Tests give it to compile_batch as `strategy` in its
+ * compile_watch; the plan then names the strategy that the program states. */
 #ifndef SCATTER_H
 #define SCATTER_H
 #include <stdio.h>

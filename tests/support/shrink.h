@@ -1,7 +1,9 @@
-/* shrink.h: looks for a smaller program that still fails a test. It puts one of its parts or a leaf in the place of an
- * expression, and a call's body in the place of the call; sets numbers and the values of fields and tables to 0; and
- * leaves out slices, sequences, cuts and heads. Every step makes the program lighter (p_weigh), so this ends, at a
- * program of which no smaller neighbour fails. */
+/* shrink.h: looks for a smaller program that still fails a test. Again and again it tries changes, and keeps those
+ * after which the test still fails:
+ *   - an expression becomes one of its parts, or a leaf; the call of a function becomes the function's body
+ *   - numbers, and values of fields and tables, become 0
+ *   - slices, sequences, cuts and heads are left out
+ * Every change makes the program lighter (p_weigh), so this ends. Then no smaller neighbour of the program fails. */
 #ifndef TESTS_SHRINK_H
 #define TESTS_SHRINK_H
 #include "tests/support/property.h"

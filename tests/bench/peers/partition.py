@@ -4,15 +4,22 @@ reached.
     MTKAHYPAR=FOLDER [FCPC=build/fcpc] [RANKS=64] [RUNS=3] [MASKS='lambda causal'] partition.py LIST.lengths...
 
 FOLDER is where Python finds the module mtkahypar, such as .../site-packages (it is on PyPI, under the MIT licence).
-RANKS is a multiple of 8. For each mask and list, Mt-KaHyPar divides at imbalance 0.1, in four ways:
+RANKS is a multiple of 8. For each mask and list:
 
-    rows    a vertex for each block, with its row of tiles; a net for each block's K and V
-    tiles   a vertex for each tile and one for each block's tokens; nets for K and V, and for Q with its result
-    pairs   a vertex weighs its pairs
-    both    half its pairs, half its tokens, since it takes one weight
+1. Mt-KaHyPar divides a hypergraph among the ranks, at imbalance 0.1, in four ways: two hypergraphs,
 
-Then dcp places the same blocks. Its caps are the largest load and the most tokens of a rank in Mt-KaHyPar's result. The
-bytes that a forward pass moves are counted by one rule for both; for dcp the count is compared with the plan's summary.
+       rows    a vertex for each block, with its row of tiles; a net for each block's K and V
+       tiles   a vertex for each tile and one for each block's tokens; nets for K and V, and for Q with its result
+
+   each with two weights, since it takes only one number for a vertex:
+
+       pairs   the vertex's part of all pairs
+       both    half its part of all pairs, and half its part of all tokens
+
+2. dcp places the same blocks. Its caps are the largest work and the most tokens of a rank in Mt-KaHyPar's result.
+3. The bytes that a forward pass moves are counted by one rule for both. For dcp the count is compared with the plan's
+   summary.
+
 Times are wall-clock times on one thread: the least of RUNS runs of Mt-KaHyPar, and of three times as many of dcp. The
 two alternate, so that other work on the machine slows both.
 """

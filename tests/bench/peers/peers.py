@@ -7,16 +7,19 @@
     MTKAHYPAR  where Python finds mtkahypar: partition.py compares more of it, at its own balance
     RUSTWORKX  where Python finds rustworkx, which colours the edges of bipartite graphs
 
-What is not given is left out, and a line says so. The first two need PyTorch or a GPU for other things than planning.
-Where a module of that kind is not installed, an empty one takes its place, and a line says so, too.
+What is not given is left out, and a line says so. DistCA and MagiAttention import modules that need PyTorch or a GPU,
+but not for planning. If such a module is not installed, an empty one takes its place, and a line says so, too.
 
-Masks are causal, blocks 2K, 64 heads with 8 of K and V, head_dim 128, bf16, a forward pass, nodes of 8; lengths are
-rounded down to even ones, because DistCA takes no others. Bytes are those that a placement makes necessary: K and V
-of each token once for each rank that reads it and is not its home; of each row that is computed away from home Q
-there and the result back, or the running state where several ranks compute a row. `rounds` is the number of rounds of
-fcpc's plan. For a peer it is a lower bound: the units of 2K tokens that its busiest port moves. Times are wall-clock
-times: the least of RUNS runs, in which all take turns. A planner in Python could be faster in another language; so
-compare the other columns first.
+Masks are causal, blocks 2K, 64 heads with 8 of K and V, head_dim 128, bf16, a forward pass, nodes of 8. Lengths are
+rounded down to even ones, because DistCA takes no others. What the columns count:
+
+    bytes   those that a placement makes necessary:
+            - K and V of each token, once for each rank that reads it and is not its home
+            - for each row that is computed away from home, Q there, and the result back; the running state in place of
+              the result where several ranks compute the row
+    rounds  of fcpc's plan; for a peer a lower bound, the units of 2K tokens that its busiest port moves
+    times   wall-clock, the least of RUNS runs, in which all take turns. A planner in Python could be faster in another
+            language; so compare the other columns first
 """
 import importlib.abc
 import importlib.machinery

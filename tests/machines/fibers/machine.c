@@ -2,10 +2,12 @@
  * barriers, and ends launches.
  *
  * Requires: what machine.h says.
- * Method:   fibers switch to each other directly. A thread that waits switches to the next lane of its warp that can
- *           continue. If there is none, it switches to a warp of any CTA, drawn at random. If no warp can continue,
- *           copies under way arrive. The last thread of a CTA that ends switches back to machine_run, which begins the
- *           next CTA. So does a failure, from wherever it is, because fibers hold nothing that has to be freed.
+ * Method:   fibers switch to each other directly. A thread that waits switches to the first of these that there is:
+ *           1. the next lane of its warp that can continue;
+ *           2. a warp of any CTA that can continue, drawn at random;
+ *           3. if no warp can continue, copies under way arrive first.
+ *           The last thread of a CTA that ends switches back to machine_run, which begins the next CTA. A failure
+ *           switches back to machine_run from wherever it is, because fibers hold nothing that has to be freed.
  * Cost:     a switch between fibers is a few instructions on x86-64, a system call elsewhere. Memory: 64 KiB of stack,
  *           and 20 KiB for pending copies, a thread.
  */

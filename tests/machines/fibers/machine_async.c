@@ -2,10 +2,11 @@
  *
  * Requires: maps of machine_map_encode.
  * Gives:    these primitives of prim_sm90.h, and a failure by name for every misuse that machine.h lists.
- * Method:   a TMA load is a list of rows of 128 bytes. Rows arrive in an order that the seed draws, after the load was
- *           begun and before the wait for its mbarrier ends. They count for the phase that is under way then. A thread
- *           that waits for a phase acquires what all threads released that arrived in it, and sees the loads that it
- *           counted.
+ * Method:   - A TMA load is a list of rows of 128 bytes. Rows arrive in an order that the seed draws, after the load
+ *             was begun and before the wait for its mbarrier ends.
+ *           - Rows count for the phase of the mbarrier that is under way when they arrive.
+ *           - A thread that waits for a phase acquires (machine_order.c) what was released by all threads that arrived
+ *             in that phase. It also sees the loads that the phase counted.
  * Source:   the PTX manual: mbarrier, cp.async.bulk.tensor, bar; the 128-byte swizzle, which replaces bits 4 to 6 of an
  *           address by their exclusive or with bits 7 to 9.
  */

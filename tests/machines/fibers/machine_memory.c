@@ -3,9 +3,11 @@
  * Requires: the clocks of machine_order.c.
  * Gives:    a failure for an access that conflicts with an earlier one and is not ordered to come after it; and for an
  *           access to global memory that the launch does not have, or that CTAs share.
- * Method:   for each word of shared memory it keeps the last write and the reads since. These are the reads of one
- *           thread, or, once several threads have read it without order between them, a row with a time for each
- *           thread. For each 16 bytes it keeps the reads of warps and of products.
+ * Method:   what is kept of shared memory:
+ *           - for each word, the last write;
+ *           - for each word, the reads since that write: those of one thread; once several threads have read it without
+ *             order between them, a row with a time for each thread;
+ *           - for each 16 bytes, the reads of whole warps and of products.
  * Cost:     a few comparisons a word. A row is 1.5 KB, for words that many threads read one by one.
  */
 #include <stdio.h>

@@ -1,13 +1,20 @@
-/* machine_order.c: the happens-before order on the machine of fibers, kept by vector clocks that threads share.
+/* machine_order.c: the happens-before order on the machine of fibers, kept by vector clocks.
  *
- * Requires: the time of a clock only rises; a shared clock is not changed.
+ * A vector clock has a time for each thread (and some more, machine_parts.h): up to which time of that thread it is
+ * known what the thread did. For example, thread 1 releases at its time 7, and thread 2 acquires that. Then thread 2
+ * knows time 7 of thread 1: whatever thread 1 did up to then happened before what thread 2 does now.
+ *
+ * Requires: times only rise. Threads that know the same share one clock, which nobody changes.
  * Gives:    for a thread, a clock and a time: has the thread seen that time?
- * Method:   a thread's knowledge is what it acquired last, which it shares with all threads that acquired the same,
- *           plus its own clocks. A release adds both to a sum. An acquire joins the thread's knowledge with that sum.
- *           The join is kept beside that sum, under the serial number of the thread's knowledge. So the 128 threads of
- *           a warpgroup, which share their knowledge, compute one join only. A kept join knows strictly more than the
- *           record that keeps it, so references form no cycles.
+ * Method:   - What a thread knows is the shared clock that it acquired last, and its own times.
+ *           - A release joins both into a sum, that of all threads which arrive at the same barrier. (A join of two
+ *             clocks has the later of each two times.)
+ *           - An acquire joins what the thread knows with that sum.
+ *           Joins are cached, because the 128 threads of a warpgroup know the same and acquire the same: the result is
+ *           kept at the sum, under the serial number of the thread's shared clock. So one thread computes it for all. A
+ *           kept result knows strictly more than the sum that keeps it, so references form no cycles.
  * Cost:     making a join is CLOCKS comparisons (3.5 KB); everything else is a few.
+ * Source:   the vector clocks of Mattern and of Fidge.
  */
 #include <stdlib.h>
 #include <string.h>

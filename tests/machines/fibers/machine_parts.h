@@ -27,9 +27,12 @@ enum {
 
 /* --- what happens before what ------------------------------------------------------------------------------------- */
 
-/* The vector clocks, by which the machine knows the order of accesses to shared memory. Each of these has a component
- * of its own in every clock: a thread; the writes of a thread that it has fenced; the reads of a warp together; the
- * WGMMAs of a warpgroup; the TMA loads that count for one mbarrier. */
+/* The components of a vector clock, by which the machine knows the order of accesses to shared memory. In this order:
+ *   a time for each thread
+ *   OF_FENCE      for each thread, up to where its writes are fenced
+ *   OF_WARP       for each warp, the reads of all its lanes together
+ *   OF_WGMMA      for each warpgroup, its WGMMAs
+ *   OF_MBARRIER   for each mbarrier, the TMA loads that count for it */
 enum {
     OF_FENCE = MACHINE_THREADS,
     OF_WARP = OF_FENCE + MACHINE_THREADS,

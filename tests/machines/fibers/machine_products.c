@@ -3,12 +3,13 @@
  * Requires: arrays that are given as accumulators or operands stay alive, and the same, until they have been waited
  *           for.
  * Gives:    these primitives of prim_sm90.h, and a failure by name for every misuse that machine.h lists.
- * Method:   a thread only notes the product that it asks for, and continues. When all 128 threads have asked, the
- *           product may be computed, at once or when somebody waits, as the seed says. From then on its operands count
- *           as being read, so that a thread is caught that overwrites them without knowing that the product has ended.
- *           From the first product on them until they are settled, accumulators live in a tile of the machine, and the
- *           threads' arrays hold signalling NaNs. Arithmetic on those makes quiet NaNs, by which a wrong access is
- *           noticed.
+ * Method:   1. A thread only notes the product that it asks for, and continues.
+ *           2. When all 128 threads have asked, the product may be computed: at once or when somebody waits, as the
+ *              seed says. From here on its operands count as being read. So a thread is caught that overwrites them
+ *              without knowing that the product has ended.
+ *           3. Until a product's accumulators are settled (fk_wgmma_settle), they live in a tile of the machine, and
+ *              the threads' arrays hold signalling NaNs. Arithmetic on those makes quiet NaNs, by which an access that
+ *              comes too early is noticed.
  */
 #include <stdlib.h>
 #include <string.h>

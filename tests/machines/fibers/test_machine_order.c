@@ -1,6 +1,6 @@
 /* test_machine_order.c: tests that the machine of fibers knows the order between threads, copies and WGMMAs. Kernels of
- * a few lines make the same accesses twice: with the barrier, fence or wait that orders them, and without it. Also what
- * TMA loads bring, and operands in every swizzle.
+ * a few lines make the same accesses twice: with the barrier, fence or wait that orders them, and without it. Other
+ * tests check what TMA loads bring, and operands of WGMMAs in every swizzle.
  */
 #include <math.h>
 #include <string.h>

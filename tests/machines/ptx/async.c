@@ -4,12 +4,14 @@
  * loads of every mbarrier, it knows what was done.
  *
  * Requires: clocks with room for agents, which stand for those loads (async.h).
- * Method:   a TMA load is only noted when a thread issues it. It arrives as a whole; the seed decides whether at once
- *           or while some warp waits. Until then nobody may touch its bytes. It counts for the phase of its mbarrier
- *           that is under way when it arrives. An mbarrier has a clock, too. Every warp and every load that arrives
- *           there adds what it knows; a warp that finds the phase ended takes over what has been added. TMA and WGMMA
- *           may overwrite or read a lane's ordinary write only after that lane has executed a fence between proxies.
- *           A fence advances the clock of its warp; another warp knows of the fence once its own clock has that time.
+ * Method:   - A TMA load is only noted when a thread issues it. It arrives as a whole; the seed decides whether at once
+ *             or while some warp waits. Until then nobody may touch its bytes. It counts for the phase of its mbarrier
+ *             that is under way when it arrives.
+ *           - An mbarrier has a clock, too. Every warp and every load that arrives there adds what it knows. When a
+ *             warp finds the phase ended, it takes over what has been added.
+ *           - TMA may overwrite, and WGMMA may read, what a lane wrote by an ordinary store only after that lane has
+ *             executed a fence between proxies. A fence advances the clock of its warp; another warp knows of the fence
+ *             once its own clock has that time.
  * Cost:     a load takes some microseconds.
  * Source:   the manual's pages of mbarrier, cp.async.bulk.tensor, fence, setmaxnreg; its chapter on tensors (boxes,
  *           what lies outside of them, the 128-byte swizzle); its memory consistency model (proxies).

@@ -501,7 +501,7 @@ static fcp_code run_rows(device *d, worker *w, const fcp_arena *a, fk_launch *la
                                fcp_worklists_pieces(w->work.single, w->work.row_count, heads), words.all, err);
     if (!code) code = tables_rows_ended(&w->locks, &words, err);
     if (code || !w->work.merge_count) return code;
-    const fk_launch merge = tables_merges(&w->work, launch);
+    fk_launch merge = tables_merges(&w->work, launch);
     return run_kernel(d, w, a, "fk_combine", &merge, w->work.merge_count * sizeof *w->work.merges, 0,
                       w->work.merge_count, words.all, err);
 }

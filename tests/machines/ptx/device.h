@@ -32,9 +32,9 @@ typedef struct ptx_change {
 unsigned ptx_device_change(const ptx_change *change);
 /* Sets the seed, and with it the order of everything that it decides. */
 void ptx_device_seed(uint64_t seed);
-/* Makes devices that are opened from now on fuse the forward pass, or run it by stages again. Before a fused launch,
- * the blocks that it waits for are taken away. They come back round by round: some rounds before the launch begins, and
- * one more whenever all its warps wait. */
+/* Makes devices that are opened from now on fuse the forward pass (true), or run it by stages again (false). To test
+ * that a fused launch waits for its flags, the blocks that it waits for are taken away before it begins. They come back
+ * round by round: some rounds before the launch begins, and one more whenever all its warps wait. */
 void ptx_device_fuse(bool fused);
 /* Devices that are opened from now on compile these lines before a plan's source: "#define FK_BOUND 1000\n". */
 void ptx_device_define(const char *lines);

@@ -1,4 +1,4 @@
-/* forms.h: all tables of forms, for the files that define one. */
+/* forms.h: all tables of forms of instructions (ptx.h says what a form is), for the files that define a table. */
 #ifndef PTX_FORMS_H
 #define PTX_FORMS_H
 #include "tests/machines/ptx/ptx.h"

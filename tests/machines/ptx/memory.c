@@ -2,11 +2,13 @@
  * in bounds.
  *
  * Requires: the records of a CTA's warps exist.
- * Method:   each word of shared memory has a record of the warp and lane that wrote it last, and of the warps that have
- *           read it since. Clocks tell whether two accesses are ordered. Lanes of one warp need a barrier between them,
- *           too, and the warp's clock advances there. Each byte has two marks: whether it was written, and whether a
- *           copy to it is under way. Global memory is watched in the same way, but it has a record of its last reader
- *           alone, and all of it counts as written. Local memory belongs to one lane.
+ * Method:   - Shared memory: each word has a record of the warp and lane that wrote it last, and of the warps that have
+ *             read it since. Vector clocks of the warps tell whether two accesses are ordered. Lanes of one warp need a
+ *             barrier between them, too, and the warp's clock advances there. Each byte has two marks: whether it was
+ *             written, and whether a copy to it is under way.
+ *           - Global memory: the same, but a word has a record of its last reader alone, and all of it counts as
+ *             written.
+ *           - Local memory belongs to one lane.
  * Cost:     a few dozen instructions a word.
  * Source:   the manual's chapters on state spaces, data movement (ld, st, cp.async), atom and red, and its memory
  *           consistency model: release and acquire patterns, and what barriers synchronise.

@@ -2,11 +2,12 @@
  *
  * Requires: a module and a launch.
  * Gives:    ptx_run.
- * Method:   every lane has its own place in the code. In each warp the lanes that are least far in the code execute
- *           together, until they reach other lanes, diverge, or come to an instruction of the whole warp. At such an
- *           instruction they wait for all lanes that have not ended, and all of these must come to it. CTAs begin in
- *           order, and some run side by side. The seed draws one of their warps, which runs until it waits or its turn
- *           ends.
+ * Method:   - CTAs begin in order, and some run side by side. The seed draws one of their warps, which runs until it
+ *             waits or its turn ends.
+ *           - Every lane of a warp has its own place in the code. The lanes that are least far in the code execute
+ *             together, until they reach other lanes, diverge, or come to an instruction of the whole warp.
+ *           - At an instruction of the whole warp, lanes wait for all lanes that have not ended. All of these must come
+ *             to this instruction.
  * Cost:     some tens of nanoseconds for an instruction of a warp.
  */
 #include <stdarg.h>

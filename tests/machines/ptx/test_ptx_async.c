@@ -16,9 +16,11 @@ typedef struct parameters {
 static uint32_t out[WORDS];
 static uint16_t in[ROWS * HEADS * 2 * BOX]; /* [row][head][128] */
 
-/* A kernel k. %rd0 (out) and %rd1 (in) are its parameters, %rd3 the map, %r0 the thread, %rd2 out + 4 * thread, %r90
- * shared memory; behind the first 32K of that are two mbarriers, the first of which counts one arrival. %p9: all
- * threads but the first. */
+/* How each test's kernel k begins. It sets these registers, which the tests' instructions then use:
+ *   %rd0, %rd1, %rd3   the parameters: out, in, and the map
+ *   %r0, %rd2          the number of the thread, and out + 4 * thread
+ *   %r90               shared memory: 32K, then two mbarriers, the first of which counts one arrival
+ *   %p9                true in all threads but the first */
 static const char before[] =
     ".version 9.0\n.target sm_90a\n.address_size 64\n.extern .shared .align 1024 .b8 memory[];\n"
     ".visible .entry k(\n\t.param .align 64 .b8 k_param_0[192]\n)\n.maxntid 256, 1, 1\n{\n"

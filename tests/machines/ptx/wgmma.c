@@ -1,12 +1,13 @@
 /* wgmma.c: executes WGMMA, the matrix products of a warpgroup.
  *
  * Requires: operands of 16 bits, the 128-byte swizzle, patterns at multiples of 1024 (base offset 0).
- * Method:   a warp that comes to a product computes its 16 rows at once, into hidden sums. They become visible at the
- *           wait for the product's group. Until then the accumulators hold a pattern and count as never written, and
- *           the shared memory that the product reads may not be written. The wait checks that nobody has changed the
- *           accumulators or the operands in registers. A product's registers must not have changed since the last
- *           wgmma.fence, and that fence must have come after the last wait. All warps of a warpgroup must ask for the
- *           same products in the same order.
+ * Method:   1. A warp that comes to a product computes its 16 rows at once, into hidden sums.
+ *           2. Until the wait for the product's group, the accumulators hold a pattern and count as never written, and
+ *              the shared memory that the product reads may not be written.
+ *           3. The wait checks that nobody has changed the accumulators or the operands in registers, and makes the
+ *              sums visible.
+ *           A product's registers must not have changed since the last wgmma.fence, and that fence must have come after
+ *           the last wait. All warps of a warpgroup must ask for the same products in the same order.
  * Cost:     16 x N x 16 multiplications a warp.
  * Source:   the manual's chapter on asynchronous warpgroup level matrix instructions: wgmma.mma_async and its figures
  *           of fragments, strides and canonical layouts by K and by M or N, matrix descriptors, wgmma.fence,

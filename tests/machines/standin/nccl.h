@@ -27,11 +27,12 @@ typedef struct standin_nccl {
     bool silent;          /* a rank that dies or does not answer is waited for without end; otherwise it is an error */
     unsigned patience_s;  /* a call that blocks longer is taken to block for ever, which is trouble; 0: 200 */
     volatile int *stops;  /* becomes 1 when the process stops itself; NULL: nobody is told */
-    /* Faults that a test asks for. 0 means none.
-     *   fail_at   the call with this number returns fail_with, or does STANDIN_DIES or STANDIN_STOPS. `calls` counts
-     *             these calls, without those that ask for errors
-     *   group_at  the same happens when the group with this number, as `begun` counts, begins on the device
-     *   async_at  from this call on that asks for errors, as `asked` counts, there is an asynchronous error */
+    /* Faults that a test asks for. 0 means none. Calls are numbered by `calls`, groups by `begun`, questions for errors
+     * by `asked`; `calls` leaves these questions out.
+     *   fail_at    the number of a call that returns fail_with. With STANDIN_DIES or STANDIN_STOPS as fail_with, the
+     *              process dies or stops there instead
+     *   group_at   the number of a group: group_fault, one of these values, happens when it begins on the device
+     *   async_at   the number of a question for errors: from there on the asynchronous error is async_with */
     long fail_at;
     int fail_with;
     long group_at;

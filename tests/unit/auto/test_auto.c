@@ -262,10 +262,11 @@ static uint32_t given(const auto_report *r, uint32_t n, const char *param) {
     return strategy_params[of].usual;
 }
 
-/* auto rules out the strategy groups by the lengths of the sequences alone if its busiest rank must have too many
- * pairs. It then neither asks the mask about pieces nor computes what they send (bound AUTO_LOCAL stays 0). First case:
- * eight ranks and five sequences. The sequence of 90,000 tokens takes too long even on two ranks, so groups is ruled
- * out. Second case: four ranks and four sequences of equal length. groups is planned. */
+/* The lengths of the sequences alone tell how many pairs the busiest rank of the strategy groups must have. If these
+ * take too long, auto rules groups out at once. It then neither asks the mask about pieces nor computes what they send
+ * (bound AUTO_LOCAL stays 0). Cases:
+ *   eight ranks  60,000 tokens four times, and 90,000, which take too long even on two ranks: groups is ruled out
+ *   four ranks   60,000 tokens four times: groups is planned */
 Test(auto, groups_by_their_lengths) {
     static const struct {
         const char *ranks, *lengths;
@@ -372,9 +373,11 @@ Test(auto, larger_blocks) {
     }
 }
 
-/* The last one of three settings is left out if ranks wait little with the other two. In a batch that takes long to
- * cut, it is also left out if the second setting is hardly better than the first. If a plan has many tiles, fewer
- * changes of it are tried, and only one setting with smaller blocks. In the case with most tiles, no work is moved. */
+/* auto tries less of what takes long. Here it tries cad with three tolerances: the usual one, 0.1 and 0.5.
+ * - It leaves out 0.5 if ranks wait little with the first two.
+ * - In a batch that takes long to cut, it also leaves out 0.5 if 0.1 is less than 3 % better than the usual one.
+ * - If a plan has many tiles (`large`), fewer changes of it are tried, and only one setting with smaller blocks.
+ * - If it has HEAVY_TILES or more, no work is moved from rank to rank to improve it. */
 Test(auto, less_of_what_takes_long, .timeout = 120) {
     static const struct {
         const char *lengths, *mask;
@@ -628,10 +631,12 @@ Test(auto, long_rings) {
     }
 }
 
-/* Tests settings in which ranks share heads inside their group, and another strategy divides the batch among the
- * groups. If every query head has keys of its own, far fewer bytes cross nodes in this way. auto tries such settings if
- * both strategies may be chosen, and there are several groups of several ranks. It gives them larger blocks than other
- * settings; and if one of them is the best, the local search moves none of its work. */
+/* Tests settings such as "ulysses inside a node, fcp between nodes": the ranks of a group share the heads, and another
+ * strategy divides the batch among the groups. Here each query head has keys of its own, so far fewer bytes cross nodes
+ * in this way.
+ * - auto tries such settings if both strategies may be chosen, and there are several groups of several ranks each.
+ * - It gives them blocks four times as large as other settings.
+ * - If one of them is the best, the local search moves none of its work. */
 Test(auto, strategies_between_groups) {
     static const struct {
         const char *ranks, *among, *layout;

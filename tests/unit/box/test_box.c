@@ -1,4 +1,5 @@
-/* test_box.c: tests the abstract evaluator and the symbolic rows against every element of random boxes. */
+/* test_box.c: tests the abstract evaluator, which evaluates mask code for a whole box of pairs at once, and solve_rows,
+ * which finds the keys that each row of a box sees. Both are compared with every element of random boxes. */
 #include "compiler/box/box.h"
 #include "compiler/base/memo.h"
 #include "compiler/box/solve_rows.h"

@@ -1,13 +1,15 @@
 /* test_no_memory.c: tests that parsing, planning, loading a plan and making a session end with an error wherever memory
- * runs out. Each request for memory is made to fail once.
+ * runs out.
  *
- * When a request fails, there must be no program, plan or session, and no memory may be left in use. The error is E012,
- * or the one that is given with enough memory; only its hint may then be missing. To count requests and make them fail,
- * this file replaces malloc and its like, and the allocation of arenas.
+ * 1. Each of these runs once, and its requests for memory are counted.
+ * 2. It runs again for each request, and that request fails.
+ * 3. Then there must be no program, plan or session, and no memory may be left in use. The error is E012, or the one
+ *    that is given with enough memory; only its hint may then be missing.
+ * This file replaces malloc and its like, and the allocation of arenas, to count requests and to make them fail.
  *
- * The programs that are parsed are those of the golden files, of the examples and of tests/golden/dump and passes,
- * which between them have every section, key, kind of mask, score, field, file and mistake. Those that are planned have
- * every strategy.
+ * Programs that are parsed: those of the golden files, of the examples and of tests/golden/dump and passes. Between
+ * them they have every section, key, kind of mask, score, field, file and mistake. Programs that are planned: every
+ * strategy.
  */
 #define _GNU_SOURCE /* RTLD_NEXT, sched_setaffinity */
 #include <dlfcn.h>

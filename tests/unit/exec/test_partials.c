@@ -1,5 +1,5 @@
-/* test_partials.c: tests which transient slots hold a partial result: what each instruction clears, copies and adds.
- * Also tests the words by which errors name a place in a plan. */
+/* test_partials.c: tests which slots of those that a rank uses for a while (transient slots) hold a partial result:
+ * what each instruction clears, copies and adds. Also tests the words by which errors name a place in a plan. */
 #include <criterion/criterion.h>
 #include <string.h>
 

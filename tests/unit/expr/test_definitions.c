@@ -1,14 +1,15 @@
-/* test_definitions.c: tests masks of other projects, with these projects' own definitions and parameters, against the
- * prelude's mask or a mask of a program that should be equal: pair by pair, at several lengths, and by the number of
- * pairs.
+/* test_definitions.c: tests masks of other projects against ours. Each is written down by that project's own
+ * definition, with its parameters, and must equal the prelude's mask or a mask of a program: pair by pair, at several
+ * lengths, and by the number of pairs.
  *
- * Each definition is stated in its project's own way, which is not ours: as rows that are masked out of a column, as
- * ranges of keys of a row, as slices, as tile coordinates. Where projects disagree about a name, both are here:
- *   window           FlexAttention's examples keep q - k <= w, FlashMask and Mistral q - k < w
- *   neighbourhoods   NATTEN's window of an even size is that many places wide, attention-gym's one more; its example
- *                    takes the row for x; sliding tiles likewise, in attention-gym and in FastVideo
- *   video            Sparse VideoGen's own kernels keep abs(q - k) <= w and the first picture; ported, text and < w
- *   blocks           FlashMask's causal_blockwise sees its own document, DCP's a sink block and a window of blocks
+ * The definitions are stated in their projects' ways, which are not ours: rows that are masked out of a column, ranges
+ * of keys of a row, slices, tile coordinates. Where projects mean different masks by one name, both are here:
+ *   window           FlexAttention's examples keep q - k <= w; FlashMask and Mistral keep q - k < w
+ *   neighbourhoods   a window of even size w is w places wide in NATTEN, and w + 1 in attention-gym, whose example also
+ *                    takes the row for x. Sliding tiles differ likewise between attention-gym and FastVideo.
+ *   video            Sparse VideoGen's own kernels keep abs(q - k) <= w and the first picture; what was ported from
+ *                    them keeps the text, and < w
+ *   blocks           FlashMask's causal_blockwise sees its own document; DCP's sees a sink block and a window of blocks
  *
  * Sources: FlexAttention's examples and attention-gym's masks; FlashMask (arXiv 2410.01359) and its benchmark's masks;
  * MagiAttention's slices and its benchmark's masks; NATTEN; Sparse VideoGen (2502.01776); Sliding Tile Attention

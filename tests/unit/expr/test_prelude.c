@@ -1,5 +1,6 @@
 /* test_prelude.c: tests the prelude's masks against their definitions in C: every pair, every count, every cell's
- * class. Also what they refuse, and that planning the largest of them costs in proportion to their boundary. */
+ * class. It also tests what they refuse, and that planning the largest of them costs in proportion to the boundary
+ * between allowed and forbidden pairs. */
 #include "tests/support/known_fields.h"
 #include "tests/support/known_masks.h"
 #include "compiler/cells/cells.h"

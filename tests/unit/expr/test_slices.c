@@ -1,5 +1,5 @@
-/* test_slices.c: tests how slices become bands, and how the evaluator treats bands, against every pair of random
- * sets of slices. */
+/* test_slices.c: tests how slices become bands (rows, each with ranges of keys), and how the evaluator treats bands,
+ * against every pair of random sets of slices. */
 #include "compiler/box/bands.h"
 #include "compiler/cells/cells.h"
 #include "compiler/sema/program.h"

@@ -177,10 +177,12 @@ Test(processes, a_rank_that_is_stopped_in_a_gather) {
 
 static int wants_no_more(void *yes) { return *(const int *)yes; }
 
-/* Rank 0 waits, in a run or in a gather, for rank 2, which does not come. The caller of rank 0 then interrupts it, and
- * rank 0 ends at once. When rank 2 comes, the other ranks fail, too, long before the time limit. (In a gather by MPI
- * they may already have all data, and then they do not fail.) The session of rank 0 then reports why it does nothing
- * more. */
+/* One rank's caller interrupts it, in a run or in a gather.
+ * 1. Rank 0 waits for rank 2, which does not come.
+ * 2. The caller of rank 0 interrupts it, and rank 0 ends at once.
+ * 3. Rank 2 comes. The other ranks now fail, too, long before the time limit. Only in a gather by MPI they may already
+ *    have all data, and then they succeed.
+ * 4. The session of rank 0 is asked for more, and reports why it does nothing more. */
 static void one_is_interrupted(process *p, bool runs) {
     fcp_session *session = NULL;
     fcp_error err = {0};

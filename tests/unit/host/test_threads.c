@@ -188,9 +188,11 @@ static fcp_instr *find_launch(hand *h, fcp_pass pass, uint32_t rank, uint32_t di
     return NULL;
 }
 
-/* Runs a plan in which one rank waits for ever, until a run fails with `text`, which names that rank. Other ranks wait
- * for it, and begin a little later. If the machine stops threads for long, the time limit of one of these may pass
- * first, and the error names it instead. So there are several attempts; each must fail and name some rank. */
+/* Runs a plan in which one rank waits for ever, until a run fails with `text`, which names that rank.
+ *
+ * Other ranks wait for that rank, and begin to wait a little later. Each has a time limit. If the machine stops threads
+ * for long, the limit of another rank may pass first, and the error names that rank in place of the first one. So there
+ * are up to eight attempts. Each must fail and name some rank, and one must name the right one. */
 static void expect_named(hand *h, fcp_pass pass, const char *text, const char *also) {
     fcp_error err;
     for (int attempt = 0; attempt < 8; attempt++) {

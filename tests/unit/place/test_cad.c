@@ -317,9 +317,10 @@ static uint64_t rows_leaving(const batch *b, const cad_shares *shares, uint32_t 
     return rows;
 }
 
-/* Eight nodes of four ranks. The first holds a sequence of 4K tokens, the others hold short ones. If only balance
- * counted, each rank of the first node would keep a part of its rows, and nearly all rows would leave the node for some
- * of their keys. With slow wires fewer rows leave, and still no rank has more work than its cap. */
+/* Thirty-two ranks on eight nodes. The first node holds one sequence of 4K tokens and has most of the work; the others
+ * hold short sequences. If only balance counted, other nodes would take some keys of nearly all of the first node's
+ * rows, so nearly all rows would leave it. When cad is told that wires are slow, fewer rows leave. Still no rank has
+ * more work than its cap. */
 Test(cad, slow_wires_keep_rows_in_their_node) {
     uint64_t most_leave = 0, cap[32], load[32] = {0};
     for (uint64_t bytes = 0, step = 0; step < 3; step++) {
@@ -529,9 +530,9 @@ Test(cad, zigzag_stays_where_keys_are_hidden) {
     }
 }
 
-/* Base zigzag cuts each sequence into 16 pieces of 15 tokens. Pieces with the same number are at home on the same rank,
- * so they share blocks. The strategy zigzag makes its blocks of the same pieces, and cad sends nothing that zigzag
- * would not. */
+/* Small pieces share blocks. Base zigzag cuts each of the 64 sequences into 16 pieces of 15 tokens. Pieces with the
+ * same number are at home on the same rank, so they go into the same blocks, at most 64 in all. The strategy zigzag
+ * makes its blocks of the same pieces. Here cad moves no work, and reads no more keys from other ranks than zigzag. */
 Test(cad, crumbs_share_blocks) {
     static const char cluster[] = "nodes = 2; gpus = 4", lengths[] = "lengths = [240 x 64]";
     look s = plan(cluster, lengths, "mask = causal; strategy = cad(tolerance = 0.1, base = zigzag, shard = 32)");

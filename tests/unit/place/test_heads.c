@@ -93,9 +93,9 @@ static uint64_t sent_of(const fcp_plan *plan, fcp_class cls, uint32_t rank) {
     return tokens * fcp_class_bytes(plan->problem, cls, FCP_FORWARD);
 }
 
-/* Each case is (heads, kv_heads, C), where C is the number of ranks, with at least as many KV heads as ranks. Every
- * rank sends (C - 1) / C of its Q, K, V, O and LSE, and of the backward pass's inputs and gradients. No schedule has
- * fewer rounds. Each KV head is sent once, and so is its gradient. */
+/* Each case is (heads, kv_heads, C) with C ranks. There are at least as many KV heads as ranks, so each KV head is sent
+ * once, and so is its gradient. A rank keeps one C-th of the heads. It sends the other (C - 1) / C of its Q, K, V, O
+ * and LSE, and backward as much of the inputs and gradients. No schedule has fewer rounds. */
 Test(heads, bytes_are_the_closed_form) {
     static const uint32_t shapes[][3] = {{32, 8, 2}, {64, 8, 4}, {64, 16, 8}, {64, 8, 8}, {64, 64, 8},
                                          {16, 4, 4}, {12, 6, 6}};
@@ -183,10 +183,12 @@ static uint64_t slot_bytes(uint32_t heads, uint32_t kv_heads, const char *by) {
     return most;
 }
 
-/* 64 heads on 8 ranks. Slots hold the heads of one phase. With 64 KV heads, upipe(heads = U) needs U / 64 of the memory
- * of ulysses. With 8 KV heads, each rank holds one of them in both cases. So ulysses holds 2 heads of K and V, 8 of Q
- * and 8 of O with 8 of LSE; upipe(heads = 8) holds 2, 1 and 1 with 1 of LSE. One head of LSE is 1/32 of one of Q
- * here. */
+/* upipe needs less memory than ulysses, because slots hold the heads of one phase only. 64 heads on 8 ranks:
+ *   64 KV heads  upipe(heads = U) needs U / 64 of the memory of ulysses
+ *   8 KV heads   one on each rank. In heads, the slots hold
+ *                    ulysses             2 of K and V, 8 of Q, 8 of O, 8 of LSE
+ *                    upipe(heads = 8)    2 of K and V, 1 of Q, 1 of O, 1 of LSE
+ *                A head of LSE takes 1/32 of a head of Q. So upipe needs 77.9 % less. */
 Test(heads, phases_share_their_memory) {
     const uint64_t all = slot_bytes(64, 64, "ulysses"), grouped = slot_bytes(64, 8, "ulysses");
     for (uint32_t u = 8; u <= 64; u *= 2) {

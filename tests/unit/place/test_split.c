@@ -1,5 +1,5 @@
-/* test_split.c: tests in which batches fcp lets several ranks compute one block: where that balances the batch, and the
- * simulator does not predict a slower plan. */
+/* test_split.c: tests in which batches fcp lets several ranks compute one block: only where that balances the batch,
+ * and where the simulator does not predict a slower plan. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <string.h>

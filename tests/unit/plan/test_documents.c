@@ -1,6 +1,6 @@
-/* test_documents.c: tests `documents`, by which a field divides sequences: positions, rows and counts are compared with
- * their definition, token by token. This is done for the program's own batch, for a batch that brings values, and after
- * a plan was saved. Wrong fields must be refused. */
+/* test_documents.c: tests `documents`, a field that divides the sequences of a batch into documents. Positions, rows
+ * and counts are compared with their definition, token by token: for the program's own batch, for a batch that brings
+ * its own values, and after a plan was saved and loaded. Wrong fields must be refused. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 

@@ -1,5 +1,6 @@
 /* test_fabrics.c: tests which transfers over one fabric wait for transfers over the other one. All pairs of transfers
- * are looked at: the later one waits exactly if the two must not change places. */
+ * over two fabrics are looked at. The later one must wait exactly if both touch one slot and one of them writes it. If
+ * it did not wait, it might come first. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>

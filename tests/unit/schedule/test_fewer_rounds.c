@@ -44,9 +44,13 @@ static void use_line(scene *c, uint32_t rank, fcp_direction dir, uint32_t stage)
     ++*occupancy_units(&c->l, line_number(rank, dir, FCP_LOCAL), stage);
 }
 
-/* Reads the results that travel, one a line: "block=0 src=0 dst=1 parent=- whole=1 ready=5 stage=5". The block went
- * from src to dst. The result that dst makes comes back to src in `stage`, and could do so from stage `ready` on. A
- * line "busy rank=3 stages=5..8" says that rank 3 sends something else in each of these stages. */
+/* Reads the results that travel, one a line: "block=0 src=0 dst=1 parent=- whole=1 ready=5 stage=5".
+ *   src, dst  the block went from src to dst, so its result comes back from dst to src
+ *   parent    the line of the hop before this one, along which the result then goes on; -: none
+ *   whole     1: the result is whole; 0: it is partial
+ *   ready     the first stage in which the result may travel
+ *   stage     the stage in which it does
+ * A line "busy rank=3 stages=5..8" says that rank 3 sends something else in each of these stages. */
 static void read_scene(scene *c, const char *text) {
     open_scene(c);
     for (const char *line = text; *line; line = strchr(line, '\n') + 1) {
@@ -111,9 +115,11 @@ Test(fewer_rounds, windows_are_kept) {
           "busy rank=3 stages=6..6\n", 4, 4, (uint32_t[HOPS]){5, 5});
 }
 
-/* In stage 4 rank 1 receives two partial results: one of rank 2, which it merges and sends on in stage 6, and one of
- * rank 3, which is busy in all later stages. So rank 1 needs two rounds in stage 4. The merged result may also leave in
- * stage 7, and so rank 2's partial result may come in stage 5. The result of block 2 is the last of all. */
+/* Rank 1 receives two results in stage 4, so that stage has two rounds:
+ *   block 0, from rank 2  partial. Rank 1 merges it with its own, and sends the sum to rank 0 in stage 6.
+ *   block 1, from rank 3  cannot come later, because rank 3 is busy in all later stages.
+ * One round is saved by moving two results by one stage: the sum of block 0 to stage 7, so that rank 2's partial result
+ * may come in stage 5. Stage 7 is not too late, because the last result of all, block 2's, travels in stage 8. */
 Test(fewer_rounds, merged_result_moves_first) {
     check("block=0 src=0 dst=1 parent=- whole=0 ready=4 stage=6\n"
           "block=0 src=1 dst=2 parent=0 whole=0 ready=4 stage=4\n"

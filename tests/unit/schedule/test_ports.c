@@ -1,5 +1,5 @@
-/* test_ports.c: tests that units which leave by one port are spread over several rounds, and that the edge colouring
- * stays valid meanwhile (compiler/schedule/ports.c). */
+/* test_ports.c: tests that units which would leave by one port in the same round are given other rounds (ports.c):
+ * ports then have less to send at once, and the edge colouring stays valid. */
 #include <criterion/criterion.h>
 #include <string.h>
 

@@ -114,9 +114,8 @@ static void check_traffic(const planned *x) {
 
 /* --- rounds ------------------------------------------------------------------------------------------------------- */
 
-/* Returns Delta, the largest number of units that one rank sends, or receives, on one fabric: of the moves in one kind
- * of round, in one stage or in all together, on the fabric where it is largest. Without a stage it also counts the
- * rounds of that kind. */
+/* Returns Delta of the rounds of one kind: the largest number of units that one rank sends, or receives, on one fabric
+ * in them. stage: only rounds of this stage count; FCP_NONE: those of all stages. */
 static uint32_t delta(const planned *x, const pass_schedule *ps, fcp_round_kind kind, uint32_t stage) {
     uint32_t most = 0, *degree = calloc(4 * (size_t)x->p.ranks, sizeof *degree);
     for (uint32_t i = 0; i < ps->move_count; i++) {
@@ -167,14 +166,14 @@ static uint32_t arrival_stages(const planned *x) {
     return stages;
 }
 
-/* The first stage in which units may travel: those of hop f at index f, and those of the result that comes back along
- * it at index hops + f.
- *   A hop that passes a block on:  one stage after the block came.
- *   A hop from the block's home:   any stage; in staged plans, stage 1. Units of the second half also wait for the
- *                                  first stage of that half.
- *   A partial result:              `buffers` stages after the last tile or sum that adds to it; in staged plans at
- *                                  most two.
- *   A whole result, passed on:     one stage after it came. */
+/* Returns the first stage in which units may travel: those of hop f at index f, and those of the result that comes back
+ * along it at index hops + f. In staged plans (schedule.staged) each unit is given a stage by itself.
+ *   a hop from the block's home       any stage; in staged plans, stage 1
+ *   a hop that passes a block on      one stage after the block came
+ *   a hop of the second half          with pingpong: also not before the first stage of that half
+ *   a partial result                  `buffers` stages after the last tile or sum that adds to it; in staged plans at
+ *                                     most two
+ *   a whole result that is passed on  one stage after it came */
 static uint32_t *releases(const planned *x, fcp_pass pass) {
     uint32_t hops = x->t.count, *release = calloc(2 * (size_t)hops + 1, sizeof *release);
     uint32_t after = x->program->buffers;
@@ -217,10 +216,14 @@ static uint32_t busiest_over_net(const planned *x) {
     return most;
 }
 
-/* Returns how many units one rank may send, or receive, over one fabric in one stage of a staged plan: a third of
- * `coalesce`. If keys go along trees, there are to be at least 16 stages, so it is also at most a sixteenth of the
- * units that the busiest rank sends or receives over net. But a whole block always fits, and inside a node one block
- * for each neighbour, up to 255 units. */
+/* Returns how many units one rank may send, or receive, over one fabric in one stage of a staged plan.
+ *
+ * If keys go directly from home to reader: a third of `coalesce`, but at least one. If keys go along trees:
+ * 1. A third of `coalesce`, but at most about a sixteenth of the units that the busiest rank sends or receives over
+ *    net, so that there are at least 16 stages.
+ * 2. At least the units of the largest block, so that a whole block fits.
+ * 3. Over local: this number for each other rank of the node.
+ * 4. At most 255. */
 static uint32_t room_of(const planned *x, uint32_t fabric) {
     uint32_t room = x->at.coalesce > 3 ? x->at.coalesce / 3 : 1;
     if (!x->t.trees) return room;
@@ -266,10 +269,11 @@ static uint32_t share_of(const planned *x) {
     return (uint32_t)(most_size / (most_units / room_of(x, FCP_NET) + 1) * 3 / 2) + x->p.unit;
 }
 
-/* Each hop's block moves once in the pass, unit by unit, in the stages that the schedule says. Its result moves back
- * once. A unit that depends on another one travels in the first stage in which it may. In staged plans all units of
- * blocks do so, except that they skip stages in which their sender or their receiver has no room. Results may travel
- * later there, if that makes fewer rounds (fewer_rounds.c). */
+/* Checks the moves of a pass. Each hop's block moves once, unit by unit, in the stages that the schedule says; its
+ * result moves back once. `releases` has the first stage in which a unit may travel. Units of dependent rounds travel
+ *   in plans that are not staged:  in exactly that stage
+ *   in staged plans, blocks:       in that stage, or the first later one in which sender and receiver have room
+ *   in staged plans, results:      in that stage or any later one, where that makes fewer rounds (fewer_rounds.c) */
 static void check_units(const planned *x, fcp_pass pass) {
     const pass_schedule *ps = &x->s.pass[pass];
     const problem *p = &x->p;
@@ -369,9 +373,11 @@ static uint64_t *find_loads(const planned *x, uint32_t rank, uint32_t stages) {
     return load;
 }
 
-/* A tile that needs nothing from other ranks runs in any stage. Another tile runs in the stage in which its Q and KV
- * have come. If tiles may run away from home, it may run later, if its rank already has its share of work in that
- * stage. If all tiles run at home, check_even_stages checks this. */
+/* Checks the stage of a tile. `ready` is the stage in which the last of its Q and KV came; no tile runs before it.
+ *   local tiles, which need nothing from other ranks:  any stage
+ *   plans in which tiles may run away from home:       stage `ready`; or later, if until then the rank has its share of
+ *                                                      work in each stage without this tile
+ *   plans in which all tiles run at home:              see check_even_stages */
 static void check_wait(const planned *x, uint32_t rank, uint32_t ready, uint32_t stage, bool local, uint32_t stages,
                        const uint64_t *load) {
     uint64_t total = 0;
@@ -383,10 +389,20 @@ static void check_wait(const planned *x, uint32_t rank, uint32_t ready, uint32_t
                   stage);
 }
 
-/* Checks plans in which all tiles run at home: ranks spread their work evenly over stages. By the end of each stage a
- * rank has done at most an even part of its work, plus what one block may add: its largest tile and its local tiles.
- * Only tiles whose KV comes from other ranks count, and local tiles with the same queries. If these are less than the
- * part, local tiles have filled the stage and do not count again. A tile waits only if its rank has done its part.
+/* Checks plans in which all tiles run at home: each rank spreads its work evenly over stages. A local tile is one whose
+ * KV is at home, too. A part is the rank's work divided by the number of stages.
+ *
+ * How much a rank has done by the end of stage s (counted from 0):
+ * 1. A tile whose KV came from another rank counts in its stage.
+ * 2. The local tiles of a Q block count in the first stage in which a tile of 1. with the same queries runs.
+ * 3. If the sum is below s + 1 parts, local tiles must have filled the gap. The sum is set to s + 1 parts, and as much
+ *    of later local tiles does not count again.
+ *
+ * What must hold:
+ * - Before step 3 the sum is at most s + 1 parts, and what one Q block may add: its local tiles and its largest other
+ *   one.
+ * - A tile waits (runs later than its KV came) only in stages by whose end the sum is at least s + 1 parts before step
+ *   3.
  * Returns how many tiles wait. */
 static uint32_t check_even_stages(const planned *x, uint32_t stages) {
     const problem *p = &x->p;

@@ -92,9 +92,11 @@ Test(simulate, a_ring_takes_a_step_and_then_the_slower_of_step_and_transfer) {
     cr_assert(bound_by[0] && bound_by[1], "both cases were met");
 }
 
-/* In the forward pass, a pair with 96 numbers of K and 32 of V has as many FLOPs as one with 64 of each, and so it
- * takes the same time. In the backward pass it has 1.1 times as many. The rank copies its part of each tensor. DELTA
- * reads O, dO and, if the plan has one, the gradient of LSE. */
+/* Heads whose keys and values differ in width: 96 numbers of K and 32 of V. A pair is compared with one of 64 and 64.
+ *   forward   as many FLOPs (96 + 32 = 64 + 64), so the same time
+ *   backward  1.1 times as many: three products have the width of K and two that of V, 3 * 96 + 2 * 32 = 1.1 * 5 * 64
+ * The copies of a rank's tensors, and DELTA, are counted apart. DELTA reads O, dO and, if the plan has one, the
+ * gradient of LSE. */
 Test(simulate, heads_of_two_widths_take_what_their_products_take) {
     enum { TOKENS = 2048, HEADS = 16, HEAD = 96, VALUE = 32 };
     for (int c = 0; c < 4; c++) {
