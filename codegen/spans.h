@@ -34,8 +34,9 @@ typedef struct spans {
     uint32_t count;
 } spans;
 
-/* Finds the spans of a mask in the variable, MC_K or MC_Q, for any value of the other one. exact: for each node, is it
- * known not to overflow? Returns false if there are more than two spans, if the mask is not of this form, or if memory
- * is out; then the mask must be evaluated for every pair. */
+/* Finds the intervals of a mask: of the keys that any query sees (`variable` is MC_K), or of the queries that see any
+ * key (MC_Q). exact: for each node, is it known not to overflow? Returns false if there are more than two intervals,
+ * if their ends cannot be written as bounds (spans_bound), or if memory is out; then the mask must be evaluated for
+ * every pair. */
 bool spans_find(mc_code code, mc_op variable, const bool *exact, spans *out);
 #endif

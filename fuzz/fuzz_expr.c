@@ -8,7 +8,7 @@
  *     is, simplified by what is known inside the box. The next box starts from the specialised program:
  *           box_evaluate  NONE and FULL are true; so is what it claims of every integer: range, stride, form
  *           rows_solve    counts the pairs, and finds a fault exactly if there is one; rows_one has every bit
- *           box_turn      lies inside the box; box_period is at most the box's side
+ *           box_turn      a position to split at lies inside the box; box_period: a period is less than the box's side
  *           box_key       two boxes with equal keys have equal elements, faults included
  *         In some inputs also a whole short sequence, whose queries and keys are each cut in two: cells_grid,
  *           cells_count.

@@ -61,11 +61,16 @@ enum { FK_FULL = 1, FK_PARTIAL = 2 };         /* class of a run: does the mask a
 enum { FK_TURN_ROWS = 64, FK_TURNS_OF_RUN = FK_ROWS / FK_TURN_ROWS };
 /* Flags of a row item: it is the Q block's first visit, its last; it has a part of the keys and gives a part. */
 enum { FK_FIRST = 1, FK_LAST = 2, FK_SPLIT = 4 };
-/* Which bits say for which heads a record is. In the flags of a row item, the bits from FK_HEAD_SHIFT on are the item's
- * query head, or the first of several (by head, packed, or with fk_launch.subs 1). In `cls` of a run of rows, by head:
+/* Which bits say for which heads a record is.
+ *
+ * Row items have it if they are by head or packed, or if fk_launch.subs is 1: the bits of `flags` from FK_HEAD_SHIFT on
+ * are the item's query head; if it is packed, the first of its heads.
+ *
+ * By head, a run of rows is for a set of the query heads of one group, which `cls` holds beside the class:
  *   bits 0 and 1                          the class
- *   FK_SET_HEADS bits from FK_SET_SHIFT   a set of heads of the group, a bit for each head
- *   the bits above                        where the set begins, in units of FK_SET_HEADS heads */
+ *   FK_SET_HEADS bits from FK_SET_SHIFT   a bit for each of FK_SET_HEADS neighbouring heads: is it in the set?
+ *   the bits above                        the first of these heads, as a multiple of FK_SET_HEADS. In a group of 32
+ *                                         heads, 1 here and bit 3 of the set are the group's head 19 */
 enum { FK_HEAD_SHIFT = 3, FK_SET_SHIFT = 2, FK_SET_HEADS = 16, FK_SET_BASE_SHIFT = FK_SET_SHIFT + FK_SET_HEADS };
 #define FK_NONE 0xffffffffu
 /* What a part of rows whose keys are cut leaves, and how many counters it has. */
@@ -238,10 +243,12 @@ typedef struct fk_gather_run {
     fk_u32 at;              /* its first token in the bundle */
     fk_u32 kv_first, sub_first; /* its range of heads: the first KV head, the first query head of each */
 } fk_gather_run;
-/* A tensor whose tokens are moved. Its counts are words of 4 bytes. In messages and home blocks a token is `row` words
- * side by side. In the caller's tensor a token is `full` words, of which only the heads of a range move: row / chunk
- * chunks. The first is at word kv_step * kv_first + sub_step * sub_first, each next one `stride` words later. to = 0:
- * the caller has left the tensor out, and it is not written; from = 0: likewise, and it is read as zeros. */
+/* A tensor whose tokens are moved. All its numbers but `to` and `from` count words of 4 bytes. In messages and home
+ * blocks a token is `row` words side by side: the numbers of a range of heads. In the caller's tensor a token is `full`
+ * words, those of all heads, and the range's lie in row / chunk chunks of `chunk` words. The first chunk begins at word
+ * kv_step * kv_first + sub_step * sub_first, with kv_first and sub_first of the run; each further one `stride` words
+ * after the one before. to = 0: the caller has left the tensor out, and it is not written; from = 0: likewise, and it
+ * is read as zeros. */
 typedef struct fk_gather_tensor {
     fk_u64 to, from;        /* addresses of the first token */
     fk_u32 row, full, chunk, stride, kv_step, sub_step;

@@ -1,8 +1,8 @@
 /* row.c: evaluates mask code along rows of keys, and over tiles of rows, in vector code.
  *
  * Requires: code that passed mc_check, and scratch of mc_row_scratch words.
- * Gives: the total meaning, as mc_eval does and, in float, as mc_eval_score does. Reals that depend on neither k nor s
- *       are evaluated in double and rounded once.
+ * Gives: the total meaning (every element has a value, also where a number overflows), as mc_eval does and, in float,
+ *       as mc_eval_score does. Reals that depend on neither k nor s are evaluated in double and rounded once.
  * How: each node is evaluated for a whole row of up to MC_ROW keys before the next node is, in a loop over plain arrays
  *       that compilers turn into vector instructions. Much of the work is avoided:
  *       - A node that does not depend on k, such as q / 8, has one value for the whole row (FLAT).
@@ -260,10 +260,10 @@ FCP_CLONES static void div_row(const int64_t *restrict x, int64_t b, uint32_t wi
         for (uint32_t j = 0; j < width; j++) out[j] = mc_div(x[j], b);
 }
 
-/* x / b or x % b of a line that nowhere wraps, for 0 < b <= DIVISOR_MAX, without dividing each element. LANES
- * neighbours are computed at a time, from the LANES elements before them. Say the step is 3, LANES is 8 and b is 10: 8
- * elements further, x has grown by 24, so the quotient grows by 2 and the remainder by 4. A remainder that reaches b is
- * lowered by b, and its quotient grows by one more. */
+/* Computes x / b or x % b for each element of a line (values with a constant step, none of which overflowed), for 0 < b
+ * <= DIVISOR_MAX, without a division for each. LANES neighbours are computed at a time, from the LANES elements before
+ * them. Say the step is 3, LANES is 8 and b is 10: 8 elements further, x has grown by 24, so the quotient grows by 2
+ * and the remainder by 4. A remainder that reaches b is lowered by b, and its quotient grows by one more. */
 enum { LANE_BITS = 3, LANES = 1 << LANE_BITS };
 #define DIVISOR_MAX (INT64_MAX / 2)
 typedef int64_t lane_vector __attribute__((vector_size(LANES * sizeof(int64_t))));

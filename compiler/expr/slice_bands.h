@@ -37,10 +37,11 @@ typedef struct slices_overlap {
     bool at_least;          /* counting was given up, so there may be more */
 } slices_overlap;
 
-/* Makes bands of the union of slices, in `memory`: few records of rows, each with disjoint bands that do not touch.
- * Looks at *stop unless `stop` is NULL. FCP_E_INTERRUPTED: it was not 0. FCP_E_TOO_LARGE: it needs more than
- * SLICE_BANDS_MAX bands or records, or so many slices lie over each other that it would take too long.
- * FCP_E_NO_MEMORY. */
+/* Makes bands of the union of slices, in `memory`. A record says which keys some neighbouring rows see: a few bands,
+ * intervals of keys whose ends stay or move on by one key from row to row (mc_bands in mask/code.h). Bands of a row
+ * neither overlap nor touch. Looks at *stop unless `stop` is NULL. Errors: FCP_E_INTERRUPTED (*stop was not 0);
+ * FCP_E_TOO_LARGE (it needs more than SLICE_BANDS_MAX bands or records, or so many slices lie over each other that it
+ * would take too long); FCP_E_NO_MEMORY. */
 fcp_code bands_of_slices(const slice *slices, size_t count, const volatile int *stop, arena *memory, mc_bands *out,
                          slices_overlap *out_overlap);
 #endif

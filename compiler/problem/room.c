@@ -60,9 +60,9 @@ static lengths lengths_of(const problem *p, uint32_t s, fcp_side side, uint64_t 
     return of;
 }
 
-/* Returns how many parts are needed at least for `pairs` pairs of tokens. Up to `held` of these pairs are in parts that
- * are not counted, such as those of the few longest pieces. Each counted part has at most q->longest * k->longest
- * pairs. */
+/* Returns a lower bound of how many parts (a piece of queries and a piece of keys) hold `pairs` pairs of tokens. Some
+ * parts are not counted, such as those of the few longest pieces, which would make the bound low. At most `held` pairs
+ * lie in them; the others lie in parts of at most q->longest * k->longest pairs. */
 static uint64_t least_for(uint64_t pairs, uint64_t held, const lengths *q, const lengths *k) {
     const uint64_t most = q->longest * k->longest;
     return pairs > held ? (pairs - held + most - 1) / most : 0;

@@ -117,9 +117,9 @@ fcp_code away_busiest(planning *x, uint32_t *out_units);
 fcp_code away_arrivals(planning *x, schedule *out, occupancy *o);
 /* Chooses the stages of all tiles of a rank. */
 void away_tiles(const builder *b, rank_rows *here);
-/* Finds stages for what goes back along the hops from `first` on in a pass. In: back->last has for each hop the last
- * stage in which a tile adds to its result. Out: `back` has the stages in which the result travels. *o is not changed;
- * a copy of it is filled further. */
+/* Finds the stages in which results of a pass travel back along hops `first`, first + 1, ... In: back->last has for
+ * each hop the last stage in which a tile adds to its result; *o says what arriving blocks take of each stage, and is
+ * not changed. Out: `back` has the stages in which the result travels. */
 fcp_code away_results(planning *x, const schedule *out, const occupancy *o, fcp_pass pass, uint32_t first,
                       returns *back);
 

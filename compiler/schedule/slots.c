@@ -141,9 +141,10 @@ static inline bool leads_to_maker(const builder *b, uint32_t f) {
     return b->t->hops[f].whole && b->t->maker[b->t->hops[f].block] == f;
 }
 
-/* With phases: may computing put what it makes into the slot of a result that leaves in the same stage? It may, because
- * then computing waits for what leaves in its own stage (lower/streams.c). But it may not if results of hops `first` to
- * `end` - 1 are passed on, because a result may be received into that slot in this stage. */
+/* May computing put a new result into the slot of one that leaves in the same stage? Only where heads are computed in
+ * phases, because there computing waits for what leaves in its own stage (lower/streams.c). And only if no result of
+ * hops `first` to `end` - 1 is passed on by another rank: if one is, a result may be received into that slot in this
+ * stage. */
 static bool leaves_before(const builder *b, uint32_t first, uint32_t end) {
     if (!b->x->placement->phase) return false;
     for (uint32_t f = first; f < end; f++)

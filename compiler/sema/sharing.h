@@ -4,10 +4,11 @@
 #define FCPC_SEMA_SHARING_H
 #include "compiler/sema/sema.h"
 
-/* Takes a value such as `ulysses(...) + ring` or `ulysses(...) + fcp(...)` apart. Stores in s->out the strategy on the
- * right, which divides the batch among groups of ranks, and returns the operand on the left. *out_between is the right
- * operand, or NULL if it cannot have parameters. A value that is no sum is returned as it is. For a sum of
- * anything else an error is reported, and the result is NULL. */
+/* Takes a value of plan.strategy apart that may be a sum, such as `ulysses(...) + ring` or `ulysses(...) + fcp(...)`.
+ * In a sum the left strategy divides heads within a group of ranks, and the right one the batch among the groups.
+ * Returns the left operand, and stores in s->out which strategy is on the right. *out_between is the right operand, so
+ * that the caller can read its parameters; NULL for ring, which takes none here. A value that is no sum is returned as
+ * it is, with *out_between = NULL. For a sum of anything else an error is reported, and the result is NULL. */
 const expr *sema_between_of(sema *s, const expr *value, const expr **out_between);
 /* Checks for ulysses and upipe that heads can be divided evenly among ranks, and reports where they cannot. Sets
  * s->out's `inside` to the number of ranks that share heads, and `together` to the number of heads that are computed at

@@ -154,10 +154,10 @@ typedef struct sim_result {
 fcp_code simulate(const fcp_plan *plan, const sim_profile *profile, const sim_options *options, arena *memory,
                   sim_result *out, fcp_error *err);
 
-/* Finds the margin with which the plan is fastest, both passes together; the smallest of several that are equal. *out
- * is the prediction with that margin. The margin that the plan states is ignored. The options may not change the
- * network nor leave anything out. Errors: as simulate. Cost: on wlbllm-64 and prolong-256 two or three walks more than
- * a simulate with the option `brief`. */
+/* Finds the margin (the SMs that attention leaves to communication) with which the plan is fastest, both passes
+ * together; the smallest of several that are equal. *out is the prediction with that margin. The margin that the plan
+ * states is ignored. The options may not change the network nor leave anything out. Errors: as simulate. Cost: a
+ * walk over the passes (simulate.c) for each margin that is tried: two or three on wlbllm-64 and prolong-256. */
 fcp_code sim_choose_margin(const fcp_plan *plan, const sim_margins *margins, const sim_profile *profile,
                            const sim_options *options, arena *memory, sim_result *out, uint32_t *out_margin,
                            fcp_error *err);

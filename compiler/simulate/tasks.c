@@ -76,9 +76,9 @@ static void sort_phases(sim_task *at, uint32_t count, sim_task *room) {
     memcpy(at, room, filled * sizeof *at);
 }
 
-/* Returns how many tasks of the other queue a task of phase `phase` needs. waits: for how many instructions of that
- * queue the task's instruction waited in the plan. The task needs all tasks of earlier phases; and of its own phase,
- * those of the first `waits` instructions. */
+/* Returns for how many of the `count` tasks at `other`, which are those of the rank's other queue, a task of phase
+ * `phase` waits: for all tasks of earlier phases; and of its own phase for those made of the first `waits` instructions
+ * of that queue, for which its instruction waits in the plan. */
 static uint32_t needs_of(const sim_task *other, uint32_t count, uint32_t phase, uint32_t waits) {
     uint32_t begin = 0, end = count;
     BISECT(begin, end, i, other[i].phase < phase) /* the first task of this phase or a later one */

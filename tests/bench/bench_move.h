@@ -1,11 +1,11 @@
 /* bench_move.h: plans batches by cad, which moves work and leaves tokens where the caller has them, in a contiguous
- * layout. The groups `move` and `drawn` share it.
+ * layout. The groups `move` and `drawn` of the benchmarks share it.
  *
  * Requires: lengths, at 32,768 tokens a rank, in nodes of 8.
  * Gives:    what has to travel, by tests/support/moved.h; the lower bound of its bytes; the plan, and what is predicted
  *           of it.
  * Cost:     a planning; if asked for, 15 more placements to measure how long one takes.
- * Source:   our own; bench_move.c says how goals are made.
+ * Source:   our own; bench_move.c says with which goals its figures are compared.
  */
 #ifndef FCPC_BENCH_MOVE_H
 #define FCPC_BENCH_MOVE_H

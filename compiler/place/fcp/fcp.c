@@ -112,9 +112,10 @@ static inline place_run next_run(const uint32_t **read, const uint32_t *end) {
     return (place_run){first, at[-1] + 1};
 }
 
-/* Finds the runs of reads, and the clusters. A run joins its reader with the run's first block, and each block of the
- * run with the next. `linked` remembers which neighbours are joined already, so that the cost does not grow with the
- * length of runs. */
+/* Finds for each block the runs of consecutive blocks that it reads, and the clusters: blocks that read one another,
+ * directly or through others. If block 9 reads the run 3 to 6, then 9 is joined with 3, 3 with 4, 4 with 5, and 5 with
+ * 6. If block 10 then reads 3 to 7, only 10 with 3 and 6 with 7 are still to be joined: `linked` skips neighbours that
+ * have been joined, so that a long run is not gone through for each of its readers. */
 static fcp_code find_clusters(packing *p, arena *scratch) {
     const place_input *in = p->s.in;
     uint32_t n = in->blocks, runs = 0;
