@@ -4,11 +4,14 @@
  * Gives: the same placement with other rank numbers. Only what crosses between nodes changes.
  * Cost: O(blocks + ranks).
  *
- * What several ranks of a node read crosses to the node once, so a node pays for the union of what its ranks read.
- *   1. Each rank is counted to one cluster (a sequence, see fcp.c): that of its block with most reads.
- *   2. Ranks of one cluster get neighbouring numbers, those that read most of it first.
- * Under a causal mask ranks read prefixes of the cluster, and a node pays for the longest prefix among its ranks. The
- * sum of these is least if ranks are grouped in order of the length of their prefixes.
+ * What several ranks of a node read crosses to the node once, so a node pays for the union of what its ranks read. So
+ * ranks that work on the same cluster (blocks that read one another, such as a long sequence: fcp.c) get neighbouring
+ * numbers. A rank may have blocks of several clusters; the one of its block that reads most blocks decides. Within a
+ * cluster the rank whose block reads most comes first.
+ *
+ * Why in this order: under a causal mask a rank reads a prefix of the sequence, and a node pays for the longest prefix
+ * among its ranks. Say four ranks read 16, 12, 8 and 4 blocks, on nodes of two. In this order the nodes pay for 16 and
+ * 8. With 16 beside 4 and 12 beside 8 they would pay for 16 and 12.
  */
 #include "compiler/place/fcp/fcp_parts.h"
 #include "compiler/base/sort.h"
