@@ -1,6 +1,6 @@
 /* spans.h: which masks let a query see one interval of keys, or two, and where the intervals begin and end.
  *
- * Example: by the mask `k <= q and (k < 4 or q - k < 8)`, query 20 sees keys 0 to 3 and keys 13 to 20. In general, query
+ * Example: by mask `k <= q and (k < 4 or q - k < 8)`, query 20 sees keys 0 to 3 and keys 13 to 20. In general, query
  * q sees the keys before min(q + 1, 4), and those from q - 7 to q. A kernel then needs two comparisons a row instead of
  * evaluating the mask for each pair. The same is done for the queries that see a key.
  */

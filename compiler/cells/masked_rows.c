@@ -49,7 +49,7 @@ struct row_search {
     const volatile int *stop;
     mc_env env;         /* the sequence asked for: n keys; queries at [q_first, q_end) */
     int64_t n, q_first, q_end;
-    open_keys *open;    /* of the fourth question: the keys of all ranges of rows under way, one range after the other */
+    open_keys *open; /* of the fourth question: the keys of each range of rows under way, in turn */
     size_t open_count, open_room;
     masked_rows *out;
 };
@@ -207,7 +207,8 @@ static fcp_code sees_any(row_search *s, const box *x, const box_program *p, bool
     cells *c = s->mask;
     uint64_t bits[2];
     c->stats.rows++;
-    if (!rows_one(c->rows, p, x, x->lo[BOX_Q], (uint32_t)x->lo[BOX_H], bits, &c->stats.elements)) return FCP_E_NO_MEMORY;
+    if (!rows_one(c->rows, p, x, x->lo[BOX_Q], (uint32_t)x->lo[BOX_H], bits, &c->stats.elements))
+        return FCP_E_NO_MEMORY;
     *out = bits[0] || bits[1];
     return FCP_OK;
 }
@@ -222,7 +223,7 @@ static fcp_code search_rows(row_search *s, int64_t q0, int64_t q1, uint32_t head
     fcp_code code = FCP_OK;
     for (size_t i = from; i < to && code == FCP_OK; i++)
         code = push_open(s, s->open[i].first, s->open[i].end, s->open[i].program);
-    size_t kept = base, next = base; /* open[base..kept) stay undecided; from `next` on they are still to be looked at */
+    size_t kept = base, next = base; /* open[base..kept) stay undecided; from `next` on nothing is known yet */
     while (next < s->open_count && code == FCP_OK && !seen) {
         open_keys k = s->open[next++];
         if (q1 - q0 > 1 && looks++ >= LOOKS) { /* fewer rows see more alike */

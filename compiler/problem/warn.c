@@ -177,7 +177,8 @@ static fcp_code warn_masked(batch *b, masked_batch *found) {
  * the number of keys. known: the queries that see no key, which have no logits. */
 static fcp_code warn_far(const batch *b, const masked_batch *known) {
     const struct fcpc_program *g = b->program;
-    if (!g->passes[FCP_BACKWARD] || known->at_least) return FCP_OK; /* nobody reads LSE; or not all that have none are known */
+    /* nobody reads LSE; or not all queries that have none are known */
+    if (!g->passes[FCP_BACKWARD] || known->at_least) return FCP_OK;
     far_score far;
     masked_batch found = {.rows = 0};
     fcp_code code = far_find(g, &far);

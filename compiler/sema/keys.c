@@ -555,8 +555,8 @@ static const arg *given_for(const arg *const *given, uint32_t strategy, const ch
  * are. */
 static void check_divisions(sema *s, uint32_t divides, const arg *const *given) {
     struct fcpc_program *p = s->out;
-    const arg *memory = given_for(given, divides, "epsilon_memory"), *divisions = given_for(given, divides, "divisions"),
-              *coalesce = given_for(given, divides, "coalesce");
+    const arg *memory = given_for(given, divides, "epsilon_memory"),
+              *divisions = given_for(given, divides, "divisions"), *coalesce = given_for(given, divides, "coalesce");
     if (memory) p->at[AT_EPSILON] = memory->value->at;
     if (p->coalesce && coalesce && divisions) {
         diag_error(s->d, FCP_E_VALUE, divisions->name_at, "coalesce and divisions both say how many stages there are");
@@ -738,7 +738,8 @@ static void check_lse_gradient(sema *s, const sema_keys *k) {
     flag_key(s, k, KEY_LSE_GRADIENT, &p->lse_gradient);
     if (!p->lse_gradient || p->passes[FCP_BACKWARD]) return;
     p->lse_gradient = false;
-    diag_warning(s->d, k->at[KEY_LSE_GRADIENT]->value->at, "lse_gradient changes nothing: the plan has no backward pass");
+    diag_warning(s->d, k->at[KEY_LSE_GRADIENT]->value->at,
+                 "lse_gradient changes nothing: the plan has no backward pass");
     diag_hint(s->d, "the forward pass gives LSE anyway; its gradient is read by the backward pass");
 }
 

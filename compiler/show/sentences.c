@@ -133,10 +133,11 @@ static void add_problem(facts *f, const show_model *m) {
         snprintf(memory, sizeof memory, "%s of memory", summary_number(f->number[3], (double)p->memory_cap, "B"));
     char values[64] = "";
     if (p->value_dim != p->head_dim) snprintf(values, sizeof values, ", value_dim %" PRIu32, p->value_dim);
-    add_fact(f, "model", "%" PRIu32 " head%s, %" PRIu32 " KV head%s, head_dim %" PRIu32 "%s%s, %s, scale %.6f", p->heads,
-        text_plural(p->heads), p->kv_heads, text_plural(p->kv_heads), p->head_dim, values,
-        p->values_in_keys ? ", values in keys" : "", fcp_dtype_name(p->dtype), p->scale);
-    add_fact(f, "cluster",
+    add_fact(f, "model", "%" PRIu32 " head%s, %" PRIu32 " KV head%s, head_dim %" PRIu32 "%s%s, %s, scale %.6f",
+             p->heads, text_plural(p->heads), p->kv_heads, text_plural(p->kv_heads), p->head_dim, values,
+             p->values_in_keys ? ", values in keys" : "", fcp_dtype_name(p->dtype), p->scale);
+    add_fact(
+        f, "cluster",
         "%" PRIu32 " rank%s: %" PRIu32 " node%s of %" PRIu32 " GPU%s (%s, %s a rank); %s inside a node, %s between, "
         "latency %.1f us, %s",
         p->ranks, text_plural(p->ranks), p->nodes, text_plural(p->nodes), p->gpus, text_plural(p->gpus), gpu, memory,

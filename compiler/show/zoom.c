@@ -321,7 +321,8 @@ fcp_code zoom_text(const zoom *z, const fcpc_show_options *options, text *t, fcp
     put_frame(t, z, options->unicode, true);
     uint32_t levels = show_shades(options->unicode);
     for (uint32_t r = 0; r < z->rows; r++) {
-        text_printf(t, "%*" PRId64 " %s", GUTTER - 1, z->q_first + (int64_t)z->row_cut[r], options->unicode ? "│" : "|");
+        text_printf(t, "%*" PRId64 " %s", GUTTER - 1, z->q_first + (int64_t)z->row_cut[r],
+                    options->unicode ? "│" : "|");
         if (options->colour) text_puts(t, "\033[34m");
         for (uint32_t c = 0; c < z->cols; c++) {
             const char *sign = show_shade(options->unicode, level(z, r, c, levels));

@@ -38,7 +38,8 @@ static fcp_code check_arrays(const fcp_plan *plan, fcp_error *err) {
             return malformed(err, "array %llu is no field of the batch's %llu tokens", (ull)i,
                              (ull)field_tokens(plan, a->kind));
         uint64_t bytes;
-        if (!((a->count || a->kind != FCP_TABLE) && !__builtin_mul_overflow(a->count, a->columns ? a->columns : 1, &bytes) &&
+        if (!((a->count || a->kind != FCP_TABLE) &&
+              !__builtin_mul_overflow(a->count, a->columns ? a->columns : 1, &bytes) &&
               !__builtin_mul_overflow(bytes, (uint64_t)width_bytes(a->width), &bytes) && a->offset == next &&
               bytes <= plan->data_count && next <= plan->data_count - bytes))
             return malformed(err, "array %llu: %llu elements at byte %llu of %llu", (ull)i, (ull)a->count,
