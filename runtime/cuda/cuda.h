@@ -184,8 +184,7 @@ typedef struct cuda_rank {
     fk_u64 maps[FCP_PASSES][FCP_LAUNCH_TENSORS][16]; /* the words of fk_map, if kernels of the pass take maps */
     size_t arena_bytes;
     bool memory_lent; /* the arena belongs to the transport or the lender, who frees it */
-    cu_ptr memory;    /* the arena */
-    size_t memory_held; /* bytes that are allocated for it; the plan may need less */
+    cuda_memory memory; /* the arena; the plan may need less than it holds */
     cuda_memory kept[CUDA_KEPT];
     size_t messages_bytes, rounded_bytes, lock_words;
     uint32_t flag_words, run_count;

@@ -7,9 +7,9 @@
 #include "runtime/cuda/cuda.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 
 #include "runtime/base/clock.h"
+#include "runtime/base/grow.h"
 
 fcp_code fcp_cuda_use(const fcp_cuda_session *s, const cuda_device *d, fcp_error *err) {
     return fcp_cuda_check(s->cuda, s->cuda->call.context_set(d->context), err, "cannot use device %d", d->handle);
@@ -31,13 +31,8 @@ fcp_code fcp_cuda_stream_make(const fcp_cuda_session *s, const cuda_device *d, c
 
 fcp_code fcp_cuda_event_take(fcp_cuda_session *s, cuda_device *d, cu_event *out, fcp_error *err) {
     if (d->event_free == 0) {
-        if (d->event_count == d->event_capacity) {
-            uint32_t capacity = d->event_capacity ? 2 * d->event_capacity : 32;
-            cu_event *bigger = realloc(d->events, capacity * sizeof *bigger);
-            if (!bigger) return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for events");
-            d->events = bigger;
-            d->event_capacity = capacity;
-        }
+        if (!FCP_GROW(d->events, d->event_capacity, d->event_count + 1))
+            return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for events");
         const fcp_cuda_table *call = &s->cuda->call;
         cu_event made = NULL;
         cu_context before = NULL;

@@ -29,7 +29,7 @@ static fcp_code plan_rank(fcp_cuda_session *s, uint32_t index, fcp_error *err) {
     const fcp_homes *h = &s->homes[index];
     fcp_code code = FCP_OK;
     r->device = &s->devices[(index - s->base.first_rank) % s->device_count];
-    if (fcp_cuda_lender(s) != s) r->memory_held = fcp_cuda_lender(s)->ranks[index].memory_held;
+    if (fcp_cuda_lender(s) != s) r->memory.held = fcp_cuda_lender(s)->ranks[index].memory.held;
     for (int pass = 0; !code && pass < FCP_PASSES; pass++) {
         if (!(s->plan->problem->passes >> pass & 1)) continue;
         fcp_slots *slots = &r->slots[pass];
@@ -51,7 +51,7 @@ static fcp_code plan_rank(fcp_cuda_session *s, uint32_t index, fcp_error *err) {
     count_memory(r->device, r->run_count * sizeof *r->runs, r->kept[CUDA_RUNS].held);
     count_memory(r->device, r->messages_bytes, r->kept[CUDA_MESSAGES].held);
     count_memory(r->device, r->rounded_bytes, r->kept[CUDA_ROUNDED].held);
-    count_memory(r->device, fcp_cuda_allocated(r->arena_bytes), r->memory_held);
+    count_memory(r->device, fcp_cuda_allocated(r->arena_bytes), r->memory.held);
     count_memory(r->device, (r->lock_words + r->flag_words) * 4, r->kept[CUDA_LOCKS].held);
     if (!code && fcp_partials_make(&r->partials, h->homes, r->slots))
         code = fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for rank %u", index);
@@ -111,19 +111,17 @@ static fcp_code make_streams(fcp_cuda_session *s, cuda_rank *r, fcp_error *err) 
 static fcp_code borrow_arena(fcp_cuda_session *s, uint32_t index, fcp_error *err) {
     fcp_cuda_session *of = fcp_cuda_lender(s);
     cuda_rank *r = &s->ranks[index], *own = &of->ranks[index];
-    if (!own->memory || r->arena_bytes > own->memory_held) {
+    if (!own->memory.at || r->arena_bytes > own->memory.held) {
         cu_ptr larger = 0;
         fcp_code code = of->finished ? fcp_cuda_event_await(s, s->origin, of->finished, err) : FCP_OK;
         if (!code && of->finished) code = fcp_cuda_wait(s, s->origin, "what was run", err);
         if (!code) code = fcp_cuda_memory(s, r->device, r->arena_bytes, NULL, "an arena", &larger, err);
-        if (!code) code = fcp_cuda_release(s, r->device, own->memory, err);
+        if (!code) code = fcp_cuda_release(s, r->device, own->memory.at, err);
         if (code) return code;
-        own->memory = larger;
-        own->memory_held = fcp_cuda_allocated(r->arena_bytes);
+        own->memory = (cuda_memory){larger, fcp_cuda_allocated(r->arena_bytes)};
         of->arenas++;
     }
     r->memory = own->memory;
-    r->memory_held = own->memory_held;
     r->memory_lent = r != own;
     return FCP_OK;
 }
@@ -133,27 +131,22 @@ static fcp_code make_arena(fcp_cuda_session *s, uint32_t index, fcp_error *err) 
     cuda_rank *r = &s->ranks[index];
     fcp_net *net = s->base.net;
     if (fcp_cuda_lender(s) != s || s->lends) return borrow_arena(s, index, err);
-    if (!net->transport->allocate) {
-        cuda_memory arena = {r->memory, r->memory_held};
-        fcp_code code = fcp_cuda_keep(s, r->device, fcp_cuda_allocated(r->arena_bytes), NULL, "an arena", &arena, err);
-        r->memory = arena.at;
-        r->memory_held = arena.held;
-        return code;
-    }
-    if (r->memory && r->arena_bytes <= r->memory_held) return FCP_OK;
+    if (!net->transport->allocate)
+        return fcp_cuda_keep(s, r->device, fcp_cuda_allocated(r->arena_bytes), NULL, "an arena", &r->memory, err);
+    if (r->memory.at && r->arena_bytes <= r->memory.held) return FCP_OK;
     void *memory = NULL;
-    r->memory_held = 0;
+    r->memory.held = 0;
     r->memory_lent = true;
     fcp_code code = net->transport->allocate(net, index, fcp_cuda_allocated(r->arena_bytes), &memory, err);
-    r->memory = (uintptr_t)memory;
-    if (!code) r->memory_held = fcp_cuda_allocated(r->arena_bytes);
+    r->memory.at = (uintptr_t)memory;
+    if (!code) r->memory.held = fcp_cuda_allocated(r->arena_bytes);
     return code;
 }
 
 /* Lays out the arena of a pass where it is now. */
 static fcp_code lay(fcp_cuda_session *s, uint32_t index, fcp_pass pass, fcp_error *err) {
     cuda_rank *r = &s->ranks[index];
-    fcp_arena_lay(s->plan, pass, index, &s->homes[index], &r->slots[pass], (void *)(uintptr_t)r->memory,
+    fcp_arena_lay(s->plan, pass, index, &s->homes[index], &r->slots[pass], (void *)(uintptr_t)r->memory.at,
                   &r->arena[pass]);
     return fcp_cuda_maps_make(s, r, pass, err);
 }
@@ -163,7 +156,6 @@ fcp_code fcp_cuda_ranks_follow(fcp_cuda_session *s, fcp_error *err) {
     fcp_code code = FCP_OK;
     for (uint32_t r = s->base.first_rank; r < fcp_cuda_end(s) && !code; r++) {
         s->ranks[r].memory = of->ranks[r].memory;
-        s->ranks[r].memory_held = of->ranks[r].memory_held;
         for (int pass = 0; pass < FCP_PASSES && !code; pass++)
             if (s->plan->problem->passes >> pass & 1) code = lay(s, r, (fcp_pass)pass, err);
     }
@@ -176,7 +168,7 @@ static fcp_code make_rank(fcp_cuda_session *s, uint32_t index, fcp_error *err) {
     cuda_rank *r = &s->ranks[index];
     fcp_code code = r->streams[0] ? FCP_OK : make_streams(s, r, err);
     if (!code) code = make_arena(s, index, err);
-    if (!code && r->memory % ARENA_ALIGN) code = fcp_fail(err, FCP_E_RUN, "device memory at an odd address");
+    if (!code && r->memory.at % ARENA_ALIGN) code = fcp_fail(err, FCP_E_RUN, "device memory at an odd address");
     if (!code)
         code = fcp_cuda_keep(s, r->device, (r->lock_words + r->flag_words) * 4, NULL, "locks", &r->kept[CUDA_LOCKS],
                              err);
@@ -213,7 +205,7 @@ static void free_ranks(const fcp_cuda_session *s, cuda_rank *ranks) {
 
 /* A rank of a new plan takes over what the rank of the old plan has on the device. */
 static void take_over(cuda_rank *r, const cuda_rank *before) {
-    *r = (cuda_rank){.memory = before->memory, .memory_held = before->memory_held, .memory_lent = before->memory_lent};
+    *r = (cuda_rank){.memory = before->memory, .memory_lent = before->memory_lent};
     memcpy(r->kept, before->kept, sizeof r->kept);
     memcpy(r->streams, before->streams, sizeof r->streams);
     memcpy(r->marks, before->marks, sizeof r->marks);
@@ -289,7 +281,7 @@ static void close_rank(fcp_cuda_session *s, cuda_rank *r) {
         if (r->marks[q]) call->stream_destroy(r->marks[q]);
     }
     for (int i = 0; i < CUDA_KEPT; i++) fcp_cuda_release(s, r->device, r->kept[i].at, NULL);
-    if (!r->memory_lent && !s->kept) fcp_cuda_release(s, r->device, r->memory, NULL);
+    if (!r->memory_lent && !s->kept) fcp_cuda_release(s, r->device, r->memory.at, NULL);
 }
 
 void fcp_cuda_ranks_close(fcp_cuda_session *s) {

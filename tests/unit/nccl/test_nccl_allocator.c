@@ -33,7 +33,7 @@ static void use_pool(process *p) {
     CHECK(p, code == FCP_OK, "%s", err.message);
     if (session) {
         run_both(p, session, x->plan); /* tensors of the host that other ranks have parts of take room now */
-        const size_t arena = ((fcp_cuda_session *)session)->ranks[p->rank].memory_held;
+        const size_t arena = ((fcp_cuda_session *)session)->ranks[p->rank].memory.held;
         CHECK(p, arena && pool.held[p->rank] + arena == p->cuda->held[p->rank],
               "the pool gave %zu, and the arena has %zu; the device holds %zu", pool.held[p->rank], arena,
               p->cuda->held[p->rank]);
