@@ -44,11 +44,10 @@ fcp_code place_even_targets(planning *x, const uint64_t *held, uint64_t *out_tar
     uint64_t total = 0, *keys = ARENA_NEW(&x->scratch, uint64_t, 2 * (size_t)ranks);
     if (!keys) return FCP_E_NO_MEMORY;
     for (uint32_t r = 0; r < ranks; r++) { /* at most 2^31 tokens are on a rank */
-        const uint64_t most = UINT32_MAX, some = held[r] < most ? held[r] : most;
-        keys[r] = (most - some) << 32 | r;
+        keys[r] = held[r];
         total += held[r];
     }
-    sort_u64(keys, keys + ranks, ranks);
+    order_falling(keys, keys + ranks, ranks);
     for (uint32_t i = 0; i < ranks; i++) out_target[(uint32_t)keys[i]] = total / ranks + (i < total % ranks);
     return FCP_OK;
 }

@@ -92,16 +92,15 @@ fcp_code even_stages(const builder *b, uint32_t **out) {
     planning *x = b->x;
     const problem *p = b->p;
     arena *scratch = b->scratch;
-    const evening c = {p, b->t->tile_kv, b->out->last_stage, b->stages,
-                       ARENA_NEW(scratch, uint32_t, p->ranks + (size_t)2),
-                       ARENA_NEW(scratch, uint32_t, p->block_count)};
+    evening c = {.p = p, .hop_of = b->t->tile_kv, .arrival = b->out->last_stage, .stages = b->stages};
     uint32_t *bucket = ARENA_NEW(scratch, uint32_t, c.stages + (size_t)1);
     uint32_t *stage_of = ARENA_NEW(scratch, uint32_t, p->tile_count + (size_t)1);
     uint64_t *local = ARENA_NEW(scratch, uint64_t, p->block_count);
     late_tile *order = ARENA_NEW(scratch, late_tile, p->tile_count + (size_t)1);
-    if (!c.start || !c.blocks || !bucket || !stage_of || !local || !order) return FCP_E_NO_MEMORY;
-    if (!group_by(b->where->home, sizeof *b->where->home, p->block_count, p->ranks, c.start, c.blocks, x->stop))
-        return FCP_E_INTERRUPTED;
+    if (!bucket || !stage_of || !local || !order) return FCP_E_NO_MEMORY;
+    fcp_code code = group_new(scratch, b->where->home, sizeof *b->where->home, p->block_count, p->ranks, x->stop,
+                              &c.start, &c.blocks);
+    if (code) return code;
     for (uint32_t r = 0; r < p->ranks; r++) {
         if (planning_stopped(x)) return FCP_E_INTERRUPTED;
         uint64_t work = by_arrival(&c, r, bucket, order, local);

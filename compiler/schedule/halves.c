@@ -45,14 +45,14 @@ fcp_code halves_find(planning *x, uint8_t *out_tile, bool *out_second) {
     const problem *p = x->problem;
     const traffic *t = x->traffic;
     uint32_t *rank = ARENA_NEW(&x->scratch, uint32_t, p->tile_count + (size_t)1);
-    uint32_t *start = ARENA_NEW(&x->scratch, uint32_t, p->ranks + (size_t)2);
-    uint32_t *list = ARENA_NEW(&x->scratch, uint32_t, p->tile_count + (size_t)1);
-    if (!rank || !start || !list) return FCP_E_NO_MEMORY;
+    uint32_t *start, *list;
+    if (!rank) return FCP_E_NO_MEMORY;
     for (uint32_t i = 0; i < p->tile_count; i++) {
         rank[i] = placement_exec(x->placement, i);
         out_tile[i] = t->tile_kv[i] == FCP_NONE && hop_of_q(t, i) == FCP_NONE ? HALF_NEITHER : HALF_FIRST;
     }
-    if (!group_by(rank, sizeof *rank, p->tile_count, p->ranks, start, list, x->stop)) return FCP_E_INTERRUPTED;
+    fcp_code code = group_new(&x->scratch, rank, sizeof *rank, p->tile_count, p->ranks, x->stop, &start, &list);
+    if (code) return code;
     for (uint32_t r = 0; r < p->ranks; r++) halve(p->tile_pairs, list + start[r], start[r + 1] - start[r], out_tile);
     for (uint32_t f = 0; f < t->count; f++) out_second[f] = true;
     for (uint32_t i = 0; i < p->tile_count; i++) {

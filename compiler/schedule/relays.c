@@ -33,6 +33,7 @@
 
 #include <string.h>
 
+#include "compiler/base/integers.h"
 #include "compiler/schedule/schedule_tuning.h"
 
 /* A rank that has the block. */
@@ -55,8 +56,6 @@ struct relays {
     uint32_t *holders, room; /* holders: how many, per lane */
 };
 
-static uint64_t larger(uint64_t a, uint64_t b) { return a > b ? a : b; }
-
 /* --- who sends next ----------------------------------------------------------------------------------------------- */
 
 static bool is_cheaper(const relays *r, const holder *a, const holder *b) {
@@ -75,7 +74,7 @@ static void swap(holder *a, holder *b) {
 }
 
 static void set_price(const relays *r, holder *h, uint64_t takes) {
-    h->price = larger(r->limit, larger(h->done + takes, r->load[h->rank] + h->next));
+    h->price = max_u64(r->limit, max_u64(h->done + takes, r->load[h->rank] + h->next));
 }
 
 static uint32_t lane_of(const relays *r, uint32_t rank) { return rank % r->gpus % r->lanes; }
@@ -187,7 +186,7 @@ fcp_code relays_open(planning *x, const traffic *direct, relays **out) {
     const uint64_t latency = (uint64_t)((unsigned __int128)c->inter * c->latency_ns / 1000000000);
     if (!sent || !received || !once) return FCP_E_NO_MEMORY;
     add_loads(x, direct, latency, sent, received, once);
-    for (uint32_t i = 0; i < ranks; i++) most = larger(most, sent[i]), limit = larger(limit, received[i]);
+    for (uint32_t i = 0; i < ranks; i++) most = max_u64(most, sent[i]), limit = max_u64(limit, received[i]);
     if (most <= limit + limit / SENDER_EXCESS) return FCP_OK;
     relays *r = ARENA_NEW(scratch, relays, 1);
     if (!r) return FCP_E_NO_MEMORY;

@@ -153,22 +153,20 @@ static fcp_code build(state *s) {
     const problem *p = s->p;
     arena *scratch = &x->scratch;
     const uint32_t *home = x->placement->home;
-    uint32_t *start = ARENA_NEW(scratch, uint32_t, p->ranks + (size_t)2);
-    uint32_t *blocks = ARENA_NEW(scratch, uint32_t, p->block_count + (size_t)1);
+    uint32_t *start, *blocks;
     s->newest = ARENA_ZNEW(scratch, uint32_t, FCP_SIDES * (size_t)p->ranks);
     s->entries = ARENA_ZNEW(scratch, uint32_t, FCP_SIDES * (size_t)p->ranks);
     s->met = ARENA_NEW(scratch, uint64_t, (size_t)2 * FCP_SIDES * p->ranks);
     s->out->moved = ARENA_ZNEW(&x->work, bool, p->block_count);
-    if (!start || !blocks || !s->newest || !s->entries || !s->met || !s->out->moved)
-        return FCP_E_NO_MEMORY;
+    if (!s->newest || !s->entries || !s->met || !s->out->moved) return FCP_E_NO_MEMORY;
     if (s->planned && p->twin) {
         if (!(s->first_twin = ARENA_NEW(scratch, uint32_t, p->block_count))) return FCP_E_NO_MEMORY;
         for (uint32_t b = 0; b < p->range_blocks; b++)
             for (uint32_t twin = b; twin != FCP_NONE; twin = problem_twin(p, twin)) s->first_twin[twin] = b;
     }
     fcp_code code = check_tokens(s);
+    if (!code) code = group_new(scratch, home, sizeof *home, p->block_count, p->ranks, x->stop, &start, &blocks);
     if (code) return code;
-    if (!group_by(home, sizeof *home, p->block_count, p->ranks, start, blocks, x->stop)) return FCP_E_INTERRUPTED;
     fcp_walk walks[FCP_SIDES] = {fcp_walk_of(&s->p->rule, FCP_QUERIES), fcp_walk_of(&s->p->rule, FCP_KEYS)};
     for (uint32_t r = 0; !code && r < p->ranks; r++) {
         for (uint32_t i = start[r]; !code && i < start[r + 1]; i++) {

@@ -178,18 +178,14 @@ static fcp_code open_occupancy(planning *x, occupancy *o) {
 /* Sorts the hops by the work that waits for them, divided by their number of units (counted as if over net); most
  * first. A parent comes before the hops that pass its block on, because no less work waits for it. */
 static uint64_t *order_hops(const problem *p, const traffic *t, arena *scratch) {
-    uint64_t *order = ARENA_NEW(scratch, uint64_t, t->count + (size_t)1), most = 0;
+    uint64_t *order = ARENA_NEW(scratch, uint64_t, t->count + (size_t)1);
     uint64_t *room = ARENA_NEW(scratch, uint64_t, t->count + (size_t)1);
     if (!order || !room) return NULL;
     for (uint32_t f = 0; f < t->count; f++) {
         const uint32_t unit = p->unit_of[FCP_NET][t->hops[f].cls];
         order[f] = t->hops[f].work / ((p->blocks[t->hops[f].block].tokens + unit - 1) / unit);
-        if (order[f] > most) most = order[f];
     }
-    unsigned shift = 0;
-    while (most >> shift > UINT32_MAX) shift++;
-    for (uint32_t f = 0; f < t->count; f++) order[f] = ((most >> shift) - (order[f] >> shift)) << 32 | f;
-    sort_u64(order, room, t->count);
+    order_falling(order, room, t->count);
     return order;
 }
 

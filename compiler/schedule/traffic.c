@@ -380,8 +380,6 @@ fcp_code traffic_build(planning *x) {
     uint32_t ranks = p->ranks, blocks = p->block_count, tiles = p->tile_count;
     arena *scratch = &x->scratch;
     state s = {.x = x, .p = p, .where = where};
-    s.key_start = ARENA_NEW(scratch, uint32_t, blocks + (size_t)2);
-    s.key_tile = ARENA_NEW(scratch, uint32_t, tiles + (size_t)1);
     s.readers = ARENA_NEW(scratch, uint32_t, ranks);
     s.work = ARENA_ZNEW(scratch, uint64_t, ranks);
     s.received = ARENA_NEW(scratch, uint64_t, ranks);
@@ -397,12 +395,12 @@ fcp_code traffic_build(planning *x) {
         s.on_rails = ARENA_ZNEW(scratch, rails_rank, ranks);
         if (!s.kept || !s.on_rails) return FCP_E_NO_MEMORY;
     }
-    if (!s.key_start || !s.key_tile || !s.readers || !s.work || !s.received || !s.rank_hop || !s.next ||
-        !s.node_first || !s.nodes || !s.seen || !s.legs)
+    if (!s.readers || !s.work || !s.received || !s.rank_hop || !s.next || !s.node_first || !s.nodes || !s.seen ||
+        !s.legs)
         return FCP_E_NO_MEMORY;
     memset(s.node_first, 0xff, p->program->nodes * sizeof *s.node_first);
-    if (!group_by(p->tile_k, sizeof *p->tile_k, tiles, blocks, s.key_start, s.key_tile, x->stop))
-        return FCP_E_INTERRUPTED;
+    fcp_code code = group_new(scratch, p->tile_k, sizeof *p->tile_k, tiles, blocks, x->stop, &s.key_start, &s.key_tile);
+    if (code) return code;
     fcp_problem facts;
     problem_facts(x, &facts);
     for (int pass = 0; pass < FCP_PASSES; pass++)
@@ -415,7 +413,7 @@ fcp_code traffic_build(planning *x) {
      * own ways and those of Q may need more; add_hops then makes more room. */
     for (uint32_t t = 0; t < tiles; t++) s.room += placement_exec(where, t) != where->home[p->tile_k[t]];
     s.room = s.room * (rails ? 2 : 1) + 1;
-    fcp_code code = make_hops(&s);
+    code = make_hops(&s);
     if (!code && where->relay) code = try_relays(&s);
     if (code) return code;
     x->traffic = s.out;

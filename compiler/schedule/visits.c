@@ -189,19 +189,18 @@ static fcp_code open_visits(builder *b, rank_rows *here, size_t rows) {
         !out->rank_visit || !out->block_last)
         return FCP_E_NO_MEMORY;
     if (!b->where->exec) return even_stages(b, &here->stage_of);
-    uint32_t *list = ARENA_NEW(b->scratch, uint32_t, tiles + (size_t)1);
-    uint32_t *start = ARENA_NEW(b->scratch, uint32_t, ranks + (size_t)2);
     here->stage_of = ARENA_NEW(b->scratch, uint32_t, tiles + (size_t)1);
     out->visit_hop = ARENA_NEW(b->work, uint32_t, tiles + (size_t)1);
     out->home_first = ARENA_NEW(b->work, uint32_t, blocks);
     out->home_last = ARENA_ZNEW(b->work, uint32_t, blocks);
-    if (!list || !start || !here->stage_of || !out->visit_hop || !out->home_first || !out->home_last)
+    if (!here->stage_of || !out->visit_hop || !out->home_first || !out->home_last)
         return FCP_E_NO_MEMORY;
     memset(out->home_first, 0xff, blocks * sizeof *out->home_first);
-    if (!group_by(b->where->exec, sizeof *b->where->exec, tiles, ranks, start, list, b->x->stop))
-        return FCP_E_INTERRUPTED;
+    uint32_t *start, *list;
+    fcp_code code = group_new(b->scratch, b->where->exec, sizeof *b->where->exec, tiles, ranks, b->x->stop, &start,
+                              &list);
     here->tiles = list;
-    return FCP_OK;
+    return code;
 }
 
 /* The visits of ranks `first` to `end` - 1. */
@@ -287,17 +286,15 @@ fcp_code make_visits(builder *b) {
     schedule *out = b->out;
     const uint32_t ranks = p->ranks, blocks = p->block_count;
     const size_t room = (b->where->exec ? p->tile_count : blocks) + (size_t)1;
-    uint32_t *start = ARENA_NEW(b->scratch, uint32_t, ranks + (size_t)2);
-    uint32_t *which = ARENA_NEW(b->scratch, uint32_t, room);
-    uint32_t *newest = ARENA_NEW(b->scratch, uint32_t, blocks);
+    uint32_t *start, *which, *newest = ARENA_NEW(b->scratch, uint32_t, blocks);
     rank_rows here = {0};
-    if (!start || !which || !newest) return FCP_E_NO_MEMORY;
+    if (!newest) return FCP_E_NO_MEMORY;
     fcp_code code = open_visits(b, &here, room);
     if (code) return code;
     memset(newest, 0xff, blocks * sizeof *newest);
     uint32_t count = make_rows(b, &here);
-    if (!group_by(&here.rows->rank, sizeof *here.rows, count, ranks, start, which, b->x->stop))
-        return FCP_E_INTERRUPTED;
+    code = group_new(b->scratch, &here.rows->rank, sizeof *here.rows, count, ranks, b->x->stop, &start, &which);
+    if (code) return code;
     visiting earlier = {.b = b, .here = here, .start = start, .which = which, .newest = newest}, later;
     share_ranks(b, &earlier, &later);
     code = pair_make(b->x, !b->where->exec && p->tile_count >= PAIR_FROM, (pair_piece){visit_ranks, &earlier},

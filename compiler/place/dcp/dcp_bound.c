@@ -56,7 +56,7 @@ static uint64_t least_bytes(const component *c, uint64_t w, uint64_t n) {
     else if (other < n) bytes = (uint64_t)((x / n - n) * c->row);
     else {
         const uint64_t both = 2 * square_root(x * c->key * c->row), held = n * (c->key + c->row);
-        bytes = both > held ? both - held : 0;
+        bytes = sub_sat(both, held);
     }
     return max_u64(bytes, counted);
 }
