@@ -324,9 +324,10 @@ lint-clang: $(B)/gen/fcp.lex.h $(B)/gen/fcp.tab.h
 # wide: count * bytes is wrong from 4 GiB on. Tests are left out, whose products are of small constants.
 TIDY_CHECKS = -*,bugprone-implicit-widening-of-multiplication-result,misc-misplaced-const,readability-redundant-declaration
 lint-tidy: $(B)/gen/fcp.lex.h $(B)/gen/fcp.tab.h
-	@if command -v clang-tidy > /dev/null; then echo '  clang-tidy'; \
-	 printf '%s\n' $(FCP_SRC) $(FCPC_SRC) $(CMD_SRC) | xargs -P $(JOBS) -n 16 \
-	   sh -c 'clang-tidy --quiet "--checks=$(TIDY_CHECKS)" "--warnings-as-errors=*" "$$@" -- -std=gnu11 -I. -I$(B)/gen 2> /dev/null' tidy; fi
+	@command -v clang-tidy > /dev/null || { echo 'clang-tidy is not here: make setup installs it'; exit 1; }
+	@echo '  clang-tidy'
+	@printf '%s\n' $(FCP_SRC) $(FCPC_SRC) $(CMD_SRC) | xargs -P $(JOBS) -n 16 \
+	   sh -c 'clang-tidy --quiet "--checks=$(TIDY_CHECKS)" "--warnings-as-errors=*" "$$@" -- -std=gnu11 -I. -I$(B)/gen 2> /dev/null' tidy
 
 # --- fuzzing: clang's libFuzzer where it is, and a replay of every corpus that needs no fuzzer --------------------------
 # fuzz/README.md says what each of these settings is worth.

@@ -20,7 +20,7 @@
  *      also holds for every shorter sequence.
  * Cost: O(nodes) for the first two questions. The third takes O((queries / n + 1) * log n) boxes for a mask whose
  *      allowed distances are few intervals, and the fourth as many as the boundary of the mask in the rows that it
- *      reaches. Both are given up after STEPS_MOST boxes and rows.
+ *      reaches. Both are given up after STEPS_MOST boxes and rows in all that a row_search was asked.
  */
 #include "compiler/cells/masked_rows.h"
 
@@ -29,7 +29,8 @@
 #include "compiler/cells/cells_parts.h"
 
 enum {
-    STEPS_MOST = 100000, /* boxes and rows that are evaluated before the search is given up */
+    STEPS_MOST = 100000, /* boxes and rows that are evaluated for all sequences before the search is given up, */
+    STEPS_EACH = 128,    /* and so many more for each sequence: what masks of q - k need of 2^40 keys */
     LOOKS = 64           /* ranges of keys that are looked at for several rows at once, before the rows are halved */
 };
 
@@ -61,6 +62,7 @@ row_search *row_search_new(mc_code mask, uint32_t heads) {
     s->heads = uses & MC_USES_H ? heads : 1;
     s->by_length = uses & MC_USES_N;
     s->by_data = uses & MC_USES_DATA;
+    s->steps_end = STEPS_MOST;
     s->mask = cells_new(mask, heads);
     if (s->mask) return s;
     free(s);
@@ -273,6 +275,7 @@ fcp_code masked_rows_find(row_search *s, const mc_env *env, masked_rows *out) {
     s->q_first = env->q_first;
     s->q_end = env->q_first + env->queries;
     s->never = false;
+    s->steps_end += STEPS_EACH;
     if (env->queries == 0) return FCP_OK;
     if (s->n == 0) { /* no row sees anything */
         for (uint32_t h = 0; h < s->heads; h++) add_masked_rows(s, s->q_first, s->q_end, h);
@@ -287,7 +290,6 @@ fcp_code masked_rows_find(row_search *s, const mc_env *env, masked_rows *out) {
         return code;
     }
     cells *c = s->mask;
-    s->steps_end = c->stats.boxes + c->stats.rows + STEPS_MOST;
     for (uint32_t h = 0; h < s->heads && code == FCP_OK && !out->at_least; h++) {
         const box_program *p = c->base; /* that of all rows and keys tells whether it is one of q - k */
         const box x = {{s->q_first, 0, h}, {s->q_end, s->n, (int64_t)h + 1}};

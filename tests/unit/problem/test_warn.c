@@ -142,6 +142,26 @@ Test(masked_rows, long_sequences) {
     }
 }
 
+/* However many sequences there are, a mask without structure does not cost more than the limit, and one of q - k stays
+ * exact. */
+Test(masked_rows, many_sequences) {
+    fcpc_program *dear = parse_mask("(q * q) % 1009 < k % 13 and q != k"), *cheap = parse_mask("k < q");
+    row_search *search = row_search_new(dear->mask, 3), *exact = row_search_new(cheap->mask, 3);
+    masked_rows r = {0};
+    int64_t asked = 0;
+    for (; !r.at_least && asked < 600; asked++)
+        cr_assert_eq(masked_rows_find(search, MC_LENGTH(700 + asked), &r), FCP_OK);
+    cr_expect(r.at_least && asked > 1, "%d sequences", (int)asked);
+    for (int64_t n = 1; n <= 20000; n++) {
+        cr_assert_eq(masked_rows_find(exact, MC_LENGTH(n), &r), FCP_OK);
+        cr_assert(!r.at_least && r.rows == 1 && r.first == 0, "%d tokens: %d rows", (int)n, (int)r.rows);
+    }
+    row_search_free(search);
+    row_search_free(exact);
+    fcpc_program_free(dear);
+    fcpc_program_free(cheap);
+}
+
 /* --- what is said ------------------------------------------------------------------------------------------------- */
 
 static char *says(const char *program) {
