@@ -140,15 +140,19 @@ static void count_move(mover *m, attempt *a, uint32_t b) {
     m->spent[b] |= a->single;
 }
 
+/* Makes rank `to` compute a tile. */
+static void move_tile(mover *m, attempt *a, uint32_t t, uint32_t to) {
+    const uint32_t at = a->exec[t];
+    a->exec[t] = to;
+    m->load[at] -= m->time[t] < m->load[at] ? m->time[t] : m->load[at];
+    m->load[to] += m->time[t];
+    m->runs[m->p->tile_q[t]] |= UINT64_C(1) << to % 64;
+}
+
 /* Makes rank `to` compute the tiles of Q block b that rank `at` computed. */
 static void give_row(mover *m, attempt *a, uint32_t b, uint32_t at, uint32_t to) {
     for (uint32_t t = m->p->tile_start[b]; t < m->p->tile_start[b + 1]; t++)
-        if (a->exec[t] == at) {
-            a->exec[t] = to;
-            m->load[at] -= m->time[t] < m->load[at] ? m->time[t] : m->load[at];
-            m->load[to] += m->time[t];
-        }
-    m->runs[b] |= UINT64_C(1) << to % 64;
+        if (a->exec[t] == at) move_tile(m, a, t, to);
     count_move(m, a, b);
 }
 
@@ -169,10 +173,7 @@ static bool give_tile(mover *m, attempt *a, uint32_t r, uint32_t to, uint64_t ga
             if (a->exec[t] == r && m->time[t] <= gap && (found == FCP_NONE || m->time[t] > m->time[found])) found = t;
     }
     if (found == FCP_NONE || !m->time[found]) return false;
-    a->exec[found] = to;
-    m->load[r] -= m->time[found] < m->load[r] ? m->time[found] : m->load[r];
-    m->load[to] += m->time[found];
-    m->runs[m->p->tile_q[found]] |= UINT64_C(1) << to % 64;
+    move_tile(m, a, found, to);
     count_move(m, a, m->p->tile_q[found]);
     return true;
 }
@@ -290,13 +291,6 @@ static bool copy_placement(const mover *m, arena *memory, const attempt *best, a
     return true;
 }
 
-/* Does any tile run away from home? If none does, the plan is simpler. */
-static bool is_away(const problem *p, const attempt *a) {
-    uint32_t t = 0;
-    while (a->exec && t < p->tile_count && a->exec[t] == a->home[p->tile_q[t]]) t++;
-    return a->exec && t < p->tile_count;
-}
-
 /* Plans and predicts attempts. One without a move is left out. out: made[i].makespan; 0: it has no prediction. */
 static fcp_code predict_attempts(mover *m, attempt *a, auto_trial *t, auto_candidate *made, uint32_t count) {
     auto_job *j = m->job;
@@ -309,7 +303,7 @@ static fcp_code predict_attempts(mover *m, attempt *a, auto_trial *t, auto_candi
         if (!a[i].moved) continue;
         auto_derive(j, &t[i], j->base);
         t[i].placement.home = a[i].home;
-        t[i].placement.exec = is_away(m->p, &a[i]) ? a[i].exec : NULL;
+        t[i].placement.exec = place_moves(a[i].home, a[i].exec, m->p->tile_q, m->p->tile_count) ? a[i].exec : NULL;
         code = t[i].code;
     }
     if (!code) auto_predict(t, count);

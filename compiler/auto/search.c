@@ -137,10 +137,8 @@ static bool finer(const auto_job *j, uint32_t centre, auto_candidate *next) {
  * none. */
 static bool find_neighbour(const auto_job *j, uint32_t centre, uint32_t effort, axis a, bool up, auto_candidate *next) {
     const auto_candidate *c = &j->report->at[centre];
-    struct fcpc_program settings;
     if (effort > 1) return neighbour(j->program, c, a, up, next);
-    auto_apply(j->program, c, &settings);
-    const ways way = strategy_keeps_homes(&settings) ? axes[a].in_place : axes[a].homes;
+    const ways way = auto_keeps_homes(j, c) ? axes[a].in_place : axes[a].homes;
     if (!(way & (up ? UP : DOWN))) return false;
     return a == BLOCK ? finer(j, centre, next) : neighbour(j->program, c, a, up, next);
 }

@@ -370,11 +370,6 @@ static fcp_code keep_rival(auto_job *j, auto_trial *t) {
     return keep_planning(t, &j->rival);
 }
 
-static void predict_if_ready(void *context) {
-    auto_trial *t = context;
-    if (t->ready) predict(t);
-}
-
 fcp_code auto_try(auto_job *j, const uint32_t *n, uint32_t count) {
     auto_trial t[2] = {{.job = j, .room = &j->room[0]}, {.job = j, .room = &j->room[1]}};
     fcp_code code = FCP_OK;
@@ -385,11 +380,12 @@ fcp_code auto_try(auto_job *j, const uint32_t *n, uint32_t count) {
     }
     for (uint32_t i = 0; i < count; i++) cut_trial(j, &t[i]);
     if (count == 2 && t[0].ready && t[1].ready) {
-        fcp_both(predict_if_ready, &t[0], &t[1]);
+        fcp_both(predict, &t[0], &t[1]);
     } else {
         for (uint32_t i = 0; i < count; i++) {
+            if (!t[i].ready) continue;
             t[i].x.alone = true;
-            predict_if_ready(&t[i]);
+            predict(&t[i]);
             t[i].x.alone = false;
         }
     }

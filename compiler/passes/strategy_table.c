@@ -111,13 +111,6 @@ fcp_code strategy_divide(planning *x) {
     return code;
 }
 
-/* Does any tile run elsewhere than at its Q block's home? */
-static bool moves(const problem *p, const uint32_t *home, const uint32_t *exec) {
-    uint32_t t = 0;
-    while (t < p->tile_count && exec[t] == home[p->tile_q[t]]) t++;
-    return t < p->tile_count;
-}
-
 /* May ranks of a node send and receive for one another, to spread the load of their ports? Not if homes are chosen for
  * few bytes, because it adds some. */
 static bool spreads(const planning *x) { return strategy_of(x)->in_place && !saves_bytes(x); }
@@ -171,7 +164,7 @@ fcp_code strategy_place(planning *x) {
     placement *made = code ? NULL : ARENA_NEW(&x->work, placement, 1);
     if (code) return code;
     if (!made) return FCP_E_NO_MEMORY;
-    if (exec && !moves(x->problem, home, exec)) exec = NULL;
+    if (!place_moves(home, exec, x->problem->tile_q, x->problem->tile_count)) exec = NULL;
     *made = (placement){.home = home, .exec = exec, .tile_q = x->problem->tile_q, .route = by->route,
                         .relay = x->program->relay && !by->route, .spread = spreads(x)};
     if (exec && x->sharing) share_heads(x, made);

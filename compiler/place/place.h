@@ -51,6 +51,12 @@ static inline uint32_t place_rank(const uint32_t *home, const uint32_t *exec, co
 static inline uint32_t placement_exec(const placement *p, uint32_t tile) {
     return p->exec ? p->exec[tile] : p->home[p->tile_q[tile]];
 }
+/* Does any tile run elsewhere than at its Q block's home? If none does, the plan is simpler without an exec. */
+static inline bool place_moves(const uint32_t *home, const uint32_t *exec, const uint32_t *tile_q, uint32_t tiles) {
+    uint32_t t = 0;
+    while (exec && t < tiles && exec[t] == home[tile_q[t]]) t++;
+    return exec && t < tiles;
+}
 
 /* --- what strategies look at -------------------------------------------------------------------------------------- */
 
