@@ -118,8 +118,21 @@ bool lanes_plan(lanes *l, const box_program *program, uint32_t root) {
     return true;
 }
 
+/* Are x[i] all equal, and is y[i] == y[0] + i? */
+static bool are_in_row(const int64_t *x, const int64_t *y, uint32_t count) {
+    uint64_t other = 0;
+    for (uint32_t i = 0; i < count; i++)
+        other |= ((uint64_t)x[i] ^ (uint64_t)x[0]) | (((uint64_t)y[i] - i) ^ (uint64_t)y[0]);
+    return other == 0;
+}
+
 static void load_lane(const box_array *a, const int64_t *x, const int64_t *y, bool steps, uint32_t count, int64_t *v) {
     uint64_t at, end;
+    if (y && mc_place(&a->array, x[0], y[0], &at) && mc_place(&a->array, x[0], mc_wrap_add(y[0], count - 1), &end) &&
+        are_in_row(x, y, count)) {
+        box_array_copy(a, at, count, v);
+        return;
+    }
     if (steps && mc_place(&a->array, x[0], 0, &at) && mc_place(&a->array, x[count - 1], 0, &end)) {
         box_array_copy(a, at, count, v);
         return;
@@ -178,6 +191,17 @@ static bool evaluate_lane(const lanes *l, const box_node *n, int d, int64_t from
 #undef LANE_CASE
     default: return false;
     }
+}
+
+bool lanes_begin(lanes *l, const box_program *program) {
+    l->program = program;
+    return reserve_lanes(l, program->count);
+}
+
+int64_t *lanes_of(lanes *l, uint32_t node) { return l->v[node]; }
+
+bool lanes_node(lanes *l, uint32_t node, int d, int64_t from, uint32_t count, const int64_t at[BOX_DIMS]) {
+    return evaluate_lane(l, &l->program->nodes[node], d, from, count, at, l->v[node]);
 }
 
 const int64_t *lanes_run(lanes *l, int d, int64_t from, uint32_t count, const int64_t at[BOX_DIMS]) {
