@@ -118,13 +118,14 @@ bool lanes_plan(lanes *l, const box_program *program, uint32_t root) {
     return true;
 }
 
-static void load_lane(const box_array *a, const int64_t *x, const int64_t *y, bool steps, uint32_t count, int64_t *v) {
+static void load_lane(const box_array *a, const int64_t *x, const int64_t *y, const int64_t *z, bool steps,
+                      uint32_t count, int64_t *v) {
     uint64_t at, end;
-    if (steps && mc_place(&a->array, x[0], 0, &at) && mc_place(&a->array, x[count - 1], 0, &end)) {
+    if (steps && mc_place(&a->array, x[0], 0, 0, &at) && mc_place(&a->array, x[count - 1], 0, 0, &end)) {
         box_array_copy(a, at, count, v);
         return;
     }
-    for (uint32_t i = 0; i < count; i++) v[i] = mc_load(&a->array, x[i], y ? y[i] : 0);
+    for (uint32_t i = 0; i < count; i++) v[i] = mc_load(&a->array, x[i], y[i], z[i]);
 }
 
 /* Evaluates one node at `count` positions: its values there follow from those of its operands. */
@@ -154,11 +155,12 @@ static bool evaluate_lane(const lanes *l, const box_node *n, int d, int64_t from
     case MC_LOAD: {
         const box_node *index = &l->program->nodes[n->a];
         const bool steps = index->op == BOX_LINEAR && index->f.x[d] == 1;
-        load_lane(&l->program->arrays[n->f.c], a, NULL, steps, count, v);
+        load_lane(&l->program->arrays[n->f.c], a, a, a, steps, count, v);
         return true;
     }
     case MC_LOAD2:
-        load_lane(&l->program->arrays[n->f.c], a, b, false, count, v);
+    case MC_LOAD3:
+        load_lane(&l->program->arrays[n->f.c], a, b, n->op == MC_LOAD3 ? c : b, false, count, v);
         return true;
     case MC_IF_I:
     case MC_IF_B:
