@@ -123,7 +123,7 @@ bool tally_fits(const box_program *p, const box *b) {
         const box_node *x = &p->nodes[i];
         if (x->op >= MC_BANDS && x->op < BOX_LINEAR) return false;
         if (x->op >= BOX_LINEAR && x->f.x[BOX_Q] != 0 && x->f.x[BOX_K] != 0) return false;
-        if (x->op == MC_LOAD || x->op == MC_LOAD2) runs += runs_read(p, x, b);
+        if (mc_loads_int(x->op)) runs += runs_read(p, x, b);
     }
     return runs > RUNS_FEW;
 }
@@ -213,7 +213,7 @@ static bool is_level(const tally *t, const box_node *x, int d, int64_t from, int
         const box_array *a = &p->arrays[x->f.c];
         const int64_t least = first < last ? first : last, most = first < last ? last : first;
         uint64_t place, other, end;
-        if (!mc_place(&a->array, least, 0, &place) || !mc_place(&a->array, most, 0, &other)) return false;
+        if (!mc_place(&a->array, least, 0, 0, &place) || !mc_place(&a->array, most, 0, 0, &other)) return false;
         const array_run *r = box_array_run(a, place, &end);
         return r && r->s == 0 && other < end;
     }

@@ -273,7 +273,7 @@ static const field_mask MASKS[] = {
 static bool count(mc_code mask, uint32_t heads, const int32_t *f, const int32_t *g, int64_t n, cells_counts *out,
                   cells_stats *stats) {
     const mc_array arrays[3] = {
-        {f, 0, n, 0, MC_I32}, {g, 0, n, 0, MC_I32}, {f, 0, HEADS * BLOCKS, BLOCKS, MC_I32}};
+        {f, 0, n, 0, MC_I32, 0, 0}, {g, 0, n, 0, MC_I32, 0, 0}, {f, 0, HEADS * BLOCKS, BLOCKS, MC_I32, 0, 0}};
     const mc_env env = {.n = n, .queries = n, .arrays = arrays};
     cells *c = cells_new(mask, heads ? heads : 1);
     bool ok = c && cells_count(c, &env, out, NULL) == FCP_OK;
@@ -325,7 +325,7 @@ static bool beside_flex(flex *py, const field_mask *m, mc_code mask, const int32
 /* How many million pairs a second the plain evaluator of mask code takes, on the first PLAIN queries and keys. */
 static double plain_rate(mc_code mask, const int32_t *f, const int32_t *g, int64_t n) {
     const mc_array arrays[3] = {
-        {f, 0, n, 0, MC_I32}, {g, 0, n, 0, MC_I32}, {f, 0, HEADS * BLOCKS, BLOCKS, MC_I32}};
+        {f, 0, n, 0, MC_I32, 0, 0}, {g, 0, n, 0, MC_I32, 0, 0}, {f, 0, HEADS * BLOCKS, BLOCKS, MC_I32, 0, 0}};
     const mc_env env = {.n = n, .queries = n, .arrays = arrays};
     int64_t *scratch = malloc(mask.count * sizeof *scratch);
     uint64_t pairs = 0;
