@@ -512,6 +512,22 @@ value expr_mask_argument(sema *s, expr *e, const arg *param, int64_t v) {
     return constant_value(s, e, expr_mask_param_type(param), v);
 }
 
+/* Checks the constants among the arguments of a call. One that is never reached may be anything. */
+static bool check_counts(sema *s, const expr *e, const mask *m, arg *const *given, const value *args, uint32_t guard) {
+    uint32_t count;
+    const mc_node *nodes = mc_builder_nodes(s->builder, &count);
+    if (!m->builtin || (guard != MC_NONE && nodes[guard].op == MC_CONST_B && !nodes[guard].imm)) return true;
+    int64_t *numbers = ARENA_ZNEW(s->scratch, int64_t, m->param_count + 1);
+    bool *known = ARENA_ZNEW(s->scratch, bool, m->param_count + 1);
+    if (!numbers || !known) return sema_no_memory(s);
+    for (uint32_t i = 0; i < m->param_count; i++) {
+        if (args[i].type != TYPE_INT) continue;
+        known[i] = nodes[args[i].node].op == MC_CONST_I;
+        numbers[i] = nodes[args[i].node].imm;
+    }
+    return expr_check_counts(s, m, given, numbers, known, e->at);
+}
+
 static value lower_mask(sema *s, expr *e, const frame *f, uint32_t guard) {
     mask *m = (mask *)e->target;
     const value result = {TYPE_BOOL, 0};
@@ -541,6 +557,7 @@ static value lower_mask(sema *s, expr *e, const frame *f, uint32_t guard) {
         }
     }
     if (!s->builder || s->failed) return result;
+    if (!check_counts(s, e, m, given, args, guard)) return s->failed = true, poison;
     frame inner = {.m = m, .args = args};
     return expr_inline(s, m, m->body, args, m->param_count, &inner, guard);
 }
