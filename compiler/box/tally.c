@@ -20,6 +20,7 @@
 
 #include "compiler/box/lanes.h"
 #include "runtime/base/grow.h"
+#include "runtime/base/stop.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -383,11 +384,11 @@ static bool add_head(tally *t, uint32_t rows, uint32_t columns) {
     return true;
 }
 
-bool tally_cells(tally *t, const box_program *p, const box *b, const tally_cuts *q, const tally_cuts *k,
-                 const uint32_t **out_pairs, uint64_t *out_work) {
+fcp_code tally_cells(tally *t, const box_program *p, const box *b, const tally_cuts *q, const tally_cuts *k,
+                     const volatile int *stop, const uint32_t **out_pairs, uint64_t *out_work) {
     *out_pairs = NULL;
     t->work = *out_work = 0;
-    if (!sort_nodes(t, p) || !lanes_begin(t->lanes, p)) return false;
+    if (!sort_nodes(t, p) || !lanes_begin(t->lanes, p)) return FCP_E_NO_MEMORY;
     const tally_cuts *cuts[2] = {[BOX_Q] = q, [BOX_K] = k};
     const uint64_t heads = box_side(b, BOX_H);
     memset(t->pairs, 0, (size_t)q->count * k->count * sizeof *t->pairs);
@@ -395,18 +396,19 @@ bool tally_cells(tally *t, const box_program *p, const box *b, const tally_cuts 
     for (int64_t h = b->lo[BOX_H]; h < b->hi[BOX_H] && known; h++) {
         const int64_t at[BOX_DIMS] = {b->lo[BOX_Q], b->lo[BOX_K], h};
         const bool first = h == b->lo[BOX_H];
+        if (fcp_stop_asked(stop)) return FCP_E_INTERRUPTED;
         for (int d = 0; d < 2 && known; d++)
             if (first || t->side[d].on_h) known = find_classes(t, d, cuts[d], at);
         const size_t class_pairs = known ? (size_t)t->side[BOX_Q].count * t->side[BOX_K].count : 0;
-        if (!FCP_GROW(t->sees, t->sees_room, class_pairs)) return false;
+        if (!FCP_GROW(t->sees, t->sees_room, class_pairs)) return FCP_E_NO_MEMORY;
         known = known && find_sees(t, at);
-        if (known && !add_head(t, q->count, k->count)) return false;
+        if (known && !add_head(t, q->count, k->count)) return FCP_E_NO_MEMORY;
         if (!p->on_h) break;
     }
     *out_work = t->work;
-    if (!known) return true;
+    if (!known) return FCP_OK;
     if (!p->on_h && heads > 1)
         for (size_t i = 0; i < (size_t)q->count * k->count; i++) t->pairs[i] *= (uint32_t)heads;
     *out_pairs = t->pairs;
-    return true;
+    return FCP_OK;
 }
