@@ -132,8 +132,8 @@ static void load_lane(const box_array *a, const int64_t *x, const int64_t *y, co
                       uint32_t count, int64_t *v) {
     const uint32_t last = count - 1;
     uint64_t at, end;
-    if ((steps || are_in_row(x, y, z, mc_array_dims(&a->array), count)) &&
-        mc_place(&a->array, x[0], y[0], z[0], &at) && mc_place(&a->array, x[last], y[last], z[last], &end)) {
+    if ((steps || are_in_row(x, y, z, mc_array_dims(&a->array), count)) && mc_place(&a->array, x[0], y[0], z[0], &at) &&
+        mc_place(&a->array, x[last], y[last], z[last], &end)) {
         box_array_copy(a, at, count, v);
         return;
     }

@@ -9,7 +9,10 @@
 #define FCPC_BOX_TALLY_H
 #include "compiler/box/box.h"
 
-enum { TALLY_SIDE = 64, TALLY_CELL = 128 }; /* most cells on a side of a rectangle; most positions on a side of a cell */
+enum {
+    TALLY_SIDE = 64,
+    TALLY_CELL = 128
+}; /* most cells on a side of a rectangle; most positions on a side of a cell */
 
 typedef struct tally tally;
 
