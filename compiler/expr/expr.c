@@ -404,7 +404,7 @@ static value lower_run(sema *s, expr *e, const frame *f, uint32_t guard) {
     value a = lower(s, e->args->value, f, guard), t = lower(s, e->args->next->value, f, guard);
     bool good = needs(s, a, TYPE_ARRAY, e->args->value, "run");
     const array_decl *of = good && a.type == TYPE_ARRAY && a.node != ARRAY_ANY ? s->arrays[a.node] : NULL;
-    if (of && (of->table || of->array.record.kind == FCP_FIELD_QUERIES)) {
+    if (of && (of->table || !fcp_array_is_over(&of->array.record, FCP_KEYS))) {
         diag_error(s->d, FCP_E_TYPE, e->args->value->at, "'run' takes a field over keys, '%s' is %s", of->name,
                    of->table ? "a table" : "over queries");
         good = false;

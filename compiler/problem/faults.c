@@ -83,7 +83,7 @@ static fcp_code report_exact(const report *r, uint32_t a, uint32_t b) {
     for (uint32_t i = f->node; i-- > 0;) {
         const mc_node *x = &r->code.nodes[i];
         if (!values[i]) continue;
-        fixed &= x->op != MC_Q && x->op != MC_K && x->op != MC_H && x->op != MC_LOAD && x->op != MC_LOAD2;
+        fixed &= x->op != MC_Q && x->op != MC_K && x->op != MC_H && !mc_loads_int(x->op);
         if (x->a != MC_NONE) values[x->a] = 1;
         if (x->b != MC_NONE) values[x->b] = 1;
         if (x->c != MC_NONE) values[x->c] = 1;
@@ -108,13 +108,13 @@ static fcp_code report_index(const report *r) {
     const int64_t *values = fault_values(r);
     if (!values) return FCP_E_NO_MEMORY;
     text what = {0};
-    long long i = values[x->a], j = x->op == MC_LOAD2 ? values[x->b] : 0, end = bound->first + bound->count;
+    long long i = values[x->a], j = x->op == MC_LOAD ? 0 : values[x->b], end = bound->first + bound->count;
     if (a->record.kind != FCP_TABLE)
         text_printf(&what, "position %lld of field '%s', which has %lld to %lld", i, a->name, (long long)bound->first,
                     end - 1);
     else if (x->op == MC_LOAD2)
-        text_printf(&what, "element [%lld, %lld] of table '%s', which is %lld by %u", i, j, a->name, end,
-                    bound->columns);
+        text_printf(&what, "element [%lld, %lld] of table '%s', which is %lld by %lld", i, j, a->name, end,
+                    (long long)bound->columns);
     else text_printf(&what, "element %lld of table '%s', which has %lld", i, a->name, end);
     if (mc_uses(r->code) & MC_USES_H) text_printf(&what, ", for h = %lld,", (long long)f->h);
     else text_puts(&what, ", for");
