@@ -56,9 +56,19 @@ static inline int64_t expr_value(const exprs *e, int i, int64_t q, int64_t k, in
     switch (x->op) {
     case MC_LOAD: case MC_LOAD2: {
         const mc_array *a = &e->arrays[x->imm];
-        if (u < a->first || u - a->first >= a->count || (a->columns && (v < 0 || v >= a->columns)))
+        if (u < a->first || u - a->first >= a->count) return *fault = MC_INDEX, 0;
+        if (!a->columns) return mc_int_at(a, (uint64_t)(u - a->first));
+        if (v < a->column_first || v - a->column_first >= a->columns) return *fault = MC_INDEX, 0;
+        return mc_int_at(a, (uint64_t)((u - a->first) * a->columns + v - a->column_first));
+    }
+    case MC_LOAD3: { /* plane u, row v, column w */
+        const mc_array *a = &e->arrays[x->imm];
+        const int64_t w = expr_value(e, x->c, q, k, n, h, fault);
+        if (*fault) return 0;
+        if (u < 0 || u >= a->planes || v < a->first || v - a->first >= a->count || w < a->column_first ||
+            w - a->column_first >= a->columns)
             return *fault = MC_INDEX, 0;
-        return mc_int_at(a, (uint64_t)(a->columns ? u * a->columns + v : u - a->first));
+        return mc_int_at(a, (uint64_t)((u * a->count + v - a->first) * a->columns + w - a->column_first));
     }
     case MC_ADD: if (__builtin_add_overflow(u, v, &r)) *fault = MC_OVERFLOW; return r;
     case MC_SUB: if (__builtin_sub_overflow(u, v, &r)) *fault = MC_OVERFLOW; return r;
@@ -107,6 +117,7 @@ static inline uint32_t lower_expr(mc_builder *b, const exprs *e, int i, uint32_t
         break;
     default:
         if (x->b >= 0) v = lower_expr(b, e, x->b, guard);
+        if (x->c >= 0) w = lower_expr(b, e, x->c, guard);
         break;
     }
     return mc_emit(b, x->op, u, v, w, x->imm, guard, (uint32_t)i);
