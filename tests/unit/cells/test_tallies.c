@@ -17,7 +17,7 @@ typedef struct fixture {
     exprs e;
     int root;
     uint32_t heads;
-    int64_t cell;                 /* positions on a side of a block */
+    int64_t cell; /* positions on a side of a block */
     mc_env env;
     mc_array array[ARRAYS];
     int64_t data[ARRAYS][HEADS_MOST * (N_MOST + SPARE) * 30];
@@ -88,7 +88,7 @@ static int draw_condition(fixture *f, bool may_fault) {
         const int chosen = ex(e, MC_IF_I, ex2(e, MC_EQ, u, one), load(e, BLOCKS, h, row, column), v, 0);
         return ex2(e, MC_EQ, chosen, one);
     }
-    case 14: return ex2(e, MC_LT, few, ex2(e, MC_DIV, many, ex2(e, MC_SUB, u, v)));        /* 0 somewhere */
+    case 14: return ex2(e, MC_LT, few, ex2(e, MC_DIV, many, ex2(e, MC_SUB, u, v)));           /* 0 somewhere */
     default: return ex2(e, MC_EQ, load(e, BLOCKS, h, ex2(e, MC_ADD, row, one), column), one); /* beyond the end */
     }
 }
@@ -190,8 +190,8 @@ static void check_pieces(cells *c, fixture *f, uint32_t heads, int seed) {
             const fcp_run *r = runs + s->first_run, *r_end = r + s->runs;
             for (uint64_t x = q[i]; x < q[i + 1]; x += FCP_CELL)
                 for (uint64_t y = k[j]; y < k[j + 1]; y += FCP_CELL) {
-                    const area cell = count_area(f, heads, x, least(x + FCP_CELL, q[i + 1]), y,
-                                                 least(y + FCP_CELL, k[j + 1]));
+                    const area cell =
+                        count_area(f, heads, x, least(x + FCP_CELL, q[i + 1]), y, least(y + FCP_CELL, k[j + 1]));
                     const uint32_t row = (uint32_t)(x - q[i]) / FCP_CELL, col = (uint32_t)(y - k[j]) / FCP_CELL;
                     while (r < r_end && (r->row < row || (r->row == row && r->col + r->count <= col))) r++;
                     const bool in_run = r < r_end && r->row == row && r->col <= col;
