@@ -66,7 +66,7 @@ static int draw_condition(fixture *f, bool may_fault) {
     const int u = load(e, VALUES, q, -1, -1), v = load(e, VALUES, k, -1, -1);
     const int r = load(e, SPANS, q, -1, -1), s = load(e, SPANS, k, -1, -1);
     const int few = num(e, (int64_t)draw(e, 8)), many = num(e, (int64_t)draw(e, 300));
-    switch (draw(e, may_fault ? 16 : 14)) {
+    switch (draw(e, may_fault ? 18 : 16)) {
     case 0:
     case 1: return ex2(e, draw(e, 2) ? MC_EQ : MC_NE, load(e, BLOCKS, h, row, column), one);
     case 2: return ex2(e, MC_LT, num(e, 0), load(e, PLAIN_BLOCKS, row, column, -1));
@@ -88,7 +88,9 @@ static int draw_condition(fixture *f, bool may_fault) {
         const int chosen = ex(e, MC_IF_I, ex2(e, MC_EQ, u, one), load(e, BLOCKS, h, row, column), v, 0);
         return ex2(e, MC_EQ, chosen, one);
     }
-    case 14: return ex2(e, MC_LT, few, ex2(e, MC_DIV, many, ex2(e, MC_SUB, u, v)));           /* 0 somewhere */
+    case 14: return ex2(e, MC_LT, ex2(e, MC_MOD, ex2(e, MC_MUL, q, k), num(e, 7)), few); /* it and the next: too many */
+    case 15: return ex2(e, MC_LT, ex2(e, MC_MOD, q, num(e, 128)), ex2(e, MC_MOD, k, num(e, 128)));
+    case 16: return ex2(e, MC_LT, few, ex2(e, MC_DIV, many, ex2(e, MC_SUB, u, v)));           /* 0 somewhere */
     default: return ex2(e, MC_EQ, load(e, BLOCKS, h, ex2(e, MC_ADD, row, one), column), one); /* beyond the end */
     }
 }
