@@ -95,6 +95,7 @@ void tally_free(tally *t) {
 }
 
 size_t tally_bytes(const tally *t) {
+    if (!t) return 0;
     size_t bytes = sizeof *t + lanes_bytes(t->lanes) + t->sees_room + t->across_room * sizeof *t->across;
     for (int d = 0; d < 2; d++) bytes += t->value_room[d] * sizeof *t->side[d].values;
     return bytes + t->room * (sizeof *t->on + sizeof *t->level + 6 * sizeof *t->nodes);
