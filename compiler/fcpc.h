@@ -287,7 +287,7 @@ enum {
  * FCPC_HABIT_KEY, "40") is "write model { heads = 40 }". `value` is what the caller gave the word; where it is neither a
  * number nor a list, or NULL, the text has an example. The text is malloc'd, the caller frees it. NULL: it is no such
  * word, or out of memory. */
-char *fcpc_habit(const char *word, unsigned places, const char *value);
+char *fcpc_habit(const char *word, uint32_t places, const char *value);
 
 #ifdef __cplusplus
 }
