@@ -10,9 +10,7 @@ typedef struct small_example {
 /* Examples, made small: lengths, and what their masks need for that. */
 static const small_example small_examples[] = {
     {"auto.fcp", "[300, 130]", {"model.heads=4", "model.kv_heads=2"}},
-    {"dcp.fcp",
-     "[400, 150, 33]",
-     {"plan.mask.sink=8", "plan.mask.window=100", "plan.strategy.epsilon_memory=1"}},
+    {"dcp.fcp", "[400, 150, 33]", {"plan.mask.sink=8", "plan.mask.window=100", "plan.strategy.epsilon_memory=1"}},
     {"documents.fcp", "[300, 130 x 2, 40 x 6]", {0}},
     {"equal.fcp", "[400, 300, 150, 33 x 3]", {"plan.block=128"}},
     {"flexible.fcp", "[400, 300, 150, 33 x 3]", {"plan.strategy.tokens=640"}},
@@ -30,12 +28,19 @@ static const small_example small_examples[] = {
     {"masks/causal_blockwise_fm.fcp", "[300, 200]", {"plan.mask.b=50"}},
     {"masks/draft_train.fcp", "[300]", {"plan.mask.p=140", "plan.mask.b=4"}},
     {"masks/natten2d.fcp", "[320]", {"plan.mask.W=20", "plan.mask.kw=5", "plan.mask.kh=7"}},
+    {"masks/natten3d.fcp",
+     "[360]",
+     {"plan.mask.W=8", "plan.mask.H=9", "plan.mask.kw=3", "plan.mask.kh=4", "plan.mask.kt=2", "plan.mask.dh=2"}},
     {"masks/qk_sparse.fcp", "[250, 300]", {"plan.mask.o=100", "plan.mask.m=60"}},
     {"masks/sta2d.fcp", "[384]", {"plan.mask.W=24", "plan.mask.tw=4", "plan.mask.kw=3", "plan.mask.kh=1"}},
     {"masks/sta3d.fcp",
      "[384]",
      {"plan.mask.W=8", "plan.mask.H=8", "plan.mask.tw=4", "plan.mask.th=4", "plan.mask.tt=2", "plan.mask.kw=1",
       "plan.mask.kh=1", "plan.mask.kt=3"}},
+    {"masks/sta3d_text.fcp",
+     "[380]",
+     {"plan.mask.W=10", "plan.mask.H=7", "plan.mask.tw=4", "plan.mask.th=4", "plan.mask.tt=2", "plan.mask.kw=1",
+      "plan.mask.kh=1", "plan.mask.text=30"}},
     {"masks/svg_spatial.fcp", "[350]", {"plan.mask.P=30", "plan.mask.w=40"}},
     {"masks/svg_temporal.fcp", "[350]", {"plan.mask.P=30", "plan.mask.T=20", "plan.mask.w=3"}},
     {"packed_documents.fcp", "[300, 130, 40 x 6]", {0}},
@@ -46,9 +51,7 @@ static const small_example small_examples[] = {
     {"split.fcp", "[300, 50 x 6]", {0}},
     {"ulysses.fcp", "[300, 130, 20]", {"model.heads=4", "model.kv_heads=2", "cluster.gpus=2"}},
     {"upipe.fcp", "[300, 130]", {"model.heads=4", "model.kv_heads=2", "cluster.gpus=2", "plan.strategy=upipe"}},
-    {"ulysses_ring.fcp",
-     "[300, 130]",
-     {"model.heads=4", "model.kv_heads=2", "cluster.nodes=2", "cluster.gpus=2"}},
+    {"ulysses_ring.fcp", "[300, 130]", {"model.heads=4", "model.kv_heads=2", "cluster.nodes=2", "cluster.gpus=2"}},
 };
 /* The others: of queries and keys that are not the same, with lengths that their fields or slices are for (NULL: their
  * own), with scores. */
