@@ -116,7 +116,8 @@ static range range_of(const printer *p, const mc_node *x) {
     case MC_MAX: return (range){a.lo > b.lo ? a.lo : b.lo, a.hi > b.hi ? a.hi : b.hi, true};
     case MC_IF_I: return (range){b.lo < c.lo ? b.lo : c.lo, b.hi > c.hi ? b.hi : c.hi, true};
     case MC_LOAD:
-    case MC_LOAD2: return values_of(&p->program->arrays[x->imm]);
+    case MC_LOAD2:
+    case MC_LOAD3: return values_of(&p->program->arrays[x->imm]);
     default: return mc_op_type(x->op) == 'i' ? everything : none;
     }
 }
@@ -184,80 +185,117 @@ static void say_division(printer *p, const mc_node *x, uint32_t i) {
     }
 }
 
-/* Is every value of a range in [0, count)? */
-static bool within(range r, int64_t count) { return r.lo >= 0 && r.hi < count; }
-/* Prints the test of that, in 32 bits if they hold the values. */
-static void say_within(printer *p, const char *value, range r, int64_t count) {
-    if (narrow(r) && count <= INT32_MAX) say(p, "(fk_u32)%s < %" PRId64 "u", value, count);
-    else say(p, "(fk_u64)(fk_i64)%s < %" PRId64 "ull", value, count);
-}
+/* --- elements of arrays ------------------------------------------------------------------------------------------- */
 
-/* Prints the test whether a table has the element that a node reads, unless ranges prove it. Returns whether it printed
- * one. A score needs no test: it reads another element then (say_index). */
-static bool say_table_test(printer *p, const mc_node *x, const emit_array *a) {
-    if (p->of_score && a->count) return false;
-    range row = p->ranges[x->a], column = a->columns ? p->ranges[x->b] : row;
-    bool row_known = within(row, a->count), column_known = !a->columns || within(column, a->columns);
-    if (!row_known) say_within(p, p->operand[0], row, a->count);
-    if (!row_known && !column_known) say(p, " && ");
-    if (!column_known) say_within(p, p->operand[1], column, a->columns);
-    return !row_known || !column_known;
-}
+/* Is every value of a range an index of the dimension, in every sequence? */
+static bool within(range r, const emit_dim *d) { return d->over == EMIT_COUNT && r.lo >= 0 && r.hi < d->count; }
 
-/* Prints an index into an array of `count` elements. In a score, an index outside the array is replaced by the last
- * one, so that the load can always be done: that takes fewer registers than a load under a condition. Only pairs that
- * do not count, and branches that are not taken, have such an index; any other would be an error of the plan. */
-static void say_index(printer *p, const char *value, range r, int64_t count, const char *type) {
-    if (!p->of_score || !count || within(r, count)) say(p, "(%s)%s", type, value);
-    else if (narrow(r) && count <= INT32_MAX)
-        say(p, "(%s)((fk_u32)%s < %" PRId64 "u ? (fk_u32)%s : %" PRId64 "u)", type, value, count - 1, value, count - 1);
-    else
-        say(p, "(%s)((fk_u64)(fk_i64)%s < %" PRId64 "ull ? (fk_u64)(fk_i64)%s : %" PRId64 "ull)", type, value,
-            count - 1, value, count - 1);
+/* Are 32 bits enough for any index into the array, and for its place? A field of several dimensions may have more
+ * elements than that. */
+static bool small_array(const printer *p, const emit_array *a) {
+    enum { NEAR = 1 << 30 };
+    if (a->dims == 1 && a->dim[0].over != EMIT_COUNT) return p->program->positions <= NEAR;
+    uint64_t total = 1;
+    for (uint32_t i = 0; i < a->dims; i++)
+        if (a->dim[i].over != EMIT_COUNT ||
+            __builtin_mul_overflow(total, (uint64_t)(a->dim[i].count ? a->dim[i].count : 1), &total))
+            return false;
+    return total <= UINT32_MAX;
 }
-
-/* Prints the element's place in the table. It is below the table's size, so it needs no more bits than that. */
-static void say_table_place(printer *p, const mc_node *x, const emit_array *a) {
-    const char *type = a->count <= UINT32_MAX / (a->columns ? a->columns : 1) ? "fk_u32" : "fk_u64";
-    say_index(p, p->operand[0], p->ranges[x->a], a->count, type);
-    if (!a->columns) return;
-    say(p, " * %uu + ", a->columns);
-    say_index(p, p->operand[1], p->ranges[x->b], a->columns, type);
-}
-
-static void say_table(printer *p, const mc_node *x, const emit_array *a, const char *data) {
-    const bool tested = say_table_test(p, x, a);
-    say(p, tested ? " ? %s[" : "%s[", data);
-    say_table_place(p, x, a);
-    say(p, tested ? "] : 0" : "]");
-}
-
-/* The element of an array; outside it 0, or of a table that a score reads another one. */
-static void say_load(printer *p, const mc_node *x) {
+static bool small_index(range r, bool small) {
     enum { NEAR = 1 << 30 }; /* no difference of two such numbers leaves 32 bits */
+    return small && r.lo >= -NEAR && r.hi <= NEAR;
+}
+
+/* Prints how many indices a dimension has. */
+static void say_count(printer *p, const emit_dim *d, const char *word) {
+    if (d->over == EMIT_COUNT) say(p, "%" PRId64 "%s", d->count, word[4] == '3' ? "u" : "ull");
+    else if (d->cell == 1) say(p, d->over == EMIT_KEYS ? "(%s)e->sequence.n" : "(%s)e->sequence.queries", word);
+    else say(p, "(%s)%s(e, %u)", word, d->over == EMIT_KEYS ? "fk_key_cells" : "fk_query_cells", d->cell);
+}
+
+/* Prints an index, less the dimension's first one, as an unsigned number: below the count if it is one of the array's. */
+static void say_offset(printer *p, const emit_dim *d, const char *value, range r, const char *word) {
+    say(p, narrow(r) && word[4] == '3' ? "(%s)%s" : "(%s)(fk_i64)%s", word, value);
+    if (d->over == EMIT_QUERIES && d->cell == 1) say(p, " - (%s)e->sequence.q_first", word);
+    else if (d->over == EMIT_QUERIES) say(p, " - (%s)fk_query_cell(e, %u)", word, d->cell);
+}
+
+/* Prints the test whether an array has the element that a node reads, unless ranges prove it. Returns whether it
+ * printed one. A score needs no test: it reads another element then (say_index). */
+static bool say_array_test(printer *p, const mc_node *x, const emit_array *a) {
+    const uint32_t index[3] = {x->a, x->b, x->c};
+    const bool small = small_array(p, a);
+    bool tested = false;
+    for (uint32_t i = 0; i < a->dims; i++) {
+        const emit_dim *d = &a->dim[i];
+        const range r = p->ranges[index[i]];
+        if (within(r, d) || (p->of_score && (d->over != EMIT_COUNT || d->count))) continue;
+        const bool counted = d->over == EMIT_COUNT && narrow(r) && d->count <= INT32_MAX;
+        const char *word = counted || small_index(r, small) ? "fk_u32" : "fk_u64";
+        if (tested) say(p, " && ");
+        say_offset(p, d, p->operand[i], r, word);
+        say(p, " < ");
+        say_count(p, d, word);
+        tested = true;
+    }
+    return tested;
+}
+
+/* Prints an offset of a dimension. In a score, an index outside the array is replaced by the last one, so that the load
+ * can always be done: that takes fewer registers than a load under a condition. Only pairs that do not count, and
+ * branches that are not taken, have such an index; any other would be an error of the plan. */
+static void say_index(printer *p, const emit_dim *d, const char *value, range r, const char *type, bool small) {
+    const bool counted = d->over == EMIT_COUNT && narrow(r) && d->count <= INT32_MAX;
+    const char *word = counted || small_index(r, small) ? "fk_u32" : "fk_u64";
+    if (!p->of_score || within(r, d) || (d->over == EMIT_COUNT && !d->count)) {
+        if (d->over == EMIT_QUERIES) say(p, "(%s)(", type);
+        say_offset(p, d, value, r, type);
+        if (d->over == EMIT_QUERIES) say(p, ")");
+        return;
+    }
+    say(p, "(%s)(", type);
+    say_offset(p, d, value, r, word);
+    say(p, " < ");
+    say_count(p, d, word);
+    say(p, " ? ");
+    say_offset(p, d, value, r, word);
+    say(p, " : ");
+    say_count(p, d, word);
+    say(p, " - 1)");
+}
+
+/* Prints the element's place in the array: rows of the last dimension lie one behind the other. */
+static void say_array_place(printer *p, const mc_node *x, const emit_array *a) {
+    const uint32_t index[3] = {x->a, x->b, x->c};
+    const bool small = small_array(p, a);
+    bool near = small;
+    for (uint32_t i = 0; i < a->dims; i++)
+        near = near && (a->dim[i].over == EMIT_COUNT || small_index(p->ranges[index[i]], small));
+    const char *type = near ? "fk_u32" : "fk_u64";
+    if (a->dims == 3) say(p, "(");
+    for (uint32_t i = 0; i < a->dims; i++) {
+        if (i) {
+            say(p, i == 2 ? ") * " : " * ");
+            say_count(p, &a->dim[i], type);
+            say(p, " + ");
+        }
+        say_index(p, &a->dim[i], p->operand[i], p->ranges[index[i]], type, small);
+    }
+}
+
+/* Prints the element of an array; outside it 0, or in a score another one. */
+static void say_load(printer *p, const mc_node *x) {
     const emit_array *a = &p->program->arrays[x->imm];
     static const char *const types[] = {[MC_I8] = "fk_i8",
                                         [MC_I16] = "fk_i16",
                                         [MC_I32] = "fk_i32",
                                         [MC_I64] = "fk_i64",
                                         [MC_F64] = "float"}; /* rounded when loaded */
-    const char *at = p->operand[0];
-    range r = p->ranges[x->a];
-    bool near = r.lo >= -NEAR && r.hi <= NEAR && p->program->positions <= NEAR;
-    char data[80];
-    snprintf(data, sizeof data, "((const %s *)e->arrays[%" PRId64 "])", types[a->width], x->imm);
-    if (a->kind == EMIT_TABLE) {
-        say_table(p, x, a, data);
-        return;
-    }
-    const char *word = near ? "fk_u32" : "fk_u64", *value = near ? "" : "(fk_i64)";
-    if (a->kind == EMIT_KEYS)
-        say(p, "(%s)%s%s < (%s)e->sequence.n ? %s[e->sequence.key_first + (%s)%s%s] : 0", word, value, at, word, data,
-            word, value, at);
-    else
-        say(p, "(%s)%s%s - (%s)e->sequence.q_first < (%s)e->sequence.queries ? "
-               "%s[e->sequence.query_first + ((%s)%s%s - (%s)e->sequence.q_first)] : 0",
-            word, value, at, word, word, data, word, value, at, word);
+    const bool tested = say_array_test(p, x, a);
+    say(p, "%s((const %s *)e->arrays[%" PRId64 "])[", tested ? " ? " : "", types[a->width], x->imm);
+    say_array_place(p, x, a);
+    say(p, tested ? "] : 0" : "]");
 }
 
 /* Prints a double as the float that it rounds to, with hexadecimal digits, which are exact. */
@@ -340,7 +378,12 @@ static void say_node(printer *p, uint32_t i) {
     case MC_IF_I:
     case MC_IF_B:
     case MC_IF_F: say(p, "%s ? %s : %s", p->operand[0], p->operand[1], p->operand[2]); return;
-    case MC_LOAD: case MC_LOAD2: case MC_LOAD_F: case MC_LOAD2_F: say_load(p, x); return;
+    case MC_LOAD:
+    case MC_LOAD2:
+    case MC_LOAD3:
+    case MC_LOAD_F:
+    case MC_LOAD2_F:
+    case MC_LOAD3_F: say_load(p, x); return;
     case MC_EQ: case MC_IFF: case MC_EQ_F: say(p, "%s == %s", p->operand[0], p->operand[1]); return;
     case MC_NE: case MC_NE_F: say(p, "%s != %s", p->operand[0], p->operand[1]); return;
     case MC_LT: case MC_LT_F: say(p, "%s < %s", p->operand[0], p->operand[1]); return;
@@ -380,6 +423,11 @@ static const char helpers[] =
     "FK_DEVICE fk_i32 fk_div_by32(fk_i32 a, fk_i32 b) { return a / b - (a % b < 0); }\n"
     "FK_DEVICE fk_i32 fk_mod_by32(fk_i32 a, fk_i32 b) { return a % b < 0 ? a % b + b : a % b; }\n"
     "FK_DEVICE fk_i64 fk_div_by64(fk_i64 a, fk_i64 b) { return a / b - (a % b < 0); }\n"
+    "FK_DEVICE fk_i64 fk_key_cells(const fk_env *e, fk_i64 cell) { return (e->sequence.n + cell - 1) / cell; }\n"
+    "FK_DEVICE fk_i64 fk_query_cell(const fk_env *e, fk_i64 cell) { return fk_div_by64(e->sequence.q_first, cell); }\n"
+    "FK_DEVICE fk_i64 fk_query_cells(const fk_env *e, fk_i64 cell) {\n"
+    "    return fk_div_by64(e->sequence.q_first + e->sequence.queries - 1, cell) - fk_query_cell(e, cell) + 1;\n"
+    "}\n"
     "FK_DEVICE fk_i64 fk_mod_by64(fk_i64 a, fk_i64 b) { return a % b < 0 ? a % b + b : a % b; }\n"
     "FK_DEVICE fk_i32 fk_div32(fk_i32 a, fk_i32 b) {\n"
     "    if (b == 0) return 0;\n"
@@ -518,13 +566,14 @@ static bool say_place(printer *p, const emit_read *read, const char *head) {
     if (good) {
         p->needed[x->a] = true;
         if (x->b != MC_NONE) p->needed[x->b] = true;
+        if (x->c != MC_NONE) p->needed[x->c] = true;
         find_needed(p);
         say_head(p, head);
         name_operands(p, x);
         say(p, "    return ");
-        const bool tested = say_table_test(p, x, a);
+        const bool tested = say_array_test(p, x, a);
         say(p, "%s(fk_i64)(%" PRIu64 "ull + (", tested ? " ? " : "", read->first);
-        say_table_place(p, x, a);
+        say_array_place(p, x, a);
         say(p, tested ? ")) : -1;\n}\n" : "));\n}\n");
     }
     close_code(p);
@@ -666,24 +715,28 @@ static const char *check_read(const emit_program *g, const emit_read *x, const m
     if (!wrong) wrong = mc_check(x->load, MC_SCORE, decls, node);
     if (wrong) return wrong;
     const mc_node *last = &x->load.nodes[x->load.count - 1];
-    const bool table = (last->op == MC_LOAD_F || last->op == MC_LOAD2_F) && g->arrays[last->imm].kind == EMIT_TABLE;
-    return table ? NULL : "a read of no table";
+    return mc_loads_real(last->op) && g->arrays[last->imm].table ? NULL : "a read of no table";
 }
 
 static const char *check(const emit_program *g, uint32_t *node) {
     mc_array *arrays = calloc(g->array_count + (size_t)1, sizeof *arrays);
     if (!arrays) return "out of memory";
-    for (uint32_t i = 0; i < g->array_count; i++)
-        arrays[i] = (mc_array){.columns = g->arrays[i].columns, .width = g->arrays[i].width};
+    const char *wrong = NULL;
+    for (uint32_t i = 0; i < g->array_count && !wrong; i++) {
+        const emit_array *a = &g->arrays[i];
+        arrays[i] = (mc_array){.columns = a->dims > 1, .planes = a->dims > 2, .width = a->width};
+        if (a->dims < 1 || a->dims > 3) wrong = "an array of no dimensions";
+        for (uint32_t j = 0; j < a->dims && !wrong; j++)
+            if (a->dim[j].over > EMIT_KEYS || a->dim[j].count < 0 || (a->dim[j].over != EMIT_COUNT && !a->dim[j].cell))
+                wrong = "an array of no kind";
+    }
     const mc_decls decls = {arrays, g->array_count, g->band_count};
-    const char *wrong = mc_check(g->mask, MC_MASK, &decls, node);
+    if (!wrong) wrong = mc_check(g->mask, MC_MASK, &decls, node);
     if (!wrong && !g->score.count != !g->slope.count) wrong = "a score without its derivative, or the reverse";
     if (!wrong && g->score.count) wrong = mc_check(g->score, MC_SCORE, &decls, node);
     if (!wrong && g->slope.count) wrong = mc_check(g->slope, MC_SCORE, &decls, node);
     if (!wrong && g->read_count && !g->score.count) wrong = "a read without a score";
     for (uint32_t i = 0; i < g->read_count && !wrong; i++) wrong = check_read(g, &g->reads[i], &decls, node);
-    for (uint32_t i = 0; i < g->array_count && !wrong; i++)
-        if (g->arrays[i].kind > EMIT_TABLE || g->arrays[i].count < 0) wrong = "an array of no kind";
     if (!wrong && (g->positions <= 0 || g->positions > (int64_t)1 << 40)) wrong = "positions out of range";
     free(arrays);
     return wrong;
@@ -705,6 +758,7 @@ const char *emit_functions(const emit_program *program, emit_text *out, void *co
     printer p = {.out = out, .context = context, .program = program};
     unsigned uses = mc_uses(program->mask);
     if (program->score.count) uses |= mc_uses(program->score) | mc_uses(program->slope);
+    say(&p, "#define FK_ARRAYS %u\n", program->array_count);
     out(context, helpers, sizeof helpers - 1);
     out(context, span_helper, sizeof span_helper - 1);
     if (program->score.count) out(context, tanh_helper, sizeof tanh_helper - 1);

@@ -25,13 +25,19 @@
 #define FCP_EMIT_H
 #include "codegen/mask/code.h"
 
-/* What an array is indexed by: each key, each query, or any number (a table). */
-typedef enum emit_kind { EMIT_KEYS, EMIT_QUERIES, EMIT_TABLE } emit_kind;
+/* One dimension of an array: indices [0, count), if that is the same in all sequences; else the cells of `cell`
+ * positions that hold the sequence's queries, or its keys. */
+typedef enum emit_over { EMIT_COUNT, EMIT_QUERIES, EMIT_KEYS } emit_over;
+typedef struct emit_dim {
+    emit_over over;
+    int64_t count; /* of EMIT_COUNT */
+    uint32_t cell; /* of the others */
+} emit_dim;
 typedef struct emit_array {
-    emit_kind kind;
+    bool table; /* it belongs to the model, and gradients may be wanted */
     mc_width width;
-    uint32_t columns; /* 0: one dimension */
-    int64_t count;    /* of a table: elements, or rows; 0 for a field */
+    uint32_t dims; /* 1 to 3 */
+    emit_dim dim[3];
 } emit_array;
 
 /* A place where the score reads a table of reals. part: the score's derivative by what is read. load: the read itself,

@@ -77,11 +77,9 @@ enum { FK_HEAD_SHIFT = 3, FK_SET_SHIFT = 2, FK_SET_HEADS = 16, FK_SET_BASE_SHIFT
 #define FK_PART_BYTES(v) (FK_ROWS * ((v) + 2) * 4) /* v: value_dim */
 enum { FK_PART_COUNTERS = FK_ROWS / 16 };
 
-/* A sequence. Its keys are at positions [0, n), its queries at [q_first, q_first + queries). key_first and query_first:
- * where its tokens begin in a field over keys, and in one over queries. */
+/* A sequence. Its keys are at positions [0, n), its queries at [q_first, q_first + queries). */
 typedef struct fk_sequence {
     fk_i64 n, q_first;
-    fk_u64 key_first, query_first;
     fk_i64 queries, pad;
 } fk_sequence;
 
@@ -94,7 +92,7 @@ typedef struct fk_bands {
 /* What fk_allow, fk_score and fk_slope read beside q, k and h. */
 typedef struct fk_env {
     fk_sequence sequence;
-    const fk_u64 *arrays;   /* the address of each array's first value; reals are float */
+    const fk_u64 *arrays; /* the address of each array's first value for this sequence; reals are float */
     const fk_bands *bands;
     fk_u32 model_head, group, shared; /* as in fk_launch; set if the plan has ranges of heads */
 } fk_env;
@@ -163,7 +161,8 @@ typedef struct fk_launch {
     fk_u64 lse, lse_low, delta, dq; /* the same, in float */
     fk_u64 items, runs;     /* addresses of the row or key items and runs, whichever the kernel works on */
     fk_u64 sequences;       /* address of fk_sequence records */
-    fk_u64 arrays, bands;   /* as in fk_env */
+    fk_u64 arrays;          /* address of FK_ARRAYS addresses for each sequence, as in fk_env */
+    fk_u64 bands;           /* as in fk_env */
     fk_u64 sinks;           /* address of a float for each query head of the range, a natural logit; 0: none */
     /* Forward: address of a float for each query head of the model; 0: nobody wants it. A finished row raises its
      * head's float to the row's largest logit, if that is larger. The sink does not count as a logit. */

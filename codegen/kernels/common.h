@@ -245,7 +245,7 @@ FK_DEVICE int fk_mask_bit(const fk_u32 *bits, fk_u32 half, fk_u32 j, fk_u32 e) {
 FK_DEVICE fk_env fk_env_of(const fk_launch *p, fk_u32 sequence) {
     fk_env env;
     env.sequence = ((const fk_sequence *)p->sequences)[sequence];
-    env.arrays = (const fk_u64 *)p->arrays;
+    env.arrays = (const fk_u64 *)p->arrays + (fk_u64)sequence * FK_ARRAYS;
     env.bands = (const fk_bands *)p->bands;
 #if FK_RANGES
     env.model_head = p->model_head;

@@ -190,7 +190,12 @@ static bool range_of(mc_op op, const fact *x, const fact *y, int64_t *out_lo, in
         if (y->lo > 0) lo = 0, hi = y->hi - 1;
         else lo = (wide)y->lo + 1, hi = 0;
         break;
-    case MC_LOAD: case MC_LOAD2: case MC_LOAD_F: case MC_LOAD2_F: risky = true; break;
+    case MC_LOAD:
+    case MC_LOAD2:
+    case MC_LOAD3:
+    case MC_LOAD_F:
+    case MC_LOAD2_F:
+    case MC_LOAD3_F: risky = true; break;
     default: return false;
     }
     if (lo < INT64_MIN || hi > INT64_MAX) risky = true;

@@ -86,10 +86,12 @@ static inline int64_t node_value(const mc_node *node, const mc_env *env, const m
     case MC_IF_I:
     case MC_IF_B:
     case MC_IF_F: return v[node->a] ? v[node->b] : v[node->c];
-    case MC_LOAD: return mc_load(&env->arrays[node->imm], v[node->a], 0);
-    case MC_LOAD2: return mc_load(&env->arrays[node->imm], v[node->a], v[node->b]);
-    case MC_LOAD_F: return mc_real_bits(mc_load_real(&env->arrays[node->imm], v[node->a], 0));
-    case MC_LOAD2_F: return mc_real_bits(mc_load_real(&env->arrays[node->imm], v[node->a], v[node->b]));
+    case MC_LOAD: return mc_load(&env->arrays[node->imm], v[node->a], 0, 0);
+    case MC_LOAD2: return mc_load(&env->arrays[node->imm], v[node->a], v[node->b], 0);
+    case MC_LOAD3: return mc_load(&env->arrays[node->imm], v[node->a], v[node->b], v[node->c]);
+    case MC_LOAD_F: return mc_real_bits(mc_load_real(&env->arrays[node->imm], v[node->a], 0, 0));
+    case MC_LOAD2_F: return mc_real_bits(mc_load_real(&env->arrays[node->imm], v[node->a], v[node->b], 0));
+    case MC_LOAD3_F: return mc_real_bits(mc_load_real(&env->arrays[node->imm], v[node->a], v[node->b], v[node->c]));
     case MC_BANDS: return mc_in_bands(&env->bands[node->imm], v[node->a], v[node->b]);
 #define VALUE(id, value)                                                                                               \
     case MC_##id: {                                                                                                    \
@@ -135,9 +137,11 @@ static mc_fault node_faults(const mc_node *x, const mc_env *env, const int64_t *
     uint64_t at;
     switch ((mc_op)x->op) {
     case MC_LOAD:
-    case MC_LOAD_F: return mc_place(&env->arrays[x->imm], v[x->a], 0, &at) ? MC_OK : MC_INDEX;
+    case MC_LOAD_F: return mc_place(&env->arrays[x->imm], v[x->a], 0, 0, &at) ? MC_OK : MC_INDEX;
     case MC_LOAD2:
-    case MC_LOAD2_F: return mc_place(&env->arrays[x->imm], v[x->a], v[x->b], &at) ? MC_OK : MC_INDEX;
+    case MC_LOAD2_F: return mc_place(&env->arrays[x->imm], v[x->a], v[x->b], 0, &at) ? MC_OK : MC_INDEX;
+    case MC_LOAD3:
+    case MC_LOAD3_F: return mc_place(&env->arrays[x->imm], v[x->a], v[x->b], v[x->c], &at) ? MC_OK : MC_INDEX;
     default: return mc_value_fault(x->op, v[x->a], x->b != MC_NONE ? v[x->b] : 0);
     }
 }
@@ -157,8 +161,10 @@ unsigned mc_uses(mc_code code) {
         case MC_S: uses |= MC_USES_S; break;
         case MC_LOAD:
         case MC_LOAD2:
+        case MC_LOAD3:
         case MC_LOAD_F:
-        case MC_LOAD2_F: uses |= MC_USES_DATA; break;
+        case MC_LOAD2_F:
+        case MC_LOAD3_F: uses |= MC_USES_DATA; break;
         case MC_BANDS: uses |= MC_USES_BANDS; break;
         default: break;
         }
@@ -184,11 +190,16 @@ static const char *check_constant(const mc_node *x, const mc_decls *decls) {
     case MC_CONST_B: return imm > 1 ? "a bool constant that is neither 0 nor 1" : NULL;
     case MC_CONST_F: return isfinite(mc_real(x->imm)) ? NULL : "a real constant that is not finite";
     case MC_BANDS: return !decls || imm >= decls->band_count ? "bands that are not there" : NULL;
-    case MC_LOAD: case MC_LOAD2: case MC_LOAD_F: case MC_LOAD2_F: {
+    case MC_LOAD:
+    case MC_LOAD2:
+    case MC_LOAD3:
+    case MC_LOAD_F:
+    case MC_LOAD2_F:
+    case MC_LOAD3_F: {
         if (!decls || imm >= decls->array_count) return "an array that is not there";
         const mc_array *a = &decls->arrays[imm];
         if ((a->width == MC_F64) != (mc_ops[x->op].type == 'f')) return "an array of another type";
-        if ((a->columns != 0) != (mc_ops[x->op].arity == 2)) return "an array of other dimensions";
+        if (mc_array_dims(a) != mc_ops[x->op].arity) return "an array of other dimensions";
         return NULL;
     }
     default: return imm ? "a constant where there can be none" : NULL;

@@ -32,12 +32,12 @@
 /* The operations of mask code: name, arity, result type ('i' int64, 'b' bool, 'f' real), operand types, can fault. The
  * arity counts the node operands a, b, c in that order. IF: a is bool, b and c have the result's type. */
 #define MC_OPS(X)                                                                                                      \
-    X(CONST_I, "const", 0, 'i', "", 0)   /* imm */                                                                     \
-    X(CONST_B, "bool", 0, 'b', "", 0)    /* imm 0 or 1 */                                                              \
-    X(Q, "q", 0, 'i', "", 0)             /* query position in its sequence */                                          \
-    X(K, "k", 0, 'i', "", 0)             /* key position */                                                            \
-    X(N, "n", 0, 'i', "", 0)             /* the sequence's length */                                                   \
-    X(H, "h", 0, 'i', "", 0)             /* query head */                                                              \
+    X(CONST_I, "const", 0, 'i', "", 0) /* imm */                                                                       \
+    X(CONST_B, "bool", 0, 'b', "", 0)  /* imm 0 or 1 */                                                                \
+    X(Q, "q", 0, 'i', "", 0)           /* query position in its sequence */                                            \
+    X(K, "k", 0, 'i', "", 0)           /* key position */                                                              \
+    X(N, "n", 0, 'i', "", 0)           /* the sequence's length */                                                     \
+    X(H, "h", 0, 'i', "", 0)           /* query head */                                                                \
     X(ADD, "add", 2, 'i', "ii", 1)                                                                                     \
     X(SUB, "sub", 2, 'i', "ii", 1)                                                                                     \
     X(MUL, "mul", 2, 'i', "ii", 1)                                                                                     \
@@ -48,8 +48,9 @@
     X(MIN, "min", 2, 'i', "ii", 0)                                                                                     \
     X(MAX, "max", 2, 'i', "ii", 0)                                                                                     \
     X(IF_I, "select", 3, 'i', "bii", 0)                                                                                \
-    X(LOAD, "load", 1, 'i', "i", 1)      /* element a of array imm */                                                  \
-    X(LOAD2, "load2", 2, 'i', "ii", 1)   /* element (a, b) of array imm: row, column */                                \
+    X(LOAD, "load", 1, 'i', "i", 1)     /* element a of array imm */                                                   \
+    X(LOAD2, "load2", 2, 'i', "ii", 1)  /* element (a, b) of array imm: row, column */                                 \
+    X(LOAD3, "load3", 3, 'i', "iii", 1) /* element (a, b, c): plane, row, column */                                    \
     X(EQ, "eq", 2, 'b', "ii", 0)                                                                                       \
     X(NE, "ne", 2, 'b', "ii", 0)                                                                                       \
     X(LT, "lt", 2, 'b', "ii", 0)                                                                                       \
@@ -57,15 +58,15 @@
     X(NOT, "not", 1, 'b', "b", 0)                                                                                      \
     X(AND, "and", 2, 'b', "bb", 0)                                                                                     \
     X(OR, "or", 2, 'b', "bb", 0)                                                                                       \
-    X(IFF, "iff", 2, 'b', "bb", 0)       /* bool == bool */                                                            \
+    X(IFF, "iff", 2, 'b', "bb", 0) /* bool == bool */                                                                  \
     X(IF_B, "selectb", 3, 'b', "bbb", 0)                                                                               \
-    X(BANDS, "bands", 2, 'b', "ii", 0)   /* is (row a, key b) in a band of bands imm? */                               \
-    X(LT_F, "ltf", 2, 'b', "ff", 0)      /* from here on: scores only */                                               \
+    X(BANDS, "bands", 2, 'b', "ii", 0) /* is (row a, key b) in a band of bands imm? */                                 \
+    X(LT_F, "ltf", 2, 'b', "ff", 0)    /* from here on: scores only */                                                 \
     X(LE_F, "lef", 2, 'b', "ff", 0)                                                                                    \
     X(EQ_F, "eqf", 2, 'b', "ff", 0)                                                                                    \
     X(NE_F, "nef", 2, 'b', "ff", 0)                                                                                    \
-    X(CONST_F, "real", 0, 'f', "", 0)    /* imm: the bits of a finite double */                                        \
-    X(S, "s", 0, 'f', "", 0)             /* the scaled natural logit */                                                \
+    X(CONST_F, "real", 0, 'f', "", 0) /* imm: the bits of a finite double */                                           \
+    X(S, "s", 0, 'f', "", 0)          /* the scaled natural logit */                                                   \
     X(TO_F, "tof", 1, 'f', "i", 0)                                                                                     \
     X(ADD_F, "addf", 2, 'f', "ff", 0)                                                                                  \
     X(SUB_F, "subf", 2, 'f', "ff", 0)                                                                                  \
@@ -83,8 +84,9 @@
     X(LOG2_F, "log2f", 1, 'f', "f", 0)                                                                                 \
     X(TANH_F, "tanhf", 1, 'f', "f", 0)                                                                                 \
     X(IF_F, "selectf", 3, 'f', "bff", 0)                                                                               \
-    X(LOAD_F, "loadf", 1, 'f', "i", 1)   /* as LOAD, of an array of reals */                                           \
-    X(LOAD2_F, "load2f", 2, 'f', "ii", 1)
+    X(LOAD_F, "loadf", 1, 'f', "i", 1) /* as LOAD, of an array of reals */                                             \
+    X(LOAD2_F, "load2f", 2, 'f', "ii", 1)                                                                              \
+    X(LOAD3_F, "load3f", 3, 'f', "iii", 1)
 
 typedef enum mc_op {
 #define X(id, name, arity, type, args, faults) MC_##id,
@@ -130,15 +132,23 @@ typedef struct mc_code {
 
 /* --- what code reads --------------------------------------------------------------------------------------------- */
 
-/* An array, bound to one sequence. Element i is at data[i - first], for first <= i < first + count. A table with
- * columns has element (i, j) at data[i * columns + j]; `count` is then the number of its rows, and `first` is 0. */
+/* An array, bound to one sequence. With one dimension, element i is at data[i - first], for first <= i < first + count.
+ * With two, `first` and `count` are about rows, and element (i, j) is at data[(i - first) * columns + j - column_first].
+ * With three there are `planes` of such rows, numbered from 0. */
 typedef enum mc_width { MC_I8 = 1, MC_I16 = 2, MC_I32 = 4, MC_I64 = 8, MC_F64 = 9 } mc_width;
 typedef struct mc_array {
     const void *data;
     int64_t first, count;
-    uint32_t columns; /* 0: of one dimension */
+    int64_t columns; /* 0: of one dimension */
     mc_width width;
+    uint32_t planes; /* 0: of one or two dimensions */
+    int64_t column_first;
 } mc_array;
+
+static inline uint32_t mc_array_dims(const mc_array *a) { return a->planes ? 3 : a->columns ? 2 : 1; }
+static inline uint64_t mc_array_total(const mc_array *a) {
+    return (uint64_t)a->count * (uint64_t)(a->columns ? a->columns : 1) * (a->planes ? a->planes : 1);
+}
 
 /* A union of slices: which keys a row may see. Record i stands for the rows from rows[i].q to before rows[i + 1].q.
  * Each of them sees `count` bands, of which the first is bands[first]. Bands are disjoint and in order in every
@@ -168,7 +178,7 @@ typedef struct mc_env {
 
 /* What environments will hold; code is checked against it. */
 typedef struct mc_decls {
-    const mc_array *arrays; /* only columns and width are read */
+    const mc_array *arrays; /* only columns, planes and width are read */
     uint32_t array_count, band_count;
 } mc_decls;
 
@@ -235,6 +245,10 @@ typedef enum mc_fault { MC_OK, MC_OVERFLOW, MC_DIV_ZERO, MC_INDEX } mc_fault;
 mc_fault mc_eval_checked(mc_code code, const mc_env *env, int64_t q, int64_t k, int64_t h, int64_t *scratch, bool *out,
                          uint32_t *node);
 
+/* Does an operation read integers, or reals, of an array? It has as many operands as the array has dimensions. */
+static inline bool mc_loads_int(uint32_t op) { return op == MC_LOAD || op == MC_LOAD2 || op == MC_LOAD3; }
+static inline bool mc_loads_real(uint32_t op) { return op == MC_LOAD_F || op == MC_LOAD2_F || op == MC_LOAD3_F; }
+
 bool mc_commutes(mc_op op);    /* the order of its operands does not matter */
 char mc_op_type(uint32_t op);  /* 'i', 'b' or 'f' */
 bool mc_op_faults(uint32_t op);
@@ -250,24 +264,34 @@ static inline int64_t mc_int_at(const mc_array *a, uint64_t at) {
     default: return 0;
     }
 }
-/* The place of element i, or (i, j), in the data; false if the array has no such element. */
-static inline bool mc_place(const mc_array *a, int64_t i, int64_t j, uint64_t *out_at) {
+/* The place in the data of element i, (i, j) or (i, j, l), as the array has dimensions; false if it has no such
+ * element. */
+static inline bool mc_place(const mc_array *a, int64_t i, int64_t j, int64_t l, uint64_t *out_at) {
+    uint64_t above = 0;
+    if (a->planes) {
+        if (i < 0 || i >= a->planes) return false;
+        above = (uint64_t)i * (uint64_t)a->count;
+        i = j;
+        j = l;
+    }
     uint64_t at = (uint64_t)i - (uint64_t)a->first;
     if (i < a->first || at >= (uint64_t)a->count) return false;
+    at += above;
     if (a->columns) {
-        if (j < 0 || j >= a->columns) return false;
-        at = at * a->columns + (uint64_t)j;
+        const uint64_t column = (uint64_t)j - (uint64_t)a->column_first;
+        if (j < a->column_first || column >= (uint64_t)a->columns) return false;
+        at = at * (uint64_t)a->columns + column;
     }
     *out_at = at;
     return true;
 }
-static inline int64_t mc_load(const mc_array *a, int64_t i, int64_t j) {
+static inline int64_t mc_load(const mc_array *a, int64_t i, int64_t j, int64_t l) {
     uint64_t at;
-    return mc_place(a, i, j, &at) ? mc_int_at(a, at) : 0;
+    return mc_place(a, i, j, l, &at) ? mc_int_at(a, at) : 0;
 }
-static inline double mc_load_real(const mc_array *a, int64_t i, int64_t j) {
+static inline double mc_load_real(const mc_array *a, int64_t i, int64_t j, int64_t l) {
     uint64_t at;
-    return mc_place(a, i, j, &at) && a->width == MC_F64 ? ((const double *)a->data)[at] : 0;
+    return mc_place(a, i, j, l, &at) && a->width == MC_F64 ? ((const double *)a->data)[at] : 0;
 }
 /* The bands of row q: the record that holds it, or NULL where no record does. */
 const mc_band_rows *mc_band_row(const mc_bands *bands, int64_t q);

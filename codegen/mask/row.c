@@ -136,16 +136,23 @@ static const float *real_vector(const rows *r, uint32_t i, int which) {
 
 /* --- loads -------------------------------------------------------------------------------------------------------- */
 
-/* The one-dimensional array that a load reads. If it reads a table with columns, this is one row of the table; the
- * result is false if keys read different rows. */
+/* The index of the last dimension, by which a load finds its element in a row of the array. */
+static uint32_t last_index(const mc_node *x) { return x->c != MC_NONE ? x->c : x->b != MC_NONE ? x->b : x->a; }
+
+/* The one-dimensional array that a load reads. If its array has rows, this is one of them; the result is false if keys
+ * read different rows. */
 static bool flat_array(const rows *r, const mc_node *x, mc_array *out) {
     mc_array a = r->env->arrays[x->imm];
-    if (x->op == MC_LOAD2 || x->op == MC_LOAD2_F) {
+    if (x->b != MC_NONE) {
         uint64_t at = 0;
-        if (r->state[x->a] != FLAT) return false;
-        bool there = a.columns && mc_place(&a, r->scratch[x->a], 0, &at);
-        size_t bytes = a.width == MC_F64 ? sizeof(double) : (size_t)a.width;
-        a = (mc_array){(const char *)a.data + (there ? at * bytes : 0), 0, there ? (int64_t)a.columns : 0, 0, a.width};
+        if (r->state[x->a] != FLAT || (x->c != MC_NONE && r->state[x->b] != FLAT)) return false;
+        const int64_t i = r->scratch[x->a], j = x->c != MC_NONE ? r->scratch[x->b] : a.column_first;
+        const bool there = a.columns && mc_place(&a, i, j, a.column_first, &at);
+        const size_t bytes = a.width == MC_F64 ? sizeof(double) : (size_t)a.width;
+        a = (mc_array){.data = (const char *)a.data + (there ? at * bytes : 0),
+                       .first = a.column_first,
+                       .count = there ? a.columns : 0,
+                       .width = a.width};
     }
     *out = a;
     return true;
@@ -156,8 +163,8 @@ static bool flat_array(const rows *r, const mc_node *x, mc_array *out) {
 static bool run_of(const rows *r, uint32_t i, const mc_array *a, uint64_t *out_at) {
     int64_t first, last;
     uint64_t end;
-    return is_line(r, i) && step_of(r, i) == 1 && ends_of(r, i, &first, &last) && mc_place(a, first, 0, out_at) &&
-           mc_place(a, last, 0, &end);
+    return is_line(r, i) && step_of(r, i) == 1 && ends_of(r, i, &first, &last) && mc_place(a, first, 0, 0, out_at) &&
+           mc_place(a, last, 0, 0, &end);
 }
 
 /* Loads a row: to[j] becomes element x[j] of the array, or 0 if there is none. If the elements follow one another
@@ -177,10 +184,11 @@ static bool run_of(const rows *r, uint32_t i, const mc_array *a, uint64_t *out_a
 FCP_CLONES static void load_ints(const rows *r, const mc_node *node, int64_t *restrict to) {
     mc_array a;
     uint64_t at = 0;
-    uint32_t index = node->op == MC_LOAD ? node->a : node->b;
+    const uint32_t index = last_index(node);
     if (!flat_array(r, node, &a)) {
         const int64_t *x = int_vector(r, node->a, 0), *y = int_vector(r, node->b, 1);
-        for (uint32_t j = 0; j < r->width; j++) to[j] = mc_load(&r->env->arrays[node->imm], x[j], y[j]);
+        const int64_t *z = node->c != MC_NONE ? int_vector(r, node->c, 2) : y;
+        for (uint32_t j = 0; j < r->width; j++) to[j] = mc_load(&r->env->arrays[node->imm], x[j], y[j], z[j]);
         return;
     }
     bool straight = run_of(r, index, &a, &at);
@@ -197,10 +205,12 @@ FCP_CLONES static void load_ints(const rows *r, const mc_node *node, int64_t *re
 FCP_CLONES static void load_reals(const rows *r, const mc_node *node, float *restrict to) {
     mc_array a;
     uint64_t at = 0;
-    uint32_t index = node->op == MC_LOAD_F ? node->a : node->b;
+    const uint32_t index = last_index(node);
     if (!flat_array(r, node, &a)) {
         const int64_t *x = int_vector(r, node->a, 0), *y = int_vector(r, node->b, 1);
-        for (uint32_t j = 0; j < r->width; j++) to[j] = (float)mc_load_real(&r->env->arrays[node->imm], x[j], y[j]);
+        const int64_t *z = node->c != MC_NONE ? int_vector(r, node->c, 2) : y;
+        for (uint32_t j = 0; j < r->width; j++)
+            to[j] = (float)mc_load_real(&r->env->arrays[node->imm], x[j], y[j], z[j]);
         return;
     }
     bool straight = run_of(r, index, &a, &at);
@@ -336,7 +346,7 @@ static bool line_row(const rows *r, uint32_t i) {
 
 FCP_CLONES static void int_row(const rows *r, const mc_node *node, int64_t *restrict to) {
     const uint32_t width = r->width;
-    if (node->op == MC_LOAD || node->op == MC_LOAD2) {
+    if (mc_loads_int(node->op)) {
         load_ints(r, node, to);
         return;
     }
@@ -452,7 +462,7 @@ FCP_CLONES static void real_row(const rows *r, const mc_node *node, float *restr
         to_floats(r, node->a, to);
         return;
     }
-    if (node->op == MC_LOAD_F || node->op == MC_LOAD2_F) {
+    if (mc_loads_real(node->op)) {
         load_reals(r, node, to);
         return;
     }
@@ -567,7 +577,6 @@ void mc_load_places(mc_code code, const mc_env *env, const mc_tile *tile, const 
     rows r = begin_rows(code, env, tile->h, scratch);
     const mc_node *load = &code.nodes[code.count - 1];
     const mc_array *a = &env->arrays[load->imm];
-    const bool two = mc_ops[load->op].arity == 2;
     r.code.count--; /* only what the index needs is evaluated */
     eval_nodes(&r, OF_TILE, OF_TILE);
     for (uint32_t c = 0; c < tile->keys; c += MC_ROW) {
@@ -575,11 +584,12 @@ void mc_load_places(mc_code code, const mc_env *env, const mc_tile *tile, const 
         for (uint32_t i = 0; i < tile->rows; i++) {
             r.s = s + i * ld + c;
             enter_row(&r, tile, i);
-            const int64_t *x = int_vector(&r, load->a, 0), *y = two ? int_vector(&r, load->b, 1) : NULL;
+            const int64_t *x = int_vector(&r, load->a, 0), *y = load->b != MC_NONE ? int_vector(&r, load->b, 1) : x;
+            const int64_t *z = load->c != MC_NONE ? int_vector(&r, load->c, 2) : x;
             uint32_t *to = out + (size_t)i * tile->keys + c;
             for (uint32_t j = 0; j < r.width; j++) {
                 uint64_t at;
-                to[j] = mc_place(a, x[j], y ? y[j] : 0, &at) ? (uint32_t)at : MC_NONE;
+                to[j] = mc_place(a, x[j], y[j], z[j], &at) ? (uint32_t)at : MC_NONE;
             }
         }
     }

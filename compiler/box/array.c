@@ -240,7 +240,8 @@ static fcp_code learn(box_array *a, const volatile int *stop) {
 static size_t element_bytes(const mc_array *a) { return a->width == MC_F64 ? 8 : (size_t)a->width; }
 
 static bool same_contents(const mc_array *a, const mc_array *b, uint64_t total) {
-    return a->first == b->first && a->count == b->count && a->columns == b->columns && a->width == b->width &&
+    return a->first == b->first && a->count == b->count && a->columns == b->columns &&
+           a->column_first == b->column_first && a->planes == b->planes && a->width == b->width &&
            (total == 0 || memcmp(a->data, b->data, total * element_bytes(a)) == 0);
 }
 
@@ -271,14 +272,14 @@ bool box_arrays_new(box_arrays *a, mc_code mask) {
     *a = (box_arrays){0};
     for (uint32_t i = 0; i < mask.count; i++) {
         const mc_node *x = &mask.nodes[i];
-        if ((x->op == MC_LOAD || x->op == MC_LOAD2) && x->imm >= a->count) a->count = (uint32_t)x->imm + 1;
+        if (mc_loads_int(x->op) && x->imm >= a->count) a->count = (uint32_t)x->imm + 1;
     }
     if (a->count == 0) return true;
     a->at = calloc(a->count, sizeof *a->at);
     if (!a->at) return false;
     for (uint32_t i = 0; i < mask.count; i++) {
         const mc_node *x = &mask.nodes[i];
-        if (x->op != MC_LOAD && x->op != MC_LOAD2) continue;
+        if (!mc_loads_int(x->op)) continue;
         uint32_t index = mask.nodes[x->a].op;
         a->at[x->imm].used = true;
         if (index != MC_Q && index != MC_K) a->at[x->imm].again = true;
@@ -306,7 +307,7 @@ fcp_code box_arrays_bind(box_arrays *all, const mc_env *env, const volatile int 
         if (!a->used) continue;
         uint64_t content = 0, before = a->content;
         const mc_array *array = &env->arrays[i];
-        uint64_t total = (uint64_t)array->count * (array->columns ? array->columns : 1);
+        const uint64_t total = mc_array_total(array);
         if (!a->again) content = ++all->contents;
         else if (!number_contents(all, array, total, &content)) return FCP_E_NO_MEMORY;
         a->array = *array;
@@ -329,7 +330,7 @@ size_t box_arrays_bytes(const box_arrays *all) {
     if (all->kept) bytes += KEPT_MAX * sizeof *all->kept;
     for (uint32_t i = 0; i < all->kept_count; i++) {
         const mc_array *a = &all->kept[i].array;
-        bytes += (size_t)a->count * (a->columns ? a->columns : 1) * element_bytes(a);
+        bytes += (size_t)mc_array_total(a) * element_bytes(a);
     }
     return bytes;
 }

@@ -303,40 +303,43 @@ static void compare_ints(box_value *v, unsigned op, const box_value *x, const bo
 
 /* The range of the elements that a load may read; false if it can read none. *out_all: every index that occurs is one
  * of the array's. */
-static bool load_range(const box_array *a, const box_value *row, const box_value *column, uint64_t *from, uint64_t *to,
-                       bool *out_all) {
+static bool load_range(const box_array *a, const box_value *const *index, uint64_t *from, uint64_t *to, bool *out_all) {
     const mc_array *m = &a->array;
-    wide end = (wide)m->first + m->count, lo = row->lo, hi = row->hi;
-    int64_t first = 0, last = 0;
-    *out_all = lo >= m->first && hi < end;
-    if (lo < m->first) lo = m->first;
-    if (hi >= end) hi = end - 1;
-    if (lo > hi) return false;
-    *from = (uint64_t)(lo - m->first);
-    *to = (uint64_t)(hi - m->first) + 1;
-    if (!m->columns) return true;
-    first = column->lo < 0 ? 0 : column->lo;
-    last = column->hi >= m->columns ? (int64_t)m->columns - 1 : column->hi;
-    *out_all = *out_all && first == column->lo && last == column->hi;
-    if (first > last) return false;
-    *from = *from * m->columns + (uint64_t)first;
-    *to = (*to - 1) * m->columns + (uint64_t)last + 1;
+    const int64_t first[3] = {0, m->first, m->column_first}; /* of planes, rows and columns */
+    const int64_t count[3] = {m->planes, m->count, m->columns};
+    uint64_t least = 0, greatest = 0; /* the places of the first and the last element */
+    *out_all = true;
+    for (int d = m->planes ? 0 : 1, i = 0; d < (m->columns ? 3 : 2); d++, i++) {
+        const wide end = (wide)first[d] + count[d];
+        wide lo = index[i]->lo, hi = index[i]->hi;
+        if (lo < first[d]) lo = first[d], *out_all = false;
+        if (hi >= end) hi = end - 1, *out_all = false;
+        if (lo > hi) return false;
+        least = least * (uint64_t)count[d] + (uint64_t)(lo - first[d]);
+        greatest = greatest * (uint64_t)count[d] + (uint64_t)(hi - first[d]);
+    }
+    *from = least;
+    *to = greatest + 1;
     return true;
 }
 
-/* Evaluates LOAD and LOAD2. Returns true if the array has every element that may be read. */
-static bool evaluate_load(box_value *v, const box_array *a, const box_value *row, const box_value *column,
-                          const box *b) {
+/* Evaluates a load. Returns true if the array has every element that may be read. */
+static bool evaluate_load(box_value *v, const box_node *x, const box_array *a, const box_value *values, const box *b) {
+    const uint32_t operand[3] = {x->a, x->b, x->c};
+    const box_value *index[3], *along = NULL; /* along: the index of the last dimension */
     uint64_t from, to, end;
-    bool all, one_row = !column || row->lo == row->hi;
-    if (!load_range(a, row, column, &from, &to, &all)) {
+    bool all, one_row = true;
+    for (int i = 0; i < 3 && operand[i] != MC_NONE; i++) {
+        if (along && along->lo != along->hi) one_row = false;
+        along = index[i] = &values[operand[i]];
+    }
+    if (!load_range(a, index, &from, &to, &all)) {
         set_const(v, 0);
         return false;
     }
     const array_run *r = box_array_run(a, from, &end);
     array_facts f;
     if (r && to <= end) { /* an index that is linear makes the element linear, too */
-        const box_value *along = column && row->lo == row->hi ? column : row;
         int64_t first = run_at(r, from), last = run_at(r, to - 1), at;
         form g;
         if (all && first == last) {
@@ -371,7 +374,7 @@ static bool surely_unlike(const box_array *a, const box_value *x, const box_valu
     rank_range r[2];
     if (!a->ranks || a->array.columns) return false;
     for (int i = 0; i < 2; i++)
-        if (!load_range(a, i ? y : x, NULL, &from[i], &to[i], &all) || !all ||
+        if (!load_range(a, &(const box_value *){i ? y : x}, &from[i], &to[i], &all) || !all ||
             !box_array_ranks(a, from[i], to[i], &r[i]))
             return false;
     return r[0].hi < r[1].lo || r[1].hi < r[0].lo;
@@ -453,8 +456,9 @@ static bool evaluate_int(box_value *v, const box_node *x, const box_program *pro
     v->linear = v->step = false;
     v->set = UINT64_MAX;
     switch (x->op) {
-    case MC_LOAD: return evaluate_load(v, &program->arrays[x->f.c], &values[x->a], NULL, b);
-    case MC_LOAD2: return evaluate_load(v, &program->arrays[x->f.c], &values[x->a], &values[x->b], b);
+    case MC_LOAD:
+    case MC_LOAD2:
+    case MC_LOAD3: return evaluate_load(v, x, &program->arrays[x->f.c], values, b);
     case MC_ADD: return evaluate_sum(v, &values[x->a], &values[x->b], false, b);
     case MC_SUB: return evaluate_sum(v, &values[x->a], &values[x->b], true, b);
     case MC_MUL: return evaluate_product(v, &values[x->a], &values[x->b], b);
@@ -558,6 +562,7 @@ void box_program_make(mc_code mask, const mc_env *env, const box_arrays *arrays,
             break;
         case MC_LOAD:
         case MC_LOAD2:
+        case MC_LOAD3:
             y->f.c = x->imm;
             out->placed = true;
             /* fall through */
@@ -667,9 +672,11 @@ void box_specialise(const box_program *program, const box_value *values, uint32_
         if (x->b != MC_NONE) y->b = numbers[values[x->b].same];
         if (x->c != MC_NONE) y->c = numbers[values[x->c].same];
         if (loose && x->guard != MC_NONE && !is_true(&values[x->guard])) y->guard = numbers[values[x->guard].same];
-        if (x->op == MC_LOAD || x->op == MC_LOAD2) {
+        if (mc_loads_int(x->op)) {
             y->f.c = x->f.c;
-            out->placed |= moves_with_box(&out->nodes[y->a]) || (y->b != MC_NONE && moves_with_box(&out->nodes[y->b]));
+            out->placed |= moves_with_box(&out->nodes[y->a]) ||
+                           (y->b != MC_NONE && moves_with_box(&out->nodes[y->b])) ||
+                           (y->c != MC_NONE && moves_with_box(&out->nodes[y->c]));
         }
         out->loose |= loose;
     }

@@ -17,7 +17,7 @@
 #include "compiler/box/form.h"
 
 /* The operations of a program are those of mask code and these four. Q, K, N, H and CONST_I do not occur, because they
- * are forms. LOAD and LOAD2 read array number f.c. */
+ * are forms. LOAD, LOAD2 and LOAD3 read array number f.c. */
 enum box_op {
     BOX_LINEAR = MC_OP_COUNT, /* int: the form */
     BOX_GE,                   /* bool: form >= 0 */

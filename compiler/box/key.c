@@ -242,7 +242,8 @@ static void write_operation(writing *s, const box_program *program, const box_no
         break;
     case MC_ABS: s->whole = true; break;
     case MC_LOAD:
-    case MC_LOAD2: /* elements are not moved: the index whole */
+    case MC_LOAD2:
+    case MC_LOAD3: /* elements are not moved: the index whole */
         s->tag |= (uint64_t)x->f.c << 32;
         *s->w++ = (int64_t)program->arrays[x->f.c].content;
         s->whole = true;

@@ -44,10 +44,10 @@ struct rows {
     const mc_bands *bands; /* of the node being solved, where it reads any */
 };
 
-/* Keys [at, end), on which both operands are linear: x + dx j and y + dy j at key at + j. */
+/* Keys [at, end), on which all operands are linear: x + dx j, y + dy j and z + dz j at key at + j. */
 typedef struct stretch {
     uint32_t at, end;
-    int64_t x, dx, y, dy;
+    int64_t x, dx, y, dy, z, dz;
 } stretch;
 
 rows *rows_new(void) { return calloc(1, sizeof(rows)); }
@@ -198,11 +198,13 @@ static void solve_load(rows *r, row_node *n, const box_array *a, const stretch *
         int64_t value = 0, step = 0;
         uint64_t at, end;
         uint32_t run = 1;
-        bool there = mc_place(&a->array, along(p->x, p->dx, j - p->at), along(p->y, p->dy, j - p->at), &at);
+        const uint32_t by = j - p->at;
+        const bool there =
+            mc_place(&a->array, along(p->x, p->dx, by), along(p->y, p->dy, by), along(p->z, p->dz, by), &at);
         const array_run *of = there && p->dx == 1 && !a->array.columns ? box_array_run(a, at, &end) : NULL;
         if (!there) {
             set_bit(n->bits, j);
-        } else if (p->dx == 0 && p->dy == 0) {
+        } else if (p->dx == 0 && p->dy == 0 && p->dz == 0) {
             value = mc_int_at(&a->array, at);
             run = p->end - j;
         } else if (of) {
@@ -289,18 +291,28 @@ static void solve_stretch(rows *r, row_node *n, unsigned op, stretch *p) {
 /* --- a row ------------------------------------------------------------------------------------------------------ */
 
 static void solve_operands(rows *r, row_node *n, unsigned op, const box_array *array, const row_node *a,
-                           const row_node *b) {
+                           const row_node *b, const row_node *c) {
     const segment *x = r->pool + a->first, *x_end = x + a->count;
     const segment none = {0}, *y = b ? r->pool + b->first : &none, *y_end = y + (b ? b->count : 1);
+    const segment *z = c ? r->pool + c->first : &none, *z_end = z + (c ? c->count : 1);
     for (uint32_t at = 0; at < r->width;) {
         uint32_t end = r->width;
         if (x + 1 < x_end && x[1].start < end) end = x[1].start;
         if (y + 1 < y_end && y[1].start < end) end = y[1].start;
-        stretch p = {at, end, along(x->v, x->s, at - x->start), x->s, along(y->v, y->s, at - y->start), y->s};
+        if (z + 1 < z_end && z[1].start < end) end = z[1].start;
+        stretch p = {at,
+                     end,
+                     along(x->v, x->s, at - x->start),
+                     x->s,
+                     along(y->v, y->s, at - y->start),
+                     y->s,
+                     along(z->v, z->s, at - z->start),
+                     z->s};
         if (array) solve_load(r, n, array, &p);
         else solve_stretch(r, n, op, &p);
         if (x + 1 < x_end && x[1].start == end) x++;
         if (y + 1 < y_end && y[1].start == end) y++;
+        if (z + 1 < z_end && z[1].start == end) z++;
         at = end;
     }
 }
@@ -348,15 +360,14 @@ static bool solve_node(rows *r, const box_program *program, uint32_t i, const bo
         push_segment(r, n, 0, form_at(&x->f, q, b->lo[BOX_K], h), width > 1 ? x->f.x[BOX_K] : 0);
         return true;
     case MC_IF_I: solve_if(r, n, a->bits, c, d); return true;
-    case MC_NE: solve_operands(r, n, MC_EQ, NULL, a, c); break;
+    case MC_NE: solve_operands(r, n, MC_EQ, NULL, a, c, NULL); break;
     case MC_BANDS:
         r->bands = &program->bands[x->f.c];
         if (box_bands_leaf(x)) box_bands_row(program, x, b, q, n->bits);
-        else solve_operands(r, n, MC_BANDS, NULL, a, c);
+        else solve_operands(r, n, MC_BANDS, NULL, a, c, NULL);
         return true;
     default: {
-        const bool loads = x->op == MC_LOAD || x->op == MC_LOAD2;
-        solve_operands(r, n, x->op, loads ? &program->arrays[x->f.c] : NULL, a, c);
+        solve_operands(r, n, x->op, mc_loads_int(x->op) ? &program->arrays[x->f.c] : NULL, a, c, d);
         if (x->op >= MC_EQ || (x->flags & BOX_QUIET)) return true;
         const row_node *guard = x->guard != MC_NONE ? &r->nodes[x->guard] : NULL;
         if (!guard) return !(n->bits[0] | n->bits[1]);

@@ -124,7 +124,7 @@ uint64_t elements_cost(const box_program *p, uint8_t *on, uint64_t area) {
         on[i] = box_depends(x, on);
         const bool by_pair = (on[i] & ON_Q) && (on[i] & ON_K); /* else it is evaluated once for a row or a column */
         if (!by_pair || x->op == BOX_LINEAR) continue;
-        const bool dear = x->op == MC_DIV || x->op == MC_MOD || x->op == MC_LOAD || x->op == MC_LOAD2;
+        const bool dear = x->op == MC_DIV || x->op == MC_MOD || mc_loads_int(x->op);
         each += dear || x->op == MC_BANDS ? DEAR : PLAIN;
     }
     return area / EIGHTHS * each;

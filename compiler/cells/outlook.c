@@ -60,7 +60,13 @@ typedef struct looking {
 static bool may_cost(mc_code mask) {
     for (uint32_t i = 0; i < mask.count; i++)
         switch (mask.nodes[i].op) {
-        case MC_MUL: case MC_DIV: case MC_MOD: case MC_LOAD: case MC_LOAD2: case MC_BANDS: return true;
+        case MC_MUL:
+        case MC_DIV:
+        case MC_MOD:
+        case MC_LOAD:
+        case MC_LOAD2:
+        case MC_LOAD3:
+        case MC_BANDS: return true;
         default: break;
         }
     return false;

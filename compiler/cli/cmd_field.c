@@ -52,9 +52,6 @@ static fcp_code check_names(const cmd_line *line, const fcp_plan *plan, fcp_erro
     return FCP_OK;
 }
 
-/* How many numbers an array holds. */
-static uint64_t count_of(const fcp_array *a) { return a->columns ? a->count * a->columns : a->count; }
-
 /* E322 if the file at `path` is not the one that the array was read from. `given` says that --field named it: then it
  * must be there, and may be a pipe. A path that comes from the plan must lead to a regular file, because plans may come
  * from anywhere and opening a pipe may block for ever. A file longer than the values need cannot be the same, and is
@@ -66,7 +63,7 @@ static fcp_code check_file(const cmd_line *line, const char *path, const char *n
     char room[128];
     int fd;
     uint64_t size;
-    const uint64_t most = fcp_numbers_most(count_of(a));
+    const uint64_t most = fcp_numbers_most(fcp_array_values(a));
     int why = fcp_read_open(path, !given, &fd, &size);
     *out_there = why == 0;
     if (!why) {

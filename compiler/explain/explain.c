@@ -308,9 +308,10 @@ static known eval_slices(explaining *x, const expr *e, uint32_t depth, bool told
 /* --- fields and tables -------------------------------------------------------------------------------------------- */
 
 /* Binds an array to the explained sequence: the values of its tokens. */
-static mc_array bound_array(const program_array *a, const whereabouts *w) {
+static mc_array bound_array(const sema *s, const program_array *a, const whereabouts *w) {
     const mc_env env = {.n = w->n, .q_first = w->q_first, .queries = w->queries};
-    return fcp_array_part(&a->record, a->data, w->first, &env);
+    const uint64_t start = w->alone || a->record.kind == FCP_TABLE ? 0 : sema_field_start(s, &a->record, w->sequence);
+    return fcp_array_part(&a->record, a->data, start, &env);
 }
 
 /* Binds an array of the program to the explained sequence, and loads it if it is not loaded yet. */
@@ -323,7 +324,7 @@ static bool bind_array(explaining *x, uint32_t number_of, mc_array *out) {
         diag_hint(s->d, "--field %s=FILE gives them", a->name);
         return false;
     }
-    *out = bound_array(&a->array, x->where);
+    *out = bound_array(s, &a->array, x->where);
     return true;
 }
 
@@ -341,9 +342,9 @@ static known read_element(explaining *x, known a, known i, known j, text *with) 
     }
     text_puts(with, "]");
     uint64_t at;
-    if (i.kind != EXPLAIN_NUMBER || j.kind != EXPLAIN_NUMBER || !mc_place(&bound, i.value, j.value, &at))
+    if (i.kind != EXPLAIN_NUMBER || j.kind != EXPLAIN_NUMBER || !mc_place(&bound, i.value, j.value, 0, &at))
         return fault();
-    if (bound.width == MC_F64) return real(mc_load_real(&bound, i.value, j.value));
+    if (bound.width == MC_F64) return real(mc_load_real(&bound, i.value, j.value, 0));
     return number(mc_int_at(&bound, at));
 }
 
@@ -567,22 +568,23 @@ static void because(explaining *x, size_t i) {
 /* --- the pair ----------------------------------------------------------------------------------------------------- */
 
 /* Makes the environment in which the mask code is evaluated for the explained sequence. */
-static bool bind_program(const struct fcpc_program *p, const whereabouts *w, arena *scratch, mc_env *out) {
-    mc_array *arrays = ARENA_NEW(scratch, mc_array, p->array_count + (size_t)1);
+static bool bind_program(const sema *s, const whereabouts *w, mc_env *out) {
+    const struct fcpc_program *p = s->out;
+    mc_array *arrays = ARENA_NEW(s->scratch, mc_array, p->array_count + (size_t)1);
     if (!arrays) return false;
-    for (uint32_t i = 0; i < p->array_count; i++) arrays[i] = bound_array(&p->arrays[i], w);
+    for (uint32_t i = 0; i < p->array_count; i++) arrays[i] = bound_array(s, &p->arrays[i], w);
     *out = (mc_env){.n = w->n, .q_first = w->q_first, .queries = w->queries, .arrays = arrays, .bands = p->slices};
     return true;
 }
 
 /* *out: does the mask code give the same answer? False: out of memory. */
-static bool agrees(const struct fcpc_program *p, const explanation *o, const whereabouts *w, arena *scratch,
-                   bool *out) {
-    int64_t *values = ARENA_NEW(scratch, int64_t, p->mask.count);
+static bool agrees(const sema *s, const explanation *o, const whereabouts *w, bool *out) {
+    const struct fcpc_program *p = s->out;
+    int64_t *values = ARENA_NEW(s->scratch, int64_t, p->mask.count);
     bool allowed = false;
     uint32_t node;
     mc_env env;
-    if (!values || !bind_program(p, w, scratch, &env)) return false;
+    if (!values || !bind_program(s, w, &env)) return false;
     mc_fault f = mc_eval_checked(p->mask, &env, o->q, o->k, o->h, values, &allowed, &node);
     *out = f == MC_OK ? o->kind == EXPLAIN_CONDITION && o->allowed == allowed : o->kind == EXPLAIN_FAULT;
     return true;
@@ -615,7 +617,7 @@ static fcp_code explain_score(sema *s, explanation *o, const whereabouts *w, siz
     if (o->score_faults) return FCP_OK;
     o->scored = real_of(v);
     mc_env env;
-    if (!bind_program(p, w, s->scratch, &env)) return FCP_E_NO_MEMORY;
+    if (!bind_program(s, w, &env)) return FCP_E_NO_MEMORY;
     double made = p->score.count ? mc_eval_score(p->score, &env, o->q, o->k, o->h, o->s, values) : o->s;
     if (made == o->scored || (isnan(made) && isnan(o->scored))) return FCP_OK;
     diag_error(s->d, FCP_E_INTERNAL, p->at[AT_SCORE],
@@ -651,7 +653,7 @@ static fcp_code explain_mask(sema *s, void *context) {
         o->allowed = v.kind == EXPLAIN_CONDITION && v.value;
         if (!x.failed && o->count) because(&x, 0);
         if (x.failed && diag_errors(s->d)) return diag_first_code(s->d);
-        if (x.failed || !agrees(p, o, &w, s->scratch, &same)) return FCP_E_NO_MEMORY;
+        if (x.failed || !agrees(s, o, &w, &same)) return FCP_E_NO_MEMORY;
         if (!x.lazy) break;
     }
     if (same) return s->plan_score && o->allowed ? explain_score(s, o, &w, x.room) : FCP_OK;

@@ -89,12 +89,10 @@ static fcp_code choose_sequence(sema *s, explanation *o, whereabouts *out) {
         break;
     }
     if (!o->n) o->n = count ? (int64_t)keys_of(s, alone, at) : (o->q > o->k ? o->q : o->k) + 1;
-    *out = (whereabouts){.n = o->n, .queries = o->n};
+    *out = (whereabouts){.n = o->n, .queries = o->n, .sequence = at, .alone = !here || alone};
     if (here && !alone) {
         out->queries = (int64_t)batch_length(s, at, FCP_QUERIES);
         out->q_first = first_query(s, o, at);
-        for (size_t i = 0; i < at; i++)
-            for (int side = 0; side < FCP_SIDES; side++) out->first[side] += batch_length(s, i, (fcp_side)side);
     }
     o->by_field = field != NULL;
     o->sequence = at;

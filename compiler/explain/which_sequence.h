@@ -8,7 +8,8 @@
  * batch. */
 typedef struct whereabouts {
     int64_t n, q_first, queries;
-    uint64_t first[FCP_SIDES];
+    size_t sequence;
+    bool alone; /* the values of fields are those of this sequence alone */
 } whereabouts;
 
 /* Chooses the sequence of the question, and sets o->n, o->sequence, o->by_field and *out. Errors are added to the

@@ -312,31 +312,35 @@ static int resolve(sema *s, expr *e, const frame *f) {
 /* --- calls -------------------------------------------------------------------------------------------------------- */
 
 /* Notes where exact(...) is called, so that its fault can be told from a division by zero. */
-static bool note_exact(sema *s, span at) {
+static bool note_exact(sema *s, program_exact new) {
     struct fcpc_program *p = s->out;
-    for (uint32_t i = 0; i < p->exact_count; i++)
-        if (p->exact[i].source == at.source && p->exact[i].begin == at.begin && p->exact[i].end == at.end) return true;
-    span *grown = ARENA_NEW(&p->arena, span, p->exact_count + (size_t)1);
+    for (uint32_t i = 0; i < p->exact_count; i++) {
+        const program_exact *x = &p->exact[i];
+        if (diag_same_span(x->at, new.at) && x->dividend == new.dividend && x->divisor == new.divisor) return true;
+    }
+    program_exact *grown = ARENA_NEW(&p->arena, program_exact, p->exact_count + (size_t)1);
     if (!grown) return sema_no_memory(s);
     if (p->exact_count) memcpy(grown, p->exact, p->exact_count * sizeof *grown);
-    grown[p->exact_count++] = at;
+    grown[p->exact_count++] = new;
     p->exact = grown;
     return true;
 }
 
 /* exact(a, b) is a / (if a % b == 0 then b else 0): it divides by zero, which is a fault, where b does not divide a. If
- * both are constants, that is reported here. */
+ * both are constants and nothing guards them, that is reported here. */
 uint32_t expr_exact(sema *s, expr *e, uint32_t a, uint32_t b, uint32_t guard) {
     if (!s->builder || s->failed) return 0;
     uint32_t count;
     const mc_node *nodes = mc_builder_nodes(s->builder, &count);
     const mc_node x = nodes[a], y = nodes[b]; /* the array moves as it grows */
-    if (guard == MC_NONE && x.op == MC_CONST_I && y.op == MC_CONST_I && y.imm && mc_mod(x.imm, y.imm)) {
+    const bool uneven = x.op == MC_CONST_I && y.op == MC_CONST_I && y.imm && mc_mod(x.imm, y.imm);
+    if (guard == MC_NONE && uneven) {
         diag_error(s->d, FCP_E_MASK_EXACT, e->at, "%" PRId64 " is not a multiple of %" PRId64, x.imm, y.imm);
         s->failed = true;
         return 0;
     }
-    if (!note_exact(s, e->at)) return 0;
+    const program_exact call = {.at = e->at, .dividend = uneven ? x.imm : 0, .divisor = uneven ? y.imm : 0};
+    if (!note_exact(s, call)) return 0;
     uint32_t rest = emit2(s, e, MC_MOD, a, b, guard);
     uint32_t zero = emit(s, e, MC_CONST_I, MC_NONE, MC_NONE, MC_NONE, 0, MC_NONE);
     uint32_t even = emit2(s, e, MC_EQ, rest, zero, MC_NONE);
@@ -378,7 +382,7 @@ static value lower_run(sema *s, expr *e, const frame *f, uint32_t guard) {
     value a = lower(s, e->args->value, f, guard), t = lower(s, e->args->next->value, f, guard);
     bool good = needs(s, a, TYPE_ARRAY, e->args->value, "run");
     const array_decl *of = good && a.type == TYPE_ARRAY && a.node != ARRAY_ANY ? s->arrays[a.node] : NULL;
-    if (of && (of->table || of->array.record.kind == FCP_FIELD_QUERIES)) {
+    if (of && (of->table || !fcp_array_is_over(&of->array.record, FCP_KEYS))) {
         diag_error(s->d, FCP_E_TYPE, e->args->value->at, "'run' takes a field over keys, '%s' is %s", of->name,
                    of->table ? "a table" : "over queries");
         good = false;
@@ -521,6 +525,22 @@ value expr_mask_argument(sema *s, expr *e, const arg *param, int64_t v) {
     return constant_value(s, e, expr_mask_param_type(param), v);
 }
 
+/* Checks the constants among the arguments of a call. One that is never reached may be anything. */
+static bool check_counts(sema *s, const expr *e, const mask *m, arg *const *given, const value *args, uint32_t guard) {
+    uint32_t count;
+    const mc_node *nodes = mc_builder_nodes(s->builder, &count);
+    if (!m->builtin || (guard != MC_NONE && nodes[guard].op == MC_CONST_B && !nodes[guard].imm)) return true;
+    int64_t *numbers = ARENA_ZNEW(s->scratch, int64_t, m->param_count + 1);
+    bool *known = ARENA_ZNEW(s->scratch, bool, m->param_count + 1);
+    if (!numbers || !known) return sema_no_memory(s);
+    for (uint32_t i = 0; i < m->param_count; i++) {
+        if (args[i].type != TYPE_INT) continue;
+        known[i] = nodes[args[i].node].op == MC_CONST_I;
+        numbers[i] = nodes[args[i].node].imm;
+    }
+    return expr_check_counts(s, m, given, numbers, known, e->at);
+}
+
 static value lower_mask(sema *s, expr *e, const frame *f, uint32_t guard) {
     mask *m = (mask *)e->target;
     const value result = {TYPE_BOOL, 0};
@@ -550,6 +570,7 @@ static value lower_mask(sema *s, expr *e, const frame *f, uint32_t guard) {
         }
     }
     if (!s->builder || s->failed) return result;
+    if (!check_counts(s, e, m, given, args, guard)) return s->failed = true, poison;
     frame inner = {.m = m, .args = args};
     return expr_inline(s, m, m->body, args, m->param_count, &inner, guard);
 }

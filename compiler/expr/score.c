@@ -70,9 +70,7 @@ void score_finite(sema *s, const expr *e, mc_op op, uint32_t node, uint32_t a, u
         s->failed = true;
         return;
     }
-    if (op == MC_LOAD_F || op == MC_LOAD2_F || !is_constant(nodes, a, &x) ||
-        (b != MC_NONE && !is_constant(nodes, b, &y)))
-        return;
+    if (mc_loads_real(op) || !is_constant(nodes, a, &x) || (b != MC_NONE && !is_constant(nodes, b, &y))) return;
     bool finite;
     switch (op) { /* functions that are not folded: would the result be finite? */
     case MC_EXP_F: finite = x <= 0x1.62e42fefa39efp+9; break;

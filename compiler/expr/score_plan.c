@@ -156,7 +156,7 @@ static bool check_constants(sema *s, mc_code code, const span *spans, span at) {
 /* Checks that the elements of the tables of reals that the code reads fit a float, too. */
 static bool check_tables(sema *s, mc_code code) {
     for (uint32_t i = 0; i < code.count; i++) {
-        if (code.nodes[i].op != MC_LOAD_F && code.nodes[i].op != MC_LOAD2_F) continue;
+        if (!mc_loads_real(code.nodes[i].op)) continue;
         const array_decl *a = s->arrays[code.nodes[i].imm];
         const double *values = a->array.data;
         const uint64_t count = fcp_array_bytes(&a->array.record) / sizeof *values;
@@ -192,6 +192,7 @@ static uint32_t add_fault_of(sema *s, mc_builder *b, uint32_t node, uint32_t all
     }
     if (x.op == MC_LOAD_F) node = mc_emit(b, MC_LOAD, x.a, MC_NONE, MC_NONE, x.imm, x.guard, place);
     else if (x.op == MC_LOAD2_F) node = mc_emit(b, MC_LOAD2, x.a, x.b, MC_NONE, x.imm, x.guard, place);
+    else if (x.op == MC_LOAD3_F) node = mc_emit(b, MC_LOAD3, x.a, x.b, x.c, x.imm, x.guard, place);
     if (node == MC_NONE) return MC_NONE;
     uint32_t zero = mc_emit(b, MC_CONST_I, MC_NONE, MC_NONE, MC_NONE, 0, MC_NONE, place);
     uint32_t yes = mc_emit(b, MC_CONST_B, MC_NONE, MC_NONE, MC_NONE, 1, MC_NONE, place);
@@ -365,7 +366,7 @@ static bool sink_file(sema *s, const expr *e, double *out) {
     }
     const mc_array values = {.data = a.data, .count = heads, .width = (mc_width)a.record.width};
     for (uint32_t h = 0; h < heads; h++) {
-        out[h] = values.width == MC_F64 ? mc_load_real(&values, h, 0) : (double)mc_load(&values, h, 0);
+        out[h] = values.width == MC_F64 ? mc_load_real(&values, h, 0, 0) : (double)mc_load(&values, h, 0, 0);
         if (isfinite((float)out[h])) continue;
         diag_error(s->d, FCP_E_SCORE, e->at, "the sink of head %u is beyond the largest number of a kernel, 3.4e38", h);
         return false;

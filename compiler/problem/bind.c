@@ -12,6 +12,7 @@
 
 #include "compiler/base/text.h"
 #include "compiler/sema/values.h"
+#include "runtime/base/saturate.h"
 
 typedef struct job {
     planning *x;
@@ -19,7 +20,6 @@ typedef struct job {
     const fcpc_batch *batch;
     const uint64_t *lengths[FCP_SIDES]; /* of queries, of keys */
     size_t count;
-    uint64_t tokens[FCP_SIDES];
     bool own; /* the batch has the lengths of the program's own */
     diags *d;
     uint8_t *data;
@@ -59,8 +59,8 @@ static fcp_code check_names(const job *j) {
 }
 
 /* Checks the values that come for a field, and describes them in *out and *record. */
-static fcp_code check_given(const job *j, const program_array *a, const char *name, const fcpc_field *f, mc_array *out,
-                            fcp_array *record) {
+static fcp_code check_given(const job *j, const program_array *a, const char *name, const fcpc_field *f,
+                            const uint64_t *starts, mc_array *out, fcp_array *record) {
     if (!f) {
         diag_error(j->d, FCP_E_FIELD, place_of(j, a), j->own ? "field '%s' has no values"
                                                              : "field '%s' has no values for this batch", name);
@@ -68,11 +68,11 @@ static fcp_code check_given(const job *j, const program_array *a, const char *na
         else diag_hint(j->d, "its lengths are not those of the program: values come with it, in fcpc_batch.fields");
         return FCP_E_FIELD;
     }
-    fcp_side side = fcp_array_side(&a->record);
-    if (f->count != j->tokens[side]) {
+    const bool over_queries = fcp_array_is_over(&a->record, FCP_QUERIES);
+    if (f->count != starts[j->count]) {
         diag_error(j->d, FCP_E_FIELD, place_of(j, a), "field '%s' has %" PRIu64 " values, the batch has %" PRIu64 " %s",
-                   name, f->count, j->tokens[side],
-                   side == FCP_QUERIES                               ? "queries"
+                   name, f->count, starts[j->count],
+                   over_queries                                      ? "queries"
                    : j->lengths[FCP_QUERIES] == j->lengths[FCP_KEYS] ? "tokens"
                                                                      : "keys");
         return FCP_E_FIELD;
@@ -100,7 +100,7 @@ static fcp_code check_given(const job *j, const program_array *a, const char *na
 
 /* Finds the range of the values that write_given will write for run(...) of a field. */
 static void size_runs(const job *j, const mc_array *of, fcp_array *record) {
-    const uint64_t *lengths = j->lengths[fcp_array_side(record)];
+    const uint64_t *lengths = j->lengths[FCP_KEYS];
     uint64_t first = 0;
     record->lo = record->hi = 0;
     for (size_t s = 0; s < j->count; first += lengths[s++]) {
@@ -110,7 +110,7 @@ static void size_runs(const job *j, const mc_array *of, fcp_array *record) {
 }
 
 static void write_given(const job *j, const program_array *a, const mc_array *values, const fcp_array *record) {
-    const uint64_t *lengths = j->lengths[fcp_array_side(record)];
+    const uint64_t *lengths = j->lengths[FCP_KEYS];
     void *to = j->data + record->offset;
     uint64_t first = 0;
     if (a->run_of)
@@ -141,9 +141,32 @@ static fcp_code bind_names(const job *j, fcp_array *records, binding *out) {
     return FCP_OK;
 }
 
+/* The environment of a sequence, without its arrays. */
+static mc_env env_of(const struct fcpc_program *program, uint64_t keys, uint64_t queries) {
+    mc_env env = {.n = (int64_t)keys, .queries = (int64_t)queries, .bands = program->slices};
+    if (program->align == FCP_BOTTOM_RIGHT) env.q_first = env.n - env.queries;
+    return env;
+}
+
+/* Where each sequence's values of a field begin, and how many there are in all. The sum may be UINT64_MAX, which no
+ * number of values is. */
+static bool find_starts(const job *j, const fcp_array *record, uint64_t **out) {
+    uint64_t next = 0;
+    *out = ARENA_ZNEW(&j->x->work, uint64_t, j->count + 1);
+    for (size_t s = 0; *out && record->kind != FCP_TABLE && s <= j->count; s++) {
+        (*out)[s] = next;
+        if (s == j->count) break;
+        const mc_env env = env_of(j->program, j->lengths[FCP_KEYS][s], j->lengths[FCP_QUERIES][s]);
+        const mc_array part = fcp_array_part(record, NULL, 0, &env);
+        const uint64_t rows = fcp_times((uint64_t)part.count, part.planes ? part.planes : 1);
+        next = fcp_plus(next, fcp_times(rows, part.columns ? (uint64_t)part.columns : 1));
+    }
+    return *out != NULL;
+}
+
 /* Decides the type, size and place in DATA of every array. values[i]: the values that come with the batch for array i;
  * its data is NULL if none come. */
-static fcp_code bind_records(job *j, fcp_array *records, mc_array *values, size_t *out_size) {
+static fcp_code bind_records(job *j, fcp_array *records, uint64_t **starts, mc_array *values, size_t *out_size) {
     const struct fcpc_program *g = j->program;
     size_t at = 0;
     for (uint32_t i = 0; i < g->array_count; i++) {
@@ -151,8 +174,9 @@ static fcp_code bind_records(job *j, fcp_array *records, mc_array *values, size_
         const char *name = a->run_of ? a->run_of : a->name;
         const fcpc_field *f = a->record.kind == FCP_TABLE ? NULL : given_values(j, name);
         records[i] = a->record;
+        if (!find_starts(j, &a->record, &starts[i])) return FCP_E_NO_MEMORY;
         if (f || (a->record.kind != FCP_TABLE && !(j->own && a->data))) {
-            fcp_code code = check_given(j, a, name, f, &values[i], &records[i]);
+            fcp_code code = check_given(j, a, name, f, starts[i], &values[i], &records[i]);
             if (code) return code;
             if (a->run_of) size_runs(j, &values[i], &records[i]);
             records[i].width = values_width(records[i].lo, records[i].hi);
@@ -172,12 +196,9 @@ static fcp_code bind_all(job *j, binding *out) {
     fcp_array *records = ARENA_ZNEW(&j->x->memory, fcp_array, g->array_count);
     mc_array *values = ARENA_ZNEW(&j->x->work, mc_array, g->array_count);
     out->arrays = ARENA_ZNEW(&j->x->work, mc_array, g->array_count);
-    bool split = j->lengths[FCP_QUERIES] != j->lengths[FCP_KEYS];
-    out->first[FCP_KEYS] = ARENA_NEW(&j->x->work, uint64_t, j->count + 1);
-    out->first[FCP_QUERIES] = split ? ARENA_NEW(&j->x->work, uint64_t, j->count + 1) : out->first[FCP_KEYS];
-    if (!records || !values || !out->arrays || !out->first[FCP_KEYS] || !out->first[FCP_QUERIES])
-        return FCP_E_NO_MEMORY;
-    fcp_code code = bind_records(j, records, values, &out->data_size);
+    out->starts = ARENA_ZNEW(&j->x->work, uint64_t *, g->array_count);
+    if (!records || !values || !out->arrays || !out->starts) return FCP_E_NO_MEMORY;
+    fcp_code code = bind_records(j, records, out->starts, values, &out->data_size);
     if (!code) code = bind_names(j, records, out);
     if (code) return code;
     j->data = arena_alloc(&j->x->memory, 1, out->data_size + 64, 64);
@@ -190,11 +211,6 @@ static fcp_code bind_all(job *j, binding *out) {
         else memcpy(j->data + records[i].offset, a->data, fcp_array_bytes(&a->record));
         end = records[i].offset + fcp_array_bytes(&records[i]);
     }
-    for (int side = 0; side < FCP_SIDES; side++)
-        for (uint64_t s = 0, first = 0; s <= j->count; s++) {
-            out->first[side][s] = first;
-            if (s < j->count) first += j->lengths[side][s];
-        }
     out->records = records;
     out->data = j->data;
     return FCP_OK;
@@ -242,9 +258,10 @@ fcp_code bind_batch(planning *x) {
     fcp_code code = check_names(&j);
     if (!code) code = check_documents(&j);
     if (code || !program->array_count) return code;
+    uint64_t tokens[FCP_SIDES] = {0};
     for (int side = 0; side < FCP_SIDES; side++)
         for (size_t s = 0; s < j.count; s++)
-            if (__builtin_add_overflow(j.tokens[side], j.lengths[side][s], &j.tokens[side]))
+            if (__builtin_add_overflow(tokens[side], j.lengths[side][s], &tokens[side]))
                 return FCP_OK; /* problem_open says so */
     size_t bytes = j.count * sizeof *keys;
     const uint64_t *own = program->queries ? program->queries : program->lengths;
@@ -255,15 +272,13 @@ fcp_code bind_batch(planning *x) {
 
 static void bind_arrays(const binding *b, uint32_t s, mc_env *env) {
     if (!b->arrays) return;
-    const uint64_t first[FCP_SIDES] = {[FCP_QUERIES] = b->first[FCP_QUERIES][s], [FCP_KEYS] = b->first[FCP_KEYS][s]};
     for (uint32_t i = 0; i < b->program->array_count; i++)
-        b->arrays[i] = fcp_array_part(&b->records[i], b->data + b->records[i].offset, first, env);
+        b->arrays[i] = fcp_array_part(&b->records[i], b->data + b->records[i].offset, b->starts[i][s], env);
     env->arrays = b->arrays;
 }
 
 mc_env bind_sequence(const binding *b, uint32_t s) {
-    mc_env env = {.n = (int64_t)b->lengths[s], .queries = (int64_t)b->queries[s], .bands = b->program->slices};
-    if (b->program->align == FCP_BOTTOM_RIGHT) env.q_first = env.n - env.queries;
+    mc_env env = env_of(b->program, b->lengths[s], b->queries[s]);
     bind_arrays(b, s, &env);
     return env;
 }

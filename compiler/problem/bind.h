@@ -13,8 +13,7 @@ typedef struct binding {
     size_t names_size;
     const uint8_t *data;
     size_t data_size;
-    /* per sequence: where its queries and its keys begin in the batch; NULL where the program reads no array */
-    uint64_t *first[FCP_SIDES];
+    uint64_t **starts; /* of each array, per sequence: where its values begin; NULL: the program reads no array */
     mc_array *arrays; /* what the sequence bound last sees; NULL likewise */
 } binding;
 

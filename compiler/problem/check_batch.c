@@ -37,7 +37,7 @@ fcp_code problem_check_slices(planning *x) {
 /* Does the code read a field? Then sequences of equal length may differ. */
 static bool reads_field(const struct fcpc_program *g, mc_code code) {
     for (uint32_t i = 0; i < code.count; i++)
-        if ((code.nodes[i].op == MC_LOAD || code.nodes[i].op == MC_LOAD2) &&
+        if ((mc_loads_int(code.nodes[i].op) || mc_loads_real(code.nodes[i].op)) &&
             g->arrays[code.nodes[i].imm].record.kind != FCP_TABLE)
             return true;
     return false;

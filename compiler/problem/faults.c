@@ -22,17 +22,24 @@ typedef struct report {
     const cells_fault *fault;
 } report;
 
-/* Is this node the division of exact(a, b)? Then *a and *b are the nodes of its operands. */
-static bool is_exact(const report *r, uint32_t *a, uint32_t *b) {
+/* Is this node the division of exact(a, b) with a remainder? Then *a is the node of a. *b is that of b; if a and b were
+ * constants, it is MC_NONE, and *divisor is b. It is 0 if the call is expanded with several b for this a. */
+static bool is_exact(const report *r, uint32_t *a, uint32_t *b, int64_t *divisor) {
     const struct fcpc_program *g = r->x->program;
-    const mc_node *x = &r->code.nodes[r->fault->node];
-    const span at = r->spans[r->fault->node];
-    if (x->op != MC_DIV || r->code.nodes[x->b].op != MC_IF_I) return false;
+    const mc_node *nodes = r->code.nodes, *x = &nodes[r->fault->node];
+    const bool constant = x->op == MC_DIV && nodes[x->a].op == MC_CONST_I && nodes[x->b].op == MC_CONST_I;
+    if (x->op != MC_DIV || (nodes[x->b].op != MC_IF_I && !constant)) return false;
     *a = x->a;
-    *b = r->code.nodes[x->b].b;
-    for (uint32_t i = 0; i < g->exact_count; i++)
-        if (g->exact[i].source == at.source && g->exact[i].begin == at.begin && g->exact[i].end == at.end) return true;
-    return false;
+    *b = constant ? MC_NONE : nodes[x->b].b;
+    *divisor = 0;
+    uint32_t found = 0;
+    for (uint32_t i = 0; i < g->exact_count; i++) {
+        const program_exact *e = &g->exact[i];
+        if (!diag_same_span(e->at, r->spans[r->fault->node])) continue;
+        if (constant && (!e->divisor || e->dividend != nodes[x->a].imm)) continue;
+        *divisor = found++ ? 0 : e->divisor;
+    }
+    return found > 0;
 }
 
 /* The value of every node for the pair that faults; NULL: no memory. */
@@ -52,6 +59,19 @@ static void add_call(const report *r, span at) {
     diag_also(r->x->d, planning_span(r->x, call), r->of_mask ? "of this mask" : "of this score");
 }
 
+/* Reports exact(a, b) of two constants, which a guard lets only some pairs reach. */
+static fcp_code report_constant(const report *r, int64_t dividend, int64_t divisor) {
+    const cells_fault *f = r->fault;
+    const span at = planning_span(r->x, r->spans[f->node]);
+    if (divisor)
+        diag_error(r->x->d, FCP_E_MASK_EXACT, at, "%lld is not a multiple of %lld", (long long)dividend,
+                   (long long)divisor);
+    else diag_error(r->x->d, FCP_E_MASK_EXACT, at, "%lld is not a multiple of the divisor", (long long)dividend);
+    diag_hint(r->x->d, "for q = %lld, k = %lld and head %lld", (long long)f->q, (long long)f->k, (long long)f->h);
+    add_call(r, r->spans[f->node]);
+    return FCP_E_MASK_EXACT;
+}
+
 static fcp_code report_exact(const report *r, uint32_t a, uint32_t b) {
     const cells_fault *f = r->fault;
     int64_t *values = fault_values(r);
@@ -63,7 +83,7 @@ static fcp_code report_exact(const report *r, uint32_t a, uint32_t b) {
     for (uint32_t i = f->node; i-- > 0;) {
         const mc_node *x = &r->code.nodes[i];
         if (!values[i]) continue;
-        fixed &= x->op != MC_Q && x->op != MC_K && x->op != MC_H && x->op != MC_LOAD && x->op != MC_LOAD2;
+        fixed &= x->op != MC_Q && x->op != MC_K && x->op != MC_H && !mc_loads_int(x->op);
         if (x->a != MC_NONE) values[x->a] = 1;
         if (x->b != MC_NONE) values[x->b] = 1;
         if (x->c != MC_NONE) values[x->c] = 1;
@@ -88,13 +108,13 @@ static fcp_code report_index(const report *r) {
     const int64_t *values = fault_values(r);
     if (!values) return FCP_E_NO_MEMORY;
     text what = {0};
-    long long i = values[x->a], j = x->op == MC_LOAD2 ? values[x->b] : 0, end = bound->first + bound->count;
+    long long i = values[x->a], j = x->op == MC_LOAD ? 0 : values[x->b], end = bound->first + bound->count;
     if (a->record.kind != FCP_TABLE)
         text_printf(&what, "position %lld of field '%s', which has %lld to %lld", i, a->name, (long long)bound->first,
                     end - 1);
     else if (x->op == MC_LOAD2)
-        text_printf(&what, "element [%lld, %lld] of table '%s', which is %lld by %u", i, j, a->name, end,
-                    bound->columns);
+        text_printf(&what, "element [%lld, %lld] of table '%s', which is %lld by %lld", i, j, a->name, end,
+                    (long long)bound->columns);
     else text_printf(&what, "element %lld of table '%s', which has %lld", i, a->name, end);
     if (mc_uses(r->code) & MC_USES_H) text_printf(&what, ", for h = %lld,", (long long)f->h);
     else text_puts(&what, ", for");
@@ -121,8 +141,10 @@ fcp_code faults_report(planning *x, fcp_code code, faults_of of, uint32_t sequen
     bool of_mask = of == FAULTS_MASK;
     const report r = {x, of_mask ? g->mask : g->check, of_mask ? g->mask_spans : g->check_spans, of_mask, sequence, f};
     uint32_t a, b;
+    int64_t divisor;
     if (f->kind == MC_INDEX && f->node < r.code.count) return report_index(&r);
-    if (f->kind == MC_DIV_ZERO && f->node < r.code.count && is_exact(&r, &a, &b)) return report_exact(&r, a, b);
+    if (f->kind == MC_DIV_ZERO && f->node < r.code.count && is_exact(&r, &a, &b, &divisor))
+        return b == MC_NONE ? report_constant(&r, r.code.nodes[a].imm, divisor) : report_exact(&r, a, b);
     const char *what = f->kind == MC_DIV_ZERO ? "division by zero" : "overflow of a 64-bit integer";
     span at = f->node < r.code.count ? r.spans[f->node] : g->at[AT_MASK];
     if (mc_uses(r.code) & MC_USES_H)

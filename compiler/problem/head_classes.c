@@ -32,8 +32,8 @@ typedef struct digest {
 static int64_t first_equal_row(const mc_array *a, int64_t i) {
     if (i < 0 || i >= a->count) return i;
     for (int64_t j = 0; j < i; j++) {
-        uint32_t c = 0;
-        while (c < a->columns && mc_load(a, i, c) == mc_load(a, j, c)) c++;
+        int64_t c = 0;
+        while (c < a->columns && mc_load(a, i, c, 0) == mc_load(a, j, c, 0)) c++;
         if (c == a->columns) return j;
     }
     return i;
@@ -45,14 +45,14 @@ static uint32_t emit_node(const problem *p, const mc_env *env, mc_builder *b, co
     if (x->op == MC_H) return mc_emit(b, MC_CONST_I, MC_NONE, MC_NONE, MC_NONE, head, MC_NONE, 0);
     uint32_t count, index = to[0];
     const mc_node *nodes = mc_builder_nodes(b, &count);
-    const bool loads = x->op == MC_LOAD || x->op == MC_LOAD2;
+    const bool loads = mc_loads_int(x->op);
     if (!loads || p->program->arrays[x->imm].record.kind != FCP_TABLE || nodes[index].op != MC_CONST_I)
         return mc_emit(b, (mc_op)x->op, index, to[1], to[2], x->imm, to[3], 0);
     const mc_array *a = &env->arrays[x->imm];
     const int64_t row = nodes[index].imm;
     uint64_t at;
     const bool whole = x->op == MC_LOAD || nodes[to[1]].op == MC_CONST_I;
-    if (whole && mc_place(a, row, x->op == MC_LOAD ? 0 : nodes[to[1]].imm, &at))
+    if (whole && mc_place(a, row, x->op == MC_LOAD ? 0 : nodes[to[1]].imm, 0, &at))
         return mc_emit(b, MC_CONST_I, MC_NONE, MC_NONE, MC_NONE, mc_int_at(a, at), MC_NONE, 0);
     if (x->op == MC_LOAD2)
         index = mc_emit(b, MC_CONST_I, MC_NONE, MC_NONE, MC_NONE, first_equal_row(a, row), MC_NONE, 0);

@@ -147,14 +147,13 @@ static bool read_number(const reading *r, numbers *n, const expr *e) {
 /* Reports that there are `count` numbers (or, if `more`, more than that), where the sequences of the batch need another
  * number of them. */
 static bool wrong_length(const reading *r, uint64_t count, bool more, span at) {
-    const char *of = fcp_array_side(&r->out->record) == FCP_QUERIES ? "queries"
-                     : r->s->out->queries                           ? "keys"
-                                                                    : "tokens";
+    const bool over_queries = fcp_array_is_over(&r->out->record, FCP_QUERIES);
+    const char *of = over_queries ? "queries" : r->s->out->queries ? "keys" : "tokens";
     diag_error(r->s->d, FCP_E_FIELD, at, "%s has %s%" PRIu64 " value%s, the batch has %" PRIu64 " %s", r->what,
                more ? "more than " : "", count, text_plural(count), r->tokens, of);
     uint64_t queries = 0;
     for (size_t i = 0; i < batch_count(r->s); i++) queries += batch_length(r->s, i, FCP_QUERIES);
-    if (fcp_array_side(&r->out->record) != FCP_QUERIES && count == queries)
+    if (!over_queries && count == queries)
         diag_hint(r->s->d, "the batch has %" PRIu64 " queries: file(\"%s.npy\", over = queries) is a field of these",
                   queries, r->out->name);
     else
@@ -369,7 +368,7 @@ static bool is_real(const numbers *n) { return n->from_npy ? fcp_npy_is_real(n->
 
 /* Adds to an error which position of which sequence element i belongs to. */
 static void place_element(const reading *r, uint64_t i) {
-    const fcp_side side = fcp_array_side(&r->out->record);
+    const fcp_side side = fcp_array_is_over(&r->out->record, FCP_QUERIES) ? FCP_QUERIES : FCP_KEYS;
     if (r->file && !r->file->npy) diag_also(r->s->d, r->path_at, "the file is named here");
     uint64_t first = 0;
     for (size_t s = 0; r->tokens != ANY_TOKENS && s < batch_count(r->s); first += batch_length(r->s, s++, side))

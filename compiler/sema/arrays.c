@@ -31,6 +31,23 @@ static const char *what_of(sema *s, const array_decl *a) {
     return copy ? copy : a->name;
 }
 
+mc_env sema_sequence_env(const sema *s, size_t sequence) {
+    mc_env env = {.n = (int64_t)batch_length(s, sequence, FCP_KEYS),
+                  .queries = (int64_t)batch_length(s, sequence, FCP_QUERIES)};
+    if (s->out->align == FCP_BOTTOM_RIGHT) env.q_first = env.n - env.queries;
+    return env;
+}
+
+uint64_t sema_field_start(const sema *s, const fcp_array *field, size_t sequence) {
+    uint64_t start = 0;
+    for (size_t i = 0; i < sequence; i++) {
+        const mc_env env = sema_sequence_env(s, i);
+        const mc_array part = fcp_array_part(field, NULL, 0, &env);
+        start += mc_array_total(&part);
+    }
+    return start;
+}
+
 /* --- declarations ------------------------------------------------------------------------------------------------- */
 
 static array_decl *add_array(sema *s, const char *name, span at) {
@@ -118,7 +135,7 @@ static void check_source(sema *s, array_decl *a) {
     if (range) check_range(s, a, range->value);
     if (!over) return;
     const char *word = over->value->kind == EXPR_NAME ? over->value->name : "";
-    if (!strcmp(word, "queries")) a->array.record.kind = FCP_FIELD_QUERIES;
+    if (!strcmp(word, "queries")) a->array.record.q_cell = 1, a->array.record.k_cell = 0;
     else if (strcmp(word, "keys")) {
         diag_error(s->d, FCP_E_VALUE, over->value->at, "a field is over keys or over queries");
         diag_hint(s->d, "over = queries; without `over` it has a value for each key");
@@ -128,7 +145,8 @@ static void check_source(sema *s, array_decl *a) {
 
 static void check_declaration(sema *s, array_decl *a) {
     const expr *v = a->value;
-    a->array.record.kind = a->table ? FCP_TABLE : FCP_FIELD_KEYS;
+    a->array.record.kind = a->table ? FCP_TABLE : FCP_FIELD;
+    a->array.record.k_cell = !a->table;
     if (v->kind == EXPR_LIST) return;
     bool named = v->kind == EXPR_NAME || v->kind == EXPR_CALL;
     a->given = named && !a->table && !strcmp(v->name, words_sources[SOURCE_GIVEN]);
@@ -211,15 +229,15 @@ bool sema_declare_arrays(sema *s) {
 static bool load(sema *s, uint32_t array, bool keep) {
     array_decl *a = s->arrays[array];
     if (a->loaded || a->wrong) return a->loaded;
-    uint64_t tokens = batch_count(s) ? 0 : ANY_TOKENS;
-    for (size_t i = 0; i < batch_count(s) && !a->table; i++)
-        tokens += batch_length(s, i, fcp_array_side(&a->array.record));
+    uint64_t tokens = ANY_TOKENS;
+    if (!a->table && batch_count(s)) tokens = sema_field_start(s, &a->array.record, batch_count(s));
     a->array.name = a->name;
     bool good = true;
     if (a->run_of != ARRAY_ANY) {
         const array_decl *of = s->arrays[a->run_of];
         good = sema_load_array(s, a->run_of);
         a->array.record.kind = of->array.record.kind;
+        a->array.record.k_cell = of->array.record.k_cell;
         a->array.file = of->array.file;
         memcpy(a->array.record.hash, of->array.record.hash, sizeof of->array.record.hash);
         if (good && of->array.data) good = sema_read_runs(s, &of->array, &a->array);
@@ -299,7 +317,7 @@ uint32_t sema_array_argument(sema *s, const arg *param, const expr *e) {
 
 /* --- numbers ------------------------------------------------------------------------------------------------------ */
 
-static bool reads_array(uint32_t op) { return op == MC_LOAD || op == MC_LOAD2 || op == MC_LOAD_F || op == MC_LOAD2_F; }
+static bool reads_array(uint32_t op) { return mc_loads_int(op) || mc_loads_real(op); }
 
 /* Gives an array to the program, at place `*count` of `arrays`, which is its number from now on. */
 static void keep_array(sema *s, uint32_t array, program_array *arrays, uint32_t *count) {

@@ -3,6 +3,11 @@
 #define FCPC_SEMA_ARRAYS_H
 #include "compiler/sema/sema.h"
 
+/* What mask code sees of a sequence of the batch, without its arrays. */
+mc_env sema_sequence_env(const sema *s, size_t sequence);
+/* Where a sequence's values begin among those of a field; for the number of all sequences, how many values there are. */
+uint64_t sema_field_start(const sema *s, const fcp_array *field, size_t sequence);
+
 #define ARRAY_ANY UINT32_MAX /* no array, or one that is not known yet */
 
 /* A declaration; its number counts declarations from 0. */

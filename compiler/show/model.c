@@ -98,32 +98,22 @@ static bool are_as_long(const fcp_sequence *a, const fcp_sequence *b) {
     return a->keys == b->keys && a->queries == b->queries;
 }
 
-/* The places in the batch where a sequence's queries and keys begin. */
-typedef struct beginning {
-    uint64_t token[FCP_SIDES];
-} beginning;
-
-static void step_over(beginning *at, const fcp_sequence *s) {
-    at->token[FCP_QUERIES] += s->queries;
-    at->token[FCP_KEYS] += s->keys;
-}
-
 static bool mask_reads(const fcp_plan *plan, uint64_t array) {
     for (uint64_t i = 0; i < plan->mask_count; i++)
-        if ((plan->mask[i].op == MC_LOAD || plan->mask[i].op == MC_LOAD2) && (uint64_t)plan->mask[i].imm == array)
-            return true;
+        if (mc_loads_int(plan->mask[i].op) && (uint64_t)plan->mask[i].imm == array) return true;
     return false;
 }
 
-/* Do two sequences of the same length, which begin at x and y, have the same values in all fields of the mask? */
-static bool same_fields(const fcp_plan *plan, const fcp_sequence *s, const beginning *x, const beginning *y) {
+/* Do two sequences of the same length have the same values in all fields of the mask? */
+static bool same_fields(const fcp_plan *plan, uint64_t x, uint64_t y) {
     for (uint64_t i = 0; i < plan->arrays_count; i++) {
         const fcp_array *a = &plan->arrays[i];
         if (a->kind == FCP_TABLE || !a->count || !mask_reads(plan, i)) continue;
-        const fcp_side side = fcp_array_side(a);
-        const uint64_t size = fcp_array_bytes(a) / a->count, count = side == FCP_KEYS ? s->keys : s->queries;
+        const uint64_t size = fcp_array_bytes(a) / a->count, of_x = fcp_array_start(plan, i, (uint32_t)x);
+        const uint64_t of_y = fcp_array_start(plan, i, (uint32_t)y);
+        const uint64_t count = fcp_array_start(plan, i, (uint32_t)x + 1) - of_x;
         const uint8_t *values = plan->data + a->offset;
-        if (memcmp(values + x->token[side] * size, values + y->token[side] * size, count * size)) return false;
+        if (memcmp(values + of_x * size, values + of_y * size, count * size)) return false;
     }
     return true;
 }
@@ -131,13 +121,10 @@ static bool same_fields(const fcp_plan *plan, const fcp_sequence *s, const begin
 uint64_t show_alike(const fcp_plan *plan, uint64_t sequence) {
     const fcp_sequence *s = &plan->sequences[sequence];
     const bool reads = plan->problem->mask_uses & MC_USES_DATA;
-    beginning from = {{0}}, at = {{0}};
     uint64_t alike = 0;
-    for (uint64_t i = 0; i < sequence; i++) step_over(&from, &plan->sequences[i]);
     for (uint64_t i = 0; i < plan->sequences_count; i++) {
         const fcp_sequence *other = &plan->sequences[i];
-        alike += are_as_long(s, other) && (!reads || same_fields(plan, s, &from, &at));
-        step_over(&at, other);
+        alike += are_as_long(s, other) && (!reads || same_fields(plan, sequence, i));
     }
     return alike;
 }

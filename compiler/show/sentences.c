@@ -85,7 +85,7 @@ static void add_arrays(facts *f, const fcp_plan *plan) {
         int n = snprintf(fact->sentence + at, room - at, "%s%s%s%s%s", i ? "; " : "",
                          a->kind == FCP_TABLE ? "table " : "field ", name, *file ? " from " : "", file);
         at += n > 0 ? (size_t)n : 0;
-        const char *over = a->kind == FCP_FIELD_QUERIES ? ", over queries" : "";
+        const char *over = fcp_array_is_over(a, FCP_QUERIES) ? ", over queries" : "";
         if (a->width == MC_F64) n = snprintf(fact->sentence + at, room - at, ", reals");
         else n = snprintf(fact->sentence + at, room - at, "%s, %" PRId64 " to %" PRId64, over, a->lo, a->hi);
         at += n > 0 ? (size_t)n : 0;

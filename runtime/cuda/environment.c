@@ -26,7 +26,7 @@ static struct parts parts_of(const fcp_plan *plan, uint32_t ranks) {
     struct parts x = {0};
     size_t at = 0;
     x.sequences = at, at += aligned(plan->sequences_count * sizeof(fk_sequence));
-    x.arrays = at, at += aligned(plan->arrays_count * sizeof(fk_u64));
+    x.arrays = at, at += aligned(plan->sequences_count * plan->arrays_count * sizeof(fk_u64));
     x.bands = at, at += aligned(plan->slices_count * sizeof(fk_bands));
     x.sinks = at, at += aligned(fcp_launch_sink_count(plan) * sizeof(float));
     x.plan_sinks = at, at += aligned(fcp_launch_sink_count(plan) * sizeof(float));

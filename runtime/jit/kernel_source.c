@@ -113,11 +113,14 @@ static fcp_code describe_plan(const fcp_plan *plan, emit_program *out, emit_arra
     if (!arrays) return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for %" PRIu64 " arrays", plan->arrays_count);
     for (uint64_t i = 0; i < plan->arrays_count; i++) {
         const fcp_array *a = &plan->arrays[i];
-        bool table = a->kind == FCP_TABLE;
-        arrays[i] = (emit_array){.kind = table ? EMIT_TABLE : a->kind == FCP_FIELD_KEYS ? EMIT_KEYS : EMIT_QUERIES,
-                                 .width = (mc_width)a->width,
-                                 .columns = (uint32_t)a->columns,
-                                 .count = table ? (int64_t)a->count : 0};
+        emit_array *to = &arrays[i];
+        *to = (emit_array){.table = a->kind == FCP_TABLE, .width = (mc_width)a->width};
+        if (to->table) to->dim[to->dims++].count = (int64_t)a->count;
+        if (a->columns) to->dim[to->dims++].count = (int64_t)a->columns;
+        if (a->heads) to->dim[to->dims++].count = a->heads;
+        if (a->q_cell) to->dim[to->dims++] = (emit_dim){.over = EMIT_QUERIES, .cell = a->q_cell};
+        if (a->k_cell) to->dim[to->dims++] = (emit_dim){.over = EMIT_KEYS, .cell = a->k_cell};
+        if (!to->dims) to->dim[to->dims++].count = 1; /* one number for each sequence */
     }
     *out = (emit_program){.mask = {plan->mask, (uint32_t)plan->mask_count},
                           .score = {plan->score, (uint32_t)plan->score_count},

@@ -80,7 +80,7 @@ static mc_array whole_array(const fcp_plan *plan, uint32_t id) {
 static fcp_code array_open(pairs_facts *f, uint32_t id, const volatile int *stop, fcp_error *err) {
     const fcp_array *a = &f->plan->arrays[id];
     const mc_array all = whole_array(f->plan, id);
-    const uint64_t count = a->count * (a->columns ? a->columns : 1);
+    const uint64_t count = fcp_array_values(a);
     pairs_tree *t = &f->array[id];
     if (t->room) return FCP_OK;
     if (!tree_open(t, (count + UNIT - 1) / UNIT))
@@ -223,7 +223,7 @@ fcp_code fcp_pairs_facts_open(pairs_facts *f, const fcp_plan *plan, const volati
     fcp_code code = FCP_OK;
     for (uint64_t i = 0; i < plan->mask_count && !code; i++) {
         const mc_node *x = &plan->mask[i];
-        if (x->op == MC_LOAD || x->op == MC_LOAD2) code = array_open(f, (uint32_t)x->imm, stop, err);
+        if (mc_loads_int(x->op)) code = array_open(f, (uint32_t)x->imm, stop, err);
         if (x->op == MC_BANDS) code = bands_open(f, (uint32_t)x->imm, stop, err);
     }
     return code;

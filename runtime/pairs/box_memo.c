@@ -128,7 +128,8 @@ static bool spell_node(spelling *s, const mc_node *x, int64_t *offset) {
     case MC_MOD: spell_division(s, x, offset); return true;
     case MC_BANDS: return spell_bands(s, x);
     case MC_LOAD:
-    case MC_LOAD2: return false; /* its elements move with the box */
+    case MC_LOAD2:
+    case MC_LOAD3: return false; /* its elements move with the box */
     default: break;
     }
     const operand a = operand_of(s, x->a), b = x->b != MC_NONE ? operand_of(s, x->b) : (operand){0, 0};

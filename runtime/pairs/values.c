@@ -125,27 +125,39 @@ static void remain(pairs_value *v, const pairs_box *b, const pairs_value *x, con
     set_range(v, s);
 }
 
-/* Bounds the elements of an array at indices of [i0, i1] and, if it has columns, [j0, j1]. Elements outside of the
+/* The indices of one dimension that a load may read, counted from the dimension's first. *out_all: they are all of the
+ * array's. Returns false if the array has none of them. */
+static bool indices(const pairs_value *index, int64_t first, int64_t count, uint64_t *from, uint64_t *to,
+                    bool *out_all) {
+    const int64_t end = first + count, lo = index->lo < first ? first : index->lo;
+    const int64_t hi = index->hi >= end ? end - 1 : index->hi;
+    if (lo != index->lo || hi != index->hi) *out_all = false;
+    if (lo > hi) return false;
+    *from = (uint64_t)(lo - first);
+    *to = (uint64_t)(hi - first) + 1;
+    return true;
+}
+
+/* Bounds the elements of an array that a load reads at the indices which its operands may have. Elements outside of the
  * array count as 0. */
-static void load(const pairs_mask *m, pairs_value *v, uint32_t id, const pairs_value *i, const pairs_value *j) {
+static void load(const pairs_mask *m, pairs_value *v, const mc_node *x) {
     enum { FEW_ROWS = 64 };
-    const mc_array *a = &m->env.arrays[id];
-    const int64_t end = a->first + a->count, columns = a->columns;
-    int64_t i0 = i->lo, i1 = i->hi, j0 = columns ? j->lo : 0, j1 = columns ? j->hi : 0, lo = INT64_MAX, hi = INT64_MIN;
-    const int64_t across = columns ? columns : 1;
-    if (i0 < a->first || i1 >= end || j0 < 0 || j1 >= across) lo = hi = 0;
-    if (i0 < a->first) i0 = a->first;
-    if (i1 >= end) i1 = end - 1;
-    if (j0 < 0) j0 = 0;
-    if (j1 >= across) j1 = across - 1;
-    if (i0 <= i1 && j0 <= j1) {
-        const uint64_t first = (uint64_t)(i0 - a->first), last = (uint64_t)(i1 - a->first), width = (uint64_t)across;
-        const uint64_t from = (uint64_t)j0, to = (uint64_t)j1 + 1;
-        if (last - first < FEW_ROWS && width > 1)
-            for (uint64_t row = first; row <= last; row++)
-                fcp_pairs_extremes(m->facts, id, a, row * width + from, row * width + to, &lo, &hi);
+    const mc_array *a = &m->env.arrays[x->imm];
+    const uint64_t rows = (uint64_t)a->count, width = a->columns ? (uint64_t)a->columns : 1;
+    const uint32_t row = a->planes ? x->b : x->a, column = a->planes ? x->c : x->b;
+    uint64_t plane[2] = {0, 1}, i[2], j[2] = {0, 1};
+    int64_t lo = INT64_MAX, hi = INT64_MIN;
+    bool all = true, some = !a->planes || indices(&m->values[x->a], 0, a->planes, &plane[0], &plane[1], &all);
+    some = indices(&m->values[row], a->first, a->count, &i[0], &i[1], &all) && some;
+    if (a->columns) some = indices(&m->values[column], a->column_first, a->columns, &j[0], &j[1], &all) && some;
+    if (!all || !some) lo = hi = 0;
+    for (uint64_t p = plane[0]; some && p < plane[1]; p++) {
+        const uint64_t first = p * rows + i[0], end = p * rows + i[1];
+        if (end - first <= FEW_ROWS && width > 1)
+            for (uint64_t r = first; r < end; r++)
+                fcp_pairs_extremes(m->facts, (uint32_t)x->imm, a, r * width + j[0], r * width + j[1], &lo, &hi);
         else /* with what lies beside the columns between the first row and the last */
-            fcp_pairs_extremes(m->facts, id, a, first * width + from, last * width + to, &lo, &hi);
+            fcp_pairs_extremes(m->facts, (uint32_t)x->imm, a, first * width + j[0], (end - 1) * width + j[1], &lo, &hi);
     }
     set_range(v, (span){lo, hi});
 }
@@ -247,7 +259,8 @@ static void evaluate_node(const pairs_mask *m, const pairs_box *b, uint32_t i) {
     case MC_IF_I:
     case MC_IF_B: select_one(m, i, x); break;
     case MC_LOAD:
-    case MC_LOAD2: load(m, v, (uint32_t)x->imm, p, q); break;
+    case MC_LOAD2:
+    case MC_LOAD3: load(m, v, x); break;
     case MC_EQ:
     case MC_NE:
     case MC_LT:
@@ -284,8 +297,8 @@ static void make_constant(mc_node *x, mc_op op, int64_t value) {
 static bool fold_element(const fcp_plan *plan, const mc_node *nodes, mc_node *x) {
     const fcp_array *a = &plan->arrays[x->imm];
     if (a->kind != FCP_TABLE || !constant(&nodes[x->a]) || (x->b != MC_NONE && !constant(&nodes[x->b]))) return false;
-    const mc_array table = {plan->data + a->offset, 0, (int64_t)a->count, (uint32_t)a->columns, (mc_width)a->width};
-    make_constant(x, MC_CONST_I, mc_load(&table, nodes[x->a].imm, x->b != MC_NONE ? nodes[x->b].imm : 0));
+    const mc_array table = fcp_array_part(a, plan->data + a->offset, 0, NULL);
+    make_constant(x, MC_CONST_I, mc_load(&table, nodes[x->a].imm, x->b != MC_NONE ? nodes[x->b].imm : 0, 0));
     return true;
 }
 
@@ -300,7 +313,7 @@ void fcp_pairs_fold(const fcp_plan *plan, int64_t head, mc_node *out) {
         if (x->a == MC_NONE) continue;
         if (x->op == MC_IF_I || x->op == MC_IF_B) {
             if (constant(&out[x->a])) *x = out[out[x->a].imm ? x->b : x->c];
-        } else if (x->op == MC_LOAD || x->op == MC_LOAD2) {
+        } else if (mc_loads_int(x->op)) {
             fold_element(plan, out, x);
         } else if (constant(&out[x->a]) && (x->b == MC_NONE || constant(&out[x->b])) &&
                    mc_value(x->op, out[x->a].imm, x->b == MC_NONE ? 0 : out[x->b].imm, &value)) {

@@ -11,6 +11,8 @@
 #include <string.h>
 
 #include "runtime/plan/file.h"
+#include "runtime/plan/plan.h"
+#include "runtime/plan/sides.h"
 
 typedef unsigned long long ull;
 
@@ -20,9 +22,18 @@ static bool is_width(uint32_t width) {
     return width == MC_I8 || width == MC_I16 || width == MC_I32 || width == MC_I64 || width == MC_F64;
 }
 
-/* For how many tokens of the batch a field must have a value. */
-static uint64_t field_tokens(const fcp_plan *plan, uint32_t kind) {
-    return kind == FCP_FIELD_KEYS ? plan->problem->key_tokens : plan->problem->tokens;
+/* How many values a field must have, which its cells and the batch's sequences say. */
+static uint64_t field_values(const fcp_plan *plan, uint64_t array) {
+    const uint32_t n = (uint32_t)plan->sequences_count;
+    return fcp_array_start(plan, array, n);
+}
+
+static bool is_field(const fcp_plan *plan, uint64_t array) {
+    enum { CELL_MAX = 1 << 30 };
+    const fcp_array *a = &plan->arrays[array];
+    const fcp_problem *p = plan->problem;
+    return !a->columns && a->q_cell <= CELL_MAX && a->k_cell <= CELL_MAX &&
+           (!a->heads || a->heads == p->heads || a->heads == p->kv_heads) && a->count == field_values(plan, array);
 }
 
 static fcp_code check_arrays(const fcp_plan *plan, fcp_error *err) {
@@ -34,9 +45,11 @@ static fcp_code check_arrays(const fcp_plan *plan, fcp_error *err) {
             return malformed(err, "array %llu has no name", (ull)i);
         if (!(a->kind < FCP_ARRAY_KINDS && is_width(a->width) && a->lo <= a->hi && a->columns <= UINT32_MAX))
             return malformed(err, "array %llu: kind %u, width %u", (ull)i, a->kind, a->width);
-        if (!(a->kind == FCP_TABLE || (a->width != MC_F64 && !a->columns && a->count == field_tokens(plan, a->kind))))
-            return malformed(err, "array %llu is no field of the batch's %llu tokens", (ull)i,
-                             (ull)field_tokens(plan, a->kind));
+        if (a->pad || (a->kind == FCP_TABLE && (a->heads || a->q_cell || a->k_cell)))
+            return malformed(err, "array %llu: a table with cells, or padding", (ull)i);
+        if (a->kind == FCP_FIELD && !is_field(plan, i))
+            return malformed(err, "array %llu: %llu values over %u heads and cells of %u queries and %u keys", (ull)i,
+                             (ull)a->count, a->heads, a->q_cell, a->k_cell);
         uint64_t bytes;
         if (!((a->count || a->kind != FCP_TABLE) &&
               !__builtin_mul_overflow(a->count, a->columns ? a->columns : 1, &bytes) &&
@@ -136,38 +149,63 @@ fcp_code fcp_plan_check_data(const fcp_plan *plan, fcp_error *err) {
     if (code) return code;
     mc_array *arrays = calloc(plan->arrays_count + 1, sizeof *arrays);
     if (!arrays) return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory to check %llu arrays", (ull)plan->arrays_count);
-    for (uint64_t i = 0; i < plan->arrays_count; i++)
-        arrays[i] = (mc_array){.columns = (uint32_t)plan->arrays[i].columns, .width = (mc_width)plan->arrays[i].width};
+    for (uint64_t i = 0; i < plan->arrays_count; i++) {
+        const uint32_t dims = fcp_array_dims(&plan->arrays[i]);
+        arrays[i] = (mc_array){.columns = dims > 1, .planes = dims > 2, .width = (mc_width)plan->arrays[i].width};
+    }
     const mc_decls decls = {arrays, (uint32_t)plan->arrays_count, (uint32_t)plan->slices_count};
     code = check_code(plan, &decls, err);
     free(arrays);
     return code;
 }
 
-mc_array fcp_array_part(const fcp_array *array, const void *data, const uint64_t first[FCP_SIDES], const mc_env *env) {
+mc_array fcp_array_part(const fcp_array *array, const void *data, uint64_t start, const mc_env *env) {
     mc_array out = {.data = data,
                     .count = (int64_t)array->count,
-                    .columns = (uint32_t)array->columns,
+                    .columns = (int64_t)array->columns,
                     .width = (mc_width)array->width};
     if (array->kind == FCP_TABLE) return out;
-    const fcp_side side = fcp_array_side(array);
-    out.data = (const uint8_t *)data + first[side] * array->width;
-    out.first = side == FCP_QUERIES ? env->q_first : 0;
-    out.count = side == FCP_QUERIES ? env->queries : env->n;
+    int64_t first[3] = {0}, count[3] = {1, 1, 1};
+    uint32_t dims = 0;
+    if (array->heads) count[dims++] = array->heads;
+    if (array->q_cell) {
+        const int64_t last = mc_wrap_add(env->q_first, env->queries - 1);
+        first[dims] = mc_div(env->q_first, array->q_cell);
+        count[dims] = env->queries ? mc_wrap_add(mc_wrap_sub(mc_div(last, array->q_cell), first[dims]), 1) : 0;
+        dims++;
+    }
+    if (array->k_cell) count[dims++] = env->n / array->k_cell + (env->n % array->k_cell != 0);
+    if (data) out.data = (const uint8_t *)data + start * width_bytes(array->width);
+    const uint32_t row = dims == 3;
+    if (dims == 3) out.planes = (uint32_t)count[0];
+    out.first = first[row];
+    out.count = count[row];
+    if (dims < 2) return out;
+    out.column_first = first[row + 1];
+    out.columns = count[row + 1];
+    if (!out.columns) out.count = 0, out.columns = 1; /* no elements, and still columns */
     return out;
 }
 
+uint64_t fcp_array_start(const fcp_plan *plan, uint64_t array, uint32_t sequence) {
+    const fcp_array *a = &plan->arrays[array];
+    if (a->kind == FCP_TABLE) return 0;
+    if (plan->array_starts[array]) return plan->array_starts[array][sequence];
+    return fcp_offsets(plan, fcp_array_is_over(a, FCP_QUERIES) ? FCP_QUERIES : FCP_KEYS)[sequence];
+}
+
 void fcp_plan_env(const fcp_plan *plan, uint32_t sequence, mc_array *arrays, mc_bands *bands, mc_env *out_env) {
-    uint64_t count[FCP_SIDES], first[FCP_SIDES];
-    first[FCP_KEYS] = fcp_plan_key_offset(plan, sequence, &count[FCP_KEYS]);
-    first[FCP_QUERIES] = fcp_plan_sequence_offset(plan, sequence, &count[FCP_QUERIES]);
+    uint64_t count[FCP_SIDES];
+    fcp_plan_key_offset(plan, sequence, &count[FCP_KEYS]);
+    fcp_plan_sequence_offset(plan, sequence, &count[FCP_QUERIES]);
     *out_env = (mc_env){.n = (int64_t)count[FCP_KEYS],
                         .q_first = fcp_plan_query_position(plan, sequence),
                         .queries = (int64_t)count[FCP_QUERIES],
                         .arrays = arrays,
                         .bands = bands};
     for (uint64_t i = 0; i < plan->arrays_count; i++)
-        arrays[i] = fcp_array_part(&plan->arrays[i], plan->data + plan->arrays[i].offset, first, out_env);
+        arrays[i] = fcp_array_part(&plan->arrays[i], plan->data + plan->arrays[i].offset,
+                                   fcp_array_start(plan, i, sequence), out_env);
     for (uint64_t i = 0; i < plan->slices_count; i++) {
         const fcp_slices *s = &plan->slices[i];
         bands[i] = (mc_bands){plan->band_rows + s->first_row, plan->bands + s->first_band, s->rows, s->bands};

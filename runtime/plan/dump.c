@@ -532,6 +532,9 @@ static void put_arrays(out *o, const fcp_plan *plan) {
         put_word(o, "type", a->width == MC_F64 ? "real" : "int");
         put_number(o, "count", a->count);
         put_number(o, "columns", a->columns);
+        put_number(o, "heads", a->heads);
+        put_number(o, "q_cell", a->q_cell);
+        put_number(o, "k_cell", a->k_cell);
         put_number(o, "offset", a->offset);
         begin_value(o, "lo");
         put_i64(o, a->lo);
@@ -558,8 +561,7 @@ static void put_code(out *o, const char *name, const mc_node *nodes, uint64_t co
             put_i64(o, x->imm);
         } else if (x->op == MC_CONST_F) put_real(o, "value", x->imm);
         else if (x->op == MC_BANDS) put_number(o, "slices", (uint64_t)x->imm);
-        else if (x->imm || x->op == MC_LOAD || x->op == MC_LOAD2 || x->op == MC_LOAD_F || x->op == MC_LOAD2_F)
-            put_number(o, "array", (uint64_t)x->imm);
+        else if (x->imm || mc_loads_int(x->op) || mc_loads_real(x->op)) put_number(o, "array", (uint64_t)x->imm);
         end_record(o);
     }
     end_table(o);

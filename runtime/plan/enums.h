@@ -45,7 +45,7 @@ enum { FCP_HOLDS_Q = 1 << FCP_QUERIES, FCP_HOLDS_KV = 1 << FCP_KEYS, FCP_HOLDS_B
     X(FCP_ROUND_INDEPENDENT, "independent")                                                                            \
     X(FCP_ROUND_DEPENDENT, "dependent")                                                                                \
     X(FCP_ROUND_OUT, "out")
-#define FCP_ARRAY_LIST(X) X(FCP_FIELD_KEYS, "keys") X(FCP_FIELD_QUERIES, "queries") X(FCP_TABLE, "table")
+#define FCP_ARRAY_LIST(X) X(FCP_FIELD, "field") X(FCP_TABLE, "table")
 /* The instructions, with operands a, b and c. The compute queue has all but LAUNCH; the communication queue has WAIT
  * and LAUNCH. Slots are of the class that is named.
  *   WAIT      in the compute queue: until the first a instructions of the communication queue have ended what they move

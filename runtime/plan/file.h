@@ -28,7 +28,7 @@ _Static_assert(sizeof(fcp_visit) == 32 && sizeof(fcp_heads) == 16 && sizeof(fcp_
                "format");
 _Static_assert(sizeof(fcp_stream) == 8 && sizeof(fcp_transfer) == 20, "format");
 _Static_assert(sizeof(mc_node) == 32 && sizeof(mc_band) == 24 && sizeof(mc_band_rows) == 16, "format");
-_Static_assert(sizeof(fcp_array) == 88 && sizeof(fcp_slices) == 16, "format");
+_Static_assert(sizeof(fcp_array) == 104 && sizeof(fcp_slices) == 16, "format");
 
 #define FCP_MAGIC "\x89" "FCP\r\n\x1a\n"
 enum { FCP_FILE_ALIGN = 64 };

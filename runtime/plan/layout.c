@@ -336,7 +336,7 @@ bool fcp_documents_are_sound(const fcp_plan *plan) {
     if (number >= plan->arrays_count) return false;
     const fcp_array *a = &plan->arrays[number];
     const uint64_t size = a->width, tokens = keys[plan->sequences_count];
-    return a->kind != FCP_TABLE && (size == MC_I8 || size == MC_I16 || size == MC_I32 || size == MC_I64) &&
+    return fcp_array_is_over(a, FCP_KEYS) && (size == MC_I8 || size == MC_I16 || size == MC_I32 || size == MC_I64) &&
            !memcmp(queries, keys, (plan->sequences_count + 1) * sizeof *keys) && a->count == tokens &&
            a->offset <= plan->data_count && tokens <= (plan->data_count - a->offset) / size;
 }

@@ -14,6 +14,7 @@
 #include "runtime/plan/file.h"
 #include "runtime/plan/head_ranges.h"
 #include "runtime/plan/plan_index.h"
+#include "runtime/base/saturate.h"
 #include "runtime/plan/sides.h"
 
 const uint32_t fcp_record_sizes[FCP_SECTION_COUNT] = {
@@ -126,6 +127,36 @@ static fcp_code index_classes(fcp_plan *plan, fcp_error *err) {
     return FCP_OK;
 }
 
+static void free_starts(fcp_plan *plan) {
+    for (uint64_t i = 0; plan->array_starts && i < plan->arrays_count; i++) free(plan->array_starts[i]);
+    free(plan->array_starts);
+    plan->array_starts = NULL;
+}
+
+/* Fills array_starts. Of shapes that make no sense sums become UINT64_MAX; fcp_plan_check refuses them. */
+static fcp_code index_arrays(fcp_plan *plan, fcp_error *err) {
+    const size_t n = (size_t)plan->sequences_count;
+    free_starts(plan);
+    plan->array_starts = calloc((size_t)plan->arrays_count + 1, sizeof *plan->array_starts);
+    if (!plan->array_starts) return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for the fields of a plan");
+    for (uint64_t i = 0; i < plan->arrays_count; i++) {
+        const fcp_array *a = &plan->arrays[i];
+        if (a->kind != FCP_FIELD || fcp_array_is_over(a, FCP_KEYS) || fcp_array_is_over(a, FCP_QUERIES)) continue;
+        uint64_t *starts = plan->array_starts[i] = malloc((n + 1) * sizeof *starts), next = 0;
+        if (!starts) return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for a field of %zu sequences", n);
+        for (size_t s = 0; s <= n; s++) {
+            starts[s] = next;
+            if (s == n) break;
+            const fcp_sequence *of = &plan->sequences[s];
+            const mc_env env = {.n = (int64_t)of->keys, .q_first = of->q_first, .queries = (int64_t)of->queries};
+            const mc_array part = fcp_array_part(a, NULL, 0, &env);
+            const uint64_t rows = fcp_times((uint64_t)part.count, part.planes ? part.planes : 1);
+            next = fcp_plus(next, fcp_times(rows, part.columns ? (uint64_t)part.columns : 1));
+        }
+    }
+    return FCP_OK;
+}
+
 fcp_code fcp_plan_index(fcp_plan *plan, fcp_error *err) {
     const void *data[FCP_SECTION_COUNT];
     uint64_t lengths[FCP_SECTION_COUNT], offsets[FCP_SECTION_COUNT], size;
@@ -146,6 +177,7 @@ fcp_code fcp_plan_index(fcp_plan *plan, fcp_error *err) {
     plan->sequence_offsets = prefix;
     plan->file_size = size;
     fcp_code code = index_classes(plan, err);
+    if (!code) code = index_arrays(plan, err);
     if (!code) code = fcp_plan_index_documents(plan, err);
     return code ? code : fcp_plan_index_layout(plan, err);
 }
@@ -153,6 +185,7 @@ fcp_code fcp_plan_index(fcp_plan *plan, fcp_error *err) {
 void fcp_plan_free(fcp_plan *plan) {
     if (!plan) return;
     if (plan->release) plan->release(plan->owner);
+    free_starts(plan);
     free(plan->sequence_offsets);
     free(plan->rank_tokens);
     free(plan->range_classes);
@@ -191,7 +224,7 @@ uint32_t fcp_plan_tables(const fcp_plan *plan, uint32_t number, fcp_table *out_t
                                      .columns = a->columns,
                                      .first = first,
                                      .values = (const double *)(const void *)(plan->data + a->offset)};
-        first += a->count * (a->columns ? a->columns : 1);
+        first += fcp_array_values(a);
     }
     return count;
 }

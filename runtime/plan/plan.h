@@ -4,7 +4,7 @@
 #include "codegen/mask/code.h"
 #include "runtime/plan/records.h"
 
-enum { FCP_PLAN_VERSION = 6 };
+enum { FCP_PLAN_VERSION = 7 };
 
 /* Records of the tables that few files read: plan_cluster.h, plan_summary.h, instructions.h, plan_arrays.h. */
 typedef struct fcp_cluster fcp_cluster;
@@ -78,6 +78,9 @@ struct fcp_plan {
                                  * all tokens; NULL: sequences are the documents, or fcp_plan_check refuses the field */
     uint64_t documents_count;   /* of documents; of sequences that have queries, where those are the documents */
     bool split;                 /* queries and keys are in blocks of their own */
+    /* malloc'd: for each array, where each sequence's values begin among its own, and how many they are; an entry is
+     * NULL for tables, and for fields with a value for each key or each query, whose values begin where tokens do */
+    uint64_t **array_starts;
     uint64_t file_size;         /* bytes that saving writes */
 };
 static inline bool fcp_plan_split(const fcp_plan *p) { return p->split; }

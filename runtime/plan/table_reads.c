@@ -13,7 +13,9 @@
  * code of all derivatives together is at most as long as a score may be. */
 enum { READS_MAX = 256 };
 
-static bool is_read(const mc_node *x) { return x->op == MC_LOAD_F || x->op == MC_LOAD2_F; }
+static bool is_read(const fcp_plan *plan, const mc_node *x) {
+    return mc_loads_real(x->op) && fcp_array_learnable(&plan->arrays[x->imm]);
+}
 
 /* Where an array's numbers begin among those of all tables. */
 static uint64_t first_of(const fcp_plan *plan, uint64_t array) {
@@ -46,12 +48,12 @@ fcp_code fcp_table_reads_make(const fcp_plan *plan, fcp_table_reads **out_reads,
     mc_builder *b = mc_builder_new();
     const uint32_t root = b && score.count ? mc_emit_renamed(b, score, MC_Q, MC_K) : MC_NONE;
     uint32_t total = 0, reads = 0;
-    for (uint32_t i = 0; root != MC_NONE && i <= root; i++) reads += is_read(&mc_builder_nodes(b, &total)[i]);
+    for (uint32_t i = 0; root != MC_NONE && i <= root; i++) reads += is_read(plan, &mc_builder_nodes(b, &total)[i]);
     const bool large = fcp_plan_table_numbers(plan) >= MC_NONE || reads > READS_MAX;
     fcp_table_reads *made = large ? NULL : calloc(1, sizeof *made + reads * sizeof *made->reads);
     bool good = made && (root != MC_NONE || !score.count);
     for (uint32_t i = 0; good && root != MC_NONE && i <= root; i++)
-        if (is_read(&mc_builder_nodes(b, &total)[i])) good = make_read(plan, b, root, i, made);
+        if (is_read(plan, &mc_builder_nodes(b, &total)[i])) good = make_read(plan, b, root, i, made);
     uint64_t operations = 0;
     for (uint32_t i = 0; good && i < made->count; i++)
         operations += (uint64_t)made->reads[i].part.count + made->reads[i].load.count;

@@ -98,18 +98,18 @@ void fcp_launch_maps(const fk_launch *launch, const fk_map maps[FCP_LAUNCH_TENSO
 
 void fcp_launch_sequences(const fcp_plan *plan, fk_sequence *out) {
     for (uint32_t i = 0; i < plan->sequences_count; i++) {
-        uint64_t keys, queries, first_key = fcp_plan_key_offset(plan, i, &keys);
-        uint64_t first_query = fcp_plan_sequence_offset(plan, i, &queries);
-        out[i] = (fk_sequence){.n = (fk_i64)keys,
-                               .q_first = fcp_plan_query_position(plan, i),
-                               .key_first = first_key,
-                               .query_first = first_query,
-                               .queries = (fk_i64)queries};
+        const fcp_sequence *s = &plan->sequences[i];
+        out[i] = (fk_sequence){.n = (fk_i64)s->keys, .q_first = s->q_first, .queries = (fk_i64)s->queries};
     }
 }
 
 void fcp_launch_arrays(const fcp_plan *plan, uint64_t data, fk_u64 *out) {
-    for (uint64_t i = 0; i < plan->arrays_count; i++) out[i] = data + plan->arrays[i].offset;
+    for (uint32_t s = 0; s < plan->sequences_count; s++)
+        for (uint64_t i = 0; i < plan->arrays_count; i++) {
+            const fcp_array *a = &plan->arrays[i];
+            const uint64_t bytes = a->width == MC_F64 ? sizeof(float) : a->width;
+            *out++ = data + a->offset + fcp_array_start(plan, i, s) * bytes;
+        }
 }
 
 void fcp_launch_data(const fcp_plan *plan, void *out) {

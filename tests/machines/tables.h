@@ -26,7 +26,7 @@ static inline void tables_free(plan_tables *t) {
 /* False: there is no memory; tables_free frees what was made. The plan outlives the tables, which name its bands. */
 static inline bool tables_make(const fcp_plan *plan, plan_tables *t) {
     t->sequences = calloc(plan->sequences_count + 1, sizeof *t->sequences);
-    t->arrays = calloc(plan->arrays_count + 1, sizeof *t->arrays);
+    t->arrays = calloc(plan->sequences_count * plan->arrays_count + 1, sizeof *t->arrays);
     t->bands = calloc(plan->slices_count + 1, sizeof *t->bands);
     t->data = malloc(plan->data_count + 1);
     t->sinks = calloc(fcp_launch_sink_count(plan) + 1, sizeof *t->sinks);

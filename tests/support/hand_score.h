@@ -123,8 +123,14 @@ static inline void hand_score_put(hand *h, hand_score *store, const char *name, 
         ((int16_t *)(store->data + field))[i] = (int16_t)(i * 37 % 11) - 3;
     store->arrays[0] = (fcp_array){.file = FCP_NONE, .kind = FCP_TABLE, .width = MC_F64, .count = heads,
                                    .columns = HAND_REACH + 1};
-    store->arrays[1] = (fcp_array){.file = FCP_NONE, .kind = FCP_FIELD_KEYS, .width = MC_I16,
-                                   .count = h->problem.key_tokens, .offset = field, .lo = -3, .hi = 7};
+    store->arrays[1] = (fcp_array){.file = FCP_NONE,
+                                   .kind = FCP_FIELD,
+                                   .k_cell = 1,
+                                   .width = MC_I16,
+                                   .count = h->problem.key_tokens,
+                                   .offset = field,
+                                   .lo = -3,
+                                   .hi = 7};
     p->names = "x", p->names_count = 2;
     p->arrays = store->arrays, p->arrays_count = 2;
     p->data = store->data, p->data_count = field + h->problem.key_tokens * 2;

@@ -78,8 +78,8 @@ static bool open_reads(fibers_mask *mask) {
 
 bool fibers_mask_open(fibers_mask *mask, const fcp_plan *plan) {
     size_t nodes = plan->mask_count + plan->score_count + plan->slope_count + 1;
-    *mask = (fibers_mask){.plan = plan, .sequence.n = -1, .by_head = fcp_plan_by_head(plan),
-                          .packed = fcp_plan_packed(plan)};
+    *mask =
+        (fibers_mask){.plan = plan, .env.n = -1, .by_head = fcp_plan_by_head(plan), .packed = fcp_plan_packed(plan)};
     mask->scratch = calloc(nodes, sizeof *mask->scratch);
     mask->arrays = calloc(plan->arrays_count + 1, sizeof *mask->arrays);
     mask->bands = calloc(plan->slices_count + 1, sizeof *mask->bands);
@@ -100,13 +100,14 @@ void fibers_mask_close(fibers_mask *mask) {
     free(mask->read_scratch);
 }
 
+unsigned fibers_arrays(void) { return (unsigned)mask_now->plan->arrays_count; }
 int fibers_by_head(void) { return mask_now->by_head; }
 int fibers_packed(void) { return mask_now->packed; }
 int fibers_fused(void) { return mask_now->fused; }
 
 void fibers_mask_use(fibers_mask *mask) {
     mask_now = mask;
-    if (mask) mask->sequence.n = -1;
+    if (mask) mask->env.n = -1;
 }
 
 /* Makes the interpreter's environment from that of the kernels. */
@@ -114,28 +115,21 @@ static const mc_env *env_of(const fk_env *env) {
     fibers_mask *m = mask_now;
     const fcp_plan *plan = m->plan;
     const fk_sequence *s = &env->sequence;
-    if (memcmp(&m->sequence, s, sizeof *s) == 0) return &m->env;
+    const mc_env own = {.n = s->n, .q_first = s->q_first, .queries = s->queries};
+    if (m->of == env->arrays && m->env.n == s->n && m->env.q_first == s->q_first && m->env.queries == s->queries)
+        return &m->env;
     for (uint64_t i = 0; i < plan->arrays_count; i++) {
         const fcp_array *a = &plan->arrays[i];
         const float *real = (const float *)(uintptr_t)env->arrays[i];
-        for (uint64_t j = 0; m->reals[i] && j < fcp_array_bytes(a) / sizeof(double); j++)
-            m->reals[i][j] = (double)real[j];
-        uint64_t first = a->kind == FCP_TABLE ? 0 : a->kind == FCP_FIELD_KEYS ? s->key_first : s->query_first;
-        m->arrays[i] = (mc_array){.data = m->reals[i] ? (const char *)m->reals[i]
-                                                      : (const char *)(uintptr_t)env->arrays[i] + first * a->width,
-                                  .first = a->kind == FCP_FIELD_QUERIES ? s->q_first : 0,
-                                  .count = a->kind == FCP_TABLE        ? (int64_t)a->count
-                                           : a->kind == FCP_FIELD_KEYS ? s->n
-                                                                       : s->queries,
-                                  .columns = (uint32_t)a->columns,
-                                  .width = (mc_width)a->width};
+        m->arrays[i] = fcp_array_part(a, m->reals[i] ? (const void *)m->reals[i] : (const void *)real, 0, &own);
+        for (uint64_t j = 0; m->reals[i] && j < mc_array_total(&m->arrays[i]); j++) m->reals[i][j] = (double)real[j];
     }
     for (uint64_t i = 0; i < plan->slices_count; i++) {
         const fk_bands *b = &env->bands[i];
         m->bands[i] = (mc_bands){(const mc_band_rows *)(uintptr_t)b->rows, (const mc_band *)(uintptr_t)b->bands,
                                  b->row_count, b->band_count};
     }
-    m->sequence = *s;
+    m->of = env->arrays;
     m->env = (mc_env){.n = s->n, .q_first = s->q_first, .queries = s->queries, .arrays = m->arrays, .bands = m->bands};
     return &m->env;
 }

@@ -45,7 +45,7 @@ typedef struct fibers_mask {
     mc_bands *bands;
     double **reals;       /* tables of reals, as the interpreter wants them */
     mc_env env;
-    fk_sequence sequence; /* the sequence for which env was made */
+    const fk_u64 *of;     /* fk_env.arrays of the sequence for which env was made; env.n -1: none was */
     bool by_head, packed; /* work lists are by head; those of the forward pass are packed */
     bool fused;           /* several ATTENDs of the forward pass are one launch */
     fcp_table_reads *reads; /* of tables; NULL: the score is too large for their gradients */
@@ -54,6 +54,7 @@ typedef struct fibers_mask {
 bool fibers_mask_open(fibers_mask *mask, const fcp_plan *plan);
 void fibers_mask_close(fibers_mask *mask);
 void fibers_mask_use(fibers_mask *mask);
+unsigned fibers_arrays(void);
 int fibers_by_head(void); /* of the mask that is used */
 int fibers_packed(void);  /* likewise */
 int fibers_fused(void);

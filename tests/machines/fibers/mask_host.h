@@ -9,6 +9,7 @@ FK_DEVICE int fk_allow(const fk_env *env, fk_i64 q, fk_i64 k, fk_i64 h) { return
 #define FK_KEY_SPANS FK_BF16
 #define FK_QUERY_SPANS FK_BF16
 #define FK_NEGATIVE_SCALE (p->scale < 0)
+#define FK_ARRAYS fibers_arrays()
 #define FK_BY_HEAD fibers_by_head()
 #define FK_PACKED fibers_packed()
 #define FK_FUSED fibers_fused()

@@ -454,7 +454,8 @@ static fcp_code run_kernel(device *d, worker *w, const fcp_arena *a, const char 
     add(list, &count, "the items", launch->items, items, false);
     add(list, &count, "the runs", launch->runs, runs, false);
     add(list, &count, "the sequences", launch->sequences, plan->sequences_count * sizeof *d->tables.sequences, false);
-    add(list, &count, "the arrays' addresses", launch->arrays, plan->arrays_count * sizeof *d->tables.arrays, false);
+    add(list, &count, "the arrays' addresses", launch->arrays,
+        plan->sequences_count * plan->arrays_count * sizeof *d->tables.arrays, false);
     add(list, &count, "the arrays", (uintptr_t)d->tables.data, plan->data_count, false);
     add(list, &count, "the slices' addresses", launch->bands, plan->slices_count * sizeof *d->tables.bands, false);
     add(list, &count, "the slices' rows", (uintptr_t)plan->band_rows, plan->band_rows_count * sizeof *plan->band_rows,

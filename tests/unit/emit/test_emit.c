@@ -161,8 +161,10 @@ static const float reals_loaded[3] = {0.5f, -1.25f, 3.0e-39f};
 static const mc_band band_list[] = {{0, 2, 0, 0}, {0, 1, 1, 1}, {-3, 7, 1, 0}};
 static const mc_band_rows band_rows[] = {{-1, 0, 1}, {2, 1, 2}, {5, 0, 0}};
 static const mc_bands bands = {band_rows, band_list, 3, 3};
-static const emit_array kinds[] = {{EMIT_KEYS, MC_I8, 0, 0}, {EMIT_QUERIES, MC_I16, 0, 0}, {EMIT_TABLE, MC_I64, 2, 3},
-                                   {EMIT_TABLE, MC_F64, 0, 3}};
+static const emit_array kinds[] = {{.width = MC_I8, .dims = 1, .dim = {{.over = EMIT_KEYS, .cell = 1}}},
+                                   {.width = MC_I16, .dims = 1, .dim = {{.over = EMIT_QUERIES, .cell = 1}}},
+                                   {.table = true, .width = MC_I64, .dims = 2, .dim = {{.count = 3}, {.count = 2}}},
+                                   {.table = true, .width = MC_F64, .dims = 1, .dim = {{.count = 3}}}};
 
 Test(emit, arrays_and_bands) {
     sheet s = new_sheet();
@@ -180,15 +182,13 @@ Test(emit, arrays_and_bands) {
     void *library = compile(&s);
     emitted_allow *allow;
     *(void **)&allow = emitted_function(library, "allow", 0);
-    const fk_u64 data[4] = {(fk_u64)(uintptr_t)bytes, (fk_u64)(uintptr_t)shorts, (fk_u64)(uintptr_t)longs,
-                            (fk_u64)(uintptr_t)reals_loaded};
     const fk_bands device_bands = {(fk_u64)(uintptr_t)band_rows, (fk_u64)(uintptr_t)band_list, 3, 3};
     int64_t scratch[64];
     unsigned yes = 0;
     for (int sequence = 0; sequence < 2; sequence++) {
-        const fk_env env = {.sequence = {.n = 4, .q_first = 1, .queries = 3, .key_first = 4 * (fk_u64)sequence,
-                                         .query_first = 3 * (fk_u64)sequence},
-                            .arrays = data, .bands = &device_bands};
+        const fk_u64 data[4] = {(fk_u64)(uintptr_t)(bytes + 4 * sequence), (fk_u64)(uintptr_t)(shorts + 3 * sequence),
+                                (fk_u64)(uintptr_t)longs, (fk_u64)(uintptr_t)reals_loaded};
+        const fk_env env = {.sequence = {.n = 4, .q_first = 1, .queries = 3}, .arrays = data, .bands = &device_bands};
         const mc_array arrays[4] = {{bytes + 4 * sequence, 0, 4, 0, MC_I8}, {shorts + 3 * sequence, 1, 3, 0, MC_I16},
                                     {longs, 0, 3, 2, MC_I64}, {reals, 0, 3, 0, MC_F64}};
         const mc_env want = {.n = 4, .q_first = 1, .queries = 3, .arrays = arrays, .bands = &bands};
@@ -280,7 +280,7 @@ static uint32_t put(one_operation *x, mc_op op, uint32_t a, uint32_t b, uint32_t
 }
 
 static bool put_operation(one_operation *x, mc_op op, unsigned arity, char type, const char *args) {
-    const bool reads = op == MC_LOAD || op == MC_LOAD2 || op == MC_BANDS || op == MC_LOAD_F || op == MC_LOAD2_F;
+    const bool reads = op == MC_BANDS || mc_loads_int(op) || mc_loads_real(op);
     if (!arity || reads) return false;
     const bool real = type == 'f' || strchr(args, 'f');
     const uint32_t none = MC_NONE, q = put(x, MC_Q, none, none, none), k = put(x, MC_K, none, none, none);

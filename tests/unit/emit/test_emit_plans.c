@@ -86,7 +86,7 @@ static uint64_t compare(const fcp_plan *plan, void *library, size_t number, cons
     if (plan->score_count) *(void **)&score = emitted_function(library, "score", number);
     if (plan->score_count) *(void **)&slope = emitted_function(library, "slope", number);
     fk_sequence *sequences = calloc(plan->sequences_count + 1, sizeof *sequences);
-    fk_u64 *addresses = calloc(plan->arrays_count + 1, sizeof *addresses);
+    fk_u64 *addresses = calloc(plan->sequences_count * plan->arrays_count + 1, sizeof *addresses);
     fk_bands *device_bands = calloc(plan->slices_count + 1, sizeof *device_bands);
     mc_array *arrays = calloc(plan->arrays_count + 1, sizeof *arrays);
     mc_bands *bands = calloc(plan->slices_count + 1, sizeof *bands);
@@ -104,7 +104,7 @@ static uint64_t compare(const fcp_plan *plan, void *library, size_t number, cons
         uint32_t s = n + 1 < SEQUENCES ? n : (uint32_t)plan->sequences_count - 1;
         mc_env env;
         fcp_plan_env(plan, s, arrays, bands, &env);
-        const fk_env device = {sequences[s], addresses, device_bands};
+        const fk_env device = {sequences[s], addresses + s * plan->arrays_count, device_bands};
         for (int i = 0; i < POINTS; i++) {
             int64_t q = env.q_first + (int64_t)draw(&state, (uint64_t)env.queries),
                     k = (int64_t)draw(&state, (uint64_t)env.n);

@@ -20,7 +20,7 @@ typedef struct random_code {
 static uint64_t draw(random_code *c, uint64_t below) { return splitmix(&c->state) % below; }
 
 /* Arrays of every width, some that do not begin at 0; tables; bands. */
-enum { ARRAYS = 8, COUNT = 700 };
+enum { ARRAYS = 10, COUNT = 700 };
 static struct {
     int8_t a[COUNT];
     int16_t b[COUNT];
@@ -42,10 +42,11 @@ static mc_env environment(void) {
         values.d[i] = (int64_t)((uint64_t)i * 0x9e3779b97f4a7c15u);
         values.e[i] = sin(i) * exp2(i % 60 - 30);
     }
-    const mc_array all[ARRAYS] = {
-        {values.a, 0, COUNT, 0, MC_I8},    {values.b, -100, COUNT, 0, MC_I16}, {values.c, 5, 90, 0, MC_I32},
-        {values.d, 0, 128, 0, MC_I64},     {values.a, 0, 20, 35, MC_I8},       {values.d, 0, 100, 7, MC_I64},
-        {values.e, -3, COUNT, 0, MC_F64},  {values.e, 0, 10, 70, MC_F64}};
+    const mc_array all[ARRAYS] = {{values.a, 0, COUNT, 0, MC_I8},       {values.b, -100, COUNT, 0, MC_I16},
+                                  {values.c, 5, 90, 0, MC_I32},         {values.d, 0, 128, 0, MC_I64},
+                                  {values.a, 0, 20, 35, MC_I8},         {values.d, 0, 100, 7, MC_I64},
+                                  {values.e, -3, COUNT, 0, MC_F64},     {values.e, 0, 10, 70, MC_F64},
+                                  {values.b, -2, 9, 11, MC_I16, 7, -4}, {values.e, 0, 5, 10, MC_F64, 14, 3}};
     memcpy(arrays, all, sizeof all);
     return (mc_env){.n = 500, .queries = 500, .arrays = arrays, .bands = bands};
 }
@@ -81,6 +82,8 @@ static int64_t draw_constant(random_code *c, mc_op op) {
     case MC_LOAD2: return 4 + (int64_t)draw(c, 2);
     case MC_LOAD_F: return 6;
     case MC_LOAD2_F: return 7;
+    case MC_LOAD3: return 8;
+    case MC_LOAD3_F: return 9;
     default: return 0;
     }
 }
@@ -208,7 +211,8 @@ Test(maskrow, loads_and_bands_at_their_edges) {
     for (uint32_t a = 0; a < ARRAYS; a++)
         for (int form = 0; form < 5; form++)
             for (size_t s = 0; s < sizeof starts / sizeof *starts; s++) {
-                bool table = arrays[a].columns, reals = arrays[a].width == MC_F64;
+                const uint32_t dims = mc_array_dims(&arrays[a]);
+                const bool reals = arrays[a].width == MC_F64;
                 const uint32_t none = MC_NONE;
                 mc_node n[8] = {{MC_Q, none, none, none, none, 0, 0},
                                 {MC_K, none, none, none, none, 0, 0},
@@ -216,7 +220,9 @@ Test(maskrow, loads_and_bands_at_their_edges) {
                                 {form == 4 ? MC_MIN : MC_MUL, 1, 2, none, none, 0, 0}};
                 uint32_t index = form == 0 ? 1 : 3, root = 4;
                 uint32_t row = form == 1 ? index : 0, column = form == 1 ? 0 : index;
-                if (table) n[root++] = (mc_node){reals ? MC_LOAD2_F : MC_LOAD2, row, column, none, none, 0, a};
+                const uint32_t plane = form == 2 ? index : 0;
+                if (dims == 3) n[root++] = (mc_node){reals ? MC_LOAD3_F : MC_LOAD3, plane, row, column, none, 0, a};
+                else if (dims == 2) n[root++] = (mc_node){reals ? MC_LOAD2_F : MC_LOAD2, row, column, none, none, 0, a};
                 else n[root++] = (mc_node){reals ? MC_LOAD_F : MC_LOAD, index, none, none, none, 0, a};
                 if (!reals) n[root++] = (mc_node){MC_TO_F, 4, none, none, none, 0, 0};
                 mc_code code = {n, root};

@@ -33,8 +33,12 @@ static void put_arrays(subject *s, const exprs *e) {
     size_t bytes = 0;
     for (int i = 0; i < e->array_count; i++) {
         const mc_array *a = &e->arrays[i];
-        s->table[i] = (fcp_array){.kind = i < TABLES_FROM ? FCP_FIELD_KEYS : FCP_TABLE, .width = a->width,
-                                  .count = (uint64_t)a->count, .columns = a->columns, .offset = bytes};
+        s->table[i] = (fcp_array){.kind = i < TABLES_FROM ? FCP_FIELD : FCP_TABLE,
+                                  .k_cell = i < TABLES_FROM,
+                                  .width = a->width,
+                                  .count = (uint64_t)a->count,
+                                  .columns = (uint64_t)a->columns,
+                                  .offset = bytes};
         bytes += (fcp_array_bytes(&s->table[i]) + 63) / 64 * 64;
     }
     s->data = malloc(bytes + 1);

@@ -194,7 +194,7 @@ Test(fields, only_what_is_read_in_order_of_use) {
         fcp_plan_env(m.plan, s, arrays, bands, &env);
         cr_expect_eq(arrays[0].count, 2);
         cr_expect_eq(arrays[1].count, s ? 2 : 3);
-        for (int64_t i = 0; i < arrays[2].count; i++) cr_expect_eq(mc_load(&arrays[2], i, 0), starts[s][i]);
+        for (int64_t i = 0; i < arrays[2].count; i++) cr_expect_eq(mc_load(&arrays[2], i, 0, 0), starts[s][i]);
     }
     free_made(&m);
 }
