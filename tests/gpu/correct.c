@@ -202,6 +202,7 @@ static const struct {
     {"masks/svg_temporal.fcp", "[750]", {"plan.mask.P=30", "plan.mask.T=20", "plan.mask.w=3"}},
     {"masks/tree.fcp", NULL, {0}},
     {"scores/alibi.fcp", "[700, 300 x 2]", {"cluster.gpus=8"}},
+    {"scores/alibi_slopes.fcp", "[700, 300 x 2]", {0}},
     {"scores/heads.fcp", "[700, 300 x 2]", {0}},
     {"scores/relative.fcp", "[700, 300 x 2]", {0}},
     {"scores/sinks.fcp", "[700, 300 x 2]", {0}},

@@ -68,6 +68,7 @@ static const small_example other_examples[] __attribute__((unused)) = {
     {"masks/slices.fcp", "[4K]", {"model.heads=1", "plan.block=512"}},
     {"masks/tree.fcp", NULL, {"model.heads=1"}},
     {"scores/alibi.fcp", "[300, 150]", {0}},
+    {"scores/alibi_slopes.fcp", "[300, 150]", {"model.heads=12", "model.kv_heads=4"}},
     {"scores/heads.fcp", "[300, 150]", {0}},
     {"scores/relative.fcp", "[300, 150]", {"model.heads=4"}},
     {"scores/sinks.fcp", "[300, 150]", {"model.heads=4"}},
