@@ -20,6 +20,7 @@
 
 #include "compiler/box/lanes.h"
 #include "runtime/base/grow.h"
+#include "runtime/base/stop.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -39,7 +40,7 @@ typedef struct part {
 
 /* What is known of one dimension, for one head. */
 typedef struct side {
-    uint32_t *order, order_count;   /* the leaves, and the nodes that they need, in order */
+    uint32_t *order, order_count; /* the leaves, and the nodes that they need, in order */
     uint32_t *leaves, leaf_count;
     bool on_h;                      /* some leaf depends on the head */
     uint32_t count;                 /* classes */
@@ -51,17 +52,17 @@ typedef struct side {
 struct tally {
     lanes *lanes;
     const box_program *program;
-    uint8_t *on;             /* by node: what it depends on */
-    bool *level;             /* by node: is it constant over the positions at hand? */
-    uint32_t *nodes, room;   /* lists of nodes: the order and the leaves of both sides, and the joint nodes */
+    uint8_t *on;           /* by node: what it depends on */
+    bool *level;           /* by node: is it constant over the positions at hand? */
+    uint32_t *nodes, room; /* lists of nodes: the order and the leaves of both sides, and the joint nodes */
     uint32_t *joint, joint_count;
     uint32_t *plain, plain_count; /* nodes that depend on h at most */
     side side[2];
     size_t value_room[2];
-    uint16_t slots[SLOTS];   /* class + 1, or 0 */
+    uint16_t slots[SLOTS];                                 /* class + 1, or 0 */
     uint16_t part_of[CLASSES_MOST], cell_of[CLASSES_MOST]; /* a class's last part, and the cell of it, + 1 */
-    uint8_t *sees;           /* sees[i * classes of k + j] */
-    uint16_t *across;        /* across[class * TALLY_SIDE + cell]: positions of the class in the cell, of keys */
+    uint8_t *sees;                                         /* sees[i * classes of k + j] */
+    uint16_t *across; /* across[class * TALLY_SIDE + cell]: positions of the class in the cell, of keys */
     size_t sees_room, across_room;
     uint16_t row[CLASSES_MOST]; /* pairs of a row of cells with one key of each class */
     uint32_t pairs[TALLY_SIDE * TALLY_SIDE];
@@ -196,8 +197,7 @@ static bool is_level(const tally *t, const box_node *x, int d, int64_t from, int
     int64_t lo[BOX_DIMS], hi[BOX_DIMS];
     if (x->op >= BOX_LINEAR && x->f.x[d] == 0) return true;
     if (x->op >= BOX_LINEAR && x->op != BOX_GE) return false;
-    if (x->op < BOX_LINEAR && (!u || t->level[x->a]) && (!v || t->level[x->b]) &&
-        (x->c == MC_NONE || t->level[x->c]))
+    if (x->op < BOX_LINEAR && (!u || t->level[x->a]) && (!v || t->level[x->b]) && (x->c == MC_NONE || t->level[x->c]))
         return true;
     const form *f = x->op == BOX_GE ? &x->f : &u->f;
     if (x->op != BOX_GE && u->op != BOX_LINEAR) return false;
@@ -286,7 +286,7 @@ static bool find_classes(tally *t, int d, const tally_cuts *cuts, const int64_t 
             if (t->cell_of[class] != cell + 1) {
                 t->cell_of[class] = (uint16_t)(cell + 1);
                 t->part_of[class] = (uint16_t)parts;
-                s->parts[parts++] = (part){(uint16_t)class, 0};
+                s->parts[parts++] = (part){(uint16_t) class, 0};
             }
             s->parts[t->part_of[class]].positions += (uint16_t)(level ? width : 1);
         }
@@ -309,7 +309,7 @@ static bool find_sees(tally *t, const int64_t at[BOX_DIMS]) {
         for (uint32_t j = 0; j < k->leaf_count; j++)
             memcpy(lanes_of(t->lanes, k->leaves[j]), k->values + (size_t)j * CLASSES_MOST + from,
                    width * sizeof *k->values);
-        for (uint32_t class = 0; class < q->count; class++) {
+        for (uint32_t class = 0; class < q->count; class ++) {
             for (uint32_t j = 0; j < q->leaf_count; j++) {
                 int64_t *v = lanes_of(t->lanes, q->leaves[j]);
                 for (uint32_t i = 0; i < width; i++) v[i] = q->values[(size_t)j * CLASSES_MOST + class];
@@ -317,7 +317,7 @@ static bool find_sees(tally *t, const int64_t at[BOX_DIMS]) {
             for (uint32_t j = 0; j < t->joint_count; j++)
                 if (!lanes_node(t->lanes, t->joint[j], BOX_K, at[BOX_K], width, at)) return false;
             const int64_t *answer = lanes_of(t->lanes, root);
-            uint8_t *to = t->sees + (size_t)class * k->count + from;
+            uint8_t *to = t->sees + (size_t) class * k->count + from;
             for (uint32_t i = 0; i < width; i++) to[i] = (uint8_t)answer[i];
         }
     }
@@ -367,8 +367,8 @@ static bool add_head(tally *t, uint32_t rows, uint32_t columns) {
         if (!again) {
             make_row(t, i);
             memset(pairs, 0, sizeof pairs);
-            for (uint32_t class = 0; all && class < k->count; class++) {
-                const uint16_t *across = t->across + (size_t)class * TALLY_SIDE;
+            for (uint32_t class = 0; all && class < k->count; class ++) {
+                const uint16_t *across = t->across + (size_t) class * TALLY_SIDE;
                 const uint16_t seen = t->row[class];
                 for (uint32_t j = 0; seen && j < width; j++) pairs[j] = (uint16_t)(pairs[j] + seen * across[j]);
             }
@@ -383,11 +383,11 @@ static bool add_head(tally *t, uint32_t rows, uint32_t columns) {
     return true;
 }
 
-bool tally_cells(tally *t, const box_program *p, const box *b, const tally_cuts *q, const tally_cuts *k,
-                 const uint32_t **out_pairs, uint64_t *out_work) {
+fcp_code tally_cells(tally *t, const box_program *p, const box *b, const tally_cuts *q, const tally_cuts *k,
+                     const volatile int *stop, const uint32_t **out_pairs, uint64_t *out_work) {
     *out_pairs = NULL;
     t->work = *out_work = 0;
-    if (!sort_nodes(t, p) || !lanes_begin(t->lanes, p)) return false;
+    if (!sort_nodes(t, p) || !lanes_begin(t->lanes, p)) return FCP_E_NO_MEMORY;
     const tally_cuts *cuts[2] = {[BOX_Q] = q, [BOX_K] = k};
     const uint64_t heads = box_side(b, BOX_H);
     memset(t->pairs, 0, (size_t)q->count * k->count * sizeof *t->pairs);
@@ -395,18 +395,19 @@ bool tally_cells(tally *t, const box_program *p, const box *b, const tally_cuts 
     for (int64_t h = b->lo[BOX_H]; h < b->hi[BOX_H] && known; h++) {
         const int64_t at[BOX_DIMS] = {b->lo[BOX_Q], b->lo[BOX_K], h};
         const bool first = h == b->lo[BOX_H];
+        if (fcp_stop_asked(stop)) return FCP_E_INTERRUPTED;
         for (int d = 0; d < 2 && known; d++)
             if (first || t->side[d].on_h) known = find_classes(t, d, cuts[d], at);
         const size_t class_pairs = known ? (size_t)t->side[BOX_Q].count * t->side[BOX_K].count : 0;
-        if (!FCP_GROW(t->sees, t->sees_room, class_pairs)) return false;
+        if (!FCP_GROW(t->sees, t->sees_room, class_pairs)) return FCP_E_NO_MEMORY;
         known = known && find_sees(t, at);
-        if (known && !add_head(t, q->count, k->count)) return false;
+        if (known && !add_head(t, q->count, k->count)) return FCP_E_NO_MEMORY;
         if (!p->on_h) break;
     }
     *out_work = t->work;
-    if (!known) return true;
+    if (!known) return FCP_OK;
     if (!p->on_h && heads > 1)
         for (size_t i = 0; i < (size_t)q->count * k->count; i++) t->pairs[i] *= (uint32_t)heads;
     *out_pairs = t->pairs;
-    return true;
+    return FCP_OK;
 }

@@ -19,9 +19,9 @@
 /* A span: columns [first, end) of some rows of a grid, and what is known of the mask there. The walk over a grid
  * (walk.c) works on lists of spans. Rows and columns count units, which are cells or pieces. */
 typedef enum span_kind {
-    SPAN_OPEN,    /* not decided; `program` is what is left of the mask */
-    SPAN_FULL,    /* all pairs are allowed */
-    SPAN_ALIKE,   /* cells: each query has `pairs` pairs here */
+    SPAN_OPEN,     /* not decided; `program` is what is left of the mask */
+    SPAN_FULL,     /* all pairs are allowed */
+    SPAN_ALIKE,    /* cells: each query has `pairs` pairs here */
     SPAN_DIAGONAL, /* `program` depends on q - k alone: see diagonals `number`, which begin at row `row` */
     SPAN_TALLY     /* the pairs of each cell are known: see `tally` */
 } span_kind;
@@ -32,7 +32,7 @@ typedef struct unit_tally {
     tally_cuts cuts[2];                /* their cells */
     uint32_t first[2][TALLY_SIDE + 1]; /* unit i has cells [first[d][i], first[d][i + 1]) */
     uint64_t heads;
-    uint32_t pairs[];                  /* row by row */
+    uint32_t pairs[]; /* row by row */
 } unit_tally;
 
 typedef struct unit_span {

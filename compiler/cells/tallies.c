@@ -15,8 +15,8 @@ fcp_code cells_tally(cells *c, const box *b, const box_program *p, const tally_c
     *out_pairs = NULL;
     const uint32_t side = q->count > k->count ? q->count : k->count, size = 31 - (uint32_t)__builtin_clz(side);
     if (c->tallies[size].failed > TRIES + c->tallies[size].good || !tally_fits(p, b)) return FCP_OK;
-    if (cells_stopped(c)) return FCP_E_INTERRUPTED;
-    if (!tally_cells(c->tally, p, b, q, k, out_pairs, &work)) return FCP_E_NO_MEMORY;
+    fcp_code code = tally_cells(c->tally, p, b, q, k, c->stop, out_pairs, &work);
+    if (code != FCP_OK) return code;
     c->stats.work += work;
     if (*out_pairs) c->tallies[size].good++;
     else c->tallies[size].failed++;
