@@ -11,7 +11,7 @@
  *                    them keeps the text, and < w
  *   blocks           FlashMask's causal_blockwise sees its own document; DCP's sees a sink block and a window of blocks
  *
- * Sources: FlexAttention's examples and attention-gym's masks; FlashMask (arXiv 2410.01359) and its benchmark's masks;
+ * Sources: FlexAttention's examples and attention-gym's masks; FlashAttention's window_size; FlashMask (arXiv 2410.01359) and its benchmark's masks;
  * MagiAttention's slices and its benchmark's masks; NATTEN; Sparse VideoGen (2502.01776); Sliding Tile Attention
  * (2502.04507); Block Diffusion (2503.09573); Longformer (2004.05150); BigBird (2007.14062); DCP's evaluation. */
 #include "compiler/cells/cells.h"
@@ -77,6 +77,16 @@ DEF(gym_svg_temporal) {
     int64_t width = p[3] * p[2] / p[1], x = q - p[0], y = k - p[0];
     return (void)n, q < p[0] || k < p[0] || apart(x % p[2], y % p[2]) < width;
 }
+
+/* --- FlashAttention ----------------------------------------------------------------------------------------------- */
+
+/* window_size: keys to the left and to the right of the query, which is at the bottom right; -1 is no limit. */
+DEF(flash_window) {
+    int64_t first = p[0] < 0 ? 0 : most(0, q - p[0]), end = p[1] < 0 ? n : least(n, q + p[1] + 1);
+    return k >= first && k < end;
+}
+/* attention_chunk, causal */
+DEF(flash_chunk) { return (void)n, k >= q - q % p[0] && k <= q; }
 
 /* --- FlashMask: of each column, the rows that are masked: [lts, lte) and [uts, ute); causal: those above the diago */
 
@@ -288,6 +298,13 @@ static const definition DEFINITIONS[] = {
      {576, 580, 700}},
     {"attention-gym", "svg_spatial(P = 26, w = 128)", gym_svg_spatial, {26, 10, 100, 2, 128}, {1026}},
     {"attention-gym", "svg_temporal(P = 26, T = 100, w = 20)", gym_svg_temporal, {26, 10, 100, 2}, {1026}},
+    {"FlashAttention", "causal", flash_window, {-1, 0}, {1, 300}},
+    {"FlashAttention", "full", flash_window, {-1, -1}, {1, 300}},
+    {"FlashAttention", "window(w = 101)", flash_window, {100, 0}, {1, 100, 101, 102, 700}},
+    {"FlashAttention", "window_both(l = 64, r = 32)", flash_window, {64, 32}, {1, 32, 33, 65, 700}},
+    {"FlashAttention", "mask m = q - k <= 64\n", flash_window, {64, -1}, {1, 64, 65, 700}},
+    {"FlashAttention", "mask m = k - q <= 32\n", flash_window, {-1, 32}, {1, 32, 33, 700}},
+    {"FlashAttention", "mask m = causal and q / 100 == k / 100\n", flash_chunk, {100}, {1, 100, 101, 700}},
     {"FlashMask", "causal", fm_causal, {0}, {1, 300}},
     {"FlashMask", "window(w = 100)", fm_sliding_window, {100}, {1, 99, 100, 101, 700}},
     {"FlashMask", "prefix(p = 60)", fm_prefix_lm, {60}, {1, 60, 61, 500}},
