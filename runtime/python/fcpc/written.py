@@ -88,6 +88,13 @@ def dtype_of(dtype: Any) -> str | None:
 
 # --- what a text says -------------------------------------------------------------------------------------------------
 
+def beside_masks(text: str) -> list[str]:
+    """What a program, in canonical text, says beside its masks, its batch and its tables."""
+    parts = [part for part in text.split("\n\n") if not part.startswith(("mask ", "batch {"))]
+    return [re.sub(r"^    table \w+ += .*?(?=^    \w|^\}|\Z)", "", part, flags=re.MULTILINE | re.DOTALL).strip()
+            for part in parts]
+
+
 _SAME = re.compile(r"(\w+)\[q\] == \1\[k\]|(\w+)\[k\] == \2\[q\]")
 _OF_LIBRARY = re.compile(r"(?:causal_|prefix_)?document\(d = (\w+)(?:, .*)?\)")
 
