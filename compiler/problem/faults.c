@@ -22,17 +22,24 @@ typedef struct report {
     const cells_fault *fault;
 } report;
 
-/* Is this node the division of exact(a, b)? Then *a and *b are the nodes of its operands. */
-static bool is_exact(const report *r, uint32_t *a, uint32_t *b) {
+/* Is this node the division of exact(a, b) with a remainder? Then *a is the node of a. *b is that of b; if a and b were
+ * constants, it is MC_NONE, and *divisor is b. It is 0 if the call is expanded with several b for this a. */
+static bool is_exact(const report *r, uint32_t *a, uint32_t *b, int64_t *divisor) {
     const struct fcpc_program *g = r->x->program;
-    const mc_node *x = &r->code.nodes[r->fault->node];
-    const span at = r->spans[r->fault->node];
-    if (x->op != MC_DIV || r->code.nodes[x->b].op != MC_IF_I) return false;
+    const mc_node *nodes = r->code.nodes, *x = &nodes[r->fault->node];
+    const bool constant = x->op == MC_DIV && nodes[x->a].op == MC_CONST_I && nodes[x->b].op == MC_CONST_I;
+    if (x->op != MC_DIV || (nodes[x->b].op != MC_IF_I && !constant)) return false;
     *a = x->a;
-    *b = r->code.nodes[x->b].b;
-    for (uint32_t i = 0; i < g->exact_count; i++)
-        if (g->exact[i].source == at.source && g->exact[i].begin == at.begin && g->exact[i].end == at.end) return true;
-    return false;
+    *b = constant ? MC_NONE : nodes[x->b].b;
+    *divisor = 0;
+    uint32_t found = 0;
+    for (uint32_t i = 0; i < g->exact_count; i++) {
+        const program_exact *e = &g->exact[i];
+        if (!diag_same_span(e->at, r->spans[r->fault->node])) continue;
+        if (constant && (!e->divisor || e->dividend != nodes[x->a].imm)) continue;
+        *divisor = found++ ? 0 : e->divisor;
+    }
+    return found > 0;
 }
 
 /* The value of every node for the pair that faults; NULL: no memory. */
@@ -50,6 +57,19 @@ static void add_call(const report *r, span at) {
     const span call = r->of_mask ? g->at[AT_MASK] : g->at[AT_SCORE];
     if (at.source == call.source) return;
     diag_also(r->x->d, planning_span(r->x, call), r->of_mask ? "of this mask" : "of this score");
+}
+
+/* Reports exact(a, b) of two constants, which a guard lets only some pairs reach. */
+static fcp_code report_constant(const report *r, int64_t dividend, int64_t divisor) {
+    const cells_fault *f = r->fault;
+    const span at = planning_span(r->x, r->spans[f->node]);
+    if (divisor)
+        diag_error(r->x->d, FCP_E_MASK_EXACT, at, "%lld is not a multiple of %lld", (long long)dividend,
+                   (long long)divisor);
+    else diag_error(r->x->d, FCP_E_MASK_EXACT, at, "%lld is not a multiple of the divisor", (long long)dividend);
+    diag_hint(r->x->d, "for q = %lld, k = %lld and head %lld", (long long)f->q, (long long)f->k, (long long)f->h);
+    add_call(r, r->spans[f->node]);
+    return FCP_E_MASK_EXACT;
 }
 
 static fcp_code report_exact(const report *r, uint32_t a, uint32_t b) {
@@ -121,8 +141,10 @@ fcp_code faults_report(planning *x, fcp_code code, faults_of of, uint32_t sequen
     bool of_mask = of == FAULTS_MASK;
     const report r = {x, of_mask ? g->mask : g->check, of_mask ? g->mask_spans : g->check_spans, of_mask, sequence, f};
     uint32_t a, b;
+    int64_t divisor;
     if (f->kind == MC_INDEX && f->node < r.code.count) return report_index(&r);
-    if (f->kind == MC_DIV_ZERO && f->node < r.code.count && is_exact(&r, &a, &b)) return report_exact(&r, a, b);
+    if (f->kind == MC_DIV_ZERO && f->node < r.code.count && is_exact(&r, &a, &b, &divisor))
+        return b == MC_NONE ? report_constant(&r, r.code.nodes[a].imm, divisor) : report_exact(&r, a, b);
     const char *what = f->kind == MC_DIV_ZERO ? "division by zero" : "overflow of a 64-bit integer";
     span at = f->node < r.code.count ? r.spans[f->node] : g->at[AT_MASK];
     if (mc_uses(r.code) & MC_USES_H)

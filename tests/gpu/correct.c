@@ -79,9 +79,7 @@ bool gpu_judge(gpu *g, const fcp_plan *plan, uint32_t passes, uint32_t first, ui
     }
     for (int t = 0; t < FCP_TENSORS; t++)
         if (report.tensor[t].checked && !report.tensor[t].ok && report.tensor[t].verdict != FCP_DIFFERS) {
-            fcp_shape shape;
-            fcp_plan_shape(plan, &shape);
-            fcp_check_text(&shape, (fcp_tensor)t, &report.tensor[t], why, GPU_WHY);
+            fcp_check_text(plan, (unsigned)t, &report.tensor[t], why, GPU_WHY);
             return false;
         } else if (report.tensor[t].checked && !report.tensor[t].ok) {
             snprintf(why, GPU_WHY, "%s: error %g, naive %g, allowed %g, at %llu", fcp_tensor_name((fcp_tensor)t),

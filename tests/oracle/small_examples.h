@@ -55,6 +55,7 @@ static const small_example small_examples[] = {
 static const small_example other_examples[] __attribute__((unused)) = {
     {"chunked_prefill.fcp", "[64:300 x 2, 70, 1:200 x 3]", {0}},
     {"cross.fcp", "[300:77 x 2, 100:77 x 2]", {0}},
+    {"cu_seqlens.fcp", "cumulative([0, 200, 250], keys = [0, 200, 600])", {"plan.mask.l=100"}},
     {"decode.fcp", "[1:400 x 4, 1:100 x 10]", {0}},
     {"masks/causal_document.fcp", NULL, {"model.heads=1"}},
     {"masks/document.fcp", NULL, {"model.heads=1"}},

@@ -286,7 +286,7 @@ static void differentiate(uint64_t seeds, bool smooth, double kept) {
         free(said);
         if (code != FCP_OK) continue;
         mc_code judges;
-        cr_assert(check_slope(p->score, &judges));
+        cr_assert(check_slope(p->score, MC_NONE, &judges));
         for (int i = 0; i < 10 && p->score.count; i++) {
             point at = somewhere(&m);
             double step = 1e-3 * (1 + fabs(at.s)), got = value_of(p->slope, &at), other = value_of(judges, &at);
@@ -333,7 +333,7 @@ Test(score, flat_stretches) {
         point at = {.n = 5, .s = -2};
         cr_expect_eq(value_of(p->slope, &at), i == 1, "%s: %g", flat[i], value_of(p->slope, &at));
         mc_code judges;
-        cr_assert(check_slope(p->score, &judges));
+        cr_assert(check_slope(p->score, MC_NONE, &judges));
         cr_expect_eq(value_of(judges, &at), i == 1, "%s: %g by the judge", flat[i], value_of(judges, &at));
         free((mc_node *)(uintptr_t)judges.nodes);
         fcpc_program_free(p);
