@@ -29,7 +29,8 @@ from .plan import Plan, load, together
 from .ranks import gather_hosts, mpi_place
 from .shared import MANY_RANKS, Folder, key_of, usual_folder
 from .turns import Turns
-from .written import beside_masks, count_of, documents_of, dtype_of, name_of, section, separating, table_of, value_of
+from .written import (beside_masks, count_of, documents_of, dtype_of, habit, in_python, name_of, section, separating,
+                      table_of, value_of)
 
 Batch = TypeVar("Batch")
 # Text of the language, a function as FlexAttention takes it, or what another project holds.
@@ -588,6 +589,9 @@ def program(mask: Mask | None = None, fields: Any = (), heads: int = 8, kv_heads
              "head_dim": count_of("head_dim", head_dim),
              "value_dim": None if value_dim is None else count_of("value_dim", value_dim), "values": values,
              "dtype": dtype_of(dtype), "scale": None if scale is None else float(scale)}
+    for key, value in plan.items():
+        if value is not None:
+            _check_value(key, value)
     its_tables = [f"table {name} = {table_of(name, table)}" for name, table in functions.tables.items()]
     lines = [section("model", model, its_tables),
              section("cluster", {"nodes": cluster.nodes, "gpus": cluster.gpus, "gpu": name_of(cluster.gpu)}),
@@ -627,13 +631,23 @@ def _declared(fields: Any) -> dict[str, str]:
 
 
 def _with_hint(error: Error, plan: Mapping[str, Any]) -> Error:
-    """The error of a program; of a key that the language does not know, with the argument that may be meant."""
+    """The error of a program whose hints are in Python; of a key that the language does not know, with the argument that
+    may be meant."""
+    text = "\n".join(in_python(line) if "= hint: " in line else line for line in str(error).split("\n"))
     key = next((key for key in plan if error.code == "E205" and f"'{key}'" in error.message), "")
     near = difflib.get_close_matches(key, inspect.signature(program).parameters, 1) if key else []
-    if not near or "did you mean" in str(error):
-        return error
-    return Error(error.code, error.message, error.file, error.line, error.column, error.where,
-                 f"{error}\n      = hint: did you mean {near[0]}=...?", error.warnings)
+    if near and "hint: the keys are" in text and "did you mean" not in text:
+        text += f"\n      = hint: did you mean {near[0]}=...?"
+    return Error(error.code, error.message, error.file, error.line, error.column, error.where, text, error.warnings)
+
+
+def _check_value(key: str, value: Any) -> None:
+    """Checks that a value may stand in the section `plan`. The key may be one of another project, as mask_mod is."""
+    try:
+        value_of(value, key)
+    except Error as error:
+        meant = habit(key)
+        raise Error(error.code, error.message, text=f"{error}\n      = hint: {in_python(meant)}") if meant else error
 
 
 class _Functions:
