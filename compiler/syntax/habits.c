@@ -151,6 +151,7 @@ static const habit table[] = {
     {NAME, "clamp clip", "PyTorch", "min(max(q - k, 0), 63)", ""},
     {NAME, "floor_divide", "PyTorch", "q / 64", "/ rounds down"},
     {SCORE, "score", "FlexAttention", "s", ""},
+    {SCORE, "none None identity", "FlexAttention", "", "without a score logits stay as they are: leave the key out"},
     {SCORE, "inf", "PyTorch", "", "pairs that are not to be seen belong to the mask: plan { mask = causal }"},
     {SCORE, "sigmoid", "PyTorch", "1.0 / (1.0 + exp(-s))", ""},
     /* --- parameters --- */
