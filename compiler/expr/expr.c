@@ -177,14 +177,25 @@ static value apply_binary(sema *s, expr *e, value a, value b, uint32_t guard) {
 
 /* --- walking ------------------------------------------------------------------------------------------------------ */
 
+/* Is the condition known to be `answer`, as one on arguments of the call often is? Then what is reached only under the
+ * other answer is never reached. The builder keeps what may fault; here it is left out, faults and all. */
+static bool decided(sema *s, value condition, bool answer) {
+    uint32_t count;
+    if (!s->builder || s->failed || condition.type != TYPE_BOOL) return false;
+    const mc_node *x = &mc_builder_nodes(s->builder, &count)[condition.node];
+    return x->op == MC_CONST_B && x->imm == answer;
+}
+
 static value lower_binary(sema *s, expr *top, const frame *f, uint32_t guard) {
     expr *e = top;
     while (e->a->kind == EXPR_BINARY) e = e->a;
     value left = lower(s, e->a, f, guard);
     for (;; e = e->up) {
-        uint32_t inner = e->op == OP_AND || e->op == OP_OR ? guard_with(s, e->a, guard, left, e->op == OP_OR) : guard;
-        value right = lower(s, e->b, f, inner);
+        bool logic = e->op == OP_AND || e->op == OP_OR, keep = logic && decided(s, left, e->op == OP_OR);
+        uint32_t inner = logic ? guard_with(s, e->a, guard, left, e->op == OP_OR) : guard;
+        value right = lower(s, e->b, f, inner), old = left;
         left = f->m->score ? score_binary(s, e, left, right, guard) : apply_binary(s, e, left, right, guard);
+        if (keep && left.type == TYPE_BOOL) left = old;
         if (e == top || s->failed) return s->failed ? poison : left;
     }
 }
@@ -208,6 +219,8 @@ static value lower_if(sema *s, expr *e, const frame *f, uint32_t guard) {
         return poison;
     }
     if (!condition) return s->builder ? poison : (value){type, 0};
+    if (decided(s, c, true)) return a;
+    if (decided(s, c, false)) return b;
     return (value){type, emit(s, e,
                               type == TYPE_BOOL   ? MC_IF_B
                               : type == TYPE_REAL ? MC_IF_F
