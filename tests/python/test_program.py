@@ -74,6 +74,28 @@ class Documents(Expecting):
             self.expect("E202", lambda: self.program("causal", documents=wrong), "documents: the name of a field")
 
 
+class Hints(Expecting):
+    def test_words_of_other_projects(self):
+        """The compiler's hints, as arguments of fcpc.program."""
+        for more, hint in [({"window": 64}, 'write mask="window(w = 64)"'),
+                           ({"softcap": 30}, 'write score="softcap(c = 30.0)"'),
+                           ({"alibi": True}, 'write score="alibi"'), ({"num_heads": 12}, "write heads=12"),
+                           ({"cu_seqlens": [0, 3, 5]}, "write prog.plan(fcpc.lengths([0, 3, 5]))"),
+                           ({"cu_seqlens_k": [0, 3]}, "cu_seqlens_k=[0, 3]))"), ({"seqlens": 7}, "prog.plan([7, 32])"),
+                           ({"batch_size": 4}, "write prog.plan([64] * 4)"),
+                           ({"world_size": 4}, "write cluster=fcpc.detect(ranks=4)"),
+                           ({"torch_dtype": torch.bfloat16}, 'write dtype="bf16"'),
+                           ({"attn_bias": [1, 2]}, 'write tables={"bias": [0.5, 0.25, 0.0]}'),
+                           ({"mask_mod": len}, "fcpc.program(mask=mask_mod)"), ({"headz": 3}, "did you mean heads=...?")]:
+            with self.subTest(more):
+                code = "E202" if "mask_mod" in more or "torch_dtype" in more else "E205"
+                error = self.expect(code, lambda: fcpc.program("causal", **more), "= hint: ", hint)
+                self.assertEqual(str(error).count("did you mean"), "headz" in more, str(error))
+                self.assertNotIn(" { ", str(error))
+        self.expect("E200", lambda: fcpc.program("k < prefix[b]", fields=["prefix"]),
+                    'fields={"prefix": "given(over = sequences)"}')
+
+
 class Warnings(Expecting):
     def test_of_a_program(self):
         text = "mask m = causal where { far = q - k < 9 }\nplan { mask = m }"
