@@ -209,7 +209,7 @@ void habits_print(const habit *h, const char *value, text *out) {
     }
 }
 
-char *fcpc_habit(const char *word, unsigned places, const char *value) {
+char *fcpc_habit(const char *word, uint32_t places, const char *value) {
     const habit *h = habits_find(word, places, NULL);
     text t = {0};
     if (!h) return NULL;
