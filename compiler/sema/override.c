@@ -509,11 +509,12 @@ static bool override_lengths(sema *s, const char *file) {
     return call && set_entry(s, SECTION_BATCH, KEY_LENGTHS, call, at);
 }
 
-/* Gives a file(...) call the named arguments of another call, so that a field keeps its `range` and `over`. */
-static bool copy_named_args(sema *s, expr *call, const expr *from) {
+/* Gives a file(...) call all arguments of another call but its path, so that a field stays `real` and keeps its `range`
+ * and `over`. */
+static bool copy_args(sema *s, expr *call, const expr *from) {
     arg *last = call->args;
     for (const arg *old = from->kind == EXPR_CALL ? from->args : NULL; old; old = old->next) {
-        if (!old->name) continue;
+        if (!old->name && old->value->kind == EXPR_STRING) continue;
         arg *copy = ARENA_ZNEW(s->scratch, arg, 1);
         if (!copy) return sema_no_memory(s);
         *copy = *old;
@@ -543,8 +544,9 @@ static bool override_field(sema *s, const char *typed) {
             if (count < CANDIDATES) names[count++] = e->key;
             if (strlen(e->key) != length || memcmp(e->key, typed, length)) continue;
             expr *call = file_call(s, equals + 1, (span){number, (uint32_t)length + 1, whole.end}, whole);
-            if (!call || !copy_named_args(s, call, e->value)) return false;
-            e->value = call;
+            expr **const source = e->value->kind == EXPR_OVER ? &e->value->a : &e->value;
+            if (!call || !copy_args(s, call, *source)) return false;
+            *source = call;
             return true;
         }
     diag_error(s->d, FCP_E_UNKNOWN_NAME, name_at, "the batch has no field '%.*s'", (int)length, typed);

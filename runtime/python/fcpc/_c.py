@@ -84,7 +84,7 @@ class fcpc_options(ctypes.Structure):
 
 
 class fcpc_field(ctypes.Structure):
-    _fields_ = [("name", _text), ("values", _pointer), ("count", _u64)]
+    _fields_ = [("name", _text), ("values", _pointer), ("count", _u64), ("reals", _pointer)]
 
 
 class fcpc_batch(ctypes.Structure):
