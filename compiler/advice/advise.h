@@ -10,7 +10,8 @@
 /* block_sizes.c. Requires blocks and tiles. Warns of a block that has more work than the mean rank, and says which size
  * of blocks would be small enough. Cost: finding the tiles again for each smaller size that is tried. */
 fcp_code advise_heavy_blocks(planning *x);
-/* Requires the placement. Warns of ranks that own no block and compute no tile. */
+/* Requires the placement. Warns of ranks that get no tokens: of those that do nothing, and of those that compute for
+ * others (strategy_count_bare). */
 fcp_code advise_idle_ranks(planning *x);
 
 /* layout_price.c. Requires traffic and reshuffle. Warns if the layout that the program states makes some rank send and

@@ -5,6 +5,7 @@
  * Cost: finding the tiles again for each smaller size that is tried.
  */
 #include "compiler/advice/advise.h"
+#include "compiler/base/text.h"
 #include "compiler/passes/strategy_table.h"
 #include "compiler/problem/problem.h"
 
@@ -29,12 +30,6 @@ static fcp_code try_size(planning *x, uint32_t block, bool *out_heavy) {
 static uint32_t half(uint32_t block) {
     uint32_t size = block / 2;
     return size < FCP_CELL ? size : size / FCP_CELL * FCP_CELL;
-}
-
-/* Says why no other size is advised: the program has left the size open (block = auto), and the search has found this
- * one. A smaller size would end the warning, but make a slower plan. */
-static void hint_found(planning *x) {
-    diag_hint(x->d, "block = auto has found it: of the sizes that were tried it is predicted to be fastest");
 }
 
 /* The tokens of the heaviest block. */
@@ -63,45 +58,62 @@ fcp_code advise_heavy_blocks(planning *x) {
     diag_warning(x->d, planning_span(x, x->program->at[AT_BLOCK]),
                  "one block of %u tokens is %llu %% of a rank's fair share of work: no placement can balance it",
                  heavy_tokens(p), (unsigned long long)percent);
-    if (found) hint_found(x);
+    if (found)
+        diag_hint(x->d, "block = auto has found it: other sizes that were tried are predicted to be slower, or leave "
+                        "ranks without tokens");
     else if (!heavy) diag_hint(x->d, "plan.block = %u would do", size);
     else if (size < p->block) diag_hint(x->d, "blocks of %u tokens would be too heavy, too", size);
     return FCP_OK;
 }
 
-/* The largest size of blocks at which this many tokens make at least `ranks` blocks; 0: there is none. */
+/* The size of blocks, of whole cells if one will do, at which this many tokens make at least `ranks` blocks; 0: there is
+ * none. */
 static uint32_t size_for_all(uint64_t tokens, uint32_t ranks) {
     uint64_t size = tokens / ranks;
+    if (size < FCP_CELL && ranks > 1 && (tokens - 1) / (ranks - 1) >= FCP_CELL) return FCP_CELL; /* the last is short */
     return (uint32_t)(size < FCP_CELL ? size : size / FCP_CELL * FCP_CELL);
+}
+
+/* Says which size of blocks would give every rank some. The program may have left the size open (block = auto). Then
+ * sizes below a cell were not tried, because kernels compute whole cells; and a larger one was not chosen for its time
+ * (compiler/auto/sizes.c). */
+static void hint_size(planning *x, uint32_t size) {
+    const char *why = !x->program->block_found ? ""
+                      : size < FCP_CELL ? "; block = auto tries none below 128, as kernels compute so much at a time"
+                                        : "; block = auto has not chosen it, as the plan would be slower";
+    diag_hint(x->d, "with plan.block = %u every rank gets some%s", size, why);
+}
+
+/* Warns of ranks that compute for others, and have no tokens: the rest of a model has nothing to do there. */
+static void warn_helping(planning *x, uint32_t helping, uint32_t size) {
+    const problem *p = x->problem;
+    const struct fcpc_program *g = x->program;
+    diag_warning(x->d, planning_span(x, g->at[AT_RANKS]), "%u of %u ranks %s no tokens, and only compute%s for others",
+                 helping, p->ranks, helping == 1 ? "gets" : "get", helping == 1 ? "s" : "");
+    if (size) hint_size(x, size);
+    else if (g->layout == FCP_LAYOUT_PLANNED && !strategy_keeps_homes(g) && p->tokens >= p->ranks)
+        diag_hint(x->d, "plan.tokens = equal gives every rank as many");
+    else if (p->tokens < p->ranks)
+        diag_hint(x->d, "the batch has %llu token%s", (unsigned long long)p->tokens, text_plural(p->tokens));
 }
 
 fcp_code advise_idle_ranks(planning *x) {
     const problem *p = x->problem;
-    bool *owns = ARENA_ZNEW(&x->scratch, bool, p->ranks);
-    uint32_t idle = p->ranks;
-    if (!owns) return FCP_E_NO_MEMORY;
-    if (!p->block_count) return FCP_OK; /* no sequence has tokens */
-    for (uint32_t b = 0; b < p->block_count; b++) {
-        uint32_t r = x->placement->home[b];
-        idle -= !owns[r];
-        owns[r] = true;
-    }
-    for (uint32_t t = 0; x->placement->exec && t < p->tile_count; t++) { /* those that compute are not idle */
-        uint32_t r = x->placement->exec[t];
-        idle -= !owns[r];
-        owns[r] = true;
-    }
-    if (!idle) return FCP_OK;
+    strategy_bare bare;
+    fcp_code code = strategy_count_bare(x, &bare);
+    if (code) return code;
+    const uint32_t idle = bare.idle;
     const bool few = p->block_count < p->ranks; /* else the strategy has no use for more ranks */
     const char *gets = idle == 1 ? "gets" : "get", *plural = p->block_count == 1 ? "" : "s";
+    const uint32_t size = few && strategy_of(x)->by_block ? size_for_all(p->tokens, p->ranks) : 0;
     span at = planning_span(x, x->program->at[AT_RANKS]);
+    if (bare.helping) warn_helping(x, bare.helping, size);
+    if (!idle) return FCP_OK;
     if (few) diag_warning(x->d, at, "%u of %u ranks %s no tokens: the batch has only %u block%s", idle, p->ranks, gets,
                           p->block_count, plural);
     else diag_warning(x->d, at, "%u of %u ranks %s no tokens: %s has no use for more", idle, p->ranks, gets,
                       strategy_names[x->program->strategy]);
-    uint32_t size = few && strategy_of(x)->by_block ? size_for_all(p->tokens, p->ranks) : 0;
-    if (size && x->program->block_found) hint_found(x);
-    else if (size) diag_hint(x->d, "with plan.block = %u every rank gets some", size);
+    if (size) hint_size(x, size);
     else diag_hint(x->d, "they take part in the plan and compute nothing");
     return FCP_OK;
 }

@@ -98,7 +98,8 @@ enum {
     SIZE_MOST_TILES = 1 << 20, /* no size is tried that may have more */
     SIZE_NEAR_PERCENT = 110,   /* in the first step, a size within this of the best time counts as best, too */
     SIZE_GAIN_PERCENT = 99,    /* half a size is tried only if the size takes no longer than this of twice the size */
-    SIZE_ENOUGH_PERCENT = 103  /* the search ends if the best takes no longer than this of its bound */
+    SIZE_ENOUGH_PERCENT = 103, /* the search ends if the best takes no longer than this of its bound */
+    SIZE_FILLS_PERCENT = 110   /* one that leaves fewer ranks without tokens may take this of the best time */
 };
 
 /* --- moves of work (local_search.c) ------------------------------------------------------------------------------- */

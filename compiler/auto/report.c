@@ -45,8 +45,9 @@ static auto_bound largest(const auto_bounds *b) {
 
 static void print_why(const auto_report *r, const auto_candidate *c, text *out) {
     const double best = (double)auto_makespan(r); /* 0 of a batch without tokens, which takes all no time */
-    if (c->end == AUTO_SLOWER)
-        text_printf(out, "%.1f %% slower", best > 0 ? 100 * ((double)c->makespan - best) / best : 0.0);
+    const double more = best > 0 ? 100 * ((double)c->makespan - best) / best : 0.0;
+    if (c->end == AUTO_SLOWER && more >= 0) text_printf(out, "%.1f %% slower", more);
+    else if (c->end == AUTO_SLOWER) text_printf(out, "%.1f %% faster", -more);
     else if (c->end == AUTO_BOUND) text_puts(out, "not scheduled: a faster one was known");
     else if (c->end == AUTO_FAR) text_puts(out, "not tried: effort = 1, and its like was slower, or moves more");
     else if (c->end == AUTO_LONG) text_puts(out, "not tried: effort = 1, and its ring goes through more than 8 nodes");
@@ -56,6 +57,7 @@ static void print_why(const auto_report *r, const auto_candidate *c, text *out) 
         if (c->makespan)
             text_printf(out, "; rank %u ends last and %s", c->last.rank, resource_names[c->last.what]);
     }
+    if (c->bare) text_printf(out, "; %u rank%s without tokens", c->bare, text_plural(c->bare));
 }
 
 static void print_moves(const auto_report *r, text *out) {
@@ -121,6 +123,7 @@ void auto_json(const auto_report *r, json *j, const char *key) {
             json_u64(j, "last_rank", c->last.rank);
             json_string(j, "last_rank_does", resource_names[c->last.what]);
         }
+        if (c->makespan && c->bare) json_u64(j, "ranks_without_tokens", c->bare);
         if (c->end == AUTO_REFUSED) json_string(j, "why", c->why);
         json_end(j);
         text_free(&name);

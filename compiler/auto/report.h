@@ -73,6 +73,7 @@ typedef struct auto_candidate {
     uint32_t between;       /* ... + another strategy: BETWEEN of it; 0: none */
     bool whole;             /* of one that was placed: every tile runs at the home of its queries */
     bool heavy;             /* of one that was cut: a block has more work than the mean rank or group */
+    uint32_t bare;          /* of one that was placed: ranks without tokens, as there are fewer blocks than ranks */
     uint32_t tiles;         /* of one that was cut */
     uint32_t block;         /* 0: it does not look at the size of blocks */
     auto_size size;         /* of the list's, with blocks of a size */

@@ -17,6 +17,11 @@
  *      begins with large blocks, which balance as well: 8M tokens on 256 ranks still make 512 blocks of 16K.
  *
  * Two sizes at a time are planned on two threads. Nothing depends on which of them is ready first.
+ *
+ * A small batch may have fewer blocks than ranks. Times alone would often keep it so: launches and rounds are most of
+ * what a small batch takes. Example: 1000 tokens on 4 ranks, causal, take 0.230 ms with two blocks of 512, and 0.244 ms
+ * with four of 256. But the caller has started four ranks, and two of them would have no tokens. So a size that leaves
+ * fewer ranks without tokens is chosen if it takes at most SIZE_FILLS_PERCENT of the best time.
  */
 #include "compiler/auto/auto.h"
 
@@ -86,6 +91,19 @@ static bool is_enough(const auto_job *j) {
     return j->best != FCP_NONE && auto_best_time(j) / SIZE_ENOUGH_PERCENT * 100 <= j->report->at[j->best].bound.all;
 }
 
+/* Chooses a size that gives tokens to more ranks than the fastest does, if there is one that is nearly as fast: of those
+ * that leave fewest ranks without tokens, the fastest. */
+static void fill_ranks(auto_job *j) {
+    const auto_report *r = j->report;
+    const uint64_t most = auto_best_time(j) / 100 * SIZE_FILLS_PERCENT;
+    for (uint32_t n = 0; j->best != FCP_NONE && n < r->count; n++) {
+        const auto_candidate *c = &r->at[n], *best = &r->at[j->best];
+        if (c->makespan && c->makespan <= most &&
+            (c->bare < best->bare || (c->bare == best->bare && c->makespan < best->makespan)))
+            j->best = n;
+    }
+}
+
 fcp_code auto_try_sizes(auto_job *j) {
     const uint32_t middle = auto_middle_size(j->program, j->batch), quarter = middle >> SIZES_BELOW,
                    least = quarter > BLOCK_LEAST ? quarter : BLOCK_LEAST;
@@ -99,11 +117,14 @@ fcp_code auto_try_sizes(auto_job *j) {
     fcp_code code = FCP_OK;
     for (bool first = true; count && !code; first = false) {
         code = auto_try(j, pair, count);
-        const bool down = goes_down(j, small, above, least, first), up = goes_up(j, large, first);
+        const bool bare = j->best != FCP_NONE && at[j->best].bare,
+                   down = goes_down(j, small, above, least, first) || (bare && at[small].block > BLOCK_LEAST),
+                   up = goes_up(j, large, first);
         count = 0;
-        if (is_enough(j)) break;
+        if (is_enough(j) && !bare) break;
         if (down) above = small, pair[count++] = small = add_size(j, at[small].block / 2);
         if (up) pair[count++] = large = add_size(j, at[large].block * 2);
     }
+    if (!code) fill_ranks(j);
     return code;
 }

@@ -118,6 +118,9 @@ static void predict(void *context) {
     fcp_error err = {0};
     if (!t->placed) t->code = passes_run(&t->x, problem_check_score, strategy_place);
     if (!t->code) t->made->whole = !t->x.placement->exec;
+    strategy_bare bare = {0};
+    if (!t->code && t->x.problem->block_count < t->x.problem->ranks) t->code = strategy_count_bare(&t->x, &bare);
+    t->made->bare = bare.idle + bare.helping;
     if (!t->code && !t->routed) t->code = passes_run(&t->x, strategy_place, reshuffle_build);
     if (t->code || !(t->routed ? is_below(t) : is_worth(t))) return;
     t->code = passes_run(&t->x, reshuffle_build, planning_own);

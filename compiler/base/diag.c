@@ -87,8 +87,6 @@ static void format_line(char line[LINE], const char *format, va_list args) {
         if ((unsigned char)*c < 0x20 || *c == 0x7f) *c = '?';
 }
 
-static bool same_span(span a, span b) { return a.source == b.source && a.begin == b.begin && a.end == b.end; }
-
 /* Adds a diagnostic, unless the same message was reported at the same place before: a mask may be lowered several
  * times, and a program planned several times. Messages without a place are always added, because a later parse may run
  * out of memory, too. */
@@ -98,7 +96,7 @@ static void add_diagnostic(diags *d, bool warning, fcp_code code, span at, const
     d->newest = NULL;
     for (size_t i = 0; i < d->count; i++) {
         const diagnostic *k = &d->kept[i];
-        if (k->warning == warning && k->code == code && same_span(k->at, at) && at.source != UINT32_MAX &&
+        if (k->warning == warning && k->code == code && diag_same_span(k->at, at) && at.source != UINT32_MAX &&
             !strcmp(k->message, line))
             return;
     }

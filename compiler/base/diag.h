@@ -8,6 +8,9 @@ typedef struct span {
     uint32_t source, begin, end;
 } span;
 #define SPAN_NONE ((span){UINT32_MAX, 0, 0})
+static inline bool diag_same_span(span a, span b) {
+    return a.source == b.source && a.begin == b.begin && a.end == b.end;
+}
 
 typedef struct fcpc_diagnostics diags; /* public name in fcpc.h */
 

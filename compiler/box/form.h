@@ -16,6 +16,8 @@ typedef struct box {
     int64_t lo[BOX_DIMS], hi[BOX_DIMS];
 } box;
 
+static inline uint64_t box_side(const box *b, int d) { return (uint64_t)(b->hi[d] - b->lo[d]); }
+
 /* c + x[0] q + x[1] k + x[2] h. The forms of a program have values that fit int64 on its box, so arithmetic that wraps
  * gives them exactly. */
 typedef struct form {

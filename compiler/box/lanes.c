@@ -118,10 +118,22 @@ bool lanes_plan(lanes *l, const box_program *program, uint32_t root) {
     return true;
 }
 
+/* Do lanes of indices go from element to element, of one row? */
+static bool are_in_row(const int64_t *x, const int64_t *y, const int64_t *z, uint32_t dims, uint32_t count) {
+    uint64_t other = 0;
+    for (uint32_t i = 0; i < count; i++) other |= ((uint64_t)z[i] - i) ^ (uint64_t)z[0];
+    for (uint32_t i = 0; i < count && dims > 1; i++) other |= (uint64_t)x[i] ^ (uint64_t)x[0];
+    for (uint32_t i = 0; i < count && dims > 2; i++) other |= (uint64_t)y[i] ^ (uint64_t)y[0];
+    return other == 0;
+}
+
+/* The lanes of a load of up to three indices. z is always the last of them, and others that it lacks are z, too. */
 static void load_lane(const box_array *a, const int64_t *x, const int64_t *y, const int64_t *z, bool steps,
                       uint32_t count, int64_t *v) {
+    const uint32_t last = count - 1;
     uint64_t at, end;
-    if (steps && mc_place(&a->array, x[0], 0, 0, &at) && mc_place(&a->array, x[count - 1], 0, 0, &end)) {
+    if ((steps || are_in_row(x, y, z, mc_array_dims(&a->array), count)) && mc_place(&a->array, x[0], y[0], z[0], &at) &&
+        mc_place(&a->array, x[last], y[last], z[last], &end)) {
         box_array_copy(a, at, count, v);
         return;
     }
@@ -180,6 +192,17 @@ static bool evaluate_lane(const lanes *l, const box_node *n, int d, int64_t from
 #undef LANE_CASE
     default: return false;
     }
+}
+
+bool lanes_begin(lanes *l, const box_program *program) {
+    l->program = program;
+    return reserve_lanes(l, program->count);
+}
+
+int64_t *lanes_of(lanes *l, uint32_t node) { return l->v[node]; }
+
+bool lanes_node(lanes *l, uint32_t node, int d, int64_t from, uint32_t count, const int64_t at[BOX_DIMS]) {
+    return evaluate_lane(l, &l->program->nodes[node], d, from, count, at, l->v[node]);
 }
 
 const int64_t *lanes_run(lanes *l, int d, int64_t from, uint32_t count, const int64_t at[BOX_DIMS]) {

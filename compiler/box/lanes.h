@@ -20,6 +20,13 @@ bool lanes_plan(lanes *l, const box_program *program, uint32_t root);
  * know. */
 const int64_t *lanes_run(lanes *l, int d, int64_t from, uint32_t count, const int64_t at[BOX_DIMS]);
 
+/* For callers that go from node to node themselves (tally.h): makes room for the lanes of all nodes of a program, which
+ * lives as long as they are used. False when out of memory. */
+bool lanes_begin(lanes *l, const box_program *program);
+int64_t *lanes_of(lanes *l, uint32_t node); /* LANES values */
+/* Computes a node's lanes from those of its operands, as lanes_run does. False: lanes.c does not know its operation. */
+bool lanes_node(lanes *l, uint32_t node, int d, int64_t from, uint32_t count, const int64_t at[BOX_DIMS]);
+
 /* Counts the allowed elements of a box of at most LANES x LANES and one head, whose program cannot fault. Every integer
  * of the program must be separable: the sum of a part that depends on q and a part that depends on k, such as doc[q] -
  * doc[k] + 3, or the absolute value of such a sum. If some integer is not, or is very large, *out_known is false and

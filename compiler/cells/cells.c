@@ -118,9 +118,9 @@ static fcp_code count_rect(cells *c, const cell_rect *r, const box_program *p, u
             memcpy(here, known->answer, sizeof here);
         } else {
             int64_t *key = cells_keep_words(c, words);
-            if (!key) code = FCP_E_NO_MEMORY;
+            code = key ? cells_count_tally(c, &b, p, here, &whole) : FCP_E_NO_MEMORY;
             cell_rect parts[4];
-            const unsigned count = code == FCP_OK ? split_four(r, &b, p, parts) : 0;
+            const unsigned count = code == FCP_OK && !whole ? split_four(r, &b, p, parts) : 0;
             for (unsigned i = 0; i < count && code == FCP_OK; i++) code = count_rect(c, &parts[i], p, here);
             if (words && code == FCP_OK && !memo_add(&c->memo, &c->keys, key, words, hash, here))
                 code = FCP_E_NO_MEMORY;
@@ -154,6 +154,7 @@ static void bind_bands(cells *c, const mc_env *env) {
 
 fcp_code cells_set_sequence(cells *c, const mc_env *env) {
     c->env = *env;
+    memset(c->tallies, 0, sizeof c->tallies);
     fcp_code code = box_arrays_bind(&c->arrays, env, c->stop);
     if (code != FCP_OK) {
         c->base_n = -1;
@@ -229,12 +230,14 @@ cells *cells_new(mc_code mask, uint32_t heads) {
     c->eval_scratch = ARENA_NEW(&c->keys, int64_t, mask.count);
     c->depends = ARENA_NEW(&c->keys, uint8_t, mask.count);
     c->lanes = lanes_new();
+    const bool reads = c->arrays.count > 0;
+    if (reads) c->tally = tally_new();
     c->key = malloc(c->key_room * sizeof *c->key);
     c->rows = rows_new();
     c->elements = elements_new();
     c->slot = FCP_NONE;
     if (!arrays || !c->base || !c->values || !c->numbers || !c->offsets || !c->eval_scratch || !c->depends ||
-        !c->lanes || !c->key || !c->rows || !c->elements) {
+        !c->lanes || (reads && !c->tally) || !c->key || !c->rows || !c->elements) {
         cells_free(c);
         return NULL;
     }
@@ -246,6 +249,7 @@ void cells_free(cells *c) {
     box_arrays_free(&c->arrays);
     bands_index_free(c->bands);
     lanes_free(c->lanes);
+    tally_free(c->tally);
     free(c->key);
     rows_free(c->rows);
     elements_free(c->elements);
@@ -379,7 +383,7 @@ fcp_code cells_count_rows(cells *c, const mc_env *env, uint64_t *out_rows) {
 void cells_get_stats(const cells *c, cells_stats *out) {
     *out = c->stats;
     size_t bytes = sizeof *c + box_arrays_bytes(&c->arrays) + c->keys.total + c->stack.total;
-    bytes += rows_bytes(c->rows) + lanes_bytes(c->lanes) + elements_bytes(c->elements);
+    bytes += rows_bytes(c->rows) + lanes_bytes(c->lanes) + tally_bytes(c->tally) + elements_bytes(c->elements);
     bytes += c->open_room * sizeof *c->open;
     bytes += bands_index_bytes(c->bands);
     bytes += c->memo.size * sizeof *c->memo.slots + c->key_room * sizeof *c->key;

@@ -8,6 +8,7 @@
 #include "compiler/box/box.h"
 #include "compiler/box/bands.h"
 #include "compiler/box/lanes.h"
+#include "compiler/box/tally.h"
 #include "compiler/cells/elements.h"
 #include "compiler/base/memo.h"
 #include "compiler/box/solve_rows.h"
@@ -18,17 +19,31 @@
 /* A span: columns [first, end) of some rows of a grid, and what is known of the mask there. The walk over a grid
  * (walk.c) works on lists of spans. Rows and columns count units, which are cells or pieces. */
 typedef enum span_kind {
-    SPAN_OPEN,    /* not decided; `program` is what is left of the mask */
-    SPAN_FULL,    /* all pairs are allowed */
-    SPAN_ALIKE,   /* cells: each query has `pairs` pairs here */
-    SPAN_DIAGONAL /* `program` depends on q - k alone: see diagonals `number`, which begin at row `row` */
+    SPAN_OPEN,     /* not decided; `program` is what is left of the mask */
+    SPAN_FULL,     /* all pairs are allowed */
+    SPAN_ALIKE,    /* cells: each query has `pairs` pairs here */
+    SPAN_DIAGONAL, /* `program` depends on q - k alone: see diagonals `number`, which begin at row `row` */
+    SPAN_TALLY     /* the pairs of each cell are known: see `tally` */
 } span_kind;
+
+/* Units of which the pairs of each cell are known. */
+typedef struct unit_tally {
+    uint32_t row, col;                 /* the first of them in the walk */
+    tally_cuts cuts[2];                /* their cells */
+    uint32_t first[2][TALLY_SIDE + 1]; /* unit i has cells [first[d][i], first[d][i + 1]) */
+    uint64_t heads;
+    uint32_t pairs[]; /* row by row */
+} unit_tally;
+
 typedef struct unit_span {
     uint32_t first, end;
     span_kind kind;
     uint32_t number, row;
     const box_program *program;
-    uint64_t pairs;
+    union {
+        uint64_t pairs;          /* of SPAN_ALIKE */
+        const unit_tally *tally; /* of SPAN_TALLY */
+    };
 } unit_span;
 
 /* One side of a grid: pieces between given cuts, or cells. */
@@ -52,7 +67,8 @@ typedef enum answer_kind {
 /* After so many cells that needed elements have been remembered, some 30 MB, it is checked whether remembering them is
  * of use. */
 enum { CELLS_REMEMBERED = 1 << 17 };
-enum { GRIDS_SEEN = 1024 };
+enum { GRIDS_SEEN = 1024, TALLY_SIDE_BITS = 6 };
+_Static_assert(TALLY_SIDE <= 1 << TALLY_SIDE_BITS, "a place for each size");
 #define SHAPE_NONE (UINT32_C(1) << 31) /* more than there are shapes */
 typedef struct kept_grid {
     const cell_entry *entries;
@@ -103,6 +119,10 @@ struct cells {
     int64_t *eval_scratch;
     uint8_t *depends; /* what each node of the program under way depends on */
     lanes *lanes;
+    tally *tally; /* NULL: the mask reads no arrays */
+    struct {
+        uint32_t good, failed;
+    } tallies[TALLY_SIDE_BITS + 1]; /* of this sequence, by the logarithm of their longer side in cells */
     rows *rows;
     elements *elements;
     uint64_t *done;     /* cells_set_done */
@@ -160,7 +180,6 @@ struct cells {
 static inline box make_box(const cells *c, int64_t q0, int64_t q1, int64_t k0, int64_t k1) {
     return (box){{q0, k0, 0}, {q1, k1, c->heads}};
 }
-static inline uint64_t box_side(const box *b, int d) { return (uint64_t)(b->hi[d] - b->lo[d]); }
 /* What of a box lies before position `at` of dimension d, or from there on (beyond). */
 static inline box cells_side(const box *b, int d, int64_t at, bool beyond) {
     box part = *b;
@@ -234,6 +253,17 @@ fcp_code cells_count_whole(cells *c, const box *b, const box_program *p, uint64_
 /* The pairs of a box, if its program is a single bound on q - k, on q, or on k; else false. */
 bool cells_line_pairs(const box *b, const box_program *p, uint64_t *out);
 
+/* --- tallies.c: cells counted by classes of positions ----------------------------------------------------- */
+
+/* Counts the cells of a box by tally.h, for a program that fits it. *out_pairs is NULL if it has too
+ * many classes. */
+fcp_code cells_tally(cells *c, const box *b, const box_program *p, const tally_cuts *q, const tally_cuts *k,
+                     const uint32_t **out_pairs);
+/* As cells_count_whole, by tally.h. */
+fcp_code cells_count_tally(cells *c, const box *b, const box_program *p, uint64_t out[3], bool *out_known);
+/* Adds row `row` of units to c->row_runs or, of pieces, to c->entries. */
+fcp_code cells_emit_tally(cells *c, const unit_tally *t, uint32_t row, bool pieces);
+
 /* --- walk.c: a grid, in order ----------------------------------------------------------------------------- */
 
 /* Adds the entries of all piece pairs to c->entries. */
@@ -248,6 +278,8 @@ void cells_begin_runs(cells *c);
 fcp_code cells_add_cells(cells *c, uint32_t row, uint32_t col, uint32_t count, uint64_t pairs, uint64_t area);
 /* Adds `count` entries of one shape, from column col on. */
 fcp_code cells_add_entries(cells *c, uint32_t row, uint32_t col, uint32_t count, uint32_t shape);
+/* Adds an entry whose pairs are known, for cells_pairs. */
+fcp_code cells_add_sum(cells *c, uint32_t row, uint32_t col, uint64_t pairs);
 
 /* --- regions.c: boxes with one bound each ----------------------------------------------------------------- */
 
@@ -278,6 +310,8 @@ fcp_code cells_emit_diagonals(const diagonal_row *row);
 
 /* The shape of a MIXED piece pair; FCP_NONE if it has no allowed pair. */
 fcp_code cells_pair_shape(cells *c, const box *b, const box_program *p, uint32_t *out);
+/* The shape whose runs are in c->row_runs, and its pairs in c->shape_pairs. */
+fcp_code cells_runs_shape(cells *c, uint32_t q_length, uint32_t k_length, uint32_t *out);
 /* The shape of a piece pair that is all allowed. */
 fcp_code cells_full_shape(cells *c, uint32_t q_length, uint32_t k_length, uint32_t *out);
 #endif

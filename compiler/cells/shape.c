@@ -49,9 +49,9 @@ static bool grow_shape_table(cells *c) {
     return true;
 }
 
-/* Finds the number of the shape in c->row_runs, or gives it the next one. Shapes of the same runs but of different
- * numbers of pairs, whose PARTIAL cells differ, have different numbers. */
-static fcp_code intern_shape(cells *c, uint32_t q_length, uint32_t k_length, uint32_t *out) {
+/* Finds the shape's number, or gives it the next one. Shapes of the same runs but of different numbers of pairs, whose
+ * PARTIAL cells differ, have different numbers. */
+fcp_code cells_runs_shape(cells *c, uint32_t q_length, uint32_t k_length, uint32_t *out) {
     if (c->shape_count * 2 >= c->shape_table_size && !grow_shape_table(c)) return FCP_E_NO_MEMORY;
     uint32_t mask = c->shape_table_size - 1;
     uint32_t hash = shape_hash(c->row_runs, c->row_run_count, q_length, k_length), at = hash & mask;
@@ -80,7 +80,7 @@ fcp_code cells_join(cells *c, const cells *from, uint32_t shape, uint32_t *out) 
     if (s->runs) memcpy(c->row_runs, from->runs + s->first_run, s->runs * sizeof *c->row_runs);
     c->row_run_count = s->runs;
     c->shape_pairs = s->pairs;
-    return intern_shape(c, s->q_length, s->k_length, out);
+    return cells_runs_shape(c, s->q_length, s->k_length, out);
 }
 
 fcp_code cells_full_shape(cells *c, uint32_t q_length, uint32_t k_length, uint32_t *out) {
@@ -100,7 +100,7 @@ fcp_code cells_full_shape(cells *c, uint32_t q_length, uint32_t k_length, uint32
     for (uint32_t i = 0; i < down; i++)
         c->row_runs[i] = (fcp_run){.row = i, .col = 0, .count = across, .cls = FCP_CELL_FULL};
     c->row_run_count = down;
-    code = intern_shape(c, q_length, k_length, out);
+    code = cells_runs_shape(c, q_length, k_length, out);
     if (code != FCP_OK) return code;
     const uint64_t answer[3] = {*out};
     return memo_add(&c->memo, &c->keys, key, 2, hash, answer) ? FCP_OK : FCP_E_NO_MEMORY;
@@ -126,7 +126,7 @@ fcp_code cells_pair_shape(cells *c, const box *b, const box_program *p, uint32_t
     if (code == FCP_OK && !found) code = cells_walk_cells(c, b, p);
     *out = FCP_NONE;
     if (code == FCP_OK && c->row_run_count)
-        code = intern_shape(c, (uint32_t)box_side(b, BOX_Q), (uint32_t)box_side(b, BOX_K), out);
+        code = cells_runs_shape(c, (uint32_t)box_side(b, BOX_Q), (uint32_t)box_side(b, BOX_K), out);
     const uint64_t answer[3] = {*out};
     if (code == FCP_OK && words && !memo_add(&c->memo, &c->keys, key, words, hash, answer)) code = FCP_E_NO_MEMORY;
     stack_back(&c->stack, mark);

@@ -168,8 +168,16 @@ static fcp_code rows_are_dear(cells *c, const box *b, const box_program *p, bool
 static fcp_code solve_box(cells *c, const box *b, const box_program *p, unsigned depth, uint64_t *pairs) {
     int64_t at;
     if (cells_stopped(c)) return FCP_E_INTERRUPTED;
-    if (p->on_h && box_side(b, BOX_H) > 1)
+    if (p->on_h && box_side(b, BOX_H) > 1) {
+        bool known;
+        uint64_t whole[3] = {0};
+        fcp_code code = cells_count_tally(c, b, p, whole, &known);
+        if (code != FCP_OK || known) {
+            *pairs += whole[2];
+            return code;
+        }
         return solve_parts(c, b, p, BOX_H, b->lo[BOX_H] + (b->hi[BOX_H] - b->lo[BOX_H]) / 2, depth, pairs);
+    }
     if (p->on_q && p->diagonal && !p->loose && !p->placed) return solve_diagonals(c, b, p, pairs);
     if (box_bands_only(p)) {
         *pairs += box_bands_pairs(p, b) * box_side(b, BOX_H);
@@ -191,6 +199,15 @@ static fcp_code solve_box(cells *c, const box *b, const box_program *p, unsigned
             c->stats.work += (uint64_t)WORK_LANE_NODE * p->count;
             *pairs += found * box_side(b, BOX_H);
             return FCP_OK;
+        }
+    }
+    if (p->on_q && p->on_k) {
+        bool known;
+        uint64_t whole[3] = {0};
+        fcp_code code = cells_count_tally(c, b, p, whole, &known);
+        if (code != FCP_OK || known) {
+            *pairs += whole[2];
+            return code;
         }
     }
     if (p->on_q && p->count > 1 && depth < TURN_DEPTH) {

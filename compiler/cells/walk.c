@@ -19,6 +19,8 @@
 #include "compiler/cells/cells_parts.h"
 #include "compiler/base/bisect.h"
 
+#include <string.h>
+
 typedef struct walk {
     cells *c;
     units rows, cols;
@@ -147,16 +149,21 @@ fcp_code cells_add_entries(cells *c, uint32_t row, uint32_t col, uint32_t count,
     return FCP_OK;
 }
 
+static inline fcp_code add_sum(cells *c, uint32_t row, uint32_t col, uint64_t pairs) {
+    if (c->sum_count >= SHAPE_NONE) return FCP_E_PLAN_SIZE;
+    if (!FCP_GROW(c->sums, c->sum_room, c->sum_count + 1)) return FCP_E_NO_MEMORY;
+    c->sums[c->sum_count] = pairs;
+    return cells_add_entries(c, row, col, 1, SHAPE_NONE + (uint32_t)c->sum_count++);
+}
+
+fcp_code cells_add_sum(cells *c, uint32_t row, uint32_t col, uint64_t pairs) { return add_sum(c, row, col, pairs); }
+
 /* Adds an entry for a piece pair whose pairs can be counted without making its shape (regions.c). */
 static fcp_code emit_sum(walk *w, uint32_t row, const unit_span *s, const box *b, bool *out_counted) {
     cells *c = w->c;
     uint64_t pairs;
     fcp_code code = cells_box_pairs(c, b, s->program, &pairs, out_counted);
-    if (code != FCP_OK || !*out_counted || !pairs) return code;
-    if (c->sum_count >= SHAPE_NONE) return FCP_E_PLAN_SIZE;
-    if (!FCP_GROW(c->sums, c->sum_room, c->sum_count + 1)) return FCP_E_NO_MEMORY;
-    c->sums[c->sum_count] = pairs;
-    return cells_add_entries(c, row, s->first, 1, SHAPE_NONE + (uint32_t)c->sum_count++);
+    return code != FCP_OK || !*out_counted || !pairs ? code : add_sum(c, row, s->first, pairs);
 }
 
 static fcp_code emit_pieces(walk *w, uint32_t row, const unit_span *s) {
@@ -204,6 +211,45 @@ static fcp_code add_span(cells *c, size_t base, unit_span s) {
     return FCP_OK;
 }
 
+/* Cuts units [first, end) into cells. False: there are more than a tally takes. */
+static bool cut_units(const units *u, uint32_t first, uint32_t end, tally_cuts *cuts, uint32_t *unit_first) {
+    cuts->count = 0;
+    if (end - first > TALLY_SIDE) return false;
+    for (uint32_t i = first; i < end; i++) {
+        unit_first[i - first] = cuts->count;
+        for (int64_t at = unit_at(u, i); at < unit_at(u, i + 1); at += FCP_CELL) {
+            if (cuts->count == TALLY_SIDE) return false;
+            cuts->at[cuts->count++] = at;
+        }
+    }
+    unit_first[end - first] = cuts->count;
+    cuts->at[cuts->count] = unit_at(u, end);
+    return true;
+}
+
+/* Makes a span of box b, of rows [r0, r1), a tally, if it is not too long. Its program fits that. */
+static fcp_code tally_span(walk *w, uint32_t r0, uint32_t r1, const box *b, unit_span *s) {
+    cells *c = w->c;
+    unit_tally t;
+    if (!cut_units(&w->rows, r0, r1, &t.cuts[BOX_Q], t.first[BOX_Q]) ||
+        !cut_units(&w->cols, s->first, s->end, &t.cuts[BOX_K], t.first[BOX_K]))
+        return FCP_OK;
+    t.row = r0;
+    t.col = s->first;
+    t.heads = box_side(b, BOX_H);
+    const uint32_t *pairs;
+    fcp_code code = cells_tally(c, b, s->program, &t.cuts[BOX_Q], &t.cuts[BOX_K], &pairs);
+    if (code != FCP_OK || !pairs) return code;
+    const size_t bytes = (size_t)t.cuts[BOX_Q].count * t.cuts[BOX_K].count * sizeof *pairs;
+    unit_tally *kept = stack_take(&c->stack, sizeof t + bytes);
+    if (!kept) return FCP_E_NO_MEMORY;
+    *kept = t;
+    memcpy(kept->pairs, pairs, bytes);
+    s->kind = SPAN_TALLY;
+    s->tally = kept;
+    return FCP_OK;
+}
+
 /* Solves a span of cells whose program does not depend on q. It is one cell wide, unless the program does not depend on
  * k either (but on h, or on nothing). */
 static fcp_code solve_span(walk *w, size_t base, uint32_t row, unit_span s) {
@@ -233,6 +279,11 @@ static fcp_code refine_columns(walk *w, size_t base, uint32_t r0, uint32_t r1, u
         s.row = r0;
         code = cells_find_diagonals(c, &b, w->unit, w->pieces, p, &s.number);
         return code != FCP_OK ? code : add_span(c, base, s);
+    }
+    if (c->tally && p->on_q && p->on_k && tally_fits(p, &b)) {
+        code = tally_span(w, r0, r1, &b, &s);
+        if (code != FCP_OK) return code;
+        if (s.kind == SPAN_TALLY) return add_span(c, base, s);
     }
     /* may all columns stay together; are all rows alike? */
     bool whole = !w->pieces && !p->on_k, alike = !w->pieces && !p->on_q;
@@ -264,6 +315,7 @@ static fcp_code walk_rows(walk *w, uint32_t r0, uint32_t r1, size_t first, size_
             for (size_t i = base; i < top && code == FCP_OK; i++) {
                 unit_span s = c->spans[i];
                 if (s.kind == SPAN_DIAGONAL) code = emit_stretch(w, row, &s);
+                else if (s.kind == SPAN_TALLY) code = cells_emit_tally(c, s.tally, row, w->pieces);
                 else code = w->pieces ? emit_pieces(w, row, &s) : emit_cells(w, row, &s);
             }
         }

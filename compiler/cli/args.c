@@ -2,8 +2,8 @@
  *
  * Options may stand anywhere, as `--name value`, `--name=value`, `-x value` or `-xvalue`; `--` ends them. The first
  * argument that is no option is a command. If there is no such command, it is the file to compile. An option with a
- * value may be given once. But -D may be given any number of times, and --field and --sweep once for each name. A
- * negative position of `explain`, such as -3, is not taken for an option, because no option is a digit.
+ * value may be given once. But -D may be given any number of times, and --field, --sweep and --dtable once for each
+ * name. A negative position of `explain`, such as -3, is not taken for an option, because no option is a digit.
  *
  * Gives: a cmd_line whose strings point into argv; or E001.
  */
@@ -52,10 +52,15 @@ static bool is_named(const char *const *given, size_t count, const char *value) 
  * one of the two would be lost silently. Only for -D a later one wins: it changes the program once more. */
 static fcp_code note_value(cmd_line *out, int found, const char *value, fcp_error *err) {
     const cmd_option_row *o = &cmd_options[found];
-    const char **list = found == OPT_DEFINE ? out->defines : found == OPT_FIELD ? out->fields
-                        : found == OPT_SWEEP ? out->sweeps : NULL;
-    size_t *count = found == OPT_DEFINE ? &out->define_count : found == OPT_FIELD ? &out->field_count
-                                                                                   : &out->sweep_count;
+    const char **list = NULL;
+    size_t *count = NULL;
+    switch (found) {
+    case OPT_DEFINE: list = out->defines, count = &out->define_count; break;
+    case OPT_FIELD: list = out->fields, count = &out->field_count; break;
+    case OPT_SWEEP: list = out->sweeps, count = &out->sweep_count; break;
+    case OPT_DTABLE: list = out->dtables, count = &out->dtable_count; break;
+    default: break;
+    }
     if (list && found != OPT_DEFINE && is_named(list, *count, value))
         return fcp_fail(err, FCP_E_USAGE, "--%s is given twice for %.*s", o->name, (int)strcspn(value, "="),
                         value);
@@ -64,6 +69,8 @@ static fcp_code note_value(cmd_line *out, int found, const char *value, fcp_erro
         return fcp_fail(err, FCP_E_USAGE, "--%s is given twice%s%.100s%s%.100s", o->name, shown ? ": " : "",
                         shown ? out->value[found] : "", shown ? " and " : "", shown ? value : "");
     }
+    if (found == OPT_DTABLE && (*value == '=' || !strchr(value, '=') || !strchr(value, '=')[1]))
+        return fcp_fail(err, FCP_E_USAGE, "--%s is %.100s: expected NAME=FILE", o->name, value);
     out->value[found] = value;
     if (list) list[(*count)++] = value;
     return FCP_OK;
@@ -177,10 +184,11 @@ fcp_code cmd_parse(int argc, char **argv, cmd_line *out, fcp_error *err) {
         if (strcmp(argv[i], "-q") == 0 || strcmp(argv[i], "--quiet") == 0) out->quiet = true;
     }
     size_t room = (size_t)argc + 1;
-    const char **words = calloc(4 * room, sizeof *words);
+    const char **words = calloc(5 * room, sizeof *words);
     fcp_code code = words ? FCP_OK : fcp_fail(err, FCP_E_NO_MEMORY, "out of memory");
     out->lists = words;
     if (words) out->defines = words + room, out->fields = words + 2 * room, out->sweeps = words + 3 * room;
+    if (words) out->dtables = words + 4 * room;
     int count = 0;
     bool only_words = false;
     for (int i = 1; i < argc && code == FCP_OK; i++) {

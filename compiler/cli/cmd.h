@@ -108,8 +108,7 @@ typedef enum cmd_kind {
       "assume a sequence of this length; the default is the batch's longest, or q or k + 1")                           \
     X(HEAD, "head", 0, CMD_WORD, "H", CMD_BIT(EXPLAIN) | CMD_BIT(SHOW),                                                \
       "explain or draw what this query head sees, for a mask that names h; explain's default is 0")                    \
-    X(LOGIT, "s", 0, CMD_WORD, "LOGIT", CMD_BIT(EXPLAIN),                                                              \
-      "give the plan's score this scaled logit; default 0")                                                            \
+    X(LOGIT, "s", 0, CMD_WORD, "LOGIT", CMD_BIT(EXPLAIN), "give the plan's score this scaled logit; default 0")        \
     X(PNG, "png", 0, CMD_WRITE, "FILE", CMD_BIT(SHOW), "draw into this PNG file; this needs librsvg")                  \
     X(ROWS, "rows", 0, CMD_WORD, "A..B", CMD_BIT(SHOW),                                                                \
       "draw only these queries, as in 0..4K; `A..` goes to the end. The sequence's first query is row 0, at whatever " \
@@ -119,7 +118,7 @@ typedef enum cmd_kind {
       "choose this sequence of the batch, counted from 0; the default is the longest")                                 \
     X(LAYER, "layer", 0, CMD_WORD, "N",                                                                                \
       CMD_BIT(EXPLAIN) | CMD_BIT(SHOW) | CMD_BIT(VERIFY) | CMD_BIT(RUN) | CMD_BIT(SIM) | CMD_BIT(EMIT) |               \
-      CMD_BIT(DUMP),                                                                                                   \
+          CMD_BIT(DUMP),                                                                                               \
       "of a program with layers, take this mask alone, counted from 1; the default of show, verify, run and sim is "   \
       "all of them, that of explain the first")                                                                        \
     X(WIDTH, "width", 0, CMD_WORD, "COLUMNS", CMD_BIT(SHOW) | CMD_BIT(EXPLAIN),                                        \
@@ -150,6 +149,10 @@ typedef enum cmd_kind {
     X(DQ, "dq", 0, CMD_WRITE, "F.npy", CMD_BIT(RUN), "write the gradient of the queries to this file")                 \
     X(DK, "dk", 0, CMD_WRITE, "F.npy", CMD_BIT(RUN), "write the gradient of the keys to this file")                    \
     X(DV, "dv", 0, CMD_WRITE, "F.npy", CMD_BIT(RUN), "write the gradient of the values to this file")                  \
+    X(DSINK, "dsink", 0, CMD_WRITE, "F.npy", CMD_BIT(RUN),                                                             \
+      "write the gradient of the sinks to this file: [heads], float32")                                                \
+    X(DTABLE, "dtable", 0, CMD_WORD, "NAME=F.npy", CMD_BIT(RUN),                                                       \
+      "write the gradient of a table of reals that the score reads to this file: of the table's shape, float32")       \
     X(BF16, "bf16", 0, CMD_FLAG, NULL, CMD_BIT(RUN),                                                                   \
       "read and write bfloat16 tensors as uint16; the plan's dtype must be bf16")                                      \
     X(SEED, "seed", 0, CMD_WORD, "N", CMD_BIT(RUN), "draw the inputs from this seed; default 1")                       \
@@ -231,6 +234,8 @@ typedef struct cmd_line {
     size_t field_count;
     const char **sweeps;           /* of every --sweep, likewise */
     size_t sweep_count;
+    const char **dtables; /* of every --dtable, likewise; each is NAME=FILE */
+    size_t dtable_count;
     bool json, quiet;
 } cmd_line;
 

@@ -58,6 +58,10 @@ typedef struct job {
     uint32_t first, count; /* the ranks of this process */
     fcp_session *session;
     text trace; /* of --trace */
+    struct job_table {
+        fcp_table table;
+        const char *path;
+    } * tables; /* of --dtable; malloc'd */
 } job;
 
 /* --- options and checks ------------------------------------------------------------------------------------------- */
@@ -81,7 +85,8 @@ static fcp_code check_options(const cmd_line *line, job *work, bool wanted[FCP_P
     unsigned named = 0;
     for (int t = 0; t < FCP_TENSORS; t++)
         if (tensor_option[t] != OPT_COUNT && line->value[tensor_option[t]]) named |= 1u << t;
-    const unsigned inputs = named & BIT_INPUTS, gradients = BIT_GRADIENTS;
+    const unsigned inputs = named & BIT_INPUTS;
+    const bool gradients = named & BIT_GRADIENTS || line->value[OPT_DSINK] || line->dtable_count;
     work->inputs = inputs;
     work->outputs = named & ~inputs;
     work->drawn = inputs == 0;
@@ -95,18 +100,18 @@ static fcp_code check_options(const cmd_line *line, job *work, bool wanted[FCP_P
     if (inputs & BIT_DLSE && !(inputs & BIT_DO))
         return fcp_fail(err, FCP_E_USAGE,
                         "--dlse is for the backward pass, which needs --do, the gradient of the output, too");
-    if (!work->drawn && !(inputs & BIT_DO) && work->outputs & gradients)
+    if (!work->drawn && !(inputs & BIT_DO) && gradients)
         return fcp_fail(err, FCP_E_USAGE, "gradients need --do, the gradient of the output");
     fcp_code code = FCP_OK;
     if (line->value[OPT_PASS]) code = parse_passes(line->value[OPT_PASS], wanted, err);
-    if (code == FCP_OK && line->value[OPT_PASS] && !wanted[FCP_BACKWARD] && work->outputs & gradients)
+    if (code == FCP_OK && line->value[OPT_PASS] && !wanted[FCP_BACKWARD] && gradients)
         return fcp_fail(err, FCP_E_USAGE, "gradients need the backward pass: --pass forward,backward");
     if (code == FCP_OK && line->value[OPT_PASS] && !wanted[FCP_BACKWARD] && inputs & BIT_DLSE)
         return fcp_fail(err, FCP_E_USAGE, "--dlse is for the backward pass: --pass forward,backward");
     if (code == FCP_OK && wanted[FCP_BACKWARD] && !work->drawn && !(inputs & BIT_DO))
         return fcp_fail(err, FCP_E_USAGE, "the backward pass needs --do, the gradient of the output");
     if (code == FCP_OK && !line->value[OPT_PASS] && inputs & BIT_DO) wanted[FCP_FORWARD] = wanted[FCP_BACKWARD] = true;
-    if (code == FCP_OK && !line->value[OPT_PASS] && work->outputs & gradients) wanted[FCP_BACKWARD] = true;
+    if (code == FCP_OK && !line->value[OPT_PASS] && gradients) wanted[FCP_BACKWARD] = true;
     if (code == FCP_OK && !line->value[OPT_PASS] && !work->drawn) wanted[FCP_FORWARD] = true;
     if (code == FCP_OK) code = cmd_number(line, OPT_SEED, 0, UINT64_MAX, 1, &work->seed, err);
     if (code == FCP_OK) code = cmd_number(line, OPT_THREADS, 1, 4096, 0, &work->threads, err);
@@ -138,6 +143,55 @@ static fcp_code check_named(const job *work, fcp_error *err) {
         return fcp_fail(err, FCP_E_TENSOR,
                         "--dlse: the plan takes no gradient of LSE: compile it with -D plan.lse_gradient=true");
     return FCP_OK;
+}
+
+/* Finds the table that --dtable NAME=FILE names. */
+static fcp_code find_table(const fcp_plan *plan, const char *typed, fcp_table *out, fcp_error *err) {
+    const size_t length = strcspn(typed, "=");
+    const uint32_t count = fcp_plan_tables(plan, 0, NULL);
+    const char *what = NULL;
+    text names = {0};
+    for (uint32_t i = 0; i < count; i++) {
+        fcp_plan_tables(plan, i, out);
+        text_printf(&names, "%s%s", i ? ", " : "", out->name);
+        if (strlen(out->name) != length || memcmp(out->name, typed, length) != 0) continue;
+        text_free(&names);
+        return FCP_OK;
+    }
+    for (uint64_t i = 0; i < plan->arrays_count; i++) {
+        const char *name = plan->names + plan->arrays[i].name;
+        if (strlen(name) != length || memcmp(name, typed, length) != 0) continue;
+        what = plan->arrays[i].kind == FCP_TABLE ? "a table of whole numbers" : "a field";
+    }
+    const int shown = length < 60 ? (int)length : 60;
+    if (what)
+        fcp_fail(err, FCP_E_TENSOR, "--dtable %.*s: it is %s, and only tables of reals have a gradient", shown, typed,
+                 what);
+    else
+        fcp_fail(err, FCP_E_TENSOR, "--dtable %.*s: the plan's score reads %s%.*s", shown, typed,
+                 count ? "other tables of reals: " : "no table of reals", names.size < 200 ? (int)names.size : 200,
+                 names.size ? names.at : "");
+    text_free(&names);
+    return FCP_E_TENSOR;
+}
+
+/* Makes room for the gradients of sinks and tables that are asked for. */
+static fcp_code open_shared(const cmd_line *line, const fcp_plan *plan, job *work, fcp_error *err) {
+    const bool sinks = line->value[OPT_DSINK], tables = line->dtable_count;
+    if (sinks && !plan->sink_count)
+        return fcp_fail(err, FCP_E_TENSOR,
+                        "--dsink: the plan has no sinks; -D plan.sink=0.0 compiles it with sinks of 0");
+    if (sinks) work->packed.d_sink = malloc(work->shape.heads * sizeof *work->packed.d_sink);
+    if (tables) work->tables = calloc(line->dtable_count, sizeof *work->tables);
+    fcp_code code = FCP_OK;
+    for (size_t i = 0; work->tables && i < line->dtable_count && !code; i++) {
+        work->tables[i].path = strchr(line->dtables[i], '=') + 1;
+        code = find_table(plan, line->dtables[i], &work->tables[i].table, err);
+    }
+    if (code) return code;
+    if (tables) work->packed.d_table = malloc(fcp_plan_table_numbers(plan) * sizeof *work->packed.d_table);
+    if ((work->packed.d_sink || !sinks) && ((work->tables && work->packed.d_table) || !tables)) return FCP_OK;
+    return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for the gradients of sinks and tables");
 }
 
 /* Settles which passes run. The backward pass needs the results of the forward pass, so that runs, too. */
@@ -289,23 +343,32 @@ static fcp_code collect(const fcp_plan *plan, job *work, unsigned set, fcp_error
     return set ? fcp_session_collect_packed(work->session, plan, set, &work->packed, err) : FCP_OK;
 }
 
+/* What rank 0's process checks alone has an entry in the report of every process, so that reports can be exchanged. */
+static void take_for_right(job *work) {
+    const fcp_check right = {.checked = true, .ok = true};
+    for (int t = 0; t < FCP_TENSORS; t++)
+        if (work->sample && outputs_of(work) >> t & 1) work->report.tensor[t] = right;
+    if (work->packed.d_sink) work->report.tensor[FCP_CHECK_DSINK] = right;
+    if (work->packed.d_table && !work->sample) work->report.tensor[FCP_CHECK_DTABLE] = right;
+}
+
 /* Checks the result. Each process checks the rows of its own ranks. But to check a row of keys, O and LSE of all
  * queries are needed. So if only a sample is checked, rank 0's process collects all outputs and checks the sample
- * alone. */
+ * alone. The gradients of sinks and tables are sums over all rows, which it checks alone, too. */
 static fcp_code check(const fcp_plan *plan, job *work, fcp_error *err) {
     if (!work->check) return FCP_OK;
     fcp_check_options options = {.passes = passes_of(work), .first = work->first, .count = work->count,
                                  .work = work->check_all ? 0 : (double)work->check_work,
                                  .threads = (unsigned)work->threads};
+    const bool shared = work->packed.d_sink || work->packed.d_table;
+    options.shared = shared && work->first == 0;
     double start = cmd_now();
     fcp_code code = fcp_check_units(plan, &options, &work->sample, &work->sample_count, err);
-    if (code == FCP_OK && work->sample && fcp_session_processes(work->session) > 1) {
-        const unsigned outputs = outputs_of(work);
-        code = collect(plan, work, outputs, err);
-        options.count = 0;
-        for (int t = 0; t < FCP_TENSORS && work->first != 0; t++)
-            if (outputs >> t & 1) work->report.tensor[t] = (fcp_check){.checked = true, .ok = true};
-        if (work->first != 0) return code;
+    if (code == FCP_OK && (work->sample || shared) && fcp_session_processes(work->session) > 1) {
+        code = collect(plan, work, outputs_of(work), err);
+        if (work->sample) options.count = 0;
+        if (work->first != 0) take_for_right(work);
+        if (work->first != 0 && work->sample) return code;
     }
     if (code != FCP_OK) return code;
     cmd_doing("checking against the definition");
@@ -323,7 +386,7 @@ static fcp_code share_report(job *work, uint32_t *out_wrong, fcp_error *err) {
     fcp_code code = all ? FCP_OK : fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for %u ranks", processes);
     _Static_assert(sizeof *all <= FCP_GATHER_BYTES, "a check is gathered at once");
     *out_wrong = work->first;
-    for (int t = FCP_TENSORS - 1; t >= 0 && code == FCP_OK && processes > 1; t--) {
+    for (int t = FCP_CHECKS - 1; t >= 0 && code == FCP_OK && processes > 1; t--) {
         fcp_check *c = &work->report.tensor[t];
         if (!c->checked) continue; /* all processes check the same tensors */
         code = fcp_session_gather(work->session, c, sizeof *c, all, err);
@@ -363,13 +426,24 @@ static fcp_code share_max(job *work, fcp_error *err) {
     return code;
 }
 
+/* Opens a file and writes float32 numbers to it; path NULL: does nothing. */
+static fcp_code write_floats(cmd_file *file, const char *path, uint32_t count, const uint64_t *dims, const float *from,
+                             fcp_error *err) {
+    if (!path) return FCP_OK;
+    fcp_code code = cmd_file_open(file, path, err);
+    return code ? code : fcp_npy_write(&file->file, FCP_NPY_F4, count, dims, from, err);
+}
+
 /* Writes all outputs or none: no file gets its name before all are complete. */
 static fcp_code write_outputs(const cmd_line *line, const job *work, fcp_error *err) {
-    enum { MAX_LOGIT = FCP_TENSORS, TRACE, FILES };
-    const char *trace = line->value[OPT_TRACE], *max_logit = line->value[OPT_MAX_LOGIT];
-    cmd_file file[FILES];
+    enum { MAX_LOGIT = FCP_TENSORS, DSINK, TRACE, TABLES };
+    const char *trace = line->value[OPT_TRACE];
+    const uint64_t heads = work->shape.heads;
+    const size_t files = TABLES + line->dtable_count;
+    cmd_file *file = malloc(files * sizeof *file);
+    if (!file) return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for %zu files", files);
     fcp_code code = FCP_OK;
-    for (int t = 0; t < FILES; t++) file[t] = CMD_FILE_NONE;
+    for (size_t t = 0; t < files; t++) file[t] = CMD_FILE_NONE;
     for (int t = 0; t < FCP_TENSORS && code == FCP_OK; t++) {
         if (!(work->outputs & 1u << t)) continue;
         uint64_t dims[3];
@@ -378,14 +452,20 @@ static fcp_code write_outputs(const cmd_line *line, const job *work, fcp_error *
         code = cmd_file_open(&file[t], line->value[tensor_option[t]], err);
         if (code == FCP_OK) code = fcp_npy_write(&file[t].file, type, count, dims, work->packed.t[t], err);
     }
-    if (code == FCP_OK && max_logit) code = cmd_file_open(&file[MAX_LOGIT], max_logit, err);
-    if (code == FCP_OK && max_logit)
-        code = fcp_npy_write(&file[MAX_LOGIT].file, FCP_NPY_F4, 1, &(uint64_t){work->shape.heads},
-                             work->packed.max_logit, err);
+    if (!code)
+        code = write_floats(&file[MAX_LOGIT], line->value[OPT_MAX_LOGIT], 1, &heads, work->packed.max_logit, err);
+    if (!code) code = write_floats(&file[DSINK], line->value[OPT_DSINK], 1, &heads, work->packed.d_sink, err);
+    for (size_t i = 0; i < line->dtable_count && !code; i++) {
+        const fcp_table *table = &work->tables[i].table;
+        code = write_floats(&file[TABLES + i], work->tables[i].path, table->columns ? 2 : 1,
+                            (uint64_t[]){table->rows, table->columns}, work->packed.d_table + table->first, err);
+    }
     if (code == FCP_OK && trace) code = cmd_file_open(&file[TRACE], trace, err);
     int why = code == FCP_OK && trace ? fcp_write_all(file[TRACE].file.fd, work->trace.at, work->trace.size) : 0;
     if (why) code = cmd_cannot_write(trace, why, err);
-    return cmd_files_commit(file, FILES, code, err);
+    code = cmd_files_commit(file, files, code, err);
+    free(file);
+    return code;
 }
 
 /* --- printing ----------------------------------------------------------------------------------------------------- */
@@ -469,19 +549,22 @@ static void print_verdict(const fcp_plan *plan, const job *work) {
     if (!work->check) return;
     if (!work->report.sampled) printf("  checked against the definition in float64 (%.1f s):\n", work->check_seconds);
     else print_sample(work);
-    for (int t = 0; t < FCP_TENSORS; t++) {
+    for (int t = 0; t < FCP_CHECKS; t++) {
         const fcp_check *c = &work->report.tensor[t];
         char verdict[400];
         if (!c->checked) continue;
-        fcp_check_text(&work->shape, (fcp_tensor)t, c, verdict, sizeof verdict);
+        fcp_check_text(plan, (unsigned)t, c, verdict, sizeof verdict);
         if (c->ok || c->verdict == FCP_DIFFERS)
             printf("    %-7s largest error %.3g, of the naive computation %.3g, allowed %.3g: %s\n",
-                   fcp_tensor_name((fcp_tensor)t), c->max_abs_error, c->reference_error, c->tolerance,
+                   fcp_check_name((unsigned)t), c->max_abs_error, c->reference_error, c->tolerance,
                    c->ok ? "right" : "WRONG");
         else
-            printf("    %-7s %s: %s\n", fcp_tensor_name((fcp_tensor)t),
+            printf("    %-7s %s: %s\n", fcp_check_name((unsigned)t),
                    c->verdict == FCP_NOTHING_PROVEN ? "not proven" : "WRONG", verdict);
     }
+    if (work->packed.d_table && work->report.sampled)
+        printf("    %-7s not checked: it is a sum over all pairs, and the sample has some of them\n",
+               fcp_check_name(FCP_CHECK_DTABLE));
 }
 
 static fcp_code print_text(const cmd_line *line, const cmd_input *input, uint32_t i, const job *work, fcp_error *err) {
@@ -526,10 +609,10 @@ static void verdict_json(json *j, const job *work) {
     for (int p = 0; p < FCP_PASSES; p++)
         if (work->pass[p]) json_double(j, p == FCP_FORWARD ? "seconds_forward" : "seconds_backward", work->seconds[p]);
     json_object(j, "tensors");
-    for (int t = 0; t < FCP_TENSORS; t++) {
+    for (int t = 0; t < FCP_CHECKS; t++) {
         const fcp_check *c = &work->report.tensor[t];
         if (!c->checked) continue;
-        json_object(j, fcp_tensor_name((fcp_tensor)t));
+        json_object(j, fcp_check_name((unsigned)t));
         json_bool(j, "ok", c->ok);
         json_bool(j, "proven", c->verdict != FCP_NOTHING_PROVEN);
         json_double(j, "max_abs_error", c->max_abs_error);
@@ -544,7 +627,10 @@ static void verdict_json(json *j, const job *work) {
 
 /* An output option names one file, so it is an error if there are several plans, and so several results. */
 static fcp_code check_files(const cmd_line *line, const cmd_input *input, const job *work, fcp_error *err) {
-    const char *named = line->value[OPT_TRACE] ? "trace" : line->value[OPT_MAX_LOGIT] ? "max-logit" : NULL;
+    static const cmd_option others[] = {OPT_TRACE, OPT_MAX_LOGIT, OPT_DSINK, OPT_DTABLE};
+    const char *named = NULL;
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        if (line->value[others[i]]) named = cmd_options[others[i]].name;
     for (int t = 0; t < FCP_TENSORS; t++)
         if (work->outputs >> t & 1) named = cmd_options[tensor_option[t]].name;
     if (!named || cmd_plans(input) == 1) return FCP_OK;
@@ -559,6 +645,8 @@ static fcp_code run_plan(const cmd_line *line, const cmd_input *input, uint32_t 
     uint32_t wrong_rank = 0;
     char who[32] = "";
     fcp_code code = execute(input, i, work, err);
+    if (code == FCP_OK && work->pass[FCP_BACKWARD])
+        code = fcp_session_sum_packed(work->session, plan, &work->packed, err);
     if (code == FCP_OK) code = check(plan, work, err);
     if (code == FCP_OK && work->check) code = share_report(work, &wrong_rank, err);
     if (code == FCP_OK && work->report.ok && work->outputs) code = collect(plan, work, work->outputs, err);
@@ -568,10 +656,10 @@ static fcp_code run_plan(const cmd_line *line, const cmd_input *input, uint32_t 
         code = cmd_trace_measured(line, work->session, &work->trace, err);
     if (code != FCP_OK) return code;
     if (work->processes && work->shape.ranks > 1) snprintf(who, sizeof who, "rank %u: ", wrong_rank);
-    for (int t = 0; t < FCP_TENSORS && wrong->code == FCP_OK; t++)
+    for (int t = 0; t < FCP_CHECKS && wrong->code == FCP_OK; t++)
         if (work->report.tensor[t].checked && !work->report.tensor[t].ok) {
             char verdict[400];
-            fcp_check_text(&work->shape, (fcp_tensor)t, &work->report.tensor[t], verdict, sizeof verdict);
+            fcp_check_text(plan, (unsigned)t, &work->report.tensor[t], verdict, sizeof verdict);
             fcp_fail(wrong, FCP_E_MISMATCH, "%s%s", who, verdict);
         }
     return FCP_OK;
@@ -623,6 +711,7 @@ static fcp_code run_job(const cmd_line *line, cmd_input *input, job *work, fcp_e
     if (code == FCP_OK) code = check_named(work, err);
     if (code == FCP_OK) code = settle(line, work, wanted, err);
     if (code == FCP_OK) code = check_files(line, input, work, err);
+    if (code == FCP_OK) code = open_shared(line, input->plan, work, err);
     if (code == FCP_OK) code = cmd_check_drawing(line, err);
     if (code == FCP_OK) code = cmd_check_ranks(line, input->plan, err);
     unsigned set = BIT_Q | BIT_K | (work->shape.values_in_keys ? 0 : (unsigned)BIT_V);
@@ -644,5 +733,6 @@ fcp_code cmd_run(const cmd_line *line, cmd_input *input, fcp_error *err) {
     fcp_packed_free(&work.packed);
     text_free(&work.trace);
     free(work.sample);
+    free(work.tables);
     return code;
 }

@@ -72,14 +72,19 @@ fcp_code cmd_cannot_write(const char *path, int why, fcp_error *err) {
     return cannot_write(path, fcp_read_reason(why, room), err);
 }
 
+/* The path of output number i of the line, counted from 0; NULL: it has no more. */
+static const char *output_at(const cmd_line *line, size_t i) {
+    for (int o = 0; o < OPT_COUNT; o++)
+        if (cmd_options[o].kind == CMD_WRITE && line->value[o] && i-- == 0) return line->value[o];
+    return i < line->dtable_count ? strchr(line->dtables[i], '=') + 1 : NULL;
+}
+
 fcp_code cmd_protect(const cmd_line *line, const char *path, const char *why, fcp_error *err) {
     target read, written;
+    const char *output;
     if (find_target(path, &read) != 0) return FCP_OK; /* what cannot be found cannot be read either */
-    for (int o = 0; o < OPT_COUNT; o++) {
-        const char *output = cmd_options[o].kind == CMD_WRITE ? line->value[o] : NULL;
-        if (output && find_target(output, &written) == 0 && is_one_file(&read, &written))
-            return cannot_write(output, why, err);
-    }
+    for (size_t i = 0; (output = output_at(line, i)); i++)
+        if (find_target(output, &written) == 0 && is_one_file(&read, &written)) return cannot_write(output, why, err);
     return FCP_OK;
 }
 
@@ -113,13 +118,13 @@ static const char *output_error(const char *path) {
 fcp_code cmd_check_outputs(const cmd_line *line, fcp_error *err) {
     fcp_code code = FCP_OK;
     target one, other;
-    for (int o = 0; o < OPT_COUNT; o++) {
-        const char *path = cmd_options[o].kind == CMD_WRITE ? line->value[o] : NULL;
-        const char *wrong = path ? output_error(path) : NULL;
+    const char *path;
+    for (size_t i = 0; (path = output_at(line, i)); i++) {
+        const char *wrong = output_error(path);
         if (wrong) return cannot_write(path, wrong, err);
-        for (int p = 0; path && p < o; p++)
-            if (cmd_options[p].kind == CMD_WRITE && line->value[p] && find_target(path, &one) == 0 &&
-                find_target(line->value[p], &other) == 0 && is_one_file(&one, &other))
+        for (size_t j = 0; j < i; j++)
+            if (find_target(path, &one) == 0 && find_target(output_at(line, j), &other) == 0 &&
+                is_one_file(&one, &other))
                 return cannot_write(path, "two outputs have the same path", err);
     }
     if (line->file) code = cmd_protect(line, cmd_path(line->file), "it is the input", err);

@@ -22,6 +22,7 @@
 
 #include "compiler/expr/expr.h"
 #include "compiler/expr/slice_sources.h"
+#include "compiler/syntax/habits.h"
 #include "runtime/base/grow.h"
 
 enum { LOWER_MAX = 1000, STEPS_MAX = 1000000, FEW = 6 };
@@ -180,14 +181,25 @@ static value apply_binary(sema *s, expr *e, value a, value b, uint32_t guard) {
 
 /* --- walking ------------------------------------------------------------------------------------------------------ */
 
+/* Is the condition known to be `answer`, as one on arguments of the call often is? Then what is reached only under the
+ * other answer is never reached. The builder keeps what may fault; here it is left out, faults and all. */
+static bool decided(sema *s, value condition, bool answer) {
+    uint32_t count;
+    if (!s->builder || s->failed || condition.type != TYPE_BOOL) return false;
+    const mc_node *x = &mc_builder_nodes(s->builder, &count)[condition.node];
+    return x->op == MC_CONST_B && x->imm == answer;
+}
+
 static value lower_binary(sema *s, expr *top, const frame *f, uint32_t guard) {
     expr *e = top;
     while (e->a->kind == EXPR_BINARY) e = e->a;
     value left = lower(s, e->a, f, guard);
     for (;; e = e->up) {
-        uint32_t inner = e->op == OP_AND || e->op == OP_OR ? guard_with(s, e->a, guard, left, e->op == OP_OR) : guard;
-        value right = lower(s, e->b, f, inner);
+        bool logic = e->op == OP_AND || e->op == OP_OR, keep = logic && decided(s, left, e->op == OP_OR);
+        uint32_t inner = logic ? guard_with(s, e->a, guard, left, e->op == OP_OR) : guard;
+        value right = lower(s, e->b, f, inner), old = left;
         left = f->m->score ? score_binary(s, e, left, right, guard) : apply_binary(s, e, left, right, guard);
+        if (keep && left.type == TYPE_BOOL) left = old;
         if (e == top || s->failed) return s->failed ? poison : left;
     }
 }
@@ -211,6 +223,8 @@ static value lower_if(sema *s, expr *e, const frame *f, uint32_t guard) {
         return poison;
     }
     if (!condition) return s->builder ? poison : (value){type, 0};
+    if (decided(s, c, true)) return a;
+    if (decided(s, c, false)) return b;
     return (value){type, emit(s, e,
                               type == TYPE_BOOL   ? MC_IF_B
                               : type == TYPE_REAL ? MC_IF_F
@@ -291,9 +305,10 @@ static int resolve(sema *s, expr *e, const frame *f) {
         diag_hint(s->d, "masks are in whole numbers");
     } else {
         diag_error(s->d, FCP_E_UNKNOWN_NAME, at, "unknown name '%s'", name);
-        const char *nearest = sema_nearest_name(s, name, f->m, f->def);
+        const bool usual = sema_hint_habit(s, name, FCPC_HABIT_NAME | (score ? FCPC_HABIT_SCORE : 0), e);
+        const char *nearest = usual ? NULL : sema_nearest_name(s, name, f->m, f->def);
         if (nearest) diag_hint(s->d, "did you mean '%s'?", nearest);
-        else if (e->kind == EXPR_NAME && !s->in_index && !f->m->builtin)
+        else if (!usual && e->kind == EXPR_NAME && !s->in_index && !f->m->builtin)
             diag_hint(s->d, "a parameter stands behind the name of its %s: %s(%s = 1)", f->m->score ? "score" : "mask",
                       f->m->name, name);
     }
@@ -303,43 +318,86 @@ static int resolve(sema *s, expr *e, const frame *f) {
 /* --- calls -------------------------------------------------------------------------------------------------------- */
 
 /* Notes where exact(...) is called, so that its fault can be told from a division by zero. */
-static bool note_exact(sema *s, span at) {
+static bool note_exact(sema *s, program_exact new) {
     struct fcpc_program *p = s->out;
-    for (uint32_t i = 0; i < p->exact_count; i++)
-        if (p->exact[i].source == at.source && p->exact[i].begin == at.begin && p->exact[i].end == at.end) return true;
-    span *grown = ARENA_NEW(&p->arena, span, p->exact_count + (size_t)1);
+    for (uint32_t i = 0; i < p->exact_count; i++) {
+        const program_exact *x = &p->exact[i];
+        if (diag_same_span(x->at, new.at) && x->dividend == new.dividend && x->divisor == new.divisor) return true;
+    }
+    program_exact *grown = ARENA_NEW(&p->arena, program_exact, p->exact_count + (size_t)1);
     if (!grown) return sema_no_memory(s);
     if (p->exact_count) memcpy(grown, p->exact, p->exact_count * sizeof *grown);
-    grown[p->exact_count++] = at;
+    grown[p->exact_count++] = new;
     p->exact = grown;
     return true;
 }
 
 /* exact(a, b) is a / (if a % b == 0 then b else 0): it divides by zero, which is a fault, where b does not divide a. If
- * both are constants, that is reported here. */
+ * both are constants and nothing guards them, that is reported here. */
 uint32_t expr_exact(sema *s, expr *e, uint32_t a, uint32_t b, uint32_t guard) {
     if (!s->builder || s->failed) return 0;
     uint32_t count;
     const mc_node *nodes = mc_builder_nodes(s->builder, &count);
     const mc_node x = nodes[a], y = nodes[b]; /* the array moves as it grows */
-    if (guard == MC_NONE && x.op == MC_CONST_I && y.op == MC_CONST_I && y.imm && mc_mod(x.imm, y.imm)) {
+    const bool uneven = x.op == MC_CONST_I && y.op == MC_CONST_I && y.imm && mc_mod(x.imm, y.imm);
+    if (guard == MC_NONE && uneven) {
         diag_error(s->d, FCP_E_MASK_EXACT, e->at, "%" PRId64 " is not a multiple of %" PRId64, x.imm, y.imm);
         s->failed = true;
         return 0;
     }
-    if (!note_exact(s, e->at)) return 0;
+    const program_exact call = {.at = e->at, .dividend = uneven ? x.imm : 0, .divisor = uneven ? y.imm : 0};
+    if (!note_exact(s, call)) return 0;
     uint32_t rest = emit2(s, e, MC_MOD, a, b, guard);
     uint32_t zero = emit(s, e, MC_CONST_I, MC_NONE, MC_NONE, MC_NONE, 0, MC_NONE);
     uint32_t even = emit2(s, e, MC_EQ, rest, zero, MC_NONE);
     return emit2(s, e, MC_DIV, a, emit(s, e, MC_IF_I, even, b, zero, 0, MC_NONE), guard);
 }
 
+/* Is this the index of a batch, as FlexAttention's masks have it, and not a name of the program? */
+static bool is_batch_index(sema *s, const expr *e, const frame *f) {
+    static const char *const words[] = {"b", "batch_idx", "b_idx"};
+    if (e->kind != EXPR_NAME || words_find(words, sizeof words / sizeof *words, e->name) < 0) return false;
+    return !(f->def && sema_find_symbol(s, f->def, e->name)) && !sema_find_symbol(s, f->m, e->name) &&
+           sema_find_array(s, e->name) == ARRAY_ANY && !sema_visible_mask(s, e->name, KIND_ANY);
+}
+
+/* Reports prefix[b] and doc[b, q]. */
+static value no_batch_index(sema *s, const expr *e) {
+    text whole = {0}, of = {0}, rest = {0};
+    ast_print_expr(e->a, &of);
+    text_add(&whole, of.at, of.size);
+    text_puts(&whole, "[");
+    ast_print_expr(e->b, &whole);
+    if (e->c) ast_print_expr(e->c, &rest);
+    if (e->d) text_puts(&rest, ", "), ast_print_expr(e->d, &rest);
+    if (e->integer > 3) text_puts(&rest, ", ..."); /* the tree has three */
+    if (e->c) text_puts(&whole, ", "), text_add(&whole, rest.at, rest.size);
+    text_puts(&whole, "]");
+    char *said = text_take(&whole), *name = text_take(&of), *index = text_take(&rest);
+    if (said && name && index) {
+        diag_error(s->d, FCP_E_UNKNOWN_NAME, e->b->at,
+                   "%s: a batch is a list of sequences, none of which sees another, so it has no index", said);
+        if (e->c) diag_hint(s->d, "a field has values for each sequence anyway: %s[%s]", name, index);
+        else
+            diag_hint(s->d,
+                      "a number for each sequence is batch { field %s = [10, 20] over sequences }, and is read "
+                      "as %s",
+                      name, name);
+    } else sema_no_memory(s);
+    free(said);
+    free(name);
+    free(index);
+    return poison;
+}
+
 /* Lowers the index expressions name[i], name[i, j] and name[i, j, l]. */
 static value lower_index(sema *s, expr *e, const frame *f, uint32_t guard) {
+    if (is_batch_index(s, e->b, f)) return no_batch_index(s, e);
     s->in_index++;
     const bool first = e->a->kind == EXPR_NAME && e->a->ref == REF_NONE;
     value a = lower_array(s, e->a, f, guard);
-    if (first && e->a->ref == REF_WRONG && !sema_nearest_name(s, e->a->name, f->m, f->def))
+    if (first && e->a->ref == REF_WRONG && !habits_find(e->a->name, FCPC_HABIT_NAME, NULL) &&
+        !sema_nearest_name(s, e->a->name, f->m, f->def))
         diag_hint(s->d, "declare it: batch { field %s = file(\"%s.npy\") }, or as a table of the model", e->a->name,
                   e->a->name);
     expr *const indices[] = {e->b, e->c, e->d};
@@ -561,6 +619,22 @@ value expr_mask_argument(sema *s, expr *e, const arg *param, int64_t v) {
     return constant_value(s, e, expr_mask_param_type(param), v);
 }
 
+/* Checks the constants among the arguments of a call. One that is never reached may be anything. */
+static bool check_counts(sema *s, const expr *e, const mask *m, arg *const *given, const value *args, uint32_t guard) {
+    uint32_t count;
+    const mc_node *nodes = mc_builder_nodes(s->builder, &count);
+    if (!m->builtin || (guard != MC_NONE && nodes[guard].op == MC_CONST_B && !nodes[guard].imm)) return true;
+    int64_t *numbers = ARENA_ZNEW(s->scratch, int64_t, m->param_count + 1);
+    bool *known = ARENA_ZNEW(s->scratch, bool, m->param_count + 1);
+    if (!numbers || !known) return sema_no_memory(s);
+    for (uint32_t i = 0; i < m->param_count; i++) {
+        if (args[i].type != TYPE_INT) continue;
+        known[i] = nodes[args[i].node].op == MC_CONST_I;
+        numbers[i] = nodes[args[i].node].imm;
+    }
+    return expr_check_counts(s, m, given, numbers, known, e->at);
+}
+
 static value lower_mask(sema *s, expr *e, const frame *f, uint32_t guard) {
     mask *m = (mask *)e->target;
     const value result = {TYPE_BOOL, 0};
@@ -590,6 +664,7 @@ static value lower_mask(sema *s, expr *e, const frame *f, uint32_t guard) {
         }
     }
     if (!s->builder || s->failed) return result;
+    if (!check_counts(s, e, m, given, args, guard)) return s->failed = true, poison;
     frame inner = {.m = m, .args = args};
     return expr_inline(s, m, m->body, args, m->param_count, &inner, guard);
 }

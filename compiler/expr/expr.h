@@ -98,6 +98,9 @@ bool expr_has_point(const expr *e);
 
 /* Checks the names and types of a mask or score, once. Errors are reported. */
 void expr_check_mask(sema *s, mask *m);
+/* Numbers of the prelude's masks are counts and sizes, so none of them is negative. Reports those that are; numbers[i] is
+ * that of parameter i, and known[i] says whether it is a constant. False: one was reported. */
+bool expr_check_counts(sema *s, const mask *m, arg *const *given, const int64_t *numbers, const bool *known, span call);
 /* The same of one that an expression calls. False: it is defined by itself, which was reported. */
 bool expr_check_called(sema *s, const expr *e, mask *m);
 /* Lowers the mask of a plan, whose arguments are constants. Fills in mask, mask_spans, mask_name and mask_span of the

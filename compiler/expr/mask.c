@@ -64,6 +64,41 @@ bool expr_check_called(sema *s, const expr *e, mask *m) {
     return true;
 }
 
+/* Adds what to write for a window of the prelude that shall have no limit on one side or both, which is what -1 means in
+ * FlashAttention. l and r are of window_both; INT64_MIN: not known. */
+static void hint_no_limit(sema *s, const mask *m, const char *param, int64_t l, int64_t r) {
+    static const char lead[] = "where -1 means no limit, as in FlashAttention, write";
+    static const struct {
+        const char *mask, *param, *write;
+    } known[] = {{"window", "w", "causal"}, {"lambda", "window", "causal"}, {"global_window", "w", "full"}};
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        if (!strcmp(m->name, known[i].mask) && !strcmp(param, known[i].param))
+            diag_hint(s->d, "%s %s", lead, known[i].write);
+    if (strcmp(m->name, "window_both")) return;
+    const bool left = l >= 0, right = r >= 0, no_left = !left && l != INT64_MIN, no_right = !right && r != INT64_MIN;
+    if (no_left && no_right) diag_hint(s->d, "%s full", lead);
+    else if (no_left && r == 0) diag_hint(s->d, "%s causal", lead);
+    else if (no_left && right) diag_hint(s->d, "%s mask ahead = k - q <= %" PRId64, lead, r);
+    else if (no_right && left) diag_hint(s->d, "%s mask back = q - k <= %" PRId64, lead, l);
+    else diag_hint(s->d, no_left ? "%s k - q <= r" : "%s q - k <= l", lead);
+}
+
+bool expr_check_counts(sema *s, const mask *m, arg *const *given, const int64_t *numbers, const bool *known,
+                       span call) {
+    if (!m->builtin && !m->adopted) return true;
+    uint32_t i = 0;
+    for (const arg *p = m->params; p; p = p->next, i++) {
+        if (expr_mask_param_type(p) != TYPE_INT || !known[i] || numbers[i] >= 0) continue;
+        diag_error(s->d, FCP_E_VALUE, given[i] ? given[i]->value->at : call,
+                   "%s of '%s' must be at least 0, this is %" PRId64, p->name, m->name, numbers[i]);
+        const bool both = m->param_count == 2;
+        hint_no_limit(s, m, p->name, both && known[0] ? numbers[0] : INT64_MIN,
+                      both && known[1] ? numbers[1] : INT64_MIN);
+        return false;
+    }
+    return true;
+}
+
 /* Keeps the parameters of the plan's mask, and their values. Later steps warn of a parameter that is larger than every
  * sequence of a batch. */
 static bool keep_params(sema *s, const mask *m, arg *const *given, const figure *values, span call) {
@@ -125,6 +160,14 @@ bool expr_lower_mask(sema *s, mask *m, const arg *args, span call) {
         good &= fits;
     }
     if (!good || m->state != MASK_GOOD) return false;
+    bool *known = ARENA_NEW(s->scratch, bool, m->param_count + 1);
+    int64_t *numbers = ARENA_NEW(s->scratch, int64_t, m->param_count + 1);
+    if (!known || !numbers) return sema_no_memory(s);
+    for (i = 0; i < m->param_count; i++) { /* of a field, the least number of all sequences */
+        known[i] = true;
+        numbers[i] = figures[i].field ? s->arrays[figures[i].integer]->array.record.lo : figures[i].integer;
+    }
+    if (!expr_check_counts(s, m, given, numbers, known, call)) return false;
     s->plan_mask = m;
     s->plan_values = figures;
     if (!keep_params(s, m, given, figures, call)) return false;

@@ -171,3 +171,26 @@ fcp_code strategy_place(planning *x) {
     x->placement = made;
     return FCP_OK;
 }
+
+fcp_code strategy_count_bare(planning *x, strategy_bare *out) {
+    const problem *p = x->problem;
+    const placement *made = x->placement;
+    const uint32_t ranks = p->ranks;
+    bool *owns = ARENA_ZNEW(&x->scratch, bool, ranks), *works = ARENA_ZNEW(&x->scratch, bool, ranks);
+    uint64_t *held = ARENA_ZNEW(&x->scratch, uint64_t, 2 * (size_t)ranks),
+             *parts = ARENA_NEW(&x->scratch, uint64_t, 2 * (size_t)ranks);
+    *out = (strategy_bare){0};
+    if (!owns || !works || !held || !parts) return FCP_E_NO_MEMORY;
+    if (!p->block_count) return FCP_OK;
+    for (uint32_t b = 0; b < p->block_count; b++) owns[made->home[b]] = true;
+    for (uint32_t t = 0; made->exec && t < p->tile_count; t++) works[made->exec[t]] = true;
+    for (int side = 0; x->program->layout != FCP_LAYOUT_PLANNED && side < FCP_SIDES; side++)
+        fcp_rule_tokens(&p->rule, (fcp_side)side, parts, held + (size_t)side * ranks);
+    for (uint32_t r = 0; r < ranks; r++) {
+        const bool server = r >= ranks - x->program->servers;
+        if (owns[r]) continue;
+        if (!works[r]) out->idle++;
+        else if (!server && !held[r] && !held[ranks + r]) out->helping++;
+    }
+    return FCP_OK;
+}

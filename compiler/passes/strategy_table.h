@@ -24,4 +24,11 @@ struct problem_stretch;
  * mask takes long to ask. */
 fcp_code strategy_cut_again(planning *x, const struct problem_stretch *stretches, size_t count);
 fcp_code strategy_place(planning *x);
+/* Requires the placement. Counts ranks without tokens: those that own no block and compute no tile, and those that
+ * compute for others, except servers. A rank of the second kind may have tokens before they are brought home, if the
+ * program states a layout: then it does not count. Both are 0 if no sequence has tokens. Fails with FCP_E_NO_MEMORY. */
+typedef struct strategy_bare {
+    uint32_t idle, helping;
+} strategy_bare;
+fcp_code strategy_count_bare(planning *x, strategy_bare *out);
 #endif

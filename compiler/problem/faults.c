@@ -11,6 +11,7 @@
 
 #include "compiler/base/text.h"
 #include "compiler/problem/problem.h"
+#include "compiler/sema/fault_words.h"
 #include "compiler/sema/field_shape.h"
 
 /* A fault, and the code in which it occurs. */
@@ -23,17 +24,24 @@ typedef struct report {
     const cells_fault *fault;
 } report;
 
-/* Is this node the division of exact(a, b)? Then *a and *b are the nodes of its operands. */
-static bool is_exact(const report *r, uint32_t *a, uint32_t *b) {
+/* Is this node the division of exact(a, b) with a remainder? Then *a is the node of a. *b is that of b; if a and b were
+ * constants, it is MC_NONE, and *divisor is b. It is 0 if the call is expanded with several b for this a. */
+static bool is_exact(const report *r, uint32_t *a, uint32_t *b, int64_t *divisor) {
     const struct fcpc_program *g = r->x->program;
-    const mc_node *x = &r->code.nodes[r->fault->node];
-    const span at = r->spans[r->fault->node];
-    if (x->op != MC_DIV || r->code.nodes[x->b].op != MC_IF_I) return false;
+    const mc_node *nodes = r->code.nodes, *x = &nodes[r->fault->node];
+    const bool constant = x->op == MC_DIV && nodes[x->a].op == MC_CONST_I && nodes[x->b].op == MC_CONST_I;
+    if (x->op != MC_DIV || (nodes[x->b].op != MC_IF_I && !constant)) return false;
     *a = x->a;
-    *b = r->code.nodes[x->b].b;
-    for (uint32_t i = 0; i < g->exact_count; i++)
-        if (g->exact[i].source == at.source && g->exact[i].begin == at.begin && g->exact[i].end == at.end) return true;
-    return false;
+    *b = constant ? MC_NONE : nodes[x->b].b;
+    *divisor = 0;
+    uint32_t found = 0;
+    for (uint32_t i = 0; i < g->exact_count; i++) {
+        const program_exact *e = &g->exact[i];
+        if (!diag_same_span(e->at, r->spans[r->fault->node])) continue;
+        if (constant && (!e->divisor || e->dividend != nodes[x->a].imm)) continue;
+        *divisor = found++ ? 0 : e->divisor;
+    }
+    return found > 0;
 }
 
 /* The value of every node for the pair that faults; NULL: no memory. */
@@ -51,6 +59,19 @@ static void add_call(const report *r, span at) {
     const span call = r->of_mask ? g->at[AT_MASK] : g->at[AT_SCORE];
     if (at.source == call.source) return;
     diag_also(r->x->d, planning_span(r->x, call), r->of_mask ? "of this mask" : "of this score");
+}
+
+/* Reports exact(a, b) of two constants, which a guard lets only some pairs reach. */
+static fcp_code report_constant(const report *r, int64_t dividend, int64_t divisor) {
+    const cells_fault *f = r->fault;
+    const span at = planning_span(r->x, r->spans[f->node]);
+    if (divisor)
+        diag_error(r->x->d, FCP_E_MASK_EXACT, at, "%lld is not a multiple of %lld", (long long)dividend,
+                   (long long)divisor);
+    else diag_error(r->x->d, FCP_E_MASK_EXACT, at, "%lld is not a multiple of the divisor", (long long)dividend);
+    diag_hint(r->x->d, "for q = %lld, k = %lld and head %lld", (long long)f->q, (long long)f->k, (long long)f->h);
+    add_call(r, r->spans[f->node]);
+    return FCP_E_MASK_EXACT;
 }
 
 static fcp_code report_exact(const report *r, uint32_t a, uint32_t b) {
@@ -79,62 +100,21 @@ static fcp_code report_exact(const report *r, uint32_t a, uint32_t b) {
     return FCP_E_MASK_EXACT;
 }
 
-/* The indices that an array has, from the first dimension to the last, and those that were read. */
-typedef struct read_at {
-    int dims;
-    long long first[3], last[3], index[3];
-    uint32_t cell[3]; /* tokens of a cell; 0: the index is no position */
-} read_at;
-
-static read_at where_read(const report *r, const int64_t *values) {
-    const mc_node *x = &r->code.nodes[r->fault->node];
-    const fcp_array *record = &r->x->program->arrays[x->imm].record;
-    const mc_env env = problem_env(r->x->problem, r->sequence);
-    const mc_array *a = &env.arrays[x->imm];
-    const uint32_t operand[3] = {x->a, x->b, x->c};
-    const int64_t first[3] = {0, a->first, a->column_first}, count[3] = {a->planes, a->count, a->columns};
-    read_at w = {0};
-    for (int i = a->planes ? 0 : 1; i < (a->columns ? 3 : 2); i++, w.dims++) {
-        w.first[w.dims] = first[i];
-        w.last[w.dims] = first[i] + count[i] - 1;
-        w.index[w.dims] = values[operand[w.dims]];
-    }
-    int d = record->heads != 0;
-    if (record->q_cell) w.cell[d++] = record->q_cell;
-    if (record->k_cell) w.cell[d] = record->k_cell;
-    return w;
-}
-
-/* Writes the element that was read, and which ones there are. */
-static void put_element(const program_array *a, const read_at *w, text *out) {
-    if (a->record.kind == FCP_FIELD && w->dims == 1 && w->cell[0] == 1) {
-        text_printf(out, "position %lld of field '%s', which has %lld to %lld", w->index[0], a->name, w->first[0],
-                    w->last[0]);
-        return;
-    }
-    text_puts(out, w->dims > 1 ? "element [" : "element ");
-    for (int d = 0; d < w->dims; d++) text_printf(out, "%s%lld", d ? ", " : "", w->index[d]);
-    text_printf(out, "%s of %s '%s', which ", w->dims > 1 ? "]" : "", a->record.kind == FCP_TABLE ? "table" : "field",
-                a->name);
-    if (a->record.kind == FCP_TABLE && w->dims == 2)
-        text_printf(out, "is %lld by %lld", w->last[0] + 1, w->last[1] + 1);
-    else if (a->record.kind == FCP_TABLE) text_printf(out, "has %lld", w->last[0] + 1);
-    else {
-        text_puts(out, w->dims > 1 ? "has [" : "has ");
-        for (int d = 0; d < w->dims; d++) text_printf(out, "%s%lld to %lld", d ? ", " : "", w->first[d], w->last[d]);
-        if (w->dims > 1) text_puts(out, "]");
-    }
-}
-
-/* Is a cell's number asked for by a position? Then its number, and every other index, would be one that there is. */
-static bool misses_division(const read_at *w) {
+/* Is a cell's number asked for by a position, as in keep[h, q, k] of a field over heads, queries / 128, keys / 128? Then
+ * the field has the cell of each position that it is read at. */
+static bool misses_division(const fcp_array *record, const mc_array *bound, const int64_t *index) {
+    const int64_t first[3] = {0, bound->first, bound->column_first},
+                  count[3] = {bound->planes, bound->count, bound->columns};
+    uint32_t cell[3] = {0}, d = record->heads != 0;
     bool divides = false;
-    for (int d = 0; d < w->dims; d++) {
-        long long index = w->index[d];
-        if (index >= w->first[d] && index <= w->last[d]) continue;
-        if (w->cell[d] < 2) return false;
-        index = mc_div(index, w->cell[d]);
-        if (index < w->first[d] || index > w->last[d]) return false;
+    if (record->q_cell) cell[d++] = record->q_cell;
+    if (record->k_cell) cell[d] = record->k_cell;
+    const uint32_t skipped = bound->planes ? 0 : 1; /* the dimension of `first` and `count` that index[0] belongs to */
+    for (d = 0; d < mc_array_dims(bound); d++) {
+        const int64_t from = first[d + skipped], end = from + count[d + skipped];
+        if (index[d] >= from && index[d] < end) continue;
+        const int64_t divided = cell[d] > 1 ? mc_div(index[d], cell[d]) : from - 1;
+        if (divided < from || divided >= end) return false;
         divides = true;
     }
     return divides;
@@ -154,11 +134,16 @@ static fcp_code report_index(const report *r) {
     const cells_fault *f = r->fault;
     const mc_node *x = &r->code.nodes[f->node];
     const program_array *a = &r->x->program->arrays[x->imm];
+    const mc_env env = problem_env(r->x->problem, r->sequence);
+    const mc_array *bound = &env.arrays[x->imm];
     const int64_t *values = fault_values(r);
     if (!values) return FCP_E_NO_MEMORY;
-    const read_at w = where_read(r, values);
     text what = {0};
-    put_element(a, &w, &what);
+    const uint32_t operands[3] = {x->a, x->b, x->c};
+    int64_t index[3] = {0};
+    for (int d = 0; d < 3; d++)
+        if (operands[d] != MC_NONE) index[d] = values[operands[d]];
+    fault_words_index(a, bound, index, &what);
     if (mc_uses(r->code) & MC_USES_H) text_printf(&what, ", for h = %lld,", (long long)f->h);
     else text_puts(&what, ", for");
     char *line = text_take(&what);
@@ -169,8 +154,8 @@ static fcp_code report_index(const report *r) {
     free(line);
     if (r->x->problem->sequences != 1 && a->record.kind != FCP_TABLE)
         diag_hint(r->x->d, "sequence %u of the batch", r->sequence);
-    const bool by_head = mc_uses(r->code) & MC_USES_H && w.index[0] == f->h && !f->q && !f->k;
-    if (misses_division(&w)) hint_reading(r, a);
+    const bool by_head = mc_uses(r->code) & MC_USES_H && index[0] == f->h && !f->q && !f->k;
+    if (misses_division(&a->record, bound, index)) hint_reading(r, a);
     else if (a->record.kind == FCP_TABLE && x->op != MC_LOAD2 && by_head)
         diag_hint(r->x->d, "a table that is read by head has a value for each of the %u heads", r->x->program->heads);
     else if (r->of_mask)
@@ -185,9 +170,11 @@ fcp_code faults_report(planning *x, fcp_code code, faults_of of, uint32_t sequen
     bool of_mask = of == FAULTS_MASK;
     const report r = {x, of_mask ? g->mask : g->check, of_mask ? g->mask_spans : g->check_spans, of_mask, sequence, f};
     uint32_t a, b;
+    int64_t divisor;
     if (f->kind == MC_INDEX && f->node < r.code.count) return report_index(&r);
-    if (f->kind == MC_DIV_ZERO && f->node < r.code.count && is_exact(&r, &a, &b)) return report_exact(&r, a, b);
-    const char *what = f->kind == MC_DIV_ZERO ? "division by zero" : "overflow of a 64-bit integer";
+    if (f->kind == MC_DIV_ZERO && f->node < r.code.count && is_exact(&r, &a, &b, &divisor))
+        return b == MC_NONE ? report_constant(&r, r.code.nodes[a].imm, divisor) : report_exact(&r, a, b);
+    const char *what = f->kind == MC_DIV_ZERO ? FAULT_DIV_ZERO : FAULT_OVERFLOW;
     span at = f->node < r.code.count ? r.spans[f->node] : g->at[AT_MASK];
     if (mc_uses(r.code) & MC_USES_H)
         diag_error(x->d, code, planning_span(x, at), "%s for q = %lld, k = %lld, h = %lld in a sequence of %lld tokens",

@@ -50,7 +50,7 @@ static void rebase_spans(struct fcpc_program *p, uint32_t base) {
     for (uint32_t i = 0; i < p->mask_param_count; i++) rebase((span *)&p->mask_params[i].at, base);
     for (uint32_t i = 0; i < p->slices_count; i++) rebase((span *)&p->slices_about[i].at, base);
     for (uint32_t i = 0; i < p->array_count; i++) rebase((span *)&p->arrays[i].at, base);
-    for (uint32_t i = 0; i < p->exact_count; i++) rebase(&p->exact[i], base);
+    for (uint32_t i = 0; i < p->exact_count; i++) rebase(&p->exact[i].at, base);
     for (int i = 0; i < PROGRAM_PLACES; i++) rebase(&p->at[i], base);
 }
 

@@ -51,6 +51,12 @@ typedef struct program_slices {
     span at;
 } program_slices;
 
+/* A call exact(a, b), and its two numbers if they are constants and b does not divide a. Otherwise divisor is 0. */
+typedef struct program_exact {
+    span at;
+    int64_t dividend, divisor;
+} program_exact;
+
 /* One of the masks of `layers`. */
 typedef struct program_layer {
     uint32_t times;        /* how many layers have it */
@@ -129,7 +135,7 @@ struct fcpc_program {
     const double *sink; /* per query head, or NULL */
     /* The calls exact(a, b) of mask and score, which say that b divides a. Each becomes a node that divides a by (if
      * a % b == 0 then b else 0). So it divides by zero, which is a fault, where b does not divide a. */
-    span *exact;
+    program_exact *exact;
     uint32_t exact_count;
 
     /* plan */

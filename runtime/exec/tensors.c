@@ -110,8 +110,11 @@ void fcp_packed_free(fcp_packed *packed) {
         free(packed->t[t]);
         packed->t[t] = NULL;
     }
-    free(packed->max_logit);
-    packed->max_logit = NULL;
+    float **const once[] = {&packed->max_logit, &packed->d_sink, &packed->d_table};
+    for (size_t i = 0; i < sizeof once / sizeof *once; i++) {
+        free(*once[i]);
+        *once[i] = NULL;
+    }
 }
 
 static uint64_t mix(uint64_t x) {

@@ -26,7 +26,10 @@ typedef enum fcp_tensor {
 /* Packed tensors. Members may be NULL. The memory is from malloc, and fcp_packed_free frees all of it. */
 typedef struct fcp_packed {
     void *t[FCP_TENSORS];
-    float *max_logit; /* [heads]; NULL: not wanted. As fcp_tensors has it, the largest of this process's ranks */
+    /* What ranks write once, not for each token, as fcp_tensors has it; NULL: not wanted. */
+    float *max_logit; /* [heads]: the largest of this process's ranks */
+    float *d_sink;    /* [heads], and */
+    float *d_table;   /* [fcp_plan_table_numbers]: the sums over this process's ranks */
 } fcp_packed;
 
 const char *fcp_tensor_name(fcp_tensor t); /* "q" "k" "v" "o" "lse" "do" "dq" "dk" "dv" "lse_low" "dlse" */

@@ -1,7 +1,8 @@
 /* judge_parts.h: what the files of the judge share. Private to runtime/judge.
  *
  * reference.c makes a check_run and its tasks; sample.c chooses rows, if not all are checked; task.c computes a task;
- * verdict.c keeps the measures of tensors and judges them; slope.c and hops.c prepare what RULE.md needs.
+ * shared_gradients.c does what it does for the gradients of sinks and tables; verdict.c keeps the measures of tensors
+ * and judges them; slope.c and hops.c prepare what RULE.md needs.
  */
 #ifndef FCP_JUDGE_JUDGE_PARTS_H
 #define FCP_JUDGE_JUDGE_PARTS_H
@@ -39,8 +40,8 @@ typedef struct measure {
 void measure_number(measure *m, fcp_dtype dtype, uint64_t at, const double *result, double naive, double exact,
                     double allowance, bool told, bool empty);
 void measure_merge(measure *into, const measure *m);
-/* The verdict on a tensor; adds it to the report. */
-void measure_report(const measure *m, fcp_tensor t, fcp_check_report *report);
+/* The verdict on a tensor, or on what stands behind tensors in a report; adds it to the report. */
+void measure_report(const measure *m, unsigned check, fcp_check_report *report);
 
 /* Computes for each class of partial results how far rounding on the wire may move a sum, as a fraction of the sum of
  * the absolute values that it is made of. It is 0 if nothing is rounded. False: out of memory.
@@ -53,9 +54,9 @@ void measure_report(const measure *m, fcp_tensor t, fcp_check_report *report);
  * error. */
 bool check_hops(const fcp_plan *plan, double out_error[FCP_CLASSES]);
 
-/* Makes the derivative of a score by s, as code that mc_eval_score and mc_eval_score_row evaluate; without nodes if
- * the score has none. out->nodes is malloc'd. False: out of memory. */
-bool check_slope(mc_code score, mc_code *out);
+/* Makes the derivative of a score by s, or by what its node `by` reads (MC_NONE: by s), as code that mc_eval_score and
+ * mc_eval_score_row evaluate; without nodes if the score has none. out->nodes is malloc'd. False: out of memory. */
+bool check_slope(mc_code score, uint32_t by, mc_code *out);
 
 /* Makes the score as GPUs may compute it: tanh, exp, log and sqrt give 1 + 2^-16 of what they should; without nodes
  * if the score has none of these. out->nodes is malloc'd. False: out of memory. */
@@ -72,6 +73,29 @@ typedef struct check_sample {
 /* Chooses runs that take about `work` in all (as fcp_check_work counts). False: out of memory. */
 bool check_sample_choose(const fcp_plan *plan, unsigned passes, double work, check_sample *out);
 
+/* A place in the score that reads a table of reals. */
+typedef struct check_read {
+    mc_code part;   /* the score's derivative by what is read there, which the judge makes; malloc'd */
+    mc_code load;   /* the score up to the read */
+    uint64_t first; /* where the table begins among all tables */
+} check_read;
+
+/* What is known of the gradients of tables, element by element. A task has its own, and adds them to those of the run
+ * when all tasks before it have: so the sums are the same whichever task is ready first. */
+typedef struct check_element {
+    double value;              /* by the definition */
+    float naive;               /* by the naive computation */
+    double squares, flat, one; /* as struct allowed has them */
+    double row_value,
+        row_share; /* of the row that is added up: of its pairs, and of these pairs' P times the derivative */
+    bool touched, in_row;
+} check_element;
+typedef struct check_tables {
+    check_element *elements;    /* [numbers of all tables] */
+    uint32_t *touched, *in_row; /* which elements a task, and a row, has added to */
+    uint32_t touched_count, in_row_count;
+} check_tables;
+
 typedef struct check_run {
     const fcp_plan *plan;
     fcp_shape shape;
@@ -82,18 +106,41 @@ typedef struct check_run {
     const check_sample *sample; /* NULL: all rows */
     mc_code slope;            /* of the score, derived by the judge */
     mc_code rough;            /* see check_rough */
+    check_read *reads;        /* of tables whose gradients are judged */
+    uint32_t read_count;      /* 0: none are */
     bool backward;
     const volatile int *stop;
     uint32_t *order;          /* sequences, longest first */
     _Atomic uint64_t next;    /* task */
     pthread_mutex_t lock;
+    pthread_cond_t turn;      /* `added` or `over` has changed */
     double wire[FCP_TENSORS]; /* RULE.md: flat */
-    measure measures[FCP_TENSORS]; /* under lock */
-    fcp_code code;                        /* under lock */
+    double wire_state;        /* the same of what is made of O alone */
+    measure measures[FCP_TENSORS]; /* under lock, like all that follow */
+    check_tables tables;           /* of the tasks before `added` */
+    uint64_t added;
+    bool over; /* a task failed, or was stopped */
+    fcp_code code;
 } check_run;
 
 /* Computes task `index`: all rows of a KV head of a sequence; or, in a sample, some rows of queries for one head
  * (against all keys), or some keys of one KV head (against all queries). Any number of threads may compute tasks of
- * a run. `measures` gets the errors of its numbers. False: out of memory. */
-bool check_task(check_run *run, uint64_t index, measure measures[FCP_TENSORS]);
+ * a run. `measures` gets the errors of its numbers, and `tables`, if the run has reads, what its pairs add to the
+ * gradients of tables. False: out of memory. */
+bool check_task(check_run *run, uint64_t index, measure measures[FCP_TENSORS], check_tables *tables);
+
+/* --- shared_gradients.c ------------------------------------------------------------------------------------------- */
+
+/* Finds the places where the score reads tables. False: out of memory. */
+bool check_reads_make(check_run *run);
+void check_reads_free(check_run *run);
+/* Room for the sums of a task, or of the run. False: out of memory. The caller closes them in any case. */
+bool check_tables_open(const check_run *run, check_tables *tables);
+void check_tables_close(check_tables *tables);
+/* Adds the sums of a task to those of the run, and clears them. */
+void check_tables_move(check_tables *task, check_tables *run);
+/* Judges the sums of the run, when all tasks have added to them. Adds to the report. */
+void check_tables_judge(const check_run *run, fcp_check_report *report);
+/* Judges the gradients of sinks, which O and LSE of the result determine. Adds to the report. False: out of memory. */
+bool check_sinks_judge(const check_run *run, fcp_check_report *report);
 #endif

@@ -33,21 +33,59 @@ static void move(const fcp_plan *plan, uint32_t rank, bool keys, size_t token, c
     }
 }
 
+/* What a rank writes once, not for each token. */
+enum { MAX_LOGIT, D_SINK, D_TABLE, ONCE };
+struct once {
+    float *out;   /* of fcp_packed; NULL: not wanted in this pass */
+    size_t count; /* of numbers */
+    float *ranks; /* [ranks of this process][count] */
+};
+
 struct local {
     fcp_tensors *tensors; /* per rank of this process */
     char **memory;        /* likewise: all of its tensors */
-    float *max_logit;     /* [ranks of this process][heads]; NULL: not wanted */
+    struct once once[ONCE];
 };
 
-/* The largest logits of each rank become those of this process. */
-static void join_max(const struct local *local, uint32_t ranks, uint32_t heads, float *out_max) {
-    for (uint32_t h = 0; h < heads; h++) {
-        out_max[h] = -INFINITY;
-        for (uint32_t r = 0; r < ranks; r++) {
-            const float x = local->max_logit[(size_t)r * heads + h];
-            if (!(x <= out_max[h])) out_max[h] = x; /* a NaN stays: it was not written */
-        }
+static void list_once(const fcp_plan *plan, const fcp_shape *shape, const fcp_packed *packed, fcp_pass pass,
+                      struct once out[ONCE]) {
+    out[MAX_LOGIT] = (struct once){pass == FCP_FORWARD ? packed->max_logit : NULL, shape->heads, NULL};
+    out[D_SINK] = (struct once){pass == FCP_BACKWARD ? packed->d_sink : NULL, shape->heads, NULL};
+    out[D_TABLE] = (struct once){pass == FCP_BACKWARD ? packed->d_table : NULL, fcp_plan_table_numbers(plan), NULL};
+}
+
+/* Memory for what each rank writes once, filled with NaNs. False: there is none. */
+static bool open_once(struct once once[ONCE], uint32_t ranks) {
+    for (int i = 0; i < ONCE; i++) {
+        if (!once[i].out) continue;
+        const size_t bytes = ranks * once[i].count * sizeof(float);
+        once[i].ranks = malloc(bytes ? bytes : 1);
+        if (!once[i].ranks) return false;
+        memset(once[i].ranks, 0xff, bytes);
     }
+    return true;
+}
+
+static void set_once(const struct once once[ONCE], uint32_t rank, fcp_tensors *to) {
+    float **const members[ONCE] = {[MAX_LOGIT] = &to->max_logit, [D_SINK] = &to->d_sink, [D_TABLE] = &to->d_table};
+    for (int i = 0; i < ONCE; i++)
+        if (once[i].ranks) *members[i] = once[i].ranks + rank * once[i].count;
+}
+
+/* The largest logits of each rank become those of this process, and gradients are added up, each rounded once. A NaN
+ * stays: it was not written. */
+static void join_once(const struct once once[ONCE], uint32_t ranks) {
+    for (int i = 0; i < ONCE; i++)
+        for (size_t at = 0; once[i].ranks && at < once[i].count; at++) {
+            double sum = 0;
+            float most = -INFINITY;
+            for (uint32_t r = 0; r < ranks; r++) {
+                const float x = once[i].ranks[r * once[i].count + at];
+                sum += (double)x;
+                if (!(x <= most)) most = x;
+            }
+            once[i].out[at] = i == MAX_LOGIT ? most : (float)sum;
+        }
 }
 
 /* One rank's tensors behind each other: *out_at[t] is where t begins. Returns the bytes. */
@@ -83,13 +121,10 @@ fcp_code fcp_session_run_packed(fcp_session *session, const fcp_plan *plan, fcp_
     for (int t = 0; t < FCP_TENSORS; t++)
         if (packed->t[t]) *(pass == FCP_FORWARD ? &outputs : &inputs) |= fcp_pass_optional(&shape, pass) & 1u << t;
     uint32_t first, count = fcp_session_ranks(session, &first);
-    struct local local = {calloc(count, sizeof *local.tensors), calloc(count, sizeof *local.memory), NULL};
-    const bool wants_max = packed->max_logit && pass == FCP_FORWARD;
-    const size_t max_bytes = (size_t)count * shape.heads * sizeof *local.max_logit;
+    struct local local = {.tensors = calloc(count, sizeof *local.tensors), calloc(count, sizeof *local.memory)};
     fcp_code code = FCP_OK;
-    if (wants_max) local.max_logit = malloc(max_bytes);
-    if (local.max_logit) memset(local.max_logit, 0xff, max_bytes); /* NaNs, as in the outputs */
-    if (!local.tensors || !local.memory || (wants_max && !local.max_logit))
+    list_once(plan, &shape, packed, pass, local.once);
+    if (!local.tensors || !local.memory || !open_once(local.once, count))
         code = fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for %u ranks", count);
     for (uint32_t r = 0; code == FCP_OK && r < count; r++) {
         size_t at[FCP_TENSORS] = {0}, bytes;
@@ -106,13 +141,13 @@ fcp_code fcp_session_run_packed(fcp_session *session, const fcp_plan *plan, fcp_
             if ((inputs | outputs) >> t & 1 && fcp_tensor_token_bytes(&shape, (fcp_tensor)t)) /* not V inside K */
                 fcp_tensors_set(&local.tensors[r], (fcp_tensor)t, local.memory[r] + at[t]);
         move_all(plan, &shape, first + r, inputs, at, packed, local.memory[r], false);
-        if (wants_max) local.tensors[r].max_logit = local.max_logit + (size_t)r * shape.heads;
+        set_once(local.once, r, &local.tensors[r]);
     }
     double begin = fcp_clock();
     if (code == FCP_OK) code = fcp_session_run(session, pass, local.tensors, err);
     if (code == FCP_OK && out_seconds) *out_seconds = fcp_clock() - begin;
     if (code == FCP_OK) poison(&shape, outputs, packed);
-    if (code == FCP_OK && wants_max) join_max(&local, count, shape.heads, packed->max_logit);
+    if (code == FCP_OK) join_once(local.once, count);
     for (uint32_t r = 0; local.memory && r < count; r++) {
         size_t at[FCP_TENSORS] = {0};
         local_places(plan, &shape, first + r, inputs | outputs, at);
@@ -121,7 +156,39 @@ fcp_code fcp_session_run_packed(fcp_session *session, const fcp_plan *plan, fcp_
     }
     free(local.memory);
     free(local.tensors);
-    free(local.max_logit);
+    for (int i = 0; i < ONCE; i++) free(local.once[i].ranks);
+    return code;
+}
+
+/* Adds to the numbers of rank 0's process those of all others, in the order of ranks. */
+static fcp_code add_processes(fcp_session *session, uint32_t ranks, float *numbers, size_t count, fcp_error *err) {
+    const size_t bytes = count * sizeof *numbers;
+    uint32_t own;
+    fcp_session_ranks(session, &own);
+    float *theirs = own ? NULL : malloc(bytes + 1);
+    double *sums = own ? NULL : malloc(count * sizeof *sums + 1);
+    fcp_code code = own || (theirs && sums) ? FCP_OK : FCP_E_NO_MEMORY;
+    if (code) fcp_fail(err, code, "out of memory for %zu bytes of gradients", bytes);
+    for (size_t i = 0; !own && !code && i < count; i++) sums[i] = (double)numbers[i];
+    for (uint32_t r = 1; !code && r < ranks; r++) {
+        if (own != 0 && own != r) continue;
+        code = session->kind->collect(session, r, own ? numbers : theirs, bytes, err);
+        for (size_t i = 0; !own && !code && i < count; i++) sums[i] += (double)theirs[i];
+    }
+    for (size_t i = 0; !own && !code && i < count; i++) numbers[i] = (float)sums[i];
+    free(theirs);
+    free(sums);
+    return code;
+}
+
+fcp_code fcp_session_sum_packed(fcp_session *session, const fcp_plan *plan, fcp_packed *packed, fcp_error *err) {
+    fcp_shape shape;
+    fcp_plan_shape(plan, &shape);
+    if (fcp_session_processes(session) == 1) return FCP_OK;
+    fcp_code code = FCP_OK;
+    if (packed->d_sink) code = add_processes(session, shape.ranks, packed->d_sink, shape.heads, err);
+    if (packed->d_table && !code)
+        code = add_processes(session, shape.ranks, packed->d_table, fcp_plan_table_numbers(plan), err);
     return code;
 }
 

@@ -16,4 +16,8 @@ fcp_code fcp_session_run_packed(fcp_session *session, const fcp_plan *plan, fcp_
  * call this at the same point. With one process it does nothing. */
 fcp_code fcp_session_collect_packed(fcp_session *session, const fcp_plan *plan, unsigned set, fcp_packed *packed,
                                     fcp_error *err);
+
+/* Likewise, adds up the gradients of sinks and tables, those of them that are wanted, over all processes: afterwards
+ * rank 0's process has the batch's, with the bits that they have where all ranks are one process. */
+fcp_code fcp_session_sum_packed(fcp_session *session, const fcp_plan *plan, fcp_packed *packed, fcp_error *err);
 #endif

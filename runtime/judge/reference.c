@@ -20,20 +20,45 @@ static uint64_t tasks_of(const check_run *run) {
     return run->sample ? run->sample->count : run->plan->sequences_count * run->shape.kv_heads;
 }
 
+/* Nothing more is to be computed: wakes the threads that wait for their turn. */
+static void end_tasks(check_run *run, fcp_code code) {
+    pthread_mutex_lock(&run->lock);
+    run->over = true;
+    if (code) run->code = code;
+    pthread_cond_broadcast(&run->turn);
+    pthread_mutex_unlock(&run->lock);
+}
+
+/* Adds what task `index` has found. Sums of tables are added in the order of tasks. */
+static void add_task(check_run *run, uint64_t index, const measure found[FCP_TENSORS], check_tables *tables) {
+    pthread_mutex_lock(&run->lock);
+    for (int i = 0; i < FCP_TENSORS; i++) measure_merge(&run->measures[i], &found[i]);
+    while (run->read_count && run->added != index && !run->over) pthread_cond_wait(&run->turn, &run->lock);
+    if (run->read_count) check_tables_move(tables, &run->tables);
+    run->added++;
+    pthread_cond_broadcast(&run->turn);
+    pthread_mutex_unlock(&run->lock);
+}
+
 static void *run_tasks(void *argument) {
     check_run *run = argument;
     uint64_t tasks = tasks_of(run);
-    for (;;) {
+    check_tables tables = {0};
+    bool ok = !run->read_count || check_tables_open(run, &tables);
+    while (ok) {
         uint64_t index = run->next++;
-        if (index >= tasks || fcp_stop_asked(run->stop)) return NULL;
+        if (index >= tasks) break;
+        if (fcp_stop_asked(run->stop)) {
+            end_tasks(run, FCP_OK);
+            break;
+        }
         measure found[FCP_TENSORS];
-        const bool ok = check_task(run, index, found);
-        pthread_mutex_lock(&run->lock);
-        if (!ok) run->code = FCP_E_NO_MEMORY;
-        for (int i = 0; ok && i < FCP_TENSORS; i++) measure_merge(&run->measures[i], &found[i]);
-        pthread_mutex_unlock(&run->lock);
-        if (!ok) return NULL;
+        ok = check_task(run, index, found, &tables);
+        if (ok) add_task(run, index, found, &tables);
     }
+    if (!ok) end_tasks(run, FCP_E_NO_MEMORY);
+    check_tables_close(&tables);
+    return NULL;
 }
 
 struct length {
@@ -56,7 +81,12 @@ static fcp_code run_all(check_run *run, unsigned threads, fcp_error *err) {
     run->order = malloc((sequences + 1) * sizeof *run->order);
     pthread_t started[MAX_THREADS];
     unsigned count = 0;
-    if (!lengths || !run->order || pthread_mutex_init(&run->lock, NULL)) {
+    bool locks = lengths && run->order && !pthread_mutex_init(&run->lock, NULL);
+    if (locks && pthread_cond_init(&run->turn, NULL)) {
+        pthread_mutex_destroy(&run->lock);
+        locks = false;
+    }
+    if (!locks) {
         free(lengths);
         free(run->order);
         return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for the reference");
@@ -70,6 +100,7 @@ static fcp_code run_all(check_run *run, unsigned threads, fcp_error *err) {
     while (count + 1 < threads && fcp_thread_start(&started[count], 0, run_tasks, run)) count++;
     run_tasks(run);
     for (unsigned i = 0; i < count; i++) pthread_join(started[i], NULL);
+    pthread_cond_destroy(&run->turn);
     pthread_mutex_destroy(&run->lock);
     free(lengths);
     free(run->order);
@@ -80,7 +111,7 @@ static fcp_code run_all(check_run *run, unsigned threads, fcp_error *err) {
 /* The slope is for gradients alone; what is rough, for what is allowed. */
 static bool derive_score(check_run *run, bool judged) {
     const mc_code score = {run->plan->score, (uint32_t)run->plan->score_count};
-    return (!run->backward || check_slope(score, &run->slope)) && (!judged || check_rough(score, &run->rough));
+    return (!run->backward || check_slope(score, MC_NONE, &run->slope)) && (!judged || check_rough(score, &run->rough));
 }
 static void free_scores(check_run *run) {
     free((mc_node *)(uintptr_t)run->slope.nodes);
@@ -125,7 +156,7 @@ static void report_rows(const check_run *run, fcp_check_report *report) {
 static bool allow_wire(check_run *run) {
     double error[FCP_CLASSES];
     if (!check_hops(run->plan, error)) return false;
-    run->wire[FCP_TENSOR_O] = error[FCP_STATE];
+    run->wire[FCP_TENSOR_O] = run->wire_state = error[FCP_STATE];
     run->wire[FCP_TENSOR_DQ] = error[FCP_STATE] + error[FCP_DQ];
     run->wire[FCP_TENSOR_DK] = error[FCP_STATE] + error[FCP_DKV];
     run->wire[FCP_TENSOR_DV] = error[FCP_DKV];
@@ -139,14 +170,21 @@ static fcp_code judge(check_run *run, const fcp_check_options *options, fcp_chec
             if (options->passes >> pass & 1 && fcp_pass_outputs((fcp_pass)pass) >> t & 1) judged.t[t] = run->in->t[t];
     if (judged.t[FCP_TENSOR_LSE]) judged.t[FCP_TENSOR_LSE_LOW] = run->in->t[FCP_TENSOR_LSE_LOW];
     if (run->shape.values_in_keys) judged.t[FCP_TENSOR_DV] = NULL;
+    const bool shared = options->shared && run->backward, sinks = shared && run->in->d_sink;
+    const unsigned results = sinks ? 1u << FCP_TENSOR_O | 1u << FCP_TENSOR_LSE : 0;
     run->judged = &judged;
-    fcp_code code = check_inputs(run->in, inputs_of(run), err);
-    if (code == FCP_OK && !allow_wire(run))
-        code = fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for the ways of partial results");
-    if (code == FCP_OK) code = run_all(run, options->threads, err);
-    if (code != FCP_OK) return code;
+    fcp_code code = check_inputs(run->in, inputs_of(run) | results, err);
+    if (code) return code;
+    if (!allow_wire(run)) return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for the ways of partial results");
+    if (shared && run->in->d_table && !run->sample && (!check_reads_make(run) || !check_tables_open(run, &run->tables)))
+        return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for the gradients of tables");
+    code = run_all(run, options->threads, err);
+    if (code) return code;
     for (int t = 0; t < FCP_TENSORS; t++)
-        if (judged.t[t]) measure_report(&run->measures[t], (fcp_tensor)t, report);
+        if (judged.t[t]) measure_report(&run->measures[t], (unsigned)t, report);
+    if (sinks && !check_sinks_judge(run, report))
+        return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for the gradients of sinks");
+    if (run->read_count) check_tables_judge(run, report);
     report_rows(run, report);
     return FCP_OK;
 }
@@ -171,6 +209,8 @@ fcp_code fcp_check_run(const fcp_plan *plan, const fcp_check_options *options, c
     }
     if (!code && !derive_score(&run, true)) code = FCP_E_NO_MEMORY;
     code = code ? fcp_fail(err, code, "out of memory for the rows to check") : judge(&run, options, report, err);
+    check_tables_close(&run.tables);
+    check_reads_free(&run);
     free_scores(&run);
     for (int side = 0; side < FCP_SIDES; side++) free(rows[side]);
     free(sample.units);

@@ -38,8 +38,12 @@ typedef struct fcp_check {
     double result, expected; /* what stands there, and the reference */
 } fcp_check;
 
+/* What a report has an entry for: tensors, and behind them the gradients of what all rows share. */
+enum { FCP_CHECK_DSINK = FCP_TENSORS, FCP_CHECK_DTABLE, FCP_CHECKS };
+const char *fcp_check_name(unsigned check); /* that of a tensor, "dsink" or "dtable" */
+
 typedef struct fcp_check_report {
-    fcp_check tensor[FCP_TENSORS]; /* those the passes write */
+    fcp_check tensor[FCP_CHECKS];  /* those the passes write */
     bool ok;                       /* of all that were checked */
     double max_abs_error, reference_error; /* the largest over the tensors checked */
     bool sampled;
@@ -54,6 +58,9 @@ typedef struct fcp_check_options {
     /* Judges only the rows of ranks [first, first + count), by the plan's layout; count 0: of all ranks. All rows
      * are computed all the same, so that the bounds do not depend on this. */
     uint32_t first, count;
+    /* Also judges d_sink and d_table, if they are not NULL. They must be the sums over all ranks, and O and LSE must have
+     * all rows, also those of other ranks. A sample has not all pairs of a table: then d_table is not judged. */
+    bool shared;
     double work;           /* check a sample if fcp_check_work is more than this; 0: never */
     unsigned threads;      /* how many to use; 0: the processors there are */
     const volatile int *stop; /* NULL, or read again and again: not 0 ends the check with FCP_E_INTERRUPTED */
@@ -69,8 +76,10 @@ typedef struct fcp_check_options {
  *   naive       W multiplications in float32
  *   bounds      W / 2 multiplications in float64; in the backward pass 5/6 W
  *   a score     two evaluations in float64, three where GPUs compute it otherwise; two more where logits are large
+ *   tables      head_dim multiplications in float64 and in float32 for each pair, and for each read of a table five
+ *               evaluations of its derivative
  *   memory      for each thread 8 n (4 head_dim + 4 value_dim + 192) bytes, where n is the longest sequence's keys;
- *               with a score 8 n 48 more */
+ *               with a score 8 n 48 more; 72 bytes for each number of a table whose gradient is judged */
 fcp_code fcp_check_run(const fcp_plan *plan, const fcp_check_options *options, const fcp_packed *packed,
                        fcp_check_report *report, fcp_error *err);
 
@@ -86,8 +95,8 @@ typedef struct fcp_check_unit {
 fcp_code fcp_check_units(const fcp_plan *plan, const fcp_check_options *options, fcp_check_unit **out_units,
                          uint64_t *out_count, fcp_error *err);
 
-/* What is wrong with a tensor, or that it is right, in a sentence without a full stop. */
-void fcp_check_text(const fcp_shape *shape, fcp_tensor t, const fcp_check *c, char *out, size_t size);
+/* What is wrong with entry `check` of a report, or that it is right, in a sentence without a full stop. */
+void fcp_check_text(const fcp_plan *plan, unsigned check, const fcp_check *c, char *out, size_t size);
 
 /* Computes attention by its definition in float64 alone, so that tests can compare it with another program: o [tokens,
  * heads, value_dim], lse [tokens, heads], and if d_o is given dq, dk, dv. With values_in_keys dk has both gradients,

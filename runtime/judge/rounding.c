@@ -33,10 +33,10 @@ static bool for_gpus(const struct strip *s) { return s->dtype != FCP_FP32; }
 /* The sum of n errors, each at most x and as likely up as down, is at most this times the root of the sum of x^2. */
 static double spread(double n) { return n < 16 ? sqrt(n) : 4; }
 
-/* The units by which a sum of n terms is off because it is added up in fp32. */
-static double added(const struct strip *s, double n) {
-    return 3 * sqrt(fmin(n, 256)) + (s->dtype == FCP_FP32 ? 0 : n / 16);
+double check_bound_added(fcp_dtype dtype, double n) {
+    return 3 * sqrt(fmin(n, 256)) + (dtype == FCP_FP32 ? 0 : n / 16);
 }
+static double added(const struct strip *s, double n) { return check_bound_added(s->dtype, n); }
 
 /* The units of a product of vectors by which it is off because what has been added up so far may be near to it. */
 static double drift_of(double d) { return 1.7 * sqrt(d); }
@@ -53,18 +53,20 @@ static double base_off(const struct strip *s, double x) {
 }
 
 /* What a product of vectors of d numbers is off by, of which the lengths' product is `most`. */
-static double product_off(const struct task *t, size_t d, double drift, double product, double most) {
-    const double steps = t->strip.dtype == FCP_FP32 ? 0 : (double)d / 16;
+static double product_off(fcp_dtype dtype, size_t d, double drift, double product, double most) {
+    const double steps = dtype == FCP_FP32 ? 0 : (double)d / 16;
     return UNIT * ((2 + steps) * most + drift * fabs(product));
 }
+double check_bound_product(fcp_dtype dtype, size_t d, double product, double most) {
+    return product_off(dtype, d, drift_of((double)d), product, most);
+}
 static double value_product_off(const struct task *t, double product, double most) {
-    return product_off(t, t->strip.vd, t->drift_v, product, most);
+    return product_off(t->strip.dtype, t->strip.vd, t->drift_v, product, most);
 }
 
-/* What a logit is off by before it is given to the score: it is q . k times the scale. */
-static double scaled_off(const struct task *t, uint32_t i, size_t j, double logit) {
+double check_bound_logit(const struct task *t, uint32_t i, size_t j, double logit) {
     const double most = fabs(t->strip.scale) * t->rows[i].q * t->k_length[j];
-    return product_off(t, t->strip.d, t->drift, logit, most) + 2 * UNIT * fabs(logit);
+    return product_off(t->strip.dtype, t->strip.d, t->drift, logit, most) + 2 * UNIT * fabs(logit);
 }
 
 /* What the arguments of the softmax are off by, where there is no score. */
@@ -74,7 +76,7 @@ static void bound_logits(struct task *t) {
         for (struct tile tile = first_tile(s); tile.count; tile = next_tile(s, tile))
             for (size_t j = tile.key; j < tile.key + tile.count; j++) {
                 const double logit = t->exact.p[i * s->n + j];
-                t->p_off[i * s->n + j] = scaled_off(t, i, j, logit) + UNIT * (fabs(logit) + 8);
+                t->p_off[i * s->n + j] = check_bound_logit(t, i, j, logit) + UNIT * (fabs(logit) + 8);
             }
 }
 
@@ -153,7 +155,7 @@ static void move_scores(struct task *t, uint32_t i, const double *dots, bool up)
     for (struct tile tile = first_tile(s); tile.count; tile = next_tile(s, tile)) {
         const size_t at = i * s->n + tile.key;
         for (uint32_t j = 0; j < tile.count; j++) {
-            const double logit = dots[at + j] * s->scale, off = scaled_off(t, i, tile.key + j, logit);
+            const double logit = dots[at + j] * s->scale, off = check_bound_logit(t, i, tile.key + j, logit);
             moved[j] = up ? logit + off : logit - off;
         }
         check_exact_score(s, s->score, i, tile, moved, score);
@@ -423,35 +425,45 @@ static void bound_delta(struct task *t) {
     }
 }
 
-/* What a pair's share in dQ and dK may be off by, squared. Its P is in ds, and dP in p. */
+struct pair_off check_bound_pair(const struct task *t, uint32_t i, size_t j, double slope, double slope_off,
+                                 double scale) {
+    const struct row_bounds *r = &t->rows[i];
+    const size_t at = i * t->strip.n + j;
+    const double p = t->exact.ds[at];
+    const double inner = fabs(t->exact.p[at] - r->centre), ds = p * inner * slope * scale;
+    const double small = t->least * fmax(1, scale), share = p * slope * scale;
+    const double product = share * value_product_off(t, t->exact.p[at], r->g * t->v_length[j]);
+    const double turn = p * inner * scale * slope_off;
+    const double moved = t->p_off[at] * (inner + r->delta_off) * slope * scale;
+    const double d_lse = fabs(t->exact.d_lse[i]);
+    struct pair_off off = {.lost = TINY * (1 + scale) + (p > 2 * TINY ? 0 : ds)};
+    off.squares = square(moved) + square(ds) * (square(r->shared) + t->term_q);
+    if (ds > 2 * small) off.squares += square(t->spread_q * small);
+    else off.lost += ds;
+    off.squares = off.squares + square(product) + square(turn) + square(share * r->delta_off);
+    off.all = ds + share * (r->g * (t->v_length[j] + r->o) * r->unit_length + d_lse);
+    off.one = (r->g * t->v_length[j] * r->unit_length + d_lse) * fmax(1, slope) * scale;
+    return off;
+}
+
+/* What a pair's share in dQ and dK may be off by, squared. */
 static double gradient_square(struct task *t, uint32_t i, size_t j) {
     const struct strip *s = &t->strip;
     const struct row_bounds *r = &t->rows[i];
     const size_t at = i * s->n + j;
-    const double p = t->exact.ds[at], slope = t->exact.slope ? fabs(t->exact.slope[at]) : 1, scale = fabs(s->scale);
-    const double inner = fabs(t->exact.p[at] - r->centre), ds = p * inner * slope * scale;
-    const double small = t->least * fmax(1, scale), share = p * slope * scale;
-    const double product = share * value_product_off(t, t->exact.p[at], r->g * t->v_length[j]);
-    const double turn = p * inner * scale * (t->exact.slope ? t->slope_off[at] : 0);
-    const double moved = t->p_off[at] * (inner + r->delta_off) * slope * scale;
-    const double d_lse = fabs(t->exact.d_lse[i]);
-    const double one = (r->g * t->v_length[j] * r->unit_length + d_lse) * fmax(1, slope) * scale;
-    double sum = square(moved) + square(ds) * (square(r->shared) + t->term_q);
-    double lost = TINY * (1 + scale) + (p > 2 * TINY ? 0 : ds);
-    if (ds > 2 * small) sum += square(t->spread_q * small);
-    else lost += ds;
-    const double all = ds + share * (r->g * (t->v_length[j] + r->o) * r->unit_length + d_lse);
-    t->sums_q[i].lost += lost * (1 + t->k_most[j]);
-    t->sums_q[i].all += all * t->k_most[j];
-    t->sums_q[i].one = fmax(t->sums_q[i].one, one * t->k_most[j]);
-    t->sums_k[j].lost += lost * (1 + r->q_most);
-    t->sums_k[j].all += all * r->q_most;
-    t->sums_k[j].one = fmax(t->sums_k[j].one, one * r->q_most);
-    return sum + square(product) + square(turn) + square(share * r->delta_off);
+    const bool sloped = t->exact.slope != NULL;
+    const struct pair_off off =
+        check_bound_pair(t, i, j, sloped ? fabs(t->exact.slope[at]) : 1, sloped ? t->slope_off[at] : 0, fabs(s->scale));
+    t->sums_q[i].lost += off.lost * (1 + t->k_most[j]);
+    t->sums_q[i].all += off.all * t->k_most[j];
+    t->sums_q[i].one = fmax(t->sums_q[i].one, off.one * t->k_most[j]);
+    t->sums_k[j].lost += off.lost * (1 + r->q_most);
+    t->sums_k[j].all += off.all * r->q_most;
+    t->sums_k[j].one = fmax(t->sums_k[j].one, off.one * r->q_most);
+    return off.squares;
 }
 
-/* Whether a pair's P is not 0, or may be not. Its P is in ds. */
-static bool live_pair(const struct task *t, uint32_t i, size_t j) {
+bool check_live_pair(const struct task *t, uint32_t i, size_t j) {
     const size_t at = i * t->strip.n + j;
     return t->rows[i].live && (t->exact.ds[at] > 0 || t->p_off[at] > 0);
 }
@@ -487,8 +499,7 @@ void check_bound_backward(struct task *t) {
     for (uint32_t i = 0; i < s->rows; i++)
         for (struct tile tile = first_tile(s); tile.count; tile = next_tile(s, tile))
             for (size_t j = tile.key; j < tile.key + tile.count; j++)
-                t->weight[i * s->n + j] =
-                    live_pair(t, i, j) ? gradient_square(t, i, j) : 0;
+                t->weight[i * s->n + j] = check_live_pair(t, i, j) ? gradient_square(t, i, j) : 0;
     if (s->wants_rows) gather_squares(s, b, t->weight, b->k, s->d, t->squares_q);
     if (s->wants_keys) check_exact_scatter(s, t->weight, t->q2, s->d, t->squares_k);
 }

@@ -1,4 +1,5 @@
-/* slope.c: derives a score by s in the judge's own way; and makes a score whose functions are inexact, as on GPUs.
+/* slope.c: derives a score by s, or by what it reads, in the judge's own way; and makes a score whose functions are
+ * inexact, as on GPUs.
  *
  * A plan brings the derivative that the compiler made, and the backward pass computes with it. If the judge used that
  * derivative, too, it could not see that it is wrong. So this file shares nothing with codegen/mask/derive.c, by which
@@ -7,7 +8,7 @@
  * Requires: a score that mc_check accepts.
  * Method:   forward-mode differentiation: behind the score's nodes comes, for each real node that depends on s, a node
  *           for its derivative, by the textbook's rule, from the operands and their derivatives. Nothing is simplified
- *           or cancelled. Special cases:
+ *           or cancelled. A read of a table takes the place of s if it is what the score is derived by. Special cases:
  *             an operand's derivative is 0   its term is 0, even where the rule would multiply it by an infinity, as
  *                                            for sqrt(max(s, 0.0))
  *             min, max, abs, if              the derivative of the branch that they take; abs at 0: that of +x
@@ -25,6 +26,7 @@ typedef struct duals {
     uint32_t count;
     uint32_t *of; /* per node of the score: its derivative; MC_NONE: s does not reach it */
     uint32_t zero, one, two, ln2;
+    uint32_t by; /* the node by which the score is derived; MC_NONE: s */
 } duals;
 
 static uint32_t add(duals *d, mc_op op, uint32_t a, uint32_t b, uint32_t c) {
@@ -58,8 +60,9 @@ static uint32_t negative(duals *d, uint32_t x) { return x == MC_NONE ? x : add(d
 /* The derivative of node i of the score. da, db, dc: those of its operands. */
 static uint32_t rule(duals *d, const mc_node *x, uint32_t i, uint32_t da, uint32_t db, uint32_t dc) {
     uint32_t left = MC_NONE, right = MC_NONE;
+    if (i == d->by) return d->one;
     switch ((mc_op)x->op) {
-    case MC_S: return d->one;
+    case MC_S: return d->by == MC_NONE ? d->one : MC_NONE;
     case MC_ADD_F: return sum(d, da, db);
     case MC_SUB_F: return sum(d, da, negative(d, db));
     case MC_NEG_F: return negative(d, da);
@@ -117,11 +120,11 @@ static void keep_needed(duals *d, uint32_t root, uint32_t *number_of, mc_code *o
     *out = (mc_code){d->nodes, kept};
 }
 
-bool check_slope(mc_code score, mc_code *out) {
+bool check_slope(mc_code score, uint32_t by, mc_code *out) {
     *out = (mc_code){NULL, 0};
     if (!score.count) return true;
     const size_t room = score.count + (size_t)MOST * score.count + 4;
-    duals d = {.nodes = malloc(room * sizeof *d.nodes), .of = malloc(score.count * sizeof *d.of)};
+    duals d = {.nodes = malloc(room * sizeof *d.nodes), .of = malloc(score.count * sizeof *d.of), .by = by};
     uint32_t *number_of = malloc(room * sizeof *number_of);
     const bool good = d.nodes && d.of && number_of;
     if (good) {

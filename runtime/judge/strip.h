@@ -121,6 +121,7 @@ struct task {
     mc_bands *bands;
     int64_t *scratch;
     measure measures[FCP_TENSORS];
+    check_tables *tables; /* what the task adds to the gradients of tables; NULL: they are not judged */
     fcp_check_unit unit; /* what is computed: see open_task */
     double *k_length, *k_most, *v_length, *v_most; /* per key: see length_of */
     struct row_bounds rows[STRIP];
@@ -149,4 +150,23 @@ void check_bound_task(struct task *t, double terms);
 void check_bound_arguments(struct task *t);
 void check_bound_forward(struct task *t);
 void check_bound_backward(struct task *t);
+/* What a product of vectors of d numbers is off by, of which the lengths' product is `most`; and the units by which a sum
+ * of n terms is off because it is added up in fp32. */
+double check_bound_product(fcp_dtype dtype, size_t d, double product, double most);
+double check_bound_added(fcp_dtype dtype, double n);
+/* What a logit is off by before it is given to the score: it is q . k times the scale. */
+double check_bound_logit(const struct task *t, uint32_t i, size_t j, double logit);
+/* Whether a pair's P is not 0, or may be not. Called, as the next, when p holds dP and ds P. */
+bool check_live_pair(const struct task *t, uint32_t i, size_t j);
+/* What P (dP - delta + dLSE) times slope times scale may be off by, where the slope is off by slope_off. */
+struct pair_off {
+    double squares, lost; /* of errors, added up; and what may be lost because it is small */
+    double all, one; /* the sum of the absolute values that it is made of; and the most that it can be with P = 1 */
+};
+struct pair_off check_bound_pair(const struct task *t, uint32_t i, size_t j, double slope, double slope_off,
+                                 double scale);
+
+/* Adds what the strip's pairs have to the gradients of tables (shared_gradients.c). Called when p holds dP and ds P,
+ * both in the exact and in the naive computation. */
+void check_tables_add(struct task *t);
 #endif

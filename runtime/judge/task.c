@@ -142,16 +142,15 @@ static void attend_strip(struct task *t, uint32_t head) {
     if (run->backward) {
         check_exact_backward_v(s, &t->exact);
         if (run->judged) check_bound_backward(t);
-        check_exact_backward(s, &t->exact);
     }
     if (run->judged) {
         if (s->wants_rows) check_naive_forward(s, &t->naive, run->backward);
         else check_naive_recompute(s, &t->naive);
     }
-    if (run->judged && run->backward) {
-        check_naive_backward_v(s, &t->naive);
-        check_naive_backward(s, &t->naive);
-    }
+    if (run->judged && run->backward) check_naive_backward_v(s, &t->naive);
+    if (t->tables) check_tables_add(t);
+    if (run->backward) check_exact_backward(s, &t->exact);
+    if (run->judged && run->backward) check_naive_backward(s, &t->naive);
     for (uint32_t i = 0; i < s->rows && s->wants_rows; i++) {
         const struct row_bounds *r = &t->rows[i];
         const struct sums *o = &t->sums_o[i], *q = &t->sums_q[i];
@@ -250,12 +249,19 @@ static void run_task(struct task *t) {
     if (s->wants_keys) put_keys(t);
 }
 
-static int64_t *new_scratch(const fcp_plan *plan, mc_code slope, mc_code rough) {
+static int64_t *new_scratch(const check_run *run) {
+    const fcp_plan *plan = run->plan;
     const mc_code codes[] = {{plan->mask, (uint32_t)plan->mask_count},
-                             {plan->score, (uint32_t)plan->score_count}, slope, rough};
+                             {plan->score, (uint32_t)plan->score_count},
+                             run->slope,
+                             run->rough};
     size_t most = 0;
     for (size_t i = 0; i < sizeof codes / sizeof *codes; i++) {
         size_t words = mc_row_scratch(codes[i]) + 1;
+        if (words > most) most = words;
+    }
+    for (uint32_t i = 0; i < run->read_count; i++) { /* what is read is evaluated by the score itself */
+        size_t words = mc_row_scratch(run->reads[i].part) + 1;
         if (words > most) most = words;
     }
     return calloc(most, sizeof(int64_t));
@@ -314,7 +320,7 @@ static bool open_task(struct task *t, check_run *run, uint64_t index) {
     if (n > SIZE_MAX / 64 / (8 * (d + vd + STRIP))) return false;
     t->strip.allow = calloc(n + 1, STRIP);
     t->strip.live = calloc(n / TILE + 1, sizeof *t->strip.live);
-    t->scratch = t->strip.scratch = new_scratch(plan, run->slope, run->rough);
+    t->scratch = t->strip.scratch = new_scratch(run);
     t->arrays = calloc(plan->arrays_count + 1, sizeof *t->arrays);
     t->bands = calloc(plan->slices_count + 1, sizeof *t->bands);
     double *per_key = t->k_length = calloc(n + 1, 4 * sizeof *per_key);
@@ -344,9 +350,10 @@ static void close_task(struct task *t) {
     free(t->naive.memory);
 }
 
-bool check_task(check_run *run, uint64_t index, measure measures[FCP_TENSORS]) {
+bool check_task(check_run *run, uint64_t index, measure measures[FCP_TENSORS], check_tables *tables) {
     struct task t;
     const bool ok = open_task(&t, run, index);
+    t.tables = run->read_count ? tables : NULL;
     if (ok) run_task(&t);
     if (ok) memcpy(measures, t.measures, sizeof t.measures);
     close_task(&t);

@@ -73,7 +73,7 @@ void measure_merge(measure *into, const measure *m) {
     into->untold += m->untold;
 }
 
-void measure_report(const measure *m, fcp_tensor t, fcp_check_report *report) {
+void measure_report(const measure *m, unsigned check, fcp_check_report *report) {
     const bool differs = m->compared && m->furthest.error > m->furthest.allowance;
     const place *x = differs ? &m->furthest : &m->largest;
     fcp_check c = {.checked = true, .max_abs_error = m->largest.error, .reference_error = m->naive, .worst = x->at,
@@ -87,22 +87,50 @@ void measure_report(const measure *m, fcp_tensor t, fcp_check_report *report) {
     } else if (m->seen && !m->compared) c.verdict = FCP_NOTHING_FINITE;
     else c.verdict = differs ? FCP_DIFFERS : m->untold > m->told ? FCP_NOTHING_PROVEN : FCP_RIGHT;
     c.ok = c.verdict == FCP_RIGHT;
-    report->tensor[t] = c;
+    report->tensor[check] = c;
     report->ok &= c.ok;
     if (c.max_abs_error > report->max_abs_error) report->max_abs_error = c.max_abs_error;
     if (c.reference_error > report->reference_error) report->reference_error = c.reference_error;
 }
 
-void fcp_check_text(const fcp_shape *shape, fcp_tensor t, const fcp_check *c, char *out, size_t size) {
-    const char *name = t == FCP_TENSOR_LSE_LOW ? "lse + lse_low" : fcp_tensor_name(t);
+const char *fcp_check_name(unsigned check) {
+    return check == FCP_CHECK_DSINK    ? "dsink"
+           : check == FCP_CHECK_DTABLE ? "dtable"
+                                       : fcp_tensor_name((fcp_tensor)check);
+}
+
+/* Which number of a tensor it is: "token 5, head 2, component 7". */
+static void tensor_place(const fcp_plan *plan, fcp_tensor t, uint64_t number, char *out, size_t size) {
+    fcp_shape shape;
+    fcp_plan_shape(plan, &shape);
     uint64_t dims[3] = {1, 1, 1};
-    uint32_t count = fcp_tensor_shape(shape, t, dims);
-    uint64_t wide = count == 3 ? dims[2] : 1, row = c->worst / wide;
-    char at[96];
-    int used = snprintf(at, sizeof at, "token %llu, head %llu", (unsigned long long)(row / dims[1]),
+    uint32_t count = fcp_tensor_shape(&shape, t, dims);
+    uint64_t wide = count == 3 ? dims[2] : 1, row = number / wide;
+    int used = snprintf(out, size, "token %llu, head %llu", (unsigned long long)(row / dims[1]),
                         (unsigned long long)(row % dims[1]));
-    if (count == 3)
-        snprintf(at + used, sizeof at - (size_t)used, ", component %llu", (unsigned long long)(c->worst % wide));
+    if (count == 3) snprintf(out + used, size - (size_t)used, ", component %llu", (unsigned long long)(number % wide));
+}
+
+/* Which number of all tables it is: "table slopes, element 3", or "table bias, row 2, column 40". */
+static void table_place(const fcp_plan *plan, uint64_t number, char *out, size_t size) {
+    fcp_table table = {0};
+    for (uint32_t i = fcp_plan_tables(plan, 0, NULL); i-- > 0;) {
+        fcp_plan_tables(plan, i, &table);
+        if (table.first <= number) break;
+    }
+    const uint64_t at = number - table.first, columns = table.columns ? table.columns : 1;
+    if (!table.columns) snprintf(out, size, "table %.60s, element %llu", table.name, (unsigned long long)at);
+    else
+        snprintf(out, size, "table %.60s, row %llu, column %llu", table.name, (unsigned long long)(at / columns),
+                 (unsigned long long)(at % columns));
+}
+
+void fcp_check_text(const fcp_plan *plan, unsigned check, const fcp_check *c, char *out, size_t size) {
+    const char *name = check == FCP_TENSOR_LSE_LOW ? "lse + lse_low" : fcp_check_name(check);
+    char at[160];
+    if (check == FCP_CHECK_DSINK) snprintf(at, sizeof at, "head %llu", (unsigned long long)c->worst);
+    else if (check == FCP_CHECK_DTABLE) table_place(plan, c->worst, at, sizeof at);
+    else tensor_place(plan, (fcp_tensor)check, c->worst, at, sizeof at);
     switch ((fcp_verdict)c->verdict) {
     case FCP_RIGHT: snprintf(out, size, "%s is right", name); break;
     case FCP_DIFFERS:

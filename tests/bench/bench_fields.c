@@ -16,6 +16,7 @@
 
 enum { RUNS = 5, MIB = 1 << 20, TOKENS = 1 << 20, SEED = 12345, BRUTE = 16 << 10 };
 enum { WINDOW = 1024, GLOBAL = 64, LIFE = 4096, BUCKETS = 1024, PREFIX = 64 };
+enum { HEADS = 32, BLOCK = 128, BLOCKS = 256, SPANS = 402, PLAIN = 2048 };
 
 typedef struct draws {
     uint64_t state;
@@ -59,6 +60,17 @@ static uint32_t make_tree(maker *m) {
     return op(m, MC_OR, op(m, MC_LT, m->k, number(m, PREFIX)), inside);
 }
 
+static uint32_t block(maker *m) { /* the block of head h is (h * BLOCKS + q / BLOCK, k / BLOCK) */
+    const uint32_t size = number(m, BLOCK), h = mc_emit(m->b, MC_H, MC_NONE, MC_NONE, MC_NONE, 0, MC_NONE, 0);
+    const uint32_t row = op(m, MC_ADD, op(m, MC_MUL, h, number(m, BLOCKS)), op(m, MC_DIV, m->q, size));
+    return mc_emit(m->b, MC_LOAD2, row, op(m, MC_DIV, m->k, size), MC_NONE, 2, MC_NONE, 0);
+}
+static uint32_t make_blocks(maker *m) { return op(m, MC_EQ, block(m), number(m, 1)); }
+static uint32_t make_causal_blocks(maker *m) { return op(m, MC_AND, make_blocks(m), causal(m)); }
+static uint32_t make_spans(maker *m) {
+    return op(m, MC_OR, causal(m), op(m, MC_AND, same(m), op(m, MC_LT, number(m, 0), at(m, 0, m->q))));
+}
+
 static bool is_document(const int32_t *f, const int32_t *g, int64_t q, int64_t k) {
     (void)g;
     return f[q] == f[k];
@@ -80,6 +92,18 @@ static bool is_eviction(const int32_t *f, const int32_t *g, int64_t q, int64_t k
 }
 static bool is_tree(const int32_t *f, const int32_t *g, int64_t q, int64_t k) {
     return k < PREFIX || (f[k] <= q && q <= g[k]);
+}
+
+static bool is_block(const int32_t *f, const int32_t *g, int64_t q, int64_t k) { /* of head 0 */
+    (void)g;
+    return f[q / BLOCK * BLOCKS + k / BLOCK] == 1;
+}
+static bool is_causal_block(const int32_t *f, const int32_t *g, int64_t q, int64_t k) {
+    return is_block(f, g, q, k) && k <= q;
+}
+static bool is_span(const int32_t *f, const int32_t *g, int64_t q, int64_t k) {
+    (void)g;
+    return k <= q || (f[q] == f[k] && f[q] > 0);
 }
 
 /* --- data --------------------------------------------------------------------------------------------------------- */
@@ -166,6 +190,52 @@ static bool fill_hash(int32_t *f, int32_t *g, int64_t n, char note[64]) {
     return true;
 }
 
+static bool fill_random(int32_t *f, int64_t n, uint64_t values, char note[64]) {
+    draws d = {SEED};
+    for (int64_t i = 0; i < n; i++) f[i] = (int32_t)draw(&d, values);
+    snprintf(note, 64, "%d random values", (int)values);
+    return true;
+}
+static bool fill_two(int32_t *f, int32_t *g, int64_t n, char note[64]) {
+    (void)g;
+    return fill_random(f, n, 2, note);
+}
+static bool fill_many(int32_t *f, int32_t *g, int64_t n, char note[64]) {
+    (void)g;
+    return fill_random(f, n, 64, note);
+}
+
+/* Images of 1 to 512 tokens, with 0 to 140 tokens of text between them, which have -1. */
+static bool fill_spans(int32_t *f, int32_t *g, int64_t n, char note[64]) {
+    draws d = {SEED};
+    (void)g;
+    int32_t id = 0;
+    for (int64_t i = 0; i < n;) {
+        const int64_t text = (int64_t)draw(&d, 141), image = id < SPANS ? 1 + (int64_t)draw(&d, 512) : 0;
+        for (int64_t end = i + (id < SPANS ? text : n); i < end && i < n; i++) f[i] = -1;
+        if (id < SPANS) id++;
+        for (int64_t end = i + image; i < end && i < n; i++) f[i] = id;
+    }
+    snprintf(note, 64, "%d spans", (int)id);
+    return true;
+}
+
+/* The blocks of all heads. One of `parts` is kept. */
+static bool fill_blocks(int32_t *f, uint64_t parts, char note[64]) {
+    draws d = {SEED};
+    for (int64_t i = 0; i < HEADS * BLOCKS * BLOCKS; i++) f[i] = draw(&d, parts) == 0;
+    snprintf(note, 64, "blocks of %d, 1 of %d kept", BLOCK, (int)parts);
+    return true;
+}
+static bool fill_half(int32_t *f, int32_t *g, int64_t n, char note[64]) {
+    (void)g, (void)n;
+    return fill_blocks(f, 2, note);
+}
+static bool fill_tenth(int32_t *f, int32_t *g, int64_t n, char note[64]) {
+    (void)g, (void)n;
+    return fill_blocks(f, 10, note);
+}
+
 /* --- counting ----------------------------------------------------------------------------------------------------- */
 
 typedef struct field_mask {
@@ -176,25 +246,59 @@ typedef struct field_mask {
     int64_t n;
     double goal_ms;
     const char *flex, *params[3]; /* in bench_flex.py; "f", "g": the fields */
+    uint32_t heads;               /* 0: the mask does not name h */
 } field_mask;
 
 static const field_mask MASKS[] = {
-    {"document", make_document, is_document, fill_documents, TOKENS, 50, "document", {"f"}},
-    {"document, ids in no order", make_document, is_document, fill_shuffled, TOKENS, 50, "document", {"f"}},
-    {"causal_document", make_causal_document, is_causal_document, fill_documents, TOKENS, 50, "causal_document", {"f"}},
-    {"causal_document", make_causal_document, is_causal_document, fill_documents, 10000000, 100, NULL, {0}},
-    {"prefix_document", make_prefix_document, is_prefix_document, fill_documents, TOKENS, 50, "prefix_document",
-     {"f", "64"}},
-    {"global_field, w 1024", make_global, is_global, fill_global, TOKENS, 50, "global_field", {"f", "1024"}},
-    {"random_eviction", make_eviction, is_eviction, fill_eviction, TOKENS, 50, "random_eviction", {"f"}},
-    {"tree", make_tree, is_tree, fill_tree, TOKENS, 50, "tree", {"f", "g", "64"}},
-    {"hash_sparse", make_causal_document, is_causal_document, fill_hash, 128 << 10, 1000, "hash_sparse", {"f"}},
+    {"document", make_document, is_document, fill_documents, TOKENS, 50, "document", {"f"}, 0},
+    {"document, ids in no order", make_document, is_document, fill_shuffled, TOKENS, 50, "document", {"f"}, 0},
+    {"causal_document",
+     make_causal_document,
+     is_causal_document,
+     fill_documents,
+     TOKENS,
+     50,
+     "causal_document",
+     {"f"},
+     0},
+    {"causal_document", make_causal_document, is_causal_document, fill_documents, 10000000, 100, NULL, {0}, 0},
+    {"prefix_document",
+     make_prefix_document,
+     is_prefix_document,
+     fill_documents,
+     TOKENS,
+     50,
+     "prefix_document",
+     {"f", "64"},
+     0},
+    {"global_field, w 1024", make_global, is_global, fill_global, TOKENS, 50, "global_field", {"f", "1024"}, 0},
+    {"random_eviction", make_eviction, is_eviction, fill_eviction, TOKENS, 50, "random_eviction", {"f"}, 0},
+    {"tree", make_tree, is_tree, fill_tree, TOKENS, 50, "tree", {"f", "g", "64"}, 0},
+    {"half of all blocks, 32 heads", make_blocks, is_block, fill_half, BLOCK *BLOCKS, 50, NULL, {0}, HEADS},
+    {"a tenth of all blocks, 32 heads", make_blocks, is_block, fill_tenth, BLOCK *BLOCKS, 50, NULL, {0}, HEADS},
+    {"causal, half of all blocks, 32 heads",
+     make_causal_blocks,
+     is_causal_block,
+     fill_half,
+     BLOCK *BLOCKS,
+     50,
+     NULL,
+     {0},
+     HEADS},
+    {"equal of 2 values", make_document, is_document, fill_two, 256 << 10, 400, NULL, {0}, 0},
+    {"equal of 64 values", make_document, is_document, fill_many, 128 << 10, 400, NULL, {0}, 0},
+    {"causal, equal of 64 values", make_causal_document, is_causal_document, fill_many, 128 << 10, 400, NULL, {0}, 0},
+    {"image spans", make_spans, is_span, fill_spans, 128 << 10, 100, NULL, {0}, 0},
+    {"hash_sparse", make_causal_document, is_causal_document, fill_hash, 128 << 10, 1000, "hash_sparse", {"f"}, 0},
 };
 
-static bool count(mc_code mask, const int32_t *f, const int32_t *g, int64_t n, cells_counts *out, cells_stats *stats) {
-    const mc_array arrays[2] = {{f, 0, n, 0, MC_I32}, {g, 0, n, 0, MC_I32}};
+static bool count(mc_code mask, uint32_t heads, const int32_t *f, const int32_t *g, int64_t n, cells_counts *out,
+                  cells_stats *stats) {
+    const mc_array arrays[3] = {{f, 0, n, 0, MC_I32, 0, 0},
+                                {g, 0, n, 0, MC_I32, 0, 0},
+                                {f, 0, HEADS * BLOCKS, BLOCKS, MC_I32, 0, 0}};
     const mc_env env = {.n = n, .queries = n, .arrays = arrays};
-    cells *c = cells_new(mask, 1);
+    cells *c = cells_new(mask, heads ? heads : 1);
     bool ok = c && cells_count(c, &env, out, NULL) == FCP_OK;
     if (c) cells_get_stats(c, stats);
     cells_free(c);
@@ -228,7 +332,7 @@ static bool beside_flex(flex *py, const field_mask *m, mc_code mask, const int32
     if (answered && r.full >= 0 && r.queries == r.n) {
         cells_counts counts = {0};
         cells_stats ignored;
-        same = count(mask, f, g, (int64_t)r.n, &counts, &ignored) && counts.full == (uint64_t)r.full &&
+        same = count(mask, 1, f, g, (int64_t)r.n, &counts, &ignored) && counts.full == (uint64_t)r.full &&
                counts.partial == (uint64_t)r.partial;
     }
     if (answered)
@@ -241,8 +345,25 @@ static bool beside_flex(flex *py, const field_mask *m, mc_code mask, const int32
     return same;
 }
 
+/* How many million pairs a second the plain evaluator of mask code takes, on the first PLAIN queries and keys. */
+static double plain_rate(mc_code mask, const int32_t *f, const int32_t *g, int64_t n) {
+    const mc_array arrays[3] = {{f, 0, n, 0, MC_I32, 0, 0},
+                                {g, 0, n, 0, MC_I32, 0, 0},
+                                {f, 0, HEADS * BLOCKS, BLOCKS, MC_I32, 0, 0}};
+    const mc_env env = {.n = n, .queries = n, .arrays = arrays};
+    int64_t *scratch = malloc(mask.count * sizeof *scratch);
+    uint64_t pairs = 0;
+    const double start = bench_now();
+    for (int64_t q = 0; q < PLAIN && scratch; q++)
+        for (int64_t k = 0; k < PLAIN; k++) pairs += mc_eval(mask, &env, q, k, 0, scratch);
+    const double seconds = bench_now() - start;
+    free(scratch);
+    return pairs || seconds > 0 ? (double)PLAIN * PLAIN / seconds / 1e6 : 0;
+}
+
 static void bench_mask(const field_mask *m, flex *py) {
-    int32_t *f = malloc((size_t)m->n * sizeof *f), *g = malloc((size_t)m->n * sizeof *g);
+    const size_t values = m->heads ? (size_t)HEADS * BLOCKS * BLOCKS : (size_t)m->n;
+    int32_t *f = malloc(values * sizeof *f), *g = malloc((size_t)m->n * sizeof *g);
     maker make = {.b = mc_builder_new()};
     mc_node *nodes = NULL;
     uint32_t *places = NULL, size;
@@ -258,7 +379,7 @@ static void bench_mask(const field_mask *m, flex *py) {
     cells_stats stats = {0}, ignored;
     for (int i = 0; i < RUNS && ok; i++) {
         double start = bench_now();
-        ok = count((mc_code){nodes, size}, f, g, m->n, &counts, &stats);
+        ok = count((mc_code){nodes, size}, m->heads, f, g, m->n, &counts, &stats);
         times[i] = bench_now() - start;
     }
     uint64_t pairs = 0;
@@ -266,16 +387,18 @@ static void bench_mask(const field_mask *m, flex *py) {
     for (int64_t q = 0; q < BRUTE && ok; q++)
         for (int64_t k = 0; k < BRUTE; k++) pairs += m->allow(f, g, q, k);
     double seconds = bench_now() - start;
-    bool agrees = ok && count((mc_code){nodes, size}, f, g, BRUTE, &few, &ignored) && few.pairs == pairs;
+    bool agrees = ok && count((mc_code){nodes, size}, 1, f, g, BRUTE, &few, &ignored) && few.pairs == pairs;
     snprintf(name, sizeof name, "count %.3gM, %s", (double)m->n / (m->n % 1000000 ? MIB : 1000000), m->name);
     snprintf(goal, sizeof goal, "<= %.0f ms", m->goal_ms);
     snprintf(note, sizeof note,
              "%s; %.1f MiB (<= 64); %llu full, %llu partial cells; %llu boxes, %llu rows; by elements %.4g %%;%s brute "
-             "force %.0f ms for %d x %d (all: %.0f s)", what, (double)stats.bytes / MIB,
-             (unsigned long long)counts.full, (unsigned long long)counts.partial, (unsigned long long)stats.boxes,
-             (unsigned long long)stats.rows, counts.pairs ? 100 * (double)stats.elements / (double)counts.pairs : 0,
-             agrees ? "" : " NOT THE SAME AS", seconds * 1e3, BRUTE, BRUTE,
-             seconds * ((double)m->n / BRUTE) * ((double)m->n / BRUTE));
+             "force %.0f ms for %d x %d (all: %.0f s), plain evaluator %.0f M pairs/s",
+             what, (double)stats.bytes / MIB, (unsigned long long)counts.full, (unsigned long long)counts.partial,
+             (unsigned long long)stats.boxes, (unsigned long long)stats.rows,
+             counts.pairs ? 100 * (double)stats.elements / (double)counts.pairs : 0, agrees ? "" : " NOT THE SAME AS",
+             seconds * 1e3, BRUTE, BRUTE,
+             seconds * ((double)m->n / BRUTE) * ((double)m->n / BRUTE) * (m->heads ? m->heads : 1),
+             ok ? plain_rate((mc_code){nodes, size}, f, g, m->n) : 0);
     if (ok && bench_wants(name))
         agrees = beside_flex(py, m, (mc_code){nodes, size}, f, g, other, sizeof other) && agrees;
     snprintf(note + strlen(note), sizeof note - strlen(note), "%s", other);

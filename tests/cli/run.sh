@@ -122,7 +122,7 @@ ok "options first, joined values" "$fcpc" -q -ob.plan -Dplan.block=256 --lengths
 "$fcpc" help man | sed -n 's/^\.B .*\\-\\-\([a-z0-9\\-]*\) \\fI.*/--\1/p' | sed 's/\\//g' | sort -u > valued
 holds "many options take values" [ "$(wc -l < valued)" -ge 45 ]
 while read -r option; do
-    case $option in --define | --field | --sweep) value=a=1 ;; --check) value=all ;; *) value=1 ;; esac
+    case $option in --define | --field | --sweep | --dtable) value=a=1 ;; --check) value=all ;; *) value=1 ;; esac
     "$fcpc" $option $value $option $value > stdout 2> stderr
     status=$?
     twice=no
@@ -617,6 +617,47 @@ holds "says what would" grep -q -- "-D plan.lse_gradient=true" stderr
 bad "one without --do" 2 E001 run narrow.plan --q nq.npy --k nk.npy --v nv.npy --dlse nl.npy
 bad "one for the forward pass" 2 E001 run narrow.plan --q nq.npy --k nk.npy --v nv.npy --do no.npy --dlse nl.npy \
     --pass forward
+# The gradients of sinks and tables, which all ranks add to.
+program learnt.fcp 'model { heads = 4; kv_heads = 2; head_dim = 16; dtype = fp32
+    table slopes = [0.5, 0.25, 0.125, 0.0625]; table bias = [[0.5, 0.25, 1.0], [1.5, 0.0, 2.0]]; table left = [3, 1] }
+score learnt = s - slopes[h] * (q - k) + bias[q % 2, k % 3]
+mask m = k <= q + left[q % 2]
+cluster { gpus = 3; gpu = cpu }
+batch { lengths = [300, 50] }
+plan { mask = m; score = learnt; block = 64; sink = 1.0 }'
+plan learnt.fcp learnt.plan
+sed 's/score = learnt;//; s/sink = 1.0//' learnt.fcp > fixed.fcp
+plan fixed.fcp plain.plan
+plan learnt.fcp ahead.plan -D plan.passes=forward
+ok "gradients of sinks and tables" "$fcpc" run learnt.plan --dsink ds.npy --dtable slopes=sl.npy --dtable bias=bi.npy \
+    --json
+holds "which are right" json '.ok and .tensors.dsink.ok and .tensors.dtable.ok and all(.tensors[]; .proven)'
+holds "have the shapes of sinks and tables" shapes "ds.npy=4," "sl.npy=4," "bi.npy=2, 3"
+ok "as text" "$fcpc" run learnt.plan --dsink ds2.npy --dtable=bias=bi2.npy
+holds "judged, too" [ "$(grep -c '^    dsink .*: right$\|^    dtable .*: right$' stdout)" = 2 ]
+holds "the same bits" sh -c 'cmp -s ds.npy ds2.npy && cmp -s bi.npy bi2.npy'
+ok "nobody asks for them" "$fcpc" run learnt.plan --json
+holds "and they are not computed" json '.ok and (.tensors | has("dsink") or has("dtable") | not)'
+ok "in a sample" "$fcpc" run learnt.plan --check-work 1000000 --dsink ds2.npy --dtable slopes=sl2.npy
+holds "sinks are checked, and tables are said not to be" sh -c 'grep -q "^    dsink .*: right" stdout &&
+    grep -q "^    dtable .*not checked: it is a sum over all pairs" stdout'
+holds "with the same bits" sh -c 'cmp -s ds.npy ds2.npy && cmp -s sl.npy sl2.npy'
+bad "no sinks" 1 E701 run plain.plan --dsink out/x.npy
+holds "says how to have them" grep -qF -- "-D plan.sink=0.0" stderr
+bad "a score without tables" 1 E701 run plain.plan --dtable bias=out/x.npy
+bad "no such table" 1 E701 run learnt.plan --dsink out/y.npy --dtable biass=out/x.npy
+holds "says which there are" grep -q "dtable biass: the plan's score reads other tables of reals: " stderr
+bad "a table of whole numbers" 1 E701 run learnt.plan --dtable left=out/x.npy
+holds "says what it is" grep -q "it is a table of whole numbers, and only tables of reals have a gradient" stderr
+bad "a plan without a backward pass" 1 E705 run ahead.plan --dsink out/x.npy
+bad "the forward pass alone" 2 E001 run learnt.plan --pass forward --dtable bias=out/x.npy
+bad "inputs without do" 2 E001 run learnt.plan --q o.npy --k dk.npy --v dv.npy --dsink out/x.npy
+for what in bias bias= =out/x.npy; do bad "--dtable $what" 2 E001 run learnt.plan --dtable "$what"; done
+bad "a table twice" 2 E001 run learnt.plan --dtable bias=out/x.npy --dtable bias=out/y.npy
+bad "two tables, one path" 1 E011 run learnt.plan --dtable bias=out/x.npy --dtable slopes=out/../out/x.npy
+bad "a table and another output, one path" 1 E011 run learnt.plan --dsink out/x.npy --dtable slopes=out/x.npy
+bad "a table's file that cannot be written" 1 E011 run learnt.plan --dsink out/x.npy --dtable slopes=out/none/x.npy
+bad "onto the plan" 1 E011 run learnt.plan --dtable slopes=learnt.plan
 # Where float32 cannot tell the scores apart, nothing says that a result is right, and it is not called so.
 program vague.fcp 'model { heads = 1; head_dim = 8; dtype = fp32 }
 batch { lengths = [4] }
@@ -1526,6 +1567,20 @@ other=$!
 ok "a sample of what two processes have" "$fcpc" "$@"
 holds "which is right" json '.ok and .rows_checked < .rows and .tensors.lse_low.ok and .tensors.dv.ok'
 ok "the other rank" wait $other
+# rank 0 adds up the gradients of sinks and tables, and judges them; each judges its own rows
+plan learnt.fcp shared.plan -D cluster.gpus=2
+ok "sinks and tables in one process" "$fcpc" run shared.plan --dsink ds.npy --dtable slopes=sl.npy --dtable bias=bi.npy
+for how in "" "--check-work 1000000" --no-check; do
+    set -- run shared.plan --transport tcp --id-file out/id --timeout 600 --json --dsink tds.npy \
+        --dtable slopes=tsl.npy --dtable bias=tbi.npy $how
+    RANK=1 "$fcpc" "$@" > one.out 2> one.err &
+    other=$!
+    ok "sinks and tables of two processes $how" "$fcpc" "$@"
+    case $how in "") holds "are right" json '.ok and .tensors.dsink.ok and .tensors.dtable.ok' ;; esac
+    ok "the other rank $how" wait $other
+    holds "are the same bits $how" sh -c 'cmp -s ds.npy tds.npy && cmp -s sl.npy tsl.npy && cmp -s bi.npy tbi.npy'
+    rm -f tds.npy tsl.npy tbi.npy
+done
 # rank 0 judges for longer than the time limit, and rank 1 waits for it
 program long.fcp 'model { heads = 4; kv_heads = 4; head_dim = 64; dtype = fp32 }
 cluster { gpus = 2 }

@@ -79,9 +79,7 @@ bool gpu_judge(gpu *g, const fcp_plan *plan, uint32_t passes, uint32_t first, ui
     }
     for (int t = 0; t < FCP_TENSORS; t++)
         if (report.tensor[t].checked && !report.tensor[t].ok && report.tensor[t].verdict != FCP_DIFFERS) {
-            fcp_shape shape;
-            fcp_plan_shape(plan, &shape);
-            fcp_check_text(&shape, (fcp_tensor)t, &report.tensor[t], why, GPU_WHY);
+            fcp_check_text(plan, (unsigned)t, &report.tensor[t], why, GPU_WHY);
             return false;
         } else if (report.tensor[t].checked && !report.tensor[t].ok) {
             snprintf(why, GPU_WHY, "%s: error %g, naive %g, allowed %g, at %llu", fcp_tensor_name((fcp_tensor)t),
@@ -182,6 +180,9 @@ static const struct {
     {"masks/global_field.fcp", NULL, {0}},
     {"masks/hash_sparse.fcp", NULL, {0}},
     {"masks/natten2d.fcp", "[900]", {"plan.mask.W=30", "plan.mask.kw=5", "plan.mask.kh=7"}},
+    {"masks/natten3d.fcp",
+     "[720]",
+     {"plan.mask.W=8", "plan.mask.H=9", "plan.mask.kw=3", "plan.mask.kh=4", "plan.mask.kt=2", "plan.mask.dh=2"}},
     {"masks/prefix_document.fcp", NULL, {0}},
     {"masks/qk_sparse.fcp", "[600, 400]", {"plan.mask.o=100", "plan.mask.m=60"}},
     {"masks/random_eviction.fcp", NULL, {0}},
@@ -191,10 +192,15 @@ static const struct {
      "[768]",
      {"plan.mask.W=8", "plan.mask.H=8", "plan.mask.tw=4", "plan.mask.th=4", "plan.mask.tt=2", "plan.mask.kw=1",
       "plan.mask.kh=1", "plan.mask.kt=3"}},
+    {"masks/sta3d_text.fcp",
+     "[730]",
+     {"plan.mask.W=10", "plan.mask.H=7", "plan.mask.tw=4", "plan.mask.th=4", "plan.mask.tt=2", "plan.mask.kw=1",
+      "plan.mask.kh=1", "plan.mask.text=30"}},
     {"masks/svg_spatial.fcp", "[750]", {"plan.mask.P=30", "plan.mask.w=40"}},
     {"masks/svg_temporal.fcp", "[750]", {"plan.mask.P=30", "plan.mask.T=20", "plan.mask.w=3"}},
     {"masks/tree.fcp", NULL, {0}},
     {"scores/alibi.fcp", "[700, 300 x 2]", {"cluster.gpus=8"}},
+    {"scores/alibi_slopes.fcp", "[700, 300 x 2]", {0}},
     {"scores/heads.fcp", "[700, 300 x 2]", {0}},
     {"scores/relative.fcp", "[700, 300 x 2]", {0}},
     {"scores/sinks.fcp", "[700, 300 x 2]", {0}},

@@ -141,7 +141,7 @@ static bool judge_tile(gpu *g, const fcp_plan *plan, const fcp_shape *shape, fcp
     for (int t = 0; t < FCP_TENSORS; t++)
         if (report.tensor[t].checked && !report.tensor[t].ok) {
             char text[300];
-            fcp_check_text(shape, (fcp_tensor)t, &report.tensor[t], text, sizeof text);
+            fcp_check_text(plan, (unsigned)t, &report.tensor[t], text, sizeof text);
             snprintf(why, GPU_WHY, "%s; maps of the errors are in smoke.txt", text);
             break;
         }

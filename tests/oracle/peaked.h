@@ -219,7 +219,7 @@ static inline void peaked_judge(peaked_run *r) { peaked_judge_part(r, 1); }
 
 static inline const char *peaked_said(const peaked_run *r, fcp_tensor t) {
     static char text[400];
-    fcp_check_text(&r->shape, t, &r->report.tensor[t], text, sizeof text);
+    fcp_check_text(r->plan, t, &r->report.tensor[t], text, sizeof text);
     return text;
 }
 

@@ -46,7 +46,7 @@ static void judge(bench *b) {
 }
 static const char *said(const bench *b, fcp_tensor t) {
     static char text[400];
-    fcp_check_text(&b->shape, t, &b->report.tensor[t], text, sizeof text);
+    fcp_check_text(b->plan, t, &b->report.tensor[t], text, sizeof text);
     return text;
 }
 static void all_right(const bench *b, const char *what) {
