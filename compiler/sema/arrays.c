@@ -1,8 +1,8 @@
 /* arrays.c: declares fields and tables, finds them for masks and scores, and numbers those that are read.
  *
- * A field is data of the batch: batch { field doc = file("doc.npy") }. It has a number for each token, or for what it is
- * said to be over (field_shape.h). A table is data of the model: model { table bias = [0.5, 0.25] }. Fields and tables
- * share one space of names. The names of a mask hide them, and they hide masks of the prelude.
+ * A field is data of the batch: batch { field doc = file("doc.npy") }. It has a number for each token, or for what it
+ * is said to be over (field_shape.h). A table is data of the model: model { table bias = [0.5, 0.25] }. Fields and
+ * tables share one space of names. The names of a mask hide them, and they hide masks of the prelude.
  *
  * While masks are lowered, an array goes by the number of its declaration. sema_finish_arrays then keeps the arrays
  * that the code reads, and renumbers them in the order in which it first reads them. Behind these comes the field that

@@ -21,8 +21,8 @@ static bool refuse_order(sema *s, const expr *e, const char *name, int place, in
 }
 
 bool sema_read_over(sema *s, const arg *first, fcp_array *out, bool *out_kv) {
-    static const int places[OVER_COUNT] = {[OVER_SEQUENCES] = 1, [OVER_HEADS] = 2, [OVER_KV_HEADS] = 2,
-                                           [OVER_QUERIES] = 3, [OVER_KEYS] = 4};
+    static const int places[OVER_COUNT] =
+        {[OVER_SEQUENCES] = 1, [OVER_HEADS] = 2, [OVER_KV_HEADS] = 2, [OVER_QUERIES] = 3, [OVER_KEYS] = 4};
     int last = 0;
     out->heads = out->q_cell = out->k_cell = 0;
     for (const arg *a = first; a && (a == first || !a->name); a = a->next) {
@@ -82,7 +82,8 @@ static void hint_counts(diags *d, const fcp_array *field, bool kv, uint64_t give
     }
     text t = {0};
     if (field->q_cell) text_printf(&t, "%" PRId64 " %s", env.queries, env.queries == 1 ? "query" : "queries");
-    if (field->k_cell) text_printf(&t, "%s%" PRId64 " key%s", t.size ? " and " : "", env.n, text_plural((uint64_t)env.n));
+    if (field->k_cell)
+        text_printf(&t, "%s%" PRId64 " key%s", t.size ? " and " : "", env.n, text_plural((uint64_t)env.n));
     if (!t.size) text_puts(&t, "its number");
     text_puts(&t, ": ");
     sema_put_counts(field, &env, &t);
@@ -116,7 +117,8 @@ void sema_wrong_count(diags *d, span at, const char *what, const char *name, con
     else if (over_keys && given == batch->count)
         diag_hint(d, "the batch has %zu sequences: one value for each of them is field %s = [...] over sequences",
                   batch->count, name);
-    else diag_hint(d, "a field has one value for each of them%s", fcp_array_dims(field) ? ", sequences end to end" : "");
+    else
+        diag_hint(d, "a field has one value for each of them%s", fcp_array_dims(field) ? ", sequences end to end" : "");
 }
 
 /* Writes word, or word / cell. */
