@@ -190,18 +190,20 @@ static void say_division(printer *p, const mc_node *x, uint32_t i) {
 /* Is every value of a range an index of the dimension, in every sequence? */
 static bool within(range r, const emit_dim *d) { return d->over == EMIT_COUNT && r.lo >= 0 && r.hi < d->count; }
 
-/* Are 32 bits enough for any index into the array, and for its place? A field of several dimensions may have more
- * elements than that. */
+/* Are 32 bits enough for every index of the array, and for every place? */
 static bool small_array(const printer *p, const emit_array *a) {
     enum { NEAR = 1 << 30 };
-    if (a->dims == 1 && a->dim[0].over != EMIT_COUNT) return p->program->positions <= NEAR;
+    const int64_t positions = p->program->positions;
     uint64_t total = 1;
-    for (uint32_t i = 0; i < a->dims; i++)
-        if (a->dim[i].over != EMIT_COUNT ||
-            __builtin_mul_overflow(total, (uint64_t)(a->dim[i].count ? a->dim[i].count : 1), &total))
+    for (uint32_t i = 0; i < a->dims; i++) {
+        const emit_dim *d = &a->dim[i];
+        const int64_t most = d->over == EMIT_COUNT ? d->count : positions / d->cell + 2; /* both ends may cut a cell */
+        if ((d->over != EMIT_COUNT && positions > NEAR) || __builtin_mul_overflow(total, (uint64_t)most, &total))
             return false;
+    }
     return total <= UINT32_MAX;
 }
+/* Are 32 bits enough to compare an index of such an array with a count? */
 static bool small_index(range r, bool small) {
     enum { NEAR = 1 << 30 }; /* no difference of two such numbers leaves 32 bits */
     return small && r.lo >= -NEAR && r.hi <= NEAR;
@@ -211,14 +213,15 @@ static bool small_index(range r, bool small) {
 static void say_count(printer *p, const emit_dim *d, const char *word) {
     if (d->over == EMIT_COUNT) say(p, "%" PRId64 "%s", d->count, word[4] == '3' ? "u" : "ull");
     else if (d->cell == 1) say(p, d->over == EMIT_KEYS ? "(%s)e->sequence.n" : "(%s)e->sequence.queries", word);
-    else say(p, "(%s)%s(e, %u)", word, d->over == EMIT_KEYS ? "fk_key_cells" : "fk_query_cells", d->cell);
+    else say(p, "(%s)%s%s(e, %u)", word, d->over == EMIT_KEYS ? "fk_key_cells" : "fk_query_cells", word + 4, d->cell);
 }
 
-/* Prints an index, less the dimension's first one, as an unsigned number: below the count if it is one of the array's. */
+/* Prints an index, less the dimension's first one, as an unsigned number. It is below the count if the index is one of
+ * the array's. */
 static void say_offset(printer *p, const emit_dim *d, const char *value, range r, const char *word) {
     say(p, narrow(r) && word[4] == '3' ? "(%s)%s" : "(%s)(fk_i64)%s", word, value);
     if (d->over == EMIT_QUERIES && d->cell == 1) say(p, " - (%s)e->sequence.q_first", word);
-    else if (d->over == EMIT_QUERIES) say(p, " - (%s)fk_query_cell(e, %u)", word, d->cell);
+    else if (d->over == EMIT_QUERIES) say(p, " - (%s)fk_query_cell%s(e, %u)", word, word + 4, d->cell);
 }
 
 /* Prints the test whether an array has the element that a node reads, unless ranges prove it. Returns whether it
@@ -269,10 +272,7 @@ static void say_index(printer *p, const emit_dim *d, const char *value, range r,
 static void say_array_place(printer *p, const mc_node *x, const emit_array *a) {
     const uint32_t index[3] = {x->a, x->b, x->c};
     const bool small = small_array(p, a);
-    bool near = small;
-    for (uint32_t i = 0; i < a->dims; i++)
-        near = near && (a->dim[i].over == EMIT_COUNT || small_index(p->ranges[index[i]], small));
-    const char *type = near ? "fk_u32" : "fk_u64";
+    const char *type = small ? "fk_u32" : "fk_u64";
     if (a->dims == 3) say(p, "(");
     for (uint32_t i = 0; i < a->dims; i++) {
         if (i) {
@@ -423,11 +423,6 @@ static const char helpers[] =
     "FK_DEVICE fk_i32 fk_div_by32(fk_i32 a, fk_i32 b) { return a / b - (a % b < 0); }\n"
     "FK_DEVICE fk_i32 fk_mod_by32(fk_i32 a, fk_i32 b) { return a % b < 0 ? a % b + b : a % b; }\n"
     "FK_DEVICE fk_i64 fk_div_by64(fk_i64 a, fk_i64 b) { return a / b - (a % b < 0); }\n"
-    "FK_DEVICE fk_i64 fk_key_cells(const fk_env *e, fk_i64 cell) { return (e->sequence.n + cell - 1) / cell; }\n"
-    "FK_DEVICE fk_i64 fk_query_cell(const fk_env *e, fk_i64 cell) { return fk_div_by64(e->sequence.q_first, cell); }\n"
-    "FK_DEVICE fk_i64 fk_query_cells(const fk_env *e, fk_i64 cell) {\n"
-    "    return fk_div_by64(e->sequence.q_first + e->sequence.queries - 1, cell) - fk_query_cell(e, cell) + 1;\n"
-    "}\n"
     "FK_DEVICE fk_i64 fk_mod_by64(fk_i64 a, fk_i64 b) { return a % b < 0 ? a % b + b : a % b; }\n"
     "FK_DEVICE fk_i32 fk_div32(fk_i32 a, fk_i32 b) {\n"
     "    if (b == 0) return 0;\n"
@@ -451,6 +446,31 @@ static const char helpers[] =
     "    return r != 0 && (r < 0) != (b < 0) ? r + b : r;\n"
     "}\n"
     "#endif\n";
+
+/* How many cells hold the keys, the number of the first that holds a query, and how many do. */
+static const char cell_helper[] = "#ifndef FK_CELLS\n"
+                                  "#define FK_CELLS\n"
+                                  "FK_DEVICE fk_i32 fk_key_cells32(const fk_env *e, fk_i32 cell) {\n"
+                                  "    return ((fk_i32)e->sequence.n + cell - 1) / cell;\n"
+                                  "}\n"
+                                  "FK_DEVICE fk_i32 fk_query_cell32(const fk_env *e, fk_i32 cell) {\n"
+                                  "    return fk_div_by32((fk_i32)e->sequence.q_first, cell);\n"
+                                  "}\n"
+                                  "FK_DEVICE fk_i32 fk_query_cells32(const fk_env *e, fk_i32 cell) {\n"
+                                  "    const fk_i32 last = (fk_i32)(e->sequence.q_first + e->sequence.queries - 1);\n"
+                                  "    return fk_div_by32(last, cell) - fk_query_cell32(e, cell) + 1;\n"
+                                  "}\n"
+                                  "FK_DEVICE fk_i64 fk_key_cells64(const fk_env *e, fk_i64 cell) {\n"
+                                  "    return ((fk_i64)e->sequence.n + cell - 1) / cell;\n"
+                                  "}\n"
+                                  "FK_DEVICE fk_i64 fk_query_cell64(const fk_env *e, fk_i64 cell) {\n"
+                                  "    return fk_div_by64((fk_i64)e->sequence.q_first, cell);\n"
+                                  "}\n"
+                                  "FK_DEVICE fk_i64 fk_query_cells64(const fk_env *e, fk_i64 cell) {\n"
+                                  "    const fk_i64 last = (fk_i64)(e->sequence.q_first + e->sequence.queries - 1);\n"
+                                  "    return fk_div_by64(last, cell) - fk_query_cell64(e, cell) + 1;\n"
+                                  "}\n"
+                                  "#endif\n";
 
 /* The bits of a lane's columns. Of each eight columns it has two: 0, 1, 8, 9, 16, 17, ... Bit 2 j + e of a word is
  * column 8 j + e. */
@@ -742,6 +762,13 @@ static const char *check(const emit_program *g, uint32_t *node) {
     return wrong;
 }
 
+static bool has_cells(const emit_program *g) {
+    for (uint32_t i = 0; i < g->array_count; i++)
+        for (uint32_t j = 0; j < g->arrays[i].dims; j++)
+            if (g->arrays[i].dim[j].over != EMIT_COUNT && g->arrays[i].dim[j].cell > 1) return true;
+    return false;
+}
+
 int64_t emit_positions(uint64_t n) {
     static const unsigned bits[] = {16, 20, 24, 28, 31};
     for (size_t i = 0; i < sizeof bits / sizeof *bits; i++)
@@ -760,6 +787,7 @@ const char *emit_functions(const emit_program *program, emit_text *out, void *co
     if (program->score.count) uses |= mc_uses(program->score) | mc_uses(program->slope);
     say(&p, "#define FK_ARRAYS %u\n", program->array_count);
     out(context, helpers, sizeof helpers - 1);
+    if (has_cells(program)) out(context, cell_helper, sizeof cell_helper - 1);
     out(context, span_helper, sizeof span_helper - 1);
     if (program->score.count) out(context, tanh_helper, sizeof tanh_helper - 1);
     if (uses & MC_USES_BANDS) out(context, band_helper, sizeof band_helper - 1);

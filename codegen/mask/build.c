@@ -9,7 +9,7 @@
  * nodes are equal, so there is only one. A node that may fault is never simplified away while its guard may be true,
  * because its fault would be lost.
  * Reals: constants are folded in double, but only where every machine agrees: + - * / sqrt floor and comparisons, which
- * IEEE 754 fixes to the bit, and the few exact values of other functions, such as exp 0 and log2 of a power of two.
+ * IEEE 754 fixes to the bit, and the few exact values of other functions, such as exp 0, log2 of a power of two and floor(log2(12)).
  * Results that are not finite are not folded. Simplifications hold for every x, NaN and -0.0 included. That is why x +
  * 0.0 stays (for x = -0.0 it is +0.0), and so do x * 0.0, x - x and x == x.
  * Cost: expected O(1) for a node (hashing); extraction O(nodes).
@@ -41,6 +41,8 @@ typedef __int128 wide;
 enum { FIRST_ROOM = 64, FIRST_TABLE = 256 };
 #define POSITION_MAX ((int64_t)1 << 40)
 #define HEAD_MAX ((int64_t)1 << 32)
+#define WHOLE_MAX                                                                                                      \
+    ((double)(1 << 20)) /* below a power of two up to here, a whole number has a smaller log2 in float, too */
 
 mc_builder *mc_builder_new(void) {
     mc_builder *b = calloc(1, sizeof *b);
@@ -356,6 +358,11 @@ static bool exact_value(mc_op op, double x, double *out) {
 /* Folds an operation on real constants to a constant. MC_NONE: it cannot be folded. */
 static uint32_t fold_real(mc_builder *b, const mc_node *n, uint32_t place) {
     if (n->op == MC_TO_F) return is_const(b, n->a) ? real_constant(b, (double)b->nodes[n->a].imm, place) : MC_NONE;
+    if (n->op == MC_FLOOR_F && b->nodes[n->a].op == MC_LOG2_F && is_real_const(b, b->nodes[n->a].a)) {
+        int power; /* floor(log2(12)) is 3, though log2(12) depends on the machine */
+        double x = real_of(b, b->nodes[n->a].a);
+        if (x >= 1 && x <= WHOLE_MAX && x == floor(x)) return frexp(x, &power), real_constant(b, power - 1, place);
+    }
     if (n->op == MC_IF_F || n->a == MC_NONE || !is_real_const(b, n->a)) return MC_NONE;
     if (n->b != MC_NONE && !is_real_const(b, n->b)) return MC_NONE;
     double x = real_of(b, n->a), y = n->b != MC_NONE ? real_of(b, n->b) : 0, out = 0;

@@ -179,7 +179,7 @@ int64_t box_period(const box_program *program, const box *b, int dim, int64_t *f
 
 /* --- keys ------------------------------------------------------------------------------------------------------- */
 
-enum { KEY_WORDS = 6 };
+enum { KEY_WORDS = 7 };
 
 size_t box_key_room(uint32_t count) { return 2 + (size_t)count * KEY_WORDS; }
 
@@ -246,6 +246,7 @@ static void write_operation(writing *s, const box_program *program, const box_no
     case MC_LOAD3: /* elements are not moved: the index whole */
         s->tag |= (uint64_t)x->f.c << 32;
         *s->w++ = (int64_t)program->arrays[x->f.c].content;
+        if (x->op == MC_LOAD3) *s->w++ = offsets[x->c];
         s->whole = true;
         break;
     case MC_BANDS:

@@ -127,13 +127,13 @@ static bool are_in_row(const int64_t *x, const int64_t *y, const int64_t *z, uin
     return other == 0;
 }
 
-/* The lanes of a load. Indices that it does not have are one that it has. */
+/* The lanes of a load of up to three indices. z is always the last of them, and others that it lacks are z, too. */
 static void load_lane(const box_array *a, const int64_t *x, const int64_t *y, const int64_t *z, bool steps,
                       uint32_t count, int64_t *v) {
     const uint32_t last = count - 1;
     uint64_t at, end;
-    if ((steps || are_in_row(x, y, z, mc_array_dims(&a->array), count)) &&
-        mc_place(&a->array, x[0], y[0], z[0], &at) && mc_place(&a->array, x[last], y[last], z[last], &end)) {
+    if ((steps || are_in_row(x, y, z, mc_array_dims(&a->array), count)) && mc_place(&a->array, x[0], y[0], z[0], &at) &&
+        mc_place(&a->array, x[last], y[last], z[last], &end)) {
         box_array_copy(a, at, count, v);
         return;
     }

@@ -20,6 +20,7 @@
 
 #include "compiler/box/lanes.h"
 #include "runtime/base/grow.h"
+#include "runtime/base/stop.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -34,12 +35,12 @@ _Static_assert(CLASSES_MOST >= TALLY_SIDE * TALLY_CELL / SHARE, "room for all th
 
 /* Some positions of a cell that are of one class. */
 typedef struct part {
-    uint16_t class, positions;
+    uint16_t cls, positions;
 } part;
 
 /* What is known of one dimension, for one head. */
 typedef struct side {
-    uint32_t *order, order_count;   /* the leaves, and the nodes that they need, in order */
+    uint32_t *order, order_count; /* the leaves, and the nodes that they need, in order */
     uint32_t *leaves, leaf_count;
     bool on_h;                      /* some leaf depends on the head */
     uint32_t count;                 /* classes */
@@ -51,17 +52,17 @@ typedef struct side {
 struct tally {
     lanes *lanes;
     const box_program *program;
-    uint8_t *on;             /* by node: what it depends on */
-    bool *level;             /* by node: is it constant over the positions at hand? */
-    uint32_t *nodes, room;   /* lists of nodes: the order and the leaves of both sides, and the joint nodes */
+    uint8_t *on;           /* by node: what it depends on */
+    bool *level;           /* by node: is it constant over the positions at hand? */
+    uint32_t *nodes, room; /* lists of nodes: the order and the leaves of both sides, and the joint nodes */
     uint32_t *joint, joint_count;
     uint32_t *plain, plain_count; /* nodes that depend on h at most */
     side side[2];
     size_t value_room[2];
-    uint16_t slots[SLOTS];   /* class + 1, or 0 */
+    uint16_t slots[SLOTS];                                 /* class + 1, or 0 */
     uint16_t part_of[CLASSES_MOST], cell_of[CLASSES_MOST]; /* a class's last part, and the cell of it, + 1 */
-    uint8_t *sees;           /* sees[i * classes of k + j] */
-    uint16_t *across;        /* across[class * TALLY_SIDE + cell]: positions of the class in the cell, of keys */
+    uint8_t *sees;                                         /* sees[i * classes of k + j] */
+    uint16_t *across; /* across[class * TALLY_SIDE + cell]: positions of the class in the cell, of keys */
     size_t sees_room, across_room;
     uint16_t row[CLASSES_MOST]; /* pairs of a row of cells with one key of each class */
     uint32_t pairs[TALLY_SIDE * TALLY_SIDE];
@@ -94,6 +95,7 @@ void tally_free(tally *t) {
 }
 
 size_t tally_bytes(const tally *t) {
+    if (!t) return 0;
     size_t bytes = sizeof *t + lanes_bytes(t->lanes) + t->sees_room + t->across_room * sizeof *t->across;
     for (int d = 0; d < 2; d++) bytes += t->value_room[d] * sizeof *t->side[d].values;
     return bytes + t->room * (sizeof *t->on + sizeof *t->level + 6 * sizeof *t->nodes);
@@ -196,8 +198,7 @@ static bool is_level(const tally *t, const box_node *x, int d, int64_t from, int
     int64_t lo[BOX_DIMS], hi[BOX_DIMS];
     if (x->op >= BOX_LINEAR && x->f.x[d] == 0) return true;
     if (x->op >= BOX_LINEAR && x->op != BOX_GE) return false;
-    if (x->op < BOX_LINEAR && (!u || t->level[x->a]) && (!v || t->level[x->b]) &&
-        (x->c == MC_NONE || t->level[x->c]))
+    if (x->op < BOX_LINEAR && (!u || t->level[x->a]) && (!v || t->level[x->b]) && (x->c == MC_NONE || t->level[x->c]))
         return true;
     const form *f = x->op == BOX_GE ? &x->f : &u->f;
     if (x->op != BOX_GE && u->op != BOX_LINEAR) return false;
@@ -237,20 +238,20 @@ static uint32_t class_of(tally *t, side *s, uint32_t i, uint32_t most) {
     for (uint32_t j = 0; j < s->leaf_count; j++)
         hash = (hash ^ (uint64_t)lanes_of(t->lanes, s->leaves[j])[i]) * 0x9e3779b97f4a7c15u;
     for (uint32_t at = (uint32_t)(hash >> 52);; at = (at + 1) % SLOTS) { /* of 2^12 */
-        const uint32_t class = t->slots[at] ? t->slots[at] - 1u : s->count;
-        if (class == s->count && class == most) return most;
+        const uint32_t cls = t->slots[at] ? t->slots[at] - 1u : s->count;
+        if (cls == s->count && cls == most) return most;
         uint32_t j = 0;
         for (; j < s->leaf_count; j++) {
-            int64_t *value = &s->values[(size_t)j * CLASSES_MOST + class], x = lanes_of(t->lanes, s->leaves[j])[i];
-            if (class == s->count) *value = x;
+            int64_t *value = &s->values[(size_t)j * CLASSES_MOST + cls], x = lanes_of(t->lanes, s->leaves[j])[i];
+            if (cls == s->count) *value = x;
             else if (*value != x) break;
         }
         if (j < s->leaf_count) continue;
-        if (class == s->count) {
+        if (cls == s->count) {
             t->slots[at] = (uint16_t)++s->count;
-            t->cell_of[class] = 0;
+            t->cell_of[cls] = 0;
         }
-        return class;
+        return cls;
     }
 }
 
@@ -280,15 +281,15 @@ static bool find_classes(tally *t, int d, const tally_cuts *cuts, const int64_t 
         s->first[cell] = parts;
         for (uint32_t i = 0; i < s->order_count; i++)
             if (!lanes_node(t->lanes, s->order[i], d, from, count, at)) return false;
-        for (uint32_t i = 0, class = 0; i < count; i++) {
-            if (i == 0 || !goes_on(t, s, i)) class = class_of(t, s, i, most);
-            if (class == most) return false;
-            if (t->cell_of[class] != cell + 1) {
-                t->cell_of[class] = (uint16_t)(cell + 1);
-                t->part_of[class] = (uint16_t)parts;
-                s->parts[parts++] = (part){(uint16_t)class, 0};
+        for (uint32_t i = 0, cls = 0; i < count; i++) {
+            if (i == 0 || !goes_on(t, s, i)) cls = class_of(t, s, i, most);
+            if (cls == most) return false;
+            if (t->cell_of[cls] != cell + 1) {
+                t->cell_of[cls] = (uint16_t)(cell + 1);
+                t->part_of[cls] = (uint16_t)parts;
+                s->parts[parts++] = (part){(uint16_t)cls, 0};
             }
-            s->parts[t->part_of[class]].positions += (uint16_t)(level ? width : 1);
+            s->parts[t->part_of[cls]].positions += (uint16_t)(level ? width : 1);
         }
         t->work += count * (WORK_AT * (uint64_t)s->order_count + WORK_CLASS);
     }
@@ -309,15 +310,15 @@ static bool find_sees(tally *t, const int64_t at[BOX_DIMS]) {
         for (uint32_t j = 0; j < k->leaf_count; j++)
             memcpy(lanes_of(t->lanes, k->leaves[j]), k->values + (size_t)j * CLASSES_MOST + from,
                    width * sizeof *k->values);
-        for (uint32_t class = 0; class < q->count; class++) {
+        for (uint32_t cls = 0; cls < q->count; cls++) {
             for (uint32_t j = 0; j < q->leaf_count; j++) {
                 int64_t *v = lanes_of(t->lanes, q->leaves[j]);
-                for (uint32_t i = 0; i < width; i++) v[i] = q->values[(size_t)j * CLASSES_MOST + class];
+                for (uint32_t i = 0; i < width; i++) v[i] = q->values[(size_t)j * CLASSES_MOST + cls];
             }
             for (uint32_t j = 0; j < t->joint_count; j++)
                 if (!lanes_node(t->lanes, t->joint[j], BOX_K, at[BOX_K], width, at)) return false;
             const int64_t *answer = lanes_of(t->lanes, root);
-            uint8_t *to = t->sees + (size_t)class * k->count + from;
+            uint8_t *to = t->sees + (size_t)cls * k->count + from;
             for (uint32_t i = 0; i < width; i++) to[i] = (uint8_t)answer[i];
         }
     }
@@ -334,7 +335,7 @@ static bool spread_parts(tally *t, uint32_t cells) {
     memset(t->across, 0, (size_t)k->count * TALLY_SIDE * sizeof *t->across);
     for (uint32_t cell = 0; cell < cells; cell++)
         for (uint32_t i = k->first[cell]; i < k->first[cell + 1]; i++)
-            t->across[(size_t)k->parts[i].class * TALLY_SIDE + cell] = k->parts[i].positions;
+            t->across[(size_t)k->parts[i].cls * TALLY_SIDE + cell] = k->parts[i].positions;
     return true;
 }
 
@@ -344,7 +345,7 @@ static void make_row(tally *t, uint32_t i) {
     const uint32_t classes = t->side[BOX_K].count;
     memset(t->row, 0, classes * sizeof *t->row);
     for (uint32_t p = q->first[i]; p < q->first[i + 1]; p++) {
-        const uint8_t *sees = t->sees + (size_t)q->parts[p].class * classes;
+        const uint8_t *sees = t->sees + (size_t)q->parts[p].cls * classes;
         const uint16_t positions = q->parts[p].positions;
         for (uint32_t j = 0; j < classes; j++) t->row[j] = (uint16_t)(t->row[j] + sees[j] * positions);
     }
@@ -362,19 +363,19 @@ static bool add_head(tally *t, uint32_t rows, uint32_t columns) {
     for (uint32_t i = 0; i < rows; i++) {
         const part *own = &q->parts[q->first[i]];
         const bool one = q->first[i + 1] - q->first[i] == 1;
-        const bool again = i > 0 && one && q->first[i] - q->first[i - 1] == 1 && own[-1].class == own->class &&
+        const bool again = i > 0 && one && q->first[i] - q->first[i - 1] == 1 && own[-1].cls == own->cls &&
                            own[-1].positions == own->positions; /* as the row before */
         if (!again) {
             make_row(t, i);
             memset(pairs, 0, sizeof pairs);
-            for (uint32_t class = 0; all && class < k->count; class++) {
-                const uint16_t *across = t->across + (size_t)class * TALLY_SIDE;
-                const uint16_t seen = t->row[class];
+            for (uint32_t cls = 0; all && cls < k->count; cls++) {
+                const uint16_t *across = t->across + (size_t)cls * TALLY_SIDE;
+                const uint16_t seen = t->row[cls];
                 for (uint32_t j = 0; seen && j < width; j++) pairs[j] = (uint16_t)(pairs[j] + seen * across[j]);
             }
             for (uint32_t j = 0, p = 0; !all && j < columns; j++)
                 for (; p < k->first[j + 1]; p++)
-                    pairs[j] = (uint16_t)(pairs[j] + t->row[k->parts[p].class] * k->parts[p].positions);
+                    pairs[j] = (uint16_t)(pairs[j] + t->row[k->parts[p].cls] * k->parts[p].positions);
             t->work += WORK_PART * (all ? (uint64_t)k->count * groups : parts);
         }
         uint32_t *to = t->pairs + (size_t)i * columns;
@@ -383,11 +384,11 @@ static bool add_head(tally *t, uint32_t rows, uint32_t columns) {
     return true;
 }
 
-bool tally_cells(tally *t, const box_program *p, const box *b, const tally_cuts *q, const tally_cuts *k,
-                 const uint32_t **out_pairs, uint64_t *out_work) {
+fcp_code tally_cells(tally *t, const box_program *p, const box *b, const tally_cuts *q, const tally_cuts *k,
+                     const volatile int *stop, const uint32_t **out_pairs, uint64_t *out_work) {
     *out_pairs = NULL;
     t->work = *out_work = 0;
-    if (!sort_nodes(t, p) || !lanes_begin(t->lanes, p)) return false;
+    if (!sort_nodes(t, p) || !lanes_begin(t->lanes, p)) return FCP_E_NO_MEMORY;
     const tally_cuts *cuts[2] = {[BOX_Q] = q, [BOX_K] = k};
     const uint64_t heads = box_side(b, BOX_H);
     memset(t->pairs, 0, (size_t)q->count * k->count * sizeof *t->pairs);
@@ -395,18 +396,19 @@ bool tally_cells(tally *t, const box_program *p, const box *b, const tally_cuts 
     for (int64_t h = b->lo[BOX_H]; h < b->hi[BOX_H] && known; h++) {
         const int64_t at[BOX_DIMS] = {b->lo[BOX_Q], b->lo[BOX_K], h};
         const bool first = h == b->lo[BOX_H];
+        if (fcp_stop_asked(stop)) return FCP_E_INTERRUPTED;
         for (int d = 0; d < 2 && known; d++)
             if (first || t->side[d].on_h) known = find_classes(t, d, cuts[d], at);
         const size_t class_pairs = known ? (size_t)t->side[BOX_Q].count * t->side[BOX_K].count : 0;
-        if (!FCP_GROW(t->sees, t->sees_room, class_pairs)) return false;
+        if (!FCP_GROW(t->sees, t->sees_room, class_pairs)) return FCP_E_NO_MEMORY;
         known = known && find_sees(t, at);
-        if (known && !add_head(t, q->count, k->count)) return false;
+        if (known && !add_head(t, q->count, k->count)) return FCP_E_NO_MEMORY;
         if (!p->on_h) break;
     }
     *out_work = t->work;
-    if (!known) return true;
+    if (!known) return FCP_OK;
     if (!p->on_h && heads > 1)
         for (size_t i = 0; i < (size_t)q->count * k->count; i++) t->pairs[i] *= (uint32_t)heads;
     *out_pairs = t->pairs;
-    return true;
+    return FCP_OK;
 }

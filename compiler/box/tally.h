@@ -9,13 +9,16 @@
 #define FCPC_BOX_TALLY_H
 #include "compiler/box/box.h"
 
-enum { TALLY_SIDE = 64, TALLY_CELL = 128 }; /* most cells on a side of a rectangle; most positions on a side of a cell */
+enum {
+    TALLY_SIDE = 64,
+    TALLY_CELL = 128
+}; /* most cells on a side of a rectangle; most positions on a side of a cell */
 
 typedef struct tally tally;
 
 tally *tally_new(void); /* NULL: out of memory */
 void tally_free(tally *t);
-size_t tally_bytes(const tally *t);
+size_t tally_bytes(const tally *t); /* of NULL: 0 */
 
 /* Is it worth trying, for a program specialised to box b? It is not if the arrays that the program reads have few runs
  * (array.h) there; the box is then better split where these begin. */
@@ -30,7 +33,7 @@ typedef struct tally_cuts {
 /* Counts the allowed elements of each cell of box b, over the heads of the box, for a program that fits. q and k cut
  * its sides into cells. (*out_pairs)[i * k->count + j] is for row i of cells and column j, and is valid until the next
  * call. *out_pairs is NULL if there are too many classes. *out_work: about how many nanoseconds it took, computed and
- * not measured. False when out of memory. */
-bool tally_cells(tally *t, const box_program *program, const box *b, const tally_cuts *q, const tally_cuts *k,
-                 const uint32_t **out_pairs, uint64_t *out_work);
+ * not measured. `stop` is polled. Errors: FCP_E_NO_MEMORY, FCP_E_INTERRUPTED. */
+fcp_code tally_cells(tally *t, const box_program *program, const box *b, const tally_cuts *q, const tally_cuts *k,
+                     const volatile int *stop, const uint32_t **out_pairs, uint64_t *out_work);
 #endif

@@ -230,13 +230,14 @@ cells *cells_new(mc_code mask, uint32_t heads) {
     c->eval_scratch = ARENA_NEW(&c->keys, int64_t, mask.count);
     c->depends = ARENA_NEW(&c->keys, uint8_t, mask.count);
     c->lanes = lanes_new();
-    c->tally = tally_new();
+    const bool reads = c->arrays.count > 0;
+    if (reads) c->tally = tally_new();
     c->key = malloc(c->key_room * sizeof *c->key);
     c->rows = rows_new();
     c->elements = elements_new();
     c->slot = FCP_NONE;
     if (!arrays || !c->base || !c->values || !c->numbers || !c->offsets || !c->eval_scratch || !c->depends ||
-        !c->lanes || !c->tally || !c->key || !c->rows || !c->elements) {
+        !c->lanes || (reads && !c->tally) || !c->key || !c->rows || !c->elements) {
         cells_free(c);
         return NULL;
     }

@@ -19,9 +19,9 @@
 /* A span: columns [first, end) of some rows of a grid, and what is known of the mask there. The walk over a grid
  * (walk.c) works on lists of spans. Rows and columns count units, which are cells or pieces. */
 typedef enum span_kind {
-    SPAN_OPEN,    /* not decided; `program` is what is left of the mask */
-    SPAN_FULL,    /* all pairs are allowed */
-    SPAN_ALIKE,   /* cells: each query has `pairs` pairs here */
+    SPAN_OPEN,     /* not decided; `program` is what is left of the mask */
+    SPAN_FULL,     /* all pairs are allowed */
+    SPAN_ALIKE,    /* cells: each query has `pairs` pairs here */
     SPAN_DIAGONAL, /* `program` depends on q - k alone: see diagonals `number`, which begin at row `row` */
     SPAN_TALLY     /* the pairs of each cell are known: see `tally` */
 } span_kind;
@@ -32,7 +32,7 @@ typedef struct unit_tally {
     tally_cuts cuts[2];                /* their cells */
     uint32_t first[2][TALLY_SIDE + 1]; /* unit i has cells [first[d][i], first[d][i + 1]) */
     uint64_t heads;
-    uint32_t pairs[];                  /* row by row */
+    uint32_t pairs[]; /* row by row */
 } unit_tally;
 
 typedef struct unit_span {
@@ -40,8 +40,10 @@ typedef struct unit_span {
     span_kind kind;
     uint32_t number, row;
     const box_program *program;
-    const unit_tally *tally;
-    uint64_t pairs;
+    union {
+        uint64_t pairs;          /* of SPAN_ALIKE */
+        const unit_tally *tally; /* of SPAN_TALLY */
+    };
 } unit_span;
 
 /* One side of a grid: pieces between given cuts, or cells. */
@@ -117,7 +119,7 @@ struct cells {
     int64_t *eval_scratch;
     uint8_t *depends; /* what each node of the program under way depends on */
     lanes *lanes;
-    tally *tally;
+    tally *tally; /* NULL: the mask reads no arrays */
     struct {
         uint32_t good, failed;
     } tallies[TALLY_SIDE_BITS + 1]; /* of this sequence, by the logarithm of their longer side in cells */
@@ -253,7 +255,8 @@ bool cells_line_pairs(const box *b, const box_program *p, uint64_t *out);
 
 /* --- tallies.c: cells counted by classes of positions ----------------------------------------------------- */
 
-/* Counts the cells of a box by tally.h. *out_pairs is NULL if its program does not fit that or has too many classes. */
+/* Counts the cells of a box by tally.h, for a program that fits it. *out_pairs is NULL if it has too
+ * many classes. */
 fcp_code cells_tally(cells *c, const box *b, const box_program *p, const tally_cuts *q, const tally_cuts *k,
                      const uint32_t **out_pairs);
 /* As cells_count_whole, by tally.h. */

@@ -14,9 +14,9 @@ fcp_code cells_tally(cells *c, const box *b, const box_program *p, const tally_c
     uint64_t work;
     *out_pairs = NULL;
     const uint32_t side = q->count > k->count ? q->count : k->count, size = 31 - (uint32_t)__builtin_clz(side);
-    if (c->tallies[size].failed > TRIES + c->tallies[size].good || !tally_fits(p, b)) return FCP_OK;
-    if (cells_stopped(c)) return FCP_E_INTERRUPTED;
-    if (!tally_cells(c->tally, p, b, q, k, out_pairs, &work)) return FCP_E_NO_MEMORY;
+    if (c->tallies[size].failed > TRIES + c->tallies[size].good) return FCP_OK;
+    fcp_code code = tally_cells(c->tally, p, b, q, k, c->stop, out_pairs, &work);
+    if (code != FCP_OK) return code;
     c->stats.work += work;
     if (*out_pairs) c->tallies[size].good++;
     else c->tallies[size].failed++;
@@ -37,7 +37,7 @@ fcp_code cells_count_tally(cells *c, const box *b, const box_program *p, uint64_
     tally_cuts q, k;
     const uint32_t *pairs;
     *out_known = false;
-    if (!cut_side(b, BOX_Q, &q) || !cut_side(b, BOX_K, &k)) return FCP_OK;
+    if (!c->tally || !tally_fits(p, b) || !cut_side(b, BOX_Q, &q) || !cut_side(b, BOX_K, &k)) return FCP_OK;
     fcp_code code = cells_tally(c, b, p, &q, &k, &pairs);
     if (code != FCP_OK || !pairs) return code;
     for (uint32_t i = 0; i < q.count; i++) {

@@ -149,19 +149,21 @@ fcp_code cells_add_entries(cells *c, uint32_t row, uint32_t col, uint32_t count,
     return FCP_OK;
 }
 
-fcp_code cells_add_sum(cells *c, uint32_t row, uint32_t col, uint64_t pairs) {
+static inline fcp_code add_sum(cells *c, uint32_t row, uint32_t col, uint64_t pairs) {
     if (c->sum_count >= SHAPE_NONE) return FCP_E_PLAN_SIZE;
     if (!FCP_GROW(c->sums, c->sum_room, c->sum_count + 1)) return FCP_E_NO_MEMORY;
     c->sums[c->sum_count] = pairs;
     return cells_add_entries(c, row, col, 1, SHAPE_NONE + (uint32_t)c->sum_count++);
 }
 
+fcp_code cells_add_sum(cells *c, uint32_t row, uint32_t col, uint64_t pairs) { return add_sum(c, row, col, pairs); }
+
 /* Adds an entry for a piece pair whose pairs can be counted without making its shape (regions.c). */
 static fcp_code emit_sum(walk *w, uint32_t row, const unit_span *s, const box *b, bool *out_counted) {
     cells *c = w->c;
     uint64_t pairs;
     fcp_code code = cells_box_pairs(c, b, s->program, &pairs, out_counted);
-    return code != FCP_OK || !*out_counted || !pairs ? code : cells_add_sum(c, row, s->first, pairs);
+    return code != FCP_OK || !*out_counted || !pairs ? code : add_sum(c, row, s->first, pairs);
 }
 
 static fcp_code emit_pieces(walk *w, uint32_t row, const unit_span *s) {
@@ -225,13 +227,16 @@ static bool cut_units(const units *u, uint32_t first, uint32_t end, tally_cuts *
     return true;
 }
 
-/* Makes a span of box b, of rows [r0, r1), a tally, if it is not too long and its program fits that. */
+/* Makes a span of box b, of rows [r0, r1), a tally, if it is not too long. Its program fits that. */
 static fcp_code tally_span(walk *w, uint32_t r0, uint32_t r1, const box *b, unit_span *s) {
     cells *c = w->c;
-    unit_tally t = {.row = r0, .col = s->first, .heads = box_side(b, BOX_H)};
-    if (!tally_fits(s->program, b) || !cut_units(&w->rows, r0, r1, &t.cuts[BOX_Q], t.first[BOX_Q]) ||
+    unit_tally t;
+    if (!cut_units(&w->rows, r0, r1, &t.cuts[BOX_Q], t.first[BOX_Q]) ||
         !cut_units(&w->cols, s->first, s->end, &t.cuts[BOX_K], t.first[BOX_K]))
         return FCP_OK;
+    t.row = r0;
+    t.col = s->first;
+    t.heads = box_side(b, BOX_H);
     const uint32_t *pairs;
     fcp_code code = cells_tally(c, b, s->program, &t.cuts[BOX_Q], &t.cuts[BOX_K], &pairs);
     if (code != FCP_OK || !pairs) return code;
@@ -275,9 +280,11 @@ static fcp_code refine_columns(walk *w, size_t base, uint32_t r0, uint32_t r1, u
         code = cells_find_diagonals(c, &b, w->unit, w->pieces, p, &s.number);
         return code != FCP_OK ? code : add_span(c, base, s);
     }
-    code = p->on_q && p->on_k ? tally_span(w, r0, r1, &b, &s) : FCP_OK;
-    if (code != FCP_OK) return code;
-    if (s.kind == SPAN_TALLY) return add_span(c, base, s);
+    if (c->tally && p->on_q && p->on_k && tally_fits(p, &b)) {
+        code = tally_span(w, r0, r1, &b, &s);
+        if (code != FCP_OK) return code;
+        if (s.kind == SPAN_TALLY) return add_span(c, base, s);
+    }
     /* may all columns stay together; are all rows alike? */
     bool whole = !w->pieces && !p->on_k, alike = !w->pieces && !p->on_q;
     if (c1 - c0 > 1 && !whole && (alike || c1 - c0 > r1 - r0)) {

@@ -26,12 +26,13 @@
 #include "compiler/base/memo.h"
 #include "compiler/base/real.h"
 #include "compiler/expr/slice_sources.h"
+#include "compiler/sema/fault_words.h"
 
 enum { TEXT_MAX = 2000 };
 
 typedef struct known {
     explain_kind kind;
-    int64_t value; /* of a real number: its bits */
+    int64_t value; /* of a real number: its bits; of a fault: the address of its words, or 0 */
 } known;
 
 /* The scope of an expression: the values that names have in it. */
@@ -85,7 +86,7 @@ static size_t begin_step(explaining *x, const expr *e, uint32_t depth, explain_r
     text t = {0};
     ast_print_expr(e, &t);
     explain_step *s = &o->steps[o->count];
-    *s = (explain_step){.depth = depth, .rule = rule, .kind = EXPLAIN_UNREACHED, .with = ""};
+    *s = (explain_step){.depth = depth, .rule = rule, .kind = EXPLAIN_UNREACHED, .with = "", .fault = ""};
     s->text = keep_text(x, &t);
     diag_place(x->s->d, e->at, &s->file, &s->line, &s->column);
     const char *copy = arena_copy(&o->arena, s->file, strlen(s->file));
@@ -98,12 +99,18 @@ static size_t begin_step(explaining *x, const expr *e, uint32_t depth, explain_r
     return o->count++;
 }
 
+/* The words of a fault; "": it is none. */
+static const char *fault_of(known v) {
+    return v.kind == EXPLAIN_FAULT && v.value ? (const char *)(intptr_t)v.value : "";
+}
+
 static known end_step(explaining *x, size_t step, known v, text *with) {
     const char *kept = with ? keep_text(x, with) : "";
     if (step == SIZE_MAX) return v;
     explain_step *s = &x->out->steps[step];
     s->kind = v.kind;
     if (v.kind == EXPLAIN_REAL) memcpy(&s->real, &v.value, sizeof s->real);
+    else if (v.kind == EXPLAIN_FAULT) s->fault = fault_of(v);
     else s->value = v.value;
     s->with = kept;
     return v;
@@ -117,7 +124,7 @@ static void print_known(const explaining *x, text *t, known v) {
     else text_puts(t, "?");
 }
 
-static known fault(void) { return (known){EXPLAIN_FAULT, 0}; }
+static known fault(const char *words) { return (known){EXPLAIN_FAULT, (int64_t)(intptr_t)words}; }
 static known array(uint32_t a) { return (known){EXPLAIN_ARRAY, a}; }
 static known number(int64_t v) { return (known){EXPLAIN_NUMBER, v}; }
 static known real(double v) { return (known){EXPLAIN_REAL, mc_real_bits(v)}; }
@@ -135,24 +142,26 @@ static known apply_real(expr_op op, double x, double y) {
     case OP_SUB: return real(x - y);
     case OP_MUL: return real(x * y);
     case OP_DIV: return real(x / y);
-    default: return fault();
+    default: return fault(NULL);
     }
 }
 
 static known apply_whole(expr_op op, int64_t x, int64_t y) {
     int64_t v = 0;
     switch (op) {
-    case OP_ADD: return __builtin_add_overflow(x, y, &v) ? fault() : number(v);
-    case OP_SUB: return __builtin_sub_overflow(x, y, &v) ? fault() : number(v);
-    case OP_MUL: return __builtin_mul_overflow(x, y, &v) ? fault() : number(v);
-    case OP_DIV: return y == 0 || (x == INT64_MIN && y == -1) ? fault() : number(mc_div(x, y));
-    case OP_MOD: return y == 0 ? fault() : number(mc_mod(x, y));
-    default: return fault();
+    case OP_ADD: return __builtin_add_overflow(x, y, &v) ? fault(FAULT_OVERFLOW) : number(v);
+    case OP_SUB: return __builtin_sub_overflow(x, y, &v) ? fault(FAULT_OVERFLOW) : number(v);
+    case OP_MUL: return __builtin_mul_overflow(x, y, &v) ? fault(FAULT_OVERFLOW) : number(v);
+    case OP_DIV:
+        if (y && !(x == INT64_MIN && y == -1)) return number(mc_div(x, y));
+        return fault(y ? FAULT_OVERFLOW : FAULT_DIV_ZERO);
+    case OP_MOD: return y == 0 ? fault(FAULT_DIV_ZERO) : number(mc_mod(x, y));
+    default: return fault(NULL);
     }
 }
 
 static known apply(expr_op op, known a, known b) {
-    if (a.kind == EXPLAIN_FAULT || b.kind == EXPLAIN_FAULT) return fault();
+    if (a.kind == EXPLAIN_FAULT || b.kind == EXPLAIN_FAULT) return a.kind == EXPLAIN_FAULT ? a : b;
     const bool reals = a.kind == EXPLAIN_REAL || b.kind == EXPLAIN_REAL;
     const double x = real_of(a), y = real_of(b);
     const order o = reals ? x < y ? LESS : x == y ? EQUAL : x > y ? GREATER : UNORDERED
@@ -218,7 +227,7 @@ static known eval_unary(explaining *x, const expr *e, const scene *f, uint32_t d
 
 static known eval_if(explaining *x, const expr *e, const scene *f, uint32_t depth, bool told) {
     size_t step = begin_step(x, e, depth, EXPLAIN_IF, told);
-    known c = eval(x, e->a, f, depth + 1, told), v = fault();
+    known c = eval(x, e->a, f, depth + 1, told), v = c;
     if (c.kind == EXPLAIN_CONDITION) {
         if (!c.value) begin_step(x, e->b, depth + 1, EXPLAIN_LEAF, told);
         v = eval(x, c.value ? e->b : e->c, f, depth + 1, told);
@@ -245,12 +254,20 @@ static known real_function(uint32_t which, double x) {
 
 /* The smaller, or the larger, of two values. */
 static known extreme(bool least, known a, known b) {
-    if (a.kind == EXPLAIN_FAULT || b.kind == EXPLAIN_FAULT) return fault();
+    if (a.kind == EXPLAIN_FAULT || b.kind == EXPLAIN_FAULT) return a.kind == EXPLAIN_FAULT ? a : b;
     if (a.kind == EXPLAIN_REAL || b.kind == EXPLAIN_REAL) {
         double u = real_of(a), w = real_of(b);
         return real((least ? w < u : w > u) ? w : u);
     }
     return (least ? b.value < a.value : b.value > a.value) ? b : a;
+}
+
+static known exact(explaining *x, known a, known b) {
+    if (a.kind == EXPLAIN_FAULT || b.kind == EXPLAIN_FAULT || !b.value || !mc_mod(a.value, b.value))
+        return apply(OP_DIV, a, b);
+    text words = {0};
+    fault_words_exact(a.value, b.value, &words);
+    return fault(keep_text(x, &words));
 }
 
 static known eval_builtin(explaining *x, const expr *e, const scene *f, uint32_t depth, bool told) {
@@ -268,8 +285,7 @@ static known eval_builtin(explaining *x, const expr *e, const scene *f, uint32_t
         else if (e->index == BUILTIN_ABS) v = b.kind == EXPLAIN_NUMBER && b.value < 0 ? apply(OP_SUB, number(0), b) : b;
         else if (a == e->args) v = b;
         else if (e->index != BUILTIN_EXACT) v = extreme(e->index == BUILTIN_MIN, v, b);
-        else if (v.kind == EXPLAIN_FAULT || b.kind == EXPLAIN_FAULT) v = fault();
-        else v = b.value && mc_mod(v.value, b.value) ? fault() : apply(OP_DIV, v, b);
+        else v = exact(x, v, b);
     }
     text_puts(&with, ")");
     return end_step(x, step, v, &with);
@@ -332,7 +348,7 @@ static known read_element(explaining *x, known a, known i, known j, text *with) 
     mc_array bound;
     if (a.kind != EXPLAIN_ARRAY || !bind_array(x, (uint32_t)a.value, &bound)) {
         x->failed = true;
-        return fault();
+        return fault(NULL);
     }
     text_printf(with, "%s[", x->s->arrays[a.value]->name);
     print_known(x, with, i);
@@ -342,8 +358,12 @@ static known read_element(explaining *x, known a, known i, known j, text *with) 
     }
     text_puts(with, "]");
     uint64_t at;
-    if (i.kind != EXPLAIN_NUMBER || j.kind != EXPLAIN_NUMBER || !mc_place(&bound, i.value, j.value, 0, &at))
-        return fault();
+    if (i.kind == EXPLAIN_FAULT || j.kind == EXPLAIN_FAULT) return i.kind == EXPLAIN_FAULT ? i : j;
+    if (!mc_place(&bound, i.value, j.value, 0, &at)) {
+        text words = {0};
+        fault_words_index(&x->s->arrays[a.value]->array, &bound, (int64_t[]){i.value, j.value}, &words);
+        return fault(keep_text(x, &words));
+    }
     if (bound.width == MC_F64) return real(mc_load_real(&bound, i.value, j.value, 0));
     return number(mc_int_at(&bound, at));
 }
@@ -355,7 +375,7 @@ static known eval_index(explaining *x, const expr *e, const scene *f, uint32_t d
     known j = e->c ? eval(x, e->c, f, depth + 1, told) : number(0);
     x->in_index--;
     text with = {0};
-    known v = x->failed ? fault() : read_element(x, a, i, j, &with);
+    known v = x->failed ? fault(NULL) : read_element(x, a, i, j, &with);
     return end_step(x, step, v, &with);
 }
 
@@ -366,7 +386,7 @@ static known eval_run(explaining *x, const expr *e, const scene *f, uint32_t dep
     uint32_t derived =
         x->failed || a.kind != EXPLAIN_ARRAY ? ARRAY_ANY : sema_derive_run(x->s, (uint32_t)a.value);
     if (derived == ARRAY_ANY) x->failed = true;
-    known v = x->failed ? fault() : read_element(x, array(derived), t, number(0), &with);
+    known v = x->failed ? fault(NULL) : read_element(x, array(derived), t, number(0), &with);
     return end_step(x, step, v, &with);
 }
 
@@ -387,12 +407,13 @@ static bool is_plain(const expr *e, const scene *f) {
            (e->ref == REF_DEF_PARAM && f->def_args[e->index].kind != EXPLAIN_CONDITION);
 }
 
-/* Does the call fault because an argument does? */
-static bool argument_faults(explaining *x, const known *args, uint32_t count) {
-    bool found = false;
-    for (uint32_t i = 0; i < count; i++) found |= args[i].kind == EXPLAIN_FAULT;
-    x->lazy |= found;
-    return found && x->strict;
+/* The argument that faults, so that the call does; NULL: none. */
+static const known *argument_faults(explaining *x, const known *args, uint32_t count) {
+    const known *found = NULL;
+    for (uint32_t i = 0; i < count && !found; i++)
+        if (args[i].kind == EXPLAIN_FAULT) found = &args[i];
+    x->lazy |= found != NULL;
+    return x->strict ? found : NULL;
 }
 
 /* Evaluates a body with its arguments in place. If the same was evaluated before, its steps are not recorded again. */
@@ -402,7 +423,7 @@ static known eval_body(explaining *x, const void *what, const expr *body, const 
     int64_t *key = ARENA_NEW(x->s->scratch, int64_t, words);
     if (!key) {
         x->failed = true;
-        return fault();
+        return fault(NULL);
     }
     uint32_t w = 0;
     key[w++] = (int64_t)(uintptr_t)what;
@@ -439,7 +460,7 @@ static known eval_definition(explaining *x, const expr *e, const scene *f, uint3
     known *args = ARENA_NEW(x->s->scratch, known, d->param_count + 1);
     if (!args) {
         x->failed = true;
-        return fault();
+        return fault(NULL);
     }
     uint32_t i = 0;
     for (const arg *a = e->kind == EXPR_CALL ? e->args : NULL; a; a = a->next)
@@ -447,7 +468,8 @@ static known eval_definition(explaining *x, const expr *e, const scene *f, uint3
     text with = {0};
     print_args(x, &with, d->params, args);
     scene inner = {.m = f->m, .args = f->args, .def = d, .def_args = args, .s = f->s};
-    if (argument_faults(x, args, i)) return end_step(x, step, fault(), &with);
+    const known *faulty = argument_faults(x, args, i);
+    if (faulty) return end_step(x, step, *faulty, &with);
     known v = eval_body(x, d, d->body, &inner, f->m->param_count, step, depth, told);
     return end_step(x, step, v, &with);
 }
@@ -459,7 +481,7 @@ static known eval_mask(explaining *x, const expr *e, const scene *f, uint32_t de
     known *args = ARENA_NEW(x->s->scratch, known, m->param_count + 1);
     if (!given || !args || !sema_bind_args(x->s, m, e->kind == EXPR_CALL ? e->args : NULL, e->at, given)) {
         x->failed = true;
-        return fault();
+        return fault(NULL);
     }
     uint32_t i = 0;
     for (const arg *p = m->params; p; p = p->next, i++) {
@@ -485,21 +507,22 @@ static known eval_mask(explaining *x, const expr *e, const scene *f, uint32_t de
         text_puts(&with, i ? ", s = " : "s = ");
         print_known(x, &with, inner.s);
     }
-    if (argument_faults(x, args, i)) return end_step(x, step, fault(), &with);
+    const known *faulty = argument_faults(x, args, i);
+    if (faulty) return end_step(x, step, *faulty, &with);
     known v = eval_body(x, m, m->body, &inner, m->param_count, step, depth, told);
     if (m->score && v.kind == EXPLAIN_NUMBER) v = real(real_of(v));
     return end_step(x, step, v, &with);
 }
 
 static known eval(explaining *x, const expr *e, const scene *f, uint32_t depth, bool told) {
-    if (x->failed) return fault();
+    if (x->failed) return fault(NULL);
     if (is_plain(e, f)) told = false;
     known v;
     switch ((expr_kind)e->kind) {
     case EXPR_INT: return number(e->integer);
     case EXPR_FLOAT: {
         double exact;
-        return real_parse(e->name, &exact) ? real(exact) : fault(); /* sema has refused what does not parse */
+        return real_parse(e->name, &exact) ? real(exact) : fault(NULL); /* sema has refused what does not parse */
     }
     case EXPR_BOOL:
         v = condition(e->integer);
@@ -534,10 +557,22 @@ static known eval(explaining *x, const expr *e, const scene *f, uint32_t depth, 
     }
     diag_error(x->s->d, FCP_E_UNSUPPORTED, e->at, "explain does not know this kind of expression");
     x->failed = true;
-    return fault();
+    return fault(NULL);
 }
 
 /* --- because ------------------------------------------------------------------------------------------------------ */
+
+/* Adds what faults first in step i, and how: "100 / k: division by zero (100 / 0)". */
+static void because_of_fault(explaining *x, size_t i) {
+    explanation *o = x->out;
+    for (size_t j = i + 1; j < o->count && o->steps[j].depth > o->steps[i].depth; j++)
+        if (o->steps[j].kind == EXPLAIN_FAULT) i = j;
+    const explain_step *s = &o->steps[i];
+    text t = {0};
+    text_printf(&t, "%s: %s", s->text, s->fault);
+    if (*s->with && strcmp(s->with, s->text)) text_printf(&t, " (%s)", s->with);
+    o->because[o->reasons++] = keep_text(x, &t);
+}
 
 /* Adds the conditions that decide the value of step i. */
 static void because(explaining *x, size_t i) {
@@ -614,6 +649,7 @@ static fcp_code explain_score(sema *s, explanation *o, const whereabouts *w, siz
     memo_free(&x.quiet);
     if (x.failed) return diag_errors(s->d) ? diag_first_code(s->d) : FCP_E_NO_MEMORY;
     o->score_faults = v.kind == EXPLAIN_FAULT;
+    if (o->score_faults) o->fault = fault_of(v);
     if (o->score_faults) return FCP_OK;
     o->scored = real_of(v);
     mc_env env;
@@ -651,7 +687,9 @@ static fcp_code explain_mask(sema *s, void *context) {
         memo_free(&x.quiet);
         o->kind = v.kind;
         o->allowed = v.kind == EXPLAIN_CONDITION && v.value;
-        if (!x.failed && o->count) because(&x, 0);
+        o->fault = fault_of(v);
+        if (!x.failed && o->count && v.kind == EXPLAIN_FAULT) because_of_fault(&x, 0);
+        else if (!x.failed && o->count) because(&x, 0);
         if (x.failed && diag_errors(s->d)) return diag_first_code(s->d);
         if (x.failed || !agrees(s, o, &w, &same)) return FCP_E_NO_MEMORY;
         if (!x.lazy) break;

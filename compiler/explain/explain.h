@@ -32,6 +32,7 @@ typedef struct explain_step {
     double real;
     const char *text; /* the sub-expression */
     const char *with; /* the same with the values of its operands, "4900 < 8192"; for a call, its arguments; or "" */
+    const char *fault; /* if it faults: how, in the words of the error, "division by zero"; else "" */
     const char *file; /* where it stands */
     bool builtin;     /* it stands in the prelude */
     uint32_t line, column;
@@ -56,13 +57,15 @@ typedef struct explanation {
     bool by_head;       /* the mask names h */
     explain_kind kind;  /* of the mask: CONDITION or FAULT */
     bool allowed;
-    const char *because[8]; /* the first conditions that decide: "k < sink is false (100 < 64)" */
+    /* The first conditions that decide: "k < sink is false (100 < 64)". Of a fault: "100 / k: division by zero (100 / 0)" */
+    const char *because[8];
     unsigned reasons;
     explain_step *steps; /* those of the mask; from score_first on, those of the score */
     size_t count, left_out; /* at most EXPLAIN_STEPS are kept; the others are counted in left_out */
     const char *score;  /* "softcap(c = 50.0)"; NULL: the plan has none, or the mask does not allow the pair */
     double scored;      /* what the score makes of s */
     bool score_faults;
+    const char *fault; /* how the mask faults, or else the score: "division by zero"; else "" */
     size_t score_first;
     const struct explain_computed *computed; /* where; NULL: `plan` is NULL, or the pair is not allowed */
 } explanation;

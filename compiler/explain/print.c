@@ -83,7 +83,7 @@ static void print_because(const explanation *o, uint32_t width, text *out) {
 static void print_score(const explanation *o, text *out) {
     text_printf(out, "\n%s: s = ", o->score);
     real_print_short(o->s, out);
-    if (o->score_faults) text_puts(out, " faults\n");
+    if (o->score_faults) text_printf(out, " faults: %s\n", o->fault);
     else {
         text_puts(out, " becomes ");
         real_print_short(o->scored, out);
@@ -133,6 +133,7 @@ static void add_steps(json *j, const explanation *o, size_t first, size_t end) {
         else json_null(j, "value");
         json_string(j, "text", s->text);
         json_string(j, "with", s->with);
+        if (s->kind == EXPLAIN_FAULT) json_string(j, "fault", s->fault);
         json_bool(j, "again", s->again);
         json_string(j, "file", s->builtin ? "<prelude>" : s->file);
         json_u64(j, "line", s->line);
@@ -154,6 +155,7 @@ void explain_json(const explanation *o, json *j) {
     json_array(j, "because");
     for (unsigned i = 0; i < o->reasons; i++) json_string(j, NULL, o->because[i]);
     json_end(j);
+    if (o->kind == EXPLAIN_FAULT || o->score_faults) json_string(j, "fault", o->fault);
     add_steps(j, o, 0, o->score ? o->score_first : o->count);
     if (o->score) {
         json_object(j, "score");

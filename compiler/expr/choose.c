@@ -5,6 +5,7 @@
  */
 #include "compiler/expr/choose.h"
 #include "compiler/expr/expr.h"
+#include "compiler/syntax/habits.h"
 
 void expr_check_masks(sema *s) {
     if (s->plan) return; /* a plan has only the arrays that its own mask and score read */
@@ -57,7 +58,8 @@ void expr_choose_mask(sema *s, const sema_keys *k) {
         expr_lower_mask(s, m, NULL, v->at);
     } else if (!s->no_memory) { /* to read it from the prelude */
         diag_error(s->d, FCP_E_UNKNOWN_NAME, at, "unknown mask '%s'", v->name);
-        const char *nearest = sema_nearest_mask(s, v->name, KIND_MASK);
+        const bool usual = sema_hint_habit(s, v->name, FCPC_HABIT_PLAN, v);
+        const char *nearest = usual ? NULL : sema_nearest_mask(s, v->name, KIND_MASK);
         if (nearest) diag_hint(s->d, "did you mean '%s'?", nearest);
     }
 }
@@ -82,7 +84,8 @@ void expr_choose_score(sema *s, const sema_keys *k) {
         diag_hint(s->d, "plan { mask = %s }", v->name);
     } else if (!s->no_memory) {
         diag_error(s->d, FCP_E_UNKNOWN_NAME, at, "unknown score '%s'", v->name);
-        const char *nearest = sema_nearest_mask(s, v->name, KIND_SCORE);
+        const bool usual = sema_hint_habit(s, v->name, FCPC_HABIT_SCORE, v);
+        const char *nearest = usual ? NULL : sema_nearest_mask(s, v->name, KIND_SCORE);
         if (nearest) diag_hint(s->d, "did you mean '%s'?", nearest);
     }
 }

@@ -22,6 +22,7 @@
 
 #include "compiler/expr/expr.h"
 #include "compiler/expr/slice_sources.h"
+#include "compiler/syntax/habits.h"
 #include "runtime/base/grow.h"
 
 enum { LOWER_MAX = 1000, STEPS_MAX = 1000000, FEW = 6 };
@@ -176,14 +177,25 @@ static value apply_binary(sema *s, expr *e, value a, value b, uint32_t guard) {
 
 /* --- walking ------------------------------------------------------------------------------------------------------ */
 
+/* Is the condition known to be `answer`, as one on arguments of the call often is? Then what is reached only under the
+ * other answer is never reached. The builder keeps what may fault; here it is left out, faults and all. */
+static bool decided(sema *s, value condition, bool answer) {
+    uint32_t count;
+    if (!s->builder || s->failed || condition.type != TYPE_BOOL) return false;
+    const mc_node *x = &mc_builder_nodes(s->builder, &count)[condition.node];
+    return x->op == MC_CONST_B && x->imm == answer;
+}
+
 static value lower_binary(sema *s, expr *top, const frame *f, uint32_t guard) {
     expr *e = top;
     while (e->a->kind == EXPR_BINARY) e = e->a;
     value left = lower(s, e->a, f, guard);
     for (;; e = e->up) {
-        uint32_t inner = e->op == OP_AND || e->op == OP_OR ? guard_with(s, e->a, guard, left, e->op == OP_OR) : guard;
-        value right = lower(s, e->b, f, inner);
+        bool logic = e->op == OP_AND || e->op == OP_OR, keep = logic && decided(s, left, e->op == OP_OR);
+        uint32_t inner = logic ? guard_with(s, e->a, guard, left, e->op == OP_OR) : guard;
+        value right = lower(s, e->b, f, inner), old = left;
         left = f->m->score ? score_binary(s, e, left, right, guard) : apply_binary(s, e, left, right, guard);
+        if (keep && left.type == TYPE_BOOL) left = old;
         if (e == top || s->failed) return s->failed ? poison : left;
     }
 }
@@ -207,6 +219,8 @@ static value lower_if(sema *s, expr *e, const frame *f, uint32_t guard) {
         return poison;
     }
     if (!condition) return s->builder ? poison : (value){type, 0};
+    if (decided(s, c, true)) return a;
+    if (decided(s, c, false)) return b;
     return (value){type, emit(s, e,
                               type == TYPE_BOOL   ? MC_IF_B
                               : type == TYPE_REAL ? MC_IF_F
@@ -287,9 +301,10 @@ static int resolve(sema *s, expr *e, const frame *f) {
         diag_hint(s->d, "masks are in whole numbers");
     } else {
         diag_error(s->d, FCP_E_UNKNOWN_NAME, at, "unknown name '%s'", name);
-        const char *nearest = sema_nearest_name(s, name, f->m, f->def);
+        const bool usual = sema_hint_habit(s, name, FCPC_HABIT_NAME | (score ? FCPC_HABIT_SCORE : 0), e);
+        const char *nearest = usual ? NULL : sema_nearest_name(s, name, f->m, f->def);
         if (nearest) diag_hint(s->d, "did you mean '%s'?", nearest);
-        else if (e->kind == EXPR_NAME && !s->in_index && !f->m->builtin)
+        else if (!usual && e->kind == EXPR_NAME && !s->in_index && !f->m->builtin)
             diag_hint(s->d, "a parameter stands behind the name of its %s: %s(%s = 1)", f->m->score ? "score" : "mask",
                       f->m->name, name);
     }
@@ -334,12 +349,45 @@ uint32_t expr_exact(sema *s, expr *e, uint32_t a, uint32_t b, uint32_t guard) {
     return emit2(s, e, MC_DIV, a, emit(s, e, MC_IF_I, even, b, zero, 0, MC_NONE), guard);
 }
 
+/* Is this the index of a batch, as FlexAttention's masks have it, and not a name of the program? */
+static bool is_batch_index(sema *s, const expr *e, const frame *f) {
+    static const char *const words[] = {"b", "batch_idx", "b_idx"};
+    if (e->kind != EXPR_NAME || words_find(words, sizeof words / sizeof *words, e->name) < 0) return false;
+    return !(f->def && sema_find_symbol(s, f->def, e->name)) && !sema_find_symbol(s, f->m, e->name) &&
+           sema_find_array(s, e->name) == ARRAY_ANY && !sema_visible_mask(s, e->name, KIND_ANY);
+}
+
+/* Reports prefix[b] and doc[b, q]. */
+static value no_batch_index(sema *s, const expr *e) {
+    text whole = {0}, of = {0}, rest = {0};
+    ast_print_expr(e, &whole);
+    ast_print_expr(e->a, &of);
+    if (e->c) ast_print_expr(e->c, &rest);
+    char *said = text_take(&whole), *name = text_take(&of), *index = text_take(&rest);
+    if (said && name && index) {
+        diag_error(s->d, FCP_E_UNKNOWN_NAME, e->b->at,
+                   "%s: a batch is a list of sequences, none of which sees another, so it has no index", said);
+        if (e->c) diag_hint(s->d, "a field has values for each sequence anyway: %s[%s]", name, index);
+        else
+            diag_hint(s->d,
+                      "a number for each sequence is batch { field %s = [10, 20] over sequences }, and is read "
+                      "as %s",
+                      name, name);
+    } else sema_no_memory(s);
+    free(said);
+    free(name);
+    free(index);
+    return poison;
+}
+
 /* Lowers the index expressions name[i] and name[i, j]. */
 static value lower_index(sema *s, expr *e, const frame *f, uint32_t guard) {
+    if (is_batch_index(s, e->b, f)) return no_batch_index(s, e);
     s->in_index++;
     const bool first = e->a->kind == EXPR_NAME && e->a->ref == REF_NONE;
     value a = lower(s, e->a, f, guard);
-    if (first && e->a->ref == REF_WRONG && !sema_nearest_name(s, e->a->name, f->m, f->def))
+    if (first && e->a->ref == REF_WRONG && !habits_find(e->a->name, FCPC_HABIT_NAME, NULL) &&
+        !sema_nearest_name(s, e->a->name, f->m, f->def))
         diag_hint(s->d, "declare it: batch { field %s = file(\"%s.npy\") }, or as a table of the model", e->a->name,
                   e->a->name);
     value i = lower(s, e->b, f, guard);

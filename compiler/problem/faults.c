@@ -11,6 +11,7 @@
 
 #include "compiler/base/text.h"
 #include "compiler/problem/problem.h"
+#include "compiler/sema/fault_words.h"
 
 /* A fault, and the code in which it occurs. */
 typedef struct report {
@@ -108,14 +109,11 @@ static fcp_code report_index(const report *r) {
     const int64_t *values = fault_values(r);
     if (!values) return FCP_E_NO_MEMORY;
     text what = {0};
-    long long i = values[x->a], j = x->op == MC_LOAD ? 0 : values[x->b], end = bound->first + bound->count;
-    if (a->record.kind != FCP_TABLE)
-        text_printf(&what, "position %lld of field '%s', which has %lld to %lld", i, a->name, (long long)bound->first,
-                    end - 1);
-    else if (x->op == MC_LOAD2)
-        text_printf(&what, "element [%lld, %lld] of table '%s', which is %lld by %lld", i, j, a->name, end,
-                    (long long)bound->columns);
-    else text_printf(&what, "element %lld of table '%s', which has %lld", i, a->name, end);
+    const uint32_t operands[3] = {x->a, x->b, x->c};
+    int64_t index[3] = {0};
+    for (int d = 0; d < 3; d++)
+        if (operands[d] != MC_NONE) index[d] = values[operands[d]];
+    fault_words_index(a, bound, index, &what);
     if (mc_uses(r->code) & MC_USES_H) text_printf(&what, ", for h = %lld,", (long long)f->h);
     else text_puts(&what, ", for");
     char *line = text_take(&what);
@@ -126,7 +124,7 @@ static fcp_code report_index(const report *r) {
     free(line);
     if (r->x->problem->sequences != 1 && a->record.kind != FCP_TABLE)
         diag_hint(r->x->d, "sequence %u of the batch", r->sequence);
-    const bool by_head = mc_uses(r->code) & MC_USES_H && i == f->h && !f->q && !f->k;
+    const bool by_head = mc_uses(r->code) & MC_USES_H && index[0] == f->h && !f->q && !f->k;
     if (a->record.kind == FCP_TABLE && x->op != MC_LOAD2 && by_head)
         diag_hint(r->x->d, "a table that is read by head has a value for each of the %u heads", r->x->program->heads);
     else if (r->of_mask)
@@ -145,7 +143,7 @@ fcp_code faults_report(planning *x, fcp_code code, faults_of of, uint32_t sequen
     if (f->kind == MC_INDEX && f->node < r.code.count) return report_index(&r);
     if (f->kind == MC_DIV_ZERO && f->node < r.code.count && is_exact(&r, &a, &b, &divisor))
         return b == MC_NONE ? report_constant(&r, r.code.nodes[a].imm, divisor) : report_exact(&r, a, b);
-    const char *what = f->kind == MC_DIV_ZERO ? "division by zero" : "overflow of a 64-bit integer";
+    const char *what = f->kind == MC_DIV_ZERO ? FAULT_DIV_ZERO : FAULT_OVERFLOW;
     span at = f->node < r.code.count ? r.spans[f->node] : g->at[AT_MASK];
     if (mc_uses(r.code) & MC_USES_H)
         diag_error(x->d, code, planning_span(x, at), "%s for q = %lld, k = %lld, h = %lld in a sequence of %lld tokens",

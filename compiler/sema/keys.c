@@ -19,6 +19,7 @@
 #include "compiler/sema/names.h"
 #include "compiler/sema/sharing.h"
 #include "compiler/sema/strategies.h"
+#include "compiler/syntax/habits.h"
 #include "runtime/plan/enum_names.h"
 
 enum {
@@ -50,6 +51,7 @@ enum { PROFILES = sizeof profiles / sizeof *profiles };
 
 static void unknown_key(sema *s, section_id id, const entry *e) {
     diag_error(s->d, FCP_E_UNKNOWN_KEY, e->key_at, "%s has no key '%s'", words_sections[id], e->key);
+    if (sema_hint_habit(s, e->key, FCPC_HABIT_KEY, e->value)) return;
     const char *names[KEY_COUNT];
     size_t count = 0;
     for (int k = 0; k < KEY_COUNT; k++)
@@ -140,16 +142,6 @@ static char *name_list(const char *const *names, int count, const char *last) {
     return text_take(&list);
 }
 
-/* Adds a hint if libraries use `name` for what one of `names` means. */
-static void hint_usual(sema *s, const char *name, const char *const *names, int count) {
-    static const struct { const char *theirs, *ours; } usual[] = {
-        {"bfloat16", "bf16"}, {"float16", "fp16"}, {"half", "fp16"}, {"float32", "fp32"}, {"float", "fp32"}};
-    for (size_t i = 0; i < sizeof usual / sizeof *usual; i++)
-        for (int k = 0; k < count; k++)
-            if (!strcmp(usual[i].theirs, name) && !strcmp(usual[i].ours, names[k]))
-                diag_hint(s->d, "did you mean '%s'?", names[k]);
-}
-
 /* The index of a name in a set of names; -1: it is none of them, reported. */
 static int choice(sema *s, const expr *e, const char *what, const char *const *names, int count) {
     const bool string = e->kind == EXPR_STRING, word = string || e->kind == EXPR_NAME || e->kind == EXPR_CALL;
@@ -158,10 +150,15 @@ static int choice(sema *s, const expr *e, const char *what, const char *const *n
     char *line = name_list(names, count, " or ");
     diag_error(s->d, FCP_E_VALUE, e->at, "%s must be %s", what, line ? line : "one of its names");
     free(line);
+    const unsigned places = names == strategy_names ? FCPC_HABIT_STRATEGY : FCPC_HABIT_VALUE;
+    const habit *usual = word ? habits_find(e->name, places, NULL) : NULL;
+    if (usual && (places == FCPC_HABIT_STRATEGY || words_find(names, count, usual->write) >= 0)) {
+        sema_hint_habit(s, e->name, places, NULL);
+        return -1;
+    }
     const char *nearest = word ? diag_nearest(e->name, strlen(e->name), names, (size_t)count) : NULL;
     if (nearest && is_quoted(nearest)) diag_hint(s->d, "did you mean \"%s\"?", nearest);
     else if (nearest) diag_hint(s->d, string ? "write %s without quotes" : "did you mean '%s'?", nearest);
-    else if (word) hint_usual(s, e->name, names, count);
     return -1;
 }
 

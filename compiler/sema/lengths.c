@@ -1,7 +1,7 @@
 /* lengths.c: the batch of a program: a list of sequence lengths, a file of them, or lengths drawn at random.
  *
  * Examples: [131072, 8192 x 32], [1:8192 x 64] (one query and 8192 keys, 64 times), file("a.lengths"),
- * lognormal(median = 2K, sigma = 1.06, tokens = 256K).
+ * lognormal(median = 2K, sigma = 1.06, tokens = 256K), cumulative([0, 3, 5, 10]).
  *
  * Gives: at least one sequence. Sequences may have no queries, no keys, or neither. There are at most LENGTHS_MAX of
  *        them, with LENGTHS_SUM_MAX queries and as many keys.
@@ -22,7 +22,7 @@
 
 /* --- collecting --------------------------------------------------------------------------------------------------- */
 
-typedef enum outcome { ADDED, TOO_MANY_TOKENS, TOO_MANY_SEQUENCES, NO_MEMORY, STOPPED } outcome;
+typedef enum outcome { ADDED, TOO_MANY_TOKENS, TOO_MANY_SEQUENCES, NOT_ZERO, FALLS, NO_MEMORY, STOPPED } outcome;
 
 static outcome add_sequences(lengths *out, uint64_t queries, uint64_t keys, uint64_t repeats) {
     if (repeats > LENGTHS_MAX || out->count + repeats > LENGTHS_MAX) return TOO_MANY_SEQUENCES;
@@ -46,12 +46,32 @@ static outcome add_sequences(lengths *out, uint64_t queries, uint64_t keys, uint
     return ADDED;
 }
 
+/* Adds a number, or a pair, `repeats` times: lengths, or, inside cumulative(...), ends of sequences. */
+static outcome add_numbers(lengths *out, uint64_t queries, uint64_t keys, uint64_t repeats) {
+    if (!out->cumulative) return add_sequences(out, queries, keys, repeats);
+    const uint64_t from[2] = {out->query_end, out->key_end};
+    const bool first = !out->begun;
+    out->query_end = queries;
+    out->key_end = keys;
+    out->begun = true;
+    if (first && (queries || keys)) return NOT_ZERO;
+    if (queries < from[0] || keys < from[1]) return FALLS;
+    outcome o = first ? ADDED : add_sequences(out, queries - from[0], keys - from[1], 1);
+    return o == ADDED && repeats > 1 ? add_sequences(out, 0, 0, repeats - 1) : o;
+}
+
 static bool report_outcome(sema *s, outcome o, span at) {
     if (o == ADDED) return true;
     if (o == STOPPED) return false; /* it was reported */
     if (o == TOO_MANY_TOKENS) diag_error(s->d, FCP_E_LENGTHS, at, "the batch has more than 2^40 tokens with this");
     else if (o == TOO_MANY_SEQUENCES)
         diag_error(s->d, FCP_E_LENGTHS, at, "the batch has more than 2^24 sequences with this");
+    else if (o == NOT_ZERO) {
+        diag_error(s->d, FCP_E_LENGTHS, at, "cumulative lengths must begin with 0");
+        diag_hint(s->d, "cumulative([0, 100, 250]) is [100, 150]; without cumulative these are lengths");
+    } else if (o == FALLS)
+        diag_error(s->d, FCP_E_LENGTHS, at,
+                   "cumulative lengths must not decrease, and this is less than the one before it");
     else diag_error(s->d, FCP_E_NO_MEMORY, SPAN_NONE, "out of memory for the batch's lengths");
     return false;
 }
@@ -120,7 +140,7 @@ static bool parse_line(data_file *f, const char *bytes, size_t line_end, lengths
         diag_also(s->d, f->at, "the file is named here");
         return false;
     }
-    outcome o = end > begin ? add_sequences(out, queries, keys, 1) : ADDED;
+    outcome o = end > begin ? add_numbers(out, queries, keys, 1) : ADDED;
     if (o == ADDED) return true;
     report_outcome(s, o, o == NO_MEMORY ? f->at : sema_data_span(f, begin, end));
     diag_also(s->d, f->at, "the file is named here");
@@ -134,7 +154,7 @@ static bool parse_file(data_file *f, lengths *out) {
     size_t size;
     while (sema_data_line(f, out->count - before, &line, &size))
         if (!parse_line(f, line, size, out)) return false;
-    if (f->wrong || out->count > before) return !f->wrong;
+    if (f->wrong || out->count > before || out->begun) return !f->wrong;
     diag_error(f->s->d, FCP_E_LENGTHS, f->at, "'%s' holds no lengths", f->path);
     return false;
 }
@@ -258,12 +278,65 @@ static bool eval_number(sema *s, const expr *e, lengths *out) {
         diag_error(s->d, FCP_E_LENGTHS, e->b->at, "a count must be at least 1, this is %" PRId64, repeats);
         return false;
     }
-    return report_outcome(s, add_sequences(out, (uint64_t)queries, (uint64_t)keys, (uint64_t)repeats), e->at);
+    return report_outcome(s, add_numbers(out, (uint64_t)queries, (uint64_t)keys, (uint64_t)repeats), e->at);
+}
+
+static bool eval_list(sema *s, const expr *value, lengths *out);
+
+/* Evaluates one list or file of cumulative(...) into *out, which is empty. */
+static bool eval_ends(sema *s, const expr *value, lengths *out) {
+    out->cumulative = true;
+    if (!eval_list(s, value, out)) return false;
+    if (out->count) return true;
+    diag_error(s->d, FCP_E_LENGTHS, value->at, "these are the cumulative lengths of no sequence");
+    diag_hint(s->d, "cumulative([0, 100]) is one sequence of 100 tokens");
+    return false;
+}
+
+/* Adds to `to` the sequences of `all`; if there are `keys`, with the lengths of those as numbers of keys. */
+static outcome join_ends(const lengths *all, const lengths *keys, lengths *to) {
+    outcome o = ADDED;
+    for (size_t i = 0; i < all->count && o == ADDED; i++)
+        o = add_sequences(to, all->queries ? all->queries[i] : all->at[i], keys ? keys->at[i] : all->at[i], 1);
+    return o;
+}
+
+/* Evaluates cumulative([0, 3, 5]) and cumulative([0, 3, 5], keys = [0, 10, 20]). */
+static bool eval_cumulative(sema *s, const expr *e, lengths *out) {
+    const arg *all = e->args, *keys = all ? all->next : NULL;
+    if (!all || all->name || e->arg_count > 2 || (keys && (!keys->name || strcmp(keys->name, "keys")))) {
+        diag_error(s->d, FCP_E_ARGUMENT, e->at, "cumulative takes a list or a file, and perhaps another one of keys");
+        diag_hint(s->d, "cumulative([0, 100, 250]), or cumulative([0, 1, 2], keys = [0, 4096, 5000])");
+        return false;
+    }
+    lengths first = {0}, second = {0};
+    bool good = eval_ends(s, all->value, &first) && (!keys || eval_ends(s, keys->value, &second));
+    if (good && keys && (first.queries || second.queries)) {
+        diag_error(s->d, FCP_E_LENGTHS, (first.queries ? all : keys)->value->at,
+                   "pairs say how many keys there are, and so does `keys`");
+        good = false;
+    } else if (good && keys && first.count != second.count) {
+        diag_error(s->d, FCP_E_LENGTHS, keys->value->at,
+                   "these are keys of %zu sequence%s, and there are queries of %zu", second.count,
+                   text_plural(second.count), first.count);
+        good = false;
+    }
+    good = good && report_outcome(s, join_ends(&first, keys ? &second : NULL, out), e->at);
+    free(first.at);
+    free(first.queries);
+    free(second.at);
+    free(second.queries);
+    return good;
 }
 
 static bool eval_element(sema *s, const expr *e, lengths *out) {
     if (ast_is_call(e, words_sources[SOURCE_FILE])) return eval_file(s, e, out);
-    if (ast_is_call(e, words_sources[SOURCE_LOGNORMAL])) return eval_lognormal(s, e, out);
+    const bool drawn = ast_is_call(e, words_sources[SOURCE_LOGNORMAL]);
+    if (drawn || ast_is_call(e, words_sources[SOURCE_CUMULATIVE])) {
+        if (!out->cumulative) return drawn ? eval_lognormal(s, e, out) : eval_cumulative(s, e, out);
+        diag_error(s->d, FCP_E_TYPE, e->at, "cumulative takes numbers, in a list or a file");
+        return false;
+    }
     if (e->kind == EXPR_STRING) {
         diag_error(s->d, FCP_E_TYPE, e->at, "a path stands in file(...)");
         diag_hint(s->d, "write file(\"%s\")", e->name);
@@ -271,7 +344,8 @@ static bool eval_element(sema *s, const expr *e, lengths *out) {
     }
     if (e->kind == EXPR_NAME || e->kind == EXPR_LIST || e->kind == EXPR_TUPLE || e->kind == EXPR_RANGE) {
         diag_error(s->d, FCP_E_TYPE, e->at, "this is not a length");
-        diag_hint(s->d, "lengths = [131072, 8192 x 32, 100:4096], file(\"a.lengths\") or lognormal(...)");
+        diag_hint(s->d, "lengths = [131072, 8192 x 32, 100:4096], file(\"a.lengths\"), cumulative([0, 100, 250]) or "
+                        "lognormal(...)");
         return false;
     }
     return eval_number(s, e, out);
@@ -320,6 +394,32 @@ static bool eval_part(sema *s, const expr *e, lengths *out) {
     return good;
 }
 
+/* Warns of lengths that look cumulative: they begin with 0 and never decrease, and three of them differ. */
+static void warn_cumulative(sema *s, const expr *value, const lengths *l) {
+    enum { SHOWN = 4, LONGEST = 40 };
+    size_t steps = 0;
+    for (size_t i = 1; i < l->count; i++) {
+        if (l->at[i] < l->at[i - 1] || (l->queries && l->queries[i] < l->queries[i - 1])) return;
+        steps += l->at[i] > l->at[i - 1];
+    }
+    if (steps < 2 || l->at[0] || (l->queries && l->queries[0])) return;
+    text written = {0}, meant = {0};
+    ast_print_expr(value, &written);
+    for (size_t i = 1; i < l->count && i <= SHOWN; i++) {
+        const uint64_t *of[2] = {l->queries, l->at};
+        text_puts(&meant, i == 1 ? "[" : ", ");
+        for (int k = !of[0]; k < 2; k++) text_printf(&meant, "%" PRIu64 "%s", of[k][i] - of[k][i - 1], k ? "" : ":");
+    }
+    text_puts(&meant, l->count > SHOWN + 1 ? ", ...]" : "]");
+    char *list = text_take(&written), *differences = text_take(&meant);
+    if (list && differences) {
+        diag_warning(s->d, value->at, "these lengths begin with 0 and never decrease: are they cumulative?");
+        diag_hint(s->d, "lengths = cumulative(%s) is %s", strlen(list) <= LONGEST ? list : "...", differences);
+    }
+    free(list);
+    free(differences);
+}
+
 bool sema_eval_lengths(sema *s, const expr *value, lengths *out) {
     arg single = {.value = (expr *)value};
     const arg *first = value->kind == EXPR_TUPLE ? value->args : &single;
@@ -328,7 +428,9 @@ bool sema_eval_lengths(sema *s, const expr *value, lengths *out) {
         count++;
         on += a->value->kind == EXPR_ON;
     }
-    if (!on) return eval_list(s, value, out);
+    if (!on && !eval_list(s, value, out)) return false;
+    if (!on && !ast_is_call(value, words_sources[SOURCE_CUMULATIVE])) warn_cumulative(s, value, out);
+    if (!on) return true;
     if (!(out->parts = malloc(count * sizeof *out->parts))) return report_outcome(s, NO_MEMORY, value->at);
     bool good = true;
     for (const arg *a = first; a; a = a->next) good &= eval_part(s, a->value, out);

@@ -18,6 +18,7 @@
 
 #include "compiler/sema/arrays.h"
 #include "compiler/sema/names.h"
+#include "compiler/syntax/habits.h"
 #include "compiler/syntax/parse.h"
 #include "grammar/prelude.h"
 
@@ -196,6 +197,18 @@ static void offer_masks(sema *s, names *n, mask_kind kind) {
         if (kind == KIND_ANY || prelude_items[i].score == (kind == KIND_SCORE)) offer(s, n, prelude_items[i].name);
 }
 
+bool sema_hint_habit(sema *s, const char *word, unsigned places, const expr *value) {
+    text own = {0};
+    if (value && value->kind == EXPR_CALL && value->args) value = value->args->value;
+    if (value) ast_print_expr(value, &own);
+    char *given = text_take(&own), *line = fcpc_habit(word, places, given);
+    if (line) diag_hint(s->d, "%s", line);
+    const bool found = line != NULL;
+    free(given);
+    free(line);
+    return found;
+}
+
 const char *sema_nearest_mask(const sema *s, const char *name, mask_kind kind) {
     names n = {0};
     offer_masks((sema *)s, &n, kind);
@@ -203,12 +216,6 @@ const char *sema_nearest_mask(const sema *s, const char *name, mask_kind kind) {
 }
 
 const char *sema_nearest_name(sema *s, const char *name, const mask *m, const definition *def) {
-    static const struct { const char *theirs, *ours; } python[] = { /* those of FlexAttention and Python */
-        {"q_idx", "q"}, {"kv_idx", "k"}, {"k_idx", "k"}, {"head", "h"}, {"True", "true"}, {"False", "false"},
-        {"and_masks", "and"}, {"or_masks", "or"}, {"score", "s"}};
-    for (size_t i = 0; i < sizeof python / sizeof *python; i++)
-        if (!strcmp(name, python[i].theirs) && (m->score || strcmp(python[i].ours, words_variables[VARIABLE_S])))
-            return python[i].ours;
     names n = {0};
     if (def)
         for (const arg *a = def->params; a; a = a->next) offer(s, &n, a->name);
@@ -331,6 +338,24 @@ static void hint_call(sema *s, const mask *m) {
     text_free(&t);
 }
 
+/* The parameter of m that other projects call so; NULL: none. */
+static const char *usual_param(const mask *m, const char *word) {
+    for (const habit *h = NULL; (h = habits_find(word, FCPC_HABIT_ARGUMENT, h));)
+        for (const arg *p = m->params; p; p = p->next)
+            if (!strcmp(p->name, h->write)) return h->write;
+    return NULL;
+}
+
+/* Adds the hint "write window(w = 64)", for the argument 64, which stands in the place of w. */
+static void hint_named(sema *s, const mask *m, const arg *param, const expr *value) {
+    enum { LONGEST = 40 };
+    text t = {0};
+    ast_print_expr(value, &t);
+    const bool shown = !t.failed && t.size <= LONGEST;
+    diag_hint(s->d, "write %s(%s = %.*s)", m->name, param->name, shown ? (int)t.size : 3, shown ? t.at : "...");
+    text_free(&t);
+}
+
 bool sema_bind_args(sema *s, const mask *m, const arg *args, span call, arg **out) {
     bool good = true;
     for (uint32_t i = 0; i <= m->param_count; i++) out[i] = NULL;
@@ -339,7 +364,7 @@ bool sema_bind_args(sema *s, const mask *m, const arg *args, span call, arg **ou
         if (!a->name) {
             diag_error(s->d, FCP_E_ARGUMENT, a->value->at, "%s are called with named arguments",
                        m->score ? "scores" : "masks");
-            if (place) diag_hint(s->d, "write %s(%s = ...)", m->name, place->name);
+            if (place) hint_named(s, m, place, a->value);
             else if (m->params) hint_params(s, m);
             else diag_hint(s->d, "'%s' has no parameters: write %s, without parentheses", m->name, m->name);
             good = false;
@@ -353,7 +378,8 @@ bool sema_bind_args(sema *s, const mask *m, const arg *args, span call, arg **ou
                        m->name, a->name);
             names n = {0};
             for (p = m->params; p; p = p->next) offer(s, &n, p->name);
-            const char *nearest = diag_nearest(a->name, strlen(a->name), n.at, n.count);
+            const char *nearest = usual_param(m, a->name);
+            if (!nearest) nearest = diag_nearest(a->name, strlen(a->name), n.at, n.count);
             if (nearest) diag_hint(s->d, "did you mean '%s'?", nearest);
             else if (!m->params) diag_hint(s->d, "'%s' has no parameters at all", m->name);
             else hint_params(s, m);

@@ -115,5 +115,5 @@ key_id words_find_key(section_id where, const char *name) {
 const char *const words_variables[SCORE_VARIABLES] = {"q", "k", "n", "h", "s"};
 const char *const words_functions[SCORE_BUILTINS] = {"min", "max",  "abs", "exact", "run",  "rect", "slices",
                                                      "exp", "exp2", "log", "log2",  "tanh", "sqrt", "floor"};
-const char *const words_sources[SOURCE_COUNT] = {"file", "lognormal", "given"};
+const char *const words_sources[SOURCE_COUNT] = {"file", "lognormal", "given", "cumulative"};
 const char *const words_figures[MODEL_FIGURES] = {"heads", "kv_heads"};

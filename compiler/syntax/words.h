@@ -138,8 +138,9 @@ enum { BUILTIN_MIN = 0, BUILTIN_MAX, BUILTIN_ABS, BUILTIN_EXACT, BUILTIN_RUN, BU
        BUILTIN_EXP = MASK_BUILTINS, BUILTIN_EXP2, BUILTIN_LOG, BUILTIN_LOG2, BUILTIN_TANH, BUILTIN_SQRT, BUILTIN_FLOOR,
        SCORE_BUILTINS };
 extern const char *const words_functions[SCORE_BUILTINS];
-/* What makes the values of lengths, fields, tables, slices and sinks: file("..."), lognormal(...), given(...). */
-enum { SOURCE_FILE, SOURCE_LOGNORMAL, SOURCE_GIVEN, SOURCE_COUNT };
+/* What makes the values of lengths, fields, tables, slices and sinks: file("..."), lognormal(...), given(...),
+ * cumulative([...]). */
+enum { SOURCE_FILE, SOURCE_LOGNORMAL, SOURCE_GIVEN, SOURCE_CUMULATIVE, SOURCE_COUNT };
 extern const char *const words_sources[SOURCE_COUNT];
 /* heads and kv_heads are figures of the model, unless the program gives these names to something else. */
 enum { MODEL_FIGURES = 2 };

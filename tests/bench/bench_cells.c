@@ -45,9 +45,13 @@ static const bench_mask MASKS[] = {
     {K_DILATED, {4096, 4}, TOKENS, 0, 50},
     {K_SVG_SPATIAL, {226, 4096}, TOKENS, 0, 50},
     {K_STA2D, {1024, 16, 16, 9, 9}, TOKENS, 1024 * 16, 50},
-    {K_NATTEN2D, {1024, 63, 63}, TOKENS, 1024, 200},
-    {K_NATTEN2D, {1000, 63, 63}, 1048000, 1000, 200},
-    {K_NATTEN2D, {1021, 63, 63}, 1048567, 1021, 0}, /* a prime: hardly two cells of a row of pixels are alike */
+    {K_NATTEN2D, {1024, 63, 63, 1, 1, 1, 1}, TOKENS, 1024, 200},
+    {K_NATTEN2D, {1000, 63, 63, 1, 1, 1, 1}, 1048000, 1000, 200},
+    {K_NATTEN2D,
+     {1021, 63, 63, 1, 1, 1, 1},
+     1048567,
+     1021,
+     0}, /* a prime: hardly two cells of a row of pixels are alike */
     {K_STA3D, {80, 48, 8, 8, 6, 3, 3, 3}, 1036800, 80 * 48 * 6, 200},
     {K_SVG_TEMPORAL, {226, 4096, 128}, TOKENS, 0, 200},
     {K_SVG_TEMPORAL, {226, 3600, 128}, TOKENS, 0, 200},
@@ -55,11 +59,12 @@ static const bench_mask MASKS[] = {
 };
 enum { MASK_COUNT = sizeof MASKS / sizeof *MASKS };
 
-/* "natten2d(1024, 63, 63)" */
+/* "natten2d(1024, 63, 63)": without what has a default */
+static int params_shown(const known_mask *k) { return k->needed ? k->needed : KNOWN_PARAMS; }
 static const char *short_name(const bench_mask *m, char out[KNOWN_CALL]) {
     const known_mask *k = &KNOWN[m->mask];
     int at = snprintf(out, KNOWN_CALL, "%s", k->name);
-    for (int i = 0; i < KNOWN_PARAMS && k->params[i]; i++)
+    for (int i = 0; i < params_shown(k) && k->params[i]; i++)
         at += snprintf(out + at, (size_t)(KNOWN_CALL - at), "%s%lld", i ? ", " : "(", (long long)m->p[i]);
     if (k->params[0]) snprintf(out + at, (size_t)(KNOWN_CALL - at), ")");
     return out;
@@ -125,7 +130,7 @@ static bool beside_flex(flex *f, const bench_mask *m, const fcpc_program *p, cha
     const char *params[KNOWN_PARAMS];
     int count = 0;
     flex_result r;
-    for (; count < KNOWN_PARAMS && known->params[count]; count++) {
+    for (; count < params_shown(known) && known->params[count]; count++) {
         snprintf(text[count], sizeof text[count], "%lld", (long long)m->p[count]);
         params[count] = text[count];
     }

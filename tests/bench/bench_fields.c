@@ -252,17 +252,39 @@ typedef struct field_mask {
 static const field_mask MASKS[] = {
     {"document", make_document, is_document, fill_documents, TOKENS, 50, "document", {"f"}, 0},
     {"document, ids in no order", make_document, is_document, fill_shuffled, TOKENS, 50, "document", {"f"}, 0},
-    {"causal_document", make_causal_document, is_causal_document, fill_documents, TOKENS, 50, "causal_document", {"f"}, 0},
+    {"causal_document",
+     make_causal_document,
+     is_causal_document,
+     fill_documents,
+     TOKENS,
+     50,
+     "causal_document",
+     {"f"},
+     0},
     {"causal_document", make_causal_document, is_causal_document, fill_documents, 10000000, 100, NULL, {0}, 0},
-    {"prefix_document", make_prefix_document, is_prefix_document, fill_documents, TOKENS, 50, "prefix_document",
-     {"f", "64"}, 0},
+    {"prefix_document",
+     make_prefix_document,
+     is_prefix_document,
+     fill_documents,
+     TOKENS,
+     50,
+     "prefix_document",
+     {"f", "64"},
+     0},
     {"global_field, w 1024", make_global, is_global, fill_global, TOKENS, 50, "global_field", {"f", "1024"}, 0},
     {"random_eviction", make_eviction, is_eviction, fill_eviction, TOKENS, 50, "random_eviction", {"f"}, 0},
     {"tree", make_tree, is_tree, fill_tree, TOKENS, 50, "tree", {"f", "g", "64"}, 0},
-    {"half of all blocks, 32 heads", make_blocks, is_block, fill_half, BLOCK * BLOCKS, 50, NULL, {0}, HEADS},
-    {"a tenth of all blocks, 32 heads", make_blocks, is_block, fill_tenth, BLOCK * BLOCKS, 50, NULL, {0}, HEADS},
-    {"causal, half of all blocks, 32 heads", make_causal_blocks, is_causal_block, fill_half, BLOCK * BLOCKS, 50, NULL,
-     {0}, HEADS},
+    {"half of all blocks, 32 heads", make_blocks, is_block, fill_half, BLOCK *BLOCKS, 50, NULL, {0}, HEADS},
+    {"a tenth of all blocks, 32 heads", make_blocks, is_block, fill_tenth, BLOCK *BLOCKS, 50, NULL, {0}, HEADS},
+    {"causal, half of all blocks, 32 heads",
+     make_causal_blocks,
+     is_causal_block,
+     fill_half,
+     BLOCK *BLOCKS,
+     50,
+     NULL,
+     {0},
+     HEADS},
     {"equal of 2 values", make_document, is_document, fill_two, 256 << 10, 400, NULL, {0}, 0},
     {"equal of 64 values", make_document, is_document, fill_many, 128 << 10, 400, NULL, {0}, 0},
     {"causal, equal of 64 values", make_causal_document, is_causal_document, fill_many, 128 << 10, 400, NULL, {0}, 0},
@@ -272,8 +294,9 @@ static const field_mask MASKS[] = {
 
 static bool count(mc_code mask, uint32_t heads, const int32_t *f, const int32_t *g, int64_t n, cells_counts *out,
                   cells_stats *stats) {
-    const mc_array arrays[3] = {
-        {f, 0, n, 0, MC_I32, 0, 0}, {g, 0, n, 0, MC_I32, 0, 0}, {f, 0, HEADS * BLOCKS, BLOCKS, MC_I32, 0, 0}};
+    const mc_array arrays[3] = {{f, 0, n, 0, MC_I32, 0, 0},
+                                {g, 0, n, 0, MC_I32, 0, 0},
+                                {f, 0, HEADS * BLOCKS, BLOCKS, MC_I32, 0, 0}};
     const mc_env env = {.n = n, .queries = n, .arrays = arrays};
     cells *c = cells_new(mask, heads ? heads : 1);
     bool ok = c && cells_count(c, &env, out, NULL) == FCP_OK;
@@ -324,8 +347,9 @@ static bool beside_flex(flex *py, const field_mask *m, mc_code mask, const int32
 
 /* How many million pairs a second the plain evaluator of mask code takes, on the first PLAIN queries and keys. */
 static double plain_rate(mc_code mask, const int32_t *f, const int32_t *g, int64_t n) {
-    const mc_array arrays[3] = {
-        {f, 0, n, 0, MC_I32, 0, 0}, {g, 0, n, 0, MC_I32, 0, 0}, {f, 0, HEADS * BLOCKS, BLOCKS, MC_I32, 0, 0}};
+    const mc_array arrays[3] = {{f, 0, n, 0, MC_I32, 0, 0},
+                                {g, 0, n, 0, MC_I32, 0, 0},
+                                {f, 0, HEADS * BLOCKS, BLOCKS, MC_I32, 0, 0}};
     const mc_env env = {.n = n, .queries = n, .arrays = arrays};
     int64_t *scratch = malloc(mask.count * sizeof *scratch);
     uint64_t pairs = 0;
@@ -368,10 +392,11 @@ static void bench_mask(const field_mask *m, flex *py) {
     snprintf(goal, sizeof goal, "<= %.0f ms", m->goal_ms);
     snprintf(note, sizeof note,
              "%s; %.1f MiB (<= 64); %llu full, %llu partial cells; %llu boxes, %llu rows; by elements %.4g %%;%s brute "
-             "force %.0f ms for %d x %d (all: %.0f s), plain evaluator %.0f M pairs/s", what, (double)stats.bytes / MIB,
-             (unsigned long long)counts.full, (unsigned long long)counts.partial, (unsigned long long)stats.boxes,
-             (unsigned long long)stats.rows, counts.pairs ? 100 * (double)stats.elements / (double)counts.pairs : 0,
-             agrees ? "" : " NOT THE SAME AS", seconds * 1e3, BRUTE, BRUTE,
+             "force %.0f ms for %d x %d (all: %.0f s), plain evaluator %.0f M pairs/s",
+             what, (double)stats.bytes / MIB, (unsigned long long)counts.full, (unsigned long long)counts.partial,
+             (unsigned long long)stats.boxes, (unsigned long long)stats.rows,
+             counts.pairs ? 100 * (double)stats.elements / (double)counts.pairs : 0, agrees ? "" : " NOT THE SAME AS",
+             seconds * 1e3, BRUTE, BRUTE,
              seconds * ((double)m->n / BRUTE) * ((double)m->n / BRUTE) * (m->heads ? m->heads : 1),
              ok ? plain_rate((mc_code){nodes, size}, f, g, m->n) : 0);
     if (ok && bench_wants(name))

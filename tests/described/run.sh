@@ -26,6 +26,7 @@ for item in $(sed -n 's/^\(mask\|score\) \([a-z0-9_]*\).*/\1:\2/p' grammar/prelu
     there "README.md: the list of the prelude lacks '$name'" listed "$name"
     there "grammar/LANGUAGE.md: there is no row that begins with | \`$name" grep "^| \`$name[(\`]" grammar/LANGUAGE.md
     [ "${item%:*}" = mask ] || continue
+    [ "$name" = neighbourhood ] && continue # it takes places, which no plan can give; natten1d calls it with q and k
     there "grammar/LANGUAGE.md: it does not show pictures/$name.svg" grep -F "pictures/$name.svg" grammar/LANGUAGE.md
     there "grammar/pictures/draw.sh: it has no call of '$name'" sh -c "grammar/pictures/draw.sh --list | grep -E '^$name(\(|\$)'"
     there "grammar/pictures/$name.svg is not of the call in draw.sh: make pictures draws it" drawn "$name"

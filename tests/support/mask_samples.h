@@ -20,6 +20,7 @@ typedef struct exprs {
     bool heads; /* may name h */
     const mc_array *arrays; /* read by number; random masks read them if there are some */
     int array_count;
+    int64_t q_cell, k_cell; /* of arrays with a row for each cell of queries and a column for each cell of keys */
 } exprs;
 
 static inline int ex(exprs *e, mc_op op, int a, int b, int c, int64_t imm) {
@@ -36,7 +37,7 @@ static inline int truth(exprs *e, bool value) { return ex(e, MC_CONST_B, -1, -1,
 /* The meaning: left to right, `and`, `or` and `if` evaluate only what they need. Sets *fault at the first fault. */
 static inline int64_t expr_value(const exprs *e, int i, int64_t q, int64_t k, int64_t n, int64_t h, mc_fault *fault) {
     const expr *x = &e->node[i];
-    int64_t u, v, r = 0;
+    int64_t u, v, w = 0, r = 0;
     switch (x->op) {
     case MC_CONST_I: case MC_CONST_B: return x->imm;
     case MC_Q: return q;
@@ -53,12 +54,20 @@ static inline int64_t expr_value(const exprs *e, int i, int64_t q, int64_t k, in
     if (x->b < 0) v = 0;
     else v = expr_value(e, x->b, q, k, n, h, fault);
     if (*fault) return 0;
+    if (x->op == MC_LOAD3) w = expr_value(e, x->c, q, k, n, h, fault);
+    if (*fault) return 0;
     switch (x->op) {
-    case MC_LOAD: case MC_LOAD2: {
+    case MC_LOAD:
+    case MC_LOAD2:
+    case MC_LOAD3: {
         const mc_array *a = &e->arrays[x->imm];
-        if (u < a->first || u - a->first >= a->count || (a->columns && (v < 0 || v >= a->columns)))
+        const int64_t plane = x->op == MC_LOAD3 ? u : 0, row = x->op == MC_LOAD3 ? v : u;
+        const int64_t column = x->op == MC_LOAD3 ? w : x->op == MC_LOAD2 ? v : 0;
+        const int64_t from = x->op == MC_LOAD ? 0 : a->column_first, columns = x->op == MC_LOAD ? 1 : a->columns;
+        if (plane < 0 || (plane > 0 && plane >= a->planes) || row < a->first || row > a->first + a->count - 1 ||
+            column < from || column > from + columns - 1)
             return *fault = MC_INDEX, 0;
-        return mc_int_at(a, (uint64_t)(a->columns ? u * a->columns + v : u - a->first));
+        return mc_int_at(a, (uint64_t)((plane * a->count + row - a->first) * columns + column - from));
     }
     case MC_ADD: if (__builtin_add_overflow(u, v, &r)) *fault = MC_OVERFLOW; return r;
     case MC_SUB: if (__builtin_sub_overflow(u, v, &r)) *fault = MC_OVERFLOW; return r;
@@ -107,6 +116,7 @@ static inline uint32_t lower_expr(mc_builder *b, const exprs *e, int i, uint32_t
         break;
     default:
         if (x->b >= 0) v = lower_expr(b, e, x->b, guard);
+        if (x->c >= 0) w = lower_expr(b, e, x->c, guard);
         break;
     }
     return mc_emit(b, x->op, u, v, w, x->imm, guard, (uint32_t)i);
@@ -211,13 +221,36 @@ static inline int draw_bool(exprs *e, int depth) {
     }
 }
 
-/* An element of some array: mostly at q or k, or guarded, or anywhere. */
+/* Arrays of a sequence: one value for each key, for each query, for both; a small array, and a table of 5 columns; for
+ * each of 3 heads and each cell of queries; for each of 3 heads, cell of queries and cell of keys; and one number. */
+enum { ARRAY_TABLES_FROM = 3, ARRAY_TABLES_TO = 5 };
+enum { ARRAY_ROWS = ARRAY_TABLES_TO, ARRAY_BLOCKS, ARRAY_ONE, ARRAYS_MAX, ARRAY_ROOM = 4096 };
+
+/* The cell of a query, or of a key; mostly of the size that the arrays have. */
+static inline int draw_cell(exprs *e, mc_op position) {
+    int at = ex0(e, position);
+    if (draw(e, 12) == 0) at = ex2(e, MC_ADD, at, num(e, (int64_t)draw(e, 5) - 2));
+    const int64_t cell = position == MC_Q ? e->q_cell : e->k_cell;
+    return ex2(e, MC_DIV, at, num(e, draw(e, 12) ? cell : 1 + (int64_t)draw(e, 64)));
+}
+
+/* An element of some array: mostly at q or k, or at their cells, or guarded, or anywhere. */
 static inline int draw_element(exprs *e, int depth) {
     int i = (int)draw(e, (uint64_t)e->array_count);
     const mc_array *a = &e->arrays[i];
-    int index = draw(e, 2) ? ex0(e, MC_Q) : ex0(e, MC_K), below, above;
-    if (a->columns) index = draw(e, 2) && e->heads ? ex0(e, MC_H) : ex2(e, MC_MOD, index, num(e, 3));
-    int column = a->columns ? ex2(e, MC_MOD, draw_int(e, depth - 1), num(e, 5)) : -1;
+    mc_op op = a->planes ? MC_LOAD3 : a->columns ? MC_LOAD2 : MC_LOAD;
+    int index = draw(e, 2) ? ex0(e, MC_Q) : ex0(e, MC_K), column = -1, last = -1, below, above;
+    if (i == ARRAY_ROWS || i == ARRAY_BLOCKS) {
+        index = e->heads && draw(e, 4) ? ex0(e, MC_H) : ex2(e, MC_MOD, index, num(e, 3));
+        column = draw_cell(e, MC_Q);
+        if (a->planes) last = draw_cell(e, MC_K);
+        if (draw(e, 6)) return ex(e, op, index, column, last, i);
+    } else if (a->columns) {
+        index = draw(e, 2) && e->heads ? ex0(e, MC_H) : ex2(e, MC_MOD, index, num(e, 3));
+        column = ex2(e, MC_MOD, draw_int(e, depth - 1), num(e, 5));
+    } else if (i == ARRAY_ONE && draw(e, 4)) {
+        return ex(e, op, num(e, a->first), -1, -1, i);
+    }
     switch (draw(e, 8)) {
     case 0: index = ex1(e, MC_ABS, ex2(e, MC_SUB, ex0(e, MC_Q), ex0(e, MC_K))); break;
     case 1: index = ex2(e, draw(e, 2) ? MC_ADD : MC_SUB, index, num(e, (int64_t)draw(e, 3))); break;
@@ -225,13 +258,13 @@ static inline int draw_element(exprs *e, int depth) {
     case 3:
         index = draw_int(e, depth - 1);
         if (draw(e, 4) == 0) break;
-        below = ex2(e, MC_LT, index, num(e, a->first));
-        above = ex2(e, MC_LE, num(e, a->first + a->count), index);
-        index = ex(e, column < 0 ? MC_LOAD : MC_LOAD2, index, column, -1, i);
+        below = ex2(e, MC_LT, index, num(e, a->planes ? 0 : a->first));
+        above = ex2(e, MC_LE, num(e, a->planes ? a->planes : a->first + a->count), index);
+        index = ex(e, op, index, column, last, i);
         return ex(e, MC_IF_I, ex2(e, MC_OR, below, above), num(e, 1), index, 0);
     default: break;
     }
-    return ex(e, column < 0 ? MC_LOAD : MC_LOAD2, index, column, -1, i);
+    return ex(e, op, index, column, last, i);
 }
 
 static inline int draw_int(exprs *e, int depth) {
@@ -265,8 +298,6 @@ static inline int draw_int(exprs *e, int depth) {
     }
 }
 
-/* Arrays of a sequence: one value for each key, for each query, for both; a small array, and a table of 5 columns. */
-enum { ARRAYS_MAX = 6, ARRAY_ROOM = 4096 };
 typedef struct array_set {
     mc_array array[ARRAYS_MAX];
     int64_t wide_data[ARRAYS_MAX][ARRAY_ROOM];
@@ -297,17 +328,27 @@ static inline void draw_field(exprs *e, int64_t *out, int64_t count, int64_t fir
 
 /* Field 0 has the keys, field 1 the queries, the third both, if that is one range. */
 static inline void draw_arrays(exprs *e, array_set *s, const mc_env *env) {
+    enum { PLANES = 3, CELLS_MOST = 32 }; /* of a side, and two more where the ends cut one */
     int64_t end = env->q_first + env->queries;
-    int64_t first[ARRAYS_MAX] = {0, env->q_first, env->q_first < 0 ? env->q_first : 0, 0, 0};
-    int64_t counts[ARRAYS_MAX] = {env->n, env->queries, (end > env->n ? end : env->n) - first[2], 12, 3};
-    e->array_count = 5;
+    e->q_cell = 1 + env->queries / CELLS_MOST + (int64_t)draw(e, 150);
+    e->k_cell = 1 + env->n / CELLS_MOST + (int64_t)draw(e, 150);
+    const int64_t q_cell = mc_div(env->q_first, e->q_cell);
+    const int64_t q_cells = env->queries ? mc_div(end - 1, e->q_cell) - q_cell + 1 : 0;
+    const int64_t k_cells = (env->n + e->k_cell - 1) / e->k_cell;
+    int64_t first[ARRAYS_MAX] = {0, env->q_first, env->q_first < 0 ? env->q_first : 0, 0, 0, 0, q_cell, 0};
+    int64_t counts[ARRAYS_MAX] = {
+        env->n, env->queries, (end > env->n ? end : env->n) - first[2], 12, 3, PLANES, q_cells, 1};
+    const int64_t columns_of[ARRAYS_MAX] = {[4] = 5, [ARRAY_ROWS] = q_cells, [ARRAY_BLOCKS] = k_cells};
+    e->array_count = ARRAYS_MAX;
     e->arrays = s->array;
-    for (int i = 0; i < 5; i++) {
-        uint32_t columns = i == 4 ? 5 : 0;
-        int64_t all = counts[i] * (columns ? columns : 1);
+    for (int i = 0; i < ARRAYS_MAX; i++) {
+        const int64_t columns = columns_of[i];
+        const uint32_t planes = i == ARRAY_BLOCKS ? PLANES : 0;
+        int64_t all = counts[i] * (columns ? columns : 1) * (planes ? planes : 1);
         if (all > ARRAY_ROOM) abort();
         draw_field(e, s->wide_data[i], all, first[i]);
-        s->array[i] = (mc_array){s->wide_data[i], first[i], counts[i], columns, MC_I64};
+        s->array[i] =
+            (mc_array){s->wide_data[i], first[i], counts[i], columns, MC_I64, planes, i == ARRAY_ROWS ? q_cell : 0};
         bool narrow = draw(e, 2);
         for (int64_t j = 0; j < all; j++) narrow = narrow && s->wide_data[i][j] == (int8_t)s->wide_data[i][j];
         for (int64_t j = 0; j < all && narrow; j++) s->narrow_data[i][j] = (int8_t)s->wide_data[i][j];

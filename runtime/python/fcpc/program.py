@@ -27,7 +27,8 @@ from .plan import Plan, load, together
 from .ranks import gather_hosts, mpi_place
 from .shared import MANY_RANKS, Folder, key_of, usual_folder
 from .turns import Turns
-from .written import count_of, documents_of, dtype_of, name_of, section, separating, table_of, value_of
+from .written import (count_of, documents_of, dtype_of, in_python, name_of, section, separating, table_of,
+                      value_of)
 
 Batch = TypeVar("Batch")
 Mask = Union[str, Callable[..., Any]]  # text of the language, or a function as FlexAttention takes it
@@ -587,6 +588,10 @@ def _declared(fields: Any) -> dict[str, str]:
 def _with_hint(error: Error, plan: Mapping[str, Any]) -> Error:
     """The error of a program; of a key that the language does not know, with the argument that may be meant."""
     key = next((key for key in plan if error.code == "E205" and f"'{key}'" in error.message), "")
+    meant = in_python(str(error)) if key else str(error)
+    if meant != str(error):
+        return Error(error.code, error.message, error.file, error.line, error.column, error.where, meant,
+                     error.warnings)
     near = difflib.get_close_matches(key, inspect.signature(program).parameters, 1) if key else []
     if not near or "did you mean" in str(error):
         return error

@@ -4,9 +4,11 @@ from __future__ import annotations
 import re
 from typing import Any, Iterable, Mapping
 
+from ._c import C, take_text
 from .batches import index_or_none, kind_of
 from .errors import Error
 
+KEY = 1  # FCPC_HABIT_KEY
 _DTYPES = {"bf16": "bf16", "bfloat16": "bf16", "fp16": "fp16", "float16": "fp16", "half": "fp16", "fp32": "fp32",
            "float32": "fp32"}
 
@@ -31,8 +33,39 @@ def value_of(value: Any, key: str) -> str:
         return "[" + ", ".join(value_of(v, key) for v in value) + "]"
     if isinstance(value, int):
         return str(value)
+    other = C["fcpc_habit"](key.encode(), KEY, None)
+    if other:  # a word of another project, such as score_mod
+        message = f"there is no argument '{key}'"
+        hint = in_python(take_text(other))
+        raise Error("E205", message, text=f"error[E205]: {message}\n      = hint: {hint}")
     raise Error("E202", f"{key}: {kind_of(value)} is no value of the language: those are numbers, True and False, text "
                         "and lists of these")
+
+
+# What a hint of the language says: "write model { heads = 32 }".
+_KEYS = re.compile(r"(?<=write )(model|cluster|batch|plan) \{ (.*?) \}(?=:|$)", re.MULTILINE)
+
+
+def _argument(said: re.Match[str]) -> str:
+    """The keys of a section as arguments of Python: heads=32, cluster=fcpc.Cluster(gpus=8), program.plan([64, 32])."""
+    where, keys = said.groups()
+    pairs = [key.partition(" = ")[::2] for key in keys.split("; ")]
+    name, value = pairs[0]
+    if where == "batch" and name.startswith("field "):
+        return f'fields=["{name[len("field "):]}"]'
+    if where == "batch":
+        queries, _, both = value.removeprefix("cumulative(").removesuffix(")").partition(", keys = ")
+        keys = f", cu_seqlens_k={both}" if both else ""
+        lengths = re.sub(r"\[(\d+) x (\d+)\]", r"[\1] * \2", value)
+        ends = f"fcpc.lengths(cu_seqlens={queries}{keys})"
+        return f"program.plan({ends if value.startswith('cumulative') else lengths})"
+    given = ", ".join(f"{key}={value}" if value[0] in "0123456789[" else f'{key}="{value}"' for key, value in pairs)
+    return f"cluster=fcpc.Cluster({given})" if where == "cluster" else given
+
+
+def in_python(hint: str) -> str:
+    """A hint of the language, or a text that ends with one, with the argument of Python in place of the key."""
+    return _KEYS.sub(_argument, hint)
 
 
 def name_of(text: str) -> str:

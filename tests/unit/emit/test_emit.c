@@ -132,6 +132,91 @@ Test(emit, random_masks) {
     free(s.at);
 }
 
+/* --- random masks that read arrays -------------------------------------------------------------------------------- */
+
+/* How the arrays of draw_arrays are told to emit: fields over keys and queries, one over both as a table, tables, and
+ * fields over heads and cells. */
+static void describe_arrays(const exprs *e, emit_array out[ARRAYS_MAX]) {
+    for (int i = 0; i < ARRAYS_MAX; i++) {
+        const mc_array *a = &e->arrays[i];
+        emit_array *to = &out[i];
+        *to = (emit_array){.table = i == 2 || (i >= ARRAY_TABLES_FROM && i < ARRAY_TABLES_TO), .width = a->width};
+        if (i == ARRAY_ROWS || i == ARRAY_BLOCKS) to->dim[to->dims++].count = i == ARRAY_ROWS ? a->count : a->planes;
+        if (i == ARRAY_ROWS || i == ARRAY_BLOCKS)
+            to->dim[to->dims++] = (emit_dim){.over = EMIT_QUERIES, .cell = (uint32_t)e->q_cell};
+        if (i == ARRAY_BLOCKS) to->dim[to->dims++] = (emit_dim){.over = EMIT_KEYS, .cell = (uint32_t)e->k_cell};
+        if (i == 0) to->dim[to->dims++] = (emit_dim){.over = EMIT_KEYS, .cell = 1};
+        if (i == 1) to->dim[to->dims++] = (emit_dim){.over = EMIT_QUERIES, .cell = 1};
+        if (to->table || i == ARRAY_ONE) to->dim[to->dims++].count = a->count;
+        if (to->table && a->columns) to->dim[to->dims++].count = a->columns;
+    }
+}
+
+/* Of sequences whose queries lie anywhere, at pairs beyond the sequence as well: an element that is not there is 0. */
+Test(emit, random_arrays) {
+    enum { MOST = 120, DRAWS = 600 };
+    static exprs e;
+    static mc_node *nodes[MOST];
+    static mc_code codes[MOST];
+    static mc_env envs[MOST];
+    const unsigned programs = amount(MOST / 2, MOST);
+    array_set *sets = calloc(programs, sizeof *sets);
+    sheet s = new_sheet();
+    unsigned seen[2] = {0}, blocks = 0;
+    cr_assert_not_null(sets);
+    for (unsigned i = 0; i < programs; i++) {
+        mc_env *env = &envs[i];
+        emit_array kinds_of[ARRAYS_MAX];
+        e.seed = i + 1;
+        *env = (mc_env){.n = 1 + (int64_t)draw(&e, 600), .queries = 1 + (int64_t)draw(&e, 600)};
+        env->q_first = draw(&e, 3) ? (int64_t)draw(&e, 400) - 200 : 0;
+        if (env->q_first + env->queries > 600) env->q_first = 600 - env->queries;
+        e.array_count = 0;
+        draw_arrays(&e, &sets[i], env);
+        sets[i].array[2].first = 0; /* a table */
+        codes[i] = lower_mask(&e, random_mask(&e, i + 1, 1 + i % 4, i % 2), &nodes[i]);
+        for (uint32_t x = 0; x < codes[i].count; x++) blocks += codes[i].nodes[x].op == MC_LOAD3;
+        env->arrays = sets[i].array;
+        describe_arrays(&e, kinds_of);
+        const emit_program g = {.mask = codes[i],
+                                .arrays = kinds_of,
+                                .array_count = ARRAYS_MAX,
+                                .negative = true,
+                                .positions = emit_positions(i % 3   ? 600
+                                                            : i % 2 ? 1u << 30
+                                                                    : (uint64_t)1 << 39),
+                                .heads = 3};
+        add_program(&s, &g, i);
+    }
+    void *library = compile(&s);
+    for (unsigned i = 0; i < programs; i++) {
+        const mc_env *env = &envs[i];
+        fk_u64 data[ARRAYS_MAX];
+        emitted_allow *allow;
+        *(void **)&allow = emitted_function(library, "allow", i);
+        int64_t *scratch = malloc(codes[i].count * sizeof *scratch);
+        for (int a = 0; a < ARRAYS_MAX; a++) data[a] = (fk_u64)(uintptr_t)env->arrays[a].data;
+        const fk_env device = {.sequence = {.n = env->n, .q_first = env->q_first, .queries = env->queries},
+                               .arrays = data};
+        for (int j = 0; j < DRAWS; j++) {
+            const int64_t beyond = j % 4 ? 0 : 300;
+            int64_t q = env->q_first - beyond / 2 + (int64_t)draw(&e, (uint64_t)(env->queries + beyond));
+            const int64_t k = (int64_t)draw(&e, (uint64_t)(env->n + beyond)), h = (int64_t)draw(&e, 3);
+            const bool want = mc_eval(codes[i], env, q, k, h, scratch);
+            seen[want]++;
+            cr_assert_eq(allow(&device, q, k, (int)h) != 0, want, "program %u: q %lld k %lld h %lld", i, (long long)q,
+                         (long long)k, (long long)h);
+        }
+        free(scratch);
+        free(nodes[i]);
+    }
+    cr_expect(seen[0] > programs * DRAWS / 6 && seen[1] > programs * DRAWS / 6, "%u, %u", seen[0], seen[1]);
+    cr_expect_gt(blocks, programs / 8);
+    dlclose(library);
+    free(sets);
+    free(s.at);
+}
+
 /* --- arrays, bands, reals ----------------------------------------------------------------------------------------- */
 
 static uint32_t emit1(mc_builder *b, mc_op op, uint32_t a, int64_t imm) {

@@ -111,7 +111,8 @@ Test(prelude, counts_and_classes) {
             free(s.table);
         }
         cells_get_stats(c, &stats);
-        cr_assert_eq(stats.elements, 0, "%s", call);
+        /* a causal window with gaps is a staircase of steps narrower than a cell, whose pairs are looked at */
+        if (!strstr(call, "true")) cr_assert_eq(stats.elements, 0, "%s", call);
         cells_free(c);
         fcpc_program_free(p);
     }
@@ -119,13 +120,21 @@ Test(prelude, counts_and_classes) {
 
 /* What is right of a mask that has a period when it is answered by periods: odd ones, more cells, several of them. */
 Test(prelude, periods) {
-    static const known_case cases[] = {
-        {K_NATTEN2D, {61, 9, 9}, {61 * 40}},         {K_NATTEN2D, {129, 17, 5}, {129 * 19}},
-        {K_NATTEN2D, {200, 31, 3}, {2400}},          {K_SVG_TEMPORAL, {26, 350, 33}, {2600}},
-        {K_SVG_TEMPORAL, {130, 129, 20}, {2500}},    {K_SVG_TEMPORAL, {300, 7, 2}, {2000}},
-        {K_STA2D, {40, 8, 3, 3, 3}, {2400}},         {K_STA3D, {20, 10, 5, 5, 3, 3, 3, 3}, {2400}},
-        {K_BLOCK_DIFFUSION, {131}, {2620}},          {K_CAUSAL_BLOCKWISE_FM, {150}, {2600}},
-        {K_DRAFT_TRAIN, {100, 137}, {2600}},         {K_BLOCK_CAUSAL, {257}, {2600}}};
+    static const known_case cases[] = {{K_NATTEN2D, {61, 9, 9, 1, 1, 1, 1}, {61 * 40}},
+                                       {K_NATTEN2D, {129, 17, 5, 1, 1, 1, 1}, {129 * 19}},
+                                       {K_NATTEN2D, {200, 31, 3, 1, 1, 1, 1}, {2400}},
+                                       {K_NATTEN2D, {61, 8, 5, 1, 4, 2, 1}, {61 * 40}},
+                                       {K_NATTEN1D, {260, 1, 4, 0}, {2600}},
+                                       {K_STA2D, {40, 8, 3, 3, 3, 150, 1, 1}, {2430}},
+                                       {K_SVG_TEMPORAL, {26, 350, 33}, {2600}},
+                                       {K_SVG_TEMPORAL, {130, 129, 20}, {2500}},
+                                       {K_SVG_TEMPORAL, {300, 7, 2}, {2000}},
+                                       {K_STA2D, {40, 8, 3, 3, 3}, {2400}},
+                                       {K_STA3D, {20, 10, 5, 5, 3, 3, 3, 3}, {2400}},
+                                       {K_BLOCK_DIFFUSION, {131}, {2620}},
+                                       {K_CAUSAL_BLOCKWISE_FM, {150}, {2600}},
+                                       {K_DRAFT_TRAIN, {100, 137}, {2600}},
+                                       {K_BLOCK_CAUSAL, {257}, {2600}}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char call[KNOWN_CALL];
         fcpc_program *p = program_of(known_call(&KNOWN[cases[i].mask], cases[i].p, call));
@@ -141,8 +150,10 @@ Test(prelude, periods) {
 
 /* A million tokens: few boxes, little memory, no elements; a row's pairs are counted once for all like it. */
 Test(prelude, long_sequences) {
-    static const known_case cases[] = {{K_NATTEN2D, {1024, 63, 63}, {1 << 20}},
-                                       {K_NATTEN2D, {1000, 63, 63}, {1048000}},
+    static const known_case cases[] = {{K_NATTEN2D, {1024, 63, 63, 1, 1, 1, 1}, {1 << 20}},
+                                       {K_NATTEN2D, {1000, 63, 63, 1, 1, 1, 1}, {1048000}},
+                                       {K_NATTEN2D, {1024, 64, 32, 1, 8, 1, 4, 0, 0}, {1 << 20}},
+                                       {K_NATTEN3D, {64, 64, 9, 9, 16, 1, 1, 1, 1, 1, 1, 0, 0, 1}, {1 << 20}},
                                        {K_STA2D, {1024, 16, 16, 9, 9}, {1 << 20}},
                                        {K_STA3D, {80, 48, 8, 8, 6, 3, 3, 3}, {1036800}},
                                        {K_SVG_TEMPORAL, {226, 4096, 128}, {1 << 20}},
@@ -189,7 +200,7 @@ Test(prelude, long_sequences) {
 Test(prelude, every_mask_is_compared) {
     for (unsigned i = 0; i < prelude_item_count; i++) {
         const char *name = prelude_items[i].name;
-        bool found = prelude_items[i].score;
+        bool found = prelude_items[i].score || !strcmp(name, "neighbourhood"); /* what natten1d calls for q and k */
         for (unsigned j = 0; j < KNOWN_CASE_COUNT; j++) found |= !strcmp(KNOWN[KNOWN_CASES[j].mask].name, name);
         for (unsigned j = 0; j < KNOWN_FIELD_MASK_COUNT; j++) {
             const char *call = KNOWN_FIELD_MASKS[j].call;
@@ -214,6 +225,21 @@ static void refuse(const char *mask, uint64_t n, fcp_code expected, const char *
     fcp_plan_free(plan);
 }
 
+/* What parameters switch off leaves no code: images without strides and gaps cost what they did before there were any. */
+Test(prelude, defaults_cost_nothing) {
+    static const struct {
+        const char *call;
+        uint32_t nodes;
+    } calls[] = {{"natten2d(W = 32, kw = 7, kh = 7)", 29},
+                 {"sta2d(W = 32, tw = 8, th = 4, kw = 3, kh = 3)", 38},
+                 {"sta3d(W = 16, H = 8, tw = 4, th = 4, tt = 2, kw = 3, kh = 3, kt = 3)", 49}};
+    for (size_t i = 0; i < sizeof calls / sizeof *calls; i++) {
+        fcpc_program *p = program_of(calls[i].call);
+        cr_expect_leq(p->mask.count, calls[i].nodes, "%s: %u", calls[i].call, p->mask.count);
+        fcpc_program_free(p);
+    }
+}
+
 Test(prelude, refuses) {
     refuse("natten2d(W = 64, kw = 7, kh = 7)", 1000, FCP_E_MASK_EXACT,
            "1000 is not a multiple of 64 in a sequence of 1000");
@@ -223,6 +249,14 @@ Test(prelude, refuses) {
     refuse("sta2d(W = 64, tw = 8, th = 8, kw = 3, kh = 3)", 640, FCP_E_MASK_EXACT, "10 is not a multiple of 8");
     refuse("sta3d(W = 8, H = 8, tw = 4, th = 4, tt = 4, kw = 3, kh = 3, kt = 3)", 384, FCP_E_MASK_EXACT,
            "6 is not a multiple of 4");
+    refuse("sta3d(W = 8, H = 8, tw = 4, th = 4, tt = 4, kw = 3, kh = 3, kt = 3, partial = true)", 384, FCP_OK, NULL);
+    refuse("sta3d(W = 8, H = 8, tw = 4, th = 4, tt = 4, kw = 3, kh = 3, kt = 3, text = 9)", 256, FCP_E_MASK_EXACT,
+           "247 is not a multiple of 64");
+    refuse("sta2d(W = 65, tw = 8, th = 8, kw = 3, kh = 3, partial = true)", 1040, FCP_OK, NULL);
+    refuse("sta2d(W = 65, tw = 8, th = 8, kw = 3, kh = 3, partial = true)", 1041, FCP_E_MASK_EXACT,
+           "1041 is not a multiple of 65");
+    refuse("natten1d(kw = 7, dw = 0)", 1000, FCP_E_MASK_DIV_ZERO, "division by zero");
+    refuse("natten1d(kw = 7, sw = 0)", 1000, FCP_E_MASK_DIV_ZERO, "division by zero");
     refuse("block_diffusion(b = 32)", 999, FCP_E_MASK_EXACT, "999 is not a multiple of 2");
     refuse("block_diffusion(b = 0)", 1000, FCP_E_MASK_DIV_ZERO, "division by zero");
     refuse("svg_temporal(P = 3, T = 0, w = 4)", 1000, FCP_E_MASK_DIV_ZERO, "division by zero");

@@ -76,16 +76,45 @@ Test(score, prelude) {
         cr_expect_eq(value_of(p->slope, &at), 1 - t * t);
     }
     fcpc_program_free(p);
-    p = program("model { heads = 12 }\nplan { mask = causal; score = alibi }");
-    cr_expect_str_eq(p->score_name, "alibi");
-    cr_expect_eq(p->slope.count, 1);
-    cr_expect_eq(mc_uses(p->score), MC_USES_Q | MC_USES_K | MC_USES_H | MC_USES_S);
-    for (int64_t h = 0; h < 12; h++) {
-        point at = {.q = 100, .k = 33, .n = 200, .h = h, .s = 0.75};
-        cr_expect_eq(value_of(p->score, &at), 0.75 + (33 - 100) * exp2(-8.0 * (double)(h + 1) / 12));
-        cr_expect_eq(value_of(p->slope, &at), 1);
+}
+
+/* ALiBi's slopes by the rule of its paper and its code: a power of two has a geometric series that begins with its own
+ * ratio, 2^(-8 / heads); other counts have the series of the next power of two below, then every second one of the next
+ * power of two above. */
+static double alibi_slope(int64_t h, int64_t heads) {
+    int64_t below = 1;
+    while (2 * below <= heads) below *= 2;
+    const bool rest = h >= below;
+    const double ratio = exp2(-exp2(-(log2((double)(rest ? 2 * below : below)) - 3)));
+    double slope = ratio;
+    for (int64_t i = 0; i < (rest ? 2 * (h - below) : h); i++) slope *= ratio;
+    return slope;
+}
+
+Test(score, alibi) {
+    for (int64_t heads = 1; heads <= 256; heads++) {
+        char source[100];
+        snprintf(source, sizeof source, "model { heads = %d }\nplan { mask = causal; score = alibi }", (int)heads);
+        fcpc_program *p = program(source);
+        const bool power = (heads & (heads - 1)) == 0;
+        cr_expect_str_eq(p->score_name, "alibi");
+        cr_expect_eq(p->slope.count, 1);
+        cr_expect_eq(mc_uses(p->score), MC_USES_Q | MC_USES_K | MC_USES_H | MC_USES_S);
+        cr_expect_eq(count_op(p->score, MC_EXP2_F), 1);
+        cr_expect_eq(count_op(p->score, MC_IF_F), !power, "%d heads", (int)heads);
+        cr_expect_eq(count_op(p->score, MC_LOG2_F) + count_op(p->score, MC_FLOOR_F) + count_op(p->score, MC_DIV_F), 0);
+        for (int64_t h = 0; h < heads; h++) {
+            point at = {.q = 100, .k = 33, .n = 200, .h = h, .s = 0.75};
+            double bias = (value_of(p->score, &at) - 0.75) / (33 - 100), want = alibi_slope(h, heads);
+            cr_expect(fabs(bias - want) <= 1e-13 * want + 1e-15, "%d heads, head %d: %.17g, not %.17g", (int)heads,
+                      (int)h, bias, want);
+            /* to the bit as it was when there were only powers of two */
+            if (power)
+                cr_expect_eq(value_of(p->score, &at), 0.75 + (33 - 100) * exp2(-8.0 * (double)(h + 1) / (double)heads));
+            cr_expect_eq(value_of(p->slope, &at), 1);
+        }
+        fcpc_program_free(p);
     }
-    fcpc_program_free(p);
 }
 
 /* Masks know the model's figures, unless something else has their name. */
@@ -446,6 +475,33 @@ static char *plan_says(const char *source, fcp_code wanted) {
     fcpc_program_free(p);
     fcpc_diagnostics_free(d);
     return said;
+}
+
+/* FlashAttention's: on both sides of the query. */
+Test(score, alibi_slopes) {
+    static const double slopes[] = {0.5, 0.125, 2};
+    fcpc_diagnostics *d = fcpc_diagnostics_new();
+    fcpc_program *p = program("model { heads = 3; table m = [0.5, 0.125, 2.0] }\nbatch { lengths = [9] }\n"
+                              "plan { mask = full; score = alibi_slopes(slopes = m) }");
+    fcp_plan *plan;
+    mc_array arrays[1];
+    mc_env env;
+    int64_t scratch[100];
+    cr_assert_eq(fcpc_plan(p, NULL, 0, NULL, d, NULL, &plan), FCP_OK);
+    fcp_plan_env(plan, 0, arrays, NULL, &env);
+    for (int64_t h = 0; h < 3; h++)
+        for (int64_t k = 0; k < 9; k++)
+            cr_expect_eq(
+                mc_eval_score((mc_code){plan->score, (uint32_t)plan->score_count}, &env, 4, k, h, -1.5, scratch),
+                -1.5 - (double)(k < 4 ? 4 - k : k - 4) * slopes[h]);
+    fcp_plan_free(plan);
+    fcpc_program_free(p);
+    fcpc_diagnostics_free(d);
+    char *said = plan_says("model { heads = 4; table m = [0.5, 0.125, 2.0] }\nbatch { lengths = [9] }\n"
+                           "plan { mask = full; score = alibi_slopes(slopes = m) }",
+                           FCP_E_MASK_INDEX);
+    cr_expect_not_null(strstr(said, "element 3 of table"), "%s", said);
+    free(said);
 }
 
 Test(score, fault_places) {

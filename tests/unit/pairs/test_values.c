@@ -10,7 +10,7 @@
 #include <criterion/criterion.h>
 #include <string.h>
 
-enum { SIDE_MAX = 48, ALIKE = 24, TABLES_FROM = 3, RECORDS = 12, BANDS_MAX = 4 };
+enum { SIDE_MAX = 48, ALIKE = 24, RECORDS = 12, BANDS_MAX = 4 };
 
 /* A mask, what it reads, and a plan that has both. */
 typedef struct subject {
@@ -28,16 +28,16 @@ typedef struct subject {
     mc_node *folded;
 } subject;
 
-/* Puts the arrays of a sequence into a plan. Those that do not begin at 0 must be fields. */
+/* Puts the arrays of a sequence into a plan, whose only sequence it is. */
 static void put_arrays(subject *s, const exprs *e) {
     size_t bytes = 0;
     for (int i = 0; i < e->array_count; i++) {
         const mc_array *a = &e->arrays[i];
-        s->table[i] = (fcp_array){.kind = i < TABLES_FROM ? FCP_FIELD : FCP_TABLE,
-                                  .k_cell = i < TABLES_FROM,
+        const bool table = i >= ARRAY_TABLES_FROM && i < ARRAY_TABLES_TO;
+        s->table[i] = (fcp_array){.kind = table ? FCP_TABLE : FCP_FIELD,
                                   .width = a->width,
-                                  .count = (uint64_t)a->count,
-                                  .columns = (uint64_t)a->columns,
+                                  .count = table ? (uint64_t)a->count : mc_array_total(a),
+                                  .columns = table ? (uint64_t)a->columns : 0,
                                   .offset = bytes};
         bytes += (fcp_array_bytes(&s->table[i]) + 63) / 64 * 64;
     }

@@ -91,6 +91,29 @@ static void draw(uint64_t *seed, int depth, drawn *out) {
     snprintf(out->text, ROOM, forms[op], a.text, b.text);
 }
 
+/* `fcpc explain` has the words of the error, up to its ", for" or " for", or " in". */
+static void expect_explained(const char *program, const char *said) {
+    const fcpc_question question = {.size = sizeof question, .width = 1000};
+    char *text = NULL, *words = strstr(said, "]: ") + 3;
+    fcpc_diagnostics *d = fcpc_diagnostics_new();
+    cr_assert_eq(fcpc_explain_text("a.fcp", program, strlen(program), NULL, &question, d, &text), FCP_OK, "%s",
+                 program);
+    const size_t line = strcspn(words, "\n");
+    char expected[200] = "";
+    cr_assert_lt(line, sizeof expected - 3);
+    memcpy(expected, words, line);
+    char *end = strstr(expected, ", for q");
+    if (!end) end = strstr(expected, " for q");
+    if (!end) end = strstr(expected, " in a sequence");
+    if (end) *end = 0;
+    const char *because = strstr(text, "because ");
+    cr_assert_not_null(because, "%s\n%s", program, text);
+    const char *found = strstr(because, expected);
+    cr_expect(found && found < strchr(because, '\n'), "%s\n%s\n%s", program, said, text);
+    free(text);
+    fcpc_diagnostics_free(d);
+}
+
 Test(faults, constants_behind_guards) {
     uint64_t seed = 37;
     uint32_t seen[5] = {0};
@@ -108,6 +131,7 @@ Test(faults, constants_behind_guards) {
                  TOKENS, mask);
         const fcp_code code = plan_try("a.fcp", program, NULL, 0, &made, &said);
         cr_assert_eq(code, x.code, "%s\n%s", program, said);
+        if (code != FCP_OK) expect_explained(program, said);
         if (code == FCP_E_MASK_EXACT)
             snprintf(wanted, sizeof wanted, "%" PRId64 " is not a multiple of %" PRId64, x.dividend, x.divisor);
         cr_assert(strstr(said, wanted), "%s\n%s", program, said);

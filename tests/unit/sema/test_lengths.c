@@ -8,7 +8,9 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "compiler/base/text.h"
 #include "compiler/sema/program.h"
+#include "tests/support/splitmix.h"
 #include "tests/support/temporary.h"
 
 static fcp_code compile(const char *name, const char *value, const char *file, fcpc_program **out) {
@@ -39,6 +41,13 @@ static fcp_code code_of(const char *value) {
     return code;
 }
 
+static void write_file(const char *path, const char *bytes, size_t size) {
+    FILE *f = fopen(path, "wb");
+    cr_assert_not_null(f);
+    fwrite(bytes, 1, size, f);
+    fclose(f);
+}
+
 Test(lengths, lists) {
     expect_lengths("[131072, 3 x 2, 1]", 4, (uint64_t[]){131072, 3, 3, 1});
     expect_lengths("8K", 1, (uint64_t[]){8192});
@@ -57,6 +66,112 @@ Test(lengths, lists) {
     cr_expect_eq(code_of("[0 x 0]"), FCP_E_LENGTHS);
     cr_expect_eq(code_of("[1024G, 0 x 5]"), FCP_OK);
     cr_expect_eq(code_of(""), FCP_E_MISSING);
+}
+
+Test(lengths, cumulative) {
+    expect_lengths("cumulative([0, 3, 5, 10])", 3, (uint64_t[]){3, 2, 5});
+    expect_lengths("cumulative([0, 3])", 1, (uint64_t[]){3});
+    expect_lengths("cumulative([0, 0])", 1, (uint64_t[]){0});
+    expect_lengths("cumulative([0 x 3, 5 x 2, 9])", 5, (uint64_t[]){0, 0, 5, 0, 4});
+    expect_lengths("[7, cumulative([0, 3, 5]), 1]", 4, (uint64_t[]){7, 3, 2, 1});
+    expect_lengths("cumulative([0, 512G, 1024G])", 2, (uint64_t[]){UINT64_C(1) << 39, UINT64_C(1) << 39});
+    static const char *const wrong[] = {"cumulative([])",
+                                        "cumulative([0])",
+                                        "cumulative(0)",
+                                        "cumulative([1, 3])",
+                                        "cumulative([0, 5, 3])",
+                                        "cumulative([0, -1])",
+                                        "cumulative([0:0, 5:9, 6:8])",
+                                        "cumulative([0:0, 5:9, 4:10])",
+                                        "cumulative([0:1, 5:9])",
+                                        "cumulative([0, 1024G, 1024G + 1])",
+                                        "cumulative([0 x 9223372036854775807])",
+                                        "cumulative([0, 3], keys = [0])",
+                                        "cumulative([0, 3], keys = [0, 3, 4])",
+                                        "cumulative([0:0, 3:5], keys = [0, 3])",
+                                        "cumulative([0, 3], keys = [0:0, 3:5])",
+                                        "cumulative([0, 3], keys = [1, 3])"};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
+        cr_expect_eq(code_of(wrong[i]), FCP_E_LENGTHS, "%s", wrong[i]);
+    static const char *const calls[] = {"cumulative()", "cumulative([0, 3], [0, 4])", "cumulative(ends = [0, 3])",
+                                        "cumulative([0, 3], values = [0, 4])", "cumulative([0], [0], [0])"};
+    for (size_t i = 0; i < sizeof calls / sizeof *calls; i++)
+        cr_expect_eq(code_of(calls[i]), FCP_E_ARGUMENT, "%s", calls[i]);
+    cr_expect_eq(code_of("cumulative(cumulative([0, 3]))"), FCP_E_TYPE);
+    cr_expect_eq(code_of("cumulative([0, lognormal(median = 8, sigma = 1, count = 4)])"), FCP_E_TYPE);
+}
+
+static void expect_warning(const char *value, const char *hint) {
+    char source[400];
+    snprintf(source, sizeof source, "batch { lengths = %s }\nplan { mask = causal }", value);
+    fcpc_diagnostics *d = fcpc_diagnostics_new();
+    fcpc_program *p = NULL;
+    cr_assert_eq(fcpc_parse_text("a.fcp", source, strlen(source), NULL, d, &p), FCP_OK, "%s", value);
+    char *said = fcpc_diagnostics_render(d, false);
+    cr_expect_eq(strstr(said, "are they cumulative?") != NULL, hint != NULL, "%s", said);
+    cr_expect(!hint || strstr(said, hint), "%s", said);
+    free(said);
+    fcpc_program_free(p);
+    fcpc_diagnostics_free(d);
+}
+
+Test(lengths, that_look_cumulative) {
+    expect_warning("[0, 3, 5]", "lengths = cumulative([0, 3, 5]) is [3, 2]\n");
+    expect_warning("[0, 3, 3, 5, 9, 9, 10]", "lengths = cumulative([0, 3, 3, 5, 9, 9, 10]) is [3, 0, 2, 4, ...]\n");
+    expect_warning("[0:0, 1:4096, 2:5000]", "lengths = cumulative([0:0, 1:4096, 2:5000]) is [1:4096, 1:904]\n");
+    expect_warning("[0, 10000000, 20000000, 30000000, 40000000]", "lengths = cumulative(...) is [10000000, ");
+    static const char *const others[] = {"[0, 3]",    "[0, 3, 3]", "[0, 0, 0]",       "[1, 3, 5]",
+                                         "[0, 5, 3]", "[3, 0, 5]", "[0:0, 2:3, 1:5]", "cumulative([0, 3, 5])",
+                                         "[0 x 3, 5]"};
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++) expect_warning(others[i], NULL);
+}
+
+/* The same random sequences as lengths, as pairs of ends, as two lists of ends, and as a file of ends. */
+Test(lengths, cumulative_is_the_differences) {
+    uint64_t seed = 5;
+    for (int round = 0; round < 200; round++) {
+        enum { MOST = 12 };
+        const size_t count = 1 + splitmix(&seed) % MOST;
+        const bool same = splitmix(&seed) % 3 == 0;
+        uint64_t length[2][MOST], end[2] = {0, 0};
+        text ends[2] = {{0}, {0}}, pairs = {0}, both = {0}, lines = {0};
+        text_puts(&pairs, "cumulative([0:0");
+        text_puts(&lines, "# ends\n0 0\n");
+        for (int k = 0; k < 2; k++) text_puts(&ends[k], "[0");
+        for (size_t i = 0; i < count; i++) {
+            for (int k = 0; k < 2; k++) {
+                length[k][i] = k && same ? length[0][i] : splitmix(&seed) % 4 ? splitmix(&seed) % 5000 : 0;
+                end[k] += length[k][i];
+                text_printf(&ends[k], ", %" PRIu64, end[k]);
+            }
+            text_printf(&pairs, ", %" PRIu64 ":%" PRIu64, end[0], end[1]);
+            text_printf(&lines, "%" PRIu64 " %" PRIu64 "\n", end[0], end[1]);
+        }
+        text_puts(&pairs, "])");
+        char *queries = text_take(&ends[0]), *keys = text_take(&ends[1]), *list = text_take(&lines);
+        if (same) text_printf(&both, "cumulative(%s])", queries);
+        else text_printf(&both, "cumulative(%s], keys = %s])", queries, keys);
+        char path[TEMPORARY], from_file[TEMPORARY + 30];
+        cr_assert(temporary_file(path, "ends"));
+        snprintf(from_file, sizeof from_file, "cumulative(file(\"%s\"))", path);
+        write_file(path, list, strlen(list));
+        char *values[3] = {text_take(&pairs), text_take(&both), from_file};
+        for (int v = 0; v < 3; v++) {
+            fcpc_program *p = NULL;
+            size_t got;
+            cr_assert_eq(compile("a.fcp", values[v], NULL, &p), FCP_OK, "%s", values[v]);
+            const uint64_t *at[2] = {fcpc_program_queries(p), fcpc_program_lengths(p, &got)};
+            if (!at[0]) at[0] = at[1];
+            cr_assert_eq(got, count, "%s", values[v]);
+            for (int k = 0; k < 2; k++) cr_assert_arr_eq(at[k], length[k], count * sizeof *at[k], "%s", values[v]);
+            fcpc_program_free(p);
+        }
+        for (int v = 0; v < 2; v++) free(values[v]);
+        free(queries);
+        free(keys);
+        free(list);
+        unlink(path);
+    }
 }
 
 /* The queries, where some sequence has more or fewer than keys; else there are none of their own. */
@@ -96,13 +211,6 @@ Test(lengths, queries) {
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
         cr_expect_eq(code_of(wrong[i].value), wrong[i].code, "%s: %s", wrong[i].value,
                      fcp_code_name(code_of(wrong[i].value)));
-}
-
-static void write_file(const char *path, const char *bytes, size_t size) {
-    FILE *f = fopen(path, "wb");
-    cr_assert_not_null(f);
-    fwrite(bytes, 1, size, f);
-    fclose(f);
 }
 
 Test(lengths, files) {

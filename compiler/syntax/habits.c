@@ -1,0 +1,220 @@
+/* habits.c: the table of words of other projects, and how one is found in it.
+ *
+ * A test compiles everything that the table says is to be written, and compares the table with grammar/LANGUAGE.md
+ * (tests/unit/syntax/test_habits.c).
+ */
+#include "compiler/syntax/habits.h"
+#include "compiler/fcpc.h"
+
+#include <string.h>
+
+enum {
+    KEY = FCPC_HABIT_KEY,
+    NAME = FCPC_HABIT_NAME,
+    SCORE = FCPC_HABIT_SCORE,
+    PLAN = FCPC_HABIT_PLAN,
+    STRATEGY = FCPC_HABIT_STRATEGY,
+    ARGUMENT = FCPC_HABIT_ARGUMENT,
+    VALUE = FCPC_HABIT_VALUE,
+    MASK = NAME | PLAN /* a mask, in a mask or in the plan */
+};
+
+static const habit table[] = {
+    /* --- the mask as a key --- */
+    {KEY, "window sliding_window sliding_window_size", "transformers", "plan { mask = window(w = $64$) }",
+     "w counts the query's own token"},
+    {KEY, "window_size", "FlashAttention, TransformerEngine", "plan { mask = window_both(l = $64$, r = 0) }",
+     "its -1, no limit, is a mask of its own: causal, full, or mask back = q - k <= 64"},
+    {KEY, "window_left", "FlashInfer", "plan { mask = window_both(l = $64$, r = 0) }", ""},
+    {KEY, "causal is_causal attn_mask_type", "FlashAttention, PyTorch, TransformerEngine", "plan { mask = causal }",
+     "without it, mask = full; with fewer queries than keys, PyTorch's is batch { align = top_left }"},
+    {KEY | NAME, "attn_mask attention_mask", "PyTorch, transformers", "mask m = k <= q",
+     "a mask is a rule; a tensor of it is read as a field, a table or slices"},
+    {KEY | NAME, "key_padding_mask padding_mask", "PyTorch, TransformerEngine", "batch { lengths = [100, 50] }",
+     "there is no padding: a sequence has as many tokens as it has"},
+    {KEY, "block_mask mask_mod create_block_mask", "FlexAttention", "mask m = k <= q and q - k < 64",
+     "in Python, fcpc.program(mask=mask_mod)"},
+    {KEY, "score_mod", "FlexAttention", "score biased = s - 0.5 * (q - k)", "in Python, fcpc.program(score=score_mod)"},
+    {KEY, "q_ranges k_ranges attn_type_map", "MagiAttention",
+     "plan { mask = slices([0, 64, 0, 64, causal], [64, 128, 0, 64, full]) }", ""},
+    {KEY | NAME, "startend_row_indices", "FlashMask", "batch { field end = given }",
+     "of its one causal column: mask m = causal and q < end[k]"},
+    {KEY, "prefix_len prefix_length prefix_lens", "prefix LM", "plan { mask = prefix(p = $64$) }",
+     "a prefix for each sequence is a field: field prefix = [10, 20] over sequences, read k < prefix"},
+    {KEY | PLAN, "attention_chunk attention_chunk_size chunked chunked_attention", "FlashAttention, transformers",
+     "mask chunked = causal and q / $64$ == k / $64$", ""},
+    {KEY, "sink_size num_sink_tokens attention_sink_size start_size", "StreamingLLM",
+     "plan { mask = lambda(sink = $4$, window = 64) }", ""},
+    {KEY, "sinks attention_sinks learnable_sink s_aux", "transformers, FlashAttention", "plan { sink = $0.5$ }",
+     "a number for all heads, or a list with one for each"},
+    /* --- the score as a key --- */
+    {KEY | SCORE, "softcap soft_cap logit_cap logits_soft_cap logit_softcapping attn_logit_softcapping",
+     "FlashAttention, SGLang, FlashInfer, transformers", "plan { score = softcap(c = $30.0$) }", ""},
+    {KEY | SCORE, "alibi use_alibi alibi_slopes", "FlashAttention, transformers", "plan { score = alibi }", ""},
+    {KEY, "attn_bias attention_bias position_bias rel_pos_bias", "PyTorch, xFormers, T5",
+     "model { table bias = [0.5, 0.25, 0.0] }", "read by a score: score biased = s + bias[min(abs(q - k), 2)]"},
+    {KEY, "softmax_scale sm_scale scaling attention_scale scale_factor", "FlashAttention, Triton, transformers",
+     "model { scale = $0.125$ }", ""},
+    {KEY, "dropout dropout_p attention_dropout attn_dropout", "PyTorch, FlashAttention", "",
+     "there is no dropout: attention is exact"},
+    /* --- model --- */
+    {KEY, "num_heads n_heads n_head nheads num_attention_heads num_qo_heads num_q_heads", "transformers, Megatron",
+     "model { heads = $32$ }", ""},
+    {KEY, "num_kv_heads n_kv_heads num_key_value_heads num_query_groups num_gqa_groups nheads_k",
+     "transformers, Megatron, TransformerEngine", "model { kv_heads = $8$ }", ""},
+    {KEY, "enable_gqa", "PyTorch", "model { kv_heads = 2 }", "heads / kv_heads query heads share one"},
+    {KEY, "headdim head_size d_head kv_channels qk_head_dim head_dim_qk", "FlashAttention, vLLM, Megatron",
+     "model { head_dim = $128$ }", ""},
+    {KEY, "head_dim_v headdim_v v_head_dim head_dim_vo", "FlashAttention, transformers, FlashInfer",
+     "model { value_dim = $128$ }", ""},
+    {KEY, "hidden_size d_model embed_dim", "transformers, PyTorch", "model { heads = 32; head_dim = 128 }", ""},
+    {KEY, "kv_lora_rank qk_rope_head_dim", "DeepSeek",
+     "model { kv_heads = 1; head_dim = 576; value_dim = 512; values = keys }", "MLA whose keys and values are latents"},
+    {KEY, "torch_dtype params_dtype precision data_type", "transformers, Megatron", "model { dtype = bf16 }", ""},
+    {VALUE, "bfloat16", "PyTorch", "bf16", ""},
+    {VALUE, "float16 half", "PyTorch", "fp16", ""},
+    {VALUE, "float32 float", "PyTorch", "fp32", ""},
+    /* --- batch --- */
+    {KEY,
+     "seqlens seq_lens seqlen seq_len seq_length sequence_length sequence_lengths context_lens kv_lens seqlens_k "
+     "cache_seqlens",
+     "vLLM, FlashAttention, Megatron", "batch { lengths = [$64$, 32] }",
+     "a number for each sequence; 1:64 for one query on 64 keys"},
+    {KEY, "cu_seqlens cu_seqlens_q seqstart_q qo_indptr", "FlashAttention, xFormers, FlashInfer",
+     "batch { lengths = cumulative($[0, 3, 5, 10]$) }", ""},
+    {KEY, "cu_seqlens_k cu_seqlens_kv seqstart_k kv_indptr", "FlashAttention, xFormers, FlashInfer",
+     "batch { lengths = cumulative([0, 3, 5], keys = $[0, 10, 20]$) }", "the first list is that of queries"},
+    {KEY, "max_seqlen max_seqlen_q max_seqlen_k max_seq_len total_seqlen", "FlashAttention", "",
+     "lengths says it: batch { lengths = [64, 32] }"},
+    {KEY, "batch_size bs micro_batch_size", "Megatron, transformers", "batch { lengths = [64 x $8$] }", ""},
+    {KEY | NAME, "position_ids", "transformers", "", "positions begin at 0 in each sequence; lengths says where"},
+    {KEY | NAME, "doc_ids document_ids document_id segment_ids sequence_ids seq_idx", "FlexAttention, JAX, torchtune",
+     "batch { field doc = given }", "read doc[q] == doc[k]; or make each document a sequence of lengths"},
+    {KEY, "page_size page_table block_table block_tables", "vLLM, FlashInfer", "",
+     "there are no pages: the keys of a sequence lie one behind the other"},
+    {KEY, "qkv_format input_layout tensor_layout", "TransformerEngine", "",
+     "tensors are [tokens, heads, head_dim], sequences end to end, which is thd there"},
+    /* --- cluster, plan --- */
+    {KEY, "world_size num_gpus ngpus nproc_per_node gpus_per_node", "PyTorch", "cluster { gpus = $8$ }",
+     "nodes x gpus are the ranks that share a batch"},
+    {KEY, "cp_size context_parallel_size cp_degree sp_size sp_degree sequence_parallel_size",
+     "Megatron, DeepSpeed, torchtitan", "cluster { gpus = $8$ }", "nodes x gpus are the ranks that share a batch"},
+    {KEY, "num_nodes nnodes", "PyTorch", "cluster { nodes = $4$ }", ""},
+    {KEY, "tp_size tensor_parallel_size tensor_model_parallel_size", "Megatron, vLLM", "",
+     "heads are those of one tensor-parallel rank: model { heads = 8; kv_heads = 2 }"},
+    {KEY, "ring_degree ring ring_attention", "xDiT", "plan { strategy = ring }", ""},
+    {KEY, "ulysses ulysses_degree ulysses_size ulysses_sequence_parallel_size", "xDiT, verl",
+     "plan { strategy = ulysses }", "with a ring among groups of 4: ulysses(inside = 4) + ring"},
+    {KEY, "cp_comm_type", "Megatron, TransformerEngine", "plan { strategy = auto }",
+     "p2p is zigzag, a2a ulysses, a2a+p2p ulysses(inside = 4) + ring"},
+    {KEY, "block_size BLOCK_SIZE", "FlexAttention, vLLM", "plan { block = $512$ }",
+     "tokens that are sent as one; kernels skip by 128 x 128 pairs whatever it is"},
+    {KEY, "return_lse return_softmax_lse return_attn_probs", "FlashAttention", "",
+     "a run gives the log-sum-exp of each row anyway"},
+    {KEY, "training is_training", "TransformerEngine", "plan { passes = forward, backward }", ""},
+    {STRATEGY, "ring_attention ring_attn p2p", "ring-flash-attention, TransformerEngine", "ring", ""},
+    {STRATEGY, "striped megatron zigzag_ring context_parallel", "Megatron, ring-flash-attention", "zigzag", ""},
+    {STRATEGY, "a2a all_to_all alltoall deepspeed", "DeepSpeed, TransformerEngine", "ulysses", ""},
+    {STRATEGY, "usp unified", "xDiT", "ulysses(inside = node) + ring", ""},
+    /* --- masks that have other names --- */
+    {MASK, "none None no_mask padding bidirectional dense noop_mask", "TransformerEngine, FlexAttention", "full", ""},
+    {MASK,
+     "causal_mask tril lower_triangular LowerTriangularMask padding_causal causal_bottom_right "
+     "LowerTriangularFromBottomRightMask",
+     "PyTorch, xFormers, TransformerEngine", "causal", ""},
+    {MASK, "sliding_window sliding swa local local_attention LocalAttentionFromBottomRightMask",
+     "transformers, xFormers", "window(w = $64$)", "w counts the query's own token"},
+    {MASK, "streaming streaming_llm attention_sink a_shape lm_infinite", "StreamingLLM, MInference",
+     "lambda(sink = $4$, window = 64)", ""},
+    {MASK, "prefix_lm prefixlm prefix_causal", "FlexAttention", "prefix(p = $64$)", ""},
+    {MASK, "longformer", "transformers", "global_window(g = $4$, w = 32)", "w tokens to either side"},
+    {MASK, "document_mask document_causal block_diagonal BlockDiagonalMask BlockDiagonalCausalMask packed varlen",
+     "FlexAttention, xFormers", "causal",
+     "a batch is a list of sequences, none of which sees another; inside one, causal_document(d = doc)"},
+    /* --- names in masks and scores --- */
+    {NAME, "q_idx query_idx", "FlexAttention", "q", ""},
+    {NAME, "kv_idx k_idx key_idx", "FlexAttention", "k", ""},
+    {NAME, "head head_idx h_idx", "FlexAttention", "h", ""},
+    {NAME, "b batch_idx b_idx", "FlexAttention", "",
+     "a batch is a list of sequences, none of which sees another; numbers that differ between them are a field: "
+     "field prefix = [10, 20] over sequences, read k < prefix"},
+    {NAME, "seq_len seqlen seq_length N S seqlen_k kv_len", "FlexAttention", "n", "the sequence's number of keys"},
+    {NAME, "q_len seqlen_q", "FlexAttention", "", "q is a position, and the last query is where the last key is"},
+    {NAME, "num_heads n_heads num_attention_heads", "", "heads", ""},
+    {NAME, "num_kv_heads n_kv_heads num_key_value_heads", "", "kv_heads", ""},
+    {NAME, "kv_head h_kv", "FlexAttention", "h / (heads / kv_heads)", ""},
+    {NAME, "True", "Python", "true", ""},
+    {NAME, "False", "Python", "false", ""},
+    {NAME, "and_masks logical_and", "FlexAttention, PyTorch", "causal and window(w = 64)", ""},
+    {NAME, "or_masks logical_or", "FlexAttention, PyTorch", "causal or k < 64", ""},
+    {NAME, "logical_not", "PyTorch", "not causal", ""},
+    {NAME, "clamp clip", "PyTorch", "min(max(q - k, 0), 63)", ""},
+    {NAME, "floor_divide", "PyTorch", "q / 64", "/ rounds down"},
+    {SCORE, "score", "FlexAttention", "s", ""},
+    {SCORE, "inf", "PyTorch", "", "pairs that are not to be seen belong to the mask: plan { mask = causal }"},
+    {SCORE, "sigmoid", "PyTorch", "1.0 / (1.0 + exp(-s))", ""},
+    /* --- parameters --- */
+    {ARGUMENT, "window window_size sliding_window size", "transformers", "w", ""},
+    {ARGUMENT, "window_size sliding_window", "transformers", "window", ""},
+    {ARGUMENT, "left window_left window_size_left", "FlashAttention", "l", ""},
+    {ARGUMENT, "right window_right window_size_right", "FlashAttention", "r", ""},
+    {ARGUMENT, "sinks sink_size num_sinks sink_tokens", "StreamingLLM", "sink", ""},
+    {ARGUMENT, "cap softcap soft_cap logit_cap", "FlashAttention", "c", ""},
+    {ARGUMENT, "prefix prefix_len prefix_length", "prefix LM", "p", ""},
+    {ARGUMENT, "block_size block chunk_size", "block masks", "b", ""},
+    {ARGUMENT, "doc docs documents doc_ids", "document masks", "d", ""},
+};
+
+const habit *habits_get(size_t i) { return i < sizeof table / sizeof *table ? &table[i] : NULL; }
+
+static bool has_word(const char *words, const char *word) {
+    const size_t size = strlen(word);
+    for (const char *at = words; size && (at = strstr(at, word)); at += size)
+        if ((at == words || at[-1] == ' ') && (!at[size] || at[size] == ' ')) return true;
+    return false;
+}
+
+const habit *habits_find(const char *word, unsigned places, const habit *after) {
+    for (size_t i = after ? (size_t)(after - table) + 1 : 0; i < sizeof table / sizeof *table; i++)
+        if (table[i].places & places && has_word(table[i].words, word)) return &table[i];
+    return NULL;
+}
+
+/* Is the user's text a number or list of the kind of the example? A whole number may stand for a real one. */
+static bool fits_example(const char *value, const char *example) {
+    enum { ELEMENTS = 8 }; /* a longer list is no help in a hint */
+    if (*example == '[') {
+        size_t commas = 0;
+        for (const char *c = value; *c; c++) commas += *c == ',';
+        return *value == '[' && value[strlen(value) - 1] == ']' && commas < ELEMENTS;
+    }
+    const size_t whole = strspn(value, "0123456789"), size = strspn(value, "0123456789.");
+    const bool point = memchr(example, '.', strcspn(example, "$")) != NULL;
+    return whole && !value[size] && (point || whole == size);
+}
+
+void habits_print(const habit *h, const char *value, text *out) {
+    for (const char *at = h->write; *at;) {
+        const size_t plain = strcspn(at, "$");
+        text_add(out, at, plain);
+        at += plain;
+        if (!*at) break;
+        const size_t example = strcspn(++at, "$");
+        if (!value || !fits_example(value, at)) text_add(out, at, example);
+        else {
+            text_puts(out, value);
+            if (memchr(at, '.', example) && !strchr(value, '.')) text_puts(out, ".0");
+        }
+        at += example + 1;
+    }
+}
+
+char *fcpc_habit(const char *word, uint32_t places, const char *value) {
+    const habit *h = habits_find(word, places, NULL);
+    text t = {0};
+    if (!h) return NULL;
+    if (*h->write) text_puts(&t, "write ");
+    habits_print(h, value, &t);
+    text_printf(&t, "%s%s", *h->write && *h->why ? ": " : "", h->why);
+    return text_take(&t);
+}

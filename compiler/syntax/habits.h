@@ -1,0 +1,25 @@
+/* habits.h: words of other projects, and what to write here instead: `num_heads = 32` is model { heads = 32 }.
+ *
+ * The errors of unknown names ask this table for a hint, Python asks it through fcpc_habit, and the
+ * table of grammar/LANGUAGE.md is made of it. To add a word, add it to its row in habits.c, or add a row.
+ */
+#ifndef FCPC_SYNTAX_HABITS_H
+#define FCPC_SYNTAX_HABITS_H
+#include "compiler/base/text.h"
+
+typedef struct habit {
+    unsigned places;   /* FCPC_HABIT_KEY, ... of fcpc.h */
+    const char *words; /* separated by blanks */
+    const char *whose; /* who calls it so */
+    /* What to write; "": there is no such thing here. Between two '$' stands an example of a number or list, whose place
+     * the user's own takes. */
+    const char *write;
+    const char *why; /* a remark, or "" */
+} habit;
+
+const habit *habits_get(size_t i); /* NULL: there are no more */
+/* The first row that has the word, for one of these places; `after` that row, unless it is NULL. NULL: none has it. */
+const habit *habits_find(const char *word, unsigned places, const habit *after);
+/* Adds what to write. If `value` is a number or list of the kind of the example, it takes the place of it; NULL: none. */
+void habits_print(const habit *h, const char *value, text *out);
+#endif
