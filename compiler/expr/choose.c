@@ -12,6 +12,27 @@ void expr_check_masks(sema *s) {
     for (mask *m = s->program.masks; m; m = m->next) expr_check_mask(s, m);
 }
 
+/* The value of a key that names a mask or score is something else: says how to write what was meant. */
+static void hint_named(sema *s, const char *key, const expr *v, mask_kind kind) {
+    const bool list = v->kind == EXPR_LIST && kind == KIND_MASK;
+    if (v->kind == EXPR_STRING && sema_visible_mask(s, v->name, kind)) {
+        diag_hint(s->d, "write %s without quotes", v->name);
+        return;
+    }
+    if (list) {
+        diag_hint(s->d, "layers that differ have a list: plan { layers = [causal, window(w = 64)] }");
+        return;
+    }
+    const bool operation = v->kind == EXPR_BINARY || v->kind == EXPR_UNARY,
+               condition = operation && v->op <= OP_NE; /* and, or, not, and comparisons */
+    text written = {0};
+    if (kind == KIND_MASK ? condition : operation) ast_print_expr(v, &written);
+    const bool show = written.size && written.size < 100 && !written.failed;
+    diag_hint(s->d, "define it first: %s mine = %.*s; then plan { %s = mine }", key, show ? (int)written.size : 3,
+              show ? written.at : "...", key);
+    text_free(&written);
+}
+
 void expr_choose_mask(sema *s, const sema_keys *k) {
     const entry *e = k->at[KEY_MASK];
     if (!e) {
@@ -36,7 +57,7 @@ void expr_choose_mask(sema *s, const sema_keys *k) {
     const expr *v = e->value;
     if (v->kind != EXPR_NAME && v->kind != EXPR_CALL) {
         diag_error(s->d, FCP_E_TYPE, v->at, "mask must name a mask");
-        diag_hint(s->d, "define it first: mask mine = ...; then plan { mask = mine }");
+        hint_named(s, "mask", v, KIND_MASK);
         return;
     }
     mask *m = sema_visible_mask(s, v->name, KIND_MASK);
@@ -71,7 +92,7 @@ void expr_choose_score(sema *s, const sema_keys *k) {
     if (!e) return;
     if (v->kind != EXPR_NAME && v->kind != EXPR_CALL) {
         diag_error(s->d, FCP_E_TYPE, v->at, "score must name a score");
-        diag_hint(s->d, "define it first: score mine = s + ...; then plan { score = mine }");
+        hint_named(s, "score", v, KIND_SCORE);
         return;
     }
     mask *m = sema_visible_mask(s, v->name, KIND_SCORE);
