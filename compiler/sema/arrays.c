@@ -35,7 +35,8 @@ static const char *what_of(sema *s, const array_decl *a) {
 mc_env sema_sequence_env(const sema *s, size_t sequence) {
     mc_env env = {.n = (int64_t)batch_length(s, sequence, FCP_KEYS),
                   .queries = (int64_t)batch_length(s, sequence, FCP_QUERIES)};
-    if (s->out->align == FCP_BOTTOM_RIGHT) env.q_first = env.n - env.queries;
+    if (s->plan) env.q_first = s->plan->sequences[sequence].q_first; /* its program has no batch, and so no align */
+    else if (s->out->align == FCP_BOTTOM_RIGHT) env.q_first = env.n - env.queries;
     return env;
 }
 

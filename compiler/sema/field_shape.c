@@ -84,8 +84,7 @@ static void hint_counts(diags *d, const fcp_array *field, bool kv, uint64_t give
     if (field->q_cell) text_printf(&t, "%" PRId64 " %s", env.queries, env.queries == 1 ? "query" : "queries");
     if (field->k_cell)
         text_printf(&t, "%s%" PRId64 " key%s", t.size ? " and " : "", env.n, text_plural((uint64_t)env.n));
-    if (!t.size) text_puts(&t, "its number");
-    text_puts(&t, ": ");
+    text_puts(&t, t.size ? ": " : "");
     sema_put_counts(field, &env, &t);
     text_puts(&t, " values, over ");
     sema_put_over(field, kv, &t);
