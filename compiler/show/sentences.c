@@ -70,10 +70,12 @@ static void plain(char *out, size_t size, const char *from) {
 
 /* Writes ", over heads, queries / 128, keys / 128" for a field that is over anything else than keys. */
 static void put_over(char *to, size_t room, const fcp_plan *plan, const fcp_array *a) {
-    const struct { const char *word; uint32_t cell; } dims[] = {
-        {a->heads == plan->problem->heads ? "heads" : "kv_heads", a->heads != 0},
-        {"queries", a->q_cell},
-        {"keys", a->k_cell}};
+    const struct {
+        const char *word;
+        uint32_t cell;
+    } dims[] = {{a->heads == plan->problem->heads ? "heads" : "kv_heads", a->heads != 0},
+                {"queries", a->q_cell},
+                {"keys", a->k_cell}};
     size_t at = 0;
     if (a->kind == FCP_TABLE || fcp_array_is_over(a, FCP_KEYS)) return;
     if (!fcp_array_dims(a)) at += (size_t)snprintf(to, room, ", over sequences");

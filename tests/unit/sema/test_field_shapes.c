@@ -161,8 +161,9 @@ static void put_field(drawn *r, text *out) {
 static void write_program(drawn *r) {
     text *out = &r->program;
     out->size = 0;
-    text_printf(out, "model { heads = %d; kv_heads = %d; head_dim = 64 }\ncluster { nodes = 1; gpus = 2 }\nbatch {\n"
-                     "    lengths = [",
+    text_printf(out,
+                "model { heads = %d; kv_heads = %d; head_dim = 64 }\ncluster { nodes = 1; gpus = 2 }\nbatch {\n"
+                "    lengths = [",
                 r->heads, r->kv_heads);
     for (int s = 0; s < r->sequences; s++) text_printf(out, "%s%d:%d", s ? ", " : "", r->queries[s], r->keys[s]);
     text_printf(out, "]\n    align = %s\n", r->top_left ? "top_left" : "bottom_right");
@@ -172,7 +173,8 @@ static void write_program(drawn *r) {
     if (put_dims(r, true, &reading)) text_puts(&reading, "]");
     else reading.size = 1;
     text_add(&reading, "", 1);
-    if (r->real) text_printf(out, "}\nscore t = s + %s\nplan { mask = full; score = t; passes = forward }\n", reading.at);
+    if (r->real)
+        text_printf(out, "}\nscore t = s + %s\nplan { mask = full; score = t; passes = forward }\n", reading.at);
     else
         text_printf(out, "}\nmask m = %s %% 3 != 0 or (q + k) %% 7 == 0\nplan { mask = m; passes = forward }\n",
                     reading.at);
