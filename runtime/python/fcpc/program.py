@@ -645,9 +645,12 @@ def _check_value(key: str, value: Any) -> None:
     """Checks that a value may stand in the section `plan`. The key may be one of another project, as mask_mod is."""
     try:
         value_of(value, key)
-    except Error as error:
+    except Error:
         meant = habit(key)
-        raise Error(error.code, error.message, text=f"{error}\n      = hint: {in_python(meant)}") if meant else error
+        if not meant:
+            raise
+        message = f"there is no argument '{key}'"
+        raise Error("E205", message, text=f"error[E205]: {message}\n      = hint: {in_python(meant)}") from None
 
 
 class _Functions:
