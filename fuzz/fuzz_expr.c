@@ -31,11 +31,24 @@ enum { BYTE_FLAGS, BYTE_Q, BYTE_K, BYTE_H, BYTE_SIDES, BYTE_HALVES, BYTE_SHIFT_Q
  * FLAG_SEQUENCE: the whole sequence is checked, too, if it is short.
  * FLAG_QUERIES:  the sequence has its own number of queries (BYTE_QUERIES), and the first one has position BYTE_FIRST.
  *                Without it there are as many queries as keys, from 0 on.
+ * FLAG_BLOCKS:   in place of the table, the mask reads blocks of each head.
  * FLAG_LARGE:    boxes have up to 24 elements a side in place of 8, and sequences up to 150 tokens in place of 16. Such
  *                an input takes milliseconds, so the fuzzer skips it; a replay runs those of fuzz/corpus/expr-large. */
-enum { FLAG_FAR = 1, FLAG_SEQUENCE = 2, FLAG_QUERIES = 4, FLAG_LARGE = 8, FEW = 3, SHORT = 16 };
-/* What the mask may read: one element for each key (the last ones, of many), one for each query, a table; and bands. */
-enum { ARRAY_KEYS, ARRAY_QUERIES, ARRAY_TABLE, ARRAYS, ROWS = 7, COLUMNS = 3, RECORDS = 5, BANDS = 2 * RECORDS };
+enum { FLAG_FAR = 1, FLAG_SEQUENCE = 2, FLAG_QUERIES = 4, FLAG_LARGE = 8, FLAG_BLOCKS = 16, FEW = 3, SHORT = 16 };
+/* What the mask may read: one element for each key (the last ones, of many), one for each query, a table, blocks of each
+ * head; and bands. */
+enum {
+    ARRAY_KEYS,
+    ARRAY_QUERIES,
+    ARRAY_TABLE,
+    ARRAY_BLOCKS,
+    ARRAYS,
+    ROWS = 7,
+    COLUMNS = 3,
+    BLOCKS = 7,
+    RECORDS = 5,
+    BANDS = 2 * RECORDS
+};
 
 static void require(bool good) {
     if (!good) abort();
@@ -48,6 +61,7 @@ typedef struct reader {
     size_t size, at;
     mc_builder *b;
     unsigned nodes;
+    bool blocks; /* of heads are read, and no table */
 } reader;
 
 static uint8_t next(reader *r) { return r->at < r->size ? r->data[r->at++] : 0; }
@@ -82,6 +96,7 @@ static uint32_t draw_int(reader *r, unsigned depth, uint32_t guard) {
     bool leaf = !depth || r->nodes > NODES;
     mc_op op = ops[next(r) % (leaf ? LEAVES : sizeof ops / sizeof *ops)];
     uint32_t a = MC_NONE, b = MC_NONE, c = MC_NONE;
+    if (op == MC_LOAD2 && r->blocks) op = MC_LOAD3;
     r->nodes++;
     if (op == MC_CONST_I || (op >= MC_Q && op <= MC_H))
         return emit(r, op, a, b, c, op == MC_CONST_I ? draw_number(r) : 0, MC_NONE);
@@ -92,8 +107,10 @@ static uint32_t draw_int(reader *r, unsigned depth, uint32_t guard) {
     } else {
         a = draw_int(r, depth - 1, guard);
         if (op != MC_NEG && op != MC_ABS && op != MC_LOAD) b = draw_int(r, depth - 1, guard);
+        if (op == MC_LOAD3) c = draw_int(r, depth - 1, guard);
     }
-    return emit(r, op, a, b, c, op == MC_LOAD ? next(r) % 2 : op == MC_LOAD2 ? ARRAY_TABLE : 0, guard);
+    const int64_t array = op == MC_LOAD2 ? ARRAY_TABLE : ARRAY_BLOCKS;
+    return emit(r, op, a, b, c, op == MC_LOAD ? next(r) % 2 : mc_loads_int(op) ? array : 0, guard);
 }
 
 static uint32_t draw_bool(reader *r, unsigned depth, uint32_t guard) {
@@ -448,6 +465,7 @@ static void bind(bench *t, const uint8_t *head) {
     t->array[ARRAY_KEYS] = (mc_array){t->data, far, count, 0, MC_I64};
     t->array[ARRAY_QUERIES] = (mc_array){t->data + LONGEST, env->q_first + env->queries - last, last, 0, MC_I64};
     t->array[ARRAY_TABLE] = (mc_array){t->data + 2 * LONGEST, 0, ROWS, COLUMNS, MC_I64};
+    t->array[ARRAY_BLOCKS] = (mc_array){t->data + 3 * LONGEST, env->q_first % 5, BLOCKS, BLOCKS, MC_I64, HEADS, 0};
     env->arrays = t->array;
 }
 
@@ -468,6 +486,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     if (head[BYTE_FLAGS] & FLAG_LARGE && LLVMFuzzerMutate) return 0;
     reader r = {.data = data, .size = size, .at = taken, .b = mc_builder_new()};
     if (!r.b) return 0;
+    r.blocks = head[BYTE_FLAGS] & FLAG_BLOCKS;
     uint32_t root = draw_bool(&r, DEPTH, MC_NONE), *places = NULL, count;
     mc_node *nodes = NULL;
     bench t = {0};

@@ -53,7 +53,7 @@ static void lang_error(const LANG_LTYPE *at, parse *p, tree *t, const char *mess
 %token <name> FLOAT "a float" STRING "a string"
 %token <integer> INT "a number" UNIT "a unit"
 %token AND "'and'" OR "'or'" NOT "'not'" IF "'if'" THEN "'then'" ELSE "'else'" WHERE "'where'"
-%token TRUE "'true'" FALSE "'false'" REPEAT "'x'" ON "'on'" DOTS "'..'" LE "'<='" GE "'>='" EQ "'=='" NE "'!='"
+%token TRUE "'true'" FALSE "'false'" REPEAT "'x'" ON "'on'" OVER "'over'" DOTS "'..'" LE "'<='" GE "'>='" EQ "'=='" NE "'!='"
 
 %precedence ELSE
 %left OR
@@ -66,7 +66,7 @@ static void lang_error(const LANG_LTYPE *at, parse *p, tree *t, const char *mess
 
 %type <name> name
 %type <expr> value item_value range pair expr primary number
-%type <args> params param_list param names args arg_list arg elements element_list element values
+%type <args> params param_list param names args arg_list arg elements element_list element values indices
 %type <entries> entries entry_list entry
 %type <definitions> where definitions definition_list definition
 %%
@@ -135,6 +135,9 @@ value: item_value
      | item_value ',' values                {
            $$ = tree_list(t, @$, EXPR_TUPLE, tree_join_args(tree_arg(t, NULL, @1, $1), $3));
        }
+     | expr OVER values                     {
+           $$ = tree_node(t, @$, EXPR_OVER, $1, tree_list(t, @3, EXPR_TUPLE, $3), NULL);
+       }
      ;
 values: item_value                          { $$ = tree_arg(t, NULL, @1, $1); }
       | values ',' item_value               { $$ = tree_join_args($1, tree_arg(t, NULL, @3, $3)); }
@@ -173,14 +176,17 @@ primary: number
        | FALSE                              { $$ = tree_leaf(t, @$, EXPR_BOOL, NULL, 0); }
        | name                               { $$ = tree_leaf(t, @$, EXPR_NAME, $1, 0); }
        | name '(' args ')'                  { $$ = tree_call(t, @$, $1, @1, $3); }
-       | primary '[' expr ']'               { $$ = tree_node(t, @$, EXPR_INDEX, $1, $3, NULL); }
-       | primary '[' expr ',' expr ']'      { $$ = tree_node(t, @$, EXPR_INDEX, $1, $3, $5); }
+       | primary '[' indices ']'            { $$ = tree_index(t, @$, $1, $3); }
        | '(' expr ')'                       { $$ = tree_parens($2, @$); }
        | '[' elements ']'                   { $$ = tree_list(t, @$, EXPR_LIST, $2); }
        ;
 number: INT                                 { $$ = tree_leaf(t, @$, EXPR_INT, NULL, $1); }
       | FLOAT                               { $$ = tree_leaf(t, @$, EXPR_FLOAT, $1, 0); }
       ;
+
+indices: expr                               { $$ = tree_arg(t, NULL, @1, $1); }
+       | indices ',' expr                   { $$ = tree_join_args($1, tree_arg(t, NULL, @3, $3)); }
+       ;
 
 args: %empty                                { $$ = (arg_list){0}; }
     | arg_list

@@ -16,8 +16,8 @@
  *
  * Division rounds down, and a % b has the sign of b, so that a == b * (a / b) + a % b.
  *
- * Code reads arrays and bands by number. Arrays are fields (a value for each token) or tables (of the model). Bands are
- * unions of slices.
+ * Code reads arrays and bands by number. Arrays are fields (each sequence has its own values: for each token, head or
+ * block, or one) or tables (of the model). Bands are unions of slices.
  */
 #ifndef CODEGEN_MASK_CODE_H
 #define CODEGEN_MASK_CODE_H

@@ -57,6 +57,7 @@ typedef struct explaining {
 } explaining;
 
 static known eval(explaining *x, const expr *e, const scene *f, uint32_t depth, bool told);
+static known eval_array(explaining *x, const expr *e, const scene *f, uint32_t depth, bool told);
 static known eval_run(explaining *x, const expr *e, const scene *f, uint32_t depth, bool told);
 
 /* --- steps -------------------------------------------------------------------------------------------------------- */
@@ -344,49 +345,62 @@ static bool bind_array(explaining *x, uint32_t number_of, mc_array *out) {
     return true;
 }
 
-static known read_element(explaining *x, known a, known i, known j, text *with) {
+/* Reads the element at `count` indices. `with` gets "keep[3, 0, 1]". */
+static known read_element(explaining *x, known a, const known *index, int count, text *with) {
     mc_array bound;
+    int64_t i[3] = {0};
+    uint64_t at;
     if (a.kind != EXPLAIN_ARRAY || !bind_array(x, (uint32_t)a.value, &bound)) {
         x->failed = true;
         return fault(NULL);
     }
-    text_printf(with, "%s[", x->s->arrays[a.value]->name);
-    print_known(x, with, i);
-    if (bound.columns) {
-        text_puts(with, ", ");
-        print_known(x, with, j);
+    text_puts(with, x->s->arrays[a.value]->name);
+    for (int d = 0; d < count; d++) {
+        text_puts(with, d ? ", " : "[");
+        print_known(x, with, index[d]);
+        i[d] = index[d].value;
     }
-    text_puts(with, "]");
-    uint64_t at;
-    if (i.kind == EXPLAIN_FAULT || j.kind == EXPLAIN_FAULT) return i.kind == EXPLAIN_FAULT ? i : j;
-    if (!mc_place(&bound, i.value, j.value, 0, &at)) {
+    if (count) text_puts(with, "]");
+    for (int d = 0; d < count; d++)
+        if (index[d].kind != EXPLAIN_NUMBER) return index[d];
+    if (!mc_place(&bound, i[0], i[1], i[2], &at)) {
         text words = {0};
-        fault_words_index(&x->s->arrays[a.value]->array, &bound, (int64_t[]){i.value, j.value}, &words);
+        fault_words_index(&x->s->arrays[a.value]->array, &bound, i, &words);
         return fault(keep_text(x, &words));
     }
-    if (bound.width == MC_F64) return real(mc_load_real(&bound, i.value, j.value, 0));
-    return number(mc_int_at(&bound, at));
+    return bound.width == MC_F64 ? real(((const double *)bound.data)[at]) : number(mc_int_at(&bound, at));
+}
+
+/* The value of a name where a number is wanted: of a field over sequences, the sequence's number. */
+static known read_bare(explaining *x, known v) {
+    if (v.kind != EXPLAIN_ARRAY || x->failed || !sema_is_bare(x->s, (uint32_t)v.value)) return v;
+    text with = {0};
+    v = read_element(x, v, NULL, 0, &with);
+    text_free(&with);
+    return v;
 }
 
 static known eval_index(explaining *x, const expr *e, const scene *f, uint32_t depth, bool told) {
     size_t step = begin_step(x, e, depth, EXPLAIN_LEAF, told);
     x->in_index++;
-    known a = eval(x, e->a, f, depth + 1, false), i = eval(x, e->b, f, depth + 1, told);
-    known j = e->c ? eval(x, e->c, f, depth + 1, told) : number(0);
+    const expr *const indices[] = {e->b, e->c, e->d};
+    known a = eval_array(x, e->a, f, depth + 1, false), index[3];
+    int count = 0;
+    for (; count < 3 && indices[count]; count++) index[count] = eval(x, indices[count], f, depth + 1, told);
     x->in_index--;
     text with = {0};
-    known v = x->failed ? fault(NULL) : read_element(x, a, i, j, &with);
+    known v = x->failed ? fault(NULL) : read_element(x, a, index, count, &with);
     return end_step(x, step, v, &with);
 }
 
 static known eval_run(explaining *x, const expr *e, const scene *f, uint32_t depth, bool told) {
     size_t step = begin_step(x, e, depth, EXPLAIN_LEAF, told);
-    known a = eval(x, e->args->value, f, depth + 1, false), t = eval(x, e->args->next->value, f, depth + 1, told);
+    known a = eval_array(x, e->args->value, f, depth + 1, false), t = eval(x, e->args->next->value, f, depth + 1, told);
     text with = {0};
     uint32_t derived =
         x->failed || a.kind != EXPLAIN_ARRAY ? ARRAY_ANY : sema_derive_run(x->s, (uint32_t)a.value);
     if (derived == ARRAY_ANY) x->failed = true;
-    known v = x->failed ? fault(NULL) : read_element(x, array(derived), t, number(0), &with);
+    known v = x->failed ? fault(NULL) : read_element(x, array(derived), &t, 1, &with);
     return end_step(x, step, v, &with);
 }
 
@@ -440,7 +454,7 @@ static known eval_body(explaining *x, const void *what, const expr *body, const 
     }
     uint32_t in_index = x->in_index;
     x->in_index = 0;
-    known v = eval(x, body, inner, depth + 1, told);
+    known v = inner->def ? eval_array(x, body, inner, depth + 1, told) : eval(x, body, inner, depth + 1, told);
     x->in_index = in_index;
     const uint64_t answer[3] = {v.kind, (uint64_t)v.value, 0};
     if (!memo_add(known_before, x->s->scratch, key, words, hash, answer)) x->failed = true;
@@ -464,7 +478,7 @@ static known eval_definition(explaining *x, const expr *e, const scene *f, uint3
     }
     uint32_t i = 0;
     for (const arg *a = e->kind == EXPR_CALL ? e->args : NULL; a; a = a->next)
-        args[i++] = eval(x, a->value, f, depth + 1, told);
+        args[i++] = eval_array(x, a->value, f, depth + 1, told);
     text with = {0};
     print_args(x, &with, d->params, args);
     scene inner = {.m = f->m, .args = f->args, .def = d, .def_args = args, .s = f->s};
@@ -487,7 +501,8 @@ static known eval_mask(explaining *x, const expr *e, const scene *f, uint32_t de
     for (const arg *p = m->params; p; p = p->next, i++) {
         int64_t v = 0;
         figure n;
-        if (given[i]) args[i] = eval(x, given[i]->value, f, depth + 1, told && !p->as);
+        if (given[i] && p->as) args[i] = eval_array(x, given[i]->value, f, depth + 1, false);
+        else if (given[i]) args[i] = eval(x, given[i]->value, f, depth + 1, told);
         else if (p->as) args[i] = array(sema_array_argument(x->s, p, p->value));
         else if (m->score && p->value->kind != EXPR_BOOL) {
             if (!expr_eval_number(x->s, p->value, p->name, &n)) x->failed = true;
@@ -514,7 +529,8 @@ static known eval_mask(explaining *x, const expr *e, const scene *f, uint32_t de
     return end_step(x, step, v, &with);
 }
 
-static known eval(explaining *x, const expr *e, const scene *f, uint32_t depth, bool told) {
+/* Evaluates an expression. An array is returned as such, also if it is a field over sequences. */
+static known eval_array(explaining *x, const expr *e, const scene *f, uint32_t depth, bool told) {
     if (x->failed) return fault(NULL);
     if (is_plain(e, f)) told = false;
     known v;
@@ -558,6 +574,10 @@ static known eval(explaining *x, const expr *e, const scene *f, uint32_t depth, 
     diag_error(x->s->d, FCP_E_UNSUPPORTED, e->at, "explain does not know this kind of expression");
     x->failed = true;
     return fault(NULL);
+}
+
+static known eval(explaining *x, const expr *e, const scene *f, uint32_t depth, bool told) {
+    return read_bare(x, eval_array(x, e, f, depth, told));
 }
 
 /* --- because ------------------------------------------------------------------------------------------------------ */
@@ -637,7 +657,7 @@ static fcp_code explain_score(sema *s, explanation *o, const whereabouts *w, siz
     uint32_t i = 0;
     for (const arg *a = m->params; a; a = a->next, i++) {
         const figure *n = &s->plan_numbers[i];
-        args[i] = a->as                              ? array((uint32_t)n->integer)
+        args[i] = a->as || n->field                  ? array((uint32_t)n->integer)
                   : score_param_type(a) == TYPE_BOOL ? condition(n->integer)
                   : n->real                          ? real(n->value)
                                                      : number(n->integer);
@@ -674,8 +694,9 @@ static fcp_code explain_mask(sema *s, void *context) {
     if (!args || !o->mask) return FCP_E_NO_MEMORY;
     uint32_t i = 0;
     for (const arg *a = m->params; a; a = a->next, i++)
-        args[i] = a->as ? array((uint32_t)s->plan_values[i])
-                  : a->value && a->value->kind == EXPR_BOOL ? condition(s->plan_values[i]) : number(s->plan_values[i]);
+        args[i] = s->plan_values[i].field || a->as          ? array((uint32_t)s->plan_values[i].integer)
+                  : a->value && a->value->kind == EXPR_BOOL ? condition(s->plan_values[i].integer)
+                                                            : number(s->plan_values[i].integer);
     scene f = {.m = m, .args = args};
     o->by_head = mc_uses(p->mask) & MC_USES_H;
     bool same = false;

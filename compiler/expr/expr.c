@@ -32,6 +32,7 @@ static const value poison = {TYPE_POISON, 0};
 static const mc_op variable_ops[SCORE_VARIABLES] = {MC_Q, MC_K, MC_N, MC_H, MC_S};
 
 static value lower(sema *s, expr *e, const frame *f, uint32_t guard);
+static value lower_array(sema *s, expr *e, const frame *f, uint32_t guard);
 
 /* --- emitting ----------------------------------------------------------------------------------------------------- */
 
@@ -120,8 +121,11 @@ const char *expr_type_text(uint32_t type) {
 }
 
 static void hint_array(sema *s, value v, const expr *e) {
-    if (v.type == TYPE_ARRAY && e->kind == EXPR_NAME)
-        diag_hint(s->d, "its elements are numbers: %s[q], %s[k]", e->name, e->name);
+    if (v.type != TYPE_ARRAY || e->kind != EXPR_NAME) return;
+    const array_decl *a = v.node == ARRAY_ANY ? NULL : s->arrays[v.node];
+    if (a && !a->table && !fcp_array_is_over(&a->array.record, FCP_KEYS))
+        diag_hint(s->d, "its elements are numbers: %s", sema_reading_text(s, v.node));
+    else diag_hint(s->d, "its elements are numbers: %s[q], %s[k]", e->name, e->name);
 }
 
 /* Does v have this type, or one that is not known yet? If not, reports it. For TYPE_POISON, whose error was reported
@@ -363,6 +367,7 @@ static value no_batch_index(sema *s, const expr *e) {
     ast_print_expr(e, &whole);
     ast_print_expr(e->a, &of);
     if (e->c) ast_print_expr(e->c, &rest);
+    if (e->d) text_puts(&rest, ", "), ast_print_expr(e->d, &rest);
     char *said = text_take(&whole), *name = text_take(&of), *index = text_take(&rest);
     if (said && name && index) {
         diag_error(s->d, FCP_E_UNKNOWN_NAME, e->b->at,
@@ -380,31 +385,54 @@ static value no_batch_index(sema *s, const expr *e) {
     return poison;
 }
 
-/* Lowers the index expressions name[i] and name[i, j]. */
+/* Lowers the index expressions name[i], name[i, j] and name[i, j, l]. */
 static value lower_index(sema *s, expr *e, const frame *f, uint32_t guard) {
     if (is_batch_index(s, e->b, f)) return no_batch_index(s, e);
     s->in_index++;
     const bool first = e->a->kind == EXPR_NAME && e->a->ref == REF_NONE;
-    value a = lower(s, e->a, f, guard);
+    value a = lower_array(s, e->a, f, guard);
     if (first && e->a->ref == REF_WRONG && !habits_find(e->a->name, FCPC_HABIT_NAME, NULL) &&
         !sema_nearest_name(s, e->a->name, f->m, f->def))
         diag_hint(s->d, "declare it: batch { field %s = file(\"%s.npy\") }, or model { table %s = [1, 2] }", e->a->name,
                   e->a->name, e->a->name);
-    value i = lower(s, e->b, f, guard);
-    value j = e->c ? lower(s, e->c, f, guard) : (value){TYPE_INT, MC_NONE};
+    expr *const indices[] = {e->b, e->c, e->d};
+    value at[3] = {{TYPE_INT, MC_NONE}, {TYPE_INT, MC_NONE}, {TYPE_INT, MC_NONE}};
+    for (int i = 0; i < 3 && indices[i]; i++) at[i] = lower(s, indices[i], f, guard);
     s->in_index--;
     mc_op op = MC_LOAD;
     bool good = needs(s, a, TYPE_ARRAY, e->a, "[...]");
     if (!good && first && e->a->ref == REF_PARAM)
         diag_hint(s->d, "say that it is one where it is declared: %s(field %s)", f->m->name, e->a->name);
-    good = needs(s, i, TYPE_INT, e->b, "an index") && good;
-    good = (!e->c || needs(s, j, TYPE_INT, e->c, "an index")) && good;
+    for (int i = 0; i < 3 && indices[i]; i++) good = needs(s, at[i], TYPE_INT, indices[i], "an index") && good;
     if (good && a.type == TYPE_ARRAY) good = sema_index_array(s, a.node, e, f->m->score, &op);
-    /* whether a table has integers or reals is not known before its values are */
-    bool unknown = f->m->score && (!good || a.node == ARRAY_ANY);
+    bool unknown = f->m->score && (!good || (!s->builder && !sema_is_typed(s, a.node)));
     value_type type = unknown ? TYPE_ANY : mc_op_type(op) == 'f' ? TYPE_REAL : TYPE_INT;
     if (!good) return s->builder ? poison : (value){type, 0};
-    return (value){type, emit(s, e, op, i.node, j.node, MC_NONE, a.node, guard)};
+    return (value){type, emit(s, e, op, at[0].node, at[1].node, at[2].node, a.node, guard)};
+}
+
+value expr_read_bare(sema *s, expr *e, uint32_t array, bool score) {
+    mc_op op;
+    const bool good = sema_index_array(s, array, e, score, &op);
+    const bool unknown = score && (!good || (!s->builder && !sema_is_typed(s, array)));
+    const uint32_t type = unknown ? TYPE_ANY : mc_op_type(op) == 'f' ? TYPE_REAL : TYPE_INT;
+    if (!good) return s->builder ? poison : (value){type, 0};
+    const uint64_t guarded = s->guarded;
+    const uint32_t zero = emit(s, e, MC_CONST_I, MC_NONE, MC_NONE, MC_NONE, 0, MC_NONE);
+    const uint32_t node = emit(s, e, op, zero, MC_NONE, MC_NONE, array, MC_NONE);
+    s->guarded = guarded; /* the element is always there, so it is the same under every guard */
+    return (value){type, node};
+}
+
+/* What a name means where a number or a condition is wanted: of a field over sequences, the sequence's number. A
+ * parameter that is a field may be such a one. */
+static value read_bare(sema *s, expr *e, value v, const frame *f) {
+    if (v.type != TYPE_ARRAY) return v;
+    if (v.node != ARRAY_ANY) return sema_is_bare(s, v.node) ? expr_read_bare(s, e, v.node, f->m->score) : v;
+    const arg *p = f->m->params;
+    for (uint32_t i = 0; e->ref == REF_PARAM && p && i < e->index; i++) p = p->next;
+    if (e->ref == REF_PARAM && p && p->as == IS_TABLE) return v;
+    return (value){f->m->score ? TYPE_ANY : TYPE_INT, 0};
 }
 
 /* Lowers run(field, t): the position at which the run of equal values around position t begins. */
@@ -414,13 +442,23 @@ static value lower_run(sema *s, expr *e, const frame *f, uint32_t guard) {
         diag_error(s->d, FCP_E_ARGUMENT, e->at, "'run' takes a field and a position: run(doc, k)");
         return result;
     }
-    value a = lower(s, e->args->value, f, guard), t = lower(s, e->args->next->value, f, guard);
+    value a = lower_array(s, e->args->value, f, guard), t = lower(s, e->args->next->value, f, guard);
     bool good = needs(s, a, TYPE_ARRAY, e->args->value, "run");
     const array_decl *of = good && a.type == TYPE_ARRAY && a.node != ARRAY_ANY ? s->arrays[a.node] : NULL;
     if (of && (of->table || !fcp_array_is_over(&of->array.record, FCP_KEYS))) {
+        text over = {0};
+        if (of->table) text_puts(&over, "a table");
+        else text_puts(&over, "over "), sema_put_over(&of->array.record, of->kv, &over);
+        text_add(&over, "", 1);
         diag_error(s->d, FCP_E_TYPE, e->args->value->at, "'run' takes a field over keys, '%s' is %s", of->name,
-                   of->table ? "a table" : "over queries");
+                   over.failed ? "another" : over.at);
+        text_free(&over);
         good = false;
+    } else if (of && s->builder && (!sema_load_array(s, a.node) || of->array.record.width == MC_F64)) {
+        if (!of->wrong)
+            diag_error(s->d, FCP_E_TYPE, e->args->value->at, "'run' takes a field of whole numbers, '%s' is of reals",
+                       of->name);
+        return poison;
     }
     good = needs(s, t, TYPE_INT, e->args->next->value, "run") && good;
     if (!good || !s->builder || s->failed) return good || !s->builder ? result : poison;
@@ -480,7 +518,7 @@ static value *lower_args(sema *s, const arg *first, uint32_t count, value *few, 
         return NULL;
     }
     uint32_t i = 0;
-    for (const arg *a = first; a; a = a->next) out[i++] = lower(s, a->value, f, guard);
+    for (const arg *a = first; a; a = a->next) out[i++] = lower_array(s, a->value, f, guard);
     return out;
 }
 
@@ -554,6 +592,22 @@ bool expr_mask_constant(sema *s, const arg *param, const expr *e, int64_t *out) 
     return true;
 }
 
+bool expr_field_argument(sema *s, const arg *param, const expr *e, bool score, figure *out) {
+    const uint32_t array = param->as || e->kind != EXPR_NAME ? ARRAY_ANY : sema_find_array(s, e->name);
+    if (array == ARRAY_ANY) return true;
+    mc_op op;
+    if (!sema_is_bare(s, array)) {
+        diag_error(s->d, FCP_E_TYPE, e->at, "'%s' must be a number, and '%s' is a %s with many", param->name, e->name,
+                   sema_array_word(s, array));
+        diag_hint(s->d, "a field over sequences has one number for each: batch { field %s = given over sequences }",
+                  e->name);
+        return false;
+    }
+    if (!sema_load_array(s, array) || !sema_index_array(s, array, e, score, &op)) return false;
+    *out = (figure){.field = true, .integer = array, .real = mc_op_type(op) == 'f'};
+    return true;
+}
+
 /* Makes a value, with its node, of a constant argument. */
 value expr_mask_argument(sema *s, expr *e, const arg *param, int64_t v) {
     if (param->as) return (value){TYPE_ARRAY, (uint32_t)v};
@@ -594,7 +648,7 @@ static value lower_mask(sema *s, expr *e, const frame *f, uint32_t guard) {
     uint32_t i = 0;
     for (const arg *p = m->params; p; p = p->next, i++) {
         if (given[i]) {
-            args[i] = lower(s, given[i]->value, f, guard);
+            args[i] = p->as ? lower_array(s, given[i]->value, f, guard) : lower(s, given[i]->value, f, guard);
             bool good = needs(s, args[i], expr_mask_param_type(p), given[i]->value, p->name);
             if (good && args[i].type == TYPE_ARRAY) good = sema_fits_param(s, p, args[i].node, given[i]->value->at);
             if (!good && s->builder) return poison;
@@ -655,7 +709,7 @@ static value lower_unary(sema *s, expr *e, const frame *f, uint32_t guard) {
     return (value){type, emit(s, e, is_not ? MC_NOT : MC_NEG, a.node, MC_NONE, MC_NONE, 0, guard)};
 }
 
-static value lower(sema *s, expr *e, const frame *f, uint32_t guard) {
+static value lower_array(sema *s, expr *e, const frame *f, uint32_t guard) {
     if (s->failed) return poison;
     if (s->depth >= LOWER_MAX) {
         diag_error(s->d, FCP_E_DEPTH, e->at, "definitions nested too deep when expanded");
@@ -693,6 +747,7 @@ static value lower(sema *s, expr *e, const frame *f, uint32_t guard) {
     case EXPR_RANGE:
     case EXPR_REPEAT:
     case EXPR_ON:
+    case EXPR_OVER:
     case EXPR_PAIR:
     case EXPR_LIST:
     case EXPR_TUPLE:
@@ -703,7 +758,12 @@ static value lower(sema *s, expr *e, const frame *f, uint32_t guard) {
     return v;
 }
 
+static value lower(sema *s, expr *e, const frame *f, uint32_t guard) {
+    return read_bare(s, e, lower_array(s, e, f, guard), f);
+}
+
 value expr_lower(sema *s, expr *e, const frame *f, uint32_t guard) { return lower(s, e, f, guard); }
+value expr_lower_array(sema *s, expr *e, const frame *f, uint32_t guard) { return lower_array(s, e, f, guard); }
 
 /* --- the code ----------------------------------------------------------------------------------------------------- */
 

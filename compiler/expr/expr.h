@@ -22,9 +22,21 @@ typedef struct frame {
     value s;         /* of a score: what s is */
 } frame;
 
+/* A constant: a number, a condition as 0 or 1, or the number of a field or table. */
+typedef struct figure {
+    bool real;
+    bool field; /* `integer` is the number of a field over sequences, whose number it is */
+    int64_t integer;
+    double value; /* also if it is an integer */
+} figure;
+
 /* --- expr.c ------------------------------------------------------------------------------------------------------- */
 
 value expr_lower(sema *s, expr *e, const frame *f, uint32_t guard);
+/* The same where an array is meant: the name of a field over sequences is then the field, and not its number. */
+value expr_lower_array(sema *s, expr *e, const frame *f, uint32_t guard);
+/* Emits the number that a sequence has in a field over sequences. */
+value expr_read_bare(sema *s, expr *e, uint32_t array, bool score);
 /* Emits a node; 0 if there is no builder or it has failed. A constant that is not finite is reported (E330). */
 uint32_t expr_emit(sema *s, expr *e, mc_op op, uint32_t a, uint32_t b, uint32_t c, int64_t imm, uint32_t guard);
 /* Does v have this type, or one that is not known yet? If not, reports it, unless it was reported before (poison). */
@@ -41,6 +53,9 @@ const char *expr_type_text(uint32_t type); /* "a number", ... */
  * - expr_mask_argument makes a value of such a constant, and emits a node for it. */
 value_type expr_mask_param_type(const arg *p);
 bool expr_mask_constant(sema *s, const arg *param, const expr *e, int64_t *out);
+/* If the argument of a number parameter names a field over sequences, *out is that field. False: it names another field
+ * or table, which was reported. */
+bool expr_field_argument(sema *s, const arg *param, const expr *e, bool score, figure *out);
 value expr_mask_argument(sema *s, expr *e, const arg *param, int64_t v);
 /* "lambda(sink = 64, window = 8192)", "softcap(c = 50.0)": a mask or score and its arguments. NULL: out of memory. */
 const char *expr_call_text(sema *s, const mask *m, const struct figure *values);
@@ -74,12 +89,6 @@ value_type score_param_type(const arg *p);
 
 /* --- number.c: constants ------------------------------------------------------------------------------------ */
 
-/* A constant: a number, a condition as 0 or 1, or the number of a field or table. */
-typedef struct figure {
-    bool real;
-    int64_t integer;
-    double value; /* also if it is an integer */
-} figure;
 /* Evaluates a constant number, with or without a point. It must be finite. `what` is its name in messages. */
 bool expr_eval_number(sema *s, const expr *e, const char *what, figure *out);
 /* Does a constant expression contain a number with a point? */

@@ -84,7 +84,7 @@ value expr_inline(sema *s, const void *what, expr *body, const value *args, uint
     uint64_t before = s->guarded;
     uint32_t in_index = s->in_index;
     s->in_index = 0; /* an index [ ] around the call is not one around the body */
-    result = expr_lower(s, body, f, guard);
+    result = f->def ? expr_lower_array(s, body, f, guard) : expr_lower(s, body, f, guard);
     s->in_index = in_index;
     if (s->failed) return poison;
     if (count) {

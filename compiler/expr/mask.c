@@ -101,12 +101,15 @@ bool expr_check_counts(sema *s, const mask *m, arg *const *given, const int64_t 
 
 /* Keeps the parameters of the plan's mask, and their values. Later steps warn of a parameter that is larger than every
  * sequence of a batch. */
-static bool keep_params(sema *s, const mask *m, arg *const *given, const int64_t *values, span call) {
+static bool keep_params(sema *s, const mask *m, arg *const *given, const figure *values, span call) {
     struct program_param *kept = ARENA_NEW(&s->out->arena, struct program_param, m->param_count + 1);
     uint32_t i = 0;
     for (const arg *p = m->params; p && kept; p = p->next, i++) {
-        kept[i] = (struct program_param){.value = values[i], .is_number = expr_mask_param_type(p) == TYPE_INT,
-                                         .at = given[i] ? given[i]->value->at : m->builtin ? call : p->name_at};
+        kept[i] = (struct program_param){.value = values[i].integer,
+                                         .is_number = expr_mask_param_type(p) == TYPE_INT && !values[i].field,
+                                         .at = given[i]     ? given[i]->value->at
+                                               : m->builtin ? call
+                                                            : p->name_at};
         kept[i].name = arena_copy(&s->out->arena, p->name, strlen(p->name));
         if (!kept[i].name) kept = NULL;
     }
@@ -144,29 +147,38 @@ static bool keep_head(sema *s) {
 bool expr_lower_mask(sema *s, mask *m, const arg *args, span call) {
     arg **given = ARENA_NEW(s->scratch, arg *, m->param_count + 1);
     value *values = ARENA_NEW(s->scratch, value, m->param_count + 1);
-    int64_t *numbers = ARENA_ZNEW(s->scratch, int64_t, m->param_count + 1);
     figure *figures = ARENA_ZNEW(s->scratch, figure, m->param_count + 1);
-    if (!given || !values || !numbers || !figures) return sema_no_memory(s);
+    if (!given || !values || !figures) return sema_no_memory(s);
     if (!sema_bind_args(s, m, args, call, given)) return false;
     bool good = true;
     uint32_t i = 0;
     for (const arg *p = m->params; p; p = p->next, i++) {
-        good &= expr_mask_constant(s, p, given[i] ? given[i]->value : p->value, &numbers[i]);
-        figures[i].integer = numbers[i];
+        const expr *e = given[i] ? given[i]->value : p->value;
+        bool fits =
+            !given[i] || expr_mask_param_type(p) != TYPE_INT || expr_field_argument(s, p, e, false, &figures[i]);
+        if (fits && !figures[i].field) fits = expr_mask_constant(s, p, e, &figures[i].integer);
+        good &= fits;
     }
     if (!good || m->state != MASK_GOOD) return false;
     bool *known = ARENA_NEW(s->scratch, bool, m->param_count + 1);
-    if (!known) return sema_no_memory(s);
-    memset(known, true, m->param_count);
+    int64_t *numbers = ARENA_NEW(s->scratch, int64_t, m->param_count + 1);
+    if (!known || !numbers) return sema_no_memory(s);
+    for (uint32_t j = 0; j < m->param_count; j++) {
+        known[j] = !figures[j].field;
+        numbers[j] = figures[j].integer;
+    }
     if (!expr_check_counts(s, m, given, numbers, known, call)) return false;
     s->plan_mask = m;
-    s->plan_values = numbers;
-    if (!keep_params(s, m, given, numbers, call)) return false;
+    s->plan_values = figures;
+    if (!keep_params(s, m, given, figures, call)) return false;
 
     if (!expr_begin(s)) return false;
     i = 0;
-    for (const arg *p = m->params; p; p = p->next, i++)
-        values[i] = expr_mask_argument(s, given[i] ? given[i]->value : p->value, p, numbers[i]);
+    for (const arg *p = m->params; p; p = p->next, i++) {
+        expr *e = given[i] ? given[i]->value : p->value;
+        values[i] = figures[i].field ? expr_read_bare(s, e, (uint32_t)figures[i].integer, false)
+                                     : expr_mask_argument(s, e, p, figures[i].integer);
+    }
     frame f = {.m = m, .args = values};
     s->names_h = false;
     value root = expr_lower(s, m->body, &f, MC_NONE);

@@ -19,7 +19,7 @@ const char *expr_call_text(sema *s, const mask *m, const figure *values) {
     uint32_t i = 0;
     for (const arg *p = m->params; p; p = p->next, i++) {
         text_printf(&t, "%s%s = ", i ? ", " : "(", p->name);
-        if (p->as) text_puts(&t, s->arrays[values[i].integer]->name);
+        if (p->as || values[i].field) text_puts(&t, s->arrays[values[i].integer]->name);
         else if (score_param_type(p) == TYPE_BOOL) text_puts(&t, values[i].integer ? "true" : "false");
         else if (values[i].real) real_print(values[i].value, &t);
         else text_printf(&t, "%" PRId64, values[i].integer);

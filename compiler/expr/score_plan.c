@@ -41,6 +41,8 @@ static bool constant_argument(sema *s, const arg *p, const expr *e, figure *out)
         diag_error(s->d, FCP_E_TYPE, e->at, "%s must be true or false", p->name);
         return false;
     }
+    if (!expr_field_argument(s, p, e, true, out)) return false;
+    if (out->field) return true;
     if (!expr_eval_number(s, e, p->name, out)) return false;
     if (type == TYPE_REAL) out->real = true;
     return true;
@@ -49,6 +51,12 @@ static bool constant_argument(sema *s, const arg *p, const expr *e, figure *out)
 static value parameter(sema *s, const arg *p, expr *e, const figure *n) {
     int64_t bits = n->integer;
     if (p->as) return (value){TYPE_ARRAY, (uint32_t)bits};
+    if (n->field) {
+        value v = expr_read_bare(s, e, (uint32_t)bits, true);
+        if (v.type == TYPE_INT && score_param_type(p) == TYPE_REAL)
+            v = (value){TYPE_REAL, expr_emit(s, e, MC_TO_F, v.node, MC_NONE, MC_NONE, 0, MC_NONE)};
+        return v;
+    }
     value_type type = score_param_type(p) == TYPE_BOOL ? TYPE_BOOL : n->real ? TYPE_REAL : TYPE_INT;
     if (type == TYPE_REAL) bits = mc_real_bits(n->value);
     mc_op op = type == TYPE_BOOL ? MC_CONST_B : type == TYPE_REAL ? MC_CONST_F : MC_CONST_I;
@@ -153,17 +161,17 @@ static bool check_constants(sema *s, mc_code code, const span *spans, span at) {
     return true;
 }
 
-/* Checks that the elements of the tables of reals that the code reads fit a float, too. */
-static bool check_tables(sema *s, mc_code code) {
+/* Checks that the elements of the arrays of reals that the code reads fit a float, too. */
+static bool check_arrays(sema *s, mc_code code) {
     for (uint32_t i = 0; i < code.count; i++) {
         if (!mc_loads_real(code.nodes[i].op)) continue;
         const array_decl *a = s->arrays[code.nodes[i].imm];
         const double *values = a->array.data;
-        const uint64_t count = fcp_array_bytes(&a->array.record) / sizeof *values;
+        const uint64_t count = values ? fcp_array_values(&a->array.record) : 0; /* NULL: they come with each batch */
         for (uint64_t at = 0; at < count; at++) {
             if (isfinite((float)values[at])) continue;
-            diag_error(s->d, FCP_E_FIELD, a->at,
-                       "a value of table '%s' is beyond the largest number of a kernel, 3.4e38", a->name);
+            diag_error(s->d, FCP_E_FIELD, a->at, "a value of %s '%s' is beyond the largest number of a kernel, 3.4e38",
+                       a->table ? "table" : "field", a->name);
             diag_hint(s->d, "element %" PRIu64 ", from 0 and row by row", at);
             s->failed = true;
             return false;
@@ -202,6 +210,11 @@ static uint32_t add_fault_of(sema *s, mc_builder *b, uint32_t node, uint32_t all
     return mc_emit(b, MC_AND, all, test, MC_NONE, 0, MC_NONE, place);
 }
 
+/* Is it the load of a sequence's number of a field over sequences? That never faults. */
+static bool reads_bare(const sema *s, const mc_node *x) {
+    return (x->op == MC_LOAD || x->op == MC_LOAD_F) && sema_is_bare(s, (uint32_t)x->imm);
+}
+
 /* Makes `check`: the condition that faults where the mask does, or where the score does and the mask is true. */
 static bool make_check(sema *s, mc_builder *b, uint32_t mask_root, uint32_t root, span at) {
     uint32_t count, all = mask_root;
@@ -209,8 +222,8 @@ static bool make_check(sema *s, mc_builder *b, uint32_t mask_root, uint32_t root
     if (!marks) return sema_no_memory(s);
     for (uint32_t i = 0; i <= root && all != MC_NONE; i++) {
         if (!marks[i] || !mc_builder_loose(b, i)) continue;
-        mc_op op = (mc_op)mc_builder_nodes(b, &count)[i].op;
-        if (mc_op_faults(op)) all = add_fault_of(s, b, i, all, at);
+        const mc_node *x = &mc_builder_nodes(b, &count)[i];
+        if (mc_op_faults(x->op) && !reads_bare(s, x)) all = add_fault_of(s, b, i, all, at);
     }
     free(marks);
     if (failed(s, b, at)) return false;
@@ -251,7 +264,7 @@ static bool keep_score(sema *s, mc_builder *plain, uint32_t mask_root, uint32_t 
     if (mc_builder_nodes(plain, &count)[own].op == MC_S) return true;
     if (!expr_extract(s, plain, own, &p->score, &p->score_spans) || !derive(s, at)) return false;
     return check_constants(s, p->score, p->score_spans, at) && check_constants(s, p->slope, NULL, at) &&
-           check_tables(s, p->score);
+           check_arrays(s, p->score);
 }
 
 bool expr_lower_score(sema *s, mask *m, const arg *args, span call) {

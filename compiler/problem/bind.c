@@ -8,9 +8,12 @@
 #include "compiler/problem/bind.h"
 
 #include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "compiler/base/text.h"
+#include "compiler/sema/field_shape.h"
 #include "compiler/sema/values.h"
 #include "runtime/base/saturate.h"
 
@@ -49,11 +52,52 @@ static fcp_code check_names(const job *j) {
             if (nearest) diag_hint(j->d, "did you mean '%s'?", nearest);
             return FCP_E_FIELD;
         }
-        if (given_values(j, name) != f || (!f->values && f->count)) {
-            diag_error(j->d, FCP_E_FIELD, SPAN_NONE, f->values ? "the batch has values for field '%s' twice"
-                                                               : "the batch has no values for field '%s'", name);
+        const bool none = f->count && !f->values && !f->reals, both = f->values && f->reals;
+        if (given_values(j, name) != f || none || both) {
+            diag_error(j->d, FCP_E_FIELD, SPAN_NONE,
+                       none   ? "the batch has no values for field '%s'"
+                       : both ? "the batch has whole numbers and reals for field '%s'"
+                              : "the batch has values for field '%s' twice",
+                       name);
             return FCP_E_FIELD;
         }
+    }
+    return FCP_OK;
+}
+
+/* The environment of a sequence, without its arrays. */
+static mc_env env_of(const struct fcpc_program *program, uint64_t keys, uint64_t queries) {
+    mc_env env = {.n = (int64_t)keys, .queries = (int64_t)queries, .bands = program->slices};
+    if (program->align == FCP_BOTTOM_RIGHT) env.q_first = env.n - env.queries;
+    return env;
+}
+
+static mc_env env_of_sequence(const void *of, size_t sequence) {
+    const job *j = of;
+    return env_of(j->program, j->lengths[FCP_KEYS][sequence], j->lengths[FCP_QUERIES][sequence]);
+}
+
+/* Checks that the values that come for a field are as many as the batch needs. */
+static fcp_code check_count(const job *j, const program_array *a, const char *name, uint64_t given, uint64_t needed) {
+    if (given == needed) return FCP_OK;
+    const sema_batch batch = {j->count, env_of_sequence, j};
+    text what = {0};
+    text_printf(&what, "field '%s'", name);
+    char *line = text_take(&what);
+    if (!line) return FCP_E_NO_MEMORY;
+    sema_wrong_count(j->d, place_of(j, a), line, name, &a->record,
+                     a->record.heads && a->record.heads != j->program->heads, given, false, &batch);
+    free(line);
+    return FCP_E_FIELD;
+}
+
+/* Checks the reals that come for a field. Kernels keep them as floats. */
+static fcp_code check_reals(const job *j, const program_array *a, const char *name, const fcpc_field *f) {
+    for (uint64_t i = 0; f->reals && i < f->count; i++) {
+        if (isfinite((float)f->reals[i])) continue;
+        diag_error(j->d, FCP_E_FIELD, place_of(j, a), "element %" PRIu64 " of field '%s' is %s", i, name,
+                   isfinite(f->reals[i]) ? "beyond the largest number of a kernel, 3.4e38" : "not finite");
+        return FCP_E_FIELD;
     }
     return FCP_OK;
 }
@@ -68,13 +112,22 @@ static fcp_code check_given(const job *j, const program_array *a, const char *na
         else diag_hint(j->d, "its lengths are not those of the program: values come with it, in fcpc_batch.fields");
         return FCP_E_FIELD;
     }
-    const bool over_queries = fcp_array_is_over(&a->record, FCP_QUERIES);
-    if (f->count != starts[j->count]) {
-        diag_error(j->d, FCP_E_FIELD, place_of(j, a), "field '%s' has %" PRIu64 " values, the batch has %" PRIu64 " %s",
-                   name, f->count, starts[j->count],
-                   over_queries                                      ? "queries"
-                   : j->lengths[FCP_QUERIES] == j->lengths[FCP_KEYS] ? "tokens"
-                                                                     : "keys");
+    fcp_code code = check_count(j, a, name, f->count, starts[j->count]);
+    if (code) return code;
+    record->count = f->count;
+    static const int64_t none = 0;
+    if (a->record.width == MC_F64) {
+        *out = (mc_array){.data = f->reals    ? (const void *)f->reals
+                                  : f->values ? (const void *)f->values
+                                              : &none,
+                          .count = (int64_t)f->count,
+                          .width = f->reals ? MC_F64 : MC_I64};
+        return check_reals(j, a, name, f);
+    }
+    if (f->reals && f->count) {
+        diag_error(j->d, FCP_E_FIELD, place_of(j, a), "field '%s' is of whole numbers, and the batch has reals for it",
+                   name);
+        diag_hint(j->d, "a field of reals, for scores: field %s = given(real)", name);
         return FCP_E_FIELD;
     }
     int64_t lo = INT64_MAX, hi = INT64_MIN;
@@ -89,12 +142,10 @@ static fcp_code check_given(const job *j, const program_array *a, const char *na
         lo = v < lo ? v : lo;
         hi = v > hi ? v : hi;
     }
-    static const int64_t none = 0;
     if (!f->count) lo = hi = 0;
     *out = (mc_array){.data = f->count ? f->values : &none, .count = (int64_t)f->count, .width = MC_I64};
     record->lo = lo;
     record->hi = hi;
-    record->count = f->count;
     return FCP_OK;
 }
 
@@ -116,6 +167,9 @@ static void write_given(const job *j, const program_array *a, const mc_array *va
     if (a->run_of)
         for (size_t s = 0; s < j->count; first += lengths[s++])
             values_runs(values, first, lengths[s], to, (mc_width)record->width);
+    else if (values->width == MC_F64) memcpy(to, values->data, fcp_array_bytes(record));
+    else if (record->width == MC_F64)
+        for (uint64_t i = 0; i < record->count; i++) ((double *)to)[i] = (double)((const int64_t *)values->data)[i];
     else
         for (uint64_t i = 0; i < record->count; i++)
             values_put(to, (mc_width)record->width, i, ((const int64_t *)values->data)[i]);
@@ -141,13 +195,6 @@ static fcp_code bind_names(const job *j, fcp_array *records, binding *out) {
     return FCP_OK;
 }
 
-/* The environment of a sequence, without its arrays. */
-static mc_env env_of(const struct fcpc_program *program, uint64_t keys, uint64_t queries) {
-    mc_env env = {.n = (int64_t)keys, .queries = (int64_t)queries, .bands = program->slices};
-    if (program->align == FCP_BOTTOM_RIGHT) env.q_first = env.n - env.queries;
-    return env;
-}
-
 /* Where each sequence's values of a field begin, and how many there are in all. The sum may be UINT64_MAX, which no
  * number of values is. */
 static bool find_starts(const job *j, const fcp_array *record, uint64_t **out) {
@@ -157,9 +204,7 @@ static bool find_starts(const job *j, const fcp_array *record, uint64_t **out) {
         (*out)[s] = next;
         if (s == j->count) break;
         const mc_env env = env_of(j->program, j->lengths[FCP_KEYS][s], j->lengths[FCP_QUERIES][s]);
-        const mc_array part = fcp_array_part(record, NULL, 0, &env);
-        const uint64_t rows = fcp_times((uint64_t)part.count, part.planes ? part.planes : 1);
-        next = fcp_plus(next, fcp_times(rows, part.columns ? (uint64_t)part.columns : 1));
+        next = fcp_plus(next, sema_field_values(record, &env));
     }
     return *out != NULL;
 }
@@ -179,7 +224,7 @@ static fcp_code bind_records(job *j, fcp_array *records, uint64_t **starts, mc_a
             fcp_code code = check_given(j, a, name, f, starts[i], &values[i], &records[i]);
             if (code) return code;
             if (a->run_of) size_runs(j, &values[i], &records[i]);
-            records[i].width = values_width(records[i].lo, records[i].hi);
+            if (a->record.width != MC_F64) records[i].width = values_width(records[i].lo, records[i].hi);
             records[i].file = FCP_NONE; /* not the file's values */
             memset(records[i].hash, 0, sizeof records[i].hash);
         }

@@ -1,8 +1,9 @@
 /* array_values.c: reads the values of fields and tables, from a list or from a file.
  *
- * A file is .npy if its first bytes or its name say so; otherwise it is text. In a text, a field has one integer on
- * each line. A table has one number on each line, or rows of equally many numbers, separated by blanks or commas. '#'
- * begins a comment.
+ * A file is .npy if its first bytes or its name say so; otherwise it is text. In a text, a field has one number on each
+ * line, or any number of them if it has several dimensions. A table has one number on each line, or rows of equally many
+ * numbers. Numbers on a line are separated by blanks or commas. '#' begins a comment. Numbers are reals if one of them
+ * has a point.
  *
  * Requires: a declaration in which arrays.c found no error.
  * Gives:    the values in the narrowest type that holds them, the least and the greatest, and the SHA-256 of the file.
@@ -50,11 +51,13 @@ typedef struct reading {
     const expr *value;
     program_array *out;
     bool table, keep;
+    bool rows;       /* several numbers may stand on a line */
     uint64_t tokens; /* how many values a field must have; ANY_TOKENS: any number, or a table */
     uint64_t most;   /* more values are not kept; UINT64_MAX: as many as there are, of a text VALUES_MOST */
     char *path;
     data_file *file; /* NULL: they are written out */
     span path_at;
+    bool kv; /* the heads of a field are KV heads */
 } reading;
 
 static bool no_room(const reading *r) {
@@ -64,6 +67,9 @@ static bool no_room(const reading *r) {
 
 /* Polls for an interruption, once in about a million numbers. i: the number of the one that is being read. */
 static bool is_stopped(const reading *r, uint64_t i) { return !(i & 0xfffff) && sema_stopped(r->s); }
+
+/* May values have a point? Those of a field with a range may not. */
+static bool takes_reals(const reading *r) { return !r->out->declared; }
 
 /* --- collecting --------------------------------------------------------------------------------------------------- */
 
@@ -125,7 +131,7 @@ static bool read_number(const reading *r, numbers *n, const expr *e) {
     bool negative = number->kind == EXPR_UNARY && number->op == OP_NEG;
     if (negative) digits = number->a;
     if (!times_of(r, e, &times)) return false;
-    if (r->table && digits->kind == EXPR_FLOAT) {
+    if (takes_reals(r) && digits->kind == EXPR_FLOAT) {
         if (!decimal(digits->name, negative, &real)) {
             diag_error(r->s->d, FCP_E_NUMBER, number->at, "a number beyond the largest, 1.8e308");
             return false;
@@ -147,17 +153,8 @@ static bool read_number(const reading *r, numbers *n, const expr *e) {
 /* Reports that there are `count` numbers (or, if `more`, more than that), where the sequences of the batch need another
  * number of them. */
 static bool wrong_length(const reading *r, uint64_t count, bool more, span at) {
-    const bool over_queries = fcp_array_is_over(&r->out->record, FCP_QUERIES);
-    const char *of = over_queries ? "queries" : r->s->out->queries ? "keys" : "tokens";
-    diag_error(r->s->d, FCP_E_FIELD, at, "%s has %s%" PRIu64 " value%s, the batch has %" PRIu64 " %s", r->what,
-               more ? "more than " : "", count, text_plural(count), r->tokens, of);
-    uint64_t queries = 0;
-    for (size_t i = 0; i < batch_count(r->s); i++) queries += batch_length(r->s, i, FCP_QUERIES);
-    if (!over_queries && count == queries)
-        diag_hint(r->s->d, "the batch has %" PRIu64 " queries: file(\"%s.npy\", over = queries) is a field of these",
-                  queries, r->out->name);
-    else
-        diag_hint(r->s->d, "a field has one value for each of them, sequences end to end");
+    const sema_batch batch = sema_own_batch(r->s);
+    sema_wrong_count(r->s->d, at, r->what, r->out->name, &r->out->record, r->kv, count, more, &batch);
     return false;
 }
 
@@ -236,7 +233,9 @@ static bool refuse_text(const reading *r, const char *begin, const char *end, fc
     if (code == FCP_E_FIELD_FILE && r->table)
         diag_hint(r->s->d, "a file of a table has one number a line, or rows of as many; '#' begins a comment");
     else if (code == FCP_E_FIELD_FILE)
-        diag_hint(r->s->d, "a file of a field has one whole number a line; '#' begins a comment");
+        diag_hint(r->s->d, r->rows
+                               ? "a file of a field has numbers, in the order of its dimensions; '#' begins a comment"
+                               : "a file of a field has one number a line; '#' begins a comment");
     diag_also(r->s->d, r->path_at, "the file is named here");
     return false;
 }
@@ -255,18 +254,18 @@ static bool read_word(const reading *r, numbers *n, const char *word, const char
         over |= negative ? __builtin_sub_overflow(v, word[at] - '0', &v)
                          : __builtin_add_overflow(v, word[at] - '0', &v);
     }
-    if (r->table && digits && at + 1 < size && word[at] == '.' && word[at + 1] >= '0' && word[at + 1] <= '9') {
+    if (takes_reals(r) && digits && at + 1 < size && word[at] == '.' && word[at + 1] >= '0' && word[at + 1] <= '9') {
         whole = false;
         for (at++; at < size && word[at] >= '0' && word[at] <= '9';) at++;
     }
-    if (r->table && digits && at + 1 < size && (word[at] == 'e' || word[at] == 'E')) {
+    if (takes_reals(r) && digits && at + 1 < size && (word[at] == 'e' || word[at] == 'E')) {
         size_t power = at + 1 + (word[at + 1] == '-' || word[at + 1] == '+'), from = power;
         while (power < size && word[power] >= '0' && word[power] <= '9') power++;
         if (power > from) whole = false, at = power;
     }
     if (!digits || at < size)
         return refuse_text(r, word, end, FCP_E_FIELD_FILE,
-                           r->table ? "this is not a finite number" : "this is not a whole number");
+                           takes_reals(r) ? "this is not a finite number" : "this is not a whole number");
     n->too_many = n->count >= text_most(r);
     if (!reserve(r, n, 1)) return false;
     if (whole) {
@@ -306,13 +305,13 @@ static bool read_line(const reading *r, numbers *n, const char *at, const char *
     const uint64_t before = n->count;
     while (at < end) {
         const char *word = at;
-        while (at < end && !(r->table && (text_is_blank(*at) || *at == ','))) at++;
+        while (at < end && !(r->rows && (text_is_blank(*at) || *at == ','))) at++;
         if (!read_word(r, n, word, at)) return false;
         at = skip_blanks(at, end);
         if (at < end && *at == ',') at = skip_blanks(at + 1, end);
     }
     if (n->count == before) return true;
-    if (before && n->count - before != n->columns)
+    if (r->table && before && n->count - before != n->columns)
         return refuse_text(r, begin, end, FCP_E_FIELD, "this row has not as many numbers as those before it");
     n->columns = n->count - before;
     return true;
@@ -320,7 +319,7 @@ static bool read_line(const reading *r, numbers *n, const char *at, const char *
 
 static bool read_text(const reading *r, numbers *n) {
     data_file *f = r->file;
-    if (r->table) f->line_most = ROW_MOST;
+    if (r->rows) f->line_most = ROW_MOST;
     const char *line;
     size_t size;
     /* Where there are too many, they are counted as far as the right number could reach: most errors say how many. */
@@ -328,27 +327,78 @@ static bool read_text(const reading *r, numbers *n) {
         if (!read_line(r, n, line, line + size)) return false;
         n->cut = n->too_many && (r->most == UINT64_MAX || f->taken > fcp_numbers_most(r->most));
     }
-    if (n->columns == 1) n->columns = 0;
+    if (n->columns == 1 || !r->table) n->columns = 0;
     return !f->wrong;
 }
 
 /* --- .npy --------------------------------------------------------------------------------------------------------- */
 
+/* The shape of a sequence's values of a field, of at most three dimensions. */
+static uint32_t sequence_shape(const reading *r, size_t sequence, uint64_t shape[3]) {
+    const fcp_array *field = &r->out->record;
+    const mc_env env = sema_sequence_env(r->s, sequence);
+    const mc_array part = fcp_array_part(field, NULL, 0, &env);
+    const uint32_t dims = fcp_array_dims(field);
+    if (dims == 3) *shape++ = part.planes;
+    if (dims >= 1) *shape++ = (uint64_t)part.count;
+    if (dims >= 2) *shape++ = (uint64_t)part.columns;
+    return dims;
+}
+
+static void put_shape(const uint64_t *shape, uint32_t dims, text *out) {
+    text_puts(out, "(");
+    for (uint32_t i = 0; i < dims; i++) text_printf(out, "%s%" PRIu64, i ? ", " : "", shape[i]);
+    text_puts(out, ")");
+}
+
+/* Checks the shape of a file of a field. It is flat; or it is the shape of the values of the batch's one sequence; or, if
+ * the values of all sequences have one shape, that behind the number of sequences. Without a batch only the number of
+ * dimensions can be checked. */
+static bool check_shape(const reading *r, const fcp_npy *npy) {
+    uint64_t need[4] = {batch_count(r->s)}, other[3] = {0};
+    const uint32_t dims = fcp_array_dims(&r->out->record);
+    if (npy->dims == 1) return true;
+    const bool batched = npy->dims == dims + 1, flat = npy->dims < 1 || (npy->dims != dims && !batched);
+    bool alike = true, same = !flat;
+    text t = {0};
+    for (size_t i = 0; r->tokens != ANY_TOKENS && i < need[0] && alike; i++) {
+        sequence_shape(r, i, i ? other : need + 1);
+        alike = !i || !memcmp(other, need + 1, dims * sizeof *need);
+    }
+    if (flat) text_printf(&t, "%u dimensions", npy->dims);
+    else text_puts(&t, "shape "), put_shape(npy->shape, npy->dims, &t);
+    if (!flat && r->tokens != ANY_TOKENS) {
+        same = alike && (batched || need[0] == 1) && !memcmp(npy->shape, need + !batched, npy->dims * sizeof *need);
+        if (alike)
+            text_puts(&t, ", which is not "),
+                put_shape(need + (need[0] == 1 && !batched), dims + (need[0] != 1 || batched), &t);
+        else text_puts(&t, ", and the batch's sequences are not alike");
+    }
+    text_add(&t, "", 1);
+    if (!same) {
+        diag_error(r->s->d, FCP_E_FIELD, r->path_at, "'%s' has %s", r->path, t.failed ? "another shape" : t.at);
+        diag_hint(r->s->d, "a file of one dimension always fits: all values, sequences end to end");
+    }
+    text_free(&t);
+    return same;
+}
+
 static bool read_npy(const reading *r, numbers *n) {
     if (!sema_data_npy(r->file, &n->npy)) return false;
-    if (n->npy.dims < 1 || n->npy.dims > (r->table ? 2u : 1u)) {
-        diag_error(r->s->d, FCP_E_FIELD, r->path_at, "'%s' has %u dimensions, a %s has %s", r->path, n->npy.dims,
-                   r->table ? "table" : "field", r->table ? "one or two" : "one");
+    if (r->table && (n->npy.dims < 1 || n->npy.dims > 2)) {
+        diag_error(r->s->d, FCP_E_FIELD, r->path_at, "'%s' has %u dimensions, a table has one or two", r->path,
+                   n->npy.dims);
         return false;
     }
-    if (!r->table && fcp_npy_is_real(n->npy.type)) {
+    if (!r->table && !check_shape(r, &n->npy)) return false;
+    if (!takes_reals(r) && fcp_npy_is_real(n->npy.type)) {
         diag_error(r->s->d, FCP_E_FIELD, r->path_at, "%s needs integers, '%s' holds %s", r->what, r->path,
                    fcp_npy_type_name(n->npy.type));
         return false;
     }
     n->from_npy = true;
     n->count = n->npy.elements;
-    n->columns = n->npy.dims == 2 ? n->npy.shape[1] : 0;
+    n->columns = r->table && n->npy.dims == 2 ? n->npy.shape[1] : 0;
     /* judged by the header, before memory is taken: it may be larger than that */
     if (r->tokens != ANY_TOKENS && n->count && n->count != r->tokens)
         return wrong_length(r, n->count, false, r->path_at);
@@ -368,15 +418,21 @@ static bool is_real(const numbers *n) { return n->from_npy ? fcp_npy_is_real(n->
 
 /* Adds to an error which position of which sequence element i belongs to. */
 static void place_element(const reading *r, uint64_t i) {
-    const fcp_side side = fcp_array_is_over(&r->out->record, FCP_QUERIES) ? FCP_QUERIES : FCP_KEYS;
+    const fcp_array *field = &r->out->record;
+    const char *word = fcp_array_is_over(field, FCP_QUERIES) ? "query"
+                       : fcp_array_is_over(field, FCP_KEYS)  ? "position"
+                                                             : "value";
     if (r->file && !r->file->npy) diag_also(r->s->d, r->path_at, "the file is named here");
-    uint64_t first = 0;
-    for (size_t s = 0; r->tokens != ANY_TOKENS && s < batch_count(r->s); first += batch_length(r->s, s++, side))
-        if (i - first < batch_length(r->s, s, side)) {
-            diag_hint(r->s->d, "it belongs to %s %" PRIu64 " of sequence %zu",
-                      side == FCP_QUERIES ? "query" : "position", i - first, s);
-            return;
-        }
+    uint64_t first = 0, size;
+    for (size_t s = 0; r->tokens != ANY_TOKENS && s < batch_count(r->s); first += size, s++) {
+        const mc_env env = sema_sequence_env(r->s, s);
+        size = sema_field_values(field, &env);
+        if (i - first >= size) continue;
+        if (fcp_array_dims(field))
+            diag_hint(r->s->d, "it belongs to %s %" PRIu64 " of sequence %zu", word, i - first, s);
+        else diag_hint(r->s->d, "it belongs to sequence %zu", s);
+        return;
+    }
 }
 
 static bool refuse_element(const reading *r, uint64_t i, int64_t v, span at, bool fits) {
@@ -415,7 +471,12 @@ static bool keep_ints(const reading *r, const numbers *n) {
     return true;
 }
 
-static double real_at(const numbers *n, uint64_t i) { return n->from_npy ? fcp_npy_real(&n->npy, i) : n->reals[i]; }
+static double real_at(const numbers *n, uint64_t i) {
+    int64_t v = 0;
+    if (is_real(n)) return n->from_npy ? fcp_npy_real(&n->npy, i) : n->reals[i];
+    int_at(n, i, &v);
+    return (double)v;
+}
 
 static bool keep_reals(const reading *r, const numbers *n) {
     double *data = r->keep ? ARENA_NEW(&r->s->out->arena, double, n->count) : NULL;
@@ -453,7 +514,7 @@ static bool keep(const reading *r, const numbers *n) {
     r->out->record.columns = n->columns;
     r->out->record.count = n->columns ? n->count / n->columns : n->count;
     if (n->too_many) return true;
-    return is_real(n) ? keep_reals(r, n) : keep_ints(r, n);
+    return is_real(n) || r->out->record.width == MC_F64 ? keep_reals(r, n) : keep_ints(r, n);
 }
 
 static bool read_file(reading *r, numbers *n) {
@@ -481,15 +542,32 @@ static bool read_array(reading *r) {
 }
 
 bool sema_read_table(sema *s, const char *what, const expr *value, uint64_t most, bool keep, program_array *out) {
-    reading r = {.s = s, .what = what, .value = value, .out = out, .table = true, .keep = keep, .most = most,
-                 .tokens = ANY_TOKENS, .path_at = value->at};
+    reading r = {.s = s,
+                 .what = what,
+                 .value = value,
+                 .out = out,
+                 .table = true,
+                 .rows = true,
+                 .keep = keep,
+                 .most = most,
+                 .tokens = ANY_TOKENS,
+                 .path_at = value->at};
     out->record.kind = FCP_TABLE;
     return read_array(&r);
 }
 
-bool sema_read_field(sema *s, const char *what, const expr *value, uint64_t tokens, bool keep, program_array *out) {
-    reading r = {.s = s, .what = what, .value = value, .out = out, .tokens = tokens, .keep = keep,
-                 .most = tokens, .path_at = value->at};
+bool sema_read_field(sema *s, const char *what, const expr *value, bool kv, uint64_t tokens, bool keep,
+                     program_array *out) {
+    reading r = {.s = s,
+                 .what = what,
+                 .value = value,
+                 .kv = kv,
+                 .out = out,
+                 .tokens = tokens,
+                 .keep = keep,
+                 .most = tokens,
+                 .path_at = value->at,
+                 .rows = fcp_array_dims(&out->record) > 1};
     return read_array(&r);
 }
 

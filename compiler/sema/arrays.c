@@ -1,8 +1,8 @@
 /* arrays.c: declares fields and tables, finds them for masks and scores, and numbers those that are read.
  *
- * A field is an integer for each token of the batch: batch { field doc = file("doc.npy") }. A table is data of the
- * model: model { table bias = [0.5, 0.25] }. Fields and tables share one space of names. The names of a mask hide
- * them, and they hide masks of the prelude.
+ * A field is data of the batch: batch { field doc = file("doc.npy") }. It has a number for each token, or for what it is
+ * said to be over (field_shape.h). A table is data of the model: model { table bias = [0.5, 0.25] }. Fields and tables
+ * share one space of names. The names of a mask hide them, and they hide masks of the prelude.
  *
  * While masks are lowered, an array goes by the number of its declaration. sema_finish_arrays then keeps the arrays
  * that the code reads, and renumbers them in the order in which it first reads them. Behind these comes the field that
@@ -12,6 +12,7 @@
  * Cost:     O(declarations + code + bytes of the arrays). Each file is read once: that of a table when it is first
  *           indexed, that of a field after the lengths.
  */
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -38,14 +39,13 @@ mc_env sema_sequence_env(const sema *s, size_t sequence) {
     return env;
 }
 
+static mc_env env_of(const void *of, size_t sequence) { return sema_sequence_env(of, sequence); }
+
+sema_batch sema_own_batch(const sema *s) { return (sema_batch){batch_count(s), env_of, s}; }
+
 uint64_t sema_field_start(const sema *s, const fcp_array *field, size_t sequence) {
-    uint64_t start = 0;
-    for (size_t i = 0; i < sequence; i++) {
-        const mc_env env = sema_sequence_env(s, i);
-        const mc_array part = fcp_array_part(field, NULL, 0, &env);
-        start += mc_array_total(&part);
-    }
-    return start;
+    const sema_batch batch = sema_own_batch(s);
+    return sema_values_before(field, &batch, sequence);
 }
 
 /* --- declarations ------------------------------------------------------------------------------------------------- */
@@ -111,16 +111,25 @@ static void check_range(sema *s, array_decl *a, const expr *v) {
     a->array.declared_hi = to - 1;
 }
 
-/* Checks the arguments of file(...) and given(...). */
-static void check_source(sema *s, array_decl *a) {
+/* Is it the word that makes a field one of reals? */
+static bool is_real_word(const array_decl *a, const expr *e) {
+    return !a->table && e->kind == EXPR_NAME && words_same(e->name, words_real);
+}
+
+/* Checks the arguments of file(...) and given(...). `behind`: what stands behind `over` after them, or NULL. */
+static void check_source(sema *s, array_decl *a, const arg *behind) {
     const expr *v = a->value;
-    const arg *path = NULL, *range = NULL, *over = NULL;
+    const arg *path = NULL, *range = NULL, *over = NULL, *real = NULL;
+    bool dims = false; /* unnamed arguments are dimensions */
     for (const arg *g = v->kind == EXPR_CALL ? v->args : NULL; g; g = g->next) {
-        const arg **slot = !g->name && !a->given ? &path
+        if (dims && !g->name) continue;
+        dims = g->name && !a->table && !strcmp(g->name, "over");
+        const arg **slot = !g->name && is_real_word(a, g->value)               ? &real
+                           : !g->name && !a->given                             ? &path
                            : g->name && !a->table && !strcmp(g->name, "range") ? &range
-                           : g->name && !a->table && !strcmp(g->name, "over") ? &over
-                                                                              : NULL;
-        if (!slot || (slot == &path && *slot)) refuse_argument(s, a, g, v->name);
+                           : g->name && !a->table && !strcmp(g->name, "over")  ? &over
+                                                                               : NULL;
+        if (!slot || (!g->name && *slot)) refuse_argument(s, a, g, v->name);
         else if (*slot) {
             diag_error(s->d, FCP_E_DUPLICATE, g->name_at, "'%s' is given twice", g->name);
             diag_also(s->d, (*slot)->name_at, "first given here");
@@ -132,28 +141,47 @@ static void check_source(sema *s, array_decl *a) {
         a->wrong = true;
     }
     if (a->wrong) return;
-    if (range) check_range(s, a, range->value);
-    if (!over) return;
-    const char *word = over->value->kind == EXPR_NAME ? over->value->name : "";
-    if (!strcmp(word, "queries")) a->array.record.q_cell = 1, a->array.record.k_cell = 0;
-    else if (strcmp(word, "keys")) {
-        diag_error(s->d, FCP_E_VALUE, over->value->at, "a field is over keys or over queries");
-        diag_hint(s->d, "over = queries; without `over` it has a value for each key");
+    if (real) a->array.record.width = MC_F64;
+    if (real && range) {
+        diag_error(s->d, FCP_E_ARGUMENT, range->name_at, "a range is of whole numbers, and this field is of reals");
         a->wrong = true;
+    } else if (over && behind) {
+        diag_error(s->d, FCP_E_DUPLICATE, behind->value->at, "what the field is over is said twice");
+        diag_also(s->d, over->name_at, "first said here");
+        a->wrong = true;
+    } else if (range) check_range(s, a, range->value);
+    if (over && !a->wrong) a->wrong = !sema_read_over(s, over, &a->array.record, &a->kv);
+}
+
+/* Has a list a number with a point? Then it is one of reals. */
+static bool has_point(const expr *list) {
+    for (const arg *a = list->args; a; a = a->next) {
+        const expr *e = a->value->kind == EXPR_REPEAT ? a->value->a : a->value;
+        if (e->kind == EXPR_UNARY) e = e->a;
+        if (e->kind == EXPR_FLOAT) return true;
     }
+    return false;
 }
 
 static void check_declaration(sema *s, array_decl *a) {
     const expr *v = a->value;
     a->array.record.kind = a->table ? FCP_TABLE : FCP_FIELD;
     a->array.record.k_cell = !a->table;
-    if (v->kind == EXPR_LIST) return;
-    bool named = v->kind == EXPR_NAME || v->kind == EXPR_CALL;
-    a->given = named && !a->table && !strcmp(v->name, words_sources[SOURCE_GIVEN]);
-    if (a->given || ast_is_call(v, words_sources[SOURCE_FILE])) {
-        check_source(s, a);
+    const arg *over = v->kind == EXPR_OVER ? v->b->args : NULL;
+    if (over) a->value = v = v->a;
+    if (over && a->table) {
+        diag_error(s->d, FCP_E_TYPE, over->value->at, "a table is data of the model, and over nothing of a batch");
+        diag_hint(s->d, "batch { field %s = ... over ... } is data of the batch", a->name);
+        a->wrong = true;
         return;
     }
+    bool named = v->kind == EXPR_NAME || v->kind == EXPR_CALL;
+    a->given = named && !a->table && !strcmp(v->name, words_sources[SOURCE_GIVEN]);
+    const bool source = a->given || ast_is_call(v, words_sources[SOURCE_FILE]);
+    if (source) check_source(s, a, over);
+    else if (v->kind == EXPR_LIST && !a->table && has_point(v)) a->array.record.width = MC_F64;
+    if (over && !a->wrong) a->wrong = !sema_read_over(s, over, &a->array.record, &a->kv);
+    if (source || v->kind == EXPR_LIST) return;
     a->wrong = true;
     diag_error(s->d, FCP_E_TYPE, v->at, "a %s cannot be made of this", a->table ? "table" : "field");
     if (v->kind == EXPR_STRING) diag_hint(s->d, "write file(\"%s\")", v->name);
@@ -196,6 +224,7 @@ static bool declare_of_plan(sema *s) {
         a->array.file = r->file == FCP_NONE ? NULL : s->plan->names + r->file;
         a->array.record = *r;
         a->array.data = s->plan->data + r->offset;
+        a->kv = r->heads && r->heads != s->plan->problem->heads;
     }
     return true;
 }
@@ -203,7 +232,8 @@ static bool declare_of_plan(sema *s) {
 uint32_t sema_unread_array(sema *s, const char *name) {
     array_decl *a = s->plan ? add_array(s, name, SPAN_NONE) : NULL;
     if (!a) return ARRAY_ANY;
-    a->given = true;
+    a->given = a->unread = true;
+    a->array.record.k_cell = 1;
     return s->array_count - 1;
 }
 
@@ -230,7 +260,14 @@ static bool load(sema *s, uint32_t array, bool keep) {
     array_decl *a = s->arrays[array];
     if (a->loaded || a->wrong) return a->loaded;
     uint64_t tokens = ANY_TOKENS;
-    if (!a->table && batch_count(s)) tokens = sema_field_start(s, &a->array.record, batch_count(s));
+    if (a->array.record.heads) { /* a model without heads has an error of its own */
+        const uint32_t heads = a->kv ? s->out->kv_heads : s->out->heads;
+        a->array.record.heads = heads ? heads : 1;
+    }
+    if (!a->table && batch_count(s)) {
+        tokens = sema_field_start(s, &a->array.record, batch_count(s));
+        if (tokens == ANY_TOKENS) tokens--; /* more than any file has */
+    }
     a->array.name = a->name;
     bool good = true;
     if (a->run_of != ARRAY_ANY) {
@@ -242,7 +279,7 @@ static bool load(sema *s, uint32_t array, bool keep) {
         memcpy(a->array.record.hash, of->array.record.hash, sizeof of->array.record.hash);
         if (good && of->array.data) good = sema_read_runs(s, &of->array, &a->array);
     } else if (a->table) good = sema_read_table(s, what_of(s, a), a->value, UINT64_MAX, keep, &a->array);
-    else if (!a->given) good = sema_read_field(s, what_of(s, a), a->value, tokens, keep, &a->array);
+    else if (!a->given) good = sema_read_field(s, what_of(s, a), a->value, a->kv, tokens, keep, &a->array);
     else if (a->array.declared) a->array.record.lo = a->array.declared_lo, a->array.record.hi = a->array.declared_hi;
     a->loaded = good;
     a->wrong = !good;
@@ -251,26 +288,72 @@ static bool load(sema *s, uint32_t array, bool keep) {
 
 bool sema_load_array(sema *s, uint32_t array) { return load(s, array, true); }
 
+bool sema_is_bare(const sema *s, uint32_t array) {
+    const array_decl *a = s->arrays[array];
+    return a->unread || (!a->table && !fcp_array_dims(&a->array.record));
+}
+
+bool sema_is_typed(const sema *s, uint32_t array) {
+    if (array == ARRAY_ANY) return false;
+    const array_decl *a = s->arrays[array];
+    if (a->unread) return false;
+    return a->loaded || a->given || a->array.record.width == MC_F64 || a->value->kind == EXPR_LIST;
+}
+
+const char *sema_reading_text(sema *s, uint32_t array) {
+    const array_decl *a = s->arrays[array];
+    text t = {0};
+    sema_put_reading(&a->array.record, a->kv, a->name, &t);
+    const char *copy = t.failed ? NULL : arena_copy(s->scratch, t.at, t.size);
+    text_free(&t);
+    return copy ? copy : a->name;
+}
+
+/* Reports that the array is read with another number of indices than it has dimensions. */
+static bool refuse_indices(sema *s, uint32_t array, const expr *e) {
+    const array_decl *a = s->arrays[array];
+    text t = {0};
+    if (a->table) {
+        const bool two = a->array.record.columns != 0;
+        text_printf(&t, "has %s, so %s", two ? "two dimensions" : "one dimension", two ? "two indices" : "one index");
+    } else {
+        text_puts(&t, "is over ");
+        sema_put_over(&a->array.record, a->kv, &t);
+        text_puts(&t, ": ");
+        sema_put_reading(&a->array.record, a->kv, a->name, &t);
+    }
+    text_add(&t, "", 1);
+    diag_error(s->d, FCP_E_TYPE, e->at, "%s '%s' %s", sema_array_word(s, array), a->name, t.failed ? "" : t.at);
+    text_free(&t);
+    if (a->at.source != SPAN_NONE.source) diag_also(s->d, a->at, "declared here");
+    return false;
+}
+
 bool sema_index_array(sema *s, uint32_t array, const expr *e, bool score, mc_op *out_op) {
-    *out_op = e->c ? MC_LOAD2 : MC_LOAD;
-    if (array == ARRAY_ANY) return true;
+    static const mc_op ints[] = {MC_LOAD, MC_LOAD, MC_LOAD2, MC_LOAD3};
+    static const mc_op reals[] = {MC_LOAD_F, MC_LOAD_F, MC_LOAD2_F, MC_LOAD3_F};
+    const int64_t count = e->kind == EXPR_INDEX ? e->integer : 0;
+    *out_op = ints[count > 3 ? 3 : count];
+    if (count > 3 && (array == ARRAY_ANY || s->arrays[array]->unread)) {
+        diag_error(s->d, FCP_E_TYPE, e->at, "no field or table has %" PRId64 " dimensions", count);
+        diag_hint(s->d, "a field has three at most: heads, queries, keys. Each sequence has values of its own");
+        return false;
+    }
+    if (array == ARRAY_ANY || s->arrays[array]->unread) return true;
     array_decl *a = s->arrays[array];
     if (a->wrong) return false;
-    if (a->table && !sema_load_array(s, array)) return false; /* the type of a table is known only from its values */
-    bool two = a->array.record.columns != 0, real = a->table && a->array.record.width == MC_F64;
-    if (two != (e->c != NULL)) {
-        diag_error(s->d, FCP_E_TYPE, e->at, "%s '%s' has %s, so %s", sema_array_word(s, array), a->name,
-                   two ? "two dimensions" : "one dimension", two ? "two indices" : "one index");
-        if (a->at.source != SPAN_NONE.source) diag_also(s->d, a->at, "declared here");
-        return false;
+    /* the type may be known only from the values, and those of a field come after the lengths */
+    if ((a->table || (s->builder && !sema_is_typed(s, array))) && !sema_load_array(s, array)) return false;
+    if (count != fcp_array_dims(&a->array.record)) return refuse_indices(s, array, e);
+    if (a->array.record.width != MC_F64) return true;
+    if (score) {
+        *out_op = reals[count];
+        return true;
     }
-    if (real && !score) {
-        diag_error(s->d, FCP_E_TYPE, e->at, "table '%s' is of reals; a mask is in whole numbers", a->name);
-        diag_hint(s->d, "tables of reals are for scores");
-        return false;
-    }
-    if (real) *out_op = two ? MC_LOAD2_F : MC_LOAD_F;
-    return true;
+    diag_error(s->d, FCP_E_TYPE, e->at, "%s '%s' is of reals; a mask is in whole numbers", sema_array_word(s, array),
+               a->name);
+    diag_hint(s->d, "reals are for scores");
+    return false;
 }
 
 uint32_t sema_derive_run(sema *s, uint32_t array) {
@@ -346,7 +429,13 @@ static uint32_t documents_array(sema *s) {
         return ARRAY_ANY;
     }
     const arg field = {.name = e->key, .as = IS_FIELD};
-    return sema_array_argument(s, &field, e->value);
+    const uint32_t found = sema_array_argument(s, &field, e->value);
+    if (found == ARRAY_ANY || !sema_load_array(s, found)) return ARRAY_ANY;
+    const fcp_array *record = &s->arrays[found]->array.record;
+    if (fcp_array_is_over(record, FCP_KEYS) && record->width != MC_F64) return found;
+    diag_error(s->d, FCP_E_TYPE, e->value->at, "documents takes a field over keys, of whole numbers");
+    diag_also(s->d, s->arrays[found]->at, "'%s' is another", s->arrays[found]->name);
+    return ARRAY_ANY;
 }
 
 void sema_finish_arrays(sema *s) {

@@ -50,12 +50,13 @@ static void list_expr(sema *s, const expr *e) {
         break;
     case EXPR_LIST:
     case EXPR_TUPLE: list_args(s, e->args); break;
-    case EXPR_INDEX:
+    case EXPR_INDEX: list_expr(s, e->d); /* fall through */
     case EXPR_UNARY:
     case EXPR_IF:
     case EXPR_RANGE:
     case EXPR_REPEAT:
     case EXPR_ON:
+    case EXPR_OVER:
     case EXPR_PAIR:
         list_expr(s, e->a);
         list_expr(s, e->b);

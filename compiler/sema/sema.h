@@ -41,7 +41,7 @@ typedef struct sema {
     bool failed;                /* too large, or out of memory; reported */
     bool no_memory;             /* out of memory: what is not found may be there */
     mask *plan_mask;            /* once it is lowered, with its parameters' values */
-    const int64_t *plan_values;
+    const struct figure *plan_values;
     mask *plan_score;
     const struct figure *plan_numbers; /* of its parameters; a condition's as an integer, an array's number */
 } sema;

@@ -34,6 +34,7 @@ static void mark(const expr *e, uses *u) {
         mark(e->a, u);
         mark(e->b, u);
         mark(e->c, u);
+        mark(e->d, u);
         break;
     case EXPR_LIST:
     case EXPR_TUPLE:
@@ -42,6 +43,7 @@ static void mark(const expr *e, uses *u) {
     case EXPR_RANGE:
     case EXPR_REPEAT:
     case EXPR_ON:
+    case EXPR_OVER:
     case EXPR_PAIR:
         mark(e->a, u);
         mark(e->b, u);

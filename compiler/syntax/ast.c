@@ -114,9 +114,11 @@ static void print_at(const expr *e, int least, text *out) {
         print_at(e->a, PREC_PRIMARY, out);
         text_puts(out, "[");
         print_at(e->b, 0, out);
-        if (e->c) {
+        for (int i = 0; i < 2; i++) {
+            const expr *more = i ? e->d : e->c;
+            if (!more) break;
             text_puts(out, ", ");
-            print_at(e->c, 0, out);
+            print_at(more, 0, out);
         }
         text_puts(out, "]");
         break;
@@ -146,6 +148,11 @@ static void print_at(const expr *e, int least, text *out) {
     case EXPR_ON:
         print_at(e->a, PREC_IF + 1, out);
         text_puts(out, " on ");
+        print_at(e->b, 0, out);
+        break;
+    case EXPR_OVER:
+        print_at(e->a, PREC_IF + 1, out);
+        text_puts(out, " over ");
         print_at(e->b, 0, out);
         break;
     case EXPR_REPEAT:

@@ -24,13 +24,14 @@ typedef enum expr_kind {
     EXPR_STRING,   /* name, unescaped */
     EXPR_NAME,     /* name */
     EXPR_CALL,     /* name, args */
-    EXPR_INDEX,    /* a[b], or a[b, c] */
+    EXPR_INDEX,    /* a[b], a[b, c] or a[b, c, d]; integer: how many indices there were, perhaps more */
     EXPR_UNARY,    /* op a */
     EXPR_BINARY,   /* a op b */
     EXPR_IF,       /* a then b else c */
     EXPR_RANGE,    /* a..b */
     EXPR_REPEAT,   /* a x b */
     EXPR_ON,       /* a on b, where b is a RANGE */
+    EXPR_OVER,     /* a over b, where b is a TUPLE */
     EXPR_PAIR,     /* a:b */
     EXPR_LIST,     /* args, unnamed */
     EXPR_TUPLE     /* args, unnamed: a, b, c without brackets */
@@ -68,7 +69,9 @@ struct expr {
     span name_at; /* CALL: of the name */
     int64_t integer;
     union {
-        struct { expr *a, *b, *c; };
+        struct {
+            expr *a, *b, *c, *d;
+        };
         struct { arg *args; uint32_t arg_count; const void *target; /* sema: what a name means */ };
     };
 };

@@ -78,6 +78,8 @@ static const habit table[] = {
     {VALUE, "bfloat16", "PyTorch", "bf16", ""},
     {VALUE, "float16 half", "PyTorch", "fp16", ""},
     {VALUE, "float32 float", "PyTorch", "fp32", ""},
+    {VALUE, "thd bshd sbhd", "TransformerEngine", "",
+     "tensors are [tokens, heads, head_dim] always; layout says which ranks hold which tokens"},
     /* --- batch --- */
     {KEY,
      "seqlens seq_lens seqlen seq_len seq_length sequence_length sequence_lengths context_lens kv_lens seqlens_k "
@@ -119,7 +121,7 @@ static const habit table[] = {
      "tokens that are sent as one; kernels skip by 128 x 128 pairs whatever it is"},
     {KEY, "return_lse return_softmax_lse return_attn_probs", "FlashAttention", "",
      "a run gives the log-sum-exp of each row anyway"},
-    {KEY, "training is_training", "TransformerEngine", "plan { passes = forward, backward }", ""},
+    {KEY, "training is_training backward", "TransformerEngine", "plan { passes = forward, backward }", ""},
     {STRATEGY, "ring_attention ring_attn p2p", "ring-flash-attention, TransformerEngine", "ring", ""},
     {STRATEGY, "striped megatron zigzag_ring context_parallel", "Megatron, ring-flash-attention", "zigzag", ""},
     {STRATEGY, "a2a all_to_all alltoall deepspeed", "DeepSpeed, TransformerEngine", "ulysses", ""},
@@ -148,6 +150,7 @@ static const habit table[] = {
      "field prefix = [10, 20] over sequences, read k < prefix"},
     {NAME, "seq_len seqlen seq_length N S seqlen_k kv_len", "FlexAttention", "n", "the sequence's number of keys"},
     {NAME, "q_len seqlen_q", "FlexAttention", "", "q is a position, and the last query is where the last key is"},
+    {NAME, "slopes", "ALiBi", "model { table slopes = [0.5, 0.25] }", "read slopes[h] in a score"},
     {NAME, "num_heads n_heads num_attention_heads", "", "heads", ""},
     {NAME, "num_kv_heads n_kv_heads num_key_value_heads", "", "kv_heads", ""},
     {NAME, "kv_head h_kv", "FlexAttention", "h / (heads / kv_heads)", ""},
@@ -159,6 +162,7 @@ static const habit table[] = {
     {NAME, "clamp clip", "PyTorch", "min(max(q - k, 0), 63)", ""},
     {NAME, "floor_divide", "PyTorch", "q / 64", "/ rounds down"},
     {SCORE, "score", "FlexAttention", "s", ""},
+    {SCORE, "none None identity", "FlexAttention", "", "without a score logits stay as they are: leave the key out"},
     {SCORE, "inf", "PyTorch", "", "pairs that are not to be seen belong to the mask: plan { mask = causal }"},
     {SCORE, "sigmoid", "PyTorch", "1.0 / (1.0 + exp(-s))", ""},
     /* --- parameters --- */
@@ -168,6 +172,7 @@ static const habit table[] = {
     {ARGUMENT, "right window_right window_size_right", "FlashAttention", "r", ""},
     {ARGUMENT, "sinks sink_size num_sinks sink_tokens", "StreamingLLM", "sink", ""},
     {ARGUMENT, "cap softcap soft_cap logit_cap", "FlashAttention", "c", ""},
+    {ARGUMENT, "degree group_size ulysses_degree", "xDiT", "inside", ""},
     {ARGUMENT, "prefix prefix_len prefix_length", "prefix LM", "p", ""},
     {ARGUMENT, "block_size block chunk_size", "block masks", "b", ""},
     {ARGUMENT, "doc docs documents doc_ids", "document masks", "d", ""},

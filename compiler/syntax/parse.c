@@ -160,7 +160,12 @@ static void drop(parse *p) {
 static bool goes_on_after(int kind) {
     switch (kind) {
     case T_AND: case T_OR: case T_NOT: case T_IF: case T_THEN: case T_ELSE: case T_WHERE: case T_REPEAT: case T_DOTS:
-    case T_ON: case T_LE: case T_GE: case T_EQ: case T_NE:
+    case T_ON:
+    case T_OVER:
+    case T_LE:
+    case T_GE:
+    case T_EQ:
+    case T_NE:
     case '<': case '>': case '+': case '-': case '*': case '/': case '%':
     case '=': case ',': case ':': case '(': case '[': return true;
     default: return false;
@@ -294,6 +299,7 @@ int lang_lex(LANG_STYPE *value, LANG_LTYPE *at, parse *p) {
     p->bad = t->bad || (p->bad && p->last != T_SEP);
     if (t->kind == T_NAME && ends_operand(p->last) && words_same(t->value.name, "x")) t->kind = T_REPEAT;
     if (t->kind == T_NAME && ends_operand(p->last) && words_same(t->value.name, "on")) t->kind = T_ON;
+    if (t->kind == T_NAME && ends_operand(p->last) && words_same(t->value.name, "over")) t->kind = T_OVER;
     track_bracket(p, t);
     if (p->stopped) t->kind = T_END;
     const int kind = deliver(p, t->kind, t->at, value, &t->value, at);
@@ -316,8 +322,17 @@ static bool is_comparison(int kind) {
 /* Does this token stand between two values? */
 static bool is_infix(int kind) {
     switch (kind) {
-    case T_AND: case T_OR: case T_DOTS: case T_ON: case ':': case '+': case '-': case '*': case '/': case '%':
-        return true;
+    case T_AND:
+    case T_OR:
+    case T_DOTS:
+    case T_ON:
+    case T_OVER:
+    case ':':
+    case '+':
+    case '-':
+    case '*':
+    case '/':
+    case '%': return true;
     default: return is_comparison(kind);
     }
 }
@@ -460,6 +475,7 @@ static void hint_at_syntax_error(parse *p, const char *here, uint32_t length, ui
         if (open == '{' && is_among(expected, T_NAME)) say = "a key is written without quotes: mask = causal";
         break;
     case T_ON: say = "'on' gives lengths their ranks: lengths = file(\"a.lengths\") on 0..32"; break;
+    case T_OVER: say = "'over' stands behind the values of a field: field prefix = [10, 20] over sequences"; break;
     case T_REPEAT: say = "'x' repeats between two values of a list: [8192 x 32]"; break;
     default: break;
     }

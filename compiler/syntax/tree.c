@@ -76,6 +76,18 @@ expr *tree_node(tree *t, span at, expr_kind kind, expr *a, expr *b, expr *c) {
     return e;
 }
 
+expr *tree_index(tree *t, span at, expr *array, arg_list indices) {
+    if (!array || !indices.first) return NULL;
+    expr *e = new_node(t, at, EXPR_INDEX, 1 + deeper(array->depth, indices.depth));
+    if (!e) return NULL;
+    e->a = array;
+    e->integer = indices.count;
+    expr **const to[] = {&e->b, &e->c, &e->d};
+    uint32_t i = 0;
+    for (const arg *a = indices.first; a && i < sizeof to / sizeof *to; a = a->next) *to[i++] = a->value;
+    return e;
+}
+
 expr *tree_call(tree *t, span at, const char *name, span name_at, arg_list args) {
     expr *e = new_node(t, at, EXPR_CALL, args.depth + 1);
     if (!e) return NULL;

@@ -21,6 +21,7 @@ expr *tree_quantity(tree *t, span at, expr *number, int64_t unit_index);
 expr *tree_unary(tree *t, span at, expr_op op, expr *a);
 expr *tree_binary(tree *t, span at, expr_op op, expr *a, expr *b);
 expr *tree_node(tree *t, span at, expr_kind kind, expr *a, expr *b, expr *c);
+expr *tree_index(tree *t, span at, expr *array, arg_list indices);
 expr *tree_call(tree *t, span at, const char *name, span name_at, arg_list args);
 expr *tree_list(tree *t, span at, expr_kind kind, arg_list elements);
 expr *tree_parens(expr *e, span at);

@@ -117,3 +117,5 @@ const char *const words_functions[SCORE_BUILTINS] = {"min", "max",  "abs", "exac
                                                      "exp", "exp2", "log", "log2",  "tanh", "sqrt", "floor"};
 const char *const words_sources[SOURCE_COUNT] = {"file", "lognormal", "given", "cumulative"};
 const char *const words_figures[MODEL_FIGURES] = {"heads", "kv_heads"};
+const char *const words_over[OVER_COUNT] = {"sequences", "heads", "kv_heads", "queries", "keys"};
+const char words_real[] = "real";

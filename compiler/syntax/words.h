@@ -145,4 +145,8 @@ extern const char *const words_sources[SOURCE_COUNT];
 /* heads and kv_heads are figures of the model, unless the program gives these names to something else. */
 enum { MODEL_FIGURES = 2 };
 extern const char *const words_figures[MODEL_FIGURES];
+/* What a field may be over, and the word that makes it one of reals. */
+enum { OVER_SEQUENCES, OVER_HEADS, OVER_KV_HEADS, OVER_QUERIES, OVER_KEYS, OVER_COUNT };
+extern const char *const words_over[OVER_COUNT];
+extern const char words_real[];
 #endif

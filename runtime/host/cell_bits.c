@@ -62,14 +62,6 @@ static struct slope slope_of(const mc_node *x, const mc_node *nodes, const struc
     case MC_LT:
     case MC_LE: return a.value == b.value ? zero : unknown;
     case MC_IF_I: return b.value == c.value ? b : unknown; /* a is bool: known means unchanged */
-    case MC_LOAD:
-    case MC_LOAD2:
-    case MC_LOAD3:
-    case MC_BANDS:
-        return x->a != MC_NONE && nodes[x->a].op == MC_CONST_I && (x->b == MC_NONE || nodes[x->b].op == MC_CONST_I) &&
-                       (x->c == MC_NONE || nodes[x->c].op == MC_CONST_I)
-                   ? zero
-                   : unknown;
     default: return flat ? zero : unknown;
     }
 }

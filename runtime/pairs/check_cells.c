@@ -6,7 +6,8 @@
  *           - The shape has as many pairs as the mask allows.
  *           A PARTIAL cell may have any pairs, because kernels evaluate the mask there.
  * Method:   the part is halved until a box of cells is decided, or is a single cell. The pairs of a single cell are
- *           counted by codegen/mask, unless an equal one has been counted before (box_memo.c). A part is not looked at
+ *           counted by codegen/mask, unless an equal one has been counted before (box_memo.c). If the mask reads an
+ *           array there, by blocks of queries or keys, the cell is cut between these blocks first. A part is not looked at
  *           if another of the same shape, in which the mask is equal, has been proven before.
  * Cost:     boxes on the boundary of the mask, times the nodes of its code; and where those are not alike, the pairs of
  *           their cells.
@@ -185,26 +186,61 @@ static fcp_code decided_cells(part_view *v, cell_rect r, bool allowed) {
     return FCP_OK;
 }
 
-/* How many pairs the mask allows in a cell, the box that was asked about last. */
-static uint64_t count_cell(pairs_prover *p, const pairs_box *b) {
+/* Finds where to cut the box that was asked about last, so that arrays that are read by blocks of queries or keys are
+ * read in fewer blocks: `keep[q / 96, k / 96]` has up to four elements in a cell. Nothing is cut in slices thinner than
+ * LEAST, because many small boxes take longer than their pairs. */
+static bool find_cut(const pairs_mask *m, const pairs_box *b, pairs_box half[2]) {
+    enum { LEAST = 16 };
+    half[0] = half[1] = *b;
+    for (uint32_t i = 0; i < m->code.count; i++) {
+        const mc_node *x = &m->code.nodes[i];
+        if (x->op != MC_DIV || m->values[i].lo == m->values[i].hi) continue;
+        const pairs_value *of = &m->values[x->a], *by = &m->values[x->b];
+        if (!of->linear || by->lo != by->hi || by->lo < LEAST || of->q + of->k != 1 || (of->q && of->k)) continue;
+        const __int128 at = ((__int128)m->values[i].lo + 1) * by->lo - of->c; /* where the second quotient begins */
+        if (of->q) half[0].q1 = half[1].q0 = (int64_t)at;
+        else half[0].k1 = half[1].k0 = (int64_t)at;
+        return true;
+    }
+    return false;
+}
+
+/* *out_pairs: how many pairs the mask allows in a cell, or in a part of one, the box that was asked about last. */
+static fcp_code count_cell(pairs_prover *p, const pairs_box *b, uint64_t *out_pairs) {
     uint64_t pairs;
+    pairs_box half[2];
     const bool key = fcp_pairs_key(&p->memo, &p->mask, b, ONE_CELL);
-    if (key && fcp_pairs_find(&p->memo, &pairs)) return pairs;
+    *out_pairs = 0;
+    if (key && fcp_pairs_find(&p->memo, out_pairs)) return FCP_OK;
+    if (!key && find_cut(&p->mask, b, half)) {
+        fcp_code code = FCP_OK;
+        for (int i = 0; i < 2 && !code; i++) {
+            pairs_answer of_half = FCP_PAIRS_MIXED;
+            code = fcp_pairs_ask(p, &half[i], &of_half);
+            pairs = of_half == FCP_PAIRS_ALL ? area(&half[i]) : 0;
+            if (!code && of_half == FCP_PAIRS_MIXED) code = count_cell(p, &half[i], &pairs);
+            *out_pairs += pairs;
+        }
+        return code;
+    }
     const mc_tile tile = {b->q0, b->k0, p->head, (uint32_t)(b->q1 - b->q0), (uint32_t)(b->k1 - b->k0)};
     pairs = mc_count_tile(p->mask.code, &p->mask.env, &tile, p->mask.scratch);
     p->proof.elements += area(b);
     p->work += pairs_work(p, area(b));
     p->asked += CELL_BOXES; /* that takes longer than a box */
     if (key) fcp_pairs_keep(&p->memo, pairs);
-    return pairs;
+    *out_pairs = pairs;
+    return FCP_OK;
 }
 
 /* Checks a single cell in which some pairs are allowed and some are not, as far as is known: counts them, and compares
  * with what the shape says of the cell. */
 static fcp_code mixed_cell(part_view *v, cell_rect r) {
     const pairs_box b = box_of(v, r);
-    const uint64_t pairs = count_cell(v->p, &b);
+    uint64_t pairs;
     uint32_t col;
+    fcp_code code = count_cell(v->p, &b, &pairs);
+    if (code) return code;
     if (pairs && find_cell(v, &r, r.r0, false, &col)) return wrong_cell(v, r.r0, r.c0, true);
     if (pairs < area(&b) && find_cell(v, &r, r.r0, true, &col)) return wrong_cell(v, r.r0, r.c0, false);
     v->pairs += pairs;

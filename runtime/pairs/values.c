@@ -151,13 +151,13 @@ static void load(const pairs_mask *m, pairs_value *v, const mc_node *x) {
     some = indices(&m->values[row], a->first, a->count, &i[0], &i[1], &all) && some;
     if (a->columns) some = indices(&m->values[column], a->column_first, a->columns, &j[0], &j[1], &all) && some;
     if (!all || !some) lo = hi = 0;
-    for (uint64_t p = plane[0]; some && p < plane[1]; p++) {
-        const uint64_t first = p * rows + i[0], end = p * rows + i[1];
-        if (end - first <= FEW_ROWS && width > 1)
-            for (uint64_t r = first; r < end; r++)
+    if (some && width > 1 && (plane[1] - plane[0]) * (i[1] - i[0]) <= FEW_ROWS) {
+        for (uint64_t p = plane[0]; p < plane[1]; p++)
+            for (uint64_t r = p * rows + i[0]; r < p * rows + i[1]; r++)
                 fcp_pairs_extremes(m->facts, (uint32_t)x->imm, a, r * width + j[0], r * width + j[1], &lo, &hi);
-        else /* with what lies beside the columns between the first row and the last */
-            fcp_pairs_extremes(m->facts, (uint32_t)x->imm, a, first * width + j[0], (end - 1) * width + j[1], &lo, &hi);
+    } else if (some) { /* with what lies beside these between the first element and the last */
+        const uint64_t first = plane[0] * rows + i[0], last = (plane[1] - 1) * rows + i[1] - 1;
+        fcp_pairs_extremes(m->facts, (uint32_t)x->imm, a, first * width + j[0], last * width + j[1], &lo, &hi);
     }
     set_range(v, (span){lo, hi});
 }

@@ -169,7 +169,7 @@ mc_array fcp_array_part(const fcp_array *array, const void *data, uint64_t start
     uint32_t dims = 0;
     if (array->heads) count[dims++] = array->heads;
     if (array->q_cell) {
-        const int64_t last = mc_wrap_add(env->q_first, env->queries - 1);
+        const int64_t last = mc_wrap_add(env->q_first, mc_wrap_sub(env->queries, 1));
         first[dims] = mc_div(env->q_first, array->q_cell);
         count[dims] = env->queries ? mc_wrap_add(mc_wrap_sub(mc_div(last, array->q_cell), first[dims]), 1) : 0;
         dims++;

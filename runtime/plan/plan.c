@@ -1,9 +1,11 @@
 /* plan.c: what is derived from a plan's tables: the index, sizes, and the accessors of fcp.h. Layouts are in layout.c.
  *
  * Requires: the accessors need a checked plan; fcp_plan_index needs only counts that match the pointers.
- * Cost:     fcp_plan_index is linear in the sequences and blocks; the rest is constant.
+ * Cost:     fcp_plan_index is linear in the sequences and blocks, and in the sequences for each field that is over
+ *           more than keys or queries; the rest is constant.
  * Units:    bytes and tokens. Sizes saturate (base/saturate.h).
  */
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,7 +16,6 @@
 #include "runtime/plan/file.h"
 #include "runtime/plan/head_ranges.h"
 #include "runtime/plan/plan_index.h"
-#include "runtime/base/saturate.h"
 #include "runtime/plan/sides.h"
 
 const uint32_t fcp_record_sizes[FCP_SECTION_COUNT] = {
@@ -127,32 +128,43 @@ static fcp_code index_classes(fcp_plan *plan, fcp_error *err) {
     return FCP_OK;
 }
 
-static void free_starts(fcp_plan *plan) {
-    for (uint64_t i = 0; plan->array_starts && i < plan->arrays_count; i++) free(plan->array_starts[i]);
-    free(plan->array_starts);
-    plan->array_starts = NULL;
+/* Is it a field whose values do not begin where tokens do? */
+static bool has_starts(const fcp_array *a) {
+    return a->kind == FCP_FIELD && !fcp_array_is_over(a, FCP_KEYS) && !fcp_array_is_over(a, FCP_QUERIES);
 }
 
-/* Fills array_starts. Of shapes that make no sense sums become UINT64_MAX; fcp_plan_check refuses them. */
+static void find_starts(const fcp_plan *plan, const fcp_array *a, uint64_t *out) {
+    uint64_t next = 0;
+    for (uint64_t s = 0; s < plan->sequences_count; s++) {
+        const fcp_sequence *of = &plan->sequences[s];
+        const mc_env env = {.n = (int64_t)of->keys, .q_first = of->q_first, .queries = (int64_t)of->queries};
+        const mc_array part = fcp_array_part(a, NULL, 0, &env);
+        const uint64_t rows = fcp_times((uint64_t)part.count, part.planes ? part.planes : 1);
+        out[s] = next;
+        next = fcp_plus(next, fcp_times(rows, part.columns ? (uint64_t)part.columns : 1));
+    }
+    out[plan->sequences_count] = next;
+}
+
+/* Fills array_starts. If shapes make no sense, sums may become UINT64_MAX; fcp_plan_check refuses them. Devices get an
+ * address for each array and each sequence. A small file that has many of both is refused, because it would take
+ * memory that is the product of their numbers. */
 static fcp_code index_arrays(fcp_plan *plan, fcp_error *err) {
-    const size_t n = (size_t)plan->sequences_count;
-    free_starts(plan);
-    plan->array_starts = calloc((size_t)plan->arrays_count + 1, sizeof *plan->array_starts);
+    enum { FEW = 1 << 22 };
+    const uint64_t arrays = plan->arrays_count, each = plan->sequences_count + 1;
+    if (fcp_times(arrays, each) > FEW + plan->file_size)
+        return fcp_fail(err, FCP_E_PLAN_FORMAT, "%" PRIu64 " arrays for %" PRIu64 " sequences", arrays, each - 1);
+    uint64_t fields = 0;
+    for (uint64_t i = 0; i < arrays; i++) fields += has_starts(&plan->arrays[i]);
+    free(plan->array_starts);
+    plan->array_starts = calloc((size_t)(arrays + 1 + fields * each), sizeof(uint64_t));
     if (!plan->array_starts) return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for the fields of a plan");
-    for (uint64_t i = 0; i < plan->arrays_count; i++) {
-        const fcp_array *a = &plan->arrays[i];
-        if (a->kind != FCP_FIELD || fcp_array_is_over(a, FCP_KEYS) || fcp_array_is_over(a, FCP_QUERIES)) continue;
-        uint64_t *starts = plan->array_starts[i] = malloc((n + 1) * sizeof *starts), next = 0;
-        if (!starts) return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for a field of %zu sequences", n);
-        for (size_t s = 0; s <= n; s++) {
-            starts[s] = next;
-            if (s == n) break;
-            const fcp_sequence *of = &plan->sequences[s];
-            const mc_env env = {.n = (int64_t)of->keys, .q_first = of->q_first, .queries = (int64_t)of->queries};
-            const mc_array part = fcp_array_part(a, NULL, 0, &env);
-            const uint64_t rows = fcp_times((uint64_t)part.count, part.planes ? part.planes : 1);
-            next = fcp_plus(next, fcp_times(rows, part.columns ? (uint64_t)part.columns : 1));
-        }
+    uint64_t *room = (uint64_t *)(void *)(plan->array_starts + arrays + 1);
+    for (uint64_t i = 0; i < arrays; i++) {
+        if (!has_starts(&plan->arrays[i])) continue;
+        find_starts(plan, &plan->arrays[i], room);
+        plan->array_starts[i] = room;
+        room += each;
     }
     return FCP_OK;
 }
@@ -185,7 +197,7 @@ fcp_code fcp_plan_index(fcp_plan *plan, fcp_error *err) {
 void fcp_plan_free(fcp_plan *plan) {
     if (!plan) return;
     if (plan->release) plan->release(plan->owner);
-    free_starts(plan);
+    free(plan->array_starts);
     free(plan->sequence_offsets);
     free(plan->rank_tokens);
     free(plan->range_classes);

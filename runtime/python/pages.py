@@ -14,7 +14,10 @@ import fcpc.torch
 PAGE = Path(__file__).parent / "API.md"
 # For whom what is: people who design masks, who train, and who look at what a plan costs.
 CHAPTERS: list[tuple[str, list[Any]]] = [
-    ("Programs and masks", [fcpc.program, fcpc.parse, fcpc.Program, fcpc.trace, fcpc.Field]),
+    ("Programs and masks", [fcpc.program, fcpc.parse, fcpc.Program, fcpc.trace, fcpc.Field, fcpc.lengths,
+                            fcpc.Lengths]),
+    ("What other projects hold", [fcpc.masks.from_ranges, fcpc.masks.from_startend_row_indices,
+                                  fcpc.masks.from_block_mask, fcpc.masks.Mask]),
     ("Plans", [fcpc.Plan, fcpc.Labels, fcpc.Simulation, fcpc.load]),
     ("Training", [fcpc.detect, fcpc.Cluster, fcpc.torch.Attention, fcpc.torch.BoundAttention, fcpc.Session]),
     ("Models of Hugging Face", [fcpc.hf.program, fcpc.hf.inputs, fcpc.hf.bind, fcpc.hf.BoundModel, fcpc.hf.attention]),
@@ -58,7 +61,7 @@ def page() -> str:
     for title, things in CHAPTERS:
         lines += [f"## {title}", ""]
         for thing in things:
-            path = thing.__module__ if thing.__module__ in ("fcpc.torch", "fcpc.hf") else "fcpc"
+            path = thing.__module__ if thing.__module__ in ("fcpc.torch", "fcpc.hf", "fcpc.masks") else "fcpc"
             lines.append(f"### {path}.{thing.__name__}\n\n{_block(thing.__name__, thing)}")
             for name, member in members(thing) if inspect.isclass(thing) else ():
                 lines.append(_block(thing.__name__ if name == "__call__" else f"{thing.__name__}.{name}", member))

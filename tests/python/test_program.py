@@ -74,6 +74,30 @@ class Documents(Expecting):
             self.expect("E202", lambda: self.program("causal", documents=wrong), "documents: the name of a field")
 
 
+class Hints(Expecting):
+    def test_words_of_other_projects(self):
+        """The compiler's hints, as arguments of fcpc.program."""
+        for more, hint in [({"window": 64}, 'write mask="window(w = 64)"'),
+                           ({"softcap": 30}, 'write score="softcap(c = 30.0)"'),
+                           ({"alibi": True}, 'write score="alibi"'), ({"num_heads": 12}, "write heads=12"),
+                           ({"cu_seqlens": [0, 3, 5]}, "write prog.plan(fcpc.lengths([0, 3, 5]))"),
+                           ({"cu_seqlens_k": [0, 3]}, "cu_seqlens_k=[0, 3]))"), ({"seqlens": 7}, "prog.plan([7, 32])"),
+                           ({"batch_size": 4}, "write prog.plan([64] * 4)"),
+                           ({"world_size": 4}, "write cluster=fcpc.detect(ranks=4)"),
+                           ({"torch_dtype": torch.bfloat16}, 'write dtype="bf16"'),
+                           ({"attn_bias": [1, 2]}, 'write tables={"bias": [0.5, 0.25, 0.0]}'),
+                           ({"mask_mod": len}, "fcpc.program(mask=mask_mod)"), ({"d_model": 9}, "heads=32, head_dim=128"),
+                           ({"doc_ids": [0, 1]}, 'fields=["doc"]'), ({"ring_degree": 2}, 'strategy="ring"'),
+                           ({"block_size": 512}, "block=512"), ({"dropout_p": 0.1}, "there is no dropout"),
+                           ({"headz": 3}, "did you mean heads=...?")]:
+            with self.subTest(more):
+                error = self.expect("E205", lambda: fcpc.program("causal", **more), "= hint: ", hint)
+                self.assertEqual(str(error).count("did you mean"), "headz" in more, str(error))
+                self.assertNotIn(" { ", str(error))
+        self.expect("E200", lambda: fcpc.program("k < prefix[b]", fields=["prefix"]),
+                    'fields={"prefix": "given(over = sequences)"}')
+
+
 class Warnings(Expecting):
     def test_of_a_program(self):
         text = "mask m = causal where { far = q - k < 9 }\nplan { mask = m }"
@@ -149,17 +173,6 @@ class Arguments(Expecting):
         self.refuse("E202", ["a list of masks is expected"], mask=None, layers="causal")
         self.refuse("E205", ["did you mean 'strategy'?"], strateggy="dcp")
         self.refuse("E205", ["did you mean heads=...?"], head=4)
-        for said, arguments in {"heads=32": {"num_heads": 32}, 'mask="window(w = 64)": w counts': {"window": 64},
-                                'score="softcap(c = 30.0)"': {"softcap": 30}, 'score="alibi"': {"alibi": True},
-                                'dtype="bf16"': {"torch_dtype": torch.float16}, "heads=32, head_dim=128": {"d_model": 9},
-                                "cluster=fcpc.Cluster(gpus=8)": {"world_size": 8}, 'fields=["doc"]': {"doc_ids": [0, 1]},
-                                "program.plan([64] * 8)": {"batch_size": 8},
-                                "program.plan(fcpc.lengths(cu_seqlens=[0, 3, 9]))": {"cu_seqlens": [0, 3, 9]},
-                                "fcpc.lengths(cu_seqlens=[0, 3, 5], cu_seqlens_k=[0, 4])": {"cu_seqlens_k": [0, 4]},
-                                'strategy="ring"': {"ring_degree": 2}, "block=512": {"block_size": 512},
-                                "score_mod)": {"score_mod": lambda s, b, h, q, k: s},
-                                "there is no dropout": {"dropout_p": 0.1}}.items():
-            self.refuse("E205", [said], **arguments)
         self.expect("E706", lambda: fcpc.detect(4), "fcpc.detect(ranks=4)")
         for wrong in (0, -1, "4", True):
             self.expect("E202", lambda: fcpc.detect(ranks=wrong), "ranks")

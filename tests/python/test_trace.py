@@ -134,6 +134,36 @@ class Text(unittest.TestCase):
         other = captured.plan([LENGTH], {"document": gallery.document * 0})
         self.assertEqual(other.summary()["pairs"], LENGTH * LENGTH)
 
+    def test_what_a_field_has_numbers_for(self):
+        """How a captured tensor is read says what it is over."""
+        f = torch.zeros(2, 2, 2, 2, dtype=torch.long)
+        one, two, three = f[0, 0, 0], f[0, 0], f[0]
+        cases = [(lambda b, h, q, k: k < one[b], "sequences", "k < one"),
+                 (lambda b, h, q, k: q - k < two[b, h], "heads", "q - k < two[h]"),
+                 (lambda b, h, q, k: q - k < two[b, h // 2], "kv_heads", "q - k < two[h / 2]"),
+                 (lambda b, h, q, k: two[b, k] > 0, "keys", "two[k] > 0"),
+                 (lambda b, h, q, k: two[b, q] > k, "queries", "two[q] > k"),
+                 (lambda b, h, q, k: two[b, q] == two[b, k], "keys", "two[q] == two[k]"),
+                 (lambda b, h, q, k: two[b, q] == two[b, 0], "queries", "two[q] == two[0]"),
+                 (lambda b, h, q, k: two[b, two[b, k]] > 0, "keys", "two[two[k]] > 0"),
+                 (lambda b, h, q, k: two[b, (q - 1) >> 6] == two[b, k // 64], "keys / 64",
+                  "two[(q - 1) / 64] == two[k / 64]"),
+                 (lambda b, h, q, k: three[b, h, k] < q, "heads, keys", "three[h, k] < q"),
+                 (lambda b, h, q, k: three[b, q, k] > 0, "queries, keys", "three[q, k] > 0"),
+                 (lambda b, h, q, k: f[b, h, q // 128, k // 64] == 1, "heads, queries / 128, keys / 64",
+                  "f[h, q / 128, k / 64] == 1")]
+        for function, over, text in cases:
+            traced = fcpc.trace(function)
+            (name, found), = traced.over.items()
+            self.assertEqual((found.text(), traced.text), (over, text))
+            self.assertEqual(list(traced.fields), [name])
+            self.assertEqual(traced.tables, {})
+        named = fcpc.trace(lambda b, h, q, k: two[q // 128, k // 128] > 0, fields=["two"])
+        self.assertEqual(named.over["two"].text(), "queries / 128, keys / 128")
+        wide = f.double()
+        scored = fcpc.trace(lambda s, b, h, q, k: s + wide[b, h, q, k], "score")
+        self.assertEqual(scored.over["wide"].declared(), "given(real, over = heads, queries, keys)")
+
     def test_names_of_tables(self):
         n, other = torch.arange(3), torch.arange(3)
 
@@ -174,14 +204,15 @@ class Refused(unittest.TestCase):
         self.assertGreater(raised.exception.line, 0)
 
     def test_what_is_no_expression(self):
-        table = torch.arange(8)
+        table, square, doc = torch.arange(8), torch.arange(4).view(2, 2), fcpc.Field("doc")
         for words, function in {
                 "whether a symbol is true": lambda b, h, q, k: 0 <= q - k < 5,
                 "torch.erf is no operation": lambda b, h, q, k: torch.erf(q) > k,
                 "the number behind a symbol": lambda b, h, q, k: table[:int(q)].sum() > k,
                 "has no 'sum'": lambda b, h, q, k: q.sum() > k,
+                "a number for each, such as first = torch.tensor([1, 0, 0])": lambda b, h, q, k: (b == 0) | (q > k),
                 "b is the number of a sequence": lambda b, h, q, k: q > b,
-                "differs from sequence to sequence": lambda b, h, q, k: table[b] > k,
+                "is the first index of a field": lambda b, h, q, k: square[q, b] > k,
                 "tensors are read as": lambda b, h, q, k: q > table,
                 "a shift is by a constant": lambda b, h, q, k: q >> k > 0}.items():
             self.expect("E210", function, words)
@@ -190,7 +221,12 @@ class Refused(unittest.TestCase):
                 "of shape [4, 4, 65] is no number here": lambda b, h, q, k: cube[h, q % 4] > k,
                 "no row of at most 64": lambda b, h, q, k: (cube[h, q % 4] == k).any(-1),
                 "rows of 4 and 8": lambda b, h, q, k: (table.view(1, 8)[q % 1] == cube[h, :, 0][q % 4]).any(),
-                "differs from sequence": lambda b, h, q, k: cube[b, h, q] > k}.items():
+                "4 indices": lambda b, h, q, k: torch.zeros(2, 4, 4, 65, 65)[b, h, q, k, k] > k,
+                "another way than elsewhere": lambda b, h, q, k: (cube[b, h, q] > k) | (cube[b, q, k] > k),
+                "with 1 indices here, and with 2": lambda b, h, q, k: (doc[b, h, k] > 1) | (doc[b, k] > 1),
+                "the first is the query's": lambda b, h, q, k: cube[b, k, q] > k,
+                "at h // n": lambda b, h, q, k: cube[b, h + 1, q] > k,
+                "cells of one size": lambda b, h, q, k: square[b, q // 4] == square[b, k // 8]}.items():
             self.expect("E210", function, words)
 
     def test_if(self):
@@ -214,6 +250,7 @@ class Refused(unittest.TestCase):
                 "two conditions, or two": lambda b, h, q, k: (q > k) & 1,
                 "~ takes a condition": lambda b, h, q, k: ~q > k,
                 "// divides them": lambda b, h, q, k: q / 2 > k,
+                "'slopes' holds reals": lambda b, h, q, k: gallery.slopes[h] > k,
                 "gives a number": lambda b, h, q, k: q - k,
                 "an index is a whole number": lambda b, h, q, k: gallery.reach[q / 2] > k}.items():
             self.expect("E202", function, words)

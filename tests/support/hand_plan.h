@@ -283,6 +283,7 @@ static inline void hand_streams(hand *h) {
 static inline void hand_free(hand *h) {
     if (!h) return;
     free(h->plan.sequence_offsets);
+    free(h->plan.array_starts);
     free(h->plan.rank_tokens);
     free(h->plan.range_classes);
     free(h);

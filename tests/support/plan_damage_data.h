@@ -171,7 +171,7 @@ static bool wrong_sink(tables *t, draw *d) {
 static bool wrong_array(tables *t, draw *d) {
     if (!t->arrays_count) return false;
     fcp_array *a = &t->arrays[next(d) % t->arrays_count];
-    switch (next(d) % 9) {
+    switch (next(d) % 13) {
     case 0: a->width = 3; break;
     case 1: a->kind = FCP_ARRAY_KINDS; break;
     case 2: a->count++; break;
@@ -180,6 +180,10 @@ static bool wrong_array(tables *t, draw *d) {
     case 5: a->offset += 64; break;
     case 6: a->name = (uint32_t)t->names_count; break;
     case 7: a->file = (uint32_t)t->names_count; break;
+    case 8: a->pad = 1; break;
+    case 9: a->heads = a->heads ? 0 : t->problem->heads + 1; break; /* of a table there are none */
+    case 10: a->q_cell = a->q_cell ? UINT32_MAX : 1; break;
+    case 11: a->k_cell = a->k_cell ? UINT32_MAX : 1; break;
     default: a->lo = a->hi + 1; break;
     }
     return true;

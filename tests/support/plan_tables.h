@@ -26,6 +26,7 @@ static void tables_free(tables *t) {
     FCP_SECTIONS(X)
 #undef X
     free(t->plan.sequence_offsets);
+    free(t->plan.array_starts);
     free(t->plan.rank_tokens);
     free(t->plan.range_classes);
     memset(t, 0, sizeof *t);

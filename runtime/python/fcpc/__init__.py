@@ -10,7 +10,9 @@
 sizes in bytes, times in seconds, and positions count from 0. Errors are of the class fcpc.Error, with a code of
 runtime/errors.def. What is allowed but probably a mistake is an fcpc.Warning.
 """
+from . import masks
 from ._c import C as _C
+from .batches import Lengths, lengths
 from .errors import Error, Warning
 from .plan import Labels, Plan, Simulation, load
 from .program import Cluster, Program, detect, parse, program
@@ -18,5 +20,5 @@ from .session import Session
 from .trace import Field, trace
 
 __version__ = _C["fcp_version"]().decode()
-__all__ = ["Cluster", "Error", "Field", "Labels", "Plan", "Program", "Session", "Simulation", "Warning", "detect",
-           "load", "parse", "program", "trace"]
+__all__ = ["Cluster", "Error", "Field", "Labels", "Lengths", "Plan", "Program", "Session", "Simulation", "Warning",
+           "detect", "lengths", "load", "parse", "program", "trace"]

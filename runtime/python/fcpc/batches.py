@@ -4,18 +4,72 @@ from __future__ import annotations
 import array
 import ctypes
 import operator
+from dataclasses import dataclass
 from typing import Any, Mapping, NamedTuple
 
 from .errors import Error
 
-_FOR_EACH = {"Q": "one for each sequence", "q": "one for each token, sequences end to end"}
+_FOR_EACH = {"Q": "one for each sequence", "q": "one for each token, sequences end to end",
+             "d": "one for each token, sequences end to end"}
+_EXPECTED = {"Q": "a whole number from 0 on", "q": "a whole number of at most 64 bits", "d": "a number"}
+
+
+@dataclass(frozen=True)
+class Lengths:
+    """The lengths of a batch, as `Program.plan` takes them: `fcpc.lengths` makes them.
+
+    keys     how many keys each sequence has
+    queries  how many queries each has; None: as many as keys
+    """
+    keys: list[int]
+    queries: list[int] | None = None
+
+
+def lengths(cu_seqlens: Any, cu_seqlens_k: Any = None) -> Lengths:
+    """The lengths of a batch that FlashAttention's varlen functions describe: prog.plan(fcpc.lengths(cu_seqlens)).
+
+    cu_seqlens    where each sequence begins in the packed tokens, and at last how many there are: [0, 3, 5, 10] are
+                  sequences of 3, 2 and 5 tokens. A list, an array, or a tensor on any device
+    cu_seqlens_k  the same of the keys, if sequences have other numbers of keys than of queries. Then cu_seqlens is what
+                  FlashAttention calls cu_seqlens_q. The last query is where the last key is, in both projects
+
+    A number that stands there twice is a sequence of no tokens.
+
+    Errors: E202 (no whole numbers, or not in one dimension), E300 (they do not begin with 0, decrease, or are of
+    batches of different sizes)
+    """
+    of_queries = _differences_of("cu_seqlens", cu_seqlens)
+    if cu_seqlens_k is None:
+        return Lengths(of_queries)
+    of_keys = _differences_of("cu_seqlens_k", cu_seqlens_k)
+    if len(of_keys) != len(of_queries):
+        raise Error("E300", f"cu_seqlens is of {len(of_queries)} sequences, and cu_seqlens_k of {len(of_keys)}")
+    return Lengths(of_keys, None if of_keys == of_queries else of_queries)
+
+
+def _differences_of(name: str, values: Any) -> list[int]:
+    numbers = numbers_of(values, "Q", name)
+    said = list((ctypes.c_uint64 * numbers.size).from_address(numbers.address)) if numbers else []
+    if not said or said[0]:
+        made = [0]
+        for length in said:
+            made.append(made[-1] + length)
+        meant = f". Of lengths, {shortly(said)}, they would be {shortly(made)}; plan() takes lengths as they are" \
+            if said else ": of no sequence they are [0]"
+        raise Error("E300", f"{name}: the first number is 0, where the first sequence begins{meant}")
+    for i in range(1, len(said)):
+        if said[i] < said[i - 1]:
+            raise Error("E300", f"{name}: element {i} is {said[i]}, less than {said[i - 1]} before it, and sums of "
+                                "lengths do not decrease")
+    return [b - a for a, b in zip(said, said[1:])]
 
 
 class Numbers(NamedTuple):
-    """Whole numbers of 64 bits at an address, and what owns the memory."""
+    """Numbers of 64 bits at an address, whole ones or reals, and what owns the memory."""
     address: int
     size: int
     owner: Any
+    real: bool = False
 
 
 def index_or_none(x: Any) -> int | None:
@@ -27,34 +81,38 @@ def index_or_none(x: Any) -> int | None:
 
 
 def numbers_of(values: Any, kind: str, what: str) -> Numbers | None:
-    """The whole numbers of a list, an array or a tensor, as C takes them; None for None.
+    """The numbers of a list, an array or a tensor, as C takes them; None for None.
 
-    kind   "q" for the signed values of a field, "Q" for lengths, which are unsigned
+    kind   "q" for the signed values of a field, "d" for reals, "Q" for lengths, which are unsigned
 
     Errors: E202 (no numbers, or not in one dimension), E206 (out of range)
     """
     if values is None:
         return None
+    real = kind == "d"
     if hasattr(values, "data_ptr"):  # a tensor of torch
-        if values.is_floating_point() or values.is_complex():
-            raise Error("E202", f"{what}: whole numbers are expected, and this is a tensor of {values.dtype}")
+        if values.is_complex() or values.is_floating_point() and not real:
+            raise Error("E202", f"{what}: whole numbers are expected, and this is a tensor of {values.dtype}"
+                                f"{_as_reals(kind)}")
         _check_shape(tuple(values.shape), kind, what)
-        if kind == "q":
-            values = values.detach().cpu().contiguous().long()
-            return Numbers(values.data_ptr(), len(values), values)
+        if kind != "Q":
+            values = values.detach().cpu().contiguous()
+            values = values.double() if real else values.long()
+            return Numbers(values.data_ptr(), len(values), values, real)
         values = values.tolist()
     elif hasattr(values, "__array_interface__"):
-        if values.dtype.kind not in "iub":
-            raise Error("E202", f"{what}: whole numbers are expected, and this is an array of {values.dtype}")
+        if values.dtype.kind not in ("iubf" if real else "iub"):
+            raise Error("E202", f"{what}: {'' if real else 'whole '}numbers are expected, and this is an array of "
+                                f"{values.dtype}{_as_reals(kind)}")
         _check_shape(values.shape, kind, what)
-        if kind == "q" and values.dtype != "uint64":
-            values = values.astype("int64", order="C", copy=False)
+        if real or kind == "q" and values.dtype != "uint64":
+            values = values.astype("float64" if real else "int64", order="C", copy=False)
             if not values.flags.c_contiguous:
                 values = values.copy()
-            return Numbers(values.__array_interface__["data"][0], len(values), values)
+            return Numbers(values.__array_interface__["data"][0], len(values), values, real)
         values = values.tolist()
     if isinstance(values, array.array) and values.typecode == kind and values:
-        return Numbers(values.buffer_info()[0], len(values), values)
+        return Numbers(values.buffer_info()[0], len(values), values, real)
     try:
         if isinstance(values, (str, bytes)):
             raise TypeError
@@ -64,7 +122,12 @@ def numbers_of(values: Any, kind: str, what: str) -> Numbers | None:
         raise Error(code, f"{what}: {_misfit(values, kind)}") from None
     count = len(numbers)
     numbers = numbers or array.array(kind, [0])  # so that no values are something other than no array
-    return Numbers(numbers.buffer_info()[0], count, numbers)
+    return Numbers(numbers.buffer_info()[0], count, numbers, real)
+
+
+def _as_reals(kind: str) -> str:
+    return ". A field of reals, which scores may read, is declared so: fields={name: \"given(real)\"}" \
+        if kind == "q" else ""
 
 
 def _check_shape(shape: tuple[int, ...], kind: str, what: str) -> None:
@@ -75,7 +138,7 @@ def _check_shape(shape: tuple[int, ...], kind: str, what: str) -> None:
 
 def _misfit(values: Any, kind: str) -> str:
     """A message about the first value that is no whole number, or that an array of `kind` cannot hold."""
-    expected = "a whole number of at most 64 bits" if kind == "q" else "a whole number from 0 on"
+    expected = _EXPECTED[kind]
     if isinstance(values, (str, bytes)) or not hasattr(values, "__iter__"):
         made = f": write [{values}]" if isinstance(values, int) and values >= 0 else ""
         return f"numbers in a list, an array or a tensor are expected, this is {values!r}{made}"

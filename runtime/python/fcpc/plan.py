@@ -350,16 +350,18 @@ class Plan(ReadOnly):
         return call_text("fcpc_show_html", self._handle, None)
 
     def part(self, rows: tuple[int, int] | None = None, cols: tuple[int, int] | None = None,
-             sequence: int | None = None) -> dict[str, Any]:
+             sequence: int | None = None, head: int | None = None) -> dict[str, Any]:
         """The mask of one sequence, counted: a dict whose `grid` has the allowed pairs of each square.
 
         rows, cols   (begin, end), queries and keys of the sequence; None: all
         sequence     its number in the batch; None: the longest
+        head         the query head whose mask it is; None: the pairs of all heads are summed
         """
         (row, row_end), (col, col_end) = rows or (0, 0), cols or (0, 0)
         options = fcpc_show_options(
             ctypes.sizeof(fcpc_show_options), part=True, choose_sequence=sequence is not None,
-            sequence=sequence or 0, row=row, row_end=row_end, col=col, col_end=col_end)
+            sequence=sequence or 0, row=row, row_end=row_end, col=col, col_end=col_end, choose_head=head is not None,
+            head=head or 0)
         made: dict[str, Any] = json.loads(call_text("fcpc_show_json", self._handle, ctypes.byref(options)))
         return made
 

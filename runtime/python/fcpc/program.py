@@ -20,18 +20,21 @@ from dataclasses import dataclass
 from typing import Any, Callable, ContextManager, Iterable, Iterator, Mapping, Sequence, TypeVar, Union
 
 from ._c import C, ReadOnly, fcpc_batch, fcpc_field, fcpc_options, fcpc_question, fcpc_times, take_text
-from .batches import Numbers, cu_seqlens, differences, fields_of, kind_of, numbers_of, shortly
+from .batches import Lengths, Numbers, cu_seqlens, differences, fields_of, kind_of, numbers_of, shortly
 from .errors import Diagnostics, Error, warn
+from .fields import Declared, Held, Over, Sizes, declared_in, held, numbers_of_field
 from .interrupt import interruptibly
+from .masks import Mask as ForeignMask
 from .plan import Plan, load, together
 from .ranks import gather_hosts, mpi_place
 from .shared import MANY_RANKS, Folder, key_of, usual_folder
 from .turns import Turns
-from .written import (count_of, documents_of, dtype_of, in_python, name_of, section, separating, table_of,
-                      value_of)
+from .written import (beside_masks, count_of, documents_of, dtype_of, habit, in_python, name_of, section, separating,
+                      table_of, value_of)
 
 Batch = TypeVar("Batch")
-Mask = Union[str, Callable[..., Any]]  # text of the language, or a function as FlexAttention takes it
+# Text of the language, a function as FlexAttention takes it, or what another project holds.
+Mask = Union[str, Callable[..., Any], ForeignMask]
 
 
 class Unset(enum.Enum):
@@ -136,7 +139,9 @@ class Program(ReadOnly):
     model: Any
     _handle: int
     _defines: tuple[str, ...]
-    _values: dict[str, array.array[int]]
+    _values: dict[str, Held]
+    _declared: Declared | None
+    _first: str | None
     _options: fcpc_options
     _settings: Any
     _files: tuple[tuple[str, str | None], ...]
@@ -151,13 +156,13 @@ class Program(ReadOnly):
             raise Error("E202", f"the text of a program is expected, and this is {kind_of(text)}")
         if isinstance(defines, str):
             raise Error("E202", f"defines: settings in a list are expected, this is {defines!r}")
-        held = {field: _copy(given, f"field '{field}'") for field, given in (values or {}).items()}
-        self._make(text, name, tuple(defines), tuple(fields), here, held, share, node)
+        kept = {field: held(given, f"field '{field}'") for field, given in (values or {}).items()}
+        self._make(text, name, tuple(defines), tuple(fields), here, kept, share, node)
         for said in self.warnings:
             warn(said)
 
     def _make(self, text: str, name: str, defines: tuple[str, ...], fields: tuple[str, ...], here: range | None,
-              values: dict[str, array.array[int]], share: str | None, node: int) -> None:
+              values: dict[str, Held], share: str | None, node: int) -> None:
         settings = (ctypes.c_char_p * len(defines))(*(d.encode() for d in defines))
         options = fcpc_options(ctypes.sizeof(fcpc_options), ctypes.addressof(settings), len(defines))
         made, source = ctypes.c_void_p(), text.encode()
@@ -168,13 +173,14 @@ class Program(ReadOnly):
         # _settings: the options point to it
         self._put(_handle=made.value, _options=options, _settings=settings, source=text, name=name, _defines=defines,
                   fields=fields, here=here, _values=values, share=share or None, node=node, warnings=said, model=None,
-                  _texts=None)
+                  _texts=None, _first=None)
         files: list[str] = []
         while (path := C["fcpc_program_file"](self._handle, len(files))) is not None:
             files.append(os.fsdecode(path))
         self._put(_files=tuple((path, _hash_of(path)) for path in files),  # now: they may change
                   masks=C["fcpc_program_layers"](self._handle, 0, None), _folder=Folder(share) if share else None,
-                  documents=documents_of(self.text) if any("documents" in t for t in (text, *defines)) else None)
+                  documents=documents_of(self.text) if any("documents" in t for t in (text, *defines)) else None,
+                  _declared=declared_in(self.text) if any("field" in t for t in (text, *defines)) else None)
         if share:
             self._identity()
         self._remember()
@@ -183,8 +189,8 @@ class Program(ReadOnly):
         """Registers the program by a digest of its parts, so that a pickle that returns to this process becomes the
         same object."""
         parts = (C["fcp_version"]().decode(), self.source, self.name, self._defines, self.fields, self.here, self.share,
-                 self.node, self._files, self.model, list(self._values))
-        arrays = [(x.buffer_info()[0], 8 * len(x)) for x in self._values.values()]
+                 self.node, self._files, self.model, [(name, x.shape) for name, x in self._values.items()])
+        arrays = [(x.numbers.buffer_info()[0], 8 * len(x.numbers)) for x in self._values.values()]
         self._put(_key=key_of([repr(parts), *arrays]))
         _programs.setdefault(self._key, self)
 
@@ -229,6 +235,12 @@ class Program(ReadOnly):
         """The program in canonical layout. Parsing this text gives a program that prints the same."""
         return take_text(C["fcpc_program_print"](self._handle))
 
+    def differs_in_masks_alone(self, other: Program) -> bool:
+        """Do the two programs have the same model, cluster and settings, whatever their masks, fields and tables are?
+        Then an `Attention` of one runs plans of the other."""
+        return self == other or (self.here, self.node, self.masks) == (other.here, other.node, other.masks) and \
+            beside_masks(self.text) == beside_masks(other.text)
+
     def plan(self, lengths: Any = None, fields: Mapping[str, Any] | None = None, queries: Any = None,
              here: range | None = None, stop: ctypes.c_int | None = None, max_seconds: float = 0) -> Plan:
         """Plans a batch, and proves that each tile is computed once, on data that is there.
@@ -236,8 +248,11 @@ class Program(ReadOnly):
         With `layers`, plans each mask: see Plan.layers.
 
         lengths   tokens of each sequence: numbers in a list, an array or a tensor; None: the program's own batch. They
-                  are the differences of what FlashAttention calls cu_seqlens
-        fields    {name: values}, whole numbers, one for each token, sequences end to end
+                  are the differences of what FlashAttention calls cu_seqlens: fcpc.lengths(cu_seqlens) makes them
+        fields    {name: values}: all numbers of the field in one dimension, sequences end to end; or a list with an
+                  array for each sequence; or, where sequences are alike, one array whose first dimension is theirs.
+                  fcpc.Field says which numbers a field has. Of a field that is not here the program's own values are
+                  taken, or those that a mask function had captured when the program was made
         queries   where it differs from the number of keys: queries of each sequence
         here      the ranks of this process; None: as the program's cluster says
         stop      a ctypes.c_int that another thread may set to end the planning (E013)
@@ -255,16 +270,28 @@ class Program(ReadOnly):
               number: int = 0, max_seconds: float = 0) -> Plan:
         """`plan` without warnings. `gate` is a context that is entered while planning. With `turns`, `number` is the
         number of the batch in the loop, and another rank may plan it."""
+        if isinstance(lengths, Lengths):
+            if queries is not None:
+                raise Error("E300", "plan: fcpc.lengths says the queries as well: leave `queries` out")
+            lengths, queries = lengths.keys, lengths.queries
         held, asked = numbers_of(lengths, "Q", "lengths"), numbers_of(queries, "Q", "queries")
         if held and asked and held.size != asked.size:
             raise Error("E300", f"there are {held.size} lengths and {asked.size} numbers of queries")
-        given = {name: _field(name, x) for name, x in {**self._values, **fields_of(fields)}.items()}
+        brought = fields_of(fields)
+        declared = self._declared or Declared({}, {}, False)
+        sizes = held and Sizes(held.owner, (asked or held).owner, held.size, declared)
+        given = {name: numbers_of_field(name, x, declared.over.get(name, Over()), sizes)
+                 for name, x in {**self._values, **brought}.items()}
         listed = (fcpc_field * len(given))()
         for slot, (name, values) in zip(listed, given.items()):
-            slot.name, slot.values, slot.count = name.encode(), values.address, values.size
-        cumulative = cu_seqlens(held, given)
-        of_lengths = [f"lengths begin with 0 and ascend, as cu_seqlens do, {shortly(cumulative)}. Lengths are the "
-                      f"differences of those, {differences(cumulative)}"] if cumulative else []
+            slot.name, slot.count = name.encode(), values.size
+            slot.values, slot.reals = (None, values.address) if values.real else (values.address, None)
+        cumulative = cu_seqlens(held, {name: x for name, x in given.items()
+                                       if declared.over.get(name, Over())[:3] == Over()[:3]})
+        of_batch = [f"lengths begin with 0 and ascend, as cu_seqlens do, {shortly(cumulative)}. Lengths are the "
+                    f"differences of those, {differences(cumulative)}: fcpc.lengths(cu_seqlens) makes them"
+                    ] if cumulative else []
+        of_batch += self._stale([name for name in self._values if name not in brought], sizes)
         batch = fcpc_batch(ctypes.sizeof(fcpc_batch), held and held.address, asked and asked.address,
                            held.size if held else 0, ctypes.addressof(listed), len(given))
         batch.max_seconds = max_seconds
@@ -282,7 +309,7 @@ class Program(ReadOnly):
             return [Plan(handle or 0, here, times, said, self) for handle in made]
 
         def whole(plans: list[Plan], use: Any = None, warnings: Iterable[str] = ()) -> Plan:
-            plan = together(plans, use, (*of_lengths, *warnings))
+            plan = together(plans, use, (*of_batch, *warnings))
             if cumulative:
                 plan._kept["cu_seqlens"] = cumulative[-1]
             return plan
@@ -308,6 +335,19 @@ class Program(ReadOnly):
                                             lambda: taking.take(number, key, from_file, stop), nullcontext(), stop))
         turns.done(number)
         return plan
+
+    def _stale(self, names: list[str], sizes: Sizes | None) -> list[str]:
+        """A warning if fields have the values that a function has captured, and this is not the first batch."""
+        if not names or sizes is None:
+            return []
+        now = key_of([repr((list(sizes.keys[:sizes.sequences]), list(sizes.queries[:sizes.sequences])))])
+        if self._first in (None, now):
+            self._put(_first=now)
+            return []
+        each = ", ".join(f'"{name}": values' for name in names)
+        return [f"this batch has other lengths than the first one, and field{'s'[:len(names) > 1]} {', '.join(names)} "
+                "still the values that the function had captured when the program was made. Each batch brings its own: "
+                f"plan(lengths, {{{each}}})"]
 
     def ahead(self, loader: Iterable[Batch], depth: int = 2, threads: int = 2,
               of: Callable[[Batch], Any] | None = None, group: Any = None, timeout: float = 120,
@@ -431,20 +471,6 @@ def _warned(plan: Plan, known: set[str] | None = None) -> Plan:
     return plan
 
 
-def _field(name: str, values: Any) -> Numbers:
-    made = numbers_of(values, "q", f"field '{name}'")
-    assert made
-    return made
-
-
-def _copy(values: Any, what: str) -> array.array[int]:
-    """A copy of the numbers of a field, which nobody else can change."""
-    numbers, made = numbers_of(values, "q", what), array.array("q")
-    if numbers:
-        made.frombytes(ctypes.string_at(numbers.address, 8 * numbers.size))
-    return made
-
-
 def _after_others() -> None:
     """Lowers the priority of this thread, and of threads that it starts: training steps come before planning."""
     os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 10)
@@ -473,13 +499,15 @@ def program(mask: Mask | None = None, fields: Any = (), heads: int = 8, kv_heads
             head_dim: int = 128, cluster: Cluster | None = None, dtype: Any = "bf16", scale: float | None = None,
             score: Mask | None = None, tables: Mapping[str, Any] | None = None, layers: Sequence[Any] | None = None,
             share: str | None = None, value_dim: int | None = None, values: str | None = None,
-            documents: str | None | Unset = UNSET, **plan: Any) -> Program:
+            documents: str | None | Unset = UNSET, align: str | None = None, **plan: Any) -> Program:
     """A program from its parts.
 
     mask      who attends to whom: text of the language, such as "causal and doc[q] == doc[k]"; or a function
-              (b, h, q_idx, kv_idx) as FlexAttention takes it, see fcpc.trace
-    fields    the names of fields, for which each batch has a number for each of its tokens; or {name:
-              "given(range = 0..64)"}
+              (b, h, q_idx, kv_idx) as FlexAttention takes it, see fcpc.trace; or what fcpc.masks has made of another
+              project's mask
+    fields    the names of fields, for which each batch has numbers; or {name: "given(range = 0..64)"}, {name:
+              "given(over = sequences)"}, {name: "given(real, over = heads, keys)"}. A field has a number for each
+              token, unless this says otherwise or a mask function reads it in another way, see fcpc.Field
     documents the name of the field that separates the documents of a sequence. A document is a run of neighbouring
               tokens of a sequence in which this field is the same. Positions begin anew in each document, and labels
               end with it; masks do not change. `fields` need not list it. None: each sequence is a document
@@ -494,6 +522,8 @@ def program(mask: Mask | None = None, fields: Any = (), heads: int = 8, kv_heads
     tables    {name: numbers}, of one or two dimensions: data of the model that mask and score may read
     layers    instead of mask, if layers of the model differ: a list of masks, each alone or as (mask, how many layers
               have it). Their plans have each token on the same rank, so that nothing moves between layers
+    align     where a sequence with other queries than keys has its queries: "bottom_right", the default, has the last
+              query where the last key is; "top_left" has the first query where the first key is
     share     the folder in which processes of this machine share plans: one of them makes a plan and the others map it.
               None: /dev/shm/fcpc-USER if each process is one rank, there are more than 1024 ranks, and a machine has
               several of them; otherwise, and with "", plans are not shared
@@ -520,16 +550,20 @@ def program(mask: Mask | None = None, fields: Any = (), heads: int = 8, kv_heads
         raise Error("E202", f"tables: {{name: numbers}} is expected, and this is {kind_of(tables)}")
     if layers is not None and not isinstance(layers, (list, tuple)):
         raise Error("E202", f"layers: a list of masks is expected, and this is {kind_of(layers)}")
-    known: dict[str, Any] = dict(tables or {})
-    captured: dict[str, Any] = {}
-    before: list[str] = []
+    functions = _Functions(declared, dict(tables or {}))
+
+    top_left: list[bool] = []  # of each mask: must queries be at the top left?
 
     def text_of(x: Any, kind: str) -> str:
+        if isinstance(x, ForeignMask) and kind == "mask":
+            top_left.append(x.top_left)
+            return functions.foreign(x)
+        top_left.extend([False] * (kind == "mask"))
         if isinstance(x, str):
             return x
         if callable(x):
-            return _traced(x, kind, declared, known, captured, before)
-        hint = ": give its mask_mod" if hasattr(x, "mask_mod") else ""
+            return functions.text(x, kind)
+        hint = ": fcpc.masks.from_block_mask takes it" if hasattr(x, "mask_mod") else ""
         raise Error("E202", f"a {kind} is text of the language, such as {_EXAMPLES[kind]}, or a function, and this is "
                             f"{kind_of(x)}{hint}")
     masks = {} if mask is None else {"main_mask": text_of(mask, "mask")}
@@ -541,6 +575,13 @@ def program(mask: Mask | None = None, fields: Any = (), heads: int = 8, kv_heads
     said = None if score is None else text_of(score, "score")
     if layers is not None:
         plan["layers"] = counts
+    if any(top_left) and align is None:
+        if not all(top_left):
+            raise Error("E209", "masks of several kinds, of which one counts queries from 0, and sequences with other "
+                                'queries than keys: say align="top_left", which then holds for all of them')
+        align = "top_left"
+    if any(top_left) and align != "top_left":
+        raise Error("E206", f"align is {align}, and the mask needs top_left: it counts queries from 0")
     heads = count_of("heads", heads)
     if scale is not None and not isinstance(getattr(scale, "tolist", lambda: scale)(), (int, float)):
         raise Error("E202", f"scale: a number is expected, this is {kind_of(scale)}")
@@ -548,11 +589,15 @@ def program(mask: Mask | None = None, fields: Any = (), heads: int = 8, kv_heads
              "head_dim": count_of("head_dim", head_dim),
              "value_dim": None if value_dim is None else count_of("value_dim", value_dim), "values": values,
              "dtype": dtype_of(dtype), "scale": None if scale is None else float(scale)}
-    lines = [section("model", model, [f"table {name} = {table_of(name, table)}" for name, table in known.items()]),
+    for key, value in plan.items():
+        if value is not None:
+            _check_value(key, value)
+    its_tables = [f"table {name} = {table_of(name, table)}" for name, table in functions.tables.items()]
+    lines = [section("model", model, its_tables),
              section("cluster", {"nodes": cluster.nodes, "gpus": cluster.gpus, "gpu": name_of(cluster.gpu)}),
-             section("batch", {"documents": None if documents is UNSET else documents},
-                     [f"field {name} = {text}" for name, text in declared.items()]) if declared else "",
-             *before, *(f"mask {name} = {text}" for name, text in masks.items()),
+             section("batch", {"align": align, "documents": None if documents is UNSET else documents},
+                     [f"field {name} = {text}" for name, text in declared.items()]) if declared or align else "",
+             *functions.before, *(f"mask {name} = {text}" for name, text in masks.items()),
              f"score main_score = {said}" if said else "",
              section("plan", {"mask": mask and "main_mask", "score": said and "main_score", "layout": "planned",
                               **plan})]
@@ -560,7 +605,7 @@ def program(mask: Mask | None = None, fields: Any = (), heads: int = 8, kv_heads
         share = usual_folder()
     try:
         made = Program("\n".join(line for line in lines if line) + "\n", "program", (), declared, cluster.here,
-                       captured, share, cluster.gpus)
+                       functions.values, share, cluster.gpus)
     except Error as error:
         raise _with_hint(error, plan) from None
     field = separating(made.text) if documents is UNSET and declared else None
@@ -586,30 +631,77 @@ def _declared(fields: Any) -> dict[str, str]:
 
 
 def _with_hint(error: Error, plan: Mapping[str, Any]) -> Error:
-    """The error of a program; of a key that the language does not know, with the argument that may be meant."""
+    """The error of a program whose hints are in Python; of a key that the language does not know, with the argument that
+    may be meant."""
+    text = "\n".join(in_python(line) if "= hint: " in line else line for line in str(error).split("\n"))
     key = next((key for key in plan if error.code == "E205" and f"'{key}'" in error.message), "")
-    meant = in_python(str(error)) if key else str(error)
-    if meant != str(error):
-        return Error(error.code, error.message, error.file, error.line, error.column, error.where, meant,
-                     error.warnings)
     near = difflib.get_close_matches(key, inspect.signature(program).parameters, 1) if key else []
-    if not near or "did you mean" in str(error):
-        return error
-    return Error(error.code, error.message, error.file, error.line, error.column, error.where,
-                 f"{error}\n      = hint: did you mean {near[0]}=...?", error.warnings)
+    if near and "hint: the keys are" in text and "did you mean" not in text:
+        text += f"\n      = hint: did you mean {near[0]}=...?"
+    return Error(error.code, error.message, error.file, error.line, error.column, error.where, text, error.warnings)
 
 
-def _traced(function: Callable[..., Any], kind: str, declared: dict[str, str], tables: dict[str, Any],
-            values: dict[str, Any], before: list[str]) -> str:
-    from .trace import trace
-    traced = trace(function, kind, tuple(declared), tables)
-    tables.update(traced.tables)
-    for name, numbers in traced.fields.items():
-        declared.setdefault(name, "given")
-        known = values.get(name)
-        if known is not None and numbers is not None and known.tolist() != numbers.tolist():
-            raise Error("E320", f"two functions have captured field '{name}', each with values of its own")
-        if numbers is not None:
-            values[name] = numbers
-    before.extend(traced.definitions)
-    return traced.text
+def _check_value(key: str, value: Any) -> None:
+    """Checks that a value may stand in the section `plan`. The key may be one of another project, as mask_mod is."""
+    try:
+        value_of(value, key)
+    except Error:
+        meant = habit(key)
+        if not meant:
+            raise
+        message = f"there is no argument '{key}'"
+        raise Error("E205", message, text=f"error[E205]: {message}\n      = hint: {in_python(meant)}") from None
+
+
+class _Functions:
+    """The functions of a program, one traced after the other: what they have captured and which fields they read.
+
+    fields   {name: declaration} that the caller states
+    """
+
+    def __init__(self, fields: dict[str, str], tables: dict[str, Any]) -> None:
+        self.declared, self.tables = fields, tables
+        self.stated = dict(fields)
+        self.values: dict[str, Any] = {}  # of the fields whose tensors functions have captured
+        self.found: dict[str, Any] = {}  # those of them that nobody has stated
+        self.over: dict[str, Over] = {}
+        self.before: list[str] = []
+        self.foreigners: dict[str, Any] = {}  # the values of fields of masks of other projects
+
+    def foreign(self, mask: ForeignMask) -> str:
+        """The text of a mask of another project. Its fields are not captured: each batch brings them."""
+        for name, said in mask.declared.items():
+            known = self.foreigners.setdefault(name, mask.fields.get(name))
+            if name in self.stated and (self.stated[name] != said or known is not mask.fields.get(name)):
+                raise Error("E201", f"two masks of the program have a field '{name}': give one of them another name, "
+                                    "from_...(name=...)")
+            self.stated[name] = self.declared[name] = said
+        text = self.text(mask.text, "mask") if callable(mask.text) else mask.text
+        for name in mask.fields:
+            self.values.pop(name, None)
+        return text
+
+    def text(self, function: Callable[..., Any], kind: str) -> str:
+        """The text of a function."""
+        from .trace import traced_function
+        traced = traced_function(function, kind, self.stated, self.tables, self.found)
+        self.tables.update(traced.tables)
+        for name, numbers in traced.fields.items():
+            known = self.values.get(name)
+            if known is not None and known is not numbers and (known.shape != numbers.shape
+                                                               or known.tolist() != numbers.tolist()):
+                raise Error("E320", f"two functions have captured field '{name}', each with values of its own")
+            self.values[name] = numbers
+            if name not in self.stated:
+                self.found[name] = numbers
+        for name, over in traced.over.items():
+            known = self.over.get(name, over)
+            if known != over and {known.text(), over.text()} == {"queries", "keys"}:
+                over = known = over._replace(q_cell=0, k_cell=1)  # whoever has declared neither means both
+            if known != over:
+                raise Error("E320", f"field '{name}' is read as if it were over {known.text()}, and in another "
+                                    f"function as if it were over {over.text()}")
+            self.over[name] = over
+            self.declared[name] = over.declared(self.stated.get(name, "given"))
+        self.before.extend(traced.definitions)
+        return traced.text

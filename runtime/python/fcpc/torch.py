@@ -44,7 +44,8 @@ _numbers = itertools.count(1)
 class Attention(Running):
     """Runs the plans of a program. It owns a session: threads, memory, connections and plans.
 
-    prog      an fcpc.Program; `bind` takes its plans
+    prog      an fcpc.Program; `bind` takes its plans, and those of programs that differ from it in masks, fields and
+              tables alone
     group     None: all ranks are in this process.
               A process group of torch.distributed: each of its processes is a rank. They find each other through the
               store that init_process_group has made, and then use connections of their own, so any backend of the
@@ -125,8 +126,9 @@ class Attention(Running):
         """
         if not isinstance(plan, Plan):
             raise Error("E203", f"bind: {_a(plan)} is no plan: plan = prog.plan(lengths) makes that of a batch")
-        if plan.program not in (self._prog, None):
-            raise Error("E203", "bind: the plan is of another program than this Attention")
+        if plan.program is not None and not plan.program.differs_in_masks_alone(self._prog):
+            raise Error("E203", "bind: the plan is of another program than this Attention, and not only its mask is "
+                                "another")
         if layer not in range(len(plan.layers)):
             raise Error("E203", f"bind: there is no layer {layer!r}: the plan has {len(plan.layers)}, counted from 0")
         plan = plan.layers[layer]

@@ -22,6 +22,7 @@ from types import CellType, FrameType
 from typing import Any, NoReturn
 
 from .errors import Error
+from .fields import Over
 
 _HERE = os.path.dirname(os.path.abspath(__file__))
 _RESERVED = {"and", "or", "not", "if", "then", "else", "where", "true", "false", "q", "k", "n", "h", "s", "heads",
@@ -278,20 +279,74 @@ for _name in ("add", "sub", "mul", "mod", "truediv", "floordiv", "and", "or", "x
 
 
 class Field:
-    """A field, for use in mask functions: `doc = fcpc.Field("doc")`, then `doc[q_idx] == doc[kv_idx]`.
+    """A field, for use in mask functions: `doc = fcpc.Field("doc")`, then `doc[b, q_idx] == doc[b, kv_idx]`.
 
     name   the name of one of the program's `fields`, for which each batch has values
+    real   True: its numbers are reals, which scores may read
+
+    How it is read says what it has a number for, in each sequence (b may be left out, except where it is alone):
+
+        prefix[b]                                the sequence
+        slope[b, h]                              each query head; [b, h // 4]: each KV head, if 4 query heads share one
+        doc[b, q_idx], doc[b, kv_idx]            each token; [b, h, kv_idx]: each head and key
+        keep[b, h, q_idx // 128, kv_idx // 128]  each head, cell of 128 queries and cell of 128 keys
     """
 
-    def __init__(self, name: str) -> None:
-        self.name = name
+    def __init__(self, name: str, real: bool = False) -> None:
+        self.name, self.real = name, real
 
     def __getitem__(self, index: Any) -> Sym:
-        index = index if isinstance(index, tuple) else (index,)
-        index = [i for i in index if not (isinstance(i, Sym) and i.op == "b")]  # sequences are told apart by the batch
-        if len(index) != 1:
-            _refuse(f"field '{self.name}' is read at one position")
-        return Sym("index", (self, _whole(index[0])), "int")
+        return _element(self.name, index if isinstance(index, tuple) else (index,), self.real)
+
+
+def _is_b(index: Any) -> bool:
+    return isinstance(index, Sym) and index.op == "b"
+
+
+def _element(name: str, index: tuple[Any, ...], real: bool) -> Sym:
+    """An element of a field. The first index may be b."""
+    index = index[1:] if index and _is_b(index[0]) else index
+    if any(map(_is_b, index)):
+        _refuse(f"'{name}': the number of the sequence, b, is the first index of a field, and of nothing else")
+    whole = tuple(map(_whole, index))
+    if _tracing:
+        _tracing[-1].read(name, [_Read(i) for i in whole], real)
+    return Sym("index", (_Named(name), *whole), "real" if real else "int")
+
+
+class _Read:
+    """What an index of a field depends on.
+
+    of     "h" for a query head, "h /" for a KV head, "" for a constant, "q", "k" or "qk" for positions
+    cell   c, if it is positions // c; else 1
+    """
+
+    def __init__(self, index: Sym) -> None:
+        self.at, self.cell = index.at, 1
+        found = _leaves(index)
+        if found == {"h"}:
+            if index.op != "h" and not (index.op == "/" and index.args[0].op == "h"
+                                        and _constant(index.args[1]) is not None):
+                _refuse("of heads a field is read at h, or at h // n for the KV head that n query heads share")
+            self.of = index.op if index.op == "h" else "h /"
+        else:
+            self.of = "".join(x for x in "qk" if x in found) or ("qk" if found else "")
+            if index.op == "/" and (_constant(index.args[1]) or 0) > 1:
+                self.cell = int(_constant(index.args[1]))
+
+
+def _leaves(root: Sym) -> set[str]:
+    """The variables that an expression depends on."""
+    found, seen, todo = set(), {id(root)}, [root]
+    while todo:
+        node = todo.pop()
+        if node.op in ("b", "h", "q", "k", "s"):
+            found.add(node.op)
+        for argument in node.args:
+            if isinstance(argument, Sym) and id(argument) not in seen:
+                seen.add(id(argument))
+                todo.append(argument)
+    return found
 
 
 def _whole(index: Any) -> Sym:
@@ -367,16 +422,18 @@ def _indexed(tensor: Any, index: Any) -> Any:
     index = index if isinstance(index, tuple) else (index,)
     if len(index) < tensor.dim():
         return _Table(tensor, index)
-    if not _tracing[-1].is_field(tensor):
+    # What has a number for each sequence is of the batch; with one sequence it may as well be of the model.
+    of_batch = _is_b(index[0]) and (tensor.shape[0] > 1 or tensor.dim() == 1) if index else False
+    if not of_batch and not _tracing[-1].is_field(tensor):
         tensor, index = _as_table(tensor, index)
-    name, is_field = _tracing[-1].name_of(tensor)
+    name, is_field = _tracing[-1].name_of(tensor, of_batch)
     if is_field:
-        element = Field(name)[index]
+        element = _element(name, index, tensor.is_floating_point())
     else:
         if not index:
             _refuse(f"'{name}' has no dimension: a table has one at least")
-        if any(isinstance(i, Sym) and i.op == "b" for i in index):
-            _refuse(f"'{name}' differs from sequence to sequence: name it as a field, fields=[\"{name}\"]")
+        if any(map(_is_b, index)):
+            _refuse(f"'{name}': the number of the sequence, b, is the first index of a field, and of nothing else")
         element = Sym("index", (_Named(name), *map(_whole, index)), "real" if tensor.is_floating_point() else "int")
     kind = str(tensor.dtype)
     return Sym("!=", (element, _symbol(0)), "bool") if kind == "torch.bool" else element
@@ -385,7 +442,7 @@ def _indexed(tensor: Any, index: Any) -> Any:
 def _as_table(tensor: Any, index: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...]]:
     """A tensor of any number of dimensions as a table of one or two, and the indices of the same element in it."""
     traced = _tracing[-1]
-    if tensor.dim() > 1 and tensor.shape[0] == 1 and isinstance(index[0], Sym) and index[0].op == "b":
+    if tensor.dim() > 1 and tensor.shape[0] == 1 and _is_b(index[0]):
         tensor, index = traced.view_of(tensor, tensor.shape[1:]), index[1:]  # the same for all sequences
     if len(index) <= 2:
         return tensor, index
@@ -439,22 +496,63 @@ class Traced:
     definitions   masks that the text calls, each a line
     tables        {name: tensor} that it reads, beside those that were there already
     fields        {name: values} of the captured fields that it reads
+    over          {name: what it has numbers for} of all fields that it reads
     """
 
-    def __init__(self, function: Callable[..., Any], fields: Iterable[str], tables: Mapping[str, Any]) -> None:
+    def __init__(self, function: Callable[..., Any], fields: Iterable[str], tables: Mapping[str, Any],
+                 known: Mapping[str, Any]) -> None:
         self.text = ""
         self.tables: dict[str, Any] = dict(tables)
         self.fields: dict[str, Any] = {}
+        self.over: dict[str, Over] = {}
+        self._reads: dict[str, list[_Read]] = {}
         self.definitions: list[str] = []
-        self._declared, self._names = set(fields), dict[int, str]()
-        self._used = {*_RESERVED, *self._declared, *tables}
+        self._declared, self._names, self._known = set(fields), dict[int, str](), known
+        self._used = {*_RESERVED, *self._declared, *tables, *known}
         self._views: dict[tuple[int, tuple[int, ...]], tuple[Any, Any]] = {}  # (id, shape) -> (the tensor, its view)
         for name, tensor in _captured(function, set()):
             self._names.setdefault(id(tensor), name)
 
     def is_field(self, tensor: Any) -> bool:
-        """Has it a value for each token of the batch?"""
+        """Is it named as a field of the batch?"""
         return self._names.get(id(tensor)) in self._declared
+
+    def read(self, name: str, index: list[_Read], real: bool) -> None:
+        """Takes notice of a field that is read. All its reads together say what it has numbers for."""
+        known = self._reads.setdefault(name, index)
+        if len(known) != len(index):
+            _refuse(f"field '{name}' is read with {len(index)} indices here, and with {len(known)} elsewhere; b does "
+                    "not count")
+        for old, new in zip(known, index):
+            if not old.of or not new.of:  # a constant says nothing
+                old.of, old.cell = old.of or new.of, max(old.cell, new.cell)
+            elif "h" in old.of + new.of and old.of != new.of or old.cell != new.cell:
+                _refuse(f"field '{name}' is read here in another way than elsewhere: an index is of one kind, heads or "
+                        "positions, and of cells of one size")
+            elif "h" not in old.of:
+                old.of = "".join(sorted({*old.of, *new.of}, reverse=True))
+        self.over[name] = Over(real=real)
+
+    def finish(self) -> None:
+        """Finds what each field has numbers for."""
+        for name, reads in self._reads.items():
+            heads = {"h": "heads", "h /": "kv_heads"}.get(reads[0].of, "") if reads else ""
+            rest = reads[1:] if heads else reads
+            if any("h" in x.of for x in rest) or len(rest) > 2:
+                _refuse(f"field '{name}' is read with {len(reads)} indices: in each sequence a field may have numbers "
+                        "for [heads], [queries], [keys], in this order; the last two perhaps in cells, as q_idx // 128."
+                        " What has more dimensions becomes several tensors, and a list of blocks the mask of these",
+                        reads[-1].at)
+            if len(rest) == 2:
+                if rest[0].of != "q" or rest[1].of not in ("k", ""):
+                    _refuse(f"field '{name}' is read at two positions: the first is the query's, the second the key's",
+                            rest[0].at)
+                q_cell, k_cell = rest[0].cell, rest[1].cell
+            else:  # where it is read at queries alone, and nobody has declared it, it has numbers for queries
+                of_queries = bool(rest) and rest[0].of == "q" and name not in self._declared
+                cell = rest[0].cell if rest else 0
+                q_cell, k_cell = (cell, 0) if of_queries else (0, cell)
+            self.over[name] = Over(heads, q_cell, k_cell, self.over[name].real)
 
     def view_of(self, tensor: Any, shape: Iterable[int]) -> Any:
         """The same numbers in another shape, under the same name: one object for each shape."""
@@ -464,34 +562,42 @@ class Traced:
             self._names[id(self._views[key][1])] = self._names.get(id(tensor), "table")
         return self._views[key][1]
 
-    def name_of(self, tensor: Any) -> tuple[str, bool]:
-        """The name of a captured tensor, and whether it is a field."""
+    def name_of(self, tensor: Any, of_batch: bool = False) -> tuple[str, bool]:
+        """The name of a captured tensor, and whether it is a field. of_batch: it is one, also where nobody says so."""
         name = self._names.get(id(tensor), "table")
         if name in self._declared:
-            self.fields[name] = tensor.flatten()
+            self.fields[name] = tensor
             return name, True
-        for known, other in self.tables.items():
-            if other is tensor:
-                return known, False
+        there = {**self._known, **self.fields} if of_batch else self.tables
+        known = next((known for known, other in there.items() if other is tensor), None)
+        if known is not None:
+            return known, of_batch
         base, number = name, 1
         while name in self._used:
             number += 1
             name = f"{base}_{number}"
         self._used.add(name)
-        self.tables[name] = tensor
-        return name, False
+        (self.fields if of_batch else self.tables)[name] = tensor
+        return name, of_batch
 
 
 def trace(function: Callable[..., Any], kind: str = "mask", fields: Iterable[str] = (),
           tables: Mapping[str, Any] | Iterable[tuple[str, Any]] = ()) -> Traced:
     """Traces a function (b, h, q_idx, kv_idx) of kind "mask", or (score, b, h, q_idx, kv_idx) of kind "score".
 
-    fields   names of captured tensors that have a value for each token of the batch; all others are tables
+    fields   names of captured tensors that are fields of the batch. So are those that are indexed with b first, if they
+             have numbers for more than one sequence; all others are tables. `Field` says how fields are read
     tables   {name: tensor} that there are already: another tensor of such a name gets another name
 
     Errors: E210 (what cannot be written down, with the function's own line), E202 (types that do not fit)
     """
-    traced = Traced(function, fields, dict(tables))
+    return traced_function(function, kind, fields, dict(tables), {})
+
+
+def traced_function(function: Callable[..., Any], kind: str, fields: Iterable[str], tables: Mapping[str, Any],
+                    known: Mapping[str, Any]) -> Traced:
+    """`trace`. known: {name: tensor} of fields that other functions of the program have captured."""
+    traced = Traced(function, fields, tables, known)
     arguments = [Sym(name, (), "int") for name in ("b", "h", "q", "k")]
     if kind == "score":
         arguments.insert(0, Sym("s", (), "real"))
@@ -504,6 +610,7 @@ def trace(function: Callable[..., Any], kind: str = "mask", fields: Iterable[str
     if (root.kind == "bool") != (kind == "mask"):
         _refuse(f"the function gives a {'condition' if root.kind == 'bool' else 'number'}, and a {kind} is a "
                 f"{'condition' if kind == 'mask' else 'number'}", root.at, "E202")
+    traced.finish()
     traced.text = _Writer(traced, kind == "score").whole(root)
     return traced
 
@@ -578,14 +685,19 @@ class _Writer:
             self.traced.definitions.append(f"mask {name} = {_Writer(self.traced, False).whole(node)}")
             return name, _ATOM
         if op == "b":
-            _refuse("b is the number of a sequence, which masks and scores do not know: a field tells sequences apart",
-                    node.at)
+            _refuse("b is the number of a sequence. A batch is a list of sequences, and none sees another, so a mask "
+                    "does not ask for it. What differs from one to the next is a field: a tensor with a number for "
+                    "each, such as first = torch.tensor([1, 0, 0]), which is read as first[b]", node.at)
         if op == "number":
             from .written import real
             text = str(args[0]) if node.kind == "int" else real(args[0])
             return text, _BINDS["neg"] if text.startswith("-") else _ATOM
         if op == "index":
-            return f"{args[0].name}[{', '.join(self._text(a, True)[0] for a in args[1:])}]", _ATOM
+            if not self.in_score and node.kind == "real":
+                _refuse(f"masks compute with whole numbers, and '{args[0].name}' holds reals, which scores may read",
+                        node.at, "E202")
+            inner = ", ".join(self._text(a, True)[0] for a in args[1:])
+            return f"{args[0].name}[{inner}]" if inner else args[0].name, _ATOM
         if not args:
             return op, _ATOM
         if not self.in_score and node.kind == "real":

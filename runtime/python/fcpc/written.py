@@ -8,7 +8,6 @@ from ._c import C, take_text
 from .batches import index_or_none, kind_of
 from .errors import Error
 
-KEY = 1  # FCPC_HABIT_KEY
 _DTYPES = {"bf16": "bf16", "bfloat16": "bf16", "fp16": "fp16", "float16": "fp16", "half": "fp16", "fp32": "fp32",
            "float32": "fp32"}
 
@@ -33,39 +32,8 @@ def value_of(value: Any, key: str) -> str:
         return "[" + ", ".join(value_of(v, key) for v in value) + "]"
     if isinstance(value, int):
         return str(value)
-    other = C["fcpc_habit"](key.encode(), KEY, None)
-    if other:  # a word of another project, such as score_mod
-        message = f"there is no argument '{key}'"
-        hint = in_python(take_text(other))
-        raise Error("E205", message, text=f"error[E205]: {message}\n      = hint: {hint}")
     raise Error("E202", f"{key}: {kind_of(value)} is no value of the language: those are numbers, True and False, text "
                         "and lists of these")
-
-
-# What a hint of the language says: "write model { heads = 32 }".
-_KEYS = re.compile(r"(?<=write )(model|cluster|batch|plan) \{ (.*?) \}(?=:|$)", re.MULTILINE)
-
-
-def _argument(said: re.Match[str]) -> str:
-    """The keys of a section as arguments of Python: heads=32, cluster=fcpc.Cluster(gpus=8), program.plan([64, 32])."""
-    where, keys = said.groups()
-    pairs = [key.partition(" = ")[::2] for key in keys.split("; ")]
-    name, value = pairs[0]
-    if where == "batch" and name.startswith("field "):
-        return f'fields=["{name[len("field "):]}"]'
-    if where == "batch":
-        queries, _, both = value.removeprefix("cumulative(").removesuffix(")").partition(", keys = ")
-        keys = f", cu_seqlens_k={both}" if both else ""
-        lengths = re.sub(r"\[(\d+) x (\d+)\]", r"[\1] * \2", value)
-        ends = f"fcpc.lengths(cu_seqlens={queries}{keys})"
-        return f"program.plan({ends if value.startswith('cumulative') else lengths})"
-    given = ", ".join(f"{key}={value}" if value[0] in "0123456789[" else f'{key}="{value}"' for key, value in pairs)
-    return f"cluster=fcpc.Cluster({given})" if where == "cluster" else given
-
-
-def in_python(hint: str) -> str:
-    """A hint of the language, or a text that ends with one, with the argument of Python in place of the key."""
-    return _KEYS.sub(_argument, hint)
 
 
 def name_of(text: str) -> str:
@@ -119,7 +87,59 @@ def dtype_of(dtype: Any) -> str | None:
     return known
 
 
+_KEY = 1  # FCPC_HABIT_KEY
+
+
+def habit(word: str) -> str:
+    """What to write in place of an argument that other projects call so; "": it is no such word."""
+    found = C["fcpc_habit"](word.encode(), _KEY, None)
+    return take_text(found) if found else ""
+
+
+_PIECE = re.compile(r"\b(model|cluster|batch|plan) \{ (.*?) \}|\b(mask|score) (?!=)\w+ = ([^:\n]*)")
+_NUMBERS = re.compile(r"[-\d.]+|\[[-\d., ]*\]")
+
+
+def in_python(hint: str) -> str:
+    """A hint of the compiler, such as "write plan { mask = window(w = 64) }", with the arguments of fcpc.program in
+    place of the language's sections."""
+    def of_piece(found: re.Match[str]) -> str:
+        if found[3]:
+            return f'{found[3]}="{found[4]}"'
+        parts = [_argument(found[1], *part.split(" = ", 1)) for part in found[2].split("; ")]
+        return found[0] if "" in parts else ", ".join(parts)
+    return _PIECE.sub(of_piece, hint)
+
+
+def _argument(section: str, key: str, value: str) -> str:
+    """`key = value` of a section, as Python has it; "": it has no such thing."""
+    kind, _, name = key.rpartition(" ")
+    if section == "batch" and kind == "field":
+        over = re.search(r" over (.*)", value)
+        return f'fields={{"{name}": "given(over = {over[1]})"}}' if over else f'fields=["{name}"]' \
+            if value == "given" else ""
+    if section == "batch" and key == "lengths":
+        value = re.sub(r"^\[(\d+) x (\d+)\]$", r"[\1] * \2", value)
+        sums = re.fullmatch(r"cumulative\((\[.*?\])(?:, keys = (\[.*\]))?\)", value)
+        said = f"fcpc.lengths({sums[1]}{f', cu_seqlens_k={sums[2]}' if sums[2] else ''})" if sums else value
+        return f"prog.plan({said})" if re.match(r"(fcpc\.lengths\()?\[\d[-\d, ]*\]", said) else ""
+    if section == "cluster":
+        return f"cluster=fcpc.detect(ranks={value})" if key == "gpus" else f"cluster=fcpc.Cluster({key}={value})"
+    if section == "model" and kind == "table":
+        return f'tables={{"{name}": {value}}}'
+    if section == "batch" and key != "align":
+        return ""
+    return f"{key}={value}" if _NUMBERS.fullmatch(value) else f'{key}="{value}"'
+
+
 # --- what a text says -------------------------------------------------------------------------------------------------
+
+def beside_masks(text: str) -> list[str]:
+    """What a program, in canonical text, says beside its masks, its batch and its tables."""
+    parts = [part for part in text.split("\n\n") if not part.startswith(("mask ", "batch {"))]
+    return [re.sub(r"^    table \w+ += .*?(?=^    \w|^\}|\Z)", "", part, flags=re.MULTILINE | re.DOTALL).strip()
+            for part in parts]
+
 
 _SAME = re.compile(r"(\w+)\[q\] == \1\[k\]|(\w+)\[k\] == \2\[q\]")
 _OF_LIBRARY = re.compile(r"(?:causal_|prefix_)?document\(d = (\w+)(?:, .*)?\)")

@@ -20,7 +20,7 @@ typedef struct random_code {
 static uint64_t draw(random_code *c, uint64_t below) { return splitmix(&c->state) % below; }
 
 /* Arrays of every width, some that do not begin at 0; tables; bands. */
-enum { ARRAYS = 10, COUNT = 700 };
+enum { ARRAYS = 12, COUNT = 700 };
 static struct {
     int8_t a[COUNT];
     int16_t b[COUNT];
@@ -42,11 +42,12 @@ static mc_env environment(void) {
         values.d[i] = (int64_t)((uint64_t)i * 0x9e3779b97f4a7c15u);
         values.e[i] = sin(i) * exp2(i % 60 - 30);
     }
-    const mc_array all[ARRAYS] = {{values.a, 0, COUNT, 0, MC_I8},       {values.b, -100, COUNT, 0, MC_I16},
-                                  {values.c, 5, 90, 0, MC_I32},         {values.d, 0, 128, 0, MC_I64},
-                                  {values.a, 0, 20, 35, MC_I8},         {values.d, 0, 100, 7, MC_I64},
-                                  {values.e, -3, COUNT, 0, MC_F64},     {values.e, 0, 10, 70, MC_F64},
-                                  {values.b, -2, 9, 11, MC_I16, 7, -4}, {values.e, 0, 5, 10, MC_F64, 14, 3}};
+    const mc_array all[ARRAYS] = {{values.a, 0, COUNT, 0, MC_I8},        {values.b, -100, COUNT, 0, MC_I16},
+                                  {values.c, 5, 90, 0, MC_I32},          {values.d, 0, 128, 0, MC_I64},
+                                  {values.a, 0, 20, 35, MC_I8},          {values.d, 0, 100, 7, MC_I64},
+                                  {values.e, -3, COUNT, 0, MC_F64},      {values.e, 0, 10, 70, MC_F64},
+                                  {values.b, -2, 9, 11, MC_I16, 7, -4},  {values.e, 0, 5, 10, MC_F64, 14, 3},
+                                  {values.b, -1, 6, 110, MC_I16, 0, 17}, {values.e, 2, 6, 110, MC_F64, 0, -40}};
     memcpy(arrays, all, sizeof all);
     return (mc_env){.n = 500, .queries = 500, .arrays = arrays, .bands = bands};
 }
@@ -79,9 +80,9 @@ static int64_t draw_constant(random_code *c, mc_op op) {
     case MC_CONST_B: return (int64_t)draw(c, 2);
     case MC_CONST_F: return bits(reals[draw(c, 10)]);
     case MC_LOAD: return (int64_t)draw(c, 4);
-    case MC_LOAD2: return 4 + (int64_t)draw(c, 2);
+    case MC_LOAD2: return draw(c, 3) ? 4 + (int64_t)draw(c, 2) : 10;
     case MC_LOAD_F: return 6;
-    case MC_LOAD2_F: return 7;
+    case MC_LOAD2_F: return draw(c, 2) ? 7 : 11;
     case MC_LOAD3: return 8;
     case MC_LOAD3_F: return 9;
     default: return 0;

@@ -653,7 +653,7 @@ Test(dump, a_line_per_record) {
     for (size_t i = 0; i < out.size; i++) lines += out.bytes[i] == '\n';
     cr_expect_eq(lines, wanted, "%llu lines", (unsigned long long)lines);
     static const char *const must[] = {
-        "plan version 6\n",
+        "plan version 7\n",
         "source | model { heads = 4; kv_heads = 2; head_dim = 16; dtype = bf16 }\n",
         " scale=0.25\n",
         " dtype=bf16 wire=fp32 layout=zigzag layout_group=2 strategy=fcp topology=fat_tree ",
