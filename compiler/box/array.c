@@ -90,7 +90,7 @@ static bool end_run(learner *l) {
     if (!l->runs) return true;
     if (!FCP_GROW(a->runs, a->run_room, a->run_count + 1)) return false;
     a->runs[a->run_count++] = (array_run){l->start, l->v, l->length > 1 ? l->s : 0};
-    if (a->run_count > RUNS_FEW && a->run_count > a->total / RUN_LEAST) l->runs = false;
+    if (a->run_count > RUNS_FEW && a->run_count > (a->to - a->from) / RUN_LEAST) l->runs = false;
     return true;
 }
 
@@ -130,8 +130,8 @@ static bool goes_on(const learner *l, const int64_t *x, uint32_t count) {
 static bool learn_block(learner *l, uint32_t block) {
     box_array *a = l->a;
     int64_t x[BLOCK];
-    uint64_t from = (uint64_t)block * BLOCK;
-    uint32_t count = a->total - from < BLOCK ? (uint32_t)(a->total - from) : BLOCK;
+    uint64_t from = a->from + (uint64_t)block * BLOCK;
+    uint32_t count = a->to - from < BLOCK ? (uint32_t)(a->to - from) : BLOCK;
     array_facts *f = &a->tree[a->blocks + block];
     copy_elements(&a->array, from, count, x);
     if (goes_on(l, x, count)) {
@@ -151,7 +151,7 @@ static bool learn_block(learner *l, uint32_t block) {
     for (uint32_t i = 0; i < count; i++) set |= (uint64_t)1 << (x[i] & 63);
     *f = (array_facts){lo, hi, set};
     uint32_t i = 0;
-    if (block == 0) l->start = 0, l->v = l->last = x[0], l->length = 1, i = 1;
+    if (block == 0) l->start = from, l->v = l->last = x[0], l->length = 1, i = 1;
     for (; i < count && (l->runs || l->up || l->down); i++)
         if (!next_element(l, from + i, x[i])) return false;
     l->last = x[count - 1];
@@ -186,7 +186,7 @@ static bool make_ranks(box_array *a) {
         rank_range *r = &a->ranks[a->blocks + b];
         uint32_t run = a->run_of[b];
         r->lo = r->hi = a->run_rank[run];
-        for (run++; run < a->run_count && a->runs[run].start < (uint64_t)(b + 1) * BLOCK; run++) {
+        for (run++; run < a->run_count && a->runs[run].start < a->from + (uint64_t)(b + 1) * BLOCK; run++) {
             if (a->run_rank[run] < r->lo) r->lo = a->run_rank[run];
             if (a->run_rank[run] > r->hi) r->hi = a->run_rank[run];
         }
@@ -200,13 +200,13 @@ static bool make_ranks(box_array *a) {
 
 static void find_blocks(box_array *a) {
     for (uint32_t b = 0, run = 0; b < a->blocks; b++) {
-        while (run + 1 < a->run_count && a->runs[run + 1].start <= (uint64_t)b * BLOCK) run++;
+        while (run + 1 < a->run_count && a->runs[run + 1].start <= a->from + (uint64_t)b * BLOCK) run++;
         a->run_of[b] = run;
     }
 }
 
 static fcp_code learn(box_array *a, const volatile int *stop) {
-    uint64_t blocks = (a->total + BLOCK - 1) / BLOCK;
+    uint64_t blocks = (a->to - a->from + BLOCK - 1) / BLOCK;
     if (blocks > UINT32_MAX / 4) return FCP_E_NO_MEMORY;
     a->run_count = 0;
     a->blocks = (uint32_t)blocks;
@@ -269,17 +269,22 @@ static bool number_contents(box_arrays *all, const mc_array *array, uint64_t tot
 /* --- the interface ------------------------------------------------------------------------------------------------ */
 
 bool box_arrays_new(box_arrays *a, mc_code mask) {
-    *a = (box_arrays){0};
+    *a = (box_arrays){.mask = mask};
     for (uint32_t i = 0; i < mask.count; i++) {
         const mc_node *x = &mask.nodes[i];
         if (mc_loads_int(x->op) && x->imm >= a->count) a->count = (uint32_t)x->imm + 1;
     }
     if (a->count == 0) return true;
     a->at = calloc(a->count, sizeof *a->at);
-    if (!a->at) return false;
+    a->ranges = malloc(mask.count * sizeof *a->ranges);
+    if (!a->at || !a->ranges) return false;
     for (uint32_t i = 0; i < mask.count; i++) {
         const mc_node *x = &mask.nodes[i];
         if (!mc_loads_int(x->op)) continue;
+        if (box_loads_constant(mask, x)) {
+            a->constants++;
+            continue;
+        }
         uint32_t index = mask.nodes[x->a].op;
         a->at[x->imm].used = true;
         if (index != MC_Q && index != MC_K) a->at[x->imm].again = true;
@@ -288,7 +293,7 @@ bool box_arrays_new(box_arrays *a, mc_code mask) {
 }
 
 void box_arrays_free(box_arrays *a) {
-    for (uint32_t i = 0; i < a->count; i++) {
+    for (uint32_t i = 0; i < a->count && a->at; i++) {
         free(a->at[i].tree);
         free(a->at[i].ranks);
         free(a->at[i].runs);
@@ -297,23 +302,33 @@ void box_arrays_free(box_arrays *a) {
     }
     for (uint32_t i = 0; i < a->kept_count; i++) free((void *)a->kept[i].array.data);
     free(a->kept);
+    free(a->ranges);
     free(a->at);
     *a = (box_arrays){0};
 }
 
 fcp_code box_arrays_bind(box_arrays *all, const mc_env *env, const volatile int *stop) {
+    if (all->count) box_ranges_of_nodes(all->mask, env, all->ranges);
     for (uint32_t i = 0; i < all->count; i++) {
         box_array *a = &all->at[i];
-        if (!a->used) continue;
         uint64_t content = 0, before = a->content;
         const mc_array *array = &env->arrays[i];
         const uint64_t total = mc_array_total(array);
+        if (!a->used) {
+            a->array = *array;
+            a->total = total;
+            continue;
+        }
         if (!a->again) content = ++all->contents;
         else if (!number_contents(all, array, total, &content)) return FCP_E_NO_MEMORY;
         a->array = *array;
         a->total = total;
         a->content = 0;
-        fcp_code code = content == before ? FCP_OK : learn(a, stop);
+        uint64_t from, to;
+        box_array_reach(all->mask, all->ranges, array, i, &from, &to);
+        const bool known = content == before && from >= a->from && to <= a->to;
+        if (!known) a->from = from, a->to = to;
+        fcp_code code = known ? FCP_OK : learn(a, stop);
         if (code != FCP_OK) return code;
         a->content = content;
     }
@@ -321,7 +336,7 @@ fcp_code box_arrays_bind(box_arrays *all, const mc_env *env, const volatile int 
 }
 
 size_t box_arrays_bytes(const box_arrays *all) {
-    size_t bytes = all->count * sizeof *all->at;
+    size_t bytes = all->count * sizeof *all->at + (all->count ? all->mask.count * sizeof *all->ranges : 0);
     for (uint32_t i = 0; i < all->count; i++) {
         const box_array *a = &all->at[i];
         bytes += a->tree_room * sizeof *a->tree + a->run_of_room * sizeof *a->run_of + a->rank_room * sizeof *a->ranks;
@@ -336,10 +351,10 @@ size_t box_arrays_bytes(const box_arrays *all) {
 }
 
 const array_run *box_array_run(const box_array *a, uint64_t at, uint64_t *out_end) {
-    if (!a->run_count) return NULL;
-    uint32_t run = a->run_of[at / BLOCK];
+    if (!a->run_count || at < a->from || at >= a->to) return NULL;
+    uint32_t run = a->run_of[(at - a->from) / BLOCK];
     while (run + 1 < a->run_count && a->runs[run + 1].start <= at) run++;
-    *out_end = run + 1 < a->run_count ? a->runs[run + 1].start : a->total;
+    *out_end = run + 1 < a->run_count ? a->runs[run + 1].start : a->to;
     return &a->runs[run];
 }
 
@@ -368,16 +383,18 @@ static void few_facts(const box_array *a, uint64_t from, uint64_t to, array_fact
         add_facts(out, &f);
         if (stop == to) return;
         from = stop;
-        end = r + 2 < a->runs + a->run_count ? r[2].start : a->total;
+        end = r + 2 < a->runs + a->run_count ? r[2].start : a->to;
     }
 }
 
 array_facts box_array_facts(const box_array *a, uint64_t from, uint64_t to) {
     array_facts f = NOTHING;
-    uint64_t first = (from + BLOCK - 1) / BLOCK, last = to / BLOCK; /* whole blocks */
-    if (to == a->total) last = a->blocks;
+    if (from < a->from || to > a->to) return (array_facts){INT64_MIN, INT64_MAX, UINT64_MAX};
+    const uint64_t base = a->from;
+    uint64_t first = (from - base + BLOCK - 1) / BLOCK, last = (to - base) / BLOCK; /* whole blocks */
+    if (to == a->to) last = a->blocks;
     if (first >= last) {
-        uint64_t middle = first * BLOCK; /* at most one edge of blocks in between */
+        uint64_t middle = base + first * BLOCK; /* at most one edge of blocks in between */
         if (from < middle && middle < to) {
             few_facts(a, from, middle, &f);
             from = middle;
@@ -385,8 +402,8 @@ array_facts box_array_facts(const box_array *a, uint64_t from, uint64_t to) {
         few_facts(a, from, to, &f);
         return f;
     }
-    if (from < first * BLOCK) few_facts(a, from, first * BLOCK, &f);
-    if (last * BLOCK < to) few_facts(a, last * BLOCK, to, &f);
+    if (from < base + first * BLOCK) few_facts(a, from, base + first * BLOCK, &f);
+    if (base + last * BLOCK < to) few_facts(a, base + last * BLOCK, to, &f);
     for (first += a->blocks, last += a->blocks; first < last; first /= 2, last /= 2) {
         if (first & 1) add_facts(&f, &a->tree[first++]);
         if (last & 1) add_facts(&f, &a->tree[--last]);
@@ -407,15 +424,16 @@ static void few_ranks(const box_array *a, uint64_t from, uint64_t to, rank_range
 }
 
 bool box_array_ranks(const box_array *a, uint64_t from, uint64_t to, rank_range *out) {
-    if (!a->ranks) return false;
+    if (!a->ranks || from < a->from || to > a->to) return false;
     *out = (rank_range){UINT32_MAX, 0};
-    uint64_t first = (from + BLOCK - 1) / BLOCK, last = to / BLOCK;
+    const uint64_t base = a->from;
+    uint64_t first = (from - base + BLOCK - 1) / BLOCK, last = (to - base) / BLOCK;
     if (first >= last) {
         few_ranks(a, from, to, out);
         return true;
     }
-    if (from < first * BLOCK) few_ranks(a, from, first * BLOCK, out);
-    if (last * BLOCK < to) few_ranks(a, last * BLOCK, to, out);
+    if (from < base + first * BLOCK) few_ranks(a, from, base + first * BLOCK, out);
+    if (base + last * BLOCK < to) few_ranks(a, base + last * BLOCK, to, out);
     for (first += a->blocks, last += a->blocks; first < last; first /= 2, last /= 2) {
         if (first & 1) add_ranks(out, a->ranks[first++]);
         if (last & 1) add_ranks(out, a->ranks[--last]);

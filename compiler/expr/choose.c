@@ -3,6 +3,9 @@
  * Requires: masks and arrays declared; for the score also the plan's mask as mask code, and the passes of the plan.
  * Gives:    what expr_lower_mask, expr_lower_score and expr_lower_sink put into the program; errors are reported.
  */
+#include <stdlib.h>
+#include <string.h>
+
 #include "compiler/expr/choose.h"
 #include "compiler/expr/expr.h"
 #include "compiler/syntax/habits.h"
@@ -10,6 +13,23 @@
 void expr_check_masks(sema *s) {
     if (s->plan) return; /* a plan has only the arrays that its own mask and score read */
     for (mask *m = s->program.masks; m; m = m->next) expr_check_mask(s, m);
+}
+
+/* Adds what to write where the plan must name a mask or score, and has another value. */
+static void hint_define(sema *s, const char *kind, const expr *v) {
+    enum { LONGEST = 80 };
+    const bool operation = v->kind == EXPR_BINARY || v->kind == EXPR_UNARY,
+               number = operation && v->op > OP_NE && words_same(kind, words_keys[KEY_MASK].name),
+               could = (operation && !number) || v->kind == EXPR_IF || v->kind == EXPR_BOOL;
+    text t = {0};
+    if (could) ast_print_expr(v, &t);
+    char *written = text_take(&t);
+    if (v->kind == EXPR_STRING) diag_hint(s->d, "write %s = %s, without quotes", kind, v->name);
+    else if (v->kind == EXPR_LIST) diag_hint(s->d, "masks that differ between layers are plan { layers = [...] }");
+    else
+        diag_hint(s->d, "define it first: %s mine = %s; then plan { %s = mine }", kind,
+                  written && *written && strlen(written) <= LONGEST ? written : "...", kind);
+    free(written);
 }
 
 void expr_choose_mask(sema *s, const sema_keys *k) {
@@ -36,7 +56,7 @@ void expr_choose_mask(sema *s, const sema_keys *k) {
     const expr *v = e->value;
     if (v->kind != EXPR_NAME && v->kind != EXPR_CALL) {
         diag_error(s->d, FCP_E_TYPE, v->at, "mask must name a mask");
-        diag_hint(s->d, "define it first: mask mine = ...; then plan { mask = mine }");
+        hint_define(s, words_keys[KEY_MASK].name, v);
         return;
     }
     mask *m = sema_visible_mask(s, v->name, KIND_MASK);
@@ -58,6 +78,9 @@ void expr_choose_mask(sema *s, const sema_keys *k) {
         expr_lower_mask(s, m, NULL, v->at);
     } else if (!s->no_memory) { /* to read it from the prelude */
         diag_error(s->d, FCP_E_UNKNOWN_NAME, at, "unknown mask '%s'", v->name);
+        if (ast_is_call(v, words_sources[SOURCE_FILE]))
+            diag_hint(s->d,
+                      "rectangles in a file are slices(file(\"a.slices\")); a mask reads other numbers from a field");
         const bool usual = sema_hint_habit(s, v->name, FCPC_HABIT_PLAN, v);
         const char *nearest = usual ? NULL : sema_nearest_mask(s, v->name, KIND_MASK);
         if (nearest) diag_hint(s->d, "did you mean '%s'?", nearest);
@@ -71,7 +94,7 @@ void expr_choose_score(sema *s, const sema_keys *k) {
     if (!e) return;
     if (v->kind != EXPR_NAME && v->kind != EXPR_CALL) {
         diag_error(s->d, FCP_E_TYPE, v->at, "score must name a score");
-        diag_hint(s->d, "define it first: score mine = s + ...; then plan { score = mine }");
+        hint_define(s, words_keys[KEY_SCORE].name, v);
         return;
     }
     mask *m = sema_visible_mask(s, v->name, KIND_SCORE);

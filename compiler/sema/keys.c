@@ -152,7 +152,7 @@ static int choice(sema *s, const expr *e, const char *what, const char *const *n
     free(line);
     const unsigned places = names == strategy_names ? FCPC_HABIT_STRATEGY : FCPC_HABIT_VALUE;
     const habit *usual = word ? habits_find(e->name, places, NULL) : NULL;
-    if (usual && (places == FCPC_HABIT_STRATEGY || words_find(names, count, usual->write) >= 0)) {
+    if (usual && (places == FCPC_HABIT_STRATEGY || !*usual->write || words_find(names, count, usual->write) >= 0)) {
         sema_hint_habit(s, e->name, places, NULL);
         return -1;
     }
@@ -518,7 +518,10 @@ static void check_param(sema *s, uint32_t which, const arg *a, const arg **given
         if (a->name)
             diag_error(s->d, FCP_E_ARGUMENT, a->name_at, "strategy '%s' has no parameter '%s'", strategy, a->name);
         else diag_error(s->d, FCP_E_ARGUMENT, a->value->at, "strategies take named arguments");
-        const char *nearest = a->name ? diag_nearest(a->name, strlen(a->name), names, count) : NULL;
+        const char *nearest = NULL;
+        for (const habit *h = NULL; a->name && !nearest && (h = habits_find(a->name, FCPC_HABIT_ARGUMENT, h));)
+            if (words_find(names, (int)count, h->write) >= 0) nearest = h->write;
+        if (a->name && !nearest) nearest = diag_nearest(a->name, strlen(a->name), names, count);
         if (nearest) diag_hint(s->d, "did you mean '%s'?", nearest);
         else hint_params(s, which);
         return;

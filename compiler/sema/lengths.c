@@ -343,9 +343,15 @@ static bool eval_element(sema *s, const expr *e, lengths *out) {
         return false;
     }
     if (e->kind == EXPR_NAME || e->kind == EXPR_LIST || e->kind == EXPR_TUPLE || e->kind == EXPR_RANGE) {
-        diag_error(s->d, FCP_E_TYPE, e->at, "this is not a length");
+        diag_error(s->d, FCP_E_TYPE, e->at, e->kind == EXPR_TUPLE ? "a list stands in [ ]" : "this is not a length");
         diag_hint(s->d, "lengths = [131072, 8192 x 32, 100:4096], file(\"a.lengths\"), cumulative([0, 100, 250]) or "
                         "lognormal(...)");
+        return false;
+    }
+    if (e->kind == EXPR_CALL && words_find(words_functions, MASK_BUILTINS, e->name) < 0) {
+        diag_error(s->d, FCP_E_UNKNOWN_NAME, e->name_at, "'%s' is nothing that makes lengths", e->name);
+        if (!sema_hint_habit(s, e->name, FCPC_HABIT_KEY, e))
+            diag_hint(s->d, "these do: file(\"a.lengths\"), cumulative([0, 100, 250]), lognormal(...)");
         return false;
     }
     return eval_number(s, e, out);

@@ -77,6 +77,8 @@ static bool declare(sema *s, const mask *m, const definition *def, const char *n
         else if (builtin >= MASK_BUILTINS)
             diag_hint(s->d,
                       "exp, exp2, log, log2, tanh, sqrt and floor are functions of scores; call this something else");
+        else if (variable >= 0 && !target && !def)
+            diag_hint(s->d, "q, k, n and h are known without being parameters: leave it out");
         else if (variable >= 0)
             diag_hint(s->d, "q and k are positions, n is the length, h the head; call this something else");
         else diag_hint(s->d, "'%s' is a function of the language; call this something else", name);
@@ -309,6 +311,8 @@ bool sema_eval_constant(sema *s, const expr *e, const char *what, int64_t *out) 
         diag_error(s->d, FCP_E_TYPE, leaf->at, "%s must be a constant whole number", what);
         if (leaf->kind == EXPR_NAME && words_find(words_variables, MASK_VARIABLES, leaf->name) >= 0)
             diag_hint(s->d, "'%s' is known only inside a mask", leaf->name);
+        if (leaf->kind == EXPR_LIST && leaf->up && leaf->up->op == OP_MUL)
+            diag_hint(s->d, "numbers of a list repeat within it: [1000 x 4]");
         return false;
     }
     while (leaf != e) {
@@ -356,6 +360,15 @@ static void hint_named(sema *s, const mask *m, const arg *param, const expr *val
     text_free(&t);
 }
 
+/* Has the mask parameters for what every mask knows, as FlexAttention's functions have: m(b, h, q_idx, kv_idx)? */
+static bool has_variables(const mask *m) {
+    for (const arg *p = m->params; p; p = p->next) {
+        const habit *h = habits_find(p->name, FCPC_HABIT_NAME, NULL);
+        if (h && words_find(words_variables, MASK_VARIABLES, h->write) >= 0) return true;
+    }
+    return false;
+}
+
 bool sema_bind_args(sema *s, const mask *m, const arg *args, span call, arg **out) {
     bool good = true;
     for (uint32_t i = 0; i <= m->param_count; i++) out[i] = NULL;
@@ -396,7 +409,9 @@ bool sema_bind_args(sema *s, const mask *m, const arg *args, span call, arg **ou
         diag_error(s->d, FCP_E_ARGUMENT, call, "%s '%s' needs its parameter '%s'", m->score ? "score" : "mask", m->name,
                    p->name);
         diag_also(s->d, p->name_at, "it has no default");
-        hint_call(s, m);
+        if (has_variables(m))
+            diag_hint(s->d, "q, k, n and h are known without being parameters: mask %s = q >= k", m->name);
+        else hint_call(s, m);
         good = false;
     }
     return good;

@@ -195,8 +195,35 @@ static const arg *find_param(const mask *m, const char *name) {
     return a;
 }
 
+/* Adds a hint if the path ends with a word of another project: model { heads = 32 } as -D model.heads=32. False: it does
+ * not. */
+static bool hint_habit(sema *s, span at, const char *name) {
+    const char *source, *bytes;
+    size_t size;
+    bool builtin;
+    diag_source_get(s->d, at.source, &source, &bytes, &size, &builtin);
+    text given = {0};
+    const char *equals = memchr(bytes, '=', size);
+    if (equals) text_add(&given, equals + 1, size - (size_t)(equals + 1 - bytes));
+    char *value = text_take(&given), *said = fcpc_habit(name, FCPC_HABIT_KEY, value);
+    free(value);
+    if (!said) return false;
+    /* "write SECTION { KEY = VALUE }", and perhaps a remark */
+    const char *where = said + strcspn(said, " ") + 1, *key = strstr(said, " { "),
+               *is = key ? strstr(key, " = ") : NULL, *end = is ? strstr(is, " }") : NULL;
+    const bool one = end && !strncmp(said, "write ", 6) && key < is && !memchr(is, ';', (size_t)(end - is)) &&
+                     !memchr(key + 3, ' ', (size_t)(is - key - 3));
+    if (one)
+        diag_hint(s->d, "write -D '%.*s.%.*s=%.*s'%s", (int)(key - where), where, (int)(is - key - 3), key + 3,
+                  (int)(end - is - 3), is + 3, end + 2);
+    else diag_hint(s->d, "%s", said);
+    free(said);
+    return true;
+}
+
 static void unknown(sema *s, span at, const char *what, const char *name, const char *const *names, size_t count) {
     diag_error(s->d, FCP_E_UNKNOWN_NAME, at, "%s '%s'", what, name);
+    if (hint_habit(s, at, name)) return;
     const char *nearest = diag_nearest(name, strlen(name), names, count);
     if (nearest) diag_hint(s->d, "did you mean '%s'?", nearest);
     if (nearest || !count || count > LISTED) return;

@@ -162,7 +162,7 @@ class FlashMask(Expecting):
         """All forms, one head or one for each KV head, in one program for two batches."""
         torch.manual_seed(3)
         for causal, columns in self.FORMS:
-            for heads in (1,):
+            for heads in (1, KV_HEADS):
                 prog = None
                 for sequences, keys in (1, 70), (2, 100):
                     indices = torch.randint(0, keys + 1, (sequences, heads, keys, columns), dtype=torch.int32)
@@ -201,7 +201,22 @@ class FlashMask(Expecting):
                         f"{columns} columns")
         self.expect("E202", lambda: call(torch.zeros(1, 1, 4, 1), True), "torch.float32")
         m = call(torch.zeros(1, 1, 4, 1, dtype=torch.int32), True)
-        self.expect("E320", lambda: a_program(m).plan(m.lengths), "'lts' has no values", "plan(lengths, {")
+        self.expect("E320", lambda: a_program(m).plan(m.lengths), "'lts' has no values",
+                    'plan(lengths, {"lts": values})')
+
+
+def compiled(block_mask, function, b, h):
+    """What a compiled flex_attention computes: lists choose blocks, and the function acts in those of kv_indices."""
+    (queries, keys), (q_cell, k_cell) = block_mask.seq_lengths, block_mask.BLOCK_SIZE
+    allowed = create_mask(function, b + 1, h + 1, queries, keys, device="cpu")[b, h]
+    made = torch.zeros(queries, keys, dtype=torch.bool)
+    for count, indices, whole in ((block_mask.kv_num_blocks, block_mask.kv_indices, False),
+                                  (block_mask.full_kv_num_blocks, block_mask.full_kv_indices, True)):
+        for row in range(-(-queries // q_cell)):
+            for column in indices[b, h, row, :count[b, h, row]].tolist() if count is not None else ():
+                at = slice(row * q_cell, (row + 1) * q_cell), slice(column * k_cell, (column + 1) * k_cell)
+                made[at] = True if whole else allowed[at]
+    return made
 
 
 def random_lists(b, h, rows, columns, share, whole=0.0):
@@ -255,3 +270,48 @@ class FlexAttention(Expecting):
         wrong = BlockMask.from_kv_blocks(*lists, BLOCK_SIZE=64, compute_q_blocks=False)
         self.expect("E203", lambda: fcpc.masks.from_block_mask(wrong), "block 9 of keys, and there are 4")
         self.expect("E202", lambda: a_program(wrong), "fcpc.masks.from_block_mask takes it")
+
+    def test_lists_alone(self):
+        """Without a function the lists decide, per head; two batches of one program."""
+        torch.manual_seed(4)
+        prog = None
+        for (q_cell, k_cell), (queries, keys) in (((32, 64), (200, 200)), ((32, 64), (70, 256))):
+            lists = random_lists(2, HEADS, -(-queries // q_cell), -(-keys // k_cell), 0.4, 0.1)
+            block_mask = BlockMask.from_kv_blocks(*lists, BLOCK_SIZE=(q_cell, k_cell), seq_lengths=(queries, keys))
+            m = fcpc.masks.from_block_mask(block_mask)
+            prog = prog or a_program(m, align="top_left")
+            plan = prog.plan(m.lengths, m.fields)
+            every = lambda b, h, q, k: q >= 0
+            for b in range(2):
+                for h in range(HEADS):
+                    self.assertTrue(torch.equal(seen(plan, queries, keys, b, h), compiled(block_mask, every, b, h)))
+
+    def test_lists_and_function(self):
+        """lists=True is what flex_attention computes when it is compiled."""
+        torch.manual_seed(5)
+        bound = torch.randint(0, 200, (2, 200))
+
+        def function(b, h, q, k):
+            return (q >= k) | (k < bound[b, q])
+        for heads in (1, HEADS):
+            lists = random_lists(2, heads, 4, 4, 0.6, 0.2)
+            block_mask = BlockMask.from_kv_blocks(*lists, BLOCK_SIZE=64, mask_mod=function, seq_lengths=(200, 200))
+            m = fcpc.masks.from_block_mask(block_mask, lists=True)
+            self.assertEqual(sorted(m.fields), ["blocks", "bound"])
+            plan = a_program(m).plan(m.lengths, m.fields)
+            for b in range(2):
+                for h in range(HEADS):
+                    want = compiled(block_mask, function, b, h % heads)
+                    self.assertTrue(torch.equal(seen(plan, 200, 200, b, h), want))
+
+    def test_attention(self):
+        """The values are those of attention under the mask."""
+        torch.manual_seed(6)
+        block_mask = BlockMask.from_kv_blocks(*random_lists(1, HEADS, 4, 4, 0.7), BLOCK_SIZE=64)
+        m = fcpc.masks.from_block_mask(block_mask)
+        prog = a_program(m)
+        plan = prog.plan(m.lengths, m.fields)
+        inputs = [torch.randn(256, n, 16) for n in (HEADS, KV_HEADS, KV_HEADS, HEADS)]
+        allowed = torch.stack([compiled(block_mask, lambda b, h, q, k: q >= 0, 0, h) for h in range(HEADS)])
+        Compared.assert_near(self, compute(Attention(prog).bind(plan), plan, *inputs), judge(allowed, *inputs),
+                             NEAR["fp32"])

@@ -186,7 +186,7 @@ def _check(what: str, shape: Shape, over: Over, sizes: Sizes | None) -> None:
 
 def _check_sequence(what: str, i: int, shape: Shape, over: Over, sizes: Sizes, hint: str = "") -> None:
     want, queries, keys = sizes.shape(over, i), sizes.queries[i], sizes.keys[i]
-    if shape != want and not (want == () and shape == (1,)):
+    if shape != want and not (want == () and shape == (1,)) and not (0 in want and 0 in shape):
         of = f"{keys} tokens" if queries == keys else f"{queries} queries and {keys} keys"
         raise Error("E320", f"{what} is over {over.text()}: sequence {i} has {of}, so its numbers have the shape "
                             f"{list(want)}, and these have {list(shape)}{hint}")
