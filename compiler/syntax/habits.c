@@ -137,9 +137,9 @@ static const habit table[] = {
     {NAME, "q_idx query_idx", "FlexAttention", "q", ""},
     {NAME, "kv_idx k_idx key_idx", "FlexAttention", "k", ""},
     {NAME, "head head_idx h_idx", "FlexAttention", "h", ""},
-    {NAME, "b batch_idx b_idx", "FlexAttention", "",
-     "a batch is a list of sequences, none of which sees another; numbers that differ between them are a field: "
-     "field prefix = [10, 20] over sequences, read k < prefix"},
+    {NAME, "b batch_idx b_idx", "FlexAttention", "batch { field prefix = [10, 20] over sequences }",
+     "a number for each sequence, read by its name, k < prefix; a batch is a list of sequences, none of which sees "
+     "another"},
     {NAME, "seq_len seqlen seq_length N S seqlen_k kv_len", "FlexAttention", "n", "the sequence's number of keys"},
     {NAME, "q_len seqlen_q", "FlexAttention", "", "q is a position, and the last query is where the last key is"},
     {NAME, "slopes", "ALiBi", "model { table slopes = [0.5, 0.25] }", "read slopes[h] in a score"},
