@@ -21,11 +21,11 @@ enum {
 
 static const habit table[] = {
     /* --- the mask as a key --- */
-    {KEY, "window sliding_window sliding_window_size", "transformers", "plan { mask = window(w = $64$) }",
+    {KEY, "window sliding_window", "transformers", "plan { mask = window(w = $64$) }",
      "w counts the query's own token"},
     {KEY, "window_size", "FlashAttention, TransformerEngine", "plan { mask = window_both(l = $64$, r = 0) }",
      "its -1, no limit, is a mask of its own: causal, full, or mask back = q - k <= 64"},
-    {KEY, "window_left", "FlashInfer", "plan { mask = window_both(l = $64$, r = 0) }", ""},
+    {KEY, "window_left sliding_window_size", "FlashInfer, SGLang", "plan { mask = window_both(l = $64$, r = 0) }", ""},
     {KEY, "causal is_causal attn_mask_type", "FlashAttention, PyTorch, TransformerEngine", "plan { mask = causal }",
      "without it, mask = full; with fewer queries than keys, PyTorch's is batch { align = top_left }"},
     {KEY | NAME, "attn_mask attention_mask", "PyTorch, transformers", "mask m = k <= q",
@@ -127,7 +127,7 @@ static const habit table[] = {
      "a run gives the log-sum-exp of each row anyway"},
     {KEY, "training is_training backward", "TransformerEngine", "plan { passes = forward, backward }", ""},
     {STRATEGY, "ring_attention ring_attn p2p", "ring-flash-attention, TransformerEngine", "ring", ""},
-    {STRATEGY, "striped megatron zigzag_ring context_parallel", "Megatron, ring-flash-attention", "zigzag", ""},
+    {STRATEGY, "megatron zigzag_ring context_parallel", "Megatron, ring-flash-attention", "zigzag", ""},
     {STRATEGY, "a2a all_to_all alltoall deepspeed", "DeepSpeed, TransformerEngine", "ulysses", ""},
     {STRATEGY, "usp unified", "xDiT", "ulysses(inside = node) + ring", ""},
     /* --- masks that have other names --- */
@@ -136,15 +136,17 @@ static const habit table[] = {
      "causal_mask tril lower_triangular LowerTriangularMask padding_causal causal_bottom_right "
      "LowerTriangularFromBottomRightMask",
      "PyTorch, xFormers, TransformerEngine", "causal", ""},
-    {MASK, "sliding_window sliding swa local local_attention LocalAttentionFromBottomRightMask",
-     "transformers, xFormers", "window(w = $64$)", "w counts the query's own token"},
+    {MASK, "sliding_window sliding swa local local_attention", "transformers", "window(w = $64$)",
+     "w counts the query's own token"},
+    {MASK, "LocalAttentionFromBottomRightMask", "xFormers", "window_both(l = $64$, r = 0)", ""},
     {MASK, "streaming streaming_llm attention_sink a_shape lm_infinite", "StreamingLLM, MInference",
      "lambda(sink = $4$, window = 64)", ""},
     {MASK, "prefix_lm prefixlm prefix_causal", "FlexAttention", "prefix(p = $64$)", ""},
     {MASK, "longformer", "transformers", "global_window(g = $4$, w = 32)", "w tokens to either side"},
-    {MASK, "document_mask document_causal block_diagonal BlockDiagonalMask BlockDiagonalCausalMask packed varlen",
-     "FlexAttention, xFormers", "causal",
+    {MASK, "document_mask document_causal BlockDiagonalCausalMask", "FlexAttention, xFormers", "causal",
      "a batch is a list of sequences, none of which sees another; inside one, causal_document(d = doc)"},
+    {MASK, "block_diagonal BlockDiagonalMask packed varlen", "xFormers, FlashAttention", "full",
+     "a batch is a list of sequences, none of which sees another; inside one, document(d = doc)"},
     /* --- names in masks and scores --- */
     {NAME, "q_idx query_idx", "FlexAttention", "q", ""},
     {NAME, "kv_idx k_idx key_idx", "FlexAttention", "k", ""},
